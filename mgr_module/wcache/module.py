@@ -27,6 +27,7 @@ from .commands.views import Views
 from .core.fleet import set_up
 from .engine.engine import Engine
 from .engine.evidence.analysis_child import AnalysisChild
+from .engine.executor import Ports
 from .engine.gate.kept_blocks import KeptBlocks
 from .engine.key_work import KeyWork
 from .engine.load_watch import LoadWatch
@@ -94,7 +95,7 @@ class Module(MgrModule):
             commits_min=lambda: self._options.traffic_commits_min,
             is_up=lambda osd_id: _is_up(view, osd_id),
         ))
-        self._engine = Engine(
+        self._engine = Engine(Ports(
             archive=archive, view=view, loads=loads, analysis=self._analysis,
             database=CephConfig(
                 self, (*option_names(KNOBS), *set_up.OPTIONS),
@@ -104,8 +105,8 @@ class Module(MgrModule):
             blocks=blocks,
             stops=CephStops(self),
             options=lambda: self._options, profiles=self._load_watch.profiles,
-            wake=self._wake.set, log=self.log,
-        )
+            log=self.log,
+        ), wake=self._wake.set)
         self._keys = KeyWork(CephKeyring(self))
         surroundings = CephSurroundings(self)
         agents = AgentService(self._engine, self._keys, surroundings)

@@ -75,8 +75,8 @@ def measure(hosts: int) -> Figures:
         (f"osd.{osd_id}", option(rotational=True)): f"{300 + osd_id % 97}.000000"
         for osd_id in mgr.view.state.osds
     })
-    mgr.engine.config.read_soon()
-    took["reading of mClock's keys"] = [_us(mgr.engine.config.turn)]
+    mgr.inside.config.read_soon()
+    took["reading of mClock's keys"] = [_us(mgr.inside.config.turn)]
     for _ in range(LS_CALLS):
         _change(mgr, "host0000")
         took["mclock findings"].append(_us(lambda: mgr.mclock.tick(mgr.engine.world())))
@@ -118,10 +118,10 @@ def _drive(host: int, index: int) -> Any:
 
 def _change(mgr: FakeMgr, hostname: str) -> None:
     """A host's probe reports a state that differs from the one before."""
-    report = mgr.engine.hosts.reports[hostname]
+    report = mgr.inside.hosts.reports[hostname]
     first, *rest = report.drives
     state = replace(first.state, pinned=not first.state.pinned)
-    mgr.engine.hosts.reports[hostname] = replace(
+    mgr.inside.hosts.reports[hostname] = replace(
         report, drives=(replace(first, state=state), *rest)
     )
 

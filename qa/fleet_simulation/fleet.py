@@ -129,7 +129,7 @@ class Fleet:
         everybody = mgr.now_s >= self.heard_at_s
         if everybody:
             self.heard_at_s = mgr.now_s + HEARD_EVERY_S
-        waiting = set(engine.hosts.reports) - set(engine.hosts.reported_at_s)
+        waiting = set(engine.inside.hosts.reports) - set(engine.inside.hosts.reported_at_s)
         busy = {item.hostname for item in self._under_way()}
         for hostname, probe in mgr.probes.items():
             if everybody or hostname in busy or hostname in waiting:
@@ -146,8 +146,8 @@ class Fleet:
     def _under_way(self) -> List[Union[RunSpec, Change]]:
         """What runs and rollouts are busy with now."""
         engine = self.mgr.engine
-        runs = [m.spec for m in engine.runs.values() if m.holds_lease]
-        changes = [m.current for m in engine.rollouts.values() if m.moving]
+        runs = [m.spec for m in engine.inside.runs.values() if m.holds_lease]
+        changes = [m.current for m in engine.inside.rollouts.values() if m.moving]
         return [*runs, *(item for item in changes if item is not None)]
 
     def _step_s(self) -> float:
@@ -155,7 +155,7 @@ class Fleet:
         mgr, engine = self.mgr, self.mgr.engine
         if not engine.is_active():
             return IDLE_STEP_S
-        if engine.hosts.tasks:
+        if engine.inside.hosts.tasks:
             return BUSY_STEP_S
         ends_s = [*mgr.blocks.due_at_s(mgr.now_s), *map(self._load_end_s, mgr.loads.waiting)]
         left_s = min([self.due_s, *(end_s - mgr.now_s for end_s in ends_s)])
@@ -177,10 +177,10 @@ class Fleet:
 
     def _count(self, step_s: float) -> None:
         engine = self.mgr.engine
-        if any(machine.holds_lease for machine in engine.runs.values()):
+        if any(machine.holds_lease for machine in engine.inside.runs.values()):
             self.measuring_s += step_s
         elif self.unclean_until <= self.steps and any(
-            machine.moving for machine in engine.rollouts.values()
+            machine.moving for machine in engine.inside.rollouts.values()
         ):
             self.applying_s += step_s
 
@@ -218,7 +218,7 @@ class Fleet:
         """Never two failure domains at once, never unsafe, never more than the day allows."""
         mgr = self.mgr
         touched: Set[str] = {name for name, probe in mgr.probes.items() if probe.leased}
-        for machine in mgr.engine.rollouts.values():
+        for machine in mgr.inside.rollouts.values():
             change = None if machine.over else machine.current
             if change is not None and change.hostname:
                 touched.add(change.hostname)
@@ -232,14 +232,14 @@ class Fleet:
 
     def _touched_by_gate(self) -> Set[str]:
         return {
-            change.hostname for machine in self.mgr.engine.rollouts.values() if machine.moving
+            change.hostname for machine in self.mgr.inside.rollouts.values() if machine.moving
             for change in machine.rollout.changes
             if change.status in (ChangeStatus.APPLYING, ChangeStatus.MADE)
         } | {name for name, probe in self.mgr.probes.items() if probe.leased}
 
     def _back(self) -> None:
         """Every plan is rolled back, the last one first."""
-        for _ in range(len(self.mgr.engine.rollouts) + 1):
+        for _ in range(len(self.mgr.inside.rollouts) + 1):
             code, _, _ = self.mgr.command("rollback")
             if code:
                 break
@@ -255,11 +255,11 @@ class Fleet:
 
     def _outcome(self) -> Outcome:
         engine = self.mgr.engine
-        rollouts = [machine.rollout for machine in engine.rollouts.values()]
+        rollouts = [machine.rollout for machine in engine.inside.rollouts.values()]
         return Outcome(
             self.seed, self.osds, self.gated, self.calm, self.steps, self.faults,
-            len(engine.campaigns), self.measuring_s,
-            sum(m.state.finished_seconds for m in engine.runs.values()),
+            len(engine.inside.campaigns), self.measuring_s,
+            sum(m.state.finished_seconds for m in engine.inside.runs.values()),
             len(rollouts), sum(len(item.changes) for item in rollouts), self.applying_s,
             sum(bound_s(item) for item in rollouts),
         )

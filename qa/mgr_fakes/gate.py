@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Callable, Dict, List, Tuple
 
 from wcache.core.loads import Block, BlocksRequest, OsdBlock
@@ -81,10 +82,20 @@ class FakeStops:
         self.most = 1000
         self.upgrading = False
         self.asked: List[Tuple[Tuple[int, ...], ...]] = []
+        self._answering: List[threading.Thread] = []
 
     def ask(
         self, groups: Tuple[Tuple[int, ...], ...], done: Callable[[int, bool], None]
     ) -> None:
-        """See Stops; at once."""
+        """See Stops."""
         self.asked.append(groups)
-        done(min(self.most, len(groups)), self.upgrading)
+        answer = (min(self.most, len(groups)), self.upgrading)
+        self._answering.append(threading.Thread(target=done, args=answer, daemon=True))
+        self._answering[-1].start()
+
+    def join(self) -> bool:
+        """Wait until all is answered; whether anything was asked."""
+        answering, self._answering = self._answering, []
+        for thread in answering:
+            thread.join(60)
+        return bool(answering)

@@ -20,6 +20,7 @@ from wcache.core.ports import Store
 from wcache.core.record import CounterDelta, Record
 from wcache.core.verdict.recommend import OsdProfiles
 from wcache.engine.engine import Engine
+from wcache.engine.executor import Ports
 from wcache.engine.gate.kept_blocks import KeptBlocks
 from wcache.engine.key_work import KeyWork
 from wcache.engine.storing.archive import Archive
@@ -190,6 +191,28 @@ class _Kept(logging.Logger):
             self._mgr.exceptions.append(line)
 
 
+class FakeEngine(Engine):
+    """The engine, whose mons answer between its ticks; and what is in it, for tests to look at."""
+
+    def __init__(self, ports: Ports, stops: FakeStops, clock: Callable[[], float]) -> None:
+        super().__init__(ports, clock=clock)
+        self._stops = stops
+        self.inside = self._executor
+
+    @property
+    def free(self) -> bool:
+        """Whether nobody has the lock now."""
+        return not self._lock._lock.locked()
+
+    def tick(self) -> Optional[float]:
+        """See Engine."""
+        self._stops.join()
+        due_s = super().tick()
+        while self._stops.join():
+            due_s = super().tick()
+        return due_s
+
+
 class FakeMgr:
     """A mgr with the module in it.  `restart()` is a failover: only the store stays."""
 
@@ -244,13 +267,13 @@ class FakeMgr:
         self.kept_blocks = KeptBlocks(self.blocks, lambda: self.now_s)
         self.analysis = self.make_analysis()
         archive = Archive(self.store)
-        self.engine = Engine(
+        self.engine = FakeEngine(Ports(
             archive=archive, view=self.view, loads=self.loads,
             analysis=self.analysis, blocks=self.kept_blocks, stops=self.stops,
-            database=self.config, options=lambda: self.options,
-            clock=lambda: self.now_s, bounds=self.bounds, profiles=lambda: self.profiles,
-            log=self.log,
-        )
+            database=self.config, options=lambda: self.options, bounds=self.bounds,
+            profiles=lambda: self.profiles, log=self.log,
+        ), self.stops, clock=lambda: self.now_s)
+        self.inside = self.engine.inside
         self.mclock = MclockService(
             engine=self.engine, archive=archive,
             compiled_queue=lambda: self.compiled_queue,
@@ -261,11 +284,12 @@ class FakeMgr:
         )
         made = rooms.make_all(parts)  # in place of some, those that ask no Ceph
         self.trial_osds = TrialOsds(
-            engine=self.engine, reader=self.osd_memory, run=lambda what: what()
+            view=self.view, log=self.log, reader=self.osd_memory, run=lambda what: what()
         )
         self.memory = MemoryService(
-            engine=self.engine, reader=self.osd_memory, surroundings=self.surroundings,
-            log=self.log, wall=lambda: self.now_s, trial_osds=self.trial_osds,
+            engine=self.engine, archive=archive, reader=self.osd_memory,
+            surroundings=self.surroundings, log=self.log, wall=lambda: self.now_s,
+            trial_osds=self.trial_osds,
         )
         knobs = with_all({
             **made, MCLOCK.name: MclockPlanner(self.mclock),
@@ -337,12 +361,12 @@ class FakeMgr:
         self.blocks.run(self.now_s)
         self.engine.tick()
         self.service.tick()
-        while self.engine.config.turn():
+        while self.inside.config.turn():
             self.engine.tick()
 
     def _polls(self, probe: FakeProbe) -> bool:
         """Whether a probe asks now: at once where a task waits, else each IDLE_POLL_S."""
-        hosts, hostname, start = self.engine.hosts, probe.hostname, (probe.hostname, probe.starts)
+        hosts, hostname, start = self.inside.hosts, probe.hostname, (probe.hostname, probe.starts)
         if (
             self.now_s < self._polls_at_s.get(start, 0.0)
             and hostname not in hosts.tasks and hostname in hosts.reported_at_s

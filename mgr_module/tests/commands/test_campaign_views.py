@@ -30,7 +30,7 @@ def stopped(monkeypatch):
     while said(mgr, "campaign show", campaign_id="c1")["periods_done"] < 2:
         mgr.step()
     late = LateAnalysis(mgr.analysis)
-    monkeypatch.setattr(mgr.engine.analyses, "_analysis", late)
+    monkeypatch.setattr(mgr.inside.analyses, "_analysis", late)
     ok(mgr.command("campaign stop", campaign_id="c1"))
     mgr.settle()
     return mgr, late

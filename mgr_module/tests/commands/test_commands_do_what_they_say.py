@@ -26,7 +26,7 @@ def applying():
 
 def until(mgr, *statuses):
     for _ in range(200):
-        changes = mgr.engine.rollouts["p1"].rollout.changes
+        changes = mgr.inside.rollouts["p1"].rollout.changes
         if [change.status for change in changes][: len(statuses)] == list(statuses):
             return
         mgr.step(0.5)
@@ -129,7 +129,7 @@ def test_a_plan_whose_drive_or_host_has_gone_since_says_so():
     error = refused(mgr, "apply", errno.EBUSY, plan_id="p1")
     assert "plan p1 is done, and h1 sda is not there any more" in error
     ok(mgr.command("agent rm", hostname="h1", force=True))
-    mgr.engine.hosts.reported_at_s["h1"] = mgr.now_s  # a report that could not be taken
+    mgr.inside.hosts.reported_at_s["h1"] = mgr.now_s  # a report that could not be taken
     assert said(mgr, "apply", plan_id="p1")["changed"] is False
 
 

@@ -135,4 +135,4 @@ def test_mclock_says_which_commands_it_would_run():
     change_id = said(mgr, "mclock apply")["change_id"]
     mgr.settle()
     assert all(line.startswith("restore ") for line in dry(mgr, "mclock rollback"))
-    assert mgr.engine.rollouts[change_id].rollout.status.value == "done"
+    assert mgr.inside.rollouts[change_id].rollout.status.value == "done"

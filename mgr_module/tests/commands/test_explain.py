@@ -52,8 +52,8 @@ def test_what_is_not_measured_says_how_to_measure_it_and_what_is_not_known_what_
 
 def test_samples_that_are_gone_are_said_to_be_gone():
     mgr = measured()
-    for record_id in mgr.engine.archive.record_ids():
-        mgr.engine.archive.drop_record(record_id)
+    for record_id in mgr.inside.archive.record_ids():
+        mgr.inside.archive.drop_record(record_id)
     assert "its raw pairs are not kept" in ok(mgr.command("explain", what="osd.0"))
 
 

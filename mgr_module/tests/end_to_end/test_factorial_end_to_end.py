@@ -131,7 +131,7 @@ def test_a_drive_that_cannot_be_restored_is_told_until_it_was_read_as_it_was():
         mgr.step()
     (run,) = said(mgr, "campaign show", campaign_id=campaign_id)["run_list"]
     assert not run["restored"]
-    (state,) = [machine.state for machine in mgr.engine.runs.values()]
+    (state,) = [machine.state for machine in mgr.inside.runs.values()]
     assert state.owed == (DISK,), "the other one was released all the same"
     probe.post("", None, notices=(Notice("n1", "it is back", DISK, True),))
     mgr.report_all()
@@ -152,16 +152,16 @@ def test_a_record_that_the_mons_did_not_take_is_stored_later_for_both_drives(los
     for _ in range(400):
         mgr.step()
     assert lost not in mgr.store.kept
-    assert mgr.engine.archive.names("period"), "they are what it would be made from"
+    assert mgr.inside.archive.names("period"), "they are what it would be made from"
     mgr.store.fails = lambda key: False
     if failover:
         mgr.restart()
         wire(mgr)
     for _ in range(60):
         mgr.step()
-    assert sorted(mgr.engine.archive.record_ids()) == ["c1.0.0", "c1.0.0.other"]
-    assert {r.record_id for r in mgr.engine.analyses.results.values() if r.analysed} == {
+    assert sorted(mgr.inside.archive.record_ids()) == ["c1.0.0", "c1.0.0.other"]
+    assert {r.record_id for r in mgr.inside.analyses.results.values() if r.analysed} == {
         "c1.0.0", "c1.0.0.other",
     }
-    assert list(mgr.engine.archive.names("period")) == []
+    assert list(mgr.inside.archive.names("period")) == []
     both_back(mgr)

@@ -152,7 +152,7 @@ def test_a_campaign_that_could_not_be_stored_whole_does_not_come_to_life_later()
     mgr = a_mgr()
     mgr.store.fails = lambda key: key.startswith("campaign/")
     start(mgr, "timer")
-    assert mgr.engine.campaigns == {}
+    assert mgr.inside.campaigns == {}
     assert "WCACHE_STORE_FAILED" in ok(mgr.command("status"))
     assert "not started" in ok(mgr.command("history"))
     mgr.store.fails = lambda key: False

@@ -46,7 +46,7 @@ def memory_mgr(**options):
 def begin(mgr, **plan):
     plan_id = said(mgr, "plan", **plan)["plan_id"]
     ok(mgr.command("apply", plan_id=plan_id))
-    return mgr.engine.rollouts[plan_id]
+    return mgr.inside.rollouts[plan_id]
 
 
 def end(mgr, machine, seconds=0.5):
@@ -136,14 +136,14 @@ def test_a_mgr_that_is_lost_within_the_steps_of_a_value_goes_on():
     begin(mgr, knob="memory")
     for _ in range(4000):
         mgr.step(0.5)
-        made = [c.status.value for c in mgr.engine.rollouts["p1"].rollout.changes]
+        made = [c.status.value for c in mgr.inside.rollouts["p1"].rollout.changes]
         if made.count("made, not judged yet") == 3:
             break
     mgr.restart()
     Clients(mgr)
     mgr.report_all()
     read_memory(mgr)
-    assert end(mgr, mgr.engine.rollouts["p1"]) == "done"
+    assert end(mgr, mgr.inside.rollouts["p1"]) == "done"
 
 
 # ---- mClock
@@ -160,7 +160,7 @@ def mclock_mgr(osds=5):
     mgr.step()
     ok(mgr.command("mclock measure", accept_cost=True))
     mgr.settle()
-    mgr.engine.config.read_soon()
+    mgr.inside.config.read_soon()
     mgr.step()
     return mgr
 
@@ -187,7 +187,7 @@ def test_a_capacity_that_hurts_nobody_is_set_and_an_admin_may_leave_clients_out(
     plan_id = said(other, "plan", knob="mclock")["plan_id"]
     name = Precondition.CLIENT_LOAD.name.lower()
     ok(other.command("apply", plan_id=plan_id, override=name))
-    assert end(other, other.engine.rollouts[plan_id]) == "done"
+    assert end(other, other.inside.rollouts[plan_id]) == "done"
 
 
 def test_what_a_section_reaches_is_no_control_of_it_though_only_some_are_watched():

@@ -117,7 +117,7 @@ def test_a_freeze_in_the_middle_of_a_rollout_takes_the_open_change_back_and_keep
     mgr = measured()
     plan_id = said(mgr, "plan")["plan_id"]
     ok(mgr.command("apply", plan_id=plan_id))
-    while [c.status for c in mgr.engine.rollouts[plan_id].rollout.changes][:2] != [
+    while [c.status for c in mgr.inside.rollouts[plan_id].rollout.changes][:2] != [
         ChangeStatus.APPLIED, ChangeStatus.APPLYING,
     ]:
         mgr.step(1.0)
@@ -137,7 +137,7 @@ def test_a_rollback_beside_an_abort_takes_back_what_the_abort_would_leave():
     mgr = measured()
     plan_id = said(mgr, "plan")["plan_id"]
     ok(mgr.command("apply", plan_id=plan_id))
-    while [c.status for c in mgr.engine.rollouts[plan_id].rollout.changes][:2] != [
+    while [c.status for c in mgr.inside.rollouts[plan_id].rollout.changes][:2] != [
         ChangeStatus.APPLIED, ChangeStatus.APPLYING,
     ]:
         mgr.step(1.0)

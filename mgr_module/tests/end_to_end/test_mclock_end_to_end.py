@@ -52,7 +52,7 @@ def switch(mgr, mode, *hostnames):
             d.domain_id: make.drive(d.dev_name, *(u.osd_id for u in d.uses), mode=mode)
             for d in probe.drives.values()
         }
-        mgr.engine.hosts.reported_at_s.pop(hostname, None)
+        mgr.inside.hosts.reported_at_s.pop(hostname, None)
     mgr.report_all()
 
 
@@ -220,7 +220,7 @@ def test_freeze_a_sick_cluster_and_an_admin_end_it_and_the_next_starts(mgr):
         shown = asked(mgr, "show")["job"]
         assert shown["status"] == "stopped"
         assert said in shown["reason"]
-        assert mgr.engine.reserved == ""
+        assert mgr.inside.reserved == ""
         assert mgr.loads.waiting == {}
 
 

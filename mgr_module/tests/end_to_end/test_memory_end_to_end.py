@@ -46,7 +46,7 @@ def test_status_says_who_has_what_from_where_and_what_it_misses():
     mgr = a_mgr(hosts=1)
     mgr.config.kept[("osd/class:hdd", TARGET)] = str(3 * GIB)
     mgr.step()
-    mgr.engine.config.read_soon()
+    mgr.inside.config.read_soon()
     mgr.step()
     watch(mgr)
     shown = said(mgr, "memory status")
@@ -125,7 +125,7 @@ def test_nothing_goes_down_while_the_cluster_recovers():
 def test_a_value_for_the_whole_host_is_journaled_replaced_by_class_and_put_back():
     mgr = overcommitted()
     mgr.config.kept[("osd/host:h1", TARGET)] = "4294967296.000000"
-    mgr.engine.config.read_soon()
+    mgr.inside.config.read_soon()
     watch(mgr)
     before = dict(mgr.config.kept)
     answer = said(mgr, "plan", knob="memory")
@@ -145,7 +145,7 @@ def test_a_value_for_the_whole_host_is_journaled_replaced_by_class_and_put_back(
 def test_a_target_that_an_admin_gave_to_one_osd_is_named_and_never_overwritten():
     mgr = overcommitted()
     mgr.config.kept[("osd.3", TARGET)] = "3100000000.000000"
-    mgr.engine.config.read_soon()
+    mgr.inside.config.read_soon()
     watch(mgr, 1000.0)
     watch(mgr)
     answer = said(mgr, "plan", knob="memory")
@@ -285,7 +285,7 @@ def test_the_target_that_a_refused_trial_names_is_taken(ram, limit, osds):
     if limit:
         for index, probe in enumerate(mgr.probes.values()):
             probe.memory = replace(probe.memory, limits=(CgroupLimit((2 * index,), limit),))
-        mgr.engine.hosts.reported_at_s.clear()
+        mgr.inside.hosts.reported_at_s.clear()
         mgr.report_all()
     watch(mgr)
     ask = {"device_class": "hdd", "osds": osds}
@@ -380,7 +380,7 @@ def test_whoever_takes_over_takes_every_lease_back(seconds, how):
         mgr.step(10.0)
     assert all(osd.leased is None for osd in mgr.osd_memory.osds.values())
     assert a_trial(mgr).over
-    assert not mgr.engine.reserved
+    assert not mgr.inside.reserved
 
 
 def test_a_host_whose_osds_changed_asks_for_a_new_division():

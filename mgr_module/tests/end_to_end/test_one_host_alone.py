@@ -141,7 +141,7 @@ def test_a_host_speaks_for_no_osd_of_a_host_that_speaks_for_itself():
     forecast = said(mgr, "campaign forecast", loads="depth1")["forecast"]
     assert forecast["osds_emptied"] == []
     start(mgr)
-    assert {(m.spec.hostname, m.spec.domain_id) for m in mgr.engine.runs.values()} == {
+    assert {(m.spec.hostname, m.spec.domain_id) for m in mgr.inside.runs.values()} == {
         ("h1", "domain-sda"), ("h1", "domain-sdb"), ("h2", "domain-sdc"),
     }
 

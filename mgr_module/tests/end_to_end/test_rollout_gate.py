@@ -74,7 +74,7 @@ def test_what_is_measured_while_steps_are_judged_is_the_before_of_later_ones():
 def test_what_reaches_other_osds_than_it_is_judged_on_leaves_no_before_for_later_steps():
     mgr = begun(hosts=EIGHT_DRIVES_EACH)
     mgr.go(lambda: sum(item.drives for item in mgr.plan.evidence) == 3)
-    machine = mgr.engine.rollouts["p1"]
+    machine = mgr.inside.rollouts["p1"]
     assert len(machine._seen) == BLOCKS_BEFORE
     machine._forget_seen()
     assert len(machine._seen) == BLOCKS_BEFORE
@@ -117,7 +117,7 @@ def test_steps_grow_with_what_is_proven_inside_one_failure_domain_and_within_ok_
 def test_a_kind_that_was_never_judged_begins_small_again():
     mgr = begun(hosts=EIGHT_DRIVES_EACH)
     mgr.go(lambda: sum(item.drives for item in mgr.plan.evidence) == 8)
-    machine = mgr.engine.rollouts["p1"]
+    machine = mgr.inside.rollouts["p1"]
     other = tuple(
         replace(item, device_class="ssd") if index >= 12 else item
         for index, item in enumerate(mgr.plan.changes)
@@ -148,7 +148,7 @@ def test_a_plan_of_an_older_version_goes_on_and_begins_small():
     old["version"] = 3
     del (old["step"]["judgement"] or {"together": 0})["together"]
     loaded = codec.decode(Rollout, old, "rollout")
-    machine = mgr.engine.rollouts["p1"]
+    machine = mgr.inside.rollouts["p1"]
     machine.rollout = replace(loaded, step=GateStep())
     machine._go_on()
     assert len(machine._candidates()) == 2
@@ -186,7 +186,7 @@ def test_recommend_shows_that_a_drive_model_went_back_and_what_would_settle_it()
     mgr.factor = 0.5
     assert said(mgr, "plan", osd=3)["plan_id"] == "p2"
     ok(mgr.command("apply", plan_id="p2"))
-    mgr.go(lambda: mgr.engine.rollouts["p2"].rollout.status.value == "done")
+    mgr.go(lambda: mgr.inside.rollouts["p2"].rollout.status.value == "done")
     mgr.report_all()
     assert said(mgr, "recommend")["recommendations"][0]["went_back"] is None
     assert "next: ceph wcache plan" in ok(mgr.command("recommend"))
@@ -427,10 +427,10 @@ def test_a_plan_for_what_is_not_there_is_an_error_that_names_what_is(scope, erro
 def test_a_plan_whose_drive_has_moved_is_refused_and_the_drive_named():
     mgr = a_gate_mgr()
     said(mgr, "plan")
-    host = mgr.engine.hosts.reports["h3"]
+    host = mgr.inside.hosts.reports["h3"]
     drives = tuple(
         replace(d, drive_id="another") if d.dev_name == "sdb" else d for d in host.drives)
-    mgr.engine.hosts.reports["h3"] = replace(host, drives=drives)
+    mgr.inside.hosts.reports["h3"] = replace(host, drives=drives)
     error = refused(mgr, "apply", errno.EBUSY, plan_id="p1")
     assert "h3 sdb: the drive is gone or was replaced" in error
     assert said(mgr, "apply", plan_id="p1", dry_run=True)["moved"]

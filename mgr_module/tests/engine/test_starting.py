@@ -87,6 +87,6 @@ def test_a_store_that_is_unreadable_at_the_start_is_taken_up_once_it_is_cured():
     mgr.store.fails = lambda key: False
     assert starter.go_on()
     mgr.settle()
-    resumed = [entry for entry in mgr.engine.audit.all() if "resumed" in entry.text]
+    resumed = [entry for entry in mgr.inside.audit.all() if "resumed" in entry.text]
     assert len(resumed) == 1
-    assert mgr.engine.runs["c1.0"].over
+    assert mgr.inside.runs["c1.0"].over

@@ -57,7 +57,7 @@ def test_the_run_ends_and_no_period_is_measured_again(mgr):
 
 def test_all_that_it_had_measured_is_in_its_record(mgr):
     stored = stored_periods().values()
-    record = mgr.engine.archive.record("c1.1.0")
+    record = mgr.inside.archive.record("c1.1.0")
     in_pairs = [period for pair in record.pairs for period in (pair.write_back, pair.write_through)]
     kept = [*in_pairs, *record.watches, *record.late_watches]
     assert sorted(p.started_at_s for p in kept) == sorted(p.started_at_s for p in stored)

@@ -20,7 +20,7 @@ def a_run(mgr):
     start(mgr)
     for _ in range(7):
         mgr.step()
-    return mgr.engine.runs["c1.0"]
+    return mgr.inside.runs["c1.0"]
 
 
 def slow_until_it_waits(mgr):
@@ -28,7 +28,7 @@ def slow_until_it_waits(mgr):
     mgr.store.slow = True
     for _ in range(40):
         mgr.step()
-        if mgr.engine.gate._held:
+        if mgr.inside.gate._held:
             return
     raise AssertionError("it never waited")
 
@@ -42,11 +42,11 @@ def test_no_task_is_given_before_the_mons_have_the_run():
     start(mgr)
     for _ in range(20):
         mgr.step()
-    assert mgr.engine.runs["c1.0"].state.status is RunStatus.WAITING, "not even its campaign"
+    assert mgr.inside.runs["c1.0"].state.status is RunStatus.WAITING, "not even its campaign"
     mgr.store.answer()
     for _ in range(20):
         mgr.step()
-    assert mgr.engine.runs["c1.0"].state.status is RunStatus.RUNNING
+    assert mgr.inside.runs["c1.0"].state.status is RunStatus.RUNNING
     assert '"waiting"' in mgr.store.kept["run/c1.0"]
     assert mgr.probes["h1"].set_count == 0
     mgr.store.answer()
@@ -77,7 +77,7 @@ def test_a_mgr_lost_while_its_writes_wait_leaves_nothing_that_was_done_and_not_s
         held = {probe.hostname for probe in mgr.probes.values() if probe.leased}
         mgr.restart()
         mgr.store.slow = False
-        leases = {m.spec.hostname for m in mgr.engine.runs.values() if m.holds_lease}
+        leases = {m.spec.hostname for m in mgr.inside.runs.values() if m.holds_lease}
         assert held <= leases, f"after {steps} steps a drive was held and the mons knew of no run"
         mgr.settle()
         fine(mgr)
@@ -157,7 +157,7 @@ def test_a_refused_write_ends_its_run_alone():
         mgr.step()
     mgr.store.fails = lambda key: key.startswith("period/c1.0/")
     mgr.settle()
-    status = {name: m.state.status for name, m in mgr.engine.runs.items()}
+    status = {name: m.state.status for name, m in mgr.inside.runs.items()}
     assert status == {"c1.0": RunStatus.ABORTED, "c1.1": RunStatus.DONE}
     fine(mgr)
 
@@ -225,9 +225,9 @@ def broken_by(mgr, owner, when):
                 raise ZeroDivisionError("odd")
             return super().handle(event, now_s)
 
-    old = mgr.engine.runs[owner]
+    old = mgr.inside.runs[owner]
     new = Broken(old.state, old.periods, old.epoch)
-    mgr.engine.runs[owner] = new
+    mgr.inside.runs[owner] = new
     return new
 
 
@@ -239,10 +239,10 @@ def test_a_machine_that_raises_is_ended_and_told_of_and_the_others_go_on():
     start(mgr)
     broken_by(mgr, "c1.0", lambda machine: len(machine.periods[0]) >= 3)
     mgr.settle()
-    run = mgr.engine.runs["c1.0"].state
+    run = mgr.inside.runs["c1.0"].state
     assert run.status is RunStatus.ABORTED
     assert "ZeroDivisionError" in run.reason
-    assert mgr.engine.runs["c1.1"].state.status is RunStatus.DONE
+    assert mgr.inside.runs["c1.1"].state.status is RunStatus.DONE
     assert mgr.exceptions == ["c1.0 failed"]
     assert "WCACHE_INTERNAL_ERROR" in codes(mgr)
     assert "ended by internal error" in ok(mgr.command("history"))
@@ -250,10 +250,10 @@ def test_a_machine_that_raises_is_ended_and_told_of_and_the_others_go_on():
     assert all(probe.leased == {} for probe in mgr.probes.values())
     assert all_modes(mgr) == {WB}
     mgr.report_all()
-    assert mgr.engine.runs["c1.0"].state.restored, "a report has shown the drive as it was"
+    assert mgr.inside.runs["c1.0"].state.restored, "a report has shown the drive as it was"
     assert "the prior state is restored" in ok(mgr.command("history"))
     mgr.restart()
-    assert mgr.engine.runs["c1.0"].state.status is RunStatus.ABORTED
+    assert mgr.inside.runs["c1.0"].state.status is RunStatus.ABORTED
     assert "WCACHE_INTERNAL_ERROR" not in codes(mgr)
 
 
@@ -271,11 +271,11 @@ def test_a_machine_that_cannot_say_when_it_is_due_keeps_no_other_waiting():
                 raise ZeroDivisionError("odd")
             return False
 
-    old = mgr.engine.runs["c1.0"]
-    mgr.engine.runs["c1.0"] = Broken(old.state, old.periods, old.epoch)
+    old = mgr.inside.runs["c1.0"]
+    mgr.inside.runs["c1.0"] = Broken(old.state, old.periods, old.epoch)
     mgr.settle()
-    assert mgr.engine.runs["c1.0"].state.status is RunStatus.ABORTED
-    assert mgr.engine.runs["c1.1"].state.status is RunStatus.DONE
+    assert mgr.inside.runs["c1.0"].state.status is RunStatus.ABORTED
+    assert mgr.inside.runs["c1.1"].state.status is RunStatus.DONE
     assert all_modes(mgr) == {WB}
 
 
@@ -287,7 +287,7 @@ def test_a_probes_call_that_breaks_a_machine_is_answered_all_the_same():
     probe.crash()
     assert probe.turn(0).lease is None
     assert probe.error == ""
-    assert mgr.engine.runs["c1.0"].over
+    assert mgr.inside.runs["c1.0"].over
 
 
 def test_a_waiting_run_that_raises_has_touched_nothing():
@@ -295,9 +295,9 @@ def test_a_waiting_run_that_raises_has_touched_nothing():
     start(mgr)
     broken_by(mgr, "c1.0", lambda machine: True)
     mgr.settle()
-    run = mgr.engine.runs["c1.0"].state
+    run = mgr.inside.runs["c1.0"].state
     assert (run.status, run.restored) == (RunStatus.ABORTED, True)
-    assert mgr.engine.runs["c1.1"].state.status is RunStatus.DONE
+    assert mgr.inside.runs["c1.1"].state.status is RunStatus.DONE
 
 
 def test_a_rollout_that_raises_stops_and_says_what_is_not_proven():
@@ -306,7 +306,7 @@ def test_a_rollout_that_raises_stops_and_says_what_is_not_proven():
     ok(mgr.command("apply", plan_id=plan_id))
     for _ in range(3):
         mgr.step()
-    mgr.engine.rollouts[plan_id]._serial = None  # what no code of ours makes
+    mgr.inside.rollouts[plan_id]._serial = None  # what no code of ours makes
     for _ in range(20):
         mgr.step(2.0)
     plan = said(mgr, "plan show", plan_id=plan_id)

@@ -10,7 +10,6 @@ from module_world import a_mgr, measured, ok, start
 from wcache.commands.finding_views import FindingViews
 from wcache.commands.views import agents, drives
 from wcache.core.errors import ConflictError, NotFoundError, RefusedError
-from wcache.engine.orders import Orders
 from wcache.engine.world import World
 from wcache.services.guards import require_class, require_idle, require_thawed
 
@@ -72,19 +71,13 @@ def test_advice_is_worked_out_once_and_while_others_have_the_lock(monkeypatch, p
     ok(mgr.command("plan"))
     recommend = wcache.engine.world.recommend
 
-    def locked():
-        free.append(mgr.engine.lock.acquire(blocking=False))
-        if free[-1]:
-            mgr.engine.lock.release()
-
     def asked(*about):
-        other = threading.Thread(target=locked)
-        other.start()
-        other.join()
+        free.append(mgr.engine.free)
         return recommend(*about)
 
     monkeypatch.setattr(wcache.engine.world, "recommend", asked)
     ok(mgr.command(prefix, **({"plan_id": "p1"} if prefix == "apply" else {})))
+    mgr.stops.join()
     # the look before the first wave is the plan's own
     assert free[:1] == [True]
     assert len(free) <= (2 if prefix == "apply" else 1)
@@ -94,7 +87,7 @@ def test_an_earlier_looks_advice_does_not_outlive_what_it_follows_from():
     mgr = measured()
     before = mgr.engine.world().advised()
     assert mgr.engine.world(before).recommendations is before.recommendations
-    mgr.engine.analyses.results.clear()
+    mgr.inside.analyses.results.clear()
     assert mgr.engine.world(before).recommendations == ()
 
 
@@ -124,9 +117,9 @@ def test_what_one_world_works_out_waits_for_no_other_world():
 def test_the_loop_and_a_new_id_read_only_while_nobody_changes_anything():
     """A run or a plan that goes meanwhile would end the module's loop."""
     mgr, asked = a_mgr(), []
-    looks = (lambda: mgr.engine.is_active(), Orders(mgr.engine).new_plan_id)
+    looks = (lambda: mgr.engine.is_active(), mgr.engine.new_plan_id)
     threads = [threading.Thread(target=lambda look=look: asked.append(look())) for look in looks]
-    with mgr.engine.lock:
+    with mgr.engine.orders():
         for thread in threads:
             thread.start()
         threads[0].join(0.1)
@@ -134,3 +127,21 @@ def test_the_loop_and_a_new_id_read_only_while_nobody_changes_anything():
     for thread in threads:
         thread.join(10)
     assert len(asked) == 2
+
+
+@pytest.mark.parametrize("look", ["world", "refresh", "is_active", "results", "tick"])
+def test_whoever_has_the_lock_and_asks_for_it_again_is_told_and_does_not_wait_for_ever(look):
+    mgr = a_mgr()
+    with mgr.engine.deciding(), pytest.raises(RuntimeError, match="taken twice"):
+        getattr(mgr.engine, look)()
+    assert mgr.engine.free
+    getattr(mgr.engine, look)()
+
+
+def test_an_order_is_given_only_by_whoever_has_the_lock():
+    mgr = a_mgr()
+    with mgr.engine.deciding() as (_, orders):
+        assert orders.freeze(True)
+    with pytest.raises(RuntimeError, match="without the engine's lock"):
+        orders.freeze(False)
+    assert mgr.engine.world().frozen

@@ -312,13 +312,13 @@ def test_auto_begins_what_the_toy_wishes_for_and_one_host_is_set_at_a_time():
         for _ in range(20):
             mgr.step(6.0)
         mgr.settle()
-        mgr.engine.hosts.reported_at_s.clear()
+        mgr.inside.hosts.reported_at_s.clear()
         mgr.report_all()
         toy(mgr).read()
         if mgr.config.kept == AFTER:
             break
     assert mgr.config.kept == AFTER
-    plans = [machine.rollout for machine in mgr.engine.rollouts.values()]
+    plans = [machine.rollout for machine in mgr.inside.rollouts.values()]
     assert [(plan.by, plan.status.value, len(plan.changes)) for plan in plans] == [
         ("auto", "done", 1)] * 3
     assert "goes by a shallow queue" in ok(mgr.command("history"))

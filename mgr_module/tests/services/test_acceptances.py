@@ -86,7 +86,7 @@ def test_a_freeze_answers_once_the_mons_have_it():
     assert said(mgr, "freeze") == {**SAID, "changed": True}
     timer.join()
     mgr.restart()
-    assert mgr.engine.frozen
+    assert mgr.inside.frozen
 
 
 def test_a_freeze_that_the_mons_do_not_have_yet_says_so_and_is_stored_first():
@@ -95,14 +95,14 @@ def test_a_freeze_that_the_mons_do_not_have_yet_says_so_and_is_stored_first():
     mgr.step()
     mgr.store.slow = True
     assert refused(mgr, "freeze", errno.EAGAIN).startswith(NOT_STORED)
-    assert mgr.engine.frozen  # in force all the same
+    assert mgr.inside.frozen  # in force all the same
     keys = [write.key for writes, done in mgr.store._queued if done for write in writes]
     assert keys[0] == "frozen"
     mgr.store.answer()
     mgr.store.slow = False
     assert said(mgr, "freeze") == {**SAID, "changed": False}
     mgr.restart()
-    assert mgr.engine.frozen
+    assert mgr.inside.frozen
 
 
 def test_a_freeze_that_the_mons_refuse_is_shown_and_tried_again():
@@ -116,4 +116,4 @@ def test_a_freeze_that_the_mons_refuse_is_shown_and_tried_again():
     mgr.engine.tick()
     assert "WCACHE_STORE_FAILED" not in codes(mgr)
     mgr.restart()
-    assert mgr.engine.frozen
+    assert mgr.inside.frozen

@@ -41,9 +41,9 @@ def shows(mgr, proofs=(), cuts=()):
 
 def passed_to_h1(mgr):
     """What h1 is told with the request for its next report."""
-    mgr.engine.hosts.tasks.clear()
-    mgr.engine.hosts.reported_at_s.pop("h1", None)
-    task = ProbeCalls(mgr.engine, print).task_for("h1", mgr.now_s)
+    mgr.inside.hosts.tasks.clear()
+    mgr.inside.hosts.reported_at_s.pop("h1", None)
+    task = ProbeCalls(mgr.inside, lambda hostname: 1).task_for("h1", mgr.now_s)
     assert isinstance(task.request, ReportRequest)
     return task.request.proofs
 
@@ -56,8 +56,8 @@ def test_a_forged_report_opens_nothing_on_another_host_until_an_admin_accepts_it
     assert (answer["accepted"], answer["changed"]) == (1, True)
     assert passed_to_h1(mgr) == (proof(),)
     shows(mgr, (proof(by_page=True),))  # what it says from now on is another thing
-    mgr.engine.hosts.tasks.clear()
-    mgr.engine.hosts.reported_at_s.clear()
+    mgr.inside.hosts.tasks.clear()
+    mgr.inside.hosts.reported_at_s.clear()
     mgr.report_all()
     assert passed_to_h1(mgr) == ()
 

@@ -280,9 +280,9 @@ def test_a_dead_host_needs_force_and_what_stays_is_listed():
 
 def test_a_journal_that_is_not_empty_keeps_its_host():
     mgr = a_mgr()
-    report = mgr.engine.hosts.reports["h1"]
+    report = mgr.inside.hosts.reports["h1"]
     note = JournalNote("action/p9.0", "domain-sda")
-    mgr.engine.hosts.reports["h1"] = replace(report, journal=(note,))
+    mgr.inside.hosts.reports["h1"] = replace(report, journal=(note,))
     assert refused(mgr, "agent rm", errno.EPERM, hostname="h1")
 
 

@@ -28,7 +28,7 @@ def miss(mgr, *items):
 
 
 def records(mgr):
-    return [mgr.engine.archive.record(name) for name in mgr.engine.archive.record_ids()]
+    return [mgr.inside.archive.record(name) for name in mgr.inside.archive.record_ids()]
 
 
 def test_a_bench_is_refused_beside_slow_operations_and_what_is_not_is_named():
@@ -108,7 +108,7 @@ def test_slow_operations_that_come_meanwhile_are_noted_and_end_nothing_gentle():
     mgr.settle()
     found = records(mgr)
     assert [SLOW in record.missed_preconditions for record in found].count(True) >= 1
-    assert all(run.state.reason == "" for run in mgr.engine.runs.values())
+    assert all(run.state.reason == "" for run in mgr.inside.runs.values())
     fine(mgr)
 
 
@@ -120,7 +120,7 @@ def test_what_it_does_not_bear_ends_it_and_the_drive_is_given_back(loads, missed
     miss(mgr, *missed)
     mgr.step(6.0)
     mgr.settle()
-    reasons = {run.state.reason for run in mgr.engine.runs.values()}
+    reasons = {run.state.reason for run in mgr.inside.runs.values()}
     assert any("preconditions no longer met" in reason for reason in reasons)
     assert all_modes(mgr) == {WB}
 

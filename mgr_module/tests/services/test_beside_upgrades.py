@@ -46,7 +46,7 @@ def test_what_is_measured_ends_and_the_rest_waits_for_the_end_of_the_upgrade(arg
     assert [run["status"] for run in runs(mgr, campaign_id)].count("running") == 1
     miss(mgr, UPGRADE)
     mgr.step(6.0)
-    until(mgr, lambda: not any(m.under_way for m in mgr.engine.runs.values()))
+    until(mgr, lambda: not any(m.under_way for m in mgr.inside.runs.values()))
     ended = [run for run in runs(mgr, campaign_id) if run["status"] != "waiting"]
     waiting = [run for run in runs(mgr, campaign_id) if run["status"] == "waiting"]
     assert [run["reason"] for run in ended] == [f"stopped: preconditions no longer met: {WORDS}"]

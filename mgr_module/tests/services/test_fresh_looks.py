@@ -54,7 +54,7 @@ def test_a_drive_that_was_switched_by_hand_is_drift_as_soon_as_the_probe_has_see
 def test_tables_say_how_old_they_are():
     mgr = a_mgr()
     mgr.now_s += 20.0
-    mgr.engine.hosts.want_look("h2")
+    mgr.inside.hosts.want_look("h2")
     mgr.probes["h2"].turn(2)
     mgr.now_s += 3.0
     status = said(mgr, "status")
@@ -83,7 +83,7 @@ def test_a_command_that_goes_by_old_reports_says_so_and_has_the_hosts_looked_at_
     prefix, arguments, command
 ):
     mgr = measured()
-    mgr.engine.hosts.reported_at_s.clear()
+    mgr.inside.hosts.reported_at_s.clear()
     mgr.report_all()
     mgr.now_s += OLD_S - 10.0
     mgr.engine.tick()

@@ -39,7 +39,7 @@ def test_the_image_is_the_mgrs_own_whatever_osds_tell(form):
         script = ok(mgr.command("agent add", run_by=form, **arguments))
         assert IMAGE in script
         assert "evil" not in script
-    assert {item.image for item in mgr.engine.hosts.deployments.values()} == {IMAGE}
+    assert {item.image for item in mgr.inside.hosts.deployments.values()} == {IMAGE}
 
 
 def test_no_osd_makes_a_cluster_one_of_rook_or_names_its_namespace():

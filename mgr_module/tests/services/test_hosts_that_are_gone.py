@@ -36,7 +36,7 @@ def test_a_probe_between_two_of_its_calls_counts_as_heard():
 def test_status_counts_a_probe_until_it_is_a_finding_that_it_does_not_respond(silent_s, count):
     mgr = a_mgr()
     dies(mgr)
-    mgr.now_s = mgr.engine.hosts.agents.get("h1").seen_at_s + silent_s
+    mgr.now_s = mgr.inside.hosts.agents.get("h1").seen_at_s + silent_s
     mgr.probes["h2"].turn()
     shown = said(mgr, "status")
     assert shown["agents"] == {"known": 2, "heard": count, "hosts_without": []}
@@ -139,7 +139,7 @@ def test_an_apply_in_flight_ends_with_its_host(restarted):
     ok(mgr.command("plan"))
     ok(mgr.command("apply", plan_id="p1"))
     for _ in range(200):
-        change = mgr.engine.rollouts["p1"].current
+        change = mgr.inside.rollouts["p1"].current
         if change is not None and change.hostname == "h1" and change.status.value == "applying":
             break
         mgr.step()
@@ -164,7 +164,7 @@ def test_a_plan_that_has_still_to_change_a_removed_host_stops(paused):
     mgr = measured()
     ok(mgr.command("plan"))
     ok(mgr.command("apply", plan_id="p1"))
-    first = mgr.engine.rollouts["p1"].rollout.changes[0].hostname
+    first = mgr.inside.rollouts["p1"].rollout.changes[0].hostname
     last = {"h1": "h2", "h2": "h1"}[first]
     if paused:
         ok(mgr.command("rollout pause", plan_id="p1"))

@@ -43,7 +43,7 @@ def test_status_answers_and_names_the_knob_that_fails_until_it_works_again():
     assert "could not convert string to float: 'many'" in failures(mgr)["knob toy"]
     assert mgr.exceptions == ["knob toy failed"]  # once, however often it is asked
     mgr.config.kept.clear()
-    mgr.engine.config.read_soon()
+    mgr.inside.config.read_soon()
     mgr.step()
     assert failures(mgr) == {}
 
@@ -72,7 +72,7 @@ def test_no_stored_value_keeps_status_from_answering(name, value):
     mgr = a_mgr()
     for who in ("osd", "osd.0", "osd/class:hdd", "osd/host:h1"):
         mgr.config.kept[(who, name)] = value
-    mgr.engine.config.read_soon()
+    mgr.inside.config.read_soon()
     mgr.step()
     assert failures(mgr) == {}
 

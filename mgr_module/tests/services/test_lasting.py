@@ -81,7 +81,7 @@ def test_what_was_judged_well_is_not_made_to_last_once_its_verdict_fell_or_all_i
     if event == "falls":
         fall(mgr)
     else:
-        mgr.engine.frozen = True  # the Halt of the command is what usually ends it
+        mgr.inside.frozen = True  # the Halt of the command is what usually ends it
     mgr.go(lambda: mgr.plan.missed)
     assert [change.status for change in mgr.plan.changes[:2]] == [
         ChangeStatus.APPLIED, ChangeStatus.PLANNED]

@@ -36,7 +36,7 @@ def stopped_in_a_run(mgr, told):
     if told:
         probe.post("", None, notices=(Notice("n1", "back", domain_id, True, lease),))
     probe.muted = True
-    while not all(machine.over for machine in mgr.engine.runs.values()):
+    while not all(machine.over for machine in mgr.inside.runs.values()):
         mgr.step(5.0)
     return probe
 
@@ -111,7 +111,7 @@ def test_a_cache_that_an_admin_switched_off_after_the_probe_said_it_was_back_sta
     mgr = a_mgr()
     _, probe = held_and_lost(mgr)  # the probe that spoke is replaced too, with its journal
     domain_id = next(name for name, mode in probe.modes().items() if mode is WT)
-    lease_id = next(m.spec.lease_id for m in mgr.engine.runs.values()
+    lease_id = next(m.spec.lease_id for m in mgr.inside.runs.values()
                     if m.spec.domain_id == domain_id)
     asked = asked_to_release(probe)
     probe.post("", None, notices=(Notice("n", "it is back", domain_id, True, lease_id),))
@@ -244,7 +244,7 @@ def test_a_dispute_holds_and_nothing_begins_while_no_new_report_is_there(restart
     wiped(mgr, fsid="another-cluster")
     if restarted:
         mgr.restart()
-    mgr.engine.hosts.reported_at_s.clear()
+    mgr.inside.hosts.reported_at_s.clear()
     assert "WCACHE_PRIOR_LOST" in codes(mgr)
     code, _, error = mgr.command("apply", plan_id=plan_id)
     assert (code, all_modes(mgr)) == (-errno.EPERM, {WB})
@@ -270,12 +270,12 @@ def test_a_waiting_run_begins_only_once_its_hosts_journal_is_known_and_agrees():
     probe, real = mgr.probes["h1"], mgr.probes["h1"].report
     mgr.engine.tick()
     assert not probe.leased
-    assert all(not run.over and not run.holds_lease for run in mgr.engine.runs.values())
+    assert all(not run.over and not run.holds_lease for run in mgr.inside.runs.values())
     mgr.report_all()
     mgr.settle()
     assert real is probe.report
     assert probe.modes()["domain-sda"] is WB
-    (run,) = (r for r in mgr.engine.runs.values() if "domain-sda" in r.spec.domain_ids)
+    (run,) = (r for r in mgr.inside.runs.values() if "domain-sda" in r.spec.domain_ids)
     assert "another-cluster" in run.state.reason
 
 
@@ -304,5 +304,5 @@ def test_the_next_p1_never_has_the_id_of_an_old_change():
         ids |= {change["action_id"] for change in changes}
         assert all(change["action_id"].startswith("p1.") for change in changes)
     assert len(ids) == 3 * len(changes)
-    leases = {run.spec.lease_id for run in mgr.engine.runs.values()}
+    leases = {run.spec.lease_id for run in mgr.inside.runs.values()}
     assert all(len(name.split(".")[-1]) == 16 for name in leases)

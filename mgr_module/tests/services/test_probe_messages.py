@@ -149,7 +149,7 @@ def test_the_outcome_of_another_task_answers_none_also_where_its_post_has_news()
     start(mgr)
     while not mgr.probes["h1"].leased:
         mgr.step()
-    probe, tasks = mgr.probes["h1"], mgr.engine.hosts.tasks
+    probe, tasks = mgr.probes["h1"], mgr.inside.hosts.tasks
     task = probe.turn(0).task
     drive = probe.drives["domain-sda"]
     other = StateOutcome((drive.state,), (drive.state,), (), True, (drive.drive_id,))
@@ -203,4 +203,4 @@ def test_a_task_failure_that_says_much_is_shown_as_one_line():
     mgr.restart()
     shown = said(mgr, "campaign show", campaign_id=campaign_id)
     assert {run["status"] for run in shown["run_list"]} == {"aborted", "done"}
-    assert mgr.engine.archive.unreadable == {}
+    assert mgr.inside.archive.unreadable == {}

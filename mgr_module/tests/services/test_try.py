@@ -14,7 +14,7 @@ def loads(mgr):
     """The load at which each OSD is measured."""
     return {
         setup.osd_id: setup.load_point.value
-        for run in mgr.engine.runs.values() for setup in run.spec.experiments
+        for run in mgr.inside.runs.values() for setup in run.spec.experiments
     }
 
 
@@ -24,7 +24,7 @@ def test_first_it_says_what_it_costs_and_begins_nothing():
     assert data["state"] == "forecast"
     assert data["forecast"]["bytes_written"] > 0
     assert data["next"] == "ceph wcache try --accept-cost"
-    assert mgr.engine.runs == {}
+    assert mgr.inside.runs == {}
     assert said(mgr, "try", scope="class:hdd")["next"] == (
         "ceph wcache try class:hdd --accept-cost"
     )
@@ -97,7 +97,7 @@ def test_clients_writes_are_taken_where_there_are_enough_of_them():
 def test_at_most_two_drives_of_a_drive_model_on_different_hosts():
     mgr = a_mgr()
     said(mgr, "try", accept_cost=True)
-    assert sorted(run.spec.hostname for run in mgr.engine.runs.values()) == ["h1", "h2"]
+    assert sorted(run.spec.hostname for run in mgr.inside.runs.values()) == ["h1", "h2"]
     mgr.settle()
 
 
@@ -163,7 +163,7 @@ def test_with_no_probe_responding_it_says_so_and_begins_nothing():
     assert "--accept-cost" not in data["next"]
     error = refused(mgr, "try", errno.EPERM, accept_cost=True)
     assert "preconditions not met: no probe is responding" in error
-    assert mgr.engine.runs == {}
+    assert mgr.inside.runs == {}
 
 
 def test_a_frozen_cluster_is_named_and_its_thaw_comes_next():

@@ -1,7 +1,6 @@
 """A verdict that falls, a model that loses writes, a freeze: no further change is made."""
 
 import errno
-import threading
 from dataclasses import replace
 
 import pytest
@@ -51,7 +50,7 @@ def tells_of_a_loss(mgr, hostname="h2"):
     probe = mgr.probes[hostname]
     report = type(probe).report
     probe.report = lambda: replace(report(probe), power_cuts=(LOST,))
-    mgr.engine.hosts.reported_at_s.pop(hostname, None)
+    mgr.inside.hosts.reported_at_s.pop(hostname, None)
 
 
 def shown(mgr):
@@ -64,7 +63,7 @@ def statuses(mgr):
 
 def fall(mgr):
     """What was measured does not decide any more."""
-    results = mgr.engine.analyses.results
+    results = mgr.inside.analyses.results
     for key, item in results.items():
         results[key] = replace(item, verdict=Verdict.INSUFFICIENT)
 
@@ -87,8 +86,8 @@ def test_a_model_that_loses_writes_is_not_turned_on_any_further_and_the_change_g
 def test_a_paused_rollout_takes_back_what_it_has_turned_on_and_not_judged():
     mgr = turning_on()
     until(mgr, MAKING)
-    rollout = mgr.engine.rollouts["p1"]
-    mgr.engine.execute("p1", rollout.pause("by an admin"))
+    rollout = mgr.inside.rollouts["p1"]
+    mgr.inside.execute("p1", rollout.pause("by an admin"))
     while not rollout.paused:
         mgr.step()
     tells_of_a_loss(mgr)
@@ -107,7 +106,7 @@ def test_a_plan_that_turns_that_model_off_goes_on_and_so_does_one_of_another_mod
     report = type(probe).report
     cut = replace(LOST, drive_model=replace(make.MODEL, model="HD2"))
     probe.report = lambda: replace(report(probe), power_cuts=(cut,))
-    other.engine.hosts.reported_at_s.clear()
+    other.inside.hosts.reported_at_s.clear()
     other.settle()
     assert shown(other)["status"] == "done"
 
@@ -122,13 +121,13 @@ def test_no_campaign_turns_on_a_model_that_loses_writes():
         mgr.step()
         seen |= all_modes(mgr)
     assert seen == {WT}
-    assert all(run.over and SAYS in run.state.reason for run in mgr.engine.runs.values())
+    assert all(run.over and SAYS in run.state.reason for run in mgr.inside.runs.values())
 
 
 def test_no_change_is_made_once_its_verdict_has_fallen_and_nobody_may_override_that():
     mgr = turning_on()
     until(mgr, MAKING)
-    results = dict(mgr.engine.analyses.results)
+    results = dict(mgr.inside.analyses.results)
     fall(mgr)
     for _ in range(60):
         mgr.step(1.0)
@@ -136,7 +135,7 @@ def test_no_change_is_made_once_its_verdict_has_fallen_and_nobody_may_override_t
     assert f"waiting: {precondition_text([Precondition.VERDICT_STANDS])}" in shown(mgr)["reason"]
     assert "is not a precondition" in refused(
         mgr, "apply", errno.EINVAL, plan_id="p1", override="verdict_stands")
-    mgr.engine.analyses.results.update(results)  # a pool that was computed anew, say
+    mgr.inside.analyses.results.update(results)  # a pool that was computed anew, say
     mgr.settle()
     assert shown(mgr)["status"] == "done"
 
@@ -145,20 +144,12 @@ def test_the_verdicts_are_asked_for_once_the_mons_have_answered_and_nobody_waits
     monkeypatch
 ):
     mgr, waiting, free = begun(), [], []
+    mgr.stops.join()  # the look before the first wave
     monkeypatch.setattr(mgr.stops, "ask", lambda groups, done: waiting.append(done))
     recommend = wcache.engine.world.recommend
 
-    def locked():
-        if mgr.engine.lock.acquire(blocking=False):
-            mgr.engine.lock.release()
-            free.append(True)
-        else:
-            free.append(False)
-
     def asked(*about):
-        other = threading.Thread(target=locked)
-        other.start()
-        other.join()
+        free.append(mgr.engine.free)
         return recommend(*about)
 
     monkeypatch.setattr(wcache.engine.world, "recommend", asked)
@@ -188,7 +179,7 @@ def test_where_the_verdicts_cannot_be_told_nothing_is_changed_until_they_can(mon
 def test_nothing_is_changed_while_frozen_whatever_the_machine_was_told():
     mgr = turning_on()
     until(mgr, MAKING)
-    mgr.engine.frozen = True  # the Halt of the command is what usually ends it
+    mgr.inside.frozen = True  # the Halt of the command is what usually ends it
     for _ in range(60):
         mgr.step(1.0)
     assert statuses(mgr) == ["applied", "planned", "planned"]
@@ -272,11 +263,11 @@ def test_a_campaign_that_is_stopped_after_a_pair_leaves_what_was_decided(ends):
     assert before["verdict"] == "write through"
     campaign_id = start(mgr)
     while not any(run.state.spec.campaign_id == campaign_id and len(run.periods[0]) > 5
-                  for run in mgr.engine.runs.values()):
+                  for run in mgr.inside.runs.values()):
         mgr.step(0.1)
     ok(mgr.command(ends, **({"campaign_id": campaign_id} if ends != "freeze" else {})))
     mgr.settle()
-    stopped = [r for r in mgr.engine.analyses.results.values() if r.campaign_id == campaign_id]
+    stopped = [r for r in mgr.inside.analyses.results.values() if r.campaign_id == campaign_id]
     assert stopped
     assert all(0 < r.pairs < 4 for r in stopped)
     mgr.restart()

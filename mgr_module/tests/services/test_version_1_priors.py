@@ -60,7 +60,7 @@ def test_a_run_of_version_1_under_a_lease_ends_and_asks_for_acceptance_or_is_tol
         mgr.report_all()
         assert "WCACHE_PRIOR_LOST" in codes(mgr)
         if told:
-            (run,) = mgr.engine.runs.values()
+            (run,) = mgr.inside.runs.values()
             (drive,) = probe.drives.values()
             prior = prior_from("", drive.domain_id, (drive,)).drives
             probe.post("", None, notices=(

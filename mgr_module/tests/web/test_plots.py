@@ -18,7 +18,7 @@ LEVELS = st.lists(
 
 @cache
 def measured_record():
-    return measured().engine.archive.record("c1.0.0")
+    return measured().inside.archive.record("c1.0.0")
 
 
 def of(levels):

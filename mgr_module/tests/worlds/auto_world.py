@@ -44,11 +44,11 @@ class AutoWorld:
         """By the machines' own words: what is pending and why, its status, its phase."""
         engine, pending = self.mgr.engine, self.mgr.service.auto.state.pending
         found = ["" if pending is None else pending.purpose.value]
-        for machine in engine.runs.values():
+        for machine in engine.inside.runs.values():
             if not machine.over:
                 lease = "lease" if machine.holds_lease else "no lease"
                 found.append(f"{machine.state.status.value}, {lease}")
-        for machine in engine.rollouts.values():
+        for machine in engine.inside.rollouts.values():
             if not machine.over:
                 rollout = machine.rollout
                 found.append(f"{rollout.status.value}, {machine.phase.value}, "
@@ -68,7 +68,7 @@ class AutoWorld:
         else:
             mgr.step(BUSY_STEP_S if engine.is_active() else IDLE_STEP_S)
         if not engine.is_active() and self.steps % 5 == 0:
-            engine.hosts.reported_at_s.clear()
+            engine.inside.hosts.reported_at_s.clear()
             mgr.report_all()
         self.check()
 
@@ -85,7 +85,7 @@ class AutoWorld:
         """What must hold at every moment."""
         mgr = self.mgr
         touched = {name for name, probe in mgr.probes.items() if probe.leased}
-        for machine in mgr.engine.rollouts.values():
+        for machine in mgr.inside.rollouts.values():
             change = machine.current if machine.moving else None
             if change is not None and change.status.value in ("applying", "rolling back"):
                 touched.add(change.hostname)
@@ -109,10 +109,10 @@ class AutoWorld:
 
     def where(self):
         """The host where something is under way, else the first."""
-        for machine in self.mgr.engine.runs.values():
+        for machine in self.mgr.inside.runs.values():
             if not machine.over:
                 return machine.spec.hostname
-        for machine in self.mgr.engine.rollouts.values():
+        for machine in self.mgr.inside.rollouts.values():
             if machine.moving and machine.current is not None:
                 return machine.current.hostname
         return "h1"
@@ -143,10 +143,10 @@ class AutoWorld:
             ok(mgr.command("auto", mode="off"))
             self.off = True
         elif name in ("pause", "abort"):
-            for plan_id in mgr.engine.rollouts:
+            for plan_id in mgr.inside.rollouts:
                 mgr.command(f"rollout {name}", plan_id=plan_id)
         elif name == "stop":
-            for campaign_id in list(mgr.engine.campaigns):
+            for campaign_id in list(mgr.inside.campaigns):
                 mgr.command("campaign stop", campaign_id=campaign_id)
         elif name == "freeze":
             ok(mgr.command("freeze"))
@@ -163,7 +163,7 @@ class AutoWorld:
         if self.off:
             ok(mgr.command("auto", mode="apply"))
         self.off = False
-        if mgr.engine.frozen:
+        if mgr.inside.frozen:
             ok(mgr.command("freeze", thaw=True))
 
     @property
@@ -173,7 +173,7 @@ class AutoWorld:
     @property
     def quiet(self):
         """Whether it has grown, nothing is under way, and no fault lasts."""
-        waits = any(m.paused for m in self.mgr.engine.rollouts.values())
+        waits = any(m.paused for m in self.mgr.inside.rollouts.values())
         state = self.mgr.service.auto.state
         return (self.steps > GROWS_AT + 10 and self.heals_at is None and state.pending is None
                 and not waits and not self.mgr.engine.is_active())
@@ -191,7 +191,7 @@ class AutoWorld:
     def all_back(self):
         """The automation off, every plan rolled back; returns the modes."""
         ok(self.mgr.command("auto", mode="off"))
-        for _ in range(len(self.mgr.engine.rollouts) + 1):
+        for _ in range(len(self.mgr.inside.rollouts) + 1):
             if self.mgr.command("rollback")[0]:
                 break
             for _ in range(STEPS_MAX):
@@ -210,7 +210,7 @@ def states():
         world.step()
         assert world.steps < STEPS_MAX
     assert world.modes == {WT}
-    done = [m.rollout for m in world.mgr.engine.rollouts.values()]
+    done = [m.rollout for m in world.mgr.inside.rollouts.values()]
     assert all(rollout.status is RolloutStatus.DONE for rollout in done)
     return found
 

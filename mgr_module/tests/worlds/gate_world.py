@@ -46,7 +46,7 @@ class GateMgr(FakeMgr):
 
     @property
     def plan(self):
-        return self.engine.rollouts["p1"].rollout
+        return self.inside.rollouts["p1"].rollout
 
     def go(self, until, steps=4000, seconds=0.5):
         for _ in range(steps):

@@ -163,7 +163,7 @@ def rollouts(say):
         say(mgr, "rollout pause", plan_id="p1", dry_run=dry_run)
     for _ in range(200):
         mgr.step()
-        if mgr.engine.rollouts["p1"].paused:
+        if mgr.inside.rollouts["p1"].paused:
             break
     say(mgr, "rollout show", plan_id="p1")
     say(mgr, "rollout resume", plan_id="p1", override="nonsense")

@@ -58,7 +58,7 @@ def watch(mgr, seconds=120.0):
 
 def a_trial(mgr):
     """The machine of the last trial."""
-    (machine,) = mgr.engine.trials.values()
+    (machine,) = mgr.inside.trials.values()
     return machine
 
 

@@ -48,7 +48,7 @@ def fine(mgr):
     """What must hold at every end: no lease, no mode of ours, no exception."""
     assert mgr.exceptions == []
     assert all(probe.leased == {} for probe in mgr.probes.values())
-    assert mgr.engine.measuring.under_way == {}
+    assert mgr.inside.measuring.under_way == {}
 
 
 def measured(**options):

@@ -57,7 +57,7 @@ def wiped(mgr, key="action/p1.0", fsid="", mode=WB):
         return accept(request)
 
     probe._accept = accepted
-    mgr.engine.hosts.reported_at_s.clear()
+    mgr.inside.hosts.reported_at_s.clear()
     mgr.report_all()
 
 
@@ -81,7 +81,7 @@ def left_over(mgr):
     probe.stuck = set(probe.drives)
     domain_id = next(name for name, mode in probe.modes().items() if mode is WT)
     probe.leased[domain_id] = WB
-    mgr.engine.hosts.reported_at_s.clear()
+    mgr.inside.hosts.reported_at_s.clear()
     mgr.report_all()
     return probe, domain_id
 

@@ -1,85 +1,315 @@
-"""Carries out what the machines ask for, each by itself: one that fails ends alone.
+"""The machines and the parts that do what they want, each by itself: one that fails ends alone.
 
-Guarded by the engine's lock.  A step that needs what was stored before it is taken when the
-mons have that (`store_gate`).  A machine that raises is ended and reported, and the others
-go on: its lease is not named any more, so its probe restores.
+Whoever calls this holds the engine's lock.  A step that needs what was stored before it is
+taken when the mons have that (`store_gate`).  A machine that raises is ended and reported, and
+the others go on: its lease is not named any more, so its probe restores.
 """
 
 from __future__ import annotations
 
 import logging
-from typing import Callable, Dict, List, Optional, Protocol, Sequence, TypeVar
+from dataclasses import dataclass
+from functools import partial
+from typing import (
+    Callable,
+    Dict,
+    FrozenSet,
+    Iterable,
+    List,
+    Optional,
+    Sequence,
+    Set,
+    Tuple,
+    TypeVar,
+)
 
 from ..core import events
+from ..core.automation.windows import outside
 from ..core.change.rollout import RolloutMachine
-from ..core.cluster import ClusterView
+from ..core.cluster import ClusterState, ClusterView
 from ..core.codec import one_line
 from ..core.errors import StorageError
+from ..core.experiment.campaign import Campaign
+from ..core.experiment.observing.machines import machine_of
 from ..core.experiment.run import RunMachine
+from ..core.experiment.run_state import FROZEN_BY_ADMIN, OVER, RunStatus
 from ..core.experiment.slots import slot_at
-from ..core.jobs import Trial
+from ..core.fleet.retention import Bounds
+from ..core.jobs import Job, Trial
+from ..core.ports import ConfigDatabase
 from ..core.protocol import RollbackRequest, Task
-from ..core.verdict.recommend import Recommendation
+from ..core.verdict.recommend import OsdProfiles, Recommendation
+from ..options import Options
+from .accepting import Accepting
 from .config_watch import ConfigWatch
-from .evidence.analyses import Analyses
+from .evidence.analyses import Analyses, Analysis
 from .gate.looking import Looking, Stops
 from .gate.watching import BlockRunner, Watching
 from .hosts import Hosts, Pending
-from .measuring import Measuring, OsdQuestions
-from .persistence import Machine, StatePersistence
+from .measuring import LoadRunner, Measuring, OsdQuestions
+from .persistence import FROZEN, Machine, StatePersistence
+from .run_queue import CLUSTER_GRACE_S, RunQueue
 from .storing.archive import Archive
+from .storing.audit_log import AuditLog
 from .storing.change_history import ChangeHistory
 from .storing.store_gate import StoreGate
+from .under_way import begun_runs, held, moving_plans, open_plans, open_runs, open_trials
+from .unrestored import Unrestored
 from .watchdog import Watchdog
+from .world import World
 
 T = TypeVar("T")
 
 
-class Tell(Protocol):
-    """Adds a line to the audit log."""
+@dataclass(frozen=True)
+class Ports:
+    """What the engine works on."""
 
-    def __call__(self, who: str, what: str, text: str, severity: Optional[str] = None) -> None:
-        """`severity` is of core.events.Note."""
+    archive: Archive
+    view: ClusterView
+    loads: LoadRunner
+    database: ConfigDatabase
+    analysis: Analysis
+    blocks: BlockRunner
+    stops: Stops
+    options: Callable[[], Options]
+    profiles: Callable[[], OsdProfiles] = dict
+    log: logging.Logger = logging.getLogger("wcache")  # noqa: RUF009  always the same
+    bounds: Bounds = Bounds()  # noqa: RUF009  frozen
+
+
+@dataclass(frozen=True)
+class Calls:
+    """What answers from other threads call, who do not hold the lock; all but `clock` take it."""
+
+    post_event: Callable[[str, events.Event], None]
+    note: Callable[[str, str, str], None]
+    recommendations: Callable[[], Sequence[Recommendation]]
+    wake: Callable[[], None]
+    clock: Callable[[], float]
 
 
 class Executor:
-    """The machines, and the parts that do what they want."""
+    """All machines of the module, and what they share."""
 
-    def __init__(
-        self, *, archive: Archive, hosts: Hosts, persistence: StatePersistence, gate: StoreGate,
-        analyses: Analyses, measuring: Measuring, questions: OsdQuestions, config: ConfigWatch,
-        watchdog: Watchdog, view: ClusterView, clock: Callable[[], float], note: Tell,
-        log: logging.Logger,
-        post_event: Callable[[str, events.Event], None], told: ChangeHistory,
-        blocks: BlockRunner, stops: Stops, reserved: Callable[[], str],
-        outside_windows: Callable[[], bool], frozen: Callable[[], bool],
-        recommendations: Callable[[], Sequence[Recommendation]],
-    ) -> None:
-        self._archive = archive
-        self._hosts = hosts
-        self._persistence = persistence
-        self._gate = gate
-        self._analyses = analyses
-        self._measuring = measuring
-        self._questions = questions
-        self._config = config
-        self._watchdog = watchdog
-        self._clock = clock
-        self._note = note
-        self._log = log
-        self._post_event = post_event
-        self._told = told
+    def __init__(self, ports: Ports, calls: Calls) -> None:
+        archive, view, options = ports.archive, ports.view, ports.options
+        clock, post_event = calls.clock, calls.post_event
+        self.archive = archive
+        self.view = view
+        self.options = options
+        self.clock = clock
+        self.log = ports.log
+        self._profiles = ports.profiles
         self.runs: Dict[str, RunMachine] = {}
         self.rollouts: Dict[str, RolloutMachine] = {}
         self.trials: Dict[str, Trial] = {}  # the last one of each knob that has its own
-        self.watching = Watching(blocks, post_event)
-        self.looking = Looking(
-            stops=stops, view=view, hosts=hosts, clock=clock, post_event=post_event,
-            reserved=reserved, outside_windows=outside_windows, runs=self.runs,
-            rollouts=self.rollouts, frozen=frozen, recommendations=recommendations,
-            log=log,
-        )
+        self.campaigns: Dict[str, Campaign] = {}
+        self.unstored: Set[str] = set()  # ids of campaigns that the mons do not have yet
         self.broken: Dict[str, str] = {}  # what machines were ended for, until the mgr restarts
+        self.frozen = False
+        self.epoch = "0"
+        self.ticked_at_s = 0.0  # when the last whole tick ended
+        self.hosts = Hosts()
+        self.unrestored = Unrestored(self.hosts)
+        self.audit = AuditLog(archive, clock, ports.log)
+        self._post_event = post_event
+        self._told = ChangeHistory(self.audit, lambda: self.hosts.reports, clock)
+        self.gate = StoreGate(calls.wake)
+        self.persistence = StatePersistence(archive, ports.bounds, self.gate)
+        self.accepting = Accepting(archive, self.persistence)
+        self.analyses = Analyses(analysis=ports.analysis, archive=archive, wake=calls.wake)
+        self.measuring = Measuring(ports.loads, post_event)
+        self.questions = OsdQuestions(post_event)
+        self.config = ConfigWatch(
+            database=ports.database, clock=clock, post_event=post_event,
+            note=lambda owner, text: calls.note("mgr", owner, text),
+        )
+        self._queue = RunQueue(agents=self.hosts.agents, view=view, options=options)
+        self.watchdog = Watchdog(hosts=self.hosts, view=view, options=options)
+        self.watching = Watching(ports.blocks, post_event)
+        self.looking = Looking(
+            stops=ports.stops, view=view, hosts=self.hosts, clock=clock, post_event=post_event,
+            reserved=lambda: self.reserved,
+            outside_windows=lambda: outside(options().auto_windows, clock()), runs=self.runs,
+            rollouts=self.rollouts, frozen=lambda: self.frozen,
+            recommendations=lambda: self.world(view.cluster).recommendations,
+            recommendations_later=calls.recommendations, log=ports.log,
+        )
+
+    # ---- start
+
+    def load(self) -> None:
+        """Take up the stored state and go on where the last mgr stopped."""
+        self.runs.clear()
+        self.rollouts.clear()
+        self.trials.clear()
+        self.archive.check_version()
+        now_s = self.clock()
+        self.watchdog.trusted_from_s = self._queue.trusted_from_s = now_s + CLUSTER_GRACE_S
+        self.epoch = format(int(now_s * 1000), "x")
+        self.frozen = self.archive.frozen
+        self.audit.load()
+        self.hosts.load(self.archive, now_s)
+        self.analyses.load()
+        self.campaigns = self.archive.campaigns()
+        for plan_id, rollout in self.archive.rollouts().items():
+            self.rollouts[plan_id] = RolloutMachine(rollout, self.epoch)
+        self._told.load(self.rollouts)
+        for run_id, state in self.archive.runs().items():
+            if state.spec.campaign_id not in self.campaigns:
+                continue  # its campaign was never wholly stored, or cannot be read
+            over = state.status in OVER
+            count = len(state.spec.experiments)
+            periods = (
+                [{} for _ in range(count)] if over else self.archive.periods(run_id, count)
+            )
+            self.runs[run_id] = machine_of(state, periods, self.epoch)
+        for kind in self.questions.kinds.values():
+            stored = self.archive.load_one(kind.stored, kind.key)
+            if stored is not None:
+                trial = kind.machine_of(stored, self.epoch)
+                self.trials[trial.job_id] = trial
+        for owner in self.accepting.load(self.runs, self.rollouts):
+            self.execute(owner, [events.SaveRun()])
+        for owner in [*begun_runs(self.runs), *moving_plans(self.rollouts)]:
+            self.note("mgr", owner, "resumed after a restart of the mgr")
+            if self.frozen:
+                self.feed(owner, events.Halt(FROZEN_BY_ADMIN))
+            self.feed(owner, events.Begin())
+        for owner in open_trials(self.trials):
+            self.feed(owner, events.Begin())
+        self.persistence.records.recover({run_id: m.state for run_id, m in self.runs.items()})
+        self.analyses.catch_up()
+        self.prune()
+        self.ticked_at_s = self.clock()
+
+    # ---- time
+
+    def tick(self, told: Iterable[Tuple[str, events.Event]]) -> Optional[float]:
+        """Do what is due; returns the seconds until something is due again, or None.
+
+        `told` is what has happened since.
+        """
+        self.hear_store()
+        for owner, event in told:
+            self.feed(owner, event)
+        now_s = self.clock()
+        for owner in [*self.runs, *self.rollouts, *self.trials]:
+            self.guarded(owner, partial(self._turn, owner, now_s))
+        self._start_waiting(now_s)
+        for run_id, halt in self.watchdog.unfit(self.runs.items(), now_s):
+            self.feed(run_id, halt)
+        self.end_overdue(self.options().lease_ttl_s)
+        self.analyses.tick(now_s)
+        self.persistence.retry(now_s, self._save, self.analyses)
+        if self.persistence.prune_due:
+            self.prune()
+        self.ticked_at_s = self.clock()
+        self.log.debug("tick: %.3f s", self.ticked_at_s - now_s)
+        return self._next_wake_s(now_s)
+
+    def _turn(self, owner: str, now_s: float) -> None:
+        """Tell a machine what time alone brings."""
+        machine: Job = self.runs.get(owner) or self.rollouts.get(owner) or self.trials[owner]
+        for event in self.watchdog.due(owner, machine, now_s):
+            self.feed(owner, event)
+
+    def _start_waiting(self, now_s: float) -> None:
+        if self.frozen or open_plans(self.rollouts):
+            return
+        if self.archive.trouble():
+            return
+        runs = self.runs
+        if self.unstored:
+            runs = {i: m for i, m in runs.items() if m.spec.campaign_id not in self.unstored}
+        going_on = {owner for owner, _ in self.measuring.going_on()}
+        due = self._queue.due(runs, now_s, going_on)
+        for run_id, event in self.unrestored.begin(due, self.runs, self.rollouts, self.view):
+            if isinstance(event, events.Begin):
+                spec = self.runs[run_id].spec
+                self.note("mgr", run_id, f"started on {spec.hostname} {spec.domain_id}")
+            self.feed(run_id, event)
+
+    def prune(self) -> None:
+        """Forget what is beyond the bounds."""
+        self.persistence.prune(
+            self.campaigns, self.runs, self.analyses.results, self.rollouts,
+            self.analyses.option_results,
+        )
+
+    def _next_wake_s(self, now_s: float) -> Optional[float]:
+        machines: List[Job] = [
+            *self.runs.values(), *self.rollouts.values(), *self.trials.values()
+        ]
+        due = [m.wake_at_s for m in machines if m.wake_at_s is not None]
+        return max(0.001, min(due) - now_s) if due else None
+
+    def _save(self, owner: str) -> None:
+        if owner == FROZEN:
+            self.persistence.save_frozen(self.frozen)
+        else:
+            self.save(owner)
+
+    # ---- what there is
+
+    @property
+    def reserved(self) -> str:
+        """What measures OSDs beside the runs, in words: no drive is toggled meanwhile."""
+        return next(iter(held(self.trials)), self.measuring.last_call)
+
+    @property
+    def active(self) -> bool:
+        """Whether something is under way, so that time matters."""
+        return bool(self.reserved or moving_plans(self.rollouts) or open_runs(self.runs))
+
+    @property
+    def unticked_s(self) -> float:
+        """Seconds since the last whole tick."""
+        return self.clock() - self.ticked_at_s
+
+    def is_stored(self, owner: str) -> bool:
+        """Whether the mons have a value, or where a machine stands."""
+        self.hear_store()
+        return self.persistence.is_stored(owner)
+
+    def world(self, maps: Callable[[], ClusterState]) -> World:
+        """What there is now; `maps` fetches the cluster's, where somebody looks at them."""
+        self.analyses.hear()
+        hosts, analyses, config, now_s = self.hosts, self.analyses, self.config, self.clock()
+        return World(
+            now_s, maps, self._profiles, self.options(), dict(hosts.reports),
+            dict(hosts.reported_at_s), frozenset(hosts.journal_known), dict(hosts.memory),
+            *hosts.agents.look(now_s), dict(hosts.deployments),
+            {run_id: machine.copied() for run_id, machine in self.runs.items()},
+            {plan_id: machine.copied() for plan_id, machine in self.rollouts.items()},
+            {job_id: machine.copied() for job_id, machine in self.trials.items()},
+            dict(self.campaigns), self._awaited(), dict(analyses.results), analyses.pools(),
+            analyses.trust.all(), analyses.accepted.all(), self.accepting.all(),
+            dict(analyses.foreign.files), self.frozen, self.reserved, dict(self.broken),
+            self.archive.trouble(), self.persistence.error, dict(self.archive.unreadable),
+            analyses.error, self.unticked_s, config.config, config.read_at_s, config.error,
+            option_results=dict(analyses.option_results),
+        )
+
+    def _awaited(self) -> FrozenSet[str]:
+        """Campaigns of which a record is still to be stored or analysed.
+
+        What was aborted does not wait for mons that do not answer.
+        """
+        aborted = {
+            machine.spec.campaign_id for machine in self.runs.values()
+            if machine.state.status is RunStatus.ABORTED
+        }
+        unsaved = {record.campaign_id for record in self.persistence.records.unsaved}
+        return frozenset((unsaved - aborted) | self.analyses.awaited())
+
+    def note(self, who: str, what: str, text: str, severity: Optional[str] = None) -> None:
+        """Add a line to the audit log and to the mgr's; that of a run names its drive."""
+        about = self._told.about(who, what, self.runs.get(what))
+        self.audit.note(who, what, text, severity, about)
+
+    # ---- machines
 
     def machine(self, owner: str) -> Optional[Machine]:
         """The run, rollout or trial of that id."""
@@ -90,24 +320,24 @@ class Executor:
         machine = self.machine(owner)
         if machine is None:
             return
-        self._measuring.ended(owner, event)
-        actions = self.guarded(owner, lambda: machine.handle(event, self._clock()))
+        self.measuring.ended(owner, event)
+        actions = self.guarded(owner, lambda: machine.handle(event, self.clock()))
         if actions:
-            self._watchdog.heard(owner, self._clock())
+            self.watchdog.heard(owner, self.clock())
             self.execute(owner, actions)
 
     def execute(self, owner: str, actions: List[events.Action]) -> None:
         """Carry out actions in order; a step waits until what came before it is stored."""
         for action in actions:
-            if self._gate.closed(owner) and not self._gate.passes(action):
-                self._gate.hold(owner, action, self._clock())
+            if self.gate.closed(owner) and not self.gate.passes(action):
+                self.gate.hold(owner, action, self.clock())
             else:
                 self._do(owner, action)
         self.hear_store()
 
     def hear_store(self) -> None:
         """Go on where the mons have answered since."""
-        for answer in self._gate.answers():
+        for answer in self.gate.answers():
             if answer.error is None:
                 self.guarded(answer.owner, answer.then)
             else:
@@ -115,27 +345,27 @@ class Executor:
                 if answer.failed is not None:
                     answer.failed(answer.error)
                 if self.machine(answer.owner) is not None:
-                    self._persistence.not_saved(answer.owner)
+                    self.persistence.not_saved(answer.owner)
                 self._unsaved(answer.owner, answer.error)
-            step = None if self._gate.closed(answer.owner) else self._gate.take(answer.owner)
+            step = None if self.gate.closed(answer.owner) else self.gate.take(answer.owner)
             if step is not None:
                 self._do(answer.owner, step)
 
     def end_overdue(self, limit_s: float) -> None:
         """What the mons have kept waiting for too long ends as if they had refused."""
-        for owner in self._gate.overdue(self._clock(), limit_s):
+        for owner in self.gate.overdue(self.clock(), limit_s):
             said = f"the mons have not answered for {limit_s:.0f} s"
             error = StorageError(said, "check `ceph health` and the mons' disks")
             self._refused(owner, error)
             self._unsaved(owner, error)
 
     def _refused(self, owner: str, error: StorageError) -> None:
-        self._log.warning("%s: not stored: %s", owner, one_line(error.line(), 300))
-        self._persistence.failed(error)
+        self.log.warning("%s: not stored: %s", owner, one_line(error.line(), 300))
+        self.persistence.failed(error)
 
     def _unsaved(self, owner: str, error: StorageError) -> None:
         """Nothing new is begun that cannot be stored; what is under way is restored."""
-        step = self._gate.take(owner)
+        step = self.gate.take(owner)
         if step is not None and _goes_back(step):
             self._do(owner, step)  # brings a prior state back: given all the same
             return
@@ -143,7 +373,7 @@ class Executor:
         if machine is None:
             return
         halt = events.Halt(f"stopped: {error.message}")
-        for action in self.guarded(owner, lambda: machine.handle(halt, self._clock())) or ():
+        for action in self.guarded(owner, lambda: machine.handle(halt, self.clock())) or ():
             self._do(owner, action)
 
     # ---- one action
@@ -157,25 +387,25 @@ class Executor:
             hostname = self._host_of(owner)
             if hostname:
                 name = type(action.request).__name__
-                self._log.debug("%s: %s to %s: %s", owner, action.task_id, hostname, name)
-                self._hosts.tasks[hostname] = Pending(owner, Task(action.task_id, action.request))
+                self.log.debug("%s: %s to %s: %s", owner, action.task_id, hostname, name)
+                self.hosts.tasks[hostname] = Pending(owner, Task(action.task_id, action.request))
         elif isinstance(action, events.AskConfig):
             self._begins(owner)
-            self._config.ask(owner, action)
+            self.config.ask(owner, action)
         elif isinstance(action, events.MeasureLoad):
-            self._gate.take(owner)
+            self.gate.take(owner)
             load = action.request
-            self._log.debug("%s: measures osd.%d %s", owner, load.osd_id, load.load_point.value)
-            self._measuring.start(owner, action)
+            self.log.debug("%s: measures osd.%d %s", owner, load.osd_id, load.load_point.value)
+            self.measuring.start(owner, action)
         elif isinstance(action, events.AskAnalysis):
-            self._analyses.look(action, lambda decided: self._post_event(owner, decided))
+            self.analyses.look(action, lambda decided: self._post_event(owner, decided))
         elif isinstance(action, events.SavePeriod):
             slot = slot_at(action.pair_index, action.second)
-            self._archive.put_period(
-                owner, action.experiment_index, slot, action.period, self._gate.expect(owner)
+            self.archive.put_period(
+                owner, action.experiment_index, slot, action.period, self.gate.expect(owner)
             )
         elif isinstance(action, events.SaveRecord):
-            self._persistence.save_record(owner, action.record, self._analyses)
+            self.persistence.save_record(owner, action.record, self.analyses)
         elif isinstance(action, events.SaveRun):
             self.save(owner)
         elif isinstance(action, events.LookAtCluster):
@@ -187,17 +417,17 @@ class Executor:
             self.watching.start(owner, action)
         elif isinstance(action, events.AskOsds):
             self._begins(owner)
-            self._questions.ask(owner, action)
+            self.questions.ask(owner, action)
         else:
-            self._note("mgr", owner, action.text, action.severity)
+            self.note("mgr", owner, action.text, action.severity)
 
     def _begins(self, owner: str) -> None:
         """A step is taken: what was held or measured before it is over.
 
         So is what a rollout watched; a run watches through its steps.
         """
-        self._gate.take(owner)
-        self._measuring.cancel(owner)
+        self.gate.take(owner)
+        self.measuring.cancel(owner)
         if owner not in self.runs:
             self.watching.cancel(owner)
 
@@ -211,7 +441,7 @@ class Executor:
         """Store where a machine stands."""
         machine = self.machine(owner)
         if machine is None:
-            self._persistence.forget(owner)  # pruned meanwhile
+            self.persistence.forget(owner)  # pruned meanwhile
             return
         if isinstance(machine, RolloutMachine):
             self._told.look(machine)
@@ -220,23 +450,29 @@ class Executor:
         elif isinstance(machine, RolloutMachine) and machine.paused:
             self._begins(owner)
             self._look_again(machine)
-        self._persistence.save(owner, machine)
+        self.persistence.save(owner, machine)
 
     def _let_go(self, owner: str, machine: Machine) -> None:
         """The machine is over: nothing of it is left to do, and its hosts are looked at again."""
-        self._gate.take(owner)
-        self._hosts.drop_tasks(owner)
-        self._measuring.cancel(owner)
+        self.gate.take(owner)
+        self.hosts.drop_tasks(owner)
+        self.measuring.cancel(owner)
         self.watching.cancel(owner)
-        self._config.cancel(owner)
-        self._questions.cancel(owner)
-        self._watchdog.forget(owner)
+        self.config.cancel(owner)
+        self.questions.cancel(owner)
+        self.watchdog.forget(owner)
         self._look_again(machine)
 
     def _look_again(self, machine: Machine) -> None:
         """What its hosts have told is of before what it has done."""
         for hostname in machine.hostnames:
-            self._hosts.reported_at_s.pop(hostname, None)
+            self.hosts.reported_at_s.pop(hostname, None)
+
+    def cancel_all(self) -> None:
+        """Stop every measurement that is under way: the mgr stops."""
+        self.measuring.cancel_all()
+        self.questions.cancel_all()
+        self.watching.cancel_all()
 
     # ---- errors of our own
 
@@ -246,7 +482,7 @@ class Executor:
             return what()
         except Exception as error:
             # whatever it is: the others hold leases too, and must go on
-            self._log.exception("%s failed", owner)
+            self.log.exception("%s failed", owner)
             self._break(owner, one_line(f"internal error: {error!r}", 300))
             return None
 
@@ -262,7 +498,7 @@ class Executor:
             ended = self.rollouts[owner] = self.rollouts[owner].abandoned(reason)
         elif owner in self.trials:
             ended = self.trials[owner] = self.trials[owner].abandoned(reason)
-        self._note("mgr", owner, f"ended by {reason}", "error")
+        self.note("mgr", owner, f"ended by {reason}", "error")
         if ended is not None:
             self._do(owner, events.SaveRun())
         if owner in self.trials:

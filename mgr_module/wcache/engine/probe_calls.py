@@ -31,51 +31,52 @@ from ..core.protocol import (
     Task,
 )
 from ..core.simulation import is_real
-from .engine import Engine
+from .executor import Executor
 from .hosts import CHANGED_EVERY_S
 from .under_way import busy, open_runs
 from .unrestored import Learned
 
-Note = Callable[[str, str, str], None]
-"""Takes a line of a host's probe for the audit log: the host, what it is about, the text."""
-
 
 class ProbeCalls:
-    """Over the engine: it holds nothing itself."""
+    """Over the executor: it keeps nothing itself, and the caller holds the lock.
 
-    def __init__(self, engine: Engine, note: Note) -> None:
-        self._engine = engine
-        self._note = note
+    `lines` tells whether one more line of a host's probe is kept in the audit log: 0 where not,
+    else 1 and how many were left out before it.
+    """
+
+    def __init__(self, executor: Executor, lines: Callable[[str], int]) -> None:
+        self._executor = executor
+        self._lines = lines
 
     def poll(self, hostname: str, hello: Hello) -> PollReply:
         """A probe asks what to do."""
-        with self._engine.lock:
-            self._hear(hostname, hello)
-            return self._reply(hostname)
+        self._hear(hostname, hello)
+        return self._reply(hostname)
 
     def post(self, hostname: str, hello: Hello, post: Post) -> PollReply:
         """A probe tells an outcome; one that is repeated changes nothing."""
-        with self._engine.lock:
-            self._take(hostname, hello, post)
-            return self._reply(hostname)
+        self._take(hostname, hello, post)
+        return self._reply(hostname)
 
-    def other_version(self, hostname: str, version: int) -> None:
-        """A probe of another protocol has called, and was refused."""
-        with self._engine.lock:
-            self._engine.hosts.agents.note_other(hostname, version, self._engine.clock())
+    def _note(self, hostname: str, what: str, text: str) -> None:
+        """A line of a host's probe in the audit log, unless it has had too many."""
+        lines = self._lines(hostname)
+        if lines:
+            more = f" (and {lines - 1} lines before it were too many)" if lines > 1 else ""
+            self._executor.note(f"probe {hostname}", what, text + more)
 
     def _take(self, hostname: str, hello: Hello, post: Post) -> None:
-        engine = self._engine
+        executor = self._executor
         if self._is_old(hostname, post):
             return
         # the outcome first: it may be what ended the lease that `hello` no longer holds
         self._hear(hostname, hello, answers=post.task_id)
         for notice in post.notices:
-            if engine.hosts.seen_notice(hostname, post.probe_id, notice.notice_id):
+            if executor.hosts.seen_notice(hostname, post.probe_id, notice.notice_id):
                 continue
             self._note(hostname, notice.domain_id or hostname, notice.text)
             if notice.restored:
-                self._settle(engine.unrestored.told(engine.runs, hostname, notice))
+                self._settle(executor.unrestored.told(executor.runs, hostname, notice))
         self._take_outcome(hostname, post)
 
     def _is_old(self, hostname: str, post: Post) -> bool:
@@ -83,44 +84,44 @@ class ProbeCalls:
 
         What it says of its lease was true then, so nothing follows from it now.
         """
-        engine = self._engine
-        agent = engine.hosts.agents.get(hostname)
+        executor = self._executor
+        agent = executor.hosts.agents.get(hostname)
         if agent is None or agent.probe_id != post.probe_id:
             return False
-        seen = engine.hosts.seen_notice
+        seen = executor.hosts.seen_notice
         told = [seen(hostname, post.probe_id, n.notice_id, mark=False) for n in post.notices]
         if not all(told):
             return False
-        pending = engine.hosts.tasks.get(hostname)
+        pending = executor.hosts.tasks.get(hostname)
         if post.task_id:
             return pending is None or pending.task.task_id != post.task_id
         return bool(told)
 
     def _hear(self, hostname: str, hello: Hello, answers: str = "") -> None:
         """A probe calls, with the answer to a task or without; refuses one that may not."""
-        engine = self._engine
-        if not is_real(hello) and not engine.options().throwaway_cluster:
+        executor = self._executor
+        if not is_real(hello) and not executor.options().throwaway_cluster:
             raise RefusedError(
                 f"the probe on {hostname} simulates its drives",
                 "set mgr/wcache/throwaway_cluster to true, in a cluster whose data is worthless",
             )
-        if engine.hosts.removed.get(hostname) == hello.instance_id:
+        if executor.hosts.removed.get(hostname) == hello.instance_id:
             raise RefusedError(
                 f"host {hostname} was removed",
                 f"stop this probe, or bring it back with `ceph wcache agent add {hostname}`",
             )
-        engine.hosts.removed.pop(hostname, None)
-        before = engine.hosts.agents.hear(hostname, hello, engine.clock())
+        executor.hosts.removed.pop(hostname, None)
+        before = executor.hosts.agents.hear(hostname, hello, executor.clock())
         if before.instance_id != hello.instance_id or before.probe_id != hello.probe_id:
-            engine.hosts.reported_at_s.pop(hostname, None)
-            engine.hosts.journal_known.discard(hostname)
-            agent = engine.hosts.agents.get(hostname)
+            executor.hosts.reported_at_s.pop(hostname, None)
+            executor.hosts.journal_known.discard(hostname)
+            agent = executor.hosts.agents.get(hostname)
             if agent is not None:
-                engine.archive.put_agent(agent)
+                executor.archive.put_agent(agent)
             self._note(hostname, hostname, f"probe {hello.probe_id} started")
         if hello.changed:
-            engine.hosts.want_look(hostname)
-        pending = engine.hosts.tasks.get(hostname)
+            executor.hosts.want_look(hostname)
+        pending = executor.hosts.tasks.get(hostname)
         answered = pending is not None and pending.task.task_id == answers
         if not answered:
             self._notice_lost_lease(hostname, before, hello)
@@ -141,82 +142,83 @@ class ProbeCalls:
             self._tell_holder(lease.lease_id, LeaseLost(why))
 
     def _tell_holder(self, lease_id: str, event: Event) -> None:
-        for run_id, machine in list(self._engine.runs.items()):
+        for run_id, machine in list(self._executor.runs.items()):
             if machine.holds_lease and machine.spec.lease_id == lease_id:
-                self._engine.feed(run_id, event)
+                self._executor.feed(run_id, event)
 
     def _take_outcome(self, hostname: str, post: Post) -> None:
-        engine = self._engine
-        pending = engine.hosts.tasks.get(hostname)
+        executor = self._executor
+        pending = executor.hosts.tasks.get(hostname)
         if pending is None or post.outcome is None or pending.task.task_id != post.task_id:
             return  # answered before (librados resends after a mgr restart), or never asked
         if isinstance(post.outcome, ReportOutcome):
             self._take_report(hostname, post.outcome.report)
         if isinstance(post.outcome, MemoryOutcome) and post.outcome.memory is not None:
-            engine.hosts.memory[hostname] = engine.clock(), post.outcome.memory
-        del engine.hosts.tasks[hostname]
+            executor.hosts.memory[hostname] = executor.clock(), post.outcome.memory
+        del executor.hosts.tasks[hostname]
         request = pending.task.request
         if isinstance(request, AcceptRequest) and isinstance(post.outcome, FailureOutcome):
             said = f"what was accepted is not dropped yet: {post.outcome.message}"
             self._note(hostname, request.domain_id, said)
         if isinstance(request, ReleaseRequest) and isinstance(post.outcome, StateOutcome):
-            self._settle(engine.unrestored.released(engine.runs, hostname, request, post.outcome))
+            runs, released = executor.runs, executor.unrestored.released
+            self._settle(released(runs, hostname, request, post.outcome))
         if pending.owner:
             outcome = self._checked(hostname, pending.task.request, post.outcome)
-            engine.feed(pending.owner, TaskAnswered(post.task_id, outcome))
+            executor.feed(pending.owner, TaskAnswered(post.task_id, outcome))
 
     def _checked(self, hostname: str, request: Request, outcome: Outcome) -> Outcome:
         """A look at other drives than the host has reported is none: in words, a failure."""
         if not isinstance(request, LookRequest) or not isinstance(outcome, DrivesOutcome):
             return outcome
-        report, domain_id = self._engine.hosts.reports.get(hostname), request.domain_id
+        report, domain_id = self._executor.hosts.reports.get(hostname), request.domain_id
         told = [d.drive_id for d in report.drives if d.domain_id == domain_id] if report else []
         if sorted(told) == sorted(drive.drive_id for drive in outcome.drives):
             return outcome
-        self._engine.hosts.reported_at_s.pop(hostname, None)
+        self._executor.hosts.reported_at_s.pop(hostname, None)
         return FailureOutcome(
             f"the drives of {domain_id[:60]} are not those that {hostname} has reported",
             "it is asked for a new report: try again in a moment", refused=True,
         )
 
     def _take_report(self, hostname: str, report: HostReport) -> None:
-        engine = self._engine
+        executor = self._executor
         if report.hostname != hostname:
             raise RefusedError(f"{hostname} sent a report in the name of {report.hostname[:60]}")
-        engine.hosts.reported(hostname, engine.clock())
-        engine.hosts.agents.note_version(hostname, report.probe_version)
-        engine.accepting.read(report)
-        self._settle(engine.unrestored.read(engine.runs, report))
-        if engine.hosts.reports.get(hostname) != report:
-            engine.hosts.reports[hostname] = report
-            engine.archive.put_report(report)
+        executor.hosts.reported(hostname, executor.clock())
+        executor.hosts.agents.note_version(hostname, report.probe_version)
+        executor.accepting.read(report)
+        self._settle(executor.unrestored.read(executor.runs, report))
+        if executor.hosts.reports.get(hostname) != report:
+            executor.hosts.reports[hostname] = report
+            executor.archive.put_report(report)
 
     def _reply(self, hostname: str) -> PollReply:
         """What the probe is told: when to call again, its task, its lease."""
-        engine = self._engine
-        engine.hear_store()  # what waited for the mons may be this probe's next task
-        options = engine.options()
+        executor = self._executor
+        executor.hear_store()  # what waited for the mons may be this probe's next task
+        options = executor.options()
         next_s = options.poll_idle_s
-        if busy(hostname, engine.runs, engine.rollouts):
+        if busy(hostname, executor.runs, executor.rollouts):
             next_s = options.poll_busy_s
-        elif engine.reserved or open_runs(engine.runs):
+        elif executor.reserved or open_runs(executor.runs):
             next_s = min(1.0, options.poll_idle_s)
-        elif engine.hosts.look_wanted(hostname):
+        elif executor.hosts.look_wanted(hostname):
             next_s = min(CHANGED_EVERY_S, options.poll_idle_s)
         return PollReply(
-            PROTOCOL_VERSION, next_s, self.task_for(hostname, engine.clock()),
-            self.renewed_lease(hostname), engine.frozen, options.throwaway_cluster,
+            PROTOCOL_VERSION, next_s, self.task_for(hostname, executor.clock()),
+            self.renewed_lease(hostname), executor.frozen, options.throwaway_cluster,
         )
 
     # ---- what it hears
 
     def lease_of(self, hostname: str) -> Optional[Lease]:
         """The lease that a run holds on a host."""
-        for machine in self._engine.runs.values():
+        for machine in self._executor.runs.values():
             if machine.holds_lease and machine.spec.hostname == hostname:
                 spec = machine.spec
                 other = spec.domain_ids[1] if len(spec.domain_ids) > 1 else ""
-                ttl_s = self._engine.options().lease_ttl_s
+                ttl_s = self._executor.options().lease_ttl_s
                 return Lease(spec.lease_id, spec.domain_id, ttl_s, other)
         return None
 
@@ -226,7 +228,7 @@ class ProbeCalls:
 
     def task_for(self, hostname: str, now_s: float) -> Optional[Task]:
         """The task a host should do next: its machine's, else a look around when due."""
-        engine, hosts = self._engine, self._engine.hosts
+        executor, hosts = self._executor, self._executor.hosts
         pending = hosts.tasks.get(hostname)
         if pending is not None:
             return None if pending.owner and self._stuck() else pending.task
@@ -234,29 +236,29 @@ class ProbeCalls:
         if owed is not None:
             return owed
         if hosts.memory_due(hostname, now_s):
-            return hosts.give(hostname, engine.epoch, MemoryRequest())
+            return hosts.give(hostname, executor.epoch, MemoryRequest())
         if not hosts.look_due(hostname, now_s) or self.lease_of(hostname) is not None:
             return None
-        return hosts.look_around(hostname, engine.epoch, engine.analyses.accepted.all())
+        return hosts.look_around(hostname, executor.epoch, executor.analyses.accepted.all())
 
     def _restore_owed(self, hostname: str, now_s: float) -> Optional[Task]:
         """What only the mgr knows how to restore, where the host has nothing else to do."""
         if self.lease_of(hostname) is not None or busy(
-            hostname, self._engine.runs, self._engine.rollouts
+            hostname, self._executor.runs, self._executor.rollouts
         ):
             return None
-        engine = self._engine
-        request = engine.accepting.request(hostname, now_s)
-        request = request or engine.unrestored.restore(engine.runs, hostname, now_s)
-        return None if request is None else engine.hosts.ask(hostname, engine.epoch, request)
+        executor = self._executor
+        request = executor.accepting.request(hostname, now_s)
+        request = request or executor.unrestored.restore(executor.runs, hostname, now_s)
+        return None if request is None else executor.hosts.ask(hostname, executor.epoch, request)
 
     def _settle(self, learned: Sequence[Learned]) -> None:
         """Store what became known of the prior states that runs owe."""
         for run_id, said in learned:
             if said:
-                self._engine.note("mgr", run_id, said)
-            self._engine.execute(run_id, [SaveRun()])
+                self._executor.note("mgr", run_id, said)
+            self._executor.execute(run_id, [SaveRun()])
 
     def _stuck(self) -> bool:
         """Whether no whole tick was made for as long as a lease lasts."""
-        return self._engine.unticked_s > self._engine.options().lease_ttl_s
+        return self._executor.unticked_s > self._executor.options().lease_ttl_s

@@ -13,7 +13,6 @@ from ..core.drive.acceptance import Acceptance
 from ..core.errors import ConflictError, NotFoundError, NotReadyError, RefusedError
 from ..core.fleet.disputes import Dispute
 from ..engine.engine import Engine
-from ..engine.orders import Orders
 from ..engine.world import World
 
 
@@ -22,7 +21,6 @@ class AcceptService:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._orders = Orders(engine)
 
     def accept(self, hostname: str, domain_id: str, yes: bool = False) -> Dict[str, Any]:
         """`drive accept`: give up what is owed or in dispute of one cache domain.
@@ -30,7 +28,7 @@ class AcceptService:
         A damaged journal entry that names no domain is accepted by its key.
         """
         engine = self._engine
-        with engine.deciding() as world:
+        with engine.deciding() as (world, orders):
             found = [
                 item for item in world.disputes
                 if item.hostname == hostname and domain_id in (item.domain_id, item.journal_key)
@@ -54,9 +52,9 @@ class AcceptService:
             keys = _keys(world, hostname, domain_id, found) or (pending.keys if pending else ())
             if keys:
                 _require_probe(world, hostname, domain_id)
-            engine.note("admin", f"{hostname} {domain_id}", f"accepted as it is: {why}")
+            orders.note("admin", f"{hostname} {domain_id}", f"accepted as it is: {why}")
             item = Acceptance(hostname, domain_id, keys, _owners(world, found))
-            stored = self._orders.accept(item)
+            stored = orders.accept(item)
         engine.wake()
         return {
             "hostname": hostname, "domain_id": domain_id, "changed": True,

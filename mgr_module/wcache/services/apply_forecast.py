@@ -17,7 +17,6 @@ from ..core.errors import NotReadyError
 from ..core.record import Precondition
 from ..engine.engine import Engine
 from ..engine.key_work import WAIT_S
-from ..engine.orders import Orders
 from .guards import require_plan, require_thawed
 
 
@@ -32,7 +31,7 @@ def apply_forecast(
     world = engine.world()
     require_thawed(world)
     machine = require_plan(world.rollouts, plan_id)
-    seen = _seen_by_mons(Orders(engine), plan_id)
+    seen = _seen_by_mons(engine, plan_id)
     plan = machine.rollout
     rollout = replace(plan, trial=trial or plan.trial)
     planned = [c for c in rollout.changes if c.status is ChangeStatus.PLANNED]
@@ -67,10 +66,11 @@ def broken(
     return [item for item in seen if item in missed]
 
 
-def _seen_by_mons(orders: Orders, plan_id: str) -> Tuple[Precondition, ...]:
+def _seen_by_mons(engine: Engine, plan_id: str) -> Tuple[Precondition, ...]:
     """What does not hold now, with what only the mons know; holds no lock while it waits."""
     answers: queue.SimpleQueue[Tuple[Precondition, ...]] = queue.SimpleQueue()
-    orders.look_for(plan_id, lambda seen: answers.put(seen.missed))
+    with engine.orders() as orders:
+        orders.look_for(plan_id, lambda seen: answers.put(seen.missed))
     try:
         return answers.get(timeout=WAIT_S)
     except queue.Empty:

@@ -8,7 +8,6 @@ from typing import Any, Dict, Iterable, Mapping, Optional, Sequence, Tuple
 
 from ..core import codec
 from ..core.errors import ConflictError, MalformedError, NotFoundError, RefusedError
-from ..core.events import Halt
 from ..core.experiment.campaign import (
     Campaign,
     CampaignOptions,
@@ -23,6 +22,7 @@ from ..core.experiment.observing import plan as observing
 from ..core.experiment.run_state import STOPPED_BY_ADMIN, RunSpec, RunState, RunStatus
 from ..core.experiment.schedule import make_runs
 from ..core.experiment.try_sample import TrySample, cheapest
+from ..core.fleet.ages import Age
 from ..core.history.entry import ADMIN
 from ..core.options.trial import OptionTrial, parse_trial
 from ..core.precondition_text import precondition_text
@@ -54,7 +54,6 @@ class CampaignService:
 
     def __init__(self, engine: Engine, planners: Iterable[Planner] = ()) -> None:
         self._engine = engine
-        self._orders = Orders(engine)
         self._planners = {load: one for one in planners for load in one.own_loads}
 
     def forecast(
@@ -64,56 +63,64 @@ class CampaignService:
         world = world or self._engine.world()
         _seed(arguments.get("seed"))  # refused here as it is where it counts
         made = self._prepare(world, "c0", 0, arguments, sample)
-        cost = forecast(made.runs, world.cluster, made.skipped, world.expected_pairs)
-        return self._answer(made, cost)
+        return _answer(made, self._cost(world, made), self._engine.refresh())
 
-    def start(
-        self, sample: Optional[TrySample] = None, before: Optional[World] = None,
-        **arguments: Any,
-    ) -> Dict[str, Any]:
+    def cost(self, world: World, **arguments: Any) -> Forecast:
+        """What such a campaign would cost at most, and nothing else."""
+        return self._cost(world, self._prepare(world, "c0", 0, arguments, None))
+
+    @staticmethod
+    def _cost(world: World, made: OwnRuns) -> Forecast:
+        return forecast(made.runs, world.cluster, made.skipped, world.expected_pairs)
+
+    def start(self, **arguments: Any) -> Dict[str, Any]:
         """`campaign start`: store the campaign; its runs begin as hosts become free."""
-        engine = self._engine
-        with engine.deciding(before) as world:
-            campaign_id = self.new_id(world)
-            seed = _seed(arguments.get("seed"))
-            made = self._prepare(world, campaign_id, seed, arguments, sample)
-            runs, skipped, chosen, _ = made
-            real = not all_simulated(runs)
-            broken = [
-                item for item in world.cluster.blocking
-                if any(item not in run.bears for run in runs)
-            ]
-            if real and broken and not chosen.forced:
-                way = "wait until they are met, or use --force (the records are then never pooled)"
-                if made.cost:
-                    way = (
-                        "wait until they are met, or use --force (what is measured is then never "
-                        "recommended)"
-                    )
-                elif broken == [Precondition.NO_SLOW_OPS]:
-                    way = (
-                        "measure with --loads=traffic, with --observe or by `ceph wcache try`, "
-                        f"which go on beside them, {way}"
-                    )
-                raise RefusedError(precondition_text(broken), way)
-            cost = forecast(runs, world.cluster, skipped, world.expected_pairs)
-            if cost.bytes_written and real and not arguments.get("accept_cost"):
-                other = "" if made.cost else ", or measure with --loads=traffic,timer only"
-                raise RefusedError(
-                    f"this writes up to {cost.bytes_written} bytes in {cost.bench_calls} bench "
-                    f"calls" + _emptied(cost.osds_emptied) + (made.cost and f"; {made.cost}"),
-                    f"add --accept-cost{other}",
+        with self._engine.deciding() as (world, orders):
+            return self.started(world, orders, **arguments)
+
+    def started(
+        self, world: World, orders: Orders, sample: Optional[TrySample] = None, **arguments: Any
+    ) -> Dict[str, Any]:
+        """Start a campaign by a look that holds."""
+        campaign_id = self.new_id(world, orders)
+        seed = _seed(arguments.get("seed"))
+        made = self._prepare(world, campaign_id, seed, arguments, sample)
+        runs, skipped, chosen, _ = made
+        real = not all_simulated(runs)
+        broken = [
+            item for item in world.cluster.blocking
+            if any(item not in run.bears for run in runs)
+        ]
+        if real and broken and not chosen.forced:
+            way = "wait until they are met, or use --force (the records are then never pooled)"
+            if made.cost:
+                way = (
+                    "wait until they are met, or use --force (what is measured is then never "
+                    "recommended)"
                 )
-            campaign = Campaign(
-                campaign_id, chosen, world.now_s, seed, tuple(run.run_id for run in runs),
-                skipped, sample is not None, arguments.get("by", ADMIN),
+            elif broken == [Precondition.NO_SLOW_OPS]:
+                way = (
+                    "measure with --loads=traffic, with --observe or by `ceph wcache try`, "
+                    f"which go on beside them, {way}"
+                )
+            raise RefusedError(precondition_text(broken), way)
+        cost = self._cost(world, made)
+        if cost.bytes_written and real and not arguments.get("accept_cost"):
+            other = "" if made.cost else ", or measure with --loads=traffic,timer only"
+            raise RefusedError(
+                f"this writes up to {cost.bytes_written} bytes in {cost.bench_calls} bench "
+                f"calls" + _emptied(cost.osds_emptied) + (made.cost and f"; {made.cost}"),
+                f"add --accept-cost{other}",
             )
-            text = f"campaign started, scope {chosen.scope}, seed {seed}"
-            text += ", toggles nothing" if chosen.observe else ""
-            text += f", compares {chosen.option}" if chosen.option else ""
-            self.begin(campaign, runs, text)
-            answer = self._answer(made, cost)
-        return {"campaign_id": campaign_id, **answer}
+        campaign = Campaign(
+            campaign_id, chosen, world.now_s, seed, tuple(run.run_id for run in runs),
+            skipped, sample is not None, arguments.get("by", ADMIN),
+        )
+        text = f"campaign started, scope {chosen.scope}, seed {seed}"
+        text += ", toggles nothing" if chosen.observe else ""
+        text += f", compares {chosen.option}" if chosen.option else ""
+        self.begin(orders, campaign, runs, text)
+        return {"campaign_id": campaign_id, **_answer(made, cost, orders.refresh())}
 
     def compare_values(self, **arguments: Any) -> Dict[str, Any]:
         """`ab`: a campaign that compares two values of an option, or what it would cost."""
@@ -135,13 +142,8 @@ class CampaignService:
         _require_not(arguments, "calls", "only --loads=capacity has a number of calls")
         return OwnRuns(*_prepare(world, campaign_id, seed, arguments, sample), "")
 
-    def _answer(self, made: OwnRuns, cost: Forecast) -> Dict[str, Any]:
-        found = {
-            "forecast": codec.to_plain(cost), "reported": codec.to_plain(self._engine.refresh()),
-        }
-        return {**found, "clients": made.cost} if made.cost else found
-
-    def new_id(self, world: World) -> str:
+    @staticmethod
+    def new_id(world: World, orders: Orders) -> str:
         """The id of a new campaign; a WcacheError where none may begin now."""
         require_thawed(world)
         require_store(world)
@@ -152,22 +154,22 @@ class CampaignService:
                 f"campaign {world.open_campaign} is not over yet",
                 f"wait for it, or `ceph wcache campaign stop {world.open_campaign}`",
             )
-        return self._orders.new_campaign_id()
+        return orders.new_campaign_id()
 
-    def begin(self, campaign: Campaign, runs: Sequence[RunSpec], text: str) -> None:
+    def begin(
+        self, orders: Orders, campaign: Campaign, runs: Sequence[RunSpec], text: str
+    ) -> None:
         """Store a campaign with its runs, and say so in the audit log."""
-        engine = self._engine
-        engine.note(campaign.by, campaign.campaign_id, text)
-        self._orders.add_campaign(campaign, [RunState(run, RunStatus.WAITING) for run in runs])
-        engine.wake()
+        orders.note(campaign.by, campaign.campaign_id, text)
+        orders.add_campaign(campaign, [RunState(run, RunStatus.WAITING) for run in runs])
+        self._engine.wake()
 
     def stop(
         self, campaign_id: str, reason: str = STOPPED_BY_ADMIN, by: str = ADMIN,
         dry_run: bool = False,
     ) -> Dict[str, Any]:
         """`campaign stop`: end every run, restoring the prior states."""
-        engine = self._engine
-        with engine.deciding() as world:
+        with self._engine.deciding() as (world, orders):
             if campaign_id not in world.campaigns:
                 raise NotFoundError(
                     f"there is no campaign {campaign_id[:40]!r}", "see `ceph wcache campaign ls`"
@@ -180,10 +182,15 @@ class CampaignService:
                 lines = [f"end run {run_id} and restore its drives" for run_id in stopping]
                 return {"campaign_id": campaign_id, "stopping": [], **would(lines)}
             if stopping:
-                engine.note(by, campaign_id, reason)
+                orders.note(by, campaign_id, reason)
             for run_id in stopping:
-                engine.feed(run_id, Halt(reason))
+                orders.halt(run_id, reason)
         return {"campaign_id": campaign_id, "changed": bool(stopping), "stopping": stopping}
+
+
+def _answer(made: OwnRuns, cost: Forecast, reported: Age) -> Dict[str, Any]:
+    found = {"forecast": codec.to_plain(cost), "reported": codec.to_plain(reported)}
+    return {**found, "clients": made.cost} if made.cost else found
 
 
 def _prepare(

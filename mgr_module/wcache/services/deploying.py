@@ -23,12 +23,10 @@ from ..core.deployment.form import (
 from ..core.deployment.leaving import reasons_to_stay, what_stays
 from ..core.deployment.places import Places, chosen, named_for
 from ..core.errors import MalformedError, NotFoundError, NotReadyError, RefusedError
-from ..core.events import Halt
 from ..core.output_format import FORMAT_VERSION
 from ..core.text import many
 from ..engine.engine import Engine
 from ..engine.key_work import PENDING, THERE, KeyWork
-from ..engine.orders import Orders
 from ..engine.world import World
 from .dry_run import would
 from .guards import require_store
@@ -45,7 +43,6 @@ class AgentService:
 
     def __init__(self, engine: Engine, keys: KeyWork, surroundings: Surroundings) -> None:
         self._engine = engine
-        self._orders = Orders(engine)
         self._keys = keys
         self._surroundings = surroundings
 
@@ -79,7 +76,8 @@ class AgentService:
                 "error": error, "osd_ids": places.osd_ids(item.hostname),
             })
             if not error:
-                self._orders.add_host(item, noted=state != THERE)
+                with self._engine.orders() as orders:
+                    orders.add_host(item, noted=state != THERE)
         failed = [row for row in rows if row["error"]]
         if len(failed) == len(rows):
             raise NotReadyError(f"no key was made: {failed[0]['error']}", "see `ceph health`")
@@ -190,7 +188,7 @@ class AgentService:
         host whose probe is not responding, unless forced.
         """
         engine = self._engine
-        with engine.deciding() as world:
+        with engine.deciding() as (world, orders):
             known = world.deployments.get(hostname)
             agent = world.agent(hostname)
             if known is None and agent is None and hostname not in world.reports:
@@ -208,8 +206,8 @@ class AgentService:
             if dry_run:
                 return self._would_remove(world, hostname, known, force=force)
             for run_id in _runs_on(world, hostname):
-                engine.feed(run_id, Halt(REMOVING))
-            ended = engine.world(world)
+                orders.halt(run_id, REMOVING)
+            ended = orders.look(world)
             if (heard or not force) and any(name == hostname for name, _ in ended.leased):
                 raise NotReadyError(
                     f"what is measured on {hostname} is ended and restored",
@@ -232,9 +230,10 @@ class AgentService:
                 raise NotReadyError(
                     f"the key is still there: {job.errors[hostname]}", "see `ceph health`"
                 )
-        self._orders.remove_host(hostname, "" if agent is None else agent.instance_id)
         left = f"; left as it is: {many(len(stays), 'item')}" if stays else ""
-        engine.note("admin", hostname, f"host removed{left}")
+        with engine.orders() as orders:
+            orders.remove_host(hostname, "" if agent is None else agent.instance_id)
+            orders.note("admin", hostname, f"host removed{left}")
         folder = self._surroundings.build_folder()
         script = _removal(item, folder.path if folder else "")
         return {

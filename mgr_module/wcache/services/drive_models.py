@@ -18,7 +18,6 @@ from ..core.verdict.plp.trust import MODELS_MAX, REASON_CHARS_MAX, TrustedModel
 from ..engine.engine import Engine
 from ..engine.evidence.accepted_proofs import ACCEPTED_PROOFS
 from ..engine.evidence.trust import TRUSTED
-from ..engine.orders import Orders
 from ..engine.world import World
 from .dry_run import would
 
@@ -30,7 +29,6 @@ class DriveModelService:
 
     def __init__(self, engine: Engine, wall_clock: Callable[[], float] = time.time) -> None:
         self._engine = engine
-        self._orders = Orders(engine)
         self._wall_clock = wall_clock
 
     def trust_plp(
@@ -39,7 +37,7 @@ class DriveModelService:
         """`drive-model trust-plp`: lift FLUSH_TOO_FAST for one drive model."""
         said = _reason(reason)
         engine = self._engine
-        with engine.deciding() as world:
+        with engine.deciding() as (world, orders):
             _require_known(world, drive_model)
             old = _trusted(world, drive_model)
             changed = old is None or old.reason != said
@@ -49,9 +47,9 @@ class DriveModelService:
             if changed:
                 if old is None and len(world.trusted) >= MODELS_MAX:
                     raise RefusedError(f"{MODELS_MAX} drive models are trusted already")
-                engine.note("admin", drive_model, f"power-loss protection trusted: {said}")
-                self._orders.trust(TrustedModel(drive_model, said, self._wall_clock()))
-            stored = engine.is_stored(TRUSTED)
+                orders.note("admin", drive_model, f"power-loss protection trusted: {said}")
+                orders.trust(TrustedModel(drive_model, said, self._wall_clock()))
+            stored = orders.is_stored(TRUSTED)
         return {
             "drive_model": drive_model, "trusted": True, "reason": said, "changed": changed,
             "stored": stored,
@@ -64,17 +62,17 @@ class DriveModelService:
     def distrust_plp(self, drive_model: str, dry_run: bool = False) -> Dict[str, Any]:
         """`drive-model distrust-plp`: FLUSH_TOO_FAST counts again for this drive model."""
         engine = self._engine
-        with engine.deciding() as world:
+        with engine.deciding() as (world, orders):
             changed = _trusted(world, drive_model) is not None
             if dry_run:
                 lines = [f"no longer trust {drive_model}"] if changed else []
                 return {"drive_model": drive_model, **would(lines)}
             if changed:
-                engine.note("admin", drive_model, "power-loss protection no longer trusted")
-                self._orders.distrust(drive_model)
+                orders.note("admin", drive_model, "power-loss protection no longer trusted")
+                orders.distrust(drive_model)
             else:
                 _require_known(world, drive_model)
-            stored = engine.is_stored(TRUSTED)
+            stored = orders.is_stored(TRUSTED)
         return {
             "drive_model": drive_model, "trusted": False, "changed": changed, "stored": stored,
             "note": "drives that were put into write back on this trust stay in it",
@@ -86,7 +84,7 @@ class DriveModelService:
     ) -> Dict[str, Any]:
         """`drive-model accept-proof`: what a host has shown of a drive model counts everywhere."""
         said, engine = _reason(reason), self._engine
-        with engine.deciding() as world:
+        with engine.deciding() as (world, orders):
             report = world.reports.get(hostname)
             known = report is not None and is_real(report) and drive_model
             shown = shown_of(report, drive_model) if known and report else ()
@@ -109,9 +107,9 @@ class DriveModelService:
                 if old is None and len(world.accepted) >= ACCEPTED_MAX:
                     raise RefusedError(f"{ACCEPTED_MAX} proofs are accepted already")
                 text = f"what {hostname} has shown is accepted: {said}"
-                engine.note("admin", drive_model, text)
-                self._orders.accept_proof(proof)
-            stored = engine.is_stored(ACCEPTED_PROOFS)
+                orders.note("admin", drive_model, text)
+                orders.accept_proof(proof)
+            stored = orders.is_stored(ACCEPTED_PROOFS)
         return {
             "drive_model": drive_model, "hostname": hostname, "accepted": len(proof.shown),
             "changed": changed, "stored": stored,
@@ -126,7 +124,7 @@ class DriveModelService:
     ) -> Dict[str, Any]:
         """`drive-model revoke-proof`: a host's word counts by the rule of two hosts again."""
         engine = self._engine
-        with engine.deciding() as world:
+        with engine.deciding() as (world, orders):
             changed = _accepted(world, hostname, drive_model) is not None
             if dry_run:
                 text = f"no longer accept what {hostname} has shown of {drive_model}"
@@ -134,9 +132,9 @@ class DriveModelService:
                 return {**about, **would([text] if changed else [])}
             if changed:
                 text = f"what {hostname} has shown is no longer accepted"
-                engine.note("admin", drive_model, text)
-                self._orders.revoke_proof(hostname, drive_model)
-            stored = engine.is_stored(ACCEPTED_PROOFS)
+                orders.note("admin", drive_model, text)
+                orders.revoke_proof(hostname, drive_model)
+            stored = orders.is_stored(ACCEPTED_PROOFS)
         return {
             "drive_model": drive_model, "hostname": hostname, "changed": changed,
             "stored": stored,

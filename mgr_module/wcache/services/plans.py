@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 import secrets
-from typing import Any, Dict, FrozenSet, Iterable, List, Mapping, Optional, Tuple
+from typing import (
+    Any,
+    Dict,
+    FrozenSet,
+    Iterable,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Tuple,
+)
 
 from ..core import codec
 from ..core.change import preconditions as holding
@@ -25,6 +35,7 @@ from ..core.change.scope import Scope
 from ..core.change.waves import arranged
 from ..core.config_database import same, values_of
 from ..core.errors import ConflictError, NotFoundError, RefusedError, StorageError
+from ..core.fleet.ages import Age
 from ..core.history.entry import ADMIN, AUTO
 from ..core.precondition_text import slow_words
 from ..core.record import Precondition
@@ -33,7 +44,7 @@ from ..engine.engine import Engine
 from ..engine.orders import Orders
 from ..engine.storing.plans import require_readable
 from ..engine.world import World
-from ..knobs.knob import Asked
+from ..knobs.knob import Asked, Wanted
 from ..knobs.registry import DEFAULT
 from ..options import Options
 from .apply_forecast import apply_forecast, broken
@@ -53,12 +64,31 @@ from .planners import in_place_by, stale_keys_of
 NONCE_BYTES = 8
 
 
+class PlanWish(NamedTuple):
+    """What a plan is asked for."""
+
+    scope: Scope = Scope()
+    consent_turn_on: bool = False
+    persist: bool = False
+    knob: str = DEFAULT.name
+    only: Optional[FrozenSet[Tuple[str, str]]] = None
+    by: str = ADMIN
+    take_over: str = ""
+
+
+class _Made(NamedTuple):
+    """A plan that is not kept yet; `rollout` is None where there is nothing to change."""
+
+    told: Dict[str, Any]
+    wanted: Wanted
+    rollout: Optional[Rollout] = None
+
+
 class PlanService:
     """Makes plans, carries them out and takes them back; thread-safe by the engine's lock."""
 
     def __init__(self, engine: Engine, planners: Mapping[str, Planner]) -> None:
         self._engine = engine
-        self._orders = Orders(engine)
         self._planners = planners
 
     def plan(
@@ -74,65 +104,77 @@ class PlanService:
         drive_model: Optional[str] = None,
         dry_run: bool = False,
         take_over: str = "",
-        before: Optional[World] = None,
     ) -> Dict[str, Any]:
         """`plan`: ordered changes that make the recommendations true; nothing is changed.
 
         A `dry_run` keeps no plan either.
         """
         engine = self._engine
+        made = self._made(
+            engine.world(), engine.new_plan_id(), engine.refresh(), PlanWish(
+                Scope(device_class, hostname, osd, drive_model), consent_turn_on, persist, knob,
+                only, by, take_over,
+            ),
+        )
+        if dry_run:
+            return made.told
+        with engine.orders() as orders:
+            return _kept(orders, made)
+
+    def forecast(self, world: World, orders: Orders, wish: PlanWish) -> Dict[str, Any]:
+        """Say what such a plan would change; it is not kept."""
+        return self._made(world, orders.new_plan_id(), orders.refresh(), wish).told
+
+    def planned(self, world: World, orders: Orders, wish: PlanWish) -> Dict[str, Any]:
+        """Plan by a look that holds."""
+        return _kept(orders, self._made(world, orders.new_plan_id(), orders.refresh(), wish))
+
+    def _made(self, world: World, plan_id: str, reported: Age, wish: PlanWish) -> _Made:
+        knob = wish.knob
         planner = self._planners.get(knob)
         if planner is None:
             raise NotFoundError(
                 f"there is no knob {knob[:40]!r}", f"use one of {', '.join(self._planners)}"
             )
-        world = engine.world(before)
-        options, cluster = world.options, world.cluster
-        scope = Scope(device_class, hostname, osd, drive_model)
+        options, cluster, scope = world.options, world.cluster, wish.scope
         require_scope(world, scope)
-        plan_id, nonce = self._orders.new_plan_id(), secrets.token_hex(NONCE_BYTES)
-        taken = tuple(name for name in take_over.split(",") if name)
-        asked = Asked(plan_id, nonce, device_class, consent_turn_on, persist, only, scope, taken)
-        reported = codec.to_plain(engine.refresh())
-        wanted = planner.plan(asked, world)
+        taken = tuple(name for name in wish.take_over.split(",") if name)
+        wanted = planner.plan(Asked(
+            plan_id, secrets.token_hex(NONCE_BYTES), scope.device_class, wish.consent_turn_on,
+            wish.persist, wish.only, scope, taken,
+        ), world)
         changes, waves = arranged([c for c in wanted.changes if scope.holds(c)], cluster)
         if not changes:
-            if not dry_run:
-                wanted.remember(())
-            return {
+            return _Made({
                 "plan_id": "", "changes": [], "left_alone": list(wanted.left_alone),
-                "reported": reported, "in_place_by": in_place_by(world, knob, scope),
-            }
+                "reported": codec.to_plain(reported),
+                "in_place_by": in_place_by(world, knob, scope),
+            }, wanted)
         rollout = Rollout(
-            plan_id, world.now_s, changes, consent_turn_on=consent_turn_on,
-            consent_persist=persist, throwaway=options.throwaway_cluster,
+            plan_id, world.now_s, changes, consent_turn_on=wish.consent_turn_on,
+            consent_persist=wish.persist, throwaway=options.throwaway_cluster,
             settle_s=max(options.settle_s, 1.0), canary_wait_s=options.canary_wait_s,
             latency_limit_ms=options.latency_limit_ms, period_s=2 * options.period_s,
-            cluster_fsid=cluster.fsid, version=ROLLOUT_VERSION, by=by, waves=waves,
+            cluster_fsid=cluster.fsid, version=ROLLOUT_VERSION, by=wish.by, waves=waves,
             gate=_gate(options), parallel_max=options.rollout_parallel_max,
             harm_max_s=options.rollout_harm_max_s,
-            pause_max_s=3600.0 * options.pause_max_h if by == AUTO else 0.0,
+            pause_max_s=3600.0 * options.pause_max_h if wish.by == AUTO else 0.0,
         )
         for change in changes:
             require_room(change)
         require_readable(rollout)
-        told = {
-            "changes": plain_changes(changes), "left_alone": list(wanted.left_alone),
+        return _Made({
+            "plan_id": "", "changes": plain_changes(changes),
+            "left_alone": list(wanted.left_alone),
             "stale_keys": stale_keys_of(
                 self._planners.values(), world, rollout.drive_changes
             ),
-            "waves": codec.to_plain(waves), "reported": reported,
-        }
-        if dry_run:
-            return {"plan_id": "", **told}
-        self._orders.add_rollout(rollout)
-        wanted.remember(changes)
-        engine.note(by, plan_id, f"planned {many(len(changes), 'change')}")
-        return {"plan_id": plan_id, **told}
+            "waves": codec.to_plain(waves), "reported": codec.to_plain(reported),
+        }, wanted, rollout)
 
     def remove(self, plan_id: str, dry_run: bool = False) -> Dict[str, Any]:
         """`plan rm`: forget a plan that was never begun; what was begun is the way back."""
-        with self._engine.deciding() as world:
+        with self._engine.deciding() as (world, orders):
             rollout = require_plan(world.rollouts, plan_id).rollout
             if rollout.status is not RolloutStatus.PLANNED:
                 raise RefusedError(
@@ -141,14 +183,13 @@ class PlanService:
                 )
             if not dry_run:
                 require_store(world)
-                self._orders.remove_plan(plan_id)
+                orders.remove_plan(plan_id)
         told = {"plan_id": plan_id, "changed": not dry_run}
         return {**told, **would([f"forget plan {plan_id}"])} if dry_run else told
 
     def apply(
         self, plan_id: str, override: Optional[str] = None, trial: bool = False,
-        persist: bool = False, dry_run: bool = False, by: str = ADMIN,
-        before: Optional[World] = None,
+        persist: bool = False, dry_run: bool = False,
     ) -> Dict[str, Any]:
         """`apply`: carry out a plan in the background, proving each change.
 
@@ -159,41 +200,51 @@ class PlanService:
         engine, need_not = self._engine, holding.parse_override(override or "")
         if dry_run:
             return apply_forecast(engine, plan_id, need_not, trial=trial, persist=persist)
-        with engine.deciding(engine.world(before).advised()) as world:
-            require_thawed(world)
-            rollout = require_plan(world.rollouts, plan_id).rollout
-            engine.refresh()
-            if rollout.status is not RolloutStatus.PLANNED:
-                _require_in_place(world, rollout)
-                if persist and not rollout.consent_persist:
-                    return self._make_last(world, rollout, by)
-                under_way = rollout.status is RolloutStatus.RUNNING
-                new = under_way and self.override(rollout, need_not)
-                return {"plan_id": plan_id, "changed": new, "status": rollout.status.value}
-            require_store(world)
-            require_idle(world)
-            if rollout.throwaway and not world.options.throwaway_cluster:
-                raise RefusedError(
-                    f"plan {plan_id} was made while this was a throwaway cluster",
-                    "make a new plan with `ceph wcache plan`",
-                )
-            require_settled(world, ((c.hostname, c.domain_id) for c in rollout.drive_changes))
-            require_unmoved(world, rollout)
-            self._require_fit(world, rollout, need_not)
-            if trial:
-                _require_measured(rollout)
-            engine.note(by, plan_id, f"apply{' --trial' if trial else ''} requested")
-            self._orders.steer(plan_id, lambda plan: plan.consent(trial=trial, persist=persist))
-            self.override(rollout, need_not)
-            status = self._orders.begin(plan_id)
-        engine.wake()
+        with engine.deciding(engine.world().advised()) as (world, orders):
+            return self.applied(
+                world, orders, plan_id, need_not, trial=trial, persist=persist
+            )
+
+    def applied(
+        self, world: World, orders: Orders, plan_id: str,
+        need_not: Tuple[Precondition, ...] = (), *, trial: bool = False, persist: bool = False,
+        by: str = ADMIN,
+    ) -> Dict[str, Any]:
+        """Apply by a look that holds."""
+        require_thawed(world)
+        rollout = require_plan(world.rollouts, plan_id).rollout
+        orders.refresh()
+        if rollout.status is not RolloutStatus.PLANNED:
+            _require_in_place(world, rollout)
+            if persist and not rollout.consent_persist:
+                return self._make_last(world, orders, rollout, by)
+            under_way = rollout.status is RolloutStatus.RUNNING
+            new = under_way and self.override(orders, rollout, need_not)
+            return {"plan_id": plan_id, "changed": new, "status": rollout.status.value}
+        require_store(world)
+        require_idle(world)
+        if rollout.throwaway and not world.options.throwaway_cluster:
+            raise RefusedError(
+                f"plan {plan_id} was made while this was a throwaway cluster",
+                "make a new plan with `ceph wcache plan`",
+            )
+        require_settled(world, ((c.hostname, c.domain_id) for c in rollout.drive_changes))
+        require_unmoved(world, rollout)
+        self._require_fit(world, orders, rollout, need_not)
+        if trial:
+            _require_measured(rollout)
+        orders.note(by, plan_id, f"apply{' --trial' if trial else ''} requested")
+        orders.steer(plan_id, lambda plan: plan.consent(trial=trial, persist=persist))
+        self.override(orders, rollout, need_not)
+        status = orders.begin(plan_id)
+        self._engine.wake()
         return {"plan_id": plan_id, "changed": True, "status": status.value}
 
     def _require_fit(
-        self, world: World, rollout: Rollout, need_not: Tuple[Precondition, ...]
+        self, world: World, orders: Orders, rollout: Rollout, need_not: Tuple[Precondition, ...]
     ) -> None:
         """Nothing is begun where a precondition is missed; later the machine holds instead."""
-        broken = self.broken(world, rollout, need_not)
+        broken = self.broken(world, orders, rollout, need_not)
         if broken:
             names = ",".join(item.name.lower() for item in (*need_not, *broken))
             raise RefusedError(
@@ -202,15 +253,18 @@ class PlanService:
                 f"--override={names}`",
             )
 
+    @staticmethod
     def broken(
-        self, world: World, rollout: Rollout, need_not: Tuple[Precondition, ...] = ()
+        world: World, orders: Orders, rollout: Rollout, need_not: Tuple[Precondition, ...] = ()
     ) -> List[Precondition]:
         """What keeps the plan from going on, by what the mgr knows itself."""
-        return broken(rollout, need_not, self._orders.missed_now(rollout.plan_id, world))
+        return broken(rollout, need_not, orders.missed_now(rollout.plan_id, world))
 
-    def _make_last(self, world: World, rollout: Rollout, by: str) -> Dict[str, Any]:
+    def _make_last(
+        self, world: World, orders: Orders, rollout: Rollout, by: str
+    ) -> Dict[str, Any]:
         """The consent to last, after the one to change."""
-        engine, plan_id = self._engine, rollout.plan_id
+        plan_id = rollout.plan_id
         if rollout.status is RolloutStatus.RUNNING:
             raise ConflictError(
                 f"plan {plan_id} was begun without --persist",
@@ -223,18 +277,21 @@ class PlanService:
         if gone:
             raise ConflictError(f"not made to last: {gone[0]}", f"`ceph wcache rollback {plan_id}`")
         if changes:
-            engine.note(by, plan_id, "apply --persist requested")
-        status = self._orders.steer(plan_id, RolloutMachine.make_last)
-        engine.wake()
+            orders.note(by, plan_id, "apply --persist requested")
+        status = orders.steer(plan_id, RolloutMachine.make_last)
+        self._engine.wake()
         return {"plan_id": plan_id, "changed": bool(changes), "status": status.value}
 
-    def override(self, rollout: Rollout, need_not: Tuple[Precondition, ...]) -> bool:
+    @staticmethod
+    def override(
+        orders: Orders, rollout: Rollout, need_not: Tuple[Precondition, ...]
+    ) -> bool:
         """Have a plan go on without these; whether that is new."""
         if set(need_not) <= set(rollout.overridden):
             return False
         names = ", ".join(item.name.lower() for item in need_not)
-        self._engine.note("admin", rollout.plan_id, f"overridden: {names}")
-        self._orders.steer(rollout.plan_id, lambda plan: plan.override(need_not))
+        orders.note("admin", rollout.plan_id, f"overridden: {names}")
+        orders.steer(rollout.plan_id, lambda plan: plan.override(need_not))
         return True
 
     def rollback(
@@ -246,36 +303,53 @@ class PlanService:
         cluster is frozen: a freeze stops changes, and this only takes them back.
         """
         engine = self._engine
-        with engine.deciding() as world:
-            if plan_id is None:
-                done = {*(plan.plan_id for plan in world.plans if plan.touched), *world.open_plans}
-                if not done:
-                    raise NotFoundError("nothing is applied", "see `ceph wcache history`")
-                plan_id = max(done, key=plan_order)
-            machine = world.rollouts.get(plan_id)
-            if machine is None:
-                damaged = world.unreadable.get(f"rollout/{plan_id}")
-                if damaged:
-                    raise StorageError(f"plan {plan_id[:40]!r} cannot be read: {damaged}")
-                raise NotFoundError(f"there is no plan {plan_id[:40]!r}")
-            rollout = machine.rollout
-            going = rollout.status is RolloutStatus.ROLLING_BACK
-            if going and not any(c.status is ChangeStatus.APPLIED for c in rollout.changes):
-                # of an abort, what earlier waves have changed would stay
-                return {"plan_id": plan_id, "changed": False, "status": "rolling back"}
-            told = {"plan_id": plan_id, "changed": False, "status": rollout.status.value}
-            if machine.over and not rollout.touched:
-                return told
-            if dry_run:
-                lines = [f"{c.name}: {c.what}" for c in rollout.touched]
-                return {**told, "dry_run": True, "would_restore": lines}
-            if machine.over:
-                require_idle(world)  # while it is under way, nothing else toggles
-            _require_latest(world, rollout)
-            engine.note("admin", plan_id, "rollback requested")
-            status = self._orders.steer(plan_id, lambda plan: plan.start_rollback(BY_ADMIN))
-        engine.wake()
+        with engine.deciding() as (world, orders):
+            return self.taken_back(world, orders, plan_id, dry_run)
+
+    def taken_back(
+        self, world: World, orders: Orders, plan_id: Optional[str], dry_run: bool
+    ) -> Dict[str, Any]:
+        """Roll back by a look that holds."""
+        if plan_id is None:
+            done = {*(plan.plan_id for plan in world.plans if plan.touched), *world.open_plans}
+            if not done:
+                raise NotFoundError("nothing is applied", "see `ceph wcache history`")
+            plan_id = max(done, key=plan_order)
+        machine = world.rollouts.get(plan_id)
+        if machine is None:
+            damaged = world.unreadable.get(f"rollout/{plan_id}")
+            if damaged:
+                raise StorageError(f"plan {plan_id[:40]!r} cannot be read: {damaged}")
+            raise NotFoundError(f"there is no plan {plan_id[:40]!r}")
+        rollout = machine.rollout
+        going = rollout.status is RolloutStatus.ROLLING_BACK
+        if going and not any(c.status is ChangeStatus.APPLIED for c in rollout.changes):
+            # of an abort, what earlier waves have changed would stay
+            return {"plan_id": plan_id, "changed": False, "status": "rolling back"}
+        told = {"plan_id": plan_id, "changed": False, "status": rollout.status.value}
+        if machine.over and not rollout.touched:
+            return told
+        if dry_run:
+            lines = [f"{c.name}: {c.what}" for c in rollout.touched]
+            return {**told, "dry_run": True, "would_restore": lines}
+        if machine.over:
+            require_idle(world)  # while it is under way, nothing else toggles
+        _require_latest(world, rollout)
+        orders.note("admin", plan_id, "rollback requested")
+        status = orders.steer(plan_id, lambda plan: plan.start_rollback(BY_ADMIN))
+        self._engine.wake()
         return {"plan_id": plan_id, "changed": True, "status": status.value}
+
+
+def _kept(orders: Orders, made: _Made) -> Dict[str, Any]:
+    rollout = made.rollout
+    if rollout is None:
+        made.wanted.remember(())
+        return made.told
+    orders.add_rollout(rollout)
+    made.wanted.remember(rollout.changes)
+    orders.note(rollout.by, rollout.plan_id, f"planned {many(len(rollout.changes), 'change')}")
+    return {**made.told, "plan_id": rollout.plan_id}
 
 
 def require_unmoved(world: World, rollout: Rollout) -> None:

@@ -13,7 +13,6 @@ from ..core import codec
 from ..core.errors import RefusedError, VersionError, WcacheError
 from ..core.protocol import POST_BYTES_MAX, PROTOCOL_VERSION, Hello, PollReply, Post
 from ..engine.engine import Engine
-from ..engine.probe_calls import ProbeCalls
 from .admission import Admission, check_drives
 
 HELLO_BYTES_MAX = 4096
@@ -28,7 +27,6 @@ class ProbeService:
     def __init__(self, engine: Engine, log: logging.Logger) -> None:
         self._engine = engine
         self._log = log
-        self._calls = ProbeCalls(engine, self._note)
         self._admission = Admission(engine.options, engine.clock)
 
     def poll(self, hostname: str, text: str) -> PollReply:
@@ -54,7 +52,7 @@ class ProbeService:
     def _poll(self, hostname: str, text: str) -> PollReply:
         self._admission.call(hostname, len(text))
         hello = self._message(hostname, Hello, text, bytes_max=HELLO_BYTES_MAX, what="hello")
-        return self._calls.poll(hostname, hello)
+        return self._engine.poll(hostname, hello, self._admission.line)
 
     def _post(self, hostname: str, text: str) -> PollReply:
         self._admission.call(hostname, len(text))
@@ -67,7 +65,7 @@ class ProbeService:
             post.version, post.probe_id, post.instance_id, post.lease_id, post.simulated,
             post.changed,
         )
-        return self._calls.post(hostname, hello, post)
+        return self._engine.post(hostname, hello, post, self._admission.line)
 
     def _message(
         self, hostname: str, cls: Type[T], text: str, *, bytes_max: int, what: str,
@@ -78,7 +76,7 @@ class ProbeService:
         version = plain.get("version") if isinstance(plain, dict) else None
         if isinstance(version, int) and version != PROTOCOL_VERSION:
             version = max(0, min(int(version), VERSION_MAX))
-            self._calls.other_version(hostname, version)
+            self._engine.other_version(hostname, version)
             raise VersionError(
                 f"the {what} has protocol version {version}, this module speaks "
                 f"{PROTOCOL_VERSION}",
@@ -86,10 +84,3 @@ class ProbeService:
             )
         check(plain)
         return codec.decode(cls, plain, what)
-
-    def _note(self, hostname: str, what: str, text: str) -> None:
-        """A line of a host's probe in the audit log, unless it has had too many."""
-        lines = self._admission.line(hostname)
-        if lines:
-            more = f" (and {lines - 1} lines before it were too many)" if lines > 1 else ""
-            self._engine.note(f"probe {hostname}", what, text + more)

@@ -7,9 +7,7 @@ from typing import Any, Dict, Optional
 from ..core.change import preconditions as holding
 from ..core.change.rollout_state import Rollout, RolloutStatus
 from ..core.errors import ConflictError
-from ..core.events import Halt
 from ..engine.engine import Engine
-from ..engine.orders import Orders
 from .dry_run import would
 from .guards import require_plan, require_store, require_thawed
 from .plans import PlanService, require_unmoved
@@ -22,7 +20,6 @@ class RolloutService:
 
     def __init__(self, engine: Engine, plans: PlanService) -> None:
         self._engine = engine
-        self._orders = Orders(engine)
         self._plans = plans
 
     def pause(self, plan_id: str, dry_run: bool = False) -> Dict[str, Any]:
@@ -31,7 +28,7 @@ class RolloutService:
         A change that is under way is made first.
         """
         engine = self._engine
-        with engine.deciding() as world:
+        with engine.deciding() as (world, orders):
             machine = require_plan(world.rollouts, plan_id, SEE)
             rollout = machine.rollout
             changed = rollout.status is RolloutStatus.RUNNING
@@ -44,8 +41,8 @@ class RolloutService:
                 lines = [f"change nothing further{after}"] if changed else []
                 return {**_answer(rollout, False), **would(lines)}
             if changed:
-                engine.note("admin", plan_id, "pause requested")
-                self._orders.steer(plan_id, lambda plan: plan.pause("paused by an admin"))
+                orders.note("admin", plan_id, "pause requested")
+                orders.steer(plan_id, lambda plan: plan.pause("paused by an admin"))
         return self._answered(plan_id, changed)
 
     def resume(
@@ -54,26 +51,26 @@ class RolloutService:
         """`rollout resume`: go on; a step that is made and not judged is watched anew."""
         engine = self._engine
         need_not = holding.parse_override(override or "")
-        with engine.deciding(engine.world().advised()) as world:
+        with engine.deciding(engine.world().advised()) as (world, orders):
             require_thawed(world)
             machine = require_plan(world.rollouts, plan_id, SEE)
             rollout = machine.rollout
             if not machine.paused:
                 if rollout.status is RolloutStatus.RUNNING:
-                    new = not dry_run and self._plans.override(rollout, need_not)
+                    new = not dry_run and self._plans.override(orders, rollout, need_not)
                     return _answer(rollout, new)
                 raise ConflictError(f"plan {plan_id} is {rollout.status.value}, not paused", SEE)
             require_store(world)
             require_unmoved(world, rollout)
             if dry_run:
-                broken = self._plans.broken(world, rollout, need_not)
+                broken = self._plans.broken(world, orders, rollout, need_not)
                 return {
                     **_answer(rollout, False), "dry_run": True,
                     "missed": [item.value for item in broken],
                 }
-            engine.note("admin", plan_id, "resume requested")
-            self._plans.override(rollout, need_not)
-            self._orders.steer(plan_id, lambda plan: plan.resume(world.now_s))
+            orders.note("admin", plan_id, "resume requested")
+            self._plans.override(orders, rollout, need_not)
+            orders.steer(plan_id, lambda plan: plan.resume(world.now_s))
         return self._answered(plan_id, True)
 
     def abort(self, plan_id: str, dry_run: bool = False) -> Dict[str, Any]:
@@ -82,7 +79,7 @@ class RolloutService:
         What earlier waves have changed stays; `rollback` takes that back too.
         """
         engine = self._engine
-        with engine.deciding() as world:
+        with engine.deciding() as (world, orders):
             machine = require_plan(world.rollouts, plan_id, SEE)
             rollout = machine.rollout
             changed = not machine.over and rollout.status is not RolloutStatus.ROLLING_BACK
@@ -93,8 +90,8 @@ class RolloutService:
                     "would_restore": [change.name for change in back],
                 }
             if changed:
-                engine.note("admin", plan_id, "abort requested")
-                engine.feed(plan_id, Halt("aborted by an admin"))
+                orders.note("admin", plan_id, "abort requested")
+                orders.halt(plan_id, "aborted by an admin")
         return self._answered(plan_id, changed)
 
     def _answered(self, plan_id: str, changed: bool) -> Dict[str, Any]:

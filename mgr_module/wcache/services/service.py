@@ -18,7 +18,6 @@ from ..core.errors import NotReadyError
 from ..core.model import Finding, FindingCode, Severity
 from ..engine.engine import Engine
 from ..engine.key_work import WAIT_S
-from ..engine.orders import Orders
 from ..engine.persistence import FROZEN
 from ..engine.world import World
 from .accept import AcceptService
@@ -49,7 +48,6 @@ class Service:
         traffic: Traffic, log: logging.Logger, store_wait_s: float = WAIT_S,
     ) -> None:
         self._engine = engine
-        self._orders = Orders(engine)
         self._log = log
         self._store_wait_s = store_wait_s
         self._planners = planners
@@ -140,7 +138,8 @@ class Service:
         if dry_run:
             world = self._engine.world()
             return {"frozen": world.frozen, **would(_would_freeze(world, thaw))}
-        changed = self._orders.freeze(not thaw)
+        with self._engine.orders() as orders:
+            changed = orders.freeze(not thaw)
         if not self._is_stored(FROZEN):
             raise NotReadyError(
                 f"the cluster is {'thawed' if thaw else 'frozen'} now, but the mons have not "

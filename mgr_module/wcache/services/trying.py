@@ -18,6 +18,7 @@ from ..core.precondition_text import PROBE_RESPONDS, precondition_text
 from ..core.record import Precondition
 from ..core.simulation import all_simulated, real
 from ..engine.engine import Engine
+from ..engine.orders import Orders
 from ..engine.world import World
 from .campaigns import CampaignService, periods_of
 from .expecting import ending, periods_at_end
@@ -44,8 +45,8 @@ class TryService:
         chosen = parse_scope(scope or "cluster").text
         if not accept_cost:
             return self._looked(self._engine.world(), chosen)
-        with self._engine.deciding() as world:
-            return self._begun(world, chosen)
+        with self._engine.deciding() as (world, orders):
+            return self._begun(world, orders, chosen)
 
     def _looked(self, world: World, chosen: str) -> Dict[str, Any]:
         running = _running(world)
@@ -67,7 +68,7 @@ class TryService:
             "occupied": _occupied(world),
         }
 
-    def _begun(self, world: World, chosen: str) -> Dict[str, Any]:
+    def _begun(self, world: World, orders: Orders, chosen: str) -> Dict[str, Any]:
         running, occupied = _running(world), _occupied(world)
         if running is not None and running.trial and running.options.scope == chosen:
             return _measuring(world, running)
@@ -83,10 +84,10 @@ class TryService:
             raise RefusedError(
                 precondition_text(in_the_way), "wait until they are met, and try again"
             )
-        begun = self._campaigns.start(
-            sample, world, accept_cost=True, scope=chosen, **ARGUMENTS
+        begun = self._campaigns.started(
+            world, orders, sample, accept_cost=True, scope=chosen, **ARGUMENTS
         )
-        now = self._engine.world(world)
+        now = orders.look(world)
         return _measuring(now, now.campaigns[begun["campaign_id"]])
 
     def _sample(self, world: World, scope: str) -> TrySample:

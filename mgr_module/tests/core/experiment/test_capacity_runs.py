@@ -153,13 +153,13 @@ def test_it_is_the_load_of_a_campaign_which_toggles_nothing(name, observe):
     mgr = a_mgr()
     asked = {"loads": name, "observe": observe, "calls": 3, "accept_cost": True}
     campaign_id = said(mgr, "campaign start", **asked)["campaign_id"]
-    by_campaign = mgr.engine.runs[f"{campaign_id}.0"].spec
+    by_campaign = mgr.inside.runs[f"{campaign_id}.0"].spec
     assert by_campaign.observes
     assert by_campaign.experiments[0].samples_per_period == 3
     mgr.settle()
     assert [row["calls"] for row in said(mgr, "mclock show")["measured"]] == [3, 3]
     alias = said(mgr, "mclock measure", calls=3, accept_cost=True)["job_id"]
-    by_alias = mgr.engine.runs[f"{alias}.0"].spec
+    by_alias = mgr.inside.runs[f"{alias}.0"].spec
     assert by_alias == replace(
         by_campaign, run_id=by_alias.run_id, campaign_id=alias, lease_id=by_alias.lease_id
     )
@@ -194,7 +194,7 @@ def test_what_it_cannot_be_asked_for_is_refused(asked, why):
 
 def ended_without_a_tick(mgr):
     """Carry its runs out; what keeps capacities has no tick."""
-    while any(not run.over for run in mgr.engine.runs.values()):
+    while any(not run.over for run in mgr.inside.runs.values()):
         mgr.now_s += 0.3
         for probe in mgr.probes.values():
             probe.turn()
@@ -218,9 +218,9 @@ def test_what_was_measured_outlives_its_campaign_and_a_mgr_that_stops_at_once():
     mgr.restart()
     assert [row["osd_id"] for row in said(mgr, "mclock show")["measured"]] == [0, 1]
     mgr.step()
-    for run_id in list(mgr.engine.runs):
-        mgr.engine.archive.drop_run(run_id)
-    mgr.engine.archive.drop_campaign("c1")
+    for run_id in list(mgr.inside.runs):
+        mgr.inside.archive.drop_run(run_id)
+    mgr.inside.archive.drop_campaign("c1")
     mgr.restart()
     shown = said(mgr, "mclock show")
     assert [row["osd_id"] for row in shown["measured"]] == [0, 1]
@@ -236,13 +236,13 @@ def test_no_run_begins_on_a_host_while_a_bench_call_of_an_ended_one_goes_on():
             probe.turn()
         mgr.engine.tick()
     ends = mgr.loads.ends_late()
-    mgr.engine.feed("c1.0", events.Halt("its OSD went down"))
+    mgr.inside.feed("c1.0", events.Halt("its OSD went down"))
     for _ in range(5):
         mgr.step()
-    assert mgr.engine.runs["c1.1"].state.status is RunStatus.WAITING
+    assert mgr.inside.runs["c1.1"].state.status is RunStatus.WAITING
     ends()
     mgr.settle()
-    assert mgr.engine.runs["c1.1"].state.status is RunStatus.DONE
+    assert mgr.inside.runs["c1.1"].state.status is RunStatus.DONE
 
 
 def test_a_measurement_that_an_older_version_left_running_ends_with_a_clear_line():
@@ -262,7 +262,7 @@ def test_a_measurement_that_an_older_version_left_running_ends_with_a_clear_line
     shown = said(mgr, "mclock show")
     assert shown["job"] is None
     assert [row["osd_id"] for row in shown["measured"]] == [0, 1, 2]
-    assert mgr.engine.archive.unreadable == {}
+    assert mgr.inside.archive.unreadable == {}
     mgr.restart()
     assert mgr.command("history")[1].count("begun by an older version") == 1
 

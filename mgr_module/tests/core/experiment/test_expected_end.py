@@ -14,7 +14,7 @@ DEPTH1, BATCH = LoadPoint.OSD_BENCH_DEPTH1, LoadPoint.OSD_BENCH_BATCH
 def setup():
     mgr = a_mgr()
     start(mgr)
-    return next(iter(mgr.engine.runs.values())).spec.experiments[0]
+    return next(iter(mgr.inside.runs.values())).spec.experiments[0]
 
 
 def test_drives_of_the_same_model_say_most_then_others_at_the_same_load(setup):

@@ -101,9 +101,9 @@ def test_what_was_observed_is_no_evidence_for_any_verdict():
     observe(mgr, loads="traffic,timer,depth1", accept_cost=True)
     mgr.settle()
     assert mgr.analysis.asked == 0
-    assert mgr.engine.analyses.results == {}
+    assert mgr.inside.analyses.results == {}
     assert said(mgr, "recommend")["recommendations"] == []
-    assert mgr.engine.archive.record_ids() == []
+    assert mgr.inside.archive.record_ids() == []
     assert "nothing is measured yet" in ok(mgr.command("recommend"))
 
 
@@ -199,8 +199,8 @@ def test_while_observing_a_host_polls_fast_and_holds_no_lease():
     mgr = a_mgr(parallel_hosts_max=2)
     observe(mgr)
     mgr.step()
-    assert [m.under_way for m in mgr.engine.runs.values()].count(True) == 2
-    assert not any(m.holds_lease for m in mgr.engine.runs.values())
+    assert [m.under_way for m in mgr.inside.runs.values()].count(True) == 2
+    assert not any(m.holds_lease for m in mgr.inside.runs.values())
     assert all(mgr.engine.world().busy(hostname) for hostname in mgr.probes)
 
 

@@ -153,7 +153,7 @@ def test_the_mgr_watches_for_as_long_as_the_drive_is_in_a_mode_of_ours(loads):
     mgr.blocks.cancel(token)
     on_end("osd.2 took 2500 ms, past the limit of 2000 ms", True, False)
     mgr.settle()
-    (run,) = mgr.engine.runs.values()
+    (run,) = mgr.inside.runs.values()
     assert "osd.2" in run.state.reason
     assert all_modes(mgr) == before
     assert mgr.blocks.waiting == {}

@@ -259,8 +259,8 @@ def test_a_record_that_could_not_be_stored_is_not_lost_though_its_run_is_stored(
     mgr.store.fails = lambda key: key.startswith("record/")
     mgr.command("campaign start", loads="depth1", accept_cost=True)
     mgr.settle()
-    assert mgr.engine.archive.record_ids() == []
-    assert "c1.0.0" in mgr.engine.runs["c1.0"].state.finished
+    assert mgr.inside.archive.record_ids() == []
+    assert "c1.0.0" in mgr.inside.runs["c1.0"].state.finished
     assert [key for key in mgr.store.kept if key.startswith("period/c1.0/0/")]
     assert "WCACHE_STORE_FAILED" in mgr.command("status")[1]
     mgr.store.fails = lambda key: False
@@ -268,11 +268,11 @@ def test_a_record_that_could_not_be_stored_is_not_lost_though_its_run_is_stored(
         mgr.restart()
     mgr.step(11.0)
     mgr.step()
-    record = mgr.engine.archive.record("c1.0.0")
+    record = mgr.inside.archive.record("c1.0.0")
     assert len(record.pairs) >= 4
     assert (record.ended == RECOVERED) is lost
     assert not [key for key in mgr.store.kept if key.startswith("period/")]
-    assert mgr.engine.analyses.results["c1.0.0"].verdict is Verdict.WRITE_THROUGH
+    assert mgr.inside.analyses.results["c1.0.0"].verdict is Verdict.WRITE_THROUGH
     assert "WCACHE_STORE_FAILED" not in mgr.command("status")[1]
 
 
@@ -286,5 +286,5 @@ def test_a_run_that_could_not_be_stored_is_stored_later():
     mgr.store.fails = lambda key: False
     mgr.step(11.0)
     mgr.restart()
-    assert mgr.engine.runs["c1.0"].over
+    assert mgr.inside.runs["c1.0"].over
     assert not mgr.engine.is_active()

@@ -153,7 +153,7 @@ def test_discards_that_an_admin_turns_on_are_told_at_the_next_reading_of_the_con
     mgr.step()
     assert said(mgr, "status")["findings"] == []
     mgr.config.kept["osd", "bdev_enable_discard"] = "true"
-    mgr.engine.config.read_soon()
+    mgr.inside.config.read_soon()
     mgr.step()
     (found,) = said(mgr, "status")["findings"]
     assert "waits for each discard" in found["detail"]

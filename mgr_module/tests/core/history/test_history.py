@@ -153,7 +153,7 @@ def test_a_filter_that_makes_no_sense_is_refused_with_what_is_allowed(arguments)
 def test_what_is_still_applied_is_shown_after_its_line_is_gone_from_the_log():
     mgr, plan_id = applied()
     for number in range(CHANGES_MAX + 1):
-        mgr.engine.audit.add(HistoryEntry(
+        mgr.inside.audit.add(HistoryEntry(
             mgr.now_s + number, "admin", "p9", "x", About("h9", outcome="rolled back")
         ))
     for _ in range(2):

@@ -40,7 +40,7 @@ def test_what_was_under_way_ends_as_it_was_meant_to(name, status, config):
     mgr.settle()
     assert change(mgr) == ("k1", status, 2)
     assert mgr.config.kept == config
-    assert mgr.engine.archive.unreadable == {}
+    assert mgr.inside.archive.unreadable == {}
     mgr.restart()
     assert change(mgr) == ("k1", status, 2)
 

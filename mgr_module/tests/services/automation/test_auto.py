@@ -33,7 +33,7 @@ def go_on(mgr, seconds=60.0):
         for _ in range(int(seconds / 6)):
             mgr.step(6.0)
         mgr.settle()
-        mgr.engine.hosts.reported_at_s.clear()
+        mgr.inside.hosts.reported_at_s.clear()
         mgr.report_all()
 
 
@@ -98,7 +98,7 @@ def test_what_is_under_way_when_it_is_turned_off_is_named_with_the_command_that_
     turned = said(mgr, "auto", mode="off")
     assert turned["goes_on"] == "campaign c1: `ceph wcache campaign stop c1` ends it"
     ok(mgr.command("auto", mode="apply"))
-    while not mgr.engine.rollouts:
+    while not mgr.inside.rollouts:
         mgr.step(6.0)
     turned = said(mgr, "auto", mode="off")
     assert turned["goes_on"] == "plan p1: `ceph wcache rollout abort p1` ends it"
@@ -174,7 +174,7 @@ def test_of_a_replaced_drive_nothing_of_the_old_one_carries_over():
         state, osds={**state.osds, 2: make.osd(2, "h2", uuid="made-anew")}
     )
     assert old
-    mgr.engine.hosts.reported_at_s.clear()
+    mgr.inside.hosts.reported_at_s.clear()
     mgr.report_all()
     assert [f for f in said(mgr, "status")["findings"] if f["code"] == "WCACHE_DRIFT"] == []
     mgr.step(6.0)
@@ -257,7 +257,7 @@ def drift(mgr):
     (name,) = probe.drives
     drive = probe.drives[name]
     probe.drives[name] = replace(drive, state=make.state(WB))
-    mgr.engine.hosts.reported_at_s.clear()
+    mgr.inside.hosts.reported_at_s.clear()
     mgr.report_all()
 
 
@@ -324,14 +324,14 @@ def test_an_experiment_that_ended_on_a_transient_begins_anew_once_with_a_longer_
     ok(mgr.command("auto", mode="recommend"))
     for _ in range(4):
         go_on(mgr)
-    began = mgr.engine.campaigns
+    began = mgr.inside.campaigns
     settles = {name: item.options.settle_s for name, item in began.items()}
     assert settles["c1"] == 0.25
     again = {name: value for name, value in settles.items() if name != "c1"}
     assert again
     assert set(again.values()) == {2.0}
     scopes = [
-        machine.spec.domain_id for machine in mgr.engine.runs.values()
+        machine.spec.domain_id for machine in mgr.inside.runs.values()
         if machine.spec.campaign_id != "c1"
     ]
     assert sorted(scopes) == sorted(set(scopes))

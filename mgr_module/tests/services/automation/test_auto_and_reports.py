@@ -22,21 +22,21 @@ def test_a_host_where_an_osd_came_is_asked_for_a_report_at_once_and_once():
     joins(mgr, 4, "h2")  # whose probe never finds its drive
     for _ in range(4):
         mgr.step(5.0)
-    found = {use.osd_id for d in mgr.engine.hosts.reports["h1"].drives for use in d.uses}
+    found = {use.osd_id for d in mgr.inside.hosts.reports["h1"].drives for use in d.uses}
     assert 3 in found
     assert said(mgr, "auto status")["new_drives"] == 1
-    reported = dict(mgr.engine.hosts.reported_at_s)
+    reported = dict(mgr.inside.hosts.reported_at_s)
     assert set(reported) == {"h1", "h2"}
     for _ in range(10):
         mgr.step(5.0)
-    assert mgr.engine.hosts.reported_at_s == reported
+    assert mgr.inside.hosts.reported_at_s == reported
 
 
 def test_drives_that_are_there_when_it_is_turned_on_are_not_new_whenever_they_report():
     mgr = a_mgr(auto_quiet_s=3600.0)
-    del mgr.engine.hosts.reported_at_s["h2"]  # as after a run on it
+    del mgr.inside.hosts.reported_at_s["h2"]  # as after a run on it
     ok(mgr.command("auto", mode="recommend"))
     for _ in range(4):
         mgr.step(5.0)
-    assert set(mgr.engine.hosts.reported_at_s) == {"h1", "h2"}
+    assert set(mgr.inside.hosts.reported_at_s) == {"h1", "h2"}
     assert said(mgr, "auto status")["new_drives"] == 0

@@ -37,7 +37,7 @@ def test_a_campaign_of_which_recovery_kept_some_drives_is_begun_again_within_hou
     while _statuses(mgr) != struck:
         mgr.step(0.1)
     mgr.view.state = replace(mgr.view.state, missed=(Precondition.NO_RECOVERY,))
-    mgr.engine._watchdog.cluster_at_s = 0.0  # it looks now, and not in five seconds
+    mgr.inside.watchdog.cluster_at_s = 0.0  # it looks now, and not in five seconds
     mgr.settle()
     assert _statuses(mgr) == ["done", "aborted"]
     assert said(mgr, "recommend")["recommendations"][0]["mode"] is None

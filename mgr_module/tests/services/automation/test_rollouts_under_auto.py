@@ -18,7 +18,7 @@ def under_auto(**options):
     """A verdict stands, so `auto apply` begins a plan at once."""
     mgr = a_gate_mgr(auto_quiet_s=0.0, **options)
     ok(mgr.command("auto", mode="apply"))
-    mgr.go(lambda: "p1" in mgr.engine.rollouts and mgr.plan.status.value == "running")
+    mgr.go(lambda: "p1" in mgr.inside.rollouts and mgr.plan.status.value == "running")
     return mgr
 
 
@@ -160,7 +160,7 @@ def test_what_went_back_under_an_admins_plan_is_not_applied_by_itself():
     ok(mgr.command("auto", mode="apply"))
     for _ in range(100):
         mgr.step(10.0)
-    assert "p2" not in mgr.engine.rollouts
+    assert "p2" not in mgr.inside.rollouts
     assert mgr.changed == set()
     assert "went back in plan p1" in ok(mgr.command("auto status"))
     # a later plan of an admin that stays answers it, and auto goes on from there

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Optional
-
 from ...core.automation.state import AutoState
-from ...core.errors import StorageError
 from ...knobs.registry import KNOBS
 from ..engine import Engine
 
 
 class StoredAutoState:
-    """Guarded by the engine's lock; what was not stored is stored again with the next change."""
+    """Guarded by the lock of `auto`; what was not stored is stored again with the next change."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -20,9 +17,7 @@ class StoredAutoState:
 
     def load(self) -> None:
         """Take up what was stored."""
-        with self._engine.lock:
-            stored = self._engine.archive.automation()
-            self.state = stored.of_older([knob.name for knob in KNOBS])
+        self.state = self._engine.automation().of_older([knob.name for knob in KNOBS])
 
     def keep(self, state: AutoState) -> None:
         """Take a new state, and store it where it differs."""
@@ -31,9 +26,7 @@ class StoredAutoState:
         self.state = state
         self._unsaved = False
 
-        def done(error: Optional[StorageError]) -> None:
-            if error is not None:
-                self._unsaved = True
-                self._engine.persistence.failed(error)
+        def refused() -> None:
+            self._unsaved = True
 
-        self._engine.archive.put_automation(state, done)
+        self._engine.put_automation(state, refused)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import queue
 from typing import (
     Any,
     Callable,
-    ContextManager,
     Dict,
     Mapping,
     Optional,
@@ -32,7 +32,8 @@ RETRY_S = 10.0
 # How often a pool that failed is tried again.
 POOLS_EVERY_S = 60.0
 
-Answered = Callable[[Optional[Dict[str, object]], str], None]
+_Answer = Optional[Dict[str, object]]
+Answered = Callable[[_Answer, str], None]
 
 
 class Analysis(Protocol):
@@ -48,16 +49,14 @@ class Analysis(Protocol):
 class Analyses:
     """The results of all records; `error` says why nobody can analyse at the moment.
 
-    `lock` guards the results, `wake` is called when there is something new to look at.
+    Guarded by the engine's lock; `wake` is called when there is something new to look at.
     """
 
     def __init__(
-        self, *, analysis: Analysis, archive: Archive, lock: ContextManager[Any],
-        wake: Callable[[], None],
+        self, *, analysis: Analysis, archive: Archive, wake: Callable[[], None]
     ) -> None:
         self._analysis = analysis
         self._archive = archive
-        self._lock = lock
         self._wake = wake
         self._pools = Pools(analysis)
         self.trust = Trust(archive)
@@ -68,6 +67,7 @@ class Analyses:
         # the last look at an experiment under way: how many pairs it saw, and its answer
         self._looks: Dict[str, Tuple[int, Dict[str, object]]] = {}
         self._asked: Set[str] = set()  # ids of records that are with the child
+        self._answers: queue.SimpleQueue[Tuple[Record, _Answer, str]] = queue.SimpleQueue()
         self.results: Dict[str, Result] = {}
         # of options: whoever asks about cache modes never sees them
         self.option_results: Dict[str, Result] = {}
@@ -103,6 +103,7 @@ class Analyses:
 
     def tick(self, now_s: float) -> None:
         """Try again what could not be analysed, and pool what has changed."""
+        self.hear()
         self._retry(now_s)
         if now_s >= self._pools_at_s:
             self._pools_at_s = now_s + POOLS_EVERY_S
@@ -113,7 +114,7 @@ class Analyses:
         return self._pools.known()
 
     def awaited(self) -> Set[str]:
-        """Campaigns of which a record is with the child now; call it under the lock."""
+        """Campaigns of which a record is with the child now."""
         both = {**self.results, **self.option_results}
         return {both[r].campaign_id for r in self._asked if r in both}
 
@@ -142,24 +143,30 @@ class Analyses:
             self._keep(of_record(record, result))
             return
         self._keep(not_analysed(record, BEING_ANALYSED))
-        with self._lock:
-            self._asked.add(record.record_id)
+        self._asked.add(record.record_id)
 
-        def done(answer: Optional[Dict[str, object]], error: str) -> None:
-            self.error = error
-            self._keep(not_analysed(record, error) if answer is None else of_record(record, answer))
-            with self._lock:
-                self._asked.discard(record.record_id)
+        def done(answer: _Answer, error: str) -> None:
+            self._answers.put((record, answer, error))
+            self._wake()
 
         self._analysis.start(record, done)
 
+    def hear(self) -> None:
+        """Keep what the child has answered since; one that is lost is analysed again."""
+        while True:
+            try:
+                record, answer, error = self._answers.get_nowait()
+            except queue.Empty:
+                return
+            self.error = error
+            self._asked.discard(record.record_id)
+            self._keep(not_analysed(record, error) if answer is None else of_record(record, answer))
+
     def _keep(self, result: Result) -> None:
-        """Store a result; one that is lost is analysed again from its record."""
-        with self._lock:
-            self._home(result)[result.record_id] = result
-            self._pools_at_s = 0.0
-            self._wake()
-            self._archive.put_result(result)
+        self._home(result)[result.record_id] = result
+        self._pools_at_s = 0.0
+        self._wake()
+        self._archive.put_result(result)
 
     def _home(self, result: Result) -> Dict[str, Result]:
         return self.results if result.option is None else self.option_results

@@ -41,14 +41,18 @@ class Stops(Protocol):
 
 
 class Looking:
-    """Answers what rollouts ask before a wave; guarded by the engine's lock."""
+    """Answers what rollouts ask before a wave; guarded by the engine's lock.
+
+    `recommendations` are asked for under it, `recommendations_later` by whoever does not hold it.
+    """
 
     def __init__(
         self, *, stops: Stops, view: ClusterView, hosts: Hosts, clock: Callable[[], float],
         post_event: Callable[[str, events.Event], None], reserved: Callable[[], str],
         outside_windows: Callable[[], bool], runs: Dict[str, RunMachine],
         rollouts: Dict[str, RolloutMachine], frozen: Callable[[], bool],
-        recommendations: Recommendations, log: logging.Logger,
+        recommendations: Recommendations, recommendations_later: Recommendations,
+        log: logging.Logger,
     ) -> None:
         self._stops = stops
         self._view = view
@@ -61,6 +65,7 @@ class Looking:
         self._rollouts = rollouts
         self._frozen = frozen
         self._recommendations = recommendations
+        self._recommendations_later = recommendations_later
         self._log = log
 
     def missed_now(
@@ -121,7 +126,7 @@ class Looking:
             if upgrade and Precondition.NO_UPGRADE not in missed:
                 more.append(Precondition.NO_UPGRADE)
             # here, where nobody waits for the engine's lock
-            more += self._fallen(change, self._recommendations)
+            more += self._fallen(change, self._recommendations_later)
             done(events.ClusterSeen((*missed, *more), together, controls, detail))
 
         self._stops.ask(asked, answered)

@@ -25,6 +25,7 @@ from ...core.automation.seen import DriveSeen, Outdated, Seen
 from ...core.automation.spending import Limits, over, today
 from ...core.automation.state import AutoState, Purpose
 from ...core.automation.windows import is_open, parse_windows
+from ...core.change.scope import Scope
 from ...core.errors import MalformedError, WcacheError
 from ...core.history.entry import ADMIN, AUTO
 from ...core.model import Finding, Verdict
@@ -33,12 +34,13 @@ from ...engine.automation.domains import Domains
 from ...engine.automation.looking import ended, going_on, look, modes_now, stands
 from ...engine.automation.stored_state import StoredAutoState
 from ...engine.engine import Engine
+from ...engine.orders import Orders
 from ...engine.world import World
 from ...options import Options
 from ..campaigns import CampaignService
 from ..dry_run import would
 from ..guards import disputed_domains, require_class, require_store, require_thawed
-from ..plans import PlanService
+from ..plans import PlanService, PlanWish
 
 LOOK_EVERY_S = 5.0
 # While something is under way, what else there is may wait: a look at all drives is not free.
@@ -207,10 +209,10 @@ class AutoService:
         if now_s < self._wait_until_s:
             return
         try:
-            with engine.deciding(world) as now:
+            with engine.deciding(world) as (now, orders):
                 require_thawed(now)
                 require_store(now)
-                self.waiting = self._begin(now, decision.wish, limits)
+                self.waiting = self._begin(now, orders, decision.wish, limits)
         except WcacheError as error:
             self.waiting = error.line()
         if self.waiting:
@@ -230,15 +232,15 @@ class AutoService:
         seen = look(world, self._domains, state.undone, state.pending, disputed, older=older)
         return replace(seen, outdated=tuple(self._outdated()))
 
-    def _begin(self, world: World, wish: Wish, limits: Limits) -> str:
+    def _begin(self, world: World, orders: Orders, wish: Wish, limits: Limits) -> str:
         """Begin it; returns why it was not."""
         if isinstance(wish, PlanAnew):
-            return self._plan_anew(world, wish)
+            return self._plan_anew(world, orders, wish)
         if isinstance(wish, Apply):
-            return self._apply(world, wish)
-        return self._measure(world, wish, limits)
+            return self._apply(world, orders, wish)
+        return self._measure(world, orders, wish, limits)
 
-    def _measure(self, world: World, wish: Measure, limits: Limits) -> str:
+    def _measure(self, world: World, orders: Orders, wish: Measure, limits: Limits) -> str:
         options = world.options
         arguments: Dict[str, Any] = {
             "loads": LOADS if limits.bytes_per_day else FREE_LOADS,
@@ -252,52 +254,47 @@ class AutoService:
         for drives in sorted({options.drives_per_model, min(2, options.drives_per_model), 1},
                              reverse=True):
             arguments["drives_per_model"] = drives
-            cost = self._campaigns.forecast(world=world, **arguments)["forecast"]
-            why = over(spent, limits, cost["drive_seconds"], cost["bytes_written"])
+            cost = self._campaigns.cost(world, **arguments)
+            why = over(spent, limits, cost.drive_seconds, cost.bytes_written)
             if not why:
                 break
         if why:
             return why
-        said = self._campaigns.start(
-            before=world, accept_cost=True, by=AUTO, **arguments
-        )
+        said = self._campaigns.started(world, orders, accept_cost=True, by=AUTO, **arguments)
         campaign_id = said["campaign_id"]
-        self._engine.note(
+        orders.note(
             AUTO, campaign_id,
             f"{_WHY[wish.purpose]}: class {wish.device_class}, drive model {wish.drive_model}",
         )
         self._stored.keep(begun(
-            self._stored.state, wish, campaign_id, cost["drive_seconds"], cost["bytes_written"], 0
+            self._stored.state, wish, campaign_id, cost.drive_seconds, cost.bytes_written, 0
         ))
         return ""
 
-    def _apply(self, world: World, wish: Apply) -> str:
-        plan = self._plans.plan(
-            device_class=wish.device_class, persist=world.options.auto_persist,
-            only=frozenset(wish.keys), by=AUTO, before=world,
-        )
+    def _apply(self, world: World, orders: Orders, wish: Apply) -> str:
+        plan = self._plans.planned(world, orders, PlanWish(
+            Scope(wish.device_class), persist=world.options.auto_persist,
+            only=frozenset(wish.keys), by=AUTO,
+        ))
         plan_id = plan["plan_id"]
         if not plan_id:
             return "; ".join(plan["left_alone"][:2]) or "there is nothing to change"
         changes = len(plan["changes"])
         self._stored.keep(begun(self._stored.state, wish, plan_id, 0.0, 0, changes))
-        self._plans.apply(plan_id, by=AUTO, before=world)
+        self._plans.applied(orders.look(world), orders, plan_id, by=AUTO)
         return ""
 
-    def _plan_anew(self, world: World, wish: PlanAnew) -> str:
+    def _plan_anew(self, world: World, orders: Orders, wish: PlanAnew) -> str:
         about = wish.about
-        asked: Dict[str, Any] = {
-            "knob": about.knob, "only": frozenset(wish.keys), "by": AUTO, "before": world,
-        }
-        steps = self._plans.plan(**asked, dry_run=True)["changes"]
-        osds = {item["osd_id"] for step in steps for item in step["expect"]}
-        plan = self._plans.plan(**asked)
+        asked = PlanWish(knob=about.knob, only=frozenset(wish.keys), by=AUTO)
+        plan = self._plans.planned(world, orders, asked)
+        osds = {item["osd_id"] for step in plan["changes"] for item in step["expect"]}
         plan_id = plan["plan_id"]
         if not plan_id:
             return "; ".join(plan["left_alone"][:2])
-        self._engine.note(AUTO, plan_id, about.why)
+        orders.note(AUTO, plan_id, about.why)
         self._stored.keep(begun(self._stored.state, wish, plan_id, 0.0, 0, len(osds)))
-        self._plans.apply(plan_id, by=AUTO, before=world)
+        self._plans.applied(orders.look(world), orders, plan_id, by=AUTO)
         return ""
 
 

@@ -11,7 +11,6 @@ from ...core.text import many
 from ...core.verdict.foreign.document import Evidence, export, parse
 from ...engine.engine import Engine
 from ...engine.evidence.foreign import is_new
-from ...engine.orders import Orders
 from ...engine.world import World
 from ..dry_run import would
 from ..guards import require_store
@@ -22,7 +21,6 @@ class EvidenceService:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._orders = Orders(engine)
 
     def export(self) -> Dict[str, Any]:
         """`evidence export`: the verdicts of this cluster's drive models, as a file."""
@@ -53,13 +51,14 @@ class EvidenceService:
                 "cluster": found.cluster, "verdicts": len(found.verdicts),
                 **would(_would_take(world, found)),
             }
-        new = self._orders.import_evidence(found)
-        if new:
-            self._engine.note(
-                "admin", f"cluster {found.cluster}",
-                f"imported {many(len(found.verdicts), 'verdict')}, checksum "
-                f"{found.sha256[:12]}; they are not authenticated and decide nothing",
-            )
+        with self._engine.orders() as orders:
+            new = orders.import_evidence(found)
+            if new:
+                orders.note(
+                    "admin", f"cluster {found.cluster}",
+                    f"imported {many(len(found.verdicts), 'verdict')}, checksum "
+                    f"{found.sha256[:12]}; they are not authenticated and decide nothing",
+                )
         return {
             "changed": new, "cluster": found.cluster, "verdicts": len(found.verdicts),
             "note": "not authenticated: shown as foreign, and decides nothing until measuring "
@@ -78,8 +77,9 @@ class EvidenceService:
             return {"cluster": cluster, **would(
                 [f"forget {many(len(there.verdicts), 'verdict')} of cluster {cluster}"]
             )}
-        self._orders.drop_evidence(cluster)
-        self._engine.note("admin", f"cluster {cluster}", "imported verdicts dropped")
+        with self._engine.orders() as orders:
+            orders.drop_evidence(cluster)
+            orders.note("admin", f"cluster {cluster}", "imported verdicts dropped")
         return {"changed": True, "cluster": cluster}
 
     def ls(self) -> Dict[str, Any]:

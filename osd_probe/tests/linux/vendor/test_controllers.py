@@ -282,9 +282,9 @@ def test_an_admin_sees_controllers_with_the_commands_to_type():
     mgr = FakeMgr(("h1", (make.drive("sda", 0),)))
     mgr.report_all()
     assert "no probe reported a controller" in mgr.command("controller ls")[1]
-    report = mgr.engine.hosts.reports["h1"]
+    report = mgr.inside.hosts.reports["h1"]
     told = make.report("h1", *report.drives, controllers=tuple(ssacli("ssacli", SSACLI)))
-    mgr.engine.hosts.reports["h1"] = told
+    mgr.inside.hosts.reports["h1"] = told
     text = mgr.command("controller ls")[1]
     assert "Smart Array P408i-a SR Gen10" in text
     assert "h1 ssacli 0: " in text

@@ -85,6 +85,6 @@ def test_no_osd_is_named_where_nothing_is_odd_or_nothing_would_help(loads, told)
 def test_an_osd_that_has_a_target_of_its_own_is_not_told_to_get_one():
     mgr = a_host(IDLE, IDLE, BUSY, IDLE, told=("gain", 0.5))
     mgr.config.kept[("osd.2", TARGET)] = str(4 * GIB)
-    mgr.engine.config.read_soon()
+    mgr.inside.config.read_soon()
     mgr.step()
     assert named(mgr) == {}

@@ -209,7 +209,7 @@ def test_an_osd_that_stays_down_holds_up_its_own_lease_and_nothing_else():
     for _ in range(5):
         mgr.step(10.0)
     assert (shown(mgr)["status"], shown(mgr)["owed"]) == ("ending", [0])
-    assert not mgr.engine.reserved
+    assert not mgr.inside.reserved
     watch(mgr)
     code, _, error = mgr.command("memory trial start", device_class="hdd", accept_cost=True)
     assert code != 0
@@ -335,7 +335,7 @@ def test_one_osd_that_is_down_does_not_turn_measurement_into_a_rule():
 def test_hosts_whose_targets_differ_now_do_not_share_a_way_down():
     mgr = a_mgr(hosts=2, ram_bytes=int(7.8 * GIB), memory_floor=2 * GIB)
     mgr.config.kept[("osd/host:h1/class:ssd", "osd_memory_target")] = str(2 * GIB)
-    mgr.engine.config.read_soon()
+    mgr.inside.config.read_soon()
     mgr.step()
     watch(mgr, 1000.0)
     watch(mgr)

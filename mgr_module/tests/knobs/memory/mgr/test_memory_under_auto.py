@@ -40,7 +40,7 @@ def go_on(mgr):
         for _ in range(120):
             mgr.step(6.0)
         mgr.settle()
-        mgr.engine.hosts.reported_at_s.clear()
+        mgr.inside.hosts.reported_at_s.clear()
         mgr.report_all()
 
 
@@ -64,7 +64,7 @@ def add_osd(mgr, host="h1", osd_id=6):
 def plans(mgr):
     """Those of memory, with who asked for them."""
     return [
-        m.rollout for m in mgr.engine.rollouts.values()
+        m.rollout for m in mgr.inside.rollouts.values()
         if any(change.knob == "memory" for change in m.rollout.config_changes)
     ]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Dict, List, Optional, Set, Tuple
 
 from ....core.experiment.campaign import Campaign
@@ -19,7 +20,7 @@ MEASURED_MAX = 300
 
 
 class Capacities:
-    """What was measured; guarded by the engine's lock.
+    """What was measured, from Worlds; guarded by a lock of its own.
 
     A run is stored with what it measured, so nothing is lost where the mgr stops before this
     has taken it over.
@@ -28,29 +29,28 @@ class Capacities:
     def __init__(self, engine: Engine, archive: Archive) -> None:
         self._engine = engine
         self._archive = MclockArchive(archive)
+        self._lock = threading.Lock()
         self._taken: Set[str] = set()  # runs whose measurement is among `measured`
         self.measured: Dict[int, Measurement] = {}
         self.kept = 0  # counts measurements, so that others see when there is a new one
 
     def load(self) -> None:
         """Take up what was stored; a measurement of an older version ends."""
-        engine = self._engine
-        with engine.lock:
+        with self._lock:
             self._taken.clear()
             self.measured = self._archive.capacities()
-            old = self._archive.old_job()
-            if old is not None:
-                if old.words:
-                    engine.note("mgr", old.job_id, old.words, "warning")
-                self._archive.drop_old_job()
-            self.take()
+        old = self._archive.old_job()
+        if old is not None:
+            if old.words:
+                self._engine.note("mgr", old.job_id, old.words, "warning")
+            self._archive.drop_old_job()
+        self.take(self._engine.world())
 
-    def take(self) -> None:
+    def take(self, world: World) -> None:
         """Keep what runs have measured since."""
-        with self._engine.lock:
-            runs = self._engine.runs
-            self._taken &= set(runs)
-            for run_id, run in runs.items():
+        with self._lock:
+            self._taken &= set(world.runs)
+            for run_id, run in world.runs.items():
                 if run_id in self._taken or not run.over or not benches_capacity(run.spec):
                     continue
                 self._taken.add(run_id)
@@ -71,10 +71,10 @@ class Capacities:
             del self.measured[old.osd_id]
             self._archive.drop_capacity(old.osd_id)
 
-    def now(self) -> Tuple[Measurement, ...]:
-        """What was measured until now: a run may have ended since the last tick."""
-        with self._engine.lock:
-            self.take()
+    def now(self, world: World) -> Tuple[Measurement, ...]:
+        """What was measured until this look: a run may have ended since the last tick."""
+        self.take(world)
+        with self._lock:
             return tuple(self.measured.values())
 
 

@@ -63,7 +63,7 @@ class MclockFacts:
         }
         return Facts(
             world.cluster.osds, settings(reports, world.leased | world.changing), stacks(reports),
-            world.config, self._capacities.now(), self._known.known, wanted,
+            world.config, self._capacities.now(world), self._known.known, wanted,
             self._compiled_queue(),
         )
 

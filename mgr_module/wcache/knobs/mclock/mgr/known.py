@@ -18,23 +18,21 @@ class MclockKnown:
     def __init__(self, engine: Engine, archive: Archive) -> None:
         self._engine = engine
         self._archive = MclockArchive(archive)
-        self.known: Dict[Tuple[str, str], Known] = {}
-        engine.config.on_read.append(self.see)
+        self.known: Dict[Tuple[str, str], Known] = {}  # replaced as a whole
+        engine.on_config(self.see)
 
     def load(self) -> None:
         """Take up what was stored."""
-        with self._engine.lock:
-            self.known = {(k.who, k.name): k for k in self._archive.known()}
+        self.known = {(k.who, k.name): k for k in self._archive.known()}
 
     def see(self, config: Config) -> None:
         """Compare a reading with what was seen before."""
-        engine, world = self._engine, self._engine.world()
+        world = self._engine.world()
         moving = world.leased | world.changing
         known = see(
             self.known, config, world.cluster.osds, settings(world.believed_reports, moving)
         )
         if known != self.known:
-            with engine.lock:
-                self.known = known
-                self._archive.put_known(tuple(known.values()))
-        engine.wake()
+            self.known = known
+            self._archive.put_known(tuple(known.values()))
+        self._engine.wake()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Dict, List, Optional
 
 from ....core.change.rollout_state import RolloutStatus
+from ....core.change.scope import Scope
 from ....core.errors import NotFoundError
 from ....engine.engine import Engine
 from ....services.dry_run import would
@@ -15,7 +16,7 @@ from ....services.guards import (
     require_store,
     require_thawed,
 )
-from ....services.plans import PlanService, plan_order
+from ....services.plans import PlanService, PlanWish, plan_order
 from ...knob import knobs_of
 from ..advice import Advice, advise
 from ..knob import MCLOCK
@@ -42,24 +43,21 @@ class MclockPlans:
             advice for advice in advise(self._facts.gather(world))
             if device_class in (None, "", advice.device_class)
         ]
-        with engine.deciding(world) as world:
+        wish = PlanWish(Scope(device_class or None), knob=MCLOCK.name)
+        with engine.deciding(world.advised()) as (world, orders):
             require_thawed(world)
             require_store(world)
             if not any(advice.changes for advice in chosen):
                 return {"change_id": "", "changed": False, "changes": [],
                         "why": _why_nothing(chosen)}
             if dry_run:
-                planned = self._plans.plan(
-                    device_class or None, knob=MCLOCK.name, dry_run=True, before=world
-                )
+                planned = self._plans.forecast(world, orders, wish)
                 commands = [line for row in planned["changes"] for line in row["manual"]]
                 return {"change_id": "", "why": "", "changes": [],
                         **would(f"run: {line}" for line in commands)}
             require_idle(world)
-            planned = self._plans.plan(
-                device_class or None, knob=MCLOCK.name, before=world
-            )
-            self._plans.apply(planned["plan_id"], before=world)
+            planned = self._plans.planned(world, orders, wish)
+            self._plans.applied(orders.look(world), orders, planned["plan_id"])
         return {
             "change_id": planned["plan_id"], "changed": True, "why": "",
             "changes": [line for row in planned["changes"] for line in row["manual"]],
@@ -70,7 +68,7 @@ class MclockPlans:
     ) -> Dict[str, Any]:
         """`mclock rollback`: bring back the values before an apply (default: the last one)."""
         engine = self._engine
-        with engine.deciding() as world:
+        with engine.deciding() as (world, orders):
             require_thawed(world)
             mine = {
                 plan_id: machine.rollout for plan_id, machine in world.rollouts.items()
@@ -88,7 +86,7 @@ class MclockPlans:
                 raise NotFoundError(
                     f"there is no change {change_id[:40]!r}", "see `ceph wcache mclock show`"
                 )
-            answer = self._plans.rollback(change_id, dry_run)
+            answer = self._plans.taken_back(world, orders, change_id, dry_run)
             if dry_run:
                 lines = [f"restore {line}" for line in answer.get("would_restore", ())]
                 return {"change_id": change_id, "status": answer["status"], **would(lines)}

@@ -94,7 +94,7 @@ class MclockService:
 
     def tick(self, world: World) -> None:
         """What is due, from the serve loop: what was measured, and what findings follow."""
-        self.capacities.take()
+        self.capacities.take(world)
         self.facts.tick(world)
 
     # ---- measure
@@ -110,7 +110,7 @@ class MclockService:
         world = self._engine.world()
         found = self._prepare(world, arguments)
         cost = self._cost(world, found)
-        with self._engine.deciding(world) as world:
+        with self._engine.deciding(world) as (world, orders):
             require_thawed(world)
             require_store(world)
             require_idle(world)
@@ -126,14 +126,14 @@ class MclockService:
                     f"calls, and {_who_waits(cost)}",
                     "add --accept-cost",
                 )
-            campaign_id = self._campaigns.new_id(world)
+            campaign_id = self._campaigns.new_id(world, orders)
             runs = found.runs(campaign_id, world)
             campaign = Campaign(
                 campaign_id, found.options, world.now_s, 0, tuple(run.run_id for run in runs),
                 found.skipped,
             )
             text = f"mclock measurement of {len(runs)} OSDs started, toggles nothing"
-            self._campaigns.begin(campaign, runs, text)
+            self._campaigns.begin(orders, campaign, runs, text)
         return {"format_version": FORMAT_VERSION, "job_id": campaign_id, "forecast": cost}
 
     def own_runs(
@@ -182,7 +182,7 @@ class MclockService:
         )
 
     def _cost(self, world: World, found: _Wanted) -> Dict[str, Any]:
-        measured = {item.osd_id: item for item in self.capacities.now()}
+        measured = {item.osd_id: item for item in self.capacities.now(world)}
         by_host: Dict[str, float] = defaultdict(float)
         for target in found.targets:
             before = measured.get(target.osd_id)
@@ -208,7 +208,7 @@ class MclockService:
         """`mclock show`: what was measured, how far a measurement is, and what was set."""
         world = self._engine.world()
         rows = []
-        for item in sorted(self.capacities.now(), key=lambda item: item.osd_id):
+        for item in sorted(self.capacities.now(world), key=lambda item: item.osd_id):
             capacity = of_one(item.iops)
             rows.append({
                 "osd_id": item.osd_id, "hostname": item.hostname,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Callable, Tuple
 
-from ....engine.engine import Engine
+from ....engine.storing.archive import Archive
 from ..promise import PROMISES_MAX, Promise, Promises
 from .archive import MemoryArchive
 
@@ -13,9 +13,9 @@ from .archive import MemoryArchive
 class KeptPromises:
     """Guarded by a lock of its own, which is held for a moment."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, archive: Archive) -> None:
         self._lock = threading.Lock()
-        self._archive = MemoryArchive(engine.archive)
+        self._archive = MemoryArchive(archive)
         self.all: Tuple[Promise, ...] = ()
 
     def load(self) -> None:

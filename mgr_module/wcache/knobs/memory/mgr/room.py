@@ -19,16 +19,18 @@ from ..plan import make_changes
 from .osds import CephMemory
 from .rows import ROWS
 from .service import MemoryService
+from .trial_work import TrialOsds
 
 __all__ = ["ROWS", "MemoryPlanner", "make"]
 
 
 def make(parts: Parts) -> Planner:
     """Make the planner, with the service behind its commands."""
+    reader = CephMemory(parts.ceph, is_up=parts.is_up, up_from=partial(_up_from, parts))
     return MemoryPlanner(MemoryService(
-        engine=parts.engine, surroundings=parts.surroundings, log=parts.log,
-        reader=CephMemory(parts.ceph, is_up=parts.is_up, up_from=partial(_up_from, parts)),
-        emptied_at_s=parts.emptied_at_s,
+        engine=parts.engine, archive=parts.archive, surroundings=parts.surroundings,
+        log=parts.log, reader=reader, emptied_at_s=parts.emptied_at_s,
+        trial_osds=TrialOsds(view=parts.view, log=parts.log, reader=reader),
     ))
 
 

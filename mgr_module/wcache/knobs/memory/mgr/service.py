@@ -18,6 +18,7 @@ from ....core.errors import ConflictError, MalformedError, NotFoundError, Refuse
 from ....core.output_format import FORMAT_VERSION
 from ....core.precondition_text import precondition_text
 from ....engine.engine import Engine
+from ....engine.storing.archive import Archive
 from ....engine.under_way import open_trials
 from ....engine.world import World
 from ....services.guards import bounded, require_class, require_idle, require_store, require_thawed
@@ -56,10 +57,9 @@ class MemoryService:
     """What memory OSDs have, should have, and would gain from."""
 
     def __init__(
-        self, *, engine: Engine, reader: OsdMemory, surroundings: Surroundings,
-        log: logging.Logger, stretch_s: Optional[float] = None,
-        wall: Callable[[], float] = time.time,
-        trial_osds: Optional[TrialOsds] = None,
+        self, *, engine: Engine, archive: Archive, reader: OsdMemory,
+        surroundings: Surroundings, log: logging.Logger, trial_osds: TrialOsds,
+        stretch_s: Optional[float] = None, wall: Callable[[], float] = time.time,
         emptied_at_s: Optional[Callable[[int], float]] = None,
     ) -> None:
         self._engine = engine
@@ -70,10 +70,8 @@ class MemoryService:
         self.watch = MemoryWatch(
             reader=reader, osd_ids=self._up, log=log.warning, **more
         )
-        self._kept = KeptPromises(engine)
-        self.trials = Trials(
-            engine=engine, osds=trial_osds or TrialOsds(engine=engine, reader=reader)
-        )
+        self._kept = KeptPromises(archive)
+        self.trials = Trials(engine=engine, archive=archive, osds=trial_osds)
         self.facts = MemoryFacts(
             watch=self.watch, trials=self.trials, promises=self._kept,
             surroundings=surroundings, wall=wall,
@@ -245,7 +243,7 @@ class MemoryService:
         }
         if not accept_cost:
             return {"format_version": FORMAT_VERSION, "trial_id": "", "forecast": cost}
-        with engine.deciding(world) as world:
+        with engine.deciding(world) as (world, orders):
             require_thawed(world)
             require_store(world)
             require_idle(world)
@@ -253,8 +251,8 @@ class MemoryService:
             broken = world.cluster.blocking
             if broken:
                 raise RefusedError(precondition_text(broken), "wait until they are met")
-            engine.note("admin", trial.trial_id, f"memory trial of {len(trial.osd_ids)} OSDs")
-            self.trials.start(trial, world)
+            orders.note("admin", trial.trial_id, f"memory trial of {len(trial.osd_ids)} OSDs")
+            self.trials.start(trial, world, orders)
         engine.wake()
         return {"format_version": FORMAT_VERSION, "trial_id": trial.trial_id, "forecast": cost}
 

@@ -7,16 +7,19 @@ back.
 
 from __future__ import annotations
 
+import logging
 import threading
 from functools import partial
 from typing import Callable, Dict, Iterable, List, Optional, Tuple
 
 from ....core.agents import MEMORY_UNTOLD_S
+from ....core.cluster import ClusterView
 from ....core.precondition_text import no_longer_met
 from ....core.simulation import real
 from ....engine.engine import Engine
 from ....engine.measuring import TrialKind
 from ....engine.orders import Orders
+from ....engine.storing.archive import Archive
 from ....engine.world import World
 from ..knob import MEMORY
 from ..reading import OsdReading
@@ -39,9 +42,12 @@ def in_thread(what: Callable[[], object]) -> None:
 class TrialOsds:
     """Asks the OSDs of a trial: the port `OsdWork`."""
 
-    def __init__(self, *, engine: Engine, reader: OsdMemory, run: Runner = in_thread) -> None:
-        self._view = engine.view
-        self._log = engine.log
+    def __init__(
+        self, *, view: ClusterView, log: logging.Logger, reader: OsdMemory,
+        run: Runner = in_thread,
+    ) -> None:
+        self._view = view
+        self._log = log
         self._reader = reader
         self._run = run
         self._leasing = threading.Lock()
@@ -104,10 +110,9 @@ class TrialOsds:
 class Trials:
     """Begins and ends trials, and keeps what they have told."""
 
-    def __init__(self, *, engine: Engine, osds: TrialOsds) -> None:
+    def __init__(self, *, engine: Engine, archive: Archive, osds: TrialOsds) -> None:
         self._engine = engine
-        self._orders = Orders(engine)
-        self._archive = MemoryArchive(engine.archive)
+        self._archive = MemoryArchive(archive)
         self._osds = osds
         self._cluster_at_s = 0.0
         self._up_from: Dict[int, int] = {}  # when the trial began
@@ -121,19 +126,20 @@ class Trials:
         """Take up what trials have told."""
         self.results = self._archive.results()
 
-    def start(self, trial: Trial, world: World) -> None:
+    def start(self, trial: Trial, world: World, orders: Orders) -> None:
         """Begin a new trial."""
         self._up_from = _ups(trial, world)
         self._on, self._asked_at_s = _places(trial, world), world.now_s
         self._cluster_at_s = 0.0
-        self._orders.begin_trial(TrialMachine(trial, self._engine.epoch))
+        orders.begin_trial(MEMORY.name, trial)
 
     def stop(self, world: World) -> bool:
         """End what is under way; whether there was something."""
         trial = last_trial(world)
-        return trial is not None and self._orders.end_trial(
-            trial.trial_id, "stopped by an admin"
-        )
+        if trial is None:
+            return False
+        with self._engine.orders() as orders:
+            return orders.end_trial(trial.trial_id, "stopped by an admin")
 
     def tick(self, world: World) -> None:
         """End a trial that must not go on, and keep what one has told."""
@@ -143,9 +149,10 @@ class Trials:
         why, running = "", trial is not None and trial.status is TrialStatus.RUNNING
         if trial is not None and running:
             why = self._unfit(trial, world) or self._crowded(trial, world)
-            if why:
-                self._orders.end_trial(trial.trial_id, why)
-        self._orders.watch_memory(self._on if running and not why else ())
+        with self._engine.orders() as orders:
+            if trial is not None and why:
+                orders.end_trial(trial.trial_id, why)
+            orders.watch_memory(self._on if running and not why else ())
 
     def close(self, world: World) -> None:
         """The mgr stops."""
