@@ -10,7 +10,7 @@ from typing import Dict, List, Optional, Sequence, Tuple
 from ...core.text import amount, duration, named
 from .curve import Curve, Point, curve_of, gained, summed
 from .division import Share, divide
-from .facts import FIXED_AT_START, LEASED, Facts, HostFacts, OsdFacts, source_of
+from .facts import FIXED_AT_START, Facts, HostFacts, OsdFacts, Source, source_of
 from .knob import STEP_BYTES, TARGET, TARGET_BYTES_DEFAULT
 from .promise import widened
 from .room import Room, equal_split
@@ -87,21 +87,21 @@ def advise(facts: Facts) -> Tuple[GroupAdvice, ...]:
 
 def why_not(facts: Facts, host: HostFacts) -> str:
     """Why nothing is recommended for a host; "" where something can be."""
-    sources = {source_of(facts, host, item) for item in host.osds}
-    if "environment" in sources:
+    osds = [(item.osd.osd_id, *source_of(facts, host, item)) for item in host.osds]
+    sources = {source: words for _, source, words in osds}
+    if Source.ENVIRONMENT in sources:
         return (
             "its OSDs have their target from the environment (a memory request of their pods), "
             "which takes precedence over the config database: set resources in the CephCluster"
         )
     for source in FIXED_AT_START:
         if source in sources:
-            fixed = [i.osd.osd_id for i in host.osds if source_of(facts, host, i) == source]
-            names = named([f"osd.{osd_id}" for osd_id in fixed])
+            names = named([f"osd.{osd_id}" for osd_id, its, _ in osds if its is source])
             return (
-                f"{names} has its target from its {source}, which takes precedence over the "
-                f"config database: remove {TARGET} there and restart the OSD"
+                f"{names} has its target from its {sources[source]}, which takes precedence over "
+                f"the config database: remove {TARGET} there and restart the OSD"
             )
-    leased = [i.osd.osd_id for i in host.osds if source_of(facts, host, i) == LEASED]
+    leased = [osd_id for osd_id, source, _ in osds if source is Source.LEASED]
     if leased:
         names = named([f"osd.{osd_id}" for osd_id in leased])
         return (
@@ -141,7 +141,7 @@ def take_over(facts: Facts, hosts: Sequence[str]) -> Facts:
 
 def own_keys(facts: Facts, host: HostFacts) -> List[OsdFacts]:
     """OSDs that an admin has given a target of their own: they keep it."""
-    return [item for item in host.osds if source_of(facts, host, item) == "own key"]
+    return [item for item in host.osds if source_of(facts, host, item)[0] is Source.OWN_KEY]
 
 
 def without_own_keys(facts: Facts, host: HostFacts) -> List[OsdFacts]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 from functools import cached_property
 from typing import Dict, Mapping, Optional, Tuple
 
 from ...core.cluster import OsdInfo
-from ...core.config_database import LABELS_OF, Config, mask_of
+from ...core.config_database import LABELS_OF, Config, Mask, mask_of
 from ...core.hardware.host_memory import HostMemory
 from .knob import AUTOTUNE, TARGET, TARGET_BYTES_DEFAULT
 from .rates import MissCost, Rates, usual_costs
@@ -105,29 +106,50 @@ class Facts:
         return {item.osd.osd_id: (host, item) for host in self.hosts for item in host.osds}
 
 
-# Levels of the OSD's own config, weak to strong (CONF_FILE and on in src/common/config_values.h).
-LEASED = "set by `ceph tell`"
-_NAMES = {
-    "file": "ceph.conf", "env": "environment", "cmdline": "command line", "override": LEASED,
+class Source(Enum):
+    """Where an OSD has its target from, as far as it matters; the first four by its own word.
+
+    Their values are levels of the OSD's own config, weak to strong (CONF_FILE and on in
+    src/common/config_values.h).
+    """
+
+    CONF_FILE = "file"
+    ENVIRONMENT = "env"
+    COMMAND_LINE = "cmdline"
+    LEASED = "override"
+    OWN_KEY = "own key"
+    OTHER = "other"
+
+
+_WORDS = {
+    Source.CONF_FILE: "ceph.conf", Source.ENVIRONMENT: "environment",
+    Source.COMMAND_LINE: "command line", Source.LEASED: "set by `ceph tell`",
 }
 # What an OSD reads once, when it starts, and prefers to the config database.
-FIXED_AT_START = ("ceph.conf", "command line")
+FIXED_AT_START = (Source.CONF_FILE, Source.COMMAND_LINE)
 
 
-def source_of(facts: Facts, host: HostFacts, item: OsdFacts) -> str:
-    """Where an OSD has its target from, for people.
+def source_of(facts: Facts, host: HostFacts, item: OsdFacts) -> Tuple[Source, str]:
+    """Where an OSD has its target from, and that for people.
 
     What the OSD says comes first: its environment and its ceph.conf take precedence over the mons.
     """
     said = item.reading.source if item.reading is not None else ""
+    for source, words in _WORDS.items():
+        if said == source.value:
+            return source, words
     if said and said not in ("mon", "default"):
-        return _NAMES.get(said, said)
+        return Source.OTHER, said
     entry = facts.config.of_osd(item.osd, TARGET)
     if entry is None:
-        return "default"
+        return Source.OTHER, "default"
     mask = mask_of(entry.who)
     if mask.section.startswith("osd."):
-        return "own key"
+        return Source.OWN_KEY, "own key"
+    return Source.OTHER, _words_of(mask, host)
+
+
+def _words_of(mask: Mask, host: HostFacts) -> str:
     if mask.place and mask.place[0] == "host":
         if mask.device_class:
             return "host and class"

@@ -8,14 +8,14 @@ from typing import Dict, Iterable, List, Sequence, Tuple
 from ...core.model import Finding, FindingCode, Severity
 from ...core.text import amount, named
 from .advice import own_keys, why_not
-from .facts import FIXED_AT_START, Facts, HostFacts, source_of
+from .facts import FIXED_AT_START, Facts, HostFacts, Source, source_of
 from .promise import Promise
 
 # An OSD above its target by more is not in a moment of growth (the tuner works every 5 s).
 OVER_SHARE = 1.15
 OUTSIDE_NAMED = 3
 # Where a target from takes precedence over the config database.
-ABOVE_DATABASE = ("environment", *FIXED_AT_START)
+ABOVE_DATABASE = (Source.ENVIRONMENT, *FIXED_AT_START)
 # Why a target does nothing; and what would make it do something.
 FIXED_SIZE = (
     "bluestore_cache_autotune is off: their caches have a fixed size, whatever the target; set it "
@@ -82,15 +82,15 @@ def _not_tunable(facts: Facts, host: HostFacts) -> Iterable[Finding]:
         read = item.reading
         if read is None:
             continue
-        source = source_of(facts, host, item)
+        source, words = source_of(facts, host, item)
         if read.fixed:
             why[FIXED_SIZE].append(read.osd_id)
         elif read.tunable is False:
             why[NO_TCMALLOC].append(read.osd_id)
         elif source in ABOVE_DATABASE:
-            cure = IN_ENVIRONMENT if source == "environment" else AT_START
+            cure = IN_ENVIRONMENT if source is Source.ENVIRONMENT else AT_START
             why[
-                f"their target is from their {source}, which overrides the config database; {cure}"
+                f"their target is from their {words}, which overrides the config database; {cure}"
             ].append(read.osd_id)
     if host.autotuned:
         why[AUTOTUNED.format(host=host.name)] = [item.osd.osd_id for item in host.osds]

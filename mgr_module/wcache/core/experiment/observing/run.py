@@ -53,6 +53,7 @@ class _Look:
     beside_token: str = ""  # of the calls under way beside it
     rounds: int = 0
     beside_bytes: int = 0
+    kept_up: bool = True  # the load beside it lasted until the end
     note: str = ""
 
 
@@ -188,7 +189,8 @@ class ObservingRun(RunMachine):
         if look.samples is not None:
             return self._close_load()
         if look.note or look.rounds >= BESIDE_ROUNDS_MAX or beside is None:
-            look.note = look.note or NOT_KEPT_UP
+            if not look.note:
+                look.kept_up, look.note = False, NOT_KEPT_UP
             return []
         return [self._beside(beside)]
 
@@ -212,7 +214,7 @@ class ObservingRun(RunMachine):
             bytes_written += BESIDE_CALLS * WRITE_BYTES[setup.beside]
         found = Observed(
             setup.load_point, setup.osd_id, setup.role,
-            LatencyTable(0) if note == NOT_KEPT_UP else of_samples(samples.samples_ns),
+            of_samples(samples.samples_ns) if look.kept_up else LatencyTable(0),
             beside=setup.beside, started_at_s=look.started_at_s,
             seconds=samples.seconds, bytes_written=bytes_written, note=note or samples.aborted,
             unmet=self.state.unmet,

@@ -28,10 +28,11 @@ from ..advice import (
     GroupAdvice,
     advise,
     of_one_host,
+    own_keys,
     why_not,
 )
 from ..external_settings import cephadm_settings, rook_patch
-from ..facts import Facts, HostFacts, OsdFacts, source_of
+from ..facts import Facts, HostFacts, OsdFacts, Source, source_of
 from ..knob import MEMORY, STEP_BYTES, MemoryOptions
 from ..promise import Promise
 from ..rates import ratio
@@ -195,8 +196,8 @@ class MemoryService:
         hosts = [host for host in facts.hosts if host.name in group.hosts]
         if any(host.autotuned for host in hosts):
             return cephadm_settings(facts, hosts)
-        sources = {source_of(facts, h, item) for h in hosts for item in h.osds}
-        return rook_patch(facts, hosts) if "environment" in sources else []
+        sources = {source_of(facts, h, item)[0] for h in hosts for item in h.osds}
+        return rook_patch(facts, hosts) if Source.ENVIRONMENT in sources else []
 
     def promise(
         self, asked: Asked, groups: Tuple[GroupAdvice, ...], facts: Facts,
@@ -344,7 +345,7 @@ def _memory_limit(host: HostFacts, item: OsdFacts, high: int) -> int:
 
 
 def _promised(plan_id: str, host: HostFacts, item: ClassAdvice, facts: Facts) -> Promise:
-    own = sum(1 for i in host.osds if source_of(facts, host, i) == "own key")
+    own = len(own_keys(facts, host))
     item = of_one_host(facts, host, item)
     return Promise(
         plan_id, host.name, item.device_class, item.target_bytes, Promise.shape_of(host, own),
@@ -357,7 +358,7 @@ def _osd(facts: Facts, host: HostFacts, item: OsdFacts) -> Dict[str, Any]:
     return {
         "osd_id": item.osd.osd_id, "host": host.name, "device_class": item.osd.device_class,
         "target_bytes": read.target_bytes if read else None,
-        "source": source_of(facts, host, item) if read else "",
+        "source": source_of(facts, host, item)[1] if read else "",
         "computed_bytes": _computed(facts.config, item),
         "tunable": read.tunable if read else None,
         "followed_bytes": read.followed_bytes if read else None,
