@@ -127,8 +127,11 @@ class LinuxDriveHost:
         return tuple(replace(drive, wear=self._wear.read(drive)) for drive in drives)
 
     def dm_caches_on(self, dev_name: str) -> Tuple[DmCacheState, ...]:
-        """The dm-caches and dm-writecaches that stand on a disk."""
-        drive = sysfs.by_name(self._files, dev_name)
+        """The dm-caches and dm-writecaches that stand on a disk; none where it has gone."""
+        try:
+            drive = sysfs.by_name(self._files, dev_name)
+        except NotFoundError:
+            return ()
         names = [one.dm_name for one in standing_on(drive) if one.kind in _MAY_CACHE]
         known = self._dm_caches() if names else {}
         found = [known[name] for name in names if name in known]

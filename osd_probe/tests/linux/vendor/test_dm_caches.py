@@ -72,6 +72,7 @@ def test_a_drive_is_told_by_the_volumes_that_stand_on_it(fake_host):
     host = LinuxDriveHost(files=fake_host.files, dm_caches=lambda: parse(STATUS))
     assert [one.kind for one in host.dm_caches_on("sda")] == ["dm-cache"]
     assert host.dm_caches_on("sdb") == ()
+    assert host.dm_caches_on("sdc") == ()  # unplugged since it was surveyed
 
 
 @pytest.mark.parametrize(
