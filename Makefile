@@ -124,14 +124,16 @@ bench-memory:
 	@SEED=$(SEED) FORMAT=$(FORMAT) PYTHONPATH=qa:mgr_module "$$(qa/venv.sh)/bin/python" \
 	    -m bench_memory
 
-# A fleet that grows under `auto apply`, in virtual time on the module's real code, with faults:
-# make simulate-fleet [OSDS=n] [SEEDS=n] [SEED=s: only that one] [JOBS=2]
+# Rollouts of all drives of a fleet, judged by clients' load, and fleets that grow under `auto
+# apply`: in virtual time on the module's real code, with faults.
+# make simulate-fleet [OSDS=n] [SEEDS=n] [SEED=s: only that one] [JOBS=2] [WHAT=judged|growing]
 simulate-fleet:
-	@OSDS=$(OSDS) SEEDS=$(SEEDS) SEED=$(SEED) JOBS=$(JOBS) PYTHONPATH=qa:mgr_module \
+	@OSDS=$(OSDS) SEEDS=$(SEEDS) SEED=$(SEED) JOBS=$(JOBS) WHAT=$(WHAT) PYTHONPATH=qa:mgr_module \
 	    "$$(qa/venv.sh)/bin/python" -m fleet_simulation
 
 simulate-fleet-short:
-	@$(MAKE) --no-print-directory simulate-fleet OSDS=20 SEEDS=8
+	@$(MAKE) --no-print-directory simulate-fleet WHAT=judged OSDS=400 SEEDS=11
+	@$(MAKE) --no-print-directory simulate-fleet WHAT=growing OSDS=20 SEEDS=8
 
 zipapps:
 	@/usr/bin/python3 packaging/zipapps.py out

@@ -1,10 +1,11 @@
-"""Fleets that grow, with faults.
+"""Rollouts of all drives, judged by clients' load; and fleets that grow.  All with faults.
 
-    make simulate-fleet [OSDS=100] [SEEDS=20] [SEED=7: only that] [JOBS=2]
+    make simulate-fleet [OSDS=100] [SEEDS=20] [SEED=7: only that] [JOBS=2] [WHAT=judged|growing]
 
-By default 300 fleets of 1,000 OSDs and 5 of 10,000, which takes under half an hour on two cores.
-Of eight seeds two have no faults.  Every other one judges its rollouts by the gate; of more than
-60 OSDs one of 31, the rest by benches.
+First rollouts of whole fleets: by default 300 seeds of 1,000 OSDs and 5 of 10,000, each with one
+that does no harm and one with a planted regression, then a table of what was promised.  Then
+as many fleets that grow.  Of eight seeds of these two have no faults.  Every other one judges
+its rollouts by the gate; of more than 60 OSDs one of 31, the rest by benches.
 A seed repeats a failure.  Exit code 1 where something that must hold did not.
 """
 
@@ -14,29 +15,44 @@ import os
 import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
-from typing import Iterable, Iterator, List, Tuple, Union
+from typing import Callable, Iterable, Iterator, List, Tuple, TypeVar, Union
 
 from .fleet import Fleet, Outcome
+from .judged import Judged, Kind, judged, kinds, table
 
 FLEETS = ((1_000, 300), (10_000, 5))  # OSDs, and how many seeds of that
+T = TypeVar("T")
 
 
 def main() -> int:
-    """Run the seeds and print a line for each."""
+    """Run the seeds, print a line for each and what they come to."""
     jobs = int(os.environ.get("JOBS") or os.cpu_count() or 1)
-    osds, seeds = os.environ.get("OSDS"), os.environ.get("SEEDS")
+    osds, seeds, what = (os.environ.get(name) for name in ("OSDS", "SEEDS", "WHAT"))
     fleets = FLEETS
     if osds or seeds or os.environ.get("SEED"):
         fleets = ((int(osds or FLEETS[0][0]), int(seeds or FLEETS[0][1])),)
-    began_s = time.monotonic()
-    failed = 0
+    began_s, failed = time.monotonic(), 0
     with ProcessPoolExecutor(jobs) as pool:
-        for size, count in fleets:
-            found = list(_told(pool.map(_one, _what(size, count))))
+        if what in (None, "", "judged"):
+            failed += _judge(pool, fleets)
+        for size, count in fleets if what in (None, "", "growing") else ():
+            found = list(_told(pool.map(_one, _what(size, count)), _line))
             failed += sum(isinstance(item, str) for item in found)
             _sum_up(size, [item for item in found if isinstance(item, Outcome)])
     print(f"{failed} failed, {time.monotonic() - began_s:.0f} s")
     return 1 if failed else 0
+
+
+def _judge(pool: ProcessPoolExecutor, fleets: Iterable[Tuple[int, int]]) -> int:
+    """Rollouts of all drives; returns how much of what was promised did not hold."""
+    asked = [
+        (size, seed, kind) for size, count in fleets for size, seed in _what(size, count)
+        for kind in kinds(seed)
+    ]
+    told = list(_told(pool.map(_one_judged, asked), _judged_line))
+    lines, broken = table([item for item in told if isinstance(item, Judged)])
+    print("\n".join((*lines, *(f"FAILED {line}" for line in broken))), flush=True)
+    return len(broken) + sum(isinstance(item, str) for item in told)
 
 
 def _what(osds: int, count: int) -> List[Tuple[int, int]]:
@@ -50,13 +66,34 @@ def _one(what: Tuple[int, int]) -> Union[Outcome, str]:
     try:
         return Fleet(osds, seed).run()
     except AssertionError as error:
-        return f"FAILED {error}: repeat it with SEED={seed} OSDS={osds}"
+        return f"FAILED {error}: repeat it with SEED={seed} OSDS={osds} WHAT=growing"
 
 
-def _told(found: Iterable[Union[Outcome, str]]) -> Iterator[Union[Outcome, str]]:
+def _one_judged(what: Tuple[int, int, Kind]) -> Union[Judged, str]:
+    osds, seed, kind = what
+    try:
+        return judged(osds, seed, kind)
+    except AssertionError as error:
+        return f"FAILED {error}: repeat it with SEED={seed} OSDS={osds} WHAT=judged"
+
+
+def _told(
+    found: Iterable[Union[T, str]], line: Callable[[T], str]
+) -> Iterator[Union[T, str]]:
     for item in found:
-        print(item if isinstance(item, str) else _line(item), flush=True)
+        print(item if isinstance(item, str) else line(item), flush=True)
         yield item
+
+
+def _judged_line(found: Judged) -> str:
+    bad = f", {found.bad} with the regression" if found.bad else ""
+    why = f" ({found.why})" if found.ended == "stopped" else ""
+    return (
+        f"seed {found.seed}: {found.osds} OSDs, {found.scene}, {found.kind.value}: "
+        f"{found.ended}{why} with {found.changed} changed{bad}, {found.hours:.1f} h and "
+        f"{found.held_hours:.1f} h held by faults, {found.steps} steps, {found.faults} faults, "
+        f"{found.harm_s:.1f} s of harm"
+    )
 
 
 def _line(found: Outcome) -> str:

@@ -51,7 +51,7 @@ SCENES = (
 )
 
 
-class _Osd:
+class Osd:
     """One OSD's latency, block after block, without what happens to all or by a change."""
 
     def __init__(self, scene: Scene, drawn: random.Random, blocks: int = 144) -> None:
@@ -63,6 +63,7 @@ class _Osd:
         self.slope = drawn.gauss(0.0, scene.own_drift) / blocks
 
     def next_us(self) -> float:
+        """The latency of the next block."""
         scene, drawn = self.scene, self.drawn
         noise = self.left * drawn.gauss(0.0, scene.spread)
         self.noise = scene.correlation * self.noise + noise
@@ -77,7 +78,7 @@ def run(scene: Scene, ratio: float, seed: int, beside: bool = True) -> Verdict:
     count = BLOCKS_BEFORE + LOOKS[-1]
     treated = tuple(range(scene.treated))
     controls = tuple(range(scene.treated, scene.treated + scene.controls))
-    osds = {osd_id: _Osd(scene, drawn, count) for osd_id in (*treated, *controls)}
+    osds = {osd_id: Osd(scene, drawn, count) for osd_id in (*treated, *controls)}
 
     def block(at: int) -> Block:
         changed = at >= BLOCKS_BEFORE
@@ -128,7 +129,7 @@ def whole(
 ) -> Whole:
     """A rollout of so many drives; those of one host, from `odd_from` on, change by `odd_ratio`."""
     drawn = random.Random(f"{scene.name}/{ratio}/{seed}/{odd_from}/{odd_ratio}")
-    controls = {-1 - n: _Osd(scene, drawn) for n in range(max(scene.controls, 6))}
+    controls = {-1 - n: Osd(scene, drawn) for n in range(max(scene.controls, 6))}
     at = looks = count = 0
     past = Evidence()
 
@@ -136,21 +137,21 @@ def whole(
         most = 1 if done == 0 else max(PARALLEL, done)
         return min(most, HOST_DRIVES - done % HOST_DRIVES, drives - done)
 
-    def block(treated: Dict[int, _Osd]) -> Block:
+    def block(treated: Dict[int, Osd]) -> Block:
         found = [(n, osd.next_us()) for n, osd in (*controls.items(), *ahead.items())]
         for n, osd in treated.items():
             mine = odd_ratio if 0 <= n - odd_from < HOST_DRIVES and odd_from >= 0 else ratio
             found.append((n, osd.next_us() * mine))
         return Block(5.0, tuple(OsdBlock(n, us, 100) for n, us in found))
 
-    treated: Dict[int, _Osd] = {}
-    ahead = {n: _Osd(scene, drawn) for n in range(min(AHEAD_MAX, drives))}
+    treated: Dict[int, Osd] = {}
+    ahead = {n: Osd(scene, drawn) for n in range(min(AHEAD_MAX, drives))}
     seen = [block({}) for _ in range(BLOCKS_BEFORE)]
     while True:
         treated = {n: ahead.pop(n) for n in range(at, at + sizes(at))}
         at += len(treated)
         while len(ahead) < AHEAD_MAX and at + len(ahead) < drives:
-            ahead[at + len(ahead)] = _Osd(scene, drawn)
+            ahead[at + len(ahead)] = Osd(scene, drawn)
         before, after = told_of(seen, tuple(treated)), []
         for look in LOOKS:
             after += [block(treated) for _ in range(look - len(after))]

@@ -496,9 +496,7 @@ class Gating(Persisting):
     def _pause(self, reason: str) -> List[events.Action]:
         reason = one_line(reason)
         made = self._unjudged()
-        if not made and not any(
-            item.status is ChangeStatus.APPLYING for item in self.rollout.changes
-        ):
+        if not made and not self.rollout.all_in(ChangeStatus.APPLYING):
             self.rollout = replace(
                 self.rollout, step=GateStep(judgement=self.rollout.step.judgement)
             )

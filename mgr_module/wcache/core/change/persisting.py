@@ -59,10 +59,7 @@ class Persisting(RollingBack, ABC):
         return self._make_last()
 
     def _unjudged(self) -> Tuple[int, ...]:
-        return tuple(
-            index for index, item in enumerate(self.rollout.changes)
-            if item.status is ChangeStatus.MADE
-        )
+        return self.rollout.all_in(ChangeStatus.MADE)
 
     def _make_last(self) -> List[events.Action]:
         """The step is judged well: each change is read, then made to last, one by one."""

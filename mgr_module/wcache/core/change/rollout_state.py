@@ -179,14 +179,22 @@ class Rollout:
     def current_index(self) -> Optional[int]:
         """Which change is under way or next: forwards the first, backwards the last."""
         if self.rolling_back:
-            back = [
-                i for i, c in enumerate(self.changes) if c.status is ChangeStatus.ROLLING_BACK
-            ]
-            return back[-1] if back else None
+            return max(self.all_in(ChangeStatus.ROLLING_BACK), default=None)
         if self.step.last:
-            made = [i for i, c in enumerate(self.changes) if c.status is ChangeStatus.MADE]
-            return made[0] if made else None
-        for index, change in enumerate(self.changes):
-            if change.status in (ChangeStatus.PLANNED, ChangeStatus.APPLYING):
-                return index
-        return None
+            return min(self.all_in(ChangeStatus.MADE), default=None)
+        return min(
+            (self._statuses.index(item) for item in (ChangeStatus.PLANNED, ChangeStatus.APPLYING)
+             if item in self._statuses), default=None,
+        )
+
+    @cached_property
+    def _statuses(self) -> Sequence[ChangeStatus]:
+        return [item.status for item in self.changes]
+
+    def all_in(self, status: ChangeStatus) -> Tuple[int, ...]:
+        """Which changes have a status; asked many times of a plan, which may be long."""
+        found, at = [], -1
+        for _ in range(self._statuses.count(status)):
+            at = self._statuses.index(status, at + 1)
+            found.append(at)
+        return tuple(found)

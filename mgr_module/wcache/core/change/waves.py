@@ -39,10 +39,11 @@ def _drive_waves(drives: Sequence[Change], cluster: ClusterState) -> Iterable[Gr
     home = [item for item in drives[1:] if item.hostname == canary.hostname]
     domains: Dict[str, List[Change]] = {}
     # where single OSDs are the failure domain, the canary's host is no wave of its own
-    narrow = _narrowest(cluster) == "osd"
+    kind = _narrowest(cluster)
+    narrow = kind == "osd"
     for item in drives[1:]:
         if narrow or item.hostname != canary.hostname:
-            domains.setdefault(domain_of(item, cluster), []).append(item)
+            domains.setdefault(_domain_of(item, cluster, kind), []).append(item)
     found: List[Group] = [(WaveKind.CANARY, canary.name, [canary])]
     if home and not narrow:
         found.append((WaveKind.HOST, f"host {canary.hostname}", list(home)))
@@ -74,10 +75,9 @@ def _narrowest(cluster: ClusterState) -> str:
     return min(ranks, key=lambda kind: ranks[kind], default="host")
 
 
-def domain_of(change: Change, cluster: ClusterState) -> str:
+def _domain_of(change: Change, cluster: ClusterState, kind: str) -> str:
     """The failure domain of a drive: the bucket of the narrowest type that rules choose."""
     osd = osd_of(change, change.osd_id, cluster)
-    kind = _narrowest(cluster)
     if osd is None:
         return f"host {change.hostname}"
     if kind == "osd":

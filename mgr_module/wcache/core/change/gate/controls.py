@@ -27,10 +27,11 @@ def controls_for(
     then stand alone.
     """
     models: Dict[int, FrozenSet[DriveModel]] = {}
+    neither = {*touched} - {*treated}
     hosts: Dict[int, str] = {}
     for report in real(reports):
         for drive in report.drives:
-            for osd_id in {use.osd_id for use in drive.uses}:
+            for osd_id in {use.osd_id for use in drive.uses} - neither:
                 osd = cluster.osds.get(osd_id)
                 if osd is not None and osd.up:
                     models[osd_id] = models.get(osd_id, frozenset()) | {drive.drive_model}

@@ -1,0 +1,377 @@
+"""One rollout of all drives of a fleet, judged by clients' load, with faults chosen by a seed.
+
+The plan's own machine decides, on blocks whose noise is that of the gate's simulation: by seed
+one of its scenes, beside a load of the whole cluster that goes up and down over the day.  Hosts
+obey; what must hold is looked at after every step, and a breach raises AssertionError.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter
+from dataclasses import dataclass, replace
+from enum import Enum
+from functools import lru_cache
+from typing import Dict, List, Optional, Set, Tuple
+
+from mgr_fakes import builders as make
+from mgr_fakes.gate_simulation import SCENES, Osd
+from wcache.core import events
+from wcache.core.change.cache_mode_change import CacheModeChange
+from wcache.core.change.change_status import ChangeStatus
+from wcache.core.change.gate.controls import controls_for
+from wcache.core.change.gate.gate_state import GateSettings
+from wcache.core.change.gate.judge import WATCHED, Verdict
+from wcache.core.change.rollout import RolloutMachine
+from wcache.core.change.rollout_state import ROLLOUT_VERSION, Change, Rollout, RolloutStatus
+from wcache.core.change.waves import arranged
+from wcache.core.cluster import ClusterState
+from wcache.core.host_report import HostReport
+from wcache.core.loads import Block, BlocksRequest, OsdBlock
+from wcache.core.model import CacheMode, DriveReport, LoadPoint, Transport
+from wcache.core.protocol import (
+    ApplyRequest,
+    DrivesOutcome,
+    LookRequest,
+    Outcome,
+    RollbackRequest,
+    StateOutcome,
+)
+from wcache.core.record import Precondition
+from wcache.options import Options
+
+WB, WT = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
+HOST_DRIVES = 10
+# What a probe takes for a task: a toggle with its flushes, or a look.
+TASK_S = 0.5
+# Each OSD's clients write so often in a second; and the load of all goes up and down in a day.
+WRITES_PER_S, DAY_S, DAY_LN = 100, 86_400.0, 0.4
+# Of each step: the chance that a mgr is lost, a probe is silent, or the cluster is not healthy.
+FAULTS = 0.03
+SILENT_S, UNHEALTHY_S = (60.0, 600.0), (60.0, 1800.0)
+
+
+class Kind(Enum):
+    """What the change does to latency: of all drives, or else on some hosts."""
+
+    GOOD = "0.9 times"
+    SAME = "no effect"
+    WORSE = "1.2 times"
+    SOME_WORSE = "1.2 times on some"
+
+
+RATIOS = {Kind.GOOD: 0.9, Kind.SAME: 1.0, Kind.WORSE: 1.2, Kind.SOME_WORSE: 0.9}
+# One firmware in this share of the hosts, which come together and nobody tells apart.
+SOME = 0.05
+PLANTED = 1.2
+
+
+@dataclass(frozen=True)
+class Judged:
+    """How a rollout ended.  `bad` had the regression when it was found, of `osds`.
+
+    `hours` are without `held_hours`, in which faults had it wait.  `harm_s` is what all clients
+    really have waited longer, `told_s` what the rollout says.
+    """
+
+    seed: int
+    osds: int
+    kind: Kind
+    scene: str
+    faults: int
+    ended: str
+    changed: int
+    bad: int
+    hours: float
+    held_hours: float
+    steps: int
+    harm_s: float
+    told_s: float
+    why: str
+
+
+@lru_cache(maxsize=2)
+def _fleet(osds: int) -> Tuple[Tuple[HostReport, ...], ClusterState]:
+    hosts = math.ceil(osds / HOST_DRIVES)
+    reports, cluster = [], []
+    for h in range(hosts):
+        mine = range(h * HOST_DRIVES, min(osds, (h + 1) * HOST_DRIVES))
+        reports.append(make.report(f"h{h:04d}", *(make.drive(f"sd{n}", n) for n in mine)))
+        cluster += [make.osd(n, f"h{h:04d}") for n in mine]
+    return tuple(reports), make.cluster(cluster)
+
+
+def _change(report: HostReport, drive: DriveReport) -> Change:
+    osd_id = drive.uses[0].osd_id
+    return CacheModeChange(
+        f"p1.{osd_id}", report.hostname, drive.domain_id, (drive.dev_name,), osd_id, "hdd",
+        Transport.SCSI, WB, WT, "faster", (), LoadPoint.OSD_TRAFFIC, osd_ids=(osd_id,),
+        drive_ids=(drive.drive_id,), drive_model=drive.drive_model,
+    )
+
+
+def _plan(reports: Tuple[HostReport, ...], cluster: ClusterState) -> Rollout:
+    """As the module's defaults have it."""
+    options = Options()
+    changes, waves = arranged(
+        [_change(report, drive) for report in reports for drive in report.drives], cluster
+    )
+    block_s = options.gate_block_s
+    return Rollout(
+        "p1", 0.0, changes, settle_s=max(1.0, options.settle_s), version=ROLLOUT_VERSION,
+        canary_wait_s=options.canary_wait_s, latency_limit_ms=options.latency_limit_ms,
+        waves=waves, parallel_max=options.rollout_parallel_max,
+        harm_max_s=options.rollout_harm_max_s, cluster_fsid=cluster.fsid,
+        gate=GateSettings(
+            options.gate_by_load, block_s, max(block_s, options.canary_wait_s / WATCHED)
+        ),
+    )
+
+
+class JudgedFleet:
+    """A machine, hosts that obey it, and clients."""
+
+    def __init__(self, osds: int, seed: int, kind: Kind) -> None:
+        self.rng = random.Random(f"{osds}/{seed}/{kind.value}")
+        self.seed, self.osds, self.kind = seed, osds, kind
+        self.scene = SCENES[seed % len(SCENES)]
+        self.reports, self.cluster = _fleet(osds)
+        self.machine = RolloutMachine(_plan(self.reports, self.cluster))
+        self.turns = {
+            osd_id: turn for turn, change in enumerate(self.machine.rollout.changes)
+            for osd_id in change.treated
+        }
+        self.ratio = {osd_id: RATIOS[kind] for osd_id in range(osds)}
+        if kind is Kind.SOME_WORSE:
+            count = max(1, int(SOME * osds))
+            first = self.rng.randrange(0, osds - count + 1, HOST_DRIVES)
+            self.ratio.update(dict.fromkeys(range(first, first + count), PLANTED))
+        self.now_s = 0.0
+        self.modes: Dict[int, CacheMode] = {}
+        self.changed_at_s: Dict[int, float] = {}
+        self.clients: Dict[int, Tuple[Osd, float]] = {}
+        self.request: Optional[BlocksRequest] = None
+        self.token = ""
+        self.taken = self.steps = self.faults = 0
+        self.harm_s = self.held_s = 0.0
+        self.missed_until_s = 0.0
+        self.missed: Tuple[Precondition, ...] = ()
+        self.todo: List[events.Event] = []
+        self.task: Optional[events.GiveTask] = None
+
+    def run(self) -> Judged:
+        """To its end, or to where it goes no further without an admin."""
+        self._give(events.Begin())
+        while self.machine.rollout.status is RolloutStatus.RUNNING:
+            self._turn()
+        rollout = self.machine.rollout
+        found = self._outcome(rollout)
+        while self.machine.moving:  # what is taken back
+            self._turn()
+        assert self.machine.over or self.machine.paused
+        return replace(found, harm_s=self._harm_s())
+
+    def _turn(self) -> None:
+        """The next thing that happens, in virtual time."""
+        if self.todo:
+            self._give(self.todo.pop(0))
+            return
+        if self.task is not None:
+            task, self.task = self.task, None
+            self.now_s += TASK_S
+            outcome = self._outcome_of(task.request)
+            self._give(events.TaskAnswered(task.task_id, outcome))
+            return
+        if self.request is not None:
+            self.now_s += self.request.block_s
+            block = self._block(self.request)
+            self.taken += 1
+            token = self.token
+            if self.taken >= self.request.blocks:
+                self.request = None
+            self._give(events.BlockSeen(token, block))
+            return
+        wake_s = self.machine.wake_at_s
+        assert wake_s is not None, f"seed {self.seed}: waits for ever: {self.machine.phase}"
+        if self.machine.rollout.missed:
+            self.held_s += max(0.0, wake_s - self.now_s)
+        self.now_s = max(self.now_s, wake_s)
+        self._give(events.Tick())
+
+    def _give(self, event: events.Event) -> None:
+        before = self.machine.rollout.step.indices
+        for action in self.machine.handle(event, self.now_s):
+            self._do(action)
+        step = self.machine.rollout.step.indices
+        if step and step != before:
+            self.steps += 1
+            if self.rng.random() < FAULTS:
+                self._fault()
+        if isinstance(event, events.TaskAnswered):
+            self.check()
+
+    def _do(self, action: events.Action) -> None:
+        if isinstance(action, events.LookAtCluster):
+            self.request = None
+            self.todo.append(self._seen(action.groups))
+        elif isinstance(action, events.GiveTask):
+            self.request, self.task = None, action
+        elif isinstance(action, events.WatchBlocks):
+            self.request, self.token, self.taken = action.request, action.token, 0
+
+    def _fault(self) -> None:
+        """What a machine must bear; nothing of it is the change's doing."""
+        self.faults += 1
+        which = self.rng.randrange(3)
+        if which == 0:  # another mgr takes over, with what is stored
+            self.todo.clear()
+            self.request = self.task = None
+            self.machine = RolloutMachine(self.machine.rollout, f"m{self.faults}")
+            self.now_s += 30.0
+            self.todo.append(events.Begin())
+            return
+        missed, range_s = (
+            (Precondition.PROBES_HEARD, SILENT_S) if which == 1
+            else (Precondition.NO_RECOVERY, UNHEALTHY_S)
+        )
+        self.missed, self.missed_until_s = (missed,), self.now_s + self.rng.uniform(*range_s)
+
+    # ---- hosts
+
+    def _seen(self, groups: Tuple[Tuple[int, ...], ...]) -> events.ClusterSeen:
+        missed = self.missed if self.now_s < self.missed_until_s else ()
+        if not groups:
+            return events.ClusterSeen(missed)
+        rollout = self.machine.rollout
+        controls: Tuple[int, ...] = ()
+        if self.machine.wants_controls:
+            treated = {osd_id for group in groups for osd_id in group}
+            touched = {
+                osd_id for change in rollout.changes
+                if change.status is not ChangeStatus.PLANNED or change is self.machine.current
+                for osd_id in change.treated
+            }
+            controls = controls_for(treated, touched, self.reports, self.cluster, self.turns)
+        return events.ClusterSeen(missed, len(groups), controls)
+
+    def _outcome_of(self, request: object) -> Outcome:
+        assert isinstance(request, (LookRequest, ApplyRequest, RollbackRequest))
+        osd_id = int(request.domain_id[len("domain-sd"):])
+        before = self.modes.get(osd_id, WB)
+        if isinstance(request, LookRequest):
+            name = request.domain_id[len("domain-"):]
+            return DrivesOutcome((make.drive(name, osd_id, mode=before),))
+        after = request.mode if isinstance(request, ApplyRequest) else WB
+        if after is not before:
+            if after is WT:
+                self.changed_at_s[osd_id] = self.now_s
+            else:
+                self.harm_s += self._harm_of(osd_id, self.changed_at_s.pop(osd_id))
+            self.modes[osd_id] = after
+        return StateOutcome(
+            (make.state(before),), (make.state(after),), (), after is not before,
+            (f"wwn-sd{osd_id}",),
+        )
+
+    def check(self) -> None:
+        """Never two failure domains at once; and nobody waits who is not in the step."""
+        changes, step = self.machine.rollout.changes, self.machine.rollout.step
+        if self.machine.rollout.status is not RolloutStatus.RUNNING:
+            return
+        open_ = (ChangeStatus.APPLYING, ChangeStatus.MADE)
+        indices = {*step.indices, *(i for each in open_ for i in self.machine.rollout.all_in(each))}
+        hosts: Set[str] = {changes[index].hostname for index in indices}
+        assert len(hosts) <= 1, f"seed {self.seed}: {sorted(hosts)} at once"
+
+    # ---- clients
+
+    def _us(self, osd_id: int) -> float:
+        """The latency of this OSD's block; noise that nobody has seen for long is drawn anew."""
+        known = self.clients.get(osd_id)
+        osd, at_s = known if known is not None else (Osd(self.scene, self.rng), self.now_s)
+        if self.now_s - at_s > 60.0:
+            osd.noise = self.rng.gauss(0.0, self.scene.spread)
+        self.clients[osd_id] = osd, self.now_s
+        return osd.next_us() * (self.ratio[osd_id] if self.modes.get(osd_id) is WT else 1.0)
+
+    def _block(self, request: BlocksRequest) -> Block:
+        day = math.exp(DAY_LN * math.sin(2.0 * math.pi * self.now_s / DAY_S))
+        writes = int(WRITES_PER_S * request.block_s)
+        return Block(request.block_s, tuple(
+            OsdBlock(osd_id, day * self._us(osd_id), writes)
+            for osd_id in (*request.treated, *request.controls)
+        ))
+
+    def _harm_of(self, osd_id: int, since_s: float) -> float:
+        """What clients of an OSD have waited longer: its level is what they know."""
+        known = self.clients.get(osd_id)
+        us = math.exp(known[0].level if known is not None else 7.0)
+        more = max(0.0, self.ratio[osd_id] - 1.0)
+        return 1e-6 * us * more * WRITES_PER_S * (self.now_s - since_s)
+
+    def _harm_s(self) -> float:
+        left = (self._harm_of(osd_id, at_s) for osd_id, at_s in self.changed_at_s.items())
+        return self.harm_s + sum(left)
+
+    def _outcome(self, rollout: Rollout) -> Judged:
+        changed = [osd_id for osd_id, mode in self.modes.items() if mode is WT]
+        verdict = rollout.step.judgement.verdict if rollout.step.judgement else None
+        if rollout.status is RolloutStatus.DONE:
+            ended = "done"
+        else:
+            ended = "worse" if rollout.worse.indices or verdict is Verdict.WORSE else "stopped"
+        return Judged(
+            self.seed, self.osds, self.kind, self.scene.name, self.faults, ended, len(changed),
+            sum(self.ratio[osd_id] > 1.0 for osd_id in changed),
+            (self.now_s - self.held_s) / 3600.0, self.held_s / 3600.0,
+            self.steps, 0.0, rollout.harm.extra_s, rollout.reason,
+        )
+
+
+def kinds(seed: int) -> Tuple[Kind, Kind]:
+    """What the two rollouts of a seed do: one does no harm, one does."""
+    return (
+        Kind.SAME if seed % 2 else Kind.GOOD,
+        Kind.WORSE if seed // 2 % 2 else Kind.SOME_WORSE,
+    )
+
+
+def judged(osds: int, seed: int, kind: Kind) -> Judged:
+    """One rollout; a breach of what must hold raises AssertionError."""
+    return JudgedFleet(osds, seed, kind).run()
+
+
+def table(found: List[Judged]) -> Tuple[List[str], List[str]]:
+    """The lines of the table of results, and what was promised and does not hold."""
+    lines, broken = [
+        "  OSDs  the change is       seeds  all changed in    stopped  found  bad drives then"
+        "   harm at most"
+    ], []
+    groups = {(item.osds, item.kind) for item in found}
+    for osds, kind in sorted(groups, key=lambda group: (group[0], group[1].value)):
+        mine = [item for item in found if (item.osds, item.kind) == (osds, kind)]
+        done = [item.hours for item in mine if item.ended == "done"]
+        ends = Counter(item.ended for item in mine)
+        harm_s = max(item.harm_s for item in mine)
+        some = kind in (Kind.WORSE, Kind.SOME_WORSE)
+        took = f"{min(done):.1f} to {max(done):.1f} h" if done else "-"
+        bad = max((item.bad for item in mine), default=0)
+        lines.append(
+            f"{osds:6}  {kind.value:18}  {len(mine):5}  {took:15}  {ends['stopped']:7}  "
+            f"{ends['worse']:5}  {f'at most {bad}' if some else '-':15}  {harm_s:8.1f} s"
+        )
+        limit_s, name = Options().rollout_harm_max_s, f"{osds} OSDs, {kind.value}"
+        if harm_s > limit_s:
+            broken.append(f"{name}: {harm_s:.0f} s of harm, {limit_s:.0f} allowed")
+        if done and max(done) > 24.0:
+            broken.append(f"{name}: {max(done):.1f} h")
+        if some:
+            # hosts that have it come one after the other, and a host is one step
+            bad_max = max(HOST_DRIVES, 0.02 * osds)
+            late = sum(item.ended == "done" or item.bad > bad_max for item in mine)
+            if late > 0.01 * len(mine):
+                broken.append(f"{name}: {late} found late or never")
+        elif len(mine) - len(done) > 0.01 * len(mine):
+            broken.append(f"{name}: {len(mine) - len(done)} were stopped")
+    return lines, broken
