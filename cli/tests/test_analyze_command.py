@@ -42,6 +42,15 @@ def test_the_result_is_bit_for_bit_that_of_the_analysis_child(tmp_path, capsys):
     assert json.dumps(offline) == json.dumps(json.loads(json.dumps(online)))
 
 
+def test_too_few_pairs_foretell_nothing_of_more_pairs(tmp_path, capsys):
+    whole = made()
+    few = replace(whole, record_id="r.few", pairs=whole.pairs[:2])
+    main(["analyze", stored(tmp_path / "r", few)])
+    said = capsys.readouterr().out
+    assert "2 usable pairs; nothing is decided on fewer than 4" in said
+    assert "more:" not in said
+
+
 def test_like_records_of_three_drives_are_pooled_and_unlike_ones_are_not(tmp_path, capsys):
     files = [stored(tmp_path / f"r{i}", made(f"d{i}", seed=i)) for i in range(3)]
     other = stored(tmp_path / "other", made("x", device_class="ssd"))

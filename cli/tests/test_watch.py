@@ -174,9 +174,15 @@ def test_what_is_under_way_is_followed_else_the_newest_campaign():
     assert what_now(Answers({"rollout": "", "campaign": "c7"})) == "c7"
     idle = {"rollout": "", "campaign": ""}
     listed = {"campaigns": [{"campaign_id": "c1"}, {"campaign_id": "c2"}]}
-    assert what_now(FakeAnswers({"status": idle, "campaign ls": listed})) == "c2"
+    for trial, followed in (
+        (None, "c2"), ({"trial_id": "t1", "status": "done"}, "c2"),
+        ({"trial_id": "t1", "status": "running"}, "t1"),
+    ):
+        answers = {"status": idle, "campaign ls": listed, "memory trial show": {"trial": trial}}
+        assert what_now(FakeAnswers(answers)) == followed
+    answers["campaign ls"], answers["memory trial show"] = {"campaigns": []}, {"trial": None}
     with pytest.raises(NotFoundError, match="no campaign yet"):
-        what_now(FakeAnswers({"status": idle, "campaign ls": {"campaigns": []}}))
+        what_now(FakeAnswers(answers))
 
 
 def test_an_answer_that_is_no_campaign_is_one_line_of_error():

@@ -14,6 +14,7 @@ from .answers import Answers
 
 BAR_CHARS = 30
 DONE, ENDED_OTHERWISE = 0, 2  # exit codes
+TRIAL_OPEN = ("running", "ending")
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,9 @@ def what_now(answers: Answers) -> str:
     for key in ("rollout", "campaign"):
         if status.get(key):
             return str(status[key])
+    trial = answers.ask("memory", "trial", "show").get("trial")
+    if isinstance(trial, dict) and trial.get("status") in TRIAL_OPEN:
+        return str(trial["trial_id"])
     listed = answers.ask("campaign", "ls").get("campaigns")
     if not isinstance(listed, list) or not listed:
         raise NotFoundError("there is no campaign yet", "start one: ceph wcache campaign start")
@@ -146,7 +150,7 @@ def _plan(shown: Mapping[str, Any]) -> Look:
 
 def _trial(shown: Mapping[str, Any], name: str) -> Look:
     one = shown["trial"]
-    if one is not None and one["trial_id"] == name and one["status"] in ("running", "ending"):
+    if one is not None and one["trial_id"] == name and one["status"] in TRIAL_OPEN:
         done, whole = len(one["periods"]), 4 * one["blocks"]
         status = _printable(one["status"])
         headline = f"memory trial {name}: {status}, {done} of {whole} periods"

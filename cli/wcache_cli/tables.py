@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Mapping, Optional
 
+from wcache.core.experiment.pairs import FIRST_LOOK
 from wcache.core.options.trial import OptionTrial
 
 COLUMNS = ("mean", "std", "min", "p25", "p50", "p75", "p90", "p99", "max")
@@ -98,6 +99,8 @@ def result_lines(result: Dict[str, Any]) -> List[str]:
 def _more(result: Mapping[str, Any]) -> str:
     if "pairs_needed_more" in result:
         more = result["pairs_needed_more"]
+        if result["pairs"] < FIRST_LOOK:
+            return ""  # too few to tell by: `why` says so
         if more is None:
             return f"more: {result['pairs_max']} pairs in all are not expected to decide it"
         return f"more: about {more} pairs at this spread"
