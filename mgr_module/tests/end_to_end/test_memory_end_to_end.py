@@ -10,6 +10,7 @@ from module_world import ok, said
 from wcache.core.config_database import Config
 from wcache.core.hardware.host_memory import CgroupLimit, HostMemory
 from wcache.core.record import Precondition
+from wcache.core.text import amount
 
 RAM_BYTES = int(7.8 * GIB)
 NOT_TUNABLE = "WCACHE_MEMORY_NOT_TUNABLE"
@@ -292,7 +293,7 @@ def test_the_target_that_a_refused_trial_names_is_taken(ram, limit, osds):
     code, _, error = mgr.command("memory trial start", target_bytes=100 * GIB, **ask)
     assert code == -errno.EINVAL
     advised = int(re.search(r"choose --target-bytes=(\d+) or less", error).group(1))
-    assert f"and at most {advised}" in error
+    assert f"and at most {amount(advised)}" in error
     said(mgr, "memory trial start", target_bytes=advised, **ask)
     assert mgr.command("memory trial start", target_bytes=advised + 1, **ask)[0] != 0
 
@@ -303,7 +304,7 @@ def test_where_no_larger_target_fits_no_smaller_one_is_advised():
     code, _, error = mgr.command("memory trial start", device_class="hdd", target_bytes=6 * GIB)
     assert code == -errno.EBUSY
     assert error == (
-        f"no target above {4 * GIB} bytes can be tried: host h0 does not have the memory for it: "
+        "no target above 4.0 GiB can be tried: host h0 does not have the memory for it: "
         "see `ceph wcache memory recommend` for what the host has left"
     )
 

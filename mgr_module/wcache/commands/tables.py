@@ -213,7 +213,8 @@ def campaign(data: Mapping[str, Any]) -> str:
               if any(NOT_FLUSHED in row["note"] for row in data["observed"])
               else "campaign forecast, to measure both cache modes" if data["observes"]
               else "option verdicts" if "compares" in data
-              else "recommend")]
+              else "campaign start (same arguments), once the reason no longer holds"
+              if data["status"] == "aborted" and not data["results"] else "recommend")]
     return "\n".join(lines)
 
 

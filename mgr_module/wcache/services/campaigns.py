@@ -28,7 +28,7 @@ from ..core.options.trial import OptionTrial, parse_trial
 from ..core.precondition_text import precondition_text
 from ..core.record import Precondition
 from ..core.simulation import all_simulated
-from ..core.text import named
+from ..core.text import amount, many, named
 from ..core.verdict.foreign.confirming import Priors, priors, shortened
 from ..engine.engine import Engine
 from ..engine.orders import Orders
@@ -108,8 +108,9 @@ class CampaignService:
         if cost.bytes_written and real and not arguments.get("accept_cost"):
             other = "" if made.cost else ", or measure with --loads=traffic,timer only"
             raise RefusedError(
-                f"this writes up to {cost.bytes_written} bytes in {cost.bench_calls} bench "
-                f"calls" + _emptied(cost.osds_emptied) + (made.cost and f"; {made.cost}"),
+                f"this writes up to {amount(cost.bytes_written)} in "
+                f"{many(cost.bench_calls, 'bench call')}" + _emptied(cost.osds_emptied)
+                + (made.cost and f"; {made.cost}"),
                 f"add --accept-cost{other}",
             )
         campaign = Campaign(

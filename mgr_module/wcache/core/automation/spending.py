@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Tuple
 
+from ..text import amount, duration
 from .windows import Window
 
 DAY_S = 86400.0
@@ -40,13 +41,13 @@ def over(spent: Spent, limits: Limits, seconds: float, bytes_written: int) -> st
     """Why this much more is too much today, "" where it is not."""
     if spent.seconds + seconds > limits.seconds_per_day:
         return (
-            f"it may take {seconds:.0f} drive seconds, and {spent.seconds:.0f} of "
-            f"{limits.seconds_per_day:.0f} are spent today (auto_seconds_per_day)"
+            f"it may take {duration(seconds)} of drive time, and {duration(spent.seconds)} of "
+            f"{duration(limits.seconds_per_day)} are spent today (auto_seconds_per_day)"
         )
     if spent.bytes_written + bytes_written > limits.bytes_per_day:
         return (
-            f"it may write {bytes_written} bytes, and {spent.bytes_written} of "
-            f"{limits.bytes_per_day} are spent today (auto_bytes_per_day)"
+            f"it may write {amount(bytes_written)}, and {amount(spent.bytes_written)} of "
+            f"{amount(limits.bytes_per_day)} are spent today (auto_bytes_per_day)"
         )
     return ""
 

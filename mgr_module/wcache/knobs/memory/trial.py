@@ -18,7 +18,7 @@ from typing import AbstractSet, Dict, List, Optional, Tuple, Union
 from ...core import events
 from ...core.codec import one_line
 from ...core.simulation import DriveKind
-from ...core.text import roughly
+from ...core.text import amount, roughly
 from .knob import MEMORY, STEP_SHARE
 from .reading import Counters, OsdReading
 from .trial_result import TrialResult
@@ -292,7 +292,8 @@ class TrialMachine:
                 return self._halt(f"osd.{osd_id} gave no answer")
             if reading.mapped_bytes > limit:
                 return self._halt(
-                    f"osd.{osd_id} uses {reading.mapped_bytes} bytes, past its limit of {limit}"
+                    f"osd.{osd_id} uses {amount(reading.mapped_bytes)}, past its limit of "
+                    f"{amount(limit)}"
                 )
             if not self._going_down and reading.target_bytes != self._wanted_bytes:
                 return self._halt(

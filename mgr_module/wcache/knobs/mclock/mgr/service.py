@@ -18,7 +18,7 @@ from ....core.loads import CAPACITY_CALL_BYTES, CAPACITY_CALL_S
 from ....core.output_format import FORMAT_VERSION
 from ....core.precondition_text import precondition_text
 from ....core.simulation import real
-from ....core.text import named
+from ....core.text import named, written
 from ....engine.engine import Engine
 from ....engine.storing.archive import Archive
 from ....engine.world import World
@@ -122,8 +122,7 @@ class MclockService:
                 )
             if not arguments.get("accept_cost"):
                 raise RefusedError(
-                    f"this writes {cost['bytes_written']} bytes in {cost['bench_calls']} bench "
-                    f"calls, and {_who_waits(cost)}",
+                    f"this writes {written(cost)}, and {_who_waits(cost)}",
                     "add --accept-cost",
                 )
             campaign_id = self._campaigns.new_id(world, orders)

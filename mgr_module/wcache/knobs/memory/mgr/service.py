@@ -17,6 +17,7 @@ from ....core.config_database import Config
 from ....core.errors import ConflictError, MalformedError, NotFoundError, RefusedError
 from ....core.output_format import FORMAT_VERSION
 from ....core.precondition_text import precondition_text
+from ....core.text import amount
 from ....engine.engine import Engine
 from ....engine.storing.archive import Archive
 from ....engine.under_way import open_trials
@@ -296,7 +297,7 @@ class MemoryService:
         most_bytes = most_of_trial(chosen, low, facts.limits)
         if most_bytes.target_bytes <= low:
             raise ConflictError(
-                f"no target above {low} bytes can be tried: {most_bytes.why}",
+                f"no target above {amount(low)} can be tried: {most_bytes.why}",
                 "choose fewer --osds" if most_bytes.fewer
                 else "see `ceph wcache memory recommend` for what the host has left",
             )
@@ -304,8 +305,8 @@ class MemoryService:
             why = "" if high <= low else f": {most_bytes.why}"
             fewer = ", or fewer --osds" if high > low and most_bytes.fewer else ""
             raise MalformedError(
-                f"the target of a trial must be larger than {low} bytes and at most "
-                f"{most_bytes.target_bytes}{why}",
+                f"the target of a trial must be larger than {amount(low)} and at most "
+                f"{amount(most_bytes.target_bytes)}{why}",
                 f"choose --target-bytes={most_bytes.target_bytes} or less{fewer}",
             )
         reach_s = max(
