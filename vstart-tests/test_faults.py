@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import time
 from pathlib import Path
 
@@ -128,10 +129,19 @@ def test_a_mgr_restart_resumes_and_repeats_nothing(
     wcache, probe, own_cluster: Cluster, views, slow_periods, kill
 ):
     campaign_id = wcache.start_campaign(scope="osd.0", loads="depth1", pairs=4, seed=3)
+    watch = own_cluster.popen_inside(
+        [own_cluster.python_inside, "-m", "wcache_cli", "watch", campaign_id],
+        env={"PYTHONPATH": f"{own_cluster.project}/cli:{own_cluster.project}/mgr_module"},
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )
     wcache.wait("some periods", lambda: periods_of(wcache, campaign_id) >= 3)
     own_cluster.restart_mgr(kill=kill)
     shown = wcache.wait_over(campaign_id)
     assert shown["status"] == "done", shown["run_list"]
+    # whoever watches has seen it through
+    told = watch.communicate(timeout=120)[0].decode()
+    assert watch.returncode == 0, told
+    assert f"campaign {campaign_id}: done" in told
     (result,) = shown["results"]
     record = wcache("campaign record", record_id=result["record_id"])
     assert len(record["pairs"]) == 4
