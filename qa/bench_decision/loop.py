@@ -33,6 +33,8 @@ from wcache.core.model import (
     Transport,
     Verdict,
 )
+from wcache.core.option_value import OptionValue
+from wcache.core.options.trial import OptionTrial
 from wcache.core.record import CounterDelta, ExperimentSetup, Period, Record
 from wcache.options import Options as ModuleOptions
 from wcache_probe.sim.drive_schema import DriveFile, DriveModelSpec
@@ -92,7 +94,11 @@ class Outcome:
 class Bench:
     """The OSD that a drive model is placed under, with all its drives, made from a seed."""
 
-    def __init__(self, drives: DriveFile, spec: DriveModelSpec, seed: int) -> None:
+    def __init__(
+        self, drives: DriveFile, spec: DriveModelSpec, seed: int,
+        option: Optional[OptionTrial] = None,
+    ) -> None:
+        """`option`: its two values take the place of the two cache modes."""
         placed = next(drive for drive in place(drives) if drive.spec is spec)
         if placed.uses:
             osd_id, self.role = placed.uses[0]
@@ -103,6 +109,7 @@ class Bench:
             )
         else:
             raise ValueError(f"drive {spec.name} serves no OSD")
+        self.option = option
         self.spec = spec
         self.osd_spec = drives.osd
         self.drive = self.osd.drive(self.role)
@@ -114,6 +121,8 @@ class Bench:
 
     def refusal(self) -> str:
         """Why the drive cannot be measured in both modes, as read-back shows, or ''."""
+        if self.option is not None:
+            return ""
         if not self.spec.cache.present:
             return "no volatile cache"
         for mode in (self.drive.mode.other, self.drive.mode):
@@ -127,10 +136,10 @@ class Bench:
     def watch(self, mode: CacheMode, setup: ExperimentSetup, slot: CheckSlot) -> Period:
         """Toggle, even where the drive is in that mode already, and look at once."""
         started_ns = self.now_ns
-        if self.drive.mode is mode:
-            self.drive.set_cache(mode.other, self.now_ns)
+        if self.option is not None or self.drive.mode is mode:
+            self._set(mode.other)
             self.now_ns += TOGGLE_NS
-        self.drive.set_cache(mode, self.now_ns)
+        self._set(mode)
         self.now_ns += TOGGLE_NS
         count, seconds = check_size(setup, slot)
         seen = self.osd.measure(
@@ -145,9 +154,12 @@ class Bench:
     def period(self, mode: CacheMode, load_point: LoadPoint, plan: Plan) -> Period:
         """Toggle, settle, measure; virtual time goes on by what that takes."""
         started_ns = self.now_ns
-        self.drive.set_cache(mode, self.now_ns)
+        self._set(mode)
         self.now_ns += TOGGLE_NS + int(plan.settle_s * 1e9)
-        state = (DriveState(DeviceCache(self.drive.mode.value), KernelView.WRITE_BACK, True),)
+        values = tuple(OptionValue(*one) for one in self.drive.options.items())
+        state = (DriveState(
+            DeviceCache(self.drive.mode.value), KernelView.WRITE_BACK, True, options=values
+        ),)
         before = self._flush_counters()
         measured = self.osd.measure(
             load_point, self.now_ns, count=plan.samples, seconds=plan.period_s, role=self.role
@@ -165,6 +177,13 @@ class Bench:
             counters, measured.bytes_written, state, state, (before, self._flush_counters()),
         )
 
+    def _set(self, mode: CacheMode) -> None:
+        if self.option is None:
+            self.drive.set_cache(mode, self.now_ns)
+            return
+        now = {self.option.name: self.option.value(mode)}
+        self.drive.set_options({**self.drive.options, **now})
+
     def _flush_counters(self) -> FlushCounters:
         counted = self.drive.counters
         return FlushCounters(
@@ -181,18 +200,19 @@ class Bench:
             "sim1", 0, "hdd" if spec.rotational else "ssd", self.role, load_point, spec.name,
             spec.name, DriveModel(spec.vendor, spec.model, spec.firmware), Transport.SIMULATED,
             plan.samples, plan.period_s, plan.settle_s, seed, plan.pairs_max, spec.rotational,
-            simulated=True, watch_samples=CHECK_SAMPLES[load_point],
+            simulated=True, watch_samples=CHECK_SAMPLES[load_point], option=self.option,
         )
 
 
 def experiment(
     drives: DriveFile, spec: DriveModelSpec, load_point: LoadPoint, seed: int,
     plan: Optional[Plan] = None, options: Optional[Options] = None,
+    option: Optional[OptionTrial] = None,
 ) -> Tuple[Outcome, Optional[Record]]:
     """Measure until decided or until the budget is spent; the record is what was measured."""
     plan = plan or PLANS[load_point]
     options = options or Options()
-    bench = Bench(drives, spec, seed)
+    bench = Bench(drives, spec, seed, option)
     true = bench.truth(load_point)
     refused = bench.refusal()
     if refused:
@@ -316,5 +336,8 @@ class _Looks:
             return False
         self.seem_same = abs(measured.mean) < self._options.margin
         warnings: List[str] = []
-        self.last = decide(self._record, pairs, self._seen, measured, self._options, warnings)
+        self.last = decide(
+            self._record, pairs, self._seen, measured, self._options, warnings,
+            self._setup.option is not None,
+        )
         return self.last.verdict is not Verdict.INSUFFICIENT or self.last.hopeless
