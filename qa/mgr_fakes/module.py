@@ -246,6 +246,7 @@ class FakeMgr:
         self.osd_memory = FakeMemory(lambda: self.now_s, self._set_target)
         self.compiled_queue = "mclock_scheduler"
         self.profiles: OsdProfiles = {}
+        self.profiles_of: Callable[..., OsdProfiles] = lambda results, osds: self.profiles
         self.more_planners: Dict[str, Planner] = {}
         self.make_more: Callable[[Parts], Dict[str, Planner]] = lambda parts: {}
         self.ceph = SimpleNamespace()  # what knobs' own adapters ask
@@ -271,7 +272,7 @@ class FakeMgr:
             archive=archive, view=self.view, loads=self.loads,
             analysis=self.analysis, blocks=self.kept_blocks, stops=self.stops,
             database=self.config, options=lambda: self.options, bounds=self.bounds,
-            profiles=lambda: self.profiles, log=self.log,
+            profiles=lambda *about: self.profiles_of(*about), log=self.log,
         ), self.stops, clock=lambda: self.now_s)
         self.inside = self.engine.inside
         self.mclock = MclockService(

@@ -10,6 +10,8 @@ from module_world import a_mgr, measured, ok, start
 from wcache.commands.finding_views import FindingViews
 from wcache.commands.views import agents, drives
 from wcache.core.errors import ConflictError, NotFoundError, RefusedError
+from wcache.core.verdict.load_profile import LoadProfile
+from wcache.engine.load_watch import LoadWatch
 from wcache.engine.world import World
 from wcache.services.guards import require_class, require_idle, require_thawed
 
@@ -145,3 +147,17 @@ def test_an_order_is_given_only_by_whoever_has_the_lock():
     with pytest.raises(RuntimeError, match="without the engine's lock"):
         orders.freeze(False)
     assert mgr.engine.world().frozen
+
+
+def test_advice_on_loads_is_worked_out_under_the_lock_by_the_look_alone():
+    mgr = measured()
+    watch = LoadWatch(
+        reader=None, archive=mgr.inside.archive, results=mgr.engine.results,
+        osds=mgr.engine.osds_now, log=print,
+    )
+    watch._profiles = {0: LoadProfile(())}
+    mgr.profiles_of = watch.profiles
+    with mgr.engine.deciding() as (world, _):
+        assert "recommendations" not in vars(world)
+        assert world.recommendations
+        assert world.loads()

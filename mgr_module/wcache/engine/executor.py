@@ -16,6 +16,7 @@ from typing import (
     FrozenSet,
     Iterable,
     List,
+    Mapping,
     Optional,
     Sequence,
     Set,
@@ -26,7 +27,7 @@ from typing import (
 from ..core import events
 from ..core.automation.windows import outside
 from ..core.change.rollout import RolloutMachine
-from ..core.cluster import ClusterState, ClusterView
+from ..core.cluster import ClusterState, ClusterView, OsdNow
 from ..core.codec import one_line
 from ..core.errors import StorageError
 from ..core.experiment.campaign import Campaign
@@ -34,11 +35,13 @@ from ..core.experiment.observing.machines import machine_of
 from ..core.experiment.run import RunMachine
 from ..core.experiment.run_state import FROZEN_BY_ADMIN, OVER, RunStatus
 from ..core.experiment.slots import slot_at
+from ..core.fleet.claims import osds_now
 from ..core.fleet.retention import Bounds
 from ..core.jobs import Job, Trial
 from ..core.ports import ConfigDatabase
 from ..core.protocol import RollbackRequest, Task
 from ..core.verdict.recommend import OsdProfiles, Recommendation
+from ..core.verdict.result import Result
 from ..options import Options
 from .accepting import Accepting
 from .config_watch import ConfigWatch
@@ -59,6 +62,8 @@ from .watchdog import Watchdog
 from .world import World
 
 T = TypeVar("T")
+Results = Callable[[], List[Result]]
+OsdsNow = Callable[[], Mapping[int, OsdNow]]
 
 
 @dataclass(frozen=True)
@@ -73,7 +78,7 @@ class Ports:
     blocks: BlockRunner
     stops: Stops
     options: Callable[[], Options]
-    profiles: Callable[[], OsdProfiles] = dict
+    profiles: Callable[[Results, OsdsNow], OsdProfiles]  # asks for no more than these two
     log: logging.Logger = logging.getLogger("wcache")  # noqa: RUF009  always the same
     bounds: Bounds = Bounds()  # noqa: RUF009  frozen
 
@@ -277,8 +282,16 @@ class Executor:
         """What there is now; `maps` fetches the cluster's, where somebody looks at them."""
         self.analyses.hear()
         hosts, analyses, config, now_s = self.hosts, self.analyses, self.config, self.clock()
-        return World(
-            now_s, maps, self._profiles, self.options(), dict(hosts.reports),
+
+        def loads() -> OsdProfiles:
+            # from this look alone: the lock may be held, or not
+            return self._profiles(
+                lambda: list(world.results.values()),
+                lambda: osds_now(world.reports.values(), world.cluster),
+            )
+
+        world = World(
+            now_s, maps, loads, self.options(), dict(hosts.reports),
             dict(hosts.reported_at_s), frozenset(hosts.journal_known), dict(hosts.memory),
             *hosts.agents.look(now_s), dict(hosts.deployments),
             {run_id: machine.copied() for run_id, machine in self.runs.items()},
@@ -291,6 +304,7 @@ class Executor:
             analyses.error, self.unticked_s, config.config, config.read_at_s, config.error,
             option_results=dict(analyses.option_results),
         )
+        return world
 
     def _awaited(self) -> FrozenSet[str]:
         """Campaigns of which a record is still to be stored or analysed.

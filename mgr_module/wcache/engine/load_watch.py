@@ -66,34 +66,45 @@ class LoadWatch:
         if self._thread is not None:
             self._thread.join(timeout=2.0)
 
-    def profiles(self) -> Dict[Tuple[str, str], Dict[int, LoadProfile]]:
-        """By (device class, drive model) the profiles of the OSDs now on its measured drives."""
-        known = self._bound()
+    def profiles(
+        self, results: Optional[Callable[[], List[Result]]] = None,
+        osds: Optional[Callable[[], Mapping[int, OsdNow]]] = None,
+    ) -> Dict[Tuple[str, str], Dict[int, LoadProfile]]:
+        """By (device class, drive model) the profiles of the OSDs now on its measured drives.
+
+        By the results and OSDs of one look, where these are given.
+        """
+        known = self._bound(osds or self._osds)
         found: Dict[Tuple[str, str], Dict[int, LoadProfile]] = {}
-        for result in self._standing(known):
+        for result in self._standing(known, results or self._results):
             key = (result.device_class, str(result.drive_model))
             found.setdefault(key, {})[result.osd_id] = known[result.osd_id][1]
         return found
 
     def by_osd(self) -> Dict[int, LoadProfile]:
         """Profiles by OSD, of those now on a drive that was measured."""
-        known = self._bound()
-        return {r.osd_id: known[r.osd_id][1] for r in self._standing(known)}
+        known = self._bound(self._osds)
+        return {r.osd_id: known[r.osd_id][1] for r in self._standing(known, self._results)}
 
-    def _bound(self) -> Dict[int, Tuple[OsdNow, LoadProfile]]:
+    def _bound(
+        self, osds_now: Callable[[], Mapping[int, OsdNow]]
+    ) -> Dict[int, Tuple[OsdNow, LoadProfile]]:
         """Each profile with the OSD that has its id now; a new one where it is another's."""
         with self._lock:
             profiles = dict(self._profiles)
-        osds = self._osds() if profiles else {}
+        osds = osds_now() if profiles else {}
         return {
             osd_id: (osds[osd_id], bound(profile, osds[osd_id].uuid))
             for osd_id, profile in profiles.items() if osd_id in osds
         }
 
-    def _standing(self, known: Mapping[int, Tuple[OsdNow, LoadProfile]]) -> List[Result]:
+    @staticmethod
+    def _standing(
+        known: Mapping[int, Tuple[OsdNow, LoadProfile]], results: Callable[[], List[Result]]
+    ) -> List[Result]:
         """Results of drives that are still under the OSD they were measured with."""
         return [
-            result for result in real(self._results())
+            result for result in real(results())
             if result.osd_id in known
             and (result.hostname, result.drive_id) in known[result.osd_id][0].drives
         ]
