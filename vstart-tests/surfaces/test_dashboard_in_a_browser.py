@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from typing import Any, Iterator, List
 
@@ -10,10 +11,11 @@ from browser import a_browser, shot
 from dashboard import PASSWORD, Site
 from harness.processes import wait_until
 
-pytestmark = [pytest.mark.cluster, pytest.mark.one_release, pytest.mark.long]
+pytestmark = [pytest.mark.cluster, pytest.mark.one_release]
 
 # What the dashboard complains of to its console by itself: there is no Prometheus, no cephadm.
 ITS_OWN = ("/api/prometheus/data?", "/api/mgr/module/cephadm")
+CODE = "WCACHE_RECOMMENDATION"
 CHARS_MAX = 300  # of a health check in the card
 # Whether something in the card of the overview with the cluster's health is green.
 GREEN = """[
@@ -85,6 +87,37 @@ def dashboard(site: Site) -> Iterator[Dashboard]:
         yield Dashboard(context.new_page(), site)
 
 
+@pytest.fixture
+def decided(measurable: Site) -> None:
+    """A drive was measured, and is better off with its cache off."""
+    wcache = measurable.wcache
+    nodes = measurable.cluster.command("osd tree")["nodes"]
+    (device_class,) = [node["device_class"] for node in nodes if node["id"] == 0]
+    wcache.decide(device_class, scope="osd.0", loads="depth1", seed=7)
+
+
+def test_a_recommendation_that_waits_is_in_the_overview_with_what_it_gains(
+    site, decided, dashboard
+):
+    assert not any("WCACHE_" in check for check in site.cluster.health_checks())
+    site.wcache("auto", mode="recommend")
+    assert wait_until(lambda: CODE in site.cluster.health_checks(), 30)
+    assert wait_until(lambda: dashboard.check().startswith(f"{CODE}: 1 drive model would"), 40)
+    told = dashboard.check()
+    shot(dashboard.page, "dashboard-recommendation")
+    gain = re.search(r"[0-9.]+ to [0-9.]+ times as fast", site.wcache("status")["summary"]["text"])
+    assert gain is not None
+    assert f"would commit {gain[0]} with the cache off (" in told
+    assert len(told) < CHARS_MAX
+    assert not healthy(dashboard)
+    site.cluster.ceph("health", "mute", CODE)
+    assert wait_until(lambda: healthy(dashboard), 40)
+    site.wcache("auto", mode="off")
+    assert wait_until(lambda: not dashboard.check(), 40)
+    assert dashboard.complaints == []
+
+
+@pytest.mark.long
 def test_a_check_the_options_and_our_page_are_seen(site, dashboard):
     ceph, page = site.cluster.ceph, dashboard.page
     site.wcache("freeze")
