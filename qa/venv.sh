@@ -11,11 +11,11 @@ home=${HOME:-$(getent passwd "$(id -u)" | cut -d: -f6)}
 cache=${XDG_CACHE_HOME:-$home/.cache}/wcache
 command -v "$python" >/dev/null 2>&1 || {
     apt-get update >&2
-    apt-get install -y --no-install-recommends python3 python3-venv >&2
+    apt-get -o DPkg::Lock::Timeout=300 install -y --no-install-recommends python3 python3-venv >&2
 }
 command -v cpio >/dev/null 2>&1 || {
     apt-get update >&2
-    apt-get install -y --no-install-recommends cpio >&2
+    apt-get -o DPkg::Lock::Timeout=300 install -y --no-install-recommends cpio >&2
 }
 version=$("$python" -c 'import sys; print("%d.%d.%d" % sys.version_info[:3], sys.prefix)')
 key=$( (cat "$wanted"; echo "$version") | sha256sum | cut -c1-12)
@@ -25,7 +25,7 @@ if [ ! -e "$venv/.complete" ]; then
     rm -rf "$venv"
     "$python" -c 'import ensurepip, venv' 2>/dev/null || {
         apt-get update >&2
-        apt-get install -y --no-install-recommends python3-venv >&2
+        apt-get -o DPkg::Lock::Timeout=300 install -y --no-install-recommends python3-venv >&2
     }
     echo "building the check environment in $venv" >&2
     "$python" -m venv "$venv" >&2

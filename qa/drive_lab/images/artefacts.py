@@ -141,7 +141,10 @@ def install_host_packages() -> None:
         return
     if os.geteuid() != 0:
         raise BuildError(f"install these packages first: {' '.join(missing)}")
-    install = ("apt-get", "install", "-y", "--no-install-recommends", *missing)
+    install = (  # a fresh machine may be installing its own updates
+        "apt-get", "-o", "DPkg::Lock::Timeout=300", "install", "-y", "--no-install-recommends",
+        *missing,
+    )
     try:
         _run(*install)
     except BuildError:
