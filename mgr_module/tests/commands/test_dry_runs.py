@@ -4,7 +4,7 @@ import pytest
 from gate_world import begun
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
-from module_world import ok, said
+from module_world import applied, ok, said
 from test_auto import a_mgr
 from test_foreign_evidence import FILE
 from wcache.commands.commands import COMMANDS
@@ -120,6 +120,15 @@ def test_a_plan_that_is_done_says_what_would_be_made_to_last(persist):
     would = said(mgr, "apply", plan_id="p1", persist=True, dry_run=True)
     assert len(would["would_persist"]) == (0 if persist else len(mgr.changed))
     assert all(change.kept is not None for change in mgr.plan.changes) is persist
+
+
+def test_a_plan_that_would_be_refused_is_refused_in_a_dry_run_too():
+    mgr = applied()
+    ok(mgr.command("rollback"))
+    mgr.settle()
+    answers = [mgr.command("apply", plan_id="p1", dry_run=dry_run) for dry_run in (False, True)]
+    assert answers[0][0] < 0
+    assert answers[0] == answers[1]
 
 
 def test_mclock_says_which_commands_it_would_run():

@@ -95,7 +95,8 @@ def _analysed(record: Record, options: Options) -> Dict[str, Any]:
     fixed = summary.fixed_interval(seen.whole, SAME_ALPHA)
     odd = [seen.indexes[i] for i in summary.odd_ones(seen.whole)]
     if odd:
-        warnings.append(f"outlier pairs, kept: {', '.join(map(str, odd))}")
+        pairs = "pair" if len(odd) == 1 else "pairs"
+        warnings.append(f"outliers, kept: {pairs} {', '.join(map(str, odd))}")
     if Precondition.NO_SLOW_OPS in record.missed_preconditions:
         warnings.append("measured beside slow operations (SLOW_OPS); pooled with its like only")
     price, commit = pin_price_us(record, used), commit_us(record, used)

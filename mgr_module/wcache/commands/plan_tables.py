@@ -20,7 +20,7 @@ _OF_CLUSTER = "ceph wcache "
 def plans(data: Mapping[str, Any]) -> str:
     """`ceph wcache plan ls`."""
     if not data["plans"]:
-        return "no plan yet\nnext: ceph wcache plan"
+        return "no plan yet\nnext: ceph wcache recommend"
     rows = [
         (p["plan_id"], p["status"], when(p["created_at_s"]), f"{p['applied']}/{p['changes']}",
          p["reason"])

@@ -222,8 +222,8 @@ def recommendations(data: Mapping[str, Any]) -> str:
     """`ceph wcache recommend`."""
     others = evidence.lines(data["foreign"])
     if not data["recommendations"]:
-        shown = ["nothing is measured yet", *others, "next: ceph wcache campaign forecast"]
-        return "\n".join(shown)
+        following = data["summary"]["next"] or "ceph wcache campaign forecast"
+        return "\n".join(["nothing is measured yet", *others, f"next: {following}"])
     rows = sorted(data["recommendations"], key=_by_weight)
     lines = [data["summary"]["text"], ""]
     heads = ("CLASS", "DRIVE MODEL", "VERDICT", "CACHE OFF", "RATIO", "MEASURED",
@@ -238,16 +238,19 @@ def recommendations(data: Mapping[str, Any]) -> str:
         "CACHE OFF: what turning the cache off does to the latency of a commit, with the interval "
         "at 99%; RATIO: latency with it on over latency with it off", "",
     ]
+    said_of: Dict[str, List[str]] = {}  # what is said of several drive models is said once
     for r in rows:
         said = [
             *(f"went back: {line}" for line in went_back(r)), *stale_keys(r),
             *([r["why"]] if not Verdict(r["verdict"]).decided else []),
-            *(f"to settle it: {step['what']}" for step in r["settled_by"]),
+            *(f"to settle it: {step['what']}: `{step['command']}`" for step in r["settled_by"]),
             *r["noop_flushes"],
             # what is said of every drive model is under `explain`
             *(f"note: {line}" for line in r["warnings"] if line != BURSTS and FEW not in line),
         ]
-        lines += [f"{model_of(r)}: {line}" for line in said]
+        for line in said:
+            said_of.setdefault(line, []).append(model_of(r))
+    lines += [f"{named(list(dict.fromkeys(of)))}: {line}" for line, of in said_of.items()]
     lines += others
     lines.append(f"why, with figures and what to do by hand: ceph wcache explain {_example(rows)}")
     return "\n".join([*lines, f"next: {after_recommend(data)}"])

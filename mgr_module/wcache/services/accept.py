@@ -103,4 +103,4 @@ def _next(stored: bool, entries: bool) -> str:
     """What has still to happen before `status` stops showing it."""
     left = [] if stored else ["the mons have stored it"]
     left += ["the probe has dropped its entries"] if entries else []
-    return f"`ceph wcache status` stops showing it once {' and '.join(left)}" if left else ""
+    return f"ceph wcache status; it stops showing it once {' and '.join(left)}" if left else ""

@@ -199,6 +199,10 @@ class PlanService:
         """
         engine, need_not = self._engine, holding.parse_override(override or "")
         if dry_run:
+            world = engine.world()
+            rollout = require_plan(world.rollouts, plan_id).rollout
+            if rollout.status is not RolloutStatus.PLANNED:
+                _require_in_place(world, rollout)
             return apply_forecast(engine, plan_id, need_not, trial=trial, persist=persist)
         with engine.deciding(engine.world().advised()) as (world, orders):
             return self.applied(

@@ -96,6 +96,13 @@ def test_showing_that_nothing_differs_has_a_smaller_budget_than_finding_a_differ
     assert 20 < ended[True].seconds <= 30
 
 
+def test_where_both_have_the_same_budget_its_end_names_that_budget_alone():
+    setup = make.setup(LoadPoint.OSD_TRAFFIC, pairs_max=40)
+    run = begun(setup, seconds_max=60.0, same_share=1.0)
+    ended = traffic_until_over(run, {WB: 0.01, WT: 0.01}, same=True).ended
+    assert ended == "budget of 60 s is spent"
+
+
 def test_a_budget_is_not_exceeded_by_the_pair_that_would_be_next():
     each = SAMPLES[LoadPoint.OSD_BENCH_DEPTH1] * 4096
     mgr = begun(make.setup(pairs_max=20), bytes_max=9 * each)

@@ -24,7 +24,7 @@ _WOULD = (
 def rollouts(data: Mapping[str, Any]) -> str:
     """`ceph wcache rollout ls`."""
     if not data["rollouts"]:
-        return "no rollout yet\nnext: ceph wcache plan"
+        return "no rollout yet\nnext: ceph wcache recommend"
     rows = [
         (r["plan_id"], r["status"], f"{r['wave']}/{r['waves_total']}",
          f"{r['applied']}/{r['changes']}", r["not_judged"], _left(r), r["reason"])

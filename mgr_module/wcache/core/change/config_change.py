@@ -137,7 +137,8 @@ class ConfigChange(ChangeSteps):
         """From what to what, for people."""
         first = self.edits[0]
         more = f" and {len(self.edits) - 1} more" if len(self.edits) > 1 else ""
-        return f"{first.who} {first.name} {first.prior or '-'} to {first.value or '-'}{more}"
+        prior, value = (setting(first.name, raw) for raw in (first.prior, first.value))
+        return f"{first.who} {first.name} {prior} to {value}{more}"
 
     @property
     def what(self) -> str:

@@ -88,7 +88,8 @@ def spent(
     `same`: the levels lie so near that it would go on to show that nothing differs.
     """
     have, more = cost_of(setup, periods, discarded), _next(setup, periods)
-    share, purpose = (spec.same_share, FOR_SAME) if same else (1.0, "")
+    share = spec.same_share if same else 1.0
+    purpose = FOR_SAME if share < 1.0 else ""
     for needed, most, unit in (
         (have.seconds + more.seconds, spec.seconds_max * share, "s"),
         (have.bytes_written + more.bytes_written, spec.bytes_max * share, "bytes"),

@@ -199,7 +199,8 @@ def select(
         chosen += spread[: options.drives_per_model]
         left = len(spread) - options.drives_per_model
         if left > 0:
-            skipped.append(f"{model}: {left} more drives of this model are not sampled")
+            of_it = "drive of this model is" if left == 1 else "drives of this model are"
+            skipped.append(f"{model}: {left} more {of_it} not sampled")
     if not chosen:
         why = skipped[0] if skipped else f"no drive is in scope {options.scope}"
         look = "see `ceph wcache drive ls`"

@@ -121,7 +121,9 @@ def recommend(data: Mapping[str, Any]) -> str:
     changed = False
     groups = _alike(data["groups"])
     for group in groups[:LISTED_MAX]:
-        lines = [f"{named(group['hosts'])}: {_bytes(group['room_bytes'])} for OSDs"]
+        room = group["room_bytes"]
+        known = "room for OSDs is not known" if room is None else f"{amount(room)} for OSDs"
+        lines = [f"{named(group['hosts'])}: {known}"]
         lines += [f"  {item['words']}" for item in group["classes"]]
         singles = group["single_osds"]
         lines += [f"  advice only: {item['words']}" for item in singles[:SINGLES_MAX]]
