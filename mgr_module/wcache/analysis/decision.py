@@ -21,6 +21,7 @@ from .sequential import DECIDE_ALPHA, SAME_ALPHA, Spread
 
 LOOK_ALPHA = 0.05  # of each test for a transient, when a verdict is about to be given
 CERTAIN_ALPHA = 0.0005  # then there is no point in going on
+CERTAIN_STAYS = 4  # a drive that stalls now and then makes one or two of them look like it
 # What fades by f from one period to the next may amount to more than f in the one after
 # the toggle; twice that where it halves in a period or faster.
 FADING_FACTOR = 2.0
@@ -123,7 +124,9 @@ def _carried(
 ) -> Optional[Decision]:
     """What becomes of a verdict that what a toggle leaves behind endangers, or None."""
     why = _carryover(seen, verdict, margin, LOOK_ALPHA)
-    certain = bool(why) and bool(_carryover(seen, verdict, margin, CERTAIN_ALPHA))
+    certain = bool(why) and bool(
+        _carryover(seen, verdict, margin, CERTAIN_ALPHA, stays_min=CERTAIN_STAYS)
+    )
     measured = max(len(record.pairs), len(pairs))  # whether they could be used or not
     faded = None if certain else _fading(record, measured, verdict, mean, margin)
     if faded is not None or not why:
@@ -170,7 +173,9 @@ def _fading(
     return None
 
 
-def _carryover(seen: Differences, verdict: Verdict, margin: float, alpha: float) -> str:
+def _carryover(
+    seen: Differences, verdict: Verdict, margin: float, alpha: float, stays_min: int = 1
+) -> str:
     """Why what a toggle leaves behind endangers the verdict, or ''.
 
     Each test is at `alpha` for this one look, and only against a verdict that would not
@@ -195,7 +200,7 @@ def _carryover(seen: Differences, verdict: Verdict, margin: float, alpha: float)
     sd, degrees = _sd_within_orders(seen, whole)
     for modes in ((CacheMode.WRITE_BACK,), (CacheMode.WRITE_THROUGH,), tuple(CacheMode)):
         changes = [change for stayed, change in seen.stays if stayed in modes]
-        if not changes:
+        if len(changes) < stays_min:
             continue
         fading = math.fsum(changes) / len(changes)
         error = max(sd, sequential.SD_FLOOR) / math.sqrt(len(changes))
