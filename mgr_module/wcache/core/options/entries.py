@@ -114,14 +114,17 @@ OPTIONS: Tuple[Option, ...] = (
     Option(
         "bluefs_buffered_io", Place.OSD, "whether RocksDB's files are read through the page cache",
         settle_s=30.0, settles="the page cache, which fills or empties", loads=_TRAFFIC,
-        hazards=("the page cache is beyond osd_memory_target",),
+        hazards=(
+            "the page cache is beyond osd_memory_target",
+            "an OSD says that it may need a restart, and goes by it from the next read on",
+        ),
         follow=Follow.NEVER, words=("true", "false"),
     ),
     Option(
         "osd_mclock_profile", Place.OSD, "how mClock shares out the OSD between kinds of work",
         settle_s=10.0, settles="operations that are queued", loads=_TRAFFIC,
         hazards=(
-            "it does nothing where osd_op_queue is wpq",
+            "it does nothing where osd_op_queue is wpq, as on Ceph 16",
             "clients gain what recovery and scrubs lose, which no latency of clients shows",
         ),
         follow=Follow.NEVER, words=("balanced", "high_client_ops", "high_recovery_ops"),
