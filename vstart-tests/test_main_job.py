@@ -195,7 +195,8 @@ def test_look_measure_decide_plan_apply_prove_roll_back(
         (ours,) = [c for c in applied["changes"] if device.name in c["dev_names"]]
         assert ours["status"] == "applied", (applied["reason"], told)
         assert ours["ratio"] > 1.0, told
-        assert kernel_view(device) == "write through"
+        seen = (applied["status"], applied["reason"], told)
+        assert kernel_view(device) == "write through", (seen, wcache.history_text(), probe.text())
         # on a busy machine another drive may get slower for a while; then its change went
         # back by itself and nothing was changed after it
         others = {c["status"] for c in applied["changes"]} - {"applied"}
