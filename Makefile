@@ -194,16 +194,17 @@ bench-decision:
 
 # Stages, and what they are beside each other: see qa/stages.py.  A guest without KVM keeps little
 # more than one processor busy, a cluster less than one, so each takes what the other leaves; what
-# only computes (~) takes the rest of both at a low priority.  Release 20 has most that measures:
-# no guest is beside it.  cephadm waits most of the time, so it is in a third row, after what only
-# computes: by then nobody installs packages any more.  What times real devices is by itself.
+# only computes (~) takes the rest of both at a low priority.  cephadm waits most of the time; it
+# comes after what only computes: by then nobody installs packages any more.  What times real
+# devices is by itself.
 STAGES = MAKE="$(MAKE)" "$$(qa/venv.sh)/bin/python" qa/stages.py
-COMPUTE = ~check ~test-slow ~test-mutations ~simulate-fleet-short ~test-packages-short
 
 test:
 	@$(STAGES) EXAMPLES=all \
-	    "test-lab test-release-20 | test-release-18 test-release-16 test-ceph-ci-short $(COMPUTE) | \
-	    ~test-simulations test-cephadm-short test-rotating" test-timers
+	    "test-lab ~test-mutations ~test-packages-short | \
+	    test-release-20 test-release-18 test-release-16 test-ceph-ci-short | \
+	    ~check ~test-slow ~test-simulations ~simulate-fleet-short test-cephadm-short \
+	    test-rotating" test-timers
 
 # The same in its long forms: every test on every release, and the whole drive lab.  Its long
 # campaigns need a machine of their own, so each stage is by itself.
