@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from module_answers import record
 from wcache.core.figures import ecdf
 
+CHAR_PX = 7.5  # of a label, at most
 SAMPLES = st.lists(st.integers(1, 60_000_000_000), min_size=1, max_size=900)
 
 
@@ -47,6 +48,16 @@ def test_ticks_lie_on_their_axis_and_are_few(back, through):
     assert 1 <= len(places) <= 12
     assert places == sorted(places)
     assert all(plot.left <= x <= plot.right for x in places)
+
+
+@given(SAMPLES, SAMPLES)
+def test_labels_of_ticks_are_whole_and_apart(back, through):
+    plot = ecdf.plot(with_samples(back, through))
+    labels = [(x - CHAR_PX * len(text) / 2, x + CHAR_PX * len(text) / 2)
+              for x, text in plot.x_ticks]
+    assert labels[0][0] >= 0
+    assert labels[-1][1] <= plot.width
+    assert all(left[1] < right[0] for left, right in zip(labels, labels[1:]))
 
 
 def test_a_record_without_latencies_has_no_curve():

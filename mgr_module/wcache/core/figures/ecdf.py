@@ -15,7 +15,8 @@ from ..record import Period, Record
 from ..text import latency
 
 WIDTH, HEIGHT = 480, 260
-LEFT, RIGHT, TOP, BOTTOM = 44, 24, 14, 60
+LEFT, RIGHT, TOP, BOTTOM = 44, 36, 14, 60
+LABEL_PX = 54  # of a label of the x axis, with its space
 STEPS_MAX = 400  # more steps than pixels show nothing more
 PERCENT_TICKS = (0, 25, 50, 75, 90, 100)
 
@@ -77,7 +78,7 @@ def plot(record: Record) -> Plot:
     curves = tuple(
         _curve(mode, values, low, high) for mode, values in by_mode.items() if values
     )
-    x_ticks = tuple((round(_x(tick, low, high), 1), latency(tick)) for tick in _ticks(low, high))
+    x_ticks = tuple((round(_x(tick, low, high), 1), label) for tick, label in _ticks(low, high))
     y_ticks = tuple((round(_y(percent / 100), 1), f"{percent}%") for percent in PERCENT_TICKS)
     return Plot(record.record_id, title, unit, curves, x_ticks, y_ticks)
 
@@ -96,15 +97,25 @@ def _y(part: float) -> float:
     return HEIGHT - BOTTOM - part * (HEIGHT - TOP - BOTTOM)
 
 
-def _ticks(low: float, high: float) -> List[float]:
-    """1, 2 and 5 of each power of ten within the axis; 1 alone where that is too many."""
+def _ticks(low: float, high: float) -> List[Tuple[float, str]]:
+    """(us, label), apart from each other: 1, 2 and 5 of each power of ten, else fewer."""
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
-    powers = [10.0**power for power in range(first, last + 1)]
-    for steps in ((1.0, 2.0, 5.0), (1.0,)):
+    for steps, every in (((1.0, 2.0, 5.0), 1), ((1.0,), 1), ((1.0,), 2), ((1.0,), 3)):
+        powers = [10.0**power for power in range(first, last + 1) if power % every == 0]
         ticks = [step * p for p in powers for step in steps if low <= step * p <= high]
-        if len(ticks) <= 7:
-            break
-    return ticks or [math.sqrt(low * high)]
+        places = [_x(tick, low, high) for tick in ticks]
+        if ticks and all(b - a >= LABEL_PX for a, b in zip(places, places[1:])):
+            return [(tick, _label(tick)) for tick in ticks]
+    middle = math.sqrt(low * high)
+    return [(middle, latency(middle))]
+
+
+def _label(tick_us: float) -> str:
+    """A round latency in as few characters as it takes."""
+    for unit, size_us in (("us", 1.0), ("ms", 1e3)):
+        if tick_us < 1e3 * size_us:
+            return f"{tick_us / size_us:g} {unit}"
+    return f"{tick_us / 1e6:g} s"
 
 
 def _curve(mode: CacheMode, values: Sequence[float], low: float, high: float) -> Curve:
