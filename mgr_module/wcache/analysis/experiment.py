@@ -96,7 +96,8 @@ def _analysed(record: Record, options: Options) -> Dict[str, Any]:
     odd = [seen.indexes[i] for i in summary.odd_ones(seen.whole)]
     if odd:
         pairs = "pair" if len(odd) == 1 else "pairs"
-        warnings.append(f"outliers, kept: {pairs} {', '.join(map(str, odd))}")
+        named = ", ".join(str(index + 1) for index in odd)  # people count from 1
+        warnings.append(f"outliers, kept: {pairs} {named}")
     if Precondition.NO_SLOW_OPS in record.missed_preconditions:
         warnings.append("measured beside slow operations (SLOW_OPS); pooled with its like only")
     price, commit = pin_price_us(record, used), commit_us(record, used)

@@ -209,7 +209,7 @@ def _measured(result: Mapping[str, Any]) -> List[str]:
     if not pairs:
         return [*lines, "  no pair was completed"]
     rows = [
-        (pair["pair"], pair["first"], latency(pair["write_back_us"]),
+        (pair["pair"] + 1, pair["first"], latency(pair["write_back_us"]),
          latency(pair["write_through_us"]), pair["write_back_us"] / pair["write_through_us"])
         for pair in pairs[:PAIRS_SHOWN_MAX]
     ]
