@@ -8,6 +8,7 @@ from mgr_fakes.module import FakeMgr
 from module_world import said
 from wcache.analysis.decision import Options
 from wcache.analysis.experiment import analyse
+from wcache.analysis.pooling import pool
 from wcache.core.model import CacheMode, DriveModel
 from wcache.core.option_value import OptionValue
 
@@ -27,7 +28,7 @@ class RealAnalysis:
         done(analyse(record, Options()), "")
 
     def pool(self, items, done):
-        done(None, "not here")
+        done(pool(items, Options()), "")
 
 
 def tunable(name, osd_id, **more):
@@ -95,11 +96,36 @@ def test_two_values_are_compared_decided_by_class_and_model_and_taken_back():
     assert (verdict["verdict"], verdict["drives"]) == ("scheduler mq-deadline", 2)
     assert verdict["drive_model"] == "ACME HD1 1.0"
     assert 1.4 < verdict["ratio_low"] < verdict["ratio_high"] < 1.6
+    assert verdict["interval"] == "widest 99% of 2 drives"
     for command in ("option verdicts", "campaign show"):
         text = mgr.command(command, **({"campaign_id": campaign_id} if "show" in command else {}))
         assert "scheduler mq-deadline" in text[1]
         assert "write through" not in text[1]
     assert mgr.exceptions == []
+
+
+def test_three_drives_of_a_model_are_pooled_and_other_values_are_not_among_them():
+    mgr = a_mgr(hosts=4)
+    said(mgr, "ab", option="scheduler=none,mq-deadline", scope="host:h3")
+    mgr.settle()
+    said(mgr, "ab", option="scheduler=kyber,mq-deadline")
+    mgr.settle()
+    found = {
+        (one["option"]["a"], one["drives"]): one
+        for one in said(mgr, "option verdicts")["verdicts"]
+    }
+    assert set(found) == {("none", 1), ("kyber", 4)}
+    assert found["none", 1]["verdict"] == "scheduler mq-deadline"
+    assert found["none", 1]["interval"] == "99% of one drive"
+    assert found["kyber", 4]["verdict"] == "no material difference"
+    assert found["kyber", 4]["interval"] == "99% of the mean of 4 drives"
+    mgr.restart()  # pools are computed anew
+    wire(mgr)
+    mgr.step()
+    again = said(mgr, "option verdicts")["verdicts"]
+    assert sorted(one["interval"] for one in again) == [
+        "99% of one drive", "99% of the mean of 4 drives",
+    ]
 
 
 def test_no_verdict_about_an_option_becomes_one_about_cache_modes():

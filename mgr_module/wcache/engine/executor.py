@@ -302,7 +302,7 @@ class Executor:
             dict(analyses.foreign.files), self.frozen, self.reserved, dict(self.broken),
             self.archive.trouble(), self.persistence.error, dict(self.archive.unreadable),
             analyses.error, self.unticked_s, config.config, config.read_at_s, config.error,
-            option_results=dict(analyses.option_results),
+            option_results=dict(analyses.option_results), option_pools=analyses.option_pools(),
         )
         return world
 

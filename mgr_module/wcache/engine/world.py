@@ -41,6 +41,7 @@ from ..core.simulation import DriveKind
 from ..core.verdict.foreign.document import Evidence, ForeignVerdict
 from ..core.verdict.hosts_by_model import hosts_by_model
 from ..core.verdict.load_profile import merged
+from ..core.verdict.of_options import OptionPools
 from ..core.verdict.plp.trust import TrustedModel, lifted
 from ..core.verdict.pooling import Pool
 from ..core.verdict.recommend import OsdProfiles, PoolKey, Recommendation, recommend
@@ -123,6 +124,7 @@ class World:
     config_read_at_s: Optional[float] = None
     config_error: str = ""
     option_results: Mapping[str, Result] = field(default_factory=dict)
+    option_pools: OptionPools = field(default_factory=dict)
 
     @Once
     def cluster(self) -> ClusterState:

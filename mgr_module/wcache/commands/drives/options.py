@@ -47,9 +47,9 @@ def verdicts(world: World) -> Dict[str, Any]:
                 "simulated": one.simulated, "verdict": one.words,
                 "decided": one.verdict.decided, "why": one.why, "drives": one.drives,
                 "ratio_low": one.ratio_low, "ratio_high": one.ratio_high,
-                "record_ids": list(one.record_ids),
+                "interval": one.interval, "record_ids": list(one.record_ids),
             }
-            for one in option_verdicts(world.option_results.values())
+            for one in option_verdicts(world.option_results.values(), world.option_pools)
         ],
     }
 

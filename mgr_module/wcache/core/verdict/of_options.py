@@ -1,17 +1,20 @@
 """What experiments with two values of an option say of a device class and drive model together.
 
-A verdict needs every drive that was measured to be decided, and alike: nothing is pooled, so the
-interval reaches from the lowest end of any drive's to the highest.
+Drives are pooled as those are whose cache modes are compared, each option and its two values by
+itself: from three like drives on by the child's pool, below that by what they agree on.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import Dict, Iterable, List, Optional, Tuple
+from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from ..model import LoadPoint, Verdict
 from ..options.trial import OptionTrial
+from .pooling import Pool, pooled
+from .recommend import PoolKey, drive_verdict, groups
+from .repeated import Standing
 from .result import Result
 
 
@@ -29,6 +32,7 @@ class OptionVerdict:
     drives: int
     ratio_low: Optional[float]
     ratio_high: Optional[float]
+    interval: str
     record_ids: Tuple[str, ...]
 
     @property
@@ -37,43 +41,45 @@ class OptionVerdict:
         return self.trial.better(self.verdict)
 
 
-Key = Tuple[OptionTrial, str, str, LoadPoint, bool]
+OptionPools = Mapping[OptionTrial, Mapping[PoolKey, Pool]]
 
 
-def option_verdicts(results: Iterable[Result]) -> List[OptionVerdict]:
+def by_trial(results: Iterable[Result]) -> Dict[OptionTrial, List[Result]]:
+    """Results about options, by option and its two values."""
+    found: Dict[OptionTrial, List[Result]] = defaultdict(list)
+    for one in results:
+        if one.option is not None:
+            found[one.option].append(one)
+    return dict(found)
+
+
+def option_verdicts(results: Iterable[Result], pools: OptionPools) -> List[OptionVerdict]:
     """One for each option, its two values, device class, drive model and load.
 
-    Of several experiments of one drive the last counts; forced ones do not.
+    What several experiments of one drive say, and which do not count, is as for cache modes.
     """
-    kinds: Dict[Key, Dict[str, Result]] = defaultdict(dict)
-    for one in sorted(results, key=lambda item: (item.ended_at_s, item.record_id)):
-        if one.option is not None and not one.forced and one.analysed:
-            key = (
-                one.option, one.device_class, str(one.drive_model), one.load_point, one.simulated
-            )
-            kinds[key][one.drive_name] = one
-    found = [_of_kind(key, list(drives.values())) for key, drives in kinds.items()]
+    found = [
+        _of_kind(trial, key, drives, pools.get(trial, {}).get(key))
+        for trial, mine in by_trial(results).items() for key, drives in groups(mine).items()
+    ]
     return sorted(found, key=lambda item: (
         str(item.trial), item.device_class, item.drive_model, item.load_point.value
     ))
 
 
-def _of_kind(key: Key, drives: List[Result]) -> OptionVerdict:
-    said = {one.verdict for one in drives}
-    lows = [one.ratio_low for one in drives if one.ratio_low is not None]
-    highs = [one.ratio_high for one in drives if one.ratio_high is not None]
-    undecided = [one for one in drives if not one.verdict.decided]
-    if len(said) == 1 and not undecided:
-        (verdict,), why = said, f"each of {len(drives)} drives says so"
-    elif {Verdict.WRITE_BACK, Verdict.WRITE_THROUGH} <= said:
-        verdict, why = Verdict.CONFLICTING, "drives of this model say opposite things"
-    elif undecided:
-        verdict = Verdict.INSUFFICIENT
-        why = f"{len(undecided)} of {len(drives)} drives are undecided: {undecided[0].why}"
-    else:
-        verdict = Verdict.INSUFFICIENT
-        why = f"on some of {len(drives)} drives it makes no difference, on others it does"
+def _of_kind(
+    trial: OptionTrial, key: PoolKey, drives: Sequence[Standing], pool: Optional[Pool]
+) -> OptionVerdict:
+    first, (_, load_point) = drives[0], key
+    said = pooled(load_point, [drive_verdict(one) for one in drives], pool)
+    undecided = [one.why for one in drives if not one.verdict.decided]
+    why = [said.interval]
+    if not said.verdict.decided:
+        by_pool = [pool.why] if said.pooled and pool is not None else []
+        why = [*by_pool, *undecided[:1], *said.notes]
     return OptionVerdict(
-        *key, verdict, key[0].words(why), len(drives), min(lows, default=None),
-        max(highs, default=None), tuple(one.record_id for one in drives),
+        trial, first.device_class, str(first.drive_model), load_point, first.simulated,
+        said.verdict, trial.words(next((line for line in why if line), "")), said.drives,
+        said.ratio_low, said.ratio_high, said.interval,
+        tuple(record_id for one in drives for record_id in one.record_ids),
     )

@@ -16,7 +16,9 @@ from typing import (
 )
 
 from ...core import events
+from ...core.options.trial import OptionTrial
 from ...core.record import Record
+from ...core.verdict.of_options import OptionPools, by_trial
 from ...core.verdict.pooling import Pool
 from ...core.verdict.recommend import PoolKey
 from ...core.verdict.result import Result
@@ -59,6 +61,7 @@ class Analyses:
         self._archive = archive
         self._wake = wake
         self._pools = Pools(analysis)
+        self._option_pools: Dict[OptionTrial, Pools] = {}
         self.trust = Trust(archive)
         self.accepted = Accepted(archive)
         self._pools_at_s = 0.0
@@ -108,10 +111,24 @@ class Analyses:
         if now_s >= self._pools_at_s:
             self._pools_at_s = now_s + POOLS_EVERY_S
             self._pools.refresh(self.believed())
+            self._refresh_option_pools()
+
+    def _refresh_option_pools(self) -> None:
+        """Each option and its two values are pooled by themselves."""
+        found = by_trial(self.option_results.values())
+        self._option_pools = {
+            trial: self._option_pools.get(trial) or Pools(self._analysis) for trial in found
+        }
+        for trial, pools in self._option_pools.items():
+            pools.refresh(found[trial])
 
     def pools(self) -> Dict[PoolKey, Pool]:
         """The pooled estimates there are."""
         return self._pools.known()
+
+    def option_pools(self) -> OptionPools:
+        """The same of options, by option and values."""
+        return {trial: pools.known() for trial, pools in self._option_pools.items()}
 
     def awaited(self) -> Set[str]:
         """Campaigns of which a record is with the child now."""

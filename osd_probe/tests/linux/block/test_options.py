@@ -104,8 +104,9 @@ def test_an_option_that_the_drive_has_not_is_refused_and_made_nowhere(fake_host)
     fake_host.disk("sda", "8:0")
     for one in OPTIONS:
         if one.on_host:
+            value = one.words[0] if one.words else str(one.high)
             with pytest.raises(RefusedError) as refused:
-                set_option(by_name(fake_host.files, "sda"), one.name, (one.words or ("8",))[0])
+                set_option(by_name(fake_host.files, "sda"), one.name, value)
             assert "sda has no" in refused.value.message
 
 
