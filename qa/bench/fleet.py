@@ -64,7 +64,8 @@ def measure(hosts: int) -> Figures:
         "status": [], "health tick": [], "drive ls HOST": [], "drive ls (all)": [],
         "mclock findings": [], "mclock recommend": [], **{f"page /{p}": [] for p in PAGES},
     }
-    app, sizes = _app(mgr), {}
+    app = _app(mgr)
+    sizes = {f"status {form}": len(_ask(mgr, "status", form)) for form in ("plain", "json")}
     for number in range(STATUS_CALLS):
         _change(mgr, f"host{number % hosts:04d}")
         took["status"].append(_us(lambda: _ask(mgr, "status")))
@@ -100,7 +101,7 @@ def measure(hosts: int) -> Figures:
             }
             for name, values in took.items()
         },
-        "page_bytes": sizes,
+        "answer_bytes": sizes,
         "store_bytes": sum(len(key) + len(text) for key, text in kv.kept.items()),
         "resident_bytes_with_fakes": _resident_bytes() - before,
     }
@@ -126,10 +127,11 @@ def _change(mgr: FakeMgr, hostname: str) -> None:
     )
 
 
-def _ask(mgr: FakeMgr, prefix: str, **arguments: Any) -> None:
-    code, _, error = mgr.command(prefix, format="json", **arguments)
+def _ask(mgr: FakeMgr, prefix: str, form: str = "json", **arguments: Any) -> str:
+    code, answer, error = mgr.command(prefix, format=form, **arguments)
     if code != 0:
         raise SystemExit(f"bench: {prefix}: {error}")
+    return str(answer)
 
 
 class _AnyToken:
@@ -233,7 +235,7 @@ def plain(figures: Figures) -> str:
         f"{figures['drives']} drives on {figures['hosts']} hosts, load average "
         f"{figures['load_average_1min']}", "",
         table(("COMMAND", "N", "P50", "P99", "MAX", "CPU P99", "CPU MAX"), rows), "",
-        "pages: " + ", ".join(f"{n} {amount(b)}" for n, b in figures["page_bytes"].items()),
+        "sizes: " + ", ".join(f"{n} {amount(b)}" for n, b in figures["answer_bytes"].items()),
         f"kept by the mons: {amount(figures['store_bytes'])}; memory, fake probes included: "
         f"{amount(figures['resident_bytes_with_fakes'])}",
     ])
