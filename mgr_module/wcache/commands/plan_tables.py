@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from statistics import median
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
@@ -9,7 +10,7 @@ from ..core.change.preconditions import NEEDED
 from ..core.fleet import ages
 from ..core.precondition_text import faults
 from ..core.record import Precondition
-from ..core.text import LISTED_MAX, before_after, listed, setting, short_id, table, when
+from ..core.text import LISTED_MAX, before_after, listed, named, setting, short_id, table, when
 from .tables import model_of, stale_keys
 
 # Commands by hand that are listed of one change.
@@ -118,17 +119,39 @@ def _middle(values: Iterable[Optional[float]]) -> Optional[float]:
 
 
 def _by_hand(changes: Sequence[Mapping[str, Any]]) -> List[str]:
-    lines, lasts = [], {}
+    lines: List[str] = []
+    lasts: Dict[str, None] = {}
+    alike: Dict[Tuple[str, ...], List[Mapping[str, Any]]] = {}
     for c in changes:
-        where = f" on {c['hostname']}" if c.get("hostname") else ""
         # what is typed on no host is the same for all of them
         lasts.update(dict.fromkeys(x for x in c["manual"] if x.startswith(_OF_CLUSTER)))
-        by_hand = [line for line in c["manual"] if not line.startswith(_OF_CLUSTER)]
-        name = short_id(c["action_id"])
-        lines += [f"{name} by hand{where}: {line}" for line in by_hand[:MANUAL_MAX]]
+        alike.setdefault(_whatever_the_drive(c), []).append(c)
+    for first, *others in alike.values():
+        where = f" on {first['hostname']}" if first.get("hostname") else ""
+        by_hand, change = _on_host(first), short_id(first["action_id"])
+        lines += [f"{change} by hand{where}: {line}" for line in by_hand[:MANUAL_MAX]]
         if len(by_hand) > MANUAL_MAX:
             lines.append(f"and {len(by_hand) - MANUAL_MAX} more commands: see --format json")
+        if others and by_hand:
+            lines.append("the same with their drives: " + named([
+                " ".join([short_id(c["action_id"]), c.get("hostname", ""), *c.get("dev_names", [])])
+                for c in others
+            ]))
     return [*lines, *(f"instead, by wcache: {line}" for line in lasts)]
+
+
+def _whatever_the_drive(change: Mapping[str, Any]) -> Tuple[str, ...]:
+    """The commands on a host without the names of its drives and of NVMe's controllers."""
+    names = change.get("dev_names", [])
+    controllers = [re.sub(r"n\d+$", "", name) for name in names if name.startswith("nvme")]
+    lines = "\n".join(_on_host(change))
+    for name in (*names, *controllers):
+        lines = re.sub(rf"\b{re.escape(name)}\b", "DRIVE", lines)
+    return tuple(lines.split("\n"))
+
+
+def _on_host(change: Mapping[str, Any]) -> List[str]:
+    return [line for line in change["manual"] if not line.startswith(_OF_CLUSTER)]
 
 
 def waiting(data: Mapping[str, Any]) -> List[str]:

@@ -75,6 +75,11 @@ def _scope(scope: str) -> str:
     return "" if scope == "cluster" else f" {shlex.quote(scope)}"
 
 
+def _written(cost: Mapping[str, Any]) -> str:
+    """What calls write, to end a line."""
+    return f"at most {written(cost)} written" if cost["bench_calls"] else "nothing is written"
+
+
 def _forecast(data: Mapping[str, Any]) -> List[str]:
     cost = data["forecast"]
     busy = data["busy_osds"]
@@ -84,7 +89,7 @@ def _forecast(data: Mapping[str, Any]) -> List[str]:
         f"this would measure {drives} with the cache on and off, a drive or two of each drive "
         "model:",
         f"  {own if busy else 'each'} by one 4 KiB write at a time",
-        f"  {at_most(cost['seconds_expected'], cost['seconds'])}; at most {written(cost)} written",
+        f"  {at_most(cost['seconds_expected'], cost['seconds'])}; {_written(cost)}",
     ]
     emptied = cost["osds_emptied"]
     if emptied:

@@ -85,7 +85,8 @@ def require_idle(world: World) -> None:
     require_unreserved(world)
     if world.open_campaign:
         raise ConflictError(
-            f"campaign {world.open_campaign} is under way", "wait for it, or stop it"
+            f"campaign {world.open_campaign} is under way",
+            f"wait for it, or `ceph wcache campaign stop {world.open_campaign}`",
         )
     require_no_plan(world)
 
