@@ -90,9 +90,9 @@ def _judged_line(found: Judged) -> str:
     why = f" ({found.why})" if found.ended == "stopped" else ""
     return (
         f"seed {found.seed}: {found.osds} OSDs, {found.scene}, {found.kind.value}: "
-        f"{found.ended}{why} with {found.changed} changed{bad}, {found.hours:.1f} h and "
-        f"{found.held_hours:.1f} h held by faults, {found.steps} steps, {found.faults} faults, "
-        f"{found.harm_s:.1f} s of harm"
+        f"{found.ended}{why} with {found.changed} changed{bad}, {found.hours:.1f} h, of "
+        f"which {found.held_hours:.1f} h held by faults, {found.steps} steps, "
+        f"{found.faults} faults, {found.harm_s:.1f} s of harm"
     )
 
 

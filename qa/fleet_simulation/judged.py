@@ -71,8 +71,8 @@ PLANTED = 1.2
 class Judged:
     """How a rollout ended.  `bad` had the regression when it was found, of `osds`.
 
-    `hours` are without `held_hours`, in which faults had it wait.  `harm_s` is what all clients
-    really have waited longer, `told_s` what the rollout says.
+    `hours` are all that went by; in `held_hours` of them faults had it wait.  `harm_s` is what
+    all clients really have waited longer, `told_s` what the rollout says.
     """
 
     seed: int
@@ -324,7 +324,7 @@ class JudgedFleet:
         return Judged(
             self.seed, self.osds, self.kind, self.scene.name, self.faults, ended, len(changed),
             sum(self.ratio[osd_id] > 1.0 for osd_id in changed),
-            (self.now_s - self.held_s) / 3600.0, self.held_s / 3600.0,
+            self.now_s / 3600.0, self.held_s / 3600.0,
             self.steps, 0.0, rollout.harm.extra_s, rollout.reason,
         )
 
@@ -345,21 +345,23 @@ def judged(osds: int, seed: int, kind: Kind) -> Judged:
 def table(found: List[Judged]) -> Tuple[List[str], List[str]]:
     """The lines of the table of results, and what was promised and does not hold."""
     lines, broken = [
-        "  OSDs  the change is       seeds  all changed in    stopped  found  bad drives then"
-        "   harm at most"
+        "  OSDs  the change is       seeds  all changed in   of it held  stopped  found"
+        "  bad drives then   harm at most"
     ], []
     groups = {(item.osds, item.kind) for item in found}
     for osds, kind in sorted(groups, key=lambda group: (group[0], group[1].value)):
         mine = [item for item in found if (item.osds, item.kind) == (osds, kind)]
         done = [item.hours for item in mine if item.ended == "done"]
+        held = max((item.held_hours for item in mine if item.ended == "done"), default=0.0)
         ends = Counter(item.ended for item in mine)
         harm_s = max(item.harm_s for item in mine)
         some = kind in (Kind.WORSE, Kind.SOME_WORSE)
         took = f"{min(done):.1f} to {max(done):.1f} h" if done else "-"
         bad = max((item.bad for item in mine), default=0)
+        waited, drives = f"to {held:.1f} h", f"at most {bad}" if some else "-"
         lines.append(
-            f"{osds:6}  {kind.value:18}  {len(mine):5}  {took:15}  {ends['stopped']:7}  "
-            f"{ends['worse']:5}  {f'at most {bad}' if some else '-':15}  {harm_s:8.1f} s"
+            f"{osds:6}  {kind.value:18}  {len(mine):5}  {took:15}  {waited:10}  "
+            f"{ends['stopped']:7}  {ends['worse']:5}  {drives:15}  {harm_s:8.1f} s"
         )
         limit_s, name = Options().rollout_harm_max_s, f"{osds} OSDs, {kind.value}"
         if harm_s > limit_s:

@@ -125,9 +125,12 @@ HOST_DRIVES, PARALLEL = 10, 2
 
 def whole(
     scene: Scene, ratio: float, seed: int, drives: int = 200, odd_from: int = -1,
-    odd_ratio: float = 1.0,
+    odd_ratio: float = 1.0, before_max: int = BLOCKS_BEFORE,
 ) -> Whole:
-    """A rollout of so many drives; those of one host, from `odd_from` on, change by `odd_ratio`."""
+    """A rollout of so many drives; those of one host, from `odd_from` on, change by `odd_ratio`.
+
+    Before each step but the canary are `before_max` blocks, as if there was a wait before each.
+    """
     drawn = random.Random(f"{scene.name}/{ratio}/{seed}/{odd_from}/{odd_ratio}")
     controls = {-1 - n: Osd(scene, drawn) for n in range(max(scene.controls, 6))}
     at = looks = count = 0
@@ -152,7 +155,8 @@ def whole(
         at += len(treated)
         while len(ahead) < AHEAD_MAX and at + len(ahead) < drives:
             ahead[at + len(ahead)] = Osd(scene, drawn)
-        before, after = told_of(seen, tuple(treated)), []
+        there = seen[-before_max:] if past.steps else seen
+        before, after = told_of(there, tuple(treated)), []
         for look in LOOKS:
             after += [block(treated) for _ in range(look - len(after))]
             looks += 1

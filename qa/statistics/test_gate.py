@@ -7,8 +7,8 @@ from concurrent.futures import ProcessPoolExecutor
 from itertools import repeat
 
 import pytest
-from mgr_fakes.gate_simulation import HOST_DRIVES, SCENES, rates, wholes
-from wcache.core.change.gate.judge import Verdict
+from mgr_fakes.gate_simulation import HOST_DRIVES, SCENES, rates, whole, wholes
+from wcache.core.change.gate.judge import BLOCKS_AGAIN, Verdict
 
 NEIGHBOUR = next(scene for scene in SCENES if scene.neighbour)
 
@@ -58,6 +58,13 @@ RATIOS = (0.9, 1.0, 1.2)
 def test_a_rollout_that_does_good_is_stopped_at_most_once_in_a_hundred(rollouts, name):
     found = rollouts[name][0]
     assert sum(item.verdict is not Verdict.BETTER for item in found) <= 0.01 * len(found)
+
+
+@pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.name)
+def test_one_that_does_good_goes_on_after_waits_with_fewer_blocks_before(scene):
+    found = [whole(scene, 0.9, seed, drives=50, before_max=BLOCKS_AGAIN) for seed in range(4)]
+    assert {item.verdict for item in found} <= {Verdict.BETTER, Verdict.NO_WORSE}
+    assert {item.drives for item in found} == {50}
 
 
 @pytest.mark.parametrize("name", [scene.name for scene in SCENES])

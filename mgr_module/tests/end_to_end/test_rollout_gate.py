@@ -12,7 +12,7 @@ from wcache.core import codec
 from wcache.core.change.change_status import ChangeStatus
 from wcache.core.change.config_change import ConfigChange
 from wcache.core.change.gate.gate_state import GateStep
-from wcache.core.change.gate.judge import BLOCKS_BEFORE, LOOKS
+from wcache.core.change.gate.judge import BLOCKS_AGAIN, BLOCKS_BEFORE, LOOKS
 from wcache.core.change.rollout_state import Rollout
 from wcache.core.config_database import ConfigEdit
 from wcache.core.record import Precondition
@@ -92,8 +92,25 @@ def test_what_was_measured_before_a_wait_is_not_the_before_of_a_step_after_it():
     mgr.view.state = replace(mgr.view.state, missed=(Precondition.NO_RECOVERY,))
     mgr.go(lambda: mgr.plan.missed)
     mgr.view.state = replace(mgr.view.state, missed=())
+    waited_at_s = mgr.now_s
     mgr.go(lambda: not mgr.plan.missed and len(mgr.plan.step.before) > 0)
-    assert len(mgr.plan.step.before) == BLOCKS_BEFORE
+    assert mgr.plan.step.before_at_s > waited_at_s
+    # its kind has been judged well: what that has shown counts as well
+    assert len(mgr.plan.step.before) == BLOCKS_AGAIN
+    mgr.end()
+    assert mgr.plan.status.value == "done"
+
+
+def test_what_is_of_another_kind_than_what_was_judged_gets_all_blocks_after_a_wait():
+    mgr = begun(hosts=EIGHT_DRIVES_EACH)
+    mgr.go(lambda: sum(item.drives for item in mgr.plan.evidence) == 3)
+    machine = mgr.inside.rollouts["p1"]
+    machine.rollout = replace(mgr.plan, step=GateStep((3,), (3,)))
+    assert machine._blocks_before() == BLOCKS_AGAIN
+    other = replace(mgr.plan.changes[3], drive_model="another")
+    changes = (*mgr.plan.changes[:3], other, *mgr.plan.changes[4:])
+    machine.rollout = replace(machine.rollout, changes=changes)
+    assert machine._blocks_before() == BLOCKS_BEFORE
 
 
 @pytest.mark.slow

@@ -25,6 +25,7 @@ from .gate.evidence import COMMITS, Evidence
 from .gate.gate_state import GateStep
 from .gate.harm import Harm
 from .gate.judge import (
+    BLOCKS_AGAIN,
     BLOCKS_BEFORE,
     LOOKS,
     USABLE_MIN,
@@ -262,7 +263,13 @@ class Gating(Persisting):
         step = GateStep(indices, treated, controls, before, self._blocks_at_s if before else 0.0)
         self.rollout = replace(self.rollout, step=step, step_at_s=self._now_s)
         self._watches = 0
-        return self._look() if before else self._watch(Phase.BLOCKS_BEFORE, BLOCKS_BEFORE)
+        return self._look() if before else self._watch(Phase.BLOCKS_BEFORE, self._blocks_before())
+
+    def _blocks_before(self) -> int:
+        """Fewer where each kind of change in the step has been judged well: after a wait."""
+        rollout = self.rollout
+        kinds = {rollout.changes[index].pooled_as for index in rollout.step.indices}
+        return BLOCKS_AGAIN if all(rollout.proven(kind) for kind in kinds) else BLOCKS_BEFORE
 
     def _blocks_there(
         self, treated: Tuple[int, ...], controls: Tuple[int, ...]
@@ -308,7 +315,7 @@ class Gating(Persisting):
         count = len(self._blocks)
         told = {osd.osd_id for each in self._blocks for osd in each.osds}
         none = told.isdisjoint(step.treated)
-        if count < BLOCKS_BEFORE and not (none and count >= USABLE_MIN):
+        if count < self._blocks_before() and not (none and count >= USABLE_MIN):
             return []
         _, _, why = load_of(self._blocks, step.treated, step.controls)
         change = self.current
@@ -356,7 +363,7 @@ class Gating(Persisting):
             return self._pause(f"nothing of this step is changed: {event.why}")
         self._watches += 1
         if self._watches < WATCHES_MAX:
-            return self._watch(self._phase, LOOKS[-1] if after else BLOCKS_BEFORE)
+            return self._watch(self._phase, LOOKS[-1] if after else self._blocks_before())
         if not after:
             self.rollout = replace(self.rollout, step=GateStep())
         return self._pause(f"clients' load could not be watched: {event.why}")

@@ -26,6 +26,8 @@ from .evidence import COMMITS, READS, Evidence, share
 from .numbers import Difference, difference
 
 BLOCKS_BEFORE = 96
+# After a wait, where steps of the same kind were judged well: those count as well.
+BLOCKS_AGAIN = 32
 # Blocks after the change at which it is judged.  Correlated noise and stalls take the later ones.
 LOOKS = (10, 20, 40, 96, 192, 384)
 # A canary that is to be watched for long has so many blocks, which are longer then.
