@@ -15,9 +15,18 @@ import pytest
 from lab_bench import OFFSET_BLOCKS
 from probe_bench import BACK, THROUGH
 from wcache.core import codec
+from wcache.core.drive.options import names_of
+from wcache.core.drive.prior import prior_from
 from wcache.core.hardware.bcache import BcacheState, crossed_target
 from wcache.core.model import Role
-from wcache.core.protocol import CountersRequest, ReleaseRequest, TimerRequest
+from wcache.core.protocol import (
+    CountersRequest,
+    DrivesOutcome,
+    LookRequest,
+    ReleaseRequest,
+    SetOptionRequest,
+    TimerRequest,
+)
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
 
@@ -37,6 +46,12 @@ MAKE = """
 udevadm control --stop-exec-queue; modprobe bcache
 make-bcache --bucket 256k -B {backing} -C {cache}
 """ + REGISTER
+# As an admin has tuned it, and what a lease sets.
+OPTIONS = {
+    "sequential_cutoff": ("0", "1048576"), "writeback_percent": ("12", "20"),
+    "writeback_rate_minimum": ("16", "1024"), "writeback_rate_p_term_inverse": ("50", "120"),
+    "writeback_rate_i_term_inverse": ("9000", "20000"),
+}
 STOP = """
 udevadm control --stop-exec-queue
 echo 1 > {settings}/stop; for set in /sys/fs/bcache/*-*-*/stop; do echo 1 > $set || :; done
@@ -68,6 +83,9 @@ class Cached:
         self.bench.settle()
     def set(self, setting, value):
         self.bench.sh(f"echo {value} > {SETTINGS}/{setting}").checked()
+
+    def has(self, setting):
+        return self.bench.sh(f"cat {SETTINGS}/{setting}").checked().strip()
 
     def counters(self):
         return {name: self.bench.lab.drive(name).counters() for name in self.probes}
@@ -240,6 +258,34 @@ def test_dirty_data_across_its_target_is_seen_on_the_real_bcache(cached):
     below = until(cached, False)
     assert below.target_bytes > below.dirty_bytes >= 25 * MIB
     assert crossed_target((above, below)) == ["bcache0"]
+
+
+def test_an_option_of_bcache_is_back_after_kill_9_of_the_probe(cached):
+    cached.make_osd()
+    cached.set("cache_mode", "writeback")
+    probe, shown = cached.probes[BACKING], {}
+    for name, (before, _) in OPTIONS.items():
+        cached.set(name, before)
+        shown[name] = cached.has(name)
+    for name, (_, wanted) in OPTIONS.items():
+        probe.start()
+        told = probe.ask(LookRequest(probe.domain_id))
+        drives = codec.decode(DrivesOutcome, told, "outcome").drives
+        prior = prior_from("", probe.domain_id, drives, names_of(name))
+        done = probe.ask(SetOptionRequest(probe.domain_id, name, wanted, prior))
+        assert done["kind"] == "state", done
+        assert cached.has(name) in (wanted, "1.0M")
+        refused = probe.ask(SetOptionRequest(probe.domain_id, "cache_mode", "none", prior))
+        assert refused["kind"] == "failure"
+        assert "'cache_mode' is not changed" in refused["message"]
+        probe.end()
+        assert cached.has(name) in (wanted, "1.0M"), "nobody has put it back yet"
+        assert len(probe.journal()) == 1
+        code, said = probe.restore_all()
+        assert code == 0, said
+        assert {each: cached.has(each) for each in OPTIONS} == shown
+        assert probe.journal() == []
+    assert "[writeback]" in cached.has("cache_mode")
 
 
 def until(cached, above):
