@@ -1,9 +1,11 @@
 """Values in the config database (memory, mClock) are judged by clients' reads and writes."""
 
+import itertools
 import random
+import re
 
 import pytest
-from memory_world import GIB, a_mgr
+from memory_world import GIB, TARGET, a_mgr
 from memory_world import watch as read_memory
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
@@ -98,6 +100,58 @@ def test_clients_that_only_read_are_enough_to_judge_by():
     machine = begin(mgr, knob="memory")
     assert end(mgr, machine) == "rolled back"
     assert "worse: read latency" in machine.rollout.reason
+
+
+def unlike_hosts(hosts=20):
+    """Hosts of which one has a value of its own, so that each is to have one."""
+    mgr = a_mgr(
+        hosts=hosts, ram_bytes=int(7.8 * GIB), gate_by_load=True, gate_block_s=0.5,
+        canary_wait_s=0.0, memory_floor=GIB, memory_step_s=STEP_S,
+    )
+    mgr.config.kept[("osd/host:h0/class:ssd", TARGET)] = f"{4 * GIB}.000000"
+    mgr.inside.config.read_soon()
+    mgr.step()
+    read_memory(mgr)
+    return mgr
+
+
+def felt(places):
+    """The hosts that sections, or commands with them, name."""
+    return set(re.findall(r"host:(h\d+)", " ".join(places)))
+
+
+def steps_of(machine):
+    """The hosts of each step of a memory plan, one value in several changes being one."""
+    return [
+        (falls, set().union(*(felt(edit.who for edit in change.edits) for change in changes)))
+        for (falls, _), changes in itertools.groupby(
+            machine.rollout.changes, key=lambda c: (c.wait_s > 0.0, c.touches))
+    ]
+
+
+def test_hosts_with_values_of_their_own_get_them_in_groups_that_grow():
+    mgr = unlike_hosts()
+    Clients(mgr)
+    steps = steps_of(begin(mgr, knob="memory"))
+    assert [len(hosts) for falls, hosts in steps if falls] == [1, 1, 2, 3, 3, 3, 3, 3, 1]
+
+
+@pytest.mark.parametrize("at", [0, 3])
+def test_memory_that_slows_clients_of_a_group_goes_back_there_and_no_later_host_is_touched(at):
+    mgr = unlike_hosts()
+    kept = dict(mgr.config.kept)
+    machine = begin(mgr, knob="memory")
+    steps = [hosts for falls, hosts in steps_of(machine) if falls]
+    less = smaller(mgr)
+    hurt = {
+        osd_id for osd_id, osd in mgr.view.state.osds.items() if osd.hostname in steps[at]
+    }
+    Clients(mgr, lambda osd_id: osd_id in hurt and less(osd_id))
+    assert end(mgr, machine) in ("rolled back", "stopped")
+    assert "worse: read latency" in machine.rollout.reason
+    assert felt(mgr.config.writes) == set().union(*steps[:at + 1])
+    left = [who for who, name in mgr.config.kept.items() if kept.get(who) != name]
+    assert felt(who for who, _ in left) == set().union(*steps[:at])
 
 
 def test_the_steps_of_one_value_are_judged_together_and_wait_between_them():

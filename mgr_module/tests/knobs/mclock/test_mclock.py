@@ -20,7 +20,7 @@ from wcache.knobs.mclock.capacity import (
 )
 from wcache.knobs.mclock.config import NAMES, Known
 from wcache.knobs.mclock.mgr.tables import applied, rolled_back
-from wcache.knobs.mclock.plan import GROUPS_MAX, make_changes
+from wcache.knobs.mclock.plan import make_changes
 from wcache.knobs.mclock.stale import stale
 
 BACK, THROUGH = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
@@ -378,14 +378,16 @@ def test_a_change_is_told_as_its_command():
     assert ConfigEdit("osd.1", HDD, None, "3").command == f"ceph config rm osd.1 {HDD}"
 
 
-@pytest.mark.parametrize(("hosts", "changes"), [(1, 2), (3, 4), (GROUPS_MAX, 33), (100, 26)])
-def test_a_plan_has_few_changes_the_class_first_and_leaves_out_no_key(hosts, changes):
+@pytest.mark.parametrize(("hosts", "sizes"), [
+    (1, [1]), (3, [1, 1, 1]), (32, [1, *[2] * 15, 1]), (1000, [1, 2, 4, 8, 16, *[32] * 30, 9]),
+])
+def test_a_plan_has_few_changes_that_grow_the_class_first_and_leaves_out_no_key(hosts, sizes):
     _, cluster = make.fleet(hosts, 2)
     keys = [ConfigEdit(f"osd.{osd_id}", HDD, None, "120.5") for osd_id in sorted(cluster.osds)]
     edits = (ConfigEdit("osd/class:hdd", HDD, "301", None), *keys)
     advice = Advice("hdd", HDD, 301, (), (), edits, ())
     wanted = make_changes(Asked("p1", "n"), [advice], cluster)
-    assert len(wanted.changes) == changes
+    assert [len(c.edits) for c in wanted.changes] == [1, *(2 * size for size in sizes)]
     assert wanted.changes[0].edits == edits[:1]
     assert sorted(e.who for c in wanted.changes[1:] for e in c.edits) == sorted(
         e.who for e in keys)

@@ -7,11 +7,27 @@ counts: it is inside of one bucket of every wider type.
 
 from __future__ import annotations
 
-from typing import Dict, Iterable, List, Sequence, Tuple
+import math
+from typing import Dict, Iterable, Iterator, List, Sequence, Tuple, TypeVar
 
 from ..cluster import ClusterState
 from ..simulation import osd_of
 from .rollout_state import Change, Wave, WaveKind
+
+Item = TypeVar("Item")
+
+
+def growing(items: Sequence[Item], share: int) -> Iterator[Sequence[Item]]:
+    """Return them in groups: the first alone, then as many as all before, `1 / share` at most.
+
+    Each group is judged before the next begins, so what is worse is found while few have it.
+    """
+    most = math.ceil(len(items) / share)
+    start = 0
+    while start < len(items):
+        end = start + min(max(1, start), most)
+        yield items[start:end]
+        start = end
 
 
 def arranged(

@@ -5,10 +5,10 @@ The order matters: no OSD falls back to the compiled default in between.
 
 from __future__ import annotations
 
-import math
 from typing import Dict, List, Optional, Sequence, Tuple
 
 from ...core.change.config_change import ConfigChange, sample
+from ...core.change.waves import growing
 from ...core.cluster import ClusterState, failure_domains
 from ...core.config_database import Config, ConfigEdit, Entry
 from ..knob import CHANGES_MAX, Asked, Wanted
@@ -16,9 +16,9 @@ from .advice import Advice
 from .capacity import option
 from .knob import MCLOCK
 
-# Hosts share a change where there are more of them in a device class: a plan is stored whole
-# after each step, and thousands of OSDs have a key of their own.
-GROUPS_MAX = 32
+# Hosts share a change, in groups that grow to 1 / SHARE of a device class: a plan is stored
+# whole after each step, and thousands of OSDs have a key of their own.
+SHARE = 32
 NOTHING = Config(())
 
 
@@ -79,12 +79,7 @@ def _grouped(
         where = ", ".join(failure_domains(osd, cluster)) if osd else f"class {advice.device_class}"
         groups.setdefault(where, []).append(edit)
     # the first is of the whole class, or of one host where the class's value stays
-    found = [[item] for item in list(groups.items())[:1]]
-    rest = list(groups.items())[1:]
-    each = max(1, math.ceil(len(rest) / GROUPS_MAX))
-    for start in range(0, len(rest), each):
-        end = start + each
-        found.append(rest[start:end])
+    found = growing(list(groups.items()), SHARE)
     return [
         (_named([where for where, _ in items]), tuple(edit for _, mine in items for edit in mine))
         for items in found

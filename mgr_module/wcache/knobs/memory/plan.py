@@ -12,14 +12,15 @@ import math
 from typing import Dict, List, Optional, Sequence, Set, Tuple
 
 from ...core.change.config_change import ConfigChange, sample
+from ...core.change.waves import growing
 from ...core.config_database import ConfigEdit, OsdValue
 from ..knob import CHANGES_MAX, Asked, Wanted
 from .advice import GroupAdvice, own_keys
 from .facts import LABELS, OPT_OUT_LABEL, Facts, HostFacts, host_section
 from .knob import MEMORY, STEP_SHARE, TARGET
 
-# Hosts share a change where there are more: the canary host alone, then groups.
-GROUPS_MAX = 8
+# Hosts share a change: the canary host alone, then groups that grow to 1 / SHARE of them.
+SHARE = 8
 READ_BACK_MAX = 64
 
 
@@ -211,13 +212,8 @@ def _batches(sections: Sequence[Section]) -> List[List[Section]]:
             by_hosts.setdefault((*section.hosts, str(section.who.count("host:"))), []).append(
                 section
             )
-        batches = list(by_hosts.values())
-        found += batches[:1]
-        rest = batches[1:]
-        each = max(1, math.ceil(len(rest) / GROUPS_MAX))
-        for start in range(0, len(rest), each):
-            end = start + each
-            found.append([s for batch in rest[start:end] for s in batch])
+        for group in growing(list(by_hosts.values()), SHARE):
+            found.append([s for batch in group for s in batch])
     return found
 
 
