@@ -165,6 +165,62 @@ def test_another_drive_is_asked_who_it_is_and_nothing_of_its_cache(world):
     assert MODE_SENSE in logs[OURS]
 
 
+def named_by_the_kernel(world, **wwids):
+    """The kernel's names of disks, as sysfs shows them."""
+    for name, wwid in wwids.items():
+        number = ord(name[2]) - ord("a")
+        world.files.write(
+            f"sys/devices/pci0/host0/target0:0:{number}/0:0:{number}:0/wwid", f"{wwid}\n")
+
+
+def asked_of_the_other(world):
+    log = world.bank.drives[OTHER].log
+    log.clear()
+    outcome = world.perform(set_mode(world))
+    return outcome, set(log)
+
+
+def test_a_drive_that_the_kernel_names_otherwise_is_asked_nothing(world):
+    named_by_the_kernel(world, sdb=world.drive.domain_id, sda="naa.5000c500000000ff")
+    outcome, asked = asked_of_the_other(world)
+    assert isinstance(outcome, StateOutcome), outcome
+    assert asked == set()
+
+
+@pytest.mark.parametrize("other", ["", "t10.ATA     A DISK     1", "naa of the drive"])
+def test_a_second_path_to_the_drive_is_found_whatever_the_kernel_calls_it(world, other):
+    name = world.drive.domain_id
+    named_by_the_kernel(world, sdb=name, sda=name if other.startswith("naa") else other)
+    world.bank.drives[OTHER].naa = world.bank.drives[OURS].naa
+    outcome, asked = asked_of_the_other(world)
+    assert INQUIRY in asked
+    assert isinstance(outcome, FailureOutcome), outcome
+    assert "it is reached over several paths" in outcome.message
+
+
+def test_where_a_domain_has_several_luns_every_drive_is_asked(world):
+    world.files.scsi_disk("sdc", "8:32", hctl="0:0:1:1")
+    name = world.drive.domain_id
+    named_by_the_kernel(world, sdb=name, sda="naa.5000c500000000ff")
+    log = world.bank.drives[OTHER].log
+    log.clear()
+    assert {drive.dev_name for drive in world.host.domain(name)} == {"sdb", "sdc"}
+    assert set(log) == {INQUIRY}
+
+
+def test_a_drive_that_was_put_in_anothers_place_does_not_hide_a_path(world):
+    world.files.scsi_disk("sdc", "8:32", hctl="0:0:2:0")
+    world.files.osd(2, block="sdc")
+    # the kernel's name of sda is that of a drive that was there before
+    name, stale = world.drive.domain_id, "naa.5000c500000000ff"
+    named_by_the_kernel(world, sda=name, sdb=stale, sdc=stale)
+    world.host.look()
+    world.bank.drives["sdc"].naa = world.bank.drives[OURS].naa
+    outcome = world.perform(set_mode(world))
+    assert isinstance(outcome, FailureOutcome), outcome
+    assert "it is reached over several paths" in outcome.message
+
+
 @pytest.mark.parametrize("change", [set_mode, apply])
 def test_a_change_that_was_surveyed_before_unprepare_is_not_made_after_it(world, change):
     outcome = world.perform(change(world), world.unprepared_first)

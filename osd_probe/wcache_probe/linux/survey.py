@@ -69,10 +69,11 @@ class Survey:
     def domain(self, domain_id: str) -> Tuple[DriveReport, ...]:
         """The drives of a cache domain, used by an OSD or not; empty where there are none.
 
-        The others are asked who they are, since any may be a path to it, and nothing more.
+        The others are asked who they are, since any may be a path to it, and nothing more;
+        not even that where the kernel has named them otherwise.
         """
         used = [self._bottoms[number] for number in self._uses]
-        found = self._reports(used, domain_id)
+        found = self._reports(self._maybe_of(domain_id, used), domain_id)
         if found:
             return found
         for device in sysfs.all_disks(self._files):
@@ -81,6 +82,26 @@ class Survey:
                 if identity.domain_id == domain_id:
                     return self._reports([device])
         return ()
+
+    def _maybe_of(self, domain_id: str, used: Sequence[BlockDevice]) -> Sequence[BlockDevice]:
+        """Those of the devices that may be a path to a cache domain.
+
+        Where the kernel's name of one is that of the domain, and the drive itself confirms it,
+        one with another name is another drive: of all paths to one LUN the kernel reads the same
+        (drivers/scsi/scsi_lib.c, scsi_vpd_lun_id).  One without such a name may be anything.
+        A domain of several LUNs has the name of one of them, so there it says nothing.
+        """
+        if not domain_id.startswith("naa."):
+            return used
+        named = [device for device in used if device.wwid == domain_id]
+        if any(len(self._switches.of(device).siblings(device)) > 1 for device in named):
+            return used
+        if not any(self._known(device)[1].domain_id == domain_id for device in named):
+            return used
+        return [
+            device for device in used
+            if device in named or not device.wwid.startswith("naa.")
+        ]
 
     def report_of(self, device: BlockDevice) -> DriveReport:
         """The drive of a disk, whether an OSD uses it or not."""
