@@ -13,6 +13,7 @@ from wcache.core.change.change_status import ChangeStatus
 from wcache.core.change.config_change import ConfigChange
 from wcache.core.change.gate.gate_state import GateStep
 from wcache.core.change.gate.judge import BLOCKS_AGAIN, BLOCKS_BEFORE, LOOKS
+from wcache.core.change.phase import Phase
 from wcache.core.change.rollout_state import Rollout
 from wcache.core.config_database import ConfigEdit
 from wcache.core.record import Precondition
@@ -93,7 +94,9 @@ def test_what_was_measured_before_a_wait_is_not_the_before_of_a_step_after_it():
     mgr.go(lambda: mgr.plan.missed)
     mgr.view.state = replace(mgr.view.state, missed=())
     waited_at_s = mgr.now_s
-    mgr.go(lambda: not mgr.plan.missed and len(mgr.plan.step.before) > 0)
+    mgr.go(lambda: not mgr.plan.missed and mgr.inside.rollouts["p1"].phase is Phase.BLOCKS_BEFORE)
+    assert shown(mgr)["step"]["blocks_max"] == BLOCKS_AGAIN
+    mgr.go(lambda: len(mgr.plan.step.before) > 0)
     assert mgr.plan.step.before_at_s > waited_at_s
     # its kind has been judged well: what that has shown counts as well
     assert len(mgr.plan.step.before) == BLOCKS_AGAIN

@@ -99,6 +99,10 @@ class RolloutLook(Protocol):
         """Of how many changes the next step is, and why."""
 
     @property
+    def blocks_max(self) -> int:
+        """How many blocks the watch under way has at most."""
+
+    @property
     def blocks_seen(self) -> int:
         """How many blocks the watch under way has so far."""
 

@@ -8,8 +8,6 @@ from typing import Any, Callable, Dict, List, Tuple
 from ...core import codec
 from ...core.change.change_status import ChangeStatus
 from ...core.change.gate.evidence import Evidence
-from ...core.change.gate.judge import BLOCKS_BEFORE, LOOKS
-from ...core.change.phase import Phase
 from ...core.change.rollout_state import BY_ADMIN, Rollout, RolloutStatus
 from ...core.change.time_left import time_left
 from ...core.errors import NotFoundError
@@ -52,8 +50,7 @@ class RolloutViews:
                 "changes": [rollout.changes[index].name for index in step.indices],
                 "osds": list(step.treated), "controls": list(step.controls),
                 "blocks_before": len(step.before), "blocks": machine.blocks_seen,
-                "blocks_max": BLOCKS_BEFORE
-                if machine.phase is Phase.BLOCKS_BEFORE else LOOKS[-1],
+                "blocks_max": machine.blocks_max,
                 "phase": machine.phase.value,
             },
             "judgement": None if judged is None else {

@@ -81,6 +81,11 @@ class Gating(Persisting):
         """How many blocks the watch under way has so far."""
         return len(self._blocks)
 
+    @property
+    def blocks_max(self) -> int:
+        """How many blocks the watch under way has at most."""
+        return self._blocks_before() if self._phase is Phase.BLOCKS_BEFORE else LOOKS[-1]
+
     def now_judged(self) -> Optional[Judgement]:
         """What the blocks after the step say so far; None where there are too few."""
         step = self.rollout.step
