@@ -33,7 +33,6 @@ from ..core.change.rollout_state import (
 )
 from ..core.change.scope import Scope
 from ..core.change.waves import arranged
-from ..core.config_database import same, values_of
 from ..core.errors import ConflictError, NotFoundError, RefusedError, StorageError
 from ..core.fleet.ages import Age
 from ..core.history.entry import ADMIN, AUTO
@@ -56,6 +55,13 @@ from .guards import (
     require_settled,
     require_store,
     require_thawed,
+)
+from .plan_guards import (
+    plan_order,
+    require_in_place,
+    require_latest,
+    require_measured,
+    require_unmoved,
 )
 from .planner import Planner
 from .planners import in_place_by, stale_keys_of
@@ -202,7 +208,7 @@ class PlanService:
             world = engine.world()
             rollout = require_plan(world.rollouts, plan_id).rollout
             if rollout.status is not RolloutStatus.PLANNED:
-                _require_in_place(world, rollout)
+                require_in_place(world, rollout)
             return apply_forecast(engine, plan_id, need_not, trial=trial, persist=persist)
         with engine.deciding(engine.world().advised()) as (world, orders):
             return self.applied(
@@ -219,7 +225,7 @@ class PlanService:
         rollout = require_plan(world.rollouts, plan_id).rollout
         orders.refresh()
         if rollout.status is not RolloutStatus.PLANNED:
-            _require_in_place(world, rollout)
+            require_in_place(world, rollout)
             if persist and not rollout.consent_persist:
                 return self._make_last(world, orders, rollout, by)
             under_way = rollout.status is RolloutStatus.RUNNING
@@ -236,7 +242,7 @@ class PlanService:
         require_unmoved(world, rollout)
         self._require_fit(world, orders, rollout, need_not)
         if trial:
-            _require_measured(rollout)
+            require_measured(rollout)
         orders.note(by, plan_id, f"apply{' --trial' if trial else ''} requested")
         orders.steer(plan_id, lambda plan: plan.consent(trial=trial, persist=persist))
         self.override(orders, rollout, need_not)
@@ -338,7 +344,7 @@ class PlanService:
             return {**told, "dry_run": True, "would_restore": lines}
         if machine.over:
             require_idle(world)  # while it is under way, nothing else toggles
-        _require_latest(world, rollout)
+        require_latest(world, rollout)
         orders.note("admin", plan_id, "rollback requested")
         status = orders.steer(plan_id, lambda plan: plan.start_rollback(BY_ADMIN))
         self._engine.wake()
@@ -354,91 +360,6 @@ def _kept(orders: Orders, made: _Made) -> Dict[str, Any]:
     made.wanted.remember(rollout.changes)
     orders.note(rollout.by, rollout.plan_id, f"planned {many(len(rollout.changes), 'change')}")
     return {**made.told, "plan_id": rollout.plan_id}
-
-
-def require_unmoved(world: World, rollout: Rollout) -> None:
-    """A plan is made from drives' states, verdicts and failure domains: they hold still."""
-    found = staleness.reasons(rollout, world.reports, world.cluster, world.recommendations)
-    if found:
-        more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-        raise ConflictError(
-            f"plan {rollout.plan_id} no longer fits: {found[0]}{more}",
-            "make a new one with `ceph wcache plan`",
-        )
-
-
-def _require_measured(rollout: Rollout) -> None:
-    """Only what is measured before and after can be tried and taken back."""
-    if rollout.changes[0].load_point is None:
-        raise RefusedError(
-            f"nothing measures what {rollout.changes[0].name} would gain",
-            "apply it without --trial: what is set is read back, and can be rolled back",
-        )
-
-
-def _require_in_place(world: World, rollout: Rollout) -> None:
-    """A plan is carried out once: asked for again, it must be under way or in place."""
-    again = "make a new one with `ceph wcache plan`"
-    if rollout.status is RolloutStatus.ROLLING_BACK:
-        raise ConflictError(
-            f"plan {rollout.plan_id} is being rolled back", f"wait for it, then {again}"
-        )
-    if rollout.status is RolloutStatus.PAUSED:
-        raise ConflictError(
-            f"plan {rollout.plan_id} is paused: {rollout.reason}",
-            f"go on with `ceph wcache rollout resume {rollout.plan_id}`",
-        )
-    if rollout.status not in (RolloutStatus.RUNNING, RolloutStatus.DONE):
-        reason = f" ({rollout.reason})" if rollout.reason else ""
-        raise ConflictError(
-            f"plan {rollout.plan_id} is {rollout.status.value}{reason}, "
-            "and a plan is applied once", again,
-        )
-    _require_set(world, rollout, again)
-    for change in rollout.drive_changes if rollout.status is RolloutStatus.DONE else ():
-        report = world.reports.get(change.hostname)
-        if report is None or change.hostname not in world.reported_at_s:
-            continue
-        drives = [drive for drive in report.drives if drive.domain_id == change.domain_id]
-        if not drives:
-            raise ConflictError(
-                f"plan {rollout.plan_id} is done, and {change.hostname} "
-                f"{', '.join(change.dev_names)} is not there any more", again,
-            )
-        for drive in drives:
-            if drive.mode is not change.mode:
-                now = drive.mode.value if drive.mode else "an unknown mode"
-                raise ConflictError(
-                    f"plan {rollout.plan_id} is done, and {change.hostname} {drive.dev_name} "
-                    f"is in {now} since", again,
-                )
-
-
-def _require_set(world: World, rollout: Rollout, again: str) -> None:
-    """What a plan has set in the config database stands there still, as last read."""
-    if world.config_read_at_s is None or rollout.status is not RolloutStatus.DONE:
-        return
-    # of several changes of one value, the last one stands
-    last = {edit.key: edit for change in rollout.config_changes for edit in change.edits}
-    for edit, value in zip(last.values(), values_of(last.values(), world.config)):
-        if not same(value, edit.value):
-            raise ConflictError(
-                f"plan {rollout.plan_id} is done, and {edit.who} {edit.name} is "
-                f"{value or 'not set'} since", again,
-            )
-
-
-def _require_latest(world: World, rollout: Rollout) -> None:
-    """A later plan on the same drive keeps the state that this one left: it goes first."""
-    mine = {key for change in rollout.touched for key in change.touches}
-    for other in world.plans:
-        later = plan_order(other.plan_id) > plan_order(rollout.plan_id)
-        theirs = {key for change in other.touched for key in change.touches}
-        if later and mine & theirs:
-            raise ConflictError(
-                f"plan {other.plan_id} changed drives of {rollout.plan_id} after it",
-                f"roll back {other.plan_id} first",
-            )
 
 
 def plain_changes(changes: Iterable[Change]) -> List[Dict[str, Any]]:
@@ -457,9 +378,3 @@ def _gate(options: Options) -> GateSettings:
     return GateSettings(
         options.gate_by_load, block_s, max(block_s, options.canary_wait_s / WATCHED)
     )
-
-
-def plan_order(plan_id: str) -> Tuple[int, str]:
-    """Sort key: plans are numbered in the order they were made."""
-    number = plan_id[1:] if plan_id.startswith("p") else ""  # others are of older versions
-    return (int(number) if number.isdecimal() else 0, plan_id)

@@ -10,7 +10,8 @@ from ..core.errors import ConflictError
 from ..engine.engine import Engine
 from .dry_run import would
 from .guards import require_plan, require_store, require_thawed
-from .plans import PlanService, require_unmoved
+from .plan_guards import require_unmoved
+from .plans import PlanService
 
 SEE = "see `ceph wcache rollout ls`"
 

@@ -1,0 +1,102 @@
+"""What must hold of a plan itself before it is applied, made to last or rolled back."""
+
+from __future__ import annotations
+
+from typing import Tuple
+
+from ..core.change import staleness
+from ..core.change.rollout_state import Rollout, RolloutStatus
+from ..core.config_database import same, values_of
+from ..core.errors import ConflictError, RefusedError
+from ..engine.world import World
+
+
+def require_unmoved(world: World, rollout: Rollout) -> None:
+    """A plan is made from drives' states, verdicts and failure domains: they hold still."""
+    found = staleness.reasons(rollout, world.reports, world.cluster, world.recommendations)
+    if found:
+        more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+        raise ConflictError(
+            f"plan {rollout.plan_id} no longer fits: {found[0]}{more}",
+            "make a new one with `ceph wcache plan`",
+        )
+
+
+def require_measured(rollout: Rollout) -> None:
+    """Only what is measured before and after can be tried and taken back."""
+    if rollout.changes[0].load_point is None:
+        raise RefusedError(
+            f"nothing measures what {rollout.changes[0].name} would gain",
+            "apply it without --trial: what is set is read back, and can be rolled back",
+        )
+
+
+def require_in_place(world: World, rollout: Rollout) -> None:
+    """A plan is carried out once: asked for again, it must be under way or in place."""
+    again = "make a new one with `ceph wcache plan`"
+    if rollout.status is RolloutStatus.ROLLING_BACK:
+        raise ConflictError(
+            f"plan {rollout.plan_id} is being rolled back", f"wait for it, then {again}"
+        )
+    if rollout.status is RolloutStatus.PAUSED:
+        raise ConflictError(
+            f"plan {rollout.plan_id} is paused: {rollout.reason}",
+            f"go on with `ceph wcache rollout resume {rollout.plan_id}`",
+        )
+    if rollout.status not in (RolloutStatus.RUNNING, RolloutStatus.DONE):
+        reason = f" ({rollout.reason})" if rollout.reason else ""
+        raise ConflictError(
+            f"plan {rollout.plan_id} is {rollout.status.value}{reason}, "
+            "and a plan is applied once", again,
+        )
+    _require_set(world, rollout, again)
+    for change in rollout.drive_changes if rollout.status is RolloutStatus.DONE else ():
+        report = world.reports.get(change.hostname)
+        if report is None or change.hostname not in world.reported_at_s:
+            continue
+        drives = [drive for drive in report.drives if drive.domain_id == change.domain_id]
+        if not drives:
+            raise ConflictError(
+                f"plan {rollout.plan_id} is done, and {change.hostname} "
+                f"{', '.join(change.dev_names)} is not there any more", again,
+            )
+        for drive in drives:
+            if drive.mode is not change.mode:
+                now = drive.mode.value if drive.mode else "an unknown mode"
+                raise ConflictError(
+                    f"plan {rollout.plan_id} is done, and {change.hostname} {drive.dev_name} "
+                    f"is in {now} since", again,
+                )
+
+
+def _require_set(world: World, rollout: Rollout, again: str) -> None:
+    """What a plan has set in the config database stands there still, as last read."""
+    if world.config_read_at_s is None or rollout.status is not RolloutStatus.DONE:
+        return
+    # of several changes of one value, the last one stands
+    last = {edit.key: edit for change in rollout.config_changes for edit in change.edits}
+    for edit, value in zip(last.values(), values_of(last.values(), world.config)):
+        if not same(value, edit.value):
+            raise ConflictError(
+                f"plan {rollout.plan_id} is done, and {edit.who} {edit.name} is "
+                f"{value or 'not set'} since", again,
+            )
+
+
+def require_latest(world: World, rollout: Rollout) -> None:
+    """A later plan on the same drive keeps the state that this one left: it goes first."""
+    mine = {key for change in rollout.touched for key in change.touches}
+    for other in world.plans:
+        later = plan_order(other.plan_id) > plan_order(rollout.plan_id)
+        theirs = {key for change in other.touched for key in change.touches}
+        if later and mine & theirs:
+            raise ConflictError(
+                f"plan {other.plan_id} changed drives of {rollout.plan_id} after it",
+                f"roll back {other.plan_id} first",
+            )
+
+
+def plan_order(plan_id: str) -> Tuple[int, str]:
+    """Sort key: plans are numbered in the order they were made."""
+    number = plan_id[1:] if plan_id.startswith("p") else ""  # others are of older versions
+    return (int(number) if number.isdecimal() else 0, plan_id)
