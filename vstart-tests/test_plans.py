@@ -41,6 +41,24 @@ class Plan:
     def over(self) -> bool:
         return self.now()["status"] not in ("running", "rolling back")
 
+    def keep_first(self) -> None:
+        """Wait until the first change is in place, in an apply that has begun.
+
+        A canary that this machine's noise makes look worse goes back: another plan is made and
+        applied.
+        """
+        for _ in range(TRIES):
+            self._wcache.wait(
+                "a change to be in place", lambda: self.first_is("applied") or self.over()
+            )
+            if self.first_is("applied"):
+                return
+            shown = self.now()
+            assert "latency" in shown["reason"], shown["reason"]
+            self.make()
+            self._wcache("apply", plan_id=self.plan_id)
+        raise AssertionError(f"no canary was kept: {shown['reason']}")
+
 
 @pytest.fixture(scope="module")
 def measured(wcache: Wcache, running_probe: Probe, own_class: str) -> str:
@@ -118,7 +136,7 @@ def test_a_dry_run_asks_the_mons_and_a_frozen_cluster_lets_a_plan_go_back(
     wcache("apply", plan_id=plan.plan_id)
     with pytest.raises(CommandError, match=f"plan {plan.plan_id} is under way"):
         wcache("campaign start", scope="osd.0", loads="timer")
-    wcache.wait("a change to be in place", lambda: plan.first_is("applied"))
+    plan.keep_first()
     frozen = wcache("freeze")
     assert (frozen["frozen"], frozen["changed"]) == (True, True)
     try:
