@@ -141,5 +141,5 @@ def test_what_is_done_is_complete_and_a_plan_that_goes_back_by_itself_has_failed
     mgr.settle()
     assert shown(mgr, progress, seen)[1:] == [("complete", "wcache.p1", "")]
     machine = mgr.inside.rollouts["p1"]
-    machine.rollout = replace(machine.rollout, reason="osd.0 got slower")
+    machine.rollout = replace(machine.rollout, reason="osd.0 got slower", by_will=False)
     assert mgr.views.failed("wcache.p1") == "osd.0 got slower"

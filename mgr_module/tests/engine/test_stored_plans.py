@@ -2,10 +2,11 @@
 
 import contextlib
 import itertools
+import json
 from dataclasses import replace
 
 import pytest
-from mgr_fakes.store import MgrGone, MonLikeKv, PromptQueue
+from mgr_fakes.store import MemoryStore, MgrGone, MonLikeKv, PromptQueue
 from rollout_world import change
 from wcache.core import codec
 from wcache.core.change.change_status import ChangeStatus
@@ -48,6 +49,16 @@ def test_plans_with_other_numbers_of_changes_and_other_ids_are_not_mixed_up():
     for plan in (first, second, replace(first, changes=first.changes[:1]), first, second):
         kept.put_rollout(plan, stored)
         assert kept.rollouts()[plan.plan_id] == plan
+
+
+@pytest.mark.parametrize(("reason", "by_will"), [
+    ("rolled back by an admin", True), ("osd.0 got slower", False),
+])
+def test_of_an_older_version_the_words_say_that_an_admin_had_it_go_back(reason, by_will):
+    store, was = MemoryStore(), codec.to_plain(a_plan(change(0), reason=reason))
+    del was["by_will"]
+    store.kept["rollout/p1"] = json.dumps(was)
+    assert Archive(store).rollouts()["p1"].by_will is by_will
 
 
 @pytest.mark.parametrize(("broken", "says"), [

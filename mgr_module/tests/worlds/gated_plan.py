@@ -155,7 +155,7 @@ class GatedMgr(Mgr):
                     self.modes[item.domain_id] = WB
         elif name == "rollback" and self.machine.rollout.touched:
             self.watch = None
-            self.run(self.machine.start_rollback("by an admin"))
+            self.run(self.machine.start_rollback())
 
     def heal(self):
         self.silent, self.missed = False, ()

@@ -130,10 +130,17 @@ class AgentSilent:
 
 @dataclass(frozen=True)
 class Halt:
-    """Stop now and restore: an admin's stop or freeze, or a precondition that broke (`unfit`)."""
+    """Stop now and restore.
+
+    `unfit`: a precondition broke.  `by_will`: an admin wants it, and nothing is wrong.
+    """
 
     reason: str
     unfit: bool = False
+    by_will: bool = False
+
+
+FREEZE = Halt("frozen by an admin", by_will=True)
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ from ..core.errors import StorageError
 from ..core.experiment.campaign import Campaign
 from ..core.experiment.observing.machines import machine_of
 from ..core.experiment.run import RunMachine
-from ..core.experiment.run_state import FROZEN_BY_ADMIN, OVER, RunStatus
+from ..core.experiment.run_state import OVER, RunStatus
 from ..core.experiment.slots import slot_at
 from ..core.fleet.claims import osds_now
 from ..core.fleet.retention import Bounds
@@ -180,7 +180,7 @@ class Executor:
         for owner in [*begun_runs(self.runs), *moving_plans(self.rollouts)]:
             self.note("mgr", owner, "resumed after a restart of the mgr")
             if self.frozen:
-                self.feed(owner, events.Halt(FROZEN_BY_ADMIN))
+                self.feed(owner, events.FREEZE)
             self.feed(owner, events.Begin())
         for owner in open_trials(self.trials):
             self.feed(owner, events.Begin())

@@ -11,10 +11,10 @@ from ..core.deployment.form import Deployment, entity_of
 from ..core.drive.acceptance import Acceptance
 from ..core.drive.accepted_proofs import AcceptedProof
 from ..core.errors import ConflictError, StorageError
-from ..core.events import Action, Begin, ClusterSeen, Halt, SaveRun
+from ..core.events import FREEZE, Action, Begin, ClusterSeen, Halt, SaveRun
 from ..core.experiment.campaign import Campaign
 from ..core.experiment.observing.machines import machine_of
-from ..core.experiment.run_state import FROZEN_BY_ADMIN, RunState
+from ..core.experiment.run_state import RunState
 from ..core.experiment.slots import Periods
 from ..core.fleet.ages import Age
 from ..core.record import Precondition
@@ -56,9 +56,9 @@ class Orders:
         """Whether the mons have a value, or where a machine stands."""
         return self._executor.is_stored(owner)
 
-    def halt(self, owner: str, reason: str) -> None:
+    def halt(self, owner: str, reason: str, *, by_will: bool = False) -> None:
         """Have a run, plan or trial end and bring back what was there before."""
-        self._executor.feed(owner, Halt(reason))
+        self._executor.feed(owner, Halt(reason, by_will=by_will))
 
     def freeze(self, frozen: bool) -> bool:
         """Toggle nothing any more, and restore what is under way; or thaw.  Whether that is new."""
@@ -70,11 +70,11 @@ class Orders:
             executor.persistence.save_frozen(frozen)
             executor.note("admin", "cluster", "frozen" if frozen else "thawed")
         for owner in open_runs(executor.runs) if frozen else ():
-            executor.feed(owner, Halt(FROZEN_BY_ADMIN))
+            executor.feed(owner, FREEZE)
         for owner in open_plans(executor.rollouts) if frozen else ():
-            executor.feed(owner, Halt(FROZEN_BY_ADMIN))
+            executor.feed(owner, FREEZE)
         for owner in open_trials(executor.trials) if frozen else ():
-            executor.feed(owner, Halt(FROZEN_BY_ADMIN))
+            executor.feed(owner, FREEZE)
         executor.hear_store()
         return changed
 

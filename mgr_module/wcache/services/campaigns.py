@@ -19,7 +19,7 @@ from ..core.experiment.campaign import (
     select,
 )
 from ..core.experiment.observing import plan as observing
-from ..core.experiment.run_state import STOPPED_BY_ADMIN, RunSpec, RunState, RunStatus
+from ..core.experiment.run_state import RunSpec, RunState, RunStatus
 from ..core.experiment.schedule import make_runs
 from ..core.experiment.try_sample import TrySample, cheapest
 from ..core.fleet.ages import Age
@@ -46,6 +46,7 @@ from .guards import (
 )
 from .planner import OwnRuns, Planner
 
+STOPPED = "stopped by an admin"
 CHECKS_MAX = 16  # settling checks of an experiment, there and back each
 
 
@@ -165,10 +166,7 @@ class CampaignService:
         orders.add_campaign(campaign, [RunState(run, RunStatus.WAITING) for run in runs])
         self._engine.wake()
 
-    def stop(
-        self, campaign_id: str, reason: str = STOPPED_BY_ADMIN, by: str = ADMIN,
-        dry_run: bool = False,
-    ) -> Dict[str, Any]:
+    def stop(self, campaign_id: str, dry_run: bool = False) -> Dict[str, Any]:
         """`campaign stop`: end every run, restoring the prior states."""
         with self._engine.deciding() as (world, orders):
             if campaign_id not in world.campaigns:
@@ -183,9 +181,9 @@ class CampaignService:
                 lines = [f"end run {run_id} and restore its drives" for run_id in stopping]
                 return {"campaign_id": campaign_id, "stopping": [], **would(lines)}
             if stopping:
-                orders.note(by, campaign_id, reason)
+                orders.note(ADMIN, campaign_id, STOPPED)
             for run_id in stopping:
-                orders.halt(run_id, reason)
+                orders.halt(run_id, STOPPED, by_will=True)
         return {"campaign_id": campaign_id, "changed": bool(stopping), "stopping": stopping}
 
 

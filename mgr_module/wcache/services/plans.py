@@ -25,7 +25,6 @@ from ..core.change.gate.judge import WATCHED
 from ..core.change.persisting import not_lasting
 from ..core.change.rollout import RolloutMachine
 from ..core.change.rollout_state import (
-    BY_ADMIN,
     ROLLOUT_VERSION,
     Change,
     Rollout,
@@ -346,7 +345,7 @@ class PlanService:
             require_idle(world)  # while it is under way, nothing else toggles
         require_latest(world, rollout)
         orders.note("admin", plan_id, "rollback requested")
-        status = orders.steer(plan_id, lambda plan: plan.start_rollback(BY_ADMIN))
+        status = orders.steer(plan_id, lambda plan: plan.start_rollback())
         self._engine.wake()
         return {"plan_id": plan_id, "changed": True, "status": status.value}
 

@@ -48,8 +48,8 @@ BREAKS = {
         "self._orders.begin(plan_id)", "rollout.status", MAIN_JOB, "in _wait_plan",
     ),
     "a lease not restored at a failover": Break(
-        "(FROZEN_BY_ADMIN))\n                self.feed(owner, events.Begin())",
-        "(FROZEN_BY_ADMIN))", FAILOVER, "in _wait_over",
+        "FREEZE)\n                self.feed(owner, events.Begin())",
+        "FREEZE)", FAILOVER, "in _wait_over",
     ),
     "a command that raises": Break(
         "v.plans.recommendations(a.get", "v.plans.nowhere(a.get", MAIN_JOB,

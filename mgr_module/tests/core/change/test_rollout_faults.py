@@ -57,7 +57,7 @@ def test_a_fault_in_any_state_ends_well_and_can_be_taken_back(fault):
         assert {mgr.modes[name] for name in applied} <= {WT}, (fault, state)
         touched = {c.domain_id for c in rollout.touched}
         assert all(mode is WB or name in touched for name, mode in mgr.modes.items())
-        mgr.run(mgr.machine.start_rollback("by an admin"))
+        mgr.run(mgr.machine.start_rollback())
         assert mgr.to_the_end()
         assert set(mgr.modes.values()) == {WB}, (fault, state)
 
@@ -96,7 +96,7 @@ def test_any_faults_in_any_states_never_touch_two_domains_and_always_end(data):
     if ratio == 1.5:
         kept = [c for c in mgr.machine.rollout.changes if c.status.value == "applied"]
         assert not kept, "what is worse was kept"
-    mgr.run(mgr.machine.start_rollback("by an admin"))
+    mgr.run(mgr.machine.start_rollback())
     assert mgr.to_the_end()
     assert set(mgr.modes.values()) == {WB}
     assert len(mgr.modes) == CHANGES

@@ -102,7 +102,7 @@ def test_a_mgr_lost_after_the_drive_was_changed_still_knows_that_it_can_go_back(
     assert mgr.modes == {"domain-0": WT}
     mgr.finish()
     assert mgr.statuses == [ChangeStatus.APPLIED]
-    mgr.run(mgr.machine.start_rollback("by an admin"))
+    mgr.run(mgr.machine.start_rollback())
     mgr.finish()
     assert mgr.modes == {"domain-0": WB}
 
@@ -131,7 +131,7 @@ def test_losing_the_mgr_anywhere_never_loses_a_prior_state(losses, gain, event, 
         assert mode is WB or domain_id in touched, "a changed drive that nobody knows of"
     if gain < 1 and event == "nothing":
         assert all(mode is WB for mode in mgr.modes.values())
-    mgr.run(mgr.machine.start_rollback("by an admin"))
+    mgr.run(mgr.machine.start_rollback())
     mgr.finish()
     assert all(mode is WB for mode in mgr.modes.values())
     assert mgr.machine.rollout.status is RolloutStatus.ROLLED_BACK
@@ -141,7 +141,7 @@ def test_a_rollback_goes_backwards():
     mgr = begun(change(0), change(1), change(2))
     mgr.finish()
     mgr.log.clear()
-    mgr.run(mgr.machine.start_rollback("by an admin"))
+    mgr.run(mgr.machine.start_rollback())
     mgr.finish()
     assert mgr.log == [("RollbackRequest", f"domain-{i}") for i in (2, 1, 0)]
 
@@ -149,12 +149,12 @@ def test_a_rollback_goes_backwards():
 def test_a_rollback_that_fails_is_kept_and_can_be_tried_again():
     mgr = begun(change(0), change(1))
     mgr.finish()
-    mgr.run(mgr.machine.start_rollback("by an admin"))
+    mgr.run(mgr.machine.start_rollback())
     mgr.give(events.TaskAnswered(mgr.task.task_id, FailureOutcome("no such drive")))
     mgr.finish()
     assert mgr.statuses == [ChangeStatus.ROLLED_BACK, ChangeStatus.ROLLBACK_FAILED]
     assert mgr.machine.rollout.status is RolloutStatus.STOPPED
-    mgr.run(mgr.machine.start_rollback("by an admin"))
+    mgr.run(mgr.machine.start_rollback())
     mgr.finish()
     assert mgr.modes == {"domain-0": WB, "domain-1": WB}
 
@@ -169,7 +169,7 @@ KEEPS_OFF = make.state(WB, page=replace(make.state(WB).page, saved=WT))
 def test_rolled_back_is_said_of_a_drive_that_was_read_as_it_was_and_of_no_other(ids, after):
     mgr = begun(change(0), change(1))
     mgr.finish()
-    mgr.run(mgr.machine.start_rollback("by an admin"))
+    mgr.run(mgr.machine.start_rollback())
     assert isinstance(mgr.task.request, RollbackRequest)
     said = StateOutcome(after, after, (), True, ids)
     mgr.give(events.TaskAnswered(mgr.task.task_id, said))
@@ -177,7 +177,7 @@ def test_rolled_back_is_said_of_a_drive_that_was_read_as_it_was_and_of_no_other(
     assert mgr.statuses == [ChangeStatus.ROLLED_BACK, ChangeStatus.ROLLBACK_FAILED]
     assert mgr.machine.rollout.status is RolloutStatus.STOPPED
     assert [item.domain_id for item in mgr.machine.rollout.touched] == ["domain-1"]
-    mgr.run(mgr.machine.start_rollback("by an admin"))
+    mgr.run(mgr.machine.start_rollback())
     mgr.finish()
     assert mgr.machine.rollout.status is RolloutStatus.ROLLED_BACK
     assert mgr.modes == {"domain-0": WB, "domain-1": WB}
@@ -297,7 +297,7 @@ def test_a_stored_prior_state_is_never_replaced_by_what_our_own_request_may_have
     (left,) = mgr.machine.rollout.touched
     assert left.prior == kept
     assert any(n.severity == "error" and "was not checked" in n.text for n in mgr.notes)
-    mgr.run(mgr.machine.start_rollback("by an admin"))
+    mgr.run(mgr.machine.start_rollback())
     mgr.finish()
     assert mgr.modes == {"domain-0": WB}
 

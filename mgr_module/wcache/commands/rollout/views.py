@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, List, Tuple
 from ...core import codec
 from ...core.change.change_status import ChangeStatus
 from ...core.change.gate.evidence import Evidence
-from ...core.change.rollout_state import BY_ADMIN, Rollout, RolloutStatus
+from ...core.change.rollout_state import Rollout, RolloutStatus
 from ...core.change.time_left import time_left
 from ...core.errors import NotFoundError
 from ...core.output_format import FORMAT_VERSION
@@ -96,7 +96,7 @@ def _head(world: World, machine: RolloutLook) -> Dict[str, Any]:
 
 def failed(rollout: Rollout) -> str:
     """Why a plan that is over came to nothing; '' where it was done, or taken back by will."""
-    if rollout.status is RolloutStatus.DONE or rollout.reason == BY_ADMIN:
+    if rollout.status is RolloutStatus.DONE or rollout.by_will:
         return ""
     return rollout.reason or rollout.status.value
 

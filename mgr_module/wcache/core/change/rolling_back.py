@@ -12,7 +12,7 @@ from .change_status import TOUCHED, ChangeStatus
 from .gate.gate_state import GateStep
 from .phase import Phase
 from .rollout_base import RolloutBase
-from .rollout_state import Change, RolloutStatus, Worse
+from .rollout_state import BY_ADMIN, Change, RolloutStatus, Worse
 
 
 @dataclass
@@ -39,14 +39,14 @@ class RollingBack(RolloutBase):
             item for index, item in enumerate(self.rollout.changes) if self._goes_back(index, item)
         )
 
-    def start_rollback(self, reason: str) -> List[events.Action]:
-        """Take back every change that touched its drive, last first."""
+    def start_rollback(self) -> List[events.Action]:
+        """Take back every change that touched its drive, last first: an admin wants it."""
         changes = tuple(
             replace(c, status=ChangeStatus.ROLLING_BACK) if c.status in TOUCHED else c
             for c in self.rollout.changes
         )
         self._set(
-            RolloutStatus.ROLLING_BACK, changes=changes, reason=one_line(reason),
+            RolloutStatus.ROLLING_BACK, changes=changes, reason=BY_ADMIN, by_will=True,
             step=GateStep(), pausing="", afterwards=False,
         )
         self._silent_since_s = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
 from itertools import accumulate
@@ -39,7 +39,7 @@ class RolloutStatus(str, Enum):
     ROLLED_BACK = "rolled back"
 
 
-BY_ADMIN = "rolled back by an admin"  # the reason of a plan that was taken back by will
+BY_ADMIN = "rolled back by an admin"
 
 # A machine carries it out, or waits for an admin in the middle of it.
 UNDER_WAY = (RolloutStatus.RUNNING, RolloutStatus.PAUSED, RolloutStatus.ROLLING_BACK)
@@ -86,7 +86,8 @@ class Rollout:
     once the change under way is made.  After
     `pause_max_s` of a pause what is not judged goes back (0: it waits for an admin).
     `afterwards`: it was done, and what it changed is made to last.  `worse` is what went back
-    because clients, or a bench, were worse off with it.  `undone`: it went back because a drive
+    because clients, or a bench, were worse off with it.  `by_will`: an admin had it go back.
+    `undone`: it went back because a drive
     was changed by others, or an OSD went silent, while it was judged.  `evidence` is what its
     judged steps say together, by kind of change, and `looks` how often it was judged.  `harm` is
     what clients have waited longer; at `harm_max_s` it pauses, and `harm_spent` says so.
@@ -127,6 +128,7 @@ class Rollout:
     afterwards: bool = False
     worse: Worse = Worse()
     undone: bool = False
+    by_will: bool = False
     # a kind has writes and reads
     evidence: Tuple[Evidence, ...] = field(
         default=(), metadata={"max_items": 2 * CHANGES_MAX}
@@ -198,3 +200,8 @@ class Rollout:
             at = self._statuses.index(status, at + 1)
             found.append(at)
         return tuple(found)
+
+
+def as_stored_now(rollout: Rollout) -> Rollout:
+    """Return a plan as this version would have stored it: older ones had the words alone."""
+    return replace(rollout, by_will=True) if rollout.reason == BY_ADMIN else rollout

@@ -352,14 +352,16 @@ class RunMachine(HeldRun):
         self, event: Union[events.Halt, events.BlocksEnded], now_s: float
     ) -> List[events.Action]:
         if isinstance(event, events.Halt):
-            return self._halt(event.reason, now_s, event.unfit)
+            return self._halt(event.reason, now_s, event.unfit, event.by_will)
         return self._halt(event.why, now_s) if event.token == self._watch_of[1] else []
 
-    def _halt(self, reason: str, now_s: float, unfit: bool = False) -> List[events.Action]:
+    def _halt(
+        self, reason: str, now_s: float, unfit: bool = False, by_will: bool = False
+    ) -> List[events.Action]:
         reason = one_line(reason)
         if self.state.status is RunStatus.RELEASING:
             return []
-        self.state = replace(self.state, unfit=unfit)
+        self.state = replace(self.state, unfit=unfit, by_will=by_will)
         if self.state.status is RunStatus.WAITING:
             return self._end(RunStatus.ABORTED, reason, restored=True)
         saved = self._stop_measuring(reason, now_s)

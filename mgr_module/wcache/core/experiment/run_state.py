@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Optional, Set, Tuple
 
@@ -28,9 +28,8 @@ class RunStatus(str, Enum):
 
 
 OVER = (RunStatus.DONE, RunStatus.ABORTED)
-# Why a run ended that somebody wanted ended: nothing is wrong then.
-STOPPED_BY_ADMIN = "stopped by an admin"
-FROZEN_BY_ADMIN = "frozen by an admin"
+# Why a run ended by will, where an older version stored the words alone.
+_BY_WILL = ("stopped by an admin", "frozen by an admin")
 
 
 @dataclass(frozen=True)
@@ -129,6 +128,7 @@ class RunState:
     observed: Tuple[Observed, ...] = ()
     # what did not hold at some time while it measured, of what it bears
     unmet: Tuple[Precondition, ...] = ()
+    by_will: bool = False  # an admin had it end: nothing is wrong then
 
     @property
     def missed(self) -> Tuple[Precondition, ...]:
@@ -139,3 +139,8 @@ class RunState:
     def settled(self) -> bool:
         """Whether nothing is owed any more: restored, or taken as it is by an admin."""
         return self.restored or set(self.owed or self.spec.domain_ids) <= set(self.accepted)
+
+
+def as_stored_now(state: RunState) -> RunState:
+    """Return a run as this version would have stored it."""
+    return replace(state, by_will=True) if state.reason in _BY_WILL else state

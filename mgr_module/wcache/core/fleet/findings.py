@@ -13,7 +13,7 @@ from ..agents import Agent, OtherVersion
 from ..drive.manual import pin, turn_off
 from ..drive.safety import Safety, dropping_above, judge, lost_after_reset, not_flushing
 from ..experiment.campaign import Campaign
-from ..experiment.run_state import FROZEN_BY_ADMIN, OVER, STOPPED_BY_ADMIN, RunState, RunStatus
+from ..experiment.run_state import OVER, RunState, RunStatus
 from ..host_report import HostReport
 from ..model import DeviceCache, DriveReport, Finding, FindingCode, Severity, Transport
 from ..protocol import PROTOCOL_VERSION
@@ -385,12 +385,12 @@ def of_campaigns(
         under_way = any(s.status not in OVER for s in mine)
         if old or not mine or under_way:
             continue
-        reasons = [state.reason for state in mine if state.status is RunStatus.ABORTED]
-        if any(reason in (STOPPED_BY_ADMIN, FROZEN_BY_ADMIN) for reason in reasons):
+        aborted = [state for state in mine if state.status is RunStatus.ABORTED]
+        if any(state.by_will for state in aborted):
             continue
-        if not reasons:
+        if not aborted:
             return []
-        last.append((campaign.campaign_id, reasons[-1]))
+        last.append((campaign.campaign_id, aborted[-1].reason))
         if len(last) == ABORTS_MIN:
             names = ", ".join(name for name, _ in reversed(last))
             return [

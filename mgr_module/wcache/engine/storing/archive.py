@@ -16,12 +16,14 @@ from ...core import codec
 from ...core.agents import Agent
 from ...core.automation.state import AutoState
 from ...core.change.rollout_state import Rollout
+from ...core.change.rollout_state import as_stored_now as plan_as_stored_now
 from ...core.deployment.form import Deployment
 from ...core.drive.acceptance import Acceptance, Acceptances
 from ...core.drive.accepted_proofs import AcceptedProofs
 from ...core.errors import StorageError, WcacheError
 from ...core.experiment.campaign import Campaign
 from ...core.experiment.run_state import RunState
+from ...core.experiment.run_state import as_stored_now as run_as_stored_now
 from ...core.experiment.slots import AnySlot, Periods, slot_at
 from ...core.history.entry import HistoryEntry, Kind
 from ...core.host_report import HostReport
@@ -179,7 +181,8 @@ class Archive:
 
     def runs(self) -> Dict[str, RunState]:
         """All runs by id."""
-        return self.load(RunState, "run")
+        found = self.load(RunState, "run")
+        return {run_id: run_as_stored_now(state) for run_id, state in found.items()}
 
     def put_run(self, state: RunState, done: Done) -> None:
         """Store where a run stands."""
@@ -302,7 +305,7 @@ class Archive:
             if plan is not None:
                 found[plan_id] = plan
         self._plans.sweep()
-        return found
+        return {plan_id: plan_as_stored_now(plan) for plan_id, plan in found.items()}
 
     def put_rollout(self, rollout: Rollout, done: Done) -> None:
         """Store a plan and how far it has come."""

@@ -97,7 +97,7 @@ class ObservingRun(RunMachine):
             return self._unmet(event)
         if isinstance(event, events.Waits):
             return self._waits(event.reason)
-        return self._stop(event.reason) if isinstance(event, events.Halt) else []
+        return self._halted(event) if isinstance(event, events.Halt) else []
 
     def _begin(self, now_s: float) -> List[events.Action]:
         if self.state.status is RunStatus.RUNNING and not self._all_over:
@@ -257,6 +257,10 @@ class ObservingRun(RunMachine):
 
     def _modes(self, outcome: StateOutcome) -> List[Optional[CacheMode]]:
         return [mode_of(self._setup.transport, state) for state in outcome.after]
+
+    def _halted(self, event: events.Halt) -> List[events.Action]:
+        self.state = replace(self.state, by_will=event.by_will)
+        return self._stop(event.reason)
 
     def _stop(self, reason: str) -> List[events.Action]:
         reason = one_line(reason)
