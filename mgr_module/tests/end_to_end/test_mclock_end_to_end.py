@@ -220,7 +220,7 @@ def test_freeze_a_sick_cluster_and_an_admin_end_it_and_the_next_starts(mgr):
         shown = asked(mgr, "show")["job"]
         assert shown["status"] == "stopped"
         assert said in shown["reason"]
-        assert mgr.inside.reserved == ""
+        assert mgr.inside.reserved is None
         assert mgr.loads.waiting == {}
 
 

@@ -10,6 +10,7 @@ from module_world import a_mgr, measured, ok, start
 from wcache.commands.finding_views import FindingViews
 from wcache.commands.views import agents, drives
 from wcache.core.errors import ConflictError, NotFoundError, RefusedError
+from wcache.core.jobs import Holding
 from wcache.core.verdict.load_profile import LoadProfile
 from wcache.engine.load_watch import LoadWatch
 from wcache.engine.world import World
@@ -25,8 +26,10 @@ def test_guards_views_and_findings_follow_from_a_world_made_by_hand():
     world = a_world(reports={"h1": report}, reported_at_s={"h1": 990.0}, frozen=True)
     with pytest.raises(RefusedError, match="frozen"):
         require_thawed(world)
-    with pytest.raises(ConflictError, match="a thing is under way"):
-        require_idle(a_world(reserved="a thing"))
+    for stop, says in (("", "wait for it"), ("end", "wait for it, or end it with `end`")):
+        with pytest.raises(ConflictError) as error:
+            require_idle(a_world(reserved=Holding("a thing", "thing show", stop)))
+        assert error.value.line() == f"a thing is under way: {says}"
     with pytest.raises(NotFoundError, match="device class"):
         require_class(world, "zzz")
     assert [row["reported_s_ago"] for row in drives(world, "h1")["drives"]] == [10.0]

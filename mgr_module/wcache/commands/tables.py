@@ -47,8 +47,7 @@ def status(data: Mapping[str, Any]) -> str:
         f"rollout:   {data['rollout'] or 'none under way'}",
     ]
     if data["measuring"]:
-        of = "memory trial" if data["measuring"].startswith("memory trial") else "mclock"
-        lines.append(f"measuring: {data['measuring']}; see `ceph wcache {of} show`")
+        lines.append(f"measuring: {data['measuring']}; see `{data['measuring_shown_by']}`")
     if data["frozen"]:
         lines.append("frozen:    yes; thaw with `ceph wcache freeze --thaw`")
     if data["throwaway_cluster"]:

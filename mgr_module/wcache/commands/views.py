@@ -14,6 +14,7 @@ from ..core.drive.safety import dropping_above, judge
 from ..core.errors import NotFoundError
 from ..core.fleet.ages import age_of
 from ..core.fleet.findings import words_of_version
+from ..core.jobs import Holding
 from ..core.model import CacheMode, DriveReport, Finding, FindingCode
 from ..core.output_format import FORMAT_VERSION
 from ..core.text import time_left
@@ -48,7 +49,7 @@ class Views:
         self, engine: Engine, knobs: Collection[Planner], profiles: ProfilesByOsd = dict,
         more_findings: More = lambda world: (), held: Held = dict, *,
         outlook: Callable[[World], Outlook], headline: Callable[[World], str],
-        measuring: Callable[[World], str],
+        measuring: Callable[[World], Optional[Holding]],
     ) -> None:
         self._look = engine.world
         self._latencies = engine.latencies
@@ -78,6 +79,7 @@ class Views:
     def status(self) -> Dict[str, Any]:
         """`status`: probes, drives by model, what is under way, findings with advice."""
         world = self._look()
+        held = self._measuring(world)
         models: Counter[ModelKey] = Counter()
         for host in self._findings.hosts(world):
             models.update(host.models)
@@ -102,7 +104,8 @@ class Views:
                 for (model, cache, view, safety), count in sorted(models.items())
             ],
             "campaign": world.open_campaign,
-            "measuring": self._measuring(world),
+            "measuring": held.words if held else "",
+            "measuring_shown_by": held.show if held else "",
             "rollout": world.open_plan,
             "findings": [_finding(item) for item in self._findings.all(world)],
             "unreadable": dict(sorted(world.unreadable.items())[:50]),

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
-from typing import AbstractSet, Any, List, Optional, Protocol, Tuple
+from typing import AbstractSet, Any, List, NamedTuple, Optional, Protocol, Tuple
 
 from . import events
 from .simulation import DriveKind
+
+
+class Holding(NamedTuple):
+    """What has OSDs for itself, in words, and the commands that show and end it.
+
+    `stop` is "" where it ends by itself alone.
+    """
+
+    words: str
+    show: str
+    stop: str = ""
 
 
 class Job(Protocol):
@@ -80,8 +91,8 @@ class Trial(Job, Protocol):
         """See Job."""
 
     @property
-    def holds(self) -> str:
-        """What has OSDs for itself, in words: nothing else is begun meanwhile; or ""."""
+    def holds(self) -> Optional[Holding]:
+        """That it has OSDs for itself: nothing else is begun meanwhile."""
 
     @property
     def failed(self) -> str:

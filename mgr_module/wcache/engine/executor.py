@@ -37,7 +37,7 @@ from ..core.experiment.run_state import OVER, RunStatus
 from ..core.experiment.slots import slot_at
 from ..core.fleet.claims import osds_now
 from ..core.fleet.retention import Bounds
-from ..core.jobs import Job, Trial
+from ..core.jobs import Holding, Job, Trial
 from ..core.ports import ConfigDatabase
 from ..core.protocol import RollbackRequest, Task
 from ..core.verdict.recommend import OsdProfiles, Recommendation
@@ -135,7 +135,7 @@ class Executor:
         self.watching = Watching(ports.blocks, post_event)
         self.looking = Looking(
             stops=ports.stops, view=view, hosts=self.hosts, clock=clock, post_event=post_event,
-            reserved=lambda: self.reserved,
+            reserved=lambda: self.reserved is not None,
             outside_windows=lambda: outside(options().auto_windows, clock()), runs=self.runs,
             rollouts=self.rollouts, frozen=lambda: self.frozen,
             recommendations=lambda: self.world(view.cluster).recommendations,
@@ -259,9 +259,9 @@ class Executor:
     # ---- what there is
 
     @property
-    def reserved(self) -> str:
-        """What measures OSDs beside the runs, in words: no drive is toggled meanwhile."""
-        return next(iter(held(self.trials)), self.measuring.last_call)
+    def reserved(self) -> Optional[Holding]:
+        """What measures OSDs beside the runs: no drive is toggled meanwhile."""
+        return held(self.trials) or self.measuring.last_call
 
     @property
     def active(self) -> bool:

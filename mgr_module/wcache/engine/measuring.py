@@ -5,10 +5,10 @@ One of either for each machine at most.
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, NamedTuple, Protocol, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Protocol, Tuple
 
 from ..core import events
-from ..core.jobs import Trial
+from ..core.jobs import Holding, Trial
 from ..core.model import LoadPoint
 
 
@@ -101,11 +101,11 @@ class Measuring:
         return [said for token, said in list(self._unanswered.items()) if token not in awaited]
 
     @property
-    def last_call(self) -> str:
-        """The bench call of a capacity that goes on after its run has ended, in words, or ""."""
+    def last_call(self) -> Optional[Holding]:
+        """The bench call of a capacity that goes on after its run has ended."""
         if all(load is not LoadPoint.OSD_BENCH_CAPACITY for _, load in self.going_on()):
-            return ""
-        return "the last bench call of an mclock measurement"
+            return None
+        return Holding("the last bench call of an mclock measurement", "ceph wcache mclock show")
 
 
 class OsdQuestions:

@@ -12,7 +12,7 @@ from ..core.change.phase import Phase
 from ..core.change.rollout_state import Change, Rollout
 from ..core.experiment.run_state import RunSpec, RunState
 from ..core.fleet.disputes import Key
-from ..core.jobs import Trial
+from ..core.jobs import Holding, Trial
 from ..core.record import ExperimentSetup
 
 
@@ -139,9 +139,9 @@ def open_trials(trials: Mapping[str, Trial]) -> List[str]:
     return [job_id for job_id, machine in trials.items() if not machine.over]
 
 
-def held(trials: Mapping[str, Trial]) -> List[str]:
-    """Trials that have OSDs for themselves, in words."""
-    return [machine.holds for machine in trials.values() if machine.holds]
+def held(trials: Mapping[str, Trial]) -> Optional[Holding]:
+    """The trial that has OSDs for itself, if one has."""
+    return next((one.holds for one in trials.values() if one.holds is not None), None)
 
 
 def leased(runs: Runs) -> FrozenSet[Key]:

@@ -36,7 +36,7 @@ from ..core.fleet.claims import believed
 from ..core.fleet.disputes import Dispute, Key, disputes
 from ..core.hardware.host_memory import HostMemory
 from ..core.host_report import HostReport
-from ..core.jobs import Trial
+from ..core.jobs import Holding, Trial
 from ..core.simulation import DriveKind
 from ..core.verdict.foreign.document import Evidence, ForeignVerdict
 from ..core.verdict.hosts_by_model import hosts_by_model
@@ -83,7 +83,7 @@ class World:
     what was there before.  `only_stored` are hosts whose probe has not called since this mgr
     started.  `host_memory` is what hosts whose memory is watched have told, and when.  `trials`
     are the last of each knob that tries by itself, by id.  `reserved` is what measures OSDs and is
-    no run, in words.  `awaited` are campaigns
+    no run.  `awaited` are campaigns
     of which a record is still to be stored or analysed.  `acceptances` are what an admin has
     accepted and probes have still to drop, by domain.  `trouble` is why the mons do not store what
     is begun, and `store_error` what they have refused.
@@ -113,7 +113,7 @@ class World:
     acceptances: Mapping[Key, Acceptance] = field(default_factory=dict)
     foreign: Mapping[str, Evidence] = field(default_factory=dict)
     frozen: bool = False
-    reserved: str = ""
+    reserved: Optional[Holding] = None
     broken: Mapping[str, str] = field(default_factory=dict)
     trouble: str = ""
     store_error: str = ""
@@ -191,7 +191,14 @@ class World:
         """What has drives or OSDs for itself, in words, or ""."""
         if self.open_campaign:
             return f"campaign {self.open_campaign}"
-        return f"plan {self.open_plan}" if self.open_plan else self.reserved
+        return self.occupied
+
+    @property
+    def occupied(self) -> str:
+        """What a campaign would wait for, in words, or ""."""
+        if self.open_plan:
+            return f"plan {self.open_plan}"
+        return self.reserved.words if self.reserved else ""
 
     @Once
     def leased(self) -> FrozenSet[Key]:

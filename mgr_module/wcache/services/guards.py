@@ -52,11 +52,10 @@ def require_reports(world: World) -> None:
 
 def require_unreserved(world: World) -> None:
     """Nothing is toggled while something that is no run measures OSDs."""
-    if world.reserved:
-        raise ConflictError(
-            f"{world.reserved} is under way",
-            "wait for it; a trial ends by `ceph wcache memory trial stop`",
-        )
+    held = world.reserved
+    if held is not None:
+        end = f", or end it with `{held.stop}`" if held.stop else ""
+        raise ConflictError(f"{held.words} is under way", f"wait for it{end}")
 
 
 def require_plan(rollouts: Mapping[str, Plan], plan_id: str, see: str = MAKE_ONE) -> Plan:

@@ -23,6 +23,7 @@ from ..core.cluster import ClusterView
 from ..core.errors import NotFoundError
 from ..core.experiment.campaign import CampaignOptions
 from ..core.experiment.run_state import RunSpec
+from ..core.jobs import Holding
 from ..core.model import Finding, LoadPoint
 from ..engine.engine import Engine
 from ..engine.storing.archive import Archive
@@ -98,9 +99,9 @@ class Planner(Protocol):
         """End that: the mgr stops."""
         return
 
-    def measuring(self, world: World) -> str:
-        """What it measures now beside the campaigns that compare cache modes, in words."""
-        return ""
+    def measuring(self, world: World) -> Optional[Holding]:
+        """What it measures now beside the campaigns that compare cache modes."""
+        return None
 
     def outdated(self) -> Sequence[Outdated]:
         """Hosts that `auto` may plan anew, since they are others than they were planned for."""

@@ -9,12 +9,13 @@ from __future__ import annotations
 import logging
 import time
 from functools import partial
-from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple, TypeVar
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, TypeVar
 
 from ..ceph.traffic import Traffic
 from ..core.automation.seen import Outdated
 from ..core.codec import one_line
 from ..core.errors import NotReadyError
+from ..core.jobs import Holding
 from ..core.model import Finding, FindingCode, Severity
 from ..engine.engine import Engine
 from ..engine.key_work import WAIT_S
@@ -101,8 +102,8 @@ class Service:
             for name, why in sorted(self._failed.items())
         )]
 
-    def measuring(self, world: World) -> str:
-        """What measures OSDs and compares no cache modes, in words."""
+    def measuring(self, world: World) -> Optional[Holding]:
+        """What measures OSDs and compares no cache modes."""
         found = (planner.measuring(world) for planner in self._planners.values())
         return next(filter(None, found), world.reserved)
 

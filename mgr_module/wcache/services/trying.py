@@ -65,11 +65,11 @@ class TryService:
             "busy_osds": sorted(sample.busy_osds), "not_heard": world.not_heard,
             "frozen": world.frozen,
             "under_way": running.campaign_id if running is not None else "",
-            "occupied": _occupied(world),
+            "occupied": world.occupied,
         }
 
     def _begun(self, world: World, orders: Orders, chosen: str) -> Dict[str, Any]:
-        running, occupied = _running(world), _occupied(world)
+        running, occupied = _running(world), world.occupied
         if running is not None and running.trial and running.options.scope == chosen:
             return _measuring(world, running)
         if running is not None:
@@ -117,11 +117,6 @@ def _in_the_way(world: World) -> List[str]:
 
 def _running(world: World) -> Optional[Campaign]:
     return world.campaigns.get(world.open_campaign)
-
-
-def _occupied(world: World) -> str:
-    """What else has the drives or OSDs for itself; a campaign would wait for its end."""
-    return f"plan {world.open_plan}" if world.open_plan else world.reserved
 
 
 def _last(world: World, scope: str) -> Optional[Campaign]:

@@ -48,7 +48,7 @@ class Looking:
 
     def __init__(
         self, *, stops: Stops, view: ClusterView, hosts: Hosts, clock: Callable[[], float],
-        post_event: Callable[[str, events.Event], None], reserved: Callable[[], str],
+        post_event: Callable[[str, events.Event], None], reserved: Callable[[], bool],
         outside_windows: Callable[[], bool], runs: Dict[str, RunMachine],
         rollouts: Dict[str, RolloutMachine], frozen: Callable[[], bool],
         recommendations: Recommendations, recommendations_later: Recommendations,

@@ -17,6 +17,7 @@ from typing import AbstractSet, Dict, List, Optional, Tuple, Union
 
 from ...core import events
 from ...core.codec import one_line
+from ...core.jobs import Holding
 from ...core.simulation import DriveKind
 from ...core.text import amount, roughly
 from .knob import MEMORY, STEP_SHARE
@@ -201,10 +202,12 @@ class TrialMachine:
         return events.Halt(said)
 
     @property
-    def holds(self) -> str:
+    def holds(self) -> Optional[Holding]:
         """See Trial; who owes a lease to OSDs that are down alone can wait."""
-        free = self.over or self._only_down
-        return "" if free else f"memory trial {self.trial.trial_id}"
+        if self.over or self._only_down:
+            return None
+        words = f"memory trial {self.trial.trial_id}"
+        return Holding(words, "ceph wcache memory trial show", "ceph wcache memory trial stop")
 
     @property
     def failed(self) -> str:

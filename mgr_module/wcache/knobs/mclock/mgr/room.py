@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import AbstractSet, Any, List, Mapping, Sequence
+from typing import AbstractSet, Any, List, Mapping, Optional, Sequence
 
 from ....core.errors import NotReadyError
+from ....core.jobs import Holding
 from ....core.model import Finding, LoadPoint
 from ....engine.world import World
 from ....services.guards import require_config
@@ -68,10 +69,12 @@ class MclockPlanner(Planner):
         """See Planner."""
         self.service.tick(world)
 
-    def measuring(self, world: World) -> str:
+    def measuring(self, world: World) -> Optional[Holding]:
         """See Planner."""
         campaign_id = under_way(world)
-        return f"mclock measurement {campaign_id}" if campaign_id else ""
+        if not campaign_id:
+            return None
+        return Holding(f"mclock measurement {campaign_id}", "ceph wcache mclock show")
 
     def stale_keys(
         self, world: World, changing: AbstractSet[int], changed: AbstractSet[int]
