@@ -5,15 +5,15 @@ import re
 import pytest
 from mgr_fakes import builders as make
 from wcache.ceph.health import health_checks
-from wcache.core.fleet.findings import SILENT, of_drive
-from wcache.core.model import Finding, FindingCode, Severity
+from wcache.core.fleet.findings import of_drive
+from wcache.core.model import Cure, Finding, FindingCode, Severity
 from wcache.core.text import counted
 from wcache.knobs.registry import ADVICE
 
 
-def findings(code, *details):
+def findings(code, *details, cure=Cure.GENERAL):
     return [
-        Finding(code, Severity.WARNING, f"h{n} sda", text) for n, text in enumerate(details)
+        Finding(code, Severity.WARNING, f"h{n} sda", text, cure) for n, text in enumerate(details)
     ]
 
 
@@ -61,16 +61,15 @@ def test_only_the_cure_that_applies_is_named():
     shared = check_of(findings(FindingCode.SHARED_DRIVE, "mounted on /mnt"))["detail"][-1]
     assert "pid namespace" not in shared
     blind = check_of(findings(
-        FindingCode.SHARED_DRIVE, "whether other programs use the drives is unknown"
+        FindingCode.SHARED_DRIVE, "it is unknown", cure=Cure.LET_PROBE_SEE
     ))["detail"][-1]
     assert "pid namespace" in blind
     assert "move the OSD" not in blind
 
 
 def test_findings_with_two_cures_name_each_once():
-    found = findings(
-        FindingCode.RESTORE_FAILED, f"held; {SILENT}", "not read back", f"held; {SILENT}"
-    )
+    silent = findings(FindingCode.RESTORE_FAILED, "held", "held too", cure=Cure.START_PROBE)
+    found = [*silent, *findings(FindingCode.RESTORE_FAILED, "not read back")]
     todo = [line for line in check_of(found)["detail"] if line.startswith("what to do: ")]
     assert len(todo) == 2
 

@@ -6,9 +6,9 @@ from typing import Callable, List, Sequence, Set
 
 from ..core.change.change_status import ChangeStatus
 from ..core.fleet.disputes import Dispute, Key, unconfirmed
-from ..core.fleet.findings import SILENT, mixed_modes, of_agents, of_campaigns, of_results
+from ..core.fleet.findings import mixed_modes, of_agents, of_campaigns, of_results
 from ..core.fleet.loaded_off import together
-from ..core.model import Finding, FindingCode, Severity
+from ..core.model import Cure, Finding, FindingCode, Severity
 from ..engine.automation.looking import stands
 from ..engine.world import World
 from .drives.foreign_rules import ForeignRules
@@ -117,14 +117,15 @@ def _unsettled(item: Dispute, world: World) -> Finding:
     pinned, so nothing is at risk until then.
     """
     code = FindingCode.PRIOR_LOST if item.lost else FindingCode.RESTORE_FAILED
-    severity, why = Severity.ERROR, item.why
+    severity, why, cure = Severity.ERROR, item.why, Cure.GENERAL
     agent = world.agent(item.hostname)
     silent = agent is not None and agent.silent(world.now_s)
     if item.run_id and not item.lost and (item.told_back or silent):
         severity = Severity.WARNING
         if silent:
-            why += f"; {SILENT}: once started, it restores and reports"
-    return Finding(code, severity, f"{item.hostname} {item.domain_id}".strip(), why)
+            why += "; the probe does not respond: once started, it restores and reports"
+            cure = Cure.START_PROBE
+    return Finding(code, severity, f"{item.hostname} {item.domain_id}".strip(), why, cure)
 
 
 def _paused(world: World) -> List[Finding]:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Optional, Tuple
 
 from .hardware.controller import Controller
 from .hardware.host_memory import HostMemory
-from .model import CacheMode, DriveModel, DriveReport, Finding
+from .model import CacheMode, Cure, DriveModel, DriveReport, Finding, FindingCode
 
 # Pieces of evidence of one kind that a host keeps and tells.
 EVIDENCE_MAX = 64
+# The subject of what a probe does not see of its host; older ones had no word for the cure.
+OTHER_PROGRAMS = "other programs"
 # Lines that say why a combination of host driver and drive model is not proven.
 DISAGREED_MAX = 8
 
@@ -94,3 +96,12 @@ class HostReport:
     memory: Optional[HostMemory] = None
     controllers: Tuple[Controller, ...] = field(default=(), metadata={"max_items": 16})
     proofs: Tuple[ToggleProof, ...] = field(default=(), metadata={"max_items": EVIDENCE_MAX})
+
+
+def as_reported_now(report: HostReport) -> HostReport:
+    """Return a report as a probe of this version would have made it."""
+    unseen = (FindingCode.SHARED_DRIVE, OTHER_PROGRAMS)
+    return replace(report, findings=tuple(
+        replace(item, cure=Cure.LET_PROBE_SEE) if (item.code, item.subject) == unseen else item
+        for item in report.findings
+    ))

@@ -205,6 +205,15 @@ class FindingCode(str, Enum):
     WEB_PAGE = "WCACHE_WEB_PAGE"
 
 
+class Cure(str, Enum):
+    """What is to be done about a finding."""
+
+    GENERAL = ""  # what is advised of its code
+    IN_DETAIL = "in detail"  # its line has the commands
+    LET_PROBE_SEE = "let the probe see"
+    START_PROBE = "start the probe"
+
+
 @dataclass(frozen=True)
 class Finding:
     """Something wrong that was seen while looking.
@@ -216,6 +225,7 @@ class Finding:
     severity: Severity
     subject: str
     detail: str
+    cure: Cure = Cure.GENERAL
 
 
 class LayerKind(str, Enum):

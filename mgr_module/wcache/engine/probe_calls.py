@@ -10,7 +10,7 @@ from typing import Callable, Optional, Sequence
 from ..core.agents import Agent
 from ..core.errors import RefusedError
 from ..core.events import AgentSilent, Event, LeaseLost, SaveRun, TaskAnswered
-from ..core.host_report import HostReport
+from ..core.host_report import HostReport, as_reported_now
 from ..core.protocol import (
     PROTOCOL_VERSION,
     AcceptRequest,
@@ -182,7 +182,7 @@ class ProbeCalls:
         )
 
     def _take_report(self, hostname: str, report: HostReport) -> None:
-        executor = self._executor
+        executor, report = self._executor, as_reported_now(report)
         if report.hostname != hostname:
             raise RefusedError(f"{hostname} sent a report in the name of {report.hostname[:60]}")
         executor.hosts.reported(hostname, executor.clock())

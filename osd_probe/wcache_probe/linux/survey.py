@@ -8,7 +8,9 @@ from typing import Dict, Iterable, List, Optional, Sequence, Tuple
 
 from wcache.core.drive.safety import Safety, boots_with_rule, judge, not_named
 from wcache.core.errors import NotFoundError, WcacheError
+from wcache.core.host_report import OTHER_PROGRAMS
 from wcache.core.model import (
+    Cure,
     DeviceCache,
     DriveReport,
     DriveState,
@@ -129,7 +131,9 @@ class Survey:
         if not self._blind:
             return ()
         text = f"whether other programs use the drives is unknown: {self._blind}"
-        return (Finding(FindingCode.SHARED_DRIVE, Severity.WARNING, "other programs", text),)
+        return (Finding(
+            FindingCode.SHARED_DRIVE, Severity.WARNING, OTHER_PROGRAMS, text, Cure.LET_PROBE_SEE
+        ),)
 
     def _follow(self, osd: OsdDevices, ours: bool) -> None:
         name = f"osd.{osd.osd_id}"

@@ -10,19 +10,24 @@ from collections import defaultdict
 from typing import AbstractSet, Dict, Iterable, List, Mapping, Sequence, Tuple
 
 from ..agents import Agent, OtherVersion
-from ..drive.manual import pin, turn_off
+from ..drive.manual import commands, pin, turn_off
 from ..drive.safety import Safety, dropping_above, judge, lost_after_reset, not_flushing
 from ..experiment.campaign import Campaign
 from ..experiment.run_state import OVER, RunState, RunStatus
 from ..host_report import HostReport
-from ..model import DeviceCache, DriveReport, Finding, FindingCode, Severity, Transport
+from ..model import (
+    CacheMode,
+    Cure,
+    DeviceCache,
+    DriveReport,
+    Finding,
+    FindingCode,
+    Severity,
+    Transport,
+)
 from ..protocol import PROTOCOL_VERSION
 from ..verdict.result import Result
 from . import loaded_off, set_up
-
-# How the probe and `status` say it, where another cure applies.
-UNSEEN = "other programs"
-SILENT = "the probe does not respond"
 
 # code: (summary for `ceph health`, what to do).  A summary with a form for one and a form for more
 # (`core/text.py`, counted()) is told with the number of findings, as Ceph tells of its own.
@@ -209,22 +214,21 @@ ADVICE: Dict[FindingCode, Tuple[str, str]] = {
     ),
 }
 
-# What is to be done where a finding's detail or subject has this; else ADVICE holds.
-_NARROWER: Dict[FindingCode, Tuple[Tuple[str, str], ...]] = {
-    FindingCode.SHARED_DRIVE: ((
-        UNSEEN, "the probe does not see every program of its host: a container needs the host's "
-        "pid namespace (doc/install.md); until then wcache leaves these drives alone",
-    ),),
-    FindingCode.UNSAFE: ((
-        "turn the cache off on",
+# What is to be done where that of the code is too wide.
+_CURES: Dict[Cure, str] = {
+    Cure.LET_PROBE_SEE: (
+        "the probe does not see every program of its host: a container needs the host's "
+        "pid namespace (doc/install.md); until then wcache leaves these drives alone"
+    ),
+    Cure.IN_DETAIL: (
         "acknowledged data is lost at a power cut: run what the line says, "
         "then `wcache-probe prepare` on that host; where a dm device drops flushes, stop the OSD "
-        "and reactivate its LV",
-    ),),
-    FindingCode.RESTORE_FAILED: ((
-        SILENT, "start the probe on the host: it restores and reports; a drive that is gone for "
-        "good is given up with `ceph wcache drive accept`",
-    ),),
+        "and reactivate its LV"
+    ),
+    Cure.START_PROBE: (
+        "start the probe on the host: it restores and reports; a drive that is gone for "
+        "good is given up with `ceph wcache drive accept`"
+    ),
 }
 
 
@@ -232,10 +236,7 @@ def advice_on(
     item: Finding, advice: Mapping[FindingCode, Tuple[str, str]] = ADVICE
 ) -> str:
     """Say what to do about a finding: the cure that applies to it alone, where that is known."""
-    for said, todo in _NARROWER.get(item.code, ()):
-        if said in item.detail or said in item.subject:
-            return todo
-    return advice[item.code][1]
+    return _CURES.get(item.cure) or advice[item.code][1]
 
 
 # So many campaigns in a row that aborted, none older than this, are a finding.
@@ -261,10 +262,11 @@ def of_drive(
             code = FindingCode.UNSAFE_THROWAWAY
             found.append(Finding(code, Severity.INFO, drive.dev_name, detail + held))
         else:
-            cure = turn_off("", [drive])
-            found.append(
-                Finding(FindingCode.UNSAFE, Severity.ERROR, drive.dev_name, f"{detail}: {cure}")
-            )
+            cure = Cure.IN_DETAIL if commands(drive, CacheMode.WRITE_THROUGH) else Cure.GENERAL
+            found.append(Finding(
+                FindingCode.UNSAFE, Severity.ERROR, drive.dev_name,
+                f"{detail}: {turn_off('', [drive])}", cure,
+            ))
     elif judge(drive.state) is Safety.AFTER_RESET:
         layers = ", ".join(lost_after_reset(drive.state))
         found.append(

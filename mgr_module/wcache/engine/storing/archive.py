@@ -26,7 +26,7 @@ from ...core.experiment.run_state import RunState
 from ...core.experiment.run_state import as_stored_now as run_as_stored_now
 from ...core.experiment.slots import AnySlot, Periods, slot_at
 from ...core.history.entry import HistoryEntry, Kind
-from ...core.host_report import HostReport
+from ...core.host_report import HostReport, as_reported_now
 from ...core.ports import Done, Store, Write
 from ...core.record import Period, Record
 from ...core.verdict.foreign.document import Evidence
@@ -319,7 +319,8 @@ class Archive:
 
     def reports(self) -> Dict[str, HostReport]:
         """The last report of each host."""
-        return self.load(HostReport, "report")
+        found = self.load(HostReport, "report")
+        return {hostname: as_reported_now(report) for hostname, report in found.items()}
 
     def put_report(self, report: HostReport) -> None:
         """Store a host's report."""

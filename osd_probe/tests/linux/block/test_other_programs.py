@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from model_drives import ModelScsi
 from wcache.core.drive.safety import DROPS, may_toggle
-from wcache.core.model import CacheMode, FindingCode
+from wcache.core.model import CacheMode, Cure, FindingCode
 from wcache_probe.linux.block import exports, writers
 from wcache_probe.linux.block.host_files import HostFiles
 from wcache_probe.linux.block.sysfs import by_name
@@ -146,7 +146,7 @@ def test_from_another_pid_namespace_whether_a_drive_is_shared_is_unknown(fake_ho
     assert (drive.foreign_uses, drive.findings) == ((), ())
     assert "pid namespace" in refusal(drive)
     (finding,) = host.host_findings()
-    assert finding.code is FindingCode.SHARED_DRIVE
+    assert (finding.code, finding.cure) == (FindingCode.SHARED_DRIVE, Cure.LET_PROBE_SEE)
     assert "unknown" in finding.detail
 
 
