@@ -131,6 +131,19 @@ def test_a_plan_that_would_be_refused_is_refused_in_a_dry_run_too():
     assert answers[0] == answers[1]
 
 
+def test_a_dry_run_of_apply_names_the_campaign_that_apply_would_be_refused_for():
+    mgr = a_mgr()
+    ok(mgr.command("campaign start", accept_cost=True, loads="depth1"))
+    mgr.settle()
+    ok(mgr.command("plan"))
+    assert said(mgr, "apply", plan_id="p1", dry_run=True)["in_the_way"] == ""
+    ok(mgr.command("campaign start", accept_cost=True, loads="depth1"))
+    refused = mgr.command("apply", plan_id="p1")[2]
+    assert "campaign c2 is under way" in refused
+    assert said(mgr, "apply", plan_id="p1", dry_run=True)["in_the_way"] in refused
+    assert "in the way: campaign c2" in ok(mgr.command("apply", plan_id="p1", dry_run=True))
+
+
 def test_mclock_says_which_commands_it_would_run():
     mgr = FakeMgr(*((f"h{i}", (make.drive("sda", i),)) for i in range(4)))
     mgr.report_all()

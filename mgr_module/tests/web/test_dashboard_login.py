@@ -223,7 +223,8 @@ def test_a_login_that_has_ended_is_not_good_for_ever(dashboard, monkeypatch):
     assert one._good == {}
 
 
-def test_a_dashboard_that_hangs_takes_two_questions_and_no_more():
+def test_a_dashboard_that_hangs_takes_two_questions_and_no_more(monkeypatch):
+    monkeypatch.setattr("wcache.web.dashboard_login.TIMEOUT_S", 20.0)
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen(8)
@@ -237,7 +238,7 @@ def test_a_dashboard_that_hangs_takes_two_questions_and_no_more():
             time.sleep(0.01)
         began = time.monotonic()
         assert "too many" in refusal(one, "t2")[0]
-        assert time.monotonic() - began < 1.0
+        assert time.monotonic() - began < 15.0
         silent.close()
         for thread in asking:
             thread.join()

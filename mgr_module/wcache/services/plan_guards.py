@@ -9,6 +9,19 @@ from ..core.change.rollout_state import Rollout, RolloutStatus
 from ..core.config_database import same, values_of
 from ..core.errors import ConflictError, RefusedError
 from ..engine.world import World
+from .guards import require_idle, require_settled, require_store
+
+
+def require_startable(world: World, rollout: Rollout) -> None:
+    """Whatever a plan changes: that can be stored, nothing else is under way, nothing is owed."""
+    require_store(world)
+    require_idle(world)
+    if rollout.throwaway and not world.options.throwaway_cluster:
+        raise RefusedError(
+            f"plan {rollout.plan_id} was made while this was a throwaway cluster",
+            "make a new plan with `ceph wcache plan`",
+        )
+    require_settled(world, ((c.hostname, c.domain_id) for c in rollout.drive_changes))
 
 
 def require_unmoved(world: World, rollout: Rollout) -> None:

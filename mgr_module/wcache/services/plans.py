@@ -51,7 +51,6 @@ from .guards import (
     require_idle,
     require_plan,
     require_scope,
-    require_settled,
     require_store,
     require_thawed,
 )
@@ -60,6 +59,7 @@ from .plan_guards import (
     require_in_place,
     require_latest,
     require_measured,
+    require_startable,
     require_unmoved,
 )
 from .planner import Planner
@@ -230,14 +230,7 @@ class PlanService:
             under_way = rollout.status is RolloutStatus.RUNNING
             new = under_way and self.override(orders, rollout, need_not)
             return {"plan_id": plan_id, "changed": new, "status": rollout.status.value}
-        require_store(world)
-        require_idle(world)
-        if rollout.throwaway and not world.options.throwaway_cluster:
-            raise RefusedError(
-                f"plan {plan_id} was made while this was a throwaway cluster",
-                "make a new plan with `ceph wcache plan`",
-            )
-        require_settled(world, ((c.hostname, c.domain_id) for c in rollout.drive_changes))
+        require_startable(world, rollout)
         require_unmoved(world, rollout)
         self._require_fit(world, orders, rollout, need_not)
         if trial:

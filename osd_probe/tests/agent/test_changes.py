@@ -219,12 +219,12 @@ def test_a_wait_ends_early_for_a_change_and_for_nothing_else():
     threading.Timer(0.2, door.send, [USB]).start()
     began_s = time.monotonic()
     stop.wait(0.6)
-    assert time.monotonic() - began_s == pytest.approx(0.6, abs=0.15)
+    assert time.monotonic() - began_s > 0.5  # not at the 0.2 s of what is none
     changes._reported_at_s -= 60.0
     threading.Timer(0.1, door.send, [BLOCK]).start()
     began_s = time.monotonic()
     stop.wait(30.0)
-    assert time.monotonic() - began_s < 5.0
+    assert time.monotonic() - began_s < 25.0
     assert changes.due
 
 
@@ -240,7 +240,7 @@ def test_a_wait_ends_early_for_what_a_glance_sees():
     changes.look = lambda at_once=False: look(at_once=True)
     began_s = time.monotonic()
     stop.wait(30.0)
-    assert time.monotonic() - began_s < 5.0
+    assert time.monotonic() - began_s < 25.0
     assert changes.due
 
 
@@ -260,7 +260,7 @@ def test_a_flood_of_events_does_not_keep_the_processor_busy():
     stop.watch.drain = lambda: (drained.append(1), drain())
     stop.wait(1.0)
     flooding = False
-    assert time.monotonic() - began_s < 3.0
+    assert time.monotonic() - began_s < 20.0
     assert len(drained) <= 6
 
 
@@ -274,7 +274,7 @@ def test_another_command_wakes_the_running_probe_which_glances_at_once():
         wake(os.getpid())
         began_s = time.monotonic()
         stop.wait(30.0)
-        assert time.monotonic() - began_s < 5.0
+        assert time.monotonic() - began_s < 25.0
         assert len(looks) == 2  # the next one would not be due yet
     finally:
         signal.signal(SIGNAL, before)

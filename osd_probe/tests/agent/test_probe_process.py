@@ -344,5 +344,5 @@ def test_what_restore_has_done_beside_a_running_probe_is_told_to_the_mgr_at_once
     due_s = max(time.monotonic() + SETTLE_S, reported_s + PAUSE_S)
     assert (done.returncode, mode_of(probe)) == (0, BACK), done.stderr
     mgr.wait_for(lambda: len(changed()) > before)
-    assert time.monotonic() - due_s < 3.0
+    assert time.monotonic() - due_s < 8.0
     assert probe.stop() == 0

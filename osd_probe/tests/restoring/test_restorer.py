@@ -53,14 +53,14 @@ def children(tmp_path):
 def test_many_that_hang_hold_nobody_and_are_not_waited_for_twice(children):
     keys = [f"k{number}" for number in range(24)]
     children.hang = set(keys[:-1])
-    apart = RestoreApart(children, lambda: ["one"], patience_s=1.0, hangs_s=1000.0)
+    apart = RestoreApart(children, lambda: ["one"], patience_s=4.0, hangs_s=1000.0)
     results = apart.restore(keys)
     assert results["k23"] is None
     assert all(isinstance(results[key], NotReadyError) for key in keys[:-1])
     began_s = time.monotonic()
     again = apart.restore([*keys[:-1], "k24"])
     assert again["k24"] is None
-    assert time.monotonic() - began_s < 1.0, "they had their time"
+    assert time.monotonic() - began_s < 4.0, "they had their time"
     assert sorted(children.started) == sorted([*keys, "k24"]), "none is started twice"
 
 

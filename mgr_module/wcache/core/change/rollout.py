@@ -321,9 +321,9 @@ class RolloutMachine(Gating):
             self._change(status=ChangeStatus.MADE)
             step = GateStep(() if index is None else (index,))
             self.rollout = replace(self.rollout, step=step)
-            return [events.Note(f"{change.name}: {change.words}, {latency}"), *self._make_last()]
-        self._change(status=ChangeStatus.APPLIED)
-        return [events.Note(f"{change.name}: {change.words}, {latency}"), *self._next()]
+            return self._make_last()
+        self._change(status=ChangeStatus.APPLIED)  # the history has a line for it
+        return self._next()
 
     def _stop(self, reason: str) -> List[events.Action]:
         """Stop going on.  A change under way is taken back; finished ones stay."""

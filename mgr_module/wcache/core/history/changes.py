@@ -95,7 +95,9 @@ def standing(
 def _outcome(change: Change) -> str:
     said = change.status.value
     if change.before_us is not None and change.after_us is not None:
-        said += f"; latency {before_after(change.before_us, change.after_us)}"
-        if change.status in _BACK:
-            said += " while it was in place"
+        latency = before_after(change.before_us, change.after_us)
+        if latency not in change.detail:  # it went back for that
+            said += f"; latency {latency}"
+            if change.status in _BACK:
+                said += " while it was in place"
     return f"{said}: {change.detail}" if change.detail else said
