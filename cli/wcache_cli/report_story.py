@@ -91,9 +91,11 @@ def setting_of(change: Mapping[str, Any]) -> Dict[str, str]:
             "to": setting(edit["name"], edit["value"]),
         }
     drives = ", ".join(change["dev_names"]) or change["domain_id"]
+    is_option = change.get("kind") == "option"
     return {
-        "where": f"{change['hostname']} {drives}, osd.{change['osd_id']}", "what": "cache mode",
-        "from": str(change["expected"]), "to": str(change["mode"]),
+        "where": f"{change['hostname']} {drives}, osd.{change['osd_id']}",
+        "what": str(change["option"]) if is_option else "cache mode",
+        "from": str(change["expected"]), "to": str(change["value" if is_option else "mode"]),
     }
 
 

@@ -15,6 +15,7 @@ from wcache.core.model import DriveReport, DriveState, Role
 from wcache.core.ports import DriveHost
 from wcache.core.protocol import (
     AcceptRequest,
+    ApplyOptionRequest,
     ApplyRequest,
     ReleaseRequest,
     RollbackRequest,
@@ -26,10 +27,12 @@ from .switcher import Switcher
 
 # what these find before their first step must still hold then
 Change = Union[
-    SetModeRequest, SetOptionRequest, ReleaseRequest, ApplyRequest, RollbackRequest, AcceptRequest
+    SetModeRequest, SetOptionRequest, ReleaseRequest, ApplyRequest, ApplyOptionRequest,
+    RollbackRequest, AcceptRequest,
 ]
 CHANGES = (
-    SetModeRequest, SetOptionRequest, ReleaseRequest, ApplyRequest, RollbackRequest, AcceptRequest
+    SetModeRequest, SetOptionRequest, ReleaseRequest, ApplyRequest, ApplyOptionRequest,
+    RollbackRequest, AcceptRequest,
 )
 
 

@@ -26,9 +26,11 @@ from wcache.core.host_report import HostReport
 from wcache.core.model import DriveReport, DriveState, Finding, FlushCounters
 from wcache.core.ports import DriveHost
 from wcache.core.protocol import (
+    APPLIED,
     DOMAIN_DRIVES_MAX,
     LEASED,
     AcceptRequest,
+    ApplyOptionRequest,
     ApplyRequest,
     CountersRequest,
     DrivesOutcome,
@@ -146,7 +148,7 @@ class TaskRunner:
         Nothing where it touched nothing, or where they cannot be read.
         """
         request = task.request
-        if isinstance(request, (*LEASED, ApplyRequest)):
+        if isinstance(request, (*LEASED, *APPLIED)):
             wanted = touched
         else:
             wanted = isinstance(request, (ReleaseRequest, RollbackRequest))
@@ -165,7 +167,7 @@ class TaskRunner:
         request = task.request
         if isinstance(request, (ReportRequest, MemoryRequest)):
             return not self._keeper.held
-        if isinstance(request, (ApplyRequest, RollbackRequest)):
+        if isinstance(request, (*APPLIED, RollbackRequest)):
             kind, name = EntryKind.ACTION, request.action_id
         else:
             kind, name = EntryKind.LEASE, request.domain_id
@@ -176,7 +178,7 @@ class TaskRunner:
             return False
         if isinstance(request, (ReleaseRequest, RollbackRequest)):
             return request.prior.known and not not_back(request.prior.drives, read)
-        if isinstance(request, (*LEASED, ApplyRequest)) and read:
+        if isinstance(request, (*LEASED, *APPLIED)) and read:
             return not not_back(request.prior.drives, read)
         return True
 
@@ -196,6 +198,8 @@ class TaskRunner:
             return self._release(request)
         if isinstance(request, ApplyRequest):
             return self._apply(request)
+        if isinstance(request, ApplyOptionRequest):
+            return self._apply_option(request)
         if isinstance(request, RollbackRequest):
             return self._rollback(request)
         if isinstance(request, AcceptRequest):
@@ -352,7 +356,7 @@ class TaskRunner:
             drives = self._survey.drives()
             program = optioning.bring_back(
                 prior, drives, owner_id=request.lease_id, now_s=self._wall(),
-            ) if any(one.options for one in prior.drives) else switching.bring_back(
+            ) if prior.of_options else switching.bring_back(
                 prior, drives, kind=EntryKind.LEASE, owner_id=request.lease_id,
                 now_s=self._wall(), throwaway=request.throwaway and self._keeper.throwaway,
             )
@@ -380,11 +384,18 @@ class TaskRunner:
             ids, states = (), ()  # gone, or it does not answer: it is given up all the same
         return StateOutcome(states, states, (), bool(request.keys), ids)
 
-    def _apply(self, request: ApplyRequest) -> Outcome:
-        drives = self._survey.drives()
+    def _entry_of(
+        self, request: Union[ApplyRequest, ApplyOptionRequest, RollbackRequest]
+    ) -> Optional[JournalEntry]:
+        """The entry of a request's action; RefusedError where that is of another domain."""
         entry = self._switcher.entry(EntryKind.ACTION, request.action_id)
         if entry is not None and entry.domain_id != request.domain_id:
             raise RefusedError(f"action {request.action_id} changed {entry.domain_id}")
+        return entry
+
+    def _apply(self, request: ApplyRequest) -> Outcome:
+        drives = self._survey.drives()
+        entry = self._entry_of(request)
         done = self._switcher.run(
             request.domain_id, switching.apply(
                 drives, entry, action_id=request.action_id, expected=request.expected,
@@ -399,18 +410,30 @@ class TaskRunner:
             done = replace(done, changed=True)
         return self._outcome(drives, done)
 
+    def _apply_option(self, request: ApplyOptionRequest) -> Outcome:
+        drives = self._survey.drives()
+        entry = self._entry_of(request)
+        return self._outcome(drives, self._switcher.run(
+            request.domain_id, optioning.apply(
+                drives, entry, action_id=request.action_id, name=request.name,
+                expected=request.expected, value=request.value, now_s=self._wall(),
+                prior=self._stored(request.prior),
+            )
+        ))
+
     def _rollback(self, request: RollbackRequest) -> Outcome:
         prior = self._of_our_cluster(request.prior)
-        entry = self._switcher.entry(EntryKind.ACTION, request.action_id)
+        entry = self._entry_of(request)
         if entry is None:  # never made, taken back before, or its journal is gone
             drives = self._survey.drives()
-            program = switching.bring_back(
+            program = optioning.bring_back(
+                prior, drives, kind=EntryKind.ACTION, owner_id=request.action_id,
+                now_s=self._wall(),
+            ) if prior.of_options else switching.bring_back(
                 prior, drives, kind=EntryKind.ACTION, owner_id=request.action_id,
                 now_s=self._wall(), throwaway=request.throwaway and self._keeper.throwaway,
             )
             return self._outcome(drives, self._switcher.run(request.domain_id, program))
-        if entry.domain_id != request.domain_id:
-            raise RefusedError(f"action {request.action_id} changed {entry.domain_id}")
         if not prior.known:
             if request.expected is None:
                 raise lost(request.action_id)

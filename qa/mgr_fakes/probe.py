@@ -26,6 +26,7 @@ from wcache.core.option_value import OptionValue
 from wcache.core.protocol import (
     PROTOCOL_VERSION,
     AcceptRequest,
+    ApplyOptionRequest,
     ApplyRequest,
     CountersRequest,
     DrivesOutcome,
@@ -86,6 +87,8 @@ class FakeProbe:
         self.stuck: Set[str] = set()  # domains whose drives do not go back
         self.keeps = True  # drives keep what they are told to keep over a power cycle
         self.actions: Dict[str, Tuple[str, CacheMode]] = {}
+        # the same of options: a domain and what they were before
+        self.option_actions: Dict[str, Tuple[str, Tuple[OptionValue, ...]]] = {}
         self.error = ""
         self.last_post = ""
         self.set_count = 0
@@ -195,6 +198,10 @@ class FakeProbe:
             for domain in self.leased_options
         )
         kept.update((f"action/{name}", found) for name, found in self.actions.items())
+        kept.update(
+            (f"action/{name}", (domain, self.drives[domain].mode or CacheMode.WRITE_BACK))
+            for name, (domain, _) in self.option_actions.items()
+        )
         return tuple(
             JournalNote(
                 key, domain, CLUSTER_ID, (KeptPrior(self.drives[domain].drive_id, mode),)
@@ -206,7 +213,24 @@ class FakeProbe:
         """Perform a task."""
         return self._of_options(task.request) or self._of_modes(task.request)
 
-    def _of_options(self, request: Request) -> Optional[StateOutcome]:
+    def _of_options(self, request: Request) -> Optional[Outcome]:
+        if isinstance(request, ApplyOptionRequest):
+            (drive,) = request.prior.drives
+            assert drive.options, "nothing is set that the mgr has not stored"
+            self.option_actions.setdefault(
+                request.action_id, (request.domain_id, drive.options)
+            )
+            return self.set_options(
+                request.domain_id, (OptionValue(request.name, request.value),)
+            )
+        if isinstance(request, RollbackRequest) and request.prior.of_options:
+            (drive,) = request.prior.drives
+            if request.domain_id in self.stuck:
+                return FailureOutcome("the drive does not answer", restored=False)
+            domain_id, values = self.option_actions.pop(
+                request.action_id, (request.domain_id, drive.options)
+            )
+            return self.set_options(domain_id, values)
         if isinstance(request, SetOptionRequest):
             (drive,) = request.prior.drives
             assert drive.options, "nothing is set that the mgr has not stored"
@@ -282,6 +306,8 @@ class FakeProbe:
         for key in request.keys:
             kind, _, name = key.partition("/")
             (self.leased if kind == "lease" else self.actions).pop(name, None)
+            if kind != "lease":
+                self.option_actions.pop(name, None)
         drive = self.drives.get(request.domain_id)
         if drive is None:
             return StateOutcome((), (), (), True)

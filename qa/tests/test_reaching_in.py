@@ -10,7 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2] / "mgr_module" / "wcache"
 ENGINE = ROOT / "engine" / "engine.py"
 # A knob's own files; whoever else imports one of them names that knob.
-KNOBS = tuple(f"knobs/{one}" for one in ("cache_mode", "mclock", "memory"))
+KNOBS = tuple(f"knobs/{one}" for one in ("cache_mode", "mclock", "memory", "options"))
 
 REACHES_MAX = 0  # 475 before there was a World
 LOCKS_MAX = 0  # 69

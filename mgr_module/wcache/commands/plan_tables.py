@@ -15,6 +15,9 @@ from .tables import model_of, stale_keys
 
 # Commands by hand that are listed of one change.
 MANUAL_MAX = 20
+NOT_FOR_LONG = (
+    "a value of a drive does not survive a reboot of its host; WCACHE_OPTION_DRIFT says so then"
+)
 _OF_CLUSTER = "ceph wcache "
 
 
@@ -71,6 +74,8 @@ def _plan(data: Mapping[str, Any], *, whole: bool) -> str:
         ]
     lines += left
     lines += [f"note: {line}" for line in stale_keys(data)]
+    if any(c.get("kind") == "option" for c in drives):
+        lines.append(f"note: {NOT_FOR_LONG}")
     if planned:
         apply = f"ceph wcache apply {data['plan_id']}"
         lines += [
@@ -86,7 +91,7 @@ def _plan(data: Mapping[str, Any], *, whole: bool) -> str:
 def _drive_changes(changes: Sequence[Mapping[str, Any]]) -> List[str]:
     rows = [
         (short_id(c["action_id"]), c["failure_domain"], c["hostname"], ",".join(c["dev_names"]),
-         f"osd.{c['osd_id']}", c["expected"], c["mode"], c["kept"] or "", c["status"],
+         f"osd.{c['osd_id']}", *_from_to(c), c["status"],
          before_after(c["before_us"], c["after_us"]), c.get("ratio"), c["detail"])
         for c in changes
     ]
@@ -99,8 +104,7 @@ def _kinds_of_change(changes: Sequence[Mapping[str, Any]]) -> List[str]:
     """Like changes of drives in one line, with the medians of what was measured."""
     kinds: Dict[Tuple[str, ...], List[Mapping[str, Any]]] = {}
     for c in changes:
-        kind = (c["device_class"], model_of(c), c["expected"], c["mode"], c["kept"] or "",
-                c["status"])
+        kind = (c["device_class"], model_of(c), *_from_to(c), c["status"])
         kinds.setdefault(kind, []).append(c)
     rows = [
         (len(alike), len({c["hostname"] for c in alike}), *kind,
@@ -111,6 +115,14 @@ def _kinds_of_change(changes: Sequence[Mapping[str, Any]]) -> List[str]:
     heads = ("CHANGES", "HOSTS", "CLASS", "DRIVE MODEL", "FROM", "TO", "KEPT", "STATUS",
              "MEDIAN LATENCY", "RATIO")
     return listed(table(heads, rows).splitlines(), "kinds of changes") if rows else []
+
+
+def _from_to(change: Mapping[str, Any]) -> Tuple[str, str, str]:
+    """What a drive had, what it is given, and what it keeps of that over a power cycle."""
+    if change.get("kind") == "option":
+        name = change["option"]
+        return f"{name} {change['expected']}", f"{name} {change['value']}", ""
+    return change["expected"], change["mode"], change["kept"] or ""
 
 
 def _middle(values: Iterable[Optional[float]]) -> Optional[float]:

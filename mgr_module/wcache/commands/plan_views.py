@@ -140,7 +140,7 @@ class PlanViews:
             row["written_since"] = _written_since(world, change)
         plain["waiting_for"] = list(machine.waits_for)
         plain["stale_keys"] = stale_keys_of(
-            self._knobs, world, machine.rollout.drive_changes
+            self._knobs, world, machine.rollout.mode_changes
         )
         return {"format_version": FORMAT_VERSION, **plain}
 

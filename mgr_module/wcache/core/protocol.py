@@ -93,6 +93,22 @@ class SetOptionRequest:
 
 
 @dataclass(frozen=True)
+class ApplyOptionRequest:
+    """A decided change of an option, outside of any lease: it stays until it is rolled back.
+
+    `expected` is the value that the plan was made from; where another stands, it is refused.
+    """
+
+    KIND: ClassVar[str] = "apply_option"
+    domain_id: str
+    action_id: str
+    name: str = field(metadata={"max_chars": NAME_CHARS_MAX})
+    expected: str = field(metadata={"max_chars": VALUE_CHARS_MAX})
+    value: str = field(metadata={"max_chars": VALUE_CHARS_MAX})
+    prior: Prior = UNKNOWN
+
+
+@dataclass(frozen=True)
 class OptionsRequest:
     """Read state, options and kernel flush counters of the domain's drives."""
 
@@ -205,6 +221,7 @@ Request = Union[
     LookRequest,
     SetModeRequest,
     SetOptionRequest,
+    ApplyOptionRequest,
     OptionsRequest,
     CountersRequest,
     TimerRequest,
@@ -217,6 +234,8 @@ Request = Union[
 ]
 # What is done under a lease alone.
 LEASED = (SetModeRequest, SetOptionRequest)
+# What stays until it is rolled back.
+APPLIED = (ApplyRequest, ApplyOptionRequest)
 
 
 @dataclass(frozen=True)

@@ -108,7 +108,7 @@ def settle(
         key = (item.hostname, item.domain_id)
         changes = tuple(
             replace(c, status=ChangeStatus.ACCEPTED)
-            if c.touches == {key} and c.status in _OWING else c
+            if (c.hostname, c.domain_id) == key and c.status in _OWING else c
             for c in plan.rollout.changes
         )
         if changes != plan.rollout.changes:

@@ -47,7 +47,7 @@ class Asked:
 
     `nonce` is random and makes the ids of actions unique for ever: a journal may still have
     an entry of a plan that had the same number.  `take_over` are hosts of which somebody else
-    sets the values by itself, and is to leave them.
+    sets the values by itself, and is to leave them.  `by_itself`: no admin asks for it.
     """
 
     plan_id: str
@@ -58,6 +58,7 @@ class Asked:
     only: Optional[FrozenSet[Tuple[str, str]]] = None  # these hosts and cache domains
     scope: Scope = Scope()  # noqa: RUF009  frozen
     take_over: Tuple[str, ...] = ()
+    by_itself: bool = False
     first: int = 0  # how many changes the plan has before those that are asked for
 
     def wants(self, host: str, device_class: str) -> bool:
@@ -94,5 +95,4 @@ def option_names(knobs: Iterable[Knob]) -> Tuple[str, ...]:
 
 def knobs_of(rollout: Rollout) -> Tuple[str, ...]:
     """The names of the knobs that a plan changes."""
-    drives = [change.knob for change in rollout.drive_changes]
-    return tuple(dict.fromkeys((*drives, *(change.knob for change in rollout.config_changes))))
+    return tuple(dict.fromkeys(change.knob for change in rollout.changes))

@@ -24,6 +24,7 @@ KNOBS: Tuple[Knob, ...] = (
     _knob("cache_mode"),
     _knob("mclock"),
     _knob("memory"),
+    _knob("options"),
 )
 DEFAULT = KNOBS[0]
 # Those that `plan --knob=all` puts into one plan, one after the other.

@@ -74,11 +74,10 @@ def require_in_place(world: World, rollout: Rollout) -> None:
                 f"{', '.join(change.dev_names)} is not there any more", again,
             )
         for drive in drives:
-            if drive.mode is not change.mode:
-                now = drive.mode.value if drive.mode else "an unknown mode"
+            moved = change.unlike(drive)
+            if moved:
                 raise ConflictError(
-                    f"plan {rollout.plan_id} is done, and {change.hostname} {drive.dev_name} "
-                    f"is in {now} since", again,
+                    f"plan {rollout.plan_id} is done, and {change.hostname} {moved} since", again,
                 )
 
 

@@ -7,6 +7,7 @@ from typing import AbstractSet, Callable, Dict, Iterable, List, Mapping, Sequenc
 
 from ..core.change.cache_mode_change import CacheModeChange
 from ..core.change.change_status import ChangeStatus
+from ..core.change.drive_change import DriveChange
 from ..core.change.rollout_state import Change, RolloutStatus
 from ..core.change.scope import Scope
 from ..core.errors import NotReadyError
@@ -28,11 +29,21 @@ def in_place_by(world: World, knob: str, scope: Scope) -> str:
         plan_id for plan_id, machine in world.rollouts.items()
         if machine.rollout.status is RolloutStatus.DONE and any(
             change.status is ChangeStatus.APPLIED and scope.holds(change)
-            and knob == change.knob
+            and knob == change.knob and _is_there(world, change)
             for change in machine.rollout.changes
         )
     ]
     return max(found, key=lambda plan_id: (len(plan_id), plan_id), default="")
+
+
+def _is_there(world: World, change: Change) -> bool:
+    """Whether drives have what a change gave them, as they were reported; a reboot may take it."""
+    report = world.reports.get(change.hostname)
+    if not isinstance(change, DriveChange) or report is None:
+        return True
+    return not any(
+        change.unlike(drive) for drive in report.drives if drive.domain_id == change.domain_id
+    )
 
 
 class _Together(Planner):

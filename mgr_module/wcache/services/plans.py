@@ -146,7 +146,7 @@ class PlanService:
         taken = tuple(name for name in wish.take_over.split(",") if name)
         wanted = planner.plan(Asked(
             plan_id, secrets.token_hex(NONCE_BYTES), scope.device_class, wish.consent_turn_on,
-            wish.persist, wish.only, scope, taken,
+            wish.persist, wish.only, scope, taken, wish.by == AUTO,
         ), world)
         changes, waves = arranged([c for c in wanted.changes if scope.holds(c)], cluster)
         if not changes:
@@ -172,7 +172,7 @@ class PlanService:
             "plan_id": "", "changes": plain_changes(changes),
             "left_alone": list(wanted.left_alone),
             "stale_keys": stale_keys_of(
-                self._planners.values(), world, rollout.drive_changes
+                self._planners.values(), world, rollout.mode_changes
             ),
             "waves": codec.to_plain(waves), "reported": codec.to_plain(reported),
         }, wanted, rollout)

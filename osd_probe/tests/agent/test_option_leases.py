@@ -13,9 +13,11 @@ from wcache.core.drive.prior import PriorDoubt, prior_from
 from wcache.core.errors import StorageError
 from wcache.core.model import KernelView
 from wcache.core.protocol import (
+    ApplyOptionRequest,
     FailureOutcome,
     OptionsRequest,
     ReleaseRequest,
+    RollbackRequest,
     SetModeRequest,
     SetOptionRequest,
     StateOutcome,
@@ -75,6 +77,14 @@ class OptionProbe(Probe):
 
     def set(self, value="none", name="scheduler", prior=None):
         return self.ask(SetOptionRequest(OBEYS, name, value, prior or self.prior(name)))
+
+    def apply(self, value="none", name="scheduler", prior=None, expected="mq-deadline"):
+        return self.ask(ApplyOptionRequest(
+            OBEYS, "p1.0", name, expected, value, prior or self.prior(name)
+        ))
+
+    def take_back(self, prior):
+        return self.ask(RollbackRequest(OBEYS, "p1.0", prior=prior))
 
 
 @pytest.fixture
@@ -187,6 +197,94 @@ def test_where_the_journal_is_lost_the_mgr_knows_the_way_back(probe):
     outcome = probe.ask(ReleaseRequest(OBEYS, "L1", prior=known))
     assert {one.name: one.value for one in outcome.after[0].options} == TUNED
     assert (probe.values, probe.journal.entries) == (TUNED, {})
+
+
+def test_what_a_plan_sets_stays_over_starts_and_goes_back_in_order(probe):
+    probe.mgr.lease = None
+    known = probe.prior()
+    outcome = probe.apply(prior=known)
+    assert isinstance(outcome, StateOutcome)
+    assert (outcome.changed, outcome.after[0].option("scheduler")) == (True, "none")
+    probe.restart()
+    probe.run()
+    assert probe.values["scheduler"] == "none"
+    assert probe.values["nr_requests"] != TUNED["nr_requests"]
+    assert probe.apply(prior=known).changed is True  # asked again, it is ours still
+    back = probe.take_back(known)
+    assert {one.name: one.value for one in back.after[0].options} == TUNED
+    assert (probe.values, probe.journal.entries) == (TUNED, {})
+
+
+@given(st.integers(1, 8), st.integers(1, 12))
+def test_a_crash_at_any_step_of_a_plan_and_of_its_way_back_loses_nothing(forth, back):
+    probe = OptionProbe()
+    probe.mgr.lease = None
+    known = probe.prior()
+    for step, ask in ((forth, lambda: probe.apply(prior=known)),
+                      (back, lambda: probe.take_back(known))):
+        probe.restart(crash_after(step))
+        try:
+            ask()
+        except Crash:
+            probe.mgr.tasks.clear()
+            probe.restart()
+            # the journal was written first: what was changed can be gone back to
+            assert probe.values == TUNED or "action/p1.0" in probe.journal.entries
+            assert isinstance(ask(), StateOutcome)
+        probe.restart()
+    assert (probe.values, probe.journal.entries) == (TUNED, {})
+
+
+def test_after_a_reboot_there_is_nothing_to_take_back_and_the_entry_goes(probe):
+    probe.mgr.lease = None
+    known = probe.prior()
+    probe.apply(prior=known)
+    for name, value in TUNED.items():
+        probe.host.set_option(probe.drive, name, value)
+    assert probe.take_back(known).changed is False
+    assert (probe.values, probe.journal.entries) == (TUNED, {})
+
+
+def test_without_the_journal_the_mgr_knows_what_a_plan_has_changed(probe):
+    probe.mgr.lease = None
+    known = probe.prior()
+    probe.apply(prior=known)
+    probe.journal.entries.clear()
+    probe.take_back(known)
+    assert (probe.values, probe.journal.entries) == (TUNED, {})
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("write_cache", "write through", "durable"), ("cache_type", "write through", "durable"),
+        ("cache_mode", "writeback", "durable"), ("max_sectors_kb", "4", "no entry"),
+        ("nr_requests", "3", "4 to 4096"), ("scheduler", "cfq", "none|mq-deadline"),
+        ("osd_mclock_profile", "balanced", "plan was made for"),
+    ],
+)
+def test_a_plan_cannot_set_what_the_probe_refuses_by_name(probe, name, value, words):
+    probe.mgr.lease = None
+    outcome = probe.apply(value, name, probe.prior("nr_requests"))
+    assert isinstance(outcome, FailureOutcome)
+    assert name in outcome.message
+    assert words in f"{outcome.message} {outcome.advice}"
+    assert (outcome.restored, probe.values, probe.journal.entries) == (True, TUNED, {})
+
+
+def test_a_value_that_is_not_what_the_plan_was_made_for_is_left(probe):
+    probe.mgr.lease = None
+    outcome = probe.apply(expected="kyber")
+    assert "scheduler of sim-sd0 is mq-deadline, and the plan was made for kyber" in outcome.message
+    assert (probe.values, probe.journal.entries) == (TUNED, {})
+
+
+def test_while_an_experiment_holds_the_drive_no_plan_sets_an_option(probe):
+    known = probe.prior()
+    probe.set()
+    outcome = probe.apply("kyber", prior=known)
+    assert "an experiment holds" in outcome.message
+    assert probe.values["scheduler"] == "none"
 
 
 def test_options_are_read_with_the_state(probe):

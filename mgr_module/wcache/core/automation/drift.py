@@ -51,7 +51,7 @@ def applied(rollouts: Iterable[Rollout], still: Iterable[bool]) -> Dict[Key, App
     """What stands, by the newest plan of each cache domain; only of plans that are `still`."""
     found: Dict[Key, Tuple[float, Applied]] = {}
     for rollout, is_still in zip(rollouts, still):
-        for change in rollout.drive_changes if is_still else ():
+        for change in rollout.mode_changes if is_still else ():
             if change.status is ChangeStatus.APPLIED:
                 key = (change.hostname, change.domain_id)
                 item = Applied(rollout.plan_id, change.mode, rollout.by)

@@ -6,40 +6,37 @@ At each step the probe is asked something; here is what, and what its answers me
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, AbstractSet, ClassVar, FrozenSet, Optional, Sequence, Tuple, Union
+from typing import TYPE_CHECKING, ClassVar, FrozenSet, Optional, Sequence, Tuple
 
 from .. import codec
-from ..cluster import ClusterState
 from ..drive.prior import UNKNOWN, Prior, PriorDoubt, prior_from, states_by_id, told_prior
 from ..errors import StorageError
-from ..events import LoadRequest
 from ..experiment.period import all_in
 from ..experiment.run_priors import differs_from_prior
-from ..model import CacheMode, DriveModel, LoadPoint, Role, Transport
+from ..model import CacheMode, DriveModel, DriveReport, LoadPoint, Transport
 from ..protocol import (
     ApplyRequest,
     DrivesOutcome,
     FailureOutcome,
     LookRequest,
-    MeasureRequest,
     RollbackRequest,
     StateOutcome,
 )
-from ..simulation import DriveKind, measured_by_probe
+from ..simulation import DriveKind
 from ..verdict.recommend import Recommendation
 from .change import ChangeSteps, DriveWear, WentBack
-from .change_status import ChangeStatus, Made, gain
+from .change_status import ChangeStatus, Made
+from .drive_change import UNEXPECTED, DriveChange, failure_words, wear_of
 
 if TYPE_CHECKING:
     from .rollout_state import Rollout
-    from .scope import Scope
 
 # 250 are stored in one value (RECORD_BYTES_MAX); details of failures come on top.
 CHANGE_BYTES_MAX = 30_000
 
 
 @dataclass(frozen=True)
-class CacheModeChange(ChangeSteps):
+class CacheModeChange(DriveChange):
     """One cache domain to be put into another mode.
 
     `failure_domain` names the CRUSH buckets that the plan goes by, the widest first.
@@ -87,16 +84,6 @@ class CacheModeChange(ChangeSteps):
         return "cache_mode"
 
     @property
-    def ratio(self) -> Optional[float]:
-        """Latency before over latency after: above 1, the change helped."""
-        return gain(self.before_us, self.after_us)
-
-    @property
-    def name(self) -> str:
-        """What is changed, for people."""
-        return f"{self.hostname} {', '.join(self.dev_names)}"
-
-    @property
     def words(self) -> str:
         """From what to what, for people."""
         return f"{self.expected.value} to {self.mode.value}"
@@ -117,35 +104,11 @@ class CacheModeChange(ChangeSteps):
         return f"{self.device_class} {self.drive_model or 'drives'} in {self.mode.value}"
 
     @property
-    def look_first(self) -> str:
-        """What an admin does before a rollback where nobody knows whether it was made."""
-        return "look at the drive, then, with the probe there"
-
-    @property
     def touches(self) -> FrozenSet[Tuple[str, str]]:
         """What it changes: two plans that share one must be rolled back in order."""
         return frozenset({(self.hostname, self.domain_id)})
 
-    @property
-    def treated(self) -> Tuple[int, ...]:
-        """The OSDs whose clients the change may touch."""
-        return self.osd_ids or (self.osd_id,)
-
-    @property
-    def prior_known(self) -> bool:
-        """Whether what was there before is stored with it."""
-        return self.prior.known
-
     # ---- what a rollout asks for, and what the answers mean: see ChangeSteps
-
-    def measure(self, rollout: Rollout) -> Union[MeasureRequest, LoadRequest]:
-        """See ChangeSteps."""
-        if measured_by_probe(self):
-            return MeasureRequest(self.domain_id, self.osd_id, self.load_point, rollout.count)
-        return LoadRequest(
-            self.osd_id, self.load_point, Role.BLOCK, rollout.count, rollout.period_s,
-            rollout.latency_limit_ms,
-        )
 
     def look(self, rollout: Rollout) -> LookRequest:
         """See ChangeSteps."""
@@ -158,8 +121,7 @@ class CacheModeChange(ChangeSteps):
             # a request went out with it: what is there now may be ours
             return self, why
         drives = outcome.drives if isinstance(outcome, DrivesOutcome) else ()
-        wear = tuple(DriveWear(one.drive_id, one.wear) for one in drives if one.wear is not None)
-        return replace(self, prior=prior, wear=wear), ""
+        return replace(self, prior=prior, wear=wear_of(drives)), ""
 
     def _seen(self, rollout: Rollout, outcome: object) -> Tuple[Prior, str]:
         if isinstance(outcome, DrivesOutcome):
@@ -171,7 +133,7 @@ class CacheModeChange(ChangeSteps):
                 return UNKNOWN, error.message
         if isinstance(outcome, FailureOutcome):
             return UNKNOWN, outcome.message
-        return UNKNOWN, "the probe gave an unexpected answer"
+        return UNKNOWN, UNEXPECTED
 
     def is_still(self, outcome: object) -> str:
         """See ChangeSteps; by a look at its drives.
@@ -214,7 +176,7 @@ class CacheModeChange(ChangeSteps):
 
     def _made(self, rollout: Rollout, outcome: object, again: bool) -> Tuple[Made, str]:
         if isinstance(outcome, FailureOutcome):
-            said = outcome.message + (f": {outcome.advice}" if outcome.advice else "")
+            said = failure_words(outcome)
             if outcome.doubt is PriorDoubt.OTHER_STATE:
                 # somebody else's change, or ours and the journal is lost
                 return Made.OTHERS, said
@@ -271,30 +233,19 @@ class CacheModeChange(ChangeSteps):
                 return f"the verdict of its drive model is {item.verdict.value} now"
         return "its drive model no longer has a verdict"
 
-    # ---- whom it concerns, how long it lasts, and the history: see ChangeSteps
+    def unlike(self, drive: DriveReport, planned: bool = False) -> str:
+        """See DriveChange."""
+        if drive.mode is (self.expected if planned else self.mode):
+            return ""
+        now = drive.mode.value if drive.mode else "an unknown mode"
+        return f"{drive.dev_name} is in {now}"
 
     @property
-    def judging_osds(self) -> Tuple[int, ...]:
-        """See ChangeSteps."""
-        return self.treated
+    def was(self) -> str:
+        """See DriveChange."""
+        return f"was in {self.expected.value}"
 
-    @property
-    def alone_touched(self) -> bool:
-        """See ChangeSteps."""
-        return True
-
-    def concerned_osds(self, cluster: ClusterState) -> AbstractSet[int]:
-        """See ChangeSteps."""
-        return set(self.treated)
-
-    def is_within(self, scope: Scope) -> bool:
-        """See ChangeSteps."""
-        model = "" if self.drive_model is None else str(self.drive_model)
-        return (
-            (scope.osd_id is None or scope.osd_id in self.treated)
-            and scope.hostname in (None, "", self.hostname)
-            and (scope.drive_model or "").lower() in model.lower()
-        )
+    # ---- how long it lasts, and the history: see ChangeSteps
 
     @property
     def lasts_already(self) -> bool:
@@ -310,11 +261,6 @@ class CacheModeChange(ChangeSteps):
     def sides(self) -> Tuple[str, str]:
         """See ChangeSteps."""
         return self.expected.value, self.mode.value
-
-    def moved(self, back: bool) -> str:
-        """See ChangeSteps."""
-        before, after = reversed(self.sides) if back else self.sides
-        return f"{before} to {after}"
 
 
 def require_room(change: ChangeSteps, prior: Prior = UNKNOWN) -> None:

@@ -33,7 +33,7 @@ def marked(rollouts: Iterable[Rollout], results: Iterable[Result]) -> Dict[Drive
     for rollout in rollouts:
         indices = rollout.worse.indices
         worse = {item.action_id for i, item in enumerate(rollout.changes) if i in indices}
-        for change in rollout.drive_changes:
+        for change in rollout.mode_changes:
             if change.drive_model is None:
                 continue
             kind = DriveKind.of(change)

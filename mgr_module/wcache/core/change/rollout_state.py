@@ -17,10 +17,12 @@ from .config_change import ConfigChange
 from .gate.evidence import Evidence
 from .gate.gate_state import GateSettings, GateStep
 from .gate.harm import Harm
+from .option_change import OptionChange
 
-# What a plan is made of: the cache mode of drives, and values in the config database.  This is
-# how stored plans are read; what a kind of change is to the rest, `change.ChangeSteps` says.
-Change = Union[CacheModeChange, ConfigChange]
+# What a plan is made of: the cache mode of drives, options of theirs, and values in the config
+# database.  This is how stored plans are read; what a kind of change is to the rest,
+# `change.ChangeSteps` says.
+Change = Union[CacheModeChange, OptionChange, ConfigChange]
 # 1 knew changes of the cache mode alone, 2 neither waves nor a gate, 3 no pooled evidence.
 ROLLOUT_VERSION = 4
 # Changes of one plan.
@@ -144,9 +146,20 @@ class Rollout:
             raise ValueError(f"plan version {self.version}, {ROLLOUT_VERSION} is known")
 
     @property
-    def drive_changes(self) -> Tuple[CacheModeChange, ...]:
+    def mode_changes(self) -> Tuple[CacheModeChange, ...]:
         """The changes of drives' cache modes."""
         return tuple(item for item in self.changes if isinstance(item, CacheModeChange))
+
+    @property
+    def option_changes(self) -> Tuple[OptionChange, ...]:
+        """The changes of drives' options."""
+        return tuple(item for item in self.changes if isinstance(item, OptionChange))
+
+    @property
+    def drive_changes(self) -> Tuple[Union[CacheModeChange, OptionChange], ...]:
+        """All that probes make."""
+        kinds = (CacheModeChange, OptionChange)
+        return tuple(item for item in self.changes if isinstance(item, kinds))
 
     @property
     def config_changes(self) -> Tuple[ConfigChange, ...]:

@@ -13,15 +13,15 @@ from ..host_report import HostReport
 from ..model import CacheMode, DriveReport
 from ..simulation import DriveKind, osd_of
 from ..verdict.recommend import Recommendation
-from .cache_mode_change import CacheModeChange
 from .change_status import UNFINISHED, ChangeStatus
+from .drive_change import DriveChange
 from .rollout_state import Change, Rollout
 
 
 def turned_on(rollout: Rollout) -> Set[DriveKind]:
     """The drive models whose caches a plan turns on and has not turned on for good yet."""
     return {
-        DriveKind.of(change).in_any_class for change in rollout.drive_changes
+        DriveKind.of(change).in_any_class for change in rollout.mode_changes
         if change.status in UNFINISHED and change.mode is CacheMode.WRITE_BACK
         and change.expected is not change.mode
     }
@@ -45,7 +45,7 @@ def reasons(
 
 
 def _moved(
-    change: CacheModeChange, report: Optional[HostReport], cluster: ClusterState,
+    change: DriveChange, report: Optional[HostReport], cluster: ClusterState,
     recommendations: Sequence[Recommendation],
 ) -> str:
     drives = [d for d in (report.drives if report else ()) if d.domain_id == change.domain_id]
@@ -70,13 +70,13 @@ def verdicts_moved(
     return [f"{change.name}: {why}" for change, why in told if why]
 
 
-def _drives_moved(change: CacheModeChange, drives: Sequence[DriveReport]) -> str:
+def _drives_moved(change: DriveChange, drives: Sequence[DriveReport]) -> str:
     if sorted(drive.drive_id for drive in drives) != sorted(change.drive_ids):
         return "the drive is gone or was replaced"
     for drive in drives:
-        if drive.mode is not change.expected:
-            now = drive.mode.value if drive.mode else "an unknown mode"
-            return f"{drive.dev_name} is in {now} now, and was in {change.expected.value}"
+        moved = change.unlike(drive, planned=True)
+        if moved:
+            return f"{moved} now, and {change.was}"
     osd_ids = sorted({use.osd_id for drive in drives for use in drive.uses})
     if osd_ids != sorted(change.osd_ids):
         return f"its OSDs are {osd_ids} now, and were {sorted(change.osd_ids)}"

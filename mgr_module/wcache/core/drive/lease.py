@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from typing import Dict, List, Mapping, Optional, Tuple, Union
 
 from ..protocol import (
+    APPLIED,
     LEASED,
-    ApplyRequest,
     FailureOutcome,
     Lease,
     Outcome,
@@ -207,7 +207,7 @@ class LeaseKeeper:
 
     def _refusal(self, task: Task) -> Optional[FailureOutcome]:
         request = task.request
-        if not isinstance(request, (*LEASED, ApplyRequest, RollbackRequest)):
+        if not isinstance(request, (*LEASED, *APPLIED, RollbackRequest)):
             return None
         restored = request.domain_id not in self._held
         if self._frozen and not isinstance(request, RollbackRequest):

@@ -1,4 +1,4 @@
-"""Set an option of a cache domain's drives under a lease, and the way back; sans-I/O.
+"""Set an option of a cache domain's drives, for a lease or a plan, and the way back; sans-I/O.
 
 What was there is in the journal before the first write, with what the kernel resets along with
 the option: the scheduler takes nr_requests and wbt_lat_usec with it.  They go back in that order,
@@ -49,30 +49,94 @@ def lease_set(
     before the first write where the witnesses do not agree; else after a restore.
     """
     option(name).require(value)
-    before = yield from _read(drives)
-    found = tuple(replace(one, state=state) for one, state in zip(drives, before))
+    found = yield from _as_now(drives)
     if entry is None:
-        shared = [one for one in found if one.foreign_uses]
-        if shared:
-            raise RefusedError(
-                f"{shared[0].dev_name} is shared with {shared[0].foreign_uses[0]}, which is not "
-                "an OSD"
-            )
-        require_first_touch(prior, found)
-        entry = JournalEntry(
-            JOURNAL_VERSION, EntryKind.LEASE, lease_id, found[0].domain_id,
-            with_options(found, names_of(name)), now_s, cluster_fsid=prior.cluster_fsid,
-        )
-        if not agree(entry, prior):
-            raise PriorError(
-                PriorDoubt.OTHER_STATE,
-                f"not in the state that the mgr recorded: {name} is no longer as it was",
-            )
+        entry = _entry(EntryKind.LEASE, lease_id, found, name, now_s, prior)
         yield WriteJournal(entry)
     else:
-        require_entry(entry, prior)
-        if not any(one.name == name for drive in entry.drives for one in drive.options):
-            raise RefusedError(f"lease {entry.owner_id} is not about {name}")
+        _require_about(entry, name, prior)
+    return (yield from _set(found, entry, name, value))
+
+
+def apply(
+    drives: Sequence[DriveReport],
+    entry: Optional[JournalEntry],
+    *,
+    action_id: str,
+    name: str,
+    expected: str,
+    value: str,
+    now_s: float,
+    prior: Prior,
+) -> Program:
+    """A decided change: like `lease_set`, but the entry stays for a rollback.
+
+    `entry` is the journal entry of this action where an earlier attempt left one: it alone knows
+    what was there before, so a repeated action never writes it anew.
+    """
+    option(name).require(value)
+    found = yield from _as_now(drives)
+    began = entry is not None
+    for one in found:
+        now = one.state.option(name)
+        if now not in (expected, value):
+            raise RefusedError(
+                f"{name} of {one.dev_name} is {now or 'unknown'}, and the plan was made for "
+                f"{expected}", "make a new plan",
+            )
+    if entry is None:
+        new = _entry(EntryKind.ACTION, action_id, found, name, now_s, prior)
+        if all(one.state.option(name) == value for one in found):
+            states = tuple(one.state for one in found)
+            return Switched(states, states, changed=False)
+        entry = new
+        yield WriteJournal(entry)
+    else:
+        _require_about(entry, name, prior)
+    done = yield from _set(found, entry, name, value)
+    # a crash cut this action off after the change: it was ours, a rollback undoes it
+    return replace(done, changed=True) if began else done
+
+
+def _as_now(
+    drives: Sequence[DriveReport],
+) -> Generator[Step, Optional[DriveState], Tuple[DriveReport, ...]]:
+    states = yield from _read(drives)
+    return tuple(replace(one, state=state) for one, state in zip(drives, states))
+
+
+def _entry(
+    kind: EntryKind, owner_id: str, found: Sequence[DriveReport], name: str, now_s: float,
+    prior: Prior,
+) -> JournalEntry:
+    """What is journalled before the first touch; raises where that must not be."""
+    shared = [one for one in found if one.foreign_uses]
+    if shared:
+        raise RefusedError(
+            f"{shared[0].dev_name} is shared with {shared[0].foreign_uses[0]}, which is not "
+            "an OSD"
+        )
+    require_first_touch(prior, found)
+    entry = JournalEntry(
+        JOURNAL_VERSION, kind, owner_id, found[0].domain_id,
+        with_options(found, names_of(name)), now_s, cluster_fsid=prior.cluster_fsid,
+    )
+    if not agree(entry, prior):
+        raise PriorError(
+            PriorDoubt.OTHER_STATE,
+            f"not in the state that the mgr recorded: {name} is no longer as it was",
+        )
+    return entry
+
+
+def _require_about(entry: JournalEntry, name: str, prior: Prior) -> None:
+    require_entry(entry, prior)
+    if not any(one.name == name for drive in entry.drives for one in drive.options):
+        raise RefusedError(f"{entry.kind.value} {entry.owner_id} is not about {name}")
+
+
+def _set(found: Sequence[DriveReport], entry: JournalEntry, name: str, value: str) -> Program:
+    """Write it where it is not there, and read it back; where that fails, all of it goes back."""
     try:
         changed = False
         for drive in found:
@@ -89,7 +153,7 @@ def lease_set(
     except WcacheError as error:
         yield from restore(entry, found)
         raise RefusedError(f"{error.message}; the prior state is back", error.advice) from None
-    return Switched(before, after, changed)
+    return Switched(tuple(drive.state for drive in found), after, changed)
 
 
 def agree(entry: JournalEntry, prior: Prior) -> bool:
@@ -137,9 +201,10 @@ def restore(
 
 
 def bring_back(
-    prior: Prior, drives: Sequence[DriveReport], *, owner_id: str, now_s: float
+    prior: Prior, drives: Sequence[DriveReport], *, owner_id: str, now_s: float,
+    kind: EntryKind = EntryKind.LEASE,
 ) -> Program:
-    """Restore what only the mgr knows: the journal has no entry of the lease."""
+    """Restore what only the mgr knows: the journal has no entry of the lease, or of the action."""
     if not prior.known:
         raise lost(owner_id)
     states = yield from _read(drives)
@@ -147,7 +212,7 @@ def bring_back(
     if not not_back(prior.drives, states_by_id(ids, states)):
         return Switched(states, states, changed=False)
     entry = JournalEntry(
-        JOURNAL_VERSION, EntryKind.LEASE, owner_id, prior.domain_id, prior.drives, now_s,
+        JOURNAL_VERSION, kind, owner_id, prior.domain_id, prior.drives, now_s,
         cluster_fsid=prior.cluster_fsid,
     )
     yield WriteJournal(entry)

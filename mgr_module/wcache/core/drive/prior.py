@@ -56,6 +56,11 @@ class Prior:
         """Whether it says anything."""
         return bool(self.drives)
 
+    @property
+    def of_options(self) -> bool:
+        """Whether it is about options, and the cache mode is not touched."""
+        return any(drive.options for drive in self.drives)
+
 
 UNKNOWN = Prior()
 

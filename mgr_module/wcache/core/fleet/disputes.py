@@ -12,6 +12,7 @@ from typing import Collection, Dict, Iterable, List, Mapping, Optional, Set, Tup
 
 from ..change.cache_mode_change import CacheModeChange
 from ..change.change_status import TOUCHED, ChangeStatus
+from ..change.drive_change import DriveChange
 from ..change.rollout_state import UNDER_WAY, Change, Rollout
 from ..drive.journal import EntryKind
 from ..drive.prior import Prior, PriorDoubt
@@ -61,7 +62,7 @@ def disputes(
     found = [item for state in states for item in _of_run(state)]
     owed = {item.key for item in found}
     found += [item for plan in plans for item in _of_plan(plan)]
-    known: Dict[str, CacheModeChange] = {}
+    known: Dict[str, DriveChange] = {}
     moving: Set[str] = set()
     standing: Set[Key] = set()
     for plan in plans:
@@ -144,7 +145,7 @@ def unconfirmed(plan_id: str, change: Change) -> str:
 
 
 def _of_action(
-    note: JournalNote, change: Optional[CacheModeChange], key: Key, standing: Set[Key]
+    note: JournalNote, change: Optional[DriveChange], key: Key, standing: Set[Key]
 ) -> str:
     """Why an entry of an applied change does not agree with what the mgr knows of it."""
     if change is None or (change.hostname, change.domain_id) != key:
@@ -155,7 +156,10 @@ def _of_action(
         return f"journal entry {note.key} is of a change that is {change.status.value}"
     if change.prior.known:
         return _contradicts(note, change.prior)
-    if any(item.mode is not change.expected for item in note.drives):
+    # a version that kept no prior states knew no other kind
+    if isinstance(change, CacheModeChange) and any(
+        item.mode is not change.expected for item in note.drives
+    ):
         return f"journal entry {note.key} records a different prior mode than its plan"
     return ""
 

@@ -19,6 +19,7 @@ from typing import (
     Optional,
     Sequence,
     Tuple,
+    TypeVar,
     Union,
 )
 
@@ -38,6 +39,7 @@ from .pooling import DriveVerdict, LoadVerdict, Pool, pooled
 from .repeated import Standing, standing
 from .result import Result
 
+Wanted = TypeVar("Wanted")
 NAMED_MAX = 3  # hosts in one line
 FEW = " of this model measured; 3 or more are better"
 BURSTS = (
@@ -347,18 +349,18 @@ def recommended_for(
     drive: DriveReport,
     report: HostReport,
     cluster: ClusterState,
-    wanted: Mapping[DriveKind, Recommendation],
-) -> Optional[Recommendation]:
-    """Return what is recommended for a drive of a host."""
+    wanted: Mapping[DriveKind, Wanted],
+) -> Optional[Wanted]:
+    """Return what is wanted of drives of its kind for a drive of a host."""
     if not drive.uses:
         return None
     osd = osd_of(report, drive.uses[0].osd_id, cluster)
     if osd is None and in_cluster(report):
         return None
-    for kind, recommendation in wanted.items():
+    for kind, found in wanted.items():
         own = DriveKind(
             osd.device_class if osd else "", str(drive.drive_model), report.simulated
         )
         if kind.home == own:
-            return recommendation
+            return found
     return None

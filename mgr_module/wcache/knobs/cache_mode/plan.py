@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
+from typing import Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from ...core.change.cache_mode_change import CacheModeChange
-from ...core.cluster import ClusterState, failure_domains
+from ...core.cluster import ClusterState
 from ...core.drive.manual import by_hand, turn_off
 from ...core.drive.safety import Safety, judge, may_toggle
 from ...core.host_report import HostReport
 from ...core.model import CacheMode, DriveReport, LoadPoint, Severity, Transport
-from ...core.simulation import DriveKind, not_up, osd_of
+from ...core.simulation import DriveKind, not_up
 from ...core.verdict.recommend import Recommendation, recommended_for
+from ..domains import in_order
 from ..knob import CHANGES_MAX, Asked, Wanted
 
 # What proves a change: the OSD's own traffic where that decided, else one write at a time.
@@ -45,10 +45,10 @@ def make_changes(
     ]
     changes: List[CacheModeChange] = []
     more = 0
-    for where, report, drives in _in_order(reports, cluster):
+    for domain in in_order(reports, cluster):
+        report, drives, name = domain.report, domain.drives, domain.name
         first = drives[0]
         recommendation = recommended_for(first, report, cluster, wanted)
-        name = f"{report.hostname} {', '.join(d.dev_name for d in drives)}"
         mode = None if recommendation is None else recommendation.mode
         losing = [
             drive for drive in drives if judge(drive.state) is Safety.UNSAFE
@@ -71,9 +71,7 @@ def make_changes(
             experiment=False,
         )
         reason = reason or _error_finding(drives)
-        reason = reason or not_up(
-            report, {use.osd_id for drive in drives for use in drive.uses}, cluster
-        )
+        reason = reason or not_up(report, domain.osd_ids, cluster)
         if reason or first.mode is None:
             left.append(f"{name}: {reason or 'its cache state is unknown'}")
             continue
@@ -84,8 +82,8 @@ def make_changes(
             f"{recommendation.why}; only to last over a power cycle" if there
             else recommendation.why,
             tuple(line for drive in drives for line in by_hand(drive, mode)),
-            _proof(recommendation), report.simulated, failure_domain=", ".join(where),
-            osd_ids=tuple(sorted({use.osd_id for drive in drives for use in drive.uses})),
+            _proof(recommendation), report.simulated, failure_domain=", ".join(domain.where),
+            osd_ids=domain.osd_ids,
             drive_ids=tuple(drive.drive_id for drive in drives), drive_model=first.drive_model,
         )
         if not asked.scope.holds(change):
@@ -97,23 +95,6 @@ def make_changes(
     if more:
         left.append(f"{more} more cache domains: plan again when this plan is done")
     return Wanted(tuple(changes), tuple(left))
-
-
-def _in_order(
-    reports: Iterable[HostReport], cluster: ClusterState
-) -> List[Tuple[Tuple[str, ...], HostReport, List[DriveReport]]]:
-    """Each cache domain with its failure domains and its host, all of one before the next."""
-    found = []
-    for report in reports:
-        domains: Dict[str, List[DriveReport]] = defaultdict(list)
-        for drive in report.drives:
-            domains[drive.domain_id].append(drive)
-        for drives in domains.values():
-            ids = [use.osd_id for drive in drives for use in drive.uses]
-            osd = osd_of(report, ids[0], cluster) if ids else None
-            where = failure_domains(osd, cluster) if osd else (f"host {report.hostname}",)
-            found.append((where, report, drives))
-    return sorted(found, key=lambda item: (item[0], item[1].hostname, item[2][0].domain_id))
 
 
 def _proof(recommendation: Recommendation) -> LoadPoint:

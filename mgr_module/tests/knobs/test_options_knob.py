@@ -1,0 +1,243 @@
+"""Verdicts of `ab` become plans: each value proven, read back, taken back, and missed when gone."""
+
+from dataclasses import replace
+
+import pytest
+from gate_world import GateMgr
+from mgr_fakes import builders as make
+from mgr_fakes.module import FakeMgr
+from module_world import fine, ok, said
+from wcache.analysis.decision import Options
+from wcache.analysis.experiment import analyse
+from wcache.analysis.pooling import pool
+from wcache.core.model import DriveModel
+from wcache.core.option_value import OptionValue
+
+BEFORE = (
+    OptionValue("scheduler", "none"), OptionValue("nr_requests", "128"),
+    OptionValue("wbt_lat_usec", "0"),
+)
+AFTER = OptionValue("scheduler", "mq-deadline")
+HOSTS = ("h0", "h1", "h2")
+AB = "scheduler=none,mq-deadline"
+
+
+class RealAnalysis:
+    """The `Analysis` port with the statistics in this process."""
+
+    error = ""
+
+    def start(self, record, done):
+        done(analyse(record, Options()), "")
+
+    def pool(self, items, done):
+        done(pool(items, Options()), "")
+
+
+class GatedMgr(GateMgr):
+    """Clients' commits take so much longer too, where the gate looks."""
+
+    def block_us(self, osd_id):
+        worse = self.factor if values(self, f"h{osd_id}")["scheduler"] == self.slow else 1.0
+        return 10_000.0 * worse * self.random.lognormvariate(0.0, self.noise)
+
+
+def a_mgr(factor=1.5, slow="none", kind=FakeMgr):
+    """Hosts of one drive each, whose commits take longer while a scheduler is set."""
+    def drive(osd_id):
+        found = make.drive("sda", osd_id, drive_model=DriveModel("ACME", "HD1", "1.0"))
+        return replace(found, state=replace(found.state, options=BEFORE))
+
+    mgr = kind(
+        *((name, (drive(i),)) for i, name in enumerate(HOSTS)), make_analysis=RealAnalysis
+    )
+    mgr.factor, mgr.slow = factor, slow
+    wire(mgr)
+    mgr.report_all()
+    mgr.step()
+    return mgr
+
+
+def wire(mgr):
+    calls = iter(range(10**6))
+
+    def latency_ns(osd_id):
+        worse = mgr.factor if values(mgr, f"h{osd_id}")["scheduler"] == mgr.slow else 1.0
+        return int(5_000_000 * worse * (1 + next(calls) % 7 / 1000))
+
+    mgr.loads.latency_ns = latency_ns
+
+
+def values(mgr, hostname):
+    (drive,) = mgr.probes[hostname].drives.values()
+    return {one.name: one.value for one in drive.state.options}
+
+
+def schedulers(mgr):
+    return [values(mgr, name)["scheduler"] for name in HOSTS]
+
+
+def compared(mgr, option=AB, **arguments):
+    said(mgr, "ab", option=option, loads="batch", accept_cost=True, **arguments)
+    mgr.settle()
+    mgr.report_all()
+
+
+def planned(mgr, **arguments):
+    return said(mgr, "plan", knob="options", **arguments)
+
+
+def applied(mgr):
+    compared(mgr)
+    plan_id = planned(mgr)["plan_id"]
+    ok(mgr.command("apply", plan_id=plan_id))
+    mgr.settle()
+    mgr.report_all()
+    return plan_id
+
+
+def shown(mgr, plan_id):
+    return said(mgr, "plan show", plan_id=plan_id)
+
+
+def found_as(mgr, hostname, *values):
+    """Somebody else, or a reboot, has set options of a drive, and its probe has told of it."""
+    mgr.probes[hostname].set_options("domain-sda", values)
+    mgr.step(700.0)
+    mgr.report_all()
+
+
+def drift(mgr):
+    return [
+        item for item in said(mgr, "status")["findings"] if item["code"] == "WCACHE_OPTION_DRIFT"
+    ]
+
+
+def test_nothing_is_planned_before_something_was_compared():
+    mgr = a_mgr()
+    code, _, error = mgr.command("plan", knob="options")
+    assert code != 0
+    assert "no option was compared yet" in error
+    assert "ceph wcache ab OPTION=A,B" in error
+
+
+def test_a_verdict_is_applied_read_back_and_taken_back():
+    mgr = a_mgr()
+    plan_id = applied(mgr)
+    plan = shown(mgr, plan_id)
+    assert (plan["status"], [c["status"] for c in plan["changes"]]) == ("done", ["applied"] * 3)
+    assert schedulers(mgr) == ["mq-deadline"] * 3
+    assert all(c["ratio"] > 1.3 for c in plan["changes"])
+    assert drift(mgr) == []
+    assert planned(mgr)["changes"] == []
+    ok(mgr.command("rollback"))
+    mgr.settle()
+    assert shown(mgr, plan_id)["status"] == "rolled back"
+    assert [values(mgr, name) for name in HOSTS] == [{v.name: v.value for v in BEFORE}] * 3
+    assert all(probe.option_actions == {} for probe in mgr.probes.values())
+    log = ok(mgr.command("history"))
+    assert "h1 sda: scheduler none to mq-deadline, applied" in log
+    assert "h1 sda: scheduler mq-deadline to none, rolled back" in log
+    fine(mgr)
+
+
+def test_the_plan_says_how_it_is_done_by_hand_and_that_it_does_not_last():
+    mgr = a_mgr()
+    compared(mgr)
+    text = ok(mgr.command("plan", knob="options"))
+    assert "scheduler none" in text
+    path = "/sys/block/sda/queue"
+    assert f"by hand on h0: echo mq-deadline > {path}/scheduler  # gone after a reboot" in text
+    assert f"echo 128 > {path}/nr_requests  # undo it" in text
+    assert "note: a value of a drive does not survive a reboot of its host" in text
+    assert "p1.0 " in ok(mgr.command("plan show", plan_id="p1", all=True))
+
+
+def test_what_is_gone_after_a_reboot_is_a_finding_and_is_planned_again():
+    mgr = a_mgr()
+    applied(mgr)
+    found_as(mgr, "h1", *BEFORE)
+    (found,) = drift(mgr)
+    assert found["subject"] == "h1 sda"
+    assert found["detail"] == (
+        "plan p1 gave it scheduler mq-deadline, and scheduler of sda is none"
+    )
+    code, _, error = mgr.command("apply", plan_id="p1")
+    assert code != 0
+    assert "scheduler of sda is none since" in error
+    assert [c["hostname"] for c in planned(mgr)["changes"]] == ["h1"]
+
+
+def test_a_value_that_makes_clients_slower_goes_back_at_the_canary():
+    mgr = a_mgr()
+    compared(mgr)
+    plan_id = planned(mgr)["plan_id"]
+    mgr.slow = "mq-deadline"
+    ok(mgr.command("apply", plan_id=plan_id))
+    mgr.settle()
+    assert [c["status"] for c in shown(mgr, plan_id)["changes"]] == [
+        "rolled back", "planned", "planned"]
+    assert schedulers(mgr) == ["none"] * 3
+
+
+def test_clients_load_judges_each_value_beside_drives_that_keep_theirs():
+    mgr = a_mgr(kind=GatedMgr)
+    compared(mgr)
+    ok(mgr.command("apply", plan_id=planned(mgr)["plan_id"]))
+    assert mgr.end() == "done"
+    assert schedulers(mgr) == ["mq-deadline"] * 3
+    assert all(change.ratio > 1.3 for change in mgr.plan.changes)
+
+
+def test_clients_that_are_worse_off_have_the_canary_back_and_the_rest_as_it_was():
+    mgr = a_mgr(kind=GatedMgr)
+    compared(mgr)
+    plan_id = planned(mgr)["plan_id"]
+    mgr.slow = "mq-deadline"
+    ok(mgr.command("apply", plan_id=plan_id))
+    assert mgr.end() == "rolled back"
+    assert [change.status.value for change in mgr.plan.changes] == [
+        "rolled back", "planned", "planned"]
+    assert schedulers(mgr) == ["none"] * 3
+
+
+def test_what_was_not_compared_or_is_undecided_is_left_alone_and_says_so():
+    mgr = a_mgr()
+    compared(mgr)
+    found_as(mgr, "h2", OptionValue("scheduler", "kyber"))
+    plan = planned(mgr)
+    assert [c["hostname"] for c in plan["changes"]] == ["h0", "h1"]
+    assert plan["left_alone"] == [
+        "h2 sda: scheduler: kyber was not compared: `ceph wcache ab scheduler=kyber,none`"]
+
+
+def test_a_drive_that_has_moved_since_the_plan_is_not_changed():
+    mgr = a_mgr()
+    compared(mgr)
+    plan_id = planned(mgr)["plan_id"]
+    mgr.probes["h0"].set_options("domain-sda", (OptionValue("scheduler", "kyber"),))
+    ok(mgr.command("apply", plan_id=plan_id))
+    mgr.settle()
+    assert "scheduler of sda is kyber and was none" in shown(mgr, plan_id)["changes"][0]["detail"]
+    assert schedulers(mgr) == ["kyber", "none", "none"]
+
+
+@pytest.mark.parametrize("lost", range(1, 60, 3))
+def test_a_mgr_or_a_probe_that_is_lost_anywhere_leaves_nothing_half_done(lost):
+    mgr = a_mgr()
+    compared(mgr)
+    plan_id = planned(mgr)["plan_id"]
+    ok(mgr.command("apply", plan_id=plan_id))
+    for step in range(80):
+        if step == lost:
+            mgr.restart()
+            wire(mgr)
+            mgr.probes["h0"].crash()
+        mgr.step(0.2)
+    mgr.settle()
+    assert shown(mgr, plan_id)["status"] == "done"
+    assert schedulers(mgr) == ["mq-deadline"] * 3
+    ok(mgr.command("rollback"))
+    mgr.settle()
+    assert [values(mgr, name) for name in HOSTS] == [{v.name: v.value for v in BEFORE}] * 3
+    fine(mgr)

@@ -1,0 +1,231 @@
+"""An option of one cache domain's drives to be given another value: what a plan keeps, its steps.
+
+What the kernel resets along with the option is part of what was there before, and goes back with
+it.  A value in sysfs is gone after a reboot of the host: a change of this kind never lasts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, ClassVar, FrozenSet, Mapping, Optional, Tuple
+
+from ..drive.options import names_of
+from ..drive.prior import UNKNOWN, Prior, PriorDoubt, prior_from, states_by_id
+from ..errors import RefusedError, StorageError
+from ..model import DriveModel, DriveReport, DriveState, LoadPoint, Transport
+from ..option_value import NAME_CHARS_MAX, VALUE_CHARS_MAX
+from ..protocol import (
+    ApplyOptionRequest,
+    DrivesOutcome,
+    FailureOutcome,
+    LookRequest,
+    RollbackRequest,
+    StateOutcome,
+)
+from .cache_mode_change import require_room
+from .change import DriveWear, WentBack
+from .change_status import ChangeStatus, Made
+from .drive_change import UNEXPECTED, DriveChange, failure_words, wear_of
+
+if TYPE_CHECKING:
+    from .rollout_state import Rollout
+
+
+@dataclass(frozen=True)
+class OptionChange(DriveChange):
+    """An option of one cache domain's drives, from `expected` to `value`.
+
+    Nothing else is done for `wait_s` after it was made: it settles.
+    """
+
+    KIND: ClassVar[str] = "option"
+    IS_READ: ClassVar[bool] = True
+    READS_TOO: ClassVar[bool] = True
+
+    action_id: str
+    hostname: str
+    domain_id: str
+    dev_names: Tuple[str, ...]
+    osd_id: int
+    device_class: str
+    transport: Transport
+    option: str = field(metadata={"max_chars": NAME_CHARS_MAX})
+    expected: str = field(metadata={"max_chars": VALUE_CHARS_MAX})
+    value: str = field(metadata={"max_chars": VALUE_CHARS_MAX})
+    why: str
+    manual: Tuple[str, ...]
+    load_point: LoadPoint
+    wait_s: float = 0.0
+    simulated: bool = False
+    status: ChangeStatus = ChangeStatus.PLANNED
+    detail: str = ""
+    before_us: Optional[float] = None
+    before_error: float = 0.0  # standard error of its logarithm
+    after_us: Optional[float] = None
+    seconds: float = 0.0
+    bytes_written: int = 0
+    failure_domain: str = ""
+    prior: Prior = UNKNOWN  # what was there, stored before the request goes out
+    doubt: PriorDoubt = PriorDoubt.NONE  # why it cannot be gone back to
+    wear: Tuple[DriveWear, ...] = ()
+    at_s: float = 0.0  # when it came to its end
+    osd_ids: Tuple[int, ...] = ()
+    drive_ids: Tuple[str, ...] = ()
+    drive_model: Optional[DriveModel] = None
+
+    @property
+    def knob(self) -> str:
+        """The name of the knob that plans such changes."""
+        return "options"
+
+    @property
+    def words(self) -> str:
+        """From what to what, for people."""
+        return f"{self.option} {self.expected} to {self.value}"
+
+    @property
+    def what(self) -> str:
+        """What is changed."""
+        return self.option
+
+    @property
+    def goal(self) -> str:
+        """What it is changed to."""
+        return f"{self.option} {self.value}"
+
+    @property
+    def pooled_as(self) -> str:
+        """See ChangeSteps: by device class, drive model and new value."""
+        return f"{self.device_class} {self.drive_model or 'drives'} with {self.goal}"
+
+    @property
+    def touches(self) -> FrozenSet[Tuple[str, str]]:
+        """What it changes: two plans that share one must be rolled back in order.
+
+        That is also what the kernel resets with it; the cache mode of the drives is something else.
+        """
+        try:
+            names = names_of(self.option)
+        except RefusedError:  # this version has no entry of it
+            names = (self.option,)
+        return frozenset((self.hostname, f"{self.domain_id} {name}") for name in names)
+
+    # ---- what a rollout asks for, and what the answers mean: see ChangeSteps
+
+    def look(self, rollout: Rollout) -> LookRequest:
+        """See ChangeSteps."""
+        return LookRequest(self.domain_id)
+
+    def looked(self, rollout: Rollout, outcome: object) -> Tuple[OptionChange, str]:
+        """See ChangeSteps."""
+        if isinstance(outcome, FailureOutcome):
+            return self, outcome.message
+        if not isinstance(outcome, DrivesOutcome):
+            return self, UNEXPECTED
+        if self.prior.known:
+            # a request went out with it: what is there now may be ours
+            return self, ""
+        moved = [why for why in (self.unlike(one, planned=True) for one in outcome.drives) if why]
+        if moved:
+            return self, f"{moved[0]} and {self.was}; make a new plan"
+        try:
+            prior = prior_from(
+                rollout.cluster_fsid, self.domain_id, outcome.drives, names_of(self.option)
+            )
+            require_room(self, prior)
+        except (StorageError, RefusedError) as error:
+            return self, error.message
+        return replace(self, prior=prior, wear=wear_of(outcome.drives)), ""
+
+    def is_still(self, outcome: object) -> str:
+        """See ChangeSteps; by a look at its drives, which a reboot brings back as they boot."""
+        if isinstance(outcome, FailureOutcome):
+            return f"could not be read after it was judged: {outcome.message}"
+        drives = outcome.drives if isinstance(outcome, DrivesOutcome) else ()
+        if drives and not any(self.unlike(one) for one in drives):
+            return ""
+        return (
+            f"no longer has {self.goal}, which was judged: a reboot of the host or another program "
+            "has changed it"
+        )
+
+    def apply(self, rollout: Rollout) -> ApplyOptionRequest:
+        """See ChangeSteps; with what was there before it."""
+        return ApplyOptionRequest(
+            self.domain_id, self.action_id, self.option, self.expected, self.value, self.prior
+        )
+
+    def made(
+        self, rollout: Rollout, outcome: object, again: bool
+    ) -> Tuple[OptionChange, Made, str]:
+        """See ChangeSteps."""
+        if isinstance(outcome, FailureOutcome):
+            said = failure_words(outcome)
+            if outcome.doubt is PriorDoubt.OTHER_STATE:
+                # somebody else's change, or ours and the journal is lost
+                return self, Made.OTHERS, said
+            read = states_by_id(outcome.drive_ids, outcome.after)
+            as_it_was = outcome.restored and not (outcome.after and self._differs(read))
+            return self, (Made.UNSURE if again or not as_it_was else Made.NOT), said
+        if not isinstance(outcome, StateOutcome):
+            return self, Made.WRONG, "the probe gave an unexpected answer to a change"
+        states = outcome.after
+        if not states or any(state.option(self.option) != self.value for state in states):
+            return self, Made.WRONG, f"the drive did not read back with {self.goal}"
+        return self, (Made.YES if outcome.changed else Made.ALREADY), ""
+
+    def back(self, rollout: Rollout) -> RollbackRequest:
+        """See ChangeSteps."""
+        return RollbackRequest(self.domain_id, self.action_id, prior=self.prior)
+
+    def went_back(self, rollout: Rollout, outcome: object) -> WentBack:
+        """See ChangeSteps; back is what was read and equals what was there before."""
+        if isinstance(outcome, FailureOutcome):
+            return WentBack(replace(self, doubt=outcome.doubt), outcome.message)
+        if not isinstance(outcome, StateOutcome):
+            return WentBack(replace(self, doubt=PriorDoubt.NONE), "an unexpected answer")
+        differs = self._differs(states_by_id(outcome.drive_ids, outcome.after))
+        return WentBack(replace(self, doubt=PriorDoubt.NONE), differs)
+
+    def pause_s(self, rollout: Rollout) -> float:
+        """See ChangeSteps."""
+        return 0.0 if rollout.rolling_back else self.wait_s
+
+    def _differs(self, read: Mapping[str, DriveState]) -> str:
+        """How options that were read differ from those before; the cache mode is not its own."""
+        if not self.prior.known:
+            return "the prior state is not known"
+        for drive in self.prior.drives:
+            state = read.get(drive.drive_id)
+            if state is None:
+                return f"{drive.dev_name} was not read"
+            for one in drive.options:
+                now = state.option(one.name)
+                if now != one.value:
+                    return f"{one.name} of {drive.dev_name} is {now or 'unknown'} and was " \
+                           f"{one.value}"
+        return ""
+
+    def unlike(self, drive: DriveReport, planned: bool = False) -> str:
+        """See DriveChange."""
+        now = drive.state.option(self.option)
+        if now == (self.expected if planned else self.value):
+            return ""
+        return f"{self.option} of {drive.dev_name} is {now or 'unknown'}"
+
+    @property
+    def was(self) -> str:
+        """See DriveChange."""
+        return f"was {self.expected}"
+
+    # ---- the history: see ChangeSteps
+
+    @property
+    def sides(self) -> Tuple[str, str]:
+        """See ChangeSteps."""
+        return f"{self.option} {self.expected}", self.goal
+
+    def moved(self, back: bool) -> str:
+        """See ChangeSteps."""
+        before, after = (self.value, self.expected) if back else (self.expected, self.value)
+        return f"{self.option} {before} to {after}"

@@ -1,0 +1,71 @@
+"""What was applied and is not there any more: a reboot takes drives' values away."""
+
+from __future__ import annotations
+
+from typing import AbstractSet, Dict, Iterable, List, Mapping, Optional, Tuple
+
+from ...core.change.change_status import ChangeStatus
+from ...core.change.option_change import OptionChange
+from ...core.change.rollout_state import Rollout
+from ...core.config_database import Config, ConfigEdit, same
+from ...core.host_report import HostReport
+from ...core.model import Finding, FindingCode, Severity
+from .knob import OPTIONS_KNOB
+
+Key = Tuple[str, str]
+
+
+def drifted(
+    plans: Iterable[Rollout], reports: Mapping[str, HostReport], config: Optional[Config],
+    moving: AbstractSet[Key],
+) -> List[Finding]:
+    """A finding for each drive or OSD that does not have what the newest plan of it gave it.
+
+    `reports` and `config` are those that tell of what is there now.  `moving` are cache domains
+    that are held or changed now, by host.
+    """
+    found = []
+    drives, stored = _stands(plans)
+    for plan_id, change in drives.values():
+        report = reports.get(change.hostname)
+        if report is None or (change.hostname, change.domain_id) in moving:
+            continue
+        for drive in report.drives:
+            unlike = change.unlike(drive) if drive.domain_id == change.domain_id else ""
+            if unlike:
+                found.append(_finding(
+                    f"{change.hostname} {drive.dev_name}",
+                    f"plan {plan_id} gave it {change.goal}, and {unlike}",
+                ))
+    if config is None:
+        return found
+    for plan_id, edit in stored.values():
+        entry = config.at(*edit.key)
+        now = None if entry is None else entry.value
+        if not same(now, edit.value):
+            found.append(_finding(
+                edit.who, f"plan {plan_id} set {edit.name} {edit.value}, and it is "
+                          f"{now or 'not set'} there",
+            ))
+    return found
+
+
+def _stands(
+    plans: Iterable[Rollout],
+) -> Tuple[Dict[Key, Tuple[str, OptionChange]], Dict[Key, Tuple[str, ConfigEdit]]]:
+    """What is applied, by the newest plan of each option of a drive and of each stored value."""
+    drives: Dict[Key, Tuple[str, OptionChange]] = {}
+    stored: Dict[Key, Tuple[str, ConfigEdit]] = {}
+    for plan in sorted(plans, key=lambda plan: plan.created_at_s):
+        for change in plan.option_changes:
+            if change.status is ChangeStatus.APPLIED:
+                key = (change.hostname, f"{change.domain_id} {change.option}")
+                drives[key] = (plan.plan_id, change)
+        for item in plan.config_changes:
+            if item.status is ChangeStatus.APPLIED and item.knob == OPTIONS_KNOB.name:
+                stored.update((edit.key, (plan.plan_id, edit)) for edit in item.edits)
+    return drives, stored
+
+
+def _finding(where: str, detail: str) -> Finding:
+    return Finding(FindingCode.OPTION_DRIFT, Severity.WARNING, where, detail)

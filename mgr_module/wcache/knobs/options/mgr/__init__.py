@@ -1,0 +1,1 @@
+"""What of the knob `options` runs in a mgr."""

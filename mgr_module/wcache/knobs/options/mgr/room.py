@@ -1,0 +1,67 @@
+"""The knob `options` in a mgr; `ab` and `option` are commands beside it."""
+
+from __future__ import annotations
+
+from typing import Callable, Sequence, Tuple
+
+from ....commands.command import Command
+from ....core.errors import NotReadyError
+from ....core.model import Finding
+from ....core.verdict.of_options import option_verdicts
+from ....engine.world import World
+from ....services.guards import disputed_domains, require_config
+from ....services.planner import Parts, Planner
+from ...knob import Asked, Wanted
+from .. import osds, plan
+from ..drift import drifted
+
+ROWS: Tuple[Command, ...] = ()
+
+
+def make(parts: Parts) -> Planner:
+    """Make the planner."""
+    return OptionsPlanner(lambda name: _text(parts.ceph.get_ceph_option(name)))
+
+
+def _text(value: object) -> str:
+    """A compiled default as the config database would say it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+class OptionsPlanner(Planner):
+    """From verdicts of `ab`; `default_of` has an option's compiled default."""
+
+    def __init__(self, default_of: Callable[[str], str]) -> None:
+        self._default_of = default_of
+
+    def plan(self, asked: Asked, world: World) -> Wanted:
+        """See Planner."""
+        require_config(world)
+        verdicts = option_verdicts(world.option_results.values(), world.option_pools)
+        if not verdicts:
+            raise NotReadyError(
+                "no option was compared yet, so there is nothing to plan by",
+                "compare two values with `ceph wcache ab OPTION=A,B`",
+            )
+        reports = world.believed_reports
+        wanted = plan.make_changes(
+            asked, verdicts, reports, world.cluster, disputed=disputed_domains(world)
+        )
+        of_osds = osds.make_changes(
+            asked, verdicts, reports, world.cluster, world.config, self._default_of,
+            len(wanted.changes),
+        )
+        return Wanted(
+            (*wanted.changes, *of_osds.changes), (*wanted.left_alone, *of_osds.left_alone)
+        )
+
+    def findings(self, world: World) -> Sequence[Finding]:
+        """See Planner: what a plan gave and is not there any more."""
+        fresh = {
+            name: report for name, report in world.reports.items() if name in world.reported_at_s
+        }
+        return drifted(
+            [plan for plan in world.plans if plan.plan_id not in world.open_plans], fresh,
+            world.config if world.config_read_at_s is not None else None,
+            world.leased | world.changing,
+        )

@@ -1,0 +1,144 @@
+"""From verdicts about options of drives to changes, one option of a drive in a plan."""
+
+from __future__ import annotations
+
+from typing import Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+
+from ...core.change.option_change import OptionChange
+from ...core.cluster import ClusterState
+from ...core.host_report import HostReport
+from ...core.model import DriveReport
+from ...core.options.entries import OPTIONS
+from ...core.options.option import Follow, Option, Place
+from ...core.simulation import not_up
+from ...core.verdict.of_options import OptionVerdict
+from ...core.verdict.recommend import recommended_for
+from ..domains import Domain, in_order
+from ..knob import CHANGES_MAX, Asked, Wanted
+from .verdicts import Choice, Told, by_kind, choose
+
+BY_ADMIN = "only a plan that an admin asks for changes it"
+LOST = "gone after a reboot of the host"
+# One that resets others comes first: what was measured of those was measured with what it is now.
+_IN_ORDER = sorted(OPTIONS, key=lambda one: not one.resets)
+
+
+class Step(NamedTuple):
+    """An option to be given another value."""
+
+    entry: Option
+    now: str
+    choice: Choice
+
+
+def make_changes(
+    asked: Asked, verdicts: Iterable[OptionVerdict], reports: Iterable[HostReport],
+    cluster: ClusterState, *, disputed: Mapping[Tuple[str, str], str] = {},
+) -> Wanted:
+    """Changes in the order they will be made, one failure domain after the other.
+
+    `disputed`: by host and cache domain, why nothing is begun there.
+    """
+    kinds = by_kind(verdicts, on_host=True)
+    changes: List[OptionChange] = []
+    left: List[str] = []
+    more = 0
+    for domain in in_order(reports, cluster):
+        told = recommended_for(domain.drives[0], domain.report, cluster, kinds)
+        if told is None or not asked.wants(domain.report.hostname, told.kind.device_class):
+            continue
+        step, reasons = _step(asked, domain, told)
+        refusal = _refusal(domain, cluster, disputed) if step is not None else ""
+        if refusal:
+            reasons.append(refusal)
+        elif step is not None:
+            change = _change(asked.action_id(len(changes)), domain, told, step)
+            if not asked.scope.holds(change):
+                continue
+            if len(changes) < CHANGES_MAX:
+                changes.append(change)
+            else:
+                more += 1
+        left += [f"{domain.name}: {line}" for line in reasons]
+    if more:
+        left.append(f"{more} more cache domains: plan again when this plan is done")
+    return Wanted(tuple(changes), tuple(left))
+
+
+def may_follow(asked: Asked, entry: Option) -> bool:
+    """Say whether a verdict about an option is followed: some only where an admin asks."""
+    return entry.follow is Follow.AUTO or not asked.by_itself
+
+
+def _step(asked: Asked, domain: Domain, told: Told) -> Tuple[Optional[Step], List[str]]:
+    """The option to be changed, and why others are left alone."""
+    found: Optional[Step] = None
+    left: List[str] = []
+    for entry in _IN_ORDER:
+        verdicts = told.verdicts.get(entry.name, ())
+        values = {drive.state.option(entry.name) for drive in domain.drives}
+        now = values.pop()
+        if not verdicts:
+            continue
+        if values or now is None:
+            left.append(f"{entry.name} cannot be read, or differs between its drives")
+            continue
+        choice = choose(now, verdicts)
+        moved = f"{entry.name} {now} to {choice.value}"
+        if not choice.value:
+            left += [f"{entry.name}: {choice.why_not}"] if choice.why_not else []
+        elif not may_follow(asked, entry):
+            left.append(f"{moved}: {BY_ADMIN}")
+        elif found is not None:
+            left.append(f"{moved}: a plan changes one option of a drive; plan again after it")
+        else:
+            found = Step(entry, now, choice)
+    return found, left
+
+
+def _refusal(
+    domain: Domain, cluster: ClusterState, disputed: Mapping[Tuple[str, str], str]
+) -> str:
+    why = disputed.get((domain.report.hostname, domain.drives[0].domain_id), "")
+    for drive in domain.drives if not why else ():
+        if drive.foreign_uses:
+            return f"{drive.dev_name} is shared with {drive.foreign_uses[0]}, which is not an OSD"
+    return why or not_up(domain.report, domain.osd_ids, cluster)
+
+
+def _change(action_id: str, domain: Domain, told: Told, step: Step) -> OptionChange:
+    first, (entry, now, choice) = domain.drives[0], step
+    return OptionChange(
+        action_id, domain.report.hostname, first.domain_id,
+        tuple(drive.dev_name for drive in domain.drives), first.uses[0].osd_id,
+        told.kind.device_class, first.transport, entry.name, now, choice.value, choice.why,
+        by_hand(domain.drives, step), choice.proof, entry.settle_s, domain.report.simulated,
+        failure_domain=", ".join(domain.where), osd_ids=domain.osd_ids,
+        drive_ids=tuple(drive.drive_id for drive in domain.drives), drive_model=first.drive_model,
+    )
+
+
+def by_hand(drives: Sequence[DriveReport], step: Step) -> Tuple[str, ...]:
+    """The commands on the host: make it, read it back, undo it."""
+    entry, now, choice = step
+    lines: List[str] = []
+    for drive in drives:
+        path = _path(drive, entry)
+        before: Dict[str, str] = {entry.name: now}
+        for name in entry.resets:
+            value = drive.state.option(name)
+            if value is not None:
+                before[name] = value
+        lines += [
+            f"echo {choice.value} > {path}/{entry.name}  # {LOST}",
+            f"cat {path}/{entry.name}  # read it back",
+            *(f"echo {value} > {path}/{name}  # undo it" for name, value in before.items()),
+        ]
+    return tuple(lines)
+
+
+def _path(drive: DriveReport, entry: Option) -> str:
+    if entry.place is Place.QUEUE:
+        return f"/sys/block/{drive.dev_name}/queue"
+    name = next((one.name for one in drive.bcache if not one.is_cache), "bcacheN")
+    return f"/sys/block/{name}/bcache"

@@ -1,0 +1,127 @@
+"""Verdicts about options by kind of drive, and which value those about one option speak for."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import Dict, Iterable, List, Mapping, NamedTuple, Sequence, Set, Tuple
+
+from ...core.model import LoadPoint
+from ...core.options.entries import BY_NAME
+from ...core.simulation import DriveKind
+from ...core.verdict.of_options import OptionVerdict
+
+# What proves a change: the OSD's own traffic where that decided, else what did.
+_PROOF_ORDER = (
+    LoadPoint.OSD_TRAFFIC, LoadPoint.OSD_BENCH_DEPTH1, LoadPoint.OSD_BENCH_BATCH,
+)
+VERDICTS_TOLD = 3
+
+
+class Told(NamedTuple):
+    """The verdicts about one kind of drive, by option."""
+
+    kind: DriveKind
+    verdicts: Mapping[str, Sequence[OptionVerdict]]
+
+
+def by_kind(verdicts: Iterable[OptionVerdict], *, on_host: bool) -> Dict[DriveKind, Told]:
+    """Those about options that probes set, or about the OSDs' own."""
+    found: Dict[DriveKind, Dict[str, List[OptionVerdict]]] = {}
+    for one in verdicts:
+        entry = BY_NAME.get(one.trial.name)  # none of an option that this version does not know
+        if entry is not None and entry.on_host is on_host:
+            kind = DriveKind(one.device_class, one.drive_model, one.simulated)
+            found.setdefault(kind, {}).setdefault(entry.name, []).append(one)
+    return {kind: Told(kind, told) for kind, told in found.items()}
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The value to give it with the verdicts that say so, or "" and why it stays as it is.
+
+    Where it has the better value already, neither is there.
+    """
+
+    value: str = ""
+    verdicts: Tuple[OptionVerdict, ...] = ()
+    why_not: str = ""
+
+    @property
+    def why(self) -> str:
+        """Why that value, for people."""
+        return "; ".join(
+            f"{one.words} at {one.load_point.short} ({one.trial}: {one.interval})"
+            for one in self.verdicts[:VERDICTS_TOLD]
+        )
+
+    @property
+    def proof(self) -> LoadPoint:
+        """The load that shows what the change does: the first of those that decided."""
+        decided = [one.load_point for one in self.verdicts]
+        return next(point for point in (*_PROOF_ORDER, *decided) if point in decided)
+
+
+def choose(now: str, verdicts: Sequence[OptionVerdict]) -> Choice:
+    """What verdicts about one option of a kind of drive say, where it has a value now.
+
+    A value is left for one that was found to be better at some load and worse at none.  One
+    that was not compared stays: nobody knows what it would gain to leave it.
+    """
+    decided = [one for one in verdicts if one.verdict.decided]
+    if not decided:
+        return Choice(why_not="; ".join(dict.fromkeys(
+            f"{one.trial}: {one.words}" + (f", {one.why}" if one.why else "") for one in verdicts
+        )))
+    mine = [one for one in decided if now in (one.trial.a, one.trial.b)]
+    if not mine:
+        first = decided[0].trial
+        return Choice(why_not=(
+            f"{now} was not compared: `ceph wcache ab {first.name}={now},{first.a}`"
+        ))
+    better = _better(decided)
+    if now not in better:
+        torn = _torn(mine)
+        return Choice(why_not=f"{torn} is better at one load and worse at another" if torn else "")
+    value, passed = now, {now}
+    while value in better:
+        above = better[value]
+        best = [one for one in above if not set(better.get(one, ())) & set(above)]
+        if len(best) != 1 or best[0] in passed:
+            names = " and ".join(sorted(above))
+            return Choice(why_not=f"which of {names} is best is not known: compare them")
+        value, told = best[0], above[best[0]]
+        passed.add(value)
+    return Choice(value, tuple(told))
+
+
+def _winners(verdicts: Iterable[OptionVerdict]) -> Set[str]:
+    return {one.trial.value(one.verdict.mode) for one in verdicts if one.verdict.mode is not None}
+
+
+def _pairs(decided: Iterable[OptionVerdict]) -> Dict[Tuple[str, ...], List[OptionVerdict]]:
+    """Those that prefer one of two values, by the two."""
+    found: Dict[Tuple[str, ...], List[OptionVerdict]] = defaultdict(list)
+    for one in decided:
+        if one.verdict.mode is not None:
+            found[tuple(sorted((one.trial.a, one.trial.b)))].append(one)
+    return found
+
+
+def _better(decided: Iterable[OptionVerdict]) -> Dict[str, Dict[str, List[OptionVerdict]]]:
+    """By value, those that are better, with the verdicts; loads that disagree say nothing."""
+    found: Dict[str, Dict[str, List[OptionVerdict]]] = {}
+    for values, told in _pairs(decided).items():
+        winners = _winners(told)
+        if len(winners) == 1:
+            (winner,), (loser,) = winners, set(values) - winners
+            found.setdefault(loser, {})[winner] = told
+    return found
+
+
+def _torn(mine: Iterable[OptionVerdict]) -> str:
+    """Two values of which each is better at some load, in words."""
+    for values, told in _pairs(mine).items():
+        if len(_winners(told)) > 1:
+            return " against ".join(values)
+    return ""
