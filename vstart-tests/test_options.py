@@ -20,8 +20,9 @@ OSD = 0
 SLOW, FAST = "64", "96"  # neither is what the kernel gives a loop device
 TRIAL = f"nr_requests={SLOW},{FAST}"
 # While the one value is set, the OSD runs and stands for so long in turn.
-RUNS_S, STANDS_S = 0.002, 0.008
+RUNS_S, STANDS_S = 0.002, 0.018
 REPEATED_MAX = 3  # a busy machine leaves a verdict open, which is no failure
+PAIRS = 16  # several times what such an effect needs, and an end where the machine is slow
 # With bfq the kernel gives a queue other nr_requests and turns wbt off.
 RESETTING, RESETS = "scheduler", ("scheduler", "nr_requests", "wbt_lat_usec")
 
@@ -81,7 +82,7 @@ def compared(wcache: Wcache, trial: str = TRIAL, **more: Any) -> Dict[str, Any]:
 def test_a_planted_effect_of_an_option_is_found(wcache, steady, before):
     with slow_at(steady, SLOW):
         for _ in range(REPEATED_MAX):
-            result = compared(wcache)
+            result = compared(wcache, pairs=PAIRS)
             if result["decided"]:
                 break
     assert result["verdict"] == f"nr_requests {FAST}", result
