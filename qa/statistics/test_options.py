@@ -2,7 +2,10 @@
 
 500 times nothing differs, and one value is called better at most 3 times (0.6%); where one is
 clearly worse it is found 99 times in 100.  The truth of the simulated drives is known.
+SEED=N takes other drives: what is tuned on some has to be shown on others.
 """
+
+import os
 
 import pytest
 from bench_decision.loop import experiment
@@ -12,6 +15,7 @@ from wcache_probe.sim.drive_schema import parse_drive_file
 
 TRIALS = 500
 CLEAR_TRIALS = 100
+FIRST_SEED = int(os.environ.get("SEED", "0"))
 # By place: an option, two values, the load, and what the noise there is like.  A queue stalls now
 # and then; bcache's controller makes what follows depend on what was before, and dirty data makes
 # latency drift; an OSD's own options see periods that differ as a whole.
@@ -58,7 +62,7 @@ def said(place, factor, trials):
     drives = parse_drive_file(DRIVE.format(noise=noise, each=each, option=option))
     compared = OptionTrial(name, trial.a, trial.b)
     found = []
-    for seed in range(trials):
+    for seed in range(FIRST_SEED, FIRST_SEED + trials):
         outcome, _ = experiment(drives, drives.drives[0], load, seed, option=compared)
         found.append(outcome.verdict)
     return found
