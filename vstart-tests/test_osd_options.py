@@ -1,11 +1,20 @@
-"""Options of OSDs that have an entry: whether an OSD takes each at run time, and gives it back."""
+"""Options of OSDs that have an entry: whether an OSD takes each at run time, and gives it back.
+
+And `ceph wcache ab` over them: what the mgr gives an OSD goes back, whatever becomes of the mgr.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Dict
+import os
+import signal
+import threading
+import time
+from typing import Any, Dict, Iterator, List, Optional
 
 import pytest
-from harness import ClusterAccess
+from harness import ClusterAccess, HarnessError
+from harness.console import Console
+from probes import Probe, Wcache
 from wcache.core.options.entries import OPTIONS, REFUSED
 from wcache.core.options.option import Place
 
@@ -68,3 +77,160 @@ def test_an_osd_refuses_another_queue_at_run_time(steady, release):
     assert (queue == "wpq") == (release == 16)  # so its mClock profile does nothing there
     steady.ceph("tell", f"osd.{OSD}", "config", "set", "osd_op_queue", other, check=False)
     assert value(steady, "osd_op_queue") == queue
+
+
+# Neither defers a bench's writes of 4 KiB: what differs between them is planted.
+SLOW, FAST, ADMINS = "1", "2", "4"
+TRIAL = f"{SSD}={SLOW},{FAST}"
+RUNS_S, STANDS_S = 0.002, 0.008  # of the OSD in turn, where it is made slow
+REPEATED_MAX = 3  # a busy machine leaves a verdict open, which is no failure
+PROFILES = "osd_mclock_profile=balanced,high_client_ops"
+
+
+class Watched:
+    """The value that the OSD has been given at run time, and every one that it had before.
+
+    With `slow_at` the OSD is made slow while it has that one.
+    """
+
+    def __init__(self, cluster: ClusterAccess, name: str, slow_at: str = "") -> None:
+        self._console = Console(cluster.popen_inside, cluster.python_inside, cluster.conf)
+        self._name, self._slow_at = name, slow_at
+        self._pid = cluster.osd_pid(OSD)
+        self._over = threading.Event()
+        self.had: List[Optional[str]] = []
+        self._thread = threading.Thread(target=self._watch)
+        self._thread.start()
+
+    @property
+    def now(self) -> Optional[str]:
+        return self.had[-1] if self.had else None
+
+    def close(self) -> None:
+        self._over.set()
+        self._thread.join()
+        self._console.close()
+
+    def _watch(self) -> None:
+        while not self._over.wait(RUNS_S):
+            try:
+                told = self._console.command(
+                    "config diff get", target=OSD, timeout_s=10.0, var=self._name
+                )
+            except HarnessError:
+                continue
+            found = told["diff"].get(self._name, {}).get("override")
+            value = None if found is None else str(found)
+            if not self.had or self.had[-1] != value:
+                self.had.append(value)
+            until_s = time.monotonic() + 0.1
+            while value == self._slow_at and time.monotonic() < until_s:
+                os.kill(self._pid, signal.SIGSTOP)
+                time.sleep(STANDS_S)
+                os.kill(self._pid, signal.SIGCONT)
+                time.sleep(RUNS_S)
+
+
+@pytest.fixture
+def watch(wcache: Wcache, probe: Probe, steady: ClusterAccess) -> Iterator[Any]:
+    """Begins a watch; after the test the OSD has what it had, and no campaign goes on."""
+    begun: List[Watched] = []
+
+    def begin(name: str = SSD, slow_at: str = "") -> Watched:
+        begun.append(Watched(steady, name, slow_at))
+        return begun[-1]
+
+    before = value(steady, SSD)
+    yield begin
+    for one in begun:
+        one.close()
+    for campaign in wcache("campaign ls")["campaigns"]:  # of a test that failed
+        if campaign["status"] == "running":
+            wcache("campaign stop", campaign_id=campaign["campaign_id"])
+            wcache.wait_over(campaign["campaign_id"])
+    assert value(steady, SSD) == before
+    assert at_run_time(steady) is None
+
+
+def at_run_time(cluster: ClusterAccess) -> Optional[str]:
+    told = cluster.command("config diff get", target=OSD, var=SSD)["diff"].get(SSD, {})
+    return None if told.get("override") is None else str(told["override"])
+
+
+def compare(wcache: Wcache, trial: str = TRIAL, **more: Any) -> str:
+    asked = {
+        "option": trial, "scope": f"osd.{OSD}", "loads": "batch", "settle_s": 0.1,
+        "accept_cost": True, **more,
+    }
+    return str(wcache.wait("a campaign", lambda: wcache("ab", **asked))["campaign_id"])
+
+
+def compared(wcache: Wcache, **more: Any) -> Dict[str, Any]:
+    shown = wcache.wait_over(compare(wcache, **more), 600.0)
+    (result,) = shown["option_results"]
+    assert shown["run_list"][0]["restored"] is True
+    return dict(result)
+
+
+@pytest.mark.long  # an option of an OSD settles for 10 s in each period
+@pytest.mark.one_release
+def test_a_planted_effect_of_an_option_of_an_osd_is_found(wcache, steady, watch):
+    watched = watch(slow_at=SLOW)
+    for _ in range(REPEATED_MAX):
+        result = compared(wcache)
+        if result["decided"]:
+            break
+    assert result["verdict"] == f"{SSD} {FAST}", result
+    assert result["ratio_low"] > 1.1
+    assert {SLOW, FAST} < set(watched.had)
+
+
+@pytest.mark.long
+@pytest.mark.one_release
+def test_where_nothing_is_planted_no_value_of_it_is_better(wcache, steady, watch):
+    result = compared(wcache, pairs=6)
+    assert result["verdict"] in ("no material difference", "insufficient data"), result
+
+
+@pytest.mark.one_release
+@pytest.mark.parametrize("lost", [
+    "kill", pytest.param("fail", marks=pytest.mark.long),
+    pytest.param("disable", marks=pytest.mark.long),
+])
+def test_a_mgr_that_is_lost_has_the_next_one_put_back_what_the_osd_had(
+    wcache, steady, watch, lost
+):
+    steady.ceph("tell", f"osd.{OSD}", "config", "set", SSD, ADMINS)  # and not what is configured
+    try:
+        campaign_id = compare(wcache, pairs=80)
+        watched = watch()
+        wcache.wait("the value", lambda: at_run_time(steady) == SLOW)
+        if lost == "fail":
+            steady.fail_mgr()
+        elif lost == "kill":
+            steady.restart_mgr(kill=True)
+        else:
+            steady.disable_module("wcache")
+            assert at_run_time(steady) in (SLOW, FAST)  # nobody is there to put it back
+            steady.enable_module("wcache")
+        wcache.wait("what it had", lambda: ADMINS in watched.had[1:])
+        wcache.wait("the campaign goes on", lambda: at_run_time(steady) in (SLOW, FAST))
+        wcache("campaign stop", campaign_id=campaign_id)
+        assert wcache.wait_over(campaign_id)["run_list"][0]["restored"] is True
+        assert at_run_time(steady) == ADMINS
+    finally:
+        steady.ceph("tell", f"osd.{OSD}", "config", "unset", SSD)
+
+
+def test_a_profile_of_mclock_is_compared_where_osds_schedule_by_it(wcache, probe, steady, watch):
+    by_mclock = value(steady, "osd_op_queue") == "mclock_scheduler"
+    watched = watch("osd_mclock_profile")
+    campaign_id = compare(wcache, PROFILES, loads="traffic", pairs=80)
+    if by_mclock:
+        wcache.wait("a profile", lambda: "high_client_ops" in watched.had)
+        wcache("campaign stop", campaign_id=campaign_id)
+    (run,) = wcache.wait_over(campaign_id)["run_list"]
+    assert run["restored"] is True
+    assert ("osd_mclock_profile does nothing on osd.2" in run["reason"]) != by_mclock
+    if not by_mclock:
+        assert watched.had == [None]

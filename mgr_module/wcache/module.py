@@ -15,6 +15,7 @@ from .ceph.health import health_checks
 from .ceph.keys import CephKeyring
 from .ceph.loads import CephLoads
 from .ceph.orchestrator import CephOrchestrator
+from .ceph.osd_options import CephOsdOptions
 from .ceph.progress import CephProgress
 from .ceph.store import CephKeys, KvStore
 from .ceph.store_queue import StoreQueue
@@ -104,6 +105,7 @@ class Module(MgrModule):
             ),
             blocks=blocks,
             stops=CephStops(self),
+            osd_options=CephOsdOptions(self, is_up=lambda osd_id: _is_up(view, osd_id)),
             options=lambda: self._options, profiles=self._load_watch.profiles,
             log=self.log,
         ), wake=self._wake.set)

@@ -161,6 +161,7 @@ COMMANDS: List[Tuple[str, Dict[str, Any], Paths]] = [
     ("osd", {"prefix": "config set", "var": _KNOB, "val": ["2147483648"]}, {}),
     ("osd", {"prefix": "config diff get", "var": _KNOB}, {
         f"diff/{_KNOB}/final": "str", f"diff/{_KNOB}/override": "str",
+        "diff/bluefs_buffered_io/override": "bool ?",  # typed as the option is
     }),
     ("osd", {"prefix": "config unset", "var": _KNOB}, {}),
     ("osd", {"prefix": "config get", "var": _KNOB}, {"*": "str"}),

@@ -43,6 +43,7 @@ from .deploying import FakeKeys, FakeSurroundings, FakeTraffic
 from .gate import FakeBlocks, FakeStops
 from .mclock import FakeBench, FakeConfig
 from .memory import FakeMemory
+from .osd_options import FakeOsdOptions
 from .probe import FakeProbe
 from .store import MemoryStore
 
@@ -243,6 +244,7 @@ class FakeMgr:
         self.stops = FakeStops()
         self.traffic = FakeTraffic()
         self.surroundings = FakeSurroundings()
+        self.osd_options = FakeOsdOptions()
         self.osd_memory = FakeMemory(lambda: self.now_s, self._set_target)
         self.compiled_queue = "mclock_scheduler"
         self.profiles: OsdProfiles = {}
@@ -261,6 +263,7 @@ class FakeMgr:
     def restart(self) -> None:
         """Lose all memory and load what was stored."""
         self.store.lose()
+        self.osd_options.lose()
         self.now_s += 1.0
         self.bench = FakeBench(lambda osd_id, call: self.osd_iops(osd_id, call))
         self.loads = FakeLoads(self.latency_ns, self.bench)
@@ -271,6 +274,7 @@ class FakeMgr:
         self.engine = FakeEngine(Ports(
             archive=archive, view=self.view, loads=self.loads,
             analysis=self.analysis, blocks=self.kept_blocks, stops=self.stops,
+            osd_options=self.osd_options,
             database=self.config, options=lambda: self.options, bounds=self.bounds,
             profiles=lambda *about: self.profiles_of(*about), log=self.log,
         ), self.stops, clock=lambda: self.now_s)
@@ -359,6 +363,7 @@ class FakeMgr:
             if self._polls(probe):
                 probe.turn()
         self.loads.run()
+        self.osd_options.run()
         self.blocks.run(self.now_s)
         self.engine.tick()
         self.service.tick()

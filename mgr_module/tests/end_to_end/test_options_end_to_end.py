@@ -5,10 +5,7 @@ from dataclasses import replace
 import pytest
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
-from module_world import said
-from wcache.analysis.decision import Options
-from wcache.analysis.experiment import analyse
-from wcache.analysis.pooling import pool
+from module_world import RealAnalysis, said
 from wcache.core.model import CacheMode, DriveModel
 from wcache.core.option_value import OptionValue
 
@@ -17,18 +14,6 @@ BEFORE = (
     OptionValue("wbt_lat_usec", "0"),
 )
 DISK = "domain-sda"
-
-
-class RealAnalysis:
-    """The `Analysis` port with the statistics in this process."""
-
-    error = ""
-
-    def start(self, record, done):
-        done(analyse(record, Options()), "")
-
-    def pool(self, items, done):
-        done(pool(items, Options()), "")
 
 
 def tunable(name, osd_id, **more):
@@ -184,7 +169,6 @@ def test_what_somebody_else_sets_meanwhile_is_noticed():
         ("write_cache=0,1", "durable"), ("fua=0,1", "durable"), ("scheduler=none", "OPTION=A,B"),
         ("cache_mode=writeback,writethrough", "durable"), ("scheduler=none,cfq", "its values"),
         ("scheduler=none,none", "no other value"), ("max_sectors_kb=4,8", "no entry"),
-        ("osd_mclock_profile=balanced,high_client_ops", "not tried yet"),
         ("writeback_percent=10,20", "has no writeback_percent"),
     ],
 )

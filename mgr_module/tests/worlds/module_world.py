@@ -4,9 +4,24 @@ import json
 
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
+from wcache.analysis.decision import Options
+from wcache.analysis.experiment import analyse
+from wcache.analysis.pooling import pool
 from wcache.core.model import CacheMode
 
 WB, WT = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
+
+
+class RealAnalysis:
+    """The `Analysis` port with the statistics in this process."""
+
+    error = ""
+
+    def start(self, record, done):
+        done(analyse(record, Options()), "")
+
+    def pool(self, items, done):
+        done(pool(items, Options()), "")
 
 
 def a_mgr(**options):

@@ -50,6 +50,7 @@ from .gate.looking import Looking, Stops
 from .gate.watching import BlockRunner, Watching
 from .hosts import Hosts, Pending
 from .measuring import LoadRunner, Measuring, OsdQuestions
+from .osd_options import OsdOptionTasks, OsdPrograms
 from .persistence import FROZEN, Machine, StatePersistence
 from .run_queue import CLUSTER_GRACE_S, RunQueue
 from .storing.archive import Archive
@@ -77,6 +78,7 @@ class Ports:
     analysis: Analysis
     blocks: BlockRunner
     stops: Stops
+    osd_options: OsdPrograms
     options: Callable[[], Options]
     profiles: Callable[[Results, OsdsNow], OsdProfiles]  # asks for no more than these two
     log: logging.Logger = logging.getLogger("wcache")  # noqa: RUF009  always the same
@@ -126,6 +128,7 @@ class Executor:
         self.analyses = Analyses(analysis=ports.analysis, archive=archive, wake=calls.wake)
         self.measuring = Measuring(ports.loads, post_event)
         self.questions = OsdQuestions(post_event)
+        self.osd_options = OsdOptionTasks(ports.osd_options, view, post_event)
         self.config = ConfigWatch(
             database=ports.database, clock=clock, post_event=post_event,
             note=lambda owner, text: calls.note("mgr", owner, text),
@@ -206,6 +209,7 @@ class Executor:
         for run_id, halt in self.watchdog.unfit(self.runs.items(), now_s):
             self.feed(run_id, halt)
         self.end_overdue(self.options().lease_ttl_s)
+        self.osd_options.ask_again(self.runs, now_s, self.epoch)
         self.analyses.tick(now_s)
         self.persistence.retry(now_s, self._save, self.analyses)
         if self.persistence.prune_due:
@@ -399,7 +403,11 @@ class Executor:
         if isinstance(action, events.GiveTask):
             self._begins(owner)
             hostname = self._host_of(owner)
-            if hostname:
+            run = self.runs.get(owner)
+            if run is not None and run.spec.option_osd is not None:
+                report = self.hosts.reports.get(hostname)
+                self.osd_options.give(owner, run.spec, action, report)
+            elif hostname:
                 name = type(action.request).__name__
                 self.log.debug("%s: %s to %s: %s", owner, action.task_id, hostname, name)
                 self.hosts.tasks[hostname] = Pending(owner, Task(action.task_id, action.request))
@@ -470,6 +478,7 @@ class Executor:
         """The machine is over: nothing of it is left to do, and its hosts are looked at again."""
         self.gate.take(owner)
         self.hosts.drop_tasks(owner)
+        self.osd_options.cancel(owner)
         self.measuring.cancel(owner)
         self.watching.cancel(owner)
         self.config.cancel(owner)

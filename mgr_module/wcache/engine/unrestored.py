@@ -21,6 +21,7 @@ from ..core.drive.journal import EntryKind
 from ..core.drive.prior import not_back, states_by_id
 from ..core.events import Begin, Event, Halt
 from ..core.experiment.run import RunMachine
+from ..core.experiment.run_held import BACK
 from ..core.experiment.run_priors import (
     differs_from_prior,
     prior_of,
@@ -42,7 +43,6 @@ RESTORE_EVERY_S = 60.0
 
 Learned = Tuple[str, str]
 """A run whose state changed, and a line for the log; empty where there is nothing to say."""
-_BACK = "read back: the prior state is restored"
 
 
 class Unrestored:
@@ -89,7 +89,7 @@ class Unrestored:
                     mine = domain_id == request.domain_id and not machine.state.dispute
                     if mine and not differs_from_prior(prior, read):
                         machine.confirm(domain_id)
-                        changed.append((run_id, _BACK))
+                        changed.append((run_id, BACK))
         return changed
 
     def read(self, runs: Mapping[str, RunMachine], report: HostReport) -> List[Learned]:
@@ -104,7 +104,7 @@ class Unrestored:
                 differs, where = not_back(prior.drives, read), (run_id, domain_id)
                 if not differs:
                     machine.confirm(domain_id)
-                    changed.append((run_id, _BACK))
+                    changed.append((run_id, BACK))
                 elif any(item.drive_id not in read for item in prior.drives):
                     continue  # it is gone, and may come back as it was
                 elif not self._may_restore(machine, domain_id, read):
@@ -204,5 +204,7 @@ def _owed(machine: RunMachine, hostname: str) -> Iterable[str]:
     state = machine.state
     if machine.spec.hostname != hostname or not machine.over or state.restored:
         return ()
+    if machine.spec.option_osd is not None:
+        return ()  # no host tells of an OSD's option (`osd_options.py`)
     owed = state.owed or state.spec.domain_ids
     return [d for d in owed if d not in state.accepted and touched(state, d)]

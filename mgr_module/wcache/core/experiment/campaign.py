@@ -17,7 +17,8 @@ from ..drive.safety import may_toggle, not_named
 from ..errors import MalformedError, NotFoundError
 from ..host_report import HostReport
 from ..loads import ASSUMED_SAMPLE_S, WATCHED_MAX, WRITE_BYTES
-from ..model import DriveModel, DriveReport, LoadPoint
+from ..model import DriveModel, DriveReport, LoadPoint, Role
+from ..options.option import Option
 from ..options.trial import OptionTrial
 from ..simulation import in_cluster, measured_by_probe, not_up
 from .design import design_of
@@ -142,6 +143,17 @@ class Candidate:
         """Every OSD on its drives, in whatever role."""
         return frozenset(use.osd_id for drive in self.drives for use in drive.uses)
 
+    def stands_for(self, entry: Optional[Option]) -> Optional[int]:
+        """The OSD that stands for it, whose switch all its OSDs share; None without one.
+
+        Where an option of OSDs is compared it is one that has its data there.
+        """
+        any_role = entry is None or entry.on_host
+        return min((
+            use.osd_id for drive in self.drives for use in drive.uses
+            if any_role or use.role is Role.BLOCK
+        ), default=None)
+
 
 @dataclass(frozen=True)
 class Selection:
@@ -226,7 +238,7 @@ def _why_not(
         if mode is None:
             return f"{drive.dev_name}: its cache state is {drive.state.device_cache.value}"
         if options.option is not None:
-            reason = reason or _keeps_its_options(drive, options.option.name)
+            reason = reason or _keeps_its_options(drive, options.option.entry)
             continue
         reason = reason or may_toggle(
             [drive], mode.other, throwaway=throwaway, consent_turn_on=options.consent_turn_on
@@ -234,6 +246,10 @@ def _why_not(
     if reason:
         return reason
     osd_ids = candidate.osd_ids
+    if options.option is not None and not options.option.entry.on_host:
+        reason = _osd_keeps_it(candidate, cluster, options.option.entry)
+        if reason:
+            return reason
     if not osd_ids and in_cluster(candidate):
         return "no OSD uses it"
     if len(osd_ids) > WATCHED_MAX and not options.observe:
@@ -241,14 +257,32 @@ def _why_not(
     return not_up(candidate, osd_ids, cluster) or None
 
 
-def _keeps_its_options(drive: DriveReport, name: str) -> Optional[str]:
+def _keeps_its_options(drive: DriveReport, entry: Option) -> Optional[str]:
     """Why an option of a drive is not changed; what a pin is needed for does not matter."""
-    if drive.state.option(name) is None:
-        return f"{drive.dev_name} has no {name}, or its probe does not report it"
+    if not entry.on_host:
+        return None
+    if drive.state.option(entry.name) is None:
+        return f"{drive.dev_name} has no {entry.name}, or its probe does not report it"
     if drive.foreign_uses:
         return f"{drive.dev_name} is shared with {drive.foreign_uses[0]}, which is not an OSD"
     refused = drive.toggle_refusal and not not_named(drive)
     return f"{drive.dev_name}: {drive.toggle_refusal}" if refused else None
+
+
+def _osd_keeps_it(
+    candidate: Candidate, cluster: ClusterState, entry: Option
+) -> Optional[str]:
+    """Why an option of the OSD whose data a drive holds is not changed."""
+    if not in_cluster(candidate):
+        return f"{entry.name} is an option of an OSD, and a simulated one has none"
+    osd_id = candidate.stands_for(entry)
+    if osd_id is None:
+        return "no OSD has its data on it"
+    osd = cluster.osds.get(osd_id)
+    if osd is not None and entry.rotational not in (None, osd.rotational):
+        kind = "rotates" if osd.rotational else "does not rotate"
+        return f"the drive of osd.{osd_id} {kind}: {entry.name} does nothing there"
+    return None
 
 
 def _spread(candidates_: Sequence[Candidate]) -> List[Candidate]:

@@ -36,6 +36,7 @@ WATCH_S = 86400.0  # as long as an experiment may take: its watch ends with it
 class Phase(Enum):
     IDLE = "idle"
     LOOKING = "looking"  # at a domain that was not touched yet
+    RESUMING = "resuming"  # an OSD has its own value back, which the last mgr had no time for
     SETTING = "setting"
     SETTLING = "settling"
     MEASURING = "measuring"

@@ -57,7 +57,7 @@ class RunMachine(HeldRun):
     def handle(self, event: events.Event, now_s: float) -> List[events.Action]:
         """Take one event at wall-clock time `now_s`; return what is to be done, in order."""
         if self.over:
-            return []
+            return self._given_back_late(event)
         if isinstance(event, events.Begin):
             return self._begin(now_s)
         if isinstance(event, events.Tick):
@@ -87,10 +87,24 @@ class RunMachine(HeldRun):
             self.state = accounting.with_cut_off(self.state, self.periods, now_s)
             if not self.state.witnessed:
                 return self._halt("started by a version that stored no prior states", now_s)
+            if self._may_have_left_a_value:
+                self._now = PeriodUnderWay(Slot(0, False), phase=Phase.RESUMING)
+                request = run_priors.release_request(self.state, self.spec.domain_id)
+                return [events.SaveRun(), self._task(request)]
         self.state = replace(
             self.state, status=RunStatus.RUNNING, began_at_s=now_s, witnessed=True, reason="",
         )
         return self._look_or_go_on(now_s)
+
+    @property
+    def _may_have_left_a_value(self) -> bool:
+        """Whether an OSD may go by what the last mgr gave it: no probe has put that back."""
+        domain_id = self.spec.domain_id
+        return self.spec.option_osd is not None and run_priors.touched(self.state, domain_id)
+
+    def _resumed(self, outcome: StateOutcome, now_s: float) -> List[events.Action]:
+        problem = run_priors.words_of_release(self.state, self.spec.domain_id, outcome)
+        return self._halt(problem, now_s) if problem else self._look_or_go_on(now_s)
 
     def _look_or_go_on(self, now_s: float) -> List[events.Action]:
         """Nothing is touched before what was there is stored."""
@@ -125,6 +139,8 @@ class RunMachine(HeldRun):
             return self._task_failed(outcome, now_s)
         if phase is Phase.LOOKING and isinstance(outcome, DrivesOutcome):
             return self._looked(outcome, now_s)
+        if phase is Phase.RESUMING and isinstance(outcome, StateOutcome):
+            return self._resumed(outcome, now_s)
         if phase is Phase.SETTING and isinstance(outcome, StateOutcome):
             return self._set(outcome, now_s)
         if phase is Phase.MEASURING and isinstance(outcome, SamplesOutcome):

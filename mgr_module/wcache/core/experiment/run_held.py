@@ -14,7 +14,7 @@ from typing import AbstractSet, List, Optional, Tuple, TypeVar
 from .. import events
 from ..codec import one_line
 from ..drive.prior import PriorDoubt
-from ..protocol import Request
+from ..protocol import Request, StateOutcome
 from ..record import ExperimentSetup, Precondition, Record
 from ..simulation import DriveKind
 from . import accounting, run_priors
@@ -26,6 +26,7 @@ from .settling_time.checks import due_check, pairs_limit, settled
 from .slots import AnySlot, CheckSlot, Periods, Slot
 
 Machine = TypeVar("Machine", bound="HeldRun")
+BACK = "read back: the prior state is restored"
 
 
 @dataclass(frozen=True)
@@ -137,7 +138,7 @@ class HeldRun:
     @property
     def holds_lease(self) -> bool:
         """Whether the probe may hold the domain in a mode of ours."""
-        return self.under_way and not self.spec.observes
+        return self.under_way and not self.spec.observes and self.spec.option_osd is None
 
     @property
     def under_way(self) -> bool:
@@ -156,8 +157,8 @@ class HeldRun:
 
     @property
     def waited_for(self) -> str:
-        """See Job."""
-        return self.spec.hostname
+        """See Job; of an OSD's option no probe knows."""
+        return self.spec.hostname if self.spec.option_osd is None else ""
 
     @property
     def hostnames(self) -> AbstractSet[str]:
@@ -279,6 +280,18 @@ class HeldRun:
             name for name in self.spec.domain_ids if began and run_priors.touched(self.state, name)
         )
         return self._end(RunStatus.ABORTED, reason, restored=not owed, owed=owed)
+
+    def _given_back_late(self, event: events.Event) -> List[events.Action]:
+        """An OSD that did not answer when the run ended has its own value back now."""
+        if not isinstance(event, events.TaskAnswered) or self.spec.option_osd is None:
+            return []
+        outcome, domain_id = event.outcome, self.spec.domain_id
+        if self.state.settled or not isinstance(outcome, StateOutcome):
+            return []
+        if run_priors.words_of_release(self.state, domain_id, outcome):
+            return []
+        self.confirm(domain_id)
+        return [events.SaveRun(), events.Note(BACK)]
 
     def confirm(self, domain_id: str) -> None:
         """A cache domain was read, and is as it was before the run."""

@@ -9,6 +9,7 @@ from typing import Optional, Set, Tuple
 from ..drive.prior import Prior
 from ..loads import WATCHED_MAX
 from ..model import LoadPoint
+from ..options.entries import BY_NAME
 from ..options.trial import OptionTrial
 from ..record import ExperimentSetup, Precondition
 from ..simulation import DriveKind
@@ -74,6 +75,12 @@ class RunSpec:
     def option(self) -> Optional[OptionTrial]:
         """What it compares in place of the cache modes: all its experiments, or none, do."""
         return self.experiments[0].option if self.experiments else None
+
+    @property
+    def option_osd(self) -> Optional[int]:
+        """The OSD whose option it compares; None where it compares what a probe sets."""
+        entry = None if self.option is None else BY_NAME.get(self.option.name)
+        return None if entry is None or entry.on_host else self.experiments[0].osd_id
 
     @property
     def bears(self) -> Tuple[Precondition, ...]:

@@ -83,7 +83,7 @@ def make_runs(
     alone = options.observe or options.option is not None
     crossed = () if alone else crossings(selection.chosen, osds, options)
     for candidate in selection.chosen:
-        osd_id = _stands_for(candidate)
+        osd_id = candidate.stands_for(options.option.entry if options.option else None)
         if osd_id is None:
             continue
         add(candidate, osd_id, None)
@@ -117,7 +117,7 @@ def crossings(
         )
         alone = _roles(block, osd_id) == (Role.BLOCK,) and Role.BLOCK not in _roles(other, osd_id)
         third = osd.dedicated_wal and Role.WAL not in _roles(other, osd_id)
-        free = _stands_for(block) == osd_id and not taken & {_key(block), _key(other)}
+        free = block.stands_for(None) == osd_id and not taken & {_key(block), _key(other)}
         if loads and alone and free and not third:
             taken |= {_key(block), _key(other)}
             found.append(Crossing(osd_id, block, other, loads))
@@ -160,11 +160,6 @@ def _key(candidate: Candidate) -> Key:
 def _roles(candidate: Candidate, osd_id: int) -> Tuple[Role, ...]:
     held = {role for drive in candidate.drives for role in roles_of(drive, osd_id)}
     return tuple(role for role in (Role.BLOCK, Role.DB, Role.WAL) if role in held)
-
-
-def _stands_for(candidate: Candidate) -> Optional[int]:
-    """The OSD that stands for a domain, whose switch all its OSDs share; None without one."""
-    return min(candidate.osd_ids, default=None)
 
 
 def _beside(

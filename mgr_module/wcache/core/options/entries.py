@@ -26,6 +26,7 @@ _UINT_MAX = 2**32 - 1
 _CONTROLLER = "the rate controller, which looks every 5 s and has an integral term"
 _DIRTY = "what it does differs below the target of dirty data, at it and beyond it"
 _SHARED = "the cache set serves other OSDs too"
+_NO_OVERRIDING_SIZE = (("bluestore_prefer_deferred_size", "0"),)
 
 OPTIONS: Tuple[Option, ...] = (
     Option(
@@ -99,7 +100,7 @@ OPTIONS: Tuple[Option, ...] = (
             "deferred writes are written twice",
             "bluestore_prefer_deferred_size takes precedence where it is not 0",
         ),
-        low=0, high=4 * 2**20, unit="bytes", rotational=True,
+        low=0, high=4 * 2**20, unit="bytes", rotational=True, needs=_NO_OVERRIDING_SIZE,
     ),
     Option(
         "bluestore_prefer_deferred_size_ssd", Place.OSD,
@@ -109,7 +110,7 @@ OPTIONS: Tuple[Option, ...] = (
             "deferred writes are written twice, which wears flash",
             "bluestore_prefer_deferred_size takes precedence where it is not 0",
         ),
-        low=0, high=4 * 2**20, unit="bytes", rotational=False,
+        low=0, high=4 * 2**20, unit="bytes", rotational=False, needs=_NO_OVERRIDING_SIZE,
     ),
     Option(
         "bluefs_buffered_io", Place.OSD, "whether RocksDB's files are read through the page cache",
@@ -128,6 +129,7 @@ OPTIONS: Tuple[Option, ...] = (
             "clients gain what recovery and scrubs lose, which no latency of clients shows",
         ),
         follow=Follow.NEVER, words=("balanced", "high_client_ops", "high_recovery_ops"),
+        needs=(("osd_op_queue", "mclock_scheduler"),),
     ),
 )
 

@@ -37,7 +37,8 @@ class Follow(str, Enum):
 UNDONE = {
     Place.BCACHE: "the probe writes the value; its journal has the one before",
     Place.QUEUE: "the probe writes the value; its journal has the one before",
-    Place.OSD: "`ceph tell osd.N config set`, undone by `config unset` and by a restart of the OSD",
+    Place.OSD: "the mgr, which has stored the one before: `ceph tell osd.N config set`, undone by "
+               "`config unset` and by a restart of the OSD",
 }
 
 
@@ -48,7 +49,8 @@ class Option:
     It takes the `words`, or whole numbers from `low` to `high` in `unit`.  `settle_s` is how long
     nothing is measured after it was set, and `settles` says why.  `loads` are those that it can
     touch: at others it is not tried.  `resets` are options that the kernel sets anew with it.
-    `class_only`: it concerns OSDs of drives that rotate, or of others; None: both.
+    `rotational`: it concerns OSDs of drives that rotate, or of others; None: both.  `needs` are
+    other options of an OSD with the values at which this one does something.
     """
 
     name: str
@@ -65,6 +67,7 @@ class Option:
     unit: str = ""
     resets: Tuple[str, ...] = ()
     rotational: Optional[bool] = None
+    needs: Tuple[Tuple[str, str], ...] = ()
 
     @property
     def range(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ..errors import MalformedError, RefusedError
+from ..errors import MalformedError
 from ..model import CacheMode, Verdict
 from ..option_value import NAME_CHARS_MAX, VALUE_CHARS_MAX
 from .entries import option
@@ -55,8 +55,4 @@ def parse_trial(text: str) -> OptionTrial:
         entry.require(value)
     if parts[0] == parts[1]:
         raise MalformedError(f"{name} {parts[0]} is no other value than {parts[1]}")
-    if not entry.on_host:
-        raise RefusedError(
-            f"{name} is not tried yet: it is an option of the OSD", "try one of a drive's queue"
-        )
     return OptionTrial(name, parts[0], parts[1])

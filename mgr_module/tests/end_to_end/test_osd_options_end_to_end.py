@@ -1,0 +1,326 @@
+"""`ab` over an option of OSDs: the mgr sets it under a lease, and whatever happens it goes back."""
+
+from dataclasses import replace
+
+import pytest
+from mgr_fakes import builders as make
+from mgr_fakes.module import FakeMgr
+from mgr_fakes.osd_options import MgrLost
+from module_world import RealAnalysis, said
+from wcache.core.experiment.osd_option import NONE
+from wcache.core.model import DriveModel
+
+HDD = "bluestore_prefer_deferred_size_hdd"
+PROFILE = "osd_mclock_profile"
+SLOW, FAST = "0", "65536"
+TRIAL = f"{HDD}={SLOW},{FAST}"
+CONFIGURED = {
+    HDD: "65536", "bluestore_prefer_deferred_size": "0", PROFILE: "balanced",
+    "osd_op_queue": "mclock_scheduler", "bluefs_buffered_io": "true",
+}
+
+
+def a_mgr(hosts=1, factor=1.5, **more):
+    """A cluster whose commits take longer while writes are not deferred."""
+    drives = [
+        make.drive("sda", i, drive_model=DriveModel("ACME", "HD1", "1.0"), rotational=True)
+        for i in range(hosts)
+    ]
+    mgr = FakeMgr(
+        *((f"h{i}", (drive,)) for i, drive in enumerate(drives)), make_analysis=RealAnalysis,
+        **more,
+    )
+    turning(mgr)
+    for osd_id in range(hosts):
+        for name, value in CONFIGURED.items():
+            mgr.osd_options.configured[osd_id, name] = value
+    wire(mgr, factor)
+    mgr.report_all()
+    return mgr
+
+
+def turning(mgr, rotational=True):
+    osds = {i: replace(osd, rotational=rotational) for i, osd in mgr.view.state.osds.items()}
+    mgr.view.state = replace(mgr.view.state, osds=osds)
+
+
+def wire(mgr, factor=1.5):
+    calls = iter(range(10**6))
+
+    def latency_ns(osd_id):
+        worse = factor if mgr.osd_options.value(osd_id, HDD) == SLOW else 1.0
+        return int(5_000_000 * worse * (1 + next(calls) % 7 / 1000))
+
+    mgr.loads.latency_ns = latency_ns
+
+
+def start(mgr, option=TRIAL, **arguments):
+    return said(mgr, "ab", option=option, **arguments)["campaign_id"]
+
+
+def until_set(mgr, value=SLOW, name=HDD):
+    for _ in range(200):
+        mgr.step()
+        if mgr.osd_options.at_run_time.get((0, name)) == value:
+            return
+    raise AssertionError(f"{name} was never {value}")
+
+
+def lost(mgr, steps=400):
+    """Whether the mgr is lost within so many steps."""
+    try:
+        for _ in range(steps):
+            mgr.step()
+    except MgrLost:
+        return True
+    return False
+
+
+def run_of(mgr, campaign_id):
+    (run,) = said(mgr, "campaign show", campaign_id=campaign_id)["run_list"]
+    return run
+
+
+def test_an_effect_is_found_by_class_and_model_and_nothing_stays():
+    mgr = a_mgr(hosts=2)
+    campaign_id = start(mgr)
+    mgr.settle()
+    assert mgr.osd_options.at_run_time == {}
+    assert {value for _, _, value in mgr.osd_options.set_so_far} == {SLOW, FAST, None}
+    assert {name for _, name, _ in mgr.osd_options.set_so_far} == {HDD}
+    (verdict,) = said(mgr, "option verdicts")["verdicts"]
+    assert (verdict["verdict"], verdict["drives"]) == (f"{HDD} {FAST}", 2)
+    assert verdict["drive_model"] == "ACME HD1 1.0"
+    assert 1.4 < verdict["ratio_low"] < verdict["ratio_high"] < 1.6
+    shown = said(mgr, "campaign show", campaign_id=campaign_id)
+    assert shown["status"] == "done"
+    assert all(run["restored"] for run in shown["run_list"])
+    assert mgr.exceptions == []
+
+
+def test_where_nothing_differs_no_value_is_called_better():
+    mgr = a_mgr(factor=1.0)
+    start(mgr)
+    mgr.settle()
+    (verdict,) = said(mgr, "option verdicts")["verdicts"]
+    assert verdict["verdict"] == "no material difference"
+
+
+def test_no_probe_is_asked_for_anything():
+    mgr = a_mgr()
+    start(mgr)
+    probe = mgr.probes["h0"]
+    for _ in range(200):
+        mgr.step()
+        assert probe.lease is None
+    assert not any(
+        pending.owner for pending in mgr.inside.hosts.tasks.values()
+    )
+    assert probe.leased_options == {}
+
+
+def test_it_goes_on_without_the_probe_of_its_host():
+    mgr = a_mgr()
+    start(mgr)
+    until_set(mgr)
+    mgr.probes["h0"].muted = True
+    mgr.settle()
+    (verdict,) = said(mgr, "option verdicts")["verdicts"]
+    assert verdict["verdict"] == f"{HDD} {FAST}"
+
+
+def test_what_an_admin_gave_the_osd_at_run_time_is_given_back():
+    mgr = a_mgr()
+    mgr.osd_options.at_run_time[0, HDD] = "32768"
+    start(mgr)
+    until_set(mgr)
+    mgr.settle()
+    assert mgr.osd_options.at_run_time == {(0, HDD): "32768"}
+
+
+@pytest.mark.parametrize("before", [None, "32768"])
+def test_a_mgr_that_is_lost_at_any_step_leaves_a_value_that_the_next_puts_back_first(before):
+    """Counted over the steps of the look, the first settling checks and periods."""
+    seen = set()
+    for steps in range(40):
+        mgr = a_mgr()
+        if before is not None:
+            mgr.osd_options.at_run_time[0, HDD] = before
+        was = dict(mgr.osd_options.at_run_time)
+        start(mgr)
+        mgr.osd_options.steps_left = steps
+        assert lost(mgr)
+        mgr.osd_options.steps_left = None
+        left = mgr.osd_options.at_run_time.get((0, HDD))
+        seen.add(left)
+        mgr.restart()
+        wire(mgr)
+        mgr.osd_options.set_so_far.clear()
+        mgr.osd_options.run()  # what the new mgr asks for before anything else
+        assert mgr.osd_options.at_run_time == was, f"lost before step {steps}: {left} is left"
+        mgr.settle()
+        assert mgr.osd_options.at_run_time == was
+        (verdict,) = said(mgr, "option verdicts")["verdicts"]
+        assert verdict["verdict"] == f"{HDD} {FAST}"
+    assert seen == {before, SLOW, FAST}  # it was lost in each of the states
+
+
+def test_a_frozen_cluster_has_its_value_back_after_a_failover():
+    mgr = a_mgr()
+    campaign_id = start(mgr)
+    until_set(mgr)
+    mgr.restart()
+    said(mgr, "freeze", yes=True)
+    wire(mgr)
+    mgr.settle()
+    assert mgr.osd_options.at_run_time == {}
+    assert run_of(mgr, campaign_id)["restored"] is True
+
+
+def test_an_osd_that_does_not_answer_at_the_end_is_asked_until_it_does():
+    mgr = a_mgr()
+    campaign_id = start(mgr)
+    until_set(mgr)
+    mgr.osd_options.down.add(0)
+    said(mgr, "campaign stop", campaign_id=campaign_id)
+    mgr.settle()
+    assert run_of(mgr, campaign_id)["restored"] is False
+    code, _, error = mgr.command("ab", option=TRIAL)  # nothing is begun there meanwhile
+    assert (code != 0, "was not read back yet" in error) == (True, True)
+    mgr.restart()  # and not by this mgr alone
+    mgr.report_all()
+    for _ in range(3):
+        mgr.step(70.0)
+    assert mgr.osd_options.at_run_time == {(0, HDD): SLOW}
+    mgr.osd_options.down.clear()
+    mgr.step(70.0)
+    mgr.step()
+    assert mgr.osd_options.at_run_time == {}
+    assert run_of(mgr, campaign_id)["restored"] is True
+
+
+def test_an_osd_that_left_the_cluster_owes_nothing():
+    mgr = a_mgr()
+    campaign_id = start(mgr)
+    until_set(mgr)
+    mgr.osd_options.down.add(0)
+    mgr.view.state = replace(mgr.view.state, osds={})
+    said(mgr, "campaign stop", campaign_id=campaign_id)
+    mgr.settle()
+    assert run_of(mgr, campaign_id)["restored"] is True
+
+
+def test_an_osd_that_starts_again_meanwhile_voids_the_period_alone():
+    mgr = a_mgr()
+    start(mgr)
+    until_set(mgr)
+    mgr.osd_options.restart(0)
+    mgr.settle()
+    assert mgr.osd_options.at_run_time == {}
+    (verdict,) = said(mgr, "option verdicts")["verdicts"]
+    assert verdict["verdict"] == f"{HDD} {FAST}"
+
+
+def test_one_that_does_not_take_it_ends_the_run_and_has_its_own():
+    mgr = a_mgr()
+    mgr.osd_options.stubborn.add(0)
+    campaign_id = start(mgr)
+    mgr.settle()
+    run = run_of(mgr, campaign_id)
+    assert (run["status"], run["restored"]) == ("aborted", True)
+    assert f"osd.0 was given {HDD}" in run["reason"]
+    assert f"has {NONE}" in run["reason"]
+
+
+def test_what_somebody_else_sets_meanwhile_ends_it():
+    mgr = a_mgr()
+    campaign_id = start(mgr)
+    for _ in range(2000):
+        mgr.step()
+        if (0, HDD) in mgr.osd_options.at_run_time:
+            mgr.osd_options.at_run_time[0, HDD] = "4096"
+        if run_of(mgr, campaign_id)["status"] == "aborted":
+            break
+    assert run_of(mgr, campaign_id)["status"] == "aborted"
+    assert mgr.osd_options.at_run_time == {}
+
+
+def test_nothing_is_set_before_the_mons_have_what_was_there():
+    mgr = a_mgr()
+    campaign_id = start(mgr)
+    mgr.store.slow = True
+    for _ in range(20):
+        mgr.step()
+    assert mgr.osd_options.set_so_far == []
+    mgr.store.slow = False
+    mgr.store.answer()
+    until_set(mgr)
+    mgr.restart()  # so the next mgr knows
+    (prior,) = mgr.inside.runs[f"{campaign_id}.0"].state.priors
+    assert [(one.name, one.value) for one in prior.drives[0].options] == [(HDD, NONE)]
+
+
+@pytest.mark.parametrize("steps", range(3))
+def test_a_mgr_that_is_lost_while_it_gives_back_leaves_it_to_the_next(steps):
+    mgr = a_mgr()
+    campaign_id = start(mgr)
+    until_set(mgr)
+    said(mgr, "campaign stop", campaign_id=campaign_id)
+    for _ in range(2):  # the next one too
+        mgr.osd_options.steps_left = steps
+        lost(mgr, 5)
+        mgr.osd_options.steps_left = None
+        mgr.restart()
+    mgr.settle()
+    assert mgr.osd_options.at_run_time == {}
+    assert run_of(mgr, campaign_id)["restored"] is True
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        (f"{PROFILE}=balanced,high_client_ops", "osd_op_queue is wpq and not mclock_scheduler"),
+        (TRIAL, "bluestore_prefer_deferred_size is 4096 and not 0"),
+    ],
+)
+def test_where_an_option_does_nothing_the_run_says_so_and_sets_nothing(option, words):
+    mgr = a_mgr()
+    mgr.osd_options.configured.update({
+        (0, "osd_op_queue"): "wpq", (0, "bluestore_prefer_deferred_size"): "4096",
+    })
+    campaign_id = start(mgr, option=option)
+    mgr.settle()
+    run = run_of(mgr, campaign_id)
+    assert (run["status"], run["restored"]) == ("aborted", True)
+    assert words in run["reason"]
+    assert mgr.osd_options.set_so_far == []
+
+
+def test_an_option_of_drives_that_rotate_is_not_compared_on_others():
+    mgr = a_mgr()
+    turning(mgr, rotational=False)
+    code, _, error = mgr.command("ab", option=TRIAL)
+    assert code != 0
+    assert f"the drive of osd.0 does not rotate: {HDD} does nothing there" in error
+
+
+def test_simulated_osds_have_no_options():
+    mgr = a_mgr(simulated=True)
+    code, _, error = mgr.command("ab", option=TRIAL)
+    assert code != 0
+    assert "a simulated one has none" in error
+
+
+def test_a_task_that_the_release_overtakes_is_not_begun_any_more():
+    mgr = a_mgr()
+    campaign_id = start(mgr)
+    for _ in range(400):
+        mgr.step()
+        mgr.engine.tick()
+        if mgr.osd_options.waiting and mgr.osd_options.at_run_time:
+            break
+    before = len(mgr.osd_options.set_so_far)
+    said(mgr, "campaign stop", campaign_id=campaign_id)
+    assert mgr.osd_options.waiting == 2
+    mgr.settle()
+    assert [value for _, _, value in mgr.osd_options.set_so_far[before:]] == [None]

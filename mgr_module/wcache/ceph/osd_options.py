@@ -1,0 +1,120 @@
+"""Gives OSDs options at run time, by `ceph tell osd.N config set`, and reads what they have."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from typing import Any, Callable, Deque, Dict, Mapping, Optional
+
+from ..core.experiment.osd_option import (
+    OsdError,
+    Program,
+    ReadAtRunTime,
+    ReadValue,
+    SetAtRunTime,
+    Step,
+)
+from ..core.protocol import FailureOutcome, Outcome
+from .command import CommandFailed, SendsCommands, ask_osd, parse
+
+TIMEOUT_S = 10.0
+Work = Callable[[], None]
+
+
+class CephOsdOptions:
+    """The `OsdPrograms` port over a mgr module: a thread for each OSD that has something to do."""
+
+    def __init__(self, mgr: SendsCommands, *, is_up: Callable[[int], bool]) -> None:
+        self._mgr = mgr
+        self._is_up = is_up
+        self._lock = threading.Lock()
+        self._due: Dict[int, Deque[Work]] = {}
+
+    def start(
+        self, osd_id: int, make: Callable[[], Optional[Program]],
+        done: Callable[[Outcome], None],
+    ) -> None:
+        """See OsdPrograms."""
+
+        def work() -> None:
+            outcome = self._outcome(osd_id, make)
+            if outcome is not None:
+                done(outcome)
+
+        with self._lock:
+            due = self._due.setdefault(osd_id, deque())
+            due.append(work)
+            if len(due) == 1:
+                threading.Thread(
+                    target=self._work, args=(due,), daemon=True,
+                    name=f"wcache-option-osd.{osd_id}",
+                ).start()
+
+    def _work(self, due: Deque[Work]) -> None:
+        while True:
+            due[0]()  # stays in line until it is over: what comes after waits for it
+            with self._lock:
+                due.popleft()
+                if not due:
+                    return
+
+    def _outcome(
+        self, osd_id: int, make: Callable[[], Optional[Program]]
+    ) -> Optional[Outcome]:
+        try:
+            program = make()
+            return None if program is None else self._run(osd_id, program)
+        except Exception as error:
+            # a thread's exception would go nowhere, and the run wait for ever
+            said = f"the option of osd.{osd_id} could not be set or read: {error!r}"
+            return FailureOutcome(said[:300], restored=False)
+
+    def _run(self, osd_id: int, program: Program) -> Outcome:
+        try:
+            step = next(program)
+            while True:
+                try:
+                    answer = self._do(osd_id, step)
+                except CommandFailed as failure:
+                    step = program.throw(OsdError(str(failure)))
+                else:
+                    step = program.send(answer)
+        except StopIteration as end:
+            outcome: Outcome = end.value
+            return outcome
+
+    def _do(self, osd_id: int, step: Step) -> Optional[str]:
+        if isinstance(step, ReadValue):
+            found = self._ask(osd_id, {"prefix": "config get", "var": step.name})
+            return _text(_object(found).get(step.name))
+        if isinstance(step, ReadAtRunTime):
+            found = self._ask(osd_id, {"prefix": "config diff get", "var": step.name})
+            if "diff" not in _object(found):
+                raise CommandFailed(f"osd.{osd_id} does not tell what it was given at run time")
+            said = _object(_object(_object(found)["diff"]).get(step.name))
+            return _text(said.get("override"))
+        assert isinstance(step, SetAtRunTime)  # there is no other  # noqa: S101
+        if step.value is None:
+            self._send(osd_id, {"prefix": "config unset", "var": step.name})
+        else:
+            self._send(
+                osd_id, {"prefix": "config set", "var": step.name, "val": [step.value]}
+            )
+        return None
+
+    def _send(self, osd_id: int, command: Mapping[str, Any]) -> str:
+        return ask_osd(self._mgr, osd_id, command, is_up=self._is_up, timeout_s=TIMEOUT_S)
+
+    def _ask(self, osd_id: int, command: Mapping[str, Any]) -> Any:
+        return parse(self._send(osd_id, command), str(command["prefix"]))
+
+
+def _object(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _text(value: Any) -> Optional[str]:
+    """A value as `config set` takes it; booleans and numbers come as such."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return None if value is None else str(value)[:200]
