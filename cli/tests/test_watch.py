@@ -8,7 +8,7 @@ import pytest
 from module_answers import FakeAnswers, campaign
 from wcache.core.errors import MalformedError, NotFoundError, NotReadyError
 from wcache_cli import watch
-from wcache_cli.following import what_now
+from wcache_cli.following import look, what_now
 
 
 class Terminal(io.StringIO):
@@ -167,6 +167,15 @@ def test_a_memory_trial_is_followed_to_its_verdict():
     assert text.splitlines()[-1] == "memory trial t1: fewer misses"
     with pytest.raises(NotFoundError, match="no campaign, plan or trial 'x9'"):
         followed(io.StringIO(), running, name="x9")
+
+
+def test_a_plan_that_is_only_tried_is_followed_by_its_trial():
+    plan = rollout("planned", None, trials=[{"trial_id": "t2"}])
+    answers = {"rollout show p1": plan, "memory trial show": {
+        "trial": None, "results": [{"trial_id": "t2", "verdict": "fewer misses"}],
+    }}
+    seen = look(FakeAnswers(answers), "p1")
+    assert (seen.over, seen.code, seen.ending) == (True, 0, ("memory trial t2: fewer misses",))
 
 
 def test_what_is_under_way_is_followed_else_the_newest_campaign():

@@ -49,7 +49,11 @@ def look(answers: Answers, name: str) -> Look:
         if name.startswith("c"):
             return _campaign(answers.ask("campaign", "show", name))
         if name.startswith("p"):
-            return _plan(answers.ask("rollout", "show", name))
+            shown = answers.ask("rollout", "show", name)
+            tried = shown.get("trials") if shown["status"] == "planned" else None
+            if not tried:
+                return _plan(shown)
+            name = str(tried[-1]["trial_id"])  # it is only tried: the trial says how that went
         return _trial(answers.ask("memory", "trial", "show"), name)
     except (KeyError, TypeError, AttributeError):
         raise MalformedError(f"the module's answer about {name[:40]} is not understood") from None

@@ -81,6 +81,22 @@ class Trial(Job, Protocol):
         """Its id."""
 
     @property
+    def plan_id(self) -> str:
+        """The plan whose changes it tries; "" where it was asked for by itself."""
+
+    @property
+    def status(self) -> str:
+        """Where it stands, in a word."""
+
+    @property
+    def reason(self) -> str:
+        """Why it stands there, or ""."""
+
+    @property
+    def shown_by(self) -> str:
+        """The command that shows all of it."""
+
+    @property
     def key(self) -> str:
         """Where it is stored."""
 

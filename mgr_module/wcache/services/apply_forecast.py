@@ -11,15 +11,14 @@ from ..core.change import preconditions as holding
 from ..core.change import staleness
 from ..core.change.change_status import ChangeStatus
 from ..core.change.persisting import not_lasting
-from ..core.change.rollout_state import Rollout, RolloutStatus
+from ..core.change.rollout_state import Rollout
 from ..core.change.time_left import time_left
-from ..core.errors import NotReadyError, WcacheError
+from ..core.errors import NotReadyError
 from ..core.record import Precondition
 from ..engine.engine import Engine
 from ..engine.key_work import WAIT_S
-from ..engine.world import World
 from .guards import require_plan, require_thawed
-from .plan_guards import require_startable
+from .plan_guards import in_the_way
 
 
 def apply_forecast(
@@ -53,21 +52,11 @@ def apply_forecast(
         "seconds_least": round(left.least_s), "seconds_most": round(left.most_s),
         "missed": [item.value for item in missed],
         "moved": gone,
-        "in_the_way": _in_the_way(world, plan),
+        "in_the_way": in_the_way(world, plan),
         "next": "ceph wcache plan" if gone else _command(
             plan_id, (*need_not, *missed), trial=trial, persist=persist
         ),
     }
-
-
-def _in_the_way(world: World, rollout: Rollout) -> str:
-    """Why `apply` would be refused now, whatever the plan: what else is under way, say."""
-    try:
-        if rollout.status is RolloutStatus.PLANNED:
-            require_startable(world, rollout)
-    except WcacheError as refusal:
-        return refusal.line()
-    return ""
 
 
 def broken(

@@ -7,7 +7,7 @@ from typing import Tuple
 from ..core.change import staleness
 from ..core.change.rollout_state import Rollout, RolloutStatus
 from ..core.config_database import same, values_of
-from ..core.errors import ConflictError, RefusedError
+from ..core.errors import ConflictError, RefusedError, WcacheError
 from ..engine.world import World
 from .guards import require_idle, require_settled, require_store
 
@@ -22,6 +22,16 @@ def require_startable(world: World, rollout: Rollout) -> None:
             "make a new plan with `ceph wcache plan`",
         )
     require_settled(world, ((c.hostname, c.domain_id) for c in rollout.drive_changes))
+
+
+def in_the_way(world: World, rollout: Rollout) -> str:
+    """Why `apply` would be refused now, whatever the plan: what else is under way, say."""
+    try:
+        if rollout.status is RolloutStatus.PLANNED:
+            require_startable(world, rollout)
+    except WcacheError as refusal:
+        return refusal.line()
+    return ""
 
 
 def require_unmoved(world: World, rollout: Rollout) -> None:

@@ -19,6 +19,7 @@ from typing import (
 
 from ..ceph.surroundings import Surroundings
 from ..core.automation.seen import Outdated
+from ..core.change.rollout_state import Rollout
 from ..core.cluster import ClusterView
 from ..core.errors import NotFoundError
 from ..core.experiment.campaign import CampaignOptions
@@ -29,6 +30,7 @@ from ..engine.engine import Engine
 from ..engine.storing.archive import Archive
 from ..engine.world import World
 from ..knobs.knob import Asked, Wanted
+from .own_trial import OwnTrial
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,13 @@ class Planner(Protocol):
 
         Raises NotReadyError where nothing is known to plan by.
         """
+
+    def trial_of(self, rollout: Rollout, world: World) -> Optional[OwnTrial]:
+        """How a plan that begins with a change of this knob is tried, where not by that change.
+
+        None: the change is made, measured and taken back.  Raises where it cannot be tried.
+        """
+        return None
 
     def findings(self, world: World) -> Sequence[Finding]:
         """What is wrong now with what the knob is about; quick, since each `status` asks."""

@@ -54,6 +54,7 @@ from .guards import (
     require_store,
     require_thawed,
 )
+from .own_trial import OwnTrial, begin_trial_of, trial_forecast
 from .plan_guards import (
     plan_order,
     require_in_place,
@@ -199,27 +200,41 @@ class PlanService:
         """`apply`: carry out a plan in the background, proving each change.
 
         `override` names preconditions that need not hold, also of a plan that waits for them.
-        A `trial` makes the first change, measures what it gains, and takes it back.  `persist`
-        is the consent to make what was judged well last.  A `dry_run` says what would happen.
+        A `trial` makes the first change, measures what it gains, and takes it back, or is the
+        knob's own.  `persist` is the consent to make what was judged well last.  A `dry_run` says
+        what would happen.
         """
         engine, need_not = self._engine, holding.parse_override(override or "")
+        world = engine.world()
+        rollout = require_plan(world.rollouts, plan_id).rollout
+        own = self._own_trial(world, rollout) if trial else None
+        if own is not None and (need_not or persist):
+            raise RefusedError(
+                f"plan {plan_id} is tried by a trial of its own, which takes neither --override "
+                "nor --persist", "leave them out",
+            )
         if dry_run:
-            world = engine.world()
-            rollout = require_plan(world.rollouts, plan_id).rollout
             if rollout.status is not RolloutStatus.PLANNED:
                 require_in_place(world, rollout)
+            if own is not None:
+                return trial_forecast(rollout, own, world)
             return apply_forecast(engine, plan_id, need_not, trial=trial, persist=persist)
-        with engine.deciding(engine.world().advised()) as (world, orders):
+        with engine.deciding(world.advised()) as (world, orders):
             return self.applied(
-                world, orders, plan_id, need_not, trial=trial, persist=persist
+                world, orders, plan_id, need_not, trial=trial, persist=persist, own=own
             )
+
+    def _own_trial(self, world: World, rollout: Rollout) -> Optional[OwnTrial]:
+        if rollout.status is not RolloutStatus.PLANNED:
+            return None
+        return self._planners[rollout.changes[0].knob].trial_of(rollout, world)
 
     def applied(
         self, world: World, orders: Orders, plan_id: str,
         need_not: Tuple[Precondition, ...] = (), *, trial: bool = False, persist: bool = False,
-        by: str = ADMIN,
+        by: str = ADMIN, own: Optional[OwnTrial] = None,
     ) -> Dict[str, Any]:
-        """Apply by a look that holds."""
+        """Apply by a look that holds; `own` is a trial in place of the plan's first change."""
         require_thawed(world)
         rollout = require_plan(world.rollouts, plan_id).rollout
         orders.refresh()
@@ -230,6 +245,10 @@ class PlanService:
             under_way = rollout.status is RolloutStatus.RUNNING
             new = under_way and self.override(orders, rollout, need_not)
             return {"plan_id": plan_id, "changed": new, "status": rollout.status.value}
+        if own is not None:
+            told = begin_trial_of(rollout, own, world, orders, by)
+            self._engine.wake()
+            return told
         require_startable(world, rollout)
         require_unmoved(world, rollout)
         self._require_fit(world, orders, rollout, need_not)

@@ -8,6 +8,9 @@ from ..core.change import preconditions as holding
 from ..core.change.rollout_state import Rollout, RolloutStatus
 from ..core.errors import ConflictError
 from ..engine.engine import Engine
+from ..engine.orders import Orders
+from ..engine.world import World
+from .campaigns import STOPPED
 from .dry_run import would
 from .guards import require_plan, require_store, require_thawed
 from .plan_guards import require_unmoved
@@ -77,10 +80,13 @@ class RolloutService:
     def abort(self, plan_id: str, dry_run: bool = False) -> Dict[str, Any]:
         """`rollout abort`: the wave that is not judged goes back, the plan is over.
 
-        What earlier waves have changed stays; `rollback` takes that back too.
+        What earlier waves have changed stays; `rollback` takes that back too.  A trial ends, and
+        what it has leased goes back.
         """
         engine = self._engine
         with engine.deciding() as (world, orders):
+            if plan_id in world.trials:
+                return self._end_trial(world, orders, plan_id, dry_run)
             machine = require_plan(world.rollouts, plan_id, SEE)
             rollout = machine.rollout
             changed = not machine.over and rollout.status is not RolloutStatus.ROLLING_BACK
@@ -94,6 +100,18 @@ class RolloutService:
                 orders.note("admin", plan_id, "abort requested")
                 orders.halt(plan_id, "aborted by an admin")
         return self._answered(plan_id, changed)
+
+    def _end_trial(
+        self, world: World, orders: Orders, trial_id: str, dry_run: bool
+    ) -> Dict[str, Any]:
+        trial = world.trials[trial_id]
+        told = {"trial_id": trial_id, "changed": False, "status": trial.status}
+        if dry_run:
+            lines = [] if trial.over else ["what OSDs were leased"]
+            return {**told, "dry_run": True, "would_restore": lines}
+        changed = orders.end_trial(trial_id, STOPPED)
+        self._engine.wake()
+        return {**told, "changed": changed, "status": orders.look(world).trials[trial_id].status}
 
     def _answered(self, plan_id: str, changed: bool) -> Dict[str, Any]:
         self._engine.wake()

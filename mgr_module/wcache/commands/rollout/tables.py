@@ -23,19 +23,30 @@ _WOULD = (
 
 def rollouts(data: Mapping[str, Any]) -> str:
     """`ceph wcache rollout ls`."""
+    tried = [trial_line(one) for one in data["trials"]]
     if not data["rollouts"]:
-        return "no rollout yet\nnext: ceph wcache recommend"
+        return "\n".join(tried or ["no rollout yet", "next: ceph wcache recommend"])
     rows = [
         (r["plan_id"], r["status"], f"{r['wave']}/{r['waves_total']}",
          f"{r['applied']}/{r['changes']}", r["not_judged"], _left(r), r["reason"])
         for r in data["rollouts"]
     ]
     heads = ("PLAN", "STATUS", "WAVE", "APPLIED", "NOT JUDGED", "TIME LEFT", "REASON")
-    return table(heads, rows)
+    return "\n".join([table(heads, rows), *tried])
+
+
+def trial_line(one: Mapping[str, Any]) -> str:
+    """What a knob tries by itself."""
+    of = f" of plan {one['plan_id']}" if one["plan_id"] else ""
+    reason = f" ({one['reason']})" if one["reason"] else ""
+    words = f"; {one['words']}" if one["words"] else ""
+    return f"trial {one['trial_id']}{of}: {one['status']}{reason}{words}; see `{one['shown_by']}`"
 
 
 def rollout(data: Mapping[str, Any]) -> str:
-    """`ceph wcache rollout show`."""
+    """`ceph wcache rollout show`, of a plan or a trial."""
+    if "trial" in data:
+        return trial_line(data["trial"])
     reason = f" ({data['reason']})" if data["reason"] else ""
     lines = [f"plan {data['plan_id']}: {data['status']}{reason}"]
     rows = _waves(data["waves"])
@@ -63,6 +74,7 @@ def rollout(data: Mapping[str, Any]) -> str:
             f"extra wait of clients: {data['harm_s']:.0f} s of {data['harm_max_s']:.0f} s, "
             "over all of them"
         )
+    lines += [trial_line(one) for one in data["trials"]]
     lines += waiting(data)
     if data["ends_at_s"] is not None:
         lines.append(f"expected end: {when(data['ends_at_s'])} UTC")
@@ -109,7 +121,8 @@ def forecast(data: Mapping[str, Any]) -> str:
     """`ceph wcache apply --dry-run`, `rollback --dry-run`, and what they really answer."""
     if not data.get("dry_run"):
         return lines_of(data)
-    lines = [f"dry run: nothing of plan {data['plan_id']} is changed"]
+    of = f"trial {data['trial_id']}" if "trial_id" in data else f"plan {data['plan_id']}"
+    lines = [f"dry run: nothing of {of} is changed"]
     waves = [
         f"wave {number}, {wave['kind']}: {wave['name']}, {many(wave['size'], 'change')}"
         for number, wave in enumerate(data.get("waves", ()), 1)

@@ -11,6 +11,7 @@ from ...core.change.gate.evidence import Evidence
 from ...core.change.rollout_state import Rollout, RolloutStatus
 from ...core.change.time_left import time_left
 from ...core.errors import NotFoundError
+from ...core.jobs import Trial
 from ...core.output_format import FORMAT_VERSION
 from ...engine.under_way import RolloutLook
 from ...engine.world import World
@@ -30,11 +31,15 @@ class RolloutViews:
             _head(world, machine) for _, machine in found
             if machine.rollout.status is not RolloutStatus.PLANNED
         ]
-        return {"format_version": FORMAT_VERSION, "rollouts": rows}
+        trials = [_trial(one, world.now_s) for one in world.trials.values()]
+        return {"format_version": FORMAT_VERSION, "rollouts": rows, "trials": trials}
 
     def show(self, plan_id: str) -> Dict[str, Any]:
         """`rollout show`: its waves, the step under way, its judgement, and the time left."""
         world = self._look()
+        trial = world.trials.get(plan_id)
+        if trial is not None:
+            return {"format_version": FORMAT_VERSION, "trial": _trial(trial, world.now_s)}
         machine = world.rollouts.get(plan_id)
         if machine is None:
             raise NotFoundError(
@@ -63,7 +68,20 @@ class RolloutViews:
             "overridden": [item.name.lower() for item in rollout.overridden],
             "forced": [item.name.lower() for item in rollout.forced],
             "persist": rollout.consent_persist,
+            "trials": [
+                _trial(one, world.now_s) for one in world.trials.values() if one.plan_id == plan_id
+            ],
         }
+
+
+def _trial(trial: Trial, now_s: float) -> Dict[str, Any]:
+    """What a knob tries by itself, of a plan or for its own sake."""
+    words, fraction = ("", 1.0) if trial.over else trial.progress(now_s)
+    return {
+        "trial_id": trial.job_id, "plan_id": trial.plan_id, "status": trial.status,
+        "reason": trial.reason, "words": words, "fraction": round(fraction, 4),
+        "shown_by": trial.shown_by,
+    }
 
 
 def _evidence(item: Evidence) -> Dict[str, Any]:

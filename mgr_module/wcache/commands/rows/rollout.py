@@ -55,7 +55,7 @@ ROWS: Tuple[Command, ...] = (
         "Carry out a plan in waves, each step judged by clients' writes; --persist makes changes "
         "that are judged well last over a power cycle; --override skips named preconditions, as "
         "cluster_healthy or client_load (judge by benches); --trial makes the first change only "
-        "and takes it back",
+        "and takes it back, or of a plan of memory leases its larger target to some OSDs",
         lambda s, v, a: s.plans.apply(
             a["plan_id"], a.get("override"), bool(a.get("trial")), bool(a.get("persist")),
             bool(a.get("dry_run")),
@@ -68,12 +68,14 @@ ROWS: Tuple[Command, ...] = (
         rollout_tables.forecast,
     ),
     Command(
-        "wcache rollout ls", (), "r", "List the plans that were begun, and the time left",
+        "wcache rollout ls", (), "r",
+        "List the plans that were begun, and the time left; and the last trial of memory",
         lambda s, v, a: v.rollouts.ls(), rollout_tables.rollouts,
     ),
     Command(
         "wcache rollout show", (_ID,), "r",
-        "Show the waves of a plan, the step under way, its judgement, and the time left",
+        "Show the waves of a plan, the step under way, its judgement, and the time left; or a "
+        "trial of memory (t1)",
         lambda s, v, a: v.rollouts.show(a["plan_id"]), rollout_tables.rollout,
     ),
     Command(
@@ -91,7 +93,8 @@ ROWS: Tuple[Command, ...] = (
     ),
     Command(
         "wcache rollout abort", (_ID, DRY_RUN), "rw",
-        "End a plan: the wave that is not judged goes back, what earlier ones changed stays",
+        "End a plan: the wave that is not judged goes back, what earlier ones changed stays; or a "
+        "trial of memory (t1): its leases go back",
         lambda s, v, a: s.rollouts.abort(a["plan_id"], bool(a.get("dry_run"))),
         rollout_tables.forecast,
     ),

@@ -12,6 +12,7 @@ import math
 from typing import Dict, List, Optional, Sequence, Set, Tuple
 
 from ...core.change.config_change import ConfigChange, sample
+from ...core.change.rollout_state import Rollout
 from ...core.change.waves import growing
 from ...core.config_database import ConfigEdit, OsdValue
 from ..knob import CHANGES_MAX, Asked, Wanted
@@ -48,6 +49,17 @@ def make_changes(
         return Wanted((), (*left, f"this takes {len(changes)} steps, {CHANGES_MAX} are the most "
                                   "of one plan: narrow it with --device-class"))
     return Wanted(tuple(changes), tuple(left))
+
+
+def raised_by(rollout: Rollout) -> Dict[int, int]:
+    """Return the targets that a plan comes to, by OSD, of OSDs that have a smaller one before."""
+    before: Dict[int, int] = {}
+    after: Dict[int, int] = {}
+    for change in rollout.config_changes:
+        for value in change.expect if change.knob == MEMORY.name else ():
+            before.setdefault(value.osd_id, int(value.prior))
+            after[value.osd_id] = int(value.value)
+    return {osd_id: value for osd_id, value in after.items() if value > before[osd_id]}
 
 
 class Section:

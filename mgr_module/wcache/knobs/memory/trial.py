@@ -54,7 +54,8 @@ class PeriodRates:
 class Trial:
     """What is tried and how far it is; stored before anything is asked of an OSD.
 
-    `limit_bytes` is, for each OSD, what its process may use before the trial is ended.
+    `limit_bytes` is, for each OSD, what its process may use before the trial is ended.  `plan_id`
+    is the plan whose larger target it tries, "" where it was asked for by itself.
     """
 
     trial_id: str
@@ -72,6 +73,7 @@ class Trial:
     reason: str = ""
     periods: Tuple[PeriodRates, ...] = field(default=(), metadata={"max_items": 4 * BLOCKS_MAX})
     owed: Tuple[int, ...] = field(default=(), metadata={"max_items": OSDS_MAX})
+    plan_id: str = ""
 
     @property
     def seconds(self) -> float:
@@ -173,6 +175,26 @@ class TrialMachine:
         return self.trial.trial_id
 
     @property
+    def plan_id(self) -> str:
+        """See Trial."""
+        return self.trial.plan_id
+
+    @property
+    def status(self) -> str:
+        """See Trial."""
+        return self.trial.status.value
+
+    @property
+    def reason(self) -> str:
+        """See Trial."""
+        return self.trial.reason
+
+    @property
+    def shown_by(self) -> str:
+        """See Trial."""
+        return "ceph wcache memory trial show"
+
+    @property
     def key(self) -> str:
         """See Trial."""
         return KEY
@@ -207,7 +229,7 @@ class TrialMachine:
         if self.over or self._only_down:
             return None
         words = f"memory trial {self.trial.trial_id}"
-        return Holding(words, "ceph wcache memory trial show", "ceph wcache memory trial stop")
+        return Holding(words, self.shown_by, f"ceph wcache rollout abort {self.trial.trial_id}")
 
     @property
     def failed(self) -> str:

@@ -7,10 +7,12 @@ from functools import partial
 from typing import Sequence
 
 from ....core.automation.seen import Outdated
+from ....core.change.rollout_state import Rollout
 from ....core.errors import NotFoundError, NotReadyError
 from ....core.model import Finding
 from ....engine.world import World
 from ....services.guards import require_config
+from ....services.own_trial import OwnTrial
 from ....services.planner import Parts, Planner
 from ...knob import Asked, Wanted
 from ..advice import advise, take_over
@@ -58,6 +60,10 @@ class MemoryPlanner(Planner):
         return replace(
             wanted, remember=lambda changes: self.service.promise(asked, groups, facts, changes)
         )
+
+    def trial_of(self, rollout: Rollout, world: World) -> OwnTrial:
+        """See Planner: a larger target is leased on some OSDs of a class, in blocks."""
+        return self.service.trial_of(rollout, world)
 
     def findings(self, world: World) -> Sequence[Finding]:
         """See Planner."""

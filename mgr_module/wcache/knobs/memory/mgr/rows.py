@@ -35,8 +35,8 @@ ROWS: Tuple[Command, ...] = (
         ("name=device_class,type=CephString", "name=target_bytes,type=CephInt,req=false",
          "name=osds,type=CephInt,req=false", "name=period_s,type=CephInt,req=false",
          "name=blocks,type=CephInt,req=false", "name=accept_cost,type=CephBool,req=false"), "rw",
-        "Try a larger target on some OSDs of a class, by a lease; without --accept-cost, say "
-        "what it would take",
+        "Try a larger target on some OSDs of a class, by a lease, as `apply --trial` does for a "
+        "plan; without --accept-cost, say what it would take",
         lambda s, v, a: _service(s).trial(**a), memory_tables.trial,
     ),
     Command(
@@ -44,7 +44,8 @@ ROWS: Tuple[Command, ...] = (
         lambda s, v, a: _service(s).trial_show(), memory_tables.trial_show,
     ),
     Command(
-        "wcache memory trial stop", (), "rw", "End a trial and take its leases back",
+        "wcache memory trial stop", (), "rw",
+        "End a trial and take its leases back, as `rollout abort` does",
         lambda s, v, a: _service(s).trial_stop(), lines_of,
     ),
 )

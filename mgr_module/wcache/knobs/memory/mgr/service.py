@@ -6,23 +6,35 @@ Each takes plain arguments, returns plain data, and raises a WcacheError with on
 from __future__ import annotations
 
 import logging
+import shlex
 import time
 from dataclasses import replace
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    FrozenSet,
+    List,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Tuple,
+)
 
 from ....ceph.surroundings import Surroundings
 from ....core import codec
-from ....core.change.rollout_state import Change
+from ....core.change.rollout_state import Change, Rollout
 from ....core.config_database import Config
 from ....core.errors import ConflictError, MalformedError, NotFoundError, RefusedError
 from ....core.output_format import FORMAT_VERSION
-from ....core.precondition_text import precondition_text
-from ....core.text import amount
+from ....core.text import amount, many
 from ....engine.engine import Engine
+from ....engine.orders import Orders
 from ....engine.storing.archive import Archive
 from ....engine.under_way import open_trials
 from ....engine.world import World
-from ....services.guards import bounded, require_class, require_idle, require_store, require_thawed
+from ....services.guards import bounded, require_class
+from ....services.own_trial import OwnTrial, begin_trial
 from ...knob import Asked
 from ..advice import (
     ClassAdvice,
@@ -35,6 +47,7 @@ from ..advice import (
 from ..external_settings import cephadm_settings, rook_patch
 from ..facts import Facts, HostFacts, OsdFacts, Source, source_of
 from ..knob import MEMORY, STEP_BYTES, MemoryOptions
+from ..plan import raised_by
 from ..promise import Promise
 from ..rates import ratio
 from ..reading import EDGES_DEFAULT_S
@@ -53,6 +66,18 @@ OSDS_SHOWN_MAX = 1000
 # A trial ends where an OSD has so much more than the larger target.
 TRIAL_OVER_SHARE = 1.2
 RAISE = 1.5
+
+
+class _Wish(NamedTuple):
+    """What a trial is asked for; `among` are the OSDs of a plan that it is chosen from."""
+
+    device_class: str
+    target_bytes: Optional[int]
+    osds: int
+    blocks: int
+    period_s: Optional[int]
+    among: Optional[FrozenSet[int]] = None
+    plan_id: str = ""
 
 
 class MemoryService:
@@ -236,8 +261,9 @@ class MemoryService:
         require_class(world, device_class)
         facts = self.facts.gather(world)
         most = bounded(osds, OSDS_DEFAULT, 1, OSDS_MAX, "osds")
-        many = bounded(blocks, 1, 1, BLOCKS_MAX, "blocks")
-        trial = self._prepared(world, facts, device_class, target_bytes, most, many, period_s)
+        blocks = bounded(blocks, 1, 1, BLOCKS_MAX, "blocks")
+        wish = _Wish(device_class, target_bytes, most, blocks, period_s)
+        trial = self._prepared(world, facts, wish)
         cost = {
             "osds": list(trial.osd_ids), "low_bytes": trial.low_bytes,
             "high_bytes": trial.high_bytes, "seconds": round(trial.seconds, 1),
@@ -246,17 +272,47 @@ class MemoryService:
         if not accept_cost:
             return {"format_version": FORMAT_VERSION, "trial_id": "", "forecast": cost}
         with engine.deciding(world) as (world, orders):
-            require_thawed(world)
-            require_store(world)
-            require_idle(world)
-            _require_none_owed(world)
-            broken = world.cluster.blocking
-            if broken:
-                raise RefusedError(precondition_text(broken), "wait until they are met")
-            orders.note("admin", trial.trial_id, f"memory trial of {len(trial.osd_ids)} OSDs")
-            self.trials.start(trial, world, orders)
+            begin_trial(self._own(trial), world, orders)
         engine.wake()
         return {"format_version": FORMAT_VERSION, "trial_id": trial.trial_id, "forecast": cost}
+
+    def trial_of(self, rollout: Rollout, world: World) -> OwnTrial:
+        """`apply --trial` of a plan: its first larger target, on OSDs that are to have it."""
+        raised = raised_by(rollout)
+        if not raised:
+            raise RefusedError(
+                f"plan {rollout.plan_id} raises no target, and a smaller one is not tried: what it "
+                "costs is foretold by age bins",
+                "apply it without --trial: what is set is read back, and can be rolled back",
+            )
+        osds = world.cluster.osds
+        first = next(iter(raised))
+        target_bytes = raised[first]
+        device_class = osds[first].device_class if first in osds else ""
+        alike = frozenset(
+            osd_id for osd_id, value in raised.items() if value == target_bytes
+            and osd_id in osds and osds[osd_id].device_class == device_class
+        )
+        wish = _Wish(device_class, target_bytes, OSDS_DEFAULT, 1, None, alike, rollout.plan_id)
+        try:
+            return self._own(self._prepared(world, self.facts.gather(world), wish))
+        except MalformedError as error:
+            command = f"ceph wcache memory trial start {shlex.quote(device_class)}"
+            raise RefusedError(error.message, f"by `{command}`, {error.advice}") from None
+
+    def _own(self, trial: Trial) -> OwnTrial:
+        words = f"memory trial of {many(len(trial.osd_ids), 'OSD')}"
+
+        def start(world: World, orders: Orders, by: str) -> None:
+            _require_none_owed(world)
+            orders.note(by, trial.trial_id, words)
+            self.trials.start(trial, world, orders)
+
+        span = f"{amount(trial.low_bytes)} to {amount(trial.high_bytes)} and back, leased"
+        return OwnTrial(
+            trial.trial_id, words, [f"osd.{osd_id}: {span}" for osd_id in trial.osd_ids],
+            trial.seconds, start,
+        )
 
     def trial_show(self) -> Dict[str, Any]:
         """`memory trial show`: the last one, how far it is, and all results."""
@@ -273,15 +329,16 @@ class MemoryService:
         self._engine.wake()
         return {"changed": changed}
 
-    def _prepared(
-        self, world: World, facts: Facts, device_class: str, target: Optional[int], most: int,
-        blocks: int, period_s: Optional[int],
-    ) -> Trial:
+    def _prepared(self, world: World, facts: Facts, wish: _Wish) -> Trial:
+        device_class, target, most = wish.device_class, wish.target_bytes, wish.osds
         chosen: List[Tuple[HostFacts, OsdFacts]] = []
         why = f"no OSD of class {device_class[:40]} has reported its memory yet"
         for number in range(max((len(h.osds) for h in facts.hosts), default=0)):
             for host in facts.hosts:  # one OSD of each host, then a second one
-                mine = [i for i in host.osds if i.osd.device_class == device_class and i.osd.up]
+                mine = [
+                    i for i in host.osds if i.osd.device_class == device_class and i.osd.up
+                    and (wish.among is None or i.osd.osd_id in wish.among)
+                ]
                 said = why_not(facts, host)
                 if number >= len(mine) or len(chosen) >= most:
                     continue
@@ -317,8 +374,8 @@ class MemoryService:
             self._next_id(world), world.now_s, device_class,
             tuple(item.osd.osd_id for _, item in chosen),
             tuple(_memory_limit(host, item, high) for host, item in chosen), low, high,
-            float(bounded(period_s, max(1, int(reach_s)), 1, 86400, "period_s")), reach_s,
-            world.options.of(MemoryOptions).memory_step_s, blocks,
+            float(bounded(wish.period_s, max(1, int(reach_s)), 1, 86400, "period_s")), reach_s,
+            world.options.of(MemoryOptions).memory_step_s, wish.blocks, plan_id=wish.plan_id,
         )
 
     def _next_id(self, world: World) -> str:

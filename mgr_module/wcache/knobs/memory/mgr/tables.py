@@ -179,8 +179,9 @@ def trial_show(data: Mapping[str, Any]) -> str:
     if one is not None:
         reason = f" ({one['reason']})" if one["reason"] else ""
         owed = f"; to be taken back on {len(one['owed'])} OSDs" if one["status"] == "ending" else ""
+        of = f", for plan {one['plan_id']}" if one["plan_id"] else ""
         lines.append(
-            f"{one['trial_id']} of class {one['device_class']}: {one['status']}{reason}, "
+            f"{one['trial_id']} of class {one['device_class']}{of}: {one['status']}{reason}, "
             f"{len(one['periods'])} of {4 * one['blocks']} periods{owed}"
         )
     for item in data["results"]:

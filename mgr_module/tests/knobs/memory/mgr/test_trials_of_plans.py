@@ -1,0 +1,169 @@
+"""`apply PLAN --trial` of a memory plan is a memory trial of that plan's larger target."""
+
+import pytest
+from memory_world import GIB, TARGET, a_mgr, a_trial, to_its_end, watch
+from module_world import ok, said
+
+
+def with_a_plan(**options):
+    """A mgr with a plan that gives class hdd more, since a trial has shown what that gains."""
+    mgr = a_mgr(hosts=3, ram_bytes=32 * GIB, **options)
+    watch(mgr)
+    said(mgr, "memory trial start", device_class="hdd", target_bytes=6 * GIB, accept_cost=True)
+    to_its_end(mgr)
+    watch(mgr)
+    plan = said(mgr, "plan", knob="memory")
+    assert plan["plan_id"] == "p1"
+    mgr.osd_memory.leases.clear()
+    return mgr
+
+
+def planned(mgr):
+    """The target that the plan comes to for class hdd."""
+    edits = [e for c in said(mgr, "plan show", plan_id="p1")["changes"] for e in c["edits"]]
+    return int(edits[-1]["value"])
+
+
+def leased(mgr):
+    return {osd_id: osd.leased for osd_id, osd in mgr.osd_memory.osds.items() if osd.leased}
+
+
+def raised(mgr):
+    """Until the larger target is in force."""
+    while not leased(mgr):
+        mgr.step(10.0)
+    return mgr
+
+
+def test_a_trial_of_a_plan_leases_its_target_and_leaves_the_plan_as_it_is():
+    mgr = with_a_plan()
+    before = dict(mgr.config.kept)
+    answer = said(mgr, "apply", plan_id="p1", trial=True)
+    assert (answer["changed"], answer["status"], answer["trial_id"]) == (True, "planned", "t2")
+    trial = a_trial(mgr).trial
+    assert (trial.plan_id, trial.device_class, trial.high_bytes) == ("p1", "hdd", planned(mgr))
+    assert set(leased(raised(mgr)).values()) == {planned(mgr)}
+    assert set(leased(mgr)) == set(trial.osd_ids)
+    to_its_end(mgr)
+    assert leased(mgr) == {}
+    assert a_trial(mgr).trial.status.value == "done"
+    assert mgr.config.kept == before
+    results = said(mgr, "memory trial show")["results"]
+    assert [item["trial_id"] for item in results] == ["t1", "t2"]
+    ok(mgr.command("apply", plan_id="p1"))  # what was tried can be carried out
+    to_its_end(mgr)
+    assert said(mgr, "plan show", plan_id="p1")["status"] == "done"
+
+
+def test_it_is_shown_and_told_as_a_trial_that_was_asked_for_by_itself():
+    mgr = with_a_plan()
+    ok(mgr.command("apply", plan_id="p1", trial=True))
+    raised(mgr)
+    (row,) = said(mgr, "rollout ls")["trials"]
+    assert (row["trial_id"], row["plan_id"], row["status"]) == ("t2", "p1", "running")
+    assert said(mgr, "rollout show", plan_id="t2")["trial"] == row
+    assert said(mgr, "rollout show", plan_id="p1")["trials"] == [row]
+    for plan_id in ("t2", "p1"):
+        text = ok(mgr.command("rollout show", plan_id=plan_id))
+        assert "trial t2 of plan p1: running; wcache memory trial t2, about" in text
+    status = said(mgr, "status")
+    assert status["measuring"] == "memory trial t2"
+    assert "wcache.t2" in mgr.views.under_way()
+    told = [line["text"] for line in said(mgr, "history")["history"]]
+    assert any("memory trial of 3 OSDs" in line for line in told)
+    assert any("apply --trial requested: t2" in line for line in told)
+    watched = said(mgr, "memory trial show")["trial"]
+    assert (watched["trial_id"], watched["plan_id"]) == ("t2", "p1")
+
+
+@pytest.mark.parametrize(("command", "arguments"), [
+    ("rollout abort", {"plan_id": "t2"}), ("memory trial stop", {}),
+])
+def test_either_command_ends_it_and_every_lease_goes_back(command, arguments):
+    mgr = with_a_plan()
+    ok(mgr.command("apply", plan_id="p1", trial=True))
+    raised(mgr)
+    assert said(mgr, command, **arguments)["changed"] is True
+    mgr.step(1.0)
+    assert leased(mgr) == {}
+    shown = said(mgr, "rollout show", plan_id="t2")["trial"]
+    assert (shown["status"], shown["reason"]) == ("stopped", "stopped by an admin")
+    assert said(mgr, command, **arguments)["changed"] is False
+
+
+def test_a_dry_run_of_an_abort_ends_nothing():
+    mgr = with_a_plan()
+    ok(mgr.command("apply", plan_id="p1", trial=True))
+    raised(mgr)
+    text = ok(mgr.command("rollout abort", plan_id="t2", dry_run=True))
+    assert text.splitlines() == [
+        "dry run: nothing of trial t2 is changed", "would restore what OSDs were leased",
+    ]
+    assert leased(mgr)
+
+
+def test_a_dry_run_says_which_osds_and_for_how_long_and_leases_nothing():
+    mgr = with_a_plan()
+    told = said(mgr, "apply", plan_id="p1", trial=True, dry_run=True)
+    assert len(told["would_change"]) == 3
+    assert "back, leased" in told["would_change"][0]
+    assert told["seconds_most"] > 3600
+    assert "would change osd." in ok(mgr.command("apply", plan_id="p1", trial=True, dry_run=True))
+    assert mgr.osd_memory.leases == []
+    assert a_trial(mgr).job_id == "t1"
+
+
+@pytest.mark.parametrize("arguments", [{"persist": True}, {"override": "no_slow_ops"}])
+def test_what_a_trial_does_not_take_is_refused(arguments):
+    mgr = with_a_plan()
+    code, _, error = mgr.command("apply", plan_id="p1", trial=True, **arguments)
+    assert code
+    assert "takes neither --override nor --persist" in error
+    assert a_trial(mgr).job_id == "t1"
+
+
+def test_a_frozen_or_busy_cluster_has_no_trial_of_a_plan():
+    mgr = with_a_plan()
+    ok(mgr.command("freeze"))
+    assert "the cluster is frozen" in mgr.command("apply", plan_id="p1", trial=True)[2]
+    ok(mgr.command("freeze", thaw=True))
+    ok(mgr.command("apply", plan_id="p1", trial=True))
+    error = mgr.command("apply", plan_id="p1", trial=True)[2]
+    assert "memory trial t2 is under way" in error
+    assert "`ceph wcache rollout abort t2`" in error
+    would = ok(mgr.command("apply", plan_id="p1", trial=True, dry_run=True))
+    assert "memory trial t2 is under way" in would
+    assert "memory trial t2 is under way" in mgr.command("apply", plan_id="p1")[2]
+
+
+def test_a_plan_that_only_shrinks_is_not_tried():
+    mgr = a_mgr(hosts=3, ram_bytes=9 * GIB)
+    watch(mgr)
+    plan_id = said(mgr, "plan", knob="memory", device_class="ssd")["plan_id"]
+    code, _, error = mgr.command("apply", plan_id=plan_id, trial=True)
+    assert code
+    assert "raises no target" in error
+    assert "apply it without --trial" in error
+
+
+def test_a_target_that_a_host_has_no_memory_for_is_not_tried():
+    mgr = with_a_plan()
+    for probe in mgr.probes.values():
+        probe.memory = type(probe.memory)(11 * GIB)
+    mgr.report_all()
+    mgr.step()
+    code, _, error = mgr.command("apply", plan_id="p1", trial=True)
+    assert code
+    assert "does not have the memory for it" in error
+    assert mgr.osd_memory.leases == []
+
+
+def test_only_osds_that_the_plan_gives_more_are_tried():
+    mgr = with_a_plan()
+    mgr.config.kept[("osd.0", TARGET)] = str(4 * GIB)
+    mgr.inside.config.read_soon()
+    watch(mgr)
+    plan_id = said(mgr, "plan", knob="memory")["plan_id"]
+    ok(mgr.command("apply", plan_id=plan_id, trial=True))
+    assert a_trial(mgr).trial.osd_ids == (2, 4)
+    assert (a_trial(mgr).trial.plan_id, set(leased(raised(mgr)))) == (plan_id, {2, 4})
