@@ -93,8 +93,8 @@ DESCRIPTIONS: Dict[str, Tuple[str, Any, Any]] = {
         "Judge each step of a rollout by the commit latency of clients' writes beside unchanged "
         "OSDs. If it is off, only benches before and after each change judge.", None, None),
     "gate_block_s": (
-        "Seconds in one block of clients' writes: 96 are taken before the first step, 10 to 384 "
-        "after each.",
+        "Seconds in one block of clients' writes: 96 to 256 are taken before the first step, 8 to "
+        "384 after each.",
         0.5, 600.0),
     "rollout_parallel_max": (
         "Drives of one failure domain that a rollout changes and judges together.", 1, 32),

@@ -11,12 +11,19 @@ import math
 import random
 from collections import Counter
 from dataclasses import dataclass
-from typing import Callable, Dict, Tuple
+from typing import Callable, Dict, List, Tuple
 
 from wcache.core.change.gate.blocks import told_of
 from wcache.core.change.gate.evidence import Evidence
-from wcache.core.change.gate.judge import BLOCKS_BEFORE, LOOKS, Verdict, judge
-from wcache.core.change.gating import AHEAD_MAX
+from wcache.core.change.gate.judge import (
+    BLOCKS_BEFORE,
+    LOOKS,
+    LOOKS_BEFORE,
+    Verdict,
+    judge,
+    level_known,
+)
+from wcache.core.change.stepping import AHEAD_MAX
 from wcache.core.loads import Block, OsdBlock
 
 
@@ -72,16 +79,30 @@ class Osd:
         return 3.0 * us if scene.stalls and drawn.random() < scene.stalls else us
 
 
+def taken_before(
+    block: Callable[[], Block], treated: Tuple[int, ...], controls: Tuple[int, ...]
+) -> List[Block]:
+    """The blocks before the first step, as many as its noise asks for."""
+    found: List[Block] = []
+    while len(found) < LOOKS_BEFORE[-1]:
+        found.append(block())
+        if len(found) in LOOKS_BEFORE and level_known(found, treated, controls, False):
+            break
+    return found
+
+
 def run(scene: Scene, ratio: float, seed: int, beside: bool = True) -> Verdict:
     """The verdict on a wave whose latency changes by `ratio`; `beside` the controls or alone."""
     drawn = random.Random(f"{scene.name}/{ratio}/{seed}")
-    count = BLOCKS_BEFORE + LOOKS[-1]
+    count, changed = BLOCKS_BEFORE + LOOKS[-1], False
     treated = tuple(range(scene.treated))
     controls = tuple(range(scene.treated, scene.treated + scene.controls))
     osds = {osd_id: Osd(scene, drawn, count) for osd_id in (*treated, *controls)}
+    at = 0
 
-    def block(at: int) -> Block:
-        changed = at >= BLOCKS_BEFORE
+    def block() -> Block:
+        nonlocal at
+        at += 1
         found = []
         for osd_id, osd in osds.items():
             more = scene.drift * at / count + (scene.neighbour if changed else 0.0)
@@ -92,10 +113,12 @@ def run(scene: Scene, ratio: float, seed: int, beside: bool = True) -> Verdict:
             found.append(OsdBlock(osd_id, osd.next_us() * math.exp(more), 100))
         return Block(5.0, tuple(found))
 
-    before, after = [block(at) for at in range(BLOCKS_BEFORE)], []
+    others = controls if beside else ()
+    before, after = taken_before(block, treated, others), []
+    changed = True
     for number, look in enumerate(LOOKS, 1):
-        after += [block(BLOCKS_BEFORE + at) for at in range(len(after), look)]
-        found = judge(before, after, treated, controls if beside else (), look=number)
+        after += [block() for _ in range(look - len(after))]
+        found = judge(before, after, treated, others, look=number)
         if found.verdict is not Verdict.UNDECIDED:
             return found.verdict
     return Verdict.UNDECIDED
@@ -149,7 +172,7 @@ def whole(
 
     treated: Dict[int, Osd] = {}
     ahead = {n: Osd(scene, drawn) for n in range(min(AHEAD_MAX, drives))}
-    seen = [block({}) for _ in range(BLOCKS_BEFORE)]
+    seen = taken_before(lambda: block({}), (0,), tuple(controls))
     while True:
         treated = {n: ahead.pop(n) for n in range(at, at + sizes(at))}
         at += len(treated)

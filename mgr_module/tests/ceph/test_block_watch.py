@@ -16,13 +16,15 @@ PROMISED_S = 2.0
 
 
 class Osd:
-    """Commits a write every 10 ms, each in 5 ms.
+    """Commits `per_s` writes a second, each in `commit_s`.
 
     From `stuck_s` on its writes stay in flight.  From `silent_s` to `back_s` it answers nothing.
     """
 
-    def __init__(self, per_s=100, stuck_s=NEVER, silent_s=NEVER, back_s=NEVER, down_s=NEVER):
-        self.per_s = per_s
+    def __init__(
+        self, per_s=100, stuck_s=NEVER, silent_s=NEVER, back_s=NEVER, down_s=NEVER, commit_s=0.005
+    ):
+        self.per_s, self.commit_s = per_s, commit_s
         self.stuck_s = stuck_s
         self.silent_s = silent_s
         self.back_s = back_s
@@ -31,7 +33,7 @@ class Osd:
     def told(self, now_s):
         done = int(self.per_s * min(now_s, self.stuck_s))
         begun = int(self.per_s * now_s) if now_s < self.stuck_s else done + 4
-        counted = {"txc_commit_lat": {"avgcount": done, "sum": 0.005 * done},
+        counted = {"txc_commit_lat": {"avgcount": done, "sum": self.commit_s * done},
                    "txc_submit_lat": {"avgcount": begun, "sum": 0.0}}
         return json.dumps({"bluestore": counted})
 
@@ -195,3 +197,13 @@ def test_an_osd_that_answers_again_is_in_the_blocks_again():
     world = World(Osd(), Osd(silent_s=STALLS_S, back_s=STALLS_S + 20), Osd(), Osd(), Osd())
     assert world.watch() == ("", False)
     assert world.seen() == [16, 12, 16, 16, 16]
+
+
+@pytest.mark.parametrize(("osd", "us"), [
+    (Osd(per_s=0.4, commit_s=1.5), 1_500_000.0), (Osd(per_s=0.4, commit_s=0.005), None)])
+def test_few_commits_tell_of_an_osd_where_clients_wait_for_them_most_of_the_time(osd, us):
+    world = World(osd, Osd(), Osd(), Osd())
+    assert world.watch() == ("", False)
+    told = [{each.osd_id: each.latency_us for each in block.osds}.get(0) for block in world.blocks]
+    assert set(told) == {us}
+    assert all(osd.commits for block in world.blocks for osd in block.osds)

@@ -12,7 +12,7 @@ from wcache.core import codec
 from wcache.core.change.change_status import ChangeStatus
 from wcache.core.change.config_change import ConfigChange
 from wcache.core.change.gate.gate_state import GateStep
-from wcache.core.change.gate.judge import BLOCKS_AGAIN, BLOCKS_BEFORE, LOOKS
+from wcache.core.change.gate.judge import BLOCKS_AGAIN, BLOCKS_BEFORE, LOOKS, LOOKS_BEFORE
 from wcache.core.change.phase import Phase
 from wcache.core.change.rollout_state import Rollout
 from wcache.core.config_database import ConfigEdit
@@ -67,7 +67,7 @@ def test_what_is_measured_while_steps_are_judged_is_the_before_of_later_ones():
     assert first == BLOCKS_BEFORE
     assert set(others) == {BLOCKS_BEFORE}
     # only the canary's blocks were taken by themselves; those that are changed last stand by
-    assert sum(r.blocks == BLOCKS_BEFORE for r in mgr.blocks.requests) == 1
+    assert sum(r.blocks == LOOKS_BEFORE[-1] for r in mgr.blocks.requests) == 1
     controls = [each[:6] for _, each in seen.values()]
     assert controls[:3] == [(23, 15, 7, 22, 14, 6)] * 3
 
@@ -107,13 +107,15 @@ def test_what_was_measured_before_a_wait_is_not_the_before_of_a_step_after_it():
 def test_what_is_of_another_kind_than_what_was_judged_gets_all_blocks_after_a_wait():
     mgr = begun(hosts=EIGHT_DRIVES_EACH)
     mgr.go(lambda: sum(item.drives for item in mgr.plan.evidence) == 3)
-    machine = mgr.inside.rollouts["p1"]
-    machine.rollout = replace(mgr.plan, step=GateStep((3,), (3,)))
-    assert machine._blocks_before() == BLOCKS_AGAIN
+    assert mgr.plan.proven_least((3,)) == 3
     other = replace(mgr.plan.changes[3], drive_model="another")
-    changes = (*mgr.plan.changes[:3], other, *mgr.plan.changes[4:])
-    machine.rollout = replace(machine.rollout, changes=changes)
-    assert machine._blocks_before() == BLOCKS_BEFORE
+    mixed = replace(mgr.plan, changes=(*mgr.plan.changes[:3], other, *mgr.plan.changes[4:]))
+    assert mixed.proven_least((3,)) == mixed.proven_least((3, 4)) == 0
+    gate = mgr.plan.gate
+    assert gate.before_max(False, 3) == BLOCKS_AGAIN
+    assert gate.before_max(False, 0) == LOOKS_BEFORE[-1]
+    # the canary's blocks may be long, and have little noise then
+    assert replace(gate, canary_block_s=60.0).before_max(True, 0) == BLOCKS_BEFORE
 
 
 @pytest.mark.slow

@@ -28,6 +28,8 @@ READS = (READ_COUNTER,)
 ANSWER_S = 1.0
 # The answer of an OSD that seems silent may have come while nobody looked: the mgr had stopped.
 LAST_CHANCE_S = 0.1
+# Of so much of a block somebody waits for the commits of an OSD that carries load, if they are few.
+WAITED_SHARE = 0.5
 
 
 class Answer(Protocol):
@@ -168,15 +170,24 @@ class BlockWatch:
         for osd_id, now in after.items():
             first = before.get(osd_id, {})
             writes, reads = (
-                self._mean(gained(first, now, names)) for names in (COMMIT_COUNTERS, READS)
+                self._mean(gained(first, now, names), seconds)
+                for names in (COMMIT_COUNTERS, READS)
             )
             if writes[1] or reads[1]:
                 osds.append(OsdBlock(osd_id, *writes, *reads))
         return Block(seconds, tuple(osds))
 
-    def _mean(self, since: Optional[Tuple[float, int]]) -> Tuple[float, int]:
-        """(us, how many); zeros where they are too few to tell."""
-        if since is None or since[1] < self._commits_min():
+    def _mean(
+        self, since: Optional[Tuple[float, int]], seconds: float
+    ) -> Tuple[float, int]:
+        """(us, how many) in so many seconds; zeros where they are too few to tell.
+
+        A few that clients waited for most of the time tell enough: the OSD has become too slow
+        to do more.
+        """
+        if since is None or not since[1]:
+            return 0.0, 0
+        if since[1] < self._commits_min() and since[0] < WAITED_SHARE * seconds:
             return 0.0, 0
         return round(1e6 * since[0] / since[1], 1), since[1]
 

@@ -8,15 +8,17 @@ from mgr_fakes.gate_simulation import HOST_DRIVES, SCENES, rates, whole, wholes
 from wcache.core.change.gate.evidence import READS, Evidence, share
 from wcache.core.change.gate.judge import (
     BLOCKS_BEFORE,
+    LEVEL_ERROR,
     LOOKS,
     Judgement,
     Verdict,
     judge,
     judge_all,
+    level_known,
     load_of_any,
     look_at,
 )
-from wcache.core.change.gate.numbers import Difference, difference
+from wcache.core.change.gate.numbers import Difference, beside_moves, difference, mean_error
 from wcache.core.loads import Block, OsdBlock
 
 
@@ -249,3 +251,55 @@ def test_two_stalls_among_ten_blocks_are_no_proof_and_many_among_forty_are():
     before = blocks(BLOCKS_BEFORE, lambda o: 1000.0)
     assert judge(before, later(10, {3, 7}), (0,), (1, 2, 3)).verdict is Verdict.UNDECIDED
     assert judge(before, later(40, range(0, 40, 4)), (0,), (1, 2, 3)).verdict is Verdict.WORSE
+
+
+def test_the_error_of_a_level_grows_with_noise_and_correlation_and_shrinks_with_blocks():
+    drawn = random.Random(3)
+    white = [drawn.gauss(0, 0.1) for _ in range(256)]
+    assert mean_error(white[:96]) == pytest.approx(0.1 / 96**0.5, rel=0.25)
+    assert mean_error(white) < 0.7 * mean_error(white[:96])
+    red = [0.0]
+    for value in white:
+        red.append(0.8 * red[-1] + 0.6 * value)
+    assert mean_error(red) > 1.8 * mean_error(white)
+    assert mean_error(white[:7]) > LEVEL_ERROR
+
+
+def test_more_blocks_before_are_taken_where_noise_hides_the_level_of_writes_or_reads():
+    def noisy(write, read):
+        drawn = random.Random(4)
+        return [Block(5.0, tuple(OsdBlock(
+            o, 1000.0 * drawn.lognormvariate(0, write), 100,
+            400.0 * drawn.lognormvariate(0, read), 100) for o in range(4))) for _ in range(96)]
+
+    controls = (1, 2, 3)
+    assert level_known(noisy(0.05, 0.5), (0,), controls, False)
+    assert not level_known(noisy(0.05, 0.5), (0,), controls, True)
+    assert not level_known(noisy(0.5, 0.05), (0,), controls, False)
+    # nothing is waited for where nobody writes: that is told at once
+    assert level_known(blocks(96, lambda o: 0.0), (0,), controls, False)
+
+
+def test_a_step_is_as_uncertain_as_what_unchanged_osds_do_among_themselves():
+    seen = Difference(0.12, 0.02, 100.0, 0.0)
+    assert beside_moves(seen, (0.0, 0.001, -0.001), 1) == seen
+    wide = beside_moves(seen, (0.1, -0.1, 0.05, -0.05), 1)
+    assert wide.error == pytest.approx((0.025 / 3.0 * 1.25) ** 0.5)
+    assert wide.freedom < 4.0
+    # of many treated OSDs the mean drifts less
+    assert beside_moves(seen, (0.1, -0.1, 0.05, -0.05), 10).error < wide.error
+    assert beside_moves(seen, (0.5,), 1) == seen
+
+
+def test_an_osd_that_drifts_as_the_others_do_is_not_called_worse_and_one_that_jumps_is():
+    osds = tuple(range(13))
+    before = blocks(96, lambda o: 1000.0, osds=osds)
+    drifts = {o: 1.0 + 0.03 * (o - 6) for o in osds[1:]}
+
+    def after(mine, others):
+        return blocks(96, lambda o: 1000.0 * (mine if o == 0 else others.get(o, 1.0)),
+                      osds=osds, seed=1)
+
+    assert judge(before, after(1.18, drifts), (0,), osds[1:]).verdict is Verdict.UNDECIDED
+    assert judge(before, after(1.18, {}), (0,), osds[1:]).verdict is Verdict.WORSE
+    assert judge(before, after(2.0, drifts), (0,), osds[1:]).verdict is Verdict.WORSE

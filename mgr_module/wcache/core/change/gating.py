@@ -10,46 +10,38 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from copy import copy
 from dataclasses import dataclass, field, replace
-from typing import Dict, FrozenSet, Iterable, Iterator, List, Optional, Tuple, TypeVar
+from typing import Dict, List, Optional, Tuple, TypeVar
 
 from .. import events
 from ..codec import one_line
 from ..loads import Block, BlocksRequest
 from ..record import Precondition
-from ..simulation import has_clients, real
 from .change_status import ChangeStatus
 from .gate.blocks import log_ratios, only_of, told_of
-from .gate.evidence import COMMITS, Evidence
 from .gate.gate_state import GateStep
 from .gate.harm import Harm
 from .gate.judge import (
-    BLOCKS_AGAIN,
     BLOCKS_BEFORE,
     LOOKS,
+    LOOKS_BEFORE,
     USABLE_MIN,
     WATCHED,
     Judgement,
     Verdict,
     judge_all,
+    level_known,
     load_of,
     load_of_any,
     look_at,
 )
-from .persisting import Persisting
 from .phase import Phase
 from .rollout_base import MID_CHANGE
 from .rollout_state import Change, RolloutStatus
+from .stepping import Stepping
 
 # A block that is this much later than it should be does not come any more.
 BLOCK_LATE_S = 60.0
-# Steps of one value that are judged together.
-RAMP_MAX = 100
-# OSDs of one step: each is asked every second.
-TREATED_MAX = 48
-# OSDs of the steps to come that are in the blocks as well.
-AHEAD_MAX = 48
 # Blocks that ended longer ago are of another load.
 BEFORE_OLD_S = 300.0
 # So often is a watch that ended with an error begun again.
@@ -59,20 +51,18 @@ Machine = TypeVar("Machine", bound="Gating")
 
 
 @dataclass
-class Gating(Persisting):
+class Gating(Stepping):
     """Steps and their judgement."""
 
     _blocks: List[Block] = field(default_factory=list)
     _blocks_at_s: float = 0.0  # when the last one ended
     # the last blocks of all watches; what is about to be changed is taken out of them
     _seen: List[Block] = field(default_factory=list)
-    # what the change touches whose OSDs have no clients' load: it is read back and no more
-    _without_clients: FrozenSet[Tuple[str, str]] = frozenset()
     _watches: int = 0
 
     def copied(self: Machine) -> Machine:
         """As it stands now, whatever it does later."""
-        found = copy(self)
+        found = super().copied()
         found._blocks, found._seen = [*self._blocks], [*self._seen]
         return found
 
@@ -96,150 +86,17 @@ class Gating(Persisting):
     def _judged(self) -> Tuple[Judgement, ...]:
         """By clients' writes; and by their reads where a change may concern those."""
         step, rollout = self.rollout.step, self.rollout
-        reads_too = any(rollout.changes[index].READS_TOO for index in step.indices)
         kinds: Dict[str, Dict[int, None]] = {}
         for change in (rollout.changes[index] for index in step.indices):
             osd_ids = kinds.setdefault(change.pooled_as, {})
             osd_ids.update(dict.fromkeys(change.judging_osds))
         return judge_all(
             step.before, self._blocks, {kind: tuple(each) for kind, each in kinds.items()},
-            step.controls, reads=reads_too, look=rollout.looks + 1,
+            step.controls, reads=self._reads_too(), look=rollout.looks + 1,
             past=rollout.evidence,
         )
 
-    def _gated(self, change: Change) -> bool:
-        """Whether clients' load judges it; else a bench before and after, or what is read back."""
-        rollout = self.rollout
-        return (
-            rollout.gate is not None and rollout.gate.by_load
-            and not rollout.trial and has_clients(change)
-            and Precondition.CLIENT_LOAD not in rollout.overridden
-            and bool(change.judging_osds) and not change.only_lasts
-            and change.touches != self._without_clients
-        )
-
-    @property
-    def wants_controls(self) -> bool:
-        """Whether a step may begin with the next look at the cluster."""
-        return not (self._in_step() and self.rollout.step.before) or bool(self.rollout.missed)
-
-    def _in_step(self) -> bool:
-        return self.rollout.current_index in self.rollout.step.indices
-
-    def _candidates(self) -> Tuple[int, ...]:
-        """The changes that the next step may be made of."""
-        first, rollout = self.rollout.current_index, self.rollout
-        if first is None:
-            return ()
-        found = [first]
-        for index in range(first + 1, len(rollout.changes)):
-            item = rollout.changes[index]
-            if self._is_ramp(first, index):
-                # one value in several steps: each alone is too small to be seen
-                found.append(index)
-                continue
-            if (
-                self._apart(found) >= self._together_max(found, index)
-                or rollout.wave_of(index) != rollout.wave_of(first) or not self._gated(item)
-                or item.status is not ChangeStatus.PLANNED
-                or any(item.touches & rollout.changes[other].touches for other in found)
-            ):
-                break
-            found.append(index)
-        return tuple(found) if self._gated(rollout.changes[first]) else (first,)
-
-    def _apart(self, indices: Iterable[int]) -> int:
-        """How many things are changed: the steps of one value are one."""
-        return len({self.rollout.changes[index].touches for index in indices})
-
-    def _together_max(self, found: List[int], more: int) -> int:
-        """How many changes a step may be made of: as many as are proven of each kind in it."""
-        rollout = self.rollout
-        members = [*(rollout.changes[index] for index in found), rollout.changes[more]]
-        if len({o for item in members for o in item.judging_osds}) > TREATED_MAX:
-            return 0
-        proven = min(rollout.proven(kind) for kind in {item.pooled_as for item in members})
-        return max(rollout.parallel_max, proven)
-
-    def _is_ramp(self, first: int, index: int) -> bool:
-        """Whether a change is a further step of the values that the first one changes."""
-        one, item, rollout = (*(self.rollout.changes[i] for i in (first, index)), self.rollout)
-        return (
-            item.MAY_RAMP and self._gated(item)
-            and item.status is ChangeStatus.PLANNED and item.touches == one.touches
-            and rollout.wave_of(index) == rollout.wave_of(first) and index - first < RAMP_MAX
-        )
-
-    @property
-    def groups_next(self) -> Tuple[Tuple[int, ...], ...]:
-        """The OSDs of each change that the next step may be made of, for `osd ok-to-stop`.
-
-        Of an older version's plan no more is asked than it was planned with.
-        """
-        if self.rollout.gate is None:
-            return ()
-        return tuple(
-            change.judging_osds
-            for change in real(self.rollout.changes[index] for index in self._candidates())
-        )
-
     # ---- blocks
-
-    def next_step(self) -> Tuple[int, str]:
-        """Of how many changes the next step is, if the one under way is proven, and why."""
-        for machine, indices in self._steps_ahead():
-            return len(indices), machine._why_so_large(indices)
-        return 0, ""
-
-    def _why_so_large(self, indices: Tuple[int, ...]) -> str:
-        rollout, last = self.rollout, indices[-1]
-        if not self._gated(rollout.changes[indices[0]]):
-            return "what clients' load does not judge is changed one by one"
-        if indices[0] == 0:
-            return "the canary is changed by itself"
-        wave = rollout.waves[rollout.wave_of(last)].name if rollout.waves else ""
-        more = last + 1 < len(rollout.changes)
-        if not more or rollout.wave_of(last + 1) != rollout.wave_of(last):
-            return f"all that is left of {wave or 'the plan'}"
-        proven = min(rollout.proven(rollout.changes[i].pooled_as) for i in indices)
-        if proven > rollout.parallel_max and self._apart(indices) >= proven:
-            return f"as many as are proven of their kind so far ({proven})"
-        if self._apart(indices) >= rollout.parallel_max >= proven:
-            return f"rollout_parallel_max ({rollout.parallel_max}), until more are proven"
-        return "the next change is of another kind or of the same drive, or 48 OSDs are together"
-
-    def _steps_ahead(self: Machine) -> Iterator[Tuple[Machine, Tuple[int, ...]]]:
-        """The steps after the one under way, if all are proven, with the machine before each."""
-        found, mine = self.copied(), self.rollout.step.indices
-        for _ in range(AHEAD_MAX):
-            rollout = found.rollout
-            changes = list(rollout.changes)
-            for index in mine:
-                changes[index] = replace(changes[index], status=ChangeStatus.APPLIED)
-            known = {(item.kind, item.of): item for item in rollout.evidence}
-            for kind in {changes[index].pooled_as for index in mine}:
-                more = self._apart(i for i in mine if changes[i].pooled_as == kind)
-                drives = rollout.proven(kind) + more
-                known[kind, COMMITS] = replace(
-                    known.get((kind, COMMITS), Evidence(kind)), drives=drives
-                )
-            found.rollout = replace(
-                rollout, changes=tuple(changes), evidence=tuple(known.values()), step=GateStep()
-            )
-            mine = found._candidates()
-            if not mine:
-                return
-            yield found, mine
-
-    def _ahead(self) -> Tuple[int, ...]:
-        """The OSDs of the steps to come, the next first."""
-        osds: Dict[int, None] = {}
-        for machine, indices in self._steps_ahead():
-            more = dict.fromkeys(machine._judged_on(indices))
-            if len({**osds, **more}) > AHEAD_MAX:
-                break
-            osds.update(more)
-        return tuple(osds)
 
     def _watch(self, phase: Phase, blocks: int) -> List[events.Action]:
         step, gate = self.rollout.step, self.rollout.gate
@@ -256,9 +113,6 @@ class Gating(Persisting):
         )
         return [events.SaveRun(), events.WatchBlocks(self._new_token(), request)]
 
-    def _is_canary(self) -> bool:
-        return 0 in self.rollout.step.indices
-
     def _begin_step(self, event: events.ClusterSeen) -> List[events.Action]:
         """The preconditions hold: take the blocks before the step, where none are there."""
         most = 1 if event.together is None else max(1, event.together)
@@ -271,10 +125,23 @@ class Gating(Persisting):
         return self._look() if before else self._watch(Phase.BLOCKS_BEFORE, self._blocks_before())
 
     def _blocks_before(self) -> int:
-        """Fewer where each kind of change in the step has been judged well: after a wait."""
-        rollout = self.rollout
-        kinds = {rollout.changes[index].pooled_as for index in rollout.step.indices}
-        return BLOCKS_AGAIN if all(rollout.proven(kind) for kind in kinds) else BLOCKS_BEFORE
+        """At most."""
+        gate = self.rollout.gate
+        assert gate is not None  # only gated steps are watched  # noqa: S101
+        proven = self.rollout.proven_least(self.rollout.step.indices)
+        return gate.before_max(self._is_canary(), proven)
+
+    def _enough_before(self) -> bool:
+        """Whether the stretch before the step is over: nobody writes, or the level is known."""
+        step, count = self.rollout.step, len(self._blocks)
+        told = {osd.osd_id for each in self._blocks for osd in each.osds}
+        if told.isdisjoint(step.treated) and count >= USABLE_MIN:
+            return True
+        if count < self._blocks_before():
+            return count in LOOKS_BEFORE and level_known(
+                self._blocks, step.treated, step.controls, self._reads_too()
+            )
+        return True
 
     def _blocks_there(
         self, treated: Tuple[int, ...], controls: Tuple[int, ...]
@@ -317,10 +184,7 @@ class Gating(Persisting):
         self._wait_until_s = self._now_s + block_s + BLOCK_LATE_S
         if self._phase is Phase.BLOCKS_AFTER:
             return self._judge_step() if look_at(len(self._blocks)) else []
-        count = len(self._blocks)
-        told = {osd.osd_id for each in self._blocks for osd in each.osds}
-        none = told.isdisjoint(step.treated)
-        if count < self._blocks_before() and not (none and count >= USABLE_MIN):
+        if not self._enough_before():
             return []
         _, _, why = load_of(self._blocks, step.treated, step.controls)
         change = self.current
@@ -393,10 +257,6 @@ class Gating(Persisting):
         self.rollout = replace(self.rollout, step=step)
         return self._next_of_step()
 
-    def _judged_on(self, indices: Tuple[int, ...]) -> Tuple[int, ...]:
-        found = {o for i in indices for o in self.rollout.changes[i].judging_osds}
-        return tuple(sorted(found))
-
     def _watch_after(self) -> List[events.Action]:
         self._watches = 0
         self._forget_seen()
@@ -439,16 +299,11 @@ class Gating(Persisting):
         )]
 
     def _harm_too_large(self, judged: Tuple[Judgement, ...]) -> str:
-        """Why its budget is spent, or would be by as much again; "" where it is not."""
-        before, limit_s = self.rollout.harm, self.rollout.harm_max_s
-        harm = before.beside(judged)
-        step_s = max(0.0, harm.extra_s - before.extra_s)
-        if not limit_s or not harm.spent_s or harm.spent_s + step_s <= limit_s:
-            return ""
-        return (
-            f"clients have waited {harm.spent_s:.0f} s longer, and {limit_s:.0f} s are allowed "
-            "(rollout_harm_max_s): resume to allow as much again, or abort to take this step back"
-        )
+        """Why its budget is spent, or would be by what comes next; "" where it is not."""
+        rollout, grows = self.rollout, 1.0
+        if judged[0].goes_on:
+            grows = max(1.0, self.next_step()[0] / self._apart(rollout.step.indices))
+        return rollout.harm.too_large(rollout.harm.beside(judged), rollout.harm_max_s, grows)
 
     def _pool(self, judged: Tuple[Judgement, ...]) -> None:
         """The step counts for those after it; what an admin overrode proves no drive."""

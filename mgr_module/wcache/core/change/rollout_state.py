@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
 from itertools import accumulate
-from typing import Optional, Sequence, Tuple, Union
+from typing import Iterable, Optional, Sequence, Tuple, Union
 
 from ..loads import OSDS_MAX
 from ..record import Precondition
@@ -184,6 +184,10 @@ class Rollout:
     def proven(self, kind: str) -> int:
         """How many changes of a kind this rollout has proven to be no worse."""
         return max((item.drives for item in self.evidence if item.kind == kind), default=0)
+
+    def proven_least(self, indices: Iterable[int]) -> int:
+        """Return how many changes are proven of the kind of which the fewest are, of these."""
+        return min(map(self.proven, {self.changes[index].pooled_as for index in indices}))
 
     @property
     def touched(self) -> Tuple[Change, ...]:

@@ -78,13 +78,21 @@ def alike(
 
     One stalled control of a few would hide that the treated OSDs became worse.
     """
+    moved = moves(before, after, controls)
+    middle = median(moved.values()) if moved else 0.0
+    return tuple(osd_id for osd_id, each in moved.items() if abs(each - middle) <= APART_LN)
+
+
+def moves(
+    before: Sequence[Block], after: Sequence[Block], osd_ids: Iterable[int]
+) -> Dict[int, float]:
+    """By how much the mean log latency of each OSD has moved; without those that told nothing."""
     moved: Dict[int, float] = {}
-    for osd_id in controls:
+    for osd_id in osd_ids:
         first, later = (log_ratios(each, (osd_id,), ()) for each in (before, after))
         if first and later:
             moved[osd_id] = sum(later) / len(later) - sum(first) / len(first)
-    middle = median(moved.values()) if moved else 0.0
-    return tuple(osd_id for osd_id, each in moved.items() if abs(each - middle) <= APART_LN)
+    return moved
 
 
 def _mean(logs: Dict[int, float], osd_ids: Sequence[int]) -> Optional[float]:

@@ -7,7 +7,7 @@ from typing import Optional, Tuple
 
 from ...loads import OSDS_MAX, Block
 from .blocks import BLOCKS_MAX
-from .judge import BLOCKS_BEFORE, LOOKS, WATCHED, Judgement
+from .judge import BLOCKS_AGAIN, BLOCKS_BEFORE, LOOKS, LOOKS_BEFORE, WATCHED, Judgement
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,16 @@ class GateSettings:
         """How long so many blocks take."""
         return blocks * (self.canary_block_s if canary else self.block_s)
 
+    def before_max(self, canary: bool, proven: int) -> int:
+        """How many blocks are taken before a step at most, whose kinds are proven so often.
+
+        What steps of its kind have shown counts as well; and long blocks have little noise.
+        """
+        if proven:
+            return BLOCKS_AGAIN
+        longer = canary and self.canary_block_s > self.block_s
+        return BLOCKS_BEFORE if longer else LOOKS_BEFORE[-1]
+
     def range_s(self, canary: bool) -> Tuple[float, float]:
         """The shortest and the longest time that judging a step takes, before and after.
 
@@ -32,7 +42,8 @@ class GateSettings:
         """
         least = WATCHED if canary and self.canary_block_s > self.block_s else LOOKS[0]
         before = BLOCKS_BEFORE if canary else 0
-        return self.seconds(canary, before + least), self.seconds(canary, BLOCKS_BEFORE + LOOKS[-1])
+        most = self.before_max(canary, 0) + LOOKS[-1]
+        return self.seconds(canary, before + least), self.seconds(canary, most)
 
 
 @dataclass(frozen=True)

@@ -37,3 +37,16 @@ class Harm:
     def spent_s(self) -> float:
         """What is spent of a budget: nothing below noise, and never less than nothing."""
         return self.extra_s if self.extra_s > BEYOND_NOISE * math.sqrt(self.squares) else 0.0
+
+    def too_large(self, now: Harm, limit_s: float, grows: float) -> str:
+        """Why a step that brought it to `now` is the last one of a budget; "" where it is not.
+
+        The next one is of `grows` times as many drives, and may cost as much for each.
+        """
+        next_s = grows * max(0.0, now.extra_s - self.extra_s)
+        if not limit_s or not now.spent_s or now.spent_s + next_s <= limit_s:
+            return ""
+        return (
+            f"clients have waited {now.spent_s:.0f} s longer, and {limit_s:.0f} s are allowed "
+            "(rollout_harm_max_s): resume to allow as much again, or abort to take this step back"
+        )

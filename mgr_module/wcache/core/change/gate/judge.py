@@ -2,7 +2,8 @@
 
 The unit is a block's log ratio of treated over control OSDs.  What happens to all (a load
 that grows, a neighbour, the time of day) is in both and cancels.  The stretch before the
-change gives level, variance and correlation; the blocks after it are looked at six times.
+change gives level, variance and correlation, and is longer where these hide the level; the
+blocks after it are looked at six times.
 What earlier steps of the rollout have shown of the same kind counts (`evidence`), and each look
 of the whole rollout spends its part of the same error rates.
 
@@ -21,15 +22,19 @@ from typing import List, Mapping, Sequence, Tuple
 
 from ...loads import Block
 from ...material import MATERIAL_LN
-from .blocks import CONTROLS_MIN, alike, log_ratios, present, waited_s
+from .blocks import CONTROLS_MIN, alike, log_ratios, moves, present, waited_s
 from .evidence import COMMITS, READS, Evidence, share
-from .numbers import Difference, difference
+from .numbers import Difference, beside_moves, difference, mean_error
 
 BLOCKS_BEFORE = 96
+# Where noise hides the level after so many blocks, there are more, up to the last of these.
+LOOKS_BEFORE = (BLOCKS_BEFORE, 144, 192, 256)
+# The standard error of that level as a logarithm, below which more blocks before add little.
+LEVEL_ERROR = 0.0125
 # After a wait, where steps of the same kind were judged well: those count as well.
 BLOCKS_AGAIN = 32
 # Blocks after the change at which it is judged.  Correlated noise and stalls take the later ones.
-LOOKS = (10, 20, 40, 96, 192, 384)
+LOOKS = (8, 20, 40, 96, 192, 384)
 # A canary that is to be watched for long has so many blocks, which are longer then.
 WATCHED = 96
 # Of so few blocks two that stall by chance make a mean that looks proven: half of the blocks
@@ -126,6 +131,20 @@ def load_of(
     return mine, others, ""
 
 
+def level_known(
+    before: Sequence[Block], treated: Sequence[int], controls: Sequence[int], reads: bool
+) -> bool:
+    """Whether more blocks before the change would add little to what they can tell of it.
+
+    By writes, and with `reads` by those as well.  What has no load is not waited for.
+    """
+    return all(
+        mean_error(log_ratios(each, *load_of(each, treated, controls)[:2])) <= LEVEL_ERROR
+        for each in (before, *([_of_reads(before)] if reads else []))
+        if not load_of(each, treated, controls)[2]
+    )
+
+
 def look_at(blocks_after: int) -> bool:
     """Whether it is judged after so many blocks."""
     return blocks_after in LOOKS
@@ -208,9 +227,10 @@ def judge(
             blocks_after=len(later), together=past,
         )
     seen = difference(first, later)
+    doubted = beside_moves(seen, tuple(moves(before, after, others).values()), len(mine))
     shifted = len(later) >= FEW or median(later) - median(first) > MATERIAL_LN / 2.0
     weight = len(mine) * len(first) * len(later) / (len(first) + len(later))
-    found = _decide(seen, past.beside(seen, weight), share(look), parts, shifted)
+    found = _decide(seen, doubted, past.beside(seen, weight), share(look), parts, shifted)
     usual_s = waited_s(after, mine) * math.exp(min(20.0, -seen.mean))
     return replace(
         found, blocks_before=len(first), blocks_after=len(later), treated=len(mine),
@@ -220,16 +240,23 @@ def judge(
 
 
 def _decide(
-    alone: Difference, together: Evidence, part: float, parts: int, shifted: bool
+    alone: Difference, doubted: Difference, together: Evidence, part: float, parts: int,
+    shifted: bool,
 ) -> Judgement:
+    """`doubted` is `alone` with what OSDs drift: a step by itself is called worse by that.
+
+    Steps together, of other OSDs at other times, do not drift alike.
+    """
     pooled = together.difference
     worse_alpha = max(ALPHA_MIN, FALSE_WORSE * part / 2.0 / parts)
     high = pooled.high(max(ALPHA_MIN, FALSE_NO_WORSE * part))
     verdict, told = Verdict.UNDECIDED, pooled
-    if shifted and pooled.low(worse_alpha) > 0.0 and pooled.mean > MATERIAL_LN:
+    low = (pooled if together.steps > 1 else doubted).low(worse_alpha)
+    if shifted and low > 0.0 and pooled.mean > MATERIAL_LN:
         verdict = Verdict.WORSE
-    elif shifted and alone.low(worse_alpha) > 0.0 and alone.mean > MATERIAL_LN:
+    elif shifted and doubted.low(worse_alpha) > 0.0 and alone.mean > MATERIAL_LN:
         verdict, told, high = Verdict.WORSE, alone, alone.high(worse_alpha)
+        low = doubted.low(worse_alpha)
     elif alone.mean <= MATERIAL_LN and high < MATERIAL_LN:
         verdict = Verdict.BETTER if high < 0.0 else Verdict.NO_WORSE
     why = settle = ""
@@ -242,7 +269,7 @@ def _decide(
         times = min(99.0, max(1.5, (spread / room) ** 2))
         settle = f"about {times:.0f} times as many blocks, or a steadier load"
     return Judgement(
-        verdict, _exp(told.mean), _exp(told.low(worse_alpha)), _exp(high), why=why,
+        verdict, _exp(told.mean), _exp(low), _exp(high), why=why,
         settle=settle, alone=_exp(alone.mean), together=together,
     )
 

@@ -7,8 +7,8 @@ They are taken for AR(1), whose lag-1 correlation is estimated from both stretch
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from statistics import fmean
+from dataclasses import dataclass, replace
+from statistics import fmean, variance
 from typing import Sequence
 
 from ...figures.student_t import t_quantile
@@ -64,6 +64,31 @@ def difference(before: Sequence[float], after: Sequence[float]) -> Difference:
     effective = sum(len(each) / more for each, more in zip(stretches, grown))
     freedom = max(1.5, min(count - 2.0, effective - 2.0))
     return Difference(fmean(after) - fmean(before), error, freedom, phi)
+
+
+def mean_error(values: Sequence[float]) -> float:
+    """The standard error of the mean of a stretch of at least eight correlated blocks."""
+    half = len(values) // 2
+    if half < 4:
+        return math.inf
+    return difference(values[:half], values[half:]).error / 2.0
+
+
+def beside_moves(seen: Difference, moved: Sequence[float], treated: int) -> Difference:
+    """The difference, as uncertain as what unchanged OSDs do among themselves in the same time.
+
+    `moved`: by how much each control has moved.  OSDs drift, each by itself; blocks of one OSD
+    do not show that as noise, and the spread of the controls' moves does.  What it is larger by
+    is a component of its own, with the freedom of that spread (Satterthwaite, 1946).
+    """
+    if len(moved) < 2:
+        return seen
+    spread = variance(moved) * (1.0 / treated + 1.0 / len(moved))
+    more = spread - seen.error**2
+    if more <= 0.0:
+        return seen
+    parts = seen.error**4 / seen.freedom + more**2 / (len(moved) - 1)
+    return replace(seen, error=math.sqrt(spread), freedom=max(1.5, spread**2 / parts))
 
 
 def _inflation(count: int, phi: float) -> float:
