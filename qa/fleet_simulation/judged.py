@@ -20,6 +20,7 @@ from mgr_fakes.gate_simulation import SCENES, Osd
 from wcache.core import events
 from wcache.core.change.cache_mode_change import CacheModeChange
 from wcache.core.change.change_status import ChangeStatus
+from wcache.core.change.gate.blocks import CONTROLS_MAX
 from wcache.core.change.gate.controls import controls_for
 from wcache.core.change.gate.gate_state import GateSettings
 from wcache.core.change.gate.judge import WATCHED, Verdict
@@ -142,6 +143,10 @@ class JudgedFleet:
             osd_id: turn for turn, change in enumerate(self.machine.rollout.changes)
             for osd_id in change.treated
         }
+        # controls are of these while they are unchanged: asking all hosts would give the same
+        turn = {report.hostname: self.turns[h * HOST_DRIVES] for h, report in enumerate(
+            self.reports)}
+        self.last = sorted(self.reports, key=lambda item: turn[item.hostname])[-2 * CONTROLS_MAX:]
         self.ratio = {osd_id: RATIOS[kind] for osd_id in range(osds)}
         if kind is Kind.SOME_WORSE:
             count = max(1, int(SOME * osds))
@@ -247,12 +252,16 @@ class JudgedFleet:
         controls: Tuple[int, ...] = ()
         if self.machine.wants_controls:
             treated = {osd_id for group in groups for osd_id in group}
+            near = [*self.last, *(self.reports[osd_id // HOST_DRIVES] for osd_id in treated)]
+            near = list({report.hostname: report for report in near}.values())
+            osd_ids = (use.osd_id for item in near for drive in item.drives for use in drive.uses)
+            changes = (rollout.changes[self.turns[osd_id]] for osd_id in osd_ids)
             touched = {
-                osd_id for change in rollout.changes
+                osd_id for change in changes
                 if change.status is not ChangeStatus.PLANNED or change is self.machine.current
                 for osd_id in change.treated
             }
-            controls = controls_for(treated, touched, self.reports, self.cluster, self.turns)
+            controls = controls_for(treated, touched, near, self.cluster, self.turns)
         return events.ClusterSeen(missed, len(groups), controls)
 
     def _outcome_of(self, request: object) -> Outcome:
