@@ -85,7 +85,7 @@ class GuestProcess:
             time.sleep(POLL_S)
 
     def kill(self, signal: str = "KILL") -> None:
-        self._agent.run(["kill", f"-{signal}", str(self.pid)], timeout_s=10.0)
+        self._agent.run(["kill", f"-{signal}", str(self.pid)], timeout_s=60.0)
 
 
 class GuestAgent:
