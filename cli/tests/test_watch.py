@@ -69,7 +69,15 @@ def test_in_a_log_there_is_a_line_a_minute():
     assert sum("periods, about" in line for line in text.splitlines()) == 4  # of 182 s
 
 
-def test_on_a_terminal_bars_are_drawn_in_place():
+def test_a_narrow_terminal_has_all_of_the_headline(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    _, text = followed(Terminal(), *RUNNING, campaign("done", 8))
+    assert "about 30 s left, at most\n10 min\n" in text
+    assert text.count("\x1b[3A") == 3
+
+
+def test_on_a_terminal_bars_are_drawn_in_place(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "120")
     code, text = followed(Terminal(), *RUNNING, campaign("done", 8))
     assert code == 0
     assert text.count("\x1b[2A") == 3

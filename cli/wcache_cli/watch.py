@@ -8,8 +8,9 @@ from __future__ import annotations
 import argparse
 import shutil
 import sys
+import textwrap
 import time
-from typing import Callable, List, Optional, Set, TextIO, Union
+from typing import Callable, List, Optional, Sequence, Set, TextIO, Union
 
 from wcache.core.errors import NotFoundError, NotReadyError
 
@@ -100,13 +101,14 @@ class _Bars:
 
     def look(self, seen: Look) -> None:
         self.begun = True
-        self._draw([seen.headline, *(bar(part) for part in seen.parts)])
+        self._draw(seen.headline, [bar(part) for part in seen.parts])
 
     def silent(self, why: str) -> None:
-        self._draw([f"waiting for the mgr: {why}"])
+        self._draw(f"waiting for the mgr: {why}")
 
-    def _draw(self, lines: List[str]) -> None:
+    def _draw(self, headline: str, bars: Sequence[str] = ()) -> None:
         size = shutil.get_terminal_size()
+        lines = [*textwrap.wrap(headline, max(20, size.columns - 1)), *bars]
         shown = [line[: size.columns - 1] for line in lines[: max(1, size.lines - 2)]]
         if len(shown) < len(lines):
             shown[-1] = f"and {len(lines) - len(shown) + 1} more"
