@@ -12,6 +12,7 @@ from typing import Any, Callable, Dict, Optional, Sequence, Set, Tuple, Union
 from wcache.core import codec
 from wcache.core.drive.journal import prior_of
 from wcache.core.drive.safety import not_flushing
+from wcache.core.hardware.bcache import BcacheState
 from wcache.core.hardware.host_memory import HostMemory
 from wcache.core.host_report import HostReport, JournalNote, KeptPrior
 from wcache.core.model import (
@@ -81,6 +82,7 @@ class FakeProbe:
         self.lease: Optional[str] = None
         # the journal of options: domain to what they were before
         self.leased_options: Dict[str, Tuple[OptionValue, ...]] = {}
+        self.bcache: Callable[[], Tuple[BcacheState, ...]] = lambda: ()
         self.leased: Dict[str, CacheMode] = {}  # the journal: domain to its prior mode
         self.prior_is_optional = False  # where version 1 stored no prior states
         self.muted = False  # it runs, and nothing of it reaches the mgr
@@ -175,7 +177,7 @@ class FakeProbe:
         self.drives[domain_id] = replace(before, state=state)
         return StateOutcome(
             (before.state,), (state,), (FlushCounters(1, 2, 3, 4),), before.state != state,
-            (before.drive_id,),
+            (before.drive_id,), bcache=self.bcache(),
         )
 
     def _keep(self, domain_id: str, saved: Optional[CacheMode]) -> None:

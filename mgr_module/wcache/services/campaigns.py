@@ -23,7 +23,9 @@ from ..core.experiment.run_state import RunSpec, RunState, RunStatus
 from ..core.experiment.schedule import make_runs
 from ..core.experiment.try_sample import TrySample, cheapest
 from ..core.fleet.ages import Age
+from ..core.hardware.bcache import Dirty
 from ..core.history.entry import ADMIN
+from ..core.options.option import Place
 from ..core.options.trial import OptionTrial, parse_trial
 from ..core.precondition_text import precondition_text
 from ..core.record import Precondition
@@ -207,6 +209,12 @@ def _prepare(
         settle_s = max(settle_s, trial.entry.settle_s)
         # the budget is for measuring: what an option takes to settle comes on top
         seconds_max += (2 * pairs_max + CHECKS_MAX) * settle_s
+    dirty = Dirty(arguments.get("dirty_data") or Dirty.ANY)
+    if dirty is not Dirty.ANY and (trial is None or trial.entry.place is not Place.BCACHE):
+        raise MalformedError(
+            "--dirty-data is where bcache's dirty data is to be, and this is no option of bcache",
+            "leave it out",
+        )
     chosen = CampaignOptions(
         scope=parse_scope(arguments.get("scope") or "cluster").text,
         loads=parse_loads(
@@ -229,6 +237,7 @@ def _prepare(
         same_share=options.no_difference_share,
         observe=observe,
         option=trial,
+        dirty=dirty,
     )
     cluster = world.cluster
     require_reports(world)

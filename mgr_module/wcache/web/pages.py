@@ -109,7 +109,8 @@ def experiment(read: Reader, query: Query) -> Page:
         "pairs": rows, "looks": seen,
         "plots": [
             item for item in (
-                plots.closing(record), plots.distribution(record), plots.levels(record)
+                plots.closing(record), plots.distribution(record), plots.levels(record),
+                *plots.bcache(record),
             ) if item.lines
         ],
     })

@@ -15,11 +15,12 @@ from ..core.figures import ecdf
 from ..core.material import MATERIAL_RATIO
 from ..core.model import CacheMode
 from ..core.record import Pair, Record
-from ..core.text import latency
+from ..core.text import amount, latency
 from ..core.verdict.boundaries import DECIDE_ALPHA, HORIZON, half_width
 
 WIDTH, HEIGHT = 640, 300
 LEFT, RIGHT, TOP, BOTTOM = 64, 16, 14, 34
+LEAST_PERCENT = 0.1  # the axis is logarithmic
 POINTS_MAX = 600  # of one line: more than pixels show nothing more
 Point = Tuple[float, float]
 
@@ -232,15 +233,21 @@ def closing(record: Record) -> Plot:
 
 @dataclass(frozen=True)
 class Series:
-    """Latencies over time, in us, of what `name` says."""
+    """Values over time of what `name` says; latencies in us."""
 
     name: str
     look: str
     points: Tuple[Point, ...]
 
 
-def over_time(title: str, series: Sequence[Series], marks: Sequence[Point] = ()) -> Plot:
-    """Latencies over time; `marks` are (when, number) of changes.  Empty where nothing is."""
+def over_time(
+    title: str, series: Sequence[Series], marks: Sequence[Point] = (),
+    words: Callable[[float], str] = latency,
+) -> Plot:
+    """Values over time, `words` for one; `marks` are (when, number) of changes.
+
+    Empty where nothing is.
+    """
     shown = [item for item in series if item.points]
     if not shown:
         return Plot(title, "", (), (), ())
@@ -248,13 +255,13 @@ def over_time(title: str, series: Sequence[Series], marks: Sequence[Point] = ())
     axes = _axes(moments, [us for item in shown for _, us in item.points])
     inside = [(at, number) for at, number in marks if axes.x_low <= at <= axes.x_high]
     said = "; ".join(
-        f"{item.name}: {latency(item.points[0][1])} first, {latency(item.points[-1][1])} last"
+        f"{item.name}: {words(item.points[0][1])} first, {words(item.points[-1][1])} last"
         for item in shown
     )
     return Plot(
         title, said,
         tuple(Line(item.name, item.look, axes.path(item.points)) for item in shown),
-        _time_ticks(axes), _y_ticks(axes, latency),
+        _time_ticks(axes), _y_ticks(axes, words),
         marks=tuple(Mark(round(axes.x(at), 1), f"{number:.0f}") for at, number in inside),
         x_name="time (UTC)",
     )
@@ -271,3 +278,39 @@ def levels(record: Record) -> Plot:
         ]
         found.append(Series(mode.value, look, tuple(sorted(points))))
     return over_time("The level of each period", found)
+
+
+def bcache(record: Record) -> List[Plot]:
+    """What bcache above the drive was at over the time of the experiment; none without one."""
+    readings = sorted(
+        (
+            one for pair in record.pairs for period in (pair.write_back, pair.write_through)
+            for one in period.bcache if not one.is_cache and one.at_s > 0
+        ),
+        key=lambda one: one.at_s,
+    )
+    readings = [one for one in readings if one.name == readings[0].name]
+    dirty = [
+        (one.at_s, max(LEAST_PERCENT, 100.0 * one.dirty_bytes / one.target_bytes))
+        for one in readings if one.dirty_bytes is not None and one.target_bytes
+    ]
+    busy = [
+        (now.at_s, max(LEAST_PERCENT, min(100.0, (now.busy_ms - before.busy_ms) / 10.0 / seconds)))
+        for before, now in zip(readings, readings[1:])
+        if before.busy_ms is not None and now.busy_ms is not None
+        and (seconds := now.at_s - before.at_s) > 0
+    ]
+    rate = [
+        (one.at_s, float(max(1, one.rate_bytes_s)))
+        for one in readings if one.rate_bytes_s is not None
+    ]
+    found = [
+        over_time("bcache: dirty data, and the backing disk", (
+            Series("dirty data, in percent of its target", "back", tuple(dirty)),
+            Series("how busy the backing disk was", "through", tuple(busy)),
+        ), words=lambda value: f"{value:.3g}%"),
+        over_time("bcache: the rate of writeback", (
+            Series("bytes a second", "ratio", tuple(rate)),
+        ), words=lambda value: f"{amount(round(value))}/s"),
+    ]
+    return [plot for plot in found if plot.lines]

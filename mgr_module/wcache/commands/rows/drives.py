@@ -44,6 +44,7 @@ ROWS: Tuple[Command, ...] = (
          "name=loads,type=CephString,req=false", "name=pairs,type=CephInt,req=false",
          "name=drives_per_model,type=CephInt,req=false", "name=seed,type=CephInt,req=false",
          "name=force,type=CephBool,req=false", "name=accept_cost,type=CephBool,req=false",
+         "name=dirty_data,type=CephChoices,strings=clean|target|beyond,req=false",
          DRY_RUN), "rw",
         "Compare two values of an option, OPTION=A,B, by a campaign; arguments as for "
         "`campaign start`; with --dry-run say what it would cost",

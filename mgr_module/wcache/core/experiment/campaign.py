@@ -15,6 +15,7 @@ from ..cluster import ClusterState
 from ..codec import one_line
 from ..drive.safety import may_toggle, not_named
 from ..errors import MalformedError, NotFoundError
+from ..hardware.bcache import CONTROLLER_S, Dirty
 from ..host_report import HostReport
 from ..loads import ASSUMED_SAMPLE_S, WATCHED_MAX, WRITE_BYTES
 from ..model import DriveModel, DriveReport, LoadPoint, Role
@@ -113,6 +114,7 @@ class CampaignOptions:
     same_share: float = 1.0
     observe: bool = False  # toggles nothing
     option: Optional[OptionTrial] = None  # what is compared in place of the cache modes
+    dirty: Dirty = Dirty.ANY  # see RunSpec
 
 
 @dataclass(frozen=True)
@@ -339,7 +341,8 @@ def forecast(
                 emptied.add(setup.osd_id)
         for setup in () if run.observes else run.experiments:
             sample_s = max(ASSUMED_SAMPLE_S[setup.load_point], setup.period_s)
-            period_s = setup.settle_s + OVERHEAD_S + setup.samples_per_period * sample_s
+            period_s = CONTROLLER_S if run.waits_for_controller else 0.0
+            period_s += setup.settle_s + OVERHEAD_S + setup.samples_per_period * sample_s
             checks, checked, checked_s = checks_at_most(setup)
             checked_s += 2 * checks * OVERHEAD_S  # there and back before each
             run_s += min(checked_s + 2 * setup.pairs_max * period_s, run.seconds_max + 10.0)

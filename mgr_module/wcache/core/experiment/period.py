@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import List, NamedTuple, Optional, Tuple, Union
+from typing import List, NamedTuple, Optional, Sequence, Tuple, Union
 
 from .. import events
 from ..drive.options import names_of
 from ..drive.prior import Prior
+from ..hardware.bcache import BcacheState
 from ..loads import WRITE_BYTES, BlocksRequest
 from ..model import CacheMode, DriveState, KernelView, LoadPoint, Transport
 from ..protocol import (
@@ -39,6 +40,7 @@ class Phase(Enum):
     RESUMING = "resuming"  # an OSD has its own value back, which the last mgr had no time for
     SETTING = "setting"
     SETTLING = "settling"
+    READING = "reading"  # what bcache's controller is at
     MEASURING = "measuring"
     CLOSING = "closing"
     DECIDING = "deciding"
@@ -69,11 +71,15 @@ class PeriodUnderWay:
     samples: Optional[events.LoadSamples] = None
     released: Tuple[bool, ...] = ()  # whether each cache domain is as it was, as far as asked
     looked_at: str = ""  # the cache domain that is looked at
+    bcache: Tuple[BcacheState, ...] = ()  # each reading so far
+    waited_from_s: float = 0.0  # since when bcache's controller is waited for; 0: not yet
 
     @property
     def under_way(self) -> bool:
         """Whether it takes time of the drive."""
-        return self.phase in (Phase.SETTING, Phase.SETTLING, Phase.MEASURING, Phase.CLOSING)
+        return self.phase in (
+            Phase.SETTING, Phase.SETTLING, Phase.READING, Phase.MEASURING, Phase.CLOSING
+        )
 
     @property
     def wake_at_s(self) -> Optional[float]:
@@ -162,7 +168,7 @@ def watch_of(spec: RunSpec, setup: ExperimentSetup) -> BlocksRequest:
     return BlocksRequest(osd_ids, (), WATCH_S, 1, spec.latency_limit_ms)
 
 
-BCACHES_MAX = 16  # of a reading that are kept with a period
+BCACHES_MAX = 16  # readings of bcache that are kept with a period
 
 
 def samples_of(outcome: SamplesOutcome) -> events.LoadSamples:
@@ -197,10 +203,21 @@ def period_of(
         samples.samples_ns, samples.counters, samples.bytes_written,
         seen[0].state_before, seen[0].state_after, seen[0].flush_counters,
         seen[1] if len(seen) > 1 else None, samples.at_ns, samples.later_counters,
-        samples.histogram, tuple(
-            one for outcome in (*set_up, *now.after) for one in outcome.bcache[:BCACHES_MAX]
-        ), samples.beside,
+        samples.histogram, some_of(now.bcache), samples.beside,
     )
+
+
+def read_at(outcome: StateOutcome, now_s: float) -> Tuple[BcacheState, ...]:
+    """What an outcome tells of bcache, with the time."""
+    return tuple(replace(one, at_s=now_s) for one in outcome.bcache)
+
+
+def some_of(readings: Sequence[BcacheState]) -> Tuple[BcacheState, ...]:
+    """At most BCACHES_MAX readings, evenly in time, the first and the last among them."""
+    if len(readings) <= BCACHES_MAX:
+        return tuple(readings)
+    last = len(readings) - 1
+    return tuple(readings[last * at // (BCACHES_MAX - 1)] for at in range(BCACHES_MAX))
 
 
 def _kept(spec: RunSpec, states: Tuple[DriveState, ...]) -> Tuple[DriveState, ...]:

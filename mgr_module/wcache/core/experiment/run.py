@@ -14,10 +14,12 @@ from .. import events
 from ..codec import one_line
 from ..drive.prior import PriorDoubt
 from ..errors import StorageError
+from ..hardware.bcache import CONTROLLER_S, moves
 from ..protocol import (
     DrivesOutcome,
     FailureOutcome,
     LookRequest,
+    OptionsRequest,
     SamplesOutcome,
     StateOutcome,
 )
@@ -32,6 +34,7 @@ from .period import (
     in_place,
     load_of,
     period_of,
+    read_at,
     said,
     samples_of,
     set_request,
@@ -43,6 +46,8 @@ from .slots import CheckSlot, Slot
 
 # A period that is interrupted (probe restart, OSD restart) is measured again this often.
 ATTEMPTS_MAX = 3
+# So long bcache's rate controller is waited for, beyond what its option takes to settle.
+CONTROLLER_WAIT_S = 300.0
 
 
 @dataclass
@@ -123,7 +128,7 @@ class RunMachine(HeldRun):
         if now_s >= self._now.cut_off_at_s:
             return self._cut_off(now_s)
         if self._now.phase is Phase.SETTLING and now_s >= self._now.settled_at_s:
-            return self._measure(now_s)
+            return self._read_bcache(now_s)
         return []
 
     def _cut_off(self, now_s: float) -> List[events.Action]:
@@ -143,6 +148,8 @@ class RunMachine(HeldRun):
             return self._resumed(outcome, now_s)
         if phase is Phase.SETTING and isinstance(outcome, StateOutcome):
             return self._set(outcome, now_s)
+        if phase is Phase.READING and isinstance(outcome, StateOutcome):
+            return self._bcache_read(outcome, now_s)
         if phase is Phase.MEASURING and isinstance(outcome, SamplesOutcome):
             return self._measured(events.LoadMeasured(event.task_id, samples_of(outcome)), now_s)
         if phase is Phase.CLOSING and isinstance(outcome, StateOutcome):
@@ -228,6 +235,8 @@ class RunMachine(HeldRun):
             words = said(self.spec, step.mode)
             return self._halt(f"{which} is not in {words} after the probe set it", now_s)
         self._now.before += (outcome,)
+        if len(self._now.before) > len(steps) - len(self._sides):
+            self._now.bcache += read_at(outcome, now_s)
         if len(self._now.before) < len(steps):
             return self._set_next()
         self._now.phase = Phase.SETTLING
@@ -245,6 +254,29 @@ class RunMachine(HeldRun):
             return []
         self._watch_of = self.experiment_index, self._new_token()
         return [events.WatchOsds(self._watch_of[1], watch_of(self.spec, self._setup))]
+
+    def _read_bcache(self, now_s: float) -> List[events.Action]:
+        """Where bcache's controller has to settle, it is looked at before anything is measured."""
+        if not self.spec.waits_for_controller or isinstance(self._now.slot, CheckSlot):
+            return self._measure(now_s)
+        self._now.phase = Phase.READING
+        self._now.waited_from_s = self._now.waited_from_s or now_s
+        return [self._task(OptionsRequest(self.spec.domain_id))]
+
+    def _bcache_read(self, outcome: StateOutcome, now_s: float) -> List[events.Action]:
+        self._now.bcache += read_at(outcome, now_s)
+        since = [one for one in self._now.bcache if one.at_s >= self._now.waited_from_s]
+        why = moves(since, self.spec.dirty)
+        if not why:
+            return self._measure(now_s)
+        if now_s - self._now.waited_from_s >= CONTROLLER_WAIT_S:
+            self._void(now_s)
+            return self._finish_experiment(
+                f"bcache did not settle within {CONTROLLER_WAIT_S:.0f} s: {why}", now_s
+            )
+        self._now.phase = Phase.SETTLING
+        self._now.settled_at_s = now_s + CONTROLLER_S
+        return []
 
     def _measure(self, now_s: float) -> List[events.Action]:
         self._now.phase = Phase.MEASURING
@@ -270,8 +302,12 @@ class RunMachine(HeldRun):
         self._now.phase = Phase.CLOSING
         return [self._task(closing_request(self.spec, self.spec.domain_id))]
 
+    @property
+    def _sides(self) -> List[period_run.Step]:
+        return period_run.sides(self.spec, self._setup, self._now.slot)
+
     def _close(self, outcome: StateOutcome, now_s: float) -> List[events.Action]:
-        sides = period_run.sides(self.spec, self._setup, self._now.slot)
+        sides = self._sides
         side = sides[len(self._now.after)]
         if not in_place(self.spec, side, outcome.after):
             what = "the cache mode" if self.spec.option is None else self.spec.option.name
@@ -279,6 +315,7 @@ class RunMachine(HeldRun):
         if now_s >= self._now.cut_off_at_s:
             return self._cut_off(now_s)  # the answer was late
         self._now.after += (outcome,)
+        self._now.bcache += read_at(outcome, now_s)
         if len(self._now.after) < len(sides):
             domain_id = sides[len(self._now.after)].domain_id
             return [self._task(closing_request(self.spec, domain_id))]

@@ -7,9 +7,11 @@ from enum import Enum
 from typing import Optional, Set, Tuple
 
 from ..drive.prior import Prior
+from ..hardware.bcache import Dirty
 from ..loads import WATCHED_MAX
 from ..model import LoadPoint
 from ..options.entries import BY_NAME
+from ..options.option import Place
 from ..options.trial import OptionTrial
 from ..record import ExperimentSetup, Precondition
 from ..simulation import DriveKind
@@ -64,6 +66,7 @@ class RunSpec:
     # other OSDs on what it toggles: their clients wait too
     beside: Tuple[int, ...] = field(default=(), metadata={"max_items": WATCHED_MAX})
     trial: bool = False  # of a `try`
+    dirty: Dirty = Dirty.ANY  # where bcache's dirty data is to be when a period begins
 
     @property
     def domain_ids(self) -> Tuple[str, ...]:
@@ -81,6 +84,12 @@ class RunSpec:
         """The OSD whose option it compares; None where it compares what a probe sets."""
         entry = None if self.option is None else BY_NAME.get(self.option.name)
         return None if entry is None or entry.on_host else self.experiments[0].osd_id
+
+    @property
+    def waits_for_controller(self) -> bool:
+        """Whether a period begins only when bcache's rate controller has settled."""
+        entry = None if self.option is None else BY_NAME.get(self.option.name)
+        return entry is not None and entry.place is Place.BCACHE
 
     @property
     def bears(self) -> Tuple[Precondition, ...]:

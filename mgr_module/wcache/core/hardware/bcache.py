@@ -7,7 +7,24 @@ more of them wait for the backing drive.  Periods on both sides of that line are
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Dict, Iterable, List, Optional
+from enum import Enum
+from typing import Dict, Iterable, List, Optional, Sequence
+
+# The controller works out the rate anew this often (writeback_rate_update_seconds, by default).
+CONTROLLER_S = 5.0
+# In parts of the target: dirty data is at it within the first, none that counts below the second,
+# and it stands where it moves by less than the third from one look of the controller to the next.
+AT_TARGET, CLEAN, STANDS = 0.1, 0.05, 0.05
+
+
+class Dirty(str, Enum):
+    """Where dirty data is to its target."""
+
+    ANY = ""
+    CLEAN = "clean"
+    BELOW = "below"
+    TARGET = "target"
+    BEYOND = "beyond"
 
 
 @dataclass(frozen=True)
@@ -27,6 +44,8 @@ class BcacheState:
     rate_bytes_s: Optional[int] = None
     # whether the rate also goes by fragmentation (`writeback_consider_fragment`, Linux 5.12)
     considers_fragments: Optional[bool] = None
+    busy_ms: Optional[int] = None  # for how long the backing disk was busy so far
+    at_s: float = 0.0  # when the mgr was told of it, with a period
 
     @property
     def above_target(self) -> Optional[bool]:
@@ -34,6 +53,50 @@ class BcacheState:
         if self.mode != "writeback" or self.dirty_bytes is None or self.target_bytes is None:
             return None
         return self.dirty_bytes > self.target_bytes
+
+
+    @property
+    def dirty(self) -> Dirty:
+        """Where its dirty data is to the target; ANY where that is unknown."""
+        if self.above_target is None or not self.target_bytes:
+            return Dirty.ANY
+        share = (self.dirty_bytes or 0) / self.target_bytes
+        if share <= CLEAN:
+            return Dirty.CLEAN
+        if share > 1 + AT_TARGET:
+            return Dirty.BEYOND
+        return Dirty.BELOW if share < 1 - AT_TARGET else Dirty.TARGET
+
+
+def moves(readings: Sequence[BcacheState], wanted: Dirty = Dirty.ANY) -> str:
+    """Why a controller has not settled where it should, by readings of its looks; empty if it has.
+
+    A device that does not tell its dirty data is not waited for, unless it is to be somewhere.
+    """
+    by_name: Dict[str, List[BcacheState]] = {}
+    for one in readings:
+        if not one.is_cache:
+            by_name.setdefault(one.name, []).append(one)
+    if wanted is not Dirty.ANY and not by_name:
+        return "no bcache device tells its dirty data"
+    for name, seen in sorted(by_name.items()):
+        last = seen[-1]
+        if wanted not in (Dirty.ANY, last.dirty):
+            return f"its dirty data is {_where(last)} and not {wanted.value}: {name}"
+        if last.dirty is Dirty.ANY:
+            continue
+        if len(seen) == 1:
+            return f"{name} was looked at once"
+        gone = abs((last.dirty_bytes or 0) - (seen[-2].dirty_bytes or 0))
+        if gone > STANDS * (last.target_bytes or 0):
+            return f"its dirty data still moves, and is {_where(last)}: {name}"
+    return ""
+
+
+def _where(one: BcacheState) -> str:
+    if one.dirty is Dirty.ANY or not one.target_bytes:
+        return "unknown"
+    return f"{one.dirty.value} ({(one.dirty_bytes or 0) / one.target_bytes:.0%} of the target)"
 
 
 def crossed_target(readings: Iterable[BcacheState]) -> List[str]:

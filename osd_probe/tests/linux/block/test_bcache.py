@@ -17,6 +17,7 @@ def stacked(fake_host, mode="writethrough [writeback] writearound none", debug=D
     hdd = fake_host.disk("sda", "8:0", marker="bcache")
     fake_host.disk("nvme0n1", "259:0", marker="bcache")
     (hdd / "bcache/cache_mode").write_text(f"{mode}\n")
+    (hdd / "stat").write_text("1 2 3 4 5 6 7 8 9 1234 11 12 13 14 15 16 17\n")
     top = fake_host.device("bcache0", "252:0", below=("sda", "nvme0n1"), marker="bcache")
     for name, text in (
         ("cache_mode", mode), ("sequential_cutoff", "4.0M"), ("dirty_data", "1.1G"),
@@ -37,6 +38,7 @@ def test_both_sides_are_told_apart_and_all_settings_are_read(fake_host):
     assert backing.rate_bytes_s == 4096
     assert backing.above_target is False
     assert backing.considers_fragments is True
+    assert (backing.busy_ms, cache.busy_ms) == (1234, 1234)  # of the backing disk
 
 
 @pytest.mark.parametrize("mode", ["", "[evil\x1b]", "writeback", "[writearound"])

@@ -38,7 +38,17 @@ def _state(top: BlockDevice, drive: BlockDevice) -> BcacheState:
         parse_size(read_text(os.path.join(folder, "sequential_cutoff")) or ""),
         dirty if dirty is not None else debug.get("dirty"), debug.get("target"),
         debug.get("rate"), _flag(os.path.join(folder, "writeback_consider_fragment")),
+        _backing_busy_ms(top),
     )
+
+
+def _backing_busy_ms(top: BlockDevice) -> Optional[int]:
+    """For how long its backing disk was busy: field 10 of `stat` (Documentation/block/stat.rst)."""
+    for member in top.below():
+        if os.path.exists(os.path.join(member.folder, "bcache", "cache_mode")):
+            fields = (read_text(os.path.join(member.disk_folder, "stat")) or "").split()
+            return int(fields[9]) if len(fields) > 9 and fields[9].isdigit() else None
+    return None
 
 
 def _flag(path: str) -> Optional[bool]:

@@ -1,0 +1,165 @@
+"""Options of bcache: a period begins when the rate controller has settled where it should."""
+
+from dataclasses import replace
+
+import pytest
+from mgr_fakes import builders as make
+from mgr_fakes.module import FakeMgr
+from module_world import RealAnalysis, said
+from wcache.core import codec
+from wcache.core.experiment.period import BCACHES_MAX, some_of
+from wcache.core.hardware.bcache import BcacheState, Dirty, moves
+from wcache.core.option_value import OptionValue
+from wcache.core.record import Record
+from wcache.web import plots
+
+NAME = "writeback_rate_p_term_inverse"
+TRIAL = f"{NAME}=40,4000"
+GIB = 2**30
+MODE = "writeback"
+
+
+def state(share, mode=MODE, name="bcache0", is_cache=False, busy_ms=None):
+    return BcacheState(
+        name, is_cache, mode, 0, int(share * 10 * GIB), 10 * GIB, 4096, True, busy_ms
+    )
+
+
+class Controlled:
+    """A mgr with one OSD on bcache, whose dirty data is what `share` says of the time."""
+
+    def __init__(self, share):
+        drive = make.drive("sda", 0)
+        options = (OptionValue(NAME, "50"),)
+        drive = replace(drive, state=replace(drive.state, options=options))
+        self.mgr = FakeMgr(("h0", (drive,)), make_analysis=RealAnalysis)
+        self.began_s = self.mgr.now_s
+        calls = iter(range(10**6))
+        self.mgr.loads.latency_ns = lambda osd_id: 5_000_000 + next(calls) % 7 * 5_000
+        self.probe = self.mgr.probes["h0"]
+        self.probe.bcache = lambda: (
+            state(share(self.passed_s), busy_ms=int(self.passed_s * 500)),
+        )
+        self.mgr.report_all()
+
+    @property
+    def passed_s(self):
+        return self.mgr.now_s - self.began_s
+
+    def compare(self, **arguments):
+        return said(self.mgr, "ab", option=TRIAL, pairs=4, **arguments)["campaign_id"]
+
+    def record(self):
+        (record_id,) = self.mgr.inside.analyses.option_results
+        return self.mgr.inside.archive.record(record_id)
+
+    def finished(self):
+        for _ in range(30_000):
+            if not self.mgr.engine.is_active():
+                return
+            self.mgr.step(1.0)
+        raise AssertionError("still under way")
+
+
+def test_where_dirty_data_is_to_its_target():
+    shares = {0.0: "CLEAN", 0.05: "CLEAN", 0.06: "BELOW", 0.95: "TARGET", 1.05: "TARGET",
+              1.2: "BEYOND"}
+    assert {share: state(share).dirty.name for share in shares} == shares
+    assert state(1.2, mode="writethrough").dirty is Dirty.ANY
+
+
+@pytest.mark.parametrize(
+    ("seen", "wanted", "said_"),
+    [
+        ((1.0,), Dirty.ANY, "looked at once"), ((1.0, 1.01), Dirty.ANY, ""),
+        ((0.9, 1.0), Dirty.ANY, "still moves"), ((0.5, 0.5), Dirty.TARGET, "is below (50%"),
+        ((1.5, 1.5), Dirty.BEYOND, ""), ((0.0, 0.0), Dirty.CLEAN, ""),
+    ],
+)
+def test_a_controller_has_settled_where_two_looks_agree_at_the_place_wanted(seen, wanted, said_):
+    found = moves([state(share) for share in seen], wanted)
+    assert said_ in found
+    assert bool(found) == bool(said_)
+
+
+def test_what_is_not_known_is_waited_for_only_where_it_is_to_be_somewhere():
+    unknown = [state(1.0, mode="writethrough")]
+    assert moves(unknown) == ""
+    assert "is unknown and not target" in moves(unknown, Dirty.TARGET)
+    assert moves([], Dirty.CLEAN) == "no bcache device tells its dirty data"
+    assert moves([state(1.0, is_cache=True)]) == ""
+
+
+def test_a_campaign_waits_until_the_controller_has_settled():
+    world = Controlled(lambda at_s: max(1.0, 2.0 - at_s / 200))
+    world.compare()
+    world.finished()
+    record = world.record()
+    assert len(record.pairs) == 4
+    # dirty data stood from the 200th second on, and no pair begins while it moves by 5% in 5 s
+    for pair in record.pairs:
+        for period in (pair.write_back, pair.write_through):
+            last, *_ = [one for one in reversed(period.bcache) if one.at_s]
+            assert last.dirty is Dirty.TARGET or last.dirty is Dirty.BEYOND
+            assert len(period.bcache) >= 4  # set, two looks, closed
+
+
+def test_one_that_never_settles_ends_the_experiment_and_says_so():
+    world = Controlled(lambda at_s: 1.0 + at_s / 50)
+    campaign_id = world.compare()
+    world.finished()
+    shown = said(world.mgr, "campaign show", campaign_id=campaign_id)
+    (result,) = shown["option_results"]
+    assert "bcache did not settle within 300 s" in result["ended"]
+    assert result["decided"] is False
+    assert shown["run_list"][0]["restored"] is True
+    assert world.probe.drives["domain-sda"].state.option(NAME) == "50"
+
+
+def test_a_starting_state_is_waited_for_and_one_that_does_not_come_is_said():
+    world = Controlled(lambda at_s: 1.0)
+    world.compare(dirty_data="target")
+    world.finished()
+    assert len(world.record().pairs) == 4
+    world = Controlled(lambda at_s: 1.0)
+    campaign_id = world.compare(dirty_data="clean")
+    world.finished()
+    (result,) = said(world.mgr, "campaign show", campaign_id=campaign_id)["option_results"]
+    assert "its dirty data is target (100% of the target) and not clean" in result["ended"]
+
+
+def test_a_starting_state_of_what_is_not_bcache_is_refused():
+    world = Controlled(lambda at_s: 1.0)
+    code, _, error = world.mgr.command(
+        "ab", option="scheduler=none,bfq", dirty_data="clean"
+    )
+    assert code != 0
+    assert "this is no option of bcache" in error
+
+
+def test_dirty_data_rate_and_the_backing_disk_are_kept_over_time_and_plotted():
+    world = Controlled(lambda at_s: 1.0)
+    world.compare()
+    world.finished()
+    plain = said(world.mgr, "campaign record", record_id=world.record().record_id)
+    record = codec.decode(Record, plain, "record")
+    readings = [
+        one for pair in record.pairs for period in (pair.write_back, pair.write_through)
+        for one in period.bcache
+    ]
+    assert all(one.at_s > 0 for one in readings)
+    dirty, rate = plots.bcache(record)
+    assert "dirty data, in percent of its target: 100% first, 100% last" in dirty.said
+    assert "how busy the backing disk was: 50% first, 50% last" in dirty.said
+    assert "4.0 KiB/s first" in rate.said
+    for plot in (dirty, rate):
+        assert plot.lines
+    assert plots.bcache(replace(record, pairs=())) == []
+
+
+def test_so_many_readings_are_kept_and_no_more():
+    many = [state(share / 100) for share in range(100)]
+    kept = some_of(many)
+    assert len(kept) == BCACHES_MAX
+    assert (kept[0], kept[-1]) == (many[0], many[-1])
+    assert some_of(many[:3]) == tuple(many[:3])
