@@ -82,7 +82,8 @@ def test_an_osd_refuses_another_queue_at_run_time(steady, release):
 # Neither defers a bench's writes of 4 KiB: what differs between them is planted.
 SLOW, FAST, ADMINS = "1", "2", "4"
 TRIAL = f"{SSD}={SLOW},{FAST}"
-RUNS_S, STANDS_S = 0.002, 0.008  # of the OSD in turn, where it is made slow
+RUNS_S, STANDS_S = 0.002, 0.018  # of the OSD in turn, where it is made slow
+ASKED_EVERY_S = 1.0
 REPEATED_MAX = 3  # a busy machine leaves a verdict open, which is no failure
 PROFILES = "osd_mclock_profile=balanced,high_client_ops"
 
@@ -123,7 +124,8 @@ class Watched:
             value = None if found is None else str(found)
             if not self.had or self.had[-1] != value:
                 self.had.append(value)
-            until_s = time.monotonic() + 0.1
+            # not asked more often: an OSD does one command after the other, benches too
+            until_s = time.monotonic() + ASKED_EVERY_S
             while value == self._slow_at and time.monotonic() < until_s:
                 os.kill(self._pid, signal.SIGSTOP)
                 time.sleep(STANDS_S)
@@ -177,7 +179,7 @@ def compared(wcache: Wcache, **more: Any) -> Dict[str, Any]:
 def test_a_planted_effect_of_an_option_of_an_osd_is_found(wcache, steady, watch):
     watched = watch(slow_at=SLOW)
     for _ in range(REPEATED_MAX):
-        result = compared(wcache)
+        result = compared(wcache, pairs=16)
         if result["decided"]:
             break
     assert result["verdict"] == f"{SSD} {FAST}", result
@@ -233,4 +235,4 @@ def test_a_profile_of_mclock_is_compared_where_osds_schedule_by_it(wcache, probe
     assert run["restored"] is True
     assert ("osd_mclock_profile does nothing on osd.2" in run["reason"]) != by_mclock
     if not by_mclock:
-        assert watched.had == [None]
+        assert set(watched.had) <= {None}
