@@ -8,9 +8,10 @@ from gate_world import HOSTS, GateMgr
 from memory_world import a_mgr as a_mgr_with_memory
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
-from module_world import a_mgr, applied, measured, ok, said, start
+from module_world import RealAnalysis, a_mgr, applied, measured, ok, said, start
 from wcache.commands.commands import COMMANDS
 from wcache.core.model import DriveModel
+from wcache.core.option_value import OptionValue
 from wcache.web.reading import READS, Reader
 from web_world import HOSTILE, PLACES, Blocks, Site, with_changes, words
 
@@ -59,6 +60,26 @@ def test_an_experiment_shows_its_pairs_and_the_interval_closing_in():
     assert "1 write back 20.00 ms 4.00 ms 5.000" in text or "write through 20.00 ms" in text
     assert page.count('role="img"') == 3
     assert page.count("l8 8M") == 4  # a cross for each pair
+
+
+def test_an_experiment_with_an_option_speaks_of_its_values_and_not_of_cache_modes():
+    drive = make.drive("sda", 0)
+    options = (OptionValue("nr_requests", "128"),)
+    drive = replace(drive, state=replace(drive.state, options=options))
+    mgr = FakeMgr(("h1", (drive,)), make_analysis=RealAnalysis)
+    mgr.report_all()
+    said(mgr, "ab", option="nr_requests=64,256", loads="batch", accept_cost=True)
+    mgr.settle()
+    site = Site(mgr)
+    campaign = site.page("/campaigns/c1")
+    assert 'href="/experiments/c1.0.0"' in campaign
+    page = site.page("/experiments/c1.0.0")
+    for text in (words(campaign), words(page)):
+        assert "no material difference" in text
+        assert "write back" not in text.lower()
+        assert "write through" not in text.lower()
+    assert "nr_requests 64, median 20.00 ms" in words(page)
+    assert "Pair First nr_requests 64 nr_requests 256 Ratio" in words(page)
 
 
 def test_what_is_not_there_is_said():

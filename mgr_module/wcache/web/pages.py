@@ -9,6 +9,7 @@ from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
 from ..core import codec
 from ..core.change.gate.judge import LOOKS
 from ..core.experiment.levels import level_ns
+from ..core.model import CacheMode
 from ..core.record import Record
 from ..engine.gate.kept_blocks import KeptBlock
 from . import plots
@@ -82,13 +83,15 @@ def experiment(read: Reader, query: Query) -> Page:
     plain = read("campaign record", record_id=query["id"])
     record = codec.decode(Record, plain, "the record")
     try:
-        results = read("campaign show", campaign_id=record.campaign_id)["results"]
+        shown = read("campaign show", campaign_id=record.campaign_id)
     except CannotReadError:  # of a campaign that is forgotten
-        results = []
+        shown = {"results": []}
+    trial = record.setup.option
+    words = str if trial is None else trial.words
     seen = plots.looks(record)
     rows = [
         {
-            "index": pair.index + 1, "first": pair.first.value,
+            "index": pair.index + 1, "first": words(pair.first.value),
             "write_back_us": level_ns(pair.write_back) / 1e3,
             "write_through_us": level_ns(pair.write_through) / 1e3,
             "ratio": math.exp(plots.difference(pair)),
@@ -105,10 +108,17 @@ def experiment(read: Reader, query: Query) -> Page:
             "bytes_written": record.bytes_written, "started_at_s": record.started_at_s,
             "simulated": setup.simulated,
         },
-        "results": [row for row in results if row["record_id"] == record.record_id],
+        "results": [row for row in shown["results"] if row["record_id"] == record.record_id],
+        "compared": [
+            row for row in shown.get("option_results", ())
+            if row["record_id"] == record.record_id
+        ],
+        "modes": [
+            mode.value.capitalize() if trial is None else words(mode.value) for mode in CacheMode
+        ],
         "pairs": rows, "looks": seen,
         "plots": [
-            item for item in (
+            plots.in_words(item, words) for item in (
                 plots.closing(record), plots.distribution(record), plots.levels(record),
                 *plots.bcache(record),
             ) if item.lines

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Callable, List, Sequence, Tuple
 
 from ..core.experiment.levels import level_ns
@@ -278,6 +278,14 @@ def levels(record: Record) -> Plot:
         ]
         found.append(Series(mode.value, look, tuple(sorted(points))))
     return over_time("The level of each period", found)
+
+
+def in_words(plot: Plot, words: Callable[[str], str]) -> Plot:
+    """A plot whose words are others: of two values of an option, and not of cache modes."""
+    return replace(
+        plot, title=words(plot.title), said=words(plot.said),
+        lines=tuple(replace(line, name=words(line.name)) for line in plot.lines),
+    )
 
 
 def bcache(record: Record) -> List[Plot]:
