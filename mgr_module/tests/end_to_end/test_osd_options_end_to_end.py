@@ -186,7 +186,10 @@ def test_an_osd_that_does_not_answer_at_the_end_is_asked_until_it_does():
     mgr.settle()
     assert run_of(mgr, campaign_id)["restored"] is False
     code, _, error = mgr.command("ab", option=TRIAL)  # nothing is begun there meanwhile
-    assert (code != 0, "was not read back yet" in error) == (True, True)
+    assert (code != 0, f"{HDD} of osd.0 was not read back yet" in error) == (True, True)
+    (found,) = said(mgr, "status")["findings"]
+    assert found["code"] == "WCACHE_RESTORE_FAILED"
+    assert "start the OSD if it is down" in found["advice"]
     mgr.restart()  # and not by this mgr alone
     mgr.report_all()
     for _ in range(3):

@@ -120,7 +120,9 @@ def _unsettled(item: Dispute, world: World) -> Finding:
     severity, why, cure = Severity.ERROR, item.why, Cure.GENERAL
     agent = world.agent(item.hostname)
     silent = agent is not None and agent.silent(world.now_s)
-    if item.run_id and not item.lost and (item.told_back or silent):
+    if item.of_osd and not item.lost:
+        cure = Cure.START_OSD
+    elif item.run_id and not item.lost and (item.told_back or silent):
         severity = Severity.WARNING
         if silent:
             why += "; the probe does not respond: once started, it restores and reports"

@@ -213,6 +213,7 @@ class Cure(str, Enum):
     IN_DETAIL = "in detail"  # its line has the commands
     LET_PROBE_SEE = "let the probe see"
     START_PROBE = "start the probe"
+    START_OSD = "start the OSD"
 
 
 @dataclass(frozen=True)

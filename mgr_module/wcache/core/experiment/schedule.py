@@ -70,7 +70,8 @@ def make_runs(
                     options.seconds_max, options.bytes_max, candidate.simulated, throwaway,
                     options.consent_turn_on, missed, options.forced,
                     options.client_wait_max_s, options.same_share,
-                    beside=_beside(candidate, osd_id, crossing), dirty=options.dirty,
+                    beside=_beside(candidate, osd_id, crossing),
+                    dirty=options.dirty,
                 )
             )
 

@@ -42,6 +42,7 @@ class Dispute:
     action_id: str = ""
     journal_key: str = ""
     told_back: bool = False
+    of_osd: bool = False  # an option of an OSD, of which no probe knows
 
     @property
     def key(self) -> Key:
@@ -113,12 +114,16 @@ def _of_run(state: RunState) -> List[Dispute]:
         told = domain_id in state.told_back
         by_probe = "its probe has restored the prior state, which" if told else "the prior state"
         why = f"{state.spec.run_id} ended, and {by_probe} was not read back yet"
+        trial, osd_id = state.spec.option, state.spec.option_osd
+        if trial is not None and osd_id is not None:
+            what = f"{trial.name} of osd.{osd_id}"
+            why = f"{state.spec.run_id} ended, and {what} was not read back yet"
         if state.dispute or not known:
             why = state.dispute or f"the state before {state.spec.run_id} is not known"
         found.append(
             Dispute(
                 state.spec.hostname, domain_id, why, bool(state.dispute) or not known,
-                run_id=state.spec.run_id, told_back=told,
+                run_id=state.spec.run_id, told_back=told, of_osd=osd_id is not None,
             )
         )
     return found

@@ -229,6 +229,10 @@ _CURES: Dict[Cure, str] = {
         "start the probe on the host: it restores and reports; a drive that is gone for "
         "good is given up with `ceph wcache drive accept`"
     ),
+    Cure.START_OSD: (
+        "start the OSD if it is down: the mgr asks it each minute, and takes back what it was "
+        "given; `ceph tell osd.N config unset` with the option's name does the same by hand"
+    ),
 }
 
 

@@ -54,7 +54,6 @@ class BcacheState:
             return None
         return self.dirty_bytes > self.target_bytes
 
-
     @property
     def dirty(self) -> Dirty:
         """Where its dirty data is to the target; ANY where that is unknown."""

@@ -17,7 +17,7 @@ from probe_bench import BACK, THROUGH
 from wcache.core import codec
 from wcache.core.drive.options import names_of
 from wcache.core.drive.prior import prior_from
-from wcache.core.hardware.bcache import BcacheState, crossed_target
+from wcache.core.hardware.bcache import BcacheState, Dirty, crossed_target
 from wcache.core.model import Role
 from wcache.core.protocol import (
     CountersRequest,
@@ -147,6 +147,7 @@ def test_both_drives_say_what_they_are_to_bcache_and_may_be_toggled(cached):
             assert (one.name, one.mode, one.sequential_cutoff_bytes) == ("bcache0", mode, 0)
             assert one.dirty_bytes is not None
             assert one.rate_bytes_s is not None
+            assert one.busy_ms is not None
             assert one.above_target is (False if mode == "writeback" else None)
     seen = {name: probe.look() for name, probe in cached.probes.items()}
     assert len({drive["domain_id"] for drive in seen.values()}) == 2
@@ -253,9 +254,11 @@ def test_dirty_data_across_its_target_is_seen_on_the_real_bcache(cached):
         timeout_s=120,
     ).checked()
     above = until(cached, True)
+    assert above.dirty is Dirty.BEYOND
     assert above.dirty_bytes > above.target_bytes > MIB
     cached.set("writeback_percent", 40)
     below = until(cached, False)
+    assert below.dirty is Dirty.BELOW
     assert below.target_bytes > below.dirty_bytes >= 25 * MIB
     assert crossed_target((above, below)) == ["bcache0"]
 
