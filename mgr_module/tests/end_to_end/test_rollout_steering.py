@@ -1,0 +1,242 @@
+"""What holds, steers and foretells a rollout under a gate, by the real engine."""
+
+import errno
+from dataclasses import replace
+
+import pytest
+from gate_world import HOSTS, a_gate_mgr, begun, shown
+from mgr_fakes import builders as make
+from module_world import WB, ok, said
+from test_commands_do_what_they_say import refused
+from wcache.core.change.change_status import ChangeStatus
+from wcache.core.record import Precondition
+
+
+@pytest.mark.slow
+def test_abort_takes_the_step_that_is_not_judged_back_and_keeps_earlier_waves():
+    mgr = begun()
+    mgr.go(lambda: mgr.plan.changes[3].status is ChangeStatus.MADE)
+    would = said(mgr, "rollout abort", plan_id="p1", dry_run=True)
+    assert would["would_restore"] == ["h1 sda", "h1 sdb"]
+    assert said(mgr, "rollout abort", plan_id="p1")["changed"] is True
+    assert mgr.end() == "stopped"
+    assert mgr.changed == {0, 1}
+    assert said(mgr, "rollout abort", plan_id="p1")["changed"] is False
+
+
+@pytest.mark.slow
+def test_a_pause_waits_for_the_change_under_way_and_a_resume_judges_it_anew():
+    mgr = begun()
+    mgr.go(lambda: mgr.plan.changes[0].status is ChangeStatus.APPLYING, seconds=0.05)
+    assert said(mgr, "rollout pause", plan_id="p1")["status"] == "running"
+    assert mgr.end() == "paused"
+    assert mgr.changed == {0}
+    mgr.restart()
+    assert mgr.end() == "paused"
+    assert said(mgr, "rollout pause", plan_id="p1")["changed"] is False
+    ok(mgr.command("rollout resume", plan_id="p1"))
+    assert mgr.end() == "done"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("item", "missing"), [
+    (Precondition.NO_SCRUB_STORM, "unfit"), (Precondition.NO_MAINTENANCE, "unfit"),
+    (Precondition.PGS_CLEAN, "missed"),
+])
+def test_each_wave_waits_for_its_preconditions_and_a_name_overrides_them(item, missing):
+    mgr = begun()
+    mgr.go(lambda: mgr.plan.changes[1].status is ChangeStatus.MADE)
+    mgr.view.state = replace(mgr.view.state, **{missing: (item,)})
+    mgr.go(lambda: mgr.plan.missed)
+    assert mgr.plan.missed == (item,)
+    assert mgr.changed == {0, 1}
+    assert shown(mgr)["waiting_for"] == [item.value]
+    ok(mgr.command("rollout resume", plan_id="p1", override=item.name.lower()))
+    assert mgr.end() == "done"
+    assert item in mgr.plan.forced
+
+
+@pytest.mark.slow
+def test_where_the_osds_of_one_drive_may_not_stop_together_the_override_is_named():
+    # two OSDs on each drive: one that hangs stops both
+    mgr = a_gate_mgr(tuple(
+        (f"h{h}", (make.drive("sda", 2 * h, 2 * h + 1),)) for h in range(HOSTS)
+    ))
+    said(mgr, "plan")
+    mgr.stops.most = 0
+    would = said(mgr, "apply", plan_id="p1", dry_run=True)
+    assert would["missed"] == [Precondition.OK_TO_STOP.value]
+    command = "ceph wcache apply p1 --override=ok_to_stop"
+    assert would["next"] == command
+    assert ok(mgr.command("apply", plan_id="p1", dry_run=True)).endswith(f"next: {command}")
+    ok(mgr.command("apply", plan_id="p1"))
+    mgr.go(lambda: mgr.plan.missed)
+    assert mgr.plan.missed == (Precondition.OK_TO_STOP,)
+    for show in ("rollout show", "plan show"):
+        assert f"to go on without: {command}" in ok(mgr.command(show, plan_id="p1"))
+    assert said(mgr, "apply", plan_id="p1", override="ok_to_stop")["changed"]
+    assert mgr.end() == "done"
+
+
+@pytest.mark.slow
+def test_a_drive_of_one_osd_stops_none_and_goes_by_itself_where_none_may_stop():
+    mgr = begun(rollout_parallel_max=2)
+    mgr.stops.most = 0
+    assert said(mgr, "apply", plan_id="p1", dry_run=True)["missed"] == []
+    assert mgr.end() == "done"
+    assert {len(r.treated) for r in mgr.blocks.requests} == {1}
+    assert all(len(groups) != 1 for groups in mgr.stops.asked)
+
+
+def test_a_dry_run_waits_for_mons_that_do_not_answer_for_a_moment_only(monkeypatch):
+    monkeypatch.setattr("wcache.services.apply_forecast.WAIT_S", 0.01)
+    mgr = a_gate_mgr()
+    said(mgr, "plan")
+    mgr.stops.ask = lambda groups, done: None
+    error = refused(mgr, "apply", errno.EAGAIN, plan_id="p1", dry_run=True)
+    assert error.startswith("the mons have not said within")
+
+
+@pytest.mark.slow
+def test_only_as_many_drives_go_together_as_may_stop_together():
+    mgr = begun(rollout_parallel_max=2)
+    mgr.stops.most = 1
+    assert mgr.end() == "done"
+    assert {len(r.treated) for r in mgr.blocks.requests} == {1}
+
+
+@pytest.mark.slow
+def test_an_orchestrated_upgrade_holds_a_wave():
+    mgr = begun()
+    mgr.stops.upgrading = True
+    mgr.go(lambda: mgr.plan.missed)
+    assert mgr.plan.missed == (Precondition.NO_UPGRADE,)
+    mgr.stops.upgrading = False
+    assert mgr.end() == "done"
+
+
+@pytest.mark.parametrize(("scope", "osds"), [
+    ({"hostname": "h2"}, {4, 5}), ({"osd": 7}, {7}), ({"drive_model": "acme"}, set(range(10))),
+    ({"device_class": "hdd"}, set(range(10))),
+])
+def test_a_plan_can_be_narrowed_and_a_dry_run_keeps_none(scope, osds):
+    mgr = a_gate_mgr()
+    plan = said(mgr, "plan", dry_run=True, **scope)
+    assert {c["osd_id"] for c in plan["changes"]} == osds
+    assert plan["plan_id"] == ""
+    assert said(mgr, "plan ls")["plans"] == []
+
+
+@pytest.mark.parametrize(("scope", "error"), [
+    ({"hostname": "nope"}, "there is no host 'nope': use one of h0, h1, h2, h3, h4"),
+    ({"osd": 99}, "there is no osd.99: see `ceph osd ls`"),
+    ({"drive_model": "nope"},
+     "there is no drive model with 'nope' in its name: use a part of one of ACME HD1 1.0"),
+    ({"device_class": "nope"}, "there is no device class 'nope': use one of hdd"),
+])
+def test_a_plan_for_what_is_not_there_is_an_error_that_names_what_is(scope, error):
+    mgr = a_gate_mgr()
+    assert refused(mgr, "plan", errno.ENOENT, **scope) == error
+
+
+def test_a_plan_whose_drive_has_moved_is_refused_and_the_drive_named():
+    mgr = a_gate_mgr()
+    said(mgr, "plan")
+    host = mgr.inside.hosts.reports["h3"]
+    drives = tuple(
+        replace(d, drive_id="another") if d.dev_name == "sdb" else d for d in host.drives)
+    mgr.inside.hosts.reports["h3"] = replace(host, drives=drives)
+    error = refused(mgr, "apply", errno.EBUSY, plan_id="p1")
+    assert "h3 sdb: the drive is gone or was replaced" in error
+    assert said(mgr, "apply", plan_id="p1", dry_run=True)["moved"]
+
+
+@pytest.mark.slow
+def test_a_dry_run_says_what_would_happen_and_how_long_it_takes_and_changes_nothing():
+    mgr = a_gate_mgr()
+    said(mgr, "plan")
+    would = said(mgr, "apply", plan_id="p1", dry_run=True)
+    assert len(would["would_change"]) == 2 * HOSTS
+    assert 0 < would["seconds_least"] < would["seconds_most"]
+    assert mgr.plan.status.value == "planned"
+    text = ok(mgr.command("apply", plan_id="p1", dry_run=True))
+    assert "wave 1, canary: h0 sda" in text
+    ok(mgr.command("apply", plan_id="p1"))
+    assert mgr.end() == "done"
+    assert len(said(mgr, "rollback", dry_run=True)["would_restore"]) == 2 * HOSTS
+    assert mgr.plan.status.value == "done"
+
+
+@pytest.mark.slow
+def test_progress_never_goes_back_by_much_and_its_time_left_holds():
+    mgr = begun()
+    began_s, seen = mgr.now_s, []
+    while mgr.plan.status.value == "running":
+        mgr.step(0.5)
+        row = shown(mgr)
+        seen.append((mgr.now_s, row["fraction"], row["seconds_left_least"],
+                     row["seconds_left_most"]))
+    took_s = mgr.now_s - began_s
+    running = [row for row in seen if row[3] is not None]
+    for at_s, fraction, least_s, most_s in running:
+        left_s = began_s + took_s - at_s
+        assert least_s <= left_s + 45, "it promised too much"
+        assert left_s <= most_s + 45, "it ended later than it said"
+        assert 0.0 <= fraction <= 1.0
+    assert running[-1][1] > 0.85
+
+
+@pytest.mark.slow
+def test_the_message_of_ceph_progress_says_which_wave_and_how_long():
+    mgr = begun()
+    mgr.go(lambda: mgr.plan.changes[0].status is ChangeStatus.MADE)
+    message, fraction = mgr.views.under_way()["wcache.p1"]
+    assert message.startswith("wcache plan p1: wave 1 of 6, ")
+    assert message.endswith("left")
+    assert 0.0 < fraction < 0.5
+    ok(mgr.command("rollout pause", plan_id="p1"))
+    mgr.end()
+    assert mgr.views.under_way()["wcache.p1"][0] == "wcache plan p1: paused"
+
+
+@pytest.mark.slow
+def test_a_freeze_takes_back_what_is_made_and_not_judged_also_of_a_paused_plan():
+    mgr = begun()
+    mgr.go(lambda: mgr.plan.changes[0].status is ChangeStatus.MADE)
+    ok(mgr.command("rollout pause", plan_id="p1"))
+    assert mgr.end() == "paused"
+    ok(mgr.command("freeze"))
+    assert mgr.end() == "rolled back"
+    assert mgr.changed == set()
+    assert WB in {mgr.mode_of(0)}
+
+
+@pytest.mark.slow
+def test_what_is_undone_while_a_plan_is_paused_is_told():
+    mgr = begun()
+    mgr.go(lambda: mgr.plan.changes[1].status is ChangeStatus.APPLIED)
+    ok(mgr.command("rollout pause", plan_id="p1"))
+    mgr.report_all()
+    assert "WCACHE_DRIFT" not in ok(mgr.command("status"))
+    drives = mgr.probes["h0"].drives
+    for name, drive in drives.items():
+        drives[name] = replace(drive, state=make.state(WB))
+    for _ in range(12):  # as long as until its next report
+        mgr.step(60.0)
+    assert "WCACHE_DRIFT" in ok(mgr.command("status"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("status", [ChangeStatus.MADE, ChangeStatus.APPLIED])
+def test_an_abort_says_before_what_it_takes_back_of_the_wave(status):
+    mgr = begun(rollout_parallel_max=1)
+    # of the second failure domain the first drive is judged, and the second is made, or is judged
+    mgr.go(lambda: mgr.plan.changes[2].status is ChangeStatus.APPLIED
+           and mgr.plan.changes[3].status is status)
+    before = mgr.changed
+    would = said(mgr, "rollout abort", plan_id="p1", dry_run=True)["would_restore"]
+    assert mgr.changed == before
+    ok(mgr.command("rollout abort", plan_id="p1"))
+    mgr.end()
+    back = [c.name for c in mgr.plan.changes if c.status is ChangeStatus.ROLLED_BACK]
+    assert would == back == (["h1 sda", "h1 sdb"] if status is ChangeStatus.MADE else [])
