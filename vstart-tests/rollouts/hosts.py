@@ -1,4 +1,4 @@
-"""Five OSDs on three hosts, each with a probe of its own; hosts are the failure domain."""
+"""OSDs on three hosts, each with a probe of its own; hosts are the failure domain."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ import threading
 import time
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Sequence, Set, Tuple
+from typing import Any, Iterator, List, Mapping, Sequence, Set, Tuple
 
-from harness import ClusterPlan, OsdLayout, start_cluster
+from harness import Cluster, ClusterPlan, OsdLayout, start_cluster
 from probes import MODULE, Probe, Wcache
 from rollouts.rig import OPTIONS, POOL, Rig
 
 BACK, THROUGH = "write back", "write through"
 CLASS = "hdd"
-HOSTS: Dict[str, Tuple[int, ...]] = {"h1": (0, 1), "h2": (2, 3), "h3": (4,)}
+Layout = Mapping[str, Tuple[int, ...]]
+HOSTS: Layout = {"h1": (0, 1), "h2": (2, 3), "h3": (4,)}
 RULE = "by-host"
 # No two steps of a rollout are nearer to each other: each is let settle for so long.
 SETTLE_S = 2.0
@@ -32,19 +33,20 @@ HOST_OPTIONS = {
 class Hosts(Rig):
     """The cluster with its hosts.  `self.probe` is that of the first one."""
 
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
+    def __init__(self, cluster: Cluster, hosts: Layout) -> None:
+        super().__init__(cluster)
+        self.hosts = hosts
+        self.osd_ids = [osd_id for osd_ids in hosts.values() for osd_id in osd_ids]
         self.probes = {
             name: Probe(self.cluster, name, osd_data=f"osd.[{''.join(map(str, osd_ids))}]")
-            for name, osd_ids in HOSTS.items()
+            for name, osd_ids in hosts.items()
         }
         self.probe = self.probes["h1"]
         self.by_hand: List[Tuple[float, int]] = []
 
-    @staticmethod
-    def host_of(osd_id: int) -> str:
+    def host_of(self, osd_id: int) -> str:
         """The host of an OSD."""
-        return next(name for name, osd_ids in HOSTS.items() if osd_id in osd_ids)
+        return next(name for name, osd_ids in self.hosts.items() if osd_id in osd_ids)
 
     def switch(self, osd_id: int, mode: str) -> None:
         """Change a drive's mode by hand, as another admin would."""
@@ -55,7 +57,7 @@ class Hosts(Rig):
     def reset(self, hostname: str) -> None:
         """The host loses its power: nothing runs, drives are as at power-on, /run is empty."""
         probe = self.probes[hostname]
-        devices = {osd_id: self.device(osd_id) for osd_id in HOSTS[hostname]}
+        devices = {osd_id: self.device(osd_id) for osd_id in self.hosts[hostname]}
         probe.kill()
         for osd_id in devices:
             self.cluster.stop_osd(osd_id, kill=True, wait=False)
@@ -135,10 +137,12 @@ class Witness:
 
 
 @contextmanager
-def hosts_started(release: int) -> Iterator[Hosts]:
-    """Three hosts with drives of one drive model in write back, of which one was measured."""
+def hosts_started(
+    release: int, hosts: Layout = HOSTS, options: Mapping[str, Any] = HOST_OPTIONS
+) -> Iterator[Hosts]:
+    """Hosts with drives of one drive model in write back, of which one was measured."""
     osds = tuple(
-        OsdLayout(device_class=CLASS, hostname=name) for name in HOSTS for _ in HOSTS[name]
+        OsdLayout(device_class=CLASS, hostname=name) for name in hosts for _ in hosts[name]
     )
     plan = ClusterPlan(release=release, osds=osds, standby_mgrs=1)
     with start_cluster(plan) as cluster:
@@ -150,22 +154,22 @@ def hosts_started(release: int) -> Iterator[Hosts]:
         cluster.install_module(MODULE)
         cluster.enable_module("wcache")
         wcache = Wcache(cluster)
-        for name, value in {**HOST_OPTIONS, "settle_s": 0.1}.items():
+        for name, value in {**options, "settle_s": 0.1}.items():
             wcache.option(name, value)
         wcache.wait("the module", lambda: wcache("status"), 60)
-        rig = Hosts(cluster)
+        rig = Hosts(cluster, hosts)
         for probe in rig.probes.values():
             probe.start()
         # each sees the drives of all, since they share a machine; one host's word counts for each
         wcache.wait(
             "the reports",
-            lambda: {row["hostname"] for row in wcache("drive ls")["drives"]} == set(HOSTS), 60,
+            lambda: {row["hostname"] for row in wcache("drive ls")["drives"]} == set(hosts), 60,
         )
         cluster.wait_healthy(120, ignoring=["WCACHE_"])
         # a verdict needs the word of two of its hosts
         wcache.decide(CLASS, scope=f"class:{CLASS}", loads="depth1", drives_per_model=2, seed=7)
         assert wcache.advice(CLASS)["mode"] == THROUGH
-        wcache.option("settle_s", SETTLE_S)
+        wcache.option("settle_s", options["settle_s"])
         try:
             yield rig
         finally:
