@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from mgr_fakes import builders as make
 from wcache.core.change.change_status import ChangeStatus
-from wcache.core.change.rollout_state import Rollout
+from wcache.core.change.rollout_state import Rollout, Worse
 from wcache.core.config_database import Config, Entry
 from wcache.core.host_report import HostReport
 from wcache.core.model import DriveModel, LoadPoint, Verdict
@@ -14,6 +14,7 @@ from wcache.core.verdict.of_options import OptionVerdict
 from wcache.knobs.knob import Asked
 from wcache.knobs.options.drift import drifted
 from wcache.knobs.options.osds import make_changes
+from wcache.knobs.options.refusals import TIMES_MAX, Refusals
 from wcache.knobs.options.verdicts import choose
 
 A, B = Verdict.WRITE_BACK, Verdict.WRITE_THROUGH
@@ -72,7 +73,8 @@ def test_the_load_that_decided_proves_the_change_and_clients_own_comes_first():
 # ---- options of OSDs
 
 
-def planned(name=DEFERRED, values="65536,0", says=B, stored=(), by_itself=False, default="65536"):
+def planned(name=DEFERRED, values="65536,0", says=B, stored=(), by_itself=False, default="65536",
+            plans=()):
     hosts = ("h0", "h1", "h2")
     reports = [
         HostReport(host, "p", "i", "v", (make.drive("sda", index, drive_model=MODEL),))
@@ -81,7 +83,7 @@ def planned(name=DEFERRED, values="65536,0", says=B, stored=(), by_itself=False,
     cluster = make.cluster([make.osd(index, host) for index, host in enumerate(hosts)])
     return make_changes(
         Asked("p1", "n", by_itself=by_itself), [verdict(values, says, name)], reports, cluster,
-        Config(stored), lambda _: default,
+        Config(stored), lambda _: default, Refusals(by_itself, plans),
     )
 
 
@@ -112,6 +114,21 @@ def test_what_only_an_admin_may_follow_is_planned_for_him_alone():
     assert wanted.changes == ()
     assert "only a plan that an admin asks for changes it" in wanted.left_alone[0]
     assert len(planned(by_itself=True).changes) == 3
+
+
+def test_what_a_plan_took_back_or_what_others_set_again_and_again_is_left_to_an_admin():
+    made = planned().changes
+    worse = Rollout("p1", 1.0, made, worse=Worse((0,), "slower", 2.0))
+    gone = [
+        Rollout(f"p{n}", float(n), tuple(replace(c, status=ChangeStatus.APPLIED) for c in made))
+        for n in range(TIMES_MAX)
+    ]
+    for plans, why in (([worse], "went back in plan p1"), (gone, "was gone again")):
+        wanted = planned(by_itself=True, plans=plans)
+        assert wanted.changes == ()
+        assert why in wanted.left_alone[0]
+        assert planned(plans=plans).changes == made
+    assert planned(by_itself=True, plans=gone[1:]).changes == made
 
 
 def test_a_stored_value_that_somebody_has_changed_since_is_a_finding():

@@ -201,6 +201,26 @@ def test_clients_that_are_worse_off_have_the_canary_back_and_the_rest_as_it_was(
     assert schedulers(mgr) == ["none"] * 3
 
 
+def under_auto(mgr, until, steps=400):
+    ok(mgr.command("auto", mode="apply"))
+    for _ in range(steps):
+        mgr.step(5.0)
+        if until():
+            return True
+    return False
+
+
+@pytest.mark.slow
+def test_auto_sets_what_is_better_and_sets_it_again_after_a_reboot():
+    mgr = a_mgr()
+    compared(mgr)
+    assert under_auto(mgr, lambda: schedulers(mgr) == ["mq-deadline"] * 3)
+    mgr.probes["h1"].set_options("domain-sda", BEFORE)
+    assert under_auto(mgr, lambda: schedulers(mgr) == ["mq-deadline"] * 3)
+    log = ok(mgr.command("history", limit=200))
+    assert "do not have the values that were found to be better" in log
+
+
 def test_what_was_not_compared_or_is_undecided_is_left_alone_and_says_so():
     mgr = a_mgr()
     compared(mgr)

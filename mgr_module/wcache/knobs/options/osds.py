@@ -17,7 +17,7 @@ from ...core.verdict.recommend import recommended_for
 from ..domains import in_order
 from ..knob import CHANGES_MAX, Asked, Wanted
 from .knob import OPTIONS_KNOB
-from .plan import BY_ADMIN, may_follow
+from .refusals import Refusals
 from .verdicts import Choice, Told, by_kind, choose
 
 # Hosts share a change, in groups that grow to 1 / SHARE of those that are changed.
@@ -33,7 +33,8 @@ class _Osd(NamedTuple):
 
 def make_changes(
     asked: Asked, verdicts: Iterable[OptionVerdict], reports: Iterable[HostReport],
-    cluster: ClusterState, config: Config, default_of: Callable[[str], str], first: int = 0,
+    cluster: ClusterState, config: Config, default_of: Callable[[str], str],
+    refusals: Refusals, first: int = 0,
 ) -> Wanted:
     """Changes of the OSDs' own values, one option after the other.
 
@@ -52,11 +53,16 @@ def make_changes(
             stands = config.of_osd(info, entry.name)
             now = (stands.value if stands is not None else default_of(entry.name)).strip()
             choice = choose(now, mine)
-            if choice.value and may_follow(asked, entry):
+            why = choice.why_not
+            if choice.value:
+                why = refusals.why(
+                    entry, choice.value, known.kind[:2], ("", f"osd.{osd_id}")
+                )
+            if choice.value and not why:
                 where = ", ".join(failure_domains(info, cluster))
                 groups.setdefault((where, info.device_class), []).append(_Osd(info, now, choice))
-            elif choice.value or choice.why_not:
-                why = f"{now} to {choice.value}: {BY_ADMIN}" if choice.value else choice.why_not
+            elif why:
+                why = f"{now} to {choice.value}: {why}" if choice.value else why
                 left[f"OSDs of {known.kind.device_class} {known.kind.drive_model}: {entry.name}: "
                      f"{why}"] = None
         for places in growing(sorted(groups.items(), key=lambda item: item[0]), SHARE):

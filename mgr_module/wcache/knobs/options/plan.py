@@ -9,15 +9,15 @@ from ...core.cluster import ClusterState
 from ...core.host_report import HostReport
 from ...core.model import DriveReport
 from ...core.options.entries import OPTIONS
-from ...core.options.option import Follow, Option, Place
+from ...core.options.option import Option, Place
 from ...core.simulation import not_up
 from ...core.verdict.of_options import OptionVerdict
 from ...core.verdict.recommend import recommended_for
 from ..domains import Domain, in_order
 from ..knob import CHANGES_MAX, Asked, Wanted
+from .refusals import Refusals
 from .verdicts import Choice, Told, by_kind, choose
 
-BY_ADMIN = "only a plan that an admin asks for changes it"
 LOST = "gone after a reboot of the host"
 # One that resets others comes first: what was measured of those was measured with what it is now.
 _IN_ORDER = sorted(OPTIONS, key=lambda one: not one.resets)
@@ -33,7 +33,7 @@ class Step(NamedTuple):
 
 def make_changes(
     asked: Asked, verdicts: Iterable[OptionVerdict], reports: Iterable[HostReport],
-    cluster: ClusterState, *, disputed: Mapping[Tuple[str, str], str] = {},
+    cluster: ClusterState, refusals: Refusals, disputed: Mapping[Tuple[str, str], str] = {},
 ) -> Wanted:
     """Changes in the order they will be made, one failure domain after the other.
 
@@ -47,7 +47,7 @@ def make_changes(
         told = recommended_for(domain.drives[0], domain.report, cluster, kinds)
         if told is None or not asked.wants(domain.report.hostname, told.kind.device_class):
             continue
-        step, reasons = _step(asked, domain, told)
+        step, reasons = _step(domain, told, refusals)
         refusal = _refusal(domain, cluster, disputed) if step is not None else ""
         if refusal:
             reasons.append(refusal)
@@ -65,13 +65,11 @@ def make_changes(
     return Wanted(tuple(changes), tuple(left))
 
 
-def may_follow(asked: Asked, entry: Option) -> bool:
-    """Say whether a verdict about an option is followed: some only where an admin asks."""
-    return entry.follow is Follow.AUTO or not asked.by_itself
-
-
-def _step(asked: Asked, domain: Domain, told: Told) -> Tuple[Optional[Step], List[str]]:
+def _step(
+    domain: Domain, told: Told, refusals: Refusals
+) -> Tuple[Optional[Step], List[str]]:
     """The option to be changed, and why others are left alone."""
+    thing = (domain.report.hostname, domain.drives[0].domain_id)
     found: Optional[Step] = None
     left: List[str] = []
     for entry in _IN_ORDER:
@@ -87,8 +85,10 @@ def _step(asked: Asked, domain: Domain, told: Told) -> Tuple[Optional[Step], Lis
         moved = f"{entry.name} {now} to {choice.value}"
         if not choice.value:
             left += [f"{entry.name}: {choice.why_not}"] if choice.why_not else []
-        elif not may_follow(asked, entry):
-            left.append(f"{moved}: {BY_ADMIN}")
+            continue
+        refusal = refusals.why(entry, choice.value, told.kind[:2], thing)
+        if refusal:
+            left.append(f"{moved}: {refusal}")
         elif found is not None:
             left.append(f"{moved}: a plan changes one option of a drive; plan again after it")
         else:

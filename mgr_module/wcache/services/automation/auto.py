@@ -288,7 +288,11 @@ class AutoService:
         about = wish.about
         asked = PlanWish(knob=about.knob, only=frozenset(wish.keys), by=AUTO)
         plan = self._plans.planned(world, orders, asked)
-        osds = {item["osd_id"] for step in plan["changes"] for item in step["expect"]}
+        osds = {
+            osd_id for step in plan["changes"] for osd_id in (
+                *(item["osd_id"] for item in step.get("expect", ())), *step.get("osd_ids", ()),
+            )
+        }
         plan_id = plan["plan_id"]
         if not plan_id:
             return "; ".join(plan["left_alone"][:2])

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Callable, Sequence, Tuple
+from contextlib import suppress
+from typing import Callable, Dict, Iterator, Sequence, Set, Tuple
 
 from ....commands.command import Command
+from ....core.automation.seen import Outdated
 from ....core.errors import NotReadyError
 from ....core.model import Finding
 from ....core.verdict.of_options import option_verdicts
@@ -14,6 +16,11 @@ from ....services.planner import Parts, Planner
 from ...knob import Asked, Wanted
 from .. import osds, plan
 from ..drift import drifted
+from ..knob import OPTIONS_KNOB
+from ..refusals import Refusals
+
+# What `auto` may change is worked out as often: it goes through all drives.
+OUTDATED_EVERY_S = 60.0
 
 ROWS: Tuple[Command, ...] = ()
 
@@ -33,9 +40,12 @@ class OptionsPlanner(Planner):
 
     def __init__(self, default_of: Callable[[str], str]) -> None:
         self._default_of = default_of
+        self._outdated: Tuple[Outdated, ...] = ()
+        self._due_s = 0.0
 
     def plan(self, asked: Asked, world: World) -> Wanted:
         """See Planner."""
+        refusals = Refusals(asked.by_itself, world.plans)
         require_config(world)
         verdicts = option_verdicts(world.option_results.values(), world.option_pools)
         if not verdicts:
@@ -45,15 +55,28 @@ class OptionsPlanner(Planner):
             )
         reports = world.believed_reports
         wanted = plan.make_changes(
-            asked, verdicts, reports, world.cluster, disputed=disputed_domains(world)
+            asked, verdicts, reports, world.cluster, refusals, disputed_domains(world)
         )
         of_osds = osds.make_changes(
             asked, verdicts, reports, world.cluster, world.config, self._default_of,
-            len(wanted.changes),
+            refusals, len(wanted.changes),
         )
         return Wanted(
             (*wanted.changes, *of_osds.changes), (*wanted.left_alone, *of_osds.left_alone)
         )
+
+    def tick(self, world: World) -> None:
+        """See Planner: which hosts have values that `auto` would change, now and then."""
+        if world.now_s < self._due_s:
+            return
+        self._due_s = world.now_s + OUTDATED_EVERY_S
+        self._outdated = ()
+        with suppress(NotReadyError):
+            self._outdated = tuple(_by_host(self.plan(Asked("", "", by_itself=True), world), world))
+
+    def outdated(self) -> Sequence[Outdated]:
+        """See Planner."""
+        return self._outdated
 
     def findings(self, world: World) -> Sequence[Finding]:
         """See Planner: what a plan gave and is not there any more."""
@@ -64,4 +87,18 @@ class OptionsPlanner(Planner):
             [plan for plan in world.plans if plan.plan_id not in world.open_plans], fresh,
             world.config if world.config_read_at_s is not None else None,
             world.leased | world.changing,
+        )
+
+
+def _by_host(wanted: Wanted, world: World) -> Iterator[Outdated]:
+    classes: Dict[str, Set[str]] = {}
+    for change in wanted.changes:
+        osds = [world.cluster.osds[osd_id] for osd_id in change.treated]
+        hosts = {change.hostname} if change.hostname else {osd.hostname for osd in osds}
+        for host in hosts:
+            classes.setdefault(host, set()).add(change.device_class)
+    for host, found in sorted(classes.items()):
+        yield Outdated(
+            OPTIONS_KNOB.name, host, tuple(sorted(found)), f"set options of host {host}",
+            f"drives or OSDs of host {host} do not have the values that were found to be better",
         )
