@@ -13,11 +13,13 @@ from typing import Any, Dict, Iterator
 import pytest
 from harness import ClusterAccess
 from probes import Probe, Wcache
+from worlds.what_stands import applied, ended
 
 pytestmark = [pytest.mark.cluster, pytest.mark.one_release]
 
 OSD = 0
 SLOW, FAST = "64", "96"  # neither is what the kernel gives a loop device
+OTHER = "80"
 TRIAL = f"nr_requests={SLOW},{FAST}"
 # While the one value is set, the OSD runs and stands for so long in turn.
 RUNS_S, STANDS_S = 0.002, 0.018
@@ -79,7 +81,16 @@ def compared(wcache: Wcache, trial: str = TRIAL, **more: Any) -> Dict[str, Any]:
     return dict(result)
 
 
-def test_a_planted_effect_of_an_option_is_found(wcache, steady, before):
+def drifted(wcache: Wcache) -> Any:
+    """What is found to be gone, once the probe was asked for a report."""
+    wcache("plan", knob="options", dry_run=True)
+    return [f for f in wcache("status")["findings"] if f["code"] == "WCACHE_OPTION_DRIFT"]
+
+
+def test_a_planted_effect_is_found_applied_missed_when_gone_and_taken_back(
+    wcache, steady, before
+):
+    held = attribute(steady)
     with slow_at(steady, SLOW):
         for _ in range(REPEATED_MAX):
             result = compared(wcache, pairs=PAIRS)
@@ -92,6 +103,23 @@ def test_a_planted_effect_of_an_option_is_found(wcache, steady, before):
         if result["record_id"] in one["record_ids"]
     ]
     assert row["verdict"] == f"nr_requests {FAST}"
+    try:
+        held.write_text(SLOW)
+        with slow_at(steady, SLOW):
+            plan_id = applied(wcache, knob="options", osd=OSD)
+        assert held.read_text().strip() == FAST
+        (change,) = wcache("plan show", plan_id=plan_id)["changes"]
+        assert (change["status"], change["expected"], change["value"]) == ("applied", SLOW, FAST)
+        assert drifted(wcache) == []
+        held.write_text(OTHER)  # as a reboot would
+        (found,) = wcache.wait("the drift", lambda: drifted(wcache))
+        assert f"plan {plan_id} gave it nr_requests {FAST}" in found["detail"]
+        wcache("rollback", plan_id=plan_id)
+        assert ended(wcache, plan_id)["status"] == "rolled back"
+        assert held.read_text().strip() == SLOW
+        assert drifted(wcache) == []
+    finally:
+        held.write_text(before["nr_requests"])
 
 
 @pytest.mark.long
