@@ -242,6 +242,43 @@ def test_a_drive_that_has_moved_since_the_plan_is_not_changed():
     assert schedulers(mgr) == ["kyber", "none", "none"]
 
 
+def test_a_drive_that_does_not_go_back_is_owed_until_an_admin_takes_it_as_it_is():
+    mgr = a_mgr()
+    applied(mgr)
+    mgr.probes["h1"].stuck = {"domain-sda"}
+    ok(mgr.command("rollback"))
+    mgr.settle()
+    assert [c["status"] for c in shown(mgr, "p1")["changes"]] == [
+        "rolled back", "rollback failed", "rolled back"]
+    assert schedulers(mgr) == ["none", "mq-deadline", "none"]
+    owed = [f for f in said(mgr, "status")["findings"] if f["code"] == "WCACHE_RESTORE_FAILED"]
+    assert [f["subject"] for f in owed] == ["h1 domain-sda"]
+    ok(mgr.command("drive accept", hostname="h1", domain_id="domain-sda", yes=True))
+    for _ in range(3):
+        mgr.step(5.0)
+    assert shown(mgr, "p1")["changes"][1]["status"] == "accepted as it is"
+    assert mgr.probes["h1"].option_actions == {}
+    assert said(mgr, "status")["findings"] == []
+
+
+def test_two_plans_of_one_option_go_back_in_order_and_the_cache_mode_is_by_itself():
+    mgr = a_mgr()
+    applied(mgr)
+    mgr.slow = "mq-deadline"
+    compared(mgr, "scheduler=mq-deadline,kyber", pairs=8)
+    plan_id = planned(mgr)["plan_id"]
+    ok(mgr.command("apply", plan_id=plan_id))
+    mgr.settle()
+    assert schedulers(mgr) == ["kyber"] * 3
+    code, _, error = mgr.command("rollback", plan_id="p1")
+    assert code != 0
+    assert f"roll back {plan_id} first" in error
+    for each in (plan_id, "p1"):
+        ok(mgr.command("rollback", plan_id=each))
+        mgr.settle()
+    assert schedulers(mgr) == ["none"] * 3
+
+
 @pytest.mark.parametrize("lost", range(1, 60, 3))
 def test_a_mgr_or_a_probe_that_is_lost_anywhere_leaves_nothing_half_done(lost):
     mgr = a_mgr()
