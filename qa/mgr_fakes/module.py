@@ -251,7 +251,8 @@ class FakeMgr:
         self.profiles_of: Callable[..., OsdProfiles] = lambda results, osds: self.profiles
         self.more_planners: Dict[str, Planner] = {}
         self.make_more: Callable[[Parts], Dict[str, Planner]] = lambda parts: {}
-        self.ceph = SimpleNamespace()  # what knobs' own adapters ask
+        # what knobs' own adapters ask
+        self.ceph = SimpleNamespace(get_ceph_option=lambda name: "0")
         self.osd_iops: Callable[[int, int], float] = lambda osd_id, call: 300.0 + call
         self._polls_at_s: Dict[Tuple[str, int], float] = {}
         self.restart()
