@@ -39,8 +39,8 @@ from .knobs.knob import option_names
 from .knobs.registry import KNOBS
 from .options import OF_EACH_MGR, Options, module_options, read_options
 from .services.deploying import AgentService
-from .services.planner import Parts
-from .services.planners import with_all
+from .services.plans.planner import Parts
+from .services.plans.planners import with_all
 from .services.service import Service
 from .services.web_tokens import WebTokens
 from .web.dashboard_login import DashboardLogin

@@ -34,8 +34,8 @@ from wcache.knobs.memory.mgr.service import MemoryService
 from wcache.knobs.memory.mgr.trial_work import TrialOsds
 from wcache.options import Options
 from wcache.services.deploying import AgentService
-from wcache.services.planner import Parts, Planner
-from wcache.services.planners import with_all
+from wcache.services.plans.planner import Parts, Planner
+from wcache.services.plans.planners import with_all
 from wcache.services.service import Service
 
 from .builders import cluster, osd

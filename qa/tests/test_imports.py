@@ -197,7 +197,7 @@ def test_no_folder_imports_a_later_one():
         ("wcache.core.experiment.run", "wcache.core.change.rollout"),
         ("wcache.core.verdict.recommend", "wcache.core.fleet.findings"),
         ("wcache.ceph.loads", "wcache.engine.engine"),
-        ("wcache.services.plans", "wcache.commands.views"),
+        ("wcache.services.plans.plans", "wcache.commands.views"),
         ("wcache_probe.linux.block.stack", "wcache_probe.linux.host"),
         ("wcache_probe.linux.transports.scsi", "wcache_probe.prove.trial"),
         ("wcache_probe.switcher", "wcache_probe.agent"),

@@ -89,7 +89,7 @@ def test_a_drive_of_one_osd_stops_none_and_goes_by_itself_where_none_may_stop():
 
 
 def test_a_dry_run_waits_for_mons_that_do_not_answer_for_a_moment_only(monkeypatch):
-    monkeypatch.setattr("wcache.services.apply_forecast.WAIT_S", 0.01)
+    monkeypatch.setattr("wcache.services.plans.apply_forecast.WAIT_S", 0.01)
     mgr = a_gate_mgr()
     said(mgr, "plan")
     mgr.stops.ask = lambda groups, done: None

@@ -31,9 +31,9 @@ from ..core.verdict.recommend import Recommendation
 from ..core.verdict.result import Result
 from ..engine.world import World
 from ..services.guards import require_class
-from ..services.planner import Planner
-from ..services.planners import stale_keys, stale_keys_of
-from ..services.plans import plain_changes
+from ..services.plans.planner import Planner
+from ..services.plans.planners import stale_keys, stale_keys_of
+from ..services.plans.plans import plain_changes
 from .automation.evidence import foreign
 
 Held = Callable[[], Mapping[Tuple[str, str], str]]

@@ -23,7 +23,7 @@ from ..core.verdict.plp import hints
 from ..engine.engine import Engine
 from ..engine.world import World
 from ..knobs.registry import advice_on
-from ..services.planner import Planner
+from ..services.plans.planner import Planner
 from .automation.history import HistoryViews
 from .campaign_views import CampaignViews, head
 from .drives.controllers import controllers

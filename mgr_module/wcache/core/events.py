@@ -141,6 +141,7 @@ class Halt:
 
 
 FREEZE = Halt("frozen by an admin", by_will=True)
+STOP = Halt("stopped by an admin", by_will=True)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Any, Dict, List, Tuple
 
 from ..commands.command import Command
-from ..services.planner import Parts, Planner
+from ..services.plans.planner import Parts, Planner
 from .registry import KNOBS
 
 

@@ -8,6 +8,7 @@ from typing import Any, Dict, Iterable, Mapping, Optional, Sequence, Tuple
 
 from ..core import codec
 from ..core.errors import ConflictError, MalformedError, NotFoundError, RefusedError
+from ..core.events import STOP
 from ..core.experiment.campaign import (
     Campaign,
     CampaignOptions,
@@ -46,9 +47,8 @@ from .guards import (
     require_thawed,
     require_unreserved,
 )
-from .planner import OwnRuns, Planner
+from .plans.planner import OwnRuns, Planner
 
-STOPPED = "stopped by an admin"
 CHECKS_MAX = 16  # settling checks of an experiment, there and back each
 
 
@@ -183,9 +183,9 @@ class CampaignService:
                 lines = [f"end run {run_id} and restore its drives" for run_id in stopping]
                 return {"campaign_id": campaign_id, "stopping": [], **would(lines)}
             if stopping:
-                orders.note(ADMIN, campaign_id, STOPPED)
+                orders.note(ADMIN, campaign_id, STOP.reason)
             for run_id in stopping:
-                orders.halt(run_id, STOPPED, by_will=True)
+                orders.halt(run_id, STOP.reason, by_will=True)
         return {"campaign_id": campaign_id, "changed": bool(stopping), "stopping": stopping}
 
 

@@ -29,10 +29,10 @@ from .deploying import AgentService
 from .drive_models import DriveModelService
 from .dry_run import would
 from .outlook import OutlookService
-from .planner import Planner
-from .plans import PlanService
+from .plans.planner import Planner
+from .plans.plans import PlanService
+from .plans.rollouts import RolloutService
 from .probes import ProbeService
-from .rollouts import RolloutService
 from .trying import TryService
 from .web_tokens import WebTokens
 

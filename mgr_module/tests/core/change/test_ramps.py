@@ -7,7 +7,7 @@ from test_toy_knob import statuses
 from wcache.core.change.config_change import ConfigChange
 from wcache.core.config_database import ConfigEdit, OsdValue
 from wcache.knobs.knob import Wanted
-from wcache.services.planner import Planner
+from wcache.services.plans.planner import Planner
 
 NAME = "osd_memory_target"
 VALUES = ("4000000000", "3800000000", "3610000000", "3429500000")

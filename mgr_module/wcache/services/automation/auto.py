@@ -40,7 +40,7 @@ from ...options import Options
 from ..campaigns import CampaignService
 from ..dry_run import would
 from ..guards import disputed_domains, require_class, require_store, require_thawed
-from ..plans import PlanService, PlanWish
+from ..plans.plans import PlanService, PlanWish
 
 LOOK_EVERY_S = 5.0
 # While something is under way, what else there is may wait: a look at all drives is not free.

@@ -2,7 +2,7 @@
 
 from wcache.commands.command import Command
 from wcache.core.automation.seen import Outdated
-from wcache.services.planner import Planner
+from wcache.services.plans.planner import Planner
 
 from ..knob import TOY, ToyOptions
 from ..plan import make_changes

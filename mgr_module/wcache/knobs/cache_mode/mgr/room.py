@@ -9,7 +9,7 @@ from ....commands.command import Command
 from ....core.errors import NotReadyError
 from ....engine.world import World
 from ....services.guards import disputed_domains
-from ....services.planner import Parts, Planner
+from ....services.plans.planner import Parts, Planner
 from ...knob import Asked, Wanted
 from ..plan import make_changes
 

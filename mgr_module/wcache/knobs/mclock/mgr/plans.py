@@ -16,8 +16,8 @@ from ....services.guards import (
     require_store,
     require_thawed,
 )
-from ....services.plan_guards import plan_order
-from ....services.plans import PlanService, PlanWish
+from ....services.plans.plan_guards import plan_order
+from ....services.plans.plans import PlanService, PlanWish
 from ...knob import knobs_of
 from ..advice import Advice, advise
 from ..knob import MCLOCK

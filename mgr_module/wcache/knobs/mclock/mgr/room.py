@@ -9,7 +9,7 @@ from ....core.jobs import Holding
 from ....core.model import Finding, LoadPoint
 from ....engine.world import World
 from ....services.guards import require_config
-from ....services.planner import OwnRuns, Parts, Planner
+from ....services.plans.planner import OwnRuns, Parts, Planner
 from ...knob import Asked, Wanted
 from ..advice import advise
 from ..plan import make_changes

@@ -25,8 +25,8 @@ from ....engine.world import World
 from ....services.campaigns import CampaignService
 from ....services.dry_run import would
 from ....services.guards import bounded, require_class, require_idle, require_store, require_thawed
-from ....services.planner import OwnRuns
-from ....services.plans import PlanService
+from ....services.plans.planner import OwnRuns
+from ....services.plans.plans import PlanService
 from ...knob import knobs_of
 from ..advice import advise
 from ..capacity import (

@@ -12,8 +12,8 @@ from ....core.errors import NotFoundError, NotReadyError
 from ....core.model import Finding
 from ....engine.world import World
 from ....services.guards import require_config
-from ....services.own_trial import OwnTrial
-from ....services.planner import Parts, Planner
+from ....services.plans.own_trial import OwnTrial
+from ....services.plans.planner import Parts, Planner
 from ...knob import Asked, Wanted
 from ..advice import advise, take_over
 from ..knob import MEMORY

@@ -34,7 +34,7 @@ from ....engine.storing.archive import Archive
 from ....engine.under_way import open_trials
 from ....engine.world import World
 from ....services.guards import bounded, require_class
-from ....services.own_trial import OwnTrial, begin_trial
+from ....services.plans.own_trial import OwnTrial, begin_trial
 from ...knob import Asked
 from ..advice import (
     ClassAdvice,

@@ -14,6 +14,7 @@ from typing import Callable, Dict, Iterable, List, Optional, Tuple
 
 from ....core.agents import MEMORY_UNTOLD_S
 from ....core.cluster import ClusterView
+from ....core.events import STOP
 from ....core.precondition_text import no_longer_met
 from ....core.simulation import real
 from ....engine.engine import Engine
@@ -139,7 +140,7 @@ class Trials:
         if trial is None:
             return False
         with self._engine.orders() as orders:
-            return orders.end_trial(trial.trial_id, "stopped by an admin")
+            return orders.end_trial(trial.trial_id, STOP.reason)
 
     def tick(self, world: World) -> None:
         """End a trial that must not go on, and keep what one has told."""

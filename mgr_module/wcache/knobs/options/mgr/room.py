@@ -12,7 +12,7 @@ from ....core.model import Finding
 from ....core.verdict.of_options import option_verdicts
 from ....engine.world import World
 from ....services.guards import disputed_domains, require_config
-from ....services.planner import Parts, Planner
+from ....services.plans.planner import Parts, Planner
 from ...knob import Asked, Wanted
 from .. import osds, plan
 from ..drift import drifted

@@ -15,45 +15,45 @@ from typing import (
     Tuple,
 )
 
-from ..core import codec
-from ..core.change import preconditions as holding
-from ..core.change import staleness
-from ..core.change.cache_mode_change import require_room
-from ..core.change.change_status import ChangeStatus
-from ..core.change.gate.gate_state import GateSettings
-from ..core.change.gate.judge import WATCHED
-from ..core.change.persisting import not_lasting
-from ..core.change.rollout import RolloutMachine
-from ..core.change.rollout_state import (
+from ...core import codec
+from ...core.change import preconditions as holding
+from ...core.change import staleness
+from ...core.change.cache_mode_change import require_room
+from ...core.change.change_status import ChangeStatus
+from ...core.change.gate.gate_state import GateSettings
+from ...core.change.gate.judge import WATCHED
+from ...core.change.persisting import not_lasting
+from ...core.change.rollout import RolloutMachine
+from ...core.change.rollout_state import (
     ROLLOUT_VERSION,
     Change,
     Rollout,
     RolloutStatus,
 )
-from ..core.change.scope import Scope
-from ..core.change.waves import arranged
-from ..core.errors import ConflictError, NotFoundError, RefusedError, StorageError
-from ..core.fleet.ages import Age
-from ..core.history.entry import ADMIN, AUTO
-from ..core.precondition_text import slow_words
-from ..core.record import Precondition
-from ..core.text import many
-from ..engine.engine import Engine
-from ..engine.orders import Orders
-from ..engine.storing.plans import require_readable
-from ..engine.world import World
-from ..knobs.knob import Asked, Wanted
-from ..knobs.registry import DEFAULT
-from ..options import Options
-from .apply_forecast import apply_forecast, broken
-from .dry_run import would
-from .guards import (
+from ...core.change.scope import Scope
+from ...core.change.waves import arranged
+from ...core.errors import ConflictError, NotFoundError, RefusedError, StorageError
+from ...core.fleet.ages import Age
+from ...core.history.entry import ADMIN, AUTO
+from ...core.precondition_text import slow_words
+from ...core.record import Precondition
+from ...core.text import many
+from ...engine.engine import Engine
+from ...engine.orders import Orders
+from ...engine.storing.plans import require_readable
+from ...engine.world import World
+from ...knobs.knob import Asked, Wanted
+from ...knobs.registry import DEFAULT
+from ...options import Options
+from ..dry_run import would
+from ..guards import (
     require_idle,
     require_plan,
     require_scope,
     require_store,
     require_thawed,
 )
+from .apply_forecast import apply_forecast, broken
 from .own_trial import OwnTrial, begin_trial_of, trial_forecast
 from .plan_guards import (
     plan_order,

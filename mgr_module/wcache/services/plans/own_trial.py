@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Callable, Dict, NamedTuple, Sequence
 
-from ..core.change.rollout_state import Rollout
-from ..core.errors import RefusedError
-from ..core.history.entry import ADMIN
-from ..core.precondition_text import precondition_text
-from ..engine.orders import Orders
-from ..engine.world import World
-from .guards import require_idle, require_store, require_thawed
+from ...core.change.rollout_state import Rollout
+from ...core.errors import RefusedError
+from ...core.history.entry import ADMIN
+from ...core.precondition_text import precondition_text
+from ...engine.orders import Orders
+from ...engine.world import World
+from ..guards import require_idle, require_store, require_thawed
 from .plan_guards import in_the_way, require_startable, require_unmoved
 
 

@@ -17,19 +17,19 @@ from typing import (
     Tuple,
 )
 
-from ..ceph.surroundings import Surroundings
-from ..core.automation.seen import Outdated
-from ..core.change.rollout_state import Rollout
-from ..core.cluster import ClusterView
-from ..core.errors import NotFoundError
-from ..core.experiment.campaign import CampaignOptions
-from ..core.experiment.run_state import RunSpec
-from ..core.jobs import Holding
-from ..core.model import Finding, LoadPoint
-from ..engine.engine import Engine
-from ..engine.storing.archive import Archive
-from ..engine.world import World
-from ..knobs.knob import Asked, Wanted
+from ...ceph.surroundings import Surroundings
+from ...core.automation.seen import Outdated
+from ...core.change.rollout_state import Rollout
+from ...core.cluster import ClusterView
+from ...core.errors import NotFoundError
+from ...core.experiment.campaign import CampaignOptions
+from ...core.experiment.run_state import RunSpec
+from ...core.jobs import Holding
+from ...core.model import Finding, LoadPoint
+from ...engine.engine import Engine
+from ...engine.storing.archive import Archive
+from ...engine.world import World
+from ...knobs.knob import Asked, Wanted
 from .own_trial import OwnTrial
 
 

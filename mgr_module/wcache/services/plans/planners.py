@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import AbstractSet, Callable, Dict, Iterable, List, Mapping, Sequence, Set
 
-from ..core.change.cache_mode_change import CacheModeChange
-from ..core.change.change_status import ChangeStatus
-from ..core.change.drive_change import DriveChange
-from ..core.change.rollout_state import Change, RolloutStatus
-from ..core.change.scope import Scope
-from ..core.errors import NotReadyError
-from ..core.simulation import real
-from ..engine.world import World
-from ..knobs.knob import CHANGES_MAX, Asked, Wanted
-from ..knobs.registry import ALL, TOGETHER
+from ...core.change.cache_mode_change import CacheModeChange
+from ...core.change.change_status import ChangeStatus
+from ...core.change.drive_change import DriveChange
+from ...core.change.rollout_state import Change, RolloutStatus
+from ...core.change.scope import Scope
+from ...core.errors import NotReadyError
+from ...core.simulation import real
+from ...engine.world import World
+from ...knobs.knob import CHANGES_MAX, Asked, Wanted
+from ...knobs.registry import ALL, TOGETHER
 from .planner import Planner
 
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any, Dict, Optional
 
-from ..core.change import preconditions as holding
-from ..core.change.rollout_state import Rollout, RolloutStatus
-from ..core.errors import ConflictError
-from ..engine.engine import Engine
-from ..engine.orders import Orders
-from ..engine.world import World
-from .campaigns import STOPPED
-from .dry_run import would
-from .guards import require_plan, require_store, require_thawed
+from ...core.change import preconditions as holding
+from ...core.change.rollout_state import Rollout, RolloutStatus
+from ...core.errors import ConflictError
+from ...core.events import STOP
+from ...engine.engine import Engine
+from ...engine.orders import Orders
+from ...engine.world import World
+from ..dry_run import would
+from ..guards import require_plan, require_store, require_thawed
 from .plan_guards import require_unmoved
 from .plans import PlanService
 
@@ -109,7 +109,7 @@ class RolloutService:
         if dry_run:
             lines = [] if trial.over else ["what OSDs were leased"]
             return {**told, "dry_run": True, "would_restore": lines}
-        changed = orders.end_trial(trial_id, STOPPED)
+        changed = orders.end_trial(trial_id, STOP.reason)
         self._engine.wake()
         return {**told, "changed": changed, "status": orders.look(world).trials[trial_id].status}
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Tuple
 
-from ..core.change import staleness
-from ..core.change.rollout_state import Rollout, RolloutStatus
-from ..core.config_database import same, values_of
-from ..core.errors import ConflictError, RefusedError, WcacheError
-from ..engine.world import World
-from .guards import require_idle, require_settled, require_store
+from ...core.change import staleness
+from ...core.change.rollout_state import Rollout, RolloutStatus
+from ...core.config_database import same, values_of
+from ...core.errors import ConflictError, RefusedError, WcacheError
+from ...engine.world import World
+from ..guards import require_idle, require_settled, require_store
 
 
 def require_startable(world: World, rollout: Rollout) -> None:

@@ -6,18 +6,18 @@ import queue
 from dataclasses import replace
 from typing import Any, Dict, Iterable, List, Tuple
 
-from ..core import codec
-from ..core.change import preconditions as holding
-from ..core.change import staleness
-from ..core.change.change_status import ChangeStatus
-from ..core.change.persisting import not_lasting
-from ..core.change.rollout_state import Rollout
-from ..core.change.time_left import time_left
-from ..core.errors import NotReadyError
-from ..core.record import Precondition
-from ..engine.engine import Engine
-from ..engine.key_work import WAIT_S
-from .guards import require_plan, require_thawed
+from ...core import codec
+from ...core.change import preconditions as holding
+from ...core.change import staleness
+from ...core.change.change_status import ChangeStatus
+from ...core.change.persisting import not_lasting
+from ...core.change.rollout_state import Rollout
+from ...core.change.time_left import time_left
+from ...core.errors import NotReadyError
+from ...core.record import Precondition
+from ...engine.engine import Engine
+from ...engine.key_work import WAIT_S
+from ..guards import require_plan, require_thawed
 from .plan_guards import in_the_way
 
 

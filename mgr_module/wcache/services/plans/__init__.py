@@ -1,0 +1,1 @@
+"""Plans: what plans each knob, what must hold, how one is carried out, tried and taken back."""
