@@ -36,6 +36,8 @@ def test_a_starved_class_gains_what_was_promised_and_the_idle_one_loses_no_more(
         print(f"\ntrial: {result}")
         assert result["verdict"] == "gain", result
 
+        tried_and_ended(wcache)
+
         # who gets more has it from others
         given = sum(LOW_BYTES["starved"] for _ in STARVED) + sum(LOW_BYTES["idle"] for _ in IDLE)
         plan_id, gained = carried_out(wcache, given, LOW_BYTES)
@@ -47,6 +49,28 @@ def test_a_starved_class_gains_what_was_promised_and_the_idle_one_loses_no_more(
         wcache("rollback", plan_id=plan_id)
         wcache.wait("the way back", lambda: ended(wcache, plan_id) == "rolled back", 300)
         assert wcache.wait("targets as before", lambda: watched(wcache), 120)
+
+
+def tried_and_ended(wcache: Any) -> None:
+    """A trial of a plan leases the plan's target, and it ends as a plan does."""
+    wcache.wait("settled OSDs", lambda: watched(wcache), 120)
+    plan_id = wcache.wait("a plan", lambda: planned(wcache), 120)["plan_id"]
+    would = wcache("apply", plan_id=plan_id, trial=True, dry_run=True)["would_change"]
+    print("\n".join(would))
+    assert len(would) == len(STARVED)
+    trial_id = wcache("apply", plan_id=plan_id, trial=True)["trial_id"]
+
+    def raised() -> bool:
+        return [leased(wcache.cluster)[osd_id] for osd_id in STARVED] == [str(HIGH_BYTES)] * 2
+
+    wcache.wait("the plan's target", raised, 180)
+    shown = wcache("rollout show", plan_id=trial_id)["trial"]
+    assert (shown["plan_id"], shown["status"]) == (plan_id, "running")
+    assert wcache("rollout abort", plan_id=trial_id)["changed"]
+    assert all_back(wcache.cluster)
+    wcache.wait("the end of the trial", lambda: over(wcache), 60)
+    assert wcache("memory trial show")["trial"]["reason"] == "stopped by an admin"
+    assert ended(wcache, plan_id) == "planned"
 
 
 def carried_out(wcache: Any, budget_bytes: int, targets: Dict[str, int]) -> Any:
