@@ -327,3 +327,36 @@ def test_a_task_that_the_release_overtakes_is_not_begun_any_more():
     assert mgr.osd_options.waiting == 2
     mgr.settle()
     assert [value for _, _, value in mgr.osd_options.set_so_far[before:]] == [None]
+
+
+def test_a_verdict_about_osds_is_planned_set_read_back_from_them_and_taken_back():
+    mgr = a_mgr(hosts=2)
+    start(mgr)
+    mgr.settle()
+    mgr.report_all()
+    stored = mgr.config.kept
+    mgr.config.osd_values = lambda osd_id, name: stored.get((f"osd.{osd_id}", name), SLOW)
+    stored["osd.1", HDD] = SLOW
+    mgr.restart()
+    wire(mgr)
+    mgr.step(30.0)
+    plan = said(mgr, "plan", knob="options")
+    edits = [edit for change in plan["changes"] for edit in change["edits"]]
+    assert [(e["who"], e["prior"], e["value"]) for e in edits] == [
+        ("osd.0", None, FAST), ("osd.1", SLOW, FAST)]
+    said(mgr, "apply", plan_id=plan["plan_id"])
+    mgr.settle()
+    assert said(mgr, "plan show", plan_id=plan["plan_id"])["status"] == "done"
+    assert {who: float(value) for (who, _), value in stored.items()} == {
+        "osd.0": float(FAST), "osd.1": float(FAST)}
+    del stored["osd.1", HDD]
+    for _ in range(3):
+        mgr.step(400.0)
+    (found,) = [
+        f for f in said(mgr, "status")["findings"] if f["code"] == "WCACHE_OPTION_DRIFT"]
+    assert found["subject"] == "osd.1"
+    stored["osd.1", HDD] = FAST
+    said(mgr, "rollback", plan_id=plan["plan_id"])
+    mgr.settle()
+    assert {who: float(value) for (who, _), value in stored.items()} == {"osd.1": float(SLOW)}
+    assert mgr.exceptions == []
