@@ -66,6 +66,9 @@ def test_where_dirty_data_is_to_its_target():
               1.2: "BEYOND"}
     assert {share: state(share).dirty.name for share in shares} == shares
     assert state(1.2, mode="writethrough").dirty is Dirty.ANY
+    assert replace(state(1.2), target_bytes=0).dirty is Dirty.BEYOND
+    assert replace(state(0.0), target_bytes=0).dirty is Dirty.CLEAN
+    assert "the target is 0" in moves([replace(state(1.2), target_bytes=0)], Dirty.CLEAN)
 
 
 @pytest.mark.parametrize(

@@ -57,8 +57,10 @@ class BcacheState:
     @property
     def dirty(self) -> Dirty:
         """Where its dirty data is to the target; ANY where that is unknown."""
-        if self.above_target is None or not self.target_bytes:
+        if self.above_target is None:
             return Dirty.ANY
+        if not self.target_bytes:  # as where all is to be written back, or before its first look
+            return Dirty.BEYOND if self.dirty_bytes else Dirty.CLEAN
         share = (self.dirty_bytes or 0) / self.target_bytes
         if share <= CLEAN:
             return Dirty.CLEAN
@@ -93,8 +95,10 @@ def moves(readings: Sequence[BcacheState], wanted: Dirty = Dirty.ANY) -> str:
 
 
 def _where(one: BcacheState) -> str:
-    if one.dirty is Dirty.ANY or not one.target_bytes:
+    if one.dirty is Dirty.ANY:
         return "unknown"
+    if not one.target_bytes:
+        return f"{one.dirty.value} (the target is 0)"
     return f"{one.dirty.value} ({(one.dirty_bytes or 0) / one.target_bytes:.0%} of the target)"
 
 
