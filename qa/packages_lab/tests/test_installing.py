@@ -9,13 +9,14 @@ pytestmark = pytest.mark.packages
 
 RULES = "/etc/udev/rules.d"
 BOOT_RULE = f"{RULES}/59-wcache-pin.rules"
-# What the probe would have written down before it touched this host's only drive.
+# What the probe would have written down before it touched the drive of that name.  Drives of OSDs
+# of other clusters on this machine are seen here too: a restore must not touch them.
 JOURNAL = """
 import sys
 from wcache.core.drive.journal import EntryKind, JournalEntry, encode, prior_of
 from wcache_probe.journal.journal_file import StateFolder
 from wcache_probe.linux.host import LinuxDriveHost
-drives = LinuxDriveHost().look()
+drives = [drive for drive in LinuxDriveHost().look() if drive.dev_name == sys.argv[3]]
 entry = JournalEntry(
     2, EntryKind(sys.argv[1]), sys.argv[2], drives[0].domain_id, prior_of(drives), 0.0
 )
@@ -108,7 +109,7 @@ def test_what_a_lease_left_behind_is_restored_before_the_program_goes(installed,
     # a service manager that stops the unit would restore it, too
     installed.type("rmdir /run/systemd/system")
     before = kernel_view(drive)
-    program(installed, JOURNAL, "lease", "l1")
+    program(installed, JOURNAL, "lease", "l1", drive)
     kernel_view(drive, "write through" if before == "write back" else "write back")
     installed.type("apt-get remove -y wcache-probe")
     assert kernel_view(drive) == before
@@ -118,7 +119,7 @@ def test_what_a_lease_left_behind_is_restored_before_the_program_goes(installed,
 
 
 def test_an_applied_change_keeps_the_package_until_it_is_rolled_back(installed, drive):
-    program(installed, JOURNAL, "action", "p1-a1")
+    program(installed, JOURNAL, "action", "p1-a1", drive)
     line = refusal(installed, "remove")
     assert "applied change (p1-a1)" in line
     assert "restore --action" in line
@@ -138,7 +139,7 @@ def test_a_persisted_rule_keeps_the_package_until_it_is_gone(installed):
 
 @pytest.mark.long
 def test_told_to_leave_it_the_package_goes_and_what_was_applied_stays(installed, drive):
-    program(installed, JOURNAL, "action", "p1-a1")
+    program(installed, JOURNAL, "action", "p1-a1", drive)
     program(installed, PERSISTED)
     installed.write(BOOT_RULE, program(installed, PREPARED))
     installed.type("mkdir -p /etc/wcache && touch /etc/wcache/leave")
@@ -157,7 +158,7 @@ def test_told_to_leave_it_once_the_next_removal_is_refused_again(installed, driv
     installed.type("mkdir -p /etc/wcache && touch /etc/wcache/leave")
     installed.type("apt-get remove -y wcache-probe")
     installed.type("apt-get install -y ./wcache-probe_*.deb")
-    program(installed, JOURNAL, "action", "p1-a1")
+    program(installed, JOURNAL, "action", "p1-a1", drive)
     assert "restore --action" in refusal(installed, "remove")
 
 
@@ -176,7 +177,8 @@ def test_a_purge_waits_as_long_as_a_drive_needs_the_boot_rule(installed, drive):
     # a probe from elsewhere, in a container, uses the same journal
     installed.write("/root/piece.py", JOURNAL)
     installed.type(
-        "PYTHONPATH=/var/lib/wcache/wcache-probe.for-purge python3 -B /root/piece.py action p2-a1"
+        "PYTHONPATH=/var/lib/wcache/wcache-probe.for-purge python3 -B /root/piece.py action p2-a1 "
+        + drive
     )
     assert "boot rule is still needed" in refusal(installed, "purge")
     assert BOOT_RULE in installed.files_named("wcache")
@@ -195,7 +197,7 @@ def test_prepare_is_run_at_the_installation_by_consent_only(host, debs, consent)
 
 @pytest.mark.long
 def test_an_upgrade_keeps_journal_and_boot_rule(installed, newer_debs, drive):
-    program(installed, JOURNAL, "action", "p1-a1")
+    program(installed, JOURNAL, "action", "p1-a1", drive)
     installed.write(BOOT_RULE, program(installed, PREPARED))
     installed.copy(list(newer_debs.values()))
     installed.type("apt-get install -y ./wcache-probe_*.deb")
