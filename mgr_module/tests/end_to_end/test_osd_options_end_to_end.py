@@ -138,6 +138,7 @@ def test_what_an_admin_gave_the_osd_at_run_time_is_given_back():
     assert mgr.osd_options.at_run_time == {(0, HDD): "32768"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("before", [None, "32768"])
 def test_a_mgr_that_is_lost_at_any_step_leaves_a_value_that_the_next_puts_back_first(before):
     """Counted over the steps of the look, the first settling checks and periods."""

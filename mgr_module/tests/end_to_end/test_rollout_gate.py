@@ -87,6 +87,7 @@ def test_what_reaches_other_osds_than_it_is_judged_on_leaves_no_before_for_later
     assert machine._seen == []
 
 
+@pytest.mark.slow
 def test_what_was_measured_before_a_wait_is_not_the_before_of_a_step_after_it():
     mgr = begun(hosts=EIGHT_DRIVES_EACH)
     mgr.go(lambda: sum(item.drives for item in mgr.plan.evidence) == 3)

@@ -231,6 +231,7 @@ def test_what_was_not_compared_or_is_undecided_is_left_alone_and_says_so():
         "h2 sda: scheduler: kyber was not compared: `ceph wcache ab scheduler=kyber,none`"]
 
 
+@pytest.mark.slow
 def test_a_drive_that_has_moved_since_the_plan_is_not_changed():
     mgr = a_mgr()
     compared(mgr)
@@ -279,6 +280,7 @@ def test_two_plans_of_one_option_go_back_in_order_and_the_cache_mode_is_by_itsel
     assert schedulers(mgr) == ["none"] * 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lost", range(1, 60, 3))
 def test_a_mgr_or_a_probe_that_is_lost_anywhere_leaves_nothing_half_done(lost):
     mgr = a_mgr()

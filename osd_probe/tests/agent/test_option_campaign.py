@@ -167,6 +167,7 @@ def test_the_better_value_is_found_and_what_was_there_is_back(mgr):
     assert told(mgr, "recommend")["recommendations"] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", [1, 2, 3, 4, 5, 7])
 def test_a_probe_that_is_killed_at_any_step_leaves_the_option_as_it_was(mgr, step):
     probe = mgr.probes["sim1"]
