@@ -6,6 +6,8 @@ import random
 import pytest
 from wcache_cli.main import main
 
+pytestmark = pytest.mark.slow
+
 OPTIONS = {"rw": "randwrite", "bs": "4k", "iodepth": "1", "fdatasync": "1", "numjobs": "1"}
 PERCENTILES = {f"{share:.6f}": 1000 * share for share in (1, 5, *range(10, 91, 10), 95, 99, 99.9)}
 

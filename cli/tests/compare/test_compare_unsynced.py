@@ -6,6 +6,8 @@ import random
 import pytest
 from wcache_cli.main import main
 
+pytestmark = pytest.mark.slow
+
 SYNCED = {"rw": "randwrite", "bs": "4k", "iodepth": "1", "direct": "1", "fdatasync": "1"}
 
 

@@ -63,6 +63,7 @@ def gains(counters):
     return [(item.name, item.sum_s, item.count) for item in counters]
 
 
+@pytest.mark.slow
 def test_the_second_half_of_a_period_is_kept_beside_the_whole():
     samples = measured(ScriptedOsd(DUMPS), seconds=1.0)
     assert gains(samples.counters) == [("txc_commit_lat", 4.0, 300)]
@@ -176,6 +177,7 @@ def together(mgr, load, seconds, beside, up=lambda osd_id: True):
     return samples
 
 
+@pytest.mark.slow
 def test_traffic_is_that_of_all_osds_on_the_drive():
     """The OSD with the smallest id may be idle while others share the drive that is toggled."""
     idle = [(10.0, 1000)]
@@ -209,6 +211,7 @@ def test_a_bench_tells_what_the_others_on_the_drive_committed_meanwhile():
     assert together(mgr, LoadPoint.OSD_BENCH_DEPTH1, 0.0, ()).beside is None
 
 
+@pytest.mark.slow
 def test_a_bench_goes_on_where_the_only_other_osd_on_the_drive_falls_silent():
     mgr = SeveralOsds({4: [(10.0, 1000), None]})
     samples = together(mgr, LoadPoint.OSD_BENCH_DEPTH1, 0.0, (4,))

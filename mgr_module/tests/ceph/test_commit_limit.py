@@ -127,6 +127,7 @@ def test_a_treated_osd_that_hangs_ends_the_watch_as_past_the_limit():
     assert why.endswith("with 4 writes in flight, past the limit of 50 ms")
 
 
+@pytest.mark.slow
 def test_a_treated_osd_whose_process_is_stopped_ends_the_watch_as_past_the_limit():
     _, why, past_limit = watched((0,), (2, 3, 4), limit_ms=50.0, blocks=16, stopped="0")
     assert past_limit

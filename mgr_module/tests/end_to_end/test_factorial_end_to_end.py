@@ -10,6 +10,8 @@ from wcache.analysis.experiment import analyse
 from wcache.core.model import CacheMode, DriveModel, Role, Transport
 from wcache.core.protocol import Notice
 
+pytestmark = pytest.mark.slow
+
 WB, WT = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
 DISK, DB = "domain-sda", "domain-nvme0n1"
 # of a commit while (disk, DB drive) are in these modes, in us: each gains by write through

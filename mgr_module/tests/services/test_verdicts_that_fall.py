@@ -19,6 +19,8 @@ from wcache.core.model import Verdict
 from wcache.core.precondition_text import precondition_text
 from wcache.core.record import Precondition
 
+pytestmark = pytest.mark.slow
+
 PLANNED, MAKING, MADE = ChangeStatus.PLANNED, ChangeStatus.APPLYING, ChangeStatus.APPLIED
 LOST = PowerCut("r1", "wwn-x", make.MODEL, WB, 100, 100, 3, 1.0, True)
 SAYS = "wwn-x lost 3 acknowledged writes in a power cut (WCACHE_FLUSH_LOST)"

@@ -128,6 +128,7 @@ def test_silent_clients_of_many_addresses_leave_room_for_one_more(server, monkey
         one.close()
 
 
+@pytest.mark.slow
 def test_who_never_ends_a_request_is_sent_away(server, monkeypatch):
     monkeypatch.setattr(connections, "REQUEST_S", 0.2)
     with connected(server) as client:

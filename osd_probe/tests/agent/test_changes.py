@@ -244,6 +244,7 @@ def test_a_wait_ends_early_for_what_a_glance_sees():
     assert changes.due
 
 
+@pytest.mark.slow
 def test_a_flood_of_events_does_not_keep_the_processor_busy():
     door, stop = Door(), StopSignal()
     stop.watch = Changes(door.events)

@@ -80,6 +80,7 @@ def test_without_consent_it_reads_and_keeps_nothing(words, device, tmp_path, cap
     assert not (tmp_path / "state").exists()
 
 
+@pytest.mark.slow
 def test_a_device_in_use_is_read_and_says_so(words, device, capsys):
     with open(f"/dev/{device}", "r+b", buffering=0):
         assert main(words) == 0
@@ -103,6 +104,7 @@ def test_what_somebody_has_claimed_is_refused(words, device, capsys):
         os.close(fd)
 
 
+@pytest.mark.slow
 def test_what_somebody_may_write_to_is_refused(words, device, capsys):
     with open(f"/dev/{device}", "r+b", buffering=0):
         refused(words, capsys, device, "is shared with something else")

@@ -118,6 +118,7 @@ def test_another_state_folder_takes_no_mark_of_ours_away(state, tmp_path):
     assert marked(state) == ["d1"]
 
 
+@pytest.mark.slow
 def test_a_full_journal_takes_no_new_entry_and_is_read_and_emptied_as_before(state):
     folder = Path(state.path) / "journal"
     for number in range(ENTRIES_MAX):
