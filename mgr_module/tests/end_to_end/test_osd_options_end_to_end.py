@@ -8,7 +8,7 @@ from mgr_fakes.module import FakeMgr
 from mgr_fakes.osd_options import MgrLost
 from module_world import RealAnalysis, said
 from wcache.core.experiment.osd_option import NONE
-from wcache.core.model import DriveModel
+from wcache.core.model import DriveModel, Verdict
 
 HDD = "bluestore_prefer_deferred_size_hdd"
 PROFILE = "osd_mclock_profile"
@@ -330,8 +330,8 @@ def test_a_task_that_the_release_overtakes_is_not_begun_any_more():
     assert [value for _, _, value in mgr.osd_options.set_so_far[before:]] == [None]
 
 
-def test_a_verdict_about_osds_is_planned_set_read_back_from_them_and_taken_back():
-    mgr = a_mgr(hosts=2)
+def planned(mgr):
+    """A plan about OSDs that write by the slow value."""
     start(mgr)
     mgr.settle()
     mgr.report_all()
@@ -341,7 +341,41 @@ def test_a_verdict_about_osds_is_planned_set_read_back_from_them_and_taken_back(
     mgr.restart()
     wire(mgr)
     mgr.step(30.0)
-    plan = said(mgr, "plan", knob="options")
+    return said(mgr, "plan", knob="options")
+
+
+def test_a_verdict_that_falls_holds_the_plan_before_the_next_osds_are_set():
+    mgr = a_mgr(hosts=2)
+    plan_id, stored = planned(mgr)["plan_id"], mgr.config.kept
+    said(mgr, "apply", plan_id=plan_id)
+    while float(stored.get(("osd.0", HDD), SLOW)) == float(SLOW):
+        mgr.step(1.0)
+    results = mgr.inside.analyses.option_results
+    kept = dict(results)
+    results.update({i: replace(one, verdict=Verdict.INSUFFICIENT) for i, one in kept.items()})
+    for _ in range(60):
+        mgr.step(1.0)
+    plan = said(mgr, "plan show", plan_id=plan_id)
+    assert [change["status"] for change in plan["changes"]] == ["applied", "planned"]
+    assert "no longer stands" in plan["reason"]
+    assert stored["osd.1", HDD] == SLOW
+    results.update(kept)
+    mgr.settle()
+    assert said(mgr, "plan show", plan_id=plan_id)["status"] == "done"
+
+
+def test_a_plan_about_osds_is_refused_once_its_verdict_is_gone():
+    mgr = a_mgr(hosts=2)
+    plan_id = planned(mgr)["plan_id"]
+    mgr.inside.analyses.option_results.clear()
+    code, _, error = mgr.command("apply", plan_id=plan_id)
+    assert code != 0
+    assert f"no verdict about {HDD} of its drive model is left" in error
+
+
+def test_a_verdict_about_osds_is_planned_set_read_back_from_them_and_taken_back():
+    mgr = a_mgr(hosts=2)
+    plan, stored = planned(mgr), mgr.config.kept
     edits = [edit for change in plan["changes"] for edit in change["edits"]]
     assert [(e["who"], e["prior"], e["value"]) for e in edits] == [
         ("osd.0", None, FAST), ("osd.1", SLOW, FAST)]

@@ -11,11 +11,11 @@ from wcache.core.host_report import HostReport
 from wcache.core.model import DriveModel, LoadPoint, Verdict
 from wcache.core.options.trial import OptionTrial
 from wcache.core.verdict.of_options import OptionVerdict
+from wcache.core.verdict.option_choice import choose
 from wcache.knobs.knob import Asked
 from wcache.knobs.options.drift import drifted
 from wcache.knobs.options.osds import make_changes
 from wcache.knobs.options.refusals import TIMES_MAX, Refusals
-from wcache.knobs.options.verdicts import choose
 
 A, B = Verdict.WRITE_BACK, Verdict.WRITE_THROUGH
 SAME, OPEN = Verdict.NO_DIFFERENCE, Verdict.INSUFFICIENT

@@ -10,6 +10,7 @@ from module_world import fine, ok, said
 from wcache.analysis.decision import Options
 from wcache.analysis.experiment import analyse
 from wcache.analysis.pooling import pool
+from wcache.core.change.preconditions import HOLD_MAX_S
 from wcache.core.model import DriveModel
 from wcache.core.option_value import OptionValue
 
@@ -199,6 +200,60 @@ def test_clients_that_are_worse_off_have_the_canary_back_and_the_rest_as_it_was(
     assert [change.status.value for change in mgr.plan.changes] == [
         "rolled back", "planned", "planned"]
     assert schedulers(mgr) == ["none"] * 3
+
+
+def stopped_on_its_way(mgr, plan_id):
+    """The canary is set; then what was measured is not there any more."""
+    while shown(mgr, plan_id)["changes"][0]["status"] == "planned":
+        mgr.step(0.2)
+    kept = dict(mgr.inside.analyses.option_results)
+    mgr.inside.analyses.option_results.clear()
+    for _ in range(60):
+        mgr.step(1.0)
+    return kept
+
+
+def test_a_verdict_that_falls_holds_the_rollout_and_no_further_drive_is_set():
+    mgr = a_mgr()
+    compared(mgr)
+    plan_id = planned(mgr)["plan_id"]
+    ok(mgr.command("apply", plan_id=plan_id))
+    kept = stopped_on_its_way(mgr, plan_id)
+    assert schedulers(mgr) == ["mq-deadline", "none", "none"]
+    plan = shown(mgr, plan_id)
+    assert (plan["status"], [c["status"] for c in plan["changes"]]) == (
+        "running", ["applied", "planned", "planned"])
+    assert "no longer stands" in plan["reason"]
+    assert "`ceph wcache option verdicts`" in plan["reason"]
+    mgr.inside.analyses.option_results.update(kept)
+    mgr.settle()
+    assert schedulers(mgr) == ["mq-deadline"] * 3
+
+
+def test_a_rollout_whose_verdict_stays_fallen_pauses_where_it_is_and_can_go_back():
+    mgr = a_mgr()
+    compared(mgr)
+    plan_id = planned(mgr)["plan_id"]
+    ok(mgr.command("apply", plan_id=plan_id))
+    stopped_on_its_way(mgr, plan_id)
+    mgr.step(HOLD_MAX_S)
+    mgr.settle()
+    assert shown(mgr, plan_id)["status"] == "paused"
+    assert schedulers(mgr) == ["mq-deadline", "none", "none"]
+    ok(mgr.command("rollback"))
+    mgr.settle()
+    assert schedulers(mgr) == ["none"] * 3
+
+
+def test_a_plan_whose_verdict_fell_before_it_is_applied_is_refused():
+    mgr = a_mgr()
+    compared(mgr)
+    plan_id = planned(mgr)["plan_id"]
+    mgr.inside.analyses.option_results.clear()
+    said_why = "no verdict about scheduler of its drive model is left"
+    code, _, error = mgr.command("apply", plan_id=plan_id)
+    assert (code != 0, said_why in error) == (True, True)
+    assert said_why in said(mgr, "apply", plan_id=plan_id, dry_run=True)["moved"][0]
 
 
 def under_auto(mgr, until, steps=400):

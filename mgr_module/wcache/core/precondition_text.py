@@ -37,7 +37,7 @@ _FAULTS: Dict[str, str] = {
     Precondition.NOT_FROZEN: "the cluster is frozen",
     Precondition.VERDICT_STANDS:
         "the verdict that the next change was planned by no longer stands (see `ceph wcache "
-        "recommend`)",
+        "recommend` and `ceph wcache option verdicts`)",
 }
 
 

@@ -21,7 +21,6 @@ from ..core.fleet.claims import osds_now
 from ..core.history.entry import HistoryEntry
 from ..core.protocol import Hello, PollReply, Post
 from ..core.record import Record
-from ..core.verdict.recommend import Recommendation
 from ..core.verdict.result import Result
 from ..options import Options
 from .engine_lock import EngineLock
@@ -46,7 +45,7 @@ class Engine:
         self._lock = EngineLock()
         self._events: queue.Queue[Tuple[str, events.Event]] = queue.Queue()
         self._executor = Executor(ports, Calls(
-            self.post_event, self.note, self.recommendations, wake, self._clock
+            self.post_event, self.note, self.world, wake, self._clock
         ))
         self._orders = Orders(self._executor, self._lock)
 
@@ -183,10 +182,6 @@ class Engine:
                 return self._orders.look(before)
         with self._lock:
             return self._executor.world(self._ports.view.cluster)
-
-    def recommendations(self) -> Tuple[Recommendation, ...]:
-        """What should be, as of now; a big cluster takes time for it."""
-        return self.world().recommendations
 
     def is_active(self) -> bool:
         """Whether something is under way, so that time matters."""

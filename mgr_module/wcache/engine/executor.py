@@ -18,7 +18,6 @@ from typing import (
     List,
     Mapping,
     Optional,
-    Sequence,
     Set,
     Tuple,
     TypeVar,
@@ -40,7 +39,7 @@ from ..core.fleet.retention import Bounds
 from ..core.jobs import Holding, Job, Trial
 from ..core.ports import ConfigDatabase
 from ..core.protocol import RollbackRequest, Task
-from ..core.verdict.recommend import OsdProfiles, Recommendation
+from ..core.verdict.recommend import OsdProfiles
 from ..core.verdict.result import Result
 from ..options import Options
 from .accepting import Accepting
@@ -91,7 +90,7 @@ class Calls:
 
     post_event: Callable[[str, events.Event], None]
     note: Callable[[str, str, str], None]
-    recommendations: Callable[[], Sequence[Recommendation]]
+    world: Callable[[], World]
     wake: Callable[[], None]
     clock: Callable[[], float]
 
@@ -141,8 +140,7 @@ class Executor:
             reserved=lambda: self.reserved is not None,
             outside_windows=lambda: outside(options().auto_windows, clock()), runs=self.runs,
             rollouts=self.rollouts, frozen=lambda: self.frozen,
-            recommendations=lambda: self.world(view.cluster).recommendations,
-            recommendations_later=calls.recommendations, log=ports.log,
+            verdicts=lambda: self.world(view.cluster), verdicts_later=calls.world, log=ports.log,
         )
 
     # ---- start

@@ -173,9 +173,7 @@ class Orders:
     def missed_now(self, plan_id: str, world: World) -> Tuple[Precondition, ...]:
         """What keeps a plan from going on, by what the mgr knows itself."""
         machine = self._executor.rollouts[plan_id]
-        return self._executor.looking.missed_now(
-            machine, world.cluster, lambda: world.recommendations
-        )
+        return self._executor.looking.missed_now(machine, world.cluster, lambda: world)
 
     def look_for(self, plan_id: str, done: Callable[[ClusterSeen], None]) -> None:
         """The same with what only the mons know; `done` is called once, from any thread."""

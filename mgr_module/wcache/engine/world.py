@@ -41,7 +41,7 @@ from ..core.simulation import DriveKind
 from ..core.verdict.foreign.document import Evidence, ForeignVerdict
 from ..core.verdict.hosts_by_model import hosts_by_model
 from ..core.verdict.load_profile import merged
-from ..core.verdict.of_options import OptionPools
+from ..core.verdict.of_options import OptionPools, OptionVerdict, option_verdicts
 from ..core.verdict.plp.trust import TrustedModel, lifted
 from ..core.verdict.pooling import Pool
 from ..core.verdict.recommend import OsdProfiles, PoolKey, Recommendation, recommend
@@ -272,6 +272,11 @@ class World:
             self.pools, hosts_by_model(reports, self.cluster, throwaway=throwaway), profiles,
             reports, self.accepted,
         )
+
+    @Once
+    def option_verdicts(self) -> Tuple[OptionVerdict, ...]:
+        """What is known of options' values, by class, drive model and load."""
+        return tuple(option_verdicts(self.option_results.values(), self.option_pools))
 
     @property
     def foreign_verdicts(self) -> List[Tuple[str, ForeignVerdict]]:

@@ -11,7 +11,6 @@ from ...core.options.entries import OPTIONS, option
 from ...core.options.option import Option
 from ...core.output_format import FORMAT_VERSION
 from ...core.text import amount, duration, table
-from ...core.verdict.of_options import option_verdicts
 from ...engine.world import World
 
 VALUES_SHOWN = 4
@@ -49,7 +48,7 @@ def verdicts(world: World) -> Dict[str, Any]:
                 "ratio_low": one.ratio_low, "ratio_high": one.ratio_high,
                 "interval": one.interval, "record_ids": list(one.record_ids),
             }
-            for one in option_verdicts(world.option_results.values(), world.option_pools)
+            for one in world.option_verdicts
         ],
     }
 

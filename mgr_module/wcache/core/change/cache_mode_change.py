@@ -6,7 +6,7 @@ At each step the probe is asked something; here is what, and what its answers me
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, FrozenSet, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, ClassVar, FrozenSet, Optional, Tuple
 
 from .. import codec
 from ..drive.prior import UNKNOWN, Prior, PriorDoubt, prior_from, states_by_id, told_prior
@@ -23,8 +23,7 @@ from ..protocol import (
     StateOutcome,
 )
 from ..simulation import DriveKind
-from ..verdict.recommend import Recommendation
-from .change import ChangeSteps, DriveWear, WentBack
+from .change import ChangeSteps, DriveWear, Verdicts, WentBack
 from .change_status import ChangeStatus, Made
 from .drive_change import UNEXPECTED, DriveChange, failure_words, wear_of
 
@@ -222,11 +221,11 @@ class CacheModeChange(DriveChange):
             return WentBack(replace(self, doubt=lost), differs)
         return WentBack(replace(self, prior=prior, doubt=PriorDoubt.NONE, kept=None))
 
-    def verdict_moved(self, recommendations: Sequence[Recommendation]) -> str:
+    def verdict_moved(self, verdicts: Verdicts) -> str:
         """See ChangeSteps; a plan of an older version names no drive model."""
         if self.drive_model is None:
             return ""
-        for item in recommendations:
+        for item in verdicts.recommendations:
             if DriveKind.of(item) == DriveKind.of(self):
                 if item.mode is self.mode:
                     return ""

@@ -8,13 +8,23 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, AbstractSet, ClassVar, NamedTuple, Sequence, Tuple, Union
+from typing import (
+    TYPE_CHECKING,
+    AbstractSet,
+    ClassVar,
+    NamedTuple,
+    Protocol,
+    Sequence,
+    Tuple,
+    Union,
+)
 
 from ..cluster import ClusterState
 from ..config_database import ConfigRequest
 from ..events import LoadRequest
 from ..hardware.wear import Wear
 from ..protocol import Request
+from ..verdict.of_options import OptionVerdict
 from ..verdict.recommend import Recommendation
 from .change_status import Made
 
@@ -40,6 +50,18 @@ class WentBack(NamedTuple):
     change: Change
     not_back: str = ""
     left_alone: str = ""
+
+
+class Verdicts(Protocol):
+    """What verdicts say now; each is worked out where a change asks for it."""
+
+    @property
+    def recommendations(self) -> Sequence[Recommendation]:
+        """Which cache mode drives should be in."""
+
+    @property
+    def option_verdicts(self) -> Sequence[OptionVerdict]:
+        """What is known of options' values."""
 
 
 class ChangeSteps(ABC):
@@ -95,7 +117,7 @@ class ChangeSteps(ABC):
         """Return how long nothing else is done after it was made, or taken back."""
         return 0.0
 
-    def verdict_moved(self, recommendations: Sequence[Recommendation]) -> str:
+    def verdict_moved(self, verdicts: Verdicts) -> str:
         """Say why it is no longer what is recommended; "" where it is, or no verdict wants it."""
         return ""
 

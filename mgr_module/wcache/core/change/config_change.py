@@ -33,7 +33,8 @@ from ..config_database import (
 from ..events import LoadRequest
 from ..model import LoadPoint, Role
 from ..text import named, setting
-from .change import ChangeSteps, DriveWear, WentBack
+from ..verdict.option_choice import Ground, fallen
+from .change import ChangeSteps, DriveWear, Verdicts, WentBack
 from .change_status import ChangeStatus, Made, gain
 
 if TYPE_CHECKING:
@@ -91,6 +92,8 @@ class ConfigChange(ChangeSteps):
     back_wait_s: float = 0.0
     # OSDs that take another value by it, a sample: whose clients judge it
     judged_on: Tuple[int, ...] = field(default=(), metadata={"max_items": JUDGED_MAX})
+    # the verdicts that it was planned by, where it was by such
+    grounds: Tuple[Ground, ...] = field(default=(), metadata={"max_items": EDITS_MAX})
 
     @property
     def simulated(self) -> bool:
@@ -282,6 +285,11 @@ class ConfigChange(ChangeSteps):
     def pause_s(self, rollout: Rollout) -> float:
         """See ChangeSteps."""
         return self.back_wait_s if rollout.rolling_back else self.wait_s
+
+    def verdict_moved(self, verdicts: Verdicts) -> str:
+        """See ChangeSteps."""
+        told = (fallen(ground, verdicts.option_verdicts) for ground in self.grounds)
+        return next(filter(None, told), "")
 
     # ---- whom it concerns, and the history: see ChangeSteps
 

@@ -22,8 +22,9 @@ from ..protocol import (
     RollbackRequest,
     StateOutcome,
 )
+from ..verdict.option_choice import Ground, fallen
 from .cache_mode_change import require_room
-from .change import DriveWear, WentBack
+from .change import DriveWear, Verdicts, WentBack
 from .change_status import ChangeStatus, Made
 from .drive_change import UNEXPECTED, DriveChange, failure_words, wear_of
 
@@ -205,6 +206,14 @@ class OptionChange(DriveChange):
                     return f"{one.name} of {drive.dev_name} is {now or 'unknown'} and was " \
                            f"{one.value}"
         return ""
+
+    def verdict_moved(self, verdicts: Verdicts) -> str:
+        """See ChangeSteps."""
+        ground = Ground(
+            self.device_class, str(self.drive_model), self.simulated, self.option, self.expected,
+            self.value,
+        )
+        return fallen(ground, verdicts.option_verdicts)
 
     def unlike(self, drive: DriveReport, planned: bool = False) -> str:
         """See DriveChange."""

@@ -12,7 +12,7 @@ from ..cluster import ClusterState, failure_domains
 from ..host_report import HostReport
 from ..model import CacheMode, DriveReport
 from ..simulation import DriveKind, osd_of
-from ..verdict.recommend import Recommendation
+from .change import Verdicts
 from .change_status import UNFINISHED, ChangeStatus
 from .drive_change import DriveChange
 from .rollout_state import Change, Rollout
@@ -29,24 +29,25 @@ def turned_on(rollout: Rollout) -> Set[DriveKind]:
 
 def reasons(
     rollout: Rollout, reports: Mapping[str, HostReport], cluster: ClusterState,
-    recommendations: Sequence[Recommendation],
+    verdicts: Verdicts,
 ) -> List[str]:
     """Why changes that are not made yet would not be planned like this any more.
 
-    Changes of the config database are looked at again before each of them is made.
+    Values of the config database are looked at again before each change of them is made.
     """
     found = []
     for change in rollout.drive_changes:
         if change.status is ChangeStatus.PLANNED and change.drive_ids:
-            why = _moved(change, reports.get(change.hostname), cluster, recommendations)
+            why = _moved(change, reports.get(change.hostname), cluster, verdicts)
             if why:
                 found.append(f"{change.name}: {why}")
-    return found
+    planned = (c for c in rollout.config_changes if c.status is ChangeStatus.PLANNED)
+    return [*found, *verdicts_moved(planned, verdicts)]
 
 
 def _moved(
     change: DriveChange, report: Optional[HostReport], cluster: ClusterState,
-    recommendations: Sequence[Recommendation],
+    verdicts: Verdicts,
 ) -> str:
     drives = [d for d in (report.drives if report else ()) if d.domain_id == change.domain_id]
     why = _drives_moved(change, drives)
@@ -59,14 +60,12 @@ def _moved(
         where = ", ".join(failure_domains(osd, cluster))
         if change.failure_domain and where != change.failure_domain:
             return f"it is in {where} now, and was planned in {change.failure_domain}"
-    return change.verdict_moved(recommendations)
+    return change.verdict_moved(verdicts)
 
 
-def verdicts_moved(
-    changes: Iterable[Change], recommendations: Sequence[Recommendation]
-) -> List[str]:
+def verdicts_moved(changes: Iterable[Change], verdicts: Verdicts) -> List[str]:
     """Say which changes are no longer what is recommended, and why."""
-    told = ((change, change.verdict_moved(recommendations)) for change in changes)
+    told = ((change, change.verdict_moved(verdicts)) for change in changes)
     return [f"{change.name}: {why}" for change, why in told if why]
 
 

@@ -7,9 +7,10 @@ elsewhere, and the answer is posted.
 from __future__ import annotations
 
 import logging
-from typing import Callable, Dict, List, Optional, Protocol, Sequence, Set, Tuple
+from typing import Callable, Dict, List, Optional, Protocol, Set, Tuple
 
 from ...core import events
+from ...core.change.change import Verdicts
 from ...core.change.change_status import ChangeStatus
 from ...core.change.gate.controls import controls_for
 from ...core.change.rollout import RolloutMachine
@@ -21,12 +22,11 @@ from ...core.fleet.claims import believed
 from ...core.history.entry import AUTO
 from ...core.precondition_text import slow_words
 from ...core.record import Precondition
-from ...core.verdict.recommend import Recommendation
 from ..hosts import Hosts
 from ..under_way import begun_runs, open_plans
 
 Groups = Tuple[Tuple[int, ...], ...]
-Recommendations = Callable[[], Sequence[Recommendation]]
+Said = Callable[[], Verdicts]
 
 
 class Stops(Protocol):
@@ -43,7 +43,7 @@ class Stops(Protocol):
 class Looking:
     """Answers what rollouts ask before a wave; guarded by the engine's lock.
 
-    `recommendations` are asked for under it, `recommendations_later` by whoever does not hold it.
+    `verdicts` are asked for under it, `verdicts_later` by whoever does not hold it.
     """
 
     def __init__(
@@ -51,8 +51,7 @@ class Looking:
         post_event: Callable[[str, events.Event], None], reserved: Callable[[], bool],
         outside_windows: Callable[[], bool], runs: Dict[str, RunMachine],
         rollouts: Dict[str, RolloutMachine], frozen: Callable[[], bool],
-        recommendations: Recommendations, recommendations_later: Recommendations,
-        log: logging.Logger,
+        verdicts: Said, verdicts_later: Said, log: logging.Logger,
     ) -> None:
         self._stops = stops
         self._view = view
@@ -64,15 +63,15 @@ class Looking:
         self._runs = runs
         self._rollouts = rollouts
         self._frozen = frozen
-        self._recommendations = recommendations
-        self._recommendations_later = recommendations_later
+        self._verdicts = verdicts
+        self._verdicts_later = verdicts_later
         self._log = log
 
     def missed_now(
-        self, machine: RolloutMachine, cluster: ClusterState, recommendations: Recommendations
+        self, machine: RolloutMachine, cluster: ClusterState, verdicts: Said
     ) -> Tuple[Precondition, ...]:
         """What does not hold, by what the mgr knows itself."""
-        fallen = self._fallen(_made_next(machine), recommendations)
+        fallen = self._fallen(_made_next(machine), verdicts)
         return (*self._missed(machine, cluster), *fallen)
 
     def _missed(
@@ -109,7 +108,7 @@ class Looking:
         missed = self._missed(machine, cluster)
         detail = slow_words(cluster.slow_osds)
         if not groups:
-            fallen = self._fallen(change, self._recommendations)
+            fallen = self._fallen(change, self._verdicts)
             done(events.ClusterSeen((*missed, *fallen), detail=detail))
             return
         gate = machine.rollout.gate
@@ -126,7 +125,7 @@ class Looking:
             if upgrade and Precondition.NO_UPGRADE not in missed:
                 more.append(Precondition.NO_UPGRADE)
             # here, where nobody waits for the engine's lock
-            more += self._fallen(change, self._recommendations_later)
+            more += self._fallen(change, self._verdicts_later)
             done(events.ClusterSeen((*missed, *more), together, controls, detail))
 
         self._stops.ask(asked, answered)
@@ -154,17 +153,15 @@ class Looking:
             return True
         return self._hosts.holds_no_lease(change.hostname, change.domain_id)
 
-    def _fallen(
-        self, change: Optional[Change], recommendations: Recommendations
-    ) -> Tuple[Precondition, ...]:
-        """VERDICT_STANDS where the mode that comes next is no longer what is recommended.
+    def _fallen(self, change: Optional[Change], verdicts: Said) -> Tuple[Precondition, ...]:
+        """VERDICT_STANDS where what comes next is no longer what verdicts speak for.
 
         Where nobody can say, it does not stand.
         """
         if change is None:
             return ()
         try:
-            moved = verdicts_moved([change], recommendations())
+            moved = verdicts_moved([change], verdicts())
         except Exception as error:
             # in another thread it would be lost, and the rollout would wait for ever
             self._log.exception("the verdicts could not be asked for")

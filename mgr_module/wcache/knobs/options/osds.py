@@ -11,14 +11,14 @@ from ...core.config_database import Config, ConfigEdit, OsdValue
 from ...core.host_report import HostReport
 from ...core.model import Role
 from ...core.options.entries import OPTIONS
-from ...core.simulation import in_cluster
+from ...core.simulation import DriveKind, in_cluster
 from ...core.verdict.of_options import OptionVerdict
+from ...core.verdict.option_choice import Choice, Ground, Told, by_kind, choose
 from ...core.verdict.recommend import recommended_for
 from ..domains import in_order
 from ..knob import CHANGES_MAX, Asked, Wanted
 from .knob import OPTIONS_KNOB
 from .refusals import Refusals
-from .verdicts import Choice, Told, by_kind, choose
 
 # Hosts share a change, in groups that grow to 1 / SHARE of those that are changed.
 SHARE = 8
@@ -27,6 +27,7 @@ READ_BACK_MAX = 64
 
 class _Osd(NamedTuple):
     info: OsdInfo
+    kind: DriveKind
     now: str
     choice: Choice
 
@@ -60,7 +61,9 @@ def make_changes(
                 )
             if choice.value and not why:
                 where = ", ".join(failure_domains(info, cluster))
-                groups.setdefault((where, info.device_class), []).append(_Osd(info, now, choice))
+                groups.setdefault((where, info.device_class), []).append(
+                    _Osd(info, known.kind, now, choice)
+                )
             elif why:
                 why = f"{now} to {choice.value}: {why}" if choice.value else why
                 left[f"OSDs of {known.kind.device_class} {known.kind.drive_model}: {entry.name}: "
@@ -121,4 +124,7 @@ def _change(
             OsdValue(one.info.osd_id, name, one.choice.value, one.now) for one in up
         )[:READ_BACK_MAX],
         judged_on=sample([one.info.osd_id for one in up]),
+        grounds=tuple(dict.fromkeys(
+            Ground(*one.kind, name, one.now, one.choice.value) for one in osds
+        )),
     )

@@ -12,11 +12,11 @@ from ...core.options.entries import OPTIONS
 from ...core.options.option import Option, Place
 from ...core.simulation import not_up
 from ...core.verdict.of_options import OptionVerdict
+from ...core.verdict.option_choice import Choice, Told, by_kind, choose
 from ...core.verdict.recommend import recommended_for
 from ..domains import Domain, in_order
 from ..knob import CHANGES_MAX, Asked, Wanted
 from .refusals import Refusals
-from .verdicts import Choice, Told, by_kind, choose
 
 LOST = "gone after a reboot of the host"
 # One that resets others comes first: what was measured of those was measured with what it is now.

@@ -40,7 +40,7 @@ def apply_forecast(
         rollout, planned = replace(rollout, changes=rollout.changes[:1]), planned[:1]
     left = time_left(rollout, world.now_s)
     missed = broken(plan, need_not, seen)
-    gone = staleness.reasons(plan, world.reports, world.cluster, world.recommendations)
+    gone = staleness.reasons(plan, world.reports, world.cluster, world)
     return {
         "plan_id": plan_id, "changed": False, "status": rollout.status.value,
         "dry_run": True, "waves": codec.to_plain(plan.waves),

@@ -36,7 +36,7 @@ def in_the_way(world: World, rollout: Rollout) -> str:
 
 def require_unmoved(world: World, rollout: Rollout) -> None:
     """A plan is made from drives' states, verdicts and failure domains: they hold still."""
-    found = staleness.reasons(rollout, world.reports, world.cluster, world.recommendations)
+    found = staleness.reasons(rollout, world.reports, world.cluster, world)
     if found:
         more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
         raise ConflictError(

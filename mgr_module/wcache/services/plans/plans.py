@@ -294,7 +294,7 @@ class PlanService:
         require_store(world)
         require_idle(world)
         changes = [rollout.changes[index] for index in not_lasting(rollout)]
-        gone = staleness.verdicts_moved(changes, world.recommendations)
+        gone = staleness.verdicts_moved(changes, world)
         if gone:
             raise ConflictError(f"not made to last: {gone[0]}", f"`ceph wcache rollback {plan_id}`")
         if changes:

@@ -9,7 +9,6 @@ from ....commands.command import Command
 from ....core.automation.seen import Outdated
 from ....core.errors import NotReadyError
 from ....core.model import Finding
-from ....core.verdict.of_options import option_verdicts
 from ....engine.world import World
 from ....services.guards import disputed_domains, require_config
 from ....services.plans.planner import Parts, Planner
@@ -47,7 +46,7 @@ class OptionsPlanner(Planner):
         """See Planner."""
         refusals = Refusals(asked.by_itself, world.plans)
         require_config(world)
-        verdicts = option_verdicts(world.option_results.values(), world.option_pools)
+        verdicts = world.option_verdicts
         if not verdicts:
             raise NotReadyError(
                 "no option was compared yet, so there is nothing to plan by",

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Dict, Iterable, List, Mapping, NamedTuple, Sequence, Set, Tuple
 
-from ...core.model import LoadPoint
-from ...core.options.entries import BY_NAME
-from ...core.simulation import DriveKind
-from ...core.verdict.of_options import OptionVerdict
+from ..model import LoadPoint
+from ..option_value import NAME_CHARS_MAX, VALUE_CHARS_MAX
+from ..options.entries import BY_NAME
+from ..simulation import DriveKind
+from .of_options import OptionVerdict
 
 # What proves a change: the OSD's own traffic where that decided, else what did.
 _PROOF_ORDER = (
@@ -34,6 +35,23 @@ def by_kind(verdicts: Iterable[OptionVerdict], *, on_host: bool) -> Dict[DriveKi
             kind = DriveKind(one.device_class, one.drive_model, one.simulated)
             found.setdefault(kind, {}).setdefault(entry.name, []).append(one)
     return {kind: Told(kind, told) for kind, told in found.items()}
+
+
+@dataclass(frozen=True)
+class Ground:
+    """A value that was chosen for drives of a kind that had another one then."""
+
+    device_class: str = field(metadata={"max_chars": NAME_CHARS_MAX})
+    drive_model: str
+    simulated: bool
+    option: str = field(metadata={"max_chars": NAME_CHARS_MAX})
+    now: str = field(metadata={"max_chars": VALUE_CHARS_MAX})
+    value: str = field(metadata={"max_chars": VALUE_CHARS_MAX})
+
+    @property
+    def kind(self) -> DriveKind:
+        """The kind of drive."""
+        return DriveKind(self.device_class, self.drive_model, self.simulated)
 
 
 @dataclass(frozen=True)
@@ -93,6 +111,24 @@ def choose(now: str, verdicts: Sequence[OptionVerdict]) -> Choice:
         value, told = best[0], above[best[0]]
         passed.add(value)
     return Choice(value, tuple(told))
+
+
+def fallen(ground: Ground, verdicts: Iterable[OptionVerdict]) -> str:
+    """Say why verdicts no longer speak for a value, "" where they do."""
+    mine = [
+        one for one in verdicts
+        if one.trial.name == ground.option
+        and DriveKind(one.device_class, one.drive_model, one.simulated) == ground.kind
+    ]
+    if not mine:
+        return f"no verdict about {ground.option} of its drive model is left"
+    choice = choose(ground.now, mine)
+    if choice.value == ground.value:
+        return ""
+    told = choice.why_not or f"{choice.value or ground.now} is better now"
+    return (
+        f"verdicts of its drive model no longer speak for {ground.option} {ground.value}: {told}"
+    )
 
 
 def _winners(verdicts: Iterable[OptionVerdict]) -> Set[str]:
