@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import Callable, Deque, Dict, List, Optional, Set, Tuple
+from typing import Callable, Deque, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 from wcache.core.experiment.osd_option import (
     OsdError,
@@ -46,6 +46,16 @@ class FakeOsdOptions:
     ) -> None:
         """See OsdPrograms."""
         self._waiting.append((osd_id, make, done))
+
+    def values(
+        self, osd_ids: Sequence[int], names: Sequence[str], timeout_s: float
+    ) -> Mapping[int, Mapping[str, str]]:
+        """See OsdPrograms."""
+        assert timeout_s > 0
+        return {
+            osd_id: {name: self.value(osd_id, name) for name in names}
+            for osd_id in osd_ids if osd_id not in self.down
+        }
 
     @property
     def waiting(self) -> int:

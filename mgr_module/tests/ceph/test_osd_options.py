@@ -103,3 +103,20 @@ def test_what_is_begun_for_an_osd_ends_before_the_next_begins():
     hold.set()
     assert over.wait(20)
     assert order == ["first begins", "first ends", "second begins", "second ends"]
+
+
+class SomeAnswer(Mgr):
+    """OSD 4 gives no answer, OSD 5 one that is none, the others that of a release."""
+
+    def send_command(self, result, _kind, who, command, _tag):
+        self.asked.append(who)
+        says = {"4": None, "5": "no JSON"}.get(who, json.dumps({NAME: True}))
+        if says is not None:
+            result.complete(0, says, "")
+
+
+def test_values_are_told_of_those_osds_alone_that_answer_in_time():
+    mgr = SomeAnswer()
+    osds = CephOsdOptions(mgr, is_up=lambda osd_id: osd_id != 6)
+    assert osds.values([3, 4, 5, 6], [NAME], 0.2) == {3: {NAME: "true"}}
+    assert mgr.asked == ["3", "4", "5"]

@@ -280,19 +280,56 @@ def test_a_mgr_that_is_lost_while_it_gives_back_leaves_it_to_the_next(steps):
     assert run_of(mgr, campaign_id)["restored"] is True
 
 
-@pytest.mark.parametrize(
+def without_effect(mgr, osd_id=0):
+    mgr.osd_options.configured.update({
+        (osd_id, "osd_op_queue"): "wpq", (osd_id, "bluestore_prefer_deferred_size"): "4096",
+    })
+
+
+NO_EFFECT = pytest.mark.parametrize(
     ("option", "words"),
     [
         (f"{PROFILE}=balanced,high_client_ops", "osd_op_queue is wpq and not mclock_scheduler"),
         (TRIAL, "bluestore_prefer_deferred_size is 4096 and not 0"),
     ],
 )
+
+
+@NO_EFFECT
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_where_an_option_does_nothing_on_any_osd_the_command_is_refused(option, words, dry_run):
+    mgr = a_mgr()
+    without_effect(mgr)
+    code, _, error = mgr.command("ab", option=option, dry_run=dry_run)
+    assert code != 0
+    assert f"does nothing on osd.0: {words}" in error
+    assert mgr.inside.campaigns == {}
+
+
+def test_osds_of_the_sample_on_which_it_does_nothing_are_left_out_and_named():
+    mgr = a_mgr(hosts=2)
+    without_effect(mgr)
+    made = said(mgr, "ab", option=TRIAL)
+    assert any("does nothing on osd.0" in line for line in made["forecast"]["skipped"])
+    mgr.settle()
+    assert {osd_id for osd_id, _, _ in mgr.osd_options.set_so_far} == {1}
+
+
+def test_an_osd_that_does_not_answer_the_command_is_asked_again_by_its_run():
+    mgr = a_mgr()
+    without_effect(mgr)
+    mgr.osd_options.down.add(0)
+    campaign_id = start(mgr)
+    mgr.osd_options.down.clear()
+    mgr.settle()
+    assert "does nothing on osd.0" in run_of(mgr, campaign_id)["reason"]
+
+
+@NO_EFFECT
 def test_where_an_option_does_nothing_the_run_says_so_and_sets_nothing(option, words):
     mgr = a_mgr()
-    mgr.osd_options.configured.update({
-        (0, "osd_op_queue"): "wpq", (0, "bluestore_prefer_deferred_size"): "4096",
-    })
     campaign_id = start(mgr, option=option)
+    without_effect(mgr)
     mgr.settle()
     run = run_of(mgr, campaign_id)
     assert (run["status"], run["restored"]) == ("aborted", True)

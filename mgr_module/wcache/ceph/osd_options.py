@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
-from typing import Any, Callable, Deque, Dict, Mapping, Optional
+from contextlib import suppress
+from typing import Any, Callable, Deque, Dict, Mapping, Optional, Sequence
 
 from ..core.experiment.osd_option import (
     OsdError,
@@ -15,7 +17,7 @@ from ..core.experiment.osd_option import (
     Step,
 )
 from ..core.protocol import FailureOutcome, Outcome
-from .command import CommandFailed, SendsCommands, ask_osd, parse
+from .command import CommandFailed, SendsCommands, ask_osd, parse, put_to_osd
 
 TIMEOUT_S = 10.0
 Work = Callable[[], None]
@@ -49,6 +51,25 @@ class CephOsdOptions:
                     target=self._work, args=(due,), daemon=True,
                     name=f"wcache-option-osd.{osd_id}",
                 ).start()
+
+    def values(
+        self, osd_ids: Sequence[int], names: Sequence[str], timeout_s: float
+    ) -> Mapping[int, Mapping[str, str]]:
+        """See OsdPrograms; all are asked at once."""
+        until_s = time.monotonic() + timeout_s
+        asked = [
+            (osd_id, name, put_to_osd(self._mgr, osd_id, {"prefix": "config get", "var": name}))
+            for osd_id in osd_ids if self._is_up(osd_id) for name in names
+        ]
+        found: Dict[int, Dict[str, str]] = {}
+        for osd_id, name, reply in asked:
+            if not reply.wait(max(0.0, until_s - time.monotonic())):
+                continue
+            with suppress(CommandFailed):
+                value = _text(_object(parse(reply.out, "config get")).get(name))
+                if value is not None:
+                    found.setdefault(osd_id, {})[name] = value
+        return found
 
     def _work(self, due: Deque[Work]) -> None:
         while True:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import queue
 from contextlib import contextmanager
-from typing import Callable, Dict, Iterator, List, Optional, Tuple
+from typing import Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from ..core import events
 from ..core.automation.state import AutoState
@@ -212,6 +212,12 @@ class Engine:
     def latencies(self) -> Dict[int, OsdLatency]:
         """What OSDs last said of theirs; of a big cluster much."""
         return self._ports.view.latencies()
+
+    def osd_values(
+        self, osd_ids: Sequence[int], names: Sequence[str], timeout_s: float
+    ) -> Mapping[int, Mapping[str, str]]:
+        """What OSDs go by, of those that answer in time; waits for them, and holds no lock."""
+        return self._ports.osd_options.values(osd_ids, names, timeout_s)
 
     def record(self, record_id: str) -> Optional[Record]:
         """A record with its raw samples, where it is still stored."""

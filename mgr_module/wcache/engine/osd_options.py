@@ -6,7 +6,7 @@ The next mgr does so first; and where an OSD did not answer when its run ended, 
 
 from __future__ import annotations
 
-from typing import Callable, Dict, Mapping, Optional, Protocol
+from typing import Callable, Dict, Mapping, Optional, Protocol, Sequence
 
 from ..core import events
 from ..core.cluster import ClusterView
@@ -31,6 +31,11 @@ class OsdPrograms(Protocol):
 
         Where `make` gives none any more, nothing is done or told.
         """
+
+    def values(
+        self, osd_ids: Sequence[int], names: Sequence[str], timeout_s: float
+    ) -> Mapping[int, Mapping[str, str]]:
+        """Return what OSDs go by; of those that answer in time, which is waited for."""
 
 
 class OsdOptionTasks:

@@ -20,13 +20,14 @@ from ..core.experiment.campaign import (
     select,
 )
 from ..core.experiment.observing import plan as observing
+from ..core.experiment.osd_option import ELSEWHERE, unmet
 from ..core.experiment.run_state import RunSpec, RunState, RunStatus
 from ..core.experiment.schedule import make_runs
 from ..core.experiment.try_sample import TrySample, cheapest
 from ..core.fleet.ages import Age
 from ..core.hardware.bcache import Dirty
 from ..core.history.entry import ADMIN
-from ..core.options.option import Place
+from ..core.options.option import Option, Place
 from ..core.options.trial import OptionTrial, parse_trial
 from ..core.precondition_text import precondition_text
 from ..core.record import Precondition
@@ -49,6 +50,9 @@ from .guards import (
 )
 from .plans.planner import OwnRuns, Planner
 
+# OSDs are asked by `ab` itself whether an option does something there: so many, for so long.
+ASKED_MAX = 64
+ASKED_S = 3.0
 CHECKS_MAX = 16  # settling checks of an experiment, there and back each
 
 
@@ -129,9 +133,24 @@ class CampaignService:
     def compare_values(self, **arguments: Any) -> Dict[str, Any]:
         """`ab`: a campaign that compares two values of an option, or what it would cost."""
         dry_run = bool(arguments.pop("dry_run", False))
-        arguments["option"] = str(parse_trial(str(arguments["option"])))
+        trial = parse_trial(str(arguments["option"]))
+        arguments["option"] = str(trial)
+        arguments["unfit"] = self._unfit(trial.entry, arguments)
         made = self.forecast(**arguments) if dry_run else self.start(**arguments)
         return {**made, "compares": arguments["option"]}
+
+    def _unfit(self, entry: Option, arguments: Dict[str, Any]) -> Dict[int, str]:
+        """OSDs of the sample on which an option does nothing, by what they say themselves.
+
+        One that does not answer in time stays in it: its run asks again.
+        """
+        if not entry.needs:
+            return {}
+        runs = self._prepare(self._engine.world(), "c0", 0, arguments, None).runs
+        osd_ids = [run.option_osd for run in runs if run.option_osd is not None][:ASKED_MAX]
+        told = self._engine.osd_values(osd_ids, [name for name, _ in entry.needs], ASKED_S)
+        found = {osd_id: unmet(entry, osd_id, values) for osd_id, values in told.items()}
+        return {osd_id: why for osd_id, why in sorted(found.items()) if why}
 
     def _prepare(
         self, world: World, campaign_id: str, seed: int, arguments: Dict[str, Any],
@@ -252,6 +271,12 @@ def _prepare(
         campaign_id, selection, cluster, chosen, seed=seed,
         throwaway=options.throwaway_cluster, nonce=secrets.token_hex(8),
     )
+    unfit: Mapping[int, str] = arguments.get("unfit") or {}
+    fit = tuple(run for run in runs if run.option_osd not in unfit)
+    if runs and not fit:
+        first, more = next(iter(unfit.values())), len(unfit) - 1
+        raise RefusedError(first + (f" (and {more} more)" if more else ""), ELSEWHERE)
+    runs, skipped = fit, (*selection.skipped, *unfit.values())
     if sample is not None:
         runs, chosen = cheapest(runs, chosen, sample)
     if arguments.get("confirm"):
@@ -262,7 +287,7 @@ def _prepare(
         raise NotFoundError(
             "none of these loads touches a drive in the scope", "add `timer` or `4m`"
         )
-    return runs, selection.skipped, chosen
+    return runs, skipped, chosen
 
 
 def _require_loads(trial: OptionTrial, loads: Optional[str]) -> None:

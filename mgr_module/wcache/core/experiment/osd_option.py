@@ -8,12 +8,13 @@ What was there before, none or an admin's, is stored with the run before the fir
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Generator, Optional, Sequence, Tuple, Union
+from typing import Dict, Generator, Mapping, Optional, Sequence, Tuple, Union
 
 from ..drive.prior import PriorDoubt
 from ..errors import WcacheError
 from ..model import DriveReport, DriveState
 from ..option_value import OptionValue
+from ..options.option import Option
 from ..options.trial import OptionTrial
 from ..protocol import (
     DrivesOutcome,
@@ -27,6 +28,7 @@ from ..protocol import (
     StateOutcome,
 )
 
+ELSEWHERE = "compare it on OSDs of which that is so"
 NONE = "as configured"  # in the place of a value: the OSD has none at run time
 
 
@@ -92,13 +94,12 @@ class OnOsd:
         """What is there before anything is touched; refused where the option does nothing."""
         if not self.drives:
             return self._refusal(f"no drive of osd.{self.osd_id} is reported any more")
-        for name, wanted in self.trial.entry.needs:
-            found = yield ReadValue(name)
-            if found != wanted:
-                return self._refusal(
-                    f"{self.trial.name} does nothing on osd.{self.osd_id}: {name} is {found} and "
-                    f"not {wanted}", "compare it on OSDs of which that is so",
-                )
+        found: Dict[str, Optional[str]] = {}
+        for name, _ in self.trial.entry.needs:
+            found[name] = yield ReadValue(name)
+        why = unmet(self.trial.entry, self.osd_id, found)
+        if why:
+            return self._refusal(why, ELSEWHERE)
         held = yield from self._held()
         if held != NONE and not self.trial.entry.could_be(held):
             return self._refusal(
@@ -179,6 +180,14 @@ class OnOsd:
     @staticmethod
     def _refusal(message: str, advice: str = "") -> FailureOutcome:
         return FailureOutcome(message, advice, refused=True)
+
+
+def unmet(entry: Option, osd_id: int, found: Mapping[str, Optional[str]]) -> str:
+    """Say why an option does nothing on an OSD, by the values that it needs and that were read."""
+    return next((
+        f"{entry.name} does nothing on osd.{osd_id}: {name} is {found[name]} and not {wanted}"
+        for name, wanted in entry.needs if name in found and found[name] != wanted
+    ), "")
 
 
 def given_back(request: ReleaseRequest, changed: bool) -> StateOutcome:
