@@ -74,7 +74,7 @@ class FakeLoads:
         self.bench = bench
         self.waiting: Dict[str, Tuple[LoadRequest, Callable[[LoadSamples, str], None]]] = {}
         self.cancelled: List[str] = []
-        self.measured = 0
+        self.measured = self.written_bytes = 0
         self.error = ""
 
     def start(
@@ -114,6 +114,7 @@ class FakeLoads:
             delta = CounterDelta("txc_commit_lat", each_ns * 100 / 1e9, 100)
             return LoadSamples(request.seconds, (), (delta,)), ""
         written = request.count * WRITE_BYTES[request.load_point]
+        self.written_bytes += written
         return LoadSamples(0.1, (each_ns,) * request.count, (), written), ""
 
 

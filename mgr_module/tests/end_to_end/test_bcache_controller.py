@@ -7,8 +7,10 @@ from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
 from module_world import RealAnalysis, said
 from wcache.core import codec
+from wcache.core.drive.options import DRAINS
 from wcache.core.experiment.period import BCACHES_MAX, some_of
-from wcache.core.hardware.bcache import BcacheState, Dirty, moves
+from wcache.core.experiment.starting import DRAIN_SECTORS_S
+from wcache.core.hardware.bcache import WRITTEN_MAX, BcacheState, Dirty, moves
 from wcache.core.option_value import OptionValue
 from wcache.core.record import Record
 from wcache.web import plots
@@ -17,6 +19,8 @@ NAME = "writeback_rate_p_term_inverse"
 TRIAL = f"{NAME}=40,4000"
 GIB = 2**30
 MODE = "writeback"
+TARGET_BYTES = 24 * 2**20
+OWN_RATE = "16"
 
 
 def state(share, mode=MODE, name="bcache0", is_cache=False, busy_ms=None):
@@ -28,10 +32,10 @@ def state(share, mode=MODE, name="bcache0", is_cache=False, busy_ms=None):
 class Controlled:
     """A mgr with one OSD on bcache, whose dirty data is what `share` says of the time."""
 
-    def __init__(self, share):
+    def __init__(self, share, bcache=()):
         drive = make.drive("sda", 0)
-        options = (OptionValue(NAME, "50"),)
-        drive = replace(drive, state=replace(drive.state, options=options))
+        options = (OptionValue(NAME, "50"), OptionValue(DRAINS, OWN_RATE))
+        drive = replace(drive, state=replace(drive.state, options=options), bcache=bcache)
         self.mgr = FakeMgr(("h0", (drive,)), make_analysis=RealAnalysis)
         self.began_s = self.mgr.now_s
         calls = iter(range(10**6))
@@ -46,8 +50,8 @@ class Controlled:
     def passed_s(self):
         return self.mgr.now_s - self.began_s
 
-    def compare(self, **arguments):
-        return said(self.mgr, "ab", option=TRIAL, pairs=4, **arguments)["campaign_id"]
+    def compare(self, trial=TRIAL, **arguments):
+        return said(self.mgr, "ab", option=trial, pairs=4, **arguments)["campaign_id"]
 
     def record(self):
         (record_id,) = self.mgr.inside.analyses.option_results
@@ -129,6 +133,124 @@ def test_a_starting_state_is_waited_for_and_one_that_does_not_come_is_said():
     world.finished()
     (result,) = said(world.mgr, "campaign show", campaign_id=campaign_id)["option_results"]
     assert "its dirty data is target (100% of the target) and not clean" in result["ended"]
+
+
+class Writable(Controlled):
+    """The same on a cache of 240 MiB, whose dirty data comes and goes as on a real one.
+
+    `kept` of what is benched gets dirty; it is written back at the least rate there is.
+    """
+
+    def __init__(self, kept=1.0, dirty=0.0, cutoff=0, written_anew=0.0):
+        self.kept, self.dirty, self.cutoff = kept, dirty, cutoff
+        self.written_anew = written_anew  # by clients, in bytes a second
+        self.seen_s = self.seen_bytes = 0.0
+        super().__init__(lambda at_s: 0.0, (replace(state(0.0), target_bytes=TARGET_BYTES),))
+        self.probe.bcache = self.state
+
+    @property
+    def rate(self):
+        return self.probe.drives["domain-sda"].state.option(DRAINS)
+
+    def state(self):
+        passed_s, self.seen_s = self.passed_s - self.seen_s, self.passed_s
+        wrote, self.seen_bytes = self.mgr.loads.written_bytes - self.seen_bytes, (
+            self.mgr.loads.written_bytes
+        )
+        self.dirty += self.kept * max(0, wrote) + passed_s * self.written_anew
+        self.dirty = max(0.0, self.dirty - passed_s * 512 * int(self.rate))
+        return (BcacheState(
+            "bcache0", False, MODE, self.cutoff, int(self.dirty), TARGET_BYTES, 4096, True, 0
+        ),)
+
+    def ended(self, campaign_id):
+        shown = said(self.mgr, "campaign show", campaign_id=campaign_id)
+        assert shown["run_list"][0]["restored"] is True
+        assert (self.rate, self.probe.leased_options) == (OWN_RATE, {})
+        (result,) = shown["option_results"]
+        return result["ended"]
+
+    def begins(self):
+        """Where each period began: the last reading before it was measured."""
+        return [
+            period.bcache[-2].dirty for pair in self.record().pairs
+            for period in (pair.write_back, pair.write_through)
+        ]
+
+
+@pytest.mark.parametrize("wanted", [Dirty.TARGET, Dirty.BEYOND])
+def test_what_is_not_dirty_yet_is_written_and_counted(wanted):
+    world = Writable(kept=0.5)
+    cost = said(world.mgr, "ab", option=TRIAL, dry_run=True, pairs=4)["forecast"]
+    more = said(
+        world.mgr, "ab", option=TRIAL, dry_run=True, pairs=4, dirty_data=wanted.value
+    )["forecast"]
+    assert more["bytes_written"] == cost["bytes_written"] + WRITTEN_MAX * TARGET_BYTES
+    world.compare(dirty_data=wanted.value, accept_cost=True)
+    world.finished()
+    assert set(world.begins()) == {wanted}
+    first = world.record().pairs[0]
+    periods = [first.write_back, first.write_through]
+    assert sum(p.bytes_written for p in periods) > 1.8 * TARGET_BYTES  # half of it got dirty
+    if wanted is Dirty.TARGET:  # where it is to stand as well
+        assert all(p.waited_s >= 5 for p in periods)
+        assert all(p.loaded_s < p.seconds - p.settle_s for p in periods)
+
+
+def test_a_stream_that_bcache_passes_by_is_not_written_for_ever():
+    world = Writable(kept=0.0, cutoff=4 * 2**20)
+    campaign_id = world.compare(dirty_data="target", accept_cost=True)
+    world.finished()
+    assert "bcache passes by what is beyond its sequential_cutoff" in world.ended(campaign_id)
+    assert world.mgr.loads.written_bytes <= world.mgr.options.experiment_bytes_max + (
+        WRITTEN_MAX * TARGET_BYTES
+    )
+
+
+@pytest.mark.parametrize("trial", [TRIAL, f"{DRAINS}=8,64"])
+def test_what_is_dirty_is_written_back_for_a_clean_start_at_a_rate_that_goes_back(trial):
+    world = Writable(dirty=2.0 * TARGET_BYTES)
+    world.compare(dirty_data="clean", trial=trial)
+    rates = set()
+    while not world.mgr.engine.is_active():
+        world.mgr.step(1.0)
+    for _ in range(3000):
+        if not world.mgr.engine.is_active():
+            break
+        world.mgr.step(1.0)
+        rates.add(world.rate)
+    assert DRAIN_SECTORS_S in rates
+    assert set(world.begins()) == {Dirty.CLEAN}
+    assert (world.rate, world.probe.leased_options) == (OWN_RATE, {})
+    wanted = {"8", "64"} if DRAINS in trial else {OWN_RATE}
+    pairs = world.record().pairs
+    if DRAINS in trial:
+        assert {s.option(DRAINS) for p in pairs for s in p.write_back.state_after} == {"8"}
+        assert {s.option(DRAINS) for p in pairs for s in p.write_through.state_after} == {"64"}
+    assert wanted <= rates
+
+
+def test_a_mgr_that_takes_over_while_bcache_is_written_back_puts_the_rate_back():
+    world = Writable(dirty=8.0 * TARGET_BYTES)
+    campaign_id = world.compare(dirty_data="clean")
+    for _ in range(200):
+        world.mgr.step(1.0)
+        if world.rate == DRAIN_SECTORS_S:
+            break
+    assert world.rate == DRAIN_SECTORS_S
+    world.mgr.restart()
+    world.mgr.loads.latency_ns = lambda osd_id: 5_000_000
+    world.seen_bytes = 0
+    world.finished()
+    world.ended(campaign_id)
+    assert set(world.begins()) == {Dirty.CLEAN}
+
+
+def test_what_does_not_stay_clean_is_not_measured():
+    world = Writable(dirty=2.0 * TARGET_BYTES, written_anew=1_500_000)
+    campaign_id = world.compare(dirty_data="clean")
+    world.finished()
+    assert "after it was written back: its dirty data is" in world.ended(campaign_id)
 
 
 def test_a_starting_state_of_what_is_not_bcache_is_refused():

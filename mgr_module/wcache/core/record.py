@@ -118,6 +118,13 @@ class Period:
     bcache: Tuple[BcacheState, ...] = ()
     # of a bench: what other OSDs on the drives committed meanwhile, where there are any
     beside: Optional[CounterDelta] = None
+    # beyond `settle_s`, until bcache was where the period begins; no load of ours in it
+    waited_s: float = 0.0
+
+    @property
+    def loaded_s(self) -> float:
+        """For how long it may have kept clients waiting."""
+        return max(0.0, self.seconds - self.settle_s - self.waited_s)
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from ..core.experiment.observing import plan as observing
 from ..core.experiment.osd_option import ELSEWHERE, unmet
 from ..core.experiment.run_state import RunSpec, RunState, RunStatus
 from ..core.experiment.schedule import make_runs
+from ..core.experiment.starting import START_WAIT_S
 from ..core.experiment.try_sample import TrySample, cheapest
 from ..core.fleet.ages import Age
 from ..core.hardware.bcache import Dirty
@@ -234,6 +235,8 @@ def _prepare(
             "--dirty-data is where bcache's dirty data is to be, and this is no option of bcache",
             "leave it out",
         )
+    if dirty is not Dirty.ANY:
+        seconds_max += START_WAIT_S
     chosen = CampaignOptions(
         scope=parse_scope(arguments.get("scope") or "cluster").text,
         loads=parse_loads(

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sim_drives import BACK, OBEYS, THROUGH, Crash, Probe, StopNever, crash_after, lease
 from wcache.core.drive import journal
-from wcache.core.drive.options import names_of
+from wcache.core.drive.options import DRAINS, leased_names, names_of
 from wcache.core.drive.prior import PriorDoubt, prior_from
 from wcache.core.errors import StorageError
 from wcache.core.model import KernelView
@@ -40,6 +40,10 @@ scheduler = {{ value = "mq-deadline" }}
 nr_requests = {{ value = "256", slow_value = "32", slow_factor = 1.5 }}
 wbt_lat_usec = {{ value = "75000" }}
 """
+P_TERM = "writeback_rate_p_term_inverse"
+ON_BCACHE = f"""{DRIVES}{P_TERM} = {{ value = "40" }}
+{DRAINS} = {{ value = "8" }}
+"""
 # An admin has tuned the queue: what the scheduler resets is not what was there before.
 TUNED = {"scheduler": "mq-deadline", "nr_requests": "128", "wbt_lat_usec": "0"}
 
@@ -47,9 +51,9 @@ TUNED = {"scheduler": "mq-deadline", "nr_requests": "128", "wbt_lat_usec": "0"}
 class OptionProbe(Probe):
     """A probe on one drive with options, as an admin has left them."""
 
-    def __init__(self) -> None:
+    def __init__(self, drives=DRIVES) -> None:
         super().__init__()
-        self.host = SimulatedHost(parse_drive_file(DRIVES), "sim1", clock_ns=self.clock.ns)
+        self.host = SimulatedHost(parse_drive_file(drives), "sim1", clock_ns=self.clock.ns)
         self.mgr.host = None
         self.asked = 0
         self.restart()
@@ -104,6 +108,19 @@ def test_one_lease_holds_the_scheduler_with_what_it_resets_and_puts_them_back_in
     released = probe.ask(ReleaseRequest(OBEYS, "L1", prior=known))
     assert {one.name: one.value for one in released.after[0].options} == TUNED
     assert (probe.values, probe.journal.entries) == (TUNED, {})
+
+
+def test_a_lease_on_an_option_of_bcache_holds_the_rate_that_drains_it_too():
+    probe = OptionProbe(ON_BCACHE)
+    before = probe.values
+    known = prior_from(FSID, OBEYS, (probe.drive,), leased_names(P_TERM))
+    assert isinstance(probe.set("4000", P_TERM, known), StateOutcome)
+    assert isinstance(probe.set("8192", DRAINS, known), StateOutcome)
+    assert (probe.values[P_TERM], probe.values[DRAINS]) == ("4000", "8192")
+    probe.mgr.lease = None
+    probe.restart()  # killed with both set: its journal has both
+    probe.run()
+    assert (probe.values, probe.journal.entries) == (before, {})
 
 
 def test_the_cache_mode_is_not_touched_and_nothing_is_pinned(probe):

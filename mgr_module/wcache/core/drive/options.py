@@ -13,6 +13,7 @@ from typing import Generator, List, Optional, Sequence, Tuple
 from ..errors import RefusedError, StorageError, WcacheError
 from ..model import DriveReport, DriveState
 from ..options.entries import option
+from ..options.option import Place
 from .journal import JOURNAL_VERSION, EntryKind, JournalEntry
 from .prior import (
     Prior,
@@ -27,10 +28,18 @@ from .prior import (
 )
 from .steps import Program, ReadOptions, RemoveJournal, SetOption, Step, Switched, WriteJournal
 
+DRAINS = "writeback_rate_minimum"
+
 
 def names_of(name: str) -> Tuple[str, ...]:
     """An option and those that the kernel resets with it, in the order in which they go back."""
     return (name, *option(name).resets)
+
+
+def leased_names(name: str) -> Tuple[str, ...]:
+    """What a lease on an option holds: of bcache also what drains dirty data for a clean start."""
+    drains = option(name).place is Place.BCACHE and name != DRAINS
+    return (*names_of(name), DRAINS) if drains else names_of(name)
 
 
 def lease_set(
@@ -51,7 +60,7 @@ def lease_set(
     option(name).require(value)
     found = yield from _as_now(drives)
     if entry is None:
-        entry = _entry(EntryKind.LEASE, lease_id, found, name, now_s, prior)
+        entry = _entry(EntryKind.LEASE, lease_id, found, leased_names(name), now_s, prior)
         yield WriteJournal(entry)
     else:
         _require_about(entry, name, prior)
@@ -85,7 +94,7 @@ def apply(
                 f"{expected}", "make a new plan",
             )
     if entry is None:
-        new = _entry(EntryKind.ACTION, action_id, found, name, now_s, prior)
+        new = _entry(EntryKind.ACTION, action_id, found, names_of(name), now_s, prior)
         if all(one.state.option(name) == value for one in found):
             states = tuple(one.state for one in found)
             return Switched(states, states, changed=False)
@@ -106,8 +115,8 @@ def _as_now(
 
 
 def _entry(
-    kind: EntryKind, owner_id: str, found: Sequence[DriveReport], name: str, now_s: float,
-    prior: Prior,
+    kind: EntryKind, owner_id: str, found: Sequence[DriveReport], names: Sequence[str],
+    now_s: float, prior: Prior,
 ) -> JournalEntry:
     """What is journalled before the first touch; raises where that must not be."""
     shared = [one for one in found if one.foreign_uses]
@@ -119,12 +128,12 @@ def _entry(
     require_first_touch(prior, found)
     entry = JournalEntry(
         JOURNAL_VERSION, kind, owner_id, found[0].domain_id,
-        with_options(found, names_of(name)), now_s, cluster_fsid=prior.cluster_fsid,
+        with_options(found, names), now_s, cluster_fsid=prior.cluster_fsid,
     )
     if not agree(entry, prior):
         raise PriorError(
             PriorDoubt.OTHER_STATE,
-            f"not in the state that the mgr recorded: {name} is no longer as it was",
+            f"not in the state that the mgr recorded: {names[0]} is no longer as it was",
         )
     return entry
 

@@ -46,10 +46,10 @@ def with_voided(state: RunState, now: PeriodUnderWay, now_s: float) -> RunState:
     """Count what the period under way has cost; its samples are not used."""
     samples = now.samples
     spent_s = max(0.0, now_s - now.started_at_s) if on_our_clock(state.spec) else 0.0
-    written = samples.bytes_written if samples else 0
+    written = now.written_bytes + (samples.bytes_written if samples else 0)
     if samples is None and now.phase is Phase.MEASURING:
         # a bench under way is not called back
-        written = cut_off_bytes_max(state.spec.experiments[len(state.finished)], now.slot)
+        written += cut_off_bytes_max(state.spec.experiments[len(state.finished)], now.slot)
     return _with_discarded(state, max(spent_s, samples.seconds if samples else 0.0), written)
 
 

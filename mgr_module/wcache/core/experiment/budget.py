@@ -57,11 +57,11 @@ def client_wait_s(setup: ExperimentSetup, periods: Sequence[Period]) -> float:
     """
     if setup.load_point is not LoadPoint.OSD_TRAFFIC:
         others = [(p.mode, p.beside.sum_s, p.beside.count) for p in periods if p.beside]
-        return sum(max(0.0, p.seconds - p.settle_s) for p in periods) + _longer(others)[1]
+        return sum(p.loaded_s for p in periods) + _longer(others)[1]
     pairs = [period for period in periods if not period.at_ns]
     slower, longer_s = _longer([(p.mode, *commits(p)) for p in pairs])
     # a settling check counts no commits: clients wait in it as in a period that lasts as long
-    measured_s = sum(p.seconds - p.settle_s for p in pairs if p.mode is slower)
+    measured_s = sum(p.loaded_s for p in pairs if p.mode is slower)
     checked_s = sum(p.seconds for p in periods if p.at_ns and p.mode is slower)
     return longer_s * (1 + checked_s / measured_s) if measured_s > 0 else longer_s
 

@@ -15,7 +15,7 @@ from ..cluster import ClusterState
 from ..codec import one_line
 from ..drive.safety import may_toggle, not_named
 from ..errors import MalformedError, NotFoundError
-from ..hardware.bcache import CONTROLLER_S, Dirty
+from ..hardware.bcache import CONTROLLER_S, WRITTEN_FOR, WRITTEN_MAX, Dirty
 from ..host_report import HostReport
 from ..loads import ASSUMED_SAMPLE_S, WATCHED_MAX, WRITE_BYTES
 from ..model import DriveModel, DriveReport, LoadPoint, Role
@@ -27,6 +27,7 @@ from .expected import ExpectedPairs
 from .observing import plan as observing
 from .run_state import RunSpec
 from .settling_time.checks import checks_at_most, pairs_limit
+from .starting import START_WAIT_S
 
 SHORT_NAMES = {
     point.short: point for point in LoadPoint if point is not LoadPoint.OSD_BENCH_CAPACITY
@@ -155,6 +156,14 @@ class Candidate:
             use.osd_id for drive in self.drives for use in drive.uses
             if any_role or use.role is Role.BLOCK
         ), default=None)
+
+    def starting_bytes(self, dirty: Dirty) -> int:
+        """What an experiment may write to bring bcache's dirty data there."""
+        targets = [
+            one.target_bytes or 0 for drive in self.drives for one in drive.bcache
+            if not one.is_cache
+        ]
+        return WRITTEN_MAX * max(targets, default=0) if dirty in WRITTEN_FOR else 0
 
 
 @dataclass(frozen=True)
@@ -331,6 +340,8 @@ def forecast(
     emptied = set()
     for run in runs:
         run_s = expected_s = 1.0
+        if run.dirty is not Dirty.ANY:
+            run_s += START_WAIT_S
         for setup in run.experiments if run.observes else ():
             cost = observing.cost_of(setup)
             run_s += cost.seconds + 2 * OVERHEAD_S
@@ -348,7 +359,9 @@ def forecast(
             run_s += min(checked_s + 2 * setup.pairs_max * period_s, run.seconds_max + 10.0)
             expected_s += min(checked_s + 2 * expected(setup) * period_s, run.seconds_max + 10.0)
             samples = 2 * setup.pairs_max * setup.samples_per_period + checked
-            written += min(samples * WRITE_BYTES[setup.load_point], run.bytes_max)
+            written += run.starting_bytes + min(
+                samples * WRITE_BYTES[setup.load_point], run.bytes_max - run.starting_bytes
+            )
             if WRITE_BYTES[setup.load_point] and not measured_by_probe(run):
                 calls += samples
                 emptied.add(setup.osd_id)

@@ -41,6 +41,8 @@ class Phase(Enum):
     SETTING = "setting"
     SETTLING = "settling"
     READING = "reading"  # what bcache's controller is at
+    WRITING = "writing"  # until enough of bcache is dirty
+    DRAINING = "draining"  # bcache's least rate of writeback is being set
     MEASURING = "measuring"
     CLOSING = "closing"
     DECIDING = "deciding"
@@ -73,12 +75,19 @@ class PeriodUnderWay:
     looked_at: str = ""  # the cache domain that is looked at
     bcache: Tuple[BcacheState, ...] = ()  # each reading so far
     waited_from_s: float = 0.0  # since when bcache's controller is waited for; 0: not yet
+    waited_s: float = 0.0  # for how long, once it has settled, but for `written_s`
+    written_bytes: int = 0  # for dirty data to be where the period begins; as asked for
+    written_s: float = 0.0  # how long that took in all
+    written_at_s: float = 0.0  # when the last of it began
+    looks_from: int = 0  # of `bcache`: the first look since it was set, or last written to
+    drained: bool = False
 
     @property
     def under_way(self) -> bool:
         """Whether it takes time of the drive."""
         return self.phase in (
-            Phase.SETTING, Phase.SETTLING, Phase.READING, Phase.MEASURING, Phase.CLOSING
+            Phase.SETTING, Phase.SETTLING, Phase.READING, Phase.WRITING, Phase.DRAINING,
+            Phase.MEASURING, Phase.CLOSING,
         )
 
     @property
@@ -200,10 +209,10 @@ def period_of(
         max(now_s - now.started_at_s, samples.seconds)
         if on_our_clock(spec)
         else settle_s + samples.seconds,
-        samples.samples_ns, samples.counters, samples.bytes_written,
+        samples.samples_ns, samples.counters, samples.bytes_written + now.written_bytes,
         seen[0].state_before, seen[0].state_after, seen[0].flush_counters,
         seen[1] if len(seen) > 1 else None, samples.at_ns, samples.later_counters,
-        samples.histogram, some_of(now.bcache), samples.beside,
+        samples.histogram, some_of(now.bcache), samples.beside, now.waited_s,
     )
 
 

@@ -14,12 +14,10 @@ from .. import events
 from ..codec import one_line
 from ..drive.prior import PriorDoubt
 from ..errors import StorageError
-from ..hardware.bcache import CONTROLLER_S, moves
 from ..protocol import (
     DrivesOutcome,
     FailureOutcome,
     LookRequest,
-    OptionsRequest,
     SamplesOutcome,
     StateOutcome,
 )
@@ -40,18 +38,16 @@ from .period import (
     set_request,
     watch_of,
 )
-from .run_held import HeldRun
 from .run_state import RunStatus
 from .slots import CheckSlot, Slot
+from .starting import StartingRun
 
 # A period that is interrupted (probe restart, OSD restart) is measured again this often.
 ATTEMPTS_MAX = 3
-# So long bcache's rate controller is waited for, beyond what its option takes to settle.
-CONTROLLER_WAIT_S = 300.0
 
 
 @dataclass
-class RunMachine(HeldRun):
+class RunMachine(StartingRun):
     """The machine of one run."""
 
     _looks: int = 0
@@ -128,7 +124,7 @@ class RunMachine(HeldRun):
         if now_s >= self._now.cut_off_at_s:
             return self._cut_off(now_s)
         if self._now.phase is Phase.SETTLING and now_s >= self._now.settled_at_s:
-            return self._read_bcache(now_s)
+            return self._start(now_s)
         return []
 
     def _cut_off(self, now_s: float) -> List[events.Action]:
@@ -148,8 +144,9 @@ class RunMachine(HeldRun):
             return self._resumed(outcome, now_s)
         if phase is Phase.SETTING and isinstance(outcome, StateOutcome):
             return self._set(outcome, now_s)
-        if phase is Phase.READING and isinstance(outcome, StateOutcome):
-            return self._bcache_read(outcome, now_s)
+        started = self._answered_at_start(outcome, now_s)
+        if started is not None:
+            return started
         if phase is Phase.MEASURING and isinstance(outcome, SamplesOutcome):
             return self._measured(events.LoadMeasured(event.task_id, samples_of(outcome)), now_s)
         if phase is Phase.CLOSING and isinstance(outcome, StateOutcome):
@@ -255,31 +252,9 @@ class RunMachine(HeldRun):
         self._watch_of = self.experiment_index, self._new_token()
         return [events.WatchOsds(self._watch_of[1], watch_of(self.spec, self._setup))]
 
-    def _read_bcache(self, now_s: float) -> List[events.Action]:
-        """Where bcache's controller has to settle, it is looked at before anything is measured."""
-        if not self.spec.waits_for_controller or isinstance(self._now.slot, CheckSlot):
-            return self._measure(now_s)
-        self._now.phase = Phase.READING
-        self._now.waited_from_s = self._now.waited_from_s or now_s
-        return [self._task(OptionsRequest(self.spec.domain_id))]
-
-    def _bcache_read(self, outcome: StateOutcome, now_s: float) -> List[events.Action]:
-        self._now.bcache += read_at(outcome, now_s)
-        since = [one for one in self._now.bcache if one.at_s >= self._now.waited_from_s]
-        why = moves(since, self.spec.dirty)
-        if not why:
-            return self._measure(now_s)
-        if now_s - self._now.waited_from_s >= CONTROLLER_WAIT_S:
-            self._void(now_s)
-            return self._finish_experiment(
-                f"bcache did not settle within {CONTROLLER_WAIT_S:.0f} s: {why}", now_s
-            )
-        self._now.phase = Phase.SETTLING
-        self._now.settled_at_s = now_s + CONTROLLER_S
-        return []
-
     def _measure(self, now_s: float) -> List[events.Action]:
         self._now.phase = Phase.MEASURING
+        self._now.cut_off_at_s = self._experiment.cut_off_at_s(self._now)
         left_s = self._now.cut_off_at_s - now_s
         load = load_of(self.spec, self._setup, self._now.slot, left_s)
         if isinstance(load, events.LoadRequest):
@@ -287,6 +262,8 @@ class RunMachine(HeldRun):
         return [self._task(load)]
 
     def _measured(self, event: events.LoadMeasured, now_s: float) -> List[events.Action]:
+        if event.token == self._now.token and self._now.phase is Phase.WRITING:
+            return self._written(event.samples, now_s)
         if event.token != self._now.token or self._now.phase is not Phase.MEASURING:
             return []
         self._now.samples = event.samples
@@ -351,7 +328,8 @@ class RunMachine(HeldRun):
             self._now.phase = Phase.IDLE
 
     def _load_failed(self, event: events.LoadFailed, now_s: float) -> List[events.Action]:
-        if event.token != self._now.token or self._now.phase is not Phase.MEASURING:
+        loaded = self._now.phase in (Phase.MEASURING, Phase.WRITING)
+        if event.token != self._now.token or not loaded:
             return []
         return self._halt(event.message, now_s)
 

@@ -75,9 +75,18 @@ class ExperimentUnderWay:
     def cut_off_at_s(self, now: PeriodUnderWay) -> float:
         """When the budget ends this period; before it has settled, by time alone."""
         cost = run_budget.cost_of(self.setup, self.periods, self.discarded)
+        settles = self.spec.waits_for_controller and now.phase is not Phase.MEASURING
+        settled_at_s = math.inf if settles else now.settled_at_s or math.inf
         return run_budget.cut_off_at_s(
-            self.spec, self.setup, cost, now.started_at_s, now.settled_at_s or math.inf
+            self.spec, self.setup, cost, now.started_at_s, settled_at_s
         )
+
+    @property
+    def bytes_left(self) -> int:
+        """What it may still write, beyond the period that is under way."""
+        cost = run_budget.cost_of(self.setup, self.periods, self.discarded)
+        own = run_budget.cut_off_bytes_max(self.setup, self.next_slot)
+        return self.spec.bytes_max - cost.bytes_written - own
 
     def ends_after(self, look: events.Decided) -> str:
         """Why it ends with what this look of the analysis found; empty where it goes on."""

@@ -10,7 +10,7 @@ from typing import Mapping, Optional, Sequence, Tuple
 
 from ..codec import one_line
 from ..drive.journal import PriorDrive
-from ..drive.options import names_of
+from ..drive.options import leased_names
 from ..drive.prior import (
     UNKNOWN,
     Prior,
@@ -44,7 +44,7 @@ def next_unknown(state: RunState) -> Optional[str]:
 def with_look(state: RunState, domain_id: str, drives: Sequence[DriveReport]) -> RunState:
     """The state with what was just read as the prior; raises StorageError for unknown modes."""
     trial = state.spec.option
-    names = () if trial is None else names_of(trial.name)
+    names = () if trial is None else leased_names(trial.name)
     return _with(state, prior_from(_fsid(state.spec), domain_id, drives, names))
 
 

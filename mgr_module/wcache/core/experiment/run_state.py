@@ -67,6 +67,7 @@ class RunSpec:
     beside: Tuple[int, ...] = field(default=(), metadata={"max_items": WATCHED_MAX})
     trial: bool = False  # of a `try`
     dirty: Dirty = Dirty.ANY  # where bcache's dirty data is to be when a period begins
+    starting_bytes: int = 0  # of `bytes_max`: what may be written to bring it there
 
     @property
     def domain_ids(self) -> Tuple[str, ...]:

@@ -62,16 +62,18 @@ def make_runs(
             for load_point in loads
             if crossing or touches(load_point, _roles(candidate, osd_id), osd)
         )
+        starting_bytes = candidate.starting_bytes(options.dirty)
         if experiments:
             runs.append(
                 RunSpec(
                     run_id, campaign_id, candidate.hostname, candidate.domain_id,
                     f"lease.{run_id}.{nonce}", experiments, options.latency_limit_ms,
-                    options.seconds_max, options.bytes_max, candidate.simulated, throwaway,
+                    options.seconds_max, options.bytes_max + starting_bytes, candidate.simulated,
+                    throwaway,
                     options.consent_turn_on, missed, options.forced,
                     options.client_wait_max_s, options.same_share,
                     beside=_beside(candidate, osd_id, crossing),
-                    dirty=options.dirty,
+                    dirty=options.dirty, starting_bytes=starting_bytes,
                 )
             )
 

@@ -27,6 +27,11 @@ class Dirty(str, Enum):
     BEYOND = "beyond"
 
 
+# Where dirty data comes by writes alone, and what an experiment may write for it at most, in parts
+# of the target: not every write gets dirty.
+WRITTEN_FOR, WRITTEN_MAX = (Dirty.TARGET, Dirty.BEYOND), 4
+
+
 @dataclass(frozen=True)
 class BcacheState:
     """One bcache device, as seen from one of its drives; None is unknown.
@@ -84,7 +89,7 @@ def moves(readings: Sequence[BcacheState], wanted: Dirty = Dirty.ANY) -> str:
         last = seen[-1]
         if wanted not in (Dirty.ANY, last.dirty):
             return f"its dirty data is {_where(last)} and not {wanted.value}: {name}"
-        if last.dirty is Dirty.ANY:
+        if last.dirty is Dirty.ANY or wanted is Dirty.BEYOND:  # beyond its target it never stands
             continue
         if len(seen) == 1:
             return f"{name} was looked at once"

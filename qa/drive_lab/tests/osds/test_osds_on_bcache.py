@@ -15,7 +15,7 @@ import pytest
 from lab_bench import OFFSET_BLOCKS
 from probe_bench import BACK, THROUGH
 from wcache.core import codec
-from wcache.core.drive.options import names_of
+from wcache.core.drive.options import leased_names
 from wcache.core.drive.prior import prior_from
 from wcache.core.hardware.bcache import BcacheState, Dirty, crossed_target
 from wcache.core.model import Role
@@ -274,7 +274,7 @@ def test_an_option_of_bcache_is_back_after_kill_9_of_the_probe(cached):
         probe.start()
         told = probe.ask(LookRequest(probe.domain_id))
         drives = codec.decode(DrivesOutcome, told, "outcome").drives
-        prior = prior_from("", probe.domain_id, drives, names_of(name))
+        prior = prior_from("", probe.domain_id, drives, leased_names(name))
         done = probe.ask(SetOptionRequest(probe.domain_id, name, wanted, prior))
         assert done["kind"] == "state", done
         assert cached.has(name) in (wanted, "1.0M")
