@@ -5,7 +5,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from module_world import a_mgr, measured, ok, said
+from module_world import WB, WT, a_mgr, measured, ok, said
 from rollout_world import change
 from wcache.core.change.change_status import ChangeStatus
 from wcache.core.change.config_change import ConfigChange
@@ -56,6 +56,19 @@ def test_a_rollback_has_lines_of_its_own_with_the_modes_the_other_way_round():
     last = changes(mgr)[-1]
     assert (last["before"], last["after"]) == ("write through", "write back")
     assert last["outcome"] == f"rolled back{LATENCY} while it was in place"
+
+
+def test_a_change_that_went_back_for_its_latency_tells_it_once():
+    mgr = measured()
+    plan_id = said(mgr, "plan")["plan_id"]
+    for probe in mgr.probes.values():
+        probe.latency_ns = {WB: 20_000_000, WT: 40_000_000}
+    ok(mgr.command("apply", plan_id=plan_id))
+    mgr.settle()
+    (row,) = changes(mgr)
+    assert row["outcome"].startswith("rolled back: ")
+    assert row["outcome"].count("latency") == 1
+    assert row["outcome"].count("20.00 ms -> 40.00 ms (+100%)") == 1
 
 
 @pytest.mark.parametrize(("status", "words"), [
