@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Tuple
@@ -15,13 +16,19 @@ import pytest
 import zipapps
 from module_answers import HOSTILE, FakeAnswers, everything, record
 from report_answers import OSDS_PER_MODEL, a_lot
+from wcache.core import codec
 from wcache.core.errors import MalformedError, NotFoundError
 from wcache.core.figures import ecdf
+from wcache.core.hardware.bcache import BcacheState
 from wcache.core.model import LoadPoint
+from wcache.core.options.trial import OptionTrial
+from wcache.core.record import Period
 from wcache_cli.answers import SavedAnswers, SavingAnswers
 from wcache_cli.evidence import gather
 from wcache_cli.main import main
 from wcache_cli.report_page import render
+
+GIB = 2**30
 
 
 class Page(HTMLParser):
@@ -90,6 +97,67 @@ def test_both_modes_are_drawn_with_their_medians():
     assert "write back, median 5.00 ms, n 12" in text
     assert "write through, median 500 us, n 12" in text
     assert text.count('<path class="curve') == 2
+
+
+def on_bcache(record_id: str = "c9.0.0") -> Dict[str, Any]:
+    """A campaign that compared an option of bcache, with what bcache was at in each period."""
+    answers = everything()
+    one = record(record_id)
+
+    def period(of: Period, at_s: float) -> Period:
+        state = BcacheState(
+            "bcache0", False, "writeback", 10, int(at_s * GIB), 10 * GIB, 4096 * int(at_s), True,
+            int(at_s * 800), at_s,
+        )
+        return replace(of, bcache=(state,))
+
+    pairs = tuple(
+        replace(pair, write_back=period(pair.write_back, 10.0 + 2 * pair.index),
+                write_through=period(pair.write_through, 11.0 + 2 * pair.index))
+        for pair in one.pairs
+    )
+    trial = OptionTrial("writeback_percent", "10", "20")
+    one = replace(one, pairs=pairs, setup=replace(one.setup, option=trial))
+    answers[f"campaign record {record_id}"] = codec.to_plain(one)
+    answers["campaign show c9"] = {
+        **answers["campaign show c1"], "campaign_id": "c9", "results": [],
+        "compares": str(trial), "options": {"dirty": "target"},
+        "option_results": [{
+            "record_id": record_id, "hostname": "h1", "osd_id": 3, "dev_names": [HOSTILE],
+            "load_point": "osd_bench_depth1", "verdict": "writeback_percent 20", "decided": True,
+            "ratio": 1.5, "ratio_low": 1.4, "ratio_high": 1.6, "a_us": 3000.0, "b_us": 2000.0,
+            "pairs": 4, "seconds": 17.6, "bytes_written": 0, "why": "", "ended": "decided",
+            "warnings": ["dirty data crossed its target"],
+        }],
+    }
+    answers["campaign ls"]["campaigns"].append({"campaign_id": "c9"})
+    return answers
+
+
+def test_an_option_of_bcache_is_shown_with_dirty_data_rate_and_backing_disk_over_time():
+    text = page_of(on_bcache())
+    assert Page(text).open == []
+    assert HOSTILE not in text
+    assert "Compared writeback_percent=10,20: 1 result in campaign c9, 1 of them decided." in text
+    assert "1.50 (1.40 to 1.60)" in text
+    assert "dirty data crossed its target" in text
+    assert "ceph wcache ab writeback_percent=10,20 --scope=cluster --dirty-data=target" in text
+    assert text.count("<svg viewBox=\"0 0 640 300\"") == 2
+    for words in (
+        "dirty data, in percent of its target: 100% first, 170% last",
+        "how busy the backing disk was: 80% first, 80% last", "40.0 KiB/s first, 68.0 KiB/s last",
+        "osd.3 depth1, c9.0.0",
+    ):
+        assert words in text
+    style = text.partition("<style>")[2].partition("</style>")[0]
+    for look in re.findall(r'class="curve ([a-z]+)"', text):
+        assert f".{look} {{" in style
+    ids = re.findall(r' id="([^"]+)"', text)
+    assert len(ids) == len(set(ids))
+
+
+def test_an_answer_of_a_module_without_options_has_its_report():
+    assert "bcache" not in page_of(everything())
 
 
 def test_the_numbers_of_results_and_plans_are_shown():

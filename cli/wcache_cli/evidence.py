@@ -99,7 +99,8 @@ def _record_ids(
         for record_id in listed if isinstance(listed, list) else ():
             ids[_id({"record_id": record_id}, "record_id")] = None
     for campaign in campaigns:
-        for result in _rows(campaign, "results"):
+        compared = _rows(campaign, "option_results") if "option_results" in campaign else []
+        for result in (*_rows(campaign, "results"), *compared):
             if not result.get("measured_in"):
                 ids[_id(result, "record_id")] = None
     return list(ids)

@@ -7,13 +7,15 @@ template escapes by default and nothing is marked safe.
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from importlib import resources
-from typing import Optional
+from typing import Any, List, Mapping, Optional
 
 from wcache.core.drive.safety import pin_word
 from wcache.core.errors import MalformedError, NotReadyError
-from wcache.core.figures import ecdf
+from wcache.core.figures import ecdf, lines
 from wcache.core.model import load_name
+from wcache.core.record import Record
 from wcache.core.text import (
     amount,
     before_after,
@@ -51,10 +53,15 @@ def render(evidence: Evidence, *, now_s: Optional[float] = None) -> str:
         load_name=load_name, named=named, pin_word=pin_word, ratio=ratio,
         setting_of=report_story.setting_of, short_id=short_id, turned_off=turned_off, when=when,
     )
+    records = {record.record_id: record for record in evidence.records}
     plots = {record.record_id: ecdf.plot(record) for record in evidence.records}
     try:
         return environment.get_template(TEMPLATE).render(
             evidence=evidence, plots=plots, story=report_story.tell(evidence),
+            over_time={
+                campaign["campaign_id"]: _over_time(campaign, records)
+                for campaign in evidence.campaigns
+            },
             latencies=report_story.LATENCIES, plots_max=report_story.PLOTS_MAX,
             names=[name for _, name in report_story.LATENCIES],
             made_at_s=time.time() if now_s is None else now_s,
@@ -64,6 +71,19 @@ def render(evidence: Evidence, *, now_s: Optional[float] = None) -> str:
             f"an answer does not have what the report shows ({error})",
             "install module and tool of the same version",
         ) from None
+
+
+def _over_time(campaign: Mapping[str, Any], records: Mapping[str, Record]) -> List[lines.Plot]:
+    """What bcache was at over the time of each experiment of a campaign."""
+    rows = (*campaign["results"], *campaign.get("option_results", ()))
+    found = []
+    for record in filter(None, (records.get(row["record_id"]) for row in rows)):
+        setup = record.setup
+        of = f"osd.{setup.osd_id} {setup.load_point.short}, {record.record_id}"
+        found += [
+            replace(plot, title=f"{plot.title}: {of}") for plot in lines.bcache(record)
+        ]
+    return found
 
 
 def template_text(name: str) -> str:

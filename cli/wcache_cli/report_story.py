@@ -71,7 +71,10 @@ class Story:
 
 def tell(evidence: Evidence) -> Story:
     """The story of a report; raises KeyError, TypeError where an answer lacks a field."""
-    measured = [c for c in evidence.campaigns if c["results"] or c.get("observed")]
+    measured = [
+        c for c in evidence.campaigns
+        if c["results"] or c.get("observed") or c.get("option_results")
+    ]
     empty = [_empty(c) for c in evidence.campaigns if c not in measured]
     return Story(
         tuple(_done(evidence, measured)), tuple(_verdicts(evidence)),
@@ -144,12 +147,21 @@ def _short(text: str) -> str:
 def _done(evidence: Evidence, measured: Sequence[Mapping[str, Any]]) -> List[str]:
     lines = []
     drives = {row["domain_id"] for c in measured for row in c["results"]}
-    if measured:
-        results = [row for c in measured for row in c["results"]]
+    of_modes = [c for c in measured if not c.get("compares")]
+    if of_modes:
+        results = [row for c in of_modes for row in c["results"]]
         lines.append(
-            f"Measured: {many(len(drives), 'drive')} in {many(len(measured), 'campaign')}, "
+            f"Measured: {many(len(drives), 'drive')} in {many(len(of_modes), 'campaign')}, "
             f"{many(len(results), 'result')}."
         )
+    for campaign in (c for c in measured if c.get("compares")):
+        found = campaign["option_results"]
+        decided = sum(1 for row in found if row["decided"])
+        lines.append(
+            f"Compared {campaign['compares']}: {many(len(found), 'result')} in campaign "
+            f"{campaign['campaign_id']}, {decided} of them decided."
+        )
+    if measured:
         lines.append(
             f"What it cost: {duration(sum(c['seconds'] for c in evidence.campaigns))} of drive "
             f"time, {amount(sum(c['bytes_written'] for c in evidence.campaigns))} written to OSDs."
@@ -213,7 +225,11 @@ def _repeat(evidence: Evidence, measured: Sequence[Mapping[str, Any]]) -> List[s
         parts += [f"--{word}={options[key]}" for key, word in OPTIONS if key in options]
         if campaign.get("observes"):
             parts.append("--observe")
-        words = ["ceph", "wcache", "campaign", "start", campaign["scope"], *parts,
-                 f"--seed={campaign['seed']}"]
+        words = ["campaign", "start", campaign["scope"]]
+        if campaign.get("compares"):
+            words = ["ab", campaign["compares"], f"--scope={campaign['scope']}"]
+            if options.get("dirty"):
+                parts.append(f"--dirty-data={options['dirty']}")
+        words = ["ceph", "wcache", *words, *parts, f"--seed={campaign['seed']}"]
         lines.append(f"{shlex.join(words)}  # {campaign['campaign_id']}; add --accept-cost")
     return lines

@@ -10,10 +10,10 @@ from wcache.core import codec
 from wcache.core.drive.options import DRAINS
 from wcache.core.experiment.period import BCACHES_MAX, some_of
 from wcache.core.experiment.starting import DRAIN_SECTORS_S
+from wcache.core.figures import lines
 from wcache.core.hardware.bcache import WRITTEN_MAX, BcacheState, Dirty, moves
 from wcache.core.option_value import OptionValue
 from wcache.core.record import Record
-from wcache.web import plots
 
 NAME = "writeback_rate_p_term_inverse"
 TRIAL = f"{NAME}=40,4000"
@@ -273,13 +273,13 @@ def test_dirty_data_rate_and_the_backing_disk_are_kept_over_time_and_plotted():
         for one in period.bcache
     ]
     assert all(one.at_s > 0 for one in readings)
-    dirty, rate = plots.bcache(record)
+    dirty, rate = lines.bcache(record)
     assert "dirty data, in percent of its target: 100% first, 100% last" in dirty.said
     assert "how busy the backing disk was: 50% first, 50% last" in dirty.said
     assert "4.0 KiB/s first" in rate.said
     for plot in (dirty, rate):
         assert plot.lines
-    assert plots.bcache(replace(record, pairs=())) == []
+    assert lines.bcache(replace(record, pairs=())) == []
 
 
 def test_so_many_readings_are_kept_and_no_more():

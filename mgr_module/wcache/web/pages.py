@@ -9,6 +9,7 @@ from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
 from ..core import codec
 from ..core.change.gate.judge import LOOKS
 from ..core.experiment.levels import level_ns
+from ..core.figures import lines
 from ..core.model import CacheMode
 from ..core.record import Record
 from ..engine.gate.kept_blocks import KeptBlock
@@ -118,9 +119,9 @@ def experiment(read: Reader, query: Query) -> Page:
         ],
         "pairs": rows, "looks": seen,
         "plots": [
-            plots.in_words(item, words) for item in (
+            lines.in_words(item, words) for item in (
                 plots.closing(record), plots.distribution(record), plots.levels(record),
-                *plots.bcache(record),
+                *lines.bcache(record),
             ) if item.lines
         ],
     })
@@ -130,7 +131,7 @@ def latency(read: Reader, query: Query) -> Page:
     """Commit latency over time, with the changes that were made meanwhile."""
     changes = _changes(read)
     blocks = read.latencies.since(0.0)
-    by_osd: Dict[int, List[plots.Point]] = {}
+    by_osd: Dict[int, List[lines.Point]] = {}
     for item in blocks:
         for osd in item.block.osds:
             if osd.latency_us > 0:
@@ -140,7 +141,7 @@ def latency(read: Reader, query: Query) -> Page:
     wanted = [osd_id for osd_id in order if f"osd.{osd_id}" == query.get("osd")]
     drawn = (wanted or order)[:OSDS_DRAWN]
     series = [
-        plots.Series(f"osd.{osd_id}", f"line-{place}", tuple(by_osd[osd_id]))
+        lines.Series(f"osd.{osd_id}", f"line-{place}", tuple(by_osd[osd_id]))
         for place, osd_id in enumerate(sorted(drawn), 1)
     ]
     marks = [row for row in changes if not row["osd_ids"] or set(row["osd_ids"]) & set(drawn)]
@@ -190,7 +191,7 @@ def rollout(read: Reader, query: Query) -> Page:
                 ]) for item in kept
             ) if logs
         ]
-        series.append(plots.Series(name, look, tuple(points)))
+        series.append(lines.Series(name, look, tuple(points)))
     marks = [row for row in _changes(read) if set(row["osd_ids"]) & treated]
     drawn = _drawn(
         "Commit latency of changed OSDs, and of those unchanged at the same time", series, marks,
@@ -238,7 +239,7 @@ def _osds_of(change: Mapping[str, Any]) -> Sequence[int]:
 
 
 def _drawn(
-    title: str, series: Sequence[plots.Series], changes: Sequence[Dict[str, Any]],
+    title: str, series: Sequence[lines.Series], changes: Sequence[Dict[str, Any]],
     changed_at_s: Mapping[int, float],
 ) -> Dict[str, Any]:
     """A plot over time, and the changes that are marked on it by number.
@@ -256,7 +257,7 @@ def _drawn(
         row for row in made if moments and min(moments) <= row["at_s"] <= max(moments)
     ][-MARKS_MAX:]
     marks = [(row["at_s"], float(number)) for number, row in enumerate(inside, 1)]
-    return {"plot": plots.over_time(title, series, marks), "marked": inside}
+    return {"plot": lines.over_time(title, series, marks), "marked": inside}
 
 
 Maker = Callable[[Reader, Query], Page]

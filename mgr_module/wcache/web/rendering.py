@@ -13,9 +13,9 @@ import jinja2
 from markupsafe import Markup
 
 from ..core.drive.safety import pin_word
+from ..core.figures.lines import Geometry
 from ..core.model import load_name
 from ..core.text import amount, cell, duration, latency, many, ratio, relative, roughly, when
-from .plots import Geometry
 
 TEMPLATES = Path(__file__).with_name("templates")
 CHARS_MAX = 400  # of one value: the longest that the module itself says is shorter
