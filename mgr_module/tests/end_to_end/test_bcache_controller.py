@@ -73,6 +73,7 @@ def test_where_dirty_data_is_to_its_target():
     assert replace(state(1.2), target_bytes=0).dirty is Dirty.BEYOND
     assert replace(state(0.0), target_bytes=0).dirty is Dirty.CLEAN
     assert "the target is 0" in moves([replace(state(1.2), target_bytes=0)], Dirty.CLEAN)
+    assert "no target" in moves([replace(state(1.2), target_bytes=0)] * 2, Dirty.BEYOND)
 
 
 @pytest.mark.parametrize(

@@ -89,6 +89,8 @@ def moves(readings: Sequence[BcacheState], wanted: Dirty = Dirty.ANY) -> str:
         last = seen[-1]
         if wanted not in (Dirty.ANY, last.dirty):
             return f"its dirty data is {_where(last)} and not {wanted.value}: {name}"
+        if wanted is Dirty.BEYOND and not last.target_bytes:  # before its first look, for one
+            return f"bcache has no target for its dirty data: {name}"
         if last.dirty is Dirty.ANY or wanted is Dirty.BEYOND:  # beyond its target it never stands
             continue
         if len(seen) == 1:

@@ -295,7 +295,7 @@ def until(cached, above):
     """What is told once the kernel has worked out its target anew, as it does each 5 s."""
     deadline = time.monotonic() + 120
     found = cached.told(BACKING)
-    while found.above_target is not above:
+    while found.above_target is not above or not found.target_bytes:
         assert time.monotonic() < deadline, found
         time.sleep(1)
         found = cached.told(BACKING)
