@@ -258,7 +258,7 @@ def test_dirty_data_across_its_target_is_seen_on_the_real_bcache(cached):
     assert above.dirty_bytes > above.target_bytes > MIB
     cached.set("writeback_percent", 40)
     below = until(cached, False)
-    assert below.dirty is Dirty.BELOW
+    assert below.dirty is Dirty.BELOW, (above, below)
     assert below.target_bytes > below.dirty_bytes >= 25 * MIB
     assert crossed_target((above, below)) == ["bcache0"]
 
