@@ -17,6 +17,7 @@ from harness.console import Console
 from probes import Probe, Wcache
 from wcache.core.options.entries import OPTIONS, REFUSED
 from wcache.core.options.option import Place
+from worlds.what_stands import applied, ended
 
 pytestmark = pytest.mark.cluster
 
@@ -80,7 +81,7 @@ def test_an_osd_refuses_another_queue_at_run_time(steady, release):
 
 
 # Neither defers a bench's writes of 4 KiB: what differs between them is planted.
-SLOW, FAST, ADMINS = "1", "2", "4"
+SLOW, FAST, ADMINS, OTHER_SIZE = "1", "2", "4", "8"
 TRIAL = f"{SSD}={SLOW},{FAST}"
 RUNS_S, STANDS_S = 0.002, 0.018  # of the OSD in turn, where it is made slow
 ASKED_EVERY_S = 1.0
@@ -159,6 +160,27 @@ def at_run_time(cluster: ClusterAccess) -> Optional[str]:
     return None if told.get("override") is None else str(told["override"])
 
 
+def in_database(cluster: ClusterAccess) -> Optional[str]:
+    """What the config database has for the OSD itself."""
+    rows = cluster.ceph_json("config", "dump")
+    found = [row["value"] for row in rows if (row["section"], row["name"]) == (f"osd.{OSD}", SSD)]
+    return str(found[0]) if found else None
+
+
+@pytest.fixture
+def stored(steady: ClusterAccess) -> Iterator[Any]:
+    """Sets the OSD's value in the config database, which has none after the test."""
+    who = f"osd.{OSD}"
+    yield lambda wanted: steady.ceph("config", "set", who, SSD, wanted)
+    steady.ceph("config", "rm", who, SSD)
+
+
+def drifted(wcache: Wcache) -> Any:
+    """What is found not to stand there any more, once the config database was read again."""
+    wcache("plan", knob="options", dry_run=True)
+    return [f for f in wcache("status")["findings"] if f["code"] == "WCACHE_OPTION_DRIFT"]
+
+
 def compare(wcache: Wcache, trial: str = TRIAL, **more: Any) -> str:
     asked = {
         "option": trial, "scope": f"osd.{OSD}", "loads": "batch", "settle_s": 0.1,
@@ -176,7 +198,9 @@ def compared(wcache: Wcache, **more: Any) -> Dict[str, Any]:
 
 @pytest.mark.long  # an option of an OSD settles for 10 s in each period
 @pytest.mark.one_release
-def test_a_planted_effect_of_an_option_of_an_osd_is_found(wcache, steady, watch):
+def test_a_planted_effect_of_it_is_found_applied_missed_when_gone_and_taken_back(
+    wcache, steady, watch, stored
+):
     watched = watch(slow_at=SLOW)
     for _ in range(REPEATED_MAX):
         result = compared(wcache, pairs=16)
@@ -185,6 +209,25 @@ def test_a_planted_effect_of_an_option_of_an_osd_is_found(wcache, steady, watch)
     assert result["verdict"] == f"{SSD} {FAST}", result
     assert result["ratio_low"] > 1.1
     assert {SLOW, FAST} <= set(watched.had)
+    stored(SLOW)
+    assert value(steady, SSD) == SLOW
+    plan_id = applied(wcache, knob="options", osd=OSD)
+    (change,) = wcache("plan show", plan_id=plan_id)["changes"]
+    (edit,) = change["edits"]
+    assert (edit["who"], edit["prior"], edit["value"]) == (f"osd.{OSD}", SLOW, FAST)
+    assert change["status"] == "applied"
+    assert (in_database(steady), value(steady, SSD)) == (FAST, FAST)
+    assert drifted(wcache) == []
+    stored(OTHER_SIZE)
+    (found,) = wcache.wait("the drift", lambda: drifted(wcache))
+    assert found["subject"] == f"osd.{OSD}"
+    assert f"plan {plan_id} set {SSD} {FAST}" in found["detail"]
+    stored(FAST)
+    wcache("rollback", plan_id=plan_id)
+    assert ended(wcache, plan_id)["status"] == "rolled back"
+    assert (in_database(steady), value(steady, SSD)) == (SLOW, SLOW)
+    assert at_run_time(steady) is None
+    assert drifted(wcache) == []
 
 
 @pytest.mark.long
@@ -214,8 +257,14 @@ def test_a_mgr_that_is_lost_has_the_next_one_put_back_what_the_osd_had(
         else:
             steady.disable_module("wcache")
             assert at_run_time(steady) in (SLOW, FAST)  # nobody is there to put it back
+            told = steady.ceph("tell", "osd.*", "config", "diff", "get", SSD)  # an admin looks
+            assert "override" in told.stdout
             steady.enable_module("wcache")
         wcache.wait("what it had", lambda: ADMINS in watched.had[1:])
+        said = f"osd.{OSD} still had the {SSD} that it was measured with"
+        wcache.wait("a warning in the cluster's log", lambda: said in steady.ceph(
+            "log", "last", "100", "warn", "cluster"
+        ).stdout)
         wcache.wait("the campaign goes on", lambda: at_run_time(steady) in (SLOW, FAST))
         wcache("campaign stop", campaign_id=campaign_id)
         assert wcache.wait_over(campaign_id)["run_list"][0]["restored"] is True

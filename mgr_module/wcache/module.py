@@ -106,6 +106,9 @@ class Module(MgrModule):
             blocks=blocks,
             stops=CephStops(self),
             osd_options=CephOsdOptions(self, is_up=lambda osd_id: _is_up(view, osd_id)),
+            cluster_log=lambda text: self.cluster_log(
+                "cluster", self.ClusterLogPrio.WARN, text
+            ),
             options=lambda: self._options, profiles=self._load_watch.profiles,
             log=self.log,
         ), wake=self._wake.set)

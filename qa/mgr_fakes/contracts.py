@@ -39,6 +39,7 @@ METHODS: Dict[str, Tuple[str, ...]] = {
     "set_uri": ("uri",),
     "set_health_checks": ("checks",),
     "send_command": ("result", "svc_type", "svc_id", "command", "tag", "inbuf"),
+    "cluster_log": ("channel", "priority", "message"),
     "remote": ("module_name", "method_name"),
 }
 

@@ -238,6 +238,7 @@ class FakeMgr:
         self.bounds = bounds
         self.make_analysis = make_analysis
         self.exceptions: List[str] = []
+        self.cluster_log: List[str] = []
         self.log_lines: List[Tuple[str, str]] = []
         self.log = _Kept(self)
         self.config = FakeConfig()
@@ -276,7 +277,7 @@ class FakeMgr:
         self.engine = FakeEngine(Ports(
             archive=archive, view=self.view, loads=self.loads,
             analysis=self.analysis, blocks=self.kept_blocks, stops=self.stops,
-            osd_options=self.osd_options,
+            osd_options=self.osd_options, cluster_log=self.cluster_log.append,
             database=self.config, options=lambda: self.options, bounds=self.bounds,
             profiles=lambda *about: self.profiles_of(*about), log=self.log,
         ), self.stops, clock=lambda: self.now_s)

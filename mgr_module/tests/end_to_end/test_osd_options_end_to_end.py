@@ -6,7 +6,7 @@ import pytest
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
 from mgr_fakes.osd_options import MgrLost
-from module_world import RealAnalysis, said
+from module_world import RealAnalysis, ok, said
 from wcache.core.experiment.osd_option import NONE
 from wcache.core.model import DriveModel, Verdict
 
@@ -166,6 +166,47 @@ def test_a_mgr_that_is_lost_at_any_step_leaves_a_value_that_the_next_puts_back_f
     assert seen == {before, SLOW, FAST}  # it was lost in each of the states
 
 
+@pytest.mark.parametrize(
+    ("before", "undo"), [(None, f"unset {HDD}"), ("32768", f"set {HDD} 32768")]
+)
+def test_the_cluster_is_told_of_a_value_that_stood_while_no_mgr_ran_the_module(before, undo):
+    mgr = a_mgr()
+    if before is not None:
+        mgr.osd_options.at_run_time[0, HDD] = before
+    campaign_id = start(mgr)
+    until_set(mgr)
+    assert mgr.cluster_log == []
+    mgr.restart()
+    wire(mgr)
+    mgr.step()
+    (told,) = mgr.cluster_log
+    assert told.startswith(f"wcache {campaign_id}.0: osd.0 still had the {HDD} that it was")
+    assert f"osd.0 still had the {HDD}" in ok(mgr.command("history"))
+    mgr.osd_options.down.add(0)
+    said(mgr, "campaign stop", campaign_id=campaign_id)
+    mgr.settle()
+    (found,) = said(mgr, "status")["findings"]
+    assert f"by hand: `ceph tell osd.0 config {undo}`" in found["detail"]
+
+
+def test_nobody_is_told_where_the_osd_had_its_own_value_again():
+    mgr = a_mgr()
+    start(mgr)
+    until_set(mgr)
+    mgr.osd_options.restart(0)
+    mgr.restart()
+    wire(mgr)
+    mgr.settle()
+    assert mgr.cluster_log == []
+
+
+def test_ab_and_the_entry_say_what_an_admin_does_while_no_mgr_runs_the_module():
+    mgr = a_mgr()
+    undo = f"ceph tell osd.N config unset {HDD}"
+    assert undo in ok(mgr.command("ab", option=TRIAL, dry_run=True))
+    assert undo in ok(mgr.command("option show", option=HDD))
+
+
 def test_a_frozen_cluster_has_its_value_back_after_a_failover():
     mgr = a_mgr()
     campaign_id = start(mgr)
@@ -191,6 +232,7 @@ def test_an_osd_that_does_not_answer_at_the_end_is_asked_until_it_does():
     (found,) = said(mgr, "status")["findings"]
     assert found["code"] == "WCACHE_RESTORE_FAILED"
     assert "start the OSD if it is down" in found["advice"]
+    assert f"by hand: `ceph tell osd.0 config unset {HDD}`" in found["detail"]
     mgr.restart()  # and not by this mgr alone
     mgr.report_all()
     for _ in range(3):

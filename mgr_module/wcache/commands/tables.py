@@ -110,6 +110,8 @@ def forecast(data: Mapping[str, Any]) -> str:
         f"caches emptied:  {emptied}",
     ]
     lines += [f"clients:         {data['clients']}"] if data.get("clients") else []
+    if data.get("undo_with_no_mgr"):
+        lines.append(f"with no mgr:     nothing puts it back; {data['undo_with_no_mgr']}")
     lines += left_out(cost["skipped"])
     lines += ages.again(data["reported"], "ceph wcache campaign forecast")
     if "campaign_id" in data:

@@ -317,10 +317,11 @@ class AskOsds:
 
 @dataclass(frozen=True)
 class Note:
-    """A line for the audit log."""
+    """A line for the audit log, and with `loud` one for the cluster's."""
 
     text: str
     severity: Optional[str] = None
+    loud: bool = False
 
 
 Action = Union[

@@ -78,6 +78,7 @@ class Ports:
     blocks: BlockRunner
     stops: Stops
     osd_options: OsdPrograms
+    cluster_log: Callable[[str], None]  # a warning in it
     options: Callable[[], Options]
     profiles: Callable[[Results, OsdsNow], OsdProfiles]  # asks for no more than these two
     log: logging.Logger = logging.getLogger("wcache")  # noqa: RUF009  always the same
@@ -106,6 +107,7 @@ class Executor:
         self.options = options
         self.clock = clock
         self.log = ports.log
+        self._cluster_log = ports.cluster_log
         self._profiles = ports.profiles
         self.runs: Dict[str, RunMachine] = {}
         self.rollouts: Dict[str, RolloutMachine] = {}
@@ -439,7 +441,12 @@ class Executor:
             self._begins(owner)
             self.questions.ask(owner, action)
         else:
-            self.note("mgr", owner, action.text, action.severity)
+            self._say(owner, action)
+
+    def _say(self, owner: str, line: events.Note) -> None:
+        self.note("mgr", owner, line.text, line.severity)
+        if line.loud:
+            self._cluster_log(one_line(f"wcache {owner}: {line.text}", 900))
 
     def _begins(self, owner: str) -> None:
         """A step is taken: what was held or measured before it is over.

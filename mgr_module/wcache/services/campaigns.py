@@ -20,7 +20,7 @@ from ..core.experiment.campaign import (
     select,
 )
 from ..core.experiment.observing import plan as observing
-from ..core.experiment.osd_option import ELSEWHERE, unmet
+from ..core.experiment.osd_option import ELSEWHERE, by_hand, unmet
 from ..core.experiment.run_state import RunSpec, RunState, RunStatus
 from ..core.experiment.schedule import make_runs
 from ..core.experiment.starting import START_WAIT_S
@@ -138,7 +138,8 @@ class CampaignService:
         arguments["option"] = str(trial)
         arguments["unfit"] = self._unfit(trial.entry, arguments)
         made = self.forecast(**arguments) if dry_run else self.start(**arguments)
-        return {**made, "compares": arguments["option"]}
+        undo = "" if trial.entry.on_host else by_hand(trial.name, "osd.N")
+        return {**made, "compares": arguments["option"], "undo_with_no_mgr": undo}
 
     def _unfit(self, entry: Option, arguments: Dict[str, Any]) -> Dict[int, str]:
         """OSDs of the sample on which an option does nothing, by what they say themselves.

@@ -6,9 +6,10 @@ from collections import Counter
 from typing import Any, Dict, List, Mapping
 
 from ...core import codec
+from ...core.experiment.osd_option import by_hand
 from ...core.model import load_name
 from ...core.options.entries import OPTIONS, option
-from ...core.options.option import Option
+from ...core.options.option import Option, Place
 from ...core.output_format import FORMAT_VERSION
 from ...core.text import amount, duration, table
 from ...engine.world import World
@@ -130,6 +131,8 @@ def render_one(data: Mapping[str, Any]) -> str:
         f"loads that it can touch: {', '.join(row['loads'])}",
         f"who may follow a verdict: {row['followed_by']}",
     ]
+    if row["place"] == Place.OSD.value:
+        lines.append(f"while no mgr runs wcache: {by_hand(row['name'], 'osd.N')}")
     if row["resets"]:
         lines.append(f"the kernel resets with it: {', '.join(row['resets'])}")
     return "\n".join([*lines, *(f"mind: {line}" for line in row["hazards"])])

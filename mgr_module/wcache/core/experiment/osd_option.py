@@ -105,7 +105,7 @@ class OnOsd:
             return self._refusal(
                 f"osd.{self.osd_id} was given {self.trial.name} {held[:40]!r}, which is not "
                 "understood",
-                f"`ceph tell osd.{self.osd_id} config unset {self.trial.name}`",
+                f"`{by_hand(self.trial.name, f'osd.{self.osd_id}')}`",
             )
         return DrivesOutcome(tuple(
             # what is changed is the OSD's, and so is said of it
@@ -149,7 +149,7 @@ class OnOsd:
         if prior is None:
             return FailureOutcome(
                 f"what osd.{self.osd_id} had as {name} is not known",
-                f"`ceph tell osd.{self.osd_id} config unset {name}` takes away what it was given",
+                f"`{by_hand(name, f'osd.{self.osd_id}')}` takes away what it was given",
                 restored=False,
             )
         before = now = yield from self._held()
@@ -188,6 +188,13 @@ def unmet(entry: Option, osd_id: int, found: Mapping[str, Optional[str]]) -> str
         f"{entry.name} does nothing on osd.{osd_id}: {name} is {found[name]} and not {wanted}"
         for name, wanted in entry.needs if name in found and found[name] != wanted
     ), "")
+
+
+def by_hand(name: str, osd: str, prior: str = NONE) -> str:
+    """The command that gives an OSD (`osd.3`) back what it had, for when no mgr does."""
+    if prior == NONE:
+        return f"ceph tell {osd} config unset {name}"
+    return f"ceph tell {osd} config set {name} {prior}"
 
 
 def given_back(request: ReleaseRequest, changed: bool) -> StateOutcome:

@@ -105,7 +105,18 @@ class RunMachine(StartingRun):
 
     def _resumed(self, outcome: StateOutcome, now_s: float) -> List[events.Action]:
         problem = run_priors.words_of_release(self.state, self.spec.domain_id, outcome)
-        return self._halt(problem, now_s) if problem else self._look_or_go_on(now_s)
+        if problem:
+            return self._halt(problem, now_s)
+        told = [self._put_back_late()] if outcome.changed else []
+        return [*told, *self._look_or_go_on(now_s)]
+
+    def _put_back_late(self) -> events.Note:
+        """For as long as no mgr ran the module, the OSD went by what it was measured with."""
+        name = self.spec.option.name if self.spec.option is not None else ""
+        return events.Note(
+            f"osd.{self.spec.option_osd} still had the {name} that it was measured with, since no "
+            "mgr ran the module: it was given back what it had before", "warning", loud=True,
+        )
 
     def _look_or_go_on(self, now_s: float) -> List[events.Action]:
         """Nothing is touched before what was there is stored."""

@@ -16,6 +16,7 @@ from ..change.drive_change import DriveChange
 from ..change.rollout_state import UNDER_WAY, Change, Rollout
 from ..drive.journal import EntryKind
 from ..drive.prior import Prior, PriorDoubt
+from ..experiment.osd_option import NONE, by_hand
 from ..experiment.run_priors import prior_of, touched
 from ..experiment.run_state import OVER, RunState, RunStatus
 from ..host_report import HostReport, JournalNote
@@ -118,6 +119,8 @@ def _of_run(state: RunState) -> List[Dispute]:
         if trial is not None and osd_id is not None:
             what = f"{trial.name} of osd.{osd_id}"
             why = f"{state.spec.run_id} ended, and {what} was not read back yet"
+            priors = (o.value for d in prior_of(state, domain_id).drives for o in d.options)
+            why += f" (by hand: `{by_hand(trial.name, f'osd.{osd_id}', next(priors, NONE))}`)"
         if state.dispute or not known:
             why = state.dispute or f"the state before {state.spec.run_id} is not known"
         found.append(

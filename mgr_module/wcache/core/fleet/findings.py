@@ -231,7 +231,7 @@ _CURES: Dict[Cure, str] = {
     ),
     Cure.START_OSD: (
         "start the OSD if it is down: the mgr asks it each minute, and takes back what it was "
-        "given; `ceph tell osd.N config unset` with the option's name does the same by hand"
+        "given; the command that the line names does the same by hand"
     ),
 }
 
