@@ -316,9 +316,11 @@ def test_a_mgr_that_is_lost_while_it_gives_back_leaves_it_to_the_next(steps):
         mgr.osd_options.steps_left = steps
         lost(mgr, 5)
         mgr.osd_options.steps_left = None
+        left = bool(mgr.osd_options.at_run_time)
         mgr.restart()
     mgr.settle()
     assert mgr.osd_options.at_run_time == {}
+    assert bool(mgr.cluster_log) is left
     assert run_of(mgr, campaign_id)["restored"] is True
 
 

@@ -54,6 +54,7 @@ class RunMachine(StartingRun):
     # domains that no task of this machine can have touched since they were looked at
     _untouched: Set[str] = field(default_factory=set)
     _watch_of: Tuple[int, str] = (-1, "")  # the experiment whose OSDs are watched, and the token
+    _ends_for_another: bool = False  # the last mgr stopped while it gave back
 
     def handle(self, event: events.Event, now_s: float) -> List[events.Action]:
         """Take one event at wall-clock time `now_s`; return what is to be done, in order."""
@@ -83,6 +84,7 @@ class RunMachine(StartingRun):
 
     def _begin(self, now_s: float) -> List[events.Action]:
         if self.state.status is RunStatus.RELEASING:
+            self._ends_for_another = True
             return self._release()
         if self.state.status is RunStatus.RUNNING:
             self.state = accounting.with_cut_off(self.state, self.periods, now_s)
@@ -107,16 +109,17 @@ class RunMachine(StartingRun):
         problem = run_priors.words_of_release(self.state, self.spec.domain_id, outcome)
         if problem:
             return self._halt(problem, now_s)
-        told = [self._put_back_late()] if outcome.changed else []
-        return [*told, *self._look_or_go_on(now_s)]
+        return [*self._put_back_late(outcome), *self._look_or_go_on(now_s)]
 
-    def _put_back_late(self) -> events.Note:
+    def _put_back_late(self, outcome: StateOutcome) -> List[events.Action]:
         """For as long as no mgr ran the module, the OSD went by what it was measured with."""
-        name = self.spec.option.name if self.spec.option is not None else ""
-        return events.Note(
-            f"osd.{self.spec.option_osd} still had the {name} that it was measured with, since no "
-            "mgr ran the module: it was given back what it had before", "warning", loud=True,
-        )
+        if not outcome.changed or self.spec.option_osd is None or self.spec.option is None:
+            return []
+        return [events.Note(
+            f"osd.{self.spec.option_osd} still had the {self.spec.option.name} that it was "
+            "measured with, since no mgr ran the module: it was given back what it had before",
+            "warning", loud=True,
+        )]
 
     def _look_or_go_on(self, now_s: float) -> List[events.Action]:
         """Nothing is touched before what was there is stored."""
@@ -165,9 +168,10 @@ class RunMachine(StartingRun):
         if phase is Phase.RELEASING and isinstance(outcome, StateOutcome):
             domain_id = self._releasing
             self.state = run_priors.with_told(self.state, domain_id, outcome.prior)
-            return self._released(
-                run_priors.words_of_release(self.state, domain_id, outcome)
-            )
+            problem = run_priors.words_of_release(self.state, domain_id, outcome)
+            late = self._ends_for_another and not problem
+            told = self._put_back_late(outcome) if late else []
+            return [*told, *self._released(problem)]
         odd = f"the probe gave an unexpected answer to a {phase.value} task"
         if phase is Phase.RELEASING:
             return self._released(odd)
