@@ -23,7 +23,14 @@ from wcache.core.drive import toggle as switching
 from wcache.core.drive.journal import EntryKind, JournalEntry
 from wcache.core.drive.prior import Prior
 from wcache.core.drive.steps import Program, Step, Switched
-from wcache.core.errors import ConflictError, NotFoundError, RefusedError, StorageError, WcacheError
+from wcache.core.errors import (
+    ConflictError,
+    NotFoundError,
+    NotReadyError,
+    RefusedError,
+    StorageError,
+    WcacheError,
+)
 from wcache.core.model import DriveState
 from wcache.core.ports import DriveHost, Journal
 from wcache.core.text import named
@@ -151,7 +158,13 @@ class Switcher:
                 now = self.entry_at(key)
                 if now is not None and now.owner_id == entry.owner_id:
                     self._refuse_covered(now)
-                    self.restore(now, known)
+                    done = self.restore(now, known)
+                    if done.left:
+                        raise NotReadyError(
+                            f"it has that again, and waits for {done.left}",
+                            "wait until bcache/dirty_data reads 0.0k, then call again; a higher "
+                            "bcache/writeback_rate_minimum is quicker",
+                        )
                     return
         raise NotFoundError(
             f"{printable(key)} is no longer in the journal as it was, so nothing was read here",

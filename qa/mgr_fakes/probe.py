@@ -219,6 +219,8 @@ class FakeProbe:
         if isinstance(request, ApplyOptionRequest):
             (drive,) = request.prior.drives
             assert drive.options, "nothing is set that the mgr has not stored"
+            if request.value == "writeback":
+                assert request.consent_writeback, "nobody has agreed to it"
             self.option_actions.setdefault(
                 request.action_id, (request.domain_id, drive.options)
             )

@@ -167,7 +167,8 @@ def test_what_somebody_else_sets_meanwhile_is_noticed():
     ("option", "words"),
     [
         ("write_cache=0,1", "durable"), ("fua=0,1", "durable"), ("scheduler=none", "OPTION=A,B"),
-        ("cache_mode=writeback,writethrough", "durable"), ("scheduler=none,cfq", "its values"),
+        ("cache_mode=writeback,writethrough", "an admin's plan alone"),
+        ("scheduler=none,cfq", "its values"),
         ("scheduler=none,none", "no other value"), ("max_sectors_kb=4,8", "no entry"),
         ("writeback_percent=10,20", "has no writeback_percent"),
     ],

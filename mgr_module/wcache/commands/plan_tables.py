@@ -11,13 +11,11 @@ from ..core.fleet import ages
 from ..core.precondition_text import faults
 from ..core.record import Precondition
 from ..core.text import LISTED_MAX, before_after, listed, named, setting, short_id, table, when
+from .drives.options import needs_consent, of_options
 from .tables import model_of, stale_keys
 
 # Commands by hand that are listed of one change.
 MANUAL_MAX = 20
-NOT_FOR_LONG = (
-    "a value of a drive does not survive a reboot of its host; WCACHE_OPTION_DRIFT says so then"
-)
 _OF_CLUSTER = "ceph wcache "
 
 
@@ -74,10 +72,10 @@ def _plan(data: Mapping[str, Any], *, whole: bool) -> str:
         ]
     lines += left
     lines += [f"note: {line}" for line in stale_keys(data)]
-    if any(c.get("kind") == "option" for c in drives):
-        lines.append(f"note: {NOT_FOR_LONG}")
+    lines += [f"note: {line}" for line in of_options(drives)]
     if planned:
-        apply = f"ceph wcache apply {data['plan_id']}"
+        consent = " --consent-writeback" if any(map(needs_consent, drives)) else ""
+        apply = f"ceph wcache apply {data['plan_id']}{consent}"
         lines += [
             f"what would block it, and how long it takes: {apply} --dry-run", f"next: {apply}",
         ] if data["plan_id"] else ["next: ceph wcache plan (same arguments, without --dry-run)"]

@@ -12,7 +12,7 @@ from enum import Enum
 from functools import lru_cache
 from typing import Optional, Tuple
 
-from .hardware.bcache import BcacheState
+from .hardware.bcache import DEVICES_MAX, BcacheState
 from .hardware.dm_cache import DmCacheState
 from .hardware.wear import Wear
 from .option_value import VALUES_MAX, OptionValue
@@ -387,7 +387,7 @@ class DriveReport:
     toggle_refusal: str = ""
     findings: Tuple[Finding, ...] = ()
     wwid: str = ""
-    bcache: Tuple[BcacheState, ...] = field(default=(), metadata={"max_items": 16})
+    bcache: Tuple[BcacheState, ...] = field(default=(), metadata={"max_items": DEVICES_MAX})
     wear: Optional[Wear] = None
     dm_caches: Tuple[DmCacheState, ...] = field(default=(), metadata={"max_items": 16})
 

@@ -97,6 +97,7 @@ class ApplyOptionRequest:
     """A decided change of an option, outside of any lease: it stays until it is rolled back.
 
     `expected` is the value that the plan was made from; where another stands, it is refused.
+    `consent_writeback`: an admin agreed that bcache may hold what is acknowledged.
     """
 
     KIND: ClassVar[str] = "apply_option"
@@ -106,6 +107,7 @@ class ApplyOptionRequest:
     expected: str = field(metadata={"max_chars": VALUE_CHARS_MAX})
     value: str = field(metadata={"max_chars": VALUE_CHARS_MAX})
     prior: Prior = UNKNOWN
+    consent_writeback: bool = False
 
 
 @dataclass(frozen=True)

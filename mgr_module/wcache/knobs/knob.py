@@ -29,7 +29,8 @@ class Knob:
     `options` are those of the config database that it reads or sets; the cache mode has none.
     `advice` says of each finding code of its own what is wrong, for `ceph health`, and what to do.
     `module_options` is a frozen dataclass: each field says what it is for, its lowest and its
-    highest value.  `together`: `plan --knob=all` has it.
+    highest value.  `together`: `plan --knob=all` has it.  `assigns`: `plan --option` may name
+    what it changes.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Knob:
     advice: Tuple[Tuple[FindingCode, str, str], ...] = ()
     module_options: Optional[type] = None
     together: bool = True
+    assigns: bool = False
     older_plans: Tuple[OlderPlans, ...] = ()
 
 
@@ -48,6 +50,7 @@ class Asked:
     `nonce` is random and makes the ids of actions unique for ever: a journal may still have
     an entry of a plan that had the same number.  `take_over` are hosts of which somebody else
     sets the values by itself, and is to leave them.  `by_itself`: no admin asks for it.
+    `option`: OPTION=VALUE, where an admin names what is to be changed.
     """
 
     plan_id: str
@@ -59,6 +62,7 @@ class Asked:
     scope: Scope = Scope()  # noqa: RUF009  frozen
     take_over: Tuple[str, ...] = ()
     by_itself: bool = False
+    option: str = ""
     first: int = 0  # how many changes the plan has before those that are asked for
 
     def wants(self, host: str, device_class: str) -> bool:

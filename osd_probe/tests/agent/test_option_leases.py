@@ -275,7 +275,7 @@ def test_without_the_journal_the_mgr_knows_what_a_plan_has_changed(probe):
     ("name", "value", "words"),
     [
         ("write_cache", "write through", "durable"), ("cache_type", "write through", "durable"),
-        ("cache_mode", "writeback", "durable"), ("max_sectors_kb", "4", "no entry"),
+        ("cache_mode", "writeback", "nobody has agreed"), ("max_sectors_kb", "4", "no entry"),
         ("nr_requests", "3", "4 to 4096"), ("scheduler", "cfq", "none|mq-deadline"),
         ("osd_mclock_profile", "balanced", "plan was made for"),
     ],

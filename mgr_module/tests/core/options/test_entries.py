@@ -3,14 +3,23 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from mgr_fakes import builders as make
 from wcache.core.errors import RefusedError
-from wcache.core.model import LoadPoint
-from wcache.core.option_value import NAME_CHARS_MAX, VALUE_CHARS_MAX
-from wcache.core.options.entries import BY_NAME, OPTIONS, REFUSED, option
+from wcache.core.model import CacheMode, LoadPoint
+from wcache.core.option_value import NAME_CHARS_MAX, VALUE_CHARS_MAX, OptionValue
+from wcache.core.options.entries import (
+    BY_NAME,
+    OPTIONS,
+    REFUSED,
+    comparable,
+    left_dirty,
+    option,
+)
 from wcache.core.options.option import Follow, Place
+from wcache.core.options.trial import parse_trial
 
 
-@pytest.mark.parametrize("name", ["write_cache", "fua", "cache_type", "cache_mode"])
+@pytest.mark.parametrize("name", ["write_cache", "fua", "cache_type"])
 def test_what_changes_what_is_durable_is_refused_by_name(name):
     with pytest.raises(RefusedError) as refused:
         option(name)
@@ -68,6 +77,34 @@ def test_every_entry_is_whole():
         # what it resets is put back with it, so it must be readable too
         for name in one.resets:
             assert option(name).place is one.place
+
+
+def test_the_mode_of_bcache_is_an_admins_alone_and_is_never_tried():
+    (name,) = (one.name for one in OPTIONS if one.follow is Follow.ADMIN)
+    assert name == "cache_mode"
+    assert option(name).words == ("writethrough", "writeback", "writearound")
+    assert option(name).dirty_in == "writeback"
+    for refuses in (comparable, lambda _: parse_trial("cache_mode=writeback,writethrough")):
+        with pytest.raises(RefusedError) as refused:
+            refuses(name)
+        assert "cache_mode is changed by an admin's plan alone" in refused.value.message
+        assert "plan --knob=options --option=cache_mode=" in refused.value.advice
+    assert all(comparable(one.name) is one for one in OPTIONS if one.follow is not Follow.ADMIN)
+
+
+@pytest.mark.parametrize(
+    ("value", "dirty", "left"),
+    [
+        ("writeback", "4096", 0), ("writeback", None, 0), ("writethrough", "4096", 4096),
+        ("writearound", "0", 0), ("writethrough", "512", 512), ("writethrough", None, None),
+        ("writethrough", "-1", None), ("writethrough", "0k", None), ("none", "512", 512),
+    ],
+)
+def test_another_mode_than_writeback_is_there_once_no_dirty_data_is(value, dirty, left):
+    read = () if dirty is None else (OptionValue("dirty_data", dirty),)
+    state = make.state(CacheMode.WRITE_BACK, options=read)
+    assert left_dirty("cache_mode", value, state) == left
+    assert left_dirty("nr_requests", value, state) == 0
 
 
 def test_what_latencies_of_clients_cannot_judge_is_never_followed_by_itself():

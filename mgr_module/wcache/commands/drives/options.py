@@ -3,18 +3,33 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any, Dict, List, Mapping
+from typing import Any, Dict, List, Mapping, Sequence
 
 from ...core import codec
 from ...core.experiment.osd_option import by_hand
 from ...core.model import load_name
-from ...core.options.entries import OPTIONS, option
-from ...core.options.option import Option, Place
+from ...core.options.entries import BY_NAME, OPTIONS, option
+from ...core.options.option import Follow, Option, Place
 from ...core.output_format import FORMAT_VERSION
 from ...core.text import amount, duration, table
 from ...engine.world import World
 
 VALUES_SHOWN = 4
+NOT_FOR_LONG = (
+    "a value of a drive does not survive a reboot of its host; WCACHE_OPTION_DRIFT says so then"
+)
+KEPT = "bcache's mode survives a reboot: the backing drive keeps it in its superblock"
+AWAY = (
+    "away from writeback a change is made when dirty_data reads 0, one drive after the other; "
+    "below its target bcache writes back at writeback_rate_minimum (8: 4 KiB/s) while clients are "
+    "at work. To be quicker, raise that by hand, as above, or set writeback_percent to 0, which "
+    "clients feel",
+    "away from writeback clients wait for the backing drive: that is asked for, so no latency "
+    "takes it back. A rollback goes back to writeback with no consent, since it was so before",
+)
+TOWARDS = (
+    "towards writeback a rollback is over when dirty_data reads 0, however long that takes"
+)
 
 
 def options(world: World) -> Dict[str, Any]:
@@ -120,6 +135,41 @@ def _ratio(row: Mapping[str, Any]) -> str:
     return f"{row['ratio_low']:.3g} to {row['ratio_high']:.3g}"
 
 
+def of_options(changes: Sequence[Mapping[str, Any]]) -> List[str]:
+    """What to know of a plan's changes of drives' options: how long they last, what they risk."""
+    mine = [c for c in changes if c.get("kind") == "option"]
+    modes = [c for c in mine if _dirty_in(c)]
+    away = any(c["expected"] == _dirty_in(c) for c in modes)
+    lines: Dict[str, None] = {}
+    for shared in (c["shared"] for c in modes if needs_consent(c)):
+        osds = ", ".join(f"osd.{osd_id}" for osd_id in shared["osd_ids"])
+        lines[
+            f"towards writeback: what {osds} ({', '.join(shared['bcaches'])}) acknowledge is on "
+            f"{', '.join(shared['devices'])} of {shared['hostname']} alone until it is written "
+            "back; if that fails, all of them lose it at once"
+        ] = None
+        if shared["all_copies"]:
+            lines[
+                "a pool spreads its copies over OSDs and not over hosts: all copies of an object "
+                "may be behind one cache device"
+            ] = None
+    return [
+        *lines, *([TOWARDS] if lines else []), *(AWAY if away else ()),
+        *([KEPT] if modes else []), *([NOT_FOR_LONG] if len(mine) > len(modes) else []),
+    ]
+
+
+def needs_consent(change: Mapping[str, Any]) -> bool:
+    """Whether a change of a plan has acknowledged data on a cache device alone."""
+    dirty_in = _dirty_in(change) if change.get("kind") == "option" else ""
+    return bool(dirty_in) and bool(change["value"] == dirty_in)
+
+
+def _dirty_in(change: Mapping[str, Any]) -> str:
+    entry = BY_NAME.get(change["option"])
+    return entry.dirty_in if entry is not None else ""
+
+
 def render_one(data: Mapping[str, Any]) -> str:
     """`ceph wcache option show`."""
     row = data["option"]
@@ -129,7 +179,8 @@ def render_one(data: Mapping[str, Any]) -> str:
         f"set and undone: {row['undone']}",
         f"settles: {row['settle_s']:g} s, for {row['settles']}",
         f"loads that it can touch: {', '.join(row['loads'])}",
-        f"who may follow a verdict: {row['followed_by']}",
+        f"who may change it: {row['followed_by']}" if row["followed_by"] == Follow.ADMIN.value
+        else f"who may follow a verdict: {row['followed_by']}",
     ]
     if row["place"] == Place.OSD.value:
         lines.append(f"while no mgr runs wcache: {by_hand(row['name'], 'osd.N')}")

@@ -106,8 +106,9 @@ def _head(world: World, machine: RolloutLook) -> Dict[str, Any]:
         "began_at_s": rollout.began_at_s, "paused_at_s": rollout.paused_at_s,
         "seconds_left_least": None if left is None else round(left.least_s),
         "seconds_left_most": None if left is None else round(left.most_s),
-        "ends_at_s": None if left is None or rollout.status is not RolloutStatus.RUNNING
-        else round(world.now_s + left.expected_s),
+        "ends_at_s": round(world.now_s + left.expected_s)
+        if left is not None and rollout.status is RolloutStatus.RUNNING and not machine.waits_for
+        else None,
         "fraction": 1.0 if left is None else round(left.fraction, 4),
     }
 

@@ -21,6 +21,7 @@ _PLAN = (
     "name=hostname,type=CephString,req=false",
     "name=osd,type=CephInt,req=false",
     "name=drive_model,type=CephString,req=false",
+    "name=option,type=CephString,req=false",
     DRY_RUN,
 )
 
@@ -30,8 +31,8 @@ ROWS: Tuple[Command, ...] = (
         "Print the ordered changes that carry out the recommendations, in waves; changes nothing. "
         "--hostname, --osd, --drive-model and --device-class narrow it; --knob=all: cache modes, "
         "then memory; --consent-turn-on may turn a cache on that is off; --persist makes changes "
-        "last over a power cycle; --take-over=HOST takes memory over from cephadm; --dry-run keeps "
-        "no plan",
+        "last over a power cycle; --take-over=HOST takes memory over from cephadm; "
+        "--knob=options --option=cache_mode=MODE names bcache's mode; --dry-run keeps no plan",
         lambda s, v, a: s.plans.plan(**a), plan_tables.plan,
     ),
     Command(
@@ -51,14 +52,16 @@ ROWS: Tuple[Command, ...] = (
     Command(
         "wcache apply",
         (_ID, _OVERRIDE, "name=trial,type=CephBool,req=false",
-         "name=persist,type=CephBool,req=false", DRY_RUN), "rw",
+         "name=persist,type=CephBool,req=false",
+         "name=consent_writeback,type=CephBool,req=false", DRY_RUN), "rw",
         "Carry out a plan in waves, each step judged by clients' writes; --persist makes changes "
         "that are judged well last over a power cycle; --override skips named preconditions, as "
         "cluster_healthy or client_load (judge by benches); --trial makes the first change only "
-        "and takes it back, or of a plan of memory leases its larger target to some OSDs",
+        "and takes it back, or of a plan of memory leases its larger target to some OSDs; "
+        "--consent-writeback lets bcache acknowledge what its cache device alone has",
         lambda s, v, a: s.plans.apply(
             a["plan_id"], a.get("override"), bool(a.get("trial")), bool(a.get("persist")),
-            bool(a.get("dry_run")),
+            bool(a.get("dry_run")), bool(a.get("consent_writeback")),
         ), rollout_tables.forecast,
     ),
     Command(

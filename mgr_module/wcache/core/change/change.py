@@ -45,11 +45,15 @@ class DriveWear:
 
 
 class WentBack(NamedTuple):
-    """A change after it was to go back: why it is not, and what of it is others' since, or ""."""
+    """A change after it was to go back: why it is not, and what of it is others' since, or "".
+
+    `not_yet`: what it waits for, where it is on its way back and is to be asked for again.
+    """
 
     change: Change
     not_back: str = ""
     left_alone: str = ""
+    not_yet: str = ""
 
 
 class Verdicts(Protocol):
@@ -116,6 +120,11 @@ class ChangeSteps(ABC):
     def pause_s(self, rollout: Rollout) -> float:
         """Return how long nothing else is done after it was made, or taken back."""
         return 0.0
+
+    @property
+    def not_tried(self) -> str:
+        """Why it cannot be made, measured and taken back as a trial; "" where it can."""
+        return ""
 
     def verdict_moved(self, verdicts: Verdicts) -> str:
         """Say why it is no longer what is recommended; "" where it is, or no verdict wants it."""

@@ -35,6 +35,7 @@ class Made(Enum):
 
     YES = "made"
     ALREADY = "there before"
+    NOT_YET = "not yet"  # it was asked for, and is done by itself in a while
     NOT = "not made"  # what was there before was read back
     UNSURE = "unsure"  # it may have been made
     WRONG = "wrong"  # something was made, and not what was asked for

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, AbstractSet, Optional, Sequence, Tuple, Union
 from ..cluster import ClusterState
 from ..drive.prior import Prior
 from ..events import LoadRequest
+from ..host_report import HostReport
 from ..model import DriveModel, DriveReport, LoadPoint, Role
 from ..protocol import FailureOutcome, MeasureRequest
 from ..simulation import measured_by_probe
@@ -48,6 +49,10 @@ class DriveChange(ChangeSteps):
         `planned`: instead of what the plan was made from.
         """
 
+    def moved_beside(self, report: HostReport) -> str:
+        """Say what else of its host is otherwise than the plan names it; "" where nothing is."""
+        return ""
+
     @property
     @abstractmethod
     def was(self) -> str:
@@ -78,7 +83,7 @@ class DriveChange(ChangeSteps):
         """Whether what was there before is stored with it."""
         return self.prior.known
 
-    def measure(self, rollout: Rollout) -> Union[MeasureRequest, LoadRequest]:
+    def measure(self, rollout: Rollout) -> Union[MeasureRequest, LoadRequest, None]:
         """See ChangeSteps."""
         if measured_by_probe(self):
             return MeasureRequest(self.domain_id, self.osd_id, self.load_point, rollout.count)

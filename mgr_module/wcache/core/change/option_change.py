@@ -2,23 +2,33 @@
 
 What the kernel resets along with the option is part of what was there before, and goes back with
 it.  A value in sysfs is gone after a reboot of the host: a change of this kind never lasts.
+
+bcache's mode is otherwise.  Its backing drive keeps it.  Towards writeback it has a consent of its
+own, with what shares the cache device named; away from it, it is made when no dirty data is left,
+and its effect on clients, who wait for the backing drive from then on, does not take it back.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, ClassVar, FrozenSet, Mapping, Optional, Tuple
+from typing import TYPE_CHECKING, ClassVar, FrozenSet, Mapping, Optional, Tuple, Union
 
-from ..drive.options import names_of
+from ..drive.options import left_words, names_of
 from ..drive.prior import UNKNOWN, Prior, PriorDoubt, prior_from, states_by_id
 from ..errors import RefusedError, StorageError
+from ..events import LoadRequest
+from ..host_report import HostReport
 from ..model import DriveModel, DriveReport, DriveState, LoadPoint, Transport
 from ..option_value import NAME_CHARS_MAX, VALUE_CHARS_MAX
+from ..options.entries import BY_NAME, left_dirty
+from ..options.option import Follow
+from ..options.shared_cache import SharedCache, shared_cache
 from ..protocol import (
     ApplyOptionRequest,
     DrivesOutcome,
     FailureOutcome,
     LookRequest,
+    MeasureRequest,
     RollbackRequest,
     StateOutcome,
 )
@@ -73,6 +83,39 @@ class OptionChange(DriveChange):
     osd_ids: Tuple[int, ...] = ()
     drive_ids: Tuple[str, ...] = ()
     drive_model: Optional[DriveModel] = None
+    shared: SharedCache = SharedCache()  # noqa: RUF009  frozen
+
+    @property
+    def _dirty_in(self) -> str:
+        entry = BY_NAME.get(self.option)
+        return entry.dirty_in if entry is not None else ""
+
+    @property
+    def needs_consent(self) -> bool:
+        """Whether what is acknowledged may be on a cache device alone with it."""
+        return bool(self._dirty_in) and self.value == self._dirty_in
+
+    @property
+    def leaves_dirty(self) -> bool:
+        """Whether it ends that: from then on clients wait for the backing drive."""
+        return bool(self._dirty_in) and self.expected == self._dirty_in
+
+    @property
+    def lasts_by_itself(self) -> bool:
+        """Whether it survives a reboot."""
+        return bool(self._dirty_in)
+
+    @property
+    def not_tried(self) -> str:
+        """See ChangeSteps."""
+        if not self._by_admin:
+            return ""
+        return f"{self.option} is not tried: its way back may take as long as writing back does"
+
+    @property
+    def _by_admin(self) -> bool:
+        entry = BY_NAME.get(self.option)
+        return entry is not None and entry.follow is Follow.ADMIN
 
     @property
     def knob(self) -> str:
@@ -113,6 +156,15 @@ class OptionChange(DriveChange):
 
     # ---- what a rollout asks for, and what the answers mean: see ChangeSteps
 
+    def measure(self, rollout: Rollout) -> Union[MeasureRequest, LoadRequest, None]:
+        """See ChangeSteps."""
+        return None if self.leaves_dirty else super().measure(rollout)
+
+    @property
+    def judging_osds(self) -> Tuple[int, ...]:
+        """See ChangeSteps."""
+        return () if self.leaves_dirty else super().judging_osds
+
     def look(self, rollout: Rollout) -> LookRequest:
         """See ChangeSteps."""
         return LookRequest(self.domain_id)
@@ -123,6 +175,8 @@ class OptionChange(DriveChange):
             return self, outcome.message
         if not isinstance(outcome, DrivesOutcome):
             return self, UNEXPECTED
+        if self.needs_consent and not rollout.consent_writeback:
+            return self, f"nobody has agreed to {self.goal}"
         if self.prior.known:
             # a request went out with it: what is there now may be ours
             return self, ""
@@ -145,15 +199,16 @@ class OptionChange(DriveChange):
         drives = outcome.drives if isinstance(outcome, DrivesOutcome) else ()
         if drives and not any(self.unlike(one) for one in drives):
             return ""
+        reboot = "" if self.lasts_by_itself else "a reboot of the host or "
         return (
-            f"no longer has {self.goal}, which was judged: a reboot of the host or another program "
-            "has changed it"
+            f"no longer has {self.goal}, which was judged: {reboot}another program has changed it"
         )
 
     def apply(self, rollout: Rollout) -> ApplyOptionRequest:
         """See ChangeSteps; with what was there before it."""
         return ApplyOptionRequest(
-            self.domain_id, self.action_id, self.option, self.expected, self.value, self.prior
+            self.domain_id, self.action_id, self.option, self.expected, self.value, self.prior,
+            self.needs_consent and rollout.consent_writeback,
         )
 
     def made(
@@ -173,7 +228,10 @@ class OptionChange(DriveChange):
         states = outcome.after
         if not states or any(state.option(self.option) != self.value for state in states):
             return self, Made.WRONG, f"the drive did not read back with {self.goal}"
-        return self, (Made.YES if outcome.changed else Made.ALREADY), ""
+        left = self._left(self.value, outcome)
+        if left:
+            return replace(self, detail=left), Made.NOT_YET, left
+        return replace(self, detail=""), (Made.YES if outcome.changed else Made.ALREADY), ""
 
     def back(self, rollout: Rollout) -> RollbackRequest:
         """See ChangeSteps."""
@@ -186,7 +244,17 @@ class OptionChange(DriveChange):
         if not isinstance(outcome, StateOutcome):
             return WentBack(replace(self, doubt=PriorDoubt.NONE), "an unexpected answer")
         differs = self._differs(states_by_id(outcome.drive_ids, outcome.after))
-        return WentBack(replace(self, doubt=PriorDoubt.NONE), differs)
+        back = replace(self, doubt=PriorDoubt.NONE)
+        not_yet = "" if differs else self._left(self.expected, outcome)
+        return WentBack(back, differs, not_yet=not_yet)
+
+    def _left(self, value: str, outcome: StateOutcome) -> str:
+        """What is still to be written back before its drives count as having a value; or ""."""
+        left = [left_dirty(self.option, value, state) for state in outcome.after]
+        rates = [one.rate_bytes_s or 0 for one in outcome.bcache if not one.is_cache]
+        known = [count for count in left if count is not None]
+        total = None if len(known) < len(left) else sum(known)
+        return left_words(self.name, total, max(rates, default=0))
 
     def pause_s(self, rollout: Rollout) -> float:
         """See ChangeSteps."""
@@ -208,7 +276,9 @@ class OptionChange(DriveChange):
         return ""
 
     def verdict_moved(self, verdicts: Verdicts) -> str:
-        """See ChangeSteps."""
+        """See ChangeSteps; none speaks for what an admin asked for."""
+        if self._by_admin:
+            return ""
         ground = Ground(
             self.device_class, str(self.drive_model), self.simulated, self.option, self.expected,
             self.value,
@@ -221,6 +291,18 @@ class OptionChange(DriveChange):
         if now == (self.expected if planned else self.value):
             return ""
         return f"{self.option} of {drive.dev_name} is {now or 'unknown'}"
+
+    def moved_beside(self, report: HostReport) -> str:
+        """See DriveChange."""
+        if not self.needs_consent:
+            return ""
+        drives = [drive for drive in report.drives if drive.domain_id == self.domain_id]
+        try:
+            now = shared_cache(report, drives)
+        except RefusedError as error:
+            return error.message
+        same = now == replace(self.shared, all_copies=False)
+        return "" if same else f"its cache device is {now.words} now"
 
     @property
     def was(self) -> str:

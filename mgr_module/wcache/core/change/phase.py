@@ -15,6 +15,7 @@ class Phase(Enum):
     BLOCKS_BEFORE = "blocks before"  # of clients' load, before a step
     LOOKING = "looking"
     CHANGING = "changing"
+    FINISHING = "finishing"  # until a change that was asked for is done by itself
     WAITING = "waiting"
     AFTER = "after"
     BLOCKS_AFTER = "blocks after"

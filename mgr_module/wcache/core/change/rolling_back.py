@@ -23,6 +23,8 @@ class RollingBack(RolloutBase):
     def waits_for(self) -> Tuple[str, ...]:
         """What keeps the plan from going on, in words."""
         change = self.current
+        if self._not_yet and self._phase in (Phase.FINISHING, Phase.PAUSED_BACK):
+            return (self._not_yet,)
         if change is None or self._silent_since_s is None:
             return tuple(item.value for item in self.rollout.missed)
         return (
@@ -49,7 +51,7 @@ class RollingBack(RolloutBase):
             RolloutStatus.ROLLING_BACK, changes=changes, reason=BY_ADMIN, by_will=True,
             step=GateStep(), pausing="", afterwards=False,
         )
-        self._silent_since_s = None
+        self._silent_since_s, self._not_yet = None, ""
         return self._next_back()
 
     def _worse(self, indices: Tuple[int, ...], why: str) -> List[events.Action]:
@@ -63,7 +65,7 @@ class RollingBack(RolloutBase):
         self._doubts = 0
         why = one_line(why)
         self._resumed = False
-        self._silent_since_s = None
+        self._silent_since_s, self._not_yet = None, ""
         going = {
             index: replace(item, status=ChangeStatus.ROLLING_BACK, detail=why)
             for index, item in enumerate(self.rollout.changes) if self._goes_back(index, item)
@@ -105,9 +107,13 @@ class RollingBack(RolloutBase):
         change = self.current
         assert change is not None  # callers looked  # noqa: S101
         self._silent_since_s = None
-        change, not_back, left_alone = change.went_back(self.rollout, outcome)
+        change, not_back, left_alone, not_yet = change.went_back(self.rollout, outcome)
         if not_back:
             return self._not_back(change, not_back)
+        if not_yet:
+            self._keep(change)
+            return self._again_later(not_yet, Phase.PAUSED_BACK)
+        self._not_yet = ""
         if left_alone:
             said = one_line(f"{self.rollout.reason}; {left_alone}")
             self._set(RolloutStatus.ROLLING_BACK, reason=said)

@@ -93,6 +93,9 @@ class RolloutMachine(Gating):
             return self._next_back()
         if self._phase is Phase.HELD:
             return self._check()
+        if self._phase is Phase.FINISHING and self.current is not None:
+            self._resumed = True  # it was asked for before
+            return self._apply(self.current)
         if self._phase is Phase.WAITING and self._in_step():
             return self._next_of_step()
         if self._phase is Phase.WAITING:
@@ -263,6 +266,9 @@ class RolloutMachine(Gating):
         self._keep(change)
         if made is Made.OTHERS:
             return self._leave(why)
+        if made is Made.NOT_YET:
+            return self._again_later(why, Phase.FINISHING)
+        self._not_yet = ""
         if made is Made.NOT:
             self._change(status=ChangeStatus.FAILED, detail=one_line(why))
             return self._stop(why)

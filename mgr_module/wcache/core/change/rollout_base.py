@@ -21,12 +21,16 @@ Machine = TypeVar("Machine", bound="RolloutBase")
 
 # Those in which nothing happens before a time has come.
 TIMED = (
-    Phase.WAITING, Phase.HELD, Phase.BLOCKS_BEFORE, Phase.BLOCKS_AFTER, Phase.PAUSED_BACK
+    Phase.WAITING, Phase.HELD, Phase.BLOCKS_BEFORE, Phase.BLOCKS_AFTER, Phase.PAUSED_BACK,
+    Phase.FINISHING,
 )
 # Those in which a change was asked for and not yet proven, or is taken back.
 MID_CHANGE = (
-    Phase.LOOKING, Phase.CHANGING, Phase.WAITING, Phase.AFTER, Phase.LASTING, Phase.BACK
+    Phase.LOOKING, Phase.CHANGING, Phase.FINISHING, Phase.WAITING, Phase.AFTER, Phase.LASTING,
+    Phase.BACK,
 )
+# A change that is done by itself in a while is asked for again so often.
+AGAIN_EVERY_S = 30.0
 
 
 @dataclass
@@ -43,6 +47,7 @@ class RolloutBase:
     _resumed: bool = False
     _now_s: float = 0.0  # of the event that is handled
     _silent_since_s: Optional[float] = None
+    _not_yet: str = ""  # what the change under way waits for, or its way back
 
     @property
     def over(self) -> bool:
@@ -140,11 +145,17 @@ class RolloutBase:
         held = self._phase in (Phase.HELD, Phase.CHECKING) and self.rollout.gate is not None
         return "" if held else current.hostname
 
-    def consent(self, *, trial: bool, persist: bool) -> List[events.Action]:
-        """Take an admin's word before it begins: only to be tried, to last where it goes well."""
+    def consent(
+        self, *, trial: bool, persist: bool, writeback: bool = False
+    ) -> List[events.Action]:
+        """Take an admin's word before it begins: only to be tried, to last where it goes well.
+
+        `writeback`: that what is acknowledged may be on a cache device alone.
+        """
         self.rollout = replace(
             self.rollout, trial=trial or self.rollout.trial,
             consent_persist=persist or self.rollout.consent_persist,
+            consent_writeback=writeback or self.rollout.consent_writeback,
         )
         return []
 
@@ -190,6 +201,12 @@ class RolloutBase:
     def _wait(self, seconds: float, phase: Phase = Phase.WAITING) -> List[events.Action]:
         self._phase, self._wait_until_s = phase, self._now_s + seconds
         return [events.SaveRun()]
+
+    def _again_later(self, why: str, phase: Phase) -> List[events.Action]:
+        """The change under way is done by itself, or its way back is: ask once more in a while."""
+        said = [] if self._not_yet else [events.Note(f"waits for {why}")]
+        self._not_yet = one_line(why)
+        return [*said, *self._wait(AGAIN_EVERY_S, phase)]
 
     def _idle(self, note: events.Note) -> List[events.Action]:
         """Nothing is under way any more."""

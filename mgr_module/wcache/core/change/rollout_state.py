@@ -84,9 +84,9 @@ class Rollout:
     `waves` divide `changes`; without them (an older version's plan) each change is a wave.
     With a `gate` the real load of clients judges each step of at most `parallel_max` changes,
     else a bench before and after each change.  `consent_persist` takes effect for a step when
-    it is judged.  `judged_s` is how long steps that are over have taken; `pausing` why it pauses
-    once the change under way is made.  After
-    `pause_max_s` of a pause what is not judged goes back (0: it waits for an admin).
+    it is judged.  `consent_writeback`: bcache may hold alone what was acknowledged.  `judged_s` is
+    how long steps that are over have taken; `pausing` why it pauses once the change under way is
+    made.  After `pause_max_s` of a pause what is not judged goes back (0: it waits for an admin).
     `afterwards`: it was done, and what it changed is made to last.  `worse` is what went back
     because clients, or a bench, were worse off with it.  `by_will`: an admin had it go back.
     `undone`: it went back because a drive
@@ -102,6 +102,7 @@ class Rollout:
     reason: str = ""
     consent_turn_on: bool = False
     consent_persist: bool = False
+    consent_writeback: bool = False
     throwaway: bool = False
     settle_s: float = 1.0
     canary_wait_s: float = 0.0

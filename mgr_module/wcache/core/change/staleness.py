@@ -50,7 +50,7 @@ def _moved(
     verdicts: Verdicts,
 ) -> str:
     drives = [d for d in (report.drives if report else ()) if d.domain_id == change.domain_id]
-    why = _drives_moved(change, drives)
+    why = _drives_moved(change, drives) or (change.moved_beside(report) if report else "")
     if why:
         return why
     osd = osd_of(change, change.osd_id, cluster)

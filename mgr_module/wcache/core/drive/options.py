@@ -3,6 +3,9 @@
 What was there is in the journal before the first write, with what the kernel resets along with
 the option: the scheduler takes nr_requests and wbt_lat_usec with it.  They go back in that order,
 and back is what was read.  The cache mode is not touched, and nothing is pinned.
+
+bcache's mode is never under a lease.  Where it goes back to one that keeps no dirty data, the
+entry stays until none is left: the way back is not over before.
 """
 
 from __future__ import annotations
@@ -12,8 +15,9 @@ from typing import Generator, List, Optional, Sequence, Tuple
 
 from ..errors import RefusedError, StorageError, WcacheError
 from ..model import DriveReport, DriveState
-from ..options.entries import option
+from ..options.entries import comparable, left_dirty, option
 from ..options.option import Place
+from ..text import amount, roughly
 from .journal import JOURNAL_VERSION, EntryKind, JournalEntry
 from .prior import (
     Prior,
@@ -57,7 +61,7 @@ def lease_set(
     `prior` is what the mgr knows.  Raises RefusedError by name where no entry allows it, and
     before the first write where the witnesses do not agree; else after a restore.
     """
-    option(name).require(value)
+    comparable(name).require(value)
     found = yield from _as_now(drives)
     if entry is None:
         entry = _entry(EntryKind.LEASE, lease_id, found, leased_names(name), now_s, prior)
@@ -77,13 +81,21 @@ def apply(
     value: str,
     now_s: float,
     prior: Prior,
+    consent_writeback: bool = False,
 ) -> Program:
     """A decided change: like `lease_set`, but the entry stays for a rollback.
 
     `entry` is the journal entry of this action where an earlier attempt left one: it alone knows
-    what was there before, so a repeated action never writes it anew.
+    what was there before, so a repeated action never writes it anew.  `consent_writeback`: an
+    admin agreed that what is acknowledged is on bcache's cache device alone for a while.
     """
-    option(name).require(value)
+    one_option = option(name)
+    one_option.require(value)
+    if value == one_option.dirty_in and not consent_writeback:
+        raise RefusedError(
+            f"{name} is not set to {value}, since nobody has agreed to it",
+            "`ceph wcache apply PLAN --consent-writeback`",
+        )
     found = yield from _as_now(drives)
     began = entry is not None
     for one in found:
@@ -160,8 +172,11 @@ def _set(found: Sequence[DriveReport], entry: JournalEntry, name: str, value: st
                     f"{state.option(name) or 'none'}", "the kernel or the drive does not take it",
                 )
     except WcacheError as error:
-        yield from restore(entry, found)
-        raise RefusedError(f"{error.message}; the prior state is back", error.advice) from None
+        back = yield from restore(entry, found)
+        but = f" but for {back.left}" if back.left else ""
+        raise RefusedError(
+            f"{error.message}; the prior state is back{but}", error.advice
+        ) from None
     return Switched(tuple(drive.state for drive in found), after, changed)
 
 
@@ -177,6 +192,7 @@ def restore(
     """Bring back the options of an entry, prove it, then drop the entry.
 
     StorageError, and the entry stays, where a drive is not there or an option did not go back.
+    It stays too where all of it is back and dirty data is left.
     """
     require_entry(entry, known)
     prior = {item.drive_id: item for item in entry.drives}
@@ -205,8 +221,30 @@ def restore(
                     f"and was {one.value}",
                     "something else changes it: set it back by hand, or accept the drive as it is",
                 )
-    yield RemoveJournal(entry)
-    return Switched(before, after, changed)
+    left = next(filter(None, (
+        left_words(drive.dev_name, left_dirty(one.name, one.value, state))
+        for drive, state in zip(here, after) for one in prior[drive.drive_id].options
+    )), "")
+    if not left:
+        yield RemoveJournal(entry)
+    return Switched(before, after, changed, left)
+
+
+def left_words(name: str, left: Optional[int], rate_bytes_s: Optional[int] = None) -> str:
+    """Dirty data of a backing drive that is still to be written back; "" where none is.
+
+    None: nobody knows how much.
+    """
+    if left == 0:
+        return ""
+    if left is None:
+        return f"dirty data of {name}, which cannot be read"
+    if not rate_bytes_s:
+        return f"{amount(left)} of dirty data of {name} to be written back"
+    return (
+        f"{amount(left)} of dirty data of {name} to be written back at {amount(rate_bytes_s)}/s: "
+        f"{roughly(left / rate_bytes_s)} at that rate"
+    )
 
 
 def bring_back(

@@ -86,8 +86,12 @@ Program = Generator[Step, Optional[DriveState], "Switched"]
 
 @dataclass(frozen=True)
 class Switched:
-    """What a program did: states before and after, read from the drives, in their order."""
+    """What a program did: states before and after, read from the drives, in their order.
+
+    `left`: what is still to come of it by itself before it is over.
+    """
 
     before: Tuple[DriveState, ...]
     after: Tuple[DriveState, ...]
     changed: bool
+    left: str = ""

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Dict, Iterable, List, Optional, Sequence
 
+# bcache devices that are told of one drive: where there are as many, there may be more.
+DEVICES_MAX = 16
 # The controller works out the rate anew this often (writeback_rate_update_seconds, by default).
 CONTROLLER_S = 5.0
 # In parts of the target: dirty data is at it within the first, none that counts below the second,

@@ -9,10 +9,10 @@ against its entry before it is written, and read back after.
 
 from __future__ import annotations
 
-from typing import Dict, Tuple
+from typing import Dict, Optional, Tuple
 
 from ..errors import RefusedError
-from ..model import LoadPoint
+from ..model import DriveState, LoadPoint
 from .option import Follow, Option, Place
 
 _TRAFFIC = (LoadPoint.OSD_TRAFFIC,)
@@ -64,6 +64,18 @@ OPTIONS: Tuple[Option, ...] = (
         settle_s=120.0, settles=_CONTROLLER, loads=_WRITES,
         hazards=(_DIRTY, "its effect adds up over minutes: short periods do not show it"),
         low=1, high=_UINT_MAX,
+    ),
+    Option(
+        "cache_mode", Place.BCACHE, "whether bcache acknowledges what its cache device alone has",
+        settle_s=60.0, settles=_CONTROLLER, loads=_WRITES,
+        hazards=(
+            "in writeback what an OSD was acknowledged is on the cache device alone until it is "
+            "written back: if that device fails, all OSDs behind it lose it at once",
+            "a change to another mode is done when dirty_data reads 0: bcache writes back first",
+            "the backing drive keeps it in its superblock, so it survives a reboot",
+        ),
+        follow=Follow.ADMIN, words=("writethrough", "writeback", "writearound"),
+        dirty_in="writeback",
     ),
     Option(
         "scheduler", Place.QUEUE, "the kernel's I/O scheduler of the drive",
@@ -140,7 +152,6 @@ REFUSED = {
     "write_cache": "it changes what is durable: plans of the cache mode alone do that",
     "fua": "it changes what is durable",
     "cache_type": "it changes what is durable: plans of the cache mode alone do that",
-    "cache_mode": "it changes what is durable, on a cache device that several OSDs may share",
     "bluestore_min_alloc_size": "an OSD takes it when it is made",
     "osd_op_queue": "an OSD takes it when it starts, and restarting OSDs is left to admins",
 }
@@ -155,3 +166,20 @@ def option(name: str) -> Option:
             f"{name[:64]!r} is not changed: {why}", "see `ceph wcache option ls`"
         )
     return found
+
+
+def comparable(name: str) -> Option:
+    """The option of a name whose values may be tried under a lease; RefusedError for any other."""
+    found = option(name)
+    if found.follow is Follow.ADMIN:
+        raise RefusedError(
+            f"{name} is changed by an admin's plan alone",
+            f"`ceph wcache plan --knob=options --option={name}=...`",
+        )
+    return found
+
+
+def left_dirty(name: str, value: str, state: DriveState) -> Optional[int]:
+    """See `Option.left_dirty`; 0 of an option that this version does not know."""
+    found = BY_NAME.get(name)
+    return 0 if found is None else found.left_dirty(value, state)

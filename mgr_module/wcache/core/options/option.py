@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Optional, Tuple
 
 from ..errors import RefusedError
-from ..model import LoadPoint
+from ..model import DriveState, LoadPoint
 
 _WHOLE = re.compile(r"0|[1-9][0-9]{0,18}")
 _WORD = re.compile(r"[a-z][a-z0-9_-]{0,31}")
@@ -31,7 +31,11 @@ class Follow(str, Enum):
 
     AUTO = "auto"
     NEVER = "never"  # an admin alone
+    ADMIN = "an admin's plan that names it"  # and nothing else: no verdict, no `ab`, no `auto`
 
+
+# Read beside an option that has `dirty_in`: how many bytes bcache has still to write back.
+DIRTY_DATA = "dirty_data"
 
 # How each place is leased and undone.
 UNDONE = {
@@ -50,7 +54,8 @@ class Option:
     nothing is measured after it was set, and `settles` says why.  `loads` are those that it can
     touch: at others it is not tried.  `resets` are options that the kernel sets anew with it.
     `rotational`: it concerns OSDs of drives that rotate, or of others; None: both.  `needs` are
-    other options of an OSD with the values at which this one does something.
+    other options of an OSD with the values at which this one does something.  `dirty_in` is the
+    value of bcache's mode in which what was acknowledged may be on the cache device alone.
     """
 
     name: str
@@ -68,6 +73,7 @@ class Option:
     resets: Tuple[str, ...] = ()
     rotational: Optional[bool] = None
     needs: Tuple[Tuple[str, str], ...] = ()
+    dirty_in: str = ""
 
     @property
     def range(self) -> str:
@@ -95,6 +101,13 @@ class Option:
     def could_be(self, text: str) -> bool:
         """Whether a text can be a value: what was read is put back also beyond the bounds."""
         return (_WORD if self.words else _WHOLE).fullmatch(text) is not None
+
+    def left_dirty(self, value: str, state: DriveState) -> Optional[int]:
+        """Bytes to be written back before a drive that was given a value has it; None: unknown."""
+        if not self.dirty_in or value == self.dirty_in:
+            return 0
+        text = state.option(DIRTY_DATA) or ""
+        return int(text) if _WHOLE.fullmatch(text) else None
 
     def require(self, value: str) -> None:
         """Raise RefusedError where it may not be set to a value."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from ..errors import MalformedError
 from ..model import CacheMode, Verdict
 from ..option_value import NAME_CHARS_MAX, VALUE_CHARS_MAX
-from .entries import option
+from .entries import comparable, option
 from .option import Option
 
 
@@ -50,7 +50,7 @@ def parse_trial(text: str) -> OptionTrial:
         raise MalformedError(
             f"{text[:80]!r} is not OPTION=A,B", "as in `ceph wcache ab nr_requests=64,256`"
         )
-    entry = option(name)
+    entry = comparable(name)
     for value in parts:
         entry.require(value)
     if parts[0] == parts[1]:

@@ -9,6 +9,7 @@ from typing import Dict, Iterable, List, Mapping, NamedTuple, Sequence, Set, Tup
 from ..model import LoadPoint
 from ..option_value import NAME_CHARS_MAX, VALUE_CHARS_MAX
 from ..options.entries import BY_NAME
+from ..options.option import Follow
 from ..simulation import DriveKind
 from .of_options import OptionVerdict
 
@@ -31,9 +32,10 @@ def by_kind(verdicts: Iterable[OptionVerdict], *, on_host: bool) -> Dict[DriveKi
     found: Dict[DriveKind, Dict[str, List[OptionVerdict]]] = {}
     for one in verdicts:
         entry = BY_NAME.get(one.trial.name)  # none of an option that this version does not know
-        if entry is not None and entry.on_host is on_host:
-            kind = DriveKind(one.device_class, one.drive_model, one.simulated)
-            found.setdefault(kind, {}).setdefault(entry.name, []).append(one)
+        if entry is None or entry.follow is Follow.ADMIN or entry.on_host is not on_host:
+            continue
+        kind = DriveKind(one.device_class, one.drive_model, one.simulated)
+        found.setdefault(kind, {}).setdefault(entry.name, []).append(one)
     return {kind: Told(kind, told) for kind, told in found.items()}
 
 

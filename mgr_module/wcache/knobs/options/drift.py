@@ -9,7 +9,7 @@ from ...core.change.option_change import OptionChange
 from ...core.change.rollout_state import Rollout
 from ...core.config_database import Config, ConfigEdit, same
 from ...core.host_report import HostReport
-from ...core.model import Finding, FindingCode, Severity
+from ...core.model import Cure, Finding, FindingCode, Severity
 from .knob import OPTIONS_KNOB
 
 Key = Tuple[str, str]
@@ -33,10 +33,7 @@ def drifted(
         for drive in report.drives:
             unlike = change.unlike(drive) if drive.domain_id == change.domain_id else ""
             if unlike:
-                found.append(_finding(
-                    f"{change.hostname} {drive.dev_name}",
-                    f"plan {plan_id} gave it {change.goal}, and {unlike}",
-                ))
+                found.append(_of_drive(plan_id, change, drive.dev_name, unlike))
     if config is None:
         return found
     for plan_id, edit in stored.values():
@@ -67,5 +64,17 @@ def _stands(
     return drives, stored
 
 
-def _finding(where: str, detail: str) -> Finding:
-    return Finding(FindingCode.OPTION_DRIFT, Severity.WARNING, where, detail)
+def _of_drive(plan_id: str, change: OptionChange, dev_name: str, unlike: str) -> Finding:
+    where = f"{change.hostname} {dev_name}"
+    detail = f"plan {plan_id} gave it {change.goal}, and {unlike}"
+    if not change.lasts_by_itself:
+        return _finding(where, detail)
+    return _finding(
+        where, f"{detail}. A reboot does not do that: another program or an admin has. Plan it "
+        f"again with `ceph wcache plan --knob=options --option={change.option}={change.value}`, or "
+        f"go back with `ceph wcache rollback {plan_id}`", Cure.IN_DETAIL,
+    )
+
+
+def _finding(where: str, detail: str, cure: Cure = Cure.GENERAL) -> Finding:
+    return Finding(FindingCode.OPTION_DRIFT, Severity.WARNING, where, detail, cure)

@@ -6,10 +6,11 @@ from typing import Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence
 
 from ...core.change.option_change import OptionChange
 from ...core.cluster import ClusterState
+from ...core.drive.options import DRAINS
 from ...core.host_report import HostReport
 from ...core.model import DriveReport
 from ...core.options.entries import OPTIONS
-from ...core.options.option import Option, Place
+from ...core.options.option import DIRTY_DATA, Option, Place
 from ...core.simulation import not_up
 from ...core.verdict.of_options import OptionVerdict
 from ...core.verdict.option_choice import Choice, Told, by_kind, choose
@@ -18,7 +19,7 @@ from ..domains import Domain, in_order
 from ..knob import CHANGES_MAX, Asked, Wanted
 from .refusals import Refusals
 
-LOST = "gone after a reboot of the host"
+LOST, KEPT = "gone after a reboot of the host", "kept over a reboot"
 # One that resets others comes first: what was measured of those was measured with what it is now.
 _IN_ORDER = sorted(OPTIONS, key=lambda one: not one.resets)
 
@@ -48,7 +49,7 @@ def make_changes(
         if told is None or not asked.wants(domain.report.hostname, told.kind.device_class):
             continue
         step, reasons = _step(domain, told, refusals)
-        refusal = _refusal(domain, cluster, disputed) if step is not None else ""
+        refusal = refusal_of(domain, cluster, disputed) if step is not None else ""
         if refusal:
             reasons.append(refusal)
         elif step is not None:
@@ -96,9 +97,10 @@ def _step(
     return found, left
 
 
-def _refusal(
+def refusal_of(
     domain: Domain, cluster: ClusterState, disputed: Mapping[Tuple[str, str], str]
 ) -> str:
+    """Why nothing is changed on a domain's drives now; "" where it may be."""
     why = disputed.get((domain.report.hostname, domain.drives[0].domain_id), "")
     for drive in domain.drives if not why else ():
         if drive.foreign_uses:
@@ -112,28 +114,37 @@ def _change(action_id: str, domain: Domain, told: Told, step: Step) -> OptionCha
         action_id, domain.report.hostname, first.domain_id,
         tuple(drive.dev_name for drive in domain.drives), first.uses[0].osd_id,
         told.kind.device_class, first.transport, entry.name, now, choice.value, choice.why,
-        by_hand(domain.drives, step), choice.proof, entry.settle_s, domain.report.simulated,
+        by_hand(domain.drives, entry, now, choice.value), choice.proof, entry.settle_s,
+        domain.report.simulated,
         failure_domain=", ".join(domain.where), osd_ids=domain.osd_ids,
         drive_ids=tuple(drive.drive_id for drive in domain.drives), drive_model=first.drive_model,
     )
 
 
-def by_hand(drives: Sequence[DriveReport], step: Step) -> Tuple[str, ...]:
+def by_hand(
+    drives: Sequence[DriveReport], entry: Option, now: str, value: str
+) -> Tuple[str, ...]:
     """The commands on the host: make it, read it back, undo it."""
-    entry, now, choice = step
+    keeps = KEPT if entry.dirty_in else LOST
     lines: List[str] = []
     for drive in drives:
         path = _path(drive, entry)
         before: Dict[str, str] = {entry.name: now}
         for name in entry.resets:
-            value = drive.state.option(name)
-            if value is not None:
-                before[name] = value
+            was = drive.state.option(name)
+            if was is not None:
+                before[name] = was
         lines += [
-            f"echo {choice.value} > {path}/{entry.name}  # {LOST}",
+            f"echo {value} > {path}/{entry.name}  # {keeps}",
             f"cat {path}/{entry.name}  # read it back",
-            *(f"echo {value} > {path}/{name}  # undo it" for name, value in before.items()),
         ]
+        if entry.dirty_in and value != entry.dirty_in:
+            least = drive.state.option(DRAINS) or "8, if nobody has set it"
+            lines += [
+                f"cat {path}/{DIRTY_DATA}  # done when it reads 0.0k",
+                f"echo 20480 > {path}/{DRAINS}  # to be quicker: 10 MiB/s at least; it was {least}",
+            ]
+        lines += [f"echo {was} > {path}/{name}  # undo it" for name, was in before.items()]
     return tuple(lines)
 
 

@@ -52,7 +52,7 @@ class Refusals:
         """
         if not self._by_itself:
             return ""
-        if entry.follow is Follow.NEVER:
+        if entry.follow is not Follow.AUTO:
             return "only a plan that an admin asks for changes it"
         kinds = (kind, (kind[0], ""))
         plan_id = next(filter(None, (

@@ -18,7 +18,7 @@ from ...core.record import Precondition
 from ...engine.engine import Engine
 from ...engine.key_work import WAIT_S
 from ..guards import require_plan, require_thawed
-from .plan_guards import in_the_way
+from .plan_guards import in_the_way, writeback_shared
 
 
 def apply_forecast(
@@ -54,7 +54,8 @@ def apply_forecast(
         "moved": gone,
         "in_the_way": in_the_way(world, plan),
         "next": "ceph wcache plan" if gone else _command(
-            plan_id, (*need_not, *missed), trial=trial, persist=persist
+            plan_id, (*need_not, *missed), trial=trial, persist=persist,
+            writeback=bool(writeback_shared(plan)),
         ),
     }
 
@@ -83,12 +84,14 @@ def _seen_by_mons(engine: Engine, plan_id: str) -> Tuple[Precondition, ...]:
 
 
 def _command(
-    plan_id: str, need_not: Iterable[Precondition], *, trial: bool, persist: bool
+    plan_id: str, need_not: Iterable[Precondition], *, trial: bool, persist: bool,
+    writeback: bool,
 ) -> str:
     """The command that carries the plan out whatever of these does not hold."""
     names = dict.fromkeys(item.name.lower() for item in need_not if item not in holding.ALWAYS)
     return " ".join((
         f"ceph wcache apply {plan_id}", *(["--trial"] if trial else []),
         *(["--persist"] if persist else []),
+        *(["--consent-writeback"] if writeback else []),
         *([f"--override={','.join(names)}"] if names else []),
     ))

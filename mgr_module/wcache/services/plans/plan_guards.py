@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Tuple
+from typing import List, Tuple
 
 from ...core.change import staleness
+from ...core.change.gate.gate_state import GateSettings
+from ...core.change.gate.judge import WATCHED
 from ...core.change.rollout_state import Rollout, RolloutStatus
 from ...core.config_database import same, values_of
 from ...core.errors import ConflictError, RefusedError, WcacheError
+from ...core.text import many
 from ...engine.world import World
+from ...knobs.registry import KNOBS
+from ...options import Options
 from ..guards import require_idle, require_settled, require_store
 
 
@@ -45,8 +50,48 @@ def require_unmoved(world: World, rollout: Rollout) -> None:
         )
 
 
+def require_assignable(knob: str, option: str) -> None:
+    """An admin names an option and its value only to a knob that takes such words."""
+    takes = [one.name for one in KNOBS if one.assigns]
+    if option and knob not in takes:
+        raise RefusedError(
+            f"--option names nothing of the knob {knob}",
+            f"`ceph wcache plan --knob={takes[0]} --option=OPTION=VALUE`",
+        )
+
+
+def gate_settings(options: Options) -> GateSettings:
+    """How a plan is judged; the canary for `canary_wait_s` at least: its blocks are longer."""
+    block_s = options.gate_block_s
+    return GateSettings(
+        options.gate_by_load, block_s, max(block_s, options.canary_wait_s / WATCHED)
+    )
+
+
+def require_consent(rollout: Rollout, consent: bool) -> None:
+    """What is acknowledged is on a cache device alone where an admin agreed to that by name."""
+    shared = writeback_shared(rollout)
+    if shared and not consent:
+        more = f" (and {many(len(shared) - 1, 'other cache device')})" if shared[1:] else ""
+        raise RefusedError(
+            f"plan {rollout.plan_id} puts bcache into writeback: what OSDs acknowledge is then on "
+            f"{shared[0]}{more} alone until it is written back, and all of them lose it at once if "
+            "that device fails",
+            f"`ceph wcache apply {rollout.plan_id} --consent-writeback`",
+        )
+
+
+def writeback_shared(rollout: Rollout) -> List[str]:
+    """The cache devices, with who is behind them, that a plan puts before acknowledged data."""
+    shared = (change.shared.words for change in rollout.option_changes if change.needs_consent)
+    return list(dict.fromkeys(shared))
+
+
 def require_measured(rollout: Rollout) -> None:
     """Only what is measured before and after can be tried and taken back."""
+    not_tried = rollout.changes[0].not_tried
+    if not_tried:
+        raise RefusedError(not_tried, "apply it without --trial: it can be rolled back")
     if rollout.changes[0].load_point is None:
         raise RefusedError(
             f"nothing measures what {rollout.changes[0].name} would gain",

@@ -20,8 +20,6 @@ from ...core.change import preconditions as holding
 from ...core.change import staleness
 from ...core.change.cache_mode_change import require_room
 from ...core.change.change_status import ChangeStatus
-from ...core.change.gate.gate_state import GateSettings
-from ...core.change.gate.judge import WATCHED
 from ...core.change.persisting import not_lasting
 from ...core.change.rollout import RolloutMachine
 from ...core.change.rollout_state import (
@@ -44,7 +42,6 @@ from ...engine.storing.plans import require_readable
 from ...engine.world import World
 from ...knobs.knob import Asked, Wanted
 from ...knobs.registry import DEFAULT
-from ...options import Options
 from ..dry_run import would
 from ..guards import (
     require_idle,
@@ -56,7 +53,10 @@ from ..guards import (
 from .apply_forecast import apply_forecast, broken
 from .own_trial import OwnTrial, begin_trial_of, trial_forecast
 from .plan_guards import (
+    gate_settings,
     plan_order,
+    require_assignable,
+    require_consent,
     require_in_place,
     require_latest,
     require_measured,
@@ -80,6 +80,7 @@ class PlanWish(NamedTuple):
     only: Optional[FrozenSet[Tuple[str, str]]] = None
     by: str = ADMIN
     take_over: str = ""
+    option: str = ""
 
 
 class _Made(NamedTuple):
@@ -110,16 +111,18 @@ class PlanService:
         drive_model: Optional[str] = None,
         dry_run: bool = False,
         take_over: str = "",
+        option: str = "",
     ) -> Dict[str, Any]:
         """`plan`: ordered changes that make the recommendations true; nothing is changed.
 
-        A `dry_run` keeps no plan either.
+        `option` names an option and its value, in place of the recommendations.  A `dry_run`
+        keeps no plan either.
         """
         engine = self._engine
         made = self._made(
             engine.world(), engine.new_plan_id(), engine.refresh(), PlanWish(
                 Scope(device_class, hostname, osd, drive_model), consent_turn_on, persist, knob,
-                only, by, take_over,
+                only, by, take_over, option,
             ),
         )
         if dry_run:
@@ -142,12 +145,13 @@ class PlanService:
             raise NotFoundError(
                 f"there is no knob {knob[:40]!r}", f"use one of {', '.join(self._planners)}"
             )
+        require_assignable(knob, wish.option)
         options, cluster, scope = world.options, world.cluster, wish.scope
         require_scope(world, scope)
         taken = tuple(name for name in wish.take_over.split(",") if name)
         wanted = planner.plan(Asked(
             plan_id, secrets.token_hex(NONCE_BYTES), scope.device_class, wish.consent_turn_on,
-            wish.persist, wish.only, scope, taken, wish.by == AUTO,
+            wish.persist, wish.only, scope, taken, wish.by == AUTO, wish.option,
         ), world)
         changes, waves = arranged([c for c in wanted.changes if scope.holds(c)], cluster)
         if not changes:
@@ -162,7 +166,7 @@ class PlanService:
             settle_s=max(options.settle_s, 1.0), canary_wait_s=options.canary_wait_s,
             latency_limit_ms=options.latency_limit_ms, period_s=2 * options.period_s,
             cluster_fsid=cluster.fsid, version=ROLLOUT_VERSION, by=wish.by, waves=waves,
-            gate=_gate(options), parallel_max=options.rollout_parallel_max,
+            gate=gate_settings(options), parallel_max=options.rollout_parallel_max,
             harm_max_s=options.rollout_harm_max_s,
             pause_max_s=3600.0 * options.pause_max_h if wish.by == AUTO else 0.0,
         )
@@ -195,14 +199,15 @@ class PlanService:
 
     def apply(
         self, plan_id: str, override: Optional[str] = None, trial: bool = False,
-        persist: bool = False, dry_run: bool = False,
+        persist: bool = False, dry_run: bool = False, consent_writeback: bool = False,
     ) -> Dict[str, Any]:
         """`apply`: carry out a plan in the background, proving each change.
 
         `override` names preconditions that need not hold, also of a plan that waits for them.
         A `trial` makes the first change, measures what it gains, and takes it back, or is the
-        knob's own.  `persist` is the consent to make what was judged well last.  A `dry_run` says
-        what would happen.
+        knob's own.  `persist` is the consent to make what was judged well last, and
+        `consent_writeback` the one to acknowledge what bcache's cache device alone has.  A
+        `dry_run` says what would happen.
         """
         engine, need_not = self._engine, holding.parse_override(override or "")
         world = engine.world()
@@ -221,7 +226,8 @@ class PlanService:
             return apply_forecast(engine, plan_id, need_not, trial=trial, persist=persist)
         with engine.deciding(world.advised()) as (world, orders):
             return self.applied(
-                world, orders, plan_id, need_not, trial=trial, persist=persist, own=own
+                world, orders, plan_id, need_not, trial=trial, persist=persist, own=own,
+                writeback=consent_writeback,
             )
 
     def _own_trial(self, world: World, rollout: Rollout) -> Optional[OwnTrial]:
@@ -232,7 +238,7 @@ class PlanService:
     def applied(
         self, world: World, orders: Orders, plan_id: str,
         need_not: Tuple[Precondition, ...] = (), *, trial: bool = False, persist: bool = False,
-        by: str = ADMIN, own: Optional[OwnTrial] = None,
+        by: str = ADMIN, own: Optional[OwnTrial] = None, writeback: bool = False,
     ) -> Dict[str, Any]:
         """Apply by a look that holds; `own` is a trial in place of the plan's first change."""
         require_thawed(world)
@@ -251,11 +257,15 @@ class PlanService:
             return told
         require_startable(world, rollout)
         require_unmoved(world, rollout)
+        require_consent(rollout, writeback)
         self._require_fit(world, orders, rollout, need_not)
         if trial:
             require_measured(rollout)
-        orders.note(by, plan_id, f"apply{' --trial' if trial else ''} requested")
-        orders.steer(plan_id, lambda plan: plan.consent(trial=trial, persist=persist))
+        words = f"{' --trial' if trial else ''}{' --consent-writeback' if writeback else ''}"
+        orders.note(by, plan_id, f"apply{words} requested")
+        orders.steer(
+            plan_id, lambda plan: plan.consent(trial=trial, persist=persist, writeback=writeback)
+        )
         self.override(orders, rollout, need_not)
         status = orders.begin(plan_id)
         self._engine.wake()
@@ -381,11 +391,3 @@ def plain_changes(changes: Iterable[Change]) -> List[Dict[str, Any]]:
         row["manual"] = list(change.manual)
         rows.append(row)
     return rows
-
-
-def _gate(options: Options) -> GateSettings:
-    """The canary is watched for `canary_wait_s` at least: its blocks are longer."""
-    block_s = options.gate_block_s
-    return GateSettings(
-        options.gate_by_load, block_s, max(block_s, options.canary_wait_s / WATCHED)
-    )

@@ -11,6 +11,7 @@ QUEUE = {
     "wbt_lat_usec": "75000",
 }
 BCACHE = {
+    "cache_mode": "writethrough [writeback] writearound none", "dirty_data": "1.5k",
     "sequential_cutoff": "4.0M", "writeback_percent": "10", "writeback_rate_minimum": "8",
     "writeback_rate_p_term_inverse": "40", "writeback_rate_i_term_inverse": "10000",
 }
@@ -26,7 +27,6 @@ def folders(fake_host):
     for folder, texts in ((hdd / "queue", QUEUE), (top / "bcache", BCACHE)):
         for name, text in texts.items():
             (folder / name).write_text(f"{text}\n")
-    (top / "bcache/cache_mode").write_text("writethrough [writeback] writearound none\n")
     (hdd / "device/scsi_disk").mkdir()
     return hdd / "queue", top / "bcache"
 
@@ -38,6 +38,7 @@ def values(fake_host, name="sda"):
 def test_all_options_of_a_drive_and_of_the_bcache_that_it_backs_are_read(fake_host, folders):
     assert values(fake_host) == {
         **QUEUE, "scheduler": "mq-deadline", **BCACHE, "sequential_cutoff": str(4 * 2**20),
+        "cache_mode": "writeback", "dirty_data": "1536",
     }
     # those of bcache are of the backing drive, not of the cache device
     assert not set(values(fake_host, "nvme0n1")) & set(BCACHE)
@@ -54,8 +55,22 @@ def test_what_cannot_be_read_is_not_there(fake_host, folders):
 
 
 @pytest.mark.parametrize(
+    ("text", "told"), [("0.0k", "0"), ("0.5k", "512"), ("-0.5k", None), ("", None), ("1 k", None)]
+)
+def test_dirty_data_that_cannot_be_read_is_not_taken_for_none(fake_host, folders, text, told):
+    _, bcache = folders
+    (bcache / "dirty_data").write_text(f"{text}\n")
+    assert values(fake_host).get("dirty_data") == told
+    (bcache / "dirty_data").unlink()
+    assert "dirty_data" not in values(fake_host)
+
+
+@pytest.mark.parametrize(
     ("name", "value"),
-    [("scheduler", "none"), ("nr_requests", "64"), ("writeback_percent", "20")],
+    [
+        ("cache_mode", "writearound"), ("scheduler", "none"), ("nr_requests", "64"),
+        ("writeback_percent", "20"),
+    ],
 )
 def test_a_value_of_an_entry_is_written(fake_host, folders, name, value):
     set_option(by_name(fake_host.files, "sda"), name, value)
@@ -67,8 +82,8 @@ def test_a_value_of_an_entry_is_written(fake_host, folders, name, value):
 
 @pytest.mark.parametrize("back", [False, True])
 @pytest.mark.parametrize("name", [
-    "write_cache", "fua", "cache_type", "cache_mode", "max_sectors_kb", "../scheduler", "",
-    "osd_mclock_profile",
+    "write_cache", "fua", "cache_type", "max_sectors_kb", "../scheduler", "",
+    "osd_mclock_profile", "dirty_data",
 ])
 def test_whatever_has_no_entry_on_a_host_is_refused_by_name(fake_host, folders, name, back):
     before = {path: path.read_text() for folder in folders for path in folder.iterdir()}
@@ -82,7 +97,8 @@ def test_whatever_has_no_entry_on_a_host_is_refused_by_name(fake_host, folders, 
     ("name", "value"),
     [
         ("nr_requests", "3"), ("nr_requests", "5000"), ("nr_requests", "64\n"),
-        ("scheduler", "cfq"), ("writeback_percent", "0"), ("writeback_percent", "70"),
+        ("scheduler", "cfq"), ("cache_mode", "none"), ("writeback_percent", "0"),
+        ("writeback_percent", "70"),
     ],
 )
 def test_the_probe_holds_to_an_entrys_bounds_whoever_asks(fake_host, folders, name, value):

@@ -10,7 +10,7 @@ import os
 import re
 from typing import Dict, List, Optional, Tuple
 
-from wcache.core.hardware.bcache import BcacheState
+from wcache.core.hardware.bcache import DEVICES_MAX, BcacheState
 from wcache.core.model import LayerKind
 
 from .host_files import printable, read_text
@@ -20,7 +20,6 @@ from .sysfs import BlockDevice
 _SIZE = re.compile(r"(-?[0-9]{1,18})(?:\.([0-9]))?([kMGTPEZY]?)")
 _UNITS = "kMGTPEZY"
 MODES = ("writethrough", "writeback", "writearound", "none")
-DEVICES_MAX = 16
 
 
 def bcaches_on(drive: BlockDevice) -> Tuple[BcacheState, ...]:

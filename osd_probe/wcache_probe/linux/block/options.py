@@ -1,5 +1,7 @@
 """Options of a drive as files in sysfs: read, and written where an entry allows the value.
 
+Beside bcache's mode its dirty data is read: at a mode that keeps none, a drive is when that is 0.
+
 Nothing is written that has no entry in `wcache.core.options.entries`, whoever asks for it: the
 probe does not go by the mgr's word.
 """
@@ -14,7 +16,7 @@ from wcache.core.errors import RefusedError
 from wcache.core.model import LayerKind
 from wcache.core.option_value import OptionValue
 from wcache.core.options.entries import OPTIONS, option
-from wcache.core.options.option import Option, Place
+from wcache.core.options.option import DIRTY_DATA, Option, Place
 
 from .bcache import is_cache, parse_size
 from .host_files import read_text, write_attribute
@@ -31,7 +33,18 @@ def values_on(drive: BlockDevice) -> Tuple[OptionValue, ...]:
         value = _read(drive, one) if one.on_host else None
         if value is not None:
             found.append(OptionValue(one.name, value))
+        if value is not None and one.dirty_in:
+            dirty = _dirty(drive, one)
+            found += [] if dirty is None else [OptionValue(DIRTY_DATA, str(dirty))]
     return tuple(found)
+
+
+def _dirty(drive: BlockDevice, one: Option) -> Optional[int]:
+    """Bytes that are to be written back; the kernel rounds none of them to 0 (bch_hprint())."""
+    path = _file(drive, one)
+    text = read_text(os.path.join(os.path.dirname(path), DIRTY_DATA)) if path else None
+    # less than nothing is a sum that the kernel got wrong
+    return None if text is None or text.startswith("-") else parse_size(text)
 
 
 def set_option(drive: BlockDevice, name: str, value: str, *, back: bool = False) -> None:

@@ -13,7 +13,7 @@ from ....engine.world import World
 from ....services.guards import disputed_domains, require_config
 from ....services.plans.planner import Parts, Planner
 from ...knob import Asked, Wanted
-from .. import osds, plan
+from .. import by_admin, osds, plan
 from ..drift import drifted
 from ..knob import OPTIONS_KNOB
 from ..refusals import Refusals
@@ -35,7 +35,7 @@ def _text(value: object) -> str:
 
 
 class OptionsPlanner(Planner):
-    """From verdicts of `ab`; `default_of` has an option's compiled default."""
+    """From verdicts of `ab`, or as an admin says; `default_of` has an option's compiled default."""
 
     def __init__(self, default_of: Callable[[str], str]) -> None:
         self._default_of = default_of
@@ -44,6 +44,10 @@ class OptionsPlanner(Planner):
 
     def plan(self, asked: Asked, world: World) -> Wanted:
         """See Planner."""
+        if asked.option:
+            return by_admin.make_changes(
+                asked, world.believed_reports, world.cluster, disputed_domains(world)
+            )
         refusals = Refusals(asked.by_itself, world.plans)
         require_config(world)
         verdicts = world.option_verdicts

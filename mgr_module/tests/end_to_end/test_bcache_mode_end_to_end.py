@@ -1,0 +1,161 @@
+"""bcache's mode by an admin's plan: consent, a failure domain with its name, no dirty data left."""
+
+import pytest
+from bcache_world import HOSTS, a_mgr, begun, make_dirty, plan_now, planned, until, values
+from module_world import fine, ok, said
+from wcache.core.option_value import OptionValue
+
+
+def status(mgr):
+    return plan_now(mgr)["status"]
+
+
+def waits(mgr, plan_id="p1"):
+    return said(mgr, "rollout show", plan_id=plan_id)["waiting_for"]
+
+
+def seconds(mgr, count):
+    for _ in range(count):
+        mgr.step(1.0)
+
+
+def test_towards_writeback_the_plan_names_what_is_lost_with_the_cache_device():
+    mgr = a_mgr()
+    plan = planned(mgr, "writeback")
+    assert [c["hostname"] for c in plan["changes"]] == ["h0", "h0", "h1", "h1"]
+    assert plan["changes"][0]["shared"] == {
+        "hostname": "h0", "devices": ["nvme0n1 (ACME Cache 1.0, serial SN0)"],
+        "bcaches": ["bcache0", "bcache1"], "osd_ids": [0, 1], "all_copies": False,
+    }
+    text = ok(mgr.command("plan show", plan_id="p1"))
+    for number, host in enumerate(HOSTS):
+        assert (
+            f"what osd.{2 * number}, osd.{2 * number + 1} (bcache0, bcache1) acknowledge is on "
+            f"nvme0n1 (ACME Cache 1.0, serial SN{number}) of {host} alone until it is written back"
+        ) in text
+    assert text.count("all of them lose it at once") == len(HOSTS)
+    assert "does not survive a reboot" not in text
+    assert "survives a reboot" in text
+    assert "next: ceph wcache apply p1 --consent-writeback" in text
+    assert values(mgr) == ["writethrough"] * 4
+
+
+def test_without_its_consent_nothing_is_put_into_writeback():
+    mgr = a_mgr()
+    planned(mgr, "writeback")
+    for more in ({}, {"persist": True}, {"override": "client_load"}):
+        code, _, error = mgr.command("apply", plan_id="p1", **more)
+        assert code != 0
+        assert "nvme0n1 (ACME Cache 1.0, serial SN0) of h0, which is the cache of" in error
+        assert "(and 1 other cache device)" in error
+        assert "`ceph wcache apply p1 --consent-writeback`" in error
+        assert error.count("\n") <= 1
+    dry = said(mgr, "apply", plan_id="p1", dry_run=True)
+    assert dry["next"] == "ceph wcache apply p1 --consent-writeback"
+    mgr.settle()
+    assert (status(mgr), values(mgr)) == ("planned", ["writethrough"] * 4)
+
+
+def test_it_is_applied_with_consent_and_goes_back_once_nothing_is_dirty():
+    mgr = a_mgr()
+    begun(mgr, "writeback")
+    until(mgr, lambda: status(mgr) == "done")
+    assert values(mgr) == ["writeback"] * 4
+    make_dirty(mgr, "h1", "sdb", 8192)
+    ok(mgr.command("rollback", plan_id="p1"))
+    seconds(mgr, 120)
+    assert status(mgr) == "rolling back"
+    assert plan_now(mgr)["changes"][3]["status"] == "rolling back"
+    assert values(mgr)[3] == "writethrough"
+    assert waits(mgr) == [
+        "8.0 KiB of dirty data of h1 sdb to be written back at 4.0 KiB/s: 2 s at that rate"
+    ]
+    mgr.restart()
+    mgr.report_all()
+    seconds(mgr, 60)
+    assert (status(mgr), len(waits(mgr))) == ("rolling back", 1)
+    make_dirty(mgr, "h1", "sdb", 0)
+    until(mgr, lambda: status(mgr) == "rolled back")
+    assert values(mgr) == ["writethrough"] * 4
+    fine(mgr)
+
+
+def test_away_from_writeback_it_is_made_when_nothing_is_dirty_over_a_failover_too():
+    mgr = a_mgr("writeback")
+    make_dirty(mgr, "h0", "sda", 3 * 2**20)
+    begun(mgr, "writethrough", osd=0)
+    left = "3.0 MiB of dirty data of h0 sda to be written back at 4.0 KiB/s: 13 min at that rate"
+    for lost in (False, True):
+        if lost:
+            mgr.restart()
+            mgr.report_all()
+        seconds(mgr, 100)
+        (change,) = plan_now(mgr)["changes"]
+        assert (status(mgr), change["status"], change["detail"]) == ("running", "applying", left)
+        assert waits(mgr) == [left]
+        assert f"waiting for: {left}" in ok(mgr.command("plan show", plan_id="p1"))
+    assert values(mgr)[0] == "writethrough"
+    make_dirty(mgr, "h0", "sda", 0)
+    until(mgr, lambda: status(mgr) == "done")
+    (change,) = plan_now(mgr)["changes"]
+    assert (change["status"], change["detail"]) == ("applied", "")
+    assert (change["before_us"], change["after_us"]) == (None, None), "no latency judges it"
+    ok(mgr.command("rollback", plan_id="p1"))
+    until(mgr, lambda: status(mgr) == "rolled back")
+    assert values(mgr) == ["writeback"] * 4
+    fine(mgr)
+
+
+def test_dirty_data_that_is_not_told_is_not_taken_for_none():
+    mgr = a_mgr("writeback")
+    mgr.probes["h0"].set_options("domain-sda", (OptionValue("dirty_data", "?"),))
+    begun(mgr, "writearound", osd=0)
+    seconds(mgr, 100)
+    assert waits(mgr) == ["dirty data of h0 sda, which cannot be read"]
+    assert status(mgr) == "running"
+
+
+@pytest.mark.parametrize("how", ["abort", "freeze", "rollback"])
+def test_while_it_is_written_back_it_can_be_taken_back(how):
+    mgr = a_mgr("writeback")
+    make_dirty(mgr, "h0", "sda", 2**20)
+    begun(mgr, "writethrough")
+    seconds(mgr, 60)
+    assert values(mgr) == ["writethrough", *["writeback"] * 3], "one after the other"
+    command = {"abort": "rollout abort", "freeze": "freeze", "rollback": "rollback"}[how]
+    ok(mgr.command(command, **({} if how == "freeze" else {"plan_id": "p1"})))
+    until(mgr, lambda: status(mgr) in ("rolled back", "stopped"))
+    assert values(mgr) == ["writeback"] * 4
+    fine(mgr)
+
+
+def test_a_probe_that_is_silent_meanwhile_is_waited_for():
+    mgr = a_mgr("writeback")
+    make_dirty(mgr, "h0", "sda", 2**20)
+    begun(mgr, "writethrough", osd=0)
+    seconds(mgr, 60)
+    mgr.probes["h0"].muted = True
+    seconds(mgr, 300)
+    mgr.probes["h0"].muted = False
+    seconds(mgr, 100)
+    assert (status(mgr), len(waits(mgr))) == ("running", 1)
+    make_dirty(mgr, "h0", "sda", 0)
+    until(mgr, lambda: status(mgr) == "done")
+    assert values(mgr)[0] == "writethrough"
+
+
+def test_one_that_is_gone_again_is_said_to_be_no_work_of_a_reboot():
+    mgr = a_mgr("writeback")
+    begun(mgr, "writethrough")
+    until(mgr, lambda: status(mgr) == "done")
+    mgr.probes["h0"].set_options("domain-sdb", (OptionValue("cache_mode", "writeback"),))
+    seconds(mgr, 5)
+    mgr.report_all()
+    (found,) = [
+        one for one in said(mgr, "status")["findings"] if one["code"] == "WCACHE_OPTION_DRIFT"
+    ]
+    assert "plan p1 gave it cache_mode writethrough, and cache_mode of sdb is writeback" in (
+        found["detail"]
+    )
+    assert "A reboot does not do that" in found["detail"]
+    assert "--option=cache_mode=writethrough" in found["detail"]

@@ -1,0 +1,215 @@
+"""What an admin's plan may name, whom it reaches, and what it refuses; nobody else changes it."""
+
+from dataclasses import replace
+
+import pytest
+from bcache_world import HOSTS, a_mgr, backing, begun, plan_now, planned, retold, until, values
+from mgr_fakes import builders as make
+from module_world import ok, said
+from wcache.core.change.option_change import OptionChange
+from wcache.core.change.rollout_state import Rollout
+from wcache.core.errors import RefusedError
+from wcache.core.hardware.bcache import DEVICES_MAX, BcacheState
+from wcache.core.model import LoadPoint, Transport, Verdict
+from wcache.core.options.entries import OPTIONS, option
+from wcache.core.options.option import Follow
+from wcache.core.options.shared_cache import SharedCache, shared_cache
+from wcache.core.options.trial import OptionTrial
+from wcache.core.protocol import DrivesOutcome
+from wcache.core.verdict.of_options import OptionVerdict
+from wcache.core.verdict.option_choice import by_kind
+from wcache.knobs.options.refusals import Refusals
+
+BACK = option("cache_mode")
+
+
+def refused(mgr, **arguments):
+    code, _, error = mgr.command("plan", **arguments)
+    assert code != 0
+    return error
+
+
+@pytest.mark.parametrize(
+    ("named", "words"),
+    [
+        ("cache_mode", "is not OPTION=VALUE"), ("cache_mode=", "is not OPTION=VALUE"),
+        ("cache_mode=none", "its values are writethrough|writeback|writearound"),
+        ("cache_mode=writeback,none", "its values are"), ("fua=1", "durable"),
+        ("write_cache=write back", "durable"), ("cache_type=write back", "durable"),
+        ("scheduler=none", "scheduler goes by verdicts"),
+        ("osd_mclock_profile=balanced", "`ceph wcache ab osd_mclock_profile=A,B`"),
+        ("max_sectors_kb=4", "no entry"),
+    ],
+)
+def test_only_what_is_left_to_admins_may_be_named(named, words):
+    mgr = a_mgr()
+    assert words in refused(mgr, knob="options", option=named)
+    assert said(mgr, "plan ls")["plans"] == []
+
+
+@pytest.mark.parametrize("knob", [None, "cache_mode", "memory", "all"])
+def test_it_is_in_no_plan_of_another_knob(knob):
+    more = {} if knob is None else {"knob": knob}
+    error = refused(a_mgr(), option="cache_mode=writethrough", **more)
+    assert f"--option names nothing of the knob {knob or 'cache_mode'}" in error
+    assert "`ceph wcache plan --knob=options --option=OPTION=VALUE`" in error
+
+
+@pytest.mark.parametrize(
+    ("scope", "reached"),
+    [
+        ({}, ["h0 sda", "h0 sdb", "h1 sda", "h1 sdb"]), ({"hostname": "h1"}, ["h1 sda", "h1 sdb"]),
+        ({"osd": 2}, ["h1 sda"]), ({"drive_model": "Cache"}, []),
+        ({"device_class": "hdd", "drive_model": "HD1", "hostname": "h0"}, ["h0 sda", "h0 sdb"]),
+    ],
+)
+def test_it_reaches_the_backing_drives_of_a_scope(scope, reached):
+    plan = planned(a_mgr("writeback"), "writearound", **scope)
+    assert [f"{c['hostname']} {c['dev_names'][0]}" for c in plan["changes"]] == reached
+    assert plan["left_alone"] == ([] if reached else [
+        "no OSD that is asked for is on the backing drive of a bcache device"
+    ])
+
+
+def test_what_has_the_mode_already_is_left_alone_with_that_reason():
+    mgr = a_mgr("writethrough")
+    mgr.probes["h0"].drives["domain-sda"] = backing("sda", 0, "bcache0", "writearound")
+    retold(mgr)
+    plan = planned(mgr, "writethrough")
+    assert [c["expected"] for c in plan["changes"]] == ["writearound"]
+    assert plan["left_alone"] == [
+        f"{where}: cache_mode is writethrough already" for where in ("h0 sdb", "h1 sda", "h1 sdb")
+    ]
+
+
+def test_a_mode_that_is_not_told_is_left_alone():
+    mgr = a_mgr()
+    drive = mgr.probes["h0"].drives["domain-sda"]
+    mgr.probes["h0"].drives["domain-sda"] = replace(
+        drive, state=replace(drive.state, options=())
+    )
+    retold(mgr)
+    plan = planned(mgr, "writearound", osd=0)
+    assert plan["changes"] == []
+    assert "cache_mode cannot be read" in plan["left_alone"][0]
+
+
+def a_cache(*names, **more):
+    return make.drive("nvme0n1", 0, bcache=tuple(BcacheState(n, True, "none") for n in names),
+                      **more)
+
+
+@pytest.mark.parametrize(
+    ("beside", "words"),
+    [
+        ((), "none is attached, or the probe does not see it"),
+        ((a_cache("bcache1"),), "none is attached"),
+        ((a_cache(*(f"bcache{i}" for i in range(DEVICES_MAX))),), "bcache devices or more"),
+    ],
+)
+def test_where_nobody_knows_what_shares_the_cache_it_is_left_alone(beside, words):
+    report = make.report("h0", backing("sda", 0, "bcache0", "writethrough"), *beside)
+    with pytest.raises(RefusedError) as unknown:
+        shared_cache(report, report.drives[:1])
+    assert words in unknown.value.message
+    mgr = a_mgr()
+    mgr.probes["h0"].drives = {d.domain_id: d for d in report.drives}
+    retold(mgr)
+    plan = planned(mgr, "writeback", hostname="h0")
+    assert plan["changes"] == []
+    assert words in plan["left_alone"][0]
+
+
+def test_what_is_behind_the_same_cache_is_named_whoever_uses_it():
+    """bcache2 has no OSD, and the cache is two drives together."""
+    caches = [
+        replace(a_cache("bcache0", "bcache1", "bcache2"), dev_name=name, serial=name.upper())
+        for name in ("nvme0n1", "nvme1n1")
+    ]
+    report = make.report(
+        "h0", backing("sda", 0, "bcache0", "writethrough"),
+        make.drive("sdb", 4, 9, bcache=(BcacheState("bcache1", False, "writethrough"),)),
+        make.drive("sdc", 7, bcache=(BcacheState("bcache5", False, "writeback"),)), *caches,
+    )
+    assert shared_cache(report, report.drives[:1]) == SharedCache(
+        "h0", ("nvme0n1 (ACME HD1 1.0, serial NVME0N1)", "nvme1n1 (ACME HD1 1.0, serial NVME1N1)"),
+        ("bcache0", "bcache1", "bcache2"), (0, 4, 9),
+    )
+
+
+def test_where_a_pool_keeps_all_copies_on_one_host_it_is_said():
+    mgr = a_mgr()
+    mgr.view.state = replace(mgr.view.state, failure_types=frozenset({"osd"}))
+    assert planned(mgr, "writeback")["changes"][0]["shared"]["all_copies"] is True
+    assert "all copies of an object may be behind one cache device" in ok(
+        mgr.command("plan show", plan_id="p1")
+    )
+    ok(mgr.command("apply", plan_id="p1", consent_writeback=True))
+    until(mgr, lambda: plan_now(mgr)["status"] == "done")
+
+
+def test_a_plan_is_of_no_use_once_something_else_shares_the_cache():
+    mgr = a_mgr()
+    planned(mgr, "writeback")
+    cache = mgr.probes["h1"].drives["domain-nvme0n1"]
+    mgr.probes["h1"].drives["domain-nvme0n1"] = replace(
+        cache, bcache=(*cache.bcache, BcacheState("bcache7", True, "writeback"))
+    )
+    retold(mgr)
+    code, _, error = mgr.command("apply", plan_id="p1", consent_writeback=True)
+    assert code != 0
+    assert "no longer fits: h1 sda: its cache device is nvme0n1" in error
+    assert "bcache0, bcache1, bcache7" in error
+    mgr.settle()
+    assert values(mgr) == ["writethrough"] * 4
+
+
+@pytest.mark.parametrize("mode", ["writeback", "writearound"])
+def test_it_is_not_tried(mode):
+    mgr = a_mgr()
+    planned(mgr, mode)
+    code, _, error = mgr.command("apply", plan_id="p1", trial=True, consent_writeback=True)
+    assert code != 0
+    assert "cache_mode is not tried" in error
+    assert values(mgr) == ["writethrough"] * 4
+
+
+def a_change(value="writeback"):
+    return OptionChange(
+        "p1.0.x", "h0", "domain-sda", ("sda",), 0, "hdd", Transport.SCSI, "cache_mode",
+        "writethrough", value, "", (), LoadPoint.OSD_BENCH_DEPTH1,
+    )
+
+
+@pytest.mark.parametrize("consent", [False, True])
+def test_the_machine_asks_for_the_consent_too_whoever_began_the_plan(consent):
+    change = a_change()
+    rollout = Rollout("p1", 0.0, (change,), consent_writeback=consent)
+    seen, why = change.looked(
+        rollout, DrivesOutcome((backing("sda", 0, "bcache0", "writethrough"),))
+    )
+    assert (why == "", seen.prior.known) == (consent, consent)
+    assert change.apply(rollout).consent_writeback is consent
+    assert a_change("writearound").apply(rollout).consent_writeback is False
+
+
+def test_nobody_but_an_admin_plans_it_and_no_verdict_speaks_for_it():
+    assert [one for one in OPTIONS if one.follow is Follow.ADMIN] == [BACK]
+    for entry in OPTIONS:
+        why = Refusals(True).why(entry, "x", ("hdd", "m"), ("h0", "d"))
+        assert (why == "") is (entry.follow is Follow.AUTO)
+    told = OptionVerdict(
+        OptionTrial("cache_mode", "writeback", "writethrough"), "hdd", "ACME",
+        LoadPoint.OSD_TRAFFIC, False, Verdict.WRITE_BACK, "", 3, None, None, "", (),
+    )
+    assert by_kind([told], on_host=True) == {}
+    nr = replace(told, trial=OptionTrial("nr_requests", "64", "128"))
+    assert len(by_kind([told, nr], on_host=True)) == 1
+
+
+def test_each_host_of_a_plan_is_a_failure_domain_of_its_own():
+    mgr = a_mgr("writeback")
+    begun(mgr, "writethrough")
+    waves = plan_now(mgr)["waves"]
+    assert [wave["size"] for wave in waves] == [1, 1, 2]
+    assert {c["failure_domain"] for c in plan_now(mgr)["changes"]} == {f"host {h}" for h in HOSTS}
