@@ -141,6 +141,7 @@ def test_a_control_that_hangs_ends_no_watch_and_is_in_no_block():
     assert {item.osd_id for block in seen for item in block.osds} == {0, 2, 3, 4}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spread", [False, True])
 def test_a_measurement_of_traffic_ends_when_its_osd_hangs(spread):
     loads = CephLoads(

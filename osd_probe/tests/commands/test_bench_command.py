@@ -66,6 +66,7 @@ def refused(words, capsys, device, why):
 # ---- what it does to a device
 
 
+@pytest.mark.slow
 def test_without_consent_it_reads_and_keeps_nothing(words, device, tmp_path, capsys):
     assert main(words) == 0
     out = capsys.readouterr().out
@@ -110,6 +111,7 @@ def test_what_somebody_may_write_to_is_refused(words, device, capsys):
         refused(words, capsys, device, "is shared with something else")
 
 
+@pytest.mark.slow
 def test_an_osds_device_is_refused_and_can_still_be_read(words, device, tmp_path, capsys):
     folder = tmp_path / "osds" / "osd7"
     folder.mkdir(parents=True)

@@ -135,6 +135,7 @@ def test_a_full_journal_takes_no_new_entry_and_is_read_and_emptied_as_before(sta
     assert marked(state) == ["d1"]
 
 
+@pytest.mark.slow
 def test_an_older_journal_with_more_than_it_may_have_is_read(state):
     folder = Path(state.path) / "journal"
     for number in range(ENTRIES_MAX + 2):

@@ -93,6 +93,7 @@ def test_where_mode_select_is_refused_pass_through_is_the_way(fake_host):
     assert (found.by_page, found.disagreed) == (False, ())
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=[
     HealthCheck.function_scoped_fixture, HealthCheck.too_slow,
 ])
