@@ -14,6 +14,7 @@ from wcache.core.figures import lines
 from wcache.core.hardware.bcache import WRITTEN_MAX, BcacheState, Dirty, moves
 from wcache.core.option_value import OptionValue
 from wcache.core.record import Record
+from wcache.core.verdict.option_choice import choose
 
 NAME = "writeback_rate_p_term_inverse"
 TRIAL = f"{NAME}=40,4000"
@@ -252,6 +253,28 @@ def test_what_does_not_stay_clean_is_not_measured():
     campaign_id = world.compare(dirty_data="clean")
     world.finished()
     assert "after it was written back: its dirty data is" in world.ended(campaign_id)
+
+
+def test_each_starting_state_has_a_verdict_of_its_own_though_the_target_is_crossed():
+    world = Writable()
+    calls, slower = iter(range(10**6)), {"beyond": "4000", "clean": "40"}
+    for wanted, slow in slower.items():
+        world.mgr.loads.latency_ns = lambda osd_id, slow=slow: next(calls) % 7 * 5_000 + (
+            9 if world.probe.drives["domain-sda"].state.option(NAME) == slow else 5
+        ) * 1_000_000
+        said(world.mgr, "ab", option=TRIAL, pairs=8, loads="depth1", dirty_data=wanted, seed=1,
+             accept_cost=True)
+        world.finished()
+        world.mgr.step(60.0)
+    found = {one["option"]["dirty"]: one for one in said(world.mgr, "option verdicts")["verdicts"]}
+    assert {state_: (one["decided"], one["drives"]) for state_, one in found.items()} == {
+        "beyond": (True, 1), "clean": (True, 1),
+    }
+    assert (found["beyond"]["verdict"], found["clean"]["verdict"]) == (f"{NAME} 40", f"{NAME} 4000")
+    _, table, _ = world.mgr.command("option verdicts")
+    assert f"{TRIAL} --dirty-data=beyond" in table
+    why = choose("40", world.mgr.engine.world().option_verdicts).why_not
+    assert "from one starting state, and worse at another" in why
 
 
 def test_a_starting_state_of_what_is_not_bcache_is_refused():

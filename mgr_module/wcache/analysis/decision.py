@@ -10,7 +10,7 @@ from ..core.experiment.design import design_of
 from ..core.experiment.pairs import FIRST_LOOK, IN_PROGRESS
 from ..core.experiment.settling_time import settling
 from ..core.experiment.settling_time.checks import RECHECK_PAIRS, pairs_limit
-from ..core.hardware.bcache import crossed_target
+from ..core.hardware.bcache import Dirty, crossed_target
 from ..core.material import MATERIAL_RATIO
 from ..core.model import CacheMode, FindingCode, Verdict
 from ..core.record import Pair, Record
@@ -77,7 +77,9 @@ def decide(
     verdict = verdict_of(measured, options.margin)
     if verdict is Verdict.INSUFFICIENT:
         return Decision(verdict, _said(verdict, record, measured, options))
-    crossed = crossed_target(
+    trial = record.setup.option
+    # where each period was begun in the same place, the ways there and from there do not count
+    crossed = () if trial is not None and trial.dirty is not Dirty.ANY else crossed_target(
         one for pair in pairs for period in (pair.write_back, pair.write_through)
         for one in period.bcache
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import secrets
+from dataclasses import replace
 from typing import Any, Dict, Iterable, Mapping, Optional, Sequence, Tuple
 
 from ..core import codec
@@ -236,7 +237,8 @@ def _prepare(
             "--dirty-data is where bcache's dirty data is to be, and this is no option of bcache",
             "leave it out",
         )
-    if dirty is not Dirty.ANY:
+    if trial is not None and dirty is not Dirty.ANY:
+        trial = replace(trial, dirty=dirty)
         seconds_max += START_WAIT_S
     chosen = CampaignOptions(
         scope=parse_scope(arguments.get("scope") or "cluster").text,

@@ -116,7 +116,7 @@ def render_verdicts(data: Mapping[str, Any]) -> str:
     if not data["verdicts"]:
         return "no option was compared yet\nnext: ceph wcache ab OPTION=A,B --dry-run"
     rows = [
-        (f"{row['option']['name']}={row['option']['a']},{row['option']['b']}",
+        (_compared(row["option"]),
          row["device_class"], row["drive_model"] + (" (simulated)" if row["simulated"] else ""),
          load_name(row["load_point"]), row["drives"], _ratio(row), row["verdict"])
         for row in data["verdicts"]
@@ -127,6 +127,11 @@ def render_verdicts(data: Mapping[str, Any]) -> str:
         *(f"{row['option']['name']} {row['device_class']} {row['drive_model']}: {row['why']}"
           for row in data["verdicts"] if not row["decided"]),
     ])
+
+
+def _compared(trial: Mapping[str, Any]) -> str:
+    began = f" --dirty-data={trial['dirty']}" if trial["dirty"] else ""
+    return f"{trial['name']}={trial['a']},{trial['b']}{began}"
 
 
 def _ratio(row: Mapping[str, Any]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ..errors import MalformedError
+from ..hardware.bcache import Dirty
 from ..model import CacheMode, Verdict
 from ..option_value import NAME_CHARS_MAX, VALUE_CHARS_MAX
 from .entries import comparable, option
@@ -13,11 +14,16 @@ from .option import Option
 
 @dataclass(frozen=True)
 class OptionTrial:
-    """An option and two of its values: `a` is measured in place of write back, `b` of the other."""
+    """An option and two of its values: `a` is measured in place of write back, `b` of the other.
+
+    `dirty` is where bcache's dirty data was when each period began: what holds for one place need
+    not hold for another, so they are never taken together.
+    """
 
     name: str = field(metadata={"max_chars": NAME_CHARS_MAX})
     a: str = field(metadata={"max_chars": VALUE_CHARS_MAX})
     b: str = field(metadata={"max_chars": VALUE_CHARS_MAX})
+    dirty: Dirty = Dirty.ANY
 
     def value(self, mode: CacheMode) -> str:
         """The value that stands in a mode's place."""
@@ -39,7 +45,8 @@ class OptionTrial:
         return self.words(verdict.value)
 
     def __str__(self) -> str:
-        return f"{self.name}={self.a},{self.b}"
+        began = f" --dirty-data={self.dirty.value}" if self.dirty is not Dirty.ANY else ""
+        return f"{self.name}={self.a},{self.b}{began}"
 
 
 def parse_trial(text: str) -> OptionTrial:

@@ -85,8 +85,9 @@ class Choice:
 def choose(now: str, verdicts: Sequence[OptionVerdict]) -> Choice:
     """What verdicts about one option of a kind of drive say, where it has a value now.
 
-    A value is left for one that was found to be better at some load and worse at none.  One
-    that was not compared stays: nobody knows what it would gain to leave it.
+    A value is left for one that was found to be better at some load and worse at none, wherever
+    bcache's dirty data was.  One that was not compared stays: nobody knows what it would gain to
+    leave it.
     """
     decided = [one for one in verdicts if one.verdict.decided]
     if not decided:
@@ -102,7 +103,8 @@ def choose(now: str, verdicts: Sequence[OptionVerdict]) -> Choice:
     better = _better(decided)
     if now not in better:
         torn = _torn(mine)
-        return Choice(why_not=f"{torn} is better at one load and worse at another" if torn else "")
+        where = "at one load, or from one starting state, and worse at another"
+        return Choice(why_not=f"{torn} is better {where}" if torn else "")
     value, passed = now, {now}
     while value in better:
         above = better[value]
