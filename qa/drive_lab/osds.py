@@ -1,7 +1,8 @@
-"""OSDs in the guest: on raw drives, on LVs as ceph-volume makes them, or encrypted.
+"""OSDs in the guest: on raw drives, on LVs as ceph-volume makes them, encrypted, or on a bcache.
 
 A drive that serves one OSD in one role is used whole; one that many share is always cut into
-LVs.  The cluster that they join runs on the host (`vstart-tests/harness`).
+LVs.  What caches a block drive is the drive of the file that no OSD is given.  The cluster that
+they join runs on the host (`vstart-tests/harness`).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from wcache.core.model import Role
 from wcache_probe.sim.placement import PlacedDrive, osd_roles
 
 from .agent import GuestProcess
+from .bcache import Bcache
 from .disk import Disk
 from .lab import Lab
 from .processes import LabError
@@ -48,6 +50,7 @@ class Stack(str, Enum):
     RAW = "raw"
     LVM = "lvm"
     LVM_CRYPT = "lvm-crypt"
+    BCACHE = "bcache"
 
 
 class HostSide(Protocol):
@@ -114,11 +117,19 @@ class GuestOsds:
         self._placed = tuple(fitted.placed for fitted in lab.drives)
         self._roles = osd_roles(self._placed)
         self._lvs: dict[tuple[int, Role], LogicalVolume] = {}
+        self._bcache = self._bcache_of_all() if stack is Stack.BCACHE else None
         self._root_device = ""
 
     @property
     def ids(self) -> Sequence[int]:
         return sorted(self._roles)
+
+    @property
+    def bcache(self) -> Bcache:
+        """What the one OSD is on; raises LabError where it is on something else."""
+        if self._bcache is None:
+            raise LabError(f"these OSDs are on {self._stack.value}")
+        return self._bcache
 
     def volumes(self, osd_id: int) -> list[Volume]:
         """The roles of an OSD, block first."""
@@ -160,8 +171,9 @@ class GuestOsds:
             lv = self._lvs.get((osd_id, volume.role))
             if lv is not None:
                 self._lab.guest.sh(lv.open_script(), timeout_s=120).checked()
-            # a disk's name may be another one since the guest's last boot
-            device = lv.device if lv else self._lab.drive(volume.drive.name).disk().path
+            if self._bcache is not None:
+                self._bcache.open()
+            device = self._device(volume, lv)
             link = HOME / f"osd.{osd_id}" / volume.link
             self._lab.guest.sh(f"ln -sfn {device} {link}").checked()
         daemon = f"ceph-osd -i {osd_id}"
@@ -203,7 +215,19 @@ class GuestOsds:
             ["readlink", "-f", f"{HOME}/osd.{osd_id}/{link}"]
         ).checked().strip()
 
+    def _device(self, volume: Volume, lv: LogicalVolume | None) -> str:
+        """What an OSD opens; a disk's name may be another one since the guest's last boot."""
+        above = lv or self._bcache
+        return above.device if above else self._lab.drive(volume.drive.name).disk().path
+
     # making the stores' places
+
+    def _bcache_of_all(self) -> Bcache:
+        caches = [drive.name for drive in self._placed if not drive.uses]
+        backing = [drive.name for drive in self._placed if drive.uses]
+        if len(caches) != 1 or len(backing) != 1:
+            raise LabError("a bcache takes one block drive, and one that no OSD is given")
+        return Bcache(self._lab, backing[0], caches[0])
 
     def _prepare(self, osd_id: int, osd_uuid: str) -> None:
         folder = HOME / f"osd.{osd_id}"
@@ -216,12 +240,13 @@ class GuestOsds:
             f"echo {block.device_class} > {folder}/crush_device_class"
         ).checked()
         for volume in self.volumes(osd_id):
-            disk = self._lab.drive(volume.drive.name).disk()
-            device = disk.path
-            if self._stack is not Stack.RAW or volume.share > 1:
-                lv = self._make_lv(volume, disk, osd_uuid)
-                self._lvs[osd_id, volume.role] = lv
-                device = lv.device
+            lv = None
+            if self._bcache is not None:
+                self._bcache.make()
+            elif self._stack is not Stack.RAW or volume.share > 1:
+                disk = self._lab.drive(volume.drive.name).disk()
+                lv = self._lvs[osd_id, volume.role] = self._make_lv(volume, disk, osd_uuid)
+            device = self._device(volume, lv)
             self._lab.guest.sh(f"ln -sfn {device} {folder}/{volume.link}").checked()
 
     def _make_lv(self, volume: Volume, disk: Disk, osd_uuid: str) -> LogicalVolume:
