@@ -8,12 +8,14 @@ from mgr_fakes.module import FakeMgr
 from module_world import RealAnalysis, said
 from wcache.core import codec
 from wcache.core.drive.options import DRAINS
+from wcache.core.experiment.budget import client_wait_s
 from wcache.core.experiment.period import BCACHES_MAX, some_of
 from wcache.core.experiment.starting import DRAIN_SECTORS_S
 from wcache.core.figures import lines
 from wcache.core.hardware.bcache import WRITTEN_MAX, BcacheState, Dirty, moves
+from wcache.core.model import CacheMode
 from wcache.core.option_value import OptionValue
-from wcache.core.record import Record
+from wcache.core.record import Period, Record
 from wcache.core.verdict.option_choice import choose
 
 NAME = "writeback_rate_p_term_inverse"
@@ -143,11 +145,13 @@ class Writable(Controlled):
     `kept` of what is benched gets dirty; it is written back at the least rate there is.
     """
 
-    def __init__(self, kept=1.0, dirty=0.0, cutoff=0, written_anew=0.0):
+    def __init__(
+        self, kept=1.0, dirty=0.0, cutoff=0, written_anew=0.0, told_bytes=TARGET_BYTES
+    ):
         self.kept, self.dirty, self.cutoff = kept, dirty, cutoff
         self.written_anew = written_anew  # by clients, in bytes a second
         self.seen_s = self.seen_bytes = 0.0
-        super().__init__(lambda at_s: 0.0, (replace(state(0.0), target_bytes=TARGET_BYTES),))
+        super().__init__(lambda at_s: 0.0, (replace(state(0.0), target_bytes=told_bytes),))
         self.probe.bcache = self.state
 
     @property
@@ -199,14 +203,53 @@ def test_what_is_not_dirty_yet_is_written_and_counted(wanted):
         assert all(p.loaded_s < p.seconds - p.settle_s for p in periods)
 
 
-def test_a_stream_that_bcache_passes_by_is_not_written_for_ever():
+def test_a_stream_that_bcache_passes_by_is_written_no_longer_than_was_consented_to():
     world = Writable(kept=0.0, cutoff=4 * 2**20)
+    cost = said(world.mgr, "ab", option=TRIAL, dry_run=True, pairs=4, dirty_data="target")
     campaign_id = world.compare(dirty_data="target", accept_cost=True)
     world.finished()
     assert "bcache passes by what is beyond its sequential_cutoff" in world.ended(campaign_id)
-    assert world.mgr.loads.written_bytes <= world.mgr.options.experiment_bytes_max + (
-        WRITTEN_MAX * TARGET_BYTES
-    )
+    assert 0 < world.mgr.loads.written_bytes <= cost["forecast"]["bytes_written"]
+
+
+def test_nothing_is_written_where_the_forecast_counted_nothing():
+    world = Writable(told_bytes=0)
+    campaign_id = world.compare(dirty_data="target")
+    world.finished()
+    assert "bcache told no target when it was planned" in world.ended(campaign_id)
+    assert world.mgr.loads.written_bytes == 0
+
+
+def test_a_mgr_that_takes_over_knows_what_the_last_one_has_written():
+    world = Writable(kept=0.0, cutoff=4 * 2**20)
+    campaign_id = world.compare(dirty_data="target", accept_cost=True)
+    written = 0
+    for _ in range(8):
+        for _ in range(300):
+            world.mgr.step(1.0)
+            if world.mgr.loads.written_bytes or not world.mgr.engine.is_active():
+                break
+        written += world.mgr.loads.written_bytes
+        world.mgr.restart()
+        world.seen_bytes = world.mgr.loads.written_bytes = 0
+    world.finished()
+    written += world.mgr.loads.written_bytes
+    assert "bcache passes by what is beyond its sequential_cutoff" in world.ended(campaign_id)
+    assert written <= WRITTEN_MAX * TARGET_BYTES
+    (result,) = said(world.mgr, "campaign show", campaign_id=campaign_id)["option_results"]
+    assert result["bytes_written"] >= written
+
+
+def test_what_a_bench_writes_for_a_start_is_time_that_clients_wait():
+    world = Writable(kept=0.1)
+    world.mgr.options = replace(world.mgr.options, experiment_client_wait_max_s=60.0)
+    run, calls = world.mgr.loads.run, iter(range(10**6))
+    world.mgr.loads.run = lambda: None if next(calls) % 40 else run()
+    campaign_id = world.compare(dirty_data="target", accept_cost=True)
+    world.finished()
+    assert "the budget of client waiting was spent by writing" in world.ended(campaign_id)
+    written = Period(CacheMode.WRITE_BACK, 0.0, 0.0, 50.0, written_s=40.0)
+    assert client_wait_s(world.record().setup, [written]) == 40.0
 
 
 @pytest.mark.parametrize("trial", [TRIAL, f"{DRAINS}=8,64"])

@@ -120,6 +120,7 @@ class Period:
     beside: Optional[CounterDelta] = None
     # beyond `settle_s`, until bcache was where the period begins; no load of ours in it
     waited_s: float = 0.0
+    written_s: float = 0.0  # for how long a bench brought bcache there
 
     @property
     def loaded_s(self) -> float:

@@ -115,7 +115,9 @@ class CampaignService:
             raise RefusedError(precondition_text(broken), way)
         cost = self._cost(world, made)
         if cost.bytes_written and real and not arguments.get("accept_cost"):
-            other = "" if made.cost else ", or measure with --loads=traffic,timer only"
+            other = ", or measure with --loads=traffic,timer only"
+            if made.cost or chosen.dirty is not Dirty.ANY:
+                other = ""
             raise RefusedError(
                 f"this writes up to {amount(cost.bytes_written)} in "
                 f"{many(cost.bench_calls, 'bench call')}" + _emptied(cost.osds_emptied)

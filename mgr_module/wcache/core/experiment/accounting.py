@@ -36,7 +36,7 @@ def with_recorded(state: RunState, periods: Periods, record_id: str) -> RunState
     """The experiment under way is over: keep what it cost, since its periods will be dropped."""
     seen = periods.values()
     return replace(
-        state, finished=(*state.finished, record_id),
+        state, finished=(*state.finished, record_id), starting_bytes=0, starting_open=0,
         finished_seconds=state.finished_seconds + sum(p.seconds for p in seen),
         finished_bytes=state.finished_bytes + sum(p.bytes_written for p in seen),
     )
@@ -50,6 +50,7 @@ def with_voided(state: RunState, now: PeriodUnderWay, now_s: float) -> RunState:
     if samples is None and now.phase is Phase.MEASURING:
         # a bench under way is not called back
         written += cut_off_bytes_max(state.spec.experiments[len(state.finished)], now.slot)
+    state = replace(state, starting_open=0)
     return _with_discarded(state, max(spent_s, samples.seconds if samples else 0.0), written)
 
 
@@ -67,7 +68,8 @@ def with_cut_off(state: RunState, periods: Sequence[Periods], now_s: float) -> R
         before = cost_of(setup, found, state.waste[index])
         seconds = min(seconds, max(0.0, spec.seconds_max - before.seconds))
     slot = due_check(setup, found) or next_slot(found)
-    return _with_discarded(state, seconds, cut_off_bytes_max(setup, slot))
+    written = cut_off_bytes_max(setup, slot) + state.starting_open
+    return _with_discarded(replace(state, starting_open=0), seconds, written)
 
 
 def _with_discarded(state: RunState, seconds: float, bytes_written: int) -> RunState:

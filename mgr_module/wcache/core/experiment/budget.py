@@ -52,8 +52,9 @@ def client_wait_s(setup: ExperimentSetup, periods: Sequence[Period]) -> float:
     """Seconds that clients waited longer because of the experiment, in sum over them.
 
     Under their own traffic it is what the slower mode added to each of their commits, at all
-    OSDs on the drives.  A bench or a timer keeps the OSD's queue or its drive busy for as long
-    as it measures; a bench sees besides what the slower mode adds at the other OSDs.
+    OSDs on the drives, and as long as a bench made bcache's data dirty before.  A bench or a timer
+    keeps the OSD's queue or its drive busy for as long as it measures; a bench sees besides what
+    the slower mode adds at the other OSDs.
     """
     if setup.load_point is not LoadPoint.OSD_TRAFFIC:
         others = [(p.mode, p.beside.sum_s, p.beside.count) for p in periods if p.beside]
@@ -61,9 +62,11 @@ def client_wait_s(setup: ExperimentSetup, periods: Sequence[Period]) -> float:
     pairs = [period for period in periods if not period.at_ns]
     slower, longer_s = _longer([(p.mode, *commits(p)) for p in pairs])
     # a settling check counts no commits: clients wait in it as in a period that lasts as long
-    measured_s = sum(p.loaded_s for p in pairs if p.mode is slower)
+    measured_s = sum(p.loaded_s - p.written_s for p in pairs if p.mode is slower)
     checked_s = sum(p.seconds for p in periods if p.at_ns and p.mode is slower)
-    return longer_s * (1 + checked_s / measured_s) if measured_s > 0 else longer_s
+    # the bench that brought bcache where a period begins is one whatever is measured then
+    benched_s = sum(p.written_s for p in pairs)
+    return benched_s + longer_s * (1 + (checked_s / measured_s if measured_s > 0 else 0.0))
 
 
 def _longer(seen: Iterable[Tuple[CacheMode, float, int]]) -> Tuple[CacheMode, float]:

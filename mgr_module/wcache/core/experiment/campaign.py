@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import Dict, FrozenSet, Iterable, List, Mapping, Optional, Sequence, Tuple
+from typing import Dict, FrozenSet, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
 
 from ..cluster import ClusterState
 from ..codec import one_line
@@ -337,11 +337,15 @@ def forecast(
     expected_by_host: Dict[str, float] = defaultdict(float)
     total = 0.0
     written = calls = 0
-    emptied = set()
+    emptied: Set[int] = set()
     for run in runs:
         run_s = expected_s = 1.0
         if run.dirty is not Dirty.ANY:
             run_s += START_WAIT_S
+        if run.starting_bytes and not measured_by_probe(run):
+            each = -(-run.starting_bytes // WRITE_BYTES[LoadPoint.OSD_BENCH_BATCH])
+            calls += len(run.experiments) * each
+            emptied.update(setup.osd_id for setup in run.experiments)
         for setup in run.experiments if run.observes else ():
             cost = observing.cost_of(setup)
             run_s += cost.seconds + 2 * OVERHEAD_S

@@ -212,7 +212,7 @@ def period_of(
         samples.samples_ns, samples.counters, samples.bytes_written + now.written_bytes,
         seen[0].state_before, seen[0].state_after, seen[0].flush_counters,
         seen[1] if len(seen) > 1 else None, samples.at_ns, samples.later_counters,
-        samples.histogram, some_of(now.bcache), samples.beside, now.waited_s,
+        samples.histogram, some_of(now.bcache), samples.beside, now.waited_s, now.written_s,
     )
 
 

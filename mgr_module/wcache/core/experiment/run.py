@@ -318,11 +318,16 @@ class RunMachine(StartingRun):
         settle_s = self._experiment.settle_s(slot)
         period = period_of(self.spec, self._setup, self._now, settle_s, now_s)
         self.periods[self.experiment_index][slot] = period
-        saved = events.SavePeriod(self.experiment_index, slot.stored_index, slot.second, period)
+        saved: List[events.Action] = [
+            events.SavePeriod(self.experiment_index, slot.stored_index, slot.second, period)
+        ]
         self._now.attempt = 0
+        if self.state.starting_open:  # the period has it
+            self.state = replace(self.state, starting_open=0)
+            saved.append(events.SaveRun())
         if isinstance(slot, Slot) and is_look(self._setup, slot.following):
-            return [saved, *self._look(now_s)]
-        return [saved, *self._next_period(now_s)]
+            return [*saved, *self._look(now_s)]
+        return [*saved, *self._next_period(now_s)]
 
     def _again(self, why: str, now_s: float) -> List[events.Action]:
         """Void the period under way and measure it anew, a bounded number of times."""

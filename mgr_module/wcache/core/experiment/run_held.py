@@ -42,6 +42,7 @@ class ExperimentUnderWay:
     periods: Periods
     discarded: Discarded
     missed: Tuple[Precondition, ...] = ()  # what did not hold while it was measured
+    starting_bytes: int = 0  # written so far for periods to begin where they should
 
     @property
     def setup(self) -> ExperimentSetup:
@@ -76,17 +77,18 @@ class ExperimentUnderWay:
         """When the budget ends this period; before it has settled, by time alone."""
         cost = run_budget.cost_of(self.setup, self.periods, self.discarded)
         settles = self.spec.waits_for_controller and now.phase is not Phase.MEASURING
-        settled_at_s = math.inf if settles else now.settled_at_s or math.inf
+        # what was written before has kept clients waiting as well
+        settled_at_s = math.inf if settles else (now.settled_at_s or math.inf) - now.written_s
         return run_budget.cut_off_at_s(
             self.spec, self.setup, cost, now.started_at_s, settled_at_s
         )
 
     @property
-    def bytes_left(self) -> int:
-        """What it may still write, beyond the period that is under way."""
+    def starting_left(self) -> Tuple[int, float]:
+        """Bytes it may still write for a period to begin where it should, and for how long."""
         cost = run_budget.cost_of(self.setup, self.periods, self.discarded)
-        own = run_budget.cut_off_bytes_max(self.setup, self.next_slot)
-        return self.spec.bytes_max - cost.bytes_written - own
+        left_s = self.spec.client_wait_max_s - cost.client_wait_s
+        return self.spec.starting_bytes - self.starting_bytes, left_s
 
     def ends_after(self, look: events.Decided) -> str:
         """Why it ends with what this look of the analysis found; empty where it goes on."""
@@ -238,7 +240,8 @@ class HeldRun:
     def _experiment(self) -> ExperimentUnderWay:
         index = self.experiment_index
         return ExperimentUnderWay(
-            self.spec, index, self.periods[index], self.state.waste[index], self.state.missed
+            self.spec, index, self.periods[index], self.state.waste[index], self.state.missed,
+            self.state.starting_bytes,
         )
 
     @property

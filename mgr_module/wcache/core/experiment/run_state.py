@@ -146,6 +146,10 @@ class RunState:
     # what did not hold at some time while it measured, of what it bears
     unmet: Tuple[Precondition, ...] = ()
     by_will: bool = False  # an admin had it end: nothing is wrong then
+    # what the experiment under way has written for its periods to begin where they should, saved
+    # before it is; and of that what neither a saved period nor `waste` counts yet
+    starting_bytes: int = 0
+    starting_open: int = 0
 
     @property
     def missed(self) -> Tuple[Precondition, ...]:

@@ -8,8 +8,9 @@ What is next follows from what was read last, so a mgr that takes over finds the
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import replace
 from enum import Enum
-from typing import List, NamedTuple, Optional, Union
+from typing import List, NamedTuple, Optional, Tuple, Union
 
 from .. import events
 from ..drive.options import DRAINS
@@ -71,9 +72,9 @@ class Start(NamedTuple):
 
 def next_of(
     spec: RunSpec, setup: ExperimentSetup, now: PeriodUnderWay, prior: Prior,
-    outcome: StateOutcome, bytes_left: float, now_s: float,
+    outcome: StateOutcome, left: Tuple[int, float], now_s: float,
 ) -> Start:
-    """Return what is next after a look; `bytes_left` is what may still be written."""
+    """Return what is next after a look; `left` are bytes and seconds that may still be written."""
     since = now.bcache[now.looks_from:]
     why = moves(since, spec.dirty)
     last = next((one for one in reversed(since) if not one.is_cache), None)
@@ -88,7 +89,7 @@ def next_of(
     if late or last is None:
         return Start(Do.GIVE_UP if late else Do.WAIT, f"within {limit_s:.0f} s: {why}")
     if spec.dirty in AIMS and last.dirty in _SHORT[spec.dirty] and last.target_bytes:
-        return _write(spec, setup, now, last, bytes_left)
+        return _write(spec, setup, now, last, left)
     dirty = last.dirty in (Dirty.BELOW, Dirty.TARGET, Dirty.BEYOND)
     if spec.dirty is Dirty.CLEAN and dirty and draining is not None:
         if now.drained:
@@ -100,15 +101,22 @@ def next_of(
 
 def _write(
     spec: RunSpec, setup: ExperimentSetup, now: PeriodUnderWay, last: BcacheState,
-    bytes_left: float,
+    left: Tuple[int, float],
 ) -> Start:
-    if now.written_bytes + _bytes_of(spec, setup, last) <= bytes_left:
+    bytes_left, left_s = left
+    if not spec.starting_bytes:
+        return Start(Do.GIVE_UP, "without writing, and bcache told no target when it was planned")
+    if now.written_s >= left_s:
+        return Start(Do.GIVE_UP, "before the budget of client waiting was spent by writing for it")
+    if _bytes_of(spec, setup, last) <= bytes_left:
         return Start(Do.WRITE)
+    written = amount(spec.starting_bytes - bytes_left)
     return Start(
         Do.GIVE_UP,
-        f"with {amount(now.written_bytes)} written for it: dirty data of {last.name} is "
-        f"{amount(last.dirty_bytes or 0)} of {amount(last.target_bytes or 0)}. bcache passes by "
-        "what is beyond its sequential_cutoff, or what a slow cache device would take",
+        f"with {written} of at most {amount(spec.starting_bytes)} written for it: dirty data of "
+        f"{last.name} is {amount(last.dirty_bytes or 0)} of {amount(last.target_bytes or 0)}. "
+        "bcache passes by what is beyond its sequential_cutoff, or what a slow cache device would "
+        "take",
     )
 
 
@@ -180,7 +188,7 @@ class StartingRun(HeldRun):
         now = self._now
         now.bcache += read_at(outcome, now_s)
         next_ = next_of(
-            self.spec, self._setup, now, self._prior, outcome, self._experiment.bytes_left, now_s
+            self.spec, self._setup, now, self._prior, outcome, self._experiment.starting_left, now_s
         )
         if next_.do is Do.GIVE_UP:
             self._void(now_s)
@@ -192,10 +200,16 @@ class StartingRun(HeldRun):
         if next_.do is Do.WRITE:
             now.phase, now.written_at_s = Phase.WRITING, now_s
             load = writes(self.spec, self._setup, now.bcache[-1])
-            now.written_bytes += load.count * WRITE_BYTES[load.load_point]
+            more = load.count * WRITE_BYTES[load.load_point]
+            now.written_bytes += more
+            # saved first: a mgr that takes over must know what was written
+            self.state = replace(
+                self.state, starting_bytes=self.state.starting_bytes + more,
+                starting_open=self.state.starting_open + more,
+            )
             if isinstance(load, events.LoadRequest):
-                return [events.MeasureLoad(self._new_token(), load)]
-            return [self._task(load)]
+                return [events.SaveRun(), events.MeasureLoad(self._new_token(), load)]
+            return [events.SaveRun(), self._task(load)]
         if next_.do is Do.WAIT:
             return self._look_again_later(now_s)
         now.phase = Phase.DRAINING
