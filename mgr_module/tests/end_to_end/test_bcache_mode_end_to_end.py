@@ -2,6 +2,7 @@
 
 import pytest
 from bcache_world import HOSTS, a_mgr, begun, make_dirty, plan_now, planned, until, values
+from gate_world import GateMgr
 from module_world import fine, ok, said
 from wcache.core.option_value import OptionValue
 
@@ -159,3 +160,45 @@ def test_one_that_is_gone_again_is_said_to_be_no_work_of_a_reboot():
     )
     assert "A reboot does not do that" in found["detail"]
     assert "--option=cache_mode=writethrough" in found["detail"]
+
+
+class Clients(GateMgr):
+    """Their commits take `others` times as long with any mode but writeback."""
+
+    others = 5.0
+
+    def block_us(self, osd_id):
+        factor = 1.0 if values(self)[osd_id] == "writeback" else self.others
+        return 10_000.0 * factor * self.random.lognormvariate(0.0, self.noise)
+
+
+def gated_end(mgr, plan_id):
+    going = ("running", "rolling back")
+    until(mgr, lambda: plan_now(mgr, plan_id)["status"] not in going, 4000, 0.5)
+    return plan_now(mgr, plan_id)
+
+
+def test_that_clients_wait_longer_without_writeback_takes_nothing_back():
+    mgr = a_mgr("writeback", Clients)
+    plan = gated_end(mgr, begun(mgr, "writethrough"))
+    assert (plan["status"], plan["reason"]) == ("done", "")
+    assert values(mgr) == ["writethrough"] * 4
+
+
+@pytest.mark.parametrize(("others", "ends"), [(5.0, "done"), (0.2, "rolled back")])
+def test_towards_writeback_clients_judge_it(others, ends):
+    mgr = a_mgr("writethrough", Clients)
+    mgr.others = others
+    plan_id = begun(mgr, "writeback")
+    until(mgr, lambda: values(mgr)[0] == "writeback", 4000, 0.5)
+    plan = gated_end(mgr, plan_id)
+    assert plan["status"] == ends, plan["reason"]
+    assert values(mgr) == ["writeback" if ends == "done" else "writethrough"] * 4
+    assert plan["changes"][0]["before_us"] is not None
+
+
+def test_between_the_two_other_modes_clients_judge_it_too():
+    mgr = a_mgr("writethrough", Clients)
+    plan = gated_end(mgr, begun(mgr, "writearound"))
+    assert plan["status"] == "done"
+    assert plan["changes"][0]["before_us"] is not None
