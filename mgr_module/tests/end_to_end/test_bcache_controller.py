@@ -9,12 +9,14 @@ from module_world import RealAnalysis, said
 from wcache.core import codec
 from wcache.core.drive.options import DRAINS
 from wcache.core.experiment.budget import client_wait_s
+from wcache.core.experiment.campaign import CampaignOptions, Candidate
 from wcache.core.experiment.period import BCACHES_MAX, some_of
 from wcache.core.experiment.starting import DRAIN_SECTORS_S
 from wcache.core.figures import lines
 from wcache.core.hardware.bcache import WRITTEN_MAX, BcacheState, Dirty, moves
 from wcache.core.model import CacheMode
 from wcache.core.option_value import OptionValue
+from wcache.core.options.trial import parse_trial
 from wcache.core.record import Period, Record
 from wcache.core.verdict.option_choice import choose
 
@@ -35,9 +37,9 @@ def state(share, mode=MODE, name="bcache0", is_cache=False, busy_ms=None):
 class Controlled:
     """A mgr with one OSD on bcache, whose dirty data is what `share` says of the time."""
 
-    def __init__(self, share, bcache=()):
+    def __init__(self, share, bcache=(), own_rate=OWN_RATE):
         drive = make.drive("sda", 0)
-        options = (OptionValue(NAME, "50"), OptionValue(DRAINS, OWN_RATE))
+        options = (OptionValue(NAME, "50"), OptionValue(DRAINS, own_rate))
         drive = replace(drive, state=replace(drive.state, options=options), bcache=bcache)
         self.mgr = FakeMgr(("h0", (drive,)), make_analysis=RealAnalysis)
         self.began_s = self.mgr.now_s
@@ -146,12 +148,15 @@ class Writable(Controlled):
     """
 
     def __init__(
-        self, kept=1.0, dirty=0.0, cutoff=0, written_anew=0.0, told_bytes=TARGET_BYTES
+        self, kept=1.0, dirty=0.0, cutoff=0, written_anew=0.0, told_bytes=TARGET_BYTES,
+        own_rate=OWN_RATE,
     ):
         self.kept, self.dirty, self.cutoff = kept, dirty, cutoff
         self.written_anew = written_anew  # by clients, in bytes a second
         self.seen_s = self.seen_bytes = 0.0
-        super().__init__(lambda at_s: 0.0, (replace(state(0.0), target_bytes=told_bytes),))
+        super().__init__(
+            lambda at_s: 0.0, (replace(state(0.0), target_bytes=told_bytes),), own_rate
+        )
         self.probe.bcache = self.state
 
     @property
@@ -291,6 +296,54 @@ def test_a_mgr_that_takes_over_while_bcache_is_written_back_puts_the_rate_back()
     assert set(world.begins()) == {Dirty.CLEAN}
 
 
+def test_a_settling_check_has_the_drives_own_rate_whatever_was_cut_off_before():
+    world = Writable(dirty=0.0)
+    rates, latency_ns = [], world.mgr.loads.latency_ns
+
+    def measure(osd_id):
+        rates.append(world.rate)
+        (drive,) = world.probe.drives.values()
+        if len(rates) == 1:  # as a period leaves it that the budget ends while it is written back
+            high = (*drive.state.options[:1], OptionValue(DRAINS, DRAIN_SECTORS_S))
+            world.probe.drives[drive.domain_id] = replace(
+                drive, state=replace(drive.state, options=high)
+            )
+        return latency_ns(osd_id)
+
+    world.mgr.loads.latency_ns = measure
+    world.compare(loads="depth1", dirty_data="clean", accept_cost=True)
+    world.finished()
+    assert len(world.record().watches) >= 2
+    assert set(rates) == {OWN_RATE}
+
+
+def test_a_rate_that_is_higher_than_ours_is_not_lowered():
+    world = Writable(dirty=100.0 * TARGET_BYTES, own_rate="20480")
+    world.compare(dirty_data="clean")
+    rates = set()
+    for _ in range(3000):
+        world.mgr.step(1.0)
+        rates.add(world.rate)
+    assert rates == {"20480"}
+    assert set(world.begins()) == {Dirty.CLEAN}
+
+
+def test_a_larger_target_of_a_compared_value_is_what_may_be_written_for():
+    world = Writable()
+    (drive,) = world.probe.drives.values()
+    options = (OptionValue("writeback_percent", "10"), OptionValue(DRAINS, OWN_RATE))
+    candidate = Candidate(
+        "h0", drive.domain_id, (replace(drive, state=replace(drive.state, options=options)),), False
+    )
+    for values, times in (("5,10", 1), ("10,40", 4), ("20,1", 2)):
+        trial = parse_trial(f"writeback_percent={values}")
+        asked = CampaignOptions(
+            "cluster", (), 4, 1, 1.0, 1.0, 1.0, 1.0, 0, option=trial, dirty=Dirty.TARGET
+        )
+        assert candidate.starting_bytes(asked) == WRITTEN_MAX * times * TARGET_BYTES
+        assert candidate.starting_bytes(replace(asked, dirty=Dirty.CLEAN)) == 0
+
+
 def test_what_does_not_stay_clean_is_not_measured():
     world = Writable(dirty=2.0 * TARGET_BYTES, written_anew=1_500_000)
     campaign_id = world.compare(dirty_data="clean")
@@ -353,5 +406,5 @@ def test_so_many_readings_are_kept_and_no_more():
     many = [state(share / 100) for share in range(100)]
     kept = some_of(many)
     assert len(kept) == BCACHES_MAX
-    assert (kept[0], kept[-1]) == (many[0], many[-1])
+    assert (kept[0], kept[-2:]) == (many[0], tuple(many[-2:]))
     assert some_of(many[:3]) == tuple(many[:3])

@@ -157,13 +157,24 @@ class Candidate:
             if any_role or use.role is Role.BLOCK
         ), default=None)
 
-    def starting_bytes(self, dirty: Dirty) -> int:
-        """What an experiment may write to bring bcache's dirty data there."""
+    def starting_bytes(self, options: CampaignOptions) -> int:
+        """What an experiment may write to bring bcache's dirty data to where it begins."""
+        if options.dirty not in WRITTEN_FOR:
+            return 0
         targets = [
-            one.target_bytes or 0 for drive in self.drives for one in drive.bcache
-            if not one.is_cache
+            int((one.target_bytes or 0) * _target_grows(drive, options.option))
+            for drive in self.drives for one in drive.bcache if not one.is_cache
         ]
-        return WRITTEN_MAX * max(targets, default=0) if dirty in WRITTEN_FOR else 0
+        return WRITTEN_MAX * max(targets, default=0)
+
+
+def _target_grows(drive: DriveReport, trial: Optional[OptionTrial]) -> float:
+    """How many times as high the target of dirty data is where an option has its larger value."""
+    if trial is None or trial.name != "writeback_percent":
+        return 1.0
+    now = drive.state.option(trial.name) or ""
+    percent = int(now) if now.isdecimal() else 0
+    return max(1.0, max(int(trial.a), int(trial.b)) / percent) if percent else 1.0
 
 
 @dataclass(frozen=True)
@@ -341,7 +352,7 @@ def forecast(
     for run in runs:
         run_s = expected_s = 1.0
         if run.dirty is not Dirty.ANY:
-            run_s += START_WAIT_S
+            run_s += START_WAIT_S * len(run.experiments)
         if run.starting_bytes and not measured_by_probe(run):
             each = -(-run.starting_bytes // WRITE_BYTES[LoadPoint.OSD_BENCH_BATCH])
             calls += len(run.experiments) * each

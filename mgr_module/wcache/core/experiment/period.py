@@ -222,11 +222,14 @@ def read_at(outcome: StateOutcome, now_s: float) -> Tuple[BcacheState, ...]:
 
 
 def some_of(readings: Sequence[BcacheState]) -> Tuple[BcacheState, ...]:
-    """At most BCACHES_MAX readings, evenly in time, the first and the last among them."""
+    """At most BCACHES_MAX readings, evenly in time, the first and the last two among them.
+
+    The last but one is where the measuring began.
+    """
     if len(readings) <= BCACHES_MAX:
         return tuple(readings)
-    last = len(readings) - 1
-    return tuple(readings[last * at // (BCACHES_MAX - 1)] for at in range(BCACHES_MAX))
+    last, parts = len(readings) - 2, BCACHES_MAX - 2
+    return (*(readings[last * at // parts] for at in range(parts + 1)), readings[-1])
 
 
 def _kept(spec: RunSpec, states: Tuple[DriveState, ...]) -> Tuple[DriveState, ...]:

@@ -246,6 +246,9 @@ class RunMachine(StartingRun):
             which = "the drive" if len(steps) == 1 else step.domain_id
             words = said(self.spec, step.mode)
             return self._halt(f"{which} is not in {words} after the probe set it", now_s)
+        let_go = self._let_go_before(outcome)
+        if let_go:
+            return let_go
         self._now.before += (outcome,)
         if len(self._now.before) > len(steps) - len(self._sides):
             self._now.bcache += read_at(outcome, now_s)

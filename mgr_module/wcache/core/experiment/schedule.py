@@ -62,7 +62,7 @@ def make_runs(
             for load_point in loads
             if crossing or touches(load_point, _roles(candidate, osd_id), osd)
         )
-        starting_bytes = candidate.starting_bytes(options.dirty)
+        starting_bytes = candidate.starting_bytes(options)
         if experiments:
             runs.append(
                 RunSpec(

@@ -94,7 +94,7 @@ def next_of(
     if spec.dirty is Dirty.CLEAN and dirty and draining is not None:
         if now.drained:
             return Start(Do.GIVE_UP, f"after it was written back: {why}")
-        if option(DRAINS).allows(draining):  # so it can be put back by its entry
+        if _may_raise(draining, prior):
             return Start(Do.DRAIN)
     return Start(Do.WAIT)
 
@@ -152,6 +152,14 @@ def own_rate(
     return known[0] if known else None
 
 
+def _may_raise(rate: str, prior: Prior) -> bool:
+    """Whether a high rate is more than it has, and what its drives had can be put back."""
+    had = {one.value for drive in prior.drives for one in drive.options if one.name == DRAINS}
+    return (
+        option(DRAINS).allows(rate) and int(rate) < int(DRAIN_SECTORS_S) and len(had) == 1
+    )
+
+
 def has_rate(outcome: StateOutcome, value: str) -> bool:
     """Say whether it was read to have that rate."""
     return bool(outcome.after) and all(one.option(DRAINS) == value for one in outcome.after)
@@ -172,6 +180,21 @@ class StartingRun(HeldRun):
         if not self._now.waited_from_s:
             self._now.waited_from_s, self._now.looks_from = now_s, len(self._now.bcache)
         return [self._task(OptionsRequest(self.spec.domain_id))]
+
+    def _let_go_before(self, outcome: StateOutcome) -> List[events.Action]:
+        """Put back the rate before a settling check; nothing where it is there.
+
+        A period that was cut off may have left it high, and a check waits for no controller.
+        """
+        trial, now = self.spec.option, self._now
+        waits = self.spec.waits_for_controller and isinstance(now.slot, CheckSlot)
+        if not waits or trial is None or trial.name == DRAINS:
+            return []
+        own = own_rate(self.spec, self._setup, now, self._prior)
+        if own is None or _drains(outcome) in (None, own):
+            return []
+        now.phase, now.drained, now.before = Phase.DRAINING, True, ()
+        return [self._task(SetOptionRequest(self.spec.domain_id, DRAINS, own, self._prior))]
 
     def _answered_at_start(self, outcome: object, now_s: float) -> Optional[List[events.Action]]:
         """Go on with what was asked for before a period begins; None for another answer."""
@@ -231,6 +254,9 @@ class StartingRun(HeldRun):
     def _rate_set(self, outcome: StateOutcome, now_s: float) -> List[events.Action]:
         if not has_rate(outcome, self._rate_wanted):
             return self._halt(f"{DRAINS} is not {self._rate_wanted} after it was set", now_s)
+        if isinstance(self._now.slot, CheckSlot):  # it begins with a toggle, so anew
+            self._now.phase = Phase.SETTING
+            return self._set_next()
         return self._look_again_later(now_s)
 
     def _written(self, samples: events.LoadSamples, now_s: float) -> List[events.Action]:
@@ -248,6 +274,10 @@ class StartingRun(HeldRun):
     @abstractmethod
     def _measure(self, now_s: float) -> List[events.Action]:
         """Begin to measure."""
+
+    @abstractmethod
+    def _set_next(self) -> List[events.Action]:
+        """Set what the period under way is to have."""
 
     @abstractmethod
     def _void(self, now_s: float) -> None:
