@@ -1,7 +1,7 @@
 """bcache above a drive: what its files say, from which side; nothing where they make no sense."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from wcache_probe.linux.block.bcache import bcaches_on, parse_size
 from wcache_probe.linux.block.sysfs import by_name
@@ -33,8 +33,8 @@ def test_both_sides_are_told_apart_and_all_settings_are_read(fake_host):
     assert (backing.name, backing.is_cache, cache.is_cache) == ("bcache0", False, True)
     assert backing.mode == "writeback"
     assert backing.sequential_cutoff_bytes == 4 * 2**20
-    assert backing.dirty_bytes == int(1.1 * 2**30)
-    assert backing.target_bytes == int(10.2 * 2**30)
+    assert backing.dirty_bytes == 2**30 + 103 * 2**20
+    assert backing.target_bytes == 10 * 2**30 + 205 * 2**20
     assert backing.rate_bytes_s == 4096
     assert backing.above_target is False
     assert backing.considers_fragments is True
@@ -66,3 +66,20 @@ def test_no_text_is_a_size_by_mistake(text):
 )
 def test_sizes_are_read_as_bcache_prints_them(text, size):
     assert parse_size(text) == size
+
+
+def printed(size):
+    """The same as bch_hprint() of drivers/md/bcache/util.c."""
+    for unit in "kMGTPE":
+        size, rest = divmod(size, 1024)
+        if size < 1000:
+            return f"{size}.{rest * 10 // 1024}{unit}"
+    raise AssertionError("too large")
+
+
+@given(st.integers(0, 2**40))
+@example(5_000_000)
+def test_a_size_that_is_written_back_is_printed_as_it_was(size):
+    found = parse_size(printed(size))
+    assert printed(found) == printed(size)
+    assert found <= size

@@ -84,10 +84,15 @@ def _table(text: str) -> Dict[str, int]:
 
 
 def parse_size(text: str) -> Optional[int]:
-    """A size as bcache prints it; None where it is none."""
+    """A size as bcache prints it, the least of those that it prints so; None where it is none.
+
+    bcache cuts off the second digit after the point: a size below would be printed as another one
+    when it is written back.
+    """
     found = _SIZE.fullmatch(text.strip())
     if found is None:
         return None
     whole, tenth, unit = found.groups()
-    value = int(whole) + int(tenth or 0) / 10
-    return max(0, int(value * 1024 ** (_UNITS.index(unit) + 1 if unit else 0)))
+    unit_bytes = 1024 ** (_UNITS.index(unit) + 1) if unit else 1
+    parts = -(-int(tenth or 0) * 1024 // 10)  # of 1,024
+    return max(0, int(whole) * unit_bytes + parts * unit_bytes // 1024)
