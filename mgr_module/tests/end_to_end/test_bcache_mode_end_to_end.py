@@ -66,7 +66,7 @@ def test_it_is_applied_with_consent_and_goes_back_once_nothing_is_dirty():
     ok(mgr.command("rollback", plan_id="p1"))
     seconds(mgr, 120)
     assert status(mgr) == "rolling back"
-    assert plan_now(mgr)["changes"][3]["status"] == "rolling back"
+    assert plan_now(mgr)["changes"][3]["status"] == "rolled back in a while"
     assert values(mgr)[3] == "writethrough"
     assert waits(mgr) == [
         "8.0 KiB of dirty data of h1 sdb to be written back at 4.0 KiB/s: 2 s at that rate"
@@ -78,6 +78,27 @@ def test_it_is_applied_with_consent_and_goes_back_once_nothing_is_dirty():
     make_dirty(mgr, "h1", "sdb", 0)
     until(mgr, lambda: status(mgr) == "rolled back")
     assert values(mgr) == ["writethrough"] * 4
+    fine(mgr)
+
+
+def test_all_leave_writeback_at_once_on_the_way_back_and_then_each_is_waited_for():
+    mgr = a_mgr()
+    begun(mgr, "writeback")
+    until(mgr, lambda: status(mgr) == "done")
+    drives = [(host, drive) for host in HOSTS for drive in ("sda", "sdb")]
+    for host, drive in drives:
+        make_dirty(mgr, host, drive, 4096)
+    ok(mgr.command("rollback", plan_id="p1"))
+    seconds(mgr, 30)
+    assert values(mgr) == ["writethrough"] * 4
+    assert waits(mgr)[0].endswith("at that rate, and 3 more drives")
+    for left, (host, drive) in enumerate(drives, 1):
+        make_dirty(mgr, host, drive, 0)
+        seconds(mgr, 80)
+        if left < len(drives):
+            assert status(mgr) == "rolling back", left
+    assert status(mgr) == "rolled back"
+    assert {c["status"] for c in plan_now(mgr)["changes"]} == {"rolled back"}
     fine(mgr)
 
 

@@ -16,6 +16,7 @@ class ChangeStatus(str, Enum):
     UNCHANGED = "unchanged"
     FAILED = "failed"
     ROLLING_BACK = "rolling back"
+    ENDING_BACK = "rolled back in a while"  # what is left of its way back happens by itself
     ROLLED_BACK = "rolled back"
     ACCEPTED = "accepted as it is"  # an admin gave up what was there before it
     ROLLBACK_FAILED = "rollback failed"  # it is not known to be as it was before
@@ -26,8 +27,10 @@ UNFINISHED = (ChangeStatus.PLANNED, ChangeStatus.APPLYING, ChangeStatus.MADE)
 # It may be otherwise than before the plan: what a rollback is for.
 TOUCHED = (
     ChangeStatus.APPLYING, ChangeStatus.MADE, ChangeStatus.APPLIED, ChangeStatus.ROLLING_BACK,
-    ChangeStatus.ROLLBACK_FAILED,
+    ChangeStatus.ENDING_BACK, ChangeStatus.ROLLBACK_FAILED,
 )
+# On its way back.
+GOING_BACK = (ChangeStatus.ROLLING_BACK, ChangeStatus.ENDING_BACK)
 
 
 class Made(Enum):

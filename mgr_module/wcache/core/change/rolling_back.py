@@ -7,6 +7,7 @@ from typing import List, Tuple
 
 from .. import events
 from ..codec import one_line
+from ..text import many
 from . import preconditions as holding
 from .change_status import TOUCHED, ChangeStatus
 from .gate.gate_state import GateStep
@@ -24,7 +25,8 @@ class RollingBack(RolloutBase):
         """What keeps the plan from going on, in words."""
         change = self.current
         if self._not_yet and self._phase in (Phase.FINISHING, Phase.PAUSED_BACK):
-            return (self._not_yet,)
+            more = len(self.rollout.all_in(ChangeStatus.ENDING_BACK)) - 1
+            return (self._not_yet + (f", and {many(more, 'more drive')}" if more > 0 else ""),)
         if change is None or self._silent_since_s is None:
             return tuple(item.value for item in self.rollout.missed)
         return (
@@ -111,7 +113,9 @@ class RollingBack(RolloutBase):
         if not_back:
             return self._not_back(change, not_back)
         if not_yet:
-            self._keep(change)
+            self._keep(replace(change, status=ChangeStatus.ENDING_BACK))
+            if self.rollout.all_in(ChangeStatus.ROLLING_BACK):
+                return self._next_back()
             return self._again_later(not_yet, Phase.PAUSED_BACK)
         self._not_yet = ""
         if left_alone:

@@ -12,7 +12,7 @@ from ..record import Precondition
 from ..simulation import DriveKind
 from . import preconditions
 from .change import Ask
-from .change_status import ChangeStatus
+from .change_status import GOING_BACK, ChangeStatus
 from .phase import Phase
 from .rollout_state import Change, Rollout, RolloutStatus
 from .staleness import turned_on
@@ -118,7 +118,7 @@ class RolloutBase:
         said = one_line(f"not checked: {reason}")
 
         def left(change: Change) -> Change:
-            if change.status is ChangeStatus.ROLLING_BACK:
+            if change.status in GOING_BACK:
                 return replace(change, status=ChangeStatus.ROLLBACK_FAILED, detail=said)
             if change.status is ChangeStatus.APPLYING:
                 return replace(change, detail=said)

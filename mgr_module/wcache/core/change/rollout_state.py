@@ -12,7 +12,7 @@ from typing import Iterable, Optional, Sequence, Tuple, Union
 from ..loads import OSDS_MAX
 from ..record import Precondition
 from .cache_mode_change import CacheModeChange
-from .change_status import TOUCHED, ChangeStatus
+from .change_status import GOING_BACK, TOUCHED, ChangeStatus
 from .config_change import ConfigChange
 from .gate.evidence import Evidence
 from .gate.gate_state import GateSettings, GateStep
@@ -199,7 +199,9 @@ class Rollout:
     def current_index(self) -> Optional[int]:
         """Which change is under way or next: forwards the first, backwards the last."""
         if self.rolling_back:
-            return max(self.all_in(ChangeStatus.ROLLING_BACK), default=None)
+            # what happens by itself is looked at when all others have been asked to go back
+            going = (self.all_in(status) for status in GOING_BACK)
+            return next((max(indices) for indices in going if indices), None)
         if self.step.last:
             return min(self.all_in(ChangeStatus.MADE), default=None)
         return min(

@@ -12,7 +12,7 @@ from typing import Tuple
 
 from ..simulation import has_clients
 from ..text import roughly
-from .change_status import UNFINISHED, ChangeStatus
+from .change_status import GOING_BACK, UNFINISHED, ChangeStatus
 from .gate.gate_state import GateSettings
 from .rollout import DOUBTS_MAX
 from .rollout_state import Change, Rollout, RolloutStatus
@@ -51,7 +51,7 @@ def between(least_s: float, most_s: float) -> str:
 def time_left(rollout: Rollout, now_s: float) -> TimeLeft:
     """Of a rollout that runs or is paused; one that goes back takes seconds for each change."""
     if rollout.status is RolloutStatus.ROLLING_BACK:
-        back = [c for c in rollout.changes if c.status is ChangeStatus.ROLLING_BACK]
+        back = [c for c in rollout.changes if c.status in GOING_BACK]
         seconds = CHANGE_S * len(back)
         share = len(back) / max(1, len(back) + sum(
             c.status is ChangeStatus.ROLLED_BACK for c in rollout.changes))
