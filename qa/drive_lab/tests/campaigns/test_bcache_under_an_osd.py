@@ -141,3 +141,124 @@ def test_with_the_default_terms_clients_stand_beyond_the_target_and_with_others_
     latency_ms, other_ms = mean(fast, "latency_ms"), mean(slow, "latency_ms")
     assert latency_ms > 5 * other_ms, (latency_ms, other_ms)
     assert mean(fast, "writes_s") < mean(slow, "writes_s") / 5
+
+
+# Values of `sequential_cutoff`, each as bcache prints it.
+NO_CUTOFF, CUTOFF, OTHER_CUTOFF = ("0", "0.0k"), ("65536", "64.0k"), ("1048576", "1.0M")
+JOURNAL = "find /var/lib/wcache/journal -type f"
+PROBE = "/run/wcache-probe.pid"
+TRIAL = f"sequential_cutoff={CUTOFF[0]},{OTHER_CUTOFF[0]}"
+
+
+class Compared:
+    """A campaign of `ab` on the one OSD."""
+
+    def __init__(self, stage, trial, **more):
+        self.stage = stage
+        asked = {"option": trial, "scope": "osd.0", "accept_cost": True, **more}
+        self.id = stage.wait("a campaign", lambda: stage.wcache("ab", **asked))["campaign_id"]
+
+    def over(self, timeout_s=900.0):
+        return self.stage.wcache.wait_over(self.id, timeout_s)
+
+    def stop(self):
+        """End it, and return what is shown of its run."""
+        if self.stage.wcache.campaign(self.id)["status"] == "running":
+            self.stage.wcache("campaign stop", campaign_id=self.id)
+        (run,) = self.over(HANG_S)["run_list"]
+        return run
+
+
+@pytest.fixture
+def held(clean):
+    """A campaign that has set a value, and will for long."""
+    made = Compared(clean, TRIAL, loads="depth1", pairs=80)
+    wait_set(clean)
+    return made
+
+
+def wait_set(stage):
+    stage.wait(
+        "a value under a lease",
+        lambda: stage.bcache.get("sequential_cutoff") in (CUTOFF[1], OTHER_CUTOFF[1]), HANG_S,
+    )
+    assert journal(stage)
+
+
+def journal(stage):
+    return stage.up.lab.guest.sh(JOURNAL).checked().split()
+
+
+def assert_undone(stage):
+    assert stage.bcache.get("sequential_cutoff") == NO_CUTOFF[1]
+    assert journal(stage) == []
+
+
+def start_probe(stage):
+    stage.up.lab.guest.sh("systemctl enable --now wcache-probe").checked()
+
+
+def kill_probe(stage):
+    script = f"kill -9 $(cat {PROBE}); while [ -e /proc/$(cat {PROBE}) ]; do sleep 0.1; done"
+    stage.up.lab.guest.sh(script).checked()
+    assert stage.bcache.get("sequential_cutoff") != NO_CUTOFF[1], "nobody has put it back yet"
+    assert journal(stage)
+
+
+def test_a_value_is_back_after_kill_9_of_the_probe(held):
+    stage = held.stage
+    kill_probe(stage)
+    stage.up.lab.guest.sh("wcache-probe restore --all").checked()
+    assert_undone(stage)
+    start_probe(stage)
+    wait_set(stage)  # the campaign goes on
+    kill_probe(stage)
+    stage.wcache("campaign stop", campaign_id=held.id)
+    start_probe(stage)
+    run = held.stop()
+    assert run["restored"] is True, run
+    assert_undone(stage)
+
+
+def test_a_value_is_back_after_a_failover_and_kill_9_of_the_mgr(held):
+    stage = held.stage
+    stage.cluster.fail_mgr()
+    stage.wait("the module", lambda: stage.wcache("status"))
+    wait_set(stage)  # the campaign goes on
+    name = f"mgr.{stage.cluster.active_mgr()}"
+    old_gid = stage.cluster.active_gid()
+    stage.cluster.stop_daemon(name, kill=True)
+    # the probe hears of no mgr, and its lease ends
+    stage.wait("the value from before", lambda: not journal(stage), HANG_S)
+    assert_undone(stage)
+    stage.cluster.start_daemon(name)
+    stage.cluster.wait_new_mgr(old_gid)
+    stage.wait("the module", lambda: stage.wcache("status"))
+    run = held.stop()
+    assert run["restored"] is True, run
+    assert_undone(stage)
+
+
+def reset(stage):
+    """Press the host's reset button; its bcache has the kernel's values then."""
+    stage.up.lab.reset()
+    stage.cluster.ceph("osd", "down", "0")
+
+
+def start_osd(stage):
+    stage.up.osds.start(0)
+    stage.up.osds.wait_up()
+    stage.wait_clean()
+
+
+def test_after_a_reboot_of_the_host_nothing_is_owed(held):
+    stage = held.stage
+    reset(stage)
+    start_osd(stage)
+    assert stage.bcache.get("sequential_cutoff") == "4.0M"
+    assert journal(stage)
+    start_probe(stage)
+    stage.wait("what is owed", lambda: not journal(stage), HANG_S)
+    run = held.stop()
+    assert (run["status"], run["restored"]) == ("aborted", True), run
+    assert_undone(stage)
