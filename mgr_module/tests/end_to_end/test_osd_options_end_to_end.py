@@ -425,6 +425,17 @@ def planned(mgr):
     return said(mgr, "plan", knob="options")
 
 
+def test_what_an_admin_has_stored_since_is_known_to_the_next_plan():
+    mgr = a_mgr()
+    start(mgr)
+    mgr.settle()
+    mgr.report_all()
+    mgr.config.kept["osd.0", HDD] = FAST  # a reading of before has the default, SLOW
+    assert said(mgr, "plan", knob="options", dry_run=True)["changes"] != []
+    mgr.step(1.0)
+    assert said(mgr, "plan", knob="options", dry_run=True)["changes"] == []
+
+
 def test_a_verdict_that_falls_holds_the_plan_before_the_next_osds_are_set():
     mgr = a_mgr(hosts=2)
     plan_id, stored = planned(mgr)["plan_id"], mgr.config.kept

@@ -26,7 +26,9 @@ ROWS: Tuple[Command, ...] = ()
 
 def make(parts: Parts) -> Planner:
     """Make the planner."""
-    return OptionsPlanner(lambda name: _text(parts.ceph.get_ceph_option(name)))
+    return OptionsPlanner(
+        lambda name: _text(parts.ceph.get_ceph_option(name)), parts.engine.read_config_soon
+    )
 
 
 def _text(value: object) -> str:
@@ -35,10 +37,14 @@ def _text(value: object) -> str:
 
 
 class OptionsPlanner(Planner):
-    """From verdicts of `ab`, or as an admin says; `default_of` has an option's compiled default."""
+    """From verdicts of `ab`, or as an admin says; `default_of` has an option's compiled default.
 
-    def __init__(self, default_of: Callable[[str], str]) -> None:
+    `read_soon` has the config database read again.
+    """
+
+    def __init__(self, default_of: Callable[[str], str], read_soon: Callable[[], None]) -> None:
         self._default_of = default_of
+        self._read_soon = read_soon
         self._outdated: Tuple[Outdated, ...] = ()
         self._due_s = 0.0
 
@@ -56,6 +62,8 @@ class OptionsPlanner(Planner):
                 "no option was compared yet, so there is nothing to plan by",
                 "compare two values with `ceph wcache ab OPTION=A,B`",
             )
+        if not asked.by_itself:
+            self._read_soon()  # what the next plan says is of now
         reports = world.believed_reports
         wanted = plan.make_changes(
             asked, verdicts, reports, world.cluster, refusals, disputed_domains(world)
