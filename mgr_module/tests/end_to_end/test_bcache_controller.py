@@ -117,6 +117,31 @@ def test_a_campaign_waits_until_the_controller_has_settled():
             assert len(period.bcache) >= 4  # set, two looks, closed
 
 
+def test_an_osd_alone_is_watched_for_as_long_as_the_controller_is_waited_for():
+    world = Controlled(lambda at_s: 1.0)
+    campaign_id = world.compare()
+    for _ in range(30):  # the option settles for 60 s
+        world.mgr.step(1.0)
+    assert world.probe.drives["domain-sda"].state.option(NAME) != "50"
+    ((request, _, on_end),) = world.mgr.blocks.waiting.values()
+    assert request.treated == (0,)
+    on_end("osd.0 is past the limit", True, False)
+    world.finished()
+    (run,) = said(world.mgr, "campaign show", campaign_id=campaign_id)["run_list"]
+    assert (run["reason"], run["restored"]) == ("osd.0 is past the limit", True)
+    assert world.probe.drives["domain-sda"].state.option(NAME) == "50"
+
+
+def test_what_our_own_bench_fills_the_queue_of_is_not_watched():
+    world = Writable()
+    world.compare(dirty_data="target", accept_cost=True)
+    world.finished()
+    world.compare(loads="traffic,depth1", accept_cost=True)
+    world.finished()
+    (watched,) = world.mgr.blocks.requests
+    assert watched.treated == (0,)  # of the traffic without a start that is written for
+
+
 def test_one_that_never_settles_ends_the_experiment_and_says_so():
     world = Controlled(lambda at_s: 1.0 + at_s / 50)
     campaign_id = world.compare()

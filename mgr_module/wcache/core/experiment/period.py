@@ -10,7 +10,7 @@ from typing import List, NamedTuple, Optional, Sequence, Tuple, Union
 from .. import events
 from ..drive.options import names_of
 from ..drive.prior import Prior
-from ..hardware.bcache import BcacheState
+from ..hardware.bcache import WRITTEN_FOR, BcacheState
 from ..loads import WRITE_BYTES, BlocksRequest
 from ..model import CacheMode, DriveState, KernelView, LoadPoint, Transport
 from ..protocol import (
@@ -172,7 +172,7 @@ def load_of(
 
 def watch_of(spec: RunSpec, setup: ExperimentSetup) -> BlocksRequest:
     """A watch of all OSDs on what is toggled, but for one whose queue a bench fills."""
-    benched = WRITE_BYTES[setup.load_point] > 0
+    benched = WRITE_BYTES[setup.load_point] > 0 or spec.dirty in WRITTEN_FOR
     osd_ids = spec.beside if benched else (setup.osd_id, *spec.beside)
     return BlocksRequest(osd_ids, (), WATCH_S, 1, spec.latency_limit_ms)
 

@@ -263,12 +263,15 @@ class RunMachine(StartingRun):
         """From its first toggle on an experiment watches every OSD on the domain.
 
         One watch for all its periods: each may be shorter than the limit, and what stalls over
-        several of them must be seen.  One OSD alone is watched by what measures it.
+        several of them must be seen.  One OSD alone is watched by what measures it, but where
+        bcache's controller is waited for: that takes minutes.
         """
-        if not self.spec.beside or self._watch_of[0] == self.experiment_index:
+        watched = self.spec.beside or self.spec.waits_for_controller
+        if not watched or self._watch_of[0] == self.experiment_index:
             return []
-        self._watch_of = self.experiment_index, self._new_token()
-        return [events.WatchOsds(self._watch_of[1], watch_of(self.spec, self._setup))]
+        request = watch_of(self.spec, self._setup)
+        self._watch_of = self.experiment_index, self._new_token() if request.treated else ""
+        return [events.WatchOsds(self._watch_of[1], request)] if request.treated else []
 
     def _measure(self, now_s: float) -> List[events.Action]:
         self._now.phase = Phase.MEASURING
