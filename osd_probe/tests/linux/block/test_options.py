@@ -126,6 +126,16 @@ def test_an_option_that_the_drive_has_not_is_refused_and_made_nowhere(fake_host)
             assert "sda has no" in refused.value.message
 
 
+@pytest.mark.parametrize(("name", "asks"), [("writeback_percent", True), ("nr_requests", False)])
+def test_a_value_that_goes_back_once_its_bcache_is_there_says_so(fake_host, name, asks):
+    """As after a reboot, where the probe may be there first."""
+    fake_host.disk("sda", "8:0")
+    for back in (False, True):
+        with pytest.raises(RefusedError) as refused:
+            set_option(by_name(fake_host.files, "sda"), name, "20", back=back)
+        assert ("register its bcache device" in refused.value.advice) is (back and asks)
+
+
 def test_two_bcaches_on_one_drive_cannot_be_told_apart_and_are_left_alone(fake_host, folders):
     second = fake_host.device("bcache1", "252:16", below=("sda",), marker="bcache")
     (second / "bcache/writeback_percent").write_text("10\n")

@@ -61,7 +61,12 @@ def set_option(drive: BlockDevice, name: str, value: str, *, back: bool = False)
         raise RefusedError(f"{value[:40]!r} is no value of {name}")
     path = _file(drive, one)
     if path is None or _read(drive, one) is None:
-        raise RefusedError(f"{drive.name} has no {name}", "see `ceph wcache option ls`")
+        gone = back and one.place is Place.BCACHE
+        raise RefusedError(
+            f"{drive.name} has no {name}",
+            "register its bcache device: it is tried again" if gone
+            else "see `ceph wcache option ls`",
+        )
     write_attribute(path, value)
 
 
