@@ -37,7 +37,8 @@ def state(share, mode=MODE, name="bcache0", is_cache=False, busy_ms=None):
 class Controlled:
     """A mgr with one OSD on bcache, whose dirty data is what `share` says of the time."""
 
-    def __init__(self, share, bcache=(), own_rate=OWN_RATE):
+    def __init__(self, share, bcache=None, own_rate=OWN_RATE):
+        bcache = bcache or (state(0.0),)
         drive = make.drive("sda", 0)
         options = (OptionValue(NAME, "50"), OptionValue(DRAINS, own_rate))
         drive = replace(drive, state=replace(drive.state, options=options), bcache=bcache)
@@ -156,7 +157,7 @@ def test_one_that_never_settles_ends_the_experiment_and_says_so():
 
 def test_a_starting_state_is_waited_for_and_one_that_does_not_come_is_said():
     world = Controlled(lambda at_s: 1.0)
-    world.compare(dirty_data="target")
+    world.compare(dirty_data="target", accept_cost=True)
     world.finished()
     assert len(world.record().pairs) == 4
     world = Controlled(lambda at_s: 1.0)
@@ -240,6 +241,14 @@ def test_a_stream_that_bcache_passes_by_is_written_no_longer_than_was_consented_
     world.finished()
     assert "bcache passes by what is beyond its sequential_cutoff" in world.ended(campaign_id)
     assert 0 < world.mgr.loads.written_bytes <= cost["forecast"]["bytes_written"]
+
+
+@pytest.mark.parametrize("mode", ["writethrough", "unknown"])
+def test_dirty_data_is_brought_nowhere_in_another_mode(mode):
+    world = Controlled(lambda at_s: 0.0, (state(0.0, mode=mode),))
+    code, _, error = world.mgr.command("ab", option=TRIAL, dirty_data="clean")
+    assert code != 0
+    assert f"bcache is in mode {mode}, and keeps dirty data in writeback" in error
 
 
 def test_nothing_is_written_where_the_forecast_counted_nothing():

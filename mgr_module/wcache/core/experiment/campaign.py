@@ -15,7 +15,7 @@ from ..cluster import ClusterState
 from ..codec import one_line
 from ..drive.safety import may_toggle, not_named
 from ..errors import MalformedError, NotFoundError
-from ..hardware.bcache import CONTROLLER_S, WRITTEN_FOR, WRITTEN_MAX, Dirty
+from ..hardware.bcache import CONTROLLER_S, WRITTEN_FOR, WRITTEN_MAX, Dirty, begins_nowhere
 from ..host_report import HostReport
 from ..loads import ASSUMED_SAMPLE_S, WATCHED_MAX, WRITE_BYTES
 from ..model import DriveModel, DriveReport, LoadPoint, Role
@@ -261,6 +261,7 @@ def _why_not(
             return f"{drive.dev_name}: its cache state is {drive.state.device_cache.value}"
         if options.option is not None:
             reason = reason or _keeps_its_options(drive, options.option.entry)
+            reason = reason or begins_nowhere(drive.bcache, options.dirty)
             continue
         reason = reason or may_toggle(
             [drive], mode.other, throwaway=throwaway, consent_turn_on=options.consent_turn_on

@@ -76,6 +76,14 @@ class BcacheState:
         return Dirty.BELOW if share < 1 - AT_TARGET else Dirty.TARGET
 
 
+def begins_nowhere(states: Sequence[BcacheState], wanted: Dirty) -> str:
+    """Why dirty data of a backing drive cannot be brought anywhere; empty where it can."""
+    modes = sorted({one.mode for one in states if not one.is_cache})
+    if wanted is Dirty.ANY or modes == ["writeback"]:
+        return ""
+    return f"bcache is in mode {', '.join(modes) or 'unknown'}, and keeps dirty data in writeback"
+
+
 def moves(readings: Sequence[BcacheState], wanted: Dirty = Dirty.ANY) -> str:
     """Why a controller has not settled where it should, by readings of its looks; empty if it has.
 
