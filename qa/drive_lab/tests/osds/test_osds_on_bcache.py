@@ -12,12 +12,12 @@ import time
 from itertools import product
 
 import pytest
-from lab_bench import OFFSET_BLOCKS
+from bcache_bench import BACKING, CACHE, DEVICE, MIB, Cached
 from probe_bench import BACK, THROUGH
 from wcache.core import codec
 from wcache.core.drive.options import leased_names
 from wcache.core.drive.prior import prior_from
-from wcache.core.hardware.bcache import BcacheState, Dirty, crossed_target
+from wcache.core.hardware.bcache import Dirty, crossed_target
 from wcache.core.model import Role
 from wcache.core.protocol import (
     CountersRequest,
@@ -30,103 +30,13 @@ from wcache.core.protocol import (
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
 
-BACKING, CACHE = "scsi", "nvme"
-DEVICE, SETTINGS = "/dev/bcache0", "/sys/block/bcache0/bcache"
-MIB = 2**20
 MODES = ("writethrough", "writeback", "writearound", "none")
-# Without udev meanwhile: it would register drives by itself as soon as they are let go.
-REGISTER = """
-for n in $(seq 60); do
-    for drive in {backing} {cache}; do echo $drive > /sys/fs/bcache/register || :; done
-    [ ! -e {settings}/cache ] || break; sleep 1
-done
-udevadm control --start-exec-queue
-"""
-MAKE = """
-udevadm control --stop-exec-queue; modprobe bcache
-make-bcache --bucket 256k -B {backing} -C {cache}
-""" + REGISTER
 # As an admin has tuned it, and what a lease sets.
 OPTIONS = {
     "sequential_cutoff": ("0", "1048576"), "writeback_percent": ("12", "20"),
     "writeback_rate_minimum": ("16", "1024"), "writeback_rate_p_term_inverse": ("50", "120"),
     "writeback_rate_i_term_inverse": ("9000", "20000"),
 }
-STOP = """
-udevadm control --stop-exec-queue
-echo 1 > {settings}/stop; for set in /sys/fs/bcache/*-*-*/stop; do echo 1 > $set || :; done
-for n in $(seq 60); do [ -e {settings} ] || ls -d /sys/fs/bcache/*-*-* || break; sleep 1; done
-"""
-
-
-class Cached:
-    """The stack, and the probe of each of its drives."""
-
-    def __init__(self, bench, probe_of, cache):
-        self.bench = bench
-        self.paths = {
-            "backing": bench.all_on(BACKING).path, "cache": bench.all_on(cache).path,
-            "settings": SETTINGS,
-        }
-        self.probes = {name: probe_of(name) for name in (BACKING, cache)}
-
-    def make(self):
-        self.bench.sh(MAKE.format(**self.paths), timeout_s=120).checked()
-        self.set("sequential_cutoff", 0)
-        self.bench.settle()
-
-    def make_osd(self):
-        """One OSD on both drives, each prepared."""
-        for probe in self.probes.values():
-            probe.data = f"/var/lib/wcache-lab/{BACKING}"  # they are under one OSD
-            probe.begin(BACK, DEVICE)
-        self.bench.settle()
-    def set(self, setting, value):
-        self.bench.sh(f"echo {value} > {SETTINGS}/{setting}").checked()
-
-    def has(self, setting):
-        return self.bench.sh(f"cat {SETTINGS}/{setting}").checked().strip()
-
-    def counters(self):
-        return {name: self.bench.lab.drive(name).counters() for name in self.probes}
-
-    def since(self, before):
-        return {name: now.since(before[name]) for name, now in self.counters().items()}
-
-    def told(self, name):
-        """The one bcache device that `look` tells of a drive."""
-        (one,) = self.probes[name].look()["bcache"]
-        return codec.decode(BcacheState, one, "bcache")
-
-    def kept(self, word):
-        """What was acknowledged is on the medium of a drive that bcache takes it from."""
-        self.bench.write_and_sync(DEVICE, word)
-        for name in self.probes:
-            self.bench.lab.drive(name).power_cut()
-        return self.bench.on_the_medium(DEVICE) == word
-
-    def survives_a_crash(self, word):
-        """What was acknowledged is there when bcache has found both drives anew."""
-        self.bench.write_and_sync(DEVICE, f"{word}-before")
-        self.bench.write_and_sync(DEVICE, word)
-        for name in self.probes:
-            self.bench.lab.drive(name).power_off()
-        self.bench.sh(STOP.format(**self.paths), timeout_s=120)
-        for name in self.probes:
-            self.bench.lab.drive(name).power_on()
-        self.bench.sh(REGISTER.format(**self.paths), timeout_s=120)
-        return self.bench.on_the_medium(DEVICE) == word
-
-    def end(self):
-        for probe in self.probes.values():
-            probe.end()
-        self.bench.sh(STOP.format(**self.paths), timeout_s=120)
-        self.bench.sh(
-            "wipefs -qa {backing} {cache}; udevadm control --start-exec-queue".format(**self.paths)
-        )
-        self.bench.settle()
-
-
 @pytest.fixture(params=[CACHE])
 def cached(request, bench, probe_of):
     stack = Cached(bench, probe_of, request.param)
@@ -247,12 +157,8 @@ def test_an_idle_stack_is_timed_without_a_mgr_and_called_idle(cached, name):
 def test_dirty_data_across_its_target_is_seen_on_the_real_bcache(cached):
     cached.make_osd()
     cached.set("cache_mode", "writeback")
-    cached.set("writeback_running", 0)
     cached.set("writeback_percent", 1)
-    cached.bench.sh(
-        f"dd if=/dev/urandom of={DEVICE} bs=256k count=120 seek={OFFSET_BLOCKS} oflag=direct",
-        timeout_s=120,
-    ).checked()
+    cached.make_dirty(120)
     above = until(cached, True)
     assert above.dirty is Dirty.BEYOND
     assert above.dirty_bytes > above.target_bytes > MIB
