@@ -28,6 +28,12 @@ for set in /sys/fs/bcache/*-*-*; do
     echo 0 > $set/congested_write_threshold_us; echo 0 > $set/congested_read_threshold_us
 done
 """
+# Both are free again; a later registration finds what is in them.
+_STOP = """
+echo 1 > {settings}/stop; for set in /sys/fs/bcache/*-*-*/stop; do echo 1 > $set || :; done
+for n in $(seq 60); do [ -e {settings} ] || ls -d /sys/fs/bcache/*-*-* || exit 0; sleep 1; done
+exit 1
+"""
 
 
 class Bcache:
@@ -48,6 +54,10 @@ class Bcache:
     def open(self) -> None:
         """Register its drives where that has not been done since the boot."""
         self._run(_REGISTER)
+
+    def stop(self) -> None:
+        """Take it down, which nothing may hold open."""
+        self._run(_STOP)
 
     def set(self, name: str, value: str) -> None:
         """Write one of its attributes, as an admin would."""
