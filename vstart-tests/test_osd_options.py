@@ -85,7 +85,6 @@ SLOW, FAST, ADMINS, OTHER_SIZE = "1", "2", "4", "8"
 TRIAL = f"{SSD}={SLOW},{FAST}"
 RUNS_S, STANDS_S = 0.002, 0.018  # of the OSD in turn, where it is made slow
 ASKED_EVERY_S = 1.0
-SLOW_FROM_S = 0.1  # at the latest so long after it was given the value
 REPEATED_MAX = 3  # a busy machine leaves a verdict open, which is no failure
 PROFILES = "osd_mclock_profile=balanced,high_client_ops"
 
@@ -102,8 +101,9 @@ class Watched:
         self._pid = cluster.osd_pid(OSD)
         self._over = threading.Event()
         self.had: List[Optional[str]] = []
-        self._thread = threading.Thread(target=self._watch)
-        self._thread.start()
+        self._threads = [threading.Thread(target=one) for one in (self._watch, self._hinder)]
+        for thread in self._threads:
+            thread.start()
 
     @property
     def now(self) -> Optional[str]:
@@ -111,12 +111,14 @@ class Watched:
 
     def close(self) -> None:
         self._over.set()
-        self._thread.join()
+        for thread in self._threads:
+            thread.join()
         self._console.close()
 
     def _watch(self) -> None:
-        # asked all the time, an OSD is slow by that; what a mgr gives back may last for an instant
-        every_s = SLOW_FROM_S if self._slow_at else RUNS_S
+        # an OSD does one command after the other, benches too, so it is asked no more than needed;
+        # what a mgr gives back may last for an instant
+        every_s = ASKED_EVERY_S if self._slow_at else RUNS_S
         while not self._over.wait(every_s):
             try:
                 told = self._console.command(
@@ -128,13 +130,14 @@ class Watched:
             value = None if found is None else str(found)
             if not self.had or self.had[-1] != value:
                 self.had.append(value)
-            # not asked more often: an OSD does one command after the other, benches too
-            until_s = time.monotonic() + ASKED_EVERY_S
-            while value == self._slow_at and time.monotonic() < until_s:
+
+    def _hinder(self) -> None:
+        """Also while the OSD is asked: in the time between it would catch up."""
+        while not self._over.wait(RUNS_S):
+            if self._slow_at and self.now == self._slow_at:
                 os.kill(self._pid, signal.SIGSTOP)
                 time.sleep(STANDS_S)
                 os.kill(self._pid, signal.SIGCONT)
-                time.sleep(RUNS_S)
 
 
 @pytest.fixture
