@@ -79,6 +79,8 @@ def printed(size):
 
 @given(st.integers(0, 2**40))
 @example(5_000_000)
+@example(1000 * 2**30)
+@example(1023 * 2**20)
 def test_a_size_that_is_written_back_is_printed_as_it_was(size):
     found = parse_size(printed(size))
     assert printed(found) == printed(size)

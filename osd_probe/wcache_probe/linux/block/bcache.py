@@ -95,4 +95,6 @@ def parse_size(text: str) -> Optional[int]:
     whole, tenth, unit = found.groups()
     unit_bytes = 1024 ** (_UNITS.index(unit) + 1) if unit else 1
     parts = -(-int(tenth or 0) * 1024 // 10)  # of 1,024
+    if parts and int(whole) == 0 and unit not in ("", "k"):
+        parts = max(parts, 1000)  # from 1,000 of a unit on it goes by the next, as 0.9
     return max(0, int(whole) * unit_bytes + parts * unit_bytes // 1024)
