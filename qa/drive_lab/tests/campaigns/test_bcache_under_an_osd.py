@@ -3,6 +3,7 @@ compared, followed and put back, whatever befalls probe, mgr and host meanwhile.
 
 from __future__ import annotations
 
+import re
 import time
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from drive_lab import campaign
 from drive_lab.agent import HANG_S
 from drive_lab.osds import Stack
 from drive_lab.stage import Stage
+from harness import CommandError
 from wcache_probe.linux.block.bcache import parse_size
 from what_stands import applied, ended
 
@@ -210,6 +212,57 @@ def test_of_two_values_that_no_stream_comes_to_none_is_better(clean):
     trial = f"sequential_cutoff={2**29},{2**30}"
     result = result_of(clean, trial, loads="batch", pairs=PAIRS)
     assert result["verdict"] in ("no material difference", "insufficient data"), result
+
+
+FREED_RATE = "65536"  # sectors a second, so that the disk alone bounds it
+
+
+def test_its_mode_leaves_writeback_when_nothing_is_dirty_and_comes_back_with_consent(clean):
+    stage = clean
+    stage.fill()
+    plan_id = of_mode(stage, "writethrough")
+    stage.wcache("apply", plan_id=plan_id)
+    stage.wait("the mode", lambda: mode_of(stage) == "writethrough", HANG_S)
+    for _ in range(2):
+        (left,) = stage.wait("what is left", lambda: waited_for(stage, plan_id), HANG_S)
+        assert "of dirty data" in left
+        assert stage.wcache("plan show", plan_id=plan_id)["status"] == "running"
+        stage.cluster.fail_mgr()
+        stage.wait("the module", lambda: stage.wcache("status"))
+    stage.bcache.set("writeback_rate_minimum", FREED_RATE)
+    stage.bcache.set("writeback_running", "1")
+    assert ended(stage.wcache, plan_id, 2 * HANG_S)["status"] == "done"
+    assert (mode_of(stage), stage.bcache.get("dirty_data")) == ("writethrough", "0.0k")
+
+    back_id = of_mode(stage, "writeback")
+    with pytest.raises(CommandError, match=r"nvme0n1 \(.*serial .*under osd\.0 .*--consent-wr"):
+        stage.wcache("apply", plan_id=back_id)
+    assert mode_of(stage) == "writethrough"
+    stage.wcache("apply", plan_id=back_id, consent_writeback=True)
+    # a busy machine may make the step look worse: then it went back by itself
+    assert ended(stage.wcache, back_id, 2 * HANG_S)["status"] in ("done", "rolled back")
+    if stage.wcache("plan show", plan_id=back_id)["status"] == "done":
+        assert mode_of(stage) == "writeback"
+        stage.wcache("rollback", plan_id=back_id)
+        assert ended(stage.wcache, back_id, 2 * HANG_S)["status"] == "rolled back"
+    assert (mode_of(stage), stage.bcache.get("dirty_data")) == ("writethrough", "0.0k")
+    stage.wcache("rollback", plan_id=plan_id)
+    assert ended(stage.wcache, plan_id, 2 * HANG_S)["status"] == "rolled back"
+    assert mode_of(stage) == "writeback"
+
+
+def of_mode(stage, mode):
+    def planned():
+        return stage.wcache("plan", knob="options", option=f"cache_mode={mode}", osd=0)["plan_id"]
+    return stage.wait("a plan", planned, HANG_S)
+
+
+def mode_of(stage):
+    return re.findall(r"\[(\w+)\]", stage.bcache.get("cache_mode"))[0]
+
+
+def waited_for(stage, plan_id):
+    return stage.wcache("rollout show", plan_id=plan_id)["waiting_for"]
 
 
 @pytest.fixture
