@@ -37,6 +37,8 @@ OPTIONS = {
     "writeback_rate_minimum": ("16", "1024"), "writeback_rate_p_term_inverse": ("50", "120"),
     "writeback_rate_i_term_inverse": ("9000", "20000"),
 }
+
+
 @pytest.fixture(params=[CACHE])
 def cached(request, bench, probe_of):
     stack = Cached(bench, probe_of, request.param)
