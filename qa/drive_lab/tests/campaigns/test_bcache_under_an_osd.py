@@ -214,6 +214,20 @@ def test_of_two_values_that_no_stream_comes_to_none_is_better(clean):
     assert result["verdict"] in ("no material difference", "insufficient data"), result
 
 
+def test_dirty_data_is_brought_to_its_target_before_each_period(clean):
+    clean.bcache.set("writeback_percent", "1")
+    trial = f"sequential_cutoff={2**29},{2**30}"
+    result = result_of(clean, trial, loads="batch", pairs=4, dirty_data="target")
+    record = clean.wcache("campaign record", record_id=result["record_id"])
+    assert record["pairs"], result
+    for pair in record["pairs"]:
+        for period in (pair["write_back"], pair["write_through"]):
+            began = period["bcache"][-2]
+            share = began["dirty_bytes"] / began["target_bytes"]
+            assert 0.9 <= share <= 1.1, period["bcache"]
+    assert clean.bcache.get("writeback_rate_minimum") == DEFAULTS["writeback_rate_minimum"]
+
+
 FREED_RATE = "65536"  # sectors a second, so that the disk alone bounds it
 
 
