@@ -233,7 +233,8 @@ def qemu_argv(
         ("share", folder / "share", ""),
         *((tag, path, ",readonly=on") for tag, path in machine.folders.items()),
     ):
-        argv += ["-virtfs", f"local,path={path},mount_tag={tag},security_model=none{mode}"]
+        shown = str(path).replace(",", ",,")  # as QEMU wants a comma in a value
+        argv += ["-virtfs", f"local,path={shown},mount_tag={tag},security_model=none{mode}"]
     if machine.tap:
         argv += ["-netdev", f"tap,id=net,ifname={machine.tap},script=no,downscript=no"]
         argv += ["-device", "virtio-net-pci,netdev=net,romfile="]

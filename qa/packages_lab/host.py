@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import List
 
-from harness.access import PROJECT
+from harness.access import PROJECT, leads_to_project
 from harness.errors import HarnessError
 from harness.processes import MARKER
 from harness.roots import SYSTEM_PATH, Root
@@ -35,7 +35,7 @@ class Done:
 class Host:
     """A root with packages in a folder of its own; `folder` is seen under the same path inside."""
 
-    home = "/root/wcache"
+    home = "/root/typed-in"  # a clone that lay here would cover it
 
     def __init__(self, root: Root, folder: Path) -> None:
         self._root = root
@@ -113,5 +113,8 @@ class Host:
         """Every path of the host with a word in its name, but for caches and what a test brings."""
         found = self.type(f"find / -xdev -name '*{word}*' -not -path '/tmp/*' -not -path '/proc/*'")
         # the stand-in for systemctl has locks of its own
-        kept = (self.home, "/var/cache/apt/", "/var/log/", "/run/systemd/")
-        return [path for path in found.split() if not path.startswith(kept)]
+        kept = (f"{self.home}/", "/var/cache/apt/", "/var/log/", "/run/systemd/")
+        return [
+            path for path in found.splitlines()
+            if not path.startswith(kept) and not leads_to_project(path)
+        ]

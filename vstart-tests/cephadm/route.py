@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import time
 from typing import Any, Callable, Dict, FrozenSet, List, Set
@@ -12,7 +11,7 @@ from typing import Any, Callable, Dict, FrozenSet, List, Set
 from cephadm_rig import CephadmCluster
 from cephadm_rig.cluster import MGRS
 from harness import CommandError, HarnessError
-from harness.access import PROJECT
+from harness.access import PROJECT, leads_to_project
 from packages_lab import guide
 from probes import Wcache
 
@@ -20,7 +19,7 @@ from probes import Wcache
 HOSTS = int(os.environ.get("HOSTS") or 2)
 ROUTE = "With cephadm"
 FIRST = "Install, and take away again"
-HOME = "/root/wcache"
+HOME = "/root/typed-in"  # a clone that lay here would cover it
 # The page's hosts; ours are in their place.
 PAGES_HOSTS = "h1 h2 h3"
 COMMAND_S = 300.0
@@ -214,6 +213,9 @@ class Route:
                 "find /run /var/lib/ceph /etc -name '*wcache*'; podman ps -a --format '{{.Names}}' "
                 "| grep wcache || true"
             ).stdout
-            kept = re.compile(rf"^({re.escape(str(PROJECT))}|/var/log/|/run/systemd/)")
-            found += [f"{machine.name}: {p}" for p in set(said.split()) if not kept.match(p)]
+            found += [
+                f"{machine.name}: {path}" for path in set(said.splitlines())
+                if not path.startswith(("/var/log/", "/run/systemd/"))
+                and not leads_to_project(path)
+            ]
         return sorted(found)

@@ -18,6 +18,16 @@ from .processes import wait_until
 
 PROJECT = Path(__file__).resolve().parents[2]
 
+
+def leads_to_project(path: str) -> bool:
+    """Whether a path is the folder of the project, or a folder above or in it.
+
+    A chroot has these because a test runs in it.  A clone may lie anywhere, and have any name.
+    """
+    found = Path(path)
+    return found == PROJECT or found in PROJECT.parents or PROJECT in found.parents
+
+
 # What `osd metadata` calls the device of each role.
 _DEV_NODE_KEYS = {
     "block": "bluestore_bdev_dev_node",
