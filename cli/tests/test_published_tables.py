@@ -71,7 +71,7 @@ def compared(tmp_path, capsys, back, through):
         paths.append(str(path))
     code = main([
         "compare", "--write-back", paths[0], "--write-through", paths[1], "--unit", "ms",
-        "--format", "json",
+        "--synced", "--format", "json",
     ])
     assert code == 0
     return json.loads(capsys.readouterr().out)

@@ -26,7 +26,8 @@ def latencies(seed, middle, n=400, sd=0.2, phi=0.0):
 
 def asked(capsys, back, through, *more):
     code = main(
-        ["compare", "--write-back", *back, "--write-through", *through, "--format", "json", *more]
+        ["compare", "--write-back", *back, "--write-through", *through, "--format", "json",
+         "--synced", *more]
     )
     assert code == 0
     return json.loads(capsys.readouterr().out)
@@ -89,7 +90,7 @@ def test_a_proven_worse_tail_is_conflicting(tmp_path, capsys):
 def test_an_undecided_case_says_how_many_more_samples_would_do(tmp_path, capsys):
     back = write(tmp_path / "on", latencies(1, 1400, n=100, sd=0.6))
     through = write(tmp_path / "off", latencies(2, 1300, n=100, sd=0.6))
-    main(["compare", "--write-back", back, "--write-through", through])
+    main(["compare", "--synced", "--write-back", back, "--write-through", through])
     shown = capsys.readouterr().out
     assert "verdict: insufficient data" in shown
     assert "samples per mode" in shown

@@ -24,7 +24,7 @@ def jobs(folder, name, seed, count=4, **more):
 
 
 def answer(capsys, back, through):
-    words = ["--write-back", *back, "--write-through", *through, "--format", "json"]
+    words = ["--write-back", *back, "--write-through", *through, "--format", "json", "--synced"]
     assert main(["compare", *words]) == 0
     return json.loads(capsys.readouterr().out)
 

@@ -46,7 +46,7 @@ def log(path, seed=1, size=4096, period_ms=1, n=400):
 
 
 def asked(capsys, back, through):
-    words = ["--write-back", back, "--write-through", through, "--format", "json"]
+    words = ["--write-back", back, "--write-through", through, "--format", "json", "--synced"]
     assert main(["compare", *words]) == 0
     return json.loads(capsys.readouterr().out)
 

@@ -17,8 +17,9 @@ NAME = "compare"
 ERROR_CODE = 2
 HELP = (
     "Compare latencies measured in both cache modes by other tools: fio JSON (json or json+), "
-    "fio latency logs (--write_lat_log), or plain text with one latency per line.  Never "
-    "pooled and never applied: only periods taken in turn can carry that.  With --before and "
+    "fio latency logs (--write_lat_log), or plain text with one latency per line.  Logs and text "
+    "tell nothing of syncs: say --synced where each latency is that of a write with its sync.  "
+    "Never pooled and never applied: only periods taken in turn can carry that.  With --before and "
     "--after, compare two times instead: saved answers of `ceph wcache campaign show` of "
     "--observe, or of `campaign record`"
 )
@@ -39,6 +40,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--unit", choices=tuple(UNITS), default="us",
         help="of plain text (default: %(default)s); fio's files say theirs themselves",
+    )
+    parser.add_argument(
+        "--synced", action="store_true",
+        help="your word for files that tell nothing of syncs (logs, text): each of their latencies "
+        "is that of a write with its sync",
     )
     parser.add_argument(
         "--material-ratio", type=float, default=MATERIAL_RATIO, metavar="RATIO",
@@ -85,7 +91,7 @@ def _modes(options: argparse.Namespace) -> int:
             raise MalformedError(
                 f"{len(files)} files for {mode.value}, {FILES_MAX} are the most"
             )
-    result = compare(read_modes(paths, options.unit), rules)
+    result = compare(read_modes(paths, options.unit, synced=options.synced), rules)
     if options.format == "json":
         print_json(result)
         return 0

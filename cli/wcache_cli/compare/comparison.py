@@ -22,7 +22,7 @@ from wcache.core.figures.latency_table import quantile
 from wcache.core.model import CacheMode, Verdict
 
 from . import latency_file, longrun
-from .fio_settings import UNSYNCED
+from .fio_settings import UNSYNCED, UNTOLD_SYNCS
 from .latency_file import STALLS, LatencyFile, Side
 from .margin_of_error import (
     REPLICATES_MIN,
@@ -49,9 +49,15 @@ FIO_LINE = (
 
 ADVICE = {
     UNSYNCED: (
-        "fio's settings show writes without a sync after each, or buffered I/O: that times memory "
-        "or the drive's cache, and an OSD waits for neither. Run in each mode, several times, "
+        "fio's settings show writes without a sync after each: that times memory or the drive's "
+        "cache, and an OSD waits for neither. Run in each mode, several times, "
         f"`{FIO_LINE}` (it overwrites SCRATCH, a device that holds nothing)"
+    ),
+    UNTOLD_SYNCS: (
+        "a file does not tell whether each write was followed by a sync: fio's logs leave out the "
+        "flushes of --fsync and --fdatasync, text and old JSON tell of none. Give the JSON of the "
+        "run (--output-format=json+), or say --synced where each latency holds write and sync, as "
+        "with fio --sync=dsync"
     ),
     "unreplicated": (
         "fewer than 4 measurements per mode: a spread of 5% between measurements is assumed, or "
@@ -59,8 +65,9 @@ ADVICE = {
     ),
     "repeated": "a file was given twice, or as a copy: it counts as one measurement",
     "unordered": (
-        "histograms keep no order, so 19 samples count as one independent sample; give fio "
-        "--write_lat_log files for a narrower interval"
+        "histograms keep no order, so 19 samples count as one independent sample; for a narrower "
+        "interval measure with --sync=dsync in place of --fdatasync, and give its --write_lat_log "
+        "files with --synced"
     ),
     "few samples": f"fewer than {EFFECTIVE_MIN:.0f} effective samples in a mode: measure longer",
     "coarse": (
@@ -131,8 +138,10 @@ def compare(files: Mapping[CacheMode, Sequence[LatencyFile]], options: Options) 
     if contradiction:
         verdict, why = Verdict.CONFLICTING, contradiction
     more = _more(verdict, middle, widen, files, worth, replicated, options.margin)
-    if UNSYNCED in doubts:  # more of the same would not decide it either
-        verdict, why, more = Verdict.INSUFFICIENT, ADVICE[UNSYNCED], None
+    for code in (UNSYNCED, UNTOLD_SYNCS):
+        if code in doubts:  # more of the same would not decide it either
+            verdict, why, more = Verdict.INSUFFICIENT, ADVICE[code], None
+            break
     near = middle.interval(SAME_ALPHA)
     return {
         "format": COMPARISON_FORMAT,

@@ -18,7 +18,15 @@ from typing import Any, FrozenSet, List, Mapping, Optional, Sequence, Tuple
 from wcache.core.errors import MalformedError
 from wcache.core.figures.latency_table import P99_SAMPLES_MIN
 
-from .fio_settings import AVERAGED, SYNCS_ADDED, UNSYNCED, settings_of, unsynced
+from .fio_settings import (
+    AVERAGED,
+    SYNCS_ADDED,
+    UNSYNCED,
+    UNTOLD_SYNCS,
+    settings_of,
+    unsynced,
+    untold_syncs,
+)
 from .latency_file import (
     COLUMN_SHARES,
     LATENCY_MAX_US,
@@ -41,7 +49,8 @@ BUCKETS_PER_OCTAVE = 64
 GRAIN = 0.5 / BUCKETS_PER_OCTAVE
 # Between percentiles this far apart, and no further, a third one may be drawn.
 BRACKET_MAX = 0.1 + 1e-9
-MEDIAN_ADVICE = "run fio with --output-format=json+"
+JSON_OPTION = "--output-format=json+"
+MEDIAN_ADVICE = f"run fio with {JSON_OPTION}"
 
 
 @dataclass(frozen=True)
@@ -76,9 +85,21 @@ def fio_json(path: str, text: str, drawn_max: int = DRAWN_MAX) -> LatencyFile:
     A distribution is drawn as about `drawn_max` values at most, or DRAWN_MAX if that is fewer.
     """
     try:
-        top, _ = json.JSONDecoder(parse_int=_integer).raw_decode(text)
+        top, end = json.JSONDecoder(parse_int=_integer).raw_decode(text)
     except (ValueError, RecursionError) as error:
         raise MalformedError(f"{path} is not JSON: {str(error)[:80]}") from None
+    if json_start(text[end:]) >= 0:
+        raise MalformedError(
+            f"{path} holds several JSON documents, as fio --status-interval writes them: each "
+            "tells of all that was measured until then",
+            "measure without --status-interval, or keep the last one: "
+            "jq -s '.[-1]' OLD > NEW",
+        )
+    if isinstance(top, dict) and "client_stats" in top:
+        raise MalformedError(
+            f"{path} is the JSON of fio --client, which mixes the jobs of several hosts",
+            f"run fio on the host of the drive, with {JSON_OPTION}",
+        )
     jobs = top.get("jobs") if isinstance(top, dict) else None
     if not isinstance(jobs, list) or not jobs or not all(isinstance(job, dict) for job in jobs):
         raise MalformedError(f"{path} is not fio's JSON output: it has no list of jobs")
@@ -108,7 +129,9 @@ def fio_json(path: str, text: str, drawn_max: int = DRAWN_MAX) -> LatencyFile:
     settings = {
         **settings_of(top, wrote), SYNCS_ADDED: "yes" if summed else "no", AVERAGED: "not set"
     }
-    doubts = (*(("summed",) if summed else ()), *((UNSYNCED,) if unsynced(settings) else ()))
+    doubts = tuple(code for code, holds in (
+        ("summed", summed), (UNSYNCED, unsynced(settings)), (UNTOLD_SYNCS, untold_syncs(settings)),
+    ) if holds)
     return LatencyFile(
         path,
         array("d", (
@@ -122,6 +145,13 @@ def fio_json(path: str, text: str, drawn_max: int = DRAWN_MAX) -> LatencyFile:
         doubts=doubts,
         grain=GRAIN,
     )
+
+
+def json_start(text: str) -> int:
+    """Where a JSON object begins; fio may print warnings in front of it.  -1: no JSON."""
+    if text.lstrip().startswith("{"):
+        return text.index("{")
+    return text.find("\n{") + 1 or -1
 
 
 def number(path: str, value: Any) -> float:

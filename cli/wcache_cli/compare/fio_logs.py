@@ -17,7 +17,7 @@ from typing import Dict, FrozenSet, Iterable, List, Sequence, Set, Tuple
 from wcache.core.errors import MalformedError
 
 from .fio_json import number
-from .fio_settings import AVERAGED, BLOCK_SIZE, JOBS_LOGGED, LATENCIES, SYNCS_ADDED
+from .fio_settings import AVERAGED, BLOCK_SIZE, JOBS_LOGGED, LATENCIES, SYNCS_ADDED, UNTOLD_SYNCS
 from .latency_file import COLUMN_SHARES, LATENCY_MIN_US, STALLS, Figures, LatencyFile, by_time
 
 # Of all files of a comparison together: they are held in memory, and that often twice.
@@ -104,7 +104,8 @@ def measurement_of(logs: Sequence[Log]) -> LatencyFile:
     if not kept:
         raise MalformedError(f"{logs[0].path} is a fio log with no writes")
     told = [log for log in logs if log.latencies_us]
-    doubts = ["repeated"] if len(kept) < len(told) else []
+    # a sync after a write is in no log (stat.c: `add_sync_clat_sample` writes none)
+    doubts = [UNTOLD_SYNCS, *(["repeated"] if len(kept) < len(told) else [])]
     sizes = {size for log in kept for size in log.sizes}
     # what a log has for a period instead of a write has no size (stat.c `__add_stat_to_log`)
     averaged = sizes == {"0"}

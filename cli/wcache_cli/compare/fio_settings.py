@@ -20,7 +20,9 @@ DEFAULTS: Mapping[str, str] = {
     "fsync": "0", "fdatasync": "0", "sync": "0", "direct": "0", "ioengine": "psync",
     "rwmixwrite": "50", "rate": "", "rate_iops": "", "thinktime": "0", "size": "",
 }
-UNSYNCED = "unsynced"  # a code of comparison.ADVICE
+# codes of comparison.ADVICE
+UNSYNCED = "unsynced"
+UNTOLD_SYNCS = "syncs untold"
 WAITING = ("1", "dsync")  # `sync`: O_SYNC and O_DSYNC, as `_plain` has them
 SUFFIXES = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 TEXT_MAX = 40
@@ -45,15 +47,19 @@ def unsynced(settings: Mapping[str, str]) -> bool:
     """Whether a latency is not that of a write that the drive was told to keep.
 
     `fsync` and `fdatasync` are calls of their own after so many writes, told apart from the
-    writes; `sync` opens with O_SYNC or O_DSYNC, so each write waits.  Buffered writes end in
-    the page cache.  False where the file does not tell.
+    writes; `sync` opens with O_SYNC or O_DSYNC, so each write waits.  A buffered write ends in
+    the page cache, and its sync brings it to the drive: the time of both is that of a commit.
+    False where the file does not tell: see `untold_syncs`.
     """
-    if "direct" not in settings:
-        return False
-    waits = settings["sync"] in WAITING
-    each = "1" in (settings["fsync"], settings["fdatasync"])
+    waits = settings.get("sync") in WAITING
+    each = "1" in (settings.get("fsync"), settings.get("fdatasync"))
     added = settings.get(SYNCS_ADDED) == "yes"
-    return settings["direct"] != "1" or not (waits or (each and added))
+    return "rw" in settings and not (waits or (each and added))
+
+
+def untold_syncs(settings: Mapping[str, str]) -> bool:
+    """Whether nothing says that each write was followed by a sync: no options, and no syncs."""
+    return "rw" not in settings and settings.get(SYNCS_ADDED) != "yes"
 
 
 def _options(found: Any) -> Dict[str, str]:

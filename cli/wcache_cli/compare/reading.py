@@ -5,7 +5,9 @@ fio's JSON and its logs have modules of their own.
 
 from __future__ import annotations
 
+import re
 from array import array
+from dataclasses import replace
 from itertools import chain
 from typing import Dict, Iterable, List, Mapping, Sequence, Tuple
 
@@ -13,7 +15,7 @@ from wcache.core.errors import MalformedError
 from wcache.core.model import CacheMode
 
 from ..files import numbered_lines, text_blocks
-from .fio_json import DRAWN_MAX, fio_json
+from .fio_json import DRAWN_MAX, MEDIAN_ADVICE, fio_json, json_start
 from .fio_logs import (
     LATENCIES_MAX,
     Log,
@@ -23,18 +25,30 @@ from .fio_logs import (
     measurement_of,
     parse_log,
 )
+from .fio_settings import UNTOLD_SYNCS
 from .latency_file import LatencyFile
 
 UNITS: Dict[str, float] = {"ns": 1e-3, "us": 1.0, "ms": 1e3, "s": 1e6}
 FILE_BYTES_MAX = 512 * 2**20
 JSON_BYTES_MAX = 64 * 2**20
+# fio's outputs for people and for scripts, after lines of warning (fio: stat.c
+# `show_thread_status_normal`, `show_thread_status_terse_all`; init.c `add_job`).
+FORMS = (
+    (re.compile(r"^[0-9]+;fio-", re.MULTILINE), "fio's terse output"),
+    (
+        re.compile(r"^(fio-[0-9]|.{0,200}: \((g=\d+\): rw=|groupid=\d+, jobs=))", re.MULTILINE),
+        "fio's text output (--output-format=normal)",
+    ),
+)
 
 
 def read_modes(
-    paths: Mapping[CacheMode, Sequence[str]], unit: str, latencies_max: int = LATENCIES_MAX
+    paths: Mapping[CacheMode, Sequence[str]], unit: str, latencies_max: int = LATENCIES_MAX,
+    *, synced: bool = False,
 ) -> Dict[CacheMode, List[LatencyFile]]:
     """What was measured in each mode: a file, or all logs that one run of fio wrote.
 
+    `synced` is the admin's word that files which tell nothing of syncs hold synced writes.
     MalformedError says what is wrong and where, also where all files together hold more than
     `latencies_max` latencies.
     """
@@ -51,6 +65,9 @@ def read_modes(
                 file = _jobs(group, room)
             bounded(file.name, len(file.latencies_us), room)
             room -= len(file.latencies_us)
+            if synced:
+                doubts = tuple(doubt for doubt in file.doubts if doubt != UNTOLD_SYNCS)
+                file = replace(file, doubts=doubts)
             found[mode].append(file)
     return found
 
@@ -61,9 +78,12 @@ def read_latencies(
     """The write latencies in a file; MalformedError says what is wrong and where."""
     blocks = text_blocks(path, FILE_BYTES_MAX)
     head = next(blocks, "")
-    start = _json_start(head)
+    start = json_start(head)
     if start >= 0:
         return fio_json(path, _whole(path, chain([head[start:]], blocks)), drawn_max)
+    for form, name in FORMS:
+        if form.search(head):
+            raise MalformedError(f"{path} is {name}, which has no distribution", MEDIAN_ADVICE)
     lines = numbered_lines(path, chain([head], blocks))
     for line_number, line in lines:
         if line.strip() and not line.lstrip().startswith("#"):
@@ -81,13 +101,6 @@ def _jobs(paths: Sequence[str], room: int) -> LatencyFile:
         logs.append(parse_log(path, lines, room))
         room -= len(logs[-1].latencies_us)
     return measurement_of(logs)
-
-
-def _json_start(text: str) -> int:
-    """Where a JSON object begins; fio may print warnings in front of it.  -1: no JSON."""
-    if text.lstrip().startswith("{"):
-        return text.index("{")
-    return text.find("\n{") + 1 or -1
 
 
 def _whole(path: str, blocks: Iterable[str]) -> str:
@@ -109,4 +122,4 @@ def _plain(path: str, lines: Iterable[Tuple[int, str]], factor: float, room: int
             continue
         values.append(latency(word, path, line_number, factor))
         bounded(path, len(values), room)
-    return LatencyFile(path, values)
+    return LatencyFile(path, values, doubts=(UNTOLD_SYNCS,))
