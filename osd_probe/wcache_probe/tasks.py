@@ -307,6 +307,7 @@ class TaskRunner:
             drives, entry, lease_id=lease.lease_id, mode=request.mode, now_s=self._wall(),
             throwaway=request.throwaway and self._keeper.throwaway,
             consent_turn_on=request.consent_turn_on, prior=self._stored(request.prior),
+            lost=self._host.lost_writes(),
         )
         return self._hold(request.domain_id, lease, drives, program)
 
@@ -402,7 +403,7 @@ class TaskRunner:
                 mode=request.mode, now_s=self._wall(),
                 throwaway=request.throwaway and self._keeper.throwaway,
                 consent_turn_on=request.consent_turn_on, persist=request.consent_persist,
-                known=self._stored(request.prior),
+                known=self._stored(request.prior), lost=self._host.lost_writes(),
             )
         )
         if entry is not None and any(prior.mode is not request.mode for prior in entry.drives):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Optional, Tuple
+from typing import Dict, Iterable, Optional, Tuple
 
 from .hardware.controller import Controller
 from .hardware.host_memory import HostMemory
@@ -52,6 +52,19 @@ class PowerCut:
     lost: int
     checked_at_s: float
     host_booted: bool = False
+
+
+def lost_words(hostname: str, cut: PowerCut) -> str:
+    """What a power cut has cost, for people."""
+    return (
+        f"{hostname}: {cut.drive_id} lost {cut.lost} acknowledged writes in a power cut "
+        f"({FindingCode.FLUSH_LOST.value})"
+    )
+
+
+def lost_by_model(hostname: str, cuts: Iterable[PowerCut]) -> Dict[str, str]:
+    """What power cuts have shown to be lost, by drive model, as `safety.may_rest_on` takes it."""
+    return {str(cut.drive_model): lost_words(hostname, cut) for cut in cuts if cut.lost}
 
 
 @dataclass(frozen=True)

@@ -45,6 +45,9 @@ class DriveHost(Protocol):
     def memory(self) -> Optional[HostMemory]:
         """RAM and limits of the host; None where they are not known."""
 
+    def lost_writes(self) -> Mapping[str, str]:
+        """What power cuts on this host have shown to be lost, by drive model, for people."""
+
     def domain(self, domain_id: str) -> Tuple[DriveReport, ...]:
         """The drives of one cache domain, freshly read; NotFoundError if there are none."""
 

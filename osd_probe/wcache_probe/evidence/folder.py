@@ -10,11 +10,11 @@ from __future__ import annotations
 import hashlib
 import os
 from contextlib import suppress
-from typing import Callable, Iterator, Sequence, Tuple, Type, TypeVar
+from typing import Callable, Iterator, Mapping, Sequence, Tuple, Type, TypeVar
 
 from wcache.core import codec
 from wcache.core.errors import StorageError, WcacheError
-from wcache.core.host_report import EVIDENCE_MAX, PowerCut, ToggleProof
+from wcache.core.host_report import EVIDENCE_MAX, PowerCut, ToggleProof, lost_by_model
 
 from ..journal.journal_file import make_folders, sync_folder
 from ..linux.block.host_files import entries, read_bytes
@@ -42,6 +42,10 @@ class EvidenceFolder:
     def power_cuts(self) -> Tuple[PowerCut, ...]:
         """What power cuts have shown."""
         return tuple(self._all(POWER_CUT, PowerCut))
+
+    def lost_writes(self) -> Mapping[str, str]:
+        """What power cuts have shown to be lost, by drive model."""
+        return lost_by_model("this host", self.power_cuts())
 
     def put_power_cut(self, cut: PowerCut) -> str:
         """Keep it, on stable storage; returns the file's path."""

@@ -89,6 +89,7 @@ class LinuxDriveHost:
         wear: Optional[WearReader] = None,
         controllers: Callable[[], Tuple[Controller, ...]] = tuple,
         dm_caches: Callable[[], Mapping[str, DmCacheState]] = dict,
+        lost_writes: Callable[[], Mapping[str, str]] = dict,
         clock_ns: Callable[[], int] = time.monotonic_ns,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -102,6 +103,7 @@ class LinuxDriveHost:
         self._wear = wear
         self._controllers = controllers
         self._dm_caches = dm_caches
+        self.lost_writes = lost_writes
         self._clock_ns = clock_ns
         self._writers = WriterSearch(self._files, sleep=sleep)
         self._disobeyed: Dict[str, str] = {}  # drive id: what it did when it was told

@@ -34,4 +34,5 @@ def linux_host(
         boot_pins=Preparation(root, options.state_dir).look,
         find_foreign_rules=lambda: foreign_rules.find(root), wear=WearReader(),
         controllers=ControllerReader().read, dm_caches=DmCaches().read,
+        lost_writes=EvidenceFolder(options.state_dir).lost_writes,
     )

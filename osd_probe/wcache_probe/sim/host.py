@@ -13,7 +13,7 @@ from __future__ import annotations
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from wcache.core.drive.journal import JournalEntry
 from wcache.core.drive.safety import pinnable
@@ -129,6 +129,10 @@ class SimulatedHost:
     def controllers(self) -> Tuple[Controller, ...]:
         """None: simulated drives hang on nothing."""
         return ()
+
+    def lost_writes(self) -> Mapping[str, str]:
+        """No power was cut."""
+        return {}
 
     def domain(self, domain_id: str) -> Tuple[DriveReport, ...]:
         """The one drive of a cache domain."""

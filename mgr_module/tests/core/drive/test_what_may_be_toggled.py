@@ -6,11 +6,23 @@ import pytest
 from mgr_fakes import builders as make
 from wcache.core.drive import toggle as sw
 from wcache.core.drive.journal import JOURNAL_VERSION, EntryKind, JournalEntry, prior_of
+from wcache.core.drive.manual import by_hand
 from wcache.core.drive.prior import PriorDoubt, PriorError, prior_from
-from wcache.core.drive.safety import Safety, judge
+from wcache.core.drive.safety import Safety, judge, may_rest_on, may_toggle
 from wcache.core.drive.steps import ReadState
 from wcache.core.errors import RefusedError
-from wcache.core.model import CacheMode, DeviceCache, KernelView, Layer, LayerKind, Transport
+from wcache.core.model import (
+    CacheMode,
+    CachePage,
+    DeviceCache,
+    Finding,
+    FindingCode,
+    KernelView,
+    Layer,
+    LayerKind,
+    Severity,
+    Transport,
+)
 
 BACK, THROUGH = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
 DROPPING = (Layer("dm-0", LayerKind.LVM, KernelView.WRITE_THROUGH),)
@@ -113,6 +125,88 @@ def test_what_is_not_known_to_flush_is_neither_called_safe_nor_turned_on(hidden)
     assert isinstance(next(program), sw.ReadState)
     with pytest.raises(RefusedError, match="is unknown"):
         program.send(state)
+
+
+FLASH = make.drive("nvme0n1", 0, transport=Transport.NVME)
+SWALLOWED = (Finding(FindingCode.FLUSH_UNPROVEN, Severity.INFO, "nvme0n1", "no proof"),)
+LOST = {str(FLASH.drive_model): "h1: it lost 37 acknowledged writes"}
+STAYS_OFF = make.state(THROUGH, page=CachePage(True, BACK, THROUGH))
+# drive, what power cuts have shown, why nothing may rest on it
+RESTS = {
+    "volatile and flushed": (FLASH, {}, ""),
+    "no cache": (
+        replace(FLASH, state=make.state(BACK, device_cache=DeviceCache.NONE)), {}, "",
+    ),
+    "off": (replace(FLASH, state=STAYS_OFF), {}, ""),
+    "another model lost writes": (FLASH, {"ACME other 1": "lost"}, ""),
+    "volatile and not flushed": (
+        replace(FLASH, state=make.state(BACK, kernel_view=KernelView.WRITE_THROUGH)), {},
+        "its cache is volatile and disk does not flush",
+    ),
+    "volatile, and a layer does not flush": (
+        replace(FLASH, state=make.state(BACK, layers=DROPPING)), {}, "dm-0 does not flush",
+    ),
+    "off, and not after a reset": (
+        replace(FLASH, state=make.state(THROUGH, layers=DROPPING)), {}, "a reset may turn it on",
+    ),
+    "view unknown": (
+        replace(FLASH, state=make.state(BACK, kernel_view=KernelView.UNKNOWN)), {}, "is unknown",
+    ),
+    "cache unknown": (
+        replace(FLASH, state=make.state(BACK, device_cache=DeviceCache.UNKNOWN)), {},
+        "volatile is unknown",
+    ),
+    "lost writes": (FLASH, LOST, "shown to lose writes: h1: it lost 37"),
+    "lost writes, off": (replace(FLASH, state=STAYS_OFF), LOST, "shown to lose writes"),
+    "flushes unproven": (
+        replace(FLASH, findings=SWALLOWED, host_driver="hpsa"), {}, "hpsa may not pass flushes on",
+    ),
+    "off, flushes unproven": (
+        replace(FLASH, state=make.state(THROUGH), findings=SWALLOWED), {},
+        "a reset may turn its cache on",
+    ),
+    "off for good, flushes unproven": (
+        replace(FLASH, state=STAYS_OFF, findings=SWALLOWED), {}, "",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", RESTS)
+def test_what_was_acknowledged_rests_on_no_drive_that_can_lose_it(case):
+    drive, lost, said = RESTS[case]
+    why = may_rest_on(drive, lost)
+    assert said in why
+    assert bool(why) is bool(said)
+
+
+@pytest.mark.parametrize(("drive", "lost"), [
+    (make.drive("sda", 0, state=off()), {str(make.MODEL): "lost"}),
+    (make.drive("sda", 0, state=off(), findings=SWALLOWED), {}),
+    (make.drive("sda", 0, state=off(layers=DROPPING)), {}),
+], ids=["lost writes", "flushes unproven", "layer drops flushes"])
+def test_no_cache_comes_on_where_nothing_may_rest_not_even_by_hand(drive, lost):
+    asked = {"throwaway": False, "consent_turn_on": True, "lost": lost}
+    assert may_toggle([drive], BACK, experiment=False, **asked)
+    assert may_toggle([drive], BACK, **asked)
+    assert not may_toggle([drive], THROUGH, experiment=False, **asked)
+    assert by_hand(drive, BACK, lost) == ()
+    assert by_hand(drive, THROUGH, lost)
+
+
+@pytest.mark.parametrize(("findings", "lost"), [
+    ((), {str(make.MODEL): "lost"}), (SWALLOWED, {}),
+], ids=["lost writes", "flushes unproven"])
+def test_one_that_is_on_may_go_off_and_on_again_and_is_not_saved_as_on(findings, lost):
+    drive = make.drive("sda", 0, findings=findings)
+    asked = {"throwaway": False, "consent_turn_on": True, "lost": lost}
+    assert not may_toggle([drive], THROUGH, **asked)
+    assert not may_toggle([drive], BACK, experiment=False, **asked)
+    assert may_toggle([drive], BACK, experiment=False, lasts=True, **asked)
+    with pytest.raises(RefusedError, match=r"lose writes|pass flushes"):
+        next(sw.apply(
+            (drive,), action_id="a", expected=BACK, mode=BACK, now_s=0.0, throwaway=False,
+            consent_turn_on=True, persist=True, lost=lost,
+        ))
 
 
 SEEN = make.drive("sda", 0, state=make.state(THROUGH, kernel_view=KernelView.WRITE_BACK))

@@ -6,9 +6,10 @@ Shown beside every recommendation and planned change, so that nothing here is ma
 from __future__ import annotations
 
 import shlex
-from typing import Sequence, Tuple
+from typing import Mapping, Sequence, Tuple
 
 from ..model import CacheMode, DriveReport, Transport
+from .safety import may_rest_on
 
 
 def commands(drive: DriveReport, mode: CacheMode) -> Tuple[str, ...]:
@@ -31,13 +32,17 @@ def commands(drive: DriveReport, mode: CacheMode) -> Tuple[str, ...]:
     return ()
 
 
-def by_hand(drive: DriveReport, mode: CacheMode) -> Tuple[str, ...]:
+def by_hand(
+    drive: DriveReport, mode: CacheMode, lost: Mapping[str, str] = {}
+) -> Tuple[str, ...]:
     """All of a change by hand: make it, read it back, have it last, and undo it.
 
-    Each line is a command with a comment that says what it is for.
+    Each line is a command with a comment that says what it is for.  There are none where what is
+    acknowledged may not rest on the drive then.
     """
     made = commands(drive, mode)
-    if not made:
+    on = mode is CacheMode.WRITE_BACK
+    if not made or (on and may_rest_on(drive, lost, on=True, pinned_first=True)):
         return ()
     lines = [*made, *(f"{line}  # read it back" for line in _read_back(drive))]
     saving = _saving(drive, mode)

@@ -25,6 +25,7 @@ from ..model import (
     Transport,
 )
 
+ROLL_BACK_FIRST = "where wcache turned it off, roll that back first"
 DROPS = "a loop device in write through drops the OSD's flushes"
 
 
@@ -109,6 +110,52 @@ def boots_with_rule(transport: Transport) -> bool:
     return pinnable(transport) and transport is not Transport.SIMULATED
 
 
+def may_rest_on(
+    drive: DriveReport, lost: Mapping[str, str], *, on: bool = False, pinned_first: bool = False,
+    rested: bool = False,
+) -> str:
+    """Why what was acknowledged may not rest on a drive alone; "" where it may.
+
+    Asked wherever acknowledged data comes to rest: a cache that is turned on or saved as on, and
+    the cache device of a bcache device that is put into writeback, also by hand.  `lost` says by
+    drive model what a power cut has shown of it.  `on`: with its cache on, whatever it is now;
+    `pinned_first`: its own kernel view is held at write back before.  `rested`: it rested there
+    so before, so what is doubted of its flushes makes it no worse.
+    """
+    state = drive.state
+    shown = lost.get(str(drive.drive_model), "") if str(drive.drive_model) else ""
+    if shown and not rested:
+        return f"its drive model was shown to lose writes: {shown}"
+    if not on:
+        if state.device_cache is DeviceCache.NONE:
+            return ""
+        if state.device_cache is DeviceCache.UNKNOWN:
+            return "whether its cache is volatile is unknown"
+        if state.device_cache is DeviceCache.WRITE_THROUGH:
+            names = ", ".join(lost_after_reset(state))
+            if names:
+                return f"its cache is off, but a reset may turn it on, and {names} does not flush"
+            wakes = flush_unproven(drive) and not state.page.stays_off
+            return f"a reset may turn its cache on, and {_swallows(drive)}" if wakes else ""
+    dropping = dropping_above(drive) if pinned_first else not_flushing(state)
+    if dropping and on:
+        return (
+            f"{', '.join(dropping)} does not flush, so the device cache must stay off; `ceph "
+            "wcache drive reload` prints the plan to load it anew"
+        )
+    if dropping:
+        return f"its cache is volatile and {', '.join(dropping)} does not flush"
+    if not_known(state):
+        return f"the kernel view of {', '.join(not_known(state))} is unknown"
+    if flush_unproven(drive) and not rested:
+        return _swallows(drive)
+    return ""
+
+
+def _swallows(drive: DriveReport) -> str:
+    return f"{drive.host_driver} may not pass flushes on"
+
+
 def may_toggle(
     drives: Sequence[DriveReport],
     mode: CacheMode,
@@ -117,6 +164,8 @@ def may_toggle(
     consent_turn_on: bool,
     experiment: bool = True,
     began: bool = False,
+    lasts: bool = False,
+    lost: Mapping[str, str] = {},
 ) -> Optional[str]:
     """None where the cache domain may be put into `mode`, else the reason why not.
 
@@ -124,13 +173,14 @@ def may_toggle(
     An experiment goes to both modes and back, so both must be safe; of one that began, the
     prior state was found to be safe.  A decided change to
     write through is the cure of an unsafe drive: of the state of the flushes it asks nothing.
+    `lasts`: the mode is saved too.  `lost`: see `may_rest_on`.
     """
     if not drives:
         return "no drive of this cache domain is on the host any more"
     for drive in drives:
         reason = _may_toggle_one(
             drive, mode, throwaway=throwaway, consent_turn_on=consent_turn_on or began,
-            experiment=experiment, began=began,
+            experiment=experiment, began=began, lasts=lasts, lost=lost,
         )
         if reason:
             return f"{drive.dev_name}: {reason}"
@@ -139,7 +189,7 @@ def may_toggle(
 
 def _may_toggle_one(
     drive: DriveReport, mode: CacheMode, *, throwaway: bool, consent_turn_on: bool,
-    experiment: bool, began: bool,
+    experiment: bool, began: bool, lasts: bool, lost: Mapping[str, str],
 ) -> Optional[str]:
     if drive.foreign_uses:
         return f"shared with {drive.foreign_uses[0]}, which is not an OSD"
@@ -155,20 +205,18 @@ def _may_toggle_one(
     if judge(drive.state) is Safety.UNSAFE:
         layers = ", ".join(not_flushing(drive.state))
         return f"its cache is volatile and {layers} does not flush; cure that first"
-    turns_on = CacheMode.WRITE_BACK in (mode, current)
-    dropping = dropping_above(drive)
-    if turns_on and dropping:
-        return (
-            f"{', '.join(dropping)} does not flush, so the device cache must stay off; `ceph "
-            "wcache drive reload` prints the plan to load it anew"
-        )
-    if not_known(drive.state):
+    if CacheMode.WRITE_BACK in (mode, current):
+        # an experiment finds it on and has it on again; what is saved is on anew
+        rested = began or (current is CacheMode.WRITE_BACK and not lasts)
+        why = may_rest_on(drive, lost, on=True, pinned_first=True, rested=rested)
+        if why and current is CacheMode.WRITE_THROUGH and flush_unproven(drive):
+            return f"its cache is off, and {why}, so it stays off; {ROLL_BACK_FIRST}"
+        if why:
+            return why
+    elif not_known(drive.state):
         return f"the kernel view of {', '.join(not_known(drive.state))} is unknown"
-    if flush_unproven(drive) and current is CacheMode.WRITE_THROUGH and not began:
-        return (
-            f"its cache is off, and {drive.host_driver} may not pass flushes on, so it stays off; "
-            "where wcache turned it off, roll that back first"
-        )
+    elif flush_unproven(drive) and not began:
+        return f"its cache is off, and {_swallows(drive)}, so it stays off; {ROLL_BACK_FIRST}"
     if mode is CacheMode.WRITE_BACK and current is not mode and not consent_turn_on:
         return "its cache is off, and turning it on needs its own consent"
     return None

@@ -16,7 +16,7 @@ is no cache (drivers/scsi/sd.c, sd_read_cache_type()).
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Callable, Dict, Generator, List, Optional, Sequence, Tuple
+from typing import Callable, Dict, Generator, List, Mapping, Optional, Sequence, Tuple
 
 from ..errors import RefusedError, StorageError, WcacheError
 from ..model import CacheMode, DriveReport, DriveState, KernelView, Transport
@@ -25,9 +25,8 @@ from .prior import Prior, lost, not_back, require_entry, require_first_touch, st
 from .safety import (
     Safety,
     judge,
+    may_rest_on,
     may_toggle,
-    not_flushing,
-    not_known,
     pinnable,
     require_ours,
     require_throwaway,
@@ -56,16 +55,18 @@ def lease_set(
     throwaway: bool,
     consent_turn_on: bool,
     prior: Optional[Prior] = None,
+    lost: Mapping[str, str] = {},
 ) -> Program:
     """Put a cache domain into `mode` under a lease; `entry` is its journal entry, if any.
 
     `prior` is what the mgr knows of the domain before its lease, None where no mgr is asked.
+    `lost`, here and below: what power cuts have shown of drive models (`safety.may_rest_on`).
     Raises RefusedError before the first touch where `may_toggle` says no or the witnesses
     of the prior state do not agree, and after a restore where the drive did not obey.
     """
     found = tuple(drives)
     if entry is None:
-        _check(found, mode, throwaway=throwaway, consent_turn_on=consent_turn_on)
+        _check(found, mode, throwaway=throwaway, consent_turn_on=consent_turn_on, lost=lost)
         require_first_touch(prior, found)
         entry = JournalEntry(
             JOURNAL_VERSION, EntryKind.LEASE, lease_id, found[0].domain_id,
@@ -193,6 +194,7 @@ def apply(
     consent_turn_on: bool,
     persist: bool,
     known: Optional[Prior] = None,
+    lost: Mapping[str, str] = {},
 ) -> Program:
     """A decided change: like `lease_set`, but the entry stays for a rollback.
 
@@ -210,7 +212,8 @@ def apply(
     if wrong:
         raise RefusedError(f"{wrong[0]} is no longer as planned", "make a new plan")
     _check(
-        found, mode, throwaway=throwaway, consent_turn_on=consent_turn_on, experiment=False
+        found, mode, throwaway=throwaway, consent_turn_on=consent_turn_on, experiment=False,
+        lasts=persist, lost=lost,
     )
     if all(drive.mode is mode for drive in found) and not persist:
         states = tuple(drive.state for drive in found)
@@ -281,11 +284,12 @@ def hold(drives: Sequence[DriveReport], *, must: bool = False) -> Program:
 
 def _check(
     drives: Tuple[DriveReport, ...], mode: CacheMode, *, throwaway: bool, consent_turn_on: bool,
-    experiment: bool = True, began: bool = False,
+    experiment: bool = True, began: bool = False, lasts: bool = False,
+    lost: Mapping[str, str] = {},
 ) -> None:
     reason = may_toggle(
         drives, mode, throwaway=throwaway, consent_turn_on=consent_turn_on,
-        experiment=experiment, began=began,
+        experiment=experiment, began=began, lasts=lasts, lost=lost,
     )
     if reason:
         raise RefusedError(reason)
@@ -386,15 +390,10 @@ def _require_flushing(drive: DriveReport, state: DriveState, mode: CacheMode) ->
         return  # the switch *is* the kernel view; allowed on throwaway clusters only
     if mode is CacheMode.WRITE_THROUGH:
         return
-    if not_flushing(state):
-        raise RefusedError(
-            f"{drive.dev_name}: {', '.join(not_flushing(state))} does not flush",
-            "stop the OSD, deactivate and activate its LV, start it again",
-        )
-    if not_known(state):
-        raise RefusedError(
-            f"{drive.dev_name}: the kernel view of {', '.join(not_known(state))} is unknown"
-        )
+    # that it may be on was asked before the first touch; here, whether what was read bears it
+    why = may_rest_on(replace(drive, state=state), {}, on=True, rested=True)
+    if why:
+        raise RefusedError(f"{drive.dev_name}: {why}")
 
 
 def _read(drive: DriveReport) -> Generator[Step, Optional[DriveState], DriveState]:

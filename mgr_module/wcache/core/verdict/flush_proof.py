@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import AbstractSet, Dict, Iterable, NamedTuple, Protocol, Sequence, Tuple
 
 from ..drive.accepted_proofs import HOSTS_MIN, AcceptedProof, is_accepted
-from ..host_report import HostReport, PowerCut
+from ..host_report import HostReport, PowerCut, lost_words
 from ..model import CacheMode, Finding, FindingCode, LoadPoint, Verdict
 from ..simulation import DriveKind
 
@@ -60,16 +60,18 @@ def power_cuts_by_model(
 def lost_writes(reports: Iterable[HostReport]) -> Dict[DriveKind, str]:
     """What was lost, in words, by drive model (`DriveKind.in_any_class`), whoever saw it."""
     return {
-        kind: _lost_words(told) for kind, cuts in power_cuts_by_model(reports).items()
+        kind: lost_words(told.hostname, told.cut)
+        for kind, cuts in power_cuts_by_model(reports).items()
         for told in cuts if told.cut.lost
     }
 
 
-def _lost_words(told: ToldCut) -> str:
-    return (
-        f"{told.hostname}: {told.cut.drive_id} lost {told.cut.lost} acknowledged writes in a "
-        f"power cut ({FindingCode.FLUSH_LOST.value})"
-    )
+def lost_models(reports: Iterable[HostReport], *, simulated: bool) -> Dict[str, str]:
+    """The same of real drives or of simulated ones, as `safety.may_rest_on` takes it."""
+    return {
+        kind.drive_model: words for kind, words in lost_writes(reports).items()
+        if kind.simulated is simulated
+    }
 
 
 def withheld_for(
@@ -87,7 +89,7 @@ def withheld_for(
         return ""
     lost = [told for told in power_cuts if told.cut.lost]
     if lost:
-        return f"{_lost_words(lost[0])}, so write back is not recommended"
+        return f"{lost_words(*lost[0][:2])}, so write back is not recommended"
     unsent = [one for one in seen if has_finding(one, FindingCode.FLUSH_MISSING)]
     if unsent:
         return (

@@ -11,6 +11,7 @@ from ...core.drive.safety import Safety, judge, may_toggle
 from ...core.host_report import HostReport
 from ...core.model import CacheMode, DriveReport, LoadPoint, Severity, Transport
 from ...core.simulation import DriveKind, not_up
+from ...core.verdict.flush_proof import lost_models
 from ...core.verdict.recommend import Recommendation, recommended_for
 from ..domains import in_order
 from ..knob import CHANGES_MAX, Asked, Wanted
@@ -45,6 +46,8 @@ def make_changes(
     ]
     changes: List[CacheModeChange] = []
     more = 0
+    reports = tuple(reports)
+    lost = {simulated: lost_models(reports, simulated=simulated) for simulated in (False, True)}
     for domain in in_order(reports, cluster):
         report, drives, name = domain.report, domain.drives, domain.name
         first = drives[0]
@@ -68,7 +71,7 @@ def make_changes(
             continue
         reason = disputed.get((report.hostname, first.domain_id)) or may_toggle(
             drives, mode, throwaway=throwaway, consent_turn_on=asked.consent_turn_on,
-            experiment=False,
+            experiment=False, lasts=asked.persist, lost=lost[report.simulated],
         )
         reason = reason or _error_finding(drives)
         reason = reason or not_up(report, domain.osd_ids, cluster)
@@ -81,7 +84,9 @@ def make_changes(
             recommendation.device_class, first.transport, first.mode, mode,
             f"{recommendation.why}; only to last over a power cycle" if there
             else recommendation.why,
-            tuple(line for drive in drives for line in by_hand(drive, mode)),
+            tuple(
+                line for drive in drives for line in by_hand(drive, mode, lost[report.simulated])
+            ),
             _proof(recommendation), report.simulated, failure_domain=", ".join(domain.where),
             osd_ids=domain.osd_ids,
             drive_ids=tuple(drive.drive_id for drive in drives), drive_model=first.drive_model,
