@@ -59,7 +59,7 @@ from .survey import (
     with_rule,
 )
 from .timing import time_fdatasync
-from .transports.base import Switch
+from .transports.base import Switch, namesake_id
 from .transports.classify import Switches
 from .transports.loop import backing_dev
 from .transports.sata_hba import SataHbaSwitch
@@ -319,7 +319,7 @@ class LinuxDriveHost:
         with sysfs.hold(sysfs.by_name(self._files, drive.dev_name)) as device:
             switch = self._switches.of(device)
             found = switch.identify(device)
-            if found.drive_id != drive.drive_id:
+            if drive.drive_id not in (found.drive_id, namesake_id(found)):
                 raise NotFoundError(
                     f"{drive.dev_name} is now {found.drive_id} and no longer {drive.drive_id}",
                     "look again: drives were added or removed",

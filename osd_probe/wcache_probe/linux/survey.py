@@ -33,10 +33,13 @@ from .block.sysfs import BlockDevice
 from .block.writers import WriterSearch, is_rig
 from .persistence.preparation import BootPins
 from .persistence.rule_folder import RuleFolder
-from .transports.base import CacheReading, Identity, ReadOnlySwitch, Switch
+from .transports.base import CacheReading, Identity, ReadOnlySwitch, Switch, namesake_id
 from .transports.classify import Switches
 
 DRIVES_MAX = 1024
+
+# A disk, what switches its cache, who it is, and why it could not say so, if it could not.
+Way = Tuple[BlockDevice, Switch, Identity, str]
 
 
 class Survey:
@@ -163,24 +166,50 @@ class Survey:
         self, used: Sequence[BlockDevice], domain_id: Optional[str] = None
     ) -> Tuple[DriveReport, ...]:
         """Drives with what shares a switch with them; where one is named, of that domain only."""
-        ways: Dict[str, Tuple[BlockDevice, Switch, Identity, str]] = {}
+        ways: Dict[str, Way] = {}
         for device in used:
             for sibling in (device, *self._switches.of(device).siblings(device)):
                 if sibling.number not in ways and len(ways) < DRIVES_MAX:
                     ways[sibling.number] = (sibling, *self._known(sibling))
-        by_drive: Dict[str, List[Tuple[BlockDevice, Switch, Identity, str]]] = defaultdict(list)
+        shown = set(ways)
+        for namesake in self._of_the_same_name([way[0] for way in ways.values()]):
+            if len(ways) < DRIVES_MAX:
+                ways[namesake.number] = (namesake, *self._known(namesake))
+        by_drive: Dict[Tuple[str, str], List[Way]] = defaultdict(list)
         for way in ways.values():
-            if domain_id in (None, way[2].domain_id):
-                by_drive[way[2].drive_id].append(way)
-        reports = off_is_allowed([self._report(group) for group in by_drive.values()])
+            by_drive[way[2].drive_id, way[2].serial].append(way)
+        reports = off_is_allowed([
+            self._report(group, _namesakes(group, ways.values()))
+            for group in by_drive.values()
+            if domain_id in (None, group[0][2].domain_id)
+            and any(way[0].number in shown for way in group)
+        ])
         return tuple(sorted(reports, key=lambda report: report.dev_name))
 
-    def _report(
-        self, ways: Sequence[Tuple[BlockDevice, Switch, Identity, str]]
-    ) -> DriveReport:
-        device, switch, identity, silent = ways[0]
-        reading = CacheReading(DeviceCache.UNKNOWN) if silent else _read(switch, device)
-        reading = with_rule(reading, device, self._rules)
+    def _of_the_same_name(self, devices: Sequence[BlockDevice]) -> List[BlockDevice]:
+        """Other disks that the kernel calls the same: another path, or another drive."""
+        numbers = {device.number for device in devices}
+        names = {device.wwid for device in devices} - {""}
+        return [
+            disk for disk in sysfs.all_disks(self._files)
+            if disk.kind is LayerKind.DISK and disk.number not in numbers
+            and disk.wwid in names and disk.size_bytes
+        ] if names else []
+
+    def _report(self, ways: Sequence[Way], namesakes: Sequence[Way]) -> DriveReport:
+        readings = [
+            with_rule(
+                CacheReading(DeviceCache.UNKNOWN) if silent else _read(switch, device), device,
+                self._rules,
+            ) for device, switch, _, silent in ways
+        ]
+        # of several paths the one that loses data is the one to tell of
+        chosen = next((
+            i for i, (device, switch, _, _) in enumerate(ways)
+            if judge(state_of(device, switch, readings[i])) is Safety.UNSAFE
+        ), 0)
+        device, switch, identity, silent = ways[chosen]
+        reading = readings[chosen]
         numbers = [way[0].number for way in ways]
         uses = tuple(dict.fromkeys(use for number in numbers for use in self._uses[number]))
         shared = _unique(
@@ -200,8 +229,12 @@ class Survey:
         elif len(ways) > 1:
             names = ", ".join(way[0].name for way in ways)
             refusal = f"it is reached over several paths ({names})"
+        elif namesakes:
+            names = ", ".join(way[0].name for way in namesakes[:4])
+            refusal = f"another disk has the same name ({names}, {device.wwid or identity.wwn})"
+        same_id = any(way[2].drive_id == identity.drive_id for way in namesakes)
         found = DriveReport(
-            drive_id=identity.drive_id,
+            drive_id=namesake_id(identity) if same_id else identity.drive_id,
             domain_id=identity.domain_id,
             dev_name=device.name,
             drive_model=identity.drive_model,
@@ -225,6 +258,17 @@ class Survey:
             bcache=bcaches_on(device),
         )
         return found if refusal else not_prepared(found, self._prepared)
+
+
+def _namesakes(group: Sequence[Way], ways: Iterable[Way]) -> List[Way]:
+    """Disks that are other drives than the group's, and have the name of one of it."""
+    own = {way[0].number for way in group}
+    names = {way[0].wwid for way in group} - {""}
+    ids = {way[2].drive_id for way in group}
+    return [
+        way for way in ways
+        if way[0].number not in own and (way[0].wwid in names or way[2].drive_id in ids)
+    ]
 
 
 def off_is_allowed(reports: Sequence[DriveReport]) -> List[DriveReport]:

@@ -17,6 +17,7 @@ _KINDS = ("naa.", "eui.", "uuid.", "nvme.", "t10.")
 _LENGTH_MAX = 250
 # printable ASCII: what the kernel's "%pE" leaves as it is (scsi_vpd_lun_id())
 _WWID = re.compile(r"[a-z0-9]+\.[\x20-\x7e]{4,}")
+_ZEROS = re.compile(r"[a-z0-9]+\.[0-]+")
 _SPECIAL = re.compile(r"[^A-Za-z0-9 ._:+@-]")
 
 
@@ -25,6 +26,8 @@ def pattern(wwid: str) -> str:
     usable = _WWID.fullmatch(wwid) and wwid.startswith(_KINDS) and wwid == wwid.strip()
     if not usable or len(wwid) > _LENGTH_MAX:
         raise RefusedError("the drive has no wwid that a udev rule can match")
+    if _ZEROS.fullmatch(wwid):
+        raise RefusedError("the drive's wwid is zeros, which other drives may have as well")
     return _SPECIAL.sub("?", wwid)
 
 

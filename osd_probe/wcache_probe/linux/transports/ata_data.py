@@ -55,7 +55,9 @@ def parse_identify(raw: bytes) -> Optional[Identify]:
         model=_string(words[27:47]),
         serial=_string(words[10:20]),
         firmware=_string(words[23:27]),
-        wwn="naa." + "".join(f"{word:04x}" for word in words[108:112]) if has_wwn else "",
+        # a WWN of zeros is nobody's name, whatever word 87 says
+        wwn="naa." + "".join(f"{word:04x}" for word in words[108:112])
+        if has_wwn and any(words[108:112]) else "",
         cache_supported=supported,
         cache_enabled=enabled,
         flush_ext=_valid(words[83]) and bool(words[83] & 0x2000),

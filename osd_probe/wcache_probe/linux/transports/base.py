@@ -150,6 +150,11 @@ def why_nameless(wwn: str, serial: str) -> str:
     return "it has neither a WWN nor a serial number, so another drive could be taken for it"
 
 
+def namesake_id(identity: Identity) -> str:
+    """The id of a drive whose name another drive has as well: told apart by serial number."""
+    return safe_id(f"{identity.drive_id}:{identity.serial}")
+
+
 def safe_id(text: str) -> str:
     """An id of letters, digits and `:._-` only; what was replaced is told apart by a hash."""
     plain = re.sub(r"[^A-Za-z0-9:._-]+", "_", text.strip())

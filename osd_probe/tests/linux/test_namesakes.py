@@ -1,0 +1,99 @@
+"""Disks of one name: another path to a drive, or another drive that must not be taken for it."""
+
+import pytest
+from model_drives import ModelAta, ModelScsi
+from wcache.core.drive.safety import Safety, judge
+from wcache.core.errors import NotFoundError, RefusedError
+from wcache.core.model import DeviceCache
+from wcache_probe.linux.host import LinuxDriveHost
+from wcache_probe.linux.persistence.udev_match import pattern
+from wcache_probe.linux.transports import ata_data
+from wcache_probe.linux.transports.classify import Switches
+
+WWID = "naa.5000c50000000001"
+VIEWS = ("write back", "write through")
+
+
+class Port:
+    """A drive behind each disk, which knows what was sent to it."""
+
+    def __init__(self, **drives):
+        self.drives = drives
+
+    def command(self, device, cdb, **more):
+        return self.drives[device.name].command(device, cdb, **more)
+
+
+def host_of(fake_host, *serials, used=("sda", "sdb"), views=VIEWS, wwid=WWID):
+    drives = {}
+    for i, serial in enumerate(serials):
+        name = f"sd{'abcd'[i]}"
+        fake_host.scsi_disk(name, f"8:{16 * i}", hctl=f"{i}:0:0:0", path=f"host{i}", view=views[i])
+        fake_host.write(f"sys/devices/pci0/host{i}/target{i}:0:0/{i}:0:0:0/wwid", f"{wwid}\n")
+        drives[name] = ModelScsi()
+        drives[name].serial = serial
+        if name in used:
+            fake_host.osd(i, block=name)
+    return LinuxDriveHost(
+        files=fake_host.files, boot_pins=fake_host.boot_pins, osd_data_globs=[fake_host.osd_glob],
+        switches=Switches(scsi=Port(**drives)),
+    ), drives
+
+
+def test_two_drives_of_one_wwn_are_both_shown_and_each_one_s_danger_is_told(fake_host):
+    host, _ = host_of(fake_host, b"SER1", b"SER2")
+    first, second = host.look()
+    assert [judge(drive.state) for drive in (first, second)] == [Safety.SAFE, Safety.UNSAFE]
+    assert first.drive_id != second.drive_id
+    for drive, other in ((first, "sdb"), (second, "sda")):
+        assert f"another disk has the same name ({other}, {WWID})" in drive.toggle_refusal
+
+
+def test_neither_of_two_drives_of_one_wwn_is_changed_and_both_can_be_read(fake_host):
+    host, drives = host_of(fake_host, b"SER1", b"SER2")
+    for drive in host.look():
+        assert host.state(drive).device_cache is DeviceCache.WRITE_BACK
+    assert not any(0x55 in drive.log or 0x15 in drive.log for drive in drives.values())
+    assert {one.drive_id for one in host.anew(host.look())} == {
+        one.drive_id for one in host.look()
+    }
+
+
+def test_a_spare_disk_of_the_same_name_keeps_a_drive_from_being_toggled(fake_host):
+    host, _ = host_of(fake_host, b"SER1", b"SER2", used=("sda",))
+    (drive,) = host.look()
+    assert "another disk has the same name (sdb" in drive.toggle_refusal
+
+
+def test_a_path_that_no_osd_uses_is_a_path_all_the_same(fake_host):
+    host, _ = host_of(fake_host, b"SER1", b"SER1", used=("sda",), views=("write back",) * 2)
+    (drive,) = host.look()
+    assert "it is reached over several paths (sda, sdb)" in drive.toggle_refusal
+
+
+@pytest.mark.parametrize("views", [VIEWS, VIEWS[::-1]])
+def test_of_several_paths_the_one_that_is_not_flushed_is_told(fake_host, views):
+    host, _ = host_of(fake_host, b"SER1", b"SER1", views=views)
+    (drive,) = host.look()
+    assert judge(drive.state) is Safety.UNSAFE
+    assert drive.dev_name == f"sd{'ab'[views.index('write through')]}"
+
+
+def test_a_drive_whose_name_was_taken_by_another_is_not_found_by_it(fake_host):
+    host, drives = host_of(fake_host, b"SER1", b"SER2")
+    first, _ = host.look()
+    drives["sda"].serial, drives["sda"].naa = b"SER3", bytes.fromhex("5000c50000000009")
+    with pytest.raises(NotFoundError):
+        host.state(first)
+
+
+def test_a_wwn_of_zeros_is_no_name(fake_host):
+    ata = ModelAta()
+    raw = bytearray(ata.identify())
+    raw[2 * 108 : 2 * 112] = bytes(8)
+    raw[511] = -sum(raw[:511]) % 256
+    assert ata_data.parse_identify(bytes(raw)).wwn == ""
+    assert ata_data.parse_identify(ata.identify()).wwn == "naa.5000c50000000002"
+    for zeros in ("naa.0000000000000000", "eui.0000000000000000"):
+        with pytest.raises(RefusedError, match="zeros"):
+            pattern(zeros)
