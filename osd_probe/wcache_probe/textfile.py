@@ -10,8 +10,11 @@ import os
 from typing import Callable, Iterable, List
 
 from wcache.core.drive.safety import Safety, judge
+from wcache.core.errors import StorageError
 from wcache.core.figures.prometheus_text import Sample, gauge, text
 from wcache.core.model import DeviceCache, DriveReport
+
+from .safe_files import write_whole
 
 NAME = "wcache.prom"
 READABLE = 0o644
@@ -29,17 +32,14 @@ class Textfile:
         """Put the file in place whole, or leave the old one; nothing where no folder is named."""
         if not self._folder:
             return
-        path = os.path.join(self._folder, NAME)
-        # the collector takes no other ending, so it never reads a half-written file
-        partial = f"{path}.{os.getpid()}"
         try:
-            with open(partial, "w", encoding="utf-8") as file:
-                os.fchmod(file.fileno(), READABLE)
-                file.write(metrics_text(drives))
-            os.replace(partial, path)
+            # the collector takes no other ending, so it never reads a half-written file
+            write_whole(
+                os.path.join(self._folder, NAME), metrics_text(drives), READABLE, sync=None
+            )
             self._trouble = ""
-        except OSError as error:
-            line = f"wcache-probe: {path} cannot be written: {error.strerror or error}"
+        except StorageError as error:
+            line = f"wcache-probe: {error.line()}"
             if line != self._trouble:
                 self._say(line)
             self._trouble = line

@@ -53,8 +53,26 @@ def test_a_folder_that_is_not_there_is_said_once(tmp_path, drives):
     file.write(drives)
     file.write(drives)
     assert said == [
-        f"wcache-probe: {tmp_path}/none/{NAME} cannot be written: No such file or directory"
+        f"wcache-probe: cannot write {tmp_path}/none/{NAME} (No such file or directory)"
     ]
     os.mkdir(tmp_path / "none")
     file.write(drives)
     assert (tmp_path / "none" / NAME).exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+def test_a_folder_below_one_of_another_user_is_refused_and_his_link_not_followed(tmp_path, drives):
+    victim = tmp_path / "shadow"
+    victim.write_text("root:x")
+    folder = tmp_path / "prometheus" / "node-exporter"
+    folder.mkdir(parents=True)
+    for name in (NAME, f".{NAME}.new", f"{NAME}.{os.getpid()}"):
+        (folder / name).symlink_to(victim)
+    os.chown(tmp_path / "prometheus", 65534, 65534)
+    said = []
+    Textfile(str(folder), said.append).write(drives)
+    assert said == [
+        f"wcache-probe: cannot write {folder}/{NAME} ({tmp_path}/prometheus belongs to another "
+        "user, of id 65534): name a folder that is root's alone"
+    ]
+    assert victim.read_text() == "root:x"

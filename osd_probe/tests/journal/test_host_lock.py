@@ -116,7 +116,7 @@ class Overtaken(HostLock):
         self.names = list(names)
 
     def _open(self, path):
-        fd = super()._open(path)
+        fd = HostLock._open(path)
         name = os.path.basename(path)
         if name in self.names:
             self.names.remove(name)

@@ -81,6 +81,35 @@ def test_hostile_entries_are_named_and_left_and_hide_no_sound_one(state):
     assert len(list(folder.iterdir())) == 8
 
 
+def test_an_entry_that_is_a_link_or_a_pipe_is_not_followed_whatever_it_would_say(state, tmp_path):
+    folder = Path(state.path) / "journal"
+    (tmp_path / "elsewhere").write_text("a sound entry")
+    (folder / "lease%2Fd1.json").symlink_to(tmp_path / "elsewhere")
+    os.mkfifo(folder / "lease%2Fd2.json")
+    reader = os.open(folder / "lease%2Fd2.json", os.O_RDWR | os.O_NONBLOCK)
+    os.write(reader, b"a sound entry")
+    assert state.journal.read() == {"lease/d1": "", "lease/d2": ""}
+    assert os.read(reader, 100) == b"a sound entry", "it was opened and read"
+    os.close(reader)
+
+
+def test_a_mark_is_there_before_its_entry_and_until_that_is_gone_for_good(tmp_path):
+    seen = []
+
+    def note(_fd):
+        there = os.path.exists(tmp_path / "state/journal/lease%2Fd1.json")
+        seen.append((there, marked(state) if state else []))
+
+    state = None
+    state = StateFolder(str(tmp_path / "state"), str(tmp_path / "run"), sync=note)
+    seen.clear()
+    state.journal.write("lease/d1", "{}")
+    state.journal.remove("lease/d1")
+    # file and folder when it is written, the folder when it is gone
+    assert seen == [(False, ["d1"]), (True, ["d1"]), (False, ["d1"])]
+    assert marked(state) == []
+
+
 def test_a_domain_is_marked_as_long_as_there_is_an_entry_of_its_lease(state):
     state.journal.write("action/d1", "{}")
     assert marked(state) == []

@@ -16,8 +16,8 @@ from wcache.core import codec
 from wcache.core.errors import StorageError, WcacheError
 from wcache.core.host_report import EVIDENCE_MAX, PowerCut, ToggleProof, lost_by_model
 
-from ..journal.journal_file import make_folders, sync_folder
-from ..linux.block.host_files import entries, read_bytes
+from ..linux.block.host_files import entries
+from ..safe_files import read_own, remove, write_whole
 
 FILE_BYTES_MAX = 16_384
 POWER_CUT, PROOF, PASSED = "power-cut-", "proof-", "passed-"
@@ -78,31 +78,24 @@ class EvidenceFolder:
             if known.get(digest) != proof:
                 self.put(f"{PASSED}{digest}", proof)
         for digest in known.keys() - told.keys():
-            with suppress(OSError):
-                os.unlink(os.path.join(self._folder, f"{PASSED}{digest}.json"))
+            with suppress(StorageError):
+                remove(os.path.join(self._folder, f"{PASSED}{digest}.json"))
 
     def put(self, name: str, value: object) -> str:
         """Keep a value under a name; StorageError where it cannot be kept."""
         path = os.path.join(self._folder, f"{name}.json")
         try:
-            make_folders(self._folder)
-            with open(path + ".new", "w", encoding="utf-8") as file:
-                file.write(codec.dumps(value) + "\n")
-                file.flush()
-                os.fsync(file.fileno())
-            os.rename(path + ".new", path)
-        except OSError as error:
+            write_whole(path, codec.dumps(value) + "\n", make=0o700)
+        except StorageError as error:
             raise StorageError(
-                f"cannot write {path} ({error.strerror})",
-                "run as root, make room, and run the command again",
+                error.message, error.advice or "run as root, make room, run the command again"
             ) from None
-        sync_folder(self._folder)
         return path
 
     def _all(self, prefix: str, cls: Type[T]) -> Iterator[T]:
         names = [n for n in entries(self._folder) if n.startswith(prefix) and n.endswith(".json")]
         for name in names[:EVIDENCE_MAX]:
-            data = read_bytes(os.path.join(self._folder, name), FILE_BYTES_MAX + 1) or b""
+            data = read_own(os.path.join(self._folder, name), FILE_BYTES_MAX + 1) or b""
             try:
                 yield codec.loads(
                     cls, data.decode("utf-8", "replace"), bytes_max=FILE_BYTES_MAX, what=name

@@ -17,7 +17,9 @@ from contextlib import contextmanager
 from typing import Callable, Iterator
 from urllib.parse import quote
 
-from wcache.core.errors import NotReadyError, StorageError
+from wcache.core.errors import NotReadyError
+
+from ..safe_files import open_lock
 
 # A flush of a full cache takes seconds; longer than this and the holder hangs in its drive.
 # A restore that gave up is tried again, and udev gives its programs 180 s.
@@ -86,14 +88,9 @@ class HostLock:
                 )
             self._sleep(POLL_S)
 
-    def _open(self, path: str) -> int:
-        try:
-            os.makedirs(self._folder, mode=0o755, exist_ok=True)
-            # 0600: whoever may open it may hold it
-            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-            return os.open(path, flags, 0o600)
-        except OSError as error:
-            raise StorageError(f"cannot open {path} ({error.strerror})") from None
+    @staticmethod
+    def _open(path: str) -> int:
+        return open_lock(path, make=0o755)
 
 
 def _file_name(domain_id: str) -> str:
@@ -108,6 +105,6 @@ def _file_name(domain_id: str) -> str:
 def _is_the_file(fd: int, path: str) -> bool:
     """Whether others that open the path meet this lock: somebody may have removed it."""
     try:
-        return os.path.samestat(os.fstat(fd), os.stat(path))
+        return os.path.samestat(os.fstat(fd), os.lstat(path))
     except FileNotFoundError:
         return False

@@ -18,15 +18,15 @@ import errno
 import fcntl
 import os
 import re
-import stat
 import struct
 import uuid
-from typing import Callable, Dict, Optional, Tuple
+from typing import Dict, Optional, Tuple
 from urllib.parse import quote, unquote
 
 from wcache.core.drive.journal import ENTRY_BYTES_MAX, EntryKind
 from wcache.core.errors import ConflictError, StorageError
 
+from ..safe_files import Sync, make_folder, mark, open_lock, read_own, remove, write_whole
 from .lease_marker import SUFFIX, LeaseMarker, entry_file_name
 
 NAME_BYTES_MAX = 200
@@ -34,8 +34,6 @@ ENTRIES_MAX = 4096
 PROBE, MATRIX = "probe", "matrix"  # the programs that hold a state folder
 FROZEN = "frozen"
 _FLOCK = struct.Struct("@hhqqi")  # struct flock of fcntl(2) on 64-bit Linux
-
-Sync = Callable[[int], None]  # fsync(2) of a file or a folder
 
 
 class JournalFolder:
@@ -68,31 +66,12 @@ class JournalFolder:
             )
         if _is_lease(entry_file_name(key)):
             self._marks.show(entry_file_name(key))
-        temporary = path + ".new"
-        try:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-            fd = os.open(temporary, flags, 0o600)
-            try:
-                with open(fd, "w", encoding="utf-8", closefd=False) as file:
-                    file.write(text)
-                self._fsync(fd)
-            finally:
-                os.close(fd)
-            os.rename(temporary, path)
-        except OSError as error:
-            raise _failed("write", path, error) from None
-        sync_folder(self._folder, self._fsync)
+        write_whole(path, text, sync=self._fsync)
 
     def remove(self, key: str) -> None:
         """Remove an entry; on return it is gone from stable storage."""
-        path = self._path(key)
-        try:
-            os.unlink(path)
-        except FileNotFoundError:
-            pass  # an attempt before this one may have ended here: what follows is still owed
-        except OSError as error:
-            raise _failed("remove", path, error) from None
-        sync_folder(self._folder, self._fsync)
+        remove(self._path(key), self._fsync)
+        # where it was gone already, an attempt before this one may have ended here
         if _is_lease(entry_file_name(key)):
             self._marks.hide(entry_file_name(key))
 
@@ -114,7 +93,7 @@ class JournalFolder:
         try:
             return sorted(n for n in os.listdir(self._folder) if n.endswith(SUFFIX))
         except OSError as error:
-            raise _failed("read", self._folder, error) from None
+            raise StorageError(f"cannot read {self._folder} ({error.strerror})") from None
 
     def _path(self, key: str) -> str:
         name = entry_file_name(key)
@@ -148,37 +127,20 @@ class StateFolder:
     def __init__(self, path: str, run_dir: str, sync: Sync = os.fsync) -> None:
         self.path = path
         self._lock_fd: Optional[int] = None
-        self._make(path, sync)
-        self._make(os.path.join(path, "journal"), sync)
+        for folder in (path, os.path.join(path, "journal")):
+            make_folder(folder, sync)
         self.journal = JournalFolder(os.path.join(path, "journal"), LeaseMarker(run_dir), sync)
-
-    @staticmethod
-    def _make(path: str, sync: Sync) -> None:
-        try:
-            make_folders(path, sync)
-            found = os.stat(path)
-        except OSError as error:
-            raise _failed("make", path, error) from None
-        if found.st_uid != os.geteuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-            raise StorageError(
-                f"others may write to {path}, and what is in it decides about drives",
-                f"make it yours alone: chown {os.geteuid()} and chmod 0700",
-            )
 
     def lock(self, program: str = PROBE) -> None:
         """Become the one `program` of this folder; ConflictError names another and its pid."""
         path = os.path.join(self.path, "lock")
-        try:
-            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-            fd = os.open(path, flags, 0o600)
-        except OSError as error:
-            raise _failed("open", path, error) from None
+        fd = open_lock(path)
         try:
             fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             os.close(fd)
             if error.errno not in (errno.EACCES, errno.EAGAIN):
-                raise _failed("lock", path, error) from None
+                raise StorageError(f"cannot lock {path} ({error.strerror})") from None
             pid = self.holder()
             who = f"a {self.program()} (pid {pid})" if pid else "a probe"
             raise ConflictError(
@@ -203,9 +165,11 @@ class StateFolder:
         """
         if self._lock_fd is not None:  # closing any descriptor of it would drop our lock
             return os.getpid()
+        if not os.path.lexists(os.path.join(self.path, "lock")):
+            return 0
         try:
-            fd = os.open(os.path.join(self.path, "lock"), os.O_RDWR | os.O_CLOEXEC)
-        except OSError:
+            fd = open_lock(os.path.join(self.path, "lock"))
+        except StorageError:
             return 0
         try:
             asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
@@ -228,11 +192,11 @@ class StateFolder:
         """Keep what the mgr says of that, for commands that run while no probe does."""
         path = os.path.join(self.path, FROZEN)
         # a full disk shall stop no probe
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(StorageError):
             if frozen:
-                os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600))
+                mark(path)
             else:
-                os.unlink(path)
+                remove(path, sync=None)
 
     def probe_id(self) -> str:
         """The id of this probe, made at its first start."""
@@ -241,40 +205,8 @@ class StateFolder:
         if re.fullmatch(r"[0-9a-f]{32}", known):
             return known
         new = uuid.uuid4().hex
-        try:
-            with open(path + ".new", "w", encoding="ascii") as file:
-                file.write(new + "\n")
-                file.flush()
-                os.fsync(file.fileno())
-            os.rename(path + ".new", path)
-        except OSError as error:
-            raise _failed("write", path, error) from None
+        write_whole(path, new + "\n")
         return new
-
-
-def make_folders(path: str, sync: Sync = os.fsync) -> None:
-    """Make a folder and those above it, each on stable storage before what is in it.
-
-    An entry is worth nothing in a folder whose name a power cut takes away.
-    """
-    parent = os.path.dirname(path)
-    if not os.path.isdir(parent):
-        make_folders(parent, sync)
-    with contextlib.suppress(FileExistsError):
-        os.mkdir(path, 0o700)
-    sync_folder(parent, sync)
-
-
-def sync_folder(path: str, sync: Sync = os.fsync) -> None:
-    """Put the names in a folder on stable storage; raises StorageError."""
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            sync(fd)
-        finally:
-            os.close(fd)
-    except OSError as error:
-        raise _failed("sync", path, error) from None
 
 
 def _is_lease(name: str) -> bool:
@@ -282,21 +214,5 @@ def _is_lease(name: str) -> bool:
 
 
 def _text_of(path: str) -> str:
-    """The text of a regular file; empty for anything else, cut where it is too long."""
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return ""
-    try:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            return ""
-        with open(fd, "rb", closefd=False) as file:
-            return file.read(ENTRY_BYTES_MAX + 1).decode("utf-8", "replace")
-    except OSError:
-        return ""
-    finally:
-        os.close(fd)
-
-
-def _failed(what: str, path: str, error: OSError) -> StorageError:
-    return StorageError(f"cannot {what} {path} ({error.strerror})")
+    """The text of a file that is root's; empty for anything else, cut where it is too long."""
+    return (read_own(path, ENTRY_BYTES_MAX + 1) or b"").decode("utf-8", "replace")

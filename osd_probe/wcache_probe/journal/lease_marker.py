@@ -18,6 +18,8 @@ from urllib.parse import quote
 from wcache.core.drive.journal import EntryKind
 from wcache.core.errors import StorageError
 
+from ..safe_files import mark, remove
+
 SUFFIX = ".json"
 
 
@@ -60,17 +62,11 @@ class JournalMarks:
 
     def show(self, entry_name: str) -> None:
         """Mark an entry; on return whoever looks sees it."""
-        path = self._path(entry_name)
-        try:
-            os.makedirs(self._folder, mode=0o755, exist_ok=True)
-            flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-            os.close(os.open(path, flags, 0o644))
-        except OSError as error:
-            raise StorageError(f"cannot write {path} ({error.strerror})") from None
+        mark(self._path(entry_name), 0o644, make=0o755)
 
     def hide(self, entry_name: str) -> None:
         """Take the mark of an entry away."""
-        self._unlink(self._path(entry_name))
+        remove(self._path(entry_name), sync=None)
 
     def sync(self, entry_names: Iterable[str]) -> None:
         """Mark these and no others of this journal."""
@@ -79,7 +75,7 @@ class JournalMarks:
             self.hide(name)
         for name in wanted:
             self.show(name)
-        self._unlink(self._old)
+        remove(self._old, sync=None)
 
     def of_others(self) -> Tuple[str, ...]:
         """The files of marks of other journals, in order."""
@@ -101,12 +97,3 @@ class JournalMarks:
 
     def _path(self, entry_name: str) -> str:
         return os.path.join(self._folder, self._prefix + entry_name)
-
-    @staticmethod
-    def _unlink(path: str) -> None:
-        try:
-            os.unlink(path)
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            raise StorageError(f"cannot remove {path} ({error.strerror})") from None

@@ -13,6 +13,8 @@ from typing import Optional, TextIO, Type
 
 from wcache.core.errors import ConflictError, StorageError
 
+from ..safe_files import give_free_name, open_new, remove
+
 
 class ResultFile:
     """A new file at `path`; what was not put in place is removed at the end.
@@ -32,7 +34,7 @@ class ResultFile:
         if os.path.lexists(self._path):
             raise ConflictError(f"{self._path} exists", "give another --out")
         try:
-            self._file = open(self._partial, "x", encoding="utf-8")
+            self._file = open(open_new(self._partial, 0o644), "w", encoding="utf-8")
         except OSError as error:
             raise StorageError(
                 f"cannot write {self._path} ({error.strerror}); nothing was measured",
@@ -47,7 +49,7 @@ class ResultFile:
         if self._file is not None:
             self._file.close()
         if not self._whole:
-            os.unlink(self._partial)
+            remove(self._partial)
 
     def put(self, text: str) -> None:
         """Write it all and give the file its name; StorageError where either fails.
@@ -65,9 +67,7 @@ class ResultFile:
             ) from None
         self._whole = True
         try:
-            # a rename would replace what somebody else has put there meanwhile
-            os.link(self._partial, self._path)
-            os.unlink(self._partial)
+            give_free_name(self._partial, os.path.basename(self._path))
         except OSError as error:
             raise StorageError(
                 f"cannot make {self._path} ({error.strerror}); the result is in {self._partial}",

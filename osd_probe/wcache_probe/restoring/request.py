@@ -22,6 +22,7 @@ from typing import Callable, Optional, Sequence, Tuple
 from wcache.core.errors import StorageError
 
 from ..linux.block.host_files import read_text
+from ..safe_files import read_own, remove, write_whole
 
 SIGNAL = signal.SIGUSR1
 BYTES_MAX = 256_000
@@ -47,21 +48,21 @@ class RestoreRequests:
 
     def pending(self) -> str:
         """The id of a request that waits for an answer; empty where there is none."""
-        return read_text(self._request) or ""
+        return _text_of(self._request)
 
     def answer(self, request_id: str, lines: Sequence[Line]) -> None:
         """Say what came of it; raises StorageError."""
         said = [[line.restored, line.text] for line in lines]
-        _write(self._answer, json.dumps({"id": request_id, "lines": said}))
-        _unlink(self._request)
+        write_whole(self._answer, json.dumps({"id": request_id, "lines": said}), sync=None)
+        _forget(self._request)
 
     # ---- the admin's side
 
     def ask(self, pid: int) -> str:
         """Ask the probe with a pid; returns the id to wait for."""
         request_id = uuid.uuid4().hex
-        _unlink(self._answer)
-        _write(self._request, request_id)
+        _forget(self._answer)
+        write_whole(self._request, request_id, sync=None)
         if pid:  # else it is not to be seen from here, and looks by itself a little later
             with contextlib.suppress(OSError):
                 os.kill(pid, SIGNAL)
@@ -81,7 +82,7 @@ class RestoreRequests:
         return None
 
     def _read(self, request_id: str) -> Optional[Tuple[Line, ...]]:
-        text = read_text(self._answer, BYTES_MAX)
+        text = _text_of(self._answer)
         if not text:
             return None
         try:
@@ -121,21 +122,10 @@ def _status(pid: int, wanted: str) -> str:
     return ""
 
 
-def _write(path: str, text: str) -> None:
-    try:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-        fd = os.open(path + ".new", flags, 0o600)
-        try:
-            os.write(fd, text.encode("utf-8"))
-        finally:
-            os.close(fd)
-        os.rename(path + ".new", path)
-    except OSError as error:
-        raise StorageError(f"cannot write {path} ({error.strerror})") from None
+def _text_of(path: str) -> str:
+    return (read_own(path, BYTES_MAX) or b"").decode("utf-8", "replace").strip()
 
 
-def _unlink(path: str) -> None:
-    try:
-        os.unlink(path)
-    except OSError:
-        return
+def _forget(path: str) -> None:
+    with contextlib.suppress(StorageError):
+        remove(path, sync=None)

@@ -13,6 +13,8 @@ from wcache.core.errors import MalformedError, StorageError
 from wcache.core.model import CacheMode, KernelView
 from wcache.core.option_value import VALUES_MAX, OptionValue
 
+from ..safe_files import open_lock, read_own, write_whole
+
 STATE_VERSION = 1
 STATE_BYTES_MAX = 10_000_000
 
@@ -51,26 +53,24 @@ class SettingsFile:
         if self._path is None:
             yield
             return
+        lock = open_lock(self._path + ".lock")
         try:
-            lock = open(self._path + ".lock", "w", encoding="utf-8")  # noqa: SIM115
-        except OSError as error:
-            raise StorageError(f"cannot write {self._path} ({error.strerror})") from None
-        with lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
+        finally:
+            os.close(lock)
 
     def news(self) -> Optional[Settings]:
         """What is in it, where it was written by another since; raises MalformedError."""
         if self._path is None or self._stamp() == self._seen:
             return None
         self._seen = self._stamp()
-        try:
-            with open(self._path, encoding="utf-8") as file:
-                text = file.read(STATE_BYTES_MAX + 1)
-        except FileNotFoundError:
+        data = read_own(self._path, STATE_BYTES_MAX + 1)
+        if data is None and not os.path.lexists(self._path):
             return None
-        except (OSError, UnicodeDecodeError) as error:
-            raise StorageError(f"cannot read {self._path} ({error})") from None
+        if data is None:
+            raise StorageError(f"cannot read {self._path}")
+        text = data.decode("utf-8", "replace")
         try:
             return codec.loads(Settings, text, bytes_max=STATE_BYTES_MAX, what=self._path)
         except MalformedError as error:
@@ -82,13 +82,8 @@ class SettingsFile:
         """Replace it."""
         if self._path is None:
             return
-        try:
-            with open(self._path + ".new", "w", encoding="utf-8") as file:
-                file.write(codec.dumps(settings))
-            os.rename(self._path + ".new", self._path)
-            self._seen = self._stamp()
-        except OSError as error:
-            raise StorageError(f"cannot write {self._path} ({error.strerror})") from None
+        write_whole(self._path, codec.dumps(settings), sync=None)
+        self._seen = self._stamp()
 
     def _stamp(self) -> Tuple[int, int]:
         try:

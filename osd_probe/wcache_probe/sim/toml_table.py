@@ -11,7 +11,6 @@ import importlib
 import math
 import os
 import re
-import stat
 from enum import Enum
 from typing import (
     Any,
@@ -28,6 +27,8 @@ from typing import (
 )
 
 from wcache.core.errors import MalformedError
+
+from ..safe_files import open_regular
 
 FILE_BYTES_MAX = 1_000_000
 TOML_READERS = ("tomllib", "tomli")  # the first is in the standard library from 3.11 on
@@ -81,9 +82,7 @@ def read_text(path: str) -> str:
     """The text of a regular file of at most FILE_BYTES_MAX bytes."""
     source = shown(path)
     try:
-        if not stat.S_ISREG(os.stat(path).st_mode):  # opening a FIFO would wait for ever
-            raise DriveFileError(f"{source} is not a regular file", "name a TOML file")
-        with open(path, "rb") as stream:
+        with open(open_regular(os.open(path, os.O_PATH | os.O_CLOEXEC)), "rb") as stream:
             raw = stream.read(FILE_BYTES_MAX + 1)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "not a usable file name"

@@ -8,6 +8,7 @@ from typing import Tuple
 from wcache.core import codec
 from wcache.core.errors import ConflictError, MalformedError, NotFoundError, StorageError
 
+from ..safe_files import open_new, read
 from .wire import HELLO_BYTES_MAX, NUMBER_MAX, WitnessRun, check_run
 
 LOG_BYTES_MAX = 64_000_000
@@ -19,9 +20,8 @@ class LogFile:
     """A new file; ConflictError where there is one, StorageError where none can be made."""
 
     def __init__(self, path: str, run: WitnessRun) -> None:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
-            self._fd = os.open(path, flags, 0o600)
+            self._fd = open_new(path, flags=os.O_APPEND)
         except FileExistsError:
             raise ConflictError(f"{path} exists", "give another --log") from None
         except OSError as error:
@@ -55,13 +55,9 @@ class LogFile:
 
 def read_log(path: str) -> Tuple[WitnessRun, int]:
     """The run of a log, and how many writes were acknowledged in it."""
-    try:
-        with open(path, "rb") as file:
-            data = file.read(LOG_BYTES_MAX + HELLO_BYTES_MAX + 1)
-    except OSError as error:
-        raise NotFoundError(
-            f"cannot read {path} ({error.strerror})", "copy it from the listening machine"
-        ) from None
+    data = read(path, LOG_BYTES_MAX + HELLO_BYTES_MAX + 1)
+    if data is None:
+        raise NotFoundError(f"cannot read {path}", "copy it from the listening machine")
     first, _, rest = data.partition(b"\n")
     run = codec.loads(
         WitnessRun, first.decode("utf-8", "replace"), bytes_max=HELLO_BYTES_MAX, what="the log"

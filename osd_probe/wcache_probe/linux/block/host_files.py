@@ -15,6 +15,8 @@ from typing import List, Optional
 
 from wcache.core.errors import NotFoundError, RefusedError, StorageError
 
+from ... import safe_files
+
 TEXT_BYTES_MAX = 4096
 TABLE_BYTES_MAX = 4_000_000
 ENTRIES_MAX = 8192
@@ -72,12 +74,8 @@ def _number(status: os.stat_result) -> Optional[str]:
 
 
 def read_bytes(path: str, bytes_max: int = TEXT_BYTES_MAX) -> Optional[bytes]:
-    """The first `bytes_max` bytes of a file; None where it cannot be read."""
-    try:
-        with open(path, "rb", buffering=0) as file:
-            return file.read(bytes_max) or b""
-    except (OSError, ValueError):
-        return None
+    """The first `bytes_max` bytes of a regular file; None where it cannot be read."""
+    return safe_files.read(path, bytes_max)
 
 
 def read_text(path: str, bytes_max: int = TEXT_BYTES_MAX) -> Optional[str]:
@@ -90,12 +88,8 @@ def read_text(path: str, bytes_max: int = TEXT_BYTES_MAX) -> Optional[str]:
 
 def read_table(path: str) -> List[str]:
     """The lines of a table such as /proc/swaps; none where it cannot be read."""
-    try:
-        # buffered: a seq_file answers with a page at a time, so one read(2) is not all of it
-        with open(path, "rb") as file:
-            return file.read(TABLE_BYTES_MAX).decode("utf-8", "replace").splitlines()
-    except (OSError, ValueError):
-        return []
+    data = read_bytes(path, TABLE_BYTES_MAX) or b""
+    return data.decode("utf-8", "replace").splitlines()
 
 
 def read_number(path: str) -> Optional[int]:

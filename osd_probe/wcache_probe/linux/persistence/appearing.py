@@ -14,13 +14,15 @@ import os
 import re
 import select
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Callable, Dict, Iterator, List, Tuple
 from urllib.parse import quote
 
 from wcache.core.errors import NotFoundError, NotReadyError, StorageError, WcacheError
 from wcache.core.model import CacheMode
 
-from ..block.host_files import entries, read_text
+from ...safe_files import read_own, remove, write_whole
+from ..block.host_files import entries
 
 if TYPE_CHECKING:
     from ...restoring.restorer import Start, Started
@@ -31,6 +33,7 @@ RETRIES_S = (1.0, 2.0, 4.0, 8.0, 16.0)
 GRACE_S = 200.0
 EVERY_S = 60.0
 AT_ONCE = 4
+NOTE_BYTES_MAX = 4096
 _DEVICE = re.compile(r"[A-Za-z0-9!_-]{1,64}")
 
 
@@ -43,34 +46,23 @@ class Appearing:
 
     def begin(self, device: str, wwid: str, mode: CacheMode) -> None:
         """Note it; one that cannot be noted is done all the same."""
-        try:
-            os.makedirs(self._folder, mode=0o755, exist_ok=True)
-            path = self._path(wwid)
-            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-            fd = os.open(path + ".new", flags, 0o600)
-            try:
-                os.write(fd, json.dumps([device, wwid, mode.value]).encode("utf-8"))
-            finally:
-                os.close(fd)
-            os.rename(path + ".new", path)
-        except OSError:
-            return
+        text = json.dumps([device, wwid, mode.value])
+        with suppress(StorageError):
+            write_whole(self._path(wwid), text, make=0o755, sync=None)
 
     def done(self, wwid: str) -> None:
         """It needs no other try."""
-        try:
-            os.unlink(self._path(wwid))
-        except OSError:
-            return
+        with suppress(StorageError):
+            remove(self._path(wwid), sync=None)
 
     def missed(self) -> Iterator[Tuple[str, str, CacheMode]]:
         """Device, wwid and mode of those that nobody is at any more."""
         for name in entries(self._folder):
             path = os.path.join(self._folder, name)
             try:
-                if name.endswith(".new") or self._now() - os.stat(path).st_mtime < GRACE_S:
+                if name.startswith(".") or self._now() - os.stat(path).st_mtime < GRACE_S:
                     continue
-                device, wwid, mode = json.loads(read_text(path) or "")
+                device, wwid, mode = json.loads(read_own(path, NOTE_BYTES_MAX) or b"")
                 if _DEVICE.fullmatch(device) and self._path(wwid) == path:
                     yield device, wwid, CacheMode(mode)
             except (OSError, ValueError, TypeError):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import bz2
 import lzma
+import os
 import struct
 import subprocess
 import tempfile
@@ -17,6 +18,8 @@ from contextlib import contextmanager
 from typing import IO, Callable, Iterator, Protocol, Tuple
 
 from wcache.core.errors import StorageError
+
+from ...safe_files import open_regular
 
 _HEADER_BYTES = 110  # "newc": the magic, then 13 numbers of 8 hex digits
 _NAME_BYTES_MAX = 4096
@@ -39,7 +42,8 @@ def files_in(path: str, ending: str) -> Tuple[str, ...]:
     Raises StorageError where the image cannot be read, or is none.
     """
     try:
-        with open(path, "rb", buffering=0) as file, _payload(file) as image:
+        handle = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        with open(open_regular(handle), "rb", buffering=0) as file, _payload(file) as image:
             found = [data for name, data in _row(image, ending) if name.endswith(ending)]
     except (
         OSError, EOFError, ValueError, lzma.LZMAError, struct.error, zlib.error

@@ -15,11 +15,11 @@ from typing import FrozenSet, Optional, Protocol, Sequence, Tuple
 from wcache.core import codec
 from wcache.core.errors import MalformedError, RefusedError
 
+from ...safe_files import write_whole
 from ..block.host_files import HostFiles, printable, read_bytes, read_table, read_text
 from ..block.mounts import NETWORK, kept_in_ram, mount_of, mounts
 from .boot_rule import FILE_NAME, NOTE_FILE, is_ours, line_of, lines_of, note_of
 from .images import IMAGES_MAX, BootedBy, Image, booted_by, find_images
-from .own_file import write_whole
 
 RULES_FOLDER = "etc/udev/rules.d"
 RECORD_NAME = "prepared.json"
@@ -131,7 +131,7 @@ class Preparation:
 
     def write_record(self, record: Record) -> None:
         """Say what was seen."""
-        write_whole(self._record_path, codec.dumps(record) + "\n", 0o600)
+        write_whole(self._record_path, codec.dumps(record) + "\n", make=0o700)
 
     def elsewhere(self, images: Sequence[Image]) -> str:
         """Why only an admin can say that the next boot has the rule; empty where it is seen."""

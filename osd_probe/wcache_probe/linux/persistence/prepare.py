@@ -17,11 +17,11 @@ from wcache.core.drive.safety import boots_with_rule
 from wcache.core.errors import NotFoundError, RefusedError, StorageError
 from wcache.core.model import DeviceCache, DriveReport
 
+from ...safe_files import remove, write_whole
 from ..block.host_files import read_text
 from .boot_rule import BootRule, is_ours
 from .images import IMAGES_MAX, BootedBy, Image, find_images
 from .initramfs import Tool, find_tool, rules_in, run_tool
-from .own_file import remove, write_whole
 from .preparation import RECORD_VERSION, Preparation, Record, digest
 from .udev_match import matches, pattern
 
@@ -148,7 +148,7 @@ class Preparer:
         if rule == self.preparation.rule_text():
             self.say(f"{path}: up to date, {_count(chosen.count, 'drive')}")
             return rule
-        write_whole(path, rule)
+        write_whole(path, rule, 0o644, make=0o755)
         self.say(f"{path}: written, {_count(chosen.count, 'drive')}")
         trouble = self.reload_udev()
         if trouble:
@@ -270,7 +270,7 @@ class Preparer:
             return self._images()
         if tool.conf_path:
             conf = os.path.join(self.preparation.root, tool.conf_path)
-            write_whole(conf, tool.conf_text)
+            write_whole(conf, tool.conf_text, 0o644, make=0o755)
             self.say(f"{conf}: written")
         self.say(f"rebuilding the initramfs images with {tool.name}; this takes a while")
         self.run_tool(tool)

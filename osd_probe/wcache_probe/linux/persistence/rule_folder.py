@@ -10,8 +10,8 @@ from wcache.core.errors import RefusedError, StorageError
 from wcache.core.model import CacheMode
 
 from ...arguments import RUN_DIR
+from ...safe_files import move_aside, remove, write_whole
 from ..block.host_files import read_text
-from .own_file import move_aside, remove, write_whole
 from .udev_rule import UdevRule, acts, file_name, is_changed, mode_in
 
 RULES_FOLDER = "/etc/udev/rules.d"
@@ -56,7 +56,7 @@ class RuleFolder:
             )
         if text and is_changed(text, wwid):
             move_aside(path, ASIDE)
-        write_whole(path, rule.text())
+        write_whole(path, rule.text(), 0o644, make=0o755)
 
     def remove(self, wwid: str) -> None:
         """Take our rule for a drive away; on return no rule of ours is there.
