@@ -5,7 +5,17 @@ from dataclasses import replace
 
 import pytest
 from sim_drives import DRIVES
-from wcache.core.model import DeviceCache, Finding, FindingCode, KernelView, Severity, Transport
+from wcache.core.model import (
+    CachePage,
+    DeviceCache,
+    Finding,
+    FindingCode,
+    KernelView,
+    Layer,
+    LayerKind,
+    Severity,
+    Transport,
+)
 from wcache_probe.commands.inspect import inspected, next_step
 from wcache_probe.commands.views import look
 from wcache_probe.main import main
@@ -47,6 +57,22 @@ def test_a_host_that_is_not_prepared_is_prepared_next(drive):
     assert next_step([inspected(drive)], [item]) == "wcache-probe prepare --dry-run"
     assert next_step([inspected(drive)], []) == f"wcache-probe time /dev/{drive.dev_name}"
     assert next_step([], []) == "wcache-probe look"
+
+
+def in_state(drive, cache, view):
+    return replace(drive, state=replace(drive.state, device_cache=cache, kernel_view=view))
+
+
+def test_what_is_next_cures_the_reason_that_stands_above_it(drive):
+    off = in_state(drive, DeviceCache.WRITE_THROUGH, KernelView.WRITE_BACK)
+    layer = Layer("dm-0", LayerKind.LVM, KernelView.WRITE_THROUGH)
+    wakes = replace(off, state=replace(off.state, layers=(layer,), page=CachePage()))
+    assert next_step([inspected(off), inspected(wakes)], []).startswith("ceph wcache drive reload")
+    assert next_step([inspected(off)], []) == "nothing; no drive here has its volatile cache on"
+    unknown = in_state(drive, DeviceCache.UNKNOWN, KernelView.WRITE_THROUGH)
+    said = next_step([inspected(off), inspected(unknown)], [])
+    assert said.startswith(f"wcache-probe time /dev/{drive.dev_name}")
+    assert "not known" in said
 
 
 class OneDrive:

@@ -11,7 +11,8 @@ import shlex
 from dataclasses import dataclass
 from typing import Any, Dict, List, Sequence, Tuple
 
-from wcache.core.drive.safety import Safety, judge
+from wcache.core.drive.safety import Safety, judge, lost_after_reset
+from wcache.core.fleet import loaded_off
 from wcache.core.fleet.findings import ADVICE
 from wcache.core.model import DeviceCache, DriveReport, Finding, FindingCode, Severity
 from wcache.core.ports import DriveHost
@@ -93,14 +94,23 @@ def inspected(drive: DriveReport) -> Inspected:
 
 def next_step(found: Sequence[Inspected], of_host: Sequence[Finding]) -> str:
     """The one thing to do: data first, then what keeps drives from being measured."""
-    unsafe = [one.drive for one in found if judge(one.drive.state) is Safety.UNSAFE]
-    if unsafe:
-        return f"{unsafe[0].dev_name}: {ADVICE[FindingCode.UNSAFE][1]}"
+    first: Dict[Safety, DriveReport] = {}
+    for one in found:
+        first.setdefault(judge(one.drive.state), one.drive)
+    if Safety.UNSAFE in first:
+        return f"{first[Safety.UNSAFE].dev_name}: {ADVICE[FindingCode.UNSAFE][1]}"
+    if Safety.AFTER_RESET in first:
+        dropping = ", ".join(lost_after_reset(first[Safety.AFTER_RESET].state))
+        return f"{loaded_off.COMMAND}  # prints how {dropping} is loaded anew, so that it flushes"
     if any(item.code is FindingCode.NOT_PREPARED for item in of_host):
         return "wcache-probe prepare --dry-run"
-    cached = [one.drive for one in found if one.drive.state.device_cache is DeviceCache.WRITE_BACK]
-    if cached:
-        return f"wcache-probe time {shlex.quote('/dev/' + cached[0].dev_name)}"
+    for cache, why in (
+        (DeviceCache.WRITE_BACK, ""),
+        (DeviceCache.UNKNOWN, "  # whether its cache is on is not known"),
+    ):
+        names = [one.drive.dev_name for one in found if one.drive.state.device_cache is cache]
+        if names:
+            return f"wcache-probe time {shlex.quote('/dev/' + names[0])}{why}"
     return "nothing; no drive here has its volatile cache on" if found else "wcache-probe look"
 
 

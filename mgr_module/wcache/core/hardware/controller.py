@@ -41,17 +41,24 @@ def advice(one: Controller) -> Tuple[str, ...]:
     if not good and ("wb" in policy or "write-back" in policy or "writeback" in policy):
         lines.append(
             "its cache is in write back without a battery that is known to be good; with data "
-            f"that matters: `{_write_through(one)}`"
+            f"that matters: {_by_tool(one, _write_through(one), 'set write through')}"
         )
     if _may_be_on(one):
         lines.append(
             "volumes: the drives' own caches are not known to be off, and a power cut empties "
-            f"them; `{_drive_cache_off(one)}`"
+            f"them; {_by_tool(one, _drive_cache_off(one), 'turn them off')}"
         )
     return tuple(lines)
 
 
-_OFF = re.compile(r"(disabled|off)\b.*")
+# The vendors' words for a drive's own cache that is off; all others are not known to be.
+_OFF = re.compile(r"(disabled?|off)\b.*")
+# mpi3mr's tools, whose words to set a cache are not known here.
+_NEWER_TOOLS = ("storcli2", "perccli2")
+
+
+def _by_tool(one: Controller, command: str, what: str) -> str:
+    return f"{what} with {one.tool}" if one.tool in _NEWER_TOOLS else f"`{command}`"
 
 
 def _may_be_on(one: Controller) -> bool:

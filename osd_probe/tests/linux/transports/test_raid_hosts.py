@@ -77,6 +77,29 @@ def test_a_disk_is_told_from_a_volume_by_what_its_driver_says(
     assert bool(switch.refusal) is (transport is RAID)
 
 
+@pytest.mark.parametrize(("driver", "hctl", "vendor"), [
+    ("mpt3sas", "0:2:0:0", "NVMe"), ("mpt3sas", "0:2:0:0", "SAMSUNG"),
+    ("mpi3mr", "0:2:3:0", "NVMe"), ("megaraid_sas", "0:0:276:0", "NVMe"),
+    ("smartpqi", "0:0:4:0", "NVMe"),
+])
+def test_an_nvme_drive_that_looks_like_a_scsi_disk_is_called_one(fake_host, driver, hctl, vendor):
+    switches = behind(
+        fake_host, driver, hctl, vendor=vendor, wwid="eui.ace42e0000000001", level="N/A"
+    )
+    (drive,) = host_of(fake_host, switches).look()
+    assert "an NVMe drive behind" in drive.toggle_refusal
+    assert FindingCode.RAID_POLICY not in {item.code for item in drive.findings}
+
+
+@pytest.mark.parametrize(("driver", "hctl", "vendor"), [
+    ("mpt3sas", "0:1:0:0", "LSI"), ("mpi3mr", "0:2:0:0", "LSI"),
+    ("megaraid_sas", "0:2:0:0", "DELL"),
+])
+def test_a_volume_is_not_called_an_nvme_drive(fake_host, driver, hctl, vendor):
+    switches = behind(fake_host, driver, hctl, vendor=vendor, wwid=VOLUME)
+    assert switches.of(by_name(fake_host.files, "sda")).transport is RAID
+
+
 def test_a_sas_disk_that_is_passed_on_is_a_drive_like_others(fake_host):
     model = ModelScsi()
     host = host_of(fake_host, behind(fake_host, "megaraid_sas", "0:0:4:0", port=model))

@@ -15,6 +15,7 @@ from wcache.core.hardware.controller import Controller, advice
 from wcache_probe.linux.vendor.controllers import ControllerReader
 from wcache_probe.linux.vendor.storcli import drives_told, merged, storcli, volumes_told
 from wcache_probe.linux.vendor.text_tools import arcconf, arcconf_numbers, ssacli
+from wcache_probe.linux.vendor.tool import PLACES
 
 STORCLI = {"Controllers": [{"Command Status": {"Status": "Success"}, "Response Data": {
     "Basics": {"Controller": 0, "Model": "MegaRAID 9361-8i"},
@@ -169,6 +170,51 @@ def test_caches_of_drives_in_volumes_are_a_matter_until_they_are_known_to_be_off
         "storcli", "0", cache_policy=policy, battery="Optimal", drive_cache=setting, drives_own=own
     )
     assert bool(advice(one)) is advised
+
+
+@pytest.mark.parametrize("tool", ["ssacli", "arcconf", "perccli64", "storcli2"])
+@pytest.mark.parametrize(("word", "advised"), [
+    ("Disable", False), ("Disabled", False), ("disable", False), ("Off", False), ("OFF", False),
+    ("Disabled (write-through)", False), ("Default", True), ("Enable", True), ("Unknown", True),
+])
+def test_each_word_for_a_cache_that_is_off_is_known_wherever_it_stands(tool, word, advised):
+    for setting in (word, f"configured: {word}; unconfigured: Default; hba: Enabled"):
+        assert bool(advice(Controller(tool, "1", drive_cache=setting))) is advised
+    own = Controller(tool, "1", cache_policy="WB", battery="OK", drives_own=f"2 {word}")
+    assert bool(advice(own)) is advised
+
+
+STORCLI2 = storcli_answer(**{
+    "Basics": {"Product Name": "MegaRAID 9660-16i", "Chip Name": "SAS4116"},
+    "Version": {"Firmware Version": "8.12.1.0"},
+    "Status": {"Controller Personality": "RAID"},
+    "VD LIST": [{"CurrentCache": "NR,WB"}, {"CurrentCache": "R,WT"}],
+    "Energy Pack Info": [{"Type": "Supercap", "Status": "Optimal"}],
+})
+STORCLI2_VOLUMES = storcli_answer(**{"Virtual Drives": [
+    {"VD Info": {}, "VD Properties": {"Drive Write Cache Policy": "Default"}}, "odd",
+]})
+STORCLI2_DRIVES = storcli_answer(**{"Drives List": [
+    {"Drive Detailed Information": {"LU/NS Properties": {"Current Write Cache": "On"}}},
+    {"Drive Detailed Information": {}}, 7,
+]})
+
+
+@pytest.mark.parametrize("tool", ["storcli2", "perccli2"])
+def test_the_tools_of_newer_adapters_are_read_and_no_words_are_put_into_their_mouth(tool):
+    answers = [STORCLI2, STORCLI2_VOLUMES, STORCLI2_DRIVES, json.dumps(FAILED)]
+    (one,) = reader(answers, [], present=(tool,)).read()
+    assert one == Controller(
+        tool, "0", "MegaRAID 9660-16i", "8.12.1.0", "RAID", "WB, WT", "Optimal", "Default", "",
+        "1 On, 1 not told",
+    )
+    (line,) = advice(one)
+    assert f"turn them off with {tool}" in line
+    assert "`" not in line, "which words set a cache there is not known"
+
+
+def test_tools_are_looked_for_where_their_vendors_put_them():
+    assert {"/opt/MegaRAID/storcli2", "/opt/MegaRAID/perccli2"} <= set(PLACES)
 
 
 def test_a_good_battery_is_no_reason_for_advice():

@@ -30,8 +30,14 @@ SAS_HOSTS = (
     "mptsas", "mpt2sas", "mpt3sas", "mpi3mr", "isci", "pm80xx", "pm8001", "mvsas", "aic94xx",
     "hisi_sas", "esas2r",
 )
+# mpt3sas_base.h, PCIE_CHANNEL; no other channel of its has NVMe drives
+_MPT3SAS_NVME = re.compile(r"/[0-9]+:2:[0-9]+:[0-9]+/")
 _ATA_PORT = re.compile(r"/ata[0-9]+/")
 VOLUME = "a volume, whose cache and drives a RAID controller owns"
+NVME_DISK = (
+    "an NVMe drive behind an adapter that makes it look like a SCSI disk, whose cache has no "
+    "switch there"
+)
 UNTOLD = "a RAID controller's disk that cannot be distinguished from a volume"
 
 
@@ -54,6 +60,7 @@ class Switches:
         self._passed_on = PassedOnSwitch(port, pins, kernel_release or os.uname().release)
         self._raid = ScsiSwitch(port, pins, Transport.RAID, VOLUME)
         self._untold = ScsiSwitch(port, pins, Transport.RAID, UNTOLD)
+        self._nvme_disk = ScsiSwitch(port, pins, Transport.UNKNOWN, NVME_DISK)
         self._unproven = ScsiSwitch(
             port, pins, Transport.UNKNOWN, "the driver of its host adapter is not a proven one"
         )
@@ -80,6 +87,8 @@ class Switches:
         driver = host_driver(device)
         if _ATA_PORT.search(path):
             return self._sata
+        if driver.startswith((*RAID_HOSTS, *SAS_HOSTS)) and _is_nvme(device, driver, path):
+            return self._nvme_disk
         if driver in RAID_HOSTS:
             volume = is_volume(device, driver)
             if volume:
@@ -104,6 +113,17 @@ def _is_ata(device: BlockDevice) -> bool:
     folder = os.path.join(device.folder, "device")
     return read_text(os.path.join(folder, "vendor")) == "ATA" or os.path.exists(
         os.path.join(folder, "vpd_pg89")
+    )
+
+
+def _is_nvme(device: BlockDevice, driver: str, path: str) -> bool:
+    """Whether a SCSI disk is an NVMe drive that its adapter translates.
+
+    By the vendor that adapters give it, or by the channel that mpt3sas puts it on.
+    """
+    vendor = read_text(os.path.join(device.folder, "device", "vendor")) or ""
+    return vendor.upper() == "NVME" or (
+        driver == "mpt3sas" and _MPT3SAS_NVME.search(path) is not None
     )
 
 

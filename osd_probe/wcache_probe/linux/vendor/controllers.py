@@ -17,7 +17,10 @@ from .tool import Run, find, run
 
 SECONDS_MAX = 20.0  # for all questions to one tool
 FRESH_S = 3600.0
-_STORCLI = ("storcli64", "storcli", "perccli64", "perccli")
+# One of each row: a vendor's generation of adapters has a tool of its own.
+_STORCLI = (
+    ("storcli64", "storcli"), ("perccli64", "perccli"), ("storcli2",), ("perccli2",),
+)
 
 _Ask = Callable[..., str]
 """Runs the tool with some arguments; what it printed."""
@@ -43,7 +46,7 @@ class ControllerReader:
 
     def _all(self) -> Iterator[Controller]:
         for family, read in (
-            (_STORCLI[:2], _storcli), (_STORCLI[2:], _storcli),
+            *((family, _storcli) for family in _STORCLI),
             (("ssacli",), _ssacli), (("arcconf",), _arcconf),
         ):
             path = next((place for place in map(self._tool, family) if place), None)

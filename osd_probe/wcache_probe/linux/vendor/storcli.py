@@ -1,4 +1,7 @@
-"""What storcli and perccli print as JSON: the controller, its volumes, its drives."""
+"""What storcli and perccli print as JSON: the controller, its volumes, its drives.
+
+storcli2 and perccli2 (mpi3mr, MegaRAID 9600 and later) tell the same under other keys.
+"""
 
 from __future__ import annotations
 
@@ -22,18 +25,25 @@ DRIVES_MAX = 1024
 def storcli(tool: str, text: str) -> List[Controller]:
     """What SHOW prints; MalformedError where it is no such JSON."""
     found = []
-    for _, data in _answers(tool, text):
+    for name, data in _answers(tool, text):
         basics, version = _section(data, "Basics"), _section(data, "Version")
-        capable = _section(data, "Capabilities")
-        volumes = [item for item in _rows(data, "VD LIST") if isinstance(item, dict)]
-        units = [*_rows(data, "Cachevault_Info"), *_rows(data, "BBU_Info")]
-        states = [word(item.get("State")) for item in units if isinstance(item, dict)]
+        capable, status = _section(data, "Capabilities"), _section(data, "Status")
+        units = [
+            *_rows(data, "Cachevault_Info"), *_rows(data, "BBU_Info"),
+            *_rows(data, "Energy Pack Info"),
+        ]
         found.append(Controller(
-            tool, word(basics.get("Controller")), word(basics.get("Model")),
-            word(version.get("Firmware Version")),
-            word(basics.get("Current Personality") or capable.get("Current Personality")),
-            joined(_policy(word(item.get("Cache"))) for item in volumes),
-            joined(states), "",
+            tool, word(basics.get("Controller")) or name,
+            _first(basics, "Model", "Product Name", "Board Name"),
+            _first(version, "Firmware Version"),
+            _first(basics, "Current Personality") or _first(capable, "Current Personality")
+            or _first(status, "Controller Personality"),
+            joined(
+                _policy(_first(item, "Cache", "CurrentCache"))
+                for item in _tables(data, "VD LIST")
+            ),
+            joined(_first(item, "State", "Status") for item in units if isinstance(item, dict)),
+            "",
         ))
     return found
 
@@ -41,11 +51,17 @@ def storcli(tool: str, text: str) -> List[Controller]:
 def volumes_told(tool: str, text: str) -> Dict[str, str]:
     """By controller, what its volumes say about their drives' caches: what VOLUMES prints."""
     return {
-        name: joined(
-            word(value.get("Disk Cache Policy"))
-            for key, value in list(data.items())[:DRIVES_MAX]
-            if isinstance(value, dict) and re.fullmatch(r"VD[0-9]{1,4} Properties", key)
-        )
+        name: joined([
+            *(
+                word(value.get("Disk Cache Policy"))
+                for key, value in list(data.items())[:DRIVES_MAX]
+                if isinstance(value, dict) and re.fullmatch(r"VD[0-9]{1,4} Properties", key)
+            ),
+            *(
+                word(_section(item, "VD Properties").get("Drive Write Cache Policy"))
+                for item in _tables(data, "Virtual Drives")
+            ),
+        ])
         for name, data in _answers(tool, text)
     }
 
@@ -54,7 +70,7 @@ def drives_told(tool: str, text: str) -> Dict[str, List[str]]:
     """By controller, each drive's own write cache ("" not told): what DRIVES print."""
     return {
         name: [
-            word(attributes.get("Write Cache", attributes.get("Write cache")))
+            _first(attributes, "Write Cache", "Write cache", "Current Write Cache")
             for attributes in _attributes(data)
         ][:DRIVES_MAX]
         for name, data in _answers(tool, text)
@@ -80,6 +96,8 @@ def _attributes(data: Dict[str, Any]) -> Iterator[Dict[str, Any]]:
         for name, attributes in value.items():
             if name.endswith("Device attributes") and isinstance(attributes, dict):
                 yield attributes
+    for item in _tables(data, "Drives List"):
+        yield _section(_section(item, "Drive Detailed Information"), "LU/NS Properties")
 
 
 def _answers(tool: str, text: str) -> Iterator[Tuple[str, Dict[str, Any]]]:
@@ -95,14 +113,23 @@ def _answers(tool: str, text: str) -> Iterator[Tuple[str, Dict[str, Any]]]:
 
 
 def _policy(cache: str) -> str:
-    """NRWBD and its like: read ahead, then the write policy, then the I/O policy."""
-    match = re.fullmatch(r"N?R(AWB|FWB|WB|WT)[DC]", cache)
+    """NRWBD, "NR,WB" and their like: read ahead, the write policy, then the I/O policy."""
+    match = re.fullmatch(r"N?R,?(AWB|FWB|WB|WT)[DC]?", cache)
     return match[1] if match else cache
 
 
 def _section(data: Dict[str, Any], name: str) -> Dict[str, Any]:
     found = data.get(name)
     return found if isinstance(found, dict) else {}
+
+
+def _tables(data: Dict[str, Any], name: str) -> List[Dict[str, Any]]:
+    return [item for item in _rows(data, name) if isinstance(item, dict)]
+
+
+def _first(data: Dict[str, Any], *keys: str) -> str:
+    """The value of the first key that has one."""
+    return next((text for text in (word(data.get(key)) for key in keys) if text), "")
 
 
 def _rows(data: Dict[str, Any], name: str) -> Sequence[Any]:

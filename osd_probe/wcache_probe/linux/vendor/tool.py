@@ -19,6 +19,7 @@ POLL_S = 0.02
 PLACES = (
     "/usr/sbin", "/usr/bin", "/sbin", "/bin", "/usr/local/sbin", "/usr/local/bin",
     "/opt/MegaRAID/storcli", "/opt/MegaRAID/perccli", "/opt/lsi/storcli",
+    "/opt/MegaRAID/storcli2", "/opt/MegaRAID/perccli2",
     "/opt/smartstorageadmin/ssacli/bin", "/usr/Arcconf", "/opt/Arcconf",
 )
 
