@@ -8,6 +8,7 @@ from typing import Dict, Iterable, List, Optional, Sequence, Tuple
 
 from wcache.core.drive.safety import Safety, boots_with_rule, judge, not_named
 from wcache.core.errors import NotFoundError, WcacheError
+from wcache.core.hardware.bcache import BcacheState
 from wcache.core.host_report import OTHER_PROGRAMS
 from wcache.core.model import (
     Cure,
@@ -232,6 +233,7 @@ class Survey:
         elif namesakes:
             names = ", ".join(way[0].name for way in namesakes[:4])
             refusal = f"another disk has the same name ({names}, {device.wwid or identity.wwn})"
+        bcaches = bcaches_on(device)
         same_id = any(way[2].drive_id == identity.drive_id for way in namesakes)
         found = DriveReport(
             drive_id=namesake_id(identity) if same_id else identity.drive_id,
@@ -252,10 +254,10 @@ class Survey:
             findings=(
                 *reading.findings, *_findings(device.name, switch, reading, odd, shared),
                 *set_up.of_drive(self._files, device.name, uses),
-                *_unflushed(device.name, identity),
+                *_unflushed(device.name, identity), *_of_bcaches(device.name, bcaches),
             ),
             wwid=printable(device.wwid, 512),
-            bcache=bcaches_on(device),
+            bcache=bcaches,
         )
         return found if refusal else not_prepared(found, self._prepared)
 
@@ -340,6 +342,17 @@ def _unflushed(name: str, identity: Identity) -> Tuple[Finding, ...]:
     text = f"{identity.unflushed}: its cache is not turned on where it is found off"
     found = Finding(FindingCode.FLUSH_UNPROVEN, Severity.INFO, name, text)
     return (found,) if identity.unflushed else ()
+
+
+def _of_bcaches(name: str, bcaches: Iterable[BcacheState]) -> List[Finding]:
+    return [
+        Finding(
+            FindingCode.BCACHE_STATE,
+            Severity.WARNING if one.state == "inconsistent" else Severity.INFO,
+            name, f"{one.name}: {one.without_cache}",
+        )
+        for one in bcaches if one.without_cache and not one.is_cache
+    ]
 
 
 def _findings(

@@ -17,9 +17,10 @@ def bcache_words(one: Mapping[str, Any]) -> str:
             ("target", "target_bytes"), ("rate", "rate_bytes_s"),
         )
     }
+    state = f", {one['state']}" if one["state"] in ("no cache", "inconsistent") else ""
     return (
-        f"{role} of {one['name']} ({one['mode']}, sequential cutoff {sizes['cutoff']}, dirty "
-        f"{sizes['dirty']} of {sizes['target']}, {sizes['rate']}/s)"
+        f"{role} of {one['name']} ({one['mode']}{state}, sequential cutoff {sizes['cutoff']}, "
+        f"dirty {sizes['dirty']} of {sizes['target']}, {sizes['rate']}/s)"
     )
 
 

@@ -87,6 +87,12 @@ ADVICE: Dict[FindingCode, Tuple[str, str]] = {
     ),
     FindingCode.LOADED_OFF: loaded_off.ADVICE,
     FindingCode.SETUP: set_up.ADVICE,
+    FindingCode.BCACHE_STATE: (
+        "bcache device{s} {runs|run} without {its|their} cache",
+        "where it says that what was dirty is lost: have Ceph check the OSD (`ceph osd deep-scrub "
+        "osd.N`, or make it anew), then attach a cache. Without a cache the mode is what would "
+        "hold with one",
+    ),
     FindingCode.SHARED_DRIVE: (
         "OSD drive{s} may be shared with something that is not an OSD",
         "wcache leaves them alone: move the OSD or the other user elsewhere",

@@ -53,6 +53,17 @@ class BcacheState:
     considers_fragments: Optional[bool] = None
     busy_ms: Optional[int] = None  # for how long the backing disk was busy so far
     at_s: float = 0.0  # when the mgr was told of it, with a period
+    # "no cache", "clean", "dirty" or "inconsistent" (drivers/md/bcache/sysfs.c); "" is unknown
+    state: str = field(default="", metadata={"max_chars": 16})
+
+    @property
+    def without_cache(self) -> str:
+        """Why its mode is not in force, or its data not sound; empty where neither is told."""
+        return {
+            "no cache": "no cache is attached: its mode is not in force",
+            "inconsistent": "it runs without its cache, by force: what was dirty there is lost, or "
+            "old",
+        }.get(self.state, "")
 
     @property
     def above_target(self) -> Optional[bool]:

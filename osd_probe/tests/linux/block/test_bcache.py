@@ -3,8 +3,10 @@
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from wcache.core.model import FindingCode, Severity
 from wcache_probe.linux.block.bcache import bcaches_on, parse_size
 from wcache_probe.linux.block.sysfs import by_name
+from wcache_probe.linux.host import LinuxDriveHost
 
 DEBUG = (
     "rate:\t\t4.0k/sec\ndirty:\t\t1.1G\ntarget:\t\t10.2G\nproportional:\t-8.0k\n"
@@ -85,3 +87,23 @@ def test_a_size_that_is_written_back_is_printed_as_it_was(size):
     found = parse_size(printed(size))
     assert printed(found) == printed(size)
     assert found <= size
+
+
+@pytest.mark.parametrize(("state", "severity"), [
+    ("clean", None), ("dirty", None), ("", None), ("evil\x1b[2J", None),
+    ("no cache", Severity.INFO), ("inconsistent", Severity.WARNING),
+])
+def test_a_device_that_runs_without_its_cache_is_told_whatever_its_mode(
+    fake_host, state, severity
+):
+    stacked(fake_host)
+    (fake_host.root / "sys/class/block/bcache0/bcache/state").write_text(f"{state}\n")
+    fake_host.osd(1, block="bcache0")
+    host = LinuxDriveHost(
+        files=fake_host.files, boot_pins=fake_host.boot_pins, osd_data_globs=[fake_host.osd_glob]
+    )
+    found = [
+        (drive.dev_name, item.severity) for drive in host.look() for item in drive.findings
+        if item.code is FindingCode.BCACHE_STATE
+    ]
+    assert found == ([("sda", severity)] if severity else [])

@@ -38,6 +38,7 @@ def _state(top: BlockDevice, drive: BlockDevice) -> BcacheState:
         dirty if dirty is not None else debug.get("dirty"), debug.get("target"),
         debug.get("rate"), _flag(os.path.join(folder, "writeback_consider_fragment")),
         _backing_busy_ms(top),
+        state=printable(read_text(os.path.join(folder, "state")) or "", 16),
     )
 
 
