@@ -98,7 +98,7 @@ def make_parser() -> argparse.ArgumentParser:
     )
     prepare.add_argument(
         "--image-elsewhere", action="store_true",
-        help="this host boots from an initramfs image elsewhere, into which you put the rule",
+        help="you put the rule into an image elsewhere, which this host boots; a boot proves it",
     )
     prepare.add_argument("--dry-run", action="store_true", help="print what would be done")
     unprepare = verb("unprepare", "take back what `prepare` did")

@@ -3,7 +3,7 @@
 The guest has no sshd, no systemd and no package of ours.  So `ssh` keeps the command and its
 input, and the guest's agent runs them there as they are; `systemctl` does what the unit says; and
 /usr/bin/wcache-probe runs this tree, and is told where the lab's OSDs are and that the lab makes
-the initramfs.
+the initramfs; `prepare` is followed by what a boot leaves.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from harness import ClusterAccess
 
 from .agent import HANG_S, Result
 from .lab import Lab
-from .probe import OSD_DATA, PACKAGES
+from .probe import BOOTED_SINCE, OSD_DATA, PACKAGES, STATE_DIR
 from .processes import LabError
 
 LOG = "probe.log"  # on the shared folder
@@ -30,7 +30,11 @@ export PYTHONPATH={PACKAGES}
 verb=$1
 shift
 case $verb in
-prepare) exec python3 -m wcache_probe prepare --image-elsewhere --osd-data '{OSD_DATA}' "$@" ;;
+prepare)
+    python3 -m wcache_probe prepare --image-elsewhere --osd-data '{OSD_DATA}' "$@" &&
+        {" ".join(BOOTED_SINCE)} {STATE_DIR}
+    exit
+    ;;
 run|restore) exec python3 -m wcache_probe "$verb" --osd-data '{OSD_DATA}' "$@" ;;
 esac
 exec python3 -m wcache_probe "$verb" "$@"

@@ -14,6 +14,8 @@ STATE_DIR = "/var/lib/wcache"
 # beside the data folders are sockets and pid files, which end in letters
 OSD_DATA = f"{HOME}/osd.*[0-9]"
 PACKAGES = "/wcache/osd_probe:/wcache/mgr_module"
+# what is run after `prepare`, with the state folders
+BOOTED_SINCE = ("/bin/sh", "/wcache/qa/drive_lab/guest/booted_since")
 STOP_TIMEOUT_S = 40.0
 
 
@@ -27,15 +29,14 @@ class GuestProbe:
         self.process: GuestProcess | None = None
 
     def prepare(self) -> str:
-        """`wcache-probe prepare`, as once on each host; what it said.
-
-        The guest's initramfs is QEMU's: it makes the root file system and stacks nothing.
-        """
-        return self._lab.guest.run(
+        """`wcache-probe prepare`, as once on each host, and a boot since; what it said."""
+        said: str = self._lab.guest.run(
             ["python3", "-m", "wcache_probe", "prepare", "--image-elsewhere",
              "--osd-data", OSD_DATA, "--state-dir", STATE_DIR],
             env={"PYTHONPATH": PACKAGES},
         ).checked()  # fmt: skip
+        self._lab.guest.run([*BOOTED_SINCE, STATE_DIR]).checked()
+        return said
 
     def start(self) -> None:
         """Start it; what it prints goes to ``probe.log`` on the shared folder."""

@@ -1,16 +1,19 @@
 """A World is one frozen look: it holds still, and what follows from it needs no engine."""
 
 import threading
+from dataclasses import replace
 
 import pytest
 import wcache.engine.world
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr, cluster
 from module_world import a_mgr, measured, ok, start
+from wcache.commands import agent_tables
 from wcache.commands.finding_views import FindingViews
 from wcache.commands.views import agents, drives
 from wcache.core.errors import ConflictError, NotFoundError, RefusedError
 from wcache.core.jobs import Holding
+from wcache.core.model import Cure, Finding, FindingCode, Severity
 from wcache.core.verdict.load_profile import LoadProfile
 from wcache.engine.load_watch import LoadWatch
 from wcache.engine.world import World
@@ -36,6 +39,24 @@ def test_guards_views_and_findings_follow_from_a_world_made_by_hand():
     assert agents(world)["agents"] == []
     codes = {item.code.value for item in FindingViews(lambda world: ()).all(world)}
     assert {"WCACHE_UNSAFE", "WCACHE_FROZEN"} <= codes
+
+
+def test_agent_ls_names_hosts_that_boot_once_and_then_measure():
+    mgr = FakeMgr(*((f"h{n}", (make.drive(f"sd{n}", n),)) for n in range(3)))
+    mgr.report_all()
+    world = mgr.engine.world()
+    waiting = Finding(
+        FindingCode.NOT_PREPARED, Severity.INFO, "boot rule", "sd1: why", Cure.BOOT_ONCE
+    )
+    reports = {
+        name: replace(report, findings=() if name == "h0" else (waiting,))
+        for name, report in world.reports.items()
+    }
+    told = agents(replace(world, reports=reports))
+    assert [row["waits"] for row in told["agents"]] == ["", *["boots once, then measures"] * 2]
+    assert agent_tables.agents(told).splitlines()[-1] == "h1, h2: boots once, then measures"
+    many = {**told, "agents": [*told["agents"]] * 30}
+    assert "boots once, then measures" in agent_tables.agents(many)
 
 
 def test_a_world_holds_still_whatever_happens_after_it():

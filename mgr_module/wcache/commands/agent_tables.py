@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from typing import Any, List, Mapping
+from typing import Any, Dict, List, Mapping
 
 from ..core.agents import SILENT_S
 from ..core.text import LISTED_MAX, many, named, table
@@ -58,7 +58,7 @@ def agents(data: Mapping[str, Any]) -> str:
     shown = {**data, "agents": told[:LISTED_MAX]}
     left = len(told) - LISTED_MAX
     return "\n".join([
-        *([every_agent(shown)] if told or data["refused"] else []),
+        *([_every(shown, data["agents"])] if told or data["refused"] else _waiting(data["agents"])),
         *([f"and {left} more like these"] if left > 0 else []),
         f"{many(len(idle), 'probe')} heard in the last {SILENT_S:.0f} s and idle",
         "each of them: ceph wcache agent ls --all",
@@ -69,8 +69,21 @@ def _heard(row: Mapping[str, Any]) -> bool:
     return row["heard_s_ago"] is not None and row["heard_s_ago"] < SILENT_S
 
 
+def _waiting(rows: List[Mapping[str, Any]]) -> List[str]:
+    """What hosts wait for before their drives are measured, a line for each thing."""
+    found: Dict[str, List[Mapping[str, Any]]] = {}
+    for row in rows:
+        if row["waits"]:
+            found.setdefault(row["waits"], []).append(row)
+    return [f"{_named(those)}: {what}" for what, those in found.items()]
+
+
 def every_agent(data: Mapping[str, Any]) -> str:
     """`ceph wcache agent ls --all`."""
+    return _every(data, data["agents"])
+
+
+def _every(data: Mapping[str, Any], told: List[Mapping[str, Any]]) -> str:
     refused = [f"{one['hostname']}: refused, {one['why']}" for one in data["refused"]]
     if not data["agents"]:
         none = "no probe has contacted the mgr yet\nnext: ceph wcache agent add --all"
@@ -81,7 +94,7 @@ def every_agent(data: Mapping[str, Any]) -> str:
         for a in data["agents"]
     ]
     heads = ("HOST", "RUN BY", "LAST SEEN", "DRIVES", "LEASE", "VERSION", "PROBE")
-    return "\n".join([table(heads, rows), *refused])
+    return "\n".join([table(heads, rows), *_waiting(told), *refused])
 
 
 def _last_seen(row: Mapping[str, Any]) -> str:

@@ -14,8 +14,9 @@ from ..core.drive.safety import dropping_above, judge
 from ..core.errors import NotFoundError
 from ..core.fleet.ages import age_of
 from ..core.fleet.findings import words_of_version
+from ..core.host_report import HostReport
 from ..core.jobs import Holding
-from ..core.model import CacheMode, DriveReport, Finding, FindingCode
+from ..core.model import CacheMode, Cure, DriveReport, Finding, FindingCode
 from ..core.output_format import FORMAT_VERSION
 from ..core.text import time_left
 from ..core.verdict.outlook import Outlook
@@ -241,6 +242,7 @@ def agents(world: World) -> Dict[str, Any]:
             "drives": len(world.reports[a.hostname].drives)
             if a.hostname in world.reports else 0,
             "form": added[a.hostname].form.value if a.hostname in added else "",
+            "waits": _waits(world.reports.get(a.hostname)),
         }
         for a in world.agents
     ]
@@ -248,6 +250,7 @@ def agents(world: World) -> Dict[str, Any]:
         {
             "hostname": name, "probe_id": "", "probe_version": "", "heard_s_ago": None,
             "lease_id": "", "simulated": False, "drives": 0, "form": added[name].form.value,
+            "waits": "",
         }
         for name in sorted(set(added) - {a.hostname for a in world.agents})
     ]
@@ -259,6 +262,12 @@ def agents(world: World) -> Dict[str, Any]:
         for one in world.other_versions
     ]
     return {"format_version": FORMAT_VERSION, "agents": rows, "refused": refused}
+
+
+def _waits(report: Optional[HostReport]) -> str:
+    """What a host waits for before its drives are measured; empty where for nothing."""
+    cures = [item.cure for item in report.findings] if report else []
+    return Cure.BOOT_ONCE.value if Cure.BOOT_ONCE in cures else ""
 
 
 def _rounded(age_s: Optional[float]) -> Optional[float]:

@@ -215,6 +215,7 @@ class Cure(str, Enum):
     LET_PROBE_SEE = "let the probe see"
     START_PROBE = "start the probe"
     START_OSD = "start the OSD"
+    BOOT_ONCE = "boots once, then measures"  # as it is told of a host
 
 
 @dataclass(frozen=True)

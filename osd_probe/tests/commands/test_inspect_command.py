@@ -7,6 +7,7 @@ import pytest
 from sim_drives import DRIVES
 from wcache.core.model import (
     CachePage,
+    Cure,
     DeviceCache,
     Finding,
     FindingCode,
@@ -55,6 +56,8 @@ def test_each_point_that_is_taken_has_its_reason(drive):
 def test_a_host_that_is_not_prepared_is_prepared_next(drive):
     item = Finding(FindingCode.NOT_PREPARED, Severity.WARNING, "sim1", "no rule")
     assert next_step([inspected(drive)], [item]) == "wcache-probe prepare --dry-run"
+    waits = replace(item, cure=Cure.BOOT_ONCE)
+    assert next_step([inspected(drive)], [waits]) == "boot this host once"
     assert next_step([inspected(drive)], []) == f"wcache-probe time /dev/{drive.dev_name}"
     assert next_step([], []) == "wcache-probe look"
 

@@ -7,7 +7,7 @@ from model_drives import ModelScsi
 from wcache.core.drive.journal import EntryKind, JournalEntry, prior_of
 from wcache_probe.commands.prepare import keep_lines
 from wcache_probe.linux.host import LinuxDriveHost
-from wcache_probe.linux.persistence.boot_rule import FILE_NAME
+from wcache_probe.linux.persistence.boot_rule import FILE_NAME, NOTE_FILE, note_of
 from wcache_probe.linux.persistence.initramfs import Tool
 from wcache_probe.linux.persistence.preparation import Preparation
 from wcache_probe.linux.persistence.prepare import Preparer, choose
@@ -35,7 +35,15 @@ class Bank:
 
 
 def host_of(fake_host, *, wwids=(WWID, "naa.5000c50000000002"), osds=("sda",), bank=None):
-    """Disks with these names, the first of them under OSDs; not prepared."""
+    """Disks with these names, the first of them under OSDs; not prepared.
+
+    Its kernel was booted without an image, and holds none.
+    """
+    if not (fake_host.root / "sys/kernel/boot_params").exists():
+        given(fake_host, 0)
+        config = 'CONFIG_BLK_DEV_INITRD=y\nCONFIG_INITRAMFS_SOURCE=""\n'
+        made_with(fake_host, config)
+        booted(fake_host, "first")
     for number, wwid in enumerate(wwids):
         name, hctl = f"sd{chr(97 + number)}", f"0:0:{number}:0"
         fake_host.scsi_disk(name, f"8:{16 * number}", hctl=hctl)
@@ -47,6 +55,32 @@ def host_of(fake_host, *, wwids=(WWID, "naa.5000c50000000002"), osds=("sda",), b
         switches=Switches(scsi=bank or Bank()), find_foreign_rules=tuple,
         boot_pins=preparation(fake_host).look,
     )
+
+
+def made_with(fake_host, config):
+    """A kernel that was made with these options."""
+    fake_host.write("proc/sys/kernel/osrelease", "6.1.0\n")
+    fake_host.write("boot/config-6.1.0", config)
+
+
+def given(fake_host, size, *, loader=7):
+    """A kernel that says that it was given so many bytes of initramfs, by GRUB if by no other."""
+    data = bytearray(0x260)
+    data[0x210] = loader << 4
+    data[0x21C:0x220] = (size % 2**32).to_bytes(4, "little")
+    data[0xC4:0xC8] = (size >> 32).to_bytes(4, "little")
+    path = fake_host.root / "sys/kernel/boot_params/data"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+
+
+def booted(fake_host, boot_id, *, size=None, noted=None):
+    """The next boot: by an image of so many bytes, which had this rule, if any."""
+    fake_host.write("proc/sys/kernel/random/boot_id", f"{boot_id}\n")
+    note = f"E:{note_of(noted)}\n" if noted else ""
+    fake_host.write(f"run/{NOTE_FILE}", f"I:123\n{note}")
+    if size is not None:
+        given(fake_host, size)
 
 
 def preparation(fake_host):
@@ -65,7 +99,7 @@ def entry_of(drives):
 # ---- what the probe makes of it
 
 
-def prepare(fake_host, host, *, tool=None, run_tool=None):
+def prepare(fake_host, host, *, tool=None, run_tool=None, image_elsewhere=False):
     """Run it as the command does; what it said, and its exit code."""
     said = []
     made = Preparer(
@@ -73,7 +107,7 @@ def prepare(fake_host, host, *, tool=None, run_tool=None):
         run_tool=run_tool or (lambda tool: None), reload_udev=lambda: "",
     )
     made.check_rule()
-    made.check_images(image_elsewhere=False)
+    made.check_images(image_elsewhere=image_elsewhere)
     kept = keep_lines(made.preparation, host, chosen(host))
     return made.see_to_images(made.write_rule(kept)), "\n".join(said)
 

@@ -14,7 +14,7 @@ from typing import Any, Dict, List, Sequence, Tuple
 from wcache.core.drive.safety import Safety, judge, lost_after_reset
 from wcache.core.fleet import loaded_off
 from wcache.core.fleet.findings import ADVICE
-from wcache.core.model import DeviceCache, DriveReport, Finding, FindingCode, Severity
+from wcache.core.model import Cure, DeviceCache, DriveReport, Finding, FindingCode, Severity
 from wcache.core.ports import DriveHost
 from wcache.core.text import table
 
@@ -102,8 +102,10 @@ def next_step(found: Sequence[Inspected], of_host: Sequence[Finding]) -> str:
     if Safety.AFTER_RESET in first:
         dropping = ", ".join(lost_after_reset(first[Safety.AFTER_RESET].state))
         return f"{loaded_off.COMMAND}  # prints how {dropping} is loaded anew, so that it flushes"
-    if any(item.code is FindingCode.NOT_PREPARED for item in of_host):
-        return "wcache-probe prepare --dry-run"
+    lacking = [item for item in of_host if item.code is FindingCode.NOT_PREPARED]
+    if lacking:
+        waits = lacking[0].cure is Cure.BOOT_ONCE
+        return "boot this host once" if waits else "wcache-probe prepare --dry-run"
     for cache, why in (
         (DeviceCache.WRITE_BACK, ""),
         (DeviceCache.UNKNOWN, "  # whether its cache is on is not known"),

@@ -11,7 +11,7 @@ import os
 from typing import List, Optional, Sequence, Tuple
 
 from .block.host_files import entries, read_text
-from .persistence.images import find_images
+from .persistence.images import find_images, find_kernels
 
 DISKS_MAX = 4096
 Seen = Tuple[object, ...]
@@ -20,9 +20,10 @@ Seen = Tuple[object, ...]
 def glance(sys: str, root: str, paths: Sequence[str]) -> Seen:
     """Something that differs where one of these has changed; compare it, and no more.
 
-    `root` is that of the host, with its images; `paths` are files and folders.
+    `root` is that of the host, with its images and kernels; `paths` are files and folders.
     """
-    return (_views(os.path.join(sys, "block")), find_images(root), stamps(paths))
+    boots = (find_images(root), find_kernels(root))
+    return (_views(os.path.join(sys, "block")), boots, stamps(paths))
 
 
 def stamps(paths: Sequence[str]) -> Seen:

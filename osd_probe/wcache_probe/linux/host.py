@@ -47,7 +47,7 @@ from .block.sysfs import BlockDevice
 from .block.writers import WriterSearch
 from .drives_alone import DrivesAlone
 from .persistence import foreign_rules
-from .persistence.preparation import BootPins, Preparation
+from .persistence.preparation import BootPins, Preparation, boots_once
 from .persistence.rule_folder import RuleFolder
 from .persistence.udev_match import matches, pattern
 from .survey import (
@@ -351,9 +351,9 @@ class LinuxDriveHost:
                 )
             unpinned = unprepared(drive, self._boot_pins())
             if unpinned:
+                prepare = f"`wcache-probe prepare --scratch /dev/{device.name}`"
                 raise RefusedError(
-                    f"{device.name}: {unpinned}",
-                    f"`wcache-probe prepare --scratch /dev/{device.name}`",
+                    f"{device.name}: {unpinned}", "" if boots_once(unpinned) else prepare
                 )
             yield device, switch
 

@@ -32,7 +32,7 @@ from .block.osds import OsdDevices
 from .block.stack import is_followed, paths_down, queues_on
 from .block.sysfs import BlockDevice
 from .block.writers import WriterSearch, is_rig
-from .persistence.preparation import BootPins
+from .persistence.preparation import BootPins, boots_once
 from .persistence.rule_folder import RuleFolder
 from .transports.base import CacheReading, Identity, ReadOnlySwitch, Switch, namesake_id
 from .transports.classify import Switches
@@ -334,7 +334,9 @@ def not_prepared(drive: DriveReport, pins: BootPins) -> DriveReport:
     """The report of a drive that nothing else speaks against, with what the next boot lacks."""
     why = unprepared(drive, pins)
     others = tuple(item for item in drive.findings if item.code is not FindingCode.NOT_PREPARED)
-    said = (Finding(FindingCode.NOT_PREPARED, Severity.INFO, drive.dev_name, why),) if why else ()
+    cure = Cure.BOOT_ONCE if boots_once(why) else Cure.GENERAL
+    finding = Finding(FindingCode.NOT_PREPARED, Severity.INFO, drive.dev_name, why, cure)
+    said = (finding,) if why else ()
     return replace(drive, toggle_refusal=why, findings=(*others, *said))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import AbstractSet, Sequence, Tuple
 
-from wcache.core.model import DriveReport, Finding, FindingCode, Severity
+from wcache.core.model import Cure, DriveReport, Finding, FindingCode, Severity
 from wcache.core.text import named
 
 NAMES_MAX = 8
@@ -23,12 +23,13 @@ def told_once(
     if not lacking:
         return tuple(drives), ()
     urgent = [drive for drive in lacking if drive.domain_id in held]
-    first = (urgent or lacking)[0]
-    why = next(finding.detail for finding in first.findings if _is_one(finding))
+    told = [item for drive in urgent or lacking for item in drive.findings if _is_one(item)]
+    # what wants a command comes before what waits for the next boot
+    first = next((item for item in told if item.cure is not Cure.BOOT_ONCE), told[0])
     names = [drive.dev_name for drive in (urgent or lacking)]
     finding = Finding(
         FindingCode.NOT_PREPARED, Severity.WARNING if urgent else Severity.INFO,
-        "boot rule", f"{named(names, NAMES_MAX)}: {why}",
+        "boot rule", f"{named(names, NAMES_MAX)}: {first.detail}", first.cure,
     )
     quiet = tuple(
         replace(drive, findings=tuple(f for f in drive.findings if not _is_one(f)))

@@ -19,6 +19,7 @@ from ..disk import Disk
 from ..forked_probe import ProbeForks
 from ..lab import Lab
 from ..machine import MachineSpec
+from ..probe import BOOTED_SINCE
 from ..processes import LabError
 from .hand import Hand, Order, Writing
 from .plan import PATHS, RoundPlan, Verb, path_name
@@ -132,7 +133,8 @@ class Rig:
             f"cp {first.folders[1]}/prepared.json {probe.folders[1]}/\n"
             for probe in others
         )
-        self.lab.guest.sh(f"{copies}sync", timeout_s=PATIENCE_S).checked()
+        booted = f"{' '.join(BOOTED_SINCE)} {first.folders[1]}\n"
+        self.lab.guest.sh(f"{booted}{copies}sync", timeout_s=PATIENCE_S).checked()
 
     def warm_reboot(self) -> None:
         """Reset the guest: drives keep power, data and mode."""

@@ -235,6 +235,11 @@ _CURES: Dict[Cure, str] = {
         "start the probe on the host: it restores and reports; a drive that is gone for "
         "good is given up with `ceph wcache drive accept`"
     ),
+    Cure.BOOT_ONCE: (
+        "boot the host once, when it suits: until a boot has shown the boot rule, its SCSI and "
+        "SATA drives are not toggled. Where what it boots is not made on it, put "
+        "/etc/udev/rules.d/59-wcache-pin.rules into that first (doc/install.md)"
+    ),
     Cure.START_OSD: (
         "start the OSD if it is down: the mgr asks it each minute, and takes back what it was "
         "given; the command that the line names does the same by hand"

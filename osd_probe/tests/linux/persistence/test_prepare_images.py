@@ -6,7 +6,7 @@ import os
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from prepare_bench import TOOL, WHERE, Builder, chosen, host_of, preparation, prepare
+from prepare_bench import TOOL, WHERE, Builder, booted, host_of, preparation, prepare
 from wcache.core.errors import NotFoundError, StorageError
 from wcache_probe.arguments import parse
 from wcache_probe.commands import prepare as command
@@ -74,9 +74,7 @@ def test_a_container_that_does_not_see_the_images_is_told_so(fake_host):
 
 
 def boots_from_elsewhere(fake_host):
-    data = fake_host.root / "sys/kernel/boot_params/data"
-    data.parent.mkdir(parents=True)
-    data.write_bytes(bytes(0x21C) + b"\x00\x10\x00\x00" + bytes(64))
+    booted(fake_host, "elsewhere", size=0x1000)
 
 
 def test_a_kernel_that_was_given_an_image_from_elsewhere_needs_an_admins_word(fake_host):
@@ -85,10 +83,10 @@ def test_a_kernel_that_was_given_an_image_from_elsewhere_needs_an_admins_word(fa
     with pytest.raises(NotFoundError, match="not stored on it"):
         prepare(fake_host, host)
     assert not os.path.exists(preparation(fake_host).rule_path)
-    made = Preparer(preparation(fake_host), lambda line: None, reload_udev=lambda: "")
-    made.check_images(image_elsewhere=True)
-    assert made.see_to_images(made.write_rule(chosen(host))) == 0
-    assert host.look()[0].toggle_refusal == ""
+    code, said = prepare(fake_host, host, image_elsewhere=True)
+    assert code == 0
+    assert f"put {preparation(fake_host).rule_path} into what it boots" in said
+    assert "boots once, then measures" in host.look()[0].toggle_refusal
 
 
 def test_a_host_that_boots_an_image_from_elsewhere_since_is_not_prepared_any_more(fake_host):

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import pytest
-from prepare_bench import TOOL, Builder, entry_of, host_of, preparation, prepare
+from prepare_bench import TOOL, Builder, booted, entry_of, host_of, preparation, prepare
 from switching_scripts import recovery, restored, with_most_to_lose
 from switching_search import explore, forget_histories
 from switching_world import (
@@ -37,7 +37,6 @@ from wcache.core.model import Transport
 from wcache_probe.arguments import parse
 from wcache_probe.commands.prepare import unprepare
 from wcache_probe.journal.journal_file import StateFolder
-from wcache_probe.linux.persistence.boot_rule import NOTE_FILE, note_of
 from wcache_probe.linux.persistence.prepare import Preparer
 
 TRANSPORTS = pytest.mark.parametrize(
@@ -71,18 +70,14 @@ SITUATIONS = [
 def said_in(fake, situation):
     """Why the probe would not toggle the drive of such a host."""
     host = host_of(fake)
-    fake.write("proc/sys/kernel/random/boot_id", "first\n")
-    data = fake.root / "sys/kernel/boot_params/data"
-    data.parent.mkdir(parents=True)
-    data.write_bytes(bytes(0x21C) + b"\x01\x02\x03\x00" + bytes(64))
+    booted(fake, "first", size=0x30201)
     if situation.boot_rule:
         builder = Builder(fake, "initrd.img-6.1")
         assert prepare(fake, host, tool=TOOL, run_tool=builder)[0] == 0
     if situation.image == NEWER:
         fake.write("boot/initrd.img-6.9", "lacks the rule")
-    fake.write("proc/sys/kernel/random/boot_id", "second\n")
-    note = "" if situation.image == ELSEWHERE else f"E:{note_of(preparation(fake).rule_text())}\n"
-    fake.write(f"run/{NOTE_FILE}", f"I:1\n{note}")
+    noted = preparation(fake).rule_text() if situation.image != ELSEWHERE else None
+    booted(fake, "second", noted=noted)
     points = ["/etc"] * situation.etc_in_ram + ["/state"] * situation.journal_in_ram
     fake.write("proc/self/mountinfo", "".join(
         f"29 1 0:9 / {fake.root}{point} rw - tmpfs none rw\n" for point in points

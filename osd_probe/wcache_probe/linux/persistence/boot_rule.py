@@ -39,7 +39,7 @@ _TEXT = (
 # there in each and on every host.  The note outlives the change of the root (db_persist), and
 # the event of the root's own udev takes it along.
 NOTE_FILE = "udev/data/c1:3"
-_NOTE = "WCACHE_BOOT_RULE"
+NOTE = "WCACHE_BOOT_RULE"
 _ON_NULL = 'SUBSYSTEM=="mem", KERNEL=="null", '
 _MATCH = 'ACTION=="add", SUBSYSTEM=="block", ENV{DEVTYPE}=="disk", '
 _PIN = 'ATTR{device/scsi_disk/*/cache_type}="temporary write back"'
@@ -95,8 +95,8 @@ def is_ours(text: str) -> bool:
 def _notes(pins: Iterable[str]) -> Tuple[str, str]:
     """The lines that leave the note of a rule with these lines for drives."""
     return (
-        f'{_ON_NULL}IMPORT{{db}}="{_NOTE}"',
-        f'ACTION=="add", {_ON_NULL}TEST=="/init", ENV{{{_NOTE}}}="{_digest(pins)}", '
+        f'{_ON_NULL}IMPORT{{db}}="{NOTE}"',
+        f'ACTION=="add", {_ON_NULL}TEST=="/init", ENV{{{NOTE}}}="{_digest(pins)}", '
         'OPTIONS+="db_persist"',
     )
 
@@ -107,9 +107,24 @@ def _digest(pins: Iterable[str]) -> str:
 
 def note_of(text: str) -> str:
     """The property that a rule file leaves; empty where it leaves none, as older ones."""
-    lines = lines_of(text)
-    pins = frozenset(filter(pins_one, lines))
-    return f"{_NOTE}={_digest(pins)}" if lines.issuperset(_notes(pins)) else ""
+    names = names_in(text)
+    leaves = lines_of(text).issuperset(_notes(lines_for(names)))
+    return note_for(names) if leaves else ""
+
+
+def note_for(names: Iterable[str]) -> str:
+    """The property that a rule for drives with these names leaves."""
+    return f"{NOTE}={_digest(lines_for(names))}"
+
+
+def names_in(text: str) -> Tuple[str, ...]:
+    """What a rule file matches drives by, sorted."""
+    return tuple(sorted(map(_name_in, filter(pins_one, lines_of(text)))))
+
+
+def lines_for(names: Iterable[str]) -> FrozenSet[str]:
+    """The lines that pin drives with these names, which `names_in` gave."""
+    return frozenset(f"{_HEAD}{name}{_TAIL}" for name in names)
 
 
 def lines_of(text: str) -> FrozenSet[str]:

@@ -1,8 +1,10 @@
 """Whether a drive's pin comes back with the drive: what `prepare` left, checked cheaply.
 
-A drive is prepared where the boot rule names it and every initramfs image of the host has
-that rule as it is now.  Looking into an image takes a second, so `prepare` records which
-images it has looked into; one that was made since counts as lacking the rule.
+A drive is prepared where the boot rule names it, every initramfs image of the host has that rule
+as it is now, and a boot has proven that the host boots such an image: either its kernel is seen
+to have been given an image of this host, or this boot left the note of the rule.  Looking into an
+image takes a second, so `prepare` records which images it has looked into; one that was made
+since counts as lacking the rule.  Leases, plans, `ab`, `prove` and what lasts all ask `look`.
 """
 
 from __future__ import annotations
@@ -14,39 +16,75 @@ from typing import FrozenSet, Optional, Protocol, Sequence, Tuple
 
 from wcache.core import codec
 from wcache.core.errors import MalformedError, RefusedError
+from wcache.core.model import Cure
 
 from ...safe_files import write_whole
 from ..block.host_files import HostFiles, printable, read_bytes, read_table, read_text
-from ..block.mounts import NETWORK, kept_in_ram, mount_of, mounts
-from .boot_rule import FILE_NAME, NOTE_FILE, is_ours, line_of, lines_of, note_of
-from .images import IMAGES_MAX, BootedBy, Image, booted_by, find_images
+from ..block.mounts import kept_in_ram
+from .boot_rule import (
+    FILE_NAME,
+    NOTE,
+    NOTE_FILE,
+    is_ours,
+    line_of,
+    lines_for,
+    lines_of,
+    names_in,
+    note_for,
+    note_of,
+    pins_one,
+)
+from .how_booted import Booted, BootedBy, booted_by
+from .images import IMAGES_MAX, KERNELS_MAX, Image, find_images, find_kernels
 
 RULES_FOLDER = "etc/udev/rules.d"
 RECORD_NAME = "prepared.json"
-RECORD_VERSION = 1
-RECORD_BYTES_MAX = 100_000
+RECORD_VERSION = 2
+RECORD_BYTES_MAX = 1_000_000
+NAMES_MAX = 2048
 RULE_BYTES_MAX = 1_000_000
 ADVICE = "run `wcache-probe prepare` on this host"
 
 
 @dataclass(frozen=True)
 class Record:
-    """What `prepare` saw when it was done."""
+    """What `prepare` saw when it was done.
+
+    `boot_id` is the boot in which rule, images and kernels became what they are: a note of a
+    later boot speaks of them.  It is empty where no note will: in a record of version 1, and on a
+    host whose root has an /init, as an initramfs has.
+    """
 
     version: int
     rule_sha256: str
     images: Tuple[Image, ...] = field(default=(), metadata={"max_items": IMAGES_MAX})
-    image_elsewhere: bool = False  # an admin says that the image is on another machine
-    boot_id: str = ""  # the boot in which it was done; empty in a record of an older version
+    kernels: Tuple[Image, ...] = field(default=(), metadata={"max_items": KERNELS_MAX + 1})
+    boot_id: str = ""
+    image_elsewhere: bool = False  # an admin says that an image of his own has the rule
+    seen_in_boot: str = ""  # the boot whose kernel was given an image of this host, or none
+    # names in the rule of before, where this boot or an earlier one had left its note
+    noted: Tuple[str, ...] = field(default=(), metadata={"max_items": NAMES_MAX})
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """One look: which lines the rule has, or why none of them counts."""
+    """One look: which lines the rule has, which a boot has proven, or why none of them counts."""
 
     lines: FrozenSet[str]
     trouble: str = ""
     journal_lost: str = ""  # why the next boot would have nothing of the journal
+    proven: FrozenSet[str] = frozenset()
+    unproven: str = ""  # what is said of a line that no boot has proven
+
+    @property
+    def all_proven(self) -> bool:
+        """Whether a boot has proven each line that pins a drive."""
+        return all(line in self.proven for line in self.lines if pins_one(line))
+
+    @property
+    def waits(self) -> bool:
+        """Whether the next boot may prove the others."""
+        return boots_once(self.unproven)
 
     def refusal(self, wwid: str) -> str:
         """Why a pinnable drive may not be toggled; empty where its pin comes back with it."""
@@ -56,7 +94,9 @@ class Prepared:
             return f"{error.message}, so nothing would pin it when it appears again"
         if line not in self.lines:
             return f"the boot rule does not name it: {ADVICE}"
-        return f"{self.trouble}: {ADVICE}" if self.trouble else ""
+        if self.trouble:
+            return f"{self.trouble}: {ADVICE}"
+        return "" if line in self.proven else self.unproven
 
 
 class BootPins(Protocol):
@@ -85,11 +125,98 @@ class Preparation:
         return (read_bytes(self.rule_path, RULE_BYTES_MAX) or b"").decode("utf-8", "replace")
 
     def look(self) -> Prepared:
-        """What holds now."""
+        """What holds now: the one place that says which drives are prepared."""
         text, lost = self.rule_text(), self.journal_lost()
         if not text:
             return Prepared(frozenset(), journal_lost=lost)
-        return Prepared(lines_of(text), self._trouble(text), lost)
+        lines, record = lines_of(text), self.record()
+        if not is_ours(text):
+            return Prepared(lines, f"{self.rule_path} is not as wcache-probe wrote it", lost)
+        if record is None or record.rule_sha256 != digest(text):
+            trouble = f"{self.rule_path} has changed since the images were checked"
+            return Prepared(lines, trouble, lost)
+        images = find_images(self.root)
+        trouble = _changed(record, images) or self._in_ram(record)
+        if trouble:
+            return Prepared(lines, trouble, lost)
+        booted = self.booted(images)
+        if self._is_seen(booted, record):
+            return Prepared(lines, "", lost, lines)
+        trouble = self._since(record, text)
+        if trouble:
+            return Prepared(lines, trouble, lost)
+        proven = lines & lines_for(self._noted_names(record, text))
+        return Prepared(lines, "", lost, proven, self._unproven(record, booted))
+
+    def _is_seen(self, booted: Booted, record: Optional[Record]) -> bool:
+        """Whether this kernel was given an image of the host, or one that was made anew since."""
+        if booted.by is BootedBy.OTHER_SIZE and record is not None:
+            return record.seen_in_boot == self.boot_id() != ""
+        return booted.is_seen
+
+    def _since(self, record: Record, text: str) -> str:
+        """Why no note of this boot could speak of what the next one boots; empty where one can."""
+        if self._own_init():
+            return "its root has an /init, as an initramfs has, so no note tells when a rule ran"
+        if not note_of(text) or not (record.boot_id or record.noted):
+            return f"whether this host boots an image with {self.rule_path} is not recorded"
+        if self._kernels() != record.kernels:
+            return "the kernels in /boot are not those that the last check saw"
+        return ""
+
+    def _unproven(self, record: Record, booted: Booted) -> str:
+        why = f"whether it boots an image with the boot rule cannot be told, since {booted.why}"
+        if not os.path.isdir(os.path.join(self._files.run, os.path.dirname(NOTE_FILE))):
+            return f"{why}, and udev's database is not to be seen (a container needs /run/udev)"
+        if self.boot_id() == record.boot_id:
+            return f"{Cure.BOOT_ONCE.value}: {why}; its next boot shows it"
+        return f"{why}, and this boot left no note of the boot rule as it is: {ADVICE}"
+
+    def _noted_names(self, record: Record, text: str) -> Tuple[str, ...]:
+        """The drives of the rule whose note this boot left; none where that proves nothing.
+
+        It is the rule as it is, had before this boot by what the host may boot; or the one of
+        before it, which an image had that is none of this host's.
+        """
+        note, now = self._note(), self.boot_id()
+        if not note or not now:
+            return ()
+        if note == note_of(text) and record.boot_id not in ("", now):
+            return names_in(text)
+        return record.noted if record.noted and note == note_for(record.noted) else ()
+
+    def proven_names(self) -> Tuple[str, ...]:
+        """What a boot has proven of the rule as it is, for the record of one that is to come."""
+        text, record = self.rule_text(), self.record()
+        if record is None or record.rule_sha256 != digest(text):
+            return ()
+        changed = _changed(record, find_images(self.root)) or self._in_ram(record)
+        if changed or self._since(record, text):
+            return ()
+        return self._noted_names(record, text)
+
+    def seen_in_boot(self, images: Sequence[Image]) -> str:
+        """This boot, where its kernel is or was seen to be given an image of the host."""
+        seen = self._is_seen(self.booted(images), self.record())
+        return self.boot_id() if seen else ""
+
+    def recorded(
+        self, rule: str, images: Tuple[Image, ...], seen_in_boot: str, noted: Tuple[str, ...],
+        *, image_elsewhere: bool,
+    ) -> Record:
+        """The record of this rule in these images; what has not changed since keeps its boot."""
+        before, kernels = self.record(), self._kernels()
+        boot_id = "" if self._own_init() else self.boot_id()
+        if before is not None and before.boot_id and boot_id:
+            seen = (before.rule_sha256, before.images, before.kernels)
+            boot_id = before.boot_id if seen == (digest(rule), images, kernels) else boot_id
+        return Record(
+            RECORD_VERSION, digest(rule), images, kernels, boot_id, image_elsewhere, seen_in_boot,
+            noted,
+        )
+
+    def _kernels(self) -> Tuple[Image, ...]:
+        return find_kernels(self.root)
 
     def journal_lost(self) -> str:
         """Why the next boot would have nothing of the journal; empty where it would."""
@@ -101,30 +228,20 @@ class Preparation:
             f"{kind}: give the probe a --state-dir on a disk"
         )
 
-    def _trouble(self, text: str) -> str:
-        record = self.record()
-        if not is_ours(text):
-            return f"{self.rule_path} is not as wcache-probe wrote it"
-        if record is None or record.rule_sha256 != digest(text):
-            return f"{self.rule_path} has changed since the images were checked"
-        images = find_images(self.root)
-        new = [image.path for image in images if image not in record.images]
-        if new:
-            return f"{new[0]} is newer than the last check of the images"
-        if record.images and not images:
-            return "cannot see the host's initramfs images (a container needs the host's /boot)"
-        return "" if record.image_elsewhere else self.elsewhere(images)
-
     def record(self) -> Optional[Record]:
         """What `prepare` wrote; None where nothing sound is there."""
         data = read_bytes(self._record_path, RECORD_BYTES_MAX + 1)
         if data is None:
             return None
         try:
-            record = codec.loads(
-                Record, data.decode("utf-8", "replace"), bytes_max=RECORD_BYTES_MAX,
+            plain = codec.parse_json(
+                data.decode("utf-8", "replace"), bytes_max=RECORD_BYTES_MAX,
                 what=self._record_path,
             )
+            if isinstance(plain, dict) and plain.get("version") == 1:
+                # it knows no kernels, so no note speaks of what it saw
+                plain = {**plain, "version": RECORD_VERSION, "boot_id": ""}
+            record = codec.decode(Record, plain, self._record_path)
         except MalformedError:
             return None
         return record if record.version == RECORD_VERSION else None
@@ -134,50 +251,40 @@ class Preparation:
         write_whole(self._record_path, codec.dumps(record) + "\n", make=0o700)
 
     def elsewhere(self, images: Sequence[Image]) -> str:
-        """Why only an admin can say that the next boot has the rule; empty where it is seen."""
-        rules = os.path.dirname(self.rule_path)
-        kind = kept_in_ram(self._files, rules, self.root)
-        if kind:
-            return f"{rules} is on {kind}, of which the next boot has nothing"
-        booted = self.booted_by(images)
-        if booted is BootedBy.ELSEWHERE:
-            return "this host's initramfs image is not stored on it"
-        if booted is BootedBy.HERE or self.noted():
+        """Why only an admin can bring the rule into what the host boots; empty where we can."""
+        booted = self.booted(images)
+        return self._in_ram(None) or (booted.why if booted.by is BootedBy.ELSEWHERE else "")
+
+    def _in_ram(self, record: Optional[Record]) -> str:
+        """What is lost of the rule with this boot; an image may bring it anew, as an admin says."""
+        kind = self._rule_in_ram()
+        if not kind or (record is not None and record.image_elsewhere):
             return ""
-        record = self.record()
-        if record is not None and record.image_elsewhere:
-            return "this host's initramfs image is not stored on it, as an admin has said"
-        if self._should_be_noted(record):
-            return "this host was booted by an image that is not stored on it and lacks the rule"
-        return ""
+        return f"{os.path.dirname(self.rule_path)} is on {kind}, of which the next boot has nothing"
 
-    def root_from_network(self) -> bool:
-        """Whether the rule lies on a file system of the network, as the image then may."""
-        mount = mount_of(mounts(self._files.proc), os.path.dirname(self.rule_path))
-        return mount is not None and mount.kind in NETWORK
-
-    def booted_by(self, images: Sequence[Image]) -> BootedBy:
-        """Which image this kernel was given, by the kernel's own figures."""
+    def booted(self, images: Sequence[Image]) -> Booted:
+        """How this kernel was booted, and whether its next boot has the rule's file as well."""
+        kind = self._rule_in_ram()
+        if kind:
+            return Booted(BootedBy.UNKNOWN, f"its rules are on {kind}")
         return booted_by(images, self.root, self._files)
 
+    def _rule_in_ram(self) -> str:
+        return kept_in_ram(self._files, os.path.dirname(self.rule_path), self.root)
+
+    def _note(self) -> str:
+        """The note in udev's database, which a rule of ours left in this boot's initramfs."""
+        if self._own_init():
+            return ""  # any event since the boot may have left it
+        notes = (line[len("E:"):] for line in read_table(os.path.join(self._files.run, NOTE_FILE)))
+        return next((line for line in notes if line.startswith(NOTE)), "")
+
+    def _own_init(self) -> bool:
+        return os.path.lexists(os.path.join(self.root, "init"))
+
     def noted(self) -> bool:
-        """Whether udev's database has the note that this very rule ran in an initramfs."""
-        note = note_of(self.rule_text())
-        path = os.path.join(self._files.run, NOTE_FILE)
-        return bool(note) and f"E:{note}" in read_table(path)
-
-    def _should_be_noted(self, record: Optional[Record]) -> bool:
-        """Whether the image of this boot would have left the note, had it been one of ours.
-
-        It is not known of the boot in which `prepare` made this rule, nor where udev's database
-        is not to be seen.
-        """
-        text = self.rule_text()
-        if record is None or not record.images or not record.boot_id or not note_of(text):
-            return False
-        if record.rule_sha256 != digest(text) or self.boot_id() in ("", record.boot_id):
-            return False
-        return os.path.isdir(os.path.join(self._files.run, os.path.dirname(NOTE_FILE)))
+        """Whether this boot left the note of the rule as it is."""
+        return self._note() == note_of(self.rule_text()) != ""
 
     def boot_id(self) -> str:
         """Which boot of the host this is; empty where the kernel does not say."""
@@ -188,6 +295,21 @@ class Preparation:
     def record_path(self) -> str:
         """Where the record is."""
         return self._record_path
+
+
+def boots_once(refusal: str) -> bool:
+    """Whether the next boot of the host may end a refusal by itself."""
+    return refusal.startswith(Cure.BOOT_ONCE.value)
+
+
+def _changed(record: Record, images: Sequence[Image]) -> str:
+    """What has become of the images since the record was made; empty where nothing has."""
+    new = [image.path for image in images if image not in record.images]
+    if new:
+        return f"{new[0]} is newer than the last check of the images"
+    if record.images and not images:
+        return "cannot see the host's initramfs images (a container needs the host's /boot)"
+    return ""
 
 
 def digest(text: str) -> str:

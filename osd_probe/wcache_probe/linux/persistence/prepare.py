@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Callable, Dict, Iterable, Optional, Sequence, Tuple
 
 from wcache.core.drive.journal import JournalEntry
@@ -20,9 +20,10 @@ from wcache.core.model import DeviceCache, DriveReport
 from ...safe_files import remove, write_whole
 from ..block.host_files import read_text
 from .boot_rule import BootRule, is_ours
-from .images import IMAGES_MAX, BootedBy, Image, find_images
+from .how_booted import BootedBy
+from .images import IMAGES_MAX, Image, find_images
 from .initramfs import Tool, find_tool, rules_in, run_tool
-from .preparation import RECORD_VERSION, Preparation, Record, digest
+from .preparation import Preparation
 from .udev_match import matches, pattern
 
 Say = Callable[[str], None]
@@ -108,8 +109,9 @@ class Preparer:
     run_tool: Callable[[Tool], None] = run_tool
     reload_udev: Callable[[], str] = field(default=lambda: reload_udev())
     # what `check_images` saw: images that are made anew have other sizes
-    booted: BootedBy = field(default=BootedBy.HERE, init=False)
-    elsewhere: str = field(default="", init=False)
+    seen_in_boot: str = field(default="", init=False)
+    noted: Tuple[str, ...] = field(default=(), init=False)
+    image_elsewhere: bool = field(default=False, init=False)
 
     def check_rule(self) -> None:
         """Raise where the rule's file is somebody else's; as all checks, before any writing."""
@@ -126,18 +128,15 @@ class Preparer:
         if lost:
             raise StorageError(lost)
         images = self._images()
-        self.booted = self.preparation.booted_by(images)
-        self.elsewhere = self.preparation.elsewhere(images)
-        unseen = self.booted is BootedBy.UNKNOWN and not self.preparation.noted()
-        first = self.preparation.record() is None
-        if not self.elsewhere and unseen and first and self.preparation.root_from_network():
-            self.elsewhere = (
-                "this host has its root from the network, and may have its image from there too"
-            )
-        if self.elsewhere and not image_elsewhere:
+        self.seen_in_boot = self.preparation.seen_in_boot(images)
+        self.noted = self.preparation.proven_names()
+        elsewhere = self.preparation.elsewhere(images)
+        self.image_elsewhere = bool(elsewhere)
+        if elsewhere and not image_elsewhere:
             raise NotFoundError(
-                self.elsewhere,
-                "put the rule file into what it boots yourself, then add --image-elsewhere",
+                elsewhere,
+                "put the rule file into what it boots yourself, then add --image-elsewhere; its "
+                "drives are toggled once a boot has shown that the rule is there",
             )
 
     def write_rule(self, chosen: Chosen) -> str:
@@ -163,23 +162,14 @@ class Preparer:
             images = self._make_anew(lacking)
             lacking = self._lacking(images, rule)
         good = tuple(image for image in images if image not in lacking)
-        record = Record(
-            RECORD_VERSION, digest(rule), good, bool(self.elsewhere), self.preparation.boot_id()
+        record = self.preparation.recorded(
+            rule, good, self.seen_in_boot, self.noted, image_elsewhere=self.image_elsewhere
         )
-        before = self.preparation.record()
-        # the boot in which an older record was made stays: the later ones have shown something
-        if before is None or replace(record, boot_id=before.boot_id) != before:
+        if record != self.preparation.record():
             self.preparation.write_record(record)
         for image in good:
             self.say(f"{image.path}: has the rule")
-        if self.elsewhere:
-            self.say(f"{self.elsewhere}; --image-elsewhere says that what it boots has the rule")
-        elif images and self.booted is BootedBy.UNKNOWN and not self.preparation.noted():
-            self.say(
-                "whether this host boots one of these images cannot be told from its kernel; "
-                "after its next boot it can: if that image lacks the rule, no drive is toggled"
-            )
-        elif not images:
+        if not images and self.preparation.booted(images).by is BootedBy.NONE:
             self.say("this host boots without an initramfs image, so none has to hold the rule")
         for image, why in lacking.items():
             self.say(
@@ -188,7 +178,21 @@ class Preparer:
         if lacking:
             self.say("NOT prepared: wcache will not toggle the drives of this host")
             return 1
-        self.say("prepared: udev pins these drives whenever they appear")
+        return self._say_what_is_proven()
+
+    def _say_what_is_proven(self) -> int:
+        """What the probe will say of it; 1 where that is not a matter of the next boot."""
+        now = self.preparation.look()
+        if not now.trouble and now.all_proven:
+            self.say("prepared: udev pins these drives whenever they appear")
+            return 0
+        self.say(now.trouble or now.unproven)
+        rule = f"put {self.preparation.rule_path} into what it boots"
+        if now.trouble or not now.waits:
+            self.say(f"NOT prepared: wcache will not toggle the drives of this host; {rule}, and "
+                     "boot it")
+            return 1
+        self.say(f"{rule}, where that is not made on this host, and boot it once")
         return 0
 
     def show(self, chosen: Chosen) -> None:

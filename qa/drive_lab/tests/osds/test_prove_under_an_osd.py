@@ -10,7 +10,7 @@ import time
 import pytest
 from drive_lab import campaign
 from drive_lab.agent import HANG_S
-from drive_lab.probe import OSD_DATA, PACKAGES, STATE_DIR
+from drive_lab.probe import BOOTED_SINCE, OSD_DATA, PACKAGES, STATE_DIR
 from drive_lab.stage import Stage
 from drive_lab.witness import look
 
@@ -96,6 +96,10 @@ def test_it_is_proven_beside_clients_without_a_reset_and_never_turned_on(stage):
     assert before.returncode == 2
     assert "boot rule" in before.stderr
     stage.probe("prepare", "--image-elsewhere").checked()
+    unseen = stage.probe("prove", "--in-place", "--consent", path)
+    assert unseen.returncode == 2
+    assert "boots once, then measures" in unseen.stderr
+    stage.up.lab.guest.run([*BOOTED_SINCE, STATE_DIR]).checked()
     up, since, commits = stage.started()
     resets, as_found = stage.resets(), stage.seen()
     assert (up, as_found) == (1, (True, True, ["write back"]))

@@ -173,7 +173,7 @@ class BootingHost:
             "from wcache_probe.linux.persistence.images import find_images; "
             "from wcache_probe.linux.persistence.preparation import Preparation; "
             "host = Preparation('/', '/var/lib/wcache'); "
-            "print(host.booted_by(find_images('/')).name, host.noted())"
+            "print(host.booted(find_images('/')).by.name, host.noted())"
         )
         return self.sh(f'PYTHONPATH={PACKAGES} python3 -B -c "{script}"').split()
 

@@ -11,6 +11,7 @@ import json
 import time
 import uuid
 
+from drive_lab.probe import BOOTED_SINCE
 from fake_mgr import FolderMgr, StoredPriors
 from wcache.core import codec
 from wcache.core.model import CacheMode
@@ -89,10 +90,7 @@ class ProbeOf:
         ).checked()
 
     def prepare(self):
-        """`prepare`, with the OSDs of all tests: a host has one boot rule.
-
-        The guest's own initramfs is QEMU's and stacks nothing on any drive.
-        """
+        """`prepare`, with the OSDs of all tests (a host has one boot rule), and a boot since."""
         drive = self.bench.disk(self.name).path.rpartition("/")[2]
         for _ in range(PREPARES_MAX):
             done = self.forks.fork([
@@ -102,7 +100,8 @@ class ProbeOf:
             assert done.wait(self.timeout_s) == 0, done.output()
             # in a slow guest udev or LVM may hold the drive a while after it was changed
             if f"{drive}: used by" not in done.output():
-                return
+                break
+        self.bench.sh(" ".join([*BOOTED_SINCE, self.folders[1]])).checked()
 
     def mode(self):
         """What the drive really is in, by QEMU's word."""
