@@ -13,6 +13,7 @@ from typing import Any, Dict, List, Optional, Protocol, Sequence, Tuple
 from wcache.core import codec
 from wcache.core.conf_places import conf_places, looked_in
 from wcache.core.errors import MalformedError, NotFoundError, NotReadyError
+from wcache.core.shell import CommandLine, arguments, chained, command, ticked
 
 ANSWER_BYTES_MAX = 64 * 1024 * 1024
 CONNECT_TIMEOUT_S = 20
@@ -57,7 +58,7 @@ class CephTool:
             ) from None
         except subprocess.TimeoutExpired:
             raise NotReadyError(
-                f"`ceph wcache {' '.join(words)}` did not end in {COMMAND_TIMEOUT_S:.0f} s",
+                f"{ticked(_asked(words))} did not end in {COMMAND_TIMEOUT_S:.0f} s",
                 "is the cluster reachable? see `ceph status`",
             ) from None
         text = done.stdout.decode("utf-8", "replace")
@@ -67,8 +68,8 @@ class CephTool:
                 raise NotReadyError(looked_in(self._places), "name it with --conf or CEPH_CONF")
             if done.returncode == errno.ENOENT:
                 raise NotFoundError(said)
-            raise NotReadyError(f"`ceph wcache {' '.join(words)}` failed: {said}")
-        return _object(text, f"the answer of `ceph wcache {' '.join(words)}`")
+            raise NotReadyError(f"{ticked(_asked(words))} failed: {said}")
+        return _object(text, f"the answer of {ticked(_asked(words))}")
 
 
 class SavedAnswers:
@@ -89,7 +90,9 @@ class SavedAnswers:
         except FileNotFoundError:
             raise NotFoundError(
                 f"{path} is missing",
-                f"save it: ceph wcache {' '.join(words)} --format json > {path.name}",
+                "save it: " + chained(
+                    [_asked(words), command("--format json > {}", path.name)], " "
+                ),
             ) from None
         except OSError as error:
             raise NotReadyError(f"{path} cannot be read: {error.strerror}") from None
@@ -132,6 +135,10 @@ def ceph_tool(options: argparse.Namespace) -> CephTool:
             words += [f"--{name}", value]
     places = conf_places(options.conf or "", options.cluster or "", os.environ)
     return CephTool(options.ceph, words, places)
+
+
+def _asked(words: Sequence[str]) -> CommandLine:
+    return arguments(("ceph", "wcache", *words))
 
 
 def file_name(words: Sequence[str]) -> str:

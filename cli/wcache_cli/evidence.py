@@ -8,6 +8,7 @@ from typing import Any, Dict, List, Tuple
 from wcache.core import codec
 from wcache.core.errors import MalformedError, NotFoundError
 from wcache.core.record import Record
+from wcache.core.shell import arguments, ticked
 
 from .answers import Answers
 
@@ -68,7 +69,7 @@ def _ask(answers: Answers, *words: str) -> Dict[str, Any]:
     answer = answers.ask(*words)
     if answer.get("format_version") != FORMAT_VERSION:
         raise MalformedError(
-            f"`wcache {' '.join(words)}` answers in format "
+            f"{ticked(arguments(('wcache', *words)))} answers in format "
             f"{str(answer.get('format_version'))[:10]}, this tool reads {FORMAT_VERSION}",
             "install the tool of the module's version",
         )

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-import shlex
 from dataclasses import dataclass
 from statistics import median
 from typing import Any, Dict, Iterable, List, Mapping, Sequence, Tuple
 
 from wcache.core.model import load_name
+from wcache.core.shell import arguments, commented
 from wcache.core.text import amount, before_after, duration, latency, many, setting
 
 from .evidence import Evidence
@@ -217,7 +217,7 @@ def _empty(campaign: Mapping[str, Any]) -> str:
 
 def _repeat(evidence: Evidence, measured: Sequence[Mapping[str, Any]]) -> List[str]:
     """The commands that measure the same again; the seed gives the same order of modes."""
-    lines = []
+    lines: List[str] = []
     for campaign in measured:
         options, parts = campaign["options"], []
         if options.get("loads"):
@@ -231,5 +231,5 @@ def _repeat(evidence: Evidence, measured: Sequence[Mapping[str, Any]]) -> List[s
             if options.get("dirty"):
                 parts.append(f"--dirty-data={options['dirty']}")
         words = ["ceph", "wcache", *words, *parts, f"--seed={campaign['seed']}"]
-        lines.append(f"{shlex.join(words)}  # {campaign['campaign_id']}; add --accept-cost")
+        lines.append(commented(arguments(words), "{}; add --accept-cost", campaign["campaign_id"]))
     return lines

@@ -11,7 +11,6 @@ holds at its last.
 
 from __future__ import annotations
 
-import shlex
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from typing import Callable, ContextManager, Dict, Iterator, Optional, Tuple
@@ -33,6 +32,7 @@ from wcache.core.errors import (
 )
 from wcache.core.model import DriveState
 from wcache.core.ports import DriveHost, Journal
+from wcache.core.shell import command
 from wcache.core.text import named
 
 from .mgr_link import printable
@@ -190,7 +190,8 @@ class Switcher:
         if later:
             raise ConflictError(
                 f"{later[0]} has changed {entry.domain_id} since",
-                f"restore that one first: wcache-probe restore --action {shlex.quote(later[0])}",
+                "restore that one first: "
+                + command("wcache-probe restore --action {}", later[0]),
             )
 
     def hold_key(self, key: str) -> None:

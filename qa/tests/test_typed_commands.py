@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 from typing import Dict, Iterator, List, Tuple
@@ -26,6 +27,16 @@ OTHERWISE = re.compile(
     r"--knob=toy|wcache-probe witness$|wcache agent (poll|post)|memory trial$|\.\.\.$|[<{]"
 )
 TYPED = re.compile(r"(?:\./|(?:bin/)?(?=ceph ))?(ceph wcache|wcache-probe|wcache)((?: .*)?)$")
+SHELL = PROJECT / "mgr_module/wcache/core/shell.py"
+# what makes commands of templates; whole scripts, in which names are those that hostnames.py takes
+MAKERS, SCRIPTS = ("command", "typed", "commented"), PROJECT / "mgr_module/wcache/core/deployment"
+# names of what we ask of Ceph and its orchestrator stand in backticks there, and nothing else
+ASKING = [PROJECT / "mgr_module/wcache/ceph" / name for name in ("command.py", "orchestrator.py")]
+# a command of ours that begins a text or follows a colon, with a hole in it
+HOLE = re.compile(
+    r"(?:^|[\s:(>])(?:(?:ceph|wcache-probe|kubectl) [a-z]|(?:echo|cat|sdparm|hdparm|nvme|ssacli"
+    r"|arcconf|blkdiscard|dd|for f in) )[^`\n]*\0"
+)
 # of the `ceph` tool itself
 CEPHS = ("--format", "--conf", "--cluster", "--keyring", "--name", "-f", "-i", "-h")
 
@@ -89,6 +100,78 @@ def test_what_the_programs_advise_is_taken():
     texts = [advice for _, advice in ADVICE.values()]
     # strings that go on in the next line of the source
     texts += [re.sub(r'"\s*\n\s*f?"', "", path.read_text(encoding="utf-8")) for path in CODE]
+    assert [line for text in texts for line in mistakes(text)] == []
+
+
+def unquoted(source: str) -> List[str]:
+    """The commands of a source that are not made in `core/shell.py`."""
+    found = []
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            text = "".join(map(_shown, node.values))
+            typed_ = any("\0" in span for span in text.split("`")[1::2])
+            found += [ast.unparse(node)] if typed_ or HOLE.search(text) else []
+        call = isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+        name = node.func.id if call else ""
+        # not a function of that name that a table of verbs gives
+        if name in MAKERS and "shell import" in source:
+            template = node.args[name == "commented"]
+            found += [ast.unparse(node)] if not _literal(template) else []
+        if name == "CommandLine" or (
+            isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
+            and node.value.id == "shlex" and node.attr in ("quote", "join")
+        ):
+            found.append(ast.unparse(node))
+    return found
+
+
+def _shown(part: ast.expr) -> str:
+    """A part of an f-string; what is no constant of ours is a hole."""
+    if isinstance(part, ast.FormattedValue):
+        return "X" if _literal(part.value) else "\0"
+    return str(part.value) if isinstance(part, ast.Constant) else "\0"
+
+
+def _literal(template: ast.expr) -> bool:
+    """Whether nothing from outside is in a template: constants, of this file or of two."""
+    if isinstance(template, ast.BinOp):
+        return _literal(template.left) and _literal(template.right)
+    if isinstance(template, ast.IfExp):
+        return _literal(template.body) and _literal(template.orelse)
+    if isinstance(template, ast.Name):
+        return template.id.isupper()
+    return isinstance(template, ast.Constant) and isinstance(template.value, str)
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in CODE if path not in (SHELL, *ASKING) and SCRIPTS not in path.parents],
+    ids=lambda path: str(path.relative_to(PROJECT)),
+)
+def test_one_file_makes_the_commands_that_are_printed(path):
+    assert unquoted(path.read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize("source", [
+    'f"`ceph wcache explain {what}`"', 'f"next: ceph wcache explain {what}"',
+    'f"echo {value} > /sys/block/{name}/queue/x"', 'f"`{line}`"', "shlex.quote(name)",
+    'command(f"ceph wcache explain {what}")', "typed(template, word)", "CommandLine(text)",
+    'commented(line, f"it was {least}")',
+])
+def test_a_command_that_is_made_elsewhere_is_found(source):
+    assert unquoted(f"from ..core.shell import command\n{source}")
+    assert not unquoted('f"{many} of {all}"; typed("ceph wcache explain {}", what)')
+
+
+def test_what_templates_make_is_taken():
+    holes = re.compile(r"\{\}")
+    texts = [
+        f"`{holes.sub('X', node.args[0].value)}`" for path in CODE
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+        and node.func.id in MAKERS and node.args and isinstance(node.args[0], ast.Constant)
+    ]
+    assert len(texts) > 80
     assert [line for text in texts for line in mistakes(text)] == []
 
 

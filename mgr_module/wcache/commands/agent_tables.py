@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import Any, Dict, List, Mapping
 
 from ..core.agents import SILENT_S
+from ..core.shell import command
 from ..core.text import LISTED_MAX, many, named, table
 from .tables import would
 
@@ -110,8 +110,7 @@ def _named(rows: List[Mapping[str, Any]]) -> str:
 def _script(notes: List[str], script: str, following: str) -> str:
     """One paste.  The notes are told to whoever runs it too, quoted: some came from outside."""
     lines = [
-        f"echo {shlex.quote(''.join(c if c.isprintable() and c != _ESCAPE else '?' for c in note))}"
-        " >&2"
+        command("echo {} >&2", note.replace(_ESCAPE, "?"))
         for note in notes
     ]
     return "\n".join(["# a shell script: read it, then run it with sh", *lines, script,

@@ -15,6 +15,7 @@ from ..core import codec
 from ..core.deployment.hostnames import checked_hostname
 from ..core.errors import MalformedError, NotReadyError, WcacheError
 from ..core.output_format import FORMAT_VERSION
+from ..core.shell import arguments, ticked
 from ..knobs import rooms
 from ..services import web_tokens
 from ..services.service import Service
@@ -280,7 +281,8 @@ def _arguments(command: Command, cmd: Mapping[str, Any]) -> Dict[str, Any]:
         value = cmd.get(name)
         if value is None:
             if declared.get("req") != "false":
-                raise MalformedError(f"{name} is missing", f"see `ceph {command.prefix} -h`")
+                usage = arguments(["ceph", *command.prefix.split(), "-h"])
+                raise MalformedError(f"{name} is missing", f"see {ticked(usage)}")
             continue
         if declared.get("n") == "N" and isinstance(value, (list, tuple)):
             value = " ".join(str(part) for part in value)  # a name of several words

@@ -6,6 +6,7 @@ from typing import Any, Dict, List, Mapping, Tuple
 
 from ..core.drive.safety import pin_word
 from ..core.fleet import ages
+from ..core.shell import command
 from ..core.text import LISTED_MAX, listed, named, table
 from .drives.bcache import bcache_words, dm_cache_words
 from .tables import flushed
@@ -61,7 +62,7 @@ def _kinds(data: Mapping[str, Any]) -> str:
     return "\n".join([
         *listed(table(heads, rows).splitlines(), "kinds of drives"), *_below(data),
         "each drive: ceph wcache drive ls --all, or of one host: "
-        f"ceph wcache drive ls {found[0][1][0]['hostname']}",
+        + command("ceph wcache drive ls {}", found[0][1][0]["hostname"]),
     ])
 
 

@@ -10,6 +10,7 @@ from ..core.experiment.levels import level_ns
 from ..core.model import Verdict, load_name
 from ..core.output_format import FORMAT_VERSION
 from ..core.record import Record
+from ..core.shell import ticked
 from ..core.text import latency, ratio, relative, table
 from ..core.verdict.explaining import would_change
 from ..core.verdict.recommend import Recommendation
@@ -167,7 +168,7 @@ def _lines(row: Mapping[str, Any]) -> List[str]:
         lines += ["", *_measured(result)]
     lines += ["", "what would change it:"]
     lines += [
-        f"  {step['what']}" + (f": `{step['command']}`" if step["command"] else "")
+        f"  {step['what']}" + (f": {ticked(step['command'])}" if step["command"] else "")
         for step in row["would_change"]
     ]
     lines += row["noop_flushes"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Mapping
 
+from ..core.shell import ticked
 from ..core.verdict.outlook import Outlook, Waiting
 
 
@@ -26,7 +27,7 @@ def _side(found: Waiting) -> Dict[str, Any]:
 
 def sentence(data: Mapping[str, Any]) -> str:
     """The sentence with the command that follows."""
-    following = f". Next: `{data['next']}`" if data["next"] else ""
+    following = f". Next: {ticked(data['next'])}" if data["next"] else ""
     return f"{data['text']}{following}"
 
 

@@ -10,6 +10,7 @@ from ..core.change.preconditions import NEEDED
 from ..core.fleet import ages
 from ..core.precondition_text import faults
 from ..core.record import Precondition
+from ..core.shell import command
 from ..core.text import LISTED_MAX, before_after, listed, named, setting, short_id, table, when
 from .drives.options import needs_consent, of_options
 from .tables import model_of, stale_keys
@@ -46,7 +47,7 @@ def _plan(data: Mapping[str, Any], *, whole: bool) -> str:
     alone = [f"left alone: {line}" for line in data.get("left_alone", [])]
     left = listed(alone, "left alone: see --format json")
     if "reported" in data:
-        left += ages.again(data["reported"], "ceph wcache plan")
+        left += ages.again(data["reported"], command("ceph wcache plan"))
     if not data["changes"]:
         done = data.get("in_place_by")
         return "\n".join([f"in place, by plan {done}" if done else "nothing to change", *left])
@@ -61,21 +62,24 @@ def _plan(data: Mapping[str, Any], *, whole: bool) -> str:
             for c in drives for line in c.get("written_since", [])
         ]
     else:
-        where = f"plan show {data['plan_id']} --all" if data["plan_id"] else "plan --format json"
+        where = command("ceph wcache plan --format json")
+        if data["plan_id"]:
+            where = command("ceph wcache plan show {} --all", data["plan_id"])
         told = [f"{short_id(c['action_id'])} {c['status']}: {c['detail']}"
                 for c in data["changes"] if c["detail"]]
         settings = "\n".join(_config_changes(values)).splitlines()
         lines = [
             *_kinds_of_change(drives), *listed(settings, "changes of settings"), "",
             *listed(told, "with a detail"),
-            f"each change, and how it is made by hand: ceph wcache {where}",
+            f"each change, and how it is made by hand: {where}",
         ]
     lines += left
     lines += [f"note: {line}" for line in stale_keys(data)]
     lines += [f"note: {line}" for line in of_options(drives)]
     if planned:
-        consent = " --consent-writeback" if any(map(needs_consent, drives)) else ""
-        apply = f"ceph wcache apply {data['plan_id']}{consent}"
+        apply = command("ceph wcache apply {}", data["plan_id"])
+        if any(map(needs_consent, drives)):
+            apply = command("ceph wcache apply {} --consent-writeback", data["plan_id"])
         lines += [
             f"what would block it, and how long it takes: {apply} --dry-run", f"next: {apply}",
         ] if data["plan_id"] else ["next: ceph wcache plan (same arguments, without --dry-run)"]
@@ -173,8 +177,9 @@ def waiting(data: Mapping[str, Any]) -> List[str]:
     ]
     names = [Precondition(item).name.lower() for item in items if item in NEEDED]
     if names:
-        command = f"ceph wcache apply {data['plan_id']} --override={','.join(names)}"
-        lines.append(f"to go on without: {command}")
+        lines.append("to go on without: " + command(
+            "ceph wcache apply {} --override={}", data["plan_id"], ",".join(names)
+        ))
     return lines
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from ..core.experiment.observing.run import NOT_FLUSHED
 from ..core.fleet import ages
 from ..core.model import Verdict, load_name
+from ..core.shell import command, ticked, typed
 from ..core.text import (
     amount,
     at_most,
@@ -47,7 +47,7 @@ def status(data: Mapping[str, Any]) -> str:
         f"rollout:   {data['rollout'] or 'none under way'}",
     ]
     if data["measuring"]:
-        lines.append(f"measuring: {data['measuring']}; see `{data['measuring_shown_by']}`")
+        lines.append(f"measuring: {data['measuring']}; see {ticked(data['measuring_shown_by'])}")
     if data["frozen"]:
         lines.append("frozen:    yes; thaw with `ceph wcache freeze --thaw`")
     if data["throwaway_cluster"]:
@@ -113,14 +113,16 @@ def forecast(data: Mapping[str, Any]) -> str:
     if data.get("undo_with_no_mgr"):
         lines.append(f"with no mgr:     nothing puts it back; {data['undo_with_no_mgr']}")
     lines += left_out(cost["skipped"])
-    lines += ages.again(data["reported"], "ceph wcache campaign forecast")
+    lines += ages.again(data["reported"], command("ceph wcache campaign forecast"))
     if "campaign_id" in data:
         lines += ["", f"campaign {data['campaign_id']} started",
-                  f"next: ceph wcache campaign show {data['campaign_id']}"]
+                  "next: " + command("ceph wcache campaign show {}", data["campaign_id"])]
     else:
         consent = ", and --accept-cost" if cost["bytes_written"] else ""
-        what = "ab, without --dry-run" if data.get("compares") else "campaign start"
-        lines += ["", f"next: ceph wcache {what} (same arguments{consent})"]
+        what = "ceph wcache ab, without --dry-run"
+        if not data.get("compares"):
+            what = "ceph wcache campaign start"
+        lines += ["", f"next: {what} (same arguments{consent})"]
     return "\n".join(lines)
 
 
@@ -208,7 +210,7 @@ def campaign(data: Mapping[str, Any]) -> str:
     lines += options.of_campaign(data)
     lines += observed_tables.lines(data["observed"])
     lines += left_out(data["skipped"])
-    lines += ["", "next: ceph wcache " + ("campaign show " + data["campaign_id"]
+    lines += ["", "next: ceph wcache " + (command("campaign show {}", data["campaign_id"])
               if data["status"] == "running"
               else "status, which says what to do about flushes that are dropped"
               if any(NOT_FLUSHED in row["note"] for row in data["observed"])
@@ -244,7 +246,10 @@ def recommendations(data: Mapping[str, Any]) -> str:
         said = [
             *(f"went back: {line}" for line in went_back(r)), *stale_keys(r),
             *([r["why"]] if not Verdict(r["verdict"]).decided else []),
-            *(f"to settle it: {step['what']}: `{step['command']}`" for step in r["settled_by"]),
+            *(
+                f"to settle it: {step['what']}: {ticked(step['command'])}"
+                for step in r["settled_by"]
+            ),
             *r["noop_flushes"],
             # what is said of every drive model is under `explain`
             *(f"note: {line}" for line in r["warnings"] if line != BURSTS and FEW not in line),
@@ -253,7 +258,8 @@ def recommendations(data: Mapping[str, Any]) -> str:
             said_of.setdefault(line, []).append(model_of(r))
     lines += [f"{named(list(dict.fromkeys(of)))}: {line}" for line, of in said_of.items()]
     lines += others
-    lines.append(f"why, with figures and what to do by hand: ceph wcache explain {_example(rows)}")
+    explain = command("ceph wcache explain {}", model_of(rows[0]))
+    lines.append(f"why, with figures and what to do by hand: {explain}")
     return "\n".join([*lines, f"next: {after_recommend(data)}"])
 
 
@@ -276,12 +282,8 @@ def _gain(row: Mapping[str, Any]) -> Tuple[str, Optional[float]]:
     return f"{load_name(loads[0]['load_point'])}{relative(loads[0])}", loads[0]["ratio"]
 
 
-def _example(rows: List[Mapping[str, Any]]) -> str:
-    return shlex.quote(model_of(rows[0]))
-
-
-_PLAN = "ceph wcache plan"
-_BY_TRAFFIC = "ceph wcache campaign forecast --loads=traffic"
+_PLAN = command("ceph wcache plan")
+_BY_TRAFFIC = command("ceph wcache campaign forecast --loads=traffic")
 
 
 def went_back(row: Mapping[str, Any]) -> List[str]:
@@ -292,8 +294,8 @@ def went_back(row: Mapping[str, Any]) -> List[str]:
             f"plan {mark['plan_id']} put drives of this model into {mark['mode']}, and took that "
             f"back: {mark['why']}"
         )
-        lines.append(f"what was seen: `ceph wcache rollout show {mark['plan_id']}`")
-        lines.append(f"to settle it, measure it while clients write: `{_BY_TRAFFIC}`")
+        lines.append("what was seen: " + typed("ceph wcache rollout show {}", mark["plan_id"]))
+        lines.append(f"to settle it, measure it while clients write: {ticked(_BY_TRAFFIC)}")
         lines.append("`auto` does not apply it before that")
     elif row["held_by_auto"]:
         lines.append(
@@ -306,7 +308,7 @@ def went_back(row: Mapping[str, Any]) -> List[str]:
 def after_recommend(data: Mapping[str, Any]) -> str:
     """A plan, or the command that would settle what is open; nothing may be left to settle."""
     if data["rollout"]:
-        return f"ceph wcache rollout show {data['rollout']}"
+        return command("ceph wcache rollout show {}", data["rollout"])
     if any(r["to_change"] and r["went_back"] is None for r in data["recommendations"]):
         return _PLAN
     if any(r["to_change"] for r in data["recommendations"]):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import Any, Dict, List, Mapping, Optional
 
 from ..core.automation.modes import any_on
@@ -10,6 +9,7 @@ from ..core.fleet.ages import again
 from ..core.fleet.findings import ADVICE
 from ..core.model import CacheMode, FindingCode, Verdict, load_name
 from ..core.precondition_text import precondition_text
+from ..core.shell import CommandLine, command
 from ..core.text import (
     NAMED_MAX,
     amount,
@@ -34,9 +34,9 @@ _OFF, _ON = "turn the write cache off", "keep the write cache on"
 def tried(service: Service, views: Views, arguments: Mapping[str, Any]) -> Dict[str, Any]:
     """What `try` answers, with its lines as text and the next command."""
     data = service.tries.look(arguments.get("scope"), bool(arguments.get("accept_cost")))
-    command = "ceph wcache try" + _scope(data["scope"])
+    again_by = _try(data["scope"])
     if data["state"] == FORECAST:
-        lines, following = _forecast(data), _after_forecast(data, command)
+        lines, following = _forecast(data), _after_forecast(data, again_by)
     elif data["state"] == ANSWER:
         campaign = views.campaigns.show(data["campaign_id"])
         shown = views.plans.recommendations()
@@ -47,8 +47,8 @@ def tried(service: Service, views: Views, arguments: Mapping[str, Any]) -> Dict[
         lines += [f"by other measurements: {_named(row)}: {_advice(row)}" for row in others]
         following = after_recommend({**shown, "recommendations": rows + others}) if (
             rows or others or shown["rollout"]
-        ) else f"ceph wcache campaign show {data['campaign_id']}"
-        lines.append(f"to measure again: {command} --accept-cost")
+        ) else command("ceph wcache campaign show {}", data["campaign_id"])
+        lines.append(f"to measure again: {again_by} --accept-cost")
         if not any_on(service.auto.state.modes):
             lines.append(
                 "to have drives that come later measured too, and what waits told by `ceph "
@@ -60,9 +60,9 @@ def tried(service: Service, views: Views, arguments: Mapping[str, Any]) -> Dict[
             f"{data['drives_done']} of {data['drives']} drives done "
             f"(campaign {data['campaign_id']})"
         ]
-        following = command
+        following = again_by
     if "reported" in data:
-        lines += again(data["reported"], command)
+        lines += again(data["reported"], again_by)
     return {**data, "lines": lines, "next": following}
 
 
@@ -71,8 +71,10 @@ def text(data: Mapping[str, Any]) -> str:
     return "\n".join([*data["lines"], f"next: {data['next']}"])
 
 
-def _scope(scope: str) -> str:
-    return "" if scope == "cluster" else f" {shlex.quote(scope)}"
+def _try(scope: str) -> CommandLine:
+    if scope == "cluster":
+        return command("ceph wcache try")
+    return command("ceph wcache try {}", scope)
 
 
 def _written(cost: Mapping[str, Any]) -> str:
@@ -113,18 +115,18 @@ def _forecast(data: Mapping[str, Any]) -> List[str]:
     return lines
 
 
-def _after_forecast(data: Mapping[str, Any], command: str) -> str:
+def _after_forecast(data: Mapping[str, Any], again_by: CommandLine) -> str:
     if data["frozen"]:
         return "ceph wcache freeze --thaw"
     if data["under_way"]:
-        return f"{command}, once campaign {data['under_way']} has ended"
+        return f"{again_by}, once campaign {data['under_way']} has ended"
     if data["occupied"]:
-        return f"{command}, once {data['occupied']} has ended"
+        return f"{again_by}, once {data['occupied']} has ended"
     if data["in_the_way"]:
-        return f"{command}, once the preconditions are met"
+        return f"{again_by}, once the preconditions are met"
     if data["not_heard"]:
-        return f"{command}, once they respond; without them: {command} --accept-cost"
-    return f"{command} --accept-cost"
+        return f"{again_by}, once they respond; without them: {again_by} --accept-cost"
+    return f"{again_by} --accept-cost"
 
 
 def _measured(

@@ -18,6 +18,7 @@ from ..core.host_report import HostReport
 from ..core.jobs import Holding
 from ..core.model import CacheMode, Cure, DriveReport, Finding, FindingCode
 from ..core.output_format import FORMAT_VERSION
+from ..core.shell import command
 from ..core.text import time_left
 from ..core.verdict.outlook import Outlook
 from ..core.verdict.plp import hints
@@ -205,9 +206,9 @@ def _next(world: World, outlook: Outlook) -> str:
     if world.frozen:
         return "ceph wcache freeze --thaw"
     if world.open_plan:
-        return f"ceph wcache rollout show {world.open_plan}"
+        return command("ceph wcache rollout show {}", world.open_plan)
     if world.open_campaign:
-        return f"ceph wcache campaign show {world.open_campaign}"
+        return command("ceph wcache campaign show {}", world.open_campaign)
     return outlook.next_step
 
 

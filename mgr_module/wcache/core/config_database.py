@@ -15,12 +15,12 @@ has of `osd` and the first that it has of `osd.3`.
 from __future__ import annotations
 
 import math
-import shlex
 from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Any, Collection, Dict, Iterable, List, Mapping, Optional, Tuple
 
 from .cluster import OsdInfo
+from .shell import CommandLine, arguments, command
 
 TEXT_CHARS_MAX = 200
 EDITS_MAX = 4096
@@ -205,15 +205,15 @@ class ConfigEdit:
         return self.who, self.name
 
     @property
-    def command(self) -> str:
+    def command(self) -> CommandLine:
         """The command by hand."""
         if self.who.endswith(LABELS_OF):
             verb = "rm" if self.value is None else "add"
             host = self.who[: -len(LABELS_OF)]
-            return shlex.join(["ceph", "orch", "host", "label", verb, host, self.name])
+            return command("ceph orch host label {} {} {}", verb, host, self.name)
         if self.value is None:
-            return shlex.join(["ceph", "config", "rm", self.who, self.name])
-        return shlex.join(["ceph", "config", "set", self.who, self.name, self.value])
+            return arguments(["ceph", "config", "rm", self.who, self.name])
+        return arguments(["ceph", "config", "set", self.who, self.name, self.value])
 
     @property
     def inverse(self) -> ConfigEdit:

@@ -5,18 +5,19 @@ from __future__ import annotations
 from typing import AbstractSet, Any, List, NamedTuple, Optional, Protocol, Tuple
 
 from . import events
+from .shell import NOTHING, CommandLine
 from .simulation import DriveKind
 
 
 class Holding(NamedTuple):
     """What has OSDs for itself, in words, and the commands that show and end it.
 
-    `stop` is "" where it ends by itself alone.
+    `stop` is NOTHING where it ends by itself alone.
     """
 
     words: str
-    show: str
-    stop: str = ""
+    show: CommandLine
+    stop: CommandLine = NOTHING
 
 
 class Job(Protocol):
@@ -93,7 +94,7 @@ class Trial(Job, Protocol):
         """Why it stands there, or ""."""
 
     @property
-    def shown_by(self) -> str:
+    def shown_by(self) -> CommandLine:
         """The command that shows all of it."""
 
     @property

@@ -10,6 +10,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Protocol, Tu
 from ..core import events
 from ..core.jobs import Holding, Trial
 from ..core.model import LoadPoint
+from ..core.shell import command
 
 
 class OsdWork(Protocol):
@@ -105,7 +106,9 @@ class Measuring:
         """The bench call of a capacity that goes on after its run has ended."""
         if all(load is not LoadPoint.OSD_BENCH_CAPACITY for _, load in self.going_on()):
             return None
-        return Holding("the last bench call of an mclock measurement", "ceph wcache mclock show")
+        return Holding(
+            "the last bench call of an mclock measurement", command("ceph wcache mclock show")
+        )
 
 
 class OsdQuestions:

@@ -30,6 +30,7 @@ from ..core.protocol import (
     StateOutcome,
     Task,
 )
+from ..core.shell import typed
 from ..core.simulation import is_real
 from .executor import Executor
 from .hosts import CHANGED_EVERY_S
@@ -108,7 +109,8 @@ class ProbeCalls:
         if executor.hosts.removed.get(hostname) == hello.instance_id:
             raise RefusedError(
                 f"host {hostname} was removed",
-                f"stop this probe, or bring it back with `ceph wcache agent add {hostname}`",
+                "stop this probe, or bring it back with "
+                + typed("ceph wcache agent add {}", hostname),
             )
         executor.hosts.removed.pop(hostname, None)
         before = executor.hosts.agents.hear(hostname, hello, executor.clock())

@@ -6,12 +6,12 @@ is not touched.
 
 from __future__ import annotations
 
-import shlex
 from typing import Any, Dict, List, Tuple
 
 from ..core.drive.acceptance import Acceptance
 from ..core.errors import ConflictError, NotFoundError, NotReadyError, RefusedError
 from ..core.fleet.disputes import Dispute
+from ..core.shell import command, typed
 from ..engine.engine import Engine
 from ..engine.world import World
 
@@ -84,8 +84,8 @@ def _require_probe(world: World, hostname: str, domain_id: str) -> None:
     if agent is None or agent.silent(world.now_s):
         raise NotReadyError(
             f"the probe on {hostname} is not responding, and its journal has entries to drop",
-            f"start it, or run `wcache-probe accept {shlex.quote(domain_id)} --yes` there; "
-            f"where the host is gone for good, `ceph wcache agent rm {hostname} --force` first",
+            f"start it, or run {typed('wcache-probe accept {} --yes', domain_id)} there; where the "
+            f"host is gone for good, {typed('ceph wcache agent rm {} --force', hostname)} first",
         )
 
 
@@ -103,4 +103,6 @@ def _next(stored: bool, entries: bool) -> str:
     """What has still to happen before `status` stops showing it."""
     left = [] if stored else ["the mons have stored it"]
     left += ["the probe has dropped its entries"] if entries else []
-    return f"ceph wcache status; it stops showing it once {' and '.join(left)}" if left else ""
+    if not left:
+        return ""
+    return command("ceph wcache status") + f"; it stops showing it once {' and '.join(left)}"

@@ -33,6 +33,7 @@ from ..core.options.option import Option, Place
 from ..core.options.trial import OptionTrial, parse_trial
 from ..core.precondition_text import precondition_text
 from ..core.record import Precondition
+from ..core.shell import typed
 from ..core.simulation import all_simulated
 from ..core.text import amount, many, named
 from ..core.verdict.foreign.confirming import Priors, priors, shortened
@@ -180,7 +181,7 @@ class CampaignService:
         if world.open_campaign:
             raise ConflictError(
                 f"campaign {world.open_campaign} is not over yet",
-                f"wait for it, or `ceph wcache campaign stop {world.open_campaign}`",
+                f"wait for it, or {typed('ceph wcache campaign stop {}', world.open_campaign)}",
             )
         return orders.new_campaign_id()
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import Any, Dict, Iterable, Mapping, Optional, TypeVar
 
 from ..core.change.scope import Scope
 from ..core.errors import ConflictError, MalformedError, NotFoundError, NotReadyError, RefusedError
 from ..core.fleet.disputes import Dispute, Key
+from ..core.shell import ticked, typed
 from ..core.text import named
 from ..engine.world import World
 
@@ -54,7 +54,7 @@ def require_unreserved(world: World) -> None:
     """Nothing is toggled while something that is no run measures OSDs."""
     held = world.reserved
     if held is not None:
-        end = f", or end it with `{held.stop}`" if held.stop else ""
+        end = f", or end it with {ticked(held.stop)}" if held.stop else ""
         raise ConflictError(f"{held.words} is under way", f"wait for it{end}")
 
 
@@ -70,11 +70,11 @@ def require_no_plan(world: World) -> None:
     """A rollout wants the drives for itself: nothing would be measured before its end."""
     plan_id = world.open_plan
     if plan_id:
-        end = f"or end it with `ceph wcache rollout abort {plan_id}`"
+        end = "or end it with " + typed("ceph wcache rollout abort {}", plan_id)
         if world.rollouts[plan_id].paused:
             raise ConflictError(
                 f"plan {plan_id} is paused",
-                f"go on with `ceph wcache rollout resume {plan_id}`, {end}",
+                f"go on with {typed('ceph wcache rollout resume {}', plan_id)}, {end}",
             )
         raise ConflictError(f"plan {plan_id} is under way", f"wait for it, {end}")
 
@@ -85,7 +85,7 @@ def require_idle(world: World) -> None:
     if world.open_campaign:
         raise ConflictError(
             f"campaign {world.open_campaign} is under way",
-            f"wait for it, or `ceph wcache campaign stop {world.open_campaign}`",
+            f"wait for it, or {typed('ceph wcache campaign stop {}', world.open_campaign)}",
         )
     require_no_plan(world)
 
@@ -156,10 +156,10 @@ def require_settled(world: World, domains: Iterable[Key]) -> None:
 
 
 def _cure(item: Dispute) -> str:
-    accept = shlex.join(["ceph", "wcache", "drive", "accept", item.hostname, item.domain_id])
+    accept = typed("ceph wcache drive accept {} {}", item.hostname, item.domain_id)
     if not item.lost:
         return (
             "wait until its probe has restored it, or see `wcache-probe restore --all`; a drive "
-            f"that is gone for good: `{accept}`"
+            f"that is gone for good: {accept}"
         )
-    return f"see `{accept}`"
+    return f"see {accept}"

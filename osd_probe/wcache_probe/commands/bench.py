@@ -11,7 +11,6 @@ import argparse
 import json
 import os
 import secrets
-import shlex
 from dataclasses import dataclass
 from statistics import median
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
@@ -23,6 +22,7 @@ from wcache.core.experiment.matrix import Cell, Pattern, Sync
 from wcache.core.figures.latency_table import HEADINGS, LatencyTable, of_samples, row
 from wcache.core.material import MATERIAL_RATIO
 from wcache.core.model import CacheMode, DeviceCache, DriveReport, KernelView, Transport
+from wcache.core.shell import command, typed
 from wcache.core.text import before_after, latency, table
 
 from ..journal.journal_file import MATRIX
@@ -97,8 +97,9 @@ def bench_blank(
     if osds:
         raise RefusedError(
             f"{scratch.drive.dev_name} also serves osd.{osds[0]}, which would wait for it",
-            f"leave --consent away, or name an unused drive; `wcache-probe matrix --scratch "
-            f"{shlex.quote(scratch.path)} --beside-osds` would do it",
+            "leave --consent away, or name an unused drive; "
+            + typed("wcache-probe matrix --scratch {} --beside-osds", scratch.path)
+            + " would do it",
         )
     refuse_shared(scratch, host.host_findings())
     why = next(filter(None, (
@@ -220,17 +221,17 @@ def of_modes(
 
 def after_reading(scored: Inspected, name: str) -> str:
     """The one thing to do after a device was only read."""
-    drive = scored.drive
+    drive, path = scored.drive, f"/dev/{name}"
     first = _data_first(scored)
     if first:
         return first
     if drive.uses:
-        return f"ceph wcache try osd.{drive.uses[0].osd_id}"
+        return command("ceph wcache try osd.{}", drive.uses[0].osd_id)
     if drive.state.device_cache is DeviceCache.NONE:
         return "nothing; this drive has no volatile cache"
     if drive.foreign_uses:
         return "with a blank drive of this model: wcache-probe bench DEVICE --consent"
-    return f"wcache-probe bench {_path(name)} --consent, if all data on it may go"
+    return command("wcache-probe bench {} --consent", path) + ", if all data on it may go"
 
 
 def after_writing(
@@ -242,11 +243,12 @@ def after_writing(
         return first
     if scored.drive.transport is Transport.LOOP:
         return "nothing; the cache of a loop device is only whether flushes reach its file"
-    matrix = f"wcache-probe matrix --scratch {_path(name)}"
+    path = f"/dev/{name}"
+    matrix = command("wcache-probe matrix --scratch {}", path)
     if scored.drive.state.device_cache is DeviceCache.NONE:
         return "nothing; this drive has no volatile cache"
     if not_named(scored.drive):
-        return f"wcache-probe prepare --scratch {_path(name)} --dry-run"
+        return command("wcache-probe prepare --scratch {} --dry-run", path)
     found_off = scored.drive.mode is CacheMode.WRITE_THROUGH
     if one_mode and found_off and not scored.drive.toggle_refusal:
         return f"{matrix} --consent-turn-on"
@@ -260,10 +262,6 @@ def after_writing(
 def _data_first(scored: Inspected) -> str:
     """What the state of the drive asks for, where it is unsafe."""
     return next_step([scored], ()) if judge(scored.drive.state) is Safety.UNSAFE else ""
-
-
-def _path(name: str) -> str:
-    return shlex.quote(f"/dev/{name}")
 
 
 # ---- the answer

@@ -7,7 +7,6 @@ reason takes what stands beside it, so that nothing in it is hidden.
 from __future__ import annotations
 
 import json
-import shlex
 from dataclasses import dataclass
 from typing import Any, Dict, List, Sequence, Tuple
 
@@ -16,6 +15,7 @@ from wcache.core.fleet import loaded_off
 from wcache.core.fleet.findings import ADVICE
 from wcache.core.model import Cure, DeviceCache, DriveReport, Finding, FindingCode, Severity
 from wcache.core.ports import DriveHost
+from wcache.core.shell import command, commented
 from wcache.core.text import table
 
 FORMAT_VERSION = 1
@@ -101,18 +101,19 @@ def next_step(found: Sequence[Inspected], of_host: Sequence[Finding]) -> str:
         return f"{first[Safety.UNSAFE].dev_name}: {ADVICE[FindingCode.UNSAFE][1]}"
     if Safety.AFTER_RESET in first:
         dropping = ", ".join(lost_after_reset(first[Safety.AFTER_RESET].state))
-        return f"{loaded_off.COMMAND}  # prints how {dropping} is loaded anew, so that it flushes"
+        return commented(
+            loaded_off.COMMAND, "prints how {} is loaded anew, so that it flushes", dropping
+        )
     lacking = [item for item in of_host if item.code is FindingCode.NOT_PREPARED]
     if lacking:
         waits = lacking[0].cure is Cure.BOOT_ONCE
         return "boot this host once" if waits else "wcache-probe prepare --dry-run"
-    for cache, why in (
-        (DeviceCache.WRITE_BACK, ""),
-        (DeviceCache.UNKNOWN, "  # whether its cache is on is not known"),
-    ):
+    for cache in (DeviceCache.WRITE_BACK, DeviceCache.UNKNOWN):
         names = [one.drive.dev_name for one in found if one.drive.state.device_cache is cache]
         if names:
-            return f"wcache-probe time {shlex.quote('/dev/' + names[0])}{why}"
+            time = command("wcache-probe time {}", "/dev/" + names[0])
+            known = cache is not DeviceCache.UNKNOWN
+            return time if known else commented(time, "whether its cache is on is not known")
     return "nothing; no drive here has its volatile cache on" if found else "wcache-probe look"
 
 

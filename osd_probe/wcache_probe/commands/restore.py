@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import shlex
 import signal
 import sys
 import threading
@@ -16,6 +15,7 @@ from wcache.core.drive.journal import EntryKind, JournalEntry
 from wcache.core.drive.lease import LeaseKeeper
 from wcache.core.drive.prior import Prior
 from wcache.core.errors import ConflictError, NotFoundError, NotReadyError, WcacheError
+from wcache.core.shell import arguments, ticked, typed
 
 from ..arguments import RESTORE_ONE, RUN_DIR, STATE_DIR
 from ..journal.journal_file import JournalFolder, StateFolder
@@ -133,7 +133,8 @@ def _chosen(state: StateFolder, action: str) -> Tuple[Dict[str, JournalEntry], D
         key = f"{EntryKind.ACTION.value}/{action}"
         if key in damaged:
             raise NotFoundError(
-                damaged[key], f"put the drive right by hand, then `wcache-probe accept {key}`"
+                damaged[key], "put the drive right by hand, then "
+                + typed("wcache-probe accept {}", key),
             )
         if key not in sound:
             raise NotFoundError(
@@ -160,7 +161,7 @@ def _applied(state: StateFolder, options: argparse.Namespace) -> Tuple[str, ...]
     words = ["wcache-probe", "restore", *_places(options), "--action"]
     return tuple(
         printable(f"applied, and not taken back: {_drives(entry)}; was in {_modes(entry)}: ")
-        + f"`{shlex.join([*words, entry.owner_id])}`"
+        + ticked(arguments([*words, entry.owner_id]))
         for entry in entries
     )
 

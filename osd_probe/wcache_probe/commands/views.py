@@ -9,6 +9,7 @@ from wcache.core import codec
 from wcache.core.drive.journal import EntryKind, JournalEntry
 from wcache.core.drive.safety import Safety, judge, pin_word
 from wcache.core.ports import DriveHost
+from wcache.core.shell import command
 from wcache.core.text import amount, table, when
 
 from ..journal.journal_file import MATRIX, PROBE, StateFolder
@@ -48,7 +49,7 @@ def look(host: DriveHost, hostname: str, style: str) -> int:
     print(table(heads, rows) if rows else f"no OSD of {hostname} was found on this host")
     if any(row[heads.index("PINNED")] == "unknown" for row in rows):
         print("PINNED: only the probe that runs here knows what it has pinned; ask the mgr: "
-              f"ceph wcache drive ls {hostname}")
+              + command("ceph wcache drive ls {}", hostname))
     for drive in drives:
         for layer in dict.fromkeys(drive.state.layers):
             if layer.kernel_view is not drive.state.kernel_view:

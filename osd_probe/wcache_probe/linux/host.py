@@ -35,6 +35,7 @@ from wcache.core.model import (
 )
 from wcache.core.option_value import OptionValue
 from wcache.core.protocol import SamplesOutcome
+from wcache.core.shell import typed
 
 from ..arguments import STATE_DIR
 from ..evidence.folder import EvidenceFolder
@@ -351,7 +352,7 @@ class LinuxDriveHost:
                 )
             unpinned = unprepared(drive, self._boot_pins())
             if unpinned:
-                prepare = f"`wcache-probe prepare --scratch /dev/{device.name}`"
+                prepare = typed("wcache-probe prepare --scratch {}", f"/dev/{device.name}")
                 raise RefusedError(
                     f"{device.name}: {unpinned}", "" if boots_once(unpinned) else prepare
                 )

@@ -13,6 +13,7 @@ from wcache.core.drive.safety import may_toggle
 from wcache.core.errors import RefusedError
 from wcache.core.experiment.matrix import CELLS, Cell, Matrix
 from wcache.core.model import CacheMode
+from wcache.core.shell import command
 from wcache.core.text import table
 
 from ..journal.journal_file import MATRIX
@@ -82,7 +83,8 @@ def matrix(
             print("\n".join(lines(found)), flush=True)
         finally:  # neither a closed terminal nor a full disk shall cost both
             result.put(codec.dumps(found))
-    print(f"written to {target}; next, where numpy and scipy are: wcache analyze {target}")
+    print(f"written to {target}; next, where numpy and scipy are: "
+          + command("wcache analyze {}", target))
     return 0 if found.ended == "done" else 1
 
 

@@ -18,6 +18,7 @@ from typing import Iterator, Optional, Tuple
 from wcache.core.errors import ConflictError, NotFoundError, RefusedError, StorageError
 from wcache.core.experiment.matrix import WRITE_BYTES
 from wcache.core.model import DriveReport, LayerKind, Transport
+from wcache.core.shell import typed
 
 from ..linux.block.host_files import HostFiles, printable
 from ..linux.block.stack import is_followed, paths_down
@@ -171,8 +172,8 @@ class Scratch:
     def _not_blank(self, place: int) -> RefusedError:
         return RefusedError(
             f"{self.path} is not blank: there is data within 1 MiB of byte {place}",
-            f"if that data may go, `blkdiscard -z {self.path}` or "
-            f"`dd if=/dev/zero of={self.path} bs=1M` makes it blank",
+            f"if that data may go, {typed('blkdiscard -z {}', self.path)} or "
+            f"{typed('dd if=/dev/zero of={} bs=1M', self.path)} makes it blank",
         )
 
 

@@ -8,6 +8,7 @@ from contextlib import closing
 from typing import Callable
 
 from wcache.core.errors import MalformedError, StorageError, WcacheError
+from wcache.core.shell import command
 
 from ..linux.block.host_files import printable
 from .blocks import BATCH_MAX
@@ -32,7 +33,9 @@ def listen(address: str, log: str, idle_s: float, say: Say) -> int:
         ) from None
     with closing(server):
         say(f"listening at {host} port {server.getsockname()[1]}; on the drive's host run:")
-        say(f"wcache-probe witness write DEVICE --to {address_of(server)} --token {token.hex()}")
+        say(command(
+            "wcache-probe witness write DEVICE --to {} --token {}", address_of(server), token.hex()
+        ))
         while True:
             connection, peer = server.accept()
             with closing(connection):
@@ -75,5 +78,5 @@ def _witness(channel: Channel, run: WitnessRun, log: str, idle_s: float, say: Sa
     finally:
         file.close()
     print(f"{acknowledged} writes were acknowledged; when the drive is back, copy {log} to its "
-          f"host and run there: wcache-probe witness check DEVICE --log {log}")
+          "host and run there: " + command("wcache-probe witness check DEVICE --log {}", log))
     return 0 if acknowledged else 1

@@ -7,6 +7,7 @@ from typing import Any, List, Mapping, Sequence, Tuple
 from ...core.change.preconditions import NEEDED
 from ...core.change.time_left import between
 from ...core.precondition_text import faults
+from ...core.shell import command, ticked
 from ...core.text import listed, many, named, roughly, table, when
 from ..plan_tables import waiting
 from ..tables import lines_of
@@ -40,7 +41,8 @@ def trial_line(one: Mapping[str, Any]) -> str:
     of = f" of plan {one['plan_id']}" if one["plan_id"] else ""
     reason = f" ({one['reason']})" if one["reason"] else ""
     words = f"; {one['words']}" if one["words"] else ""
-    return f"trial {one['trial_id']}{of}: {one['status']}{reason}{words}; see `{one['shown_by']}`"
+    see = ticked(one["shown_by"])
+    return f"trial {one['trial_id']}{of}: {one['status']}{reason}{words}; see {see}"
 
 
 def rollout(data: Mapping[str, Any]) -> str:
@@ -82,8 +84,8 @@ def rollout(data: Mapping[str, Any]) -> str:
         lines.append(f"time left: {_left(data)}, without what it may wait for")
     if data["status"] == "paused":
         lines += [
-            f"next: ceph wcache rollout resume {data['plan_id']}",
-            f"or:   ceph wcache rollout abort {data['plan_id']}",
+            "next: " + command("ceph wcache rollout resume {}", data["plan_id"]),
+            "or:   " + command("ceph wcache rollout abort {}", data["plan_id"]),
         ]
     return "\n".join(lines)
 

@@ -7,6 +7,7 @@ from typing import List, Tuple
 
 from .. import events
 from ..codec import one_line
+from ..shell import typed
 from ..text import many
 from . import preconditions as holding
 from .change_status import TOUCHED, ChangeStatus
@@ -31,7 +32,7 @@ class RollingBack(RolloutBase):
             return tuple(item.value for item in self.rollout.missed)
         return (
             f"the probe on {change.hostname}, which is asked again for an hour; where the host is "
-            f"gone for good: `ceph wcache agent rm {change.hostname} --force`",
+            f"gone for good: {typed('ceph wcache agent rm {} --force', change.hostname)}",
         )
 
     @property

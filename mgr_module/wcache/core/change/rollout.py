@@ -17,6 +17,7 @@ from .. import events
 from ..codec import one_line
 from ..protocol import FailureOutcome, SamplesOutcome
 from ..record import Precondition
+from ..shell import command
 from ..text import before_after
 from . import preconditions as holding
 from .change_status import ChangeStatus, Made
@@ -383,8 +384,8 @@ class RolloutMachine(Gating):
         self._set(RolloutStatus.STOPPED, reason=why)
         self._phase = Phase.IDLE
         said = (
-            f"{change.name} was not checked; {change.look_first}: ceph wcache rollback "
-            f"{self.rollout.plan_id}"
+            f"{change.name} was not checked; {change.look_first}: "
+            + command("ceph wcache rollback {}", self.rollout.plan_id)
         )
         ended = events.Note(f"stopped: {why}", "warning")
         return [events.SaveRun(), ended, events.Note(said, "error")]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import Dict, Iterable, List, Optional
 
 from ..change.change_status import TOUCHED, ChangeStatus
@@ -11,6 +10,7 @@ from ..drive.journal import EntryKind
 from ..experiment.run_priors import touched
 from ..experiment.run_state import RunState, RunStatus
 from ..host_report import HostReport
+from ..shell import typed
 from ..text import named
 
 LINES_MAX = 50
@@ -28,7 +28,7 @@ def reasons_to_stay(hostname: str, plans: Iterable[Rollout]) -> List[str]:
         if names:
             found.append(
                 f"plan {plan.plan_id} is applied on {hostname} ({named(names, 4)}): "
-                f"`ceph wcache rollback {plan.plan_id}`"
+                + typed("ceph wcache rollback {}", plan.plan_id)
             )
     return found
 
@@ -92,6 +92,6 @@ def _drives(domain_id: str, report: Optional[HostReport]) -> str:
 
 def _until_accepted(hostname: str, domain_id: str) -> str:
     return (
-        "`ceph wcache status` reports it until you run `ceph wcache drive accept "
-        f"{hostname} {shlex.quote(domain_id)} --yes`"
+        "`ceph wcache status` reports it until you run "
+        + typed("ceph wcache drive accept {} {} --yes", hostname, domain_id)
     )

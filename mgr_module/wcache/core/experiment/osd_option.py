@@ -27,6 +27,7 @@ from ..protocol import (
     SetOptionRequest,
     StateOutcome,
 )
+from ..shell import CommandLine, command, ticked
 
 ELSEWHERE = "compare it on OSDs of which that is so"
 NONE = "as configured"  # in the place of a value: the OSD has none at run time
@@ -105,7 +106,7 @@ class OnOsd:
             return self._refusal(
                 f"osd.{self.osd_id} was given {self.trial.name} {held[:40]!r}, which is not "
                 "understood",
-                f"`{by_hand(self.trial.name, f'osd.{self.osd_id}')}`",
+                ticked(by_hand(self.trial.name, f"osd.{self.osd_id}")),
             )
         return DrivesOutcome(tuple(
             # what is changed is the OSD's, and so is said of it
@@ -149,7 +150,7 @@ class OnOsd:
         if prior is None:
             return FailureOutcome(
                 f"what osd.{self.osd_id} had as {name} is not known",
-                f"`{by_hand(name, f'osd.{self.osd_id}')}` takes away what it was given",
+                f"{ticked(by_hand(name, f'osd.{self.osd_id}'))} takes away what it was given",
                 restored=False,
             )
         before = now = yield from self._held()
@@ -190,11 +191,11 @@ def unmet(entry: Option, osd_id: int, found: Mapping[str, Optional[str]]) -> str
     ), "")
 
 
-def by_hand(name: str, osd: str, prior: str = NONE) -> str:
+def by_hand(name: str, osd: str, prior: str = NONE) -> CommandLine:
     """The command that gives an OSD (`osd.3`) back what it had, for when no mgr does."""
     if prior == NONE:
-        return f"ceph tell {osd} config unset {name}"
-    return f"ceph tell {osd} config set {name} {prior}"
+        return command("ceph tell {} config unset {}", osd, name)
+    return command("ceph tell {} config set {} {}", osd, name, prior)
 
 
 def given_back(request: ReleaseRequest, changed: bool) -> StateOutcome:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, List, Mapping, Optional
 
+from ..shell import CommandLine, ticked
 from ..text import many, roughly
 
 # A command that goes by reports older than this has the hosts looked at again.
@@ -45,11 +46,11 @@ def words(age: Mapping[str, Any]) -> str:
     return f"{said}; {more}" if more else said
 
 
-def again(age: Mapping[str, Any], command: str) -> List[str]:
+def again(age: Mapping[str, Any], line: CommandLine) -> List[str]:
     """A line of a command that goes by old reports; none where they are young."""
     if not age["unknown"] and (age["oldest_s"] or 0.0) <= OLD_S:
         return []
     return [
         f"as reported {words(age)}; the probes are asked to look again: in half a minute "
-        f"`{command}` goes by what is there then"
+        f"{ticked(line)} goes by what is there then"
     ]

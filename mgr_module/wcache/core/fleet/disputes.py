@@ -20,6 +20,7 @@ from ..experiment.osd_option import NONE, by_hand
 from ..experiment.run_priors import prior_of, touched
 from ..experiment.run_state import OVER, RunState, RunStatus
 from ..host_report import HostReport, JournalNote
+from ..shell import ticked
 
 Key = Tuple[str, str]
 """Hostname and cache domain."""
@@ -120,7 +121,8 @@ def _of_run(state: RunState) -> List[Dispute]:
             what = f"{trial.name} of osd.{osd_id}"
             why = f"{state.spec.run_id} ended, and {what} was not read back yet"
             priors = (o.value for d in prior_of(state, domain_id).drives for o in d.options)
-            why += f" (by hand: `{by_hand(trial.name, f'osd.{osd_id}', next(priors, NONE))}`)"
+            undo = by_hand(trial.name, f"osd.{osd_id}", next(priors, NONE))
+            why += f" (by hand: {ticked(undo)})"
         if state.dispute or not known:
             why = state.dispute or f"the state before {state.spec.run_id} is not known"
         found.append(

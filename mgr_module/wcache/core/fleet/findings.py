@@ -26,6 +26,7 @@ from ..model import (
     Transport,
 )
 from ..protocol import PROTOCOL_VERSION
+from ..shell import ticked
 from ..verdict.result import Result
 from . import loaded_off, set_up
 
@@ -35,9 +36,10 @@ ADVICE: Dict[FindingCode, Tuple[str, str]] = {
     FindingCode.UNSAFE: (
         "drive{s} {has|have} a volatile cache that the kernel does not flush",
         "acknowledged data is lost at a power cut: on the host, turn the cache off. SCSI, SATA: "
-        f"`{pin('sdX')}`, then SCSI: `sdparm --clear=WCE /dev/sdX`, SATA: `hdparm -W0 /dev/sdX`. "
-        "NVMe: `nvme set-feature --feature-id=6 --value=0 /dev/nvmeX`. Then run `wcache-probe "
-        "prepare`; where a dm device drops flushes, stop the OSD and reactivate its LV",
+        f"{ticked(pin('sdX'))}, then SCSI: `sdparm --clear=WCE /dev/sdX`, SATA: "
+        "`hdparm -W0 /dev/sdX`. NVMe: `nvme set-feature --feature-id=6 --value=0 /dev/nvmeX`. "
+        "Then run `wcache-probe prepare`; where a dm device drops flushes, stop the OSD and "
+        "reactivate its LV",
     ),
     FindingCode.UNSAFE_THROWAWAY: (
         "loop device{s} {drops|drop} flushes in this throwaway cluster",
@@ -80,8 +82,8 @@ ADVICE: Dict[FindingCode, Tuple[str, str]] = {
     ),
     FindingCode.LAYER_DROPS_FLUSHES: (
         "drive{s} {has|have} layers that would drop flushes if a reset turned the cache on",
-        f"run what `{loaded_off.COMMAND}` prints; by hand, one OSD at a time: stop it, pin the "
-        "disk (echo 'temporary write back' > /sys/block/DISK/device/scsi_disk/*/cache_type), "
+        f"run what {ticked(loaded_off.COMMAND)} prints; by hand, one OSD at a time: stop it, pin "
+        "the disk (echo 'temporary write back' > /sys/block/DISK/device/scsi_disk/*/cache_type), "
         "deactivate and activate its LV (a dm-crypt device: close and open it), start it; then "
         "`wcache-probe prepare`, so that the next boot does not bring it back",
     ),
@@ -140,7 +142,7 @@ ADVICE: Dict[FindingCode, Tuple[str, str]] = {
         "drive{s} whose cache mode wcache has changed could not be pinned",
         "a reset may turn such a cache on with nothing that flushes it. The probe tries again, at "
         "least every 10 minutes. On the host see the kernel's log, and pin the disk by hand: "
-        f"`{pin('sdX')}`. A drive that is gone for good is given up with `ceph wcache drive "
+        f"{ticked(pin('sdX'))}. A drive that is gone for good is given up with `ceph wcache drive "
         "accept`",
     ),
     FindingCode.CARRYOVER: (

@@ -8,12 +8,12 @@ without either.
 from __future__ import annotations
 
 import re
-import shlex
 from dataclasses import replace
 from enum import Enum
 from typing import Optional, Sequence
 
 from ..model import CacheMode, DriveReport, Finding, Severity
+from ..shell import command, ticked, typed
 
 FROM_OURS = "and only then remove this rule"
 
@@ -123,18 +123,20 @@ def judged(
     against = [one for one in wanted if one is mode.other]
     open_ = [one for one in wanted if one is None]
     if against:
-        consent = " --consent-turn-on" if mode is CacheMode.WRITE_THROUGH else ""
+        plan = command("ceph wcache plan --persist")
+        if mode is CacheMode.WRITE_THROUGH:
+            plan = command("ceph wcache plan --persist --consent-turn-on")
         return said(
             f"it contradicts the recommendation: it sets {mode.value}, and {mode.other.value} is "
-            f"recommended for {len(against)} of {len(drives)} OSD drives here; run `ceph wcache "
-            f"plan --persist{consent}` and `apply`, then remove this rule before the next boot, "
-            "which would undo the change"
+            f"recommended for {len(against)} of {len(drives)} OSD drives here; run "
+            f"{ticked(plan)} and `apply`, then remove this rule before the next boot, which would "
+            "undo the change"
         )
     if open_:
         return said(
             f"it sets {mode.value}, and nothing is recommended for {len(open_)} of {len(drives)} "
-            "OSD drives here, so leave it for now: measure with `ceph wcache campaign start "
-            f"--scope=host:{shlex.quote(hostname)}`"
+            "OSD drives here, so leave it for now: measure with "
+            + typed("ceph wcache campaign start --scope=host:{}", hostname)
         )
     if all(drive.state.page.saved is mode for drive in drives):
         return said(

@@ -15,19 +15,20 @@ from typing import AbstractSet, Dict, Iterable, List, Mapping, Tuple
 from ..drive.safety import Safety, judge, lost_after_reset
 from ..host_report import HostReport
 from ..model import CacheMode, DeviceCache, DriveReport, Finding, FindingCode, LayerKind, Severity
+from ..shell import command, ticked
 from ..text import many, named
 
 DRIVES_NAMED_MAX = 12
 # Layers that are made anew when they are closed and opened.
 RELOADED = (LayerKind.LVM, LayerKind.CRYPT)
 _OWN = (LayerKind.DISK, LayerKind.PARTITION)
-COMMAND = "ceph wcache drive reload"
+COMMAND = command("ceph wcache drive reload")
 ADVICE = (
     "write caches were turned off by something else, with volumes loaded on them since",
     "nothing is lost while they stay off. Measure what is there at once: `ceph wcache campaign "
     "start --observe`. To have the drives measured in both modes, load the volumes anew on pinned "
-    f"disks, one OSD at a time: `{COMMAND}` prints a script that says what it does and what comes "
-    "next; see doc/found-off.md. To leave it as it is: `ceph health mute WCACHE_LOADED_OFF`",
+    f"disks, one OSD at a time: {ticked(COMMAND)} prints a script that says what it does and what "
+    "comes next; see doc/found-off.md. To leave it as it is: `ceph health mute WCACHE_LOADED_OFF`",
 )
 
 

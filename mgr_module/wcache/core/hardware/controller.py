@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass, field
 from typing import Tuple
 
+from ..shell import CommandLine, chained, command, ticked
+
 CONTROLLERS_MAX = 16
 _WORD = {"max_chars": 120}
 
@@ -57,8 +59,8 @@ _OFF = re.compile(r"(disabled?|off)\b.*")
 _NEWER_TOOLS = ("storcli2", "perccli2")
 
 
-def _by_tool(one: Controller, command: str, what: str) -> str:
-    return f"{what} with {one.tool}" if one.tool in _NEWER_TOOLS else f"`{command}`"
+def _by_tool(one: Controller, line: CommandLine, what: str) -> str:
+    return f"{what} with {one.tool}" if one.tool in _NEWER_TOOLS else ticked(line)
 
 
 def _may_be_on(one: Controller) -> bool:
@@ -87,19 +89,20 @@ def _by_use(one: Controller) -> bool:
     return "configured:" in one.drive_cache.lower()
 
 
-def _write_through(one: Controller) -> str:
+def _write_through(one: Controller) -> CommandLine:
     return {
-        "ssacli": f"ssacli ctrl slot={one.name} modify nbwc=disable",
-        "arcconf": f"arcconf setcache {one.name} logicaldrive N wt",
-    }.get(one.tool, f"{one.tool} /c{one.name}/vall set wrcache=wt")
+        "ssacli": command("ssacli ctrl slot={} modify nbwc=disable", one.name),
+        "arcconf": command("arcconf setcache {} logicaldrive N wt", one.name),
+    }.get(one.tool, command("{} /c{}/vall set wrcache=wt", one.tool, one.name))
 
 
-def _drive_cache_off(one: Controller) -> str:
+def _drive_cache_off(one: Controller) -> CommandLine:
     name = one.name
     if one.tool == "ssacli":
-        use = " usage=configured forced" if _by_use(one) else ""
-        return f"ssacli ctrl slot={name} modify dwc=disable{use}"
+        off = command("ssacli ctrl slot={} modify dwc=disable", name)
+        return chained([off, command("usage=configured forced")], " ") if _by_use(one) else off
     if one.tool == "arcconf":
-        what = "drivewritecachepolicy configured 2" if _by_use(one) else "deviceall disable"
-        return f"arcconf setcache {name} {what}"
-    return f"{one.tool} /c{name}/vall set pdcache=off"
+        if _by_use(one):
+            return command("arcconf setcache {} drivewritecachepolicy configured 2", name)
+        return command("arcconf setcache {} deviceall disable", name)
+    return command("{} /c{}/vall set pdcache=off", one.tool, name)

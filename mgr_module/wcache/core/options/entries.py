@@ -13,6 +13,7 @@ from typing import Dict, Optional, Tuple
 
 from ..errors import RefusedError
 from ..model import DriveState, LoadPoint
+from ..shell import typed
 from .option import Follow, Option, Place
 
 _TRAFFIC = (LoadPoint.OSD_TRAFFIC,)
@@ -174,7 +175,7 @@ def comparable(name: str) -> Option:
     if found.follow is Follow.ADMIN:
         raise RefusedError(
             f"{name} is changed by an admin's plan alone",
-            f"`ceph wcache plan --knob=options --option={name}=...`",
+            typed("ceph wcache plan --knob=options --option={}=...", name),
         )
     return found
 

@@ -6,7 +6,6 @@ The pin's flushes are said whatever the verdict is: without them it could be ano
 from __future__ import annotations
 
 import math
-import shlex
 from collections import defaultdict
 from statistics import median
 from typing import Dict, Iterable, List, Sequence, Tuple
@@ -14,6 +13,7 @@ from typing import Dict, Iterable, List, Sequence, Tuple
 from ..drive.manual import pin
 from ..material import MATERIAL_RATIO
 from ..model import CacheMode, DriveReport, LoadPoint, Transport
+from ..shell import command, commented
 from ..text import many
 from .result import Result
 
@@ -78,7 +78,7 @@ def _without(drive: DriveReport) -> Tuple[str, ...]:
     A power-on or a reset brings back the saved page, and the kernel does not look again
     (drivers/scsi/sd.c): without the pin the drive itself has to keep write through.
     """
-    page, dev = drive.state.page, shlex.quote(drive.dev_name)
+    page, dev = drive.state.page, drive.dev_name
     if drive.transport is Transport.NVME:
         return (
             "it cannot be avoided: for NVMe the kernel goes by what the controller has, not by "
@@ -91,13 +91,18 @@ def _without(drive: DriveReport) -> Tuple[str, ...]:
             "to be rid of it, save write through in the drive first (`ceph wcache plan "
             "--persist`); `ceph wcache recommend` then prints how",
         )
-    path = f"/sys/block/{dev}/device"
     return (
         "the drive's saved page says write through, so the pin may go until the next boot; on "
         "its host, while wcache measures and changes nothing there:",
         # cache_type_store() ends the override, and then refuses the word: the drive is not asked
-        f"  for f in {path}/scsi_disk/*/cache_type; do echo no-pin > \"$f\"; done  # says "
-        "'Invalid argument'; ends the pin, and changes nothing else",
-        f"  echo 1 > {path}/rescan; cat /sys/block/{dev}/queue/write_cache  # write through",
-        f"  {pin(dev)}  # undo it; always before the cache is turned on by hand",
+        "  " + commented(
+            command("for f in /sys/block/{}/device/scsi_disk/*/cache_type; do "
+                    'echo no-pin > "$f"; done', dev),
+            "says 'Invalid argument'; ends the pin, and changes nothing else",
+        ),
+        "  " + commented(
+            command("echo 1 > /sys/block/{}/device/rescan; cat /sys/block/{}/queue/write_cache",
+                    dev, dev), "write through",
+        ),
+        "  " + commented(pin(dev), "undo it; always before the cache is turned on by hand"),
     )

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import Iterable, List, Sequence, Tuple
 
 from ..material import MATERIAL_RATIO
 from ..model import LoadPoint, Verdict
+from ..shell import NOTHING, CommandLine, arguments, chained, command, ticked
 from .pooling import POOL_DRIVES_MIN, LoadVerdict
 from .recommend import Recommendation
 from .result import Result
@@ -22,7 +22,7 @@ BUDGETS = (
     ("s", "experiment_seconds_max"),
 )
 
-Step = Tuple[str, str]
+Step = Tuple[str, CommandLine]
 """What would do it, and the command for that; '' where there is none."""
 
 
@@ -31,14 +31,14 @@ def would_change(found: Recommendation, results: Iterable[Result]) -> List[Step]
     if not found.verdict.decided:
         return settling(found, results)
     steps: List[Step] = [
-        (_beyond(load), "") for load in _counted(found)
+        (_beyond(load), NOTHING) for load in _counted(found)
         if load.verdict is found.verdict and load.estimate.bounded
     ]
     points = {load.load_point for load in found.loads}
     if LoadPoint.OSD_TRAFFIC not in points:
         steps.append((
             "the OSDs' own traffic, which was not measured and takes precedence over benches",
-            f"{_start(found)} --loads=traffic",
+            _start(found, "--loads=traffic"),
         ))
     most = max((load.drives for load in found.loads), default=0)
     if most < POOL_DRIVES_MIN:
@@ -46,20 +46,20 @@ def would_change(found: Recommendation, results: Iterable[Result]) -> List[Step]
             f"other drives of this model: {most} of them {'is' if most == 1 else 'are'} measured, "
             f"{POOL_DRIVES_MIN} and more are judged together", _start(found),
         ))
-    steps.append(("a new firmware, which is another drive model and measured by itself", ""))
+    steps.append(("a new firmware, which is another drive model and measured by itself", NOTHING))
     return steps
 
 
 def settling(found: Recommendation, results: Iterable[Result]) -> List[Step]:
     """What would settle an open verdict, the best first; never the same measurement again."""
     if found.measure_on:
-        host = shlex.quote(found.measure_on)
-        return [(f"the word of a second host, {found.measure_on}", f"{START} --scope=host:{host}")]
+        again = command(START + " --scope=host:{}", found.measure_on)
+        return [(f"the word of a second host, {found.measure_on}", again)]
     if any(load.doubts for load in found.loads):
-        return [("the findings about its drives, resolved", "ceph wcache status")]
+        return [("the findings about its drives, resolved", command("ceph wcache status"))]
     traffic = (
-        "a measurement of the OSDs' own traffic, while clients write", f"{_start(found)} "
-        "--loads=traffic",
+        "a measurement of the OSDs' own traffic, while clients write",
+        _start(found, "--loads=traffic"),
     )
     if found.verdict is Verdict.CONFLICTING:
         return [traffic]
@@ -71,7 +71,7 @@ def settling(found: Recommendation, results: Iterable[Result]) -> List[Step]:
         )
         return [(
             f"a measurement of {missing.short}, an OSD's load",
-            f"{_start(found)} --loads={missing.short}",
+            _start(found, f"--loads={missing.short}"),
         )]
     named = list(results)
     return [_more(found, load, named) for load in undecided]
@@ -83,31 +83,37 @@ def _more(found: Recommendation, load: LoadVerdict, results: Sequence[Result]) -
     mine = [r for r in results if r.load_point is load.load_point]
     last = max(mine, key=lambda r: r.ended_at_s, default=None)
     ended = "" if last is None else last.ended
-    again = f"{_start(found)} --loads={name}"
+    loads = f"--loads={name}"
     if TOO_LITTLE in ended:
         if any(x.load_point is LoadPoint.OSD_BENCH_DEPTH1 for x in found.loads):
             return (
                 f"{name} while clients write more ({ended}), or longer periods "
-                f"(`{SET}period_s 10`)", again,
+                f"({ticked(command(SET + 'period_s 10'))})", _start(found, loads),
             )
         return (
             f"a bench, since clients write too little ({ended})",
-            f"{_start(found)} --loads=depth1",
+            _start(found, "--loads=depth1"),
         )
     if FOR_SAME in ended:
         return (f"{name}, with more of the budget for this: {ended}",
-                f"{SET}no_difference_share 1")
+                command(SET + "no_difference_share 1"))
     if "budget of" in ended and "pairs" not in ended:
         option = next(option for unit, option in BUDGETS if f" {unit} is spent" in ended)
         most = ended.split("budget of ", 1)[1].split(" ", 1)[0]
-        doubled = f" {2 * int(most)}" if most.isdecimal() else ""
-        return (f"{name}, with a larger budget: {ended}", f"{SET}{option}{doubled}")
+        larger = command(SET + "{}", option)
+        if most.isdecimal():
+            larger = command(SET + "{} {}", option, 2 * int(most))
+        return (f"{name}, with a larger budget: {ended}", larger)
     pairs = max((r.pairs for r in mine), default=0)
     if pairs < PAIRS_MOST and load.drives >= POOL_DRIVES_MIN:
-        return (f"{name} with more pairs than {pairs}", f"{again} --pairs={PAIRS_MOST}")
+        again = _start(found, loads, f"--pairs={PAIRS_MOST}")
+        return (f"{name} with more pairs than {pairs}", again)
     return (
         f"{name} on more drives than {load.drives}, with up to {PAIRS_MOST} pairs",
-        f"{again} --pairs={PAIRS_MOST} --drives-per-model={max(6, 2 * load.drives)}",
+        _start(
+            found, loads, f"--pairs={PAIRS_MOST}",
+            f"--drives-per-model={max(6, 2 * load.drives)}",
+        ),
     )
 
 
@@ -125,6 +131,9 @@ def _counted(found: Recommendation) -> List[LoadVerdict]:
     return [x for x in found.loads if x.load_point is not LoadPoint.FDATASYNC_TIMER]
 
 
-def _start(found: Recommendation) -> str:
+def _start(found: Recommendation, *options: str) -> CommandLine:
     """A simulated drive is in no class of the cluster."""
-    return START if found.simulated else f"{START} --scope=class:{shlex.quote(found.device_class)}"
+    start = command(START)
+    if not found.simulated:
+        start = command(START + " --scope=class:{}", found.device_class)
+    return chained([start, arguments(options)], " ") if options else start

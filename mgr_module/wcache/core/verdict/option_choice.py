@@ -10,6 +10,7 @@ from ..model import LoadPoint
 from ..option_value import NAME_CHARS_MAX, VALUE_CHARS_MAX
 from ..options.entries import BY_NAME
 from ..options.option import Follow
+from ..shell import typed
 from ..simulation import DriveKind
 from .of_options import OptionVerdict
 
@@ -98,7 +99,7 @@ def choose(now: str, verdicts: Sequence[OptionVerdict]) -> Choice:
     if not mine:
         first = decided[0].trial
         return Choice(why_not=(
-            f"{now} was not compared: `ceph wcache ab {first.name}={now},{first.a}`"
+            f"{now} was not compared: " + typed("ceph wcache ab {}={},{}", first.name, now, first.a)
         ))
     better = _better(decided)
     if now not in better:

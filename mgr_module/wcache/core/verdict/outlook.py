@@ -6,11 +6,11 @@ lowest end of all drive models that would change to the highest, never a single 
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import dataclass
 from typing import Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from ..model import CacheMode, LoadPoint, Verdict
+from ..shell import command
 from ..simulation import DriveKind, real
 from .hosts_by_model import Counted
 from .recommend import Recommendation
@@ -137,7 +137,7 @@ class Outlook:
         if self.unmeasured:
             return "ceph wcache try"
         if self.ask_about:
-            return f"ceph wcache explain {shlex.quote(self.ask_about)}"
+            return command("ceph wcache explain {}", self.ask_about)
         if self.fixed == self.models:
             return "ceph wcache drive ls"  # says why
         return ""

@@ -7,7 +7,6 @@ points then; what points both ways is said and not averaged away.
 from __future__ import annotations
 
 import math
-import shlex
 from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import (
@@ -28,6 +27,7 @@ from ..drive.accepted_proofs import HOSTS_MIN, AcceptedProof
 from ..host_report import HostReport
 from ..material import MATERIAL_RATIO
 from ..model import CacheMode, DriveModel, DriveReport, FindingCode, LoadPoint, Verdict
+from ..shell import typed
 from ..simulation import DriveKind, in_cluster, osd_of, real
 from ..text import named
 from .across_loads import over_loads
@@ -316,7 +316,7 @@ def _unless_one_host(
     return replace(
         found, verdict=Verdict.INSUFFICIENT, mode=None,
         why=f"{found.why}; {said} ({with_it} have this drive model): measure on {host}"
-            f"{more}: `ceph wcache campaign start --scope=host:{shlex.quote(host)}`",
+            f"{more}: " + typed("ceph wcache campaign start --scope=host:{}", host),
         measure_on=host,
     )
 

@@ -15,6 +15,7 @@ from ...core.host_report import HostReport
 from ...core.model import CacheMode, DriveReport, FindingCode
 from ...core.precondition_text import precondition_text
 from ...core.record import Precondition
+from ...core.shell import typed
 from ...core.simulation import DriveKind, all_simulated, is_real, not_up, osd_of
 from ...core.text import named
 from ...core.verdict.repeated import Standing, standing
@@ -154,8 +155,11 @@ def going_on(world: World, device_class: Optional[str]) -> List[str]:
         and any(mine(setup.device_class) for setup in spec.experiments)
     })
     return [
-        *(f"plan {name}: `ceph wcache rollout abort {name}` ends it" for name in plans),
-        *(f"campaign {name}: `ceph wcache campaign stop {name}` ends it" for name in campaigns),
+        *(f"plan {name}: {typed('ceph wcache rollout abort {}', name)} ends it" for name in plans),
+        *(
+            f"campaign {name}: {typed('ceph wcache campaign stop {}', name)} ends it"
+            for name in campaigns
+        ),
     ]
 
 

@@ -9,7 +9,6 @@ no OSD falls back to the default in between.
 from __future__ import annotations
 
 import math
-import shlex
 from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import AbstractSet, Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
@@ -18,6 +17,7 @@ from ...core.cluster import OsdInfo
 from ...core.config_database import EDITS_MAX, Config, ConfigEdit, Entry
 from ...core.loads import SCHEDULER, capacity_limits
 from ...core.model import CacheMode
+from ...core.shell import command, typed
 from ...core.text import NAMED_MAX, many, named
 from .capacity import (
     DEFAULT_IOPS,
@@ -266,7 +266,7 @@ def _beyond(facts: Facts, item: ModelCapacity, current: Sequence[Measurement]) -
     return (
         f"{item.stack}: {iops:.0f} IOPS is outside of {low:.0f} to {high:.0f}, and an OSD discards "
         f"such a bench as wrong; check it with fio and set it by hand, or where it is right: "
-        f"`ceph config set osd {name} {wide}`"
+        + typed("ceph config set osd {} {}", name, wide)
     )
 
 
@@ -333,7 +333,7 @@ def _overridden(
             osd_id for osd_id in item.surely | item.maybe
             if config.at(f"osd.{osd_id}", entry.name) is not None
         }
-        rm = shlex.join(["ceph", "config", "rm", entry.who, entry.name])
+        rm = command("ceph config rm {} {}", entry.who, entry.name)
         keeps = f"; until then {_ids(own)} keep their own keys" if own else ""
         lines.append(
             f"{entry.who} ({entry.value}) {' and '.join(parts)}, so class {device_class} does "

@@ -9,6 +9,7 @@ from ...core.cluster import OsdInfo
 from ...core.config_database import Entry
 from ...core.material import MATERIAL_RATIO
 from ...core.model import Finding, FindingCode, Severity
+from ...core.shell import typed
 from ...core.text import named
 from .advice import Facts
 from .capacity import Capacity, Measurement, of_model, of_one
@@ -49,10 +50,11 @@ def stale(facts: Facts) -> Tuple[Finding, ...]:
 
 def _cure(device_class: str) -> str:
     """What to type; measuring asks for its own consent, since clients wait behind it."""
-    return (
-        f"`ceph wcache campaign start --loads=capacity --scope=class:{device_class} "
-        f"--accept-cost`, then `ceph wcache plan --knob=mclock --device-class={device_class}`"
+    measure = typed(
+        "ceph wcache campaign start --loads=capacity --scope=class:{} --accept-cost", device_class
     )
+    plan = typed("ceph wcache plan --knob=mclock --device-class={}", device_class)
+    return f"{measure}, then {plan}"
 
 
 def _takes(facts: Facts, osd: OsdInfo, entry: Entry) -> bool:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import shlex
 from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import Dict, List, Optional, Sequence, Tuple
 
+from ...core.shell import typed
 from ...core.text import amount, duration, named
 from .curve import Curve, Point, curve_of, gained, summed
 from .division import Share, divide
@@ -106,8 +106,9 @@ def why_not(facts: Facts, host: HostFacts) -> str:
         names = named([f"osd.{osd_id}" for osd_id in leased])
         return (
             f"{names} has a target that was set by `ceph tell`, as a trial does, which takes "
-            f"precedence over the config database: `ceph tell osd.{leased[0]} config unset "
-            f"{TARGET}` where it is not wanted"
+            f"precedence over the config database: "
+            + typed("ceph tell osd.{} config unset {}", leased[0], TARGET)
+            + " where it is not wanted"
         )
     untunable = [
         f"osd.{i.osd.osd_id}" for i in host.osds if i.reading and i.reading.tunable is False
@@ -116,8 +117,9 @@ def why_not(facts: Facts, host: HostFacts) -> str:
         return f"{named(untunable)} cannot follow a target while running"
     if host.autotuned:
         return (
-            "cephadm's autotuner sets its targets; take it over with `ceph wcache plan "
-            f"--knob=memory --take-over={shlex.quote(host.name)}`, or set cephadm's own options"
+            "cephadm's autotuner sets its targets; take it over with "
+            + typed("ceph wcache plan --knob=memory --take-over={}", host.name)
+            + ", or set cephadm's own options"
         )
     if host.room(facts.limits) is None:
         return "no probe has reported how much memory it has; see `ceph wcache agent add`"

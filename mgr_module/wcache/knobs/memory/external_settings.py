@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import shlex
 from dataclasses import replace
 from typing import Dict, List, Sequence
 
+from ...core.shell import command
 from .advice import advise, take_over
 from .facts import OPT_OUT_LABEL, Facts, HostFacts
 from .room import others_bytes
@@ -19,7 +19,7 @@ PROBE_NOTE = (
 
 def cephadm_settings(facts: Facts, hosts: Sequence[HostFacts]) -> List[str]:
     """cephadm's own way to give OSDs what they should have, and the ways out of it."""
-    lines = []
+    lines: List[str] = []
     ratios = []
     for host in hosts:
         room = host.room(facts.limits)
@@ -28,11 +28,11 @@ def cephadm_settings(facts: Facts, hosts: Sequence[HostFacts]) -> List[str]:
             ratios.append((room.osds_bytes + assumed) / room.total_bytes)
     if ratios:
         lines.append(
-            "ceph config set mgr mgr/cephadm/autotune_memory_target_ratio "
-            f"{min(0.95, *ratios):.2f}"
+            command("ceph config set mgr mgr/cephadm/autotune_memory_target_ratio {}",
+                    f"{min(0.95, *ratios):.2f}")
         )
     for host in hosts:
-        lines.append(f"ceph orch host label add {shlex.quote(host.name)} {OPT_OUT_LABEL}")
+        lines.append(command("ceph orch host label add {} {}", host.name, OPT_OUT_LABEL))
     kinds = {kind for host in hosts for kind, _ in host.daemons}
     if "container" in kinds or "wcache-probe" in kinds:
         lines.append(PROBE_NOTE)
@@ -54,8 +54,8 @@ def rook_patch(facts: Facts, hosts: Sequence[HostFacts]) -> List[str]:
             known = wanted.get(item.device_class, item.target_bytes)
             wanted[item.device_class] = min(known, item.target_bytes)
     return [
-        "kubectl -n rook-ceph patch cephcluster rook-ceph --type merge -p "
-        + shlex.quote(_patch(f"osd-{name}", f"{target // 2**20}Mi"))
+        command("kubectl -n rook-ceph patch cephcluster rook-ceph --type merge -p {}",
+                _patch(f"osd-{name}", f"{target // 2**20}Mi"))
         for name, target in sorted(wanted.items())
     ]
 

@@ -15,6 +15,7 @@ from ...core.change.config_change import ConfigChange, sample
 from ...core.change.rollout_state import Rollout
 from ...core.change.waves import growing
 from ...core.config_database import ConfigEdit, OsdValue
+from ...core.shell import typed
 from ..knob import CHANGES_MAX, Asked, Wanted
 from .advice import GroupAdvice, own_keys
 from .facts import LABELS, OPT_OUT_LABEL, Facts, HostFacts, host_section
@@ -181,8 +182,8 @@ def _refused(facts: Facts, sections: Sequence[Section]) -> str:
         elif (then and then.value) != (before and before.value):
             return (
                 f"{sections[0].who} would override the value of osd.{osd.osd_id}, which an admin "
-                f"has set for it alone: `ceph config rm osd.{osd.osd_id} {TARGET}` if it is no "
-                "longer wanted"
+                "has set for it alone: " + typed("ceph config rm osd.{} {}", osd.osd_id, TARGET)
+                + " if it is no longer wanted"
             )
     return ""
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from statistics import median_high, median_low
 from typing import Dict, List, Optional, Sequence, Tuple
 
+from ...core.shell import command
 from ...core.text import amount
 from .advice import (
     GAIN_MIN,
@@ -152,5 +153,6 @@ def _words(
         f"with {amount(target)} of its own, not {amount(advice.target_bytes)}, the class would "
         f"wait {1e3 * saved:.1f} ms less in each second. No plan sets that: cephadm's autotuner "
         "removes the key of a single OSD, and a value for its host may take precedence. By hand: "
-        f"ceph config set {osd} {TARGET} {target}, then plan again for the others"
+        + command("ceph config set {} {} {}", osd, TARGET, target)
+        + ", then plan again for the others"
     )

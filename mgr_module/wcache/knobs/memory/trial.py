@@ -18,6 +18,7 @@ from typing import AbstractSet, Dict, List, Optional, Tuple, Union
 from ...core import events
 from ...core.codec import one_line
 from ...core.jobs import Holding
+from ...core.shell import CommandLine, command
 from ...core.simulation import DriveKind
 from ...core.text import amount, roughly
 from .knob import MEMORY, STEP_SHARE
@@ -190,9 +191,9 @@ class TrialMachine:
         return self.trial.reason
 
     @property
-    def shown_by(self) -> str:
+    def shown_by(self) -> CommandLine:
         """See Trial."""
-        return "ceph wcache memory trial show"
+        return command("ceph wcache memory trial show")
 
     @property
     def key(self) -> str:
@@ -229,7 +230,8 @@ class TrialMachine:
         if self.over or self._only_down:
             return None
         words = f"memory trial {self.trial.trial_id}"
-        return Holding(words, self.shown_by, f"ceph wcache rollout abort {self.trial.trial_id}")
+        abort = command("ceph wcache rollout abort {}", self.trial.trial_id)
+        return Holding(words, self.shown_by, abort)
 
     @property
     def failed(self) -> str:

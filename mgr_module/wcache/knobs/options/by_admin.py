@@ -13,6 +13,7 @@ from ...core.model import LoadPoint
 from ...core.options.entries import option
 from ...core.options.option import Follow, Option
 from ...core.options.shared_cache import shared_cache
+from ...core.shell import typed
 from ...core.simulation import in_cluster, osd_of
 from ..domains import Domain, in_order
 from ..knob import CHANGES_MAX, Asked, Wanted
@@ -33,7 +34,7 @@ def named(text: str) -> Tuple[Option, str]:
     if entry.follow is not Follow.ADMIN:
         raise RefusedError(
             f"{name} goes by verdicts",
-            f"`ceph wcache ab {name}=A,B`, then `ceph wcache plan --knob=options`",
+            typed("ceph wcache ab {}=A,B", name) + ", then `ceph wcache plan --knob=options`",
         )
     entry.require(value)
     return entry, value

@@ -10,6 +10,7 @@ from ...core.change.rollout_state import Rollout
 from ...core.config_database import Config, ConfigEdit, same
 from ...core.host_report import HostReport
 from ...core.model import Cure, Finding, FindingCode, Severity
+from ...core.shell import typed
 from .knob import OPTIONS_KNOB
 
 Key = Tuple[str, str]
@@ -69,10 +70,13 @@ def _of_drive(plan_id: str, change: OptionChange, dev_name: str, unlike: str) ->
     detail = f"plan {plan_id} gave it {change.goal}, and {unlike}"
     if not change.lasts_by_itself:
         return _finding(where, detail)
+    again = typed(
+        "ceph wcache plan --knob=options --option={}={}", change.option, change.value
+    )
     return _finding(
         where, f"{detail}. A reboot does not do that: another program or an admin has. Plan it "
-        f"again with `ceph wcache plan --knob=options --option={change.option}={change.value}`, or "
-        f"go back with `ceph wcache rollback {plan_id}`", Cure.IN_DETAIL,
+        f"again with {again}, or go back with {typed('ceph wcache rollback {}', plan_id)}",
+        Cure.IN_DETAIL,
     )
 
 

@@ -11,6 +11,7 @@ from ...core.host_report import HostReport
 from ...core.model import DriveReport
 from ...core.options.entries import OPTIONS
 from ...core.options.option import DIRTY_DATA, Option, Place
+from ...core.shell import CommandLine, command, commented
 from ...core.simulation import not_up
 from ...core.verdict.of_options import OptionVerdict
 from ...core.verdict.option_choice import Choice, Told, by_kind, choose
@@ -123,10 +124,9 @@ def _change(action_id: str, domain: Domain, told: Told, step: Step) -> OptionCha
 
 def by_hand(
     drives: Sequence[DriveReport], entry: Option, now: str, value: str
-) -> Tuple[str, ...]:
+) -> Tuple[CommandLine, ...]:
     """The commands on the host: make it, read it back, undo it."""
-    keeps = KEPT if entry.dirty_in else LOST
-    lines: List[str] = []
+    lines: List[CommandLine] = []
     for drive in drives:
         path = _path(drive, entry)
         before: Dict[str, str] = {entry.name: now}
@@ -135,16 +135,25 @@ def by_hand(
             if was is not None:
                 before[name] = was
         lines += [
-            f"echo {value} > {path}/{entry.name}  # {keeps}",
-            f"cat {path}/{entry.name}  # read it back",
+            commented(
+                command("echo {} > {}/{}", value, path, entry.name),
+                KEPT if entry.dirty_in else LOST,
+            ),
+            commented(command("cat {}/{}", path, entry.name), "read it back"),
         ]
         if entry.dirty_in and value != entry.dirty_in:
             least = drive.state.option(DRAINS) or "8, if nobody has set it"
             lines += [
-                f"cat {path}/{DIRTY_DATA}  # done when it reads 0.0k",
-                f"echo 20480 > {path}/{DRAINS}  # to be quicker: 10 MiB/s at least; it was {least}",
+                commented(command("cat {}/{}", path, DIRTY_DATA), "done when it reads 0.0k"),
+                commented(
+                    command("echo 20480 > {}/{}", path, DRAINS),
+                    "to be quicker: 10 MiB/s at least; it was {}", least,
+                ),
             ]
-        lines += [f"echo {was} > {path}/{name}  # undo it" for name, was in before.items()]
+        lines += [
+            commented(command("echo {} > {}/{}", was, path, name), "undo it")
+            for name, was in before.items()
+        ]
     return tuple(lines)
 
 

@@ -15,6 +15,7 @@ from ...core.change.rollout_state import Rollout
 from ...core.change.time_left import time_left
 from ...core.errors import NotReadyError
 from ...core.record import Precondition
+from ...core.shell import CommandLine, arguments
 from ...engine.engine import Engine
 from ...engine.key_work import WAIT_S
 from ..guards import require_plan, require_thawed
@@ -86,11 +87,11 @@ def _seen_by_mons(engine: Engine, plan_id: str) -> Tuple[Precondition, ...]:
 def _command(
     plan_id: str, need_not: Iterable[Precondition], *, trial: bool, persist: bool,
     writeback: bool,
-) -> str:
+) -> CommandLine:
     """The command that carries the plan out whatever of these does not hold."""
     names = dict.fromkeys(item.name.lower() for item in need_not if item not in holding.ALWAYS)
-    return " ".join((
-        f"ceph wcache apply {plan_id}", *(["--trial"] if trial else []),
+    return arguments((
+        "ceph", "wcache", "apply", plan_id, *(["--trial"] if trial else []),
         *(["--persist"] if persist else []),
         *(["--consent-writeback"] if writeback else []),
         *([f"--override={','.join(names)}"] if names else []),

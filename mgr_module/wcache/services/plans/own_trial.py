@@ -8,6 +8,7 @@ from ...core.change.rollout_state import Rollout
 from ...core.errors import RefusedError
 from ...core.history.entry import ADMIN
 from ...core.precondition_text import precondition_text
+from ...core.shell import command
 from ...engine.orders import Orders
 from ...engine.world import World
 from ..guards import require_idle, require_store, require_thawed
@@ -48,7 +49,7 @@ def begin_trial_of(
     orders.note(by, rollout.plan_id, f"apply --trial requested: {trial.trial_id}, {trial.words}")
     return {
         **_answer(rollout, changed=True), "trial_id": trial.trial_id,
-        "next": f"ceph wcache rollout show {trial.trial_id}",
+        "next": command("ceph wcache rollout show {}", trial.trial_id),
     }
 
 
@@ -60,7 +61,7 @@ def trial_forecast(rollout: Rollout, trial: OwnTrial, world: World) -> Dict[str,
         "seconds_least": round(trial.seconds), "seconds_most": round(trial.seconds),
         "missed": [item.value for item in world.cluster.blocking],
         "in_the_way": in_the_way(world, rollout),
-        "next": f"ceph wcache apply {rollout.plan_id} --trial",
+        "next": command("ceph wcache apply {} --trial", rollout.plan_id),
     }
 
 

@@ -10,6 +10,7 @@ from ...core.change.gate.judge import WATCHED
 from ...core.change.rollout_state import Rollout, RolloutStatus
 from ...core.config_database import same, values_of
 from ...core.errors import ConflictError, RefusedError, WcacheError
+from ...core.shell import typed
 from ...core.text import many
 from ...engine.world import World
 from ...knobs.registry import KNOBS
@@ -56,7 +57,7 @@ def require_assignable(knob: str, option: str) -> None:
     if option and knob not in takes:
         raise RefusedError(
             f"--option names nothing of the knob {knob}",
-            f"`ceph wcache plan --knob={takes[0]} --option=OPTION=VALUE`",
+            typed("ceph wcache plan --knob={} --option=OPTION=VALUE", takes[0]),
         )
 
 
@@ -77,7 +78,7 @@ def require_consent(rollout: Rollout, consent: bool) -> None:
             f"plan {rollout.plan_id} puts bcache into writeback: what OSDs acknowledge is then on "
             f"{shared[0]}{more} alone until it is written back, and all of them lose it at once if "
             "that device fails",
-            f"`ceph wcache apply {rollout.plan_id} --consent-writeback`",
+            typed("ceph wcache apply {} --consent-writeback", rollout.plan_id),
         )
 
 
@@ -109,7 +110,7 @@ def require_in_place(world: World, rollout: Rollout) -> None:
     if rollout.status is RolloutStatus.PAUSED:
         raise ConflictError(
             f"plan {rollout.plan_id} is paused: {rollout.reason}",
-            f"go on with `ceph wcache rollout resume {rollout.plan_id}`",
+            "go on with " + typed("ceph wcache rollout resume {}", rollout.plan_id),
         )
     if rollout.status not in (RolloutStatus.RUNNING, RolloutStatus.DONE):
         reason = f" ({rollout.reason})" if rollout.reason else ""

@@ -35,6 +35,7 @@ from ...core.fleet.ages import Age
 from ...core.history.entry import ADMIN, AUTO
 from ...core.precondition_text import slow_words
 from ...core.record import Precondition
+from ...core.shell import typed
 from ...core.text import many
 from ...engine.engine import Engine
 from ...engine.orders import Orders
@@ -280,8 +281,8 @@ class PlanService:
             names = ",".join(item.name.lower() for item in (*need_not, *broken))
             raise RefusedError(
                 holding.words(broken, slow_words(world.cluster.slow_osds)),
-                f"wait until they are met, or `ceph wcache apply {rollout.plan_id} "
-                f"--override={names}`",
+                "wait until they are met, or "
+                + typed("ceph wcache apply {} --override={}", rollout.plan_id, names),
             )
 
     @staticmethod
@@ -299,14 +300,16 @@ class PlanService:
         if rollout.status is RolloutStatus.RUNNING:
             raise ConflictError(
                 f"plan {plan_id} was begun without --persist",
-                f"wait for its end, then `ceph wcache apply {plan_id} --persist`",
+                f"wait for its end, then {typed('ceph wcache apply {} --persist', plan_id)}",
             )
         require_store(world)
         require_idle(world)
         changes = [rollout.changes[index] for index in not_lasting(rollout)]
         gone = staleness.verdicts_moved(changes, world)
         if gone:
-            raise ConflictError(f"not made to last: {gone[0]}", f"`ceph wcache rollback {plan_id}`")
+            raise ConflictError(
+                f"not made to last: {gone[0]}", typed("ceph wcache rollback {}", plan_id)
+            )
         if changes:
             orders.note(by, plan_id, "apply --persist requested")
         status = orders.steer(plan_id, RolloutMachine.make_last)

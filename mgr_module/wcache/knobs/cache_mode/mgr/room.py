@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import Tuple
 
 from ....commands.command import Command
 from ....core.errors import NotReadyError
+from ....core.shell import command, ticked
 from ....engine.world import World
 from ....services.guards import disputed_domains
 from ....services.plans.planner import Parts, Planner
@@ -29,10 +29,12 @@ class CacheModePlanner(Planner):
         wanted = asked.device_class
         if not any(r.device_class == (wanted or r.device_class) for r in world.recommendations):
             of_class = f" in device class {wanted}" if wanted else ""
-            scope = f" --scope=class:{shlex.quote(wanted)}" if wanted else ""
+            start = command("ceph wcache campaign start")
+            if wanted:
+                start = command("ceph wcache campaign start --scope=class:{}", wanted)
             raise NotReadyError(
                 f"nothing was measured yet{of_class}, so there is nothing to plan by",
-                f"measure with `ceph wcache campaign start{scope}`",
+                f"measure with {ticked(start)}",
             )
         return make_changes(
             asked, world.recommendations, world.believed_reports, world.cluster,

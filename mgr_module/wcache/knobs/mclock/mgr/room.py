@@ -7,6 +7,7 @@ from typing import AbstractSet, Any, List, Mapping, Optional, Sequence
 from ....core.errors import NotReadyError
 from ....core.jobs import Holding
 from ....core.model import Finding, LoadPoint
+from ....core.shell import command
 from ....engine.world import World
 from ....services.guards import require_config
 from ....services.plans.planner import OwnRuns, Parts, Planner
@@ -74,7 +75,7 @@ class MclockPlanner(Planner):
         campaign_id = under_way(world)
         if not campaign_id:
             return None
-        return Holding(f"mclock measurement {campaign_id}", "ceph wcache mclock show")
+        return Holding(f"mclock measurement {campaign_id}", command("ceph wcache mclock show"))
 
     def stale_keys(
         self, world: World, changing: AbstractSet[int], changed: AbstractSet[int]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, List, Mapping, Optional
 
 from ....commands.tables import would
+from ....core.shell import command
 from ....core.text import amount, duration, many, named, table, when, written
 
 SHOWN_MAX = 20
@@ -147,7 +148,7 @@ def applied(data: Mapping[str, Any]) -> str:
     lines += [f"  {command}" for command in data["changes"][:SHOWN_MAX]]
     return "\n".join(
         [*lines, "next: ceph wcache mclock show",
-         f"back: ceph wcache rollback {data['change_id']}", ALIAS]
+         "back: " + command("ceph wcache rollback {}", data["change_id"]), ALIAS]
     )
 
 

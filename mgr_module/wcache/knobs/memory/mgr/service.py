@@ -6,7 +6,6 @@ Each takes plain arguments, returns plain data, and raises a WcacheError with on
 from __future__ import annotations
 
 import logging
-import shlex
 import time
 from dataclasses import replace
 from typing import (
@@ -27,6 +26,7 @@ from ....core.change.rollout_state import Change, Rollout
 from ....core.config_database import Config
 from ....core.errors import ConflictError, MalformedError, NotFoundError, RefusedError
 from ....core.output_format import FORMAT_VERSION
+from ....core.shell import typed
 from ....core.text import amount, many
 from ....engine.engine import Engine
 from ....engine.orders import Orders
@@ -297,8 +297,8 @@ class MemoryService:
         try:
             return self._own(self._prepared(world, self.facts.gather(world), wish))
         except MalformedError as error:
-            command = f"ceph wcache memory trial start {shlex.quote(device_class)}"
-            raise RefusedError(error.message, f"by `{command}`, {error.advice}") from None
+            by_hand = typed("ceph wcache memory trial start {}", device_class)
+            raise RefusedError(error.message, f"by {by_hand}, {error.advice}") from None
 
     def _own(self, trial: Trial) -> OwnTrial:
         words = f"memory trial of {many(len(trial.osd_ids), 'OSD')}"

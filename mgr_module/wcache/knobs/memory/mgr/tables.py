@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
+from ....core.shell import command
 from ....core.text import LISTED_MAX, amount, duration, many, named, table
 from ..trial_result import TrialVerdict
 
@@ -136,10 +136,12 @@ def recommend(data: Mapping[str, Any]) -> str:
     if len(groups) > LISTED_MAX:
         blocks.append(f"and {len(groups) - LISTED_MAX} more groups: see --format json")
     classes = sorted({item["device_class"] for one in groups for item in one["classes"]})
-    following = "plan --knob=memory" if changed else "memory status"
+    following = command("ceph wcache memory status")
+    if changed:
+        following = command("ceph wcache plan --knob=memory")
     if classes and not changed:
-        following = f"memory trial start {shlex.quote(classes[0])}"
-    return "\n\n".join([*blocks, f"next: ceph wcache {following}"])
+        following = command("ceph wcache memory trial start {}", classes[0])
+    return "\n\n".join([*blocks, f"next: {following}"])
 
 
 def _alike(groups: Sequence[Mapping[str, Any]]) -> List[Mapping[str, Any]]:
