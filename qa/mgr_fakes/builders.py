@@ -24,6 +24,7 @@ from wcache.core.model import (
     Transport,
 )
 from wcache.core.record import ExperimentSetup, Period
+from wcache.core.refusal import Refusal, RefusalKind
 
 MODEL = DriveModel("ACME", "HD1", "1.0")
 CLUSTER_ID = "00000000-0000-4000-8000-000000000001"
@@ -45,6 +46,11 @@ def drive(name: str, *osd_ids: int, mode: CacheMode = CacheMode.WRITE_BACK,
         rotational=True, uses=uses,
     )
     return replace(found, **changes)
+
+
+def refused(text: str, kind: RefusalKind = RefusalKind.LEFT_ALONE) -> Tuple[Refusal, ...]:
+    """What a probe has against toggling a drive."""
+    return (Refusal(kind, text),)
 
 
 def unsafe_drive(**changes: Any) -> DriveReport:

@@ -165,7 +165,7 @@ def test_off_is_refused_for_sharing_identity_and_journal_and_for_nothing_else():
         [unsafe], CacheMode.WRITE_THROUGH, throwaway=False, consent_turn_on=True
     ) is not None
     assert decided(replace(unsafe, foreign_uses=("a file system",))) is not None
-    assert decided(replace(unsafe, toggle_refusal="it has no name")) is not None
+    assert decided(replace(unsafe, refusals=make.refused("it has no name"))) is not None
     unknown = replace(unsafe.state, device_cache=DeviceCache.UNKNOWN)
     assert decided(replace(unsafe, state=unknown)) is not None
     assert decided(unsafe, CacheMode.WRITE_BACK) is not None

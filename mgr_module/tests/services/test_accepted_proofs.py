@@ -26,7 +26,7 @@ def proof(hostname="h2", **changes):
 def a_mgr(proofs=(), cuts=()):
     """h1 has the combination, h2 says what it has shown of it."""
     behind = make.drive("sda", 0, transport=Transport.SATA_HBA, host_driver="mpt3sas",
-                        toggle_refusal="not proven")
+                        refusals=make.refused("not proven"))
     mgr = FakeMgr(("h1", (behind,)), ("h2", ()))
     shows(mgr, proofs, cuts)
     mgr.report_all()

@@ -103,7 +103,8 @@ def test_a_plan_is_made_of_what_is_there_half_a_minute_after_it_was_asked_for():
     mgr.now_s += 300.0
     mgr.engine.tick()
     probe = mgr.probes["h1"]
-    probe.drives["domain-sda"] = make.drive("sda", 0, toggle_refusal="the boot rule lacks it")
+    lacking = make.refused("the boot rule lacks it")
+    probe.drives["domain-sda"] = make.drive("sda", 0, refusals=lacking)
     assert len(said(mgr, "plan", dry_run=True)["changes"]) == 3
     for each in mgr.probes.values():
         each.turn(2)

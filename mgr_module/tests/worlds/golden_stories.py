@@ -72,7 +72,8 @@ def drive_models(say):
 def proofs(say):
     """What one host has shown of a drive model, accepted for all and revoked."""
     behind = make.drive(
-        "sda", 0, transport=Transport.SATA_HBA, host_driver="mpt3sas", toggle_refusal="not proven"
+        "sda", 0, transport=Transport.SATA_HBA, host_driver="mpt3sas",
+        refusals=make.refused("not proven"),
     )
     mgr = FakeMgr(("h1", (behind,)), ("h2", ()))
     times = (10.0, 20.0, 30.0)

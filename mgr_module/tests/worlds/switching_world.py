@@ -19,14 +19,12 @@ from wcache.core.model import (
     DriveModel,
     DriveReport,
     DriveState,
-    Finding,
-    FindingCode,
     KernelView,
     Layer,
     LayerKind,
-    Severity,
     Transport,
 )
+from wcache.core.refusal import Refusal, RefusalKind
 
 BACK, THROUGH = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
 
@@ -251,11 +249,14 @@ def drive_of(world: World) -> DriveReport:
 def looked_at(
     transport: Transport, state: DriveState, refusal: str = ""
 ) -> Tuple[DriveReport, ...]:
-    """What a look at the drive finds: by what was read, so equal looks are one object."""
-    found = Finding(FindingCode.NOT_PREPARED, Severity.INFO, "sda", refusal)
+    """What a look at the drive finds: by what was read, so equal looks are one object.
+
+    Its refusal is of a kind that nothing lifts: that a drive which loses data now goes off though
+    the next boot lacks its pin is decided, and would be found here.
+    """
+    refusals = (Refusal(RefusalKind.LEFT_ALONE, refusal),) if refusal else ()
     return (DriveReport(
-        "d", "d", "sda", DriveModel("V", "M", "F"), transport, state, toggle_refusal=refusal,
-        findings=(found,) if refusal else (),
+        "d", "d", "sda", DriveModel("V", "M", "F"), transport, state, refusals=refusals,
     ),)
 
 

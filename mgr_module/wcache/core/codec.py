@@ -270,10 +270,23 @@ def _parts(cls: type) -> Tuple[FrozenSet[str], Tuple[Tuple[str, _Decoder, bool],
 
 
 @cache
+def _renamed(cls: type) -> Dict[str, Tuple[str, Callable[[Any], Any]]]:
+    """By field: what older versions called it, and what makes its plain form of theirs."""
+    return {
+        item.name: item.metadata["was"] for item in dataclasses.fields(cls)
+        if "was" in item.metadata
+    }
+
+
+@cache
 def _object(cls: type) -> _Decoder:
     def decode_object(plain: Any) -> Any:
         if not isinstance(plain, dict):
             raise _Wrong(" must be an object")
+        for name, (older, now) in _renamed(cls).items():
+            if older in plain:
+                plain = {**plain, name: now(plain[older])}
+                del plain[older]
         allowed, parts = _parts(cls)
         if not plain.keys() <= allowed:
             unknown = sorted(str(key)[:40] for key in plain.keys() - allowed)

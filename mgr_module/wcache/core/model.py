@@ -16,6 +16,7 @@ from .hardware.bcache import DEVICES_MAX, BcacheState
 from .hardware.dm_cache import DmCacheState
 from .hardware.wear import Wear
 from .option_value import VALUES_MAX, OptionValue
+from .refusal import REFUSALS_MAX, Refusal, of_one_text, told
 
 # The kernel's names are shorter (DISK_NAME_LEN), and ours are put into lines of text.
 DEV_NAME_CHARS_MAX = 64
@@ -369,7 +370,7 @@ class DriveReport:
     `drive_id` is the WWN, else the serial, else the kernel name (loop only); `wwid` is what
     sysfs calls the drive, by which a udev rule can match it.
     `domain_id` is the id of the cache domain: everything that shares the switch.
-    `toggle_refusal` is empty where an experiment may toggle the drive, else says why not.
+    `refusals` is all that the probe has against toggling the drive, not the first alone.
     """
 
     drive_id: str
@@ -386,7 +387,9 @@ class DriveReport:
     uses: Tuple[OsdUse, ...] = ()
     foreign_uses: Tuple[str, ...] = ()
     plp_hints: Tuple[PlpHint, ...] = ()
-    toggle_refusal: str = ""
+    refusals: Tuple[Refusal, ...] = field(
+        default=(), metadata={"max_items": REFUSALS_MAX, "was": ("toggle_refusal", of_one_text)}
+    )
     findings: Tuple[Finding, ...] = ()
     wwid: str = ""
     bcache: Tuple[BcacheState, ...] = field(default=(), metadata={"max_items": DEVICES_MAX})
@@ -397,3 +400,8 @@ class DriveReport:
     def mode(self) -> Optional[CacheMode]:
         """The mode the switch of this drive is in; None where that is unknown."""
         return mode_of(self.transport, self.state)
+
+    @property
+    def toggle_refusal(self) -> str:
+        """What the probe has against toggling it, in one line; empty where nothing."""
+        return told(self.refusals)

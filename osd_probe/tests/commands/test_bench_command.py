@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 from loop_devices import loop_on
+from mgr_fakes import builders as make
 from sim_drives import DRIVES
 from wcache.core.figures.latency_table import of_samples
 from wcache.core.model import CacheMode, DeviceCache, DriveState, KernelView, Transport
+from wcache.core.refusal import RefusalKind
 from wcache_probe.arguments import parse
 from wcache_probe.commands.bench import (
     PAIRS,
@@ -47,7 +49,7 @@ def words(tmp_path, device):
 @pytest.fixture
 def drive():
     one = SimulatedHost(parse_drive_file(DRIVES), "sim1").look()[0]
-    return replace(one, findings=(), toggle_refusal="", uses=(), transport=Transport.SATA)
+    return replace(one, findings=(), refusals=(), uses=(), transport=Transport.SATA)
 
 
 def content(name):
@@ -133,15 +135,18 @@ def test_with_consent_both_modes_are_measured_and_put_back(words, device, capsys
     assert Path(f"/sys/block/{device}/queue/write_cache").read_text().strip() == "write back"
 
 
+NO_RULE = make.refused("no rule names it", RefusalKind.NOT_PREPARED)
+
+
 class Unprepared(LinuxDriveHost):
     """A host whose drives may not be toggled."""
 
     def drive_of(self, device):
-        return replace(super().drive_of(device), toggle_refusal="no rule names it")
+        return replace(super().drive_of(device), refusals=NO_RULE)
 
     def domain(self, domain_id):
         return tuple(
-            replace(one, toggle_refusal="no rule names it") for one in super().domain(domain_id)
+            replace(one, refusals=NO_RULE) for one in super().domain(domain_id)
         )
 
 

@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 
 import pytest
+from mgr_fakes import builders as make
 from sim_drives import DRIVES
 from wcache.core.model import (
     CachePage,
@@ -44,7 +45,7 @@ def test_a_drive_that_loses_data_has_no_points_and_comes_first(drive):
 
 
 def test_each_point_that_is_taken_has_its_reason(drive):
-    warned = replace(drive, toggle_refusal="it is shared", findings=(
+    warned = replace(drive, refusals=make.refused("it is shared"), findings=(
         Finding(FindingCode.NOT_PINNED, Severity.WARNING, "sim1 sda", "no pin"),
         Finding(FindingCode.NO_VOLATILE_CACHE, Severity.INFO, "sim1 sda", "of no matter"),
     ))

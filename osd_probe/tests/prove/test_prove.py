@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from mgr_fakes import builders as make
 from prove_stage import (
     HONEST,
     FakeScratch,
@@ -263,7 +264,8 @@ def test_what_the_boot_rule_lacks_or_is_refused_for_another_reason_is_not_tried(
     fake_host, tmp_path
 ):
     stage = Stage(fake_host, tmp_path, Translation())
-    other = replace(stage.drive, toggle_refusal="it is reached over several paths (sda, sdb)")
+    paths = make.refused("it is reached over several paths (sda, sdb)")
+    other = replace(stage.drive, refusals=(*stage.drive.refusals, *paths))
     with pytest.raises(RefusedError, match="several paths"), stage.host.held_to_prove(other):
         pass
     stage.host = LinuxDriveHost(

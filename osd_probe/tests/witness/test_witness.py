@@ -8,7 +8,6 @@ import struct
 import subprocess
 import threading
 import time
-from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -18,7 +17,8 @@ from matrix_bench import Bench
 from mgr_fakes import builders as make
 from wcache.core import codec
 from wcache.core.errors import MalformedError, RefusedError, WcacheError
-from wcache.core.model import CacheMode, DriveModel, Finding, FindingCode, Severity, Transport
+from wcache.core.model import CacheMode, DriveModel, Transport
+from wcache.core.refusal import RefusalKind
 from wcache_probe.arguments import parse
 from wcache_probe.evidence.folder import EvidenceFolder
 from wcache_probe.linux.block.host_files import read_text
@@ -318,16 +318,15 @@ def test_a_device_that_another_program_holds_open_is_refused_before_it_is_marked
     ids=["another program", "cannot be seen", "loop device", "nobody"],
 )
 def test_a_drive_that_is_shared_or_may_be_is_not_written_to(changes, unseen, said):
-    drive = make.drive("sda", **changes)
-    blind = Finding(
-        FindingCode.SHARED_DRIVE, Severity.WARNING, "other programs", "they cannot be seen"
+    blind = make.refused("they cannot be seen", RefusalKind.UNSEEN) if unseen else ()
+    drive = make.drive(
+        "sda", refusals=(*make.refused("its cache cannot be changed"), *blind), **changes
     )
-    findings = (blind,) if unseen else ()
     if not said:
-        refuse_shared(SimpleNamespace(drive=drive), findings)
+        refuse_shared(drive)
         return
     with pytest.raises(RefusedError, match=said):
-        refuse_shared(SimpleNamespace(drive=drive), findings)
+        refuse_shared(drive)
 
 
 @pytest.mark.slow

@@ -101,7 +101,7 @@ def bench_blank(
             + typed("wcache-probe matrix --scratch {} --beside-osds", scratch.path)
             + " would do it",
         )
-    refuse_shared(scratch, host.host_findings())
+    refuse_shared(scratch.drive)
     why = next(filter(None, (
         may_toggle(drives, mode, throwaway=scratch.is_loop, consent_turn_on=False)
         for mode in CacheMode

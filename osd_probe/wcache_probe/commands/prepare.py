@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Callable, Dict, Iterable, List, Optional, Tuple
 
 from wcache.core.drive.journal import JournalEntry
+from wcache.core.drive.safety import may_be_pinned
 from wcache.core.errors import (
     ConflictError,
     NotFoundError,
@@ -132,14 +133,14 @@ def needing_the_rule(preparation: Preparation, host: LinuxDriveHost) -> Dict[str
         if not wwid or not is_named(wwid, lines):
             continue
         try:
-            states = [drive.state for drive in host.appeared(name, wwid)]
+            drives = host.appeared(name, wwid)
         except WcacheError as error:
             found[wwid] = f"{name} could not be looked at ({error.message})"
             continue
         if any(
-            state.device_cache in (DeviceCache.WRITE_THROUGH, DeviceCache.UNKNOWN)
-            and not state.page.stays_off
-            for state in states
+            drive.state.device_cache in (DeviceCache.WRITE_THROUGH, DeviceCache.UNKNOWN)
+            and not drive.state.page.stays_off and may_be_pinned(drive)
+            for drive in drives
         ):
             found[wwid] = f"the cache of {name} is off now and may come on by a reset"
     return found

@@ -26,7 +26,11 @@ def look(host: DriveHost, hostname: str, style: str) -> int:
     if style == "json":
         data: Dict[str, Any] = {
             "format_version": FORMAT_VERSION, "hostname": hostname,
-            "drives": codec.to_plain(drives), "findings": codec.to_plain(findings),
+            "drives": [
+                {**codec.to_plain(drive), "toggle_refusal": drive.toggle_refusal}
+                for drive in drives
+            ],
+            "findings": codec.to_plain(findings),
         }
         print(json.dumps(data, indent=2))
         return 1 if unsafe else 0

@@ -17,13 +17,14 @@ from wcache.core.drive.journal import JournalEntry, PriorDrive
 from wcache.core.drive.safety import pinnable
 from wcache.core.errors import NotFoundError, RefusedError, WcacheError
 from wcache.core.model import CacheMode, DriveReport, KernelView, LayerKind, Transport
+from wcache.core.refusal import Refusal, RefusalKind
 
 from .block import sysfs
 from .block.host_files import HostFiles, printable, read_bytes, read_text
 from .block.stack import layer_of, queues_on
 from .block.sysfs import BlockDevice
 from .persistence.rule_folder import RuleFolder
-from .survey import state_of, with_rule
+from .survey import no_flush, state_of, unflushed, with_rule
 from .transports.base import safe_id
 from .transports.classify import Switches
 
@@ -121,11 +122,14 @@ class DrivesAlone:
             if drive_id not in ("", known.drive_id):
                 raise NotFoundError(f"{disk.name} is {known.drive_id} and not {drive_id}")
             reading = with_rule(switch.read(device), device, self._rules)
+            why = no_flush(switch, device, reading)
             report = DriveReport(
                 drive_id=known.drive_id, domain_id=known.domain_id, dev_name=device.name,
                 drive_model=known.drive_model, transport=switch.transport,
                 state=state_of(device, switch, reading), serial=known.serial, wwn=known.wwn,
                 host_driver=known.host_driver, wwid=printable(device.wwid, WWID_CHARS_MAX),
+                refusals=(Refusal(RefusalKind.NO_FLUSH, why),) if why else (),
+                findings=unflushed(device.name, known),
             )
             return report, switch.siblings(device)
 

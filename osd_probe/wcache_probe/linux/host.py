@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Callable, Dict, Iterator, Mapping, Optional, Sequence, Tuple
 
 from wcache.core.drive.journal import JournalEntry
-from wcache.core.drive.safety import not_named
+from wcache.core.drive.safety import FOR_THE_NEXT_BOOT, why_not_tried
 from wcache.core.errors import NotFoundError, RefusedError, StorageError
 from wcache.core.hardware.controller import Controller
 from wcache.core.hardware.dm_cache import DmCacheState
@@ -35,6 +35,7 @@ from wcache.core.model import (
 )
 from wcache.core.option_value import OptionValue
 from wcache.core.protocol import SamplesOutcome
+from wcache.core.refusal import left, told
 from wcache.core.shell import typed
 
 from ..arguments import STATE_DIR
@@ -53,10 +54,9 @@ from .persistence.rule_folder import RuleFolder
 from .persistence.udev_match import matches, pattern
 from .survey import (
     Survey,
-    not_prepared,
-    off_is_allowed,
+    for_next_boot,
     state_of,
-    unprepared,
+    with_next_boot,
     with_rule,
 )
 from .timing import time_fdatasync
@@ -176,12 +176,12 @@ class LinuxDriveHost:
     def anew(self, drives: Sequence[DriveReport]) -> Tuple[DriveReport, ...]:
         """The same drives with their states read, and the boot rule looked at, now."""
         pins = self._boot_pins()
-        return tuple(off_is_allowed([
+        return tuple(
             # one that is refused may be one that answers no command: it is not asked again
-            drive if drive.toggle_refusal and not not_named(drive)
-            else not_prepared(replace(drive, state=self.state(drive)), pins)
+            drive if left(drive.refusals, FOR_THE_NEXT_BOOT)
+            else with_next_boot(replace(drive, state=self.state(drive)), pins)
             for drive in drives
-        ]))
+        )
 
     def here(self, entry: JournalEntry) -> Tuple[DriveReport, ...]:
         """Every path to what a journal entry names, with what shares its switch."""
@@ -274,6 +274,13 @@ class LinuxDriveHost:
         """The drive that a disk is, used by an OSD or not."""
         return self._with_memory(self._survey().report_of(device))
 
+    def again(self, drive: DriveReport) -> DriveReport:
+        """The same drive, with all that speaks against it now."""
+        found = self.drive_of(sysfs.by_name(self._files, drive.dev_name))
+        if found.drive_id != drive.drive_id:
+            raise NotFoundError(f"{drive.dev_name} is another drive now", "start again")
+        return found
+
     def disks(self) -> Tuple[Tuple[str, str], ...]:
         """Kernel name and wwid of every disk of the host."""
         return tuple((disk.name, disk.wwid) for disk in sysfs.all_disks(self._files))
@@ -344,17 +351,17 @@ class LinuxDriveHost:
                     f"{device.name} has no translation that could be proven",
                     "give a SATA drive behind a SAS adapter; `wcache-probe look` shows transports",
                 )
-            other = drive.toggle_refusal
-            if other not in ("", switch.identify(device).unproven):
+            other = why_not_tried(drive)
+            if other:
                 raise RefusedError(
                     f"{device.name} is left alone: {other}",
                     "give another drive of this model, or end what speaks against this one",
                 )
-            unpinned = unprepared(drive, self._boot_pins())
-            if unpinned:
+            lacks = told(for_next_boot(drive, self._boot_pins()))
+            if lacks:
                 prepare = typed("wcache-probe prepare --scratch {}", f"/dev/{device.name}")
                 raise RefusedError(
-                    f"{device.name}: {unpinned}", "" if boots_once(unpinned) else prepare
+                    f"{device.name}: {lacks}", "" if boots_once(lacks) else prepare
                 )
             yield device, switch
 

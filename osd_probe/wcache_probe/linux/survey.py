@@ -6,7 +6,14 @@ from collections import defaultdict
 from dataclasses import replace
 from typing import Dict, Iterable, List, Optional, Sequence, Tuple
 
-from wcache.core.drive.safety import Safety, boots_with_rule, judge, not_named
+from wcache.core.drive.safety import (
+    FOR_THE_NEXT_BOOT,
+    Safety,
+    boots_with_rule,
+    judge,
+    may_be_pinned,
+    not_named,
+)
 from wcache.core.errors import NotFoundError, WcacheError
 from wcache.core.hardware.bcache import BcacheState
 from wcache.core.host_report import OTHER_PROGRAMS
@@ -22,6 +29,7 @@ from wcache.core.model import (
     Severity,
     Transport,
 )
+from wcache.core.refusal import Refusal, RefusalKind, left
 
 from . import set_up
 from .block import foreign, osds, sysfs
@@ -179,12 +187,12 @@ class Survey:
         by_drive: Dict[Tuple[str, str], List[Way]] = defaultdict(list)
         for way in ways.values():
             by_drive[way[2].drive_id, way[2].serial].append(way)
-        reports = off_is_allowed([
+        reports = [
             self._report(group, _namesakes(group, ways.values()))
             for group in by_drive.values()
             if domain_id in (None, group[0][2].domain_id)
             and any(way[0].number in shown for way in group)
-        ])
+        ]
         return tuple(sorted(reports, key=lambda report: report.dev_name))
 
     def _of_the_same_name(self, devices: Sequence[BlockDevice]) -> List[BlockDevice]:
@@ -221,18 +229,19 @@ class Survey:
             )
         )
         odd = _unique(name for number in numbers for name in self._unfollowed[number])
-        refusal = switch.refusal or silent or identity.refusal or reading.refusal
-        refusal = refusal or identity.unproven
+        against = [(RefusalKind.LEFT_ALONE, why) for why in (
+            switch.refusal, silent, identity.refusal, reading.refusal,
+            f"{', '.join(odd[:4])} between it and its OSD cannot be followed" if odd else "",
+            f"it is reached over several paths ({_names(ways)})" if len(ways) > 1 else "",
+            f"another disk has the same name ({_names(namesakes[:4])}, "
+            f"{device.wwid or identity.wwn})" if namesakes else "",
+        )]
+        against += [
+            (RefusalKind.NO_FLUSH, "" if silent else no_flush(switch, device, reading)),
+            (RefusalKind.UNPROVEN, identity.unproven),
+        ]
         if self._blind and not (switch.transport is Transport.LOOP and is_rig(self._files)):
-            refusal = refusal or f"other programs may use it: {self._blind}"
-        if odd:
-            refusal = f"{', '.join(odd[:4])} between it and its OSD cannot be followed"
-        elif len(ways) > 1:
-            names = ", ".join(way[0].name for way in ways)
-            refusal = f"it is reached over several paths ({names})"
-        elif namesakes:
-            names = ", ".join(way[0].name for way in namesakes[:4])
-            refusal = f"another disk has the same name ({names}, {device.wwid or identity.wwn})"
+            against.append((RefusalKind.UNSEEN, f"other programs may use it: {self._blind}"))
         bcaches = bcaches_on(device)
         same_id = any(way[2].drive_id == identity.drive_id for way in namesakes)
         found = DriveReport(
@@ -250,16 +259,20 @@ class Survey:
             uses=tuple(sorted(uses, key=lambda use: (use.osd_id, use.role.value))),
             foreign_uses=shared,
             plp_hints=identity.plp_hints,
-            toggle_refusal=refusal,
+            refusals=tuple(Refusal(kind, why) for kind, why in against if why),
             findings=(
                 *reading.findings, *_findings(device.name, switch, reading, odd, shared),
                 *set_up.of_drive(self._files, device.name, uses),
-                *_unflushed(device.name, identity), *_of_bcaches(device.name, bcaches),
+                *unflushed(device.name, identity), *_of_bcaches(device.name, bcaches),
             ),
             wwid=printable(device.wwid, 512),
             bcache=bcaches,
         )
-        return found if refusal else not_prepared(found, self._prepared)
+        return with_next_boot(found, self._prepared)
+
+
+def _names(ways: Sequence[Way]) -> str:
+    return ", ".join(way[0].name for way in ways)
 
 
 def _namesakes(group: Sequence[Way], ways: Iterable[Way]) -> List[Way]:
@@ -273,19 +286,6 @@ def _namesakes(group: Sequence[Way], ways: Iterable[Way]) -> List[Way]:
     ]
 
 
-def off_is_allowed(reports: Sequence[DriveReport]) -> List[DriveReport]:
-    """The reports, where a missing boot rule keeps no drive from going off that loses data now.
-
-    Nothing but off is let through by that: an unsafe drive is refused everything else.
-    """
-    unsafe = {one.domain_id for one in reports if judge(one.state) is Safety.UNSAFE}
-    return [
-        replace(one, toggle_refusal="")
-        if one.domain_id in unsafe and not_named(one) else one
-        for one in reports
-    ]
-
-
 def _unique(texts: Iterable[str]) -> Tuple[str, ...]:
     return tuple(dict.fromkeys(texts))
 
@@ -295,6 +295,15 @@ def _read(switch: Switch, device: BlockDevice) -> CacheReading:
         return switch.read(device)
     except WcacheError as error:
         return CacheReading(DeviceCache.UNKNOWN, refusal=error.message)
+
+
+def no_flush(switch: Switch, device: BlockDevice, reading: CacheReading) -> str:
+    """Why a pin would make each flush of the drive fail; empty where it would not.
+
+    A drive whose cache is on is sent flushes, or is to be; one that has none is never pinned.
+    """
+    off = reading.device_cache in (DeviceCache.WRITE_THROUGH, DeviceCache.UNKNOWN)
+    return "" if switch.refusal or not off else switch.no_flush(device)
 
 
 def with_rule(reading: CacheReading, device: BlockDevice, rules: RuleFolder) -> CacheReading:
@@ -317,30 +326,37 @@ def state_of(device: BlockDevice, switch: Switch, reading: CacheReading) -> Driv
     )
 
 
-def unprepared(drive: DriveReport, pins: BootPins) -> str:
-    """Why the next boot would lack a drive's pin, or its journal; empty where neither.
+def for_next_boot(drive: DriveReport, pins: BootPins) -> Tuple[Refusal, ...]:
+    """What the next boot would lack of a drive's way back: its journal, its pin.
 
     Nothing toggles a drive that has no cache, and a loop device is toggled on a throwaway
     cluster alone, and gone at the next boot.
     """
     if drive.transport is Transport.LOOP or drive.state.device_cache is DeviceCache.NONE:
-        return ""
-    if pins.journal_lost or not boots_with_rule(drive.transport):
-        return pins.journal_lost
-    return pins.refusal(drive.wwid)
+        return ()
+    pinned = boots_with_rule(drive.transport) and may_be_pinned(drive)
+    pin = pins.refusal(drive.wwid) if pinned else ""
+    lacks = (RefusalKind.JOURNAL_LOST, pins.journal_lost), (RefusalKind.NOT_PREPARED, pin)
+    return tuple(Refusal(kind, why) for kind, why in lacks if why)
 
 
-def not_prepared(drive: DriveReport, pins: BootPins) -> DriveReport:
-    """The report of a drive that nothing else speaks against, with what the next boot lacks."""
-    why = unprepared(drive, pins)
-    others = tuple(item for item in drive.findings if item.code is not FindingCode.NOT_PREPARED)
-    cure = Cure.BOOT_ONCE if boots_once(why) else Cure.GENERAL
-    finding = Finding(FindingCode.NOT_PREPARED, Severity.INFO, drive.dev_name, why, cure)
-    said = (finding,) if why else ()
-    return replace(drive, toggle_refusal=why, findings=(*others, *said))
+def with_next_boot(drive: DriveReport, pins: BootPins) -> DriveReport:
+    """The report with what the next boot lacks; a finding too where nothing else is against it."""
+    refusals = (*left(drive.refusals, FOR_THE_NEXT_BOOT), *for_next_boot(drive, pins))
+    found = replace(drive, refusals=refusals, findings=tuple(
+        item for item in drive.findings if item.code is not FindingCode.NOT_PREPARED
+    ))
+    if not not_named(found):
+        return found
+    why = found.toggle_refusal
+    said = Finding(
+        FindingCode.NOT_PREPARED, Severity.INFO, drive.dev_name, why,
+        Cure.BOOT_ONCE if boots_once(why) else Cure.GENERAL,
+    )
+    return replace(found, findings=(*found.findings, said))
 
 
-def _unflushed(name: str, identity: Identity) -> Tuple[Finding, ...]:
+def unflushed(name: str, identity: Identity) -> Tuple[Finding, ...]:
     text = f"{identity.unflushed}: its cache is not turned on where it is found off"
     found = Finding(FindingCode.FLUSH_UNPROVEN, Severity.INFO, name, text)
     return (found,) if identity.unflushed else ()

@@ -9,11 +9,10 @@ from __future__ import annotations
 import argparse
 import secrets
 import time
-from dataclasses import replace
 from typing import Callable, Union
 
 from wcache.core.drive.journal import JOURNAL_VERSION, EntryKind, JournalEntry, prior_of
-from wcache.core.drive.safety import Safety, dropping_above, judge
+from wcache.core.drive.safety import why_not_tried
 from wcache.core.drive.steps import Pin, Program, ReadState, Switched, WriteJournal
 from wcache.core.errors import NotReadyError, RefusedError, WcacheError
 from wcache.core.host_report import ToggleProof
@@ -74,11 +73,6 @@ def refuse(drive: DriveReport, scratch: Place, consent: bool) -> CacheMode:
             f"{drive.dev_name} serves osd.{drive.uses[0].osd_id}",
             f"give a drive that is unused; {IN_PLACE}",
         )
-    if drive.foreign_uses:
-        raise RefusedError(
-            f"{drive.dev_name} is shared with {drive.foreign_uses[0]}",
-            "end that, or give a drive that nothing else uses",
-        )
     if drive.mode is None:
         raise RefusedError(
             f"{drive.dev_name}: not proven, since the drive itself cannot be read "
@@ -86,9 +80,11 @@ def refuse(drive: DriveReport, scratch: Place, consent: bool) -> CacheMode:
             "this combination stays refused; `hdparm -I` and `sg_sat_identify` show what the "
             "adapter lets through, a newer firmware may let more",
         )
-    if judge(drive.state) is Safety.UNSAFE or dropping_above(drive):
+    why = why_not_tried(drive)
+    if why:
         raise RefusedError(
-            f"{drive.dev_name}: something above it drops flushes", "take it away first"
+            f"{drive.dev_name} is left alone: {why}",
+            "end that, or give another drive of this model, which nothing else uses",
         )
     if isinstance(scratch, InPlace):
         refuse_in_place(drive)
@@ -124,8 +120,8 @@ def run(
     """The trial, between a journal entry and the prior state."""
     domain_id = scratch.drive.domain_id
     with scratch.held(), switcher.alone(domain_id):
-        drive = replace(scratch.drive, state=host.state(scratch.drive))
-        if drive.mode is not mode:
+        drive = host.again(scratch.drive)
+        if refuse(drive, scratch, consent=True) is not mode:
             raise RefusedError(f"{drive.dev_name} is no longer in {mode.value}", "start again")
         with host.held_to_prove(drive):
             pass  # the boot rule may have gone before the lock was ours

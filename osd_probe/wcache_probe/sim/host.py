@@ -41,6 +41,7 @@ from wcache.core.model import (
 from wcache.core.option_value import OptionValue
 from wcache.core.options.entries import option
 from wcache.core.protocol import SamplesOutcome
+from wcache.core.refusal import Refusal, RefusalKind
 
 from .drive_schema import DriveFile
 from .osd import Measured, SimulatedOsd
@@ -304,9 +305,9 @@ class SimulatedHost:
 
     def _report(self, drive: _Drive) -> DriveReport:
         spec = drive.placed.spec
-        refusal = ""
-        if drive.transport is Transport.SATA_HBA:
-            refusal = "its SAS adapter translates, and the read-back is not proven"
+        refusals = (Refusal(
+            RefusalKind.UNPROVEN, "its SAS adapter translates, and the read-back is not proven"
+        ),) if drive.transport is Transport.SATA_HBA else ()
         report = DriveReport(
             drive_id=drive.placed.wwn,
             domain_id=drive.placed.wwn,
@@ -320,7 +321,7 @@ class SimulatedHost:
             rotational=spec.rotational,
             size_bytes=spec.size_bytes,
             plp_hints=(PlpHint(True, "simulated"),) if spec.cache.power_loss_protection else (),
-            toggle_refusal=refusal,
+            refusals=refusals,
             wwid=f"naa.{drive.placed.wwn.removeprefix('0x')}",
         )
         state = self.state(report)

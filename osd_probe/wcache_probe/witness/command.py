@@ -27,7 +27,7 @@ def witness(options: argparse.Namespace, say: Say) -> int:
     if options.verb == "write":
         from .write import refuse_shared, write
 
-        refuse_shared(scratch, host.host_findings())
+        refuse_shared(scratch.drive)
         stop = StopSignal()
         stop.install()
         return write(

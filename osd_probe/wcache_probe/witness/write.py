@@ -9,11 +9,12 @@ import secrets
 import socket
 import time
 from contextlib import closing
-from typing import Callable, Sequence
+from typing import Callable
 
-from wcache.core.drive.safety import not_flushing
+from wcache.core.drive.safety import not_flushing, refused
 from wcache.core.errors import RefusedError, StorageError
-from wcache.core.model import CacheMode, Finding, FindingCode, Transport
+from wcache.core.model import CacheMode, DriveReport, Transport
+from wcache.core.refusal import RefusalKind
 
 from ..linux.block.host_files import HostFiles, read_text
 from ..matrix.scratch import Scratch
@@ -61,21 +62,20 @@ def write(
             return _write_all(scratch, channel, run, stop, say)
 
 
-def refuse_shared(scratch: Scratch, findings: Sequence[Finding]) -> None:
+def refuse_shared(drive: DriveReport) -> None:
     """Raise RefusedError where something else uses the drive, or may do so and is not seen.
 
     An exclusive open is no proof: who opened the device before, and not exclusively, keeps it.
-    `findings` are the host's own.
+    A loop device is a file of whoever made it.
     """
-    drive = scratch.drive
-    unseen = [item.detail for item in findings if item.code is FindingCode.SHARED_DRIVE]
+    permitted = set(RefusalKind) - {RefusalKind.SHARED, RefusalKind.UNSEEN}
     if drive.transport is Transport.LOOP:
-        unseen = []  # as for `matrix`: it is a file of whoever made it
-    why = next(iter((*drive.foreign_uses, *unseen)), "")
+        permitted.add(RefusalKind.UNSEEN)
+    why = refused(drive, permitted)
     if why:
         raise RefusedError(
-            f"{drive.dev_name} is shared with something else ({why}), whose data would be "
-            "overwritten; nothing was written",
+            f"{drive.dev_name}: {why}; the data of others would be overwritten, and nothing was "
+            "written",
             "end that, or give a drive that nothing else uses",
         )
 

@@ -16,7 +16,8 @@ from wcache.core.drive import toggle as sw
 from wcache.core.drive.journal import JOURNAL_VERSION, EntryKind, JournalEntry
 from wcache.core.drive.prior import prior_from
 from wcache.core.errors import RefusedError, WcacheError
-from wcache.core.model import Finding, FindingCode, Severity, Transport
+from wcache.core.model import Transport
+from wcache.core.refusal import RefusalKind
 
 NAMES = ("A", "B")
 WAS_ON = World(Transport.SCSI, True, True, False, True, layer=True)
@@ -130,7 +131,8 @@ def test_a_drive_that_came_later_and_flushes_once_it_is_pinned_is_no_hindrance(w
 
 
 @pytest.mark.parametrize("change", [
-    {"foreign_uses": ("mounted at /srv",)}, {"toggle_refusal": "it is reached over several paths"},
+    {"foreign_uses": ("mounted at /srv",)},
+    {"refusals": make.refused("it is reached over several paths")},
 ], ids=str)
 @pytest.mark.parametrize("name", ["sda", "sdb"])
 def test_what_the_mgr_alone_knows_is_not_brought_back_on_a_drive_that_is_not_ours_alone(
@@ -148,7 +150,8 @@ def test_what_the_mgr_alone_knows_is_not_brought_back_on_a_drive_that_is_not_our
 
 
 @pytest.mark.parametrize("change", [
-    {"foreign_uses": ("mounted at /srv",)}, {"toggle_refusal": "it is reached over several paths"},
+    {"foreign_uses": ("mounted at /srv",)},
+    {"refusals": make.refused("it is reached over several paths")},
 ], ids=str)
 @pytest.mark.parametrize("name", ["sda", "sdb"])
 @pytest.mark.parametrize("way", [restored, restored_and_forgotten])
@@ -169,8 +172,9 @@ def test_no_cache_comes_on_by_an_entry_where_a_drive_of_its_domain_is_not_ours_a
 def test_a_cache_comes_back_on_also_where_the_boot_rule_does_not_name_its_drive():
     was = make.drive("sda", 0, mode=BACK)
     told = "the boot rule does not name it"
-    finding = Finding(FindingCode.NOT_PREPARED, Severity.INFO, "sda", told)
-    off = make.drive("sda", 0, mode=THROUGH, toggle_refusal=told, findings=(finding,))
+    off = make.drive(
+        "sda", 0, mode=THROUGH, refusals=make.refused(told, RefusalKind.NOT_PREPARED)
+    )
     program = brought_back(prior_from("", "domain-sda", [was]), [off])
     step = next(program)
     assert isinstance(program.send(step.drive.state), sw.WriteJournal)

@@ -39,7 +39,7 @@ REFUSED = {
         make.drive("sda", 0, foreign_uses=("swap",)), THROUGH, True, "shared with swap",
     ),
     "refused by the probe": (
-        make.drive("sda", 0, toggle_refusal="no proof"), THROUGH, True, "no proof",
+        make.drive("sda", 0, refusals=make.refused("no proof")), THROUGH, True, "no proof",
     ),
     "unknown cache": (
         make.drive("sda", 0, state=make.state(BACK, device_cache=DeviceCache.UNKNOWN)),

@@ -83,7 +83,7 @@ def test_loads_are_named_short_or_long_and_once():
     ("change", "why"),
     [
         ({"foreign_uses": ("/mnt/home",)}, "not an OSD"),
-        ({"toggle_refusal": "it is a RAID volume"}, "RAID"),
+        ({"refusals": make.refused("it is a RAID volume")}, "RAID"),
         ({"transport": Transport.LOOP}, "loop device"),
         ({"state": make.state(WT)}, "own consent"),
     ],
@@ -108,7 +108,8 @@ def test_reasons_are_bounded_by_what_can_be_stored():
     reports, cluster = make.fleet(60, 10)
     reports = [
         replace(r, drives=tuple(
-            replace(d, toggle_refusal="x" * 1024) if i else d for i, d in enumerate(r.drives)
+            replace(d, refusals=make.refused("x" * 1024)) if i else d
+            for i, d in enumerate(r.drives)
         ))
         for r in reports
     ]

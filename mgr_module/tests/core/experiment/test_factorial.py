@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 from bench_decision import synthetic
 from campaign_world import a_host, options, runs_of
+from mgr_fakes import builders as make
 from wcache.analysis import factorial as effects_of
 from wcache.analysis.decision import Options
 from wcache.analysis.experiment import analyse
@@ -297,7 +298,7 @@ def test_a_simulated_db_drive_is_in_the_class_of_its_osd():
 def test_no_factorial_where_one_drive_is_out_of_scope_or_a_third_one_has_the_wal():
     reports, cluster = a_host()
     drives = tuple(
-        replace(d, toggle_refusal="it is mounted") if d.dev_name == "nvme0n1" else d
+        replace(d, refusals=make.refused("it is mounted")) if d.dev_name == "nvme0n1" else d
         for d in reports[0].drives
     )
     runs, _ = runs_of(([replace(reports[0], drives=drives)], cluster), options(TRAFFIC))

@@ -122,7 +122,7 @@ def test_by_default_nothing_is_written_and_no_consent_to_a_cost_is_needed():
 def test_a_refused_array_of_unknown_mode_is_observed_all_the_same():
     unknown = DriveState(DeviceCache.UNKNOWN, KernelView.WRITE_BACK)
     array = make.drive("sda", 0, state=unknown, transport=Transport.RAID,
-                       toggle_refusal="a RAID volume")
+                       refusals=make.refused("a RAID volume"))
     mgr = FakeMgr(("h1", (array,)))
     mgr.report_all()
     assert mgr.command("campaign start", loads="timer")[0] == -errno.ENOENT

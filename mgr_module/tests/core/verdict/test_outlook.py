@@ -160,7 +160,7 @@ def test_drives_are_counted_by_what_they_could_be_changed_to():
     none = make.state(WB, device_cache=DeviceCache.NONE)
     report = make.report(
         "h1", make.drive("sda", 0), make.drive("sdb", 1, mode=WT),
-        make.drive("sdc", 2, toggle_refusal="RAID"),
+        make.drive("sdc", 2, refusals=make.refused("RAID")),
         replace(make.drive("sdd", 3, state=none), drive_model=DriveModel("", "x", "")),
     )
     cluster = make.cluster([make.osd(i, "h1") for i in range(4)])

@@ -11,7 +11,7 @@ every crash and every drive reset is safe; the price is one no-op flush per comm
 from __future__ import annotations
 
 from enum import Enum
-from typing import Mapping, Optional, Sequence, Tuple
+from typing import AbstractSet, Iterator, Mapping, Optional, Sequence, Set, Tuple
 
 from ..errors import RefusedError
 from ..model import (
@@ -24,9 +24,22 @@ from ..model import (
     LayerKind,
     Transport,
 )
+from ..refusal import Refusal, RefusalKind, left, told
 
 ROLL_BACK_FIRST = "where wcache turned it off, roll that back first"
 DROPS = "a loop device in write through drops the OSD's flushes"
+TOLD_MAX = 4  # drives of a domain, or users of a drive, that a refusal names
+# What the boot rule is for: a drive that is off.  It lacks nothing where a cache comes on again,
+# or where a drive that loses data goes off.
+FOR_THE_NEXT_BOOT = frozenset((RefusalKind.NOT_PREPARED, RefusalKind.JOURNAL_LOST))
+_OF_A_TRIAL = FOR_THE_NEXT_BOOT | {
+    RefusalKind.UNPROVEN, RefusalKind.FLUSH_UNPROVEN, RefusalKind.TURNS_ON,
+}
+# What is doubted of a drive, and makes it no worse where data rested on it before.
+_RESTED = frozenset((RefusalKind.LOST_WRITES, RefusalKind.FLUSH_UNPROVEN))
+_OF_FLUSHES = _RESTED | {
+    RefusalKind.LOSES_DATA, RefusalKind.LAYER_DROPS_FLUSHES, RefusalKind.KERNEL_VIEW_UNKNOWN,
+}
 
 
 class Safety(str, Enum):
@@ -102,6 +115,13 @@ def pinnable(transport: Transport) -> bool:
     )
 
 
+def may_be_pinned(drive: DriveReport) -> bool:
+    """Whether a pin makes a drive safer, and not each of its flushes fail."""
+    return pinnable(drive.transport) and not any(
+        one.kind is RefusalKind.NO_FLUSH for one in drive.refusals
+    )
+
+
 def boots_with_rule(transport: Transport) -> bool:
     """Whether a drive's pin has to be put in place anew each time the drive appears.
 
@@ -122,38 +142,57 @@ def may_rest_on(
     `pinned_first`: its own kernel view is held at write back before.  `rested`: it rested there
     so before, so what is doubted of its flushes makes it no worse.
     """
+    found = _against_resting(drive, lost, on, pinned_first)
+    return told(left(found, _RESTED if rested else frozenset()))
+
+
+def _against_resting(
+    drive: DriveReport, lost: Mapping[str, str], on: bool, pinned_first: bool
+) -> Iterator[Refusal]:
     state = drive.state
     shown = lost.get(str(drive.drive_model), "") if str(drive.drive_model) else ""
-    if shown and not rested:
-        return f"its drive model was shown to lose writes: {shown}"
-    if not on:
-        if state.device_cache is DeviceCache.NONE:
-            return ""
-        if state.device_cache is DeviceCache.UNKNOWN:
-            return "whether its cache is volatile is unknown"
-        if state.device_cache is DeviceCache.WRITE_THROUGH:
-            names = ", ".join(lost_after_reset(state))
-            if names:
-                return f"its cache is off, but a reset may turn it on, and {names} does not flush"
-            wakes = flush_unproven(drive) and not state.page.stays_off
-            return f"a reset may turn its cache on, and {_swallows(drive)}" if wakes else ""
-    dropping = dropping_above(drive) if pinned_first else not_flushing(state)
-    if dropping and on:
-        return (
-            f"{', '.join(dropping)} does not flush, so the device cache must stay off; `ceph "
-            "wcache drive reload` prints the plan to load it anew"
+    if shown:
+        yield Refusal(
+            RefusalKind.LOST_WRITES, f"its drive model was shown to lose writes: {shown}"
         )
+    swallows = f"{drive.host_driver} may not pass flushes on"
+    if not on and state.device_cache is DeviceCache.NONE:
+        return
+    if not on and state.device_cache is DeviceCache.UNKNOWN:
+        yield Refusal(RefusalKind.STATE_UNKNOWN, "whether its cache is volatile is unknown")
+        return
+    if not on and state.device_cache is DeviceCache.WRITE_THROUGH:
+        names = ", ".join(lost_after_reset(state))
+        if names:
+            yield Refusal(
+                RefusalKind.LAYER_DROPS_FLUSHES,
+                f"its cache is off, but a reset may turn it on, and {names} does not flush",
+            )
+        if flush_unproven(drive) and not state.page.stays_off:
+            yield Refusal(
+                RefusalKind.FLUSH_UNPROVEN, f"a reset may turn its cache on, and {swallows}"
+            )
+        return
+    dropping = ", ".join(dropping_above(drive) if pinned_first else not_flushing(state))
     if dropping:
-        return f"its cache is volatile and {', '.join(dropping)} does not flush"
+        yield Refusal(
+            RefusalKind.LAYER_DROPS_FLUSHES,
+            f"{dropping} does not flush, so the device cache must stay off; `ceph wcache drive "
+            "reload` prints the plan to load it anew" if on
+            else f"its cache is volatile and {dropping} does not flush",
+        )
     if not_known(state):
-        return f"the kernel view of {', '.join(not_known(state))} is unknown"
-    if flush_unproven(drive) and not rested:
-        return _swallows(drive)
-    return ""
-
-
-def _swallows(drive: DriveReport) -> str:
-    return f"{drive.host_driver} may not pass flushes on"
+        yield Refusal(
+            RefusalKind.KERNEL_VIEW_UNKNOWN,
+            f"the kernel view of {', '.join(not_known(state))} is unknown",
+        )
+    if flush_unproven(drive):
+        off = drive.mode is CacheMode.WRITE_THROUGH
+        yield Refusal(
+            RefusalKind.FLUSH_UNPROVEN,
+            f"its cache is off, and {swallows}, so it stays off; {ROLL_BACK_FIRST}" if off
+            else swallows,
+        )
 
 
 def may_toggle(
@@ -167,64 +206,99 @@ def may_toggle(
     lasts: bool = False,
     lost: Mapping[str, str] = {},
 ) -> Optional[str]:
-    """None where the cache domain may be put into `mode`, else the reason why not.
+    """None where the cache domain may be put into `mode`, else all the reasons why not.
 
     Called with freshly read drives before the first touch; what it refuses is left as is.
     An experiment goes to both modes and back, so both must be safe; of one that began, the
-    prior state was found to be safe.  A decided change to
-    write through is the cure of an unsafe drive: of the state of the flushes it asks nothing.
-    `lasts`: the mode is saved too.  `lost`: see `may_rest_on`.
+    prior state was found to be safe.  `lasts`: the mode is saved too.  `lost`: see `may_rest_on`.
     """
     if not drives:
         return "no drive of this cache domain is on the host any more"
-    for drive in drives:
-        reason = _may_toggle_one(
-            drive, mode, throwaway=throwaway, consent_turn_on=consent_turn_on or began,
-            experiment=experiment, began=began, lasts=lasts, lost=lost,
-        )
-        if reason:
-            return f"{drive.dev_name}: {reason}"
-    return None
+    permitted: Set[RefusalKind] = set()
+    if consent_turn_on:
+        permitted.add(RefusalKind.TURNS_ON)
+    if began:
+        permitted |= {RefusalKind.TURNS_ON, *_RESTED}
+    if mode is CacheMode.WRITE_THROUGH and not experiment:
+        # off is safe whatever flushes, and the cure of a drive that loses data
+        permitted |= _OF_FLUSHES
+        if any(judge(drive.state) is Safety.UNSAFE for drive in drives):
+            permitted.add(RefusalKind.NOT_PREPARED)
+            permitted |= set() if lasts else FOR_THE_NEXT_BOOT
+    if throwaway:
+        permitted.add(RefusalKind.OF_THROWAWAY)
+    lines = [
+        f"{drive.dev_name}: {reason}" for drive in drives
+        for reason in [refused(drive, permitted, mode, lasts=lasts, lost=lost)] if reason
+    ]
+    if len(lines) > TOLD_MAX:
+        lines[TOLD_MAX:] = [f"and {len(lines) - TOLD_MAX} more drives of its cache domain"]
+    return "; ".join(lines) or None
 
 
-def _may_toggle_one(
-    drive: DriveReport, mode: CacheMode, *, throwaway: bool, consent_turn_on: bool,
-    experiment: bool, began: bool, lasts: bool, lost: Mapping[str, str],
-) -> Optional[str]:
+def refused(
+    drive: DriveReport, permitted: AbstractSet[RefusalKind] = frozenset(),
+    mode: Optional[CacheMode] = None, *, lasts: bool = False, lost: Mapping[str, str] = {},
+) -> str:
+    """All that is left against changing a drive once what is permitted is taken out.
+
+    With a `mode` that is the one it is to be put into; without one it is left in its own.
+    """
+    found = [*drive.refusals]
     if drive.foreign_uses:
-        return f"shared with {drive.foreign_uses[0]}, which is not an OSD"
-    if drive.toggle_refusal:
-        return drive.toggle_refusal
+        users = ", ".join(drive.foreign_uses[:TOLD_MAX])
+        found.append(Refusal(RefusalKind.SHARED, f"shared with {users}, which is not an OSD"))
+    if mode is not None:
+        found += _against(drive, mode, lasts, lost)
+    return told(left(found, permitted))
+
+
+def _against(
+    drive: DriveReport, mode: CacheMode, lasts: bool, lost: Mapping[str, str]
+) -> Iterator[Refusal]:
+    """What its state has against putting a drive into a mode, now or for the next power cycle."""
     current = drive.mode
     if current is None:
-        return f"its cache state is {drive.state.device_cache.value}, so it could not be restored"
+        yield Refusal(
+            RefusalKind.STATE_UNKNOWN,
+            f"its cache state is {drive.state.device_cache.value}, so it could not be restored",
+        )
+        return
     if drive.transport is Transport.LOOP:
-        return None if throwaway else DROPS
-    if mode is CacheMode.WRITE_THROUGH and not experiment:
-        return None
+        yield Refusal(RefusalKind.OF_THROWAWAY, DROPS)
+        return
     if judge(drive.state) is Safety.UNSAFE:
         layers = ", ".join(not_flushing(drive.state))
-        return f"its cache is volatile and {layers} does not flush; cure that first"
-    if CacheMode.WRITE_BACK in (mode, current):
+        yield Refusal(
+            RefusalKind.LOSES_DATA,
+            f"its cache is volatile and {layers} does not flush; cure that first",
+        )
+    found = left(_against_resting(drive, lost, on=True, pinned_first=True), frozenset())
+    if current is CacheMode.WRITE_BACK and not lasts:
         # an experiment finds it on and has it on again; what is saved is on anew
-        rested = began or (current is CacheMode.WRITE_BACK and not lasts)
-        why = may_rest_on(drive, lost, on=True, pinned_first=True, rested=rested)
-        if why and current is CacheMode.WRITE_THROUGH and flush_unproven(drive):
-            return f"its cache is off, and {why}, so it stays off; {ROLL_BACK_FIRST}"
-        if why:
-            return why
-    elif not_known(drive.state):
-        return f"the kernel view of {', '.join(not_known(drive.state))} is unknown"
-    elif flush_unproven(drive) and not began:
-        return f"its cache is off, and {_swallows(drive)}, so it stays off; {ROLL_BACK_FIRST}"
-    if mode is CacheMode.WRITE_BACK and current is not mode and not consent_turn_on:
-        return "its cache is off, and turning it on needs its own consent"
-    return None
+        found = left(found, _RESTED)
+    elif CacheMode.WRITE_BACK not in (mode, current):
+        found = left(found, {RefusalKind.LAYER_DROPS_FLUSHES, RefusalKind.LOST_WRITES})
+    yield from found
+    if mode is CacheMode.WRITE_BACK and current is not mode:
+        yield Refusal(
+            RefusalKind.TURNS_ON, "its cache is off, and turning it on needs its own consent"
+        )
+
+
+def why_not_tried(drive: DriveReport) -> str:
+    """All that is against trying a drive whose translation or flushes are not proven.
+
+    Who tries it has the consent of an admin, journals it, pins it, and puts it back; what the next
+    boot has of that is asked at each touch.
+    """
+    mode = drive.mode
+    return refused(drive, _OF_A_TRIAL, mode and mode.other)
 
 
 def not_named(drive: DriveReport) -> bool:
-    """Whether all that keeps a drive from being toggled is that the boot rule lacks it."""
-    return any(item.code is FindingCode.NOT_PREPARED for item in drive.findings)
+    """Whether all that keeps a drive from being toggled is what the next boot lacks."""
+    return bool(drive.refusals) and not left(drive.refusals, FOR_THE_NEXT_BOOT)
 
 
 def flush_unproven(drive: DriveReport) -> bool:
@@ -241,9 +315,7 @@ def require_ours(drives: Sequence[DriveReport]) -> None:
     The boot rule is for drives that are off, so one that it does not name may come on.
     """
     for drive in drives:
-        reason = "" if not_named(drive) else drive.toggle_refusal
-        if drive.foreign_uses:
-            reason = f"it is shared with {drive.foreign_uses[0]}, which is not an OSD"
+        reason = refused(drive, FOR_THE_NEXT_BOOT)
         if reason:
             raise RefusedError(
                 f"{drive.dev_name}: {reason}, so no cache of its domain is turned on",

@@ -24,7 +24,9 @@ from .journal import JOURNAL_VERSION, EntryKind, JournalEntry, prior_of
 from .prior import Prior, lost, not_back, require_entry, require_first_touch, states_by_id
 from .safety import (
     Safety,
+    flush_unproven,
     judge,
+    may_be_pinned,
     may_rest_on,
     may_toggle,
     pinnable,
@@ -259,8 +261,16 @@ def _persist(drives: Tuple[DriveReport, ...], mode: CacheMode, done: Switched) -
 def keep(drives: Sequence[DriveReport], mode: CacheMode) -> Program:
     """Put drives that just appeared into the mode that was persisted for them.
 
-    No journal: what is kept was decided and journalled when the rule was written.
+    No journal: what is kept was decided and journalled when the rule was written.  One that
+    comes up off stays off where it is not shown by now that its flushes arrive.
     """
+    for drive in drives if mode is CacheMode.WRITE_BACK else ():
+        if flush_unproven(drive) and drive.mode is not mode:
+            raise RefusedError(
+                f"{drive.dev_name}: its cache stays off, since {drive.host_driver or 'an adapter'} "
+                "may not pass flushes on",
+                "`ceph wcache rollback` of the plan that made it last removes its rule",
+            )
     return (yield from _switch(tuple(drives), lambda drive: mode))
 
 
@@ -272,7 +282,7 @@ def hold(drives: Sequence[DriveReport], *, must: bool = False) -> Program:
     """
     failure: Optional[WcacheError] = None
     for drive in drives:
-        if pinnable(drive.transport):
+        if may_be_pinned(drive):
             try:
                 yield Pin(drive)
             except WcacheError as error:

@@ -13,7 +13,7 @@ from typing import Dict, FrozenSet, Iterable, List, Mapping, Optional, Sequence,
 
 from ..cluster import ClusterState
 from ..codec import one_line
-from ..drive.safety import may_toggle, not_named
+from ..drive.safety import may_toggle, refused
 from ..errors import MalformedError, NotFoundError
 from ..hardware.bcache import CONTROLLER_S, WRITTEN_FOR, WRITTEN_MAX, Dirty, begins_nowhere
 from ..host_report import HostReport
@@ -21,6 +21,7 @@ from ..loads import ASSUMED_SAMPLE_S, WATCHED_MAX, WRITE_BYTES
 from ..model import DriveModel, DriveReport, LoadPoint, Role
 from ..options.option import Option
 from ..options.trial import OptionTrial
+from ..refusal import RefusalKind
 from ..simulation import in_cluster, measured_by_probe, not_up
 from .design import design_of
 from .expected import ExpectedPairs
@@ -286,10 +287,8 @@ def _keeps_its_options(drive: DriveReport, entry: Option) -> Optional[str]:
         return None
     if drive.state.option(entry.name) is None:
         return f"{drive.dev_name} has no {entry.name}, or its probe does not report it"
-    if drive.foreign_uses:
-        return f"{drive.dev_name} is shared with {drive.foreign_uses[0]}, which is not an OSD"
-    refused = drive.toggle_refusal and not not_named(drive)
-    return f"{drive.dev_name}: {drive.toggle_refusal}" if refused else None
+    why = refused(drive, {RefusalKind.NOT_PREPARED})
+    return f"{drive.dev_name}: {why}" if why else None
 
 
 def _osd_keeps_it(

@@ -12,6 +12,7 @@ from typing import AbstractSet, Dict, FrozenSet, Iterable, List, Tuple
 from ..cluster import ClusterState, OsdNow
 from ..host_report import HostReport
 from ..model import DriveReport, OsdUse
+from ..refusal import Refusal, RefusalKind
 from ..simulation import in_cluster
 
 
@@ -74,7 +75,9 @@ def _checked_drive(
     )
     return replace(
         drive, uses=tuple(use for use in drive.uses if use not in others),
-        toggle_refusal=f"osd.{last.osd_id} runs on {last.hostname}, {why}",
+        refusals=(*drive.refusals, Refusal(
+            RefusalKind.LEFT_ALONE, f"osd.{last.osd_id} runs on {last.hostname}, {why}"
+        )),
     )
 
 

@@ -30,7 +30,7 @@ from wcache_probe.linux.persistence.boot_rule import FILE_NAME, BootRule, is_our
 from wcache_probe.linux.persistence.cpio_image import files_in
 from wcache_probe.linux.persistence.prepare import Chosen, Preparer, choose
 from wcache_probe.linux.persistence.udev_match import matches, pattern
-from wcache_probe.linux.survey import not_prepared
+from wcache_probe.linux.survey import with_next_boot
 from wcache_probe.linux.unprepared import told_once
 
 # ---- the rule
@@ -118,7 +118,7 @@ def test_a_drive_without_a_cache_is_not_named_and_not_missed(fake_host):
     drive, other = host.look()
     uncached = without_cache(drive)
     assert choose((uncached, other), (), (), host.disks()) == Chosen((other.wwid,))
-    assert not_prepared(uncached, preparation(fake_host).look()).findings == ()
+    assert not with_next_boot(uncached, preparation(fake_host).look()).refusals
     assert FindingCode.NOT_PREPARED in [finding.code for finding in other.findings]
 
 

@@ -12,11 +12,11 @@ from wcache.core.drive.journal import EntryKind, JournalEntry, encode, prior_of
 from wcache.core.drive.safety import may_toggle
 from wcache.core.errors import ConflictError
 from wcache.core.model import CacheMode, FindingCode, KernelView
+from wcache.core.refusal import Refusal, RefusalKind
 from wcache_probe.arguments import parse
 from wcache_probe.commands.prepare import unprepare
 from wcache_probe.journal.journal_file import StateFolder
 from wcache_probe.linux.persistence.prepare import Preparer
-from wcache_probe.linux.survey import off_is_allowed
 
 
 def unprepared(fake_host, host, state="state"):
@@ -91,8 +91,14 @@ def test_off_is_not_let_through_where_more_than_the_boot_rule_speaks_against_it(
     """Also of a drive that loses data now: over two paths, say, the wrong one may be switched."""
     why = "it is reached over several paths (sda, sdb)"
     unsafe = make.state(CacheMode.WRITE_BACK, kernel_view=KernelView.WRITE_THROUGH)
-    (drive,) = off_is_allowed([make.drive("sda", 0, state=unsafe, toggle_refusal=why)])
-    assert drive.toggle_refusal == why
+    refusals = (
+        Refusal(RefusalKind.NOT_PREPARED, "no rule"), Refusal(RefusalKind.LEFT_ALONE, why)
+    )
+    drive = make.drive("sda", 0, state=unsafe, refusals=refusals)
+    assert may_toggle(
+        [drive], CacheMode.WRITE_THROUGH, throwaway=False, consent_turn_on=False,
+        experiment=False,
+    ) == f"sda: {why}"
 
 
 def test_a_lease_of_another_journal_keeps_the_rule(fake_host):

@@ -8,7 +8,8 @@ import pytest
 from prepare_bench import WHERE, booted, host_of, preparation, prepare
 from wcache.core.errors import NotFoundError, StorageError
 from wcache.core.model import Transport
-from wcache_probe.linux.survey import unprepared
+from wcache.core.refusal import told
+from wcache_probe.linux.survey import for_next_boot
 
 
 def mounted(fake_host, point, kind):
@@ -54,7 +55,7 @@ def test_a_journal_in_ram_keeps_drives_of_every_transport_from_being_toggled(
     assert prepare(fake_host, host)[0] == 0
     mounted(fake_host, "/state", "tmpfs")
     drive = replace(host.look()[0], transport=transport)
-    said = unprepared(drive, preparation(fake_host).look())
+    said = told(for_next_boot(drive, preparation(fake_host).look()))
     assert ("give the probe a --state-dir on a disk" in said) is lost
     assert "state is on tmpfs" in refusal(host)
     with pytest.raises(StorageError, match="state is on tmpfs"):

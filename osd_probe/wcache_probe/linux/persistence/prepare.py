@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Callable, Dict, Iterable, Optional, Sequence, Tuple
 
 from wcache.core.drive.journal import JournalEntry
-from wcache.core.drive.safety import boots_with_rule
+from wcache.core.drive.safety import boots_with_rule, may_be_pinned
 from wcache.core.errors import NotFoundError, RefusedError, StorageError
 from wcache.core.model import DeviceCache, DriveReport
 
@@ -61,11 +61,16 @@ def choose(
     held = {drive.drive_id for drive in journalled}
     shared = {drive.domain_id for drive in drives if drive.foreign_uses}
     wanted: Dict[str, str] = {}
+    unpinned = set()
     left_out = []
     for drive in (*drives, *journalled):
         # one that says it has no cache has none that could be pinned
         uncached = drive.state.device_cache is DeviceCache.NONE and drive.drive_id not in held
         if not boots_with_rule(drive.transport) or uncached:
+            continue
+        if not may_be_pinned(drive):
+            left_out.append(f"{drive.dev_name}: {drive.toggle_refusal}")
+            unpinned.add(drive.wwid)
             continue
         if drive.domain_id in shared and drive.drive_id not in held:
             who = f" ({drive.foreign_uses[0]})" if drive.foreign_uses else ""
@@ -79,7 +84,7 @@ def choose(
     # a drive that is not here now and comes back is still off
     for entry in entries:
         for prior in () if entry.of_options else entry.drives:
-            if prior.wwid in wanted or not prior.wwid or not boots_with_rule(prior.transport):
+            if prior.wwid in {"", *wanted, *unpinned} or not boots_with_rule(prior.transport):
                 continue
             why = _not_matched(prior.wwid, disks)
             if why:

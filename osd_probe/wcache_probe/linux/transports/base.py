@@ -87,6 +87,9 @@ class Switch(Protocol):
     def pin(self, device: BlockDevice) -> None:
         """Hold the kernel view at write back."""
 
+    def no_flush(self, device: BlockDevice) -> str:
+        """Why each flush of the drive would fail once it is pinned; empty where none would."""
+
     def flush(self, device: BlockDevice) -> None:
         """Have the drive write its cache to the medium."""
 
@@ -122,6 +125,10 @@ class ReadOnlySwitch:
     def pin(self, device: BlockDevice) -> None:
         """Refused."""
         raise RefusedError(f"{device.name} cannot be pinned: {self.refusal}")
+
+    def no_flush(self, device: BlockDevice) -> str:
+        """Nothing pins it."""
+        return ""
 
     def flush(self, device: BlockDevice) -> None:
         """Refused."""

@@ -58,6 +58,10 @@ class LoopSwitch:
         """Nothing holds the kernel view of a loop device."""
         raise StorageError(f"{device.name} is a loop device and cannot be pinned")
 
+    def no_flush(self, device: BlockDevice) -> str:
+        """Nothing pins it."""
+        return ""
+
     def flush(self, device: BlockDevice) -> None:
         """Sync the backing file; does nothing while the kernel drops flushes."""
         fd = device.open()

@@ -120,6 +120,10 @@ class NvmeSwitch:
         if device.kernel_view is not KernelView.WRITE_BACK:
             raise StorageError(f"the kernel view of {device.name} cannot be raised")
 
+    def no_flush(self, device: BlockDevice) -> str:
+        """Every NVMe drive has the Flush command; it is mandatory."""
+        return ""
+
     def flush(self, device: BlockDevice) -> None:
         """The Flush command, to this namespace."""
         self._port.flush(device)

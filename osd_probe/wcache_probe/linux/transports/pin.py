@@ -5,6 +5,10 @@ which no rescan and no toggle lowers; only a non-temporary write, an invalid str
 the disk's removal ends it.  The kernel shows the override nowhere, so a pin is known
 only for the disk instance on which this process set it; for any other it is unknown,
 and pinning again does no harm.
+
+A pinned disk is sent a SYNCHRONIZE CACHE(10) for each flush (sd.c, sd_setup_flush_cmnd()).  One
+that refuses the command was sent none before: of ILLEGAL REQUEST sd_done() forgives UNMAP and
+WRITE SAME alone, so each fsync() fails, and BlueStore ends the OSD at that (KernelDevice::flush()).
 """
 
 from __future__ import annotations
@@ -12,11 +16,14 @@ from __future__ import annotations
 import os
 from typing import Optional, Set
 
-from wcache.core.errors import RefusedError, StorageError
+from wcache.core.errors import RefusedError, StorageError, WcacheError
 from wcache.core.model import KernelView
 
 from ..block.host_files import entries, write_attribute
 from ..block.sysfs import BlockDevice
+from . import scsi_data
+from .base import TIMEOUT_MS
+from .sg_io import KEY_ILLEGAL_REQUEST, ScsiError, ScsiPort
 
 PIN = "temporary write back"
 
@@ -27,8 +34,14 @@ class Pins:
     def __init__(self) -> None:
         self._set: Set[str] = set()
 
-    def pin(self, device: BlockDevice) -> None:
-        """Pin a disk; raises StorageError where the kernel does not take it."""
+    def pin(self, device: BlockDevice, port: ScsiPort) -> None:
+        """Pin a disk; raises StorageError where the kernel does not take it.
+
+        RefusedError where each flush would fail then.
+        """
+        why = no_flush(device, port)
+        if why:
+            raise RefusedError(f"{device.name} is not pinned: {why}", "leave its cache as it is")
         write_attribute(os.path.join(_scsi_disk(device), "cache_type"), PIN)
         if device.kernel_view is not KernelView.WRITE_BACK:
             # a write-protected disk is never write back for the kernel
@@ -52,6 +65,24 @@ class Pins:
         if device.kernel_view is KernelView.WRITE_THROUGH:
             return False
         return True if _instance(device) in self._set else None
+
+
+def no_flush(device: BlockDevice, port: ScsiPort) -> str:
+    """Why a pin would make each flush of a disk fail; empty where it would not.
+
+    One that the kernel flushes already is not asked.  What fails in another way may be busy, and
+    its data is worth a pin.
+    """
+    if device.kernel_view is KernelView.WRITE_BACK:
+        return ""
+    try:
+        port.command(device, scsi_data.synchronize_cache_cdb(), timeout_ms=TIMEOUT_MS)
+    except ScsiError as error:
+        if error.sense.key == KEY_ILLEGAL_REQUEST:
+            return f"it refuses SYNCHRONIZE CACHE ({error.sense}), so a pin would fail each flush"
+    except WcacheError:
+        pass
+    return ""
 
 
 def _scsi_disk(device: BlockDevice) -> str:

@@ -24,7 +24,7 @@ from wcache.core.model import (
 from ..block.sysfs import BlockDevice
 from . import ata_data as ata
 from .base import FLUSH_TIMEOUT_MS, CacheReading, Identity, safe_id, smr, why_nameless
-from .pin import Pins
+from .pin import Pins, no_flush
 from .scsi import host_driver
 from .sg_io import ScsiPort
 
@@ -100,7 +100,11 @@ class SataSwitch:
 
     def pin(self, device: BlockDevice) -> None:
         """Hold the kernel view at write back."""
-        self._pins.pin(device)
+        self._pins.pin(device, self._port)
+
+    def no_flush(self, device: BlockDevice) -> str:
+        """Whether it refuses SYNCHRONIZE CACHE, which a pin makes the kernel send."""
+        return no_flush(device, self._port)
 
     def flush(self, device: BlockDevice) -> None:
         """FLUSH CACHE EXT, or FLUSH CACHE on drives without 48-bit addresses."""

@@ -80,6 +80,10 @@ class SataHbaSwitch:
         """Hold the kernel view at write back."""
         self.by_ata.pin(device)
 
+    def no_flush(self, device: BlockDevice) -> str:
+        """Whether the adapter refuses SYNCHRONIZE CACHE, which a pin makes the kernel send."""
+        return self.by_ata.no_flush(device)
+
     def flush(self, device: BlockDevice) -> None:
         """FLUSH CACHE (EXT), by pass-through."""
         self.by_ata.flush(device)

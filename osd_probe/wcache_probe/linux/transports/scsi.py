@@ -24,7 +24,7 @@ from ..block.host_files import entries, printable, read_text
 from ..block.sysfs import BlockDevice
 from . import scsi_data as data
 from .base import FLUSH_TIMEOUT_MS, CacheReading, Identity, safe_id, smr, why_nameless
-from .pin import Pins
+from .pin import Pins, no_flush
 from .sg_io import KEY_ILLEGAL_REQUEST, ScsiError, ScsiPort
 
 CURRENT, CHANGEABLE, DEFAULT, SAVED = 0, 1, 2, 3
@@ -133,7 +133,11 @@ class ScsiSwitch:
 
     def pin(self, device: BlockDevice) -> None:
         """Hold the kernel view at write back."""
-        self._pins.pin(device)
+        self._pins.pin(device, self._port)
+
+    def no_flush(self, device: BlockDevice) -> str:
+        """Whether it refuses SYNCHRONIZE CACHE, which a pin makes the kernel send."""
+        return no_flush(device, self._port)
 
     def flush(self, device: BlockDevice) -> None:
         """SYNCHRONIZE CACHE of all blocks."""

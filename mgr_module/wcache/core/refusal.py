@@ -1,0 +1,61 @@
+"""What speaks against a change of a drive: a set, out of which a permission takes its own kinds.
+
+Whoever looks collects all that it finds.  A refusal that is found first hides no other one, so
+what permits it opens nothing else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import AbstractSet, Any, Dict, Iterable, List, Tuple
+
+
+class RefusalKind(str, Enum):
+    """Why a drive is left as it is, in the order in which the reasons are told."""
+
+    SHARED = "shared"  # something that is not an OSD uses it
+    LEFT_ALONE = "left alone"  # nothing switches such a drive, or one that is reached like this
+    NO_FLUSH = "no flush"  # it refuses the command that a pin makes the kernel send
+    UNSEEN = "unseen"  # whether other programs use it cannot be seen
+    UNPROVEN = "unproven"  # whether its adapter's translation takes, and tells the truth
+    STATE_UNKNOWN = "state unknown"  # what it is in could not be brought back
+    OF_THROWAWAY = "throwaway clusters only"
+    LOSES_DATA = "loses data"  # acknowledged writes are lost at a power cut now
+    LOST_WRITES = "lost writes"  # its drive model did in a power cut
+    LAYER_DROPS_FLUSHES = "a layer drops flushes"
+    KERNEL_VIEW_UNKNOWN = "kernel view unknown"
+    FLUSH_UNPROVEN = "flush unproven"  # whether its adapter passes flushes on
+    JOURNAL_LOST = "journal lost"  # the next boot would have nothing of the journal
+    NOT_PREPARED = "not prepared"  # the next boot would not pin it
+    TURNS_ON = "turns on"  # a cache that is off comes on, which needs a consent of its own
+
+
+REFUSALS_MAX = len(RefusalKind)
+_RANK = {kind: rank for rank, kind in enumerate(RefusalKind)}
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """One thing that speaks against it; `text` stands behind the drive's name."""
+
+    kind: RefusalKind
+    text: str
+
+
+def left(
+    refusals: Iterable[Refusal], permitted: AbstractSet[RefusalKind]
+) -> Tuple[Refusal, ...]:
+    """Those whose kind nothing permits, in the order in which they are told."""
+    found = (one for one in refusals if one.kind not in permitted)
+    return tuple(sorted(found, key=lambda one: _RANK[one.kind]))
+
+
+def of_one_text(text: Any) -> List[Dict[str, Any]]:
+    """The plain form of what a report of an older version said in one text: nothing lifts it."""
+    return [{"kind": RefusalKind.LEFT_ALONE.value, "text": text}] if text else []
+
+
+def told(refusals: Iterable[Refusal]) -> str:
+    """All of them in one line; empty where there are none."""
+    return "; ".join(dict.fromkeys(one.text for one in left(refusals, frozenset())))
