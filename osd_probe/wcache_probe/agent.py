@@ -1,15 +1,16 @@
-"""The probe's loop: ask the mgr, do what it says, restore when nobody says anything.
+"""The probe's loop: ask the mgr, have done what it says, and restored what nobody speaks for.
 
-What has to be restored comes before everything else, at every turn; how long a turn may
-wait is bounded by the lease clock.  All decisions about leases are in `core.drive.lease`.
+The loop only calls, and keeps the lease; it touches no drive and no file.  All that may hang is
+the worker's (`worker.py`): what has to be restored, which comes before everything else, and then
+the mgr's tasks.  All decisions about leases are in `core.drive.lease`.
 """
 
 from __future__ import annotations
 
 import random
 import time
-from contextlib import nullcontext
-from typing import Callable, ContextManager, Optional
+from collections import deque
+from typing import Callable, Deque, Optional, Tuple
 
 from wcache.core import codec
 from wcache.core.drive.lease import LeaseKeeper, Repeat
@@ -28,11 +29,12 @@ from wcache.core.protocol import (
     Task,
 )
 
-from .changes import Changes
+from .changes import GLANCE_EVERY_S, Changes
 from .mgr_link import encode_post, printable
 from .restoring.owed import Restoring
 from .stop_signal import Stop
 from .tasks import Identity, TaskRunner
+from .worker import Hand
 
 CALL_MAX_S = 10.0
 CALL_MIN_S = 0.05
@@ -47,8 +49,12 @@ REFUSED_RETRY_S = 10.0
 HELD_RETRY_S = 1.0
 REFUSALS_MAX = 5
 SILENCE_MAX_S = 600.0
-# A restore that is still going on at the end of the process may be ended with it.
-END_PATIENCE_S = 60.0
+# The mgr is called this often while a task goes on, and told what takes longer.
+PASSING_S = 2.0
+# What has not ended by then is named and left: a child that restores goes on by itself, and what
+# hangs in the kernel is ended there.  All in all a stop takes less than half a minute.
+END_PATIENCE_S = 18.0
+CHILDREN_S = 15.0
 
 
 class Agent:
@@ -62,29 +68,35 @@ class Agent:
         keeper: LeaseKeeper,
         restoring: Restoring,
         runner: TaskRunner,
+        worker: Hand,
         stop: Stop,
         say: Callable[[str], None],
         clock: Callable[[], float] = time.monotonic,
         jitter: Callable[[float, float], float] = random.uniform,
         at_turn: Callable[[], None] = lambda: None,
-        watching: Callable[[], ContextManager[None]] = nullcontext,
         changes: Optional[Changes] = None,
         heard: Callable[[PollReply], None] = lambda reply: None,
     ) -> None:
+        """`at_turn` and `heard` are the worker's too: they may wait for a file."""
         self._identity = identity
         self._link = link
         self._keeper = keeper
         self._restoring = restoring
         self._runner = runner
+        self._worker = worker
         self._stop = stop
         self._say = say
         self._clock = clock
         self._jitter = jitter
         self._at_turn = at_turn
-        self._watching = watching
         self._changes = changes or Changes(clock=clock)
         self._heard = heard
+        self._replies: Deque[PollReply] = deque(maxlen=1)  # what `heard` has not seen
+        self._doing = ""  # the task that the worker has, or has done and nobody was told
+        self._outcomes: Deque[Tuple[str, Outcome]] = deque()
+        self._tended_at_s = clock()
         self._trouble = ""
+        self._file_trouble = ""
         self._failures = 0
         self._refusals = 0
         self._heard_once = False
@@ -93,7 +105,7 @@ class Agent:
 
     def run(self) -> None:
         """Restore what a crash left, then serve the mgr until told to stop, then restore."""
-        self._restoring.restore_owed()
+        self._tend()
         while not self._stop.is_set() and not self.lost:
             self.run_turn()
         self._end()
@@ -101,25 +113,70 @@ class Agent:
     # ---- one turn
 
     def run_turn(self) -> None:
-        """Call the mgr once, do all that follows from it, and sleep until the next time."""
-        self._at_turn()
-        self._changes.look()
+        """Call the mgr, hand over what follows from it, and sleep until the next time."""
+        self._tend()
         wait_s = self._call()
-        self._restoring.restore_owed()
+        while self._outcomes and not self._stop.is_set():
+            wait_s = self._call()
         if not self._stop.is_set():
             self._stop.wait(self._bounded(wait_s))
+            self._tend_owed()
+
+    def tend(self) -> None:
+        """Have the worker look around, now and then: in a long wait."""
+        if self._clock() >= self._tended_at_s + GLANCE_EVERY_S:
+            self._tend()
+
+    def _tend(self) -> None:
+        if not self._worker.busy:
+            self._tended_at_s = self._clock()
+            self._worker.give(self._look_around)
+
+    def _tend_owed(self) -> None:
+        if self._keeper.owed(self._clock()):
+            self._tend()
+
+    # ---- the worker's
+
+    def _look_around(self) -> None:
+        """What is due beside tasks: restores first, and what else may wait for a file."""
+        told, due = len(self._restoring.notices), self._changes.due_at_s
+        try:
+            while self._replies:
+                self._heard(self._replies.pop())
+            self._at_turn()
+            self._changes.look()
             self._restoring.restore_owed()
+            self._file_trouble = ""
+        except WcacheError as error:
+            if self._file_trouble != error.line():
+                self._file_trouble = error.line()
+                self._say(printable(self._file_trouble))
+        if len(self._restoring.notices) > told or self._changes.due_at_s != due:
+            self._stop.wake(end=len(self._restoring.notices) > told)
+
+    def _do(self, task: Task) -> None:
+        self._look_around()
+        self._outcomes.append((task.task_id, self._answer(task)))
+        self._stop.wake(end=True)
+
+    # ---- calling
 
     def _call(self) -> float:
-        """Call the mgr and do what it wants; returns the seconds to wait until the next."""
+        """Call the mgr and take what it wants; returns the seconds to wait until the next."""
         self._changes.told()
         try:
             sent_at_s = self._clock()
-            if self._restoring.notices:
+            done = ""
+            if self._outcomes:
+                done, outcome = self._outcomes.popleft()
+                self._doing = ""
+                reply = self._post(done, outcome)
+            elif self._restoring.notices:
                 reply = self._post("", None)
             else:
                 reply = self._link.poll(codec.dumps(self._hello()), self._call_timeout_s())
-            return self._follow(reply, sent_at_s)
+            return self._follow(reply, sent_at_s, done)
         except NotReadyError as error:
             self._failures += 1
             self._unheard()
@@ -143,24 +200,19 @@ class Agent:
             self._say(f"no answer for {SILENCE_MAX_S / 60:g} minutes: ending, to be restarted")
             self.lost = True
 
-    def _follow(self, reply: PollReply, sent_at_s: float) -> float:
-        """Take replies and do their tasks, for as long as each brings a new one."""
-        done = ""
-        while True:
-            self._well()
-            self._keeper.heard(reply, sent_at_s, self._clock())
-            self._heard(reply)
-            self._restoring.restore_owed()
-            task = reply.task
-            if task is None or task.task_id == done or self._stop.is_set():
-                break
-            self._at_turn()
-            outcome = self._answer(task)
-            done = task.task_id
-            if self._stop.is_set():
-                break  # what was done is undone first; the mgr learns it from our farewell
-            sent_at_s = self._clock()
-            reply = self._post(done, outcome)
+    def _follow(self, reply: PollReply, sent_at_s: float, done: str) -> float:
+        """Take a reply, and give its task to the worker, unless it is the one just answered."""
+        self._well()
+        self._keeper.heard(reply, sent_at_s, self._clock())
+        self._replies.append(reply)
+        task = reply.task
+        if self._stop.is_set():
+            return 0.0  # what was done is undone first; the mgr learns it from our farewell
+        if task is not None and not self._doing and task.task_id != done:
+            self._doing, given = task.task_id, task
+            self._worker.give(lambda: self._do(given))
+        else:
+            self._tend_owed()
         wait_s = reply.next_poll_s
         if wait_s >= IDLE_FROM_S:
             wait_s *= self._jitter(1.0 - JITTER, 1.0 + JITTER)
@@ -170,10 +222,10 @@ class Agent:
         decision = self._keeper.decide(task, self._clock())
         if isinstance(decision, Repeat):
             return decision.outcome
+        self._worker.begin(words(task))
         if isinstance(task.request, ReportRequest):
             self._changes.reporting()
-        with self._watching():
-            outcome = self._runner.perform(task)
+        outcome = self._runner.perform(task)
         owed = self._keeper.owed(self._clock())
         if isinstance(task.request, LEASED) and any(
             item.domain_id == task.request.domain_id for item in owed
@@ -222,6 +274,7 @@ class Agent:
         return Hello(
             PROTOCOL_VERSION, self._identity.probe_id, self._identity.instance_id,
             lease.lease_id if lease else "", self._identity.simulated, self._changes.due,
+            self._worker.waiting(PASSING_S),
         )
 
     def _body(
@@ -231,13 +284,26 @@ class Agent:
         return Post(
             PROTOCOL_VERSION, self._identity.hostname, hello.probe_id, hello.instance_id,
             task_id, outcome, notices, hello.lease_id, hello.simulated, hello.changed,
+            hello.waiting,
         )
 
     # ---- the end
 
     def _end(self) -> None:
+        """Undo what leases hold, and say goodbye; name what is not over in time."""
         self._keeper.stopping()
-        self._restoring.restore_owed(END_PATIENCE_S)
+        self._worker.give(lambda: self._restoring.restore_owed(CHILDREN_S))
+        if not self._worker.wait(END_PATIENCE_S):
+            waiting = self._worker.waiting(0.0)
+            what = f"{waiting.what}, for {waiting.seconds:g} s so far" if waiting else "its work"
+            self._say(printable(
+                f"this cannot be ended, and the kernel keeps the process until it is over: {what}"
+            ))
+        for domain_id in self._keeper.held:
+            self._say(printable(
+                f"{domain_id}: the prior state is not back yet; what restores it goes on, and the "
+                "next start and `wcache-probe restore --all` see to it"
+            ))
         if self._restoring.notices and not self._trouble:
             try:
                 text = encode_post(self._body("", None, tuple(self._restoring.notices)))
@@ -254,6 +320,8 @@ class Agent:
         return min(CALL_MAX_S, max(CALL_MIN_S, remaining_s))
 
     def _bounded(self, wait_s: float) -> float:
+        if self._worker.busy:  # its guard sees to what is owed
+            return PASSING_S if self._doing else min(wait_s, PASSING_S)
         wake_at_s = self._keeper.wake_at_s()
         if wake_at_s is None:
             return wait_s
@@ -277,3 +345,9 @@ class Agent:
         self._trouble = ""
         self._failures = 0
         self._silent_since_s = None
+
+
+def words(task: Task) -> str:
+    """What a task is, for people."""
+    domain_id = getattr(task.request, "domain_id", "")
+    return f"{task.request.KIND} of {domain_id}" if domain_id else task.request.KIND

@@ -1,9 +1,10 @@
 """When the mgr should hear that this host is not as it was last reported.
 
 Events of the kernel end a wait; a glance at files is taken now and then, and when another
-command of ours sends its signal.  The mgr then asks for a report, as it does every ten minutes.
-A storm of events makes no storm of reports: there is a pause after each, and a longer one
-after each that follows closely.
+command of ours sends its signal; by the worker, since the sysfs of a drive that hangs may have
+to be waited for.  The mgr then asks for a report, as it does every ten minutes.  A storm of
+events makes no storm of reports: there is a pause after each, and a longer one after each that
+follows closely.
 """
 
 from __future__ import annotations
@@ -39,7 +40,10 @@ class NoEvents:
 
 
 class Changes:
-    """What has changed since the last report began; used by the probe's loop alone."""
+    """What has changed since the last report began.
+
+    The probe's loop listens and tells; `look` and `reporting` are the worker's.
+    """
 
     glance_every_s = GLANCE_EVERY_S
 
@@ -68,10 +72,14 @@ class Changes:
         if self._events.drain():
             self._changed()
 
-    def look(self, at_once: bool = False) -> None:
-        """Glance, now and then; `at_once` where another command of ours says that it did much."""
+    def hurry(self) -> None:
+        """Another command of ours has done something: the next glance is due now."""
+        self._glanced_at_s = float("-inf")
+
+    def look(self) -> None:
+        """Glance, now and then."""
         now_s = self._clock()
-        if not at_once and now_s < self._glanced_at_s + GLANCE_EVERY_S:
+        if now_s < self._glanced_at_s + GLANCE_EVERY_S:
             return
         self._glanced_at_s = now_s
         seen = self._glance()
@@ -86,12 +94,12 @@ class Changes:
     @property
     def due(self) -> bool:
         """Whether the mgr should ask for a report now."""
-        at_s = self._due_at_s()
+        at_s = self.due_at_s
         return at_s is not None and self._clock() >= at_s
 
     def wake_in_s(self) -> Optional[float]:
         """In how long the mgr should be called for it; None where it need not, or was."""
-        at_s = None if self._told else self._due_at_s()
+        at_s = None if self._told else self.due_at_s
         return None if at_s is None else max(0.0, at_s - self._clock())
 
     def told(self) -> None:
@@ -109,10 +117,14 @@ class Changes:
         self._caused = caused
         self._reported_at_s = now_s
         self._since_s, self._told = None, False
-        self.look(at_once=True)
+        self.hurry()
+        self.look()
         self._since_s = None
 
-    def _due_at_s(self) -> Optional[float]:
-        if self._since_s is None:
+    @property
+    def due_at_s(self) -> Optional[float]:
+        """When the mgr should ask for a report; None where nothing has changed."""
+        since_s = self._since_s
+        if since_s is None:
             return None
-        return max(self._since_s + SETTLE_S, self._reported_at_s + self._pause_s)
+        return max(since_s + SETTLE_S, self._reported_at_s + self._pause_s)

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 import uuid
 from dataclasses import replace
-from typing import TYPE_CHECKING, Callable, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Callable, NoReturn, Optional, Sequence, Tuple
 
 from wcache.core.conf_places import CLUSTER, conf_places
 from wcache.core.drive.journal import EntryKind
@@ -164,13 +165,15 @@ def _run(
     from .stop_signal import StopSignal
     from .tasks import Identity, TaskRunner
     from .textfile import Textfile
+    from .worker import Worker
 
     start = start or start_again
+    worker = Worker()
     heartbeat = Heartbeat(os.environ)
     stop = StopSignal(heartbeat.beat, heartbeat.every_s)
     stop.install()
     stop.wake_on(restore_request.SIGNAL)
-    state = StateFolder(options.state_dir, options.run_dir)
+    state = StateFolder(options.state_dir, options.run_dir, worker.fsync)
     state.lock()
     state.journal.sync_marks()
     sound, damaged = read_journal(state.journal)
@@ -185,29 +188,32 @@ def _run(
         "" if link is not None else fsid_in(find_conf(_conf_places(options)) or ""),
     )
     holds = Holds(keeper, lambda: read_journal(state.journal))
+    switcher: Optional[Switcher] = None  # what is owed is restored before there is one
     restoring = Restoring(
         keeper=keeper, holds=holds, instance_id=identity.instance_id, say=_say,
         restorer=RestoreApart(
-            start, lambda: restore_command.child_words(options, identity.cluster_fsid),
-            beat=heartbeat.beat,
+            start, lambda: restore_command.child_words(options, identity.cluster_fsid)
         ),
         says=said_by(lambda: read_journal(state.journal)),
+        works_on=lambda: switcher.works_on if switcher is not None else "",
     )
-    # before anything that may fail or wait: it needs neither librados nor another drive
-    applied = [key for key, entry in sound.items() if entry.kind is EntryKind.ACTION]
     pins = Pins(
-        RestoreApart(
-            start, lambda: [*restore_command.child_words(options), "--hold"], beat=heartbeat.beat
-        ),
+        RestoreApart(start, lambda: [*restore_command.child_words(options), "--hold"]),
         lambda: read_journal(state.journal), _say,
     )
-    pins.pin(applied)  # the children that restore leases pin their drives themselves
+    # before anything that may fail or wait: it needs neither librados nor another drive; the
+    # children that restore leases pin their drives themselves
+    pins.pin([key for key, entry in sound.items() if entry.kind is EntryKind.ACTION])
     restoring.restore_owed()
     rados = None if link is not None else _rados_link(options, stop)
     fsid = rados.fsid() if rados else None
     identity = replace(identity, cluster_fsid=fsid or identity.cluster_fsid)
     host = make_host(options, fsid)
-    switcher = Switcher(host, state.journal, after_step, HostLock(options.run_dir).held)
+    switcher = Switcher(
+        host, state.journal, after_step, HostLock(options.run_dir).held,
+        lambda: keeper.may_not_go_on(time.monotonic()), worker.at,
+    )
+    host.watched_by(worker.at, switcher.require_to_go_on)
     runner = TaskRunner(
         host=host, switcher=switcher, keeper=keeper, holds=holds, identity=identity,
         evidence=EvidenceFolder(state.path, _say), not_pinned=pins.findings,
@@ -228,21 +234,28 @@ def _run(
         missed.look()
         pins.look()
 
-    guard = Guard(restoring, look=asked.look)
-    guard.start()
+    Guard(restoring, worker.busy_s, look=asked.look).start()
     _say(f"wcache-probe {identity.probe_id} speaks for {options.hostname}")
     agent = Agent(
         identity=identity, link=way, keeper=keeper, restoring=restoring, runner=runner,
-        stop=stop, say=_say, at_turn=at_turn, watching=guard.watching, changes=changes,
+        worker=worker, stop=stop, say=_say, at_turn=at_turn, changes=changes,
         heard=lambda reply: state.note_frozen(reply.frozen),
     )
+    stop.tend = agent.tend
     agent.run()
-    code = 1 if keeper.held or agent.lost else 0
-    if rados is not None and not rados.close():
-        # a call that hangs in librados would hang the end of the process with it
-        sys.stderr.flush()
-        os._exit(code)
+    code = 1 if keeper.held or agent.lost or worker.busy else 0
+    if worker.busy or (rados is not None and not rados.close()):
+        _end_at_once(code)
     return code
+
+
+def _end_at_once(code: int) -> NoReturn:
+    """What hangs in librados or in the kernel would hang the end of the process with it.
+
+    A thread that the kernel lets go of later ends there, before it does anything more.
+    """
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def _changes(options: argparse.Namespace) -> Changes:

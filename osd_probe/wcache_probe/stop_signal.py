@@ -14,6 +14,8 @@ from typing import Any, Callable, Optional, Protocol
 
 # Events that come in a storm are taken this often.
 EVENTS_EVERY_S = 0.2
+# Why a wait is woken: by a signal, by an end that somebody waits for, to be measured anew.
+_ASKED, _END, _ANEW = b".", b"e", b"n"
 
 
 class Stop(Protocol):
@@ -24,6 +26,9 @@ class Stop(Protocol):
 
     def wait(self, seconds: float) -> None:
         """Sleep, but not past the moment it has to end, or is asked for something."""
+
+    def wake(self, end: bool) -> None:
+        """From another thread: end the wait, or have it look anew at how long it is to be."""
 
 
 class Watch(Protocol):
@@ -38,8 +43,8 @@ class Watch(Protocol):
 
     glance_every_s: float
 
-    def look(self, at_once: bool = False) -> None:
-        """Look around, where that is due or another command of ours has done something."""
+    def hurry(self) -> None:
+        """Another command of ours has done something: the next glance is due now."""
 
     def wake_in_s(self) -> Optional[float]:
         """In how long the wait is to end; None where it need not."""
@@ -48,8 +53,8 @@ class Watch(Protocol):
 class StopSignal:
     """Set by a signal; `fd` becomes readable then and stays so.
 
-    While it waits it calls `beat` every `beat_s` seconds, where that is not 0, and takes what
-    `watch` has.
+    While it waits it calls `beat` every `beat_s` seconds, where that is not 0, takes what
+    `watch` has, and calls `tend` as often as that is to glance.
     """
 
     watch: Optional[Watch] = None
@@ -59,6 +64,7 @@ class StopSignal:
         self._woken_fd, self._wake_fd = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._beat = beat
         self._beat_s = beat_s
+        self.tend: Callable[[], None] = lambda: None
         self._set = False
 
     def install(self) -> None:
@@ -76,8 +82,15 @@ class StopSignal:
         self.set()
 
     def _on_wake(self, _number: int, _frame: Any) -> None:
+        self._write(_ASKED)
+
+    def wake(self, end: bool) -> None:
+        """From another thread: end the wait, or have it look anew at how long it is to be."""
+        self._write(_END if end else _ANEW)
+
+    def _write(self, word: bytes) -> None:
         try:
-            os.write(self._wake_fd, b".")
+            os.write(self._wake_fd, word)
         except BlockingIOError:
             return  # woken often enough
 
@@ -98,8 +111,7 @@ class StopSignal:
         while True:
             self._beat()
             now_s, watch = time.monotonic(), self.watch
-            if watch is not None:
-                watch.look()
+            self.tend()
             early_s = watch.wake_in_s() if watch is not None else None
             left_s = max(0.0, until_s - now_s)
             left_s = left_s if early_s is None else min(left_s, early_s)
@@ -111,12 +123,11 @@ class StopSignal:
             elif listens:
                 step_s = min(step_s, listen_at_s - now_s)
             ready, _, _ = select.select(fds, [], [], step_s)
-            if self._woken_fd in ready:
-                os.read(self._woken_fd, 4096)
-                if watch is not None:
-                    watch.look(at_once=True)
-            if self.fd in ready or self._woken_fd in ready or (not ready and step_s >= left_s):
+            woken = os.read(self._woken_fd, 4096) if self._woken_fd in ready else b""
+            if _ASKED in woken and watch is not None:
+                watch.hurry()
+            if self.fd in ready or woken.strip(_ANEW) or (not ready and step_s >= left_s):
                 return
-            if ready and watch is not None:
+            if watch is not None and watch.fd in ready:
                 watch.drain()
                 listen_at_s = time.monotonic() + EVENTS_EVERY_S

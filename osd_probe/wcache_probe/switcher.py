@@ -7,6 +7,10 @@ number from 1 and the step: it is where tests kill the process.
 A program begins when it is first asked for a step, and by then every other program of
 this host is kept away from its cache domain: what it finds out before its first step still
 holds at its last.
+
+A step may hang in the kernel, and its right to change anything end meanwhile.  So whoever asked
+for a change is asked again before each step, and by the host once a device is open, right before
+the command that changes it.  The way back asks nobody.
 """
 
 from __future__ import annotations
@@ -72,7 +76,8 @@ class Switcher:
     """Changes cache modes on `host`, with `journal` to find the way back.
 
     `lock` is entered with the cache domain around each program; it keeps every other
-    program of this host away from the domain.
+    program of this host away from the domain.  `may_not_go_on` says why a change may not be
+    made any more; `at` hears what each step is.
     """
 
     def __init__(
@@ -81,13 +86,32 @@ class Switcher:
         journal: Journal,
         after_step: AfterStep = nothing,
         lock: Lock = nobody_else,
+        may_not_go_on: Callable[[], str] = str,
+        at: Callable[[str], None] = lambda what: None,
     ) -> None:
         self._host = host
         self._journal = journal
         self._after_step = after_step
         self._lock = lock
+        self._may_not_go_on = may_not_go_on
+        self._at = at
         self._alone = ""  # the domain that is held
+        self._forwards = False  # a change is made, and not taken back
         self.touches = 0  # steps so far that changed something, or tried to
+
+    @property
+    def works_on(self) -> str:
+        """The domain that is held for a program now; empty where none is."""
+        return self._alone
+
+    def require_to_go_on(self) -> None:
+        """Raise NotReadyError where the change under way may not be made any more."""
+        why = self._may_not_go_on() if self._forwards else ""
+        if why:
+            raise NotReadyError(
+                f"nothing more was changed, since it took too long: {why}",
+                "the probe's log and the kernel's say what did not answer",
+            )
 
     # ---- the journal
 
@@ -208,12 +232,13 @@ class Switcher:
                     self._host.prior(entry)
 
     def run(self, domain_id: str, program: Program) -> Switched:
-        """Carry out a program on a domain to its end; raises the WcacheError it ends with.
+        """Make a change of a domain by a program; raises the WcacheError it ends with.
 
-        NotReadyError where another program goes on with the domain for too long.
+        NotReadyError where another program goes on with the domain for too long, or where the
+        change may not be made any more.
         """
         with self.alone(domain_id):
-            return self._run(program)
+            return self._run(program, forwards=True)
 
     @contextmanager
     def alone(self, domain_id: str) -> Iterator[None]:
@@ -228,7 +253,14 @@ class Switcher:
             finally:
                 self._alone = before
 
-    def _run(self, program: Program) -> Switched:
+    def _run(self, program: Program, *, forwards: bool = False) -> Switched:
+        self._forwards = forwards
+        try:
+            return self._carry_out(program)
+        finally:
+            self._forwards = False
+
+    def _carry_out(self, program: Program) -> Switched:
         number = 0
         result: Optional[DriveState] = None
         failure: Optional[WcacheError] = None
@@ -240,7 +272,11 @@ class Switcher:
                 return done
             result, failure = None, None
             number += 1
+            self._at(steps.words(step))
+            if isinstance(step, steps.SetCache) and step.rescue:
+                self._forwards = False
             try:
+                self.require_to_go_on()
                 result = self._do(step)
             except WcacheError as error:
                 failure = error
@@ -249,6 +285,7 @@ class Switcher:
                 failure = StorageError(
                     f"{type(step).__name__} failed ({type(error).__name__}: {error})"
                 )
+            self._forwards = self._forwards and failure is None
             self._after_step(number, step)
 
     def _do(self, step: Step) -> Optional[DriveState]:

@@ -33,6 +33,12 @@ class DriveHost(Protocol):
     Every method may raise `WcacheError`; none changes anything but what it is named for.
     """
 
+    def watched_by(self, at: Callable[[str], None], before_change: Callable[[], None]) -> None:
+        """From now on tell `at` what may have to be waited for, as a device that is opened.
+
+        `before_change` is asked with the device open, right before it is changed: it may raise.
+        """
+
     def look(self) -> Tuple[DriveReport, ...]:
         """Every drive that an OSD of this host uses, freshly read."""
 

@@ -25,6 +25,7 @@ REPLY_BYTES_MAX = 64_000
 SAMPLES_MAX = 10_000
 # A cache domain has at most this many drives (the namespaces of a controller).
 DOMAIN_DRIVES_MAX = 64
+WAITING_CHARS_MAX = 300
 
 
 @dataclass(frozen=True)
@@ -362,6 +363,18 @@ class Notice:
 
 
 @dataclass(frozen=True)
+class Waiting:
+    """What a probe is at on its host, and for how long at the last step of that.
+
+    The kernel lets nobody out of the fsync of a journal entry, or of the opening of a device:
+    the probe's calls go on meanwhile.
+    """
+
+    what: str = field(metadata={"max_chars": WAITING_CHARS_MAX})
+    seconds: float
+
+
+@dataclass(frozen=True)
 class Hello:
     """Sent with every poll: who asks, and the lease it believes it holds.
 
@@ -375,6 +388,7 @@ class Hello:
     lease_id: str = ""
     simulated: bool = False
     changed: bool = False
+    waiting: Optional[Waiting] = None
 
 
 @dataclass(frozen=True)
@@ -391,3 +405,4 @@ class Post:
     lease_id: str = ""
     simulated: bool = False
     changed: bool = False
+    waiting: Optional[Waiting] = None

@@ -165,7 +165,8 @@ def test_a_glance_is_taken_now_and_then_and_at_once_when_a_command_asks():
     changes.look()
     clock.now_s += 2 * SETTLE_S
     assert not changes.due
-    changes.look(at_once=True)
+    changes.hurry()
+    changes.look()
     clock.now_s += SETTLE_S
     assert changes.due
     changes.reporting()
@@ -236,8 +237,15 @@ def test_a_wait_ends_early_for_what_a_glance_sees():
     changes.glance_every_s = 0.1
     changes._reported_at_s -= 60.0
     threading.Timer(0.3, seen.__setitem__, [0, 1]).start()
-    look = changes.look
-    changes.look = lambda at_once=False: look(at_once=True)
+
+    def another_thread_looks():
+        while not changes.due:
+            changes.hurry()
+            changes.look()
+            time.sleep(0.1)
+        stop.wake(end=False)
+
+    threading.Thread(target=another_thread_looks, daemon=True).start()
     began_s = time.monotonic()
     stop.wait(30.0)
     assert time.monotonic() - began_s < 25.0
@@ -272,10 +280,13 @@ def test_another_command_wakes_the_running_probe_which_glances_at_once():
         stop.wake_on(SIGNAL)
         stop.watch = Changes(glance=lambda: looks.append(1))
         stop.watch.look()
+        stop.tend = stop.watch.look
         wake(os.getpid())
         began_s = time.monotonic()
         stop.wait(30.0)
         assert time.monotonic() - began_s < 25.0
+        assert len(looks) == 1
+        stop.watch.look()
         assert len(looks) == 2  # the next one would not be due yet
     finally:
         signal.signal(SIGNAL, before)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pytest
 from fake_mgr import FSID
 from mgr_fakes.module import FakeMgr
-from sim_drives import Crash, MemoryJournal, RestoreHere, crash_after
+from sim_drives import Crash, MemoryJournal, RestoreHere, WorkHere, crash_after
 from wcache.analysis.decision import Options
 from wcache.analysis.experiment import analyse
 from wcache.core.drive.lease import LeaseKeeper
@@ -80,6 +80,9 @@ class Awake:
     def wait(self, seconds):
         return
 
+    def wake(self, end):
+        return
+
 
 class RealProbe:
     """All of a probe over a simulated host, as FakeMgr takes its turns."""
@@ -102,6 +105,7 @@ class RealProbe:
         identity = Identity("sim1", "probe-sim1", f"i{self.starts}", True, FSID)
         self.agent = Agent(
             identity=identity, link=Link(self.mgr), keeper=keeper, stop=Awake(),
+            worker=WorkHere(),
             restoring=Restoring(
                 keeper=keeper, holds=holds, restorer=RestoreHere(switcher),
                 instance_id=identity.instance_id, say=lambda text: None, clock=self.clock,

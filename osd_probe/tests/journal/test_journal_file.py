@@ -193,6 +193,25 @@ def test_a_state_folder_is_on_stable_storage_with_all_that_was_made_above_it(tmp
     assert synced == [str(path) for path in made]
 
 
+def test_folders_that_were_there_are_synced_before_the_first_entry_and_not_sooner(tmp_path):
+    """Who made them may have been killed before that; and an fsync may take a minute."""
+    synced = []
+    StateFolder(str(tmp_path / "lib/wcache"), str(tmp_path / "run"), sync=lambda fd: None)
+    journal = StateFolder(
+        str(tmp_path / "lib/wcache"), str(tmp_path / "run"),
+        sync=lambda fd: synced.append(os.readlink(f"/proc/self/fd/{fd}")),
+    ).journal
+    journal.remove("action/a")
+    assert synced == [str(tmp_path / "lib/wcache/journal")]
+    synced.clear()
+    journal.write("action/a", "{}")
+    first = [str(tmp_path / "lib"), str(tmp_path / "lib/wcache")]
+    assert synced[:2] == first
+    synced.clear()
+    journal.write("action/b", "{}")
+    assert not set(first) & set(synced)
+
+
 def test_a_journal_without_its_marker_is_not_written(state, tmp_path):
     (tmp_path / "run").write_text("a file where a folder should be")
     with pytest.raises(StorageError, match="lease"):

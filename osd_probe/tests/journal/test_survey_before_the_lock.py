@@ -37,7 +37,7 @@ from wcache_probe.tasks import Identity, TaskRunner
 BACK, THROUGH = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
 FSID = "f" * 8
 OURS, OTHER = "sdb", "sda"
-INQUIRY, MODE_SENSE = 0x12, 0x5A
+INQUIRY, MODE_SENSE, MODE_SELECT = 0x12, 0x5A, 0x55
 
 
 class WatchedBank(Bank):
@@ -111,11 +111,11 @@ class Unprepared:
         return "the boot rule does not name it"
 
 
-def runner_of(host, state, run_dir, lease=None, lock=None):
+def runner_of(host, state, run_dir, lease=None, lock=None, switcher=None):
     """What performs tasks; a lease that is given is live."""
     keeper = LeaseKeeper({})
     keeper.heard(PollReply(PROTOCOL_VERSION, 1.0, None, lease, False, False), 100.0, 100.0)
-    switcher = Switcher(host, state.journal, lock=lock or HostLock(run_dir).held)
+    switcher = switcher or Switcher(host, state.journal, lock=lock or HostLock(run_dir).held)
     return TaskRunner(
         host=host, switcher=switcher, keeper=keeper,
         holds=Holds(keeper, switcher.read_journal), identity=Identity("h", "p", "i", False),
@@ -283,6 +283,36 @@ def test_a_disk_that_hangs_in_a_survey_does_not_keep_another_from_being_restored
         world.bank.let_go.set()
         loop.join(60)
     assert not loop.is_alive()
+
+
+@pytest.mark.parametrize("change", [set_mode, apply])
+def test_a_drive_that_took_too_long_to_open_is_told_nothing(world, change):
+    """The device is open, and the right to change it has ended while it was being opened."""
+    late, asked, switches = [], [], []
+    switcher = Switcher(
+        world.host, world.state.journal, lock=HostLock(world.run_dir).held,
+        may_not_go_on=lambda: "the lease ran out" if late else "",
+        at=lambda what: switches.append(what.endswith("switched")),
+    )
+    world.host.watched_by(lambda what: None, switcher.require_to_go_on)
+    command = world.bank.command
+
+    def slow(device, cdb, **more):
+        asked.append(cdb[0])
+        if switches and switches[-1] and cdb[0] == INQUIRY:
+            late.append(True)
+        return command(device, cdb, **more)
+
+    world.bank.command = slow
+    runner = runner_of(
+        world.host, world.state, world.run_dir, world.lease, switcher=switcher
+    )
+    outcome = runner.perform(Task("t", change(world)))
+    assert isinstance(outcome, FailureOutcome), outcome
+    assert "the lease ran out" in outcome.message
+    assert outcome.restored
+    assert MODE_SELECT not in asked
+    assert world.state.journal.read() == {}
 
 
 def test_a_refused_drive_that_answers_no_command_is_refused_and_not_failed(fake_host, tmp_path):

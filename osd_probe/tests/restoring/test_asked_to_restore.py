@@ -57,13 +57,14 @@ def asked_of(probe: Probe, requests: RestoreRequests) -> AskedToRestore:
 
 def test_a_probe_that_is_busy_with_a_drive_is_made_to_restore_by_its_guard(probe, requests):
     asked = asked_of(probe, requests)
-    guard = Guard(probe.restoring, look=asked.look, busy_s=-1.0)
+    busy_s = [1.0]
+    guard = Guard(probe.restoring, lambda: busy_s[0], look=asked.look)
     hold(probe)
     request_id = requests.ask(0)
     guard.turn()
-    assert requests.pending(), "the loop does it"
-    with guard.watching():
-        guard.turn()
+    assert requests.pending(), "the worker does it"
+    busy_s[0] = 3.0
+    guard.turn()
     (line,) = requests.wait(request_id, 1.0, lambda: True)
     assert line.restored
     assert probe.mode(OBEYS) is BACK

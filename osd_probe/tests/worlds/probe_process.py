@@ -3,7 +3,7 @@
 Run as a program it is that process: `main` with a link to the folder in `FAKE_MGR` and,
 with a number N in front, a hook that kills it with SIGKILL after step N of a change.  What
 it starts to restore an entry is this program too.  A change of a drive that a file in
-`FAKE_HANGS` names hangs until the file is removed.
+`FAKE_HANGS` names hangs until the file is removed, and so does each fsync for a file `fsync`.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ class ProbeProcess:
             self.process.kill()
             self.process.wait(timeout=20)
 
-    def stop(self) -> int:
+    def stop(self, seconds: float = 20.0) -> int:
         assert self.process is not None
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(timeout=20)
+        return self.process.wait(timeout=seconds)
 
     def wait(self) -> int:
         """The return code, once it has ended by itself."""
@@ -91,11 +91,17 @@ def _start_this(words: Sequence[str]) -> Started:
     return start_command([sys.executable, str(HERE), sys.argv[1], *words])
 
 
+def _fsync(fd: int) -> None:
+    while (HANGS / "fsync").exists():
+        time.sleep(0.01)
+
+
 if __name__ == "__main__":
+    HANGS = Path(os.environ["FAKE_HANGS"])
+    os.fsync = _fsync
     from fake_mgr import FolderMgr
     from wcache_probe.main import main
 
     CRASH_AFTER = int(sys.argv[1])
-    HANGS = Path(os.environ["FAKE_HANGS"])
     sys.exit(main(sys.argv[2:], link=FolderMgr(Path(os.environ["FAKE_MGR"])),
                   after_step=_crash_after, start=_start_this))

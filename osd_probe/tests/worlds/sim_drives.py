@@ -9,7 +9,7 @@ from fake_mgr import FSID, ScriptedMgr
 from wcache.core.drive.lease import LeaseKeeper
 from wcache.core.errors import WcacheError
 from wcache.core.model import CacheMode
-from wcache.core.protocol import Lease, SetModeRequest, StateOutcome
+from wcache.core.protocol import Lease, SetModeRequest, StateOutcome, Waiting
 from wcache_probe.agent import Agent
 from wcache_probe.journal.journal_words import said_by
 from wcache_probe.restoring.holds import Holds
@@ -19,6 +19,7 @@ from wcache_probe.sim.drive_schema import parse_drive_file
 from wcache_probe.sim.host import SimulatedHost
 from wcache_probe.switcher import AfterStep, Switcher, nothing
 from wcache_probe.tasks import Identity, TaskRunner
+from wcache_probe.worker import Job
 
 BACK, THROUGH = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
 
@@ -76,6 +77,26 @@ dirty_flush = { median_us = 2000 }
 OBEYS, IGNORES, REFUSES, NVME, OFF = (f"0x500000000000000{n}" for n in range(1, 6))
 
 
+class WorkHere:
+    """A worker that has done at once what it is given: simulated drives never hang."""
+
+    busy = False
+
+    def give(self, job: Job) -> None:
+        job()
+
+    def begin(self, name: str) -> None:
+        """Nobody asks what it is at."""
+
+    at = begin
+
+    def waiting(self, over_s: float) -> Optional[Waiting]:
+        return None
+
+    def wait(self, seconds: float) -> bool:
+        return True
+
+
 class RestoreHere:
     """In this process: simulated drives never hang."""
 
@@ -122,6 +143,9 @@ class FakeStop:
         self.waits_s.append(seconds)
         self.clock.now_s += seconds
 
+    def wake(self, end: bool) -> None:
+        """No wait is under way."""
+
 
 class StopNever:
     """Never stops; a wait lets virtual time pass."""
@@ -134,6 +158,9 @@ class StopNever:
 
     def wait(self, seconds: float) -> None:
         self.probe.clock.now_s += seconds
+
+    def wake(self, end: bool) -> None:
+        """No wait is under way."""
 
 
 @dataclass
@@ -188,7 +215,11 @@ class Probe:
     def restart(self, after_step: AfterStep = nothing) -> None:
         """A new process: what the journal and the drives say is all that is known."""
         self.starts += 1
-        self.switcher = Switcher(self.host, self.journal, after_step)
+        self.switcher = Switcher(
+            self.host, self.journal, after_step,
+            may_not_go_on=lambda: self.keeper.may_not_go_on(self.clock()),
+        )
+        self.host.watched_by(lambda what: None, self.switcher.require_to_go_on)
         sound, _ = self.switcher.read_journal()
         self.keeper = LeaseKeeper(
             {e.domain_id: e.owner_id for e in sound.values() if e.kind.value == "lease"}
@@ -206,7 +237,7 @@ class Probe:
         self.restoring = Restoring(
             keeper=self.keeper, holds=self.holds, restorer=restorer,
             instance_id=self.identity.instance_id, say=self.said.append, clock=self.clock,
-            says=said_by(self.switcher.read_journal),
+            says=said_by(self.switcher.read_journal), works_on=lambda: self.switcher.works_on,
         )
 
     def run(self, turns: int = 1) -> FakeStop:
@@ -219,8 +250,8 @@ class Probe:
         """A new loop over what is there."""
         return Agent(
             identity=self.identity, link=self.mgr, keeper=self.keeper, restoring=self.restoring,
-            runner=self.runner, stop=stop, say=self.said.append, clock=self.clock,
-            jitter=lambda low, high: (low + high) / 2,
+            runner=self.runner, worker=WorkHere(), stop=stop, say=self.said.append,
+            clock=self.clock, jitter=lambda low, high: (low + high) / 2,
         )
 
     def mode(self, domain_id: str) -> CacheMode:

@@ -20,7 +20,7 @@ import os
 import re
 import struct
 import uuid
-from typing import Dict, Optional, Tuple
+from typing import Dict, Optional, Sequence, Tuple
 from urllib.parse import quote, unquote
 
 from wcache.core.drive.journal import ENTRY_BYTES_MAX, EntryKind
@@ -42,10 +42,18 @@ class JournalFolder:
     Several processes may work on it at once, as long as each entry is one's business.
     """
 
-    def __init__(self, folder: str, marker: LeaseMarker, sync: Sync = os.fsync) -> None:
+    def __init__(
+        self, folder: str, marker: LeaseMarker, sync: Sync = os.fsync, folders: Sequence[str] = (),
+    ) -> None:
+        """`folders` are put on stable storage before the first entry is written.
+
+        Whoever made them may have been ended before he came to that.  It is not done sooner: an
+        fsync may take very long, and what only restores needs none.
+        """
         self._folder = folder
         self._marks = marker.of(folder)
         self._fsync = sync
+        self._folders = tuple(folders)
 
     def read(self) -> Dict[str, str]:
         """All entries as they are, hostile and damaged ones too: `journal.parse` judges."""
@@ -66,6 +74,9 @@ class JournalFolder:
             )
         if _is_lease(entry_file_name(key)):
             self._marks.show(entry_file_name(key))
+        for folder in self._folders:
+            make_folder(folder, self._fsync)
+        self._folders = ()
         write_whole(path, text, sync=self._fsync)
 
     def remove(self, key: str) -> None:
@@ -127,9 +138,11 @@ class StateFolder:
     def __init__(self, path: str, run_dir: str, sync: Sync = os.fsync) -> None:
         self.path = path
         self._lock_fd: Optional[int] = None
-        for folder in (path, os.path.join(path, "journal")):
-            make_folder(folder, sync)
-        self.journal = JournalFolder(os.path.join(path, "journal"), LeaseMarker(run_dir), sync)
+        journal = os.path.join(path, "journal")
+        found = [folder for folder in (path, journal) if os.path.isdir(folder)]
+        for folder in (path, journal):
+            make_folder(folder, None if folder in found else sync)
+        self.journal = JournalFolder(journal, LeaseMarker(run_dir), sync, found)
 
     def lock(self, program: str = PROBE) -> None:
         """Become the one `program` of this folder; ConflictError names another and its pid."""

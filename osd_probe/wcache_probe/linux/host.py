@@ -108,6 +108,12 @@ class LinuxDriveHost:
         self._clock_ns = clock_ns
         self._writers = WriterSearch(self._files, sleep=sleep)
         self._disobeyed: Dict[str, str] = {}  # drive id: what it did when it was told
+        self._before_change: Callable[[], None] = lambda: None
+
+    def watched_by(self, at: Callable[[str], None], before_change: Callable[[], None]) -> None:
+        """Tell `at` which device is opened, and ask `before_change` before each change of one."""
+        self._files = replace(self._files, at=at)
+        self._before_change = before_change
 
     def _alone(self) -> DrivesAlone:
         return DrivesAlone(self._files, self._switches, self._rules)
@@ -335,6 +341,8 @@ class LinuxDriveHost:
             refusal = switch.refusal or found.refusal
             if to_change and refusal:
                 raise RefusedError(f"{device.name} is left alone: {refusal}")
+            if to_change:  # to open it and to hear who it is may have taken for ever
+                self._before_change()
             yield device, switch
 
     @contextmanager

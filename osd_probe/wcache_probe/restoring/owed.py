@@ -28,8 +28,13 @@ class Restoring:
         self, *, keeper: LeaseKeeper, holds: Holds, restorer: Restorer, instance_id: str,
         say: Callable[[str], None], clock: Callable[[], float] = time.monotonic,
         says: Callable[[str], Tuple[PriorDrive, ...]] = lambda key: (),
+        works_on: Callable[[], str] = str,
     ) -> None:
-        """`says`: what the journal entry of a key says, told to the mgr when it is back."""
+        """`says`: what the journal entry of a key says, told to the mgr when it is back.
+
+        `works_on`: the domain that a task of this process is changing at this moment.  It is
+        left to that task, which goes back by itself: two never work on one domain.
+        """
         self._keeper = keeper
         self._holds = holds
         self._restorer = restorer
@@ -37,6 +42,7 @@ class Restoring:
         self._say = say
         self._clock = clock
         self._says = says
+        self._works_on = works_on
         self._priors: Dict[str, Tuple[PriorDrive, ...]] = {}
         self._one_at_a_time = threading.Lock()
         self._count = 0
@@ -66,6 +72,11 @@ class Restoring:
             owed = self._keeper.owed(self._clock())
             self._items.update({item.domain_id: item for item in owed})
             due = [item.domain_id for item in owed]
+            busy = self._works_on()
+            if busy in due:
+                due.remove(busy)
+                still = NotReadyError("a change of it has not ended", "it goes back by itself")
+                told[busy] = self._took(busy, still)
             if not due and not self._items:
                 break
             self._priors.update({name: self._says(lease_key(name)) for name in due})

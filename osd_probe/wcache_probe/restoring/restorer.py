@@ -64,21 +64,16 @@ class _Child:
 
 
 class RestoreApart:
-    """In children that `start` makes of `words` and a key.
-
-    `beat` is called while they are waited for.
-    """
+    """In children that `start` makes of `words` and a key."""
 
     def __init__(
         self, start: Start, words: Callable[[], Sequence[str]], *, patience_s: float = PATIENCE_S,
-        hangs_s: float = HANGS_S, beat: Callable[[], None] = lambda: None,
-        clock: Callable[[], float] = time.monotonic,
+        hangs_s: float = HANGS_S, clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._start_child = start
         self._words = words
         self._patience_s = patience_s
         self._hangs_s = hangs_s
-        self._beat = beat
         self._clock = clock
         self._children: Dict[str, _Child] = {}
 
@@ -100,7 +95,6 @@ class RestoreApart:
             if not waiting and not young:
                 break
             self._collect(results, min([0.5, *young]))
-            self._beat()
         for key in keys:
             if key not in results:
                 results[key] = self._unfinished(self._children[key])

@@ -100,6 +100,7 @@ class SimulatedHost:
         self._starts = 1
         self._load()
         self._osds = self._make_osds(drive_file, seed + 1_000_003 * self._starts)
+        self._before_change: Callable[[], None] = lambda: None
 
     def _make_osds(self, drive_file: DriveFile, seed: int) -> Dict[int, SimulatedOsd]:
         roles: Dict[int, Dict[Role, SimulatedDrive]] = {}
@@ -113,6 +114,10 @@ class SimulatedHost:
         }
 
     # ---- the DriveHost port
+
+    def watched_by(self, at: Callable[[str], None], before_change: Callable[[], None]) -> None:
+        """Ask `before_change` before each change of a drive; nothing here is waited for."""
+        self._before_change = before_change
 
     def look(self) -> Tuple[DriveReport, ...]:
         """Every drive that an OSD uses."""
@@ -334,6 +339,7 @@ class SimulatedHost:
     @contextmanager
     def _changing(self) -> Iterator[None]:
         """Change what is set, on top of what others have set, and keep it."""
+        self._before_change()
         with self._file.locked():
             self._follow()
             yield

@@ -9,13 +9,19 @@ facts, so no way can be forgotten.
 
 A lease counts from the moment the call that renewed it was *sent*: the mgr answered
 later than that, so the probe always gives up before the mgr expects it to.
+
+Tasks are done beside the calls, and one may hang in the kernel.  So each has a time of its own,
+beyond which no call renews a lease, and before each touch of a drive it is asked anew whether
+it may go on: who wakes up late finds that it may not.  Several threads ask.
 """
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
 from dataclasses import dataclass
-from typing import Dict, List, Mapping, Optional, Tuple, Union
+from functools import wraps
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, TypeVar, Union, cast
 
 from ..protocol import (
     APPLIED,
@@ -30,6 +36,8 @@ from ..protocol import (
 
 # A mgr that lost an answer asks again at once; a few tasks back is already history.
 ANSWERS_MAX = 16
+# The time of a task under no lease; one that takes longer hangs (a flush may take 120 s).
+TASK_MAX_S = 300.0
 RETRY_FIRST_S = 2.0
 RETRY_MAX_S = 60.0
 
@@ -59,12 +67,34 @@ class Repeat:
     outcome: Outcome
 
 
+@dataclass(frozen=True)
+class _UnderWay:
+    task: Task
+    lease_id: str  # the live lease when it began
+    seconds: float
+    until_s: float
+
+
 @dataclass
 class _Held:
     lease_id: str
     reason: str  # why it would be owed now
     attempts: int = 0
     retry_at_s: float = 0.0
+
+
+_Method = TypeVar("_Method", bound=Callable[..., Any])
+
+
+def _alone(method: _Method) -> _Method:
+    """One thread at a time: the loop renews a lease while a task asks for it."""
+
+    @wraps(method)
+    def held(self: LeaseKeeper, *args: Any, **more: Any) -> Any:
+        with self._lock:
+            return method(self, *args, **more)
+
+    return cast(_Method, held)
 
 
 class LeaseKeeper:
@@ -85,6 +115,8 @@ class LeaseKeeper:
         self._throwaway = False
         self._given_up = ""
         self._answers: OrderedDict[str, Outcome] = OrderedDict()
+        self._under_way: Optional[_UnderWay] = None
+        self._lock = threading.RLock()
 
     # ---- what others ask
 
@@ -99,19 +131,23 @@ class LeaseKeeper:
         return self._throwaway
 
     @property
+    @_alone
     def held(self) -> Tuple[str, ...]:
         """The domains whose prior state is in the journal of leases."""
         return tuple(self._held)
 
+    @_alone
     def lease(self, now_s: float) -> Optional[Lease]:
         """The live lease, or None."""
         self._expire(now_s)
         return self._lease
 
+    @_alone
     def remaining_s(self, now_s: float) -> Optional[float]:
         """Seconds until the live lease runs out; None where there is none."""
         return self._expires_at_s - now_s if self.lease(now_s) else None
 
+    @_alone
     def wake_at_s(self) -> Optional[float]:
         """When `owed` may have something that it has not now, or None."""
         times = [
@@ -122,6 +158,7 @@ class LeaseKeeper:
 
     # ---- events
 
+    @_alone
     def heard(self, reply: PollReply, sent_at_s: float, now_s: float) -> None:
         """Take a reply of the mgr to a call that was sent at `sent_at_s`."""
         self._expire(now_s)
@@ -132,14 +169,19 @@ class LeaseKeeper:
         elif reply.lease is None:
             self._given_up = ""
             self._end("the mgr ended the lease")
+        elif self._overdue(now_s):
+            self._end(self._too_late)
         elif reply.lease.lease_id != self._given_up:
             self._given_up = ""
             if self._lease is not None and self._lease.lease_id != reply.lease.lease_id:
                 self._end(f"the mgr named another lease, {reply.lease.lease_id}")
             self._lease = reply.lease
             self._expires_at_s = sent_at_s + reply.lease.ttl_s
+            if self._under_way is not None:
+                self._expires_at_s = min(self._expires_at_s, self._under_way.until_s)
             self._expire(now_s)
 
+    @_alone
     def give_up(self, reason: str) -> None:
         """Everything held is owed now, and the lease is not taken again when the mgr names it.
 
@@ -151,22 +193,26 @@ class LeaseKeeper:
         for held in tuple(self._held.values()):
             held.retry_at_s = 0.0
 
+    @_alone
     def stopping(self) -> None:
         """The probe is told to stop: everything held is owed now."""
         self._end("the probe was stopped")
         for held in tuple(self._held.values()):
             held.retry_at_s = 0.0
 
+    @_alone
     def is_held(self, domain_id: str, lease_id: str) -> None:
         """The journal has an entry of this lease for the domain."""
         known = self._held.get(domain_id)
         if known is None or known.lease_id != lease_id:
             self._held[domain_id] = _Held(lease_id, "its lease is not live")
 
+    @_alone
     def is_free(self, domain_id: str) -> None:
         """The journal has no entry of a lease for the domain any more."""
         self._held.pop(domain_id, None)
 
+    @_alone
     def not_restored(self, domain_id: str, now_s: float) -> None:
         """A restore failed: what is still held is owed again after a while, ever more seldom."""
         held = self._held.get(domain_id)
@@ -175,8 +221,13 @@ class LeaseKeeper:
         held.retry_at_s = now_s + min(RETRY_MAX_S, RETRY_FIRST_S * 2.0**held.attempts)
         held.attempts = min(held.attempts + 1, 16)
 
+    @_alone
     def answered(self, task_id: str, outcome: Outcome) -> None:
         """Keep the answer of a task, so that the task is never done twice."""
+        if self._under_way is not None and self._under_way.task.task_id == task_id:
+            self._under_way = None
+            for held in self._held.values():  # what waited for it need not wait any more
+                held.attempts, held.retry_at_s = 0, 0.0
         self._answers[task_id] = outcome
         self._answers.move_to_end(task_id)
         while len(self._answers) > ANSWERS_MAX:
@@ -184,6 +235,7 @@ class LeaseKeeper:
 
     # ---- what to do
 
+    @_alone
     def owed(self, now_s: float) -> List[Restore]:
         """The restores that are due now; they come before any task."""
         self._expire(now_s)
@@ -193,6 +245,7 @@ class LeaseKeeper:
             if not self._covers(held) and now_s >= held.retry_at_s
         ]
 
+    @_alone
     def decide(self, task: Task, now_s: float) -> Union[Perform, Repeat]:
         """What to do about a task that a reply brought; call it when nothing is owed."""
         self._expire(now_s)
@@ -201,9 +254,36 @@ class LeaseKeeper:
             return Repeat(task.task_id, known)
         refusal = self._refusal(task)
         if refusal is None:
+            lease = self._lease
+            seconds = lease.ttl_s if lease else TASK_MAX_S
+            self._under_way = _UnderWay(
+                task, lease.lease_id if lease else "", seconds, now_s + seconds
+            )
             return Perform(task)
         self.answered(task.task_id, refusal)
         return Repeat(task.task_id, refusal)
+
+    @_alone
+    def may_not_go_on(self, now_s: float) -> str:
+        """Why the task under way may not touch its drive now; empty where it may.
+
+        It was asked before the task began, and is asked again before each touch: in between the
+        task may have hung in the kernel for as long as that liked.
+        """
+        self._expire(now_s)
+        doing = self._under_way
+        if doing is None:
+            return ""
+        if self._overdue(now_s):
+            return self._too_late
+        refusal = self._refusal(doing.task)
+        if refusal is not None:
+            return refusal.message
+        if isinstance(doing.task.request, LEASED) and (
+            self._lease is None or self._lease.lease_id != doing.lease_id
+        ):
+            return f"lease {doing.lease_id} has ended"
+        return ""
 
     def _refusal(self, task: Task) -> Optional[FailureOutcome]:
         request = task.request
@@ -243,7 +323,19 @@ class LeaseKeeper:
     def _expire(self, now_s: float) -> None:
         if self._lease is not None and now_s >= self._expires_at_s:
             ttl_s = self._lease.ttl_s
-            self._end(f"the lease ran out after {ttl_s:g} s without an answer from the mgr")
+            self._end(
+                self._too_late if self._overdue(now_s) else
+                f"the lease ran out after {ttl_s:g} s without an answer from the mgr"
+            )
+
+    def _overdue(self, now_s: float) -> bool:
+        return self._under_way is not None and now_s >= self._under_way.until_s
+
+    @property
+    def _too_late(self) -> str:
+        doing = self._under_way
+        assert doing is not None  # callers looked  # noqa: S101
+        return f"task {doing.task.task_id} was not done within its {doing.seconds:g} s"
 
     def _end(self, reason: str) -> None:
         for held in tuple(self._held.values()):

@@ -46,10 +46,11 @@ class Flush:
 
 @dataclass(frozen=True)
 class SetCache:
-    """Switch the device cache, current value only."""
+    """Switch the device cache, current value only; `rescue`: acknowledged data is lost else."""
 
     drive: DriveReport
     mode: CacheMode
+    rescue: bool = False
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,20 @@ class SetOption:
 Step = Union[
     WriteJournal, RemoveJournal, ReadState, Pin, Flush, SetCache, SaveCache, ReadOptions, SetOption
 ]
+_WORDS = {
+    WriteJournal: "the journal is written", RemoveJournal: "the journal entry is removed",
+    ReadState: "read", ReadOptions: "read", Pin: "pinned", Flush: "flushed",
+    SetCache: "switched", SaveCache: "told what to keep", SetOption: "given an option",
+}
+
+
+def words(step: Step) -> str:
+    """What a step does, for people."""
+    if isinstance(step, (WriteJournal, RemoveJournal)):
+        return _WORDS[type(step)]
+    return f"{step.drive.dev_name} is {_WORDS[type(step)]}"
+
+
 Program = Generator[Step, Optional[DriveState], "Switched"]
 
 

@@ -359,7 +359,7 @@ def _proven(
         _require_flushing(drive, now, ends)
     except RefusedError:
         # somebody took a flush away while we switched: off is safe whatever flushes
-        yield SetCache(drive, CacheMode.WRITE_THROUGH)
+        yield SetCache(drive, CacheMode.WRITE_THROUGH, rescue=True)
         raise
     return now
 

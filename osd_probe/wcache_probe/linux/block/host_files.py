@@ -10,8 +10,8 @@ from __future__ import annotations
 import os
 import re
 import stat
-from dataclasses import dataclass
-from typing import List, Optional
+from dataclasses import dataclass, field
+from typing import Callable, List, Optional
 
 from wcache.core.errors import NotFoundError, RefusedError, StorageError
 
@@ -27,13 +27,17 @@ _NUMBER = re.compile(r"[0-9]{1,4}:[0-9]{1,7}")
 
 @dataclass(frozen=True)
 class HostFiles:
-    """Where these are; fake trees put them elsewhere, and a container its host's /etc."""
+    """Where these are; fake trees put them elsewhere, and a container its host's /etc.
+
+    `at` hears which device is opened.
+    """
 
     sys: str = "/sys"
     dev: str = "/dev"
     proc: str = "/proc"
     run: str = "/run"
     etc: str = "/etc"
+    at: Callable[[str], None] = field(default=lambda what: None, compare=False)
 
     def number_of_fd(self, fd: int) -> Optional[str]:
         """"MAJ:MIN" of the block device that an open file is, else None."""
@@ -53,6 +57,7 @@ class HostFiles:
         another device than `number`.
         """
         path = os.path.join(self.dev, name)
+        self.at(f"{path} is opened, or asked something")
         try:
             fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         except OSError as error:

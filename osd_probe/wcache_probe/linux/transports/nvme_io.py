@@ -133,6 +133,7 @@ def open_controller(files: HostFiles, controller: Controller) -> int:
 def _open_node(files: HostFiles, controller: Controller) -> int:
     path = os.path.join(files.dev, controller.name)
     number = read_device_number(os.path.join(controller.folder, "dev"))
+    files.at(f"{path} is opened, or asked something")
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:

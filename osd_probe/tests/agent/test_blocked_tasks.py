@@ -1,0 +1,214 @@
+"""A task that hangs in the kernel: calls go on, its lease ends, and it switches nothing late."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import List
+
+import pytest
+from fake_mgr import FolderMgr
+from probe_process import ProbeProcess
+from process_bench import marks, mgr_of, mode_of, set_mode
+from sim_drives import BACK, DRIVES, NVME, OBEYS, THROUGH, Probe, StopNever, hold, lease
+from wcache.core.drive import steps
+from wcache.core.drive.lease import TASK_MAX_S
+from wcache.core.protocol import (
+    ApplyRequest,
+    FailureOutcome,
+    Lease,
+    ReleaseRequest,
+    SetModeRequest,
+    StateOutcome,
+)
+from wcache_probe.stop_signal import StopSignal
+from wcache_probe.worker import Worker
+
+
+@pytest.fixture
+def probe(tmp_path: Path):
+    made = ProbeProcess(tmp_path, DRIVES)
+    yield made
+    made.kill()
+
+
+@pytest.fixture
+def mgr(probe: ProbeProcess) -> FolderMgr:
+    return mgr_of(probe)
+
+
+# ---- in a process of its own
+
+
+def test_an_fsync_that_hangs_stops_no_call_and_renews_no_lease_beyond_its_task(probe, mgr):
+    mgr.say()
+    probe.start()
+    mgr.wait_for(lambda: mgr.hellos())
+    (probe.hangs / "fsync").write_text("")
+    mgr.say(SetModeRequest(OBEYS, THROUGH), "t1", Lease("L1", OBEYS, 4.0))
+    mgr.wait_for(lambda: mgr.hellos()[-1]["lease_id"] == "L1")
+    told = mgr.wait_for(lambda: mgr.hellos()[-1]["waiting"])
+    assert told["what"].startswith(f"set_mode of {OBEYS}: fsync of /")
+    # the mgr goes on naming it
+    mgr.wait_for(lambda: mgr.hellos()[-1]["lease_id"] == "" and mgr.hellos()[-1]["waiting"])
+    called = len(mgr.hellos())
+    mgr.wait_for(lambda: len(mgr.hellos()) > called + 1)
+    assert {hello["lease_id"] for hello in mgr.hellos()[called:]} == {""}
+    assert mode_of(probe) is BACK
+    (probe.hangs / "fsync").unlink()
+    answer = mgr.answer_to("t1")
+    assert (answer["kind"], answer["restored"]) == ("failure", True)
+    assert "task t1 was not done within its 4 s" in answer["message"]
+    assert mode_of(probe) is BACK
+    assert list((probe.state / "journal").glob("*.json")) == []
+    set_mode(mgr, THROUGH)
+    assert probe.stop() == 0
+    assert mode_of(probe) is BACK
+
+
+@pytest.mark.slow
+def test_a_stop_takes_its_time_and_no_longer_and_names_what_it_cannot_end(probe, mgr):
+    both = Lease("L1", OBEYS, 60.0, NVME)
+    probe.start()
+    mgr.say(SetModeRequest(NVME, THROUGH), "t1", both)
+    assert mgr.answer_to("t1")["kind"] == "state"
+    (probe.hangs / OBEYS).write_text("")
+    mgr.say(SetModeRequest(OBEYS, THROUGH), "t2", both)
+    mgr.wait_for(lambda: mgr.hellos() and mgr.hellos()[-1]["waiting"])
+    assert probe.stop(seconds=30.0) == 1
+    assert mode_of(probe, NVME) is BACK, "a drive that hangs holds up no other"
+    log = probe.log.read_text()
+    said = "this cannot be ended, and the kernel keeps the process until it is over"
+    assert f"{said}: set_mode of {OBEYS}" in log
+
+
+@pytest.mark.slow
+def test_a_stop_beside_a_disk_that_is_slow_to_sync_leaves_the_drive_as_it_was(probe, mgr):
+    probe.start()
+    set_mode(mgr, THROUGH)
+    (probe.hangs / "fsync").write_text("")
+    assert probe.stop(seconds=30.0) == 0
+    assert mode_of(probe) is BACK
+    # its child still waits for the disk, and then takes the mark away
+    assert marks(probe)
+    (probe.hangs / "fsync").unlink()
+    mgr.wait_for(lambda: not marks(probe))
+
+
+@pytest.mark.slow
+def test_nothing_restores_beside_a_change_that_hangs_and_it_goes_back_by_itself(probe, mgr):
+    lease_ = Lease("L1", OBEYS, 3.0)
+    probe.start()
+    set_mode(mgr, THROUGH, lease_)
+    (probe.hangs / OBEYS).write_text("")
+    mgr.say(SetModeRequest(OBEYS, BACK), "t2", lease_)
+    mgr.wait_for(lambda: mgr.hellos()[-1]["lease_id"] == "" and mgr.hellos()[-1]["waiting"])
+    called = len(mgr.hellos())
+    mgr.wait_for(lambda: len(mgr.hellos()) > called + 2)
+    children = Path(f"/proc/{probe.process.pid}/task/{probe.process.pid}/children").read_text()
+    assert children.split() == []
+    (probe.hangs / OBEYS).unlink()
+    assert mgr.answer_to("t2")["restored"] is True
+    assert mode_of(probe) is BACK
+    assert probe.stop() == 0
+
+
+# ---- who wakes up late
+
+
+class Late:
+    """A step of a change takes so long."""
+
+    def __init__(self, probe: Probe, kind: type, seconds: float) -> None:
+        self.done: List[type] = []
+        do = probe.switcher._do
+
+        def slow(step: steps.Step) -> object:
+            result = do(step)
+            self.done.append(type(step))
+            if isinstance(step, kind) and self.done.count(kind) == 1:
+                probe.clock.now_s += seconds
+            return result
+
+        probe.switcher._do = slow  # type: ignore[method-assign, assignment]
+
+
+@pytest.mark.parametrize("kind", [steps.WriteJournal, steps.ReadState, steps.Pin, steps.Flush])
+def test_a_change_under_a_lease_that_wakes_up_late_switches_nothing(kind):
+    probe = Probe()
+    probe.mgr.lease = lease(ttl_s=30.0)
+    probe.mgr.ask("t1", SetModeRequest(OBEYS, THROUGH))
+    late = Late(probe, kind, 31.0)
+    probe.agent(StopNever(probe)).run_turn()
+    outcome = probe.mgr.outcome("t1")
+    assert isinstance(outcome, FailureOutcome)
+    assert (outcome.restored, probe.mode(OBEYS), probe.journal.entries) == (True, BACK, {})
+    assert steps.SetCache not in late.done
+
+
+@pytest.mark.parametrize("kind", [steps.WriteJournal, steps.Pin, steps.Flush])
+def test_a_decided_change_that_wakes_up_late_switches_nothing_and_goes_back(kind):
+    probe = Probe()
+    probe.mgr.ask("t1", ApplyRequest(OBEYS, "a1", BACK, THROUGH))
+    late = Late(probe, kind, TASK_MAX_S)
+    probe.agent(StopNever(probe)).run_turn()
+    outcome = probe.mgr.outcome("t1")
+    assert isinstance(outcome, FailureOutcome)
+    assert (outcome.restored, probe.mode(OBEYS), probe.journal.entries) == (True, BACK, {})
+    assert steps.SetCache not in late.done
+
+
+def test_a_change_goes_on_where_a_step_is_slow_and_its_lease_lives():
+    probe = Probe()
+    probe.mgr.lease = lease(ttl_s=30.0)
+    probe.mgr.ask("t1", SetModeRequest(OBEYS, THROUGH))
+    Late(probe, steps.WriteJournal, 20.0)
+    probe.agent(StopNever(probe)).run_turn()
+    assert isinstance(probe.mgr.outcome("t1"), StateOutcome)
+    assert probe.mode(OBEYS) is THROUGH
+
+
+def test_a_way_back_goes_on_however_late_it_is():
+    probe = Probe()
+    hold(probe)
+    Late(probe, steps.ReadState, 10_000.0)
+    probe.mgr.ask("r1", ReleaseRequest(OBEYS))
+    probe.agent(StopNever(probe)).run_turn()
+    assert (probe.mode(OBEYS), probe.journal.entries) == (BACK, {})
+
+
+# ---- the worker
+
+
+def test_a_worker_tells_what_it_is_at_and_since_when_and_raises_what_a_job_raised(tmp_path):
+    clock = [100.0]
+    worker = Worker(lambda: clock[0])
+    reads, writes = os.pipe()
+
+    def job() -> None:
+        worker.begin("look")
+        worker.at("/dev/sdq is opened")
+        os.read(reads, 1)
+        raise KeyError("what")
+
+    worker.give(job)
+    while worker.waiting(-1.0) is None or "sdq" not in worker.waiting(-1.0).what:
+        assert worker.busy
+    clock[0] += 7.0
+    assert worker.waiting(7.0) is None
+    told = worker.waiting(2.0)
+    assert (told.what, told.seconds) == ("look: /dev/sdq is opened", 7.0)
+    worker.at("another thread is at something")
+    assert worker.waiting(2.0) == told
+    assert not worker.wait(0.0)
+    os.write(writes, b".")
+    with pytest.raises(KeyError):
+        worker.wait(60.0)
+    os.close(reads)
+    os.close(writes)
+
+
+def test_a_wait_is_ended_by_a_worker_that_has_an_answer():
+    stop = StopSignal()
+    stop.wake(end=True)
+    stop.wait(3600.0)
