@@ -19,12 +19,14 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from typing import Callable, ContextManager, Dict, Iterator, Optional, Tuple
 
+from wcache.core import VERSION
 from wcache.core.codec import INT_MAX
 from wcache.core.drive import journal as entries
 from wcache.core.drive import options, steps
 from wcache.core.drive import toggle as switching
 from wcache.core.drive.journal import EntryKind, JournalEntry
 from wcache.core.drive.prior import Prior
+from wcache.core.drive.safety import writeback_refusal
 from wcache.core.drive.steps import Program, Step, Switched
 from wcache.core.errors import (
     ConflictError,
@@ -34,6 +36,7 @@ from wcache.core.errors import (
     StorageError,
     WcacheError,
 )
+from wcache.core.host_report import HostReport
 from wcache.core.model import DriveState
 from wcache.core.ports import DriveHost, Journal
 from wcache.core.shell import command
@@ -289,7 +292,7 @@ class Switcher:
             self._after_step(number, step)
 
     def _do(self, step: Step) -> Optional[DriveState]:
-        if not isinstance(step, (steps.ReadState, steps.ReadOptions)):
+        if not isinstance(step, (steps.ReadState, steps.ReadOptions, steps.AskCache)):
             self.touches += 1
         if isinstance(step, steps.WriteJournal):
             self._write(step.entry)
@@ -300,6 +303,8 @@ class Switcher:
         elif isinstance(step, steps.ReadOptions):
             values = self._host.option_values(step.drive)
             return replace(self._host.state(step.drive), options=values)
+        elif isinstance(step, steps.AskCache):
+            self._ask_cache(step)
         elif isinstance(step, steps.SetOption):
             self._host.set_option(step.drive, step.name, step.value, back=step.back)
         elif isinstance(step, steps.Pin):
@@ -311,6 +316,18 @@ class Switcher:
         else:
             self._host.save_cache(step.drive, step.mode, step.saved)
         return None
+
+    def _ask_cache(self, step: steps.AskCache) -> None:
+        """Raise RefusedError where bcache above a drive may not be in writeback."""
+        drives = self._host.look()
+        mine = [drive for drive in drives if drive.drive_id == step.drive.drive_id]
+        report = HostReport("this host", "", "", VERSION, drives)
+        why = writeback_refusal(report, mine, self._host.lost_writes(), step.agreed)
+        if why:
+            raise RefusedError(
+                f"{step.drive.dev_name}: {why}",
+                "cure that and make a new plan, or leave bcache in writethrough",
+            )
 
     def _write(self, entry: JournalEntry) -> None:
         """Put an entry on stable storage, as the latest one unless it was there before.

@@ -419,7 +419,7 @@ class TaskRunner:
                 drives, entry, action_id=request.action_id, name=request.name,
                 expected=request.expected, value=request.value, now_s=self._wall(),
                 prior=self._stored(request.prior),
-                consent_writeback=request.consent_writeback,
+                agreed=request.agreed,
             )
         ))
 

@@ -220,7 +220,7 @@ class FakeProbe:
             (drive,) = request.prior.drives
             assert drive.options, "nothing is set that the mgr has not stored"
             if request.value == "writeback":
-                assert request.consent_writeback, "nobody has agreed to it"
+                assert request.agreed is not None, "nobody has agreed to it"
             self.option_actions.setdefault(
                 request.action_id, (request.domain_id, drive.options)
             )

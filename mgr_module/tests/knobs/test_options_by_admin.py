@@ -10,7 +10,15 @@ from wcache.core.change.option_change import OptionChange
 from wcache.core.change.rollout_state import Rollout
 from wcache.core.errors import RefusedError
 from wcache.core.hardware.bcache import DEVICES_MAX, BcacheState
-from wcache.core.model import LoadPoint, Transport, Verdict
+from wcache.core.host_report import PowerCut
+from wcache.core.model import (
+    CacheMode,
+    DeviceCache,
+    KernelView,
+    LoadPoint,
+    Transport,
+    Verdict,
+)
 from wcache.core.options.entries import OPTIONS, option
 from wcache.core.options.option import Follow
 from wcache.core.options.shared_cache import SharedCache, shared_cache
@@ -164,6 +172,122 @@ def test_a_plan_is_of_no_use_once_something_else_shares_the_cache():
     assert values(mgr) == ["writethrough"] * 4
 
 
+def unflushed(mgr, host):
+    change_cache(mgr, host, device_cache=DeviceCache.WRITE_BACK,
+                 kernel_view=KernelView.WRITE_THROUGH)
+
+
+def of_unknown_state(mgr, host):
+    change_cache(mgr, host, device_cache=DeviceCache.UNKNOWN)
+
+
+def change_cache(mgr, host, **changes):
+    cache = mgr.probes[host].drives["domain-nvme0n1"]
+    mgr.probes[host].drives["domain-nvme0n1"] = replace(
+        cache, state=replace(cache.state, **changes)
+    )
+
+
+def lost_writes(mgr, host):
+    """A power cut on one host; what it has shown is said of the model on all."""
+    probe = mgr.probes[host]
+    told, cache = probe.report, probe.drives["domain-nvme0n1"]
+    cut = PowerCut(
+        "ab" * 16, cache.drive_id, cache.drive_model, CacheMode.WRITE_BACK, 5000, 4000, 37,
+        mgr.now_s, True,
+    )
+    probe.report = lambda: replace(told(), power_cuts=(cut,))
+
+
+# what is wrong with the cache device of h1, and what is said of it
+UNSAFE = [
+    (unflushed, "its cache is volatile and disk does not flush"),
+    (of_unknown_state, "whether its cache is volatile is unknown"),
+    (lost_writes, "was shown to lose writes: h1: wwn-nvme0n1 lost 37 acknowledged writes"),
+]
+EACH_UNSAFE = pytest.mark.parametrize(("happens", "words"), UNSAFE)
+NAMED = "the cache device nvme0n1 (ACME Cache 1.0, serial SN1) may not hold alone what is"
+
+
+@EACH_UNSAFE
+def test_no_plan_names_writeback_above_a_cache_device_that_can_lose_writes(happens, words):
+    mgr = a_mgr()
+    happens(mgr, "h1")
+    retold(mgr)
+    plan = planned(mgr, "writeback", hostname="h1")
+    assert plan["changes"] == []
+    for name, line in zip(("sda", "sdb"), plan["left_alone"]):
+        assert f"h1 {name}: {NAMED}" in line
+        assert words in line
+    assert words in ok(mgr.command("plan", knob="options", option="cache_mode=writeback"))
+    assert len(planned(mgr, "writearound", hostname="h1")["changes"]) == 2
+
+
+@EACH_UNSAFE
+def test_a_plan_made_before_is_not_applied_and_not_printed_to_be_done_by_hand(happens, words):
+    mgr = a_mgr()
+    plan = planned(mgr, "writeback", hostname="h1")
+    by_hand = [line for change in plan["changes"] for line in change["manual"]]
+    assert "echo writeback > /sys/block/bcache0/bcache/cache_mode  # kept over a reboot" in by_hand
+    happens(mgr, "h1")
+    retold(mgr)
+    code, _, error = mgr.command("apply", plan_id="p1", consent_writeback=True)
+    assert code != 0
+    assert f"no longer fits: h1 sda: {NAMED}" in error
+    assert words in error
+    text = ok(mgr.command("plan show", plan_id="p1"))
+    assert f"no longer fits: h1 sda: {NAMED}" in text
+    assert "echo writeback" not in text
+    assert [c["manual"] for c in plan_now(mgr)["changes"]] == [[], []]
+    assert words in said(mgr, "apply", plan_id="p1", dry_run=True)["moved"][0]
+    assert values(mgr) == ["writethrough"] * 4
+
+
+@EACH_UNSAFE
+def test_the_look_before_each_change_asks_what_apply_asked(happens, words):
+    mgr = a_mgr()
+    begun(mgr, "writeback")
+    until(mgr, lambda: values(mgr)[0] == "writeback")
+    happens(mgr, "h1")
+    mgr.inside.hosts.reported_at_s.clear()
+    until(mgr, lambda: plan_now(mgr)["status"] not in ("running",))
+    assert plan_now(mgr)["status"] == "paused"
+    assert "nvme0n1 (ACME Cache 1.0, serial SN" in plan_now(mgr)["reason"]
+    assert words in plan_now(mgr)["reason"]
+    assert values(mgr)[2:] == ["writethrough"] * 2
+    code, _, error = mgr.command("rollout resume", plan_id="p1")
+    assert code != 0
+    assert words in error
+
+
+def test_what_was_agreed_to_is_asked_again_before_each_change():
+    mgr = a_mgr()
+    begun(mgr, "writeback")
+    until(mgr, lambda: values(mgr)[0] == "writeback")
+    cache = mgr.probes["h1"].drives["domain-nvme0n1"]
+    mgr.probes["h1"].drives["domain-nvme0n1"] = replace(
+        cache, bcache=(*cache.bcache, BcacheState("bcache7", True, "writeback"))
+    )
+    mgr.inside.hosts.reported_at_s.clear()
+    until(mgr, lambda: plan_now(mgr)["status"] != "running")
+    assert plan_now(mgr)["status"] == "paused"
+    assert "bcache0, bcache1, bcache7 under osd.2, osd.3 now" in plan_now(mgr)["reason"]
+    assert values(mgr) == ["writeback"] * 2 + ["writethrough"] * 2
+
+
+def test_away_from_it_nothing_is_asked_and_it_is_not_printed_to_be_undone_by_hand():
+    mgr = a_mgr("writeback")
+    unflushed(mgr, "h1")
+    retold(mgr)
+    plan = planned(mgr, "writethrough", hostname="h1")
+    assert len(plan["changes"]) == 2
+    assert not any("echo writeback >" in line for c in plan["changes"] for line in c["manual"])
+    other = planned(mgr, "writethrough", hostname="h0")
+    assert all(
+        any("echo writeback >" in line for line in c["manual"]) for c in other["changes"]
+    )
+
+
 @pytest.mark.parametrize("mode", ["writeback", "writearound"])
 def test_it_is_not_tried(mode):
     mgr = a_mgr()
@@ -189,8 +313,8 @@ def test_the_machine_asks_for_the_consent_too_whoever_began_the_plan(consent):
         rollout, DrivesOutcome((backing("sda", 0, "bcache0", "writethrough"),))
     )
     assert (why == "", seen.prior.known) == (consent, consent)
-    assert change.apply(rollout).consent_writeback is consent
-    assert a_change("writearound").apply(rollout).consent_writeback is False
+    assert change.apply(rollout).agreed == (change.shared if consent else None)
+    assert a_change("writearound").apply(rollout).agreed is None
 
 
 def test_nobody_but_an_admin_plans_it_and_no_verdict_speaks_for_it():

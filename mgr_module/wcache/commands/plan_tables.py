@@ -74,6 +74,7 @@ def _plan(data: Mapping[str, Any], *, whole: bool) -> str:
             f"each change, and how it is made by hand: {where}",
         ]
     lines += left
+    lines += listed([f"no longer fits: {line}" for line in data.get("moved", [])], "such changes")
     lines += [f"note: {line}" for line in stale_keys(data)]
     lines += [f"note: {line}" for line in of_options(drives)]
     if planned:

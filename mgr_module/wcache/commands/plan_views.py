@@ -16,11 +16,13 @@ from typing import (
 )
 
 from ..core import codec
+from ..core.change import staleness
 from ..core.change.change_status import ChangeStatus
 from ..core.change.rollout_state import Change
 from ..core.drive.manual import by_hand
 from ..core.errors import NotFoundError
 from ..core.hardware.wear import since
+from ..core.host_report import lost_models
 from ..core.model import CacheMode, DriveReport
 from ..core.output_format import FORMAT_VERSION
 from ..core.simulation import DriveKind, in_cluster, real
@@ -74,7 +76,10 @@ class PlanViews:
             measured = _measured_drive(world, results)
             if measured is not None and item.mode is not None:
                 plain["manual_on"], drive = measured
-                plain["manual"] = list(by_hand(drive, item.mode))
+                plain["manual"] = list(by_hand(
+                    drive, item.mode,
+                    lost_models(world.reports.values(), simulated=item.simulated),
+                ))
                 plain["consequences"] = list(_consequences(item, drive, results))
             plain["noop_flushes"] = list(noop_flushes(results))
             plain["stale_keys"] = self._stale_keys(world, item)
@@ -135,7 +140,14 @@ class PlanViews:
         for inside in ("step", "step_at_s", "judged_s", "pausing"):
             del plain[inside]  # `rollout show` tells of them
         plain["changes"] = plain_changes(machine.rollout.changes)
+        planned = [c for c in machine.rollout.changes if c.status is ChangeStatus.PLANNED]
+        moved = staleness.moved_by_id(machine.rollout, world.reports, world.cluster, planned)
+        plain["moved"] = [
+            f"{c.name}: {moved[c.action_id]}" for c in planned if c.action_id in moved
+        ]
         for row, change in zip(plain["changes"], machine.rollout.changes):
+            if change.action_id in moved:
+                row["manual"] = []  # what is not done by a plan is not done by hand either
             row["ratio"] = change.ratio
             row["written_since"] = _written_since(world, change)
         plain["waiting_for"] = list(machine.waits_for)

@@ -164,13 +164,14 @@ class ClusterSeen:
 
     `together`: so many of the first groups that were asked about may stop at the same time;
     None where none were.  `controls` are OSDs that can stand beside them unchanged.  `detail`
-    says more of what does not hold.
+    says more of what does not hold, and `moved` which change no longer fits, and why.
     """
 
     missed: Tuple[Precondition, ...]
     together: Optional[int] = None
     controls: Tuple[int, ...] = ()
     detail: str = ""
+    moved: str = ""
 
 
 @dataclass(frozen=True)

@@ -111,6 +111,15 @@ class HostReport:
     proofs: Tuple[ToggleProof, ...] = field(default=(), metadata={"max_items": EVIDENCE_MAX})
 
 
+def lost_models(reports: Iterable[HostReport], *, simulated: bool) -> Dict[str, str]:
+    """The same of all hosts' real drives or of simulated ones, whoever saw it."""
+    found: Dict[str, str] = {}
+    for report in reports:
+        if report.simulated is simulated:
+            found.update(lost_by_model(report.hostname, report.power_cuts))
+    return found
+
+
 def as_reported_now(report: HostReport) -> HostReport:
     """Return a report as a probe of this version would have made it."""
     unseen = (FindingCode.SHARED_DRIVE, OTHER_PROGRAMS)

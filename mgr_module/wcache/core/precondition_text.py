@@ -38,6 +38,7 @@ _FAULTS: Dict[str, str] = {
     Precondition.VERDICT_STANDS:
         "the verdict that the next change was planned by no longer stands (see `ceph wcache "
         "recommend` and `ceph wcache option verdicts`)",
+    Precondition.PLAN_STANDS: "the plan no longer fits",
 }
 
 

@@ -17,6 +17,7 @@ from .hardware.host_memory import HostMemory
 from .host_report import EVIDENCE_MAX, HostReport, ToggleProof
 from .model import CacheMode, DriveReport, DriveState, FlushCounters, LoadPoint, Role
 from .option_value import NAME_CHARS_MAX, VALUE_CHARS_MAX
+from .options.shared_cache import SharedCache
 
 PROTOCOL_VERSION = 2
 # A post carries at most this much: a full report of a host with 60 drives is 60 KB.
@@ -98,7 +99,8 @@ class ApplyOptionRequest:
     """A decided change of an option, outside of any lease: it stays until it is rolled back.
 
     `expected` is the value that the plan was made from; where another stands, it is refused.
-    `consent_writeback`: an admin agreed that bcache may hold what is acknowledged.
+    `agreed`: an admin agreed that this cache device may hold alone what is acknowledged; where
+    another one is there, or it serves others too, the consent is void.
     """
 
     KIND: ClassVar[str] = "apply_option"
@@ -108,7 +110,7 @@ class ApplyOptionRequest:
     expected: str = field(metadata={"max_chars": VALUE_CHARS_MAX})
     value: str = field(metadata={"max_chars": VALUE_CHARS_MAX})
     prior: Prior = UNKNOWN
-    consent_writeback: bool = False
+    agreed: Optional[SharedCache] = None
 
 
 @dataclass(frozen=True)

@@ -47,6 +47,7 @@ class Precondition(str, Enum):
     IN_WINDOW = "a maintenance window is open (auto_windows)"
     NOT_FROZEN = "the cluster is not frozen"
     VERDICT_STANDS = "the verdict that the next change is planned by still stands"
+    PLAN_STANDS = "what the next change was planned from and consented to is as it was"
 
 
 @dataclass(frozen=True)

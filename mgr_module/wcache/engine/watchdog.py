@@ -7,8 +7,11 @@ from typing import Callable, Dict, Iterable, Iterator, List, Optional, Tuple
 from ..core import events
 from ..core.agents import RESTORE_GRACE_S
 from ..core.cluster import ClusterView
+from ..core.drive.safety import writeback_refusal
 from ..core.experiment.run import RunMachine
-from ..core.experiment.run_state import RunStatus
+from ..core.experiment.run_state import RunSpec, RunStatus
+from ..core.hardware.bcache import WRITTEN_FOR
+from ..core.host_report import lost_models
 from ..core.jobs import Job
 from ..core.precondition_text import no_longer_met
 from ..core.record import Precondition
@@ -66,6 +69,16 @@ class Watchdog:
             yield events.Halt(f"{lost[kind]}: its cache is not turned on")
             return
 
+    def _unsafe(self, spec: RunSpec) -> str:
+        """Why a run must not have more of what is acknowledged on a cache device alone."""
+        reports = self._hosts.reports
+        report = reports.get(spec.hostname)
+        if report is None:
+            return ""
+        drives = [drive for drive in report.drives if drive.domain_id == spec.domain_id]
+        lost = lost_models(reports.values(), simulated=spec.simulated)
+        return writeback_refusal(report, drives, lost)
+
     def _overdue(
         self, owner: str, machine: Job, hostname: str, now_s: float
     ) -> Iterator[events.Event]:
@@ -105,6 +118,7 @@ class Watchdog:
 
         One that bears what broke is told, and goes on.
         """
+        runs = tuple(runs)
         measuring = [
             (run_id, machine.spec.bears)
             for run_id, machine in runs
@@ -112,13 +126,22 @@ class Watchdog:
             and has_clients(machine.spec)
             and not machine.spec.forced
         ]
-        if not measuring or now_s < self.cluster_at_s:
+        dirtying = [
+            (run_id, machine.spec) for run_id, machine in runs
+            if machine.state.status is RunStatus.RUNNING and machine.spec.dirty in WRITTEN_FOR
+        ]
+        if not (measuring or dirtying) or now_s < self.cluster_at_s:
             return []
         self.cluster_at_s = now_s + CLUSTER_EVERY_S
+        told = ((run_id, self._unsafe(spec)) for run_id, spec in dirtying)
+        found: List[Tuple[str, events.Event]] = [
+            (run_id, events.Halt(f"stopped: {why}", unfit=True)) for run_id, why in told if why
+        ]
+        if not measuring:
+            return found
         broken = self._view.cluster().blocking
         if now_s < self.trusted_from_s:
             broken = tuple(item for item in broken if item is Precondition.NO_UPGRADE)
-        found: List[Tuple[str, events.Event]] = []
         for run_id, bears in measuring:
             grave = [item for item in broken if item not in bears]
             if grave:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from types import MappingProxyType
+
 import pytest
 from fake_mgr import FSID
 from hypothesis import given
@@ -9,7 +12,10 @@ from hypothesis import strategies as st
 from sim_drives import OBEYS, Crash, Probe, StopNever, crash_after, lease
 from wcache.core.drive.prior import prior_from
 from wcache.core.errors import NotFoundError, NotReadyError
+from wcache.core.hardware.bcache import BcacheState
+from wcache.core.model import DeviceCache, KernelView
 from wcache.core.option_value import OptionValue
+from wcache.core.options.shared_cache import SharedCache
 from wcache.core.protocol import (
     ApplyOptionRequest,
     FailureOutcome,
@@ -17,10 +23,12 @@ from wcache.core.protocol import (
     SetOptionRequest,
     StateOutcome,
 )
+from wcache.core.refusal import Refusal, RefusalKind
 from wcache_probe.commands.restore import line_of
 from wcache_probe.sim.drive_schema import parse_drive_file
 from wcache_probe.sim.host import SimulatedHost
 
+FLASH = "0x5000c500a1b2c300"
 DRIVES = f"""
 schema = 1
 [[drive]]
@@ -33,14 +41,45 @@ fua_write = {{ median_us = 300 }}
 dirty_flush = {{ median_us = 12000 }}
 [drive.options]
 cache_mode = {{ value = "writethrough" }}
+[[drive]]
+name = "flash"
+model = "SSD"
+transport = "sas"
+wwn = "{FLASH}"
+[drive.latency]
+fua_write = {{ median_us = 30 }}
+dirty_flush = {{ median_us = 1200 }}
 """
+AGREED = SharedCache("sim1", ("sim-sd1 (SIM SSD 0001, serial F1)",), ("bcache0",), (0,))
 KEY = "action/p1.0"
 
 
 class BackingHost(SimulatedHost):
-    """Its drive is behind a bcache device, which has so much to write back."""
+    """Its drive is behind a bcache device, which has so much to write back.
+
+    `flash` changes what its cache device, the other drive, is read as, by how often it was.
+    """
 
     dirty = "0"
+    looks = 0
+    lost = MappingProxyType({})
+
+    @staticmethod
+    def flash(drive, looks):
+        return drive
+
+    def look(self):
+        self.looks += 1
+        disk, cache = super().look()
+        cache = replace(cache, serial="F1")
+        members = ((disk, False), (self.flash(cache, self.looks), True))
+        return tuple(
+            replace(drive, bcache=(BcacheState("bcache0", is_cache, "unknown"),))
+            if not drive.bcache else drive for drive, is_cache in members
+        )
+
+    def lost_writes(self):
+        return self.lost
 
     def option_values(self, drive):
         more = () if self.dirty is None else (OptionValue("dirty_data", self.dirty),)
@@ -75,10 +114,11 @@ class BackingProbe(Probe):
         self.agent(StopNever(self)).run_turn()
         return self.mgr.outcome(f"t{self.asked}")
 
-    def apply(self, value, consent=False):
+    def apply(self, value, consent=False, agreed=AGREED):
         expected = self.prior.drives[0].options[0].value
         return self.ask(ApplyOptionRequest(
-            OBEYS, "p1.0", "cache_mode", expected, value, self.prior, consent
+            OBEYS, "p1.0", "cache_mode", expected, value, self.prior,
+            agreed if consent else None,
         ))
 
     def take_back(self):
@@ -184,3 +224,118 @@ def test_a_crash_at_any_step_leaves_the_journal_to_go_back_by(forth, back, dirty
     probe.host.dirty = "0"
     probe.take_back()
     assert probe.journal.entries == {}
+
+
+# ---- what is acknowledged is on the cache device alone
+
+def unflushed(drive):
+    return replace(drive, state=replace(
+        drive.state, device_cache=DeviceCache.WRITE_BACK, kernel_view=KernelView.WRITE_THROUGH
+    ))
+
+
+def of_no_known_cache(drive):
+    return replace(drive, state=replace(drive.state, device_cache=DeviceCache.UNKNOWN))
+
+
+def shared_by_more(drive):
+    return replace(drive, bcache=(BcacheState("bcache0", True, "unknown"),
+                                  BcacheState("bcache7", True, "unknown")))
+
+
+def detached(drive):
+    return replace(drive, bcache=(BcacheState("bcache7", True, "unknown"),))
+
+
+UNSAFE = {
+    "not flushed": (
+        unflushed, "the cache device sim-sd1 (SIM SSD 0001, serial F1) may not hold alone what is "
+                   "acknowledged: its cache is volatile and disk does not flush",
+    ),
+    "unknown": (of_no_known_cache, "sim-sd1 (SIM SSD 0001, serial F1) may not hold alone"),
+    "detached": (detached, "none is attached"),
+}
+VOID = {"another shares it": (shared_by_more, "bcache0, bcache7 under osd.0 now, which nobody has")}
+
+
+@pytest.mark.parametrize("why", [*UNSAFE, *VOID])
+def test_above_a_cache_device_that_can_lose_writes_the_probe_refuses_before_it_writes(why):
+    change, words = {**UNSAFE, **VOID}[why]
+    probe = BackingProbe()
+    probe.host.flash = lambda drive, looks: change(drive)
+    outcome = probe.apply("writeback", consent=True)
+    assert isinstance(outcome, FailureOutcome)
+    assert words in outcome.message
+    assert outcome.restored
+    assert (probe.mode_of_bcache, probe.journal.entries) == ("writethrough", {})
+
+
+def test_a_model_that_lost_writes_in_a_power_cut_on_this_host_is_no_cache_device():
+    probe = BackingProbe()
+    probe.host.lost = {"SIM SSD 0001": "this host: it lost 37 acknowledged writes"}
+    outcome = probe.apply("writeback", consent=True)
+    assert "lose writes: this host: it lost 37" in outcome.message
+    assert (probe.mode_of_bcache, probe.journal.entries) == ("writethrough", {})
+
+
+@pytest.mark.parametrize("why", [*UNSAFE, *VOID])
+def test_what_became_so_while_the_mode_was_set_is_seen_and_goes_back(why):
+    change, words = {**UNSAFE, **VOID}[why]
+    probe = BackingProbe()
+    began = probe.host.looks
+    probe.host.flash = lambda d, looks: change(d) if looks > began + 1 else d
+    outcome = probe.apply("writeback", consent=True)
+    assert isinstance(outcome, FailureOutcome)
+    assert words in outcome.message
+    assert (probe.mode_of_bcache, probe.journal.entries) == ("writethrough", {})
+
+
+@pytest.mark.parametrize("why", [*UNSAFE, *VOID])
+def test_asked_for_again_after_a_crash_it_goes_back(why):
+    change, words = {**UNSAFE, **VOID}[why]
+    probe = BackingProbe()
+    probe.apply("writeback", consent=True)
+    probe.restart()
+    probe.host.flash = lambda drive, looks: change(drive)
+    outcome = probe.apply("writeback", consent=True)
+    assert words in outcome.message
+    assert (probe.mode_of_bcache, probe.journal.entries) == ("writethrough", {})
+
+
+@pytest.mark.parametrize("why", UNSAFE)
+@pytest.mark.parametrize("journal", [True, False])
+def test_no_way_back_leads_into_writeback_above_it(why, journal):
+    change, words = UNSAFE[why]
+    probe = BackingProbe("writeback")
+    probe.apply("writethrough")
+    probe.host.flash = lambda drive, looks: change(drive)
+    if not journal:
+        probe.journal.entries.clear()
+    outcome = probe.take_back()
+    assert isinstance(outcome, FailureOutcome)
+    assert words in outcome.message
+    assert not outcome.restored
+    assert probe.mode_of_bcache == "writethrough"
+    assert KEY in probe.journal.entries, "the way back is not over"
+    probe.host.flash = lambda drive, looks: drive
+    probe.take_back()
+    assert (probe.mode_of_bcache, probe.journal.entries) == ("writeback", {})
+
+
+@pytest.mark.parametrize("journal_lost", ["", "its folder is on tmpfs"])
+def test_what_outlives_a_reboot_is_not_touched_where_the_journal_does_not(journal_lost):
+    probe = BackingProbe("writeback")
+    domain = probe.host.domain
+
+    def told(domain_id):
+        why = (Refusal(RefusalKind.JOURNAL_LOST, journal_lost),) if journal_lost else ()
+        return tuple(replace(drive, refusals=why) for drive in domain(domain_id))
+
+    probe.host.domain = probe.host.anew = told
+    probe.host.anew = lambda drives: told(OBEYS)
+    outcome = probe.apply("writearound")
+    assert isinstance(outcome, FailureOutcome) is bool(journal_lost)
+    if journal_lost:
+        assert outcome.message == "sim-sd0: its folder is on tmpfs"
+    assert probe.mode_of_bcache == ("writeback" if journal_lost else "writearound")
+    assert bool(probe.journal.entries) is not bool(journal_lost)

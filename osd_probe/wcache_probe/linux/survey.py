@@ -329,12 +329,14 @@ def state_of(device: BlockDevice, switch: Switch, reading: CacheReading) -> Driv
 def for_next_boot(drive: DriveReport, pins: BootPins) -> Tuple[Refusal, ...]:
     """What the next boot would lack of a drive's way back: its journal, its pin.
 
-    Nothing toggles a drive that has no cache, and a loop device is toggled on a throwaway
-    cluster alone, and gone at the next boot.
+    The one place where that is asked, for every kind of touch: of its cache, and of an option that
+    outlives the boot.  Nothing toggles a drive that has no cache, so it needs no pin; a loop device
+    is touched on a throwaway cluster alone, and gone at the next boot.
     """
-    if drive.transport is Transport.LOOP or drive.state.device_cache is DeviceCache.NONE:
+    if drive.transport is Transport.LOOP:
         return ()
-    pinned = boots_with_rule(drive.transport) and may_be_pinned(drive)
+    has_cache = drive.state.device_cache is not DeviceCache.NONE
+    pinned = has_cache and boots_with_rule(drive.transport) and may_be_pinned(drive)
     pin = pins.refusal(drive.wwid) if pinned else ""
     lacks = (RefusalKind.JOURNAL_LOST, pins.journal_lost), (RefusalKind.NOT_PREPARED, pin)
     return tuple(Refusal(kind, why) for kind, why in lacks if why)
@@ -346,7 +348,7 @@ def with_next_boot(drive: DriveReport, pins: BootPins) -> DriveReport:
     found = replace(drive, refusals=refusals, findings=tuple(
         item for item in drive.findings if item.code is not FindingCode.NOT_PREPARED
     ))
-    if not not_named(found):
+    if not not_named(found) or found.state.device_cache is DeviceCache.NONE:
         return found
     why = found.toggle_refusal
     said = Finding(

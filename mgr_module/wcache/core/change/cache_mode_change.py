@@ -6,13 +6,15 @@ At each step the probe is asked something; here is what, and what its answers me
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, FrozenSet, Optional, Tuple
+from typing import TYPE_CHECKING, ClassVar, FrozenSet, Mapping, Optional, Sequence, Tuple
 
 from .. import codec
 from ..drive.prior import UNKNOWN, Prior, PriorDoubt, prior_from, states_by_id, told_prior
+from ..drive.safety import may_toggle
 from ..errors import StorageError
 from ..experiment.period import all_in
 from ..experiment.run_priors import differs_from_prior
+from ..host_report import HostReport
 from ..model import CacheMode, DriveModel, DriveReport, LoadPoint, Transport
 from ..protocol import (
     ApplyRequest,
@@ -124,6 +126,9 @@ class CacheModeChange(DriveChange):
 
     def _seen(self, rollout: Rollout, outcome: object) -> Tuple[Prior, str]:
         if isinstance(outcome, DrivesOutcome):
+            others = self.others(outcome.drives)
+            if others:
+                return UNKNOWN, f"{others}; make a new plan"
             try:
                 prior = prior_from(rollout.cluster_fsid, self.domain_id, outcome.drives)
                 require_room(self, prior)
@@ -231,6 +236,17 @@ class CacheModeChange(DriveChange):
                     return ""
                 return f"the verdict of its drive model is {item.verdict.value} now"
         return "its drive model no longer has a verdict"
+
+    def refusal(
+        self, rollout: Rollout, report: HostReport, drives: Sequence[DriveReport],
+        lost: Mapping[str, str],
+    ) -> str:
+        """See DriveChange."""
+        return may_toggle(
+            drives, self.mode, throwaway=rollout.throwaway,
+            consent_turn_on=rollout.consent_turn_on, experiment=False,
+            lasts=rollout.consent_persist, lost=lost,
+        ) or ""
 
     def unlike(self, drive: DriveReport, planned: bool = False) -> str:
         """See DriveChange."""

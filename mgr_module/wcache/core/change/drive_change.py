@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, AbstractSet, Optional, Sequence, Tuple, Union
+from typing import TYPE_CHECKING, AbstractSet, Mapping, Optional, Sequence, Tuple, Union
 
 from ..cluster import ClusterState
 from ..drive.prior import Prior
@@ -43,14 +43,35 @@ class DriveChange(ChangeSteps):
     drive_model: Optional[DriveModel]
 
     @abstractmethod
+    def refusal(
+        self, rollout: Rollout, report: HostReport, drives: Sequence[DriveReport],
+        lost: Mapping[str, str],
+    ) -> str:
+        """Say why it must not be made, or not made to last, on drives as they are; "" where it may.
+
+        `report` is that of its host.  `lost` is what power cuts have shown of drive models.  It
+        asks what was asked when it was planned, and whether what was consented to is still that.
+        """
+
+    @abstractmethod
     def unlike(self, drive: DriveReport, planned: bool = False) -> str:
         """Say what a drive has instead of what was changed, "" where it has that.
 
         `planned`: instead of what the plan was made from.
         """
 
-    def moved_beside(self, report: HostReport) -> str:
-        """Say what else of its host is otherwise than the plan names it; "" where nothing is."""
+    def others(self, drives: Sequence[DriveReport]) -> str:
+        """Say which drives and OSDs there are instead of those that the plan names; "" where none.
+
+        A consent to a plan is one to change these.  An older version's plan does not name them.
+        """
+        if not self.drive_ids:
+            return ""
+        if sorted(drive.drive_id for drive in drives) != sorted(self.drive_ids):
+            return "the drive is gone or was replaced"
+        osd_ids = sorted({use.osd_id for drive in drives for use in drive.uses})
+        if osd_ids != sorted(self.osd_ids):
+            return f"its OSDs are {osd_ids} now, and were {sorted(self.osd_ids)}"
         return ""
 
     @property

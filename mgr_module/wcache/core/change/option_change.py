@@ -11,10 +11,20 @@ and its effect on clients, who wait for the backing drive from then on, does not
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, ClassVar, FrozenSet, Mapping, Optional, Tuple, Union
+from typing import (
+    TYPE_CHECKING,
+    ClassVar,
+    FrozenSet,
+    Mapping,
+    Optional,
+    Sequence,
+    Tuple,
+    Union,
+)
 
-from ..drive.options import left_words, names_of
+from ..drive.options import kept_from, left_words, names_of
 from ..drive.prior import UNKNOWN, Prior, PriorDoubt, prior_from, states_by_id
+from ..drive.safety import writeback_refusal
 from ..errors import RefusedError, StorageError
 from ..events import LoadRequest
 from ..host_report import HostReport
@@ -22,7 +32,7 @@ from ..model import DriveModel, DriveReport, DriveState, LoadPoint, Transport
 from ..option_value import NAME_CHARS_MAX, VALUE_CHARS_MAX
 from ..options.entries import BY_NAME, left_dirty
 from ..options.option import Follow
-from ..options.shared_cache import SharedCache, shared_cache
+from ..options.shared_cache import SharedCache
 from ..protocol import (
     ApplyOptionRequest,
     DrivesOutcome,
@@ -103,7 +113,8 @@ class OptionChange(DriveChange):
     @property
     def lasts_by_itself(self) -> bool:
         """Whether it survives a reboot."""
-        return bool(self._dirty_in)
+        entry = BY_NAME.get(self.option)
+        return entry is not None and entry.outlives_boot
 
     @property
     def not_tried(self) -> str:
@@ -180,6 +191,9 @@ class OptionChange(DriveChange):
         if self.prior.known:
             # a request went out with it: what is there now may be ours
             return self, ""
+        others = self.others(outcome.drives)
+        if others:
+            return self, f"{others}; make a new plan"
         moved = [why for why in (self.unlike(one, planned=True) for one in outcome.drives) if why]
         if moved:
             return self, f"{moved[0]} and {self.was}; make a new plan"
@@ -208,7 +222,7 @@ class OptionChange(DriveChange):
         """See ChangeSteps; with what was there before it."""
         return ApplyOptionRequest(
             self.domain_id, self.action_id, self.option, self.expected, self.value, self.prior,
-            self.needs_consent and rollout.consent_writeback,
+            self.shared if self.needs_consent and rollout.consent_writeback else None,
         )
 
     def made(
@@ -292,17 +306,19 @@ class OptionChange(DriveChange):
             return ""
         return f"{self.option} of {drive.dev_name} is {now or 'unknown'}"
 
-    def moved_beside(self, report: HostReport) -> str:
+    def refusal(
+        self, rollout: Rollout, report: HostReport, drives: Sequence[DriveReport],
+        lost: Mapping[str, str],
+    ) -> str:
         """See DriveChange."""
-        if not self.needs_consent:
-            return ""
-        drives = [drive for drive in report.drives if drive.domain_id == self.domain_id]
         try:
-            now = shared_cache(report, drives)
-        except RefusedError as error:
+            kept = [(one, kept_from(one, self.option)) for one in drives]
+        except RefusedError as error:  # this version has no entry of it
             return error.message
-        same = now == replace(self.shared, all_copies=False)
-        return "" if same else f"its cache device is {now.words} now"
+        why = [f"{one.dev_name}: {reason}" for one, reason in kept if reason]
+        if self.needs_consent:
+            why.append(writeback_refusal(report, drives, lost, self.shared))
+        return "; ".join(filter(None, why))
 
     @property
     def was(self) -> str:

@@ -14,17 +14,19 @@ from typing import List, Tuple
 
 from .. import events
 from ..codec import one_line
-from ..precondition_text import precondition_text
 from ..record import Precondition
 from ..simulation import is_real
 from .change_status import ChangeStatus, Made
 from .gate.gate_state import GateStep
 from .phase import Phase
+from .preconditions import words
 from .rolling_back import RollingBack
 from .rollout_state import Change, Rollout, RolloutStatus
 
 # Nothing is made to last where one of these does not hold.
-MUST_STAND = (Precondition.NOT_FROZEN, Precondition.VERDICT_STANDS)
+MUST_STAND = (
+    Precondition.NOT_FROZEN, Precondition.VERDICT_STANDS, Precondition.PLAN_STANDS,
+)
 
 
 def not_lasting(rollout: Rollout) -> Tuple[int, ...]:
@@ -96,7 +98,7 @@ class Persisting(RollingBack, ABC):
         broken = tuple(item for item in event.missed if item in MUST_STAND)
         if not broken:
             return [self._ask(change.apply(self.rollout))]
-        why = one_line(f"{change.name} is not made to last: {precondition_text(broken)}")
+        why = one_line(f"{change.name} is not made to last: {words(broken, moved=event.moved)}")
         if self.rollout.afterwards:
             return self._left_as_made(why)
         self._keep(replace(change, status=ChangeStatus.APPLIED))

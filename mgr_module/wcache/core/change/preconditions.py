@@ -30,9 +30,10 @@ NEEDED = (
 # These too may be overridden: the gate asks for them, not the look at the cluster.
 PROOFS = (Precondition.CLIENT_LOAD, Precondition.GATE_DECIDED)
 # Nobody may override these: a state that a lease has left would be taken for the prior one, and
-# a mode would be set that nothing recommends any more.
+# a mode would be set that nothing recommends any more, or something else than was consented to.
 ALWAYS = (
     Precondition.JOURNAL_SETTLED, Precondition.NOT_FROZEN, Precondition.VERDICT_STANDS,
+    Precondition.PLAN_STANDS,
 )
 # A window opens again by itself: no plan gives up waiting for it.
 PATIENT = (Precondition.IN_WINDOW,)
@@ -102,7 +103,11 @@ def given_up(rollout: Rollout) -> str:
     return f"gave up after waiting {HOLD_MAX_S:.0f} s: {words(rollout.missed)}"
 
 
-def words(items: Collection[Precondition], slow: str = "") -> str:
-    """What is wrong, with the names that `--override` takes; `slow`: which OSDs are slow."""
+def words(items: Collection[Precondition], slow: str = "", moved: str = "") -> str:
+    """What is wrong, with the names that `--override` takes.
+
+    `slow`: which OSDs are slow.  `moved`: which change no longer fits, and why.
+    """
     more = f"; {slow}" if slow and Precondition.NO_SLOW_BLUESTORE in items else ""
+    more += f": {moved}" if moved and Precondition.PLAN_STANDS in items else ""
     return precondition_text(items, overridable=NEEDED) + more

@@ -197,6 +197,10 @@ class RolloutMachine(Gating):
             # what is made is not left unjudged for as long as that lasts
             self.rollout = replace(self.rollout, missed=(), reason="")
             return self._end_step_early()
+        if Precondition.PLAN_STANDS in broken:
+            # it does not come right by itself, and what was agreed to is not what would be done
+            why = holding.words(broken, event.detail, event.moved)
+            return self._pause(why) if self.rollout.gate is not None else self._stop(why)
         self.rollout, said = holding.look(
             self.rollout, change, event.missed, now_s, event.detail
         )

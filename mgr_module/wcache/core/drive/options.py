@@ -5,7 +5,8 @@ the option: the scheduler takes nr_requests and wbt_lat_usec with it.  They go b
 and back is what was read.  The cache mode is not touched, and nothing is pinned.
 
 bcache's mode is never under a lease.  Where it goes back to one that keeps no dirty data, the
-entry stays until none is left: the way back is not over before.
+entry stays until none is left: the way back is not over before.  Wherever it goes into writeback,
+back there too, its cache device is asked first, and again once it is there (`AskCache`).
 """
 
 from __future__ import annotations
@@ -15,8 +16,10 @@ from typing import Generator, List, Optional, Sequence, Tuple
 
 from ..errors import RefusedError, StorageError, WcacheError
 from ..model import DriveReport, DriveState
-from ..options.entries import comparable, left_dirty, option
+from ..options.entries import BY_NAME, comparable, left_dirty, option
 from ..options.option import Place
+from ..options.shared_cache import SharedCache
+from ..refusal import RefusalKind
 from ..text import amount, roughly
 from .journal import JOURNAL_VERSION, EntryKind, JournalEntry
 from .prior import (
@@ -30,7 +33,16 @@ from .prior import (
     states_by_id,
     with_options,
 )
-from .steps import Program, ReadOptions, RemoveJournal, SetOption, Step, Switched, WriteJournal
+from .steps import (
+    AskCache,
+    Program,
+    ReadOptions,
+    RemoveJournal,
+    SetOption,
+    Step,
+    Switched,
+    WriteJournal,
+)
 
 DRAINS = "writeback_rate_minimum"
 
@@ -81,17 +93,18 @@ def apply(
     value: str,
     now_s: float,
     prior: Prior,
-    consent_writeback: bool = False,
+    agreed: Optional[SharedCache] = None,
 ) -> Program:
     """A decided change: like `lease_set`, but the entry stays for a rollback.
 
     `entry` is the journal entry of this action where an earlier attempt left one: it alone knows
-    what was there before, so a repeated action never writes it anew.  `consent_writeback`: an
-    admin agreed that what is acknowledged is on bcache's cache device alone for a while.
+    what was there before, so a repeated action never writes it anew.  `agreed`: an admin agreed
+    that what is acknowledged is on this cache device alone for a while.
     """
     one_option = option(name)
     one_option.require(value)
-    if value == one_option.dirty_in and not consent_writeback:
+    dirty = bool(one_option.dirty_in) and value == one_option.dirty_in
+    if dirty and agreed is None:
         raise RefusedError(
             f"{name} is not set to {value}, since nobody has agreed to it",
             "`ceph wcache apply PLAN --consent-writeback`",
@@ -106,6 +119,16 @@ def apply(
                 f"{expected}", "make a new plan",
             )
     if entry is None:
+        _require_touchable(found, name)
+    asked = tuple(AskCache(one, agreed) for one in found) if dirty else ()
+    try:
+        yield from _ask(asked)
+    except WcacheError:
+        if entry is not None:  # an earlier attempt may have set it
+            _require_about(entry, name, prior)
+            yield from restore(entry, found)
+        raise
+    if entry is None:
         new = _entry(EntryKind.ACTION, action_id, found, names_of(name), now_s, prior)
         if all(one.state.option(name) == value for one in found):
             states = tuple(one.state for one in found)
@@ -114,7 +137,7 @@ def apply(
         yield WriteJournal(entry)
     else:
         _require_about(entry, name, prior)
-    done = yield from _set(found, entry, name, value)
+    done = yield from _set(found, entry, name, value, asked)
     # a crash cut this action off after the change: it was ours, a rollback undoes it
     return replace(done, changed=True) if began else done
 
@@ -131,12 +154,7 @@ def _entry(
     now_s: float, prior: Prior,
 ) -> JournalEntry:
     """What is journalled before the first touch; raises where that must not be."""
-    shared = [one for one in found if one.foreign_uses]
-    if shared:
-        raise RefusedError(
-            f"{shared[0].dev_name} is shared with {shared[0].foreign_uses[0]}, which is not "
-            "an OSD"
-        )
+    _require_touchable(found, names[0])
     require_first_touch(prior, found)
     entry = JournalEntry(
         JOURNAL_VERSION, kind, owner_id, found[0].domain_id,
@@ -150,14 +168,47 @@ def _entry(
     return entry
 
 
+def _require_touchable(found: Sequence[DriveReport], name: str) -> None:
+    for one in found:
+        why = kept_from(one, name)
+        if why:
+            raise RefusedError(f"{one.dev_name}: {why}")
+
+
+def kept_from(drive: DriveReport, name: str) -> str:
+    """Why an option of a drive is not touched, whatever it has; "" where it may be.
+
+    mgr and probe both ask.  A reboot takes a value in sysfs away, and a journal in RAM with it;
+    what outlives the reboot would stay, and nobody would know what was there before.
+    """
+    if drive.foreign_uses:
+        return f"it is shared with {drive.foreign_uses[0]}, which is not an OSD"
+    if not option(name).outlives_boot:
+        return ""
+    lost = (one.text for one in drive.refusals if one.kind is RefusalKind.JOURNAL_LOST)
+    return next(lost, "")
+
+
+def _ask(asked: Sequence[AskCache]) -> Generator[Step, Optional[DriveState], None]:
+    for ask in asked:  # noqa: UP028  what fails is thrown in here
+        yield ask
+
+
 def _require_about(entry: JournalEntry, name: str, prior: Prior) -> None:
     require_entry(entry, prior)
     if not any(one.name == name for drive in entry.drives for one in drive.options):
         raise RefusedError(f"{entry.kind.value} {entry.owner_id} is not about {name}")
 
 
-def _set(found: Sequence[DriveReport], entry: JournalEntry, name: str, value: str) -> Program:
-    """Write it where it is not there, and read it back; where that fails, all of it goes back."""
+def _set(
+    found: Sequence[DriveReport], entry: JournalEntry, name: str, value: str,
+    asked: Sequence[AskCache] = (),
+) -> Program:
+    """Write it where it is not there, and read it back; where that fails, all of it goes back.
+
+    `asked`: what was asked before, and is asked again once it is there: meanwhile it may have
+    changed.
+    """
     try:
         changed = False
         for drive in found:
@@ -171,6 +222,7 @@ def _set(found: Sequence[DriveReport], entry: JournalEntry, name: str, value: st
                     f"{drive.dev_name} was given {name} {value} and has "
                     f"{state.option(name) or 'none'}", "the kernel or the drive does not take it",
                 )
+        yield from _ask(asked)
     except WcacheError as error:
         back = yield from restore(entry, found)
         but = f" but for {back.left}" if back.left else ""
@@ -204,6 +256,9 @@ def restore(
             # read anew each time: the one before may have reset it
             (state,) = yield from _read((drive,))
             if state.option(one.name) != one.value:
+                known_option = BY_NAME.get(one.name)
+                if known_option is not None and one.value == known_option.dirty_in:
+                    yield AskCache(drive)
                 yield SetOption(drive, one.name, one.value, back=True)
                 changed = True
     after = yield from _read(here)

@@ -10,10 +10,12 @@ every crash and every drive reset is safe; the price is one no-op flush per comm
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import Enum
 from typing import AbstractSet, Iterator, Mapping, Optional, Sequence, Set, Tuple
 
 from ..errors import RefusedError
+from ..host_report import HostReport
 from ..model import (
     CacheMode,
     DeviceCache,
@@ -24,6 +26,7 @@ from ..model import (
     LayerKind,
     Transport,
 )
+from ..options.shared_cache import SharedCache, caches_of, drive_words, shared_cache
 from ..refusal import Refusal, RefusalKind, left, told
 
 ROLL_BACK_FIRST = "where wcache turned it off, roll that back first"
@@ -193,6 +196,32 @@ def _against_resting(
             f"its cache is off, and {swallows}, so it stays off; {ROLL_BACK_FIRST}" if off
             else swallows,
         )
+
+
+def writeback_refusal(
+    report: HostReport, drives: Sequence[DriveReport], lost: Mapping[str, str],
+    agreed: Optional[SharedCache] = None,
+) -> str:
+    """Why bcache above backing drives of a host may not be put into writeback; "" where it may.
+
+    Each cache device is asked by `may_rest_on`, and named with the reason.  `agreed` is what an
+    admin agreed to: it is void where another device is the cache by now, or serves others too.
+    """
+    why = [
+        f"the cache device {drive_words(one)} may not hold alone what is acknowledged: {reason}"
+        for one in caches_of(report, drives) for reason in [may_rest_on(one, lost)] if reason
+    ]
+    why += [
+        f"{one.name}: {one.without_cache}" for drive in drives for one in drive.bcache
+        if not one.is_cache and one.without_cache
+    ]
+    try:
+        now = shared_cache(report, drives)
+    except RefusedError as error:
+        return "; ".join([*why, error.message])
+    if agreed is not None and now != replace(agreed, hostname=now.hostname, all_copies=False):
+        why.append(f"its cache device is {now.words} now, which nobody has agreed to")
+    return "; ".join(why)
 
 
 def may_toggle(

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Generator, Optional, Tuple, Union
 
 from ..model import CacheMode, DriveReport, DriveState
+from ..options.shared_cache import SharedCache
 from .journal import JournalEntry
 
 
@@ -79,8 +80,20 @@ class SetOption:
     back: bool = False
 
 
+@dataclass(frozen=True)
+class AskCache:
+    """See that acknowledged data may be on the cache device of a backing drive alone, as it is now.
+
+    Fails with a RefusedError where it may not, or where it is not what was `agreed` to.
+    """
+
+    drive: DriveReport
+    agreed: Optional[SharedCache] = None
+
+
 Step = Union[
-    WriteJournal, RemoveJournal, ReadState, Pin, Flush, SetCache, SaveCache, ReadOptions, SetOption
+    WriteJournal, RemoveJournal, ReadState, Pin, Flush, SetCache, SaveCache, ReadOptions, SetOption,
+    AskCache,
 ]
 _WORDS = {
     WriteJournal: "the journal is written", RemoveJournal: "the journal entry is removed",

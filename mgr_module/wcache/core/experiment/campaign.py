@@ -13,10 +13,10 @@ from typing import Dict, FrozenSet, Iterable, List, Mapping, Optional, Sequence,
 
 from ..cluster import ClusterState
 from ..codec import one_line
-from ..drive.safety import may_toggle, refused
+from ..drive.safety import may_toggle, refused, writeback_refusal
 from ..errors import MalformedError, NotFoundError
 from ..hardware.bcache import CONTROLLER_S, WRITTEN_FOR, WRITTEN_MAX, Dirty, begins_nowhere
-from ..host_report import HostReport
+from ..host_report import HostReport, lost_models
 from ..loads import ASSUMED_SAMPLE_S, WATCHED_MAX, WRITE_BYTES
 from ..model import DriveModel, DriveReport, LoadPoint, Role
 from ..options.option import Option
@@ -141,6 +141,7 @@ class Candidate:
     domain_id: str
     drives: Tuple[DriveReport, ...]
     simulated: bool
+    unsafe: str = ""  # why no more of what is acknowledged is brought onto its cache device
 
     @property
     def osd_ids(self) -> FrozenSet[int]:
@@ -191,15 +192,19 @@ def candidates(
 ) -> List[Candidate]:
     """Every cache domain in the scope, in a stable order."""
     found = []
+    reports = tuple(reports)
+    lost = {simulated: lost_models(reports, simulated=simulated) for simulated in (False, True)}
     for report in sorted(reports, key=lambda r: r.hostname):
         domains: Dict[str, List[DriveReport]] = defaultdict(list)
         for drive in report.drives:
             domains[drive.domain_id].append(drive)
         for domain_id, drives in sorted(domains.items()):
             if any(scope.covers(report, drive, cluster) for drive in drives):
-                found.append(
-                    Candidate(report.hostname, domain_id, tuple(drives), report.simulated)
-                )
+                backing = any(not one.is_cache for drive in drives for one in drive.bcache)
+                found.append(Candidate(
+                    report.hostname, domain_id, tuple(drives), report.simulated,
+                    writeback_refusal(report, drives, lost[report.simulated]) if backing else "",
+                ))
     return found
 
 
@@ -263,6 +268,7 @@ def _why_not(
         if options.option is not None:
             reason = reason or _keeps_its_options(drive, options.option.entry)
             reason = reason or begins_nowhere(drive.bcache, options.dirty)
+            reason = reason or (candidate.unsafe if options.dirty in WRITTEN_FOR else "")
             continue
         reason = reason or may_toggle(
             [drive], mode.other, throwaway=throwaway, consent_turn_on=options.consent_turn_on

@@ -88,6 +88,14 @@ class Option:
         return UNDONE[self.place]
 
     @property
+    def outlives_boot(self) -> bool:
+        """Whether what it was set to is there after a reboot: bcache keeps its mode on a drive.
+
+        drivers/md/bcache/sysfs.c, __cached_dev_store(): bch_write_bdev_super() with cache_mode.
+        """
+        return bool(self.dirty_in)
+
+    @property
     def on_host(self) -> bool:
         """Whether the probe sets it."""
         return self.place is not Place.OSD

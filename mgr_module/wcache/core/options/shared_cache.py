@@ -46,7 +46,7 @@ def shared_cache(report: HostReport, drives: Sequence[DriveReport]) -> SharedCac
     Raises RefusedError where that cannot be told.
     """
     mine = _names(drives, is_cache=False)
-    caches = [one for one in report.drives if mine & _names((one,), is_cache=True)]
+    caches = caches_of(report, drives)
     bare = sorted(mine - _names(caches, is_cache=True))
     if bare or not mine:
         raise RefusedError(
@@ -63,7 +63,7 @@ def shared_cache(report: HostReport, drives: Sequence[DriveReport]) -> SharedCac
     behind = [one for one in report.drives if names & _names((one,), is_cache=False)]
     osd_ids = sorted({use.osd_id for one in behind for use in one.uses})
     found = SharedCache(
-        report.hostname, tuple(_words(one) for one in caches), tuple(sorted(names)),
+        report.hostname, tuple(drive_words(one) for one in caches), tuple(sorted(names)),
         tuple(osd_ids),
     )
     if max(map(len, (found.devices, found.bcaches, found.osd_ids))) > SHARED_MAX:
@@ -71,12 +71,18 @@ def shared_cache(report: HostReport, drives: Sequence[DriveReport]) -> SharedCac
     return found
 
 
+def caches_of(report: HostReport, drives: Sequence[DriveReport]) -> List[DriveReport]:
+    """The cache drives of backing drives of a host."""
+    mine = _names(drives, is_cache=False)
+    return [one for one in report.drives if mine & _names((one,), is_cache=True)]
+
+
 def _names(drives: Sequence[DriveReport], *, is_cache: bool) -> Set[str]:
     """The bcache devices that drives are the cache of, or the backing drive."""
     return {one.name for drive in drives for one in drive.bcache if one.is_cache is is_cache}
 
 
-def _words(drive: DriveReport) -> str:
+def drive_words(drive: DriveReport) -> str:
     """The drive by its name, its model and its serial number, where these are known."""
     known: List[str] = [str(drive.drive_model)] if str(drive.drive_model) else []
     known += [f"serial {drive.serial}"] if drive.serial else []

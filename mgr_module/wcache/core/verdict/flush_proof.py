@@ -66,14 +66,6 @@ def lost_writes(reports: Iterable[HostReport]) -> Dict[DriveKind, str]:
     }
 
 
-def lost_models(reports: Iterable[HostReport], *, simulated: bool) -> Dict[str, str]:
-    """The same of real drives or of simulated ones, as `safety.may_rest_on` takes it."""
-    return {
-        kind.drive_model: words for kind, words in lost_writes(reports).items()
-        if kind.simulated is simulated
-    }
-
-
 def withheld_for(
     verdict: Verdict, seen: Sequence[Seen], power_cuts: Sequence[ToldCut] = (),
     homes: AbstractSet[str] = frozenset(),

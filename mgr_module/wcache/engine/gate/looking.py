@@ -10,12 +10,12 @@ import logging
 from typing import Callable, Dict, List, Optional, Protocol, Set, Tuple
 
 from ...core import events
+from ...core.change import staleness
 from ...core.change.change import Verdicts
 from ...core.change.change_status import ChangeStatus
 from ...core.change.gate.controls import controls_for
 from ...core.change.rollout import RolloutMachine
 from ...core.change.rollout_state import Change
-from ...core.change.staleness import verdicts_moved
 from ...core.cluster import ClusterState, ClusterView
 from ...core.experiment.run import RunMachine
 from ...core.fleet.claims import believed
@@ -79,6 +79,8 @@ class Looking:
     ) -> Tuple[Precondition, ...]:
         """The same but for the verdict, which takes a large cluster a tenth of a second."""
         missed: List[Precondition] = [*cluster.blocking]
+        if self._moved(machine, cluster):
+            missed.append(Precondition.PLAN_STANDS)
         if not self._is_settled(machine):
             missed.append(Precondition.JOURNAL_SETTLED)
         if self._frozen():
@@ -106,10 +108,10 @@ class Looking:
         """The same for anybody: `done` is called once, at once or from another thread."""
         cluster, change = self._view.cluster(), _made_next(machine)
         missed = self._missed(machine, cluster)
-        detail = slow_words(cluster.slow_osds)
+        detail, moved = slow_words(cluster.slow_osds), self._moved(machine, cluster)
         if not groups:
             fallen = self._fallen(change, self._verdicts)
-            done(events.ClusterSeen((*missed, *fallen), detail=detail))
+            done(events.ClusterSeen((*missed, *fallen), detail=detail, moved=moved))
             return
         gate = machine.rollout.gate
         # benches are compared with the same OSD's own, before the change
@@ -126,7 +128,7 @@ class Looking:
                 more.append(Precondition.NO_UPGRADE)
             # here, where nobody waits for the engine's lock
             more += self._fallen(change, self._verdicts_later)
-            done(events.ClusterSeen((*missed, *more), together, controls, detail))
+            done(events.ClusterSeen((*missed, *more), together, controls, detail, moved))
 
         self._stops.ask(asked, answered)
 
@@ -153,6 +155,14 @@ class Looking:
             return True
         return self._hosts.holds_no_lease(change.hostname, change.domain_id)
 
+    def _moved(self, machine: RolloutMachine, cluster: ClusterState) -> str:
+        """Why what comes next would not be planned like this any more; "" where it would."""
+        change = _made_next(machine)
+        if change is None:
+            return ""
+        found = staleness.moved(machine.rollout, self._hosts.reports, cluster, [change])
+        return found[0] if found else ""
+
     def _fallen(self, change: Optional[Change], verdicts: Said) -> Tuple[Precondition, ...]:
         """VERDICT_STANDS where what comes next is no longer what verdicts speak for.
 
@@ -161,7 +171,7 @@ class Looking:
         if change is None:
             return ()
         try:
-            moved = verdicts_moved([change], verdicts())
+            moved = staleness.verdicts_moved([change], verdicts())
         except Exception as error:
             # in another thread it would be lost, and the rollout would wait for ever
             self._log.exception("the verdicts could not be asked for")

@@ -8,10 +8,9 @@ from ...core.change.cache_mode_change import CacheModeChange
 from ...core.cluster import ClusterState
 from ...core.drive.manual import by_hand, turn_off
 from ...core.drive.safety import Safety, judge, may_toggle
-from ...core.host_report import HostReport
+from ...core.host_report import HostReport, lost_models
 from ...core.model import CacheMode, DriveReport, LoadPoint, Severity, Transport
 from ...core.simulation import DriveKind, not_up
-from ...core.verdict.flush_proof import lost_models
 from ...core.verdict.recommend import Recommendation, recommended_for
 from ..domains import in_order
 from ..knob import CHANGES_MAX, Asked, Wanted

@@ -7,8 +7,9 @@ from typing import Iterable, List, Mapping, Optional, Tuple
 
 from ...core.change.option_change import OptionChange
 from ...core.cluster import ClusterState
+from ...core.drive.safety import writeback_refusal
 from ...core.errors import MalformedError, RefusedError
-from ...core.host_report import HostReport
+from ...core.host_report import HostReport, lost_models
 from ...core.model import LoadPoint
 from ...core.options.entries import option
 from ...core.options.option import Follow, Option
@@ -49,16 +50,23 @@ def make_changes(
     `disputed`: by host and cache domain, why nothing is begun there.
     """
     entry, value = named(asked.option)
+    reports = tuple(reports)
+    lost = {simulated: lost_models(reports, simulated=simulated) for simulated in (False, True)}
     changes: List[OptionChange] = []
     left: List[str] = []
     for domain in in_order(reports, cluster):
         if not any(not one.is_cache for drive in domain.drives for one in drive.bcache):
             continue
         try:
-            change = _change(asked.action_id(len(changes)), domain, cluster, entry, value)
+            unsafe = _unsafe(domain, lost[domain.report.simulated])
+            change = _change(
+                asked.action_id(len(changes)), domain, cluster, entry, value, unsafe
+            )
             if change is None or not _asked_for(asked, change):
                 continue
-            _require(domain, change, entry, refusal_of(domain, cluster, disputed))
+            _require(domain, change, entry, refusal_of(domain, cluster, entry, disputed))
+            if change.needs_consent and unsafe:
+                raise RefusedError(unsafe)
             if len(changes) == CHANGES_MAX:
                 raise RefusedError("plan again when this plan is done")
             changes.append(_with_shared(change, domain, cluster))
@@ -98,8 +106,12 @@ def _with_shared(change: OptionChange, domain: Domain, cluster: ClusterState) ->
     return replace(change, shared=replace(found, all_copies=together))
 
 
+def _unsafe(domain: Domain, lost: Mapping[str, str]) -> str:
+    return writeback_refusal(domain.report, domain.drives, lost)
+
+
 def _change(
-    action_id: str, domain: Domain, cluster: ClusterState, entry: Option, value: str
+    action_id: str, domain: Domain, cluster: ClusterState, entry: Option, value: str, unsafe: str
 ) -> Optional[OptionChange]:
     """The change of a domain whatever it has now; None where the cluster knows no OSD on it."""
     used = [drive for drive in domain.drives if drive.uses]
@@ -115,7 +127,7 @@ def _change(
         action_id, domain.report.hostname, first.domain_id,
         tuple(drive.dev_name for drive in domain.drives), osd_id,
         osd.device_class if osd else "", first.transport, entry.name, now, value, WHY,
-        by_hand(domain.drives, entry, now, value), LoadPoint.OSD_BENCH_DEPTH1,
+        by_hand(domain.drives, entry, now, value, unsafe), LoadPoint.OSD_BENCH_DEPTH1,
         # nothing judges what leaves it, so nothing needs to settle
         0.0 if leaves else entry.settle_s, domain.report.simulated,
         failure_domain=", ".join(domain.where), osd_ids=domain.osd_ids,

@@ -6,7 +6,7 @@ from typing import Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence
 
 from ...core.change.option_change import OptionChange
 from ...core.cluster import ClusterState
-from ...core.drive.options import DRAINS
+from ...core.drive.options import DRAINS, kept_from
 from ...core.host_report import HostReport
 from ...core.model import DriveReport
 from ...core.options.entries import OPTIONS
@@ -50,7 +50,9 @@ def make_changes(
         if told is None or not asked.wants(domain.report.hostname, told.kind.device_class):
             continue
         step, reasons = _step(domain, told, refusals)
-        refusal = refusal_of(domain, cluster, disputed) if step is not None else ""
+        refusal = (
+            "" if step is None else refusal_of(domain, cluster, step.entry, disputed)
+        )
         if refusal:
             reasons.append(refusal)
         elif step is not None:
@@ -99,13 +101,15 @@ def _step(
 
 
 def refusal_of(
-    domain: Domain, cluster: ClusterState, disputed: Mapping[Tuple[str, str], str]
+    domain: Domain, cluster: ClusterState, entry: Option,
+    disputed: Mapping[Tuple[str, str], str],
 ) -> str:
-    """Why nothing is changed on a domain's drives now; "" where it may be."""
+    """Why an option is not changed on a domain's drives now; "" where it may be."""
     why = disputed.get((domain.report.hostname, domain.drives[0].domain_id), "")
     for drive in domain.drives if not why else ():
-        if drive.foreign_uses:
-            return f"{drive.dev_name} is shared with {drive.foreign_uses[0]}, which is not an OSD"
+        kept = kept_from(drive, entry.name)
+        if kept:
+            return f"{drive.dev_name}: {kept}"
     return why or not_up(domain.report, domain.osd_ids, cluster)
 
 
@@ -123,9 +127,12 @@ def _change(action_id: str, domain: Domain, told: Told, step: Step) -> OptionCha
 
 
 def by_hand(
-    drives: Sequence[DriveReport], entry: Option, now: str, value: str
+    drives: Sequence[DriveReport], entry: Option, now: str, value: str, unsafe: str = ""
 ) -> Tuple[CommandLine, ...]:
-    """The commands on the host: make it, read it back, undo it."""
+    """The commands on the host: make it, read it back, undo it.
+
+    `unsafe`: why nothing may rest on the cache device alone, so that by hand it is not put there.
+    """
     lines: List[CommandLine] = []
     for drive in drives:
         path = _path(drive, entry)
@@ -152,7 +159,7 @@ def by_hand(
             ]
         lines += [
             commented(command("echo {} > {}/{}", was, path, name), "undo it")
-            for name, was in before.items()
+            for name, was in before.items() if not (unsafe and was == entry.dirty_in)
         ]
     return tuple(lines)
 

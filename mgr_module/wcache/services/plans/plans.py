@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from dataclasses import replace
 from typing import (
     Any,
     Dict,
@@ -305,7 +306,8 @@ class PlanService:
         require_store(world)
         require_idle(world)
         changes = [rollout.changes[index] for index in not_lasting(rollout)]
-        gone = staleness.verdicts_moved(changes, world)
+        lasting = replace(rollout, consent_persist=True)
+        gone = staleness.reasons(lasting, world.reports, world.cluster, world, changes)
         if gone:
             raise ConflictError(
                 f"not made to last: {gone[0]}", typed("ceph wcache rollback {}", plan_id)
