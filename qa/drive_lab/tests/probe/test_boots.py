@@ -84,6 +84,32 @@ def test_the_image_that_prepare_has_the_host_make_pins_drives_before_lvm(initram
         assert host.seen_of_the_boot() == ["HERE", "False"]
 
 
+def test_where_a_boot_cannot_be_told_a_drive_is_toggled_once_a_boot_has_shown_the_rule():
+    """The command line speaks of the network; kernel and image are the host's own."""
+    drive = OsdDrive("scsi", False, True)
+    network = ("BOOTIF=01-52-54-00-12-34-56",)
+    with BootingHost(Initramfs.INITRAMFS_TOOLS, [drive], network) as host:
+        host.prepare(make_image=False)
+        probe = host.probes[drive]
+        assert host.seen_of_the_boot() == ["UNKNOWN", "False"]
+        for asked in (lambda: probe.set_mode(THROUGH), lambda: probe.apply("a1", BACK, THROUGH)):
+            done = asked()
+            assert done["kind"] == "failure", done
+            assert "boots once, then measures" in done["message"], done
+            probe.end()
+        assert probe.mode() is BACK
+
+        host.lab.reset()
+        host.sh("modprobe sg")
+        host.forks.start()
+        assert host.seen_of_the_boot() == ["UNKNOWN", "True"]
+        host.put_off(drive, "lease")
+        host.reboot_warm()
+        assert host.loaded_before_the_root(drive)
+        assert set(host.views(drive)) == {"write back"}
+        assert host.lost_when_the_cache_comes_on(drive, "noted") == 0
+
+
 def test_a_boot_by_an_image_with_the_rule_leaves_the_note_in_udevs_database(host):
     assert host.seen_of_the_boot() == ["HERE", "True"]
 

@@ -69,7 +69,7 @@ class OsdDrive:
 class BootingHost:
     """A host with these drives; a context manager."""
 
-    def __init__(self, initramfs, drives):
+    def __init__(self, initramfs, drives, kernel_options=()):
         self.initramfs = initramfs
         self.drives = tuple(drives)
         self._file = tempfile.NamedTemporaryFile("w", suffix=".toml")  # noqa: SIM115
@@ -77,7 +77,8 @@ class BootingHost:
         for drive in self.drives:
             self._file.write(DRIVE.format(name=drive.name, transport=drive.transport))
         self._file.flush()
-        self.lab = Lab(Path(self._file.name), machine=MachineSpec(initramfs=initramfs))
+        machine = MachineSpec(initramfs=initramfs, kernel_options=tuple(kernel_options))
+        self.lab = Lab(Path(self._file.name), machine=machine)
         self.bench = Bench(self.lab)
         self.forks = ProbeForks(self.lab)
         self.probes = {}
