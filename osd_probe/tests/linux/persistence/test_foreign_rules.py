@@ -1,5 +1,7 @@
 """Whatever else on the host sets write caches is named with its file and line, and nothing else."""
 
+import os
+
 import pytest
 from wcache.core.model import CacheMode, FindingCode
 from wcache_probe.linux.persistence import foreign_rules
@@ -136,3 +138,157 @@ def test_a_host_full_of_rules_gives_a_bounded_answer(host, tmp_path):
     for number in range(40):
         host(f"etc/udev/rules.d/{number}.rules", 'ATTR{cache_type}="write through"\n')
     assert len(foreign_rules.find(str(tmp_path))) == foreign_rules.FOUND_MAX
+
+
+# ---- what is written over several lines, elsewhere, or in what is started
+
+
+def details(tmp_path):
+    return [finding.detail for finding in foreign_rules.find(str(tmp_path))]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [f"{place}/udev/rules.d/80-a.rules" for place in ("etc", "run", "usr/local/lib", "usr/lib",
+                                                      "lib")]
+    + [f"{place}/systemd/system/a.service" for place in ("etc", "run", "usr/local/lib", "usr/lib")]
+    + ["etc/systemd/system/ceph-osd@.service.d/cache.conf",
+       "usr/lib/systemd/system/a.service.d/b.conf", "etc/systemd/system/a.socket",
+       "usr/lib/systemd/system-sleep/disks", "etc/cron.hourly/a", "etc/cron.daily/a",
+       "etc/cron.weekly/a", "etc/cron.monthly/a", "etc/anacrontab", "etc/init.d/disks",
+       "etc/local.d/disks.start", "etc/initramfs-tools/scripts/local-bottom/disks",
+       "var/spool/cron/crontabs/root", "usr/local/lib/tmpfiles.d/a.conf"],
+)
+def test_every_folder_that_udev_systemd_and_cron_read_is_looked_into(host, tmp_path, path):
+    line = "ExecStartPre=/usr/sbin/hdparm -W 0 /dev/sdb"
+    if path.endswith(".rules"):
+        line = 'KERNEL=="sd*", RUN+="/usr/sbin/hdparm -W 0 /dev/%k"'
+    if "tmpfiles" in path:
+        line = "w /sys/block/sdb/queue/write_cache - - - - write through"
+    host(path, f"{line}\n")
+    assert details(tmp_path) == [f"/{path}:1: {line}"]
+
+
+def test_a_drives_settings_of_udisks_are_looked_into(host, tmp_path):
+    host("etc/udisks2/SOME-DRIVE.conf", "[ATA]\nStandbyTimeout=0\nWriteCacheEnabled=false\n")
+    assert details(tmp_path) == ["/etc/udisks2/SOME-DRIVE.conf:3: WriteCacheEnabled=false"]
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "first"),
+    [
+        (RULES, 'KERNEL=="sd*", \\\n  RUN+="/usr/sbin/sdparm \\\n  --clear=WCE /dev/%k"\n', 2),
+        ("etc/rc.local", "hdparm \\\n# of all\n -q -W 0 \\\n /dev/sd?\n", 2),
+        ("etc/systemd/system/a.service", "ExecStart=/usr/sbin/smartctl \\\n -s wcache,off x\n", 2),
+        ("etc/cron.d/a", "@reboot root nvme set-feature \\\n -f 6 -v 0 /dev/nvme0\n", 2),
+        ("etc/rc.local", "hdparm \\\r\n -W0 /dev/sda\r\n", 2),
+        ("etc/rc.local", "hdparm -W0 \\", 2),  # and the file ends there
+    ],
+)
+def test_a_line_is_what_its_backslashes_make_of_it(host, tmp_path, path, text, first):
+    host(path, f"# tuning \\\n{text}")
+    (said,) = details(tmp_path)
+    assert said.startswith(f"/{path}:{first}: ")
+
+
+STARTS = {
+    "a rule": (RULES, 'KERNEL=="sd*", RUN+="/opt/off.sh %k"'),
+    "a rule's program": (RULES, 'KERNEL=="sd*", PROGRAM="/opt/off.sh %k"'),
+    "a rule's import": (RULES, 'KERNEL=="sd*", IMPORT{program}="/opt/off.sh %k"'),
+    "a unit": ("etc/systemd/system/a.service", "ExecStart=-/opt/off.sh"),
+    "a unit, by a shell": ("etc/systemd/system/a.service", "ExecStart=/bin/sh -c '/opt/off.sh; x'"),
+    "a drop-in": ("etc/systemd/system/a.service.d/b.conf", "ExecStartPost=/opt/off.sh"),
+    "cron": ("etc/cron.d/a", "@reboot root /opt/off.sh >/dev/null"),
+    "root's own table": ("var/spool/cron/crontabs/root", "@reboot /opt/off.sh"),
+    "a boot script": ("etc/rc.local", "[ -x /opt/off.sh ] && /opt/off.sh"),
+}
+
+
+@pytest.mark.parametrize("what", STARTS)
+def test_the_script_that_something_starts_is_read(host, tmp_path, what):
+    path, line = STARTS[what]
+    host(path, f"{line}\n")
+    host("opt/off.sh", "#!/bin/sh\nfor d in /dev/sd?; do\n  hdparm -W 0 $d\ndone\n")
+    assert details(tmp_path) == [f"/opt/off.sh:3: hdparm -W 0 $d (started by /{path})"]
+
+
+@pytest.mark.parametrize(
+    ("folder", "path", "line"),
+    [("usr/local/sbin", "etc/cron.d/a", "@reboot root off-now"),
+     ("usr/local/bin", "etc/systemd/system/a.service", "ExecStart=off-now"),
+     ("usr/lib/udev", RULES, 'RUN+="off-now %k"')],
+)
+def test_a_command_without_its_folder_is_looked_for_where_an_admins_are(
+    host, tmp_path, folder, path, line
+):
+    host(path, f"{line}\n")
+    host(f"{folder}/off-now", "sdparm --clear=WCE /dev/$1\n")
+    (said,) = details(tmp_path)
+    assert said.startswith(f"/{folder}/off-now:1: ")
+
+
+def test_a_script_that_starts_a_script_is_followed_so_far(host, tmp_path):
+    host("etc/rc.local", "/opt/1\n")
+    for number in range(1, 9):
+        host(f"opt/{number}", f"/opt/{number + 1}\n")
+    host(f"opt/{foreign_rules.STEPS_MAX}", "hdparm -W0 /dev/sda\n")
+    assert len(details(tmp_path)) == 1
+    host(f"opt/{foreign_rules.STEPS_MAX}", f"/opt/{foreign_rules.STEPS_MAX + 1}\n")
+    host(f"opt/{foreign_rules.STEPS_MAX + 1}", "hdparm -W0 /dev/sda\n")
+    assert details(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("opt/off.sh", "write_cache=$(hdparm -W /dev/sda)\nif [ $write_cache = 1 ]; then x; fi\n"),
+        ("opt/off.sh", "# hdparm -W 0 /dev/sda\nsdparm --get=WCE /dev/sda\n"),
+        ("opt/off.sh", "\0ELF hdparm -W 0 /dev/sda\n"),
+        ("opt/other.sh", "hdparm -W 0 /dev/sda\n"),  # which nothing starts
+    ],
+)
+def test_a_script_that_only_reads_and_one_that_nothing_starts_are_no_findings(
+    host, tmp_path, path, text
+):
+    host("etc/rc.local", "/opt/off.sh\n/opt/none.sh\n/opt\n")
+    host("etc/systemd/system/a.service", "ConditionPathExists=/opt/other.sh\n")
+    host(path, text)
+    assert details(tmp_path) == []
+
+
+def test_a_users_table_leads_root_to_no_file(host, tmp_path):
+    host("var/spool/cron/crontabs/alice", "@reboot /opt/off.sh\n")
+    host("opt/off.sh", "hdparm -W 0 /dev/sda\n")
+    assert details(tmp_path) == []
+
+
+def test_a_link_of_the_host_leads_out_of_no_container(host, tmp_path):
+    """What the probe sees of its host lies in a folder, and links there are the host's."""
+    outside = tmp_path / "outside"
+    outside.write_text("hdparm -W 0 /dev/sda\n")
+    inside = tmp_path / "inside"
+    host("inside/etc/rc.local", f"/opt/a\n{outside}\n")
+    host("inside/opt/b", "hdparm -W 1 /dev/sda\n")
+    (inside / "opt/a").symlink_to("/opt/b")
+    (inside / "etc/crontab").symlink_to(outside)
+    (said,) = details(inside)
+    assert said.startswith("/opt/a:1: hdparm -W 1")
+
+
+def test_what_is_no_file_holds_up_no_look(host, tmp_path):
+    host("etc/rc.local", "/opt/fifo\n")
+    (tmp_path / "opt").mkdir()
+    os.mkfifo(tmp_path / "opt/fifo")
+    os.mkfifo(tmp_path / "etc/crontab")
+    assert details(tmp_path) == []
+
+
+def test_a_file_that_starts_very_many_is_followed_so_often(host, tmp_path):
+    names = [f"/opt/{number}" for number in range(foreign_rules.STARTED_MAX + 1)]
+    host("etc/rc.local", "".join(f"{name}\n" for name in names))
+    for name in names:
+        host(name.lstrip("/"), "true\n")
+    host(names[-1].lstrip("/"), "hdparm -W 0 /dev/sda\n")
+    assert details(tmp_path) == []
+    host("etc/rc.local", f"{names[-1]}\n")
+    assert len(details(tmp_path)) == 1

@@ -1,47 +1,72 @@
-"""Other people's rules and settings that set write caches: found, named, left alone."""
+"""Other people's rules and settings that set write caches: found, named, left alone.
+
+What a rule, a unit or cron starts is read too, and what such a script starts: as far as it is
+text, a few steps deep, and so many files.  A line is what its backslashes make of it.
+"""
 
 from __future__ import annotations
 
 import glob
 import os
 import re
-from typing import Iterator, List, Set
+from dataclasses import dataclass
+from typing import Dict, Iterator, List, Optional, Set, Tuple
 
 from wcache.core.model import Finding, FindingCode, Severity
 
+from ... import safe_files
 from ..block.host_files import entries, printable, read_table, read_text
 from .boot_rule import FILE_NAME
 from .udev_rule import PREFIX
 
-# the first folder's file hides one of the same name in a later one (udev(7), tmpfiles.d(5))
+# a file of one folder hides one of the same name in a later one (udev(7), tmpfiles.d(5),
+# systemd.unit(5))
+_PLACES = ("etc", "run", "usr/local/lib", "usr/lib", "lib")
 _LAYERED = (
-    ("udev/rules.d", ".rules", ("etc", "run", "usr/lib")),
-    ("tmpfiles.d", ".conf", ("etc", "run", "usr/lib")),
-    ("systemd/system", ".service", ("etc", "run")),
+    ("udev/rules.d", (".rules",)),
+    ("tmpfiles.d", (".conf",)),
+    ("systemd/system", (".service", ".socket", ".mount", ".swap")),
 )
 _SINGLE = (
+    *(f"{place}/systemd/system/*.d/*.conf" for place in _PLACES),
+    *(f"{place}/systemd/system-{when}/*" for place in ("etc", "usr/lib")
+      for when in ("sleep", "shutdown")),
     "etc/hdparm.conf",
+    "etc/sysconfig/hdparm",
+    "etc/udisks2/*.conf",
     "etc/smartd.conf",
     "etc/smartmontools/smartd.conf",
     "etc/sysfs.conf",
     "etc/sysfs.d/*.conf",
     "etc/rc.local",
     "etc/rc.d/rc.local",
+    "etc/local.d/*.start",
+    "etc/init.d/*",
+    "etc/rc.d/init.d/*",
+    "etc/pm/sleep.d/*",
+    "etc/network/if-*.d/*",
+    "etc/NetworkManager/dispatcher.d/*",
+    "etc/initramfs-tools/scripts/*/*",
     "etc/crontab",
-    "etc/cron.d/*",
+    "etc/anacrontab",
+    *(f"etc/cron.{when}/*" for when in ("d", "hourly", "daily", "weekly", "monthly")),
     "var/spool/cron/*",
     "var/spool/cron/crontabs/*",
+    "var/spool/anacron/*",
 )
 _TUNED_PLACES = ("etc/tuned", "etc/tuned/profiles", "usr/lib/tuned", "usr/lib/tuned/profiles")
 _TUNED_INCLUDES_MAX = 8
-FILES_MAX = 512
+FILES_MAX = 2048
+STARTED_MAX = 256
+STEPS_MAX = 3  # a rule starts a script, which starts one, which starts one
 FOUND_MAX = 16
+_BYTES_MAX = 262_144
+_LINE_CHARS_MAX = 4096
 
 _ATTRIBUTE = r"(cache_type|write_cache)"
 # An assignment ("=", not the comparison "=="), a tool that switches, a setting of a daemon.
-_SETS = re.compile(
+_RUNS = (
     rf"ATTRS?\{{[^}}]*{_ATTRIBUTE}\}}\s*:?=(?!=)"
-    rf"|^\s*[\w/*.:{{}}-]*\b{_ATTRIBUTE}\s*=(?!=)"
     rf"|^\s*[fFwW][+!=~^-]*\s+/sys/\S*{_ATTRIBUTE}\b"
     rf"|\b(echo|printf|tee)\b.*{_ATTRIBUTE}\b"
     # what the loop does may stand on a line of its own
@@ -53,28 +78,137 @@ _SETS = re.compile(
     r"|\s-e\s+wcache,"
     r"|\bopenSeaChest\w*\b.*--(sctW|w)riteCache[= ]+(enable|disable)\b"
 )
+_STARTED_SETS = re.compile(_RUNS)  # in a script, a name with "=" is a variable
+_SETS = re.compile(
+    rf"{_RUNS}|^\s*[\w/*.:{{}}-]*\b{_ATTRIBUTE}\s*=(?!=)|^\s*WriteCacheEnabled\s*="
+)
+# where a line of a rule or a unit has commands; all else is a script or a table of commands
+_IN_RULE = re.compile(
+    r'\b(?:RUN|PROGRAM|IMPORT)(?:\{program\})?\s*\+?:?={1,2}\s*"((?:[^"\\]|\\.)*)"'
+)
+_IN_UNIT = re.compile(r"^\s*Exec\w+\s*=\s*[@:+!|-]*(.*)")
+_PATH = re.compile(r"(?<![\w.$/}%-])/[\w.+@-]+(?:/[\w.+@-]+)+")
+_WORD = re.compile(r"(?<![\w.$/}%+-])[\w.+-]+")
+# where a command without a folder is looked for: udev's own place, and those of an admin
+_OF_UDEV = ("usr/lib/udev", "lib/udev")
+_OF_ADMIN = ("usr/local/sbin", "usr/local/bin", "root/bin")
+
+
+@dataclass(frozen=True)
+class _File:
+    """One to be read; `started_by` are those that lead to it."""
+
+    path: str  # below the host's root
+    started_by: Tuple[str, ...] = ()
 
 
 def find(root: str = "/") -> List[Finding]:
     """One finding for each file that sets a write cache, with the first line that does."""
     found: List[Finding] = []
     seen: Set[str] = set()
-    for path in _files(root):
-        real = os.path.realpath(path)
-        if real not in seen and len(seen) < FILES_MAX and len(found) < FOUND_MAX:
-            seen.add(real)
-            found += _in_file(path, root)
+    listed: Set[str] = set()
+    own = _names_in(root, _OF_ADMIN)
+    todo = [_File("/" + os.path.relpath(path, root)) for path in _files(root)][:FILES_MAX]
+    most = len(todo) + STARTED_MAX
+    for file in todo:  # which grows meanwhile
+        real = os.path.realpath(_on_host(root, file.path))
+        if real in seen or len(found) >= FOUND_MAX:
+            continue
+        seen.add(real)
+        lines = _lines(root, file.path)
+        setting = _setting(file, lines)
+        if setting:
+            found.append(setting)
+        for path in _started(file, lines, own):
+            on_host = _on_host(root, path)
+            if len(todo) < most and os.path.lexists(on_host) and on_host not in listed:
+                listed.add(on_host)
+                todo.append(_File(path, (*file.started_by, file.path)))
     return found
 
 
+def _on_host(root: str, path: str) -> str:
+    return os.path.join(root, path.lstrip("/"))
+
+
+def _names_in(root: str, folders: Tuple[str, ...]) -> Dict[str, str]:
+    """The files in some folders, by name."""
+    return {
+        name: f"/{folder}/{name}"
+        for folder in reversed(folders) for name in entries(os.path.join(root, folder))
+    }
+
+
+def _lines(root: str, path: str) -> List[Tuple[int, str]]:
+    """The lines of a text file that say something, each with its number, put together."""
+    data = safe_files.read_of(path, _BYTES_MAX, None, root) or b""
+    found: List[Tuple[int, str]] = []
+    whole, begins = "", 0
+    for number, line in enumerate(() if b"\0" in data else _split(data), 1):
+        if line.lstrip().startswith(("#", ";")):
+            continue
+        whole, begins = whole + line, begins or number
+        if line.endswith("\\") and len(whole) < _LINE_CHARS_MAX:
+            whole = whole[:-1] + " "
+            continue
+        found.append((begins, whole[:_LINE_CHARS_MAX]))
+        whole, begins = "", 0
+    return [*found, (begins, whole)] if whole else found
+
+
+def _split(data: bytes) -> List[str]:
+    return [line.rstrip() for line in data.decode("utf-8", "replace").split("\n")]
+
+
+def _setting(file: _File, lines: List[Tuple[int, str]]) -> Optional[Finding]:
+    """The first line that sets a cache, where there is one."""
+    sets = _STARTED_SETS if file.started_by else _SETS
+    for number, line in lines:
+        if sets.search(line):
+            by = f" (started by {printable(file.started_by[0])})" if file.started_by else ""
+            return Finding(
+                FindingCode.FOREIGN_RULE, Severity.WARNING,
+                printable(os.path.basename(file.path)),
+                f"{printable(file.path)}:{number}: {printable(' '.join(line.split()), 200)}{by}",
+            )
+    return None
+
+
+def _started(file: _File, lines: List[Tuple[int, str]], own: Dict[str, str]) -> Iterator[str]:
+    """What the commands of a file may start: paths, and names in an admin's folders."""
+    # an ordinary user's table starts nothing that could set a cache, and leads root nowhere
+    of_user = file.path.startswith("/var/spool/") and os.path.basename(file.path) != "root"
+    if of_user or len(file.started_by) >= STEPS_MAX:
+        return
+    for _, line in lines:
+        for command, of_udev in _commands(file, line):
+            yield from _PATH.findall(command)
+            yield from (own[word] for word in _WORD.findall(command) if word in own)
+            first = command.split(None, 1)[0] if of_udev and command.strip() else ""
+            if first and "/" not in first:
+                yield from (f"/{folder}/{first}" for folder in _OF_UDEV)
+
+
+def _commands(file: _File, line: str) -> Iterator[Tuple[str, bool]]:
+    """The commands in a line, and whether udev starts them."""
+    if file.started_by:
+        yield line, False
+    elif file.path.endswith(".rules"):
+        yield from ((text, True) for text in _IN_RULE.findall(line))
+    elif "/systemd/system/" in file.path:
+        yield from ((text, False) for text in _IN_UNIT.findall(line))
+    elif not file.path.endswith(".conf"):
+        yield line, False
+
+
 def _files(root: str) -> Iterator[str]:
-    for folder, suffix, places in _LAYERED:
+    for folder, suffixes in _LAYERED:
         names = set()
-        for place in places:
+        for place in _PLACES:
             top = os.path.join(root, place, folder)
             for name in entries(top):
                 ours = name.startswith(PREFIX) or name == FILE_NAME
-                if name.endswith(suffix) and not ours and name not in names:
+                if name.endswith(suffixes) and not ours and name not in names:
                     names.add(name)
                     yield os.path.join(top, name)
     for pattern in _SINGLE:
@@ -100,17 +234,3 @@ def _tuned(root: str) -> Iterator[str]:
             for file_name in entries(folder):
                 yield os.path.join(folder, file_name)
             break
-
-
-def _in_file(path: str, root: str) -> List[Finding]:
-    for number, line in enumerate(read_table(path), 1):
-        if not line.lstrip().startswith(("#", ";")) and _SETS.search(line[:4096]):
-            shown = "/" + os.path.relpath(path, root)
-            detail = f"{printable(shown)}:{number}: {printable(line.strip(), 200)}"
-            return [
-                Finding(
-                    FindingCode.FOREIGN_RULE, Severity.WARNING,
-                    printable(os.path.basename(path)), detail,
-                )
-            ]
-    return []
