@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Dict, Optional
+from stat import S_IFBLK
+from typing import Dict, Optional, Tuple
 
 import pytest
 from examples import examples
@@ -23,12 +24,18 @@ class FakeFiles(HostFiles):
     """Device nodes are plain files here; their numbers stand in a table."""
 
     numbers: Dict[str, str] = field(default_factory=dict)
+    # owner, group and mode of nodes that are not as udev makes them
+    nodes: Dict[str, Tuple[int, int, int]] = field(default_factory=dict)
 
     def number_of_fd(self, fd: int) -> Optional[str]:
         return self.number_of_path(os.readlink(f"/proc/self/fd/{fd}"))
 
     def number_of_path(self, path: str) -> Optional[str]:
         return self.numbers.get(os.path.realpath(path))
+
+    def node_of(self, number: str) -> os.stat_result:
+        uid, gid, mode = self.nodes.get(number, (0, 0, 0o660))
+        return os.stat_result((S_IFBLK | mode, 0, 0, 1, uid, gid, 0, 0, 0, 0))
 
 
 class AllPrepared:
@@ -179,10 +186,15 @@ class FakeHost:
             (folder / link).symlink_to(self.root / "dev" / device)
         return folder
 
-    def running(self, pid, folder, held, comm="ceph-osd"):
+    def running(self, pid, folder, held, comm="ceph-osd", uids=None):
         """A process that holds an OSD's folder and block devices open."""
         self.process(pid, comm, held)
+        self.run_by(pid, *[os.geteuid()] * 4 if uids is None else uids)
         (self.root / f"proc/{pid}/fd/3").symlink_to(folder / "fsid")
+
+    def run_by(self, pid, *uids):
+        """The real, effective, saved and file system's user of a process."""
+        self.write(f"proc/{pid}/status", "Uid:\t" + "\t".join(map(str, uids)) + "\n")
 
     def process(self, pid, comm, held, flags="0100002"):
         """A process that holds block devices open, for writing unless the flags differ."""

@@ -237,13 +237,15 @@ def test_a_file_is_read_where_only_the_trusted_may_have_put_it_there(tmp_path):
     file.write_text("7")
     os.chown(tmp_path / "folder", 167, 167)
     os.chown(file, 167, 167)
-    assert safe_files.read_of(str(file), 9, own_users()) is None
+    with pytest.raises(UntrustedError, match="folder belongs to another user, of id 167"):
+        safe_files.read_of(str(file), 9, own_users())
     assert safe_files.read_of(str(file), 9, own_users() | {167}) == b"7"
     # ceph-volume mounts a tmpfs there, which is sticky and open to all
     (tmp_path / "folder").chmod(0o1777)
     assert safe_files.read_of(str(file), 9, own_users() | {167}) == b"7"
     os.chown(file, OTHER, OTHER)
-    assert safe_files.read_of(str(file), 9, own_users() | {167}) is None
+    with pytest.raises(UntrustedError, match="file belongs to another user"):
+        safe_files.read_of(str(file), 9, own_users() | {167})
 
 
 def test_no_walk_leaves_a_descriptor_open(tmp_path):

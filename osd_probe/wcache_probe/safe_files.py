@@ -94,6 +94,22 @@ def find(
             os.close(fd)
 
 
+def is_there(path: str, trusted: Trusted, root: str = "/") -> bool:
+    """Whether a name is there, be it a link that leads nowhere."""
+    folder, name = os.path.split(path)
+    try:
+        handle = find(folder, trusted, root)
+    except OSError:
+        return False
+    try:
+        os.stat(name, dir_fd=handle, follow_symlinks=False)
+    except OSError:
+        return False
+    finally:
+        os.close(handle)
+    return True
+
+
 def _step(
     folder: int, name: str, make: Optional[int], sync: Optional[Sync], last: bool
 ) -> int:
@@ -146,15 +162,17 @@ def _check_folder(fd: int, shown: str, trusted: Trusted, alone: bool = False) ->
         raise OSError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
     if status.st_mode & stat.S_ISVTX and not alone:
         return
-    by_group = status.st_mode & stat.S_IWGRP and (status.st_gid != os.getegid() or _has_acl(fd))
+    by_group = status.st_mode & stat.S_IWGRP and (
+        status.st_gid != os.getegid() or has_acl(f"/proc/self/fd/{fd}")
+    )
     if by_group or status.st_mode & stat.S_IWOTH:
         raise UntrustedError(f"others may write to {shown}: chmod go-w takes that from them")
 
 
-def _has_acl(fd: int) -> bool:
+def has_acl(path: str) -> bool:
     """Whether named users have rights of their own, of which the group's bits show the sum."""
     try:
-        os.getxattr(f"/proc/self/fd/{fd}", "system.posix_acl_access")
+        os.getxattr(path, "system.posix_acl_access")
     except OSError:
         return False
     return True
@@ -176,12 +194,13 @@ def read(path: str, bytes_max: int) -> Optional[bytes]:
 
 
 def read_of(path: str, bytes_max: int, trusted: Trusted, root: str = "/") -> Optional[bytes]:
-    """The same of a file that none but the trusted may have put there."""
+    """The same of a file that none but the trusted may have put there, else UntrustedError."""
     try:
-        handle = find(path, trusted, root)
+        return _read_of(find(path, trusted, root), bytes_max)
+    except UntrustedError:
+        raise
     except (OSError, ValueError):
         return None
-    return _read_of(handle, bytes_max)
 
 
 def read_own(path: str, bytes_max: int) -> Optional[bytes]:

@@ -21,7 +21,7 @@ def a_host(tmp_path, cgroups, limits):
         path = tmp_path / "cgroup" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(value)
-    osds = tuple(OsdDevices(pid, "", "/", (), pid=pid) for pid in cgroups)
+    osds = tuple(OsdDevices(pid, "", (), pid=pid) for pid in cgroups)
     return memory.look(HostFiles(proc=str(proc)), osds, str(tmp_path / "cgroup"))
 
 

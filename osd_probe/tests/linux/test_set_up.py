@@ -23,7 +23,7 @@ def test_a_partition_off_the_physical_sector_is_told(fake_host, offset, told):
 
 
 def running(osd_id, pid):
-    return OsdDevices(osd_id, "f", "/x", (), pid=pid)
+    return OsdDevices(osd_id, "f", (), pid=pid)
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,7 @@ def huge_pages(host):
     plain(host)
     host.write("sys/kernel/mm/transparent_hugepage/enabled", "[always] madvise never\n")
     host.running(7, host.root / "osd/osd.0", ["dm-0"])
-    host.write("proc/7/status", "Name:\tceph-osd\nTHP_enabled:\t1\n")
+    host.write("proc/7/status", "Name:\tceph-osd\nUid:\t0\t0\t0\t0\nTHP_enabled:\t1\n")
 
 
 def saves_power(host):

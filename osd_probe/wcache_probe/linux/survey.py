@@ -46,6 +46,7 @@ from .transports.base import CacheReading, Identity, ReadOnlySwitch, Switch, nam
 from .transports.classify import Switches
 
 DRIVES_MAX = 1024
+LEFT_OUT_MAX = 16
 
 # A disk, what switches its cache, who it is, and why it could not say so, if it could not.
 Way = Tuple[BlockDevice, Switch, Identity, str]
@@ -62,16 +63,21 @@ class Survey:
         self._prepared = prepared
         self._switches = switches
         self._rules = rules
-        found = osds.discover(files, data_globs)
+        left_out: List[str] = []
+        found = osds.discover(files, data_globs, left_out.append)
         self._ours = tuple(o for o in found if cluster_fsid in (None, o.cluster_fsid))
         self._uses: Dict[str, List[OsdUse]] = defaultdict(list)
         self._strangers: Dict[str, List[str]] = defaultdict(list)
         self._unfollowed: Dict[str, List[str]] = defaultdict(list)
         self._bottoms: Dict[str, BlockDevice] = {}
         self._lost: List[Finding] = []
+        for why in left_out[:LEFT_OUT_MAX]:
+            self._lose("ceph-osd", why)
         for osd in found:
             self._follow(osd, osd in self._ours)
-        seen = writers.find(frozenset(osd.pid for osd in found if osd.pid))
+        seen = writers.find(frozenset(
+            (osd.pid, number) for osd in found for _, number in osd.devices if osd.pid
+        ))
         self._blind = seen.unknown
         self._foreign = foreign.find(files, seen.by_number)
 
@@ -159,6 +165,11 @@ class Survey:
             for path in paths:
                 drive = path.drive
                 self._bottoms[drive.number] = drive
+                if osd.rivals:
+                    pids = ", ".join(map(str, sorted((osd.pid, *osd.rivals))))
+                    self._strangers[drive.number].append(
+                        f"several processes say that they are {name} (pids {pids})"
+                    )
                 if ours:
                     self._uses[drive.number].append(OsdUse(osd.osd_id, role, path.layers))
                 else:

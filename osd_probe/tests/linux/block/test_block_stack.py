@@ -199,6 +199,7 @@ def test_links_of_a_container_or_chroot_are_followed_below_its_root(fake_host, c
     (inside / "var/osd/whoami").write_text("6")
     (inside / "var/osd/block").symlink_to("/dev/vg/lv")
     fake_host.write("proc/5/comm", "ceph-osd\n")
+    fake_host.run_by(5, 167, 167, 167, 167)
     fds = fake_host.root / "proc/5/fd"
     fds.mkdir()
     (fake_host.root / "proc/5/root").symlink_to(inside)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import sys
 
 import pytest
@@ -18,9 +19,11 @@ def calls_of(act):
     """Which of these the kernel is asked for, in order."""
     calls = []
 
-    def note(_frame, event, function):
-        if event == "c_call" and function in (os.fsync, os.rename, os.unlink):
+    def note(frame, event, function):
+        if event == "c_call" and function in (os.rename, os.unlink):
             calls.append(function.__name__)
+        if event == "c_call" and function is os.fsync:
+            calls.append(f"sync {kind_of(frame.f_locals.get('fd', -1))}")
 
     sys.setprofile(note)
     try:
@@ -28,6 +31,13 @@ def calls_of(act):
     finally:
         sys.setprofile(None)
     return calls
+
+
+def kind_of(fd):
+    try:
+        return "file" if stat.S_ISREG(os.fstat(fd).st_mode) else "folder"
+    except OSError:  # the file's is closed by then
+        return "folder"
 
 
 def boot_rule(root):
@@ -50,7 +60,7 @@ def test_a_file_is_synced_before_it_has_its_name_and_so_is_the_name(tmp_path, wr
     os.makedirs(tmp_path / RULES_FOLDER)
     os.makedirs(tmp_path / "state")
     calls = calls_of(write(str(tmp_path)))
-    assert calls[-3:] == ["fsync", "rename", "fsync"]
+    assert calls[-3:] == ["sync file", "rename", "sync folder"]
 
 
 def test_rules_and_records_go_for_good(tmp_path):
@@ -58,7 +68,7 @@ def test_rules_and_records_go_for_good(tmp_path):
     boot_rule(root)()
     record(root)()
     preparer = Preparer(Preparation(root, f"{root}/state"), lambda _line: None)
-    assert calls_of(preparer.remove_rule) == ["unlink", "fsync", "unlink", "fsync"]
+    assert calls_of(preparer.remove_rule) == ["unlink", "sync folder", "unlink", "sync folder"]
     drives_rule(root)()
     folder = RuleFolder(f"{root}/{RULES_FOLDER}", command="")
-    assert calls_of(lambda: folder.remove(WWID)) == ["unlink", "fsync"]
+    assert calls_of(lambda: folder.remove(WWID)) == ["unlink", "sync folder"]

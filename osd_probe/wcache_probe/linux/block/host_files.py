@@ -20,7 +20,6 @@ from ... import safe_files
 TEXT_BYTES_MAX = 4096
 TABLE_BYTES_MAX = 4_000_000
 ENTRIES_MAX = 8192
-LINKS_MAX = 16
 
 _NUMBER = re.compile(r"[0-9]{1,4}:[0-9]{1,7}")
 
@@ -49,6 +48,20 @@ class HostFiles:
             return _number(os.stat(path))
         except (OSError, ValueError):
             return None
+
+    def node_of(self, number: str) -> Optional[os.stat_result]:
+        """What the host's own node of a block device says of who may open it; None without one.
+
+        An access list lets others in whom the mode does not name: then it has no node that counts.
+        """
+        folder = os.path.realpath(os.path.join(self.sys, "dev/block", number))
+        path = os.path.join(self.dev, os.path.basename(folder).replace("!", "/"))
+        try:
+            status = os.lstat(path)
+            found = _number(status) == number and not safe_files.has_acl(path)
+        except OSError:
+            return None
+        return status if found else None
 
     def open_device(self, name: str, number: str) -> int:
         """A read-only descriptor of block device `name`; the caller closes it.
@@ -132,24 +145,6 @@ def entries(path: str, count_max: int = ENTRIES_MAX) -> List[str]:
         return sorted(os.listdir(path))[:count_max]
     except (OSError, ValueError):
         return []
-
-
-def resolve_below(root: str, path: str) -> str:
-    """Follow the links of an absolute path as a process whose root is `root` would.
-
-    A container's /dev/ceph-... link is absolute in the container; following it here
-    would lead to the host's.  Returns the path on this side of `root`; links that
-    never end are left as they are.
-    """
-    root = root.rstrip("/")
-    for _ in range(LINKS_MAX):
-        on_host = f"{root}{path}"
-        try:
-            target = os.readlink(on_host)
-        except (OSError, ValueError):
-            return on_host
-        path = os.path.normpath(os.path.join(os.path.dirname(path), target))
-    return f"{root}{path}"
 
 
 def unescape(text: str) -> str:

@@ -63,17 +63,16 @@ class WriterSearch:
         self._sleep = sleep
         self._stayed: FrozenSet[Opened] = frozenset()
 
-    def find(self, osd_pids: FrozenSet[int] = frozenset()) -> Writers:
-        """Everybody but the given processes, which are OSDs that were followed."""
+    def find(self, by_osds: FrozenSet[Tuple[int, str]] = frozenset()) -> Writers:
+        """Everybody, without what OSDs are known to hold: process and number of the device."""
         names = entries(self._files.proc, PROCESSES_MAX + 1)
         pids = [name for name in names if name.isdigit()]
         unknown = self._blindness(len(pids))
         found: Set[Opened] = set()
         for pid in pids:
-            if int(pid) not in osd_pids:
-                opened, why = self._of_process(pid)
-                found |= opened
-                unknown = unknown or why
+            opened, why = self._of_process(pid)
+            found |= {one for one in opened if (int(pid), one.number) not in by_osds}
+            unknown = unknown or why
         self._stayed = frozenset(self._confirmed(found))
         by_number: Dict[str, List[str]] = {}
         for opened_file in sorted(self._stayed, key=lambda o: (int(o.pid), o.number)):
