@@ -47,6 +47,10 @@ from .transports.classify import Switches
 
 DRIVES_MAX = 1024
 LEFT_OUT_MAX = 16
+IF_IT_IS_ONE = (
+    "what it holds counts as used by others; an OSD runs as root or ceph, and no other user may "
+    "open its device or change its data folder"
+)
 
 # A disk, what switches its cache, who it is, and why it could not say so, if it could not.
 Way = Tuple[BlockDevice, Switch, Identity, str]
@@ -70,9 +74,11 @@ class Survey:
         self._strangers: Dict[str, List[str]] = defaultdict(list)
         self._unfollowed: Dict[str, List[str]] = defaultdict(list)
         self._bottoms: Dict[str, BlockDevice] = {}
-        self._lost: List[Finding] = []
-        for why in left_out[:LEFT_OUT_MAX]:
-            self._lose("ceph-osd", why)
+        # no warning: any user can call a process so
+        self._lost = [
+            Finding(FindingCode.UNKNOWN_LAYER, Severity.INFO, "ceph-osd", f"{why}; {IF_IT_IS_ONE}")
+            for why in left_out[:LEFT_OUT_MAX]
+        ]
         for osd in found:
             self._follow(osd, osd in self._ours)
         seen = writers.find(frozenset(

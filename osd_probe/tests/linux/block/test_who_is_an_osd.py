@@ -11,7 +11,7 @@ import threading
 from contextlib import contextmanager
 
 import pytest
-from wcache.core.model import FindingCode, Role
+from wcache.core.model import FindingCode, Role, Severity
 from wcache_probe.linux.block import osds
 from wcache_probe.linux.block.host_files import HostFiles
 from wcache_probe.linux.block.sysfs import by_name
@@ -171,6 +171,7 @@ def test_what_a_stranger_holds_stays_used_by_others_and_is_told(fake_host):
     assert drive.foreign_uses == ("loop0 open for writing in ceph-osd (pid 90)",)
     (told,) = host.host_findings()
     assert (told.code, told.subject) == (FindingCode.UNKNOWN_LAYER, "ceph-osd")
+    assert told.severity is Severity.INFO, "any user could raise a warning"
     assert "process 90 is called ceph-osd" in told.detail
     assert folder.exists()
 
