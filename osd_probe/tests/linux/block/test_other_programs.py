@@ -271,3 +271,23 @@ def test_odd_words_in_configfs_are_no_device(fake_host):
     fake_host.write(f"{core}/b/info", "Major: 99999999999 Minor: x File: /dev/../etc\n")
     fake_host.write(f"{core}/c/udev_path", "/dev/\0\n")
     assert exports.find(fake_host.files) == set()
+
+
+def test_words_of_others_lead_to_devices_by_roots_names_alone(fake_host, tmp_path):
+    """Any user may mount something in a namespace of his own, from a source that he names."""
+    files = fake_host.files
+    fake_host.disk("sda", "8:0")
+    fake_host.disk("sdb", "8:16")
+    home = fake_host.root / "home"
+    home.mkdir()
+    (home / "link").symlink_to(fake_host.root / "dev/sdb")
+    (fake_host.root / "dev/vg").mkdir()
+    (fake_host.root / "dev/vg/lv").symlink_to("../sda")
+    if os.geteuid() == 0:
+        # ceph-volume and others give nodes away
+        os.chown(fake_host.root / "dev/sda", 167, 167)
+        os.chown(home, 65534, 65534)
+        assert files.number_of_word("/dev/../home/link") is None
+    assert files.number_of_word("/dev/sda") == files.number_of_word("/dev/vg/lv") == "8:0"
+    for word in (None, "", "tmpfs", "/home/link", "/dev/none", "/dev/nul\0", "/devsda"):
+        assert files.number_of_word(word) is None

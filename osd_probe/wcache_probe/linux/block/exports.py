@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Dict, Iterator, List, Optional, Set, Tuple
+from typing import Dict, Iterator, List, Set, Tuple
 
 from .host_files import HostFiles, entries, printable, read_table, read_text
 from .sysfs import BlockDevice
@@ -39,7 +39,8 @@ def _loops(files: HostFiles) -> Iterator[Tuple[str, str]]:
     folder = os.path.join(files.sys, "block")
     for name in entries(folder):
         if name.startswith("loop"):
-            number = _number(files, read_text(os.path.join(folder, name, "loop/backing_file")))
+            backing = read_text(os.path.join(folder, name, "loop/backing_file"))
+            number = files.number_of_word(backing)
             if number:
                 yield number, f"under {name}"
 
@@ -52,8 +53,8 @@ def _scsi_targets(files: HostFiles) -> Iterator[Tuple[str, str]]:
         named = re.search(r"\bFile: (/\S+)", info)
         numbered = re.search(r"\bMajor: ([0-9]{1,4}) Minor: ([0-9]{1,7})\b", info)
         for number in (
-            _number(files, read_text(os.path.join(store, "udev_path"))),
-            _number(files, named[1] if named else None),
+            files.number_of_word(read_text(os.path.join(store, "udev_path"))),
+            files.number_of_word(named[1] if named else None),
             f"{numbered[1]}:{numbered[2]}" if numbered else None,
         ):
             if number:
@@ -66,7 +67,7 @@ def _nvme_targets(files: HostFiles) -> Iterator[Tuple[str, str]]:
     subsystems = os.path.join(files.sys, "kernel", "config", "nvmet", "subsystems")
     for subsystem in _folders(subsystems, 1):
         for namespace in _folders(os.path.join(subsystem, "namespaces"), 1):
-            number = _number(files, read_text(os.path.join(namespace, "device_path")))
+            number = files.number_of_word(read_text(os.path.join(namespace, "device_path")))
             if number:
                 name = printable(os.path.basename(subsystem))
                 yield number, f"exported as {name} by an NVMe target"
@@ -82,9 +83,3 @@ def _folders(top: str, depth: int) -> List[str]:
             if os.path.isdir(os.path.join(folder, name))
         ][:EXPORTS_MAX]
     return found
-
-
-def _number(files: HostFiles, path: Optional[str]) -> Optional[str]:
-    if path is None or not path.startswith("/dev/"):
-        return None
-    return files.number_of_path(os.path.join(files.dev, path[len("/dev/") :]))

@@ -52,10 +52,7 @@ def _mounts(files: HostFiles) -> Set[Tuple[str, str]]:
             source = fields[fields.index("-", 6) + 2 : fields.index("-", 6) + 3]
             text = f"mounted on {printable(unescape(fields[4]))}"
             found.add((fields[2], text))
-            number = None
-            if source and source[0].startswith("/dev/"):
-                inside = os.path.join(files.dev, unescape(source[0])[len("/dev/") :])
-                number = files.number_of_path(inside)
+            number = files.number_of_word(unescape(source[0])) if source else None
             if number:
                 found.add((number, text))
     return found
@@ -80,9 +77,7 @@ def _mount_tables(files: HostFiles) -> List[str]:
 def _swaps(files: HostFiles) -> Set[Tuple[str, str]]:
     found = set()
     for line in read_table(os.path.join(files.proc, "swaps"))[1:]:
-        path = unescape(line.split(" ")[0].split("\t")[0])
-        if path.startswith("/dev/"):
-            number = files.number_of_path(os.path.join(files.dev, path[len("/dev/") :]))
-            if number:
-                found.add((number, "used as swap"))
+        number = files.number_of_word(unescape(line.split(" ")[0].split("\t")[0]))
+        if number:
+            found.add((number, "used as swap"))
     return found
