@@ -138,7 +138,7 @@ def test_a_plan_whose_drive_or_host_has_gone_since_says_so():
 def test_a_change_that_is_to_last_shows_what_the_drives_keep_and_is_not_made_where_they_do_not():
     mgr = measured()
     ok(mgr.command("plan", persist=True))
-    ok(mgr.command("apply", plan_id="p1"))
+    ok(mgr.command("apply", plan_id="p1", persist=True))
     until(mgr, ChangeStatus.APPLIED)
     mgr.probes["h1"].keeps = False
     mgr.settle()
@@ -148,7 +148,7 @@ def test_a_change_that_is_to_last_shows_what_the_drives_keep_and_is_not_made_whe
     assert "write through did not read back as what the drive keeps" in plan["reason"]
     mgr = measured()
     ok(mgr.command("plan", persist=True))
-    ok(mgr.command("apply", plan_id="p1"))
+    ok(mgr.command("apply", plan_id="p1", persist=True))
     mgr.settle()
     changes = said(mgr, "plan show", plan_id="p1")["changes"]
     assert {change["kept"] for change in changes} == {"write through"}

@@ -4,7 +4,7 @@ import errno
 
 import pytest
 from gate_world import begun
-from module_world import WB, WT, fine, ok, said
+from module_world import WB, WT, applied, fine, measured, ok, said
 from test_commands_do_what_they_say import refused
 from test_verdicts_that_fall import fall
 from wcache.core.change.change_status import ChangeStatus
@@ -35,6 +35,41 @@ def test_a_plan_that_is_done_is_made_to_last_by_a_consent_of_its_own_and_goes_ba
     assert saved(mgr) == {WB} or saved(mgr) == {None}
     assert mgr.changed == set()
     fine(mgr)
+
+
+def test_a_plan_that_is_made_to_last_changes_for_now_until_apply_has_the_consent():
+    mgr = measured()
+    assert {c["kept"] for c in said(mgr, "plan", persist=True, dry_run=True)["changes"]} == {
+        "planned"}
+    assert "next: ceph wcache apply p1 --persist" in ok(mgr.command("plan", persist=True))
+    for asked, lasting, drives in (({}, "no: until", 0), ({"persist": True}, "yes: ", 3),
+                                   ({"trial": True}, "no: a trial", 0)):
+        would = said(mgr, "apply", plan_id="p1", dry_run=True, **asked)
+        assert would["lasting"].startswith(lasting)
+        assert len(would["would_persist"]) == drives
+        assert f"lasts: {lasting}" in ok(mgr.command("apply", plan_id="p1", dry_run=True, **asked))
+    ok(mgr.command("apply", plan_id="p1"))
+    mgr.settle()
+    mgr.report_all()
+    assert saved(mgr) == {None}
+    assert said(mgr, "plan show", plan_id="p1")["status"] == "done"
+    assert {c["kept"] for c in said(mgr, "plan show", plan_id="p1")["changes"]} == {None}
+    ok(mgr.command("apply", plan_id="p1", persist=True))
+    mgr.settle()
+    mgr.report_all()
+    assert saved(mgr) == {WT}
+
+
+def test_drives_that_are_only_to_keep_their_mode_are_left_until_apply_has_the_consent():
+    mgr = applied()
+    assert said(mgr, "plan", persist=True)["plan_id"] == "p2"
+    for dry_run in (True, False):
+        error = refused(mgr, "apply", errno.EPERM, plan_id="p2", dry_run=dry_run)
+        assert "`ceph wcache apply p2 --persist`" in error
+    assert saved(mgr) == {None}
+    ok(mgr.command("apply", plan_id="p2", persist=True))
+    mgr.settle()
+    assert saved(mgr) == {WT}
 
 
 def test_a_plan_under_way_is_told_to_wait_with_its_second_consent():

@@ -10,7 +10,7 @@ from ..core.change.preconditions import NEEDED
 from ..core.fleet import ages
 from ..core.precondition_text import faults
 from ..core.record import Precondition
-from ..core.shell import command
+from ..core.shell import CommandLine, command
 from ..core.text import LISTED_MAX, before_after, listed, named, setting, short_id, table, when
 from .drives.options import needs_consent, of_options
 from .tables import model_of, stale_keys
@@ -18,6 +18,7 @@ from .tables import model_of, stale_keys
 # Commands by hand that are listed of one change.
 MANUAL_MAX = 20
 _OF_CLUSTER = "ceph wcache "
+PLANNED = "planned"  # what a drive keeps of a change that is planned to last
 
 
 def plans(data: Mapping[str, Any]) -> str:
@@ -78,9 +79,12 @@ def _plan(data: Mapping[str, Any], *, whole: bool) -> str:
     lines += [f"note: {line}" for line in stale_keys(data)]
     lines += [f"note: {line}" for line in of_options(drives)]
     if planned:
-        apply = command("ceph wcache apply {}", data["plan_id"])
-        if any(map(needs_consent, drives)):
-            apply = command("ceph wcache apply {} --consent-writeback", data["plan_id"])
+        apply = _apply(data["plan_id"], drives)
+        if any(c.get("kept") == PLANNED for c in drives):
+            lines.append(
+                "planned to last: that is done by --persist of `apply` alone; without it what is "
+                "changed goes at the next power cycle"
+            )
         lines += [
             f"what would block it, and how long it takes: {apply} --dry-run", f"next: {apply}",
         ] if data["plan_id"] else ["next: ceph wcache plan (same arguments, without --dry-run)"]
@@ -89,6 +93,15 @@ def _plan(data: Mapping[str, Any], *, whole: bool) -> str:
         lines.append(f"plan {data['plan_id']}: {data['status']}{reason}")
         lines += waiting(data)
     return "\n".join(lines)
+
+
+def _apply(plan_id: str, changes: Sequence[Mapping[str, Any]]) -> CommandLine:
+    """What carries out all that is planned."""
+    if any(map(needs_consent, changes)):
+        return command("ceph wcache apply {} --consent-writeback", plan_id)
+    if any(c.get("kept") == PLANNED for c in changes):
+        return command("ceph wcache apply {} --persist", plan_id)
+    return command("ceph wcache apply {}", plan_id)
 
 
 def _drive_changes(changes: Sequence[Mapping[str, Any]]) -> List[str]:

@@ -139,7 +139,7 @@ class PlanViews:
         plain: Dict[str, Any] = codec.to_plain(machine.rollout)
         for inside in ("step", "step_at_s", "judged_s", "pausing"):
             del plain[inside]  # `rollout show` tells of them
-        plain["changes"] = plain_changes(machine.rollout.changes)
+        plain["changes"] = plain_changes(machine.rollout.changes, machine.rollout.to_last)
         planned = [c for c in machine.rollout.changes if c.status is ChangeStatus.PLANNED]
         moved = staleness.moved_by_id(machine.rollout, world.reports, world.cluster, planned)
         plain["moved"] = [

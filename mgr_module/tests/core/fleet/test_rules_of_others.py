@@ -149,7 +149,7 @@ def test_the_way_to_ours_is_walked_from_the_finding_to_the_rule_that_can_go():
     assert [c["expected"] for c in plan["changes"]] == ["write back", "write through"]
     assert "only to last" in plan["changes"][1]["why"]
     assert [c["dev_names"] for c in said(mgr, "plan")["changes"]] == [["sda"]]
-    ok(mgr.command("apply", plan_id=plan["plan_id"]))
+    ok(mgr.command("apply", plan_id=plan["plan_id"], persist=True))
     mgr.settle()
     shown = said(mgr, "plan show", plan_id=plan["plan_id"])
     assert [c["kept"] for c in shown["changes"]] == ["write through"] * 2
@@ -180,8 +180,9 @@ def test_a_rule_against_the_recommendation_is_a_health_warning():
         (Transport.SATA, "sda", None, [
             "hdparm -W0 /dev/sda", "hdparm -W /dev/sda  # read it back",
             "cat /sys/block/sda/queue/write_cache  # read it back",
-            "ceph wcache plan --persist  # have it last: the drive saves no mode of its own, so a "
-            "udev rule sets it at each boot", "hdparm -W1 /dev/sda  # undo it",
+            "ceph wcache plan --persist  # and apply --persist: have it last; a udev rule sets it "
+            "at each boot, since the drive saves no mode of its own",
+            "hdparm -W1 /dev/sda  # undo it",
         ]),
         (Transport.NVME, "nvme0n1", WB, [
             "nvme set-feature --feature-id=6 --value=0 /dev/nvme0",

@@ -138,6 +138,8 @@ def forecast(data: Mapping[str, Any]) -> str:
         lines.append(f"takes {taken}, without what it may wait for")
     if data.get("harm_max_s"):
         lines.append(f"{at_worst(data['harm_max_s'])}; then it pauses (rollout_harm_max_s)")
+    if data.get("lasting"):
+        lines.append(f"lasts: {data['lasting']}")
     if data.get("in_the_way"):
         lines.append(f"in the way: {data['in_the_way']}")
     lines += [f"not met now: {line}" for line in faults(data.get("missed", ()), NEEDED)]

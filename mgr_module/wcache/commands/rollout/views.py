@@ -67,7 +67,7 @@ class RolloutViews:
             "waiting_for": list(machine.waits_for),
             "overridden": [item.name.lower() for item in rollout.overridden],
             "forced": [item.name.lower() for item in rollout.forced],
-            "persist": rollout.consent_persist,
+            "persist": rollout.may_last,
             "trials": [
                 _trial(one, world.now_s) for one in world.trials.values() if one.plan_id == plan_id
             ],

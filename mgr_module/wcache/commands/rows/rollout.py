@@ -30,8 +30,8 @@ ROWS: Tuple[Command, ...] = (
         "wcache plan", _PLAN, "rw",
         "Print the ordered changes that carry out the recommendations, in waves; changes nothing. "
         "--hostname, --osd, --drive-model and --device-class narrow it; --knob=all: cache modes, "
-        "then memory; --consent-turn-on may turn a cache on that is off; --persist makes changes "
-        "last over a power cycle; --take-over=HOST takes memory over from cephadm; "
+        "then memory; --consent-turn-on may turn a cache on that is off; --persist plans "
+        "them to last over a power cycle, too; --take-over=HOST takes memory over from cephadm; "
         "--knob=options --option=cache_mode=MODE names bcache's mode; --dry-run keeps no plan",
         lambda s, v, a: s.plans.plan(**a), plan_tables.plan,
     ),
@@ -54,11 +54,11 @@ ROWS: Tuple[Command, ...] = (
         (_ID, _OVERRIDE, "name=trial,type=CephBool,req=false",
          "name=persist,type=CephBool,req=false",
          "name=consent_writeback,type=CephBool,req=false", DRY_RUN), "rw",
-        "Carry out a plan in waves, each step judged by clients' writes; --persist makes changes "
-        "that are judged well last over a power cycle; --override skips named preconditions, as "
-        "cluster_healthy or client_load (judge by benches); --trial makes the first change only "
-        "and takes it back, or of a plan of memory leases its larger target to some OSDs; "
-        "--consent-writeback lets bcache acknowledge what its cache device alone has",
+        "Carry out a plan in waves, each step judged by clients' writes; --persist, and nothing "
+        "else, makes changes that are judged well last over a power cycle; --override skips named "
+        "preconditions, as cluster_healthy or client_load (judge by benches); --trial makes the "
+        "first change only and takes it back, or of a plan of memory leases its larger target to "
+        "some OSDs; --consent-writeback lets bcache acknowledge what its cache device alone has",
         lambda s, v, a: s.plans.apply(
             a["plan_id"], a.get("override"), bool(a.get("trial")), bool(a.get("persist")),
             bool(a.get("dry_run")), bool(a.get("consent_writeback")),

@@ -29,12 +29,16 @@ MUST_STAND = (
 )
 
 
+def can_last(change: Change) -> bool:
+    """Whether there is more to a change than making it, and that is not done yet."""
+    return change.CAN_LAST and is_real(change) and not change.lasts_already
+
+
 def not_lasting(rollout: Rollout) -> Tuple[int, ...]:
     """Changes of a plan that are in place and do not last."""
     return tuple(
         index for index, item in enumerate(rollout.changes)
-        if item.status is ChangeStatus.APPLIED and item.CAN_LAST
-        and is_real(item) and not item.lasts_already
+        if item.status is ChangeStatus.APPLIED and can_last(item)
     )
 
 

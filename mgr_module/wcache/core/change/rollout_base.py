@@ -154,7 +154,7 @@ class RolloutBase:
         """
         self.rollout = replace(
             self.rollout, trial=trial or self.rollout.trial,
-            consent_persist=persist or self.rollout.consent_persist,
+            consent_persist=persist,  # whatever it was planned with
             consent_writeback=writeback or self.rollout.consent_writeback,
         )
         return []

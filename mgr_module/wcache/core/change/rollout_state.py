@@ -84,9 +84,10 @@ class Rollout:
     `waves` divide `changes`; without them (an older version's plan) each change is a wave.
     With a `gate` the real load of clients judges each step of at most `parallel_max` changes,
     else a bench before and after each change.  `consent_persist` takes effect for a step when
-    it is judged.  `consent_writeback`: bcache may hold alone what was acknowledged.  `judged_s` is
-    how long steps that are over have taken; `pausing` why it pauses once the change under way is
-    made.  After `pause_max_s` of a pause what is not judged goes back (0: it waits for an admin).
+    it is judged; before it is begun it is no consent, and says what is planned to last.
+    `consent_writeback`: bcache may hold alone what was acknowledged.  `judged_s` is how
+    long steps that are over have taken; `pausing` why it pauses once the change under way is made.
+     After `pause_max_s` of a pause what is not judged goes back (0: it waits for an admin).
     `afterwards`: it was done, and what it changed is made to last.  `worse` is what went back
     because clients, or a bench, were worse off with it.  `by_will`: an admin had it go back.
     `undone`: it went back because a drive
@@ -212,6 +213,16 @@ class Rollout:
     @cached_property
     def _statuses(self) -> Sequence[ChangeStatus]:
         return [item.status for item in self.changes]
+
+    @property
+    def to_last(self) -> bool:
+        """Whether it is planned to last; what makes it last is a consent as it is applied."""
+        return self.status is RolloutStatus.PLANNED and self.consent_persist
+
+    @property
+    def may_last(self) -> bool:
+        """Whether what is judged well is made to last."""
+        return self.status is not RolloutStatus.PLANNED and self.consent_persist
 
     def all_in(self, status: ChangeStatus) -> Tuple[int, ...]:
         """Which changes have a status; asked many times of a plan, which may be long."""

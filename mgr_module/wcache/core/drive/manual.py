@@ -55,7 +55,8 @@ def by_hand(
     elif drive.transport is not Transport.LOOP:
         lines.append(commented(
             command("ceph wcache plan --persist"),
-            "have it last: the drive saves no mode of its own, so a udev rule sets it at each boot",
+            "and apply --persist: have it last; a udev rule sets it at each boot, since the drive "
+            "saves no mode of its own",
         ))
     before = drive.mode
     if before is not None and before is not mode:

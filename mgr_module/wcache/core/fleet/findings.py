@@ -132,7 +132,8 @@ ADVICE: Dict[FindingCode, Tuple[str, str]] = {
     FindingCode.FOREIGN_RULE: (
         "rule{s} of others {sets|set} write caches",
         "each line says whether it agrees with the recommendation, and in which order to move to "
-        "wcache's own: as a rule, `ceph wcache plan --persist` and `apply` first, then remove it",
+        "wcache's own: as a rule, `ceph wcache plan --persist` and `apply --persist` first, then "
+        "remove it",
     ),
     FindingCode.NOT_PREPARED: (
         "drive{s} that wcache may toggle, or has toggled, would not be pinned at the next boot",

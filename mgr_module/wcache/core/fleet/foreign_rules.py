@@ -116,7 +116,7 @@ def judged(
     if mode is None:
         return said(
             "compare it with `ceph wcache recommend`; keep the recommended mode with `ceph wcache "
-            f"plan --persist` and `apply`, {FROM_OURS}"
+            f"plan --persist` and `apply --persist`, {FROM_OURS}"
         )
     if not drives:
         return said(f"it sets {mode.value}; no OSD drive was reported here", Severity.INFO)
@@ -129,8 +129,8 @@ def judged(
         return said(
             f"it contradicts the recommendation: it sets {mode.value}, and {mode.other.value} is "
             f"recommended for {len(against)} of {len(drives)} OSD drives here; run "
-            f"{ticked(plan)} and `apply`, then remove this rule before the next boot, which would "
-            "undo the change"
+            f"{ticked(plan)} and `apply --persist`, then remove this rule before the next boot, "
+            "which would undo the change"
         )
     if open_:
         return said(
@@ -145,5 +145,5 @@ def judged(
         )
     return said(
         f"it agrees with the recommendation ({mode.value}); to have wcache keep it without a gap, "
-        f"run `ceph wcache plan --persist` and `apply`, {FROM_OURS}", Severity.INFO,
+        f"run `ceph wcache plan --persist` and `apply --persist`, {FROM_OURS}", Severity.INFO,
     )

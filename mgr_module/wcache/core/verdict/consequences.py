@@ -89,7 +89,7 @@ def _without(drive: DriveReport) -> Tuple[str, ...]:
     if page.saved is not CacheMode.WRITE_THROUGH:
         return (
             "to be rid of it, save write through in the drive first (`ceph wcache plan "
-            "--persist`); `ceph wcache recommend` then prints how",
+            "--persist`, and `apply --persist`); `ceph wcache recommend` then prints how",
         )
     return (
         "the drive's saved page says write through, so the pin may go until the next boot; on "

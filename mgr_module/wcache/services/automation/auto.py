@@ -281,7 +281,9 @@ class AutoService:
             return "; ".join(plan["left_alone"][:2]) or "there is nothing to change"
         changes = len(plan["changes"])
         self._stored.keep(begun(self._stored.state, wish, plan_id, 0.0, 0, changes))
-        self._plans.applied(orders.look(world), orders, plan_id, by=AUTO)
+        self._plans.applied(
+            orders.look(world), orders, plan_id, persist=world.options.auto_persist, by=AUTO
+        )
         return ""
 
     def _plan_anew(self, world: World, orders: Orders, wish: PlanAnew) -> str:

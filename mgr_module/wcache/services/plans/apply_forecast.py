@@ -10,12 +10,12 @@ from ...core import codec
 from ...core.change import preconditions as holding
 from ...core.change import staleness
 from ...core.change.change_status import ChangeStatus
-from ...core.change.persisting import not_lasting
+from ...core.change.persisting import can_last, not_lasting
 from ...core.change.rollout_state import Rollout
 from ...core.change.time_left import time_left
 from ...core.errors import NotReadyError
 from ...core.record import Precondition
-from ...core.shell import CommandLine, arguments
+from ...core.shell import CommandLine, arguments, typed
 from ...engine.engine import Engine
 from ...engine.key_work import WAIT_S
 from ..guards import require_plan, require_thawed
@@ -39,6 +39,10 @@ def apply_forecast(
     planned = [c for c in rollout.changes if c.status is ChangeStatus.PLANNED]
     if trial:
         rollout, planned = replace(rollout, changes=rollout.changes[:1]), planned[:1]
+    lasts = not rollout.trial and (persist or rollout.may_last)
+    lasting = [
+        *filter(can_last, planned), *(rollout.changes[i] for i in not_lasting(rollout)),
+    ]
     left = time_left(rollout, world.now_s)
     missed = broken(plan, need_not, seen)
     gone = staleness.reasons(plan, world.reports, world.cluster, world)
@@ -46,9 +50,8 @@ def apply_forecast(
         "plan_id": plan_id, "changed": False, "status": rollout.status.value,
         "dry_run": True, "waves": codec.to_plain(plan.waves),
         "would_change": [f"{change.name}: {change.words}" for change in planned],
-        "would_persist": [
-            rollout.changes[index].name for index in not_lasting(rollout)
-        ] if persist else [],
+        "would_persist": [change.name for change in lasting] if lasts else [],
+        "lasting": _lasting(rollout, lasts=lasts, any_can=bool(lasting)),
         "harm_max_s": rollout.harm_max_s,
         "seconds_least": round(left.least_s), "seconds_most": round(left.most_s),
         "missed": [item.value for item in missed],
@@ -59,6 +62,18 @@ def apply_forecast(
             writeback=bool(writeback_shared(plan)),
         ),
     }
+
+
+def _lasting(rollout: Rollout, *, lasts: bool, any_can: bool) -> str:
+    """What a power cycle makes of it; "" where nothing of it could be made to last."""
+    if not any_can:
+        return ""
+    if rollout.trial:
+        return "no: a trial is taken back"
+    if lasts:
+        return "yes: what is judged well is made to last over a power cycle"
+    again = typed("ceph wcache apply {} --persist", rollout.plan_id)
+    return f"no: until the next power cycle; {again} also makes it last, now or later"
 
 
 def broken(

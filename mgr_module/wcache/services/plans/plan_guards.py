@@ -82,6 +82,15 @@ def require_consent(rollout: Rollout, consent: bool) -> None:
         )
 
 
+def require_for_now(rollout: Rollout, persist: bool) -> None:
+    """A plan whose drives are only to keep their modes does nothing without that consent."""
+    if not persist and all(change.only_lasts for change in rollout.changes):
+        raise RefusedError(
+            f"plan {rollout.plan_id} changes nothing for now: its drives are in the modes that "
+            "they are to keep", typed("ceph wcache apply {} --persist", rollout.plan_id),
+        )
+
+
 def writeback_shared(rollout: Rollout) -> List[str]:
     """The cache devices, with who is behind them, that a plan puts before acknowledged data."""
     shared = (change.shared.words for change in rollout.option_changes if change.needs_consent)

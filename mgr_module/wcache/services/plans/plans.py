@@ -21,7 +21,7 @@ from ...core.change import preconditions as holding
 from ...core.change import staleness
 from ...core.change.cache_mode_change import require_room
 from ...core.change.change_status import ChangeStatus
-from ...core.change.persisting import not_lasting
+from ...core.change.persisting import can_last, not_lasting
 from ...core.change.rollout import RolloutMachine
 from ...core.change.rollout_state import (
     ROLLOUT_VERSION,
@@ -59,6 +59,7 @@ from .plan_guards import (
     plan_order,
     require_assignable,
     require_consent,
+    require_for_now,
     require_in_place,
     require_latest,
     require_measured,
@@ -70,6 +71,8 @@ from .planners import in_place_by, stale_keys_of
 
 # Enough that no id of a change is ever made twice.
 NONCE_BYTES = 8
+# What a drive keeps of a change that is planned to last, and is not made yet.
+PLANNED_TO_LAST = "planned"
 
 
 class PlanWish(NamedTuple):
@@ -176,7 +179,7 @@ class PlanService:
             require_room(change)
         require_readable(rollout)
         return _Made({
-            "plan_id": "", "changes": plain_changes(changes),
+            "plan_id": "", "changes": plain_changes(changes, wish.persist),
             "left_alone": list(wanted.left_alone),
             "stale_keys": stale_keys_of(
                 self._planners.values(), world, rollout.mode_changes
@@ -207,7 +210,7 @@ class PlanService:
 
         `override` names preconditions that need not hold, also of a plan that waits for them.
         A `trial` makes the first change, measures what it gains, and takes it back, or is the
-        knob's own.  `persist` is the consent to make what was judged well last, and
+        knob's own.  `persist` is the only consent to make what was judged well last, and
         `consent_writeback` the one to acknowledge what bcache's cache device alone has.  A
         `dry_run` says what would happen.
         """
@@ -223,6 +226,8 @@ class PlanService:
         if dry_run:
             if rollout.status is not RolloutStatus.PLANNED:
                 require_in_place(world, rollout)
+            elif own is None:
+                require_for_now(rollout, persist)
             if own is not None:
                 return trial_forecast(rollout, own, world)
             return apply_forecast(engine, plan_id, need_not, trial=trial, persist=persist)
@@ -257,13 +262,15 @@ class PlanService:
             told = begin_trial_of(rollout, own, world, orders, by)
             self._engine.wake()
             return told
+        require_for_now(rollout, persist)
         require_startable(world, rollout)
         require_unmoved(world, rollout)
         require_consent(rollout, writeback)
         self._require_fit(world, orders, rollout, need_not)
         if trial:
             require_measured(rollout)
-        words = f"{' --trial' if trial else ''}{' --consent-writeback' if writeback else ''}"
+        given = (("trial", trial), ("persist", persist), ("consent-writeback", writeback))
+        words = "".join(f" --{name}" for name, is_given in given if is_given)
         orders.note(by, plan_id, f"apply{words} requested")
         orders.steer(
             plan_id, lambda plan: plan.consent(trial=trial, persist=persist, writeback=writeback)
@@ -388,11 +395,13 @@ def _kept(orders: Orders, made: _Made) -> Dict[str, Any]:
     return {**made.told, "plan_id": rollout.plan_id}
 
 
-def plain_changes(changes: Iterable[Change]) -> List[Dict[str, Any]]:
-    """Changes as plain data, each with its commands by hand."""
+def plain_changes(changes: Iterable[Change], to_last: bool) -> List[Dict[str, Any]]:
+    """Changes as plain data, each with its commands by hand; `to_last`: that is planned."""
     rows = []
     for change in changes:
         row: Dict[str, Any] = codec.to_plain(change)
         row["manual"] = list(change.manual)
+        if to_last and can_last(change):
+            row["kept"] = PLANNED_TO_LAST
         rows.append(row)
     return rows
