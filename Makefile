@@ -15,7 +15,7 @@ CEPHS_FLAKE8 = --isolated --max-line-length=100 --ignore=E501,W503
     lab powercuts rpms test test-all test-ceph-ci \
     test-ceph-ci-short test-cephadm test-cephadm-short test-cluster test-lab test-lab-all \
     test-mutations \
-    test-packages test-packages-short test-release-16 test-release-18 test-release-20 \
+    shapes test-packages test-packages-short test-release-16 test-release-18 test-release-20 \
     test-releases test-rotating test-simulations test-slow simulate-fleet simulate-fleet-short \
     test-statistics test-timers wheels zipapps
 
@@ -184,6 +184,10 @@ test-rotating:
 # each in a copy of the project, and demands that a test fails.  WORDS="journal" does some.
 test-mutations:
 	@PYTHONPATH=qa "$$(qa/venv.sh)/bin/python" -m mutations $(WORDS)
+
+# The digests of the shapes of all that is stored or sent; says so where a number must rise first.
+shapes:
+	@PYTHONPATH=mgr_module:osd_probe:qa "$$(qa/venv.sh)/bin/python" -m shapes
 
 # Whole experiments against simulated drives, scored by their truth:
 # make bench-decision [DRIVES=file.toml] [TRIALS=20] [SEED=1] [FORMAT=json]

@@ -17,6 +17,7 @@ from bench_decision import synthetic
 from matrices import a_matrix
 from wcache.analysis.__main__ import answer
 from wcache.core import codec
+from wcache.core.record import RECORD_VERSION
 from wcache_cli.main import main
 
 
@@ -111,9 +112,9 @@ def test_plain_output_names_the_drive_the_reason_and_the_cost(tmp_path, capsys):
     ("text", "said"),
     [
         ("", "is empty"),
-        ("{}", "format is missing"),
+        ("{}", "has no version"),
         ("hello", "is not JSON"),
-        ('{"format": "wcache.record", "oops": 1}', "unknown field 'oops'"),
+        ('{"format": "wcache.record", "version": 1, "oops": 1}', "unknown field 'oops'"),
     ],
 )
 def test_what_is_no_record_is_one_clear_line_and_code_2(tmp_path, capsys, text, said):
@@ -126,8 +127,9 @@ def test_what_is_no_record_is_one_clear_line_and_code_2(tmp_path, capsys, text, 
 
 
 def test_a_record_of_another_version_is_refused(tmp_path, capsys):
-    assert main(["analyze", stored(tmp_path / "r", replace(made(), version=2))]) == 2
-    assert "version 2" in capsys.readouterr().err
+    later = replace(made(), version=RECORD_VERSION + 1)
+    assert main(["analyze", stored(tmp_path / "r", later)]) == 2
+    assert f"version {RECORD_VERSION + 1}" in capsys.readouterr().err
 
 
 @pytest.mark.slow

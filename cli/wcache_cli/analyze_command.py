@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any, Dict, Iterator, List, Union
 
-from wcache.core import codec
+from wcache.core import codec, versions
 from wcache.core.errors import MalformedError
 from wcache.core.experiment.factorial import PROVEN, both_sides, measured_in
 from wcache.core.experiment.matrix import MATRIX_FORMAT, Matrix
@@ -89,8 +89,8 @@ def _read(path: str) -> List[Union[Record, Matrix]]:
 def _decoded(text: str, where: str) -> Union[Record, Matrix]:
     plain = codec.parse_json(text, bytes_max=RECORD_BYTES_MAX, what=where)
     if isinstance(plain, dict) and plain.get("format") == MATRIX_FORMAT:
-        return codec.decode(Matrix, plain, where)
-    return codec.decode(Record, plain, where)
+        return versions.take(Matrix, plain, where)
+    return versions.take(Record, plain, where)
 
 
 def _sides(records: List[Record]) -> Iterator[Record]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Dict, List, Tuple
 
-from wcache.core import codec
+from wcache.core import codec, versions
 from wcache.core.errors import MalformedError, NotFoundError
 from wcache.core.record import Record
 from wcache.core.shell import arguments, ticked
@@ -52,7 +52,7 @@ def gather(answers: Answers) -> Evidence:
         except NotFoundError:
             missing.append(record_id)
         else:
-            records.append(codec.decode(Record, found, f"record {record_id}"))
+            records.append(versions.take(Record, found, f"record {record_id}"))
     return Evidence(
         status, drives, campaigns, recommendations, plans, history, tuple(records),
         tuple(missing),

@@ -12,7 +12,7 @@ import time
 from collections import deque
 from typing import Callable, Deque, Optional, Tuple
 
-from wcache.core import codec
+from wcache.core import versions
 from wcache.core.drive.lease import LeaseKeeper, Repeat
 from wcache.core.errors import MalformedError, NotReadyError, WcacheError
 from wcache.core.ports import MgrLink
@@ -175,7 +175,7 @@ class Agent:
             elif self._restoring.notices:
                 reply = self._post("", None)
             else:
-                reply = self._link.poll(codec.dumps(self._hello()), self._call_timeout_s())
+                reply = self._link.poll(versions.dumps(self._hello()), self._call_timeout_s())
             return self._follow(reply, sent_at_s, done)
         except NotReadyError as error:
             self._failures += 1

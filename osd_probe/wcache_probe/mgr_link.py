@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wcache.core import codec
+from wcache.core import codec, versions
 from wcache.core.errors import MalformedError, VersionError
 from wcache.core.protocol import (
     POST_BYTES_MAX,
@@ -21,13 +21,13 @@ TEXT_CHARS_MAX = 900
 def decode_reply(text: str) -> PollReply:
     """A reply of the mgr; VersionError or MalformedError, one line, if it makes no sense."""
     plain = codec.parse_json(text, bytes_max=REPLY_BYTES_MAX, what="the mgr's reply")
-    version = plain.get("version") if isinstance(plain, dict) else None
-    if isinstance(version, int) and version != PROTOCOL_VERSION:
+    version = versions.number_in(plain)
+    if version not in (0, PROTOCOL_VERSION):
         raise VersionError(
             f"the mgr speaks protocol {version}, this probe {PROTOCOL_VERSION}",
             "install the probe of the module's version",
         )
-    reply = codec.decode(PollReply, plain, "the mgr's reply")
+    reply = versions.take(PollReply, plain, "the mgr's reply")
     if not POLL_MIN_S <= reply.next_poll_s <= POLL_MAX_S:
         raise MalformedError(f"the mgr wants the next call in {reply.next_poll_s:g} s")
     if reply.lease is not None and not 0 < reply.lease.ttl_s <= TTL_MAX_S:
@@ -41,10 +41,10 @@ def encode_post(post: Post) -> str:
     What a drive says of itself is in it, and drives say odd things.
     """
     try:
-        text = codec.dumps(post)
+        text = versions.dumps(post)
     except ValueError as error:
         raise MalformedError(f"the answer cannot be sent ({error})") from None
-    codec.loads(Post, text, bytes_max=POST_BYTES_MAX, what="the answer")
+    versions.loads(Post, text, bytes_max=POST_BYTES_MAX, what="the answer")
     return text
 
 

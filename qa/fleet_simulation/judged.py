@@ -25,7 +25,7 @@ from wcache.core.change.gate.controls import controls_for
 from wcache.core.change.gate.gate_state import GateSettings
 from wcache.core.change.gate.judge import WATCHED, Verdict
 from wcache.core.change.rollout import RolloutMachine
-from wcache.core.change.rollout_state import ROLLOUT_VERSION, Change, Rollout, RolloutStatus
+from wcache.core.change.rollout_state import Change, Rollout, RolloutStatus
 from wcache.core.change.waves import arranged
 from wcache.core.cluster import ClusterState
 from wcache.core.host_report import HostReport
@@ -120,7 +120,7 @@ def _plan(reports: Tuple[HostReport, ...], cluster: ClusterState) -> Rollout:
     )
     block_s = options.gate_block_s
     return Rollout(
-        "p1", 0.0, changes, settle_s=max(1.0, options.settle_s), version=ROLLOUT_VERSION,
+        "p1", 0.0, changes, settle_s=max(1.0, options.settle_s),
         canary_wait_s=options.canary_wait_s, latency_limit_ms=options.latency_limit_ms,
         waves=waves, parallel_max=options.rollout_parallel_max,
         harm_max_s=options.rollout_harm_max_s, cluster_fsid=cluster.fsid,

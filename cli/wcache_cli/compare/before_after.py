@@ -11,7 +11,7 @@ from typing import Any, Dict, List, Sequence
 from wcache.analysis import pairs as pairing
 from wcache.analysis import sequential, summary
 from wcache.analysis.sequential import SAME_ALPHA
-from wcache.core import codec
+from wcache.core import codec, versions
 from wcache.core.errors import MalformedError
 from wcache.core.experiment.observing.comparing import (
     Ratio,
@@ -36,7 +36,7 @@ def compared(before: str, after: str) -> Dict[str, Any]:
     then, now = _read(before), _read(after)
     kinds = [one.get("format") == RECORD_FORMAT for one in (then, now)]
     if kinds == [True, True]:
-        return _of_records(*(codec.decode(Record, one, "the record") for one in (then, now)))
+        return _of_records(*(versions.take(Record, one, "the record") for one in (then, now)))
     if any(kinds) or not all("observed" in one for one in (then, now)):
         raise MalformedError(
             "these are not two files of one kind",

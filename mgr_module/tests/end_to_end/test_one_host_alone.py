@@ -14,7 +14,7 @@ from mgr_fakes.module import FakeMgr
 from mgr_fakes.probe import FakeProbe
 from module_world import WB, WT, a_mgr, all_modes, fine, measured, ok, said, start
 from wcache.ceph.health import DETAILS_MAX, health_checks
-from wcache.core import codec
+from wcache.core import codec, versions
 from wcache.core.drive.prior import PRIOR_BYTES_MAX, prior_from
 from wcache.core.errors import MalformedError, StorageError
 from wcache.core.fleet.claims import believed
@@ -257,7 +257,7 @@ def test_a_host_that_changes_its_report_all_the_time_makes_the_mons_write_seldom
     for number in range(20):
         drive = make.drive("sda", 0, size_bytes=number)
         assert report_of(mgr, "h1", drive) == ""
-    assert codec.loads(
+    assert versions.loads(
         HostReport, mgr.store.kept["report/h1"], bytes_max=10**6, what="report"
     ).drives[0].size_bytes == 19
     assert all_modes(mgr) == {WB}

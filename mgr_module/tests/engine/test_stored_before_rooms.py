@@ -8,7 +8,7 @@ import pytest
 from memory_world import GIB
 from memory_world import a_mgr as a_mgr_with_memory
 from module_world import a_mgr, all_modes, fine, said
-from wcache.core import codec
+from wcache.core import codec, versions
 from wcache.core.model import CacheMode
 
 FOLDER = Path(__file__).parents[3] / "qa" / "stored_before_rooms"
@@ -84,7 +84,9 @@ def test_every_stored_value_is_read_and_keeps_all_that_it_had(name, monkeypatch)
     assert set(store) - set(read) == {"version"}
     lost = [
         line for key, text in store.items() if key in read
-        for line in missing(json.loads(text), codec.to_plain(read[key]), key)
+        for line in missing(json.loads(text), versions.to_plain(read[key]), key)
+        # it is stored with the number of now, and a refusal is one of several
+        if ".version" not in line and not line.endswith(".toggle_refusal is gone")
     ]
     assert lost == []
     assert mgr.inside.archive.unreadable == {}
@@ -100,6 +102,7 @@ def test_every_command_shows_what_it_showed(name):
         line for words, was in answers.items()
         for line in missing(was, asked(mgr, words), words)
         if not line.partition(":")[0].endswith(ESTIMATED)
+        and not line.endswith(".version is gone")  # of the stored text, and not of the plan
     ]
     if name == "trial":  # a mgr that takes over ends it
         assert changed == [

@@ -11,6 +11,7 @@ from module_world import a_mgr, fine, ok, said, start
 from wcache.core import codec
 from wcache.core.model import Finding, FindingCode, Severity
 from wcache.core.protocol import (
+    PROTOCOL_VERSION,
     FailureOutcome,
     Notice,
     ReportOutcome,
@@ -31,7 +32,10 @@ def test_two_probes_cannot_claim_one_host_and_the_second_is_named():
 
 
 @pytest.mark.parametrize(
-    ("version", "todo"), [(1, "upgrade the probe on"), (3, "upgrade the module on the mgrs")]
+    ("version", "todo"), [
+        (PROTOCOL_VERSION - 1, "upgrade the probe on"),
+        (PROTOCOL_VERSION + 1, "upgrade the module on the mgrs"),
+    ]
 )
 @pytest.mark.parametrize("host", ["h1", "new"])
 def test_a_probe_of_another_version_is_named_with_what_to_upgrade(version, todo, host):
@@ -45,7 +49,7 @@ def test_a_probe_of_another_version_is_named_with_what_to_upgrade(version, todo,
         mgr.engine.tick()
     (finding,) = said(mgr, "status")["findings"]
     assert (finding["code"], finding["subject"]) == ("WCACHE_AGENT_VERSION", host)
-    assert f"protocol {version}, the module 2: {todo}" in finding["detail"]
+    assert f"protocol {version}, the module {PROTOCOL_VERSION}: {todo}" in finding["detail"]
     (refused,) = said(mgr, "agent ls")["refused"]
     assert (refused["hostname"], refused["protocol"]) == (host, version)
     assert f"{host}: refused, its probe speaks protocol {version}" in ok(mgr.command("agent ls"))
@@ -73,7 +77,7 @@ def test_a_probe_that_takes_over_a_host_is_not_given_the_lease_of_the_one_before
     [
         (lambda text: text[: len(text) // 2], errno.EINVAL),
         (lambda text: text + " " * 1_000_001, errno.EINVAL),
-        (lambda text: text.replace('"version":2', '"version":3,"new_field":3'), errno.EPROTO),
+        (lambda text: text.replace('"version":', '"new_field":3,"version":1'), errno.EPROTO),
         (lambda text: text.replace('"h1"', '"h2"'), errno.EPERM),
         (lambda text: text.replace('"task_id"', '"tusk_id"'), errno.EINVAL),
         (lambda text: "[" * 100_000, errno.EINVAL),

@@ -8,7 +8,7 @@ from rollout_world import WB, WT, Mgr, change
 from wcache.core import codec, events
 from wcache.core.change.gate.gate_state import GateSettings
 from wcache.core.change.gate.judge import BLOCKS_BEFORE
-from wcache.core.change.rollout_state import ROLLOUT_VERSION, Rollout, Wave, WaveKind
+from wcache.core.change.rollout_state import Rollout, Wave, WaveKind
 from wcache.core.loads import Block, OsdBlock
 from wcache.core.model import CachePage, LoadPoint
 from wcache.core.protocol import ApplyRequest, FailureOutcome
@@ -41,7 +41,7 @@ class GatedMgr(Mgr):
         )
         super().__init__(*changes)
         rollout = Rollout(
-            "p1", 1.0, changes, version=ROLLOUT_VERSION, waves=WAVES, gate=GateSettings(True, 1, 1),
+            "p1", 1.0, changes, waves=WAVES, gate=GateSettings(True, 1, 1),
             parallel_max=2, consent_persist=persist,
         )
         self.stored = codec.dumps(rollout)

@@ -13,7 +13,7 @@ import os
 import sys
 from typing import Any, BinaryIO, Dict, Mapping, TextIO
 
-from ..core import codec
+from ..core import codec, versions
 from ..core.errors import MalformedError, WcacheError
 from ..core.record import RECORD_BYTES_MAX, Record
 
@@ -70,7 +70,7 @@ def _result(request: Mapping[str, Any]) -> Dict[str, Any]:
 
     options = codec.decode(Options, request.get("options", {}), "options")
     if op == "experiment":
-        record = codec.decode(Record, request.get("record"), "record")
+        record = versions.take(Record, request.get("record"), "record")
         return experiment.analyse(record, options)
     if op == "pool":
         return pooling.pool(request.get("records"), options)

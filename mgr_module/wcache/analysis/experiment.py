@@ -23,6 +23,7 @@ from ..core.record import (
     Precondition,
     Record,
 )
+from ..core.versions import reads
 from . import factorial, sequential, summary
 from . import pairs as pairing
 from .consistency import check
@@ -38,10 +39,10 @@ def analyse(record: Record, options: Options) -> Dict[str, Any]:
 
     Raises MalformedError where the record is of another format or version.
     """
-    if record.format != RECORD_FORMAT or record.version != RECORD_VERSION:
+    if record.format != RECORD_FORMAT or record.version not in reads(Record):
         raise MalformedError(
             f"the record is {record.format!r} version {record.version}; "
-            f"this reads {RECORD_FORMAT!r} version {RECORD_VERSION}"
+            f"this reads {RECORD_FORMAT!r} version {RECORD_VERSION} and older"
         )
     check(record)
     result, *others = (_analysed(side, options) for side in both_sides(record))

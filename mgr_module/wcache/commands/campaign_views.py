@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Dict, List, Optional
 
-from ..core import codec
+from ..core import codec, versions
 from ..core.errors import NotFoundError
 from ..core.experiment.campaign import Campaign
 from ..core.experiment.run_state import RunStatus
@@ -54,7 +54,7 @@ class CampaignViews:
             raise NotFoundError(
                 f"there is no record {record_id[:60]!r}", "see `ceph wcache campaign show`"
             )
-        plain: Dict[str, Any] = codec.to_plain(record)
+        plain: Dict[str, Any] = versions.to_plain(record)
         return plain
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Dict, FrozenSet, List, Optional, Set, Tuple
+from typing import ClassVar, Dict, FrozenSet, List, Optional, Set, Tuple
 
 from .errors import ConflictError, VersionError
 from .protocol import PROTOCOL_VERSION, Hello
@@ -32,6 +32,8 @@ def overdue_s(poll_idle_s: float) -> float:
 class Agent:
     """The probe that speaks for a host, as last seen."""
 
+    VERSION: ClassVar[int] = 1
+    READS: ClassVar[Tuple[int, ...]] = (0,)
     hostname: str
     probe_id: str
     instance_id: str

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Dict, Iterable, Optional, Tuple
+from typing import ClassVar, Dict, Iterable, Optional, Tuple
 
 from .hardware.controller import Controller
 from .hardware.host_memory import HostMemory
@@ -43,6 +43,8 @@ class PowerCut:
     `mode` is the cache mode it wrote in; `host_booted` says that the host went down too.
     """
 
+    VERSION: ClassVar[int] = 1
+    READS: ClassVar[Tuple[int, ...]] = (0,)
     run_id: str
     drive_id: str
     drive_model: DriveModel
@@ -76,6 +78,8 @@ class ToggleProof:
     there are none where a drive was tried in place, under its OSD.
     """
 
+    VERSION: ClassVar[int] = 1
+    READS: ClassVar[Tuple[int, ...]] = (0,)
     host_driver: str = field(metadata={"max_chars": 40})
     drive_model: DriveModel
     by_page: bool
@@ -96,6 +100,8 @@ class ToggleProof:
 class HostReport:
     """Everything a probe found on its host."""
 
+    VERSION: ClassVar[int] = 1
+    READS: ClassVar[Tuple[int, ...]] = (0,)
     hostname: str
     probe_id: str
     instance_id: str

@@ -2,7 +2,7 @@
 
 The probe calls `wcache agent poll` and `wcache agent post`; both answer with a
 `PollReply`, so a post can be answered with the next task at once.  A message of
-another version or with an unknown field is refused by `codec.decode`, whole.
+another version or with an unknown field is refused by `versions.take`, whole.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .model import CacheMode, DriveReport, DriveState, FlushCounters, LoadPoint,
 from .option_value import NAME_CHARS_MAX, VALUE_CHARS_MAX
 from .options.shared_cache import SharedCache
 
-PROTOCOL_VERSION = 2
+PROTOCOL_VERSION = 3
 # A post carries at most this much: a full report of a host with 60 drives is 60 KB.
 POST_BYTES_MAX = 1_000_000
 REPLY_BYTES_MAX = 64_000
@@ -260,6 +260,7 @@ class PollReply:
     `throwaway` says that the cluster's data is worth nothing (option `throwaway_cluster`).
     """
 
+    VERSION: ClassVar[int] = PROTOCOL_VERSION
     version: int
     next_poll_s: float
     task: Optional[Task] = None
@@ -384,6 +385,7 @@ class Hello:
     `changed`: the host is not as it was reported last.
     """
 
+    VERSION: ClassVar[int] = PROTOCOL_VERSION
     version: int
     probe_id: str
     instance_id: str
@@ -397,6 +399,7 @@ class Hello:
 class Post:
     """The body of `wcache agent post`."""
 
+    VERSION: ClassVar[int] = PROTOCOL_VERSION
     version: int
     hostname: str
     probe_id: str

@@ -2,21 +2,21 @@
 
 A record is what analysis reads, wherever it runs: in the mgr's child process, in
 `wcache analyze FILE` on a laptop.  It is written once, when its experiment ends, and
-never changed.  Version 1 is this file; a reader refuses what it does not know.
+never changed.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Optional, Tuple
+from typing import ClassVar, Optional, Tuple
 
 from .hardware.bcache import BcacheState
 from .model import CacheMode, DriveModel, DriveState, FlushCounters, LoadPoint, Role, Transport
 from .options.trial import OptionTrial
 
 RECORD_FORMAT = "wcache.record"
-RECORD_VERSION = 1
+RECORD_VERSION = 2
 # What the analysis answers about a record, and what pooling takes.
 RESULT_FORMAT = "wcache.result"
 RESULT_VERSION = 1
@@ -98,6 +98,8 @@ class Period:
     counts at the edges).  `seconds` is drive time: settling and measuring together.
     """
 
+    VERSION: ClassVar[int] = 1
+    READS: ClassVar[Tuple[int, ...]] = (0,)
     mode: CacheMode
     started_at_s: float  # wall clock
     settle_s: float
@@ -202,6 +204,8 @@ class Settling:
 class Record:
     """One finished (or stopped) experiment.  `ended` says why it ended."""
 
+    VERSION: ClassVar[int] = RECORD_VERSION
+    READS: ClassVar[Tuple[int, ...]] = (1,)
     format: str
     version: int
     record_id: str

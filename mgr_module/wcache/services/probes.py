@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from typing import Any, Callable, Type, TypeVar
 
-from ..core import codec
+from ..core import codec, versions
 from ..core.errors import RefusedError, VersionError, WcacheError
 from ..core.protocol import POST_BYTES_MAX, PROTOCOL_VERSION, Hello, PollReply, Post
 from ..engine.engine import Engine
@@ -17,8 +17,7 @@ from .admission import Admission, check_drives
 
 HELLO_BYTES_MAX = 4096
 REFUSAL_CHARS_MAX = 300  # in the log of the mgr
-VERSION_MAX = 1_000_000
-T = TypeVar("T")
+T = TypeVar("T", bound=versions.Numbered)
 
 
 class ProbeService:
@@ -73,9 +72,8 @@ class ProbeService:
     ) -> T:
         """A probe's message; one of another version is named as that, whatever its fields are."""
         plain = codec.parse_json(text, bytes_max=bytes_max, what=what)
-        version = plain.get("version") if isinstance(plain, dict) else None
-        if isinstance(version, int) and version != PROTOCOL_VERSION:
-            version = max(0, min(int(version), VERSION_MAX))
+        version = versions.number_in(plain)
+        if version not in (0, PROTOCOL_VERSION):
             self._engine.other_version(hostname, version)
             raise VersionError(
                 f"the {what} has protocol version {version}, this module speaks "
@@ -83,4 +81,4 @@ class ProbeService:
                 "install the probe of this module's version",
             )
         check(plain)
-        return codec.decode(cls, plain, what)
+        return versions.take(cls, plain, what)

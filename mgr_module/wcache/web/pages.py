@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
 
-from ..core import codec
+from ..core import versions
 from ..core.change.gate.judge import LOOKS
 from ..core.experiment.levels import level_ns
 from ..core.figures import lines
@@ -82,7 +82,7 @@ def campaign(read: Reader, query: Query) -> Page:
 def experiment(read: Reader, query: Query) -> Page:
     """One experiment: its pairs, their distributions, and the interval closing in."""
     plain = read("campaign record", record_id=query["id"])
-    record = codec.decode(Record, plain, "the record")
+    record = versions.take(Record, plain, "the record")
     try:
         shown = read("campaign show", campaign_id=record.campaign_id)
     except CannotReadError:  # of a campaign that is forgotten

@@ -21,6 +21,7 @@ from sim_drives import (
 from wcache.core.errors import ConflictError, MalformedError, NotReadyError, VersionError
 from wcache.core.model import KernelView, LoadPoint, Role
 from wcache.core.protocol import (
+    PROTOCOL_VERSION,
     CountersRequest,
     FailureOutcome,
     MeasureRequest,
@@ -124,16 +125,20 @@ def test_a_journal_that_cannot_be_written_leaves_the_drive_untouched(probe):
     assert drive.mode is BACK
 
 
+P = PROTOCOL_VERSION
+
+
 @pytest.mark.parametrize(
     ("reply", "said"),
     [
-        ('{"version": 2, "next_poll_s": 0.1', "not JSON"),
-        (json.dumps({"version": 3, "next_poll_s": 0.1, "news": 1}), "speaks protocol 3"),
-        (json.dumps({"version": 2, "next_poll_s": 0.1, "news": 1}), "unknown field 'news'"),
-        (json.dumps({"version": 2, "next_poll_s": 1e9}), "next call in 1e+09 s"),
-        (json.dumps({"version": 2, "next_poll_s": 0.1, "lease": {
+        ('{"version": 3, "next_poll_s": 0.1', "not JSON"),
+        (json.dumps({"version": P + 1, "next_poll_s": 0.1, "news": 1}),
+         f"speaks protocol {P + 1}"),
+        (json.dumps({"version": P, "next_poll_s": 0.1, "news": 1}), "unknown field 'news'"),
+        (json.dumps({"version": P, "next_poll_s": 1e9}), "next call in 1e+09 s"),
+        (json.dumps({"version": P, "next_poll_s": 0.1, "lease": {
             "lease_id": "L", "domain_id": OBEYS, "ttl_s": 1e12}}), "lease for 1e+12 s"),
-        (json.dumps({"version": 2, "next_poll_s": 0.1, "task": "x" * 70_000}), "longer than"),
+        (json.dumps({"version": P, "next_poll_s": 0.1, "task": "x" * 70_000}), "longer than"),
         (json.dumps([1]), "must be an object"),
         ("[" * 60_000, "nested deeper"),
     ],

@@ -12,16 +12,17 @@ import os
 from contextlib import suppress
 from typing import Callable, Iterator, Mapping, Sequence, Tuple, Type, TypeVar
 
-from wcache.core import codec
+from wcache.core import versions
 from wcache.core.errors import StorageError, WcacheError
 from wcache.core.host_report import EVIDENCE_MAX, PowerCut, ToggleProof, lost_by_model
+from wcache.core.versions import Numbered
 
 from ..linux.block.host_files import entries
 from ..safe_files import read_own, remove, write_whole
 
 FILE_BYTES_MAX = 16_384
 POWER_CUT, PROOF, PASSED = "power-cut-", "proof-", "passed-"
-T = TypeVar("T")
+T = TypeVar("T", bound=Numbered)
 Say = Callable[[str], None]
 
 
@@ -81,11 +82,11 @@ class EvidenceFolder:
             with suppress(StorageError):
                 remove(os.path.join(self._folder, f"{PASSED}{digest}.json"))
 
-    def put(self, name: str, value: object) -> str:
+    def put(self, name: str, value: Numbered) -> str:
         """Keep a value under a name; StorageError where it cannot be kept."""
         path = os.path.join(self._folder, f"{name}.json")
         try:
-            write_whole(path, codec.dumps(value) + "\n", make=0o700)
+            write_whole(path, versions.dumps(value) + "\n", make=0o700)
         except StorageError as error:
             raise StorageError(
                 error.message, error.advice or "run as root, make room, run the command again"
@@ -97,7 +98,7 @@ class EvidenceFolder:
         for name in names[:EVIDENCE_MAX]:
             data = read_own(os.path.join(self._folder, name), FILE_BYTES_MAX + 1) or b""
             try:
-                yield codec.loads(
+                yield versions.loads(
                     cls, data.decode("utf-8", "replace"), bytes_max=FILE_BYTES_MAX, what=name
                 )
             except WcacheError as error:

@@ -8,7 +8,7 @@ import time
 from statistics import median
 from typing import Callable, Dict, List, Tuple
 
-from wcache.core import codec
+from wcache.core import versions
 from wcache.core.drive.safety import may_toggle
 from wcache.core.errors import RefusedError
 from wcache.core.experiment.matrix import CELLS, Cell, Matrix
@@ -82,7 +82,7 @@ def matrix(
         try:
             print("\n".join(lines(found)), flush=True)
         finally:  # neither a closed terminal nor a full disk shall cost both
-            result.put(codec.dumps(found))
+            result.put(versions.dumps(found))
     print(f"written to {target}; next, where numpy and scipy are: "
           + command("wcache analyze {}", target))
     return 0 if found.ended == "done" else 1
@@ -111,7 +111,7 @@ def _long(
         try:
             print("\n".join(sustained.lines(cells)), flush=True)
         finally:
-            result.put(codec.dumps(found))
+            result.put(versions.dumps(found))
     print(f"written to {target}; it is evidence about a drive, and no verdict")
     return 0 if len(cells) == len(CacheMode) else 1
 

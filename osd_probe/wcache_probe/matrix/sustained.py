@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from statistics import median
-from typing import Callable, List, Optional, Tuple
+from typing import Callable, ClassVar, List, Optional, Tuple
 
 from wcache.core.experiment.matrix import WRITE_BYTES
 from wcache.core.material import MATERIAL_RATIO
@@ -70,6 +70,7 @@ class LongCell:
 class Sustained:
     """Both modes of a drive; JSON-ready with `codec`."""
 
+    VERSION: ClassVar[int] = SUSTAINED_VERSION
     format: str
     version: int
     hostname: str

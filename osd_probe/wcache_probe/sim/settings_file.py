@@ -6,10 +6,10 @@ import fcntl
 import os
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Iterator, Optional, Tuple
+from typing import ClassVar, Iterator, Optional, Tuple
 
-from wcache.core import codec
-from wcache.core.errors import MalformedError, StorageError
+from wcache.core import versions
+from wcache.core.errors import MalformedError, StorageError, VersionError
 from wcache.core.model import CacheMode, KernelView
 from wcache.core.option_value import VALUES_MAX, OptionValue
 
@@ -35,6 +35,7 @@ class DriveSetting:
 class Settings:
     """The file."""
 
+    VERSION: ClassVar[int] = STATE_VERSION
     version: int
     starts: int
     drives: Tuple[DriveSetting, ...]
@@ -72,8 +73,8 @@ class SettingsFile:
             raise StorageError(f"cannot read {self._path}")
         text = data.decode("utf-8", "replace")
         try:
-            return codec.loads(Settings, text, bytes_max=STATE_BYTES_MAX, what=self._path)
-        except MalformedError as error:
+            return versions.loads(Settings, text, bytes_max=STATE_BYTES_MAX, what=self._path)
+        except (MalformedError, VersionError) as error:
             raise MalformedError(
                 error.message, "remove the file; the simulated drives then start anew"
             ) from None
@@ -82,7 +83,7 @@ class SettingsFile:
         """Replace it."""
         if self._path is None:
             return
-        write_whole(self._path, codec.dumps(settings), sync=None)
+        write_whole(self._path, versions.dumps(settings), sync=None)
         self._seen = self._stamp()
 
     def _stamp(self) -> Tuple[int, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Tuple
 
-from wcache.core import codec
+from wcache.core import versions
 from wcache.core.errors import ConflictError, MalformedError, NotFoundError, StorageError
 
 from ..safe_files import open_new, read
@@ -29,7 +29,7 @@ class LogFile:
                 f"cannot write {path} ({error.strerror})", "give a --log in a folder that takes it"
             ) from None
         self._size = 0
-        self._append(codec.dumps(run) + "\n")
+        self._append(versions.dumps(run) + "\n")
 
     def acknowledged(self, number: int) -> None:
         """Note how many writes the drive has acknowledged so far."""
@@ -59,7 +59,7 @@ def read_log(path: str) -> Tuple[WitnessRun, int]:
     if data is None:
         raise NotFoundError(f"cannot read {path}", "copy it from the listening machine")
     first, _, rest = data.partition(b"\n")
-    run = codec.loads(
+    run = versions.loads(
         WitnessRun, first.decode("utf-8", "replace"), bytes_max=HELLO_BYTES_MAX, what="the log"
     )
     check_run(run)

@@ -17,9 +17,9 @@ import hmac
 import socket
 import struct
 from dataclasses import dataclass, field
-from typing import Optional, Tuple
+from typing import ClassVar, Optional, Tuple
 
-from wcache.core import codec
+from wcache.core import versions
 from wcache.core.errors import MalformedError, NotReadyError, StorageError
 from wcache.core.model import CacheMode, DriveModel
 
@@ -38,6 +38,8 @@ _MAC_BYTES = 16
 class WitnessRun:
     """Who writes, and to what; the first line of the listener's file."""
 
+    VERSION: ClassVar[int] = 1
+    READS: ClassVar[Tuple[int, ...]] = (0,)
     run_id: str = field(metadata={"max_chars": 2 * RUN_ID_BYTES})
     hostname: str
     boot_id: str = field(metadata={"max_chars": 64})
@@ -97,7 +99,7 @@ class Channel:
     def send_run(self, run: WitnessRun) -> None:
         """The writer's first word."""
         self._run_id = check_run(run)
-        body = codec.dumps(run).encode()
+        body = versions.dumps(run).encode()
         head = _HELLO.pack(_MAGIC, len(body))
         self._send(head + body + self._mac(b"run", head + body))
 
@@ -111,7 +113,7 @@ class Channel:
             )
         body = self._receive(length)
         self._prove(b"run", head + body)
-        run = codec.loads(
+        run = versions.loads(
             WitnessRun, body.decode("utf-8", "replace"), bytes_max=HELLO_BYTES_MAX, what="run"
         )
         self._run_id = check_run(run)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Collection, Optional, Tuple
+from typing import ClassVar, Collection, Optional, Tuple
 
 from .drift import Undone
 from .modes import Modes
@@ -71,6 +71,8 @@ class AutoState:
     cluster was not clean last.
     """
 
+    VERSION: ClassVar[int] = 1
+    READS: ClassVar[Tuple[int, ...]] = (0,)
     modes: Modes = ()
     known: Tuple[str, ...] = field(default=(), metadata={"max_items": TOKENS_MAX})
     fresh: Tuple[str, ...] = field(default=(), metadata={"max_items": TOKENS_MAX})

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
 from itertools import accumulate
-from typing import Iterable, Optional, Sequence, Tuple, Union
+from typing import ClassVar, Iterable, Optional, Sequence, Tuple, Union
 
 from ..loads import OSDS_MAX
 from ..record import Precondition
@@ -24,7 +24,8 @@ from .option_change import OptionChange
 # `change.ChangeSteps` says.
 Change = Union[CacheModeChange, OptionChange, ConfigChange]
 # 1 knew changes of the cache mode alone, 2 neither waves nor a gate, 3 no pooled evidence.
-ROLLOUT_VERSION = 4
+ROLLOUT_VERSION = 5
+ROLLOUT_READS = (0, 1, 2, 3, 4)
 # Changes of one plan.
 CHANGES_MAX = 16_384
 
@@ -96,6 +97,8 @@ class Rollout:
     what clients have waited longer; at `harm_max_s` it pauses, and `harm_spent` says so.
     """
 
+    VERSION: ClassVar[int] = ROLLOUT_VERSION
+    READS: ClassVar[Tuple[int, ...]] = ROLLOUT_READS
     plan_id: str
     created_at_s: float
     changes: Tuple[Change, ...] = field(metadata={"max_items": CHANGES_MAX})
@@ -115,7 +118,6 @@ class Rollout:
     missed: Tuple[Precondition, ...] = ()
     held_since_s: float = 0.0
     cluster_fsid: str = ""
-    version: int = 1
     trial: bool = False
     by: str = "admin"  # who asked for it: an admin, or "auto"
     waves: Tuple[Wave, ...] = field(default=(), metadata={"max_items": CHANGES_MAX})
@@ -142,10 +144,6 @@ class Rollout:
     harm_max_s: float = 0.0
     harm: Harm = Harm()  # noqa: RUF009  frozen
     harm_spent: bool = False
-
-    def __post_init__(self) -> None:
-        if self.version > ROLLOUT_VERSION:
-            raise ValueError(f"plan version {self.version}, {ROLLOUT_VERSION} is known")
 
     @property
     def mode_changes(self) -> Tuple[CacheModeChange, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import Enum
-from typing import Dict, Sequence, Tuple
+from typing import ClassVar, Dict, Sequence, Tuple
 
 from ..errors import MalformedError
 
@@ -41,6 +41,8 @@ class Form(str, Enum):
 class Deployment:
     """That a host was added: in which form, from which image, in which namespace of Rook."""
 
+    VERSION: ClassVar[int] = 1
+    READS: ClassVar[Tuple[int, ...]] = (0,)
     hostname: str
     form: Form
     added_at_s: float

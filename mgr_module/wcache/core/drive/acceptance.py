@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Tuple
+from typing import ClassVar, Tuple
 
 
 @dataclass(frozen=True)
@@ -20,4 +20,6 @@ class Acceptance:
 class Acceptances:
     """All of them, as they are stored."""
 
+    VERSION: ClassVar[int] = 1
+    READS: ClassVar[Tuple[int, ...]] = (0,)
     items: Tuple[Acceptance, ...] = field(default=(), metadata={"max_items": 100_000})

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field
-from typing import Dict, Iterable, List, Sequence, Tuple, Union
+from typing import ClassVar, Dict, Iterable, List, Sequence, Tuple, Union
 
 from .. import codec
 from ..host_report import HostReport, PowerCut, ToggleProof
@@ -41,6 +41,8 @@ class AcceptedProof:
 class AcceptedProofs:
     """All of them, as they are stored."""
 
+    VERSION: ClassVar[int] = 1
+    READS: ClassVar[Tuple[int, ...]] = (0,)
     items: Tuple[AcceptedProof, ...] = field(default=(), metadata={"max_items": ACCEPTED_MAX})
 
 

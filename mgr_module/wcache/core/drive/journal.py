@@ -2,24 +2,22 @@
 
 An entry is on stable storage before the first step of any change, and goes away only
 after the prior state was read back.  Version 1 did not say of which cluster it is, nor by
-what names a drive can be found again, and version 2 not which of two entries is the later:
-such an entry is taken with these fields empty.
+what names a drive can be found again, version 2 not which of two entries is the later, and
+only 4 and 5 know of options: an older entry is taken with these fields empty.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Tuple
+from typing import ClassVar, Tuple
 
-from .. import codec
-from ..errors import StorageError, WcacheError
+from .. import versions
+from ..errors import StorageError, VersionError, WcacheError
 from ..model import CacheMode, DriveReport, DriveState, Transport
 from ..option_value import VALUES_MAX, OptionValue
 
-JOURNAL_VERSION = 3
-OPTIONS_VERSION = 4  # of an entry about options: an older probe must not take it for another
-_READABLE = (1, 2, JOURNAL_VERSION, OPTIONS_VERSION)
+JOURNAL_VERSION = 5
 ENTRY_BYTES_MAX = 256_000
 
 
@@ -58,6 +56,8 @@ class PriorDrive:
 class JournalEntry:
     """The prior state of one cache domain, and who asked for the change."""
 
+    VERSION: ClassVar[int] = JOURNAL_VERSION
+    READS: ClassVar[Tuple[int, ...]] = (1, 2, 3, 4)
     version: int
     kind: EntryKind
     owner_id: str  # the lease's or the action's id
@@ -106,28 +106,22 @@ def prior_of(drives: Tuple[DriveReport, ...]) -> Tuple[PriorDrive, ...]:
 
 
 def encode(entry: JournalEntry) -> str:
-    """The entry as JSON text; one about the cache mode as probes that know no options read it."""
-    if entry.of_options:
-        return codec.dumps(replace(entry, version=OPTIONS_VERSION))
-    plain = codec.to_plain(entry)
-    for drive in plain["drives"]:
-        del drive["options"], drive["state"]["options"]
-    return codec.dumps(plain)
+    """The entry as JSON text."""
+    return versions.dumps(entry)
 
 
 def parse(key: str, text: str) -> JournalEntry:
     """The entry in `text`; raises StorageError that names the key where it is damaged."""
     try:
-        entry = codec.loads(JournalEntry, text, bytes_max=ENTRY_BYTES_MAX, what="journal entry")
+        entry = versions.loads(JournalEntry, text, bytes_max=ENTRY_BYTES_MAX, what="it")
+    except VersionError as error:
+        raise StorageError(
+            f"journal entry {key} cannot be read ({error.message})",
+            "run `wcache-probe restore --all` of the version that wrote it",
+        ) from None
     except WcacheError as error:
         raise StorageError(
             f"journal entry {key} is damaged ({error.message})",
             "restore the drive by hand, then remove the entry",
         ) from None
-    if entry.version not in _READABLE:
-        raise StorageError(
-            f"journal entry {key} has version {entry.version}, this probe knows "
-            f"{JOURNAL_VERSION} and older",
-            "run `wcache-probe restore --all` of the version that wrote it",
-        )
     return replace(entry, version=JOURNAL_VERSION)

@@ -9,7 +9,18 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import Dict, FrozenSet, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import (
+    ClassVar,
+    Dict,
+    FrozenSet,
+    Iterable,
+    List,
+    Mapping,
+    Optional,
+    Sequence,
+    Set,
+    Tuple,
+)
 
 from ..cluster import ClusterState
 from ..codec import one_line
@@ -123,6 +134,8 @@ class CampaignOptions:
 class Campaign:
     """The stored header of a campaign; its runs are stored beside it."""
 
+    VERSION: ClassVar[int] = 1
+    READS: ClassVar[Tuple[int, ...]] = (0,)
     campaign_id: str
     options: CampaignOptions
     created_at_s: float

@@ -11,7 +11,7 @@ import hashlib
 import random
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Optional, Tuple
+from typing import ClassVar, Optional, Tuple
 
 from ..model import CacheMode, DriveModel, DriveState, Transport
 
@@ -103,6 +103,7 @@ class Skipped:
 class Matrix:
     """One finished matrix: raw samples and all that deciding needs."""
 
+    VERSION: ClassVar[int] = MATRIX_VERSION
     format: str
     version: int
     matrix_id: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Optional, Set, Tuple
+from typing import ClassVar, Optional, Set, Tuple
 
 from ..drive.prior import Prior
 from ..hardware.bcache import Dirty
@@ -119,6 +119,8 @@ def may_turn_on(spec: RunSpec) -> Set[DriveKind]:
 class RunState:
     """What is stored of a run beside its periods."""
 
+    VERSION: ClassVar[int] = 1
+    READS: ClassVar[Tuple[int, ...]] = (0,)
     spec: RunSpec
     status: RunStatus
     reason: str = ""

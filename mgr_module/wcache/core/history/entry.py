@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Optional, Tuple
+from typing import ClassVar, Optional, Tuple
 
 ADMIN = "admin"  # somebody who called a command
 AUTO = "auto"  # what `ceph wcache auto` allows the module to begin by itself
@@ -47,6 +47,8 @@ NOTHING = About()
 class HistoryEntry:
     """One line of the audit log; `what` is a campaign, run, plan, host or drive."""
 
+    VERSION: ClassVar[int] = 1
+    READS: ClassVar[Tuple[int, ...]] = (0,)
     at_s: float
     who: str
     what: str

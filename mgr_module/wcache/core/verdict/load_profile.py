@@ -8,7 +8,7 @@ recovery.  They are kept per hour, since a night's backup is another load than t
 from __future__ import annotations
 
 from dataclasses import astuple, dataclass, field, replace
-from typing import Any, Dict, Mapping, Optional, Tuple
+from typing import Any, ClassVar, Dict, Mapping, Optional, Tuple
 
 from ..loads import LARGE_BYTES, SMALL_BYTES, TRANSACTION_COUNTERS
 from ..model import LoadPoint
@@ -64,6 +64,8 @@ class LoadProfile:
     `osd_uuid` is empty of several OSDs, and of one that was stored before it was noted.
     """
 
+    VERSION: ClassVar[int] = 1
+    READS: ClassVar[Tuple[int, ...]] = (0,)
     hours: Tuple[HourLoad, ...] = field(default=(), metadata={"max_items": HOURS_MAX})
     osd_uuid: str = ""
 

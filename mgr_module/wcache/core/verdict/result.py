@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Optional, Tuple
+from typing import ClassVar, Optional, Tuple
 
 from ..model import DriveModel, Finding, LoadPoint, Verdict
 from ..options.trial import OptionTrial
@@ -40,6 +40,8 @@ class Result:
     `ratio` is write back over write through: above 1, write through is faster.
     """
 
+    VERSION: ClassVar[int] = 1
+    READS: ClassVar[Tuple[int, ...]] = (0,)
     record_id: str
     campaign_id: str
     hostname: str

@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Tuple
 
-from ...core import codec
+from ...core import versions
 from ...core.codec import one_line
 from ...core.record import Record
 from .interpreter import why_not
@@ -39,7 +39,7 @@ def _import_path() -> str:
     folders = [Path(__file__).resolve().parents[3]]
     # In Ceph's tree `core` is in src/python-common: vstart.sh sets it in the mgr's PYTHONPATH.  An
     # installed one is where the interpreter looks by itself, after its own modules.
-    core = Path(codec.__file__).resolve().parents[2]
+    core = Path(versions.__file__).resolve().parents[2]
     if core not in folders and core.name not in ("dist-packages", "site-packages"):
         folders.append(core)
     return os.pathsep.join(map(str, folders))
@@ -67,7 +67,7 @@ class AnalysisChild:
 
     def start(self, record: Record, done: Done) -> None:
         """Queue a record; `done(result, error)` is called once from the worker's thread."""
-        self._queue(lambda: {"op": "experiment", "record": codec.to_plain(record)}, done)
+        self._queue(lambda: {"op": "experiment", "record": versions.to_plain(record)}, done)
 
     def pool(self, items: Sequence[Mapping[str, Any]], done: Done) -> None:
         """Queue results of like drives to be pooled; `done` as above."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple, Type, TypeVar
 
-from ...core import codec
+from ...core import versions
 from ...core.agents import Agent
 from ...core.automation.state import AutoState
 from ...core.change.rollout_state import Rollout
@@ -33,11 +33,12 @@ from ...core.verdict.foreign.document import Evidence
 from ...core.verdict.load_profile import LoadProfile
 from ...core.verdict.plp.trust import TrustedModels
 from ...core.verdict.result import Result
+from ...core.versions import Numbered
 from ...knobs.registry import KNOBS
 from .plans import StoredPlans
 from .readable import VALUE_BYTES_MAX, readable
 
-T = TypeVar("T")
+T = TypeVar("T", bound=Numbered)
 _NUMBERED = re.compile(r"[cp][0-9]{1,12}(\.[0-9]+)?").fullmatch
 
 _OLDER_PLANS = tuple(kind for knob in KNOBS for kind in knob.older_plans)
@@ -80,12 +81,12 @@ class Archive:
             text = self._store.get(key)
             if text is None:
                 return None
-            return codec.loads(cls, text, bytes_max=2 * VALUE_BYTES_MAX, what=key)
+            return versions.loads(cls, text, bytes_max=2 * VALUE_BYTES_MAX, what=key)
         except WcacheError as error:
             self.unreadable[key] = error.message
             return None
 
-    def put(self, key: str, value: Any, done: Done) -> None:
+    def put(self, key: str, value: Numbered, done: Done) -> None:
         """Store a value that will be read again, else tell `done` why it would not be."""
         try:
             text = readable(key, value)
@@ -94,13 +95,13 @@ class Archive:
             return
         self._store.write((Write(key, text),), done)
 
-    def _put_raw(self, key: str, value: Any, done: Done) -> None:
+    def _put_raw(self, key: str, value: Numbered, done: Done) -> None:
         """Store what was measured: too much of it to be read back each time."""
-        self._store.write((Write(key, codec.dumps(value)),), done)
+        self._store.write((Write(key, versions.dumps(value)),), done)
 
-    def put_later(self, key: str, value: Any) -> None:
+    def put_later(self, key: str, value: Numbered) -> None:
         """Store a value that may wait, and of which only the newest counts."""
-        self._store.write_later(key, codec.dumps(value))
+        self._store.write_later(key, versions.dumps(value))
 
     def drop(self, key: str) -> None:
         """Remove a value."""
@@ -161,7 +162,7 @@ class Archive:
 
         The header comes last: runs without one are not begun after a restart.
         """
-        values: List[Tuple[str, Any]] = [(f"run/{run.spec.run_id}", run) for run in runs]
+        values: List[Tuple[str, Numbered]] = [(f"run/{run.spec.run_id}", run) for run in runs]
         values.append((f"campaign/{campaign.campaign_id}", campaign))
         try:
             writes = [Write(key, readable(key, value)) for key, value in values]
@@ -363,7 +364,7 @@ class Archive:
         A mgr that is told to end does so at once (handle_mgr_signal() of Ceph's src/mgr/Mgr.cc),
         and what a plan is stored to have come to is not told again.
         """
-        key, text = f"{log}/{number:010d}", codec.dumps(entry)
+        key, text = f"{log}/{number:010d}", versions.dumps(entry)
 
         def done(error: Optional[StorageError]) -> None:
             if error is not None:

@@ -11,17 +11,25 @@ from __future__ import annotations
 import hashlib
 import threading
 from dataclasses import dataclass, field, replace
-from typing import Dict, List, Mapping, Optional, Sequence, Set, Tuple, Type, TypeVar
+from typing import ClassVar, Dict, List, Mapping, Optional, Sequence, Set, Tuple, Type, TypeVar
 
-from ...core import codec
+from ...core import codec, versions
 from ...core.change.gate.blocks import BLOCKS_MAX
-from ...core.change.rollout_state import CHANGES_MAX, Change, Rollout, Wave
+from ...core.change.rollout_state import (
+    CHANGES_MAX,
+    ROLLOUT_READS,
+    ROLLOUT_VERSION,
+    Change,
+    Rollout,
+    Wave,
+)
 from ...core.errors import StorageError
 from ...core.loads import Block
 from ...core.ports import Done, Store, Write
+from ...core.versions import Numbered
 from .readable import VALUE_BYTES_MAX, PlanTexts, joined, prove, readable
 
-T = TypeVar("T")
+T = TypeVar("T", bound=Numbered)
 
 # Larger plans are in parts of so many changes, each of at most CHANGE_BYTES_MAX.
 WHOLE_MAX = PART_CHANGES = 250
@@ -43,6 +51,8 @@ class Newer:
 class Head:
     """A large plan: without what its parts have, which are `waves`, `before` and `changes`."""
 
+    VERSION: ClassVar[int] = ROLLOUT_VERSION
+    READS: ClassVar[Tuple[int, ...]] = ROLLOUT_READS
     plan: Rollout
     waves: str
     before: str
@@ -54,6 +64,8 @@ class Head:
 class Waves:
     """The waves of a plan."""
 
+    VERSION: ClassVar[int] = ROLLOUT_VERSION
+    READS: ClassVar[Tuple[int, ...]] = ROLLOUT_READS
     waves: Tuple[Wave, ...] = field(metadata={"max_items": CHANGES_MAX})
 
 
@@ -61,6 +73,8 @@ class Waves:
 class Before:
     """The blocks before the step under way."""
 
+    VERSION: ClassVar[int] = ROLLOUT_VERSION
+    READS: ClassVar[Tuple[int, ...]] = ROLLOUT_READS
     blocks: Tuple[Block, ...] = field(metadata={"max_items": BLOCKS_MAX})
 
 
@@ -68,6 +82,8 @@ class Before:
 class Changes:
     """Changes in a row."""
 
+    VERSION: ClassVar[int] = ROLLOUT_VERSION
+    READS: ClassVar[Tuple[int, ...]] = ROLLOUT_READS
     changes: Tuple[Change, ...]
 
 
@@ -112,8 +128,8 @@ class StoredPlans:
             return None
         plain = codec.parse_json(text, bytes_max=2 * VALUE_BYTES_MAX, what=key)
         if not isinstance(plain, dict) or "newer" not in plain:
-            return codec.decode(Rollout, plain, key)
-        head = codec.decode(Head, plain, key)
+            return versions.take(Rollout, plain, key)
+        head = versions.take(Head, plain, key)
         parts = [self._part(plan_id, Changes, name) for name in head.changes]
         base = tuple(item for part in parts for item in part.changes)
         waves = self._part(plan_id, Waves, head.waves).waves
@@ -137,7 +153,7 @@ class StoredPlans:
         text = self._store.get(key)
         if text is None:
             raise StorageError(f"{key} is missing")
-        return codec.loads(cls, text, bytes_max=2 * VALUE_BYTES_MAX, what=key)
+        return versions.loads(cls, text, bytes_max=2 * VALUE_BYTES_MAX, what=key)
 
     def _kept_of(self, plan_id: str) -> _Kept:
         kept = self._kept.get(plan_id)
@@ -179,7 +195,7 @@ class StoredPlans:
                 new.append(known[1])
             newer[index] = known
         plan = replace(rollout, changes=(), waves=(), step=replace(rollout.step, before=()))
-        plain = codec.to_plain(Head(plan, waves[1], before[1], parts, ()))
+        plain = versions.to_plain(Head(plan, waves[1], before[1], parts, ()))
         del plain["newer"]
         prove(Head, key, joined(plain, "newer", new))
         head = joined(plain, "newer", [each for _, each in newer.values()])
@@ -249,7 +265,7 @@ class _Made:
         self._key = key
         self.texts: Dict[str, str] = {}
 
-    def name(self, stem: str, part: object) -> str:
+    def name(self, stem: str, part: Numbered) -> str:
         """Make one part."""
         text = readable(f"{self._key}, part {stem}", part)
         name = f"{stem}.{hashlib.sha256(text.encode('utf-8')).hexdigest()[:24]}"

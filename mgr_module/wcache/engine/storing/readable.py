@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, Tuple, Type
 
-from ...core import codec
+from ...core import codec, versions
 from ...core.change.rollout_state import Change, Rollout
 from ...core.errors import StorageError, WcacheError
 from ...core.record import RECORD_BYTES_MAX
+from ...core.versions import Numbered
 
 # What is larger is not put, and twice as much is still read: older versions put more.
 VALUE_BYTES_MAX = RECORD_BYTES_MAX
 
 
-def readable(key: str, value: Any) -> str:
+def readable(key: str, value: Numbered) -> str:
     """The text of a value; StorageError where `Archive` would not read it again."""
-    text = codec.dumps(value)
+    text = versions.dumps(value)
     prove(type(value), key, text)
     return text
 
@@ -42,7 +43,7 @@ class PlanTexts:
             known = {}  # with all of them it is proven that they are not too many
         new = [change for change in rollout.changes if id(change) not in known]
         now = {**known, **{id(change): (change, codec.dumps(change)) for change in new}}
-        head = codec.to_plain(replace(rollout, changes=()))
+        head = versions.to_plain(replace(rollout, changes=()))
         del head["changes"]
         prove(Rollout, key, joined(head, "changes", [now[id(change)][1] for change in new]))
         text = joined(head, "changes", [now[id(change)][1] for change in rollout.changes])
@@ -58,10 +59,10 @@ def joined(head: Dict[str, Any], name: str, items: List[str]) -> str:
     return f'{json.dumps(head, allow_nan=False)[:-1]}, "{name}": [{", ".join(items)}]}}'
 
 
-def prove(cls: type, key: str, text: str) -> None:
+def prove(cls: Type[Numbered], key: str, text: str) -> None:
     """Raise StorageError where a text would not be read again."""
     try:
-        codec.loads(cls, text, bytes_max=VALUE_BYTES_MAX, what=key)
+        versions.loads(cls, text, bytes_max=VALUE_BYTES_MAX, what=key)
     except WcacheError as error:
         raise _not_stored(error.message) from None
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Dict, Iterable, List, Optional, Sequence, Tuple
+from typing import ClassVar, Dict, Iterable, List, Optional, Sequence, Tuple
 
 from ...core.experiment.observed import CAPACITY_CALLS_MAX
 from ...core.experiment.observing.osd_drives import mode_words, setting_of, stack_of
@@ -39,6 +39,8 @@ class Measurement:
     `stack` is what `stacks` says of the OSD, `setting` what `settings` said before and after.
     """
 
+    VERSION: ClassVar[int] = 1
+    READS: ClassVar[Tuple[int, ...]] = (0,)
     osd_id: int
     hostname: str
     device_class: str

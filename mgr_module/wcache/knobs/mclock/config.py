@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Dict, List, Mapping, Tuple
+from typing import ClassVar, Dict, List, Mapping, Tuple
 
 from ...core.cluster import OsdInfo
 from ...core.config_database import Config, Entry, mask_of
@@ -29,6 +29,8 @@ class Known:
 class Knowns:
     """All of them, as they are stored."""
 
+    VERSION: ClassVar[int] = 1
+    READS: ClassVar[Tuple[int, ...]] = (0,)
     items: Tuple[Known, ...] = field(default=(), metadata={"max_items": 100_000})
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Tuple
+from typing import ClassVar, Tuple
 
 from ...core.change.change_status import ChangeStatus
 from ...core.change.config_change import ConfigChange
-from ...core.change.rollout_state import ROLLOUT_VERSION, Rollout, RolloutStatus
+from ...core.change.rollout_state import Rollout, RolloutStatus
 from ...core.config_database import EDITS_MAX, ConfigEdit
 from .capacity import CALLS_MAX, CALLS_MIN
 from .select import Target
@@ -39,6 +39,8 @@ class JobStatus(str, Enum):
 class Job:
     """A measurement of capacities; what it measured is stored by OSD, as it still is."""
 
+    VERSION: ClassVar[int] = 1
+    READS: ClassVar[Tuple[int, ...]] = (0,)
     job_id: str
     created_at_s: float
     targets: Tuple[Target, ...] = field(metadata={"max_items": TARGETS_MAX})
@@ -65,6 +67,8 @@ class Job:
 class ConfigRollout:
     """Edits that were made together, all or in part."""
 
+    VERSION: ClassVar[int] = 1
+    READS: ClassVar[Tuple[int, ...]] = (0,)
     change_id: str
     created_at_s: float
     changes: Tuple[ConfigEdit, ...] = field(metadata={"max_items": EDITS_MAX})
@@ -80,5 +84,4 @@ def as_plan(old: ConfigRollout) -> Rollout:
     )
     return Rollout(
         old.change_id, old.created_at_s, (change,) if old.changes else (), old.status, old.reason,
-        version=ROLLOUT_VERSION,
     )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Dict, Optional, Tuple
+from typing import ClassVar, Dict, Optional, Tuple
 
 from .facts import HostFacts
 
@@ -90,4 +90,6 @@ class Promise:
 class Promises:
     """All of them, as they are stored."""
 
+    VERSION: ClassVar[int] = 1
+    READS: ClassVar[Tuple[int, ...]] = (0,)
     items: Tuple[Promise, ...] = field(default=(), metadata={"max_items": PROMISES_MAX})

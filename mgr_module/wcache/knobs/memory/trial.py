@@ -13,7 +13,7 @@ import math
 from copy import copy
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import AbstractSet, Dict, List, Optional, Tuple, Union
+from typing import AbstractSet, ClassVar, Dict, List, Optional, Tuple, Union
 
 from ...core import events
 from ...core.codec import one_line
@@ -59,6 +59,8 @@ class Trial:
     is the plan whose larger target it tries, "" where it was asked for by itself.
     """
 
+    VERSION: ClassVar[int] = 1
+    READS: ClassVar[Tuple[int, ...]] = (0,)
     trial_id: str
     created_at_s: float
     device_class: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Iterable, List, Tuple
+from typing import ClassVar, Iterable, List, Tuple
 
 # Loads drift: what is older tells of another time.
 AGE_S_MAX = 60 * 86400.0
@@ -65,4 +65,6 @@ def _near(target_bytes: int, other_bytes: int) -> bool:
 class TrialResults:
     """All of them, as they are stored."""
 
+    VERSION: ClassVar[int] = 1
+    READS: ClassVar[Tuple[int, ...]] = (0,)
     items: Tuple[TrialResult, ...] = field(default=(), metadata={"max_items": 1000})

@@ -24,7 +24,6 @@ from ...core.change.change_status import ChangeStatus
 from ...core.change.persisting import can_last, not_lasting
 from ...core.change.rollout import RolloutMachine
 from ...core.change.rollout_state import (
-    ROLLOUT_VERSION,
     Change,
     Rollout,
     RolloutStatus,
@@ -170,7 +169,7 @@ class PlanService:
             consent_persist=wish.persist, throwaway=options.throwaway_cluster,
             settle_s=max(options.settle_s, 1.0), canary_wait_s=options.canary_wait_s,
             latency_limit_ms=options.latency_limit_ms, period_s=2 * options.period_s,
-            cluster_fsid=cluster.fsid, version=ROLLOUT_VERSION, by=wish.by, waves=waves,
+            cluster_fsid=cluster.fsid, by=wish.by, waves=waves,
             gate=gate_settings(options), parallel_max=options.rollout_parallel_max,
             harm_max_s=options.rollout_harm_max_s,
             pause_max_s=3600.0 * options.pause_max_h if wish.by == AUTO else 0.0,

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import hashlib
 import os
-from dataclasses import dataclass, field
-from typing import FrozenSet, Optional, Protocol, Sequence, Tuple
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, FrozenSet, Optional, Protocol, Sequence, Tuple
 
-from wcache.core import codec
-from wcache.core.errors import MalformedError, RefusedError
+from wcache.core import versions
+from wcache.core.errors import MalformedError, RefusedError, VersionError
 from wcache.core.model import Cure
 
 from ...safe_files import write_whole
@@ -55,6 +55,8 @@ class Record:
     host whose root has an /init, as an initramfs has.
     """
 
+    VERSION: ClassVar[int] = RECORD_VERSION
+    READS: ClassVar[Tuple[int, ...]] = (1,)
     version: int
     rule_sha256: str
     images: Tuple[Image, ...] = field(default=(), metadata={"max_items": IMAGES_MAX})
@@ -234,21 +236,18 @@ class Preparation:
         if data is None:
             return None
         try:
-            plain = codec.parse_json(
-                data.decode("utf-8", "replace"), bytes_max=RECORD_BYTES_MAX,
+            record = versions.loads(
+                Record, data.decode("utf-8", "replace"), bytes_max=RECORD_BYTES_MAX,
                 what=self._record_path,
             )
-            if isinstance(plain, dict) and plain.get("version") == 1:
-                # it knows no kernels, so no note speaks of what it saw
-                plain = {**plain, "version": RECORD_VERSION, "boot_id": ""}
-            record = codec.decode(Record, plain, self._record_path)
-        except MalformedError:
+        except (MalformedError, VersionError):
             return None
-        return record if record.version == RECORD_VERSION else None
+        # one of version 1 knows no kernels, so no note speaks of what it saw
+        return replace(record, boot_id="") if record.version == 1 else record
 
     def write_record(self, record: Record) -> None:
         """Say what was seen."""
-        write_whole(self._record_path, codec.dumps(record) + "\n", make=0o700)
+        write_whole(self._record_path, versions.dumps(record) + "\n", make=0o700)
 
     def elsewhere(self, images: Sequence[Image]) -> str:
         """Why only an admin can bring the rule into what the host boots; empty where we can."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import dataclass, field, replace
-from typing import List, Optional, Sequence, Tuple
+from typing import ClassVar, List, Optional, Sequence, Tuple
 
-from ... import codec
+from ... import codec, versions
 from ...errors import MalformedError, VersionError
 from ...model import DriveModel, LoadPoint, Verdict
 from ...simulation import is_real
@@ -68,6 +68,7 @@ class ForeignVerdict:
 class Evidence:
     """The whole file; `sha256` is of the rest (`checksum`)."""
 
+    VERSION: ClassVar[int] = VERSION
     format: str
     version: int
     cluster: str
@@ -125,7 +126,7 @@ def parse(text: str, now_s: float) -> Evidence:
             f"{what} has version {str(plain.get('version'))[:20]}, this module knows {VERSION}",
             "export it again with this module's version",
         )
-    found = codec.decode(Evidence, plain, what)
+    found = versions.take(Evidence, plain, what)
     if found.sha256 != checksum(found):
         raise MalformedError(
             f"the checksum of {what} is wrong: it is damaged, or somebody edited it",

@@ -8,7 +8,7 @@ itself proves the protection: only an admin's word, with a reason, lifts the dou
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import AbstractSet, Tuple
+from typing import AbstractSet, ClassVar, Tuple
 
 from ...model import FindingCode
 from ..result import Result
@@ -36,6 +36,8 @@ class TrustedModel:
 class TrustedModels:
     """All of them, as they are stored."""
 
+    VERSION: ClassVar[int] = 1
+    READS: ClassVar[Tuple[int, ...]] = (0,)
     items: Tuple[TrustedModel, ...] = field(default=(), metadata={"max_items": MODELS_MAX})
 
 
