@@ -34,6 +34,7 @@ class Agent:
 
     VERSION: ClassVar[int] = 1
     READS: ClassVar[Tuple[int, ...]] = (0,)
+    STORED_BY: ClassVar[str] = "hostname"
     hostname: str
     probe_id: str
     instance_id: str

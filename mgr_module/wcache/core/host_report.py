@@ -102,6 +102,7 @@ class HostReport:
 
     VERSION: ClassVar[int] = 1
     READS: ClassVar[Tuple[int, ...]] = (0,)
+    STORED_BY: ClassVar[str] = "hostname"
     hostname: str
     probe_id: str
     instance_id: str

@@ -206,6 +206,7 @@ class Record:
 
     VERSION: ClassVar[int] = RECORD_VERSION
     READS: ClassVar[Tuple[int, ...]] = (1,)
+    STORED_BY: ClassVar[str] = "record_id"
     format: str
     version: int
     record_id: str

@@ -8,6 +8,7 @@ the others go on: its lease is not named any more, so its probe restores.
 from __future__ import annotations
 
 import logging
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import (
@@ -15,6 +16,7 @@ from typing import (
     Dict,
     FrozenSet,
     Iterable,
+    Iterator,
     List,
     Mapping,
     Optional,
@@ -162,7 +164,8 @@ class Executor:
         self.analyses.load()
         self.campaigns = self.archive.campaigns()
         for plan_id, rollout in self.archive.rollouts().items():
-            self.rollouts[plan_id] = RolloutMachine(rollout, self.epoch)
+            with self._taking_up(f"rollout/{plan_id}"):
+                self.rollouts[plan_id] = RolloutMachine(rollout, self.epoch)
         self._told.load(self.rollouts)
         for run_id, state in self.archive.runs().items():
             if state.spec.campaign_id not in self.campaigns:
@@ -172,12 +175,14 @@ class Executor:
             periods = (
                 [{} for _ in range(count)] if over else self.archive.periods(run_id, count)
             )
-            self.runs[run_id] = machine_of(state, periods, self.epoch)
+            with self._taking_up(f"run/{run_id}"):
+                self.runs[run_id] = machine_of(state, periods, self.epoch)
         for kind in self.questions.kinds.values():
             stored = self.archive.load_one(kind.stored, kind.key)
             if stored is not None:
-                trial = kind.machine_of(stored, self.epoch)
-                self.trials[trial.job_id] = trial
+                with self._taking_up(kind.key):
+                    trial = kind.machine_of(stored, self.epoch)
+                    self.trials[trial.job_id] = trial
         for owner in self.accepting.load(self.runs, self.rollouts):
             self.execute(owner, [events.SaveRun()])
         for owner in [*begun_runs(self.runs), *moving_plans(self.rollouts)]:
@@ -191,6 +196,15 @@ class Executor:
         self.analyses.catch_up()
         self.prune()
         self.ticked_at_s = self.clock()
+
+    @contextmanager
+    def _taking_up(self, key: str) -> Iterator[None]:
+        """Leave out a stored value that no machine can be made of; the others go on."""
+        try:
+            yield
+        except Exception as error:
+            self.log.exception("%s is left out", key)
+            self.archive.left_out(key, error)
 
     # ---- time
 

@@ -99,6 +99,7 @@ class Rollout:
 
     VERSION: ClassVar[int] = ROLLOUT_VERSION
     READS: ClassVar[Tuple[int, ...]] = ROLLOUT_READS
+    STORED_BY: ClassVar[str] = "plan_id"
     plan_id: str
     created_at_s: float
     changes: Tuple[Change, ...] = field(metadata={"max_items": CHANGES_MAX})

@@ -43,6 +43,7 @@ class Deployment:
 
     VERSION: ClassVar[int] = 1
     READS: ClassVar[Tuple[int, ...]] = (0,)
+    STORED_BY: ClassVar[str] = "hostname"
     hostname: str
     form: Form
     added_at_s: float

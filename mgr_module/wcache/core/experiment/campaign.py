@@ -136,6 +136,7 @@ class Campaign:
 
     VERSION: ClassVar[int] = 1
     READS: ClassVar[Tuple[int, ...]] = (0,)
+    STORED_BY: ClassVar[str] = "campaign_id"
     campaign_id: str
     options: CampaignOptions
     created_at_s: float

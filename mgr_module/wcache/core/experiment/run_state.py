@@ -121,6 +121,7 @@ class RunState:
 
     VERSION: ClassVar[int] = 1
     READS: ClassVar[Tuple[int, ...]] = (0,)
+    STORED_BY: ClassVar[str] = "spec.run_id"
     spec: RunSpec
     status: RunStatus
     reason: str = ""

@@ -42,6 +42,7 @@ class Result:
 
     VERSION: ClassVar[int] = 1
     READS: ClassVar[Tuple[int, ...]] = (0,)
+    STORED_BY: ClassVar[str] = "record_id"
     record_id: str
     campaign_id: str
     hostname: str

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple, Type, TypeVar
 
-from ...core import versions
+from ...core import codec, versions
 from ...core.agents import Agent
 from ...core.automation.state import AutoState
 from ...core.change.rollout_state import Rollout
@@ -36,10 +36,14 @@ from ...core.verdict.result import Result
 from ...core.versions import Numbered
 from ...knobs.registry import KNOBS
 from .plans import StoredPlans
-from .readable import VALUE_BYTES_MAX, readable
+from .readable import VALUE_BYTES_MAX, readable, require_key
 
 T = TypeVar("T", bound=Numbered)
 _NUMBERED = re.compile(r"[cp][0-9]{1,12}(\.[0-9]+)?").fullmatch
+
+_NUMBER = re.compile(r"[0-9]{1,18}").fullmatch
+# Before the key of a value that could not be read, and that another one was stored in place of.
+ASIDE = "aside/"
 
 _OLDER_PLANS = tuple(kind for knob in KNOBS for kind in knob.older_plans)
 
@@ -56,18 +60,32 @@ class Archive:
         self._record_sizes: Optional[Dict[str, int]] = None
 
     def check_version(self) -> None:
-        """Refuse to touch the state of a newer module; mark a fresh store as ours."""
-        text = self._store.get("version")
+        """Refuse to touch the state of a newer module; mark a fresh store as ours.
+
+        One that is no number says nothing: each value has its own.
+        """
+        for key in self._store.keys(ASIDE):
+            self.unreadable[key] = f"{key[len(ASIDE):]} could not be read, and another is stored"
+        try:
+            text = self._store.get("version")
+        except StorageError as error:
+            self.unreadable["version"] = error.message
+            return
         if text is None:
             self._store.write_later("version", str(STATE_VERSION))
-        elif text != str(STATE_VERSION):
+        elif not _NUMBER(text):
+            self.unreadable["version"] = "version is no number"
+        elif int(text) != STATE_VERSION:
             raise WcacheError(
                 f"the stored state has version {text[:10]!r}, this module knows {STATE_VERSION}",
                 "run the module that wrote it, or `ceph config-key rm` its keys",
             )
 
     def load(self, cls: Type[T], prefix: str) -> Dict[str, T]:
-        """All values of a kind, by name; what cannot be read is in `unreadable`."""
+        """All values of a kind, by name; what cannot be read is in `unreadable`.
+
+        Of numbered ones the name is a number, which is what makes it known.
+        """
         found: Dict[str, T] = {}
         for key in self._store.keys(prefix + "/"):
             value = self.load_one(cls, key)
@@ -81,10 +99,40 @@ class Archive:
             text = self._store.get(key)
             if text is None:
                 return None
-            return versions.loads(cls, text, bytes_max=2 * VALUE_BYTES_MAX, what=key)
+            value = versions.loads(cls, text, bytes_max=2 * VALUE_BYTES_MAX, what=key)
+            require_key(key, value)
         except WcacheError as error:
             self.unreadable[key] = error.message
             return None
+        return value
+
+    def numbered(self, cls: Type[T], prefix: str) -> Dict[int, T]:
+        """The same of a kind whose names are numbers, in their order."""
+        found: Dict[int, T] = {}
+        for name, value in sorted(self.load(cls, prefix).items()):
+            if _NUMBER(name):
+                found[int(name)] = value
+            else:
+                self.unreadable[f"{prefix}/{name}"] = f"{prefix}/{name} names no number"
+        return found
+
+    def left_out(self, key: str, error: Exception) -> None:
+        """What was read of a key does not do: it is left out, and stays where it is."""
+        self.unreadable[key] = codec.one_line(f"{key} does not do ({error!r})", 300)
+
+    def _first(self, key: str) -> Tuple[Write, ...]:
+        """What is written before a key: what could not be read of it is not lost with it."""
+        if key not in self.unreadable or key.startswith(ASIDE):
+            return ()
+        why = self.unreadable.pop(key)
+        try:
+            text = self._store.get(key)
+        except StorageError:
+            return ()  # nothing can be made of it
+        if text is None:
+            return ()
+        self.unreadable[ASIDE + key] = why
+        return (Write(ASIDE + key, text),)
 
     def put(self, key: str, value: Numbered, done: Done) -> None:
         """Store a value that will be read again, else tell `done` why it would not be."""
@@ -93,14 +141,16 @@ class Archive:
         except StorageError as error:
             done(error)
             return
-        self._store.write((Write(key, text),), done)
+        self._store.write((*self._first(key), Write(key, text)), done)
 
     def _put_raw(self, key: str, value: Numbered, done: Done) -> None:
         """Store what was measured: too much of it to be read back each time."""
-        self._store.write((Write(key, versions.dumps(value)),), done)
+        self._store.write((*self._first(key), Write(key, versions.dumps(value))), done)
 
     def put_later(self, key: str, value: Numbered) -> None:
         """Store a value that may wait, and of which only the newest counts."""
+        for write in self._first(key):
+            self._store.write_later(write.key, write.text)
         self._store.write_later(key, versions.dumps(value))
 
     def drop(self, key: str) -> None:
@@ -119,8 +169,15 @@ class Archive:
 
     @property
     def frozen(self) -> bool:
-        """Whether an admin has frozen the cluster."""
-        return self._store.get("frozen") == "1"
+        """Whether an admin has frozen the cluster; a word that cannot be read may say so."""
+        try:
+            text = self._store.get("frozen")
+        except StorageError as error:
+            self.unreadable["frozen"] = error.message
+            return True
+        if text not in (None, "0", "1"):
+            self.unreadable["frozen"] = "frozen is neither 0 nor 1, so nothing is changed"
+        return text not in (None, "0")
 
     def set_frozen(self, frozen: bool, done: Done) -> None:
         """Freeze or thaw."""
@@ -165,7 +222,10 @@ class Archive:
         values: List[Tuple[str, Numbered]] = [(f"run/{run.spec.run_id}", run) for run in runs]
         values.append((f"campaign/{campaign.campaign_id}", campaign))
         try:
-            writes = [Write(key, readable(key, value)) for key, value in values]
+            writes = [
+                write for key, value in values
+                for write in (*self._first(key), Write(key, readable(key, value)))
+            ]
         except StorageError as error:
             done(error)
             return
@@ -194,7 +254,7 @@ class Archive:
         found: List[Periods] = [{} for _ in range(experiments)]
         for name, period in self.load(Period, f"period/{run_id}").items():
             parts = name.split("/")
-            if len(parts) == 3 and all(part.isdecimal() for part in parts):
+            if len(parts) == 3 and all(map(_NUMBER, parts)):
                 index, number, second = (int(part) for part in parts)
                 if index < experiments:
                     found[index][slot_at(number, bool(second))] = period
@@ -280,8 +340,7 @@ class Archive:
 
     def profiles(self) -> Dict[int, LoadProfile]:
         """Load profiles by OSD."""
-        found = self.load(LoadProfile, "profile")
-        return {int(name): item for name, item in found.items() if name.isdecimal()}
+        return self.numbered(LoadProfile, "profile")
 
     def put_profile(self, osd_id: int, profile: LoadProfile) -> None:
         """Store an OSD's load profile."""
@@ -300,6 +359,7 @@ class Archive:
         for plan_id in self._plans.ids():
             try:
                 plan = self._plans.load(plan_id)
+                require_key(f"rollout/{plan_id}", plan)
             except WcacheError as error:
                 self.unreadable[f"rollout/{plan_id}"] = error.message
                 continue
@@ -351,12 +411,11 @@ class Archive:
 
     def history(self, log: str) -> Dict[int, HistoryEntry]:
         """The lines of an audit log by their numbers, in order."""
-        found = self.load(HistoryEntry, log)
-        return {int(name): found[name] for name in sorted(found) if name.isdecimal()}
+        return self.numbered(HistoryEntry, log)
 
     def history_next(self, log: str) -> int:
         """The number after all that a log has used, what cannot be read included."""
-        return max((int(n) for n in self.names(log) if n.isdecimal()), default=-1) + 1
+        return max((int(n) for n in self.names(log) if _NUMBER(n)), default=-1) + 1
 
     def put_history(self, log: str, number: int, entry: HistoryEntry) -> None:
         """Store a line of an audit log before what is stored after it; a probe's line may wait.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any, Dict, List, Tuple, Type
 
 from ...core import codec, versions
@@ -21,6 +22,15 @@ def readable(key: str, value: Numbered) -> str:
     text = versions.dumps(value)
     prove(type(value), key, text)
     return text
+
+
+def require_key(key: str, value: Any) -> None:
+    """Raise StorageError for a value that names another key as its own (`STORED_BY`)."""
+    names = getattr(type(value), "STORED_BY", "")
+    if names:
+        own = str(attrgetter(names)(value))
+        if own != key.partition("/")[2]:
+            raise StorageError(f"{key} has the value of {codec.one_line(own, 80)!r}")
 
 
 class PlanTexts:

@@ -69,6 +69,7 @@ class ConfigRollout:
 
     VERSION: ClassVar[int] = 1
     READS: ClassVar[Tuple[int, ...]] = (0,)
+    STORED_BY: ClassVar[str] = "change_id"
     change_id: str
     created_at_s: float
     changes: Tuple[ConfigEdit, ...] = field(metadata={"max_items": EDITS_MAX})

@@ -69,6 +69,7 @@ class Evidence:
     """The whole file; `sha256` is of the rest (`checksum`)."""
 
     VERSION: ClassVar[int] = VERSION
+    STORED_BY: ClassVar[str] = "cluster"
     format: str
     version: int
     cluster: str

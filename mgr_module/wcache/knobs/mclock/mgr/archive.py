@@ -18,8 +18,7 @@ class MclockArchive:
 
     def capacities(self) -> Dict[int, Measurement]:
         """The newest measured mClock capacity of each OSD."""
-        found = self._archive.load(Measurement, "capacity")
-        return {int(name): item for name, item in found.items() if name.isdecimal()}
+        return self._archive.numbered(Measurement, "capacity")
 
     def put_capacity(self, measurement: Measurement) -> None:
         """Store an OSD's measured capacity."""

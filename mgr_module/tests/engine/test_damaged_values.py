@@ -1,0 +1,145 @@
+"""No stored value keeps the module from starting: it is left out, listed, and stays."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from memory_world import GIB
+from memory_world import a_mgr as a_mgr_with_memory
+from module_world import a_mgr, measured, said
+from wcache.engine.storing.archive import ASIDE
+
+FOLDER = Path(__file__).parents[3] / "qa" / "stored_before_rooms"
+NAMES = ("rollout", "memory", "mclock")
+# What has no key of its own to be wrong: one value of a kind, or a name that is only a number.
+BY_NAME_ALONE = ("audit", "changes", "history", "period", "profile", "rollout-part")
+
+
+def taken_up(store, memory=False):
+    """A mgr that starts with these stored texts and works on; what it could not read."""
+    mgr = a_mgr_with_memory(hosts=3, ram_bytes=32 * GIB) if memory else a_mgr()
+    mgr.store.kept.clear()
+    mgr.store.kept.update(store)
+    mgr.restart()
+    mgr.step()
+    assert mgr.exceptions == []
+    return mgr, dict(mgr.inside.archive.unreadable)
+
+
+def stored(name):
+    return json.loads(gzip.decompress((FOLDER / f"{name}.json.gz").read_bytes()))["store"]
+
+
+def kinds(store):
+    """A key of each kind."""
+    return {key.partition("/")[0]: key for key in sorted(store, reverse=True)}
+
+
+DAMAGES = {
+    "no JSON": lambda text: text[: len(text) // 2],
+    "empty": lambda text: "",
+    "a list": lambda text: "[]",
+    "a version to come": lambda text: '{"version": 999, "of": "another shape"}',
+    "a field more": lambda text: '{"nobody_knows": 1}',
+    "packed": lambda text: "wcache-packed:!",
+    "parts": lambda text: "wcache-parts:3:0",
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("name", NAMES)
+def test_a_damaged_value_of_each_kind_is_left_out_and_listed(name, damage):
+    store = stored(name)
+    damaged = {key: DAMAGES[damage](store[key]) for key in kinds(store).values()}
+    mgr, unreadable = taken_up({**store, **damaged}, name == "memory")
+    for key, text in damaged.items():
+        if key in ("version", "frozen") or key.startswith(("rollout-part/", "period/")):
+            continue  # see below; a part is named with its plan, a period of a run that is over
+        place = key if key in unreadable else ASIDE + key
+        assert place in unreadable, key
+        if damage not in ("packed", "parts"):
+            assert mgr.store.kept[place] == text
+
+
+def other_ids(store):
+    """For a key of each kind with more than one value: the text of another one."""
+    found = {}
+    for kind, key in kinds(store).items():
+        others = [k for k in store if k.startswith(kind + "/") and k != key]
+        if others and kind not in BY_NAME_ALONE and store[others[0]] != store[key]:
+            found[key] = store[others[0]]
+    return found
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_value_under_the_key_of_another_one_is_left_out_and_listed(name):
+    store = stored(name)
+    wrong = other_ids(store)
+    assert {key.partition("/")[0] for key in wrong} >= {"agent", "report"}
+    mgr, unreadable = taken_up({**store, **wrong}, name == "memory")
+    for key, text in wrong.items():
+        place = key if key in unreadable else ASIDE + key
+        assert place in unreadable, key
+        assert mgr.store.kept[place] == text
+
+
+def test_each_kind_of_result_and_record_goes_by_its_own_key():
+    mgr = measured()
+    kept = mgr.store.kept
+    for kind, field in (
+        ("result", "record_id"), ("record", "record_id"), ("campaign", "campaign_id"),
+        ("report", "hostname"), ("agent", "hostname"),
+    ):
+        key = next(k for k in kept if k.startswith(kind + "/"))
+        before, text = dict(kept), mgr.store.get(key)
+        kept[key] = json.dumps({**json.loads(text), field: "c9.9.9"})
+        again, _ = taken_up(kept)
+        assert kind != "record" or again.inside.archive.record(key.partition("/")[2]) is None
+        unreadable = again.inside.archive.unreadable
+        assert "has the value of" in unreadable.get(key, unreadable.get(ASIDE + key, "")), key
+        assert said(again, "status")["unreadable"]
+        kept.clear()
+        kept.update(before)
+
+
+def test_a_word_of_an_admin_that_cannot_be_read_is_not_lost_to_the_next_one():
+    mgr, unreadable = taken_up({"plp-trust": "oops", "version": "1"})
+    assert "plp-trust" in unreadable
+    mgr.report_all()
+    archive = mgr.inside.archive
+    archive.put_trusted_models(archive.trusted_models(), lambda error: None)
+    mgr.step()
+    assert mgr.store.kept[f"{ASIDE}plp-trust"] == "oops"
+    _, unreadable = taken_up(mgr.store.kept)
+    assert f"{ASIDE}plp-trust" in unreadable
+
+
+@pytest.mark.parametrize(("text", "frozen"), [
+    ("0", False), ("1", True), ("yes", True), ("", True), ("wcache-packed:!", True),
+])
+def test_a_freeze_that_cannot_be_read_is_one(text, frozen):
+    mgr, unreadable = taken_up({"version": "1", "frozen": text})
+    assert mgr.inside.frozen is frozen
+    assert ("frozen" in unreadable) is (text not in ("0", "1"))
+
+
+@pytest.mark.parametrize("text", ["", "one", "1.0", "wcache-parts:1:0", "9" * 5000])
+def test_a_number_of_the_store_that_is_none_is_listed_and_stays(text):
+    mgr, unreadable = taken_up({"version": text})
+    assert "version" in unreadable
+    assert mgr.store.kept["version"] == text
+
+
+@pytest.mark.parametrize(
+    "name", ["history/x", "history/" + "9" * 5000, "profile/-1", "capacity/a"],
+    ids=["letters", "endless", "negative", "of a knob"],
+)
+def test_a_name_that_is_no_number_is_listed(name):
+    kind = name.partition("/")[0]
+    text = {
+        "history": '{"at_s":1.0,"who":"a","what":"b","text":"c"}', "profile": "{}",
+    }.get(kind, '{"version": 999}')
+    mgr, _ = taken_up({"version": "1", name: text})
+    mgr.inside.archive.profiles()
+    assert name in mgr.inside.archive.unreadable
