@@ -6,12 +6,14 @@ import ssl
 import subprocess
 import time
 import warnings
+from types import SimpleNamespace
 
 import pytest
 from module_world import a_mgr
 from wcache.ceph.web_host import Certificate, WebSettings
 from wcache.services.web_tokens import WebTokens
-from wcache.web.server import WebPage, redirecting, uri_of
+from wcache.web import server
+from wcache.web.server import WebPage, redirecting, tls_context, uri_of
 from web_world import FakeHost, Site, free_port, self_signed, words
 
 
@@ -120,6 +122,20 @@ def test_without_jinja2_it_is_said_what_to_install(served):
     page = served(FakeHost(), make_app)
     until(page.findings)
     assert "install python3-jinja2" in page.findings()[0].detail
+
+
+def test_no_tls_is_spoken_that_is_older_than_1_2_whatever_python_would_take(pem, monkeypatch):
+    """Before Python 3.10 that was less (bpo-43998)."""
+
+    def older(protocol):
+        made = ssl.SSLContext(protocol)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            made.minimum_version = ssl.TLSVersion.TLSv1
+        return made
+
+    monkeypatch.setattr(server, "ssl", SimpleNamespace(**{**vars(ssl), "SSLContext": older}))
+    assert tls_context(pem).minimum_version >= ssl.TLSVersion.TLSv1_2
 
 
 @pytest.fixture(scope="module")

@@ -1,8 +1,40 @@
 """`accept` by hand, beside a probe that runs."""
 
+import pytest
+from mgr_fakes import builders as make
 from process_bench import holding
+from wcache.core.drive.journal import (
+    JOURNAL_VERSION,
+    EntryKind,
+    JournalEntry,
+    encode,
+    prior_of,
+)
 from wcache_probe.journal.journal_file import StateFolder
 from wcache_probe.main import main
+
+
+@pytest.mark.parametrize("named", ["domain-sda", "lease/domain-sda"])
+def test_what_is_owed_to_other_domains_stays(tmp_path, capsys, named):
+    folders = ["--state-dir", str(tmp_path / "state"), "--run-dir", str(tmp_path / "run")]
+    journal = StateFolder(folders[1], folders[3]).journal
+    for name in ("sda", "sdb", "sdc"):
+        drives = prior_of((make.drive(name, 0),))
+        entry = JournalEntry(
+            JOURNAL_VERSION, EntryKind.LEASE, f"l-{name}", f"domain-{name}", drives, 0.0
+        )
+        journal.write(entry.key, encode(entry))
+    journal.write("lease/domain-sdd", "{ half an entry")
+    others = ["lease/domain-sdb", "lease/domain-sdc", "lease/domain-sdd"]
+    assert main(["accept", *folders, named]) == 1
+    assert len(journal.read()) == 4
+    assert main(["accept", *folders, "--yes", named]) == 0
+    assert sorted(journal.read()) == others
+    told = capsys.readouterr().out
+    assert "sda" in told
+    assert "sdb" not in told
+    assert main(["accept", *folders, "--yes", "lease/domain-sdd"]) == 0
+    assert sorted(journal.read()) == others[:2]
 
 
 def test_nothing_is_given_up_behind_the_back_of_a_running_probe(tmp_path, capsys):

@@ -135,6 +135,19 @@ def test_what_was_taken_back_or_given_up_is_neither_tried_nor_told_any_more():
     assert start.tries_s("sda", 100.0) == []
 
 
+def test_one_whose_entry_is_damaged_is_tried_all_the_same():
+    """Its drive is as it was; what the entry says is not needed to pin it again."""
+    start = Start("sda", "sdb")
+    start.fails("sda")
+    start.begin()
+    start.journal.write("action/sda", "{ half an entry")
+    assert start.tries_s("sda", 100.0) != []
+    start.fails("sda", None)
+    start.tries_s("sda", 600.0)
+    assert "pinned now" in start.said[-1]
+    assert start.tries_s("sda", 600.0) == []
+
+
 # ---- the child
 
 

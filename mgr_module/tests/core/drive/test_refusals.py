@@ -186,3 +186,16 @@ def test_a_start_pins_no_drive_that_refuses_flushes(refusals):
     assert not safety.may_be_pinned(replace(drive, transport=Transport.NVME))
     steps = list(sw.hold((drive,)))
     assert [type(step) for step in steps] == ([] if refusals else [Pin])
+
+
+@pytest.mark.parametrize("transport", Transport)
+def test_a_view_that_no_pin_raises_keeps_a_cache_off(transport):
+    """NVMe: the kernel reads it at the scan alone (nvme_set_queue_limits())."""
+    state = make.state(THROUGH, kernel_view=KernelView.WRITE_THROUGH)
+    drive = make.drive("sda", 0, transport=transport, state=state)
+    cured = safety.pinnable(transport)
+    assert safety.dropping_above(drive) == (() if cured else ("disk",))
+    if transport is Transport.LOOP:
+        return
+    said = may_toggle(drive, BACK, consent_turn_on=True)
+    assert ("disk does not flush" in said) is not cured

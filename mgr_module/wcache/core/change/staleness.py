@@ -20,11 +20,13 @@ from .rollout_state import Change, Rollout
 
 
 def turned_on(rollout: Rollout) -> Set[DriveKind]:
-    """The drive models whose caches a plan turns on and has not turned on for good yet."""
+    """The drive models whose caches a plan turns on, now or at each power-on from now on.
+
+    Those that it has turned on for good are left out.
+    """
     return {
         DriveKind.of(change).in_any_class for change in rollout.mode_changes
         if change.status in UNFINISHED and change.mode is CacheMode.WRITE_BACK
-        and change.expected is not change.mode
     }
 
 

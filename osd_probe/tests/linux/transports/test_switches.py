@@ -72,6 +72,21 @@ def test_scsi_saves_one_bit_and_leaves_the_current_value(fake_host):
     assert (drive.current, drive.saved) == (drive.page(True), drive.page(False))
 
 
+def test_scsi_calls_nothing_saved_that_the_drive_did_not_save(fake_host):
+    class Forgets(ModelScsi):
+        def mode_select(self, cdb, data, ten):
+            saved = self.saved
+            reply = super().mode_select(cdb, data, ten)
+            self.saved = saved
+            return reply
+
+    drive = Forgets(savable=True)
+    switch, device = scsi(fake_host, drive)
+    switch.pin(device)
+    with pytest.raises(StorageError, match="did not save write through"):
+        switch.save(device, THROUGH)
+
+
 def test_scsi_never_saves_what_somebody_else_set_for_now(fake_host):
     drive = ModelScsi(savable=True)
     drive.current = drive.page(True, retention=7)

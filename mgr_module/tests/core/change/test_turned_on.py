@@ -1,0 +1,28 @@
+"""Which drive models a plan turns on: a power cut that one of them lost writes in stops it."""
+
+import pytest
+from mgr_fakes import builders as make
+from rollout_world import change
+from wcache.core.change.change_status import UNFINISHED, ChangeStatus
+from wcache.core.change.rollout_state import Rollout
+from wcache.core.change.staleness import turned_on
+from wcache.core.model import CacheMode
+from wcache.core.simulation import DriveKind
+
+WB, WT = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
+
+
+@pytest.mark.parametrize(("expected", "mode", "counts"), [
+    (WT, WB, True),
+    (WB, WB, True),  # it is on, and comes up so from now on
+    (WB, WT, False),
+    (WT, WT, False),
+])
+@pytest.mark.parametrize("status", ChangeStatus)
+def test_a_model_counts_until_it_has_been_turned_on_for_good(expected, mode, counts, status):
+    one = change(
+        0, expected=expected, mode=mode, status=status, drive_model=make.MODEL,
+    )
+    plan = Rollout("p1", 1.0, (one,), canary_wait_s=60.0)
+    wanted = {DriveKind.of(one).in_any_class} if counts and status in UNFINISHED else set()
+    assert turned_on(plan) == wanted
