@@ -6,12 +6,12 @@ from dataclasses import replace
 import pytest
 from prepare_bench import chosen, entry_of, host_of, preparation
 from wcache.core.drive.journal import EntryKind, encode
-from wcache.core.errors import NotReadyError
+from wcache.core.errors import NotReadyError, RefusedError
 from wcache_probe.arguments import parse
 from wcache_probe.commands import prepare as command
 from wcache_probe.journal.host_lock import HostLock
 from wcache_probe.journal.journal_file import StateFolder
-from wcache_probe.linux.persistence.prepare import Preparer
+from wcache_probe.linux.persistence.prepare import Preparer, in_container
 
 
 def test_a_change_that_came_while_prepare_looked_is_not_left_out_of_the_rule(
@@ -65,3 +65,34 @@ def test_an_entry_that_was_written_anew_under_its_key_is_not_left_out_either(
     with pytest.raises(NotReadyError, match="the journal has changed meanwhile"):
         command.prepare(words, made)
     assert not os.path.exists(made.preparation.rule_path)
+
+
+# ---- whose /etc
+
+
+@pytest.mark.parametrize("verb", ["prepare", "unprepare"])
+@pytest.mark.parametrize(
+    ("mark", "text"),
+    [(".dockerenv", ""), ("run/.containerenv", ""), ("run/systemd/container", "lxc\n"),
+     ("proc/1/environ", "PATH=/bin\0container=lxc\0"), ("", "KUBERNETES_SERVICE_HOST")],
+)
+def test_in_a_container_nothing_is_written_and_nothing_called_prepared(
+    fake_host, monkeypatch, verb, mark, text
+):
+    """Its /etc is not that of the host, and neither are the images."""
+    options = parse([verb])
+    options.host_root = str(fake_host.root)
+    if mark:
+        fake_host.write(mark, text)
+    else:
+        monkeypatch.setenv(text, "10.0.0.1")
+    with pytest.raises(RefusedError, match="this is a container") as refused:
+        command.preparer_of(options)
+    assert "on the host itself" in refused.value.advice
+    assert not os.path.exists(fake_host.root / "etc")
+
+
+def test_a_host_is_no_container(fake_host, monkeypatch):
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    fake_host.write("proc/1/environ", "PATH=/bin\0XDG_container=a\0")
+    assert not in_container(str(fake_host.root), os.environ)

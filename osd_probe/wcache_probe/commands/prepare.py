@@ -41,13 +41,13 @@ NEEDING_MAX = 4  # drives that a refusal names
 
 def preparer_of(options: argparse.Namespace) -> Preparer:
     """What changes this machine; raises RefusedError where it would change another one."""
-    if os.geteuid() != 0:
-        raise RefusedError("`prepare` and `unprepare` write to /etc and /boot", "run it as root")
-    if in_container():
+    if in_container(options.host_root, os.environ):
         raise RefusedError(
             "this is a container, and its /etc and /boot are not the host's",
             "run it on the host itself, with the --state-dir that the probe has there",
         )
+    if os.geteuid() != 0:
+        raise RefusedError("`prepare` and `unprepare` write to /etc and /boot", "run it as root")
     return Preparer(Preparation(options.host_root, options.state_dir), say)
 
 
@@ -137,12 +137,14 @@ def needing_the_rule(preparation: Preparation, host: LinuxDriveHost) -> Dict[str
         except WcacheError as error:
             found[wwid] = f"{name} could not be looked at ({error.message})"
             continue
-        if any(
-            drive.state.device_cache in (DeviceCache.WRITE_THROUGH, DeviceCache.UNKNOWN)
-            and not drive.state.page.stays_off and may_be_pinned(drive)
-            for drive in drives
-        ):
+        may_come_on = {
+            drive.state.device_cache for drive in drives
+            if not drive.state.page.stays_off and may_be_pinned(drive)
+        }
+        if DeviceCache.WRITE_THROUGH in may_come_on:
             found[wwid] = f"the cache of {name} is off now and may come on by a reset"
+        elif DeviceCache.UNKNOWN in may_come_on:
+            found[wwid] = f"whether the cache of {name} is on is not known"
     return found
 
 

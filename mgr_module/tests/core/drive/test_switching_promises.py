@@ -24,7 +24,9 @@ from switching_world import (
     mode_of,
 )
 from wcache.core.drive import toggle as sw
+from wcache.core.drive.safety import boots_with_rule, pinnable
 from wcache.core.errors import WcacheError
+from wcache.core.model import Transport
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -240,3 +242,15 @@ def test_a_cache_that_came_on_where_a_flush_was_taken_away_is_off_again(
     assert not world.unsafe
     if on:
         assert journal is not None  # what was there before is not back
+
+
+# drivers/scsi/sd.c makes a `scsi_disk` of each of these, whose view of the cache is the kernel's
+BY_SD = {
+    Transport.SCSI, Transport.SAS, Transport.SAS_RAID, Transport.SATA, Transport.SATA_HBA,
+}
+
+
+@pytest.mark.parametrize("transport", Transport, ids=lambda transport: transport.value)
+def test_whatever_the_scsi_disk_driver_serves_is_pinned_now_and_at_each_boot(transport):
+    assert boots_with_rule(transport) is (transport in BY_SD)
+    assert pinnable(transport) is (transport in BY_SD | {Transport.SIMULATED})

@@ -22,7 +22,7 @@ from prepare_bench import (
 from wcache.core.drive.journal import encode
 from wcache.core.drive.toggle import hold
 from wcache.core.errors import ConflictError, RefusedError, StorageError
-from wcache.core.model import DeviceCache, FindingCode, Severity
+from wcache.core.model import DeviceCache, FindingCode, Severity, Transport
 from wcache_probe.arguments import parse
 from wcache_probe.commands.prepare import unprepare
 from wcache_probe.journal.journal_file import StateFolder
@@ -30,7 +30,7 @@ from wcache_probe.linux.persistence.boot_rule import FILE_NAME, BootRule, is_our
 from wcache_probe.linux.persistence.cpio_image import files_in
 from wcache_probe.linux.persistence.prepare import Chosen, Preparer, choose
 from wcache_probe.linux.persistence.udev_match import matches, pattern
-from wcache_probe.linux.survey import with_next_boot
+from wcache_probe.linux.survey import for_next_boot, with_next_boot
 from wcache_probe.linux.unprepared import told_once
 
 # ---- the rule
@@ -159,6 +159,23 @@ def test_a_new_drive_wants_prepare_again(fake_host):
     reports = {drive.dev_name: drive for drive in host.look()}
     assert not reports["sda"].toggle_refusal
     assert "prepare" in reports["sdb"].toggle_refusal
+
+
+@pytest.mark.parametrize(
+    "transport",
+    [Transport.SCSI, Transport.SAS, Transport.SAS_RAID, Transport.SATA, Transport.SATA_HBA],
+    ids=lambda transport: transport.value,
+)
+def test_a_drive_of_every_transport_that_is_pinned_is_named_and_refused_without(
+    fake_host, transport
+):
+    host = host_of(fake_host)
+    drive = replace(host.look()[0], transport=transport)
+    assert choose((drive,), (), (), host.disks()).wwids == (WWID,)
+    (refused,) = for_next_boot(drive, preparation(fake_host).look())
+    assert "`wcache-probe prepare`" in refused.text
+    prepare(fake_host, host)
+    assert for_next_boot(drive, preparation(fake_host).look()) == ()
 
 
 def test_nvme_and_loop_devices_need_no_rule(fake_host):

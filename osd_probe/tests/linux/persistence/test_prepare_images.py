@@ -66,6 +66,31 @@ def test_an_image_made_since_wants_prepare_again_and_one_that_went_does_not(fake
     assert (host.look()[0].toggle_refusal, builder.runs) == ("", 1)
 
 
+def test_an_image_with_the_rule_of_before_a_drive_was_added_lacks_it(fake_host):
+    """Its rule does not name that drive, so the boot by it would not pin it."""
+    host = host_of(fake_host)
+    builder = Builder(fake_host, "initrd.img-6.1")
+    assert prepare(fake_host, host, tool=TOOL, run_tool=builder)[0] == 0
+    fake_host.osd(1, block="sdb")
+    code, said = prepare(fake_host, host)  # with no tool that could make it anew
+    assert (code, "initrd.img-6.1 has an older boot rule" in said) == (1, True)
+    assert "NOT prepared" in said
+    assert all(drive.toggle_refusal for drive in host.look())
+    assert prepare(fake_host, host, tool=TOOL, run_tool=builder)[0] == 0
+    assert [drive.toggle_refusal for drive in host.look()] == ["", ""]
+
+
+def test_an_image_with_the_rule_and_an_older_one_beside_it_lacks_it(fake_host):
+    """Which of the two its udev reads is that image's matter."""
+    host = host_of(fake_host)
+    builder = Builder(fake_host, "initrd.img-6.1")
+    fake_host.write(f"image/etc/{WHERE}", "# an older one\n")
+    builder.build("initrd.img-6.1")
+    code, said = prepare(fake_host, host, tool=TOOL, run_tool=builder)
+    assert (code, "has an older boot rule" in said) == (1, True)
+    assert host.look()[0].toggle_refusal
+
+
 def test_a_container_that_does_not_see_the_images_is_told_so(fake_host):
     host = host_of(fake_host)
     prepare(fake_host, host, tool=TOOL, run_tool=Builder(fake_host, "initrd.img-6.1"))

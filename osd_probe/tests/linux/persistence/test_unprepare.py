@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 import pytest
 from mgr_fakes import builders as make
@@ -10,8 +11,13 @@ from model_drives import ModelScsi
 from prepare_bench import WHERE, Bank, host_of, preparation, prepare
 from wcache.core.drive.journal import EntryKind, JournalEntry, encode, prior_of
 from wcache.core.drive.safety import may_toggle
-from wcache.core.errors import ConflictError
-from wcache.core.model import CacheMode, FindingCode, KernelView
+from wcache.core.errors import (
+    ConflictError,
+    NotFoundError,
+    NotReadyError,
+    StorageError,
+)
+from wcache.core.model import CacheMode, DeviceCache, FindingCode, KernelView
 from wcache.core.refusal import Refusal, RefusalKind
 from wcache_probe.arguments import parse
 from wcache_probe.commands.prepare import unprepare
@@ -115,3 +121,55 @@ def test_a_lease_of_another_journal_keeps_the_rule(fake_host):
     assert has_rule(fake_host)
     journal.remove(entry.key)
     assert unprepared(fake_host, host) == 0
+
+
+class Hidden:
+    """A host whose disks' drives are seen as these, or not at all."""
+
+    def __init__(self, host, error=None, drives=()):
+        self._host, self._error, self._drives = host, error, drives
+
+    def disks(self):
+        return self._host.disks()
+
+    def appeared(self, dev_name, wwid):
+        if self._error:
+            raise self._error
+        return self._drives
+
+
+@pytest.mark.parametrize(
+    "error", [NotFoundError("sda is gone"), StorageError("it hangs"), NotReadyError("it starts")],
+    ids=lambda error: type(error).__name__,
+)
+def test_a_drive_that_cannot_be_looked_at_keeps_the_rule(fake_host, error):
+    host = host_of(fake_host)
+    prepare(fake_host, host)
+    with pytest.raises(ConflictError, match="sda could not be looked at"):
+        unprepared(fake_host, Hidden(host, error))
+    assert has_rule(fake_host)
+    assert unprepared(fake_host, host) == 0
+
+
+def test_a_drive_whose_cache_is_not_known_keeps_the_rule(fake_host):
+    """It may be off, and come on by a reset."""
+    host = host_of(fake_host)
+    prepare(fake_host, host)
+    (drive,) = host.look()
+    unknown = replace(drive, state=replace(drive.state, device_cache=DeviceCache.UNKNOWN))
+    with pytest.raises(ConflictError, match="whether the cache of sda is on is not known"):
+        unprepared(fake_host, Hidden(host, drives=(unknown,)))
+    assert has_rule(fake_host)
+
+
+def test_the_record_goes_before_the_rule(fake_host):
+    """Whatever ends it in between, no host is called prepared whose rule is gone."""
+    host = host_of(fake_host)
+    prepare(fake_host, host)
+    made = Preparer(preparation(fake_host), lambda line: None, reload_udev=lambda: "")
+    path = fake_host.root / f"etc/{WHERE}"
+    path.unlink()
+    path.mkdir()  # a rule that cannot be removed
+    with pytest.raises(StorageError):
+        made.remove_rule()
+    assert preparation(fake_host).record() is None

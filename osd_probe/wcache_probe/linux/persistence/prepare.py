@@ -10,7 +10,7 @@ import os
 import shutil
 import subprocess
 from dataclasses import dataclass, field
-from typing import Callable, Dict, Iterable, Optional, Sequence, Tuple
+from typing import Callable, Dict, Iterable, Mapping, Optional, Sequence, Tuple
 
 from wcache.core.drive.journal import JournalEntry
 from wcache.core.drive.safety import boots_with_rule, may_be_pinned
@@ -18,7 +18,7 @@ from wcache.core.errors import NotFoundError, RefusedError, StorageError
 from wcache.core.model import DeviceCache, DriveReport
 
 from ...safe_files import remove, write_whole
-from ..block.host_files import read_text
+from ..block.host_files import read_bytes, read_text
 from .boot_rule import BootRule, is_ours
 from .how_booted import BootedBy
 from .images import IMAGES_MAX, Image, find_images
@@ -303,9 +303,19 @@ def reload_udev() -> str:
     return "" if done.returncode == 0 else done.stderr.decode("utf-8", "replace").strip()
 
 
-def in_container() -> bool:
+# Docker; Podman and CRI-O; systemd's word for what runs it (nspawn, LXC)
+_ENVIRON_BYTES_MAX = 65_536
+_OF_CONTAINERS = (".dockerenv", "run/.containerenv", "run/systemd/container")
+
+
+def in_container(root: str, environ: Mapping[str, str]) -> bool:
     """Whether this looks like a container, whose /etc and /boot are not the host's."""
-    return any(map(os.path.exists, ("/.dockerenv", "/run/.containerenv")))
+    if any(os.path.exists(os.path.join(root, mark)) for mark in _OF_CONTAINERS):
+        return True
+    # a kubelet sets the first for each container, whatever runs it; LXC, Podman the second
+    first = read_bytes(os.path.join(root, "proc/1/environ"), _ENVIRON_BYTES_MAX) or b""
+    of_first = any(word.startswith(b"container=") for word in first.split(b"\0"))
+    return "KUBERNETES_SERVICE_HOST" in environ or of_first
 
 
 def _count(number: int, what: str) -> str:
