@@ -52,6 +52,7 @@ from wcache.core.protocol import (
     StateOutcome,
     Task,
     TimerRequest,
+    Waiting,
 )
 
 from .builders import CLUSTER_ID, LATENCY_NS
@@ -86,6 +87,8 @@ class FakeProbe:
         self.leased: Dict[str, CacheMode] = {}  # the journal: domain to its prior mode
         self.prior_is_optional = False  # where version 1 stored no prior states
         self.muted = False  # it runs, and nothing of it reaches the mgr
+        # it calls and does no task: what it waits for
+        self.waiting: Optional[Callable[[], Waiting]] = None
         self.stuck: Set[str] = set()  # domains whose drives do not go back
         self.keeps = True  # drives keep what they are told to keep over a power cycle
         self.actions: Dict[str, Tuple[str, CacheMode]] = {}
@@ -111,11 +114,14 @@ class FakeProbe:
 
     def turn(self, rounds: int = 1) -> Optional[PollReply]:
         """Poll, and do tasks and post as long as there are some, `rounds` at most."""
+        waiting = self.waiting() if self.waiting else None
         text = codec.dumps(
             Hello(PROTOCOL_VERSION, self.probe_id, self._instance, self.lease or "",
-                  self.simulated)
+                  self.simulated, waiting=waiting)
         )
         reply = self._call("wcache agent poll", text)
+        if waiting is not None:
+            return reply
         while reply is not None and reply.task is not None and rounds:
             rounds -= 1
             outcome = self.fails(reply.task) or self.do(reply.task)

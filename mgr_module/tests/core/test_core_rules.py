@@ -16,7 +16,7 @@ from wcache.core.experiment.pairs import next_slot
 from wcache.core.experiment.slots import Slot, coin
 from wcache.core.fleet.findings import mixed_modes, modes_of, of_agents, of_drive
 from wcache.core.model import CacheMode, DeviceCache, FindingCode, Severity, Transport
-from wcache.core.protocol import PROTOCOL_VERSION, Hello
+from wcache.core.protocol import PROTOCOL_VERSION, Hello, Waiting
 from wcache.knobs.registry import ADVICE
 from wcache.options import DESCRIPTIONS, Options, read_options
 
@@ -74,6 +74,26 @@ def test_the_second_probe_of_a_host_is_refused_until_the_first_was_silent_for_it
 def test_a_probe_of_another_protocol_is_refused():
     with pytest.raises(VersionError, match="protocol 1"):
         Agents().hear("h1", hello(version=1), 0.0)
+
+
+def test_a_probe_that_calls_and_hangs_is_told_by_what_it_waits_for_and_not_replaced():
+    agents = Agents()
+    agents.hear("h1", hello(), 0.0)
+    for now_s in range(10, 121, 10):
+        agents.hear("h1", hello(waiting=Waiting("fsync of /x", now_s - 10.0)), float(now_s))
+    assert agents.get("h1").seen_at_s == 10.0
+    assert agents.get("h1").silent(120.0)
+    (finding,) = of_agents(agents.all(), 120.0, (), agents.blocked(120.0))
+    assert finding.code is FindingCode.AGENT_SILENT
+    assert "has waited for 110 s: fsync of /x" in finding.detail
+    with pytest.raises(ConflictError, match="p1 speaks for h1"):
+        agents.hear("h1", hello("p2"), 121.0)
+    agents.hear("h1", hello("p2"), 120.0 + SILENT_S)  # no call of it for as long as any other
+    assert agents.blocked(120.0 + SILENT_S) == {}
+    agents.hear("h1", hello("p2", waiting=Waiting("a clock of its own", -1e9)), 300.0)
+    assert agents.get("h1").seen_at_s == 300.0
+    agents.hear("h1", hello("p2"), 301.0)
+    assert agents.blocked(301.0) == {}
 
 
 def test_a_silent_probe_is_a_finding():

@@ -18,6 +18,7 @@ from wcache.core.protocol import (
     ReportRequest,
     SetModeRequest,
     StateOutcome,
+    Waiting,
 )
 
 
@@ -57,6 +58,32 @@ def test_a_probe_of_another_version_is_named_with_what_to_upgrade(version, todo,
     mgr.report_all()
     assert said(mgr, "status")["findings"] == []
     assert said(mgr, "agent ls")["refused"] == []
+
+
+def test_a_probe_that_calls_and_hangs_ends_its_run_as_a_silent_one_does_and_says_why():
+    mgr = a_mgr()
+    campaign_id = start(mgr)
+    for _ in range(5):
+        mgr.step()
+    since_s, probe = mgr.now_s, mgr.probes["h1"]
+    what = "set_mode of d1: fsync of /var/lib/wcache/journal"
+    probe.waiting = lambda: Waiting(what, mgr.now_s - since_s)
+    for _ in range(4):
+        mgr.step(10.0)
+    assert f"h1: the probe calls, and has waited for 40 s: {what}" in ok(mgr.command("agent ls"))
+    assert said(mgr, "status")["findings"] == []
+    for _ in range(6):
+        mgr.step(10.0)
+    run = said(mgr, "campaign show", campaign_id=campaign_id)["run_list"][0]
+    assert (run["status"], run["restored"]) == ("aborted", False)
+    assert f"the probe on h1 has not responded for 90 s, and waits: {what}" in run["reason"]
+    silent = [f for f in said(mgr, "status")["findings"] if f["code"] == "WCACHE_AGENT_SILENT"]
+    assert [(one["subject"], what in one["detail"]) for one in silent] == [("h1", True)]
+    probe.waiting = None
+    mgr.step(10.0)
+    mgr.step(10.0)
+    assert what not in ok(mgr.command("agent ls"))
+    assert said(mgr, "status")["findings"] == []
 
 
 def test_a_probe_that_takes_over_a_host_is_not_given_the_lease_of_the_one_before():

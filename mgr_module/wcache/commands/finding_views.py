@@ -36,7 +36,9 @@ class FindingViews:
         fresh = [h for h in hosts if h.report.hostname in world.reported_at_s]
         found += mixed_modes(host.modes for host in fresh)
         found += _drift(world)
-        found += of_agents(world.agents, world.now_s, world.other_versions)
+        found += of_agents(
+            world.agents, world.now_s, world.other_versions, world.blocked
+        )
         found += [*(_unsettled(item, world) for item in world.disputes), *_unset(world)]
         found += _paused(world)
         found += of_results(world.believed_results)

@@ -13,8 +13,7 @@ from ..core import codec
 from ..core.drive.safety import dropping_above, judge
 from ..core.errors import NotFoundError
 from ..core.fleet.ages import age_of
-from ..core.fleet.findings import words_of_version
-from ..core.host_report import HostReport
+from ..core.fleet.findings import words_of_version, words_of_wait
 from ..core.jobs import Holding
 from ..core.model import CacheMode, Cure, DriveReport, Finding, FindingCode
 from ..core.output_format import FORMAT_VERSION
@@ -243,7 +242,7 @@ def agents(world: World) -> Dict[str, Any]:
             "drives": len(world.reports[a.hostname].drives)
             if a.hostname in world.reports else 0,
             "form": added[a.hostname].form.value if a.hostname in added else "",
-            "waits": _waits(world.reports.get(a.hostname)),
+            "waits": _waits(world, a.hostname),
         }
         for a in world.agents
     ]
@@ -265,8 +264,11 @@ def agents(world: World) -> Dict[str, Any]:
     return {"format_version": FORMAT_VERSION, "agents": rows, "refused": refused}
 
 
-def _waits(report: Optional[HostReport]) -> str:
+def _waits(world: World, hostname: str) -> str:
     """What a host waits for before its drives are measured; empty where for nothing."""
+    if hostname in world.blocked:
+        return words_of_wait(world.blocked[hostname], world.now_s)
+    report = world.reports.get(hostname)
     cures = [item.cure for item in report.findings] if report else []
     return Cure.BOOT_ONCE.value if Cure.BOOT_ONCE in cures else ""
 

@@ -59,11 +59,25 @@ class OtherVersion:
     seen_at_s: float
 
 
+@dataclass(frozen=True)
+class Blocked:
+    """What a probe that goes on calling waits for on its host."""
+
+    what: str
+    since_s: float
+    called_at_s: float
+
+
 class Agents:
-    """All agents of the cluster.  No I/O; the caller gives the time."""
+    """All agents of the cluster.  No I/O; the caller gives the time.
+
+    A probe that calls and waits for its host is seen last when it began to wait: who needs it to
+    do something hears nothing more of it, whether it calls or not.
+    """
 
     def __init__(self) -> None:
         self._agents: Dict[str, Agent] = {}
+        self._blocked: Dict[str, Blocked] = {}
         self._others: Dict[str, OtherVersion] = {}
         self._only_stored: Set[str] = set()
 
@@ -98,7 +112,7 @@ class Agents:
                 "install the probe of this module's version",
             )
         known = self._agents.get(hostname)
-        if known and known.probe_id != hello.probe_id and not known.silent(now_s):
+        if known and known.probe_id != hello.probe_id and not self._gone(known, now_s):
             self._agents[hostname] = replace(
                 known, rival_probe_id=hello.probe_id, rival_seen_at_s=now_s
             )
@@ -107,8 +121,13 @@ class Agents:
                 f"{now_s - known.seen_at_s:.0f} s ago",
                 "stop one of the two probes, or give each its own host name",
             )
+        seen_at_s = now_s
+        self._blocked.pop(hostname, None)
+        if hello.waiting is not None:
+            seen_at_s -= max(0.0, hello.waiting.seconds)
+            self._blocked[hostname] = Blocked(hello.waiting.what, seen_at_s, now_s)
         new = Agent(
-            hostname, hello.probe_id, hello.instance_id, now_s, hello.lease_id, hello.simulated,
+            hostname, hello.probe_id, hello.instance_id, seen_at_s, hello.lease_id, hello.simulated,
             known.probe_version if known else "",
             known.rival_probe_id if known else "", known.rival_seen_at_s if known else 0.0,
         )
@@ -116,6 +135,19 @@ class Agents:
         self._only_stored.discard(hostname)
         self._others.pop(hostname, None)
         return known or replace(new, instance_id="", lease_id="")
+
+    def _gone(self, known: Agent, now_s: float) -> bool:
+        """Whether another probe may speak for the host: not while the known one is at something."""
+        blocked = self._blocked.get(known.hostname)
+        calls = blocked is not None and now_s - blocked.called_at_s < SILENT_S
+        return known.silent(now_s) and not calls
+
+    def blocked(self, now_s: float) -> Dict[str, Blocked]:
+        """What the probes of hosts wait for that have called lately."""
+        return {
+            hostname: one for hostname, one in self._blocked.items()
+            if now_s - one.called_at_s < SILENT_S
+        }
 
     def note_other(self, hostname: str, version: int, now_s: float) -> None:
         """Remember a probe of another protocol; in memory only, since it goes on calling."""
@@ -143,5 +175,6 @@ class Agents:
     def forget(self, hostname: str) -> None:
         """Drop a host that is gone."""
         self._agents.pop(hostname, None)
+        self._blocked.pop(hostname, None)
         self._only_stored.discard(hostname)
         self._others.pop(hostname, None)

@@ -321,6 +321,7 @@ class Executor:
             self.archive.trouble(), self.persistence.error, dict(self.archive.unreadable),
             analyses.error, self.unticked_s, config.config, config.read_at_s, config.error,
             option_results=dict(analyses.option_results), option_pools=analyses.option_pools(),
+            blocked=hosts.agents.blocked(now_s),
         )
         return world
 

@@ -99,7 +99,11 @@ class Watchdog:
             return None
         if self._hosts.is_removed(hostname):
             return events.AgentSilent(f"host {hostname} was removed", removed=True)
-        return events.AgentSilent(f"the probe on {hostname} has not responded for {limit_s:.0f} s")
+        blocked = self._hosts.agents.blocked(now_s).get(hostname)
+        waits = f", and waits: {blocked.what}" if blocked is not None else ""
+        return events.AgentSilent(
+            f"the probe on {hostname} has not responded for {limit_s:.0f} s{waits}"
+        )
 
     def stalled(
         self, owner: str, machine: Job, now_s: float

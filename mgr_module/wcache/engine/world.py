@@ -21,7 +21,7 @@ from typing import (
     TypeVar,
 )
 
-from ..core.agents import Agent, OtherVersion
+from ..core.agents import Agent, Blocked, OtherVersion
 from ..core.change.marked import Mark, marked
 from ..core.change.rollout_state import Rollout
 from ..core.cluster import ClusterState
@@ -81,7 +81,8 @@ class World:
     model.
     A host that is not in `reported_at_s` is asked for a report next: its last one may tell of
     what was there before.  `only_stored` are hosts whose probe has not called since this mgr
-    started.  `host_memory` is what hosts whose memory is watched have told, and when.  `trials`
+    started.  `blocked` is what probes that call wait for.
+    `host_memory` is what hosts whose memory is watched have told, and when.  `trials`
     are the last of each knob that tries by itself, by id.  `reserved` is what measures OSDs and is
     no run.  `awaited` are campaigns
     of which a record is still to be stored or analysed.  `acceptances` are what an admin has
@@ -123,6 +124,7 @@ class World:
     config: Config = Config(())  # noqa: RUF009  frozen
     config_read_at_s: Optional[float] = None
     config_error: str = ""
+    blocked: Mapping[str, Blocked] = field(default_factory=dict)
     option_results: Mapping[str, Result] = field(default_factory=dict)
     option_pools: OptionPools = field(default_factory=dict)
 

@@ -13,6 +13,7 @@ from process_bench import marks, mgr_of, mode_of, set_mode
 from sim_drives import BACK, DRIVES, NVME, OBEYS, THROUGH, Probe, StopNever, hold, lease
 from wcache.core.drive import steps
 from wcache.core.drive.lease import TASK_MAX_S
+from wcache.core.errors import NotReadyError
 from wcache.core.protocol import (
     ApplyRequest,
     FailureOutcome,
@@ -175,6 +176,19 @@ def test_a_way_back_goes_on_however_late_it_is():
     probe.mgr.ask("r1", ReleaseRequest(OBEYS))
     probe.agent(StopNever(probe)).run_turn()
     assert (probe.mode(OBEYS), probe.journal.entries) == (BACK, {})
+
+
+def test_a_domain_that_a_task_is_changing_is_left_to_that_task():
+    probe = Probe()
+    hold(probe)
+    probe.keeper.stopping()
+    with probe.switcher.alone(OBEYS):
+        results = probe.restoring.restore_owed()
+        assert isinstance(results[OBEYS], NotReadyError)
+        assert probe.mode(OBEYS) is THROUGH
+    probe.clock.now_s += 60.0
+    assert probe.restoring.restore_owed() == {OBEYS: None}
+    assert probe.mode(OBEYS) is BACK
 
 
 # ---- the worker

@@ -10,6 +10,7 @@ from wcache.core.drive.lease import ANSWERS_MAX, LeaseKeeper, Perform, Repeat
 from wcache.core.model import CacheMode
 from wcache.core.protocol import (
     PROTOCOL_VERSION,
+    ApplyRequest,
     CountersRequest,
     FailureOutcome,
     Lease,
@@ -151,6 +152,63 @@ def test_a_reply_that_took_longer_than_the_lease_gives_nothing():
     keeper = LeaseKeeper({})
     keeper.heard(reply(), sent_at_s=100.0, now_s=111.0)
     assert keeper.lease(111.0) is None
+
+
+def under_way(request=None, ttl_s: float = 10.0) -> LeaseKeeper:
+    """A task that began at 100 s under a lease of this time."""
+    keeper = LeaseKeeper({})
+    keeper.heard(reply(ttl_s=ttl_s), sent_at_s=100.0, now_s=100.0)
+    task = Task("t", request or SetModeRequest("d1", CacheMode.WRITE_THROUGH))
+    assert isinstance(keeper.decide(task, 100.0), Perform)
+    return keeper
+
+
+def test_no_call_renews_a_lease_beyond_the_time_of_the_task_that_it_passes():
+    keeper = under_way()
+    keeper.heard(reply(), sent_at_s=109.0, now_s=109.0)
+    assert keeper.lease(109.9) is not None
+    assert keeper.lease(110.0) is None
+    keeper.heard(reply(ttl_s=100.0), sent_at_s=111.0, now_s=111.0)
+    assert keeper.lease(111.0) is None
+    keeper.answered("t", FailureOutcome("too late"))
+    keeper.heard(reply(), sent_at_s=112.0, now_s=112.0)
+    assert keeper.lease(112.0) is not None
+
+
+def test_what_is_held_is_owed_when_a_task_has_taken_its_time_and_told_why():
+    keeper = under_way()
+    keeper.is_held("d1", "L1")
+    keeper.heard(reply(), sent_at_s=109.0, now_s=109.0)
+    assert keeper.owed(109.9) == []
+    (item,) = keeper.owed(110.0)
+    assert item.reason == "task t was not done within its 10 s"
+    keeper.not_restored("d1", 110.0)
+    keeper.heard(reply(), sent_at_s=111.0, now_s=111.0)
+    assert keeper.owed(111.0) == [], "no call makes it try again sooner"
+    keeper.answered("t", FailureOutcome("too late"))
+    assert [one.domain_id for one in keeper.owed(111.0)] == ["d1"]
+
+
+def frozen() -> PollReply:
+    return PollReply(PROTOCOL_VERSION, 1.0, None, None, frozen=True)
+
+
+def test_a_task_may_go_on_for_its_time_and_under_the_lease_that_it_began_with():
+    assert under_way().may_not_go_on(109.0) == ""
+    assert "not done within its 10 s" in under_way().may_not_go_on(110.0)
+    for heard in (PollReply(PROTOCOL_VERSION, 1.0), reply("L2"), reply("L2", "d2"), frozen()):
+        keeper = under_way()
+        keeper.heard(heard, sent_at_s=101.0, now_s=101.0)
+        assert keeper.may_not_go_on(101.0), heard
+    keeper = under_way()
+    keeper.give_up("an admin said so")
+    assert keeper.may_not_go_on(101.0)
+    applied = ApplyRequest("d9", "a1", CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH)
+    keeper = under_way(applied, ttl_s=10.0)
+    keeper.heard(PollReply(PROTOCOL_VERSION, 1.0), sent_at_s=101.0, now_s=101.0)
+    assert keeper.may_not_go_on(101.0) == "", "no lease is needed for it"
+    keeper.heard(frozen(), sent_at_s=102.0, now_s=102.0)
+    assert keeper.may_not_go_on(102.0) == "the cluster is frozen"
 
 
 def test_answers_are_kept_for_the_last_tasks_only():

@@ -7,9 +7,10 @@ One place for the words: health checks, `status` and the report all take them fr
 from __future__ import annotations
 
 from collections import defaultdict
+from types import MappingProxyType
 from typing import AbstractSet, Dict, Iterable, List, Mapping, Sequence, Tuple
 
-from ..agents import Agent, OtherVersion
+from ..agents import Agent, Blocked, OtherVersion
 from ..drive.manual import commands, pin, turn_off
 from ..drive.safety import Safety, dropping_above, judge, lost_after_reset, not_flushing
 from ..experiment.campaign import Campaign
@@ -357,9 +358,10 @@ def of_results(results: Iterable[Result]) -> List[Finding]:
 
 
 def of_agents(
-    agents: Sequence[Agent], now_s: float, others: Sequence[OtherVersion] = ()
+    agents: Sequence[Agent], now_s: float, others: Sequence[OtherVersion] = (),
+    blocked: Mapping[str, Blocked] = MappingProxyType({}),
 ) -> List[Finding]:
-    """Silent probes, rivals, and probes of another version, which are not silent."""
+    """Silent probes, also by what they wait for; rivals, and probes of another version."""
     found = [
         Finding(FindingCode.AGENT_VERSION, Severity.WARNING, one.hostname, words_of_version(one))
         for one in others
@@ -367,12 +369,12 @@ def of_agents(
     calling = {one.hostname for one in others}
     for agent in agents:
         if agent.silent(now_s) and agent.hostname not in calling:
-            found.append(
-                Finding(
-                    FindingCode.AGENT_SILENT, Severity.WARNING, agent.hostname,
-                    f"last seen {now_s - agent.seen_at_s:.0f} s ago",
-                )
-            )
+            waits = blocked.get(agent.hostname)
+            found.append(Finding(
+                FindingCode.AGENT_SILENT, Severity.WARNING, agent.hostname,
+                f"{words_of_wait(waits, now_s)}; see the kernel's log of that host (dmesg)"
+                if waits is not None else f"last seen {now_s - agent.seen_at_s:.0f} s ago",
+            ))
         if agent.rival_probe_id and now_s - agent.rival_seen_at_s < RIVAL_S:
             found.append(
                 Finding(
@@ -382,6 +384,11 @@ def of_agents(
                 )
             )
     return found
+
+
+def words_of_wait(waits: Blocked, now_s: float) -> str:
+    """What a probe that calls waits for, and since when."""
+    return f"the probe calls, and has waited for {now_s - waits.since_s:.0f} s: {waits.what}"
 
 
 def words_of_version(one: OtherVersion) -> str:
