@@ -1,20 +1,26 @@
 """Which value verdicts speak for, and what becomes of those about options of OSDs."""
 
 from dataclasses import replace
+from types import MappingProxyType
 
 import pytest
 from mgr_fakes import builders as make
 from wcache.core.change.change_status import ChangeStatus
 from wcache.core.change.rollout_state import Rollout, Worse
 from wcache.core.config_database import Config, Entry
+from wcache.core.hardware.bcache import BcacheState
 from wcache.core.host_report import HostReport
 from wcache.core.model import DriveModel, LoadPoint, Verdict
+from wcache.core.option_value import OptionValue
 from wcache.core.options.trial import OptionTrial
+from wcache.core.refusal import Refusal, RefusalKind
 from wcache.core.verdict.of_options import OptionVerdict
 from wcache.core.verdict.option_choice import choose
 from wcache.knobs.knob import Asked
+from wcache.knobs.options.by_admin import make_changes as by_admin
 from wcache.knobs.options.drift import drifted
 from wcache.knobs.options.osds import make_changes
+from wcache.knobs.options.plan import make_changes as by_verdict
 from wcache.knobs.options.refusals import TIMES_MAX, Refusals
 
 A, B = Verdict.WRITE_BACK, Verdict.WRITE_THROUGH
@@ -68,6 +74,58 @@ def test_the_load_that_decided_proves_the_change_and_clients_own_comes_first():
     both = [verdict("64,256", B), verdict("64,256", B, load=LoadPoint.OSD_TRAFFIC)]
     assert choose("64", both).proof is LoadPoint.OSD_TRAFFIC
     assert choose("64", both[:1]).proof is LoadPoint.OSD_BENCH_BATCH
+
+
+# ---- options of drives, and what keeps them as they are
+
+NOTHING = MappingProxyType({})
+
+
+def of_drives(disputed=NOTHING, up=True, refusals=(), **more):
+    """What verdicts plan for sda of h0, of osd.0 and osd.1."""
+    drive = make.drive("sda", 0, 1, drive_model=MODEL, refusals=refusals, **more)
+    state = replace(drive.state, options=(OptionValue("nr_requests", "64"),))
+    report = make.report("h0", replace(drive, state=state))
+    cluster = make.cluster([make.osd(0, "h0"), make.osd(1, "h0", up=up)])
+    return by_verdict(
+        Asked("p1", "n"), [verdict("64,256", B)], [report], cluster, Refusals(False), disputed
+    )
+
+
+def of_bcache(disputed=NOTHING, up=True, refusals=(), value="writearound", **more):
+    """What an admin's word plans for the same drive, behind a bcache device."""
+    drive = make.drive(
+        "sda", 0, 1, drive_model=MODEL, refusals=refusals,
+        bcache=(BcacheState("bcache0", False, "writeback"),), **more,
+    )
+    state = replace(drive.state, options=(OptionValue("cache_mode", "writeback"),))
+    report = make.report("h0", replace(drive, state=state))
+    cluster = make.cluster([make.osd(0, "h0"), make.osd(1, "h0", up=up)])
+    return by_admin(
+        Asked("p1", "n", option=f"cache_mode={value}"), [report], cluster, disputed
+    )
+
+
+@pytest.mark.parametrize("plan", [of_drives, of_bcache])
+@pytest.mark.parametrize(("kept", "why"), [
+    ({"disputed": {("h0", "domain-sda"): "its journal is of another cluster"}},
+     "its journal is of another cluster"),
+    ({"foreign_uses": ("swap",)}, "sda: it is shared with swap, which is not an OSD"),
+    ({"up": False}, "osd.1 is not up"),
+], ids=["in dispute", "others use it", "an OSD is down"])
+def test_no_plan_names_a_drive_that_is_to_be_left_alone(plan, kept, why):
+    assert len(plan().changes) == 1
+    wanted = plan(**kept)
+    assert wanted.changes == ()
+    assert why in wanted.left_alone[0]
+
+
+def test_where_the_journal_is_in_ram_no_plan_names_what_outlives_a_reboot():
+    lost = (Refusal(RefusalKind.JOURNAL_LOST, "its folder is on tmpfs"),)
+    assert of_bcache(refusals=lost).left_alone == ("h0 sda: sda: its folder is on tmpfs",)
+    assert len(of_drives(refusals=lost).changes) == 1  # a reboot takes it away too
+    pin = (Refusal(RefusalKind.NOT_PREPARED, "the boot rule does not name it"),)
+    assert len(of_bcache(refusals=pin).changes) == 1  # no cache of the drive is touched
 
 
 # ---- options of OSDs

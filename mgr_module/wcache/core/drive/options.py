@@ -16,6 +16,7 @@ from typing import Generator, List, Optional, Sequence, Tuple
 
 from ..errors import RefusedError, StorageError, WcacheError
 from ..model import DriveReport, DriveState
+from ..option_value import OptionValue
 from ..options.entries import BY_NAME, comparable, left_dirty, option
 from ..options.option import Place
 from ..options.shared_cache import SharedCache
@@ -256,10 +257,7 @@ def restore(
             # read anew each time: the one before may have reset it
             (state,) = yield from _read((drive,))
             if state.option(one.name) != one.value:
-                known_option = BY_NAME.get(one.name)
-                if known_option is not None and one.value == known_option.dirty_in:
-                    yield AskCache(drive)
-                yield SetOption(drive, one.name, one.value, back=True)
+                yield from _set_back(drive, one, state.option(one.name))
                 changed = True
     after = yield from _read(here)
     missing = sorted(set(prior) - {drive.drive_id for drive in here})
@@ -283,6 +281,23 @@ def restore(
     if not left:
         yield RemoveJournal(entry)
     return Switched(before, after, changed, left)
+
+
+def _set_back(
+    drive: DriveReport, prior: OptionValue, now: Optional[str]
+) -> Generator[Step, Optional[DriveState], None]:
+    """Give an option what it had; into writeback as `apply` does, or it stays what it is now."""
+    entry = BY_NAME.get(prior.name)
+    dirty = entry is not None and bool(entry.dirty_in) and prior.value == entry.dirty_in
+    if dirty:
+        yield AskCache(drive)
+    yield SetOption(drive, prior.name, prior.value, back=True)
+    if dirty and now is not None:
+        try:
+            yield AskCache(drive)
+        except WcacheError:
+            yield SetOption(drive, prior.name, now, back=True)
+            raise
 
 
 def left_words(name: str, left: Optional[int], rate_bytes_s: Optional[int] = None) -> str:

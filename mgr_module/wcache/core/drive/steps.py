@@ -99,6 +99,7 @@ _WORDS = {
     WriteJournal: "the journal is written", RemoveJournal: "the journal entry is removed",
     ReadState: "read", ReadOptions: "read", Pin: "pinned", Flush: "flushed",
     SetCache: "switched", SaveCache: "told what to keep", SetOption: "given an option",
+    AskCache: "asked for its cache device",
 }
 
 

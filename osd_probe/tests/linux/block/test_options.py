@@ -3,8 +3,10 @@
 import pytest
 from wcache.core.errors import RefusedError
 from wcache.core.options.entries import OPTIONS
+from wcache.core.refusal import Refusal, RefusalKind
 from wcache_probe.linux.block.options import set_option, values_on
 from wcache_probe.linux.block.sysfs import by_name
+from wcache_probe.linux.host import LinuxDriveHost
 
 QUEUE = {
     "scheduler": "none [mq-deadline] kyber", "nr_requests": "256", "read_ahead_kb": "128",
@@ -140,3 +142,58 @@ def test_two_bcaches_on_one_drive_cannot_be_told_apart_and_are_left_alone(fake_h
     second = fake_host.device("bcache1", "252:16", below=("sda",), marker="bcache")
     (second / "bcache/writeback_percent").write_text("10\n")
     assert not set(values(fake_host)) & set(BCACHE)
+
+
+OF_OSDS = [one for one in OPTIONS if not one.on_host]
+
+
+@pytest.mark.parametrize("back", [False, True])
+@pytest.mark.parametrize("entry", OF_OSDS, ids=lambda one: one.name)
+def test_an_option_of_osds_is_no_file_whatever_is_planted_there(fake_host, folders, entry, back):
+    value = entry.words[0] if entry.words else str(entry.high)
+    planted = [folder / entry.name for folder in folders]
+    for path in planted:
+        path.write_text("0\n")
+    with pytest.raises(RefusedError, match="is an option of the OSD: the mgr sets it"):
+        set_option(by_name(fake_host.files, "sda"), entry.name, value, back=back)
+    assert [path.read_text() for path in planted] == ["0\n", "0\n"]
+
+
+def a_host(fake_host, boot_pins=None):
+    return LinuxDriveHost(
+        files=fake_host.files, osd_data_globs=[fake_host.osd_glob], find_foreign_rules=tuple,
+        boot_pins=boot_pins or fake_host.boot_pins,
+    )
+
+
+def test_no_option_is_set_on_a_drive_that_is_left_alone_and_what_was_there_goes_back(fake_host):
+    folder = fake_host.disk("vda", "252:0")
+    (folder / "queue/nr_requests").write_text("256\n")
+    fake_host.osd(0, block="vda")
+    host = a_host(fake_host)
+    (drive,) = host.look()
+    with pytest.raises(RefusedError, match="vda is left alone: a virtio-blk disk"):
+        host.set_option(drive, "nr_requests", "64")
+    assert (folder / "queue/nr_requests").read_text() == "256\n"
+    host.set_option(drive, "nr_requests", "128", back=True)
+    assert (folder / "queue/nr_requests").read_text()[:3] == "128"
+
+
+class InRam:
+    journal_lost = "its folder is on tmpfs"
+
+    def refusal(self, wwid):
+        return ""
+
+
+@pytest.mark.parametrize("used", [True, False])
+@pytest.mark.parametrize("transport", ["has no cache", "left alone"])
+def test_every_drive_tells_where_the_journal_is_in_ram(fake_host, used, transport):
+    name = "vda" if transport == "left alone" else "nvme0n1"
+    folder = fake_host.disk(name, "252:0")
+    if used:
+        fake_host.osd(0, block=name)
+    host = a_host(fake_host, InRam)
+    device = by_name(fake_host.files, name)
+    for drive in (host.drive_of(device), *host.look()):
+        assert Refusal(RefusalKind.JOURNAL_LOST, InRam.journal_lost) in drive.refusals, folder
