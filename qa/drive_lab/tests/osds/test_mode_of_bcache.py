@@ -4,6 +4,7 @@ A SCSI backing drive, an NVMe drive as its cache.  The probe is the project's; i
 """
 
 import time
+from dataclasses import replace
 
 import pytest
 from bcache_bench import BACKING, CACHE, DEVICE, MIB, Cached
@@ -45,13 +46,13 @@ class Plan:
         drives = codec.decode(DrivesOutcome, told, "outcome").drives
         self.prior = prior_from("", self.probe.domain_id, drives, names_of("cache_mode"))
 
-    def apply(self, consent=False, crash_after=0):
+    def apply(self, agreed=None, crash_after=0):
         """The outcome; None where the probe died of it."""
         self.probe.end()
         self.probe.start(crash_after=crash_after)
         return self.probe.ask(ApplyOptionRequest(
             self.probe.domain_id, self.action_id, "cache_mode", self.expected, self.value,
-            self.prior, consent,
+            self.prior, agreed,
         ), lease=False)
 
     def rollback(self):
@@ -131,7 +132,10 @@ def test_towards_writeback_it_wants_consent_and_is_back_when_nothing_is_dirty(ca
     assert refused["kind"] == "failure"
     assert "nobody has agreed" in refused["message"]
     assert (mode_of(cached), probe.journal()) == ("writethrough", [])
-    assert after(plan.apply(consent=True))["cache_mode"] == "writeback"
+    other = plan.apply(agreed=replace(shared, osd_ids=(0, 1)))
+    assert "which nobody has agreed to" in other["message"]
+    assert (mode_of(cached), probe.journal()) == ("writethrough", [])
+    assert after(plan.apply(agreed=shared))["cache_mode"] == "writeback"
     cached.make_dirty(40)
     back = after(plan.rollback())
     assert back["cache_mode"] == mode_of(cached) == "writethrough"
