@@ -10,9 +10,10 @@ from __future__ import annotations
 import random
 import time
 from collections import deque
-from typing import Callable, Deque, Optional, Tuple
+from typing import Callable, Deque, Dict, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from wcache.core import versions
+from wcache.core import across, versions
+from wcache.core.drive.journal import EntryKind
 from wcache.core.drive.lease import LeaseKeeper, Repeat
 from wcache.core.errors import MalformedError, NotReadyError, WcacheError
 from wcache.core.ports import MgrLink
@@ -30,12 +31,13 @@ from wcache.core.protocol import (
 )
 
 from .changes import GLANCE_EVERY_S, Changes
-from .mgr_link import encode_post, printable
+from .mgr_link import OtherProtocolError, encode_post, printable
 from .restoring.owed import Restoring
 from .stop_signal import Stop
 from .tasks import Identity, TaskRunner
 from .worker import Hand
 
+ACTION = f"{EntryKind.ACTION.value}/"
 CALL_MAX_S = 10.0
 CALL_MIN_S = 0.05
 FAREWELL_S = 2.0
@@ -57,6 +59,13 @@ END_PATIENCE_S = 18.0
 CHILDREN_S = 15.0
 
 
+class JournalBack(NamedTuple):
+    """What is done for a mgr of another protocol: it goes by the journal alone."""
+
+    keys: Callable[[], Sequence[str]]
+    bring_back: Callable[[Sequence[str]], Mapping[str, Optional[WcacheError]]]
+
+
 class Agent:
     """One probe's dealings with the mgr."""
 
@@ -76,6 +85,7 @@ class Agent:
         at_turn: Callable[[], None] = lambda: None,
         changes: Optional[Changes] = None,
         heard: Callable[[PollReply], None] = lambda reply: None,
+        journal: Optional[JournalBack] = None,
     ) -> None:
         """`at_turn` and `heard` are the worker's too: they may wait for a file."""
         self._identity = identity
@@ -101,6 +111,9 @@ class Agent:
         self._refusals = 0
         self._heard_once = False
         self._silent_since_s: Optional[float] = None
+        self._journal = journal or JournalBack(tuple, lambda keys: {})
+        self._journal_report = ""  # what is said next to a mgr of another protocol
+        self._brought_back: Dict[str, None] = {}  # keys, as that one asked for it
         self.lost = False  # whether it ended because nobody answers
 
     def run(self) -> None:
@@ -165,10 +178,13 @@ class Agent:
     def _call(self) -> float:
         """Call the mgr and take what it wants; returns the seconds to wait until the next."""
         self._changes.told()
+        journal, self._journal_report = self._journal_report, ""
         try:
             sent_at_s = self._clock()
             done = ""
-            if self._outcomes:
+            if journal:
+                reply = self._link.post(journal, self._call_timeout_s())
+            elif self._outcomes:
                 done, outcome = self._outcomes.popleft()
                 self._doing = ""
                 reply = self._post(done, outcome)
@@ -183,10 +199,57 @@ class Agent:
             self._complain(error)
             wait_s = min(RETRY_MAX_S, RETRY_FIRST_S * 2.0 ** min(self._failures - 1, 16))
             return self._retry_in(wait_s)
+        except OtherProtocolError as other:
+            return self._across(other, reported=bool(journal))
         except WcacheError as error:
             self._silent_since_s = None
             self._complain(error)
             return self._retry_in(REFUSED_RETRY_S)
+
+    def _across(self, other: OtherProtocolError, *, reported: bool) -> float:
+        """The mgr is of another protocol: give up the lease, and bring back what it names.
+
+        After each of its words the journal is reported once.
+        """
+        self._silent_since_s, self._failures = None, 0
+        if other.version == PROTOCOL_VERSION:
+            return CALL_MIN_S  # it was updated meanwhile
+        self._complain(other)
+        if self._keeper.lease(self._clock()) is not None:
+            self._keeper.give_up(other.message)
+        self._tend_owed()
+        if other.order is None:
+            return self._retry_in(REFUSED_RETRY_S)
+        keys = other.order.keys
+        if (keys or not reported) and not self._worker.busy:
+            self._worker.give(lambda: self._bring_back(keys))
+        return self._retry_in(other.order.next_poll_s)
+
+    def _bring_back(self, keys: Sequence[str]) -> None:
+        """The worker's: restore these entries of the journal, then say what is in it."""
+        self._look_around()
+        try:
+            here = self._journal.keys()
+            failed: Dict[str, str] = {}
+            # those of leases are owed, and brought back as such
+            wanted = [key for key in keys if key in here and key.startswith(ACTION)]
+            for key, error in self._journal.bring_back(wanted).items() if wanted else ():
+                if error is None:
+                    self._brought_back[key] = None
+                elif not isinstance(error, NotReadyError):
+                    failed[key] = printable(error.line())
+            here = self._journal.keys()
+        except WcacheError as error:
+            self._complain(error)
+            return
+        while len(self._brought_back) > across.KEYS_MAX:
+            del self._brought_back[next(iter(self._brought_back))]
+        identity = self._identity
+        self._journal_report = across.encode(across.Report(
+            PROTOCOL_VERSION, identity.hostname, identity.probe_id, identity.instance_id,
+            tuple(filter(across.is_key, here)), tuple(self._brought_back), tuple(failed.items()),
+        ))
+        self._stop.wake(end=True)
 
     def _unheard(self) -> None:
         """Nobody answered: after a while a new process may do better than this one.

@@ -150,7 +150,7 @@ def _run(
     options: argparse.Namespace, link: Optional[MgrLink], after_step: AfterStep,
     start: Optional[Start], make_host: MakeHost,
 ) -> int:
-    from .agent import Agent
+    from .agent import Agent, JournalBack
     from .ceph_conf import find_conf, fsid_in
     from .commands import restore as restore_command
     from .evidence.folder import EvidenceFolder
@@ -240,6 +240,9 @@ def _run(
         identity=identity, link=way, keeper=keeper, restoring=restoring, runner=runner,
         worker=worker, stop=stop, say=_say, at_turn=at_turn, changes=changes,
         heard=lambda reply: state.note_frozen(reply.frozen),
+        journal=JournalBack(lambda: tuple(state.journal.read()), RestoreApart(
+            start, lambda: restore_command.child_words(options, identity.cluster_fsid)
+        ).restore),
     )
     stop.tend = agent.tend
     agent.run()

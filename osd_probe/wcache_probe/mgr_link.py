@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from wcache.core import codec, versions
+from typing import Optional
+
+from wcache.core import across, codec, versions
 from wcache.core.errors import MalformedError, VersionError
 from wcache.core.protocol import (
     POST_BYTES_MAX,
@@ -18,14 +20,29 @@ POLL_MAX_S = 600.0
 TEXT_CHARS_MAX = 900
 
 
+class OtherProtocolError(VersionError):
+    """The mgr is of another protocol; `order` is what it wants all the same, if it says so."""
+
+    def __init__(self, version: int, order: Optional[across.Order]) -> None:
+        todo = (
+            "install the probe of the module's version" if version > PROTOCOL_VERSION
+            else "update the module on the mgrs"
+        )
+        super().__init__(
+            f"the mgr speaks protocol {version}, this probe {PROTOCOL_VERSION}; until they are "
+            "the same it restores and does nothing else", todo,
+        )
+        self.version = version
+        self.order = order
+
+
 def decode_reply(text: str) -> PollReply:
     """A reply of the mgr; VersionError or MalformedError, one line, if it makes no sense."""
     plain = codec.parse_json(text, bytes_max=REPLY_BYTES_MAX, what="the mgr's reply")
     version = versions.number_in(plain)
-    if version not in (0, PROTOCOL_VERSION):
-        raise VersionError(
-            f"the mgr speaks protocol {version}, this probe {PROTOCOL_VERSION}",
-            "install the probe of the module's version",
+    if version not in (0, PROTOCOL_VERSION) or across.is_across(plain):
+        raise OtherProtocolError(
+            version, across.order_in(plain) if across.is_across(plain) else None
         )
     reply = versions.take(PollReply, plain, "the mgr's reply")
     if not POLL_MIN_S <= reply.next_poll_s <= POLL_MAX_S:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar, Dict, FrozenSet, List, Optional, Set, Tuple
 
+from . import across
 from .errors import ConflictError, VersionError
 from .protocol import PROTOCOL_VERSION, Hello
 
@@ -57,6 +58,7 @@ class OtherVersion:
     hostname: str
     version: int
     seen_at_s: float
+    speaks: bool = False  # and so restores for this module all the same
 
 
 @dataclass(frozen=True)
@@ -149,9 +151,30 @@ class Agents:
             if now_s - one.called_at_s < SILENT_S
         }
 
-    def note_other(self, hostname: str, version: int, now_s: float) -> None:
-        """Remember a probe of another protocol; in memory only, since it goes on calling."""
-        self._others[hostname] = OtherVersion(hostname, version, now_s)
+    def hear_other(
+        self, hostname: str, hello: across.Hello, now_s: float, speaks: bool = False
+    ) -> OtherVersion:
+        """Take a call of a probe of another protocol; in memory only, since it goes on calling.
+
+        Raises ConflictError while another probe speaks for the host.
+        """
+        known, before = self._agents.get(hostname), self._others.get(hostname)
+        if known and known.probe_id != hello.probe_id and not self._gone(known, now_s):
+            self._agents[hostname] = replace(
+                known, rival_probe_id=hello.probe_id, rival_seen_at_s=now_s
+            )
+            raise ConflictError(
+                f"probe {known.probe_id} speaks for {hostname}, and this one is of protocol "
+                f"{hello.version}", "stop one of the two probes, or give each its own host name",
+            )
+        speaks = speaks or (before is not None and before.speaks)
+        self._others[hostname] = OtherVersion(hostname, hello.version, now_s, speaks)
+        return self._others[hostname]
+
+    def other(self, hostname: str, now_s: float) -> Optional[OtherVersion]:
+        """The probe of another protocol that called last and lately for a host."""
+        one = self._others.get(hostname)
+        return None if one is None or now_s - one.seen_at_s > SILENT_S else one
 
     def look(
         self, now_s: float

@@ -11,7 +11,7 @@ import queue
 from contextlib import contextmanager
 from typing import Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from ..core import events
+from ..core import across, events
 from ..core.automation.state import AutoState
 from ..core.cluster import OsdLatency, OsdNow
 from ..core.config_database import Config
@@ -23,6 +23,7 @@ from ..core.protocol import Hello, PollReply, Post
 from ..core.record import Record
 from ..core.verdict.result import Result
 from ..options import Options
+from .across_versions import AcrossVersions
 from .engine_lock import EngineLock
 from .executor import Calls, Executor, Ports
 from .measuring import TrialKind
@@ -124,10 +125,13 @@ class Engine:
         with self._lock:
             return ProbeCalls(self._executor, lines).post(hostname, hello, post)
 
-    def other_version(self, hostname: str, version: int) -> None:
-        """A probe of another protocol has called, and was refused."""
+    def hear_other(
+        self, hostname: str, hello: across.Hello, report: Optional[across.Report],
+        lines: Callable[[str], int],
+    ) -> across.Order:
+        """A probe of another protocol calls, perhaps with what its journal holds."""
         with self._lock:
-            self._executor.hosts.agents.note_other(hostname, version, self.clock())
+            return AcrossVersions(self._executor, lines).take(hostname, hello, report)
 
     # ---- orders
 

@@ -13,7 +13,14 @@ from ..core.drive.proofs import proofs_for
 from ..core.fleet.ages import OLD_S, Age, age_of
 from ..core.hardware.host_memory import HostMemory
 from ..core.host_report import HostReport
-from ..core.protocol import MemoryRequest, ReportRequest, Request, Task
+from ..core.protocol import (
+    MemoryRequest,
+    ReleaseRequest,
+    ReportRequest,
+    Request,
+    RollbackRequest,
+    Task,
+)
 from .storing.archive import Archive
 
 # Notices of each host that are remembered, so that one that is sent twice is told once.
@@ -24,6 +31,15 @@ REPORT_EVERY_S = 600.0
 CHANGED_EVERY_S = 5.0
 # A host whose memory is watched tells of it this often, as its calls allow.
 MEMORY_EVERY_S = 2.0
+
+
+def key_of(request: Request) -> Optional[str]:
+    """The journal's entry that a request goes back to; None where it does something else."""
+    if isinstance(request, ReleaseRequest):
+        return f"{EntryKind.LEASE.value}/{request.domain_id}"
+    if isinstance(request, RollbackRequest):
+        return f"{EntryKind.ACTION.value}/{request.action_id}"
+    return None
 
 
 @dataclass(frozen=True)

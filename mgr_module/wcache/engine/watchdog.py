@@ -10,6 +10,7 @@ from ..core.cluster import ClusterView
 from ..core.drive.safety import writeback_refusal
 from ..core.experiment.run import RunMachine
 from ..core.experiment.run_state import RunSpec, RunStatus
+from ..core.fleet.findings import words_of_version
 from ..core.hardware.bcache import WRITTEN_FOR
 from ..core.host_report import lost_models
 from ..core.jobs import Job
@@ -18,7 +19,7 @@ from ..core.record import Precondition
 from ..core.simulation import has_clients
 from ..core.verdict.flush_proof import lost_writes
 from ..options import Options
-from .hosts import Hosts
+from .hosts import Hosts, key_of
 
 # A machine that has heard nothing at all for this long is stopped.  Longer than the longest
 # measurement: 32 benches of 30 s each (`ceph_command.COMMAND_TIMEOUT_S`).
@@ -92,7 +93,17 @@ class Watchdog:
             yield stalled
 
     def silent(self, hostname: str, now_s: float) -> Optional[events.AgentSilent]:
-        """A machine that waits for a probe does not wait for ever."""
+        """A machine that waits for a probe does not wait for ever.
+
+        One of another protocol restores, and does nothing else.
+        """
+        other = self._hosts.agents.other(hostname, now_s)
+        if other is not None:
+            pending = self._hosts.tasks.get(hostname)
+            goes_back = pending is not None and key_of(pending.task.request) is not None
+            if other.speaks and goes_back:
+                return None
+            return events.AgentSilent(words_of_version(other))
         agent = self._hosts.agents.get(hostname)
         limit_s = self._options().lease_ttl_s + RESTORE_GRACE_S
         if agent is not None and now_s - agent.seen_at_s <= limit_s:

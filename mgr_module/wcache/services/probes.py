@@ -7,17 +7,17 @@ twice changes nothing.
 from __future__ import annotations
 
 import logging
-from typing import Any, Callable, Type, TypeVar
+from typing import Any, Callable, Dict, Optional, Union
 
-from ..core import codec, versions
-from ..core.errors import RefusedError, VersionError, WcacheError
+from ..core import across, codec, versions
+from ..core.errors import RefusedError, WcacheError
 from ..core.protocol import POST_BYTES_MAX, PROTOCOL_VERSION, Hello, PollReply, Post
 from ..engine.engine import Engine
 from .admission import Admission, check_drives
 
 HELLO_BYTES_MAX = 4096
 REFUSAL_CHARS_MAX = 300  # in the log of the mgr
-T = TypeVar("T", bound=versions.Numbered)
+Reply = Union[PollReply, Dict[str, Any]]
 
 
 class ProbeService:
@@ -28,15 +28,15 @@ class ProbeService:
         self._log = log
         self._admission = Admission(engine.options, engine.clock)
 
-    def poll(self, hostname: str, text: str) -> PollReply:
+    def poll(self, hostname: str, text: str) -> Reply:
         """`wcache agent poll`: who asks, and what it should do next."""
         return self._logged(hostname, "poll", lambda: self._poll(hostname, text))
 
-    def post(self, hostname: str, text: str) -> PollReply:
+    def post(self, hostname: str, text: str) -> Reply:
         """`wcache agent post`: take an outcome once; a repeated one changes nothing."""
         return self._logged(hostname, "post", lambda: self._post(hostname, text))
 
-    def _logged(self, hostname: str, what: str, call: Callable[[], PollReply]) -> PollReply:
+    def _logged(self, hostname: str, what: str, call: Callable[[], Reply]) -> Reply:
         """The reply; why a call is refused is in the mgr's log, unless there were too many."""
         self._log.debug("%s of %s", what, hostname)
         try:
@@ -48,16 +48,23 @@ class ProbeService:
                 self._log.warning("refused a %s of %s: %s", what, hostname, said)
             raise
 
-    def _poll(self, hostname: str, text: str) -> PollReply:
+    def _poll(self, hostname: str, text: str) -> Reply:
         self._admission.call(hostname, len(text))
-        hello = self._message(hostname, Hello, text, bytes_max=HELLO_BYTES_MAX, what="hello")
+        plain = codec.parse_json(text, bytes_max=HELLO_BYTES_MAX, what="hello")
+        other = self._across(hostname, plain)
+        if other is not None:
+            return other
+        hello = versions.take(Hello, plain, "hello")
         return self._engine.poll(hostname, hello, self._admission.line)
 
-    def _post(self, hostname: str, text: str) -> PollReply:
+    def _post(self, hostname: str, text: str) -> Reply:
         self._admission.call(hostname, len(text))
-        post = self._message(
-            hostname, Post, text, bytes_max=POST_BYTES_MAX, what="post", check=check_drives
-        )
+        plain = codec.parse_json(text, bytes_max=POST_BYTES_MAX, what="post")
+        other = self._across(hostname, plain)
+        if other is not None:
+            return other
+        check_drives(plain)
+        post = versions.take(Post, plain, "post")
         if post.hostname != hostname:
             raise RefusedError(f"{hostname} sent a post in the name of {post.hostname[:60]}")
         hello = Hello(
@@ -66,19 +73,14 @@ class ProbeService:
         )
         return self._engine.post(hostname, hello, post, self._admission.line)
 
-    def _message(
-        self, hostname: str, cls: Type[T], text: str, *, bytes_max: int, what: str,
-        check: Callable[[Any], None] = lambda plain: None,
-    ) -> T:
-        """A probe's message; one of another version is named as that, whatever its fields are."""
-        plain = codec.parse_json(text, bytes_max=bytes_max, what=what)
-        version = versions.number_in(plain)
-        if version not in (0, PROTOCOL_VERSION):
-            self._engine.other_version(hostname, version)
-            raise VersionError(
-                f"the {what} has protocol version {version}, this module speaks "
-                f"{PROTOCOL_VERSION}",
-                "install the probe of this module's version",
-            )
-        check(plain)
-        return versions.take(cls, plain, what)
+    def _across(self, hostname: str, plain: Any) -> Optional[Dict[str, Any]]:
+        """The answer to a probe of another protocol: by its number, before any other field."""
+        number = versions.number_in(plain)
+        report = across.report_in(plain) if across.is_across(plain) else None
+        if number in (0, PROTOCOL_VERSION):
+            # it has not heard yet that the module was updated
+            return None if report is None else across.Order(PROTOCOL_VERSION, 0.05).plain()
+        if report is not None and report.hostname != hostname:
+            raise RefusedError(f"{hostname} sent a report in the name of {report.hostname[:60]}")
+        hello = across.hello_in(plain)
+        return self._engine.hear_other(hostname, hello, report, self._admission.line).plain()
