@@ -203,7 +203,7 @@ def _run(
     )
     # before anything that may fail or wait: it needs neither librados nor another drive; the
     # children that restore leases pin their drives themselves
-    pins.pin([key for key, entry in sound.items() if entry.kind is EntryKind.ACTION])
+    pins.pin([*(k for k, e in sound.items() if e.kind is EntryKind.ACTION), *damaged])
     restoring.restore_owed()
     rados = None if link is not None else _rados_link(options, stop)
     fsid = rados.fsid() if rados else None

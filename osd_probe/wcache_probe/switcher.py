@@ -224,9 +224,16 @@ class Switcher:
     def hold_key(self, key: str) -> None:
         """Pin the drives of the entry of a key, over all paths, with what shares their switch.
 
+        Those of an entry of another version, too: it names them, whatever else it says.
+
         Raises the WcacheError of the first that could not be pinned, after trying all.
         """
-        entry = self.entry_at(key)
+        try:
+            entry = self.entry_at(key)
+        except StorageError:
+            entry = entries.to_pin(self._journal.read().get(key, ""))
+            if entry is None or entry.key != key:
+                raise
         if entry is not None and not entry.of_options:
             with self.alone(entry.domain_id):
                 self._run(switching.hold(self._host.here(entry), must=True))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 
 import pytest
@@ -207,3 +208,36 @@ def test_a_drive_that_is_not_here_needs_no_pin(fake_host, two):
         os.unlink(fake_host.root / folder)
     switcher.hold_key("action/a1")
     assert pinned(fake_host, "sdb")
+
+
+def of_another_version(text, **changes):
+    return json.dumps({**json.loads(text), "version": 99, "nobody": "knows it", **changes})
+
+
+def test_the_drives_of_an_entry_of_another_version_are_pinned_and_it_stays(fake_host, two):
+    _, switcher = two
+    journal_of = switcher._journal
+    ((key, text),) = journal_of.read().items()
+    journal_of.entries[key] = other = of_another_version(text)
+    sound, damaged = switcher.read_journal()
+    assert (sound, list(damaged)) == ({}, [key])
+    assert "version 99" in damaged[key]
+    switcher.hold_key(key)
+    assert pinned(fake_host, "sda")
+    assert pinned(fake_host, "sdb")
+    with pytest.raises(StorageError, match="version 99"):
+        switcher.restore_key(key)
+    assert journal_of.read() == {key: other}
+
+
+@pytest.mark.parametrize("changes", [
+    {"drives": []}, {"drives": "none"}, {"drives": [{"dev_name": "sda"}]},
+    {"kind": "of another kind"}, {"owner_id": "of another key"},
+])
+def test_an_entry_that_names_no_drive_pins_none_and_says_so(fake_host, two, changes):
+    _, switcher = two
+    ((key, text),) = switcher._journal.read().items()
+    switcher._journal.entries[key] = of_another_version(text, **changes)
+    with pytest.raises(StorageError):
+        switcher.hold_key(key)
+    assert not pinned(fake_host, "sda")

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import ClassVar, Tuple
+from typing import ClassVar, Optional, Tuple
 
-from .. import versions
+from .. import codec, versions
 from ..errors import StorageError, VersionError, WcacheError
-from ..model import CacheMode, DriveReport, DriveState, Transport
+from ..model import CacheMode, DeviceCache, DriveReport, DriveState, KernelView, Transport
 from ..option_value import VALUES_MAX, OptionValue
 
 JOURNAL_VERSION = 5
@@ -125,3 +125,29 @@ def parse(key: str, text: str) -> JournalEntry:
             "restore the drive by hand, then remove the entry",
         ) from None
     return replace(entry, version=JOURNAL_VERSION)
+
+
+def to_pin(text: str) -> Optional[JournalEntry]:
+    """The drives of an entry of any version, to find and pin them; None where none can be told.
+
+    The names that it reads are in the entries of every version.  It is good for pinning alone,
+    which is safe whatever the entry means: nothing is restored by it, and the entry stays.
+    """
+    try:
+        plain = codec.parse_json(text, bytes_max=ENTRY_BYTES_MAX, what="it")
+        kind, domain_id = EntryKind(plain["kind"]), str(plain["domain_id"])
+        drives = tuple(
+            PriorDrive(
+                str(one["drive_id"]), str(one["dev_name"]), Transport(one["transport"]),
+                CacheMode(one["mode"]), DriveState(DeviceCache.UNKNOWN, KernelView.UNKNOWN),
+                str(one.get("wwid", "")), str(one.get("serial", "")), str(one.get("wwn", "")),
+            )
+            for one in plain["drives"] if not one.get("options")
+        )
+        if not drives:
+            return None
+        return JournalEntry(
+            JOURNAL_VERSION, kind, str(plain["owner_id"]), domain_id, drives, 0.0
+        )
+    except (WcacheError, KeyError, TypeError, ValueError, AttributeError):
+        return None
