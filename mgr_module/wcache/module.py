@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import errno
 import threading
-from typing import Any, ClassVar, Dict, List, Optional, Tuple, Union
+import time
+from typing import Any, Callable, ClassVar, Dict, List, Optional, Tuple, Union
 
 from mgr_module import MgrModule, MgrStandbyModule
 
 from .ceph import compat as ceph_compat
 from .ceph.blocks import CephBlocks
-from .ceph.config import CephConfig
+from .ceph.config import CephConfig, OwnOptions
 from .ceph.health import health_checks
 from .ceph.keys import CephKeyring
 from .ceph.loads import CephLoads
@@ -67,6 +68,7 @@ class Module(MgrModule):
         self._wake = threading.Event()
         self._run = True
         self._options = Options()
+        self._own = OwnOptions(self)
         self.config_notify()
         upgrades = Upgrades(self)
         view = CephView(
@@ -160,13 +162,19 @@ class Module(MgrModule):
 
     def config_notify(self) -> None:
         """Options changed: read them all; a bad value keeps its default."""
-        self._options = _options_of(self)
+        self._options = _options_of(self, self._own.is_set)
 
     def handle_command(self, inbuf: str, cmd: Dict[str, Any]) -> Tuple[int, str, str]:
-        """Answer one `ceph wcache` command; never slow, never an exception."""
+        """Answer one `ceph wcache` command; never an exception.
+
+        What begins something goes by the options as the mons have them now.
+        """
         self.log.debug("command: %s", cmd.get("prefix"))
         if not self._starter.ready:
             return commands.not_ready(self._starter.error)
+        if cmd.get("prefix") in commands.BEGINNING:
+            self._own.ask()
+            self.config_notify()
         return commands.answer(
             self._service, self._views, cmd, inbuf or "", self.log.exception
         )
@@ -197,6 +205,8 @@ class Module(MgrModule):
             try:
                 if self._starter.ready:
                     try:
+                        if self._own.look(time.monotonic()):
+                            self.config_notify()
                         wait_s = self._engine.tick()
                         self._service.tick()
                     finally:
@@ -268,14 +278,16 @@ class StandbyModule(MgrStandbyModule):
         self._web.close()
 
 
-def _options_of(mgr: Union[Module, StandbyModule]) -> Options:
-    """What the options say; some may be set for one mgr alone."""
+def _options_of(
+    mgr: Union[Module, StandbyModule], is_set: Callable[[str], bool] = lambda name: True
+) -> Options:
+    """What the options say; some may be set for one mgr alone.  `is_set`: the mons have a value."""
     return read_options({
         option["name"]: (
             mgr.get_localized_module_option if option["name"] in OF_EACH_MGR
             else mgr.get_module_option
         )(option["name"])
-        for option in module_options()
+        for option in module_options() if is_set(option["name"])
     })
 
 

@@ -77,9 +77,10 @@ class FakeSurroundings:
 class FakeTraffic:
     """The `Traffic` port: commits in a second by OSD, as a test sets them."""
 
-    def __init__(self) -> None:
+    def __init__(self, others: float = 0.0) -> None:
         self.rates: Dict[int, float] = {}
+        self.others = others
 
     def commits_per_s(self, osd_id: int) -> float:
         """The rate; none where the test says nothing."""
-        return self.rates.get(osd_id, 0.0)
+        return self.rates.get(osd_id, self.others)

@@ -245,6 +245,7 @@ class FakeMgr:
         self.keys = FakeKeys()
         self.stops = FakeStops()
         self.traffic = FakeTraffic()
+        self.clients = FakeTraffic(1000.0)  # what a plan is judged by
         self.surroundings = FakeSurroundings()
         self.osd_options = FakeOsdOptions()
         self.osd_memory = FakeMemory(lambda: self.now_s, self._set_target)
@@ -306,6 +307,7 @@ class FakeMgr:
         })
         self.service = Service(
             self.engine, knobs, agents, self.traffic, self.log, store_wait_s=0.1,
+            clients=self.clients,
         )
         self.views = Views(
             self.engine, knobs.values(),

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from mgr_fakes import builders as make
-from module_world import WB, WT, a_mgr, all_modes, fine, measured, ok, said, start
+from module_world import WB, WT, a_mgr, all_modes, fine, measured, ok, said, start, with_osds_on
 from wcache.core.change.change_status import ChangeStatus
 
 
@@ -132,6 +132,17 @@ def test_a_plan_whose_drive_or_host_has_gone_since_says_so():
     ok(mgr.command("agent rm", hostname="h1", force=True))
     mgr.inside.hosts.reported_at_s["h1"] = mgr.now_s  # a report that could not be taken
     assert said(mgr, "apply", plan_id="p1")["changed"] is False
+
+
+def test_a_host_that_a_plan_cannot_tell_of_is_named_with_the_reason():
+    mgr = measured()
+    with_osds_on(mgr, "h9")
+    assert said(mgr, "plan", dry_run=True)["left_alone"][-1] == "h9: no probe has reported it"
+    mgr.inside.hosts.reported_at_s.pop("h2")
+    left = said(mgr, "plan", dry_run=True)["left_alone"]
+    assert any(line.startswith("h2: it has not reported since the last change") for line in left)
+    assert not any("h2" in line for line in said(mgr, "plan", dry_run=True, hostname="h1")[
+        "left_alone"])
 
 
 @pytest.mark.slow

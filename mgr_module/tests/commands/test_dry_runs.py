@@ -10,6 +10,7 @@ from test_foreign_evidence import FILE
 from wcache.commands.commands import COMMANDS
 from wcache.core import codec
 from wcache.core.change.change_status import ChangeStatus
+from wcache.core.record import Precondition
 
 # What changes something by their own consent or forecast, or is not for people.
 OTHERS = {
@@ -120,6 +121,20 @@ def test_a_plan_that_is_done_says_what_would_be_made_to_last(persist):
     would = said(mgr, "apply", plan_id="p1", persist=True, dry_run=True)
     assert len(would["would_persist"]) == (0 if persist else len(mgr.changed))
     assert all(change.kept is not None for change in mgr.plan.changes) is persist
+
+
+def test_a_dry_run_says_how_it_will_be_judged_and_that_clients_write_too_little_for_that():
+    mgr = begun(apply={"dry_run": True})
+    would = said(mgr, "apply", plan_id="p1", dry_run=True)
+    assert would["judged_by"].startswith("clients' writes in blocks of")
+    assert would["missed"] == []
+    mgr.clients.others = 0.0
+    would = said(mgr, "apply", plan_id="p1", dry_run=True)
+    assert would["missed"] == [Precondition.CLIENT_LOAD.value]
+    assert would["next"] == "ceph wcache apply p1 --override=client_load"
+    text = ok(mgr.command("apply", plan_id="p1", dry_run=True, override="client_load"))
+    assert "judged by: a bench before and after each change; client_load is overridden" in text
+    assert "not met now" not in text
 
 
 def test_a_plan_that_would_be_refused_is_refused_in_a_dry_run_too():

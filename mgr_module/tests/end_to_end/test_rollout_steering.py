@@ -38,6 +38,16 @@ def test_a_pause_waits_for_the_change_under_way_and_a_resume_judges_it_anew():
     assert mgr.end() == "done"
 
 
+def test_a_resume_takes_a_pause_back_that_still_waits_for_the_change_under_way():
+    mgr = begun()
+    mgr.go(lambda: mgr.plan.changes[0].status is ChangeStatus.APPLYING, seconds=0.05)
+    ok(mgr.command("rollout pause", plan_id="p1"))
+    assert said(mgr, "rollout resume", plan_id="p1")["changed"] is True
+    assert said(mgr, "rollout show", plan_id="p1")["reason"] == ""
+    assert mgr.end() == "done"
+    assert "resume requested" in ok(mgr.command("history"))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("item", "missing"), [
     (Precondition.NO_SCRUB_STORM, "unfit"), (Precondition.NO_MAINTENANCE, "unfit"),

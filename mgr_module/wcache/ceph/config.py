@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from typing import Any, Callable, Collection, List, Mapping, Optional, Protocol, Tuple
+from typing import Any, Callable, Collection, FrozenSet, List, Mapping, Optional, Protocol, Tuple
 
 from ..core.config_database import LABELS_OF, ConfigEdit, Entry, parse_dump
 from ..core.errors import NotReadyError, RefusedError
-from .command import CommandFailed, NoAnswer, SendsCommands, ask_mon, ask_osd, parse
+from .command import (
+    CommandFailed,
+    NoAnswer,
+    Reply,
+    SendsCommands,
+    ask_mon,
+    ask_osd,
+    parse,
+    send,
+)
 
 # Where cephadm keeps its hosts (mgr/cephadm/inventory.py, Inventory).
 INVENTORY = "mgr/cephadm/inventory"
 LABEL = "label"  # what the value of a label is called, where it stands
 OSD_TIMEOUT_S = 10.0
+# Of this module's own options: how long a command waits for the mons, and how often they are asked.
+OWN_TIMEOUT_S, OWN_EVERY_S = 3.0, 60.0
+_DUMP = {"prefix": "config dump"}
 
 
 class Orchestrator(Protocol):
@@ -23,6 +36,57 @@ class Orchestrator(Protocol):
 
     def ask(self, method: str, *args: Any) -> Any:
         """The result of one of its methods; raises CommandFailed."""
+
+
+class OwnOptions:
+    """Which options of this module the mons have a value of.
+
+    A mon sends a mgr the values that there are (MConfig), and PyModuleRegistry::handle_config()
+    forgets one only where it comes with an empty value.  So of an option that was removed a module
+    is told nothing, and `get_module_option` goes on with the old value.
+    """
+
+    def __init__(self, mgr: Any) -> None:
+        self._mgr = mgr
+        self._names: Optional[FrozenSet[str]] = None
+        self._asked: Optional[Reply] = None
+        self._next_s = 0.0
+
+    def ask(self) -> None:
+        """Ask the mons, for a moment; where they do not answer, what was known stands."""
+        try:
+            self._take(ask_mon(self._mgr, _DUMP, timeout_s=OWN_TIMEOUT_S))
+        except CommandFailed:
+            return
+
+    def look(self, now_s: float) -> bool:
+        """Ask them now and then, waiting for nothing; whether an answer came."""
+        reply = self._asked
+        if reply is not None and reply.wait(0.0):
+            self._asked = None
+            if reply.code == 0:
+                with contextlib.suppress(CommandFailed):
+                    self._take(reply.out)
+                return True
+        if self._asked is None and now_s >= self._next_s:
+            self._next_s, self._asked = now_s + OWN_EVERY_S, Reply()
+            send(self._mgr, self._asked, "mon", "", json.dumps({**_DUMP, "format": "json"}))
+        return False
+
+    def is_set(self, name: str) -> bool:
+        """Whether the mons have a value of an option for this mgr; True where they have not said.
+        """
+        mine = f"{self._mgr.module_name}/"
+        names = (f"mgr/{mine}{name}", f"mgr/{mine}{self._mgr.get_mgr_id()}/{name}")
+        return self._names is None or not self._names.isdisjoint(names)
+
+    def _take(self, text: str) -> None:
+        rows = parse(text, "config dump")
+        mine = ("global", "mgr", f"mgr.{self._mgr.get_mgr_id()}")
+        self._names = frozenset(
+            str(row.get("name")) for row in rows if isinstance(row, dict)
+            and row.get("section") in mine
+        ) if isinstance(rows, list) else self._names
 
 
 class CephConfig:

@@ -229,6 +229,13 @@ COMMANDS: Tuple[Command, ...] = (
 _BY_PREFIX = {command.prefix: command for command in COMMANDS}
 
 
+# What may begin something: these go by the options as the mons have them at that moment.
+BEGINNING = frozenset(
+    command.prefix for command in COMMANDS
+    if command.perm == "rw" and not command.prefix.startswith("wcache agent ")
+)
+
+
 def specs() -> List[Dict[str, Any]]:
     """All commands as a mgr module declares them."""
     return [command.spec() for command in COMMANDS]

@@ -12,7 +12,7 @@ from ..core.output_format import FORMAT_VERSION
 from ..core.record import Record
 from ..core.shell import ticked
 from ..core.text import latency, ratio, relative, table
-from ..core.verdict.explaining import would_change
+from ..core.verdict.explaining import budgets, would_change
 from ..core.verdict.recommend import Recommendation
 from ..engine.world import World
 from .plan_views import PlanViews
@@ -71,7 +71,9 @@ class ExplainViews:
             **row, "measured": measured,
             "would_change": [
                 {"what": words, "command": command}
-                for words, command in would_change(item, results)
+                for words, command in would_change(
+                    item, results, budgets(world.options)
+                )
             ],
         }
 

@@ -27,7 +27,7 @@ from ..core.model import CacheMode, DriveReport
 from ..core.output_format import FORMAT_VERSION
 from ..core.simulation import DriveKind, in_cluster, real
 from ..core.verdict.consequences import noop_flushes, of_write_through
-from ..core.verdict.explaining import settling
+from ..core.verdict.explaining import budgets, settling
 from ..core.verdict.hosts_by_model import differing
 from ..core.verdict.recommend import Recommendation
 from ..core.verdict.result import Result
@@ -84,7 +84,8 @@ class PlanViews:
             plain["noop_flushes"] = list(noop_flushes(results))
             plain["stale_keys"] = self._stale_keys(world, item)
             plain["settled_by"] = [] if item.verdict.decided else [
-                {"what": words, "command": command} for words, command in settling(item, results)
+                {"what": words, "command": command}
+                for words, command in settling(item, results, budgets(world.options))
             ]
             kind = DriveKind.of(item)
             plain["to_change"] = 0 if item.mode is None else differing(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterable, Mapping, Optional, TypeVar
+from typing import Any, Dict, Iterable, List, Mapping, Optional, TypeVar
 
 from ..core.change.scope import Scope
 from ..core.errors import ConflictError, MalformedError, NotFoundError, NotReadyError, RefusedError
@@ -134,6 +134,27 @@ def require_scope(world: World, scope: Scope) -> None:
             f"there is no drive model with {wanted[:60]!r} in its name",
             f"use a part of one of {named(sorted(models - {''})) or 'none'}",
         )
+
+
+def unseen(world: World, scope: Scope) -> List[str]:
+    """Hosts of which a plan about drives cannot tell what is there now, and why.
+
+    What is planned goes by reports: a host that is missing among them would be left out silently.
+    """
+    hosts = {
+        osd.hostname for osd in world.cluster.osds.values()
+        if osd.hostname and scope.device_class in (None, "", osd.device_class)
+        and scope.hostname in (None, "", osd.hostname) and scope.osd_id in (None, osd.osd_id)
+    }
+    believed = {report.hostname for report in world.believed_reports}
+    groups = (
+        (hosts - set(world.reports), "no probe has reported it"),
+        ((hosts & set(world.reports)) - believed, "its report is not believed: see `ceph wcache "
+         "status`"),
+        (hosts & believed - set(world.reported_at_s), "it has not reported since the last change "
+         "there, or the mgr's start; its probe is asked to look again"),
+    )
+    return [f"{named(sorted(found))}: {why}" for found, why in groups if found]
 
 
 def disputed_domains(world: World) -> Dict[Key, str]:

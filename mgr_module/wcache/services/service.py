@@ -47,6 +47,7 @@ class Service:
     def __init__(
         self, engine: Engine, planners: Mapping[str, Planner], agents: AgentService,
         traffic: Traffic, log: logging.Logger, store_wait_s: float = WAIT_S,
+        clients: Optional[Traffic] = None,
     ) -> None:
         self._engine = engine
         self._log = log
@@ -59,7 +60,7 @@ class Service:
         self.drive_models = DriveModelService(engine)
         self.campaigns = CampaignService(engine, planners.values())
         self.tries = TryService(engine, self.campaigns, traffic)
-        self.plans = PlanService(engine, planners)
+        self.plans = PlanService(engine, planners, clients or traffic)
         self.evidence = EvidenceService(engine)
         self.auto = AutoService(engine, self.campaigns, self.plans, self._outdated)
         self.outlook = OutlookService()

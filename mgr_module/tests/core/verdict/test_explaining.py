@@ -64,6 +64,14 @@ def test_a_spent_budget_is_named_with_its_option_and_more_of_it():
         assert (ended in words, said) == (True, f"ceph config set mgr mgr/wcache/{command}")
 
 
+def test_a_budget_that_no_option_sets_is_left_for_a_campaign_and_none_is_made_smaller():
+    found, ended = advice(OPEN, load()), result("budget of 60 s is spent")
+    ((_, command),) = settling(found, [ended], {"experiment_seconds_max": 900.0})
+    assert command == "ceph wcache campaign start --scope=class:hdd --loads=depth1"
+    ((_, command),) = settling(found, [ended], {"experiment_seconds_max": 60.0})
+    assert command.endswith("experiment_seconds_max 120")
+
+
 def test_spent_pairs_ask_for_more_pairs_and_then_for_more_drives():
     found = advice(OPEN, load())
     ((_, command),) = settling(found, [result("budget of 40 pairs is spent")])

@@ -63,6 +63,7 @@ def rollout(data: Mapping[str, Any]) -> str:
             f"blocks: {step['blocks_before']} before, {step['blocks']} of at most "
             f"{step['blocks_max']} in this stretch",
         ]
+    lines.append(f"judged by: {data['judged_by']}")
     if data["judgement"]:
         lines.append(f"judgement: {data['judgement']['words']}")
         if data["judgement"]["settle"]:
@@ -138,6 +139,8 @@ def forecast(data: Mapping[str, Any]) -> str:
         lines.append(f"takes {taken}, without what it may wait for")
     if data.get("harm_max_s"):
         lines.append(f"{at_worst(data['harm_max_s'])}; then it pauses (rollout_harm_max_s)")
+    if data.get("judged_by"):
+        lines.append(f"judged by: {data['judged_by']}")
     if data.get("lasting"):
         lines.append(f"lasts: {data['lasting']}")
     if data.get("in_the_way"):

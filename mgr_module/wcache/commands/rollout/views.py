@@ -67,7 +67,7 @@ class RolloutViews:
             "waiting_for": list(machine.waits_for),
             "overridden": [item.name.lower() for item in rollout.overridden],
             "forced": [item.name.lower() for item in rollout.forced],
-            "persist": rollout.may_last,
+            "persist": rollout.may_last, "judged_by": rollout.judged_by,
             "trials": [
                 _trial(one, world.now_s) for one in world.trials.values() if one.plan_id == plan_id
             ],

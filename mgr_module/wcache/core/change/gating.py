@@ -371,12 +371,19 @@ class Gating(Stepping):
         return self._idle(events.Note(f"paused: {reason}", "warning"))
 
     def resume(self, now_s: float) -> List[events.Action]:
-        """Go on with a paused rollout: an unjudged step is watched anew."""
-        if not self.paused:
+        """Go on with a paused rollout: an unjudged step is watched anew.
+
+        One that pauses once the change under way is made does not pause.
+        """
+        pausing = self.rollout.status is RolloutStatus.RUNNING and bool(self.rollout.pausing)
+        if not self.paused and not pausing:
             return []
         self._now_s = now_s
         if self.rollout.harm_spent:
             self.rollout = replace(self.rollout, harm=Harm(), harm_spent=False)
+        if pausing:
+            self.rollout = replace(self.rollout, pausing="")
+            return [events.SaveRun(), events.Note("goes on, without the pause that was asked for")]
         self._set(RolloutStatus.RUNNING, reason="", paused_at_s=0.0, missed=())
         return self._go_on()
 

@@ -223,6 +223,16 @@ class Rollout:
         """Whether what is judged well is made to last."""
         return self.status is not RolloutStatus.PLANNED and self.consent_persist
 
+    @property
+    def judged_by(self) -> str:
+        """How its steps are judged, in words."""
+        gate = self.gate
+        if gate is None or not gate.by_load:
+            return "a bench before and after each change; gate_by_load was off when it was planned"
+        if Precondition.CLIENT_LOAD in self.overridden:
+            return "a bench before and after each change; client_load is overridden"
+        return f"clients' writes in blocks of {gate.block_s:g} s, beside OSDs that are not changed"
+
     def all_in(self, status: ChangeStatus) -> Tuple[int, ...]:
         """Which changes have a status; asked many times of a plan, which may be long."""
         found, at = [], -1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Iterable, List, Sequence, Tuple
+from typing import Dict, Iterable, List, Mapping, Sequence, Tuple
 
 from ..material import MATERIAL_RATIO
 from ..model import LoadPoint, Verdict
@@ -26,10 +26,17 @@ Step = Tuple[str, CommandLine]
 """What would do it, and the command for that; '' where there is none."""
 
 
-def would_change(found: Recommendation, results: Iterable[Result]) -> List[Step]:
-    """What would change the verdict, the nearest first."""
+def budgets(options: object) -> Dict[str, float]:
+    """The present values of the options that bound an experiment."""
+    return {name: float(getattr(options, name)) for _, name in BUDGETS}
+
+
+def would_change(
+    found: Recommendation, results: Iterable[Result], present: Mapping[str, float] = {}
+) -> List[Step]:
+    """What would change the verdict, the nearest first; `present` are options as they are."""
     if not found.verdict.decided:
-        return settling(found, results)
+        return settling(found, results, present)
     steps: List[Step] = [
         (_beyond(load), NOTHING) for load in _counted(found)
         if load.verdict is found.verdict and load.estimate.bounded
@@ -50,7 +57,9 @@ def would_change(found: Recommendation, results: Iterable[Result]) -> List[Step]
     return steps
 
 
-def settling(found: Recommendation, results: Iterable[Result]) -> List[Step]:
+def settling(
+    found: Recommendation, results: Iterable[Result], present: Mapping[str, float] = {}
+) -> List[Step]:
     """What would settle an open verdict, the best first; never the same measurement again."""
     if found.measure_on:
         again = command(START + " --scope=host:{}", found.measure_on)
@@ -74,10 +83,13 @@ def settling(found: Recommendation, results: Iterable[Result]) -> List[Step]:
             _start(found, f"--loads={missing.short}"),
         )]
     named = list(results)
-    return [_more(found, load, named) for load in undecided]
+    return [_more(found, load, named, present) for load in undecided]
 
 
-def _more(found: Recommendation, load: LoadVerdict, results: Sequence[Result]) -> Step:
+def _more(
+    found: Recommendation, load: LoadVerdict, results: Sequence[Result],
+    present: Mapping[str, float],
+) -> Step:
     """What would decide an undecided load, by why its last experiment ended."""
     name = load.load_point.short
     mine = [r for r in results if r.load_point is load.load_point]
@@ -100,9 +112,13 @@ def _more(found: Recommendation, load: LoadVerdict, results: Sequence[Result]) -
     if "budget of" in ended and "pairs" not in ended:
         option = next(option for unit, option in BUDGETS if f" {unit} is spent" in ended)
         most = ended.split("budget of ", 1)[1].split(" ", 1)[0]
+        now = present.get(option, 0.0)
+        if most.isdecimal() and int(most) < now:
+            # `try` has a budget of its own, that no option sets
+            return (f"{name} in a campaign, which may take more: {ended}", _start(found, loads))
         larger = command(SET + "{}", option)
         if most.isdecimal():
-            larger = command(SET + "{} {}", option, 2 * int(most))
+            larger = command(SET + "{} {}", option, 2 * int(max(int(most), now)))
         return (f"{name}, with a larger budget: {ended}", larger)
     pairs = max((r.pairs for r in mine), default=0)
     if pairs < PAIRS_MOST and load.drives >= POOL_DRIVES_MIN:

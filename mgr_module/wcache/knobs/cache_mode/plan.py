@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Iterable, List, Mapping, Optional, Sequence, Tuple
+from collections import Counter
+from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from ...core.change.cache_mode_change import CacheModeChange
 from ...core.cluster import ClusterState
@@ -11,6 +12,7 @@ from ...core.drive.safety import Safety, judge, may_toggle
 from ...core.host_report import HostReport, lost_models
 from ...core.model import CacheMode, DriveReport, LoadPoint, Severity, Transport
 from ...core.simulation import DriveKind, not_up
+from ...core.text import many
 from ...core.verdict.recommend import Recommendation, recommended_for
 from ..domains import in_order
 from ..knob import CHANGES_MAX, Asked, Wanted
@@ -45,6 +47,7 @@ def make_changes(
     ]
     changes: List[CacheModeChange] = []
     more = 0
+    unknown: Dict[str, int] = Counter()
     reports = tuple(reports)
     lost = {simulated: lost_models(reports, simulated=simulated) for simulated in (False, True)}
     for domain in in_order(reports, cluster):
@@ -61,6 +64,11 @@ def make_changes(
             left.append(f"{name}: loses acknowledged writes at a power cut; {cure}")
             continue
         if recommendation is None or mode is None:
+            # what is undecided is said above
+            osd = cluster.osds.get(first.uses[0].osd_id) if first.uses else None
+            mine = osd is not None and asked.wants(report.hostname, osd.device_class)
+            if recommendation is None and mine and asked.only is None:
+                unknown[str(first.drive_model) or "(unnamed)"] += 1
             continue
         there = all(drive.mode is mode for drive in drives)
         lasts = all(drive.state.page.saved is mode for drive in drives)
@@ -96,6 +104,10 @@ def make_changes(
             more += 1
             continue
         changes.append(change)
+    left += [
+        f"{many(count, 'cache domain')} of {model}: no mode is recommended"
+        for model, count in sorted(unknown.items())
+    ]
     if more:
         left.append(f"{more} more cache domains: plan again when this plan is done")
     return Wanted(tuple(changes), tuple(left))

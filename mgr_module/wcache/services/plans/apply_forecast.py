@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import queue
 from dataclasses import replace
-from typing import Any, Dict, Iterable, List, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Tuple
 
 from ...core import codec
 from ...core.change import preconditions as holding
 from ...core.change import staleness
 from ...core.change.change_status import ChangeStatus
 from ...core.change.persisting import can_last, not_lasting
-from ...core.change.rollout_state import Rollout
+from ...core.change.rollout_state import Change, Rollout
 from ...core.change.time_left import time_left
 from ...core.errors import NotReadyError
 from ...core.record import Precondition
 from ...core.shell import CommandLine, arguments, typed
+from ...core.simulation import has_clients
 from ...engine.engine import Engine
 from ...engine.key_work import WAIT_S
 from ..guards import require_plan, require_thawed
@@ -24,7 +25,7 @@ from .plan_guards import in_the_way, writeback_shared
 
 def apply_forecast(
     engine: Engine, plan_id: str, need_not: Tuple[Precondition, ...], *, trial: bool,
-    persist: bool,
+    persist: bool, commits_per_s: Callable[[int], float],
 ) -> Dict[str, Any]:
     """What `apply` would do, in which order and for how long, and what would keep it.
 
@@ -44,13 +45,19 @@ def apply_forecast(
         *filter(can_last, planned), *(rollout.changes[i] for i in not_lasting(rollout)),
     ]
     left = time_left(rollout, world.now_s)
+    asked = holding.override(rollout, need_not)
     missed = broken(plan, need_not, seen)
+    if planned and _idle(asked, planned[0], world.options.traffic_commits_min, commits_per_s):
+        missed.append(Precondition.CLIENT_LOAD)
+    if plan.to_last or persist:
+        plan = replace(plan, consent_persist=persist or plan.may_last)
     gone = staleness.reasons(plan, world.reports, world.cluster, world)
     return {
         "plan_id": plan_id, "changed": False, "status": rollout.status.value,
         "dry_run": True, "waves": codec.to_plain(plan.waves),
         "would_change": [f"{change.name}: {change.words}" for change in planned],
         "would_persist": [change.name for change in lasting] if lasts else [],
+        "judged_by": asked.judged_by if any(map(has_clients, planned)) else "",
         "lasting": _lasting(rollout, lasts=lasts, any_can=bool(lasting)),
         "harm_max_s": rollout.harm_max_s,
         "seconds_least": round(left.least_s), "seconds_most": round(left.most_s),
@@ -62,6 +69,19 @@ def apply_forecast(
             writeback=bool(writeback_shared(plan)),
         ),
     }
+
+
+def _idle(
+    rollout: Rollout, first: Change, commits_min: int, commits_per_s: Callable[[int], float],
+) -> bool:
+    """Whether clients write too little to judge the first change by, as they do now."""
+    gate = rollout.gate
+    if gate is None or not gate.by_load or rollout.trial or first.only_lasts or (
+        Precondition.CLIENT_LOAD in rollout.overridden or not has_clients(first)
+    ):
+        return False
+    osds, block_s = first.judging_osds, gate.seconds(True, 1)
+    return bool(osds) and all(commits_per_s(osd) * block_s < commits_min for osd in osds)
 
 
 def _lasting(rollout: Rollout, *, lasts: bool, any_can: bool) -> str:

@@ -16,6 +16,7 @@ from typing import (
     Tuple,
 )
 
+from ...ceph.traffic import Traffic
 from ...core import codec
 from ...core.change import preconditions as holding
 from ...core.change import staleness
@@ -98,9 +99,12 @@ class _Made(NamedTuple):
 class PlanService:
     """Makes plans, carries them out and takes them back; thread-safe by the engine's lock."""
 
-    def __init__(self, engine: Engine, planners: Mapping[str, Planner]) -> None:
+    def __init__(
+        self, engine: Engine, planners: Mapping[str, Planner], clients: Traffic
+    ) -> None:
         self._engine = engine
         self._planners = planners
+        self._clients = clients
 
     def plan(
         self,
@@ -229,7 +233,10 @@ class PlanService:
                 require_for_now(rollout, persist)
             if own is not None:
                 return trial_forecast(rollout, own, world)
-            return apply_forecast(engine, plan_id, need_not, trial=trial, persist=persist)
+            return apply_forecast(
+                engine, plan_id, need_not, trial=trial, persist=persist,
+                commits_per_s=self._clients.commits_per_s,
+            )
         with engine.deciding(world.advised()) as (world, orders):
             return self.applied(
                 world, orders, plan_id, need_not, trial=trial, persist=persist, own=own,
@@ -263,7 +270,8 @@ class PlanService:
             return told
         require_for_now(rollout, persist)
         require_startable(world, rollout)
-        require_unmoved(world, rollout)
+        # what it was planned with is no consent: what is asked for now is held against the drives
+        require_unmoved(world, replace(rollout, consent_persist=persist))
         require_consent(rollout, writeback)
         self._require_fit(world, orders, rollout, need_not)
         if trial:

@@ -59,7 +59,7 @@ class RolloutService:
             require_thawed(world)
             machine = require_plan(world.rollouts, plan_id, SEE)
             rollout = machine.rollout
-            if not machine.paused:
+            if not machine.paused and not rollout.pausing:
                 if rollout.status is RolloutStatus.RUNNING:
                     new = not dry_run and self._plans.override(orders, rollout, need_not)
                     return _answer(rollout, new)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Tuple
 
 from ....commands.command import Command
 from ....core.errors import NotReadyError
 from ....core.shell import command, ticked
 from ....engine.world import World
-from ....services.guards import disputed_domains
+from ....services.guards import disputed_domains, unseen
 from ....services.plans.planner import Parts, Planner
 from ...knob import Asked, Wanted
 from ..plan import make_changes
@@ -26,17 +27,20 @@ class CacheModePlanner(Planner):
 
     def plan(self, asked: Asked, world: World) -> Wanted:
         """See Planner."""
-        wanted = asked.device_class
-        if not any(r.device_class == (wanted or r.device_class) for r in world.recommendations):
-            of_class = f" in device class {wanted}" if wanted else ""
+        device_class = asked.device_class
+        classes = {r.device_class for r in world.recommendations}
+        if not classes or (device_class and device_class not in classes):
+            of_class = f" in device class {device_class}" if device_class else ""
             start = command("ceph wcache campaign start")
-            if wanted:
-                start = command("ceph wcache campaign start --scope=class:{}", wanted)
+            if device_class:
+                start = command("ceph wcache campaign start --scope=class:{}", device_class)
             raise NotReadyError(
                 f"nothing was measured yet{of_class}, so there is nothing to plan by",
                 f"measure with {ticked(start)}",
             )
-        return make_changes(
+        wanted = make_changes(
             asked, world.recommendations, world.believed_reports, world.cluster,
             throwaway=world.options.throwaway_cluster, disputed=disputed_domains(world),
         )
+        left = (*wanted.left_alone, *unseen(world, asked.scope))
+        return replace(wanted, left_alone=left)

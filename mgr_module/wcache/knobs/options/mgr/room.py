@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from typing import Callable, Dict, Iterator, Sequence, Set, Tuple
 
 from ....commands.command import Command
@@ -10,7 +11,7 @@ from ....core.automation.seen import Outdated
 from ....core.errors import NotReadyError
 from ....core.model import Finding
 from ....engine.world import World
-from ....services.guards import disputed_domains, require_config
+from ....services.guards import disputed_domains, require_config, unseen
 from ....services.plans.planner import Parts, Planner
 from ...knob import Asked, Wanted
 from .. import by_admin, osds, plan
@@ -51,9 +52,11 @@ class OptionsPlanner(Planner):
     def plan(self, asked: Asked, world: World) -> Wanted:
         """See Planner."""
         if asked.option:
-            return by_admin.make_changes(
+            named = by_admin.make_changes(
                 asked, world.believed_reports, world.cluster, disputed_domains(world)
             )
+            left = (*named.left_alone, *unseen(world, asked.scope))
+            return replace(named, left_alone=left)
         refusals = Refusals(asked.by_itself, world.plans)
         require_config(world)
         verdicts = world.option_verdicts
@@ -73,7 +76,8 @@ class OptionsPlanner(Planner):
             refusals, len(wanted.changes),
         )
         return Wanted(
-            (*wanted.changes, *of_osds.changes), (*wanted.left_alone, *of_osds.left_alone)
+            (*wanted.changes, *of_osds.changes),
+            (*wanted.left_alone, *of_osds.left_alone, *unseen(world, asked.scope)),
         )
 
     def tick(self, world: World) -> None:
