@@ -322,6 +322,7 @@ class Executor:
             analyses.error, self.unticked_s, config.config, config.read_at_s, config.error,
             option_results=dict(analyses.option_results), option_pools=analyses.option_pools(),
             blocked=hosts.agents.blocked(now_s),
+            awaited_until_s=dict(hosts.awaited_until_s),
         )
         return world
 

@@ -29,6 +29,10 @@ NOTICES_MAX = 256
 REPORT_EVERY_S = 600.0
 # One that says that it has changed, or of which a command wants to know, no sooner than this.
 CHANGED_EVERY_S = 5.0
+# The report of a host that calls is waited for so long where others do, as it lists drives in
+# seconds; then they go on without it, and wait for it again no sooner than this later.
+AWAITED_S = 600.0
+AWAITED_AGAIN_S = 3600.0
 # A host whose memory is watched tells of it this often, as its calls allow.
 MEMORY_EVERY_S = 2.0
 
@@ -65,6 +69,7 @@ class Hosts:
         self.agents = Agents()
         self.reports: Dict[str, HostReport] = {}
         self.reported_at_s: Dict[str, float] = {}
+        self.awaited_until_s: Dict[str, float] = {}
         self._look_wanted: Set[str] = set()  # by its probe, which saw a change, or by a command
         self.journal_known: Set[str] = set()
         self.tasks: Dict[str, Pending] = {}
@@ -106,6 +111,17 @@ class Hosts:
         self.reported_at_s[hostname] = now_s
         self._look_wanted.discard(hostname)
         self.journal_known.add(hostname)
+
+    def heard(self, hostname: str, now_s: float) -> None:
+        """Its probe calls: where it has still to report, others wait for that from now on.
+
+        For a bounded time, and not again soon: it may go on to call and never report.
+        """
+        until_s = self.awaited_until_s.get(hostname)
+        if hostname not in self.reported_at_s and (
+            until_s is None or now_s >= until_s + AWAITED_AGAIN_S
+        ):
+            self.awaited_until_s[hostname] = now_s + AWAITED_S
 
     def report_age_s(self, hostname: str, now_s: float) -> Optional[float]:
         """How old the host's report is; None where none came that tells of what is there now."""
@@ -184,6 +200,7 @@ class Hosts:
         self.agents.forget(hostname)
         self.reports.pop(hostname, None)
         self.reported_at_s.pop(hostname, None)
+        self.awaited_until_s.pop(hostname, None)
         self._look_wanted.discard(hostname)
         self.journal_known.discard(hostname)
         self.tasks.pop(hostname, None)

@@ -121,6 +121,7 @@ class ProbeCalls:
             if agent is not None:
                 executor.archive.put_agent(agent)
             self._note(hostname, hostname, f"probe {hello.probe_id} started")
+        executor.hosts.heard(hostname, executor.clock())
         if hello.changed:
             executor.hosts.want_look(hostname)
         pending = executor.hosts.tasks.get(hostname)

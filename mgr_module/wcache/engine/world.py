@@ -6,6 +6,7 @@ is worked out on first use, once, and without the lock.  A test makes one by han
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import (
     Any,
@@ -80,8 +81,8 @@ class World:
     `maps` and `loads` fetch the cluster's maps and what OSDs carry, by device class and drive
     model.
     A host that is not in `reported_at_s` is asked for a report next: its last one may tell of
-    what was there before.  `only_stored` are hosts whose probe has not called since this mgr
-    started.  `blocked` is what probes that call wait for.
+    what was there before.  Until `awaited_until_s` others wait for that.  `only_stored` are hosts
+    whose probe has not called since this mgr started.  `blocked` is what probes that call wait for.
     `host_memory` is what hosts whose memory is watched have told, and when.  `trials`
     are the last of each knob that tries by itself, by id.  `reserved` is what measures OSDs and is
     no run.  `awaited` are campaigns
@@ -127,6 +128,7 @@ class World:
     blocked: Mapping[str, Blocked] = field(default_factory=dict)
     option_results: Mapping[str, Result] = field(default_factory=dict)
     option_pools: OptionPools = field(default_factory=dict)
+    awaited_until_s: Mapping[str, float] = field(default_factory=dict)
 
     @Once
     def cluster(self) -> ClusterState:
@@ -148,6 +150,18 @@ class World:
         """How old a host's report is; None where none came that tells of what is there now."""
         at_s = self.reported_at_s.get(hostname)
         return None if at_s is None else self.now_s - at_s
+
+    def unreported(self, *, waited_for: bool) -> List[str]:
+        """Hosts that are heard and have still to report, since something ended on them.
+
+        Those that others still wait for, or those that it has taken too long.
+        """
+        heard = {agent.hostname for agent in self.agents if not agent.silent(self.now_s)}
+        missing = (heard & set(self.reports)) - set(self.reported_at_s)
+        return sorted(
+            name for name in missing
+            if (self.now_s < self.awaited_until_s.get(name, math.inf)) is waited_for
+        )
 
     @property
     def age(self) -> Age:

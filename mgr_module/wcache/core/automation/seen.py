@@ -75,7 +75,11 @@ class Outdated:
 
 @dataclass(frozen=True)
 class Seen:
-    """Everything at one moment; `blocked` is why nothing can be begun, `clean`: no recovery."""
+    """Everything at one moment; `blocked` is why nothing can be begun, `clean`: no recovery.
+
+    `without`: hosts that go on to call and have not reported for too long; none of their drives
+    is among these.
+    """
 
     drives: Tuple[DriveSeen, ...]
     verdicts: Mapping[ModelKey, Verdict] = field(default_factory=dict)
@@ -88,6 +92,7 @@ class Seen:
     outdated: Tuple[Outdated, ...] = ()
     # Plans that found a drive model to be worse for clients in the mode of its verdict.
     went_back: Mapping[ModelKey, str] = field(default_factory=dict)
+    without: Tuple[str, ...] = ()
 
 
 def refused(drives: Iterable[DriveReport]) -> str:

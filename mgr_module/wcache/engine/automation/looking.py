@@ -72,7 +72,7 @@ def look(
         not any(item in blocking for item in _UNCLEAN),
         None if pending is None else ended(world, pending.owner),
         world.under_way,
-        went_back=_went_back(world),
+        went_back=_went_back(world), without=tuple(world.unreported(waited_for=False)),
     )
 
 
@@ -87,12 +87,9 @@ def _went_back(world: World) -> Dict[Tuple[str, str], str]:
 
 
 def _unreported(world: World) -> str:
-    """Hosts that are heard and have not reported since something ended on them, in words."""
-    heard = {agent.hostname for agent in world.agents if not agent.silent(world.now_s)}
-    missing = sorted((heard & set(world.reports)) - set(world.reported_at_s))
-    if not missing:
-        return ""
-    return f"the next report of {named(missing, 3)} is awaited"
+    """Hosts whose report is waited for, in words."""
+    missing = world.unreported(waited_for=True)
+    return f"the next report of {named(missing, 3)} is awaited" if missing else ""
 
 
 def _measured(results: List[Standing]) -> Tuple[Set[Tuple[str, str]], Set[Tuple[str, str]]]:

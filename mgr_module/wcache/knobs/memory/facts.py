@@ -40,13 +40,22 @@ class OsdFacts:
 
 @dataclass(frozen=True)
 class HostFacts:
-    """A host of OSDs.  `name` is its CRUSH bucket; `memory` is None where no probe told."""
+    """A machine with OSDs.  `name` is its host name; `memory` is None where no probe told.
+
+    Memory is the machine's, whatever CRUSH hosts its OSDs stand in; `crush_hosts` are those,
+    by which sections of the config database are named.
+    """
 
     name: str
     osds: Tuple[OsdFacts, ...]
     memory: Optional[HostMemory] = None
     daemons: Tuple[Tuple[str, int], ...] = ()  # by type, without OSDs
     autotuned: bool = False  # cephadm sets the targets of this host
+
+    @property
+    def crush_hosts(self) -> Tuple[str, ...]:
+        """The CRUSH buckets of type host over its OSDs."""
+        return tuple(sorted({crush_host_of(item.osd) for item in self.osds}))
 
     @property
     def given_bytes(self) -> int:
@@ -165,8 +174,13 @@ def is_autotuned(facts_config: Config, osd: OsdInfo) -> bool:
     return entry is None or entry.value.lower() in ("true", "1", "yes")
 
 
+def crush_host_of(osd: OsdInfo) -> str:
+    """The host by which a mask of the config database finds an OSD: CRUSH's, not the machine."""
+    return osd.failure_domain or osd.hostname
+
+
 def host_section(host: str, device_class: str = "") -> str:
-    """The section of a host's OSDs, of one device class or of all."""
+    """The section of a CRUSH host's OSDs, of one device class or of all."""
     return f"osd/host:{host}/class:{device_class}" if device_class else f"osd/host:{host}"
 
 

@@ -1,7 +1,7 @@
 """From advice to changes of the config database: which section, which order, how fast.
 
 Where all hosts of a device class get the same, its own section is set (`osd/class:C`), else
-each host's (`osd/host:H/class:C`).  A value for a whole host (`osd/host:H`) overrides both, so
+those of each host (`osd/host:H/class:C`, for every CRUSH host that its OSDs stand in).  A value for a whole host (`osd/host:H`) overrides both, so
 it goes, and the host's other classes keep by name what they had of it.  Nothing is set that
 would change the value of an OSD with a key of its own.  Targets go by at most 5% in a minute.
 """
@@ -18,7 +18,14 @@ from ...core.config_database import ConfigEdit, OsdValue
 from ...core.shell import typed
 from ..knob import CHANGES_MAX, Asked, Wanted
 from .advice import GroupAdvice, own_keys
-from .facts import LABELS, OPT_OUT_LABEL, Facts, HostFacts, host_section
+from .facts import (
+    LABELS,
+    OPT_OUT_LABEL,
+    Facts,
+    HostFacts,
+    crush_host_of,
+    host_section,
+)
 from .knob import MEMORY, STEP_SHARE, TARGET
 
 # Hosts share a change: the canary host alone, then groups that grow to 1 / SHARE of them.
@@ -104,8 +111,9 @@ def _sections(
     whole: Set[str] = set()
     for name, hosts in sorted(homes.items()):
         values = {wanted.get((host, name)) for host in hosts}
-        free = not any(facts.config.at(host_section(h), TARGET) for h in hosts) and not any(
-            facts.config.at(host_section(h, name), TARGET) for h in hosts
+        free = not any(
+            facts.config.at(host_section(crush_host, *of), TARGET)
+            for h in hosts for crush_host in by_name[h].crush_hosts for of in ((), (name,))
         )
         if len(values) == 1 and None not in values and free:
             section = _section(facts, f"osd/class:{name}", name, [by_name[h] for h in hosts],
@@ -128,33 +136,71 @@ def _sections(
 def _of_host(
     facts: Facts, host: HostFacts, mine: Dict[str, Tuple[int, int]]
 ) -> Tuple[List[Section], str]:
-    """A host's own sections; a value for all of it goes when each class has its own."""
-    entry = facts.config.at(host_section(host.name), TARGET)
-    names = sorted({item.osd.device_class for item in host.osds})
+    """A machine's own sections, by its CRUSH hosts; for all classes of each, or for none."""
+    shared = _shared(facts, host)
+    if shared:
+        return [], shared
+    found: List[Section] = []
+    for crush_host in host.crush_hosts:
+        here = {
+            item.osd.device_class for item in host.osds if crush_host_of(item.osd) == crush_host
+        }
+        found += _of_crush_host(
+            facts, host, crush_host, here,
+            {name: pair for name, pair in mine.items() if name in here},
+        )
+    why = _refused(facts, found)
+    return ([], why) if why else (found, "")
+
+
+def _shared(facts: Facts, host: HostFacts) -> str:
+    """Why no section is this machine's alone: a CRUSH host of its is over other machines too."""
+    for other in facts.hosts:
+        both = {*other.crush_hosts} & {*host.crush_hosts}
+        if other.name != host.name and both:
+            return (
+                f"the OSDs of machine {host.name} and of {other.name} are in one CRUSH host, "
+                f"{min(both)}: a value for it would be for both machines"
+            )
+    return ""
+
+
+def _of_crush_host(
+    facts: Facts, host: HostFacts, crush_host: str, here: Set[str],
+    mine: Dict[str, Tuple[int, int]],
+) -> List[Section]:
+    """A CRUSH host's sections; a value for all of it goes when each class has its own."""
+    entry = facts.config.at(host_section(crush_host), TARGET)
+    if not mine:
+        return []
     if entry is not None:
-        for name in names:  # they keep what they have of the value that goes
-            if name not in mine and facts.config.at(host_section(host.name, name), TARGET) is None:
+        for name in sorted(here):  # they keep what they have of the value that goes
+            if (
+                name not in mine
+                and facts.config.at(host_section(crush_host, name), TARGET) is None
+            ):
                 kept = int(entry.number or 0)
                 mine[name] = kept, kept
     sections = [
-        _section(facts, host_section(host.name, name), name, [host], *pair)
+        _section(facts, host_section(crush_host, name), name, [host], *pair, crush_host)
         for name, pair in sorted(mine.items())
     ]
     if entry is not None:
-        gone = ConfigEdit(host_section(host.name), TARGET, None, entry.value)
+        gone = ConfigEdit(host_section(crush_host), TARGET, None, entry.value)
         for section in sections:
             section.removals = (gone,)
-    why = _refused(facts, sections)
-    return ([], why) if why else (sections, "")
+    return sections
 
 
 def _section(
-    facts: Facts, who: str, device_class: str, hosts: Sequence[HostFacts], now: int, target: int
+    facts: Facts, who: str, device_class: str, hosts: Sequence[HostFacts], now: int, target: int,
+    crush_host: str = "",
 ) -> Section:
     entry = facts.config.at(who, TARGET)
     ids = [
         item.osd.osd_id for host in hosts for item in host.osds
         if item.osd.device_class == device_class and item not in own_keys(facts, host)
+        and crush_host in ("", crush_host_of(item.osd))
     ]
     return Section(
         who, device_class, None if entry is None else entry.value, now, target, tuple(ids),
@@ -165,7 +211,7 @@ def _section(
 def _refused(facts: Facts, sections: Sequence[Section]) -> str:
     """Why these sections would not do, by the mons' own rule: some other value overrides them."""
     edits = [ConfigEdit(s.who, TARGET, str(s.target_bytes), s.prior) for s in sections]
-    edits += [edit for s in sections[:1] for edit in s.removals]
+    edits += dict.fromkeys(edit for s in sections for edit in s.removals)
     after = facts.config.after(edits)
     reach = {osd_id: section for section in sections for osd_id in section.osd_ids}
     for _, item in facts.by_id().values():
@@ -189,11 +235,12 @@ def _refused(facts: Facts, sections: Sequence[Section]) -> str:
 
 
 def _with_removals(sections: Sequence[Section]) -> List[Tuple[str, List[Section]]]:
-    found: Dict[str, List[Section]] = {}
+    """Those of each value that goes, with their machine."""
+    found: Dict[Tuple[ConfigEdit, ...], List[Section]] = {}
     for section in sections:
         if section.removals:
-            found.setdefault(section.hosts[0], []).append(section)
-    return list(found.items())
+            found.setdefault(section.removals, []).append(section)
+    return [(mine[0].hosts[0], mine) for mine in found.values()]
 
 
 def _by_class(

@@ -30,10 +30,12 @@ from ...core.errors import MalformedError, WcacheError
 from ...core.history.entry import ADMIN, AUTO
 from ...core.model import Finding, Verdict
 from ...core.output_format import FORMAT_VERSION
+from ...core.text import duration, named
 from ...engine.automation.domains import Domains
 from ...engine.automation.looking import ended, going_on, look, modes_now, stands
 from ...engine.automation.stored_state import StoredAutoState
 from ...engine.engine import Engine
+from ...engine.hosts import AWAITED_S
 from ...engine.orders import Orders
 from ...engine.world import World
 from ...options import Options
@@ -133,6 +135,7 @@ class AutoService:
             f"{' '.join(d.key)}: {d.refusal}" for d in on
             if d.refusal and not _fine(d, seen)
         ]
+        left += [_without(seen.without)] if seen.without and any_on(state.modes) else []
         left += [f"{' '.join(key)}: contested, see `ceph wcache status`"
                  for key in sorted(seen.contested)]
         left += [f"{t.device_class} {t.drive_model}: `auto` no longer applies it: {t.held}"
@@ -201,7 +204,8 @@ class AutoService:
             return
         self._whole_look_at_s = now_s + BUSY_LOOK_EVERY_S
         world = self._having_asked_new_osds(world)
-        decision = decide(self._stored.state, self._seen(world), limits, now_s)
+        seen = self._seen(world)
+        decision = decide(self._stored.state, seen, limits, now_s)
         self._stored.keep(decision.state)
         if decision.wish is None:
             self.waiting = decision.waiting
@@ -213,6 +217,9 @@ class AutoService:
                 require_thawed(now)
                 require_store(now)
                 self.waiting = self._begin(now, orders, decision.wish, limits)
+                pending = self._stored.state.pending
+                if seen.without and pending is not None and not self.waiting:
+                    orders.note(AUTO, pending.owner, f"begun {_without(seen.without)}")
         except WcacheError as error:
             self.waiting = error.line()
         if self.waiting:
@@ -309,6 +316,14 @@ def _limits(options: Options) -> Limits:
     return Limits(
         parse_windows(options.auto_windows), options.auto_seconds_per_day,
         options.auto_bytes_per_day, options.auto_quiet_s,
+    )
+
+
+def _without(hosts: Sequence[str]) -> str:
+    """Whose drives are left out, since their probes call and do not report."""
+    return (
+        f"without {named(hosts, 3)}: no report came for {duration(AWAITED_S)} though its probe "
+        "calls; see its log, `journalctl -u wcache-probe`"
     )
 
 

@@ -197,3 +197,15 @@ def test_appear_of_a_disk_that_is_not_here_is_one_line(tmp_path):
     )
     assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
     assert os.listdir(tmp_path / "appearing") == []
+
+
+@pytest.mark.parametrize(("noted_ago_s", "is_missed"), [
+    (0.0, False), (3600.0, True),
+    (-1e3, True), (-4e7, True),  # the clock of the boot was ahead, and is right now
+])
+def test_a_note_of_a_clock_that_was_set_back_is_not_young(tmp_path, noted_ago_s, is_missed):
+    Appearing(str(tmp_path)).begin("sda", WWID, THROUGH)
+    (note,) = (tmp_path / "appearing").iterdir()
+    os.utime(note, (1.7e9, 1.7e9))
+    notes = Appearing(str(tmp_path), now=lambda: 1.7e9 + noted_ago_s)
+    assert bool(list(notes.missed())) is is_missed

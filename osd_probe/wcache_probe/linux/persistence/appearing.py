@@ -60,13 +60,17 @@ class Appearing:
         for name in entries(self._folder):
             path = os.path.join(self._folder, name)
             try:
-                if name.startswith(".") or self._now() - os.stat(path).st_mtime < GRACE_S:
+                if name.startswith(".") or self._is_young(os.stat(path).st_mtime):
                     continue
                 device, wwid, mode = json.loads(read_own(path, NOTE_BYTES_MAX) or b"")
                 if _DEVICE.fullmatch(device) and self._path(wwid) == path:
                     yield device, wwid, CacheMode(mode)
             except (OSError, ValueError, TypeError):
                 continue
+
+    def _is_young(self, noted_at_s: float) -> bool:
+        """Whether udev's program may still be at it; the clock may have been set back since."""
+        return 0.0 <= self._now() - noted_at_s < GRACE_S
 
     def _path(self, wwid: str) -> str:
         return os.path.join(self._folder, quote(wwid, safe="")[:200])

@@ -88,22 +88,21 @@ class MemoryFacts:
         orchestrator = self._surroundings.orchestrator()
         known, now_s = self._watch.by_osd(), self._wall()
         by_host: Dict[str, List[OsdFacts]] = {}
-        hostnames: Dict[str, str] = {}
         for osd in world.cluster.osds.values():
-            name = osd.failure_domain or osd.hostname
+            # CRUSH hosts need not be machines; one that was never up has told of no machine
+            name = osd.hostname or osd.failure_domain
             seen = known.get(osd.osd_id)
             item = OsdFacts(osd) if seen is None else OsdFacts(
                 osd, seen.last, seen.rates, max(0.0, seen.settled_at_s - now_s)
             )
             by_host.setdefault(name, []).append(item)
-            hostnames[name] = osd.hostname
         return Facts(
             tuple(
                 self._host(
-                    name, hostnames[name], items,
+                    name, items,
                     next(
                         (by_osd[i.osd.osd_id] for i in items if i.osd.osd_id in by_osd),
-                        by_name.get(hostnames[name]),
+                        by_name.get(name),
                     ),
                     world.config, orchestrator == "cephadm",
                 )
@@ -114,14 +113,14 @@ class MemoryFacts:
         )
 
     def _host(
-        self, name: str, hostname: str, items: List[OsdFacts], memory: Optional[HostMemory],
-        config: Config, cephadm: bool,
+        self, name: str, items: List[OsdFacts], memory: Optional[HostMemory], config: Config,
+        cephadm: bool,
     ) -> HostFacts:
         osds = [item.osd for item in items]
         return HostFacts(
             name, tuple(sorted(items, key=lambda item: item.osd.osd_id)), memory,
-            daemons_of(self._watch.daemons.get(hostname, {})),
-            cephadm and _left_to_cephadm(config, hostname, osds),
+            daemons_of(self._watch.daemons.get(name, {})),
+            cephadm and _left_to_cephadm(config, name, osds),
         )
 
 

@@ -1,0 +1,56 @@
+"""One host's probe calls and never reports: `auto` waits for it, and for how long."""
+
+import pytest
+from mgr_fakes import builders as make
+from mgr_fakes.module import FakeMgr
+from module_world import ok, said
+from wcache.core import codec
+from wcache.core.protocol import PROTOCOL_VERSION, Hello
+from wcache.engine.hosts import AWAITED_AGAIN_S, AWAITED_S
+
+STEP_S = 30.0
+
+
+@pytest.fixture
+def mgr():
+    """Three hosts under `auto recommend`, of which h2's probe does nothing but call."""
+    found = FakeMgr(*(
+        (f"h{i}", (make.drive("sda", i),)) for i in range(3)
+    ), auto_quiet_s=0.0)
+    found.report_all()
+    ok(found.command("auto", mode="recommend"))
+    found.view.state = make.cluster([
+        make.osd(i, f"h{i}", uuid=f"made anew {i}") for i in range(3)
+    ])
+    return found
+
+
+def waits_for(mgr, seconds, instance=lambda now_s: "another"):
+    """How long `auto` waits for h2, whose probe calls as another instance and answers nothing."""
+    silent, waited_s = mgr.probes.pop("h2"), 0.0
+    for _ in range(int(seconds / STEP_S)):
+        hello = Hello(PROTOCOL_VERSION, silent.probe_id, instance(mgr.now_s))
+        mgr.send("wcache agent poll", "h2", codec.dumps(hello))
+        mgr.step(STEP_S)
+        waited_s += STEP_S if mgr.engine.world().unreported(waited_for=True) else 0.0
+    return waited_s
+
+
+def test_auto_waits_for_a_report_for_a_bounded_time_and_then_goes_on_without_the_host(mgr):
+    waited_s = waits_for(mgr, 2 * AWAITED_S)
+    assert 0.5 * AWAITED_S < waited_s <= AWAITED_S + STEP_S
+    assert said(mgr, "campaign ls")["campaigns"], "it measures on the others"
+
+
+def test_whom_it_goes_on_without_is_in_its_status_and_in_the_history(mgr):
+    waits_for(mgr, 2 * AWAITED_S)
+    (left,) = [line for line in said(mgr, "auto status")["left_alone"] if "without" in line]
+    assert "without h2: no report came for 10.0 min" in left
+    assert "begun without h2" in ok(mgr.command("history", limit=99))
+    assert {m.spec.hostname for m in mgr.inside.runs.values()} <= {"h0", "h1"}
+
+
+def test_a_probe_that_starts_again_and_again_is_not_waited_for_again_and_again(mgr):
+    hours = 2 * AWAITED_AGAIN_S
+    waited_s = waits_for(mgr, hours, instance=lambda now_s: f"instance {now_s}")
+    assert waited_s <= 0.35 * hours
