@@ -32,15 +32,20 @@ class Probe:
         self.cluster = cluster
         self.hostname = hostname
         self.entity = f"client.wcache.{hostname}"
+        self.sim = sim
         self.bring_key()
         self.state_dir = cluster.folder / (state or f"probe.{hostname}")
-        self.sim = sim
         self.osd_data = osd_data  # the folders of the OSDs on its host
         self.log = cluster.folder / "log" / f"{self.state_dir.name}.log"
         self.process: Optional[subprocess.Popen[bytes]] = None
 
     def bring_key(self) -> None:
-        """Make its key, or take the one that is there."""
+        """Make its key, or take the one that is there; say whose host it is, as an admin does."""
+        if self.sim is None:
+            machines = {row["hostname"] for row in self.cluster.command("osd metadata")}
+            if self.hostname not in machines and len(machines) == 1:
+                names = f"{self.hostname}={machines.pop()}"
+                self.cluster.ceph("config", "set", "mgr", "mgr/wcache/host_names", names)
         self.keyring = self.cluster.auth_key(self.entity, **caps_of(self.hostname))
 
     def environment(self) -> Dict[str, str]:

@@ -27,6 +27,7 @@ from .ceph.web_host import CephWebHost, StandbyWebHost
 from .commands import commands
 from .commands.views import Views
 from .core.fleet import set_up
+from .core.fleet.claims import host_names_of
 from .engine.engine import Engine
 from .engine.evidence.analysis_child import AnalysisChild
 from .engine.executor import Ports
@@ -74,6 +75,7 @@ class Module(MgrModule):
         view = CephView(
             self, bench_empties_caches=ceph_compat.BENCH_EMPTIES_CACHES,
             upgrade=upgrades.under_way,
+            host_names=lambda: host_names_of(self._options.host_names),
         )
         self._analysis = AnalysisChild(
             python=lambda: self._options.python_path,

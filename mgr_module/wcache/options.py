@@ -15,6 +15,7 @@ class Options(KnobOptions):
     """Values of the module options; `DESCRIPTIONS` says what each is for."""
 
     throwaway_cluster: bool = False
+    host_names: str = ""
     poll_idle_s: float = 30.0
     poll_busy_s: float = 0.05
     lease_ttl_s: float = 60.0
@@ -59,6 +60,10 @@ DESCRIPTIONS: Dict[str, Tuple[str, Any, Any]] = {
     "throwaway_cluster": (
         "The data in this cluster is worthless: allow simulated hosts, and loop devices that drop "
         "flushes. Never set this where data matters.", None, None),
+    "host_names": (
+        "Keys of probes that have another name than Ceph's maps have for their host, as "
+        "'key=host, key=host' (the host is that of `ceph osd metadata`). A name that differs by "
+        "its domain alone needs no entry.", None, None),
     "poll_idle_s": ("Seconds between two calls of an idle probe (jitter is added).", 0.2, 300.0),
     "poll_busy_s": ("Seconds between two calls of a probe during an experiment.", 0.01, 5.0),
     "lease_ttl_s": (

@@ -17,7 +17,8 @@ from wcache.ceph.health import DETAILS_MAX, health_checks
 from wcache.core import codec, versions
 from wcache.core.drive.prior import PRIOR_BYTES_MAX, prior_from
 from wcache.core.errors import MalformedError, StorageError
-from wcache.core.fleet.claims import believed
+from wcache.core.fleet.claims import believed, host_names_of, speaking_for
+from wcache.core.hardware.host_memory import HostMemory
 from wcache.core.host_report import HostReport
 from wcache.core.model import Finding, FindingCode, Severity
 from wcache.core.protocol import (
@@ -169,16 +170,85 @@ def test_a_report_speaks_for_the_osds_of_one_host_of_the_map():
     assert counts("h1", 2, 3) == []
     # an OSD of which the map does not say yet, or not any more, where it runs
     assert counts("h1", 0, 4, 99) == [0, 4, 99]
-    # a probe that calls its host otherwise than Ceph does
+    # a key whose name has the domain beside
     assert counts("h3.example", 2, 3) == [2, 3]
-    assert counts("h3.example", 1, 2, 3) == [2, 3]
-    assert counts("h3.example", 0, 2, 3) == []
+    assert counts("h3.example", 0, 1, 2, 3) == [2, 3]
+    # whatever it reports
+    assert counts("drained", 2, 3) == []
     (refused,) = [
         drive.toggle_refusal for report in believed(
             [make.report("h1", make.drive("sda", 0), make.drive("sdx", 2))], cluster
         ) for drive in report.drives if drive.toggle_refusal
     ]
     assert refused == "osd.2 runs on h3, and this report speaks for h1 alone"
+
+
+HOSTS = st.lists(st.sampled_from(["h1", "h2", "h1.a", "h1.b", "h2.a", "H1"]), unique=True)
+KEYS = st.lists(
+    st.sampled_from(["h1", "h2", "h1.a", "h1.b", "h2.a", "x", "h1.a.b"]), unique=True
+)
+
+
+@given(HOSTS, KEYS, st.dictionaries(st.sampled_from(["x", "h1"]), st.sampled_from(["h2", "z"])))
+def test_every_host_of_the_map_has_one_key_at_most_and_its_own_comes_first(hosts, keys, names):
+    cluster = replace(
+        make.cluster([make.osd(i, name) for i, name in enumerate(hosts)]), host_names=names
+    )
+    found = speaking_for(keys, cluster)
+    assert set(found) == set(keys)
+    spoken_for = [host for host in found.values() if host]
+    assert len(spoken_for) == len(set(spoken_for))
+    assert set(spoken_for) <= set(hosts)
+    for key, host in found.items():
+        assert host == key or key not in hosts
+        plain = host.partition(".")[0].lower() == key.partition(".")[0].lower()
+        assert not host or plain or names[key] == host
+
+
+@pytest.mark.parametrize(("hosts", "keys", "speaks_for"), [
+    (["n1.example.org"], ["n1"], ["n1.example.org"]),
+    (["n1"], ["n1.example.org"], ["n1"]),
+    (["node-1-example-org"], ["node.1.example.org"], [""]),
+    (["n1.a", "n1.b"], ["n1"], [""]),  # which of the two?
+    (["n1"], ["n1.a", "n1.b"], ["", ""]),
+    (["n1.a"], ["n1.b"], [""]),
+    (["n1", "n1.a"], ["n1.a"], ["n1.a"]),
+    (["n1"], ["n1", "n1.a"], ["n1", ""]),
+    (["n10"], ["n1"], [""]),
+    ([""], ["n1", ""], ["", ""]),
+])
+def test_a_domain_is_the_only_difference_that_needs_no_admins_word(hosts, keys, speaks_for):
+    cluster = make.cluster([make.osd(i, name) for i, name in enumerate(hosts)])
+    assert speaking_for(keys, cluster) == dict(zip(keys, speaks_for))
+
+
+def test_an_admin_says_which_host_a_key_of_another_name_is_on_and_never_of_two():
+    osds = [make.osd(0, "node.1"), make.osd(1, "h1")]
+    names = host_names_of(" node-1 = node.1 , spare=node.1,h9=nowhere, nothing, =x, h1=node.1")
+    cluster = replace(make.cluster(osds), host_names=names)
+    found = speaking_for(["node-1", "spare", "h9", "h1"], cluster)
+    assert found == {"node-1": "node.1", "spare": "", "h9": "", "h1": "h1"}
+    report = make.report("node-1", make.drive("sda", 0), make.drive("sdb", 1))
+    assert uses_believed(cluster, report)["node-1"] == [0]
+
+
+@pytest.mark.parametrize("up", [True, False])
+def test_a_key_of_no_host_of_the_map_gives_no_memory_to_a_host_without_a_probe(up):
+    mgr = a_mgr_with_memory(hosts=2, ram_bytes=int(7.8 * GIB), memory_floor=GIB)
+    ok(mgr.command("agent rm", hostname="h1", force=True))
+    del mgr.probes["h1"]
+    if not up:  # one that has told of no host since the mgr started
+        osd = replace(mgr.view.state.osds[2], up=False, hostname="", failure_domain="h1")
+        mgr.view.state = replace(mgr.view.state, osds={**mgr.view.state.osds, 2: osd})
+    claimed = (make.drive("sdx", 2), make.drive("sdy", 3))
+    mgr.probes["drained"] = FakeProbe(mgr.send, "drained", claimed)
+    mgr.probes["drained"].memory = HostMemory(4096 * GIB, 4000 * GIB)
+    mgr.report_all()
+    watch(mgr)
+    known = {row["host"]: row["ram_bytes"] for row in said(mgr, "memory status")["hosts"]}
+    assert known == {"h0": int(7.8 * GIB), "h1": None}
+    rows = said(mgr, "drive ls", hostname="drained")["drives"]
+    assert [row for row in rows if "ceph wcache agent add h1" in str(row)]
 
 
 @pytest.mark.parametrize("claims", [False, True])

@@ -57,8 +57,10 @@ class CephView:
     def __init__(
         self, mgr: Mgr, *, bench_empties_caches: bool, clock: Callable[[], float] = time.time,
         upgrade: Callable[[], bool] = lambda: False,
+        host_names: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
         self._mgr = mgr
+        self._host_names = host_names
         self._upgrade = upgrade
         self._clock = clock
         self._slow: Dict[int, SlowOsd] = {}
@@ -99,6 +101,7 @@ class CephView:
         return ClusterState(
             str(osd_map["fsid"]), self._version(), osds, self._missed(checks),
             self._bench_empties_caches, _failure_types(osd_map, crush), unfit, slow,
+            self._host_names(),
         )
 
     def erasure_coded(self) -> bool:

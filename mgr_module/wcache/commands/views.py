@@ -13,6 +13,7 @@ from ..core import codec
 from ..core.drive.safety import dropping_above, judge
 from ..core.errors import NotFoundError
 from ..core.fleet.ages import age_of
+from ..core.fleet.claims import speaking_for
 from ..core.fleet.findings import words_of_version, words_of_wait
 from ..core.jobs import Holding
 from ..core.model import CacheMode, Cure, DriveReport, Finding, FindingCode
@@ -188,14 +189,8 @@ class Views:
 def hosts_without_probe(world: World) -> List[str]:
     """Hosts of the map with OSDs of which no probe speaks."""
     found = {osd.hostname for osd in world.cluster.osds.values()}
-    found -= {"", *(agent.hostname for agent in world.agents)}
-    if found:  # a probe may have been given another name than Ceph's maps have
-        told = {
-            use.osd_id for report in world.believed_reports for drive in report.drives
-            for use in drive.uses
-        }
-        found -= {osd.hostname for osd in world.cluster.osds.values() if osd.osd_id in told}
-    return sorted(found)
+    spoken_for = speaking_for((agent.hostname for agent in world.agents), world.cluster)
+    return sorted(found - {"", *spoken_for.values()})
 
 
 def _next(world: World, outlook: Outlook) -> str:
@@ -218,12 +213,13 @@ def drives(world: World, hostname: Optional[str]) -> Dict[str, Any]:
             f"no probe has reported for host {hostname[:60]!r}", "see `ceph wcache agent ls`"
         )
     names = [hostname] if hostname else sorted(world.reports)
+    told = {report.hostname: report for report in world.believed_reports}
     ages = {name: world.report_age_s(name) for name in names}
     trusted = frozenset(item.drive_model for item in world.trusted)
     rows = [
         {**_drive(name, drive, (name, drive.domain_id) in world.leased, trusted),
          "reported_s_ago": _rounded(ages[name])}
-        for name in names for drive in world.reports[name].drives
+        for name in names for drive in told[name].drives
     ]
     return {
         "format_version": FORMAT_VERSION, "drives": rows, "reported": codec.to_plain(age_of(ages)),

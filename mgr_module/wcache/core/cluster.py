@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Dict, FrozenSet, Iterable, Optional, Protocol, Tuple
+from dataclasses import dataclass, field
+from typing import Dict, FrozenSet, Iterable, Mapping, Optional, Protocol, Tuple
 
 from .model import DriveReport, LoadPoint, Role
 from .record import Precondition
@@ -62,7 +62,8 @@ class ClusterState:
 
     `failure_types` are the types of CRUSH buckets over which pools spread their copies,
     `osd` among them where a rule chooses nothing wider.  `unfit` is what else keeps a wave of
-    a rollout from starting.
+    a rollout from starting.  `host_names` is an admin's word: by the name that a probe's key is
+    for, the host of the map whose OSDs are on its machine.
     """
 
     fsid: str
@@ -73,6 +74,7 @@ class ClusterState:
     failure_types: FrozenSet[str] = frozenset()
     unfit: Tuple[Precondition, ...] = ()
     slow_osds: Tuple[SlowOsd, ...] = ()  # for one of which no wave starts
+    host_names: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def blocking(self) -> Tuple[Precondition, ...]:

@@ -1,13 +1,16 @@
 """Whose word counts for an OSD: that of the host it runs on, where a probe speaks for it.
 
-Whoever holds one host's key can report drives that any OSD uses.  So a report speaks for the
-OSDs of one host of the map, and no other host's OSD is measured or changed for that.
+Whoever holds one host's key can report drives that any OSD uses.  So which host a key speaks for
+is never believed from its report: it is the host of Ceph's map that has the key's own name, with
+or without its domain, or the one that an admin says (`host_names`).  No other host's OSD is
+measured or changed, and no other machine's memory is known, for what it reports.
 """
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
-from typing import AbstractSet, Dict, FrozenSet, Iterable, List, Tuple
+from typing import AbstractSet, Dict, FrozenSet, Iterable, List, Mapping, Tuple
 
 from ..cluster import ClusterState, OsdNow
 from ..host_report import HostReport
@@ -15,25 +18,50 @@ from ..model import DriveReport, OsdUse
 from ..refusal import Refusal, RefusalKind
 from ..simulation import in_cluster
 
+HOST_NAMES_CHARS_MAX = 100_000
 
 def believed(reports: Iterable[HostReport], cluster: ClusterState) -> List[HostReport]:
     """The reports without uses by another host's OSDs; a drive that had one is refused."""
     known: Dict[str, HostReport] = {report.hostname: report for report in reports}
-    on_map = {osd.hostname for osd in cluster.osds.values()}
-    return [_checked(report, cluster, on_map, known.keys()) for report in known.values()]
+    hosts = speaking_for(known.keys(), cluster)
+    return [_checked(report, cluster, hosts) for report in known.values()]
+
+
+def speaking_for(keys: Iterable[str], cluster: ClusterState) -> Dict[str, str]:
+    """For each name that a probe's key is for, the host of the map whose OSDs it speaks for.
+
+    "" where none can be told.  Each host of the map has one key at most: the one of its name, else
+    the one that an admin says is its, else the only one whose name differs by its domain alone.
+    """
+    on_map = {osd.hostname for osd in cluster.osds.values()} - {""}
+    found = {key: key if key in on_map else "" for key in keys}
+    for key, host in sorted(cluster.host_names.items()):
+        if found.get(key) == "" and host in on_map and host not in found.values():
+            found[key] = host
+    bare = {key for key in found if not found[key] and key not in cluster.host_names}
+    for host in sorted(on_map - set(found.values())):
+        keys_of = [key for key in bare if _but_for_its_domain(key, host)]
+        hosts_of = [name for name in on_map for key in keys_of if _but_for_its_domain(key, name)]
+        if len(keys_of) == len(hosts_of) == 1:
+            found[keys_of[0]] = host
+    return found
+
+
+def _but_for_its_domain(one: str, other: str) -> bool:
+    """Whether one of two names is the other one with a domain."""
+    short, long = sorted((one.lower(), other.lower()), key=len)
+    return "." not in short and long.partition(".")[0] == short
 
 
 def _checked(
-    report: HostReport, cluster: ClusterState, on_map: AbstractSet[str],
-    known: AbstractSet[str],
+    report: HostReport, cluster: ClusterState, hosts: Mapping[str, str]
 ) -> HostReport:
     if not in_cluster(report):
         return report  # nothing but itself is measured for its OSDs
-    named = _hosts_of(report, cluster)
-    host = _speaks_for(report.hostname, named, on_map, known)
-    if named <= {host}:
+    host = hosts[report.hostname]
+    if _hosts_of(report, cluster) <= {host}:
         return report
-    drives = tuple(_checked_drive(drive, host, cluster, known) for drive in report.drives)
+    drives = tuple(_checked_drive(drive, host, cluster, hosts) for drive in report.drives)
     return replace(report, drives=drives)
 
 
@@ -43,35 +71,22 @@ def _hosts_of(report: HostReport, cluster: ClusterState) -> AbstractSet[str]:
     return {osd.hostname for osd in found if osd is not None} - {""}
 
 
-def _speaks_for(
-    hostname: str, named: AbstractSet[str], on_map: AbstractSet[str], known: AbstractSet[str]
-) -> str:
-    """The host of the map for whose OSDs a report speaks; "" where none can be told.
-
-    It is the one of its own name.  A host may have another name in Ceph's maps than its probe
-    was given: then it is the one that all of its OSDs run on, if no other probe is there.
-    """
-    if hostname in on_map:
-        return hostname
-    free = named - known
-    return next(iter(free)) if len(free) == 1 else ""
-
-
 def _foreign(use: OsdUse, host: str, cluster: ClusterState) -> bool:
     osd = cluster.osds.get(use.osd_id)
     return osd is not None and osd.hostname not in ("", host)
 
 
 def _checked_drive(
-    drive: DriveReport, host: str, cluster: ClusterState, known: AbstractSet[str]
+    drive: DriveReport, host: str, cluster: ClusterState, hosts: Mapping[str, str]
 ) -> DriveReport:
     others = [use for use in drive.uses if _foreign(use, host, cluster)]
     if not others:
         return drive
     last = cluster.osds[others[-1].osd_id]
-    why = "whose own probe speaks for it" if last.hostname in known else (
+    why = "whose own probe speaks for it" if last.hostname in hosts.values() else (
         f"and this report speaks for {host} alone" if host else
-        "and its OSDs are of several hosts, of which this probe has no name"
+        f"and Ceph's maps have no host of this key's name: `ceph wcache agent add "
+        f"{shlex.quote(last.hostname)}`, or name it in mgr/wcache/host_names"
     )
     return replace(
         drive, uses=tuple(use for use in drive.uses if use not in others),
@@ -79,6 +94,13 @@ def _checked_drive(
             RefusalKind.LEFT_ALONE, f"osd.{last.osd_id} runs on {last.hostname}, {why}"
         )),
     )
+
+
+def host_names_of(text: str) -> Dict[str, str]:
+    """What an admin says in `host_names`: "KEY=HOST, KEY=HOST"; what is neither says nothing."""
+    pairs = (item.partition("=") for item in text[:HOST_NAMES_CHARS_MAX].split(","))
+    found = {key.strip(): host.strip() for key, _, host in pairs}
+    return {key: host for key, host in found.items() if key and host}
 
 
 def osds_now(reports: Iterable[HostReport], cluster: ClusterState) -> Dict[int, OsdNow]:

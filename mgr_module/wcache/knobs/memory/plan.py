@@ -1,9 +1,10 @@
 """From advice to changes of the config database: which section, which order, how fast.
 
-Where all hosts of a device class get the same, its own section is set (`osd/class:C`), else
-those of each host (`osd/host:H/class:C`, for every CRUSH host that its OSDs stand in).  A value for a whole host (`osd/host:H`) overrides both, so
-it goes, and the host's other classes keep by name what they had of it.  Nothing is set that
-would change the value of an OSD with a key of its own.  Targets go by at most 5% in a minute.
+Where all hosts of a device class get the same, its own section is set (`osd/class:C`), else those
+of each host (`osd/host:H/class:C`, for every CRUSH host that its OSDs stand in).  A value for a
+whole host (`osd/host:H`) overrides both, so it goes, and the host's other classes keep by name
+what they had of it.  Nothing is set that would change the value of an OSD with a key of its own.
+Targets go by at most 5% in a minute.
 """
 
 from __future__ import annotations

@@ -82,12 +82,12 @@ def test_no_host_is_asked_for_its_memory_any_more_once_the_trial_is_over():
     assert not any(isinstance(request, MemoryRequest) for request in asked)
 
 
-def test_a_probe_that_has_another_name_for_its_host_than_ceph_is_asked():
+def test_a_probe_of_which_an_admin_says_which_host_of_ceph_it_is_on_is_asked():
     mgr = a_mgr(hosts=3, ram_bytes=RAM)
     mgr.view.state = replace(mgr.view.state, osds={
         osd_id: replace(osd, hostname=f"ceph-{osd.hostname}")
         for osd_id, osd in mgr.view.state.osds.items()
-    })
+    }, host_names={f"h{i}": f"ceph-h{i}" for i in range(3)})
     watch(mgr)
     said(mgr, "memory trial start", device_class="hdd", target_bytes=HIGH, accept_cost=True)
     for _ in range(8):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Callable, Dict, Iterable, List, Optional, Tuple
+from typing import Callable, Dict, List, Optional, Tuple
 
 from ....ceph.surroundings import Surroundings
 from ....core.cluster import OsdInfo
 from ....core.config_database import Config
+from ....core.fleet.claims import speaking_for
 from ....core.hardware.host_memory import HostMemory
-from ....core.host_report import HostReport
 from ....core.model import Finding
 from ....core.simulation import real
 from ....engine.world import World
@@ -84,7 +84,7 @@ class MemoryFacts:
 
     def gather(self, world: World) -> Facts:
         """Everything that advice follows from."""
-        by_name, by_osd = _memory_of(world.believed_reports)
+        memory = _memory_of(world)
         orchestrator = self._surroundings.orchestrator()
         known, now_s = self._watch.by_osd(), self._wall()
         by_host: Dict[str, List[OsdFacts]] = {}
@@ -99,12 +99,7 @@ class MemoryFacts:
         return Facts(
             tuple(
                 self._host(
-                    name, items,
-                    next(
-                        (by_osd[i.osd.osd_id] for i in items if i.osd.osd_id in by_osd),
-                        by_name.get(name),
-                    ),
-                    world.config, orchestrator == "cephadm",
+                    name, items, memory.get(name), world.config, orchestrator == "cephadm"
                 )
                 for name, items in sorted(by_host.items()) if name
             ),
@@ -132,19 +127,13 @@ def _limits(options: MemoryOptions) -> Limits:
     )
 
 
-def _memory_of(
-    reports: Iterable[HostReport],
-) -> Tuple[Dict[str, HostMemory], Dict[int, HostMemory]]:
-    """By the probe's name for its host, which need not be Ceph's, and by the host's OSDs."""
-    by_name: Dict[str, HostMemory] = {}
-    by_osd: Dict[int, HostMemory] = {}
-    for report in real(reports):
-        if report.memory is None:
-            continue
-        by_name[report.hostname] = report.memory
-        for drive in report.drives:
-            by_osd.update((use.osd_id, report.memory) for use in drive.uses)
-    return by_name, by_osd
+def _memory_of(world: World) -> Dict[str, HostMemory]:
+    """What probes have reported, by the machine of the map that each speaks for."""
+    hosts = speaking_for(world.reports, world.cluster)
+    return {
+        hosts[report.hostname]: report.memory
+        for report in real(world.reports.values()) if report.memory is not None
+    }
 
 
 def _left_to_cephadm(config: Config, hostname: str, osds: List[OsdInfo]) -> bool:
