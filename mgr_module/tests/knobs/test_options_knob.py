@@ -11,8 +11,11 @@ from wcache.analysis.decision import Options
 from wcache.analysis.experiment import analyse
 from wcache.analysis.pooling import pool
 from wcache.core.change.preconditions import HOLD_MAX_S
+from wcache.core.change.staleness import verdicts_moved
 from wcache.core.model import DriveModel
 from wcache.core.option_value import OptionValue
+from wcache.knobs.knob import Asked
+from wcache.knobs.options.mgr.room import OptionsPlanner
 
 BEFORE = (
     OptionValue("scheduler", "none"), OptionValue("nr_requests", "128"),
@@ -355,3 +358,31 @@ def test_a_mgr_or_a_probe_that_is_lost_anywhere_leaves_nothing_half_done(lost):
     mgr.settle()
     assert [values(mgr, name) for name in HOSTS] == [{v.name: v.value for v in BEFORE}] * 3
     fine(mgr)
+
+
+@pytest.mark.parametrize("by_itself", [False, True])
+def test_what_one_host_measured_changes_no_option_where_others_have_the_drive_model(by_itself):
+    mgr = a_mgr(factor=3.0)
+    compared(mgr, scope="host:h0")
+    (verdict,) = said(mgr, "option verdicts")["verdicts"]
+    assert verdict["verdict"] == "insufficient data"
+    assert "`ceph wcache ab scheduler=none,mq-deadline --scope=host:h1`" in verdict["why"]
+    planner = OptionsPlanner(lambda name: "", lambda: None)
+    asked = Asked("p1", "nonce", by_itself=by_itself)
+    assert planner.plan(asked, mgr.engine.world()).changes == ()
+    compared(mgr, scope="host:h1")
+    changes = planner.plan(asked, mgr.engine.world()).changes
+    assert {change.hostname for change in changes} == set(HOSTS)
+
+
+def test_a_plan_by_two_hosts_waits_where_the_word_of_one_of_them_is_taken_back():
+    mgr = a_mgr(factor=3.0)
+    compared(mgr, scope="host:h0")
+    compared(mgr, scope="host:h1")
+    planned(mgr)
+    mgr.inside.analyses.option_results = {
+        key: one for key, one in mgr.inside.analyses.option_results.items()
+        if one.hostname == "h0"
+    }
+    (machine,) = mgr.inside.rollouts.values()
+    assert verdicts_moved(machine.rollout.changes, mgr.engine.world())

@@ -292,7 +292,11 @@ class World:
     @Once
     def option_verdicts(self) -> Tuple[OptionVerdict, ...]:
         """What is known of options' values, by class, drive model and load."""
-        return tuple(option_verdicts(self.option_results.values(), self.option_pools))
+        homes = hosts_by_model(
+            self.believed_reports, self.cluster, switchable=False,
+            throwaway=self.options.throwaway_cluster,
+        )
+        return tuple(option_verdicts(self.option_results.values(), self.option_pools, homes))
 
     @property
     def foreign_verdicts(self) -> List[Tuple[str, ForeignVerdict]]:

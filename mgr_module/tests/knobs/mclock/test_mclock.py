@@ -46,6 +46,12 @@ def facts(*measurements, osds=4, entries=(), settings_=None, models_=None, **mor
     )
 
 
+def on_one_host(*measurements, **more):
+    """The same where all of them are on one host, which decides alone."""
+    found = facts(*measurements, **more)
+    return replace(found, osds={i: replace(osd, hostname="h") for i, osd in found.osds.items()})
+
+
 def commands(found):
     return [change.command for change in found.changes]
 
@@ -145,16 +151,16 @@ def test_what_is_set_already_is_not_set_again():
 
 
 def test_the_compiled_default_is_never_recommended_since_osds_then_bench_themselves():
-    (found,) = advise(facts(measured(0, 315.0, 315.0, 315.0)))
+    (found,) = advise(on_one_host(measured(0, 315.0, 315.0, 315.0)))
     assert found.iops == 316
 
 
 def test_drive_models_that_are_close_share_a_value_and_others_get_their_own():
     one, two = measured(0, 300.0, 300.0, 300.0), measured(3, 330.0, 330.0, 330.0, model=OTHER)
-    (close,) = advise(facts(one, two, models_={3: OTHER}))
+    (close,) = advise(on_one_host(one, two, models_={3: OTHER}))
     assert commands(close) == [f"ceph config set osd/class:hdd {HDD} 307"]
     far = measured(3, 150.0, 150.0, 150.0, model=OTHER)
-    (apart,) = advise(facts(one, far, models_={3: OTHER}, entries=[("osd.1", HDD, "9")]))
+    (apart,) = advise(on_one_host(one, far, models_={3: OTHER}, entries=[("osd.1", HDD, "9")]))
     assert commands(apart) == [
         f"ceph config set osd/class:hdd {HDD} 300", f"ceph config rm osd.1 {HDD}",
         f"ceph config set osd.3 {HDD} 150",
@@ -173,11 +179,11 @@ def test_nothing_is_changed_where_the_number_would_mean_nothing(changes, said):
 
 
 def test_a_capacity_that_an_osd_would_not_believe_is_not_set():
-    (found,) = advise(facts(measured(0, 900.0, 901.0, 902.0)))
+    (found,) = advise(on_one_host(measured(0, 900.0, 901.0, 902.0)))
     assert found.iops == 901
     assert found.changes == ()
     assert "outside of 50 to 500" in found.warnings[0]
-    (own,) = advise(facts(measured(0, 900.0, 901.0, 902.0, iops_max=2000.0)))
+    (own,) = advise(on_one_host(measured(0, 900.0, 901.0, 902.0, iops_max=2000.0)))
     assert own.changes
 
 
@@ -188,9 +194,9 @@ def test_a_capacity_that_an_osd_would_not_believe_is_not_set():
 ])
 def test_a_threshold_that_is_set_as_advised_is_the_one_that_counts(iops, who, name, value):
     taken = measured(0, iops, iops, iops, iops_min=50.0, iops_max=500.0)
-    (found,) = advise(facts(taken))
+    (found,) = advise(on_one_host(taken))
     assert f"`ceph config set osd {name} {value}`" in found.warnings[0]
-    (now,) = advise(facts(taken, entries=[(who, name, str(value))]))
+    (now,) = advise(on_one_host(taken, entries=[(who, name, str(value))]))
     assert now.changes
     assert name in NAMES  # the mgr reads it from the config database
 
@@ -234,7 +240,7 @@ def test_one_osd_that_stands_apart_is_named_and_the_others_are_not():
 
 def test_an_own_value_is_never_the_compiled_default_either():
     one, two = measured(0, 150.0, 150.0, 150.0), measured(3, 315.0, 315.0, 315.0, model=OTHER)
-    (found,) = advise(facts(one, two, models_={3: OTHER}))
+    (found,) = advise(on_one_host(one, two, models_={3: OTHER}))
     assert commands(found)[-1] == f"ceph config set osd.3 {HDD} 316"
 
 
@@ -404,3 +410,45 @@ def test_an_apply_says_that_it_is_an_alias_and_how_to_go_back():
 def test_the_other_aliases_say_so_too():
     text = rolled_back({"changed": True, "change_id": "p1", "status": "rolling back"})
     assert text.endswith("`mclock rollback` goes with the next release: use `ceph wcache rollback`")
+
+
+# ---- whose word
+
+
+OSDS_OF_ONE_HOST = {0: "h0", 1: "h0", 2: "h1", 3: "h2"}
+
+
+@pytest.mark.parametrize(("osd_ids", "is_set"), [
+    ((0,), False), ((0, 1), False),  # two OSDs of a host are one word
+    ((0, 2), True), ((2, 3), True), ((0, 1, 2, 3), True),
+])
+def test_a_value_for_osds_of_several_hosts_needs_the_word_of_two(osd_ids, is_set):
+    found = facts(*map(measured, osd_ids))
+    found = replace(found, osds={
+        i: replace(osd, hostname=OSDS_OF_ONE_HOST[i]) for i, osd in found.osds.items()
+    })
+    (advice,) = advise(found)
+    assert bool(advice.changes) is is_set
+    assert (advice.iops is not None) is is_set
+    said = "only h" in str(advice.warnings) and "a second host must confirm it" in str(
+        advice.warnings
+    )
+    assert said is not is_set
+    assert is_set or "campaign start --loads=capacity --scope=host:h1" in str(advice.warnings)
+
+
+def test_the_value_of_a_class_needs_two_hosts_where_others_have_drive_models_nobody_measured():
+    found = facts(measured(0), osds=2, models_={1: OTHER})
+    (advice,) = advise(found)
+    assert not advice.changes
+    assert "class hdd: only h0 reached this value" in str(advice.warnings)
+
+
+def test_a_measurement_counts_for_the_host_that_ceph_has_for_its_osd_whatever_a_key_is_called():
+    one, two = measured(0, hostname="a key"), measured(1, hostname="another key")
+    found = facts(one, two, osds=4)
+    found = replace(found, osds={
+        **found.osds, 0: replace(found.osds[0], hostname="h9"),
+        1: replace(found.osds[1], hostname="h9"),
+    })
+    assert not advise(found)[0].changes

@@ -8,7 +8,6 @@ measured or changed, and no other machine's memory is known, for what it reports
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import replace
 from typing import AbstractSet, Dict, FrozenSet, Iterable, List, Mapping, Tuple
 
@@ -16,9 +15,11 @@ from ..cluster import ClusterState, OsdNow
 from ..host_report import HostReport
 from ..model import DriveReport, OsdUse
 from ..refusal import Refusal, RefusalKind
+from ..shell import typed
 from ..simulation import in_cluster
 
 HOST_NAMES_CHARS_MAX = 100_000
+
 
 def believed(reports: Iterable[HostReport], cluster: ClusterState) -> List[HostReport]:
     """The reports without uses by another host's OSDs; a drive that had one is refused."""
@@ -85,8 +86,9 @@ def _checked_drive(
     last = cluster.osds[others[-1].osd_id]
     why = "whose own probe speaks for it" if last.hostname in hosts.values() else (
         f"and this report speaks for {host} alone" if host else
-        f"and Ceph's maps have no host of this key's name: `ceph wcache agent add "
-        f"{shlex.quote(last.hostname)}`, or name it in mgr/wcache/host_names"
+        "and Ceph's maps have no host of this key's name: "
+        f"{typed('ceph wcache agent add {}', last.hostname)}, or name it in "
+        "mgr/wcache/host_names"
     )
     return replace(
         drive, uses=tuple(use for use in drive.uses if use not in others),

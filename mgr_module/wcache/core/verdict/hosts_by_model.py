@@ -1,21 +1,36 @@
-"""Which hosts have a drive model: what is recommended for it needs the word of two of them.
+"""Which hosts have a drive model, and whose word is missing before it goes for all of them.
 
 Whoever holds one host's key can make up that host's reports and timings, so one host alone
-decides for no other.
+decides for no other.  Each knob asks `missing_word`.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import Dict, FrozenSet, Iterable, Mapping, Set, Tuple
+from typing import (
+    AbstractSet,
+    Callable,
+    Dict,
+    FrozenSet,
+    Iterable,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Set,
+    Tuple,
+)
 
 from ..cluster import ClusterState
+from ..drive.accepted_proofs import HOSTS_MIN
 from ..drive.safety import may_toggle
 from ..host_report import HostReport
 from ..model import CacheMode, DriveModel, DriveReport
+from ..shell import CommandLine, ticked
 from ..simulation import DriveKind, in_cluster, is_real
+from ..text import named
 
+NAMED_MAX = 3  # hosts in one line
 HostsByModel = Mapping[DriveKind, FrozenSet[str]]
 """By `DriveKind.home`, the hosts that have drives which could be measured and changed."""
 
@@ -26,6 +41,39 @@ class Counted:
 
     changeable: Dict[CacheMode, int] = field(default_factory=lambda: dict.fromkeys(CacheMode, 0))
     stuck: Dict[CacheMode, int] = field(default_factory=lambda: dict.fromkeys(CacheMode, 0))
+
+
+class MissingWord(NamedTuple):
+    """The host to measure next, and why, in words."""
+
+    host: str
+    why: str
+
+
+def missing_word(
+    says: AbstractSet[str], measured: AbstractSet[str], at_home: AbstractSet[str], *,
+    have: str, measure: Callable[[str], CommandLine], more: str = "", what: str = "verdict",
+) -> Optional[MissingWord]:
+    """Whose word is missing before what hosts say decides for all; None where it does.
+
+    `says` are the hosts that have reached it by themselves, `measured` those with a result, and
+    `at_home` those for which it would decide: what only one host has, that host decides alone.
+    Several OSDs of a host are one word.  `have` is what they have in common, `measure` the
+    command for a host, `more` what a measured one that is undecided needs.
+    """
+    hosts = {*at_home, *measured}
+    if len(hosts) < HOSTS_MIN or len(says) >= HOSTS_MIN:
+        return None
+    new, undecided = sorted(hosts - measured), sorted(measured - says)
+    host = (new or undecided or sorted(hosts))[0]
+    said = (
+        f"only {', '.join(sorted(says))} reached this {what}, and a second host must confirm it"
+        if says else f"no host alone reached this {what}, and two hosts must confirm it"
+    )
+    return MissingWord(host, (
+        f"{said} ({named(sorted(hosts), NAMED_MAX)} have {have}): measure on {host}"
+        f"{'' if new else more}: {ticked(measure(host))}"
+    ))
 
 
 def counted(
@@ -46,9 +94,13 @@ def counted(
 
 
 def hosts_by_model(
-    reports: Iterable[HostReport], cluster: ClusterState, *, throwaway: bool
+    reports: Iterable[HostReport], cluster: ClusterState, *, throwaway: bool,
+    switchable: bool = True,
 ) -> HostsByModel:
-    """Where each drive model is at home, by the last reports."""
+    """Where each drive model is at home, by the last reports.
+
+    Only drives count whose cache mode could be changed, where that is what is asked about.
+    """
     found: Dict[DriveKind, Set[str]] = defaultdict(set)
     for report in reports:
         here: Set[Tuple[str, DriveModel]] = set()
@@ -56,7 +108,7 @@ def hosts_by_model(
             for device_class in _classes(drive, report, cluster):
                 # one drive that can be switched is enough: what cannot is changed nowhere
                 kind = device_class, drive.drive_model
-                if kind not in here and _switchable(drive, throwaway):
+                if kind not in here and (not switchable or _switchable(drive, throwaway)):
                     here.add(kind)
                     key = DriveKind(device_class, str(drive.drive_model), report.simulated)
                     found[key].add(report.hostname)

@@ -7,13 +7,16 @@ itself: from three like drives on by the child's pool, below that by what they a
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from ..model import LoadPoint, Verdict
 from ..options.trial import OptionTrial
-from .pooling import Pool, pooled
-from .recommend import PoolKey, drive_verdict, groups
+from ..shell import command
+from ..simulation import DriveKind
+from .hosts_by_model import HostsByModel, missing_word
+from .pooling import LoadVerdict, Pool, pooled
+from .recommend import PoolKey, drive_verdict, groups, saying
 from .repeated import Standing
 from .result import Result
 
@@ -53,13 +56,16 @@ def by_trial(results: Iterable[Result]) -> Dict[OptionTrial, List[Result]]:
     return dict(found)
 
 
-def option_verdicts(results: Iterable[Result], pools: OptionPools) -> List[OptionVerdict]:
+def option_verdicts(
+    results: Iterable[Result], pools: OptionPools, at_home: HostsByModel
+) -> List[OptionVerdict]:
     """One for each option, its two values, device class, drive model and load.
 
-    What several experiments of one drive say, and which do not count, is as for cache modes.
+    What several experiments of one drive say, and which do not count, is as for cache modes; and
+    so is whose word is needed, by `at_home`.
     """
     found = [
-        _of_kind(trial, key, drives, pools.get(trial, {}).get(key))
+        _of_kind(trial, key, drives, pools.get(trial, {}).get(key), at_home)
         for trial, mine in by_trial(results).items() for key, drives in groups(mine).items()
     ]
     return sorted(found, key=lambda item: (
@@ -68,7 +74,8 @@ def option_verdicts(results: Iterable[Result], pools: OptionPools) -> List[Optio
 
 
 def _of_kind(
-    trial: OptionTrial, key: PoolKey, drives: Sequence[Standing], pool: Optional[Pool]
+    trial: OptionTrial, key: PoolKey, drives: Sequence[Standing], pool: Optional[Pool],
+    at_home: HostsByModel,
 ) -> OptionVerdict:
     first, (_, load_point) = drives[0], key
     said = pooled(load_point, [drive_verdict(one) for one in drives], pool)
@@ -77,9 +84,30 @@ def _of_kind(
     if not said.verdict.decided:
         by_pool = [pool.why] if said.pooled and pool is not None else []
         why = [*by_pool, *undecided[:1], *said.notes]
-    return OptionVerdict(
+    found = OptionVerdict(
         trial, first.device_class, str(first.drive_model), load_point, first.simulated,
         said.verdict, trial.words(next((line for line in why if line), "")), said.drives,
         said.ratio_low, said.ratio_high, said.interval,
         tuple(record_id for one in drives for record_id in one.record_ids),
+    )
+    return _unless_one_host(found, said, drives, at_home)
+
+
+def _unless_one_host(
+    found: OptionVerdict, said: LoadVerdict, drives: Sequence[Standing], at_home: HostsByModel
+) -> OptionVerdict:
+    """Withheld where the drive model is on two hosts or more, and one alone has decided."""
+    if not found.verdict.decided:
+        return found
+    kind = DriveKind(found.device_class, found.drive_model, found.simulated)
+    trial = f"{found.trial.name}={found.trial.a},{found.trial.b}"
+    missing = missing_word(
+        saying(drives, found.verdict, [said]), {one.hostname for one in drives},
+        at_home.get(kind.home, frozenset()), have="this drive model",
+        measure=lambda host: command("ceph wcache ab {} --scope=host:{}", trial, host),
+        more=", which is undecided, for longer",
+    )
+    return found if missing is None else replace(
+        found, verdict=Verdict.INSUFFICIENT,
+        why="; ".join(line for line in (found.why, missing.why) if line),
     )

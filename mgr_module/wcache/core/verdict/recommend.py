@@ -17,30 +17,29 @@ from typing import (
     Mapping,
     Optional,
     Sequence,
+    Set,
     Tuple,
     TypeVar,
     Union,
 )
 
 from ..cluster import ClusterState
-from ..drive.accepted_proofs import HOSTS_MIN, AcceptedProof
+from ..drive.accepted_proofs import AcceptedProof
 from ..host_report import HostReport
 from ..material import MATERIAL_RATIO
 from ..model import CacheMode, DriveModel, DriveReport, FindingCode, LoadPoint, Verdict
-from ..shell import typed
+from ..shell import command
 from ..simulation import DriveKind, in_cluster, osd_of, real
-from ..text import named
 from .across_loads import over_loads
 from .estimate import Estimate, estimate
 from .flush_proof import has_finding, power_cuts_by_model, withheld_for
-from .hosts_by_model import HostsByModel
+from .hosts_by_model import HostsByModel, missing_word
 from .load_profile import LoadProfile, evened
 from .pooling import DriveVerdict, LoadVerdict, Pool, pooled
 from .repeated import Standing, standing
 from .result import Result
 
 Wanted = TypeVar("Wanted")
-NAMED_MAX = 3  # hosts in one line
 FEW = " of this model measured; 3 or more are better"
 BURSTS = (
     "a short experiment shows bursts only: watch latency after applying; where a media or SLC "
@@ -295,47 +294,41 @@ def _unless_one_host(
     found: Recommendation, results: Sequence[Standing], at_home: HostsByModel
 ) -> Recommendation:
     """Withheld where a drive model is on two hosts or more, and one alone has decided."""
-    hosts = at_home.get(DriveKind.of(found).home, frozenset())
-    hosts |= {result.hostname for result in results}
-    undecided = not found.verdict.decided
-    if undecided or len(hosts) < HOSTS_MIN:
+    if not found.verdict.decided:
         return found
-    says = {r.hostname for r in results if _says(r, found.verdict, found.loads)}
-    if len(says) >= HOSTS_MIN:
-        return found
-    measured = {result.hostname for result in results}
-    new = sorted(hosts - measured)
-    open_ = sorted(measured - says)
-    host = (new or open_)[0]
-    more = "" if new else ", which is undecided, with more pairs"
-    with_it = named(sorted(hosts), NAMED_MAX)
-    said = (
-        f"only {', '.join(sorted(says))} reached this verdict, and a second host must confirm it"
-        if says else "no host alone reached this verdict, and two hosts must confirm it"
+    loads = [load for load in found.loads if load.load_point is not LoadPoint.FDATASYNC_TIMER]
+    missing = missing_word(
+        saying(results, found.verdict, loads), {result.hostname for result in results},
+        at_home.get(DriveKind.of(found).home, frozenset()), have="this drive model",
+        measure=lambda host: command("ceph wcache campaign start --scope=host:{}", host),
+        more=", which is undecided, with more pairs",
     )
-    return replace(
-        found, verdict=Verdict.INSUFFICIENT, mode=None,
-        why=f"{found.why}; {said} ({with_it} have this drive model): measure on {host}"
-            f"{more}: " + typed("ceph wcache campaign start --scope=host:{}", host),
-        measure_on=host,
+    return found if missing is None else replace(
+        found, verdict=Verdict.INSUFFICIENT, mode=None, why=f"{found.why}; {missing.why}",
+        measure_on=missing.host,
     )
 
 
-def _says(result: Result, verdict: Verdict, loads: Sequence[LoadVerdict]) -> bool:
-    """Whether an experiment decided what is recommended, at a load that this stands on.
+def saying(
+    results: Iterable[Result], verdict: Verdict, loads: Sequence[LoadVerdict]
+) -> Set[str]:
+    """The hosts of experiments that decided what is said together, at a load it stands on.
 
     Where drives were pooled since none may decide alone, one that lies on that side by more
     than is material says it too.
     """
-    counted = [load for load in loads if load.load_point is not LoadPoint.FDATASYNC_TIMER]
-    deciding = [load for load in counted if load.verdict is verdict] or counted
-    for load in deciding:
-        if load.load_point is not result.load_point:
-            continue
-        if result.verdict is verdict:
-            return True
-        if load.pooled and result.ratio is not None and _side(result.ratio) is verdict:
-            return result.verdict is Verdict.INSUFFICIENT
+    deciding = [load for load in loads if load.verdict is verdict] or loads
+    return {
+        result.hostname for result in results for load in deciding
+        if load.load_point is result.load_point and _says(result, verdict, load)
+    }
+
+
+def _says(result: Result, verdict: Verdict, load: LoadVerdict) -> bool:
+    if result.verdict is verdict:
+        return True
+    if load.pooled and result.ratio is not None and _side(result.ratio) is verdict:
+        return result.verdict is Verdict.INSUFFICIENT
     return False
 
 

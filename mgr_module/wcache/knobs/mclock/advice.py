@@ -19,12 +19,14 @@ from ...core.loads import SCHEDULER, capacity_limits
 from ...core.model import CacheMode
 from ...core.shell import command, typed
 from ...core.text import NAMED_MAX, many, named
+from ...core.verdict.hosts_by_model import missing_word
 from .capacity import (
     DEFAULT_IOPS,
     PLAUSIBLE_IOPS,
     Capacity,
     Measurement,
     of_model,
+    of_one,
     option,
 )
 from .certainty import ONE_CLASS, uncertain
@@ -115,6 +117,7 @@ def _advise(facts: Facts, device_class: str, rotational: bool) -> Advice:
         own = _own_values(found, by_class, rotational)
         given = {model.stack: own.get(model.stack, by_class) for model in found}
         unsure = uncertain(current, given, counts)
+        unsure += _one_host_alone(facts, members, current, found)
         value, blocked = None if unsure else by_class, [*unsure, *blocked]
         held = {(model.stack, model.setting) for model in found}
         mine = [
@@ -236,6 +239,38 @@ def _blocked(
         lines.append("no measurement is still valid; measure again")
     beyond = (_beyond(facts, item, current) for item in found)
     return [*lines, *filter(None, beyond)]
+
+
+def _one_host_alone(
+    facts: Facts, members: Sequence[OsdInfo], current: Sequence[Measurement],
+    found: Sequence[ModelCapacity],
+) -> List[str]:
+    """Whose word is missing before a value goes for OSDs of other hosts, a line for each kind.
+
+    By the hosts of Ceph's map.  OSDs on drive models that were not measured get the class's value.
+    """
+    stacks = {item.stack for item in found}
+    kinds = [(item.stack, {item.stack}) for item in found]
+    if any(facts.stacks.get(osd.osd_id) not in stacks for osd in members):
+        kinds.append((f"class {members[0].device_class}", stacks))
+    lines = []
+    for name, mine in kinds:
+        measured = {
+            facts.osds[item.osd_id].hostname for item in current
+            if item.stack in mine and of_one(item.iops) is not None
+        }
+        hosts = {
+            osd.hostname for osd in members
+            if mine is stacks or facts.stacks.get(osd.osd_id) in mine
+        }
+        missing = missing_word(
+            measured, measured, hosts, have=f"OSDs of {name}", what="value",
+            measure=lambda host: command(
+                "ceph wcache campaign start --loads=capacity --scope=host:{}", host
+            ),
+        )
+        lines += [f"{name}: {missing.why}"] if missing is not None else []
+    return lines
 
 
 def _runs_another(osd: OsdInfo, current: Sequence[Measurement]) -> bool:
