@@ -334,7 +334,7 @@ class JudgedFleet:
             self.seed, self.osds, self.kind, self.scene.name, self.faults, ended, len(changed),
             sum(self.ratio[osd_id] > 1.0 for osd_id in changed),
             self.now_s / 3600.0, self.held_s / 3600.0,
-            self.steps, 0.0, rollout.harm.extra_s, rollout.reason,
+            self.steps, 0.0, rollout.harm.lost_s, rollout.reason,
         )
 
 

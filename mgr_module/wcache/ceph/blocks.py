@@ -14,7 +14,14 @@ import time
 from dataclasses import dataclass
 from typing import Callable, Dict, Iterable, List, Mapping, Optional, Protocol, Tuple
 
-from ..core.loads import COMMIT_COUNTERS, READ_COUNTER, Block, BlocksRequest, OsdBlock
+from ..core.loads import (
+    COMMIT_COUNTERS,
+    COMMITS_PER_S_MAX,
+    READ_COUNTER,
+    Block,
+    BlocksRequest,
+    OsdBlock,
+)
 from .command import SendsCommands, put_to_osd
 from .commit_limit import CommitLimit, Counters, gained
 
@@ -185,7 +192,7 @@ class BlockWatch:
         A few that clients waited for most of the time tell enough: the OSD has become too slow
         to do more.
         """
-        if since is None or not since[1]:
+        if since is None or not since[1] or since[1] > COMMITS_PER_S_MAX * seconds:
             return 0.0, 0
         if since[1] < self._commits_min() and since[0] < WAITED_SHARE * seconds:
             return 0.0, 0

@@ -131,6 +131,11 @@ READ_COUNTER = "op_r_latency"
 LATENCY_SUM_MAX_S = 1e9
 
 
+# No OSD commits more: the fastest drives make 1 to 2 million writes in a second, and what an OSD
+# does for one takes its cores longer.  An OSD that counts more tells nothing.
+COMMITS_PER_S_MAX = 1e6
+
+
 @dataclass(frozen=True)
 class OsdBlock:
     """The mean commit latency of an OSD's own traffic in a block, and that of its reads.

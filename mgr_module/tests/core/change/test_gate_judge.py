@@ -183,13 +183,13 @@ def test_all_looks_of_a_rollout_spend_one_error_rate_and_the_first_ones_most():
 
 def test_steps_together_are_their_weighted_mean_and_a_quiet_step_counts_no_more():
     one, other = Difference(0.1, 0.03, 10.0, 0.0), Difference(0.4, 0.001, 10.0, 0.0)
-    found = Evidence().beside(one, 2.0).beside(other, 1.0)
+    found = Evidence().beside(one, 2.0, {}).beside(other, 1.0, {})
     assert found.steps == 2
     assert found.difference.mean == pytest.approx(0.2)
     assert found.difference.error == pytest.approx((0.06**2 + 0.001**2) ** 0.5 / 3.0)
     assert found.difference.freedom == pytest.approx(10.0, rel=0.01)
     # two steps alike: twice the freedom
-    same = Evidence().beside(one, 2.0).beside(one, 2.0)
+    same = Evidence().beside(one, 2.0, {}).beside(one, 2.0, {})
     assert same.difference.freedom == pytest.approx(20.0)
     assert same.difference.error == pytest.approx(0.03 / 2**0.5)
 

@@ -87,14 +87,20 @@ class Gating(Stepping):
         """By clients' writes; and by their reads where a change may concern those."""
         step, rollout = self.rollout.step, self.rollout
         kinds: Dict[str, Dict[int, None]] = {}
-        for change in (rollout.changes[index] for index in step.indices):
+        for change in self._of_step():
             osd_ids = kinds.setdefault(change.pooled_as, {})
             osd_ids.update(dict.fromkeys(change.judging_osds))
         return judge_all(
             step.before, self._blocks, {kind: tuple(each) for kind, each in kinds.items()},
             step.controls, reads=self._reads_too(), look=rollout.looks + 1,
-            past=rollout.evidence,
+            past=rollout.evidence, hosts={
+                osd_id: change.hostname for change in self._of_step() if change.hostname
+                for osd_id in change.judging_osds
+            },
         )
+
+    def _of_step(self) -> Tuple[Change, ...]:
+        return tuple(self.rollout.changes[index] for index in self.rollout.step.indices)
 
     # ---- blocks
 
@@ -312,10 +318,8 @@ class Gating(Stepping):
         known = {(item.kind, item.of): item for item in rollout.evidence}
         for item in judged:
             kind = item.together.kind
-            drives = self._apart(i for i in mine if rollout.changes[i].pooled_as == kind)
-            known[kind, item.of] = replace(
-                item.together, drives=item.together.drives + (drives if item.goes_on else 0)
-            )
+            proven = self._drives_of(mine, kind) if item.goes_on else {}
+            known[kind, item.of] = item.together.having_proven(proven)
         self.rollout = replace(rollout, evidence=tuple(known.values()))
 
     def _keep_latencies(self) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
 from itertools import accumulate
-from typing import ClassVar, Iterable, Optional, Sequence, Tuple, Union
+from typing import ClassVar, Dict, Iterable, Optional, Sequence, Set, Tuple, Union
 
 from ..loads import OSDS_MAX
 from ..record import Precondition
@@ -24,8 +24,8 @@ from .option_change import OptionChange
 # `change.ChangeSteps` says.
 Change = Union[CacheModeChange, OptionChange, ConfigChange]
 # 1 knew changes of the cache mode alone, 2 neither waves nor a gate, 3 no pooled evidence.
-ROLLOUT_VERSION = 5
-ROLLOUT_READS = (0, 1, 2, 3, 4)
+ROLLOUT_VERSION = 6
+ROLLOUT_READS = (0, 1, 2, 3, 4, 5)
 # Changes of one plan.
 CHANGES_MAX = 16_384
 
@@ -187,8 +187,18 @@ class Rollout:
         return max((item.drives for item in self.evidence if item.kind == kind), default=0)
 
     def proven_least(self, indices: Iterable[int]) -> int:
-        """Return how many changes are proven of the kind of which the fewest are, of these."""
-        return min(map(self.proven, {self.changes[index].pooled_as for index in indices}))
+        """Return how many changes are proven of the kind of which the fewest are, of these.
+
+        For their hosts: what one other host has shown counts as half of that at most.
+        """
+        hosts: Dict[str, Set[str]] = {}
+        for change in (self.changes[index] for index in indices):
+            hosts.setdefault(change.pooled_as, set()).add(change.hostname)
+        return min(
+            max((
+                item.proven_for(mine) for item in self.evidence if item.kind == kind
+            ), default=0) for kind, mine in hosts.items()
+        )
 
     @property
     def touched(self) -> Tuple[Change, ...]:

@@ -6,6 +6,7 @@ grow with the evidence.
 
 from __future__ import annotations
 
+from collections import Counter
 from copy import copy
 from dataclasses import dataclass, replace
 from typing import Dict, FrozenSet, Iterable, Iterator, List, Tuple, TypeVar
@@ -84,6 +85,12 @@ class Stepping(Persisting):
         """How many things are changed: the steps of one value are one."""
         return len({self.rollout.changes[index].touches for index in indices})
 
+    def _drives_of(self, indices: Iterable[int], kind: str) -> Dict[str, int]:
+        """How many things of a kind are changed, by host."""
+        changes = [self.rollout.changes[index] for index in indices]
+        touched = {(item.hostname, item.touches) for item in changes if item.pooled_as == kind}
+        return Counter(hostname for hostname, _ in touched)
+
     def _together_max(self, found: List[int], more: int) -> int:
         """How many changes a step may be made of: as many as are proven of each kind in it."""
         rollout = self.rollout
@@ -147,10 +154,8 @@ class Stepping(Persisting):
                 changes[index] = replace(changes[index], status=ChangeStatus.APPLIED)
             known = {(item.kind, item.of): item for item in rollout.evidence}
             for kind in {changes[index].pooled_as for index in mine}:
-                more = self._apart(i for i in mine if changes[i].pooled_as == kind)
-                drives = rollout.proven(kind) + more
-                known[kind, COMMITS] = replace(
-                    known.get((kind, COMMITS), Evidence(kind)), drives=drives
+                known[kind, COMMITS] = known.get((kind, COMMITS), Evidence(kind)).having_proven(
+                    self._drives_of(mine, kind)
                 )
             found.rollout = replace(
                 rollout, changes=tuple(changes), evidence=tuple(known.values()), step=GateStep()

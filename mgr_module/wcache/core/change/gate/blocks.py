@@ -7,7 +7,7 @@ from dataclasses import replace
 from statistics import median
 from typing import Dict, Iterable, List, Optional, Sequence, Tuple
 
-from ...loads import Block
+from ...loads import COMMITS_PER_S_MAX, Block
 
 # More add little: the noise of the treated OSDs stays.
 CONTROLS_MAX = 12
@@ -66,8 +66,8 @@ def waited_s(blocks: Sequence[Block], osd_ids: Iterable[int]) -> float:
     """How long clients have waited for these OSDs, all of them together."""
     mine = {*osd_ids}
     return sum(
-        1e-6 * osd.latency_us * osd.commits for block in blocks for osd in block.osds
-        if osd.osd_id in mine
+        1e-6 * osd.latency_us * min(osd.commits, COMMITS_PER_S_MAX * block.seconds)
+        for block in blocks for osd in block.osds if osd.osd_id in mine
     )
 
 

@@ -5,14 +5,22 @@ A step weighs by its OSDs and blocks, not by what its noise seems to be: a step 
 chance would count too much.  Steps that share blocks, since what was measured after one is
 before the next ones, have errors of opposite signs: the controls' noise enters the one with a
 plus and the others with minuses.  So the pooled error is too large rather than too small.
+
+A host's figures are its own OSDs' claims: of one host no more counts for the drives of others
+than of all others together.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Collection, Iterable, List, Mapping, Sequence, Tuple
 
+from ...material import MATERIAL_LN
 from .numbers import Difference
+
+HOSTS_MAX = 12_000  # of one plan, or OSDs where a change is of several hosts
+ROUNDED = 1e-9
 
 # Which latency of clients something is about.
 COMMITS, READS = "commit", "read"
@@ -31,11 +39,46 @@ def share(look: int) -> float:
 
 
 @dataclass(frozen=True)
+class HostShare:
+    """What the steps of one host have of the sums; "" for a host of an older version's plan."""
+
+    host: str
+    weight: float = 0.0
+    moved: float = 0.0
+    squares: float = 0.0
+    fourths: float = 0.0
+    drives: int = 0
+
+    def beside(self, other: HostShare) -> HostShare:
+        """With more of the same host."""
+        return HostShare(
+            self.host, self.weight + other.weight, self.moved + other.moved,
+            self.squares + other.squares, self.fourths + other.fourths,
+            self.drives + other.drives,
+        )
+
+    def limited(self, weight: float, moved: float) -> HostShare:
+        """What it counts for the drives of others, who have this weight and have moved so much.
+
+        No more than they do together, and as better than they are by a material ratio at most:
+        a host may claim any figures.
+        """
+        if self.weight <= 0.0 or weight <= 0.0:
+            return replace(self, weight=0.0, moved=0.0, squares=0.0, fourths=0.0)
+        part = min(1.0, weight / self.weight)
+        mean = max(self.moved / self.weight, moved / weight - MATERIAL_LN)
+        return replace(
+            self, weight=part * self.weight, moved=part * self.weight * mean,
+            squares=part**2 * self.squares, fourths=part**4 * self.fourths,
+        )
+
+
+@dataclass(frozen=True)
 class Evidence:
     """All steps of one kind: sums over steps of w, w d, (w e)^2 and (w e)^4 / freedom.
 
     w is a step's weight, d its difference of log ratios, e its standard error.  `drives` are the
-    changes that were judged and went on.
+    changes that were judged and went on.  `hosts` has what each host has of all that.
     """
 
     kind: str = ""
@@ -46,21 +89,85 @@ class Evidence:
     fourths: float = 0.0
     steps: int = 0
     drives: int = 0
+    hosts: Tuple[HostShare, ...] = field(default=(), metadata={"max_items": HOSTS_MAX})
 
-    def beside(self, seen: Difference, weight: float) -> Evidence:
-        """With one more step."""
+    def beside(
+        self, seen: Difference, weight: float, means: Mapping[str, Tuple[float, float]]
+    ) -> Evidence:
+        """With one more step; `means`: by host, its part of the step and by how much it moved."""
         square = (weight * seen.error) ** 2
+        fourth = square**2 / seen.freedom
         return replace(
             self, weight=self.weight + weight, moved=self.moved + weight * seen.mean,
-            squares=self.squares + square, fourths=self.fourths + square**2 / seen.freedom,
-            steps=self.steps + 1,
+            squares=self.squares + square, fourths=self.fourths + fourth, steps=self.steps + 1,
+            hosts=self._with(
+                HostShare(host, part * weight, part * weight * mean, part * square, part * fourth)
+                for host, (part, mean) in means.items()
+            ),
         )
+
+    def having_proven(self, by_host: Mapping[str, int]) -> Evidence:
+        """With so many more drives, by host; "" for changes that are of no single host."""
+        return replace(
+            self, drives=self.drives + sum(by_host.values()),
+            hosts=self._with(HostShare(host, drives=more) for host, more in by_host.items()),
+        )
+
+    def _with(self, more: Iterable[HostShare]) -> Tuple[HostShare, ...]:
+        found = {item.host: item for item in self.hosts}
+        for item in more:
+            found[item.host] = found.get(item.host, HostShare(item.host)).beside(item)
+        return tuple(found.values())[-HOSTS_MAX:]
 
     @property
     def difference(self) -> Difference:
-        """The mean over steps; the freedom of its error is Satterthwaite's (1946)."""
-        freedom = self.squares**2 / self.fourths if self.fourths > 0 else 1e6
-        return Difference(
-            self.moved / self.weight, math.sqrt(self.squares) / self.weight,
-            max(1.5, freedom), 0.0,
+        """The mean over steps, whoever said it."""
+        return _mean_of((HostShare("", self.weight, self.moved, self.squares, self.fourths),))
+
+    def for_others(self, hosts: Collection[str], step: Evidence) -> Difference:
+        """What it says of a step on some hosts, with what that `step` says by itself.
+
+        A host alone decides for itself.  For other hosts it counts no more than all others, the
+        step among them, do together.
+        """
+        own = HostShare("", step.weight, step.moved, step.squares, step.fourths)
+        (alone,) = hosts if len(hosts) == 1 else ("",)
+        # what an older version has kept of no host
+        rest = HostShare(
+            "", self.weight - sum(item.weight for item in self.hosts),
+            self.moved - sum(item.moved for item in self.hosts),
+            self.squares - sum(item.squares for item in self.hosts),
+            self.fourths - sum(item.fourths for item in self.hosts),
         )
+        own = own.beside(rest) if rest.weight > ROUNDED * self.weight else own
+        others: List[HostShare] = []
+        for item in self.hosts:
+            if item.host == alone:
+                own = own.beside(item)
+            else:
+                others.append(item)
+        weight = own.weight + sum(item.weight for item in others)
+        moved = own.moved + sum(item.moved for item in others)
+        return _mean_of((own, *(
+            item.limited(weight - item.weight, moved - item.moved) for item in others
+        )))
+
+    def proven_for(self, hosts: Collection[str]) -> int:
+        """How many drives are proven for a step on some hosts: of one other host half at most."""
+        (alone,) = hosts if len(hosts) == 1 else ("",)
+        others = [item.drives for item in self.hosts if item.host not in ("", alone)]
+        most = max(others, default=0)
+        left = self.drives - most
+        return left + min(most, left)
+
+
+def _mean_of(parts: Sequence[HostShare]) -> Difference:
+    """The mean of sums; the freedom of its error is Satterthwaite's (1946)."""
+    weight = sum(item.weight for item in parts)
+    squares = sum(item.squares for item in parts)
+    fourths = sum(item.fourths for item in parts)
+    freedom = squares**2 / fourths if fourths > 0 else 1e6
+    return Difference(
+        sum(item.moved for item in parts) / weight, math.sqrt(squares) / weight,
+        max(1.5, freedom), 0.0,
+    )

@@ -7,6 +7,9 @@ blocks after it are looked at six times.
 What earlier steps of the rollout have shown of the same kind counts (`evidence`), and each look
 of the whole rollout spends its part of the same error rates.
 
+What one host claims decides for its own drives; for those of others it counts no more than all
+others do together (`evidence`), and its gains make good no harm of theirs (`harm`).
+
 A step goes on where all steps together are proven no worse, and where it does not look worse by
 itself.  It goes back where all together are proven worse, or it is by itself: one host may have
 another firmware.
@@ -15,12 +18,12 @@ another firmware.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from statistics import median
-from typing import List, Mapping, Sequence, Tuple
+from typing import Dict, List, Mapping, Sequence, Tuple
 
-from ...loads import Block
+from ...loads import OSDS_MAX, Block
 from ...material import MATERIAL_LN
 from .blocks import CONTROLS_MIN, alike, log_ratios, moves, present, waited_s
 from .evidence import COMMITS, READS, Evidence, share
@@ -47,6 +50,8 @@ FALSE_WORSE = 0.006
 # And one whose changes make commits slower by a material ratio is called no worse.
 FALSE_NO_WORSE = 0.05
 NOTHING_PAST = Evidence()
+Hosts = Mapping[int, str]
+NO_HOSTS: Hosts = {}
 # No quantile is asked for beyond this: the differences of two probabilities end there.
 ALPHA_MIN = 1e-12
 # So few usable blocks say nothing.
@@ -64,6 +69,15 @@ class Verdict(str, Enum):
 
 # Of writes and reads the graver one counts; better only where neither is otherwise.
 _GRAVEST = (Verdict.WORSE, Verdict.UNDECIDED, Verdict.NO_WORSE, Verdict.BETTER)
+
+
+@dataclass(frozen=True)
+class HostHarm:
+    """What clients have waited longer for one host's OSDs, and the square of its error."""
+
+    host: str
+    extra_s: float = 0.0
+    squares: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -91,6 +105,7 @@ class Judgement:
     # what clients have waited longer for these OSDs since the change, and its standard error
     extra_s: float = 0.0
     extra_error_s: float = 0.0
+    by_host: Tuple[HostHarm, ...] = field(default=(), metadata={"max_items": OSDS_MAX})
 
     @property
     def goes_on(self) -> bool:
@@ -153,11 +168,12 @@ def look_at(blocks_after: int) -> bool:
 def judge_all(
     before: Sequence[Block], after: Sequence[Block], kinds: Mapping[str, Sequence[int]],
     controls: Sequence[int], *, reads: bool = False, look: int = 1,
-    past: Sequence[Evidence] = (),
+    past: Sequence[Evidence] = (), hosts: Hosts = NO_HOSTS,
 ) -> Tuple[Judgement, ...]:
     """Each kind's OSDs by writes, and by reads where these may change; the gravest first.
 
     What clients did not do before is left out.  All judgements share the error rates of one.
+    `hosts` has the host of each OSD; one that is not in it stands for itself.
     """
     found = [
         (kind, of, each[0], each[1], tuple(osd_ids)) for kind, osd_ids in kinds.items()
@@ -171,7 +187,7 @@ def judge_all(
     judged = [
         replace(judge(
             first, later, osd_ids, controls, look=look,
-            past=known.get((kind, of), Evidence(kind, of)), parts=len(told),
+            past=known.get((kind, of), Evidence(kind, of)), parts=len(told), hosts=hosts,
         ), of=of)
         for kind, of, first, later, osd_ids in told
     ]
@@ -193,6 +209,7 @@ def load_of_any(
 def judge(
     before: Sequence[Block], after: Sequence[Block], treated: Sequence[int],
     controls: Sequence[int], *, look: int = 1, past: Evidence = NOTHING_PAST, parts: int = 1,
+    hosts: Hosts = NO_HOSTS,
 ) -> Judgement:
     """What is known after so many blocks; UNDECIDED where it may be known later.
 
@@ -230,28 +247,61 @@ def judge(
     doubted = beside_moves(seen, tuple(moves(before, after, others).values()), len(mine))
     shifted = len(later) >= FEW or median(later) - median(first) > MATERIAL_LN / 2.0
     weight = len(mine) * len(first) * len(later) / (len(first) + len(later))
-    found = _decide(seen, doubted, past.beside(seen, weight), share(look), parts, shifted)
+    of_hosts = _by_host(mine, hosts)
+    each = {host: seen for host in of_hosts} if len(of_hosts) == 1 else {
+        host: difference(*(log_ratios(blocks, ids, others) for blocks in (before, after)))
+        for host, ids in of_hosts.items()
+    }
+    means = {
+        host: (len(ids) / len(mine), each[host].mean) for host, ids in of_hosts.items()
+    }
+    found = _decide(
+        seen, doubted, past, Evidence().beside(seen, weight, means), share(look), parts, shifted
+    )
     usual_s = waited_s(after, mine) * math.exp(min(20.0, -seen.mean))
     return replace(
-        found, blocks_before=len(first), blocks_after=len(later), treated=len(mine),
-        controls=len(others), extra_s=waited_s(after, mine) - usual_s,
-        extra_error_s=usual_s * seen.error,
+        found, together=past.beside(seen, weight, means), blocks_before=len(first),
+        blocks_after=len(later), treated=len(mine), controls=len(others),
+        extra_s=waited_s(after, mine) - usual_s, extra_error_s=usual_s * seen.error,
+        by_host=_harm_of(after, of_hosts, each, usual_s * seen.error),
     )
 
 
+def _by_host(osd_ids: Sequence[int], hosts: Hosts) -> Dict[str, List[int]]:
+    found: Dict[str, List[int]] = {}
+    for osd_id in osd_ids:
+        found.setdefault(hosts.get(osd_id, f"osd.{osd_id}"), []).append(osd_id)
+    return found
+
+
+def _harm_of(
+    after: Sequence[Block], of_hosts: Mapping[str, Sequence[int]],
+    each: Mapping[str, Difference], error_s: float,
+) -> Tuple[HostHarm, ...]:
+    """Each host's own; `error_s` is that of all together, whose controls are the same."""
+    found = []
+    for host, ids in of_hosts.items():
+        waited, seen = waited_s(after, ids), each[host]
+        usual_s = waited * math.exp(min(20.0, -seen.mean))
+        found.append(HostHarm(host, waited - usual_s, (usual_s * seen.error) ** 2))
+    squares = sum(item.squares for item in found)
+    wider = max(1.0, error_s**2 / squares) if squares > 0.0 else 1.0
+    return tuple(replace(item, squares=wider * item.squares) for item in found)
+
+
 def _decide(
-    alone: Difference, doubted: Difference, together: Evidence, part: float, parts: int,
-    shifted: bool,
+    alone: Difference, doubted: Difference, past: Evidence, step: Evidence, part: float,
+    parts: int, shifted: bool,
 ) -> Judgement:
     """`doubted` is `alone` with what OSDs drift: a step by itself is called worse by that.
 
     Steps together, of other OSDs at other times, do not drift alike.
     """
-    pooled = together.difference
+    pooled = past.for_others({item.host for item in step.hosts}, step)
     worse_alpha = max(ALPHA_MIN, FALSE_WORSE * part / 2.0 / parts)
     high = pooled.high(max(ALPHA_MIN, FALSE_NO_WORSE * part))
     verdict, told = Verdict.UNDECIDED, pooled
-    low = (pooled if together.steps > 1 else doubted).low(worse_alpha)
+    low = (pooled if past.steps else doubted).low(worse_alpha)
     if shifted and low > 0.0 and pooled.mean > MATERIAL_LN:
         verdict = Verdict.WORSE
     elif shifted and doubted.low(worse_alpha) > 0.0 and alone.mean > MATERIAL_LN:
@@ -270,7 +320,7 @@ def _decide(
         settle = f"about {times:.0f} times as many blocks, or a steadier load"
     return Judgement(
         verdict, _exp(told.mean), _exp(low), _exp(high), why=why,
-        settle=settle, alone=_exp(alone.mean), together=together,
+        settle=settle, alone=_exp(alone.mean),
     )
 
 
