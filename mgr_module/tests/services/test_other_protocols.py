@@ -1,6 +1,7 @@
 """A probe of another protocol: it releases and rolls back, and does nothing else."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from module_world import a_mgr, all_modes, applied, said, start
@@ -91,6 +92,20 @@ def test_a_change_is_rolled_back_and_both_say_which_side_to_update(version, todo
     assert todo in finding(mgr)
     assert other.probe.actions == {}
     assert "says that it is back" in json.dumps(said(mgr, "history", limit=50))
+
+
+def test_a_rollback_waits_for_the_first_report_also_of_a_plan_that_tries_once():
+    mgr = applied()
+    machine = mgr.inside.rollouts["p1"]
+    machine.rollout = replace(machine.rollout, gate=None)
+    other = OfAnotherProtocol(mgr, "h1", OLDER)
+    said(mgr, "rollback", plan_id="p1")
+    other.call("wcache agent poll", json.dumps(
+        {"version": OLDER, "probe_id": other.ids[0], "instance_id": other.ids[1]}
+    ))
+    mgr.engine.tick()
+    go_on(mgr, other)
+    assert said(mgr, "rollout show", plan_id="p1")["status"] == "rolled back"
 
 
 def test_nothing_is_asked_for_that_nobody_takes_back():

@@ -59,6 +59,7 @@ class OtherVersion:
     version: int
     seen_at_s: float
     speaks: bool = False  # and so restores for this module all the same
+    since_s: float = 0.0  # of its first call
 
 
 @dataclass(frozen=True)
@@ -168,7 +169,8 @@ class Agents:
                 f"{hello.version}", "stop one of the two probes, or give each its own host name",
             )
         speaks = speaks or (before is not None and before.speaks)
-        self._others[hostname] = OtherVersion(hostname, hello.version, now_s, speaks)
+        since_s = before.since_s if before is not None else now_s
+        self._others[hostname] = OtherVersion(hostname, hello.version, now_s, speaks, since_s)
         return self._others[hostname]
 
     def other(self, hostname: str, now_s: float) -> Optional[OtherVersion]:

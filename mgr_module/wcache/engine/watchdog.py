@@ -101,7 +101,8 @@ class Watchdog:
         if other is not None:
             pending = self._hosts.tasks.get(hostname)
             goes_back = pending is not None and key_of(pending.task.request) is not None
-            if other.speaks and goes_back:
+            limit_s = self._options().lease_ttl_s + RESTORE_GRACE_S
+            if goes_back and (other.speaks or now_s - other.since_s <= limit_s):
                 return None
             return events.AgentSilent(words_of_version(other))
         agent = self._hosts.agents.get(hostname)
