@@ -217,6 +217,12 @@ def new_host():
     return FakeHost
 
 
+@pytest.fixture(autouse=True)
+def evidence_of_the_test_alone(tmp_path, monkeypatch):
+    """What a host remembers where a test names no folder; not this machine's."""
+    monkeypatch.setattr("wcache_probe.linux.host.STATE_DIR", str(tmp_path / "evidence-of-tests"))
+
+
 @pytest.fixture
 def fake_host(tmp_path):
     return FakeHost(tmp_path.resolve())

@@ -150,6 +150,10 @@ def _restore_one(parser: argparse.ArgumentParser) -> None:
 def _accept(parser: argparse.ArgumentParser) -> None:
     _folders(parser)
     parser.add_argument("--yes", action="store_true", help="the drive was looked at: do it")
+    parser.add_argument(
+        "--disobeyed", action="store_true",
+        help="in place of the journal: that its drives refused a change; it is tried again",
+    )
     parser.add_argument("domain", help="cache domain, or the key of a damaged entry")
 
 

@@ -21,7 +21,7 @@ from wcache.core.drive.prior import (
     states_by_id,
 )
 from wcache.core.drive.steps import Program, Switched
-from wcache.core.errors import NotReadyError, RefusedError, WcacheError
+from wcache.core.errors import DisobeyedError, NotReadyError, RefusedError, WcacheError
 from wcache.core.host_report import HostReport
 from wcache.core.model import DriveReport, DriveState, Finding, FlushCounters
 from wcache.core.ports import DriveHost
@@ -130,6 +130,7 @@ class TaskRunner:
         return FailureOutcome(
             printable(failure.message), printable(failure.advice), refused,
             self._restored(task, states_by_id(ids, after)), ids, after, doubt,
+            isinstance(failure, DisobeyedError),
         )
 
     def _change(self, task: Task) -> Outcome:

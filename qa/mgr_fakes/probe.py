@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, Optional, Sequence, Set, Tuple, Union
 
 from wcache.core import codec
 from wcache.core.drive.journal import prior_of
-from wcache.core.drive.safety import not_flushing
+from wcache.core.drive.safety import disobeyed, not_flushing
 from wcache.core.hardware.bcache import BcacheState
 from wcache.core.hardware.host_memory import HostMemory
 from wcache.core.host_report import HostReport, JournalNote, KeptPrior
@@ -124,9 +124,20 @@ class FakeProbe:
             return reply
         while reply is not None and reply.task is not None and rounds:
             rounds -= 1
-            outcome = self.fails(reply.task) or self.do(reply.task)
+            outcome = self._learned(reply.task) or self.do(reply.task)
             reply = self.post(reply.task.task_id, outcome)
         return reply
+
+    def _learned(self, task: Task) -> Optional[FailureOutcome]:
+        """The failure of a task; that a drive itself refused a change is remembered."""
+        outcome, request = self.fails(task), task.request
+        if outcome is None or not isinstance(request, (SetModeRequest, ApplyRequest)):
+            return outcome
+        if "refuses SCSI command" in outcome.message:
+            drive = self.drives[request.domain_id]
+            self.drives[request.domain_id] = disobeyed(drive, outcome.message)
+            outcome = replace(outcome, by_drive=True)
+        return outcome
 
     def post(self, task_id: str, outcome: Optional[Outcome], **changes: Any) -> Optional[PollReply]:
         """Report an outcome."""

@@ -54,6 +54,10 @@ class RefusedError(WcacheError):
     errno = codes.EPERM
 
 
+class DisobeyedError(RefusedError):
+    """A drive refused a change, or took it and did nothing; it is as it was."""
+
+
 class NotReadyError(WcacheError):
     """Cannot be done now; the same call can succeed later."""
 

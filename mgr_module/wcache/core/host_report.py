@@ -97,11 +97,32 @@ class ToggleProof:
 
 
 @dataclass(frozen=True)
+class Disobedience:
+    """A change of its cache mode that a drive refused, or took and did nothing.
+
+    `asked` is the mode that it was to be put into, `answer` what it said or did, for people.
+    """
+
+    VERSION: ClassVar[int] = 1
+    drive_id: str
+    domain_id: str
+    drive_model: DriveModel
+    asked: CacheMode
+    answer: str = field(metadata={"max_chars": 300})
+    at_s: float
+
+    def holds_of(self, drive: DriveReport) -> bool:
+        """Whether it says something of a drive as it is: by its firmware, and in its old mode."""
+        same = (drive.drive_id, drive.drive_model) == (self.drive_id, self.drive_model)
+        return same and drive.mode is not self.asked
+
+
+@dataclass(frozen=True)
 class HostReport:
     """Everything a probe found on its host."""
 
-    VERSION: ClassVar[int] = 1
-    READS: ClassVar[Tuple[int, ...]] = (0,)
+    VERSION: ClassVar[int] = 2
+    READS: ClassVar[Tuple[int, ...]] = (0, 1)
     STORED_BY: ClassVar[str] = "hostname"
     hostname: str
     probe_id: str

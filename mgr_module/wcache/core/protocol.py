@@ -19,7 +19,7 @@ from .model import CacheMode, DriveReport, DriveState, FlushCounters, LoadPoint,
 from .option_value import NAME_CHARS_MAX, VALUE_CHARS_MAX
 from .options.shared_cache import SharedCache
 
-PROTOCOL_VERSION = 3
+PROTOCOL_VERSION = 4
 # A post carries at most this much: a full report of a host with 60 drives is 60 KB.
 POST_BYTES_MAX = 1_000_000
 REPLY_BYTES_MAX = 64_000
@@ -325,6 +325,8 @@ class SamplesOutcome:
 class FailureOutcome:
     """The task was not done; `restored` says whether the prior state is (back) in place.
 
+    `by_drive`: a drive refused the change itself, or took it and did nothing.
+
     `after` is what was read then, in the order of `drive_ids`; both are empty where the
     task touched nothing.
     """
@@ -337,6 +339,7 @@ class FailureOutcome:
     drive_ids: Tuple[str, ...] = field(default=(), metadata={"max_items": DOMAIN_DRIVES_MAX})
     after: Tuple[DriveState, ...] = field(default=(), metadata={"max_items": DOMAIN_DRIVES_MAX})
     doubt: PriorDoubt = PriorDoubt.NONE
+    by_drive: bool = False
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ class RefusalKind(str, Enum):
 
     SHARED = "shared"  # something that is not an OSD uses it
     LEFT_ALONE = "left alone"  # nothing switches such a drive, or one that is reached like this
+    DISOBEYED = "disobeyed"  # it refused a change of its cache mode, or took it and did nothing
     NO_FLUSH = "no flush"  # it refuses the command that a pin makes the kernel send
     UNSEEN = "unseen"  # whether other programs use it cannot be seen
     UNPROVEN = "unproven"  # whether its adapter's translation takes, and tells the truth

@@ -5,15 +5,19 @@ Whoever calls has checked the message.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Callable, Optional, Sequence
 
 from ..core.agents import Agent
+from ..core.codec import one_line
+from ..core.drive.safety import disobeyed
 from ..core.errors import RefusedError
 from ..core.events import AgentSilent, Event, LeaseLost, SaveRun, TaskAnswered
 from ..core.host_report import HostReport, as_reported_now
 from ..core.protocol import (
     PROTOCOL_VERSION,
     AcceptRequest,
+    ApplyRequest,
     DrivesOutcome,
     FailureOutcome,
     Hello,
@@ -27,6 +31,7 @@ from ..core.protocol import (
     ReleaseRequest,
     ReportOutcome,
     Request,
+    SetModeRequest,
     StateOutcome,
     Task,
 )
@@ -160,6 +165,8 @@ class ProbeCalls:
             executor.hosts.memory[hostname] = executor.clock(), post.outcome.memory
         del executor.hosts.tasks[hostname]
         request = pending.task.request
+        if isinstance(request, (SetModeRequest, ApplyRequest)):
+            self._remember(hostname, request.domain_id, post.outcome)
         if isinstance(request, AcceptRequest) and isinstance(post.outcome, FailureOutcome):
             said = f"what was accepted is not dropped yet: {post.outcome.message}"
             self._note(hostname, request.domain_id, said)
@@ -169,6 +176,19 @@ class ProbeCalls:
         if pending.owner:
             outcome = self._checked(hostname, pending.task.request, post.outcome)
             executor.feed(pending.owner, TaskAnswered(post.task_id, outcome))
+
+    def _remember(self, hostname: str, domain_id: str, outcome: Outcome) -> None:
+        """Keep with the host's report that a drive did not obey; the next one has it anyway."""
+        executor, report = self._executor, self._executor.hosts.reports.get(hostname)
+        if report is None or not isinstance(outcome, FailureOutcome) or not outcome.by_drive:
+            return
+        report = replace(report, drives=tuple(
+            disobeyed(drive, one_line(outcome.message, 300)) if drive.domain_id == domain_id
+            else drive for drive in report.drives
+        ))
+        executor.hosts.reports[hostname] = report
+        executor.archive.put_report(report)
+        executor.hosts.reported_at_s.pop(hostname, None)
 
     def _checked(self, hostname: str, request: Request, outcome: Outcome) -> Outcome:
         """A look at other drives than the host has reported is none: in words, a failure."""

@@ -12,6 +12,7 @@ from typing import Dict
 from wcache.core.drive.journal import EntryKind
 from wcache.core.errors import NotFoundError
 
+from ..evidence.folder import EvidenceFolder
 from ..journal.journal_file import StateFolder
 from ..mgr_link import printable
 from ..switcher import read_journal
@@ -19,6 +20,8 @@ from ..switcher import read_journal
 
 def accept(options: argparse.Namespace) -> int:
     """Show the entries of a domain (or the one with that key), and drop them with --yes."""
+    if options.disobeyed:
+        return _try_again(options)
     state = StateFolder(options.state_dir, options.run_dir)
     state.lock()  # a running probe holds its journal in its hands
     found = _entries(state, options.domain)
@@ -35,6 +38,28 @@ def accept(options: argparse.Namespace) -> int:
         return 1
     print("the drives stay as they are; the mgr is told by `ceph wcache drive accept`")
     return 0
+
+
+def _try_again(options: argparse.Namespace) -> int:
+    """Forget that drives of a domain did not obey; a probe that runs reads that at each look."""
+    evidence = EvidenceFolder(options.state_dir)
+    found = [
+        one for one in evidence.disobeyed().values()
+        if options.domain in (one.domain_id, one.drive_id)
+    ]
+    if not found:
+        raise NotFoundError(
+            f"no drive of {options.domain[:120]} is remembered to have refused a change",
+            "see `wcache-probe look`",
+        )
+    for one in found:
+        print(f"{'forgotten' if options.yes else 'would be forgotten'}: {one.drive_id}: "
+              f"{one.answer}")
+        if options.yes:
+            evidence.forget_disobeyed(one.drive_id)
+    if not options.yes:
+        print("add --yes to have it tried again", file=sys.stderr)
+    return 0 if options.yes else 1
 
 
 def _entries(state: StateFolder, domain: str) -> Dict[str, str]:

@@ -3,6 +3,7 @@
     <state>/evidence/power-cut-<run>.json    what a witnessed power cut has shown of a drive
     <state>/evidence/proof-<digest>.json     what `prove` has shown on this host
     <state>/evidence/passed-<digest>.json    the same of another host, by way of the mgr
+    <state>/evidence/disobeyed-<digest>.json a change that a drive refused, or did not make
 """
 
 from __future__ import annotations
@@ -10,18 +11,24 @@ from __future__ import annotations
 import hashlib
 import os
 from contextlib import suppress
-from typing import Callable, Iterator, Mapping, Sequence, Tuple, Type, TypeVar
+from typing import Callable, Dict, Iterator, Mapping, Sequence, Tuple, Type, TypeVar
 
 from wcache.core import versions
 from wcache.core.errors import StorageError, WcacheError
-from wcache.core.host_report import EVIDENCE_MAX, PowerCut, ToggleProof, lost_by_model
+from wcache.core.host_report import (
+    EVIDENCE_MAX,
+    Disobedience,
+    PowerCut,
+    ToggleProof,
+    lost_by_model,
+)
 from wcache.core.versions import Numbered
 
 from ..linux.block.host_files import entries
 from ..safe_files import read_own, remove, write_whole
 
 FILE_BYTES_MAX = 16_384
-POWER_CUT, PROOF, PASSED = "power-cut-", "proof-", "passed-"
+POWER_CUT, PROOF, PASSED, DISOBEYED = "power-cut-", "proof-", "passed-", "disobeyed-"
 T = TypeVar("T", bound=Numbered)
 Say = Callable[[str], None]
 
@@ -31,6 +38,11 @@ def _digest(proof: ToggleProof) -> str:
     model = proof.drive_model
     names = (proof.host_driver, model.vendor, model.model, model.firmware)
     return hashlib.sha256("\0".join(names).encode()).hexdigest()[:16]
+
+
+def _name_of(drive_id: str) -> str:
+    """The file name of what is kept of a drive that did not obey."""
+    return DISOBEYED + hashlib.sha256(drive_id.encode()).hexdigest()[:16]
 
 
 class EvidenceFolder:
@@ -81,6 +93,23 @@ class EvidenceFolder:
         for digest in known.keys() - told.keys():
             with suppress(StorageError):
                 remove(os.path.join(self._folder, f"{PASSED}{digest}.json"))
+
+    def disobeyed(self) -> Mapping[str, Disobedience]:
+        """Which drives did not obey a change, by drive id."""
+        return {one.drive_id: one for one in self._all(DISOBEYED, Disobedience)}
+
+    def put_disobeyed(self, found: Disobedience) -> None:
+        """Keep that a drive did not obey, in place of what is older where there are too many."""
+        known: Dict[str, Disobedience] = {**self.disobeyed(), found.drive_id: found}
+        for old in sorted(known.values(), key=lambda one: one.at_s)[:-EVIDENCE_MAX]:
+            self.forget_disobeyed(old.drive_id)
+        self.put(_name_of(found.drive_id), found)
+
+    def forget_disobeyed(self, drive_id: str) -> None:
+        """The drive is tried again; raises StorageError where that cannot be kept."""
+        path = os.path.join(self._folder, f"{_name_of(drive_id)}.json")
+        if os.path.lexists(path):
+            remove(path)
 
     def put(self, name: str, value: Numbered) -> str:
         """Keep a value under a name; StorageError where it cannot be kept."""

@@ -2,41 +2,41 @@
 
 Every call walks sysfs again, and every call that touches a drive first proves that the
 device still is the drive that was meant.  All that is remembered is which drives did
-not obey.
+not obey, over restarts: by a file each in the state folder.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Callable, Dict, Iterator, Mapping, Optional, Sequence, Tuple
 
+from wcache.core.codec import one_line
 from wcache.core.drive.journal import JournalEntry
-from wcache.core.drive.safety import FOR_THE_NEXT_BOOT, why_not_tried
-from wcache.core.errors import NotFoundError, RefusedError, StorageError
+from wcache.core.drive.safety import FOR_THE_NEXT_BOOT, disobeyed, why_not_tried
+from wcache.core.errors import DisobeyedError, NotFoundError, RefusedError, StorageError
 from wcache.core.hardware.controller import Controller
 from wcache.core.hardware.dm_cache import DmCacheState
 from wcache.core.hardware.host_memory import HostMemory
+from wcache.core.host_report import Disobedience
 from wcache.core.model import (
     CacheMode,
     DriveReport,
     DriveState,
     Finding,
-    FindingCode,
     FlushCounters,
     KernelView,
     LayerKind,
     LoadPoint,
     Role,
-    Severity,
     Transport,
 )
 from wcache.core.option_value import OptionValue
 from wcache.core.protocol import SamplesOutcome
-from wcache.core.refusal import left, told
-from wcache.core.shell import typed
+from wcache.core.refusal import RefusalKind, left, told
+from wcache.core.shell import command, typed
 
 from ..arguments import STATE_DIR
 from ..evidence.folder import EvidenceFolder
@@ -63,7 +63,9 @@ from .timing import time_fdatasync
 from .transports.base import Switch, namesake_id
 from .transports.classify import Switches
 from .transports.loop import backing_dev
+from .transports.nvme_io import NvmeError
 from .transports.sata_hba import SataHbaSwitch
+from .transports.sg_io import ScsiError
 from .vendor.smart import WearReader
 
 DM_CACHES_MAX = 16
@@ -90,24 +92,25 @@ class LinuxDriveHost:
         wear: Optional[WearReader] = None,
         controllers: Callable[[], Tuple[Controller, ...]] = tuple,
         dm_caches: Callable[[], Mapping[str, DmCacheState]] = dict,
-        lost_writes: Callable[[], Mapping[str, str]] = dict,
+        evidence: Optional[EvidenceFolder] = None,
         clock_ns: Callable[[], int] = time.monotonic_ns,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._files = files or HostFiles()
         self._globs = tuple(osd_data_globs)
         self._fsid = cluster_fsid
-        self._switches = switches or Switches(proofs=EvidenceFolder(STATE_DIR).proofs)
+        self._evidence = evidence or EvidenceFolder(STATE_DIR)
+        self._switches = switches or Switches(proofs=self._evidence.proofs)
         self._rules = rules or RuleFolder()
         self._boot_pins = boot_pins or Preparation("/", STATE_DIR).look
         self._find_foreign_rules = find_foreign_rules
         self._wear = wear
         self._controllers = controllers
         self._dm_caches = dm_caches
-        self.lost_writes = lost_writes
+        self.lost_writes = self._evidence.lost_writes
         self._clock_ns = clock_ns
         self._writers = WriterSearch(self._files, sleep=sleep)
-        self._disobeyed: Dict[str, str] = {}  # drive id: what it did when it was told
+        self._not_kept: Dict[str, Disobedience] = {}  # where the state folder takes none
         self._before_change: Callable[[], None] = lambda: None
 
     def watched_by(self, at: Callable[[str], None], before_change: Callable[[], None]) -> None:
@@ -147,13 +150,30 @@ class LinuxDriveHost:
         return tuple(found[:DM_CACHES_MAX])
 
     def _with_memory(self, drive: DriveReport) -> DriveReport:
-        text = self._disobeyed.get(drive.drive_id)
-        if text is None:
+        """The report of a drive, with what it did when it was told to change, if it did not obey.
+
+        That counts no more where its firmware has changed, or somebody has put it into that mode.
+        """
+        known = {**self._evidence.disobeyed(), **self._not_kept}.get(drive.drive_id)
+        if known is None or not known.holds_of(drive):
             return drive
-        found = Finding(
-            FindingCode.TOGGLE_INEFFECTIVE, Severity.WARNING, drive.dev_name, text
+        again = command("wcache-probe accept --disobeyed {}", known.domain_id)
+        return disobeyed(drive, known.answer, f"to have it tried again, on its host: {again}")
+
+    def _remember(self, drive: DriveReport, asked: CacheMode, answer: str) -> None:
+        found = Disobedience(
+            drive.drive_id, drive.domain_id, drive.drive_model, asked, one_line(answer, 300),
+            time.time(),
         )
-        return replace(drive, findings=(*drive.findings, found))
+        try:
+            self._evidence.put_disobeyed(found)
+        except StorageError:
+            self._not_kept[drive.drive_id] = found
+
+    def _obeyed(self, drive: DriveReport) -> None:
+        self._not_kept.pop(drive.drive_id, None)
+        with suppress(StorageError):
+            self._evidence.forget_disobeyed(drive.drive_id)
 
     def host_findings(self) -> Tuple[Finding, ...]:
         """What could not be followed or seen, and who else sets write caches."""
@@ -175,6 +195,7 @@ class LinuxDriveHost:
                 f"there is no cache domain {domain_id!r} on this host",
                 "see `ceph wcache drive ls`",
             )
+        found = tuple(map(self._with_memory, found))
         if self._wear is None:
             return found
         return tuple(replace(drive, wear=self._wear.known(drive)) for drive in found)
@@ -184,7 +205,7 @@ class LinuxDriveHost:
         pins = self._boot_pins()
         return tuple(
             # one that is refused may be one that answers no command: it is not asked again
-            drive if left(drive.refusals, FOR_THE_NEXT_BOOT)
+            drive if left(drive.refusals, FOR_THE_NEXT_BOOT | {RefusalKind.DISOBEYED})
             else with_next_boot(replace(drive, state=self.state(drive)), pins)
             for drive in drives
         )
@@ -220,7 +241,18 @@ class LinuxDriveHost:
     def set_cache(self, drive: DriveReport, mode: CacheMode) -> None:
         """Switch the current value of the device cache."""
         with self._held(drive, to_change=True) as (device, switch):
-            switch.set_cache(device, mode)
+            try:
+                switch.set_cache(device, mode)
+            except (ScsiError, NvmeError) as error:
+                now = switch.read(device).device_cache
+                if not error.refuses or now.mode is not mode.other:
+                    raise
+                said = f"it does not let its cache be put into {mode.value} ({error.message})"
+                self._remember(drive, mode, said)
+                raise DisobeyedError(
+                    f"{device.name}: {said}; it stays {now.value}",
+                    "it is left alone from now on: see WCACHE_TOGGLE_INEFFECTIVE",
+                ) from None
             if switch.transport is not Transport.LOOP:
                 self._require_mode(drive, device, switch, mode)
 
@@ -230,11 +262,13 @@ class LinuxDriveHost:
         """Raise RefusedError where the drive took the command and not the mode."""
         now = switch.read(device).device_cache
         if now.mode is mode:
-            self._disobeyed.pop(drive.drive_id, None)
+            self._obeyed(drive)
             return
         text = f"told to become {mode.value}, it stays {now.value}"
-        self._disobeyed[drive.drive_id] = text
-        raise RefusedError(f"{device.name}: {text}", "its firmware may hold its cache")
+        if now.mode is not mode.other:
+            raise RefusedError(f"{device.name}: {text}", "look at the drive")
+        self._remember(drive, mode, text)
+        raise DisobeyedError(f"{device.name}: {text}", "its firmware may hold its cache")
 
     def save_cache(
         self, drive: DriveReport, mode: Optional[CacheMode], saved: Optional[CacheMode]

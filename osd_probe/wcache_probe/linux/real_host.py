@@ -26,13 +26,14 @@ def linux_host(
 ) -> LinuxDriveHost:
     """The drives of the host that the options describe."""
     root = options.host_root
+    evidence = EvidenceFolder(options.state_dir)
     return LinuxDriveHost(
         files=HostFiles(etc=os.path.join(root, "etc")),
         osd_data_globs=options.osd_data or DEFAULT_DATA_GLOBS, cluster_fsid=fsid,
         rules=RuleFolder(os.path.join(root, RULES_FOLDER), options.run_dir),
-        switches=switches or Switches(proofs=EvidenceFolder(options.state_dir).proofs),
+        switches=switches or Switches(proofs=evidence.proofs),
         boot_pins=Preparation(root, options.state_dir).look,
         find_foreign_rules=lambda: foreign_rules.find(root), wear=WearReader(),
         controllers=ControllerReader().read, dm_caches=DmCaches().read,
-        lost_writes=EvidenceFolder(options.state_dir).lost_writes,
+        evidence=evidence,
     )

@@ -56,7 +56,8 @@ PERMITS = {
     ),
     "a trial by `prove`": (
         safety.why_not_tried,
-        {RefusalKind.UNPROVEN, RefusalKind.FLUSH_UNPROVEN, RefusalKind.TURNS_ON, *NEXT_BOOT},
+        {RefusalKind.UNPROVEN, RefusalKind.FLUSH_UNPROVEN, RefusalKind.TURNS_ON,
+         RefusalKind.DISOBEYED, *NEXT_BOOT},
     ),
 }
 
@@ -105,6 +106,19 @@ def test_a_state_that_was_found_bad_does_not_hide_that_it_has_a_consent_of_its_o
     said = may_toggle(drive, BACK)
     assert "hpsa may not pass flushes on" in said
     assert "needs its own consent" in said
+
+
+def test_no_way_back_is_kept_from_a_drive_that_has_once_refused_a_change():
+    drive = make.drive("sda", 0, refusals=make.refused("it refused", RefusalKind.DISOBEYED))
+    safety.require_ours([drive])
+    assert "it refused" in may_toggle(drive, BACK)
+
+
+def test_a_finding_alone_that_it_did_not_obey_keeps_a_drive_from_a_change():
+    told_so = Finding(FindingCode.TOGGLE_INEFFECTIVE, Severity.WARNING, "sda", "it stays on")
+    drive = make.drive("sda", 0, findings=(told_so,))
+    assert "it stays on" in may_toggle(drive, THROUGH)
+    safety.require_ours([drive])
 
 
 @pytest.mark.parametrize("text", ["", "it is reached over several paths"])

@@ -21,9 +21,11 @@ from ..model import (
     DeviceCache,
     DriveReport,
     DriveState,
+    Finding,
     FindingCode,
     KernelView,
     LayerKind,
+    Severity,
     Transport,
 )
 from ..options.shared_cache import SharedCache, caches_of, drive_words, shared_cache
@@ -36,7 +38,7 @@ TOLD_MAX = 4  # drives of a domain, or users of a drive, that a refusal names
 # or where a drive that loses data goes off.
 FOR_THE_NEXT_BOOT = frozenset((RefusalKind.NOT_PREPARED, RefusalKind.JOURNAL_LOST))
 _OF_A_TRIAL = FOR_THE_NEXT_BOOT | {
-    RefusalKind.UNPROVEN, RefusalKind.FLUSH_UNPROVEN, RefusalKind.TURNS_ON,
+    RefusalKind.UNPROVEN, RefusalKind.FLUSH_UNPROVEN, RefusalKind.TURNS_ON, RefusalKind.DISOBEYED,
 }
 # What is doubted of a drive, and makes it no worse where data rested on it before.
 _RESTED = frozenset((RefusalKind.LOST_WRITES, RefusalKind.FLUSH_UNPROVEN))
@@ -265,6 +267,20 @@ def may_toggle(
     return "; ".join(lines) or None
 
 
+def disobeyed(drive: DriveReport, answer: str, cure: str = "") -> DriveReport:
+    """The report of a drive that refused a change of its cache mode, or took it and did nothing."""
+    known = [one for one in drive.refusals if one.kind is not RefusalKind.DISOBEYED]
+    findings = [one for one in drive.findings if one.code is not FindingCode.TOGGLE_INEFFECTIVE]
+    found = Finding(
+        FindingCode.TOGGLE_INEFFECTIVE, Severity.WARNING, drive.dev_name,
+        f"{answer}; {cure}" if cure else answer,
+    )
+    return replace(
+        drive, refusals=(*known, Refusal(RefusalKind.DISOBEYED, answer)),
+        findings=(*findings, found),
+    )
+
+
 def refused(
     drive: DriveReport, permitted: AbstractSet[RefusalKind] = frozenset(),
     mode: Optional[CacheMode] = None, *, lasts: bool = False, lost: Mapping[str, str] = {},
@@ -274,6 +290,11 @@ def refused(
     With a `mode` that is the one it is to be put into; without one it is left in its own.
     """
     found = [*drive.refusals]
+    if not any(one.kind is RefusalKind.DISOBEYED for one in found):
+        found += [
+            Refusal(RefusalKind.DISOBEYED, item.detail) for item in drive.findings
+            if item.code is FindingCode.TOGGLE_INEFFECTIVE
+        ]
     if drive.foreign_uses:
         users = ", ".join(drive.foreign_uses[:TOLD_MAX])
         found.append(Refusal(RefusalKind.SHARED, f"shared with {users}, which is not an OSD"))
@@ -344,7 +365,8 @@ def require_ours(drives: Sequence[DriveReport]) -> None:
     The boot rule is for drives that are off, so one that it does not name may come on.
     """
     for drive in drives:
-        reason = refused(drive, FOR_THE_NEXT_BOOT)
+        # nor is a way back kept from a drive that has once refused one
+        reason = refused(drive, FOR_THE_NEXT_BOOT | {RefusalKind.DISOBEYED})
         if reason:
             raise RefusedError(
                 f"{drive.dev_name}: {reason}, so no cache of its domain is turned on",

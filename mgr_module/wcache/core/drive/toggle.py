@@ -18,7 +18,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Callable, Dict, Generator, List, Mapping, Optional, Sequence, Tuple
 
-from ..errors import RefusedError, StorageError, WcacheError
+from ..errors import DisobeyedError, RefusedError, StorageError, WcacheError
 from ..model import CacheMode, DriveReport, DriveState, KernelView, Transport
 from .journal import JOURNAL_VERSION, EntryKind, JournalEntry, prior_of
 from .prior import Prior, lost, not_back, require_entry, require_first_touch, states_by_id
@@ -83,9 +83,13 @@ def lease_set(
         return (yield from _switch(found, lambda drive: mode))
     except WcacheError as error:
         yield from restore(entry, found)
-        raise RefusedError(
-            f"{error.message}; the prior state is back", error.advice
-        ) from None
+        raise _refused(f"{error.message}; the prior state is back", error) from None
+
+
+def _refused(message: str, error: WcacheError) -> RefusedError:
+    """The same for whoever asked, once the prior state is back; the drive's own word stays that."""
+    kind = DisobeyedError if isinstance(error, DisobeyedError) else RefusedError
+    return kind(message, error.advice)
 
 
 def restore(
@@ -232,9 +236,7 @@ def apply(
         return (yield from _persist(found, mode, done)) if persist else done
     except WcacheError as error:
         yield from restore(entry, found)
-        raise RefusedError(
-            f"{error.message}; the prior state is back", error.advice
-        ) from None
+        raise _refused(f"{error.message}; the prior state is back", error) from None
 
 
 def _persist(drives: Tuple[DriveReport, ...], mode: CacheMode, done: Switched) -> Program:
@@ -351,7 +353,7 @@ def _proven(
     """Read that a drive is in a mode (None: in any), and that nothing drops its flushes."""
     now = yield from _read(drive)
     if mode is not None and replace(drive, state=now).mode is not mode:
-        raise RefusedError(
+        raise DisobeyedError(
             f"{drive.dev_name} accepted a change to {mode.value} but did not make it",
             "see `ceph wcache drive ls`; the drive's firmware may pin its cache",
         )

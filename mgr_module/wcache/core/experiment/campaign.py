@@ -302,12 +302,12 @@ def _why_not(
 
 
 def _keeps_its_options(drive: DriveReport, entry: Option) -> Optional[str]:
-    """Why an option of a drive is not changed; what a pin is needed for does not matter."""
+    """Why an option of a drive is not changed; nor pin nor cache mode matters."""
     if not entry.on_host:
         return None
     if drive.state.option(entry.name) is None:
         return f"{drive.dev_name} has no {entry.name}, or its probe does not report it"
-    why = refused(drive, {RefusalKind.NOT_PREPARED})
+    why = refused(drive, {RefusalKind.NOT_PREPARED, RefusalKind.DISOBEYED})
     return f"{drive.dev_name}: {why}" if why else None
 
 

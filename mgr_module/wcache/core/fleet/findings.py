@@ -65,8 +65,9 @@ ADVICE: Dict[FindingCode, Tuple[str, str]] = {
         "see `ceph wcache drive ls`; `ceph wcache recommend` says which mode is better",
     ),
     FindingCode.TOGGLE_INEFFECTIVE: (
-        "drive{s} accepted a change of cache mode and did not apply it",
-        "leave these drives as they are; a firmware update may help",
+        "drive{s} refused a change of cache mode, or accepted it and did not apply it",
+        "nothing need be done: wcache leaves these drives as they are, and forgets it after a "
+        "firmware update; the line names the command that has one tried again",
     ),
     FindingCode.SAVED_DIFFERS: (
         "drive{s} will change the cache mode at the next power-on",

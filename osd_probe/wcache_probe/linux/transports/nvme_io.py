@@ -21,6 +21,9 @@ from ..block.sysfs import BlockDevice
 from .base import FLUSH_TIMEOUT_MS, TIMEOUT_MS
 
 # include/uapi/linux/nvme_ioctl.h
+STATUS_MASK = 0x7FF  # without More and Do Not Retry
+# Invalid opcode, invalid field; a feature that is not savable, changeable, of the namespace
+REFUSALS = frozenset((0x001, 0x002, 0x10D, 0x10E, 0x10F))
 IOCTL_ID, IOCTL_ADMIN, IOCTL_IO = 0x4E40, 0xC0484E41, 0xC0484E43
 
 
@@ -30,6 +33,11 @@ class NvmeError(StorageError):
     def __init__(self, message: str, status: int) -> None:
         super().__init__(message)
         self.status = status
+
+    @property
+    def refuses(self) -> bool:
+        """Whether the controller will not do it, whenever it is asked."""
+        return self.status & STATUS_MASK in REFUSALS
 
 
 @dataclass(frozen=True)
