@@ -73,7 +73,7 @@ def test_harm_is_what_was_lost_on_hosts_and_gains_make_good_at_home_alone():
         return Harm().beside(judged).spent_s
 
     assert harm(h1=100.0) == 100.0
-    assert harm(h1=100.0, h2=-1e9) == 100.0
+    assert harm(h1=100.0, h2=-1e9) == harm(h1=100.0, h2=-1e9, h3=-1e9) == 100.0
     assert harm(h1=-1e9) == 0.0
     both = Harm().beside([Judgement(Verdict.WORSE, by_host=(HostHarm("h1", 100.0, 1.0),))])
     both = both.beside([Judgement(Verdict.BETTER, by_host=(HostHarm("h1", -80.0, 1.0),))])
