@@ -216,7 +216,7 @@ class Agent:
             return CALL_MIN_S  # it was updated meanwhile
         self._complain(other)
         if self._keeper.lease(self._clock()) is not None:
-            self._keeper.give_up(other.message)
+            self._keeper.give_up("the mgr is of another version")
         self._tend_owed()
         if other.order is None:
             return self._retry_in(REFUSED_RETRY_S)

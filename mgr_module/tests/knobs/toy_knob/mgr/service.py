@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from dataclasses import dataclass, field
-from typing import Tuple
+from typing import ClassVar, Tuple
 
 from wcache.ceph.command import CommandFailed, ask_osd
 
@@ -26,6 +26,7 @@ class Reading:
 class Readings:
     """The last one of each OSD, as they are stored."""
 
+    VERSION: ClassVar[int] = 1
     items: Tuple[Reading, ...] = field(default=(), metadata={"max_items": 10_000})
 
 
