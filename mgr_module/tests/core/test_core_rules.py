@@ -14,7 +14,7 @@ from wcache.core.drive.safety import may_toggle
 from wcache.core.errors import ConflictError, VersionError
 from wcache.core.experiment.pairs import next_slot
 from wcache.core.experiment.slots import Slot, coin
-from wcache.core.fleet.findings import mixed_modes, modes_of, of_agents, of_drive
+from wcache.core.fleet.findings import HANGS_S, mixed_modes, modes_of, of_agents, of_drive
 from wcache.core.model import CacheMode, DeviceCache, FindingCode, Severity, Transport
 from wcache.core.protocol import PROTOCOL_VERSION, Hello, Waiting
 from wcache.knobs.registry import ADVICE
@@ -94,6 +94,20 @@ def test_a_probe_that_calls_and_hangs_is_told_by_what_it_waits_for_and_not_repla
     assert agents.get("h1").seen_at_s == 300.0
     agents.hear("h1", hello("p2"), 301.0)
     assert agents.blocked(301.0) == {}
+
+
+def test_a_probe_that_calls_and_hangs_is_told_long_before_a_silent_one():
+    agents = Agents()
+
+    def told(seconds: float) -> list:
+        agents.hear("h1", hello(waiting=Waiting("fsync of /x", seconds)), 100.0)
+        return of_agents(agents.all(), 100.0, (), agents.blocked(100.0))
+
+    assert told(HANGS_S - 1) == []  # a slow disk
+    (finding,) = told(HANGS_S)
+    assert finding.code is FindingCode.AGENT_SILENT
+    assert "the probe calls, and has waited for 30 s: fsync of /x" in finding.detail
+    assert HANGS_S < SILENT_S
 
 
 def test_a_silent_probe_is_a_finding():

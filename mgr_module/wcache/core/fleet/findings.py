@@ -264,6 +264,9 @@ ABORTS_MIN = 3
 ABORTS_WITHIN_S = 7 * 86400.0
 # A refused rival calls again within this time as long as it runs.
 RIVAL_S = 45.0
+# A probe that calls and has been at one step for so long is told of: a disk that spins up, or
+# writes its whole cache out, takes less.
+HANGS_S = 30.0
 
 
 def of_drive(
@@ -369,8 +372,9 @@ def of_agents(
     ]
     calling = {one.hostname for one in others}
     for agent in agents:
-        if agent.silent(now_s) and agent.hostname not in calling:
-            waits = blocked.get(agent.hostname)
+        waits = blocked.get(agent.hostname)
+        hangs = waits is not None and now_s - waits.since_s >= HANGS_S
+        if (hangs or agent.silent(now_s)) and agent.hostname not in calling:
             found.append(Finding(
                 FindingCode.AGENT_SILENT, Severity.WARNING, agent.hostname,
                 f"{words_of_wait(waits, now_s)}; see the kernel's log of that host (dmesg)"
