@@ -17,6 +17,13 @@ from wcache.core.protocol import (
     SetModeRequest,
 )
 
+ENDS = """
+import ctypes, signal, threading, time
+signal.signal(signal.SIGUSR1, lambda number, frame: None)
+threading.Thread(target=time.sleep, args=(60,)).start()
+ctypes.CDLL(None).pthread_exit(None)
+"""
+
 
 @pytest.fixture
 def probe(tmp_path: Path):
@@ -125,6 +132,24 @@ def test_a_program_that_does_not_know_the_request_is_not_signalled(probe, mgr):
         assert done.returncode == 2
         assert f"pid {holder.pid}" in done.stderr
         assert holder.poll() is None
+
+
+@pytest.mark.slow
+def test_restore_all_tells_a_probe_that_ended_and_is_in_the_kernel_from_a_suspended_one(
+    probe, mgr
+):
+    probe.start()
+    set_mode(mgr, THROUGH)
+    probe.kill()
+    # its first thread has ended, and another one keeps its files: as after a kill -9 in an fsync
+    with holding(probe.state, probe.run_dir, ENDS) as holder:
+        status = Path(f"/proc/{holder.pid}/status")
+        mgr.wait_for(lambda: "State:\tZ" in status.read_text())
+        done = probe.restore_all()
+    assert done.returncode == 0, done.stderr
+    assert f"(pid {holder.pid}) has ended, but the kernel keeps it" in done.stderr
+    assert "suspended" not in done.stderr
+    assert mode_of(probe) is BACK
 
 
 @pytest.mark.slow

@@ -25,15 +25,16 @@ import sys
 from wcache_probe.journal.journal_file import StateFolder
 StateFolder(sys.argv[1], sys.argv[2]).lock()
 print("locked", flush=True)
-sys.stdin.read()
 """
 
 
 @contextmanager
-def holding(state_dir: object, run_dir: object) -> Iterator[subprocess.Popen[str]]:
-    """A process that holds a state folder, as a probe does, and knows no request."""
+def holding(
+    state_dir: object, run_dir: object, then: str = "sys.stdin.read()"
+) -> Iterator[subprocess.Popen[str]]:
+    """A process that holds a state folder, as a probe does; by default it knows no request."""
     holder = subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(state_dir), str(run_dir)],
+        [sys.executable, "-c", HOLD + then, str(state_dir), str(run_dir)],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )

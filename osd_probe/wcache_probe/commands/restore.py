@@ -21,7 +21,7 @@ from ..arguments import RESTORE_ONE, RUN_DIR, STATE_DIR
 from ..journal.journal_file import JournalFolder, StateFolder
 from ..mgr_link import printable
 from ..restoring.owed import Restoring
-from ..restoring.request import Line, RestoreRequests, catches, is_stopped, wake
+from ..restoring.request import Line, RestoreRequests, catches, has_ended, is_stopped, wake
 from ..restoring.restorer import RestoreApart, Start, answer
 from ..switcher import Switcher, read_journal
 
@@ -114,8 +114,7 @@ def _ask_running_probe(
     if state.holder() != pid:
         return _ask_running_probe(state, answer_s)  # it has ended, and may have been replaced
     if is_stopped(pid):
-        print(f"the probe (pid {pid}) is suspended; restoring without it. Once resumed, it undoes "
-              "any change it makes", file=sys.stderr)
+        print(_without(pid), file=sys.stderr)
         return None
     chosen, _ = _chosen(state, "")
     late = NotReadyError(
@@ -124,6 +123,19 @@ def _ask_running_probe(
     )
     owed = [line_of(entry, late) for entry in chosen.values()]
     return tuple(owed) or (Line(False, printable(late.line())),)
+
+
+def _without(pid: int) -> str:
+    """Why a probe that does nothing is not waited for."""
+    if has_ended(pid):
+        return (
+            f"the probe (pid {pid}) has ended, but the kernel keeps it until a device has "
+            "answered; restoring without it. A drive that it was changing waits for that"
+        )
+    return (
+        f"the probe (pid {pid}) is suspended; restoring without it. Once resumed, it undoes any "
+        "change it makes"
+    )
 
 
 def _chosen(state: StateFolder, action: str) -> Tuple[Dict[str, JournalEntry], Dict[str, str]]:

@@ -111,7 +111,12 @@ def wake(pid: int) -> None:
 
 def is_stopped(pid: int) -> bool:
     """Whether a process does nothing at all: stopped, traced, or dead already."""
-    return _status(pid, "State")[:1] in ("T", "t", "Z", "X")
+    return _status(pid, "State")[:1] in ("T", "t") or has_ended(pid)
+
+
+def has_ended(pid: int) -> bool:
+    """Whether a process is dead; a thread in the kernel may still hold its files and locks."""
+    return _status(pid, "State")[:1] in ("Z", "X")
 
 
 def _status(pid: int, wanted: str) -> str:
