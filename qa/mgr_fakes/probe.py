@@ -133,7 +133,7 @@ class FakeProbe:
         outcome, request = self.fails(task), task.request
         if outcome is None or not isinstance(request, (SetModeRequest, ApplyRequest)):
             return outcome
-        if "refuses SCSI command" in outcome.message:
+        if outcome.by_drive or "refuses SCSI command" in outcome.message:
             drive = self.drives[request.domain_id]
             self.drives[request.domain_id] = disobeyed(drive, outcome.message)
             outcome = replace(outcome, by_drive=True)

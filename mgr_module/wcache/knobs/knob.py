@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Callable, FrozenSet, Iterable, Optional, Sequence, Tuple
+from dataclasses import dataclass, field
+from typing import Any, Callable, FrozenSet, Iterable, Mapping, Optional, Sequence, Tuple
 
 from ..core.change.rollout_state import Change, Rollout
 from ..core.change.scope import Scope
@@ -63,6 +63,8 @@ class Asked:
     take_over: Tuple[str, ...] = ()
     by_itself: bool = False
     option: str = ""
+    # by host and cache domain, why an admin has them left out
+    without: Mapping[Tuple[str, str], str] = field(default_factory=dict)
     first: int = 0  # how many changes the plan has before those that are asked for
 
     def wants(self, host: str, device_class: str) -> bool:

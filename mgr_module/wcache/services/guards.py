@@ -136,6 +136,28 @@ def require_scope(world: World, scope: Scope) -> None:
         )
 
 
+def left_out(world: World, names: str) -> Dict[Key, str]:
+    """By host and cache domain, what an admin has named to be left out of a plan.
+
+    A drive is HOST:NAME, its id, that of its cache domain, or osd.N for all that the OSD uses.
+    """
+    found: Dict[Key, str] = {}
+    for name in filter(None, (part.strip() for part in names.split(","))):
+        keys = [
+            (report.hostname, drive.domain_id)
+            for report in world.reports.values() for drive in report.drives
+            if name in (f"{report.hostname}:{drive.dev_name}", drive.drive_id, drive.domain_id)
+            or any(name == f"osd.{use.osd_id}" for use in drive.uses)
+        ]
+        if not keys:
+            raise NotFoundError(
+                f"there is no drive {name[:60]!r} to leave out",
+                "use HOST:NAME, a drive's id or osd.N, see `ceph wcache drive ls`",
+            )
+        found.update(dict.fromkeys(keys, f"left out by --without={name[:60]}"))
+    return found
+
+
 def unseen(world: World, scope: Scope) -> List[str]:
     """Hosts of which a plan about drives cannot tell what is there now, and why.
 

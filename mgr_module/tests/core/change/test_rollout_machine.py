@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 from examples import examples
+from gated_plan import GatedMgr
 from hypothesis import given
 from hypothesis import strategies as st
 from mgr_fakes import builders as make
@@ -72,6 +73,76 @@ def test_a_refused_change_stops_the_rollout_and_is_no_reason_to_roll_back():
     assert mgr.statuses == [ChangeStatus.FAILED, ChangeStatus.PLANNED]
     assert mgr.machine.rollout.status is RolloutStatus.STOPPED
     codec.loads(Rollout, mgr.stored, bytes_max=10**6, what="rollout")
+
+
+REFUSES = FailureOutcome("sd0 does not let its cache be set", refused=True, by_drive=True)
+
+
+def refuse(mgr):
+    """The drive under way refuses, and is as it was."""
+    mgr.until(ApplyRequest)
+    mgr.give(events.TaskAnswered(mgr.task.task_id, REFUSES))
+
+
+def test_a_drive_that_refuses_is_told_as_that_and_the_next_one_is_the_canary():
+    mgr = begun(change(0), change(1), change(2))
+    refuse(mgr)
+    assert mgr.statuses == [ChangeStatus.REFUSED, ChangeStatus.PLANNED, ChangeStatus.PLANNED]
+    assert "does not let" in mgr.machine.rollout.changes[0].detail
+    mgr.until(ApplyRequest)
+    mgr.answer()
+    assert mgr.machine.wake_at_s == mgr.now_s + 60.0
+    mgr.finish()
+    assert mgr.statuses == [ChangeStatus.REFUSED, ChangeStatus.APPLIED, ChangeStatus.APPLIED]
+    assert mgr.machine.rollout.status is RolloutStatus.DONE
+    assert mgr.machine.rollout.reason == "1 refused by the drive"
+    assert mgr.modes["domain-0"] is WB
+    assert mgr.machine.rollout.changes[0] not in mgr.machine.rollout.touched
+
+
+def test_a_drive_that_refuses_and_is_not_as_it_was_goes_back_and_ends_the_rollout():
+    mgr = begun(change(0), change(1))
+    mgr.until(ApplyRequest)
+    mgr.modes["domain-0"], mgr.prior["p1.0"] = WT, WB
+    mgr.give(events.TaskAnswered(mgr.task.task_id, replace(REFUSES, restored=False)))
+    assert isinstance(mgr.task.request, RollbackRequest)
+    mgr.finish()
+    assert mgr.modes == {"domain-0": WB, "domain-1": WB}
+    assert mgr.statuses[1] is ChangeStatus.PLANNED
+
+
+def test_three_drives_of_a_model_that_refuse_in_a_row_are_enough():
+    mgr = GatedMgr()
+    mgr.give(events.Begin())
+    for _ in range(3):
+        assert not mgr.machine.paused
+        while not (mgr.task and isinstance(mgr.task.request, ApplyRequest)):
+            assert mgr.step()
+        task, mgr.task = mgr.task, None
+        mgr.give(events.TaskAnswered(task.task_id, REFUSES))
+    assert mgr.machine.paused
+    assert "3 drives of one model in a row refused it" in mgr.machine.rollout.reason
+    assert "does not let" in mgr.machine.rollout.reason
+    mgr.run(mgr.machine.resume(mgr.now_s))
+    assert mgr.to_the_end()
+    assert mgr.machine.rollout.status is RolloutStatus.DONE
+    assert [mode for mode in mgr.modes.values()] == [WB, WB, WB, WT]
+
+
+def test_a_drive_that_takes_it_in_between_begins_the_count_anew():
+    mgr = begun(*(change(i) for i in range(6)))
+    for _ in range(2):
+        refuse(mgr)
+    mgr.until(ApplyRequest)
+    mgr.answer()
+    while mgr.statuses[2] is not ChangeStatus.APPLIED:
+        mgr.answer()
+    for _ in range(2):
+        refuse(mgr)
+    assert mgr.machine.rollout.status is RolloutStatus.RUNNING
+    refuse(mgr)
+    assert mgr.machine.rollout.status is RolloutStatus.STOPPED  # no gate: nobody is asked
+    assert mgr.modes["domain-2"] is WT
 
 
 def test_a_failed_change_that_is_not_restored_is_said_loudly_and_rolled_back():

@@ -22,6 +22,7 @@ _PLAN = (
     "name=osd,type=CephInt,req=false",
     "name=drive_model,type=CephString,req=false",
     "name=option,type=CephString,req=false",
+    "name=without,type=CephString,req=false",
     DRY_RUN,
 )
 
@@ -29,7 +30,8 @@ ROWS: Tuple[Command, ...] = (
     Command(
         "wcache plan", _PLAN, "rw",
         "Print the ordered changes that carry out the recommendations, in waves; changes nothing. "
-        "--hostname, --osd, --drive-model and --device-class narrow it; --knob=all: cache modes, "
+        "--hostname, --osd, --drive-model and --device-class narrow it; --without=DRIVE,DRIVE "
+        "leaves drives out (HOST:sda, a drive's id, or osd.N); --knob=all: cache modes, "
         "then memory; --consent-turn-on may turn a cache on that is off; --persist plans "
         "them to last over a power cycle, too; --take-over=HOST takes memory over from cephadm; "
         "--knob=options --option=cache_mode=MODE names bcache's mode; --dry-run keeps no plan",

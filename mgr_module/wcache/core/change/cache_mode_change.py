@@ -184,6 +184,8 @@ class CacheModeChange(DriveChange):
             if outcome.doubt is PriorDoubt.OTHER_STATE:
                 # somebody else's change, or ours and the journal is lost
                 return Made.OTHERS, said
+            if outcome.by_drive and self._as_it_was(outcome) and (outcome.after or not again):
+                return Made.REFUSED, said
             return (Made.UNSURE if again or not self._as_it_was(outcome) else Made.NOT), said
         if not isinstance(outcome, StateOutcome):
             return Made.WRONG, "the probe gave an unexpected answer to a change"

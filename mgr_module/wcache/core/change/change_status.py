@@ -15,6 +15,7 @@ class ChangeStatus(str, Enum):
     APPLIED = "applied"
     UNCHANGED = "unchanged"
     FAILED = "failed"
+    REFUSED = "refused by the drive"  # which is as it was
     ROLLING_BACK = "rolling back"
     ENDING_BACK = "rolled back in a while"  # what is left of its way back happens by itself
     ROLLED_BACK = "rolled back"
@@ -40,6 +41,7 @@ class Made(Enum):
     ALREADY = "there before"
     NOT_YET = "not yet"  # it was asked for, and is done by itself in a while
     NOT = "not made"  # what was there before was read back
+    REFUSED = "refused by the drive"  # the same, and the next drive may take it
     UNSURE = "unsure"  # it may have been made
     WRONG = "wrong"  # something was made, and not what was asked for
     OTHERS = "of others"  # it is not as it was known: an admin decides

@@ -135,7 +135,8 @@ class RolloutMachine(Gating):
             return self._pause(self.rollout.pausing)
         change = self.current
         if change is None:
-            self._set(RolloutStatus.DONE)
+            many = len(self.rollout.all_in(ChangeStatus.REFUSED))
+            self._set(RolloutStatus.DONE, reason=f"{many} refused by the drive" if many else "")
             return self._idle(events.Note("done"))
         held = bool(self.rollout.missed)
         first = held or self._gated(change)
@@ -274,6 +275,8 @@ class RolloutMachine(Gating):
         if made is Made.NOT_YET:
             return self._again_later(why, Phase.FINISHING)
         self._not_yet = ""
+        if made is Made.REFUSED:
+            return self._refused(change, why)
         if made is Made.NOT:
             self._change(status=ChangeStatus.FAILED, detail=one_line(why))
             return self._stop(why)
@@ -300,8 +303,20 @@ class RolloutMachine(Gating):
         pause_s = change.pause_s(self.rollout)
         if change.measure(self.rollout) is None:
             return self._wait(pause_s) if pause_s else self._measure(Phase.AFTER)
-        canary_s = self.rollout.canary_wait_s if self.rollout.current_index == 0 else 0.0
+        first = self.rollout.current_index == self.rollout.canary_index
+        canary_s = self.rollout.canary_wait_s if first else 0.0
         return self._wait(max(canary_s, self.rollout.settle_s))
+
+    def _refused(self, change: Change, why: str) -> List[events.Action]:
+        """The drive is as it was: the next one is taken, unless a model refuses as such."""
+        self._resumed = False
+        said = events.Note(f"{change.name}: refused: {one_line(why)}", "warning")
+        too_many = self._set_aside(change, why)
+        if too_many:
+            ends = self._pause if self.rollout.gate is not None else self._stop
+            return [said, *ends(too_many)]
+        goes_on = self._next_of_step() if self.rollout.step.indices else self._next()
+        return [events.SaveRun(), said, *goes_on]
 
     def _judge(self, latency_us: float, error: float, now_s: float) -> List[events.Action]:
         change = self.current

@@ -24,8 +24,8 @@ from .option_change import OptionChange
 # `change.ChangeSteps` says.
 Change = Union[CacheModeChange, OptionChange, ConfigChange]
 # 1 knew changes of the cache mode alone, 2 neither waves nor a gate, 3 no pooled evidence.
-ROLLOUT_VERSION = 6
-ROLLOUT_READS = (0, 1, 2, 3, 4, 5)
+ROLLOUT_VERSION = 7
+ROLLOUT_READS = (0, 1, 2, 3, 4, 5, 6)
 # Changes of one plan.
 CHANGES_MAX = 16_384
 
@@ -218,6 +218,12 @@ class Rollout:
             (self._statuses.index(item) for item in (ChangeStatus.PLANNED, ChangeStatus.APPLYING)
              if item in self._statuses), default=None,
         )
+
+    @cached_property
+    def canary_index(self) -> int:
+        """Which change is made by itself and watched longest: the first that is not refused."""
+        asked = (i for i, item in enumerate(self._statuses) if item is not ChangeStatus.REFUSED)
+        return next(asked, 0)
 
     @cached_property
     def _statuses(self) -> Sequence[ChangeStatus]:

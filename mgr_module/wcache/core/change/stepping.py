@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections import Counter
 from copy import copy
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import Dict, FrozenSet, Iterable, Iterator, List, Tuple, TypeVar
 
+from ..codec import one_line
 from ..record import Precondition
 from ..simulation import has_clients, real
 from .change_status import ChangeStatus
@@ -21,6 +23,8 @@ from .rollout_state import Change
 
 # Steps of one value that are judged together.
 RAMP_MAX = 100
+# Drives of one model in a row that refuse a change: the next ones would, too.
+REFUSED_MAX = 3
 # OSDs of one step: each is asked every second.
 TREATED_MAX = 48
 # OSDs of the steps to come that are in the blocks as well.
@@ -65,6 +69,8 @@ class Stepping(Persisting):
         if first is None:
             return ()
         found = [first]
+        if first == rollout.canary_index and first:
+            return (first,)  # in the place of one that its drive refused
         for index in range(first + 1, len(rollout.changes)):
             item = rollout.changes[index]
             if self._is_ramp(first, index):
@@ -131,7 +137,7 @@ class Stepping(Persisting):
         rollout, last = self.rollout, indices[-1]
         if not self._gated(rollout.changes[indices[0]]):
             return "what clients' load does not judge is changed one by one"
-        if indices[0] == 0:
+        if indices[0] == rollout.canary_index:
             return "the canary is changed by itself"
         wave = rollout.waves[rollout.wave_of(last)].name if rollout.waves else ""
         more = last + 1 < len(rollout.changes)
@@ -180,7 +186,30 @@ class Stepping(Persisting):
         return tuple(sorted(found))
 
     def _is_canary(self) -> bool:
-        return 0 in self.rollout.step.indices
+        return self.rollout.canary_index in self.rollout.step.indices
+
+    def _set_aside(self, change: Change, why: str) -> str:
+        """Take a change that its drive refused out of the step; why to go no further, or "".
+
+        It is as it was, so what else is made of the step is judged without it.
+        """
+        index, rollout = self.rollout.current_index, self.rollout
+        assert index is not None  # callers looked  # noqa: S101
+        self._keep(replace(change, status=ChangeStatus.REFUSED, detail=one_line(why)))
+        rest = tuple(i for i in rollout.step.indices if i != index)
+        step = replace(rollout.step, indices=rest, treated=self._judged_on(rest))
+        self.rollout = replace(self.rollout, step=step if rest else GateStep())
+        alike = (
+            item for item in reversed(self.rollout.changes[: index + 1])
+            if item.pooled_as == change.pooled_as
+        )
+        many = len([*takewhile(lambda item: item.status is ChangeStatus.REFUSED, alike)])
+        if many % REFUSED_MAX:
+            return ""
+        return (
+            f"{many} drives of one model in a row refused it ({change.pooled_as}), the last one: "
+            f"{why}"
+        )
 
     def _reads_too(self) -> bool:
         """Whether a change of the step may concern clients' reads."""

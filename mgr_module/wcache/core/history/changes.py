@@ -17,7 +17,7 @@ from .entry import OSDS_MAX, About, HistoryEntry
 
 ENDS = (
     ChangeStatus.APPLIED, ChangeStatus.UNCHANGED, ChangeStatus.FAILED, ChangeStatus.ROLLED_BACK,
-    ChangeStatus.ROLLBACK_FAILED, ChangeStatus.ACCEPTED,
+    ChangeStatus.ROLLBACK_FAILED, ChangeStatus.ACCEPTED, ChangeStatus.REFUSED,
 )
 _BACK = (ChangeStatus.ROLLED_BACK,)
 TEXT_MAX = 300

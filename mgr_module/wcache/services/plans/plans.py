@@ -46,6 +46,7 @@ from ...knobs.knob import Asked, Wanted
 from ...knobs.registry import DEFAULT
 from ..dry_run import would
 from ..guards import (
+    left_out,
     require_idle,
     require_plan,
     require_scope,
@@ -86,6 +87,7 @@ class PlanWish(NamedTuple):
     by: str = ADMIN
     take_over: str = ""
     option: str = ""
+    without: str = ""
 
 
 class _Made(NamedTuple):
@@ -120,17 +122,19 @@ class PlanService:
         dry_run: bool = False,
         take_over: str = "",
         option: str = "",
+        without: str = "",
     ) -> Dict[str, Any]:
         """`plan`: ordered changes that make the recommendations true; nothing is changed.
 
-        `option` names an option and its value, in place of the recommendations.  A `dry_run`
+        `option` names an option and its value, in place of the recommendations; `without` are
+        drives that are left out.  A `dry_run`
         keeps no plan either.
         """
         engine = self._engine
         made = self._made(
             engine.world(), engine.new_plan_id(), engine.refresh(), PlanWish(
                 Scope(device_class, hostname, osd, drive_model), consent_turn_on, persist, knob,
-                only, by, take_over, option,
+                only, by, take_over, option, without,
             ),
         )
         if dry_run:
@@ -160,6 +164,7 @@ class PlanService:
         wanted = planner.plan(Asked(
             plan_id, secrets.token_hex(NONCE_BYTES), scope.device_class, wish.consent_turn_on,
             wish.persist, wish.only, scope, taken, wish.by == AUTO, wish.option,
+            left_out(world, wish.without),
         ), world)
         changes, waves = arranged([c for c in wanted.changes if scope.holds(c)], cluster)
         if not changes:

@@ -40,7 +40,8 @@ class CacheModePlanner(Planner):
             )
         wanted = make_changes(
             asked, world.recommendations, world.believed_reports, world.cluster,
-            throwaway=world.options.throwaway_cluster, disputed=disputed_domains(world),
+            throwaway=world.options.throwaway_cluster,
+            disputed={**disputed_domains(world), **asked.without},
         )
         left = (*wanted.left_alone, *unseen(world, asked.scope))
         return replace(wanted, left_alone=left)

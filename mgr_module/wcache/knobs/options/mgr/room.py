@@ -53,7 +53,8 @@ class OptionsPlanner(Planner):
         """See Planner."""
         if asked.option:
             named = by_admin.make_changes(
-                asked, world.believed_reports, world.cluster, disputed_domains(world)
+                asked, world.believed_reports, world.cluster,
+                {**disputed_domains(world), **asked.without},
             )
             left = (*named.left_alone, *unseen(world, asked.scope))
             return replace(named, left_alone=left)
@@ -69,7 +70,8 @@ class OptionsPlanner(Planner):
             self._read_soon()  # what the next plan says is of now
         reports = world.believed_reports
         wanted = plan.make_changes(
-            asked, verdicts, reports, world.cluster, refusals, disputed_domains(world)
+            asked, verdicts, reports, world.cluster, refusals,
+            {**disputed_domains(world), **asked.without},
         )
         of_osds = osds.make_changes(
             asked, verdicts, reports, world.cluster, world.config, self._default_of,

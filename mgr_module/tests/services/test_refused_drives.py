@@ -1,0 +1,123 @@
+"""A drive that refuses a change is known to the mgr at once, and left out of all that follows."""
+
+import pytest
+from mgr_fakes import builders as make
+from mgr_fakes.module import FakeMgr
+from module_world import said
+from wcache.core.model import CacheMode, FindingCode
+from wcache.core.protocol import ApplyRequest, FailureOutcome, SetModeRequest
+
+WT = CacheMode.WRITE_THROUGH
+NO = "sdb does not let its cache be put into write through; it stays write back"
+
+
+def fleet():
+    mgr = FakeMgr(*(
+        (name, tuple(make.drive(f"sd{chr(98 + i)}", first + i) for i in range(3)))
+        for name, first in (("h1", 0), ("h2", 3))
+    ))
+    mgr.restart()
+    mgr.report_all()
+    mgr.step()
+    return mgr
+
+
+def refuses(mgr, by_drive=True):
+    """The first drive of h1 refuses every change."""
+    probe = mgr.probes["h1"]
+    name = next(iter(probe.drives))
+
+    def fails(task):
+        asked = isinstance(task.request, (SetModeRequest, ApplyRequest))
+        return FailureOutcome(NO, refused=True, by_drive=by_drive) if (
+            asked and task.request.domain_id == name
+        ) else None
+
+    probe.fails = fails
+    return name
+
+
+def told(mgr):
+    """Of which drives it is told that they did not obey."""
+    code = FindingCode.TOGGLE_INEFFECTIVE.value
+    return [f["subject"] for f in said(mgr, "status")["findings"] if f["code"] == code]
+
+
+def measured(mgr):
+    mgr.command("campaign start", accept_cost=True)
+    mgr.settle()
+    return mgr
+
+
+def test_a_refusal_in_a_campaign_is_known_to_plans_and_samples_after_a_failover_too():
+    mgr = fleet()
+    name = refuses(mgr)
+    measured(mgr)
+    mgr.restart()
+    text = mgr.command("plan", dry_run=True)[1]
+    assert "left alone: h1 sdb: " in text
+    assert NO in text
+    assert not any(
+        " h1 " in line and " sdb " in line
+        for line in text.splitlines() if line.startswith("p1.") and "by hand" not in line
+    )
+    forecast = mgr.command("campaign forecast")[1]
+    assert f"h1 {name}" in forecast
+    assert NO in forecast
+    assert told(mgr) == ["h1 sdb"]
+
+
+def test_a_refusal_is_known_before_the_next_report():
+    mgr = measured(fleet())
+    refuses(mgr)
+    mgr.command("plan")
+    mgr.command("apply", plan_id="p1")
+    mgr.probes["h1"].report = None  # its next report fails
+    with pytest.raises(TypeError):
+        mgr.settle()
+    assert told(mgr) == ["h1 sdb"]
+
+
+def test_the_canary_that_refuses_is_passed_by_and_all_others_are_changed():
+    mgr = measured(fleet())
+    refuses(mgr)
+    assert mgr.command("plan")[0] == 0
+    mgr.command("apply", plan_id="p1")
+    mgr.settle()
+    shown = mgr.command("rollout show", plan_id="p1")[1] + mgr.command("plan show", plan_id="p1")[1]
+    assert "refused by the drive" in shown
+    assert NO in shown
+    modes = [mode for probe in mgr.probes.values() for mode in probe.modes().values()]
+    assert modes.count(WT) == 5
+    assert mgr.command("rollout ls")[1].count("done") == 1
+
+
+def test_a_change_that_fails_otherwise_ends_the_rollout_and_is_no_refusal():
+    mgr = measured(fleet())
+    refuses(mgr, by_drive=False)
+    mgr.command("plan")
+    mgr.command("apply", plan_id="p1")
+    mgr.settle()
+    assert "stopped" in mgr.command("rollout ls")[1]
+    assert told(mgr) == []
+
+
+@pytest.mark.parametrize("name", ["h1:sdb", "osd.0", "ID"])
+def test_drives_that_an_admin_names_are_left_out_with_that_as_the_reason(name):
+    mgr = measured(fleet())
+    drive = next(iter(mgr.probes["h1"].drives.values()))
+    name = drive.drive_id if name == "ID" else name
+    text = mgr.command("plan", without=f"{name}, h2:sdc")[1]
+    assert f"left alone: h1 sdb: left out by --without={name}" in text
+    assert "left alone: h2 sdc: left out by --without=h2:sdc" in text
+    rows = [line.split() for line in text.splitlines() if line[:3] == "p1." and "|" not in line]
+    changed = {(row[3], row[4]) for row in rows if row[1:3] != ["by", "hand"]}
+    assert not changed & {("h1", "sdb"), ("h2", "sdc")}
+    assert ("h1", "sdc") in changed
+
+
+def test_a_drive_that_is_not_there_cannot_be_left_out():
+    mgr = measured(fleet())
+    code, _, error = mgr.command("plan", without="h1:sdx")
+    assert code < 0
+    assert "there is no drive 'h1:sdx' to leave out" in error
