@@ -17,7 +17,7 @@ from typing import Callable, Dict, Iterator, List, Mapping, Optional, Sequence, 
 
 from wcache.core.drive.journal import JournalEntry
 from wcache.core.drive.safety import pinnable
-from wcache.core.errors import NotFoundError, RefusedError
+from wcache.core.errors import DisobeyedError, NotFoundError, RefusedError
 from wcache.core.hardware.controller import Controller
 from wcache.core.hardware.host_memory import HostMemory
 from wcache.core.model import (
@@ -207,7 +207,7 @@ class SimulatedHost:
         with self._changing():
             found = self._find(drive)
             if found.physics.set_cache(mode, self._now_ns()) is ToggleOutcome.REFUSED:
-                raise RefusedError(f"{found.name} refuses to change its cache mode")
+                raise DisobeyedError(f"{found.name} refuses to change its cache mode")
             if not found.pinned and found.transport in (Transport.SATA, Transport.LOOP):
                 found.kernel_view = KernelView(found.physics.mode.value)
 
