@@ -152,6 +152,35 @@ def test_a_dry_run_asks_the_mons_and_a_frozen_cluster_lets_a_plan_go_back(
 
 
 @pytest.mark.one_release
+def test_an_option_counts_as_long_as_the_mons_have_a_value_of_it(
+    wcache: Wcache, plan: Plan, steady: ClusterAccess
+):
+    name = "mgr/wcache/gate_by_load"
+
+    def judged_by() -> str:
+        plan.make()
+        told = str(wcache("apply", plan_id=plan.plan_id, dry_run=True)["judged_by"])
+        return told.split()[0]
+
+    in_force = {row["name"] for row in steady.command("config dump") if row["section"] == "mgr"}
+    assert {"mgr/wcache/throwaway_cluster", "mgr/wcache/lease_ttl_s", name} <= in_force
+    active = steady.command("mgr stat")["active_name"]
+    try:
+        for section in ("mgr", "global", f"mgr.{active}"):
+            steady.ceph("config", "set", section, name, "false")
+            assert judged_by() == "a", section  # a bench
+            steady.ceph("config", "rm", section, name)
+            assert judged_by() == "clients'", section
+        # what a module keeps under the name of an option is none
+        steady.ceph("config-key", "set", name, "false")
+        assert judged_by() == "clients'"
+    finally:
+        steady.ceph("config-key", "rm", name)
+        wcache.option("gate_by_load", False)
+    assert judged_by() == "a"
+
+
+@pytest.mark.one_release
 def test_a_plan_waits_while_pgs_are_not_clean_and_goes_on_when_told_to(
     wcache: Wcache, plan: Plan, steady: ClusterAccess, unclean: Any
 ):

@@ -2,6 +2,7 @@
 
 import errno
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -138,11 +139,20 @@ def test_a_host_that_a_plan_cannot_tell_of_is_named_with_the_reason():
     mgr = measured()
     with_osds_on(mgr, "h9")
     assert said(mgr, "plan", dry_run=True)["left_alone"][-1] == "h9: no probe has reported it"
+
+
+def test_what_was_in_place_by_a_report_from_before_a_change_is_named_with_the_reason():
+    mgr = applying()
+    mgr.settle()
+    mgr.report_all()
+    every = said(mgr, "plan", dry_run=True)["drives_in_place"]
+    assert f"{every} drives in place, and not changed" in ok(mgr.command("plan", dry_run=True))
     mgr.inside.hosts.reported_at_s.pop("h2")
-    left = said(mgr, "plan", dry_run=True)["left_alone"]
-    assert any(line.startswith("h2: it has not reported since the last change") for line in left)
-    assert not any("h2" in line for line in said(mgr, "plan", dry_run=True, hostname="h1")[
-        "left_alone"])
+    told = said(mgr, "plan", dry_run=True)
+    (line,) = told["left_alone"]
+    assert re.match(r"\d+ cache domains? of host h2: as it should be by its last report, but", line)
+    assert 0 < told["drives_in_place"] < every
+    assert said(mgr, "plan", dry_run=True, hostname="h1")["left_alone"] == []
 
 
 @pytest.mark.slow

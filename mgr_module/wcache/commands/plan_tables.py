@@ -11,7 +11,17 @@ from ..core.fleet import ages
 from ..core.precondition_text import faults
 from ..core.record import Precondition
 from ..core.shell import CommandLine, command
-from ..core.text import LISTED_MAX, before_after, listed, named, setting, short_id, table, when
+from ..core.text import (
+    LISTED_MAX,
+    before_after,
+    listed,
+    many,
+    named,
+    setting,
+    short_id,
+    table,
+    when,
+)
 from .drives.options import needs_consent, of_options
 from .tables import model_of, stale_keys
 
@@ -47,6 +57,8 @@ def each(data: Mapping[str, Any]) -> str:
 def _plan(data: Mapping[str, Any], *, whole: bool) -> str:
     alone = [f"left alone: {line}" for line in data.get("left_alone", [])]
     left = listed(alone, "left alone: see --format json")
+    if data.get("drives_in_place"):
+        left.append(f"{many(data['drives_in_place'], 'drive')} in place, and not changed")
     if "reported" in data:
         left += ages.again(data["reported"], command("ceph wcache plan"))
     if not data["changes"]:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from typing import Dict, Iterable, List, NamedTuple, Tuple
+from collections import Counter, defaultdict
+from typing import Callable, Dict, Iterable, List, NamedTuple, Optional, Tuple
 
+from ..core.change.rollout_state import Change
+from ..core.change.scope import Scope
 from ..core.cluster import ClusterState, failure_domains
 from ..core.host_report import HostReport
 from ..core.model import DriveReport
 from ..core.simulation import osd_of
+from ..core.text import many
+from .knob import CHANGES_MAX, Wanted
 
 
 class Domain(NamedTuple):
@@ -27,6 +31,62 @@ class Domain(NamedTuple):
     def osd_ids(self) -> Tuple[int, ...]:
         """All OSDs on it."""
         return tuple(sorted({use.osd_id for drive in self.drives for use in drive.uses}))
+
+
+class Fate(NamedTuple):
+    """What a plan does with a cache domain: it changes it, leaves it alone, or finds it in place.
+
+    Without a change it is left alone where there is a reason, else it is as it should be.  Reasons
+    `of` something are told once, with the number of domains that they are true of.
+    """
+
+    change: Optional[Change] = None
+    reasons: Tuple[str, ...] = ()
+    of: str = ""
+
+
+def by_fate(domains: Iterable[Domain], fate_of: Callable[[Domain, int], Fate]) -> Wanted:
+    """Whatever a plan is asked for about domains: none of them goes without being told.
+
+    `fate_of` takes the number of changes before it.
+    """
+    changes: List[Change] = []
+    left: List[str] = []
+    together: Dict[Tuple[str, str], int] = Counter()
+    in_place = more = 0
+    for domain in domains:
+        fate = fate_of(domain, len(changes))
+        for reason in fate.reasons:
+            if fate.of:
+                together[fate.of, reason] += 1
+            else:
+                left.append(f"{domain.name}: {reason}")
+        if fate.change is not None and len(changes) < CHANGES_MAX:
+            changes.append(fate.change)
+        elif fate.change is not None:
+            more += 1
+        elif not fate.reasons:
+            in_place += len(domain.drives)
+    counted = [
+        f"{many(count, 'cache domain')} of {of}: {reason}"
+        for (of, reason), count in sorted(together.items())
+    ]
+    if more:
+        left.append(f"{more} more cache domains: plan again when this plan is done")
+    return Wanted(tuple(changes), (*counted, *left), drives_in_place=in_place)
+
+
+def within(domain: Domain, scope: Scope, cluster: ClusterState) -> bool:
+    """Whether a domain is asked for; one of whose OSDs the cluster knows none is in any class."""
+    known = [osd_of(domain.report, osd_id, cluster) for osd_id in domain.osd_ids]
+    classes = {osd.device_class for osd in known if osd is not None}
+    model = str(domain.drives[0].drive_model).lower()
+    return (
+        (not scope.device_class or not classes or scope.device_class in classes)
+        and (not scope.hostname or scope.hostname == domain.report.hostname)
+        and (scope.osd_id is None or scope.osd_id in domain.osd_ids)
+        and (scope.drive_model or "").lower() in model
+    )
 
 
 def in_order(reports: Iterable[HostReport], cluster: ClusterState) -> List[Domain]:

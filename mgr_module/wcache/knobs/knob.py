@@ -86,12 +86,14 @@ class Wanted:
     """Changes in the order they will be made, the canary first; what is left alone, a line each.
 
     `remember` keeps what a knob wants kept beside the plan.  It is called with the changes that
-    the plan has, none where there is no plan, and not at all by a dry run.
+    the plan has, none where there is no plan, and not at all by a dry run.  `drives_in_place` are
+    as they should be; None where a knob does not go drive by drive.
     """
 
     changes: Tuple[Change, ...]
     left_alone: Tuple[str, ...] = ()
     remember: Callable[[Sequence[Change]], None] = _nothing
+    drives_in_place: Optional[int] = None
 
 
 def option_names(knobs: Iterable[Knob]) -> Tuple[str, ...]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterable, List, Mapping, Optional, TypeVar
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Set, TypeVar
 
 from ..core.change.scope import Scope
 from ..core.errors import ConflictError, MalformedError, NotFoundError, NotReadyError, RefusedError
+from ..core.fleet.claims import speaking_for
 from ..core.fleet.disputes import Dispute, Key
 from ..core.shell import ticked, typed
+from ..core.simulation import in_cluster
 from ..core.text import named
 from ..engine.world import World
 
@@ -159,24 +161,35 @@ def left_out(world: World, names: str) -> Dict[Key, str]:
 
 
 def unseen(world: World, scope: Scope) -> List[str]:
-    """Hosts of which a plan about drives cannot tell what is there now, and why.
+    """OSDs of a scope of whose drives no believed report tells, by host, and why.
 
-    What is planned goes by reports: a host that is missing among them would be left out silently.
+    What is planned goes by reports: what is missing in them would be left out silently.
     """
-    hosts = {
-        osd.hostname for osd in world.cluster.osds.values()
-        if osd.hostname and scope.device_class in (None, "", osd.device_class)
-        and scope.hostname in (None, "", osd.hostname) and scope.osd_id in (None, osd.osd_id)
+    seen = {
+        use.osd_id for report in world.believed_reports if in_cluster(report)
+        for drive in report.drives for use in drive.uses
     }
-    believed = {report.hostname for report in world.believed_reports}
-    groups = (
-        (hosts - set(world.reports), "no probe has reported it"),
-        ((hosts & set(world.reports)) - believed, "its report is not believed: see `ceph wcache "
-         "status`"),
-        (hosts & believed - set(world.reported_at_s), "it has not reported since the last change "
-         "there, or the mgr's start; its probe is asked to look again"),
-    )
-    return [f"{named(sorted(found))}: {why}" for found, why in groups if found]
+    heard = set(speaking_for(world.reports, world.cluster).values())
+    hosts: Set[str] = set()
+    missing: Dict[str, List[str]] = {}
+    for osd_id, osd in sorted(world.cluster.osds.items()):
+        if osd_id in seen or not (
+            scope.device_class in (None, "", osd.device_class)
+            and scope.hostname in (None, "", osd.hostname) and scope.osd_id in (None, osd_id)
+        ):
+            continue
+        if osd.hostname and osd.hostname not in heard:
+            hosts.add(osd.hostname)
+        else:
+            missing.setdefault(osd.hostname, []).append(f"osd.{osd_id}")
+    return [
+        *([f"{named(sorted(hosts))}: no probe has reported it"] if hosts else ()),
+        *(
+            f"{host}: its probe tells of no drive of {named(osds)}" if host
+            else f"{named(osds)}: Ceph does not know on which host"
+            for host, osds in sorted(missing.items())
+        ),
+    ]
 
 
 def disputed_domains(world: World) -> Dict[Key, str]:

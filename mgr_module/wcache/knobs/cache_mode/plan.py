@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
+from dataclasses import replace
+from typing import Collection, Iterable, Mapping, Optional, Sequence, Tuple
 
 from ...core.change.cache_mode_change import CacheModeChange
 from ...core.cluster import ClusterState
@@ -11,14 +11,18 @@ from ...core.drive.manual import by_hand, turn_off
 from ...core.drive.safety import Safety, judge, may_toggle
 from ...core.host_report import HostReport, lost_models
 from ...core.model import CacheMode, DriveReport, LoadPoint, Severity, Transport
-from ...core.simulation import DriveKind, not_up
-from ...core.text import many
+from ...core.simulation import DriveKind, in_cluster, not_up
 from ...core.verdict.recommend import Recommendation, recommended_for
-from ..domains import in_order
-from ..knob import CHANGES_MAX, Asked, Wanted
+from ..domains import Domain, Fate, by_fate, in_order, within
+from ..knob import Asked, Wanted
 
 # What proves a change: the OSD's own traffic where that decided, else one write at a time.
 _PROOF_ORDER = (LoadPoint.OSD_TRAFFIC, LoadPoint.OSD_BENCH_DEPTH1, LoadPoint.OSD_BENCH_BATCH)
+
+STALE = (
+    "as it should be by its last report, but it has not reported since the last change there, or "
+    "the mgr's start; its probe is asked to look again"
+)
 
 
 def make_changes(
@@ -29,53 +33,46 @@ def make_changes(
     *,
     throwaway: bool,
     disputed: Mapping[Tuple[str, str], str] = {},
+    fresh: Optional[Collection[str]] = None,
 ) -> Wanted:
     """Changes in the order they will be made, one failure domain after the other.
 
     Whatever one of them does, the copies in the others are as they were.  The first change
-    is the canary.  `disputed`: by host and cache domain, why nothing is begun there.
+    is the canary.  `disputed`: by host and cache domain, why nothing is begun there.  `fresh` are
+    hosts whose report tells of what is there now; None: all.
     """
     wanted = {
         DriveKind.of(r): r
         for r in recommendations
-        if asked.device_class in (None, r.device_class)
+        if asked.device_class in (None, "", r.device_class)
     }
-    left = [
-        f"{r.device_class} {r.drive_model}: {r.verdict.value}, {r.why}"
-        for r in wanted.values()
-        if r.mode is None
-    ]
-    changes: List[CacheModeChange] = []
-    more = 0
-    unknown: Dict[str, int] = Counter()
     reports = tuple(reports)
     lost = {simulated: lost_models(reports, simulated=simulated) for simulated in (False, True)}
-    for domain in in_order(reports, cluster):
-        report, drives, name = domain.report, domain.drives, domain.name
-        first = drives[0]
-        recommendation = recommended_for(first, report, cluster, wanted)
-        mode = None if recommendation is None else recommendation.mode
+
+    def is_asked_for(domain: Domain) -> bool:
+        key = (domain.report.hostname, domain.drives[0].domain_id)
+        return (asked.only is None or key in asked.only) and within(
+            domain, replace(asked.scope, device_class=asked.device_class), cluster
+        )
+
+    def fate_of(domain: Domain, before: int) -> Fate:
+        found = recommended_for(domain.drives[0], domain.report, cluster, wanted)
+        mode = None if found is None else found.mode
+        report, drives, first = domain.report, domain.drives, domain.drives[0]
         losing = [
             drive for drive in drives if judge(drive.state) is Safety.UNSAFE
             and not (throwaway and drive.transport is Transport.LOOP)
         ]
         if losing and mode is not CacheMode.WRITE_THROUGH:
             cure = turn_off(report.hostname, losing)
-            left.append(f"{name}: loses acknowledged writes at a power cut; {cure}")
-            continue
-        if recommendation is None or mode is None:
-            # what is undecided is said above
-            osd = cluster.osds.get(first.uses[0].osd_id) if first.uses else None
-            mine = osd is not None and asked.wants(report.hostname, osd.device_class)
-            if recommendation is None and mine and asked.only is None:
-                unknown[str(first.drive_model) or "(unnamed)"] += 1
-            continue
+            return Fate(reasons=(f"loses acknowledged writes at a power cut; {cure}",))
+        if found is None or mode is None:
+            return _unadvised(domain, found, cluster)
         there = all(drive.mode is mode for drive in drives)
         lasts = all(drive.state.page.saved is mode for drive in drives)
         if there and (lasts or not asked.persist):
-            continue
-        if asked.only is not None and (report.hostname, first.domain_id) not in asked.only:
-            continue
+            is_fresh = fresh is None or report.hostname in fresh
+            return Fate() if is_fresh else Fate(reasons=(STALE,), of=f"host {report.hostname}")
         reason = disputed.get((report.hostname, first.domain_id)) or may_toggle(
             drives, mode, throwaway=throwaway, consent_turn_on=asked.consent_turn_on,
             experiment=False, lasts=asked.persist, lost=lost[report.simulated],
@@ -83,34 +80,37 @@ def make_changes(
         reason = reason or _error_finding(drives)
         reason = reason or not_up(report, domain.osd_ids, cluster)
         if reason or first.mode is None:
-            left.append(f"{name}: {reason or 'its cache state is unknown'}")
-            continue
-        change = CacheModeChange(
-            asked.action_id(len(changes)), report.hostname, first.domain_id,
+            return Fate(reasons=(reason or "its cache state is unknown",))
+        return Fate(CacheModeChange(
+            asked.action_id(before), report.hostname, first.domain_id,
             tuple(drive.dev_name for drive in drives), first.uses[0].osd_id,
-            recommendation.device_class, first.transport, first.mode, mode,
-            f"{recommendation.why}; only to last over a power cycle" if there
-            else recommendation.why,
+            found.device_class, first.transport, first.mode, mode,
+            f"{found.why}; only to last over a power cycle" if there else found.why,
             tuple(
                 line for drive in drives for line in by_hand(drive, mode, lost[report.simulated])
             ),
-            _proof(recommendation), report.simulated, failure_domain=", ".join(domain.where),
+            _proof(found), report.simulated, failure_domain=", ".join(domain.where),
             osd_ids=domain.osd_ids,
             drive_ids=tuple(drive.drive_id for drive in drives), drive_model=first.drive_model,
-        )
-        if not asked.scope.holds(change):
-            continue
-        if len(changes) >= CHANGES_MAX:
-            more += 1
-            continue
-        changes.append(change)
-    left += [
-        f"{many(count, 'cache domain')} of {model}: no mode is recommended"
-        for model, count in sorted(unknown.items())
-    ]
-    if more:
-        left.append(f"{more} more cache domains: plan again when this plan is done")
-    return Wanted(tuple(changes), tuple(left))
+        ))
+
+    return by_fate(filter(is_asked_for, in_order(reports, cluster)), fate_of)
+
+
+def _unadvised(
+    domain: Domain, found: Optional[Recommendation], cluster: ClusterState
+) -> Fate:
+    """Why no mode is wanted of a domain."""
+    first = domain.drives[0]
+    if found is not None:
+        kind = f"{found.device_class} {found.drive_model}"
+        return Fate(reasons=(f"{found.verdict.value}, {found.why}",), of=kind)
+    if not first.uses:
+        return Fate(reasons=(first.toggle_refusal or f"no OSD is on {first.dev_name}",))
+    osd_id = first.uses[0].osd_id
+    if in_cluster(domain.report) and osd_id not in cluster.osds:
+        return Fate(reasons=(f"osd.{osd_id} is not in Ceph's map",))
+    return Fate(reasons=("no mode is recommended",), of=str(first.drive_model) or "(unnamed)")
 
 
 def _proof(recommendation: Recommendation) -> LoadPoint:

@@ -16,8 +16,8 @@ from ...core.simulation import not_up
 from ...core.verdict.of_options import OptionVerdict
 from ...core.verdict.option_choice import Choice, Told, by_kind, choose
 from ...core.verdict.recommend import recommended_for
-from ..domains import Domain, in_order
-from ..knob import CHANGES_MAX, Asked, Wanted
+from ..domains import Domain, Fate, by_fate, in_order, within
+from ..knob import Asked, Wanted
 from .refusals import Refusals
 
 LOST, KEPT = "gone after a reboot of the host", "kept over a reboot"
@@ -42,31 +42,30 @@ def make_changes(
     `disputed`: by host and cache domain, why nothing is begun there.
     """
     kinds = by_kind(verdicts, on_host=True)
-    changes: List[OptionChange] = []
-    left: List[str] = []
-    more = 0
-    for domain in in_order(reports, cluster):
+
+    def is_asked_for(domain: Domain) -> bool:
         told = recommended_for(domain.drives[0], domain.report, cluster, kinds)
-        if told is None or not asked.wants(domain.report.hostname, told.kind.device_class):
-            continue
-        step, reasons = _step(domain, told, refusals)
-        refusal = (
-            "" if step is None else refusal_of(domain, cluster, step.entry, disputed)
+        return within(domain, asked.scope, cluster) and asked.wants(
+            domain.report.hostname,
+            asked.device_class or "" if told is None else told.kind.device_class,
         )
+
+    def fate_of(domain: Domain, before: int) -> Fate:
+        told = recommended_for(domain.drives[0], domain.report, cluster, kinds)
+        if told is None:
+            return Fate(
+                reasons=("no option of such a drive was compared",),
+                of=str(domain.drives[0].drive_model) or "(unnamed)",
+            )
+        step, reasons = _step(domain, told, refusals)
+        if step is None:
+            return Fate(reasons=tuple(reasons))
+        refusal = refusal_of(domain, cluster, step.entry, disputed)
         if refusal:
-            reasons.append(refusal)
-        elif step is not None:
-            change = _change(asked.action_id(len(changes)), domain, told, step)
-            if not asked.scope.holds(change):
-                continue
-            if len(changes) < CHANGES_MAX:
-                changes.append(change)
-            else:
-                more += 1
-        left += [f"{domain.name}: {line}" for line in reasons]
-    if more:
-        left.append(f"{more} more cache domains: plan again when this plan is done")
-    return Wanted(tuple(changes), tuple(left))
+            return Fate(reasons=(*reasons, refusal))
+        return Fate(_change(asked.action_id(before), domain, told, step), tuple(reasons))
+
+    return by_fate(filter(is_asked_for, in_order(reports, cluster)), fate_of)
 
 
 def _step(

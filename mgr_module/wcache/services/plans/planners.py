@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import AbstractSet, Callable, Dict, Iterable, List, Mapping, Sequence, Set
+from typing import AbstractSet, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Set
 
 from ...core.change.cache_mode_change import CacheModeChange
 from ...core.change.change_status import ChangeStatus
@@ -61,6 +61,7 @@ class _Together(Planner):
         left: List[str] = []
         unready: List[NotReadyError] = []
         remembers: List[Callable[[Sequence[Change]], None]] = []
+        in_place: Optional[int] = None  # one knob of them goes drive by drive
         for name, planner in self._knobs.items():
             try:
                 wanted = planner.plan(replace(asked, first=len(changes)), world)
@@ -71,6 +72,8 @@ class _Together(Planner):
             changes += wanted.changes
             left += wanted.left_alone
             remembers.append(wanted.remember)
+            if wanted.drives_in_place is not None:
+                in_place = wanted.drives_in_place
         if len(unready) == len(self._knobs):
             raise unready[0]
         if len(changes) > CHANGES_MAX:
@@ -82,7 +85,7 @@ class _Together(Planner):
             for each in remembers:
                 each(kept)
 
-        return Wanted(tuple(changes), tuple(left), remember)
+        return Wanted(tuple(changes), tuple(left), remember, in_place)
 
 
 def stale_keys(

@@ -170,7 +170,7 @@ class PlanService:
         if not changes:
             return _Made({
                 "plan_id": "", "changes": [], "left_alone": list(wanted.left_alone),
-                "reported": codec.to_plain(reported),
+                "drives_in_place": wanted.drives_in_place, "reported": codec.to_plain(reported),
                 "in_place_by": in_place_by(world, knob, scope),
             }, wanted)
         rollout = Rollout(
@@ -188,7 +188,7 @@ class PlanService:
         require_readable(rollout)
         return _Made({
             "plan_id": "", "changes": plain_changes(changes, wish.persist),
-            "left_alone": list(wanted.left_alone),
+            "left_alone": list(wanted.left_alone), "drives_in_place": wanted.drives_in_place,
             "stale_keys": stale_keys_of(
                 self._planners.values(), world, rollout.mode_changes
             ),

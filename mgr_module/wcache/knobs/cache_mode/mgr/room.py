@@ -42,6 +42,7 @@ class CacheModePlanner(Planner):
             asked, world.recommendations, world.believed_reports, world.cluster,
             throwaway=world.options.throwaway_cluster,
             disputed={**disputed_domains(world), **asked.without},
+            fresh=world.reported_at_s,
         )
         left = (*wanted.left_alone, *unseen(world, asked.scope))
         return replace(wanted, left_alone=left)

@@ -80,6 +80,7 @@ class OptionsPlanner(Planner):
         return Wanted(
             (*wanted.changes, *of_osds.changes),
             (*wanted.left_alone, *of_osds.left_alone, *unseen(world, asked.scope)),
+            drives_in_place=wanted.drives_in_place,
         )
 
     def tick(self, world: World) -> None:
