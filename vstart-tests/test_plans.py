@@ -171,6 +171,11 @@ def test_an_option_counts_as_long_as_the_mons_have_a_value_of_it(
             assert judged_by() == "a", section  # a bench
             steady.ceph("config", "rm", section, name)
             assert judged_by() == "clients'", section
+        # without a command that begins something it takes a moment
+        was = wcache("status")["throwaway_cluster"]
+        for value in (not was, was):
+            wcache.option("throwaway_cluster", value)
+            wcache.wait("it", lambda: wcache("status")["throwaway_cluster"] is value, 5)  # noqa: B023
         # what a module keeps under the name of an option is none
         steady.ceph("config-key", "set", name, "false")
         assert judged_by() == "clients'"

@@ -69,8 +69,8 @@ class Module(MgrModule):
         self._wake = threading.Event()
         self._run = True
         self._options = Options()
-        self._own = OwnOptions(self)
-        self.config_notify()
+        self._own = OwnOptions(self, self._wake.set)
+        self._read_options()
         upgrades = Upgrades(self)
         view = CephView(
             self, bench_empties_caches=ceph_compat.BENCH_EMPTIES_CACHES,
@@ -163,7 +163,12 @@ class Module(MgrModule):
         )
 
     def config_notify(self) -> None:
-        """Options changed: read them all; a bad value keeps its default."""
+        """Options changed: read them all, and ask whether some are gone."""
+        self._own.changed()
+        self._read_options()
+
+    def _read_options(self) -> None:
+        """Read them all; a bad value keeps its default."""
         self._options = _options_of(self, self._own.is_set)
 
     def handle_command(self, inbuf: str, cmd: Dict[str, Any]) -> Tuple[int, str, str]:
@@ -176,7 +181,7 @@ class Module(MgrModule):
             return commands.not_ready(self._starter.error)
         if cmd.get("prefix") in commands.BEGINNING:
             self._own.ask()
-            self.config_notify()
+            self._read_options()
         return commands.answer(
             self._service, self._views, cmd, inbuf or "", self.log.exception
         )
@@ -208,7 +213,7 @@ class Module(MgrModule):
                 if self._starter.ready:
                     try:
                         if self._own.look(time.monotonic()):
-                            self.config_notify()
+                            self._read_options()
                         wait_s = self._engine.tick()
                         self._service.tick()
                     finally:
@@ -281,16 +286,18 @@ class StandbyModule(MgrStandbyModule):
 
 
 def _options_of(
-    mgr: Union[Module, StandbyModule], is_set: Callable[[str], bool] = lambda name: True
+    mgr: Union[Module, StandbyModule],
+    is_set: Callable[[str, Any], bool] = lambda name, value: True,
 ) -> Options:
     """What the options say; some may be set for one mgr alone.  `is_set`: the mons have a value."""
-    return read_options({
+    found = {
         option["name"]: (
             mgr.get_localized_module_option if option["name"] in OF_EACH_MGR
             else mgr.get_module_option
         )(option["name"])
-        for option in module_options() if is_set(option["name"])
-    })
+        for option in module_options()
+    }
+    return read_options({name: value for name, value in found.items() if is_set(name, value)})
 
 
 def _is_up(view: CephView, osd_id: int) -> bool:

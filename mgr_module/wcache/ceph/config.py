@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import json
-from typing import Any, Callable, Collection, FrozenSet, List, Mapping, Optional, Protocol, Tuple
+from typing import (
+    Any,
+    Callable,
+    Collection,
+    Dict,
+    FrozenSet,
+    List,
+    Mapping,
+    Optional,
+    Protocol,
+    Tuple,
+)
 
 from ..core.config_database import LABELS_OF, ConfigEdit, Entry, parse_dump
 from ..core.errors import NotReadyError, RefusedError
@@ -38,55 +49,93 @@ class Orchestrator(Protocol):
         """The result of one of its methods; raises CommandFailed."""
 
 
+class _Waking(Reply):
+    """A completion that also wakes who goes on with it."""
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        super().__init__()
+        self._wake = wake
+
+    def complete(self, r: int, outb: str, outs: str) -> None:
+        """See Reply."""
+        super().complete(r, outb, outs)
+        self._wake()
+
+
 class OwnOptions:
     """Which options of this module the mons have a value of.
 
     A mon sends a mgr the values that there are (MConfig), and PyModuleRegistry::handle_config()
     forgets one only where it comes with an empty value.  So of an option that was removed a module
-    is told nothing, and `get_module_option` goes on with the old value.
+    is told nothing but that something changed, and `get_module_option` goes on with the old value.
+    ceph.conf and config-key have no options of modules: md_config_t::set_mon_vals() alone calls
+    handle_config().  So all of them are in `config dump`.
     """
 
-    def __init__(self, mgr: Any) -> None:
+    def __init__(self, mgr: Any, wake: Callable[[], None] = lambda: None) -> None:
         self._mgr = mgr
+        self._wake = wake
         self._names: Optional[FrozenSet[str]] = None
+        self._then: Dict[str, Any] = {}  # what Ceph had of those that the mons had no value of
         self._asked: Optional[Reply] = None
         self._next_s = 0.0
+        self._in_vain = False
 
     def ask(self) -> None:
-        """Ask the mons, for a moment; where they do not answer, what was known stands."""
+        """Ask the mons, for a moment; where they do not answer, what was known stands.
+
+        After one who waited in vain nobody waits until they have answered: polls of probes are
+        answered by the same thread, one after the other.
+        """
+        if self._in_vain:
+            return
         try:
             self._take(ask_mon(self._mgr, _DUMP, timeout_s=OWN_TIMEOUT_S))
+        except NoAnswer:
+            self._in_vain = True
+            self.changed()
         except CommandFailed:
             return
 
+    def changed(self) -> None:
+        """Have the mons asked by the next look: Ceph says that some option changed."""
+        self._next_s = 0.0
+        self._wake()
+
     def look(self, now_s: float) -> bool:
         """Ask them now and then, waiting for nothing; whether an answer came."""
-        reply = self._asked
+        reply, told = self._asked, False
         if reply is not None and reply.wait(0.0):
-            self._asked = None
+            self._asked, self._in_vain = None, False
             if reply.code == 0:
                 with contextlib.suppress(CommandFailed):
                     self._take(reply.out)
-                return True
-        if self._asked is None and now_s >= self._next_s:
-            self._next_s, self._asked = now_s + OWN_EVERY_S, Reply()
+                    told = True
+        if now_s >= self._next_s:
+            self._next_s, self._asked = now_s + OWN_EVERY_S, _Waking(self._wake)
             send(self._mgr, self._asked, "mon", "", json.dumps({**_DUMP, "format": "json"}))
-        return False
+        return told
 
-    def is_set(self, name: str) -> bool:
-        """Whether the mons have a value of an option for this mgr; True where they have not said.
+    def is_set(self, name: str, value: Any) -> bool:
+        """Whether the mons have a value of an option for this mgr; `value` is what Ceph has.
+
+        True where they have not said, and where Ceph has got another value since they said.
         """
         mine = f"{self._mgr.module_name}/"
         names = (f"mgr/{mine}{name}", f"mgr/{mine}{self._mgr.get_mgr_id()}/{name}")
-        return self._names is None or not self._names.isdisjoint(names)
+        if self._names is None or not self._names.isdisjoint(names):
+            return True
+        return bool(self._then.setdefault(name, value) != value)
 
     def _take(self, text: str) -> None:
         rows = parse(text, "config dump")
         mine = ("global", "mgr", f"mgr.{self._mgr.get_mgr_id()}")
-        self._names = frozenset(
-            str(row.get("name")) for row in rows if isinstance(row, dict)
-            and row.get("section") in mine
-        ) if isinstance(rows, list) else self._names
+        if isinstance(rows, list):
+            self._names = frozenset(
+                str(row.get("name")) for row in rows if isinstance(row, dict)
+                and row.get("section") in mine
+            )
+            self._then = {}
 
 
 class CephConfig:
