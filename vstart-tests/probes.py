@@ -35,6 +35,7 @@ class Probe:
         self.sim = sim
         self.bring_key()
         self.state_dir = cluster.folder / (state or f"probe.{hostname}")
+        self.run_dir = self.state_dir / "run"
         self.osd_data = osd_data  # the folders of the OSDs on its host
         self.log = cluster.folder / "log" / f"{self.state_dir.name}.log"
         self.process: Optional[subprocess.Popen[bytes]] = None
@@ -61,7 +62,7 @@ class Probe:
         words = [
             "run", "--conf", str(self.cluster.conf), "--keyring", str(self.keyring),
             "--id", self.entity[len("client.") :], "--hostname", self.hostname,
-            "--state-dir", str(self.state_dir), "--run-dir", str(self.state_dir / "run"),
+            "--state-dir", str(self.state_dir), "--run-dir", str(self.run_dir),
         ]
         if self.sim is not None:
             words += ["--sim", str(self.sim)]
