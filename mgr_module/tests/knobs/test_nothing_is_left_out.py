@@ -153,6 +153,7 @@ def test_what_a_plan_neither_changes_nor_finds_in_place_has_a_line(state, kind):
     if state == "silent" and kind in ("not in the map", "another host's"):
         return  # nobody has ever said that h0 is
     assert bool(lines) is not bool(wanted.changes or wanted.drives_in_place)
+    assert wanted.drives_in_place == int((state, kind) == ("reported", "there"))
     assert "osd.999: Ceph does not know on which host" in wanted.left_alone
 
 
