@@ -6,7 +6,7 @@ from pathlib import Path
 PROJECT = Path(__file__).resolve().parents[2]
 FOLDERS = (
     "mgr_module/tests", "osd_probe/tests", "cli/tests", "qa/drive_lab/tests", "qa/statistics",
-    "vstart-tests", "qa/packages_lab/tests",
+    "vstart-tests", "qa/packages_lab/tests", "qa/tests",
 )
 PAGES = ("safety.md", "safety-tests.md")
 DOC = "".join((PROJECT / "doc" / name).read_text() for name in PAGES)
