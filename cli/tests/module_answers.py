@@ -114,8 +114,8 @@ def everything() -> Dict[str, Any]:
             }],
         },
         "drive ls": {"format_version": 1, "drives": [{
-            **codec.to_plain(drive), "hostname": "h1", "leased": False, "safety": "safe",
-            "mode": "write back", "osds": [3],
+            **codec.to_plain(drive), "toggle_refusal": drive.toggle_refusal, "hostname": "h1",
+            "leased": False, "safety": "safe", "mode": "write back", "osds": [3],
         }]},
         "campaign ls": {"format_version": 1, "campaigns": [{"campaign_id": "c1"}]},
         "campaign show c1": campaign(),

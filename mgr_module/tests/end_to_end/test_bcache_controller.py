@@ -42,7 +42,8 @@ class Controlled:
         drive = make.drive("sda", 0)
         options = (OptionValue(NAME, "50"), OptionValue(DRAINS, own_rate))
         drive = replace(drive, state=replace(drive.state, options=options), bcache=bcache)
-        self.mgr = FakeMgr(("h0", (drive,)), make_analysis=RealAnalysis)
+        cache = make.drive("sdz", bcache=(BcacheState("bcache0", True, "none"),))
+        self.mgr = FakeMgr(("h0", (drive, cache)), make_analysis=RealAnalysis)
         self.began_s = self.mgr.now_s
         calls = iter(range(10**6))
         self.mgr.loads.latency_ns = lambda osd_id: 5_000_000 + next(calls) % 7 * 5_000
@@ -336,7 +337,7 @@ def test_a_settling_check_has_the_drives_own_rate_whatever_was_cut_off_before():
 
     def measure(osd_id):
         rates.append(world.rate)
-        (drive,) = world.probe.drives.values()
+        drive = world.probe.drives["domain-sda"]
         if len(rates) == 1:  # as a period leaves it that the budget ends while it is written back
             high = (*drive.state.options[:1], OptionValue(DRAINS, DRAIN_SECTORS_S))
             world.probe.drives[drive.domain_id] = replace(
@@ -364,7 +365,7 @@ def test_a_rate_that_is_higher_than_ours_is_not_lowered():
 
 def test_a_larger_target_of_a_compared_value_is_what_may_be_written_for():
     world = Writable()
-    (drive,) = world.probe.drives.values()
+    drive = world.probe.drives["domain-sda"]
     options = (OptionValue("writeback_percent", "10"), OptionValue(DRAINS, OWN_RATE))
     candidate = Candidate(
         "h0", drive.domain_id, (replace(drive, state=replace(drive.state, options=options)),), False

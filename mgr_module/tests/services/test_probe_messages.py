@@ -71,10 +71,14 @@ def test_a_probe_that_calls_and_hangs_ends_its_run_as_a_silent_one_does_and_says
     since_s, probe = mgr.now_s, mgr.probes["h1"]
     what = "set_mode of d1: fsync of /var/lib/wcache/journal"
     probe.waiting = lambda: Waiting(what, mgr.now_s - since_s)
-    for _ in range(4):
+    for _ in range(2):
         mgr.step(10.0)
-    assert f"h1: the probe calls, and has waited for 40 s: {what}" in ok(mgr.command("agent ls"))
+    assert f"h1: the probe calls, and has waited for 20 s: {what}" in ok(mgr.command("agent ls"))
     assert said(mgr, "status")["findings"] == []
+    for _ in range(2):
+        mgr.step(10.0)
+    (finding,) = said(mgr, "status")["findings"]
+    assert finding["code"] == "WCACHE_AGENT_SILENT"
     for _ in range(6):
         mgr.step(10.0)
     run = said(mgr, "campaign show", campaign_id=campaign_id)["run_list"][0]

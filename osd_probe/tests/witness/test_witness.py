@@ -345,7 +345,8 @@ def test_evidence_that_is_damaged_is_left_out_and_said(tmp_path):
     said = []
     folder = EvidenceFolder(str(tmp_path), said.append)
     assert folder.power_cuts() == ()
-    folder.put("power-cut-x", {"run_id": 1})
+    (tmp_path / "evidence").mkdir()
+    (tmp_path / "evidence/power-cut-x.json").write_text('{"run_id": 1}')
     assert folder.power_cuts() == ()
     assert "power-cut-x.json" in said[0]
     assert codec.one_line(said[0]) == said[0]
