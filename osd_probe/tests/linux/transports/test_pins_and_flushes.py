@@ -10,6 +10,7 @@ from wcache.core.errors import RefusedError, StorageError
 from wcache.core.model import DeviceCache
 from wcache.core.refusal import RefusalKind
 from wcache_probe.commands.prepare import needing_the_rule
+from wcache_probe.linux.transports.base import FLUSH_TIMEOUT_MS
 from wcache_probe.linux.transports.sg_io import ScsiError, Sense
 
 ILLEGAL, NOT_READY = Sense(5, 0x20, 0), Sense(2, 4, 1)
@@ -22,9 +23,11 @@ class Unflushable(ModelScsi):
         super().__init__(wce=False)
         self.sense = sense
         self.has_page = page
+        self.flush_timeouts_ms = set()
 
     def command(self, device, cdb, **more):
         if cdb[0] == 0x35:
+            self.flush_timeouts_ms.add(more.get("timeout_ms"))
             raise ScsiError("SYNCHRONIZE CACHE", self.sense) if self.sense else StorageError("no")
         if cdb[0] in (0x5A, 0x1A) and not self.has_page:
             raise ScsiError("MODE SENSE", ILLEGAL)
@@ -83,6 +86,16 @@ def test_one_that_fails_a_flush_in_another_way_is_pinned(fake_host, sense):
     host.pin(drive)
     assert cache_type(fake_host) == "temporary write back"
     assert chosen(host).wwids == (drive.wwid,)
+
+
+def test_a_flush_that_it_is_asked_for_first_has_as_long_as_any_other(fake_host):
+    """It may be the first one of a full cache: to time out is a reset under a running OSD."""
+    host = host_with(fake_host, NOT_READY, page=True)
+    (drive,) = host.look()
+    fake_host.set_view("sda", "write back")
+    asked = host._switches._scsi._port.drives["sda"].flush_timeouts_ms
+    host.pin(drive)
+    assert asked == {FLUSH_TIMEOUT_MS}
 
 
 @pytest.mark.parametrize("page", [False, True])

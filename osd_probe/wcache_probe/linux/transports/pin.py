@@ -22,7 +22,7 @@ from wcache.core.model import KernelView
 from ..block.host_files import entries, write_attribute
 from ..block.sysfs import BlockDevice
 from . import scsi_data
-from .base import TIMEOUT_MS
+from .base import FLUSH_TIMEOUT_MS
 from .sg_io import KEY_ILLEGAL_REQUEST, ScsiError, ScsiPort
 
 PIN = "temporary write back"
@@ -76,7 +76,8 @@ def no_flush(device: BlockDevice, port: ScsiPort) -> str:
     if device.kernel_view is KernelView.WRITE_BACK:
         return ""
     try:
-        port.command(device, scsi_data.synchronize_cache_cdb(), timeout_ms=TIMEOUT_MS)
+        # the first flush of a cache that may be full: to time out is a reset under a running OSD
+        port.command(device, scsi_data.synchronize_cache_cdb(), timeout_ms=FLUSH_TIMEOUT_MS)
     except ScsiError as error:
         if error.sense.key == KEY_ILLEGAL_REQUEST:
             return f"it refuses SYNCHRONIZE CACHE ({error.sense}), so a pin would fail each flush"
