@@ -109,6 +109,28 @@ def test_a_freeze_ends_it_and_what_was_judged_well_stays_changed():
     assert len(mgr.changed) == len(mgr.plan.changes)
 
 
+def test_a_consent_to_last_that_was_cut_short_is_given_again():
+    mgr = applied()
+    ok(mgr.command("apply", plan_id="p1", persist=True))
+    mgr.step(0.05)
+    ok(mgr.command("freeze"))
+    mgr.settle()
+    ok(mgr.command("freeze", thaw=True))
+    mgr.report_all()
+    assert saved(mgr) == {None}
+    plain = said(mgr, "apply", plan_id="p1", dry_run=True)
+    assert plain["would_persist"] == []
+    assert plain["lasting"].startswith("no: until")
+    assert said(mgr, "apply", plan_id="p1")["changed"] is False
+    would = said(mgr, "apply", plan_id="p1", persist=True, dry_run=True)
+    assert len(would["would_persist"]) == 3
+    assert said(mgr, "apply", plan_id="p1", persist=True)["changed"] is True
+    mgr.settle()
+    mgr.report_all()
+    assert saved(mgr) == {WT}
+    assert said(mgr, "apply", plan_id="p1", persist=True)["changed"] is False
+
+
 @pytest.mark.parametrize("event", ["falls", "frozen"])
 def test_what_was_judged_well_is_not_made_to_last_once_its_verdict_fell_or_all_is_frozen(event):
     mgr = begun(apply={"persist": True})

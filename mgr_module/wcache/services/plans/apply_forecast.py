@@ -11,7 +11,7 @@ from ...core.change import preconditions as holding
 from ...core.change import staleness
 from ...core.change.change_status import ChangeStatus
 from ...core.change.persisting import can_last, not_lasting
-from ...core.change.rollout_state import Change, Rollout
+from ...core.change.rollout_state import Change, Rollout, RolloutStatus
 from ...core.change.time_left import time_left
 from ...core.errors import NotReadyError
 from ...core.record import Precondition
@@ -40,7 +40,9 @@ def apply_forecast(
     planned = [c for c in rollout.changes if c.status is ChangeStatus.PLANNED]
     if trial:
         rollout, planned = replace(rollout, changes=rollout.changes[:1]), planned[:1]
-    lasts = not rollout.trial and (persist or rollout.may_last)
+    # a plan that is done makes nothing last by a consent that was cut short: it is given again
+    over = rollout.status is RolloutStatus.DONE
+    lasts = not rollout.trial and (persist or (rollout.may_last and not over))
     lasting = [
         *filter(can_last, planned), *(rollout.changes[i] for i in not_lasting(rollout)),
     ]

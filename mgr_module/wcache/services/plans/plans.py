@@ -264,7 +264,8 @@ class PlanService:
         orders.refresh()
         if rollout.status is not RolloutStatus.PLANNED:
             require_in_place(world, rollout)
-            if persist and not rollout.consent_persist:
+            may_follow = rollout.status is RolloutStatus.DONE and not_lasting(rollout)
+            if persist and (may_follow or not rollout.consent_persist):
                 return self._make_last(world, orders, rollout, by)
             under_way = rollout.status is RolloutStatus.RUNNING
             new = under_way and self.override(orders, rollout, need_not)
