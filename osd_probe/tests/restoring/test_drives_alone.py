@@ -8,9 +8,17 @@ import pytest
 from model_drives import ModelNvme, ModelScsi
 from sim_drives import MemoryJournal
 from wcache.core.drive import toggle as switching
-from wcache.core.drive.journal import EntryKind, parse
+from wcache.core.drive.journal import (
+    JOURNAL_VERSION,
+    EntryKind,
+    JournalEntry,
+    encode,
+    parse,
+    prior_of,
+)
 from wcache.core.errors import RefusedError, StorageError
 from wcache.core.model import CacheMode, DeviceCache
+from wcache.core.option_value import OptionValue
 from wcache_probe.linux.host import LinuxDriveHost
 from wcache_probe.linux.transports.classify import Switches
 from wcache_probe.switcher import Switcher
@@ -239,3 +247,62 @@ def test_a_lun_that_came_later_and_is_not_known_to_flush_keeps_the_cache_off(she
     with pytest.raises(RefusedError, match="sdz shares the cache"):
         switcher.restore(entry)
     assert not shelf.is_on("sda")
+
+
+def off_namesake(shelf, off):
+    """Have sdb take the WWN of sda, and another serial number: `off` is without its cache."""
+    shelf.models["sdb"].naa = shelf.models["sda"].naa
+    model = shelf.models[off]
+    model.current = model.saved = model.page(False)
+    for name in ("sda", "sdb"):
+        shelf.sysfs(name)
+
+
+@pytest.mark.parametrize("mode", [BACK, THROUGH])
+@pytest.mark.parametrize(("meant", "other"), [("sda", "sdb"), ("sdb", "sda")])
+def test_of_two_drives_of_one_wwn_the_one_of_the_entry_gets_its_mode_back(
+    shelf, mode, meant, other
+):
+    off_namesake(shelf, meant if mode is BACK else other)
+    (drive,) = [one for one in shelf.host.look() if one.dev_name == meant]
+    prior = replace(prior_of((drive,))[0], drive_id=drive.wwn, mode=mode)
+    prior = replace(prior, state=replace(prior.state, device_cache=DeviceCache(mode.value)))
+    entry = JournalEntry(
+        JOURNAL_VERSION, EntryKind.ACTION, "p1.1", drive.domain_id, (prior,), 1.0
+    )
+    shelf.journal.entries[entry.key] = encode(entry)
+    shelf.switcher().restore_key(entry.key)
+    assert (shelf.is_on(meant), shelf.is_on(other)) == (mode is BACK, mode is BACK)
+    assert 0x55 not in shelf.models[other].log
+    assert shelf.journal.entries == {}
+
+
+def test_an_entry_stays_where_only_a_namesake_of_its_drive_is_here(shelf):
+    drive = shelf.lease("sda")
+    shelf.models["sda"].serial = b"SERIAL77"
+    shelf.sysfs("sda")
+    switcher = shelf.switcher()
+    with pytest.raises(StorageError, match="is not on this host"):
+        switcher.restore(switcher.entry(EntryKind.LEASE, drive.domain_id))
+    assert not shelf.is_on("sda")
+    assert len(shelf.journal.entries) == 1
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_an_entry_of_a_namesake_is_restored_with_the_other_and_without_it(shelf, gone):
+    off_namesake(shelf, "sdb")
+    (drive,) = [one for one in shelf.host.look() if one.dev_name == "sda"]
+    assert drive.drive_id == f"{drive.wwn}:SERIAL00"
+    depth = shelf.fake.root / "sys/class/block/sda/queue/nr_requests"
+    depth.write_text("128\n")
+    prior = replace(prior_of((drive,))[0], options=(OptionValue("nr_requests", "256"),))
+    entry = JournalEntry(
+        JOURNAL_VERSION, EntryKind.ACTION, "p1.1", drive.domain_id, (prior,), 1.0
+    )
+    shelf.journal.entries[entry.key] = encode(entry)
+    if gone:
+        for folder in ("sys/block", "sys/class/block"):
+            (shelf.fake.root / folder / "sdb").unlink()
+    shelf.switcher().restore_key(entry.key)
+    assert depth.read_text().strip() == "256"
+    assert shelf.journal.entries == {}

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from dataclasses import replace
-from typing import Dict, List, Sequence, Tuple
+from typing import Dict, List, Optional, Sequence, Tuple
 
 from wcache.core.drive.journal import JournalEntry, PriorDrive
 from wcache.core.drive.safety import pinnable
@@ -25,7 +25,7 @@ from .block.stack import layer_of, queues_on
 from .block.sysfs import BlockDevice
 from .persistence.rule_folder import RuleFolder
 from .survey import no_flush, state_of, unflushed, with_rule
-from .transports.base import safe_id
+from .transports.base import Identity, namesake_id, safe_id
 from .transports.classify import Switches
 
 WWID_CHARS_MAX = 512
@@ -47,7 +47,7 @@ class DrivesAlone:
         for prior in entry.drives:
             for disk in _candidates(prior, disks):
                 try:
-                    report, siblings = self._read(disk, prior.drive_id)
+                    report, siblings = self._read(disk, prior)
                 except WcacheError:
                     continue
                 found[disk.name] = report
@@ -102,7 +102,7 @@ class DrivesAlone:
     ) -> Tuple[DriveReport, ...]:
         """The drive that a disk is, if it is the one that is meant."""
         try:
-            report, siblings = self._read(disk, prior.drive_id)
+            report, siblings = self._read(disk, prior)
         except NotFoundError:
             return ()
         if prior.mode is CacheMode.WRITE_BACK:
@@ -110,21 +110,24 @@ class DrivesAlone:
         return (replace(report, domain_id=entry.domain_id),)
 
     def _read(
-        self, disk: BlockDevice, drive_id: str = ""
+        self, disk: BlockDevice, prior: Optional[PriorDrive] = None
     ) -> Tuple[DriveReport, Tuple[BlockDevice, ...]]:
         """The drive of a disk, and the disks that share its switch.
 
-        Raises NotFoundError where it is not the drive that is meant.
+        Raises NotFoundError where it is not the drive `prior`, whose id the report then has.
         """
         with sysfs.hold(disk) as device:
             switch = self._switches.of(device)
             known = switch.identify(device)
-            if drive_id not in ("", known.drive_id):
-                raise NotFoundError(f"{disk.name} is {known.drive_id} and not {drive_id}")
+            if prior is not None and not _is_meant(prior, known):
+                raise NotFoundError(
+                    f"{disk.name} is {namesake_id(known)} and not {prior.drive_id}"
+                )
             reading = with_rule(switch.read(device), device, self._rules)
             why = no_flush(switch, device, reading)
             report = DriveReport(
-                drive_id=known.drive_id, domain_id=known.domain_id, dev_name=device.name,
+                drive_id=known.drive_id if prior is None else prior.drive_id,
+                domain_id=known.domain_id, dev_name=device.name,
                 drive_model=known.drive_model, transport=switch.transport,
                 state=state_of(device, switch, reading), serial=known.serial, wwn=known.wwn,
                 host_driver=known.host_driver, wwid=printable(device.wwid, WWID_CHARS_MAX),
@@ -158,6 +161,17 @@ def _candidates(prior: PriorDrive, disks: Sequence[BlockDevice]) -> Tuple[BlockD
         return tuple(disk for disk in disks if disk.kind is LayerKind.LOOP)
     named = tuple(disk for disk in disks if _is_named(prior, disk))
     return named or tuple(disk for disk in disks if disk.name == prior.dev_name)
+
+
+def _is_meant(prior: PriorDrive, known: Identity) -> bool:
+    """Whether a disk says that it is the drive of an entry.
+
+    Two drives may have one WWN: their serial numbers tell them apart.  One that had such a
+    namesake when its entry was written has its serial number in its id, with the other gone too.
+    """
+    if known.drive_id != prior.drive_id:
+        return namesake_id(known) == prior.drive_id
+    return prior.serial in ("", known.serial)  # entries of version 1 have none
 
 
 def _is_named(prior: PriorDrive, disk: BlockDevice) -> bool:
