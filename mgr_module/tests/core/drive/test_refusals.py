@@ -87,10 +87,11 @@ def test_all_is_told_once_in_one_line_and_in_one_order():
     assert told(()) == ""
 
 
-@pytest.mark.parametrize(("lasts", "lifts"), [(False, NEXT_BOOT), (True, {
-    RefusalKind.NOT_PREPARED
-})])
-def test_off_cures_a_drive_that_loses_data_where_only_the_next_boot_lacks_something(
+@pytest.mark.parametrize(("lasts", "lifts"), [
+    (False, {RefusalKind.DISOBEYED, *NEXT_BOOT}),
+    (True, {RefusalKind.DISOBEYED, RefusalKind.NOT_PREPARED}),
+])
+def test_off_cures_a_drive_that_loses_data_whatever_the_next_boot_lacks_or_it_once_did(
     lasts, lifts
 ):
     """What is saved outlives the next boot, so its way back must too."""
@@ -118,6 +119,8 @@ def test_a_finding_alone_that_it_did_not_obey_keeps_a_drive_from_a_change():
     told_so = Finding(FindingCode.TOGGLE_INEFFECTIVE, Severity.WARNING, "sda", "it stays on")
     drive = make.drive("sda", 0, findings=(told_so,))
     assert "it stays on" in may_toggle(drive, THROUGH)
+    assert "it stays on" in may_toggle(drive, THROUGH, experiment=False)
+    assert "it stays on" not in may_toggle(replace(drive, state=UNSAFE), THROUGH, experiment=False)
     safety.require_ours([drive])
 
 

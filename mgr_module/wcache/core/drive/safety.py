@@ -254,7 +254,8 @@ def may_toggle(
         # off is safe whatever flushes, and the cure of a drive that loses data
         permitted |= _OF_FLUSHES
         if any(judge(drive.state) is Safety.UNSAFE for drive in drives):
-            permitted.add(RefusalKind.NOT_PREPARED)
+            # one that did not obey once is asked again: to fail at the cure makes it no worse
+            permitted |= {RefusalKind.NOT_PREPARED, RefusalKind.DISOBEYED}
             permitted |= set() if lasts else FOR_THE_NEXT_BOOT
     if throwaway:
         permitted.add(RefusalKind.OF_THROWAWAY)

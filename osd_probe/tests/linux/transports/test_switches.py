@@ -363,7 +363,9 @@ def test_it_is_forgotten_once_the_drive_obeys_or_has_other_firmware_or_another_m
     assert not host.look()[0].refusals
 
 
-@pytest.mark.parametrize("sense", [Sense(4, 0x44, 0), Sense(2, 4, 1), Sense(0xB, 0x47, 0)])
+@pytest.mark.parametrize("sense", [
+    Sense(4, 0x44, 0), Sense(2, 4, 1), Sense(0xB, 0x47, 0), Sense(0xB, 0, 0),
+])
 def test_a_command_that_failed_otherwise_is_no_refusal_of_the_drive(fake_host, sense):
     model = Refuses()
     model.sense = sense
