@@ -131,6 +131,20 @@ def test_whatever_forbids_it_nothing_is_applied(why):
     assert decide(state, seen, limits, 3.0).wish is None
 
 
+@pytest.mark.parametrize("undone", [False, True])
+def test_what_a_plan_went_back_on_is_held_though_no_host_of_it_has_reported_yet(undone):
+    one = drive(1)
+    seen = Seen((one,), {("hdd", "M"): Verdict.WRITE_THROUGH})
+    state = known(one)
+    if undone:
+        state = replace(state, tried=(Tried("hdd", "M", 0.5, undone=True),))
+    state = begun(state, decide(state, seen, LIMITS, 1.0).wish, "p1", 0.0, 0, 1)
+    ended = Ended(False, "aborted by an admin", undone=undone, drive_models=frozenset({"M"}))
+    state = decide(state, Seen((), seen.verdicts, ended=ended), LIMITS, 2.0).state
+    assert decide(state, seen, LIMITS, 3.0).wish is None
+    assert [item.held for item in state.tried] == ["aborted by an admin"]
+
+
 def test_a_campaign_that_failed_is_tried_again_after_an_hour_and_not_at_once():
     seen = Seen((drive(1),))
     found = decide(ON, seen, LIMITS, 100.0)

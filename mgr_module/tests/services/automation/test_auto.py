@@ -108,6 +108,24 @@ def test_what_is_under_way_when_it_is_turned_off_is_named_with_the_command_that_
     assert "goes_on" not in said(mgr, "auto", mode="off")
 
 
+def test_what_an_admin_aborted_is_not_applied_again_however_late_its_hosts_report(monkeypatch):
+    mgr = a_mgr()
+    ok(mgr.command("auto", mode="apply"))
+    while not (all_modes(mgr) - {WB} and mgr.inside.rollouts):
+        mgr.step(2.0)
+    with monkeypatch.context() as late:
+        late.setattr(mgr.inside.hosts, "reported", lambda *_: None)
+        ok(mgr.command("rollout abort", plan_id="p1"))
+        while not mgr.inside.rollouts["p1"].over:
+            mgr.step(1.0)
+        for _ in range(9):
+            mgr.step(5.0)
+    go_on(mgr)
+    assert (list(mgr.inside.rollouts), all_modes(mgr)) == (["p1"], {WB})
+    assert "aborted by an admin" in ok(mgr.command("auto status"))
+    fine(mgr)
+
+
 @pytest.mark.slow
 def test_a_new_osd_of_a_known_drive_model_is_confirmed_briefly_and_then_gets_the_standing_mode():
     mgr = standing()

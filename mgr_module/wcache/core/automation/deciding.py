@@ -205,9 +205,12 @@ def _settled(
 def _after_plan(
     state: AutoState, pending: Pending, ended: Ended, seen: Seen, now_s: float
 ) -> AutoState:
-    """A plan that went back holds its drive models; one that others undid is tried once more."""
+    """A plan that went back holds its drive models; one that others undid is tried once more.
+
+    The plan says which they are.  Drives that are seen do too, as a plan may be gone.
+    """
     mine = set(pending.tokens)
-    models = {d.drive_model for d in seen.drives if d.token in mine}
+    models = ended.drive_models | {d.drive_model for d in seen.drives if d.token in mine}
     again = {
         item.drive_model for item in state.tried
         if item.device_class == pending.device_class and item.undone

@@ -49,6 +49,8 @@ class Ended:
     """How what was begun last has ended, and what it took.
 
     `good`: it came to its own end.  `undone`: it went back because others changed a drive.
+    `drive_models`: what a plan was to change.  They are the plan's own word, as reports of its
+    hosts may still be awaited when it ends.
     """
 
     good: bool
@@ -57,6 +59,7 @@ class Ended:
     bytes_written: int = 0
     changes: int = 0
     undone: bool = False
+    drive_models: FrozenSet[str] = frozenset()
 
 
 @dataclass(frozen=True)

@@ -172,6 +172,7 @@ def ended(world: World, owner: str) -> Optional[Ended]:
             done.status is RolloutStatus.DONE, done.reason or done.status.value,
             sum(c.seconds for c in done.changes), sum(c.bytes_written for c in done.changes),
             len(made), done.undone,
+            frozenset(str(c.drive_model) for c in done.mode_changes if c.drive_model),
         )
     runs = [m for m in world.runs.values() if m.spec.campaign_id == owner]
     if any(not machine.over for machine in runs):
