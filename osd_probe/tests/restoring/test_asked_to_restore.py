@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from sim_drives import BACK, NVME, OBEYS, THROUGH, Probe, StopNever, hold
 from wcache.core.protocol import Lease, SetModeRequest
 from wcache_probe.commands.restore import AskedToRestore, _ask_running_probe
 from wcache_probe.journal.journal_file import StateFolder
+from wcache_probe.restoring import guard as guards
 from wcache_probe.restoring.guard import Guard
 from wcache_probe.restoring.request import RestoreRequests
 
@@ -61,10 +64,10 @@ def test_a_probe_that_is_busy_with_a_drive_is_made_to_restore_by_its_guard(probe
     guard = Guard(probe.restoring, lambda: busy_s[0], look=asked.look)
     hold(probe)
     request_id = requests.ask(0)
-    guard.turn()
+    guard.turn_of_requests()
     assert requests.pending(), "the worker does it"
     busy_s[0] = 3.0
-    guard.turn()
+    guard.turn_of_requests()
     (line,) = requests.wait(request_id, 1.0, lambda: True)
     assert line.restored
     assert probe.mode(OBEYS) is BACK
@@ -72,6 +75,29 @@ def test_a_probe_that_is_busy_with_a_drive_is_made_to_restore_by_its_guard(probe
     probe.agent(StopNever(probe)).run_turn()
     assert probe.mgr.outcome("next").refused
     assert probe.mode(OBEYS) is BACK
+
+
+def test_an_answer_that_cannot_be_written_keeps_the_guard_from_no_restore(probe, monkeypatch):
+    monkeypatch.setattr(guards, "EVERY_S", 0.01)
+    written, hangs = threading.Event(), threading.Event()
+
+    def answer() -> None:
+        hangs.set()
+        written.wait()
+
+    busy_s = [3.0]
+    hold(probe)
+    Guard(probe.restoring, lambda: busy_s[0], look=answer).start()
+    assert hangs.wait(30.0)
+    assert probe.mode(OBEYS) is THROUGH, "its lease lives"
+    probe.clock.now_s += 60.0
+    for _ in range(3000):
+        if probe.mode(OBEYS) is BACK:
+            break
+        time.sleep(0.01)
+    busy_s[0] = 0.0
+    assert probe.mode(OBEYS) is BACK
+    written.set()
 
 
 def test_no_task_is_done_while_a_request_to_restore_stands(probe, requests):

@@ -2,7 +2,8 @@
 
 The worker does the mgr's tasks, and a look at a drive that hangs takes it along, for minutes or
 for ever.  A lease that runs out meanwhile, or that `restore --all` ends, must end all the same, so
-a thread steps in.  It starts processes and asks no drive for anything.
+a thread steps in.  It starts processes and asks no drive for anything.  What an admin asks for is
+another thread's: its answer is a file, whose folder may hang too.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ EVERY_S = 0.5
 
 
 class Guard:
-    """Looks now and then; `start` begins the thread."""
+    """Looks now and then; `start` begins the threads."""
 
     def __init__(
         self, restoring: Restoring, busy_s: Callable[[], float], *,
@@ -35,15 +36,21 @@ class Guard:
 
     def start(self) -> None:
         """Begin; it ends with the process."""
-        threading.Thread(target=self._run, name="guard", daemon=True).start()
-
-    def _run(self) -> None:
-        while True:
-            time.sleep(EVERY_S)
-            self.turn()
+        for turn in (self.turn, self.turn_of_requests):
+            threading.Thread(target=_now_and_then, args=(turn,), name="guard", daemon=True).start()
 
     def turn(self) -> None:
-        """Step in, where the worker has been busy for too long."""
+        """Restore, where the worker has been busy for too long."""
+        if self._busy_s() > BUSY_S:
+            self._restoring.restore_owed()
+
+    def turn_of_requests(self) -> None:
+        """Do what an admin asks for, where the worker has been busy for too long."""
         if self._busy_s() > BUSY_S:
             self._look()
-            self._restoring.restore_owed()
+
+
+def _now_and_then(turn: Callable[[], None]) -> None:
+    while True:
+        time.sleep(EVERY_S)
+        turn()
