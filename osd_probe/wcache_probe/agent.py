@@ -14,7 +14,7 @@ from typing import Callable, Deque, Dict, Mapping, NamedTuple, Optional, Sequenc
 
 from wcache.core import across, versions
 from wcache.core.drive.journal import EntryKind
-from wcache.core.drive.lease import LeaseKeeper, Repeat
+from wcache.core.drive.lease import TASK_MAX_S, LeaseKeeper, Repeat
 from wcache.core.errors import MalformedError, NotReadyError, WcacheError
 from wcache.core.ports import MgrLink
 from wcache.core.protocol import (
@@ -170,6 +170,8 @@ class Agent:
 
     def _do(self, task: Task) -> None:
         self._look_around()
+        if self._stop.is_set():
+            return  # nothing is begun any more; the mgr asks the next start for it
         self._outcomes.append((task.task_id, self._answer(task)))
         self._stop.wake(end=True)
 
@@ -267,12 +269,14 @@ class Agent:
         """Take a reply, and give its task to the worker, unless it is the one just answered."""
         self._well()
         self._keeper.heard(reply, sent_at_s, self._clock())
+        self._end_lease_of_hanging_look()
         self._replies.append(reply)
         task = reply.task
         if self._stop.is_set():
             return 0.0  # what was done is undone first; the mgr learns it from our farewell
         if task is not None and not self._doing and task.task_id != done:
             self._doing, given = task.task_id, task
+            self._keeper.given(task, self._clock())
             self._worker.give(lambda: self._do(given))
         else:
             self._tend_owed()
@@ -280,6 +284,13 @@ class Agent:
         if wait_s >= IDLE_FROM_S:
             wait_s *= self._jitter(1.0 - JITTER, 1.0 + JITTER)
         return wait_s
+
+    def _end_lease_of_hanging_look(self) -> None:
+        """No call renews a lease beyond the time of what hangs, where that is no task either."""
+        hangs = self._worker.busy and not self._doing
+        now_s = self._clock()
+        if hangs and now_s >= self._tended_at_s + TASK_MAX_S and self._keeper.lease(now_s):
+            self._keeper.give_up(f"a look around did not end within its {TASK_MAX_S:g} s")
 
     def _answer(self, task: Task) -> Outcome:
         decision = self._keeper.decide(task, self._clock())

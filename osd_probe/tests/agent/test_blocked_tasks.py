@@ -4,13 +4,25 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import List
+from typing import Callable, List, Optional, Union
 
 import pytest
 from fake_mgr import FolderMgr
 from probe_process import ProbeProcess
 from process_bench import marks, mgr_of, mode_of, set_mode
-from sim_drives import BACK, DRIVES, NVME, OBEYS, THROUGH, Probe, StopNever, hold, lease
+from sim_drives import (
+    BACK,
+    DRIVES,
+    NVME,
+    OBEYS,
+    THROUGH,
+    FakeStop,
+    Probe,
+    StopNever,
+    WorkHere,
+    hold,
+    lease,
+)
 from wcache.core.drive import steps
 from wcache.core.drive.lease import TASK_MAX_S
 from wcache.core.errors import NotReadyError
@@ -21,9 +33,11 @@ from wcache.core.protocol import (
     ReleaseRequest,
     SetModeRequest,
     StateOutcome,
+    Waiting,
 )
+from wcache_probe.agent import Agent
 from wcache_probe.stop_signal import StopSignal
-from wcache_probe.worker import Worker
+from wcache_probe.worker import Job, Worker
 
 
 @pytest.fixture
@@ -189,6 +203,149 @@ def test_a_domain_that_a_task_is_changing_is_left_to_that_task():
     probe.clock.now_s += 60.0
     assert probe.restoring.restore_owed() == {OBEYS: None}
     assert probe.mode(OBEYS) is BACK
+
+
+# ---- what waits behind a look around that hangs
+
+
+class Hanging(WorkHere):
+    """A worker that hangs in the first that it is given, until it is let go."""
+
+    def __init__(self) -> None:
+        self.jobs: List[Job] = []
+
+    @property
+    def busy(self) -> bool:  # type: ignore[override]
+        return bool(self.jobs)
+
+    def give(self, job: Job) -> None:
+        self.jobs.append(job)
+
+    def waiting(self, over_s: float) -> Optional[Waiting]:
+        return Waiting("looking around", 5.0) if self.jobs else None
+
+    def let_go(self) -> None:
+        while self.jobs:
+            self.jobs.pop(0)()
+
+    def wait(self, seconds: float) -> bool:
+        self.let_go()
+        return True
+
+
+def behind_a_hanging_look(
+    probe: Probe, worker: Hanging, stop: Optional[Union[FakeStop, StopNever]] = None
+) -> Agent:
+    probe.mgr.next_poll_s = 2.0
+    agent = probe.agent(stop or StopNever(probe))
+    agent._worker = worker
+    return agent
+
+
+def withdrawn(probe: Probe, agent: Agent) -> None:
+    probe.mgr.tasks.clear()
+    agent.run_turn()
+
+
+def replaced(probe: Probe, agent: Agent) -> None:
+    probe.mgr.tasks.clear()
+    probe.mgr.ask("t2", ReleaseRequest(NVME))
+    agent.run_turn()
+
+
+def overdue(probe: Probe, agent: Agent) -> None:
+    until_s = probe.clock.now_s + TASK_MAX_S
+    while probe.clock.now_s < until_s:
+        agent.run_turn()
+
+
+def unheard(probe: Probe, agent: Agent) -> None:
+    probe.mgr.error = NotReadyError("gone")
+    overdue(probe, agent)
+    probe.mgr.error = None
+
+
+@pytest.mark.parametrize(
+    ("meanwhile", "why"),
+    [
+        (withdrawn, "the mgr no longer asks for task t1"),
+        (replaced, "the mgr no longer asks for task t1"),
+        (overdue, "task t1 was not done within its 300 s"),
+        (unheard, "task t1 was not done within its 300 s"),
+    ],
+)
+def test_a_decided_change_that_waited_too_long_for_its_turn_is_not_begun(
+    meanwhile: Callable[[Probe, Agent], None], why: str
+):
+    probe, worker = Probe(), Hanging()
+    probe.mgr.ask("t1", ApplyRequest(OBEYS, "a1", BACK, THROUGH))
+    agent = behind_a_hanging_look(probe, worker)
+    agent.run_turn()
+    meanwhile(probe, agent)
+    worker.let_go()
+    assert (probe.mode(OBEYS), probe.journal.entries) == (BACK, {})
+    agent.run_turn()
+    outcome = probe.mgr.outcome("t1")
+    assert isinstance(outcome, FailureOutcome)
+    assert (outcome.message, outcome.restored) == (f"it was not begun: {why}", True)
+
+
+def test_a_change_that_waited_a_little_for_its_turn_is_made():
+    probe, worker = Probe(), Hanging()
+    probe.mgr.ask("t1", ApplyRequest(OBEYS, "a1", BACK, THROUGH))
+    agent = behind_a_hanging_look(probe, worker)
+    for _ in range(10):
+        agent.run_turn()
+    worker.let_go()
+    assert probe.mode(OBEYS) is THROUGH
+
+
+def test_a_change_of_one_lease_is_not_begun_under_the_next():
+    probe, worker = Probe(), Hanging()
+    probe.mgr.lease = lease()
+    probe.mgr.ask("t1", SetModeRequest(OBEYS, THROUGH))
+    agent = behind_a_hanging_look(probe, worker)
+    agent.run_turn()
+    probe.mgr.lease = lease(lease_id="L2")
+    agent.run_turn()
+    worker.let_go()
+    agent.run_turn()
+    assert "lease L1 has ended" in probe.mgr.outcome("t1").message
+    assert (probe.mode(OBEYS), probe.journal.entries, probe.keeper.held) == (BACK, {}, ())
+
+
+def test_a_change_whose_turn_comes_after_the_stop_is_not_begun():
+    probe, worker = Probe(), Hanging()
+    probe.mgr.ask("t1", ApplyRequest(OBEYS, "a1", BACK, THROUGH))
+    behind_a_hanging_look(probe, worker, FakeStop(probe.clock)).run()
+    assert (probe.mode(OBEYS), probe.journal.entries) == (BACK, {})
+    assert worker.jobs == []
+
+
+def test_a_way_back_is_begun_however_long_it_waited():
+    probe, worker = Probe(), Hanging()
+    hold(probe)
+    probe.mgr.ask("r1", ReleaseRequest(OBEYS))
+    agent = behind_a_hanging_look(probe, worker)
+    agent.run_turn()
+    overdue(probe, agent)
+    worker.let_go()
+    agent.run_turn()
+    assert isinstance(probe.mgr.outcome("r1"), StateOutcome)
+    assert (probe.mode(OBEYS), probe.journal.entries) == (BACK, {})
+
+
+def test_no_call_renews_a_lease_beyond_the_time_of_a_look_around_that_hangs():
+    probe, worker = Probe(), Hanging()
+    hold(probe)
+    agent = behind_a_hanging_look(probe, worker)
+    agent.run_turn()
+    assert probe.keeper.lease(probe.clock()) is not None
+    overdue(probe, agent)
+    assert probe.keeper.lease(probe.clock()) is None
+    probe.restoring.restore_owed()  # as the guard does
+    assert probe.mode(OBEYS) is BACK
+    assert "a look around did not end within its 300 s" in probe.said[-1]
 
 
 # ---- the worker

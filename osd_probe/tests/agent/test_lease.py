@@ -189,6 +189,21 @@ def test_what_is_held_is_owed_when_a_task_has_taken_its_time_and_told_why():
     assert [one.domain_id for one in keeper.owed(111.0)] == ["d1"]
 
 
+def test_the_time_of_a_task_begins_as_it_is_given_and_not_as_its_turn_comes():
+    keeper = LeaseKeeper({})
+    keeper.heard(reply(), sent_at_s=100.0, now_s=100.0)
+    task = Task("t", SetModeRequest("d1", CacheMode.WRITE_THROUGH))
+    keeper.given(task, 100.0)
+    keeper.heard(PollReply(PROTOCOL_VERSION, 1.0, task, Lease("L1", "d1", 10.0)), 109.0, 109.0)
+    assert keeper.lease(109.9) is not None
+    assert keeper.lease(110.0) is None, "no call renews it while the task waits"
+    decision = keeper.decide(task, 110.0)
+    assert isinstance(decision, Repeat)
+    assert isinstance(decision.outcome, FailureOutcome)
+    keeper.heard(reply(), sent_at_s=111.0, now_s=111.0)
+    assert keeper.lease(111.0) is not None, "what was not begun is over"
+
+
 def frozen() -> PollReply:
     return PollReply(PROTOCOL_VERSION, 1.0, None, None, frozen=True)
 

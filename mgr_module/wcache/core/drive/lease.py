@@ -10,9 +10,10 @@ facts, so no way can be forgotten.
 A lease counts from the moment the call that renewed it was *sent*: the mgr answered
 later than that, so the probe always gives up before the mgr expects it to.
 
-Tasks are done beside the calls, and one may hang in the kernel.  So each has a time of its own,
-beyond which no call renews a lease, and before each touch of a drive it is asked anew whether
-it may go on: who wakes up late finds that it may not.  Several threads ask.
+Tasks are done beside the calls, and one may hang in the kernel, or wait behind what hangs.  So
+each has a time of its own from the moment it is given, beyond which no call renews a lease.
+Before it begins and before each touch of a drive it is asked anew whether it may go on: who wakes
+up late finds that it may not.  Several threads ask.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from ..protocol import (
     Lease,
     Outcome,
     PollReply,
+    ReleaseRequest,
     RollbackRequest,
     Task,
 )
@@ -70,7 +72,7 @@ class Repeat:
 @dataclass(frozen=True)
 class _UnderWay:
     task: Task
-    lease_id: str  # the live lease when it began
+    lease_id: str  # the live lease when it was given
     seconds: float
     until_s: float
 
@@ -116,6 +118,7 @@ class LeaseKeeper:
         self._given_up = ""
         self._answers: OrderedDict[str, Outcome] = OrderedDict()
         self._under_way: Optional[_UnderWay] = None
+        self._named = ""  # the task that the last reply asked for
         self._lock = threading.RLock()
 
     # ---- what others ask
@@ -164,6 +167,7 @@ class LeaseKeeper:
         self._expire(now_s)
         self._throwaway = reply.throwaway
         self._frozen = reply.frozen
+        self._named = reply.task.task_id if reply.task else ""
         if reply.frozen:
             self._end("the cluster was frozen")
         elif reply.lease is None:
@@ -246,20 +250,32 @@ class LeaseKeeper:
         ]
 
     @_alone
+    def given(self, task: Task, now_s: float) -> None:
+        """A reply brought a task, which may have to wait for its turn: its time begins."""
+        if task.task_id in self._answers:
+            return
+        self._expire(now_s)
+        lease = self._lease
+        seconds = lease.ttl_s if lease else TASK_MAX_S
+        self._named = task.task_id
+        self._under_way = _UnderWay(
+            task, lease.lease_id if lease else "", seconds, now_s + seconds
+        )
+
+    @_alone
     def decide(self, task: Task, now_s: float) -> Union[Perform, Repeat]:
-        """What to do about a task that a reply brought; call it when nothing is owed."""
+        """What to do about a task whose turn has come; call it when nothing is owed."""
         self._expire(now_s)
         known = self._answers.get(task.task_id)
         if known is not None:
             return Repeat(task.task_id, known)
-        refusal = self._refusal(task)
+        waits = self._under_way is not None and self._under_way.task.task_id == task.task_id
+        if not waits or isinstance(task.request, (ReleaseRequest, RollbackRequest)):
+            self.given(task, now_s)  # a way back is never late: its time begins anew
+        refusal = self._refusal(task) or self._stale(task, now_s)
         if refusal is None:
-            lease = self._lease
-            seconds = lease.ttl_s if lease else TASK_MAX_S
-            self._under_way = _UnderWay(
-                task, lease.lease_id if lease else "", seconds, now_s + seconds
-            )
             return Perform(task)
+        self._under_way = None  # it never began
         self.answered(task.task_id, refusal)
         return Repeat(task.task_id, refusal)
 
@@ -279,11 +295,32 @@ class LeaseKeeper:
         refusal = self._refusal(doing.task)
         if refusal is not None:
             return refusal.message
+        return self._lease_ended(doing)
+
+    def _lease_ended(self, doing: _UnderWay) -> str:
         if isinstance(doing.task.request, LEASED) and (
             self._lease is None or self._lease.lease_id != doing.lease_id
         ):
             return f"lease {doing.lease_id} has ended"
         return ""
+
+    def _stale(self, task: Task, now_s: float) -> Optional[FailureOutcome]:
+        """Why a task waited too long for its turn to be begun."""
+        request, doing = task.request, self._under_way
+        if doing is None:
+            return None
+        if self._overdue(now_s):
+            why = self._too_late
+        elif self._named != task.task_id:
+            why = f"the mgr no longer asks for task {task.task_id}"
+        else:
+            why = self._lease_ended(doing)
+        domain_id = getattr(request, "domain_id", "")
+        restored = domain_id not in self._held if domain_id else not self._held
+        return FailureOutcome(
+            f"it was not begun: {why}",
+            "the probe's log and the kernel's say what did not answer", restored=restored,
+        ) if why else None
 
     def _refusal(self, task: Task) -> Optional[FailureOutcome]:
         request = task.request
