@@ -97,3 +97,15 @@ def test_a_wwn_of_zeros_is_no_name(fake_host):
     for zeros in ("naa.0000000000000000", "eui.0000000000000000"):
         with pytest.raises(RefusedError, match="zeros"):
             pattern(zeros)
+
+
+def test_no_option_of_two_drives_of_one_wwn_is_changed_and_it_can_go_back(fake_host):
+    host, _ = host_of(fake_host, b"SER1", b"SER2")
+    for drive in host.look():
+        depth = fake_host.root / f"sys/class/block/{drive.dev_name}/queue/nr_requests"
+        depth.write_text("256\n")
+        with pytest.raises(RefusedError, match="another disk has the same name"):
+            host.set_option(drive, "nr_requests", "128")
+        assert depth.read_text() == "256\n"
+        host.set_option(drive, "nr_requests", "512", back=True)
+        assert depth.read_text().strip() == "512"

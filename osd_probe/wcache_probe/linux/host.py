@@ -288,7 +288,13 @@ class LinuxDriveHost:
         self, drive: DriveReport, name: str, value: str, *, back: bool = False
     ) -> None:
         """Set an option of a drive that is not left alone; what was there goes back on any."""
-        with self._held(drive, to_change=not back) as (device, _):
+        with self._held(drive, to_change=not back) as (device, switch):
+            # its id has its serial number where another disk had its name at the look
+            if not back and drive.drive_id != switch.identify(device).drive_id:
+                raise RefusedError(
+                    f"{device.name}: another disk has the same name ({device.wwid})",
+                    "take that one away: which of them was changed must stay plain",
+                )
             options.set_option(device, name, value, back=back)
 
     def option_values(self, drive: DriveReport) -> Tuple[OptionValue, ...]:
