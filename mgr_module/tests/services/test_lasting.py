@@ -72,6 +72,56 @@ def test_drives_that_are_only_to_keep_their_mode_are_left_until_apply_has_the_co
     assert saved(mgr) == {WT}
 
 
+def with_one_host_changed():
+    """A mgr whose plan p2 has drives of h1 only last, and changes h2; it is done, for now."""
+    mgr = measured()
+    ok(mgr.command("plan", hostname="h1"))
+    ok(mgr.command("apply", plan_id="p1"))
+    mgr.settle()
+    mgr.report_all()
+    ok(mgr.command("plan", persist=True))
+    would = ok(mgr.command("apply", plan_id="p2", dry_run=True))
+    assert "h1 sda keeps its mode" in would
+    assert "would change h1" not in would
+    assert "would change h2 sdc: write back to write through" in would
+    ok(mgr.command("apply", plan_id="p2"))
+    mgr.settle()
+    mgr.report_all()
+    assert saved(mgr) == {None}
+    return mgr
+
+
+def test_drives_that_are_only_to_keep_their_mode_last_by_a_consent_after_the_one_to_change():
+    mgr = with_one_host_changed()
+    would = said(mgr, "apply", plan_id="p2", persist=True, dry_run=True)["would_persist"]
+    assert would == ["h1 sda", "h1 sdb", "h2 sdc"]
+    ok(mgr.command("apply", plan_id="p2", persist=True))
+    mgr.settle()
+    mgr.report_all()
+    assert saved(mgr) == {WT}
+    ok(mgr.command("rollback", plan_id="p2"))
+    mgr.settle()
+    modes = {drive.mode for drive in mgr.probes["h1"].drives.values()}
+    assert (modes, saved(mgr) - {WB, None}) == ({WT}, set())
+    fine(mgr)
+
+
+def test_drives_that_were_not_reached_when_the_second_consent_was_cut_short_stay_unchanged():
+    mgr = with_one_host_changed()
+    ok(mgr.command("apply", plan_id="p2", persist=True))
+    mgr.step(0.05)
+    ok(mgr.command("freeze"))
+    mgr.settle()
+    changes = said(mgr, "plan show", plan_id="p2")["changes"]
+    assert [one["status"] for one in changes] == ["applied", "unchanged", "applied"]
+    ok(mgr.command("freeze", thaw=True))
+    mgr.report_all()
+    ok(mgr.command("apply", plan_id="p2", persist=True))
+    mgr.settle()
+    mgr.report_all()
+    assert saved(mgr) == {WT}
+
+
 def test_a_plan_under_way_is_told_to_wait_with_its_second_consent():
     mgr = begun()
     error = refused(mgr, "apply", errno.EBUSY, plan_id="p1", persist=True)

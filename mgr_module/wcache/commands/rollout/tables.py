@@ -17,6 +17,7 @@ WAVES_MAX, WAVES_NAMED = 20, 3
 # What a dry run says of each change.
 _WOULD = (
     ("would change {}", "would_change"),
+    ("{} keeps its mode", "would_keep"),
     ("would make {} last over a power cycle", "would_persist"),
     ("would restore {}", "would_restore"),
 )

@@ -35,10 +35,16 @@ def can_last(change: Change) -> bool:
 
 
 def not_lasting(rollout: Rollout) -> Tuple[int, ...]:
-    """Changes of a plan that are in place and do not last."""
+    """Changes of a plan that are in place and do not last.
+
+    A drive that is only to keep its mode is unchanged where there was no consent to that.
+    """
     return tuple(
         index for index, item in enumerate(rollout.changes)
-        if item.status is ChangeStatus.APPLIED and can_last(item)
+        if can_last(item) and (
+            item.status is ChangeStatus.APPLIED
+            or (item.only_lasts and item.status is ChangeStatus.UNCHANGED)
+        )
     )
 
 
@@ -134,9 +140,16 @@ class Persisting(RollingBack, ABC):
         return self._take_back(why)
 
     def _left_as_made(self, why: str) -> List[events.Action]:
-        """The plan is done again: what lasts lasts, the rest is changed for now."""
+        """The plan is done again: what lasts lasts, the rest is changed for now.
+
+        The drive that was asked last may be touched; one after it that only keeps its mode is not.
+        """
+        rollout, asked = self.rollout, self.rollout.current_index
         self._put({
-            index: replace(self.rollout.changes[index], status=ChangeStatus.APPLIED)
+            index: replace(rollout.changes[index], status=(
+                ChangeStatus.UNCHANGED if rollout.changes[index].only_lasts and index != asked
+                else ChangeStatus.APPLIED
+            ))
             for index in self._unjudged()
         })
         self._set(

@@ -57,7 +57,10 @@ def apply_forecast(
     return {
         "plan_id": plan_id, "changed": False, "status": rollout.status.value,
         "dry_run": True, "waves": codec.to_plain(plan.waves),
-        "would_change": [f"{change.name}: {change.words}" for change in planned],
+        "would_change": [
+            f"{change.name}: {change.words}" for change in planned if not change.only_lasts
+        ],
+        "would_keep": [change.name for change in planned if change.only_lasts],
         "would_persist": [change.name for change in lasting] if lasts else [],
         "judged_by": asked.judged_by if any(map(has_clients, planned)) else "",
         "lasting": _lasting(rollout, lasts=lasts, any_can=bool(lasting)),
