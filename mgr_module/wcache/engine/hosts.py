@@ -107,8 +107,9 @@ class Hosts:
         self._look_wanted.add(hostname)
 
     def reported(self, hostname: str, now_s: float) -> None:
-        """A report came."""
+        """A report came: when the next one is needed, the time to wait for it begins anew."""
         self.reported_at_s[hostname] = now_s
+        self.awaited_until_s.pop(hostname, None)
         self._look_wanted.discard(hostname)
         self.journal_known.add(hostname)
 

@@ -50,6 +50,16 @@ def test_whom_it_goes_on_without_is_in_its_status_and_in_the_history(mgr):
     assert {m.spec.hostname for m in mgr.inside.runs.values()} <= {"h0", "h1"}
 
 
+def test_a_host_that_has_reported_is_waited_for_in_full_when_something_ends_on_it(mgr):
+    while mgr.engine.world().unreported(waited_for=True) or mgr.engine.is_active():
+        mgr.step(STEP_S)
+    mgr.now_s += AWAITED_S + STEP_S
+    mgr.report_all()
+    del mgr.inside.hosts.reported_at_s["h2"]  # as when something ends on it
+    assert waits_for(mgr, AWAITED_S / 2) == AWAITED_S / 2
+    assert mgr.engine.world().unreported(waited_for=False) == []
+
+
 def test_a_probe_that_starts_again_and_again_is_not_waited_for_again_and_again(mgr):
     hours = 2 * AWAITED_AGAIN_S
     waited_s = waits_for(mgr, hours, instance=lambda now_s: f"instance {now_s}")
