@@ -106,3 +106,78 @@ def test_after_one_who_waited_in_vain_nobody_waits_until_the_mons_have_answered(
     mons.send_command = answer
     own.ask()
     assert mons.asked == 2
+
+
+class SlowMons(Mons):
+    """Mons that make each answer when they are asked, and give it when the test says so."""
+
+    def __init__(self, *rows):
+        super().__init__(*rows)
+        self.due = []
+
+    def send_command(self, reply, kind, who, command, tag):
+        self.asked += 1
+        text = json.dumps(self.rows)
+        self.due.append(lambda: reply.complete(0, text, ""))
+
+    def answer(self):
+        """Give the oldest answer that is due."""
+        while not self.due:
+            time.sleep(0.001)
+        self.due.pop(0)()
+
+
+def test_an_answer_that_was_asked_for_before_an_option_changed_is_dropped():
+    mons = SlowMons()
+    own = OwnOptions(mons)
+    own.look(0.0)
+    mons.answer()
+    assert own.look(1.0)
+    assert not own.is_set("gate_by_load", True)
+    own.changed()
+    own.look(2.0)  # asked for what another option changed to
+    while not mons.due:
+        time.sleep(0.001)
+    mons.rows.append(row("gate_by_load"))
+    own.changed()
+    assert own.is_set("gate_by_load", False)
+    mons.answer()
+    assert not own.look(3.0)
+    assert own.is_set("gate_by_load", False)
+    mons.answer()  # it was asked anew
+    assert own.look(4.0)
+    assert own.is_set("gate_by_load", False)
+
+
+def test_an_answer_that_comes_after_a_newer_one_is_dropped():
+    mons = SlowMons(row("gate_by_load"))
+    own = OwnOptions(mons)
+    own.look(0.0)
+    while not mons.due:
+        time.sleep(0.001)
+    late, mons.rows = mons.due.pop(0), []
+    mons.send_command = Mons.send_command.__get__(mons)
+    own.ask()
+    assert not own.is_set("gate_by_load", False)
+    late()
+    assert not own.look(1.0)
+    assert not own.is_set("gate_by_load", False)
+
+
+def test_a_command_asks_again_where_an_option_changed_while_the_mons_answered():
+    mons = Mons(row("gate_by_load"))
+    own, answer = OwnOptions(mons), mons.send_command
+
+    def removed_meanwhile(*args):
+        if not mons.rows:
+            return answer(*args)
+        mons.asked += 1
+        before = json.dumps(mons.rows)
+        mons.rows.clear()
+        own.changed()
+        return args[0].complete(0, before, "")
+
+    mons.send_command = removed_meanwhile
+    own.ask()
+    assert mons.asked == 2
+    assert not own.is_set("gate_by_load", False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import threading
 from typing import (
     Any,
     Callable,
@@ -36,6 +37,7 @@ LABEL = "label"  # what the value of a label is called, where it stands
 OSD_TIMEOUT_S = 10.0
 # Of this module's own options: how long a command waits for the mons, and how often they are asked.
 OWN_TIMEOUT_S, OWN_EVERY_S = 3.0, 60.0
+OWN_TRIES = 3  # of a command, where options go on to change while the mons answer
 _DUMP = {"prefix": "config dump"}
 
 
@@ -70,6 +72,9 @@ class OwnOptions:
     is told nothing but that something changed, and `get_module_option` goes on with the old value.
     ceph.conf and config-key have no options of modules: md_config_t::set_mon_vals() alone calls
     handle_config().  So all of them are in `config dump`.
+
+    An answer counts where it was asked for after the last change of an option, and after the
+    answer that counted before.  Questions are numbered; those up to `_outdated` are too old.
     """
 
     def __init__(self, mgr: Any, wake: Callable[[], None] = lambda: None) -> None:
@@ -77,7 +82,10 @@ class OwnOptions:
         self._wake = wake
         self._names: Optional[FrozenSet[str]] = None
         self._then: Dict[str, Any] = {}  # what Ceph had of those that the mons had no value of
+        self._lock = threading.Lock()  # changes are told, and commands come, by other threads
+        self._number = self._outdated = 0
         self._asked: Optional[Reply] = None
+        self._asked_number = 0
         self._next_s = 0.0
         self._in_vain = False
 
@@ -90,7 +98,10 @@ class OwnOptions:
         if self._in_vain:
             return
         try:
-            self._take(ask_mon(self._mgr, _DUMP, timeout_s=OWN_TIMEOUT_S))
+            for _ in range(OWN_TRIES):
+                number = self._next_number()
+                if self._take(ask_mon(self._mgr, _DUMP, timeout_s=OWN_TIMEOUT_S), number):
+                    return
         except NoAnswer:
             self._in_vain = True
             self.changed()
@@ -99,6 +110,8 @@ class OwnOptions:
 
     def changed(self) -> None:
         """Have the mons asked by the next look: Ceph says that some option changed."""
+        with self._lock:
+            self._outdated = self._number
         self._next_s = 0.0
         self._wake()
 
@@ -109,10 +122,10 @@ class OwnOptions:
             self._asked, self._in_vain = None, False
             if reply.code == 0:
                 with contextlib.suppress(CommandFailed):
-                    self._take(reply.out)
-                    told = True
+                    told = self._take(reply.out, self._asked_number)
         if now_s >= self._next_s:
             self._next_s, self._asked = now_s + OWN_EVERY_S, _Waking(self._wake)
+            self._asked_number = self._next_number()
             send(self._mgr, self._asked, "mon", "", json.dumps({**_DUMP, "format": "json"}))
         return told
 
@@ -127,15 +140,26 @@ class OwnOptions:
             return True
         return bool(self._then.setdefault(name, value) != value)
 
-    def _take(self, text: str) -> None:
+    def _next_number(self) -> int:
+        with self._lock:
+            self._number += 1
+            return self._number
+
+    def _take(self, text: str, number: int) -> bool:
+        """Go by an answer to this question; False where it is too old and was dropped."""
         rows = parse(text, "config dump")
         mine = ("global", "mgr", f"mgr.{self._mgr.get_mgr_id()}")
-        if isinstance(rows, list):
-            self._names = frozenset(
-                str(row.get("name")) for row in rows if isinstance(row, dict)
-                and row.get("section") in mine
-            )
-            self._then = {}
+        with self._lock:
+            if number <= self._outdated:
+                return False
+            self._outdated = number
+            if isinstance(rows, list):
+                self._names = frozenset(
+                    str(row.get("name")) for row in rows if isinstance(row, dict)
+                    and row.get("section") in mine
+                )
+                self._then = {}
+            return True
 
 
 class CephConfig:
