@@ -15,7 +15,7 @@ import errno
 import os
 import stat
 from contextlib import contextmanager, suppress
-from typing import Callable, FrozenSet, Iterator, Optional, Tuple
+from typing import Callable, Dict, FrozenSet, Iterator, Optional, Tuple
 
 from wcache.core.errors import StorageError
 
@@ -28,6 +28,10 @@ _CHUNK = 65536
 _HANDLE = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+# Folders of ours that are reached as long as we run, whoever may change those above them.
+_stayed_in: Dict[str, int] = {}
 
 
 class UntrustedError(OSError):
@@ -282,12 +286,49 @@ def open_folder(
 
     With `alone` nobody else may make names in it: not in a sticky one either.
     """
-    handle = find(path, own_users(), make=make, sync=sync)
+    try:
+        handle = find(path, own_users(), make=make, sync=sync)
+    except UntrustedError:
+        base = next((b for b in _stayed_in if f"{path}/".startswith(f"{b}/")), None)
+        if base is None:
+            raise
+        root = f"/proc/self/fd/{_stayed_in[base]}"
+        handle = find(path[len(base):], own_users(), root, make, sync)
     try:
         _check_folder(handle, path, own_users(), alone)
         return os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=handle)
     finally:
         os.close(handle)
+
+
+def stay_in(path: str) -> None:
+    """Reach a folder that is ours alone from now on, whoever may change those above it.
+
+    It is held open, so another that is put in its place is not taken for it.  A link is not
+    followed.  Raises OSErrors.
+    """
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    fd = os.open(path, flags)
+    try:
+        _check_folder(fd, path, own_users(), alone=True)
+    except OSError:
+        os.close(fd)
+        raise
+    before = _stayed_in.pop(path, None)
+    if before is not None:
+        os.close(before)
+    _stayed_in[path] = fd
+
+
+def why_others_change(path: str) -> str:
+    """Who else may put another thing in the place of a folder of ours; "" where nobody may."""
+    try:
+        os.close(find(path, own_users()))
+    except UntrustedError as error:
+        return str(error.strerror)
+    except OSError:
+        return ""
+    return ""
 
 
 def make_folder(path: str, sync: Optional[Sync] = os.fsync) -> None:

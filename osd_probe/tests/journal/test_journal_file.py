@@ -249,3 +249,57 @@ def test_a_second_probe_on_one_folder_is_refused_with_the_pid_of_the_first(state
     assert state.holder() == 0
     state.lock()
     assert state.holder() == os.getpid()
+
+
+def given_to_ceph(parent):
+    os.chown(parent, 167, 167)
+
+
+def open_to_a_group(parent):
+    os.chown(parent, 0, 50)
+    parent.chmod(0o2775)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs a second user")
+@pytest.mark.parametrize("running", [True, False])
+@pytest.mark.parametrize("how", [given_to_ceph, open_to_a_group])
+def test_below_a_parent_of_others_what_was_begun_is_finished_and_nothing_new_is_begun(
+    tmp_path, capsys, how, running
+):
+    parent = tmp_path / "parent"
+    parent.mkdir()
+    path, run_dir = str(parent / "state"), str(tmp_path / "run")
+    state = StateFolder(path, run_dir)
+    state.journal.write("lease/d1", '{"a": 1}')
+    state.journal.write("action/p1", '{"a": 2}')
+    probe_id = state.probe_id()
+    how(parent)
+    if not running:
+        state = StateFolder(path, run_dir)
+        warned = capsys.readouterr().err
+        assert f"{parent} " in warned.replace(":", " ")
+        assert "chown root" in warned
+    state.lock()
+    assert state.probe_id() == probe_id
+    assert state.journal.read() == {"lease/d1": '{"a": 1}', "action/p1": '{"a": 2}'}
+    with pytest.raises(StorageError, match=r"nothing is begun in .*parent"):
+        state.journal.write("lease/d2", "{}")
+    state.journal.write("lease/d1", '{"a": 3}')
+    state.journal.remove("action/p1")
+    assert state.journal.read() == {"lease/d1": '{"a": 3}'}
+    os.rename(path, f"{path}.moved")
+    shutil.copytree(f"{path}.moved", path)
+    (Path(path) / "journal/lease%2Fd1.json").write_text("forged")
+    assert state.journal.read() == {"lease/d1": '{"a": 3}'}
+    os.chown(parent, 0, 0)
+    parent.chmod(0o755)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs a second user")
+def test_no_journal_is_made_below_a_parent_of_others(tmp_path):
+    parent = tmp_path / "parent"
+    parent.mkdir()
+    given_to_ceph(parent)
+    with pytest.raises(StorageError, match="parent belongs to another user"):
+        StateFolder(str(parent / "state"), str(tmp_path / "run"))
+    assert list(parent.iterdir()) == []

@@ -19,6 +19,7 @@ import fcntl
 import os
 import re
 import struct
+import sys
 import uuid
 from typing import Dict, Optional, Sequence, Tuple
 from urllib.parse import quote, unquote
@@ -26,9 +27,20 @@ from urllib.parse import quote, unquote
 from wcache.core.drive.journal import ENTRY_BYTES_MAX, EntryKind
 from wcache.core.errors import ConflictError, StorageError
 
-from ..safe_files import Sync, make_folder, mark, open_lock, read_own, remove, write_whole
+from ..safe_files import (
+    Sync,
+    make_folder,
+    mark,
+    open_lock,
+    read_own,
+    remove,
+    stay_in,
+    why_others_change,
+    write_whole,
+)
 from .lease_marker import SUFFIX, LeaseMarker, entry_file_name
 
+MEND = "`chown root` it or `chmod go-w` it; the journal is there, so name no other folder"
 NAME_BYTES_MAX = 200
 ENTRIES_MAX = 4096
 PROBE, MATRIX = "probe", "matrix"  # the programs that hold a state folder
@@ -72,6 +84,10 @@ class JournalFolder:
                 f"{self._folder} is full: it has {len(names)} entries",
                 "roll back or accept what stands there: see `wcache-probe status`",
             )
+        # what stands there already can be finished, and nothing is begun
+        why = why_others_change(self._folder) if entry_file_name(key) not in names else ""
+        if why:
+            raise StorageError(f"nothing is begun in {self._folder} ({why})", MEND)
         if _is_lease(entry_file_name(key)):
             self._marks.show(entry_file_name(key))
         for folder in self._folders:
@@ -140,9 +156,21 @@ class StateFolder:
         self._lock_fd: Optional[int] = None
         journal = os.path.join(path, "journal")
         found = [folder for folder in (path, journal) if os.path.isdir(folder)]
+        if journal in found:
+            self._stay()
+            why = why_others_change(journal)
+            if why:
+                print(f"wcache-probe: warning: {why}: {MEND}; until then nothing is begun",
+                      file=sys.stderr, flush=True)
         for folder in (path, journal):
             make_folder(folder, None if folder in found else sync)
+        if journal not in found:
+            self._stay()
         self.journal = JournalFolder(journal, LeaseMarker(run_dir), sync, found)
+
+    def _stay(self) -> None:
+        with contextlib.suppress(OSError):  # the walk from above says what is wrong
+            stay_in(self.path)
 
     def lock(self, program: str = PROBE) -> None:
         """Become the one `program` of this folder; ConflictError names another and its pid."""
