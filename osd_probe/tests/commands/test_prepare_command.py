@@ -96,3 +96,8 @@ def test_a_host_is_no_container(fake_host, monkeypatch):
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     fake_host.write("proc/1/environ", "PATH=/bin\0XDG_container=a\0")
     assert not in_container(str(fake_host.root), os.environ)
+    # a host's root that was entered out of a container keeps the container's environment
+    fake_host.write("proc/1/environ", "HOME=/\0TERM=linux\0")
+    assert not in_container(str(fake_host.root), {"KUBERNETES_SERVICE_HOST": "10.96.0.1"})
+    fake_host.write("proc/1/environ", "HOME=/\0KUBERNETES_SERVICE_HOST=10.96.0.1\0")
+    assert in_container(str(fake_host.root), {})

@@ -312,10 +312,12 @@ def in_container(root: str, environ: Mapping[str, str]) -> bool:
     """Whether this looks like a container, whose /etc and /boot are not the host's."""
     if any(os.path.exists(os.path.join(root, mark)) for mark in _OF_CONTAINERS):
         return True
-    # a kubelet sets the first for each container, whatever runs it; LXC, Podman the second
-    first = read_bytes(os.path.join(root, "proc/1/environ"), _ENVIRON_BYTES_MAX) or b""
-    of_first = any(word.startswith(b"container=") for word in first.split(b"\0"))
-    return "KUBERNETES_SERVICE_HOST" in environ or of_first
+    # a kubelet sets the one for each container, whatever runs it; LXC, Podman the other
+    first = read_bytes(os.path.join(root, "proc/1/environ"), _ENVIRON_BYTES_MAX)
+    if not first:  # ours may come from the container out of which somebody entered this root
+        return "KUBERNETES_SERVICE_HOST" in environ
+    words = (b"container=", b"KUBERNETES_SERVICE_HOST=")
+    return any(word.startswith(words) for word in first.split(b"\0"))
 
 
 def _count(number: int, what: str) -> str:
