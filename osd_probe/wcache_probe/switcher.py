@@ -160,7 +160,8 @@ class Switcher:
         `known` is what the mgr knows of it: an entry of another cluster or of another prior
         state is refused by name.
 
-        No drive but those of the entry is asked for anything.
+        No drive but those of the entry is asked for anything, and those that bcache above them
+        stands on.
         """
         with self.alone(entry.domain_id):
             return self._run(self._way_back(entry, known))
@@ -325,8 +326,12 @@ class Switcher:
         return None
 
     def _ask_cache(self, step: steps.AskCache) -> None:
-        """Raise RefusedError where bcache above a drive may not be in writeback."""
-        drives = self._host.look()
+        """Raise RefusedError where bcache above a drive may not be in writeback.
+
+        A way back, which nobody agreed to anew, asks nothing but what bcache itself stands on.
+        """
+        way_back = step.agreed is None
+        drives = self._host.bcache_members(step.drive) if way_back else self._host.look()
         mine = [drive for drive in drives if drive.drive_id == step.drive.drive_id]
         report = HostReport("this host", "", "", VERSION, drives)
         why = writeback_refusal(report, mine, self._host.lost_writes(), step.agreed)

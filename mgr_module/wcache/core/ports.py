@@ -100,6 +100,9 @@ class DriveHost(Protocol):
         With None: take our own rule away and bring the saved value back to `saved`.
         """
 
+    def bcache_members(self, drive: DriveReport) -> Tuple[DriveReport, ...]:
+        """The drives below each bcache device above a drive, its cache too; no other is asked."""
+
     def set_option(
         self, drive: DriveReport, name: str, value: str, *, back: bool = False
     ) -> None:

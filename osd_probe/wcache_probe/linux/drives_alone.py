@@ -20,8 +20,9 @@ from wcache.core.model import CacheMode, DriveReport, KernelView, LayerKind, Tra
 from wcache.core.refusal import Refusal, RefusalKind
 
 from .block import sysfs
+from .block.bcache import bcaches_on
 from .block.host_files import HostFiles, printable, read_bytes, read_text
-from .block.stack import layer_of, queues_on
+from .block.stack import layer_of, paths_down, queues_on, standing_on
 from .block.sysfs import BlockDevice
 from .persistence.rule_folder import RuleFolder
 from .survey import no_flush, state_of, unflushed, with_rule
@@ -96,6 +97,20 @@ class DrivesAlone:
             raise NotFoundError(f"{dev_name} is not the drive {printable(wwid)}")
         switch = self._switches.of(disks[0])
         return tuple(self._read(one)[0] for one in switch.siblings(disks[0]))
+
+    def bcache_members(self, drive: BlockDevice) -> Tuple[DriveReport, ...]:
+        """All drives that a bcache device above a drive stands on, itself among them, read.
+
+        The kernel links the cache device there as well (drivers/md/bcache/super.c,
+        bcache_device_link()).  Raises WcacheError where one of them does not answer.
+        """
+        disks = {
+            path.drive.number: path.drive for top in standing_on(drive)
+            if top.kind is LayerKind.BCACHE for path in paths_down(top)
+        }
+        return tuple(
+            replace(self._read(disk)[0], bcache=bcaches_on(disk)) for disk in disks.values()
+        )
 
     def _report(
         self, entry: JournalEntry, prior: PriorDrive, disk: BlockDevice

@@ -284,6 +284,14 @@ class LinuxDriveHost:
             elif not switch.save(device, saved):
                 self._rules.write(device.wwid, saved)
 
+    def bcache_members(self, drive: DriveReport) -> Tuple[DriveReport, ...]:
+        """The drives below each bcache device above a drive, whether an OSD uses it or not."""
+        with self._held(drive) as (device, _):
+            return tuple(
+                replace(one, drive_id=drive.drive_id) if one.dev_name == device.name else one
+                for one in self._alone().bcache_members(device)
+            )
+
     def set_option(
         self, drive: DriveReport, name: str, value: str, *, back: bool = False
     ) -> None:

@@ -162,6 +162,10 @@ class SimulatedHost:
         found = (self._drives.get(prior.drive_id) for prior in entry.drives)
         return tuple(self._report(drive) for drive in found if drive is not None)
 
+    def bcache_members(self, drive: DriveReport) -> Tuple[DriveReport, ...]:
+        """Every drive: none of them stands in the way of another."""
+        return self.look()
+
     def state(self, drive: DriveReport) -> DriveState:
         """Both sides of the cache."""
         found = self._find(drive)

@@ -101,6 +101,25 @@ def test_a_way_back_is_not_over_while_a_drive_is_missing(gone, said):
     assert untouched(drives)
 
 
+@pytest.mark.parametrize("bad", ["sda", "sdb"])
+def test_what_one_drive_refuses_keeps_no_other_from_its_way_back(bad):
+    drives = Drives("sda", "sdb")
+    lease(drives)
+    (entry,) = drives.journal.values()
+    drives.takes = lambda name, value: (
+        StorageError("input/output error") if name == bad else value
+    )
+    with pytest.raises(StorageError, match="input/output error"):
+        drives.run(options.restore(entry, drives.look()))
+    assert [name for name, has in drives.values.items() if has == AS_FOUND] == [
+        name for name in ("sda", "sdb") if name != bad
+    ]
+    assert list(drives.journal.values()) == [entry]
+    drives.takes = lambda name, value: value
+    drives.run(options.restore(entry, drives.look()))
+    assert untouched(drives)
+
+
 @pytest.mark.parametrize("stuck", ["scheduler", "nr_requests"])
 def test_a_way_back_is_not_over_while_an_option_is_not_read_as_it_was(stuck):
     drives = Drives("sda")

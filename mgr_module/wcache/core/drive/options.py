@@ -245,20 +245,28 @@ def restore(
     """Bring back the options of an entry, prove it, then drop the entry.
 
     StorageError, and the entry stays, where a drive is not there or an option did not go back.
-    It stays too where all of it is back and dirty data is left.
+    What one drive refuses keeps no other from its way back.  The entry stays too where all of it
+    is back and dirty data is left.
     """
     require_entry(entry, known)
     prior = {item.drive_id: item for item in entry.drives}
     here = tuple(drive for drive in drives if drive.drive_id in prior)
-    before = yield from _read(here)
+    before: List[DriveState] = []
     changed = False
+    failure: Optional[WcacheError] = None
     for drive in here:
-        for one in prior[drive.drive_id].options:
-            # read anew each time: the one before may have reset it
-            (state,) = yield from _read((drive,))
-            if state.option(one.name) != one.value:
-                yield from _set_back(drive, one, state.option(one.name))
-                changed = True
+        try:
+            before += yield from _read((drive,))
+            for one in prior[drive.drive_id].options:
+                # read anew each time: the one before may have reset it
+                (state,) = yield from _read((drive,))
+                if state.option(one.name) != one.value:
+                    yield from _set_back(drive, one, state.option(one.name))
+                    changed = True
+        except WcacheError as error:  # no reason to leave the other drives as they are
+            failure = failure or error
+    if failure is not None:
+        raise failure
     after = yield from _read(here)
     missing = sorted(set(prior) - {drive.drive_id for drive in here})
     if missing:
@@ -280,7 +288,7 @@ def restore(
     )), "")
     if not left:
         yield RemoveJournal(entry)
-    return Switched(before, after, changed, left)
+    return Switched(tuple(before), after, changed, left)
 
 
 def _set_back(

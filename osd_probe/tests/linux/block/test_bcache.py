@@ -3,10 +3,15 @@
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from prepare_bench import Bank, host_of
+from sim_drives import MemoryJournal
+from wcache.core.drive.steps import AskCache, Switched
+from wcache.core.errors import RefusedError, StorageError
 from wcache.core.model import FindingCode, Severity
 from wcache_probe.linux.block.bcache import bcaches_on, parse_size
 from wcache_probe.linux.block.sysfs import by_name
 from wcache_probe.linux.host import LinuxDriveHost
+from wcache_probe.switcher import Switcher
 
 DEBUG = (
     "rate:\t\t4.0k/sec\ndirty:\t\t1.1G\ntarget:\t\t10.2G\nproportional:\t-8.0k\n"
@@ -107,3 +112,57 @@ def test_a_device_that_runs_without_its_cache_is_told_whatever_its_mode(
         if item.code is FindingCode.BCACHE_STATE
     ]
     assert found == ([("sda", severity)] if severity else [])
+
+
+# ---- whether bcache may go back to writeback
+
+
+class Others(Bank):
+    """Model drives of which each but those of the bcache device answers nothing."""
+
+    def __init__(self, silent=("sdc",)):
+        super().__init__()
+        self.silent = silent
+
+    def command(self, device, cdb, **more):
+        if device.name in self.silent:
+            raise StorageError(f"{device.name} was not reached")
+        return super().command(device, cdb, **more)
+
+
+def way_back(fake_host, bank=None, osds=("sdc",)):
+    """The probe asks for the cache device sdb of bcache0, above sda, which no OSD uses any more."""
+    wwids = tuple(f"naa.5000c5000000006{number}" for number in (1, 2, 3))
+    host = host_of(fake_host, wwids=wwids, osds=osds, bank=bank or Others())
+    for name in ("sda", "sdb"):
+        (fake_host.root / "sys/class/block" / name / "bcache").mkdir()
+    (fake_host.root / "sys/class/block/sda/bcache/cache_mode").write_text("[writethrough]\n")
+    fake_host.device("bcache0", "252:0", below=("sda", "sdb"), marker="bcache")
+    backing = host.drive_of(by_name(fake_host.files, "sda"))
+    host.look = lambda: pytest.fail("every drive of the host was asked")
+
+    def program():
+        yield AskCache(backing)
+        return Switched((), (), changed=False)
+
+    return lambda: Switcher(host, MemoryJournal()).run(backing.domain_id, program())
+
+
+def test_the_way_back_asks_the_members_alone_with_no_osd_to_be_seen(fake_host):
+    ask = way_back(fake_host)
+    ask()
+    fake_host.set_view("sdb", "write through")
+    with pytest.raises(RefusedError, match=r"sdb .*may not hold alone.* disk does not flush"):
+        ask()
+
+
+def test_the_way_back_is_refused_above_no_cache_and_one_that_answers_nothing(fake_host):
+    bank = Others()
+    ask = way_back(fake_host, bank)
+    bank.silent = ("sdb",)
+    with pytest.raises(StorageError, match="sdb was not reached"):
+        ask()
+    bank.silent = ()
+    (fake_host.root / "sys/class/block/bcache0/slaves/sdb").unlink()
+    with pytest.raises(RefusedError, match="none is attached"):
+        ask()
