@@ -132,7 +132,7 @@ def test_where_the_journal_is_in_ram_no_plan_names_what_outlives_a_reboot():
 
 
 def planned(name=DEFERRED, values="65536,0", says=B, stored=(), by_itself=False, default="65536",
-            plans=()):
+            plans=(), without=NOTHING):
     hosts = ("h0", "h1", "h2")
     reports = [
         HostReport(host, "p", "i", "v", (make.drive("sda", index, drive_model=MODEL),))
@@ -140,8 +140,8 @@ def planned(name=DEFERRED, values="65536,0", says=B, stored=(), by_itself=False,
     ]
     cluster = make.cluster([make.osd(index, host) for index, host in enumerate(hosts)])
     return make_changes(
-        Asked("p1", "n", by_itself=by_itself), [verdict(values, says, name)], reports, cluster,
-        Config(stored), lambda _: default, Refusals(by_itself, plans),
+        Asked("p1", "n", by_itself=by_itself, without=without), [verdict(values, says, name)],
+        reports, cluster, Config(stored), lambda _: default, Refusals(by_itself, plans),
     )
 
 
@@ -155,6 +155,12 @@ def test_osds_are_given_values_of_their_own_by_host_and_read_back():
     assert (first.knob, first.failure_domain, first.judged_on) == ("options", "host h0", (0,))
     assert [(o.osd_id, o.value, o.prior) for o in first.expect] == [(0, "0", "65536")]
     assert first.manual == (f"ceph config set osd.0 {DEFERRED} 0",)
+
+
+def test_an_osd_on_a_drive_that_an_admin_leaves_out_keeps_its_values_and_is_named():
+    wanted = planned(without={("h1", "domain-sda"): "left out by --without=h1:sda"})
+    assert [e.who for change in wanted.changes for e in change.edits] == ["osd.0", "osd.2"]
+    assert wanted.left_alone == ("osd.1: left out by --without=h1:sda",)
 
 
 def test_an_osd_that_has_the_better_value_or_one_that_was_not_compared_is_left():

@@ -99,6 +99,15 @@ def test_a_dry_run_of_a_plan_stores_nothing_and_promises_nothing(knob):
     assert {item.plan_id for item in mgr.memory.facts.promises} == {plan_id}
 
 
+@pytest.mark.parametrize("knob", ["memory", "mclock", "all"])
+def test_a_knob_that_does_not_go_by_drives_refuses_to_leave_some_out(knob):
+    mgr = starved()
+    code, _, error = mgr.command("plan", knob=knob, without="osd.0")
+    assert code < 0
+    assert "--without leaves drives out, and m" in error
+    assert said(mgr, "plan ls")["plans"] == []
+
+
 def test_a_plan_that_has_no_change_in_its_scope_promises_nothing():
     mgr = starved()
     assert said(mgr, "plan", knob="memory", drive_model="acme")["plan_id"] == ""

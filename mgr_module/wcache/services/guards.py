@@ -160,6 +160,16 @@ def left_out(world: World, names: str) -> Dict[Key, str]:
     return found
 
 
+def require_all_drives(without: Mapping[Key, str], what: str) -> None:
+    """No drive is left out of what does not go drive by drive."""
+    if without:
+        raise RefusedError(
+            f"--without leaves drives out, and {what} goes by whole hosts or classes of OSDs",
+            "take --without away, or plan drives and OSD options alone: --knob=cache_mode, "
+            "--knob=options",
+        )
+
+
 def unseen(world: World, scope: Scope) -> List[str]:
     """OSDs of a scope of whose drives no believed report tells, by host, and why.
 

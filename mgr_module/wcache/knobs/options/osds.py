@@ -41,7 +41,8 @@ def make_changes(
 
     `default_of` has the compiled default of an option.  `first`: how many changes the plan has.
     """
-    told = _told(verdicts, reports, cluster)
+    reports = list(reports)
+    told, without = _told(verdicts, reports, cluster), _without(asked, reports)
     changes: List[ConfigChange] = []
     left: Dict[str, None] = {}
     for entry in OPTIONS:
@@ -50,6 +51,9 @@ def make_changes(
             info = cluster.osds[osd_id]
             mine = known.verdicts.get(entry.name, ())
             if not mine or not _asked_for(asked, info, known):
+                continue
+            if osd_id in without:
+                left[f"osd.{osd_id}: {without[osd_id]}"] = None
                 continue
             stands = config.of_osd(info, entry.name)
             now = (stands.value if stands is not None else default_of(entry.name)).strip()
@@ -92,6 +96,15 @@ def _told(
                 if osd_id in cluster.osds and known is not None:
                     found[osd_id] = known
     return found
+
+
+def _without(asked: Asked, reports: Iterable[HostReport]) -> Dict[int, str]:
+    """OSDs on drives that an admin has left out, and why."""
+    return {
+        use.osd_id: asked.without[report.hostname, drive.domain_id]
+        for report in reports if in_cluster(report) for drive in report.drives
+        if (report.hostname, drive.domain_id) in asked.without for use in drive.uses
+    }
 
 
 def _asked_for(asked: Asked, info: OsdInfo, known: Told) -> bool:

@@ -9,10 +9,11 @@ from ....core.jobs import Holding
 from ....core.model import Finding, LoadPoint
 from ....core.shell import command
 from ....engine.world import World
-from ....services.guards import require_config
+from ....services.guards import require_all_drives, require_config
 from ....services.plans.planner import OwnRuns, Parts, Planner
 from ...knob import Asked, Wanted
 from ..advice import advise
+from ..knob import MCLOCK
 from ..plan import make_changes
 from .capacities import under_way
 from .rows import ROWS
@@ -40,6 +41,7 @@ class MclockPlanner(Planner):
 
     def plan(self, asked: Asked, world: World) -> Wanted:
         """See Planner."""
+        require_all_drives(asked.without, MCLOCK.name)
         require_config(world)
         advices = [
             advice for advice in advise(self.service.facts.gather(world))

@@ -11,7 +11,7 @@ from ....core.change.rollout_state import Rollout
 from ....core.errors import NotFoundError, NotReadyError
 from ....core.model import Finding
 from ....engine.world import World
-from ....services.guards import require_config
+from ....services.guards import require_all_drives, require_config
 from ....services.plans.own_trial import OwnTrial
 from ....services.plans.planner import Parts, Planner
 from ...knob import Asked, Wanted
@@ -49,6 +49,7 @@ class MemoryPlanner(Planner):
 
     def plan(self, asked: Asked, world: World) -> Wanted:
         """See Planner."""
+        require_all_drives(asked.without, MEMORY.name)
         require_config(world)
         if self.service.watch.read_at_s is None:
             raise NotReadyError("no OSD has reported its memory yet", "try again in a minute")
