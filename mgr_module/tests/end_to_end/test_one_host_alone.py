@@ -15,6 +15,7 @@ from mgr_fakes.probe import FakeProbe
 from module_world import WB, WT, a_mgr, all_modes, fine, measured, ok, said, start
 from wcache.ceph.health import DETAILS_MAX, health_checks
 from wcache.core import codec, versions
+from wcache.core.change.scope import Scope
 from wcache.core.drive.prior import PRIOR_BYTES_MAX, prior_from
 from wcache.core.errors import MalformedError, StorageError
 from wcache.core.fleet.claims import believed, host_names_of, speaking_for
@@ -32,6 +33,7 @@ from wcache.core.protocol import (
 )
 from wcache.engine.storing.audit_log import PROBE_LINES_MAX
 from wcache.services.admission import CALLS_BURST, DRIVE_BYTES_MAX, LINES_BURST, check_drives
+from wcache.services.guards import unseen
 from wcache.services.token_bucket import BUCKETS_MAX, TokenBuckets
 
 # ---- how often, how much
@@ -230,6 +232,39 @@ def test_an_admin_says_which_host_a_key_of_another_name_is_on_and_never_of_two()
     assert found == {"node-1": "node.1", "spare": "", "h9": "", "h1": "h1"}
     report = make.report("node-1", make.drive("sda", 0), make.drive("sdb", 1))
     assert uses_believed(cluster, report)["node-1"] == [0]
+
+
+def named_otherwise(names=""):
+    """A host of which the probe's key has another name than Ceph's map."""
+    mgr = FakeMgr(("probe-a", (make.drive("sda", 0),)), ("h2", (make.drive("sdb", 1),)))
+    mgr.view.state = replace(
+        make.cluster([make.osd(0, "node1.ex.org"), make.osd(1, "h2")]),
+        host_names=host_names_of(names),
+    )
+    mgr.report_all()
+    return mgr
+
+
+@pytest.mark.parametrize(("names", "set_to"), [
+    ("", "probe-a=node1.ex.org"), ("b=h9", "b=h9,probe-a=node1.ex.org"),
+    ("probe-a=h8", "probe-a=node1.ex.org"),
+])
+def test_a_key_of_another_name_than_its_host_is_named_before_a_second_probe(names, set_to):
+    mgr = named_otherwise(names)
+    naming = f"`ceph config set mgr mgr/wcache/host_names {set_to}`"
+    (line,) = [item for item in unseen(mgr.engine.world(), Scope()) if "node1" in item]
+    assert line.startswith("node1.ex.org: no probe has reported it, and the key probe-a reports ")
+    assert naming in line
+    (row,) = said(mgr, "drive ls", hostname="probe-a")["drives"]
+    text = str(row)
+    assert 0 < text.index(naming) < text.index("ceph wcache agent add node1.ex.org")
+    assert unseen(named_otherwise(set_to).engine.world(), Scope()) == []
+
+
+def test_a_long_list_of_names_is_not_printed_as_advice():
+    mgr = named_otherwise(",".join(f"key-{i}=host-{i}" for i in range(50)))
+    (line,) = unseen(mgr.engine.world(), Scope())
+    assert line.endswith("add `probe-a=node1.ex.org` to mgr/wcache/host_names")
 
 
 @pytest.mark.parametrize("up", [True, False])

@@ -6,7 +6,7 @@ from typing import Any, Dict, Iterable, List, Mapping, Optional, Set, TypeVar
 
 from ..core.change.scope import Scope
 from ..core.errors import ConflictError, MalformedError, NotFoundError, NotReadyError, RefusedError
-from ..core.fleet.claims import speaking_for
+from ..core.fleet.claims import how_to_name, speaking_for
 from ..core.fleet.disputes import Dispute, Key
 from ..core.shell import ticked, typed
 from ..core.simulation import in_cluster
@@ -179,7 +179,8 @@ def unseen(world: World, scope: Scope) -> List[str]:
         use.osd_id for report in world.believed_reports if in_cluster(report)
         for drive in report.drives for use in drive.uses
     }
-    heard = set(speaking_for(world.reports, world.cluster).values())
+    speaks_for = speaking_for(world.reports, world.cluster)
+    heard = set(speaks_for.values())
     hosts: Set[str] = set()
     missing: Dict[str, List[str]] = {}
     for osd_id, osd in sorted(world.cluster.osds.items()):
@@ -192,7 +193,10 @@ def unseen(world: World, scope: Scope) -> List[str]:
             hosts.add(osd.hostname)
         else:
             missing.setdefault(osd.hostname, []).append(f"osd.{osd_id}")
+    told = _reported_by_others(world, hosts, [key for key, host in speaks_for.items() if not host])
+    hosts -= set(told)
     return [
+        *told.values(),
         *([f"{named(sorted(hosts))}: no probe has reported it"] if hosts else ()),
         *(
             f"{host}: its probe tells of no drive of {named(osds)}" if host
@@ -200,6 +204,22 @@ def unseen(world: World, scope: Scope) -> List[str]:
             for host, osds in sorted(missing.items())
         ),
     ]
+
+
+def _reported_by_others(world: World, hosts: Set[str], keys: Iterable[str]) -> Dict[str, str]:
+    """Hosts whose OSDs a key reports that speaks for no host, and what to do: one a key."""
+    told: Dict[str, str] = {}
+    for key in sorted(keys):
+        report = world.reports[key]
+        uses = [use for drive in report.drives for use in drive.uses] if in_cluster(report) else []
+        for osd in (world.cluster.osds.get(use.osd_id) for use in uses):
+            if osd is not None and osd.hostname in hosts and osd.hostname not in told:
+                told[osd.hostname] = (
+                    f"{osd.hostname}: no probe has reported it, and the key {key} reports "
+                    f"osd.{osd.osd_id}: {how_to_name(key, osd.hostname, world.cluster)}"
+                )
+                break
+    return told
 
 
 def disputed_domains(world: World) -> Dict[Key, str]:

@@ -19,6 +19,8 @@ from ..shell import typed
 from ..simulation import in_cluster
 
 HOST_NAMES_CHARS_MAX = 100_000
+# A longer command is no advice: then the entry alone is told.
+ADVISED_CHARS_MAX = 200
 
 
 def believed(reports: Iterable[HostReport], cluster: ClusterState) -> List[HostReport]:
@@ -62,7 +64,8 @@ def _checked(
     host = hosts[report.hostname]
     if _hosts_of(report, cluster) <= {host}:
         return report
-    drives = tuple(_checked_drive(drive, host, cluster, hosts) for drive in report.drives)
+    key = report.hostname
+    drives = tuple(_checked_drive(drive, key, cluster, hosts) for drive in report.drives)
     return replace(report, drives=drives)
 
 
@@ -78,8 +81,9 @@ def _foreign(use: OsdUse, host: str, cluster: ClusterState) -> bool:
 
 
 def _checked_drive(
-    drive: DriveReport, host: str, cluster: ClusterState, hosts: Mapping[str, str]
+    drive: DriveReport, key: str, cluster: ClusterState, hosts: Mapping[str, str]
 ) -> DriveReport:
+    host = hosts[key]
     others = [use for use in drive.uses if _foreign(use, host, cluster)]
     if not others:
         return drive
@@ -87,14 +91,28 @@ def _checked_drive(
     why = "whose own probe speaks for it" if last.hostname in hosts.values() else (
         f"and this report speaks for {host} alone" if host else
         "and Ceph's maps have no host of this key's name: "
-        f"{typed('ceph wcache agent add {}', last.hostname)}, or name it in "
-        "mgr/wcache/host_names"
+        f"{how_to_name(key, last.hostname, cluster)}, else "
+        f"{typed('ceph wcache agent add {}', last.hostname)}"
     )
     return replace(
         drive, uses=tuple(use for use in drive.uses if use not in others),
         refusals=(*drive.refusals, Refusal(
             RefusalKind.LEFT_ALONE, f"osd.{last.osd_id} runs on {last.hostname}, {why}"
         )),
+    )
+
+
+def how_to_name(key: str, host: str, cluster: ClusterState) -> str:
+    """What an admin does about a key of another name than its host: it is not another probe."""
+    names = {**cluster.host_names, key: host}
+    text = ",".join(f"{one}={other}" for one, other in sorted(names.items()))
+    if len(text) > ADVISED_CHARS_MAX:
+        return (
+            f"if its probe runs there, add {typed('{}', f'{key}={host}')} to mgr/wcache/host_names"
+        )
+    return (
+        "if its probe runs there, "
+        f"{typed('ceph config set mgr mgr/wcache/host_names {}', text)}"
     )
 
 
