@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from sim_drives import MemoryJournal, Probe
 from wcache.core.drive import journal
 from wcache.core.drive.journal import JOURNAL_VERSION, EntryKind, JournalEntry
 from wcache.core.errors import StorageError
+from wcache.core.option_value import OptionValue
 from wcache_probe.switcher import Switcher, read_journal
 
 STORED = Path(__file__).parents[3] / "qa" / "stored_v1"
@@ -63,6 +65,22 @@ def test_an_entry_names_its_cluster_and_every_name_of_its_drives():
     assert again.cluster_fsid == make.CLUSTER_ID
     (prior,) = again.drives
     assert (prior.wwid, prior.serial, prior.wwn) == ("naa.5000", "S1", "0x5000")
+
+
+@pytest.mark.parametrize("values", [(), (OptionValue("scheduler", "none"),)])
+def test_only_an_entry_of_options_has_a_version_that_a_probe_without_them_refuses(values):
+    """After a package was rolled back a changed drive is pinned all the same, and goes back."""
+    drive = make.drive("sda", 0, wwid="naa.5000")
+    (prior,) = journal.prior_of((drive,))
+    entry = JournalEntry(
+        JOURNAL_VERSION, EntryKind.ACTION, "a1", drive.domain_id,
+        (replace(prior, options=values),), 1.0, serial=3,
+    )
+    text = journal.encode(entry)
+    plain = json.loads(text)
+    assert plain["version"] == (JOURNAL_VERSION if values else 3)
+    assert ("options" in text) is bool(values)
+    assert journal.parse(entry.key, text) == entry
 
 
 def test_an_entry_of_a_version_to_come_is_refused_by_name():

@@ -18,6 +18,7 @@ from ..model import CacheMode, DeviceCache, DriveReport, DriveState, KernelView,
 from ..option_value import VALUES_MAX, OptionValue
 
 JOURNAL_VERSION = 5
+VERSION_WITHOUT_OPTIONS = 3  # knows of none, and means the same for the cache mode
 ENTRY_BYTES_MAX = 256_000
 
 
@@ -106,8 +107,14 @@ def prior_of(drives: Tuple[DriveReport, ...]) -> Tuple[PriorDrive, ...]:
 
 
 def encode(entry: JournalEntry) -> str:
-    """The entry as JSON text."""
-    return versions.dumps(entry)
+    """The entry as JSON text; one of no options as an older probe reads it too."""
+    plain = versions.to_plain(entry)
+    if not entry.of_options:
+        # after a package was rolled back a changed drive is still pinned, and goes back
+        plain["version"] = VERSION_WITHOUT_OPTIONS
+        for drive in plain["drives"]:
+            del drive["options"], drive["state"]["options"]
+    return codec.dumps(plain)
 
 
 def parse(key: str, text: str) -> JournalEntry:
