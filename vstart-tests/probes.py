@@ -41,12 +41,7 @@ class Probe:
         self.process: Optional[subprocess.Popen[bytes]] = None
 
     def bring_key(self) -> None:
-        """Make its key, or take the one that is there; say whose host it is, as an admin does."""
-        if self.sim is None:
-            machines = {row["hostname"] for row in self.cluster.command("osd metadata")}
-            if self.hostname not in machines and len(machines) == 1:
-                names = f"{self.hostname}={machines.pop()}"
-                self.cluster.ceph("config", "set", "mgr", "mgr/wcache/host_names", names)
+        """Make its key, or take the one that is there."""
         self.keyring = self.cluster.auth_key(self.entity, **caps_of(self.hostname))
 
     def environment(self) -> Dict[str, str]:
@@ -57,8 +52,17 @@ class Probe:
     def _argv(self, *words: str) -> List[str]:
         return [self.cluster.python_inside, "-m", "wcache_probe", *words]
 
+    def _name_its_host(self) -> None:
+        """Say whose host it speaks for, as an admin does where a key has another name."""
+        machines = {row["hostname"] for row in self.cluster.command("osd metadata")}
+        if self.hostname not in machines and len(machines) == 1:
+            names = f"{self.hostname}={machines.pop()}"
+            self.cluster.ceph("config", "set", "mgr", "mgr/wcache/host_names", names)
+
     def start(self) -> None:
         """Start it; its output goes to a log file."""
+        if self.sim is None:
+            self._name_its_host()
         words = [
             "run", "--conf", str(self.cluster.conf), "--keyring", str(self.keyring),
             "--id", self.entity[len("client.") :], "--hostname", self.hostname,

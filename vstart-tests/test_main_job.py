@@ -20,6 +20,7 @@ from wcache.core.loads import (
     TRANSACTION_COUNTERS,
 )
 from wcache.core.model import LoadPoint
+from wcache.core.protocol import PROTOCOL_VERSION
 from wcache.core.verdict.load_profile import work_counters
 from worlds.what_stands import TRIES, ended
 
@@ -108,7 +109,7 @@ def test_a_probes_key_can_do_its_two_commands_for_its_host_and_nothing_else(
 ):
     cluster = wcache.cluster
     own = Probe(cluster, "keyhost")  # its key; no probe runs under it
-    hello = json.dumps({"version": 2, "probe_id": "x", "instance_id": "y"})
+    hello = json.dumps({"version": PROTOCOL_VERSION, "probe_id": "x", "instance_id": "y"})
 
     def as_probe(*words: str) -> int:
         return cluster.ceph(
