@@ -310,7 +310,7 @@ def test_a_change_of_one_lease_is_not_begun_under_the_next():
     agent.run_turn()
     worker.let_go()
     agent.run_turn()
-    assert "lease L1 has ended" in probe.mgr.outcome("t1").message
+    assert probe.mgr.outcome("t1").message == "it was not begun: lease L1 has ended"
     assert (probe.mode(OBEYS), probe.journal.entries, probe.keeper.held) == (BACK, {}, ())
 
 
