@@ -360,7 +360,8 @@ def test_a_replayed_post_changes_nothing(wcache, probe, steady, views):
         "device_cache": "write back", "kernel_view": "write back",
     }
     replay = {
-        "version": PROTOCOL_VERSION, "hostname": "h1", "probe_id": agent["probe_id"], "instance_id": "replayed",
+        "version": PROTOCOL_VERSION, "hostname": "h1", "probe_id": agent["probe_id"],
+        "instance_id": "replayed",
         "task_id": f"{campaign_id}.0.0.1",
         "outcome": {"kind": "state", "before": [state], "after": [state], "counters": [],
                     "changed": True},
