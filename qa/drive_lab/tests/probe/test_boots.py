@@ -56,7 +56,7 @@ def host(request):
     run = request.param
     with BootingHost(run.initramfs, run.drives) as host:
         host.run = run
-        host.prepare(make_image=False)
+        host.prepare(make_image=False, boot=True)
         for drive in host.drives:
             host.put_off(drive, run.manner)
         host.forget_rule(drives_of(host, ruled=False))

@@ -135,13 +135,18 @@ class BootingHost:
 
     # the boot rule
 
-    def prepare(self, *, make_image):
+    def prepare(self, *, make_image, boot=False):
         """`wcache-probe prepare`; without `make_image` its rule is in the image before.
 
-        Making the image takes the guest a minute.
+        Making the image takes the guest a minute.  With `boot` the host has booted the image that
+        has the rule: else that one is of another size than the kernel was given.
         """
         if not make_image:
             self._put_rule_into_image(self.drives)
+        if boot:
+            self.lab.reset()
+            self.sh("modprobe sg")
+            self.forks.start()
         built = image_in(self.lab.boot_folder).stat().st_mtime_ns
         first, *others = self.probes.values()
         done = self.forks.fork(["prepare", *first.folders, "--osd-data", ALL_OSDS])
