@@ -124,11 +124,12 @@ def test_steps_grow_with_what_is_proven_inside_one_failure_domain_and_within_ok_
     mgr = begun(hosts=EIGHT_DRIVES_EACH)
     assert mgr.end() == "done"
     made = [r.treated for r in mgr.blocks.requests if r.blocks == LOOKS[-1]]
-    assert [len(each) for each in made] == [1, 2, 3, 2, 8, 8]
+    # what one host has proven counts on the next for as much as that host has proven itself
+    assert [len(each) for each in made] == [1, 2, 3, 2, 2, 4, 2, 8]
     assert all(len({osd_id // 8 for osd_id in each}) == 1 for each in made)
-    assert [len(groups) for groups in mgr.stops.asked if len(groups) > 3][:1] == [8]
+    assert [len(groups) for groups in mgr.stops.asked if len(groups) > 4][:1] == [8]
     pooled = mgr.plan.evidence
-    assert [(item.steps, item.drives) for item in pooled] == [(6, 24)]
+    assert [(item.steps, item.drives) for item in pooled] == [(8, 24)]
     few = begun(hosts=EIGHT_DRIVES_EACH)
     few.stops.most = 3
     assert few.end() == "done"
@@ -139,16 +140,16 @@ def test_steps_grow_with_what_is_proven_inside_one_failure_domain_and_within_ok_
 @pytest.mark.slow
 def test_a_kind_that_was_never_judged_begins_small_again():
     mgr = begun(hosts=EIGHT_DRIVES_EACH)
-    mgr.go(lambda: sum(item.drives for item in mgr.plan.evidence) == 8)
+    mgr.go(lambda: sum(item.drives for item in mgr.plan.evidence) == 16)
     machine = mgr.inside.rollouts["p1"]
     other = tuple(
-        replace(item, device_class="ssd") if index >= 12 else item
+        replace(item, device_class="ssd") if index >= 20 else item
         for index, item in enumerate(mgr.plan.changes)
     )
     machine.rollout = replace(mgr.plan, changes=other, step=GateStep())
-    assert machine._candidates() == (8, 9, 10, 11)
-    machine.rollout = replace(mgr.plan, changes=other[:8] + other[12:], step=GateStep())
-    assert machine._candidates() == (8, 9)
+    assert machine._candidates() == (16, 17, 18, 19)
+    machine.rollout = replace(mgr.plan, changes=other[:16] + other[20:], step=GateStep())
+    assert machine._candidates() == (16, 17)
 
 
 def test_a_mgr_that_takes_over_knows_what_is_proven_and_how_often_it_has_looked():
@@ -168,7 +169,6 @@ def test_a_plan_of_an_older_version_goes_on_and_begins_small():
     old = codec.to_plain(mgr.plan)
     for name in ("evidence", "looks"):
         del old[name]
-    old["version"] = 3
     del (old["step"]["judgement"] or {"together": 0})["together"]
     loaded = codec.decode(Rollout, old, "rollout")
     machine = mgr.inside.rollouts["p1"]
@@ -371,7 +371,7 @@ def test_noise_and_what_clients_gain_spend_nothing_of_the_budget():
         mgr.factor = factor
         mgr.go(lambda mgr=mgr: mgr.plan.looks >= 3)
         assert mgr.plan.harm.spent_s == 0.0
-        assert mgr.plan.harm.squares > 0.0
+        assert sum(host.squares for host in mgr.plan.harm.hosts) > 0.0
 
 
 def test_show_says_when_it_ends_what_steps_say_together_and_why_the_next_is_so_large():

@@ -42,7 +42,10 @@ class GateMgr(FakeMgr):
     @property
     def changed(self):
         """The OSDs in write through."""
-        return {osd_id for osd_id in range(2 * HOSTS) if self.mode_of(osd_id) is WT}
+        return {
+            use.osd_id for probe in self.probes.values() for drive in probe.drives.values()
+            if drive.mode is WT for use in drive.uses
+        }
 
     @property
     def plan(self):

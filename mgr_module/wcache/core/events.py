@@ -133,11 +133,13 @@ class Halt:
     """Stop now and restore.
 
     `unfit`: a precondition broke.  `by_will`: an admin wants it, and nothing is wrong.
+    `unsaved`: the mons did not store it, which says nothing of the drives.
     """
 
     reason: str
     unfit: bool = False
     by_will: bool = False
+    unsaved: bool = False
 
 
 FREEZE = Halt("frozen by an admin", by_will=True)

@@ -406,7 +406,7 @@ class Executor:
         machine = self.machine(owner)
         if machine is None:
             return
-        halt = events.Halt(f"stopped: {error.message}")
+        halt = events.Halt(f"stopped: {error.message}", unsaved=True)
         for action in self.guarded(owner, lambda: machine.handle(halt, self.clock())) or ():
             self._do(owner, action)
 

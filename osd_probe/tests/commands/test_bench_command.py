@@ -110,7 +110,7 @@ def test_what_somebody_has_claimed_is_refused(words, device, capsys):
 @pytest.mark.slow
 def test_what_somebody_may_write_to_is_refused(words, device, capsys):
     with open(f"/dev/{device}", "r+b", buffering=0):
-        refused(words, capsys, device, "which is not an OSD; the data of others would be overwritten")
+        refused(words, capsys, device, "not an OSD; the data of others would be overwritten")
 
 
 @pytest.mark.slow

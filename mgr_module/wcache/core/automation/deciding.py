@@ -205,7 +205,9 @@ def _settled(
 def _after_plan(
     state: AutoState, pending: Pending, ended: Ended, seen: Seen, now_s: float
 ) -> AutoState:
-    """A plan that went back holds its drive models; one that others undid is tried once more.
+    """A plan that went back holds its drive models.
+
+    One that others undid, or that the mons did not store, is tried once more.
 
     The plan says which they are.  Drives that are seen do too, as a plan may be gone.
     """

@@ -48,7 +48,7 @@ class DriveSeen:
 class Ended:
     """How what was begun last has ended, and what it took.
 
-    `good`: it came to its own end.  `undone`: it went back because others changed a drive.
+    `good`: it came to its own end.  `undone`: its end says nothing of its drive models.
     `drive_models`: what a plan was to change.  They are the plan's own word, as reports of its
     hosts may still be awaited when it ends.
     """

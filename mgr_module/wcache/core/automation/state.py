@@ -58,7 +58,7 @@ class Tried:
     at_s: float
     held: str = ""  # why its mode is not applied by itself any more
     failed: bool = False  # the measurement did not come to its end
-    undone: bool = False  # others changed a drive meanwhile, and it is tried once more
+    undone: bool = False  # that said nothing of the drive model, and it is tried once more
 
 
 @dataclass(frozen=True)

@@ -52,6 +52,8 @@ class RolloutMachine(Gating):
                 return self._seen_before_lasting(event)
             return self._cluster_seen(event, now_s)
         if isinstance(event, events.Halt):
+            if event.unsaved:
+                self.rollout = replace(self.rollout, undone=True)
             return self._stop(event.reason)
         if isinstance(event, events.AgentSilent):
             return self._silent(event)

@@ -88,13 +88,13 @@ class Rollout:
     it is judged; before it is begun it is no consent, and says what is planned to last.
     `consent_writeback`: bcache may hold alone what was acknowledged.  `judged_s` is how
     long steps that are over have taken; `pausing` why it pauses once the change under way is made.
-     After `pause_max_s` of a pause what is not judged goes back (0: it waits for an admin).
+    After `pause_max_s` of a pause what is not judged goes back (0: it waits for an admin).
     `afterwards`: it was done, and what it changed is made to last.  `worse` is what went back
     because clients, or a bench, were worse off with it.  `by_will`: an admin had it go back.
-    `undone`: it went back because a drive
-    was changed by others, or an OSD went silent, while it was judged.  `evidence` is what its
-    judged steps say together, by kind of change, and `looks` how often it was judged.  `harm` is
-    what clients have waited longer; at `harm_max_s` it pauses, and `harm_spent` says so.
+    `undone`: its end says nothing of its drive models, as a drive was changed by others or an OSD
+    went silent while it was judged, or the mons did not store it.  `evidence` is what its judged
+    steps say together, by kind of change, and `looks` how often it was judged.  `harm` is what
+    clients have waited longer; at `harm_max_s` it pauses, and `harm_spent` says so.
     """
 
     VERSION: ClassVar[int] = ROLLOUT_VERSION

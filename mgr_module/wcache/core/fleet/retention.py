@@ -37,7 +37,7 @@ class Bounds:
     plans: int = 20
     plan_changes: int = 10_000
     records: int = 400
-    records_bytes: int = 800_000
+    records_bytes: int = 700_000
 
 
 @dataclass(frozen=True)

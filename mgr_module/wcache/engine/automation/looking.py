@@ -68,7 +68,7 @@ def look(
         },
         frozenset((item.hostname, item.domain_id) for item in undone if item.contested),
         frozenset((item.hostname, item.domain_id) for item in undone if item.away),
-        precondition_text(blocking) if blocking else _unreported(world),
+        world.store_error or (precondition_text(blocking) if blocking else _unreported(world)),
         not any(item in blocking for item in _UNCLEAN),
         None if pending is None else ended(world, pending.owner),
         world.under_way,
@@ -171,7 +171,7 @@ def ended(world: World, owner: str) -> Optional[Ended]:
         return Ended(
             done.status is RolloutStatus.DONE, done.reason or done.status.value,
             sum(c.seconds for c in done.changes), sum(c.bytes_written for c in done.changes),
-            len(made), done.undone,
+            len(made), done.undone or done.status is RolloutStatus.PLANNED,  # it was never begun
             frozenset(str(c.drive_model) for c in done.mode_changes if c.drive_model),
         )
     runs = [m for m in world.runs.values() if m.spec.campaign_id == owner]
