@@ -152,7 +152,7 @@ class Views:
             said = f"wcache campaign {campaign_id}, {time_left(row)}"
             found[f"wcache.{campaign_id}"] = said, fraction
         for plan_id in world.open_plans:
-            found[f"wcache.{plan_id}"] = progress(world.rollouts[plan_id].rollout, world.now_s)
+            found[f"wcache.{plan_id}"] = progress(world.rollouts[plan_id], world.now_s)
         for trial_id, trial in world.trials.items():
             if not trial.over:
                 found[f"wcache.{trial_id}"] = trial.progress(world.now_s)

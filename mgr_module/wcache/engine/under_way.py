@@ -5,11 +5,12 @@ A bench call that goes on after its run is `Measuring.last_call`.
 
 from __future__ import annotations
 
-from typing import FrozenSet, List, Mapping, Optional, Protocol, Tuple
+from typing import FrozenSet, Iterator, List, Mapping, Optional, Protocol, Tuple
 
 from ..core.change.gate.judge import Judgement
 from ..core.change.phase import Phase
 from ..core.change.rollout_state import Change, Rollout
+from ..core.change.stepping import Step
 from ..core.experiment.run_state import RunSpec, RunState
 from ..core.fleet.disputes import Key
 from ..core.jobs import Holding, Trial
@@ -94,6 +95,9 @@ class RolloutLook(Protocol):
     @property
     def would_go_back(self) -> Tuple[Change, ...]:
         """What an abort would take back now."""
+
+    def steps_left(self) -> Iterator[Step]:
+        """The step under way and those after it, if all are proven."""
 
     def next_step(self) -> Tuple[int, str]:
         """Of how many changes the next step is, and why."""

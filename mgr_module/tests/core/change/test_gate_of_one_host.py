@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from mgr_fakes import builders as make
 from wcache.core import codec
 from wcache.core.change.cache_mode_change import CacheModeChange
-from wcache.core.change.gate.evidence import Evidence
+from wcache.core.change.gate.evidence import Evidence, Proofs
 from wcache.core.change.gate.harm import Harm
 from wcache.core.change.gate.judge import HostHarm, Judgement, Verdict, judge_all
 from wcache.core.change.gate.numbers import Difference
@@ -142,7 +142,7 @@ def test_what_an_older_version_kept_of_no_host_counts_as_it_did():
     past = replace(Evidence().beside(*a_step(0.02, h1=0.02)), hosts=(), drives=7)
     step = Evidence().beside(*a_step(0.02, h2=0.02))
     assert past.for_others({"h2"}, step).mean == pytest.approx(0.02)
-    assert past.proven_for({"h2"}) == 7
+    assert Proofs((past,)).least({past.kind: {"h2"}}) == 7
 
 
 def test_a_step_is_no_worse_by_a_claim_of_another_host_only_where_it_looks_so_itself():
@@ -167,7 +167,11 @@ def test_a_step_is_no_worse_by_a_claim_of_another_host_only_where_it_looks_so_it
     ({}, {"h1"}, 0),
 ])
 def test_of_what_is_proven_one_other_host_counts_for_a_half_at_most(drives, hosts, proven):
-    assert Evidence().having_proven(drives).proven_for(hosts) == proven
+    assert Proofs((Evidence("kind").having_proven(drives),)).least({"kind": hosts}) == proven
+    grown = Proofs(())
+    for host, more in drives.items():
+        grown.add({"kind": {host: more}})
+    assert grown.least({"kind": hosts}) == proven
 
 
 def test_the_next_step_of_another_host_does_not_grow_by_what_one_host_has_claimed():
@@ -180,7 +184,7 @@ def test_the_next_step_of_another_host_does_not_grow_by_what_one_host_has_claime
     kind = changes[0].pooled_as
     evidence = (Evidence(kind).having_proven({"h0": 4}),)
     found = Rollout("p1", 0.0, changes, evidence=evidence)
-    assert found.proven(kind) == 4
+    assert Proofs(evidence).least({kind: {"h0"}}) == 4
     assert found.proven_least([3]) == 4
     assert found.proven_least([4, 5]) == found.proven_least([3, 4]) == 0
 

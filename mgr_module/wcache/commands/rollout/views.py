@@ -9,7 +9,7 @@ from ...core import codec
 from ...core.change.change_status import ChangeStatus
 from ...core.change.gate.evidence import Evidence
 from ...core.change.rollout_state import Rollout, RolloutStatus
-from ...core.change.time_left import time_left
+from ...core.change.time_left import TimeLeft, time_left
 from ...core.errors import NotFoundError
 from ...core.jobs import Trial
 from ...core.output_format import FORMAT_VERSION
@@ -96,7 +96,7 @@ def _evidence(item: Evidence) -> Dict[str, Any]:
 
 def _head(world: World, machine: RolloutLook) -> Dict[str, Any]:
     rollout = machine.rollout
-    left = None if machine.over else time_left(rollout, world.now_s)
+    left = None if machine.over else _time_left(machine, world.now_s)
     return {
         "plan_id": rollout.plan_id, "status": rollout.status.value,
         "reason": rollout.reason or rollout.pausing, "changes": len(rollout.changes),
@@ -120,9 +120,13 @@ def failed(rollout: Rollout) -> str:
     return rollout.reason or rollout.status.value
 
 
-def progress(rollout: Rollout, now_s: float) -> Tuple[str, float]:
+def _time_left(machine: RolloutLook, now_s: float) -> TimeLeft:
+    return time_left(machine.rollout, machine.steps_left(), now_s)
+
+
+def progress(machine: RolloutLook, now_s: float) -> Tuple[str, float]:
     """For `ceph progress`: a message, and the fraction of the time that is over."""
-    left = time_left(rollout, now_s)
+    rollout, left = machine.rollout, _time_left(machine, now_s)
     said = f"wcache plan {rollout.plan_id}"
     if rollout.status is RolloutStatus.PAUSED:
         return f"{said}: paused", left.fraction

@@ -25,6 +25,8 @@ class ChangeStatus(str, Enum):
 
 # Not over yet, and on its way there.
 UNFINISHED = (ChangeStatus.PLANNED, ChangeStatus.APPLYING, ChangeStatus.MADE)
+# Forwards, what is under way or next.
+OPEN = (ChangeStatus.PLANNED, ChangeStatus.APPLYING)
 # It may be otherwise than before the plan: what a rollback is for.
 TOUCHED = (
     ChangeStatus.APPLYING, ChangeStatus.MADE, ChangeStatus.APPLIED, ChangeStatus.ROLLING_BACK,

@@ -38,7 +38,7 @@ from .gate.judge import (
 from .phase import Phase
 from .rollout_base import MID_CHANGE
 from .rollout_state import Change, RolloutStatus
-from .stepping import Stepping
+from .stepping import Stepping, drives_of
 
 # A block that is this much later than it should be does not come any more.
 BLOCK_LATE_S = 60.0
@@ -122,7 +122,12 @@ class Gating(Stepping):
     def _begin_step(self, event: events.ClusterSeen) -> List[events.Action]:
         """The preconditions hold: take the blocks before the step, where none are there."""
         most = 1 if event.together is None else max(1, event.together)
-        indices = self._candidates()[:most]
+        able = self._candidates()
+        indices = able[:most]
+        if len(able) > most:
+            self._together_max = most
+        elif len(able) > self._together_max:
+            self._together_max = 0
         treated, controls = self._judged_on(indices), tuple(event.controls)
         before = self._blocks_there(treated, controls)
         step = GateStep(indices, treated, controls, before, self._blocks_at_s if before else 0.0)
@@ -314,11 +319,11 @@ class Gating(Stepping):
     def _pool(self, judged: Tuple[Judgement, ...]) -> None:
         """The step counts for those after it; what an admin overrode proves no drive."""
         rollout = self.rollout
-        mine = rollout.step.indices
+        by_kind = drives_of(self._of_step())
         known = {(item.kind, item.of): item for item in rollout.evidence}
         for item in judged:
             kind = item.together.kind
-            proven = self._drives_of(mine, kind) if item.goes_on else {}
+            proven = by_kind.get(kind, {}) if item.goes_on else {}
             known[kind, item.of] = item.together.having_proven(proven)
         self.rollout = replace(rollout, evidence=tuple(known.values()))
 

@@ -12,9 +12,9 @@ from typing import ClassVar, Dict, Iterable, Optional, Sequence, Set, Tuple, Uni
 from ..loads import OSDS_MAX
 from ..record import Precondition
 from .cache_mode_change import CacheModeChange
-from .change_status import GOING_BACK, TOUCHED, ChangeStatus
+from .change_status import GOING_BACK, OPEN, TOUCHED, ChangeStatus
 from .config_change import ConfigChange
-from .gate.evidence import Evidence
+from .gate.evidence import Evidence, Proofs
 from .gate.gate_state import GateSettings, GateStep
 from .gate.harm import Harm
 from .option_change import OptionChange
@@ -182,23 +182,9 @@ class Rollout:
     def _wave_ends(self) -> Sequence[int]:
         return tuple(accumulate(wave.size for wave in self.waves))
 
-    def proven(self, kind: str) -> int:
-        """How many changes of a kind this rollout has proven to be no worse."""
-        return max((item.drives for item in self.evidence if item.kind == kind), default=0)
-
     def proven_least(self, indices: Iterable[int]) -> int:
-        """Return how many changes are proven of the kind of which the fewest are, of these.
-
-        For their hosts: what one other host has shown counts as half of that at most.
-        """
-        hosts: Dict[str, Set[str]] = {}
-        for change in (self.changes[index] for index in indices):
-            hosts.setdefault(change.pooled_as, set()).add(change.hostname)
-        return min(
-            max((
-                item.proven_for(mine) for item in self.evidence if item.kind == kind
-            ), default=0) for kind, mine in hosts.items()
-        )
+        """Return how many changes are proven of the kind of which the fewest are, of these."""
+        return Proofs(self.evidence).least(hosts_of(self.changes[index] for index in indices))
 
     @property
     def touched(self) -> Tuple[Change, ...]:
@@ -215,8 +201,7 @@ class Rollout:
         if self.step.last:
             return min(self.all_in(ChangeStatus.MADE), default=None)
         return min(
-            (self._statuses.index(item) for item in (ChangeStatus.PLANNED, ChangeStatus.APPLYING)
-             if item in self._statuses), default=None,
+            (self._statuses.index(item) for item in OPEN if item in self._statuses), default=None,
         )
 
     @cached_property
@@ -256,6 +241,14 @@ class Rollout:
             at = self._statuses.index(status, at + 1)
             found.append(at)
         return tuple(found)
+
+
+def hosts_of(changes: Iterable[Change]) -> Dict[str, Set[str]]:
+    """Return the hosts of some changes by their kind."""
+    hosts: Dict[str, Set[str]] = {}
+    for change in changes:
+        hosts.setdefault(change.pooled_as, set()).add(change.hostname)
+    return hosts
 
 
 def as_stored_now(rollout: Rollout) -> Rollout:

@@ -6,20 +6,19 @@ grow with the evidence.
 
 from __future__ import annotations
 
-from collections import Counter
 from copy import copy
 from dataclasses import dataclass, replace
-from itertools import takewhile
-from typing import Dict, FrozenSet, Iterable, Iterator, List, Tuple, TypeVar
+from itertools import islice, takewhile
+from typing import Dict, FrozenSet, Iterable, Iterator, Tuple, TypeVar
 
 from ..codec import one_line
 from ..record import Precondition
 from ..simulation import has_clients, real
-from .change_status import ChangeStatus
-from .gate.evidence import COMMITS, Evidence
+from .change_status import OPEN, ChangeStatus
+from .gate.evidence import Proofs
 from .gate.gate_state import GateStep
 from .persisting import Persisting
-from .rollout_state import Change
+from .rollout_state import Change, Rollout
 
 # Steps of one value that are judged together.
 RAMP_MAX = 100
@@ -31,6 +30,107 @@ TREATED_MAX = 48
 AHEAD_MAX = 48
 
 Machine = TypeVar("Machine", bound="Stepping")
+Touched = FrozenSet[Tuple[str, str]]
+NOTHING: Touched = frozenset()
+
+
+@dataclass(frozen=True)
+class Step:
+    """Changes that are made and judged together, and how many were proven before them."""
+
+    indices: Tuple[int, ...]
+    by_load: bool
+    proven: int = 0
+    under_way: bool = False
+
+
+def gated(rollout: Rollout, change: Change, without_clients: Touched = NOTHING) -> bool:
+    """Say whether clients' load judges it; else a bench does, or what is read back."""
+    return (
+        rollout.gate is not None and rollout.gate.by_load
+        and not rollout.trial and has_clients(change)
+        and Precondition.CLIENT_LOAD not in rollout.overridden
+        and bool(change.judging_osds) and not change.only_lasts
+        and change.touches != without_clients
+    )
+
+
+def step_from(
+    rollout: Rollout, first: int, proofs: Proofs, without_clients: Touched = NOTHING,
+) -> Step:
+    """Choose the changes of the step that begins with one: which of those after it join it."""
+    one, wave = rollout.changes[first], rollout.wave_of(first)
+    by_load = gated(rollout, one, without_clients)
+    hosts = {one.pooled_as: {one.hostname}}
+    found, proven = [first], proofs.least(hosts)
+    in_its_place = first == rollout.canary_index and first  # of one that its drive refused
+    if in_its_place or not by_load:
+        return Step((first,), by_load, proven)
+    apart, touched, osds = {one.touches}, {*one.touches}, {*one.judging_osds}
+    for index in range(first + 1, len(rollout.changes)):
+        item = rollout.changes[index]
+        if (
+            item.status is not ChangeStatus.PLANNED or rollout.wave_of(index) != wave
+            or not gated(rollout, item, without_clients)
+        ):
+            break
+        touches, mine = item.touches, hosts.setdefault(item.pooled_as, set())
+        osds.update(item.judging_osds)
+        least = proven
+        if item.hostname not in mine:
+            mine.add(item.hostname)
+            least = proofs.least(hosts)
+        # one value in several steps: each alone is too small to be seen
+        ramp = item.MAY_RAMP and touches == one.touches and index - first < RAMP_MAX
+        if not ramp and (
+            len(osds) > TREATED_MAX or not touched.isdisjoint(touches)
+            or len(apart) >= max(rollout.parallel_max, least)
+        ):
+            break
+        found.append(index)
+        apart.add(touches)
+        touched |= touches
+        proven = least
+    return Step(tuple(found), by_load, proven)
+
+
+def steps_left(
+    rollout: Rollout, without_clients: Touched = NOTHING, together_max: int = 0,
+) -> Iterator[Step]:
+    """Play the choice of steps forward: the one under way and those after it, if all are proven.
+
+    `together_max`: how many may be changed at the same time, where the mons have limited it.
+    """
+    proofs, at, step = Proofs(rollout.evidence), 0, None
+    indices = rollout.step.indices
+    if indices:
+        one = rollout.changes[indices[0]]
+        step = Step(indices, gated(rollout, one, without_clients), under_way=True)
+        changes = list(rollout.changes)
+        for index in indices:
+            changes[index] = replace(changes[index], status=ChangeStatus.APPLIED)
+        rollout = replace(rollout, changes=tuple(changes))
+        yield step
+    while step is None or not rollout.trial:
+        if step is not None and step.by_load:
+            proofs.add(drives_of(rollout.changes[index] for index in step.indices))
+        while at < len(rollout.changes) and rollout.changes[at].status not in OPEN:
+            at += 1
+        if at == len(rollout.changes):
+            return
+        step = step_from(rollout, at, proofs, without_clients)
+        step = replace(step, indices=step.indices[:together_max or None])
+        yield step
+        at = step.indices[-1] + 1
+
+
+def drives_of(changes: Iterable[Change]) -> Dict[str, Dict[str, int]]:
+    """Count how many things are changed, by kind and host: the steps of one value are one."""
+    found: Dict[str, Dict[str, int]] = {}
+    for kind, host, _ in {(item.pooled_as, item.hostname, item.touches) for item in changes}:
+        hosts = found.setdefault(kind, {})
+        hosts[host] = hosts.get(host, 0) + 1
+    return found
 
 
 @dataclass
@@ -38,22 +138,16 @@ class Stepping(Persisting):
     """What is in the next step, by what is proven so far."""
 
     # what the change touches whose OSDs have no clients' load: it is read back and no more
-    _without_clients: FrozenSet[Tuple[str, str]] = frozenset()
+    _without_clients: Touched = NOTHING
+    # how many may be changed together, where the last look has limited it
+    _together_max: int = 0
 
     def copied(self: Machine) -> Machine:
         """As it stands now, whatever it does later."""
         return copy(self)
 
     def _gated(self, change: Change) -> bool:
-        """Whether clients' load judges it; else a bench before and after, or what is read back."""
-        rollout = self.rollout
-        return (
-            rollout.gate is not None and rollout.gate.by_load
-            and not rollout.trial and has_clients(change)
-            and Precondition.CLIENT_LOAD not in rollout.overridden
-            and bool(change.judging_osds) and not change.only_lasts
-            and change.touches != self._without_clients
-        )
+        return gated(self.rollout, change, self._without_clients)
 
     @property
     def wants_controls(self) -> bool:
@@ -68,51 +162,11 @@ class Stepping(Persisting):
         first, rollout = self.rollout.current_index, self.rollout
         if first is None:
             return ()
-        found = [first]
-        if first == rollout.canary_index and first:
-            return (first,)  # in the place of one that its drive refused
-        for index in range(first + 1, len(rollout.changes)):
-            item = rollout.changes[index]
-            if self._is_ramp(first, index):
-                # one value in several steps: each alone is too small to be seen
-                found.append(index)
-                continue
-            if (
-                self._apart(found) >= self._together_max(found, index)
-                or rollout.wave_of(index) != rollout.wave_of(first) or not self._gated(item)
-                or item.status is not ChangeStatus.PLANNED
-                or any(item.touches & rollout.changes[other].touches for other in found)
-            ):
-                break
-            found.append(index)
-        return tuple(found) if self._gated(rollout.changes[first]) else (first,)
+        return step_from(rollout, first, Proofs(rollout.evidence), self._without_clients).indices
 
     def _apart(self, indices: Iterable[int]) -> int:
         """How many things are changed: the steps of one value are one."""
         return len({self.rollout.changes[index].touches for index in indices})
-
-    def _drives_of(self, indices: Iterable[int], kind: str) -> Dict[str, int]:
-        """How many things of a kind are changed, by host."""
-        changes = [self.rollout.changes[index] for index in indices]
-        touched = {(item.hostname, item.touches) for item in changes if item.pooled_as == kind}
-        return Counter(hostname for hostname, _ in touched)
-
-    def _together_max(self, found: List[int], more: int) -> int:
-        """How many changes a step may be made of: as many as are proven of each kind in it."""
-        rollout = self.rollout
-        members = [*(rollout.changes[index] for index in found), rollout.changes[more]]
-        if len({o for item in members for o in item.judging_osds}) > TREATED_MAX:
-            return 0
-        return max(rollout.parallel_max, rollout.proven_least((*found, more)))
-
-    def _is_ramp(self, first: int, index: int) -> bool:
-        """Whether a change is a further step of the values that the first one changes."""
-        one, item, rollout = (*(self.rollout.changes[i] for i in (first, index)), self.rollout)
-        return (
-            item.MAY_RAMP and self._gated(item)
-            and item.status is ChangeStatus.PLANNED and item.touches == one.touches
-            and rollout.wave_of(index) == rollout.wave_of(first) and index - first < RAMP_MAX
-        )
 
     @property
     def groups_next(self) -> Tuple[Tuple[int, ...], ...]:
@@ -127,14 +181,23 @@ class Stepping(Persisting):
             for change in real(self.rollout.changes[index] for index in self._candidates())
         )
 
+    def steps_left(self) -> Iterator[Step]:
+        """The step under way and those after it, as they will be if all are proven."""
+        return steps_left(self.rollout, self._without_clients, self._together_max)
+
+    def _steps_ahead(self) -> Iterator[Step]:
+        ahead = (step for step in self.steps_left() if not step.under_way)
+        return islice(ahead, AHEAD_MAX)
+
     def next_step(self) -> Tuple[int, str]:
         """Of how many changes the next step is, if the one under way is proven, and why."""
-        for machine, indices in self._steps_ahead():
-            return len(indices), machine._why_so_large(indices)
+        for step in self._steps_ahead():
+            return len(step.indices), self._why_so_large(step)
         return 0, ""
 
-    def _why_so_large(self, indices: Tuple[int, ...]) -> str:
-        rollout, last = self.rollout, indices[-1]
+    def _why_so_large(self, step: Step) -> str:
+        rollout, indices, proven = self.rollout, step.indices, step.proven
+        last = indices[-1]
         if not self._gated(rollout.changes[indices[0]]):
             return "what clients' load does not judge is changed one by one"
         if indices[0] == rollout.canary_index:
@@ -143,39 +206,19 @@ class Stepping(Persisting):
         more = last + 1 < len(rollout.changes)
         if not more or rollout.wave_of(last + 1) != rollout.wave_of(last):
             return f"all that is left of {wave or 'the plan'}"
-        proven = rollout.proven_least(indices)
         if proven > rollout.parallel_max and self._apart(indices) >= proven:
             return f"as many as are proven of their kind so far ({proven})"
+        if self._together_max and len(indices) >= self._together_max:
+            return f"as many as `osd ok-to-stop` last let be changed together ({len(indices)})"
         if self._apart(indices) >= rollout.parallel_max >= proven:
             return f"rollout_parallel_max ({rollout.parallel_max}), until more are proven"
         return "the next change is of another kind or of the same drive, or 48 OSDs are together"
 
-    def _steps_ahead(self: Machine) -> Iterator[Tuple[Machine, Tuple[int, ...]]]:
-        """The steps after the one under way, if all are proven, with the machine before each."""
-        found, mine = self.copied(), self.rollout.step.indices
-        for _ in range(AHEAD_MAX):
-            rollout = found.rollout
-            changes = list(rollout.changes)
-            for index in mine:
-                changes[index] = replace(changes[index], status=ChangeStatus.APPLIED)
-            known = {(item.kind, item.of): item for item in rollout.evidence}
-            for kind in {changes[index].pooled_as for index in mine}:
-                known[kind, COMMITS] = known.get((kind, COMMITS), Evidence(kind)).having_proven(
-                    self._drives_of(mine, kind)
-                )
-            found.rollout = replace(
-                rollout, changes=tuple(changes), evidence=tuple(known.values()), step=GateStep()
-            )
-            mine = found._candidates()
-            if not mine:
-                return
-            yield found, mine
-
     def _ahead(self) -> Tuple[int, ...]:
         """The OSDs of the steps to come, the next first."""
         osds: Dict[int, None] = {}
-        for machine, indices in self._steps_ahead():
-            more = dict.fromkeys(machine._judged_on(indices))
+        for step in self._steps_ahead():
+            more = dict.fromkeys(self._judged_on(step.indices))
             if len({**osds, **more}) > AHEAD_MAX:
                 break
             osds.update(more)

@@ -8,19 +8,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Tuple
+from typing import Iterable, Tuple
 
-from ..simulation import has_clients
 from ..text import roughly
 from .change_status import GOING_BACK, UNFINISHED, ChangeStatus
-from .gate.gate_state import GateSettings
 from .rollout import DOUBTS_MAX
-from .rollout_state import Change, Rollout, RolloutStatus
+from .rollout_state import Rollout, RolloutStatus
+from .stepping import Step
 
 # What a change takes besides its judgement: its look, its toggle, its read back.
 CHANGE_LEAST_S, CHANGE_S = 1.0, 5.0
-# A step takes so many times the least, where none is over that tells.
-USUAL = 1.5
+# A step takes so many times the least, where none is over that tells; else at most so many times
+# the longest.
+USUAL, LONGER = 1.5, 1.2
 
 
 @dataclass(frozen=True)
@@ -48,8 +48,11 @@ def between(least_s: float, most_s: float) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def time_left(rollout: Rollout, now_s: float) -> TimeLeft:
-    """Of a rollout that runs or is paused; one that goes back takes seconds for each change."""
+def time_left(rollout: Rollout, steps: Iterable[Step], now_s: float) -> TimeLeft:
+    """Of a rollout that runs or is paused; one that goes back takes seconds for each change.
+
+    `steps` are those that its machine has still to make: see `steps_left`.
+    """
     if rollout.status is RolloutStatus.ROLLING_BACK:
         back = [c for c in rollout.changes if c.status in GOING_BACK]
         seconds = CHANGE_S * len(back)
@@ -57,11 +60,12 @@ def time_left(rollout: Rollout, now_s: float) -> TimeLeft:
             c.status is ChangeStatus.ROLLED_BACK for c in rollout.changes))
         return TimeLeft(seconds, seconds, 1.0 - share, seconds)
     least = most = expected = 0.0
-    for first, size in _steps(rollout):
-        low, high = _step_s(rollout, rollout.changes[first], first, size)
-        least, most = least + low, most + high
-        told = bool(first and rollout.judged_s[1:])
-        expected += (low + high) / 2.0 if told else min(high, USUAL * low)
+    for step in steps:
+        low, high, usual = _step_s(rollout, step)
+        least, most, expected = least + low, most + high, expected + usual
+    if rollout.afterwards:  # each is only made to last
+        made = len(rollout.all_in(ChangeStatus.MADE))
+        least, most, expected = made * CHANGE_LEAST_S, made * CHANGE_S, made * CHANGE_S
     spent = now_s - rollout.step_at_s if rollout.step.indices and rollout.step_at_s else 0.0
     least, most, expected = (max(1.0, each - spent) for each in (least, most, expected))
     if not any(item.status in UNFINISHED for item in rollout.changes):
@@ -71,60 +75,34 @@ def time_left(rollout: Rollout, now_s: float) -> TimeLeft:
     return TimeLeft(least, most, min(0.99, gone / whole) if whole > 0 else 1.0, expected)
 
 
-def _steps(rollout: Rollout) -> Tuple[Tuple[int, int], ...]:
-    """(first change, how many) of each step that is not over, if all goes well."""
-    found = []
-    at, changes = 0, rollout.changes
-    waves = [number for number, wave in enumerate(rollout.waves) for _ in range(wave.size)]
-    waves += range(len(rollout.waves), len(rollout.waves) + len(changes) - len(waves))
-    proven = {item.kind: rollout.proven(item.kind) for item in rollout.evidence}
-    while at < len(changes):
-        if changes[at].status not in UNFINISHED:
-            at += 1
-            continue
-        end, touched, kinds = at + 1, {changes[at].touches}, {changes[at].pooled_as}
-        while end < len(changes) and waves[end] == waves[at]:
-            item = changes[end]
-            least = min(proven.get(kind, 0) for kind in {*kinds, item.pooled_as})
-            full = len(touched) >= max(rollout.parallel_max, least)
-            if full and not _one_value(rollout, at, end):
-                break
-            touched.add(item.touches)
-            kinds.add(item.pooled_as)
-            end += 1
-        for kind in kinds:
-            proven[kind] = proven.get(kind, 0) + len(touched)
-        found.append((at, end - at))
-        at = end
-    return tuple(found)
+def _is_canary(rollout: Rollout, step: Step) -> bool:
+    return step.indices[0] == rollout.canary_index
 
 
-def _one_value(rollout: Rollout, first: int, index: int) -> bool:
-    """Whether clients' load judges two changes together: they are steps of one value."""
-    one, item = rollout.changes[first], rollout.changes[index]
-    by_load = rollout.gate is not None and rollout.gate.by_load
-    return by_load and bool(item.judging_osds) and one.touches == item.touches
-
-
-def _step_s(rollout: Rollout, change: Change, first: int, size: int) -> Tuple[float, float]:
-    gate = rollout.gate or GateSettings(by_load=False)
-    if not gate.by_load or not change.judging_osds or not has_clients(change) or rollout.trial:
-        if change.measure(rollout) is None:
-            # it is read back and no more, and then nothing else is done for a while
-            wait_s = change.pause_s(rollout)
-            return size * (CHANGE_LEAST_S + wait_s), size * (CHANGE_S + wait_s)
-        waits = max(rollout.canary_wait_s, rollout.settle_s) if first == 0 else rollout.settle_s
-        # what looks worse is measured again before it counts
-        again = DOUBTS_MAX * (rollout.settle_s + rollout.period_s)
-        most = CHANGE_S + 2.0 * rollout.period_s + again
-        return size * (CHANGE_LEAST_S + waits), size * (most + waits)
-    low, high = gate.range_s(first == 0)
-    if rollout.judged_s[1:] and first:
-        usual = fmean(rollout.judged_s[1:])  # the canary's is longer
-        low, high = min(max(low, 0.8 * usual), high), min(high, max(low, 1.2 * usual))
+def _step_s(rollout: Rollout, step: Step) -> Tuple[float, float, float]:
+    """The least, the most, and what is expected."""
+    gate, canary, size = rollout.gate, _is_canary(rollout, step), len(step.indices)
+    change = rollout.changes[step.indices[0]]
     waits = size * change.pause_s(rollout)
-    more = size * CHANGE_S + rollout.settle_s + waits
+    if gate is None or not step.by_load:
+        # it is read back and no more, and then nothing else is done for a while
+        least, most = size * CHANGE_LEAST_S + waits, size * CHANGE_S + waits
+        if change.measure(rollout) is not None:
+            settled_s = max(rollout.canary_wait_s if canary else 0.0, rollout.settle_s)
+            # what looks worse is measured again before it counts
+            again = DOUBTS_MAX * (rollout.settle_s + rollout.period_s)
+            least += size * settled_s
+            most += size * (settled_s + 2.0 * rollout.period_s + again)
+        return least, most, min(USUAL * least, most)
+    low, high = gate.range_s(canary)
+    waits += rollout.settle_s
+    least, most = low + size * CHANGE_LEAST_S + waits, high + size * CHANGE_S + waits
+    expected = min(USUAL * least, most)
+    judged_s = rollout.judged_s[1:]  # the canary's is longer
+    if judged_s and not canary:
+        expected = min(max(least, fmean(judged_s)), most)
+        most = min(most, max(least, LONGER * max(judged_s) + size * CHANGE_S + waits))
     if change.measure(rollout) is None:
         # without clients' load it is only read back
-        return size * CHANGE_LEAST_S + waits, high + more
-    return low + more, high + more
+        least = size * CHANGE_LEAST_S + waits - rollout.settle_s
+    return least, most, expected

@@ -12,6 +12,7 @@ from ...core.change import staleness
 from ...core.change.change_status import ChangeStatus
 from ...core.change.persisting import can_last, not_lasting
 from ...core.change.rollout_state import Change, Rollout, RolloutStatus
+from ...core.change.stepping import steps_left
 from ...core.change.time_left import time_left
 from ...core.errors import NotReadyError
 from ...core.record import Precondition
@@ -46,7 +47,7 @@ def apply_forecast(
     lasting = [
         *filter(can_last, planned), *(rollout.changes[i] for i in not_lasting(rollout)),
     ]
-    left = time_left(rollout, world.now_s)
+    left = time_left(rollout, steps_left(rollout), world.now_s)
     asked = holding.override(rollout, need_not)
     missed = broken(plan, need_not, seen)
     if planned and _idle(asked, planned[0], world.options.traffic_commits_min, commits_per_s):

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import Collection, Iterable, List, Mapping, Sequence, Tuple
+from heapq import nlargest
+from typing import Collection, Dict, Iterable, List, Mapping, Sequence, Tuple
 
 from ...material import MATERIAL_LN
 from .numbers import Difference
@@ -152,13 +153,62 @@ class Evidence:
             item.limited(weight - item.weight, moved - item.moved) for item in others
         )))
 
-    def proven_for(self, hosts: Collection[str]) -> int:
-        """How many drives are proven for a step on some hosts: of one other host half at most."""
+
+class _Proven:
+    """Drives that are proven, and the two hosts that have proven most of them."""
+
+    def __init__(self, drives: int, by_host: Mapping[str, int]) -> None:
+        self._drives = drives
+        self._hosts: Dict[str, int] = {}
+        self._most: List[str] = []
+        self._count(by_host)
+
+    def add(self, by_host: Mapping[str, int]) -> None:
+        """Count so many more, by host; "" for changes that are of no single host."""
+        self._drives += sum(by_host.values())
+        self._count(by_host)
+
+    def _count(self, by_host: Mapping[str, int]) -> None:
+        for host, more in by_host.items():
+            self._hosts[host] = self._hosts.get(host, 0) + more
+            if host:
+                self._most = nlargest(2, {*self._most, host}, self._hosts.__getitem__)
+
+    def for_hosts(self, hosts: Collection[str]) -> int:
+        """How many count for a step on some hosts: of one other host half at most."""
         (alone,) = hosts if len(hosts) == 1 else ("",)
-        others = [item.drives for item in self.hosts if item.host not in ("", alone)]
-        most = max(others, default=0)
-        left = self.drives - most
+        most = next((self._hosts[host] for host in self._most if host != alone), 0)
+        left = self._drives - most
         return left + min(most, left)
+
+
+class Proofs:
+    """How many drives are proven of each kind, whose count may grow as if steps went well.
+
+    The answer takes as long for a thousand hosts as for one.
+    """
+
+    def __init__(self, evidence: Iterable[Evidence]) -> None:
+        self._of: Dict[str, List[_Proven]] = {}
+        for item in evidence:
+            hosts = {one.host: one.drives for one in item.hosts}
+            self._of.setdefault(item.kind, []).append(_Proven(item.drives, hosts))
+
+    def add(self, by_kind: Mapping[str, Mapping[str, int]]) -> None:
+        """Count so many more drives as proven, by kind and host."""
+        for kind, by_host in by_kind.items():
+            for item in self._of.setdefault(kind, [_Proven(0, {})]):
+                item.add(by_host)
+
+    def least(self, hosts: Mapping[str, Collection[str]]) -> int:
+        """How many are proven of the kind of which the fewest are; `hosts`: of each kind's drives.
+
+        What one other host has shown counts as half of that at most.
+        """
+        return min(
+            max((item.for_hosts(mine) for item in self._of.get(kind, ())), default=0)
+            for kind, mine in hosts.items()
+        )
 
 
 def _mean_of(parts: Sequence[HostShare]) -> Difference:
