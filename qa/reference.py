@@ -1,4 +1,4 @@
-"""`doc/reference.md`, made of the code: commands, programs, exit codes, options and findings.
+"""`doc/reference.md`, made of the code: commands, programs, options, findings, Ceph's health.
 
 `GOLDEN=write make check` writes it anew; a test holds that it is what the code says.
 """
@@ -8,9 +8,10 @@ from __future__ import annotations
 import re
 import textwrap
 from dataclasses import asdict
-from typing import Iterator, List
+from typing import Iterator, List, Sequence
 
 import manual
+from wcache.ceph.health_table import CHECKS, FLAGS, PG_STATES, Row, Scope
 from wcache.commands.commands import COMMANDS
 from wcache.core.text import inflected
 from wcache.knobs.registry import ADVICE
@@ -28,6 +29,7 @@ def reference() -> str:
     """The page."""
     return "\n".join([
         HEAD, *_commands(), "", *_programs(), "", *_exits(), "", *_options(), "", *_findings(), "",
+        *_health(), "",
     ])
 
 
@@ -91,6 +93,38 @@ def _findings() -> Iterator[str]:
     for code, (words, what_to_do) in ADVICE.items():
         advice = f"{what_to_do[:1].upper()}{what_to_do[1:]}"
         yield from _item(f"`{code.value}`: {inflected(words, 2)}. {advice}.")
+
+
+def _health() -> Iterator[str]:
+    yield "## What of Ceph's health keeps wcache from measuring"
+    about = (
+        "Most of what is wrong in a cluster is about some OSDs: those are left alone, and no "
+        "others. While an error is raised that is not in this list, no OSD is measured or changed, "
+        "until it is cured or muted (`ceph health mute CHECK`). A warning that is not in it is "
+        "recorded with what is measured.",
+        "A mute hides a check and cures nothing: the OSDs that a muted check names are left alone "
+        "all the same. Where Ceph cuts off the list of OSDs that a check is about, it is taken to "
+        "be about all; once it is muted it is about those that it names.",
+    )
+    yield "\n\n".join("\n".join(textwrap.wrap(each, COLUMNS)) for each in about)
+    for title, rows in (
+        ("Health checks", CHECKS), ("Flags of the OSD map", FLAGS), ("States of PGs", PG_STATES),
+    ):
+        yield from ("", f"### {title}")
+        yield from _followed(rows)
+    yield ""
+    yield "The OSDs of a PG that has any other state, or is not `active`, are left alone too."
+
+
+def _followed(rows: Sequence[Row]) -> Iterator[str]:
+    for scope in Scope:
+        found = [row for row in rows if row.scope is scope]
+        if found:
+            yield from ("", f"{scope.value[:1].upper()}{scope.value[1:]}:", "")
+        for row in found:
+            lifted = " A mute lifts it." if row.mute_lifts else ""
+            names = ", ".join(f"`{name}`" for name in row.names)
+            yield from _item(f"{names}: {row.why}.{lifted}")
 
 
 def _value(value: object) -> str:

@@ -1,0 +1,275 @@
+"""What Ceph's health, flags and PG states say of the cluster, and of which OSDs.
+
+`health_table` says what each forbids.  A mute hides a check and cures nothing: OSDs that a muted
+check names stay ill, and what it does not name is not kept.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, Dict, FrozenSet, List, Mapping, Set, Tuple
+
+from . import told
+from .health_table import FLAGS, PG_STATES, Named, Scope, row_of
+
+# The worst of a PG's states counts.
+_WORST = (Scope.CLUSTER, Scope.OSDS, Scope.BUSY, Scope.RECORDED, Scope.NOTHING)
+# More are not read: real clusters have some dozens of checks, and as many lines as OSDs.
+CHECKS_MAX, LINES_MAX, LINE_CHARS_MAX = 1000, 50_000, 4096
+NAMES_MAX, NAME_CHARS_MAX = 50, 64
+_LINE = re.compile(r" *osd\.([0-9]{1,9})(?![0-9.])")
+_PAIR = re.compile(
+    r"Slow OSD heartbeats on (?:back|front) from osd\.([0-9]{1,9}) \[[^\[\]]*\](?: \(down\))?"
+    r" to osd\.([0-9]{1,9}) \[[^\[\]]*\](?: \(down\))?"
+    r" [0-9]+(?:\.[0-9]+)? msec(?: possibly improving)?$"  # no CRUSH name can add an OSD
+)
+_HOST = re.compile(r"([^\s]{1,253}) is in maintenance$")
+_DAEMONS = re.compile(
+    r"[0-9]+ slow ops, oldest one blocked for [0-9]+ sec, "
+    r"(?:daemons \[([^\[\]]*)\](\.\.\.)? have slow ops\.|([^\s,]+) has slow ops)$"
+)
+_DAEMON = re.compile(r"(?:osd\.([0-9]{1,9})|(?!osd\.)[a-z]{1,32}\.[^\s,\[\]]+)$")
+_MONS = re.compile(r"([0-9]{1,4})/([0-9]{1,4}) mons down")
+_WORK_FLAGS = frozenset(("noout", "noup", "nodown"))
+
+
+@dataclass(frozen=True)
+class HealthSeen:
+    """What the health checks of a moment say; names are printable, and there are few."""
+
+    forbids: Tuple[str, ...] = ()  # checks that keep all OSDs from being measured and changed
+    osds: Mapping[int, Tuple[str, ...]] = field(default_factory=dict)  # checks that make them ill
+    hosts: FrozenSet[str] = frozenset()  # in maintenance, by the names that cephadm has
+    alerted: FrozenSet[int] = frozenset()
+    recorded: Tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class InWork:
+    """What an admin has set a flag on, as for work on it."""
+
+    osds: FrozenSet[int]
+    nodes: FrozenSet[str]  # of CRUSH, by name
+    classes: FrozenSet[str]
+
+
+def no_quorum_if_one_more_goes(mons: int, in_quorum: int) -> bool:
+    """Whether a mon is missing and the cluster stops with the next one.
+
+    All mons there is no case of it, however few they are: one, or two.
+    """
+    return in_quorum < mons and in_quorum - 1 < mons // 2 + 1
+
+
+def osds_named(name: str, check: Any) -> FrozenSet[int]:
+    """The OSDs that a check names, whoever wrote its words; not all where lists are cut off."""
+    return _read(row_of(name).named, check)[0]
+
+
+def named_fully(name: str, check: Any) -> bool:
+    """Whether a check, or what else the mgr has, tells all OSDs that the check is about."""
+    return _read(row_of(name).named, check)[1]
+
+
+def hosts_named(name: str, check: Any) -> FrozenSet[str]:
+    """The hosts that a check says are in maintenance."""
+    if row_of(name).named is not Named.HOSTS:
+        return frozenset()
+    found = (_HOST.match(line) for line in _lines(check)[0])
+    return frozenset(told.name(each.group(1)) for each in found if each)
+
+
+def judged(checks: Any) -> HealthSeen:
+    """What all checks say, as `get("health")` of a mgr has them.
+
+    A check of single OSDs that does not name all of them is of all OSDs, unless it is muted.
+    An error that nobody knows is of all OSDs, and a warning that nobody knows of none.
+    """
+    if not isinstance(checks, Mapping):
+        return HealthSeen(forbids=("the health checks cannot be read",))
+    forbids: Set[str] = set()
+    recorded: Set[str] = set()
+    ill: Dict[int, Tuple[str, ...]] = {}
+    hosts: FrozenSet[str] = frozenset()
+    alerted: FrozenSet[int] = frozenset()
+    if len(checks) > CHECKS_MAX:
+        forbids.add(f"more than {CHECKS_MAX} health checks")
+    for said, check in sorted(islice(checks.items(), CHECKS_MAX), key=_name_of):
+        name = told.name(said, NAME_CHARS_MAX)
+        row, muted, severity = row_of(name), _muted(check), _severity(check)
+        if severity == "HEALTH_OK" or row.scope is Scope.NOTHING:
+            continue
+        if muted and row.mute_lifts:
+            continue
+        osds, fully = _read(row.named, check)
+        if row.scope is Scope.ALERT:
+            alerted |= osds
+            stays = False
+        elif row.scope is Scope.OSDS:
+            ill.update((osd_id, (*ill.get(osd_id, ()), name)) for osd_id in osds)
+            hosts |= hosts_named(name, check)
+            stays = not fully and not muted
+        elif row.scope is Scope.CLUSTER:
+            stays = name != "MON_DOWN" or _mons_at_risk(check)
+        else:
+            stays = severity != "HEALTH_WARN" and not muted
+        if stays:
+            forbids.add(name)
+        elif not muted and not (fully and (osds or hosts_named(name, check))):
+            recorded.add(name)
+    return HealthSeen(
+        _few(forbids), {osd_id: ill[osd_id] for osd_id in sorted(ill)}, hosts, alerted,
+        _few(recorded),
+    )
+
+
+def reason(name: str) -> str:
+    """Why a check that `judged` has in `forbids` keeps all OSDs, in a line."""
+    row = row_of(name)
+    if row.scope is Scope.OSDS:
+        return f"{name} does not name all OSDs that it is about"
+    return f"{name}: {row.why}"
+
+
+def flags_of(osd_map: Mapping[str, Any]) -> Tuple[Tuple[str, ...], Tuple[str, ...]]:
+    """(what forbids, what is recorded) of the whole OSD map: its flags, and its stretch mode.
+
+    The check of a stretch mode can be turned off (mon_warn_on_degraded_stretch_mode).
+    """
+    flags = str(osd_map.get("flags", ""))[:LINE_CHARS_MAX].split(",")
+    scopes = {told.name(flag, NAME_CHARS_MAX): row_of(flag, FLAGS).scope for flag in flags if flag}
+    forbids = {flag for flag, scope in scopes.items() if scope is Scope.CLUSTER}
+    stretch = osd_map.get("stretch_mode")
+    if isinstance(stretch, Mapping) and any(
+        stretch.get(f"{word}_stretch_mode") for word in ("degraded", "recovering")
+    ):
+        forbids.add("degraded stretch mode")
+    known = (Scope.CLUSTER, Scope.NOTHING)
+    return _few(forbids), _few({flag for flag, scope in scopes.items() if scope not in known})
+
+
+def in_work(osd_map: Mapping[str, Any]) -> InWork:
+    """What an admin keeps from coming up, going down or out, as for work on it."""
+    rows = osd_map.get("osds", ())
+    return InWork(
+        frozenset(int(row["osd"]) for row in rows if _flagged(row.get("state", ()))),
+        _names_flagged(osd_map.get("crush_node_flags")),
+        _names_flagged(osd_map.get("device_class_flags")),
+    )
+
+
+def pg_scope(state: str) -> Scope:
+    """Whom the PGs of a state, as in `active+clean`, keep from being measured and changed.
+
+    A word that nobody knows makes ill, and so does the lack of `active`.
+    """
+    words = str(state)[:LINE_CHARS_MAX].split("+")
+    found = {row_of(word, PG_STATES).scope for word in words}
+    if Scope.ERROR in found or "active" not in words:
+        found.add(Scope.OSDS)
+    return next(scope for scope in _WORST if scope in found)
+
+
+def pgs_forbid(states: Mapping[str, Any]) -> Tuple[str, ...]:
+    """The words of PG states that keep all OSDs, of how many PGs there are of each state."""
+    words = {
+        word for state, count in islice(states.items(), LINES_MAX) if count
+        for word in str(state)[:LINE_CHARS_MAX].split("+")
+    }
+    return _few({word for word in words if row_of(word, PG_STATES).scope is Scope.CLUSTER})
+
+
+def _read(named: Named, check: Any) -> Tuple[FrozenSet[int], bool]:
+    """(the OSDs that a check names, whether these are all)."""
+    if named is Named.NOWHERE:
+        return frozenset(), False
+    if named is Named.SUMMARY:
+        return _of_summary(_message(check, "summary"))
+    lines, all_lines = _lines(check)
+    pattern = {Named.PAIRS: _PAIR, Named.HOSTS: _HOST}.get(named, _LINE)
+    found = [pattern.match(line) for line in lines]
+    osds = frozenset(
+        int(number) for each in found if each and named is not Named.HOSTS
+        for number in each.groups()
+    )
+    if named is Named.ELSEWHERE:
+        return osds, True
+    # cephadm counts hosts in maintenance as one
+    expected = 1 if named is Named.HOSTS else max(1, _count(check))
+    return osds, all_lines and all(found) and len(found) >= expected
+
+
+def _of_summary(text: str) -> Tuple[FrozenSet[int], bool]:
+    matched = _DAEMONS.match(text)
+    if not matched:
+        return frozenset(), False
+    several, cut_off, one = matched.groups()
+    daemons = [_DAEMON.match(each) for each in (one or several).split(",")]
+    osds = frozenset(int(each.group(1)) for each in daemons if each and each.group(1))
+    return osds, all(daemons) and not cut_off
+
+
+def _mons_at_risk(check: Any) -> bool:
+    """Of MON_DOWN; also where its words cannot be read."""
+    matched = _MONS.match(_message(check, "summary"))
+    if not matched:
+        return True
+    missing, mons = int(matched.group(1)), int(matched.group(2))
+    return no_quorum_if_one_more_goes(mons, mons - missing)
+
+
+def _lines(check: Any) -> Tuple[List[str], bool]:
+    """(the lines of a check's details, whether these are all)."""
+    details = check.get("detail") if isinstance(check, Mapping) else None
+    if not isinstance(details, (list, tuple)):
+        return [], False
+    few = details[:LINES_MAX]
+    texts = [each.get("message") if isinstance(each, Mapping) else None for each in few]
+    return [text[:LINE_CHARS_MAX] if isinstance(text, str) else "" for text in texts], (
+        len(details) <= LINES_MAX
+    )
+
+
+def _message(check: Any, where: str) -> str:
+    part = check.get(where) if isinstance(check, Mapping) else None
+    text = part.get("message") if isinstance(part, Mapping) else None
+    return text[:LINE_CHARS_MAX] if isinstance(text, str) else ""
+
+
+def _count(check: Any) -> int:
+    part = check.get("summary") if isinstance(check, Mapping) else None
+    count = part.get("count") if isinstance(part, Mapping) else None
+    return count if isinstance(count, int) else 0
+
+
+def _muted(check: Any) -> bool:
+    return isinstance(check, Mapping) and check.get("muted") is True
+
+
+def _severity(check: Any) -> str:
+    """As Ceph says it; what it does not say is no warning."""
+    return str(check.get("severity", "")) if isinstance(check, Mapping) else ""
+
+
+def _name_of(item: Tuple[Any, Any]) -> str:
+    return str(item[0])
+
+
+def _flagged(flags: Any) -> bool:
+    return isinstance(flags, (list, tuple)) and not _WORK_FLAGS.isdisjoint(
+        each for each in flags if isinstance(each, str)
+    )
+
+
+def _names_flagged(flags: Any) -> FrozenSet[str]:
+    named = flags if isinstance(flags, Mapping) else {}
+    return frozenset(told.name(name) for name, each in named.items() if _flagged(each))
+
+
+def _few(names: Set[str]) -> Tuple[str, ...]:
+    """Sorted, and the rest as a number."""
+    listed = sorted(names)
+    more = len(listed) - NAMES_MAX
+    return (*listed[:NAMES_MAX], f"{more} more") if more > 0 else tuple(listed)
