@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import islice
 from typing import Any, Dict, FrozenSet, List, Mapping, Set, Tuple
 
@@ -160,6 +161,7 @@ def in_work(osd_map: Mapping[str, Any]) -> InWork:
     )
 
 
+@lru_cache(maxsize=1024)  # each OSD has PGs of the same few states
 def pg_scope(state: str) -> Scope:
     """Whom the PGs of a state, as in `active+clean`, keep from being measured and changed.
 
