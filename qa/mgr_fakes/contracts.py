@@ -48,9 +48,11 @@ CALLS: List[Tuple[str, Tuple[Any, ...], Paths]] = [
     ("get", ("osd_map",), {
         "fsid": "str", "flags": "str",
         "osds/[]/osd": "int", "osds/[]/up": "int", "osds/[]/in": "int",
-        "osds/[]/uuid": "str", "osds/[]/up_from": "int",
+        "osds/[]/uuid": "str", "osds/[]/up_from": "int", "osds/[]/state/[]": "str",
         "pools/[]/type": "int", "pools/[]/crush_rule": "int",
-        "crush_node_flags/*/[]": "str some",
+        "crush_node_flags/*/[]": "str some", "device_class_flags/*/[]": "str ?",
+        "stretch_mode/degraded_stretch_mode": "int",
+        "stretch_mode/recovering_stretch_mode": "int",
     }),
     ("get", ("osd_metadata",), {
         "*/hostname": "str", "*/default_device_class": "str", "*/ceph_version_short": "str",
@@ -70,9 +72,10 @@ CALLS: List[Tuple[str, Tuple[Any, ...], Paths]] = [
     }),
     ("get", ("health",), {
         "json/checks/*/severity": "str", "json/checks/*/muted": "bool",
+        "json/checks/*/summary/message": "str", "json/checks/*/summary/count": "int",
         "json/checks/*/detail/[]/message": "str some",
     }),
-    ("get", ("pg_summary",), {"all/*": "int"}),
+    ("get", ("pg_summary",), {"all/*": "int", "by_osd/*/*": "int"}),
     ("get", ("mgr_map",), {"services/*": "str some"}),  # some: of modules that have a page
     ("get", ("osd_stats",), {
         "osd_stats/[]/osd": "int",

@@ -17,7 +17,10 @@ class Maps:
         self.maps = {
             "osd_map": {
                 "fsid": "f",
-                "osds": [{"osd": i, "uuid": f"u{i}", "up": 1, "in": 1} for i in (0, 1)],
+                "osds": [
+                    {"osd": i, "uuid": f"u{i}", "up": 1, "in": 1, "state": ["exists", "up"]}
+                    for i in (0, 1)
+                ],
                 "pools": [{"pool": i, "crush_rule": rule} for i, rule in enumerate(pools)],
             },
             "osd_metadata": {"0": {"hostname": "h0.example"}},
@@ -25,7 +28,7 @@ class Maps:
                 "devices": [{"id": 0, "class": "hdd"}], "buckets": buckets, "rules": rules,
             },
             "health": {"json": json.dumps({"checks": dict(checks)})},
-            "pg_summary": {"all": {}},
+            "pg_summary": {"all": {}, "by_osd": {}},
         }
 
     def get(self, data_name):
@@ -92,20 +95,99 @@ def test_a_cluster_in_error_is_not_healthy_unless_the_error_is_ours_or_muted():
         check = {"severity": severity, **more}
         return list(seen(checks=[(name, check)]).missed)
 
-    assert missed("PG_DAMAGED") == [Precondition.CLUSTER_HEALTHY]
-    assert missed("PG_DAMAGED", muted=True) == []
+    assert missed("POOL_FULL") == [Precondition.CLUSTER_HEALTHY]
+    assert missed("POOL_FULL", muted=True) == []
     assert missed("WCACHE_UNSAFE") == []
     assert missed("AUTH_INSECURE_SERVICE_KEY_TYPE") == [], "it is raised by an upgrade to 20.2.4"
     assert missed("POOL_NO_REDUNDANCY", "HEALTH_WARN") == []
-    assert missed("OSD_DOWN", "HEALTH_WARN") == [Precondition.CLUSTER_HEALTHY]
+    assert missed("OSD_DOWN") == missed("PG_DAMAGED") == [], "the map and the PGs say of whom"
+    assert missed("A_CHECK_OF_TOMORROW", "HEALTH_WARN") == []
+    assert missed("A_CHECK_OF_TOMORROW") == [Precondition.CLUSTER_HEALTHY]
+    found = seen(checks=[("A_CHECK_OF_TOMORROW", {"severity": "HEALTH_WARN"})])
+    assert found.checks == ("A_CHECK_OF_TOMORROW",)
 
 
-def test_slow_operations_are_a_precondition_of_their_own():
-    found = seen(checks=[("SLOW_OPS", {"severity": "HEALTH_WARN"})])
-    assert found.missed == (Precondition.NO_SLOW_OPS,)
-    assert found.blocking == found.missed
-    both = seen(checks=[("SLOW_OPS", {}), ("OSD_DOWN", {})]).missed
-    assert set(both) == {Precondition.NO_SLOW_OPS, Precondition.CLUSTER_HEALTHY}
+def living(states=(), by_osd=(), flags="", **maps):
+    """A cluster with PGs in these states, in all and by OSD."""
+    there = Maps((bucket(-2, "h0", "host", 0, 1),), **maps)
+    there.maps["pg_summary"] = {
+        "all": dict(states), "by_osd": {key: dict(each) for key, each in dict(by_osd).items()},
+    }
+    there.maps["osd_map"]["flags"] = flags
+    return there
+
+
+def look(there):
+    return CephView(there, bench_empties_caches=False).cluster()
+
+
+@pytest.mark.parametrize("state", [
+    "active+undersized+degraded", "active+recovering", "active+recovery_wait+degraded",
+    "peering", "active+clean+inconsistent", "remapped+peering", "active+clean+laggy",
+    "active+recovery_toofull+degraded", "activating", "active+undersized+remapped+backfilling",
+])
+def test_an_osd_of_whose_pgs_a_copy_is_missing_is_ill_and_nobody_else(state):
+    found = look(living({state: 1}, {"0": {state: 1}, "1": {"active+clean": 9}}))
+    assert set(found.illness((0, 1))) == {0}
+    assert found.blocking == ()
+
+
+@pytest.mark.parametrize("state", [
+    "active+remapped+backfill_wait", "active+remapped+backfilling", "active+clean+remapped",
+    "active+clean+scrubbing+deep", "active+clean+snaptrim", "active+remapped",
+])
+def test_a_pg_that_is_only_misplaced_makes_nobody_ill(state):
+    found = look(living({state: 5}, {"0": {state: 5, "peering": 0}, "2147483647": {state: 1}}))
+    assert found.illness((0, 1)) == {}
+    assert found.blocking == ()
+    assert (0 in found.busy) is ("backfilling" in state)
+    assert (Precondition.NOT_BUSY in found.beside((0,))) is ("backfilling" in state)
+    assert Precondition.NOT_BUSY not in found.beside((1,))
+
+
+@pytest.mark.parametrize("state", [
+    "down", "incomplete", "stale+active+clean", "unknown", "active+recovery_unfound+degraded",
+])
+def test_data_that_nobody_can_reach_forbids_everything(state):
+    assert look(living({state: 1})).blocking == (Precondition.CLUSTER_HEALTHY,)
+    assert look(living({state: 0})).blocking == ()
+
+
+@pytest.mark.parametrize("flag", [
+    "full", "pauserd", "pausewr", "noup", "nodown", "norecover", "nobackfill", "noout",
+])
+def test_a_flag_of_the_whole_cluster_forbids_everything(flag):
+    assert look(living(flags=f"sortbitwise,{flag}")).blocking != ()
+    assert look(living(flags="sortbitwise,noscrub,nodeep-scrub,nearfull")).blocking == ()
+
+
+def test_what_the_map_says_of_one_osd_makes_that_one_ill():
+    for word in ("noout", "nearfull", "backfillfull", "full"):
+        there = living()
+        there.maps["osd_map"]["osds"][1]["state"] = ["exists", "up", word]
+        assert set(look(there).illness((0, 1))) == {1}, word
+    for where, name in (("crush_node_flags", "h0"), ("device_class_flags", "hdd")):
+        there = living()
+        there.maps["osd_map"][where] = {name: ["noout"]}
+        assert 0 in look(there).illness((0, 1))
+    there = living()
+    there.maps["osd_map"]["osds"][0]["up"] = 0
+    assert look(there).illness((0, 1)) == {0: "is not up and in"}
+    assert look(living()).illness((7,)) == {7: "is not up and in"}
+
+
+def test_slow_operations_make_those_ill_that_have_them_and_all_where_some_are_not_named():
+    def slow(words):
+        text = f"5 slow ops, oldest one blocked for 31 sec, {words}"
+        check = {"severity": "HEALTH_WARN", "summary": {"message": text, "count": 1}}
+        return look(living(checks=[("SLOW_OPS", check)]))
+
+    assert set(slow("osd.1 has slow ops").illness((0, 1))) == {1}
+    some = slow("daemons [osd.0,mon.a] have slow ops.")
+    assert set(some.illness((0, 1))) == {0}
+    assert some.illness((0, 1), (Precondition.NO_SLOW_OPS,)) == {}
+    assert Precondition.NO_SLOW_OPS in some.beside((1,))
+    assert set(slow("daemons [osd.5,osd.6]... have slow ops.").illness((0, 1))) == {0, 1}
 
 
 @pytest.mark.parametrize("under_way", [True, False])
@@ -145,28 +227,28 @@ class SlowMaps(Maps):
         return self.kept
 
 
-def test_slow_bluestore_keeps_a_wave_from_starting_and_forbids_no_measuring():
+def test_slow_bluestore_is_recorded_of_its_osds_and_forbids_nothing():
     now_s = [1000.0]
     maps = SlowMaps(3)
     view = CephView(maps, bench_empties_caches=False, clock=lambda: now_s[0])
     found = view.cluster()
     assert found.slow_osds == (SlowOsd(3, 1000.0, 600.0),)
-    assert found.unfit == (Precondition.NO_SLOW_BLUESTORE,)
-    assert found.missed == ()
+    assert found.beside((3, 4)) == (Precondition.NO_SLOW_BLUESTORE,)
+    assert found.beside((4,)) == found.missed == ()
     now_s[0] = 1500.0
     maps.says(3, 5)
     assert view.cluster().slow_osds == (SlowOsd(3, 1000.0, 600.0), SlowOsd(5, 1500.0, 600.0))
     maps.says(5)
     assert [one.osd_id for one in view.cluster().slow_osds] == [5]
     maps.says()
-    assert view.cluster().unfit == ()
+    assert view.cluster().slow_osds == ()
     maps.says(5)
     now_s[0] = 2000.0
     assert view.cluster().slow_osds[0].since_s == 1500.0 + 500.0
 
 
-def test_a_muted_alert_keeps_nothing_waiting_and_an_unknown_option_has_cephs_default():
+def test_a_muted_alert_is_none_and_an_unknown_option_has_cephs_default():
     muted = CephView(SlowMaps(3, muted=True), bench_empties_caches=False).cluster()
-    assert (muted.slow_osds, muted.unfit) == ((), ())
+    assert muted.slow_osds == ()
     view = CephView(SlowMaps(3, kept=None), bench_empties_caches=False, clock=lambda: 1.0)
     assert view.cluster().slow_osds == (SlowOsd(3, 1.0, 86400.0),)

@@ -141,7 +141,9 @@ def test_the_maps_are_understood(ceph):
     assert {osd.device_class for osd in found.osds.values()} == {"hdd", "ssd"}
     assert all(osd.up and osd.uuid and osd.location for osd in found.osds.values())
     assert found.failure_types == {"osd"}
-    assert set(found.unfit) == {Precondition.NO_MAINTENANCE, Precondition.NO_SLOW_BLUESTORE}
+    assert Precondition.NO_SLOW_BLUESTORE in found.beside((1,))
+    assert {*found.illness(found.osds)} == {*found.osds}, "noout is set on their host"
+    assert found.missed == ()
     assert set(view.latencies()) == set(found.osds)
     assert not view.erasure_coded()
     assert set(CephSurroundings(ceph, {}).told()) == set(found.osds)

@@ -13,7 +13,7 @@ from ..core.errors import MalformedError
 from ..core.experiment.design import design_of
 from ..core.experiment.settling_time import settling
 from ..core.experiment.settling_time.checks import RECHECK_PAIRS
-from ..core.record import Period, Precondition, Record
+from ..core.record import RECORDED, Period, Record
 from ..core.simulation import in_cluster
 
 SETTLE_TOLERANCE_S = 1e-6
@@ -74,12 +74,8 @@ def _check_pairs(record: Record) -> None:
 
 
 def _check_conditions(record: Record) -> None:
-    """What a campaign does not measure under unless it is forced to.
-
-    Beside a scrub it does, and some loads beside slow operations (`RunSpec.bears`).
-    """
-    borne = (Precondition.NO_SCRUB, Precondition.NO_SLOW_OPS)
-    missed = [item for item in record.missed_preconditions if item not in borne]
+    """What a campaign does not measure under unless it is forced to."""
+    missed = [item for item in record.missed_preconditions if item not in RECORDED]
     if missed and in_cluster(record.setup) and not record.forced:
         raise MalformedError(
             f"the record misses {missed[0].value!r} but is not marked as forced"

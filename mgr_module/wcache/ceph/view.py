@@ -3,38 +3,28 @@
 from __future__ import annotations
 
 import json
-import re
 import time
-from typing import Any, Callable, Dict, FrozenSet, List, Mapping, Protocol, Tuple
+from typing import Any, Callable, Dict, FrozenSet, Mapping, Protocol, Tuple
 
 from ..core.cluster import ClusterState, OsdInfo, OsdLatency, SlowOsd
-from ..core.record import Precondition
+from ..core.record import CHECKS_MAX, Precondition
 from . import told
+from .cluster_health import flags_of, in_work, judged, pg_scope, pgs_forbid, reason
+from .health_table import Scope
 
-# Health checks that make latencies mean something else.
-_SICK = (
-    "OSD_DOWN", "OSD_HOST_DOWN", "OSD_FULL", "OSD_NEARFULL", "OSD_BACKFILLFULL", "MON_DOWN",
-    "PG_AVAILABILITY", "OSD_SLOW_PING_TIME_BACK", "OSD_SLOW_PING_TIME_FRONT",
-)
-# Errors that say nothing of data or latencies: our own, and those of keys.  After an upgrade to
-# 20.2.4 (or 19.2.6) a cluster is in error for as long as its daemons have the keys that they had
-# before (AUTH_INSECURE_SERVICE_KEY_TYPE).
-_NO_HARM_DONE = ("WCACHE_", "AUTH_")
 # Raised for an OSD whose BlueStore had an operation slower than its threshold, and kept for so
 # long after the last one, or until the OSD restarts (BlueStore.cc, _trim_slow_op_event_queue;
 # PGMap.cc, get_health_checks).
-_SLOW_BLUESTORE = "BLUESTORE_SLOW_OP_ALERT"
 _SLOW_KEPT = "bluestore_slow_ops_warn_lifetime"
 _SLOW_KEPT_DEFAULT_S = 86400.0
 _ERASURE = 3
-_OSD = re.compile(r"osd\.([0-9]{1,9}) ")
-# More PGs in scrub than this, and than this share of OSDs that are up, are a storm: each keeps
-# all OSDs of its PG busy.
-SCRUBS_MIN, SCRUBS_SHARE = 4, 0.25
+_SLOW_OPS = "SLOW_OPS"
 # More levels than CRUSH has types; a map in which a bucket holds itself ends here.
 DEPTH_MAX = 32
 Location = Tuple[Tuple[str, str], ...]
-_RECOVERY = ("recovering", "backfilling", "backfill_wait", "recovery_wait", "forced_recovery")
+_MOVES = frozenset(("recovering", "backfilling", "backfill_wait", "recovery_wait"))
+# Words of an OSD's state in the map (OSDMap::dump): never cut off, as details of health may be.
+_FULL = {"nearfull": "is near full", "backfillfull": "is near full", "full": "is full"}
 
 
 class Mgr(Protocol):
@@ -94,14 +84,29 @@ class CephView:
                 {"0": False, "1": True}.get(str(meta.get("bluestore_bdev_support_discard"))),
             )
         checks = json.loads(self._mgr.get("health")["json"]).get("checks", {})
-        slow = self._slow_osds(checks.get(_SLOW_BLUESTORE, {}))
-        unfit = self._unfit(osd_map, checks, sum(osd.up for osd in osds.values()))
-        if slow:
-            unfit = (*unfit, Precondition.NO_SLOW_BLUESTORE)
+        health, pgs = judged(checks), self._mgr.get("pg_summary")
+        flags, _ = flags_of(osd_map)
+        noout = "noout" in flags
+        sick = (
+            *(reason(name) for name in health.forbids if name != _SLOW_OPS),
+            *(f"flag {name} is set" for name in flags if name != "noout"),
+            *(f"PGs are {word}" for word in pgs_forbid(pgs["all"])),
+        )
+        ill, busy = _by_pgs(pgs["by_osd"])
+        _by_map(ill, osd_map, osds, health.hosts)
+        # it names ten daemons at most
+        slow_ops = {*osds} if _SLOW_OPS in health.forbids else set()
+        for osd_id, names in health.osds.items():
+            if names == (_SLOW_OPS,):
+                slow_ops.add(osd_id)
+            else:
+                ill.setdefault(osd_id, f"is named by {', '.join(names)}")
         return ClusterState(
-            str(osd_map["fsid"]), self._version(), osds, self._missed(checks),
-            self._bench_empties_caches, _failure_types(osd_map, crush), unfit, slow,
-            self._host_names(),
+            str(osd_map["fsid"]), self._version(), osds,
+            self._missed(bool(sick), noout, _SLOW_OPS in checks, pgs["all"]),
+            self._bench_empties_caches, _failure_types(osd_map, crush),
+            self._slow_osds(health.alerted), self._host_names(), sick, ill,
+            frozenset(slow_ops), busy, (*health.forbids, *health.recorded)[:CHECKS_MAX],
         )
 
     def erasure_coded(self) -> bool:
@@ -123,12 +128,8 @@ class CephView:
         words = self._mgr.version.split()
         return words[2] if len(words) > 2 else self._mgr.version
 
-    def _slow_osds(self, check: Mapping[str, Any]) -> Tuple[SlowOsd, ...]:
-        """The OSDs that a health check names, unless it is muted.  It says not since when."""
-        ids = set()
-        for line in () if check.get("muted") else check.get("detail", ()):
-            named = _OSD.match(str(line.get("message", "")).lstrip())
-            ids |= {int(named.group(1))} if named else set()
+    def _slow_osds(self, ids: FrozenSet[int]) -> Tuple[SlowOsd, ...]:
+        """The OSDs that an alert names, which does not say since when."""
         known = self._slow
         slow = {i: known.get(i) or SlowOsd(i, self._clock(), self._kept_s(i)) for i in sorted(ids)}
         self._slow = slow  # at once: several threads look
@@ -140,50 +141,57 @@ class CephView:
         except (AttributeError, KeyError, TypeError, ValueError):
             return _SLOW_KEPT_DEFAULT_S
 
-    def _missed(self, checks: Mapping[str, Any]) -> Tuple[Precondition, ...]:
-        missed: List[Precondition] = []
-        if any(name in _SICK or _is_error(name, check) for name, check in checks.items()):
-            missed.append(Precondition.CLUSTER_HEALTHY)
-        if "SLOW_OPS" in checks:
-            missed.append(Precondition.NO_SLOW_OPS)
-        states = self._mgr.get("pg_summary")["all"]
-        if any("active" not in s or "clean" not in s for s in _words(states)):
-            missed.append(Precondition.PGS_CLEAN)
-        if any(word in s for s in _words(states) for word in _RECOVERY):
-            missed.append(Precondition.NO_RECOVERY)
-        if any("scrubbing" in s for s in _words(states)):
-            missed.append(Precondition.NO_SCRUB)
-        if self._upgrade():
-            missed.append(Precondition.NO_UPGRADE)
-        return tuple(missed)
-
-    def _unfit(
-        self, osd_map: Mapping[str, Any], checks: Mapping[str, Any], osds_up: int
+    def _missed(
+        self, sick: bool, noout: bool, slow_ops: bool, states: Mapping[str, int]
     ) -> Tuple[Precondition, ...]:
-        """What keeps a wave from starting, and forbids no measuring."""
-        found: List[Precondition] = []
-        states = self._mgr.get("pg_summary")["all"]
-        scrubbing = sum(n for name, n in states.items() if "scrubbing" in name.split("+"))
-        if scrubbing > max(SCRUBS_MIN, SCRUBS_SHARE * osds_up):
-            found.append(Precondition.NO_SCRUB_STORM)
-        flags = str(osd_map.get("flags", "")).split(",")
-        if "HOST_IN_MAINTENANCE" in checks or "noout" in flags or any(
-            "noout" in each for each in osd_map.get("crush_node_flags", {}).values()
+        words = [frozenset(name.split("+")) for name, count in states.items() if count]
+        found = {
+            Precondition.CLUSTER_HEALTHY: sick,
+            Precondition.NO_SLOW_OPS: slow_ops,
+            Precondition.PGS_CLEAN: any(not {"active", "clean"} <= each for each in words),
+            Precondition.NO_RECOVERY: any(each & _MOVES for each in words),
+            Precondition.NO_SCRUB: any("scrubbing" in each for each in words),
+            Precondition.NO_UPGRADE: self._upgrade(),
+            Precondition.NO_MAINTENANCE: noout,
+        }
+        return tuple(item for item, missed in found.items() if missed)
+
+
+def _by_pgs(by_osd: Mapping[str, Mapping[str, int]]) -> Tuple[Dict[int, str], FrozenSet[int]]:
+    """(why OSDs are ill, those that move data) by the PGs of whose acting sets they are."""
+    ill: Dict[int, str] = {}
+    busy = set()
+    for key, states in by_osd.items():
+        for state in (name for name, count in states.items() if count):
+            scope = pg_scope(state)
+            if scope is Scope.BUSY:
+                busy.add(int(key))
+            elif scope in (Scope.OSDS, Scope.CLUSTER):
+                ill[int(key)] = f"has PGs that are {told.name(state)}"
+    return ill, frozenset(busy)
+
+
+def _by_map(
+    ill: Dict[int, str], osd_map: Mapping[str, Any], osds: Mapping[int, OsdInfo],
+    hosts: FrozenSet[str],
+) -> None:
+    """How full OSDs are, and those on which somebody works."""
+    work = in_work(osd_map)
+    for row in osd_map["osds"]:
+        osd = osds[int(row["osd"])]
+        if osd.osd_id in work.osds or osd.device_class in work.classes or any(
+            name in work.nodes or name in hosts for _, name in osd.location
         ):
-            found.append(Precondition.NO_MAINTENANCE)
-        return tuple(found)
+            ill.setdefault(osd.osd_id, "has a flag such as noout, or its host is in maintenance")
+        for word, why in _FULL.items():
+            if word in row.get("state", ()):
+                ill.setdefault(osd.osd_id, why)
 
 
 def _bytes(text: Any) -> int:
     """A size as an OSD tells it, whoever wrote that; 0 where it is none."""
     digits = str(text)
     return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 16 else 0
-
-
-def _is_error(name: str, check: Mapping[str, Any]) -> bool:
-    """Whether a health check of others says that the cluster is in error, and nobody muted it."""
-    error = check.get("severity") == "HEALTH_ERR" and not check.get("muted")
-    return error and not name.startswith(_NO_HARM_DONE)
 
 
 def _failure_types(osd_map: Mapping[str, Any], crush: Mapping[str, Any]) -> FrozenSet[str]:
@@ -201,10 +209,6 @@ def _failure_types(osd_map: Mapping[str, Any], crush: Mapping[str, Any]) -> Froz
         if rule.get("rule_id") in used:
             found |= chosen - {"osd"} or chosen
     return frozenset(found)
-
-
-def _words(states: Mapping[str, int]) -> List[List[str]]:
-    return [name.split("+") for name, count in states.items() if count]
 
 
 def _crush(crush: Mapping[str, Any]) -> Tuple[Dict[int, str], Dict[int, Location]]:

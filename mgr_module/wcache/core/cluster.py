@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Dict, FrozenSet, Iterable, Mapping, Optional, Protocol, Tuple
+from typing import Collection, Dict, FrozenSet, Iterable, Mapping, Optional, Protocol, Tuple
 
 from .model import DriveReport, LoadPoint, Role
-from .record import Precondition
+from .record import RECORDED, Precondition
 
 
 @dataclass(frozen=True)
@@ -60,10 +60,14 @@ class OsdLatency:
 class ClusterState:
     """The cluster at one moment, as far as wcache cares.
 
+    `missed` is what does not hold somewhere, `sick` why it is not healthy as a whole, in words.
     `failure_types` are the types of CRUSH buckets over which pools spread their copies,
-    `osd` among them where a rule chooses nothing wider.  `unfit` is what else keeps a wave of
-    a rollout from starting.  `host_names` is an admin's word: by the name that a probe's key is
-    for, the host of the map whose OSDs are on its machine.
+    `osd` among them where a rule chooses nothing wider.  `host_names` is an admin's word: by the
+    name that a probe's key is for, the host of the map whose OSDs are on its machine.
+
+    `ill` says why an OSD is neither measured nor changed, nor a control.  `slow_op_osds` are ill
+    too, but for what bears slow operations.  `busy` ones move data of PGs that have all their
+    copies; None where the release does not tell.  `checks` are health checks that are raised.
     """
 
     fsid: str
@@ -72,18 +76,45 @@ class ClusterState:
     missed: Tuple[Precondition, ...] = ()
     bench_empties_caches: bool = False
     failure_types: FrozenSet[str] = frozenset()
-    unfit: Tuple[Precondition, ...] = ()
-    slow_osds: Tuple[SlowOsd, ...] = ()  # for one of which no wave starts
+    slow_osds: Tuple[SlowOsd, ...] = ()
     host_names: Mapping[str, str] = field(default_factory=dict)
+    sick: Tuple[str, ...] = ()
+    ill: Mapping[int, str] = field(default_factory=dict)
+    slow_op_osds: FrozenSet[int] = frozenset()
+    busy: Optional[FrozenSet[int]] = frozenset()
+    checks: Tuple[str, ...] = ()
 
     @property
     def blocking(self) -> Tuple[Precondition, ...]:
-        """Missed preconditions that forbid measuring.
+        """What forbids to measure or change anything: it is of the whole cluster."""
+        return tuple(item for item in self.missed if item not in RECORDED)
 
-        A scrub somewhere is recorded with the result and forbids nothing: a cluster of
-        any size scrubs all the time.
-        """
-        return tuple(item for item in self.missed if item is not Precondition.NO_SCRUB)
+    def illness(
+        self, osd_ids: Iterable[int], bears: Collection[Precondition] = ()
+    ) -> Dict[int, str]:
+        """Why some of these OSDs are left alone, by OSD; empty where all are well."""
+        found: Dict[int, str] = {}
+        for osd_id in sorted({*osd_ids}):
+            osd = self.osds.get(osd_id)
+            if osd is None or not osd.up:
+                found[osd_id] = "is not up and in"
+            elif osd_id in self.ill:
+                found[osd_id] = self.ill[osd_id]
+            elif osd_id in self.slow_op_osds and Precondition.NO_SLOW_OPS not in bears:
+                found[osd_id] = "has slow operations (SLOW_OPS)"
+        return found
+
+    def beside(self, osd_ids: Iterable[int]) -> Tuple[Precondition, ...]:
+        """What is recorded of a measurement on these OSDs, and forbids nothing."""
+        mine = {*osd_ids}
+        found = [item for item in self.missed if item in RECORDED]
+        if mine & (self.busy or frozenset()):
+            found.append(Precondition.NOT_BUSY)
+        if mine & self.slow_op_osds:
+            found.append(Precondition.NO_SLOW_OPS)
+        if mine & {one.osd_id for one in self.slow_osds}:
+            found.append(Precondition.NO_SLOW_BLUESTORE)
+        return tuple(dict.fromkeys(found))
 
 
 @dataclass(frozen=True)

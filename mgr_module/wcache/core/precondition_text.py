@@ -5,28 +5,27 @@
 
 from __future__ import annotations
 
-from typing import Container, Dict, Iterable, List, Sequence
+from typing import Container, Dict, Iterable, List
 
-from .cluster import SlowOsd
 from .record import Precondition
-from .text import named, roughly, when
 
 # `try` needs a probe at all; everything else it asks of the cluster is a `Precondition`.
 PROBE_RESPONDS = "a probe is responding"
 _FAULTS: Dict[str, str] = {
     PROBE_RESPONDS: "no probe is responding",
     Precondition.CLUSTER_HEALTHY: "the cluster is not healthy",
+    Precondition.OSDS_WELL: "OSDs on the drive are not well",
+    Precondition.NOT_BUSY: "OSDs on the drive move data",
     Precondition.PGS_CLEAN: "not all PGs are active+clean",
     Precondition.NO_RECOVERY: "recovery or backfill is under way",
     Precondition.NO_SLOW_OPS: "OSDs or mons have slow operations (SLOW_OPS)",
     Precondition.NO_SCRUB: "PGs are being scrubbed",
     Precondition.JOURNAL_SETTLED:
         "the probe's journal is not known, or still has a lease of the drive",
-    Precondition.NO_SCRUB_STORM: "many PGs are being scrubbed",
     Precondition.NO_SLOW_BLUESTORE:
         "OSDs had slow operations in BlueStore (BLUESTORE_SLOW_OP_ALERT)",
     Precondition.NO_UPGRADE: "an orchestrated upgrade is under way",
-    Precondition.NO_MAINTENANCE: "a host is in maintenance, or noout is set",
+    Precondition.NO_MAINTENANCE: "noout is set",
     Precondition.PROBES_HEARD:
         "the probe of the next host, or more than half of all probes, are not responding",
     Precondition.NO_OTHER_PLAN: "another plan, campaign or measurement is under way",
@@ -40,18 +39,6 @@ _FAULTS: Dict[str, str] = {
         "recommend` and `ceph wcache option verdicts`)",
     Precondition.PLAN_STANDS: "the plan no longer fits",
 }
-
-
-def slow_words(osds: Sequence[SlowOsd]) -> str:
-    """Which OSDs had slow operations, since when that is known, and how long Ceph keeps it."""
-    if not osds:
-        return ""
-    seen = named([f"osd.{one.osd_id} (seen since {when(one.since_s)} UTC)" for one in osds])
-    kept = roughly(max(one.kept_s for one in osds))
-    return (
-        f"slow in BlueStore: {seen}; Ceph keeps that for {kept} after the last slow operation "
-        "(bluestore_slow_ops_warn_lifetime), or until the OSD restarts"
-    )
 
 
 def faults(items: Iterable[str], overridable: Container[str] = ()) -> List[str]:

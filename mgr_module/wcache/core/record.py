@@ -16,7 +16,7 @@ from .model import CacheMode, DriveModel, DriveState, FlushCounters, LoadPoint, 
 from .options.trial import OptionTrial
 
 RECORD_FORMAT = "wcache.record"
-RECORD_VERSION = 2
+RECORD_VERSION = 3
 # What the analysis answers about a record, and what pooling takes.
 RESULT_FORMAT = "wcache.result"
 RESULT_VERSION = 1
@@ -29,13 +29,14 @@ class Precondition(str, Enum):
     """What must hold before measuring; missed ones are recorded with the result."""
 
     CLUSTER_HEALTHY = "cluster healthy"
+    OSDS_WELL = "the OSDs on the drive are well"
     PGS_CLEAN = "PGs active+clean"
     NO_RECOVERY = "no recovery or backfill"
     NO_SLOW_OPS = "no slow operations (SLOW_OPS)"
     NO_SCRUB = "no scrub on the OSD"
+    NOT_BUSY = "the OSDs on the drive move no data"
     JOURNAL_SETTLED = "the probe's journal is known and holds no lease of the drive"
     # what a wave of a rollout needs besides
-    NO_SCRUB_STORM = "no scrub on many OSDs at once"
     NO_SLOW_BLUESTORE = "no slow operations in BlueStore lately (BLUESTORE_SLOW_OP_ALERT)"
     NO_UPGRADE = "no orchestrated upgrade"
     NO_MAINTENANCE = "no host in maintenance"
@@ -48,6 +49,15 @@ class Precondition(str, Enum):
     NOT_FROZEN = "the cluster is not frozen"
     VERDICT_STANDS = "the verdict that the next change is planned by still stands"
     PLAN_STANDS = "what the next change was planned from and consented to is as it was"
+
+
+# What goes on somewhere on a large cluster all the time: kept with what is measured meanwhile, and
+# it forbids nothing.
+RECORDED = (
+    Precondition.PGS_CLEAN, Precondition.NO_RECOVERY, Precondition.NO_SLOW_OPS,
+    Precondition.NO_SCRUB, Precondition.NOT_BUSY, Precondition.NO_SLOW_BLUESTORE,
+)
+CHECKS_MAX = 32
 
 
 @dataclass(frozen=True)
@@ -205,7 +215,7 @@ class Record:
     """One finished (or stopped) experiment.  `ended` says why it ended."""
 
     VERSION: ClassVar[int] = RECORD_VERSION
-    READS: ClassVar[Tuple[int, ...]] = (1,)
+    READS: ClassVar[Tuple[int, ...]] = (1, 2)
     STORED_BY: ClassVar[str] = "record_id"
     format: str
     version: int
@@ -226,6 +236,8 @@ class Record:
     settling: Optional[Settling] = None
     # made between pairs, to see whether a toggle leaves something behind after all
     late_watches: Tuple[Period, ...] = field(default=(), metadata={"max_items": 8})
+    # health checks that were raised at some time meanwhile, wherever
+    checks: Tuple[str, ...] = field(default=(), metadata={"max_items": CHECKS_MAX})
 
     @property
     def periods(self) -> Tuple[Period, ...]:

@@ -7,10 +7,11 @@ measures them itself, and their time passes faster than ours.
 
 from __future__ import annotations
 
-from typing import Iterable, List, NamedTuple, Optional, Protocol, TypeVar
+from typing import Collection, Iterable, List, NamedTuple, Optional, Protocol, TypeVar
 
 from .cluster import ClusterState, OsdInfo
 from .model import DriveModel
+from .record import Precondition
 
 
 class MayBeSimulated(Protocol):
@@ -56,6 +57,15 @@ def not_up(item: MayBeSimulated, osd_ids: Iterable[int], cluster: ClusterState) 
         if osd is None or not osd.up:
             return f"osd.{osd_id} is not up"
     return ""
+
+
+def illness(
+    item: MayBeSimulated, osd_ids: Iterable[int], cluster: ClusterState,
+    bears: Collection[Precondition] = (),
+) -> str:
+    """Why OSDs are neither measured nor changed now; "" where all are well.  Made-up ones are."""
+    found = cluster.illness(osd_ids, bears) if in_cluster(item) else {}
+    return "; ".join(f"osd.{osd_id} {why}" for osd_id, why in found.items())
 
 
 def measured_by_probe(item: MayBeSimulated) -> bool:

@@ -11,7 +11,7 @@ from ..core.experiment.run import RunMachine
 from ..core.experiment.run_state import RunStatus
 from ..core.precondition_text import precondition_text
 from ..core.record import Precondition
-from ..core.simulation import has_clients
+from ..core.simulation import has_clients, illness
 from ..options import Options
 from .under_way import begun_runs
 
@@ -44,9 +44,9 @@ class RunQueue:
         """
         if all(m.state.status is not RunStatus.WAITING for m in runs.values()):
             return
-        cluster_missed = self._view.cluster().blocking
+        cluster = self._view.cluster()
         upgrade = ""
-        if Precondition.NO_UPGRADE in cluster_missed:
+        if Precondition.NO_UPGRADE in cluster.blocking:
             upgrade = f"waiting: {precondition_text([Precondition.NO_UPGRADE])}"
             # OSDs restart in it, and the mgr needs a while to see all PGs clean again
             self.trusted_from_s = now_s + CLUSTER_GRACE_S
@@ -73,16 +73,17 @@ class RunQueue:
             if machine.spec.throwaway and not throwaway:
                 yield run_id, events.Halt("throwaway_cluster was set when this was planned")
                 continue
-            seen = cluster_missed if has_clients(machine.spec) else ()
-            missed = [item for item in seen if item not in machine.spec.bears]
-            if missed and not machine.spec.forced:
+            spec = machine.spec
+            missed = cluster.blocking if has_clients(spec) and not spec.forced else ()
+            ill = "" if spec.forced else illness(spec, spec.osd_ids, cluster, spec.bears)
+            if missed or ill:
                 if now_s < self.trusted_from_s:
                     continue
-                said = f"not measured: {precondition_text(missed)}"
+                said = f"not measured: {precondition_text(missed) if missed else ill}"
                 yield run_id, events.Halt(said, unfit=True)
                 continue
             busy.add(hostname)
-            borne = tuple(item for item in seen if item in machine.spec.bears)
+            borne = cluster.beside(spec.osd_ids) if has_clients(spec) else ()
             if borne:
                 yield run_id, events.Unmet(borne)
             yield run_id, events.Begin()

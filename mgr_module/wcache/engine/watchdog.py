@@ -16,7 +16,7 @@ from ..core.host_report import lost_models
 from ..core.jobs import Job
 from ..core.precondition_text import no_longer_met
 from ..core.record import Precondition
-from ..core.simulation import has_clients
+from ..core.simulation import has_clients, illness
 from ..core.verdict.flush_proof import lost_writes
 from ..options import Options
 from .hosts import Hosts, key_of
@@ -136,7 +136,7 @@ class Watchdog:
         """
         runs = tuple(runs)
         measuring = [
-            (run_id, machine.spec.bears)
+            (run_id, machine.spec)
             for run_id, machine in runs
             if machine.state.status is RunStatus.RUNNING
             and has_clients(machine.spec)
@@ -155,14 +155,17 @@ class Watchdog:
         ]
         if not measuring:
             return found
-        broken = self._view.cluster().blocking
+        cluster = self._view.cluster()
+        broken = cluster.blocking
         if now_s < self.trusted_from_s:
             broken = tuple(item for item in broken if item is Precondition.NO_UPGRADE)
-        for run_id, bears in measuring:
-            grave = [item for item in broken if item not in bears]
-            if grave:
-                halt = events.Halt(f"stopped: {no_longer_met(grave)}", unfit=True)
+        for run_id, spec in measuring:
+            ill = illness(spec, spec.osd_ids, cluster, spec.bears)
+            if broken:
+                halt = events.Halt(f"stopped: {no_longer_met(broken)}", unfit=True)
                 found.append((run_id, halt))
-            elif broken:
-                found.append((run_id, events.Unmet(broken)))
+            elif ill and now_s >= self.trusted_from_s:
+                found.append((run_id, events.Halt(f"stopped: {ill}", unfit=True)))
+            elif cluster.beside(spec.osd_ids):
+                found.append((run_id, events.Unmet(cluster.beside(spec.osd_ids))))
         return found

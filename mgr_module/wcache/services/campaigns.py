@@ -29,10 +29,10 @@ from ..core.experiment.try_sample import TrySample, cheapest
 from ..core.fleet.ages import Age
 from ..core.hardware.bcache import Dirty
 from ..core.history.entry import ADMIN
+from ..core.model import LoadPoint
 from ..core.options.option import Option, Place
 from ..core.options.trial import OptionTrial, parse_trial
 from ..core.precondition_text import precondition_text
-from ..core.record import Precondition
 from ..core.shell import typed
 from ..core.simulation import all_simulated
 from ..core.text import amount, many, named
@@ -97,21 +97,13 @@ class CampaignService:
         made = self._prepare(world, campaign_id, seed, arguments, sample)
         runs, skipped, chosen, _ = made
         real = not all_simulated(runs)
-        broken = [
-            item for item in world.cluster.blocking
-            if any(item not in run.bears for run in runs)
-        ]
+        broken = world.cluster.blocking
         if real and broken and not chosen.forced:
             way = "wait until they are met, or use --force (the records are then never pooled)"
             if made.cost:
                 way = (
                     "wait until they are met, or use --force (what is measured is then never "
                     "recommended)"
-                )
-            elif broken == [Precondition.NO_SLOW_OPS]:
-                way = (
-                    "measure with --loads=traffic, with --observe or by `ceph wcache try`, "
-                    f"which go on beside them, {way}"
                 )
             raise RefusedError(precondition_text(broken), way)
         cost = self._cost(world, made)
@@ -275,6 +267,7 @@ def _prepare(
     selection = select(
         found, cluster, chosen, throwaway=options.throwaway_cluster,
         disputed=disputed_domains(world),
+        gentle=observe or sample is not None or {*chosen.loads} <= {LoadPoint.OSD_TRAFFIC},
     )
     runs = make_runs(
         campaign_id, selection, cluster, chosen, seed=seed,

@@ -15,7 +15,6 @@ from ..core.experiment.campaign import Campaign, candidates, parse_scope
 from ..core.experiment.try_sample import DRIVES_PER_MODEL, LOADS, TrySample, enough_traffic_per_s
 from ..core.output_format import FORMAT_VERSION
 from ..core.precondition_text import PROBE_RESPONDS, precondition_text
-from ..core.record import Precondition
 from ..core.simulation import all_simulated, real
 from ..engine.engine import Engine
 from ..engine.orders import Orders
@@ -109,10 +108,7 @@ def _in_the_way(world: World) -> List[str]:
         return [PROBE_RESPONDS]
     if all_simulated(world.reports.values()):
         return []
-    return [
-        item.value for item in world.cluster.blocking
-        if item is not Precondition.NO_SLOW_OPS  # RunSpec.bears
-    ]
+    return [item.value for item in world.cluster.blocking]
 
 
 def _running(world: World) -> Optional[Campaign]:

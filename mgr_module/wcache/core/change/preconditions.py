@@ -11,19 +11,19 @@ from dataclasses import replace
 from typing import Collection, Iterable, List, Tuple
 
 from .. import events
+from ..cluster import ClusterState
 from ..codec import one_line
 from ..errors import MalformedError
 from ..precondition_text import precondition_text
 from ..record import Precondition
 from ..simulation import has_clients
+from ..text import named
 from .rollout_state import Change, Rollout
 
-# The first four and an upgrade forbid measuring too (`ClusterState.blocking`); one scrub forbids
-# nothing.
+# The first three and OSDS_WELL forbid measuring too (`ClusterState`).
 NEEDED = (
-    Precondition.CLUSTER_HEALTHY, Precondition.PGS_CLEAN, Precondition.NO_RECOVERY,
-    Precondition.NO_SLOW_OPS, Precondition.NO_SLOW_BLUESTORE,
-    Precondition.NO_SCRUB_STORM, Precondition.NO_UPGRADE, Precondition.NO_MAINTENANCE,
+    Precondition.CLUSTER_HEALTHY, Precondition.NO_UPGRADE, Precondition.NO_MAINTENANCE,
+    Precondition.OSDS_WELL,
     Precondition.PROBES_HEARD, Precondition.NO_OTHER_PLAN, Precondition.OK_TO_STOP,
     Precondition.IN_WINDOW,
 )
@@ -39,6 +39,8 @@ ALWAYS = (
 PATIENT = (Precondition.IN_WINDOW,)
 # How often a plan that is held looks at the cluster again, and how long it waits in all.
 LOOK_EVERY_S = 5.0
+# A value in the config database is set where at most this share of its OSDs is ill.
+ILL_SHARE_MAX = 0.1
 HOLD_MAX_S = 3600.0
 
 
@@ -70,13 +72,26 @@ def missed(
     return tuple(item for item in seen if item in needed and item not in rollout.overridden)
 
 
+def illness_of(change: Change, cluster: ClusterState) -> str:
+    """Why a change is not made now, by the OSDs that it touches; "" where they are well."""
+    if not has_clients(change):
+        return ""
+    concerned = change.concerned_osds(cluster)
+    ill = cluster.illness({*concerned, *change.judging_osds})
+    mine = [f"osd.{osd_id} {why}" for osd_id, why in ill.items() if osd_id in change.judging_osds]
+    if mine or len(ill) <= ILL_SHARE_MAX * len(concerned):
+        return named(mine)
+    return f"{len(ill)} of the {len(concerned)} OSDs that it concerns are ill"
+
+
 def look(
     rollout: Rollout, change: Change, seen: Tuple[Precondition, ...], now_s: float,
     detail: str = "",
 ) -> Tuple[Rollout, List[events.Action]]:
     """The plan as it stands after a look at the cluster, and what is to be saved and said.
 
-    It goes on where its `missed` is empty.  `detail`: which OSDs were slow in BlueStore.
+    It goes on where its `missed` is empty.  `detail`: what is wrong with the cluster, or which
+    OSDs are ill.
     """
     broken, before = missed(rollout, change, seen), rollout.missed
     if not broken and has_clients(change):
@@ -103,11 +118,12 @@ def given_up(rollout: Rollout) -> str:
     return f"gave up after waiting {HOLD_MAX_S:.0f} s: {words(rollout.missed)}"
 
 
-def words(items: Collection[Precondition], slow: str = "", moved: str = "") -> str:
+def words(items: Collection[Precondition], detail: str = "", moved: str = "") -> str:
     """What is wrong, with the names that `--override` takes.
 
-    `slow`: which OSDs are slow.  `moved`: which change no longer fits, and why.
+    `detail`: see `look`.  `moved`: which change no longer fits, and why.
     """
-    more = f"; {slow}" if slow and Precondition.NO_SLOW_BLUESTORE in items else ""
+    of_osds = {Precondition.CLUSTER_HEALTHY, Precondition.OSDS_WELL} & {*items}
+    more = f": {detail}" if detail and of_osds else ""
     more += f": {moved}" if moved and Precondition.PLAN_STANDS in items else ""
     return precondition_text(items, overridable=NEEDED) + more

@@ -24,8 +24,8 @@ from .option_change import OptionChange
 # `change.ChangeSteps` says.
 Change = Union[CacheModeChange, OptionChange, ConfigChange]
 # 1 knew changes of the cache mode alone, 2 neither waves nor a gate, 3 no pooled evidence.
-ROLLOUT_VERSION = 7
-ROLLOUT_READS = (0, 1, 2, 3, 4, 5, 6)
+ROLLOUT_VERSION = 8
+ROLLOUT_READS = (0, 1, 2, 3, 4, 5, 6, 7)
 # Changes of one plan.
 CHANGES_MAX = 16_384
 
@@ -145,6 +145,8 @@ class Rollout:
     harm_max_s: float = 0.0
     harm: Harm = Harm()  # noqa: RUF009  frozen
     harm_spent: bool = False
+    # changes that are put off, as their OSDs were ill: they come after all others
+    later: Tuple[int, ...] = field(default=(), metadata={"max_items": CHANGES_MAX})
 
     @property
     def mode_changes(self) -> Tuple[CacheModeChange, ...]:

@@ -32,8 +32,9 @@ from ..loads import ASSUMED_SAMPLE_S, WATCHED_MAX, WRITE_BYTES
 from ..model import DriveModel, DriveReport, LoadPoint, Role
 from ..options.option import Option
 from ..options.trial import OptionTrial
+from ..record import Precondition
 from ..refusal import RefusalKind
-from ..simulation import in_cluster, measured_by_probe, not_up
+from ..simulation import illness, in_cluster, measured_by_probe, not_up
 from .design import design_of
 from .expected import ExpectedPairs
 from .observing import plan as observing
@@ -229,10 +230,12 @@ def select(
     *,
     throwaway: bool,
     disputed: Mapping[Tuple[str, str], str] = {},
+    gentle: bool = False,
 ) -> Selection:
     """At most `drives_per_model` domains of each drive model, spread over hosts.
 
-    `disputed`: by host and cache domain, why nothing is begun there.
+    `disputed`: by host and cache domain, why nothing is begun there.  `gentle`: what is measured
+    goes on beside slow operations.
     Raises NotFoundError where nothing in the scope can be measured, with the first reason.
     """
     skipped: List[str] = []
@@ -242,6 +245,9 @@ def select(
         if options.observe:
             reason = None  # nothing is touched that somebody may have to restore
         reason = reason or _why_not(candidate, cluster, options, throwaway)
+        bears = (Precondition.NO_SLOW_OPS,) if gentle else ()
+        if not options.forced:
+            reason = reason or illness(candidate, candidate.osd_ids, cluster, bears)
         if reason:
             left_out = f"{candidate.hostname} {candidate.domain_id}: {reason}"
             skipped.append(one_line(left_out, 300))

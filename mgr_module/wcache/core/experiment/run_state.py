@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import ClassVar, Optional, Set, Tuple
+from typing import ClassVar, FrozenSet, Optional, Set, Tuple
 
 from ..drive.prior import Prior
 from ..hardware.bcache import Dirty
@@ -13,7 +13,7 @@ from ..model import LoadPoint
 from ..options.entries import BY_NAME
 from ..options.option import Place
 from ..options.trial import OptionTrial
-from ..record import ExperimentSetup, Precondition
+from ..record import CHECKS_MAX, ExperimentSetup, Precondition
 from ..simulation import DriveKind
 from .factorial import crossed_domain
 from .observed import Observed
@@ -76,6 +76,11 @@ class RunSpec:
         return (self.domain_id,) if other is None else (self.domain_id, other)
 
     @property
+    def osd_ids(self) -> FrozenSet[int]:
+        """Every OSD on what it toggles, and the one that it measures."""
+        return frozenset((*(setup.osd_id for setup in self.experiments), *self.beside))
+
+    @property
     def option(self) -> Optional[OptionTrial]:
         """What it compares in place of the cache modes: all its experiments, or none, do."""
         return self.experiments[0].option if self.experiments else None
@@ -119,8 +124,8 @@ def may_turn_on(spec: RunSpec) -> Set[DriveKind]:
 class RunState:
     """What is stored of a run beside its periods."""
 
-    VERSION: ClassVar[int] = 1
-    READS: ClassVar[Tuple[int, ...]] = (0,)
+    VERSION: ClassVar[int] = 2
+    READS: ClassVar[Tuple[int, ...]] = (0, 1)
     STORED_BY: ClassVar[str] = "spec.run_id"
     spec: RunSpec
     status: RunStatus
@@ -153,6 +158,10 @@ class RunState:
     # before it is; and of that what neither a saved period nor `waste` counts yet
     starting_bytes: int = 0
     starting_open: int = 0
+    # since when its OSDs are ill: its drives are given back, and it waits until they are well
+    ill_since_s: float = 0.0
+    # health checks that were raised at some time while it measured
+    checks: Tuple[str, ...] = field(default=(), metadata={"max_items": CHECKS_MAX})
 
     @property
     def missed(self) -> Tuple[Precondition, ...]:

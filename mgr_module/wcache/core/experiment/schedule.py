@@ -16,7 +16,7 @@ from typing import Dict, List, Mapping, Optional, Sequence, Set, Tuple
 from ..cluster import ClusterState, OsdInfo, flush_role, roles_of, touches
 from ..loads import CHECK_SAMPLES, SAMPLES
 from ..model import DriveReport, LoadPoint, Role
-from ..record import CrossedDrive, ExperimentSetup, Precondition
+from ..record import CrossedDrive, ExperimentSetup
 from ..simulation import in_cluster, osd_of
 from .campaign import CampaignOptions, Candidate, Selection
 from .factorial import PAIRS_PER_REPLICATE
@@ -77,11 +77,8 @@ def make_runs(
                 )
             )
 
-    # slow operations come and go: a run that bears them notes whether it saw any
-    missed = tuple(
-        item for item in cluster.missed
-        if options.forced or item is not Precondition.NO_SLOW_OPS
-    )
+    # what is borne comes and goes: a run notes whether it saw any
+    missed = cluster.missed if options.forced else cluster.blocking
     osds = _osds(selection.chosen, cluster)
     alone = options.observe or options.option is not None
     crossed = () if alone else crossings(selection.chosen, osds, options)

@@ -10,6 +10,7 @@ import logging
 from typing import Callable, Dict, List, Optional, Protocol, Set, Tuple
 
 from ...core import events
+from ...core.change import preconditions as holding
 from ...core.change import staleness
 from ...core.change.change import Verdicts
 from ...core.change.change_status import ChangeStatus
@@ -20,7 +21,6 @@ from ...core.cluster import ClusterState, ClusterView
 from ...core.experiment.run import RunMachine
 from ...core.fleet.claims import believed
 from ...core.history.entry import AUTO
-from ...core.precondition_text import slow_words
 from ...core.record import Precondition
 from ..hosts import Hosts
 from ..under_way import begun_runs, open_plans
@@ -79,6 +79,9 @@ class Looking:
     ) -> Tuple[Precondition, ...]:
         """The same but for the verdict, which takes a large cluster a tenth of a second."""
         missed: List[Precondition] = [*cluster.blocking]
+        change = _made_next(machine)
+        if change is not None and holding.illness_of(change, cluster):
+            missed.append(Precondition.OSDS_WELL)
         if self._moved(machine, cluster):
             missed.append(Precondition.PLAN_STANDS)
         if not self._is_settled(machine):
@@ -87,7 +90,6 @@ class Looking:
             missed.append(Precondition.NOT_FROZEN)
         if machine.rollout.gate is None:
             return tuple(missed)
-        missed += cluster.unfit
         if not self._heard(machine):
             missed.append(Precondition.PROBES_HEARD)
         others = {*open_plans(self._rollouts)} - {machine.rollout.plan_id}
@@ -108,7 +110,8 @@ class Looking:
         """The same for anybody: `done` is called once, at once or from another thread."""
         cluster, change = self._view.cluster(), _made_next(machine)
         missed = self._missed(machine, cluster)
-        detail, moved = slow_words(cluster.slow_osds), self._moved(machine, cluster)
+        ill = holding.illness_of(change, cluster) if change is not None else ""
+        detail, moved = "; ".join(filter(None, (*cluster.sick, ill))), self._moved(machine, cluster)
         if not groups:
             fallen = self._fallen(change, self._verdicts)
             done(events.ClusterSeen((*missed, *fallen), detail=detail, moved=moved))

@@ -34,7 +34,6 @@ from ...core.change.waves import arranged
 from ...core.errors import ConflictError, NotFoundError, RefusedError, StorageError
 from ...core.fleet.ages import Age
 from ...core.history.entry import ADMIN, AUTO
-from ...core.precondition_text import slow_words
 from ...core.record import Precondition
 from ...core.shell import typed
 from ...core.text import many
@@ -301,7 +300,7 @@ class PlanService:
         if broken:
             names = ",".join(item.name.lower() for item in (*need_not, *broken))
             raise RefusedError(
-                holding.words(broken, slow_words(world.cluster.slow_osds)),
+                holding.words(broken, "; ".join(world.cluster.sick)),
                 "wait until they are met, or "
                 + typed("ceph wcache apply {} --override={}", rollout.plan_id, names),
             )

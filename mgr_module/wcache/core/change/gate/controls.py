@@ -23,11 +23,12 @@ def controls_for(
 
     `touched` are OSDs that some plan has changed and may yet take back, or changes beside
     these.  `turns` says when the plan comes to an OSD: those that it never comes to, or last,
-    are taken, so they stay the same from step to step.  At least three, or none: the treated
-    then stand alone.
+    are taken, so they stay the same from step to step.  Neither an ill OSD nor one that had slow
+    operations in BlueStore is one.  At least three, or none: the treated then stand alone.
     """
     models: Dict[int, FrozenSet[DriveModel]] = {}
-    neither = {*touched} - {*treated}
+    neither = {*touched, *cluster.ill, *cluster.slow_op_osds}
+    neither = (neither | {one.osd_id for one in cluster.slow_osds}) - {*treated}
     hosts: Dict[int, str] = {}
     for report in real(reports):
         for drive in report.drives:

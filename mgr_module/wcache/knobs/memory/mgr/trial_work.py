@@ -173,6 +173,8 @@ class Trials:
         self._cluster_at_s = world.now_s + CLUSTER_EVERY_S
         if world.cluster.blocking:
             return no_longer_met(world.cluster.blocking)
+        for osd_id, why in world.cluster.illness(trial.osd_ids).items():
+            return f"osd.{osd_id} {why}"
         now = _ups(trial, world)
         return next((
             f"osd.{osd_id} was restarted" for osd_id, since in self._up_from.items()
