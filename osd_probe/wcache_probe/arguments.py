@@ -101,9 +101,18 @@ def make_parser() -> argparse.ArgumentParser:
         help="you put the rule into an image elsewhere, which this host boots; a boot proves it",
     )
     prepare.add_argument("--dry-run", action="store_true", help="print what would be done")
+    prepare.add_argument(
+        "--drive", action="append", default=[], metavar="DISK",
+        help="also this drive of an OSD, which is off and saves that; may be repeated; each of its "
+        "commits pays for a flush then",
+    )
     unprepare = verb("unprepare", "take back what `prepare` did")
     _folders(unprepare)
     unprepare.set_defaults(host_root="/", osd_data=())
+    unprepare.add_argument(
+        "--drive", action="append", default=[], metavar="DISK",
+        help="only this drive, which is off, saves that, and is in no journal; may be repeated",
+    )
     _folders(verb(
         "removable", "for packages: fails while an applied change stands on this host"
     ))

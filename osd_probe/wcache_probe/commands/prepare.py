@@ -4,11 +4,23 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import replace
-from typing import TYPE_CHECKING, Callable, Dict, Iterable, List, Optional, Tuple
+from dataclasses import dataclass, replace
+from typing import (
+    TYPE_CHECKING,
+    AbstractSet,
+    Callable,
+    Dict,
+    Iterable,
+    List,
+    Mapping,
+    Optional,
+    Sequence,
+    Tuple,
+)
 
 from wcache.core.drive.journal import JournalEntry
 from wcache.core.drive.safety import may_be_pinned
+from wcache.core.drive.saved_off import saves_off, why_pinned
 from wcache.core.errors import (
     ConflictError,
     NotFoundError,
@@ -17,15 +29,19 @@ from wcache.core.errors import (
     WcacheError,
 )
 from wcache.core.model import DeviceCache, DriveReport
+from wcache.core.shell import typed
 from wcache.core.text import many, named
 
 from ..journal.host_lock import HostLock
 from ..journal.journal_file import StateFolder
-from ..linux.block.host_files import HostFiles
+from ..journal.lease_marker import LeaseMarker
+from ..linux.block.host_files import HostFiles, printable
 from ..linux.host import LinuxDriveHost
 from ..linux.persistence.boot_rule import is_named, line_of, pins_one
-from ..linux.persistence.preparation import Preparation
+from ..linux.persistence.preparation import RULES_FOLDER, Preparation
 from ..linux.persistence.prepare import Chosen, Preparer, choose, in_container
+from ..linux.persistence.rule_folder import RuleFolder
+from ..linux.persistence.udev_match import matches, pattern
 from ..linux.real_host import linux_host
 from ..matrix.scratch import find
 from ..restoring.request import wake
@@ -65,10 +81,15 @@ def prepare(options: argparse.Namespace, preparer: Preparer) -> int:
     # a disk that hangs must hold up no restore: all is looked at before any lock
     scratch = [find(HostFiles(), host, path).drive for path in options.scratch]
     drives = (*host.look(), *scratch)
+    asked = {*_asked(options.drive, drives), *(drive.dev_name for drive in scratch)}
     with HostLock(options.run_dir).all_held():
-        entries, _ = read_journal(state.journal)
+        entries, damaged = read_journal(state.journal)
+        before = preparer.preparation.rule_text()
+    names = Names(preparer.preparation, options.run_dir, entries, damaged, asked)
     journalled = _journalled(host, entries.values())
-    chosen = choose(drives, journalled, entries.values(), host.disks())
+    chosen = choose(
+        drives, journalled, entries.values(), host.disks(), keeping_off(host, drives, names)
+    )
     chosen = keep_lines(preparer.preparation, host, chosen)
     if chosen.count or preparer.preparation.rule_text():
         preparer.check_images(image_elsewhere=options.image_elsewhere)
@@ -81,15 +102,98 @@ def prepare(options: argparse.Namespace, preparer: Preparer) -> int:
         return 0
     with HostLock(options.run_dir).all_held():
         # an entry that went and came again has the same key, and may name other drives
-        if read_journal(state.journal)[0] != entries:
+        again = read_journal(state.journal) != (entries, damaged)
+        if again or preparer.preparation.rule_text() != before:
             raise NotReadyError(
-                "the journal has changed meanwhile", "run `wcache-probe prepare` again"
+                f"the {'journal' if again else 'boot rule'} has changed meanwhile",
+                "run `wcache-probe prepare` again",
             )
         rule = preparer.write_rule(chosen)
     # an image takes its time, and a lease may have to end meanwhile
     code = preparer.see_to_images(rule)
     wake(state.holder())  # a running probe tells the mgr
     return code
+
+
+def _asked(words: Iterable[str], drives: Sequence[DriveReport]) -> Tuple[str, ...]:
+    """The kernel names of what `--drive` names; NotFoundError where no OSD uses one."""
+    found = tuple(word[len("/dev/"):] if word.startswith("/dev/") else word for word in words)
+    for name in found:
+        if not any(drive.dev_name == name for drive in drives):
+            raise NotFoundError(
+                f"no OSD of this host uses a drive {printable(name)[:64]}",
+                "see `wcache-probe look`; a drive without an OSD is given with --scratch",
+            )
+    return found
+
+
+@dataclass(frozen=True)
+class Names:
+    """What names a drive already: a journal entry, a plan, a lease's mark, the boot rule.
+
+    `entries` and `damaged` are the journal; `asked` are kernel names that an admin gives;
+    `but_the_rule` leaves the lines of the boot rule out, which `unprepare` is to take away.
+    """
+
+    preparation: Preparation
+    run_dir: str
+    entries: Mapping[str, JournalEntry]
+    damaged: Mapping[str, str]
+    asked: AbstractSet[str] = frozenset()
+    but_the_rule: bool = False
+
+    def named_by(self, drive: DriveReport) -> str:
+        """What names a drive; empty where nothing does."""
+        if drive.dev_name in self.asked:
+            return "an admin asks for it"
+        if self.damaged:
+            return f"the journal has an entry of any drive ({printable(next(iter(self.damaged)))})"
+        for key, entry in self.entries.items():
+            ids = {drive.drive_id, drive.wwid} - {""}
+            if drive.domain_id == entry.domain_id or any(
+                not ids.isdisjoint((prior.drive_id, prior.wwid)) for prior in entry.drives
+            ):
+                return f"the journal has an entry of it ({printable(key)})"
+        if LeaseMarker(self.run_dir).covers(drive.domain_id):
+            return "a lease holds it"
+        folder = os.path.join(self.preparation.root, RULES_FOLDER)
+        kept = RuleFolder(folder, self.run_dir, "").mode(drive.wwid)
+        if kept is not None:
+            return f"a plan's udev rule keeps it in {kept.value}"
+        lines = frozenset() if self.but_the_rule else self.preparation.look().lines
+        return "the boot rule names it already" if is_named(drive.wwid, lines) else ""
+
+
+def keeping_off(
+    host: LinuxDriveHost, drives: Iterable[DriveReport], names: Names
+) -> AbstractSet[str]:
+    """The kernel names of the drives that the boot rule leaves out, each read anew."""
+    return {
+        drive.dev_name for drive in drives
+        if saves_off(drive) and not _why_pinned(host, drive.dev_name, drive.wwid, names)
+    }
+
+
+def _why_pinned(host: LinuxDriveHost, dev_name: str, wwid: str, names: Names) -> str:
+    try:
+        return why_pinned(_together(host, dev_name, wwid), names.named_by)
+    except WcacheError as error:
+        return f"{dev_name} could not be looked at ({error.message})"
+
+
+def _together(host: LinuxDriveHost, dev_name: str, wwid: str) -> Tuple[DriveReport, ...]:
+    """Every drive that shares a switch with a disk, or a line of the boot rule with such a one."""
+    found: Dict[str, DriveReport] = {}
+    todo = [(dev_name, wwid)]
+    while todo:
+        for drive in host.appeared(*todo.pop()):
+            if drive.dev_name not in found:
+                found[drive.dev_name] = drive
+                todo += [
+                    one for one in host.disks()
+                    if one[0] not in found and matches(pattern(drive.wwid), one[1])
+                ]
+    return tuple(found.values())
 
 
 def _journalled(
@@ -122,9 +226,12 @@ def wait_for_others(
         sleep(LOOK_EVERY_S)
 
 
-def needing_the_rule(preparation: Preparation, host: LinuxDriveHost) -> Dict[str, str]:
-    """A line, by its wwid, for each drive that the rule names, is off, and may come on by a reset.
+def needing_the_rule(
+    preparation: Preparation, host: LinuxDriveHost, names: Optional[Names] = None
+) -> Dict[str, str]:
+    """A line, by its wwid, for each drive that the rule names and that is off.
 
+    With `names` those are left out that keep themselves off, and that nothing else names.
     Whoever turned it off: an accepted drive stands in no journal any more.
     """
     lines = preparation.look().lines
@@ -137,13 +244,14 @@ def needing_the_rule(preparation: Preparation, host: LinuxDriveHost) -> Dict[str
         except WcacheError as error:
             found[wwid] = f"{name} could not be looked at ({error.message})"
             continue
-        may_come_on = {
-            drive.state.device_cache for drive in drives
-            if not drive.state.page.stays_off and may_be_pinned(drive)
-        }
-        if DeviceCache.WRITE_THROUGH in may_come_on:
-            found[wwid] = f"the cache of {name} is off now and may come on by a reset"
-        elif DeviceCache.UNKNOWN in may_come_on:
+        caches = {drive.state.device_cache for drive in drives if may_be_pinned(drive)}
+        if names is not None and not _why_pinned(host, name, wwid, names):
+            continue
+        if DeviceCache.WRITE_THROUGH in caches:
+            wakes = not all(map(saves_off, drives))
+            found[wwid] = f"the cache of {name} is off now"
+            found[wwid] += " and may come on by a reset" if wakes else ""
+        elif DeviceCache.UNKNOWN in caches:
             found[wwid] = f"whether the cache of {name} is on is not known"
     return found
 
@@ -151,7 +259,7 @@ def needing_the_rule(preparation: Preparation, host: LinuxDriveHost) -> Dict[str
 def keep_lines(preparation: Preparation, host: LinuxDriveHost, chosen: Chosen) -> Chosen:
     """The same with what stays of the rule of before: only `unprepare` unpins a drive that is off.
 
-    Lines stay of drives that are off and may come on, and of those that are not here now.
+    Lines stay of drives that are off, and of those that are not here now.
     """
     chosen_now = {line_of(wwid) for wwid in chosen.wwids}
     need = needing_the_rule(preparation, host)
@@ -169,7 +277,10 @@ def keep_lines(preparation: Preparation, host: LinuxDriveHost, chosen: Chosen) -
 def unprepare(
     options: argparse.Namespace, preparer: Preparer, host: Optional[LinuxDriveHost] = None
 ) -> int:
-    """Take the boot rule away, where neither a journal nor a drive needs it."""
+    """Take the boot rule away, or drives out of it, where no journal and no drive needs it."""
+    host = host or linux_host(options)
+    if options.drive:
+        return _unprepare_drives(options, preparer, host)
     with HostLock(options.run_dir).all_held():
         state = StateFolder(options.state_dir, options.run_dir)
         held = sorted(state.journal.read())
@@ -179,14 +290,9 @@ def unprepare(
                 "roll back what was applied, or `wcache-probe restore --all`; "
                 "see `wcache-probe status`",
             )
-        marks = state.journal.marks_of_others()
-        if marks:
-            raise ConflictError(
-                f"a lease in the journal of another state folder holds {marks[0]}",
-                "end that lease, or give its folder with --state-dir; if the folder is gone, "
-                "remove the mark",
-            )
-        need = needing_the_rule(preparer.preparation, host or linux_host(options))
+        _refuse_leases_elsewhere(state)
+        names = Names(preparer.preparation, options.run_dir, {}, {}, but_the_rule=True)
+        need = needing_the_rule(preparer.preparation, host, names)
         if need:
             raise ConflictError(
                 f"the boot rule stays, for {named(list(need.values()), NEEDING_MAX)}: after a warm "
@@ -198,4 +304,59 @@ def unprepare(
     code = preparer.clear_images()
     wake(state.holder())
     say("this host is no longer prepared" if gone else "this host was not prepared")
+    return code
+
+
+def _refuse_leases_elsewhere(state: StateFolder) -> None:
+    marks = state.journal.marks_of_others()
+    if marks:
+        raise ConflictError(
+            f"a lease in the journal of another state folder holds {marks[0]}",
+            "end that lease, or give its folder with --state-dir; if the folder is gone, "
+            "remove the mark",
+        )
+
+
+def _unprepare_drives(
+    options: argparse.Namespace, preparer: Preparer, host: LinuxDriveHost
+) -> int:
+    """Take drives that keep themselves off out of the boot rule, with what shares their switch."""
+    preparer.check_rule()
+    with HostLock(options.run_dir).all_held():
+        state = StateFolder(options.state_dir, options.run_dir)
+        _refuse_leases_elsewhere(state)
+        preparation = preparer.preparation
+        names = Names(
+            preparation, options.run_dir, *read_journal(state.journal), but_the_rule=True
+        )
+        lines, gone = preparation.look().lines, set()
+        for word in options.drive:
+            name = word[len("/dev/"):] if word.startswith("/dev/") else word
+            wwid = dict(host.disks()).get(name, "")
+            if not is_named(wwid, lines):
+                raise NotFoundError(
+                    f"the boot rule names no drive {printable(name)[:64]}",
+                    "see `wcache-probe look`",
+                )
+            why = _why_pinned(host, name, wwid, names)
+            if why:
+                raise ConflictError(
+                    f"the boot rule goes on naming {name}: {why}",
+                    "only a drive that is off, saves that itself, and that nothing of wcache's "
+                    "names can do without: see doc/found-off.md",
+                )
+            gone |= {line_of(one.wwid) for one in _together(host, name, wwid)}
+        record = preparation.record()
+        preparer.check_images(image_elsewhere=record is not None and record.image_elsewhere)
+        kept = tuple(sorted(filter(pins_one, lines - gone)))
+        rule = preparer.write_rule(Chosen((), kept=kept))
+    code = preparer.see_to_images(rule)
+    wake(state.holder())
+    for word in options.drive:
+        preparer.say(
+            f"{word}: the boot rule names it no more, so from the next boot on its commits pay for "
+            "no flush. Should its cache come on (new firmware may lose what it saves, and anybody "
+            "may switch it), acknowledged writes are lost at a power cut: "
+            f"{typed('wcache-probe prepare --drive={}', word)} has it pinned again"
+        )
     return code

@@ -14,6 +14,7 @@ from wcache.core.drive.safety import (
     may_be_pinned,
     not_named,
 )
+from wcache.core.drive.saved_off import how_to_name, saves_off
 from wcache.core.errors import NotFoundError, WcacheError
 from wcache.core.hardware.bcache import BcacheState
 from wcache.core.host_report import OTHER_PROGRAMS
@@ -40,7 +41,7 @@ from .block.osds import OsdDevices
 from .block.stack import is_followed, paths_down, queues_on
 from .block.sysfs import BlockDevice
 from .block.writers import WriterSearch, is_rig
-from .persistence.preparation import BootPins, boots_once
+from .persistence.preparation import NOT_NAMED, BootPins, boots_once
 from .persistence.rule_folder import RuleFolder
 from .transports.base import CacheReading, Identity, ReadOnlySwitch, Switch, namesake_id
 from .transports.classify import Switches
@@ -355,6 +356,8 @@ def for_next_boot(drive: DriveReport, pins: BootPins) -> Tuple[Refusal, ...]:
     has_cache = drive.state.device_cache is not DeviceCache.NONE
     pinned = has_cache and boots_with_rule(drive.transport) and may_be_pinned(drive)
     pin = pins.refusal(drive.wwid) if pinned else ""
+    if pin == NOT_NAMED and saves_off(drive):
+        pin = how_to_name(drive)
     lacks = (RefusalKind.JOURNAL_LOST, pins.journal_lost), (RefusalKind.NOT_PREPARED, pin)
     return tuple(Refusal(kind, why) for kind, why in lacks if why)
 

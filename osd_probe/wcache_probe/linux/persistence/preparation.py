@@ -44,6 +44,7 @@ RECORD_BYTES_MAX = 1_000_000
 NAMES_MAX = 2048
 RULE_BYTES_MAX = 1_000_000
 ADVICE = "run `wcache-probe prepare` on this host"
+NOT_NAMED = f"the boot rule does not name it: {ADVICE}"
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,7 @@ class Prepared:
         except RefusedError as error:
             return f"{error.message}, so nothing would pin it when it appears again"
         if line not in self.lines:
-            return f"the boot rule does not name it: {ADVICE}"
+            return NOT_NAMED
         if self.trouble:
             return f"{self.trouble}: {ADVICE}"
         return "" if line in self.proven else self.unproven

@@ -10,10 +10,11 @@ import os
 import shutil
 import subprocess
 from dataclasses import dataclass, field
-from typing import Callable, Dict, Iterable, Mapping, Optional, Sequence, Tuple
+from typing import AbstractSet, Callable, Dict, Iterable, Mapping, Optional, Sequence, Tuple
 
 from wcache.core.drive.journal import JournalEntry
 from wcache.core.drive.safety import boots_with_rule, may_be_pinned
+from wcache.core.drive.saved_off import how_to_name, made_to_flush, say_flushed
 from wcache.core.errors import NotFoundError, RefusedError, StorageError
 from wcache.core.model import DeviceCache, DriveReport
 
@@ -38,6 +39,8 @@ class Chosen:
     left_out: Tuple[str, ...] = ()  # a line for each drive that cannot be toggled then
     kept: Tuple[str, ...] = ()  # lines of the rule of before that a drive may still need
     why_kept: Tuple[str, ...] = ()
+    unpinned: Tuple[str, ...] = ()  # a line for each drive that keeps itself off
+    flushed: Tuple[str, ...] = ()  # drives that the kernel flushes though they are off
 
     @property
     def rule(self) -> str:
@@ -53,16 +56,18 @@ class Chosen:
 def choose(
     drives: Sequence[DriveReport], journalled: Sequence[DriveReport],
     entries: Iterable[JournalEntry], disks: Sequence[Tuple[str, str]],
+    keep_off: AbstractSet[str] = frozenset(),
 ) -> Chosen:
     """Which drives the boot rule names: those of OSDs alone, and those the journal names.
 
     `disks` are (kernel name, wwid) of every disk of the host: a name must fit one drive.
+    `keep_off` are the kernel names of those that need no pin (`why_pinned`).
     """
     held = {drive.drive_id for drive in journalled}
     shared = {drive.domain_id for drive in drives if drive.foreign_uses}
     wanted: Dict[str, str] = {}
     unpinned = set()
-    left_out = []
+    left_out, off = [], []
     for drive in (*drives, *journalled):
         # one that says it has no cache has none that could be pinned
         uncached = drive.state.device_cache is DeviceCache.NONE and drive.drive_id not in held
@@ -75,6 +80,9 @@ def choose(
         if drive.domain_id in shared and drive.drive_id not in held:
             who = f" ({drive.foreign_uses[0]})" if drive.foreign_uses else ""
             left_out.append(f"{drive.dev_name}: used by something that is not an OSD{who}")
+            continue
+        if drive.dev_name in keep_off:
+            off.append(f"{drive.dev_name}: {how_to_name(drive)}")
             continue
         why = _not_matched(drive.wwid, disks)
         if why:
@@ -91,7 +99,10 @@ def choose(
                 left_out.append(f"{prior.dev_name}: {why}")
             else:
                 wanted[prior.wwid] = prior.dev_name
-    return Chosen(tuple(sorted(wanted)), tuple(dict.fromkeys(left_out)))
+    return Chosen(
+        tuple(sorted(wanted)), tuple(dict.fromkeys(left_out)), unpinned=tuple(off),
+        flushed=made_to_flush(one for one in (*drives, *journalled) if one.wwid in wanted),
+    )
 
 
 def _not_matched(wwid: str, disks: Sequence[Tuple[str, str]]) -> str:
@@ -218,6 +229,10 @@ class Preparer:
             self.say(f"left out, so wcache will not toggle it: {line}")
         for line in chosen.why_kept:
             self.say(f"its line stays in the boot rule: {line}")
+        for line in chosen.unpinned:
+            self.say(f"left as it is: {line}")
+        if chosen.flushed:
+            self.say(say_flushed(chosen.flushed))
 
     def remove_rule(self) -> bool:
         """Take record and rule away; False where there was neither."""
