@@ -260,9 +260,7 @@ def _name_of(item: Tuple[Any, Any]) -> str:
 
 
 def _flagged(flags: Any) -> bool:
-    return isinstance(flags, (list, tuple)) and not _WORK_FLAGS.isdisjoint(
-        each for each in flags if isinstance(each, str)
-    )
+    return isinstance(flags, (list, tuple)) and not _WORK_FLAGS.isdisjoint(flags)
 
 
 def _names_flagged(flags: Any) -> FrozenSet[str]:

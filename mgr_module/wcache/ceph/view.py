@@ -177,15 +177,15 @@ def _by_map(
 ) -> None:
     """How full OSDs are, and those on which somebody works."""
     work = in_work(osd_map)
-    for row in osd_map["osds"]:
-        osd = osds[int(row["osd"])]
-        if osd.osd_id in work.osds or osd.device_class in work.classes or any(
-            name in work.nodes or name in hosts for _, name in osd.location
+    places = work.nodes | hosts
+    for osd_id, osd in osds.items() if places or work.classes or work.osds else ():
+        if osd_id in work.osds or osd.device_class in work.classes or any(
+            name in places for _, name in osd.location
         ):
-            ill.setdefault(osd.osd_id, "has a flag such as noout, or its host is in maintenance")
-        for word, why in _FULL.items():
-            if word in row.get("state", ()):
-                ill.setdefault(osd.osd_id, why)
+            ill.setdefault(osd_id, "has a flag such as noout, or its host is in maintenance")
+    for row in osd_map["osds"]:
+        for word in _FULL.keys() & row.get("state", ()):
+            ill.setdefault(int(row["osd"]), _FULL[word])
 
 
 def _bytes(text: Any) -> int:
