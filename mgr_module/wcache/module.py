@@ -124,17 +124,15 @@ class Module(MgrModule):
             loads.benched_at_s if ceph_compat.BENCH_EMPTIES_CACHES else None,
         )))
         knobs = self._knobs.values()
-        self._service = Service(
-            self._engine, self._knobs, agents,
-            CephTraffic(lambda osd_id, name: ceph_compat.points(self, osd_id, name)), self.log,
-        )
+        traffic = CephTraffic(lambda osd_id, name: ceph_compat.points(self, osd_id, name))
+        self._service = Service(self._engine, self._knobs, agents, traffic, self.log)
         self._web = web = self._web_page(blocks)
         self._views = Views(
             self._engine, knobs, self._load_watch.by_osd,
             lambda world: [*self._service.findings(world), *web.findings()],
             self._service.auto.held,
             outlook=self._service.outlook.look, headline=self._service.headline,
-            measuring=self._service.measuring,
+            measuring=self._service.measuring, commit_ms=traffic.commit_ms,
         )
         self._progress = CephProgress(self)
         # what may fail comes first, and what it resumes only once

@@ -75,12 +75,17 @@ class FakeSurroundings:
 
 
 class FakeTraffic:
-    """The `Traffic` port: commits in a second by OSD, as a test sets them."""
+    """The `Traffic` port: commits in a second by OSD, and ms of each, as a test sets them."""
 
     def __init__(self, others: float = 0.0) -> None:
         self.rates: Dict[int, float] = {}
+        self.latencies_ms: Dict[int, float] = {}
         self.others = others
 
     def commits_per_s(self, osd_id: int) -> float:
         """The rate; none where the test says nothing."""
         return self.rates.get(osd_id, self.others)
+
+    def commit_ms(self, osd_id: int) -> Optional[float]:
+        """The latency; none where the test says nothing."""
+        return self.latencies_ms.get(osd_id)

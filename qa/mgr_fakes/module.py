@@ -313,7 +313,7 @@ class FakeMgr:
             self.engine, knobs.values(),
             more_findings=self.service.findings, held=self.service.auto.held,
             outlook=self.service.outlook.look, headline=self.service.headline,
-            measuring=self.service.measuring,
+            measuring=self.service.measuring, commit_ms=self.traffic.commit_ms,
         )
         self.engine.load()
         for knob in knobs.values():

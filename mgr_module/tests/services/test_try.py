@@ -103,10 +103,10 @@ def test_at_most_two_drives_of_a_drive_model_on_different_hosts():
 
 def test_a_cluster_that_is_not_well_is_said_before_and_refused():
     mgr = a_mgr()
-    mgr.view.state = replace(mgr.view.state, missed=(Precondition.PGS_CLEAN,))
+    mgr.view.state = replace(mgr.view.state, missed=(Precondition.CLUSTER_HEALTHY,))
     assert "not now" in ok(mgr.command("try"))
     error = refused(mgr, "try", errno.EPERM, accept_cost=True)
-    assert "active+clean" in error
+    assert "not healthy" in error
     assert "--force" not in error
 
 
@@ -144,6 +144,15 @@ def test_what_a_shell_would_take_apart_is_quoted_in_the_next_command():
 def test_a_rate_comes_from_the_points_that_the_mgr_has(points, rate):
     series = {"bluestore.txc_commit_lat": points, "bluestore.commit_lat": []}
     assert CephTraffic(lambda _osd_id, name: series[name]).commits_per_s(0) == rate
+
+
+@pytest.mark.parametrize(("points", "took_ms"), [
+    ([(0.0, 1_000_000, 10), (5.0, 301_000_000, 110)], 3.0), ([(0.0, 1, 10)], None),
+    ([(0.0, 1, 10), (5.0, 1, 10)], None), ([(0.0, 9, 10), (5.0, 1, 60)], None),
+])
+def test_what_a_commit_takes_comes_from_them_too(points, took_ms):
+    series = {"bluestore.txc_commit_lat": points, "bluestore.commit_lat": []}
+    assert CephTraffic(lambda _osd_id, name: series[name]).commit_ms(0) == took_ms
 
 
 def test_hosts_that_have_not_reported_yet_are_named_before_anything_is_begun():

@@ -1,8 +1,8 @@
-"""How busy an OSD is, by the counters that it sends to the mgr: nobody is asked for it."""
+"""How busy and how fast an OSD is, by counters that it sends to the mgr: nobody is asked."""
 
 from __future__ import annotations
 
-from typing import Any, Callable, List, Protocol, Sequence
+from typing import Any, Callable, Optional, Protocol, Sequence, Tuple
 
 from ..core.loads import TRANSACTION_COUNTERS
 
@@ -10,16 +10,21 @@ from ..core.loads import TRANSACTION_COUNTERS
 _COUNTERS = tuple(f"bluestore.{name}" for name in TRANSACTION_COUNTERS)
 # The mgr keeps points 5 s apart; older ones tell of another time of day.
 POINTS = 7
+# Sums come as the OSD counts them (mgr_module.py, _perfvalue_to_value).
+NS_PER_MS = 1e6
 
 Series = Callable[[int, str], Sequence[Sequence[float]]]
-"""The points (time in s, sum, count) that the mgr has of an OSD's counter, oldest first."""
+"""The points (time in s, sum in ns, count) that the mgr has of an OSD's counter, oldest first."""
 
 
 class Traffic(Protocol):
-    """Port: how often OSDs commit."""
+    """Port: how often OSDs commit, and how fast."""
 
     def commits_per_s(self, osd_id: int) -> float:
         """Commits in a second, over the last half minute; 0 where that is not known."""
+
+    def commit_ms(self, osd_id: int) -> Optional[float]:
+        """What one of these takes; None where that is not known, or nothing was committed."""
 
 
 class CephTraffic:
@@ -30,17 +35,28 @@ class CephTraffic:
 
     def commits_per_s(self, osd_id: int) -> float:
         """See Traffic."""
+        seconds, _, count = self._gained(osd_id)
+        return count / seconds if seconds > 0.0 else 0.0
+
+    def commit_ms(self, osd_id: int) -> Optional[float]:
+        """See Traffic."""
+        _, total_ns, count = self._gained(osd_id)
+        # where a clock was set back, a sum may have shrunk
+        return total_ns / count / NS_PER_MS if count > 0.0 and total_ns > 0.0 else None
+
+    def _gained(self, osd_id: int) -> Tuple[float, float, float]:
+        """The seconds, ns of latency and commits between the first point and the last."""
         for name in _COUNTERS:
-            rate = _rate(self._series(osd_id, name)[-POINTS:])
-            if rate > 0.0:
-                return rate
-        return 0.0
+            found = _gain(self._series(osd_id, name)[-POINTS:])
+            if found[2] > 0.0:
+                return found
+        return 0.0, 0.0, 0.0
 
 
-def _rate(points: Sequence[Sequence[float]]) -> float:
+def _gain(points: Sequence[Sequence[float]]) -> Tuple[float, float, float]:
     """Of a counter that only grows; an OSD that was restarted has begun anew."""
-    whole: List[Any] = [point for point in points if len(point) == 3]
+    whole: Any = [point for point in points if len(point) == 3]
     if len(whole) < 2:
-        return 0.0
-    seconds, count = whole[-1][0] - whole[0][0], whole[-1][2] - whole[0][2]
-    return float(count / seconds) if seconds > 0 and count > 0 else 0.0
+        return 0.0, 0.0, 0.0
+    seconds, total_ns, count = (float(b - a) for a, b in zip(whole[0], whole[-1]))
+    return (seconds, total_ns, count) if seconds > 0.0 else (0.0, 0.0, 0.0)

@@ -6,6 +6,7 @@ from typing import Any, Dict, List, Mapping
 
 from ..core.shell import ticked
 from ..core.verdict.outlook import Outlook, Waiting
+from . import cluster_view
 
 
 def summary(found: Outlook, following: str) -> Dict[str, Any]:
@@ -45,4 +46,6 @@ def bare(data: Mapping[str, Any]) -> str:
             )
     if data["measuring"]:
         lines.append(f"under way: {data['measuring']}")
+    left = cluster_view.headline(data["cluster"])
+    lines += [left] if left else []
     return "\n".join(lines)

@@ -24,7 +24,7 @@ from ..core.text import (
     written,
 )
 from ..core.verdict.recommend import BURSTS, FEW
-from . import observed_tables
+from . import cluster_view, observed_tables
 from .automation import evidence
 from .drives import options
 from .outlook_view import sentence
@@ -43,6 +43,7 @@ def status(data: Mapping[str, Any]) -> str:
         sentence(data["summary"]), "",
         f"probes:    {agents['heard']} of {agents['known']} responding" + without_probe(agents),
         f"drives:    {data['drives']}" + (f", reported {reported}" if reported else ""),
+        *cluster_view.lines(data["cluster"]),
         f"campaign:  {data['campaign'] or 'none under way'}",
         f"rollout:   {data['rollout'] or 'none under way'}",
     ]

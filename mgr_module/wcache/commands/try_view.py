@@ -111,7 +111,7 @@ def _forecast(data: Mapping[str, Any]) -> List[str]:
     if data["frozen"]:
         lines.append("not now: the cluster is frozen")
     if data["in_the_way"]:
-        lines.append(f"not now: {precondition_text(data['in_the_way'])}")
+        lines.append(f"not now: {precondition_text(data['in_the_way'], sick=data['sick'])}")
     return lines
 
 
@@ -122,6 +122,8 @@ def _after_forecast(data: Mapping[str, Any], again_by: CommandLine) -> str:
         return f"{again_by}, once campaign {data['under_way']} has ended"
     if data["occupied"]:
         return f"{again_by}, once {data['occupied']} has ended"
+    if data["sick"] and data["in_the_way"]:
+        return f"ceph health detail; once the cluster is healthy again: {again_by}"
     if data["in_the_way"]:
         return f"{again_by}, once the preconditions are met"
     if data["not_heard"]:

@@ -26,6 +26,7 @@ from ..engine.engine import Engine
 from ..engine.world import World
 from ..knobs.registry import advice_on
 from ..services.plans.planner import Planner
+from . import cluster_view
 from .automation.history import HistoryViews
 from .campaign_views import CampaignViews, head
 from .drives.controllers import controllers
@@ -51,7 +52,7 @@ class Views:
         self, engine: Engine, knobs: Collection[Planner], profiles: ProfilesByOsd = dict,
         more_findings: More = lambda world: (), held: Held = dict, *,
         outlook: Callable[[World], Outlook], headline: Callable[[World], str],
-        measuring: Callable[[World], Optional[Holding]],
+        measuring: Callable[[World], Optional[Holding]], commit_ms: cluster_view.CommitMs,
     ) -> None:
         self._look = engine.world
         self._latencies = engine.latencies
@@ -60,6 +61,7 @@ class Views:
         self._outlook = outlook
         self._headline = headline
         self._measuring = measuring
+        self._commit_ms = commit_ms
         self.campaigns = CampaignViews(self._look, engine.record)
         self.plans = PlanViews(self._look, knobs, held, self._summary)
         self.explains = ExplainViews(self._look, engine.record, self.plans)
@@ -83,7 +85,8 @@ class Views:
         world = self._look()
         held = self._measuring(world)
         models: Counter[ModelKey] = Counter()
-        for host in self._findings.hosts(world):
+        hosts = self._findings.hosts(world)
+        for host in hosts:
             models.update(host.models)
         return {
             "format_version": FORMAT_VERSION,
@@ -98,6 +101,7 @@ class Views:
                 ),
                 "hosts_without": hosts_without_probe(world),
             },
+            "cluster": cluster_view.standing(world, hosts, self._commit_ms),
             "drives": sum(models.values()),
             "reported": codec.to_plain(world.age),
             "drive_models": [

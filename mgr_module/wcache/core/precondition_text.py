@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
-from typing import Container, Dict, Iterable, List
+from typing import Container, Dict, Iterable, List, Sequence
 
 from .record import Precondition
+from .text import named
 
+SICK_MAX = 3
 # `try` needs a probe at all; everything else it asks of the cluster is a `Precondition`.
 PROBE_RESPONDS = "a probe is responding"
 _FAULTS: Dict[str, str] = {
@@ -41,23 +43,32 @@ _FAULTS: Dict[str, str] = {
 }
 
 
-def faults(items: Iterable[str], overridable: Container[str] = ()) -> List[str]:
+def faults(
+    items: Iterable[str], overridable: Container[str] = (), sick: Sequence[str] = ()
+) -> List[str]:
     """A line for each precondition, given as such or by its stored value.
 
-    Those of `overridable` end with the name that `--override` takes.
+    Those of `overridable` end with the name that `--override` takes.  `sick` says what is wrong
+    with the cluster (`ClusterState.sick`).
     """
-    return [
-        f"{_FAULTS.get(item, item)} ({Precondition(item).name.lower()})" if item in overridable
-        else _FAULTS.get(item, item)
-        for item in items
-    ]
+    found = []
+    for item in items:
+        line = _FAULTS.get(item, item)
+        if item in overridable:
+            line += f" ({Precondition(item).name.lower()})"
+        if item == Precondition.CLUSTER_HEALTHY and sick:
+            line += f": {named(sick, SICK_MAX)}"
+        found.append(line)
+    return found
 
 
-def precondition_text(items: Iterable[str], overridable: Container[str] = ()) -> str:
+def precondition_text(
+    items: Iterable[str], overridable: Container[str] = (), sick: Sequence[str] = ()
+) -> str:
     """The sentence that refusals, reasons and `try` have in common."""
-    return f"preconditions not met: {'; '.join(faults(items, overridable))}"
+    return f"preconditions not met: {'; '.join(faults(items, overridable, sick))}"
 
 
-def no_longer_met(items: Iterable[str]) -> str:
+def no_longer_met(items: Iterable[str], sick: Sequence[str] = ()) -> str:
     """The same of what is under way and has to end."""
-    return f"preconditions no longer met: {'; '.join(faults(items))}"
+    return f"preconditions no longer met: {'; '.join(faults(items, sick=sick))}"

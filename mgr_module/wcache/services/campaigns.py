@@ -105,7 +105,7 @@ class CampaignService:
                     "wait until they are met, or use --force (what is measured is then never "
                     "recommended)"
                 )
-            raise RefusedError(precondition_text(broken), way)
+            raise RefusedError(precondition_text(broken, sick=world.cluster.sick), way)
         cost = self._cost(world, made)
         if cost.bytes_written and real and not arguments.get("accept_cost"):
             other = ", or measure with --loads=traffic,timer only"

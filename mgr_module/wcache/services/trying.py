@@ -61,6 +61,7 @@ class TryService:
         told = self._campaigns.forecast(sample, world, scope=chosen, **ARGUMENTS)
         return {
             **_head(FORECAST, chosen), **told, "in_the_way": _in_the_way(world),
+            "sick": list(world.cluster.sick),
             "busy_osds": sorted(sample.busy_osds), "not_heard": world.not_heard,
             "frozen": world.frozen,
             "under_way": running.campaign_id if running is not None else "",
@@ -81,7 +82,8 @@ class TryService:
         in_the_way = _in_the_way(world)
         if in_the_way:
             raise RefusedError(
-                precondition_text(in_the_way), "wait until they are met, and try again"
+                precondition_text(in_the_way, sick=world.cluster.sick),
+                "wait until they are met, and try again",
             )
         begun = self._campaigns.started(
             world, orders, sample, accept_cost=True, scope=chosen, **ARGUMENTS

@@ -14,7 +14,7 @@ from ...core.drive.safety import judge
 from ...core.fleet.findings import modes_of, of_drive, of_power_cuts
 from ...core.fleet.loaded_off import touched_domains
 from ...core.host_report import HostReport
-from ...core.model import DriveReport, Finding
+from ...core.model import DriveReport, Finding, Role
 
 # (drive model, device cache, kernel view, safety)
 ModelKey = Tuple[str, str, str, str]
@@ -31,6 +31,7 @@ class HostView:
     touched: FrozenSet[str]
     findings: Tuple[Finding, ...]
     models: Mapping[ModelKey, int]
+    osds: Mapping[str, Tuple[int, ...]]  # those with their data on drives of a model, by its name
     modes: Mapping[Tuple[str, str], int]
 
 
@@ -96,13 +97,25 @@ def _look(
     )
     models = Counter(_model_key(drive) for drive in report.drives)
     return HostView(
-        report, throwaway, leased, changing, touched, named, models,
+        report, throwaway, leased, changing, touched, named, models, _osds_by_model(report),
         modes_of(report, leased | changing),
     )
 
 
+def _osds_by_model(report: HostReport) -> Mapping[str, Tuple[int, ...]]:
+    found: Dict[str, Set[int]] = {}
+    for drive in report.drives:
+        mine = found.setdefault(_name_of(drive), set())
+        mine |= {use.osd_id for use in drive.uses if use.role is Role.BLOCK}
+    return {name: tuple(sorted(osds)) for name, osds in found.items() if osds}
+
+
+def _name_of(drive: DriveReport) -> str:
+    return str(drive.drive_model) or drive.transport.value
+
+
 def _model_key(drive: DriveReport) -> ModelKey:
     return (
-        str(drive.drive_model) or drive.transport.value, drive.state.device_cache.value,
+        _name_of(drive), drive.state.device_cache.value,
         drive.state.kernel_view.value, judge(drive.state).value,
     )

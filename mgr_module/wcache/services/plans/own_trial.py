@@ -35,7 +35,10 @@ def begin_trial(trial: OwnTrial, world: World, orders: Orders, by: str = ADMIN) 
     require_store(world)
     require_idle(world)
     if world.cluster.blocking:
-        raise RefusedError(precondition_text(world.cluster.blocking), "wait until they are met")
+        cluster = world.cluster
+        raise RefusedError(
+            precondition_text(cluster.blocking, sick=cluster.sick), "wait until they are met"
+        )
     trial.start(world, orders, by)
 
 

@@ -116,7 +116,7 @@ class MclockService:
             require_idle(world)
             if world.cluster.blocking and not found.options.forced:
                 raise RefusedError(
-                    precondition_text(world.cluster.blocking),
+                    precondition_text(world.cluster.blocking, sick=world.cluster.sick),
                     "wait until they are met, or use --force (the capacity is then never "
                     "recommended)",
                 )

@@ -1,0 +1,194 @@
+"""What `status` says of the cluster itself: what forbids, and which OSDs are ill, busy or slow.
+
+An alert of slow operations in BlueStore forbids nothing: it is explained, by what the OSD does
+now beside its like.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from statistics import median
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
+
+from ..core.cluster import ClusterState, SlowOsd
+from ..core.precondition_text import faults
+from ..core.shell import typed
+from ..core.text import duration, many, named, when
+from ..engine.world import World
+from .drives.hosts import HostView
+
+CommitMs = Callable[[int], Optional[float]]
+"""What a commit of an OSD takes now; None where that is not known."""
+
+Kind = Tuple[str, str]  # device class and name of the drive model
+# OSDs with the alert that are shown with figures; and of how many of its like each is beside.
+SHOWN_MAX, LIKE_MAX, LIKE_MIN = 3, 16, 3
+REASONS_MAX, NAMED_IN_JSON_MAX = 4, 1000
+
+
+def standing(world: World, hosts: Iterable[HostView], commit_ms: CommitMs) -> Dict[str, Any]:
+    """The cluster in plain data; `hosts` are asked only where an OSD has the alert."""
+    cluster = world.cluster
+    told = {osd_id for osd_id, osd in cluster.osds.items() if not osd.up}
+    told |= {*cluster.ill, *cluster.slow_op_osds} & {*cluster.osds}
+    ill = Counter(cluster.illness(told).values())
+    return {
+        "osds": len(cluster.osds),
+        "blocking": [item.value for item in cluster.blocking],
+        "sick": list(cluster.sick),
+        "ill": {
+            "osds": sum(ill.values()),
+            "reasons": [{"why": why, "osds": osds} for why, osds in ill.most_common()],
+        },
+        "busy": None if cluster.busy is None else len(cluster.busy & {*cluster.osds}),
+        "slow_bluestore": _slow(world, hosts, commit_ms) if cluster.slow_osds else
+        {"osds": 0, "osd_ids": [], "shown": [], "drive_models": []},
+    }
+
+
+def _slow(world: World, hosts: Iterable[HostView], commit_ms: CommitMs) -> Dict[str, Any]:
+    cluster = world.cluster
+    slow = {one.osd_id for one in cluster.slow_osds}
+    like = _kinds(hosts, cluster)
+    kind_of = {osd_id: kind for kind, osds in like.items() for osd_id in slow.intersection(osds)}
+    decided = {
+        (found.device_class, str(found.drive_model)) for found in world.recommendations
+        if found.verdict.decided
+    }
+    counts = Counter(kind_of.values())
+    return {
+        "osds": len(slow),
+        "osd_ids": sorted(slow)[:NAMED_IN_JSON_MAX],
+        "shown": [
+            _one(one, kind_of.get(one.osd_id), like, cluster, world.now_s, commit_ms)
+            for one in cluster.slow_osds[:SHOWN_MAX]
+        ],
+        "drive_models": [
+            {"device_class": kind[0], "drive_model": kind[1], "osds": count,
+             "of": len(like[kind]), "decided": kind in decided}
+            for kind, count in counts.most_common()
+        ],
+    }
+
+
+def _kinds(hosts: Iterable[HostView], cluster: ClusterState) -> Dict[Kind, List[int]]:
+    """The OSDs of a real cluster by what they are like."""
+    found: Dict[Kind, List[int]] = {}
+    for host in hosts:
+        if host.report.simulated:
+            continue
+        for name, osds in host.osds.items():
+            for osd_id in osds:
+                osd = cluster.osds.get(osd_id)
+                if osd is not None:
+                    found.setdefault((osd.device_class, name), []).append(osd_id)
+    return found
+
+
+def _one(
+    one: SlowOsd, kind: Optional[Kind], like: Mapping[Kind, Sequence[int]],
+    cluster: ClusterState, now_s: float, commit_ms: CommitMs,
+) -> Dict[str, Any]:
+    """An OSD with the alert; what is beside it is well and has none."""
+    slow = {each.osd_id for each in cluster.slow_osds}
+    beside = [osd_id for osd_id in like[kind] if osd_id not in slow] if kind else []
+    few = beside[::max(1, len(beside) // LIKE_MAX)][:LIKE_MAX]
+    ill = cluster.illness(few)
+    told = [commit_ms(osd_id) for osd_id in few if osd_id not in ill]
+    found = [each for each in told if each is not None]
+    mine, gone_s = commit_ms(one.osd_id), one.since_s + one.kept_s
+    return {
+        "osd_id": one.osd_id, "device_class": kind[0] if kind else "",
+        "drive_model": kind[1] if kind else "", "seen_since_s": round(one.since_s, 1),
+        "kept_s": one.kept_s,
+        # it was slow again since where it still is there
+        "forgotten_by_s": round(gone_s, 1) if gone_s > now_s else None,
+        "commit_ms": None if mine is None else round(mine, 2),
+        "like_commit_ms": round(median(found), 2) if len(found) >= LIKE_MIN else None,
+        "like_osds": len(found),
+    }
+
+
+def lines(data: Mapping[str, Any]) -> List[str]:
+    """The same for `status`, below each other with its other lines."""
+    found = []
+    if data["blocking"]:
+        why = "; ".join(faults(data["blocking"], sick=data["sick"]))
+        found.append(f"cluster:   nothing is measured or changed: {why} (`ceph health detail`)")
+    if data["ill"]["osds"]:
+        found.append(f"ill OSDs:  {_ill(data)}: {_reasons(data['ill']['reasons'])}")
+    if data["busy"]:
+        found.append(f"busy OSDs: {_busy(data)}, and are measured last")
+    elif data["busy"] is None:
+        found.append("busy OSDs: not known: this release does not tell which OSDs move data")
+    slow = data["slow_bluestore"]
+    told = [f"osd.{one['osd_id']} {_told(one)}" for one in slow["shown"]]
+    more = slow["osds"] - len(told)
+    told += [f"and {more} more: see `ceph health detail`"] if more > 0 else []
+    told += [_of_model(one) for one in slow["drive_models"] if 2 * one["osds"] > one["of"] > 1]
+    return found + [
+        f"{'slow OSDs: ' if place == 0 else ' ' * 11}{line}" for place, line in enumerate(told)
+    ]
+
+
+def headline(data: Mapping[str, Any]) -> str:
+    """The same for `ceph wcache`, in one line; empty where all is well."""
+    parts = [f"{_ill(data)}"] if data["ill"]["osds"] else []
+    parts += [_busy(data)] if data["busy"] else []
+    slow = data["slow_bluestore"]["osds"]
+    parts += [f"{slow} had slow operations in BlueStore lately"] if slow else []
+    if data["blocking"]:
+        return "nothing is measured or changed: " + "; ".join(
+            faults(data["blocking"], sick=data["sick"])
+        )
+    return f"OSDs: {'; '.join(parts)}: `ceph wcache status` says why" if parts else ""
+
+
+def _ill(data: Mapping[str, Any]) -> str:
+    return f"{data['ill']['osds']} of {data['osds']} are left alone"
+
+
+def _busy(data: Mapping[str, Any]) -> str:
+    return f"{data['busy']} of {data['osds']} move data"
+
+
+def _reasons(rows: Sequence[Mapping[str, Any]]) -> str:
+    """As in `30 have PGs that are undersized, 1 is near full`."""
+    plural = {"is": "are", "has": "have"}
+    said = []
+    for row in rows:
+        verb, _, rest = row["why"].partition(" ")
+        said.append(f"{row['osds']} {verb if row['osds'] == 1 else plural.get(verb, verb)} {rest}")
+    return named(said, REASONS_MAX)
+
+
+def _told(one: Mapping[str, Any]) -> str:
+    kept = f"bluestore_slow_ops_warn_lifetime, {duration(one['kept_s'])}"
+    forgets = f"by {when(one['forgotten_by_s'])} UTC" if one["forgotten_by_s"] is not None else (
+        "later, since it was slow again"
+    )
+    said = (
+        f"had slow operations in BlueStore (BLUESTORE_SLOW_OP_ALERT, seen since "
+        f"{when(one['seen_since_s'])} UTC); Ceph forgets that {forgets}, once no more come "
+        f"({kept}), or when it restarts"
+    )
+    if one["commit_ms"] is None:
+        return f"{said}; it commits nothing now"
+    said += f"; a commit takes {one['commit_ms']:.1f} ms now"
+    if one["like_commit_ms"] is None:
+        return f"{said}, too few like it commit to compare"
+    return (
+        f"{said}, those of its like {one['like_commit_ms']:.1f} ms (median of {one['like_osds']})"
+    )
+
+
+def _of_model(one: Mapping[str, Any]) -> str:
+    measured = typed("ceph wcache explain {}", one["drive_model"])
+    cure = f"{measured} says what was measured of the cache mode"
+    if not one["decided"]:
+        scope = f"class:{one['device_class']}" if one["device_class"] else "cluster"
+        cure = f"{typed('ceph wcache try {}', scope)} measures the cache mode"
+    return (
+        f"{one['osds']} of {many(one['of'], 'OSD')} on {one['drive_model']} have it: dear flushes "
+        f"raise it; {cure}"
+    )
