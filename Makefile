@@ -181,9 +181,10 @@ test-rotating:
 	@"$$(qa/venv.sh)/bin/python" qa/rotation.py
 
 # Takes the protections of acknowledged data away one by one (qa/mutations/lists),
-# each in a copy of the project, and demands that a test fails.  WORDS="journal" does some.
+# each in a copy of the project, and demands that a test fails.  WORDS="journal" does some, and
+# TURNS=2 every second one, by the commit.
 test-mutations:
-	@PYTHONPATH=qa "$$(qa/venv.sh)/bin/python" -m mutations $(WORDS)
+	@TURNS=$(TURNS) PYTHONPATH=qa "$$(qa/venv.sh)/bin/python" -m mutations $(WORDS)
 
 # The digests of the shapes of all that is stored or sent; says so where a number must rise first.
 shapes:
@@ -204,7 +205,7 @@ bench-decision:
 STAGES = MAKE="$(MAKE)" "$$(qa/venv.sh)/bin/python" qa/stages.py
 
 test:
-	@$(STAGES) EXAMPLES=all \
+	@$(STAGES) EXAMPLES=all TURNS=2 \
 	    "test-lab ~test-mutations ~test-packages-short | \
 	    test-release-20 test-release-18 test-release-16 test-ceph-ci-short | \
 	    ~check ~test-slow ~test-simulations ~simulate-fleet-short test-cephadm-short \

@@ -1,6 +1,7 @@
 """Make each mutation in a copy of the project, and demand that its tests fail.
 
 python -m mutations [WORD ...]   all, or those with one of the words in their file or reason
+TURNS=2 python -m mutations      every second one: which ones follows from the commit's hash
 
 They are in `lists/`, by the part of the project that they change.  Of each:
     why      what is lost with it
@@ -28,6 +29,8 @@ try:
     import tomllib
 except ModuleNotFoundError:  # Python 3.9 and 3.10
     import tomli as tomllib
+
+from rotation import hash_of
 
 PROJECT = Path(__file__).resolve().parents[2]
 LISTS = Path(__file__).with_name("lists")
@@ -162,10 +165,12 @@ def unnoticed(mutations: Sequence[Mutation], jobs: int) -> Iterator[str]:
 def main(words: Sequence[str]) -> int:
     """Exit code 0 where every mutation is noticed."""
     began_s = time.monotonic()
+    turns = int(os.environ.get("TURNS") or 1)
+    turn = int(hash_of("HEAD") or "0", 16) % turns
     mutations = [
         one for one in load()
         if not words or any(word in one.file or word in one.why for word in words)
-    ]
+    ][turn::turns]
     wrong = list(unnoticed(mutations, jobs=min(2, os.cpu_count() or 1)))
     for line in wrong:
         print(line, file=sys.stderr)
