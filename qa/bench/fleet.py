@@ -4,6 +4,10 @@
 
 Ten drives on each host.  The commands are asked as a mgr asks them, from the arguments to the
 text; between two calls of `status` one host reports something new, as probes do all the time.
+
+Then each of them is made again and again in one thread while another asks for `status`, and a third
+one only wants to run: the longest that it had to wait is the longest piece in which the interpreter
+was kept from all modules of the mgr.
 """
 
 from __future__ import annotations
@@ -37,6 +41,10 @@ PAGES = ("", "drives", "memory", "history")
 METRICS = "metrics"
 # Viewers of the first page at the same time, from an address of their own, and for how long.
 FLOODING, FLOOD_S, ATTACKER, READER = 16, 30.0, "127.0.0.2", "127.0.0.3"
+# Each command is made at least so often and for so long beside `status`; the third thread wants to
+# run so often; `status` and one piece may take so long.
+BESIDE_CALLS, BESIDE_S, TURN_S = 2, 5.0, 1e-3
+STATUS_MAX_S, PIECE_MAX_S = 0.05, 0.5
 Figures = Dict[str, Any]
 Took = Tuple[float, float]
 
@@ -89,8 +97,17 @@ def measure(hosts: int) -> Figures:
         text, spent = _page(app, METRICS)
         sizes[f"/{METRICS}"] = text
         took.setdefault(f"/{METRICS}", []).append(spent)
+    beside = _beside(mgr, {
+        "": lambda: time.sleep(1.0),
+        **{name: lambda name=name: _ask(mgr, name) for name in (
+            "mclock recommend", "recommend", "memory status", "memory recommend", "drive ls",
+        )},
+        "mclock findings": lambda: mgr.mclock.tick(mgr.engine.world()),
+        **{f"page /{place}": lambda place=place: _page(app, place) for place in PAGES},
+    })
     took.update(_flooded(mgr, app))
     return {
+        "beside": beside,
         "hosts": hosts, "drives": hosts * DRIVES,
         "load_average_1min": round(os.getloadavg()[0], 2),
         "commands": {
@@ -196,6 +213,48 @@ def _flooded(mgr: FakeMgr, app: Any) -> Dict[str, List[Took]]:
     return found
 
 
+def _beside(mgr: FakeMgr, others: Dict[str, Callable[[], Any]]) -> Figures:
+    """What `status` takes beside each of others, and the longest turn that a thread waits for."""
+    return {name: _one_beside(mgr, other) for name, other in others.items()}
+
+
+def _one_beside(mgr: FakeMgr, other: Callable[[], Any]) -> Figures:
+    over = threading.Event()
+    turns: List[float] = [0.0]
+    seconds: List[float] = []
+
+    def repeat() -> None:
+        end_s = time.monotonic() + BESIDE_S
+        while len(seconds) < BESIDE_CALLS or time.monotonic() < end_s:
+            began_s = time.monotonic()
+            other()
+            seconds.append(time.monotonic() - began_s)
+        over.set()
+
+    def turn() -> None:
+        while not over.is_set():
+            began_s = time.monotonic()
+            time.sleep(TURN_S)
+            turns[0] = max(turns[0], time.monotonic() - began_s - TURN_S)
+
+    threads = [threading.Thread(target=each, daemon=True) for each in (repeat, turn)]
+    for thread in threads:
+        thread.start()
+    status: List[float] = []
+    while not over.is_set():
+        _change(mgr, "host0001")
+        status.append(_us(lambda: _ask(mgr, "status"))[0])
+        time.sleep(0.05)
+    for thread in threads:
+        thread.join()
+    return {
+        "seconds_max": round(max(seconds), 3), "longest_piece_s": round(turns[0], 4),
+        "of_piece_max": round(turns[0] / PIECE_MAX_S, 3),
+        "status": asdict(latencies(status)),
+        "of_status_max": round(latencies(status).p50_us / 1e6 / STATUS_MAX_S, 2),
+    }
+
+
 def _view_on(port: int, over: threading.Event) -> None:
     while not over.is_set():
         _view(port, ATTACKER, "")
@@ -231,10 +290,18 @@ def plain(figures: Figures) -> str:
          latency(row["cpu_p99_us"]), latency(row["cpu_max_us"]))
         for name, row in figures["commands"].items()
     ]
+    beside = [
+        (name or "nothing", f"{row['seconds_max']:.2f} s", latency(row["status"]["p50_us"]),
+         latency(row["status"]["max_us"]), row["of_status_max"],
+         latency(1e6 * row["longest_piece_s"]), row["of_piece_max"])
+        for name, row in figures["beside"].items()
+    ]
     return "\n".join([
         f"{figures['drives']} drives on {figures['hosts']} hosts, load average "
         f"{figures['load_average_1min']}", "",
         table(("COMMAND", "N", "P50", "P99", "MAX", "CPU P99", "CPU MAX"), rows), "",
+        table(("BESIDE", "TAKES MAX", "STATUS P50", "MAX", f"P50 OF {STATUS_MAX_S * 1e3:g} MS",
+               "LONGEST PIECE", f"OF {PIECE_MAX_S:g} S"), beside), "",
         "sizes: " + ", ".join(f"{n} {amount(b)}" for n, b in figures["answer_bytes"].items()),
         f"kept by the mons: {amount(figures['store_bytes'])}; memory, fake probes included: "
         f"{amount(figures['resident_bytes_with_fakes'])}",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Callable, List, Sequence, Set
+from typing import Callable, List, Optional, Sequence, Set
 
 from ..core.change.change_status import ChangeStatus
 from ..core.fleet.disputes import Dispute, Key, unconfirmed
@@ -28,9 +28,9 @@ class FindingViews:
         self._foreign = ForeignRules()
         self._set_up = SetUpViews()
 
-    def all(self, world: World) -> List[Finding]:
-        """Everything wrong at the moment, errors first."""
-        hosts = self.hosts(world)
+    def all(self, world: World, hosts: Optional[List[HostView]] = None) -> List[Finding]:
+        """Everything wrong at the moment, errors first; `hosts` where they are known already."""
+        hosts = self.hosts(world) if hosts is None else hosts
         found = together(self._foreign.judged(hosts, world))
         # a report that is due again may tell of a state that an experiment has left
         fresh = [h for h in hosts if h.report.hostname in world.reported_at_s]

@@ -6,7 +6,6 @@ it needs no right to toggle anything.
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import AbstractSet, Any, Callable, Collection, Dict, List, Optional, Tuple
 
 from ..core import codec
@@ -84,10 +83,11 @@ class Views:
         """`status`: probes, drives by model, what is under way, findings with advice."""
         world = self._look()
         held = self._measuring(world)
-        models: Counter[ModelKey] = Counter()
+        models: Dict[ModelKey, int] = {}
         hosts = self._findings.hosts(world)
-        for host in hosts:
-            models.update(host.models)
+        for host in hosts:  # not `Counter.update`, which takes ten times as long
+            for key, count in host.models.items():
+                models[key] = models.get(key, 0) + count
         return {
             "format_version": FORMAT_VERSION,
             "summary": self._summary(world),
@@ -113,7 +113,7 @@ class Views:
             "measuring": held.words if held else "",
             "measuring_shown_by": held.show if held else "",
             "rollout": world.open_plan,
-            "findings": [_finding(item) for item in self._findings.all(world)],
+            "findings": [_finding(item) for item in self._findings.all(world, hosts)],
             "unreadable": dict(sorted(world.unreadable.items())[:50]),
         }
 

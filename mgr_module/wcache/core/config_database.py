@@ -122,21 +122,21 @@ class Config:
         everything = sorted(entries, key=lambda entry: f"{entry.who}/{entry.name}")
         self.entries = tuple(entry for entry in everything if not entry.other)
         self._values = {(entry.who, entry.name): entry for entry in self.entries}
-        # by option, section and place: an OSD's own are found without going through them all
-        self._found: Dict[Tuple[str, str, Place], List[Tuple[int, Entry, str]]] = (
-            defaultdict(list)
+        # by option and section, then by place: an OSD's own are found without going through all
+        self._found: Dict[Tuple[str, str], Dict[Place, List[Tuple[int, Entry, str]]]] = (
+            defaultdict(dict)
         )
-        # by section, place and class: the first and the last option that stands there
-        self._edges: Dict[Tuple[str, Place, str], Tuple[str, str]] = {}
+        # by section, then by place and class: the first and the last option that stands there
+        self._edges: Dict[str, Dict[Tuple[Place, str], Tuple[str, str]]] = defaultdict(dict)
         for index, entry in enumerate(everything):
             mask = mask_of(entry.who)
-            place = (mask.section, mask.place)
-            key = (*place, mask.device_class)
-            low, high = self._edges.get(key, (entry.name, entry.name))
-            self._edges[key] = min(low, entry.name), max(high, entry.name)
+            edges, key = self._edges[mask.section], (mask.place, mask.device_class)
+            low, high = edges.get(key, (entry.name, entry.name))
+            edges[key] = min(low, entry.name), max(high, entry.name)
             if not entry.other:
-                found = self._found[(entry.name, *place)]
-                found.append((index, entry, mask.device_class))
+                found = self._found[entry.name, mask.section]
+                found.setdefault(mask.place, []).append((index, entry, mask.device_class))
+        self._names = {entry.name for entry in self.entries}
         self._everything = tuple(everything)
 
     def at(self, who: str, name: str) -> Optional[Entry]:
@@ -156,14 +156,18 @@ class Config:
         As the mons find it: the last of the most precise ones.  `before` is the precision of
         what was taken last, as long as no other option has come in between.
         """
+        if name not in self._names:
+            return None
         places: Tuple[Place, ...] = (*_places(osd), None)
         taken: Optional[Entry] = None
         last, before = "", 0
         for section in ("global", "osd", f"osd.{osd.osd_id}"):
+            stands = self._edges.get(section)
+            if stands is None:
+                continue
             edges = [
-                self._edges[key] for place in places
-                for key in ((section, place, ""), (section, place, osd.device_class))
-                if key in self._edges
+                stands[key] for place in places
+                for key in ((place, ""), (place, osd.device_class)) if key in stands
             ]
             if not edges:
                 continue
@@ -178,10 +182,13 @@ class Config:
         self, section: str, places: Tuple[Place, ...], device_class: str, name: str
     ) -> List[Tuple[int, Entry, int]]:
         """Entries of one section that cover an OSD, in order, with their precision (0: best)."""
+        stands = self._found.get((name, section))
+        if stands is None:
+            return []
         found = [
             (index, entry, rank + (place is None and not of_class))
             for rank, place in enumerate(places)
-            for index, entry, of_class in self._found.get((name, section, place), ())
+            for index, entry, of_class in stands.get(place, ())
             if of_class in ("", device_class)
         ]
         return sorted(found, key=lambda item: item[0])

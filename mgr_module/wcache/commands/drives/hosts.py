@@ -58,11 +58,9 @@ class HostViews:
         none: FrozenSet[str] = frozenset()
         kept: Dict[str, HostView] = {}
         for hostname in sorted(reports):
-            report = reports[hostname]
-            held = frozenset(by_host[hostname]) if hostname in by_host else none
-            open_ = frozenset(moving[hostname]) if hostname in moving else none
-            ours = frozenset(changed[hostname]) if hostname in changed else none
-            old = self._views.get(hostname)
+            report, old = reports[hostname], self._views.get(hostname)
+            held, open_ = by_host.get(hostname, none), moving.get(hostname, none)
+            ours = changed.get(hostname, none)
             if (
                 old is not None and old.report is report and old.throwaway == throwaway
                 and old.leased == held and old.changing == open_ and old.touched == ours
@@ -74,11 +72,11 @@ class HostViews:
         return list(kept.values())
 
 
-def _by_host(pairs: Iterable[Tuple[str, str]]) -> Dict[str, Set[str]]:
+def _by_host(pairs: Iterable[Tuple[str, str]]) -> Dict[str, FrozenSet[str]]:
     found: Dict[str, Set[str]] = {}
     for hostname, domain_id in pairs:
         found.setdefault(hostname, set()).add(domain_id)
-    return found
+    return {hostname: frozenset(ids) for hostname, ids in found.items()}
 
 
 def _look(

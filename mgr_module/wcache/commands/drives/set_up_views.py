@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Dict, List, Mapping, Optional, Tuple
+from typing import Dict, List, Optional, Tuple
 
 from ...core.fleet.set_up import of_report
 from ...core.model import Finding
@@ -29,8 +29,11 @@ class SetUpViews:
         found = self._found
         if self._asked is None or self._asked[1:] != of or now_s - self._asked[0] > KEEP_S:
             self._asked, found = (now_s, *of), {}
+        # what was found of a host is of this very view of it
+        mine = [found.get(host.report.hostname) for host in hosts]
         missing = [
-            host for host in hosts if in_cluster(host.report) and not _is_of(found, host)
+            host for host, known in zip(hosts, mine)
+            if (known is None or known[0] is not host) and in_cluster(host.report)
         ]
         if missing:
             results: Dict[str, List[Result]] = {}
@@ -43,14 +46,9 @@ class SetUpViews:
                 ))
                 for host in missing
             }}
+            mine = [found.get(host.report.hostname) for host in hosts]
         self._found = found
         return [
-            item for host in hosts if _is_of(found, host)
-            for item in found[host.report.hostname][1]
+            item for host, known in zip(hosts, mine) if known is not None and known[0] is host
+            for item in known[1]
         ]
-
-
-def _is_of(found: Mapping[str, Tuple[HostView, List[Finding]]], host: HostView) -> bool:
-    """Whether what was found of a host is of this very view of it."""
-    known = found.get(host.report.hostname)
-    return known is not None and known[0] is host

@@ -38,22 +38,36 @@ def speaking_for(keys: Iterable[str], cluster: ClusterState) -> Dict[str, str]:
     """
     on_map = {osd.hostname for osd in cluster.osds.values()} - {""}
     found = {key: key if key in on_map else "" for key in keys}
+    spoken_for = set(found.values())
     for key, host in sorted(cluster.host_names.items()):
-        if found.get(key) == "" and host in on_map and host not in found.values():
+        if found.get(key) == "" and host in on_map and host not in spoken_for:
             found[key] = host
+            spoken_for.add(host)
     bare = {key for key in found if not found[key] and key not in cluster.host_names}
+    if not bare:
+        return found
+    keys, names = _by_label(bare), _by_label(on_map)
     for host in sorted(on_map - set(found.values())):
-        keys_of = [key for key in bare if _but_for_its_domain(key, host)]
-        hosts_of = [name for name in on_map for key in keys_of if _but_for_its_domain(key, name)]
+        label = _label(host)
+        keys_of = [key for key in keys.get(label, ()) if "." not in host or "." not in key]
+        hosts_of = [
+            name for name in names[label] for key in keys_of if "." not in name or "." not in key
+        ]
         if len(keys_of) == len(hosts_of) == 1:
             found[keys_of[0]] = host
     return found
 
 
-def _but_for_its_domain(one: str, other: str) -> bool:
-    """Whether one of two names is the other one with a domain."""
-    short, long = sorted((one.lower(), other.lower()), key=len)
-    return "." not in short and long.partition(".")[0] == short
+def _by_label(names: Iterable[str]) -> Dict[str, List[str]]:
+    """Names by what two that differ by a domain alone have in common."""
+    found: Dict[str, List[str]] = {}
+    for name in names:
+        found.setdefault(_label(name), []).append(name)
+    return found
+
+
+def _label(name: str) -> str:
+    return name.lower().partition(".")[0]
 
 
 def _checked(

@@ -131,8 +131,12 @@ def differing(
 def _classes(drive: DriveReport, report: HostReport, cluster: ClusterState) -> Set[str]:
     if not in_cluster(report):
         return {""}
-    osds = (cluster.osds.get(use.osd_id) for use in drive.uses)
-    return {osd.device_class for osd in osds if osd is not None}
+    found: Set[str] = set()
+    for use in drive.uses:
+        osd = cluster.osds.get(use.osd_id)
+        if osd is not None:
+            found.add(osd.device_class)
+    return found
 
 
 def _switchable(drive: DriveReport, throwaway: bool) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Dict, List, Mapping, Tuple
+from typing import ClassVar, Dict, Iterable, List, Mapping, Tuple
 
 from ...core.cluster import OsdInfo
 from ...core.config_database import Config, Entry, mask_of
@@ -81,10 +81,11 @@ def _setting(
 
 def covered(entry: Entry, osds: Mapping[int, OsdInfo]) -> List[OsdInfo]:
     """The OSDs that would read an entry, if nothing took precedence over it."""
-    mask = mask_of(entry.who)
+    if entry.name not in CAPACITIES:
+        return []
+    rotational, mask = entry.name == option(True), mask_of(entry.who)
+    mine: Iterable[OsdInfo] = osds.values()
     if mask.section.startswith("osd.") and mask.section[4:].isdecimal():
         osd = osds.get(int(mask.section[4:]))
         mine = [osd] if osd is not None else []
-    else:
-        mine = list(osds.values())
-    return [osd for osd in mine if option(osd.rotational) == entry.name and mask.covers(osd)]
+    return [osd for osd in mine if osd.rotational is rotational and mask.covers(osd)]

@@ -32,10 +32,8 @@ def stale(facts: Facts) -> Tuple[Finding, ...]:
         if entry.number is None:
             continue
         for osd in covered(entry, facts.osds):
-            if not _takes(facts, osd, entry):
-                continue
             why = _older(facts, entry, osd) or _outside(facts, entry, osd, spread)
-            if why:
+            if why and _takes(facts, osd, entry):
                 own = entry.who == f"osd.{osd.osd_id}"
                 name = entry.who if own else f"{entry.who} for osd.{osd.osd_id}"
                 groups[(osd.device_class, entry.name, why)].append(name)
@@ -91,6 +89,8 @@ def _spreads(current: Iterable[Measurement]) -> Spreads:
 
 
 def _outside(facts: Facts, entry: Entry, osd: OsdInfo, spreads: Spreads) -> str:
+    if not spreads:
+        return ""
     setting = facts.settings.get(osd.osd_id, "")
     # a value for many OSDs is judged by what many of them showed
     stack = facts.stacks.get(osd.osd_id)

@@ -10,7 +10,7 @@ from ...core.shell import typed
 from ...core.text import amount, duration, named
 from .curve import Curve, Point, curve_of, gained, summed
 from .division import Share, divide
-from .facts import FIXED_AT_START, Facts, HostFacts, OsdFacts, Source, source_of
+from .facts import FIXED_AT_START, Facts, HostFacts, OsdFacts, Source, source_of, told_source
 from .knob import STEP_BYTES, TARGET, TARGET_BYTES_DEFAULT
 from .promise import widened
 from .room import Room, equal_split
@@ -87,7 +87,8 @@ def advise(facts: Facts) -> Tuple[GroupAdvice, ...]:
 
 def why_not(facts: Facts, host: HostFacts) -> str:
     """Why nothing is recommended for a host; "" where something can be."""
-    osds = [(item.osd.osd_id, *source_of(facts, host, item)) for item in host.osds]
+    told = ((item.osd.osd_id, told_source(item)) for item in host.osds)
+    osds = [(osd_id, *found) for osd_id, found in told if found is not None]
     sources = {source: words for _, source, words in osds}
     if Source.ENVIRONMENT in sources:
         return (

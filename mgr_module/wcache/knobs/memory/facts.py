@@ -134,6 +134,7 @@ _WORDS = {
     Source.CONF_FILE: "ceph.conf", Source.ENVIRONMENT: "environment",
     Source.COMMAND_LINE: "command line", Source.LEASED: "set by `ceph tell`",
 }
+_BY_VALUE = {source.value: source for source in _WORDS}
 # What an OSD reads once, when it starts, and prefers to the config database.
 FIXED_AT_START = (Source.CONF_FILE, Source.COMMAND_LINE)
 
@@ -143,12 +144,9 @@ def source_of(facts: Facts, host: HostFacts, item: OsdFacts) -> Tuple[Source, st
 
     What the OSD says comes first: its environment and its ceph.conf take precedence over the mons.
     """
-    said = item.reading.source if item.reading is not None else ""
-    for source, words in _WORDS.items():
-        if said == source.value:
-            return source, words
-    if said and said not in ("mon", "default"):
-        return Source.OTHER, said
+    told = told_source(item)
+    if told is not None:
+        return told
     entry = facts.config.of_osd(item.osd, TARGET)
     if entry is None:
         return Source.OTHER, "default"
@@ -156,6 +154,15 @@ def source_of(facts: Facts, host: HostFacts, item: OsdFacts) -> Tuple[Source, st
     if mask.section.startswith("osd."):
         return Source.OWN_KEY, "own key"
     return Source.OTHER, _words_of(mask, host)
+
+
+def told_source(item: OsdFacts) -> Optional[Tuple[Source, str]]:
+    """The same by the OSD's own word; None where that is what the mons say."""
+    said = item.reading.source if item.reading is not None else ""
+    if said in ("", "mon", "default"):
+        return None
+    source = _BY_VALUE.get(said, Source.OTHER)
+    return source, _WORDS.get(source, said)
 
 
 def _words_of(mask: Mask, host: HostFacts) -> str:

@@ -31,6 +31,8 @@ def mode_words(drive: DriveReport) -> str:
 def stack_of(drives: Mapping[Role, DriveReport]) -> str:
     """The drive models under one OSD: "ACME HD1 1.0 with db, wal on ACME N1 2.0"."""
     block = drives[Role.BLOCK]
+    if len(drives) == 1:
+        return str(block.drive_model)
     on: Dict[str, List[str]] = {}
     for role in (Role.DB, Role.WAL):
         drive = drives.get(role)

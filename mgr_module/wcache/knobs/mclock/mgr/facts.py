@@ -33,26 +33,31 @@ class MclockFacts:
         self._read_soon = read_soon
         self._capacities = capacities
         self._known = known
-        self._compiled_queue = compiled_queue
-        self._findings: Tuple[Finding, ...] = ()
-        self._findings_of: Tuple[object, ...] = ()
-        self._findings_due_s = 0.0
+        self.compiled_queue = compiled_queue
+        # what they follow from, until when they stand, and the findings: put there at once, for
+        # the serve loop and commands both ask
+        self._found: Tuple[Tuple[object, ...], float, Tuple[Finding, ...]] = ((), 0.0, ())
 
     def tick(self, world: World) -> None:
         """Work out the findings anew where something they follow from has changed."""
+        read_at_s = world.config_read_at_s
+        if self.stale(world) and read_at_s is not None and world.now_s - read_at_s > STALE_READ_S:
+            self._read_soon()  # a cure by hand is to be seen soon
+
+    def stale(self, world: World) -> Tuple[Finding, ...]:
+        """Stored values that do not fit the mode of the drives."""
         now_s, reports = world.now_s, tuple(world.reports.values())
         # reports are immutable and kept while nothing in them changes
         of = (world.config, self._capacities.kept, reports, world.leased | world.changing)
-        if of != self._findings_of or now_s >= self._findings_due_s:
-            self._findings_of, self._findings_due_s = of, now_s + FINDINGS_EVERY_S
-            self._findings = stale(self.gather(world)) if world.config.entries else ()
-        read_at_s = world.config_read_at_s
-        if self._findings and read_at_s is not None and now_s - read_at_s > STALE_READ_S:
-            self._read_soon()  # a cure by hand is to be seen soon
+        before, due_s, found = self._found
+        if of != before or now_s >= due_s:
+            found = stale(self.gather(world)) if world.config.entries else ()
+            self._found = of, now_s + FINDINGS_EVERY_S, found
+        return found
 
     def findings(self) -> Tuple[Finding, ...]:
         """Stored values that do not fit the mode of the drives, as last worked out."""
-        return self._findings
+        return self._found[2]
 
     def gather(self, world: World, with_wanted: bool = False) -> Facts:
         """Everything that advice follows from; `with_wanted` the recommended modes too."""
@@ -64,7 +69,7 @@ class MclockFacts:
         return Facts(
             world.cluster.osds, settings(reports, world.leased | world.changing), stacks(reports),
             world.config, self._capacities.now(world), self._known.known, wanted,
-            self._compiled_queue(),
+            self.compiled_queue(),
         )
 
     def stale_keys(

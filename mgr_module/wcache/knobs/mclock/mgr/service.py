@@ -14,7 +14,7 @@ from ....core.experiment.campaign import RUNS_MAX, Campaign, CampaignOptions, pa
 from ....core.experiment.run_state import RunSpec, RunStatus
 from ....core.fleet.claims import believed
 from ....core.host_report import HostReport
-from ....core.loads import CAPACITY_CALL_BYTES, CAPACITY_CALL_S
+from ....core.loads import CAPACITY_CALL_BYTES, CAPACITY_CALL_S, SCHEDULER
 from ....core.output_format import FORMAT_VERSION
 from ....core.precondition_text import precondition_text
 from ....core.simulation import real
@@ -37,11 +37,10 @@ from ..capacity import (
     of_one,
     option,
 )
-from ..config import by_mclock, scheduler
+from ..config import scheduler
 from ..knob import MCLOCK
 from ..runs import campaign_options, make_runs
 from ..select import Target, choose
-from ..stale import stale
 from .capacities import Capacities, newest, runs_of, under_way
 from .facts import MclockFacts
 from .known import MclockKnown
@@ -236,23 +235,22 @@ class MclockService:
         """`mclock recommend`: what to set, what overrides it, and the commands by hand."""
         world = self._engine.world()
         require_class(world, device_class)
-        facts = self.facts.gather(world, with_wanted=True)
-        rows = []
-        for advice in advise(facts):
+        rows, measured = [], self.capacities.now(world)
+        for advice in advise(self.facts.gather(world, with_wanted=True)) if measured else ():
             if device_class in (None, "", advice.device_class):
                 plain = codec.to_plain(advice)
                 plain["commands"] = [change.command for change in advice.changes]
                 rows.append(plain)
-        found = stale(facts)
-        others = sorted({
-            scheduler(facts.config, osd, facts.compiled_queue) for osd in facts.osds.values()
-            if not by_mclock(facts.config, osd, facts.compiled_queue)
-        })
+        found = self.facts.stale(world)
+        compiled = self.facts.compiled_queue()
+        queues = {
+            scheduler(world.config, osd, compiled) for osd in world.cluster.osds.values()
+        }
         self._engine.read_config_soon()
         return {
             "format_version": FORMAT_VERSION, "classes": rows,
             "stale": [{"subject": f.subject, "detail": f.detail} for f in found],
-            "other_schedulers": others, **_reading(world),
+            "other_schedulers": sorted(queues - {SCHEDULER}), **_reading(world),
         }
 
 

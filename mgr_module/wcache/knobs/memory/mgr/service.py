@@ -45,7 +45,7 @@ from ..advice import (
     why_not,
 )
 from ..external_settings import cephadm_settings, rook_patch
-from ..facts import Facts, HostFacts, OsdFacts, Source, source_of
+from ..facts import Facts, HostFacts, OsdFacts, Source, source_of, told_source
 from ..knob import MEMORY, STEP_BYTES, MemoryOptions
 from ..plan import raised_by
 from ..promise import Promise
@@ -196,7 +196,7 @@ class MemoryService:
         require_class(world, device_class)
         facts = self.facts.gather(world)
         self._read_soon()
-        rows = []
+        rows, by_name = [], {host.name: host for host in facts.hosts}
         for group in advise(facts):
             rows.append({
                 "hosts": list(group.hosts), "fits": group.fits,
@@ -210,20 +210,12 @@ class MemoryService:
                     if device_class in (None, "", item.device_class)
                 ],
                 "left_alone": list(group.left_alone),
-                "instead": self._instead(facts, group),
+                "instead": _instead(facts, [by_name[name] for name in group.hosts]),
             })
         return {
             "format_version": FORMAT_VERSION, "groups": rows,
             "trials": [codec.to_plain(item) for item in facts.trials],
         }
-
-    def _instead(self, facts: Facts, group: GroupAdvice) -> List[str]:
-        """What to do where somebody else sets the targets."""
-        hosts = [host for host in facts.hosts if host.name in group.hosts]
-        if any(host.autotuned for host in hosts):
-            return cephadm_settings(facts, hosts)
-        sources = {source_of(facts, h, item)[0] for h in hosts for item in h.osds}
-        return rook_patch(facts, hosts) if Source.ENVIRONMENT in sources else []
 
     def promise(
         self, asked: Asked, groups: Tuple[GroupAdvice, ...], facts: Facts,
@@ -383,6 +375,14 @@ class MemoryService:
         ids = [item.trial_id for item in self.trials.results]
         ids += [last.trial_id] if last else []
         return f"t{max((int(i[1:]) for i in ids if i[1:].isdecimal()), default=0) + 1}"
+
+
+def _instead(facts: Facts, hosts: List[HostFacts]) -> List[str]:
+    """What to do where somebody else sets the targets."""
+    if any(host.autotuned for host in hosts):
+        return cephadm_settings(facts, hosts)
+    sources = {found[0] for host in hosts for found in map(told_source, host.osds) if found}
+    return rook_patch(facts, hosts) if Source.ENVIRONMENT in sources else []
 
 
 def _require_none_owed(world: World) -> None:
