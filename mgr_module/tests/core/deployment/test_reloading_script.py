@@ -22,7 +22,7 @@ PROGRAMS = {
         esac""",
     "ssh": 'if [ "$1" = -n ]; then shift; exec </dev/null; fi\n'
     '[ "$1" = root@h1 ] || exit 255; shift; exec sh -c "$*"',
-    "wcache-probe": '[ "$*" = prepare ] && [ ! -e "$ROOT/cannot-prepare" ]',
+    "wcache-probe": '[ "$1" = prepare ] && [ ! -e "$ROOT/cannot-prepare" ]',
     "systemctl": ":",
     "lsblk": 'cat "$ROOT/stack"',
     "lvchange": """
@@ -64,9 +64,9 @@ class Host:
     def view(self, name):
         return (self.root / "sys/class/block" / name / "queue/write_cache").read_text().strip()
 
-    def run(self):
+    def run(self, to_name=()):
         """The script's exit code, what it said, and the calls it made; the pin raises the view."""
-        text = script([Reload("h1", 3, ("dm-0",))], FSID).text
+        text = script([Reload("h1", 3, ("dm-0",), to_name=to_name)], FSID).text
         text = text.replace('"/var/lib', f'"{self.root}/var/lib').replace(
             "dir=/var/lib", f"dir={self.root}/var/lib"
         ).replace('"/sys/', f'"{self.root}/sys/')
@@ -82,7 +82,8 @@ class Host:
         )
         calls = (self.root / "calls").read_text().replace(f"{self.root}/dev/mapper/", "")
         kept = ("systemctl", "lvchange", "cryptsetup", "ceph-volume")
-        self.order = [line.split()[0] for line in calls.splitlines()]
+        self.calls = calls.splitlines()
+        self.order = [line.split()[0] for line in self.calls]
         return done, [line for line in calls.splitlines() if line.split()[0] in kept]
 
 
@@ -118,8 +119,18 @@ def test_the_plan_goes_host_by_host_and_counts_its_osds():
                    Reload("h2", 0, ("dm-0",))], FSID).text
     assert "# The plan: the volumes of 3 OSDs on 2 hosts are loaded anew." in text
     steps = [line for line in text.splitlines() if line.startswith(("prepare h", "reload h"))]
-    assert steps == ["prepare h1", "reload h1 1 '1 of 3'", "reload h1 2 '2 of 3'",
-                     "prepare h2", "reload h2 0 '3 of 3'"]
+    prepare = "'wcache-probe prepare'"
+    assert steps == [f"prepare h1 {prepare}", "reload h1 1 '1 of 3'", "reload h1 2 '2 of 3'",
+                     f"prepare h2 {prepare}", "reload h2 0 '3 of 3'"]
+
+
+def test_the_drives_that_prepare_would_leave_out_are_named_to_it(tmp_path):
+    host = Host(tmp_path)
+    done, _ = host.run(to_name=("sda", "x'; touch $ROOT/broken-out; '"))
+    assert done.returncode == 0, done.stderr
+    (call,) = [line for line in host.calls if line.startswith("wcache-probe ")]
+    assert call == "wcache-probe prepare --drive=sda --drive=x'; touch $ROOT/broken-out; '"
+    assert not (tmp_path / "broken-out").exists()
 
 
 @pytest.mark.parametrize(("folder", "unit"), [(OSD, "ceph-osd@3"), (CEPHADM, f"ceph-{FSID}@osd.3")])

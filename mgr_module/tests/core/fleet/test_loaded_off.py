@@ -8,9 +8,12 @@ from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
 from module_world import WB, WT, ok, said
 from wcache.ceph.health import health_checks
+from wcache.core.drive.safety import dropping_above, may_rest_on
+from wcache.core.drive.saved_off import how_to_name
 from wcache.core.fleet.loaded_off import lenient, reloads, touched_domains
 from wcache.core.host_report import JournalNote, KeptPrior
 from wcache.core.model import CachePage, KernelView, Layer, LayerKind, OsdUse, Role, Transport
+from wcache.core.refusal import Refusal, RefusalKind
 
 OFF = KernelView.WRITE_THROUGH
 LOADED_OFF = (Layer("dm-0", LayerKind.LVM, OFF),)
@@ -144,11 +147,71 @@ def osds(*drives, by_hand=()):
 
 
 def test_only_osds_above_drives_that_are_off_are_loaded_anew():
-    assert osds(found_off(), found_off("sdb", 1, mode=WB), make.drive("sdc", 2)) == [(0, False)]
-    assert osds(found_off(page=CachePage(True, WB, WT))) == []  # it keeps write through
+    loses_data = found_off("sdb", 1, mode=WB)  # it has to be turned off first
+    assert osds(found_off(), loses_data, make.drive("sdc", 2)) == [(0, False), (1, True)]
     array = (Layer("md0", LayerKind.MD, OFF),)
     assert osds(found_off(layers=array)) == [(0, True)]
     assert osds(found_off(), by_hand=[("h0", "Rook runs it")]) == [(0, True)]
+
+
+def saved_off(layers=LOADED_OFF, **more):
+    """A SAS drive as the documented rule leaves it: it keeps that by itself."""
+    drive = replace(
+        found_off(layers=layers, page=CachePage(True, WB, WT), **more), transport=Transport.SAS
+    )
+    return replace(drive, refusals=(Refusal(RefusalKind.NOT_PREPARED, how_to_name(drive)),))
+
+
+def test_what_refuses_to_turn_a_drive_on_that_saves_it_is_what_reload_cures():
+    mgr = a_mgr(saved_off())
+    assert told(mgr) == [("WCACHE_LAYER_DROPS_FLUSHES", "info")]
+    code, _, error = mgr.command(
+        "campaign start", loads="depth1", accept_cost=True, consent_turn_on=True
+    )
+    assert code != 0
+    assert "dm-0 does not flush" in error
+    assert "`wcache-probe prepare --drive=sda`" in error
+    shown = said(mgr, "drive reload")
+    (osd,) = shown["osds"]
+    assert (osd["osd_id"], osd["layers"], osd["to_name"]) == (0, ["dm-0"], ["sda"])
+    assert "prepare h0 'wcache-probe prepare --drive=sda'" in shown["script"]
+    # and with the volumes loaded anew there is nothing left for either
+    cured = saved_off(LOADED_ON)
+    assert dropping_above(cured) == ()
+    assert said(a_mgr(cured), "drive reload")["osds"] == []
+
+
+NAME_IT = "`wcache-probe prepare --drive=sdb`"
+
+
+@pytest.mark.parametrize("words", ["try", "campaign start"])
+def test_what_would_measure_a_drive_that_keeps_itself_off_prints_the_command(words):
+    code, _, error = a_mgr(saved_off(LOADED_ON, name="sdb")).command(words, accept_cost=True)
+    assert code != 0
+    assert NAME_IT in error
+
+
+def test_what_would_turn_on_a_drive_that_keeps_itself_off_prints_the_command():
+    mgr = FakeMgr(
+        ("h0", (make.drive("sda", 0),)), ("h1", (saved_off(LOADED_ON, name="sdb", osd_id=1),))
+    )
+    times = mgr.probes["h0"].latency_ns
+    times[WB], times[WT] = times[WT], times[WB]
+    mgr.report_all()
+    ok(mgr.command("campaign start", loads="depth1", accept_cost=True))
+    mgr.settle()
+    assert NAME_IT in ok(mgr.command("plan", consent_turn_on=True))
+
+
+@pytest.mark.parametrize("transport", list(Transport))
+@pytest.mark.parametrize("page", [CachePage(), CachePage(True, WT), CachePage(True, WB, WT),
+                                  CachePage(True, WB, WB), CachePage(True, WB, WT, by_rule=True)])
+@pytest.mark.parametrize("mode", [WB, WT])
+def test_whatever_a_drive_is_refused_for_its_layers_is_named_to_be_reloaded(transport, page, mode):
+    drive = replace(found_off(page=page, mode=mode), transport=transport)
+    refused = "`ceph wcache drive reload`" in may_rest_on(drive, {}, on=True, pinned_first=True)
+    assert refused
+    assert [one[0] for one in osds(drive)] == [0]
 
 
 def test_an_osd_whose_db_is_on_another_such_drive_is_loaded_anew_once():

@@ -6,6 +6,7 @@ import shlex
 from typing import Iterable, List
 
 from ..fleet.loaded_off import Reload
+from ..shell import arguments
 from ..text import many
 from .form import END, Script
 
@@ -93,8 +94,8 @@ cat <<'{end}'
 {on_host}{end}
 }}
 prepare() {{
-    echo "$1: wcache-probe prepare"
-    ssh -n "root@$1" "wcache-probe prepare" || unprepared="$unprepared $1"
+    echo "$1: $2"
+    ssh -n "root@$1" "$2" || unprepared="$unprepared $1"
 }}
 until_true() {{
     tries=0
@@ -131,7 +132,11 @@ def script(items: Iterable[Reload], fsid: str) -> Script:
     lines: List[str] = []
     for hostname in hosts:
         quoted = shlex.quote(hostname)
-        lines.append(f"prepare {quoted}")
+        named = dict.fromkeys(
+            name for one in todo if one.hostname == hostname for name in one.to_name
+        )
+        prepare = arguments(["wcache-probe", "prepare", *(f"--drive={name}" for name in named)])
+        lines.append(f"prepare {quoted} {shlex.quote(prepare)}")
         lines += [
             f"reload {quoted} {one.osd_id} '{number} of {len(todo)}'"
             for number, one in enumerate(todo, 1) if one.hostname == hostname
@@ -142,6 +147,8 @@ def script(items: Iterable[Reload], fsid: str) -> Script:
             "loaded anew.",
             "Run it where `ceph` works as an admin and root has ssh to the hosts.  In this order:",
             "1. On each host `wcache-probe prepare`: from then on every boot pins its disks, too.",
+            "   `--drive` names those that keep themselves off, which it would leave out: each of",
+            "   their commits pays for a flush with nothing to write then.",
             "2. One OSD after the other, and only while `ceph osd ok-to-stop` allows it: its disks",
             "   are pinned, it is stopped, its LVs and dm-crypt devices are closed and opened and",
             "   must flush then, it is started, and must be up.",

@@ -9,16 +9,27 @@ that saves `write back`, and any cache that is on without flushes stay errors.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import AbstractSet, Dict, Iterable, List, Mapping, Tuple
+from dataclasses import dataclass, replace
+from typing import AbstractSet, Dict, Iterable, List, Mapping, Optional, Tuple
 
-from ..drive.safety import Safety, judge, lost_after_reset
+from ..drive.safety import Safety, dropping_above, judge
+from ..drive.saved_off import saves_off
 from ..host_report import HostReport
-from ..model import CacheMode, DeviceCache, DriveReport, Finding, FindingCode, LayerKind, Severity
+from ..model import (
+    CacheMode,
+    DeviceCache,
+    DriveReport,
+    Finding,
+    FindingCode,
+    LayerKind,
+    OsdUse,
+    Severity,
+)
 from ..shell import command, ticked
 from ..text import many, named
 
 DRIVES_NAMED_MAX = 12
+ON = "its cache is on and flushes are dropped: turn it off first (WCACHE_UNSAFE)"
 # Layers that are made anew when they are closed and opened.
 RELOADED = (LayerKind.LVM, LayerKind.CRYPT)
 _OWN = (LayerKind.DISK, LayerKind.PARTITION)
@@ -77,37 +88,54 @@ class Reload:
     osd_id: int
     layers: Tuple[str, ...]  # that drop flushes
     why_not: str = ""
+    to_name: Tuple[str, ...] = ()  # disks that `prepare` leaves out of the boot rule by itself
 
 
 def reloads(
     reports: Iterable[HostReport], by_hand: Mapping[str, str]
 ) -> Tuple[Reload, ...]:
-    """The OSDs above drives that are off, with layers that drop flushes, by host.
+    """The OSDs with layers that drop flushes, by host: those that keep a cache from coming on.
 
     `by_hand`: why a host's OSDs cannot be stopped and started by a script.
     """
     found: Dict[Tuple[str, int], Reload] = {}
     for report in sorted(reports, key=lambda one: one.hostname):
         for drive in report.drives:
-            dropping = set(lost_after_reset(drive.state))
-            off = drive.state.device_cache is DeviceCache.WRITE_THROUGH
-            for use in drive.uses if off and dropping else ():
-                layers = [one for one in use.layers if one.name in dropping]
-                if not layers:
-                    continue
-                others = [
-                    f"{one.name} is {one.kind.value}" for one in use.layers
-                    if one.kind not in (*RELOADED, *_OWN)
-                ]
-                why = by_hand.get(report.hostname, "")
-                if others:
-                    why = f"{others[0]}, which a script cannot make anew"
-                names = tuple(one.name for one in layers)
+            dropping = set(dropping_above(drive))
+            cached = drive.state.device_cache in (DeviceCache.WRITE_THROUGH, DeviceCache.WRITE_BACK)
+            for use in drive.uses if cached and dropping else ():
+                one = _reload(report.hostname, drive, use, dropping, by_hand)
                 known = found.get((report.hostname, use.osd_id))
-                if known is not None:
-                    names = tuple(dict.fromkeys((*known.layers, *names)))
-                    why = known.why_not or why
-                found[report.hostname, use.osd_id] = Reload(
-                    report.hostname, use.osd_id, names, why
-                )
+                if one is not None:
+                    found[report.hostname, use.osd_id] = _both(known, one)
     return tuple(sorted(found.values(), key=lambda one: (one.hostname, one.osd_id)))
+
+
+def _reload(
+    hostname: str, drive: DriveReport, use: OsdUse, dropping: AbstractSet[str],
+    by_hand: Mapping[str, str],
+) -> Optional[Reload]:
+    """What has to be done for one use of a drive; None where it stands on no such layer."""
+    layers = tuple(one.name for one in use.layers if one.name in dropping)
+    if not layers:
+        return None
+    why = by_hand.get(hostname, "")
+    odd = [one for one in use.layers if one.kind not in (*RELOADED, *_OWN)]
+    if odd:
+        why = f"{odd[0].name} is {odd[0].kind.value}, which a script cannot make anew"
+    if drive.state.device_cache is DeviceCache.WRITE_BACK:
+        why = f"{drive.dev_name}: {ON}"
+    return Reload(
+        hostname, use.osd_id, layers, why, (drive.dev_name,) if saves_off(drive) else ()
+    )
+
+
+def _both(known: Optional[Reload], one: Reload) -> Reload:
+    """An OSD that stands on two such drives is loaded anew once."""
+    if known is None:
+        return one
+    return replace(
+        one, layers=tuple(dict.fromkeys((*known.layers, *one.layers))),
+        why_not=known.why_not or one.why_not,
+        to_name=tuple(dict.fromkeys((*known.to_name, *one.to_name))),
+    )
