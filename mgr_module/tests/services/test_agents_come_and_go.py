@@ -8,11 +8,15 @@ from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
+from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
 from module_world import a_mgr, applied, fine, ok, said, start, with_osds_on
 from test_commands_do_what_they_say import refused
 from wcache.ceph.command import CommandFailed
-from wcache.core.host_report import JournalNote
+from wcache.core.drive.saved_off import how_to_name
+from wcache.core.host_report import JournalNote, KeptPrior
+from wcache.core.model import CacheMode, CachePage, Transport
+from wcache.core.refusal import Refusal, RefusalKind
 from wcache.engine.key_work import KeyWork
 
 IMAGE = "quay.io/ceph/ceph:v20.2.4"
@@ -44,6 +48,29 @@ def test_each_host_gets_a_key_for_its_own_two_commands():
     assert re.findall('"([^"]*)" with hostname=([a-z0-9]*)', caps["mgr"]) == [
         ("wcache agent poll", "h1"), ("wcache agent post", "h1"),
     ]
+
+
+def off(name, osd_id, saved=CacheMode.WRITE_THROUGH):
+    """A SAS drive that is off and that the boot rule does not name."""
+    state = replace(make.state(CacheMode.WRITE_THROUGH), page=CachePage(True, None, saved))
+    drive = make.drive(name, osd_id, state=state, transport=Transport.SAS)
+    return replace(drive, refusals=(Refusal(RefusalKind.NOT_PREPARED, how_to_name(drive)),))
+
+
+def test_it_says_which_drives_a_pin_will_make_flush_and_which_are_left_as_they_are():
+    by_itself, saves_nothing = off("sdb", 1), off("sdc", 2, saved=None)
+    named_before, journalled = replace(off("sdd", 3), refusals=()), off("sde", 4)
+    mgr = FakeMgr(("h1", (saves_nothing, by_itself, named_before, journalled)))
+    probe = mgr.probes["h1"]
+    report, kept = probe.report, (KeptPrior("d", CacheMode.WRITE_BACK),)
+    note = JournalNote("a", journalled.domain_id, drives=kept)
+    probe.report = lambda: replace(report(), journal=(note,))
+    mgr.report_all()
+    notes = said(mgr, "agent add", hostname="h1", run_by="systemd")["notes"]
+    assert "h1: left as they are: sdb" in notes
+    (line,) = [line for line in notes if line.startswith("h1: off, and flushed all the same")]
+    assert "sdc, sdd, sde;" in line
+    assert "pays for a flush" in ok(mgr.command("agent add", hostname="h1", run_by="systemd"))
 
 
 @pytest.mark.parametrize("form", FORMS)

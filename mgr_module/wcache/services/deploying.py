@@ -22,15 +22,25 @@ from ..core.deployment.form import (
 )
 from ..core.deployment.leaving import reasons_to_stay, what_stays
 from ..core.deployment.places import Places, chosen, named_for
+from ..core.drive.saved_off import how_to_name, made_to_flush, say_flushed, why_pinned
 from ..core.errors import MalformedError, NotFoundError, NotReadyError, RefusedError
+from ..core.fleet.loaded_off import touched_domains
+from ..core.host_report import HostReport
+from ..core.model import DriveReport
 from ..core.output_format import FORMAT_VERSION
-from ..core.text import many
+from ..core.text import many, named
 from ..engine.engine import Engine
 from ..engine.key_work import PENDING, THERE, KeyWork
 from ..engine.world import World
 from .dry_run import would
 from .guards import require_store
 
+PINS = (
+    "prepare has the kernel flush the SCSI and SATA drives of OSDs from the next boot on, also",
+    "those that are off: each of their commits pays for a flush with nothing to write then. It",
+    "leaves out drives that are off and save that themselves, and says which are which; so does",
+    "`wcache-probe prepare --dry-run`, which changes nothing.",
+)
 REMOVING = "the host is being removed"
 LEFT_BEHIND = (
     "the probe's program, service, key file and journal, and what `wcache-probe prepare` wrote: "
@@ -89,8 +99,17 @@ class AgentService:
         return {
             "format_version": FORMAT_VERSION, "form": run_by.value, "why": why, "hosts": rows,
             "named_by_osds": every and listed is None, "left_out": left_out,
-            "notes": list(script.notes), "script": "\n".join(script.lines),
+            "notes": [*script.notes, *self._pins(run_by, [item.hostname for item in made])],
+            "script": "\n".join(script.lines),
         }
+
+    def _pins(self, form: Form, hostnames: Sequence[str]) -> List[str]:
+        """Which drives `wcache-probe prepare` will make flush, as far as probes have reported."""
+        if form is Form.VSTART:
+            return []  # its drives are simulated
+        reports = self._engine.world().reports
+        known = [reports[name] for name in hostnames if name in reports]
+        return [*PINS, *(line for report in known for line in _pins_of(report))]
 
     def _listed(self, form: Form, every: bool) -> Optional[Tuple[str, ...]]:
         """The orchestrator's hosts; None where there is none, and for one that goes by ssh."""
@@ -259,6 +278,27 @@ class AgentService:
         """How a host that was never added by `agent add` would be added now."""
         form, _ = self._form(None)
         return Deployment(hostname, form, 0.0, "", self._namespace())
+
+
+def _pins_of(report: HostReport) -> List[str]:
+    """What `prepare` will do to the drives of one host, going by its probe's last report."""
+    touched = touched_domains(report)
+
+    def named_by(drive: DriveReport) -> str:
+        if drive.domain_id in touched:
+            return "the journal has an entry of it"
+        not_named = any(one.text == how_to_name(drive) for one in drive.refusals)
+        return "" if not_named else "the boot rule names it, or cannot"
+
+    def left_out(drive: DriveReport) -> bool:
+        domain = [one for one in report.drives if one.domain_id == drive.domain_id]
+        return not why_pinned(domain, named_by)
+
+    off = [drive.dev_name for drive in report.drives if left_out(drive)]
+    flushed = made_to_flush(drive for drive in report.drives if not left_out(drive))
+    lines = [f"left as they are: {named(off)}"] if off else []
+    lines += [say_flushed(flushed)] if flushed else []
+    return [f"{report.hostname}: {line}" for line in lines]
 
 
 def _runs_on(world: World, hostname: str) -> List[str]:

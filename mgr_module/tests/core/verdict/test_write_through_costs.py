@@ -52,10 +52,17 @@ def test_the_price_is_the_measured_one_or_said_to_be_unknown():
 
 def test_the_way_out_is_printed_only_where_the_saved_page_makes_it_safe():
     safe = lines(drive(WT))
-    order = [safe.index(word) for word in ("no-pin", "rescan", "temporary write back")]
+    order = [safe.index(word) for word in (
+        "wcache-probe accept domain-sda --yes", "wcache-probe unprepare --drive=sda", "no-pin",
+        "rescan", "wcache-probe prepare --drive=sda", "temporary write back",
+    )]
     assert order == sorted(order)
+    # it is not gone by one of them alone, and not until the next boot only
+    assert "at each boot, and the probe at each start" in safe
+    assert "until the next boot" not in safe
     unsafe = [
-        drive(), drive(WB), drive(WT, transport=Transport.SATA), drive(WT, transport=Transport.NVME)
+        drive(), drive(WB), drive(WT, transport=Transport.SATA),
+        drive(WT, transport=Transport.NVME), drive(WT, transport=Transport.SAS_RAID),
     ]
     by_rule = drive(WT)
     state = replace(by_rule.state, page=CachePage(True, WB, WT, by_rule=True))

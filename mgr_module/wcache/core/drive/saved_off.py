@@ -41,17 +41,31 @@ def saves_off(drive: DriveReport) -> bool:
 
 def _may_come_on(drive: DriveReport) -> str:
     """Why a reset or a power cycle may find its cache on, as far as it can be told."""
-    page = drive.state.page
+    foreign = _not_its_own_page(drive)
+    if foreign:
+        return foreign
+    if drive.state.page.saved is not CacheMode.WRITE_THROUGH:
+        # a default says what a drive is made with, and not what it is after a reset
+        return "it does not save write through"
+    if drive.state.device_cache is not DeviceCache.WRITE_THROUGH:
+        return "its cache is not off now"
+    return ""
+
+
+def _not_its_own_page(drive: DriveReport) -> str:
+    """Why what counts as saved is not what the drive itself keeps; "" where it is."""
     if not drive.transport.by_mode_page:
         return "its cache is not switched by its own mode page"
     if drive.transport is Transport.SAS_RAID or flush_unproven(drive):
         return "an adapter answers for its mode page"
-    if page.by_rule or page.saved is not CacheMode.WRITE_THROUGH:
-        # a default says what a drive is made with, and not what it is after a reset
-        return "it does not save write through itself"
-    if drive.state.device_cache is not DeviceCache.WRITE_THROUGH:
-        return "its cache is not off now"
+    if drive.state.page.by_rule:
+        return "it saves nothing itself, and a udev rule sets it"
     return ""
+
+
+def saves_by_itself(drive: DriveReport) -> bool:
+    """Whether a drive keeps a mode over power cycles and resets by its own saved page."""
+    return drive.state.page.saved is not None and not _not_its_own_page(drive)
 
 
 def how_to_name(drive: DriveReport) -> str:

@@ -11,9 +11,10 @@ from statistics import median
 from typing import Dict, Iterable, List, Sequence, Tuple
 
 from ..drive.manual import pin
+from ..drive.saved_off import saves_by_itself, saves_off
 from ..material import MATERIAL_RATIO
-from ..model import CacheMode, DriveReport, LoadPoint, Transport
-from ..shell import command, commented
+from ..model import DriveReport, LoadPoint, Transport
+from ..shell import chained, command, commented
 from ..text import many
 from .result import Result
 
@@ -78,31 +79,43 @@ def _without(drive: DriveReport) -> Tuple[str, ...]:
     A power-on or a reset brings back the saved page, and the kernel does not look again
     (drivers/scsi/sd.c): without the pin the drive itself has to keep write through.
     """
-    page, dev = drive.state.page, drive.dev_name
+    dev = drive.dev_name
     if drive.transport is Transport.NVME:
         return (
             "it cannot be avoided: for NVMe the kernel goes by what the controller has, not by "
             "how it is set",
         )
-    if not drive.transport.by_mode_page or page.saved is None or page.by_rule:
+    if not saves_by_itself(drive):
         return ("the pin has to stay: this drive saves no mode that it would keep after a reset",)
-    if page.saved is not CacheMode.WRITE_THROUGH:
+    if not saves_off(drive):
         return (
             "to be rid of it, save write through in the drive first (`ceph wcache plan "
             "--persist`, and `apply --persist`); `ceph wcache recommend` then prints how",
         )
     return (
-        "the drive's saved page says write through, so the pin may go until the next boot; on "
-        "its host, while wcache measures and changes nothing there:",
+        "the drive saves write through itself, so it can do without the pin, and its commits "
+        "without these flushes. The boot rule pins it at each boot, and the probe at each start "
+        "as long as its journal has a change of it. On its host, in this order:",
+        "  " + commented(
+            command("wcache-probe accept {} --yes", drive.domain_id),
+            "where a plan has changed it; with the probe stopped",
+        ),
+        "  " + commented(
+            command("wcache-probe unprepare --drive={}", dev),
+            "the next boot pins it no more; says what that risks, and refuses where it must",
+        ),
         # cache_type_store() ends the override, and then refuses the word: the drive is not asked
         "  " + commented(
             command("for f in /sys/block/{}/device/scsi_disk/*/cache_type; do "
                     'echo no-pin > "$f"; done', dev),
-            "says 'Invalid argument'; ends the pin, and changes nothing else",
+            "says 'Invalid argument'; ends the pin now, and changes nothing else",
         ),
         "  " + commented(
             command("echo 1 > /sys/block/{}/device/rescan; cat /sys/block/{}/queue/write_cache",
                     dev, dev), "write through",
         ),
-        "  " + commented(pin(dev), "undo it; always before the cache is turned on by hand"),
+        "  " + commented(
+            chained([command("wcache-probe prepare --drive={}", dev), pin(dev)]),
+            "undo it; always before the cache is turned on by hand",
+        ),
     )

@@ -149,7 +149,7 @@ def of_sda(desk):
         (lambda d: replace(d, transport=Transport.SATA_HBA), "not switched by its own mode page"),
         (lambda d: replace(d, transport=Transport.NVME), "not switched by its own mode page"),
         (lambda d: replace(d, transport=Transport.SAS_RAID), "an adapter answers"),
-        (lambda d: with_page(d, by_rule=True), "does not save"),
+        (lambda d: with_page(d, by_rule=True), "saves nothing itself"),
         (lambda d: with_page(d, saved=None, default=WT), "does not save"),
         (lambda d: with_page(d, saved=WB), "does not save"),
         (lambda d: with_cache(d, DeviceCache.WRITE_BACK), "is not off now"),
