@@ -198,7 +198,7 @@ class Fleet:
             self.rng.choice(sorted(self.mgr.probes.items()))[1].crash()
         elif 0.022 <= chance < 0.022 + 0.003 * often and self.unclean_until <= self.steps:
             self.mgr.view.state = replace(
-                self.mgr.view.state, missed=(Precondition.NO_RECOVERY,)
+                self.mgr.view.state, missed=(Precondition.CLUSTER_HEALTHY,)
             )
             self.unclean_until = self.steps + self.rng.randrange(5, 50)
         else:

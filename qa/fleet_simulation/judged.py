@@ -238,7 +238,7 @@ class JudgedFleet:
             return
         missed, range_s = (
             (Precondition.PROBES_HEARD, SILENT_S) if which == 1
-            else (Precondition.NO_RECOVERY, UNHEALTHY_S)
+            else (Precondition.CLUSTER_HEALTHY, UNHEALTHY_S)
         )
         self.missed, self.missed_until_s = (missed,), self.now_s + self.rng.uniform(*range_s)
 

@@ -108,14 +108,14 @@ def test_a_plan_sets_classes_slowly_down_and_rolls_all_of_it_back():
     assert set(targets(mgr).values()) == {4 * GIB}
 
 
-def test_nothing_goes_down_while_the_cluster_recovers():
+def test_nothing_goes_down_while_the_cluster_is_not_healthy():
     mgr = overcommitted()
     plan_id = said(mgr, "plan", knob="memory")["plan_id"]
     ok(mgr.command("apply", plan_id=plan_id))
     mgr.step(30.0)
     writes = len(mgr.config.writes)
     mgr.view.state = mgr.view.state.__class__(
-        **{**mgr.view.state.__dict__, "missed": (Precondition.NO_RECOVERY,)}
+        **{**mgr.view.state.__dict__, "missed": (Precondition.CLUSTER_HEALTHY,)}
     )
     for _ in range(60):
         mgr.step(30.0)

@@ -91,7 +91,7 @@ def test_what_reaches_other_osds_than_it_is_judged_on_leaves_no_before_for_later
 def test_what_was_measured_before_a_wait_is_not_the_before_of_a_step_after_it():
     mgr = begun(hosts=EIGHT_DRIVES_EACH)
     mgr.go(lambda: sum(item.drives for item in mgr.plan.evidence) == 3)
-    mgr.view.state = replace(mgr.view.state, missed=(Precondition.NO_RECOVERY,))
+    mgr.view.state = replace(mgr.view.state, missed=(Precondition.CLUSTER_HEALTHY,))
     mgr.go(lambda: mgr.plan.missed)
     mgr.view.state = replace(mgr.view.state, missed=())
     waited_at_s = mgr.now_s

@@ -9,6 +9,7 @@ from mgr_fakes import builders as make
 from module_world import WB, ok, said
 from test_commands_do_what_they_say import refused
 from wcache.core.change.change_status import ChangeStatus
+from wcache.core.change.preconditions import LOOK_EVERY_S
 from wcache.core.record import Precondition
 
 
@@ -49,14 +50,13 @@ def test_a_resume_takes_a_pause_back_that_still_waits_for_the_change_under_way()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("item", "missing"), [
-    (Precondition.NO_SCRUB_STORM, "unfit"), (Precondition.NO_MAINTENANCE, "unfit"),
-    (Precondition.PGS_CLEAN, "missed"),
+@pytest.mark.parametrize("item", [
+    Precondition.NO_MAINTENANCE, Precondition.CLUSTER_HEALTHY,
 ])
-def test_each_wave_waits_for_its_preconditions_and_a_name_overrides_them(item, missing):
+def test_each_wave_waits_for_its_preconditions_and_a_name_overrides_them(item):
     mgr = begun()
     mgr.go(lambda: mgr.plan.changes[1].status is ChangeStatus.MADE)
-    mgr.view.state = replace(mgr.view.state, **{missing: (item,)})
+    mgr.view.state = replace(mgr.view.state, missed=(item,))
     mgr.go(lambda: mgr.plan.missed)
     assert mgr.plan.missed == (item,)
     assert mgr.changed == {0, 1}
@@ -250,3 +250,26 @@ def test_an_abort_says_before_what_it_takes_back_of_the_wave(status):
     mgr.end()
     back = [c.name for c in mgr.plan.changes if c.status is ChangeStatus.ROLLED_BACK]
     assert would == back == (["h1 sda", "h1 sdb"] if status is ChangeStatus.MADE else [])
+
+
+def test_the_verdict_is_asked_at_each_look_for_all_changes_that_come_next(monkeypatch):
+    asked, fallen = [], set()
+
+    def moved(changes, verdicts):
+        asked.append(tuple(change.name for change in changes))
+        return [f"{name}: no longer" for name in asked[-1] if name in fallen]
+
+    monkeypatch.setattr("wcache.engine.gate.looking.staleness.verdicts_moved", moved)
+    mgr = begun(rollout_parallel_max=2)
+    mgr.go(lambda: mgr.changed == {0, 1})
+    fallen.add(mgr.plan.changes[3].name)  # of the two that come next the second one
+    mgr.go(lambda: mgr.plan.missed)
+    assert asked[-1] == tuple(change.name for change in mgr.plan.changes[2:4])
+    assert mgr.plan.missed == (Precondition.VERDICT_STANDS,)
+    assert mgr.changed == {0, 1}
+    before = len(asked)
+    for _ in range(30):
+        mgr.step(LOOK_EVERY_S)
+    assert len(asked) >= before + 20  # while it is held too
+    fallen.clear()
+    assert mgr.end() == "done"

@@ -6,12 +6,11 @@ from dataclasses import replace
 
 import pytest
 from bench_decision import synthetic
-from module_world import WB, a_mgr, all_modes, fine, measured, ok, said, start
+from module_world import WB, a_mgr, all_modes, fine, ok, said, start
 from test_commands_do_what_they_say import refused
 from wcache.analysis.decision import Options
 from wcache.analysis.experiment import analyse
 from wcache.analysis.pooling import pool
-from wcache.core.cluster import SlowOsd
 from wcache.core.errors import MalformedError
 from wcache.core.record import Precondition
 from wcache.core.verdict.pooling import unlike
@@ -175,26 +174,3 @@ def test_of_one_drive_they_are_weighed_with_their_like_only():
     )
     (found,) = standing([one, other, quiet])
     assert set(found.record_ids) == {one.record_id, other.record_id}
-
-
-def test_a_rollout_waits_for_slow_bluestore_and_names_the_osd_since_when_and_for_how_long():
-    mgr = measured()
-    ok(mgr.command("plan"))
-    mgr.view.state = replace(
-        mgr.view.state, missed=(Precondition.NO_SLOW_BLUESTORE,),
-        slow_osds=(SlowOsd(3, 1_700_000_000.0, 86400.0),),
-    )
-    told = refused(mgr, "apply", errno.EPERM, plan_id="p1")
-    for words in (
-        "osd.3 (seen since 2023-11-14 22:13:20 UTC)", "24.0 h", "bluestore_slow_ops_warn_lifetime",
-        "--override=no_slow_bluestore",
-    ):
-        assert words in told
-    mgr.view.state = replace(mgr.view.state, missed=())
-    ok(mgr.command("apply", plan_id="p1"))
-    mgr.view.state = replace(mgr.view.state, missed=(Precondition.NO_SLOW_BLUESTORE,))
-    for _ in range(200):
-        mgr.step(1.0)
-    reason = said(mgr, "rollout show", plan_id="p1")["reason"]
-    assert reason.startswith("waiting: ")
-    assert "osd.3 (seen since 2023-11-14 22:13:20 UTC)" in reason

@@ -9,16 +9,16 @@ from module_world import WB, WT, all_modes, fine, measured, ok, said
 from test_commands_do_what_they_say import applying, refused, until
 from test_recommendations import result
 from wcache.core.change.change_status import ChangeStatus
-from wcache.core.change.preconditions import HOLD_MAX_S, NEEDED
+from wcache.core.change.preconditions import HOLD_MAX_S, NEEDED, TOLD_AFTER_S
 from wcache.core.precondition_text import faults, precondition_text
 from wcache.core.protocol import FailureOutcome, ReportRequest
-from wcache.core.record import Precondition
+from wcache.core.record import RECORDED, Precondition
 from wcache.core.verdict.recommend import recommend
 from wcache.engine.hosts import REPORT_EVERY_S
 from wcache.knobs.cache_mode.plan import make_changes
 from wcache.knobs.knob import Asked
 
-CLEAN, HEALTHY = Precondition.PGS_CLEAN, Precondition.CLUSTER_HEALTHY
+HEALTHY = Precondition.CLUSTER_HEALTHY
 PLANNED, MAKING, MADE = ChangeStatus.PLANNED, ChangeStatus.APPLYING, ChangeStatus.APPLIED
 
 
@@ -64,34 +64,37 @@ def test_each_precondition_has_words_that_say_what_is_wrong():
     assert "heard" not in precondition_text(Precondition)
 
 
-def test_a_scrub_keeps_no_plan_and_what_holds_is_not_recorded_as_forced():
+@pytest.mark.parametrize("item", RECORDED)
+def test_what_goes_on_elsewhere_keeps_no_plan_and_what_holds_is_not_recorded_as_forced(item):
     mgr = measured()
     ok(mgr.command("plan"))
-    miss(mgr, Precondition.NO_SCRUB)
-    ok(mgr.command("apply", plan_id="p1", override="pgs_clean"))
+    miss(mgr, item)
+    ok(mgr.command("apply", plan_id="p1", override="cluster_healthy"))
     mgr.settle()
     assert shown(mgr)["status"] == "done"
     assert shown(mgr)["forced"] == []
 
 
-@pytest.mark.parametrize("text", ["moon", "pgs_clean,", "osd_up", "PGs active+clean", "no_scrub"])
+@pytest.mark.parametrize(
+    "text", ["moon", "osds_well,", "osd_up", "PGs active+clean", "no_scrub", "no_recovery"]
+)
 def test_an_unknown_name_is_refused_and_the_known_ones_are_told(text):
     mgr = measured()
     ok(mgr.command("plan"))
     error = refused(mgr, "apply", errno.EINVAL, plan_id="p1", override=text)
-    assert "cluster_healthy, pgs_clean, no_recovery" in error
+    assert "cluster_healthy, no_upgrade, no_maintenance, osds_well" in error
 
 
 def test_a_change_under_way_is_finished_and_the_next_one_waits_until_all_holds_again():
     mgr = applying()
     until(mgr, MAKING)
-    miss(mgr, CLEAN)
+    miss(mgr, HEALTHY)
     for _ in range(60):
         mgr.step(1.0)
     assert statuses(mgr) == ["applied", "planned", "planned"]
     plan = shown(mgr)
-    assert (plan["status"], plan["missed"]) == ("running", ["PGs active+clean"])
-    assert f"waiting: {precondition_text([CLEAN])} (pgs_clean)" in plan["reason"]
+    assert (plan["status"], plan["missed"]) == ("running", ["cluster healthy"])
+    assert f"waiting: {precondition_text([HEALTHY])} (cluster_healthy)" in plan["reason"]
     assert mgr.loads.waiting == {}  # nothing is measured meanwhile either
     miss(mgr)
     mgr.settle()
@@ -115,22 +118,22 @@ def test_what_breaks_while_the_osd_is_measured_before_a_change_keeps_that_change
 def test_a_plan_that_waits_can_be_told_to_go_on():
     mgr = applying()
     until(mgr, MADE, PLANNED)
-    miss(mgr, CLEAN)
+    miss(mgr, HEALTHY)
     for _ in range(20):
         mgr.step(1.0)
     assert said(mgr, "apply", plan_id="p1")["changed"] is False
-    assert said(mgr, "apply", plan_id="p1", override="pgs_clean")["changed"] is True
-    assert said(mgr, "apply", plan_id="p1", override="pgs_clean")["changed"] is False
+    assert said(mgr, "apply", plan_id="p1", override="cluster_healthy")["changed"] is True
+    assert said(mgr, "apply", plan_id="p1", override="cluster_healthy")["changed"] is False
     mgr.settle()
     assert shown(mgr)["status"] == "done"
     assert all_modes(mgr) == {WT}
-    assert shown(mgr)["forced"] == ["PGs active+clean"]
+    assert shown(mgr)["forced"] == ["cluster healthy"]
 
 
 def test_a_plan_that_waits_survives_a_mgr_that_is_lost_and_measures_nothing_meanwhile():
     mgr = applying()
     until(mgr, MADE, PLANNED)
-    miss(mgr, CLEAN)
+    miss(mgr, HEALTHY)
     for _ in range(20):
         mgr.step(1.0)
     mgr.restart()
@@ -142,12 +145,29 @@ def test_a_plan_that_waits_survives_a_mgr_that_is_lost_and_measures_nothing_mean
     assert shown(mgr)["status"] == "done"
 
 
-def test_a_plan_does_not_wait_for_ever_not_even_over_restarts_of_the_mgr():
+def waits_told(mgr):
+    """(severity, subject, detail) of each plan or `auto` that has waited for long."""
+    found = [
+        item for item in said(mgr, "status")["findings"] if item["code"] == "WCACHE_PLAN_WAITS"
+    ]
+    return [(item["severity"], item["subject"], item["detail"]) for item in found]
+
+
+def test_an_hour_of_waiting_is_told_and_after_a_week_a_plan_pauses_and_can_go_on():
     mgr = applying()
     until(mgr, MAKING)
-    miss(mgr, CLEAN)
+    miss(mgr, HEALTHY)
     for _ in range(20):
         mgr.step(1.0)
+    mgr.step(TOLD_AFTER_S - 60.0)
+    assert waits_told(mgr) == []
+    mgr.restart()
+    mgr.step(60.0)
+    mgr.step(1.0)
+    ((severity, subject, detail),) = waits_told(mgr)
+    assert (severity, subject) == ("warning", "p1")
+    assert detail == shown(mgr)["reason"]
+    assert "(cluster_healthy)" in detail
     for part in range(3):
         for _ in range(20):
             mgr.step(HOLD_MAX_S / 50)
@@ -155,9 +175,14 @@ def test_a_plan_does_not_wait_for_ever_not_even_over_restarts_of_the_mgr():
             assert shown(mgr)["status"] == "running"
             mgr.restart()
     assert shown(mgr)["status"] == "paused"
-    assert "waiting 3600 s: preconditions not met" in shown(mgr)["reason"]
+    assert waits_told(mgr) == []  # that it is paused is told
+    assert "waited for 7 days: waiting: preconditions not met" in shown(mgr)["reason"]
     assert statuses(mgr) == ["applied", "planned", "planned"]
     assert "ceph wcache rollout resume p1" in refused(mgr, "apply", errno.EBUSY, plan_id="p1")
+    miss(mgr)
+    assert said(mgr, "rollout resume", plan_id="p1")["changed"] is True
+    mgr.settle()
+    assert (shown(mgr)["status"], all_modes(mgr)) == ("done", {WT})
     assert said(mgr, "rollback", plan_id="p1")["changed"] is True
     mgr.settle()
     assert all_modes(mgr) == {WB}
@@ -167,7 +192,7 @@ def test_a_plan_does_not_wait_for_ever_not_even_over_restarts_of_the_mgr():
 def test_a_plan_that_waits_can_be_ended(how):
     mgr = applying()
     until(mgr, MADE, PLANNED)
-    miss(mgr, CLEAN)
+    miss(mgr, HEALTHY)
     for _ in range(20):
         mgr.step(1.0)
     ok(mgr.command(how))
@@ -203,7 +228,7 @@ def test_what_is_in_place_is_not_made_to_last_while_the_cluster_is_frozen():
     assert "the cluster is frozen" in error
 
 
-@pytest.mark.parametrize("override", ["", "pgs_clean,cluster_healthy,no_recovery"])
+@pytest.mark.parametrize("override", ["", "osds_well,cluster_healthy,no_upgrade"])
 def test_a_plan_that_goes_on_after_a_restart_waits_for_the_journal_of_the_next_host(override):
     mgr = applying()
     until(mgr, MADE, PLANNED)

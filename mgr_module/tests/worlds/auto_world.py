@@ -130,7 +130,7 @@ class AutoWorld:
         elif name == "store refuses":
             mgr.store.fails = lambda key: True
         elif name == "unclean":
-            mgr.view.state = replace(mgr.view.state, missed=(Precondition.NO_RECOVERY,))
+            mgr.view.state = replace(mgr.view.state, missed=(Precondition.CLUSTER_HEALTHY,))
         elif name == "window closes":
             mgr.options = replace(mgr.options, auto_windows=NEVER)
         elif name == "expansion":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Callable, List, Optional, Sequence, Set
 
+from ..core.change import preconditions as holding
 from ..core.change.change_status import ChangeStatus
 from ..core.fleet.disputes import Dispute, Key, unconfirmed
 from ..core.fleet.findings import mixed_modes, of_agents, of_campaigns, of_results
@@ -40,7 +41,7 @@ class FindingViews:
             world.agents, world.now_s, world.other_versions, world.blocked
         )
         found += [*(_unsettled(item, world) for item in world.disputes), *_unset(world)]
-        found += _paused(world)
+        found += [*_paused(world), *_waiting(world)]
         found += of_results(world.believed_results)
         found += of_campaigns(
             world.campaigns.values(), (m.state for m in world.runs.values()), world.now_s
@@ -137,6 +138,15 @@ def _paused(world: World) -> List[Finding]:
     return [
         Finding(FindingCode.ROLLOUT_PAUSED, Severity.WARNING, plan_id, machine.rollout.reason)
         for plan_id, machine in world.rollouts.items() if machine.paused
+    ]
+
+
+def _waiting(world: World) -> List[Finding]:
+    """Rollouts that have been held for long: they go on by themselves."""
+    return [
+        Finding(FindingCode.PLAN_WAITS, Severity.WARNING, plan_id, machine.rollout.reason)
+        for plan_id, machine in world.rollouts.items()
+        if holding.waited_s(machine.rollout, world.now_s) >= holding.TOLD_AFTER_S
     ]
 
 

@@ -121,8 +121,8 @@ class Disobedience:
 class HostReport:
     """Everything a probe found on its host."""
 
-    VERSION: ClassVar[int] = 2
-    READS: ClassVar[Tuple[int, ...]] = (0, 1)
+    VERSION: ClassVar[int] = 3
+    READS: ClassVar[Tuple[int, ...]] = (0, 1, 2)
     STORED_BY: ClassVar[str] = "hostname"
     hostname: str
     probe_id: str

@@ -19,7 +19,7 @@ from .model import CacheMode, DriveReport, DriveState, FlushCounters, LoadPoint,
 from .option_value import NAME_CHARS_MAX, VALUE_CHARS_MAX
 from .options.shared_cache import SharedCache
 
-PROTOCOL_VERSION = 4
+PROTOCOL_VERSION = 5
 # A post carries at most this much: a full report of a host with 60 drives is 60 KB.
 POST_BYTES_MAX = 1_000_000
 REPLY_BYTES_MAX = 64_000

@@ -69,16 +69,15 @@ def test_a_drive_is_contested_when_it_was_undone_twice_and_never_sooner(readings
 
 
 @pytest.mark.parametrize("quiet_s", [10.0, 100.0, 3600.0])
-def test_quiet_time_begins_when_the_pgs_are_clean_however_short_it_is(quiet_s):
-    state, seen, limits = ON, Seen((drive(1),), clean=False), Limits(quiet_s=quiet_s)
-    clean_at_s = 1000.0
-    for now_s in range(1, 1000):
-        state = decide(state, seen, limits, float(now_s)).state
+def test_quiet_time_begins_when_a_drive_comes(quiet_s):
+    limits, came_at_s = Limits(quiet_s=quiet_s), 1000.0
+    state = decide(ON, Seen((drive(1),)), limits, 1.0).state
+    seen = Seen((drive(1), drive(2)))
+    state = decide(state, seen, limits, came_at_s).state
     wished_at_s = next(
-        now_s for now_s in range(1000, 9000)
-        if decide(state, replace(seen, clean=True), limits, float(now_s)).wish
+        now_s for now_s in range(1000, 9000) if decide(state, seen, limits, float(now_s)).wish
     )
-    assert 0.9 * quiet_s - 1 <= wished_at_s - clean_at_s <= quiet_s
+    assert wished_at_s - came_at_s == quiet_s
 
 
 def test_what_an_admin_decides_anew_is_not_contested_any_more():

@@ -8,6 +8,7 @@ from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
 from mgr_fakes.probe import FakeProbe
 from module_world import WB, WT, all_modes, fine, ok, said
+from wcache.core.change.preconditions import TOLD_AFTER_S
 from wcache.core.cluster import ClusterState
 from wcache.core.model import DriveModel, Finding, FindingCode, Severity
 from wcache.core.record import Precondition
@@ -204,7 +205,7 @@ def test_of_a_replaced_drive_nothing_of_the_old_one_carries_over():
 
 
 @pytest.mark.slow
-def test_quiet_time_after_an_expansion_lasts_until_the_pgs_are_clean_and_longer():
+def test_quiet_time_begins_with_an_expansion_and_recovery_makes_it_no_longer():
     mgr = standing(auto_quiet_s=600.0)
     for _ in range(120):
         mgr.step(6.0)
@@ -213,10 +214,6 @@ def test_quiet_time_after_an_expansion_lasts_until_the_pgs_are_clean_and_longer(
     expand(mgr, "h3", make.drive("sdd", 3))
     mgr.view.state = replace(mgr.view.state, missed=(Precondition.NO_RECOVERY,))
     count = len(campaigns(mgr))
-    for _ in range(200):
-        mgr.step(6.0)
-    assert len(campaigns(mgr)) == count
-    mgr.view.state = replace(mgr.view.state, missed=())
     mgr.step(6.0)
     assert "quiet for" in said(mgr, "auto status")["waiting"]
     for _ in range(80):
@@ -409,13 +406,41 @@ def test_of_a_frozen_cluster_no_plan_is_made_and_no_change_of_the_day_is_spent()
     assert all_modes(mgr) == {WT}
 
 
-def test_an_unclean_cluster_is_left_alone():
+def test_a_cluster_that_is_not_healthy_is_left_alone_and_after_an_hour_that_is_told():
     mgr = a_mgr()
-    mgr.view.state = replace(mgr.view.state, missed=(Precondition.PGS_CLEAN,))
+    mgr.view.state = replace(mgr.view.state, missed=(Precondition.CLUSTER_HEALTHY,))
     assert isinstance(mgr.view.state, ClusterState)
     ok(mgr.command("auto", mode="apply"))
     go_on(mgr)
     assert campaigns(mgr) == []
+    assert "WCACHE_PLAN_WAITS" not in ok(mgr.command("status"))
+    for _ in range(2):
+        mgr.now_s += TOLD_AFTER_S
+        go_on(mgr)
+    (told,) = [
+        one for one in said(mgr, "status")["findings"] if one["code"] == "WCACHE_PLAN_WAITS"
+    ]
+    assert (told["severity"], told["subject"]) == ("warning", "auto")
+    assert told["detail"] == said(mgr, "auto status")["waiting"]
+    mgr.view.state = replace(mgr.view.state, missed=())
+    go_on(mgr)
+    assert campaigns(mgr)
+    assert "WCACHE_PLAN_WAITS" not in ok(mgr.command("status"))
+
+
+def test_what_goes_on_elsewhere_and_ill_drives_keep_it_from_none_of_the_others():
+    mgr = a_mgr()
+    mgr.view.state = replace(
+        mgr.view.state, missed=(Precondition.PGS_CLEAN, Precondition.NO_RECOVERY),
+        ill={1: "has PGs that are degraded"},
+    )
+    ok(mgr.command("auto", mode="apply"))
+    go_on(mgr)
+    assert campaigns(mgr)
+    assert any("osd.1 has PGs that are degraded" in one
+               for one in said(mgr, "auto status")["left_alone"])
+    measured = said(mgr, "campaign show", campaign_id="c1")["run_list"]
+    assert "domain-sdb" not in {run["domain_id"] for run in measured}
 
 
 @pytest.mark.slow

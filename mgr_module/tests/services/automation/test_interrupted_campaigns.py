@@ -36,7 +36,7 @@ def test_a_campaign_of_which_recovery_kept_some_drives_is_begun_again_within_hou
     mgr = _mgr()
     while _statuses(mgr) != struck:
         mgr.step(0.1)
-    mgr.view.state = replace(mgr.view.state, missed=(Precondition.NO_RECOVERY,))
+    mgr.view.state = replace(mgr.view.state, missed=(Precondition.CLUSTER_HEALTHY,))
     mgr.inside.watchdog.cluster_at_s = 0.0  # it looks now, and not in five seconds
     mgr.settle()
     assert _statuses(mgr) == ["done", "aborted"]

@@ -23,10 +23,6 @@ from .windows import is_open
 RETRY_S = 7 * 86400.0
 # Experiments that did not come to their end are begun again after this long.
 RETRY_FAILED_S = 3600.0
-# The state is stored when it changes: a time in it that only goes on does so in steps, of a
-# minute, or of this share of a quiet time that is not much longer than that.
-UNQUIET_STEP_S = 60.0
-UNQUIET_STEP_SHARE = 0.1
 CONFIRM_DRIVES = 2
 
 
@@ -78,7 +74,7 @@ def turned(state: AutoState, seen: Seen, device_class: Optional[str], mode: Mode
 def decide(state: AutoState, seen: Seen, limits: Limits, now_s: float) -> Decision:
     """One look: settles what has ended, then finds what to begin."""
     state = replace(state, spent=today(state.spent, now_s))
-    state = _noticed(state, seen, limits, now_s)
+    state = _noticed(state, seen, now_s)
     if state.pending is not None:
         if seen.ended is None:
             return Decision(state, waiting=f"{state.pending.owner} is under way")
@@ -149,12 +145,12 @@ def _not_now(state: AutoState, seen: Seen, limits: Limits, now_s: float) -> str:
         return seen.blocked
     left_s = state.unquiet_at_s + limits.quiet_s - now_s
     if left_s > 0:
-        return f"quiet for {left_s:.0f} s more after an expansion or recovery (auto_quiet_s)"
+        return f"quiet for {left_s:.0f} s more after an expansion (auto_quiet_s)"
     return ""
 
 
-def _noticed(state: AutoState, seen: Seen, limits: Limits, now_s: float) -> AutoState:
-    """New drives are noted; they and an unclean cluster begin the quiet time anew."""
+def _noticed(state: AutoState, seen: Seen, now_s: float) -> AutoState:
+    """New drives are noted; they begin the quiet time anew."""
     met = {*state.known, *state.fresh}
     came = [item.token for item in seen.drives if item.token not in met]
     on = [
@@ -163,9 +159,6 @@ def _noticed(state: AutoState, seen: Seen, limits: Limits, now_s: float) -> Auto
     ]
     if on:
         state = replace(state, fresh=(*state.fresh, *on)[-TOKENS_MAX:], unquiet_at_s=now_s)
-    step_s = min(UNQUIET_STEP_S, max(1.0, UNQUIET_STEP_SHARE * limits.quiet_s))
-    if not seen.clean and now_s - state.unquiet_at_s > step_s:
-        state = replace(state, unquiet_at_s=now_s)
     return state
 
 

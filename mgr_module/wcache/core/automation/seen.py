@@ -78,7 +78,7 @@ class Outdated:
 
 @dataclass(frozen=True)
 class Seen:
-    """Everything at one moment; `blocked` is why nothing can be begun, `clean`: no recovery.
+    """Everything at one moment; `blocked` is why nothing can be begun.
 
     `without`: hosts that go on to call and have not reported for too long; none of their drives
     is among these.
@@ -89,7 +89,6 @@ class Seen:
     contested: FrozenSet[Key] = frozenset()
     drifted: FrozenSet[Key] = frozenset()
     blocked: str = ""
-    clean: bool = True
     ended: Optional[Ended] = None
     under_way: str = ""
     outdated: Tuple[Outdated, ...] = ()

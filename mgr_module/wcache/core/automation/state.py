@@ -67,8 +67,7 @@ class AutoState:
 
     `known` are tokens (`seen.token`) of drives that are not new: they were there when the
     automation was turned on, or were dealt with since.  `fresh` are those that came since, and
-    `again` those that were measured a second time.  `unquiet_at_s` is when a drive came or the
-    cluster was not clean last.
+    `again` those that were measured a second time.  `unquiet_at_s` is when a drive came last.
     """
 
     VERSION: ClassVar[int] = 1

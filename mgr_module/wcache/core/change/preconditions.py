@@ -18,7 +18,7 @@ from ..precondition_text import precondition_text
 from ..record import Precondition
 from ..simulation import has_clients
 from ..text import named
-from .rollout_state import Change, Rollout
+from .rollout_state import Change, Rollout, RolloutStatus
 
 # The first three and OSDS_WELL forbid measuring too (`ClusterState`).
 NEEDED = (
@@ -35,13 +35,16 @@ ALWAYS = (
     Precondition.JOURNAL_SETTLED, Precondition.NOT_FROZEN, Precondition.VERDICT_STANDS,
     Precondition.PLAN_STANDS,
 )
-# A window opens again by itself: no plan gives up waiting for it.
+# A window opens again by itself: nobody is told that a plan waits for it.
 PATIENT = (Precondition.IN_WINDOW,)
-# How often a plan that is held looks at the cluster again, and how long it waits in all.
+# How often a plan that is held looks at the cluster again.
 LOOK_EVERY_S = 5.0
+# A plan or `auto` that has waited for so long is worth a warning.
+TOLD_AFTER_S = 3600.0
+# A plan that is held for so long pauses.
+HOLD_MAX_S = 7 * 86400.0
 # A value in the config database is set where at most this share of its OSDs is ill.
 ILL_SHARE_MAX = 0.1
-HOLD_MAX_S = 3600.0
 
 
 def parse_override(text: str) -> Tuple[Precondition, ...]:
@@ -97,9 +100,10 @@ def look(
     if not broken and has_clients(change):
         forced = [item for item in seen if item in rollout.overridden]
         rollout = replace(rollout, forced=tuple(dict.fromkeys((*rollout.forced, *forced))))
-    if broken == before:
-        return rollout, []
     reason = one_line(f"waiting: {words(broken, detail)}") if broken else ""
+    if broken == before:
+        # other OSDs may be ill by now: told, and not stored at each look
+        return (replace(rollout, reason=reason) if broken else rollout), []
     impatient = before and PATIENT not in (before, broken)
     since_s = rollout.held_since_s if impatient else now_s
     rollout = replace(rollout, missed=broken, held_since_s=since_s, reason=reason)
@@ -108,14 +112,10 @@ def look(
     return rollout, [events.SaveRun(), events.Note("resumed: all preconditions hold again")]
 
 
-def too_long(rollout: Rollout, now_s: float) -> bool:
-    """Whether a plan that is held gives up."""
-    return rollout.missed != PATIENT and now_s - rollout.held_since_s >= HOLD_MAX_S
-
-
-def given_up(rollout: Rollout) -> str:
-    """Why a plan that was held for long has stopped."""
-    return f"gave up after waiting {HOLD_MAX_S:.0f} s: {words(rollout.missed)}"
+def waited_s(rollout: Rollout, now_s: float) -> float:
+    """For how long a plan has been held by what an admin may have to mend; 0 where it is not."""
+    held = rollout.status is RolloutStatus.RUNNING and rollout.missed not in ((), PATIENT)
+    return max(0.0, now_s - rollout.held_since_s) if held else 0.0
 
 
 def words(items: Collection[Precondition], detail: str = "", moved: str = "") -> str:

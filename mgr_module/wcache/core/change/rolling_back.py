@@ -16,6 +16,9 @@ from .phase import Phase
 from .rollout_base import RolloutBase
 from .rollout_state import BY_ADMIN, Change, RolloutStatus, Worse
 
+# A probe that is gone is asked for so long to take a change back.
+PROBE_AWAITED_S = 3600.0
+
 
 @dataclass
 class RollingBack(RolloutBase):
@@ -146,7 +149,7 @@ class RollingBack(RolloutBase):
         if event.removed:
             return self._not_back(change, f"given up: {detail}")
         patient = self.rollout.gate is not None
-        if patient and (begun_s is None or self._now_s - begun_s < holding.HOLD_MAX_S):
+        if patient and (begun_s is None or self._now_s - begun_s < PROBE_AWAITED_S):
             self._wait_until_s = self._now_s + holding.LOOK_EVERY_S
             if begun_s is not None:
                 return []

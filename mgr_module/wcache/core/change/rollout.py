@@ -219,9 +219,9 @@ class RolloutMachine(Gating):
                     self.rollout, self._seen = replace(self.rollout, step=GateStep()), []
                 return [*said, *self._begin_step(event)]
             return [*said, *(self._measure(Phase.BEFORE) if was_held else self._look())]
-        if holding.too_long(self.rollout, now_s):
-            why = holding.given_up(self.rollout)
-            return self._pause(why) if self.rollout.gate is not None else self._stop(why)
+        if holding.waited_s(self.rollout, now_s) >= holding.HOLD_MAX_S:
+            days = holding.HOLD_MAX_S / 86400.0
+            return self._pause(f"it has waited for {days:.0f} days: {self.rollout.reason}")
         self._phase, self._wait_until_s = Phase.HELD, now_s + holding.LOOK_EVERY_S
         return said
 

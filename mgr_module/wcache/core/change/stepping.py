@@ -181,6 +181,20 @@ class Stepping(Persisting):
             for change in real(self.rollout.changes[index] for index in self._candidates())
         )
 
+    @property
+    def coming(self) -> Tuple[Change, ...]:
+        """The changes that are made next, or made to last: what was begun is not among them."""
+        step, changes = self.rollout.step, self.rollout.changes
+        change = self.current
+        if change is None or change.status is ChangeStatus.APPLYING:
+            return ()
+        if step.last:
+            return (change,)
+        indices = step.indices if self._in_step() else self._candidates()
+        return tuple(
+            changes[index] for index in indices if changes[index].status is ChangeStatus.PLANNED
+        )
+
     def steps_left(self) -> Iterator[Step]:
         """The step under way and those after it, as they will be if all are proven."""
         return steps_left(self.rollout, self._without_clients, self._together_max)

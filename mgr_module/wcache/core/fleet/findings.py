@@ -174,6 +174,12 @@ ADVICE: Dict[FindingCode, Tuple[str, str]] = {
         "rollout{s} {is|are} paused and {waits|wait} for you",
         "see `ceph wcache rollout show`; then `ceph wcache rollout resume` or `abort`",
     ),
+    FindingCode.PLAN_WAITS: (
+        "plan{s} or automation{s} {has|have} waited for an hour",
+        "nothing is at risk meanwhile, and it goes on by itself; see `ceph wcache rollout show` "
+        "and `ceph wcache auto status`; to go on without what is named, `ceph wcache rollout "
+        "resume PLAN --override=...`; to end it, `ceph wcache rollout abort PLAN`",
+    ),
     FindingCode.CONFIG_UNPROVEN: (
         "setting{s} {was|were} changed, and it is not known which value is in effect",
         "see `ceph wcache plan show` for the commands and `ceph config dump` for the values; then "

@@ -14,15 +14,12 @@ from ...core.history.entry import AUTO
 from ...core.host_report import HostReport
 from ...core.model import CacheMode, DriveReport, FindingCode
 from ...core.precondition_text import precondition_text
-from ...core.record import Precondition
 from ...core.shell import typed
-from ...core.simulation import DriveKind, all_simulated, is_real, not_up, osd_of
+from ...core.simulation import DriveKind, all_simulated, illness, is_real, osd_of
 from ...core.text import named
 from ...core.verdict.repeated import Standing, standing
 from ..world import World
 from .domains import Domain, Domains
-
-_UNCLEAN = (Precondition.PGS_CLEAN, Precondition.NO_RECOVERY)
 
 
 def stands(world: World) -> Dict[Key, Applied]:
@@ -69,7 +66,6 @@ def look(
         frozenset((item.hostname, item.domain_id) for item in undone if item.contested),
         frozenset((item.hostname, item.domain_id) for item in undone if item.away),
         world.store_error or (precondition_text(blocking) if blocking else _unreported(world)),
-        not any(item in blocking for item in _UNCLEAN),
         None if pending is None else ended(world, pending.owner),
         world.under_way,
         went_back=_went_back(world), without=tuple(world.unreported(waited_for=False)),
@@ -115,8 +111,7 @@ def _drive(
         refusal = refusal or "its prior state is not restored yet or in dispute"
     if domain.faulty:
         refusal = refusal or "it has a finding of severity error"
-    if not refusal and not_up(report, osd_ids, cluster):
-        refusal = "its OSDs are not all up"
+    refusal = refusal or illness(report, osd_ids, cluster)
     return DriveSeen(
         domain.key, domain.token(cluster),
         known.device_class if known is not None else _class_of(world, domain.first),

@@ -7,7 +7,7 @@ elsewhere, and the answer is posted.
 from __future__ import annotations
 
 import logging
-from typing import Callable, Dict, List, Optional, Protocol, Set, Tuple
+from typing import Callable, Dict, List, Optional, Protocol, Sequence, Set, Tuple
 
 from ...core import events
 from ...core.change import preconditions as holding
@@ -71,7 +71,7 @@ class Looking:
         self, machine: RolloutMachine, cluster: ClusterState, verdicts: Said
     ) -> Tuple[Precondition, ...]:
         """What does not hold, by what the mgr knows itself."""
-        fallen = self._fallen(_made_next(machine), verdicts)
+        fallen = self._fallen(machine.coming, verdicts)
         return (*self._missed(machine, cluster), *fallen)
 
     def _missed(
@@ -79,8 +79,7 @@ class Looking:
     ) -> Tuple[Precondition, ...]:
         """The same but for the verdict, which takes a large cluster a tenth of a second."""
         missed: List[Precondition] = [*cluster.blocking]
-        change = _made_next(machine)
-        if change is not None and holding.illness_of(change, cluster):
+        if _ill(machine, cluster):
             missed.append(Precondition.OSDS_WELL)
         if self._moved(machine, cluster):
             missed.append(Precondition.PLAN_STANDS)
@@ -108,12 +107,12 @@ class Looking:
         done: Callable[[events.ClusterSeen], None],
     ) -> None:
         """The same for anybody: `done` is called once, at once or from another thread."""
-        cluster, change = self._view.cluster(), _made_next(machine)
+        cluster, coming = self._view.cluster(), machine.coming
         missed = self._missed(machine, cluster)
-        ill = holding.illness_of(change, cluster) if change is not None else ""
-        detail, moved = "; ".join(filter(None, (*cluster.sick, ill))), self._moved(machine, cluster)
+        detail = "; ".join((*cluster.sick, *_ill(machine, cluster)))
+        moved = self._moved(machine, cluster)
         if not groups:
-            fallen = self._fallen(change, self._verdicts)
+            fallen = self._fallen(coming, self._verdicts)
             done(events.ClusterSeen((*missed, *fallen), detail=detail, moved=moved))
             return
         gate = machine.rollout.gate
@@ -130,7 +129,7 @@ class Looking:
             if upgrade and Precondition.NO_UPGRADE not in missed:
                 more.append(Precondition.NO_UPGRADE)
             # here, where nobody waits for the engine's lock
-            more += self._fallen(change, self._verdicts_later)
+            more += self._fallen(coming, self._verdicts_later)
             done(events.ClusterSeen((*missed, *more), together, controls, detail, moved))
 
         self._stops.ask(asked, answered)
@@ -160,21 +159,21 @@ class Looking:
 
     def _moved(self, machine: RolloutMachine, cluster: ClusterState) -> str:
         """Why what comes next would not be planned like this any more; "" where it would."""
-        change = _made_next(machine)
-        if change is None:
+        coming = machine.coming
+        if not coming:
             return ""
-        found = staleness.moved(machine.rollout, self._hosts.reports, cluster, [change])
+        found = staleness.moved(machine.rollout, self._hosts.reports, cluster, coming)
         return found[0] if found else ""
 
-    def _fallen(self, change: Optional[Change], verdicts: Said) -> Tuple[Precondition, ...]:
+    def _fallen(self, coming: Sequence[Change], verdicts: Said) -> Tuple[Precondition, ...]:
         """VERDICT_STANDS where what comes next is no longer what verdicts speak for.
 
         Where nobody can say, it does not stand.
         """
-        if change is None:
+        if not coming:
             return ()
         try:
-            moved = staleness.verdicts_moved([change], verdicts())
+            moved = staleness.verdicts_moved(coming, verdicts())
         except Exception as error:
             # in another thread it would be lost, and the rollout would wait for ever
             self._log.exception("the verdicts could not be asked for")
@@ -192,11 +191,10 @@ class Looking:
         return (not needed or needed in heard) and 2 * len(heard) >= known
 
 
-def _made_next(machine: RolloutMachine) -> Optional[Change]:
-    """The change that is made, or made to last, next; of one that was begun nothing is asked."""
-    change = machine.current
-    made = ChangeStatus.MADE if machine.rollout.step.last else ChangeStatus.PLANNED
-    return change if change is not None and change.status is made else None
+def _ill(machine: RolloutMachine, cluster: ClusterState) -> Tuple[str, ...]:
+    """Which OSDs keep the next changes from being made, and why, in words."""
+    found = (holding.illness_of(change, cluster) for change in machine.coming)
+    return tuple(filter(None, found))
 
 
 def _may_stop_several(change: Optional[Change], groups: Groups) -> bool:

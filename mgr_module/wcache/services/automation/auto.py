@@ -25,10 +25,11 @@ from ...core.automation.seen import DriveSeen, Outdated, Seen
 from ...core.automation.spending import Limits, over, today
 from ...core.automation.state import AutoState, Purpose
 from ...core.automation.windows import is_open, parse_windows
+from ...core.change.preconditions import TOLD_AFTER_S
 from ...core.change.scope import Scope
 from ...core.errors import MalformedError, WcacheError
 from ...core.history.entry import ADMIN, AUTO
-from ...core.model import Finding, Verdict
+from ...core.model import Finding, FindingCode, Severity, Verdict
 from ...core.output_format import FORMAT_VERSION
 from ...core.text import duration, named
 from ...engine.automation.domains import Domains
@@ -75,6 +76,7 @@ class AutoService:
         self._wait_until_s = 0.0
         self._asked: Dict[str, FrozenSet[str]] = {}
         self.waiting = ""
+        self._held_since_s: Optional[float] = None  # by the cluster, or as it was refused
 
     @property
     def state(self) -> AutoState:
@@ -164,8 +166,12 @@ class AutoService:
         }
 
     def findings(self, world: World) -> List[Finding]:
-        """Drives that somebody else changes back."""
-        return contested(self._stored.state.undone, world.reports)
+        """Drives that somebody else changes back, and what has waited for long."""
+        found = contested(self._stored.state.undone, world.reports)
+        since_s = self._held_since_s
+        if since_s is not None and world.now_s - since_s >= TOLD_AFTER_S:
+            found.append(Finding(FindingCode.PLAN_WAITS, Severity.WARNING, "auto", self.waiting))
+        return found
 
     def held(self) -> Dict[Tuple[str, str], str]:
         """By device class and drive model: why its mode is not applied by itself any more."""
@@ -209,9 +215,11 @@ class AutoService:
         self._stored.keep(decision.state)
         if decision.wish is None:
             self.waiting = decision.waiting
+            self._held(now_s, bool(seen.blocked) and decision.waiting == seen.blocked)
             return
         if now_s < self._wait_until_s:
             return
+        refused = False
         try:
             with engine.deciding(world) as (now, orders):
                 require_thawed(now)
@@ -221,9 +229,16 @@ class AutoService:
                 if seen.without and pending is not None and not self.waiting:
                     orders.note(AUTO, pending.owner, f"begun {_without(seen.without)}")
         except WcacheError as error:
-            self.waiting = error.line()
+            self.waiting, refused = error.line(), not world.frozen
+        self._held(now_s, refused)
         if self.waiting:
             self._wait_until_s = now_s + REFUSED_WAIT_S
+
+    def _held(self, now_s: float, held: bool) -> None:
+        if not held:
+            self._held_since_s = None
+        elif self._held_since_s is None:
+            self._held_since_s = now_s
 
     def _having_asked_new_osds(self, world: World) -> World:
         """A host where an OSD came is asked for a report, once for each."""
