@@ -199,12 +199,12 @@ def test_a_cluster_that_gets_sick_while_it_is_measured_is_left_alone():
     for _ in range(6):
         mgr.step()
     mgr.view.state = make.cluster(
-        mgr.view.state.osds.values(), missed=(Precondition.PGS_CLEAN,)
+        mgr.view.state.osds.values(), missed=(Precondition.CLUSTER_HEALTHY,)
     )
     mgr.settle()
     runs = said(mgr, "campaign show", campaign_id=campaign_id)["run_list"]
     assert {run["status"] for run in runs} == {"aborted"}
-    assert all("not all PGs are active+clean" in run["reason"] for run in runs)
+    assert all("the cluster is not healthy" in run["reason"] for run in runs)
     assert all_modes(mgr) == {WB}
 
 
@@ -214,7 +214,7 @@ def test_a_new_mgr_that_knows_no_pgs_yet_waits_instead_of_giving_up():
     for _ in range(6):
         mgr.step()
     healthy = mgr.view.state
-    mgr.view.state = make.cluster(healthy.osds.values(), missed=(Precondition.PGS_CLEAN,))
+    mgr.view.state = make.cluster(healthy.osds.values(), missed=(Precondition.CLUSTER_HEALTHY,))
     mgr.restart()
     for _ in range(10):
         mgr.step()

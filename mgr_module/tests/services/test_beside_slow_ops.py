@@ -11,6 +11,7 @@ from test_commands_do_what_they_say import refused
 from wcache.analysis.decision import Options
 from wcache.analysis.experiment import analyse
 from wcache.analysis.pooling import pool
+from wcache.core.cluster import SlowOsd
 from wcache.core.errors import MalformedError
 from wcache.core.record import Precondition
 from wcache.core.verdict.pooling import unlike
@@ -23,7 +24,9 @@ SLOW, CLEAN = Precondition.NO_SLOW_OPS, Precondition.PGS_CLEAN
 
 
 def miss(mgr, *items):
-    mgr.view.state = replace(mgr.view.state, missed=items)
+    """What does not hold; slow operations are those of every OSD."""
+    slow = frozenset(mgr.view.state.osds) if SLOW in items else frozenset()
+    mgr.view.state = replace(mgr.view.state, missed=items, slow_op_osds=slow)
 
 
 def records(mgr):
@@ -34,7 +37,9 @@ def test_a_bench_is_refused_beside_slow_operations_and_what_is_not_is_named():
     mgr = a_mgr()
     miss(mgr, SLOW)
     said_so = refused(mgr, "campaign start", errno.EPERM, loads="traffic,depth1", accept_cost=True)
-    assert "OSDs or mons have slow operations (SLOW_OPS)" in said_so
+    assert (
+        "3 drives passed over, of which an OSD has slow operations (SLOW_OPS): osd.0, osd.1, osd.2"
+    ) in said_so
     for way in ("--loads=traffic", "--observe", "ceph wcache try"):
         assert way in said_so
 
@@ -76,13 +81,12 @@ def test_a_look_that_toggles_nothing_works_beside_them_and_each_table_says_so():
     assert "OSDs or mons have slow operations (SLOW_OPS) meanwhile" in plain
 
 
-@pytest.mark.parametrize("other", [CLEAN, Precondition.NO_RECOVERY, Precondition.CLUSTER_HEALTHY])
 @pytest.mark.parametrize("arguments", [
     {"loads": "traffic"}, {"observe": True},
 ])
-def test_beside_recovery_or_unclean_pgs_nothing_is_measured(other, arguments):
+def test_in_a_cluster_that_is_not_healthy_nothing_is_measured(arguments):
     mgr = a_mgr()
-    miss(mgr, SLOW, other)
+    miss(mgr, SLOW, Precondition.CLUSTER_HEALTHY)
     refused(mgr, "campaign start", errno.EPERM, **arguments)
     refused(mgr, "try", errno.EPERM, accept_cost=True)
 
@@ -98,6 +102,36 @@ def under_way(loads, steps=8):
     return mgr
 
 
+@pytest.mark.parametrize("other", [
+    CLEAN, Precondition.NO_RECOVERY, Precondition.NO_SCRUB, SLOW, Precondition.NO_SLOW_BLUESTORE,
+])
+def test_what_goes_on_elsewhere_forbids_nothing_and_is_recorded_but_for_slow_operations(other):
+    mgr = a_mgr()
+    mgr.view.state = replace(mgr.view.state, missed=(other,), checks=("OSD_DOWN", "SLOW_OPS"))
+    start(mgr, loads="depth1")
+    mgr.settle()
+    found = records(mgr)
+    slow = other in (SLOW, Precondition.NO_SLOW_BLUESTORE)
+    assert {record.missed_preconditions for record in found} == {() if slow else (other,)}
+    assert {record.checks for record in found} == {("OSD_DOWN", "SLOW_OPS")}
+
+
+def test_an_osd_that_moves_data_or_has_the_alert_is_measured_and_its_records_say_so():
+    mgr = a_mgr()
+    mgr.view.state = replace(
+        mgr.view.state, busy=frozenset([0]), slow_osds=(SlowOsd(1, 1.0, 2.0),)
+    )
+    start(mgr, loads="depth1", drives_per_model=4)
+    mgr.settle()
+    found = {record.setup.osd_id: record.missed_preconditions for record in records(mgr)}
+    busy, alert = (Precondition.NOT_BUSY,), (Precondition.NO_SLOW_BLUESTORE,)
+    assert found == {0: busy, 1: alert, 2: ()}
+    words = "an OSD on the drive moved data meanwhile"
+    for record in records(mgr):
+        told = analyse(record, Options())["warnings"]
+        assert (words in told) is (record.setup.osd_id == 0)
+
+
 def test_slow_operations_that_come_meanwhile_are_noted_and_end_nothing_gentle():
     mgr = under_way("traffic")
     miss(mgr, SLOW)
@@ -111,16 +145,17 @@ def test_slow_operations_that_come_meanwhile_are_noted_and_end_nothing_gentle():
     fine(mgr)
 
 
-@pytest.mark.parametrize(("loads", "missed"), [
-    ("depth1", (SLOW,)), ("traffic", (SLOW, CLEAN)), ("traffic", (CLEAN,)),
+@pytest.mark.parametrize(("loads", "missed", "words"), [
+    ("depth1", (SLOW,), "has slow operations"),
+    ("traffic", (SLOW, Precondition.CLUSTER_HEALTHY), "preconditions no longer met"),
 ])
-def test_what_it_does_not_bear_ends_it_and_the_drive_is_given_back(loads, missed):
+def test_what_it_does_not_bear_ends_it_and_the_drive_is_given_back(loads, missed, words):
     mgr = under_way(loads)
     miss(mgr, *missed)
     mgr.step(6.0)
     mgr.settle()
     reasons = {run.state.reason for run in mgr.inside.runs.values()}
-    assert any("preconditions no longer met" in reason for reason in reasons)
+    assert any(words in reason for reason in reasons)
     assert all_modes(mgr) == {WB}
 
 

@@ -52,6 +52,14 @@ def analyse(record: Record, options: Options) -> Dict[str, Any]:
     return result
 
 
+# What the OSDs on the drive had to do meanwhile.
+_BESIDE = {
+    Precondition.NO_SLOW_OPS:
+        "measured beside slow operations (SLOW_OPS); pooled with its like only",
+    Precondition.NOT_BUSY: "an OSD on the drive moved data meanwhile",
+}
+
+
 def _analysed(record: Record, options: Options) -> Dict[str, Any]:
     warnings: List[str] = []
     used, design = pairing.usable(record, warnings), design_of(record.setup)
@@ -99,8 +107,7 @@ def _analysed(record: Record, options: Options) -> Dict[str, Any]:
         pairs = "pair" if len(odd) == 1 else "pairs"
         named = ", ".join(str(index + 1) for index in odd)  # people count from 1
         warnings.append(f"outliers, kept: {pairs} {named}")
-    if Precondition.NO_SLOW_OPS in record.missed_preconditions:
-        warnings.append("measured beside slow operations (SLOW_OPS); pooled with its like only")
+    warnings += [text for item, text in _BESIDE.items() if item in record.missed_preconditions]
     price, commit = pin_price_us(record, used), commit_us(record, used)
     findings = list(decision.findings)
     too_fast = any(code is FindingCode.FLUSH_TOO_FAST for code, _ in findings)

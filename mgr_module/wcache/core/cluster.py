@@ -8,6 +8,8 @@ from typing import Collection, Dict, FrozenSet, Iterable, Mapping, Optional, Pro
 from .model import DriveReport, LoadPoint, Role
 from .record import RECORDED, Precondition
 
+SLOW_OPS = "has slow operations (SLOW_OPS)"
+
 
 @dataclass(frozen=True)
 class OsdInfo:
@@ -101,13 +103,14 @@ class ClusterState:
             elif osd_id in self.ill:
                 found[osd_id] = self.ill[osd_id]
             elif osd_id in self.slow_op_osds and Precondition.NO_SLOW_OPS not in bears:
-                found[osd_id] = "has slow operations (SLOW_OPS)"
+                found[osd_id] = SLOW_OPS
         return found
 
     def beside(self, osd_ids: Iterable[int]) -> Tuple[Precondition, ...]:
         """What is recorded of a measurement on these OSDs, and forbids nothing."""
         mine = {*osd_ids}
-        found = [item for item in self.missed if item in RECORDED]
+        elsewhere = {Precondition.NO_SLOW_OPS, Precondition.NO_SLOW_BLUESTORE}
+        found = [item for item in self.missed if item in RECORDED and item not in elsewhere]
         if mine & (self.busy or frozenset()):
             found.append(Precondition.NOT_BUSY)
         if mine & self.slow_op_osds:

@@ -148,9 +148,17 @@ STOP = Halt("stopped by an admin", by_will=True)
 
 @dataclass(frozen=True)
 class Unmet:
-    """These preconditions do not hold while a run measures that bears it."""
+    """What is recorded of a run that measures: what does not hold, and which checks are raised."""
 
     items: Tuple[Precondition, ...]
+    checks: Tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Ill:
+    """Why OSDs of a run are left alone, by a look while it measures; empty where all are well."""
+
+    why: str
 
 
 @dataclass(frozen=True)
@@ -215,7 +223,7 @@ class OsdsAnswered:
 
 Event = Union[
     Begin, Tick, TaskAnswered, LoadMeasured, LoadFailed, Decided, LeaseLost, AgentSilent, Halt,
-    Unmet, Waits, ClusterSeen, ConfigAnswered, BlockSeen, BlocksEnded, OsdsAnswered,
+    Unmet, Ill, Waits, ClusterSeen, ConfigAnswered, BlockSeen, BlocksEnded, OsdsAnswered,
 ]
 
 # ---- actions

@@ -214,9 +214,9 @@ class Executor:
         `told` is what has happened since.
         """
         self.hear_store()
-        for owner, event in told:
-            self.feed(owner, event)
         now_s = self.clock()
+        for owner, event in told:
+            self.feed(owner, self.watchdog.in_place_of(self.runs.get(owner), event, now_s))
         for owner in [*self.runs, *self.rollouts, *self.trials]:
             self.guarded(owner, partial(self._turn, owner, now_s))
         self._start_waiting(now_s)

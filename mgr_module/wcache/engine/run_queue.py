@@ -14,6 +14,7 @@ from ..core.record import Precondition
 from ..core.simulation import has_clients, illness
 from ..options import Options
 from .under_way import begun_runs
+from .watchdog import beside
 
 # What a mgr says of the PGs means nothing until the OSDs have reported (mgr_stats_period).
 CLUSTER_GRACE_S = 60.0
@@ -83,9 +84,8 @@ class RunQueue:
                 yield run_id, events.Halt(said, unfit=True)
                 continue
             busy.add(hostname)
-            borne = cluster.beside(spec.osd_ids) if has_clients(spec) else ()
-            if borne:
-                yield run_id, events.Unmet(borne)
+            if has_clients(spec):
+                yield run_id, beside(spec, cluster)
             yield run_id, events.Begin()
 
 

@@ -6,7 +6,7 @@ from typing import Callable, Dict, Iterable, Iterator, List, Optional, Tuple
 
 from ..core import events
 from ..core.agents import RESTORE_GRACE_S
-from ..core.cluster import ClusterView
+from ..core.cluster import ClusterState, ClusterView
 from ..core.drive.safety import writeback_refusal
 from ..core.experiment.run import RunMachine
 from ..core.experiment.run_state import RunSpec, RunStatus
@@ -130,9 +130,9 @@ class Watchdog:
     def unfit(
         self, runs: Iterable[Tuple[str, RunMachine]], now_s: float
     ) -> List[Tuple[str, events.Event]]:
-        """Runs to stop since a precondition broke meanwhile: benches make it worse.
+        """What runs are told of the cluster: to stop, since a precondition broke; who is ill.
 
-        One that bears what broke is told, and goes on.
+        Benches would make it worse.  What is borne is told too, for the records.
         """
         runs = tuple(runs)
         measuring = [
@@ -160,12 +160,35 @@ class Watchdog:
         if now_s < self.trusted_from_s:
             broken = tuple(item for item in broken if item is Precondition.NO_UPGRADE)
         for run_id, spec in measuring:
-            ill = illness(spec, spec.osd_ids, cluster, spec.bears)
             if broken:
                 halt = events.Halt(f"stopped: {no_longer_met(broken)}", unfit=True)
                 found.append((run_id, halt))
-            elif ill and now_s >= self.trusted_from_s:
-                found.append((run_id, events.Halt(f"stopped: {ill}", unfit=True)))
-            elif cluster.beside(spec.osd_ids):
-                found.append((run_id, events.Unmet(cluster.beside(spec.osd_ids))))
+                continue
+            if now_s >= self.trusted_from_s:
+                found.append((run_id, events.Ill(self._illness(spec, cluster))))
+            found.append((run_id, beside(spec, cluster)))
         return found
+
+    def in_place_of(
+        self, machine: Optional[RunMachine], event: events.Event, now_s: float
+    ) -> events.Event:
+        """What a run is told of a load that failed: where its OSDs are ill, that they are."""
+        failed = isinstance(event, events.LoadFailed) or (
+            isinstance(event, events.BlocksEnded) and event.silent
+        )
+        if not failed or machine is None or now_s < self.trusted_from_s:
+            return event
+        spec = machine.spec
+        if spec.forced or not has_clients(spec):
+            return event
+        ill = self._illness(spec, self._view.cluster())
+        return events.Ill(ill) if ill else event
+
+    @staticmethod
+    def _illness(spec: RunSpec, cluster: ClusterState) -> str:
+        return illness(spec, spec.osd_ids, cluster, spec.bears)
+
+
+def beside(spec: RunSpec, cluster: ClusterState) -> events.Unmet:
+    """What goes on elsewhere while a run measures, and on its own OSDs."""
+    return events.Unmet(cluster.beside(spec.osd_ids), cluster.checks)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mgr_fakes import builders as make
 from wcache.core.cluster import touches
-from wcache.core.errors import MalformedError, NotFoundError
+from wcache.core.errors import MalformedError, RefusedError
 from wcache.core.experiment.campaign import (
     SKIPPED_MAX,
     CampaignOptions,
@@ -100,7 +100,7 @@ def test_a_drive_that_may_not_be_toggled_is_left_out_with_the_reason(change, why
 def test_an_osd_that_is_down_is_not_measured_and_nothing_at_all_is_an_error():
     reports, cluster = make.fleet(1, 1)
     down = make.cluster([replace(cluster.osds[0], up=False)])
-    with pytest.raises(NotFoundError, match=r"osd\.0 is not up"):
+    with pytest.raises(RefusedError, match=r"an OSD is not up and in: osd\.0"):
         chosen(reports, down)
 
 

@@ -8,7 +8,7 @@ one that went under with the mgr before it.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import List, Sequence
+from typing import Iterable, List, Sequence
 
 from ..record import Period
 from ..simulation import on_our_clock
@@ -52,6 +52,13 @@ def with_voided(state: RunState, now: PeriodUnderWay, now_s: float) -> RunState:
         written += cut_off_bytes_max(state.spec.experiments[len(state.finished)], now.slot)
     state = replace(state, starting_open=0)
     return _with_discarded(state, max(spent_s, samples.seconds if samples else 0.0), written)
+
+
+def with_thrown_away(state: RunState, lost: Iterable[Period]) -> RunState:
+    """Count finished periods that are not used: they have cost as much."""
+    for period in lost:
+        state = _with_discarded(state, period.seconds, period.bytes_written)
+    return state
 
 
 def with_cut_off(state: RunState, periods: Sequence[Periods], now_s: float) -> RunState:

@@ -7,7 +7,7 @@ hosts, not all of them.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import (
     ClassVar,
@@ -22,10 +22,10 @@ from typing import (
     Tuple,
 )
 
-from ..cluster import ClusterState
+from ..cluster import SLOW_OPS, ClusterState
 from ..codec import one_line
 from ..drive.safety import may_toggle, refused, writeback_refusal
-from ..errors import MalformedError, NotFoundError
+from ..errors import MalformedError, NotFoundError, RefusedError
 from ..hardware.bcache import CONTROLLER_S, WRITTEN_FOR, WRITTEN_MAX, Dirty, begins_nowhere
 from ..host_report import HostReport, lost_models
 from ..loads import ASSUMED_SAMPLE_S, WATCHED_MAX, WRITE_BYTES
@@ -34,7 +34,8 @@ from ..options.option import Option
 from ..options.trial import OptionTrial
 from ..record import Precondition
 from ..refusal import RefusalKind
-from ..simulation import illness, in_cluster, measured_by_probe, not_up
+from ..simulation import in_cluster, measured_by_probe, not_up
+from ..text import many, named
 from .design import design_of
 from .expected import ExpectedPairs
 from .observing import plan as observing
@@ -159,6 +160,11 @@ class Candidate:
     unsafe: str = ""  # why no more of what is acknowledged is brought onto its cache device
 
     @property
+    def key(self) -> Tuple[str, str]:
+        """Hostname and cache domain."""
+        return self.hostname, self.domain_id
+
+    @property
     def osd_ids(self) -> FrozenSet[int]:
         """Every OSD on its drives, in whatever role."""
         return frozenset(use.osd_id for drive in self.drives for use in drive.uses)
@@ -236,31 +242,56 @@ def select(
 
     `disputed`: by host and cache domain, why nothing is begun there.  `gentle`: what is measured
     goes on beside slow operations.
-    Raises NotFoundError where nothing in the scope can be measured, with the first reason.
+    OSDs that are not well are passed over, and those come last that move data, or that had slow
+    operations in BlueStore where most of their drive model had none.
+
+    Raises RefusedError where the drives that could be measured are not well, and NotFoundError
+    where nothing in the scope can be measured, with the first reason.
     """
     skipped: List[str] = []
+    left_alone: Dict[str, List[str]] = defaultdict(list)  # by what is wrong, the OSDs
     by_model: Dict[DriveModel, List[Candidate]] = defaultdict(list)
+    bears = (Precondition.NO_SLOW_OPS,) if gentle else ()
     for candidate in found:
         reason = disputed.get((candidate.hostname, candidate.domain_id))
         if options.observe:
             reason = None  # nothing is touched that somebody may have to restore
-        reason = reason or _why_not(candidate, cluster, options, throwaway)
-        bears = (Precondition.NO_SLOW_OPS,) if gentle else ()
-        if not options.forced:
-            reason = reason or illness(candidate, candidate.osd_ids, cluster, bears)
+        asked = candidate.osd_ids if in_cluster(candidate) and not options.forced else ()
+        ill = cluster.illness(asked, bears)
+        reason = reason or ("" if ill else _why_not(candidate, cluster, options, throwaway))
         if reason:
             left_out = f"{candidate.hostname} {candidate.domain_id}: {reason}"
             skipped.append(one_line(left_out, 300))
+        elif ill:
+            osd_id, why = next(iter(ill.items()))
+            left_alone[why].append(f"osd.{osd_id}")
         else:
             by_model[candidate.drives[0].drive_model].append(candidate)
+    skipped += [
+        one_line(
+            f"{many(len(osds), 'drive')} passed over, of which an OSD {why}: {named(osds)}", 300
+        )
+        for why, osds in sorted(left_alone.items())
+    ]
     chosen: List[Candidate] = []
     for model in sorted(by_model, key=str):
-        spread = _spread(by_model[model])
+        why_last = _sampled_last(by_model[model], cluster)
+        spread = _spread([one for one in by_model[model] if one.key not in why_last])
+        spread += _spread([one for one in by_model[model] if one.key in why_last])
         chosen += spread[: options.drives_per_model]
-        left = len(spread) - options.drives_per_model
-        if left > 0:
-            of_it = "drive of this model is" if left == 1 else "drives of this model are"
-            skipped.append(f"{model}: {left} more {of_it} not sampled")
+        left = spread[options.drives_per_model:]
+        if left:
+            of_it = "drive of this model is" if len(left) == 1 else "drives of this model are"
+            of_last = Counter(why_last[one.key] for one in left if one.key in why_last)
+            last = ", ".join(f"{count} {why}" for why, count in sorted(of_last.items()))
+            skipped.append(
+                f"{model}: {len(left)} more {of_it} not sampled"
+                + (last and f" (those that come last: {last})")
+            )
+    if not chosen and left_alone:
+        raise RefusedError(
+            f"no drive is measured now ({skipped[0]})", _way_beside(left_alone, gentle=gentle)
+        )
     if not chosen:
         why = skipped[0] if skipped else f"no drive is in scope {options.scope}"
         look = "see `ceph wcache drive ls`"
@@ -275,6 +306,31 @@ def select(
     if len(skipped) > SKIPPED_MAX:
         skipped[SKIPPED_MAX:] = [f"and {len(skipped) - SKIPPED_MAX} more"]
     return Selection(tuple(chosen), tuple(skipped))
+
+
+def _sampled_last(
+    candidates_: Sequence[Candidate], cluster: ClusterState
+) -> Dict[Tuple[str, str], str]:
+    """Why some drives of a model are sampled last, by their keys.
+
+    Where most of a model have the alert it is dear flushes that raise it: the very ones to measure.
+    """
+    busy, slow = cluster.busy or frozenset(), {one.osd_id for one in cluster.slow_osds}
+    real = [one for one in candidates_ if in_cluster(one)]
+    alerted = [one.key for one in real if one.osd_ids & slow]
+    few = 2 * len(alerted) <= len(candidates_)
+    found = dict.fromkeys(alerted, "had slow operations in BlueStore") if few else {}
+    return {**found, **{one.key: "move data" for one in real if one.osd_ids & busy}}
+
+
+def _way_beside(left_alone: Mapping[str, Sequence[str]], *, gentle: bool) -> str:
+    way = "wait until they are well, or use --force (the records are then never pooled)"
+    if gentle or {*left_alone} != {SLOW_OPS}:
+        return way
+    return (
+        "measure with --loads=traffic, with --observe or by `ceph wcache try`, which go on beside "
+        f"them, {way}"
+    )
 
 
 def _why_not(

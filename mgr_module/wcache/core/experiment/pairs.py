@@ -15,6 +15,7 @@ from ..record import (
     RECORD_VERSION,
     ExperimentSetup,
     Pair,
+    Period,
     Precondition,
     Record,
 )
@@ -48,6 +49,23 @@ def pairs_of(setup: ExperimentSetup, periods: Periods) -> Tuple[Pair, ...]:
     return design_of(setup).pairs(setup, periods)
 
 
+def whole(setup: ExperimentSetup, periods: Periods, before_s: float) -> Periods:
+    """The periods without those of a pair or settling check that was cut off at `before_s`."""
+    used = {
+        id(period) for pair in pairs_of(setup, periods)
+        for period in (pair.write_back, pair.write_through)
+    }
+
+    def counts(slot: AnySlot, period: Period) -> bool:
+        if isinstance(slot, CheckSlot):
+            both = {CheckSlot(slot.check, False), CheckSlot(slot.check, True)} <= periods.keys()
+        else:
+            both = id(period) in used
+        return both or period.started_at_s >= before_s
+
+    return {slot: period for slot, period in periods.items() if counts(slot, period)}
+
+
 def is_look(setup: ExperimentSetup, next_one: Slot) -> bool:
     """Whether the analysis is asked when `next_one` is the first slot without a period."""
     if next_one.second:
@@ -77,6 +95,7 @@ def compose(
     discarded: Optional[Discarded] = None,
     missed: Tuple[Precondition, ...] = (),
     forced: bool = False,
+    checks: Tuple[str, ...] = (),
 ) -> Record:
     """The record of what was measured so far."""
     pairs = pairs_of(setup, periods)
@@ -94,5 +113,5 @@ def compose(
         discarded.seconds + sum(p.seconds for p in half),
         discarded.bytes_written + sum(p.bytes_written for p in half), missed, forced,
         checks_of(periods), settled(setup, periods) if setup.watch_samples else None,
-        rechecks_of(periods),
+        rechecks_of(periods), checks,
     )

@@ -8,7 +8,7 @@ a mgr that takes over goes on with the first period that is missing and repeats 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import List, Set, Tuple, Union
+from typing import List, Set, Union
 
 from .. import events
 from ..codec import one_line
@@ -38,22 +38,20 @@ from .period import (
     set_request,
     watch_of,
 )
+from .run_ill import IllRun
 from .run_state import RunStatus
 from .slots import CheckSlot, Slot
-from .starting import StartingRun
 
 # A period that is interrupted (probe restart, OSD restart) is measured again this often.
 ATTEMPTS_MAX = 3
 
 
 @dataclass
-class RunMachine(StartingRun):
+class RunMachine(IllRun):
     """The machine of one run."""
 
-    _looks: int = 0
     # domains that no task of this machine can have touched since they were looked at
     _untouched: Set[str] = field(default_factory=set)
-    _watch_of: Tuple[int, str] = (-1, "")  # the experiment whose OSDs are watched, and the token
     _ends_for_another: bool = False  # the last mgr stopped while it gave back
 
     def handle(self, event: events.Event, now_s: float) -> List[events.Action]:
@@ -78,14 +76,21 @@ class RunMachine(StartingRun):
             return self._silent(event.detail, now_s)
         if isinstance(event, (events.Halt, events.BlocksEnded)):
             return self._stopped(event, now_s)
+        return self._told_of_cluster(event, now_s)
+
+    def _told_of_cluster(self, event: events.Event, now_s: float) -> List[events.Action]:
         if isinstance(event, events.Unmet):
             return self._unmet(event)
+        if isinstance(event, events.Ill):
+            return self._ill(event.why, now_s)
         return self._waits(event.reason) if isinstance(event, events.Waits) else []
 
     def _begin(self, now_s: float) -> List[events.Action]:
         if self.state.status is RunStatus.RELEASING:
             self._ends_for_another = True
             return self._release()
+        if self.state.status is RunStatus.RUNNING and self.state.ill_since_s:
+            return self._give_back()
         if self.state.status is RunStatus.RUNNING:
             self.state = accounting.with_cut_off(self.state, self.periods, now_s)
             if not self.state.witnessed:
@@ -360,11 +365,14 @@ class RunMachine(StartingRun):
         return self._halt(event.message, now_s)
 
     def _lease_lost(self, event: events.LeaseLost, now_s: float) -> List[events.Action]:
-        if self.state.status is RunStatus.RELEASING:
+        if self._now.phase is Phase.RELEASING:
             # a probe that restarted restores by itself; only its answer proves that it could
             if self._releases < ATTEMPTS_MAX:
-                return self._release()
-            return self._end_owing(f"{event.detail}, {ATTEMPTS_MAX} times while restoring")
+                return self._give_back()
+            said = f"{event.detail}, {ATTEMPTS_MAX} times while restoring"
+            running = self.state.status is RunStatus.RUNNING
+            saved = self._stop_measuring(said, now_s) if running else []
+            return [*saved, *self._end_owing(said)]
         if self._now.phase in (Phase.DECIDING, Phase.IDLE):
             return []
         if self._now.phase is Phase.LOOKING:

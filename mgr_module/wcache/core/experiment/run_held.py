@@ -7,6 +7,7 @@ domain is given back when what was read of it equals what was stored before its 
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import AbstractSet, List, Optional, Tuple, TypeVar
@@ -15,11 +16,19 @@ from .. import events
 from ..codec import one_line
 from ..drive.prior import PriorDoubt
 from ..protocol import Request, StateOutcome
-from ..record import ExperimentSetup, Precondition, Record
+from ..record import CHECKS_MAX, ExperimentSetup, Precondition, Record
 from ..simulation import DriveKind
 from . import accounting, run_priors
 from . import budget as run_budget
-from .pairs import PAIRS_WITHOUT_ANALYSIS, Discarded, compose, is_look, next_slot, pairs_of
+from .pairs import (
+    PAIRS_WITHOUT_ANALYSIS,
+    Discarded,
+    compose,
+    is_look,
+    next_slot,
+    pairs_of,
+    whole,
+)
 from .period import PeriodUnderWay, Phase
 from .run_state import OVER, RunSpec, RunState, RunStatus, may_turn_on
 from .settling_time.checks import due_check, pairs_limit, settled
@@ -43,6 +52,7 @@ class ExperimentUnderWay:
     discarded: Discarded
     missed: Tuple[Precondition, ...] = ()  # what did not hold while it was measured
     starting_bytes: int = 0  # written so far for periods to begin where they should
+    checks: Tuple[str, ...] = ()  # health checks that were raised meanwhile
 
     @property
     def setup(self) -> ExperimentSetup:
@@ -108,6 +118,7 @@ class ExperimentUnderWay:
             self.setup, self.periods, record_id=f"{self.spec.run_id}.{self.index}",
             campaign_id=self.spec.campaign_id, ended=ended, ended_at_s=now_s,
             discarded=self.discarded, missed=self.missed, forced=self.spec.forced,
+            checks=self.checks,
         )
 
 
@@ -126,6 +137,16 @@ class HeldRun:
         missing = len(self.state.spec.experiments) - len(self.state.waste)
         discarded = (*self.state.waste, *(Discarded() for _ in range(missing)))
         self.state = replace(self.state, waste=discarded)
+        self._keep_whole()
+
+    def _keep_whole(self) -> Periods:
+        """Leave out what was thrown away, and return it; what is stored of it is written over."""
+        if self.over or self._all_over or not self.state.voided_at_s:
+            return {}
+        index = self.experiment_index
+        before = self.periods[index]
+        kept = self.periods[index] = whole(self._setup, before, self.state.voided_at_s)
+        return {slot: period for slot, period in before.items() if slot not in kept}
 
     # ---- what others ask
 
@@ -241,7 +262,7 @@ class HeldRun:
         index = self.experiment_index
         return ExperimentUnderWay(
             self.spec, index, self.periods[index], self.state.waste[index], self.state.missed,
-            self.state.starting_bytes,
+            self.state.starting_bytes, self.state.checks,
         )
 
     @property
@@ -252,6 +273,9 @@ class HeldRun:
 
     def _release(self) -> List[events.Action]:
         self.state = replace(self.state, status=RunStatus.RELEASING)
+        return self._give_back()
+
+    def _give_back(self) -> List[events.Action]:
         self._releases += 1
         self._now = PeriodUnderWay(Slot(0, False), phase=Phase.RELEASING)
         return self._release_next()
@@ -270,9 +294,15 @@ class HeldRun:
                 request = run_priors.release_request(self.state, domain_id)
                 return [events.SaveRun(), self._task(request)]
             self._now.released += (True,)
+        if self.state.status is RunStatus.RUNNING:
+            return self._given_back_while_ill(all(self._now.released))
         final = RunStatus.ABORTED if self.state.reason else RunStatus.DONE
         owed = tuple(name for name, back in zip(domain_ids, self._now.released) if not back)
         return self._end(final, self.state.reason, restored=not owed, owed=owed)
+
+    @abstractmethod
+    def _given_back_while_ill(self, back: bool) -> List[events.Action]:
+        """Wait until its OSDs are well, or end where a domain is not back."""
 
     def _released(
         self, problem: str, doubt: PriorDoubt = PriorDoubt.NONE
@@ -328,10 +358,11 @@ class HeldRun:
 
     def _unmet(self, event: events.Unmet) -> List[events.Action]:
         """Its records will say so; a run that is over has said what it says."""
-        new = [item for item in event.items if item not in self.state.unmet]
-        if not new or self.over:
+        unmet = tuple(dict.fromkeys((*self.state.unmet, *event.items)))
+        checks = tuple(dict.fromkeys((*self.state.checks, *event.checks)))[:CHECKS_MAX]
+        if self.over or (unmet, checks) == (self.state.unmet, self.state.checks):
             return []
-        self.state = replace(self.state, unmet=(*self.state.unmet, *new))
+        self.state = replace(self.state, unmet=unmet, checks=checks)
         return [events.SaveRun()]
 
     def _waits(self, reason: str) -> List[events.Action]:

@@ -61,6 +61,12 @@ def without(state: RunState, domain_id: str) -> RunState:
     return replace(state, priors=tuple(p for p in state.priors if p.domain_id != domain_id))
 
 
+def given_back(state: RunState, domain_id: str) -> RunState:
+    """The state of a run whose domain was read to be back: it is looked at before it is touched."""
+    told_back = tuple(name for name in state.told_back if name != domain_id)
+    return replace(without(state, domain_id), told_back=told_back)
+
+
 def touched(state: RunState, domain_id: str) -> bool:
     """Whether the run may have touched a domain; one that kept no priors may have."""
     return not state.witnessed or prior_of(state, domain_id).known

@@ -68,6 +68,7 @@ class RunSpec:
     trial: bool = False  # of a `try`
     dirty: Dirty = Dirty.ANY  # where bcache's dirty data is to be when a period begins
     starting_bytes: int = 0  # of `bytes_max`: what may be written to bring it there
+    instead_of: str = ""  # the run whose OSDs were ill, in whose place this one is
 
     @property
     def domain_ids(self) -> Tuple[str, ...]:
@@ -124,8 +125,8 @@ def may_turn_on(spec: RunSpec) -> Set[DriveKind]:
 class RunState:
     """What is stored of a run beside its periods."""
 
-    VERSION: ClassVar[int] = 2
-    READS: ClassVar[Tuple[int, ...]] = (0, 1)
+    VERSION: ClassVar[int] = 3
+    READS: ClassVar[Tuple[int, ...]] = (0, 1, 2)
     STORED_BY: ClassVar[str] = "spec.run_id"
     spec: RunSpec
     status: RunStatus
@@ -160,6 +161,9 @@ class RunState:
     starting_open: int = 0
     # since when its OSDs are ill: its drives are given back, and it waits until they are well
     ill_since_s: float = 0.0
+    ill_times: int = 0  # how often that was so
+    # when that was last: of what began before, only complete pairs count
+    voided_at_s: float = 0.0
     # health checks that were raised at some time while it measured
     checks: Tuple[str, ...] = field(default=(), metadata={"max_items": CHECKS_MAX})
 

@@ -105,7 +105,7 @@ def crossings(
     found: List[Crossing] = []
     taken: Set[Key] = set()
     for (_, osd_id), both in sorted(by_osd.items()):
-        if len(both) != len({_key(one) for one in both}) or len(both) != PAIRS_PER_REPLICATE:
+        if len(both) != len({one.key for one in both}) or len(both) != PAIRS_PER_REPLICATE:
             continue
         block, other = sorted(both, key=lambda one: Role.BLOCK not in _roles(one, osd_id))
         osd = osds[(block.hostname, osd_id)]
@@ -117,9 +117,9 @@ def crossings(
         )
         alone = _roles(block, osd_id) == (Role.BLOCK,) and Role.BLOCK not in _roles(other, osd_id)
         third = osd.dedicated_wal and Role.WAL not in _roles(other, osd_id)
-        free = block.stands_for(None) == osd_id and not taken & {_key(block), _key(other)}
+        free = block.stands_for(None) == osd_id and not taken & {block.key, other.key}
         if loads and alone and free and not third:
-            taken |= {_key(block), _key(other)}
+            taken |= {block.key, other.key}
             found.append(Crossing(osd_id, block, other, loads))
     return tuple(found)
 
@@ -151,10 +151,6 @@ def _default_class(block: DriveReport) -> str:
     if block.rotational:
         return "hdd"
     return "nvme" if block.dev_name.replace("sim-", "").startswith("nvme") else "ssd"
-
-
-def _key(candidate: Candidate) -> Key:
-    return candidate.hostname, candidate.domain_id
 
 
 def _roles(candidate: Candidate, osd_id: int) -> Tuple[Role, ...]:

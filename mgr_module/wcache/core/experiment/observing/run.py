@@ -95,6 +95,8 @@ class ObservingRun(RunMachine):
             return self._stop(event.detail)
         if isinstance(event, events.Unmet):
             return self._unmet(event)
+        if isinstance(event, events.Ill):
+            return self._ill(event.why, now_s)
         if isinstance(event, events.Waits):
             return self._waits(event.reason)
         return self._halted(event) if isinstance(event, events.Halt) else []
@@ -261,6 +263,13 @@ class ObservingRun(RunMachine):
     def _halted(self, event: events.Halt) -> List[events.Action]:
         self.state = replace(self.state, by_will=event.by_will)
         return self._stop(event.reason)
+
+    def _ill(self, why: str, now_s: float) -> List[events.Action]:
+        """It holds nothing, and what it would tell of an OSD that is ill is of no use."""
+        if not why:
+            return []
+        self.state = replace(self.state, unfit=True)
+        return self._stop(f"stopped: {why}")
 
     def _stop(self, reason: str) -> List[events.Action]:
         reason = one_line(reason)

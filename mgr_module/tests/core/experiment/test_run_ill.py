@@ -1,0 +1,265 @@
+"""OSDs that fall ill in a run: its pair is thrown away, its drives go back, and it waits."""
+
+from dataclasses import replace
+
+import pytest
+from mgr_fakes import builders as make
+from run_world import OTHER_DRIVE, WB, WT, Mgr
+from wcache.core import events
+from wcache.core.experiment.run_ill import ILL_TIMES_MAX, ILL_WAIT_S
+from wcache.core.experiment.run_state import RunStatus
+from wcache.core.loads import WRITE_BYTES
+from wcache.core.model import LoadPoint
+from wcache.core.protocol import FailureOutcome, ReleaseRequest, SetModeRequest
+
+PLAIN = make.setup(pairs_max=4, watch_samples=8)
+CROSSED = make.setup(pairs_max=4, crossed=OTHER_DRIVE)
+TIMED = make.setup(LoadPoint.FDATASYNC_TIMER, pairs_max=4)
+SLOW = "osd.0 has slow operations"
+
+
+class Cluster(Mgr):
+    """A mgr whose OSDs fall ill at times."""
+
+    def __init__(self, *setups):
+        self.ill_at_s = []
+        super().__init__(make.run_spec(*setups))
+        self.give(events.Begin())
+
+    def falls_ill(self, why=SLOW, lost_after=None):
+        self.ill_at_s.append(self.now_s)
+        self.give(events.Ill(why), lost_after)
+        index = self.machine.experiment_index
+        if not self.machine.over and index < len(self.machine.periods):
+            # what is thrown away may be measured anew
+            kept = {
+                (index, slot.stored_index, slot.second) for slot in self.machine.periods[index]
+            }
+            self.measured = {key for key in self.measured if key[0] < index} | kept
+
+    @property
+    def goes_back(self):
+        return self.task is not None and isinstance(self.task.request, ReleaseRequest)
+
+    def goes_back_wholly(self):
+        """Whatever is asked for is answered, until nothing is asked for any more."""
+        for _ in range(20):
+            if not self.goes_back:
+                break
+            assert self.machine.state.status is RunStatus.RUNNING
+            before = self.task
+            self.answer()
+            if self.task is before:
+                self.task = None
+        assert set(self.modes.values()) == {WB}
+        self.began_release = False
+
+    def waits(self):
+        """The drives are not touched, whatever comes late."""
+        self.task = self.load = self.look = None
+        for event in [*self.stale, events.Tick(), events.LeaseLost("it restarted"),
+                      events.BlocksEnded("s.1", "silent", silent=True), events.Ill(""),
+                      events.Ill(SLOW)]:
+            self.now_s += 0.01
+            assert not any(
+                isinstance(action, (events.GiveTask, events.MeasureLoad))
+                for action in self.machine.handle(event, self.now_s)
+            ), event
+        assert self.machine.state.ill_since_s
+        assert self.machine.wake_at_s is None
+
+    def check(self):
+        assert set(self.modes.values()) == {WB}
+        assert self.machine.state.restored
+        self.check_records()
+        for record in self.records.values():
+            starts = [[p.started_at_s for p in (pair.write_back, pair.write_through)]
+                      for pair in record.pairs]
+            if record.setup.crossed is not None:
+                starts = [one + two for one, two in zip(starts[::2], starts[1::2])]
+            for at_s in self.ill_at_s:
+                assert all(max(one) < at_s or min(one) >= at_s for one in starts)
+
+    def pairs(self):
+        return [len(record.pairs) for record in self.records.values()]
+
+
+def each_moment(*setups):
+    """A run before each answer that it waits for."""
+    whole = Cluster(*setups)
+    answers = 0
+    while not whole.machine.over:
+        whole.answer()
+        answers += 1
+    for count in range(answers):
+        mgr = Cluster(*setups)
+        for _ in range(count):
+            mgr.answer()
+        if mgr.machine.state.status is RunStatus.RUNNING:
+            yield mgr
+
+
+SHAPES = [(PLAIN,), (CROSSED,), (TIMED, PLAIN)]
+
+
+@pytest.mark.parametrize("setups", SHAPES)
+@pytest.mark.parametrize("restarts", [False, True])
+def test_at_whatever_moment_they_fall_ill_all_is_measured_once_when_they_are_well(
+    setups, restarts
+):
+    count = 0
+    for mgr in each_moment(*setups):
+        count += 1
+        mgr.falls_ill()
+        if restarts:
+            mgr.restart()
+        mgr.goes_back_wholly()
+        if restarts:
+            mgr.restart()
+        mgr.waits()
+        assert mgr.machine.state.status is RunStatus.RUNNING
+        assert mgr.machine.state.priors == (), "nothing is owed while it waits"
+        mgr.now_s += ILL_WAIT_S
+        mgr.give(events.Ill(""))
+        assert mgr.machine.state.reason == ""
+        mgr.finish()
+        assert mgr.machine.state.status is RunStatus.DONE
+        assert set(mgr.pairs()) == {4}
+        mgr.check()
+    assert count > 20
+
+
+@pytest.mark.parametrize("setups", SHAPES)
+def test_those_that_stay_ill_end_it_with_its_complete_pairs(setups):
+    kept = set()
+    for mgr in each_moment(*setups):
+        mgr.falls_ill()
+        mgr.goes_back_wholly()
+        mgr.now_s += ILL_WAIT_S
+        mgr.give(events.Ill(SLOW))
+        mgr.finish()
+        state = mgr.machine.state
+        assert state.status is RunStatus.ABORTED
+        assert state.unfit
+        assert SLOW in state.reason
+        mgr.check()
+        kept |= {*mgr.pairs()}
+    assert {2, 4} & kept
+
+
+@pytest.mark.parametrize("lost_after", range(4))
+def test_a_mgr_that_is_lost_while_it_gives_back_gives_back_again(lost_after):
+    for mgr in each_moment(PLAIN):
+        mgr.falls_ill(lost_after=lost_after)
+        if not mgr.machine.state.ill_since_s:
+            mgr.falls_ill()
+        mgr.goes_back_wholly()
+        mgr.waits()
+        mgr.now_s += ILL_WAIT_S
+        mgr.give(events.Ill(""))
+        mgr.finish()
+        mgr.check()
+        assert set(mgr.pairs()) == {4}
+
+
+def measuring():
+    """A run in its second pair's first period."""
+    mgr = Cluster(PLAIN)
+    while len([key for key in mgr.periods if key[1] < 1000]) < 3:
+        mgr.answer()
+    return mgr
+
+
+def test_what_was_thrown_away_is_paid_for_and_not_counted_by_the_next_mgr():
+    mgr = measuring()
+    before = mgr.machine.seconds_spent
+    mgr.falls_ill()
+    assert mgr.machine.seconds_spent >= before
+    assert len(mgr.periods) == len({*mgr.periods}), "what is stored of it stays until it is anew"
+    stored = mgr.machine.periods[0].keys()
+    mgr.restart()
+    assert mgr.machine.periods[0].keys() == stored
+    assert mgr.machine.seconds_spent >= before
+
+
+def test_it_goes_on_in_no_less_than_two_minutes_and_only_where_all_are_well():
+    mgr = measuring()
+    mgr.falls_ill()
+    mgr.goes_back_wholly()
+    began_s = mgr.now_s
+    mgr.now_s = mgr.ill_at_s[0] + ILL_WAIT_S - 0.1
+    assert mgr.machine.handle(events.Ill(""), mgr.now_s) == []
+    assert began_s < mgr.now_s
+    mgr.now_s += 0.1
+    mgr.give(events.Ill(""))
+    assert mgr.task is not None
+
+
+def test_a_drive_is_looked_at_again_before_it_is_touched_again_and_goes_back_to_what_it_was_then():
+    mgr = measuring()
+    mgr.falls_ill()
+    mgr.goes_back_wholly()
+    mgr.modes["domain-sda"] = WT  # somebody's own hand, meanwhile
+    mgr.now_s += ILL_WAIT_S
+    mgr.give(events.Ill(""))
+    assert not isinstance(mgr.task.request, SetModeRequest)
+    mgr.finish()
+    assert mgr.modes == {"domain-sda": WT}
+    assert mgr.machine.state.restored
+
+
+def test_a_drive_that_does_not_go_back_ends_it():
+    mgr = measuring()
+    mgr.falls_ill()
+    assert mgr.goes_back
+    mgr.give(events.TaskAnswered(mgr.task.task_id, FailureOutcome("it does not answer")))
+    assert mgr.machine.state.status is RunStatus.RELEASING
+    mgr.give(events.TaskAnswered(mgr.task.task_id, FailureOutcome("it does not answer")))
+    assert mgr.machine.over
+    assert not mgr.machine.state.restored
+    assert mgr.pairs() == [1]
+
+
+@pytest.mark.parametrize("event", [
+    events.Halt("stopped by an admin", by_will=True), events.AgentSilent("nobody answers"),
+])
+@pytest.mark.parametrize("back", [False, True])
+def test_one_that_waits_can_be_ended(event, back):
+    mgr = measuring()
+    mgr.falls_ill()
+    if back:
+        mgr.goes_back_wholly()
+    mgr.give(event)
+    if not mgr.machine.over:
+        mgr.answer()
+    assert mgr.machine.over
+    silent = isinstance(event, events.AgentSilent)
+    assert mgr.machine.state.restored is (back or not silent)
+    assert mgr.pairs() == [1]
+
+
+def test_a_drive_that_makes_its_osds_ill_again_and_again_is_left():
+    mgr = measuring()
+    for _ in range(ILL_TIMES_MAX):
+        mgr.falls_ill()
+        mgr.goes_back_wholly()
+        mgr.now_s += ILL_WAIT_S
+        mgr.give(events.Ill(""))
+        assert mgr.machine.state.status is RunStatus.RUNNING
+    mgr.restart()
+    mgr.falls_ill()
+    mgr.finish()
+    assert mgr.machine.state.unfit
+    assert mgr.machine.state.restored
+
+
+def test_the_bytes_of_what_was_thrown_away_count():
+    setup = replace(PLAIN, watch_samples=0)
+    mgr = Cluster(setup)
+    while len(mgr.periods) < 1:
+        mgr.answer()
+    written = setup.samples_per_period * WRITE_BYTES[setup.load_point]
+    assert mgr.machine.bytes_spent == written
+    mgr.falls_ill()
+    assert mgr.machine.bytes_spent >= written
+    assert mgr.machine.periods == [{}]
