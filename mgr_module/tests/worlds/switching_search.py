@@ -180,7 +180,7 @@ def _next_moments(
             if failed and not events:
                 continue
             yield Moment(
-                history.then(value), after, twin_beside(twin, step, after), written,
+                history.then(value), after, twin_beside(twin, step, world, after), written,
                 events - failed, crashes,
             ), f"{name} fails" if isinstance(value, WcacheError) else name
     if crashes and (step is not None or journal):

@@ -50,6 +50,12 @@ class World:
     journal_in_ram: bool = False  # the next boot has no journal
     obeys: bool = True
     guarded: bool = True  # the adapters turn no cache on but in a disk that they pinned
+    # of its pages: says the saved one `write through`, whatever it wakes in; the default one; that
+    # of a second LUN, which shares the switch; may firmware or others change what it saves
+    lies: bool = False
+    default: Optional[CacheMode] = None
+    second: Optional[CacheMode] = None
+    fickle: bool = False
 
     def __hash__(self) -> int:
         return self._hash
@@ -79,7 +85,8 @@ class World:
         layers = ()
         if self.layer is not None:
             layers = (Layer("dm-0", LayerKind.LVM, view_of(self.layer)),)
-        page = CachePage(True, None, mode_of(self.wakes_on) if self.savable else None)
+        kept = THROUGH if self.lies or self.second is not None else mode_of(self.wakes_on)
+        page = CachePage(True, self.default, kept if self.savable else None)
         if not self.savable and self.rule is not None:
             page = replace(page, saved=mode_of(self.rule), by_rule=True)
         cache = DeviceCache(mode_of(self.on).value)
@@ -177,6 +184,16 @@ def udev_runs_rule(world: World) -> World:
     return replace(world, view=True, override=True, on=world.rule)
 
 
+def forgets(world: World) -> World:
+    """New firmware loses the saved page: it is the default one, as MODE SENSE says from now on."""
+    return replace(world, wakes_on=True, lies=False) if world.fickle else world
+
+
+def set_by_others(world: World) -> World:
+    """Somebody turns the cache on and saves that, by /dev/sgN: the kernel does not follow."""
+    return replace(forgets(world), on=True) if world.fickle else world
+
+
 EVENTS: Dict[str, Callable[[World], World]] = {
     "reset": reset,
     "reset, and the drive does not answer": reset_unanswered,
@@ -186,6 +203,8 @@ EVENTS: Dict[str, Callable[[World], World]] = {
     "unplugged and plugged in": replug,
     "new disk, drive kept its power": appears,  # driver rebound; deleted and scanned
     "udev runs our rule": udev_runs_rule,
+    "new firmware loses the saved page": forgets,
+    "others save that it is on": set_by_others,
 }
 WORDS = tuple(name.upper() for name in EVENTS)
 
@@ -221,12 +240,15 @@ class Beside:
 
     name: str
     happens: Callable[[World, Optional[JournalEntry]], World]
+    twin: Optional[Callable[[World, World], World]] = None  # of the twin and the drive before it
 
 
-def twin_beside(twin: World, step: object, world: World) -> World:
+def twin_beside(twin: World, step: object, before: World, world: World) -> World:
     """The untouched twin after a step: it stands in the same host as the drive."""
     if not isinstance(step, Beside):
         return twin
+    if step.twin is not None:
+        return same(step.twin(twin, before))
     return changed(
         twin, boot_rule=world.boot_rule, image=world.image, etc_in_ram=world.etc_in_ram,
         journal_in_ram=world.journal_in_ram,
