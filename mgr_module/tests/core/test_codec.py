@@ -7,9 +7,18 @@ import pytest
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from mgr_fakes import builders as make
 from wcache.core import codec
 from wcache.core.errors import MalformedError
-from wcache.core.model import CacheMode, DeviceCache, DriveState, KernelView, LoadPoint
+from wcache.core.model import (
+    CacheMode,
+    DeviceCache,
+    DriveModel,
+    DriveReport,
+    DriveState,
+    KernelView,
+    LoadPoint,
+)
 from wcache.core.protocol import (
     FailureOutcome,
     MeasureRequest,
@@ -124,3 +133,19 @@ def test_deep_or_broken_text_is_refused(text):
 def test_an_oversized_text_is_refused_before_it_is_parsed():
     with pytest.raises(MalformedError, match="longer than 10 bytes"):
         codec.parse_json(json.dumps("x" * 11), bytes_max=10, what="post")
+
+
+def test_equal_states_of_drives_are_one_object_and_no_more_are_kept_than_a_bound():
+    drives = [make.drive("sda", 0), make.drive("sda", 1)]
+    one, other = (codec.decode(DriveReport, codec.to_plain(item), "drive") for item in drives)
+    assert [one, other] == drives
+    assert one.state is other.state
+    assert one.drive_model is other.drive_model
+    for number in range(codec.SHARED_MAX + 2):
+        plain = {"vendor": "a", "model": f"{number}", "firmware": ""}
+        assert codec.decode(DriveModel, plain, "it").model == f"{number}"
+    (shared,) = [
+        cell.cell_contents for cell in codec._object(DriveModel).__closure__
+        if isinstance(cell.cell_contents, dict)
+    ]
+    assert 0 < len(shared) <= codec.SHARED_MAX

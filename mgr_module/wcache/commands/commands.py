@@ -14,7 +14,7 @@ from typing import Any, Callable, Dict, List, Mapping, Tuple
 from ..core import codec
 from ..core.deployment.hostnames import checked_hostname
 from ..core.errors import MalformedError, NotReadyError, WcacheError
-from ..core.output_format import FORMAT_VERSION
+from ..core.output_format import FORMAT_VERSION, Rows
 from ..core.shell import arguments, ticked
 from ..knobs import rooms
 from ..services import web_tokens
@@ -318,6 +318,8 @@ def _format(command: Command, data: Any, form: str, *, whole: bool) -> str:
     plain = data if isinstance(data, dict) else codec.to_plain(data)
     if form != "plain" and command.prefix not in FILES:
         plain = {"format_version": FORMAT_VERSION, **plain}
+    if form != "json":
+        plain = {key: list(row) if isinstance(row, Rows) else row for key, row in plain.items()}
     if form == "json-pretty":
         return json.dumps(plain, indent=2, allow_nan=False)
     if command.call in (_poll, _post):
@@ -337,7 +339,7 @@ def _json(plain: Any) -> str:
     if isinstance(plain, dict):
         items = (f"{_encoded(str(key))}: {_json(value)}" for key, value in plain.items())
         return "{" + ", ".join(items) + "}"
-    if isinstance(plain, list) and len(plain) > ROWS_AT_ONCE:
+    if isinstance(plain, Rows) or (isinstance(plain, list) and len(plain) > ROWS_AT_ONCE):
         return "[" + ", ".join([_encoded(row) for row in plain]) + "]"
     return _encoded(plain)
 

@@ -16,7 +16,7 @@ from ..core.fleet.claims import speaking_for
 from ..core.fleet.findings import words_of_version, words_of_wait
 from ..core.jobs import Holding
 from ..core.model import CacheMode, Cure, DriveReport, Finding, FindingCode
-from ..core.output_format import FORMAT_VERSION
+from ..core.output_format import FORMAT_VERSION, Rows
 from ..core.shell import command
 from ..core.text import time_left
 from ..core.verdict.outlook import Outlook
@@ -220,11 +220,14 @@ def drives(world: World, hostname: Optional[str]) -> Dict[str, Any]:
     told = {report.hostname: report for report in world.believed_reports}
     ages = {name: world.report_age_s(name) for name in names}
     trusted = frozenset(item.drive_model for item in world.trusted)
-    rows = [
-        {**_drive(name, drive, (name, drive.domain_id) in world.leased, trusted),
-         "reported_s_ago": _rounded(ages[name])}
-        for name in names for drive in told[name].drives
-    ]
+
+    def row_of(item: Tuple[str, DriveReport]) -> Dict[str, Any]:
+        name, drive = item
+        leased = (name, drive.domain_id) in world.leased
+        age_s = _rounded(ages[name])
+        return {**_drive(name, drive, leased, trusted), "reported_s_ago": age_s}
+
+    rows = Rows([(name, drive) for name in names for drive in told[name].drives], row_of)
     return {
         "format_version": FORMAT_VERSION, "drives": rows, "reported": codec.to_plain(age_of(ages)),
     }

@@ -29,6 +29,8 @@ NESTING_MAX = 32
 # The longest number that fits any field, with room: reading one takes time by the square of
 # its length, and an int has no bound of its own before Python 3.10.7.
 NUMBER_CHARS_MAX = 40
+# Values of one class that are kept to be shared.
+SHARED_MAX = 4096
 
 
 def one_line(text: str, chars_max: int = 500) -> str:
@@ -280,6 +282,13 @@ def _renamed(cls: type) -> Dict[str, Tuple[str, Callable[[Any], Any]]]:
 
 @cache
 def _object(cls: type) -> _Decoder:
+    """Decode one class; equal values of one that is `SHARED` are one object.
+
+    A mgr holds what a hundred thousand drives tell, and Python looks through all objects for
+    garbage in one piece: most drives are of a few models, in a few states.
+    """
+    shared: Optional[Dict[Any, Any]] = {} if getattr(cls, "SHARED", False) else None
+
     def decode_object(plain: Any) -> Any:
         if not isinstance(plain, dict):
             raise _Wrong(" must be an object")
@@ -302,9 +311,14 @@ def _object(cls: type) -> _Decoder:
         except _Wrong as wrong:
             raise wrong.below(f".{name}") from None
         try:
-            return cls(**values)
+            made = cls(**values)
         except ValueError as error:
             raise _Wrong(f": {error}") from None
+        if shared is None:
+            return made
+        if len(shared) >= SHARED_MAX:
+            shared.clear()
+        return shared.setdefault(made, made)
 
     return decode_object
 

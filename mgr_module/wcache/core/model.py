@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache
-from typing import Optional, Tuple
+from typing import ClassVar, Optional, Tuple
 
 from .hardware.bcache import DEVICES_MAX, BcacheState
 from .hardware.dm_cache import DmCacheState
@@ -258,6 +258,7 @@ class Layer:
     table is loaded: drivers/md/dm-table.c, dm_table_set_restrictions()).
     """
 
+    SHARED: ClassVar[bool] = True
     name: str
     kind: LayerKind
     kernel_view: KernelView
@@ -277,6 +278,7 @@ class OsdUse:
 class DriveModel:
     """Vendor, model and firmware: drives that agree in all three are pooled."""
 
+    SHARED: ClassVar[bool] = True  # by codec: most drives of a fleet have the same, here and below
     vendor: str = field(metadata={"max_chars": DRIVE_MODEL_CHARS_MAX})
     model: str = field(metadata={"max_chars": DRIVE_MODEL_CHARS_MAX})
     firmware: str = field(metadata={"max_chars": DRIVE_MODEL_CHARS_MAX})
@@ -298,6 +300,7 @@ class CachePage:
     drive appears.  A reset that the kernel makes of a drive runs no rule.
     """
 
+    SHARED: ClassVar[bool] = True
     changeable: Optional[bool] = None
     default: Optional[CacheMode] = None
     saved: Optional[CacheMode] = None
@@ -341,6 +344,7 @@ class DriveState:
     `options` are those that have an entry; only reports and tasks about options have them.
     """
 
+    SHARED: ClassVar[bool] = True
     device_cache: DeviceCache
     kernel_view: KernelView
     pinned: Optional[bool] = None
