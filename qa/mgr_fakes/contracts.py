@@ -125,6 +125,7 @@ _COUNTS: Dict[str, str] = {
     "osd/op_w": "", "osd/op_rw": "", "osd/subop_w": "", "osd/op_w_in_bytes": "",
     "osd/op_rw_in_bytes": "", "osd/subop_w_in_bytes": "", "osd/recovery_ops": "",
     "bluestore/deferred_write_ops": "16", "bluestore/issued_deferred_writes": "18 20",
+    "osd/l_osd_recovery_push_queue_latency/avgcount": "18 20",
     "bluestore/onode_hits": "", "bluestore/onode_misses": "",
     "bluestore/bluestore_buffer_hit_bytes": "16", "bluestore/buffer_hit_bytes": "18 20",
     "bluestore/bluestore_buffer_miss_bytes": "16", "bluestore/buffer_miss_bytes": "18 20",

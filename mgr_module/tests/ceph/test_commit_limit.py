@@ -175,3 +175,27 @@ def test_a_block_tells_of_reads_too_and_of_an_osd_that_only_reads():
     (osd,) = heard.get(timeout=60).osds
     assert (osd.latency_us, osd.commits, osd.read_us) == (0.0, 0, 400.0)
     assert osd.reads >= 10
+
+
+@pytest.mark.parametrize(("counters", "moved"), [
+    ({}, False), ({"recovery_ops": 3}, True),
+    ({"l_osd_recovery_push_queue_latency": {"avgcount": 2, "sum": 1.8e19}}, True),
+    ({"recovery_ops": None, "l_osd_recovery_push_queue_latency": {"sum": 1.0}}, False),
+])
+def test_a_block_tells_whether_an_osd_has_sent_or_got_data_of_pgs(counters, moved):
+    class Moves(HungOsd):
+        def send_command(self, result, svc_type, svc_id, command, tag):
+            self.looks += 1
+            grown = json.loads(json.dumps(counters), parse_int=lambda n: int(n) * self.looks)
+            commits = {"avgcount": 10 * self.looks, "sum": 0.004 * self.looks}
+            result.complete(0, json.dumps({"bluestore": {"txc_commit_lat": commits},
+                                           "osd": grown}), "")
+
+    heard = queue.Queue()
+    CephBlocks(
+        Moves(), counters=load_counters, commits_min=lambda: 1, is_up=lambda osd_id: True,
+    ).watch("t", BlocksRequest((0,), (), 0.01, 1, 1000.0), heard.put, lambda *end: heard.put(end))
+    block = heard.get(timeout=60)
+    assert block.osds[0].moved is moved
+    assert block.movers == ({0} if moved else set())
+    assert block.of_reads.movers == block.movers

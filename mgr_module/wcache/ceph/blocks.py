@@ -17,6 +17,7 @@ from typing import Callable, Dict, Iterable, List, Mapping, Optional, Protocol, 
 from ..core.loads import (
     COMMIT_COUNTERS,
     COMMITS_PER_S_MAX,
+    MOVE_COUNTERS,
     READ_COUNTER,
     Block,
     BlocksRequest,
@@ -181,7 +182,8 @@ class BlockWatch:
                 for names in (COMMIT_COUNTERS, READS)
             )
             if writes[1] or reads[1]:
-                osds.append(OsdBlock(osd_id, *writes, *reads))
+                moved = any(gained(first, now, (name,)) for name in MOVE_COUNTERS)
+                osds.append(OsdBlock(osd_id, *writes, *reads, moved))
         return Block(seconds, tuple(osds))
 
     def _mean(

@@ -12,7 +12,13 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import mgr_module
 
-from ..core.loads import COMMIT_COUNTERS, READ_COUNTER, SUBMIT_COUNTERS, TRANSACTION_COUNTERS
+from ..core.loads import (
+    COMMIT_COUNTERS,
+    MOVE_COUNTERS,
+    READ_COUNTER,
+    SUBMIT_COUNTERS,
+    TRANSACTION_COUNTERS,
+)
 
 _base = getattr(mgr_module, "CLICommandBase", None)
 
@@ -52,10 +58,18 @@ def commit_counters(perf_dump: Mapping[str, Any]) -> Dict[str, Tuple[float, int]
 
 
 def load_counters(perf_dump: Mapping[str, Any]) -> Dict[str, Tuple[float, int]]:
-    """The same, with clients' reads: what a rollout is judged by."""
+    """The same, with clients' reads and what was moved: what a rollout is judged by."""
     found = commit_counters(perf_dump)
-    pair = _pair(_at(_object(_at(perf_dump, "osd")), READ_COUNTER))
-    return found if pair is None else {**found, READ_COUNTER: pair}
+    osd = _object(_at(perf_dump, "osd"))
+    pair = _pair(_at(osd, READ_COUNTER))
+    if pair is not None:
+        found[READ_COUNTER] = pair
+    for name in MOVE_COUNTERS:
+        told = _at(osd, name)
+        count = _at(told, "avgcount") if isinstance(told, Mapping) else told
+        if isinstance(count, int):
+            found[name] = 0.0, count
+    return found
 
 
 def points(mgr: Any, osd_id: int, name: str) -> Sequence[Sequence[float]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Dict, Iterable, Optional, Tuple
+from typing import Dict, FrozenSet, Iterable, Optional, Tuple
 
 from .model import LoadPoint
 from .record import CounterDelta
@@ -126,6 +126,9 @@ WATCHED_MAX = 64
 
 # Clients' reads, answered (src/osd/osd_perf_counters.cc, since 0.94): those of a primary.
 READ_COUNTER = "op_r_latency"
+# What an OSD counts of PGs' data that it sends as their primary (`start_recovery_ops`), and that it
+# gets (18 and later, `PGRecoveryMsg::run`); of the second the count alone, its sums are none.
+MOVE_COUNTERS = ("recovery_ops", "l_osd_recovery_push_queue_latency")
 # Beyond this a sum of latencies is none.  OSDs take those of operations off the wall clock
 # (PrimaryLogPG::log_op_stats): where it is set back, utime_t's unsigned seconds come to 2^32.
 LATENCY_SUM_MAX_S = 1e9
@@ -140,7 +143,7 @@ COMMITS_PER_S_MAX = 1e6
 class OsdBlock:
     """The mean commit latency of an OSD's own traffic in a block, and that of its reads.
 
-    0 where it did too few to tell.
+    0 where it did too few to tell.  `moved`: it has sent or got data of PGs meanwhile.
     """
 
     osd_id: int
@@ -148,6 +151,7 @@ class OsdBlock:
     commits: int
     read_us: float = 0.0
     reads: int = 0
+    moved: bool = False
 
 
 @dataclass(frozen=True)
@@ -163,10 +167,18 @@ class Block:
         return {item.osd_id: math.log(item.latency_us) for item in self.osds
                 if item.latency_us > 0}
 
+    @cached_property
+    def movers(self) -> FrozenSet[int]:
+        """The OSDs that have moved data."""
+        return frozenset(item.osd_id for item in self.osds if item.moved)
+
     @property
     def of_reads(self) -> Block:
         """The same block with clients' reads in the place of commits."""
-        found = (OsdBlock(item.osd_id, item.read_us, item.reads) for item in self.osds)
+        found = (
+            OsdBlock(item.osd_id, item.read_us, item.reads, moved=item.moved)
+            for item in self.osds
+        )
         return Block(self.seconds, tuple(found))
 
 

@@ -4,6 +4,7 @@ The unit is a block's log ratio of treated over control OSDs.  What happens to a
 that grows, a neighbour, the time of day) is in both and cancels.  The stretch before the
 change gives level, variance and correlation, and is longer where these hide the level; the
 blocks after it are looked at six times.
+What an OSD's moving of PGs adds to its latency is taken out before (`moving`).
 What earlier steps of the rollout have shown of the same kind counts (`evidence`), and each look
 of the whole rollout spends its part of the same error rates.
 
@@ -27,6 +28,7 @@ from ...loads import OSDS_MAX, Block
 from ...material import MATERIAL_LN
 from .blocks import CONTROLS_MIN, alike, log_ratios, moves, present, waited_s
 from .evidence import COMMITS, READS, Evidence, share
+from .moving import evened
 from .numbers import Difference, beside_moves, difference, mean_error
 
 BLOCKS_BEFORE = 96
@@ -153,11 +155,13 @@ def level_known(
 
     By writes, and with `reads` by those as well.  What has no load is not waited for.
     """
-    return all(
-        mean_error(log_ratios(each, *load_of(each, treated, controls)[:2])) <= LEVEL_ERROR
-        for each in (before, *([_of_reads(before)] if reads else []))
-        if not load_of(each, treated, controls)[2]
-    )
+    known = True
+    for each in (before, *([_of_reads(before)] if reads else [])):
+        mine, others, why = load_of(each, treated, controls)
+        if not why:
+            steady, _, _ = evened(each, (), mine, others)
+            known = known and mean_error(log_ratios(steady, mine, others)) <= LEVEL_ERROR
+    return known
 
 
 def look_at(blocks_after: int) -> bool:
@@ -236,6 +240,7 @@ def judge(
             Verdict.UNDECIDED, why=why, settle="writes of clients to these OSDs",
             blocks_before=len(before), blocks_after=len(after), together=past,
         )
+    before, after, doubt = evened(before, after, mine, others)
     first, later = log_ratios(before, mine, others), log_ratios(after, mine, others)
     if min(len(first), len(later)) < USABLE_MIN:
         return Judgement(
@@ -244,6 +249,7 @@ def judge(
             blocks_after=len(later), together=past,
         )
     seen = difference(first, later)
+    seen = replace(seen, error=math.hypot(seen.error, doubt))
     doubted = beside_moves(seen, tuple(moves(before, after, others).values()), len(mine))
     shifted = len(later) >= FEW or median(later) - median(first) > MATERIAL_LN / 2.0
     weight = len(mine) * len(first) * len(later) / (len(first) + len(later))
