@@ -21,7 +21,10 @@ class Maps:
                     {"osd": i, "uuid": f"u{i}", "up": 1, "in": 1, "state": ["exists", "up"]}
                     for i in (0, 1)
                 ],
-                "pools": [{"pool": i, "crush_rule": rule} for i, rule in enumerate(pools)],
+                "pools": [
+                    {"pool": i, "crush_rule": rule, "pool_name": f"p{i}", "size": 3, "min_size": 2}
+                    for i, rule in enumerate(pools)
+                ],
             },
             "osd_metadata": {"0": {"hostname": "h0.example"}},
             "osd_map_crush": {
@@ -153,6 +156,13 @@ def test_data_that_nobody_can_reach_forbids_everything(state):
     assert look(living({state: 0})).blocking == ()
 
 
+def test_pools_that_write_only_with_all_copies_are_named():
+    there = living(pools=(0, 0, 0))
+    for at, min_size in ((1, 3), (2, 5)):
+        there.maps["osd_map"]["pools"][at]["min_size"] = min_size
+    assert look(there).strict_pools == ("p1", "p2")
+
+
 @pytest.mark.parametrize("flag", [
     "full", "pauserd", "pausewr", "noup", "nodown", "norecover", "nobackfill", "noout",
 ])
@@ -186,7 +196,8 @@ def test_slow_operations_make_those_ill_that_have_them_and_all_where_some_are_no
     some = slow("daemons [osd.0,mon.a] have slow ops.")
     assert set(some.illness((0, 1))) == {0}
     assert some.illness((0, 1), (Precondition.NO_SLOW_OPS,)) == {}
-    assert Precondition.NO_SLOW_OPS in some.beside((1,))
+    assert Precondition.NO_SLOW_OPS in some.beside((0,))
+    assert some.beside((1,)) == ()
     assert set(slow("daemons [osd.5,osd.6]... have slow ops.").illness((0, 1))) == {0, 1}
 
 

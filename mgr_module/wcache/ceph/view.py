@@ -107,6 +107,7 @@ class CephView:
             self._bench_empties_caches, _failure_types(osd_map, crush),
             self._slow_osds(health.alerted), self._host_names(), sick, ill,
             frozenset(slow_ops), busy, (*health.forbids, *health.recorded)[:CHECKS_MAX],
+            _strict_pools(osd_map),
         )
 
     def erasure_coded(self) -> bool:
@@ -155,6 +156,14 @@ class CephView:
             Precondition.NO_MAINTENANCE: noout,
         }
         return tuple(item for item, missed in found.items() if missed)
+
+
+def _strict_pools(osd_map: Mapping[str, Any]) -> Tuple[str, ...]:
+    """Pools that write only where all copies are there (PeeringState.h, acting_set_writeable)."""
+    return tuple(
+        told.name(pool.get("pool_name")) for pool in osd_map.get("pools", ())
+        if pool.get("min_size", 0) >= pool.get("size", 1)
+    )
 
 
 def _by_pgs(by_osd: Mapping[str, Mapping[str, int]]) -> Tuple[Dict[int, str], FrozenSet[int]]:

@@ -118,6 +118,7 @@ def shown(world: World, campaign_id: str) -> Dict[str, Any]:
                     for name in _dev_names(world, machine.spec.hostname, domain_id)
                 ],
                 "status": machine.state.status.value, "reason": machine.state.reason,
+                "instead_of": machine.spec.instead_of,
                 "restored": machine.state.restored or not machine.over,
                 "periods_done": done, "periods_max": most,
                 "periods_expected": periods_at_end(world, machine),

@@ -113,7 +113,7 @@ def forecast(data: Mapping[str, Any]) -> str:
     lines += [f"clients:         {data['clients']}"] if data.get("clients") else []
     if data.get("undo_with_no_mgr"):
         lines.append(f"with no mgr:     nothing puts it back; {data['undo_with_no_mgr']}")
-    lines += left_out(cost["skipped"])
+    lines += strict(cost["strict_pools"]) + left_out(cost["skipped"])
     lines += ages.again(data["reported"], command("ceph wcache campaign forecast"))
     if "campaign_id" in data:
         lines += ["", f"campaign {data['campaign_id']} started",
@@ -125,6 +125,14 @@ def forecast(data: Mapping[str, Any]) -> str:
             what = "ceph wcache campaign start"
         lines += ["", f"next: {what} (same arguments{consent})"]
     return "\n".join(lines)
+
+
+def strict(pools: Sequence[str]) -> List[str]:
+    """What a drive that hangs does to pools whose min_size is their size."""
+    return [
+        f"pools with min_size = size: {named(pools)}; a drive that hangs stops the writes of those "
+        "that have data on it"
+    ] if pools else []
 
 
 def left_out(skipped: Sequence[str]) -> List[str]:
@@ -185,7 +193,8 @@ def campaign(data: Mapping[str, Any]) -> str:
               " x ".join(r["domain_ids"]), r["status"],
               "not touched" if data["observes"] else
               "under lease" if r["status"] in ("running", "releasing")
-              else "in place" if r["restored"] else "NOT CONFIRMED", r["reason"])
+              else "in place" if r["restored"] else "NOT CONFIRMED",
+              r["reason"] or (r["instead_of"] and f"in the place of {r['instead_of']}"))
              for r in data["run_list"]],
         ),
     ]

@@ -25,7 +25,7 @@ from ..core.text import (
 from ..engine.evidence.results import BEING_ANALYSED
 from ..services.service import Service
 from ..services.trying import ANSWER, FORECAST
-from .tables import after_recommend, left_out
+from .tables import after_recommend, left_out, strict
 from .views import Views
 
 _OFF, _ON = "turn the write cache off", "keep the write cache on"
@@ -98,7 +98,7 @@ def _forecast(data: Mapping[str, Any]) -> List[str]:
         osds = named([f"osd.{osd_id}" for osd_id in emptied])
         lines.append(f"  each call empties the OSD's caches, so reads are slower after it: {osds}")
     lines.append("  every drive is brought back to the cache mode that it is in now")
-    lines += left_out(cost["skipped"])
+    lines += strict(cost["strict_pools"]) + left_out(cost["skipped"])
     if data["not_heard"]:
         lines.append(
             f"not responding: {named(data['not_heard'])}; without them the result may not cover "

@@ -70,6 +70,7 @@ class ClusterState:
     `ill` says why an OSD is neither measured nor changed, nor a control.  `slow_op_osds` are ill
     too, but for what bears slow operations.  `busy` ones move data of PGs that have all their
     copies; None where the release does not tell.  `checks` are health checks that are raised.
+    `strict_pools` take no writes where one copy is missing.
     """
 
     fsid: str
@@ -85,6 +86,7 @@ class ClusterState:
     slow_op_osds: FrozenSet[int] = frozenset()
     busy: Optional[FrozenSet[int]] = frozenset()
     checks: Tuple[str, ...] = ()
+    strict_pools: Tuple[str, ...] = ()
 
     @property
     def blocking(self) -> Tuple[Precondition, ...]:

@@ -36,7 +36,7 @@ from ..core.experiment.observing.machines import machine_of
 from ..core.experiment.run import RunMachine
 from ..core.experiment.run_state import OVER, RunStatus
 from ..core.experiment.slots import slot_at
-from ..core.fleet.claims import osds_now
+from ..core.fleet.claims import believed, osds_now
 from ..core.fleet.retention import Bounds
 from ..core.jobs import Holding, Job, Trial
 from ..core.ports import ConfigDatabase
@@ -54,6 +54,7 @@ from .measuring import LoadRunner, Measuring, OsdQuestions
 from .osd_options import OsdOptionTasks, OsdPrograms
 from .persistence import FROZEN, Machine, StatePersistence
 from .run_queue import CLUSTER_GRACE_S, RunQueue
+from .standing_in import StandIns
 from .storing.archive import Archive
 from .storing.audit_log import AuditLog
 from .storing.change_history import ChangeHistory
@@ -136,9 +137,16 @@ class Executor:
             database=ports.database, clock=clock, post_event=post_event,
             note=lambda owner, text: calls.note("mgr", owner, text),
         )
-        self._queue = RunQueue(agents=self.hosts.agents, view=view, options=options)
+        self._queue = RunQueue(
+            agents=self.hosts.agents, view=view, options=options, stops=ports.stops,
+            wake=calls.wake,
+        )
         self.watchdog = Watchdog(hosts=self.hosts, view=view, options=options)
         self.watching = Watching(ports.blocks, post_event)
+        self._stand_ins = StandIns(
+            archive, self.gate, self.runs, lambda: self.campaigns, self.unstored, self.note,
+            ports.log,
+        )
         self.looking = Looking(
             stops=ports.stops, view=view, hosts=self.hosts, clock=clock, post_event=post_event,
             reserved=lambda: self.reserved is not None,
@@ -192,6 +200,7 @@ class Executor:
             self.feed(owner, events.Begin())
         for owner in open_trials(self.trials):
             self.feed(owner, events.Begin())
+        self._stand_ins.load()
         self.persistence.records.recover({run_id: m.state for run_id, m in self.runs.items()})
         self.analyses.catch_up()
         self.prune()
@@ -222,6 +231,7 @@ class Executor:
         self._start_waiting(now_s)
         for run_id, halt in self.watchdog.unfit(self.runs.items(), now_s):
             self.feed(run_id, halt)
+        self._take_others()
         self.end_overdue(self.options().lease_ttl_s)
         self.osd_options.ask_again(self.runs, now_s, self.epoch)
         self.analyses.tick(now_s)
@@ -253,6 +263,21 @@ class Executor:
                 spec = self.runs[run_id].spec
                 self.note("mgr", run_id, f"started on {spec.hostname} {spec.domain_id}")
             self.feed(run_id, event)
+
+    def _take_others(self) -> None:
+        """Where the cluster is well otherwise, campaigns measure others than the ill ones."""
+        ended = self._stand_ins.ended()
+        if not ended or self.frozen or self.archive.trouble():
+            return
+        cluster = self.view.cluster()
+        if cluster.blocking:
+            return
+        reports = believed(self.hosts.reports.values(), cluster)
+        disputes = self.unrestored.disputes(self.runs, self.rollouts, cluster.fsid)
+        self._stand_ins.take(
+            ended, reports, cluster, disputes, self.epoch,
+            throwaway=self.options().throwaway_cluster,
+        )
 
     def prune(self) -> None:
         """Forget what is beyond the bounds."""

@@ -8,7 +8,7 @@ from ..core.change.rollout import RolloutMachine
 from ..core.errors import StorageError
 from ..core.experiment.campaign import Campaign
 from ..core.experiment.factorial import OTHER, both_sides, measured_in
-from ..core.experiment.pairs import Discarded, compose
+from ..core.experiment.pairs import Discarded, compose, whole
 from ..core.experiment.run import RunMachine
 from ..core.experiment.run_state import OVER, RunState
 from ..core.fleet.retention import Bounds, surplus
@@ -97,13 +97,15 @@ class RecordPersistence:
 
     def _made_anew(self, state: RunState, record_id: str, index: int) -> Record:
         spec = state.spec
-        periods = self._archive.periods(spec.run_id, len(spec.experiments))[index]
+        stored = self._archive.periods(spec.run_id, len(spec.experiments))[index]
+        periods = whole(spec.experiments[index], stored, state.voided_at_s)
         ended_at_s = max((p.started_at_s + p.seconds for p in periods.values()), default=0.0)
         discarded = state.waste[index] if index < len(state.waste) else Discarded()
         return compose(
             spec.experiments[index], periods, record_id=record_id,
             campaign_id=spec.campaign_id, ended=RECOVERED, ended_at_s=ended_at_s,
             discarded=discarded, missed=state.missed, forced=spec.forced,
+            checks=state.checks,
         )
 
     def _make_room(self, newest: str, ended_at_s: Mapping[str, float]) -> None:

@@ -1,23 +1,76 @@
-"""Which waiting runs begin now: one for each host, a few at a time, on a cluster that is well."""
+"""Which waiting runs begin now: one for each host, a few at a time, on OSDs that are well."""
 
 from __future__ import annotations
 
-from typing import Callable, Collection, Iterator, Mapping, Tuple
+from dataclasses import dataclass
+from functools import partial
+from typing import Callable, Collection, Dict, Iterator, Mapping, Tuple
 
 from ..core import events
 from ..core.agents import Agents
 from ..core.cluster import ClusterView
 from ..core.experiment.run import RunMachine
-from ..core.experiment.run_state import RunStatus
+from ..core.experiment.run_state import RunSpec, RunStatus
 from ..core.precondition_text import precondition_text
 from ..core.record import Precondition
 from ..core.simulation import has_clients, illness
+from ..core.text import named
 from ..options import Options
+from .gate.looking import Stops
 from .under_way import begun_runs
 from .watchdog import beside
 
 # What a mgr says of the PGs means nothing until the OSDs have reported (mgr_stats_period).
 CLUSTER_GRACE_S = 60.0
+# How old the word of the mons may be by which a run begins, and how often they are asked for it.
+STOPS_EVERY_S = 30.0
+
+
+@dataclass
+class _Asked:
+    at_s: float
+    answered: bool = False
+    allowed: bool = False
+
+
+class _MayStop:
+    """Whether the mons allow that all OSDs of a run stop at once: a drive that hangs stops them.
+
+    Of one OSD alone nobody is asked: that it is well says as much.
+    """
+
+    def __init__(self, stops: Stops, wake: Callable[[], None]) -> None:
+        self._stops = stops
+        self._wake = wake
+        self._asked: Dict[str, _Asked] = {}
+        self._denied: Dict[str, str] = {}  # until they say something else
+
+    def denied(self, spec: RunSpec) -> str:
+        """Why a run waits, by what they have said last; "" where it does not."""
+        return self._denied.get(spec.run_id, "")
+
+    def allowed(self, spec: RunSpec, now_s: float) -> bool:
+        """What they say; False until they have answered, for which they are asked here."""
+        if spec.forced or not has_clients(spec) or not spec.toggles or len(spec.osd_ids) < 2:
+            return True
+        asked = self._asked.get(spec.run_id)
+        if asked is None or now_s - asked.at_s >= STOPS_EVERY_S:
+            asked = self._asked[spec.run_id] = _Asked(now_s)
+            self._stops.ask((tuple(sorted(spec.osd_ids)),), partial(self._answer, spec, asked))
+        return asked.answered and asked.allowed
+
+    def _answer(self, spec: RunSpec, asked: _Asked, together: int, _: bool) -> None:
+        osds = named([f"osd.{osd_id}" for osd_id in sorted(spec.osd_ids)])
+        said = f"waiting: `ceph osd ok-to-stop` does not allow {osds}, which share a drive"
+        self._denied[spec.run_id] = "" if together else said
+        asked.allowed, asked.answered = bool(together), True
+        self._wake()
+
+    def keep(self, run_ids: Collection[str]) -> None:
+        """Forget all others."""
+        for known in (self._asked, self._denied):
+            for run_id in [one for one in [*known] if one not in run_ids]:
+                del known[run_id]
 
 
 class RunQueue:
@@ -28,8 +81,10 @@ class RunQueue:
     """
 
     def __init__(
-        self, *, agents: Agents, view: ClusterView, options: Callable[[], Options]
+        self, *, agents: Agents, view: ClusterView, options: Callable[[], Options],
+        stops: Stops, wake: Callable[[], None],
     ) -> None:
+        self._may_stop = _MayStop(stops, wake)
         self._agents = agents
         self._view = view
         self._options = options
@@ -43,7 +98,9 @@ class RunQueue:
         What it bears and does not hold is said before.
         Of runs in `going_on` a bench call goes on, though they may be over.
         """
-        if all(m.state.status is not RunStatus.WAITING for m in runs.values()):
+        waiting = [i for i, m in runs.items() if m.state.status is RunStatus.WAITING]
+        self._may_stop.keep(waiting)
+        if not waiting:
             return
         cluster = self._view.cluster()
         upgrade = ""
@@ -59,10 +116,11 @@ class RunQueue:
         for run_id, machine in sorted(runs.items(), key=_run_order):
             if machine.state.status is not RunStatus.WAITING:
                 continue
-            waits = upgrade if has_clients(machine.spec) and not machine.spec.forced else ""
+            held = upgrade if has_clients(machine.spec) and not machine.spec.forced else ""
+            waits = held or self._may_stop.denied(machine.spec)
             if machine.state.reason != waits:
                 yield run_id, events.Waits(waits)
-            if waits:
+            if held:
                 continue
             hostname = machine.spec.hostname
             if hostname in busy or len(busy) >= self._options().parallel_hosts_max:
@@ -82,6 +140,8 @@ class RunQueue:
                     continue
                 said = f"not measured: {precondition_text(missed) if missed else ill}"
                 yield run_id, events.Halt(said, unfit=True)
+                continue
+            if not self._may_stop.allowed(spec, now_s):
                 continue
             busy.add(hostname)
             if has_clients(spec):

@@ -416,6 +416,7 @@ class Forecast:
     osds_emptied: Tuple[int, ...]
     bench_calls: int
     skipped: Tuple[str, ...]
+    strict_pools: Tuple[str, ...] = ()  # take no writes while a drive that is toggled hangs
 
 
 def forecast(
@@ -473,4 +474,5 @@ def forecast(
         max(expected_by_host.values(), default=0.0),
         total, written, tuple(sorted(emptied)) if cluster.bench_empties_caches else (),
         calls, skipped,
+        cluster.strict_pools if any(in_cluster(run) and run.toggles for run in runs) else (),
     )

@@ -170,7 +170,7 @@ class HeldRun:
     @property
     def holds_lease(self) -> bool:
         """Whether the probe may hold the domain in a mode of ours."""
-        return self.under_way and not self.spec.observes and self.spec.option_osd is None
+        return self.under_way and self.spec.toggles
 
     @property
     def under_way(self) -> bool:

@@ -93,6 +93,11 @@ class RunSpec:
         return None if entry is None or entry.on_host else self.experiments[0].osd_id
 
     @property
+    def toggles(self) -> bool:
+        """Whether it changes something of a drive."""
+        return not self.observes and self.option_osd is None
+
+    @property
     def waits_for_controller(self) -> bool:
         """Whether a period begins only when bcache's rate controller has settled."""
         entry = None if self.option is None else BY_NAME.get(self.option.name)

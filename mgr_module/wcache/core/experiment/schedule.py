@@ -45,8 +45,11 @@ def make_runs(
     seed: int,
     throwaway: bool,
     nonce: str,
+    first: int = 0,
 ) -> Tuple[RunSpec, ...]:
     """The runs of a campaign: one for each chosen cache domain, and one for each crossing.
+
+    `first` is the number of the first one.
 
     `nonce` is random and makes the ids of leases unique for ever: a journal may still have
     an entry of a run that had the same number in another life of the cluster.
@@ -54,7 +57,7 @@ def make_runs(
     runs: List[RunSpec] = []
 
     def add(candidate: Candidate, osd_id: int, crossing: Optional[Crossing]) -> None:
-        run_id = f"{campaign_id}.{len(runs)}"
+        run_id = f"{campaign_id}.{first + len(runs)}"
         osd = osds[(candidate.hostname, osd_id)]
         loads = crossing.loads if crossing else _alone(candidate, crossed, options)
         experiments = tuple(

@@ -179,7 +179,8 @@ def ended(world: World, owner: str) -> Optional[Ended]:
     if waiting and not world.analysis_error:
         return None
     # what recovery kept from being measured is as unknown as before
-    fit = not any(machine.state.unfit for machine in runs)
+    others = {machine.spec.instead_of for machine in runs}  # another drive stands for those
+    fit = not any(m.state.unfit and m.spec.run_id not in others for m in runs)
     return Ended(
         fit and any(machine.state.status is RunStatus.DONE for machine in runs),
         next((machine.state.reason for machine in runs if machine.state.reason), ""),

@@ -1,0 +1,282 @@
+"""OSDs that are not well: left alone, waited for, and another drive is measured in their place."""
+
+from dataclasses import replace
+
+import pytest
+from mgr_fakes import builders as make
+from mgr_fakes.module import FakeMgr
+from module_world import WB, all_modes, ok, said, start
+from wcache.core.experiment.run_ill import ILL_WAIT_S
+from wcache.core.experiment.run_state import RunStatus
+from wcache.core.model import DriveModel, Role, Transport
+from wcache.core.record import Precondition
+
+ILL = "has PGs that are active+undersized+degraded"
+
+
+def a_mgr(*, hosts=3, each=3):
+    """Three hosts with drives of one model, of a mgr that has heard from every PG."""
+    mgr = FakeMgr(*(
+        (f"h{h}", tuple(
+            make.drive(f"sd{chr(97 + n)}", h * each + n, drive_id=f"wwn-{h}-{n}")
+            for n in range(each)
+        ))
+        for h in range(hosts)
+    ))
+    mgr.now_s += 61.0
+    mgr.report_all()
+    return mgr
+
+
+def is_ill(mgr, *osd_ids):
+    mgr.view.state = replace(mgr.view.state, ill=dict.fromkeys(osd_ids, ILL))
+
+
+def runs(mgr):
+    return mgr.inside.runs
+
+
+def pairs_of(mgr):
+    return {
+        name: len(mgr.inside.archive.record(name).pairs) for name in mgr.inside.archive.record_ids()
+    }
+
+
+def measuring(mgr, **arguments):
+    """The OSD of a run that is in its third pair."""
+    start(mgr, **{"loads": "depth1", "drives_per_model": 2, **arguments})
+    for _ in range(400):
+        mgr.step()
+        if len(runs(mgr)["c1.0"].periods[0]) >= 5:
+            break
+    return runs(mgr)["c1.0"].spec.experiments[0].osd_id
+
+
+def step_until(mgr, what, steps=900):
+    for _ in range(steps):
+        if what():
+            return
+        mgr.step()
+    raise AssertionError("it never happens")
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_the_drive_goes_back_at_once_and_the_run_goes_on_when_its_osd_is_well(restarts):
+    mgr = a_mgr()
+    osd_id = measuring(mgr)
+    run = runs(mgr)["c1.0"]
+    is_ill(mgr, osd_id)
+    step_until(mgr, lambda: runs(mgr)["c1.0"].state.ill_since_s)
+    for _ in range(4):
+        mgr.step()
+    drive = next(iter(mgr.probes[run.spec.hostname].drives.values()))
+    assert drive.mode is WB
+    assert runs(mgr)["c1.0"].state.priors == ()
+    show = said(mgr, "campaign show", campaign_id="c1")["run_list"][0]
+    assert show["status"] == "running"
+    assert ILL in show["reason"]
+    if restarts:
+        mgr.restart()
+        mgr.now_s += 61.0
+    is_ill(mgr)
+    mgr.settle()
+    assert {one.state.status for one in runs(mgr).values()} == {RunStatus.DONE}
+    assert len(runs(mgr)) == 2
+    assert all_modes(mgr) == {WB}
+    assert mgr.exceptions == []
+
+
+def test_one_that_stays_ill_keeps_its_pairs_and_another_drive_is_measured_in_its_place():
+    mgr = a_mgr()
+    osd_id = measuring(mgr)
+    is_ill(mgr, osd_id)
+    mgr.settle()
+    ill, taken = runs(mgr)["c1.0"], runs(mgr)["c1.2"]
+    assert ill.state.status is RunStatus.ABORTED
+    assert ill.state.ill_since_s
+    assert taken.spec.instead_of == "c1.0"
+    assert taken.state.status is RunStatus.DONE
+    assert taken.spec.osd_ids.isdisjoint({osd_id, *runs(mgr)["c1.1"].spec.osd_ids})
+    assert 1 <= pairs_of(mgr)["c1.0.0"] < pairs_of(mgr)["c1.2.0"]
+    assert mgr.inside.archive.campaigns()["c1"].run_ids == ("c1.0", "c1.1", "c1.2")
+    shown = ok(mgr.command("campaign show", campaign_id="c1"))
+    assert "in the place of c1.0" in shown
+    assert all_modes(mgr) == {WB}
+    mgr.restart()
+    mgr.report_all()
+    for _ in range(20):
+        mgr.step()
+    assert len(runs(mgr)) == 3, "a new mgr takes no other one for it"
+
+
+def test_a_drive_that_is_ill_when_its_turn_comes_is_passed_over():
+    mgr = a_mgr()
+    mgr.options = replace(mgr.options, parallel_hosts_max=1)
+    start(mgr, loads="depth1", drives_per_model=2)
+    waits = runs(mgr)["c1.1"]
+    is_ill(mgr, *waits.spec.osd_ids)
+    mgr.settle()
+    assert "not measured" in runs(mgr)["c1.1"].state.reason
+    assert runs(mgr)["c1.2"].spec.instead_of == "c1.1"
+    assert runs(mgr)["c1.2"].state.status is RunStatus.DONE
+
+
+def test_no_more_drives_are_taken_than_were_sampled_and_none_that_is_ill():
+    mgr = a_mgr()
+    mgr.options = replace(mgr.options, parallel_hosts_max=1)
+    start(mgr, loads="depth1", drives_per_model=2)
+    is_ill(mgr, *range(8))
+    mgr.settle()
+    assert [one.spec.osd_ids for one in runs(mgr).values()][2:] == [{8}]
+    assert runs(mgr)["c1.2"].state.status is RunStatus.DONE
+    many = a_mgr()
+    many.options = replace(many.options, parallel_hosts_max=1)
+    start(many, loads="depth1", drives_per_model=2)
+    for osd_id in range(9):
+        is_ill(many, *[one for one in range(9) if one != osd_id])
+        step_until(many, lambda: len(runs(many)) > 1)
+    is_ill(many, *range(9))
+    many.settle()
+    assert len(runs(many)) <= 4
+
+
+@pytest.mark.parametrize("how", ["stop", "blocked", "frozen"])
+def test_none_is_taken_where_an_admin_ended_it_or_nothing_is_measured_anyway(how):
+    mgr = a_mgr()
+    osd_id = measuring(mgr)
+    if how == "blocked":
+        mgr.view.state = replace(mgr.view.state, missed=(Precondition.CLUSTER_HEALTHY,))
+    else:
+        is_ill(mgr, osd_id)
+        step_until(mgr, lambda: runs(mgr)["c1.0"].state.ill_since_s)
+        stop = {"stop": ("campaign stop", {"campaign_id": "c1"}), "frozen": ("freeze", {})}[how]
+        ok(mgr.command(stop[0], **stop[1]))
+    mgr.settle()
+    assert len(runs(mgr)) == 2
+    assert all_modes(mgr) == {WB}
+
+
+def test_an_osd_that_is_gone_and_fails_its_load_is_waited_for():
+    mgr = a_mgr()
+    osd_id = measuring(mgr)
+    down = replace(mgr.view.state.osds[osd_id], up=False)
+    up = mgr.view.state
+    mgr.view.state = replace(up, osds={**up.osds, osd_id: down})
+    mgr.loads.error = f"osd.{osd_id} does not answer"
+    mgr.step()
+    mgr.step()
+    mgr.loads.error = ""
+    step_until(mgr, lambda: runs(mgr)["c1.0"].state.ill_since_s, 30)
+    mgr.view.state = up
+    mgr.settle()
+    assert runs(mgr)["c1.0"].state.status is RunStatus.DONE
+    assert len(runs(mgr)) == 2
+
+
+def test_what_another_may_write_is_what_is_left_of_what_was_consented_to():
+    mgr = a_mgr()
+    mgr.options = replace(mgr.options, experiment_bytes_max=2_000_000)
+    measuring(mgr)
+    is_ill(mgr, *runs(mgr)["c1.0"].spec.osd_ids)
+    mgr.settle()
+    ill, taken = runs(mgr)["c1.0"], runs(mgr)["c1.2"]
+    assert 0 < taken.spec.bytes_max < ill.spec.bytes_max
+    assert ill.bytes_spent + taken.spec.bytes_max <= ill.spec.bytes_max
+
+
+DB = DriveModel("ACME", "DB1", "2")
+
+
+def with_db():
+    """A host with a DB drive of ten OSDs, and their block drives."""
+    drives = [make.drive(f"sd{chr(97 + n)}", n, drive_id=f"wwn-b{n}") for n in range(10)]
+    drives.append(make.drive(
+        "nvme0n1", *range(10), roles=(Role.DB,), drive_model=DB, transport=Transport.NVME,
+        rotational=False, drive_id="wwn-db",
+    ))
+    mgr = FakeMgr(("h1", tuple(drives)))
+    mgr.now_s += 61.0
+    mgr.view.state = make.cluster([
+        make.osd(n, "h1", dedicated_db=True) for n in range(10)
+    ])
+    mgr.report_all()
+    return mgr
+
+
+def of_db(mgr):
+    return next(one for one in runs(mgr).values() if len(one.spec.osd_ids) == 10)
+
+
+def test_all_osds_that_share_a_drive_must_be_allowed_to_stop_and_one_alone_is_not_asked_for():
+    mgr = with_db()
+    mgr.stops.most = 0
+    start(mgr, loads="depth1", drives_per_model=1)
+    for _ in range(40):
+        mgr.step()
+    shared = [groups for groups in mgr.stops.asked if len(groups[0]) > 1]
+    assert {*shared} == {(tuple(range(10)),)}
+    assert [groups for groups in mgr.stops.asked if len(groups[0]) == 1] == []
+    assert len(shared) <= 2, "the mons are asked now and then"
+    waiting = [one for one in runs(mgr).values() if not one.over]
+    assert {one.state.status for one in waiting} == {RunStatus.WAITING}
+    assert all("ok-to-stop` does not allow osd.0" in one.state.reason for one in waiting)
+    assert all_modes(mgr) == {WB}
+    mgr.stops.most = 1000
+    mgr.settle()
+    assert of_db(mgr).state.status is RunStatus.DONE
+    assert of_db(mgr).state.reason == ""
+
+
+def test_of_a_db_drive_each_of_its_osds_counts():
+    mgr = with_db()
+    is_ill(mgr, 9)
+    code, _, error = mgr.command("campaign start", scope="osd.0", loads="timer", force=False)
+    assert code == 0, error
+    assert all(9 not in one.spec.osd_ids for one in runs(mgr).values())
+    told = said(mgr, "campaign show", campaign_id="c1")["skipped"]
+    assert any(f"an OSD {ILL}: osd.9" in line for line in told)
+    mgr.settle()
+    is_ill(mgr)
+    start(mgr, scope="osd.0", loads="timer")
+    step_until(mgr, lambda: of_db(mgr).state.status is RunStatus.RUNNING)
+    is_ill(mgr, 9)
+    step_until(mgr, lambda: of_db(mgr).state.ill_since_s, 60)
+    is_ill(mgr)
+    mgr.settle()
+    assert all_modes(mgr) == {WB}
+
+
+def test_many_that_are_not_well_are_one_line_with_their_number():
+    mgr = a_mgr(hosts=3, each=10)
+    is_ill(mgr, *range(12))
+    told = said(mgr, "campaign forecast", loads="depth1")["forecast"]["skipped"]
+    lines = [line for line in told if "passed over" in line]
+    assert len(lines) == 1
+    assert lines[0].startswith("12 drives passed over, of which an OSD has PGs")
+    assert "and 4 more" in lines[0]
+    assert any("12 drives passed over" in line for line in said(mgr, "try")["forecast"]["skipped"])
+
+
+def test_those_that_move_data_come_last_and_are_counted():
+    mgr = a_mgr(hosts=1, each=6)
+    mgr.view.state = replace(mgr.view.state, busy=frozenset([0, 1, 2]))
+    start(mgr, loads="depth1", drives_per_model=4)
+    assert {3, 4, 5} < {osd_id for one in runs(mgr).values() for osd_id in one.spec.osd_ids}
+    told = said(mgr, "campaign show", campaign_id="c1")["skipped"]
+    assert any("2 more drives of this model are not sampled (those that come last: 2 move data)"
+               in line for line in told)
+    mgr.settle()
+
+
+def test_the_wait_is_two_minutes():
+    assert ILL_WAIT_S == 120.0
+
+
+def test_pools_that_a_drive_that_hangs_stops_are_told_before_it_is_toggled():
+    mgr = a_mgr()
+    assert "min_size" not in ok(mgr.command("campaign forecast", loads="depth1"))
+    mgr.view.state = replace(mgr.view.state, strict_pools=("rbd",))
+    words = "pools with min_size = size: rbd; a drive that hangs stops the writes"
+    assert words in ok(mgr.command("campaign forecast", loads="depth1"))
+    assert words in ok(mgr.command("try"))
+    assert words not in ok(mgr.command("campaign forecast", observe=True))
