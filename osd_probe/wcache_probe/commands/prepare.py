@@ -95,6 +95,7 @@ def prepare(options: argparse.Namespace, preparer: Preparer) -> int:
         preparer.check_images(image_elsewhere=options.image_elsewhere)
     elif not options.dry_run:
         # wherever its images are, such a host has all that it needs
+        preparer.explain(chosen)
         preparer.say("nothing to prepare: no drive of an OSD here needs a pin")
         return 0
     if options.dry_run:

@@ -87,6 +87,15 @@ def test_it_is_left_out_and_the_admin_is_told_how_it_is_named_and_what_that_cost
     assert PRICE in line
 
 
+def test_it_is_told_too_where_no_drive_of_the_host_needs_a_pin(desk):
+    (desk.fake.root / "osd/osd.1/block").unlink()
+    assert desk.prepare() == 0
+    told = [line.partition(": ")[0] for line in desk.said]
+    assert told == ["left as it is", "nothing to prepare"]
+    assert HOW in desk.said[0]
+    assert not (desk.fake.root / f"etc/{WHERE}").exists()
+
+
 def test_nothing_touches_it_and_the_refusal_says_the_command(desk):
     desk.prepare()
     drive = desk.sda()

@@ -159,7 +159,7 @@ class Preparer:
         """The rule's text, on stable storage and known to udev."""
         rule = chosen.rule
         path = self.preparation.rule_path
-        self._explain(chosen)
+        self.explain(chosen)
         if rule == self.preparation.rule_text():
             self.say(f"{path}: up to date, {_count(chosen.count, 'drive')}")
             return rule
@@ -214,7 +214,7 @@ class Preparer:
     def show(self, chosen: Chosen) -> None:
         """What would be done."""
         rule = chosen.rule
-        self._explain(chosen)
+        self.explain(chosen)
         change = "up to date" if rule == self.preparation.rule_text() else "would be written"
         self.say(f"{self.preparation.rule_path}: {change}\n{rule}".rstrip("\n"))
         lacking = self._lacking(self._images(), rule)
@@ -224,7 +224,8 @@ class Preparer:
             tool = self.find_tool()
             self.say(f"with: {' '.join(tool.command)}" if tool else _NO_TOOL)
 
-    def _explain(self, chosen: Chosen) -> None:
+    def explain(self, chosen: Chosen) -> None:
+        """Which drives it names for what price, and which it does not, and why."""
         for line in chosen.left_out:
             self.say(f"left out, so wcache will not toggle it: {line}")
         for line in chosen.why_kept:
