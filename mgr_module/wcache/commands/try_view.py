@@ -123,7 +123,7 @@ def _after_forecast(data: Mapping[str, Any], again_by: CommandLine) -> str:
     if data["occupied"]:
         return f"{again_by}, once {data['occupied']} has ended"
     if data["sick"] and data["in_the_way"]:
-        return f"ceph health detail; once the cluster is healthy again: {again_by}"
+        return command("ceph health detail") + f"; once the cluster is healthy again: {again_by}"
     if data["in_the_way"]:
         return f"{again_by}, once the preconditions are met"
     if data["not_heard"]:
