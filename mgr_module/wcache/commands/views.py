@@ -12,7 +12,7 @@ from ..core import codec
 from ..core.drive.safety import dropping_above, judge
 from ..core.errors import NotFoundError
 from ..core.fleet.ages import age_of
-from ..core.fleet.claims import speaking_for
+from ..core.fleet.claims import believed_of, speaking_for
 from ..core.fleet.findings import words_of_version, words_of_wait
 from ..core.jobs import Holding
 from ..core.model import CacheMode, Cure, DriveReport, Finding, FindingCode
@@ -217,7 +217,10 @@ def drives(world: World, hostname: Optional[str]) -> Dict[str, Any]:
             f"no probe has reported for host {hostname[:60]!r}", "see `ceph wcache agent ls`"
         )
     names = [hostname] if hostname else sorted(world.reports)
-    told = {report.hostname: report for report in world.believed_reports}
+    if hostname:
+        told = {hostname: believed_of(hostname, world.reports, world.cluster)}
+    else:
+        told = {report.hostname: report for report in world.believed_reports}
     ages = {name: world.report_age_s(name) for name in names}
     trusted = frozenset(item.drive_model for item in world.trusted)
 

@@ -30,6 +30,13 @@ def believed(reports: Iterable[HostReport], cluster: ClusterState) -> List[HostR
     return [_checked(report, cluster, hosts) for report in known.values()]
 
 
+def believed_of(
+    hostname: str, reports: Mapping[str, HostReport], cluster: ClusterState
+) -> HostReport:
+    """The same for the report of one host alone, of all that there are."""
+    return _checked(reports[hostname], cluster, speaking_for(reports.keys(), cluster))
+
+
 def speaking_for(keys: Iterable[str], cluster: ClusterState) -> Dict[str, str]:
     """For each name that a probe's key is for, the host of the map whose OSDs it speaks for.
 
