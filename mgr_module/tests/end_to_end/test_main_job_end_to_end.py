@@ -6,7 +6,19 @@ import pytest
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from module_world import WB, WT, a_mgr, all_modes, fine, go_on, measured, ok, said, start
+from module_world import (
+    WB,
+    WT,
+    a_mgr,
+    all_modes,
+    fine,
+    first_look,
+    go_on,
+    measured,
+    ok,
+    said,
+    start,
+)
 from wcache.core.change.change_status import ChangeStatus
 
 
@@ -107,6 +119,7 @@ def test_stopping_an_old_campaign_does_not_disturb_what_is_measured_now():
     mgr = measured()
     plan_id = said(mgr, "plan")["plan_id"]
     ok(mgr.command("apply", plan_id=plan_id))
+    first_look(mgr)
     assert mgr.loads.waiting
     assert said(mgr, "campaign stop", campaign_id="c1")["changed"] is False
     mgr.settle()

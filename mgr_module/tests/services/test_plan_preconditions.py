@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 from mgr_fakes import builders as make
-from module_world import WB, WT, all_modes, fine, measured, ok, said
+from module_world import WB, WT, all_modes, fine, first_look, measured, ok, said
 from test_commands_do_what_they_say import applying, refused, until
 from test_recommendations import result
 from wcache.core.change.change_status import ChangeStatus
@@ -107,6 +107,7 @@ def test_a_change_under_way_is_finished_and_the_next_one_waits_until_all_holds_a
 
 def test_what_breaks_while_the_osd_is_measured_before_a_change_keeps_that_change():
     mgr = applying()
+    first_look(mgr)
     assert mgr.loads.waiting
     miss(mgr, HEALTHY)
     for _ in range(20):

@@ -78,8 +78,9 @@ def a_gate_mgr(hosts=TWO_DRIVES_EACH, **options):
     return mgr
 
 
-def begun(plan=None, apply=None, **options):
+def begun(plan=None, apply=None, before=lambda mgr: None, **options):
     mgr = a_gate_mgr(**options)
+    before(mgr)
     assert said(mgr, "plan", **(plan or {}))["plan_id"] == "p1"
     ok(mgr.command("apply", plan_id="p1", **(apply or {})))
     return mgr

@@ -94,3 +94,9 @@ def go_on(mgr, steps, lost, crashes=(), seconds=0.3):
         if step in crashes:
             mgr.probes["h1"].crash()
         mgr.step(seconds)
+
+
+def first_look(mgr):
+    """Take the answer of the first look at the cluster, and nothing more."""
+    mgr.stops.join()
+    mgr.engine.tick()

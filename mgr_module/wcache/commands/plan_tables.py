@@ -209,6 +209,15 @@ def waiting(data: Mapping[str, Any]) -> List[str]:
     return lines
 
 
+def coming_later(data: Mapping[str, Any]) -> List[str]:
+    """What is put off, or would be, and why."""
+    items = data.get("later", [])
+    if not items:
+        return []
+    verb = "comes" if len(items) == 1 else "come"
+    return [f"{many(len(items), 'change')} {verb} later: {named(items, 3)}"]
+
+
 def _config_changes(changes: Sequence[Mapping[str, Any]]) -> List[str]:
     """Changes of the config database; like steps are one line."""
     steps: Dict[Tuple[str, ...], List[Mapping[str, Any]]] = {}

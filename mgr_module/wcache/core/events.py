@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Optional, Tuple, Union
+from typing import FrozenSet, Optional, Tuple, Union
 
 from .config_database import ConfigRequest, ConfigState
 from .loads import Block, BlocksRequest, CapacityCall, CapacityRecipe
@@ -174,7 +174,8 @@ class ClusterSeen:
 
     `together`: so many of the first groups that were asked about may stop at the same time;
     None where none were.  `controls` are OSDs that can stand beside them unchanged.  `detail`
-    says more of what does not hold, and `moved` which change no longer fits, and why.
+    says more of what does not hold, and `moved` which change no longer fits, and why.  `later` are
+    the changes that are put off, by index; None where that was not looked at.
     """
 
     missed: Tuple[Precondition, ...]
@@ -182,14 +183,16 @@ class ClusterSeen:
     controls: Tuple[int, ...] = ()
     detail: str = ""
     moved: str = ""
+    later: Optional[Tuple[int, ...]] = None
 
 
 @dataclass(frozen=True)
 class BlockSeen:
-    """A block of clients' load has ended."""
+    """A block of clients' load has ended; `ill` are OSDs of it that are not well now."""
 
     token: str
     block: Block
+    ill: FrozenSet[int] = frozenset()
 
 
 @dataclass(frozen=True)

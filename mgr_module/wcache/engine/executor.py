@@ -142,7 +142,7 @@ class Executor:
             wake=calls.wake,
         )
         self.watchdog = Watchdog(hosts=self.hosts, view=view, options=options)
-        self.watching = Watching(ports.blocks, post_event)
+        self.watching = Watching(ports.blocks, post_event, view)
         self._stand_ins = StandIns(
             archive, self.gate, self.runs, lambda: self.campaigns, self.unstored, self.note,
             ports.log,

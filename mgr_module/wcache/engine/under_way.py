@@ -96,6 +96,10 @@ class RolloutLook(Protocol):
     def would_go_back(self) -> Tuple[Change, ...]:
         """What an abort would take back now."""
 
+    @property
+    def coming(self) -> Tuple[Change, ...]:
+        """The changes that are made next."""
+
     def steps_left(self) -> Iterator[Step]:
         """The step under way and those after it, if all are proven."""
 

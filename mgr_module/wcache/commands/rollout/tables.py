@@ -9,7 +9,7 @@ from ...core.change.time_left import between
 from ...core.precondition_text import faults
 from ...core.shell import command, ticked
 from ...core.text import listed, many, named, roughly, table, when
-from ..plan_tables import waiting
+from ..plan_tables import coming_later, waiting
 from ..tables import lines_of
 
 # More waves than this are told together where they stand alike.
@@ -79,7 +79,7 @@ def rollout(data: Mapping[str, Any]) -> str:
             "over all of them"
         )
     lines += [trial_line(one) for one in data["trials"]]
-    lines += waiting(data)
+    lines += [*waiting(data), *coming_later(data)]
     if data["ends_at_s"] is not None:
         lines.append(f"expected end: {when(data['ends_at_s'])} UTC")
     if data["seconds_left_most"] is not None:
@@ -124,7 +124,8 @@ def told(item: Mapping[str, Any]) -> str:
 def forecast(data: Mapping[str, Any]) -> str:
     """`ceph wcache apply --dry-run`, `rollback --dry-run`, and what they really answer."""
     if not data.get("dry_run"):
-        return lines_of(data)
+        rest = {name: value for name, value in data.items() if name != "later"}
+        return "\n".join([lines_of(rest), *coming_later(data)])
     of = f"trial {data['trial_id']}" if "trial_id" in data else f"plan {data['plan_id']}"
     lines = [f"dry run: nothing of {of} is changed"]
     waves = [
@@ -147,6 +148,7 @@ def forecast(data: Mapping[str, Any]) -> str:
     if data.get("in_the_way"):
         lines.append(f"in the way: {data['in_the_way']}")
     lines += [f"not met now: {line}" for line in faults(data.get("missed", ()), NEEDED)]
+    lines += coming_later(data)
     lines += [f"has changed: {line}" for line in data.get("moved", ())]
     if data.get("next"):
         lines.append(f"next: {data['next']}")

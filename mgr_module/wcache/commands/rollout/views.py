@@ -8,6 +8,7 @@ from typing import Any, Callable, Dict, List, Tuple
 from ...core import codec
 from ...core.change.change_status import ChangeStatus
 from ...core.change.gate.evidence import Evidence
+from ...core.change.putting_off import later_words
 from ...core.change.rollout_state import Rollout, RolloutStatus
 from ...core.change.time_left import TimeLeft, time_left
 from ...core.errors import NotFoundError
@@ -65,6 +66,7 @@ class RolloutViews:
             "next_step": None if machine.over else dict(zip(("size", "why"), machine.next_step())),
             "harm_s": round(rollout.harm.spent_s, 1), "harm_max_s": rollout.harm_max_s,
             "waiting_for": list(machine.waits_for),
+            "later": [] if machine.over else later_words(rollout, world.cluster),
             "overridden": [item.name.lower() for item in rollout.overridden],
             "forced": [item.name.lower() for item in rollout.forced],
             "persist": rollout.may_last, "judged_by": rollout.judged_by,

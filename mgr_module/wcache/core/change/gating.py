@@ -11,14 +11,16 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from dataclasses import dataclass, field, replace
-from typing import Dict, List, Optional, Tuple, TypeVar
+from typing import Collection, Dict, FrozenSet, List, Optional, Sequence, Tuple, TypeVar
 
 from .. import events
+from ..cluster import ClusterState
 from ..codec import one_line
 from ..loads import Block, BlocksRequest
 from ..record import Precondition
+from ..text import named
 from .change_status import ChangeStatus
-from .gate.blocks import log_ratios, only_of, told_of
+from .gate.blocks import CONTROLS_MIN, log_ratios, only_of, told_of
 from .gate.gate_state import GateStep
 from .gate.harm import Harm
 from .gate.judge import (
@@ -36,6 +38,8 @@ from .gate.judge import (
     look_at,
 )
 from .phase import Phase
+from .preconditions import LOOK_EVERY_S, illness_of, words
+from .putting_off import put_off
 from .rollout_base import MID_CHANGE
 from .rollout_state import Change, RolloutStatus
 from .stepping import Stepping, drives_of
@@ -46,6 +50,8 @@ BLOCK_LATE_S = 60.0
 BEFORE_OLD_S = 300.0
 # So often is a watch that ended with an error begun again.
 WATCHES_MAX = 3
+# An OSD that does not answer is down in the map within this many looks, or something else is wrong.
+SILENCES_MAX = 24
 
 Machine = TypeVar("Machine", bound="Gating")
 
@@ -59,6 +65,9 @@ class Gating(Stepping):
     # the last blocks of all watches; what is about to be changed is taken out of them
     _seen: List[Block] = field(default_factory=list)
     _watches: int = 0
+    # OSDs of the watch under way that were not well meanwhile: their blocks are no evidence
+    _ill: FrozenSet[int] = frozenset()
+    _silences: int = 0
 
     def copied(self: Machine) -> Machine:
         """As it stands now, whatever it does later."""
@@ -79,9 +88,8 @@ class Gating(Stepping):
     def now_judged(self) -> Optional[Judgement]:
         """What the blocks after the step say so far; None where there are too few."""
         step = self.rollout.step
-        if self._phase is not Phase.BLOCKS_AFTER or len(self._blocks) < USABLE_MIN:
-            return step.judgement
-        return self._judged()[0]
+        waits = self._phase is not Phase.BLOCKS_AFTER or len(self._blocks) < USABLE_MIN
+        return step.judgement if waits or self._too_ill(self._ill) else self._judged()[0]
 
     def _judged(self) -> Tuple[Judgement, ...]:
         """By clients' writes; and by their reads where a change may concern those."""
@@ -89,10 +97,11 @@ class Gating(Stepping):
         kinds: Dict[str, Dict[int, None]] = {}
         for change in self._of_step():
             osd_ids = kinds.setdefault(change.pooled_as, {})
-            osd_ids.update(dict.fromkeys(change.judging_osds))
+            osd_ids.update(dict.fromkeys(self._well(change.judging_osds)))
         return judge_all(
-            step.before, self._blocks, {kind: tuple(each) for kind, each in kinds.items()},
-            step.controls, reads=self._reads_too(), look=rollout.looks + 1,
+            step.before, self._blocks,
+            {kind: tuple(each) for kind, each in kinds.items() if each},
+            self._well(step.controls), reads=self._reads_too(), look=rollout.looks + 1,
             past=rollout.evidence, hosts={
                 osd_id: change.hostname for change in self._of_step() if change.hostname
                 for osd_id in change.judging_osds
@@ -102,6 +111,79 @@ class Gating(Stepping):
     def _of_step(self) -> Tuple[Change, ...]:
         return tuple(self.rollout.changes[index] for index in self.rollout.step.indices)
 
+    # ---- who is well
+
+    def looking_ahead(self: Machine, cluster: ClusterState) -> Machine:
+        """As it would be if it took note of who is ill now: what comes next is well, if any is."""
+        found, rollout, step = self.copied(), self.rollout, self.rollout.step
+        change = self.current
+        if change is None or change.status is not ChangeStatus.PLANNED:
+            return found
+        if self._in_step():
+            ill = (
+                index for index in step.indices
+                if rollout.changes[index].status is ChangeStatus.PLANNED
+                and Precondition.OSDS_WELL not in rollout.overridden
+                and illness_of(rollout.changes[index], cluster)
+            )
+            found.take_later((*rollout.later, *ill))
+        else:
+            found.take_later(put_off(rollout, cluster, self._without_clients))
+        return found
+
+    def take_later(self, later: Tuple[int, ...]) -> bool:
+        """Put changes off, and take them out of the step; whether some of it is left out.
+
+        What was measured before them is of another load when they come back.
+        """
+        rollout, step = self.rollout, self.rollout.step
+        new = {*later} - rollout.put_off
+        self._put({
+            index: replace(rollout.changes[index], before_us=None)
+            for index in new if rollout.changes[index].before_us is not None
+        })
+        rest = tuple(index for index in step.indices if index not in new)
+        self.rollout = self.rollout.putting_off(tuple(sorted({*later})))
+        if rest == step.indices:
+            return False
+        step = replace(step, indices=rest, treated=self._judged_on(rest)) if rest else GateStep()
+        self.rollout = replace(self.rollout, step=step)
+        return True
+
+    @property
+    def waits_to_judge(self) -> bool:
+        """Whether a step is made, and not judged as too few of its OSDs were well."""
+        held = self._phase in (Phase.HELD, Phase.CHECKING)
+        return held and bool(self._unjudged()) and not self._in_step()
+
+    def illness_of_step(self, cluster: ClusterState) -> str:
+        """Say why the step cannot be judged now; "" where it can."""
+        step = self.rollout.step
+        ill = cluster.illness((*step.treated, *step.controls))
+        words = named([f"osd.{osd_id} {why}" for osd_id, why in ill.items()])
+        return words if self._too_ill(ill) else ""
+
+    def _too_ill(self, ill: Collection[int]) -> bool:
+        """Whether so few OSDs of the step are well that nothing is known of it."""
+        step = self.rollout.step
+        beside = sum(osd_id not in ill for osd_id in step.controls)
+        return all(osd_id in ill for osd_id in step.treated) or (
+            bool(step.controls) and beside < CONTROLS_MIN
+        )
+
+    def _well(self, osd_ids: Sequence[int]) -> Tuple[int, ...]:
+        return tuple(osd_id for osd_id in osd_ids if osd_id not in self._ill)
+
+    def _hold_step(self, why: str) -> List[events.Action]:
+        """Wait for OSDs of the step; the next look at the cluster says whether they are well."""
+        since_s = self.rollout.held_since_s if self.rollout.missed else self._now_s
+        reason = one_line(f"waiting: {words([Precondition.OSDS_WELL], why)}")
+        self.rollout = replace(
+            self.rollout, missed=(Precondition.OSDS_WELL,), held_since_s=since_s, reason=reason
+        )
+        self._phase, self._wait_until_s = Phase.HELD, self._now_s + LOOK_EVERY_S
+        return [events.SaveRun(), events.Note(reason, "warning")]
+
     # ---- blocks
 
     def _watch(self, phase: Phase, blocks: int) -> List[events.Action]:
@@ -109,7 +191,7 @@ class Gating(Stepping):
         assert gate is not None  # only gated steps are watched  # noqa: S101
         if self._now_s - self._blocks_at_s > BEFORE_OLD_S:
             self._seen = []
-        self._phase, self._blocks = phase, []
+        self._phase, self._blocks, self._ill = phase, [], frozenset()
         block_s = gate.seconds(self._is_canary(), 1)
         self._wait_until_s = self._now_s + block_s + BLOCK_LATE_S
         others = dict.fromkeys((*step.controls, *self._ahead()))
@@ -184,10 +266,20 @@ class Gating(Stepping):
         else:
             self._seen = []
 
-    def _block_seen(self, block: Block) -> List[events.Action]:
+    def _block_seen(self, block: Block, ill: FrozenSet[int]) -> List[events.Action]:
         gate, step = self.rollout.gate, self.rollout.step
         if gate is None or self._phase not in (Phase.BLOCKS_BEFORE, Phase.BLOCKS_AFTER):
             return []
+        if ill and Precondition.OSDS_WELL not in self.rollout.overridden:
+            self._ill |= ill
+            if self._phase is Phase.BLOCKS_BEFORE:
+                if not self._ill.isdisjoint(step.treated) or self._too_ill(self._ill):
+                    # nothing is made yet: the next look leaves them out
+                    self.rollout, self._seen = replace(self.rollout, step=GateStep()), []
+                    return self._check()
+                step = replace(step, controls=self._well(step.controls))
+                self.rollout = replace(self.rollout, step=step)
+        self._silences = 0
         self._blocks.append(block)
         self._keep_seen(block)
         self._blocks_at_s = self._now_s
@@ -238,6 +330,11 @@ class Gating(Stepping):
             return self._take_back(event.why)
         if event.past_limit and after:
             return self._worse(self.rollout.step.indices, event.why)
+        if event.past_limit and event.silent and self._silences < SILENCES_MAX:
+            # the map may not know yet that it is down
+            self._silences += 1
+            self.rollout = replace(self.rollout, step=GateStep())
+            return self._hold_step(event.why)
         if event.past_limit:
             self.rollout = replace(self.rollout, step=GateStep())
             return self._pause(f"nothing of this step is changed: {event.why}")
@@ -276,6 +373,9 @@ class Gating(Stepping):
     def _judge_step(self) -> List[events.Action]:
         step, gate = self.rollout.step, self.rollout.gate
         assert gate is not None  # callers looked  # noqa: S101
+        if self._too_ill(self._ill):
+            ill = [f"osd.{osd_id}" for osd_id in sorted(self._ill)]
+            return self._hold_step(f"{named(ill)} was not well while the step was watched")
         judged = self._judged()
         found = judged[0]
         self.rollout = replace(self.rollout, looks=self.rollout.looks + 1)
@@ -319,7 +419,9 @@ class Gating(Stepping):
     def _pool(self, judged: Tuple[Judgement, ...]) -> None:
         """The step counts for those after it; what an admin overrode proves no drive."""
         rollout = self.rollout
-        by_kind = drives_of(self._of_step())
+        by_kind = drives_of(
+            change for change in self._of_step() if self._well(change.judging_osds)
+        )
         known = {(item.kind, item.of): item for item in rollout.evidence}
         for item in judged:
             kind = item.together.kind
@@ -330,9 +432,9 @@ class Gating(Stepping):
     def _keep_latencies(self) -> None:
         step, changed = self.rollout.step, {}
         for index in self._unjudged():
-            mine = self.rollout.changes[index].judging_osds
+            mine = self._well(self.rollout.changes[index].judging_osds)
             before, after = (log_ratios(each, mine, ()) for each in (step.before, self._blocks))
-            if before and after:
+            if mine and before and after:
                 changed[index] = replace(
                     self.rollout.changes[index],
                     before_us=math.exp(sum(before) / len(before)),

@@ -98,7 +98,9 @@ class RollingBack(RolloutBase):
     def _wave_under_way(self) -> int:
         under_way = self._in_doubt()
         index = under_way[0] if under_way else self.rollout.current_index
-        return -1 if index is None else self.rollout.wave_of(index)
+        wave = -1 if index is None else self.rollout.wave_of(index)
+        # what was put off comes after its wave, of which the rest was judged long ago
+        return wave if wave == self.rollout.wave_begun else -1
 
     def _next_back(self) -> List[events.Action]:
         change = self.current

@@ -18,7 +18,8 @@ from ..codec import one_line
 from ..protocol import FailureOutcome, SamplesOutcome
 from ..record import Precondition
 from ..shell import command
-from ..text import before_after
+from ..simulation import has_clients
+from ..text import before_after, named
 from . import preconditions as holding
 from .change_status import ChangeStatus, Made
 from .gate.gate_state import GateStep
@@ -74,7 +75,7 @@ class RolloutMachine(Gating):
     def _heard(self, event: events.Event, now_s: float) -> List[events.Action]:
         """The answer to what was asked for last; older ones are nothing."""
         if isinstance(event, events.BlockSeen) and event.token == self._token:
-            return self._block_seen(event.block)
+            return self._block_seen(event.block, event.ill)
         if isinstance(event, events.BlocksEnded) and event.token == self._token:
             return self._blocks_ended(event)
         if isinstance(event, events.TaskAnswered) and event.task_id == self._token:
@@ -140,8 +141,8 @@ class RolloutMachine(Gating):
             many = len(self.rollout.all_in(ChangeStatus.REFUSED))
             self._set(RolloutStatus.DONE, reason=f"{many} refused by the drive" if many else "")
             return self._idle(events.Note("done"))
-        held = bool(self.rollout.missed)
-        first = held or self._gated(change)
+        # one that is ill is put off before anything is asked of it
+        first = bool(self.rollout.missed) or has_clients(change)
         return [events.SaveRun(), *(self._check() if first else self._measure(Phase.BEFORE))]
 
     def _measure(self, phase: Phase) -> List[events.Action]:
@@ -187,10 +188,17 @@ class RolloutMachine(Gating):
 
     def _cluster_seen(self, event: events.ClusterSeen, now_s: float) -> List[events.Action]:
         """Go on with the change, or hold before it."""
+        if self._phase is not Phase.CHECKING:
+            return []
+        if self.waits_to_judge:
+            return self._seen_before_judging(event)
+        more = self._take_later(event)
         change = self.current
-        if self._phase is not Phase.CHECKING or change is None:
+        if change is None:
             return []
         was_held, made = bool(self.rollout.missed), self._unjudged()
+        if made and more and not self._in_step():
+            return [*more, *self._next_of_step()]
         planned = change.status is ChangeStatus.PLANNED
         begun = self._in_step() and bool(self.rollout.step.before) and planned
         broken = holding.missed(self.rollout, change, event.missed)
@@ -207,6 +215,7 @@ class RolloutMachine(Gating):
         self.rollout, said = holding.look(
             self.rollout, change, event.missed, now_s, event.detail
         )
+        said = [*more, *said]
         if not self.rollout.missed:
             if begun and (made or not was_held or not self._gated(change)):
                 return [*said, *self._look()]
@@ -218,12 +227,41 @@ class RolloutMachine(Gating):
                 if was_held:
                     self.rollout, self._seen = replace(self.rollout, step=GateStep()), []
                 return [*said, *self._begin_step(event)]
-            return [*said, *(self._measure(Phase.BEFORE) if was_held else self._look())]
+            new = change.before_us is None and change.measure(self.rollout) is not None
+            return [*said, *(self._measure(Phase.BEFORE) if was_held or new else self._look())]
         if holding.waited_s(self.rollout, now_s) >= holding.HOLD_MAX_S:
-            days = holding.HOLD_MAX_S / 86400.0
-            return self._pause(f"it has waited for {days:.0f} days: {self.rollout.reason}")
+            return self._waited_too_long()
         self._phase, self._wait_until_s = Phase.HELD, now_s + holding.LOOK_EVERY_S
         return said
+
+    def _take_later(self, event: events.ClusterSeen) -> List[events.Action]:
+        """Put off what is ill; what there is to save and to say of it."""
+        rollout, before = self.rollout, self.rollout.put_off
+        if event.later is None or event.later == rollout.later:
+            return []
+        self.take_later(event.later)
+        names = [rollout.changes[index].name for index in event.later if index not in before]
+        said = f"put off, as their OSDs are not well or move data: {named(names)}"
+        return [events.SaveRun(), *([events.Note(said)] if names else [])]
+
+    def _seen_before_judging(self, event: events.ClusterSeen) -> List[events.Action]:
+        """What is made waits for nothing but its own OSDs, or its probe."""
+        change = self._of_step()[0] if self._of_step() else None
+        waits = (Precondition.OSDS_WELL, Precondition.PROBES_HEARD)
+        if change is None:
+            return self._go_on()
+        seen = tuple(item for item in event.missed if item in waits)
+        self.rollout, said = holding.look(self.rollout, change, seen, self._now_s, event.detail)
+        if not self.rollout.missed:
+            return [*said, *self._go_on()]
+        if holding.waited_s(self.rollout, self._now_s) >= holding.HOLD_MAX_S:
+            return self._waited_too_long()
+        self._phase, self._wait_until_s = Phase.HELD, self._now_s + holding.LOOK_EVERY_S
+        return said
+
+    def _waited_too_long(self) -> List[events.Action]:
+        days = holding.HOLD_MAX_S / 86400.0
+        return self._pause(f"it has waited for {days:.0f} days: {self.rollout.reason}")
 
     def _look(self) -> List[events.Action]:
         """Nothing is touched before what was there is stored."""

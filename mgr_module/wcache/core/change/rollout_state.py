@@ -7,12 +7,12 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
 from itertools import accumulate
-from typing import ClassVar, Dict, Iterable, Optional, Sequence, Set, Tuple, Union
+from typing import ClassVar, Dict, FrozenSet, Iterable, Optional, Sequence, Set, Tuple, Union
 
 from ..loads import OSDS_MAX
 from ..record import Precondition
 from .cache_mode_change import CacheModeChange
-from .change_status import GOING_BACK, OPEN, TOUCHED, ChangeStatus
+from .change_status import GOING_BACK, TOUCHED, ChangeStatus
 from .config_change import ConfigChange
 from .gate.evidence import Evidence, Proofs
 from .gate.gate_state import GateSettings, GateStep
@@ -195,21 +195,57 @@ class Rollout:
 
     @cached_property
     def current_index(self) -> Optional[int]:
-        """Which change is under way or next: forwards the first, backwards the last."""
+        """Which change is under way or next: forwards the first, backwards the last.
+
+        What is put off comes after the others.
+        """
         if self.rolling_back:
             # what happens by itself is looked at when all others have been asked to go back
             going = (self.all_in(status) for status in GOING_BACK)
             return next((max(indices) for indices in going if indices), None)
         if self.step.last:
             return min(self.all_in(ChangeStatus.MADE), default=None)
-        return min(
-            (self._statuses.index(item) for item in OPEN if item in self._statuses), default=None,
-        )
+        if ChangeStatus.APPLYING in self._statuses:
+            return self._statuses.index(ChangeStatus.APPLYING)
+        first = at = self._planned_from(0)
+        while at is not None and at in self.put_off:
+            at = self._planned_from(at + 1)
+        return first if at is None else at
+
+    def _planned_from(self, index: int) -> Optional[int]:
+        try:
+            return self._statuses.index(ChangeStatus.PLANNED, index)
+        except ValueError:
+            return None
+
+    @cached_property
+    def put_off(self) -> FrozenSet[int]:
+        """The changes that come after all others."""
+        return frozenset(self.later)
+
+    def putting_off(self, later: Tuple[int, ...]) -> Rollout:
+        """Return the plan with these put off, and no others."""
+        return self if later == self.later else replace(self, later=later)
+
+    @cached_property
+    def wave_begun(self) -> int:
+        """The last wave of which something was begun; -1 where nothing was."""
+        for index in range(len(self.changes) - 1, -1, -1):
+            if self._statuses[index] is not ChangeStatus.PLANNED:
+                return self.wave_of(index)
+        return -1
 
     @cached_property
     def canary_index(self) -> int:
-        """Which change is made by itself and watched longest: the first that is not refused."""
-        asked = (i for i, item in enumerate(self._statuses) if item is not ChangeStatus.REFUSED)
+        """Which change is made by itself and watched longest: the first that is not refused.
+
+        One that is put off is not it, as long as it is.
+        """
+        asked = (
+            i for i, item in enumerate(self._statuses)
+            if item is not ChangeStatus.REFUSED
+            and not (item is ChangeStatus.PLANNED and i in self.put_off)
+        )
         return next(asked, 0)
 
     @cached_property

@@ -69,10 +69,11 @@ def step_from(
     apart, touched, osds = {one.touches}, {*one.touches}, {*one.judging_osds}
     for index in range(first + 1, len(rollout.changes)):
         item = rollout.changes[index]
-        if (
-            item.status is not ChangeStatus.PLANNED or rollout.wave_of(index) != wave
-            or not gated(rollout, item, without_clients)
-        ):
+        if rollout.wave_of(index) != wave:
+            break
+        if item.status is not ChangeStatus.PLANNED or index in rollout.put_off:
+            continue
+        if not gated(rollout, item, without_clients):
             break
         touches, mine = item.touches, hosts.setdefault(item.pooled_as, set())
         osds.update(item.judging_osds)
@@ -114,14 +115,28 @@ def steps_left(
     while step is None or not rollout.trial:
         if step is not None and step.by_load:
             proofs.add(drives_of(rollout.changes[index] for index in step.indices))
-        while at < len(rollout.changes) and rollout.changes[at].status not in OPEN:
+        while at < len(rollout.changes) and (
+            rollout.changes[at].status not in OPEN or at in rollout.put_off
+        ):
             at += 1
+        if at == len(rollout.changes) and rollout.put_off:
+            rollout, at = _but_later(rollout), 0
+            continue
         if at == len(rollout.changes):
             return
         step = step_from(rollout, at, proofs, without_clients)
         step = replace(step, indices=step.indices[:together_max or None])
         yield step
         at = step.indices[-1] + 1
+
+
+def _but_later(rollout: Rollout) -> Rollout:
+    """Return the plan as it is when all but what is put off is made."""
+    return replace(rollout, later=(), changes=tuple(
+        item if index in rollout.put_off else replace(item, status=ChangeStatus.APPLIED)
+        if item.status in OPEN else item
+        for index, item in enumerate(rollout.changes)
+    ))
 
 
 def drives_of(changes: Iterable[Change]) -> Dict[str, Dict[str, int]]:

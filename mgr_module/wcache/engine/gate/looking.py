@@ -71,6 +71,7 @@ class Looking:
         self, machine: RolloutMachine, cluster: ClusterState, verdicts: Said
     ) -> Tuple[Precondition, ...]:
         """What does not hold, by what the mgr knows itself."""
+        machine = machine.looking_ahead(cluster)
         fallen = self._fallen(machine.coming, verdicts)
         return (*self._missed(machine, cluster), *fallen)
 
@@ -107,13 +108,18 @@ class Looking:
         done: Callable[[events.ClusterSeen], None],
     ) -> None:
         """The same for anybody: `done` is called once, at once or from another thread."""
-        cluster, coming = self._view.cluster(), machine.coming
+        cluster = self._view.cluster()
+        machine = machine.looking_ahead(cluster)
+        coming, later = machine.coming, machine.rollout.later
+        if not machine.rollout.step.last:
+            groups = machine.groups_next
         missed = self._missed(machine, cluster)
         detail = "; ".join((*cluster.sick, *_ill(machine, cluster)))
         moved = self._moved(machine, cluster)
         if not groups:
             fallen = self._fallen(coming, self._verdicts)
-            done(events.ClusterSeen((*missed, *fallen), detail=detail, moved=moved))
+            seen = (*missed, *fallen)
+            done(events.ClusterSeen(seen, detail=detail, moved=moved, later=later))
             return
         gate = machine.rollout.gate
         # benches are compared with the same OSD's own, before the change
@@ -130,7 +136,8 @@ class Looking:
                 more.append(Precondition.NO_UPGRADE)
             # here, where nobody waits for the engine's lock
             more += self._fallen(coming, self._verdicts_later)
-            done(events.ClusterSeen((*missed, *more), together, controls, detail, moved))
+            seen = (*missed, *more)
+            done(events.ClusterSeen(seen, together, controls, detail, moved, later))
 
         self._stops.ask(asked, answered)
 
@@ -193,6 +200,8 @@ class Looking:
 
 def _ill(machine: RolloutMachine, cluster: ClusterState) -> Tuple[str, ...]:
     """Which OSDs keep the next changes from being made, and why, in words."""
+    if machine.waits_to_judge:
+        return tuple(filter(None, (machine.illness_of_step(cluster),)))
     found = (holding.illness_of(change, cluster) for change in machine.coming)
     return tuple(filter(None, found))
 

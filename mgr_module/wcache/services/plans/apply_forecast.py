@@ -11,6 +11,7 @@ from ...core.change import preconditions as holding
 from ...core.change import staleness
 from ...core.change.change_status import ChangeStatus
 from ...core.change.persisting import can_last, not_lasting
+from ...core.change.putting_off import later_words
 from ...core.change.rollout_state import Change, Rollout, RolloutStatus
 from ...core.change.stepping import steps_left
 from ...core.change.time_left import time_left
@@ -68,6 +69,7 @@ def apply_forecast(
         "harm_max_s": rollout.harm_max_s,
         "seconds_least": round(left.least_s), "seconds_most": round(left.most_s),
         "missed": [item.value for item in missed],
+        "later": later_words(asked, world.cluster),
         "moved": gone,
         "in_the_way": in_the_way(world, plan),
         "next": "ceph wcache plan" if gone else _command(

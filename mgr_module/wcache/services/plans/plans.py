@@ -23,6 +23,7 @@ from ...core.change import staleness
 from ...core.change.cache_mode_change import require_room
 from ...core.change.change_status import ChangeStatus
 from ...core.change.persisting import can_last, not_lasting
+from ...core.change.putting_off import later_words
 from ...core.change.rollout import RolloutMachine
 from ...core.change.rollout_state import (
     Change,
@@ -290,7 +291,9 @@ class PlanService:
         self.override(orders, rollout, need_not)
         status = orders.begin(plan_id)
         self._engine.wake()
-        return {"plan_id": plan_id, "changed": True, "status": status.value}
+        later = later_words(holding.override(rollout, need_not), world.cluster)
+        told = {"plan_id": plan_id, "changed": True, "status": status.value}
+        return {**told, "later": later} if later else told
 
     def _require_fit(
         self, world: World, orders: Orders, rollout: Rollout, need_not: Tuple[Precondition, ...]
