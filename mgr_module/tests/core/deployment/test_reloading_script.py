@@ -196,3 +196,7 @@ def test_what_no_script_can_do_is_named_in_its_notes():
     text = script([Reload("h1", 3, ("md0",), "md0 is md")], FSID).text
     assert "# left out: osd.3 on h1: md0 is md" in text
     assert "reload h1" not in text
+    assert "prepare --drive" not in text
+    # nor would a boot pin a drive that keeps itself off
+    text = script([Reload("h1", 3, ("md0",), "md0 is md", ("sda",))], FSID).text
+    assert "# and on h1, to have it pinned: wcache-probe prepare --drive=sda" in text

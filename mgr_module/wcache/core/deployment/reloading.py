@@ -6,7 +6,7 @@ import shlex
 from typing import Iterable, List
 
 from ..fleet.loaded_off import Reload
-from ..shell import arguments
+from ..shell import CommandLine, arguments
 from ..text import many
 from .form import END, Script
 
@@ -132,10 +132,7 @@ def script(items: Iterable[Reload], fsid: str) -> Script:
     lines: List[str] = []
     for hostname in hosts:
         quoted = shlex.quote(hostname)
-        named = dict.fromkeys(
-            name for one in todo if one.hostname == hostname for name in one.to_name
-        )
-        prepare = arguments(["wcache-probe", "prepare", *(f"--drive={name}" for name in named)])
+        prepare = _prepare(one for one in todo if one.hostname == hostname)
         lines.append(f"prepare {quoted} {shlex.quote(prepare)}")
         lines += [
             f"reload {quoted} {one.osd_id} '{number} of {len(todo)}'"
@@ -156,6 +153,8 @@ def script(items: Iterable[Reload], fsid: str) -> Script:
             "must; run again, it leaves alone what is loaded as it must be.",
             f"Then both modes can be measured: {MEASURE}",
             *(f"left out: osd.{one.osd_id} on {one.hostname}: {one.why_not}" for one in left),
+            *(f"and on {one.hostname}, to have it pinned: {_prepare([one])}"
+              for one in left if one.to_name),
         ),
         (
             *_WHERE_CEPH_IS.format(
@@ -164,3 +163,9 @@ def script(items: Iterable[Reload], fsid: str) -> Script:
             *lines, *_AT_END,
         ),
     )
+
+
+def _prepare(items: Iterable[Reload]) -> CommandLine:
+    """What has the next boot of a host pin the drives of these OSDs."""
+    names = dict.fromkeys(name for one in items for name in one.to_name)
+    return arguments(["wcache-probe", "prepare", *(f"--drive={name}" for name in names)])
