@@ -118,6 +118,13 @@ def test_drives_that_move_data_or_had_slow_operations_go_last_in_their_wave():
     assert put_off(rollout, replace(cluster, busy=None, slow_osds=())) == ()
 
 
+def test_where_most_of_a_drive_model_move_data_a_wave_is_not_made_in_two_parts():
+    rollout = with_done(of_drives(a_cluster()), 0)
+    few, others = frozenset({1, 2}), frozenset(range(4, len(rollout.changes)))
+    assert put_off(rollout, a_cluster(busy=few)) == (1, 2)
+    assert put_off(rollout, a_cluster(busy=few | others)) == ()
+
+
 def test_where_most_of_a_drive_model_had_slow_operations_they_are_as_any_other():
     rollout = with_done(of_drives(a_cluster()), 0)
     slow = tuple(SlowOsd(osd_id, 0.0, 1.0) for osd_id in range(7))

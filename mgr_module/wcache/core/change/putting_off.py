@@ -6,7 +6,7 @@ where its OSDs are well again before that ends, else after all others.
 
 from __future__ import annotations
 
-from typing import Callable, Dict, FrozenSet, List, Optional, Set, Tuple
+from typing import AbstractSet, Callable, Dict, FrozenSet, List, Optional, Set, Tuple
 
 from ..cluster import ClusterState
 from ..record import Precondition
@@ -145,26 +145,27 @@ def _holds_back(change: Change) -> FrozenSet[Key]:
 def _comes_last(rollout: Rollout, cluster: ClusterState) -> Says:
     """Say of drives whether they come last in their wave.
 
-    Their OSDs move data, or had slow operations in BlueStore; where most of a drive model had,
-    they are as any other.
+    Their OSDs move data, or had slow operations in BlueStore.  Where most drives of a model do, or
+    had, they are as any other: a wave would be made in two parts, and nothing is gained.
     """
-    busy, slow = cluster.busy or frozenset(), {one.osd_id for one in cluster.slow_osds}
-    if not busy and not slow:
-        return lambda change: False
-    usual: Set[str] = set()
-    if slow:
-        alike: Dict[str, List[bool]] = {}
-        for change in rollout.drive_changes:
-            alike.setdefault(change.pooled_as, []).append(not slow.isdisjoint(change.treated))
-        usual = {kind for kind, each in alike.items() if 2 * sum(each) > len(each)}
+    slow = {one.osd_id for one in cluster.slow_osds}
+    groups = [(osds, _usual(rollout, osds)) for osds in (cluster.busy or frozenset(), slow) if osds]
 
     def comes_last(change: Change) -> bool:
-        osd_ids = change.treated if change.domain_id else ()
-        return not busy.isdisjoint(osd_ids) or (
-            change.pooled_as not in usual and not slow.isdisjoint(osd_ids)
+        return bool(change.domain_id) and any(
+            change.pooled_as not in usual and not osds.isdisjoint(change.treated)
+            for osds, usual in groups
         )
 
     return comes_last
+
+
+def _usual(rollout: Rollout, osds: AbstractSet[int]) -> Set[str]:
+    """Say of which kinds of changes most are on such OSDs."""
+    alike: Dict[str, List[bool]] = {}
+    for change in rollout.drive_changes:
+        alike.setdefault(change.pooled_as, []).append(not osds.isdisjoint(change.treated))
+    return {kind for kind, each in alike.items() if 2 * sum(each) > len(each)}
 
 
 def later_words(rollout: Rollout, cluster: ClusterState) -> List[str]:
