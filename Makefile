@@ -126,7 +126,8 @@ bench-memory:
 
 # Rollouts of all drives of a fleet, judged by clients' load, and fleets that grow under `auto
 # apply`: in virtual time on the module's real code, with faults.
-# make simulate-fleet [OSDS=n] [SEEDS=n] [SEED=s: only that one] [JOBS=2] [WHAT=judged|growing]
+# make simulate-fleet [OSDS=n] [SEEDS=n] [SEED=s: only that one] [JOBS=2]
+#                     [WHAT=judged|growing|living]
 simulate-fleet:
 	@OSDS=$(OSDS) SEEDS=$(SEEDS) SEED=$(SEED) JOBS=$(JOBS) WHAT=$(WHAT) PYTHONPATH=qa:mgr_module \
 	    "$$(qa/venv.sh)/bin/python" -m fleet_simulation

@@ -1,11 +1,14 @@
 """Rollouts of all drives, judged by clients' load; and fleets that grow.  All with faults.
 
-    make simulate-fleet [OSDS=100] [SEEDS=20] [SEED=7: only that] [JOBS=2] [WHAT=judged|growing]
+    make simulate-fleet [OSDS=n] [SEEDS=n] [SEED=s: only that] [JOBS=2]
+                        [WHAT=judged|growing|living]
 
 First rollouts of whole fleets: by default 300 seeds of 1,000 OSDs and 5 of 10,000, each with one
 that does no harm and one with a planted regression, then a table of what was promised.  Then
 as many fleets that grow.  Of eight seeds of these two have no faults.  Every other one judges
 its rollouts by the gate; of more than 60 OSDs one of 31, the rest by benches.
+Then rollouts of clusters that live: 5% of PGs are being moved always, an OSD is down always, and
+some have BlueStore's alert; no drive is changed beside a missing copy.
 A seed repeats a failure.  Exit code 1 where something that must hold did not.
 """
 
@@ -17,10 +20,12 @@ import time
 from concurrent.futures import ProcessPoolExecutor
 from typing import Callable, Iterable, Iterator, List, Tuple, TypeVar, Union
 
+from . import living_fleet
 from .fleet import Fleet, Outcome
 from .judged import Judged, Kind, judged, kinds, table
 
 FLEETS = ((1_000, 300), (10_000, 5))  # OSDs, and how many seeds of that
+LIVING = ((400, 8), (10_000, 1))  # drives, and the same
 T = TypeVar("T")
 
 
@@ -28,9 +33,10 @@ def main() -> int:
     """Run the seeds, print a line for each and what they come to."""
     jobs = int(os.environ.get("JOBS") or os.cpu_count() or 1)
     osds, seeds, what = (os.environ.get(name) for name in ("OSDS", "SEEDS", "WHAT"))
-    fleets = FLEETS
+    fleets, living = FLEETS, LIVING
     if osds or seeds or os.environ.get("SEED"):
         fleets = ((int(osds or FLEETS[0][0]), int(seeds or FLEETS[0][1])),)
+        living = ((int(osds or LIVING[0][0]), int(seeds or LIVING[0][1])),)
     began_s, failed = time.monotonic(), 0
     with ProcessPoolExecutor(jobs) as pool:
         if what in (None, "", "judged"):
@@ -39,6 +45,8 @@ def main() -> int:
             found = list(_told(pool.map(_one, _what(size, count)), _line))
             failed += sum(isinstance(item, str) for item in found)
             _sum_up(size, [item for item in found if isinstance(item, Outcome)])
+        if what in (None, "", "living"):
+            failed += _live(pool, living)
     print(f"{failed} failed, {time.monotonic() - began_s:.0f} s")
     return 1 if failed else 0
 
@@ -53,6 +61,19 @@ def _judge(pool: ProcessPoolExecutor, fleets: Iterable[Tuple[int, int]]) -> int:
     lines, broken = table([item for item in told if isinstance(item, Judged)])
     print("\n".join((*lines, *(f"FAILED {line}" for line in broken))), flush=True)
     return len(broken) + sum(isinstance(item, str) for item in told)
+
+
+def _live(pool: ProcessPoolExecutor, fleets: Iterable[Tuple[int, int]]) -> int:
+    """The same of clusters that live."""
+    asked = [
+        (size, seed, kind) for size, count in fleets for size, seed in _what(size, count)
+        for kind in kinds(seed)
+    ]
+    told = list(_told(pool.map(_one_living, asked), living_fleet.line))
+    found = [item for item in told if isinstance(item, living_fleet.Lived)]
+    lines, broken = living_fleet.table(found)
+    print("\n".join((*lines, *(f"FAILED {line}" for line in broken))), flush=True)
+    return len(broken) + len(told) - len(found)
 
 
 def _what(osds: int, count: int) -> List[Tuple[int, int]]:
@@ -75,6 +96,14 @@ def _one_judged(what: Tuple[int, int, Kind]) -> Union[Judged, str]:
         return judged(osds, seed, kind)
     except AssertionError as error:
         return f"FAILED {error}: repeat it with SEED={seed} OSDS={osds} WHAT=judged"
+
+
+def _one_living(what: Tuple[int, int, Kind]) -> Union[living_fleet.Lived, str]:
+    drives, seed, kind = what
+    try:
+        return living_fleet.lived(drives, seed, kind)
+    except AssertionError as error:
+        return f"FAILED {error}: repeat it with SEED={seed} OSDS={drives} WHAT=living"
 
 
 def _told(

@@ -18,6 +18,7 @@ from typing import Dict, List, Optional, Set, Tuple
 from mgr_fakes import builders as make
 from mgr_fakes.gate_simulation import SCENES, Osd
 from wcache.core import events
+from wcache.core.change import preconditions as holding
 from wcache.core.change.cache_mode_change import CacheModeChange
 from wcache.core.change.change_status import ChangeStatus
 from wcache.core.change.gate.blocks import CONTROLS_MAX
@@ -104,12 +105,17 @@ def _fleet(osds: int) -> Tuple[Tuple[HostReport, ...], ClusterState]:
 
 
 def _change(report: HostReport, drive: DriveReport) -> Change:
-    osd_id = drive.uses[0].osd_id
+    osd_ids = tuple(use.osd_id for use in drive.uses)
     return CacheModeChange(
-        f"p1.{osd_id}", report.hostname, drive.domain_id, (drive.dev_name,), osd_id, "hdd",
-        Transport.SCSI, WB, WT, "faster", (), LoadPoint.OSD_TRAFFIC, osd_ids=(osd_id,),
+        f"p1.{drive.dev_name}", report.hostname, drive.domain_id, (drive.dev_name,), osd_ids[0],
+        "hdd", Transport.SCSI, WB, WT, "faster", (), LoadPoint.OSD_TRAFFIC, osd_ids=osd_ids,
         drive_ids=(drive.drive_id,), drive_model=drive.drive_model,
     )
+
+
+def domain_of(osd_id: int) -> str:
+    """The cache domain of an OSD's own drive: what its latency depends on."""
+    return f"domain-sd{osd_id}"
 
 
 def _plan(reports: Tuple[HostReport, ...], cluster: ClusterState) -> Rollout:
@@ -133,16 +139,21 @@ def _plan(reports: Tuple[HostReport, ...], cluster: ClusterState) -> Rollout:
 class JudgedFleet:
     """A machine, hosts that obey it, and clients."""
 
+    held_look_s = 0.0  # more seldom than the machine would look while it is held, to save time
+
     def __init__(self, osds: int, seed: int, kind: Kind) -> None:
         self.rng = random.Random(f"{osds}/{seed}/{kind.value}")
         self.seed, self.osds, self.kind = seed, osds, kind
         self.scene = SCENES[seed % len(SCENES)]
-        self.reports, self.cluster = _fleet(osds)
+        self.reports, self.cluster = self.fleet(osds)
         self.machine = RolloutMachine(_plan(self.reports, self.cluster))
-        self.turns = {
-            osd_id: turn for turn, change in enumerate(self.machine.rollout.changes)
-            for osd_id in change.treated
-        }
+        self.drives = {drive.domain_id: drive for item in self.reports for drive in item.drives}
+        self.turns: Dict[int, int] = {}  # the last one, as the engine has it
+        self.changes_of: Dict[int, List[int]] = {}
+        for turn, change in enumerate(self.machine.rollout.changes):
+            for osd_id in change.treated:
+                self.turns[osd_id] = turn
+                self.changes_of.setdefault(osd_id, []).append(turn)
         # controls are of these while they are unchanged: asking all hosts would give the same
         turn = {report.hostname: self.turns[h * HOST_DRIVES] for h, report in enumerate(
             self.reports)}
@@ -153,7 +164,7 @@ class JudgedFleet:
             first = self.rng.randrange(0, osds - count + 1, HOST_DRIVES)
             self.ratio.update(dict.fromkeys(range(first, first + count), PLANTED))
         self.now_s = 0.0
-        self.modes: Dict[int, CacheMode] = {}
+        self.modes: Dict[str, CacheMode] = {}
         self.changed_at_s: Dict[int, float] = {}
         self.clients: Dict[int, Tuple[Osd, float]] = {}
         self.request: Optional[BlocksRequest] = None
@@ -164,6 +175,10 @@ class JudgedFleet:
         self.missed: Tuple[Precondition, ...] = ()
         self.todo: List[events.Event] = []
         self.task: Optional[events.GiveTask] = None
+
+    def fleet(self, osds: int) -> Tuple[Tuple[HostReport, ...], ClusterState]:
+        """What the hosts report, and the cluster of their OSDs."""
+        return _fleet(osds)
 
     def run(self) -> Judged:
         """To its end, or to where it goes no further without an admin."""
@@ -195,11 +210,13 @@ class JudgedFleet:
             token = self.token
             if self.taken >= self.request.blocks:
                 self.request = None
-            self._give(events.BlockSeen(token, block))
+            ill = self.view().illness(osd.osd_id for osd in block.osds)
+            self._give(events.BlockSeen(token, block, frozenset(ill)))
             return
         wake_s = self.machine.wake_at_s
         assert wake_s is not None, f"seed {self.seed}: waits for ever: {self.machine.phase}"
         if self.machine.rollout.missed:
+            wake_s = max(wake_s, self.now_s + self.held_look_s)
             self.held_s += max(0.0, wake_s - self.now_s)
         self.now_s = max(self.now_s, wake_s)
         self._give(events.Tick())
@@ -242,45 +259,75 @@ class JudgedFleet:
         )
         self.missed, self.missed_until_s = (missed,), self.now_s + self.rng.uniform(*range_s)
 
+    # ---- the cluster, which others may have live
+
+    def view(self) -> ClusterState:
+        """The cluster as the mgr sees it now."""
+        return self.cluster
+
+    def together(self, groups: Tuple[Tuple[int, ...], ...]) -> int:
+        """How many of the groups `osd ok-to-stop` allows."""
+        return len(groups)
+
+    def factor(self, osd_id: int) -> float:
+        """How much slower an OSD is by what is no matter of caches; 0.0 where it is down."""
+        return 1.0
+
+    def toggles(self, osd_ids: Tuple[int, ...], back: bool) -> None:
+        """Look whether the cache of these may be changed now."""
+
     # ---- hosts
 
     def _seen(self, groups: Tuple[Tuple[int, ...], ...]) -> events.ClusterSeen:
         missed = self.missed if self.now_s < self.missed_until_s else ()
+        cluster = self.view()
+        machine = self.machine.looking_ahead(cluster)
+        later = machine.rollout.later
+        if not machine.rollout.step.last:
+            groups = machine.groups_next
+        ill = [holding.illness_of(change, cluster) for change in machine.coming]
+        if any(ill) or (machine.waits_to_judge and machine.illness_of_step(cluster)):
+            missed = (*missed, Precondition.OSDS_WELL)
         if not groups:
-            return events.ClusterSeen(missed)
-        rollout = self.machine.rollout
+            return events.ClusterSeen(missed, later=later)
+        rollout = machine.rollout
         controls: Tuple[int, ...] = ()
-        if self.machine.wants_controls:
+        if machine.wants_controls:
             treated = {osd_id for group in groups for osd_id in group}
             near = [*self.last, *(self.reports[osd_id // HOST_DRIVES] for osd_id in treated)]
             near = list({report.hostname: report for report in near}.values())
             osd_ids = (use.osd_id for item in near for drive in item.drives for use in drive.uses)
-            changes = (rollout.changes[self.turns[osd_id]] for osd_id in osd_ids)
+            turns = {turn for osd_id in osd_ids for turn in self.changes_of[osd_id]}
+            changes = (rollout.changes[turn] for turn in turns)
             touched = {
                 osd_id for change in changes
-                if change.status is not ChangeStatus.PLANNED or change is self.machine.current
+                if change.status is not ChangeStatus.PLANNED or change is machine.current
                 for osd_id in change.treated
             }
-            controls = controls_for(treated, touched, near, self.cluster, self.turns)
-        return events.ClusterSeen(missed, len(groups), controls)
+            controls = controls_for(treated, touched, near, cluster, self.turns)
+        together = self.together(groups)
+        if together < 1:
+            missed = (*missed, Precondition.OK_TO_STOP)
+        return events.ClusterSeen(missed, together, controls, later=later)
 
     def _outcome_of(self, request: object) -> Outcome:
         assert isinstance(request, (LookRequest, ApplyRequest, RollbackRequest))
-        osd_id = int(request.domain_id[len("domain-sd"):])
-        before = self.modes.get(osd_id, WB)
+        domain_id = request.domain_id
+        drive, before = self.drives[domain_id], self.modes.get(domain_id, WB)
         if isinstance(request, LookRequest):
-            name = request.domain_id[len("domain-"):]
-            return DrivesOutcome((make.drive(name, osd_id, mode=before),))
+            return DrivesOutcome((replace(drive, state=make.state(before)),))
         after = request.mode if isinstance(request, ApplyRequest) else WB
+        osd_ids = tuple(use.osd_id for use in drive.uses)
         if after is not before:
-            if after is WT:
-                self.changed_at_s[osd_id] = self.now_s
-            else:
-                self.harm_s += self._harm_of(osd_id, self.changed_at_s.pop(osd_id))
-            self.modes[osd_id] = after
+            self.toggles(osd_ids, after is WB)
+            self.modes[domain_id] = after
+            if domain_id == domain_of(osd_ids[0]) and after is WT:
+                self.changed_at_s[osd_ids[0]] = self.now_s
+            elif domain_id == domain_of(osd_ids[0]):
+                self.harm_s += self._harm_of(osd_ids[0], self.changed_at_s.pop(osd_ids[0]))
         return StateOutcome(
             (make.state(before),), (make.state(after),), (), after is not before,
-            (f"wwn-sd{osd_id}",),
+            (drive.drive_id,),
         )
 
     def check(self) -> None:
@@ -302,14 +349,15 @@ class JudgedFleet:
         if self.now_s - at_s > 60.0:
             osd.noise = self.rng.gauss(0.0, self.scene.spread)
         self.clients[osd_id] = osd, self.now_s
-        return osd.next_us() * (self.ratio[osd_id] if self.modes.get(osd_id) is WT else 1.0)
+        changed = self.modes.get(domain_of(osd_id)) is WT
+        return osd.next_us() * self.factor(osd_id) * (self.ratio[osd_id] if changed else 1.0)
 
     def _block(self, request: BlocksRequest) -> Block:
         day = math.exp(DAY_LN * math.sin(2.0 * math.pi * self.now_s / DAY_S))
         writes = int(WRITES_PER_S * request.block_s)
         return Block(request.block_s, tuple(
-            OsdBlock(osd_id, day * self._us(osd_id), writes)
-            for osd_id in (*request.treated, *request.controls)
+            OsdBlock(osd_id, day * self._us(osd_id), writes, moved=self.factor(osd_id) > 1.0)
+            for osd_id in (*request.treated, *request.controls) if self.factor(osd_id)
         ))
 
     def _harm_of(self, osd_id: int, since_s: float) -> float:
@@ -324,7 +372,7 @@ class JudgedFleet:
         return self.harm_s + sum(left)
 
     def _outcome(self, rollout: Rollout) -> Judged:
-        changed = [osd_id for osd_id, mode in self.modes.items() if mode is WT]
+        changed = [domain_id for domain_id, mode in self.modes.items() if mode is WT]
         verdict = rollout.step.judgement.verdict if rollout.step.judgement else None
         if rollout.status is RolloutStatus.DONE:
             ended = "done"
@@ -332,7 +380,7 @@ class JudgedFleet:
             ended = "worse" if rollout.worse.indices or verdict is Verdict.WORSE else "stopped"
         return Judged(
             self.seed, self.osds, self.kind, self.scene.name, self.faults, ended, len(changed),
-            sum(self.ratio[osd_id] > 1.0 for osd_id in changed),
+            sum(self.ratio[osd_id] > 1.0 for osd_id in self.changed_at_s),
             self.now_s / 3600.0, self.held_s / 3600.0,
             self.steps, 0.0, rollout.harm.lost_s, rollout.reason,
         )
