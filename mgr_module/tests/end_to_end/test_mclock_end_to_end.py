@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
 from mgr_fakes import builders as make
@@ -68,6 +69,24 @@ def test_the_cost_is_forecast_and_needs_consent(mgr):
     assert "6.0 GiB in 15 bench calls" in said
     assert "--accept-cost" in said
     assert mgr.bench.calls == []
+
+
+def test_osds_that_are_not_well_are_passed_over_and_those_that_move_data_come_last(mgr):
+    mgr.step(61.0)  # from now on the mgr knows of its PGs
+    mgr.view.state = replace(mgr.view.state, ill={0: "is near full"}, busy=frozenset([1]))
+    cost = asked(mgr, "forecast", drives_per_model=2)["forecast"]
+    assert "1 OSD passed over, each is near full: osd.0" in cost["skipped"]
+    asked(mgr, "measure", accept_cost=True, drives_per_model=2)
+    assert [one.spec.osd_ids for one in mgr.inside.runs.values()] == [{2}, {3}]
+    mgr.step()
+    mgr.view.state = replace(mgr.view.state, ill={2: "is near full"})
+    mgr.now_s += 6.0
+    mgr.engine.tick()
+    mgr.settle()
+    ended = mgr.inside.runs["c1.0"].state
+    assert "osd.2 is near full" in ended.reason
+    assert mgr.inside.runs["c1.1"].state.reason == ""
+    assert len(mgr.inside.runs) == 2, "no capacity is of a drive model"
 
 
 def test_measure_recommend_apply_and_roll_back(mgr):

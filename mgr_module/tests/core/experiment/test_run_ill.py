@@ -195,7 +195,7 @@ def test_it_goes_on_in_no_less_than_two_minutes_and_only_where_all_are_well():
     assert mgr.task is not None
 
 
-def test_a_drive_is_looked_at_again_before_it_is_touched_again_and_goes_back_to_what_it_was_then():
+def test_a_drive_is_looked_at_anew_before_it_is_touched_and_goes_back_to_what_it_was_then():
     mgr = measuring()
     mgr.falls_ill()
     mgr.goes_back_wholly()

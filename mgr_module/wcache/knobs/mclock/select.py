@@ -10,6 +10,7 @@ from ...core.cluster import ClusterState, OsdInfo
 from ...core.experiment.campaign import Scope
 from ...core.host_report import HostReport
 from ...core.model import Role
+from ...core.text import many, named
 from .advice import Facts
 from .config import by_mclock, scheduler
 
@@ -29,7 +30,10 @@ def choose(
     scope: Scope, reports: Sequence[HostReport], cluster: ClusterState, facts: Facts, *,
     forced: bool, most: int,
 ) -> Tuple[List[Target], List[str]]:
-    """At most `most` OSDs of each device class and stack, and why others are left out."""
+    """At most `most` OSDs of each device class and stack, and why others are left out.
+
+    Those that are not well are passed over, and those that move data come last.
+    """
     found: Dict[Tuple[str, bool, str], List[Target]] = defaultdict(list)
     skipped: List[str] = []
     # the name that the probe goes by: an OSD's metadata may have another one
@@ -38,7 +42,12 @@ def choose(
         for report in reports for drive in report.drives for use in drive.uses
         if use.role is Role.BLOCK
     }
+    ill: Dict[str, List[str]] = defaultdict(list)
     for osd in _in_scope(scope, reports, cluster):
+        why = "" if forced else cluster.illness([osd.osd_id]).get(osd.osd_id, "")
+        if why:
+            ill[why].append(f"osd.{osd.osd_id}")
+            continue
         reason = _why_not(osd, facts, forced)
         if reason:
             skipped.append(f"osd.{osd.osd_id}: {reason}")
@@ -47,7 +56,16 @@ def choose(
         found[(osd.device_class, osd.rotational, stack)].append(
             Target(osd.osd_id, hosts[osd.osd_id], osd.device_class, osd.rotational, stack)
         )
-    return [t for key in sorted(found) for t in _spread(found[key])[:most]], skipped
+    skipped += [
+        f"{many(len(osds), 'OSD')} passed over, each {why}: {named(osds)}"
+        for why, osds in sorted(ill.items())
+    ]
+    last = (cluster.busy or frozenset()) | {one.osd_id for one in cluster.slow_osds}
+    chosen: List[Target] = []
+    for _, targets in sorted(found.items()):
+        spread = _spread([one for one in targets if one.osd_id not in last])
+        chosen += [*spread, *_spread([one for one in targets if one.osd_id in last])][:most]
+    return chosen, skipped
 
 
 def _in_scope(

@@ -199,6 +199,22 @@ def test_an_osd_that_cannot_be_read_ends_the_trial_whatever_went_wrong():
     assert leases(mgr) == {}
 
 
+def test_an_osd_that_is_not_well_is_not_tried_and_one_that_falls_ill_ends_the_trial():
+    mgr = a_mgr(hosts=3, ram_bytes=32 * GIB)
+    mgr.view.state = replace(mgr.view.state, ill={0: "is near full"})
+    begun(mgr)
+    osd_ids = shown(mgr)["osd_ids"]
+    assert osd_ids
+    assert 0 not in osd_ids
+    mgr.step(10.0)
+    assert shown(mgr)["status"] == "running"
+    mgr.view.state = replace(mgr.view.state, ill={osd_ids[-1]: "is near full"})
+    for _ in range(5):
+        mgr.step(10.0)
+    assert f"osd.{osd_ids[-1]} is near full" in shown(mgr)["reason"]
+    assert leases(mgr) == {}
+
+
 def test_an_osd_that_stays_down_holds_up_its_own_lease_and_nothing_else():
     mgr = raised()
     osd = mgr.view.state.osds[0]

@@ -324,11 +324,13 @@ class MemoryService:
     def _prepared(self, world: World, facts: Facts, wish: _Wish) -> Trial:
         device_class, target, most = wish.device_class, wish.target_bytes, wish.osds
         chosen: List[Tuple[HostFacts, OsdFacts]] = []
+        ill = world.cluster.illness(item.osd.osd_id for host in facts.hosts for item in host.osds)
         why = f"no OSD of class {device_class[:40]} has reported its memory yet"
         for number in range(max((len(h.osds) for h in facts.hosts), default=0)):
             for host in facts.hosts:  # one OSD of each host, then a second one
                 mine = [
-                    i for i in host.osds if i.osd.device_class == device_class and i.osd.up
+                    i for i in host.osds if i.osd.device_class == device_class
+                    and i.osd.osd_id not in ill
                     and (wish.among is None or i.osd.osd_id in wish.among)
                 ]
                 said = why_not(facts, host)

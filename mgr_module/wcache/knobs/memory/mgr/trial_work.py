@@ -14,6 +14,7 @@ from typing import Callable, Dict, Iterable, List, Optional, Tuple
 
 from ....core.agents import MEMORY_UNTOLD_S
 from ....core.cluster import ClusterView
+from ....core.errors import RefusedError
 from ....core.events import STOP
 from ....core.precondition_text import no_longer_met
 from ....core.simulation import real
@@ -128,7 +129,9 @@ class Trials:
         self.results = self._archive.results()
 
     def start(self, trial: Trial, world: World, orders: Orders) -> None:
-        """Begin a new trial."""
+        """Begin a new trial; its OSDs may have fallen ill since they were chosen."""
+        for osd_id, why in world.cluster.illness(trial.osd_ids).items():
+            raise RefusedError(f"osd.{osd_id} {why}", "wait until it is well, or try it anew")
         self._up_from = _ups(trial, world)
         self._on, self._asked_at_s = _places(trial, world), world.now_s
         self._cluster_at_s = 0.0
