@@ -7,7 +7,7 @@ import subprocess
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, FrozenSet, List, Mapping, Optional, Sequence, Union
+from typing import Any, Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple, Union
 
 from .config import write_private
 from .console import Console
@@ -232,10 +232,16 @@ class ClusterAccess(ABC):
 
         Checks that are muted, or whose code starts with one of `ignoring`, do not count.
         """
-        skipped = tuple(ignoring)
+        self._wait_well(timeout_s, tuple(ignoring), "healthy")
+
+    def wait_clean(self, timeout_s: float = 60.0) -> None:
+        """Wait for all PGs to be active and clean, whatever the cluster complains of."""
+        self._wait_well(timeout_s, ("",), "clean")
+
+    def _wait_well(self, timeout_s: float, skipped: Tuple[str, ...], word: str) -> None:
         wrong: List[str] = []
 
-        def healthy() -> bool:
+        def well() -> bool:
             status = self.command("status")
             checks = status["health"]["checks"]
             wrong[:] = [
@@ -247,8 +253,8 @@ class ClusterAccess(ABC):
             wrong.extend(f"PGs {each}" for each in states if each != "active+clean")
             return not wrong
 
-        if not wait_until(healthy, timeout_s, 0.1):
-            raise HarnessError(f"not healthy after {timeout_s:.0f} s: {', '.join(sorted(wrong))}")
+        if not wait_until(well, timeout_s, 0.1):
+            raise HarnessError(f"not {word} after {timeout_s:.0f} s: {', '.join(sorted(wrong))}")
 
     def wait_osd_up(self, osd_id: int, up: bool = True, timeout_s: float = 60.0) -> None:
         """Wait until the cluster calls an OSD up (or down)."""

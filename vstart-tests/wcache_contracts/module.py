@@ -1,6 +1,7 @@
 """A mgr module for tests: does what the contracts say, and tells what Ceph made of it.
 
-Its command `wcache_contracts held` answers with {"problems": [...], "answers": {...}}.
+Its command `wcache_contracts held` answers with {"problems": [...], "answers": {...}}, and
+`wcache_contracts parts` with what a mgr knows at that moment of single OSDs.
 """
 
 import importlib
@@ -39,7 +40,10 @@ class Reply:
 class Module(MgrModule):
     """`mgr/wcache_contracts`."""
 
-    COMMANDS = [{"cmd": "wcache_contracts held", "desc": "what was found", "perm": "r"}]  # noqa: RUF012
+    COMMANDS = [  # noqa: RUF012
+        {"cmd": "wcache_contracts held", "desc": "what was found", "perm": "r"},
+        {"cmd": "wcache_contracts parts", "desc": "what is known of single OSDs", "perm": "r"},
+    ]
     NOTIFY_TYPES = []  # noqa: RUF012
     if hasattr(importlib.import_module("mgr_module"), "CLICommandBase"):
         CLICommand = importlib.import_module("mgr_module").CLICommandBase.make_registry_subtype(
@@ -54,9 +58,29 @@ class Module(MgrModule):
         self.ends = threading.Event()
 
     def handle_command(self, inbuf, cmd):
+        if cmd["prefix"].endswith("parts"):
+            return 0, json.dumps(self.parts()), ""
         if self.found is None:
             return -11, "", "not yet"
         return 0, json.dumps(self.found), ""
+
+    def parts(self):
+        """What the mgr has of single OSDs now, and the types of keys that JSON would hide."""
+        summary, osd_map = self.get("pg_summary"), self.get("osd_map")
+        return {
+            "pg_summary": {"all": dict(summary["all"]), "by_osd": {
+                key: dict(states) for key, states in summary["by_osd"].items()
+            }},
+            "keys": sorted({type(key).__name__ for key in summary["by_osd"]}),
+            "checks": json.loads(self.get("health")["json"])["checks"],
+            "osds": [
+                {key: each[key] for key in ("osd", "up", "in", "state")}
+                for each in osd_map["osds"]
+            ],
+            "flags": osd_map["flags"],
+            "crush_node_flags": osd_map["crush_node_flags"],
+            "device_class_flags": osd_map["device_class_flags"],
+        }
 
     def shutdown(self):
         self.ends.set()
