@@ -41,6 +41,26 @@ def test_a_clear_truth_is_found_and_stops_the_experiment(ratio, verdict):
     assert result["ratio_low"] < ratio < result["ratio_high"]
 
 
+@pytest.mark.parametrize(("ratio", "verdict"), [
+    (1.0, "no material difference"), (1.3, "write through"), (0.5, "write back"),
+])
+def test_an_osd_that_moves_data_in_half_of_the_periods_makes_no_verdict_wrong(ratio, verdict):
+    """It is slower by 1.3 then; so what was measured beside it is pooled with the rest."""
+    found = []
+    for seed in range(40):
+        rng = random.Random(seed)
+        plain = synthetic.lognormal(rng, ratio=ratio)
+
+        def slowed(mode, pair, count, rng=rng, plain=plain):
+            by = 1.3 if rng.random() < 0.5 else 1.0
+            return [by * one for one in plain(mode, pair, count)]
+
+        setup = replace(synthetic.SETUP, seed=seed)
+        found.append(analyse(synthetic.record(slowed, 80, setup=setup), OPTIONS)["verdict"])
+    assert {*found} <= {verdict, "insufficient data"}
+    assert 2 * found.count(verdict) > len(found)
+
+
 def test_fewer_than_four_pairs_decide_nothing_and_go_on():
     result = analyse(made(50.0, pairs=3), OPTIONS)
     assert (result["verdict"], result["stop"]) == ("insufficient data", False)
