@@ -48,8 +48,10 @@ def left(
     refusals: Iterable[Refusal], permitted: AbstractSet[RefusalKind]
 ) -> Tuple[Refusal, ...]:
     """Those whose kind nothing permits, in the order in which they are told."""
-    found = (one for one in refusals if one.kind not in permitted)
-    return tuple(sorted(found, key=lambda one: _RANK[one.kind]))
+    found = [one for one in refusals if one.kind not in permitted]
+    if len(found) > 1:  # a fleet is asked for each drive, and most have none
+        found.sort(key=lambda one: _RANK[one.kind])
+    return tuple(found)
 
 
 def of_one_text(text: Any) -> List[Dict[str, Any]]:
