@@ -53,11 +53,6 @@ def cluster(release: int) -> Iterator[ClusterAccess]:
     existing = ExistingCluster.from_environment()
     shared = existing or start_cluster(ClusterPlan(release=release))
     try:
-        if existing is None:
-            # One write that took seconds on a busy machine keeps HEALTH_WARN up for a day, and
-            # no plan begins meanwhile.  Not every release has this option.
-            lifetime = ("bluestore_slow_ops_warn_lifetime", "10")
-            shared.ceph("config", "set", "osd", *lifetime, check=False)
         yield shared
     finally:
         if isinstance(shared, Cluster) and os.environ.get("KEEP") == "1":

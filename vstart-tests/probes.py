@@ -17,7 +17,9 @@ POLL_S = 0.05
 # A campaign that noise left undecided is repeated this often.
 CAMPAIGNS_MAX = 4
 # what a machine does that stalls, and a cluster that recovers
-REPEATED = ("past the limit", "preconditions no longer met", "preconditions not met")
+REPEATED = (
+    "past the limit", "preconditions no longer met", "preconditions not met", "has PGs that are",
+)
 # Of the end of each of a mgr's logs, where it does not answer any more.
 MGR_LINES = 30
 
@@ -183,8 +185,7 @@ class Wcache:
             reasons = [run["reason"] for run in shown["run_list"] if run["status"] == "aborted"]
             if not any(each in reason for reason in reasons for each in REPEATED):
                 break
-            others = [c for c in self.cluster.health_checks() if not c.startswith(("PG_", "OSD_"))]
-            self.cluster.wait_healthy(ignoring=others)
+            self.cluster.wait_clean()
         assert shown["status"] == "done", (shown["status"], reasons)
         return shown
 

@@ -12,6 +12,7 @@ from probes import Probe, Wcache, all_views, kernel_view
 pytestmark = pytest.mark.cluster
 
 POOL = "wcache-unclean"
+WELL = "the OSDs on the drive are well"
 # Longer than a mgr takes to hear of a PG that is not clean.
 CANARY_S = 15
 TRIES = 3
@@ -101,8 +102,8 @@ def unclean(steady: ClusterAccess) -> Iterator[Any]:
 
 
 def wait_until_known(wcache: Wcache) -> None:
-    """Until the mgr has heard of the PG; nothing has tried osd.0, so `try` forecasts there."""
-    wcache.wait("the mgr to know", lambda: wcache("try", scope="osd.0").get("in_the_way"))
+    """Until the mgr has heard of the PG, which makes all of its OSDs ill."""
+    wcache.wait("the mgr to know", lambda: wcache("status")["cluster"]["ill"]["osds"] > 1)
 
 
 @pytest.mark.one_release
@@ -205,15 +206,15 @@ def test_a_plan_waits_while_pgs_are_not_clean_and_goes_on_when_told_to(
         unclean(False)
         plan.make()
     assert shown["status"] == "running"
-    assert shown["missed"] == ["PGs active+clean"], shown["reason"]
+    assert shown["missed"] == [WELL], shown["reason"]
     # what was begun is finished, and nothing is begun
     done = [change["status"] for change in shown["changes"]].count("applied")
     rest = len(changes) - done
     assert min(done, rest) > 0
     assert [c["status"] for c in shown["changes"]] == ["applied"] * done + ["planned"] * rest
-    assert wcache("apply", plan_id=plan.plan_id, override="pgs_clean")["changed"] is True
+    assert wcache("apply", plan_id=plan.plan_id, override="osds_well")["changed"] is True
     wcache.wait("the end", plan.over, 120)
-    assert plan.now()["forced"] == ["PGs active+clean"]
+    assert plan.now()["forced"] == [WELL]
     assert plan.now()["changes"][done]["status"] != "planned", plan.now()["reason"]
 
 
@@ -223,6 +224,6 @@ def test_a_plan_is_not_begun_while_pgs_are_not_clean(
     unclean(True)
 
     wait_until_known(wcache)
-    with pytest.raises(CommandError, match="--override=pgs_clean"):
+    with pytest.raises(CommandError, match="--override=osds_well"):
         wcache("apply", plan_id=plan.plan_id)
     assert plan.now()["status"] == "planned"

@@ -66,7 +66,7 @@ def site(release: int) -> Iterator[Site]:
             found.wcache.wait("the module", lambda: found.wcache("status"), 60)
             probe.start()
             found.wcache.wait("the drives", lambda: found.wcache("drive ls")["drives"], 60)
-            it.wait_healthy(120, ignoring=["WCACHE_"])
+            it.wait_healthy(120)
             yield found
         finally:
             probe.stop()

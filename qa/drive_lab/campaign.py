@@ -19,6 +19,7 @@ from typing import Any, Iterator, Mapping, Sequence
 from harness import Cluster, ClusterPlan, start_cluster
 from harness.processes import MARKER
 from harness.releases import ensure_release
+from harness.start import MEMORY_TARGET_BYTES
 from probes import MODULE, Wcache
 from wcache.core.deployment.form import caps_of
 from wcache.core.model import LoadPoint
@@ -145,10 +146,11 @@ def running(job: LabJob, stages: Stages, *, keepable: bool = False) -> Iterator[
             Lab(
                 job.drive_file,
                 release=job.release,
-                # 1 GiB, and 512 MiB for each OSD and what it caches in a short life
+                # 1 GiB, and what each OSD is told that it may use
                 machine=MachineSpec(
                     tap=network.TAP, hostname=HOSTNAME,
-                    memory_mib=1024 + 512 * max(2, osd_count), folders=job.folders,
+                    memory_mib=1024 + (MEMORY_TARGET_BYTES >> 20) * max(2, osd_count),
+                    folders=job.folders,
                     more_roots=more_roots,
                 ),
                 seed=job.seed,
@@ -195,7 +197,7 @@ class _Campaign:
         if TRAFFIC in self._job.loads:
             for name in self._clients.device_classes:
                 self._clients.make_pool(name)
-        self._cluster.wait_healthy(60, ignoring=("WCACHE_",))
+        self._cluster.wait_clean(60)  # the drives of a file may have findings
         stages.done("module and probe at work")
         reported = wcache("drive ls")["drives"]
         before = self._look_at_all()

@@ -63,12 +63,13 @@ def main() -> int:
                 _steps(stage)
             finally:
                 stage.stop_clients()
+            if not keep:
+                stage.step("Take it away again: key, service and boot rule")
+                stage.remove_host()
+            stage.show_health()
             if keep:
                 up.leave_running()
                 _tell_how_to_go_on(stage)
-            else:
-                stage.step("Take it away again: key, service and boot rule")
-                stage.remove_host()
         if not keep:
             say("guest, drives and cluster are stopped and removed")
         say(f"whole demo: {duration(time.monotonic() - began_s)}")

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Callable, Mapping, Sequence
@@ -22,6 +23,7 @@ from .processes import LabError
 from .witness import Witness, look
 
 WAIT_S = 0.3
+HEALTHY_S = 60.0
 MODES = {True: "write back", False: "write through"}
 
 
@@ -163,6 +165,12 @@ class Stage:
             return states == {"active+clean"}
 
         self.wait("clean PGs", clean)
+
+    def show_health(self) -> None:
+        """Give the cluster a while to be healthy again, and show what it says."""
+        with suppress(HarnessError):
+            self.cluster.wait_healthy(HEALTHY_S)
+        self.ceph("health", "detail")
 
     def wait_plan(self, plan_id: str, timeout_s: float) -> Any:
         """The plan, once nothing of it is under way."""

@@ -33,6 +33,9 @@ OPTIONS = {
 }
 
 DEVICE_CLASS = "hdd"  # of loop devices
+# No probe can see all processes of a machine from inside a pid namespace, and says so; and tests
+# that came before have campaigns aborted.
+OF_THE_RIG = frozenset({"WCACHE_SHARED_DRIVE", "WCACHE_CAMPAIGN_ABORTS"})
 HEARD_S = 10.0  # a probe here calls each third of a second
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Callable, Dict, Iterator, Set
 
 import pytest
-from cephadm.route import HOSTS, Route, decided, heard
+from cephadm.route import HOSTS, OF_THE_RIG, Route, decided, heard
 from cephadm_rig import CephadmCluster
 from cephadm_rig.machine import Machine
 from harness import CommandError, HarnessError
@@ -168,7 +168,7 @@ def test_a_host_that_enters_maintenance_restores_its_drives_and_comes_back(
     assert kernel_view(drive) == BACK, shown
     rig.ceph("orch", "host", "maintenance", "exit", HOST, timeout_s=240)
     rig.wait_osd_up(1, timeout_s=240)
-    rig.wait_healthy(300, ignoring=("WCACHE_",))
+    rig.wait_healthy(300, ignoring=sorted(OF_THE_RIG))
 
 
 @pytest.mark.long
@@ -207,7 +207,7 @@ def drain_no_more(
         rig.ceph("orch", "host", "label", "rm", HOST, label)
     wcache.wait("the probe", lambda: probe_of(machine), 400)
     installed.wait_mgrs()
-    rig.wait_healthy(300, ignoring=("WCACHE_",))
+    rig.wait_healthy(300, ignoring=sorted(OF_THE_RIG))
 
 
 @pytest.mark.long
@@ -258,7 +258,7 @@ def comes_back_as_host(rig: CephadmCluster, machine: Machine) -> Iterator[None]:
     """A host that is removed is added again, and cephadm finds its daemons there."""
     yield
     rig.ceph("orch", "host", "add", HOST, machine.address, timeout_s=120)
-    rig.wait_healthy(300, ignoring=("WCACHE_",))
+    rig.wait_healthy(300, ignoring=sorted(OF_THE_RIG))
 
 
 @pytest.mark.long
@@ -319,7 +319,7 @@ def test_a_host_that_goes_off_in_a_lease_restores_by_when_it_has_booted(
     comes_back(drive, 300)
     rig.wait_osd_up(1, timeout_s=300)
     over(wcache, leased)
-    rig.wait_healthy(300, ignoring=("WCACHE_",))
+    rig.wait_healthy(300, ignoring=sorted(OF_THE_RIG))
     print(f"it was left in {left_in}")
 
 
@@ -338,7 +338,7 @@ def test_a_host_that_is_shut_down_and_boots_keeps_what_was_applied(
         assert kernel_view(drive) == THROUGH
     finally:
         back(wcache, plan_id)
-    rig.wait_healthy(300, ignoring=("WCACHE_",))
+    rig.wait_healthy(300, ignoring=sorted(OF_THE_RIG))
 
 
 @pytest.mark.long

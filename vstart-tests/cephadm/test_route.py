@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from cephadm.route import Route, decided, heard
+from cephadm.route import OF_THE_RIG, Route, decided, heard
 from cephadm_rig import CephadmCluster
 from harness import CommandError
 from harness.access import PROJECT
@@ -15,9 +15,6 @@ pytestmark = [pytest.mark.cephadm]
 
 LAB_UNIT = PROJECT / "qa" / "drive_lab" / "tests" / "campaigns" / "cephadm_unit.run"
 BACK, THROUGH = "write back", "write through"
-# No probe can see all processes of a machine from inside a pid namespace, and says so; and tests
-# that came before have campaigns aborted.
-OF_THE_RIG = {"WCACHE_SHARED_DRIVE", "WCACHE_CAMPAIGN_ABORTS"}
 
 
 def views(rig: CephadmCluster) -> set:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from harness import loops
 from harness.access import PROJECT, ClusterAccess
 from harness.errors import HarnessError, NotPossible
 from harness.processes import wait_until
+from harness.start import MEMORY_TARGET, MEMORY_TARGET_BYTES
 
 from .images import Images, ensure_images
 from .keeper import Keeper, keeper_of, remove
@@ -28,6 +30,9 @@ STATE_FILE = "rig.json"
 NETWORK = "10.77.0"
 GATEWAY = f"{NETWORK}.1"
 DRIVE_BYTES = 6 << 30
+# Of the machine's RAM, with what the autotuner takes off for other daemons: 6.2 GiB on the first
+# host, where there are two.  By default it shares out 0.7 of it.
+TUNED_BYTES, TUNED_SHARE_MAX = 15 << 29, 0.7
 MGRS = 2  # cephadm deploys no active mgr anew: another one has to take over before
 FORGOTTEN_S = 60.0  # a rig's folder of that age has a keeper, or is left over
 BOOTSTRAP_TIMEOUT_S = 240.0
@@ -309,6 +314,7 @@ def _conf(plan: CephadmPlan) -> Iterator[str]:
     if plan.hosts == 1:
         yield "osd_crush_chooseleaf_type = 0"
     yield "[osd]"
+    yield f"{MEMORY_TARGET} = {MEMORY_TARGET_BYTES}"
     for cache in ("meta", "kv", "kv_onode", "data"):
         # they reach back for seconds, so that caches settle in that time (by default: 12 minutes)
         yield f"bluestore_cache_age_bins_{cache} = 1 2 4 6 8 12 0 0 0 0"
@@ -320,6 +326,10 @@ def _conf(plan: CephadmPlan) -> Iterator[str]:
     if plan.hosts == 1:
         # two mgrs on one host: only the active one has the ports of modules
         yield "mgr_standby_modules = false"
+    # its autotuner gives each OSD a share of what the whole machine has, whatever runs beside
+    total_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    share = min(TUNED_SHARE_MAX, TUNED_BYTES / total_bytes)
+    yield f"mgr/cephadm/autotune_memory_target_ratio = {share:.4f}"
     # the image is in no registry: its loop would wait for a pull for ever
     yield "mgr/cephadm/use_repo_digest = false"
     # some of the packages' modules do not load on this Python, at each start of a mgr

@@ -23,6 +23,10 @@ from .roots import Root
 
 MON_TIMEOUT_S = 30.0
 HEALTHY_TIMEOUT_S = 120.0
+# What each OSD of a test may use: the least that Ceph takes (global.yaml.in, osd_memory_target).
+# With Ceph's default of 4 GiB a few OSDs are given more than a machine has that does other things
+# beside, and the module says so (WCACHE_MEMORY_OVERCOMMIT).
+MEMORY_TARGET, MEMORY_TARGET_BYTES = "osd_memory_target", 896 << 20
 
 # Every kind of layout that BlueStore has: alone, with db and wal, with db.
 THREE_OSDS = (
@@ -114,6 +118,10 @@ class _Starter:
             self._start_mon()
         for name in self.cluster.mgr_names:
             self.cluster.start_daemon(f"mgr.{name}")
+        # in the config database, where a test's own value for an OSD or a class goes before it
+        self.cluster.command(
+            "config set", who="osd", name=MEMORY_TARGET, value=str(MEMORY_TARGET_BYTES)
+        )
         for osd_id, osd_uuid in enumerate(self.osd_uuids):
             self.cluster.command("osd new", uuid=osd_uuid, id=osd_id)
         for osd_id, store in enumerate(stores):

@@ -22,7 +22,12 @@ DEFAULT_BYTES = 4 * 2**30
 
 @pytest.fixture
 def place(steady: ClusterAccess) -> Iterator[Tuple[str, str]]:
-    """Host and device class of the OSD; what the test has set is gone afterwards."""
+    """Host and device class of the OSD; the database has no value of it but what the test sets."""
+    of_all = [
+        row["value"] for row in steady.command("config dump")
+        if (row["section"], row["mask"], row["name"]) == ("osd", "", NAME)
+    ]
+    steady.command("config rm", who="osd", name=NAME)
     tree = {node["id"]: node for node in steady.command("osd tree")["nodes"]}
     (host,) = [n["name"] for n in tree.values() if n["type"] == "host" and 0 in n["children"]]
     yield host, tree[0]["device_class"]
@@ -30,6 +35,8 @@ def place(steady: ClusterAccess) -> Iterator[Tuple[str, str]]:
         if row["name"] in (NAME, BEFORE, AFTER):
             mask = f"/{row['mask']}" if row["mask"] else ""
             steady.command("config rm", who=row["section"] + mask, name=row["name"])
+    for value in of_all:
+        steady.command("config set", who="osd", name=NAME, value=value)
 
 
 def test_the_value_that_an_osd_takes_is_computed_as_the_mons_do(

@@ -42,7 +42,7 @@ def limited(release: int) -> Iterator[Tuple[Wcache, ControlGroup]]:
 
 def raised(wcache: Wcache) -> str:
     """Begin a trial, and wait until OSDs have the larger target; its id."""
-    wcache.cluster.wait_healthy(120, ignoring=["WCACHE_"])
+    wcache.cluster.wait_healthy(120)
     wcache.wait("OSDs with their own targets", lambda: watched(wcache), 120)
     answer = wcache.wait("a trial", lambda: wcache(
         "memory trial start", device_class="starved", target_bytes=HIGH_BYTES, osds=2,

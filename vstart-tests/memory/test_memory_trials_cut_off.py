@@ -65,7 +65,7 @@ STRIKES = {f.__name__: f for f in (kill_mgr, fail_over, turn_off_and_on, kill_os
 
 def begin(starved: Wcache) -> str:
     """Start a trial of both starved OSDs, once the cluster is fit for it; its id."""
-    starved.cluster.wait_healthy(120, ignoring=["WCACHE_", "RECENT_CRASH"])
+    starved.cluster.wait_healthy(120, ignoring=["RECENT_CRASH"])
     starved.wait("OSDs with their own targets", lambda: watched(starved), 120)
     answer = starved.wait("a trial", lambda: starved(
         "memory trial start", device_class="starved", target_bytes=HIGH_BYTES, osds=2,

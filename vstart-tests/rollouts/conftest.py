@@ -24,7 +24,7 @@ def tidy(rig: Rig) -> Iterator[None]:
     """All goes back after each test, and a test that failed does not spoil the next one."""
     yield
     rig.all_back()
-    rig.cluster.wait_healthy(180, ignoring=["WCACHE_"])
+    rig.cluster.wait_healthy(180)
 
 
 @pytest.fixture

@@ -115,7 +115,7 @@ def growing(release: int) -> Iterator[Growing]:
             "the reports",
             lambda: {row["hostname"] for row in wcache("drive ls")["drives"]} == set(HOSTS), 60,
         )
-        cluster.wait_healthy(120, ignoring=["WCACHE_"])
+        cluster.wait_healthy(120)
         wcache.decide(CLASS, scope="osd.0", loads="depth1", seed=7)
         try:
             yield rig

@@ -165,7 +165,7 @@ def hosts_started(
             "the reports",
             lambda: {row["hostname"] for row in wcache("drive ls")["drives"]} == set(hosts), 60,
         )
-        cluster.wait_healthy(120, ignoring=["WCACHE_"])
+        cluster.wait_healthy(120)
         # a verdict needs the word of two of its hosts
         wcache.decide(CLASS, scope=f"class:{CLASS}", loads="depth1", drives_per_model=2, seed=7)
         assert wcache.advice(CLASS)["mode"] == THROUGH

@@ -130,7 +130,7 @@ class Rig:
 def started(release: int) -> Iterator[Rig]:
     """Five OSDs of one drive model in write back, of which one was measured."""
     with start_cluster(ClusterPlan(release=release, osds=(HDD,) * OSDS)) as cluster:
-        cluster.wait_healthy(120, ignoring=["WCACHE_"])
+        cluster.wait_healthy(120)
         cluster.install_module(MODULE)
         cluster.enable_module("wcache")
         rig = Rig(cluster)
@@ -145,7 +145,7 @@ def started(release: int) -> Iterator[Rig]:
         cluster.ceph("balancer", "off")
         cluster.ceph("osd", "pool", "create", POOL, "32")
         cluster.ceph("osd", "pool", "application", "enable", POOL, "test")
-        cluster.wait_healthy(120, ignoring=["WCACHE_"])
+        cluster.wait_healthy(120)
         try:
             yield rig
         finally:

@@ -56,7 +56,7 @@ def rig(hosts: Hosts) -> Iterator[Hosts]:
     hosts.all_back()
     for osd_id in hosts.changed():
         hosts.switch(osd_id, BACK)
-    hosts.cluster.wait_healthy(180, ignoring=["WCACHE_"])
+    hosts.cluster.wait_healthy(180)
 
 
 # ---- states: each begins a rollout, brings it there, and returns its plan

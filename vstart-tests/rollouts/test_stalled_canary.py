@@ -55,8 +55,6 @@ def stopped(rig: Rig) -> Iterator[Stall]:
 @pytest.fixture
 def starved(rig: Rig, throttle: Callable[[int, str, int], None]) -> Stall:
     """Leaves the drive of an OSD one write in a second: a commit takes several of them."""
-    # where Ceph has it, it keeps HEALTH_WARN up for a day after that, and no rollout begins
-    rig.cluster.ceph("config", "set", "osd", "bluestore_slow_ops_warn_lifetime", "1", check=False)
     return lambda osd_id: throttle(osd_id, "write_iops", 1)
 
 

@@ -69,7 +69,7 @@ def reads(
     (number,) = [p["poolnum"] for p in cluster.command("osd lspools") if p["poolname"] == pool]
     for pg in range(PGS):
         cluster.ceph("osd", "pg-upmap", f"{number}.{pg:x}", str(osds[pg % len(osds)]))
-    cluster.wait_healthy(60, ignoring=["WCACHE_"])
+    cluster.wait_healthy(60)
     script = cluster.project / "vstart-tests/worlds/reads_inside.py"
     process = cluster.popen_inside(
         [cluster.python_inside, str(script), str(cluster.conf), pool, str(objects), "40000",

@@ -100,8 +100,6 @@ def stage():
     with campaign.running(job, campaign.Stages()) as up:
         made = OnBcache(up, time.monotonic())
         up.clients.make_pool(CLASS)
-        # or a day would pass before a change, which begins on no OSD that was slow
-        made.cluster.ceph("config", "set", "osd", "bluestore_slow_ops_warn_threshold", "1000000")
         made.enable({"poll_idle_s": "0.5", "latency_limit_ms": "60000"})  # a busy machine stalls
         made.add_host()
         made.wait_clean()
