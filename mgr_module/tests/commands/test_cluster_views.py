@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
-from module_world import measured, ok, said, with_osds_on
+from module_world import measured, ok, said
 from wcache.core.cluster import SlowOsd
 from wcache.core.record import Precondition
 
@@ -147,9 +147,16 @@ def test_a_cluster_that_is_not_healthy_is_told_by_what_is_wrong():
         assert told in error
 
 
-def test_osds_of_others_are_no_like():
+def test_osds_of_another_class_are_no_like():
+    mgr = a_fleet(2, 2, 2)
+    osds = {osd_id: replace(osd, device_class="ssd" if osd_id in (2, 3) else "hdd")
+            for osd_id, osd in mgr.view.state.osds.items()}
+    _, data = seen(mgr, osds=osds, slow_osds=slow(mgr, 5))
+    assert data["slow_bluestore"]["shown"][0]["like_osds"] == 3
+    assert data["slow_bluestore"]["drive_models"][0]["of"] == 4
+
+
+def test_an_osd_that_is_gone_from_the_map_is_like_nothing():
     mgr = a_fleet(4)
-    with_osds_on(mgr, "elsewhere")
-    osds = {**mgr.view.state.osds, 2: replace(mgr.view.state.osds[2], device_class="ssd")}
-    _, data = seen(mgr, osds=osds, slow_osds=slow(mgr, 3))
-    assert data["slow_bluestore"]["shown"][0]["like_osds"] == 2
+    _, data = seen(mgr, slow_osds=slow(mgr, 77))
+    assert data["slow_bluestore"]["shown"][0]["drive_model"] == ""

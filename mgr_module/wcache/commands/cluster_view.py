@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from statistics import median
-from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
 
 from ..core.cluster import ClusterState, SlowOsd
 from ..core.precondition_text import faults
@@ -29,8 +29,9 @@ REASONS_MAX, NAMED_IN_JSON_MAX = 4, 1000
 def standing(world: World, hosts: Iterable[HostView], commit_ms: CommitMs) -> Dict[str, Any]:
     """The cluster in plain data; `hosts` are asked only where an OSD has the alert."""
     cluster = world.cluster
+    there = cluster.osds.keys()  # views: of 100,000 OSDs no set is made
     told = {osd_id for osd_id, osd in cluster.osds.items() if not osd.up}
-    told |= {*cluster.ill, *cluster.slow_op_osds} & {*cluster.osds}
+    told |= there & {*cluster.ill, *cluster.slow_op_osds}
     ill = Counter(cluster.illness(told).values())
     return {
         "osds": len(cluster.osds),
@@ -40,7 +41,7 @@ def standing(world: World, hosts: Iterable[HostView], commit_ms: CommitMs) -> Di
             "osds": sum(ill.values()),
             "reasons": [{"why": why, "osds": osds} for why, osds in ill.most_common()],
         },
-        "busy": None if cluster.busy is None else len(cluster.busy & {*cluster.osds}),
+        "busy": None if cluster.busy is None else len(there & cluster.busy),
         "slow_bluestore": _slow(world, hosts, commit_ms) if cluster.slow_osds else
         {"osds": 0, "osd_ids": [], "shown": [], "drive_models": []},
     }
@@ -49,8 +50,7 @@ def standing(world: World, hosts: Iterable[HostView], commit_ms: CommitMs) -> Di
 def _slow(world: World, hosts: Iterable[HostView], commit_ms: CommitMs) -> Dict[str, Any]:
     cluster = world.cluster
     slow = {one.osd_id for one in cluster.slow_osds}
-    like = _kinds(hosts, cluster)
-    kind_of = {osd_id: kind for kind, osds in like.items() for osd_id in slow.intersection(osds)}
+    kind_of, like = _kinds(hosts, cluster, slow)
     decided = {
         (found.device_class, str(found.drive_model)) for found in world.recommendations
         if found.verdict.decided
@@ -65,33 +65,46 @@ def _slow(world: World, hosts: Iterable[HostView], commit_ms: CommitMs) -> Dict[
         ],
         "drive_models": [
             {"device_class": kind[0], "drive_model": kind[1], "osds": count,
-             "of": len(like[kind]), "decided": kind in decided}
+             "of": sum(map(len, like[kind])), "decided": kind in decided}
             for kind, count in counts.most_common()
         ],
     }
 
 
-def _kinds(hosts: Iterable[HostView], cluster: ClusterState) -> Dict[Kind, List[int]]:
-    """The OSDs of a real cluster by what they are like."""
-    found: Dict[Kind, List[int]] = {}
-    for host in hosts:
-        if host.report.simulated:
-            continue
-        for name, osds in host.osds.items():
-            for osd_id in osds:
-                osd = cluster.osds.get(osd_id)
-                if osd is not None:
-                    found.setdefault((osd.device_class, name), []).append(osd_id)
-    return found
+def _kinds(
+    hosts: Iterable[HostView], cluster: ClusterState, slow: Set[int]
+) -> Tuple[Dict[int, Kind], Dict[Kind, List[Tuple[int, ...]]]]:
+    """(what slow OSDs are like, all OSDs of these kinds by host) of a real cluster.
+
+    A host's OSDs on one drive model are taken to be of one class: there may be 100,000.
+    """
+    alike = [
+        (name, osds) for host in hosts if not host.report.simulated
+        for name, osds in host.osds.items()
+    ]
+    kind_of: Dict[int, Kind] = {}
+    for name, osds in alike:
+        for osd_id in slow.intersection(osds):
+            if osd_id in cluster.osds:
+                kind_of[osd_id] = (cluster.osds[osd_id].device_class, name)
+    names, kinds = {name for _, name in kind_of.values()}, {*kind_of.values()}
+    found: Dict[Kind, List[Tuple[int, ...]]] = {kind: [] for kind in kinds}
+    for name, osds in alike:
+        first = cluster.osds.get(osds[0]) if name in names else None
+        if first is not None and (first.device_class, name) in kinds:
+            found[first.device_class, name].append(osds)
+    return kind_of, found
 
 
 def _one(
-    one: SlowOsd, kind: Optional[Kind], like: Mapping[Kind, Sequence[int]],
+    one: SlowOsd, kind: Optional[Kind], like: Mapping[Kind, Sequence[Tuple[int, ...]]],
     cluster: ClusterState, now_s: float, commit_ms: CommitMs,
 ) -> Dict[str, Any]:
     """An OSD with the alert; what is beside it is well and has none."""
     slow = {each.osd_id for each in cluster.slow_osds}
-    beside = [osd_id for osd_id in like[kind] if osd_id not in slow] if kind else []
+    groups = like[kind] if kind else []
+    spread = groups[::max(1, len(groups) // LIKE_MAX)]
+    beside = [osd_id for osds in spread for osd_id in osds if osd_id not in slow]
     few = beside[::max(1, len(beside) // LIKE_MAX)][:LIKE_MAX]
     ill = cluster.illness(few)
     told = [commit_ms(osd_id) for osd_id in few if osd_id not in ill]
