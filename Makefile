@@ -170,9 +170,10 @@ test-simulations:
 
 # What `make check` leaves out: tests that compute for half a second or more, which play whole
 # rollouts, start probes, or try everything.
+SLOW ?= slow and not long
 test-slow:
 	@venv=$$(qa/venv.sh) && WCACHE_EXAMPLES=$(EXAMPLES) $(COMPILED) "$$venv/bin/python" \
-	    -m pytest -m slow -n 2 --dist worksteal
+	    -m pytest -m "$(SLOW)" -n 2 --dist worksteal
 
 test-timers:
 	@$(COMPILED) "$$(qa/venv.sh)/bin/python" -m pytest $(TIMED)
@@ -215,6 +216,6 @@ test:
 # The same in its long forms: every test on every release, and the whole drive lab.  Its long
 # campaigns need a machine of their own, so each stage is by itself.
 test-all:
-	@$(STAGES) EXAMPLES=random EACH=cluster CLUSTER_TESTS=cluster SIMULATIONS= \
+	@$(STAGES) EXAMPLES=random EACH=cluster CLUSTER_TESTS=cluster SIMULATIONS= SLOW=slow \
 	    check test-slow test-packages test-mutations test-statistics simulate-fleet \
 	    test-releases test-cephadm test-ceph-ci test-lab-all

@@ -139,14 +139,14 @@ def test_nothing_is_set_while_the_cluster_is_not_well():
     mgr = a_mgr()
     plan_id = planned(mgr)
     mgr.view.state = make.cluster(
-        mgr.view.state.osds.values(), missed=(Precondition.PGS_CLEAN,))
+        mgr.view.state.osds.values(), missed=(Precondition.CLUSTER_HEALTHY,))
     code, _, error = mgr.command("apply", plan_id=plan_id)
     assert code != 0
-    assert "--override=pgs_clean" in error
-    ok(mgr.command("apply", plan_id=plan_id, override="pgs_clean"))
+    assert "--override=cluster_healthy" in error
+    ok(mgr.command("apply", plan_id=plan_id, override="cluster_healthy"))
     mgr.settle()
     assert mgr.config.kept == AFTER
-    assert shown(mgr, plan_id)["forced"] == ["PGs active+clean"]
+    assert shown(mgr, plan_id)["forced"] == ["cluster healthy"]
 
 
 def test_a_plan_is_not_begun_where_a_value_has_moved_since():

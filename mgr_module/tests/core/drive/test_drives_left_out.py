@@ -249,6 +249,7 @@ def test_no_unsafe_state_of_a_drive_that_is_left_out_or_taken_out_is_of_our_maki
     assert unsafe_ways(Asked(), pages) == []
 
 
+@pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.parametrize("pages", PAGES)
 def test_nor_is_one_from_any_state_that_a_drive_can_be_found_in(pages):

@@ -92,6 +92,7 @@ def test_where_the_boot_rule_is_missing_one_event_alone_loses_nothing(transport)
     assert found == []
 
 
+@pytest.mark.slow
 @EVERY
 @SCRIPT
 def test_a_drive_that_takes_commands_and_does_not_obey_is_no_danger(script, transport):

@@ -113,7 +113,7 @@ def test_a_dry_run_says_which_osds_and_for_how_long_and_leases_nothing():
     assert a_trial(mgr).job_id == "t1"
 
 
-@pytest.mark.parametrize("arguments", [{"persist": True}, {"override": "no_slow_ops"}])
+@pytest.mark.parametrize("arguments", [{"persist": True}, {"override": "osds_well"}])
 def test_what_a_trial_does_not_take_is_refused(arguments):
     mgr = with_a_plan()
     code, _, error = mgr.command("apply", plan_id="p1", trial=True, **arguments)
