@@ -40,6 +40,12 @@ ExecStart=/usr/bin/sleep infinity
 WantedBy=multi-user.target
 """
 # The control group has no controllers, so none can count processes.
+# systemd is told that it runs in a container (boot.sh), as it would mount and load what is the
+# kernel's else.  To programs it is a host: its /etc and /boot are its own.
+NO_CONTAINER = (
+    "rm -f /run/systemd/container; : > /run/environ-of-first; "
+    "mountpoint -q /proc/1/environ || mount --bind /run/environ-of-first /proc/1/environ"
+)
 CONTAINERS = "[containers]\npids_limit = 0\n"
 STORAGE = """[storage]
 driver = "overlay"
@@ -162,6 +168,7 @@ class Machine:
         if not wait_until(is_up, BOOT_TIMEOUT_S, 0.2):
             said = self.console()
             raise HarnessError(f"{self.name} is not up in {BOOT_TIMEOUT_S:.0f} s:\n{said}")
+        self.run(NO_CONTAINER)
 
     def power_off(self, *, cut: bool = False) -> None:
         """Shut it down, or cut its power: everything on it is killed at once."""
