@@ -24,8 +24,8 @@ from .option_change import OptionChange
 # `change.ChangeSteps` says.
 Change = Union[CacheModeChange, OptionChange, ConfigChange]
 # 1 knew changes of the cache mode alone, 2 neither waves nor a gate, 3 no pooled evidence.
-ROLLOUT_VERSION = 9
-ROLLOUT_READS = (0, 1, 2, 3, 4, 5, 6, 7, 8)
+ROLLOUT_VERSION = 10
+ROLLOUT_READS = (0, 1, 2, 3, 4, 5, 6, 7, 8, 9)
 # Changes of one plan.
 CHANGES_MAX = 16_384
 

@@ -130,8 +130,8 @@ def may_turn_on(spec: RunSpec) -> Set[DriveKind]:
 class RunState:
     """What is stored of a run beside its periods."""
 
-    VERSION: ClassVar[int] = 3
-    READS: ClassVar[Tuple[int, ...]] = (0, 1, 2)
+    VERSION: ClassVar[int] = 4
+    READS: ClassVar[Tuple[int, ...]] = (0, 1, 2, 3)
     STORED_BY: ClassVar[str] = "spec.run_id"
     spec: RunSpec
     status: RunStatus
