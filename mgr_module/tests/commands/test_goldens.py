@@ -1,16 +1,20 @@
-"""What every command prints, held to the letter, over the main job on fake ports.
+"""What every command prints, plain and as JSON, held to the letter, over stories on fake ports.
 
 `GOLDEN=write make check` writes the files anew; read the difference before you commit it.
-What is drawn at random (ids of changes and leases) is masked.
+What is drawn at random (ids of changes and leases) is masked.  Each command succeeds in some story
+in both forms, and so with each argument that it declares.
 """
 
 import json
 import os
 import re
+from collections import defaultdict
 from pathlib import Path
 
+import golden_arguments
+import golden_stories
 import pytest
-from golden_stories import STORIES, records
+from golden_stories import records
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
 from module_world import a_mgr, ok, start, with_osds_on
@@ -18,6 +22,9 @@ from wcache.commands.commands import COMMANDS
 from wcache.core.model import DriveModel
 
 FORMS = ("plain", "json-pretty")
+STORIES = {**golden_stories.STORIES, **golden_arguments.STORIES}
+# The arguments that each command was given where it succeeded, by its prefix and form.
+GIVEN = defaultdict(set)
 FOLDER = Path(__file__).parent / "goldens"
 LOOKS = (
     ("", {}), ("status", {}), ("drive ls", {}), ("agent ls", {}), ("campaign ls", {}),
@@ -42,6 +49,8 @@ def answered(form, mgr, prefix, inbuf="", **arguments):
     """A command and its answer in one form; errors as they come."""
     code, out, error = mgr.command(prefix, inbuf, format=form, **arguments)
     command = f"wcache {prefix}".strip()
+    if code == 0:
+        GIVEN[command, form.partition("-")[0]].update(("", *arguments))
     return f"$ ceph {command} --format {form}  -> {code}\n{out}{error}\n"
 
 
@@ -104,7 +113,7 @@ def chapters():
     yield "10-now-and-then", "".join(now_and_then)
     for name, tell in STORIES.items():
         yield name, story(tell, FORMS)
-    yield "16-records", story(records, ("plain",))
+    yield "16-records", story(records, ("plain", "json"))
     yield "24-at-300-osds", at_300_osds()
 
 
@@ -212,7 +221,14 @@ def test_each_file_is_of_a_stage():
     assert {path.stem for path in FOLDER.glob("*.txt")} == set(NAMES)
 
 
-def test_every_command_is_in_some_file():
-    text = "".join(path.read_text() for path in FOLDER.glob("*.txt"))
-    missing = [c.prefix for c in COMMANDS if f"$ ceph {c.prefix} --format" not in text]
-    assert missing == []
+def declared(command):
+    """The names of a command's arguments."""
+    items = (dict(part.split("=", 1) for part in one.split(",")) for one in command.arguments)
+    return [item["name"] for item in items]
+
+
+@pytest.mark.parametrize("form", ["plain", "json"])
+def test_every_command_succeeds_with_each_of_its_arguments_in_some_story(said_now, form):
+    wanted = {(c.prefix, name) for c in COMMANDS for name in ("", *declared(c))}
+    told = {(prefix, name) for prefix, how in GIVEN if how == form for name in GIVEN[prefix, how]}
+    assert sorted(wanted - told) == []

@@ -1,0 +1,205 @@
+"""Stories for the goldens: commands with the arguments that the other stories leave out."""
+
+from dataclasses import replace
+
+import bcache_world
+from memory_world import GIB, to_its_end, watch
+from memory_world import a_mgr as a_mgr_with_memory
+from mgr_fakes import builders as make
+from mgr_fakes.module import FakeMgr
+from module_world import applied, measured, ok, start
+from wcache.core.drive.options import DRAINS
+from wcache.core.hardware.bcache import BcacheState
+from wcache.core.model import DriveModel
+from wcache.core.option_value import OptionValue
+
+MEASURE = {
+    "scope": "host:h1", "loads": "depth1", "pairs": 4, "drives_per_model": 1, "force": True,
+}
+
+
+def looks(say):
+    """What only shows, narrowed or in full."""
+    mgr = applied()
+    say(mgr, "drive ls", hostname="h1")
+    say(mgr, "drive ls", all=True)
+    say(mgr, "drive reload", hostname="h2")
+    say(mgr, "agent ls", all=True)
+    say(mgr, "recommend", device_class="hdd")
+    say(mgr, "plan show", plan_id="p1", all=True)
+    say(mgr, "history", hostname="h1", limit=2)
+    say(mgr, "history", osd="osd.0", since="1d")
+    say(mgr, "history", drive="sda", what="p1")
+
+
+def campaigns_with_more(say):
+    """Campaigns of one host, as many drives and pairs as is said."""
+    more = {**MEASURE, "seed": 1, "consent_turn_on": True}
+    mgr = measured()
+    say(mgr, "campaign forecast", confirm=True, observe=False, **more)
+    say(mgr, "campaign start", confirm=True, accept_cost=True, **more)
+    mgr.settle()
+    say(mgr, "campaign forecast", observe=True, loads="traffic", force=True)
+    say(mgr, "campaign forecast", loads="capacity", calls=3)
+    say(mgr, "campaign start", loads="capacity", calls=3, accept_cost=True)
+    mgr.settle()
+    say(mgr, "auto", mode="apply", device_class="hdd", dry_run=True)
+    say(mgr, "try", scope="osd.0")
+    say(mgr, "try", scope="osd.0", accept_cost=True)
+    mgr.settle()
+    say(mgr, "agent add", hostname="h1", run_by="vstart", image="quay.io/ceph/ceph:v20")
+    say(mgr, "agent add", hostname="h1", run_by="cephadm", image="quay.io/ceph/ceph:v20")
+    say(mgr, "agent rm", hostname="h1", force=True)
+
+
+def plans_with_more(say):
+    """Plans that are narrowed, forgotten, overridden, made to last, tried and rolled back."""
+    mgr = measured()
+    model = str(make.MODEL)
+    say(mgr, "plan", device_class="hdd", hostname="h1", drive_model=model, dry_run=True)
+    say(mgr, "plan", osd=0, consent_turn_on=True, persist=True, without="h2:sdc", dry_run=True)
+    say(mgr, "plan", knob="cache_mode")
+    for dry_run in (True, False):
+        say(mgr, "plan rm", plan_id="p1", dry_run=dry_run)
+    ok(mgr.command("plan", persist=True))
+    say(mgr, "apply", plan_id="p2", trial=True, dry_run=True)
+    say(mgr, "apply", plan_id="p2", persist=True, override="client_load", dry_run=True)
+    say(mgr, "apply", plan_id="p2", persist=True, override="client_load")
+    for _ in range(12):
+        mgr.step()
+    ok(mgr.command("rollout pause", plan_id="p2"))
+    for _ in range(200):
+        mgr.step()
+        if mgr.inside.rollouts["p2"].paused:
+            break
+    say(mgr, "rollout resume", plan_id="p2", override="gate_decided")
+    mgr.settle()
+    mgr.report_all()
+    for dry_run in (True, False):
+        say(mgr, "rollback", plan_id="p2", dry_run=dry_run)
+    mgr.settle()
+    say(mgr, "rollout show", plan_id="p2")
+
+
+def _tunable(name, osd_id):
+    drive = make.drive(name, osd_id, drive_model=DriveModel("ACME", "HD1", "1.0"))
+    options = (
+        OptionValue("scheduler", "mq-deadline"), OptionValue("nr_requests", "128"),
+        OptionValue("wbt_lat_usec", "0"),
+    )
+    return replace(drive, state=replace(drive.state, options=options))
+
+
+def options(say):
+    """Two values of an option, from their cost to their verdict, a plan and its way back."""
+    mgr = FakeMgr(*((f"h{i}", (_tunable("sda", i),)) for i in range(3)))
+    calls = iter(range(10**6))
+
+    def latency_ns(osd_id):
+        (drive,) = mgr.probes[f"h{osd_id}"].drives.values()
+        worse = 1.5 if drive.state.option("scheduler") == "mq-deadline" else 1.0
+        return int(5_000_000 * worse * (1 + next(calls) % 7 / 1000))
+
+    mgr.loads.latency_ns = latency_ns
+    mgr.report_all()
+    two = {
+        "option": "scheduler=none,mq-deadline", "scope": "cluster", "loads": "batch", "pairs": 4,
+        "drives_per_model": 3, "seed": 1, "force": False,
+    }
+    for more in ({"dry_run": True}, {}, {"accept_cost": True}):
+        say(mgr, "ab", **two, **more)
+    mgr.settle()
+    mgr.report_all()
+    say(mgr, "option ls")
+    say(mgr, "option verdicts")
+    say(mgr, "campaign show", campaign_id="c1")
+    say(mgr, "plan", knob="options")
+    say(mgr, "apply", plan_id="p1")
+    mgr.settle()
+    mgr.report_all()
+    say(mgr, "plan show", plan_id="p1")
+    say(mgr, "rollback")
+    mgr.settle()
+    say(mgr, "rollout show", plan_id="p1")
+
+
+def bcache(say):
+    """bcache: an option that asks for dirty data, and its mode, which an admin names."""
+    name, mode = "writeback_rate_p_term_inverse", "writeback"
+    drive = make.drive("sda", 0)
+    own = (OptionValue(name, "50"), OptionValue(DRAINS, "16"))
+    share = BcacheState("bcache0", False, mode, 0, 10 * GIB, 10 * GIB, 4096, True)
+    drive = replace(drive, state=replace(drive.state, options=own), bcache=(share,))
+    cache = make.drive("sdz", bcache=(BcacheState("bcache0", True, "none"),))
+    mgr = FakeMgr(("h0", (drive, cache)))
+    mgr.report_all()
+    say(mgr, "ab", option=f"{name}=40,4000", pairs=4, dirty_data="target", dry_run=True)
+    mgr = bcache_world.a_mgr()
+    say(mgr, "plan", knob="options", option=f"cache_mode={mode}", hostname="h0")
+    say(mgr, "apply", plan_id="p1")
+    say(mgr, "apply", plan_id="p1", consent_writeback=True)
+    bcache_world.until(mgr, lambda: not mgr.engine.is_active())
+    bcache_world.retold(mgr)
+    say(mgr, "plan show", plan_id="p1")
+    say(mgr, "rollback", plan_id="p1")
+    bcache_world.until(mgr, lambda: not mgr.engine.is_active())
+    say(mgr, "plan show", plan_id="p1")
+
+
+def mclock(say):
+    """mClock's capacities of one host, measured, stopped, applied and rolled back."""
+    mgr = FakeMgr(*((f"h{i}", (make.drive("sda", i),)) for i in range(2)))
+    mgr.report_all()
+    mgr.step()
+    some = {"scope": "cluster", "calls": 3, "drives_per_model": 2, "force": True}
+    say(mgr, "mclock forecast", **some)
+    say(mgr, "mclock measure", accept_cost=True, **some)
+    mgr.step()
+    for dry_run in (True, False):
+        say(mgr, "mclock stop", dry_run=dry_run)
+    mgr.settle()
+    ok(mgr.command("mclock measure", calls=3, accept_cost=True))
+    mgr.settle()
+    say(mgr, "mclock recommend", device_class="hdd")
+    say(mgr, "mclock apply", device_class="hdd", dry_run=True)
+    say(mgr, "mclock apply", device_class="hdd")
+    mgr.settle()
+    for dry_run in (True, False):
+        say(mgr, "mclock rollback", change_id="p1", dry_run=dry_run)
+    mgr.settle()
+    say(mgr, "mclock show")
+
+
+def memory(say):
+    """Memory of one host and class, taken over from cephadm, and a trial of a known length."""
+    mgr = a_mgr_with_memory(ram_bytes=int(7.8 * GIB))
+    mgr.surroundings.backend = "cephadm"
+    mgr.restart()
+    mgr.report_all()
+    watch(mgr)
+    mgr.memory.watch.read_at_s = mgr.now_s  # by the wall clock
+    say(mgr, "memory status", hostname="h1")
+    say(mgr, "memory status", all=True)
+    say(mgr, "memory recommend", device_class="hdd")
+    say(mgr, "plan", knob="memory", take_over="h1")
+    say(mgr, "apply", plan_id="p1")
+    to_its_end(mgr)
+    say(mgr, "plan show", plan_id="p1")
+    say(mgr, "rollback")
+    to_its_end(mgr)
+    mgr = a_mgr_with_memory(hosts=3, ram_bytes=32 * GIB)
+    watch(mgr)
+    say(
+        mgr, "memory trial start", device_class="hdd", target_bytes=6 * GIB, osds=2, period_s=900,
+        blocks=4,
+    )
+    say(mgr, "try")
+    start(mgr)
+    say(mgr, "rollout ls")
+
+
+STORIES = {
+    "25-narrowed": looks, "26-campaigns-with-more": campaigns_with_more,
+    "27-plans-with-more": plans_with_more, "28-options": options, "29-bcache": bcache,
+    "30-mclock-with-more": mclock, "31-memory": memory,
+}
