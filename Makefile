@@ -5,7 +5,7 @@ RELEASE ?= 20
 # and each process that a test starts, would compile all of them anew.
 COMPILED = PYTHONDONTWRITEBYTECODE= \
     PYTHONPYCACHEPREFIX="$${XDG_CACHE_HOME:-$$HOME/.cache}/wcache/compiled"
-# Which examples hypothesis tries (qa/examples.py): a quarter, "all", or "random" (new each time).
+# Which examples hypothesis tries (qa/examples.py): a quarter, or "random" (all, new each time).
 EXAMPLES ?= quarter
 
 # As Ceph's src/pybind/mgr/tox.ini has it; qa/ceph_ci/tests/test_series.py asks that very file.
@@ -16,7 +16,7 @@ CEPHS_FLAKE8 = --isolated --max-line-length=100 --ignore=E501,W503
     test-ceph-ci-short test-cephadm test-cephadm-short test-cluster test-lab test-lab-all \
     test-mutations \
     shapes test-packages test-packages-short test-release-16 test-release-18 test-release-20 \
-    test-releases test-rotating test-simulations test-slow simulate-fleet simulate-fleet-short \
+    test-release-older test-releases test-rotating test-simulations test-slow simulate-fleet simulate-fleet-short \
     test-statistics test-timers wheels zipapps
 
 flake8:
@@ -60,6 +60,10 @@ test-releases:
 
 test-release-20:
 	@$(MAKE) --no-print-directory test-cluster RELEASE=20
+
+# 16 or 18, by the commit.
+test-release-older:
+	@$(MAKE) --no-print-directory test-release-$$("$$(qa/venv.sh)/bin/python" qa/rotation.py --release)
 
 test-release-16 test-release-18:
 	@$(MAKE) --no-print-directory test-cluster RELEASE=$(@:test-release-%=%) \
@@ -168,8 +172,8 @@ test-simulations:
 	    --dist worksteal qa/statistics \
 	    $(addprefix --ignore=,$(TIMED))
 
-# What `make check` leaves out: tests that compute for half a second or more, which play whole
-# rollouts, start probes, or try everything.
+# What `make check` leaves out: tests that compute for a quarter of a second or more, which play
+# whole rollouts, start probes, or try everything.
 SLOW ?= slow and not long
 test-slow:
 	@venv=$$(qa/venv.sh) && WCACHE_EXAMPLES=$(EXAMPLES) $(COMPILED) "$$venv/bin/python" \
@@ -178,13 +182,13 @@ test-slow:
 test-timers:
 	@$(COMPILED) "$$(qa/venv.sh)/bin/python" -m pytest $(TIMED)
 
-# Two of the long tests on real clusters or drives, by the commit: see qa/rotation.py.
+# One of the long tests on real clusters or drives, by the commit: see qa/rotation.py.
 test-rotating:
 	@"$$(qa/venv.sh)/bin/python" qa/rotation.py
 
 # Takes the protections of acknowledged data away one by one (qa/mutations/lists),
 # each in a copy of the project, and demands that a test fails.  WORDS="journal" does some, and
-# TURNS=2 every second one, by the commit.
+# TURNS=8 every eighth one, by the commit.
 test-mutations:
 	@TURNS=$(TURNS) PYTHONPATH=qa "$$(qa/venv.sh)/bin/python" -m mutations $(WORDS)
 
@@ -207,9 +211,9 @@ bench-decision:
 STAGES = MAKE="$(MAKE)" "$$(qa/venv.sh)/bin/python" qa/stages.py
 
 test:
-	@$(STAGES) EXAMPLES=all TURNS=2 \
+	@$(STAGES) TURNS=8 \
 	    "test-lab ~test-mutations ~test-packages-short | \
-	    test-release-20 test-release-18 test-release-16 test-ceph-ci-short | \
+	    test-release-20 test-release-older test-ceph-ci-short | \
 	    ~check ~test-slow ~test-simulations ~simulate-fleet-short test-cephadm-short \
 	    test-rotating" test-timers
 

@@ -1,7 +1,7 @@
 """Which examples hypothesis tries a property with, by WCACHE_EXAMPLES.
 
-`make check` tries a quarter of them, `make test` all.  Both try the same ones each time, so a
-commit passes or fails whenever it is run; `make test-all` tries others each time ("random").
+`make check` and `make test` try a quarter of them, the same ones each time, so a commit passes or
+fails whenever it is run.  `make test-all` tries all, others each time ("random").
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Any, Dict
 from hypothesis import HealthCheck, settings
 
 WANTED = os.environ.get("WCACHE_EXAMPLES", "quarter")
-ALL = WANTED != "quarter"
+ALL = WANTED == "random"
 
 
 def examples(number: int = 100, **more: Any) -> settings:
-    """Settings with so many examples in `make test`; how long one takes says nothing."""
+    """Settings with so many examples in `make test-all`; how long one takes says nothing."""
     return settings(**_values(number), **more)
 
 
@@ -29,6 +29,6 @@ def by_default() -> None:
 def _values(number: int) -> Dict[str, Any]:
     return {
         "max_examples": number if ALL else max(5, number // 4),
-        "derandomize": WANTED != "random", "deadline": None,
+        "derandomize": not ALL, "deadline": None,
         "suppress_health_check": [HealthCheck.too_slow],
     }

@@ -77,6 +77,7 @@ def compared(tmp_path, capsys, back, through):
     return json.loads(capsys.readouterr().out)
 
 
+@pytest.mark.slow
 def test_the_sampler_has_the_published_mean_and_about_its_standard_deviation():
     for table in (CACHE_ON, CACHE_OFF):
         assert mean_of(table[1], bend_for(table)) == pytest.approx(table[0], rel=1e-3)

@@ -64,6 +64,7 @@ def test_a_hostile_model_string_stays_text():
     assert not names & {"script", "img", "iframe", "object", "link"}
 
 
+@pytest.mark.slow
 def test_the_page_begins_with_what_all_of_it_would_gain():
     text = page_of(everything())
     assert text.index("1 of 2 drive models") < text.index("<h2>Verdicts")
@@ -84,6 +85,7 @@ def test_the_page_needs_nothing_from_elsewhere():
     assert "@import" not in style
 
 
+@pytest.mark.slow
 def test_what_noop_flushes_cost_is_shown_and_an_answer_of_before_lacks_it():
     answers = everything()
     assert "flushes with nothing" not in page_of(answers)
@@ -221,6 +223,7 @@ def test_how_to_repeat_it_is_a_command_with_its_seed():
     assert command in text
 
 
+@pytest.mark.slow
 def test_the_json_beside_the_page_has_every_sample(tmp_path):
     folder = tmp_path / "s"
     gather(SavingAnswers(FakeAnswers(a_lot()), folder))
@@ -246,6 +249,7 @@ def test_traffic_is_drawn_by_the_means_of_its_periods():
     assert drawn.unit == "periods' mean commit latencies"
 
 
+@pytest.mark.slow
 def test_saved_answers_give_the_same_page(tmp_path):
     answers = everything()
     live = render(gather(SavingAnswers(FakeAnswers(answers), tmp_path / "s")), now_s=1.7e9)
@@ -300,6 +304,7 @@ def test_the_command_writes_the_page(tmp_path, capsys):
     assert str(out) in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_the_command_asks_the_ceph_tool_with_its_options(tmp_path):
     source = saved(tmp_path / "s")
     tool = tmp_path / "ceph"

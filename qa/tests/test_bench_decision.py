@@ -62,6 +62,7 @@ def test_wilsons_interval_holds_the_share():
     assert (low, high) == (0.0, pytest.approx(0.161, abs=0.001))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("file", "drive", "load_point", "verdict"),
     [
@@ -151,6 +152,7 @@ def test_the_truth_is_that_of_the_periods_which_the_benchmark_measures():
             assert (shape.count, shape.seconds) == (plan.samples, plan.period_s)
 
 
+@pytest.mark.slow
 def test_plain_output_has_an_interval_for_every_share_and_sums_up_in_its_last_line(capsys):
     main([
         "--drives", str(MODELS / "odd.toml"), "--trials", "2", "--processes", "1",

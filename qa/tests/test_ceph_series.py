@@ -51,6 +51,7 @@ def files():
     return found
 
 
+@pytest.mark.slow
 def test_every_file_of_ours_is_in_the_series(files):
     missing = []
     for there, here in HERE.items():
@@ -82,6 +83,7 @@ def test_health_checks_name_no_page_that_cephs_documentation_lacks():
     assert [line for edit in health_checks() for line in edit.becomes if ".md" in line] == []
 
 
+@pytest.mark.slow
 def test_the_analysis_child_finds_what_is_in_python_common(files, tmp_path):
     for name, text in files.items():
         if name.startswith((CORE, MODULE)) and not name.startswith(MODULE_TESTS):

@@ -21,6 +21,7 @@ def test_all_of_a_small_fleet_are_changed_and_a_regression_on_one_host_goes_no_f
     assert found.bad <= HOST_DRIVES
 
 
+@pytest.mark.slow
 def test_what_a_rollout_counts_as_harm_is_no_less_than_half_of_what_clients_have_waited():
     found = judged(60, 4, Kind.WORSE)
     assert 0.5 * found.harm_s < found.told_s < 2.0 * found.harm_s + 1.0

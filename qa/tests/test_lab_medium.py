@@ -16,6 +16,7 @@ writes = st.tuples(
 steps = st.one_of(writes, st.sampled_from([("flush",), ("cut",)]))
 
 
+@pytest.mark.slow
 @examples(150)
 @given(st.lists(steps, max_size=25))
 def test_reads_see_every_write_and_a_power_cut_takes_only_what_was_not_flushed(

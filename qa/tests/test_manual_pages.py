@@ -54,6 +54,7 @@ def test_exit_codes_are_those_of_the_errors(pages):
     assert all(".SH EXIT STATUS" in text for text in pages.values())
 
 
+@pytest.mark.slow
 def test_both_shells_complete_every_command_that_is_for_people(tmp_path):
     asked = subprocess.run(
         ["/usr/bin/python3", "-c", "import shtab"], capture_output=True, check=False

@@ -2,12 +2,14 @@
 
 import json
 
+import pytest
 from mgr_fakes.module import FakeMgr
 from sim_drives import DRIVES, IGNORES, OFF, Probe
 from wcache.core.model import CacheMode
 from wcache_probe.sim.drive_schema import parse_drive_file
 
 
+@pytest.mark.slow
 def test_the_simulated_probe_fills_the_tables_and_toggles_nothing():
     probe = Probe()
     mgr = FakeMgr(("sim1", probe.host.look()), simulated=True)

@@ -10,7 +10,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from rotation import AT_ONCE, SECONDS_MAX, TURNS, chosen
+from rotation import OLDER_RELEASES, SECONDS_MAX, TURNS, chosen, older_release
 
 PROJECT = Path(__file__).resolve().parents[2]
 STAGES = PROJECT / "qa" / "stages.py"
@@ -79,6 +79,7 @@ def test_only_what_comes_after_a_tilde_has_a_low_priority(stages, group):
     assert f"priority {min(19, own + 10)}" in lines(stages(group.format("~nice")))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("group", ["long | fail", "fail | long"])
 def test_a_stage_that_fails_ends_the_other_which_cleans_up_and_nothing_follows(
     stages, tmp_path, group
@@ -110,20 +111,16 @@ def test_each_that_takes_turns_is_there_and_all_of_it_is_marked_long():
 
 def test_each_gets_its_turn_as_commits_go_by_and_about_as_often_as_the_others():
     commits = [hashlib.sha1(b"%d" % n).hexdigest() for n in range(100 * len(TURNS))]
-    times = Counter(turn for commit in commits for turn in chosen(commit))
-    assert set(times) == set(TURNS)
-    assert min(times.values()) > 0.7 * max(times.values())
+    for turn_of, all_of_them in ((chosen, TURNS), (older_release, OLDER_RELEASES)):
+        times = Counter(map(turn_of, commits))
+        assert set(times) == set(all_of_them)
+        assert min(times.values()) > 0.7 * max(times.values())
 
 
-def test_a_commit_has_two_different_ones_and_the_same_ones_each_time():
-    for number in range(len(TURNS) ** 2):
-        commit = f"{number:040x}"
-        assert len(set(chosen(commit))) == AT_ONCE == 2
-        assert chosen(commit) == chosen(commit)
-
-
-def test_a_repository_that_is_none_has_its_turns_as_well():
-    assert len(chosen("0")) == AT_ONCE
+def test_each_long_test_comes_with_each_older_release():
+    commits = [f"{number:040x}" for number in range(2 * len(TURNS))]
+    both = {(chosen(commit), older_release(commit)) for commit in commits}
+    assert len(both) == len(commits)
 
 
 def test_none_takes_longer_than_make_test_has_room_for():

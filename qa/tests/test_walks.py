@@ -93,6 +93,7 @@ def test_three_walks_are_told():
     assert len(walks()) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("title", walks())
 def test_a_walk_is_as_told(title):
     files, stops, told = walks()[title]

@@ -45,6 +45,7 @@ def test_the_answer_has_what_programs_need(tmp_path, capsys):
     assert result["warnings"] == ["unreplicated"]
 
 
+@pytest.mark.slow
 def test_two_runs_may_differ_by_five_percent_for_no_reason(tmp_path, capsys):
     # a difference that the samples prove but a run-to-run spread could make
     back = write(tmp_path / "on", latencies(1, 1125, n=20_000, sd=0.1))
@@ -194,6 +195,7 @@ def test_a_fifo_nobody_writes_to_and_a_device_are_not_waited_for(tmp_path, capsy
     assert "is no file" in said(capsys, "--write-back", "/dev/zero", "--write-through", good)
 
 
+@pytest.mark.slow
 def test_a_histogram_of_many_says_how_many_there_were(tmp_path, capsys):
     bins = {"lat_ns": {"N": 10**9, "bins": {"300000": 5 * 10**8, "310000": 5 * 10**8}}}
     many = tmp_path / "many.json"

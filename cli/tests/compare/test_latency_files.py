@@ -38,6 +38,7 @@ def bucket(ns):
     return ns // width * width + width // 2
 
 
+@pytest.mark.slow
 @examples(50)
 @given(st.lists(st.integers(1, 10**10), min_size=1, max_size=40))
 def test_a_histogram_keeps_each_latency_within_its_bucket(tmp_path_factory, latencies):
@@ -66,6 +67,7 @@ def test_plain_json_gives_a_distribution_through_its_percentiles(tmp_path):
     assert statistics.quantiles(found.latencies_us, n=10)[-1] == pytest.approx(90, rel=0.02)
 
 
+@pytest.mark.slow
 def test_a_write_and_its_own_sync_make_one_commit(tmp_path):
     path = fio(
         tmp_path, write={"clat_ns": bins({10_000: 300})},
@@ -120,6 +122,7 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.slow
 @examples(100)
 @given(job=JSON)
 def test_whatever_stands_in_the_json_there_is_one_line_or_positive_latencies(tmp_path_factory, job):
@@ -132,6 +135,7 @@ def test_whatever_stands_in_the_json_there_is_one_line_or_positive_latencies(tmp
     assert smallest > 0
 
 
+@pytest.mark.slow
 def test_several_jobs_count_for_as_many_writes_as_they_made(tmp_path):
     path = tmp_path / "jobs.json"
     jobs = [{"write": {"clat_ns": bins({1000 * us: n})}} for us, n in ((100, 10**7), (900, 10**6))]

@@ -41,6 +41,7 @@ def test_a_clear_truth_is_found_and_stops_the_experiment(ratio, verdict):
     assert result["ratio_low"] < ratio < result["ratio_high"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("ratio", "verdict"), [
     (1.0, "no material difference"), (1.3, "write through"), (0.5, "write back"),
 ])

@@ -10,6 +10,7 @@ from wcache.analysis.summary import student
 from wcache.core.experiment.pairs import FIRST_LOOK
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("alpha", [0.01, 0.05])
 def test_the_table_is_what_the_exact_recursion_gives(alpha):
     exact = boundaries(alpha, sequential.HORIZON)

@@ -58,6 +58,7 @@ def watched(rng, factor, fading_s, *, to=WT, sd=0.15, base_us=1000.0, stalls=0.0
     return periods
 
 
+@pytest.mark.slow
 @given(st.lists(
     st.tuples(st.sampled_from(CacheMode), st.lists(st.tuples(NS, NS), max_size=30)), max_size=4
 ))
@@ -74,6 +75,7 @@ def test_the_choice_is_the_same_with_the_modes_swapped_whatever_was_seen(given_w
     assert LEAST_S <= chosen.settle_s <= settling.SETTLE_MAX_S
 
 
+@pytest.mark.slow
 @given(st.integers(0, 10**6), st.sampled_from(CacheMode), st.sampled_from([0.1, 0.5, 1.0, 2.0]))
 def test_what_fades_is_waited_for_alike_after_either_toggle(seed, mode, fading_s):
     either = {
@@ -85,6 +87,7 @@ def test_what_fades_is_waited_for_alike_after_either_toggle(seed, mode, fading_s
         assert left < math.log(3.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fading_s", "left", "of_40"), [(0.3, 0.06, 38), (0.5, 0.06, 34), (1.0, 0.15, 14)]
 )
@@ -96,6 +99,7 @@ def test_an_effect_that_fades_is_found_and_waited_for(fading_s, left, of_40):
     assert sum(shift < left for shift in shifts) >= of_40
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stalls", [0.0, 0.03])
 @pytest.mark.parametrize("times", [1.0, 3.0])
 def test_where_nothing_fades_the_shortest_settling_is_kept(stalls, times):

@@ -61,6 +61,7 @@ def tail_verdict(found):
     return verdict_of(seen, OPTIONS.margin + tails.SLACK)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("writes", [150, 2000])
 @pytest.mark.parametrize("sd", [0.1, 0.4, 1.0])
 @pytest.mark.parametrize(
@@ -82,6 +83,7 @@ def test_a_tail_twice_as_slow_is_told_wherever_the_edges_lie(ratio, verdict, sd,
         assert tail_verdict(tails.differences(record.pairs)) is verdict, start
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ratio", [1.0, 1.05])
 @pytest.mark.parametrize("sd", [0.1, 0.4])
 def test_tails_that_do_not_differ_are_told_apart_in_one_experiment_of_a_hundred_at_most(

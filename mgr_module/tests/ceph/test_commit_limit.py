@@ -135,6 +135,7 @@ def test_a_treated_osd_whose_process_is_stopped_ends_the_watch_as_past_the_limit
     assert why.endswith(" ms while other OSDs do, past the limit of 50 ms")
 
 
+@pytest.mark.slow
 def test_a_control_that_hangs_ends_no_watch_and_is_in_no_block():
     seen, why, past_limit = watched((0,), (1, 2, 3, 4), limit_ms=50.0, blocks=30)
     assert (why, past_limit) == ("", False)

@@ -123,6 +123,7 @@ def raised(folder):
     return names, odd
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("release", NEW)
 def test_the_list_of_errors_is_what_the_source_raises(release):
     names, odd = raised(source(release))

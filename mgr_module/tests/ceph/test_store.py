@@ -57,6 +57,7 @@ def test_a_write_that_the_mon_loses_is_an_error_and_not_a_surprise_later():
         KvStore(kv).put("a", "x")
 
 
+@pytest.mark.slow
 @examples(60)
 @given(st.sampled_from([10, 2 * 10**5, 3 * 10**5]), st.sampled_from([10, 2 * 10**5, 4 * 10**5]),
        st.integers(0, 12))
@@ -281,6 +282,7 @@ def test_records_beyond_the_bytes_for_them_go_oldest_first_but_never_the_newest(
 PRIOR = PriorDrive("i" * 300, "sda", Transport.SAS, WB, make.drive("sda").state)
 
 
+@pytest.mark.slow
 def test_what_would_not_be_read_again_is_not_stored_and_the_old_value_stays():
     kept, _ = archive()
     run, answers = a_run(), []

@@ -299,6 +299,7 @@ def test_other_modules_are_called_as_they_can_be(interface):  # noqa: F811
             CephOrchestrator(ceph).ask(method, *args)
 
 
+@pytest.mark.slow
 def test_no_contract_is_there_that_nobody_needs(interface):  # noqa: F811
     """By what the tests above ask and read: one whose last user went goes too."""
     for release in RELEASES:

@@ -117,6 +117,7 @@ def test_few_are_shown_and_a_model_of_which_most_have_it_is_to_be_measured():
     assert "have it" not in seen(mgr, slow_osds=slow(mgr, *range(6)))[0]
 
 
+@pytest.mark.slow
 def test_a_model_that_was_measured_is_explained():
     mgr = measured()
     plain, _ = seen(mgr, slow_osds=slow(mgr, *mgr.view.state.osds))

@@ -78,6 +78,7 @@ def test_no_option_is_one_that_the_ceph_tool_takes_for_itself():
     assert [(name, own) for name in options for own in OF_THE_TOOL if own.startswith(name)] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["plain", "json", "json-pretty", "yaml"])
 @pytest.mark.parametrize("state", ["empty", "used"])
 def test_every_command_answers_in_every_format(form, state):
@@ -172,6 +173,7 @@ def test_an_input_that_a_command_does_not_take_is_ignored():
 FUZZED = a_mgr()
 
 
+@pytest.mark.slow
 @examples(150)
 @given(
     st.sampled_from([command.prefix[len("wcache "):] for command in commands.COMMANDS]),

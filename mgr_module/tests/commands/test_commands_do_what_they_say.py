@@ -41,6 +41,7 @@ UNDER_WAY = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("named", [True, False])
 @pytest.mark.parametrize("statuses", UNDER_WAY)
 def test_a_rollback_of_a_plan_under_way_stops_it_and_brings_back_what_was_there(statuses, named):
@@ -56,6 +57,7 @@ def test_a_rollback_of_a_plan_under_way_stops_it_and_brings_back_what_was_there(
     fine(mgr)
 
 
+@pytest.mark.slow
 def test_a_rollback_of_a_plan_under_way_survives_a_mgr_that_is_lost():
     mgr = applying()
     until(mgr, ChangeStatus.APPLIED, ChangeStatus.APPLYING)
@@ -66,6 +68,7 @@ def test_a_rollback_of_a_plan_under_way_survives_a_mgr_that_is_lost():
     assert all_modes(mgr) == {WB}
 
 
+@pytest.mark.slow
 def test_a_campaign_is_not_begun_beside_a_plan_and_the_reason_is_named():
     mgr = applying()
     end = "end it with `ceph wcache rollout abort p1`"
@@ -84,6 +87,7 @@ def test_a_campaign_is_not_begun_beside_a_plan_and_the_reason_is_named():
     start(mgr)
 
 
+@pytest.mark.slow
 def test_a_frozen_cluster_lets_a_plan_be_taken_back_and_nothing_be_changed():
     mgr = applying()
     until(mgr, ChangeStatus.APPLIED, ChangeStatus.APPLYING)
@@ -101,6 +105,7 @@ def test_a_frozen_cluster_lets_a_plan_be_taken_back_and_nothing_be_changed():
     fine(mgr)
 
 
+@pytest.mark.slow
 def test_a_plan_under_way_or_in_place_is_not_applied_again_and_says_so():
     mgr = applying()
     assert said(mgr, "apply", plan_id="p1") == {
@@ -112,6 +117,7 @@ def test_a_plan_under_way_or_in_place_is_not_applied_again_and_says_so():
     assert said(mgr, "apply", plan_id="p1")["status"] == "done"
 
 
+@pytest.mark.slow
 def test_a_plan_whose_drives_have_left_its_mode_is_not_called_applied():
     mgr = applying()
     mgr.settle()
@@ -122,6 +128,7 @@ def test_a_plan_whose_drives_have_left_its_mode_is_not_called_applied():
     assert "`ceph wcache plan`" in error
 
 
+@pytest.mark.slow
 def test_a_plan_whose_drive_or_host_has_gone_since_says_so():
     mgr = applying()
     mgr.settle()
@@ -141,6 +148,7 @@ def test_a_host_that_a_plan_cannot_tell_of_is_named_with_the_reason():
     assert said(mgr, "plan", dry_run=True)["left_alone"][-1] == "h9: no probe has reported it"
 
 
+@pytest.mark.slow
 def test_what_was_in_place_by_a_report_from_before_a_change_is_named_with_the_reason():
     mgr = applying()
     mgr.settle()
@@ -206,6 +214,7 @@ def test_a_plan_with_nothing_measured_says_so_and_how_to_measure(arguments):
     assert "`ceph wcache campaign start" in error
 
 
+@pytest.mark.slow
 def test_a_plan_names_a_drive_that_loses_writes_with_the_commands_that_cure_it():
     mgr = applying()
     mgr.settle()
@@ -224,6 +233,7 @@ def test_a_plan_names_a_drive_that_loses_writes_with_the_commands_that_cure_it()
     assert "sdparm --clear=WCE /dev/sda" in finding["detail"]
 
 
+@pytest.mark.slow
 def test_a_plan_where_all_is_as_it_should_be_is_no_error():
     mgr = applying()
     mgr.settle()
@@ -231,6 +241,7 @@ def test_a_plan_where_all_is_as_it_should_be_is_no_error():
     assert "in place, by plan p1" in ok(mgr.command("plan"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("prefix", ["recommend", "plan", "mclock recommend", "mclock apply"])
 def test_a_device_class_that_does_not_exist_is_named(prefix):
     for mgr in (a_mgr(), measured()):
@@ -261,6 +272,7 @@ def campaign(mgr, error=""):
     mgr.settle()
 
 
+@pytest.mark.slow
 def test_campaigns_that_abort_again_and_again_are_a_health_warning_until_one_ends_well():
     mgr = a_mgr()
     for _ in range(2):

@@ -123,6 +123,7 @@ def test_a_plan_that_is_done_says_what_would_be_made_to_last(persist):
     assert all(change.kept is not None for change in mgr.plan.changes) is persist
 
 
+@pytest.mark.slow
 def test_a_dry_run_says_how_it_will_be_judged_and_that_clients_write_too_little_for_that():
     mgr = begun(apply={"dry_run": True})
     would = said(mgr, "apply", plan_id="p1", dry_run=True)
@@ -137,6 +138,7 @@ def test_a_dry_run_says_how_it_will_be_judged_and_that_clients_write_too_little_
     assert "not met now" not in text
 
 
+@pytest.mark.slow
 def test_a_plan_that_would_be_refused_is_refused_in_a_dry_run_too():
     mgr = applied()
     ok(mgr.command("rollback"))

@@ -2,12 +2,14 @@
 
 from dataclasses import replace
 
+import pytest
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
 from module_world import a_mgr, measured, ok, said, start
 from wcache.core.model import DriveModel
 
 
+@pytest.mark.slow
 def test_the_raw_pairs_are_those_of_the_record():
     mgr = measured()
     (row,) = said(mgr, "explain", what="osd.2")["explained"]
@@ -22,6 +24,7 @@ def test_the_raw_pairs_are_those_of_the_record():
     assert "osd.1" not in text
 
 
+@pytest.mark.slow
 def test_a_drive_model_of_several_words_needs_no_quotes_and_shows_all_its_drives():
     mgr = measured()
     for what in (["ACME", "HD1", "1.0"], "ACME HD1 1.0", "acme hd1 1.0", "HD1"):
@@ -50,6 +53,7 @@ def test_what_is_not_measured_says_how_to_measure_it_and_what_is_not_known_what_
     assert "drive models are: ACME HD1 1.0, B 2" in mgr.command("explain", what="C")[2]
 
 
+@pytest.mark.slow
 def test_samples_that_are_gone_are_said_to_be_gone():
     mgr = measured()
     for record_id in mgr.inside.archive.record_ids():
@@ -57,6 +61,7 @@ def test_samples_that_are_gone_are_said_to_be_gone():
     assert "its raw pairs are not kept" in ok(mgr.command("explain", what="osd.0"))
 
 
+@pytest.mark.slow
 def test_an_open_verdict_names_what_would_settle_it_and_recommend_follows_it():
     mgr = a_mgr()
     mgr.probes["h1"].latency_ns = mgr.probes["h2"].latency_ns

@@ -127,6 +127,7 @@ def answers(mgr):
             yield prefix, f"{out}\n{error}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("word", WORDS)
 def test_no_view_prints_a_foreign_word_outside_of_quotes(word):
     mgr = a_world(word)

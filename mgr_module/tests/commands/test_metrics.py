@@ -2,6 +2,7 @@
 
 import re
 
+import pytest
 from module_world import a_mgr, applied, measured, said
 from wcache.commands.metrics import metrics_text
 from wcache.core.figures.prometheus_text import OTHERS, SERIES_MAX, gauge, text
@@ -13,6 +14,7 @@ def metrics(mgr):
     return metrics_text(said(mgr, "status"), said(mgr, "campaign ls"), said(mgr, "plan ls"))
 
 
+@pytest.mark.slow
 def test_what_waits_is_counted_with_what_it_would_gain():
     lines = metrics(measured()).splitlines()
     for line in (
@@ -25,6 +27,7 @@ def test_what_waits_is_counted_with_what_it_would_gain():
     assert 'wcache_gain_ratio{cache="on"' not in "".join(lines)
 
 
+@pytest.mark.slow
 def test_what_was_applied_waits_no_more():
     lines = metrics(applied()).splitlines()
     assert 'wcache_drives_to_change{cache="off"} 0' in lines
@@ -32,6 +35,7 @@ def test_what_was_applied_waits_no_more():
     assert any(line.startswith("wcache_plans{") for line in lines)
 
 
+@pytest.mark.slow
 def test_each_line_is_a_comment_or_a_sample():
     for mgr in (a_mgr(), measured()):
         for line in metrics(mgr).splitlines():

@@ -13,6 +13,7 @@ from wcache.commands.plan_tables import plan
 from wcache.core.text import amount, cell, many, setting, written
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["json", "json-pretty"])
 def test_every_answer_but_files_has_a_format_version(form):
     mgr = measured()
@@ -47,6 +48,7 @@ def test_an_option_that_is_refused_is_named_as_it_is_typed():
             assert error.startswith(f"{name} must be a whole number"), (prefix, error)
 
 
+@pytest.mark.slow
 def test_a_plan_that_is_in_place_is_named_and_no_next_step_lacks_an_id():
     mgr = measured()
     assert ok(mgr.command("plan", dry_run=True)).endswith(
@@ -127,6 +129,7 @@ def test_what_was_stopped_is_not_told_as_complete():
     assert "admin" in why
 
 
+@pytest.mark.slow
 def test_what_is_done_is_complete_and_a_plan_that_goes_back_by_itself_has_failed():
     mgr, seen = measured(), Progress()
     progress = CephProgress(seen)

@@ -76,6 +76,7 @@ def test_each_member_of_a_union_comes_back_as_itself():
         assert codec.loads(Task, codec.dumps(task), bytes_max=10**6, what="task") == task
 
 
+@pytest.mark.slow
 @given(JSON)
 @examples(300)
 def test_any_other_json_is_refused_with_one_line(plain):

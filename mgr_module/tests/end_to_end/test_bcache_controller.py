@@ -105,6 +105,7 @@ def test_what_is_not_known_is_waited_for_only_where_it_is_to_be_somewhere():
     assert moves([state(1.0, is_cache=True)]) == ""
 
 
+@pytest.mark.slow
 def test_a_campaign_waits_until_the_controller_has_settled():
     world = Controlled(lambda at_s: max(1.0, 2.0 - at_s / 200))
     world.compare()
@@ -134,6 +135,7 @@ def test_an_osd_alone_is_watched_for_as_long_as_the_controller_is_waited_for():
     assert world.probe.drives["domain-sda"].state.option(NAME) == "50"
 
 
+@pytest.mark.slow
 def test_what_our_own_bench_fills_the_queue_of_is_not_watched():
     world = Writable()
     world.compare(dirty_data="target", accept_cost=True)
@@ -156,6 +158,7 @@ def test_one_that_never_settles_ends_the_experiment_and_says_so():
     assert world.probe.drives["domain-sda"].state.option(NAME) == "50"
 
 
+@pytest.mark.slow
 def test_a_starting_state_is_waited_for_and_one_that_does_not_come_is_said():
     world = Controlled(lambda at_s: 1.0)
     world.compare(dirty_data="target", accept_cost=True)
@@ -216,6 +219,7 @@ class Writable(Controlled):
         ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wanted", [Dirty.TARGET, Dirty.BEYOND])
 def test_what_is_not_dirty_yet_is_written_and_counted(wanted):
     world = Writable(kept=0.5)
@@ -260,6 +264,7 @@ def test_nothing_is_written_where_the_forecast_counted_nothing():
     assert world.mgr.loads.written_bytes == 0
 
 
+@pytest.mark.slow
 def test_a_mgr_that_takes_over_knows_what_the_last_one_has_written():
     world = Writable(kept=0.0, cutoff=4 * 2**20)
     campaign_id = world.compare(dirty_data="target", accept_cost=True)
@@ -292,6 +297,7 @@ def test_what_a_bench_writes_for_a_start_is_time_that_clients_wait():
     assert client_wait_s(world.record().setup, [written]) == 40.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trial", [TRIAL, f"{DRAINS}=8,64"])
 def test_what_is_dirty_is_written_back_for_a_clean_start_at_a_rate_that_goes_back(trial):
     world = Writable(dirty=2.0 * TARGET_BYTES)
@@ -315,6 +321,7 @@ def test_what_is_dirty_is_written_back_for_a_clean_start_at_a_rate_that_goes_bac
     assert wanted <= rates
 
 
+@pytest.mark.slow
 def test_a_mgr_that_takes_over_while_bcache_is_written_back_puts_the_rate_back():
     world = Writable(dirty=8.0 * TARGET_BYTES)
     campaign_id = world.compare(dirty_data="clean")
@@ -331,6 +338,7 @@ def test_a_mgr_that_takes_over_while_bcache_is_written_back_puts_the_rate_back()
     assert set(world.begins()) == {Dirty.CLEAN}
 
 
+@pytest.mark.slow
 def test_a_settling_check_has_the_drives_own_rate_whatever_was_cut_off_before():
     world = Writable(dirty=0.0)
     rates, latency_ns = [], world.mgr.loads.latency_ns
@@ -352,6 +360,7 @@ def test_a_settling_check_has_the_drives_own_rate_whatever_was_cut_off_before():
     assert set(rates) == {OWN_RATE}
 
 
+@pytest.mark.slow
 def test_a_rate_that_is_higher_than_ours_is_not_lowered():
     world = Writable(dirty=100.0 * TARGET_BYTES, own_rate="20480")
     world.compare(dirty_data="clean")
@@ -386,6 +395,7 @@ def test_what_does_not_stay_clean_is_not_measured():
     assert "after it was written back: its dirty data is" in world.ended(campaign_id)
 
 
+@pytest.mark.slow
 def test_each_starting_state_has_a_verdict_of_its_own_though_the_target_is_crossed():
     world = Writable()
     calls, slower = iter(range(10**6)), {"beyond": "4000", "clean": "40"}
@@ -417,6 +427,7 @@ def test_a_starting_state_of_what_is_not_bcache_is_refused():
     assert "this is no option of bcache" in error
 
 
+@pytest.mark.slow
 def test_dirty_data_rate_and_the_backing_disk_are_kept_over_time_and_plotted():
     world = Controlled(lambda at_s: 1.0)
     world.compare()

@@ -57,6 +57,7 @@ def test_without_its_consent_nothing_is_put_into_writeback():
     assert (status(mgr), values(mgr)) == ("planned", ["writethrough"] * 4)
 
 
+@pytest.mark.slow
 def test_it_is_applied_with_consent_and_goes_back_once_nothing_is_dirty():
     mgr = a_mgr()
     begun(mgr, "writeback")
@@ -81,6 +82,7 @@ def test_it_is_applied_with_consent_and_goes_back_once_nothing_is_dirty():
     fine(mgr)
 
 
+@pytest.mark.slow
 def test_all_leave_writeback_at_once_on_the_way_back_and_then_each_is_waited_for():
     mgr = a_mgr()
     begun(mgr, "writeback")
@@ -102,6 +104,7 @@ def test_all_leave_writeback_at_once_on_the_way_back_and_then_each_is_waited_for
     fine(mgr)
 
 
+@pytest.mark.slow
 def test_away_from_writeback_it_is_made_when_nothing_is_dirty_over_a_failover_too():
     mgr = a_mgr("writeback")
     make_dirty(mgr, "h0", "sda", 3 * 2**20)
@@ -151,6 +154,7 @@ def test_while_it_is_written_back_it_can_be_taken_back(how):
     fine(mgr)
 
 
+@pytest.mark.slow
 def test_a_probe_that_is_silent_meanwhile_is_waited_for():
     mgr = a_mgr("writeback")
     make_dirty(mgr, "h0", "sda", 2**20)
@@ -206,6 +210,7 @@ def test_that_clients_wait_longer_without_writeback_takes_nothing_back():
     assert values(mgr) == ["writethrough"] * 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("others", "ends"), [(5.0, "done"), (0.2, "rolled back")])
 def test_towards_writeback_clients_judge_it(others, ends):
     mgr = a_mgr("writethrough", Clients)
@@ -218,6 +223,7 @@ def test_towards_writeback_clients_judge_it(others, ends):
     assert plan["changes"][0]["before_us"] is not None
 
 
+@pytest.mark.slow
 def test_between_the_two_other_modes_clients_judge_it_too():
     mgr = a_mgr("writethrough", Clients)
     plan = gated_end(mgr, begun(mgr, "writearound"))

@@ -10,6 +10,7 @@ from wcache.core.record import Precondition
 from wcache.engine.watchdog import STALL_S
 
 
+@pytest.mark.slow
 def test_a_bench_cut_off_by_a_lost_lease_is_cancelled_before_the_next_one():
     mgr = a_mgr()
     start(mgr)
@@ -61,6 +62,7 @@ def test_a_probe_silent_for_a_lease_and_half_a_minute_ends_the_run_and_is_report
     assert said(mgr, "campaign show", campaign_id=campaign_id)["run_list"][0]["restored"] is True
 
 
+@pytest.mark.slow
 def test_a_rollout_whose_probe_is_silent_waits_and_after_an_hour_that_is_told():
     mgr = measured()
     plan_id = said(mgr, "plan")["plan_id"]
@@ -129,6 +131,7 @@ def test_a_release_that_fails_is_said_until_the_probe_says_otherwise():
     assert not shown["run_list"][0]["restored"]
 
 
+@pytest.mark.slow
 def test_a_store_that_stops_taking_values_ends_the_run_with_a_release_and_says_so():
     mgr = a_mgr()
     start(mgr)
@@ -174,6 +177,7 @@ def test_what_cannot_be_read_is_told_and_its_number_is_not_used_again():
     assert mgr.store.kept["campaign/c1"] == "{"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("force", [False, True])
 def test_a_sick_cluster_is_not_measured_unless_forced_and_then_stays_out_of_advice(force):
     mgr = a_mgr()
@@ -208,6 +212,7 @@ def test_a_cluster_that_gets_sick_while_it_is_measured_is_left_alone():
     assert all_modes(mgr) == {WB}
 
 
+@pytest.mark.slow
 def test_a_new_mgr_that_knows_no_pgs_yet_waits_instead_of_giving_up():
     mgr = a_mgr()
     campaign_id = start(mgr)

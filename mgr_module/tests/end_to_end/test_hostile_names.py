@@ -143,6 +143,7 @@ def surfaces(mgr):
     yield "log", "\n".join(line for _, line in mgr.log_lines)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ALL_IN_TWO, ids=range(len(ALL_IN_TWO)))
 def test_a_hostile_name_is_text_on_every_surface(name):
     mgr = a_cluster(name)

@@ -50,6 +50,7 @@ def begun_beside(*osd_ids, **options):
     return begun(before=lambda mgr: sick(mgr, *osd_ids), **options)
 
 
+@pytest.mark.slow
 def test_ill_drives_come_after_all_others_and_a_plan_waits_for_nothing_but_them():
     mgr = begun_beside(1, 4)
     assert said(mgr, "apply", plan_id="p1", dry_run=True)["later"] == [
@@ -72,6 +73,7 @@ def test_ill_drives_come_after_all_others_and_a_plan_waits_for_nothing_but_them(
     assert len(mgr.changed) == 10
 
 
+@pytest.mark.slow
 def test_nothing_is_changed_beside_a_missing_copy_at_any_time():
     mgr = begun_beside(0, 3, 5)
     for number in range(1200):
@@ -86,6 +88,7 @@ def test_nothing_is_changed_beside_a_missing_copy_at_any_time():
     assert mgr.end() == "done"
 
 
+@pytest.mark.slow
 def test_where_the_canary_is_ill_the_next_one_is_the_canary():
     mgr = begun_beside(0)
     mgr.go(lambda: mgr.changed)
@@ -122,6 +125,7 @@ def test_osds_that_move_data_or_have_the_alert_go_last_in_their_wave():
     assert shown(mgr)["forced"] == []
 
 
+@pytest.mark.slow
 def test_one_of_a_step_that_falls_ill_before_its_change_leaves_the_step():
     mgr = begun(rollout_parallel_max=2)
     mgr.go(lambda: status_of(mgr, 2) is ChangeStatus.APPLYING, seconds=0.05)
@@ -134,6 +138,7 @@ def test_one_of_a_step_that_falls_ill_before_its_change_leaves_the_step():
     assert mgr.end() == "done"
 
 
+@pytest.mark.slow
 def test_what_an_ill_osd_tells_is_no_evidence_and_the_others_of_the_step_are_judged():
     mgr = begun(rollout_parallel_max=2)
     mgr.go(lambda: mgr.changed >= {2, 3} and mgr.inside.rollouts["p1"].phase is Phase.BLOCKS_AFTER)
@@ -147,6 +152,7 @@ def test_what_an_ill_osd_tells_is_no_evidence_and_the_others_of_the_step_are_jud
     assert mgr.end() == "done"
 
 
+@pytest.mark.slow
 def test_a_step_of_which_nobody_is_well_is_held_and_judged_when_they_are():
     mgr = begun()
     mgr.go(lambda: mgr.inside.rollouts["p1"].phase is Phase.BLOCKS_AFTER)
@@ -163,6 +169,7 @@ def test_a_step_of_which_nobody_is_well_is_held_and_judged_when_they_are():
     assert mgr.end() == "done"
 
 
+@pytest.mark.slow
 def test_a_change_that_did_harm_goes_back_though_its_osd_was_ill_meanwhile():
     mgr = begun()
     mgr.go(lambda: mgr.inside.rollouts["p1"].phase is Phase.BLOCKS_AFTER)
@@ -174,6 +181,7 @@ def test_a_change_that_did_harm_goes_back_though_its_osd_was_ill_meanwhile():
     assert mgr.changed == set()
 
 
+@pytest.mark.slow
 def test_slow_operations_of_its_own_hide_no_harm_of_a_change():
     mgr = begun()
     mgr.go(lambda: mgr.inside.rollouts["p1"].phase is Phase.BLOCKS_AFTER)
@@ -182,6 +190,7 @@ def test_slow_operations_of_its_own_hide_no_harm_of_a_change():
     assert mgr.end() == "rolled back"
 
 
+@pytest.mark.slow
 def test_a_late_one_that_is_worse_goes_back_alone():
     mgr = begun_beside(0)
     mgr.go(lambda: mgr.plan.missed)
@@ -192,6 +201,7 @@ def test_a_late_one_that_is_worse_goes_back_alone():
     assert mgr.changed == set(range(1, 10))
 
 
+@pytest.mark.slow
 def test_an_osd_that_does_not_answer_before_its_change_is_waited_for():
     mgr = begun()
     mgr.go(lambda: mgr.blocks.waiting)
@@ -207,6 +217,7 @@ def test_an_osd_that_does_not_answer_before_its_change_is_waited_for():
     assert mgr.end() == "done"
 
 
+@pytest.mark.slow
 def test_an_ill_osd_is_no_control_and_one_that_falls_ill_is_none_any_more():
     mgr = begun_beside(9)
     mgr.go(lambda: mgr.inside.rollouts["p1"].phase is Phase.BLOCKS_AFTER)

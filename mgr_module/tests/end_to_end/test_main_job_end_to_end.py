@@ -22,6 +22,7 @@ from module_world import (
 from wcache.core.change.change_status import ChangeStatus
 
 
+@pytest.mark.slow
 def test_the_main_job_from_forecast_to_rollback():
     mgr = a_mgr()
     assert said(mgr, "campaign forecast", loads="depth1")["forecast"]["drives"] == 3
@@ -115,6 +116,7 @@ def test_stop_and_freeze_restore_at_once_whatever_is_under_way(how, steps):
     start(mgr, loads="timer")
 
 
+@pytest.mark.slow
 def test_stopping_an_old_campaign_does_not_disturb_what_is_measured_now():
     mgr = measured()
     plan_id = said(mgr, "plan")["plan_id"]
@@ -126,6 +128,7 @@ def test_stopping_an_old_campaign_does_not_disturb_what_is_measured_now():
     assert said(mgr, "plan show", plan_id=plan_id)["status"] == "done"
 
 
+@pytest.mark.slow
 def test_a_freeze_in_the_middle_of_a_rollout_takes_the_open_change_back_and_keeps_the_rest():
     mgr = measured()
     plan_id = said(mgr, "plan")["plan_id"]
@@ -146,6 +149,7 @@ def test_a_freeze_in_the_middle_of_a_rollout_takes_the_open_change_back_and_keep
     assert all_modes(mgr) == {WB}
 
 
+@pytest.mark.slow
 def test_a_rollback_beside_an_abort_takes_back_what_the_abort_would_leave():
     mgr = measured()
     plan_id = said(mgr, "plan")["plan_id"]
@@ -191,6 +195,7 @@ def test_a_rollback_of_a_plan_under_a_later_one_is_refused():
     assert all_modes(mgr) == {WB}
 
 
+@pytest.mark.slow
 def test_a_simulated_cluster_does_the_main_job_with_no_osd_at_all():
     mgr = a_mgr(simulated=True)
     start(mgr, loads="depth1,timer")

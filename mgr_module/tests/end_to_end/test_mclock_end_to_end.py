@@ -342,6 +342,7 @@ def test_a_frozen_cluster_changes_no_settings(mgr):
     assert "frozen" in refused(mgr, "measure", accept_cost=True)
 
 
+@pytest.mark.slow
 def test_a_plan_and_the_recommendation_name_the_keys_that_will_be_stale(mgr):
     mgr.command("campaign start", loads="depth1", accept_cost=True)
     mgr.settle()

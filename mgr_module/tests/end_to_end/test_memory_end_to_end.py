@@ -108,6 +108,7 @@ def test_a_plan_sets_classes_slowly_down_and_rolls_all_of_it_back():
     assert set(targets(mgr).values()) == {4 * GIB}
 
 
+@pytest.mark.slow
 def test_nothing_goes_down_while_the_cluster_is_not_healthy():
     mgr = overcommitted()
     plan_id = said(mgr, "plan", knob="memory")["plan_id"]
@@ -245,6 +246,7 @@ def test_cephadms_autotuner_keeps_its_hosts_until_one_is_taken_over_and_gets_it_
     assert mgr.config.kept == before
 
 
+@pytest.mark.slow
 def test_a_trial_tells_what_more_would_gain_and_the_division_gives_it():
     mgr = a_mgr(hosts=4, ram_bytes=16 * GIB)
     watch(mgr)
@@ -309,6 +311,7 @@ def test_where_no_larger_target_fits_no_smaller_one_is_advised():
     )
 
 
+@pytest.mark.slow
 def test_a_dry_run_of_a_memory_plan_says_the_minutes_that_it_waits_between_its_steps():
     mgr = overcommitted()
     plan = said(mgr, "plan", knob="memory")
@@ -324,6 +327,7 @@ def test_a_dry_run_of_a_memory_plan_says_the_minutes_that_it_waits_between_its_s
     assert would["seconds_most"] < 1.5 * took_s
 
 
+@pytest.mark.slow
 def test_a_trial_without_misses_is_insufficient_data():
     mgr = a_mgr(hosts=3, classes=("ssd",))
     watch(mgr)
@@ -336,6 +340,7 @@ def test_a_trial_without_misses_is_insufficient_data():
     assert (result["trial_id"], result["verdict"]) == (mgr_said["trial_id"], "insufficient data")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", [None, int(6.3 * GIB)])
 def test_memory_that_grows_during_a_trial_ends_it(limit):
     mgr = a_mgr(hosts=3, ram_bytes=32 * GIB)

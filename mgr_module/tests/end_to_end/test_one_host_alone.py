@@ -99,6 +99,7 @@ def test_no_one_gets_more_than_a_burst_and_the_rate(calls):
     assert taken <= 10.0 + 2.0 * now_s + 1e-6
 
 
+@pytest.mark.slow
 def test_names_without_end_are_not_remembered_for_ever():
     buckets = TokenBuckets(10.0)
     for number in range(2 * BUCKETS_MAX):
@@ -410,6 +411,7 @@ def test_a_probe_of_another_host_cannot_be_heard_under_a_name():
 # ---- what a look says
 
 
+@pytest.mark.slow
 def test_a_look_that_says_too_much_does_not_take_the_way_back_of_other_hosts():
     mgr = FakeMgr(
         ("h1", (make.drive("sda", 0),)),
@@ -463,6 +465,7 @@ def looked(mgr, change):
     return said(mgr, "plan show", plan_id=plan_id)["reason"]
 
 
+@pytest.mark.slow
 def test_a_look_at_another_drive_than_the_host_has_reported_is_no_prior_state():
     other = looked(measured(), lambda drive: replace(drive, drive_id="another"))
     assert "are not those that h1 has reported" in other

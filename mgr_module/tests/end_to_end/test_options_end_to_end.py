@@ -62,6 +62,7 @@ def test_what_it_costs_is_said_before_anything_is_touched():
     assert said(mgr, "campaign ls")["campaigns"] == []
 
 
+@pytest.mark.slow
 def test_two_values_are_compared_decided_by_class_and_model_and_taken_back():
     mgr = a_mgr(hosts=2)
     seen, campaign_id = set(), None
@@ -89,6 +90,7 @@ def test_two_values_are_compared_decided_by_class_and_model_and_taken_back():
     assert mgr.exceptions == []
 
 
+@pytest.mark.slow
 def test_three_drives_of_a_model_are_pooled_and_other_values_are_not_among_them():
     mgr = a_mgr(hosts=4)
     said(mgr, "ab", option="scheduler=none,mq-deadline", scope="host:h3")
@@ -150,6 +152,7 @@ def test_a_probe_that_is_killed_and_a_mgr_that_is_lost_leave_the_option_as_it_wa
     assert verdict["verdict"] == "scheduler mq-deadline"
 
 
+@pytest.mark.slow
 def test_what_somebody_else_sets_meanwhile_is_noticed():
     mgr = a_mgr()
     campaign_id = said(mgr, "ab", option="scheduler=none,mq-deadline")["campaign_id"]

@@ -81,6 +81,7 @@ def run_of(mgr, campaign_id):
     return run
 
 
+@pytest.mark.slow
 def test_an_effect_is_found_by_class_and_model_and_nothing_stays():
     mgr = a_mgr(hosts=2)
     campaign_id = start(mgr)
@@ -129,6 +130,7 @@ def test_it_goes_on_without_the_probe_of_its_host():
     assert verdict["verdict"] == f"{HDD} {FAST}"
 
 
+@pytest.mark.slow
 def test_what_an_admin_gave_the_osd_at_run_time_is_given_back():
     mgr = a_mgr()
     mgr.osd_options.at_run_time[0, HDD] = "32768"
@@ -436,6 +438,7 @@ def test_what_an_admin_has_stored_since_is_known_to_the_next_plan():
     assert said(mgr, "plan", knob="options", dry_run=True)["changes"] == []
 
 
+@pytest.mark.slow
 def test_a_verdict_that_falls_holds_the_plan_before_the_next_osds_are_set():
     mgr = a_mgr(hosts=2)
     plan_id, stored = planned(mgr)["plan_id"], mgr.config.kept
@@ -456,6 +459,7 @@ def test_a_verdict_that_falls_holds_the_plan_before_the_next_osds_are_set():
     assert said(mgr, "plan show", plan_id=plan_id)["status"] == "done"
 
 
+@pytest.mark.slow
 def test_a_plan_about_osds_is_refused_once_its_verdict_is_gone():
     mgr = a_mgr(hosts=2)
     plan_id = planned(mgr)["plan_id"]
@@ -465,6 +469,7 @@ def test_a_plan_about_osds_is_refused_once_its_verdict_is_gone():
     assert f"no verdict about {HDD} of its drive model is left" in error
 
 
+@pytest.mark.slow
 def test_a_verdict_about_osds_is_planned_set_read_back_from_them_and_taken_back():
     mgr = a_mgr(hosts=2)
     plan, stored = planned(mgr), mgr.config.kept

@@ -60,6 +60,7 @@ def step_until(mgr, what, steps=900):
     raise AssertionError("it never happens")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("restarts", [False, True])
 def test_the_drive_goes_back_at_once_and_the_run_goes_on_when_its_osd_is_well(restarts):
     mgr = a_mgr()
@@ -86,6 +87,7 @@ def test_the_drive_goes_back_at_once_and_the_run_goes_on_when_its_osd_is_well(re
     assert mgr.exceptions == []
 
 
+@pytest.mark.slow
 def test_one_that_stays_ill_keeps_its_pairs_and_another_drive_is_measured_in_its_place():
     mgr = a_mgr()
     osd_id = measuring(mgr)
@@ -156,6 +158,7 @@ def test_none_is_taken_where_an_admin_ended_it_or_nothing_is_measured_anyway(how
     assert all_modes(mgr) == {WB}
 
 
+@pytest.mark.slow
 def test_an_osd_that_is_gone_and_fails_its_load_is_waited_for():
     mgr = a_mgr()
     osd_id = measuring(mgr)
@@ -173,6 +176,7 @@ def test_an_osd_that_is_gone_and_fails_its_load_is_waited_for():
     assert len(runs(mgr)) == 2
 
 
+@pytest.mark.slow
 def test_what_another_may_write_is_what_is_left_of_what_was_consented_to():
     mgr = a_mgr()
     mgr.options = replace(mgr.options, experiment_bytes_max=2_000_000)
@@ -227,6 +231,7 @@ def test_all_osds_that_share_a_drive_must_be_allowed_to_stop_and_one_alone_is_no
     assert of_db(mgr).state.reason == ""
 
 
+@pytest.mark.slow
 def test_of_a_db_drive_each_of_its_osds_counts():
     mgr = with_db()
     is_ill(mgr, 9)

@@ -31,6 +31,7 @@ def test_waves_are_the_canary_then_its_host_then_one_failure_domain_after_anothe
         f"h{h}" for h in range(HOSTS) for _ in range(2)]
 
 
+@pytest.mark.slow
 def test_a_rollout_that_helps_changes_all_and_judges_each_step_beside_unchanged_osds():
     mgr = begun()
     assert mgr.end() == "done"
@@ -72,6 +73,7 @@ def test_what_is_measured_while_steps_are_judged_is_the_before_of_later_ones():
     assert controls[:3] == [(23, 15, 7, 22, 14, 6)] * 3
 
 
+@pytest.mark.slow
 def test_what_reaches_other_osds_than_it_is_judged_on_leaves_no_before_for_later_steps():
     mgr = begun(hosts=EIGHT_DRIVES_EACH)
     mgr.go(lambda: sum(item.drives for item in mgr.plan.evidence) == 3)
@@ -105,6 +107,7 @@ def test_what_was_measured_before_a_wait_is_not_the_before_of_a_step_after_it():
     assert mgr.plan.status.value == "done"
 
 
+@pytest.mark.slow
 def test_what_is_of_another_kind_than_what_was_judged_gets_all_blocks_after_a_wait():
     mgr = begun(hosts=EIGHT_DRIVES_EACH)
     mgr.go(lambda: sum(item.drives for item in mgr.plan.evidence) == 3)
@@ -152,6 +155,7 @@ def test_a_kind_that_was_never_judged_begins_small_again():
     assert machine._candidates() == (16, 17)
 
 
+@pytest.mark.slow
 def test_a_mgr_that_takes_over_knows_what_is_proven_and_how_often_it_has_looked():
     mgr = begun(hosts=EIGHT_DRIVES_EACH)
     mgr.go(lambda: sum(item.drives for item in mgr.plan.evidence) == 3)
@@ -177,6 +181,7 @@ def test_a_plan_of_an_older_version_goes_on_and_begins_small():
     assert len(machine._candidates()) == 2
 
 
+@pytest.mark.slow
 def test_a_canary_that_is_worse_under_its_load_goes_back_and_nothing_else_is_touched():
     mgr = begun()
     mgr.factor = 1.5
@@ -189,6 +194,7 @@ def test_a_canary_that_is_worse_under_its_load_goes_back_and_nothing_else_is_tou
     fine(mgr)
 
 
+@pytest.mark.slow
 def test_recommend_shows_that_a_drive_model_went_back_and_what_would_settle_it():
     mgr = begun()
     mgr.factor = 1.5
@@ -215,6 +221,7 @@ def test_recommend_shows_that_a_drive_model_went_back_and_what_would_settle_it()
     assert "next: ceph wcache plan" in ok(mgr.command("recommend"))
 
 
+@pytest.mark.slow
 def test_what_an_admin_takes_back_is_no_mark_of_its_drive_model():
     mgr = begun(plan={"osd": 0})
     assert mgr.end() == "done"
@@ -308,6 +315,7 @@ def test_an_osd_past_the_latency_limit_ends_its_step_at_the_next_look():
     assert mgr.plan.worse.indices == (0,)
 
 
+@pytest.mark.slow
 def test_an_osd_that_goes_silent_takes_its_step_back_and_says_nothing_of_its_drive_model():
     mgr = begun()
     mgr.go(lambda: mgr.plan.changes[0].status is ChangeStatus.MADE and mgr.blocks.waiting)
@@ -320,6 +328,7 @@ def test_an_osd_that_goes_silent_takes_its_step_back_and_says_nothing_of_its_dri
     assert mgr.plan.worse.indices == ()
 
 
+@pytest.mark.slow
 def test_what_was_judged_and_is_not_there_any_more_goes_back_and_is_never_called_applied():
     mgr = begun()
     mgr.go(lambda: shown(mgr)["step"]["phase"] == "blocks after")
@@ -351,6 +360,7 @@ def test_a_rollout_pauses_when_its_budget_of_harm_is_spent_and_resume_allows_as_
     mgr.go(lambda: len(mgr.changed) > before)
 
 
+@pytest.mark.slow
 def test_a_pause_for_another_reason_gives_back_nothing_of_the_budget():
     mgr = a_gate_mgr(hosts=EIGHT_DRIVES_EACH)
     ok(mgr.command("plan"))
@@ -374,6 +384,7 @@ def test_noise_and_what_clients_gain_spend_nothing_of_the_budget():
         assert sum(host.squares for host in mgr.plan.harm.hosts) > 0.0
 
 
+@pytest.mark.slow
 def test_show_says_when_it_ends_what_steps_say_together_and_why_the_next_is_so_large():
     mgr = begun(hosts=EIGHT_DRIVES_EACH)
     first = shown(mgr)

@@ -39,6 +39,7 @@ def test_a_pause_waits_for_the_change_under_way_and_a_resume_judges_it_anew():
     assert mgr.end() == "done"
 
 
+@pytest.mark.slow
 def test_a_resume_takes_a_pause_back_that_still_waits_for_the_change_under_way():
     mgr = begun()
     mgr.go(lambda: mgr.plan.changes[0].status is ChangeStatus.APPLYING, seconds=0.05)
@@ -98,6 +99,7 @@ def test_a_drive_of_one_osd_stops_none_and_goes_by_itself_where_none_may_stop():
     assert all(len(groups) != 1 for groups in mgr.stops.asked)
 
 
+@pytest.mark.slow
 def test_a_dry_run_waits_for_mons_that_do_not_answer_for_a_moment_only(monkeypatch):
     monkeypatch.setattr("wcache.services.plans.apply_forecast.WAIT_S", 0.01)
     mgr = a_gate_mgr()
@@ -125,6 +127,7 @@ def test_an_orchestrated_upgrade_holds_a_wave():
     assert mgr.end() == "done"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("scope", "osds"), [
     ({"hostname": "h2"}, {4, 5}), ({"osd": 7}, {7}), ({"drive_model": "acme"}, set(range(10))),
     ({"device_class": "hdd"}, set(range(10))),
@@ -137,6 +140,7 @@ def test_a_plan_can_be_narrowed_and_a_dry_run_keeps_none(scope, osds):
     assert said(mgr, "plan ls")["plans"] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("scope", "error"), [
     ({"hostname": "nope"}, "there is no host 'nope': use one of h0, h1, h2, h3, h4"),
     ({"osd": 99}, "there is no osd.99: see `ceph osd ls`"),
@@ -149,6 +153,7 @@ def test_a_plan_for_what_is_not_there_is_an_error_that_names_what_is(scope, erro
     assert refused(mgr, "plan", errno.ENOENT, **scope) == error
 
 
+@pytest.mark.slow
 def test_a_plan_whose_drive_has_moved_is_refused_and_the_drive_named():
     mgr = a_gate_mgr()
     said(mgr, "plan")
@@ -252,6 +257,7 @@ def test_an_abort_says_before_what_it_takes_back_of_the_wave(status):
     assert would == back == (["h1 sda", "h1 sdb"] if status is ChangeStatus.MADE else [])
 
 
+@pytest.mark.slow
 def test_the_verdict_is_asked_at_each_look_for_all_changes_that_come_next(monkeypatch):
     asked, fallen = [], set()
 

@@ -31,6 +31,7 @@ def targets(mgr):
     return {mgr.osd_memory.target_of(osd_id) for osd_id in mgr.osd_memory.osds}
 
 
+@pytest.mark.slow
 def test_both_knobs_are_in_one_plan_one_after_the_other_and_both_go_back():
     mgr = measured()
     before = dict(mgr.config.kept)
@@ -65,6 +66,7 @@ def test_both_knobs_are_in_one_plan_one_after_the_other_and_both_go_back():
     fine(mgr)
 
 
+@pytest.mark.slow
 def test_a_plan_of_one_device_class_has_both_knobs_of_that_class_alone():
     mgr = measured()
     answer = said(mgr, "plan", knob="all", device_class="ssd")

@@ -84,6 +84,7 @@ def test_a_value_under_the_key_of_another_one_is_left_out_and_listed(name):
         assert mgr.store.kept[place] == text
 
 
+@pytest.mark.slow
 def test_each_kind_of_result_and_record_goes_by_its_own_key():
     mgr = measured()
     kept = mgr.store.kept

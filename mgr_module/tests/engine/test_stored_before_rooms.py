@@ -137,6 +137,7 @@ def test_a_rollout_under_way_goes_on_and_comes_back():
     fine(mgr)
 
 
+@pytest.mark.slow
 def test_a_plan_of_memory_under_way_goes_on_and_comes_back():
     mgr = taken_over("memory")
     mgr.settle()

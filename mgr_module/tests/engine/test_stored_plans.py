@@ -121,6 +121,7 @@ def test_every_step_of_a_large_plan_is_read_as_it_was_stored_by_this_mgr_and_the
         assert Archive(PromptQueue(kv)).rollouts() == {"p1": plan}
 
 
+@pytest.mark.slow
 def test_a_step_of_a_large_plan_writes_a_few_values_however_many_changes_there_are():
     kv = MonLikeKv()
     kept = Archive(PromptQueue(kv))

@@ -36,6 +36,7 @@ def slow_until_it_waits(mgr):
 # ---- stored before done
 
 
+@pytest.mark.slow
 def test_no_task_is_given_before_the_mons_have_the_run():
     mgr = a_mgr()
     mgr.store.slow = True
@@ -84,6 +85,7 @@ def test_a_mgr_lost_while_its_writes_wait_leaves_nothing_that_was_done_and_not_s
         assert all_modes(mgr) == {WB}
 
 
+@pytest.mark.slow
 def test_no_change_is_made_before_the_mons_have_the_plan():
     mgr = measured()
     plan_id = said(mgr, "plan")["plan_id"]
@@ -98,6 +100,7 @@ def test_no_change_is_made_before_the_mons_have_the_plan():
     assert all_modes(mgr) == {WT}
 
 
+@pytest.mark.slow
 def test_an_election_shorter_than_the_lease_ends_nothing():
     mgr = a_mgr(lease_ttl_s=LEASE_S)
     run = a_run(mgr)
@@ -300,6 +303,7 @@ def test_a_waiting_run_that_raises_has_touched_nothing():
     assert mgr.inside.runs["c1.1"].state.status is RunStatus.DONE
 
 
+@pytest.mark.slow
 def test_a_rollout_that_raises_stops_and_says_what_is_not_proven():
     mgr = measured()
     plan_id = said(mgr, "plan")["plan_id"]

@@ -59,6 +59,7 @@ def test_agent_ls_names_hosts_that_boot_once_and_then_measure():
     assert "boots once, then measures" in agent_tables.agents(many)
 
 
+@pytest.mark.slow
 def test_a_world_holds_still_whatever_happens_after_it():
     mgr = a_mgr()
     before = mgr.engine.world()
@@ -76,6 +77,7 @@ def test_a_world_holds_still_whatever_happens_after_it():
     assert mgr.engine.world().results
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("prefix", "most"), [
     ("status", 1), ("recommend", 1), ("try", 1), ("plan", 1), ("auto status", 1),
     ("drive ls", 1), ("campaign ls", 0), ("agent ls", 0),
@@ -91,6 +93,7 @@ def test_a_command_fetches_the_maps_once_and_only_where_it_needs_them(monkeypatc
     assert len(fetched) <= most
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("prefix", ["recommend", "status", "plan", "apply", "auto status"])
 def test_advice_is_worked_out_once_and_while_others_have_the_lock(monkeypatch, prefix):
     mgr, free = measured(), []
@@ -173,6 +176,7 @@ def test_an_order_is_given_only_by_whoever_has_the_lock():
     assert mgr.engine.world().frozen
 
 
+@pytest.mark.slow
 def test_advice_on_loads_is_worked_out_under_the_lock_by_the_look_alone():
     mgr = measured()
     watch = LoadWatch(

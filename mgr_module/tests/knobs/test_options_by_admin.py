@@ -243,6 +243,7 @@ def test_a_plan_made_before_is_not_applied_and_not_printed_to_be_done_by_hand(ha
     assert values(mgr) == ["writethrough"] * 4
 
 
+@pytest.mark.slow
 @EACH_UNSAFE
 def test_the_look_before_each_change_asks_what_apply_asked(happens, words):
     mgr = a_mgr()

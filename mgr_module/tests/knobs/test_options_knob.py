@@ -125,6 +125,7 @@ def test_nothing_is_planned_before_something_was_compared():
     assert "ceph wcache ab OPTION=A,B" in error
 
 
+@pytest.mark.slow
 def test_a_verdict_is_applied_read_back_and_taken_back():
     mgr = a_mgr()
     plan_id = applied(mgr)
@@ -145,6 +146,7 @@ def test_a_verdict_is_applied_read_back_and_taken_back():
     fine(mgr)
 
 
+@pytest.mark.slow
 def test_the_plan_says_how_it_is_done_by_hand_and_that_it_does_not_last():
     mgr = a_mgr()
     compared(mgr)
@@ -157,6 +159,7 @@ def test_the_plan_says_how_it_is_done_by_hand_and_that_it_does_not_last():
     assert "p1.0 " in ok(mgr.command("plan show", plan_id="p1", all=True))
 
 
+@pytest.mark.slow
 def test_what_is_gone_after_a_reboot_is_a_finding_and_is_planned_again():
     mgr = a_mgr()
     applied(mgr)
@@ -172,6 +175,7 @@ def test_what_is_gone_after_a_reboot_is_a_finding_and_is_planned_again():
     assert [c["hostname"] for c in planned(mgr)["changes"]] == ["h1"]
 
 
+@pytest.mark.slow
 def test_a_value_that_makes_clients_slower_goes_back_at_the_canary():
     mgr = a_mgr()
     compared(mgr)
@@ -184,6 +188,7 @@ def test_a_value_that_makes_clients_slower_goes_back_at_the_canary():
     assert schedulers(mgr) == ["none"] * 3
 
 
+@pytest.mark.slow
 def test_clients_load_judges_each_value_beside_drives_that_keep_theirs():
     mgr = a_mgr(kind=GatedMgr)
     compared(mgr)
@@ -193,6 +198,7 @@ def test_clients_load_judges_each_value_beside_drives_that_keep_theirs():
     assert all(change.ratio > 1.3 for change in mgr.plan.changes)
 
 
+@pytest.mark.slow
 def test_clients_that_are_worse_off_have_the_canary_back_and_the_rest_as_it_was():
     mgr = a_mgr(kind=GatedMgr)
     compared(mgr)
@@ -216,6 +222,7 @@ def stopped_on_its_way(mgr, plan_id):
     return kept
 
 
+@pytest.mark.slow
 def test_a_verdict_that_falls_holds_the_rollout_and_no_further_drive_is_set():
     mgr = a_mgr()
     compared(mgr)
@@ -233,6 +240,7 @@ def test_a_verdict_that_falls_holds_the_rollout_and_no_further_drive_is_set():
     assert schedulers(mgr) == ["mq-deadline"] * 3
 
 
+@pytest.mark.slow
 def test_a_rollout_whose_verdict_stays_fallen_pauses_where_it_is_and_can_go_back():
     mgr = a_mgr()
     compared(mgr)
@@ -248,6 +256,7 @@ def test_a_rollout_whose_verdict_stays_fallen_pauses_where_it_is_and_can_go_back
     assert schedulers(mgr) == ["none"] * 3
 
 
+@pytest.mark.slow
 def test_a_plan_whose_verdict_fell_before_it_is_applied_is_refused():
     mgr = a_mgr()
     compared(mgr)
@@ -279,6 +288,7 @@ def test_auto_sets_what_is_better_and_sets_it_again_after_a_reboot():
     assert "do not have the values that were found to be better" in log
 
 
+@pytest.mark.slow
 def test_what_was_not_compared_or_is_undecided_is_left_alone_and_says_so():
     mgr = a_mgr()
     compared(mgr)
@@ -301,6 +311,7 @@ def test_a_drive_that_has_moved_since_the_plan_is_not_changed():
     assert schedulers(mgr) == ["kyber", "none", "none"]
 
 
+@pytest.mark.slow
 def test_a_drive_that_does_not_go_back_is_owed_until_an_admin_takes_it_as_it_is():
     mgr = a_mgr()
     applied(mgr)
@@ -320,6 +331,7 @@ def test_a_drive_that_does_not_go_back_is_owed_until_an_admin_takes_it_as_it_is(
     assert said(mgr, "status")["findings"] == []
 
 
+@pytest.mark.slow
 def test_two_plans_of_one_option_go_back_in_order_and_the_cache_mode_is_by_itself():
     mgr = a_mgr()
     applied(mgr)
@@ -375,6 +387,7 @@ def test_what_one_host_measured_changes_no_option_where_others_have_the_drive_mo
     assert {change.hostname for change in changes} == set(HOSTS)
 
 
+@pytest.mark.slow
 def test_a_plan_by_two_hosts_waits_where_the_word_of_one_of_them_is_taken_back():
     mgr = a_mgr(factor=3.0)
     compared(mgr, scope="host:h0")

@@ -302,6 +302,7 @@ def test_what_osds_say_of_their_depth_is_kept_over_a_new_mgr():
     assert toy(mgr).show() == told
 
 
+@pytest.mark.slow
 def test_auto_begins_what_the_toy_wishes_for_and_one_host_is_set_at_a_time():
     mgr = a_mgr()
     mgr.options = replace(mgr.options, auto_quiet_s=0.0, canary_wait_s=0.0)

@@ -276,6 +276,7 @@ def test_a_removed_host_is_refused_until_it_is_added_again():
     assert mgr.exceptions == []
 
 
+@pytest.mark.slow
 def test_an_applied_change_keeps_its_host_until_it_is_rolled_back():
     mgr = applied()
     error = refused(mgr, "agent rm", errno.EPERM, hostname="h1")
@@ -287,11 +288,13 @@ def test_an_applied_change_keeps_its_host_until_it_is_rolled_back():
     assert said(mgr, "agent rm", hostname="h1")["stays"] == []
 
 
+@pytest.mark.slow
 def test_forced_it_is_left_and_listed():
     data = said(applied(), "agent rm", hostname="h1", force=True)
     assert [line for line in data["stays"] if "sda remains in write through" in line]
 
 
+@pytest.mark.slow
 def test_a_dead_host_needs_force_and_what_stays_is_listed():
     mgr = applied()
     del mgr.probes["h1"]

@@ -44,6 +44,7 @@ def test_a_bench_is_refused_beside_slow_operations_and_what_is_not_is_named():
         assert way in said_so
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("others", [(), (Precondition.NO_SCRUB,)])
 def test_traffic_is_measured_beside_them_and_its_records_say_so(others):
     mgr = a_mgr()
@@ -102,6 +103,7 @@ def under_way(loads, steps=8):
     return mgr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("other", [
     CLEAN, Precondition.NO_RECOVERY, Precondition.NO_SCRUB, SLOW, Precondition.NO_SLOW_BLUESTORE,
 ])
@@ -159,6 +161,7 @@ def test_what_it_does_not_bear_ends_it_and_the_drive_is_given_back(loads, missed
     assert all_modes(mgr) == {WB}
 
 
+@pytest.mark.slow
 def test_a_record_of_quiet_times_says_nothing_of_slow_operations():
     mgr = a_mgr()
     miss(mgr, SLOW)

@@ -34,6 +34,7 @@ def test_a_campaign_is_refused_meanwhile():
     assert WORDS in refused(mgr, "campaign start", errno.EPERM, loads="depth1", accept_cost=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", [{"loads": "depth1"}, {"observe": True}])
 @pytest.mark.parametrize("age_s", [0.0, 60.0])
 def test_what_is_measured_ends_and_the_rest_waits_for_the_end_of_the_upgrade(arguments, age_s):

@@ -38,6 +38,7 @@ def dies_under_a_plan():
     return mgr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("restarted", [False, True])
 @pytest.mark.parametrize("dies", [dies_under_a_lease, dies_under_a_plan])
 def test_a_drive_that_died_is_an_error_until_an_admin_gives_it_up(dies, restarted):

@@ -48,6 +48,7 @@ def imported(file=FILE):
     return mgr
 
 
+@pytest.mark.slow
 def test_an_export_names_no_host_no_osd_and_no_drive():
     text = ok(measured().command("evidence export"))
     for name in ('"h1', ' h1', "h2", "wwn-", "domain-", "osd."):
@@ -55,6 +56,7 @@ def test_an_export_names_no_host_no_osd_and_no_drive():
     assert json.loads(text)["verdicts"][0]["verdict"] == "write through"
 
 
+@pytest.mark.slow
 def test_what_was_exported_is_read_again_in_whatever_layout():
     text = ok(measured().command("evidence export"))
     assert parse(text, NOW_S) == parse(json.dumps(json.loads(text), sort_keys=True), NOW_S)

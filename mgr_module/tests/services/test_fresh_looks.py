@@ -40,6 +40,7 @@ def test_a_change_that_is_told_too_early_is_asked_for_soon():
     assert polled(mgr, True).next_poll_s == CHANGED_EVERY_S
 
 
+@pytest.mark.slow
 def test_a_drive_that_was_switched_by_hand_is_drift_as_soon_as_the_probe_has_seen_it():
     mgr = applied()
     mgr.now_s += 30.0
@@ -78,6 +79,7 @@ COMMANDS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("prefix", "arguments", "command"), COMMANDS)
 def test_a_command_that_goes_by_old_reports_says_so_and_has_the_hosts_looked_at_again(
     prefix, arguments, command
@@ -98,6 +100,7 @@ def test_a_command_that_goes_by_old_reports_says_so_and_has_the_hosts_looked_at_
     assert polled(mgr, False).task.request.KIND == "report"
 
 
+@pytest.mark.slow
 def test_a_plan_is_made_of_what_is_there_half_a_minute_after_it_was_asked_for():
     mgr = measured()
     mgr.now_s += 300.0

@@ -90,6 +90,7 @@ def others_go_on(mgr):
     assert said(mgr, "plan show", plan_id=made["plan_id"])["status"] == "done"
 
 
+@pytest.mark.slow
 def test_a_rollback_gives_up_a_removed_host_at_once_and_the_next_plan_goes_on():
     mgr = applied()
     dies(mgr)
@@ -112,6 +113,7 @@ def test_a_rollback_gives_up_a_removed_host_at_once_and_the_next_plan_goes_on():
     others_go_on(mgr)
 
 
+@pytest.mark.slow
 def test_a_rollback_under_way_says_what_it_waits_for_until_the_host_is_removed():
     mgr = applied()
     dies(mgr)
@@ -133,6 +135,7 @@ def test_a_rollback_under_way_says_what_it_waits_for_until_the_host_is_removed()
     others_go_on(mgr)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("restarted", [False, True])
 def test_an_apply_in_flight_ends_with_its_host(restarted):
     mgr = measured()
@@ -159,6 +162,7 @@ def test_an_apply_in_flight_ends_with_its_host(restarted):
     others_go_on(mgr)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("paused", [False, True])
 def test_a_plan_that_has_still_to_change_a_removed_host_stops(paused):
     mgr = measured()

@@ -1,5 +1,6 @@
 """What an admin finds in the mgr's log, and what nobody can flood it with."""
 
+import pytest
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
 from mgr_fakes.store import MemoryStore
@@ -39,6 +40,7 @@ def test_each_task_for_a_probe_and_each_call_of_it_is_at_debug():
     assert "c1.0: measures osd.0 osd_bench_depth1" in found
 
 
+@pytest.mark.slow
 def test_a_change_that_fails_is_a_warning():
     mgr = measured()
     plan_id = said(mgr, "plan")["plan_id"]

@@ -78,6 +78,7 @@ def finding(mgr):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("version", "todo"), [
     (OLDER, "upgrade the probe on h1"), (NEWER, "upgrade the module on the mgrs"),
 ])
@@ -94,6 +95,7 @@ def test_a_change_is_rolled_back_and_both_say_which_side_to_update(version, todo
     assert "says that it is back" in json.dumps(said(mgr, "history", limit=50))
 
 
+@pytest.mark.slow
 def test_a_rollback_waits_for_the_first_report_also_of_a_plan_that_tries_once():
     mgr = applied()
     machine = mgr.inside.rollouts["p1"]
@@ -108,6 +110,7 @@ def test_a_rollback_waits_for_the_first_report_also_of_a_plan_that_tries_once():
     assert said(mgr, "rollout show", plan_id="p1")["status"] == "rolled back"
 
 
+@pytest.mark.slow
 def test_nothing_is_asked_for_that_nobody_takes_back():
     mgr = applied()
     other = OfAnotherProtocol(mgr, "h1", OLDER)
@@ -117,6 +120,7 @@ def test_nothing_is_asked_for_that_nobody_takes_back():
     assert CacheMode.WRITE_THROUGH in other.probe.modes().values()
 
 
+@pytest.mark.slow
 def test_a_change_that_is_not_back_is_not_taken_for_one():
     mgr = applied()
     other = OfAnotherProtocol(mgr, "h1", OLDER)
@@ -127,6 +131,7 @@ def test_a_change_that_is_not_back_is_not_taken_for_one():
     assert said(mgr, "rollout show", plan_id="p1")["status"] != "rolled back"
 
 
+@pytest.mark.slow
 def test_a_journal_without_the_entry_says_nothing_of_the_drive():
     mgr = applied()
     other = OfAnotherProtocol(mgr, "h1", OLDER)
@@ -157,6 +162,7 @@ def test_a_lease_is_released_and_nothing_is_measured(version):
     assert mgr.probes["h1"].set_count == count
 
 
+@pytest.mark.slow
 def test_a_plan_is_not_applied_on_its_host():
     mgr = applied()
     said(mgr, "rollback", plan_id="p1")
@@ -171,6 +177,7 @@ def test_a_plan_is_not_applied_on_its_host():
     assert other.probe.set_count == count
 
 
+@pytest.mark.slow
 def test_another_probe_does_not_speak_for_the_host():
     mgr = applied()
     code, _, error = mgr.send("wcache agent poll", "h1", json.dumps(
@@ -180,12 +187,14 @@ def test_another_probe_does_not_speak_for_the_host():
     assert "speaks for h1" in error
 
 
+@pytest.mark.slow
 def test_a_report_in_the_name_of_another_host_is_refused():
     mgr = applied()
     text = across.encode(across.Report(OLDER, "h2", "probe-h2", "i1"))
     assert mgr.send("wcache agent post", "h1", text)[0] != 0
 
 
+@pytest.mark.slow
 def test_a_probe_that_has_not_heard_of_the_update_goes_on_with_its_own_protocol():
     mgr = applied()
     text = across.encode(across.Report(PROTOCOL_VERSION, "h1", "probe-h1", "i1"))

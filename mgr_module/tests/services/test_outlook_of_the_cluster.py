@@ -32,6 +32,7 @@ def test_the_sentence_is_that_of_status_and_of_the_bare_command():
     assert ok(mgr.command("status")).split("\n")[0] == line
 
 
+@pytest.mark.slow
 def test_once_it_is_applied_nothing_is_left_to_do():
     mgr = applied()
     assert summary(mgr)["text"] == "the only drive model is right as it is (3 drives)"
@@ -44,6 +45,7 @@ def test_the_bare_command_names_what_is_wrong():
     assert "\nerrors: WCACHE_UNSAFE; what to do: `ceph wcache status`" in ok(mgr.command(""))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["off", "apply"])
 def test_a_recommendation_enters_health_under_auto_recommend_alone(mode):
     mgr = measured(auto_quiet_s=1e9)
@@ -59,6 +61,7 @@ def test_a_recommendation_enters_health_under_auto_recommend_alone(mode):
     assert CODE not in checks(mgr)
 
 
+@pytest.mark.slow
 def test_try_ends_by_offering_auto_recommend_where_it_is_off():
     mgr = measured()
     ok(mgr.command("try", accept_cost=True))

@@ -35,6 +35,7 @@ def statuses(mgr):
     return [change["status"] for change in shown(mgr)["changes"]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("item", NEEDED)
 def test_a_plan_is_not_begun_where_a_precondition_is_missed_unless_that_is_overridden(item):
     mgr = measured()
@@ -64,6 +65,7 @@ def test_each_precondition_has_words_that_say_what_is_wrong():
     assert "heard" not in precondition_text(Precondition)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("item", RECORDED)
 def test_what_goes_on_elsewhere_keeps_no_plan_and_what_holds_is_not_recorded_as_forced(item):
     mgr = measured()
@@ -75,6 +77,7 @@ def test_what_goes_on_elsewhere_keeps_no_plan_and_what_holds_is_not_recorded_as_
     assert shown(mgr)["forced"] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text", ["moon", "osds_well,", "osd_up", "PGs active+clean", "no_scrub", "no_recovery"]
 )
@@ -85,6 +88,7 @@ def test_an_unknown_name_is_refused_and_the_known_ones_are_told(text):
     assert "cluster_healthy, no_upgrade, no_maintenance, osds_well" in error
 
 
+@pytest.mark.slow
 def test_a_change_under_way_is_finished_and_the_next_one_waits_until_all_holds_again():
     mgr = applying()
     until(mgr, MAKING)
@@ -105,6 +109,7 @@ def test_a_change_under_way_is_finished_and_the_next_one_waits_until_all_holds_a
     fine(mgr)
 
 
+@pytest.mark.slow
 def test_what_breaks_while_the_osd_is_measured_before_a_change_keeps_that_change():
     mgr = applying()
     first_look(mgr)
@@ -116,6 +121,7 @@ def test_what_breaks_while_the_osd_is_measured_before_a_change_keeps_that_change
     assert all_modes(mgr) == {WB}
 
 
+@pytest.mark.slow
 def test_a_plan_that_waits_can_be_told_to_go_on():
     mgr = applying()
     until(mgr, MADE, PLANNED)
@@ -131,6 +137,7 @@ def test_a_plan_that_waits_can_be_told_to_go_on():
     assert shown(mgr)["forced"] == ["cluster healthy"]
 
 
+@pytest.mark.slow
 def test_a_plan_that_waits_survives_a_mgr_that_is_lost_and_measures_nothing_meanwhile():
     mgr = applying()
     until(mgr, MADE, PLANNED)
@@ -154,6 +161,7 @@ def waits_told(mgr):
     return [(item["severity"], item["subject"], item["detail"]) for item in found]
 
 
+@pytest.mark.slow
 def test_an_hour_of_waiting_is_told_and_after_a_week_a_plan_pauses_and_can_go_on():
     mgr = applying()
     until(mgr, MAKING)
@@ -189,6 +197,7 @@ def test_an_hour_of_waiting_is_told_and_after_a_week_a_plan_pauses_and_can_go_on
     assert all_modes(mgr) == {WB}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["rollback", "freeze"])
 def test_a_plan_that_waits_can_be_ended(how):
     mgr = applying()
@@ -202,6 +211,7 @@ def test_a_plan_that_waits_can_be_ended(how):
     assert shown(mgr)["missed"] == []  # it waits for nothing any more
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("more", [{}, {"trial": True}, {"persist": True}], ids=str)
 def test_nothing_is_applied_while_the_cluster_is_frozen_whatever_is_overridden(more):
     mgr = measured()
@@ -219,6 +229,7 @@ def test_nothing_is_applied_while_the_cluster_is_frozen_whatever_is_overridden(m
     assert shown(mgr)["status"] == "done"
 
 
+@pytest.mark.slow
 def test_what_is_in_place_is_not_made_to_last_while_the_cluster_is_frozen():
     mgr = measured()
     ok(mgr.command("plan"))
@@ -229,6 +240,7 @@ def test_what_is_in_place_is_not_made_to_last_while_the_cluster_is_frozen():
     assert "the cluster is frozen" in error
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("override", ["", "osds_well,cluster_healthy,no_upgrade"])
 def test_a_plan_that_goes_on_after_a_restart_waits_for_the_journal_of_the_next_host(override):
     mgr = applying()
@@ -248,6 +260,7 @@ def test_a_plan_that_goes_on_after_a_restart_waits_for_the_journal_of_the_next_h
     fine(mgr)
 
 
+@pytest.mark.slow
 def test_a_plan_waits_while_the_journal_names_a_lease_on_its_next_drive():
     mgr = applying()
     until(mgr, MADE, PLANNED)
@@ -269,6 +282,7 @@ def no_report(task):
     return FailureOutcome("the host is slow", restored=True) if report else None
 
 
+@pytest.mark.slow
 def test_the_way_back_needs_no_precondition():
     mgr = applying()
     mgr.settle()
@@ -278,6 +292,7 @@ def test_the_way_back_needs_no_precondition():
     assert all_modes(mgr) == {WB}
 
 
+@pytest.mark.slow
 def test_simulated_drives_need_no_healthy_cluster():
     mgr = measured(simulated=True)
     ok(mgr.command("plan"))

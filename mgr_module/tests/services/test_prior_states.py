@@ -41,6 +41,7 @@ def stopped_in_a_run(mgr, told):
     return probe
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("told", [True, False])
 def test_a_drive_of_a_probe_that_is_gone_is_a_warning_until_it_is_read(told):
     mgr = a_mgr()
@@ -237,6 +238,7 @@ def test_no_plan_touches_a_drive_that_is_in_dispute():
     assert any("another-cluster" in line for line in left)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("restarted", [False, True])
 def test_a_dispute_holds_and_nothing_begins_while_no_new_report_is_there(restarted):
     mgr = measured()
@@ -251,6 +253,7 @@ def test_a_dispute_holds_and_nothing_begins_while_no_new_report_is_there(restart
     assert "another-cluster" in error
 
 
+@pytest.mark.slow
 def test_nothing_is_applied_before_a_hosts_journal_is_known():
     mgr = measured()
     plan_id = said(mgr, "plan")["plan_id"]

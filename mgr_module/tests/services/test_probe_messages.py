@@ -106,6 +106,7 @@ def test_a_probe_that_takes_over_a_host_is_not_given_the_lease_of_the_one_before
     assert (run["status"], run["restored"]) == ("aborted", False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "number"),
     [
@@ -138,6 +139,7 @@ def test_a_post_that_is_not_right_is_refused_with_one_line_and_changes_nothing(c
     fine(mgr)
 
 
+@pytest.mark.slow
 def test_a_replayed_post_changes_nothing():
     mgr = a_mgr()
     start(mgr)

@@ -49,6 +49,7 @@ def measured(mgr):
     return mgr
 
 
+@pytest.mark.slow
 def test_a_refusal_in_a_campaign_is_known_to_plans_and_samples_after_a_failover_too():
     mgr = fleet()
     name = refuses(mgr)
@@ -67,6 +68,7 @@ def test_a_refusal_in_a_campaign_is_known_to_plans_and_samples_after_a_failover_
     assert told(mgr) == ["h1 sdb"]
 
 
+@pytest.mark.slow
 def test_a_refusal_is_known_before_the_next_report():
     mgr = measured(fleet())
     refuses(mgr)
@@ -78,6 +80,7 @@ def test_a_refusal_is_known_before_the_next_report():
     assert told(mgr) == ["h1 sdb"]
 
 
+@pytest.mark.slow
 def test_the_canary_that_refuses_is_passed_by_and_all_others_are_changed():
     mgr = measured(fleet())
     refuses(mgr)
@@ -92,6 +95,7 @@ def test_the_canary_that_refuses_is_passed_by_and_all_others_are_changed():
     assert mgr.command("rollout ls")[1].count("done") == 1
 
 
+@pytest.mark.slow
 def test_a_change_that_fails_otherwise_ends_the_rollout_and_is_no_refusal():
     mgr = measured(fleet())
     refuses(mgr, by_drive=False)
@@ -102,6 +106,7 @@ def test_a_change_that_fails_otherwise_ends_the_rollout_and_is_no_refusal():
     assert told(mgr) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["h1:sdb", "osd.0", "ID"])
 def test_drives_that_an_admin_names_are_left_out_with_that_as_the_reason(name):
     mgr = measured(fleet())
@@ -116,6 +121,7 @@ def test_drives_that_an_admin_names_are_left_out_with_that_as_the_reason(name):
     assert ("h1", "sdc") in changed
 
 
+@pytest.mark.slow
 def test_a_drive_that_is_not_there_cannot_be_left_out():
     mgr = measured(fleet())
     code, _, error = mgr.command("plan", without="h1:sdx")

@@ -1,5 +1,6 @@
 """A plan that was never begun is forgotten on demand, and nothing else is."""
 
+import pytest
 from module_world import applied, measured, ok, said
 
 
@@ -19,6 +20,7 @@ def test_a_plan_that_was_never_begun_is_forgotten_and_its_number_never_comes_aga
     assert said(mgr, "plan")["plan_id"] == "p2"
 
 
+@pytest.mark.slow
 def test_a_plan_that_was_begun_is_kept_as_the_way_back():
     mgr = applied()
     code, _, error = mgr.command("plan rm", plan_id="p1")

@@ -30,6 +30,7 @@ def test_first_it_says_what_it_costs_and_begins_nothing():
     )
 
 
+@pytest.mark.slow
 def test_it_measures_tells_how_far_it_is_and_then_the_answer():
     mgr = a_mgr()
     data = said(mgr, "try", accept_cost=True)
@@ -56,6 +57,7 @@ def test_it_measures_tells_how_far_it_is_and_then_the_answer():
     fine(mgr)
 
 
+@pytest.mark.slow
 def test_an_old_run_that_measured_nothing_does_not_hide_what_a_plan_would_change():
     mgr = a_mgr()
     said(mgr, "try", accept_cost=True)
@@ -73,6 +75,7 @@ def test_an_old_run_that_measured_nothing_does_not_hide_what_a_plan_would_change
     assert "by other measurements: hdd, ACME HD1 1.0: turn the write cache off" in answer["lines"]
 
 
+@pytest.mark.slow
 def test_a_second_consent_while_it_runs_begins_nothing_and_one_after_it_measures_anew():
     mgr = a_mgr()
     first = said(mgr, "try", accept_cost=True)["campaign_id"]
@@ -82,6 +85,7 @@ def test_a_second_consent_while_it_runs_begins_nothing_and_one_after_it_measures
     mgr.settle()
 
 
+@pytest.mark.slow
 def test_clients_writes_are_taken_where_there_are_enough_of_them():
     mgr = a_mgr()
     mgr.traffic.rates = {0: 1000.0, 1: 0.5}
@@ -194,6 +198,7 @@ def test_where_one_host_alone_has_decided_the_next_command_measures_the_other():
     assert ok(mgr.command("recommend")).endswith(data["next"])
 
 
+@pytest.mark.slow
 def test_without_numpy_it_says_that_and_not_that_nothing_was_measured():
     mgr = a_mgr()
     mgr.analysis.error = "No module named 'numpy'"
@@ -205,6 +210,7 @@ def test_without_numpy_it_says_that_and_not_that_nothing_was_measured():
     assert "nothing was decided" not in text
 
 
+@pytest.mark.slow
 def test_what_is_in_place_is_said_to_be_and_a_plan_under_way_comes_next():
     mgr = measured()
     said(mgr, "try", accept_cost=True)
@@ -221,6 +227,7 @@ def test_what_is_in_place_is_said_to_be_and_a_plan_under_way_comes_next():
     assert "in place, by plan p1" in ok(mgr.command("plan"))
 
 
+@pytest.mark.slow
 def test_a_consent_while_something_else_is_measured_is_refused_and_not_dropped():
     mgr = a_mgr()
     assert start(mgr, scope="host:h1") == "c1"
@@ -236,6 +243,7 @@ def test_a_consent_while_something_else_is_measured_is_refused_and_not_dropped()
     mgr.settle()
 
 
+@pytest.mark.slow
 def test_a_plan_under_way_is_named_and_nothing_is_begun_beside_it():
     mgr = measured()
     ok(mgr.command("plan"))

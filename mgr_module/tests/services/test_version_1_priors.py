@@ -1,5 +1,6 @@
 """Plans and runs of version 1, which stored no prior states."""
 
+import pytest
 from module_world import WB, all_modes, said
 from prior_world import codes, loaded
 from wcache.core.drive.prior import PriorDoubt, prior_from
@@ -51,6 +52,7 @@ def test_a_plan_of_version_1_whose_entry_is_gone_asks_for_acceptance():
     assert said(mgr, "plan show", plan_id="p1")["changes"][0]["status"] == "accepted as it is"
 
 
+@pytest.mark.slow
 def test_a_run_of_version_1_under_a_lease_ends_and_asks_for_acceptance_or_is_told():
     for told in (True, False):
         mgr, probe = loaded("lease")

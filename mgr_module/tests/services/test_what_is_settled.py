@@ -67,6 +67,7 @@ def test_nothing_is_given_up_on_a_host_where_something_is_under_way():
     assert errors(mgr) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("made_throwaway", [False, True])
 @pytest.mark.parametrize("is_throwaway", [False, True])
 def test_a_plan_that_was_made_in_a_throwaway_cluster_is_not_applied_in_another(

@@ -168,6 +168,7 @@ def test_requests_out_of_bounds_are_refused(site):
     assert site.failures == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", [
     "/campaigns/<script>", "/experiments/%00", "/rollouts/../x", "/%E2%80%AE", "/drives?host=<b>",
     "/latency?osd='\"", "/history?what=\u202e", "/history?what=%ff", "/campaigns/\xff", "//", "/.",

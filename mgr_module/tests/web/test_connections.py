@@ -186,6 +186,7 @@ def test_slow_pages_of_one_network_leave_the_next_turn_to_another(server):
     assert len(order) <= connections.THREADS + connections.WAITING_OF_ONE_MAX + 1
 
 
+@pytest.mark.slow
 def test_who_does_not_take_the_answer_holds_no_thread_and_little_memory(server):
     held = []
     for number in range(SENDING_MAX + 8):
@@ -235,6 +236,7 @@ def blind():
     return context
 
 
+@pytest.mark.slow
 def test_under_tls_silent_handshakes_keep_nobody_waiting(tmp_path):
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(*self_signed(tmp_path / "one"))

@@ -23,6 +23,7 @@ def test_the_page_asks_only_commands_that_need_no_right_but_to_read():
         Reader(lambda cmd: (0, "{}", ""), Blocks())("freeze")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("world", [FakeMgr, a_mgr, measured, applied, a_mgr_with_memory])
 def test_every_page_is_there_in_every_state(world):
     site = Site(world())
@@ -30,6 +31,7 @@ def test_every_page_is_there_in_every_state(world):
         assert "<main" in site.page(place)
 
 
+@pytest.mark.slow
 def test_the_overview_says_the_sentence_and_the_verdict_by_device_class():
     mgr = measured()
     text = words(Site(mgr).page("/"))
@@ -48,6 +50,7 @@ def test_findings_stand_on_the_overview_with_what_to_do():
     assert "until you run `ceph wcache freeze --thaw`" in text
 
 
+@pytest.mark.slow
 def test_an_experiment_shows_its_pairs_and_the_interval_closing_in():
     mgr = measured()
     record_id = said(mgr, "campaign show", campaign_id="c1")["results"][0]["record_id"]
@@ -102,6 +105,7 @@ def test_a_fleet_is_shown_by_host():
     assert len(text) < 60_000
 
 
+@pytest.mark.slow
 def test_latency_over_time_has_the_changes_marked_on_it():
     site, changes = with_changes(applied())
     page = site.page("/latency")
@@ -117,6 +121,7 @@ def test_latency_over_time_has_the_changes_marked_on_it():
     assert "osd.0: " not in only
 
 
+@pytest.mark.slow
 def test_a_rollout_shows_the_changed_beside_the_unchanged():
     site, _ = with_changes(applied())
     text = words(site.page("/rollouts/p1"))
@@ -125,6 +130,7 @@ def test_a_rollout_shows_the_changed_beside_the_unchanged():
     assert "h1 sda write back write through applied 20.00 ms 4.00 ms 5.00" in text
 
 
+@pytest.mark.slow
 def test_blocks_of_a_gated_rollout_are_kept_and_drawn():
     drives = [(f"h{n}", (make.drive("sda", 2 * n), make.drive("sdb", 2 * n + 1)))
               for n in range(HOSTS)]
@@ -143,6 +149,7 @@ def test_blocks_of_a_gated_rollout_are_kept_and_drawn():
     assert "OSDs unchanged by then:" in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HOSTILE, ids=range(len(HOSTILE)))
 def test_hostile_names_are_escaped_and_cut_short(name):
     """Whatever a probe says of a drive or a host stands as text, and no page grows with it."""

@@ -5,6 +5,7 @@ import re
 from dataclasses import replace
 from functools import cache
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from module_world import measured
@@ -42,6 +43,7 @@ def corners(path):
     return [(float(x), float(y)) for x, y in re.findall(r"[ML](-?[\d.]+) (-?[\d.]+)", path)]
 
 
+@pytest.mark.slow
 @given(LEVELS)
 def test_a_plot_stays_in_its_frame(levels):
     made = of(levels)

@@ -95,6 +95,7 @@ def test_another_port_is_taken_up_and_the_old_one_left(served):
     assert get(host, token=token)[0] == 200  # the key is the same
 
 
+@pytest.mark.slow
 def test_a_port_that_is_taken_is_a_finding_until_it_is_free(served, monkeypatch):
     monkeypatch.setattr("wcache.web.server.RETRY_S", 0.05)
     host = FakeHost()

@@ -74,6 +74,7 @@ def test_a_crash_is_repaired_at_the_next_start_before_the_mgr_is_called(probe):
     assert "restarted; the prior state is back" in probe.mgr.notices()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("domain_id", [OBEYS, NVME])
 def test_a_crash_after_any_step_of_a_toggle_or_its_restore_is_repaired(domain_id):
     crashes = 0

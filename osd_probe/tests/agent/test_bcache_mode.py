@@ -204,6 +204,7 @@ def test_without_a_mgr_it_goes_back_by_the_journal_and_says_what_is_left():
         probe.switcher.restore_key(KEY)
 
 
+@pytest.mark.slow
 @given(st.integers(1, 8), st.integers(1, 12), st.booleans())
 def test_a_crash_at_any_step_leaves_the_journal_to_go_back_by(forth, back, dirty):
     probe = BackingProbe()

@@ -55,6 +55,7 @@ def mgr(probe: ProbeProcess) -> FolderMgr:
 # ---- in a process of its own
 
 
+@pytest.mark.slow
 def test_an_fsync_that_hangs_stops_no_call_and_renews_no_lease_beyond_its_task(probe, mgr):
     mgr.say()
     probe.start()

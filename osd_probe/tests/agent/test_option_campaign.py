@@ -152,6 +152,7 @@ def told(mgr, prefix, **arguments):
     return json.loads(out)
 
 
+@pytest.mark.slow
 def test_the_better_value_is_found_and_what_was_there_is_back(mgr):
     probe = mgr.probes["sim1"]
     assert "64 (1)" in mgr.command("option ls")[1]
@@ -184,6 +185,7 @@ def test_a_probe_that_is_killed_at_any_step_leaves_the_option_as_it_was(mgr, ste
     assert verdict["verdict"] in ("no material difference", "insufficient data")
 
 
+@pytest.mark.slow
 def test_a_mgr_that_is_lost_goes_on_and_gives_the_option_back(mgr):
     probe = mgr.probes["sim1"]
     told(mgr, "ab", option="nr_requests=32,256", accept_cost=True)

@@ -136,6 +136,7 @@ def test_the_cache_mode_is_not_touched_and_nothing_is_pinned(probe):
     assert (after.pinned, after.kernel_view) == (False, KernelView.WRITE_BACK)
 
 
+@pytest.mark.slow
 @given(st.integers(1, 12), st.booleans())
 def test_a_crash_after_any_step_leaves_what_was_there_before(step, silent):
     probe = OptionProbe()
@@ -234,6 +235,7 @@ def test_what_a_plan_sets_stays_over_starts_and_goes_back_in_order(probe):
     assert (probe.values, probe.journal.entries) == (TUNED, {})
 
 
+@pytest.mark.slow
 @given(st.integers(1, 8), st.integers(1, 12))
 def test_a_crash_at_any_step_of_a_plan_and_of_its_way_back_loses_nothing(forth, back):
     probe = OptionProbe()

@@ -38,6 +38,7 @@ def test_the_zipapp_works_anywhere_and_holds_core_and_probe_only(tmp_path: Path)
     assert sorted(outside) == ["__main__.py", "wcache/__init__.py"]
 
 
+@pytest.mark.slow
 def test_the_same_tree_gives_the_same_bytes(tmp_path: Path):
     for name in zipapps.APPS:
         first, second = (zipapps.build(name, tmp_path / n).read_bytes() for n in ("a", "b"))

@@ -244,6 +244,7 @@ def test_a_drive_that_was_off_is_off_again_after_a_crash_in_write_back(probe, mg
     assert mode_of(probe, OFF) is THROUGH
 
 
+@pytest.mark.slow
 def test_a_release_that_is_asked_for_again_finds_nothing_to_do(probe, mgr):
     probe.start()
     set_mode(mgr, THROUGH)
@@ -273,6 +274,7 @@ def test_look_and_status_need_no_mgr_and_change_nothing(probe, mgr):
     assert files == {p: p.read_bytes() for p in probe.state.rglob("*.json")}
 
 
+@pytest.mark.slow
 def test_a_table_is_aligned(probe):
     lines = probe.command(*probe.words("look")).stdout.splitlines()
     column = lines[0].index("DEVICE CACHE")
@@ -280,6 +282,7 @@ def test_a_table_is_aligned(probe):
     assert all(line[column] != " " for line in lines)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -296,6 +299,7 @@ def test_what_cannot_be_done_is_one_line_and_exit_code_2(probe, words, said):
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_reading_into_a_closed_pipe_is_no_traceback(probe):
     read_fd, write_fd = os.pipe()
     os.close(read_fd)

@@ -82,6 +82,7 @@ def test_a_link_that_works_is_kept(link_to):
     assert link.close()
 
 
+@pytest.mark.slow
 def test_after_a_call_that_hangs_a_new_connection_answers(link_to):
     bindings, link = link_to(hanging=2)
     for _ in range(2):

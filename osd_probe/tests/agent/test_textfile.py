@@ -20,6 +20,7 @@ def drives(tmp_path):
     return SimulatedHost(parse_drive_file(DRIVES), tmp_path / "drives.json").look()
 
 
+@pytest.mark.slow
 def test_a_running_probe_writes_the_file_at_each_report(tmp_path: Path):
     probe = ProbeProcess(tmp_path, DRIVES)
     folder = tmp_path / "textfile"

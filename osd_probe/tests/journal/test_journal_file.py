@@ -37,6 +37,7 @@ def test_an_entry_is_there_for_a_new_process_and_gone_when_removed(state, tmp_pa
     state.journal.remove("lease/wwn-1")
 
 
+@pytest.mark.slow
 @given(key=st.text(max_size=20), text=st.text(max_size=50))
 def test_any_key_and_text_come_back_and_stay_in_the_folder(tmp_path_factory, key, text):
     root = tmp_path_factory.mktemp("journal")

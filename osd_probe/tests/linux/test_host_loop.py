@@ -119,6 +119,7 @@ def queue(drive):
     return {one.name: one.value for one in drive.state.options}
 
 
+@pytest.mark.slow
 def test_the_real_kernel_resets_with_the_scheduler_what_one_lease_puts_back(host):
     (drive,) = host.look()
     first = queue(drive)

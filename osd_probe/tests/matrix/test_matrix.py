@@ -82,6 +82,7 @@ def test_a_mark_is_none_where_something_was_written_beside_it(bench, place):
     refused_as_not_blank(bench)
 
 
+@pytest.mark.slow
 def test_what_somebody_else_has_claimed_is_refused(bench):
     fd = os.open(bench.path, os.O_RDONLY | os.O_EXCL)
     try:
@@ -103,6 +104,7 @@ def test_a_device_whose_drive_has_another_user_is_refused_with_nothing_written(b
     assert bench.content() == before
 
 
+@pytest.mark.slow
 def test_the_device_of_an_osd_is_refused_although_nobody_holds_it(bench):
     folder = bench.root / "osds" / "osd7"
     folder.mkdir(parents=True)
@@ -125,6 +127,7 @@ def test_a_file_that_cannot_be_made_is_refused_before_anything_is_written(bench,
     assert bench.content() == before
 
 
+@pytest.mark.slow
 def test_a_file_that_is_there_is_not_replaced(bench):
     bench.out.write_text("mine")
     code, _, error = bench.run()
@@ -160,6 +163,7 @@ def test_a_result_whose_name_was_taken_meanwhile_is_kept_and_told(tmp_path):
     assert f"the result is in {kept}" in raised.value.message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["held", "claim", "check"])
 def test_a_path_that_leads_to_another_device_since_is_neither_held_nor_written(
     bench, scratch, tmp_path, how

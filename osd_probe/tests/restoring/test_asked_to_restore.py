@@ -121,6 +121,7 @@ def test_no_task_is_done_while_a_request_to_restore_stands(probe, requests):
     assert (probe.mode(OBEYS), probe.mode(NVME)) == (BACK, BACK)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("holds", [True, False])
 def test_a_request_that_is_not_answered_stands_and_nothing_is_claimed_to_be_back(
     probe, tmp_path, holds

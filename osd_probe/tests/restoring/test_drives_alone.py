@@ -236,6 +236,7 @@ def test_all_drives_of_a_domain_come_back(fake_host):
     assert journal.entries == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("view", ["write through", "a word of a kernel to come"])
 def test_a_lun_that_came_later_and_is_not_known_to_flush_keeps_the_cache_off(shelf, view):
     drive = shelf.lease("sda")

@@ -72,6 +72,7 @@ class Start:
         return self.pins.findings(self.switcher.read_journal()[0])
 
 
+@pytest.mark.slow
 def test_it_is_tried_again_after_pauses_that_grow_up_to_ten_minutes():
     start = Start("sda", "sdb")
     start.fails("sda")

@@ -126,6 +126,7 @@ def test_restore_all_restores_beside_a_probe_that_does_nothing_any_more(probe, m
     assert probe.stop() == 0
 
 
+@pytest.mark.slow
 def test_a_program_that_does_not_know_the_request_is_not_signalled(probe, mgr):
     with holding(probe.state, probe.run_dir) as holder:
         done = probe.restore_all()

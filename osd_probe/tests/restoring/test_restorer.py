@@ -105,6 +105,7 @@ def test_a_child_that_cannot_be_started_is_an_error_of_that_entry_alone():
     assert results["good"] is None
 
 
+@pytest.mark.slow
 def test_the_program_is_started_again_from_where_it_is_and_never_from_the_working_folder(
     tmp_path
 ):

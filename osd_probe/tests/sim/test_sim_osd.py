@@ -87,6 +87,7 @@ def test_large_writes_take_the_bandwidth():
     assert one_ms(osd, LoadPoint.OSD_BENCH_4M, THROUGH) * 4 == pytest.approx(162, rel=0.01)
 
 
+@pytest.mark.slow
 def test_a_separate_wal_takes_the_small_commits_of_a_disk():
     wal = replace(FLASH, name="wal")
     osd = osd_on(DISK, wal=wal)
@@ -160,6 +161,7 @@ def test_a_seed_gives_the_same_experiment_again():
     assert experiment(4) != experiment(5)
 
 
+@pytest.mark.slow
 def test_asking_for_the_truth_changes_nothing():
     noisy = spec(spread=0.4, noise=NoiseSpec(0.1, 0.1, 1.0, 0.5))
     asked, left_alone = osd_on(noisy), osd_on(noisy)
@@ -171,6 +173,7 @@ def test_asking_for_the_truth_changes_nothing():
         )
 
 
+@pytest.mark.slow
 def test_a_drive_that_ignores_flushes_is_never_better_with_its_cache_on():
     lying = osd_on(spec(clean=10, cache=CacheSpec(ignores_flushes=True)))
     for point in SAMPLES:

@@ -227,6 +227,7 @@ def samples(spec, count=20_000, seed=7):
     return found
 
 
+@pytest.mark.slow
 def test_spread_and_autocorrelation_are_those_stated():
     for phi in (0.0, 0.5, 0.9):
         values = samples(

@@ -80,6 +80,7 @@ def test_harm_is_what_was_lost_on_hosts_and_gains_make_good_at_home_alone():
     assert both.spent_s == pytest.approx(20.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hosts", [1, 2, 5, 20, 200])
 def test_noise_of_hosts_whose_gains_do_not_count_is_seldom_taken_for_harm(hosts):
     rng, found = random.Random(hosts), 0

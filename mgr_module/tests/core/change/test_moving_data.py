@@ -69,17 +69,20 @@ def verdicts(ratio, count=30, told=True, often=0.02):
     return found
 
 
+@pytest.mark.slow
 def test_who_moves_data_since_the_change_is_called_worse_where_that_is_not_known():
     assert verdicts(1.0, told=False, often=0.0)[Verdict.WORSE] >= 25
     assert verdicts(1.2, told=False)[Verdict.WORSE] <= 10, "nor is what is worse found"
 
 
+@pytest.mark.slow
 def test_and_is_not_where_it_is_known():
     found = verdicts(1.0)
     assert found[Verdict.WORSE] == 0
     assert found[Verdict.NO_WORSE] + found[Verdict.BETTER] >= 27
 
 
+@pytest.mark.slow
 def test_a_change_that_is_worse_is_found_beside_it():
     found = verdicts(1.2)
     assert found[Verdict.WORSE] >= 27
@@ -97,6 +100,7 @@ def test_where_nobody_else_shows_what_moving_costs_nothing_is_decided(ratio):
     assert verdict(before, after) is Verdict.UNDECIDED
 
 
+@pytest.mark.slow
 def test_the_cost_is_found_and_its_error_is_honest():
     apart = []
     for seed in range(40):

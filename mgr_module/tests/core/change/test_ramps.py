@@ -1,5 +1,6 @@
 """Changes of the config database that wait, and that OSDs themselves have to take."""
 
+import pytest
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
 from module_world import ok, said
@@ -69,6 +70,7 @@ def test_values_are_set_where_no_osd_may_stop_since_none_does():
     assert statuses(mgr, "p1") == ["applied"] * 3
 
 
+@pytest.mark.slow
 def test_a_mgr_that_takes_over_between_two_steps_goes_on_and_can_go_back():
     mgr = a_mgr()
     ok(mgr.command("apply", plan_id="p1"))

@@ -102,6 +102,7 @@ def test_any_faults_in_any_states_never_touch_two_domains_and_always_end(data):
     assert len(mgr.modes) == CHANGES
 
 
+@pytest.mark.slow
 def test_a_paused_rollout_stays_as_it_is_over_failovers_until_somebody_decides():
     for known in STATES.values():
         mgr = deepcopy(known)

@@ -178,6 +178,7 @@ def test_a_mgr_lost_after_the_drive_was_changed_still_knows_that_it_can_go_back(
     assert mgr.modes == {"domain-0": WB}
 
 
+@pytest.mark.slow
 @examples(120)
 @given(
     st.lists(st.tuples(st.integers(0, 4), st.booleans()), max_size=12),

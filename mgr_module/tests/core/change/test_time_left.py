@@ -126,6 +126,7 @@ FLEETS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in FLEETS if not name.startswith("nothing")])
 def test_the_steps_that_are_told_are_those_that_the_machine_makes(name):
     told = [step.indices for step in steps_left(FLEETS[name])]
@@ -145,6 +146,7 @@ def test_a_thousand_drives_in_five_racks_are_more_than_a_few_large_steps():
     assert max(steps) == 48
 
 
+@pytest.mark.slow
 def test_a_limit_of_the_mons_holds_for_the_steps_to_come_until_more_go_together():
     fleet = Fleet(a_plan(3, 8), together=3).run()
     assert max(map(len, fleet.made)) == 3
@@ -160,6 +162,7 @@ def test_what_load_does_not_judge_is_told_one_by_one():
     assert not any(step.by_load for step in steps)
 
 
+@pytest.mark.slow
 def test_the_steps_of_ten_thousand_drives_are_found_in_a_moment():
     rollout = a_plan(1000, 10, racks=40)
     began_s = time.thread_time()

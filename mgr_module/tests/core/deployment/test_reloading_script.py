@@ -184,6 +184,7 @@ def test_where_the_disk_is_not_pinned_or_not_followed_no_osd_is_stopped(tmp_path
     assert wanted[why] in done.stderr
 
 
+@pytest.mark.slow
 def test_it_waits_for_ok_to_stop_and_gives_up(tmp_path):
     host = Host(tmp_path)
     host.file("never-ok", "")

@@ -202,6 +202,7 @@ def unsafe():
     return ((name, stack, how) for name, stack, how, end in ends() if end.ours)
 
 
+@pytest.mark.slow
 def test_a_crash_and_then_one_thing_beside_it_have_the_mgr_ask_anew():
     for stack in stacks(THROUGH):
         if stack.can_lose:
@@ -213,6 +214,7 @@ def test_a_crash_and_then_one_thing_beside_it_have_the_mgr_ask_anew():
             assert not end.ours, (stack, word, crash_at)
 
 
+@pytest.mark.slow
 def test_no_way_has_acknowledged_data_on_a_cache_device_that_can_lose_it():
     all_ends = list(ends())
     assert [way[:3] for way in all_ends if way[3].ours] == []
@@ -271,6 +273,7 @@ def not_on_a_way_back(monkeypatch):
     monkeypatch.setattr(options, "_set_back", set_back)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("taken_out", [
     never_asked, reason_gone("does not flush"), reason_gone("is unknown"),
     reason_gone("lose writes"), consent_that_names_nothing, asked_once, not_asked_by_apply,

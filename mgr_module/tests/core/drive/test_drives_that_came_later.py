@@ -100,6 +100,7 @@ def played(way, known, worlds, event=None, after=-1):
         moments.append((worlds, twins, type(step).__name__))
 
 
+@pytest.mark.slow
 @WAYS
 @pytest.mark.parametrize("later", LATER, ids=str)
 def test_no_drive_that_came_later_is_unsafe_by_a_way_back_whatever_happens(way, later):

@@ -75,6 +75,7 @@ def promises_of_the_journal(node, step):
         assert mode is prior or not seen_last(node), ("prior mode is not back", node.way)
 
 
+@pytest.mark.slow
 @EVERY
 @SCRIPT
 def test_whatever_crashed_the_prior_mode_is_back_or_the_journal_still_knows_it(

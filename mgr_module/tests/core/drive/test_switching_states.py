@@ -41,6 +41,7 @@ def _histories():
     forget_histories()
 
 
+@pytest.mark.slow
 @EVERY
 @SCRIPT_OR_APPLIED
 def test_no_way_leads_to_acknowledged_data_that_is_lost(script, transport):
@@ -71,6 +72,7 @@ def ways_through_events(script, transport, events_max, **more):
     return found
 
 
+@pytest.mark.slow
 @EVENTS
 def test_no_two_events_and_a_crash_lose_data_on_a_prepared_host(script, transport):
     assert ways_through_events(script, transport, 2, boot_rule=True) == []
@@ -85,6 +87,7 @@ def test_no_two_new_kernels_and_a_reset_lose_data_on_a_prepared_host(script):
     assert ways_through_events(script, Transport.SCSI, 3, boot_rule=True) == []
 
 
+@pytest.mark.slow
 @EVERY
 def test_where_the_boot_rule_is_missing_one_event_alone_loses_nothing(transport):
     """A rule that an admin took away: toggling is refused then, and what is held goes back."""
@@ -151,6 +154,7 @@ class NoLayers:
         return value
 
 
+@pytest.mark.slow
 def test_without_the_pin_the_search_finds_lost_data():
     found, _, _ = all_ways(
         pair_off_first, Transport.SCSI, 1, blind_to(NoPin()), guarded=False
@@ -163,6 +167,7 @@ def test_with_the_layers_ignored_the_search_finds_lost_data():
     assert found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("transport", [Transport.SCSI, Transport.SATA], ids=lambda t: t.value)
 @pytest.mark.parametrize(
     "script", [pair_off_first, applied_off_for_now, applied_off_and_rolled_back],
@@ -176,6 +181,7 @@ def test_without_the_boot_rule_the_search_finds_the_drive_that_kept_its_power(
     assert all("KEPT ITS POWER" in " ".join(way) for way in found)
 
 
+@pytest.mark.slow
 def test_without_the_adapters_guard_the_search_finds_the_replugged_disk():
     found, _, _ = all_ways(
         pair_off_first, Transport.SCSI, 1, guarded=False, boot_rule=False

@@ -39,6 +39,7 @@ def test_twice_as_fast_is_told_and_its_interval_leaves_out_one():
     assert found.low < 2.0 < found.high
 
 
+@pytest.mark.slow
 def test_intervals_of_drives_that_did_not_change_hold_one():
     """Also where samples hang together, and a measurement is 3% off by itself."""
     rng, out = random.Random(2), 0
@@ -114,6 +115,7 @@ def test_the_command_compares_what_campaigns_saw():
     assert (code, "there is no campaign 'c9'" in error) == (-2, True)
 
 
+@pytest.mark.slow
 def test_a_campaign_that_toggled_is_not_compared():
     mgr = a_mgr()
     said(mgr, "campaign start", loads="depth1", accept_cost=True)

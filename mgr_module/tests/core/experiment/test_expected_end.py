@@ -32,6 +32,7 @@ def test_what_goes_on_for_longer_ends_with_the_next_pair_and_at_its_maximum(setu
     assert expected_pairs([(make.MODEL, DEPTH1, 1000)])(setup) <= setup.pairs_max
 
 
+@pytest.mark.slow
 def test_a_campaign_counts_to_what_is_expected_and_ends_there():
     mgr = a_mgr()
     campaign_id = start(mgr)

@@ -193,6 +193,7 @@ def test_an_interaction_that_only_makes_an_effect_larger_leaves_the_verdict():
     assert at["write through"]["ratio"] == pytest.approx(2.0, rel=0.2)
 
 
+@pytest.mark.slow
 def test_effects_that_cancel_out_are_not_called_no_difference():
     for seed in range(10):
         result = both(a_record(20, ratio=1 / 1.3, interaction=1.69, seed=seed))[0]
@@ -215,6 +216,7 @@ def test_drift_within_a_replicate_favours_no_drive():
     assert wrong <= 1
 
 
+@pytest.mark.slow
 def test_what_a_toggle_leaves_behind_is_seen_as_carryover():
     found = 0
     for seed in range(10):
@@ -224,6 +226,7 @@ def test_what_a_toggle_leaves_behind_is_seen_as_carryover():
     assert found >= 8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("interaction", [1.0, 1.3])
 def test_intervals_of_effects_and_interaction_cover_the_truth(interaction):
     missed = Counter()

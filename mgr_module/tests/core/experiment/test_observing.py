@@ -162,6 +162,7 @@ def test_what_belongs_to_experiments_is_refused_beside_observe(what):
     assert "--observe toggles nothing" in error
 
 
+@pytest.mark.slow
 @examples(10)
 @given(st.lists(st.integers(0, 40), max_size=4), st.lists(st.integers(0, 40), max_size=2))
 def test_a_mgr_lost_at_any_step_goes_on_with_the_first_load_that_is_missing(lost, crashes):

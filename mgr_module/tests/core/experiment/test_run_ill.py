@@ -102,6 +102,7 @@ def each_moment(*setups):
 SHAPES = [(PLAIN,), (CROSSED,), (TIMED, PLAIN)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("setups", SHAPES)
 @pytest.mark.parametrize("restarts", [False, True])
 def test_at_whatever_moment_they_fall_ill_all_is_measured_once_when_they_are_well(
@@ -129,6 +130,7 @@ def test_at_whatever_moment_they_fall_ill_all_is_measured_once_when_they_are_wel
     assert count > 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("setups", SHAPES)
 def test_those_that_stay_ill_end_it_with_its_complete_pairs(setups):
     kept = set()
@@ -147,6 +149,7 @@ def test_those_that_stay_ill_end_it_with_its_complete_pairs(setups):
     assert {2, 4} & kept
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lost_after", range(4))
 def test_a_mgr_that_is_lost_while_it_gives_back_gives_back_again(lost_after):
     for mgr in each_moment(PLAIN):

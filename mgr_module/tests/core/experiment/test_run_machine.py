@@ -32,6 +32,7 @@ EVENTS = st.sampled_from(
 )
 
 
+@pytest.mark.slow
 @examples(150)
 @given(st.data())
 def test_whatever_happens_no_period_is_measured_twice_and_the_run_ends_with_a_release(data):

@@ -33,6 +33,7 @@ def changes(mgr, **filters):
     return [row for row in rows if row["kind"] == "change"]
 
 
+@pytest.mark.slow
 def test_each_change_has_a_line_with_its_drive_both_modes_its_evidence_and_its_outcome():
     mgr, plan_id = applied()
     rows = changes(mgr)
@@ -48,6 +49,7 @@ def test_each_change_has_a_line_with_its_drive_both_modes_its_evidence_and_its_o
     assert "why: depth1" in text
 
 
+@pytest.mark.slow
 def test_a_rollback_has_lines_of_its_own_with_the_modes_the_other_way_round():
     mgr, _ = applied()
     ok(mgr.command("rollback"))
@@ -58,6 +60,7 @@ def test_a_rollback_has_lines_of_its_own_with_the_modes_the_other_way_round():
     assert last["outcome"] == f"rolled back{LATENCY} while it was in place"
 
 
+@pytest.mark.slow
 def test_a_change_that_went_back_for_its_latency_tells_it_once():
     mgr = measured()
     plan_id = said(mgr, "plan")["plan_id"]
@@ -84,6 +87,7 @@ def test_a_line_of_settings_names_each_setting_once_with_both_values(status, wor
     assert " and 2 more, " in line(plan, many, 5.0).text
 
 
+@pytest.mark.slow
 def test_a_mgr_that_restarts_tells_no_change_twice():
     mgr, _ = applied()
     mgr.restart()
@@ -135,6 +139,7 @@ def test_lines_of_a_probe_wait_so_that_no_host_can_hold_up_what_others_do():
     assert set(told) < set(now)
 
 
+@pytest.mark.slow
 def test_filters_choose_by_host_osd_drive_time_and_what():
     mgr, plan_id = applied()
     assert {row["hostname"] for row in changes(mgr, hostname="h2")} == {"h2"}
@@ -163,6 +168,7 @@ def test_a_filter_that_makes_no_sense_is_refused_with_what_is_allowed(arguments)
     assert len(error.splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_what_is_still_applied_is_shown_after_its_line_is_gone_from_the_log():
     mgr, plan_id = applied()
     for number in range(CHANGES_MAX + 1):

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
@@ -94,6 +95,7 @@ def _mirrored(result):
     )
 
 
+@pytest.mark.slow
 @examples(100)
 @given(results(), profiles())
 def test_swapping_the_modes_of_all_results_mirrors_the_recommendations(found, known):

@@ -64,6 +64,7 @@ def test_too_few_calls_give_no_capacity():
     assert of_model([measured(1, 300.0)]) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("calls", "drives"), [(3, 1), (6, 1), (4, 3), (4, 6)])
 def test_the_interval_holds_the_truth_in_95_of_100(calls, drives):
     rng = random.Random(calls * 100 + drives)
@@ -370,6 +371,7 @@ def test_a_value_is_judged_only_where_an_osd_takes_it():
     assert "osd/class:hdd for osd.3" in found.detail
 
 
+@pytest.mark.slow
 def test_ten_thousand_stale_keys_are_one_finding():
     count = 10_000
     known = {(f"osd.{i}", HDD): Known(f"osd.{i}", HDD, "300", "write back") for i in range(count)}

@@ -69,6 +69,7 @@ def brute_force(shares, room):
     return best
 
 
+@pytest.mark.slow
 def test_a_division_is_within_5_percent_of_brute_force_and_never_overcommits():
     for seed in range(HOSTS_BRUTE):
         rng = random.Random(seed)

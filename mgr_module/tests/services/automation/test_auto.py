@@ -82,6 +82,7 @@ def test_recommend_measures_what_nobody_knows_and_changes_nothing():
     fine(mgr)
 
 
+@pytest.mark.slow
 def test_apply_measures_and_carries_out_what_is_recommended_as_auto():
     mgr = standing()
     assert all_modes(mgr) == {WT}
@@ -92,6 +93,7 @@ def test_apply_measures_and_carries_out_what_is_recommended_as_auto():
     fine(mgr)
 
 
+@pytest.mark.slow
 def test_what_is_under_way_when_it_is_turned_off_is_named_with_the_command_that_ends_it():
     mgr = a_mgr()
     ok(mgr.command("auto", mode="apply"))
@@ -109,6 +111,7 @@ def test_what_is_under_way_when_it_is_turned_off_is_named_with_the_command_that_
     assert "goes_on" not in said(mgr, "auto", mode="off")
 
 
+@pytest.mark.slow
 def test_what_an_admin_aborted_is_not_applied_again_however_late_its_hosts_report(monkeypatch):
     mgr = a_mgr()
     ok(mgr.command("auto", mode="apply"))
@@ -154,6 +157,7 @@ def test_a_new_osd_of_an_unknown_drive_model_is_measured_whole_and_gets_its_own_
     fine(mgr)
 
 
+@pytest.mark.slow
 def test_drives_that_come_while_others_are_measured_are_still_new_afterwards():
     mgr = FakeMgr(("h1", (make.drive("sda", 0),)), auto_quiet_s=0.0, canary_wait_s=0.0)
     mgr.report_all()
@@ -253,6 +257,7 @@ def test_a_campaign_that_would_take_more_than_the_day_allows_is_not_begun():
     assert "auto_seconds_per_day" in said(mgr, "auto status")["waiting"]
 
 
+@pytest.mark.slow
 def test_what_a_campaign_took_is_charged_and_not_what_it_might_have_taken():
     mgr = standing("recommend")
     spent = said(mgr, "auto status")["spent_today"]
@@ -260,6 +265,7 @@ def test_what_a_campaign_took_is_charged_and_not_what_it_might_have_taken():
     assert 0 < spent["bytes_written"] == took["bytes_written"]
 
 
+@pytest.mark.slow
 def test_without_bytes_to_write_only_free_loads_are_measured():
     mgr = standing("recommend", auto_bytes_per_day=0)
     assert len(campaigns(mgr)) == 1
@@ -312,6 +318,7 @@ def test_a_drive_that_drifts_is_set_right_once_and_then_contested_with_the_suspe
     fine(mgr)
 
 
+@pytest.mark.slow
 def test_drift_is_left_alone_where_only_measuring_is_allowed():
     mgr = standing()
     ok(mgr.command("auto", mode="recommend"))
@@ -391,6 +398,7 @@ def test_a_frozen_cluster_is_left_alone():
     assert "frozen" in said(mgr, "auto status")["waiting"]
 
 
+@pytest.mark.slow
 def test_of_a_frozen_cluster_no_plan_is_made_and_no_change_of_the_day_is_spent():
     mgr = standing("recommend")
     before = said(mgr, "auto status")["spent_today"]
@@ -406,6 +414,7 @@ def test_of_a_frozen_cluster_no_plan_is_made_and_no_change_of_the_day_is_spent()
     assert all_modes(mgr) == {WT}
 
 
+@pytest.mark.slow
 def test_a_cluster_that_is_not_healthy_is_left_alone_and_after_an_hour_that_is_told():
     mgr = a_mgr()
     mgr.view.state = replace(mgr.view.state, missed=(Precondition.CLUSTER_HEALTHY,))
@@ -428,6 +437,7 @@ def test_a_cluster_that_is_not_healthy_is_left_alone_and_after_an_hour_that_is_t
     assert "WCACHE_PLAN_WAITS" not in ok(mgr.command("status"))
 
 
+@pytest.mark.slow
 def test_what_goes_on_elsewhere_and_ill_drives_keep_it_from_none_of_the_others():
     mgr = a_mgr()
     mgr.view.state = replace(

@@ -22,7 +22,7 @@ def test_the_states_have_every_purpose_and_every_way_a_campaign_and_a_rollout_st
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_in_any_state_ends_well_and_all_can_be_taken_back(fault):
     steps = sorted(STATES.items(), key=lambda item: item[1])
-    # `make test` tries every third, `make test-slow` every ninth, each fault others
+    # `make test-all` tries every third, `make test` every ninth, each fault others
     apart = 3 if ALL else 9
     chosen = steps[FAULTS.index(fault) % apart::apart]
     for state, step in chosen:

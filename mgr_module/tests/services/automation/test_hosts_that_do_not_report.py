@@ -60,6 +60,7 @@ def test_a_host_that_has_reported_is_waited_for_in_full_when_something_ends_on_i
     assert mgr.engine.world().unreported(waited_for=False) == []
 
 
+@pytest.mark.slow
 def test_a_probe_that_starts_again_and_again_is_not_waited_for_again_and_again(mgr):
     hours = 2 * AWAITED_AGAIN_S
     waited_s = waits_for(mgr, hours, instance=lambda now_s: f"instance {now_s}")

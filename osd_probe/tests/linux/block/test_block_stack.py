@@ -103,6 +103,7 @@ def test_a_folder_below_one_named_dev_is_still_a_folder(fake_host):
     assert [drive.foreign_uses for drive in drives] == [(), ()]
 
 
+@pytest.mark.slow
 def test_a_link_to_a_device_that_the_running_osd_does_not_hold_is_not_believed(fake_host):
     fake_host.loop("loop0", "7:0", backing="/a")
     fake_host.loop("loop1", "7:1", backing="/b")

@@ -314,6 +314,7 @@ become(int(uid)); wait()
 """
 
 
+@pytest.mark.slow
 @root_only
 @pytest.mark.parametrize("uid", [0, 167, 64045])
 @pytest.mark.parametrize("inside", ["pivot", "chroot"])

@@ -188,6 +188,7 @@ def test_a_note_that_makes_no_sense_starts_nothing(tmp_path, text):
     assert list(notes.missed()) == []
 
 
+@pytest.mark.slow
 def test_appear_of_a_disk_that_is_not_here_is_one_line(tmp_path):
     done = subprocess.run(
         [sys.executable, "-m", "wcache_probe", "appear", "--mode", "write-through", "--wwid",

@@ -66,6 +66,7 @@ def test_an_image_made_since_wants_prepare_again_and_one_that_went_does_not(fake
     assert (host.look()[0].toggle_refusal, builder.runs) == ("", 1)
 
 
+@pytest.mark.slow
 def test_an_image_with_the_rule_of_before_a_drive_was_added_lacks_it(fake_host):
     """Its rule does not name that drive, so the boot by it would not pin it."""
     host = host_of(fake_host)

@@ -166,6 +166,7 @@ def prepared(fake_host, way, **more):
     return host, code, said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", UNTOLD, ids=lambda way: way.__name__)
 def test_where_the_boot_cannot_be_told_nothing_is_toggled_before_a_boot_left_the_note(
     fake_host, way
@@ -230,6 +231,7 @@ def test_a_kernel_that_was_given_an_image_of_the_host_prepares_it_before_and_aft
     assert "left no note" in refusal_of(host), "a size beyond four gigabytes is read whole"
 
 
+@pytest.mark.slow
 def test_what_was_seen_before_the_images_were_made_anew_counts_in_that_boot_alone(fake_host):
     host, _, _ = prepared(fake_host, with_its_own_image)
     fake_host.osd(1, block="sdb")
@@ -290,6 +292,7 @@ def test_a_kernel_that_was_replaced_since_is_proven_by_its_own_boot(fake_host, r
     assert refusal_of(host) == ""
 
 
+@pytest.mark.slow
 def test_a_drive_that_is_added_waits_for_a_boot_and_holds_up_no_other(fake_host):
     host, _, _ = prepared(fake_host, built_in)
     booted(fake_host, "second", noted=rule(fake_host))

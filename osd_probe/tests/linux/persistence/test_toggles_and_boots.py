@@ -269,6 +269,7 @@ AMID = [
 ]
 
 
+@pytest.mark.slow
 @TRANSPORTS
 @pytest.mark.parametrize("kind", ["lease", "apply"])
 @pytest.mark.parametrize("boot_rule", [True, False], ids=["prepared", "not prepared"])
@@ -303,6 +304,7 @@ def test_the_search_changes_a_drive_where_nothing_speaks_against_it(probe):
 
 
 # Each guard is needed
+@pytest.mark.slow
 @TRANSPORTS
 @pytest.mark.parametrize(
     ("guard", "events", "begin"),
@@ -334,6 +336,7 @@ def test_without_the_lock_between_a_look_and_a_toggle_unprepare_loses_data(probe
     assert unsafe_ways(changed_amid(probe, (unprepared,), locked=False), transport)
 
 
+@pytest.mark.slow
 @TRANSPORTS
 @pytest.mark.parametrize(
     ("guard", "accepted"),

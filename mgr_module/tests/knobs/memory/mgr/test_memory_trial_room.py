@@ -53,6 +53,7 @@ def test_a_trial_goes_on_only_where_its_host_has_room(memory, why):
     assert crowded([0], HIGH, memory) == why
 
 
+@pytest.mark.slow
 def test_a_trial_whose_host_does_not_tell_of_its_memory_ends():
     mgr = raised()
     mgr.probes["h2"].muted = True

@@ -139,6 +139,7 @@ def test_a_frozen_cluster_has_no_trial():
     assert leases(mgr) == {}
 
 
+@pytest.mark.slow
 def test_a_trial_that_an_older_version_has_stored_is_put_back_and_told_once():
     mgr = raised()
     while len(a_trial(mgr).trial.periods) < 3:
@@ -265,6 +266,7 @@ def test_a_target_that_an_admin_set_by_ceph_tell_is_named_and_neither_tried_nor_
     assert mgr.osd_memory.leases == []
 
 
+@pytest.mark.slow
 def test_a_trial_goes_down_by_at_most_5_percent_a_minute():
     mgr = a_mgr(hosts=3, ram_bytes=32 * GIB)
     begun(mgr)

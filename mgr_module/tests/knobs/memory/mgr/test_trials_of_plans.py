@@ -35,6 +35,7 @@ def raised(mgr):
     return mgr
 
 
+@pytest.mark.slow
 def test_a_trial_of_a_plan_leases_its_target_and_leaves_the_plan_as_it_is():
     mgr = with_a_plan()
     before = dict(mgr.config.kept)
@@ -55,6 +56,7 @@ def test_a_trial_of_a_plan_leases_its_target_and_leaves_the_plan_as_it_is():
     assert said(mgr, "plan show", plan_id="p1")["status"] == "done"
 
 
+@pytest.mark.slow
 def test_it_is_shown_and_told_as_a_trial_that_was_asked_for_by_itself():
     mgr = with_a_plan()
     ok(mgr.command("apply", plan_id="p1", trial=True))
@@ -76,6 +78,7 @@ def test_it_is_shown_and_told_as_a_trial_that_was_asked_for_by_itself():
     assert (watched["trial_id"], watched["plan_id"]) == ("t2", "p1")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("command", "arguments"), [
     ("rollout abort", {"plan_id": "t2"}), ("memory trial stop", {}),
 ])
@@ -91,6 +94,7 @@ def test_either_command_ends_it_and_every_lease_goes_back(command, arguments):
     assert said(mgr, command, **arguments)["changed"] is False
 
 
+@pytest.mark.slow
 def test_a_dry_run_of_an_abort_ends_nothing():
     mgr = with_a_plan()
     ok(mgr.command("apply", plan_id="p1", trial=True))
@@ -102,6 +106,7 @@ def test_a_dry_run_of_an_abort_ends_nothing():
     assert leased(mgr)
 
 
+@pytest.mark.slow
 def test_a_dry_run_says_which_osds_and_for_how_long_and_leases_nothing():
     mgr = with_a_plan()
     told = said(mgr, "apply", plan_id="p1", trial=True, dry_run=True)
@@ -113,6 +118,7 @@ def test_a_dry_run_says_which_osds_and_for_how_long_and_leases_nothing():
     assert a_trial(mgr).job_id == "t1"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", [{"persist": True}, {"override": "osds_well"}])
 def test_what_a_trial_does_not_take_is_refused(arguments):
     mgr = with_a_plan()
@@ -122,6 +128,7 @@ def test_what_a_trial_does_not_take_is_refused(arguments):
     assert a_trial(mgr).job_id == "t1"
 
 
+@pytest.mark.slow
 def test_a_frozen_or_busy_cluster_has_no_trial_of_a_plan():
     mgr = with_a_plan()
     ok(mgr.command("freeze"))
@@ -146,6 +153,7 @@ def test_a_plan_that_only_shrinks_is_not_tried():
     assert "apply it without --trial" in error
 
 
+@pytest.mark.slow
 def test_a_target_that_a_host_has_no_memory_for_is_not_tried():
     mgr = with_a_plan()
     for probe in mgr.probes.values():
@@ -158,6 +166,7 @@ def test_a_target_that_a_host_has_no_memory_for_is_not_tried():
     assert mgr.osd_memory.leases == []
 
 
+@pytest.mark.slow
 def test_only_osds_that_the_plan_gives_more_are_tried():
     mgr = with_a_plan()
     mgr.config.kept[("osd.0", TARGET)] = str(4 * GIB)
