@@ -16,7 +16,8 @@ CEPHS_FLAKE8 = --isolated --max-line-length=100 --ignore=E501,W503
     test-ceph-ci-short test-cephadm test-cephadm-short test-cluster test-lab test-lab-all \
     test-mutations \
     shapes test-packages test-packages-short test-release-16 test-release-18 test-release-20 \
-    test-release-older test-releases test-rotating test-simulations test-slow simulate-fleet simulate-fleet-short \
+    test-release-older test-releases \
+    test-rotating test-simulations test-slow simulate-fleet simulate-fleet-short \
     test-statistics test-timers wheels zipapps
 
 flake8:
@@ -63,7 +64,8 @@ test-release-20:
 
 # 16 or 18, by the commit.
 test-release-older:
-	@$(MAKE) --no-print-directory test-release-$$("$$(qa/venv.sh)/bin/python" qa/rotation.py --release)
+	@older=$$("$$(qa/venv.sh)/bin/python" qa/rotation.py --release) && \
+	    $(MAKE) --no-print-directory "test-release-$$older"
 
 test-release-16 test-release-18:
 	@$(MAKE) --no-print-directory test-cluster RELEASE=$(@:test-release-%=%) \
