@@ -202,6 +202,11 @@ class Engine:
         with self._lock:
             return self._orders.new_plan_id()
 
+    def new_campaign_id(self) -> str:
+        """A campaign's id that is new."""
+        with self._lock:
+            return self._orders.new_campaign_id()
+
     def results(self) -> List[Result]:
         """The results of all records."""
         with self._lock:

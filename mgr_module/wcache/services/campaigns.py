@@ -4,8 +4,20 @@ from __future__ import annotations
 
 import random
 import secrets
-from dataclasses import replace
-from typing import Any, Dict, Iterable, Mapping, Optional, Sequence, Tuple
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    Mapping,
+    Optional,
+    Sequence,
+    Tuple,
+)
 
 from ..core import codec
 from ..core.errors import ConflictError, MalformedError, NotFoundError, RefusedError
@@ -29,7 +41,7 @@ from ..core.experiment.try_sample import TrySample, cheapest
 from ..core.fleet.ages import Age
 from ..core.hardware.bcache import Dirty
 from ..core.history.entry import ADMIN
-from ..core.model import LoadPoint
+from ..core.model import DriveReport, LoadPoint
 from ..core.options.option import Option, Place
 from ..core.options.trial import OptionTrial, parse_trial
 from ..core.precondition_text import precondition_text
@@ -57,6 +69,21 @@ from .plans.planner import OwnRuns, Planner
 ASKED_MAX = 64
 ASKED_S = 3.0
 CHECKS_MAX = 16  # settling checks of an experiment, there and back each
+# What it goes by may change while it is prepared, and then it is prepared anew.
+PREPARED_MAX = 3
+# Of all hosts alike; of a host's report see `_moved`.
+_FOLLOWS_FROM = ("options", "results", "foreign", "trusted", "accepted")
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A campaign that is prepared and not begun, by a look that may be over."""
+
+    world: World
+    campaign: Campaign
+    made: OwnRuns
+    cost: Forecast
+    cost_accepted: bool
 
 
 class CampaignService:
@@ -75,28 +102,57 @@ class CampaignService:
         made = self._prepare(world, "c0", 0, arguments, sample)
         return _answer(made, self._cost(world, made), self._engine.refresh())
 
-    def cost(self, world: World, **arguments: Any) -> Forecast:
-        """What such a campaign would cost at most, and nothing else."""
-        return self._cost(world, self._prepare(world, "c0", 0, arguments, None))
-
     @staticmethod
     def _cost(world: World, made: OwnRuns) -> Forecast:
         return forecast(made.runs, world.cluster, made.skipped, world.expected_pairs)
 
     def start(self, **arguments: Any) -> Dict[str, Any]:
         """`campaign start`: store the campaign; its runs begin as hosts become free."""
-        with self._engine.deciding() as (world, orders):
-            return self.started(world, orders, **arguments)
+        with self.deciding(lambda world: self.ready(world, **arguments)) as (world, orders, ready):
+            return self.started(world, orders, ready)
 
-    def started(
-        self, world: World, orders: Orders, sample: Optional[TrySample] = None, **arguments: Any
-    ) -> Dict[str, Any]:
-        """Start a campaign by a look that holds."""
-        campaign_id = self.new_id(world, orders)
-        seed = _seed(arguments.get("seed"))
+    @contextmanager
+    def deciding(
+        self, prepare: Callable[[World], Ready], before: Optional[World] = None
+    ) -> Iterator[Tuple[World, Orders, Ready]]:
+        """A look and orders, as the engine's, with a campaign that was prepared before.
+
+        That takes long on a large fleet, so others have the lock meanwhile.  It is prepared anew
+        where something has moved that it goes by.  The maps are those of its look: each run looks
+        at its OSDs before it begins.
+        """
+        looked = before or self._engine.world()
+        for _ in range(PREPARED_MAX):
+            ready = prepare(looked)
+            with self._engine.deciding(looked) as (world, orders):
+                if not _moved(ready, world, orders):
+                    yield world, orders, ready
+                    return
+            looked = self._engine.world()
+        raise ConflictError("what is to be measured changes while it is chosen", "try again")
+
+    def ready(
+        self, world: World, sample: Optional[TrySample] = None, **arguments: Any
+    ) -> Ready:
+        """Prepare a campaign; a WcacheError where there is nothing to begin."""
+        require_free(world)
+        campaign_id, seed = self._engine.new_campaign_id(), _seed(arguments.get("seed"))
         made = self._prepare(world, campaign_id, seed, arguments, sample)
-        runs, skipped, chosen, _ = made
-        real = not all_simulated(runs)
+        return Ready(
+            world,
+            Campaign(
+                campaign_id, made.options, world.now_s, seed,
+                tuple(run.run_id for run in made.runs), made.skipped, sample is not None,
+                arguments.get("by", ADMIN),
+            ),
+            made, self._cost(world, made), bool(arguments.get("accept_cost")),
+        )
+
+    def started(self, world: World, orders: Orders, ready: Ready) -> Dict[str, Any]:
+        """Start a campaign that is ready, by a look that holds."""
+        require_free(world)
+        made, cost, campaign, chosen = ready.made, ready.cost, ready.campaign, ready.made.options
+        real = not all_simulated(made.runs)
         broken = world.cluster.blocking
         if real and broken and not chosen.forced:
             way = "wait until they are met, or use --force (the records are then never pooled)"
@@ -106,8 +162,7 @@ class CampaignService:
                     "recommended)"
                 )
             raise RefusedError(precondition_text(broken, sick=world.cluster.sick), way)
-        cost = self._cost(world, made)
-        if cost.bytes_written and real and not arguments.get("accept_cost"):
+        if cost.bytes_written and real and not ready.cost_accepted:
             other = ", or measure with --loads=traffic,timer only"
             if made.cost or chosen.dirty is not Dirty.ANY:
                 other = ""
@@ -117,15 +172,11 @@ class CampaignService:
                 + (made.cost and f"; {made.cost}"),
                 f"add --accept-cost{other}",
             )
-        campaign = Campaign(
-            campaign_id, chosen, world.now_s, seed, tuple(run.run_id for run in runs),
-            skipped, sample is not None, arguments.get("by", ADMIN),
-        )
-        text = f"campaign started, scope {chosen.scope}, seed {seed}"
+        text = f"campaign started, scope {chosen.scope}, seed {campaign.seed}"
         text += ", toggles nothing" if chosen.observe else ""
         text += f", compares {chosen.option}" if chosen.option else ""
-        self.begin(orders, campaign, runs, text)
-        return {"campaign_id": campaign_id, **_answer(made, cost, orders.refresh())}
+        self.begin(orders, campaign, made.runs, text)
+        return {"campaign_id": campaign.campaign_id, **_answer(made, cost, orders.refresh())}
 
     def compare_values(self, **arguments: Any) -> Dict[str, Any]:
         """`ab`: a campaign that compares two values of an option, or what it would cost."""
@@ -163,20 +214,6 @@ class CampaignService:
         _require_not(arguments, "calls", "only --loads=capacity has a number of calls")
         return OwnRuns(*_prepare(world, campaign_id, seed, arguments, sample), "")
 
-    @staticmethod
-    def new_id(world: World, orders: Orders) -> str:
-        """The id of a new campaign; a WcacheError where none may begin now."""
-        require_thawed(world)
-        require_store(world)
-        require_unreserved(world)
-        require_no_plan(world)
-        if world.open_campaign:
-            raise ConflictError(
-                f"campaign {world.open_campaign} is not over yet",
-                f"wait for it, or {typed('ceph wcache campaign stop {}', world.open_campaign)}",
-            )
-        return orders.new_campaign_id()
-
     def begin(
         self, orders: Orders, campaign: Campaign, runs: Sequence[RunSpec], text: str
     ) -> None:
@@ -204,6 +241,50 @@ class CampaignService:
             for run_id in stopping:
                 orders.halt(run_id, STOP.reason, by_will=True)
         return {"campaign_id": campaign_id, "changed": bool(stopping), "stopping": stopping}
+
+
+def require_free(world: World) -> None:
+    """A campaign may begin now, as far as no drive is concerned."""
+    require_thawed(world)
+    require_store(world)
+    require_unreserved(world)
+    require_no_plan(world)
+    if world.open_campaign:
+        raise ConflictError(
+            f"campaign {world.open_campaign} is not over yet",
+            f"wait for it, or {typed('ceph wcache campaign stop {}', world.open_campaign)}",
+        )
+
+
+def _moved(ready: Ready, now: World, orders: Orders) -> bool:
+    """Whether something is another by now that a campaign was prepared by.
+
+    Of other hosts' reports it goes by nothing but who there is, and which models lost writes.
+    """
+    before, runs = ready.world, ready.made.runs
+    if (
+        orders.new_campaign_id() != ready.campaign.campaign_id
+        or any(getattr(now, name) != getattr(before, name) for name in _FOLLOWS_FROM)
+        or now.reports.keys() != before.reports.keys()
+        or any(
+            report.power_cuts != before.reports[hostname].power_cuts
+            for hostname, report in now.reports.items() if report is not before.reports[hostname]
+        )
+        or any(_drives(now, run) != _drives(before, run) for run in runs)
+    ):
+        return True
+    hosts = {run.hostname: now.reports[run.hostname] for run in runs}
+    disputed = {item.key for item in replace(now, reports=hosts).disputes}
+    return any(
+        (run.hostname, domain_id) in disputed
+        for run in runs if run.toggles for domain_id in run.domain_ids
+    )
+
+
+def _drives(world: World, run: RunSpec) -> List[DriveReport]:
+    return [
+        drive for drive in world.reports[run.hostname].drives if drive.domain_id in run.domain_ids
+    ]
 
 
 def _answer(made: OwnRuns, cost: Forecast, reported: Age) -> Dict[str, Any]:

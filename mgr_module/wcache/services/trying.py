@@ -19,7 +19,7 @@ from ..core.simulation import all_simulated, real
 from ..engine.engine import Engine
 from ..engine.orders import Orders
 from ..engine.world import World
-from .campaigns import CampaignService, periods_of
+from .campaigns import CampaignService, Ready, periods_of
 from .expecting import ending, periods_at_end
 from .guards import require_reports
 
@@ -44,8 +44,14 @@ class TryService:
         chosen = parse_scope(scope or "cluster").text
         if not accept_cost:
             return self._looked(self._engine.world(), chosen)
-        with self._engine.deciding() as (world, orders):
-            return self._begun(world, orders, chosen)
+        looked = self._engine.world()
+        told = _under_way(looked, chosen)
+        if told:
+            return told
+        with self._campaigns.deciding(lambda now: self._ready(now, chosen), looked) as (
+            world, orders, ready
+        ):
+            return self._begun(world, orders, ready, chosen)
 
     def _looked(self, world: World, chosen: str) -> Dict[str, Any]:
         running = _running(world)
@@ -68,26 +74,17 @@ class TryService:
             "occupied": world.occupied,
         }
 
-    def _begun(self, world: World, orders: Orders, chosen: str) -> Dict[str, Any]:
-        running, occupied = _running(world), world.occupied
-        if running is not None and running.trial and running.options.scope == chosen:
-            return _measuring(world, running)
-        if running is not None:
-            raise ConflictError(
-                f"campaign {running.campaign_id} is under way", "begin this after it"
-            )
-        if occupied:
-            raise ConflictError(f"{occupied} is under way", "begin this after it")
+    def _ready(self, world: World, chosen: str) -> Ready:
         sample = self._sample(world, chosen)
-        in_the_way = _in_the_way(world)
-        if in_the_way:
-            raise RefusedError(
-                precondition_text(in_the_way, sick=world.cluster.sick),
-                "wait until they are met, and try again",
-            )
-        begun = self._campaigns.started(
-            world, orders, sample, accept_cost=True, scope=chosen, **ARGUMENTS
-        )
+        _require_fit(world)
+        return self._campaigns.ready(world, sample, accept_cost=True, scope=chosen, **ARGUMENTS)
+
+    def _begun(self, world: World, orders: Orders, ready: Ready, chosen: str) -> Dict[str, Any]:
+        told = _under_way(world, chosen)
+        if told:
+            return told
+        _require_fit(world)
+        begun = self._campaigns.started(world, orders, ready)
         now = orders.look(world)
         return _measuring(now, now.campaigns[begun["campaign_id"]])
 
@@ -102,6 +99,27 @@ class TryService:
         return TrySample(
             {osd_id: self._traffic.commits_per_s(osd_id) for osd_id in osd_ids},
             enough_traffic_per_s(options.period_s, options.traffic_commits_min),
+        )
+
+
+def _under_way(world: World, chosen: str) -> Dict[str, Any]:
+    """How far it is, where it was begun before; a ConflictError where something else was."""
+    running, occupied = _running(world), world.occupied
+    if running is not None and running.trial and running.options.scope == chosen:
+        return _measuring(world, running)
+    if running is not None:
+        occupied = f"campaign {running.campaign_id}"
+    if occupied:
+        raise ConflictError(f"{occupied} is under way", "begin this after it")
+    return {}
+
+
+def _require_fit(world: World) -> None:
+    in_the_way = _in_the_way(world)
+    if in_the_way:
+        raise RefusedError(
+            precondition_text(in_the_way, sick=world.cluster.sick),
+            "wait until they are met, and try again",
         )
 
 

@@ -3,8 +3,19 @@
 from __future__ import annotations
 
 import threading
+from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, Callable, Dict, FrozenSet, List, Optional, Sequence, Tuple
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    FrozenSet,
+    Iterator,
+    List,
+    Optional,
+    Sequence,
+    Tuple,
+)
 
 from ...core import codec
 from ...core.automation.arrivals import arrivals
@@ -40,7 +51,7 @@ from ...engine.hosts import AWAITED_S
 from ...engine.orders import Orders
 from ...engine.world import World
 from ...options import Options
-from ..campaigns import CampaignService
+from ..campaigns import CampaignService, Ready
 from ..dry_run import would
 from ..guards import disputed_domains, require_class, require_store, require_thawed
 from ..plans.plans import PlanService, PlanWish
@@ -196,7 +207,7 @@ class AutoService:
                 self._go_on(world)
 
     def _go_on(self, world: World) -> None:
-        engine, now_s = self._engine, world.now_s
+        now_s = world.now_s
         try:
             limits = _limits(world.options)
         except MalformedError as error:
@@ -221,10 +232,10 @@ class AutoService:
             return
         refused = False
         try:
-            with engine.deciding(world) as (now, orders):
+            with self._deciding(world, decision.wish, limits) as (now, orders, ready):
                 require_thawed(now)
                 require_store(now)
-                self.waiting = self._begin(now, orders, decision.wish, limits)
+                self.waiting = self._begin(now, orders, decision.wish, limits, ready)
                 pending = self._stored.state.pending
                 if seen.without and pending is not None and not self.waiting:
                     orders.note(AUTO, pending.owner, f"begun {_without(seen.without)}")
@@ -254,36 +265,60 @@ class AutoService:
         seen = look(world, self._domains, state.undone, state.pending, disputed, older=older)
         return replace(seen, outdated=tuple(self._outdated()))
 
-    def _begin(self, world: World, orders: Orders, wish: Wish, limits: Limits) -> str:
+    @contextmanager
+    def _deciding(
+        self, world: World, wish: Wish, limits: Limits
+    ) -> Iterator[Tuple[World, Orders, Optional[Ready]]]:
+        """A look and orders, with the campaign that is to be begun, where one is."""
+        if isinstance(wish, Measure):
+            with self._campaigns.deciding(
+                lambda now: self._ready(now, wish, limits), world
+            ) as found:
+                yield found
+        else:
+            with self._engine.deciding(world) as (now, orders):
+                yield now, orders, None
+
+    def _begin(
+        self, world: World, orders: Orders, wish: Wish, limits: Limits, ready: Optional[Ready]
+    ) -> str:
         """Begin it; returns why it was not."""
         if isinstance(wish, PlanAnew):
             return self._plan_anew(world, orders, wish)
         if isinstance(wish, Apply):
             return self._apply(world, orders, wish)
-        return self._measure(world, orders, wish, limits)
+        return self._measure(world, orders, wish, limits, ready) if ready is not None else ""
 
-    def _measure(self, world: World, orders: Orders, wish: Measure, limits: Limits) -> str:
+    def _ready(self, world: World, wish: Measure, limits: Limits) -> Ready:
+        """A campaign of as many drives as may be measured today, at least of one."""
         options = world.options
         arguments: Dict[str, Any] = {
             "loads": LOADS if limits.bytes_per_day else FREE_LOADS,
             "only": frozenset(wish.keys),
             "confirm": wish.purpose is not Purpose.AGAIN,
+            "accept_cost": True, "by": AUTO,
         }
         if wish.purpose is Purpose.AGAIN:
             arguments["settle_s"] = max(SETTLE_AGAIN_S, SETTLE_FACTOR * options.settle_s)
-        spent = today(self._stored.state.spent, world.now_s)
-        why = ""
         for drives in sorted({options.drives_per_model, min(2, options.drives_per_model), 1},
                              reverse=True):
-            arguments["drives_per_model"] = drives
-            cost = self._campaigns.cost(world, **arguments)
-            why = over(spent, limits, cost.drive_seconds, cost.bytes_written)
-            if not why:
+            ready = self._campaigns.ready(world, drives_per_model=drives, **arguments)
+            if not self._over(world, limits, ready):
                 break
+        return ready
+
+    def _over(self, world: World, limits: Limits, ready: Ready) -> str:
+        spent, cost = today(self._stored.state.spent, world.now_s), ready.cost
+        return over(spent, limits, cost.drive_seconds, cost.bytes_written)
+
+    def _measure(
+        self, world: World, orders: Orders, wish: Measure, limits: Limits, ready: Ready
+    ) -> str:
+        why = self._over(world, limits, ready)
         if why:
             return why
-        said = self._campaigns.started(world, orders, accept_cost=True, by=AUTO, **arguments)
-        campaign_id = said["campaign_id"]
+        said = self._campaigns.started(world, orders, ready)
+        campaign_id, cost = said["campaign_id"], ready.cost
         orders.note(
             AUTO, campaign_id,
             f"{_WHY[wish.purpose]}: class {wish.device_class}, drive model {wish.drive_model}",

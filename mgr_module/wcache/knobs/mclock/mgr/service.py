@@ -124,7 +124,7 @@ class MclockService:
                     f"this writes {written(cost)}, and {_who_waits(cost)}",
                     "add --accept-cost",
                 )
-            campaign_id = self._campaigns.new_id(world, orders)
+            campaign_id = orders.new_campaign_id()
             runs = found.runs(campaign_id, world)
             campaign = Campaign(
                 campaign_id, found.options, world.now_s, 0, tuple(run.run_id for run in runs),
