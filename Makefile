@@ -11,8 +11,8 @@ EXAMPLES ?= quarter
 # As Ceph's src/pybind/mgr/tox.ini has it; qa/ceph_ci/tests/test_series.py asks that very file.
 CEPHS_FLAKE8 = --isolated --max-line-length=100 --ignore=E501,W503
 
-.PHONY: bench bench-decision bench-fleet bench-memory ceph-series cephadm check debs demo flake8 \
-    lab powercuts rpms test test-all test-ceph-ci \
+.PHONY: bench bench-decision bench-fleet bench-memory bench-walks ceph-series cephadm check debs \
+    demo flake8 house lab powercuts rpms test test-all test-ceph-ci \
     test-ceph-ci-short test-cephadm test-cephadm-short test-cluster test-lab test-lab-all \
     test-mutations \
     shapes test-packages test-packages-short test-release-16 test-release-18 test-release-20 \
@@ -129,6 +129,15 @@ bench-fleet:
 bench-memory:
 	@SEED=$(SEED) FORMAT=$(FORMAT) PYTHONPATH=qa:mgr_module "$$(qa/venv.sh)/bin/python" \
 	    -m bench_memory
+
+# How many functions and files usual things enter, on Python 3.11: make bench-walks [FORMAT=json];
+# with these and more, how large and how tangled the module is: make house [FORMAT=json]
+WALKS_PATH = qa:mgr_module:osd_probe:vstart-tests:mgr_module/tests/worlds
+bench-walks:
+	@FORMAT=$(FORMAT) PYTHONPATH=$(WALKS_PATH) "$$(qa/venv.sh)/bin/python" -m bench.walks
+
+house:
+	@FORMAT=$(FORMAT) PYTHONPATH=$(WALKS_PATH) "$$(qa/venv.sh)/bin/python" -m house
 
 # Rollouts of all drives of a fleet, judged by clients' load, and fleets that grow under `auto
 # apply`: in virtual time on the module's real code, with faults.

@@ -1,47 +1,18 @@
 """Arrows point inwards: who may import what, by the imports that stand in the files."""
 
-import ast
 import sys
 from functools import cache
 from pathlib import Path
 
 import pytest
+from house import PACKAGES, imported, modules
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = {
-    "wcache": ROOT / "mgr_module" / "wcache",
-    "wcache_probe": ROOT / "osd_probe" / "wcache_probe",
-    "wcache_cli": ROOT / "cli" / "wcache_cli",
-}
 OUTSIDE = {
     "numpy", "scipy", "rados", "mgr_module", "ceph_module", "jinja2", "yaml", "tomli",
 }
 # tomllib came with 3.11; what a newer Python has is no library of somebody else
 STDLIB = set(sys.stdlib_module_names) | {"tomllib"} if sys.version_info >= (3, 10) else None
-
-
-def modules():
-    """(module name, file) of every file of ours."""
-    for package, root in PACKAGES.items():
-        for path in sorted(root.rglob("*.py")):
-            parts = path.relative_to(root).with_suffix("").parts
-            yield ".".join((package, *(p for p in parts if p != "__init__"))), path
-
-
-def imported(name, path):
-    """Every module that the file imports, with relative imports resolved."""
-    package = name if path.name == "__init__.py" else name.rpartition(".")[0]
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            base = node.module or ""
-            if node.level:
-                above = package.split(".")[: len(package.split(".")) - node.level + 1]
-                base = ".".join([*above, base] if base else above)
-            yield base
-            # `from . import run` names a module too
-            yield from (f"{base}.{alias.name}" for alias in node.names)
 
 
 @cache
