@@ -18,7 +18,7 @@ POLL_S = 0.05
 CAMPAIGNS_MAX = 4
 # what a machine does that stalls, and a cluster that recovers
 REPEATED = (
-    "past the limit", "preconditions no longer met", "preconditions not met", "has PGs that are",
+    "past the limit", "preconditions no longer met", "preconditions not met", "stopped: osd.",
 )
 # Of the end of each of a mgr's logs, where it does not answer any more.
 MGR_LINES = 30
