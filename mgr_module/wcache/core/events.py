@@ -175,7 +175,8 @@ class ClusterSeen:
     `together`: so many of the first groups that were asked about may stop at the same time;
     None where none were.  `controls` are OSDs that can stand beside them unchanged.  `detail`
     says more of what does not hold, and `moved` which change no longer fits, and why.  `later` are
-    the changes that are put off, by index; None where that was not looked at.
+    the changes that are put off, by index; None where that was not looked at.  `beside` are OSDs
+    of what else goes on, of which the mons were asked together with each of the groups.
     """
 
     missed: Tuple[Precondition, ...]
@@ -184,6 +185,7 @@ class ClusterSeen:
     detail: str = ""
     moved: str = ""
     later: Optional[Tuple[int, ...]] = None
+    beside: FrozenSet[int] = frozenset()
 
 
 @dataclass(frozen=True)

@@ -59,7 +59,19 @@ from .storing.archive import Archive
 from .storing.audit_log import AuditLog
 from .storing.change_history import ChangeHistory
 from .storing.store_gate import StoreGate
-from .under_way import begun_runs, held, moving_plans, open_plans, open_runs, open_trials
+from .under_way import (
+    at_once,
+    begun_runs,
+    domains_of_plans,
+    held,
+    in_common,
+    moving_plans,
+    open_plans,
+    open_runs,
+    open_trials,
+    touched_by,
+    touched_by_run,
+)
 from .unrestored import Unrestored
 from .watchdog import Watchdog
 from .world import World
@@ -249,15 +261,13 @@ class Executor:
             self.feed(owner, event)
 
     def _start_waiting(self, now_s: float) -> None:
-        if self.frozen or open_plans(self.rollouts):
-            return
-        if self.archive.trouble():
+        if self.frozen or self.archive.trouble():
             return
         runs = self.runs
         if self.unstored:
             runs = {i: m for i, m in runs.items() if m.spec.campaign_id not in self.unstored}
         going_on = {owner for owner, _ in self.measuring.going_on()}
-        due = self._queue.due(runs, now_s, going_on)
+        due = self._queue.due(runs, now_s, going_on, self._apart())
         for run_id, event in self.unrestored.begin(due, self.runs, self.rollouts, self.view):
             if isinstance(event, events.Begin):
                 spec = self.runs[run_id].spec
@@ -273,11 +283,36 @@ class Executor:
         if cluster.blocking:
             return
         reports = believed(self.hosts.reports.values(), cluster)
-        disputes = self.unrestored.disputes(self.runs, self.rollouts, cluster.fsid)
+        not_now = domains_of_plans(self.hosts.reports, self.rollouts, lambda: cluster)
+        for item in self.unrestored.disputes(self.runs, self.rollouts, cluster.fsid):
+            not_now[item.key] = item.why
         self._stand_ins.take(
-            ended, reports, cluster, disputes, self.epoch,
+            ended, reports, cluster, not_now, self.epoch,
             throwaway=self.options().throwaway_cluster,
         )
+
+    def _apart(self) -> Dict[str, str]:
+        """Runs that do not begin now beside a plan that is not over, and why; "" for a moment."""
+        plans = open_plans(self.rollouts)
+        begun = {*begun_runs(self.runs)}
+        waiting = [run_id for run_id in open_runs(self.runs) if run_id not in begun]
+        if not plans or not waiting:
+            return {}
+        cluster, found = self.view.cluster(), {}
+        plan_touches = {name: touched_by(self.rollouts[name].rollout, cluster) for name in plans}
+        changing_now = at_once({}, self.rollouts)
+        for run_id in waiting:
+            spec = self.runs[run_id].spec
+            if spec.toggles and changing_now:
+                found[run_id] = ""
+            for name, touched in plan_touches.items():
+                mine = touched_by_run(spec)
+                common = in_common(mine, touched.own)
+                if common:
+                    found[run_id] = f"waiting: plan {name} has {common} for itself"
+                elif in_common(mine, touched):  # until its step is over
+                    found.setdefault(run_id, "")
+        return found
 
     def prune(self) -> None:
         """Forget what is beyond the bounds."""
@@ -380,6 +415,8 @@ class Executor:
         if machine is None:
             return
         self.measuring.ended(owner, event)
+        if isinstance(event, events.ClusterSeen):
+            event = self.looking.as_of_now(owner, event)
         actions = self.guarded(owner, lambda: machine.handle(event, self.clock()))
         if actions:
             self.watchdog.heard(owner, self.clock())

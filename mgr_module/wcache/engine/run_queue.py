@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from types import MappingProxyType
 from typing import Callable, Collection, Dict, Iterator, Mapping, Tuple
 
 from ..core import events
@@ -24,6 +25,7 @@ from .watchdog import beside
 CLUSTER_GRACE_S = 60.0
 # How old the word of the mons may be by which a run begins, and how often they are asked for it.
 STOPS_EVERY_S = 30.0
+NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass
@@ -91,12 +93,14 @@ class RunQueue:
         self.trusted_from_s = 0.0
 
     def due(
-        self, runs: Mapping[str, RunMachine], now_s: float, going_on: Collection[str] = ()
+        self, runs: Mapping[str, RunMachine], now_s: float, going_on: Collection[str] = (),
+        apart: Mapping[str, str] = NOTHING,
     ) -> Iterator[Tuple[str, events.Event]]:
         """(run id, Begin or the Halt that says why not) of each run whose turn has come.
 
         What it bears and does not hold is said before.
-        Of runs in `going_on` a bench call goes on, though they may be over.
+        Of runs in `going_on` a bench call goes on, though they may be over.  Those that are kept
+        `apart` wait, for what that says.
         """
         waiting = [i for i, m in runs.items() if m.state.status is RunStatus.WAITING]
         self._may_stop.keep(waiting)
@@ -117,10 +121,10 @@ class RunQueue:
             if machine.state.status is not RunStatus.WAITING:
                 continue
             held = upgrade if has_clients(machine.spec) and not machine.spec.forced else ""
-            waits = held or self._may_stop.denied(machine.spec)
+            waits = held or apart.get(run_id, "") or self._may_stop.denied(machine.spec)
             if machine.state.reason != waits:
                 yield run_id, events.Waits(waits)
-            if held:
+            if held or run_id in apart:
                 continue
             hostname = machine.spec.hostname
             if hostname in busy or len(busy) >= self._options().parallel_hosts_max:

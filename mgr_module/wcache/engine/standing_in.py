@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import secrets
 from dataclasses import dataclass, field, replace
-from typing import Callable, Dict, Iterable, List, Set
+from typing import Callable, Dict, Iterable, List, Mapping, Set
 
 from ..core.cluster import ClusterState
 from ..core.errors import StorageError
@@ -15,7 +15,7 @@ from ..core.experiment.run import RunMachine
 from ..core.experiment.run_state import RunSpec, RunState, RunStatus
 from ..core.experiment.slots import Periods
 from ..core.experiment.stand_in import stand_in, wants_another
-from ..core.fleet.disputes import Dispute
+from ..core.fleet.disputes import Key
 from ..core.host_report import HostReport
 from .storing.archive import Archive
 from .storing.store_gate import StoreGate
@@ -49,10 +49,13 @@ class StandIns:
 
     def take(
         self, run_ids: Iterable[str], reports: Iterable[HostReport], cluster: ClusterState,
-        disputes: Iterable[Dispute], epoch: str, *, throwaway: bool,
+        not_now: Mapping[Key, str], epoch: str, *, throwaway: bool,
     ) -> None:
-        """Add a run for each, where there is another drive of its model that is well."""
-        disputed, reports = {item.key: item.why for item in disputes}, list(reports)
+        """Add a run for each, where there is another drive of its model that is well.
+
+        `not_now`: by host and cache domain, why nothing is begun there.
+        """
+        reports = list(reports)
         for run_id in run_ids:
             ill = self.runs[run_id]
             campaign = self.campaigns().get(ill.spec.campaign_id)
@@ -67,7 +70,7 @@ class StandIns:
             try:
                 spec = stand_in(
                     ill.state, ill.bytes_spent, campaign, runs, reports=reports, cluster=cluster,
-                    disputed=disputed, throwaway=throwaway, nonce=secrets.token_hex(8),
+                    disputed=not_now, throwaway=throwaway, nonce=secrets.token_hex(8),
                 )
             except Exception:
                 # whatever it is: the others go on, and what was measured stands

@@ -5,16 +5,34 @@ A bench call that goes on after its run is `Measuring.last_call`.
 
 from __future__ import annotations
 
-from typing import FrozenSet, Iterator, List, Mapping, Optional, Protocol, Tuple
+from dataclasses import dataclass, replace
+from typing import (
+    Callable,
+    Dict,
+    FrozenSet,
+    Iterator,
+    List,
+    Mapping,
+    Optional,
+    Protocol,
+    Set,
+    Tuple,
+)
 
+from ..core.change.change_status import ChangeStatus
 from ..core.change.gate.judge import Judgement
 from ..core.change.phase import Phase
+from ..core.change.preconditions import waited_s
 from ..core.change.rollout_state import Change, Rollout
 from ..core.change.stepping import Step
+from ..core.cluster import ClusterState
 from ..core.experiment.run_state import RunSpec, RunState
 from ..core.fleet.disputes import Key
+from ..core.host_report import HostReport
 from ..core.jobs import Holding, Trial
 from ..core.record import ExperimentSetup
+from ..core.simulation import real
+from ..core.text import named
 
 
 class RunLook(Protocol):
@@ -121,6 +139,11 @@ class RolloutLook(Protocol):
 Runs = Mapping[str, RunLook]
 Rollouts = Mapping[str, RolloutLook]
 
+# Plans that were begun and are not over, together: each is looked at in the others' looks.
+OPEN_PLANS_MAX = 8
+# A plan that has been held for so long waits: `auto` begins others beside it.
+WAITS_AFTER_S = 600.0
+
 
 def open_runs(runs: Runs) -> List[str]:
     """Runs that are not over, those that wait for their turn included."""
@@ -174,3 +197,105 @@ def busy(hostname: str, runs: Runs, rollouts: Rollouts) -> bool:
     return any(runs[run_id].spec.hostname == hostname for run_id in begun_runs(runs)) or any(
         change is not None and change.hostname == hostname for change in now
     )
+
+
+# ---- what two of them have in common
+
+
+@dataclass(frozen=True)
+class Touched:
+    """What a plan or a run has for itself until it is over.
+
+    Its hosts, as a probe does one thing after the other; the OSDs whose clients may notice; the
+    knobs of which it sets values, which are worked out for a host as a whole; and the OSDs that it
+    compares with, which nobody else may change meanwhile.
+    """
+
+    hosts: FrozenSet[str] = frozenset()
+    osds: FrozenSet[int] = frozenset()
+    knobs: FrozenSet[str] = frozenset()
+    controls: FrozenSet[int] = frozenset()
+
+    @property
+    def own(self) -> Touched:
+        """The same without what it compares with, which is free again after its step."""
+        return replace(self, controls=frozenset())
+
+
+def touched_by(rollout: Rollout, cluster: ClusterState) -> Touched:
+    """What a plan touches, or may yet take back."""
+    drives, values = rollout.drive_changes, rollout.config_changes
+    osds = {osd_id for change in drives for osd_id in change.treated}
+    for change in values:
+        one_by_one = all(edit.who.startswith("osd.") for edit in change.edits)
+        osds.update(change.treated if one_by_one else change.concerned_osds(cluster))
+    # a step of which nothing is made is begun anew after it was held, with other controls
+    compares = not rollout.missed or bool(rollout.all_in(ChangeStatus.MADE))
+    return Touched(
+        frozenset(change.hostname for change in drives), frozenset(osds),
+        frozenset(change.knob for change in values),
+        frozenset(rollout.step.controls if compares else ()),
+    )
+
+
+def touched_by_run(spec: RunSpec) -> Touched:
+    """What a run measures on."""
+    return Touched(frozenset((spec.hostname,)), spec.osd_ids)
+
+
+def in_common(one: Touched, other: Touched) -> str:
+    """Say what two have in common, so that they do not go on at the same time; "" for nothing."""
+    compared = (one.controls & other.osds) | (other.controls & one.osds)
+    names = [
+        *(f"host {name}" for name in sorted(one.hosts & other.hosts)),
+        *(f"osd.{osd_id}" for osd_id in sorted(one.osds & other.osds)),
+        *(f"values of {name}" for name in sorted(one.knobs & other.knobs)),
+        *(f"osd.{osd_id} as a control" for osd_id in sorted(compared)),
+    ]
+    return named(names, 3)
+
+
+def at_once(runs: Runs, rollouts: Rollouts, but: str = "") -> FrozenSet[int]:
+    """OSDs that may wait for drives now, as these are changed or taken back, or a run toggles.
+
+    `but`: leave a plan out.
+    """
+    found: Set[int] = set()
+    for run_id in begun_runs(runs):
+        spec = runs[run_id].spec
+        found.update(spec.osd_ids if spec.toggles else ())
+    for plan_id in moving_plans(rollouts):
+        if plan_id == but:
+            continue
+        machine, rollout = rollouts[plan_id], rollouts[plan_id].rollout
+        indices = {
+            *rollout.all_in(ChangeStatus.APPLYING), *rollout.all_in(ChangeStatus.ROLLING_BACK),
+        }
+        if machine.mid_change:
+            now = rollout.current_index
+            indices.update((*rollout.step.indices, *(() if now is None else (now,))))
+        for change in real(rollout.changes[index] for index in indices):
+            found.update(change.treated if change.domain_id else ())
+    return frozenset(found)
+
+
+def domains_of_plans(
+    reports: Mapping[str, HostReport], rollouts: Rollouts, cluster: Callable[[], ClusterState]
+) -> Dict[Key, str]:
+    """By host and cache domain: which plan that is not over has it for itself."""
+    found: Dict[Key, str] = {}
+    for plan_id in open_plans(rollouts):
+        taken = touched_by(rollouts[plan_id].rollout, cluster())
+        why = f"plan {plan_id} is not over, and has this host or OSD for itself"
+        for report in reports.values():
+            all_of_it = report.hostname in taken.hosts
+            # of drives the OSDs are on its hosts
+            for drive in report.drives if all_of_it or taken.knobs else ():
+                if all_of_it or any(use.osd_id in taken.osds for use in drive.uses):
+                    found[report.hostname, drive.domain_id] = why
+    return found
+
+
+def waits(machine: RolloutLook, now_s: float) -> bool:
+    """Whether a plan has been held for long: `auto` goes on beside it."""
+    return not machine.mid_change and waited_s(machine.rollout, now_s) >= WAITS_AFTER_S

@@ -48,7 +48,16 @@ from ..core.verdict.pooling import Pool
 from ..core.verdict.recommend import OsdProfiles, PoolKey, Recommendation, recommend
 from ..core.verdict.result import Result
 from ..options import Options
-from .under_way import RolloutLook, RunLook, busy, changing, leased, open_plans, open_runs
+from .under_way import (
+    RolloutLook,
+    RunLook,
+    busy,
+    changing,
+    domains_of_plans,
+    leased,
+    open_plans,
+    open_runs,
+)
 
 T = TypeVar("T")
 
@@ -199,22 +208,28 @@ class World:
 
     @property
     def open_plans(self) -> List[str]:
-        """Plans that were begun and are not over; one is under way or paused at most."""
+        """Plans that were begun and are not over."""
         return open_plans(self.rollouts)
 
     @property
-    def under_way(self) -> str:
-        """What has drives or OSDs for itself, in words, or ""."""
-        if self.open_campaign:
-            return f"campaign {self.open_campaign}"
-        return self.occupied
-
-    @property
     def occupied(self) -> str:
-        """What a campaign would wait for, in words, or ""."""
-        if self.open_plan:
+        """What a campaign would wait for as a whole, in words, or ""."""
+        if self.open_plan and not self.some_are_left:
             return f"plan {self.open_plan}"
         return self.reserved.words if self.reserved else ""
+
+    @Once
+    def of_plans(self) -> Mapping[Key, str]:
+        """By host and cache domain: which plan that is not over has it for itself."""
+        return domains_of_plans(self.reports, self.rollouts, lambda: self.cluster)
+
+    @Once
+    def some_are_left(self) -> bool:
+        """Whether plans that are not over leave a drive to others."""
+        return any(
+            (report.hostname, drive.domain_id) not in self.of_plans
+            for report in self.reports.values() for drive in report.drives
+        )
 
     @Once
     def leased(self) -> FrozenSet[Key]:

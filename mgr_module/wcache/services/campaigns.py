@@ -56,9 +56,9 @@ from ..engine.world import World
 from .dry_run import would
 from .guards import (
     bounded,
-    disputed_domains,
-    require_no_plan,
+    domains_not_now,
     require_reports,
+    require_some_left,
     require_store,
     require_thawed,
     require_unreserved,
@@ -248,7 +248,7 @@ def require_free(world: World) -> None:
     require_thawed(world)
     require_store(world)
     require_unreserved(world)
-    require_no_plan(world)
+    require_some_left(world)
     if world.open_campaign:
         raise ConflictError(
             f"campaign {world.open_campaign} is not over yet",
@@ -274,10 +274,12 @@ def _moved(ready: Ready, now: World, orders: Orders) -> bool:
     ):
         return True
     hosts = {run.hostname: now.reports[run.hostname] for run in runs}
-    disputed = {item.key for item in replace(now, reports=hosts).disputes}
+    there = replace(now, reports=hosts)
+    disputed, new = {item.key for item in there.disputes}, {*there.of_plans}
+    new.difference_update(before.of_plans if new else ())
     return any(
-        (run.hostname, domain_id) in disputed
-        for run in runs if run.toggles for domain_id in run.domain_ids
+        (run.hostname, domain_id) in new or (run.toggles and (run.hostname, domain_id) in disputed)
+        for run in runs for domain_id in run.domain_ids
     )
 
 
@@ -347,7 +349,7 @@ def _prepare(
     found = [c for c in found if only is None or (c.hostname, c.domain_id) in only]
     selection = select(
         found, cluster, chosen, throwaway=options.throwaway_cluster,
-        disputed=disputed_domains(world),
+        disputed=domains_not_now(world),
         gentle=observe or sample is not None or {*chosen.loads} <= {LoadPoint.OSD_TRAFFIC},
     )
     runs = make_runs(

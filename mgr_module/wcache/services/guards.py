@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Set, TypeVar
 
+from ..core.change.rollout_state import Rollout
 from ..core.change.scope import Scope
 from ..core.errors import ConflictError, MalformedError, NotFoundError, NotReadyError, RefusedError
 from ..core.fleet.claims import how_to_name, speaking_for
@@ -11,6 +12,14 @@ from ..core.fleet.disputes import Dispute, Key
 from ..core.shell import ticked, typed
 from ..core.simulation import in_cluster
 from ..core.text import named
+from ..engine.under_way import (
+    OPEN_PLANS_MAX,
+    Touched,
+    at_once,
+    in_common,
+    touched_by,
+    touched_by_run,
+)
 from ..engine.world import World
 
 MAKE_ONE = "make one with `ceph wcache plan`"
@@ -68,28 +77,69 @@ def require_plan(rollouts: Mapping[str, Plan], plan_id: str, see: str = MAKE_ONE
     return machine
 
 
-def require_no_plan(world: World) -> None:
-    """A rollout wants the drives for itself: nothing would be measured before its end."""
-    plan_id = world.open_plan
-    if plan_id:
-        end = "or end it with " + typed("ceph wcache rollout abort {}", plan_id)
-        if world.rollouts[plan_id].paused:
-            raise ConflictError(
-                f"plan {plan_id} is paused",
-                f"go on with {typed('ceph wcache rollout resume {}', plan_id)}, {end}",
-            )
-        raise ConflictError(f"plan {plan_id} is under way", f"wait for it, {end}")
+def _refuse_beside(world: World, plan_id: str, why: str = "") -> None:
+    end = "or end it with " + typed("ceph wcache rollout abort {}", plan_id)
+    if world.rollouts[plan_id].paused:
+        raise ConflictError(
+            f"plan {plan_id} is paused{why}",
+            f"go on with {typed('ceph wcache rollout resume {}', plan_id)}, {end}",
+        )
+    raise ConflictError(f"plan {plan_id} is under way{why}", f"wait for it, {end}")
 
 
 def require_idle(world: World) -> None:
-    """A rollout wants the drives for itself."""
+    """Nothing is under way: a trial wants the whole cluster for itself."""
     require_unreserved(world)
     if world.open_campaign:
         raise ConflictError(
             f"campaign {world.open_campaign} is under way",
             f"wait for it, or {typed('ceph wcache campaign stop {}', world.open_campaign)}",
         )
-    require_no_plan(world)
+    if world.open_plan:
+        _refuse_beside(world, world.open_plan)
+
+
+def require_apart(world: World, rollout: Rollout, *, unasked: bool = False) -> None:
+    """Nothing that is not over has a host, an OSD or values in common with a plan.
+
+    That another one compares with OSDs of the plan is no reason: the plan waits for its controls.
+    `unasked`: it goes on without a look before each step, so nothing may compare with its OSDs,
+    or have drives wait at the same time.
+    """
+    require_unreserved(world)
+    others = [plan_id for plan_id in world.open_plans if plan_id != rollout.plan_id]
+    if len(others) >= OPEN_PLANS_MAX:
+        raise ConflictError(
+            f"{len(others)} plans are not over ({named(others)})", "wait until one of them is"
+        )
+    mine = touched_by(rollout, world.cluster) if others or world.open_runs else Touched()
+    for run_id in world.open_runs:
+        spec = world.runs[run_id].spec
+        common = in_common(mine.own, touched_by_run(spec))
+        if common or (unasked and at_once({run_id: world.runs[run_id]}, {})):
+            raise ConflictError(
+                f"campaign {spec.campaign_id} is under way" + (common and f", with {common} too"),
+                f"wait for it, or {typed('ceph wcache campaign stop {}', spec.campaign_id)}",
+            )
+    for plan_id in others:
+        machine = world.rollouts[plan_id]
+        theirs = touched_by(machine.rollout, world.cluster)
+        common = in_common(mine.own, theirs if unasked else theirs.own)
+        if common:
+            _refuse_beside(world, plan_id, f", with {common} too")
+        if unasked and at_once({}, {plan_id: machine}):
+            raise ConflictError(f"plan {plan_id} changes drives now", "try again in a moment")
+
+
+def domains_not_now(world: World) -> Dict[Key, str]:
+    """By host and cache domain, why nothing is measured there now: plans have it, or a dispute."""
+    return {**world.of_plans, **disputed_domains(world)}
+
+
+def require_some_left(world: World) -> None:
+    """Plans that are not over leave a drive to others."""
+    if world.open_plan and not world.some_are_left:
+        _refuse_beside(world, world.open_plan)
 
 
 def require_class(world: World, device_class: Optional[str]) -> None:

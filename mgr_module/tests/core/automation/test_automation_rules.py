@@ -11,7 +11,14 @@ from wcache.core.automation.drift import Applied, look
 from wcache.core.automation.modes import ClassMode, Mode, mode_of, with_mode
 from wcache.core.automation.seen import DriveSeen, Ended, Seen
 from wcache.core.automation.spending import Limits
-from wcache.core.automation.state import AutoState, Pending, PlannedAnew, Purpose, Tried
+from wcache.core.automation.state import (
+    ASIDE_MAX,
+    AutoState,
+    Pending,
+    PlannedAnew,
+    Purpose,
+    Tried,
+)
 from wcache.core.automation.windows import is_open, parse_windows
 from wcache.core.errors import MalformedError
 from wcache.core.model import CacheMode, Verdict
@@ -104,7 +111,7 @@ def test_known_drives_get_the_standing_mode_and_new_ones_are_confirmed_before():
     assert (found.wish.purpose, found.wish.keys) == (Purpose.CONFIRM, (new.key,))
     state = begun(found.state, found.wish, "c2", 10.0, 100, 0)
     assert decide(state, done, LIMITS, 102.0).waiting == "c2 is under way"
-    found = decide(state, replace(done, ended=Ended(True, "", 2.0, 8)), LIMITS, 103.0)
+    found = decide(state, replace(done, ended={"c2": Ended(True, "", 2.0, 8)}), LIMITS, 103.0)
     assert (found.state.spent.seconds, found.state.spent.bytes_written) == (2.0, 8)
     assert isinstance(found.wish, Apply)
     assert found.wish.keys == (new.key,)
@@ -126,8 +133,43 @@ def test_whatever_forbids_it_nothing_is_applied(why):
     if why == "held":
         wish = decide(state, seen, limits, 1.0).wish
         state = begun(state, wish, "p1", 0.0, 0, 1)
-        state = decide(state, replace(seen, ended=Ended(False, "worse")), limits, 2.0).state
+        state = decide(state, replace(seen, ended={"p1": Ended(False, "worse")}), limits, 2.0).state
     assert decide(state, seen, limits, 3.0).wish is None
+
+
+def test_beside_a_plan_that_waits_others_are_begun_and_its_own_drives_are_left_alone():
+    one, two = drive(1), drive(2)
+    verdicts = {("hdd", "M"): Verdict.WRITE_THROUGH}
+    state = known(one, two)
+    first = decide(state, Seen((one,), verdicts), LIMITS, 1.0)
+    state = begun(first.state, first.wish, "p1", 0.0, 0, 1)
+    seen = Seen((one, two), verdicts, of_plans=frozenset({one.key}))
+    assert decide(state, seen, LIMITS, 2.0).waiting == "p1 is under way"
+    seen = replace(seen, waits=frozenset({"p1"}))
+    found = decide(state, seen, LIMITS, 3.0)
+    assert isinstance(found.wish, Apply)
+    assert found.wish.keys == (two.key,)
+    state = begun(found.state, found.wish, "p2", 0.0, 0, 1)
+    assert [item.owner for item in state.begun] == ["p1", "p2"]
+    # one at a time, where it does not wait
+    assert decide(state, seen, LIMITS, 4.0).waiting == "p2 is under way"
+    ended = {"p1": Ended(False, "worse", drive_models=frozenset({"M"}))}
+    state = decide(state, replace(seen, ended=ended), LIMITS, 5.0).state
+    assert [item.owner for item in state.begun] == ["p2"]
+    assert [item.held for item in state.tried] == ["worse"]
+
+
+def test_so_many_plans_wait_beside_others_and_no_more():
+    drives = [drive(number) for number in range(ASIDE_MAX + 2)]
+    state, seen = known(*drives), Seen((), {("hdd", "M"): Verdict.WRITE_THROUGH})
+    for number, one in enumerate(drives):
+        found = decide(state, replace(seen, drives=(one,)), LIMITS, 1.0)
+        if found.wish is None:
+            break
+        state = begun(found.state, found.wish, f"p{number}", 0.0, 0, 1)
+        seen = replace(seen, waits=seen.waits | {f"p{number}"})
+    assert len(state.begun) == ASIDE_MAX + 1
+    assert found.waiting == f"p{ASIDE_MAX} is under way"
 
 
 @pytest.mark.parametrize("undone", [False, True])
@@ -139,7 +181,7 @@ def test_what_a_plan_went_back_on_is_held_though_no_host_of_it_has_reported_yet(
         state = replace(state, tried=(Tried("hdd", "M", 0.5, undone=True),))
     state = begun(state, decide(state, seen, LIMITS, 1.0).wish, "p1", 0.0, 0, 1)
     ended = Ended(False, "aborted by an admin", undone=undone, drive_models=frozenset({"M"}))
-    state = decide(state, Seen((), seen.verdicts, ended=ended), LIMITS, 2.0).state
+    state = decide(state, Seen((), seen.verdicts, ended={"p1": ended}), LIMITS, 2.0).state
     assert decide(state, seen, LIMITS, 3.0).wish is None
     assert [item.held for item in state.tried] == ["aborted by an admin"]
 
@@ -148,7 +190,7 @@ def test_a_campaign_that_failed_is_tried_again_after_an_hour_and_not_at_once():
     seen = Seen((drive(1),))
     found = decide(ON, seen, LIMITS, 100.0)
     state = begun(found.state, found.wish, "c1", 1.0, 1, 0)
-    state = decide(state, replace(seen, ended=Ended(False)), LIMITS, 200.0).state
+    state = decide(state, replace(seen, ended={"c1": Ended(False)}), LIMITS, 200.0).state
     assert decide(state, seen, LIMITS, 300.0).wish is None
     assert decide(state, seen, LIMITS, 200.0 + HOUR_S).wish is not None
 
@@ -157,7 +199,7 @@ def test_an_undecided_drive_model_is_measured_again_after_a_week():
     seen = Seen((drive(1),), {("hdd", "M"): Verdict.INSUFFICIENT})
     found = decide(ON, seen, LIMITS, 100.0)
     state = begun(found.state, found.wish, "c1", 1.0, 1, 0)
-    state = decide(state, replace(seen, ended=Ended(True)), LIMITS, 200.0).state
+    state = decide(state, replace(seen, ended={"c1": Ended(True)}), LIMITS, 200.0).state
     assert decide(state, seen, LIMITS, 200.0 + 6 * DAY_S).wish is None
     assert decide(state, seen, LIMITS, 201.0 + 7 * DAY_S).wish is not None
 

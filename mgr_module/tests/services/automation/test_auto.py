@@ -94,6 +94,38 @@ def test_apply_measures_and_carries_out_what_is_recommended_as_auto():
 
 
 @pytest.mark.slow
+def test_a_plan_that_waits_for_an_ill_drive_keeps_it_from_no_other():
+    mgr = a_mgr()
+    ok(mgr.command("auto", mode="apply"))
+    while "p1" not in mgr.inside.rollouts:
+        mgr.step(6.0)
+    mgr.view.state = replace(mgr.view.state, ill={2: "has PGs that are degraded"})
+    expand(mgr, "h3", make.drive("sdd", 3, drive_model=OTHER))
+    while not mgr.inside.rollouts["p1"].rollout.missed:
+        mgr.step(6.0)
+    for _ in range(90):
+        mgr.step(6.0)
+    assert len(campaigns(mgr)) == 1  # it has not waited for long yet
+    for _ in range(600):
+        mgr.step(6.0)
+        if mgr.now_s % 60.0 < 6.0:
+            mgr.report_all()
+        if "p2" in mgr.inside.rollouts and mgr.inside.rollouts["p2"].over:
+            break
+    assert [p.rollout.status.value for p in mgr.inside.rollouts.values()] == ["running", "done"]
+    modes = {name: {d.mode for d in mgr.probes[name].drives.values()} for name in mgr.probes}
+    assert (modes["h2"], modes["h3"]) == ({WB}, {WT})
+    mgr.restart()
+    mgr.report_all()
+    assert said(mgr, "auto status")["under_way"] == "p1"
+    mgr.view.state = replace(mgr.view.state, ill={})
+    go_on(mgr)
+    assert all_modes(mgr) == {WT}
+    assert said(mgr, "auto status")["under_way"] == ""
+    assert (len(campaigns(mgr)), len(mgr.inside.rollouts)) == (2, 2)
+
+
+@pytest.mark.slow
 def test_what_is_under_way_when_it_is_turned_off_is_named_with_the_command_that_ends_it():
     mgr = a_mgr()
     ok(mgr.command("auto", mode="apply"))

@@ -1,5 +1,7 @@
 """What to begin next, if anything: one thing at a time, and why not where nothing.
 
+A plan that waits is no such thing: what has nothing in common with it is begun beside it.
+
 In this order: what drifted or is not in its standing mode, an experiment that ended on a
 transient, new drives of a known drive model, drive models that nobody knows, and memory that
 was divided for other OSDs.
@@ -16,7 +18,7 @@ from .drift import Key
 from .modes import Mode, any_on, mode_of, with_mode
 from .seen import DriveSeen, Ended, ModelKey, Seen
 from .spending import Limits, charged, today
-from .state import TOKENS_MAX, AutoState, Pending, PlannedAnew, Purpose, Tried
+from .state import ASIDE_MAX, TOKENS_MAX, AutoState, Pending, PlannedAnew, Purpose, Tried
 from .windows import is_open
 
 # A drive model that could not be decided is measured again after this long.
@@ -75,10 +77,15 @@ def decide(state: AutoState, seen: Seen, limits: Limits, now_s: float) -> Decisi
     """One look: settles what has ended, then finds what to begin."""
     state = replace(state, spent=today(state.spent, now_s))
     state = _noticed(state, seen, now_s)
-    if state.pending is not None:
-        if seen.ended is None:
-            return Decision(state, waiting=f"{state.pending.owner} is under way")
-        state = _settled(state, state.pending, seen.ended, seen, now_s)
+    for item in state.begun:
+        if item.owner in seen.ended:
+            state = _settled(state, item, seen.ended[item.owner], seen, now_s)
+    pending = state.pending
+    if pending is not None and pending.owner in seen.waits and len(state.aside) < ASIDE_MAX:
+        # the plan says what its drives are
+        state = replace(state, pending=None, aside=(*state.aside, replace(pending, tokens=())))
+    elif pending is not None:
+        return Decision(state, waiting=f"{pending.owner} is under way")
     if not any_on(state.modes):
         return Decision(state)
     wish = _next(state, seen, now_s)
@@ -172,7 +179,10 @@ def _settled(
         ended.bytes_written - pending.bytes_written,
         0 if anew else ended.changes - pending.changes,
     )
-    state = replace(state, pending=None, spent=spent)
+    state = replace(
+        state, pending=None if state.pending is pending else state.pending, spent=spent,
+        aside=tuple(item for item in state.aside if item is not pending),
+    )
     if anew:
         why = "" if ended.good else ended.why or "its plan did not end well"
         host = (pending.knob, pending.host)
@@ -243,7 +253,8 @@ def _tokens(names: Iterable[str], seen: Seen) -> Tuple[str, ...]:
 def _next(state: AutoState, seen: Seen, now_s: float) -> Optional[Wish]:
     usable = [
         item for item in seen.drives
-        if not item.refusal and mode_of(state.modes, item.device_class) is not Mode.OFF
+        if not item.refusal and item.key not in seen.of_plans
+        and mode_of(state.modes, item.device_class) is not Mode.OFF
     ]
     return (
         _apply(state, seen, usable) or _measure(state, seen, usable, now_s)

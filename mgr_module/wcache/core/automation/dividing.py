@@ -28,8 +28,10 @@ class PlanAnew:
 def next_anew(state: AutoState, seen: Seen) -> Optional[PlanAnew]:
     """The first host of which all device classes may be changed without an admin."""
     held = {(item.knob, item.host) for item in state.anew if item.held}
+    hosts = {hostname for hostname, _ in seen.of_plans}
     for item in seen.outdated:
         may = all(mode_of(state.modes, c) is Mode.APPLY for c in item.device_classes)
+        may = may and item.knob not in seen.knobs and item.host not in hosts
         if may and (item.knob, item.host) not in held:
             return PlanAnew(item)
     return None

@@ -81,7 +81,9 @@ class Seen:
     """Everything at one moment; `blocked` is why nothing can be begun.
 
     `without`: hosts that go on to call and have not reported for too long; none of their drives
-    is among these.
+    is among these.  `ended` has what was begun and has ended, by its id, and `waits` are plans
+    that go on only when others have mended something.  `of_plans` are the domains that plans which
+    are not over have for themselves, and `knobs` those of which they set values.
     """
 
     drives: Tuple[DriveSeen, ...]
@@ -89,7 +91,10 @@ class Seen:
     contested: FrozenSet[Key] = frozenset()
     drifted: FrozenSet[Key] = frozenset()
     blocked: str = ""
-    ended: Optional[Ended] = None
+    ended: Mapping[str, Ended] = field(default_factory=dict)
+    waits: FrozenSet[str] = frozenset()
+    of_plans: FrozenSet[Key] = frozenset()
+    knobs: FrozenSet[str] = frozenset()
     under_way: str = ""
     outdated: Tuple[Outdated, ...] = ()
     # Plans that found a drive model to be worse for clients in the mode of its verdict.

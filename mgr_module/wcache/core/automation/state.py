@@ -11,6 +11,8 @@ from .modes import Modes
 from .spending import Spent
 
 TOKENS_MAX = 20_000
+# Plans that wait, beside which something else is begun.
+ASIDE_MAX = 4
 
 
 class Purpose(str, Enum):
@@ -68,10 +70,11 @@ class AutoState:
     `known` are tokens (`seen.token`) of drives that are not new: they were there when the
     automation was turned on, or were dealt with since.  `fresh` are those that came since, and
     `again` those that were measured a second time.  `unquiet_at_s` is when a drive came last.
+    `aside` are plans that were begun and wait, so that others are begun beside them.
     """
 
-    VERSION: ClassVar[int] = 1
-    READS: ClassVar[Tuple[int, ...]] = (0,)
+    VERSION: ClassVar[int] = 2
+    READS: ClassVar[Tuple[int, ...]] = (0, 1)
     modes: Modes = ()
     known: Tuple[str, ...] = field(default=(), metadata={"max_items": TOKENS_MAX})
     fresh: Tuple[str, ...] = field(default=(), metadata={"max_items": TOKENS_MAX})
@@ -82,6 +85,12 @@ class AutoState:
     unquiet_at_s: float = 0.0
     undone: Tuple[Undone, ...] = field(default=(), metadata={"max_items": TOKENS_MAX})
     anew: Tuple[PlannedAnew, ...] = ()
+    aside: Tuple[Pending, ...] = field(default=(), metadata={"max_items": ASIDE_MAX})
+
+    @property
+    def begun(self) -> Tuple[Pending, ...]:
+        """All that was begun and is not settled; that which is not put aside comes last."""
+        return (*self.aside, *(() if self.pending is None else (self.pending,)))
 
     def of_older(self, knobs: Collection[str]) -> AutoState:
         """The same of an older version, which kept a knob as a class and a host as a model."""

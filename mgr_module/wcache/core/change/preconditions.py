@@ -123,7 +123,9 @@ def words(items: Collection[Precondition], detail: str = "", moved: str = "") ->
 
     `detail`: see `look`.  `moved`: which change no longer fits, and why.
     """
-    of_osds = {Precondition.CLUSTER_HEALTHY, Precondition.OSDS_WELL} & {*items}
+    of_osds = {*items} & {
+        Precondition.CLUSTER_HEALTHY, Precondition.OSDS_WELL, Precondition.NO_OTHER_PLAN,
+    }
     more = f": {detail}" if detail and of_osds else ""
     more += f": {moved}" if moved and Precondition.PLAN_STANDS in items else ""
     return precondition_text(items, overridable=NEEDED) + more

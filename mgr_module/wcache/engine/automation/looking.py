@@ -18,6 +18,7 @@ from ...core.shell import typed
 from ...core.simulation import DriveKind, all_simulated, illness, is_real, osd_of
 from ...core.text import named
 from ...core.verdict.repeated import Standing, standing
+from ..under_way import waits
 from ..world import World
 from .domains import Domain, Domains
 
@@ -41,7 +42,7 @@ def modes_now(world: World, domains: Domains) -> Dict[Key, CacheMode]:
 
 
 def look(
-    world: World, domains: Domains, undone: Tuple[Undone, ...], pending: Optional[Pending],
+    world: World, domains: Domains, undone: Tuple[Undone, ...], begun: Tuple[Pending, ...],
     disputed: FrozenSet[Key], *, older: bool = False,
 ) -> Seen:
     """All of it, as of now; `disputed` are domains on which nothing is begun.
@@ -57,6 +58,10 @@ def look(
         for domain in domains.of(report, throwaway=throwaway)
     )
     blocking = () if all_simulated(reports) else world.cluster.blocking
+    ends = ((item.owner, ended(world, item.owner)) for item in begun)
+    waiting = frozenset(
+        plan_id for plan_id in world.open_plans if waits(world.rollouts[plan_id], world.now_s)
+    )
     return Seen(
         drives,
         {
@@ -66,10 +71,25 @@ def look(
         frozenset((item.hostname, item.domain_id) for item in undone if item.contested),
         frozenset((item.hostname, item.domain_id) for item in undone if item.away),
         world.store_error or (precondition_text(blocking) if blocking else _unreported(world)),
-        None if pending is None else ended(world, pending.owner),
-        world.under_way,
+        {owner: end for owner, end in ends if end is not None}, waiting,
+        frozenset(world.of_plans), _knobs(world), _under_way(world, waiting),
         went_back=_went_back(world), without=tuple(world.unreported(waited_for=False)),
     )
+
+
+def _under_way(world: World, waiting: FrozenSet[str]) -> str:
+    """What has drives or OSDs for itself, in words; plans that wait are in nobody's way."""
+    if world.open_campaign:
+        return f"campaign {world.open_campaign}"
+    plans = [plan_id for plan_id in world.open_plans if plan_id not in waiting]
+    if plans:
+        return f"plan {plans[0]}"
+    return world.reserved.words if world.reserved else ""
+
+
+def _knobs(world: World) -> FrozenSet[str]:
+    plans = (world.rollouts[plan_id].rollout for plan_id in world.open_plans)
+    return frozenset(change.knob for plan in plans for change in plan.config_changes)
 
 
 def _went_back(world: World) -> Dict[Tuple[str, str], str]:

@@ -7,23 +7,45 @@ elsewhere, and the answer is posted.
 from __future__ import annotations
 
 import logging
-from typing import Callable, Dict, List, Optional, Protocol, Sequence, Set, Tuple
+from dataclasses import replace
+from typing import (
+    Callable,
+    Dict,
+    FrozenSet,
+    Iterator,
+    List,
+    Optional,
+    Protocol,
+    Sequence,
+    Set,
+    Tuple,
+)
 
 from ...core import events
 from ...core.change import preconditions as holding
 from ...core.change import staleness
 from ...core.change.change import Verdicts
 from ...core.change.change_status import ChangeStatus
+from ...core.change.gate.blocks import CONTROLS_MIN
 from ...core.change.gate.controls import controls_for
 from ...core.change.rollout import RolloutMachine
-from ...core.change.rollout_state import Change
+from ...core.change.rollout_state import Change, RolloutStatus
 from ...core.cluster import ClusterState, ClusterView
 from ...core.experiment.run import RunMachine
 from ...core.fleet.claims import believed
 from ...core.history.entry import AUTO
 from ...core.record import Precondition
 from ..hosts import Hosts
-from ..under_way import begun_runs, open_plans
+from ..under_way import (
+    Touched,
+    at_once,
+    begun_runs,
+    in_common,
+    open_plans,
+    open_runs,
+    touched_by,
+    touched_by_run,
+)
 
 Groups = Tuple[Tuple[int, ...], ...]
 Said = Callable[[], Verdicts]
@@ -73,10 +95,10 @@ class Looking:
         """What does not hold, by what the mgr knows itself."""
         machine = machine.looking_ahead(cluster)
         fallen = self._fallen(machine.coming, verdicts)
-        return (*self._missed(machine, cluster), *fallen)
+        return (*self._missed(machine, cluster, self._in_the_way(machine, cluster)), *fallen)
 
     def _missed(
-        self, machine: RolloutMachine, cluster: ClusterState
+        self, machine: RolloutMachine, cluster: ClusterState, in_the_way: str
     ) -> Tuple[Precondition, ...]:
         """The same but for the verdict, which takes a large cluster a tenth of a second."""
         missed: List[Precondition] = [*cluster.blocking]
@@ -92,12 +114,63 @@ class Looking:
             return tuple(missed)
         if not self._heard(machine):
             missed.append(Precondition.PROBES_HEARD)
-        others = {*open_plans(self._rollouts)} - {machine.rollout.plan_id}
-        if others or begun_runs(self._runs) or self._reserved():
+        if self._reserved() or in_the_way:
             missed.append(Precondition.NO_OTHER_PLAN)
         if machine.rollout.by == AUTO and self._outside_windows():
             missed.append(Precondition.IN_WINDOW)
         return tuple(missed)
+
+    def _others(self, machine: RolloutMachine) -> List[RolloutMachine]:
+        """The other plans that are not over."""
+        mine = machine.rollout.plan_id
+        return [self._rollouts[name] for name in open_plans(self._rollouts) if name != mine]
+
+    def _in_the_way(self, machine: RolloutMachine, cluster: ClusterState) -> str:
+        """What it has in common with what goes on and goes first; "" for nothing."""
+        theirs = [*self._before(machine, cluster)]
+        if not theirs:
+            return ""
+        mine = touched_by(machine.rollout, cluster)
+        if machine.rollout.status is RolloutStatus.PLANNED:
+            theirs = [each.own for each in theirs]  # it may begin, and wait for controls
+        return next(filter(None, (in_common(mine, each) for each in theirs)), "")
+
+    def _before(self, machine: RolloutMachine, cluster: ClusterState) -> Iterator[Touched]:
+        for run_id in begun_runs(self._runs):
+            yield touched_by_run(self._runs[run_id].spec)
+        for other in self._others(machine):
+            if _goes_first(other, machine):
+                yield touched_by(other.rollout, cluster)
+
+    def as_of_now(self, owner: str, seen: events.ClusterSeen) -> events.ClusterSeen:
+        """The answer to a look when it is taken: the mons took their time, and others went on.
+
+        What the mons were not asked about together is not touched at once, and what others change
+        or measure, or may take back, is no control.
+        """
+        machine = self._rollouts.get(owner)
+        if machine is None or not (self._others(machine) or open_runs(self._runs)):
+            return seen
+        if _toggles(machine.current) and not self._at_once(machine) <= seen.beside:
+            seen = replace(seen, missed=(*seen.missed, Precondition.OK_TO_STOP))
+        if not seen.controls:
+            return seen
+        taken = self._taken(machine, self._view.cluster())
+        left = tuple(osd_id for osd_id in seen.controls if osd_id not in taken)
+        return replace(seen, controls=left if len(left) >= CONTROLS_MIN else ())
+
+    def _at_once(self, machine: RolloutMachine) -> FrozenSet[int]:
+        return at_once(self._runs, self._rollouts, but=machine.rollout.plan_id)
+
+    def _taken(self, machine: RolloutMachine, cluster: ClusterState) -> Set[int]:
+        """OSDs that other plans may change or take back, or that runs measure."""
+        found = {
+            osd_id for run_id in open_runs(self._runs)
+            for osd_id in self._runs[run_id].spec.osd_ids
+        }
+        for other in self._others(machine):
+            found |= touched_by(other.rollout, cluster).osds
+        return found
 
     def look(self, owner: str, machine: RolloutMachine, groups: Groups) -> None:
         """Post a ClusterSeen, at once or when the mons have answered."""
@@ -113,8 +186,10 @@ class Looking:
         coming, later = machine.coming, machine.rollout.later
         if not machine.rollout.step.last:
             groups = machine.groups_next
-        missed = self._missed(machine, cluster)
-        detail = "; ".join((*cluster.sick, *_ill(machine, cluster)))
+        common = self._in_the_way(machine, cluster)
+        missed = self._missed(machine, cluster, common)
+        shared = (f"in common: {common}",) if common else ()
+        detail = "; ".join((*cluster.sick, *_ill(machine, cluster), *shared))
         moved = self._moved(machine, cluster)
         if not groups:
             fallen = self._fallen(coming, self._verdicts)
@@ -125,9 +200,11 @@ class Looking:
         # benches are compared with the same OSD's own, before the change
         by_load = gate is not None and gate.by_load and machine.wants_controls
         controls = self._controls(machine, groups, cluster) if by_load else ()
-        asked = groups if _may_stop_several(machine.current, groups) else ()
+        beside = self._at_once(machine)
+        several = tuple(tuple(sorted(beside.union(group))) for group in groups)
+        asked = several if _may_stop_several(machine.current, several) else ()
         # one OSD by itself is not stopped by a toggle, and its PGs are clean
-        least = 1 if len(groups[0]) < 2 else 0
+        least = 1 if len(several[0]) < 2 else 0
 
         def answered(stoppable: int, upgrade: bool) -> None:
             together = max(least, stoppable) if asked else len(groups)
@@ -137,7 +214,7 @@ class Looking:
             # here, where nobody waits for the engine's lock
             more += self._fallen(coming, self._verdicts_later)
             seen = (*missed, *more)
-            done(events.ClusterSeen(seen, together, controls, detail, moved, later))
+            done(events.ClusterSeen(seen, together, controls, detail, moved, later, beside))
 
         self._stops.ask(asked, answered)
 
@@ -150,6 +227,7 @@ class Looking:
             if change.status is not ChangeStatus.PLANNED or change is machine.current
             for osd_id in change.concerned_osds(cluster)
         }
+        touched |= self._taken(machine, cluster)
         turns = {
             osd_id: turn for turn, change in enumerate(machine.rollout.changes)
             for osd_id in change.treated
@@ -198,6 +276,14 @@ class Looking:
         return (not needed or needed in heard) and 2 * len(heard) >= known
 
 
+def _goes_first(one: RolloutMachine, other: RolloutMachine) -> bool:
+    """Of two plans that must not go on together: the one in a step, else the one begun first."""
+    if one.rollout.step.indices or one.rollout.rolling_back:
+        return True
+    first, second = ((each.rollout.began_at_s, each.rollout.plan_id) for each in (one, other))
+    return other.rollout.status is RolloutStatus.PLANNED or first < second
+
+
 def _ill(machine: RolloutMachine, cluster: ClusterState) -> Tuple[str, ...]:
     """Which OSDs keep the next changes from being made, and why, in words."""
     if machine.waits_to_judge:
@@ -213,6 +299,8 @@ def _may_stop_several(change: Optional[Change], groups: Groups) -> bool:
     which every cluster bears whose PGs are clean, or all those that share it, or the step.  A
     value in the config database and a mode that only is to last touch no drive's switch.
     """
-    if change is None or not change.domain_id or change.only_lasts:
-        return False
-    return len(groups) > 1 or len(groups[0]) > 1
+    return _toggles(change) and (len(groups) > 1 or len(groups[0]) > 1)
+
+
+def _toggles(change: Optional[Change]) -> bool:
+    return change is not None and bool(change.domain_id) and not change.only_lasts

@@ -53,7 +53,13 @@ from ...engine.world import World
 from ...options import Options
 from ..campaigns import CampaignService, Ready
 from ..dry_run import would
-from ..guards import disputed_domains, require_class, require_store, require_thawed
+from ..guards import (
+    disputed_domains,
+    require_apart,
+    require_class,
+    require_store,
+    require_thawed,
+)
 from ..plans.plans import PlanService, PlanWish
 
 LOOK_EVERY_S = 5.0
@@ -170,7 +176,7 @@ class AutoService:
                 "bytes_per_day": limits.bytes_per_day,
                 "quiet_s": limits.quiet_s, "rollout_harm_max_s": options.rollout_harm_max_s,
             },
-            "under_way": state.pending.owner if state.pending is not None else "",
+            "under_way": named([item.owner for item in state.begun]),
             "new_drives": len(state.fresh),
             "waiting": problem or (self.waiting if any_on(state.modes) else ""),
             "left_alone": left[:LEFT_SHOWN_MAX],
@@ -203,7 +209,7 @@ class AutoService:
             undone = look_for_drift(state.undone, stands(world), modes, now_s)
             if undone != state.undone:
                 self._stored.keep(replace(state, undone=undone))
-            if any_on(state.modes) or state.pending is not None:
+            if any_on(state.modes) or state.begun:
                 self._go_on(world)
 
     def _go_on(self, world: World) -> None:
@@ -213,10 +219,9 @@ class AutoService:
         except MalformedError as error:
             self.waiting = error.line()
             return
-        pending = self._stored.state.pending
-        if (
-            pending is not None and now_s < self._whole_look_at_s
-            and ended(world, pending.owner) is None
+        begun_before = self._stored.state.begun
+        if begun_before and now_s < self._whole_look_at_s and not any(
+            ended(world, item.owner) for item in begun_before
         ):
             return
         self._whole_look_at_s = now_s + BUSY_LOOK_EVERY_S
@@ -262,7 +267,7 @@ class AutoService:
 
     def _seen(self, world: World, older: bool = False) -> Seen:
         state, disputed = self._stored.state, frozenset(disputed_domains(world))
-        seen = look(world, self._domains, state.undone, state.pending, disputed, older=older)
+        seen = look(world, self._domains, state.undone, state.begun, disputed, older=older)
         return replace(seen, outdated=tuple(self._outdated()))
 
     @contextmanager
@@ -336,6 +341,7 @@ class AutoService:
         plan_id = plan["plan_id"]
         if not plan_id:
             return "; ".join(plan["left_alone"][:2]) or "there is nothing to change"
+        _require_apart(world, orders, plan_id)
         changes = len(plan["changes"])
         self._stored.keep(begun(self._stored.state, wish, plan_id, 0.0, 0, changes))
         self._plans.applied(
@@ -355,10 +361,17 @@ class AutoService:
         plan_id = plan["plan_id"]
         if not plan_id:
             return "; ".join(plan["left_alone"][:2])
+        _require_apart(world, orders, plan_id)
         orders.note(AUTO, plan_id, about.why)
         self._stored.keep(begun(self._stored.state, wish, plan_id, 0.0, 0, len(osds)))
         self._plans.applied(orders.look(world), orders, plan_id, by=AUTO)
         return ""
+
+
+def _require_apart(world: World, orders: Orders, plan_id: str) -> None:
+    """What is refused beside others is no plan that ended badly."""
+    now = orders.look(world)
+    require_apart(now, now.rollouts[plan_id].rollout)
 
 
 def _limits(options: Options) -> Limits:

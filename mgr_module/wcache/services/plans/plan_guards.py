@@ -15,13 +15,13 @@ from ...core.text import many
 from ...engine.world import World
 from ...knobs.registry import KNOBS
 from ...options import Options
-from ..guards import require_idle, require_settled, require_store
+from ..guards import require_apart, require_settled, require_store
 
 
 def require_startable(world: World, rollout: Rollout) -> None:
     """Whatever a plan changes: that can be stored, nothing else is under way, nothing is owed."""
     require_store(world)
-    require_idle(world)
+    require_apart(world, rollout)
     if rollout.throwaway and not world.options.throwaway_cluster:
         raise RefusedError(
             f"plan {rollout.plan_id} was made while this was a throwaway cluster",

@@ -32,12 +32,18 @@ from ...core.change.rollout_state import (
 )
 from ...core.change.scope import Scope
 from ...core.change.waves import arranged
-from ...core.errors import ConflictError, NotFoundError, RefusedError, StorageError
+from ...core.errors import (
+    ConflictError,
+    MalformedError,
+    NotFoundError,
+    RefusedError,
+    StorageError,
+)
 from ...core.fleet.ages import Age
 from ...core.history.entry import ADMIN, AUTO
 from ...core.record import Precondition
 from ...core.shell import typed
-from ...core.text import many
+from ...core.text import many, named
 from ...engine.engine import Engine
 from ...engine.orders import Orders
 from ...engine.storing.plans import require_readable
@@ -47,7 +53,7 @@ from ...knobs.registry import DEFAULT
 from ..dry_run import would
 from ..guards import (
     left_out,
-    require_idle,
+    require_apart,
     require_plan,
     require_scope,
     require_store,
@@ -326,7 +332,7 @@ class PlanService:
                 f"wait for its end, then {typed('ceph wcache apply {} --persist', plan_id)}",
             )
         require_store(world)
-        require_idle(world)
+        require_apart(world, rollout, unasked=True)
         changes = [rollout.changes[index] for index in not_lasting(rollout)]
         lasting = replace(rollout, consent_persist=True)
         gone = staleness.reasons(lasting, world.reports, world.cluster, world, changes)
@@ -372,6 +378,11 @@ class PlanService:
             done = {*(plan.plan_id for plan in world.plans if plan.touched), *world.open_plans}
             if not done:
                 raise NotFoundError("nothing is applied", "see `ceph wcache history`")
+            if len(world.open_plans) > 1:
+                raise MalformedError(
+                    f"{len(world.open_plans)} plans are not over",
+                    f"name one of {named(world.open_plans)}",
+                )
             plan_id = max(done, key=plan_order)
         machine = world.rollouts.get(plan_id)
         if machine is None:
@@ -391,7 +402,7 @@ class PlanService:
             lines = [f"{c.name}: {c.what}" for c in rollout.touched]
             return {**told, "dry_run": True, "would_restore": lines}
         if machine.over:
-            require_idle(world)  # while it is under way, nothing else toggles
+            require_apart(world, rollout, unasked=True)
         require_latest(world, rollout)
         orders.note("admin", plan_id, "rollback requested")
         status = orders.steer(plan_id, lambda plan: plan.start_rollback())
