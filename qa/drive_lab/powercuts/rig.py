@@ -127,6 +127,10 @@ class Rig:
                 break
         else:
             raise LabError(f"the boot rule does not name every drive: {done.output()}")
+        # a look costs a guest without KVM half a minute of processor time
+        drives = first.drives_of(["look", *first.folders, "--osd-data", ALL_OSDS])
+        for probe in probes:
+            probe.among(drives)
         # each drive has a probe of its own here, and it is one host
         copies = "".join(
             f"mkdir -m 700 -p {probe.folders[1]}; "

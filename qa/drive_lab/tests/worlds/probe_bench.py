@@ -158,10 +158,19 @@ class ProbeOf:
 
     def look(self):
         """The drive as `look --format json` has it."""
-        done = self.forks.fork([*self.words("look"), "--format", "json"])
+        return self.among(self.drives_of(self.words("look")))
+
+    def drives_of(self, words):
+        """Every drive that a `look` shows."""
+        done = self.forks.fork([*words, "--format", "json"])
         done.wait(self.timeout_s)
+        return json.loads(done.output())["drives"]
+
+    def among(self, drives):
+        """The drive among those of a `look`."""
         name = self.bench.disk(self.name).name
-        (drive,) = [d for d in json.loads(done.output())["drives"] if d["dev_name"] == name]
+        (drive,) = [d for d in drives if d["dev_name"] == name]
+        self._domain_id = drive["domain_id"]
         return drive
 
     def start(self, *, crash_after=0):
@@ -219,7 +228,7 @@ class ProbeOf:
     @property
     def domain_id(self):
         if self._domain_id is None:
-            self._domain_id = self.look()["domain_id"]
+            self.look()
         return self._domain_id
 
     def restore_all(self, *, crash_after=0):
