@@ -45,8 +45,11 @@ def test_every_step_of_a_plan_is_read_as_it_was_stored():
 
 def test_plans_with_other_numbers_of_changes_and_other_ids_are_not_mixed_up():
     kept = archive()
-    first, second = a_plan(change(0), change(1)), replace(a_plan(change(2)), plan_id="p2")
-    for plan in (first, second, replace(first, changes=first.changes[:1]), first, second):
+    first = a_plan(change(0), change(1), status=RolloutStatus.RUNNING)
+    second = replace(first, plan_id="p2", changes=(change(2),))
+    over = replace(first, status=RolloutStatus.DONE)
+    fewer = replace(first, changes=first.changes[:1])
+    for plan in (first, second, fewer, first, second, over, second):
         kept.put_rollout(plan, stored)
         assert kept.rollouts()[plan.plan_id] == plan
 

@@ -8,7 +8,7 @@ from operator import attrgetter
 from typing import Any, Dict, List, Tuple, Type
 
 from ...core import codec, versions
-from ...core.change.rollout_state import Change, Rollout
+from ...core.change.rollout_state import UNDER_WAY, Change, Rollout
 from ...core.errors import StorageError, WcacheError
 from ...core.record import RECORD_BYTES_MAX
 from ...core.versions import Numbered
@@ -41,14 +41,13 @@ class PlanTexts:
     """
 
     def __init__(self) -> None:
-        self._plan_id = ""
-        # by id(), which is a change's own as long as it is kept here; of one plan, as at most
-        # one is under way
-        self._known: Dict[int, Tuple[Change, str]] = {}
+        # by plan, then by id(), which is a change's own as long as it is kept here; only of plans
+        # that are under way
+        self._known: Dict[str, Dict[int, Tuple[Change, str]]] = {}
 
     def readable(self, key: str, rollout: Rollout) -> str:
         """As `readable` says of any value."""
-        known = self._known if rollout.plan_id == self._plan_id else {}
+        known = self._known.get(rollout.plan_id, {})
         if len(known) != len(rollout.changes):
             known = {}  # with all of them it is proven that they are not too many
         new = [change for change in rollout.changes if id(change) not in known]
@@ -59,8 +58,10 @@ class PlanTexts:
         text = joined(head, "changes", [now[id(change)][1] for change in rollout.changes])
         if len(text) > VALUE_BYTES_MAX:  # it is ASCII
             raise _not_stored(f"{key} is longer than {VALUE_BYTES_MAX} bytes")
-        self._plan_id = rollout.plan_id
-        self._known = {id(change): now[id(change)] for change in rollout.changes}
+        self._known.pop(rollout.plan_id, None)
+        if rollout.status in UNDER_WAY:
+            kept = {id(change): now[id(change)] for change in rollout.changes}
+            self._known[rollout.plan_id] = kept
         return text
 
 
