@@ -217,3 +217,13 @@ def test_a_bench_goes_on_where_the_only_other_osd_on_the_drive_falls_silent():
     samples = together(mgr, LoadPoint.OSD_BENCH_DEPTH1, 0.0, (4,))
     assert len(samples.samples_ns) == 1
     assert samples.beside is None
+
+
+@pytest.mark.parametrize("text", [
+    "", "no error code comes back", "null", "[]", "[" * 100_000, '{"a":' * 100_000,
+    '{"elapsed_sec": 1%s, "bytes_written": 4096}' % ("0" * 400),
+    '{"elapsed_sec": NaN, "bytes_written": 4096}', '{"elapsed_sec": 0, "bytes_written": 4096}',
+    '{"elapsed_sec": 0.1, "bytes_written": "4096"}',
+])
+def test_an_answer_that_makes_no_sense_is_no_bench(text):
+    assert bench_seconds(text) is None

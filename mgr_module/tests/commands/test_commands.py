@@ -160,6 +160,22 @@ def test_bad_arguments_give_one_clear_line(prefix, arguments, number):
     assert mgr.exceptions == []
 
 
+NEEDED = {"option": "cache_mode=writethrough", "mode": "off"}
+CHOICES = [
+    (one.prefix[len("wcache "):], item.split(",")[0][len("name="):])
+    for one in commands.COMMANDS for item in one.arguments if "type=CephChoices" in item
+]
+
+
+@pytest.mark.parametrize(("prefix", "name"), CHOICES)
+def test_a_choice_is_one_of_those_that_are_declared(prefix, name):
+    """The mgr does not check all; `ceph tell` and modules may send what they like."""
+    mgr = a_mgr()
+    code, out, error = mgr.command(prefix, **{**NEEDED, name: "sideways"})
+    assert (code, out, mgr.exceptions) == (-errno.EINVAL, "", [])
+    assert " must be one of " in error
+
+
 def test_words_for_true_and_false_mean_what_they_say():
     mgr = a_mgr()
     assert mgr.command("campaign start", loads="depth1", accept_cost="false")[0] == -errno.EPERM

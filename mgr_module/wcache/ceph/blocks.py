@@ -8,7 +8,6 @@ and one that gives no answer while others do.
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from dataclasses import dataclass
@@ -23,7 +22,7 @@ from ..core.loads import (
     BlocksRequest,
     OsdBlock,
 )
-from .command import SendsCommands, put_to_osd
+from .command import CommandFailed, SendsCommands, parse, put_to_osd
 from .commit_limit import CommitLimit, Counters, gained
 
 # A tenth of all counters, every second, of up to so many OSDs (common/ceph_context.cc).
@@ -252,7 +251,7 @@ class CephBlocks:
 
     def _read(self, text: str) -> Optional[Counters]:
         try:
-            plain = json.loads(text)
-        except ValueError:
+            plain = parse(text, "perf dump")
+        except CommandFailed:
             return None
         return self._counters(plain) if isinstance(plain, dict) else None

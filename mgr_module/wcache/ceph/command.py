@@ -8,7 +8,11 @@ import threading
 import time
 from typing import Any, Callable, Mapping, Optional, Protocol
 
+from ..core import codec
+from ..core.errors import MalformedError
+
 COMMAND_TIMEOUT_S = 30.0
+ANSWER_BYTES_MAX = 2**28  # `config dump` of a hundred thousand OSDs is tens of megabytes
 _LOOK_EVERY_S = 0.5
 EINVAL = 22
 
@@ -144,8 +148,8 @@ def ask_mon(
 
 
 def parse(text: str, what: str) -> Any:
-    """The JSON of an answer; raises CommandFailed."""
+    """The JSON of an answer, bounded as all that comes from outside; raises CommandFailed."""
     try:
-        return json.loads(text)
-    except ValueError:
-        raise CommandFailed(f"{what} is not JSON") from None
+        return codec.parse_json(text, bytes_max=ANSWER_BYTES_MAX, what=what)
+    except MalformedError as error:
+        raise CommandFailed(error.message) from None

@@ -7,7 +7,6 @@ still take a plain `COMMANDS` list and call `handle_command` for what no decorat
 
 from __future__ import annotations
 
-import json
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import mgr_module
@@ -19,6 +18,7 @@ from ..core.loads import (
     SUBMIT_COUNTERS,
     TRANSACTION_COUNTERS,
 )
+from .command import CommandFailed, parse
 
 _base = getattr(mgr_module, "CLICommandBase", None)
 
@@ -86,8 +86,8 @@ def bench_seconds(text: str) -> Optional[Tuple[float, int]]:
     expected object is a failure.
     """
     try:
-        plain = json.loads(text)
-    except ValueError:
+        plain = parse(text, "osd bench")
+    except CommandFailed:
         return None
     elapsed = _object(plain).get("elapsed_sec")
     written = _object(plain).get("bytes_written")

@@ -230,8 +230,8 @@ class CephConfig:
 def labels_of(text: str) -> Tuple[Entry, ...]:
     """The labels in cephadm's inventory; nothing where it is of another shape."""
     try:
-        plain = json.loads(text)
-    except ValueError:
+        plain = parse(text, INVENTORY)
+    except CommandFailed:
         return ()
     found: List[Entry] = []
     for host, item in plain.items() if isinstance(plain, dict) else ():

@@ -7,7 +7,6 @@ so that a latency past the limit ends the period early.
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
@@ -28,7 +27,14 @@ from ..core.record import CounterDelta, LatencyHistogram
 from ..core.verdict.load_profile import WorkCounters, work_counters
 from .blocks import ANSWER_S, COMMITS
 from .capacity import CapacityBench
-from .command import COMMAND_TIMEOUT_S, CommandFailed, SendsCommands, ask_osd, put_to_osd
+from .command import (
+    COMMAND_TIMEOUT_S,
+    CommandFailed,
+    SendsCommands,
+    ask_osd,
+    parse,
+    put_to_osd,
+)
 from .commit_limit import CommitLimit
 
 # How often a period of the OSD's own traffic is checked against the latency limit.
@@ -185,8 +191,8 @@ class CephLoads:
 
     def _parsed(self, text: str) -> Optional[Counters]:
         try:
-            plain = json.loads(text)
-        except ValueError:
+            plain = parse(text, "perf dump")
+        except CommandFailed:
             return None
         return self._commit_counters(plain if isinstance(plain, dict) else {})
 
@@ -195,8 +201,8 @@ class CephLoads:
         if not self._is_up(osd_id):
             return None
         try:
-            plain = json.loads(self._command(osd_id, {"prefix": "perf dump"}))
-        except (CommandFailed, ValueError):
+            plain = parse(self._command(osd_id, {"prefix": "perf dump"}), "perf dump")
+        except CommandFailed:
             return None
         if not isinstance(plain, dict):
             return None

@@ -295,11 +295,12 @@ def _arguments(command: Command, cmd: Mapping[str, Any]) -> Dict[str, Any]:
             value = " ".join(str(part) for part in value)  # a name of several words
         optional = declared.get("req") == "false"
         shown = f"--{name.replace('_', '-')}" if optional else name
-        found[name] = _checked(shown, declared["type"], value)
+        found[name] = _checked(shown, declared, value)
     return found
 
 
-def _checked(name: str, kind: str, value: Any) -> Any:
+def _checked(name: str, declared: Mapping[str, str], value: Any) -> Any:
+    kind = declared["type"]
     if kind == "CephBool":
         if value in ("true", "false"):
             return value == "true"
@@ -310,6 +311,8 @@ def _checked(name: str, kind: str, value: Any) -> Any:
             raise MalformedError(f"{name} must be a whole number")
     elif not isinstance(value, str) or len(value) > 1024 or not value.isprintable():
         raise MalformedError(f"{name} must be at most 1024 printable characters")
+    elif kind == "CephChoices" and value not in declared["strings"].split("|"):
+        raise MalformedError(f"{name} must be one of {declared['strings'].replace('|', ', ')}")
     return value
 
 

@@ -21,6 +21,8 @@ from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Optional
 from urllib.parse import SplitResult, urlsplit
 
+from ..core.codec import parse_json
+from ..core.errors import MalformedError
 from ..services.token_bucket import TokenBuckets
 
 TOKEN_CHARS_MAX = 4096
@@ -131,7 +133,7 @@ class DashboardLogin:
             name = _name(answer)
         except NotLetInError as refusal:
             why, known = str(refusal), refusal.known
-        except (OSError, http.client.HTTPException, ValueError) as error:
+        except (OSError, http.client.HTTPException, ValueError, MalformedError) as error:
             why = f"the dashboard could not be asked: {error}"[:300]
         return _Answered(self._clock(), name, why, known, heard)
 
@@ -154,7 +156,7 @@ class DashboardLogin:
             connection.close()
         if not 200 <= answer.status < 300 or len(body) > ANSWER_BYTES_MAX:
             raise NotLetInError(f"the dashboard answered {answer.status} when it was asked")
-        return json.loads(body)
+        return parse_json(body.decode("utf-8"), bytes_max=ANSWER_BYTES_MAX, what="its answer")
 
     def _connected(self, parts: SplitResult) -> http.client.HTTPConnection:
         """A connection to the dashboard that may have the token."""

@@ -121,6 +121,13 @@ def test_no_task_is_done_while_a_request_to_restore_stands(probe, requests):
     assert (probe.mode(OBEYS), probe.mode(NVME)) == (BACK, BACK)
 
 
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"id": "r"}', "[" * 200_000])
+def test_an_answer_that_makes_no_sense_is_none(tmp_path, text):
+    (tmp_path / "restore.answer").write_text(text)
+    requests = RestoreRequests(str(tmp_path))
+    assert requests.wait("r", 0.1, lambda: False, lambda _seconds: None) is None
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("holds", [True, False])
 def test_a_request_that_is_not_answered_stands_and_nothing_is_claimed_to_be_back(

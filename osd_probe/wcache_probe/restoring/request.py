@@ -19,7 +19,8 @@ import uuid
 from dataclasses import dataclass
 from typing import Callable, Optional, Sequence, Tuple
 
-from wcache.core.errors import StorageError
+from wcache.core.codec import parse_json
+from wcache.core.errors import MalformedError, StorageError
 
 from ..linux.block.host_files import read_text
 from ..safe_files import read_own, remove, write_whole
@@ -86,11 +87,11 @@ class RestoreRequests:
         if not text:
             return None
         try:
-            plain = json.loads(text)
+            plain = parse_json(text, bytes_max=3 * BYTES_MAX, what="the answer")
             if plain["id"] != request_id:
                 return None
             return tuple(Line(restored is True, str(line)) for restored, line in plain["lines"])
-        except (ValueError, KeyError, TypeError):
+        except (MalformedError, ValueError, KeyError, TypeError):
             return None
 
 

@@ -17,7 +17,8 @@ import time
 from dataclasses import dataclass, field
 from typing import IO, Callable, Dict, List, Optional, Protocol, Sequence, cast
 
-from wcache.core.errors import NotReadyError, StorageError, WcacheError
+from wcache.core.codec import parse_json
+from wcache.core.errors import MalformedError, NotReadyError, StorageError, WcacheError
 
 from ..mgr_link import printable
 
@@ -148,9 +149,9 @@ def verdict(code: int, said: bytes) -> Optional[WcacheError]:
     if code == 0:
         return None
     try:
-        told = json.loads(said.decode("utf-8"))
+        told = parse_json(said.decode("utf-8"), bytes_max=ANSWER_BYTES_MAX, what="what it said")
         message, advice = str(told["message"]), str(told["advice"])
-    except (ValueError, KeyError, TypeError):
+    except (MalformedError, ValueError, KeyError, TypeError):
         return StorageError(f"what restores it ended with code {code}", "it is tried again")
     return StorageError(printable(message), printable(advice))
 

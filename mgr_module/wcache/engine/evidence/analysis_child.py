@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Tuple
 
 from ...core import versions
-from ...core.codec import one_line
+from ...core.codec import one_line, parse_json
+from ...core.errors import MalformedError
 from ...core.record import Record
 from .interpreter import why_not
 
@@ -120,7 +121,7 @@ class AnalysisChild:
                 # others can be analysed, and this one never: not a word of numpy, and no retry
                 why = one_line(f"its record cannot be analysed: {refusal}", 300)
                 return {"why": why, "stop": True}, ""
-            except (OSError, ValueError, _ChildDiedError) as failure:
+            except (OSError, ValueError, MalformedError, _ChildDiedError) as failure:
                 self._stop()
                 error = str(failure) or type(failure).__name__
         return None, one_line(f"the analysis child failed: {error or 'the mgr stops'}", 300)
@@ -136,7 +137,7 @@ class AnalysisChild:
         deadline = time.monotonic() + self._seconds_max()
         self._write(child, line.encode(), deadline)
         answer = self._read_line(child, deadline)
-        plain = json.loads(answer)
+        plain = parse_json(answer.decode("utf-8"), bytes_max=ANSWER_BYTES_MAX, what="its answer")
         if not isinstance(plain, dict) or plain.get("id") != self._serial:
             raise _ChildDiedError("it answered another request")
         if plain.get("ok") is not True or not isinstance(plain.get("result"), dict):

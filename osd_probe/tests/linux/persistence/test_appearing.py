@@ -179,7 +179,8 @@ def test_the_probe_starts_what_was_missed_once_and_again_after_it_ended(tmp_path
 
 @pytest.mark.parametrize(
     "text", ["", "{}", "[1, 2, 3]", json.dumps(["sda", "other", "write through"]),
-             json.dumps(["../sda", WWID, "write through"]), json.dumps(["sda", WWID, "off"])],
+             json.dumps(["../sda", WWID, "write through"]), json.dumps(["sda", WWID, "off"]),
+             "[" * 4000],
 )
 def test_a_note_that_makes_no_sense_starts_nothing(tmp_path, text):
     notes = Appearing(str(tmp_path), now=lambda: time.time() + 1000.0)

@@ -18,7 +18,14 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Callable, Dict, Iterator, List, Tuple
 from urllib.parse import quote
 
-from wcache.core.errors import NotFoundError, NotReadyError, StorageError, WcacheError
+from wcache.core.codec import parse_json
+from wcache.core.errors import (
+    MalformedError,
+    NotFoundError,
+    NotReadyError,
+    StorageError,
+    WcacheError,
+)
 from wcache.core.model import CacheMode
 
 from ...safe_files import read_own, remove, write_whole
@@ -62,10 +69,11 @@ class Appearing:
             try:
                 if name.startswith(".") or self._is_young(os.stat(path).st_mtime):
                     continue
-                device, wwid, mode = json.loads(read_own(path, NOTE_BYTES_MAX) or b"")
+                text = (read_own(path, NOTE_BYTES_MAX) or b"").decode("utf-8", "replace")
+                device, wwid, mode = parse_json(text, bytes_max=3 * NOTE_BYTES_MAX, what=path)
                 if _DEVICE.fullmatch(device) and self._path(wwid) == path:
                     yield device, wwid, CacheMode(mode)
-            except (OSError, ValueError, TypeError):
+            except (OSError, MalformedError, ValueError, TypeError):
                 continue
 
     def _is_young(self, noted_at_s: float) -> bool:
