@@ -12,7 +12,7 @@ EXAMPLES ?= quarter
 CEPHS_FLAKE8 = --isolated --max-line-length=100 --ignore=E501,W503
 
 .PHONY: bench bench-decision bench-fleet bench-memory bench-walks ceph-series cephadm check debs \
-    demo flake8 house lab powercuts rpms test test-all test-ceph-ci \
+    demo flake8 fuzz house lab powercuts rpms test test-all test-ceph-ci \
     test-ceph-ci-short test-cephadm test-cephadm-short test-cluster test-lab test-lab-all \
     test-mutations \
     shapes test-packages test-packages-short test-release-16 test-release-18 test-release-20 \
@@ -202,6 +202,14 @@ test-rotating:
 # TURNS=8 every eighth one, by the commit.
 test-mutations:
 	@TURNS=$(TURNS) PYTHONPATH=qa "$$(qa/venv.sh)/bin/python" -m mutations $(WORDS)
+
+# Every parser of outside input, by libFuzzer (atheris): make fuzz SECONDS=600 for all of them, or
+# TARGETS="journal http".  A fault is a line that finds it again: make fuzz TARGETS=name INPUT=...
+# CORPUS=folder keeps what was found new.
+SECONDS ?= 20
+fuzz:
+	@PYTHONPATH=qa "$$(qa/venv.sh)/bin/python" -m fuzz --seconds $(SECONDS) \
+	    $(if $(INPUT),--input "$(INPUT)") $(if $(CORPUS),--corpus "$(CORPUS)") $(TARGETS)
 
 # The digests of the shapes of all that is stored or sent; says so where a number must rise first.
 shapes:

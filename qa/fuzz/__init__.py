@@ -1,0 +1,1 @@
+"""Fuzzing of every parser of outside input: see `doc/testing.md`."""
