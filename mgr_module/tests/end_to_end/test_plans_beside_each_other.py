@@ -10,10 +10,12 @@ from module_world import ok, said, start
 from test_commands_do_what_they_say import refused
 from wcache.core.change.phase import Phase
 from wcache.core.events import ClusterSeen
+from wcache.core.model import DriveModel
 from wcache.core.record import Precondition
 from wcache.engine.under_way import OPEN_PLANS_MAX
 
 HOSTS = 8
+OTHER = DriveModel("ACME", "HD2", "1.0")
 ILL = "has PGs that are degraded"
 ONE_DRIVE_EACH = tuple((f"h{h}", (make.drive("sda", h),)) for h in range(HOSTS))
 
@@ -178,7 +180,8 @@ def test_the_mons_are_asked_for_what_both_plans_touch_at_once():
 
 
 def test_no_run_begins_while_a_plan_changes_drives():
-    mgr = a_mgr()
+    other = make.drive("sda", 5, drive_model=OTHER)  # so its OSD is no control
+    mgr = a_mgr((*ONE_DRIVE_EACH[:5], ("h5", (other,))))
     first = applied(mgr, 0)
     changing(mgr, first)
     (run,) = measured(mgr, scope="host:h5")
