@@ -86,6 +86,9 @@ def test_a_plan_that_waits_is_in_nobodys_way():
     second = applied(mgr, 1, 2)
     done(mgr, second)
     assert mgr.changed == {1, 2}
+    # what it has just changed is no control yet
+    seen = mgr.inside.looking.as_of_now(first, ClusterSeen((), 1, controls=(1, 2, 3, 4, 5)))
+    assert seen.controls == (3, 4, 5)
     (run,) = measured(mgr, scope="host:h3")
     until(mgr, lambda: run.over)
     assert run.state.status.value == "done"
@@ -141,6 +144,15 @@ def test_no_control_is_what_another_plan_changes_or_may_take_back():
     until(mgr, both_are_done)
     assert seen
     assert mgr.changed == {0, 1, 2, 3}
+
+
+def test_beside_another_plan_it_compares_with_what_it_comes_to_later():
+    mgr = a_mgr(ONE_DRIVE_EACH[:6])
+    first, second = applied(mgr, 0, 1, 2, 3, 4), applied(mgr, 5)
+    assert said(mgr, "status")["rollout"] == f"{first}, {second}"
+    until(mgr, lambda: rollout(mgr, first).step.indices)
+    assert {*rollout(mgr, first).step.controls} == {1, 2, 3, 4}
+    assert rollout(mgr, second).step.controls == ()
 
 
 def test_a_plan_waits_for_a_step_that_compares_with_its_osds():

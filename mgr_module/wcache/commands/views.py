@@ -112,7 +112,7 @@ class Views:
             "campaign": world.open_campaign,
             "measuring": held.words if held else "",
             "measuring_shown_by": held.show if held else "",
-            "rollout": world.open_plan,
+            "rollout": ", ".join(world.open_plans),
             "findings": [_finding(item) for item in self._findings.all(world, hosts)],
             "unreadable": dict(sorted(world.unreadable.items())[:50]),
         }

@@ -28,6 +28,7 @@ from ...core.change.change import Verdicts
 from ...core.change.change_status import ChangeStatus
 from ...core.change.gate.blocks import CONTROLS_MIN
 from ...core.change.gate.controls import controls_for
+from ...core.change.gating import BEFORE_OLD_S
 from ...core.change.rollout import RolloutMachine
 from ...core.change.rollout_state import Change, RolloutStatus
 from ...core.cluster import ClusterState, ClusterView
@@ -149,7 +150,7 @@ class Looking:
         or measure, or may take back, is no control.
         """
         machine = self._rollouts.get(owner)
-        if machine is None or not (self._others(machine) or open_runs(self._runs)):
+        if machine is None:
             return seen
         if _toggles(machine.current) and not self._at_once(machine) <= seen.beside:
             seen = replace(seen, missed=(*seen.missed, Precondition.OK_TO_STOP))
@@ -163,13 +164,20 @@ class Looking:
         return at_once(self._runs, self._rollouts, but=machine.rollout.plan_id)
 
     def _taken(self, machine: RolloutMachine, cluster: ClusterState) -> Set[int]:
-        """OSDs that other plans may change or take back, or that runs measure."""
+        """OSDs that other plans may change or take back, or that runs measure.
+
+        So are those of a plan that went on beside this one and has just ended: what this one
+        measured before may be of a time before they were changed.
+        """
         found = {
             osd_id for run_id in open_runs(self._runs)
             for osd_id in self._runs[run_id].spec.osd_ids
         }
-        for other in self._others(machine):
-            found |= touched_by(other.rollout, cluster).osds
+        since_s = max(machine.rollout.began_at_s, self._clock() - BEFORE_OLD_S)
+        for name, other in self._rollouts.items():
+            mine = name == machine.rollout.plan_id
+            if not mine and (not other.over or other.rollout.ended_at_s > since_s):
+                found |= touched_by(other.rollout, cluster).osds
         return found
 
     def look(self, owner: str, machine: RolloutMachine, groups: Groups) -> None:
