@@ -31,7 +31,7 @@ from ..core.fleet.disputes import Key
 from ..core.host_report import HostReport
 from ..core.jobs import Holding, Trial
 from ..core.record import ExperimentSetup
-from ..core.simulation import real
+from ..core.simulation import has_clients, real
 from ..core.text import named
 
 
@@ -263,7 +263,7 @@ def at_once(runs: Runs, rollouts: Rollouts, but: str = "") -> FrozenSet[int]:
     found: Set[int] = set()
     for run_id in begun_runs(runs):
         spec = runs[run_id].spec
-        found.update(spec.osd_ids if spec.toggles else ())
+        found.update(spec.osd_ids if spec.toggles and has_clients(spec) else ())
     for plan_id in moving_plans(rollouts):
         if plan_id == but:
             continue

@@ -108,7 +108,7 @@ def require_apart(world: World, rollout: Rollout, *, unasked: bool = False) -> N
     """
     require_unreserved(world)
     others = [plan_id for plan_id in world.open_plans if plan_id != rollout.plan_id]
-    if len(others) >= OPEN_PLANS_MAX:
+    if len(others) >= OPEN_PLANS_MAX and not rollout.touched:
         raise ConflictError(
             f"{len(others)} plans are not over ({named(others)})", "wait until one of them is"
         )

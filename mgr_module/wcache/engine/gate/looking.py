@@ -152,7 +152,9 @@ class Looking:
         machine = self._rollouts.get(owner)
         if machine is None:
             return seen
-        if _toggles(machine.current) and not self._at_once(machine) <= seen.beside:
+        ahead = machine.copied()
+        ahead.take_later(machine.rollout.later if seen.later is None else seen.later)
+        if _toggles(ahead.current) and not self._at_once(machine) <= seen.beside:
             seen = replace(seen, missed=(*seen.missed, Precondition.OK_TO_STOP))
         if not seen.controls:
             return seen
