@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from .agent import GuestProcess
+from .agent import GuestAgent, GuestProcess
 from .disk import Disk, find_disk
 from .lab import Lab
 
@@ -41,7 +41,7 @@ class SavingDrive:
     """One such drive; its state without power is a folder in the guest."""
 
     def __init__(self, lab: Lab, name: str = "save") -> None:
-        self._guest = lab.guest
+        self._lab = lab
         self.name = name
         self.folder = f"/var/lib/saving-{name}"
         serial = name.encode()[-4:].rjust(4, b"0")
@@ -56,6 +56,11 @@ class SavingDrive:
         self._sh(f"mkdir -p {self.folder}")
         self.keep(wce=True)
         self._sh(SET_UP)
+
+    @property
+    def _guest(self) -> GuestAgent:
+        """Of this boot of the guest."""
+        return self._lab.guest
 
     def _sh(self, script: str) -> str:
         return self._guest.sh(script.format(**self._words)).checked()
@@ -80,6 +85,16 @@ class SavingDrive:
         )
         self._sh("until [ -e {folder}/log ]; do sleep 0.1; done; " + PLUG)
         return self.disk()
+
+    def power_on_after_a_boot(self) -> Disk:
+        """As `power_on`, in a guest whose kernel is a new one."""
+        self._process = None
+        self._sh(SET_UP)
+        return self.power_on()
+
+    def flushes(self) -> int:
+        """How many SYNCHRONIZE CACHE commands have reached it since its power is on."""
+        return int(self._sh("grep -c ^synchronize {folder}/log || :"))
 
     def disk(self) -> Disk:
         """As the guest sees it."""

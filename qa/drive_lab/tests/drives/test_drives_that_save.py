@@ -5,6 +5,8 @@ QEMU's drives save nothing: this one is a program of the lab's, through target_c
 
 import pytest
 from drive_lab.saving import SavingDrive
+from wcache.core.deployment.reloading import script
+from wcache.core.fleet.loaded_off import Reload
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
 
@@ -130,3 +132,148 @@ def test_where_mode_sense_fails_the_kernel_sees_no_cache_unless_it_is_pinned(ben
     saving.keep(wce=True, fails_mode_sense=True)
     disk.rescan()
     assert disk.kernel_view() == "write back"
+
+
+# ---- one that Ceph's documented rule has turned off, below an LV
+
+FSID = "11111111-2222-3333-4444-555555555555"
+OSD = "/var/lib/ceph/osd/ceph-0"
+VOLUME = "/dev/saved/osd"
+RULE = "/etc/udev/rules.d/59-wcache-pin.rules"
+COMMITS = 20
+# The program takes the adapter for one whose drives it toggles, and the image for one of an
+# admin's: the guest's is not of its own making.
+PROBE = f"""#!/usr/bin/python3
+import sys
+sys.path[:0] = ["/wcache/osd_probe", "/wcache/mgr_module"]
+from wcache_probe.linux.transports import classify
+classify.VIRTUAL_HOSTS += ("tcm_loopback",)
+from wcache_probe.main import main
+words = sys.argv[1:]
+words += ["--state-dir", "/var/lib/saved", "--run-dir", "/run/saved"] * (words[0] != "look")
+words += ["--osd-data", "{OSD}"] * (words[0] != "unprepare")
+words += ["--image-elsewhere"] * (words[0] == "prepare")
+sys.exit(main(words))
+"""
+STANDS_FOR = {
+    "ceph": 'case "$*" in "osd dump") echo "osd.0 up   in  weight 1" ;; esac',
+    "ssh": 'if [ "$1" = -n ]; then shift; exec </dev/null; fi; shift; exec sh -c "$*"',
+    "systemctl": ":",
+}
+
+
+class SavedOff:
+    """The drive in a host without a cluster; its OSD is a folder."""
+
+    def __init__(self, bench, saving):
+        self.bench, self.saving = bench, saving
+        disk = saving.disk()
+        assert disk.set_cache_type("write through") == 0
+        assert saving.kept()["wce"] is False
+        self.sh(f"vgcreate -qq -y saved {disk.path} && lvcreate -qq -y -l 100%FREE -n osd saved")
+        self.sh(
+            f"mkdir -p {OSD} /var/lib/stands-for; cd {OSD}; echo 0 >whoami; "
+            f"echo {FSID} >ceph_fsid; echo osd-fsid >fsid; ln -sfn {VOLUME} block"
+        )
+        self.install("wcache-probe", PROBE)
+        for name, body in STANDS_FOR.items():
+            self.install(name, f"#!/bin/sh\n{body}\n")
+
+    def sh(self, text, timeout_s=600.0):
+        return self.bench.sh(text, timeout_s=timeout_s).checked()
+
+    def install(self, name, text):
+        path = f"/var/lib/stands-for/{name}"
+        self.bench.lab.guest.run(["tee", path], stdin=text).checked()
+        self.sh(f"chmod 755 {path}")
+
+    def probe(self, words):
+        return self.sh(f"/var/lib/stands-for/wcache-probe {words} 2>&1")
+
+    def flushes_per_commit(self):
+        """Of so many acknowledged writes to the OSD's volume."""
+        before = self.saving.flushes()
+        self.sh(
+            f"for number in $(seq {COMMITS}); do dd if=/dev/zero of={VOLUME} bs=4096 count=1 "
+            "seek=$number oflag=direct conv=notrunc,fdatasync status=none; done"
+        )
+        return (self.saving.flushes() - before) / COMMITS
+
+    def volume_flushes(self):
+        view = f"cat /sys/block/$(basename $(readlink -f {VOLUME}))/queue/write_cache"
+        return self.sh(view).strip() == "write back"
+
+    def appears(self, found):
+        """Once the disk is there with its power on: what LVM does, after udev's rules."""
+        self.bench.settle()
+        self.sh("vgchange -qq -ay saved")
+        return found
+
+    def power_cycle(self):
+        self.sh("vgchange -qq -an saved")
+        return self.appears(cycle(self.saving))
+
+    def reboot(self):
+        self.sh("vgchange -qq -an saved; sync")
+        self.bench.lab.reboot()
+        return self.appears(self.saving.power_on_after_a_boot())
+
+    def restart_probe(self):
+        """It pins what its journal names before it looks for a mgr; here is none."""
+        self.sh(
+            "/var/lib/stands-for/wcache-probe run --hostname h1 >/run/said 2>&1 & pid=$!; "
+            "until grep -q 'no configuration of Ceph' /run/said; do kill -0 $pid; sleep 1; done; "
+            "kill $pid; wait $pid || :"
+        )
+
+    def reload(self, disk):
+        """The plan of `drive reload`, run as an admin does."""
+        text = script([Reload("h1", 0, ("dm-0",), to_name=(disk.name,))], FSID).text
+        return self.bench.lab.guest.run(
+            ["sh"], stdin=f"PATH=/var/lib/stands-for:$PATH; export PATH\n{text}", timeout_s=600.0
+        ).checked()
+
+
+@pytest.fixture
+def saved_off(bench, saving):
+    yield SavedOff(bench, saving)
+    bench.sh(f"vgchange -qq -an saved; rm -rf {RULE} /var/lib/saved {OSD} /var/lib/stands-for")
+
+
+def test_a_drive_that_is_saved_off_goes_on_without_flushes(saved_off):
+    host = saved_off
+    assert not host.volume_flushes()
+    counted = {"before": host.flushes_per_commit()}
+    name = host.saving.disk().name
+    assert f"`wcache-probe prepare --drive={name}`" in host.probe("look")
+    counted["installed"] = host.flushes_per_commit()
+    said = host.probe("prepare")
+    assert f"left as it is: {name}: " in said
+    assert "nothing to prepare" in said
+    counted["agent add"] = host.flushes_per_commit()
+    host.reboot()
+    counted["a reboot"] = host.flushes_per_commit()
+    host.restart_probe()
+    counted["the probe restarted"] = host.flushes_per_commit()
+    assert counted == dict.fromkeys(counted, 0.0)
+    assert not host.volume_flushes()
+
+
+def test_a_drive_that_is_saved_off_flushes_from_drive_reload_until_it_is_unprepared(saved_off):
+    """`drive reload` names it, and loads anew what stands on it."""
+    host = saved_off
+    assert host.flushes_per_commit() == 0.0
+    said = host.reload(host.saving.disk())
+    assert "osd.0: loaded anew" in said
+    assert "flushed all the same" in said
+    assert host.volume_flushes()
+    assert host.flushes_per_commit() == 1.0
+    host.power_cycle()
+    assert host.volume_flushes(), "the boot rule came before LVM"
+    assert host.flushes_per_commit() == 1.0
+
+    name = host.saving.disk().name
+    assert "acknowledged writes are lost" in host.probe(f"unprepare --drive={name}")
+    host.power_cycle()
+    assert not host.volume_flushes()
+    assert host.flushes_per_commit() == 0.0
