@@ -233,7 +233,7 @@ test:
 	@$(STAGES) TURNS=8 \
 	    "test-lab ~test-mutations ~test-packages-short | \
 	    test-release-20 test-release-older test-ceph-ci-short | \
-	    ~check ~test-slow ~test-simulations ~simulate-fleet-short test-cephadm-short \
+	    ~check ~fuzz ~test-slow ~test-simulations ~simulate-fleet-short test-cephadm-short \
 	    test-rotating" test-timers
 
 # The same in its long forms: every test on every release, and the whole drive lab.  Its long

@@ -11,7 +11,7 @@ from typing import Any, Callable, Iterator, List, Tuple
 
 from .target import Target
 
-SECONDS_MAX, BYTES_MAX = 10, 65_536  # of one input
+SECONDS_MAX, BYTES_MAX = 60, 65_536  # of one input, also where a busy machine starves it
 RSS_MAX_MB = 512
 # What parsers stumble over.
 ODD: Tuple[Any, ...] = (
