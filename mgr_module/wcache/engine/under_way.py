@@ -139,8 +139,8 @@ class RolloutLook(Protocol):
 Runs = Mapping[str, RunLook]
 Rollouts = Mapping[str, RolloutLook]
 
-# Plans that were begun and are not over, together: each is looked at in the others' looks.
-OPEN_PLANS_MAX = 8
+# Plans that were begun and are not over: each looks at the others, and stores a step's blocks.
+OPEN_PLANS_MAX = 4
 # A plan that has been held for so long waits: `auto` begins others beside it.
 WAITS_AFTER_S = 600.0
 
