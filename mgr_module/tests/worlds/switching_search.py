@@ -41,7 +41,7 @@ class History:
     into the first that continues it; for each other one a new program is sent the whole of it.
     """
 
-    __slots__ = ("_before", "_program", "_then", "_value", "script", "step")
+    __slots__ = ("_before", "_program", "_then", "_value", "ended", "script", "step")
 
     def __init__(self, script: Script, before: Optional[History], value: object) -> None:
         self.script = script
@@ -55,7 +55,7 @@ class History:
         else:
             program = script()
             values = self._all_sent()
-        self.step = _sent(program, values)  # None when the script has ended
+        self.step, self.ended = _sent(program, values)  # no step: ended so
         self._program = program if self.step is not None else None
 
     def then(self, value: object) -> History:
@@ -74,15 +74,17 @@ class History:
         return tuple(reversed(values))
 
 
-def _sent(program: Program, values: Tuple[object, ...]) -> object:
+def _sent(program: Program, values: Tuple[object, ...]) -> Tuple[object, str]:
     step = None
     try:
         for value in values:
             failed = isinstance(value, WcacheError)
             step = program.throw(value) if failed else program.send(value)
-    except (StopIteration, WcacheError):
-        return None
-    return step
+    except StopIteration:
+        return None, "done"
+    except WcacheError as error:
+        return None, type(error).__name__
+    return step, ""
 
 
 @cache

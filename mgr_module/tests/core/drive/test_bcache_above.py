@@ -3,7 +3,7 @@
 The cache device is the world of the search over cache modes: a power cut takes what its volatile
 cache has where the kernel does not flush.  Each state that it can be found in, each step, and each
 thing that happens beside it between two steps are gone through; without any one of the guards the
-same search finds acknowledged data that is lost by our doing.
+same search finds acknowledged data that is lost by our doing.  Its steps are as recorded.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Optional
 
 import pytest
+from recorded_steps import drive_words, listed, require_same, told
 from switching_world import EVENTS, World
 from wcache.core.drive import options, safety, steps
 from wcache.core.drive.journal import EntryKind, JournalEntry
@@ -125,16 +126,18 @@ class Run:
         self.stack, self.entry = stack, None
         self._event, self._event_at, self._crash_at = event, event_at, crash_at
         self.steps = 0
+        self.words = []
 
     def end(self, programs):
-        """What it ends with; the mgr asks anew for what a crash has cut off."""
+        """Itself at its end; the mgr asks anew for what a crash has cut off."""
         prior = prior_from("", "b", (self.stack.backing,), ("cache_mode",))
         for program in programs:
             while not self._carry_out(program(self.stack, self.entry, prior)):
                 pass
-        return self.stack
+        return self
 
     def _carry_out(self, program):
+        program = told(program, self.words)
         result: Optional[DriveState] = None
         failure = None
         while True:
@@ -151,6 +154,7 @@ class Run:
             except RefusedError as error:
                 failure = error
             if self.steps - 1 == self._crash_at:
+                self.words.append("KILLED")
                 return False
 
     def _do(self, step):
@@ -185,7 +189,7 @@ def stacks(mode):
 
 
 def ends():
-    """How every way ends: with nothing beside it, with one thing before a step, with a crash."""
+    """The run of every way: with nothing beside it, with one thing before a step, with a crash."""
     for name, (mode, programs) in WAYS.items():
         for stack in stacks(mode):
             first = Run(stack)
@@ -199,7 +203,7 @@ def ends():
 
 def unsafe():
     """The ways that end in writeback by our doing above a cache device that can lose writes."""
-    return ((name, stack, how) for name, stack, how, end in ends() if end.ours)
+    return ((name, stack, how) for name, stack, how, run in ends() if run.stack.ours)
 
 
 @pytest.mark.slow
@@ -210,23 +214,29 @@ def test_a_crash_and_then_one_thing_beside_it_have_the_mgr_ask_anew():
         length = Run(stack)
         length.end((to_writeback,))
         for crash_at, word in itertools.product(range(length.steps), BESIDE):
-            end = Run(stack, word, crash_at + 1, crash_at).end((to_writeback,))
+            end = Run(stack, word, crash_at + 1, crash_at).end((to_writeback,)).stack
             assert not end.ours, (stack, word, crash_at)
 
 
 @pytest.mark.slow
 def test_no_way_has_acknowledged_data_on_a_cache_device_that_can_lose_it():
     all_ends = list(ends())
-    assert [way[:3] for way in all_ends if way[3].ours] == []
+    assert [way[:3] for way in all_ends if way[3].stack.ours] == []
     assert len(all_ends) > 1500
-    assert {end.mode for *_, end in all_ends} == {THROUGH, BACK}
+    require_same("bcache", listed("bcache's mode above its cache device", (
+        (f"{name}: {drive_words(stack.cache)} on-{stack.cache.on:d}"
+         + " silent" * stack.silent + " lost" * stack.lost,
+         ("calm", "killed", "beside")[len(how)], " ".join(run.words))
+        for name, stack, how, run in all_ends
+    )))
+    assert {run.stack.mode for *_, run in all_ends} == {THROUGH, BACK}
 
 
 def test_above_one_that_keeps_what_it_has_every_way_gets_where_it_was_to():
     sound = Stack(World(Transport.SCSI, True, True, False, True), THROUGH)
-    assert Run(sound).end((to_writeback,)).mode == BACK
-    assert Run(replace(sound, mode=BACK)).end((to_writethrough, back)).mode == BACK
-    assert Run(sound).end((to_writeback, back)).mode == THROUGH
+    assert Run(sound).end((to_writeback,)).stack.mode == BACK
+    assert Run(replace(sound, mode=BACK)).end((to_writethrough, back)).stack.mode == BACK
+    assert Run(sound).end((to_writeback, back)).stack.mode == THROUGH
 
 
 def never_asked(monkeypatch):

@@ -1,12 +1,14 @@
 """No order of steps, crashes, resets and rescans leads to a volatile cache not flushed.
 
-Every script of the probe is run through every state a drive can be found in; the same
-search finds the unsafe ways at once when a program is made wrong, so it can fail.
+Every script of the probe is run through every state a drive can be found in, and what it does
+there is as it was recorded (`steps/README`); the same search finds the unsafe ways at once when a
+program is made wrong, so it can fail.
 """
 
 from __future__ import annotations
 
 import pytest
+import recorded_steps
 from switching_scripts import (
     EVERY,
     SCRIPT,
@@ -19,7 +21,9 @@ from switching_scripts import (
     applied_off_and_rolled_back,
     applied_off_for_now,
     applied_on_and_rolled_back,
+    brought_back_without_a_journal,
     pair_off_first,
+    pair_on_first,
     recovery,
     restored,
     with_most_to_lose,
@@ -45,9 +49,9 @@ def _histories():
 @EVERY
 @SCRIPT_OR_APPLIED
 def test_no_way_leads_to_acknowledged_data_that_is_lost(script, transport):
-    found, moments, _ = all_ways(script, transport, events_max=1)
+    found, recording = recorded_steps.ways(script, transport, events_max=1)
     assert found == []
-    assert moments > 1000
+    recorded_steps.require_same(f"{script.__name__}-{transport.value}", recording)
 
 
 # The programs with the most steps; on a disk there are more events than on NVMe.
@@ -65,17 +69,34 @@ EVENTS = pytest.mark.parametrize(
 )
 
 
+# How many states a search visits, by transport; fewer would be a search that sees less.
+STATES = {
+    pair_off_first: (10_759, 11_685, 1_404),
+    pair_on_first: (9_037, 9_637, 1_164),
+    applied_off_and_rolled_back: (20_599, 23_045, 4_664),
+    applied_on_and_rolled_back: (2_061, 2_061, 433),
+    applied_again_to_persist_and_rolled_back: (46_745, 53_735, 9_785),
+    applied_off_for_now: (7_504, 8_060, 1_354),
+    brought_back_without_a_journal: (11_929, 12_807, 2_105),
+}
+
+
 def ways_through_events(script, transport, events_max, **more):
-    found = []
+    """The unsafe ways, and how many states were visited."""
+    found, states = [], 0
     for world in with_most_to_lose(transport, **more):
-        found += explore(script, recovery, world, events_max)[0]
-    return found
+        ways, size, _ = explore(script, recovery, world, events_max)
+        found += ways
+        states += size
+    return found, states
 
 
 @pytest.mark.slow
 @EVENTS
 def test_no_two_events_and_a_crash_lose_data_on_a_prepared_host(script, transport):
-    assert ways_through_events(script, transport, 2, boot_rule=True) == []
+    found, states = ways_through_events(script, transport, 2, boot_rule=True)
+    assert found == []
+    assert states >= STATES[script][TRANSPORTS.index(transport)]
 
 
 @pytest.mark.parametrize(
@@ -84,7 +105,9 @@ def test_no_two_events_and_a_crash_lose_data_on_a_prepared_host(script, transpor
 )
 def test_no_two_new_kernels_and_a_reset_lose_data_on_a_prepared_host(script):
     """In the middle of a restore too: the second one comes while the probe restores."""
-    assert ways_through_events(script, Transport.SCSI, 3, boot_rule=True) == []
+    found, states = ways_through_events(script, Transport.SCSI, 3, boot_rule=True)
+    assert found == []
+    assert states > 3 * STATES[script][0]
 
 
 @pytest.mark.slow
@@ -176,7 +199,7 @@ def test_with_the_layers_ignored_the_search_finds_lost_data():
 def test_without_the_boot_rule_the_search_finds_the_drive_that_kept_its_power(
     script, transport
 ):
-    found = ways_through_events(script, transport, 2, boot_rule=False)
+    found, _ = ways_through_events(script, transport, 2, boot_rule=False)
     assert any(NEW_KERNEL.upper() in way for way in found)
     assert all("KEPT ITS POWER" in " ".join(way) for way in found)
 
