@@ -14,6 +14,7 @@ from module_world import fine, ok, said
 from toy_knob.knob import DEPTH, TOY
 from toy_knob.mgr.room import ToyPlanner
 from toy_knob.mgr.service import ToyService
+from wcache.commands import commands
 from wcache.core.config_database import Config, ConfigEdit, ConfigRequest, Entry, left_to_write
 from wcache.core.record import Precondition
 from wcache.knobs.registry import KNOBS
@@ -21,6 +22,19 @@ from wcache.knobs.registry import KNOBS
 HOSTS = ("h0", "h1", "h2")
 BEFORE = {("osd/host:h1", DEPTH): "3.000000"}
 AFTER = {(f"osd/host:{name}", DEPTH): "8.000000" for name in HOSTS}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _toy_is_declared():
+    """The toy knob is one of those that a command declares, as where it is registered."""
+    checked = commands._checked
+
+    def declared(name, how, value):
+        return value if name == "--knob" else checked(name, how, value)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(commands, "_checked", declared)
+        yield
 
 
 class Mgr(FakeMgr):
