@@ -1,6 +1,7 @@
 """Host and NAND writes out of smartctl's JSON: well-known figures or none, whatever it prints."""
 
 import json
+import os
 import sys
 from contextlib import suppress
 
@@ -122,6 +123,40 @@ def test_what_a_tool_prints_is_text_whatever_its_exit_code():
     assert tool.run([sys.executable, "-c", script], 10.0) == "a\ufffdb"
     with pytest.raises(NotReadyError, match="does not start"):
         tool.run(["/nowhere/tool"], 1.0)
+
+
+def put_in_a_folder_of_all(program):
+    program.parent.chmod(0o777)
+
+
+def open_to_all(program):
+    program.chmod(0o777)
+
+
+def of_another_user(program):
+    os.chown(program, 65534, 65534)
+
+
+@pytest.mark.parametrize("how", [put_in_a_folder_of_all, open_to_all, of_another_user])
+@pytest.mark.parametrize("link", [False, True], ids=["by its path", "by a link of ours"])
+def test_a_tool_that_others_may_change_is_not_run(tmp_path, how, link):
+    """The probe would run it as root."""
+    if how is of_another_user and os.geteuid() != 0:
+        pytest.skip("only root gives files away")
+    mark, program = tmp_path / "mark", tmp_path / "vendor" / "storcli64"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\necho ran >>{mark}\n")
+    program.chmod(0o755)
+    asked = program
+    if link:
+        asked = tmp_path / "link"
+        asked.symlink_to(program)
+    tool.run([str(asked)], 10.0)
+    assert mark.read_text() == "ran\n"
+    how(program)
+    with pytest.raises(NotReadyError, match=r"is not run: .*(others may write|another user)"):
+        tool.run([str(asked)], 10.0)
+    assert mark.read_text() == "ran\n"
 
 
 def test_since_tells_what_both_readings_tell():

@@ -1,10 +1,14 @@
-"""Runs a tool that only reads: bounded in time and output, with no shell and no terminal."""
+"""Runs a tool that only reads: bounded in time and output, with no shell and no terminal.
+
+The probe is root, so it runs no program that another user may change or put in place.
+"""
 
 from __future__ import annotations
 
 import os
 import shutil
 import signal
+import stat
 import subprocess
 import tempfile
 import time
@@ -12,6 +16,8 @@ from contextlib import suppress
 from typing import Callable, Optional, Sequence
 
 from wcache.core.errors import NotReadyError
+
+from ... import safe_files
 
 OUTPUT_BYTES_MAX = 4_000_000  # storcli: about 6 KB for each drive
 POLL_S = 0.02
@@ -35,9 +41,13 @@ def find(name: str, path: str = os.pathsep.join(PLACES)) -> Optional[str]:
 def run(command: Sequence[str], seconds_max: float) -> str:
     """What the tool prints; its exit code says little (smartctl: a bit for each finding).
 
-    Raises NotReadyError where it does not start, takes too long or prints too much.
+    Raises NotReadyError where others may change it, and where it does not start, takes too long
+    or prints too much.
     """
     name = os.path.basename(command[0])
+    others = _why_others_change(command[0])
+    if others:
+        raise NotReadyError(f"{name} is not run: {others}")
     with tempfile.TemporaryFile() as output:
         try:
             child = subprocess.Popen(
@@ -66,3 +76,22 @@ def run(command: Sequence[str], seconds_max: float) -> str:
     if len(text) > OUTPUT_BYTES_MAX:
         raise NotReadyError(f"{name} prints more than {OUTPUT_BYTES_MAX} bytes")
     return text.decode("utf-8", "replace")
+
+
+def _why_others_change(program: str) -> str:
+    """Who else may decide what a program does; "" where only root and we may.
+
+    What cannot be looked at does not start either.
+    """
+    try:
+        handle = safe_files.find(program, safe_files.own_users())
+    except safe_files.UntrustedError as error:
+        return str(error.strerror)
+    except OSError:
+        return ""
+    try:
+        mode = os.fstat(handle).st_mode
+    finally:
+        os.close(handle)
+    by_others = mode & (stat.S_IWGRP | stat.S_IWOTH)
+    return f"others may write to {program}: chmod go-w takes that from them" if by_others else ""
