@@ -1,5 +1,6 @@
 """Arrows point inwards: who may import what, by the imports that stand in the files."""
 
+import re
 import sys
 from functools import cache
 from pathlib import Path
@@ -78,6 +79,24 @@ def test_nothing_imports_the_module_or_the_cli(target):
         ("rados", ["osd_probe/wcache_probe/rados_link.py"]),
         ("mgr_module", ["mgr_module/wcache/module.py", "mgr_module/wcache/ceph/compat.py"]),
         ("jinja2", ["mgr_module/wcache/web/rendering.py", "cli/wcache_cli/report_page.py"]),
+        # who talks over a network, starts a program, or calls what is no Python
+        ("socket", [
+            "mgr_module/wcache/web/", "mgr_module/wcache/ceph/web_host.py",
+            "osd_probe/wcache_probe/service_manager.py",  # systemd's own socket
+            "osd_probe/wcache_probe/linux/uevents.py",  # the kernel's netlink
+            "osd_probe/wcache_probe/witness/",  # by hand alone
+            # the name of the host, no more
+            "osd_probe/wcache_probe/arguments.py", "mgr_module/wcache/ceph/surroundings.py",
+        ]),
+        ("http", ["mgr_module/wcache/web/"]),
+        ("ssl", ["mgr_module/wcache/web/"]),
+        ("subprocess", [
+            "mgr_module/wcache/engine/evidence/analysis_child.py", "cli/wcache_cli/answers.py",
+            "osd_probe/wcache_probe/restoring/restorer.py", "osd_probe/wcache_probe/matrix/fio.py",
+            "osd_probe/wcache_probe/linux/vendor/tool.py",
+            "osd_probe/wcache_probe/linux/persistence/",
+        ]),
+        ("ctypes", ["osd_probe/wcache_probe/linux/transports/"]),
     ],
 )
 def test_each_outsider_is_let_in_through_its_own_door(outside, homes):
@@ -88,6 +107,20 @@ def test_each_outsider_is_let_in_through_its_own_door(outside, homes):
     ]
     assert users
     assert [user for user in users if not user.startswith(tuple(homes))] == []
+
+
+def test_nobody_has_another_way_to_a_network_a_shell_or_code_in_data():
+    never = ("urllib.request", "asyncio", "socketserver", "xmlrpc", "ftplib", "smtplib", "requests",
+             "pickle", "marshal", "shelve", "multiprocessing", "pty")  # fmt: skip
+    assert [
+        f"{path.relative_to(ROOT)} imports {module}"
+        for _, path, found in imports() for module in sorted(found) if under(module, *never)
+    ] == []
+    shells = re.compile(r"shell=True|os\.system\(|os\.popen\(|[^\w.]eval\(|[^\w.]exec\(")
+    assert [
+        path.relative_to(ROOT).as_posix()
+        for _, path, _ in imports() if shells.search(path.read_text(encoding="utf-8"))
+    ] == []
 
 
 # No folder of a package imports one that comes after it; its files count as the last of them.

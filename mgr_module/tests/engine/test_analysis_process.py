@@ -1,5 +1,6 @@
 """Whatever the analysis child does, there is one answer, in one line, and the next one works."""
 
+import ast
 import os
 import queue
 import sys
@@ -122,6 +123,21 @@ def test_an_interpreter_that_is_none_is_named_as_the_trouble(child, path):
     _, (result, error) = ask(child([path]))
     assert result is None
     assert error.startswith("mgr/wcache/python_path is not run: ")
+
+
+def test_the_child_gets_nothing_of_the_mgrs_environment_but_the_way_to_our_code(
+    child, tmp_path, monkeypatch
+):
+    """A mgr in a container or under Rook has its key and the mons there."""
+    monkeypatch.setenv("CEPH_ARGS", "--key=AQsecret")
+    monkeypatch.setenv("LD_PRELOAD", "")
+    told = "import os, sys\n" f"open({str(tmp_path / 'told')!r}, 'w').write(str([\n" \
+        "    sorted(set(os.environ) - {'LC_CTYPE'}), sorted(os.listdir('/proc/self/fd'))]))\n"
+    assert ask(child([script(tmp_path / "good", told + ANSWER)]))[1] == ({"stop": True}, "")
+    names, files = ast.literal_eval((tmp_path / "told").read_text())
+    assert names == ["LC_ALL", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "PATH", "PYTHONPATH"]
+    # its three pipes, the script, the file it writes and the folder it lists
+    assert len(files) <= 6, files
 
 
 def test_a_taker_that_breaks_does_not_end_the_worker(child, tmp_path):

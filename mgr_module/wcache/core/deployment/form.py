@@ -77,7 +77,8 @@ def keyring_of(hostname: str) -> str:
 def caps_of(hostname: str) -> Dict[str, str]:
     """What a probe's key allows: its two commands, under its own host name.
 
-    `profile crash` lets it find the mgr; `allow r` would let it read all of the mon's state.
+    `profile crash` lets it find the mgr, and reads what is of `mon` (MonCap.cc), the config
+    database too; `allow r` would let it read the maps of OSDs and all else as well.
     The name is matched exactly (MgrCap.cc).
     """
     mgr = ", ".join(
