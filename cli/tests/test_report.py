@@ -283,6 +283,9 @@ def test_an_answer_of_another_format_is_refused():
     answers["recommend"]["format_version"] = 2
     with pytest.raises(MalformedError, match="answers in format 2, this tool reads 1"):
         page_of(answers)
+    answers["recommend"]["format_version"] = "2\x1b[2J\n"
+    with pytest.raises(MalformedError, match=r"answers in format 2 \[2J, this tool reads 1"):
+        page_of(answers)
 
 
 def test_an_answer_that_lacks_a_field_is_one_line_of_error():

@@ -70,7 +70,8 @@ def _ask(answers: Answers, *words: str) -> Dict[str, Any]:
     if answer.get("format_version") != FORMAT_VERSION:
         raise MalformedError(
             f"{ticked(arguments(('wcache', *words)))} answers in format "
-            f"{str(answer.get('format_version'))[:10]}, this tool reads {FORMAT_VERSION}",
+            f"{codec.one_line(str(answer.get('format_version')), 10)}, this tool reads "
+            f"{FORMAT_VERSION}",
             "install the tool of the module's version",
         )
     return answer

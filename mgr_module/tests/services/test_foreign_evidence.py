@@ -145,6 +145,7 @@ HOSTILE = {
     "not ours": "{}",
     "a list": "[]",
     "another version": codec.dumps(replace(FILE, version=2)),
+    "a version of no number": json.dumps({**codec.to_plain(FILE), "version": "a\x1b[2J\n"}),
     "an edited verdict": codec.dumps(FILE).replace("write through", "write back", 1),
     "no checksum": codec.dumps(replace(FILE, sha256="")),
     "no cluster": codec.dumps(signed(replace(FILE, cluster="../../frozen"))),
@@ -172,7 +173,7 @@ def test_a_hostile_file_is_refused_in_one_line_and_changes_nothing(name):
     assert code != -errno.EIO
     assert out == ""
     assert 0 < len(error) < 400
-    assert len(error.splitlines()) == 1
+    assert error.isprintable()
     assert said(mgr, "evidence ls")["imported"] == []
     assert mgr.exceptions == []
 

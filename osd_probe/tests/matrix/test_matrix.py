@@ -250,6 +250,9 @@ DEEP = next(cell for cell in CELLS if cell.depth > 1)
     ("echo '{\"jobs\": []}'", MalformedError, "lacks its number of writes"),
     ("echo '{\"jobs\": [{\"error\": 5, \"write\": {\"total_ios\": 1, \"runtime\": 1}}]}'",
      NotReadyError, "error 5"),
+    (r"""printf '%s' '{"jobs": [{"error": "a\u001b[2J", "write": {"total_ios": 1, """
+     """"runtime": 1}}]}'""",
+     NotReadyError, r"error a \[2J$"),
     ("echo '{\"jobs\": [{\"error\": 0, \"write\": {\"total_ios\": 0, \"runtime\": 500}}]}'",
      MalformedError, "no time"),
 ])

@@ -94,7 +94,7 @@ def _counts(plain: Any) -> Tuple[int, int]:
         raise MalformedError("fio's output lacks its number of writes or its run time") from None
     error, writes, runtime_ms = found
     if error != 0:
-        raise NotReadyError(f"fio's job failed with error {str(error)[:20]}")
+        raise NotReadyError(f"fio's job failed with error {one_line(str(error), 20)}")
     if not all(type(value) is int and 0 < value < 2**53 for value in (writes, runtime_ms)):
         raise MalformedError("fio's output has no writes, or they took no time")
     return writes, runtime_ms

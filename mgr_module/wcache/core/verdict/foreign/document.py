@@ -124,7 +124,8 @@ def parse(text: str, now_s: float) -> Evidence:
         )
     if plain.get("version") != VERSION:
         raise VersionError(
-            f"{what} has version {str(plain.get('version'))[:20]}, this module knows {VERSION}",
+            f"{what} has version {codec.one_line(str(plain.get('version')), 20)}, this module "
+            f"knows {VERSION}",
             "export it again with this module's version",
         )
     found = versions.take(Evidence, plain, what)
