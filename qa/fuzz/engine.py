@@ -19,6 +19,7 @@ ODD: Tuple[Any, ...] = (
     10**39, "", "a", "1", "-1", "nan", "\0", "\n", "\u202e", "\ud800", "x" * 1025, [], {}, [[]],
     [None], {"": None}, ["a"] * 5000,
 )
+ODD_JSON = tuple(map(json.dumps, ODD))
 ODD_TEXTS = (b"1e999", b"NaN", b"-Infinity", b"9" * 5000, b"[" * 2000, b'{"a":' * 40, b"\xff")
 
 
@@ -72,12 +73,13 @@ def mutator(mutate: Callable[[bytes, int], bytes]) -> Callable[[bytes, int, int]
 def other(plain: Any, chance: random.Random) -> Any:
     """The same with one of its values changed, left out, doubled, or put in another's place."""
     places = list(_places(plain))
+    odd = json.loads(chance.choice(ODD_JSON))  # one of its own: it is changed itself later
     if not places:
-        return chance.choice(ODD)
+        return odd
     holder, key = chance.choice(places)
     what = chance.randrange(6)
     if what < 3:
-        holder[key] = chance.choice(ODD)
+        holder[key] = odd
     elif what == 3:
         del holder[key]
     elif what == 4:

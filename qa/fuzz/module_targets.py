@@ -236,12 +236,15 @@ def command_seeds() -> List[bytes]:
     ])
 
 
+WORD = re.compile(r"[a-z.]+").fullmatch  # what passes for a token here
+
+
 class Pages:
     """The page of a mgr that everybody may read."""
 
     def __init__(self) -> None:
         self.site = Site(measured())
-        self.site.tokens.refused = lambda token: ""
+        self.site.tokens.refused = lambda token: "" if WORD(token) else "it is none"
 
 
 @cache
