@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from gate_world import begun, shown
+from gate_world import a_gate_mgr, begun, shown
 from mgr_fakes import builders as make
 from module_world import ok, said
 from wcache.core.change.change_status import ChangeStatus
@@ -71,6 +71,18 @@ def test_ill_drives_come_after_all_others_and_a_plan_waits_for_nothing_but_them(
     sick(mgr)
     assert mgr.end() == "done"
     assert len(mgr.changed) == 10
+
+
+def test_an_apply_that_is_refused_names_the_osds_and_why():
+    mgr = a_gate_mgr()
+    assert said(mgr, "plan")["plan_id"] == "p1"
+    sick(mgr, *range(10))
+    code, _, error = mgr.command("apply", plan_id="p1")
+    assert code != 0
+    assert f"osd.0 {DEGRADED}" in error
+    assert "more" in error, "ten drives are no line of an error"
+    code, _, error = mgr.command("apply", plan_id="p1", override="osds_well")
+    assert code == 0, error
 
 
 @pytest.mark.slow

@@ -76,6 +76,12 @@ def test_the_drive_goes_back_at_once_and_the_run_goes_on_when_its_osd_is_well(re
     show = said(mgr, "campaign show", campaign_id="c1")["run_list"][0]
     assert show["status"] == "running"
     assert ILL in show["reason"]
+    assert show["given_back"]
+    told = ok(mgr.command("campaign show", campaign_id="c1"))
+    (line,) = [each for each in told.splitlines() if each.startswith("c1.0 ")]
+    assert "under lease" not in line
+    for words in (f"waiting, {show['waits_s']:.0f}", "given back", f"waiting: osd.{osd_id} {ILL}"):
+        assert words in line
     if restarts:
         mgr.restart()
         mgr.now_s += 61.0
@@ -159,21 +165,31 @@ def test_none_is_taken_where_an_admin_ended_it_or_nothing_is_measured_anyway(how
 
 
 @pytest.mark.slow
-def test_an_osd_that_is_gone_and_fails_its_load_is_waited_for():
+@pytest.mark.parametrize("shown", ["before", "later", "never"])
+def test_an_osd_that_is_gone_and_fails_its_load_is_waited_for(shown):
     mgr = a_mgr()
-    osd_id = measuring(mgr)
-    down = replace(mgr.view.state.osds[osd_id], up=False)
+    osd_id = measuring(mgr, drives_per_model=1)
     up = mgr.view.state
-    mgr.view.state = replace(up, osds={**up.osds, osd_id: down})
+    gone = replace(up, osds={**up.osds, osd_id: replace(up.osds[osd_id], up=False)})
+    if shown == "before":
+        mgr.view.state = gone
     mgr.loads.error = f"osd.{osd_id} does not answer"
-    mgr.step()
-    mgr.step()
-    mgr.loads.error = ""
     step_until(mgr, lambda: runs(mgr)["c1.0"].state.ill_since_s, 30)
+    mgr.loads.error = ""
+    if shown == "later":
+        mgr.now_s += 25.0
+        mgr.view.state = gone
+        step_until(mgr, lambda: "is not up" in runs(mgr)["c1.0"].state.reason, 60)
     mgr.view.state = up
     mgr.settle()
-    assert runs(mgr)["c1.0"].state.status is RunStatus.DONE
-    assert len(runs(mgr)) == 2
+    state = runs(mgr)["c1.0"].state
+    if shown == "never":
+        assert (state.status, state.unfit) == (RunStatus.ABORTED, False)
+        assert state.reason == f"osd.{osd_id} does not answer"
+    else:
+        assert state.status is RunStatus.DONE
+    assert len(runs(mgr)) == 1
+    assert all_modes(mgr) == {WB}
 
 
 @pytest.mark.slow
@@ -229,6 +245,28 @@ def test_all_osds_that_share_a_drive_must_be_allowed_to_stop_and_one_alone_is_no
     mgr.settle()
     assert of_db(mgr).state.status is RunStatus.DONE
     assert of_db(mgr).state.reason == ""
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+def test_the_mons_are_asked_again_before_a_run_goes_on(allowed):
+    mgr = with_db()
+    mgr.stops.most = 1000
+    start(mgr, loads="depth1", drives_per_model=1)
+    step_until(mgr, lambda: of_db(mgr).state.status is RunStatus.RUNNING)
+    is_ill(mgr, 9)
+    step_until(mgr, lambda: of_db(mgr).state.ill_since_s, 60)
+    asked = len(mgr.stops.asked)
+    mgr.stops.most = 1000 if allowed else 0
+    is_ill(mgr)
+    step_until(mgr, lambda: of_db(mgr).over or not of_db(mgr).state.ill_since_s)
+    assert {len(groups[0]) for groups in mgr.stops.asked[asked:]} == {10}
+    if not allowed:
+        assert of_db(mgr).state.unfit
+        assert "stopped: `ceph osd ok-to-stop` does not allow osd.0" in of_db(mgr).state.reason
+    mgr.settle()
+    wanted = RunStatus.DONE if allowed else RunStatus.ABORTED
+    assert of_db(mgr).state.status is wanted
+    assert all_modes(mgr) == {WB}
 
 
 @pytest.mark.slow

@@ -95,6 +95,12 @@ def head(world: World, campaign_id: str) -> Dict[str, Any]:
     }
 
 
+def _waits_s(world: World, machine: RunLook) -> Optional[float]:
+    """For how long a run waits for OSDs that are ill; None where it does not."""
+    since_s = machine.state.ill_since_s
+    return None if machine.over or not since_s else round(max(0.0, world.now_s - since_s), 1)
+
+
 def shown(world: World, campaign_id: str) -> Dict[str, Any]:
     """A campaign with its runs and results."""
     if campaign_id not in world.campaigns:
@@ -118,6 +124,9 @@ def shown(world: World, campaign_id: str) -> Dict[str, Any]:
                     for name in _dev_names(world, machine.spec.hostname, domain_id)
                 ],
                 "status": machine.state.status.value, "reason": machine.state.reason,
+                "waits_s": _waits_s(world, machine),
+                "given_back": not machine.over and bool(machine.state.ill_since_s)
+                and not machine.state.priors,
                 "instead_of": machine.spec.instead_of,
                 "restored": machine.state.restored or not machine.over,
                 "periods_done": done, "periods_max": most,

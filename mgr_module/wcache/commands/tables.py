@@ -190,8 +190,10 @@ def campaign(data: Mapping[str, Any]) -> str:
         table(
             ("RUN", "HOST", "DRIVE", "CACHE DOMAIN", "STATUS", "PRIOR STATE", "REASON"),
             [(r["run_id"], r["hostname"], ",".join(r["dev_names"]),
-              " x ".join(r["domain_ids"]), r["status"],
+              " x ".join(r["domain_ids"]),
+              r["status"] if r["waits_s"] is None else f"waiting, {duration(r['waits_s'])}",
               "not touched" if data["observes"] else
+              "given back" if r["given_back"] else
               "under lease" if r["status"] in ("running", "releasing")
               else "in place" if r["restored"] else "NOT CONFIRMED",
               r["reason"] or (r["instead_of"] and f"in the place of {r['instead_of']}"))

@@ -45,6 +45,7 @@ from ..core.verdict.recommend import OsdProfiles
 from ..core.verdict.result import Result
 from ..options import Options
 from .accepting import Accepting
+from .another_drive import StandIns
 from .config_watch import ConfigWatch
 from .evidence.analyses import Analyses, Analysis
 from .gate.looking import Looking, Stops
@@ -54,7 +55,6 @@ from .measuring import LoadRunner, Measuring, OsdQuestions
 from .osd_options import OsdOptionTasks, OsdPrograms
 from .persistence import FROZEN, Machine, StatePersistence
 from .run_queue import CLUSTER_GRACE_S, RunQueue
-from .standing_in import StandIns
 from .storing.archive import Archive
 from .storing.audit_log import AuditLog
 from .storing.change_history import ChangeHistory
@@ -153,7 +153,9 @@ class Executor:
             agents=self.hosts.agents, view=view, options=options, stops=ports.stops,
             wake=calls.wake,
         )
-        self.watchdog = Watchdog(hosts=self.hosts, view=view, options=options)
+        self.watchdog = Watchdog(
+            hosts=self.hosts, view=view, options=options, may_not_stop=self._queue.may_not_stop,
+        )
         self.watching = Watching(ports.blocks, post_event, view)
         self._stand_ins = StandIns(
             archive, self.gate, self.runs, lambda: self.campaigns, self.unstored, self.note,
@@ -237,12 +239,14 @@ class Executor:
         self.hear_store()
         now_s = self.clock()
         for owner, event in told:
-            self.feed(owner, self.watchdog.in_place_of(self.runs.get(owner), event, now_s))
+            if isinstance(event, (events.LoadFailed, events.BlocksEnded)):
+                self.watchdog.cluster_at_s = 0.0  # where its OSDs are ill, that counts first
+                self._tell_of_cluster(now_s)
+            self.feed(owner, event)
         for owner in [*self.runs, *self.rollouts, *self.trials]:
             self.guarded(owner, partial(self._turn, owner, now_s))
         self._start_waiting(now_s)
-        for run_id, halt in self.watchdog.unfit(self.runs.items(), now_s):
-            self.feed(run_id, halt)
+        self._tell_of_cluster(now_s)
         self._take_others()
         self.end_overdue(self.options().lease_ttl_s)
         self.osd_options.ask_again(self.runs, now_s, self.epoch)
@@ -385,6 +389,10 @@ class Executor:
             awaited_until_s=dict(hosts.awaited_until_s),
         )
         return world
+
+    def _tell_of_cluster(self, now_s: float) -> None:
+        for run_id, event in self.watchdog.unfit(self.runs.items(), now_s):
+            self.feed(run_id, event)
 
     def _awaited(self) -> FrozenSet[str]:
         """Campaigns of which a record is still to be stored or analysed.

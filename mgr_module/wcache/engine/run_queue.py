@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
-from typing import Callable, Collection, Dict, Iterator, Mapping, Tuple
+from typing import Callable, Collection, Dict, Iterator, Mapping, Optional, Tuple
 
 from ..core import events
 from ..core.agents import Agents
@@ -32,7 +32,6 @@ NOTHING: Mapping[str, str] = MappingProxyType({})
 class _Asked:
     at_s: float
     answered: bool = False
-    allowed: bool = False
 
 
 class _MayStop:
@@ -48,24 +47,24 @@ class _MayStop:
         self._denied: Dict[str, str] = {}  # until they say something else
 
     def denied(self, spec: RunSpec) -> str:
-        """Why a run waits, by what they have said last; "" where it does not."""
+        """Why a run does not begin, by what they have said last; "" where it may."""
         return self._denied.get(spec.run_id, "")
 
-    def allowed(self, spec: RunSpec, now_s: float) -> bool:
-        """What they say; False until they have answered, for which they are asked here."""
+    def asked(self, spec: RunSpec, now_s: float) -> Optional[str]:
+        """The same by a word that is not old; None until it is there, for which they are asked."""
         if spec.forced or not has_clients(spec) or not spec.toggles or len(spec.osd_ids) < 2:
-            return True
+            return ""
         asked = self._asked.get(spec.run_id)
         if asked is None or now_s - asked.at_s >= STOPS_EVERY_S:
             asked = self._asked[spec.run_id] = _Asked(now_s)
             self._stops.ask((tuple(sorted(spec.osd_ids)),), partial(self._answer, spec, asked))
-        return asked.answered and asked.allowed
+        return self.denied(spec) if asked.answered else None
 
     def _answer(self, spec: RunSpec, asked: _Asked, together: int, _: bool) -> None:
         osds = named([f"osd.{osd_id}" for osd_id in sorted(spec.osd_ids)])
-        said = f"waiting: `ceph osd ok-to-stop` does not allow {osds}, which share a drive"
+        said = f"`ceph osd ok-to-stop` does not allow {osds}, which share a drive"
         self._denied[spec.run_id] = "" if together else said
-        asked.allowed, asked.answered = bool(together), True
+        asked.answered = True
         self._wake()
 
     def keep(self, run_ids: Collection[str]) -> None:
@@ -92,6 +91,10 @@ class RunQueue:
         self._options = options
         self.trusted_from_s = 0.0
 
+    def may_not_stop(self, spec: RunSpec, now_s: float) -> Optional[str]:
+        """Why the OSDs of a run may not stop at once, "" where they may; None until it is known."""
+        return self._may_stop.asked(spec, now_s)
+
     def due(
         self, runs: Mapping[str, RunMachine], now_s: float, going_on: Collection[str] = (),
         apart: Mapping[str, str] = NOTHING,
@@ -103,7 +106,9 @@ class RunQueue:
         `apart` wait, for what that says.
         """
         waiting = [i for i, m in runs.items() if m.state.status is RunStatus.WAITING]
-        self._may_stop.keep(waiting)
+        self._may_stop.keep(
+            [*waiting, *(i for i, m in runs.items() if m.state.ill_since_s and not m.over)]
+        )
         if not waiting:
             return
         cluster = self._view.cluster()
@@ -121,7 +126,8 @@ class RunQueue:
             if machine.state.status is not RunStatus.WAITING:
                 continue
             held = upgrade if has_clients(machine.spec) and not machine.spec.forced else ""
-            waits = held or apart.get(run_id, "") or self._may_stop.denied(machine.spec)
+            denied = self._may_stop.denied(machine.spec)
+            waits = held or apart.get(run_id, "") or (denied and f"waiting: {denied}")
             if machine.state.reason != waits:
                 yield run_id, events.Waits(waits)
             if held or run_id in apart:
@@ -145,7 +151,7 @@ class RunQueue:
                 said = f"not measured: {precondition_text(missed) if missed else ill}"
                 yield run_id, events.Halt(said, unfit=True)
                 continue
-            if not self._may_stop.allowed(spec, now_s):
+            if self._may_stop.asked(spec, now_s) != "":
                 continue
             busy.add(hostname)
             if has_clients(spec):

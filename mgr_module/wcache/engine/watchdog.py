@@ -32,9 +32,11 @@ class Watchdog:
     """Says what a machine must be told, from the time alone; guarded by the engine's lock."""
 
     def __init__(
-        self, *, hosts: Hosts, view: ClusterView, options: Callable[[], Options]
+        self, *, hosts: Hosts, view: ClusterView, options: Callable[[], Options],
+        may_not_stop: Callable[[RunSpec, float], Optional[str]],
     ) -> None:
         self._hosts = hosts
+        self._may_not_stop = may_not_stop
         self._view = view
         self._options = options
         self._heard_at_s: Dict[str, float] = {}
@@ -136,7 +138,7 @@ class Watchdog:
         """
         runs = tuple(runs)
         measuring = [
-            (run_id, machine.spec)
+            (run_id, machine)
             for run_id, machine in runs
             if machine.state.status is RunStatus.RUNNING
             and has_clients(machine.spec)
@@ -159,34 +161,29 @@ class Watchdog:
         broken = cluster.blocking
         if now_s < self.trusted_from_s:
             broken = tuple(item for item in broken if item is Precondition.NO_UPGRADE)
-        for run_id, spec in measuring:
+        for run_id, machine in measuring:
             if broken:
                 halt = events.Halt(f"stopped: {no_longer_met(broken)}", unfit=True)
                 found.append((run_id, halt))
                 continue
             if now_s >= self.trusted_from_s:
-                found.append((run_id, events.Ill(self._illness(spec, cluster))))
-            found.append((run_id, beside(spec, cluster)))
+                found += ((run_id, ill) for ill in self._health(machine, cluster, now_s))
+            found.append((run_id, beside(machine.spec, cluster)))
         return found
 
-    def in_place_of(
-        self, machine: Optional[RunMachine], event: events.Event, now_s: float
-    ) -> events.Event:
-        """What a run is told of a load that failed: where its OSDs are ill, that they are."""
-        failed = isinstance(event, events.LoadFailed) or (
-            isinstance(event, events.BlocksEnded) and event.silent
-        )
-        if not failed or machine is None or now_s < self.trusted_from_s:
-            return event
-        spec = machine.spec
-        if spec.forced or not has_clients(spec):
-            return event
-        ill = self._illness(spec, self._view.cluster())
-        return events.Ill(ill) if ill else event
+    def _health(
+        self, machine: RunMachine, cluster: ClusterState, now_s: float
+    ) -> Iterator[events.Ill]:
+        """Whether its OSDs are well; where they are so again, whether they may stop at once.
 
-    @staticmethod
-    def _illness(spec: RunSpec, cluster: ClusterState) -> str:
-        return illness(spec, spec.osd_ids, cluster, spec.bears)
+        Nothing is said until the mons have answered that.
+        """
+        spec = machine.spec
+        why: Optional[str] = illness(spec, spec.osd_ids, cluster, spec.bears)
+        if not why and machine.state.ill_since_s:
+            why = self._may_not_stop(spec, now_s)
+        if why is not None:
+            yield events.Ill(why)
 
 
 def beside(spec: RunSpec, cluster: ClusterState) -> events.Unmet:

@@ -26,9 +26,9 @@ class Cluster(Mgr):
         super().__init__(make.run_spec(*setups))
         self.give(events.Begin())
 
-    def falls_ill(self, why=SLOW, lost_after=None):
+    def falls_ill(self, why=SLOW, lost_after=None, event=None):
         self.ill_at_s.append(self.now_s)
-        self.give(events.Ill(why), lost_after)
+        self.give(event or events.Ill(why), lost_after)
         index = self.machine.experiment_index
         if not self.machine.over and index < len(self.machine.periods):
             # what is thrown away may be measured anew
@@ -99,6 +99,16 @@ def each_moment(*setups):
             yield mgr
 
 
+def each_failure(*setups):
+    """A run that waits since a load of it failed, at each load, and of which no map says why."""
+    for mgr in each_moment(*setups):
+        if mgr.load is not None:
+            mgr.falls_ill(event=events.LoadFailed(mgr.load.token, "osd.0 does not answer"))
+            assert mgr.machine.state.ill_since_s
+            assert "osd.0 does not answer" in mgr.machine.state.reason
+            yield mgr
+
+
 SHAPES = [(PLAIN,), (CROSSED,), (TIMED, PLAIN)]
 
 
@@ -147,6 +157,69 @@ def test_those_that_stay_ill_end_it_with_its_complete_pairs(setups):
         mgr.check()
         kept |= {*mgr.pairs()}
     assert {2, 4} & kept
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("stays", [False, True])
+@pytest.mark.parametrize("setups", [(PLAIN,), (CROSSED,)])
+def test_an_osd_that_fails_its_load_before_the_maps_show_it_ill_is_waited_for(
+    setups, stays, restarts
+):
+    count = 0
+    for mgr in each_failure(*setups):
+        count += 1
+        mgr.goes_back_wholly()
+        mgr.now_s += 20.0
+        mgr.give(events.Ill("osd.0 is not up and in"))
+        assert mgr.machine.state.reason == "waiting: osd.0 is not up and in"
+        if restarts:
+            mgr.restart()
+            mgr.goes_back_wholly()
+        mgr.waits()
+        mgr.now_s += ILL_WAIT_S
+        mgr.give(events.Ill(SLOW if stays else ""))
+        mgr.finish()
+        status = RunStatus.ABORTED if stays else RunStatus.DONE
+        assert (mgr.machine.state.status, mgr.machine.state.unfit) == (status, stays)
+        assert stays or {*mgr.pairs()} == {4}
+        mgr.check()
+    assert count >= 8
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_where_no_map_shows_it_ill_within_the_wait_it_ends_for_the_load_that_failed(restarts):
+    kept = set()
+    for mgr in each_failure(PLAIN):
+        if restarts:
+            mgr.restart()
+        mgr.goes_back_wholly()
+        mgr.now_s += ILL_WAIT_S - 1.0
+        mgr.give(events.Ill(""))
+        assert mgr.task is None or not mgr.goes_back
+        assert mgr.machine.state.status is RunStatus.RUNNING
+        mgr.now_s += ILL_WAIT_S
+        mgr.give(events.Ill(""))
+        mgr.finish()
+        state = mgr.machine.state
+        assert (state.status, state.unfit) == (RunStatus.ABORTED, False)
+        assert state.reason == "osd.0 does not answer"
+        mgr.check()
+        kept |= {*mgr.pairs()}
+    assert {1, 2} <= kept
+
+
+@pytest.mark.parametrize("spec", [{"forced": True}, {"simulated": True}])
+def test_a_load_that_fails_ends_a_run_of_which_no_map_counts(spec):
+    mgr = Mgr(make.run_spec(PLAIN, **spec))
+    mgr.give(events.Begin())
+    while mgr.load is None and not mgr.machine.over:
+        mgr.answer()
+        if spec.get("simulated") and mgr.machine.state.status is not RunStatus.RUNNING:
+            return
+    mgr.give(events.LoadFailed(mgr.load.token, "osd.0 does not answer"))
+    mgr.finish()
+    assert mgr.machine.state.status is RunStatus.ABORTED
+    assert not mgr.machine.state.ill_since_s
 
 
 @pytest.mark.slow

@@ -35,7 +35,7 @@ def why_pinned(domain: Sequence[DriveReport], named_by: Callable[[DriveReport], 
 
 
 def saves_off(drive: DriveReport) -> bool:
-    """Whether a drive is off and keeps that by its own saved page; of its domain see above."""
+    """Whether a drive is off and keeps that by its own saved page; not of its whole domain."""
     return not _may_come_on(drive)
 
 

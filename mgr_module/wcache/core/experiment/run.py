@@ -362,7 +362,7 @@ class RunMachine(IllRun):
         loaded = self._now.phase in (Phase.MEASURING, Phase.WRITING)
         if event.token != self._now.token or not loaded:
             return []
-        return self._halt(event.message, now_s)
+        return self._fails(event.message, now_s)
 
     def _lease_lost(self, event: events.LeaseLost, now_s: float) -> List[events.Action]:
         if self._now.phase is Phase.RELEASING:
@@ -418,7 +418,9 @@ class RunMachine(IllRun):
     ) -> List[events.Action]:
         if isinstance(event, events.Halt):
             return self._halt(event.reason, now_s, event.unfit, event.by_will)
-        return self._halt(event.why, now_s) if event.token == self._watch_of[1] else []
+        if event.token != self._watch_of[1]:
+            return []
+        return self._fails(event.why, now_s) if event.silent else self._halt(event.why, now_s)
 
     def _halt(
         self, reason: str, now_s: float, unfit: bool = False, by_will: bool = False

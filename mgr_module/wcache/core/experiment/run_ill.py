@@ -12,6 +12,7 @@ from typing import List, Tuple
 
 from .. import events
 from ..codec import one_line
+from ..simulation import has_clients
 from . import accounting, run_priors
 from .period import PeriodUnderWay, Phase
 from .run_state import RunStatus
@@ -37,15 +38,24 @@ class IllRun(StartingRun):
             return []
         if self.state.ill_since_s:
             return self._still_ill(why, now_s)
-        if not why:
-            return []
+        return self._wait_for_osds(why, now_s) if why else []
+
+    def _fails(self, why: str, now_s: float) -> List[events.Action]:
+        """A load failed; an OSD that has stopped does not answer long before the maps show it."""
+        if self.spec.forced or not has_clients(self.spec):
+            return self._halt(why, now_s)
+        return self._wait_for_osds(why, now_s, load_failed=one_line(why))
+
+    def _wait_for_osds(
+        self, why: str, now_s: float, load_failed: str = ""
+    ) -> List[events.Action]:
         if self.state.ill_times >= ILL_TIMES_MAX:
             said = f"stopped: {why}, after it was ill {ILL_TIMES_MAX} times"
             return self._halt(said, now_s, unfit=True)
         self._void(now_s)
         self.state = replace(
             self.state, ill_since_s=now_s, voided_at_s=now_s, ill_times=self.state.ill_times + 1,
-            reason=one_line(f"waiting: {why}"),
+            reason=one_line(f"waiting: {why}"), load_failed=load_failed,
         )
         self.state = accounting.with_thrown_away(self.state, self._keep_whole().values())
         self._releases, self._watch_of = 0, (-1, "")  # what the watch says of them is known
@@ -61,12 +71,21 @@ class IllRun(StartingRun):
         return [events.SaveRun()]
 
     def _still_ill(self, why: str, now_s: float) -> List[events.Action]:
-        """Go on after a while where all are well; else end with the complete pairs."""
+        """Go on after a while where all are well; else end with the complete pairs.
+
+        Where a load failed and nobody was ill meanwhile, it ends for that.
+        """
+        shown: List[events.Action] = []
+        if why:  # that it is another reason by now is told, and not stored at each look
+            shown = [events.SaveRun()] if self.state.load_failed else []
+            self.state = replace(self.state, load_failed="", reason=one_line(f"waiting: {why}"))
         going_back = self._now.phase is Phase.RELEASING
         if going_back or now_s < self.state.ill_since_s + ILL_WAIT_S:
-            return []
+            return shown
         if why:
             return self._halt(f"stopped: {why}", now_s, unfit=True)
+        if self.state.load_failed:
+            return self._halt(self.state.load_failed, now_s)
         self.state = replace(self.state, ill_since_s=0.0, reason="", began_at_s=now_s)
         self._looks = self._releases = 0
         note = events.Note("goes on: its OSDs are well again")

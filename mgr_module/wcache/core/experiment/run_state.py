@@ -130,8 +130,8 @@ def may_turn_on(spec: RunSpec) -> Set[DriveKind]:
 class RunState:
     """What is stored of a run beside its periods."""
 
-    VERSION: ClassVar[int] = 4
-    READS: ClassVar[Tuple[int, ...]] = (0, 1, 2, 3)
+    VERSION: ClassVar[int] = 5
+    READS: ClassVar[Tuple[int, ...]] = (0, 1, 2, 3, 4)
     STORED_BY: ClassVar[str] = "spec.run_id"
     spec: RunSpec
     status: RunStatus
@@ -167,6 +167,8 @@ class RunState:
     # since when its OSDs are ill: its drives are given back, and it waits until they are well
     ill_since_s: float = 0.0
     ill_times: int = 0  # how often that was so
+    # why its load failed, where Ceph's maps have shown nobody ill since then: that it waits for
+    load_failed: str = ""
     # when that was last: of what began before, only complete pairs count
     voided_at_s: float = 0.0
     # health checks that were raised at some time while it measured

@@ -307,9 +307,11 @@ class PlanService:
         """Nothing is begun where a precondition is missed; later the machine holds instead."""
         broken = self.broken(world, orders, rollout, need_not)
         if broken:
+            ill = [named(later_words(holding.override(rollout, need_not), world.cluster))]
+            ill = ill if Precondition.OSDS_WELL in broken else []
             names = ",".join(item.name.lower() for item in (*need_not, *broken))
             raise RefusedError(
-                holding.words(broken, "; ".join(world.cluster.sick)),
+                holding.words(broken, "; ".join((*world.cluster.sick, *ill))),
                 "wait until they are met, or "
                 + typed("ceph wcache apply {} --override={}", rollout.plan_id, names),
             )
