@@ -26,7 +26,7 @@ def proofs_for(
     A combination is closed where two hosts have seen it fail, whatever others have seen.  One
     host that saw it fail closes it for itself alone.
     """
-    known = tuple(reports)
+    known = [report for report in reports if report.proofs or report.hostname == hostname]
     wanted = {
         (drive.host_driver, drive.drive_model)
         for report in known if report.hostname == hostname
