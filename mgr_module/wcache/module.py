@@ -87,7 +87,7 @@ class Module(MgrModule):
             commit_counters=ceph_compat.commit_counters,
             commits_min=lambda: self._options.traffic_commits_min,
             is_up=lambda osd_id: _is_up(view, osd_id),
-            erasure_coded=view.erasure_coded,
+            erasure_coded=view.erasure_coded, move_counters=ceph_compat.move_counters,
         )
         self._store = StoreQueue(KvStore(CephKeys(self)))
         archive = Archive(self._store)

@@ -75,7 +75,7 @@ class FakeLoads:
         self.waiting: Dict[str, Tuple[LoadRequest, Callable[[LoadSamples, str], None]]] = {}
         self.cancelled: List[str] = []
         self.measured = self.written_bytes = 0
-        self.error = ""
+        self.error, self.moved = "", False
 
     def start(
         self, token: str, request: LoadRequest, done: Callable[[LoadSamples, str], None]
@@ -96,7 +96,8 @@ class FakeLoads:
         for token in filter(over, list(self.waiting)):
             request, done = self.waiting.pop(token)
             self.measured += 1
-            done(*self._samples(token, request))
+            samples, error = self._samples(token, request)
+            done(replace(samples, moved=self.moved) if self.moved else samples, error)
 
     def ends_late(self) -> Callable[[], None]:
         """The call under way goes on after a cancel, until what is returned is called."""

@@ -5,7 +5,7 @@ import queue
 
 import pytest
 from mgr_fakes.histogram import dump
-from wcache.ceph.compat import bench_seconds, commit_counters
+from wcache.ceph.compat import bench_seconds, commit_counters, move_counters
 from wcache.ceph.loads import CephLoads
 from wcache.core.events import LoadRequest
 from wcache.core.model import LoadPoint, Role
@@ -57,6 +57,43 @@ def measured(mgr, seconds=0.2, limit_ms=1000.0):
     samples, error = done.get(timeout=20)
     assert error == ""
     return samples
+
+
+@pytest.mark.parametrize(("after", "moved"), [
+    ((7, 3, 0), False), ((8, 3, 0), True), ((7, 4, 0), True), ((0, 0, 0), False),
+    ((7, None, 0), False), ((7, 3, 1), True),
+])
+@pytest.mark.parametrize("point", [LoadPoint.OSD_BENCH_DEPTH1, LoadPoint.OSD_TRAFFIC])
+def test_a_load_tells_whether_an_osd_on_its_drives_has_moved_data_meanwhile(point, after, moved):
+    """Sent as a primary, or got as the target of a backfill, which no map shows."""
+
+    class Moving(ScriptedOsd):
+        def send_command(self, result, svc_type, svc_id, command, tag):
+            plain = json.loads(command)
+            if plain["prefix"] == "bench":
+                text = json.dumps({"elapsed_sec": 0.001, "bytes_written": 4096})
+                result.complete(0, text, "")
+            elif plain["prefix"] == "perf dump" and "logger" not in plain:
+                sent, got, beside = after if svc_id in self.asked else (7, 3, 0)
+                self.asked.append(svc_id)
+                told = json.loads(perf_dump(float(len(self.asked)), 100 * len(self.asked), 1.0))
+                told["osd"]["recovery_ops"] = sent if svc_id == "0" else beside
+                if got is not None:
+                    told["osd"]["l_osd_recovery_push_queue_latency"] = {"avgcount": got, "sum": 0}
+                result.complete(0, json.dumps(told), "")
+            else:
+                result.complete(-22, "", "")
+
+    loads = CephLoads(
+        Moving(DUMPS), bench_seconds=bench_seconds, commit_counters=commit_counters,
+        commits_min=lambda: 20, is_up=lambda osd_id: True, move_counters=move_counters,
+    )
+    done = queue.Queue()
+    request = LoadRequest(0, point, Role.BLOCK, 2, 0.1, 1000.0, beside=(5,))
+    loads.start("t", request, lambda *answer: done.put(answer))
+    samples, error = done.get(timeout=20)
+    assert error == ""
+    assert samples.moved is moved
 
 
 def gains(counters):

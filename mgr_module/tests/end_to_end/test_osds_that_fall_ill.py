@@ -311,6 +311,18 @@ def test_those_that_move_data_come_last_and_are_counted():
     mgr.settle()
 
 
+def test_what_an_osd_tells_of_data_that_it_moves_is_recorded_of_its_run():
+    """The target of a backfill is in no acting set, so no map shows it busy."""
+    mgr = a_mgr()
+    measuring(mgr, drives_per_model=1)
+    assert Precondition.NOT_BUSY not in runs(mgr)["c1.0"].state.unmet
+    mgr.loads.moved = True
+    mgr.settle()
+    assert Precondition.NOT_BUSY in runs(mgr)["c1.0"].state.unmet
+    (name,) = mgr.inside.archive.record_ids()
+    assert Precondition.NOT_BUSY in mgr.inside.archive.record(name).missed_preconditions
+
+
 def test_the_wait_is_two_minutes():
     assert ILL_WAIT_S == 120.0
 

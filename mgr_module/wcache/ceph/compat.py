@@ -64,6 +64,12 @@ def load_counters(perf_dump: Mapping[str, Any]) -> Dict[str, Tuple[float, int]]:
     pair = _pair(_at(osd, READ_COUNTER))
     if pair is not None:
         found[READ_COUNTER] = pair
+    return {**found, **move_counters(perf_dump)}
+
+
+def move_counters(perf_dump: Mapping[str, Any]) -> Dict[str, Tuple[float, int]]:
+    """What an OSD has sent and got of PGs' data; 16 does not tell the second."""
+    osd, found = _object(_at(perf_dump, "osd")), {}
     for name in MOVE_COUNTERS:
         told = _at(osd, name)
         count = _at(told, "avgcount") if isinstance(told, Mapping) else told

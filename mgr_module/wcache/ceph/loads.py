@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
+from dataclasses import replace
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ..core.events import LoadRequest, LoadSamples
@@ -25,7 +26,7 @@ from ..core.loads import (
 from ..core.model import LoadPoint
 from ..core.record import CounterDelta, LatencyHistogram
 from ..core.verdict.load_profile import WorkCounters, work_counters
-from .blocks import ANSWER_S, COMMITS
+from .blocks import ALL, ANSWER_S, COMMITS
 from .capacity import CapacityBench
 from .command import (
     COMMAND_TIMEOUT_S,
@@ -66,6 +67,7 @@ class CephLoads:
         commits_min: Callable[[], int],
         is_up: Callable[[int], bool],
         erasure_coded: Callable[[], bool] = lambda: False,
+        move_counters: Optional[Callable[[Mapping[str, Any]], Counters]] = None,
     ) -> None:
         self._mgr = mgr
         self._bench_seconds = bench_seconds
@@ -73,6 +75,7 @@ class CephLoads:
         self._commits_min = commits_min
         self._is_up = is_up
         self._erasure_coded = erasure_coded
+        self._move_counters = move_counters
         self._cancels: Dict[str, threading.Event] = {}
         self._benched_at_s: Dict[int, float] = {}
         self._capacity = CapacityBench(self._command, bench_seconds)
@@ -98,7 +101,11 @@ class CephLoads:
     def _run(
         self, token: str, request: LoadRequest, done: Done, cancel: threading.Event
     ) -> None:
+        before = self._moves(request)
         samples, error = self._outcome(request, cancel)
+        if before and not error:
+            moved = _any_gained(before, self._moves(request))
+            samples = replace(samples, moved=moved)
         self._cancels.pop(token, None)
         done(samples, error)
 
@@ -165,16 +172,29 @@ class CephLoads:
         return commit_latency(_together(_steady(looks), looks[0], looks[-1]))
 
     def _beside(self, request: LoadRequest) -> Dict[int, Counters]:
-        """The counters of the other OSDs on the drives, asked all at once; of those that answer."""
+        """The counters of the other OSDs on the drives."""
+        return self._answered(request.beside, COMMITS, self._commit_counters)
+
+    def _moves(self, request: LoadRequest) -> Dict[int, Counters]:
+        """What all OSDs on the drives have sent and got of PGs' data."""
+        if self._move_counters is None:
+            return {}
+        return self._answered((request.osd_id, *request.beside), ALL, self._move_counters)
+
+    def _answered(
+        self, osd_ids: Sequence[int], command: Mapping[str, Any],
+        read: Callable[[Mapping[str, Any]], Counters],
+    ) -> Dict[int, Counters]:
+        """Counters of OSDs that are asked all at once; of those that answer."""
         asked = {
-            osd_id: put_to_osd(self._mgr, osd_id, COMMITS)
-            for osd_id in request.beside if self._is_up(osd_id)
+            osd_id: put_to_osd(self._mgr, osd_id, command)
+            for osd_id in osd_ids if self._is_up(osd_id)
         }
         until_s = time.monotonic() + ANSWER_S
         found: Dict[int, Counters] = {}
         for osd_id, reply in asked.items():
             if reply.wait(max(0.0, until_s - time.monotonic())):
-                counters = self._parsed(reply.out)
+                counters = self._parsed(reply.out, read)
                 if counters is not None:
                     found[osd_id] = counters
         return found
@@ -184,17 +204,21 @@ class CephLoads:
         return {request.osd_id: self._dump(request.osd_id), **self._beside(request)}
 
     def _dump(self, osd_id: int) -> Counters:
-        found = self._parsed(self._command(osd_id, {"prefix": "perf dump"}))
+        text = self._command(osd_id, {"prefix": "perf dump"})
+        found = self._parsed(text, self._commit_counters)
         if found is None:
             raise CommandFailed(f"osd.{osd_id} gave counters that are not JSON")
         return found
 
-    def _parsed(self, text: str) -> Optional[Counters]:
+    @staticmethod
+    def _parsed(
+        text: str, read: Callable[[Mapping[str, Any]], Counters]
+    ) -> Optional[Counters]:
         try:
             plain = parse(text, "perf dump")
         except CommandFailed:
             return None
-        return self._commit_counters(plain if isinstance(plain, dict) else {})
+        return read(plain if isinstance(plain, dict) else {})
 
     def work(self, osd_id: int) -> Optional[WorkCounters]:
         """The `WorkReader` port: what an OSD did since it started; None if it says nothing."""
@@ -289,6 +313,14 @@ class CephLoads:
         return LoadSamples(
             seconds, tuple(samples), (), 0, aborted, at_ns=tuple(began), histogram=histogram
         )
+
+
+def _any_gained(before: Mapping[int, Counters], after: Mapping[int, Counters]) -> bool:
+    return any(
+        after[osd_id].get(name, (0.0, 0))[1] > count
+        for osd_id, counters in before.items() if osd_id in after
+        for name, (_, count) in counters.items()
+    )
 
 
 def _gained(before: Counters, after: Counters) -> Tuple[CounterDelta, ...]:

@@ -45,6 +45,7 @@ class LoadSamples:
     when each sample of a spread measurement began.  `later_counters` is what `counters`
     gained in about the second half, where that was read; `histogram` the client writes by
     latency, where the OSD tells.  `beside` is what other OSDs on the drives committed meanwhile.
+    `moved`: an OSD on the drives has sent or got PGs' data meanwhile, by its own counters.
     """
 
     seconds: float
@@ -58,6 +59,7 @@ class LoadSamples:
     histogram: Optional[LatencyHistogram] = None
     capacity: Optional[CapacityCall] = None
     beside: Optional[CounterDelta] = None
+    moved: bool = False
 
 
 # ---- events

@@ -10,6 +10,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Protocol, Tu
 from ..core import events
 from ..core.jobs import Holding, Trial
 from ..core.model import LoadPoint
+from ..core.record import Precondition
 from ..core.shell import command
 
 
@@ -71,6 +72,8 @@ class Measuring:
                 if error
                 else events.LoadMeasured(action.token, samples)
             )
+            if samples.moved:
+                self._post_event(owner, events.Unmet((Precondition.NOT_BUSY,)))
             self._post_event(owner, event)
 
         self.cancel(owner)
