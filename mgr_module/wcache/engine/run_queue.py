@@ -106,9 +106,7 @@ class RunQueue:
         `apart` wait, for what that says.
         """
         waiting = [i for i, m in runs.items() if m.state.status is RunStatus.WAITING]
-        self._may_stop.keep(
-            [*waiting, *(i for i, m in runs.items() if m.state.ill_since_s and not m.over)]
-        )
+        self._may_stop.keep([*waiting, *(i for i, m in runs.items() if m.state.ill_since_s)])
         if not waiting:
             return
         cluster = self._view.cluster()
