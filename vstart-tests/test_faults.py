@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -349,6 +350,37 @@ def test_a_bad_post_is_refused_in_one_line_and_changes_nothing(wcache, probe, st
     assert [a["hostname"] for a in wcache("agent ls")["agents"]] == [
         a["hostname"] for a in agents
     ]
+
+
+# What a key of one host or one OSD is not good for: others' hosts, our commands, the mons' state.
+FOREIGN = (
+    "wcache agent poll h2", "wcache agent post h2", "wcache status", "wcache agent ls",
+    "wcache agent add --hostname h2", "wcache plan", "wcache freeze", "wcache web token",
+)
+OF_THE_MONS = (
+    "auth ls", "config-key ls", "config set mgr mgr/wcache/throwaway_cluster true", "osd dump",
+    "osd set noout", "mgr module disable wcache",
+)
+
+
+@pytest.mark.one_release
+def test_a_key_of_a_probe_or_an_osd_opens_no_other_door(wcache, probe, steady, views):
+    held = {
+        probe.entity: (probe.keyring, (*FOREIGN, *OF_THE_MONS)),
+        "osd.0": (steady.folder / "osd.0" / "keyring", (*FOREIGN, "wcache agent poll h1")),
+    }
+    for entity, (keyring, asked) in held.items():
+        for words in asked:
+            answer = steady.ceph(
+                "--name", entity, "--keyring", str(keyring), *words.split(), check=False
+            )
+            assert answer.rc == errno.EACCES, (entity, words, answer.rc, answer.stderr)
+    own = steady.ceph(
+        "--name", probe.entity, "--keyring", str(probe.keyring), "wcache", "agent", "post", "h1",
+        "-i", "-", input_text="{", check=False,
+    )
+    assert own.rc == errno.EINVAL
+    assert "not JSON" in own.stderr
 
 
 @pytest.mark.one_release
