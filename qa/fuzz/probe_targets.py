@@ -190,7 +190,7 @@ def latencies(data: bytes) -> Any:
 def before_and_after(data: bytes) -> Any:
     """Files of two times: the same one, or those of a list."""
     found = codec.parse_json(text_of(data), bytes_max=2**24, what="it")
-    both = [*found, {}][:2] if isinstance(found, list) else [found, found]
+    both = [*found, {}, {}][:2] if isinstance(found, list) else [found, found]
     before, after = (file_of(json.dumps(one).encode(), str(n)) for n, one in enumerate(both))
     return tool("compare", "--before", before, "--after", after)
 

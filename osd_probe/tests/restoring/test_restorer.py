@@ -91,7 +91,7 @@ def test_what_a_child_says_is_one_line_whatever_it_says():
     told = verdict(1, answer(StorageError("it\nis gone", "look")).encode())
     assert (told.message, told.advice) == ("it is gone", "look")
     for said in (b"", b"\xff", b"[]", b"{}", b"Traceback (most recent call last)", b"null",
-                 b"[" * 60_000):
+                 b"[" * 60_000, b'{"message": "", "advice": "a"}'):
         assert "ended with code -9" in verdict(-9, said).message
 
 

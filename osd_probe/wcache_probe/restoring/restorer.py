@@ -150,10 +150,12 @@ def verdict(code: int, said: bytes) -> Optional[WcacheError]:
         return None
     try:
         told = parse_json(said.decode("utf-8"), bytes_max=ANSWER_BYTES_MAX, what="what it said")
-        message, advice = str(told["message"]), str(told["advice"])
+        message, advice = printable(str(told["message"])), printable(str(told["advice"]))
     except (MalformedError, ValueError, KeyError, TypeError):
+        message = advice = ""
+    if not message:
         return StorageError(f"what restores it ended with code {code}", "it is tried again")
-    return StorageError(printable(message), printable(advice))
+    return StorageError(message, advice)
 
 
 def answer(error: WcacheError) -> str:
