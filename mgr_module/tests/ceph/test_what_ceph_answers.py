@@ -11,6 +11,8 @@ from pathlib import Path
 
 import mgr_fakes
 import pytest
+import test_ceph_view as view
+import test_osd_option_answers as run_time
 from mgr_fakes import watch
 from mgr_fakes.contracts import CALLS, COMMANDS, METHODS_ONLY, REMOTE
 from test_asking_the_orchestrator import interface  # noqa: F401  a fixture
@@ -299,7 +301,6 @@ def test_other_modules_are_called_as_they_can_be(interface):  # noqa: F811
             CephOrchestrator(ceph).ask(method, *args)
 
 
-@pytest.mark.slow
 def test_no_contract_is_there_that_nobody_needs(interface):  # noqa: F811
     """By what the tests above ask and read: one whose last user went goes too."""
     for release in RELEASES:
@@ -310,6 +311,13 @@ def test_no_contract_is_there_that_nobody_needs(interface):  # noqa: F811
             test_the_mons_answers_are_understood, test_what_the_web_page_asks_is_understood,
         ):
             test(Ceph(release))
+        for what in view.PARTS:
+            view.test_what_real_clusters_say_of_single_osds_is_understood(release, what)
+        view.test_slow_operations_and_pings_of_real_clusters_name_their_osds(release)
+    view.test_pools_that_write_only_with_all_copies_are_named()
+    run_time.test_what_an_osd_has_at_run_time_is_told_from_what_is_configured(
+        {run_time.NAME: {"default": True, "override": True, "final": True}}, "true"
+    )
     test_other_modules_are_called_as_they_can_be(None)
     wanted = {f"{owner}.{method}" for owner, methods in REMOTE.items() for method in methods}
     for name, args, paths in CALLS:

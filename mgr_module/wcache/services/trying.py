@@ -6,6 +6,7 @@ then what came out.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Dict, List, Mapping, Optional
 
 from ..ceph.traffic import Traffic
@@ -64,7 +65,9 @@ class TryService:
                 "reported": codec.to_plain(self._engine.refresh()),
             }
         sample = self._sample(world, chosen)
-        told = self._campaigns.forecast(sample, world, scope=chosen, **ARGUMENTS)
+        # beside a plan that leaves no drive: what it costs once that has ended
+        then = replace(world, rollouts={}) if world.occupied else world
+        told = self._campaigns.forecast(sample, then, scope=chosen, **ARGUMENTS)
         return {
             **_head(FORECAST, chosen), **told, "in_the_way": _in_the_way(world),
             "sick": list(world.cluster.sick),
