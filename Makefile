@@ -184,11 +184,11 @@ test-simulations:
 	    $(addprefix --ignore=,$(TIMED))
 
 # What `make check` leaves out: tests that compute for a quarter of a second or more, which play
-# whole rollouts, start probes, or try everything.
+# whole rollouts, start probes, or try everything.  SLOW_TURNS=3 does a third, by the commit.
 SLOW ?= slow and not long
 test-slow:
-	@venv=$$(qa/venv.sh) && WCACHE_EXAMPLES=$(EXAMPLES) $(COMPILED) "$$venv/bin/python" \
-	    -m pytest -m "$(SLOW)" -n 2 --dist worksteal
+	@venv=$$(qa/venv.sh) && WCACHE_EXAMPLES=$(EXAMPLES) WCACHE_TURNS=$(SLOW_TURNS) $(COMPILED) \
+	    "$$venv/bin/python" -m pytest -m "$(SLOW)" -n 2 --dist worksteal
 
 test-timers:
 	@$(COMPILED) "$$(qa/venv.sh)/bin/python" -m pytest $(TIMED)
@@ -230,7 +230,7 @@ bench-decision:
 STAGES = MAKE="$(MAKE)" "$$(qa/venv.sh)/bin/python" qa/stages.py
 
 test:
-	@$(STAGES) TURNS=8 \
+	@$(STAGES) TURNS=8 SLOW_TURNS=3 \
 	    "test-lab ~test-mutations ~test-packages-short | \
 	    test-release-20 test-release-older test-ceph-ci-short | \
 	    ~check ~fuzz ~test-slow ~test-simulations ~simulate-fleet-short test-cephadm-short \
