@@ -231,10 +231,9 @@ STAGES = MAKE="$(MAKE)" "$$(qa/venv.sh)/bin/python" qa/stages.py
 
 test:
 	@$(STAGES) TURNS=8 SLOW_TURNS=3 \
-	    "test-lab ~test-mutations ~test-packages-short | \
-	    test-release-20 test-release-older test-ceph-ci-short | \
-	    ~check ~fuzz ~test-slow ~test-simulations ~simulate-fleet-short test-cephadm-short \
-	    test-rotating" test-timers
+	    "test-lab | test-release-20 test-release-older test-ceph-ci-short ~test-mutations | \
+	    ~check ~fuzz ~test-packages-short ~test-slow ~test-simulations ~simulate-fleet-short \
+	    test-cephadm-short test-rotating" test-timers
 
 # The same in its long forms: every test on every release, and the whole drive lab.  Its long
 # campaigns need a machine of their own, so each stage is by itself.
