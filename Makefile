@@ -14,11 +14,9 @@ CEPHS_FLAKE8 = --isolated --max-line-length=100 --ignore=E501,W503
 .PHONY: bench bench-decision bench-fleet bench-memory bench-walks ceph-series cephadm check debs \
     demo flake8 fuzz house lab powercuts rpms test test-all test-ceph-ci \
     test-ceph-ci-short test-cephadm test-cephadm-short test-cluster test-lab test-lab-all \
-    test-mutations \
-    shapes test-packages test-packages-short test-release-16 test-release-18 test-release-20 \
-    test-release-older test-releases \
-    test-rotating test-simulations test-slow simulate-fleet simulate-fleet-short \
-    test-statistics test-timers wheels zipapps
+    test-mutations shapes test-packages test-packages-short test-release-16 test-release-18 \
+    test-release-20 test-releases test-rotating test-simulations test-slow test-surface \
+    simulate-fleet simulate-fleet-short test-statistics test-timers wheels zipapps
 
 flake8:
 	@qa/flake8_changed.sh $(CEPHS_FLAKE8) -- mgr_module qa/tasks qa/mgr_fakes \
@@ -62,11 +60,6 @@ test-releases:
 test-release-20:
 	@$(MAKE) --no-print-directory test-cluster RELEASE=20
 
-# 16 or 18, by the commit.
-test-release-older:
-	@older=$$("$$(qa/venv.sh)/bin/python" qa/rotation.py --release) && \
-	    $(MAKE) --no-print-directory "test-release-$$older"
-
 test-release-16 test-release-18:
 	@$(MAKE) --no-print-directory test-cluster RELEASE=$(@:test-release-%=%) \
 	    CLUSTER_TESTS="$(EACH)"
@@ -101,7 +94,8 @@ lab:
 # guest.  test-lab-all also does what takes longer: OSDs on LVM and dm-crypt, unplugging,
 # persistence over power cycles, and every proof on every transport and in both directions.
 test-lab:
-	"$$(qa/venv.sh)/bin/python" -m pytest -m "lab and not long" qa/drive_lab/tests
+	@WCACHE_TURNS=$(LAB_TURNS) "$$(qa/venv.sh)/bin/python" -m pytest -m "lab and not long" \
+	    qa/drive_lab/tests
 
 test-lab-all:
 	"$$(qa/venv.sh)/bin/python" -m pytest -m lab qa/drive_lab/tests
@@ -179,12 +173,11 @@ test-statistics: test-simulations test-timers
 
 SIMULATIONS ?= not long
 test-simulations:
-	@$(COMPILED) "$$(qa/venv.sh)/bin/python" -m pytest -m "$(SIMULATIONS)" -n 2 \
-	    --dist worksteal qa/statistics \
-	    $(addprefix --ignore=,$(TIMED))
+	@WCACHE_TURNS=$(SIMULATIONS_TURNS) $(COMPILED) "$$(qa/venv.sh)/bin/python" -m pytest \
+	    -m "$(SIMULATIONS)" -n 2 --dist worksteal qa/statistics $(addprefix --ignore=,$(TIMED))
 
 # What `make check` leaves out: tests that compute for a quarter of a second or more, which play
-# whole rollouts, start probes, or try everything.  SLOW_TURNS=3 does a third, by the commit.
+# whole rollouts, start probes, or try everything.  SLOW_TURNS=6 does a sixth, by the commit.
 SLOW ?= slow and not long
 test-slow:
 	@venv=$$(qa/venv.sh) && WCACHE_EXAMPLES=$(EXAMPLES) WCACHE_TURNS=$(SLOW_TURNS) $(COMPILED) \
@@ -193,13 +186,18 @@ test-slow:
 test-timers:
 	@$(COMPILED) "$$(qa/venv.sh)/bin/python" -m pytest $(TIMED)
 
-# One of the long tests on real clusters or drives, by the commit: see qa/rotation.py.
+# One of 16, 18, Ceph's runner, packages and cephadm, by the commit: see qa/rotation.py.
+test-surface:
+	@stage=$$("$$(qa/venv.sh)/bin/python" qa/rotation.py --stage) && \
+	    $(MAKE) --no-print-directory "$$stage"
+
+# One of the long tests on real clusters or drives, by the commit.
 test-rotating:
 	@"$$(qa/venv.sh)/bin/python" qa/rotation.py
 
 # Takes the protections of acknowledged data away one by one (qa/mutations/lists),
 # each in a copy of the project, and demands that a test fails.  WORDS="journal" does some, and
-# TURNS=8 every eighth one, by the commit.
+# TURNS=24 every twenty-fourth one, by the commit.
 test-mutations:
 	@TURNS=$(TURNS) PYTHONPATH=qa "$$(qa/venv.sh)/bin/python" -m mutations $(WORDS)
 
@@ -224,16 +222,14 @@ bench-decision:
 
 # Stages, and what they are beside each other: see qa/stages.py.  A guest without KVM keeps little
 # more than one processor busy, a cluster less than one, so each takes what the other leaves; what
-# only computes (~) takes the rest of both at a low priority.  cephadm waits most of the time; it
-# comes after what only computes: by then nobody installs packages any more.  What times real
-# devices is by itself.
+# only computes (~) takes the rest of both at a low priority.  What times real devices is by
+# itself.  A run does its part of what takes turns by the commit: all have theirs as commits go by.
 STAGES = MAKE="$(MAKE)" "$$(qa/venv.sh)/bin/python" qa/stages.py
 
 test:
-	@$(STAGES) TURNS=8 SLOW_TURNS=3 \
-	    "test-lab | test-release-20 test-release-older test-ceph-ci-short ~test-mutations | \
-	    ~check ~fuzz ~test-packages-short ~test-slow ~test-simulations ~simulate-fleet-short \
-	    test-cephadm-short test-rotating" test-timers
+	@$(STAGES) TURNS=24 LAB_TURNS=3 SLOW_TURNS=6 SIMULATIONS_TURNS=3 \
+	    "+test-lab +test-surface +test-rotating | +test-release-20 ~test-mutations | \
+	    ~check ~fuzz ~+test-slow ~test-simulations ~simulate-fleet-short" test-timers
 
 # The same in its long forms: every test on every release, and the whole drive lab.  Its long
 # campaigns need a machine of their own, so each stage is by itself.

@@ -1,11 +1,11 @@
 """Run the long test whose turn it is: each commit has one of them in `make test`.
 
 python3 qa/rotation.py [COMMIT]   that of a commit; by default of the one that is checked out
-python3 qa/rotation.py --release  print the older release whose turn it is: 16 or 18
+python3 qa/rotation.py --stage    print the stage whose turn it is
 
 Which one follows from the commit's hash, so that a run is the same when it is repeated, and all
 come to their turn as commits go by.  Where there is no repository it is always the same one.
-`make test-all` has every one of them, and both releases.
+`make test-all` has every one of them, and every stage in its long form.
 """
 
 from __future__ import annotations
@@ -18,7 +18,11 @@ from typing import List, Tuple
 
 PROJECT = Path(__file__).resolve().parents[1]
 SECONDS_MAX = 240
-OLDER_RELEASES = (16, 18)
+# What of the real surfaces takes turns, one a commit; the lab and release 20 are in every run.
+STAGES = (
+    "test-release-16", "test-release-18", "test-ceph-ci-short", "test-packages-short",
+    "test-cephadm-short",
+)
 # A busy machine takes several times as long; what takes longer than this hangs.
 HANGS_AFTER_S = 900
 
@@ -51,9 +55,9 @@ def chosen(commit: str) -> Turn:
     return TURNS[int(commit, 16) % len(TURNS)]
 
 
-def older_release(commit: str) -> int:
-    """The older release of a commit, by its hash, whichever long test it has."""
-    return OLDER_RELEASES[int(commit, 16) // len(TURNS) % len(OLDER_RELEASES)]
+def stage(commit: str) -> str:
+    """The stage of a commit, by its hash, whichever long test it has."""
+    return STAGES[int(commit, 16) // len(TURNS) % len(STAGES)]
 
 
 def hash_of(name: str) -> str:
@@ -67,8 +71,8 @@ def hash_of(name: str) -> str:
 
 def main(words: List[str]) -> int:
     """Exit code 0 where it passed."""
-    if words == ["--release"]:
-        print(older_release(hash_of("HEAD") or "0"))
+    if words == ["--stage"]:
+        print(stage(hash_of("HEAD") or "0"))
         return 0
     name = words[0] if words else "HEAD"
     commit = hash_of(name)

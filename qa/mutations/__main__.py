@@ -1,7 +1,7 @@
 """Make each mutation in a copy of the project, and demand that its tests fail.
 
 python -m mutations [WORD ...]   all, or those with one of the words in their file or reason
-TURNS=8 python -m mutations      every eighth one: which ones follows from the commit's hash
+TURNS=24 python -m mutations     every twenty-fourth one: which ones follows from the commit's hash
 
 They are in `lists/`, by the part of the project that they change.  Of each:
     why      what is lost with it

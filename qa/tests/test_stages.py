@@ -10,10 +10,10 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from rotation import OLDER_RELEASES, SECONDS_MAX, TURNS, chosen, older_release
+from rotation import SECONDS_MAX, STAGES, TURNS, chosen, stage
 
 PROJECT = Path(__file__).resolve().parents[2]
-STAGES = PROJECT / "qa" / "stages.py"
+RUNNER = PROJECT / "qa" / "stages.py"
 MAKEFILE = """
 say-%:
 \t@echo "$* says $(WORD)"; sleep 0.2; echo "$* is done"
@@ -21,6 +21,8 @@ nice:
 \t@echo "priority $$(nice)"
 fail:
 \t@until [ -e long.pid ]; do sleep 0.05; done; echo broken; exit 3
+tests:
+\t@$(PYTHON) -m pytest -q test_that_counts.py
 long:
 \t@trap 'echo cleaned > cleaned; exit 1' TERM; echo $$$$ > long.pid; sleep 60 & wait
 """
@@ -32,11 +34,28 @@ def stages(tmp_path):
 
     def run(*words):
         return subprocess.run(
-            [sys.executable, str(STAGES), *words], cwd=tmp_path, capture_output=True, text=True,
+            [sys.executable, str(RUNNER), *words], cwd=tmp_path, capture_output=True, text=True,
             timeout=50, check=False, env={"PATH": os.environ["PATH"]},
         )
 
     return run
+
+
+# Counts what of it is done; one of two fails the first time, or each time.
+COUNTED = """
+import pathlib
+
+def done(name):
+    with open(name, "a") as file:
+        file.write("x")
+    return len(pathlib.Path(name).read_text())
+
+def test_good():
+    assert done("good")
+
+def test_unsteady():
+    assert done("unsteady") > %d
+"""
 
 
 def lines(done):
@@ -96,6 +115,22 @@ def test_a_stage_that_fails_ends_the_other_which_cleans_up_and_nothing_follows(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("bad_times", "code"), [(0, 0), (1, 0), (9, 1)])
+def test_what_fails_beside_others_after_a_plus_decides_by_itself_at_the_end(
+    stages, tmp_path, bad_times, code
+):
+    (tmp_path / "test_that_counts.py").write_text(COUNTED % bad_times)
+    done = stages(f"PYTHON={sys.executable}", "+tests say-a | say-b", "say-c")
+    assert done.returncode == code, done.stdout
+    assert (tmp_path / "good").read_text() == "x"
+    assert (tmp_path / "unsteady").read_text() == "x" * (1 + bool(bad_times))
+    assert "a is done" in done.stdout
+    assert ("c is done" in done.stdout) == (code == 0)
+    assert ("unsteady: FAILED beside other stages, passed alone" in done.stdout) == (bad_times == 1)
+    assert ("== tests: FAILED twice" in done.stdout) == bool(code)
+
+
+@pytest.mark.slow
 def test_each_that_takes_turns_is_there_and_all_of_it_is_marked_long():
     def collected(*marks):
         done = subprocess.run(
@@ -111,15 +146,15 @@ def test_each_that_takes_turns_is_there_and_all_of_it_is_marked_long():
 
 def test_each_gets_its_turn_as_commits_go_by_and_about_as_often_as_the_others():
     commits = [hashlib.sha1(b"%d" % n).hexdigest() for n in range(100 * len(TURNS))]
-    for turn_of, all_of_them in ((chosen, TURNS), (older_release, OLDER_RELEASES)):
+    for turn_of, all_of_them in ((chosen, TURNS), (stage, STAGES)):
         times = Counter(map(turn_of, commits))
         assert set(times) == set(all_of_them)
         assert min(times.values()) > 0.7 * max(times.values())
 
 
-def test_each_long_test_comes_with_each_older_release():
-    commits = [f"{number:040x}" for number in range(2 * len(TURNS))]
-    both = {(chosen(commit), older_release(commit)) for commit in commits}
+def test_each_long_test_comes_with_each_stage():
+    commits = [f"{number:040x}" for number in range(len(STAGES) * len(TURNS))]
+    both = {(chosen(commit), stage(commit)) for commit in commits}
     assert len(both) == len(commits)
 
 
