@@ -6,7 +6,7 @@ from .lab import Lab
 
 DEVICE = "/dev/bcache0"
 SETTINGS = "/sys/block/bcache0/bcache"
-TIMEOUT_S = 200.0
+TIMEOUT_S = 900.0
 
 # Without udev meanwhile: it would register drives by itself as soon as they are let go.
 _MAKE = """

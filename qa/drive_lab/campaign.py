@@ -27,6 +27,7 @@ from wcache_probe.sim.drive_schema import load_drive_file
 from wcache_probe.sim.placement import PlacedDrive, osd_roles, place
 
 from . import network
+from .agent import HANG_S
 from .clients import Clients
 from .images import artefacts
 from .lab import Lab
@@ -61,12 +62,12 @@ class LabJob:
     """What ``make lab`` was asked for."""
 
     drive_file: Path
-    release: int = 16
+    release: int = 20
     stack: Stack = Stack.RAW
     loads: Sequence[str] = LOADS
     pairs: int = 80  # the budgets in seconds end it before
     seed: int = 1
-    campaign_timeout_s: float = 900.0
+    campaign_timeout_s: float = 7200.0
     folders: Mapping[str, Path] = field(default_factory=dict)  # see MachineSpec
     # releases that the cluster is upgraded to: their roots are in the guest as well, in order
     next_releases: Sequence[int] = ()
@@ -183,21 +184,22 @@ class _Campaign:
     def run(self) -> dict[str, Any]:
         wcache, stages = self._wcache, self._stages
         self._cluster.enable_module("wcache")
-        for name, value in {"poll_idle_s": 0.5}.items():
+        # a run ends once it is decided; a guest on a busy machine needs minutes for it
+        for name, value in {"poll_idle_s": 0.5, "experiment_seconds_max": 600}.items():
             wcache.option(name, value)
-        wcache.wait("the module", lambda: wcache("status"), 60)
+        wcache.wait("the module", lambda: wcache("status"), HANG_S)
         keyring = self._cluster.auth_key(f"client.wcache.{HOSTNAME}", **caps_of(HOSTNAME))
         probe = GuestProbe(self._lab, HOSTNAME, keyring)
         probe.prepare()
         probe.start()
         try:
-            wcache.wait("the probe's report", lambda: wcache("drive ls")["drives"], 60)
+            wcache.wait("the probe's report", lambda: wcache("drive ls")["drives"], HANG_S)
         except AssertionError as error:
             raise LabError(f"{error}\nthe probe said:\n{probe.log()[-2000:]}") from error
         if TRAFFIC in self._job.loads:
             for name in self._clients.device_classes:
                 self._clients.make_pool(name)
-        self._cluster.wait_clean(60)  # the drives of a file may have findings
+        self._cluster.wait_clean(HANG_S)  # the drives of a file may have findings
         stages.done("module and probe at work")
         reported = wcache("drive ls")["drives"]
         before = self._look_at_all()

@@ -9,7 +9,7 @@ from typing import Collection
 from .agent import GuestAgent
 from .processes import LabError
 
-APPEAR_TIMEOUT_S = 20.0
+APPEAR_TIMEOUT_S = 300.0
 
 # partitions' holders are listed with the partition
 LAYERS = r"""

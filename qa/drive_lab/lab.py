@@ -43,7 +43,7 @@ from .qmp import Qmp
 
 PROJECT = Path(__file__).resolve().parents[2]
 PREFIX = "wcache-lab-"
-BOOT_TIMEOUT_S = 600.0
+BOOT_TIMEOUT_S = 1800.0
 CONSOLE_LINES = 40
 SEED = 20
 NBD_PLUGIN = Path(__file__).resolve().parent / "drives" / "nbd_drive.py"
@@ -107,7 +107,7 @@ class Lab:
         self,
         drive_file: Path,
         *,
-        release: int = 16,
+        release: int = 20,
         machine: MachineSpec | None = None,
         seed: int = SEED,
         home: Path | None = None,

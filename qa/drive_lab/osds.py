@@ -170,7 +170,7 @@ class GuestOsds:
         for volume in self.volumes(osd_id):
             lv = self._lvs.get((osd_id, volume.role))
             if lv is not None:
-                self._lab.guest.sh(lv.open_script(), timeout_s=120).checked()
+                self._lab.guest.sh(lv.open_script()).checked()
             if self._bcache is not None:
                 self._bcache.open()
             device = self._device(volume, lv)
@@ -281,6 +281,5 @@ class GuestOsds:
                 # the key is random already: stretching it would take this guest minutes
                 "cryptsetup -q luksFormat --type luks2 --pbkdf pbkdf2 "
                 f"--pbkdf-force-iterations 1000 --key-file {KEY} {lv.path}\n" + lv.open_script(),
-                timeout_s=180,
             ).checked()
         return lv

@@ -16,7 +16,7 @@ OSD_DATA = f"{HOME}/osd.*[0-9]"
 PACKAGES = "/wcache/osd_probe:/wcache/mgr_module"
 # what is run after `prepare`, with the state folders
 BOOTED_SINCE = ("/bin/sh", "/wcache/qa/drive_lab/guest/booted_since")
-STOP_TIMEOUT_S = 40.0
+STOP_TIMEOUT_S = 300.0
 
 
 class GuestProbe:

@@ -18,7 +18,7 @@ MADE_FOR = {"hdd": "write through", "nvme": "write back", "ssd": SAME}
 # The last of them has no difference.  To show that takes a machine of its own, and minutes.
 CLEAR, ALL = 2, 3
 RUNS = [
-    pytest.param((16, ("depth1",), CLEAR), id="16-clear"),
+    pytest.param((20, ("depth1",), CLEAR), id="20-clear"),
     *[pytest.param((each, tuple(LOADS), ALL), id=str(each), marks=LONG) for each in (16, 18, 20)],
 ]
 

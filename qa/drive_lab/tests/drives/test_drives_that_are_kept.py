@@ -41,7 +41,7 @@ def test_a_drive_outlives_its_starter_only_where_it_is_to_be_kept(tmp_path, keep
     paths = ":".join(str(PROJECT / path) for path in ("qa", "osd_probe", "mgr_module"))
     subprocess.run(
         [sys.executable, "-c", STARTER, str(tmp_path), "keep" if keep else "", *argv],
-        env={**os.environ, "PYTHONPATH": paths}, check=True, timeout=60,
+        env={**os.environ, "PYTHONPATH": paths}, check=True, timeout=600,
     )  # fmt: skip
     pid = int((tmp_path / "nbdkit-kept.pid").read_text())
     try:

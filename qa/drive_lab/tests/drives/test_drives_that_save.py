@@ -64,7 +64,7 @@ def saving(lab):
 def steps(bench, word, disk):
     """Carry them out in the guest; what they print."""
     return bench.lab.guest.run(
-        ["python3", "-", word, disk.name], stdin=STEPS, timeout_s=600.0,
+        ["python3", "-", word, disk.name], stdin=STEPS,
         env={"PYTHONPATH": "/wcache/osd_probe:/wcache/mgr_module"},
     ).checked()
 
@@ -113,7 +113,7 @@ def test_a_reset_turns_the_saved_cache_on_and_only_the_pin_has_it_flushed(bench,
     if not pinned:
         disk.rescan()
         assert disk.kernel_view() == "write through"
-    bench.sh(f"sg_reset --device {disk.generic}", timeout_s=120).checked()
+    bench.sh(f"sg_reset --device {disk.generic}").checked()
     assert disk.device_cache_on()
     bench.write_and_sync(disk.path, "after")
     disk = cycle(saving)
@@ -179,8 +179,8 @@ class SavedOff:
         for name, body in STANDS_FOR.items():
             self.install(name, f"#!/bin/sh\n{body}\n")
 
-    def sh(self, text, timeout_s=600.0):
-        return self.bench.sh(text, timeout_s=timeout_s).checked()
+    def sh(self, text):
+        return self.bench.sh(text).checked()
 
     def install(self, name, text):
         path = f"/var/lib/stands-for/{name}"
@@ -230,7 +230,7 @@ class SavedOff:
         """The plan of `drive reload`, run as an admin does."""
         text = script([Reload("h1", 0, ("dm-0",), to_name=(disk.name,))], FSID).text
         return self.bench.lab.guest.run(
-            ["sh"], stdin=f"PATH=/var/lib/stands-for:$PATH; export PATH\n{text}", timeout_s=600.0
+            ["sh"], stdin=f"PATH=/var/lib/stands-for:$PATH; export PATH\n{text}"
         ).checked()
 
 

@@ -75,20 +75,19 @@ def test_dm_crypt_above_a_volume_copies_the_view_too(bench, volume):
     bench.sh(
         f"echo secret | cryptsetup -q luksFormat --type luks2 --pbkdf pbkdf2 "
         f"--pbkdf-force-iterations 1000 {VOLUME} -",
-        timeout_s=120,
     ).checked()
     opened = f"echo secret | cryptsetup open {VOLUME} labcrypt --key-file -"
     try:
         disk.set_cache_type("write through")
         activate(bench, False)
         activate(bench, True)
-        bench.sh(opened, timeout_s=60).checked()
+        bench.sh(opened).checked()
         disk.set_cache_type("write back")
         assert bench.true_state(volume, "/dev/mapper/labcrypt").unsafe
         bench.sh("cryptsetup close labcrypt").checked()
         activate(bench, False)
         activate(bench, True)
-        bench.sh(opened, timeout_s=60).checked()
+        bench.sh(opened).checked()
         assert not bench.true_state(volume, "/dev/mapper/labcrypt").unsafe
     finally:
         bench.sh("cryptsetup close labcrypt || :").checked()

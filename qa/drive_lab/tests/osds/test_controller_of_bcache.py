@@ -123,7 +123,7 @@ def stack(tmp_path_factory, release, private_network):
         bench = Bench(lab)
         bench.sh(MAKE.format(
             disk=bench.disk("disk").path, flash=bench.disk("flash").path, settings=SETTINGS,
-        ), timeout_s=200).checked()
+        )).checked()
         program = LOAD.format(
             settings=SETTINGS, seconds=SECONDS, writes_s=WRITES_S, every_s=LOOK_EVERY_S
         )
@@ -136,8 +136,8 @@ def run(stack, fragment, term):
     """What was seen from when dirty data was at its target for the first time."""
     stack.sh(CLEAN.format(
         fragment=fragment, term=term, percent=PERCENT, settings=SETTINGS
-    ), timeout_s=300).checked()
-    rows = json.loads(stack.sh("python3 /tmp/load.py", timeout_s=SECONDS + 200).checked())
+    )).checked()
+    rows = json.loads(stack.sh("python3 /tmp/load.py").checked())
     for row in rows:
         print({name: round(value, 2) for name, value in row.items()})
     reached = [at for at, row in enumerate(rows) if row["target"] and row["dirty"] > row["target"]]

@@ -55,7 +55,7 @@ def put(ceph, name, text):
 
 
 def get(ceph, name):
-    return ceph.cluster.run_inside(["rados", "-p", "data", "get", name, "-"], timeout_s=60).stdout
+    return ceph.cluster.run_inside(["rados", "-p", "data", "get", name, "-"]).stdout
 
 
 def test_an_osd_tells_the_cluster_the_drives_the_lab_gave_it(ceph):

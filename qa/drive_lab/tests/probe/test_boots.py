@@ -84,6 +84,7 @@ def test_the_image_that_prepare_has_the_host_make_pins_drives_before_lvm(initram
         assert host.seen_of_the_boot() == ["HERE", "False"]
 
 
+@pytest.mark.long  # three boots more
 def test_where_a_boot_cannot_be_told_a_drive_is_toggled_once_a_boot_has_shown_the_rule():
     """The command line speaks of the network; kernel and image are the host's own."""
     drive = OsdDrive("scsi", False, True)

@@ -31,7 +31,7 @@ class Witnessed:
         bench.sh(
             f"ip link set lo up; rm -f {self.log}\n"
             f"blkdiscard --force --zeroout --length {SPAN_MIB}M {self.disk.path}\n"
-            f"dd if=/dev/zero of={self.disk.path} bs=1M seek={last} oflag=direct", timeout_s=120,
+            f"dd if=/dev/zero of={self.disk.path} bs=1M seek={last} oflag=direct",
         )
 
     def until_the_cut(self):
@@ -172,7 +172,7 @@ def test_flushes_of_a_drive_with_two_nvme_paths_are_counted_over_both(two_paths)
     before = [flushes(folder) for folder in (head, *paths)]
     reached = bench.lab.drive("nvme").counters()
     said = bench.lab.guest.run(
-        ["python3", "-c", COMMIT_AND_COUNT, disk.name], timeout_s=120.0
+        ["python3", "-c", COMMIT_AND_COUNT, disk.name]
     ).checked()
     after = [flushes(folder) for folder in (head, *paths)]
     assert bench.lab.drive("nvme").counters().flush - reached.flush >= COMMITS

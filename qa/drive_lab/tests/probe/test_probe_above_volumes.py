@@ -74,8 +74,8 @@ def test_under_a_volume_that_drops_flushes_the_cache_stays_off(bench, probe):
 
 
 def test_an_osd_on_dm_crypt_that_is_activated_anew_under_a_lease_loses_nothing(bench, probe):
-    bench.sh(FORMAT, timeout_s=120).checked()
-    bench.sh(OPEN, timeout_s=60).checked()
+    bench.sh(FORMAT).checked()
+    bench.sh(OPEN).checked()
     probe.begin(BACK, CRYPT)
     assert probe.set_mode(THROUGH)["kind"] == "state"
     probe.check_safe("off", CRYPT)
@@ -86,7 +86,7 @@ def test_an_osd_on_dm_crypt_that_is_activated_anew_under_a_lease_loses_nothing(b
     bench.sh(CLOSE).checked()
     activate(bench, False)
     activate(bench, True)
-    bench.sh(OPEN, timeout_s=60).checked()
+    bench.sh(OPEN).checked()
     assert [view_of(bench, path) for path in (VOLUME, CRYPT)] == ["write back"] * 2
     probe.make_osd(CRYPT)
     probe.check_safe("anew", CRYPT)

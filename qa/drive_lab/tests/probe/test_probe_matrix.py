@@ -27,7 +27,7 @@ def blank(bench, probe_of):
         bench.sh(
             f"rm -rf {probe.data}; rm -f /tmp/{name}.json\n"
             f"blkdiscard --force --zeroout --length {SPAN_MIB}M {disk.path}\n"
-            f"dd if=/dev/zero of={disk.path} bs=1M seek={last} oflag=direct", timeout_s=120,
+            f"dd if=/dev/zero of={disk.path} bs=1M seek={last} oflag=direct",
         )
         return probe, disk
 
@@ -149,7 +149,7 @@ def shared(request, bench, probe_of):
     bench.settle()
     probe = probe_of("scsi")
     probe.begin(BACK, osd)
-    bench.sh(f"blkdiscard --force --zeroout {scratch}; rm -f /tmp/scsi.json", timeout_s=120)
+    bench.sh(f"blkdiscard --force --zeroout {scratch}; rm -f /tmp/scsi.json")
     words = [
         *probe.words("matrix"), "--scratch", scratch, "--out", "/tmp/scsi.json",
         "--seconds", "0.1", "--pairs", "4",

@@ -41,7 +41,7 @@ class Cached:
         self.probes = {name: probe_of(name) for name in (BACKING, cache)}
 
     def make(self):
-        self.bench.sh(MAKE.format(**self.paths), timeout_s=120).checked()
+        self.bench.sh(MAKE.format(**self.paths)).checked()
         self.set("sequential_cutoff", 0)
         self.bench.settle()
 
@@ -87,17 +87,17 @@ class Cached:
         """Both drives lose what they have not written, and bcache finds them anew."""
         for name in self.probes:
             self.bench.lab.drive(name).power_off()
-        self.bench.sh(STOP.format(**self.paths), timeout_s=120)
+        self.bench.sh(STOP.format(**self.paths))
         for name in self.probes:
             self.bench.lab.drive(name).power_on()
-        self.bench.sh(REGISTER.format(**self.paths), timeout_s=120)
+        self.bench.sh(REGISTER.format(**self.paths))
 
     def make_dirty(self, count):
         """So many times 256 KiB stay dirty."""
         self.set("writeback_running", 0)
         self.bench.sh(
             f"dd if=/dev/urandom of={DEVICE} bs=256k count={count} seek={OFFSET_BLOCKS} "
-            "oflag=direct", timeout_s=120,
+            "oflag=direct",
         ).checked()
 
     def write_back(self):
@@ -108,7 +108,7 @@ class Cached:
     def end(self):
         for probe in self.probes.values():
             probe.end()
-        self.bench.sh(STOP.format(**self.paths), timeout_s=120)
+        self.bench.sh(STOP.format(**self.paths))
         self.bench.sh(
             "wipefs -qa {backing} {cache}; udevadm control --start-exec-queue".format(**self.paths)
         )

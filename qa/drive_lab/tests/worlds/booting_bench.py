@@ -96,8 +96,8 @@ class BootingHost:
         self.lab.close()
         self._file.close()
 
-    def sh(self, script, timeout_s=120.0):
-        return self.lab.guest.sh(script, timeout_s=timeout_s).checked()
+    def sh(self, script):
+        return self.lab.guest.sh(script).checked()
 
     # as it is installed
 
@@ -145,7 +145,7 @@ class BootingHost:
             self._put_rule_into_image(self.drives)
         if boot:
             self.lab.reset()
-            self.sh("modprobe sg")
+            self._booted()
             self.forks.start()
         built = image_in(self.lab.boot_folder).stat().st_mtime_ns
         first, *others = self.probes.values()
@@ -204,12 +204,14 @@ class BootingHost:
             named = tuple(f"rd.lvm.lv={drive.group}/osd" for drive in self.drives)
             self.lab.machine = replace(self.lab.machine, kernel_options=named)
         self.lab.reset()
+        self._booted()
+        assert {self.probes[drive].mode() for drive in self.drives} == {THROUGH}
+
+    def _booted(self):
+        """The volumes come up in their own time, and the boot rule is for what is there."""
         self.sh("modprobe sg")
         for drive in self.drives:
-            assert self.probes[drive].mode() is THROUGH
-            self.sh(
-                f"for n in $(seq 100); do [ ! -e {drive.device} ] || break; sleep 0.1; done"
-            )
+            self.sh(f"until [ -e {drive.device} ]; do sleep 0.2; done")
 
     def views(self, drive):
         """The kernel's view of the disk, the volume and dm-crypt."""

@@ -16,8 +16,8 @@ class Bench:
         self.lab = lab
         self.true_state = lab.true_state
 
-    def sh(self, script, timeout_s=60.0):
-        return self.lab.guest.sh(script, timeout_s=timeout_s)
+    def sh(self, script):
+        return self.lab.guest.sh(script)
 
     def disk(self, name):
         return self.lab.drive(name).disk()

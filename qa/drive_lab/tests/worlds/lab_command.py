@@ -16,7 +16,7 @@ LOADS = {
     "traffic": "osd_traffic",
 }
 SAME = "no material difference"
-END_S = 900
+END_S = 7200
 LAST_S = 10
 
 

@@ -29,7 +29,7 @@ FSID = "11111111-2222-3333-4444-555555555555"
 ALL_OSDS = "/var/lib/wcache-lab/*/osd.*[0-9]"
 TTL_S = 600.0
 PREPARES_MAX = 5
-TIMEOUT_S = 90.0
+TIMEOUT_S = 900.0
 POLL_S = 0.1  # a guest without KVM has no time for more
 
 
@@ -134,7 +134,7 @@ class ProbeOf:
         if disk.is_nvme:
             self.bench.sh(f"nvme reset {disk.controller}").checked()
         else:
-            self.bench.sh(f"sg_reset --{kind} {disk.generic}", timeout_s=120).checked()
+            self.bench.sh(f"sg_reset --{kind} {disk.generic}").checked()
 
     def adapter_driven_anew(self):
         """Take the host adapter from its driver and give it back: all its disks are new."""
@@ -144,7 +144,6 @@ class ProbeOf:
             "adapter=$(echo $path | grep -o '0000:[0-9a-f:.]*' | tail -n 1)\n"
             "cd /sys/bus/pci/devices/$adapter/driver\n"
             "echo $adapter > unbind; echo $adapter > bind",
-            timeout_s=120,
         ).checked()
         self.bench.settle()
         assert self.bench.disk(self.name).kernel_view()
