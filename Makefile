@@ -227,7 +227,7 @@ bench-decision:
 STAGES = MAKE="$(MAKE)" "$$(qa/venv.sh)/bin/python" qa/stages.py
 
 test:
-	@$(STAGES) TURNS=24 LAB_TURNS=3 SLOW_TURNS=6 SIMULATIONS_TURNS=3 \
+	@$(STAGES) TURNS=24 LAB_TURNS=5 SLOW_TURNS=6 SIMULATIONS_TURNS=6 \
 	    "+test-lab +test-surface +test-rotating | +test-release-20 ~test-mutations | \
 	    ~check ~fuzz ~+test-slow ~test-simulations ~simulate-fleet-short" test-timers
 

@@ -19,6 +19,7 @@ by_default()  # no property fails because the machine is busy
 watch.install()
 
 
+@pytest.hookimpl(trylast=True)  # -m has left out what is not asked for
 def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item]) -> None:
     """With WCACHE_TURNS=3 do a third of the tests: which, follows from the commit's hash.
 
