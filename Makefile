@@ -229,7 +229,7 @@ STAGES = MAKE="$(MAKE)" "$$(qa/venv.sh)/bin/python" qa/stages.py
 test:
 	@$(STAGES) TURNS=24 LAB_TURNS=5 SLOW_TURNS=6 SIMULATIONS_TURNS=6 \
 	    "+test-lab +test-surface +test-rotating | +test-release-20 ~test-mutations | \
-	    ~check ~fuzz ~+test-slow ~test-simulations ~simulate-fleet-short" test-timers
+	    ~+check ~fuzz ~+test-slow ~+test-simulations ~simulate-fleet-short" test-timers
 
 # The same in its long forms: every test on every release, and the whole drive lab.  Its long
 # campaigns need a machine of their own, so each stage is by itself.

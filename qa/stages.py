@@ -7,9 +7,9 @@ beside each other ("test-lab | test-release-18 ~check").  A target after a ~ has
 it takes the time that the other row leaves, which runs nearly as it would alone.  Output of a
 group of rows is shown when a stage has ended, so that no two are mixed.
 
-The first stage that fails ends the others and the run.  One after a + is of pytest, on clusters
-and guests, whose clocks go on while others have the processors: what fails of it is done once
-more when all rows have ended, by itself, and decides then.  Both are printed.
+The first stage that fails ends the others and the run.  One after a + is of pytest, whose tests
+have clocks that go on while others have the processors: what fails of it is done once more when
+all rows have ended, by itself, and decides then.  Both are printed.
 """
 
 from __future__ import annotations
