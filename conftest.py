@@ -14,7 +14,6 @@ from rotation import hash_of
 
 NEW_OBJECTS = 50_000  # CPython looks each 700 times that more was made than freed, which is often
 
-os.environ.pop("PYTEST_ADDOPTS", None)  # pytest has read it; a pytest that a test runs must not
 by_default()  # no property fails because the machine is busy
 watch.install()
 
@@ -39,9 +38,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item
 
 def pytest_collection_finish() -> None:
     """The collector leaves alone from now on what is there for the whole run anyway."""
+    # pytest has read it, as have the workers of xdist; a pytest that a test runs must not
+    os.environ.pop("PYTEST_ADDOPTS", None)
     gc.collect()
     gc.freeze()
     gc.set_threshold(NEW_OBJECTS)
+
+
+@pytest.hookimpl(trylast=True)  # pytest has written which tests failed
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """A run that broke off knows only some of what fails: it leaves nothing to be done again."""
+    whole = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
+    if not whole and session.config.cache and not hasattr(session.config, "workerinput"):
+        session.config.cache.set("cache/lastfailed", {})
 
 
 @pytest.hookimpl(wrapper=True)
