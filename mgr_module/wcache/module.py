@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import threading
 import time
+from functools import partial
 from typing import Any, Callable, ClassVar, Dict, List, Optional, Tuple, Union
 
 from mgr_module import MgrModule, MgrStandbyModule
@@ -71,11 +72,11 @@ class Module(MgrModule):
         self._options = Options()
         self._own = OwnOptions(self, self._wake.set)
         self._read_options()
-        upgrades = Upgrades(self)
+        upgrades, points = Upgrades(self), partial(ceph_compat.points, self)
         view = CephView(
             self, bench_empties_caches=ceph_compat.BENCH_EMPTIES_CACHES,
             upgrade=upgrades.under_way,
-            host_names=lambda: host_names_of(self._options.host_names),
+            host_names=lambda: host_names_of(self._options.host_names), series=points,
         )
         self._analysis = AnalysisChild(
             python=lambda: self._options.python_path,
@@ -124,7 +125,7 @@ class Module(MgrModule):
             loads.benched_at_s if ceph_compat.BENCH_EMPTIES_CACHES else None,
         )))
         knobs = self._knobs.values()
-        traffic = CephTraffic(lambda osd_id, name: ceph_compat.points(self, osd_id, name))
+        traffic = CephTraffic(points)
         self._service = Service(self._engine, self._knobs, agents, traffic, self.log)
         self._web = web = self._web_page(blocks)
         self._views = Views(

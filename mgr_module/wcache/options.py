@@ -122,7 +122,7 @@ DESCRIPTIONS: Dict[str, Tuple[str, Any, Any]] = {
     "auto_bytes_per_day": (
         "Bytes that automatic campaigns may write in a day (UTC).", 0, 2**50),
     "auto_quiet_s": (
-        "Seconds of clean PGs after new OSDs or recovery before anything is begun.",
+        "Seconds after new OSDs have come before anything is begun.",
         0.0, 604800.0),
     "auto_persist": (
         "Whether what is applied automatically also lasts over a power cycle.", None, None),

@@ -137,6 +137,38 @@ def test_an_osd_of_whose_pgs_a_copy_is_missing_is_ill_and_nobody_else(state):
     assert found.blocking == ()
 
 
+@pytest.mark.parametrize(("held", "gets"), [(9, False), (10, True), (8, False), (None, False)])
+def test_an_osd_that_holds_more_pgs_than_are_its_own_may_get_data(held, gets):
+    """The target of a backfill holds a PG of whose acting set it is not, on each release."""
+    state, asked = "active+remapped+backfilling", []
+
+    def series(osd_id, name):
+        asked.append((osd_id, name))
+        return [] if held is None else [[1.0, 99], [6.0, held]]
+
+    there = living({state: 1, "active+clean": 9}, {
+        "0": {state: 1}, "1": {"active+clean": 7, "active+clean+scrubbing": 2}})
+    found = CephView(there, bench_empties_caches=False, series=series).cluster()
+    assert asked == [], "nobody is asked at each look"
+    assert found.moving((0, 1)) == ({0, 1} if gets else {0})
+    assert asked == [(0, "osd.numpg"), (1, "osd.numpg")]
+    assert found.busy == {0}, "whether data has come is told by counters later"
+    new = living({state: 1}, {"0": {state: 1}})
+    expanded = CephView(new, bench_empties_caches=False, series=series).cluster()
+    assert (1 in expanded.moving((1,))) is bool(held)
+
+
+def test_where_no_pg_moves_no_osd_is_asked_how_many_it_holds():
+    asked = []
+    there = living({"active+clean": 9}, {"0": {"active+clean": 9}})
+    view = CephView(
+        there, bench_empties_caches=False,
+        series=lambda osd_id, name: asked.append(osd_id) or [[1.0, 99]],
+    )
+    assert view.cluster().moving((0, 1)) == set()
+    assert asked == []
+
+
 @pytest.mark.parametrize("state", [
     "active+remapped+backfill_wait", "active+remapped+backfilling", "active+clean+remapped",
     "active+clean+scrubbing+deep", "active+clean+snaptrim", "active+remapped",

@@ -89,6 +89,23 @@ def test_osds_that_are_not_well_are_passed_over_and_those_that_move_data_come_la
     assert len(mgr.inside.runs) == 2, "no capacity is of a drive model"
 
 
+def test_an_osd_that_may_get_data_is_benched_last(mgr):
+    mgr.view.state = replace(
+        mgr.view.state, missed=(Precondition.NO_RECOVERY,), has_more=lambda osd_id: osd_id == 0)
+    assert asked(mgr, "forecast", drives_per_model=2)["forecast"]["osds_named"] == "osd.1, osd.2"
+
+
+def test_pgs_that_move_elsewhere_keep_no_capacity_from_being_measured(mgr):
+    mgr.view.state = replace(mgr.view.state, missed=(
+        Precondition.PGS_CLEAN, Precondition.NO_RECOVERY, Precondition.NO_SLOW_OPS))
+    measure(mgr, calls=4)
+    assert asked(mgr, "show")["job"]["status"] == "done"
+    assert [row["forced"] for row in asked(mgr, "show")["measured"]] == [False] * 3
+    mgr.view.state = replace(
+        mgr.view.state, missed=(Precondition.CLUSTER_HEALTHY,), sick=("flag pause is set",))
+    assert "flag pause is set" in refused(mgr, "measure", accept_cost=True)
+
+
 def test_measure_recommend_apply_and_roll_back(mgr):
     mgr.osd_iops = lambda osd_id, call: 300.0 + osd_id + call
     measure(mgr)
@@ -200,7 +217,7 @@ def test_nothing_is_toggled_while_osds_are_benched_and_the_other_way_round(mgr):
     code, _, error = mgr.command("campaign start", accept_cost=True)
     assert code != 0
     assert "campaign c1 is not over yet" in error
-    assert "campaign c1 is under way" in refused(mgr, "measure", accept_cost=True)
+    assert "campaign c1 is not over yet" in refused(mgr, "measure", accept_cost=True)
     assert "measuring: mclock measurement c1" in mgr.command("status")[1]
     ((message, fraction),) = mgr.views.under_way().values()
     assert message.startswith("wcache campaign c1, at most ")
@@ -210,7 +227,7 @@ def test_nothing_is_toggled_while_osds_are_benched_and_the_other_way_round(mgr):
     assert mgr.views.under_way()["wcache.c1"][1] == pytest.approx(1 / 12)
     mgr.settle()
     assert mgr.command("campaign start", accept_cost=True)[0] == 0
-    assert "campaign c2 is under way" in refused(mgr, "measure", accept_cost=True)
+    assert "campaign c2 is not over yet" in refused(mgr, "measure", accept_cost=True)
 
 
 def test_freeze_a_sick_cluster_and_an_admin_end_it_and_the_next_starts(mgr):
@@ -239,11 +256,11 @@ def test_freeze_a_sick_cluster_and_an_admin_end_it_and_the_next_starts(mgr):
         shown = asked(mgr, "show")["job"]
         assert shown["status"] == "stopped"
         assert said in shown["reason"]
-        assert mgr.inside.reserved is None
+        assert mgr.inside.reserved == ()
         assert mgr.loads.waiting == {}
 
 
-def test_nothing_else_begins_before_the_bench_call_that_was_stopped_has_ended(mgr):
+def test_a_host_is_left_alone_before_the_bench_call_that_was_stopped_has_ended(mgr):
     asked(mgr, "measure", accept_cost=True)
     while not mgr.loads.waiting:
         mgr.now_s += 0.3
@@ -256,10 +273,21 @@ def test_nothing_else_begins_before_the_bench_call_that_was_stopped_has_ended(mg
     shown = asked(mgr, "show")["job"]
     assert shown["status"] == "stopped"
     assert shown["bytes_written"] == CALL_BYTES  # it goes on, and is charged in full
-    assert "the last bench call" in refused(mgr, "measure", accept_cost=True)
-    assert "the last bench call" in mgr.command("campaign start", accept_cost=True)[2]
+    (call,) = mgr.inside.reserved
+    (osd_id,), (hostname,) = call.touched.osds, call.touched.hosts
+    alone = (
+        ": the last bench call of an mclock measurement is under way, and has this host or OSD for "
+        "itself")
+
+    def left_out(command, **arguments):
+        told = json.loads(mgr.command(command, format="json", **arguments)[1])
+        return [line for line in told["forecast"]["skipped"] if line.endswith(alone)]
+
+    assert left_out("mclock forecast", drives_per_model=9) == [f"osd.{osd_id}{alone}"]
+    (line,) = left_out("campaign forecast")
+    assert line.startswith(f"{hostname} ")
     ends()
-    assert mgr.command("campaign start", loads="timer")[0] == 0
+    assert left_out("mclock forecast", drives_per_model=9) == left_out("campaign forecast") == []
 
 
 def test_an_osd_that_refuses_and_a_silent_probe_end_it_with_the_reason(mgr):

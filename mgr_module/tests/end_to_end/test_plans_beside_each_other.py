@@ -7,6 +7,7 @@ import pytest
 from gate_world import GateMgr
 from mgr_fakes import builders as make
 from module_world import ok, said, start
+from test_auto import expand
 from test_commands_do_what_they_say import refused
 from wcache.core.change.phase import Phase
 from wcache.core.events import ClusterSeen
@@ -20,9 +21,9 @@ ILL = "has PGs that are degraded"
 ONE_DRIVE_EACH = tuple((f"h{h}", (make.drive("sda", h),)) for h in range(HOSTS))
 
 
-def a_mgr(hosts=ONE_DRIVE_EACH):
+def a_mgr(hosts=ONE_DRIVE_EACH, **options):
     """All of one drive model, on hosts of one drive each."""
-    mgr = GateMgr(*hosts)
+    mgr = GateMgr(*hosts, **options)
     mgr.report_all()
     start(mgr)
     mgr.settle()
@@ -254,6 +255,77 @@ def test_so_many_plans_are_not_over_and_no_more():
     assert "plans are not over" in refused(
         mgr, "apply", errno.EBUSY, plan_id=last, override="osds_well"
     )
+
+
+def paused(mgr, *hosts):
+    """A plan of these hosts that an admin has paused before it changed anything."""
+    plan_id = applied(mgr, *hosts)
+    ok(mgr.command("rollout pause", plan_id=plan_id))
+    assert status(mgr, plan_id) == "paused"
+    return plan_id
+
+
+def test_capacities_are_measured_beside_a_paused_plan_on_other_hosts():
+    mgr = a_mgr(ONE_DRIVE_EACH[:4])
+    first = paused(mgr, 0)
+    cost = said(mgr, "mclock forecast", drives_per_model=9)["forecast"]
+    assert cost["osds"] == 3
+    assert (
+        f"osd.0: plan {first} is not over, and has this host or OSD for itself" in cost["skipped"]
+    )
+    ok(mgr.command("mclock measure", drives_per_model=9, accept_cost=True))
+    until(mgr, lambda: not mgr.engine.is_active())
+    assert [row["osd_id"] for row in said(mgr, "mclock show")["measured"]] == [1, 2, 3]
+    assert status(mgr, first) == "paused"
+
+
+def test_auto_goes_on_beside_a_paused_plan_and_leaves_what_is_the_plans_alone():
+    mgr = a_mgr(auto_quiet_s=0.0)
+    first = paused(mgr, 0)
+    ok(mgr.command("auto", mode="apply"))
+    until(mgr, lambda: len(mgr.inside.rollouts) == 2)
+    (second,) = set(mgr.inside.rollouts) - {first}
+    assert {change.hostname for change in rollout(mgr, second).changes} == {
+        f"h{host}" for host in range(1, HOSTS)}
+    done(mgr, second)
+    assert mgr.changed == set(range(1, HOSTS))
+    assert status(mgr, first) == "paused"
+    assert (
+        f"host h0, osd.0: plan {first} is paused and has them for itself: `ceph wcache rollout "
+        f"resume {first}` goes on, `ceph wcache rollout abort {first}` ends it"
+    ) in said(mgr, "auto status")["left_alone"]
+    ok(mgr.command("rollout resume", plan_id=first))
+    done(mgr, first)
+    assert said(mgr, "auto status")["left_alone"] == []
+
+
+def test_auto_goes_on_beside_a_plan_of_its_own_that_is_paused():
+    mgr = a_mgr(auto_quiet_s=0.0)
+    ok(mgr.command("auto", mode="apply"))
+    until(mgr, lambda: mgr.inside.rollouts)
+    (first,) = mgr.inside.rollouts
+    ok(mgr.command("rollout pause", plan_id=first))
+    until(mgr, lambda: status(mgr, first) == "paused")
+    expand(mgr, "h99", make.drive("sda", 99, drive_model=OTHER))
+    until(mgr, lambda: any(
+        run.spec.hostname == "h99" and run.over for run in mgr.inside.runs.values()))
+    assert status(mgr, first) == "paused"
+    assert f"{first}, c" in said(mgr, "auto status")["under_way"]
+
+
+def test_auto_makes_no_plan_that_could_not_begin_beside_so_many_paused_ones():
+    mgr = a_mgr(auto_quiet_s=0.0)
+    plans = [paused(mgr, host) for host in range(OPEN_PLANS_MAX)]
+    ok(mgr.command("auto", mode="apply"))
+    for _ in range(4):
+        mgr.step(400.0)
+    assert [*mgr.inside.rollouts] == plans
+    told = said(mgr, "auto status")
+    assert told["waiting"].startswith(f"{OPEN_PLANS_MAX} plans are not over")
+    assert told["waiting"].endswith("or resume or abort one that is paused")
+    assert len(told["left_alone"]) == OPEN_PLANS_MAX
+    ok(mgr.command("rollout abort", plan_id=plans[0]))
+    until(mgr, lambda: len(mgr.inside.rollouts) > OPEN_PLANS_MAX)
 
 
 @pytest.mark.parametrize("phase", [

@@ -12,12 +12,12 @@ from wcache.commands import agent_tables
 from wcache.commands.finding_views import FindingViews
 from wcache.commands.views import agents, drives
 from wcache.core.errors import ConflictError, NotFoundError, RefusedError
-from wcache.core.jobs import Holding
+from wcache.core.jobs import Holding, Touched
 from wcache.core.model import Cure, Finding, FindingCode, Severity
 from wcache.core.verdict.load_profile import LoadProfile
 from wcache.engine.load_watch import LoadWatch
 from wcache.engine.world import World
-from wcache.services.guards import require_class, require_idle, require_thawed
+from wcache.services.guards import require_class, require_clear, require_thawed
 
 
 def a_world(**known):
@@ -30,9 +30,11 @@ def test_guards_views_and_findings_follow_from_a_world_made_by_hand():
     with pytest.raises(RefusedError, match="frozen"):
         require_thawed(world)
     for stop, says in (("", "wait for it"), ("end", "wait for it, or end it with `end`")):
+        held = Holding("a thing", "thing show", stop, Touched(osds=frozenset({3, 4})))
+        require_clear(a_world(reserved=(held,)), Touched(osds=frozenset({5})))
         with pytest.raises(ConflictError) as error:
-            require_idle(a_world(reserved=Holding("a thing", "thing show", stop)))
-        assert error.value.line() == f"a thing is under way: {says}"
+            require_clear(a_world(reserved=(held,)), Touched(osds=frozenset({4, 5})))
+        assert error.value.line() == f"a thing is under way, with osd.4 too: {says}"
     with pytest.raises(NotFoundError, match="device class"):
         require_class(world, "zzz")
     assert [row["reported_s_ago"] for row in drives(world, "h1")["drives"]] == [10.0]

@@ -14,7 +14,10 @@ POINTS = 7
 NS_PER_MS = 1e6
 
 Series = Callable[[int, str], Sequence[Sequence[float]]]
-"""The points (time in s, sum in ns, count) that the mgr has of an OSD's counter, oldest first."""
+"""The points that the mgr has of an OSD's counter, oldest first.
+
+Each is (time in s, sum in ns, count) of a latency, and (time in s, value) of anything else.
+"""
 
 
 class Traffic(Protocol):

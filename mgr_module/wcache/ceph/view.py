@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import time
-from typing import Any, Callable, Dict, FrozenSet, Mapping, Protocol, Tuple
+from functools import partial
+from typing import Any, Callable, Dict, FrozenSet, Mapping, Protocol, Sequence, Tuple
 
 from ..core.cluster import ClusterState, OsdInfo, OsdLatency, SlowOsd
 from ..core.record import CHECKS_MAX, Precondition
 from . import told
 from .cluster_health import flags_of, in_work, judged, pg_scope, pgs_forbid, reason
 from .health_table import Scope
+from .traffic import Series
 
 # Raised for an OSD whose BlueStore had an operation slower than its threshold, and kept for so
 # long after the last one, or until the OSD restarts (BlueStore.cc, _trim_slow_op_event_queue;
@@ -25,6 +27,15 @@ Location = Tuple[Tuple[str, str], ...]
 _MOVES = frozenset(("recovering", "backfilling", "backfill_wait", "recovery_wait"))
 # Words of an OSD's state in the map (OSDMap::dump): never cut off, as details of health may be.
 _FULL = {"nearfull": "is near full", "backfillfull": "is near full", "full": "is full"}
+
+
+# What an OSD counts of its own PGs at each new map, of a priority that reaches the mgr
+# (osd_perf_counters.cc; OSD.cc, consume_map).
+_PGS_HELD = "osd.numpg"
+
+
+def _no_points(osd_id: int, name: str) -> Sequence[Sequence[float]]:
+    return ()
 
 
 class Mgr(Protocol):
@@ -47,12 +58,13 @@ class CephView:
     def __init__(
         self, mgr: Mgr, *, bench_empties_caches: bool, clock: Callable[[], float] = time.time,
         upgrade: Callable[[], bool] = lambda: False,
-        host_names: Callable[[], Mapping[str, str]] = dict,
+        host_names: Callable[[], Mapping[str, str]] = dict, series: Series = _no_points,
     ) -> None:
         self._mgr = mgr
         self._host_names = host_names
         self._upgrade = upgrade
         self._clock = clock
+        self._series = series
         self._slow: Dict[int, SlowOsd] = {}
         self._bench_empties_caches = bench_empties_caches
 
@@ -107,7 +119,7 @@ class CephView:
             self._bench_empties_caches, _failure_types(osd_map, crush),
             self._slow_osds(health.alerted), self._host_names(), sick, ill,
             frozenset(slow_ops), busy, (*health.forbids, *health.recorded)[:CHECKS_MAX],
-            _strict_pools(osd_map),
+            _strict_pools(osd_map), partial(_has_more, self._series, pgs["by_osd"]),
         )
 
     def erasure_coded(self) -> bool:
@@ -178,6 +190,16 @@ def _by_pgs(by_osd: Mapping[str, Mapping[str, int]]) -> Tuple[Dict[int, str], Fr
             elif scope in (Scope.OSDS, Scope.CLUSTER):
                 ill[int(key)] = f"has PGs that are {told.name(state)}"
     return ill, frozenset(busy)
+
+
+def _has_more(series: Series, by_osd: Mapping[str, Mapping[str, int]], osd_id: int) -> bool:
+    """Whether an OSD has more PGs than there are of whose acting sets it is.
+
+    The target of a backfill has, also while that waits, and so has who is to delete a copy.  Each
+    of them is in the map's `pg_temp`, so the OSD has counted anew since.
+    """
+    held = [point[1] for point in series(osd_id, _PGS_HELD)[-1:] if len(point) == 2]
+    return sum(held) > sum(by_osd.get(str(osd_id), {}).values())
 
 
 def _by_map(

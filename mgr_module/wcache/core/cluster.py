@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Collection, Dict, FrozenSet, Iterable, Mapping, Optional, Protocol, Tuple
+from typing import (
+    Callable,
+    Collection,
+    Dict,
+    FrozenSet,
+    Iterable,
+    Mapping,
+    Optional,
+    Protocol,
+    Tuple,
+)
 
 from .model import DriveReport, LoadPoint, Role
 from .record import RECORDED, Precondition
 
 SLOW_OPS = "has slow operations (SLOW_OPS)"
+
+
+def _nobody_knows(osd_id: int) -> bool:
+    return False
 
 
 @dataclass(frozen=True)
@@ -69,7 +83,9 @@ class ClusterState:
 
     `ill` says why an OSD is neither measured nor changed, nor a control.  `slow_op_osds` are ill
     too, but for what bears slow operations.  `busy` ones move data of PGs that have all their
-    copies; None where the release does not tell.  `checks` are health checks that are raised.
+    copies, as far as their PGs say so; None where the release does not tell.  `has_more` asks of
+    one OSD whether it has copies of PGs that are not its own, or not yet: each OSD that gets data
+    has.  `checks` are health checks that are raised.
     `strict_pools` take no writes where one copy is missing.
     """
 
@@ -87,6 +103,7 @@ class ClusterState:
     busy: Optional[FrozenSet[int]] = frozenset()
     checks: Tuple[str, ...] = ()
     strict_pools: Tuple[str, ...] = ()
+    has_more: Callable[[int], bool] = field(default=_nobody_knows, compare=False)
 
     @property
     def blocking(self) -> Tuple[Precondition, ...]:
@@ -107,6 +124,19 @@ class ClusterState:
             elif osd_id in self.slow_op_osds and Precondition.NO_SLOW_OPS not in bears:
                 found[osd_id] = SLOW_OPS
         return found
+
+    def moving(self, osd_ids: Iterable[int]) -> FrozenSet[int]:
+        """Those that move data, or may get some: whose copy waits for its turn is one of them."""
+        asked = {*osd_ids}
+        found = asked & (self.busy or frozenset())
+        if Precondition.NO_RECOVERY in self.missed:
+            found |= {osd_id for osd_id in asked if self.has_more(osd_id)}
+        return frozenset(found)
+
+    def sampled_last(self, osd_ids: Iterable[int]) -> FrozenSet[int]:
+        """Those that stand for others only where no others are left."""
+        asked = {*osd_ids}
+        return self.moving(asked) | (asked & {one.osd_id for one in self.slow_osds})
 
     def beside(self, osd_ids: Iterable[int]) -> Tuple[Precondition, ...]:
         """What is recorded of a measurement on these OSDs, and forbids nothing."""

@@ -2,11 +2,32 @@
 
 from __future__ import annotations
 
-from typing import AbstractSet, Any, List, NamedTuple, Optional, Protocol, Tuple
+from dataclasses import dataclass, replace
+from typing import AbstractSet, Any, FrozenSet, List, NamedTuple, Optional, Protocol, Tuple
 
 from . import events
 from .shell import NOTHING, CommandLine
 from .simulation import DriveKind
+
+
+@dataclass(frozen=True)
+class Touched:
+    """What a plan, a run or a trial has for itself until it is over.
+
+    Its hosts, as a probe does one thing after the other; the OSDs whose clients may notice; the
+    knobs of which it sets values, which are worked out for a host as a whole; and the OSDs that it
+    compares with, which nobody else may change meanwhile.
+    """
+
+    hosts: FrozenSet[str] = frozenset()
+    osds: FrozenSet[int] = frozenset()
+    knobs: FrozenSet[str] = frozenset()
+    controls: FrozenSet[int] = frozenset()
+
+    @property
+    def own(self) -> Touched:
+        """The same without what it compares with, which is free again after its step."""
+        return replace(self, controls=frozenset())
 
 
 class Holding(NamedTuple):
@@ -18,6 +39,7 @@ class Holding(NamedTuple):
     words: str
     show: CommandLine
     stop: CommandLine = NOTHING
+    touched: Touched = Touched()  # frozen
 
 
 class Job(Protocol):
@@ -109,7 +131,7 @@ class Trial(Job, Protocol):
 
     @property
     def holds(self) -> Optional[Holding]:
-        """That it has OSDs for itself: nothing else is begun meanwhile."""
+        """What it has for itself: nothing else is begun on that meanwhile."""
 
     @property
     def failed(self) -> str:

@@ -38,7 +38,7 @@ from ..core.experiment.run_state import OVER, RunStatus
 from ..core.experiment.slots import slot_at
 from ..core.fleet.claims import believed, osds_now
 from ..core.fleet.retention import Bounds
-from ..core.jobs import Holding, Job, Trial
+from ..core.jobs import Holding, Job, Touched, Trial
 from ..core.ports import ConfigDatabase
 from ..core.protocol import RollbackRequest, Task
 from ..core.verdict.recommend import OsdProfiles
@@ -62,13 +62,14 @@ from .storing.store_gate import StoreGate
 from .under_way import (
     at_once,
     begun_runs,
-    domains_of_plans,
+    domains_taken,
     held,
     in_common,
     moving_plans,
     open_plans,
     open_runs,
     open_trials,
+    taken,
     touched_by,
     touched_by_run,
 )
@@ -163,7 +164,7 @@ class Executor:
         )
         self.looking = Looking(
             stops=ports.stops, view=view, hosts=self.hosts, clock=clock, post_event=post_event,
-            reserved=lambda: self.reserved is not None,
+            reserved=lambda: self.reserved,
             outside_windows=lambda: outside(options().auto_windows, clock()), runs=self.runs,
             rollouts=self.rollouts, frozen=lambda: self.frozen,
             verdicts=lambda: self.world(view.cluster), verdicts_later=calls.world, log=ports.log,
@@ -287,7 +288,8 @@ class Executor:
         if cluster.blocking:
             return
         reports = believed(self.hosts.reports.values(), cluster)
-        not_now = domains_of_plans(self.hosts.reports, self.rollouts, lambda: cluster)
+        by_others = taken(self.rollouts, self.reserved, lambda: cluster)
+        not_now = domains_taken(self.hosts.reports, by_others)
         for item in self.unrestored.disputes(self.runs, self.rollouts, cluster.fsid):
             not_now[item.key] = item.why
         self._stand_ins.take(
@@ -296,24 +298,27 @@ class Executor:
         )
 
     def _apart(self) -> Dict[str, str]:
-        """Runs that do not begin now beside a plan that is not over, and why; "" for a moment."""
-        plans = open_plans(self.rollouts)
+        """Runs that do not begin now beside what is not over, and why; "" for a moment."""
+        plans, reserved = open_plans(self.rollouts), self.reserved
         begun = {*begun_runs(self.runs)}
         waiting = [run_id for run_id in open_runs(self.runs) if run_id not in begun]
-        if not plans or not waiting:
+        if not (plans or reserved) or not waiting:
             return {}
         cluster, found = self.view.cluster(), {}
-        plan_touches = {name: touched_by(self.rollouts[name].rollout, cluster) for name in plans}
+        others = [
+            *((f"plan {i}", touched_by(self.rollouts[i].rollout, cluster)) for i in plans),
+            *((each.words, each.touched) for each in reserved),
+        ]
         changing_now = at_once({}, self.rollouts)
         for run_id in waiting:
             spec = self.runs[run_id].spec
             if spec.toggles and changing_now:
                 found[run_id] = ""
-            for name, touched in plan_touches.items():
+            for name, touched in others:
                 mine = touched_by_run(spec)
                 common = in_common(mine, touched.own)
                 if common:
-                    found[run_id] = f"waiting: plan {name} has {common} for itself"
+                    found[run_id] = f"waiting: {name} has {common} for itself"
                 elif in_common(mine, touched):  # until its step is over
                     found.setdefault(run_id, "")
         return found
@@ -341,9 +346,12 @@ class Executor:
     # ---- what there is
 
     @property
-    def reserved(self) -> Optional[Holding]:
-        """What measures OSDs beside the runs: no drive is toggled meanwhile."""
-        return held(self.trials) or self.measuring.last_call
+    def reserved(self) -> Tuple[Holding, ...]:
+        """What has OSDs for itself beside runs and plans."""
+        return (*held(self.trials), *self.measuring.last_calls(
+            lambda run_id: touched_by_run(self.runs[run_id].spec) if run_id in self.runs
+            else Touched()
+        ))
 
     @property
     def active(self) -> bool:

@@ -5,10 +5,10 @@ One of either for each machine at most.
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Protocol, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Protocol, Tuple
 
 from ..core import events
-from ..core.jobs import Holding, Trial
+from ..core.jobs import Holding, Touched, Trial
 from ..core.model import LoadPoint
 from ..core.record import Precondition
 from ..core.shell import command
@@ -104,14 +104,15 @@ class Measuring:
         awaited = set(self.under_way.values())
         return [said for token, said in list(self._unanswered.items()) if token not in awaited]
 
-    @property
-    def last_call(self) -> Optional[Holding]:
-        """The bench call of a capacity that goes on after its run has ended."""
-        if all(load is not LoadPoint.OSD_BENCH_CAPACITY for _, load in self.going_on()):
-            return None
-        return Holding(
-            "the last bench call of an mclock measurement", command("ceph wcache mclock show")
-        )
+    def last_calls(self, touched_by: Callable[[str], Touched]) -> List[Holding]:
+        """The bench calls of capacities that go on after their runs have ended."""
+        show = command("ceph wcache mclock show")
+        return [
+            Holding(
+                "the last bench call of an mclock measurement", show, touched=touched_by(owner)
+            )
+            for owner, load in self.going_on() if load is LoadPoint.OSD_BENCH_CAPACITY
+        ]
 
 
 class OsdQuestions:

@@ -1,15 +1,15 @@
 """The one place that knows what is under way: runs, plans and trials that are not over, and where.
 
-A bench call that goes on after its run is `Measuring.last_call`.
+A bench call that goes on after its run is one of `Measuring.last_calls`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import (
     Callable,
     Dict,
     FrozenSet,
+    Iterable,
     Iterator,
     List,
     Mapping,
@@ -29,7 +29,7 @@ from ..core.cluster import ClusterState
 from ..core.experiment.run_state import RunSpec, RunState
 from ..core.fleet.disputes import Key
 from ..core.host_report import HostReport
-from ..core.jobs import Holding, Trial
+from ..core.jobs import Holding, Touched, Trial
 from ..core.record import ExperimentSetup
 from ..core.simulation import has_clients, real
 from ..core.text import named
@@ -141,7 +141,7 @@ Rollouts = Mapping[str, RolloutLook]
 
 # Plans that were begun and are not over: each looks at the others, and stores a step's blocks.
 OPEN_PLANS_MAX = 4
-# A plan that has been held for so long waits: `auto` begins others beside it.
+# A plan that has been held for so long waits, as a paused one does: `auto` begins others beside it.
 WAITS_AFTER_S = 600.0
 
 
@@ -170,9 +170,9 @@ def open_trials(trials: Mapping[str, Trial]) -> List[str]:
     return [job_id for job_id, machine in trials.items() if not machine.over]
 
 
-def held(trials: Mapping[str, Trial]) -> Optional[Holding]:
-    """The trial that has OSDs for itself, if one has."""
-    return next((one.holds for one in trials.values() if one.holds is not None), None)
+def held(trials: Mapping[str, Trial]) -> Iterator[Holding]:
+    """The trials that have OSDs for themselves."""
+    return (one.holds for one in trials.values() if one.holds is not None)
 
 
 def leased(runs: Runs) -> FrozenSet[Key]:
@@ -202,26 +202,6 @@ def busy(hostname: str, runs: Runs, rollouts: Rollouts) -> bool:
 # ---- what two of them have in common
 
 
-@dataclass(frozen=True)
-class Touched:
-    """What a plan or a run has for itself until it is over.
-
-    Its hosts, as a probe does one thing after the other; the OSDs whose clients may notice; the
-    knobs of which it sets values, which are worked out for a host as a whole; and the OSDs that it
-    compares with, which nobody else may change meanwhile.
-    """
-
-    hosts: FrozenSet[str] = frozenset()
-    osds: FrozenSet[int] = frozenset()
-    knobs: FrozenSet[str] = frozenset()
-    controls: FrozenSet[int] = frozenset()
-
-    @property
-    def own(self) -> Touched:
-        """The same without what it compares with, which is free again after its step."""
-        return replace(self, controls=frozenset())
-
-
 def touched_by(rollout: Rollout, cluster: ClusterState) -> Touched:
     """What a plan touches, or may yet take back."""
     drives, values = rollout.drive_changes, rollout.config_changes
@@ -246,13 +226,19 @@ def touched_by_run(spec: RunSpec) -> Touched:
 def in_common(one: Touched, other: Touched) -> str:
     """Say what two have in common, so that they do not go on at the same time; "" for nothing."""
     compared = (one.controls & other.osds) | (other.controls & one.osds)
-    names = [
-        *(f"host {name}" for name in sorted(one.hosts & other.hosts)),
-        *(f"osd.{osd_id}" for osd_id in sorted(one.osds & other.osds)),
-        *(f"values of {name}" for name in sorted(one.knobs & other.knobs)),
-        *(f"osd.{osd_id} as a control" for osd_id in sorted(compared)),
-    ]
-    return named(names, 3)
+    return words_of(Touched(
+        one.hosts & other.hosts, one.osds & other.osds, one.knobs & other.knobs, compared
+    ))
+
+
+def words_of(touched: Touched) -> str:
+    """All of it by name, or the first few."""
+    return named([
+        *(f"host {name}" for name in sorted(touched.hosts)),
+        *(f"osd.{osd_id}" for osd_id in sorted(touched.osds)),
+        *(f"values of {name}" for name in sorted(touched.knobs)),
+        *(f"osd.{osd_id} as a control" for osd_id in sorted(touched.controls)),
+    ], 3)
 
 
 def at_once(runs: Runs, rollouts: Rollouts, but: str = "") -> FrozenSet[int]:
@@ -279,23 +265,36 @@ def at_once(runs: Runs, rollouts: Rollouts, but: str = "") -> FrozenSet[int]:
     return frozenset(found)
 
 
-def domains_of_plans(
-    reports: Mapping[str, HostReport], rollouts: Rollouts, cluster: Callable[[], ClusterState]
+def taken(
+    rollouts: Rollouts, reserved: Iterable[Holding], cluster: Callable[[], ClusterState]
+) -> List[Tuple[str, Touched]]:
+    """What plans and trials that are not over have for themselves, each with its words."""
+    return [
+        *(
+            (f"plan {plan_id} is not over", touched_by(rollouts[plan_id].rollout, cluster()))
+            for plan_id in open_plans(rollouts)
+        ),
+        *((f"{each.words} is under way", each.touched) for each in reserved),
+    ]
+
+
+def domains_taken(
+    reports: Mapping[str, HostReport], by_others: Iterable[Tuple[str, Touched]]
 ) -> Dict[Key, str]:
-    """By host and cache domain: which plan that is not over has it for itself."""
+    """By host and cache domain: who has it for itself."""
     found: Dict[Key, str] = {}
-    for plan_id in open_plans(rollouts):
-        taken = touched_by(rollouts[plan_id].rollout, cluster())
-        why = f"plan {plan_id} is not over, and has this host or OSD for itself"
+    for words, touched in by_others:
+        why = f"{words}, and has this host or OSD for itself"
         for report in reports.values():
-            all_of_it = report.hostname in taken.hosts
+            all_of_it = report.hostname in touched.hosts
             # of drives the OSDs are on its hosts
-            for drive in report.drives if all_of_it or taken.knobs else ():
-                if all_of_it or any(use.osd_id in taken.osds for use in drive.uses):
+            for drive in report.drives if all_of_it or touched.knobs else ():
+                if all_of_it or any(use.osd_id in touched.osds for use in drive.uses):
                     found[report.hostname, drive.domain_id] = why
     return found
 
 
 def waits(machine: RolloutLook, now_s: float) -> bool:
-    """Whether a plan has been held for long: `auto` goes on beside it."""
-    return not machine.mid_change and waited_s(machine.rollout, now_s) >= WAITS_AFTER_S
+    """Whether a plan is paused, or has been held for long: `auto` goes on beside it."""
+    held_s = waited_s(machine.rollout, now_s)
+    return machine.paused or (not machine.mid_change and held_s >= WAITS_AFTER_S)

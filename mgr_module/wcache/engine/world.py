@@ -37,7 +37,7 @@ from ..core.fleet.claims import believed
 from ..core.fleet.disputes import Dispute, Key, disputes
 from ..core.hardware.host_memory import HostMemory
 from ..core.host_report import HostReport
-from ..core.jobs import Holding, Trial
+from ..core.jobs import Holding, Touched, Trial
 from ..core.simulation import DriveKind
 from ..core.verdict.foreign.document import Evidence, ForeignVerdict
 from ..core.verdict.hosts_by_model import hosts_by_model
@@ -53,10 +53,11 @@ from .under_way import (
     RunLook,
     busy,
     changing,
-    domains_of_plans,
+    domains_taken,
     leased,
     open_plans,
     open_runs,
+    taken,
 )
 
 T = TypeVar("T")
@@ -93,8 +94,8 @@ class World:
     what was there before.  Until `awaited_until_s` others wait for that.  `only_stored` are hosts
     whose probe has not called since this mgr started.  `blocked` is what probes that call wait for.
     `host_memory` is what hosts whose memory is watched have told, and when.  `trials`
-    are the last of each knob that tries by itself, by id.  `reserved` is what measures OSDs and is
-    no run.  `awaited` are campaigns
+    are the last of each knob that tries by itself, by id.  `reserved` is what has OSDs for itself
+    and is neither run nor plan.  `awaited` are campaigns
     of which a record is still to be stored or analysed.  `acceptances` are what an admin has
     accepted and probes have still to drop, by domain.  `trouble` is why the mons do not store what
     is begun, and `store_error` what they have refused.
@@ -124,7 +125,7 @@ class World:
     acceptances: Mapping[Key, Acceptance] = field(default_factory=dict)
     foreign: Mapping[str, Evidence] = field(default_factory=dict)
     frozen: bool = False
-    reserved: Optional[Holding] = None
+    reserved: Tuple[Holding, ...] = ()
     broken: Mapping[str, str] = field(default_factory=dict)
     trouble: str = ""
     store_error: str = ""
@@ -214,18 +215,24 @@ class World:
     @property
     def occupied(self) -> str:
         """What a campaign would wait for as a whole, in words, or ""."""
-        if self.open_plan and not self.some_are_left:
-            return f"plan {self.open_plan}"
-        return self.reserved.words if self.reserved else ""
+        if self.some_are_left:
+            return ""
+        held = (each.words for each in self.reserved)
+        return f"plan {self.open_plan}" if self.open_plan else next(held, "")
 
     @Once
     def of_plans(self) -> Mapping[Key, str]:
-        """By host and cache domain: which plan that is not over has it for itself."""
-        return domains_of_plans(self.reports, self.rollouts, lambda: self.cluster)
+        """By host and cache domain: which plan or trial that is not over has it for itself."""
+        return domains_taken(self.reports, self.taken)
+
+    @Once
+    def taken(self) -> Sequence[Tuple[str, Touched]]:
+        """What plans and trials that are not over have for themselves, each with its words."""
+        return taken(self.rollouts, self.reserved, lambda: self.cluster)
 
     @Once
     def some_are_left(self) -> bool:
-        """Whether plans that are not over leave a drive to others."""
+        """Whether plans and trials that are not over leave a drive to others."""
         return any(
             (report.hostname, drive.domain_id) not in self.of_plans
             for report in self.reports.values() for drive in report.drives

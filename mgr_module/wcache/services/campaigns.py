@@ -61,7 +61,6 @@ from .guards import (
     require_some_left,
     require_store,
     require_thawed,
-    require_unreserved,
 )
 from .plans.planner import OwnRuns, Planner
 
@@ -247,7 +246,6 @@ def require_free(world: World) -> None:
     """A campaign may begin now, as far as no drive is concerned."""
     require_thawed(world)
     require_store(world)
-    require_unreserved(world)
     require_some_left(world)
     if world.open_campaign:
         raise ConflictError(

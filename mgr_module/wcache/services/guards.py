@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Set, TypeVar
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Set, TypeVar
 
 from ..core.change.rollout_state import Rollout
 from ..core.change.scope import Scope
 from ..core.errors import ConflictError, MalformedError, NotFoundError, NotReadyError, RefusedError
 from ..core.fleet.claims import how_to_name, speaking_for
 from ..core.fleet.disputes import Dispute, Key
+from ..core.jobs import Holding, Touched
 from ..core.shell import ticked, typed
 from ..core.simulation import in_cluster
 from ..core.text import named
 from ..engine.under_way import (
     OPEN_PLANS_MAX,
-    Touched,
     at_once,
     in_common,
     touched_by,
@@ -61,14 +61,6 @@ def require_reports(world: World) -> None:
     raise NotReadyError("no probe has reported yet", "see `ceph wcache agent add --all`")
 
 
-def require_unreserved(world: World) -> None:
-    """Nothing is toggled while something that is no run measures OSDs."""
-    held = world.reserved
-    if held is not None:
-        end = f", or end it with {ticked(held.stop)}" if held.stop else ""
-        raise ConflictError(f"{held.words} is under way", f"wait for it{end}")
-
-
 def require_plan(rollouts: Mapping[str, Plan], plan_id: str, see: str = MAKE_ONE) -> Plan:
     """The plan of that id."""
     machine = rollouts.get(plan_id)
@@ -87,16 +79,48 @@ def _refuse_beside(world: World, plan_id: str, why: str = "") -> None:
     raise ConflictError(f"plan {plan_id} is under way{why}", f"wait for it, {end}")
 
 
-def require_idle(world: World) -> None:
-    """Nothing is under way: a trial wants the whole cluster for itself."""
-    require_unreserved(world)
-    if world.open_campaign:
+def require_few(open_plans: Sequence[str]) -> None:
+    """One more plan may begin beside those that are not over."""
+    if len(open_plans) >= OPEN_PLANS_MAX:
         raise ConflictError(
-            f"campaign {world.open_campaign} is under way",
-            f"wait for it, or {typed('ceph wcache campaign stop {}', world.open_campaign)}",
+            f"{len(open_plans)} plans are not over ({named(open_plans)})",
+            "wait until one of them is, or resume or abort one that is paused",
         )
-    if world.open_plan:
-        _refuse_beside(world, world.open_plan)
+
+
+def require_clear(world: World, mine: Touched, *, but: str = "", of_controls: bool = True) -> None:
+    """Nothing that is not over has a host, an OSD or values in common with what is to begin.
+
+    `but`: leave a plan out.  Without `of_controls` a plan may compare with these OSDs.
+    """
+    for held in world.reserved:
+        common = in_common(mine, held.touched)
+        if common:
+            _refuse_beside_trial(held, common)
+    for run_id in world.open_runs:
+        spec = world.runs[run_id].spec
+        common = in_common(mine, touched_by_run(spec))
+        if common:
+            _refuse_beside_campaign(spec.campaign_id, common)
+    for plan_id in world.open_plans:
+        theirs = touched_by(world.rollouts[plan_id].rollout, world.cluster)
+        common = in_common(mine, theirs if of_controls else theirs.own)
+        if common and plan_id != but:
+            _refuse_beside(world, plan_id, f", with {common} too")
+
+
+def _refuse_beside_trial(held: Holding, common: str = "") -> None:
+    end = f", or end it with {ticked(held.stop)}" if held.stop else ""
+    too = common and f", with {common} too"
+    raise ConflictError(f"{held.words} is under way{too}", f"wait for it{end}")
+
+
+def _refuse_beside_campaign(campaign_id: str, common: str = "") -> None:
+    too = common and f", with {common} too"
+    raise ConflictError(
+        f"campaign {campaign_id} is under way{too}",
+        f"wait for it, or {typed('ceph wcache campaign stop {}', campaign_id)}",
+    )
 
 
 def require_apart(world: World, rollout: Rollout, *, unasked: bool = False) -> None:
@@ -106,40 +130,33 @@ def require_apart(world: World, rollout: Rollout, *, unasked: bool = False) -> N
     `unasked`: it goes on without a look before each step, so nothing may compare with its OSDs,
     or have drives wait at the same time.
     """
-    require_unreserved(world)
     others = [plan_id for plan_id in world.open_plans if plan_id != rollout.plan_id]
-    if len(others) >= OPEN_PLANS_MAX and not rollout.touched:
-        raise ConflictError(
-            f"{len(others)} plans are not over ({named(others)})", "wait until one of them is"
-        )
-    mine = touched_by(rollout, world.cluster) if others or world.open_runs else Touched()
-    for run_id in world.open_runs:
-        spec = world.runs[run_id].spec
-        common = in_common(mine.own, touched_by_run(spec))
-        if common or (unasked and at_once({run_id: world.runs[run_id]}, {})):
-            raise ConflictError(
-                f"campaign {spec.campaign_id} is under way" + (common and f", with {common} too"),
-                f"wait for it, or {typed('ceph wcache campaign stop {}', spec.campaign_id)}",
-            )
-    for plan_id in others:
-        machine = world.rollouts[plan_id]
-        theirs = touched_by(machine.rollout, world.cluster)
-        common = in_common(mine.own, theirs if unasked else theirs.own)
-        if common:
-            _refuse_beside(world, plan_id, f", with {common} too")
-        if unasked and at_once({}, {plan_id: machine}):
+    if not rollout.touched:
+        require_few(others)
+    if others or world.open_runs or world.reserved:
+        mine = touched_by(rollout, world.cluster).own
+        require_clear(world, mine, but=rollout.plan_id, of_controls=unasked)
+    for run_id in world.open_runs if unasked else ():
+        if at_once({run_id: world.runs[run_id]}, {}):
+            _refuse_beside_campaign(world.runs[run_id].spec.campaign_id)
+    for plan_id in others if unasked else ():
+        if at_once({}, {plan_id: world.rollouts[plan_id]}):
             raise ConflictError(f"plan {plan_id} changes drives now", "try again in a moment")
 
 
 def domains_not_now(world: World) -> Dict[Key, str]:
-    """By host and cache domain, why nothing is measured there now: plans have it, or a dispute."""
+    """By host and cache domain, why nothing is measured there now: others have it, or a dispute."""
     return {**world.of_plans, **disputed_domains(world)}
 
 
 def require_some_left(world: World) -> None:
-    """Plans that are not over leave a drive to others."""
-    if world.open_plan and not world.some_are_left:
+    """Plans and trials that are not over leave a drive to others."""
+    if world.some_are_left:
+        return
+    if world.open_plan:
         _refuse_beside(world, world.open_plan)
+    for held in world.reserved:
+        _refuse_beside_trial(held)
 
 
 def require_class(world: World, device_class: Optional[str]) -> None:

@@ -106,7 +106,7 @@ class Service:
     def measuring(self, world: World) -> Optional[Holding]:
         """What measures OSDs and compares no cache modes."""
         found = (planner.measuring(world) for planner in self._planners.values())
-        return next(filter(None, found), world.reserved)
+        return next(filter(None, (*found, *world.reserved)), None)
 
     def _outdated(self) -> List[Outdated]:
         return [item for planner in self._planners.values() for item in planner.outdated()]

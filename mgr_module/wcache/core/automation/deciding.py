@@ -1,6 +1,7 @@
 """What to begin next, if anything: one thing at a time, and why not where nothing.
 
-A plan that waits is no such thing: what has nothing in common with it is begun beside it.
+A plan that waits, or is paused, is no such thing: what has nothing in common with it is begun
+beside it.
 
 In this order: what drifted or is not in its standing mode, an experiment that ended on a
 transient, new drives of a known drive model, drive models that nobody knows, and memory that

@@ -82,8 +82,9 @@ class Seen:
 
     `without`: hosts that go on to call and have not reported for too long; none of their drives
     is among these.  `ended` has what was begun and has ended, by its id, and `waits` are plans
-    that go on only when others have mended something.  `of_plans` are the domains that plans which
-    are not over have for themselves, and `knobs` those of which they set values.
+    that go on only when others have mended something, or an admin resumes them.  `of_plans` are
+    the domains that plans and trials which are not over have for themselves, and `knobs` those of
+    which plans set values.
     """
 
     drives: Tuple[DriveSeen, ...]

@@ -242,8 +242,8 @@ def select(
 
     `disputed`: by host and cache domain, why nothing is begun there.  `gentle`: what is measured
     goes on beside slow operations.
-    OSDs that are not well are passed over, and those come last that move data, or that had slow
-    operations in BlueStore where most of their drive model had none.
+    OSDs that are not well are passed over, and those come last that move or get data, or that had
+    slow operations in BlueStore where most of their drive model had none.
 
     Raises RefusedError where the drives that could be measured are not well, and NotFoundError
     where nothing in the scope can be measured, with the first reason.
@@ -315,12 +315,13 @@ def _sampled_last(
 
     Where most of a model have the alert it is dear flushes that raise it: the very ones to measure.
     """
-    busy, slow = cluster.busy or frozenset(), {one.osd_id for one in cluster.slow_osds}
+    slow = {one.osd_id for one in cluster.slow_osds}
     real = [one for one in candidates_ if in_cluster(one)]
+    moving = cluster.moving(osd_id for one in real for osd_id in one.osd_ids)
     alerted = [one.key for one in real if one.osd_ids & slow]
     few = 2 * len(alerted) <= len(candidates_)
     found = dict.fromkeys(alerted, "had slow operations in BlueStore") if few else {}
-    return {**found, **{one.key: "move data" for one in real if one.osd_ids & busy}}
+    return {**found, **{one.key: "move or get data" for one in real if one.osd_ids & moving}}
 
 
 def _way_beside(left_alone: Mapping[str, Sequence[str]], *, gentle: bool) -> str:

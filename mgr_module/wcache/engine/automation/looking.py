@@ -84,7 +84,7 @@ def _under_way(world: World, waiting: FrozenSet[str]) -> str:
     plans = [plan_id for plan_id in world.open_plans if plan_id not in waiting]
     if plans:
         return f"plan {plans[0]}"
-    return world.reserved.words if world.reserved else ""
+    return next((each.words for each in world.reserved), "")
 
 
 def _knobs(world: World) -> FrozenSet[str]:

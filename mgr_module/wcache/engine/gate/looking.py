@@ -35,10 +35,10 @@ from ...core.cluster import ClusterState, ClusterView
 from ...core.experiment.run import RunMachine
 from ...core.fleet.claims import believed
 from ...core.history.entry import AUTO
+from ...core.jobs import Holding, Touched
 from ...core.record import Precondition
 from ..hosts import Hosts
 from ..under_way import (
-    Touched,
     at_once,
     begun_runs,
     in_common,
@@ -71,7 +71,7 @@ class Looking:
 
     def __init__(
         self, *, stops: Stops, view: ClusterView, hosts: Hosts, clock: Callable[[], float],
-        post_event: Callable[[str, events.Event], None], reserved: Callable[[], bool],
+        post_event: Callable[[str, events.Event], None], reserved: Callable[[], Sequence[Holding]],
         outside_windows: Callable[[], bool], runs: Dict[str, RunMachine],
         rollouts: Dict[str, RolloutMachine], frozen: Callable[[], bool],
         verdicts: Said, verdicts_later: Said, log: logging.Logger,
@@ -115,7 +115,7 @@ class Looking:
             return tuple(missed)
         if not self._heard(machine):
             missed.append(Precondition.PROBES_HEARD)
-        if self._reserved() or in_the_way:
+        if in_the_way:
             missed.append(Precondition.NO_OTHER_PLAN)
         if machine.rollout.by == AUTO and self._outside_windows():
             missed.append(Precondition.IN_WINDOW)
@@ -139,6 +139,8 @@ class Looking:
     def _before(self, machine: RolloutMachine, cluster: ClusterState) -> Iterator[Touched]:
         for run_id in begun_runs(self._runs):
             yield touched_by_run(self._runs[run_id].spec)
+        for each in self._reserved():
+            yield each.touched
         for other in self._others(machine):
             if _goes_first(other, machine):
                 yield touched_by(other.rollout, cluster)
@@ -166,7 +168,7 @@ class Looking:
         return at_once(self._runs, self._rollouts, but=machine.rollout.plan_id)
 
     def _taken(self, machine: RolloutMachine, cluster: ClusterState) -> Set[int]:
-        """OSDs that other plans may change or take back, or that runs measure.
+        """OSDs that other plans may change or take back, or that runs or trials measure.
 
         So are those of a plan that went on beside this one and has just ended: what this one
         measured before may be of a time before they were changed.
@@ -175,6 +177,8 @@ class Looking:
             osd_id for run_id in open_runs(self._runs)
             for osd_id in self._runs[run_id].spec.osd_ids
         }
+        for each in self._reserved():
+            found |= each.touched.osds
         since_s = max(machine.rollout.began_at_s, self._clock() - BEFORE_OLD_S)
         for name, other in self._rollouts.items():
             mine = name == machine.rollout.plan_id

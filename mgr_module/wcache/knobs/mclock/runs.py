@@ -67,7 +67,8 @@ def _run(
     )
     return RunSpec(
         run_id, campaign_id, target.hostname, block.domain_id, f"lease.{run_id}", (setup,),
-        options.latency_limit_ms, options.seconds_max, options.bytes_max, missed=cluster.missed,
+        options.latency_limit_ms, options.seconds_max, options.bytes_max,
+        missed=cluster.missed if options.forced else cluster.blocking,
         forced=options.forced, observes=True,
         looks_at=tuple(name for name in domains if name != block.domain_id),
     )

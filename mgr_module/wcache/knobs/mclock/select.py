@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import Dict, List, Sequence, Tuple
+from typing import Dict, List, Mapping, Sequence, Tuple
 
 from ...core.cluster import ClusterState, OsdInfo
 from ...core.experiment.campaign import Scope
@@ -28,11 +28,13 @@ class Target:
 
 def choose(
     scope: Scope, reports: Sequence[HostReport], cluster: ClusterState, facts: Facts, *,
-    forced: bool, most: int,
+    forced: bool, most: int, not_now: Mapping[int, str] = {},
 ) -> Tuple[List[Target], List[str]]:
     """At most `most` OSDs of each device class and stack, and why others are left out.
 
-    Those that are not well are passed over, and those that move data come last.
+    `not_now`: by OSD, who has it for itself.
+    Those that are not well are passed over, and those come last that move or get data, or that had
+    slow operations in BlueStore.
     """
     found: Dict[Tuple[str, bool, str], List[Target]] = defaultdict(list)
     skipped: List[str] = []
@@ -48,7 +50,7 @@ def choose(
         if why:
             ill[why].append(f"osd.{osd.osd_id}")
             continue
-        reason = _why_not(osd, facts, forced)
+        reason = not_now.get(osd.osd_id) or _why_not(osd, facts, forced)
         if reason:
             skipped.append(f"osd.{osd.osd_id}: {reason}")
             continue
@@ -60,7 +62,7 @@ def choose(
         f"{many(len(osds), 'OSD')} passed over, each {why}: {named(osds)}"
         for why, osds in sorted(ill.items())
     ]
-    last = (cluster.busy or frozenset()) | {one.osd_id for one in cluster.slow_osds}
+    last = cluster.sampled_last(one.osd_id for each in found.values() for one in each)
     chosen: List[Target] = []
     for _, targets in sorted(found.items()):
         spread = _spread([one for one in targets if one.osd_id not in last])

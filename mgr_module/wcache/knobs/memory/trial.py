@@ -17,7 +17,7 @@ from typing import AbstractSet, ClassVar, Dict, List, Optional, Tuple, Union
 
 from ...core import events
 from ...core.codec import one_line
-from ...core.jobs import Holding
+from ...core.jobs import Holding, Touched
 from ...core.shell import CommandLine, command
 from ...core.simulation import DriveKind
 from ...core.text import amount, roughly
@@ -90,6 +90,11 @@ class Trial:
         """How many steps it takes from the larger target to the smaller one."""
         ratio = self.high_bytes / self.low_bytes
         return max(1, math.ceil(math.log(ratio) / -math.log(1.0 - STEP_SHARE)))
+
+    @property
+    def touched(self) -> Touched:
+        """What it has for itself: its OSDs, and the targets."""
+        return Touched(osds=frozenset(self.osd_ids), knobs=frozenset({MEMORY.name}))
 
     @property
     def measured(self) -> bool:
@@ -233,7 +238,7 @@ class TrialMachine:
             return None
         words = f"memory trial {self.trial.trial_id}"
         abort = command("ceph wcache rollout abort {}", self.trial.trial_id)
-        return Holding(words, self.shown_by, abort)
+        return Holding(words, self.shown_by, abort, self.trial.touched)
 
     @property
     def failed(self) -> str:

@@ -42,6 +42,7 @@ from ...core.errors import MalformedError, WcacheError
 from ...core.history.entry import ADMIN, AUTO
 from ...core.model import Finding, FindingCode, Severity, Verdict
 from ...core.output_format import FORMAT_VERSION
+from ...core.shell import typed
 from ...core.text import duration, named
 from ...engine.automation.domains import Domains
 from ...engine.automation.looking import ended, going_on, look, modes_now, stands
@@ -49,6 +50,7 @@ from ...engine.automation.stored_state import StoredAutoState
 from ...engine.engine import Engine
 from ...engine.hosts import AWAITED_S
 from ...engine.orders import Orders
+from ...engine.under_way import touched_by, words_of
 from ...engine.world import World
 from ...options import Options
 from ..campaigns import CampaignService, Ready
@@ -57,6 +59,7 @@ from ..guards import (
     disputed_domains,
     require_apart,
     require_class,
+    require_few,
     require_store,
     require_thawed,
 )
@@ -154,6 +157,7 @@ class AutoService:
             f"{' '.join(d.key)}: {d.refusal}" for d in on
             if d.refusal and not _fine(d, seen)
         ]
+        left += _of_paused(world)
         left += [_without(seen.without)] if seen.without and any_on(state.modes) else []
         left += [f"{' '.join(key)}: contested, see `ceph wcache status`"
                  for key in sorted(seen.contested)]
@@ -334,6 +338,7 @@ class AutoService:
         return ""
 
     def _apply(self, world: World, orders: Orders, wish: Apply) -> str:
+        require_few(world.open_plans)
         plan = self._plans.planned(world, orders, PlanWish(
             Scope(wish.device_class), persist=world.options.auto_persist,
             only=frozenset(wish.keys), by=AUTO,
@@ -351,6 +356,7 @@ class AutoService:
 
     def _plan_anew(self, world: World, orders: Orders, wish: PlanAnew) -> str:
         about = wish.about
+        require_few(world.open_plans)
         asked = PlanWish(knob=about.knob, only=frozenset(wish.keys), by=AUTO)
         plan = self._plans.planned(world, orders, asked)
         osds = {
@@ -388,6 +394,18 @@ def _without(hosts: Sequence[str]) -> str:
         f"without {named(hosts, 3)}: no report came for {duration(AWAITED_S)} though its probe "
         "calls; see its log, `journalctl -u wcache-probe`"
     )
+
+
+def _of_paused(world: World) -> List[str]:
+    """What plans that are paused keep for themselves, and how each goes on or ends."""
+    paused = [plan_id for plan_id in world.open_plans if world.rollouts[plan_id].paused]
+    kept = (touched_by(world.rollouts[plan_id].rollout, world.cluster) for plan_id in paused)
+    return [
+        f"{words_of(touched)}: plan {plan_id} is paused and has them for itself: "
+        f"{typed('ceph wcache rollout resume {}', plan_id)} goes on, "
+        f"{typed('ceph wcache rollout abort {}', plan_id)} ends it"
+        for plan_id, touched in zip(paused, kept)
+    ]
 
 
 def _fine(drive: DriveSeen, seen: Seen) -> bool:

@@ -7,33 +7,38 @@ from typing import Any, Callable, Dict, NamedTuple, Sequence
 from ...core.change.rollout_state import Rollout
 from ...core.errors import RefusedError
 from ...core.history.entry import ADMIN
+from ...core.jobs import Touched
 from ...core.precondition_text import precondition_text
 from ...core.shell import command
 from ...engine.orders import Orders
 from ...engine.world import World
-from ..guards import require_idle, require_store, require_thawed
+from ..guards import require_clear, require_store, require_thawed
 from .plan_guards import in_the_way, require_startable, require_unmoved
 
 
 class OwnTrial(NamedTuple):
     """A trial that is ready to begin.
 
-    `words` are for the history, `would` says what it would change, a line each.  `start` begins
-    it in the name of whom it is given, and may refuse.
+    `words` are for the history, `would` says what it would change, a line each, and `touched` what
+    it has for itself.  `start` begins it in the name of whom it is given, and may refuse.
     """
 
     trial_id: str
     words: str
     would: Sequence[str]
     seconds: float
+    touched: Touched
     start: Callable[[World, Orders, str], None]
 
 
 def begin_trial(trial: OwnTrial, world: World, orders: Orders, by: str = ADMIN) -> None:
-    """Begin it by a look that holds; nothing else may be under way, and no precondition missed."""
+    """Begin it by a look that holds, with nothing in common with what is not over.
+
+    No precondition of the whole cluster may be missed; those of its OSDs `start` asks for.
+    """
     require_thawed(world)
     require_store(world)
-    require_idle(world)
+    require_clear(world, trial.touched)
     if world.cluster.blocking:
         cluster = world.cluster
         raise RefusedError(

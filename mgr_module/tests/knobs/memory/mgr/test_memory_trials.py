@@ -6,8 +6,10 @@ from dataclasses import replace
 import pytest
 from memory_world import GIB, a_mgr, a_trial, watch
 from mgr_fakes.memory import LruOsd, uniform
-from module_world import ok, said
+from module_world import ok, said, start
+from wcache.core.cluster import SlowOsd
 from wcache.core.hardware.host_memory import CgroupLimit, HostMemory
+from wcache.core.record import Precondition
 from wcache.knobs.memory.curve import Curve, Point, gained
 from wcache.knobs.memory.trial_result import TrialResult, TrialVerdict, gains
 
@@ -214,6 +216,118 @@ def test_an_osd_that_is_not_well_is_not_tried_and_one_that_falls_ill_ends_the_tr
         mgr.step(10.0)
     assert f"osd.{osd_ids[-1]} is near full" in shown(mgr)["reason"]
     assert leases(mgr) == {}
+
+
+def test_pgs_that_move_elsewhere_keep_no_trial_and_what_is_of_the_whole_cluster_does():
+    mgr = a_mgr(hosts=3, ram_bytes=32 * GIB)
+    mgr.view.state = replace(
+        mgr.view.state, missed=(Precondition.PGS_CLEAN, Precondition.NO_RECOVERY))
+    begun(mgr)
+    for _ in range(3):
+        mgr.step(10.0)
+    assert shown(mgr)["status"] == "running"
+    mgr.view.state = replace(
+        mgr.view.state, missed=(Precondition.CLUSTER_HEALTHY,), sick=("flag pause is set",))
+    for _ in range(3):
+        mgr.step(10.0)
+    assert "flag pause is set" in shown(mgr)["reason"]
+    assert "flag pause is set" in mgr.command(
+        "memory trial start", device_class="hdd", accept_cost=True)[2]
+
+
+def test_osds_that_move_or_get_data_or_had_the_alert_are_tried_after_others():
+    mgr = a_mgr(hosts=3, ram_bytes=32 * GIB, each=2)
+    watch(mgr)
+
+    def tried(osds):
+        return said(
+            mgr, "memory trial start", device_class="hdd", osds=osds)["forecast"]["osds"]
+
+    first = tried(6)
+    assert tried(3) == first[:3]
+    mgr.view.state = replace(
+        mgr.view.state, missed=(Precondition.NO_RECOVERY,), busy=frozenset({first[0]}),
+        has_more=lambda osd_id: osd_id == first[1],
+        slow_osds=(SlowOsd(first[2], 0.0, 86400.0),),
+    )
+    assert tried(3) == first[3:]
+    assert {*tried(6)} == {*first}
+
+
+def test_where_no_osd_is_well_the_refusal_says_why():
+    mgr = a_mgr(hosts=3, ram_bytes=32 * GIB)
+    watch(mgr)
+    mgr.view.state = replace(mgr.view.state, ill=dict.fromkeys(range(6), "is near full"))
+    error = mgr.command("memory trial start", device_class="hdd", accept_cost=True)[2]
+    assert "nothing can be tried: osd.0 is near full, osd.2 is near full" in error
+
+
+def planned_modes(mgr, *hosts):
+    """A plan of cache modes for drives of these hosts; clients are not looked at."""
+    others = [name for name in mgr.probes if name not in hosts]
+    without = ",".join(
+        f"{name}:{drive.dev_name}" for name in others for drive in mgr.probes[name].drives.values())
+    return said(mgr, "plan", without=without)["plan_id"]
+
+
+def beside_plans(each=1):
+    """OSDs with memory, of drives whose mode has a verdict."""
+    mgr = a_mgr(hosts=6, ram_bytes=32 * GIB, each=each)
+    start(mgr, scope="class:hdd")
+    mgr.settle()
+    mgr.report_all()
+    watch(mgr)
+    return mgr
+
+
+def test_a_trial_goes_on_beside_a_paused_plan_on_osds_that_the_plan_does_not_have():
+    mgr = beside_plans()
+    plan_id = planned_modes(mgr, "h0", "h1")
+    ok(mgr.command("apply", plan_id=plan_id))
+    ok(mgr.command("rollout pause", plan_id=plan_id))
+    mgr.settle()
+    kept = {osd for c in mgr.inside.rollouts[plan_id].rollout.changes for osd in c.treated}
+    told = said(mgr, "memory trial start", device_class="hdd", osds=3, accept_cost=True)
+    assert told["trial_id"]
+    assert not kept & {*told["forecast"]["osds"]}
+    ok(mgr.command("rollout abort", plan_id=told["trial_id"]))
+    mgr.step(1.0)
+    error = mgr.command("memory trial start", device_class="hdd", osds=6, accept_cost=True)[2]
+    assert f"plan {plan_id} is paused, with osd.{min(kept)}" in error
+    assert f"`ceph wcache rollout resume {plan_id}`" in error
+
+
+def test_beside_a_trial_a_plan_and_a_campaign_go_on_and_its_osds_are_left_alone():
+    mgr = beside_plans()
+    begun(mgr)
+    tried = {*shown(mgr)["osd_ids"]}
+    names = [name for name, probe in mgr.probes.items() for drive in probe.drives.values()
+             if {use.osd_id for use in drive.uses} & tried]
+    assert len(names) == len(tried)
+    mine, others = planned_modes(mgr, *names), planned_modes(mgr, *({*mgr.probes} - {*names}))
+    error = mgr.command("apply", plan_id=mine)[2]
+    assert f"memory trial t1 is under way, with osd.{min(tried)}" in error
+    ok(mgr.command("apply", plan_id=others))
+    for _ in range(60):
+        mgr.step(1.0)
+    assert mgr.inside.rollouts[others].rollout.status.value == "done"
+    answer = said(mgr, "campaign start", loads="depth1", drives_per_model=9, accept_cost=True)
+    assert any("memory trial t1 is under way, and has this host or OSD for itself" in line
+               for line in answer["forecast"]["skipped"])
+    assert not tried & {
+        osd_id for run in mgr.inside.runs.values() if not run.over for osd_id in run.spec.osd_ids}
+    # what was planned on such a drive all the same waits, and no plan compares with it
+    run = next(run for run in mgr.inside.runs.values() if not run.over)
+    run.state = replace(run.state, spec=replace(run.spec, experiments=(
+        replace(run.spec.experiments[0], osd_id=min(tried)),)))
+    mgr.step(1.0)
+    assert not run.under_way
+    assert f"waiting: memory trial t1 has osd.{min(tried)} for itself" in run.state.reason
+    looking = mgr.inside.looking
+    machine = mgr.inside.rollouts[others]
+    assert tried <= looking._taken(machine, mgr.view.state)
+    assert "osd." in looking._in_the_way(mgr.inside.rollouts[mine], mgr.view.state)
+    assert shown(mgr)["status"] == "running"
 
 
 def test_an_osd_that_stays_down_holds_up_its_own_lease_and_nothing_else():

@@ -12,7 +12,6 @@ from ....services.dry_run import would
 from ....services.guards import (
     require_class,
     require_config,
-    require_idle,
     require_store,
     require_thawed,
 )
@@ -56,7 +55,6 @@ class MclockPlans:
                 commands = [line for row in planned["changes"] for line in row["manual"]]
                 return {"change_id": "", "why": "", "changes": [],
                         **would(f"run: {line}" for line in commands)}
-            require_idle(world)
             planned = self._plans.planned(world, orders, wish)
             self._plans.applied(orders.look(world), orders, planned["plan_id"])
         return {

@@ -22,9 +22,9 @@ from ....core.text import named, written
 from ....engine.engine import Engine
 from ....engine.storing.archive import Archive
 from ....engine.world import World
-from ....services.campaigns import CampaignService
+from ....services.campaigns import CampaignService, require_free
 from ....services.dry_run import would
-from ....services.guards import bounded, require_class, require_idle, require_store, require_thawed
+from ....services.guards import bounded, require_class
 from ....services.plans.planner import OwnRuns
 from ....services.plans.plans import PlanService
 from ...knob import knobs_of
@@ -110,9 +110,7 @@ class MclockService:
         found = self._prepare(world, arguments)
         cost = self._cost(world, found)
         with self._engine.deciding(world) as (world, orders):
-            require_thawed(world)
-            require_store(world)
-            require_idle(world)
+            require_free(world)
             if world.cluster.blocking and not found.options.forced:
                 raise RefusedError(
                     precondition_text(world.cluster.blocking, sick=world.cluster.sick),
@@ -159,8 +157,14 @@ class MclockService:
         scope = parse_scope(arguments.get("scope") or "cluster")
         forced = bool(arguments.get("force"))
         set_to, reports = world.options, believed(real(world.reports.values()), world.cluster)
+        not_now = {
+            use.osd_id: world.of_plans[report.hostname, drive.domain_id]
+            for report in reports for drive in report.drives for use in drive.uses
+            if (report.hostname, drive.domain_id) in world.of_plans
+        }
         targets, skipped = choose(
-            scope, reports, world.cluster, self.facts.gather(world), forced=forced, most=most
+            scope, reports, world.cluster, self.facts.gather(world), forced=forced, most=most,
+            not_now=not_now,
         )
         if not targets:
             why = skipped[0] if skipped else f"no OSD is in scope {scope.text}"

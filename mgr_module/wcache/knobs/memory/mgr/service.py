@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
 from dataclasses import replace
 from typing import (
     Any,
@@ -27,11 +28,11 @@ from ....core.config_database import Config
 from ....core.errors import ConflictError, MalformedError, NotFoundError, RefusedError
 from ....core.output_format import FORMAT_VERSION
 from ....core.shell import typed
-from ....core.text import amount, many
+from ....core.text import amount, many, named
 from ....engine.engine import Engine
 from ....engine.orders import Orders
 from ....engine.storing.archive import Archive
-from ....engine.under_way import open_trials
+from ....engine.under_way import open_trials, touched_by_run
 from ....engine.world import World
 from ....services.guards import bounded, require_class
 from ....services.plans.own_trial import OwnTrial, begin_trial
@@ -303,7 +304,7 @@ class MemoryService:
         span = f"{amount(trial.low_bytes)} to {amount(trial.high_bytes)} and back, leased"
         return OwnTrial(
             trial.trial_id, words, [f"osd.{osd_id}: {span}" for osd_id in trial.osd_ids],
-            trial.seconds, start,
+            trial.seconds, trial.touched, start,
         )
 
     def trial_show(self) -> Dict[str, Any]:
@@ -324,23 +325,24 @@ class MemoryService:
     def _prepared(self, world: World, facts: Facts, wish: _Wish) -> Trial:
         device_class, target, most = wish.device_class, wish.target_bytes, wish.osds
         chosen: List[Tuple[HostFacts, OsdFacts]] = []
-        ill = world.cluster.illness(item.osd.osd_id for host in facts.hosts for item in host.osds)
         why = f"no OSD of class {device_class[:40]} has reported its memory yet"
-        for number in range(max((len(h.osds) for h in facts.hosts), default=0)):
-            for host in facts.hosts:  # one OSD of each host, then a second one
-                mine = [
-                    i for i in host.osds if i.osd.device_class == device_class
-                    and i.osd.osd_id not in ill
-                    and (wish.among is None or i.osd.osd_id in wish.among)
-                ]
-                said = why_not(facts, host)
-                if number >= len(mine) or len(chosen) >= most:
-                    continue
-                item = mine[number]
-                if said or item.rates is None or item.reading is None:
-                    why = said or why
-                elif not chosen or item.target_bytes == chosen[0][1].target_bytes:
-                    chosen.append((host, item))
+        alike = [
+            (host, item) for host in facts.hosts for item in host.osds
+            if item.osd.device_class == device_class
+            and (wish.among is None or item.osd.osd_id in wish.among)
+        ]
+        ill = world.cluster.illness(item.osd.osd_id for _, item in alike)
+        well = [each for each in alike if each[1].osd.osd_id not in ill]
+        if ill and not well:
+            why = named([f"osd.{osd_id} {said}" for osd_id, said in ill.items()], 3)
+        for host, item in _in_turns(well, world):
+            said = why_not(facts, host)
+            if len(chosen) >= most:
+                break
+            if said or item.rates is None or item.reading is None:
+                why = said or why
+            elif not chosen or item.target_bytes == chosen[0][1].target_bytes:
+                chosen.append((host, item))
         if not chosen:
             raise NotFoundError(f"nothing can be tried: {why}", "see `ceph wcache memory status`")
         low = chosen[0][1].target_bytes
@@ -385,6 +387,28 @@ def _instead(facts: Facts, hosts: List[HostFacts]) -> List[str]:
         return cephadm_settings(facts, hosts)
     sources = {found[0] for host in hosts for found in map(told_source, host.osds) if found}
     return rook_patch(facts, hosts) if Source.ENVIRONMENT in sources else []
+
+
+def _in_turns(
+    alike: Sequence[Tuple[HostFacts, OsdFacts]], world: World
+) -> List[Tuple[HostFacts, OsdFacts]]:
+    """One OSD of each host, then a second one.
+
+    Those come last that move data or had slow operations in BlueStore, and after them those that
+    others have for themselves or compare with.
+    """
+    last = world.cluster.sampled_last(item.osd.osd_id for _, item in alike)
+    others = [touched for _, touched in world.taken]
+    others += [touched_by_run(world.runs[run_id].spec) for run_id in world.open_runs]
+    theirs = {osd_id for touched in others for osd_id in touched.osds | touched.controls}
+    before: Counter[Tuple[str, int]] = Counter()
+    turns: List[Tuple[int, int]] = []
+    for host, item in alike:
+        osd_id = item.osd.osd_id
+        rank = 2 if osd_id in theirs else int(osd_id in last)
+        turns.append((rank, before[host.name, rank]))
+        before[host.name, rank] += 1
+    return [each for _, each in sorted(zip(turns, alike), key=lambda found: found[0])]
 
 
 def _require_none_owed(world: World) -> None:

@@ -175,7 +175,7 @@ class Trials:
             return ""
         self._cluster_at_s = world.now_s + CLUSTER_EVERY_S
         if world.cluster.blocking:
-            return no_longer_met(world.cluster.blocking)
+            return no_longer_met(world.cluster.blocking, world.cluster.sick)
         for osd_id, why in world.cluster.illness(trial.osd_ids).items():
             return f"osd.{osd_id} {why}"
         now = _ups(trial, world)
