@@ -119,6 +119,28 @@ def test_tried_it_says_what_the_first_change_gains_and_takes_it_back():
     fine(mgr)
 
 
+def test_a_value_is_tried_on_an_osd_that_is_well_whatever_goes_on_elsewhere():
+    mgr = a_mgr()
+    plan_id = planned(mgr)
+    ill = "has PGs that are degraded"
+    mgr.view.state = replace(
+        mgr.view.state, missed=(Precondition.PGS_CLEAN, Precondition.NO_RECOVERY),
+        ill=dict.fromkeys((0, 1, 2), ill),
+    )
+    code, _, error = mgr.command("apply", plan_id=plan_id, trial=True)
+    assert code != 0
+    assert f"osd.0 {ill}" in error
+    mgr.view.state = replace(mgr.view.state, ill={0: ill})
+    dry = said(mgr, "apply", plan_id=plan_id, trial=True, dry_run=True)
+    assert [line.partition(":")[0] for line in dry["would_change"]] == ["toy of host h1"]
+    answer = said(mgr, "apply", plan_id=plan_id, trial=True)
+    assert answer["later"] == [f"toy of host h0: osd.0 {ill}"]
+    mgr.settle()
+    assert shown(mgr, plan_id)["reason"] == "tried: 20.00 ms -> 4.00 ms (-80%)"
+    assert statuses(mgr, plan_id) == ["planned", "rolled back", "planned"]
+    assert mgr.config.kept == BEFORE
+
+
 def test_rolled_out_each_change_is_proven_and_all_of_it_goes_back():
     mgr = a_mgr()
     plan_id = planned(mgr)

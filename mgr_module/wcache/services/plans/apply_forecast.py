@@ -11,7 +11,7 @@ from ...core.change import preconditions as holding
 from ...core.change import staleness
 from ...core.change.change_status import ChangeStatus
 from ...core.change.persisting import can_last, not_lasting
-from ...core.change.putting_off import later_words
+from ...core.change.putting_off import later_words, put_off
 from ...core.change.rollout_state import Change, Rollout, RolloutStatus
 from ...core.change.stepping import steps_left
 from ...core.change.time_left import time_left
@@ -41,7 +41,10 @@ def apply_forecast(
     rollout = replace(plan, trial=trial or plan.trial)
     planned = [c for c in rollout.changes if c.status is ChangeStatus.PLANNED]
     if trial:
-        rollout, planned = replace(rollout, changes=rollout.changes[:1]), planned[:1]
+        later = put_off(rollout, world.cluster)
+        well = (c for i, c in enumerate(rollout.changes) if i not in later and c in planned)
+        planned = [*well, *planned][:1]
+        rollout = replace(rollout, changes=tuple(planned))
     # a plan that is done makes nothing last by a consent that was cut short: it is given again
     over = rollout.status is RolloutStatus.DONE
     lasts = not rollout.trial and (persist or (rollout.may_last and not over))

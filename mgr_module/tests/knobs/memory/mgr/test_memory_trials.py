@@ -8,6 +8,7 @@ from memory_world import GIB, a_mgr, a_trial, watch
 from mgr_fakes.memory import LruOsd, uniform
 from module_world import ok, said, start
 from wcache.core.cluster import SlowOsd
+from wcache.core.events import ClusterSeen
 from wcache.core.hardware.host_memory import CgroupLimit, HostMemory
 from wcache.core.record import Precondition
 from wcache.knobs.memory.curve import Curve, Point, gained
@@ -307,6 +308,10 @@ def test_beside_a_trial_a_plan_and_a_campaign_go_on_and_its_osds_are_left_alone(
     mine, others = planned_modes(mgr, *names), planned_modes(mgr, *({*mgr.probes} - {*names}))
     error = mgr.command("apply", plan_id=mine)[2]
     assert f"memory trial t1 is under way, with osd.{min(tried)}" in error
+    world = mgr.engine.world()
+    with mgr.engine.orders() as orders:
+        assert Precondition.NO_OTHER_PLAN in orders.missed_now(mine, world)
+        assert Precondition.NO_OTHER_PLAN not in orders.missed_now(others, world)
     ok(mgr.command("apply", plan_id=others))
     for _ in range(60):
         mgr.step(1.0)
@@ -323,10 +328,8 @@ def test_beside_a_trial_a_plan_and_a_campaign_go_on_and_its_osds_are_left_alone(
     mgr.step(1.0)
     assert not run.under_way
     assert f"waiting: memory trial t1 has osd.{min(tried)} for itself" in run.state.reason
-    looking = mgr.inside.looking
-    machine = mgr.inside.rollouts[others]
-    assert tried <= looking._taken(machine, mgr.view.state)
-    assert "osd." in looking._in_the_way(mgr.inside.rollouts[mine], mgr.view.state)
+    seen = ClusterSeen((), 1, controls=(*sorted(tried), 90, 91, 92))
+    assert mgr.inside.looking.as_of_now(others, seen).controls == (90, 91, 92)
     assert shown(mgr)["status"] == "running"
 
 
