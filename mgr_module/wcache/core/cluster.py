@@ -9,16 +9,19 @@ from typing import (
     Dict,
     FrozenSet,
     Iterable,
+    List,
     Mapping,
     Optional,
     Protocol,
     Tuple,
+    TypeVar,
 )
 
 from .model import DriveReport, LoadPoint, Role
 from .record import RECORDED, Precondition
 
 SLOW_OPS = "has slow operations (SLOW_OPS)"
+T = TypeVar("T")
 
 
 def _nobody_knows(osd_id: int) -> bool:
@@ -150,6 +153,21 @@ class ClusterState:
         if mine & {one.osd_id for one in self.slow_osds}:
             found.append(Precondition.NO_SLOW_BLUESTORE)
         return tuple(dict.fromkeys(found))
+
+
+def calm_first(
+    spread: Iterable[T], osds_of: Callable[[T], Iterable[int]], most: int, cluster: ClusterState
+) -> Tuple[List[T], List[T]]:
+    """(those that come first, those behind them whose OSDs may get data), each in order.
+
+    OSDs are asked only until the first `most` are known not to: a large cluster has many.
+    """
+    first: List[T] = []
+    behind: List[T] = []
+    for one in spread:
+        gets = len(first) < most and cluster.moving(osds_of(one))
+        (behind if gets else first).append(one)
+    return first, behind
 
 
 @dataclass(frozen=True)

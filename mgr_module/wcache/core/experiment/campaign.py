@@ -22,7 +22,7 @@ from typing import (
     Tuple,
 )
 
-from ..cluster import SLOW_OPS, ClusterState
+from ..cluster import SLOW_OPS, ClusterState, calm_first
 from ..codec import one_line
 from ..drive.safety import may_toggle, refused, writeback_refusal
 from ..errors import MalformedError, NotFoundError, RefusedError
@@ -276,8 +276,12 @@ def select(
     chosen: List[Candidate] = []
     for model in sorted(by_model, key=str):
         why_last = _sampled_last(by_model[model], cluster)
-        spread = _spread([one for one in by_model[model] if one.key not in why_last])
-        spread += _spread([one for one in by_model[model] if one.key in why_last])
+        spread, getting = calm_first(
+            _spread([one for one in by_model[model] if one.key not in why_last]),
+            lambda one: one.osd_ids if in_cluster(one) else (), options.drives_per_model, cluster,
+        )
+        spread += [*getting, *_spread([one for one in by_model[model] if one.key in why_last])]
+        why_last.update(dict.fromkeys((one.key for one in getting), "may get data"))
         chosen += spread[: options.drives_per_model]
         left = spread[options.drives_per_model:]
         if left:
@@ -317,11 +321,11 @@ def _sampled_last(
     """
     slow = {one.osd_id for one in cluster.slow_osds}
     real = [one for one in candidates_ if in_cluster(one)]
-    moving = cluster.moving(osd_id for one in real for osd_id in one.osd_ids)
+    busy = cluster.busy or frozenset()
     alerted = [one.key for one in real if one.osd_ids & slow]
     few = 2 * len(alerted) <= len(candidates_)
     found = dict.fromkeys(alerted, "had slow operations in BlueStore") if few else {}
-    return {**found, **{one.key: "move or get data" for one in real if one.osd_ids & moving}}
+    return {**found, **{one.key: "move data" for one in real if one.osd_ids & busy}}
 
 
 def _way_beside(left_alone: Mapping[str, Sequence[str]], *, gentle: bool) -> str:

@@ -6,7 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import Dict, List, Mapping, Sequence, Tuple
 
-from ...core.cluster import ClusterState, OsdInfo
+from ...core.cluster import ClusterState, OsdInfo, calm_first
 from ...core.experiment.campaign import Scope
 from ...core.host_report import HostReport
 from ...core.model import Role
@@ -62,11 +62,15 @@ def choose(
         f"{many(len(osds), 'OSD')} passed over, each {why}: {named(osds)}"
         for why, osds in sorted(ill.items())
     ]
-    last = cluster.sampled_last(one.osd_id for each in found.values() for one in each)
+    last = (cluster.busy or frozenset()) | {one.osd_id for one in cluster.slow_osds}
     chosen: List[Target] = []
     for _, targets in sorted(found.items()):
-        spread = _spread([one for one in targets if one.osd_id not in last])
-        chosen += [*spread, *_spread([one for one in targets if one.osd_id in last])][:most]
+        spread, getting = calm_first(
+            _spread([one for one in targets if one.osd_id not in last]),
+            lambda one: (one.osd_id,), most, cluster,
+        )
+        behind = _spread([one for one in targets if one.osd_id in last])
+        chosen += [*spread, *getting, *behind][:most]
     return chosen, skipped
 
 

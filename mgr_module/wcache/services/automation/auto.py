@@ -157,7 +157,7 @@ class AutoService:
             f"{' '.join(d.key)}: {d.refusal}" for d in on
             if d.refusal and not _fine(d, seen)
         ]
-        left += _of_paused(world)
+        left += _of_paused(world) if any_on(state.modes) else []
         left += [_without(seen.without)] if seen.without and any_on(state.modes) else []
         left += [f"{' '.join(key)}: contested, see `ceph wcache status`"
                  for key in sorted(seen.contested)]
