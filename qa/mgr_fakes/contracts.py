@@ -51,6 +51,8 @@ CALLS: List[Tuple[str, Tuple[Any, ...], Paths]] = [
         "osds/[]/uuid": "str", "osds/[]/up_from": "int", "osds/[]/state/[]": "str",
         "pools/[]/type": "int", "pools/[]/crush_rule": "int", "pools/[]/pool_name": "str",
         "pools/[]/size": "int", "pools/[]/min_size": "int",
+        "pg_temp/[]/pgid": "str ?", "pg_temp/[]/osds/[]": "int ?",
+        "pg_upmap_items/[]/pgid": "str ?", "pg_upmap_items/[]/mappings/[]/to": "int ?",
         "crush_node_flags/*/[]": "str some", "device_class_flags/*/[]": "str ?",
         "stretch_mode/degraded_stretch_mode": "int",
         "stretch_mode/recovering_stretch_mode": "int",
@@ -89,6 +91,8 @@ CALLS: List[Tuple[str, Tuple[Any, ...], Paths]] = [
     ("get_unlabeled_counter", ("osd", "0", "bluestore.txc_commit_lat"), {
         "*/[]/[]": "number 20",
     }),
+    ("get_counter", ("osd", "0", "osd.numpg"), {"*/[]/[]": "number 16 18"}),
+    ("get_unlabeled_counter", ("osd", "0", "osd.numpg"), {"*/[]/[]": "number 20"}),
     ("get_ceph_option", ("osd_op_queue",), {"": "str"}),
     ("get_foreign_ceph_option", ("osd.0", "bluestore_slow_ops_warn_lifetime"), {"": "number 20"}),
     ("get_module_option_ex", ("orchestrator", "orchestrator", ""), {"": "str"}),

@@ -139,7 +139,7 @@ def test_an_osd_of_whose_pgs_a_copy_is_missing_is_ill_and_nobody_else(state):
 
 @pytest.mark.parametrize(("held", "gets"), [(9, False), (10, True), (8, False), (None, False)])
 def test_an_osd_that_holds_more_pgs_than_are_its_own_may_get_data(held, gets):
-    """The target of a backfill holds a PG of whose acting set it is not, on each release."""
+    """The target of a backfill holds a PG of whose acting set it is not."""
     state, asked = "active+remapped+backfilling", []
 
     def series(osd_id, name):
@@ -156,6 +156,19 @@ def test_an_osd_that_holds_more_pgs_than_are_its_own_may_get_data(held, gets):
     new = living({state: 1}, {"0": {state: 1}})
     expanded = CephView(new, bench_empties_caches=False, series=series).cluster()
     assert (1 in expanded.moving((1,))) is bool(held)
+
+
+@pytest.mark.parametrize(("acting", "to", "gets"), [
+    ([0, 5], 1, {1}), ([1, 5], 1, set()), (None, 1, set()), ([2147483647, 5], 1, {1}),
+])
+def test_an_osd_to_which_an_upmap_moves_a_pg_that_is_not_there_yet_gets_data(acting, to, gets):
+    there = living({"active+remapped+backfill_wait": 1})
+    there.maps["osd_map"]["pg_temp"] = [{"pgid": "2.7", "osds": acting}] if acting else []
+    there.maps["osd_map"]["pg_upmap_items"] = [
+        {"pgid": "2.7", "mappings": [{"from": 0, "to": to}, {"from": 4, "to": 5}]},
+        {"pgid": "2.8", "mappings": [{"from": 1, "to": 0}]},  # it is there since long
+    ]
+    assert look(there).moving((0, 1)) == gets
 
 
 def test_where_no_pg_moves_no_osd_is_asked_how_many_it_holds():

@@ -91,7 +91,7 @@ def test_osds_that_are_not_well_are_passed_over_and_those_that_move_data_come_la
 
 def test_an_osd_that_may_get_data_is_benched_last(mgr):
     mgr.view.state = replace(
-        mgr.view.state, missed=(Precondition.NO_RECOVERY,), has_more=lambda osd_id: osd_id == 0)
+        mgr.view.state, missed=(Precondition.NO_RECOVERY,), gets_data=lambda osd_id: osd_id == 0)
     assert asked(mgr, "forecast", drives_per_model=2)["forecast"]["osds_named"] == "osd.1, osd.2"
 
 

@@ -315,7 +315,7 @@ def test_those_that_may_get_data_come_last_too_and_are_measured_where_no_others_
     mgr, asked = a_mgr(hosts=1, each=6), []
     mgr.view.state = replace(
         mgr.view.state, missed=(Precondition.NO_RECOVERY,), busy=frozenset([0]),
-        has_more=lambda osd_id: asked.append(osd_id) or osd_id in (1, 2),
+        gets_data=lambda osd_id: asked.append(osd_id) or osd_id in (1, 2),
     )
     forecast = said(mgr, "campaign forecast", loads="depth1", drives_per_model=3)["forecast"]
     assert any("3 more drives of this model are not sampled (those that come last: 2 may get data, "

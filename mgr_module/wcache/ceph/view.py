@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from functools import partial
-from typing import Any, Callable, Dict, FrozenSet, Mapping, Protocol, Sequence, Tuple
+from typing import Any, Callable, Dict, FrozenSet, Mapping, Optional, Protocol, Sequence, Set, Tuple
 
 from ..core.cluster import ClusterState, OsdInfo, OsdLatency, SlowOsd
 from ..core.record import CHECKS_MAX, Precondition
@@ -119,7 +118,7 @@ class CephView:
             self._bench_empties_caches, _failure_types(osd_map, crush),
             self._slow_osds(health.alerted), self._host_names(), sick, ill,
             frozenset(slow_ops), busy, (*health.forbids, *health.recorded)[:CHECKS_MAX],
-            _strict_pools(osd_map), partial(_has_more, self._series, pgs["by_osd"]),
+            _strict_pools(osd_map), _Getting(self._series, pgs["by_osd"], osd_map),
         )
 
     def erasure_coded(self) -> bool:
@@ -192,14 +191,41 @@ def _by_pgs(by_osd: Mapping[str, Mapping[str, int]]) -> Tuple[Dict[int, str], Fr
     return ill, frozenset(busy)
 
 
-def _has_more(series: Series, by_osd: Mapping[str, Mapping[str, int]], osd_id: int) -> bool:
-    """Whether an OSD has more PGs than there are of whose acting sets it is.
+class _Getting:
+    """Says of an OSD whether it gets data of PGs, or may, as the maps were at one look.
 
-    The target of a backfill has, also while that waits, and so has who is to delete a copy.  Each
-    of them is in the map's `pg_temp`, so the OSD has counted anew since.
+    Who gets data is in a PG's `up` set and not in its acting set, and no state of a PG names it.
+    What is known is who the balancer has get it: a PG of another acting set than CRUSH gives is in
+    the map's `pg_temp` (PeeringState.cc, choose_acting), and the map has the upmap that moves it.
+    Else it is seen by what an OSD holds: more PGs than there are of whose acting sets it is.  That
+    it counts at each new map alone, and copies count too that wait, or are to be deleted.
     """
-    held = [point[1] for point in series(osd_id, _PGS_HELD)[-1:] if len(point) == 2]
-    return sum(held) > sum(by_osd.get(str(osd_id), {}).values())
+
+    def __init__(
+        self, series: Series, by_osd: Mapping[str, Mapping[str, int]], osd_map: Mapping[str, Any]
+    ) -> None:
+        self._series = series
+        self._by_osd = by_osd
+        self._osd_map = osd_map
+        self._targets: Optional[Set[int]] = None
+
+    def __call__(self, osd_id: int) -> bool:
+        if self._targets is None:  # at the first question: a large cluster has many
+            self._targets = _targets(self._osd_map)
+        held = [point[1] for point in self._series(osd_id, _PGS_HELD)[-1:] if len(point) == 2]
+        return osd_id in self._targets or (
+            sum(held) > sum(self._by_osd.get(str(osd_id), {}).values())
+        )
+
+
+def _targets(osd_map: Mapping[str, Any]) -> Set[int]:
+    """OSDs to which upmaps move PGs that are not there yet (OSDMap::dump)."""
+    acting = {row["pgid"]: {*row["osds"]} for row in osd_map.get("pg_temp", ())}
+    found: Set[int] = set()
+    for row in osd_map.get("pg_upmap_items", ()) if acting else ():
+        if row["pgid"] in acting:
+            found.update({int(pair["to"]) for pair in row["mappings"]} - acting[row["pgid"]])
+    return found
 
 
 def _by_map(

@@ -86,9 +86,8 @@ class ClusterState:
 
     `ill` says why an OSD is neither measured nor changed, nor a control.  `slow_op_osds` are ill
     too, but for what bears slow operations.  `busy` ones move data of PGs that have all their
-    copies, as far as their PGs say so; None where the release does not tell.  `has_more` asks of
-    one OSD whether it has copies of PGs that are not its own, or not yet: each OSD that gets data
-    has.  `checks` are health checks that are raised.
+    copies, as far as their PGs say so; None where the release does not tell.  `gets_data` says
+    of one OSD whether it gets data of PGs, or may.  `checks` are health checks that are raised.
     `strict_pools` take no writes where one copy is missing.
     """
 
@@ -106,7 +105,7 @@ class ClusterState:
     busy: Optional[FrozenSet[int]] = frozenset()
     checks: Tuple[str, ...] = ()
     strict_pools: Tuple[str, ...] = ()
-    has_more: Callable[[int], bool] = field(default=_nobody_knows, compare=False)
+    gets_data: Callable[[int], bool] = field(default=_nobody_knows, compare=False)
 
     @property
     def blocking(self) -> Tuple[Precondition, ...]:
@@ -133,7 +132,7 @@ class ClusterState:
         asked = {*osd_ids}
         found = asked & (self.busy or frozenset())
         if Precondition.NO_RECOVERY in self.missed:
-            found |= {osd_id for osd_id in asked if self.has_more(osd_id)}
+            found |= {osd_id for osd_id in asked if self.gets_data(osd_id)}
         return frozenset(found)
 
     def sampled_last(self, osd_ids: Iterable[int]) -> FrozenSet[int]:

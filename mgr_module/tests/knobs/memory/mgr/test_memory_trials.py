@@ -248,7 +248,7 @@ def test_osds_that_move_or_get_data_or_had_the_alert_are_tried_after_others():
     assert tried(3) == first[:3]
     mgr.view.state = replace(
         mgr.view.state, missed=(Precondition.NO_RECOVERY,), busy=frozenset({first[0]}),
-        has_more=lambda osd_id: osd_id == first[1],
+        gets_data=lambda osd_id: osd_id == first[1],
         slow_osds=(SlowOsd(first[2], 0.0, 86400.0),),
     )
     assert tried(3) == first[3:]
