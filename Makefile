@@ -113,10 +113,11 @@ bench:
 	@RELEASE=$(RELEASE) FORMAT=$(FORMAT) PYTHONDONTWRITEBYTECODE=1 \
 	PYTHONPATH=qa:vstart-tests:mgr_module /usr/bin/python3 -m bench
 
-# What a fleet costs the mgr, without Ceph: make bench-fleet [HOSTS=1000] [FORMAT=json]
+# What a fleet costs the mgr, without Ceph: make bench-fleet [HOSTS=1000] [FORMAT=json]; of a large
+# one only what runs beside some commands: [BESIDE="mclock recommend,page /memory"]
 bench-fleet:
-	@HOSTS=$(HOSTS) FORMAT=$(FORMAT) PYTHONPATH=qa:mgr_module "$$(qa/venv.sh)/bin/python" \
-	    -m bench.fleet
+	@HOSTS=$(HOSTS) BESIDE="$(BESIDE)" FORMAT=$(FORMAT) PYTHONPATH=qa:mgr_module \
+	    "$$(qa/venv.sh)/bin/python" -m bench.fleet
 
 # What age bins predict of smaller memory targets, beside what is measured there on the same trace
 # of accesses: make bench-memory [SEED=1] [FORMAT=json]

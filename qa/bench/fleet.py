@@ -1,6 +1,7 @@
 """What a large fleet costs the mgr, on the module's real code over fake ports.
 
     make bench-fleet [HOSTS=1000] [FORMAT=json]
+    make bench-fleet HOSTS=10000 BESIDE="mclock recommend,page /memory"    of the last table alone
 
 Ten drives on each host.  The commands are asked as a mgr asks them, from the arguments to the
 text; between two calls of `status` one host reports something new, as probes do all the time.
@@ -8,7 +9,8 @@ text; between two calls of `status` one host reports something new, as probes do
 Then each of them is made again and again in one thread while another asks for `status`, and a third
 one only wants to run: the longest that it had to wait is the longest piece in which the interpreter
 was kept from all modules of the mgr.  These times are the processor's of all threads together,
-which have one interpreter between them: what else the machine does is not in them.
+which have one interpreter between them: what else the machine does is not in them.  Of Python's
+full collections of garbage, each of which is one piece, it is counted what they take.
 """
 
 from __future__ import annotations
@@ -22,8 +24,9 @@ import socket
 import sys
 import threading
 import time
+from contextlib import contextmanager
 from dataclasses import asdict, replace
-from typing import Any, Callable, Dict, List, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Sequence, Tuple
 
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
@@ -54,14 +57,14 @@ Took = Tuple[float, float]
 def main() -> int:
     """Measure and print; returns the exit code."""
     hosts = int(os.environ.get("HOSTS") or 1000)
-    figures = measure(hosts)
+    figures = measure(hosts, tuple(filter(None, os.environ.get("BESIDE", "").split(","))))
     as_json = os.environ.get("FORMAT") == "json"
     print(json.dumps(figures, indent=2) if as_json else plain(figures))
     return 0
 
 
-def measure(hosts: int) -> Figures:
-    """The figures for this many hosts."""
+def measure(hosts: int, only_beside: Sequence[str] = ()) -> Figures:
+    """The figures for this many hosts; or of `status` beside these commands and pages alone."""
     kv = MonLikeKv()
     kv.copy, kv.late = kv.kept, True  # what is written shows at once: no copy of all each time
     before = _resident_bytes()
@@ -72,19 +75,13 @@ def measure(hosts: int) -> Figures:
     # the fakes' own objects are none of what the module has Python look through for garbage
     gc.collect()
     gc.freeze()
+    mgr.restart()  # the module that is frozen knows of no report: it would keep them for ever
     mgr.report_all()
     took: Dict[str, List[Took]] = {
         "start": [_us(mgr.restart)], "first status": [_us(lambda: _ask(mgr, "status"))],
-        "status": [], "health tick": [], "drive ls HOST": [], "drive ls (all)": [],
-        "mclock findings": [], "mclock recommend": [], **{f"page /{p}": [] for p in PAGES},
+        "first tick": [_us(mgr.service.tick)],
     }
     app = _app(mgr)
-    sizes = {f"status {form}": len(_ask(mgr, "status", form)) for form in ("plain", "json")}
-    for number in range(STATUS_CALLS):
-        _change(mgr, f"host{number % hosts:04d}")
-        took["status"].append(_us(lambda: _ask(mgr, "status")))
-        took["health tick"].append(_us(mgr.views.findings))
-        took["drive ls HOST"].append(_us(lambda: _ask(mgr, "drive ls", hostname="host0000")))
     # every OSD has benched itself and holds a key of its own, as Ceph leaves them
     mgr.config.kept.update({
         (f"osd.{osd_id}", option(rotational=True)): f"{300 + osd_id % 97}.000000"
@@ -92,26 +89,21 @@ def measure(hosts: int) -> Figures:
     })
     mgr.inside.config.read_soon()
     took["reading of mClock's keys"] = [_us(mgr.inside.config.turn)]
-    for _ in range(LS_CALLS):
-        _change(mgr, "host0000")
-        took["mclock findings"].append(_us(lambda: mgr.mclock.tick(mgr.engine.world())))
-        took["mclock recommend"].append(_us(lambda: _ask(mgr, "mclock recommend")))
-        took["drive ls (all)"].append(_us(lambda: _ask(mgr, "drive ls")))
-        for place in PAGES:
-            sizes[f"page /{place}"], spent = _page(app, place)
-            took[f"page /{place}"].append(spent)
-        text, spent = _page(app, METRICS)
-        sizes[f"/{METRICS}"] = text
-        took.setdefault(f"/{METRICS}", []).append(spent)
-    beside = _beside(mgr, {
+    sizes: Dict[str, int] = {} if only_beside else _alone(mgr, app, hosts, took)
+    others: Dict[str, Callable[[], Any]] = {
         "": lambda: time.sleep(1.0),
         **{name: lambda name=name: _ask(mgr, name) for name in (
             "mclock recommend", "recommend", "memory status", "memory recommend", "drive ls",
         )},
         "mclock findings": lambda: mgr.mclock.tick(mgr.engine.world()),
         **{f"page /{place}": lambda place=place: _page(app, place) for place in PAGES},
-    })
-    took.update(_flooded(mgr, app))
+    }
+    unknown = sorted({*only_beside} - {*others})
+    if unknown:
+        raise SystemExit(f"bench: there is no {', '.join(unknown)}, but{', '.join(others)}")
+    beside = {name: _one_beside(mgr, others[name]) for name in only_beside or others}
+    if not only_beside:
+        took.update(_flooded(mgr, app))
     return {
         "beside": beside,
         "hosts": hosts, "drives": hosts * DRIVES,
@@ -128,6 +120,34 @@ def measure(hosts: int) -> Figures:
         "store_bytes": sum(len(key) + len(text) for key, text in kv.kept.items()),
         "resident_bytes_with_fakes": _resident_bytes() - before,
     }
+
+
+def _alone(
+    mgr: FakeMgr, app: Any, hosts: int, took: Dict[str, List[Took]]
+) -> Dict[str, int]:
+    """Add what commands and pages take by themselves; returns how long their answers are."""
+    sizes = {f"status {form}": len(_ask(mgr, "status", form)) for form in ("plain", "json")}
+    for name in (
+        "status", "health tick", "drive ls HOST", "drive ls (all)", "mclock findings",
+        "mclock recommend", *(f"page /{place}" for place in PAGES), f"/{METRICS}",
+    ):
+        took[name] = []
+    for number in range(STATUS_CALLS):
+        _change(mgr, f"host{number % hosts:04d}")
+        took["status"].append(_us(lambda: _ask(mgr, "status")))
+        took["health tick"].append(_us(mgr.views.findings))
+        took["drive ls HOST"].append(_us(lambda: _ask(mgr, "drive ls", hostname="host0000")))
+    for _ in range(LS_CALLS):
+        _change(mgr, "host0000")
+        took["mclock findings"].append(_us(lambda: mgr.mclock.tick(mgr.engine.world())))
+        took["mclock recommend"].append(_us(lambda: _ask(mgr, "mclock recommend")))
+        took["drive ls (all)"].append(_us(lambda: _ask(mgr, "drive ls")))
+        for place in PAGES:
+            sizes[f"page /{place}"], spent = _page(app, place)
+            took[f"page /{place}"].append(spent)
+        sizes[f"/{METRICS}"], spent = _page(app, METRICS)
+        took[f"/{METRICS}"].append(spent)
+    return sizes
 
 
 def _drive(host: int, index: int) -> Any:
@@ -219,12 +239,27 @@ def _flooded(mgr: FakeMgr, app: Any) -> Dict[str, List[Took]]:
     return found
 
 
-def _beside(mgr: FakeMgr, others: Dict[str, Callable[[], Any]]) -> Figures:
-    """What `status` takes beside each of others, and the longest turn that a thread waits for."""
-    return {name: _one_beside(mgr, other) for name, other in others.items()}
+@contextmanager
+def _collections() -> Iterator[List[float]]:
+    """What each full collection of garbage takes meanwhile, in seconds."""
+    found: List[float] = []
+    began_s = [0.0]
+
+    def count(phase: str, info: Mapping[str, Any]) -> None:
+        if phase == "start":
+            began_s[0] = time.thread_time()
+        elif info["generation"] == 2:
+            found.append(time.thread_time() - began_s[0])
+
+    gc.callbacks.append(count)
+    try:
+        yield found
+    finally:
+        gc.callbacks.remove(count)
 
 
 def _one_beside(mgr: FakeMgr, other: Callable[[], Any]) -> Figures:
+    """What `status` takes beside another, and the longest turn that a thread waits for."""
     over = threading.Event()
     turns: List[float] = [0.0]
     seconds: List[float] = []
@@ -244,20 +279,22 @@ def _one_beside(mgr: FakeMgr, other: Callable[[], Any]) -> Figures:
             turns[0] = max(turns[0], time.process_time() - began_s)
 
     threads = [threading.Thread(target=each, daemon=True) for each in (repeat, turn)]
-    for thread in threads:
-        thread.start()
     status: List[float] = []
-    while not over.is_set():
-        _change(mgr, "host0001")
-        began_s = time.process_time()
-        _ask(mgr, "status")
-        status.append(1e6 * (time.process_time() - began_s))
-        time.sleep(0.05)
-    for thread in threads:
-        thread.join()
+    with _collections() as collections:
+        for thread in threads:
+            thread.start()
+        while not over.is_set():
+            _change(mgr, "host0001")
+            began_s = time.process_time()
+            _ask(mgr, "status")
+            status.append(1e6 * (time.process_time() - began_s))
+            time.sleep(0.05)
+        for thread in threads:
+            thread.join()
     return {
         "seconds_max": round(max(seconds), 3), "longest_piece_s": round(turns[0], 4),
         "of_piece_max": round(turns[0] / PIECE_MAX_S, 3),
+        "collections": len(collections), "collection_max_s": round(max(collections, default=0), 4),
         "status": asdict(latencies(status)),
         "of_status_max": round(latencies(status).p50_us / 1e6 / STATUS_MAX_S, 2),
     }
@@ -301,7 +338,8 @@ def plain(figures: Figures) -> str:
     beside = [
         (name or "nothing", f"{row['seconds_max']:.2f} s", latency(row["status"]["p50_us"]),
          latency(row["status"]["max_us"]), row["of_status_max"],
-         latency(1e6 * row["longest_piece_s"]), row["of_piece_max"])
+         latency(1e6 * row["longest_piece_s"]), row["of_piece_max"], row["collections"],
+         latency(1e6 * row["collection_max_s"]))
         for name, row in figures["beside"].items()
     ]
     return "\n".join([
@@ -309,8 +347,8 @@ def plain(figures: Figures) -> str:
         f"{figures['load_average_1min']}", "",
         table(("COMMAND", "N", "P50", "P99", "MAX", "CPU P99", "CPU MAX"), rows), "",
         table(("BESIDE", "TAKES MAX", "STATUS P50", "MAX", f"P50 OF {STATUS_MAX_S * 1e3:g} MS",
-               "LONGEST PIECE", f"OF {PIECE_MAX_S:g} S"), beside), "",
-        "sizes: " + ", ".join(f"{n} {amount(b)}" for n, b in figures["answer_bytes"].items()),
+               "LONGEST PIECE", f"OF {PIECE_MAX_S:g} S", "FULL GC", "MAX"), beside), "",
+        *filter(None, [", ".join(f"{n} {amount(b)}" for n, b in figures["answer_bytes"].items())]),
         f"kept by the mons: {amount(figures['store_bytes'])}; memory, fake probes included: "
         f"{amount(figures['resident_bytes_with_fakes'])}",
     ])

@@ -28,6 +28,7 @@ from .campaigns import CampaignService
 from .deploying import AgentService
 from .drive_models import DriveModelService
 from .dry_run import would
+from .garbage import Garbage
 from .outlook import OutlookService
 from .plans.planner import Planner
 from .plans.plans import PlanService
@@ -66,17 +67,18 @@ class Service:
         self.outlook = OutlookService()
         self.rollouts = RolloutService(engine, self.plans)
         self.web_tokens = WebTokens()
+        self._garbage = Garbage()
 
     def behind(self, knob: str) -> Any:
         """Return what is behind the commands of a knob's own."""
         return self._planners[knob].service
 
     def tick(self) -> None:
-        """What is due of the knobs and of `auto`; one that fails keeps none of the others."""
+        """What is due of the knobs, of `auto` and of memory; one that fails keeps no other."""
         world = self._engine.world()
         parts: List[Tuple[str, Callable[[World], None]]] = [
             *((name, planner.tick) for name, planner in self._planners.items()),
-            ("auto", self.auto.tick),
+            ("auto", self.auto.tick), ("garbage", self._garbage.look),
         ]
         for name, tick in parts:
             self._guarded(f"tick of {name}", partial(tick, world), None)
