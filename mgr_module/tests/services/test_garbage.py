@@ -103,17 +103,36 @@ print(json.dumps([frozen, len(gc.callbacks), gc.get_freeze_count()]))
 @pytest.mark.parametrize(("share", "gone"), [(0.1, False), (0.4, True)])
 def test_frozen_garbage_goes_once_what_is_frozen_has_grown_by_a_quarter(share, gone):
     found = shown(LARGE + f"""
+def later():
+    mgr.now_s += garbage.LOOK_EVERY_S
+    mgr.service.tick()
+
+
 cycle = Cycle()
 seen = weakref.ref(cycle)
 mgr.service.tick()
+later()
 kept = [[] for _ in range(int({share} * gc.get_freeze_count()))]
 del cycle
 gc.collect()  # by a command, say: not through what is frozen
 before = seen() is not None
 mgr.service.tick()  # not yet time to look
 at_once = seen() is not None
-mgr.now_s += garbage.LOOK_EVERY_S
-mgr.service.tick()
+later()
 print(json.dumps([before, at_once, seen() is None]))
 """)
     assert found == [True, True, gone]
+
+
+def test_a_mgr_that_fills_up_after_its_start_does_not_collect_all_for_that():
+    found = shown(LARGE + """
+mgr.service.tick()
+whole = []
+kept = [[] for _ in range(gc.get_freeze_count())]
+gc.collect()
+gc.callbacks.append(lambda phase, info: whole.append(info["generation"] == 2))
+mgr.now_s += garbage.LOOK_EVERY_S
+mgr.service.tick()
+print(json.dumps([any(whole), len(kept) > 0]))
+""")
+    assert found == [False, True]

@@ -7,11 +7,11 @@ quarter of what was left then (`long_lived_pending`; `gc_collect_generations`, f
 `gc_select_generation`).
 
 `gc.freeze` moves all objects to a generation that no collection goes through (`gc_freeze_impl`, in
-constant time).  Here each full collection ends with that, called back when it is over and nothing
-is left that it knows to be garbage (`invoke_gc_callback`).  So the next one goes through what is
-newer, and no more.  An object that nobody refers to any more is freed as ever, frozen or not.  What
-refers to itself stays until the next whole collection; that is made by CPython's own measure, when
-what is frozen has grown by a quarter, but here, by the module's own thread and not by a command.
+constant time).  Here each full collection ends with that, called back when it is over and no
+garbage is left (`invoke_gc_callback`).  So the next one goes through what is newer, and no more.
+An object that nobody refers to any more is freed as ever, frozen or not.  What refers to itself
+stays until the next whole collection.  That is made by CPython's own measure, when what is frozen
+has grown by a quarter, but by the module's own thread and not by a command.
 
 Generations and callbacks are each interpreter's own (`PyInterpreterState.gc`, from 3.9 on).
 Ceph 16 and 18 give each module an interpreter; 20 has all in one, unless
@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import gc
 import math
-from typing import Any, Mapping
+from typing import Any, Mapping, Optional
 
 from ..engine.world import World
 
@@ -39,7 +39,7 @@ class Garbage:
 
     def __init__(self) -> None:
         self._looked_at_s = -math.inf
-        self._frozen = 0
+        self._frozen: Optional[int] = None  # what there was to freeze, once the module was filled
 
     def look(self, world: World) -> None:
         """Begin, or end, as the fleet's size asks for; collect all where it has grown."""
@@ -51,14 +51,17 @@ class Garbage:
             if begun:
                 gc.callbacks.remove(_freeze)
                 gc.unfreeze()
-            return
-        if not begun:
+            self._frozen = None
+        elif not begun:
             gc.callbacks.append(_freeze)
-        elif gc.get_freeze_count() <= GROWN * self._frozen:
-            return
-        gc.unfreeze()
-        gc.collect()  # which freezes what is left
-        self._frozen = gc.get_freeze_count()
+            gc.collect()  # which freezes what is left
+        elif self._frozen is None:
+            # a mgr that has just started reads reports, keys and more of them until now
+            self._frozen = gc.get_freeze_count()
+        elif gc.get_freeze_count() > GROWN * self._frozen:
+            gc.unfreeze()
+            gc.collect()
+            self._frozen = gc.get_freeze_count()
 
 
 def _freeze(phase: str, info: Mapping[str, Any]) -> None:
