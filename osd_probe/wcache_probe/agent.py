@@ -114,6 +114,7 @@ class Agent:
         self._journal = journal or JournalBack(tuple, lambda keys: {})
         self._journal_report = ""  # what is said next to a mgr of another protocol
         self._brought_back: Dict[str, None] = {}  # keys, as that one asked for it
+        self._going_back: Dict[str, None] = {}  # keys whose restore has not ended yet
         self.lost = False  # whether it ended because nobody answers
 
     def run(self) -> None:
@@ -230,17 +231,23 @@ class Agent:
     def _bring_back(self, keys: Sequence[str]) -> None:
         """The worker's: restore these entries of the journal, then say what is in it."""
         self._look_around()
+        going_back = self._going_back
         try:
             here = self._journal.keys()
             failed: Dict[str, str] = {}
             # those of leases are owed, and brought back as such
-            wanted = [key for key in keys if key in here and key.startswith(ACTION)]
-            for key, error in self._journal.bring_back(wanted).items() if wanted else ():
+            going_back.update({key: None for key in keys if key in here and key.startswith(ACTION)})
+            # without a key too: what hung may have ended
+            for key, error in self._journal.bring_back([*going_back]).items():
+                if isinstance(error, NotReadyError):
+                    continue
+                going_back.pop(key, None)
                 if error is None:
                     self._brought_back[key] = None
-                elif not isinstance(error, NotReadyError):
+                else:
                     failed[key] = printable(error.line())
-            here = self._journal.keys()
+            # of what goes on the entry may be gone, and it is not known yet that it is back
+            here = [*{**dict.fromkeys(self._journal.keys()), **going_back}]
         except WcacheError as error:
             self._complain(error)
             return

@@ -6,6 +6,7 @@ import pytest
 from sim_drives import BACK, FSID, OBEYS, THROUGH, FakeStop, Probe, RestoreHere, WorkHere, hold
 from wcache.core import across
 from wcache.core.drive.prior import prior_from
+from wcache.core.errors import NotReadyError, StorageError
 from wcache.core.protocol import PROTOCOL_VERSION, ApplyRequest, Task
 from wcache_probe.agent import Agent, JournalBack
 from wcache_probe.mgr_link import decode_reply
@@ -33,8 +34,22 @@ class OtherMgr:
         return decode_reply(across.encode(across.Order(self.version, 1.0, wanted)))
 
 
-def run(probe, link, turns=6):
-    back = RestoreHere(probe.switcher)
+class RestoreLate(RestoreHere):
+    """Has not ended when it is asked for the first time, though the entry is gone by then."""
+
+    def __init__(self, switcher, first):
+        super().__init__(switcher)
+        self.first, self.late = first, {}
+
+    def restore(self, keys, patience_s=None):
+        late, self.late = self.late, {}
+        new = [key for key in keys if key not in late]
+        self.late = super().restore(new)
+        return {**late, **dict.fromkeys(new, self.first)}
+
+
+def run(probe, link, turns=6, back=None):
+    back = back or RestoreHere(probe.switcher)
     Agent(
         identity=probe.identity, link=link, keeper=probe.keeper, restoring=probe.restoring,
         runner=probe.runner, worker=WorkHere(), stop=FakeStop(probe.clock, turns),
@@ -79,6 +94,30 @@ def test_a_change_is_rolled_back_by_its_key_alone(version):
     assert probe.mode(OBEYS) is BACK
     assert probe.journal.entries == {}
     assert (link.reports[-1].keys, link.reports[-1].restored) == ((), ("action/p1.0",))
+
+
+def late_back(first):
+    """The reports to a mgr that wants a change back, whose restore says this first."""
+    probe = Probe()
+    apply(probe)
+    link = OtherMgr(NEWER)
+    link.keys = ("action/p1.0",)
+    run(probe, link, 12, RestoreLate(probe.switcher, first))
+    assert probe.mode(OBEYS) is BACK
+    assert (link.reports[-1].keys, link.reports[-1].restored) == ((), ("action/p1.0",))
+    return [report for report in link.reports if not report.restored]
+
+
+def test_a_restore_that_takes_long_is_not_taken_for_an_entry_that_never_was():
+    before = late_back(NotReadyError("restore process 7 still running after 6 s"))
+    assert len(before) >= 2
+    assert {(report.keys, report.failed) for report in before} == {(("action/p1.0",), ())}
+
+
+def test_a_restore_that_hung_and_has_ended_is_said_to_be_back():
+    hangs = "process 7 hangs in its drive"
+    before = late_back(StorageError(hangs))
+    assert dict(before[-1].failed) == {"action/p1.0": hangs}
 
 
 def test_what_cannot_be_brought_back_is_said_and_its_entry_stays():
