@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Callable, Collection, Dict, List, Optional, Sequence
 
-from wcache.core import codec
+from wcache.core import across, codec
 from wcache.core.drive.prior import UNKNOWN, Prior, prior_from
 from wcache.core.errors import NotReadyError, WcacheError
 from wcache.core.model import DeviceCache, DriveReport
@@ -161,12 +161,15 @@ class FolderMgr:
 
     `reply.json` is what the mgr says; without it there is no mgr.  A task in it is left
     out once it was answered.  Posts are appended to `posts.jsonl`.  `priors` adds what it
-    has stored to what a test asks for.
+    has stored to what a test asks for.  `version` is the protocol that it speaks.
     """
 
-    def __init__(self, folder: Path, priors: Optional[StoredPriors] = None) -> None:
+    def __init__(
+        self, folder: Path, priors: Optional[StoredPriors] = None, version: int = PROTOCOL_VERSION
+    ) -> None:
         self.folder = folder
         self.priors = priors
+        self.version = version
 
     # the probe's side
 
@@ -203,9 +206,16 @@ class FolderMgr:
         if request is not None and self.priors is not None:
             request = self.priors.sent_with(request)
         task = Task(task_id, request) if request else None
-        reply = PollReply(PROTOCOL_VERSION, next_poll_s, task, lease, frozen, True)
+        reply = PollReply(self.version, next_poll_s, task, lease, frozen, True)
+        self._answer(codec.dumps(reply))
+
+    def say_across(self, *keys: str, next_poll_s: float = 0.02) -> None:
+        """What it answers to a probe of another protocol: these changes are to go back."""
+        self._answer(across.encode(across.Order(self.version, next_poll_s, keys)))
+
+    def _answer(self, text: str) -> None:
         temporary = self.folder / "reply.new"
-        temporary.write_text(codec.dumps(reply))
+        temporary.write_text(text)
         os.rename(temporary, self.folder / "reply.json")
 
     def fall_silent(self) -> None:

@@ -22,7 +22,12 @@ HERE = Path(__file__).resolve()
 
 
 class ProbeProcess:
-    """One probe with its folders below `root`; starts again on what it left."""
+    """One probe with its folders below `root`; starts again on what it left.
+
+    `packages` are folders with packages of another version, which it starts with.
+    """
+
+    packages: Sequence[str] = ()
 
     def __init__(self, root: Path, drives: str) -> None:
         self.mgr_folder = root / "mgr"
@@ -49,7 +54,7 @@ class ProbeProcess:
 
     def environment(self) -> dict:
         return {
-            **os.environ, "PYTHONPATH": os.pathsep.join(sys.path),
+            **os.environ, "PYTHONPATH": os.pathsep.join([*self.packages, *sys.path]),
             "FAKE_MGR": str(self.mgr_folder), "FAKE_HANGS": str(self.hangs),
         }
 
