@@ -46,8 +46,8 @@ from .services.plans.planner import Parts
 from .services.plans.planners import with_all
 from .services.service import Service
 from .services.web_tokens import WebTokens
+from .web.app import page_app
 from .web.dashboard_login import DashboardLogin
-from .web.page import page_app
 from .web.reading import Reader
 from .web.server import WebPage, redirecting
 

@@ -34,8 +34,8 @@ from mgr_fakes.store import MonLikeKv, PromptQueue
 from wcache.core.model import CacheMode
 from wcache.core.text import amount, latency, table
 from wcache.knobs.mclock.capacity import option
-from wcache.web.connections import Server
-from wcache.web.page import page_app
+from wcache.web.app import page_app
+from wcache.web.cheroot_server import PageServer
 from wcache.web.reading import Reader
 
 from bench.figures import latencies
@@ -218,7 +218,7 @@ def _flooded(mgr: FakeMgr, app: Any) -> Dict[str, List[Took]]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = int(probe.getsockname()[1])
-    server = Server("127.0.0.1", port, app, tls=None, log=print)
+    server = PageServer("127.0.0.1", port, app, tls=None, log=print)
     over = threading.Event()
     threads = [threading.Thread(target=server.serve, daemon=True)]
     threads += [

@@ -6,7 +6,9 @@ import json
 import re
 from contextlib import suppress
 from functools import cache
+from io import BytesIO
 from typing import Any, Dict, List
+from urllib.parse import unquote_to_bytes
 
 import shapes
 from mgr_fakes.module import FakeMgr
@@ -31,8 +33,6 @@ from wcache.core.verdict.result import Result
 from wcache.engine.storing.plans import Head, StoredPlans
 from wcache.knobs.memory import reading
 from wcache.web import dashboard_login
-from wcache.web.connections import answered
-from wcache.web.http_request import BadRequestError, request_of
 from web_world import Site
 
 from .target import Broken, Target, again, example, examples, one_line, text_of
@@ -254,21 +254,36 @@ def pages() -> Pages:
 
 
 def http(data: bytes) -> Any:
-    """A browser's request, whole and as its bytes come."""
-    try:
-        environ = request_of(data, "192.0.2.1")
-        request_of(data[: len(data) // 2], "192.0.2.1")
-    except BadRequestError as error:
-        one_line(str(error))
-        return None
-    if environ is None:
-        return None
+    """A browser's request, as the web server hands it to the page."""
     site = pages().site
     site.app.forget()
-    said = answered(site.app, environ)
+    said: List[Any] = []
+    b"".join(site.app(_environ(data), lambda status, headers: said.extend((status, headers))))
     if site.failures:
         raise Broken(f"the page failed: {site.failures.pop()}")
-    return said.startswith((b"HTTP/1.1 200", b"HTTP/1.1 303"))
+    status, headers = said
+    if any({*"\r\n"} & {*name, *value} for name, value in headers):
+        raise Broken(f"a header has more than one line: {headers}")
+    return status.startswith(("200", "303"))
+
+
+def _environ(data: bytes) -> Dict[str, Any]:
+    """The environment (PEP 3333) of a request; its bytes stand as latin-1."""
+    head, _, body = data.decode("latin-1").partition("\r\n\r\n")
+    first, *lines = head.split("\r\n")
+    method, _, rest = first.partition(" ")
+    path, _, query = rest.rpartition(" ")[0].partition("?")
+    environ: Dict[str, Any] = {
+        "REQUEST_METHOD": method, "QUERY_STRING": query, "REMOTE_ADDR": "192.0.2.1",
+        "PATH_INFO": unquote_to_bytes(path.encode("latin-1")).decode("latin-1"),
+        "wsgi.input": BytesIO(body.encode("latin-1")),
+    }
+    for line in lines:
+        name, _, value = line.partition(":")
+        name = name.strip().upper().replace("-", "_")
+        own = name in ("CONTENT_LENGTH", "CONTENT_TYPE")
+        environ[name if own else f"HTTP_{name}"] = value.strip()
+    return environ
 
 
 def metrics(data: bytes) -> Any:

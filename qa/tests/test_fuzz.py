@@ -79,7 +79,7 @@ def test_what_reads_is_seen_in_the_code():
         "osd_probe/wcache_probe/sim/toml_table.py parse_toml",
         "mgr_module/wcache/services/probes.py ProbeService._post",
         "mgr_module/wcache/ceph/command.py parse",
-        "mgr_module/wcache/web/http_request.py _head",
+        "mgr_module/wcache/web/app.py _fields",
         "cli/wcache_cli/compare/fio_json.py fio_json",
         "osd_probe/wcache_probe/linux/block/bcache.py _state",
     ):

@@ -7,9 +7,8 @@ import time
 import pytest
 from module_world import a_mgr, measured, said
 from wcache.services.web_tokens import HOURS, WebTokens
-from wcache.web.app import KEPT_MAX, KEPT_S, REST_MAX_S, Response
+from wcache.web.app import KEPT_MAX, KEPT_S, REST_MAX_S, Response, network_of
 from wcache.web.dashboard_login import NotLetInError
-from wcache.web.waiting_line import network_of
 from web_world import KEY, Site, words
 
 
@@ -46,6 +45,21 @@ def test_a_token_of_our_own_logs_in_by_the_form(site):
     assert "Secure" not in cookie
     assert site.ask("/", HTTP_COOKIE=cookie.split(";")[0]).code == 200
     assert site.ask("/", HTTP_AUTHORIZATION=f"Bearer {site.token}").code == 200
+
+
+def test_a_form_in_chunks_is_refused_before_it_is_read(site):
+    answer = site.ask("/login", "POST", b"token=x", HTTP_TRANSFER_ENCODING="chunked")
+    assert answer.code == 413  # cheroot ends the connection after this one
+    assert site.get("/", HTTP_TRANSFER_ENCODING="gzip, chunked").code == 413
+
+
+def test_a_form_that_does_not_arrive_is_the_clients_fault(site):
+    class Gone:
+        def read(self, size):
+            raise TimeoutError("timed out")
+
+    assert site.ask("/login", "POST", b"token=x", **{"wsgi.input": Gone()}).code == 400
+    assert site.failures == []
 
 
 def test_under_tls_the_cookie_is_secure_and_the_browser_keeps_to_tls():

@@ -1,9 +1,14 @@
 """The server follows the options while the mgr runs; what it cannot do is a finding."""
 
 import http.client
+import os
 import socket
 import ssl
+import stat
 import subprocess
+import sys
+import tempfile
+import threading
 import time
 import warnings
 from types import SimpleNamespace
@@ -13,6 +18,7 @@ from module_world import a_mgr
 from wcache.ceph.web_host import Certificate, WebSettings
 from wcache.services.web_tokens import WebTokens
 from wcache.web import server
+from wcache.web.app import page_app
 from wcache.web.server import WebPage, redirecting, tls_context, uri_of
 from web_world import FakeHost, Site, free_port, self_signed, words
 
@@ -116,13 +122,26 @@ def test_a_port_that_is_taken_is_a_finding_until_it_is_free(served, monkeypatch)
     assert page.findings() == []
 
 
-def test_without_jinja2_it_is_said_what_to_install(served):
-    def make_app(secure):
-        raise ImportError("No module named 'jinja2'")
+@pytest.mark.parametrize("missing", ["jinja2", "cheroot"])
+def test_what_is_missing_is_said_with_what_to_install(monkeypatch, missing):
+    for name in ("wcache.web.rendering", "wcache.web.cheroot_server"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    for name in [name for name in sys.modules if name.partition(".")[0] == missing]:
+        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.setitem(sys.modules, missing, None)
 
-    page = served(FakeHost(), make_app)
+    def make_app(secure):
+        return page_app(None, None, None, secure, print)
+
+    page = WebPage(FakeHost(), make_app=make_app, tokens=WebTokens(), log=print)
+    page.start()
     until(page.findings)
-    assert "install python3-jinja2" in page.findings()[0].detail
+    (found,) = page.findings()
+    page.close()
+    assert missing in found.detail.partition("(")[2].partition(")")[0]
+    assert f"python3-{missing}" in found.detail.partition("(")[0]
+    assert "ceph config set mgr mgr/wcache/web off" in found.detail
+    assert "\n" not in found.detail
 
 
 def test_no_tls_is_spoken_that_is_older_than_1_2_whatever_python_would_take(pem, monkeypatch):
@@ -145,6 +164,31 @@ def pem(tmp_path_factory):
     return Certificate(crt.read_text(), key.read_text(), "mgr/wcache/web/crt and .../key")
 
 
+def test_the_key_is_in_a_file_of_its_own_until_it_is_loaded(pem, monkeypatch, tmp_path):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    seen = []
+
+    class Watched(ssl.SSLContext):
+        def load_cert_chain(self, certfile, keyfile, password):
+            super().load_cert_chain(certfile, keyfile, password)
+            for path in (keyfile, keyfile.parent):
+                status = path.stat()
+                seen.append((stat.S_IMODE(status.st_mode), status.st_uid))
+            assert keyfile.parent.parent == tmp_path
+
+    monkeypatch.setattr(server, "ssl", SimpleNamespace(**{**vars(ssl), "SSLContext": Watched}))
+    old = os.umask(0)
+    try:
+        tls_context(pem)
+    finally:
+        os.umask(old)
+    assert seen == [(0o600, os.getuid()), (0o700, os.getuid())]
+    assert [*tmp_path.iterdir()] == []
+    with pytest.raises(server.CannotServeError):
+        tls_context(Certificate("junk", pem.key, "here"))
+    assert [*tmp_path.iterdir()] == []
+
+
 def blind():
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
@@ -165,6 +209,35 @@ def test_tls_is_served_with_the_stored_certificate(served, pem):
     old.set_ciphers("DEFAULT@SECLEVEL=0")
     with pytest.raises((ssl.SSLError, ConnectionError)):
         get(host, tls=old)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("busy", ["a silent client", "a page that is being made"])
+def test_the_mgr_ends_in_time_whoever_is_connected(served, pem, busy):
+    host = FakeHost("tls")
+    host.pem = pem
+    release, making = threading.Event(), threading.Event()
+
+    def app(environ, start_response):
+        making.set()
+        release.wait(20)
+        start_response("200 OK", [("Content-Length", "0")])
+        return []
+
+    page = served(host, lambda secure: app)
+    until(lambda: page.uri)
+    client = socket.create_connection(("127.0.0.1", host.wanted.port))
+    if busy == "a page that is being made":
+        client = blind().wrap_socket(client)
+        client.sendall(b"GET / HTTP/1.1\r\n\r\n")
+        assert making.wait(10)
+    time.sleep(0.2)
+    began = time.monotonic()
+    page.close()
+    assert time.monotonic() - began < 5.0
+    assert making.is_set() or not page.uri  # a silent client is not even waited for
+    release.set()
+    client.close()
 
 
 @pytest.mark.parametrize(("broken", "said"), [

@@ -12,8 +12,8 @@ from wcache.core.change.gate.judge import BLOCKS_BEFORE, LOOKS
 from wcache.core.loads import Block, BlocksRequest, OsdBlock
 from wcache.engine.gate.kept_blocks import KeptBlock
 from wcache.services.web_tokens import WebTokens
+from wcache.web.app import page_app
 from wcache.web.dashboard_login import NotLetInError
-from wcache.web.page import page_app
 from wcache.web.reading import Reader
 
 KEY = bytes(range(32))

@@ -5,6 +5,7 @@ Nothing here changes anything: GET and HEAD read, and POST takes the token of th
 
 from __future__ import annotations
 
+import ipaddress
 import math
 import threading
 import time
@@ -18,7 +19,6 @@ from ..services.token_bucket import TokenBuckets
 from . import pages
 from .dashboard_login import NotLetInError
 from .reading import CannotReadError, Reader
-from .waiting_line import network_of
 
 COOKIE = "wcache_token"
 DASHBOARD_COOKIE = "token"
@@ -159,6 +159,8 @@ class App:
         return [] if environ.get("REQUEST_METHOD") == "HEAD" else [body]
 
     def _answered(self, environ: Environ) -> Response:
+        if "HTTP_TRANSFER_ENCODING" in environ:  # what it leaves unread would be the next request
+            raise Response(413, "say how long it is: no chunks here\n", kind="text/plain")
         method = str(environ.get("REQUEST_METHOD"))
         raw, text = str(environ.get("PATH_INFO") or "/"), str(environ.get("QUERY_STRING") or "")
         if len(raw) > PATH_CHARS_MAX or len(text) > QUERY_CHARS_MAX:
@@ -273,6 +275,38 @@ class App:
         return Response(303, headers=[("Location", "/"), ("Set-Cookie", cookie)])
 
 
+def page_app(
+    read: Reader, tokens: OwnTokens, dashboard: Logins, secure: bool,
+    log_exception: Callable[[str], None], open_metrics: Callable[[], bool] = lambda: False,
+) -> App:
+    """The application of the active mgr.  Raises ImportError where jinja2 is missing.
+
+    `open_metrics`: whether `/metrics` is read without a login.
+    """
+    from .rendering import Renderer
+
+    return App(
+        read=read, render=Renderer(), tokens=tokens, dashboard=dashboard, secure=secure,
+        log_exception=log_exception, open_metrics=open_metrics,
+    )
+
+
+def network_of(address: str) -> str:
+    """The network that an address counts for: an IPv4 address for itself, one of IPv6 for its /64.
+
+    Whoever has one address of a /64 has all of it (RFC 6177).
+    """
+    try:
+        found = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return ""
+    if isinstance(found, ipaddress.IPv4Address):
+        return str(found)
+    if found.ipv4_mapped is not None:
+        return str(found.ipv4_mapped)
+    return str(ipaddress.ip_network((found, 64), strict=False))
+
+
 def _whose(environ: Environ) -> str:
     return network_of(str(environ.get("REMOTE_ADDR") or ""))
 
@@ -295,8 +329,11 @@ def _form(environ: Environ) -> Dict[str, str]:
     length: Optional[str] = environ.get("CONTENT_LENGTH")
     if not length or not length.isdecimal() or int(length) > FORM_BYTES_MAX:
         raise Response(413, "a token is shorter\n", kind="text/plain")
-    body = environ["wsgi.input"].read(int(length)).decode("utf-8", "replace")
-    return _fields(body)
+    try:
+        body = environ["wsgi.input"].read(int(length))
+    except OSError:
+        raise Response(400, "the form did not arrive\n", kind="text/plain") from None
+    return _fields(body.decode("utf-8", "replace"))
 
 
 def _fields(text: str) -> Dict[str, str]:

@@ -1,32 +1,44 @@
 """The page's server, switched on and off by the module's options while the mgr runs.
 
-CherryPy's engine is shared by the modules of a mgr (dashboard, prometheus, cephadm): the page has
-a server of its own (`connections.py`).
+What serves it is in `cheroot_server.py`.
 """
 
 from __future__ import annotations
 
+import os
 import secrets
 import ssl
 import tempfile
 import threading
-from typing import Any, Callable, Dict, List, Optional, Protocol, Tuple
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterable, List, Optional, Protocol, Tuple
 from urllib.parse import quote
 
 from ..ceph.web_host import OFF, TLS, Certificate, WebSettings
 from ..core.codec import one_line
 from ..core.model import Finding, FindingCode, Severity
 from ..services.web_tokens import KEY_BYTES, WebTokens
-from .connections import Server, WsgiApp
 
-TIMEOUT_S = 10.0
+WsgiApp = Callable[..., Iterable[bytes]]
+# A page that is being made is not waited for: the mgr stops within seconds.
+CLOSE_S = 4.0
 # What cannot be served is tried again: a port may become free.
 RETRY_S = 15.0
 LOOK_S = 2.0
 MISSING = (
-    "jinja2 is missing on this mgr's host ({error}): install python3-jinja2 there, or set "
-    "mgr/wcache/web to off"
+    "the web page needs python3-cheroot and python3-jinja2 on this mgr's host ({error}): install "
+    "them there, or `ceph config set mgr mgr/wcache/web off`"
 )
+
+
+class Server(Protocol):
+    """What listens for browsers."""
+
+    def serve(self) -> None:
+        """Serve until `stop`."""
+
+    def stop(self) -> None:
+        """End `serve`, from another thread."""
 
 
 class Host(Protocol):
@@ -89,7 +101,7 @@ class WebPage:
         self._stop = True
         self._wake.set()
         if self._thread is not None:
-            self._thread.join(timeout=TIMEOUT_S)
+            self._thread.join(timeout=CLOSE_S)
 
     def findings(self) -> List[Finding]:
         """Why there is no page although it is switched on."""
@@ -147,12 +159,14 @@ class WebPage:
         """A server that listens.  Raises CannotServeError."""
         secure = wanted.mode == TLS
         try:
+            from .cheroot_server import PageServer
+
             app = self._make_app(secure)
         except ImportError as error:
-            raise CannotServeError(MISSING.format(error=error)) from None
+            raise CannotServeError(MISSING.format(error=one_line(str(error), 120))) from None
         tls = tls_context(certificate) if secure else None
         try:
-            return Server(wanted.address, wanted.port, app, tls=tls, log=self._log)
+            return PageServer(wanted.address, wanted.port, app, tls=tls, log=self._log)
         except OSError as error:
             said = one_line(str(error), 120)
             raise CannotServeError(
@@ -176,7 +190,7 @@ class WebPage:
         if server is not None:
             server.stop()
             if self._serving is not None:
-                self._serving.join(timeout=TIMEOUT_S)
+                self._serving.join(timeout=CLOSE_S)
         if server is not None or self.uri:
             self.uri = ""
             self._host.tell("")
@@ -200,23 +214,29 @@ def tls_context(certificate: Optional[Certificate]) -> ssl.SSLContext:
     def no_passphrase() -> str:
         raise ValueError("it has a passphrase")
 
-    with tempfile.NamedTemporaryFile() as chain, tempfile.NamedTemporaryFile() as key:
-        for file, text in ((chain, certificate.chain), (key, certificate.key)):
-            file.write(text.encode())
-            file.flush()
-        try:
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            context.minimum_version = ssl.TLSVersion.TLSv1_2
-            context.options |= ssl.OP_NO_RENEGOTIATION  # a client could ask for it for ever
-            context.load_cert_chain(chain.name, key.name, no_passphrase)
-        except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
-            said = one_line(str(error), 120)
-            raise CannotServeError(
-                f"the certificate and key in {certificate.source} cannot be used ({said}): set "
-                "both anew as PEM, the key without a passphrase: `ceph config-key set "
-                "mgr/wcache/web/crt -i CERT.pem`, `... web/key -i KEY.pem`"
-            ) from None
+    try:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.options |= ssl.OP_NO_RENEGOTIATION  # a client could ask for it for ever
+        # it is read from files only; theirs are for this process alone, and gone at once
+        with tempfile.TemporaryDirectory(prefix="wcache-web-") as folder:
+            chain = _private(Path(folder, "crt"), certificate.chain)
+            key = _private(Path(folder, "key"), certificate.key)
+            context.load_cert_chain(chain, key, no_passphrase)
+    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+        said = one_line(str(error), 120)
+        raise CannotServeError(
+            f"the certificate and key in {certificate.source} cannot be used ({said}): set "
+            "both anew as PEM, the key without a passphrase: `ceph config-key set "
+            "mgr/wcache/web/crt -i CERT.pem`, `... web/key -i KEY.pem`"
+        ) from None
     return context
+
+
+def _private(path: Path, text: str) -> Path:
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(text.encode())
+    return path
 
 
 def uri_of(wanted: WebSettings, name: str) -> str:
