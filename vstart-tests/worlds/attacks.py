@@ -17,7 +17,7 @@ from typing import Any, Callable, Deque, Dict
 
 THREADS = 8
 HELD_MAX = 400
-HEAD = b"GET / HTTP/1.1\r\nHost: h\r\n"
+HEAD = b"GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n"
 done: Counter[str] = Counter()
 
 
@@ -54,7 +54,9 @@ def ask(port: int, request: Callable[[], bytes]) -> None:
 
 def form(token: str) -> bytes:
     body = f"token={token}".encode()
-    return b"POST /login HTTP/1.1\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
+    return b"POST /login HTTP/1.1\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s" % (
+        len(body), body
+    )
 
 
 def main(kind: str, port: int, token: str) -> None:
