@@ -20,7 +20,7 @@ CEPHS_FLAKE8 = --isolated --max-line-length=100 --ignore=E501,W503
 
 flake8:
 	@qa/flake8_changed.sh $(CEPHS_FLAKE8) -- mgr_module qa/tasks qa/mgr_fakes \
-	    qa/bench_decision
+	    qa/bench_decision qa/wcache_sim
 
 # flake8 and mypy run beside the tests, of which some only wait.
 check:

@@ -22,7 +22,7 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Tuple
 FILE = Path(__file__).with_name("shapes.txt")
 ROOT = FILE.parents[1]
 LIMITS = ("max", "max_chars", "min")  # that codec knows, of what is no list
-FOLDERS = ("mgr_module/wcache", "osd_probe/wcache_probe")
+FOLDERS = ("mgr_module/wcache", "osd_probe/wcache_probe", "qa/wcache_sim")
 TODO = """\
 A value of another shape must be refused by its number alone, before any field is read. So:
 

@@ -49,10 +49,11 @@ class Probe:
     def environment(self) -> Dict[str, str]:
         """Where the probe's packages are."""
         project = self.cluster.project
-        return {"PYTHONPATH": f"{project}/osd_probe:{project}/mgr_module"}
+        return {"PYTHONPATH": f"{project}/osd_probe:{project}/mgr_module:{project}/qa"}
 
     def _argv(self, *words: str) -> List[str]:
-        return [self.cluster.python_inside, "-m", "wcache_probe", *words]
+        program = ["wcache_probe"] if self.sim is None else ["wcache_sim", str(self.sim)]
+        return [self.cluster.python_inside, "-m", *program, *words]
 
     def _name_its_host(self) -> None:
         """Say whose host it speaks for, as an admin does where a key has another name."""
@@ -70,9 +71,7 @@ class Probe:
             "--id", self.entity[len("client.") :], "--hostname", self.hostname,
             "--state-dir", str(self.state_dir), "--run-dir", str(self.run_dir),
         ]
-        if self.sim is not None:
-            words += ["--sim", str(self.sim)]
-        else:
+        if self.sim is None:
             words += ["--osd-data", str(self.cluster.folder / self.osd_data)]
         with open(self.log, "ab") as log:
             self.process = self.cluster.popen_inside(

@@ -14,6 +14,7 @@ from wcache.core.model import CacheMode
 
 STATE_DIR = "/var/lib/wcache"
 RUN_DIR = "/run/wcache"
+HOSTNAME = socket.gethostname()
 RESTORE_ONE = "restore-one"
 BLANK = "a blank drive, partition or LV that nothing uses; it is OVERWRITTEN"
 COMMANDS = (
@@ -23,7 +24,7 @@ COMMANDS = (
 
 
 def parse(words: List[str]) -> argparse.Namespace:
-    """The options; `wcache-probe --sim FILE ...` means `run`."""
+    """Parse the command line; `wcache-probe --hostname H ...` means `run`."""
     if words and words[0] not in (*COMMANDS, "-h", "--help", "--version"):
         words = ["run", *words]
     options = make_parser().parse_args(words)
@@ -191,7 +192,7 @@ def _matrix(parser: argparse.ArgumentParser) -> None:
         "--consent-turn-on", action="store_true", help="consent to turn on a cache that is off"
     )
     parser.add_argument(
-        "--hostname", default=socket.gethostname(), help="for the file; default: %(default)s"
+        "--hostname", default=HOSTNAME, help="for the file; default: %(default)s"
     )
     _osd_data(parser)
 
@@ -216,7 +217,7 @@ def _bench(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--format", choices=("plain", "json"), default="plain")
     parser.add_argument(
-        "--hostname", default=socket.gethostname(), help="for the answer; default: %(default)s"
+        "--hostname", default=HOSTNAME, help="for the answer; default: %(default)s"
     )
     _osd_data(parser)
     _folders(parser)
@@ -286,9 +287,8 @@ _flushes = _within(int, 1, 10_000)
 
 def _drives(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--hostname", default=socket.gethostname(), help="as Ceph knows it; default: %(default)s"
+        "--hostname", default=HOSTNAME, help="as Ceph knows it; default: %(default)s"
     )
-    parser.add_argument("--sim", metavar="FILE", help="simulate the drives of a TOML file")
     _osd_data(parser)
 
 

@@ -9,7 +9,7 @@ import os
 import sys
 import time
 import uuid
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Callable, NoReturn, Optional, Sequence, Tuple
 
 from wcache.core.conf_places import CLUSTER, conf_places
@@ -34,7 +34,37 @@ if TYPE_CHECKING:
     from .restoring.restorer import Start
     from .stop_signal import StopSignal
 
-    MakeHost = Callable[[argparse.Namespace, Optional[str]], DriveHost]
+
+def linux_drives(options: argparse.Namespace, fsid: Optional[str]) -> DriveHost:
+    """Make the host of the drives that Linux has, as the options describe it."""
+    from .linux.real_host import linux_host
+
+    return linux_host(options, fsid)
+
+
+def linux_changes(options: argparse.Namespace) -> Changes:
+    """Listen for events of the kernel, and glance at what no event tells."""
+    from .changes import Changes
+    from .linux.glance import glance
+    from .linux.persistence.preparation import RECORD_NAME, RULES_FOLDER
+    from .linux.uevents import Uevents
+
+    state_dir, root = options.state_dir, options.host_root
+    paths = [os.path.join(state_dir, name) for name in ("journal", RECORD_NAME, "evidence")]
+    paths.append(os.path.join(root, RULES_FOLDER))
+    return Changes(Uevents(), lambda: glance("/sys", root, paths))
+
+
+@dataclass(frozen=True)
+class Drives:
+    """The drives that commands work on: this host's, or those that test equipment puts there."""
+
+    host: Callable[[argparse.Namespace, Optional[str]], DriveHost] = linux_drives
+    changes: Callable[[argparse.Namespace], Changes] = linux_changes
+    simulated: bool = False  # the mgr is told
+
+
+REAL = Drives()
 
 
 def main(
@@ -43,27 +73,27 @@ def main(
     link: Optional[MgrLink] = None,
     after_step: AfterStep = nothing,
     start: Optional[Start] = None,
-    make_host: Optional[MakeHost] = None,
+    drives: Drives = REAL,
 ) -> int:
     """Run one command; returns the exit code.
 
     `link` takes the place of librados, `after_step` is called after each step of a change,
-    `start` starts this program again, and `make_host` makes the drives' host of `run`: how tests
-    reach into real processes.
+    `start` starts this program again, and `drives` are what `run`, `look`, `inspect` and `restore`
+    work on: how test equipment reaches into real processes.
 
     What a command does not need it does not import: udev may start sixty at once.
     """
     options = parse(list(sys.argv[1:] if words is None else words))
     try:
         if options.command == "run":
-            return _run(options, link, after_step, start, make_host or _make_host)
+            return _run(options, link, after_step, start, drives)
         if options.command == "restore":
             from .commands.restore import restore
             from .restoring.restorer import start_again
 
             return restore(options, start or start_again)
         if options.command == RESTORE_ONE:
-            return _restore_one(options, after_step)
+            return _restore_one(options, after_step, drives)
         if options.command == "matrix":
             return _matrix(options, after_step)
         if options.command == "bench":
@@ -77,7 +107,7 @@ def main(
 
             command = prepare if options.command == "prepare" else unprepare
             return command(options, preparer_of(options))
-        return _look_and_say(options)
+        return _look_and_say(options, drives)
     except WcacheError as error:
         print(f"wcache-probe: {error.line()}", file=sys.stderr)
         return 2
@@ -89,7 +119,7 @@ def main(
         return 141
 
 
-def _look_and_say(options: argparse.Namespace) -> int:
+def _look_and_say(options: argparse.Namespace, drives: Drives) -> int:
     """What changes no drive."""
     if options.command == "accept":
         from .commands.accept import accept
@@ -112,11 +142,11 @@ def _look_and_say(options: argparse.Namespace) -> int:
     if options.command == "inspect":
         from .commands.inspect import inspect
 
-        return inspect(_make_host(options, None), options.hostname, options.format)
+        return inspect(drives.host(options, None), options.hostname, options.format)
     from .commands import views
 
     if options.command == "look":
-        return views.look(_make_host(options, None), options.hostname, options.format)
+        return views.look(drives.host(options, None), options.hostname, options.format)
     if not os.path.isdir(options.state_dir):
         raise NotFoundError(
             f"there is no folder {options.state_dir}",
@@ -129,26 +159,12 @@ def _say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def _make_host(options: argparse.Namespace, fsid: Optional[str]) -> DriveHost:
-    if options.sim:
-        from .sim.drive_schema import load_drive_file
-        from .sim.host import SimulatedHost
-
-        return SimulatedHost(
-            load_drive_file(options.sim), options.hostname,
-            state_path=os.path.join(options.state_dir, "sim-drives.json"),
-        )
-    from .linux.real_host import linux_host
-
-    return linux_host(options, fsid)
-
-
 # ---- run
 
 
 def _run(
     options: argparse.Namespace, link: Optional[MgrLink], after_step: AfterStep,
-    start: Optional[Start], make_host: MakeHost,
+    start: Optional[Start], drives: Drives,
 ) -> int:
     from .agent import Agent, JournalBack
     from .ceph_conf import find_conf, fsid_in
@@ -184,7 +200,7 @@ def _run(
     )
     # what librados would say is not known yet, and may never be
     identity = Identity(
-        options.hostname, state.probe_id(), uuid.uuid4().hex, bool(options.sim),
+        options.hostname, state.probe_id(), uuid.uuid4().hex, drives.simulated,
         "" if link is not None else fsid_in(find_conf(_conf_places(options)) or ""),
     )
     holds = Holds(keeper, lambda: read_journal(state.journal))
@@ -208,7 +224,7 @@ def _run(
     rados = None if link is not None else _rados_link(options, stop)
     fsid = rados.fsid() if rados else None
     identity = replace(identity, cluster_fsid=fsid or identity.cluster_fsid)
-    host = make_host(options, fsid)
+    host = drives.host(options, fsid)
     switcher = Switcher(
         host, state.journal, after_step, HostLock(options.run_dir).held,
         lambda: keeper.may_not_go_on(time.monotonic()), worker.at,
@@ -225,7 +241,7 @@ def _run(
     )
     way = link if link is not None else rados
     assert way is not None  # one of the two was made  # noqa: S101
-    changes = _changes(options)
+    changes = drives.changes(options)
     stop.watch = changes
     missed = Missed(Appearing(options.run_dir), options.run_dir, start, _say)
 
@@ -259,21 +275,6 @@ def _end_at_once(code: int) -> NoReturn:
     """
     sys.stderr.flush()
     os._exit(code)
-
-
-def _changes(options: argparse.Namespace) -> Changes:
-    from .changes import Changes
-    from .linux.glance import glance, stamps
-    from .linux.persistence.preparation import RECORD_NAME, RULES_FOLDER
-    from .linux.uevents import Uevents
-
-    state_dir, root = options.state_dir, options.host_root
-    paths = [os.path.join(state_dir, name) for name in ("journal", RECORD_NAME, "evidence")]
-    if options.sim:
-        paths += [options.sim, os.path.join(state_dir, "sim-drives.json")]
-        return Changes(glance=lambda: stamps(paths))
-    paths.append(os.path.join(root, RULES_FOLDER))
-    return Changes(Uevents(), lambda: glance("/sys", root, paths))
 
 
 def _rados_link(options: argparse.Namespace, stop: StopSignal) -> RadosLink:
@@ -369,11 +370,11 @@ def _appear(options: argparse.Namespace) -> int:
 # ---- restore
 
 
-def _restore_one(options: argparse.Namespace, after_step: AfterStep) -> int:
+def _restore_one(options: argparse.Namespace, after_step: AfterStep, drives: Drives) -> int:
     from .commands.restore import restore_one
 
     state = StateFolder(options.state_dir, options.run_dir)
-    host = _make_host(options, None)
+    host = drives.host(options, None)
     lock = HostLock(options.run_dir).held
     switcher = Switcher(host, state.journal, after_step, lock)
     return restore_one(

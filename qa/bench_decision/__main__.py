@@ -15,8 +15,8 @@ from typing import List, NoReturn, Optional, Sequence, Tuple
 from wcache.core.errors import WcacheError
 from wcache.core.loads import SAMPLES
 from wcache.core.model import LoadPoint
-from wcache_probe.sim.drive_schema import DriveFile, load_drive_file
-from wcache_probe.sim.placement import place
+from wcache_sim.drive_schema import DriveFile, load_drive_file
+from wcache_sim.placement import place
 
 from .baseline import RECIPE_TRIALS, tally_mann_whitney, tally_recipe
 from .cells import Cell

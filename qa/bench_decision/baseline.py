@@ -14,7 +14,7 @@ from typing import Any, Dict, List, Tuple
 
 from wcache.core.material import MATERIAL_RATIO
 from wcache.core.model import CacheMode, LoadPoint, Verdict
-from wcache_probe.sim.drive_schema import DriveFile, DriveModelSpec
+from wcache_sim.drive_schema import DriveFile, DriveModelSpec
 
 from .loop import PLANS, Bench, Plan
 from .score import Score, Share, score

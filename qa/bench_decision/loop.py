@@ -37,10 +37,10 @@ from wcache.core.option_value import OptionValue
 from wcache.core.options.trial import OptionTrial
 from wcache.core.record import CounterDelta, ExperimentSetup, Period, Record
 from wcache.options import Options as ModuleOptions
-from wcache_probe.sim.drive_schema import DriveFile, DriveModelSpec
-from wcache_probe.sim.osd import SimulatedOsd
-from wcache_probe.sim.physics import SimulatedDrive, ToggleOutcome
-from wcache_probe.sim.placement import osd_roles, place
+from wcache_sim.drive_schema import DriveFile, DriveModelSpec
+from wcache_sim.osd import SimulatedOsd
+from wcache_sim.physics import SimulatedDrive, ToggleOutcome
+from wcache_sim.placement import osd_roles, place
 
 from .minimum import pair_variance
 from .truth import LoadTruth, truth

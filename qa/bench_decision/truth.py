@@ -31,9 +31,9 @@ from typing import Dict, List, Mapping, Optional, Tuple
 
 from wcache.core.material import MATERIAL_RATIO
 from wcache.core.model import CacheMode, LoadPoint, Role, Verdict
-from wcache_probe.sim.drive_schema import DriveModelSpec, OsdSpec
-from wcache_probe.sim.osd import Measured, SimulatedOsd
-from wcache_probe.sim.physics import SimulatedDrive
+from wcache_sim.drive_schema import DriveModelSpec, OsdSpec
+from wcache_sim.osd import Measured, SimulatedOsd
+from wcache_sim.physics import SimulatedDrive
 
 # Standard error of the log ratio at which a simulated truth is good enough: in itself, or
 # as a part of the log ratio, since a large one is far from every border.

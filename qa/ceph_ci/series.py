@@ -24,10 +24,11 @@ PROJECT = Cluster.project
 TREE = Path(__file__).parent / "tree"
 CORE, MODULE, PROBE = "src/python-common/ceph/wcache", "src/pybind/mgr/wcache", "src/wcache-probe"
 MODULE_TESTS, PROBE_TESTS = f"{MODULE}/tests", f"{PROBE}/tests"
+SIMULATION = "qa/workunits/mgr/wcache_sim"
 # Tests of what only the project has: its documentation, its packages, the program `wcache`, and
 # what was stored before the module was in Ceph.
 LEFT_OUT = (
-    "test_add_a_knob.py", "test_hostile_names.py", "test_probe_package.py",
+    "test_add_a_knob.py", "test_hostile_names.py", "test_probe_package.py", "test_sim_probe.py",
     "test_stored_before_rooms.py", "test_damaged_values.py",
 )
 
@@ -157,7 +158,7 @@ def _probe() -> Iterator[Patch]:
         "wcache-probe: linux", about(linux), dict(_files(f"{inside}/linux", linux, "*.py"))
     )
     for folder in (
-        "sim", "journal", "evidence", "restoring", "matrix", "prove", "witness", "commands",
+        "journal", "evidence", "restoring", "matrix", "prove", "witness", "commands",
     ):
         files = dict(_files(f"{inside}/{folder}", here / folder, "**/*.py"))
         yield Patch(f"wcache-probe: {folder}", about(here / folder), files)
@@ -171,6 +172,9 @@ def _probe() -> Iterator[Patch]:
         "librados, with a key that is good for two mgr commands under its own host name.",
         files, edits_of("probe"),
     )
+    simulation = PROJECT / "qa/wcache_sim"
+    files = dict(_files(SIMULATION, simulation, "*.py"))
+    yield Patch("qa: simulated drives for wcache-probe", about(simulation), files)
     tests = PROJECT / "osd_probe/tests"
     shared = dict(_files(PROBE_TESTS, tests, "*.py"))
     shared.update(_files(f"{PROBE_TESTS}/worlds", tests / "worlds"))
@@ -181,7 +185,8 @@ def _probe() -> Iterator[Patch]:
     for folder in (
         "agent", "commands", "journal", "linux", "matrix", "prove", "restoring", "sim", "witness",
     ):
-        files = dict(_files(f"{PROBE_TESTS}/{folder}", tests / folder))
+        here = PROJECT / "qa/tests/sim" if folder == "sim" else tests / folder
+        files = dict(_files(f"{PROBE_TESTS}/{folder}", here))
         yield Patch(
             f"wcache-probe: tests of {folder}", "tox in src/wcache-probe runs them.", files
         )

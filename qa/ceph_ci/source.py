@@ -72,6 +72,10 @@ def install(place: Place, module: Path = PROJECT / "mgr_module/wcache") -> None:
         shutil.copytree(
             PROJECT / "qa" / folder, place.outside(f"{TREE}/qa/{folder}"), dirs_exist_ok=True
         )
+    shutil.copytree(
+        PROJECT / "qa/wcache_sim", place.outside(f"{TREE}/qa/workunits/mgr/wcache_sim"),
+        dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"),
+    )
     zipapps.build("wcache-probe", place.outside("/usr/bin"))
     lay_out(place)
 

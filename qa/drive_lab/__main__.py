@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from harness import HarnessError
-from wcache_probe.sim.toml_table import DriveFileError
+from wcache_sim.toml_table import DriveFileError
 
 from . import campaign
 from .images.artefacts import BuildError

@@ -23,8 +23,8 @@ from harness.start import MEMORY_TARGET_BYTES
 from probes import MODULE, Wcache
 from wcache.core.deployment.form import caps_of
 from wcache.core.model import LoadPoint
-from wcache_probe.sim.drive_schema import load_drive_file
-from wcache_probe.sim.placement import PlacedDrive, osd_roles, place
+from wcache_sim.drive_schema import load_drive_file
+from wcache_sim.placement import PlacedDrive, osd_roles, place
 
 from . import network
 from .agent import HANG_S

@@ -12,7 +12,7 @@ from typing import Sequence
 
 from harness import Cluster
 from wcache.core.model import Role
-from wcache_probe.sim.placement import PlacedDrive, osd_roles
+from wcache_sim.placement import PlacedDrive, osd_roles
 
 POOL = "clients"
 PGS = 8

@@ -18,7 +18,7 @@ from harness import HarnessError
 from wcache.core.model import LoadPoint
 from wcache.core.text import amount, duration, latency, table
 from wcache.core.text import ratio as ratio_words
-from wcache_probe.sim.toml_table import DriveFileError
+from wcache_sim.toml_table import DriveFileError
 
 from . import campaign
 from .images.artefacts import BuildError

@@ -18,8 +18,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Mapping
 
-from wcache_probe.sim.drive_schema import load_drive_file
-from wcache_probe.sim.placement import place
+from wcache_sim.drive_schema import load_drive_file
+from wcache_sim.placement import place
 
 from .agent import GuestAgent
 from .disk import APPEAR_TIMEOUT_S, Disk, find_disk

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Mapping, Sequence
 
 from wcache.core.model import CacheMode, Transport
-from wcache_probe.sim.drive_schema import DriveModelSpec, Toggle
-from wcache_probe.sim.placement import PlacedDrive
+from wcache_sim.drive_schema import DriveModelSpec, Toggle
+from wcache_sim.placement import PlacedDrive
 
 from .images.booting_root import Initramfs
 from .processes import LabError

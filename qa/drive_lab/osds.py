@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Mapping, Protocol, Sequence
 
 from wcache.core.model import Role
-from wcache_probe.sim.placement import PlacedDrive, osd_roles
+from wcache_sim.placement import PlacedDrive, osd_roles
 
 from .agent import GuestProcess
 from .bcache import Bcache

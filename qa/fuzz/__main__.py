@@ -33,7 +33,7 @@ from .readers import others
 PROJECT = Path(__file__).resolve().parents[2]
 LINE = "{:<12} {:>9} {:>7} {:>7} {:>7} {:>5}  {}"
 HEADS = ("target", "inputs", "seeds", "edges", "new", "MiB", "found")
-PACKAGES = ["wcache", "wcache_probe", "wcache_cli"]
+PACKAGES = ["wcache", "wcache_probe", "wcache_cli", "wcache_sim"]
 ALL_FROM_S = 120.0  # shorter runs see the coverage of the modules that read alone
 LOST_S = 60.0  # a child that has not ended so long after its time is killed
 

@@ -43,7 +43,7 @@ from wcache_probe.linux.persistence.prepare import in_container
 from wcache_probe.linux.persistence.rule_folder import RuleFolder
 from wcache_probe.linux.transports.classify import Switches
 from wcache_probe.restoring.request import RestoreRequests, catches, is_stopped
-from wcache_probe.sim.settings_file import Settings, SettingsFile
+from wcache_sim.settings_file import Settings, SettingsFile
 
 from .target import examples, one_line
 

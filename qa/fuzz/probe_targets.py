@@ -28,8 +28,8 @@ from wcache_probe.linux.uevents import is_of_drives
 from wcache_probe.linux.vendor import dm_caches, smart, storcli, text_tools
 from wcache_probe.matrix import fio
 from wcache_probe.restoring import restorer
-from wcache_probe.sim.drive_schema import load_drive_file
 from wcache_probe.witness import blocks, log_file, wire
+from wcache_sim.drive_schema import load_drive_file
 
 from . import host_world
 from .target import Target, again, examples, one_line, text_of, words_of

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, List, Set, Tuple
 
 ROOT = Path(__file__).resolve().parents[2]
-FOLDERS = ("mgr_module/wcache", "osd_probe/wcache_probe", "cli/wcache_cli")
+FOLDERS = ("mgr_module/wcache", "osd_probe/wcache_probe", "cli/wcache_cli", "qa/wcache_sim")
 READS = {
     "json.loads", "loads", "codec.loads", "versions.loads", "codec.decode", "versions.take",
     "safe_files.read", "int.from_bytes", "command.parse",

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from bench_decision.loop import experiment
 from wcache.core.model import LoadPoint
-from wcache_probe.sim.drive_schema import parse_drive_file
+from wcache_sim.drive_schema import parse_drive_file
 
 MODELS = Path(__file__).resolve().parents[1] / "drive_models" / "carryover.toml"
 AS_SHIPPED = {"fading-flash": "after_toggle_factor = 3", "fading-disk": "after_toggle_factor = 2"}

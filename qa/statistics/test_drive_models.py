@@ -10,10 +10,10 @@ from bench_decision.truth import PERIODS, truth
 from wcache.core.loads import SAMPLES
 from wcache.core.material import MATERIAL_LN, MATERIAL_RATIO
 from wcache.core.model import CacheMode, LoadPoint, Role, Verdict
-from wcache_probe.sim.drive_schema import Toggle, load_drive_file
-from wcache_probe.sim.osd import SimulatedOsd
-from wcache_probe.sim.physics import SimulatedDrive
-from wcache_probe.sim.placement import osd_roles, place
+from wcache_sim.drive_schema import Toggle, load_drive_file
+from wcache_sim.osd import SimulatedOsd
+from wcache_sim.physics import SimulatedDrive
+from wcache_sim.placement import osd_roles, place
 
 FOLDER = Path(__file__).resolve().parents[1] / "drive_models"
 FILES = {path.stem: load_drive_file(str(path)) for path in sorted(FOLDER.glob("*.toml"))}

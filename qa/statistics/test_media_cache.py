@@ -10,7 +10,7 @@ from itertools import product
 import pytest
 from bench_decision.loop import experiment
 from wcache.core.model import CacheMode, LoadPoint
-from wcache_probe.sim.drive_schema import parse_drive_file
+from wcache_sim.drive_schema import parse_drive_file
 
 FILLING = """
 schema = 1

@@ -11,7 +11,7 @@ import pytest
 from bench_decision.loop import experiment
 from wcache.core.model import LoadPoint, Verdict
 from wcache.core.options.trial import OptionTrial
-from wcache_probe.sim.drive_schema import parse_drive_file
+from wcache_sim.drive_schema import parse_drive_file
 
 TRIALS = 500
 CLEAR_TRIALS = 100

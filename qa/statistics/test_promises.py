@@ -26,7 +26,7 @@ from wcache.core.experiment.slots import Slot
 from wcache.core.loads import SAMPLES
 from wcache.core.model import LoadPoint
 from wcache_cli.compare import longrun
-from wcache_probe.sim.drive_schema import load_drive_file
+from wcache_sim.drive_schema import load_drive_file
 
 MODELS = Path(__file__).resolve().parents[1] / "drive_models"
 DEPTH1 = LoadPoint.OSD_BENCH_DEPTH1

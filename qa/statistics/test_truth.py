@@ -10,7 +10,7 @@ from bench_decision.loop import PLANS, Bench, experiment
 from bench_decision.score import Score, score
 from bench_decision.truth import truth
 from wcache.core.model import CacheMode, LoadPoint, Verdict
-from wcache_probe.sim.drive_schema import load_drive_file
+from wcache_sim.drive_schema import load_drive_file
 
 MODELS = Path(__file__).resolve().parents[1] / "drive_models"
 DEPTH1, TRAFFIC, BATCH = (

@@ -19,7 +19,7 @@ from wcache.analysis.experiment import analyse
 from wcache.core import codec
 from wcache.core.model import LoadPoint, Verdict
 from wcache.core.record import Record
-from wcache_probe.sim.drive_schema import load_drive_file
+from wcache_sim.drive_schema import load_drive_file
 
 BACK, THROUGH = Verdict.WRITE_BACK, Verdict.WRITE_THROUGH
 SAME, OPEN = Verdict.NO_DIFFERENCE, Verdict.INSUFFICIENT

@@ -15,6 +15,7 @@ from ceph_ci.series import (
     PROBE,
     PROBE_TESTS,
     PROJECT,
+    SIMULATION,
     patches,
 )
 
@@ -22,7 +23,8 @@ CHARS_MAX = 100_000  # what somebody reads in one go
 HERE = {
     CORE: "mgr_module/wcache/core", MODULE: "mgr_module/wcache",
     MODULE_TESTS: "mgr_module/tests", PROBE_TESTS: "osd_probe/tests",
-    f"{PROBE}/wcache_probe": "osd_probe/wcache_probe",
+    f"{PROBE}/wcache_probe": "osd_probe/wcache_probe", SIMULATION: "qa/wcache_sim",
+    f"{PROBE_TESTS}/sim": "qa/tests/sim",
 }
 # A mgr of vstart.sh has both folders in its path; what it starts has them only if it says so.
 ASKS = """

@@ -8,7 +8,7 @@ import pytest
 from bench_decision.truth import PERIODS, truth
 from wcache.core.loads import SAMPLES
 from wcache.core.model import CacheMode, LoadPoint, Role, Verdict
-from wcache_probe.sim.drive_schema import (
+from wcache_sim.drive_schema import (
     CarryoverSpec,
     DriveModelSpec,
     LatencySpec,
@@ -16,8 +16,8 @@ from wcache_probe.sim.drive_schema import (
     OpLatency,
     OsdSpec,
 )
-from wcache_probe.sim.osd import SimulatedOsd
-from wcache_probe.sim.physics import SimulatedDrive
+from wcache_sim.osd import SimulatedOsd
+from wcache_sim.physics import SimulatedDrive
 
 BACK, THROUGH = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
 DEPTH1, TIMER, TRAFFIC = (

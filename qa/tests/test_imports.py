@@ -11,6 +11,7 @@ from house import PACKAGES, imported, modules
 ROOT = Path(__file__).resolve().parents[2]
 OUTSIDE = {
     "numpy", "scipy", "rados", "mgr_module", "ceph_module", "jinja2", "yaml", "tomli",
+    "wcache_sim",  # test equipment
 }
 # tomllib came with 3.11; what a newer Python has is no library of somebody else
 STDLIB = set(sys.stdlib_module_names) | {"tomllib"} if sys.version_info >= (3, 10) else None
@@ -133,7 +134,7 @@ ORDERS = {
         "all commands", "web", "module",
     ),
     "wcache_probe": (
-        "words", "linux.block", "linux.vendor", "linux.transports", "sim", "journal", "evidence",
+        "words", "linux.block", "linux.vendor", "linux.transports", "journal", "evidence",
         "restoring", "linux.persistence", "linux", "matrix", "prove", "witness", "commands",
         "program",
     ),

@@ -2,8 +2,8 @@
 
 import pytest
 from drive_lab.campaign import is_of
-from wcache_probe.sim.drive_schema import parse_drive_file
-from wcache_probe.sim.placement import place
+from wcache_sim.drive_schema import parse_drive_file
+from wcache_sim.placement import place
 
 DRIVE = """
 schema = 1

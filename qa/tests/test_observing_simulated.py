@@ -6,7 +6,7 @@ import pytest
 from mgr_fakes.module import FakeMgr
 from sim_drives import DRIVES, IGNORES, OFF, Probe
 from wcache.core.model import CacheMode
-from wcache_probe.sim.drive_schema import parse_drive_file
+from wcache_sim.drive_schema import parse_drive_file
 
 
 @pytest.mark.slow

@@ -20,7 +20,7 @@ from wcache_probe.linux.real_host import linux_host
 from wcache_probe.linux.transports.base import Identity
 from wcache_probe.linux.transports.classify import Switches
 from wcache_probe.linux.transports.loop import LoopSwitch
-from wcache_probe.main import main
+from wcache_probe.main import Drives, main
 
 
 class NamedLoops(LoopSwitch):
@@ -43,7 +43,7 @@ def _main() -> int:
     def make_host(options: argparse.Namespace, fsid: Optional[str]) -> LinuxDriveHost:
         return linux_host(options, fsid, Switches(loop=loops))
 
-    return main(sys.argv[2:], make_host=make_host)
+    return main(sys.argv[2:], drives=Drives(make_host))
 
 
 if __name__ == "__main__":

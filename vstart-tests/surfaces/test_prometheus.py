@@ -25,10 +25,10 @@ from module_world import measured, said
 from sim_drives import DRIVES
 from wcache.commands.metrics import metrics_text
 from wcache.core.figures.prometheus_text import CONTENT_TYPE
-from wcache_probe.sim.drive_schema import parse_drive_file
-from wcache_probe.sim.host import SimulatedHost
 from wcache_probe.textfile import Textfile
 from wcache_probe.textfile import metrics_text as probe_text
+from wcache_sim.drive_schema import parse_drive_file
+from wcache_sim.host import SimulatedHost
 
 pytestmark = [pytest.mark.cluster, pytest.mark.one_release, pytest.mark.long]
 

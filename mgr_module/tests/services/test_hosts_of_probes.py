@@ -134,12 +134,15 @@ def test_in_a_build_folder_the_probe_runs_in_the_foreground_with_that_configurat
     data = said(mgr, "agent add", all=True)
     assert (data["form"], [row["hostname"] for row in data["hosts"]]) == ("vstart", ["h1"])
     script = data["script"]
-    assert "wcache-probe run --hostname h1 --conf '/the build/ceph.conf'" in script
-    assert ("--sim" in script, "--osd-data" in script) == (on_files, not on_files)
+    home = "/the build/out/wcache"
+    simulated = f"python3 '/the build/../qa/workunits/mgr/wcache_sim' '{home}/drives.toml'"
+    program = simulated if on_files else "wcache-probe"
+    assert f"{program} run --hostname h1 --conf '/the build/ceph.conf'" in script
+    assert ("wcache_sim" in script, "--osd-data" in script) == (on_files, not on_files)
     assert "throwaway_cluster true" in script
     assert not any(word in script for word in ("ssh", "systemctl", "/etc/ceph", "prepare"))
     assert data["notes"]
-    assert "rm -r '/the build/out/wcache'" in ok(mgr.command("agent rm", hostname="h1"))
+    assert f"rm -r '{home}'" in ok(mgr.command("agent rm", hostname="h1"))
 
 
 def test_an_orchestrator_goes_before_a_build_folder_and_elsewhere_there_is_none():

@@ -1,7 +1,6 @@
 """The doors between the pure core and the world: one Protocol each.
 
-Every port has a real adapter and a simulated one; the simulated ones run the whole
-product, in tests and behind `wcache-probe --sim`.
+Every port has a real adapter, and one of test equipment, on which the whole product runs.
 """
 
 from __future__ import annotations

@@ -25,8 +25,8 @@ from wcache.core.protocol import (
 )
 from wcache.core.refusal import Refusal, RefusalKind
 from wcache_probe.commands.restore import line_of
-from wcache_probe.sim.drive_schema import parse_drive_file
-from wcache_probe.sim.host import SimulatedHost
+from wcache_sim.drive_schema import parse_drive_file
+from wcache_sim.host import SimulatedHost
 
 FLASH = "0x5000c500a1b2c300"
 DRIVES = f"""

@@ -17,10 +17,10 @@ from wcache_probe.agent import Agent
 from wcache_probe.mgr_link import decode_reply
 from wcache_probe.restoring.holds import Holds
 from wcache_probe.restoring.owed import Restoring
-from wcache_probe.sim.drive_schema import parse_drive_file
-from wcache_probe.sim.host import SimulatedHost
 from wcache_probe.switcher import Switcher, nothing
 from wcache_probe.tasks import Identity, TaskRunner
+from wcache_sim.drive_schema import parse_drive_file
+from wcache_sim.host import SimulatedHost
 
 DRIVES = """
 schema = 1

@@ -24,8 +24,8 @@ from wcache.core.protocol import (
     SetOptionRequest,
     StateOutcome,
 )
-from wcache_probe.sim.drive_schema import parse_drive_file
-from wcache_probe.sim.host import SimulatedHost
+from wcache_sim.drive_schema import parse_drive_file
+from wcache_sim.host import SimulatedHost
 
 DRIVES = f"""
 schema = 1

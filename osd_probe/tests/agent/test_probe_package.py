@@ -22,9 +22,12 @@ from wcache_probe.matrix.scratch import MIB
 def test_the_zipapp_works_anywhere_and_holds_core_and_probe_only(tmp_path: Path):
     app = zipapps.build("wcache-probe", tmp_path)
     (tmp_path / "drives.toml").write_text(DRIVES)
+    words = [sys.executable, str(app), "--version"]
+    assert subprocess.run(words, env={}, timeout=30, check=False).returncode == 0
     look = subprocess.run(
-        [sys.executable, str(app), "look", "--sim", "drives.toml", "--state-dir", "none"],
-        cwd=tmp_path, capture_output=True, text=True, env={}, timeout=30, check=False,
+        [sys.executable, PROJECT / "qa/wcache_sim", "drives.toml", "look", "--state-dir", "none"],
+        cwd=tmp_path, capture_output=True, text=True, env={"PATH": str(tmp_path)}, timeout=30,
+        check=False,
     )
     assert look.returncode == 0, look.stderr
     assert "CAUTIOUS" in look.stdout

@@ -26,10 +26,11 @@ from wcache.core.protocol import (
 )
 from wcache_probe.changes import PAUSE_S, SETTLE_S
 
+SIMULATED = (sys.executable, "-m", "wcache_sim")
 NO_LIBRADOS = """
 import sys
 sys.modules["rados"] = None
-from wcache_probe.main import main
+from wcache_sim.probe import main
 sys.exit(main(sys.argv[1:]))
 """
 
@@ -210,10 +211,8 @@ def test_a_new_start_restores_what_it_can_though_the_way_to_the_mgr_is_missing(p
     probe.start()
     set_mode(mgr, THROUGH)
     probe.kill()
-    folders = ["--state-dir", str(probe.state), "--run-dir", str(probe.run_dir)]
     done = subprocess.run(
-        [sys.executable, "-c", NO_LIBRADOS, "run", *folders, "--sim", str(probe.drive_file),
-         "--hostname", "sim1"],
+        [sys.executable, "-c", NO_LIBRADOS, str(probe.drive_file), *probe.words("run")],
         env=probe.environment(), capture_output=True, text=True, timeout=60, check=False,
     )
     assert done.returncode == 2
@@ -261,7 +260,11 @@ def test_look_and_status_need_no_mgr_and_change_nothing(probe, mgr):
     files = {p: p.read_bytes() for p in probe.state.rglob("*.json")}
     nowhere = probe.state.parent / "new"
     # on the real drives of whatever host this is: 1 says that one of them is unsafe
-    assert probe.command("look", "--state-dir", str(nowhere)).returncode in (0, 1)
+    words = [sys.executable, "-m", "wcache_probe", "look", "--state-dir", str(nowhere)]
+    real = subprocess.run(
+        words, env=probe.environment(), capture_output=True, timeout=30, check=False
+    )
+    assert real.returncode in (0, 1), real.stderr
     assert not nowhere.exists()
     look = probe.command(*probe.words("look"), "--format", "json")
     drives = {drive["wwn"]: drive for drive in json.loads(look.stdout)["drives"]}
@@ -286,7 +289,6 @@ def test_a_table_is_aligned(probe):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["look", "--sim", "/nowhere.toml"], "/nowhere.toml"),
         (["restore", "--action", "a9"], "no change with the action id a9"),
         (["status", "--state-dir", "/dev/null/x"], "/dev/null/x"),
     ],
@@ -305,7 +307,7 @@ def test_reading_into_a_closed_pipe_is_no_traceback(probe):
     os.close(read_fd)
     with os.fdopen(write_fd, "wb") as pipe:
         done = subprocess.run(
-            [sys.executable, "-m", "wcache_probe", *probe.words("look")], stdout=pipe,
+            [*SIMULATED, str(probe.drive_file), *probe.words("look")], stdout=pipe,
             stderr=subprocess.PIPE, env=probe.environment(), check=False, timeout=30,
         )
     assert b"Traceback" not in done.stderr
@@ -324,7 +326,7 @@ def test_what_the_journal_names_is_pinned_at_a_start_before_anybody_is_spoken_to
     drive.update(pinned=False, kernel_view=THROUGH.value)
     path.write_text(json.dumps(settings))
     ended = subprocess.run(
-        [sys.executable, "-m", "wcache_probe", *probe.words("run"), "--conf", "/nonexistent"],
+        [*SIMULATED, str(probe.drive_file), *probe.words("run"), "--conf", "/nonexistent"],
         env=probe.environment(), stdin=subprocess.DEVNULL, capture_output=True, timeout=60,
         check=False,
     )

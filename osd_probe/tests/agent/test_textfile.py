@@ -10,9 +10,9 @@ from probe_process import ProbeProcess
 from process_bench import mgr_of
 from sim_drives import DRIVES
 from wcache.core.protocol import ReportRequest
-from wcache_probe.sim.drive_schema import parse_drive_file
-from wcache_probe.sim.host import SimulatedHost
 from wcache_probe.textfile import NAME, Textfile, metrics_text
+from wcache_sim.drive_schema import parse_drive_file
+from wcache_sim.host import SimulatedHost
 
 
 @pytest.fixture

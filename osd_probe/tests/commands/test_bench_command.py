@@ -27,9 +27,9 @@ from wcache_probe.journal.journal_file import StateFolder
 from wcache_probe.linux.host import LinuxDriveHost
 from wcache_probe.main import main
 from wcache_probe.matrix.scratch import MIB
-from wcache_probe.sim.drive_schema import parse_drive_file
-from wcache_probe.sim.host import SimulatedHost
 from wcache_probe.switcher import Switcher
+from wcache_sim.drive_schema import parse_drive_file
+from wcache_sim.host import SimulatedHost
 
 BACK, THROUGH = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
 

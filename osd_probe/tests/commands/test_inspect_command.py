@@ -20,9 +20,9 @@ from wcache.core.model import (
 )
 from wcache_probe.commands.inspect import inspected, next_step
 from wcache_probe.commands.views import look
-from wcache_probe.main import main
-from wcache_probe.sim.drive_schema import parse_drive_file
-from wcache_probe.sim.host import SimulatedHost
+from wcache_sim.drive_schema import parse_drive_file
+from wcache_sim.host import SimulatedHost
+from wcache_sim.probe import main
 
 
 @pytest.fixture
@@ -103,7 +103,7 @@ def test_whom_to_ask_of_a_pin_that_only_the_running_probe_knows(drive, transport
 
 def test_the_command_answers_as_text_and_as_json(tmp_path, capsys):
     (tmp_path / "drives.toml").write_text(DRIVES)
-    words = ["inspect", "--sim", str(tmp_path / "drives.toml"), "--hostname", "sim1",
+    words = [str(tmp_path / "drives.toml"), "inspect", "--hostname", "sim1",
              "--state-dir", str(tmp_path / "s"), "--run-dir", str(tmp_path / "r")]
     assert main(words) == 0
     text = capsys.readouterr().out

@@ -1,9 +1,9 @@
 """A real `wcache-probe` process on simulated drives, with a mgr in a folder.
 
-Run as a program it is that process: `main` with a link to the folder in `FAKE_MGR` and,
-with a number N in front, a hook that kills it with SIGKILL after step N of a change.  What
-it starts to restore an entry is this program too.  A change of a drive that a file in
-`FAKE_HANGS` names hangs until the file is removed, and so does each fsync for a file `fsync`.
+Run as a program it is that process: `main` of simulated drives with a link to the folder in
+`FAKE_MGR` and, with a number N in front, a hook that kills it with SIGKILL after step N of a
+change.  What it starts to restore an entry is this program too.  A change of a drive that a file
+in `FAKE_HANGS` names hangs until the file is removed, and so does each fsync for a file `fsync`.
 """
 
 from __future__ import annotations
@@ -43,12 +43,16 @@ class ProbeProcess:
 
     def words(self, command: str) -> list:
         folders = ["--state-dir", str(self.state), "--run-dir", str(self.run_dir)]
-        return [command, *folders, "--sim", str(self.drive_file), "--hostname", "sim1"]
+        return [command, *folders, "--hostname", "sim1"]
+
+    def program(self, number: int = 0) -> list:
+        """This program on its drives; with a number it is killed after that step."""
+        return [sys.executable, str(HERE), str(number), str(self.drive_file)]
 
     def start(self, crash_after: int = 0) -> None:
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, str(HERE), str(crash_after), *self.words("run")],
+                [*self.program(crash_after), *self.words("run")],
                 env=self.environment(), stdout=log, stderr=log, stdin=subprocess.DEVNULL,
             )
 
@@ -76,8 +80,8 @@ class ProbeProcess:
     def command(self, *words: str) -> subprocess.CompletedProcess:
         """Another command of the probe, with no mgr."""
         return subprocess.run(
-            [sys.executable, str(HERE), "0", *words], env=self.environment(),
-            capture_output=True, text=True, timeout=30, check=False,
+            [*self.program(), *words], env=self.environment(), capture_output=True, text=True,
+            timeout=30, check=False,
         )
 
     def restore_all(self, *more: str) -> subprocess.CompletedProcess:
@@ -93,7 +97,7 @@ def _crash_after(number: int, step: object) -> None:
 
 
 def _start_this(words: Sequence[str]) -> Started:
-    return start_command([sys.executable, str(HERE), sys.argv[1], *words])
+    return start_command([sys.executable, str(HERE), *sys.argv[1:3], *words])
 
 
 def _fsync(fd: int) -> None:
@@ -105,7 +109,7 @@ if __name__ == "__main__":
     HANGS = Path(os.environ["FAKE_HANGS"])
     os.fsync = _fsync
     from fake_mgr import FolderMgr
-    from wcache_probe.main import main
+    from wcache_sim.probe import main
 
     CRASH_AFTER = int(sys.argv[1])
     sys.exit(main(sys.argv[2:], link=FolderMgr(Path(os.environ["FAKE_MGR"])),

@@ -16,8 +16,8 @@ from wcache.core.protocol import (
     Lease,
     SetModeRequest,
 )
-from wcache_probe.sim.drive_schema import parse_drive_file
-from wcache_probe.sim.host import SimulatedHost
+from wcache_sim.drive_schema import parse_drive_file
+from wcache_sim.host import SimulatedHost
 
 LEASE = Lease("L1", OBEYS, 30.0)
 HOLD = """

@@ -15,11 +15,11 @@ from wcache_probe.journal.journal_words import said_by
 from wcache_probe.restoring.holds import Holds
 from wcache_probe.restoring.owed import Restoring
 from wcache_probe.restoring.restorer import Restorer, Results
-from wcache_probe.sim.drive_schema import parse_drive_file
-from wcache_probe.sim.host import SimulatedHost
 from wcache_probe.switcher import AfterStep, Switcher, nothing
 from wcache_probe.tasks import Identity, TaskRunner
 from wcache_probe.worker import Job
+from wcache_sim.drive_schema import parse_drive_file
+from wcache_sim.host import SimulatedHost
 
 BACK, THROUGH = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
 

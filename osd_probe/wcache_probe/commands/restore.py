@@ -17,7 +17,7 @@ from wcache.core.drive.prior import Prior
 from wcache.core.errors import ConflictError, NotFoundError, NotReadyError, WcacheError
 from wcache.core.shell import arguments, ticked, typed
 
-from ..arguments import RESTORE_ONE, RUN_DIR, STATE_DIR
+from ..arguments import HOSTNAME, RESTORE_ONE, RUN_DIR, STATE_DIR
 from ..journal.journal_file import JournalFolder, StateFolder
 from ..mgr_link import printable
 from ..restoring.owed import Restoring
@@ -42,8 +42,7 @@ def child_words(options: argparse.Namespace, cluster_fsid: str = "") -> List[str
         RESTORE_ONE, "--state-dir", options.state_dir, "--run-dir", options.run_dir,
         "--hostname", options.hostname, "--host-root", options.host_root,
     ]
-    words += ["--fsid", cluster_fsid] if cluster_fsid else []
-    return [*words, "--sim", os.path.abspath(options.sim)] if options.sim else words
+    return [*words, "--fsid", cluster_fsid] if cluster_fsid else words
 
 
 def restore_one(switcher: Switcher, key: str, *, hold: bool, cluster_fsid: str = "") -> int:
@@ -183,10 +182,10 @@ def _places(options: argparse.Namespace) -> List[str]:
     words = []
     for name, value, usual in (
         ("--state-dir", options.state_dir, STATE_DIR), ("--run-dir", options.run_dir, RUN_DIR),
-        ("--host-root", options.host_root, "/"), ("--sim", options.sim, None),
+        ("--host-root", options.host_root, "/"), ("--hostname", options.hostname, HOSTNAME),
     ):
         words += [name, value] if value != usual else []
-    return [*words, "--hostname", options.hostname] if options.sim else words
+    return words
 
 
 def _print(lines: Sequence[Line], damaged: Dict[str, str], applied: Sequence[str] = ()) -> int:

@@ -163,15 +163,15 @@ def answer(error: WcacheError) -> str:
     return json.dumps({"message": error.message, "advice": error.advice})
 
 
-def start_again(words: Sequence[str]) -> Started:
-    """Start this very program once more, wherever it came from.
+def start_again(words: Sequence[str], module: str = "wcache_probe.main") -> Started:
+    """Start this very program once more, wherever it came from: `main` of the module.
 
     Neither PATH nor the working folder decides what is run: the interpreter, and the places
     that it imports from now.
     """
     places = [os.path.abspath(place) for place in sys.path if place]
     program = (
-        f"import sys; sys.path[:] = {places!r}; from wcache_probe.main import main; "
+        f"import sys; sys.path[:] = {places!r}; from {module} import main; "
         "sys.exit(main(sys.argv[1:]))"
     )
     return start_command([sys.executable, "-c", program, *words])

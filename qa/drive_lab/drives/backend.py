@@ -6,8 +6,8 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from wcache_probe.sim.drive_schema import load_drive_file
-from wcache_probe.sim.physics import SimulatedDrive
+from wcache_sim.drive_schema import load_drive_file
+from wcache_sim.physics import SimulatedDrive
 
 from .counters import CounterFile
 from .medium import Medium

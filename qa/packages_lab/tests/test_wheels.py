@@ -83,8 +83,8 @@ def test_an_installed_program_says_its_version(installed, program, tmp_path):
 def test_the_installed_probe_looks_at_simulated_drives(installed, tmp_path):
     (tmp_path / "drives.toml").write_text(DRIVES)
     told = said(
-        installed / "wcache-probe", "look", "--sim", "drives.toml", "--state-dir", "none",
-        cwd=tmp_path, env={},
+        installed / "python", PROJECT / "qa/wcache_sim", "drives.toml", "look", "--state-dir",
+        "none", cwd=tmp_path, env={},
     )
     assert "CAUTIOUS" in told
     imported = said(

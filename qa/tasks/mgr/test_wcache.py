@@ -1,10 +1,12 @@
 """The mgr module wcache does its main job on simulated drives, and survives a failover.
 
-Needs two mgrs and `wcache-probe` on the node of the first mon.
+Needs two mgrs and `wcache-probe` on the node of the first mon.  What simulates the drives is in
+qa/workunits/mgr/wcache_sim, and is brought there.
 """
 
 import json
 import logging
+import os
 import time
 
 from teuthology.orchestra import run
@@ -17,6 +19,8 @@ HOSTNAME = 'simhost'
 DRIVES = '/tmp/wcache-drives.toml'
 KEYRING = '/tmp/wcache-probe.keyring'
 STATE = '/tmp/wcache-probe'
+SIMULATION = '/tmp/wcache-qa'  # the folder of the package wcache_sim
+HERE = os.path.dirname(os.path.abspath(__file__))
 WAIT_S = 180
 
 # A disk that is better off with its cache off, and a flash drive that is better off with it on.
@@ -90,7 +94,7 @@ class TestWcache(MgrTestCase):
         # the newest: daemon-helper, whose child it is, ends with it.  Closing its input does not do
         # everywhere: vstart_runner of Ceph 18 kills daemon-helper then, and the probe stays.
         self.mgr_cluster.admin_remote.run(
-            args=['pkill', '-TERM', '--newest', '--full', '[w]cache-probe run'])
+            args=['pkill', '-TERM', '--newest', '--full', '[w]cache_sim %s run' % DRIVES])
         self.probe.wait()
         super(TestWcache, self).tearDown()
 
@@ -98,7 +102,7 @@ class TestWcache(MgrTestCase):
     def tearDownClass(cls):
         # not after each test: a probe that lost its state is another probe to the mgr, which
         # takes no other word for a host until the first has been silent for long
-        cls.mgr_cluster.admin_remote.run(args=['rm', '-rf', DRIVES, KEYRING, STATE])
+        cls.mgr_cluster.admin_remote.run(args=['rm', '-rf', DRIVES, KEYRING, STATE, SIMULATION])
         super(TestWcache, cls).tearDownClass()
 
     def _wait(self, condition):
@@ -136,16 +140,25 @@ class TestWcache(MgrTestCase):
     def _start_probe(self):
         remote = self.mgr_cluster.admin_remote
         entity = 'client.wcache.' + HOSTNAME
+        self._bring_simulation(remote)
         remote.write_file(DRIVES, DRIVES_TOML)
         remote.write_file(
             KEYRING,
             self._ceph('auth', 'get-or-create', entity, 'mon', 'profile crash', 'mgr', CAPS))
         return remote.run(
             args=[
-                'daemon-helper', 'term', 'wcache-probe', 'run', '--hostname', HOSTNAME,
-                '--id', 'wcache.' + HOSTNAME, '--keyring', KEYRING, '--sim', DRIVES,
+                'daemon-helper', 'term', 'python3', SIMULATION + '/wcache_sim', DRIVES,
+                'run', '--hostname', HOSTNAME, '--id', 'wcache.' + HOSTNAME, '--keyring', KEYRING,
                 '--state-dir', STATE, '--run-dir', STATE + '/run'],
             stdin=run.PIPE, wait=False)
+
+    def _bring_simulation(self, remote):
+        folder = os.path.join(HERE, '../../workunits/mgr/wcache_sim')
+        remote.run(args=['mkdir', '-p', SIMULATION + '/wcache_sim'])
+        for name in os.listdir(folder):
+            if name.endswith('.py'):
+                with open(os.path.join(folder, name)) as file:
+                    remote.write_file('%s/wcache_sim/%s' % (SIMULATION, name), file.read())
 
     # Steps of the main job
 

@@ -30,7 +30,7 @@ from wcache.core.record import CounterDelta
 from wcache.core.verdict.consequences import noop_flushes, of_write_through
 from wcache.core.verdict.result import Result
 from wcache.engine.evidence.results import of_record
-from wcache_probe.sim.drive_schema import load_drive_file
+from wcache_sim.drive_schema import load_drive_file
 
 MODELS = Path(__file__).resolve().parents[4] / "qa" / "drive_models"
 

@@ -44,6 +44,9 @@ dirty_flush = { median_us = 1000, spread = 0.2 }
 clean_flush = { median_us = 20, spread = 0.2 }"""
 
 
+_SIMULATION = "../qa/workunits/mgr/wcache_sim"  # of Ceph's source, in which the build folder is
+
+
 @dataclass(frozen=True)
 class BuildFolder:
     """Where vstart.sh runs a cluster; `conf` is that cluster's configuration."""
@@ -63,10 +66,13 @@ def install(hostname: str, folder: BuildFolder) -> Script:
     home = f"{folder.path}/out/wcache"
     keyring, drives = f"{home}/keyring", f"{home}/drives.toml"
     words = [
-        "wcache-probe", "run", "--hostname", hostname, "--conf", folder.conf, "--keyring", keyring,
+        "run", "--hostname", hostname, "--conf", folder.conf, "--keyring", keyring,
         "--state-dir", home, "--run-dir", f"{home}/run",
     ]
-    words += ["--sim", drives] if folder.on_files else ["--osd-data", f"{folder.path}/dev/osd*"]
+    if folder.on_files:
+        words = ["python3", f"{folder.path}/{_SIMULATION}", drives, *words]
+    else:
+        words = ["wcache-probe", *words, "--osd-data", f"{folder.path}/dev/osd*"]
     lines = [
         f"PATH={shlex.quote(folder.path)}/bin:$PATH; export PATH",
         f"CEPH_CONF={shlex.quote(folder.conf)}; export CEPH_CONF",

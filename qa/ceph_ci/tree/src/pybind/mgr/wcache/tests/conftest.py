@@ -12,6 +12,7 @@ SHARED = (
     HERE / 'worlds', HERE / 'ceph', HERE / 'commands', HERE / 'knobs', HERE / 'knobs/mclock',
     HERE / 'knobs/memory', HERE / 'core/verdict', HERE / 'services',
     HERE / 'services/automation', SOURCE / 'wcache-probe', SOURCE / 'python-common',
+    SOURCE.parent / 'qa/workunits/mgr',
     HERE.parents[1],  # of the module itself: tox does not have it in its path
 )
 sys.path[:0] = [str(folder) for folder in SHARED]

@@ -6,7 +6,7 @@ import pytest
 from bench_decision.truth import truth
 from wcache.core.loads import SAMPLES
 from wcache.core.model import CacheMode, LoadPoint, Role, Verdict
-from wcache_probe.sim.drive_schema import (
+from wcache_sim.drive_schema import (
     CacheSpec,
     DeviceSpec,
     DriveModelSpec,
@@ -16,8 +16,8 @@ from wcache_probe.sim.drive_schema import (
     OsdSpec,
     Toggle,
 )
-from wcache_probe.sim.osd import SimulatedOsd
-from wcache_probe.sim.physics import SimulatedDrive
+from wcache_sim.osd import SimulatedOsd
+from wcache_sim.physics import SimulatedDrive
 
 BACK, THROUGH = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
 MS = 1_000_000

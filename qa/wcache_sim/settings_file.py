@@ -12,8 +12,7 @@ from wcache.core import versions
 from wcache.core.errors import MalformedError, StorageError, VersionError
 from wcache.core.model import CacheMode, KernelView
 from wcache.core.option_value import VALUES_MAX, OptionValue
-
-from ..safe_files import open_lock, read_own, write_whole
+from wcache_probe.safe_files import open_lock, read_own, write_whole
 
 STATE_VERSION = 1
 STATE_BYTES_MAX = 10_000_000

@@ -7,9 +7,9 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from wcache.core.model import CacheMode, LoadPoint, Role, Transport, Verdict
-from wcache_probe.sim.drive_schema import load_drive_file, parse_drive_file
-from wcache_probe.sim.placement import osd_roles, place
-from wcache_probe.sim.toml_table import FILE_BYTES_MAX, DriveFileError, parse_toml
+from wcache_sim.drive_schema import load_drive_file, parse_drive_file
+from wcache_sim.placement import osd_roles, place
+from wcache_sim.toml_table import FILE_BYTES_MAX, DriveFileError, parse_toml
 
 MINIMAL = """
 schema = 1

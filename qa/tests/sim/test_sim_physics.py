@@ -9,7 +9,7 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from wcache.core.model import CacheMode
-from wcache_probe.sim.drive_schema import (
+from wcache_sim.drive_schema import (
     CacheSpec,
     CarryoverSpec,
     DeviceSpec,
@@ -20,8 +20,8 @@ from wcache_probe.sim.drive_schema import (
     Restored,
     Toggle,
 )
-from wcache_probe.sim.media_cache import MediaCacheSpec
-from wcache_probe.sim.physics import ResetKind, SimulatedDrive, ToggleOutcome
+from wcache_sim.media_cache import MediaCacheSpec
+from wcache_sim.physics import ResetKind, SimulatedDrive, ToggleOutcome
 
 BACK, THROUGH = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
 

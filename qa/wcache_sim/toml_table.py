@@ -27,8 +27,7 @@ from typing import (
 )
 
 from wcache.core.errors import MalformedError
-
-from ..safe_files import open_regular
+from wcache_probe.safe_files import open_regular
 
 FILE_BYTES_MAX = 1_000_000
 TOML_READERS = ("tomllib", "tomli")  # the first is in the standard library from 3.11 on
