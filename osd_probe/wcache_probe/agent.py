@@ -2,7 +2,7 @@
 
 The loop only calls, and keeps the lease; it touches no drive and no file.  All that may hang is
 the worker's (`worker.py`): what has to be restored, which comes before everything else, and then
-the mgr's tasks.  All decisions about leases are in `core.drive.lease`.
+the mgr's tasks.  All decisions about leases are in `switching.lease`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from typing import Callable, Deque, Dict, Mapping, NamedTuple, Optional, Sequenc
 
 from wcache.core import across, versions
 from wcache.core.drive.journal import EntryKind
-from wcache.core.drive.lease import TASK_MAX_S, LeaseKeeper, Repeat
 from wcache.core.errors import MalformedError, NotReadyError, WcacheError
 from wcache.core.ports import MgrLink
 from wcache.core.protocol import (
@@ -34,6 +33,7 @@ from .changes import GLANCE_EVERY_S, Changes
 from .mgr_link import OtherProtocolError, encode_post, printable
 from .restoring.owed import Restoring
 from .stop_signal import Stop
+from .switching.lease import TASK_MAX_S, LeaseKeeper, Repeat
 from .tasks import Identity, TaskRunner
 from .worker import Hand
 

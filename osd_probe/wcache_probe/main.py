@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Callable, NoReturn, Optional, Sequence, Tuple
 
 from wcache.core.conf_places import CLUSTER, conf_places
 from wcache.core.drive.journal import EntryKind
-from wcache.core.drive.lease import LeaseKeeper
 from wcache.core.errors import NotFoundError, RefusedError, WcacheError
 from wcache.core.model import CacheMode
 from wcache.core.ports import DriveHost, MgrLink
@@ -25,6 +24,7 @@ from .journal.journal_file import MATRIX, NoJournal, StateFolder
 from .journal.journal_words import said_by
 from .journal.lease_marker import LeaseMarker
 from .switcher import AfterStep, Switcher, nothing, read_journal
+from .switching.lease import LeaseKeeper
 
 if TYPE_CHECKING:
     import argparse

@@ -1,4 +1,4 @@
-"""Executes the programs of `core.drive.toggle` on real or simulated drives.
+"""Carry out the programs of `switching` on the drives of a host.
 
 A program says one step at a time; here each is carried out, and what fails is thrown
 back into it, so that it can restore.  `after_step` is called after every step with its
@@ -22,12 +22,9 @@ from typing import Callable, ContextManager, Dict, Iterator, Optional, Tuple
 from wcache.core import VERSION
 from wcache.core.codec import INT_MAX
 from wcache.core.drive import journal as entries
-from wcache.core.drive import options, steps
-from wcache.core.drive import toggle as switching
 from wcache.core.drive.journal import EntryKind, JournalEntry
 from wcache.core.drive.prior import Prior
 from wcache.core.drive.safety import writeback_refusal
-from wcache.core.drive.steps import Program, Step, Switched
 from wcache.core.errors import (
     ConflictError,
     NotFoundError,
@@ -43,6 +40,8 @@ from wcache.core.shell import command
 from wcache.core.text import named
 
 from .mgr_link import printable
+from .switching import options, steps, toggle
+from .switching.steps import Program, Step, Switched
 
 AfterStep = Callable[[int, Step], None]
 Lock = Callable[[str], ContextManager[None]]
@@ -170,8 +169,8 @@ class Switcher:
         if entry.of_options:
             return (yield from options.restore(entry, self._host.prior(entry), known))
         # first: what follows may refuse, and the pins protect all the same
-        yield from switching.hold(self._host.here(entry))
-        return (yield from switching.restore(entry, self._host.prior(entry), known))
+        yield from toggle.hold(self._host.here(entry))
+        return (yield from toggle.restore(entry, self._host.prior(entry), known))
 
     def restore_key(self, key: str, known: Optional[Prior] = None) -> None:
         """Restore the entry of a key; NotFoundError where it has gone, or is another one's now.
@@ -237,7 +236,7 @@ class Switcher:
                 raise
         if entry is not None and not entry.of_options:
             with self.alone(entry.domain_id):
-                self._run(switching.hold(self._host.here(entry), must=True))
+                self._run(toggle.hold(self._host.here(entry), must=True))
                 # one that is here and does not say who it is was left out
                 with suppress(RefusedError):
                     self._host.prior(entry)

@@ -7,10 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Callable, List, Mapping, Optional, Sequence, Tuple, Union
 
 from wcache.core import VERSION
-from wcache.core.drive import options as optioning
-from wcache.core.drive import toggle as switching
 from wcache.core.drive.journal import EntryKind, JournalEntry
-from wcache.core.drive.lease import LeaseKeeper
 from wcache.core.drive.prior import (
     Prior,
     PriorDoubt,
@@ -20,7 +17,6 @@ from wcache.core.drive.prior import (
     require_expected,
     states_by_id,
 )
-from wcache.core.drive.steps import Program, Switched
 from wcache.core.errors import DisobeyedError, NotReadyError, RefusedError, WcacheError
 from wcache.core.host_report import HostReport
 from wcache.core.model import DriveReport, DriveState, Finding, FlushCounters
@@ -61,6 +57,10 @@ from .linux.unprepared import told_once
 from .mgr_link import printable
 from .restoring.holds import Holds
 from .switcher import Switcher
+from .switching import options as optioning
+from .switching import toggle
+from .switching.lease import LeaseKeeper
+from .switching.steps import Program, Switched
 
 TIMER_SECONDS_MAX = 30.0
 
@@ -304,7 +304,7 @@ class TaskRunner:
             ))
         if entry is not None and entry.of_options:
             raise RefusedError(f"lease {entry.owner_id} is about options, not the cache mode")
-        program = switching.lease_set(
+        program = toggle.lease_set(
             drives, entry, lease_id=lease.lease_id, mode=request.mode, now_s=self._wall(),
             throwaway=request.throwaway and self._keeper.throwaway,
             consent_turn_on=request.consent_turn_on, prior=self._stored(request.prior),
@@ -358,7 +358,7 @@ class TaskRunner:
             drives = self._survey.drives()
             program = optioning.bring_back(
                 prior, drives, owner_id=request.lease_id, now_s=self._wall(),
-            ) if prior.of_options else switching.bring_back(
+            ) if prior.of_options else toggle.bring_back(
                 prior, drives, kind=EntryKind.LEASE, owner_id=request.lease_id,
                 now_s=self._wall(), throwaway=request.throwaway and self._keeper.throwaway,
             )
@@ -399,7 +399,7 @@ class TaskRunner:
         drives = self._survey.drives()
         entry = self._entry_of(request)
         done = self._switcher.run(
-            request.domain_id, switching.apply(
+            request.domain_id, toggle.apply(
                 drives, entry, action_id=request.action_id, expected=request.expected,
                 mode=request.mode, now_s=self._wall(),
                 throwaway=request.throwaway and self._keeper.throwaway,
@@ -432,7 +432,7 @@ class TaskRunner:
             program = optioning.bring_back(
                 prior, drives, kind=EntryKind.ACTION, owner_id=request.action_id,
                 now_s=self._wall(),
-            ) if prior.of_options else switching.bring_back(
+            ) if prior.of_options else toggle.bring_back(
                 prior, drives, kind=EntryKind.ACTION, owner_id=request.action_id,
                 now_s=self._wall(), throwaway=request.throwaway and self._keeper.throwaway,
             )

@@ -150,6 +150,9 @@ def _probe() -> Iterator[Patch]:
     """The probe, a patch for each of its folders; the program itself comes last."""
     here = PROJECT / "osd_probe/wcache_probe"
     inside = f"{PROBE}/wcache_probe"
+    switching = here / "switching"
+    files = dict(_files(f"{inside}/switching", switching, "**/*.py"))
+    yield Patch("wcache-probe: switching", about(switching), files)
     linux = here / "linux"
     for folder in ("block", "vendor", "transports", "persistence"):
         files = dict(_files(f"{inside}/linux/{folder}", linux / folder, "**/*.py"))
@@ -183,7 +186,8 @@ def _probe() -> Iterator[Patch]:
     shared[f"{PROBE_TESTS}/worlds/examples.py"] = (PROJECT / "qa/examples.py").read_text()
     yield Patch("wcache-probe: what tests share", "Trees that look like /sys, /dev, /proc.", shared)
     for folder in (
-        "agent", "commands", "journal", "linux", "matrix", "prove", "restoring", "sim", "witness",
+        "agent", "commands", "journal", "linux", "matrix", "prove", "restoring", "sim", "switching",
+        "witness",
     ):
         here = PROJECT / "qa/tests/sim" if folder == "sim" else tests / folder
         files = dict(_files(f"{PROBE_TESTS}/{folder}", here))

@@ -134,9 +134,9 @@ ORDERS = {
         "all commands", "web", "module",
     ),
     "wcache_probe": (
-        "words", "linux.block", "linux.vendor", "linux.transports", "journal", "evidence",
-        "restoring", "linux.persistence", "linux", "matrix", "prove", "witness", "commands",
-        "program",
+        "switching", "words", "linux.block", "linux.vendor", "linux.transports", "journal",
+        "evidence", "restoring", "linux.persistence", "linux", "matrix", "prove", "witness",
+        "commands", "program",
     ),
     "wcache_cli": ("words", "compare", "program"),
 }
@@ -200,12 +200,13 @@ def test_no_folder_imports_a_later_one():
 @pytest.mark.parametrize(
     ("name", "module"),
     [
-        ("wcache.core.model", "wcache.core.drive.toggle"),
+        ("wcache.core.model", "wcache.core.drive.safety"),
         ("wcache.core.experiment.run", "wcache.core.change.rollout"),
         ("wcache.core.verdict.recommend", "wcache.core.fleet.findings"),
         ("wcache.ceph.loads", "wcache.engine.engine"),
         ("wcache.services.plans.plans", "wcache.commands.views"),
         ("wcache_probe.linux.block.stack", "wcache_probe.linux.host"),
+        ("wcache_probe.switching.toggle", "wcache_probe.switcher"),
         ("wcache_probe.linux.transports.scsi", "wcache_probe.prove.trial"),
         ("wcache_probe.switcher", "wcache_probe.agent"),
         ("wcache_cli.compare.reading", "wcache_cli.main"),

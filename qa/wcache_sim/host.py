@@ -71,7 +71,7 @@ class _Drive:
 
 
 class SimulatedHost:
-    """The drives that a file places on `hostname`; on a host it does not name, all of them.
+    """Have the drives that a file places on `hostname`; on a host it does not name, all of them.
 
     `state_path` is the state file; None keeps the state in memory.  Raises MalformedError
     where the state file is damaged.

@@ -1,4 +1,4 @@
-"""Deals the drives of a file to hosts and OSDs: who has which drive in which role."""
+"""Deal the drives of a file to hosts and OSDs: who has which drive in which role."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What simulated drives are set to, in a file that several processes of the probe share."""
+"""Keep what simulated drives are set to in a file that several processes of the probe share."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class SettingsFile:
             os.close(lock)
 
     def news(self) -> Optional[Settings]:
-        """What is in it, where it was written by another since; raises MalformedError."""
+        """Return what is in the file where another has written it since; raise MalformedError."""
         if self._path is None or self._stamp() == self._seen:
             return None
         self._seen = self._stamp()
@@ -79,7 +79,7 @@ class SettingsFile:
             ) from None
 
     def write(self, settings: Settings) -> None:
-        """Replace it."""
+        """Replace the file."""
         if self._path is None:
             return
         write_whole(self._path, versions.dumps(settings), sync=None)

@@ -7,7 +7,6 @@ from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
 from module_world import RealAnalysis, said
 from wcache.core import codec
-from wcache.core.drive.options import DRAINS
 from wcache.core.experiment.budget import client_wait_s
 from wcache.core.experiment.campaign import CampaignOptions, Candidate
 from wcache.core.experiment.period import BCACHES_MAX, some_of
@@ -16,6 +15,7 @@ from wcache.core.figures import lines
 from wcache.core.hardware.bcache import WRITTEN_MAX, BcacheState, Dirty, moves
 from wcache.core.model import CacheMode
 from wcache.core.option_value import OptionValue
+from wcache.core.options.entries import DRAINS
 from wcache.core.options.trial import parse_trial
 from wcache.core.record import Period, Record
 from wcache.core.verdict.option_choice import choose

@@ -8,10 +8,10 @@ from memory_world import a_mgr as a_mgr_with_memory
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
 from module_world import applied, measured, ok, start
-from wcache.core.drive.options import DRAINS
 from wcache.core.hardware.bcache import BcacheState
 from wcache.core.model import DriveModel
 from wcache.core.option_value import OptionValue
+from wcache.core.options.entries import DRAINS
 
 MEASURE = {
     "scope": "host:h1", "loads": "depth1", "pairs": 4, "drives_per_model": 1, "force": True,

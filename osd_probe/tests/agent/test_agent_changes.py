@@ -8,7 +8,6 @@ import pytest
 from fake_mgr import FSID
 from sim_drives import BACK, NVME, OBEYS, OFF, THROUGH, Probe, StopNever, hold, lease
 from wcache.core.drive.prior import prior_from
-from wcache.core.drive.steps import RemoveJournal, WriteJournal
 from wcache.core.errors import NotFoundError, StorageError
 from wcache.core.model import Transport
 from wcache.core.protocol import (
@@ -22,6 +21,7 @@ from wcache.core.protocol import (
     StateOutcome,
     Task,
 )
+from wcache_probe.switching.steps import RemoveJournal, WriteJournal
 
 
 @pytest.fixture

@@ -23,8 +23,6 @@ from sim_drives import (
     hold,
     lease,
 )
-from wcache.core.drive import steps
-from wcache.core.drive.lease import TASK_MAX_S
 from wcache.core.errors import NotReadyError
 from wcache.core.protocol import (
     ApplyRequest,
@@ -37,6 +35,8 @@ from wcache.core.protocol import (
 )
 from wcache_probe.agent import Agent
 from wcache_probe.stop_signal import StopSignal
+from wcache_probe.switching import steps
+from wcache_probe.switching.lease import TASK_MAX_S
 from wcache_probe.worker import Job, Worker
 
 

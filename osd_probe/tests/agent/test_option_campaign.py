@@ -11,13 +11,13 @@ from mgr_fakes.module import FakeMgr
 from sim_drives import Crash, MemoryJournal, RestoreHere, WorkHere, crash_after
 from wcache.analysis.decision import Options
 from wcache.analysis.experiment import analyse
-from wcache.core.drive.lease import LeaseKeeper
 from wcache.core.errors import NotReadyError
 from wcache_probe.agent import Agent
 from wcache_probe.mgr_link import decode_reply
 from wcache_probe.restoring.holds import Holds
 from wcache_probe.restoring.owed import Restoring
 from wcache_probe.switcher import Switcher, nothing
+from wcache_probe.switching.lease import LeaseKeeper
 from wcache_probe.tasks import Identity, TaskRunner
 from wcache_sim.drive_schema import parse_drive_file
 from wcache_sim.host import SimulatedHost

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sim_drives import BACK, OBEYS, THROUGH, Crash, Probe, StopNever, crash_after, lease
 from wcache.core.drive import journal
-from wcache.core.drive.options import DRAINS, leased_names, names_of
 from wcache.core.drive.prior import PriorDoubt, prior_from
 from wcache.core.errors import StorageError
 from wcache.core.model import KernelView
+from wcache.core.options.entries import DRAINS, leased_names, names_of
 from wcache.core.protocol import (
     ApplyOptionRequest,
     FailureOutcome,

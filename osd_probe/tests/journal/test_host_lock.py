@@ -9,7 +9,6 @@ import pytest
 from model_drives import ModelScsi
 from sim_drives import MemoryJournal
 from test_persistence import COMMAND, WWID, host_with
-from wcache.core.drive import toggle as switching
 from wcache.core.drive.journal import EntryKind
 from wcache.core.errors import NotReadyError, StorageError
 from wcache.core.model import CacheMode
@@ -19,6 +18,7 @@ from wcache_probe.journal.lease_marker import LeaseMarker
 from wcache_probe.linux.persistence.appearance import appear
 from wcache_probe.linux.persistence.rule_folder import RuleFolder
 from wcache_probe.switcher import Switcher, nothing
+from wcache_probe.switching import toggle
 
 BACK, THROUGH = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
 
@@ -156,7 +156,7 @@ class World:
         self.host = host_with(fake_host, self.drive, self.rules)
         self.journal = MemoryJournal()
         self.switcher(self.journal).run(
-            self.domain_id(), switching.apply(
+            self.domain_id(), toggle.apply(
                 self.host.look(), action_id="a", expected=BACK, mode=THROUGH, now_s=0.0,
                 throwaway=False, consent_turn_on=False, persist=True,
             )

@@ -9,7 +9,6 @@ import pytest
 from prepare_bench import Bank, host_of
 from translations import Translation, host_with
 from wcache.core.drive.journal import EntryKind
-from wcache.core.drive.lease import LeaseKeeper
 from wcache.core.drive.prior import prior_from
 from wcache.core.errors import NotReadyError
 from wcache.core.model import CacheMode, DeviceCache
@@ -32,6 +31,7 @@ from wcache_probe.linux.host import LinuxDriveHost
 from wcache_probe.linux.transports.classify import Switches
 from wcache_probe.restoring.holds import Holds
 from wcache_probe.switcher import Switcher
+from wcache_probe.switching.lease import LeaseKeeper
 from wcache_probe.tasks import Identity, TaskRunner
 
 BACK, THROUGH = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH

@@ -6,13 +6,14 @@ from pathlib import Path
 import pytest
 from loop_devices import loop_on
 from sim_drives import MemoryJournal
-from wcache.core.drive import options
 from wcache.core.drive.journal import EntryKind, JournalEntry, prior_of
 from wcache.core.drive.prior import prior_from
 from wcache.core.errors import NotFoundError, RefusedError
 from wcache.core.model import CacheMode, DeviceCache, KernelView, Role, Transport
+from wcache.core.options.entries import names_of
 from wcache_probe.linux.host import LinuxDriveHost
 from wcache_probe.switcher import Switcher
+from wcache_probe.switching import options
 
 BACK, THROUGH = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
 FSID = "11111111-2222-3333-4444-555555555555"
@@ -135,7 +136,7 @@ def test_the_real_kernel_resets_with_the_scheduler_what_one_lease_puts_back(host
     try:
         host.set_option(drive, "nr_requests", "32")
         (drive,) = host.look()
-        known = prior_from(FSID, drive.domain_id, (drive,), options.names_of("scheduler"))
+        known = prior_from(FSID, drive.domain_id, (drive,), names_of("scheduler"))
         tuned = queue(drive)
         assert tuned["nr_requests"] == "32"
         done = switcher.run(drive.domain_id, options.lease_set(

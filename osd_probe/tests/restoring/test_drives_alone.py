@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 from model_drives import ModelNvme, ModelScsi
 from sim_drives import MemoryJournal
-from wcache.core.drive import toggle as switching
 from wcache.core.drive.journal import (
     JOURNAL_VERSION,
     EntryKind,
@@ -22,6 +21,7 @@ from wcache.core.option_value import OptionValue
 from wcache_probe.linux.host import LinuxDriveHost
 from wcache_probe.linux.transports.classify import Switches
 from wcache_probe.switcher import Switcher
+from wcache_probe.switching import toggle
 
 BACK, THROUGH = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
 
@@ -67,7 +67,7 @@ class Shelf:
         (drive,) = [d for d in self.host.look() if d.dev_name == name]
         self.switcher().run(
             drive.domain_id,
-            switching.lease_set(
+            toggle.lease_set(
                 (drive,), None, lease_id="L", mode=mode, now_s=0.0, throwaway=False,
                 consent_turn_on=True,
             ),
@@ -221,7 +221,7 @@ def test_all_drives_of_a_domain_come_back(fake_host):
     switcher = Switcher(host, journal)
     switcher.run(
         drives[0].domain_id,
-        switching.lease_set(
+        toggle.lease_set(
             drives, None, lease_id="L", mode=THROUGH, now_s=0.0, throwaway=False,
             consent_turn_on=False,
         ),

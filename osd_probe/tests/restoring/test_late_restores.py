@@ -19,11 +19,11 @@ from sim_drives import (
     lease,
 )
 from wcache.core.drive import journal as entries
-from wcache.core.drive.steps import WriteJournal
 from wcache.core.errors import NotFoundError, NotReadyError
 from wcache.core.protocol import SetModeRequest
 from wcache_probe.restoring.restorer import Results
 from wcache_probe.switcher import Switcher
+from wcache_probe.switching.steps import WriteJournal
 
 
 @dataclass

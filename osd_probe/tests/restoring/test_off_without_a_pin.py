@@ -6,7 +6,6 @@ import os
 
 import pytest
 from prepare_bench import Bank, host_of
-from wcache.core.drive.lease import LeaseKeeper
 from wcache.core.drive.prior import prior_from
 from wcache.core.drive.safety import Safety, judge
 from wcache.core.model import CacheMode
@@ -16,6 +15,7 @@ from wcache_probe.linux.host import LinuxDriveHost
 from wcache_probe.linux.transports.classify import Switches
 from wcache_probe.restoring.holds import Holds
 from wcache_probe.switcher import Switcher, read_journal
+from wcache_probe.switching.lease import LeaseKeeper
 from wcache_probe.tasks import Identity, TaskRunner
 
 WT, WB = CacheMode.WRITE_THROUGH, CacheMode.WRITE_BACK

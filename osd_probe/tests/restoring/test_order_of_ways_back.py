@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 from prepare_bench import Bank, host_of, prepare
-from wcache.core.drive import toggle
 from wcache.core.drive.journal import EntryKind, JournalEntry, encode, prior_of
-from wcache.core.drive.steps import Switched, WriteJournal
 from wcache.core.errors import ConflictError
 from wcache.core.model import CacheMode
 from wcache_probe.journal.journal_file import StateFolder
 from wcache_probe.switcher import Switcher
+from wcache_probe.switching import toggle
+from wcache_probe.switching.steps import Switched, WriteJournal
 
 WT, WB = CacheMode.WRITE_THROUGH, CacheMode.WRITE_BACK
 

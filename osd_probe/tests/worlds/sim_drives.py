@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import Dict, List, Optional, Sequence, Union
 
 from fake_mgr import FSID, ScriptedMgr
-from wcache.core.drive.lease import LeaseKeeper
 from wcache.core.errors import WcacheError
 from wcache.core.model import CacheMode
 from wcache.core.protocol import Lease, SetModeRequest, StateOutcome, Waiting
@@ -16,6 +15,7 @@ from wcache_probe.restoring.holds import Holds
 from wcache_probe.restoring.owed import Restoring
 from wcache_probe.restoring.restorer import Restorer, Results
 from wcache_probe.switcher import AfterStep, Switcher, nothing
+from wcache_probe.switching.lease import LeaseKeeper
 from wcache_probe.tasks import Identity, TaskRunner
 from wcache_probe.worker import Job
 from wcache_sim.drive_schema import parse_drive_file

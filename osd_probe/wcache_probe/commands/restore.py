@@ -12,7 +12,6 @@ from contextlib import suppress
 from typing import Callable, Dict, List, Optional, Sequence, Tuple
 
 from wcache.core.drive.journal import EntryKind, JournalEntry
-from wcache.core.drive.lease import LeaseKeeper
 from wcache.core.drive.prior import Prior
 from wcache.core.errors import ConflictError, NotFoundError, NotReadyError, WcacheError
 from wcache.core.shell import arguments, ticked, typed
@@ -24,6 +23,7 @@ from ..restoring.owed import Restoring
 from ..restoring.request import Line, RestoreRequests, catches, has_ended, is_stopped, wake
 from ..restoring.restorer import RestoreApart, Start, answer
 from ..switcher import Switcher, read_journal
+from ..switching.lease import LeaseKeeper
 
 STOP_S = 60.0
 STOP_STEP_S = 0.1

@@ -10,7 +10,6 @@ import time
 from dataclasses import dataclass
 from typing import Callable, Dict, List, Optional, Tuple
 
-from wcache.core.drive import toggle as switching
 from wcache.core.drive.journal import EntryKind
 from wcache.core.errors import ConflictError, NotReadyError, RefusedError, WcacheError
 from wcache.core.experiment.matrix import (
@@ -32,6 +31,7 @@ from wcache.core.ports import DriveHost
 
 from ..stop_signal import Stop
 from ..switcher import Switcher
+from ..switching import toggle
 from . import fio, sustained, writes
 from .scratch import Scratch
 from .sustained import LongCell
@@ -212,7 +212,7 @@ class MatrixMeasurement:
                     f"lease {entry.owner_id} still holds {domain_id}",
                     "restore it first: `wcache-probe restore --all`",
                 )
-            done = self._switcher.run(domain_id, switching.lease_set(
+            done = self._switcher.run(domain_id, toggle.lease_set(
                 drives, entry, lease_id=self._plan.matrix_id, mode=mode, now_s=time.time(),
                 throwaway=self._scratch.is_loop,
                 consent_turn_on=self._plan.consent_turn_on,

@@ -13,7 +13,6 @@ from typing import Callable, Union
 
 from wcache.core.drive.journal import JOURNAL_VERSION, EntryKind, JournalEntry, prior_of
 from wcache.core.drive.safety import why_not_tried
-from wcache.core.drive.steps import Pin, Program, ReadState, Switched, WriteJournal
 from wcache.core.errors import NotReadyError, RefusedError, WcacheError
 from wcache.core.host_report import ToggleProof
 from wcache.core.model import CacheMode, DriveReport, KernelView, Transport
@@ -26,6 +25,7 @@ from ..linux.host import LinuxDriveHost
 from ..linux.transports.sata_hba import SataHbaSwitch
 from ..matrix.scratch import Scratch, find
 from ..switcher import Switcher
+from ..switching.steps import Pin, Program, ReadState, Switched, WriteJournal
 from .flush_times import measure
 from .in_place import InPlace, in_place, refuse_in_place
 from .trial import FlushTimes, Found, Trial

@@ -12,8 +12,9 @@ import threading
 from typing import Callable, Dict, Tuple
 
 from wcache.core.drive.journal import EntryKind, JournalEntry
-from wcache.core.drive.lease import LeaseKeeper
 from wcache.core.errors import WcacheError
+
+from ..switching.lease import LeaseKeeper
 
 ReadJournal = Callable[[], Tuple[Dict[str, JournalEntry], Dict[str, str]]]
 

@@ -8,11 +8,11 @@ from contextlib import suppress
 from typing import Callable, Dict, Iterable, List, Optional, Tuple
 
 from wcache.core.drive.journal import PriorDrive
-from wcache.core.drive.lease import LeaseKeeper, Restore
 from wcache.core.errors import NotReadyError, WcacheError
 from wcache.core.protocol import Notice
 
 from ..mgr_link import printable
+from ..switching.lease import LeaseKeeper, Restore
 from .holds import Holds, lease_key
 from .restorer import Restorer
 

@@ -7,10 +7,10 @@ from mgr_fakes import builders as make
 from wcache.core.change.cache_mode_change import CacheModeChange
 from wcache.core.change.option_change import OptionChange
 from wcache.core.change.rollout_state import Rollout
-from wcache.core.drive.options import names_of
 from wcache.core.drive.prior import prior_from
 from wcache.core.model import CacheMode, LoadPoint, Transport
 from wcache.core.option_value import OptionValue
+from wcache.core.options.entries import names_of
 from wcache.core.protocol import DrivesOutcome, FailureOutcome, StateOutcome
 
 FOUND = {"scheduler": "none", "nr_requests": "128", "wbt_lat_usec": "0"}

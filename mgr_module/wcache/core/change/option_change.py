@@ -22,7 +22,6 @@ from typing import (
     Union,
 )
 
-from ..drive.options import kept_from, left_words, names_of
 from ..drive.prior import UNKNOWN, Prior, PriorDoubt, prior_from, states_by_id
 from ..drive.safety import writeback_refusal
 from ..errors import RefusedError, StorageError
@@ -30,7 +29,7 @@ from ..events import LoadRequest
 from ..host_report import HostReport
 from ..model import DriveModel, DriveReport, DriveState, LoadPoint, Transport
 from ..option_value import NAME_CHARS_MAX, VALUE_CHARS_MAX
-from ..options.entries import BY_NAME, left_dirty
+from ..options.entries import BY_NAME, kept_from, left_dirty, left_words, names_of
 from ..options.option import Follow
 from ..options.shared_cache import SharedCache
 from ..protocol import (

@@ -1,1 +1,1 @@
-"""What may happen to a drive: safety rules, journal, lease, the order of steps of a toggle."""
+"""What may happen to a drive: safety rules, the journal, prior states, what was proven."""

@@ -8,11 +8,11 @@ from enum import Enum
 from typing import List, NamedTuple, Optional, Sequence, Tuple, Union
 
 from .. import events
-from ..drive.options import names_of
 from ..drive.prior import Prior
 from ..hardware.bcache import WRITTEN_FOR, BcacheState
 from ..loads import WRITE_BYTES, BlocksRequest
 from ..model import CacheMode, DriveState, KernelView, LoadPoint, Transport
+from ..options.entries import names_of
 from ..protocol import (
     CountersRequest,
     MeasureRequest,

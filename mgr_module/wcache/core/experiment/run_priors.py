@@ -10,7 +10,6 @@ from typing import Mapping, Optional, Sequence, Tuple
 
 from ..codec import one_line
 from ..drive.journal import PriorDrive
-from ..drive.options import leased_names
 from ..drive.prior import (
     UNKNOWN,
     Prior,
@@ -21,6 +20,7 @@ from ..drive.prior import (
     told_prior,
 )
 from ..model import DriveReport, DriveState
+from ..options.entries import leased_names
 from ..protocol import FailureOutcome, ReleaseRequest, StateOutcome
 from .run_state import RunSpec, RunState
 

@@ -13,12 +13,11 @@ from enum import Enum
 from typing import List, NamedTuple, Optional, Tuple, Union
 
 from .. import events
-from ..drive.options import DRAINS
 from ..drive.prior import Prior
 from ..hardware.bcache import CONTROLLER_S, BcacheState, Dirty, moves
 from ..loads import WRITE_BYTES
 from ..model import LoadPoint
-from ..options.entries import option
+from ..options.entries import DRAINS, option
 from ..protocol import (
     MeasureRequest,
     OptionsRequest,

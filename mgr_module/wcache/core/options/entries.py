@@ -12,8 +12,10 @@ from __future__ import annotations
 from typing import Dict, Optional, Tuple
 
 from ..errors import RefusedError
-from ..model import DriveState, LoadPoint
+from ..model import DriveReport, DriveState, LoadPoint
+from ..refusal import RefusalKind
 from ..shell import typed
+from ..text import amount, roughly
 from .option import Follow, Option, Place
 
 _TRAFFIC = (LoadPoint.OSD_TRAFFIC,)
@@ -146,6 +148,7 @@ OPTIONS: Tuple[Option, ...] = (
     ),
 )
 
+DRAINS = "writeback_rate_minimum"  # dirty data, for a clean start
 BY_NAME: Dict[str, Option] = {one.name: one for one in OPTIONS}
 
 # Why the best known of those that are not there are not.
@@ -184,3 +187,45 @@ def left_dirty(name: str, value: str, state: DriveState) -> Optional[int]:
     """See `Option.left_dirty`; 0 of an option that this version does not know."""
     found = BY_NAME.get(name)
     return 0 if found is None else found.left_dirty(value, state)
+
+
+def names_of(name: str) -> Tuple[str, ...]:
+    """Name an option and those that the kernel resets with it, in the order of the way back."""
+    return (name, *option(name).resets)
+
+
+def leased_names(name: str) -> Tuple[str, ...]:
+    """Name all that a lease on an option holds; of bcache also what drains dirty data first."""
+    drains = option(name).place is Place.BCACHE and name != DRAINS
+    return (*names_of(name), DRAINS) if drains else names_of(name)
+
+
+def kept_from(drive: DriveReport, name: str) -> str:
+    """Say why an option of a drive is never touched, whatever its value; "" where it may be.
+
+    Module and probe both ask.  A reboot takes a value in sysfs away, and a journal in RAM with it;
+    what outlives the reboot would stay, and nobody would know what was there before.
+    """
+    if drive.foreign_uses:
+        return f"it is shared with {drive.foreign_uses[0]}, which is not an OSD"
+    if not option(name).outlives_boot:
+        return ""
+    lost = (one.text for one in drive.refusals if one.kind is RefusalKind.JOURNAL_LOST)
+    return next(lost, "")
+
+
+def left_words(name: str, left: Optional[int], rate_bytes_s: Optional[int] = None) -> str:
+    """Tell of a backing drive's dirty data that is still to be written back; "" where none is.
+
+    `left` is None where nobody knows how much.
+    """
+    if left == 0:
+        return ""
+    if left is None:
+        return f"dirty data of {name}, which cannot be read"
+    if not rate_bytes_s:
+        return f"{amount(left)} of dirty data of {name} to be written back"
+    return (
+        f"{amount(left)} of dirty data of {name} to be written back at {amount(rate_bytes_s)}/s: "
+        f"{roughly(left / rate_bytes_s)} at that rate"
+    )

@@ -6,10 +6,9 @@ from typing import Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence
 
 from ...core.change.option_change import OptionChange
 from ...core.cluster import ClusterState
-from ...core.drive.options import DRAINS, kept_from
 from ...core.host_report import HostReport
 from ...core.model import DriveReport
-from ...core.options.entries import OPTIONS
+from ...core.options.entries import DRAINS, OPTIONS, kept_from
 from ...core.options.option import DIRTY_DATA, Option, Place
 from ...core.shell import CommandLine, command, commented
 from ...core.simulation import not_up

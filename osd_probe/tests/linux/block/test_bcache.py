@@ -5,13 +5,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from prepare_bench import Bank, host_of
 from sim_drives import MemoryJournal
-from wcache.core.drive.steps import AskCache, Switched
 from wcache.core.errors import RefusedError, StorageError
 from wcache.core.model import FindingCode, Severity
 from wcache_probe.linux.block.bcache import bcaches_on, parse_size
 from wcache_probe.linux.block.sysfs import by_name
 from wcache_probe.linux.host import LinuxDriveHost
 from wcache_probe.switcher import Switcher
+from wcache_probe.switching.steps import AskCache, Switched
 
 DEBUG = (
     "rate:\t\t4.0k/sec\ndirty:\t\t1.1G\ntarget:\t\t10.2G\nproportional:\t-8.0k\n"

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from model_drives import ModelScsi
-from wcache.core.drive import toggle as switching
 from wcache.core.errors import RefusedError, StorageError
 from wcache.core.model import CacheMode
 from wcache_probe.arguments import parse
@@ -17,6 +16,7 @@ from wcache_probe.linux.persistence.udev_match import pattern
 from wcache_probe.linux.persistence.udev_rule import UdevRule
 from wcache_probe.linux.transports.classify import Switches
 from wcache_probe.switcher import Switcher
+from wcache_probe.switching import toggle
 
 BACK, THROUGH = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
 WWID = "naa.5000c50000000001"
@@ -177,7 +177,7 @@ def test_while_a_rule_stays_its_journal_entry_stays(fake_host, rules, tmp_path):
     (drive,) = host.look()
     state = StateFolder(str(tmp_path / "state"), str(tmp_path / "run"))
     switcher = Switcher(host, state.journal)
-    switcher.run(drive.domain_id, switching.apply(
+    switcher.run(drive.domain_id, toggle.apply(
         (drive,), action_id="a1", expected=BACK, mode=THROUGH, now_s=0.0, throwaway=False,
         consent_turn_on=False, persist=True,
     ))

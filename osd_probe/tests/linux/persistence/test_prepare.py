@@ -20,7 +20,6 @@ from prepare_bench import (
     prepare,
 )
 from wcache.core.drive.journal import encode
-from wcache.core.drive.toggle import hold
 from wcache.core.errors import ConflictError, RefusedError, StorageError
 from wcache.core.model import DeviceCache, FindingCode, Severity, Transport
 from wcache_probe.arguments import parse
@@ -32,6 +31,7 @@ from wcache_probe.linux.persistence.prepare import Chosen, Preparer, choose
 from wcache_probe.linux.persistence.udev_match import matches, pattern
 from wcache_probe.linux.survey import for_next_boot, with_next_boot
 from wcache_probe.linux.unprepared import told_once
+from wcache_probe.switching.toggle import hold
 
 # ---- the rule
 

@@ -30,7 +30,6 @@ from switching_world import (
     boots,
     looked_at,
 )
-from wcache.core.drive import toggle as sw
 from wcache.core.drive.journal import encode
 from wcache.core.errors import ConflictError, NotFoundError, StorageError
 from wcache.core.model import Transport
@@ -38,6 +37,7 @@ from wcache_probe.arguments import parse
 from wcache_probe.commands.prepare import unprepare
 from wcache_probe.journal.journal_file import StateFolder
 from wcache_probe.linux.persistence.prepare import Preparer
+from wcache_probe.switching import toggle as sw
 
 TRANSPORTS = pytest.mark.parametrize(
     "transport", [Transport.SCSI, Transport.SATA], ids=lambda t: t.value

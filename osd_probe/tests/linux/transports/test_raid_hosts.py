@@ -5,13 +5,13 @@ from mgr_fakes import builders as make
 from model_drives import ModelScsi
 from wcache.core.drive.journal import JOURNAL_VERSION, EntryKind, JournalEntry, prior_of
 from wcache.core.drive.safety import may_toggle
-from wcache.core.drive.steps import ReadState
-from wcache.core.drive.toggle import lease_set, restore
 from wcache.core.errors import RefusedError
 from wcache.core.model import CacheMode, Finding, FindingCode, Severity, Transport
 from wcache_probe.linux.block.sysfs import by_name
 from wcache_probe.linux.host import LinuxDriveHost
 from wcache_probe.linux.transports.classify import Switches
+from wcache_probe.switching.steps import ReadState
+from wcache_probe.switching.toggle import lease_set, restore
 
 BACK, THROUGH = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
 DISK, VOLUME = "naa.5000c50000000001", "naa.600605b00000000100000000000000aa"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Protocol, Tuple
 
-from wcache.core.drive import toggle as switching
-from wcache.core.drive.steps import Program, Switched
 from wcache.core.model import CacheMode, DriveReport
 
+from ...switching import toggle
+from ...switching.steps import Program, Switched
 from .rule_folder import RuleFolder
 
 
@@ -42,4 +42,4 @@ def appear(
     if held or not rules.says(wwid, mode):
         states = tuple(drive.state for drive in drives)
         return Switched(states, states, changed=False)
-    return (yield from switching.keep(drives, mode))
+    return (yield from toggle.keep(drives, mode))

@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.lab, pytest.mark.long]
 # adapter is none that wcache toggles drives of, so the switch is named here.
 STEPS = """
 import sys, time
-from wcache.core.drive import toggle
+from wcache_probe.switching import toggle
 from wcache.core.model import CacheMode, Transport
 from wcache_probe.journal.journal_file import StateFolder
 from wcache_probe.linux.block.host_files import HostFiles

@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 from bcache_bench import BACKING, CACHE, DEVICE, MIB, Cached
 from wcache.core import codec
-from wcache.core.drive.options import names_of
 from wcache.core.drive.prior import prior_from
+from wcache.core.options.entries import names_of
 from wcache.core.options.shared_cache import shared_cache
 from wcache.core.protocol import (
     ApplyOptionRequest,

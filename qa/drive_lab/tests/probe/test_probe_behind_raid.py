@@ -30,7 +30,7 @@ PATHS = {"PYTHONPATH": "/wcache/osd_probe:/wcache/mgr_module"}
 # A lease, with the probe's own steps, journal and switch.
 LEASE = """
 import sys, time
-from wcache.core.drive import toggle
+from wcache_probe.switching import toggle
 from wcache.core.errors import WcacheError
 from wcache.core.model import CacheMode
 from wcache_probe.journal.journal_file import StateFolder

@@ -6,7 +6,6 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
-from wcache.core.drive.lease import ANSWERS_MAX, LeaseKeeper, Perform, Repeat
 from wcache.core.model import CacheMode
 from wcache.core.protocol import (
     PROTOCOL_VERSION,
@@ -18,6 +17,7 @@ from wcache.core.protocol import (
     SetModeRequest,
     Task,
 )
+from wcache_probe.switching.lease import ANSWERS_MAX, LeaseKeeper, Perform, Repeat
 
 DOMAINS = ("d1", "d2")
 LEASES = ("L1", "L2", "L3")

@@ -3,12 +3,12 @@
 from dataclasses import replace
 
 from mgr_fakes import builders as make
-from wcache.core.drive import steps
 from wcache.core.drive.journal import EntryKind, JournalEntry
-from wcache.core.drive.options import names_of
 from wcache.core.drive.prior import prior_from
 from wcache.core.errors import StorageError
 from wcache.core.option_value import OptionValue
+from wcache.core.options.entries import names_of
+from wcache_probe.switching import steps
 
 FSID = "00000000-0000-4000-8000-000000000001"
 OTHER_FSID = "00000000-0000-4000-8000-000000000002"

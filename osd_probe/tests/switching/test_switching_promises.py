@@ -23,10 +23,10 @@ from switching_world import (
     carry_out,
     mode_of,
 )
-from wcache.core.drive import toggle as sw
 from wcache.core.drive.safety import boots_with_rule, pinnable
 from wcache.core.errors import WcacheError
 from wcache.core.model import Transport
+from wcache_probe.switching import toggle as sw
 
 
 @pytest.fixture(scope="module", autouse=True)

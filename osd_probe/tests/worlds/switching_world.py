@@ -9,7 +9,6 @@ from dataclasses import dataclass, fields, replace
 from functools import cache, cached_property
 from typing import Callable, Dict, Iterator, List, Optional, Tuple
 
-from wcache.core.drive import toggle as sw
 from wcache.core.drive.journal import JournalEntry
 from wcache.core.errors import StorageError
 from wcache.core.model import (
@@ -25,6 +24,7 @@ from wcache.core.model import (
     Transport,
 )
 from wcache.core.refusal import Refusal, RefusalKind
+from wcache_probe.switching import toggle as sw
 
 BACK, THROUGH = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
 

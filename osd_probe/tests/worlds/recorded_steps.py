@@ -14,11 +14,11 @@ from pathlib import Path
 
 from switching_scripts import recovery, worlds
 from switching_search import CRASHES_MAX, explore
-from wcache.core.drive import steps
 from wcache.core.errors import StorageError, WcacheError
 from wcache.core.model import CacheMode
+from wcache_probe.switching import steps
 
-FOLDER = Path(__file__).parents[1] / "core" / "drive" / "steps"
+FOLDER = Path(__file__).parents[1] / "switching" / "steps"
 MODES = {CacheMode.WRITE_BACK: "+", CacheMode.WRITE_THROUGH: "-", None: "."}
 STEPS = tuple(steps._WORDS)
 

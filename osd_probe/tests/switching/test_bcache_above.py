@@ -15,7 +15,7 @@ from typing import Optional
 import pytest
 from recorded_steps import drive_words, listed, require_same, told
 from switching_world import EVENTS, World
-from wcache.core.drive import options, safety, steps
+from wcache.core.drive import safety
 from wcache.core.drive.journal import EntryKind, JournalEntry
 from wcache.core.drive.prior import prior_from
 from wcache.core.errors import RefusedError, WcacheError
@@ -34,6 +34,7 @@ from wcache.core.model import (
 )
 from wcache.core.option_value import OptionValue
 from wcache.core.options.shared_cache import SharedCache
+from wcache_probe.switching import options, steps
 
 THROUGH, BACK = "writethrough", "writeback"
 AGREED = SharedCache("h", ("nvme0n1 (A C 1)",), ("bcache0",), (0,))

@@ -32,14 +32,14 @@ from switching_scripts import (
 )
 from switching_search import forget_histories
 from switching_world import BACK, LOOK, LOST, THROUGH
-from wcache.core.drive import options
-from wcache.core.drive import toggle as sw
 from wcache.core.drive.journal import EntryKind
 from wcache.core.drive.prior import prior_from
 from wcache.core.errors import WcacheError
 from wcache.core.model import Transport
-from wcache.core.options.entries import OPTIONS
+from wcache.core.options.entries import DRAINS, OPTIONS, leased_names, names_of
 from wcache.core.options.option import Place
+from wcache_probe.switching import options
+from wcache_probe.switching import toggle as sw
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -136,7 +136,7 @@ VALUES = {one.name: (one.words or (str(one.low), str(one.low + 1)))[:2] for one 
 
 def set_by_lease(drives, name, words, **how):
     """A lease sets the other value, then the one that was there, and ends."""
-    prior = drives.prior(names=options.leased_names(name))
+    prior = drives.prior(names=leased_names(name))
 
     def leased():
         for value in reversed(VALUES[name]):
@@ -151,7 +151,7 @@ def set_by_lease(drives, name, words, **how):
 
 def applied(drives, name, words, **how):
     """A plan sets the other value, is asked again, and is taken back."""
-    prior = drives.prior(names=options.names_of(name))
+    prior = drives.prior(names=names_of(name))
     now, value = VALUES[name]
 
     def changed():
@@ -168,7 +168,7 @@ def applied(drives, name, words, **how):
 
 def brought_back(drives, name, words, **how):
     """Nothing but the mgr knows what was there."""
-    prior = drives.prior(names=options.names_of(name))
+    prior = drives.prior(names=names_of(name))
     for values in drives.values.values():
         values[name] = VALUES[name][1]
     carried_out(drives, options.bring_back(
@@ -192,7 +192,7 @@ def option_cases():
             continue  # no probe sets it; what asks for the cache device: test_bcache_above.py
         name, found = option.name, {one: VALUES[one][0] for one in (option.name, *option.resets)}
         if option.place is Place.BCACHE:
-            found = {options.DRAINS: "1", "dirty_data": "0", **found}
+            found = {DRAINS: "1", "dirty_data": "0", **found}
         for program in (set_by_lease, applied, brought_back):
 
             def run(words, program=program, name=name, found=found, **disturbed):

@@ -1,4 +1,4 @@
-"""The probe's side of a lease, as a sans-I/O machine.
+"""Decide what a lease allows, on the probe's side: a sans-I/O machine.
 
 The machine knows two things: the lease the mgr granted last and until when it is good,
 and which cache domains are *held*, i.e. have a journal entry because a task under a
@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, TypeVar, Union, cast
 
-from ..protocol import (
+from wcache.core.protocol import (
     APPLIED,
     LEASED,
     FailureOutcome,
@@ -89,7 +89,7 @@ _Method = TypeVar("_Method", bound=Callable[..., Any])
 
 
 def _alone(method: _Method) -> _Method:
-    """One thread at a time: the loop renews a lease while a task asks for it."""
+    """Let one thread in at a time: the loop renews a lease while a task asks for it."""
 
     @wraps(method)
     def held(self: LeaseKeeper, *args: Any, **more: Any) -> Any:
@@ -100,7 +100,7 @@ def _alone(method: _Method) -> _Method:
 
 
 class LeaseKeeper:
-    """Holds at most one lease.  Times are seconds of one monotonic clock.
+    """Hold at most one lease.  Times are seconds of one monotonic clock.
 
     `held` maps cache domains to the lease that touched them, as the journal says at the
     start: what a crash left behind is owed at once.
@@ -125,34 +125,34 @@ class LeaseKeeper:
 
     @property
     def frozen(self) -> bool:
-        """Whether the last reply said that nothing may be changed."""
+        """Tell whether the last reply said that nothing may be changed."""
         return self._frozen
 
     @property
     def throwaway(self) -> bool:
-        """Whether the last reply said that the cluster's data is worth nothing."""
+        """Tell whether the last reply said that the cluster's data is worth nothing."""
         return self._throwaway
 
     @property
     @_alone
     def held(self) -> Tuple[str, ...]:
-        """The domains whose prior state is in the journal of leases."""
+        """Return the domains whose prior state the journal has for a lease."""
         return tuple(self._held)
 
     @_alone
     def lease(self, now_s: float) -> Optional[Lease]:
-        """The live lease, or None."""
+        """Return the live lease, or None."""
         self._expire(now_s)
         return self._lease
 
     @_alone
     def remaining_s(self, now_s: float) -> Optional[float]:
-        """Seconds until the live lease runs out; None where there is none."""
+        """Return the seconds until the live lease runs out; None where there is none."""
         return self._expires_at_s - now_s if self.lease(now_s) else None
 
     @_alone
     def wake_at_s(self) -> Optional[float]:
-        """When `owed` may have something that it has not now, or None."""
+        """Return when `owed` may next have something new, or None."""
         times = [
             self._expires_at_s if self._covers(held) else held.retry_at_s
             for held in tuple(self._held.values())
@@ -187,7 +187,7 @@ class LeaseKeeper:
 
     @_alone
     def give_up(self, reason: str) -> None:
-        """Everything held is owed now, and the lease is not taken again when the mgr names it.
+        """Owe everything that is held, and do not take the lease again when the mgr names it.
 
         Until the mgr has dropped it, nothing is changed under it any more.
         """
@@ -199,26 +199,26 @@ class LeaseKeeper:
 
     @_alone
     def stopping(self) -> None:
-        """The probe is told to stop: everything held is owed now."""
+        """Owe everything that is held, since the probe is told to stop."""
         self._end("the probe was stopped")
         for held in tuple(self._held.values()):
             held.retry_at_s = 0.0
 
     @_alone
     def is_held(self, domain_id: str, lease_id: str) -> None:
-        """The journal has an entry of this lease for the domain."""
+        """Note that the journal has an entry of this lease for the domain."""
         known = self._held.get(domain_id)
         if known is None or known.lease_id != lease_id:
             self._held[domain_id] = _Held(lease_id, "its lease is not live")
 
     @_alone
     def is_free(self, domain_id: str) -> None:
-        """The journal has no entry of a lease for the domain any more."""
+        """Note that the journal has no entry of a lease for the domain any more."""
         self._held.pop(domain_id, None)
 
     @_alone
     def not_restored(self, domain_id: str, now_s: float) -> None:
-        """A restore failed: what is still held is owed again after a while, ever more seldom."""
+        """Note that a restore failed: owe it again after a while, ever more seldom."""
         held = self._held.get(domain_id)
         if held is None:
             return
@@ -241,7 +241,7 @@ class LeaseKeeper:
 
     @_alone
     def owed(self, now_s: float) -> List[Restore]:
-        """The restores that are due now; they come before any task."""
+        """Return the restores that are due now; they come before any task."""
         self._expire(now_s)
         return [
             Restore(domain_id, held.lease_id, held.reason, held.attempts)
@@ -251,7 +251,7 @@ class LeaseKeeper:
 
     @_alone
     def given(self, task: Task, now_s: float) -> None:
-        """A reply brought a task, which may have to wait for its turn: its time begins."""
+        """Begin the time of a task that a reply brought, though its turn may come later."""
         if task.task_id in self._answers:
             return
         self._expire(now_s)
@@ -264,7 +264,7 @@ class LeaseKeeper:
 
     @_alone
     def decide(self, task: Task, now_s: float) -> Union[Perform, Repeat]:
-        """What to do about a task whose turn has come; call it when nothing is owed."""
+        """Decide what to do about a task whose turn has come; call it when nothing is owed."""
         self._expire(now_s)
         known = self._answers.get(task.task_id)
         if known is not None:
@@ -281,7 +281,7 @@ class LeaseKeeper:
 
     @_alone
     def may_not_go_on(self, now_s: float) -> str:
-        """Why the task under way may not touch its drive now; empty where it may.
+        """Say why the task under way may not touch its drive now; empty where it may.
 
         It was asked before the task began, and is asked again before each touch: in between the
         task may have hung in the kernel for as long as that liked.
@@ -305,7 +305,7 @@ class LeaseKeeper:
         return ""
 
     def _stale(self, task: Task, now_s: float) -> Optional[FailureOutcome]:
-        """Why a task waited too long for its turn to be begun."""
+        """Say why a task waited too long for its turn to be begun."""
         request, doing = task.request, self._under_way
         if doing is None:
             return None

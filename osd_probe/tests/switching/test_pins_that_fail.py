@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 from switching_world import BACK, THROUGH, World, drive_of
-from wcache.core.drive import toggle
 from wcache.core.drive.prior import prior_from
 from wcache.core.errors import RefusedError, StorageError, WcacheError
 from wcache.core.model import KernelView, Transport
+from wcache_probe.switching import toggle
 
 
 def switched_off(world: World):

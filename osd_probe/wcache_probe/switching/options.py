@@ -14,16 +14,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Generator, List, Optional, Sequence, Tuple
 
-from ..errors import RefusedError, StorageError, WcacheError
-from ..model import DriveReport, DriveState
-from ..option_value import OptionValue
-from ..options.entries import BY_NAME, comparable, left_dirty, option
-from ..options.option import Place
-from ..options.shared_cache import SharedCache
-from ..refusal import RefusalKind
-from ..text import amount, roughly
-from .journal import JOURNAL_VERSION, EntryKind, JournalEntry
-from .prior import (
+from wcache.core.drive.journal import JOURNAL_VERSION, EntryKind, JournalEntry
+from wcache.core.drive.prior import (
     Prior,
     PriorDoubt,
     PriorError,
@@ -34,6 +26,21 @@ from .prior import (
     states_by_id,
     with_options,
 )
+from wcache.core.errors import RefusedError, StorageError, WcacheError
+from wcache.core.model import DriveReport, DriveState
+from wcache.core.option_value import OptionValue
+from wcache.core.options.entries import (
+    BY_NAME,
+    comparable,
+    kept_from,
+    leased_names,
+    left_dirty,
+    left_words,
+    names_of,
+    option,
+)
+from wcache.core.options.shared_cache import SharedCache
+
 from .steps import (
     AskCache,
     Program,
@@ -44,19 +51,6 @@ from .steps import (
     Switched,
     WriteJournal,
 )
-
-DRAINS = "writeback_rate_minimum"
-
-
-def names_of(name: str) -> Tuple[str, ...]:
-    """An option and those that the kernel resets with it, in the order in which they go back."""
-    return (name, *option(name).resets)
-
-
-def leased_names(name: str) -> Tuple[str, ...]:
-    """What a lease on an option holds: of bcache also what drains dirty data for a clean start."""
-    drains = option(name).place is Place.BCACHE and name != DRAINS
-    return (*names_of(name), DRAINS) if drains else names_of(name)
 
 
 def lease_set(
@@ -96,7 +90,7 @@ def apply(
     prior: Prior,
     agreed: Optional[SharedCache] = None,
 ) -> Program:
-    """A decided change: like `lease_set`, but the entry stays for a rollback.
+    """Make a decided change: as `lease_set`, but the entry stays for a rollback.
 
     `entry` is the journal entry of this action where an earlier attempt left one: it alone knows
     what was there before, so a repeated action never writes it anew.  `agreed`: an admin agreed
@@ -154,7 +148,7 @@ def _entry(
     kind: EntryKind, owner_id: str, found: Sequence[DriveReport], names: Sequence[str],
     now_s: float, prior: Prior,
 ) -> JournalEntry:
-    """What is journalled before the first touch; raises where that must not be."""
+    """Make the entry that is journalled before the first touch; raise where that must not be."""
     _require_touchable(found, names[0])
     require_first_touch(prior, found)
     entry = JournalEntry(
@@ -176,20 +170,6 @@ def _require_touchable(found: Sequence[DriveReport], name: str) -> None:
             raise RefusedError(f"{one.dev_name}: {why}")
 
 
-def kept_from(drive: DriveReport, name: str) -> str:
-    """Why an option of a drive is not touched, whatever it has; "" where it may be.
-
-    mgr and probe both ask.  A reboot takes a value in sysfs away, and a journal in RAM with it;
-    what outlives the reboot would stay, and nobody would know what was there before.
-    """
-    if drive.foreign_uses:
-        return f"it is shared with {drive.foreign_uses[0]}, which is not an OSD"
-    if not option(name).outlives_boot:
-        return ""
-    lost = (one.text for one in drive.refusals if one.kind is RefusalKind.JOURNAL_LOST)
-    return next(lost, "")
-
-
 def _ask(asked: Sequence[AskCache]) -> Generator[Step, Optional[DriveState], None]:
     for ask in asked:  # noqa: UP028  what fails is thrown in here
         yield ask
@@ -205,7 +185,7 @@ def _set(
     found: Sequence[DriveReport], entry: JournalEntry, name: str, value: str,
     asked: Sequence[AskCache] = (),
 ) -> Program:
-    """Write it where it is not there, and read it back; where that fails, all of it goes back.
+    """Write the value where it is not there, and read it back; where that fails, undo all of it.
 
     `asked`: what was asked before, and is asked again once it is there: meanwhile it may have
     changed.
@@ -234,7 +214,7 @@ def _set(
 
 
 def agree(entry: JournalEntry, prior: Prior) -> bool:
-    """Whether an entry about to be written has the options that the mgr knows, as it knows them."""
+    """Tell whether an entry about to be written has the options and values that the mgr knows."""
     known = {drive.drive_id: drive.options for drive in prior.drives}
     return known == {drive.drive_id: drive.options for drive in entry.drives}
 
@@ -294,7 +274,7 @@ def restore(
 def _set_back(
     drive: DriveReport, prior: OptionValue, now: Optional[str]
 ) -> Generator[Step, Optional[DriveState], None]:
-    """Give an option what it had; into writeback as `apply` does, or it stays what it is now."""
+    """Give an option its prior value; into writeback only as `apply` does it."""
     entry = BY_NAME.get(prior.name)
     dirty = entry is not None and bool(entry.dirty_in) and prior.value == entry.dirty_in
     if dirty:
@@ -306,23 +286,6 @@ def _set_back(
         except WcacheError:
             yield SetOption(drive, prior.name, now, back=True)
             raise
-
-
-def left_words(name: str, left: Optional[int], rate_bytes_s: Optional[int] = None) -> str:
-    """Dirty data of a backing drive that is still to be written back; "" where none is.
-
-    None: nobody knows how much.
-    """
-    if left == 0:
-        return ""
-    if left is None:
-        return f"dirty data of {name}, which cannot be read"
-    if not rate_bytes_s:
-        return f"{amount(left)} of dirty data of {name} to be written back"
-    return (
-        f"{amount(left)} of dirty data of {name} to be written back at {amount(rate_bytes_s)}/s: "
-        f"{roughly(left / rate_bytes_s)} at that rate"
-    )
 
 
 def bring_back(

@@ -4,12 +4,10 @@ from dataclasses import replace
 
 import pytest
 from mgr_fakes import builders as make
-from wcache.core.drive import toggle as sw
 from wcache.core.drive.journal import JOURNAL_VERSION, EntryKind, JournalEntry, prior_of
 from wcache.core.drive.manual import by_hand
 from wcache.core.drive.prior import PriorDoubt, PriorError, prior_from
 from wcache.core.drive.safety import Safety, judge, may_rest_on, may_toggle
-from wcache.core.drive.steps import ReadState
 from wcache.core.errors import RefusedError
 from wcache.core.model import (
     CacheMode,
@@ -23,6 +21,8 @@ from wcache.core.model import (
     Severity,
     Transport,
 )
+from wcache_probe.switching import toggle as sw
+from wcache_probe.switching.steps import ReadState
 
 BACK, THROUGH = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
 DROPPING = (Layer("dm-0", LayerKind.LVM, KernelView.WRITE_THROUGH),)

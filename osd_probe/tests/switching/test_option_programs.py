@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 from option_world import AS_FOUND, OTHER_FSID, Drives, Killed
-from wcache.core.drive import options
 from wcache.core.drive.journal import EntryKind
 from wcache.core.drive.prior import PriorDoubt, PriorError, prior_from
 from wcache.core.errors import RefusedError, StorageError
+from wcache_probe.switching import options
 
 
 def lease(drives, value="none", entry=None, name="scheduler", prior=None):

@@ -6,9 +6,7 @@ import pytest
 from mgr_fakes import builders as make
 from wcache.core import codec
 from wcache.core.drive import safety
-from wcache.core.drive import toggle as sw
 from wcache.core.drive.journal import JOURNAL_VERSION, EntryKind, JournalEntry, prior_of
-from wcache.core.drive.steps import Pin, ReadState, SaveCache
 from wcache.core.errors import MalformedError, RefusedError
 from wcache.core.model import (
     CacheMode,
@@ -21,6 +19,8 @@ from wcache.core.model import (
     Transport,
 )
 from wcache.core.refusal import Refusal, RefusalKind, left, told
+from wcache_probe.switching import toggle as sw
+from wcache_probe.switching.steps import Pin, ReadState, SaveCache
 
 BACK, THROUGH = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
 OFF = make.state(THROUGH)

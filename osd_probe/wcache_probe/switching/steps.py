@@ -1,13 +1,13 @@
-"""The single steps that programs of `toggle.py` are made of; plain data, no behaviour."""
+"""Single steps, of which the programs in this folder are made; plain data, no behaviour."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Generator, Optional, Tuple, Union
 
-from ..model import CacheMode, DriveReport, DriveState
-from ..options.shared_cache import SharedCache
-from .journal import JournalEntry
+from wcache.core.drive.journal import JournalEntry
+from wcache.core.model import CacheMode, DriveReport, DriveState
+from wcache.core.options.shared_cache import SharedCache
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ _WORDS = {
 
 
 def words(step: Step) -> str:
-    """What a step does, for people."""
+    """Say what a step does, for people."""
     if isinstance(step, (WriteJournal, RemoveJournal)):
         return _WORDS[type(step)]
     return f"{step.drive.dev_name} is {_WORDS[type(step)]}"

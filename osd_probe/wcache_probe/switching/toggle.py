@@ -18,11 +18,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Callable, Dict, Generator, List, Mapping, Optional, Sequence, Tuple
 
-from ..errors import DisobeyedError, RefusedError, StorageError, WcacheError
-from ..model import CacheMode, DriveReport, DriveState, KernelView, Transport
-from .journal import JOURNAL_VERSION, EntryKind, JournalEntry, prior_of
-from .prior import Prior, lost, not_back, require_entry, require_first_touch, states_by_id
-from .safety import (
+from wcache.core.drive.journal import JOURNAL_VERSION, EntryKind, JournalEntry, prior_of
+from wcache.core.drive.prior import (
+    Prior,
+    lost,
+    not_back,
+    require_entry,
+    require_first_touch,
+    states_by_id,
+)
+from wcache.core.drive.safety import (
     Safety,
     flush_unproven,
     judge,
@@ -33,6 +38,9 @@ from .safety import (
     require_ours,
     require_throwaway,
 )
+from wcache.core.errors import DisobeyedError, RefusedError, StorageError, WcacheError
+from wcache.core.model import CacheMode, DriveReport, DriveState, KernelView, Transport
+
 from .steps import (
     Flush,
     Pin,
@@ -87,7 +95,7 @@ def lease_set(
 
 
 def _refused(message: str, error: WcacheError) -> RefusedError:
-    """The same for whoever asked, once the prior state is back; the drive's own word stays that."""
+    """Refuse as the drive did, for whoever asked, once the prior state is back."""
     kind = DisobeyedError if isinstance(error, DisobeyedError) else RefusedError
     return kind(message, error.advice)
 
@@ -202,7 +210,7 @@ def apply(
     known: Optional[Prior] = None,
     lost: Mapping[str, str] = {},
 ) -> Program:
-    """A decided change: like `lease_set`, but the entry stays for a rollback.
+    """Make a decided change: as `lease_set`, but the entry stays for a rollback.
 
     The pin stays too: after a reset the drive may come back with its cache on.
     `entry` is the journal entry of this action where an earlier attempt left one: it
@@ -397,7 +405,7 @@ def _pin_or_go_on(
 
 
 def _require_flushing(drive: DriveReport, state: DriveState, mode: CacheMode) -> None:
-    """Where the cache stays on or comes on, every layer is known to flush; off needs nothing."""
+    """Require that every layer flushes where the cache stays on or comes on; off needs nothing."""
     if drive.transport is Transport.LOOP:
         return  # the switch *is* the kernel view; allowed on throwaway clusters only
     if mode is CacheMode.WRITE_THROUGH:

@@ -14,10 +14,10 @@ from switching_world import (
     THROUGH,
     World,
 )
-from wcache.core.drive import toggle as sw
 from wcache.core.drive.journal import EntryKind
 from wcache.core.drive.prior import prior_from
 from wcache.core.model import Transport
+from wcache_probe.switching import toggle as sw
 
 
 def toggled(mode, consent=False):

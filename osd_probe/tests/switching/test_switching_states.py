@@ -34,9 +34,9 @@ from switching_world import (
     THROUGH,
     World,
 )
-from wcache.core.drive import toggle as sw
 from wcache.core.errors import WcacheError
 from wcache.core.model import KernelView, Transport
+from wcache_probe.switching import toggle as sw
 
 
 @pytest.fixture(scope="module", autouse=True)

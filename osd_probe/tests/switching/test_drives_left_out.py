@@ -28,10 +28,10 @@ from switching_world import (
     World,
     looked_at,
 )
-from wcache.core.drive import toggle as sw
 from wcache.core.drive.saved_off import why_pinned
 from wcache.core.errors import WcacheError
 from wcache.core.model import Transport
+from wcache_probe.switching import toggle as sw
 
 
 @pytest.fixture(autouse=True, scope="module")
