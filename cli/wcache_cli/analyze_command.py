@@ -43,16 +43,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print each record's result, and those of pools of like records."""
-    from wcache.analysis import matrix
     from wcache.analysis.decision import Options
     from wcache.analysis.experiment import analyse
+
+    from . import matrix_analysis
 
     rules = codec.decode(Options, {"material_ratio": options.material_ratio}, "options")
     found = [item for path in options.records for item in _read(path)]
     if len(found) > RECORDS_MAX:
         raise MalformedError(f"more than {RECORDS_MAX} records", "give fewer files")
     records = [item for item in found if isinstance(item, Record)]
-    matrices = [matrix.analyse(item, rules) for item in found if isinstance(item, Matrix)]
+    matrices = [matrix_analysis.analyse(item, rules) for item in found if isinstance(item, Matrix)]
     results = [analyse(record, rules) for record in _sides(records)]
     pools = _pools(results, rules)
     if options.format == "json":

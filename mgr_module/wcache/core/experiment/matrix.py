@@ -17,8 +17,6 @@ from ..model import CacheMode, DriveModel, DriveState, Transport
 
 MATRIX_FORMAT = "wcache.matrix"
 MATRIX_VERSION = 1
-MATRIX_RESULT_FORMAT = "wcache.matrix_result"
-MATRIX_RESULT_VERSION = 1
 WRITE_BYTES = 4096
 SAMPLES_MAX = 512  # of a cell in a period
 PAIRS_MIN, PAIRS_MAX = 4, 40

@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 from matrices import RATIOS, a_matrix
 from wcache.analysis.decision import Options
-from wcache.analysis.matrix import analyse
 from wcache.core import codec
 from wcache.core.errors import MalformedError
 from wcache.core.experiment.matrix import CELLS, DEPTHS, Matrix, Skipped, Sync, cells_of
+from wcache_cli.matrix_analysis import analyse
 
 
 def test_each_cell_is_decided_by_itself():

@@ -1,16 +1,18 @@
-"""Decides each cell of a write+sync matrix: evidence about a drive, never a verdict for an OSD."""
+"""Decide each cell of a write+sync matrix: evidence about a drive, never a verdict for an OSD."""
 
 from __future__ import annotations
 
 import math
 from typing import Any, Dict, List, Tuple
 
-from ..core.errors import MalformedError
-from ..core.experiment.matrix import (
+from wcache.analysis import sequential, summary
+from wcache.analysis.decision import Options
+from wcache.analysis.sequential import DECIDE_ALPHA, SAME_ALPHA, Interval
+from wcache.analysis.summary import ratio
+from wcache.core.errors import MalformedError
+from wcache.core.experiment.matrix import (
     CELLS,
     MATRIX_FORMAT,
-    MATRIX_RESULT_FORMAT,
-    MATRIX_RESULT_VERSION,
     MATRIX_VERSION,
     PAIRS_MIN,
     Cell,
@@ -18,16 +20,15 @@ from ..core.experiment.matrix import (
     Matrix,
     MatrixPeriod,
 )
-from ..core.experiment.slots import coin
-from ..core.model import CacheMode, Verdict
-from . import sequential, summary
-from .decision import Options
-from .sequential import DECIDE_ALPHA, SAME_ALPHA, Interval
-from .summary import ratio
+from wcache.core.experiment.slots import coin
+from wcache.core.model import CacheMode, Verdict
+
+MATRIX_RESULT_FORMAT = "wcache.matrix_result"
+MATRIX_RESULT_VERSION = 1
 
 
 def analyse(matrix: Matrix, options: Options) -> Dict[str, Any]:
-    """The result of a matrix, JSON-ready; raises MalformedError for one that contradicts itself.
+    """Return the result of a matrix as plain data; MalformedError where it contradicts itself.
 
     The number of pairs was fixed beforehand, so the ordinary t interval holds.
     """
@@ -78,7 +79,7 @@ def _check_cells(period: MatrixPeriod) -> None:
 
 
 def _cell(matrix: Matrix, cell: Cell, options: Options) -> List[Dict[str, Any]]:
-    """The result of a cell; nothing where it was not measured."""
+    """Return the result of a cell; nothing where it was not measured."""
     both = [
         (back, through) for pair in matrix.pairs
         for back in _of(pair.write_back, cell) for through in _of(pair.write_through, cell)
@@ -105,7 +106,7 @@ def _cell(matrix: Matrix, cell: Cell, options: Options) -> List[Dict[str, Any]]:
 
 
 def _decide(logs: List[float], options: Options) -> Tuple[Verdict, Interval]:
-    """What the cell shows, and the 99% interval of its log ratio."""
+    """Return what the cell shows, and the 99% interval of its log ratio."""
     far, near = (_interval(logs, alpha) for alpha in (DECIDE_ALPHA, SAME_ALPHA))
     if len(logs) < PAIRS_MIN:
         return Verdict.INSUFFICIENT, far
@@ -113,7 +114,7 @@ def _decide(logs: List[float], options: Options) -> Tuple[Verdict, Interval]:
 
 
 def _interval(logs: List[float], alpha: float) -> Interval:
-    """The t interval of the mean at level 1 - alpha, everything where there is one pair."""
+    """Return the t interval of the mean at level 1 - alpha; everything where there is one pair."""
     seen = sequential.moments(logs)
     if seen.n < 2:
         return Interval(seen.mean, -math.inf, math.inf)
