@@ -79,15 +79,15 @@ def test_a_capacity_is_measured_recommended_set_and_taken_back(
     if schedules_by(steady) != "mclock_scheduler":
         assert "wpq" in read_again()["other_schedulers"]
         with pytest.raises(CommandError, match="not by mClock"):
-            wcache("mclock forecast", scope=scope)
+            wcache("campaign forecast", loads="capacity", scope=scope)
         return
     steady.ceph("config", "set", scope, NAME, "123")
     try:
         read_again()
-        cost = wcache("mclock forecast", scope=scope, calls=5)["forecast"]
+        cost = wcache("campaign forecast", loads="capacity", scope=scope, calls=5)["forecast"]
         assert cost["bytes_written"] == 5 * CAPACITY_CALL_BYTES
         with pytest.raises(CommandError, match="--accept-cost"):
-            wcache("mclock measure", scope=scope, calls=5)
+            wcache("campaign start", loads="capacity", scope=scope, calls=5)
         for calls in CALLS:
             row = measure(wcache, scope, calls)
             (advice,) = [c for c in read_again()["classes"] if c["option"] == NAME]
@@ -101,7 +101,8 @@ def test_a_capacity_is_measured_recommended_set_and_taken_back(
         assert advice["commands"][-1] == f"ceph config rm {scope} {NAME}", advice
         before = stored(steady)
         assert before[scope] == 123
-        wcache("mclock apply")
+        plan_id = wcache("plan", knob="mclock")["plan_id"]
+        wcache("apply", plan_id=plan_id)
 
         def last() -> Any:
             change = wcache("mclock show")["changes"][-1]
@@ -114,7 +115,7 @@ def test_a_capacity_is_measured_recommended_set_and_taken_back(
         # the OSD has taken it, without a restart
         assert wcache.wait("the OSD", lambda: float(steady.ceph_json(
             "tell", scope, "config", "get", NAME)[NAME]) == advice["iops"])
-        wcache("mclock rollback")
+        wcache("rollback", plan_id=plan_id)
         assert wcache.wait("rollback", last)["status"] == "rolled back"
         assert stored(steady) == before
         assert f"ceph config rm {scope} {NAME}" in wcache.history_text()

@@ -12,7 +12,7 @@ COLUMNS = 100
 # What may be wider, and why: patterns of names.
 EXCEPTIONS = {
     "*/goldens/*": "answers as they are printed, tables among them",
-    "*/drive/steps/*": "recordings, a line for each sequence",
+    "*/switching/steps/*": "recordings, a line for each sequence",
     "*.json": "data, written by programs",
     "*.py": "ruff's line-length",
     "*.svg": "a drawing",

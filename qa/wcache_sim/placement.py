@@ -60,7 +60,8 @@ def place(drives: DriveFile) -> Tuple[PlacedDrive, ...]:
         if role is not Role.BLOCK:
             there = hosts.setdefault(host, _Host())
             start = there.served.get(role, 0)
-            ids = there.osds[start : start + spec.placement.osds_per_drive]
+            end = start + spec.placement.osds_per_drive
+            ids = there.osds[start:end]
             there.served[role] = start + len(ids)
             uses[spec.name, index] = tuple((osd_id, role) for osd_id in ids)
     return tuple(

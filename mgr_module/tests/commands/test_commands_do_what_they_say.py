@@ -242,7 +242,7 @@ def test_a_plan_where_all_is_as_it_should_be_is_no_error():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("prefix", ["recommend", "plan", "mclock recommend", "mclock apply"])
+@pytest.mark.parametrize("prefix", ["recommend", "plan", "mclock recommend"])
 def test_a_device_class_that_does_not_exist_is_named(prefix):
     for mgr in (a_mgr(), measured()):
         error = refused(mgr, prefix, errno.ENOENT, device_class="zzz")

@@ -2,8 +2,6 @@
 
 import pytest
 from gate_world import begun
-from mgr_fakes import builders as make
-from mgr_fakes.module import FakeMgr
 from module_world import applied, ok, said
 from test_auto import a_mgr
 from test_foreign_evidence import FILE
@@ -17,7 +15,7 @@ OTHERS = {
     "wcache agent poll", "wcache agent post",  # for probes
     "wcache agent add",  # makes a key, and prints what somebody would run
     "wcache drive accept",  # without --yes it says what it would give up
-    "wcache try", "wcache campaign start", "wcache mclock measure",  # ask for --accept-cost
+    "wcache try", "wcache campaign start",  # ask for --accept-cost
     "wcache memory trial start",
     "wcache web token",  # lets somebody read
     "wcache memory trial stop",  # takes a lease back that ends by itself
@@ -159,19 +157,3 @@ def test_a_dry_run_of_apply_names_the_campaign_that_apply_would_be_refused_for()
     assert "campaign c2 is under way" in refused
     assert said(mgr, "apply", plan_id="p1", dry_run=True)["in_the_way"] in refused
     assert "in the way: campaign c2" in ok(mgr.command("apply", plan_id="p1", dry_run=True))
-
-
-def test_mclock_says_which_commands_it_would_run():
-    mgr = FakeMgr(*((f"h{i}", (make.drive("sda", i),)) for i in range(4)))
-    mgr.report_all()
-    mgr.step()
-    ok(mgr.command("mclock measure", accept_cost=True))
-    assert dry(mgr, "mclock stop") == ["end the measurement of capacities"]
-    mgr.settle()
-    lines = dry(mgr, "mclock apply")
-    assert lines
-    assert all(line.startswith("run: ceph config ") for line in lines)
-    change_id = said(mgr, "mclock apply")["change_id"]
-    mgr.settle()
-    assert all(line.startswith("restore ") for line in dry(mgr, "mclock rollback"))
-    assert mgr.inside.rollouts[change_id].rollout.status.value == "done"

@@ -175,24 +175,25 @@ def mclock():
     mgr.report_all()
     mgr.config.kept[("osd.0", "osd_mclock_max_capacity_iops_hdd")] = "120.500000"
     mgr.step()
+    asked = {"loads": "capacity", "calls": 3}
     parts = [
-        told(mgr, "mclock forecast", calls=3), told(mgr, "mclock measure", calls=3),
-        told(mgr, "mclock apply"), told(mgr, "mclock rollback"),
-        told(mgr, "mclock rollback", change_id="k9"),
+        told(mgr, "campaign forecast", **asked), told(mgr, "campaign start", **asked),
+        told(mgr, "plan", knob="mclock"),
     ]
-    ok(mgr.command("mclock measure", calls=3, accept_cost=True))
+    ok(mgr.command("campaign start", accept_cost=True, **asked))
     mgr.step()
-    parts += [told(mgr, "mclock show"), told(mgr, "mclock stop")]
+    parts += [told(mgr, "mclock show"), told(mgr, "campaign stop", campaign_id="c1")]
     mgr.step()
-    ok(mgr.command("mclock measure", calls=3, accept_cost=True))
+    ok(mgr.command("campaign start", accept_cost=True, **asked))
     mgr.settle()
     parts += [told(mgr, "mclock show"), told(mgr, "mclock recommend")]
-    parts.append(masked(mgr.command("mclock apply", format="json")[1]) + "\n")
+    ok(mgr.command("plan", knob="mclock"))
+    parts.append(told(mgr, "apply", plan_id="p1"))
     mgr.settle()
-    parts += [told(mgr, "mclock show"), told(mgr, "mclock recommend"), told(mgr, "mclock apply")]
-    parts.append(mgr.command("mclock rollback", format="json")[1] + "\n")
+    parts += [told(mgr, "mclock show"), told(mgr, "mclock recommend")]
+    parts += [told(mgr, "plan", knob="mclock"), told(mgr, "rollback")]
     mgr.settle()
-    parts += [told(mgr, "mclock show"), told(mgr, "mclock rollback"), told(mgr, "history")]
+    parts += [told(mgr, "mclock show"), told(mgr, "history")]
     return "".join(parts)
 
 

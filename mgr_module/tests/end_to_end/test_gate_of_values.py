@@ -212,7 +212,7 @@ def mclock_mgr(osds=5):
     for osd_id in range(osds):
         mgr.config.kept[(f"osd.{osd_id}", HDD)] = "120.500000"
     mgr.step()
-    ok(mgr.command("mclock measure", accept_cost=True))
+    ok(mgr.command("campaign start", loads="capacity", accept_cost=True))
     mgr.settle()
     mgr.inside.config.read_soon()
     mgr.step()

@@ -268,12 +268,14 @@ def paused(mgr, *hosts):
 def test_capacities_are_measured_beside_a_paused_plan_on_other_hosts():
     mgr = a_mgr(ONE_DRIVE_EACH[:4])
     first = paused(mgr, 0)
-    cost = said(mgr, "mclock forecast", drives_per_model=9)["forecast"]
-    assert cost["osds"] == 3
+    cost = said(mgr, "campaign forecast", loads="capacity", drives_per_model=9)["forecast"]
+    assert cost["drives"] == 3
     assert (
         f"osd.0: plan {first} is not over, and has this host or OSD for itself" in cost["skipped"]
     )
-    ok(mgr.command("mclock measure", drives_per_model=9, accept_cost=True))
+    ok(mgr.command(
+        "campaign start", loads="capacity", drives_per_model=9, accept_cost=True,
+    ))
     until(mgr, lambda: not mgr.engine.is_active())
     assert [row["osd_id"] for row in said(mgr, "mclock show")["measured"]] == [1, 2, 3]
     assert status(mgr, first) == "paused"

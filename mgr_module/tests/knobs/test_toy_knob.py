@@ -207,7 +207,7 @@ def test_an_unknown_knob_is_refused_and_the_known_ones_are_told():
 def test_a_knob_that_nothing_measures_cannot_be_tried():
     mgr = a_mgr()
     mgr.config.kept[("osd.0", "osd_mclock_max_capacity_iops_hdd")] = "120.500000"
-    ok(mgr.command("mclock measure", accept_cost=True))
+    ok(mgr.command("campaign start", loads="capacity", accept_cost=True))
     mgr.settle()
     ok(mgr.command("plan", knob="mclock"))
     code, _, error = mgr.command("apply", plan_id="p1", trial=True)

@@ -152,20 +152,21 @@ def mclock(say):
     mgr.report_all()
     mgr.step()
     some = {"scope": "cluster", "calls": 3, "drives_per_model": 2, "force": True}
-    say(mgr, "mclock forecast", **some)
-    say(mgr, "mclock measure", accept_cost=True, **some)
+    say(mgr, "campaign forecast", loads="capacity", **some)
+    say(mgr, "campaign start", loads="capacity", accept_cost=True, **some)
     mgr.step()
     for dry_run in (True, False):
-        say(mgr, "mclock stop", dry_run=dry_run)
+        say(mgr, "campaign stop", campaign_id="c1", dry_run=dry_run)
     mgr.settle()
-    ok(mgr.command("mclock measure", calls=3, accept_cost=True))
+    ok(mgr.command("campaign start", loads="capacity", calls=3, accept_cost=True))
     mgr.settle()
     say(mgr, "mclock recommend", device_class="hdd")
-    say(mgr, "mclock apply", device_class="hdd", dry_run=True)
-    say(mgr, "mclock apply", device_class="hdd")
+    say(mgr, "plan", knob="mclock", device_class="hdd")
+    for dry_run in (True, False):
+        say(mgr, "apply", plan_id="p1", dry_run=dry_run)
     mgr.settle()
     for dry_run in (True, False):
-        say(mgr, "mclock rollback", change_id="p1", dry_run=dry_run)
+        say(mgr, "rollback", plan_id="p1", dry_run=dry_run)
     mgr.settle()
     say(mgr, "mclock show")
 

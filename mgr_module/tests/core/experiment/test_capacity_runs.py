@@ -133,14 +133,14 @@ def said(mgr, prefix, **arguments):
 
 def test_a_measurement_is_a_campaign_that_is_shown_and_stopped_like_any_other():
     mgr = a_mgr()
-    campaign_id = said(mgr, "mclock measure", accept_cost=True)["job_id"]
+    campaign_id = said(mgr, "campaign start", loads="capacity", accept_cost=True)["campaign_id"]
     mgr.settle()
     shown = said(mgr, "campaign show", campaign_id=campaign_id)
     assert (shown["status"], shown["observes"], shown["runs"]) == ("done", True, 2)
     assert [one["osd_id"] for one in shown["observed"]] == [0, 1]
     assert shown["observed"][0]["capacity"]["iops"] == [300.0, 301.0, 302.0, 303.0]
     assert "mclock capacity" in mgr.command("campaign show", campaign_id=campaign_id)[1]
-    second = said(mgr, "mclock measure", accept_cost=True)["job_id"]
+    second = said(mgr, "campaign start", loads="capacity", accept_cost=True)["campaign_id"]
     mgr.step()
     assert said(mgr, "campaign stop", campaign_id=second)["changed"] is True
     assert said(mgr, "mclock show")["job"]["status"] == "stopped"
@@ -158,19 +158,13 @@ def test_it_is_the_load_of_a_campaign_which_toggles_nothing(name, observe):
     assert by_campaign.experiments[0].samples_per_period == 3
     mgr.settle()
     assert [row["calls"] for row in said(mgr, "mclock show")["measured"]] == [3, 3]
-    alias = said(mgr, "mclock measure", calls=3, accept_cost=True)["job_id"]
-    by_alias = mgr.inside.runs[f"{alias}.0"].spec
-    assert by_alias == replace(
-        by_campaign, run_id=by_alias.run_id, campaign_id=alias, lease_id=by_alias.lease_id
-    )
 
 
 def test_its_forecast_is_a_campaigns_and_says_who_waits():
     mgr = a_mgr()
     cost = said(mgr, "campaign forecast", loads="capacity")["forecast"]
-    alias = said(mgr, "mclock forecast")["forecast"]
-    for name in ("bytes_written", "bench_calls", "osds_emptied"):
-        assert cost[name] == alias[name]
+    assert cost["bench_calls"] == 8
+    assert cost["bytes_written"] == 8 * CAPACITY_CALL_BYTES
     waits = "clients of osd.0, osd.1 wait behind 3,000 queued writes during each"
     assert waits in mgr.command("campaign forecast", loads="capacity")[1]
     code, _, error = mgr.command("campaign start", loads="capacity")
@@ -204,7 +198,7 @@ def ended_without_a_tick(mgr):
 
 def test_a_measurement_that_is_done_is_shown_with_its_capacities_at_once():
     mgr = a_mgr()
-    said(mgr, "mclock measure", accept_cost=True)
+    said(mgr, "campaign start", loads="capacity", accept_cost=True)
     ended_without_a_tick(mgr)
     shown = said(mgr, "mclock show")
     assert shown["job"]["status"] == "done"
@@ -213,7 +207,7 @@ def test_a_measurement_that_is_done_is_shown_with_its_capacities_at_once():
 
 def test_what_was_measured_outlives_its_campaign_and_a_mgr_that_stops_at_once():
     mgr = a_mgr()
-    said(mgr, "mclock measure", accept_cost=True)
+    said(mgr, "campaign start", loads="capacity", accept_cost=True)
     ended_without_a_tick(mgr)
     mgr.restart()
     assert [row["osd_id"] for row in said(mgr, "mclock show")["measured"]] == [0, 1]
@@ -229,7 +223,7 @@ def test_what_was_measured_outlives_its_campaign_and_a_mgr_that_stops_at_once():
 
 def test_no_run_begins_on_a_host_while_a_bench_call_of_an_ended_one_goes_on():
     mgr = a_mgr()
-    said(mgr, "mclock measure", accept_cost=True)
+    said(mgr, "campaign start", loads="capacity", accept_cost=True)
     while not mgr.loads.waiting:
         mgr.now_s += 0.3
         for probe in mgr.probes.values():

@@ -19,7 +19,6 @@ from wcache.knobs.mclock.capacity import (
     stacks,
 )
 from wcache.knobs.mclock.config import NAMES, Known
-from wcache.knobs.mclock.mgr.tables import applied, rolled_back
 from wcache.knobs.mclock.plan import make_changes
 from wcache.knobs.mclock.stale import stale
 
@@ -401,17 +400,6 @@ def test_a_plan_has_few_changes_that_grow_the_class_first_and_leaves_out_no_key(
         e.who for e in keys)
     assert make_changes(Asked("p1", "n"), [Advice("hdd", HDD, 301, (), (), (), ())], cluster) == (
         Wanted((), ()))
-
-
-def test_an_apply_says_that_it_is_an_alias_and_how_to_go_back():
-    text = applied({"changed": True, "change_id": "p1", "changes": ["ceph config ..."], "why": ""})
-    assert "back: ceph wcache rollback p1" in text
-    assert "`ceph wcache plan --knob=mclock`" in text
-
-
-def test_the_other_aliases_say_so_too():
-    text = rolled_back({"changed": True, "change_id": "p1", "status": "rolling back"})
-    assert text.endswith("`mclock rollback` goes with the next release: use `ceph wcache rollback`")
 
 
 # ---- whose word

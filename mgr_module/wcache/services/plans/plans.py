@@ -368,48 +368,41 @@ class PlanService:
         A plan that is being carried out stops where it is and goes back.  It works while the
         cluster is frozen: a freeze stops changes, and this only takes them back.
         """
-        engine = self._engine
-        with engine.deciding() as (world, orders):
-            return self.taken_back(world, orders, plan_id, dry_run)
-
-    def taken_back(
-        self, world: World, orders: Orders, plan_id: Optional[str], dry_run: bool
-    ) -> Dict[str, Any]:
-        """Roll back by a look that holds."""
-        if plan_id is None:
-            done = {*(plan.plan_id for plan in world.plans if plan.touched), *world.open_plans}
-            if not done:
-                raise NotFoundError("nothing is applied", "see `ceph wcache history`")
-            if len(world.open_plans) > 1:
-                raise MalformedError(
-                    f"{len(world.open_plans)} plans are not over",
-                    f"name one of {named(world.open_plans)}",
-                )
-            plan_id = max(done, key=plan_order)
-        machine = world.rollouts.get(plan_id)
-        if machine is None:
-            damaged = world.unreadable.get(f"rollout/{plan_id}")
-            if damaged:
-                raise StorageError(f"plan {plan_id[:40]!r} cannot be read: {damaged}")
-            raise NotFoundError(f"there is no plan {plan_id[:40]!r}")
-        rollout = machine.rollout
-        going = rollout.status is RolloutStatus.ROLLING_BACK
-        if going and not any(c.status is ChangeStatus.APPLIED for c in rollout.changes):
-            # of an abort, what earlier waves have changed would stay
-            return {"plan_id": plan_id, "changed": False, "status": "rolling back"}
-        told = {"plan_id": plan_id, "changed": False, "status": rollout.status.value}
-        if machine.over and not rollout.touched:
-            return told
-        if dry_run:
-            lines = [f"{c.name}: {c.what}" for c in rollout.touched]
-            return {**told, "dry_run": True, "would_restore": lines}
-        if machine.over:
-            require_apart(world, rollout, unasked=True)
-        require_latest(world, rollout)
-        orders.note("admin", plan_id, "rollback requested")
-        status = orders.steer(plan_id, lambda plan: plan.start_rollback())
-        self._engine.wake()
-        return {"plan_id": plan_id, "changed": True, "status": status.value}
+        with self._engine.deciding() as (world, orders):
+            if plan_id is None:
+                done = {*(plan.plan_id for plan in world.plans if plan.touched), *world.open_plans}
+                if not done:
+                    raise NotFoundError("nothing is applied", "see `ceph wcache history`")
+                if len(world.open_plans) > 1:
+                    raise MalformedError(
+                        f"{len(world.open_plans)} plans are not over",
+                        f"name one of {named(world.open_plans)}",
+                    )
+                plan_id = max(done, key=plan_order)
+            machine = world.rollouts.get(plan_id)
+            if machine is None:
+                damaged = world.unreadable.get(f"rollout/{plan_id}")
+                if damaged:
+                    raise StorageError(f"plan {plan_id[:40]!r} cannot be read: {damaged}")
+                raise NotFoundError(f"there is no plan {plan_id[:40]!r}")
+            rollout = machine.rollout
+            going = rollout.status is RolloutStatus.ROLLING_BACK
+            if going and not any(c.status is ChangeStatus.APPLIED for c in rollout.changes):
+                # of an abort, what earlier waves have changed would stay
+                return {"plan_id": plan_id, "changed": False, "status": "rolling back"}
+            told = {"plan_id": plan_id, "changed": False, "status": rollout.status.value}
+            if machine.over and not rollout.touched:
+                return told
+            if dry_run:
+                lines = [f"{c.name}: {c.what}" for c in rollout.touched]
+                return {**told, "dry_run": True, "would_restore": lines}
+            if machine.over:
+                require_apart(world, rollout, unasked=True)
+            require_latest(world, rollout)
+            orders.note("admin", plan_id, "rollback requested")
+            status = orders.steer(plan_id, lambda plan: plan.start_rollback())
+            self._engine.wake()
+            return {"plan_id": plan_id, "changed": True, "status": status.value}
 
 
 def _kept(orders: Orders, made: _Made) -> Dict[str, Any]:

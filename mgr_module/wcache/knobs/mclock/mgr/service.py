@@ -1,32 +1,26 @@
-"""The use cases behind `ceph wcache mclock ...`: measure capacities, show, recommend.
+"""The use cases behind `ceph wcache mclock ...`, and the runs that measure capacities.
 
 Each takes plain arguments, returns plain data, and raises a WcacheError with one line.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from typing import Any, Callable, Dict, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, Mapping, Optional
 
 from ....core import codec
-from ....core.errors import MalformedError, NotFoundError, RefusedError
-from ....core.experiment.campaign import RUNS_MAX, Campaign, CampaignOptions, parse_scope
-from ....core.experiment.run_state import RunSpec, RunStatus
+from ....core.errors import MalformedError, NotFoundError
+from ....core.experiment.campaign import RUNS_MAX, parse_scope
+from ....core.experiment.run_state import RunStatus
 from ....core.fleet.claims import believed
-from ....core.host_report import HostReport
-from ....core.loads import CAPACITY_CALL_BYTES, CAPACITY_CALL_S, SCHEDULER
+from ....core.loads import SCHEDULER
 from ....core.output_format import FORMAT_VERSION
-from ....core.precondition_text import precondition_text
 from ....core.simulation import real
-from ....core.text import named, written
+from ....core.text import named
 from ....engine.engine import Engine
 from ....engine.storing.archive import Archive
 from ....engine.world import World
-from ....services.campaigns import CampaignService, require_free
-from ....services.dry_run import would
 from ....services.guards import bounded, require_class
 from ....services.plans.planner import OwnRuns
-from ....services.plans.plans import PlanService
 from ...knob import knobs_of
 from ..advice import advise
 from ..capacity import (
@@ -40,31 +34,12 @@ from ..capacity import (
 from ..config import scheduler
 from ..knob import MCLOCK
 from ..runs import campaign_options, make_runs
-from ..select import Target, choose
-from .capacities import Capacities, newest, runs_of, under_way
+from ..select import choose
+from .capacities import Capacities, newest, runs_of
 from .facts import MclockFacts
 from .known import MclockKnown
-from .plans import MclockPlans
 
 DRIVES_DEFAULT, DRIVES_MAX = 3, 100
-# Looking before and after, by a probe that polls every second meanwhile.
-LOOK_S = 3.0
-
-
-class _Wanted(NamedTuple):
-    """What a measurement was asked for."""
-
-    targets: Tuple[Target, ...]
-    calls: int
-    skipped: Tuple[str, ...]
-    reports: Tuple[HostReport, ...]
-    options: CampaignOptions
-
-    def runs(self, campaign_id: str, world: World) -> Tuple[RunSpec, ...]:
-        """Return one run for each of them."""
-        return make_runs(
-            campaign_id, self.targets, self.calls, self.reports, world.cluster, self.options
-        )
 
 
 class MclockService:
@@ -74,7 +49,6 @@ class MclockService:
         self, *, engine: Engine, archive: Archive, compiled_queue: Callable[[], str],
     ) -> None:
         self._engine = engine
-        self._campaigns = CampaignService(engine)
         self.capacities = Capacities(engine, archive)
         self._known = MclockKnown(engine, archive)
         self.facts = MclockFacts(
@@ -87,10 +61,6 @@ class MclockService:
         self.capacities.load()
         self._known.load()
 
-    def with_plans(self, plans: PlanService) -> MclockPlans:
-        """Return what `mclock apply` and `mclock rollback` do by plans."""
-        return MclockPlans(self._engine, self.facts, plans)
-
     def tick(self, world: World) -> None:
         """What is due, from the serve loop: what was measured, and what findings follow."""
         self.capacities.take(world)
@@ -98,58 +68,10 @@ class MclockService:
 
     # ---- measure
 
-    def forecast(self, **arguments: Any) -> Dict[str, Any]:
-        """`mclock forecast`: what measuring with these arguments would cost."""
-        world = self._engine.world()
-        cost = self._cost(world, self._prepare(world, arguments))
-        return {"format_version": FORMAT_VERSION, "forecast": cost}
-
-    def measure(self, **arguments: Any) -> Dict[str, Any]:
-        """`mclock measure`: a campaign that benches sampled OSDs and toggles nothing."""
-        world = self._engine.world()
-        found = self._prepare(world, arguments)
-        cost = self._cost(world, found)
-        with self._engine.deciding(world) as (world, orders):
-            require_free(world)
-            if world.cluster.blocking and not found.options.forced:
-                raise RefusedError(
-                    precondition_text(world.cluster.blocking, sick=world.cluster.sick),
-                    "wait until they are met, or use --force (the capacity is then never "
-                    "recommended)",
-                )
-            if not arguments.get("accept_cost"):
-                raise RefusedError(
-                    f"this writes {written(cost)}, and {_who_waits(cost)}",
-                    "add --accept-cost",
-                )
-            campaign_id = orders.new_campaign_id()
-            runs = found.runs(campaign_id, world)
-            campaign = Campaign(
-                campaign_id, found.options, world.now_s, 0, tuple(run.run_id for run in runs),
-                found.skipped,
-            )
-            text = f"mclock measurement of {len(runs)} OSDs started, toggles nothing"
-            self._campaigns.begin(orders, campaign, runs, text)
-        return {"format_version": FORMAT_VERSION, "job_id": campaign_id, "forecast": cost}
-
     def own_runs(
         self, world: World, campaign_id: str, arguments: Mapping[str, Any]
     ) -> OwnRuns:
         """Return the runs of `campaign start --loads=capacity`."""
-        found = self._prepare(world, arguments)
-        cost = _who_waits(self._cost(world, found))
-        return OwnRuns(found.runs(campaign_id, world), found.skipped, found.options, cost)
-
-    def stop(self, dry_run: bool = False) -> Dict[str, Any]:
-        """`mclock stop`: end a measurement; a bench call under way goes on to its end."""
-        campaign_id = under_way(self._engine.world())
-        if dry_run:
-            return would(["end the measurement of capacities"] if campaign_id else [])
-        if not campaign_id:
-            return {"changed": False}
-        return {"changed": self._campaigns.stop(campaign_id)["changed"]}
-
-    def _prepare(self, world: World, arguments: Mapping[str, Any]) -> _Wanted:
         calls = bounded(arguments.get("calls"), CALLS_DEFAULT, CALLS_MIN, CALLS_MAX, "calls")
         most = bounded(
             arguments.get("drives_per_model"), DRIVES_DEFAULT, 1, DRIVES_MAX, "drives_per_model"
@@ -179,30 +101,10 @@ class MclockService:
             scope.text, drives_per_model=most, calls=calls, forced=forced,
             latency_limit_ms=set_to.latency_limit_ms, seconds_max=set_to.experiment_seconds_max,
         )
-        return _Wanted(
-            tuple(targets), calls, (*skipped[:50], *more), tuple(reports), options
-        )
-
-    def _cost(self, world: World, found: _Wanted) -> Dict[str, Any]:
-        measured = {item.osd_id: item for item in self.capacities.now(world)}
-        by_host: Dict[str, float] = defaultdict(float)
-        for target in found.targets:
-            before = measured.get(target.osd_id)
-            call_s = CAPACITY_CALL_S[target.rotational]
-            if before is not None and before.iops:
-                call_s = before.seconds / len(before.iops)
-            by_host[target.hostname] += LOOK_S + found.calls * call_s
-        hosts = world.options.parallel_hosts_max
-        names = [f"osd.{target.osd_id}" for target in found.targets]
-        empties = world.cluster.bench_empties_caches
-        calls = found.calls * len(found.targets)
-        return {
-            "osds": len(found.targets), "osds_named": named(names), "bench_calls": calls,
-            "bytes_written": calls * CAPACITY_CALL_BYTES,
-            "seconds": round(max(*by_host.values(), sum(by_host.values()) / hosts), 1),
-            "osds_emptied": [target.osd_id for target in found.targets] if empties else [],
-            "skipped": list(found.skipped),
-        }
+        runs = make_runs(campaign_id, targets, calls, reports, world.cluster, options)
+        who = named([f"osd.{target.osd_id}" for target in targets])
+        cost = f"clients of {who} wait behind 3,000 queued writes during each"
+        return OwnRuns(runs, (*skipped[:50], *more), options, cost)
 
     # ---- look
 
@@ -256,10 +158,6 @@ class MclockService:
             "stale": [{"subject": f.subject, "detail": f.detail} for f in found],
             "other_schedulers": sorted(queues - {SCHEDULER}), **_reading(world),
         }
-
-
-def _who_waits(cost: Mapping[str, Any]) -> str:
-    return f"clients of {cost['osds_named']} wait behind 3,000 queued writes during each"
 
 
 def _job(world: World) -> Optional[Dict[str, Any]]:

@@ -4,43 +4,10 @@ from __future__ import annotations
 
 from typing import Any, List, Mapping, Optional
 
-from ....commands.tables import would
-from ....core.shell import command
-from ....core.text import amount, duration, many, named, table, when, written
+from ....core.text import amount, many, named, table, when
 
 SHOWN_MAX = 20
-ALIAS = (
-    "`mclock apply` goes with the next release: use `ceph wcache plan --knob=mclock` and `ceph "
-    "wcache apply`"
-)
-ROLLBACK_ALIAS = "`mclock rollback` goes with the next release: use `ceph wcache rollback`"
 FORECAST = "ceph wcache campaign forecast --loads=capacity"
-MEASURE_ALIAS = (
-    "`mclock {}` goes with the next release: use `ceph wcache campaign {} --loads=capacity`"
-)
-
-
-def forecast(data: Mapping[str, Any]) -> str:
-    """`ceph wcache mclock forecast` and `measure`."""
-    cost = data["forecast"]
-    emptied = ", ".join(f"osd.{o}" for o in cost["osds_emptied"][:SHOWN_MAX]) or "none"
-    lines = [
-        f"OSDs:           {cost['osds']} ({cost['osds_named']}), one after the other on a host",
-        f"time about:     {duration(cost['seconds'])}",
-        f"written:        {written(cost)}",
-        f"caches emptied: {emptied}",
-        "clients of an OSD wait behind 3,000 queued writes during each call",
-    ]
-    lines += [f"left out: {line}" for line in cost["skipped"]]
-    if "job_id" in data:
-        return "\n".join([*lines, "", f"measurement {data['job_id']} started",
-                          "next: ceph wcache mclock show",
-                          MEASURE_ALIAS.format("measure", "start")])
-    return "\n".join(
-        [*lines, "", "next: ceph wcache campaign start --loads=capacity (same arguments, and "
-         "--accept-cost)",
-         MEASURE_ALIAS.format("forecast", "forecast")]
-    )
 
 
 def _iops(row: Mapping[str, Any]) -> str:
@@ -136,22 +103,3 @@ def _flat(capacity: Mapping[str, Any]) -> Mapping[str, Any]:
     return {
         "iops": capacity["iops"], "iops_low": capacity["low"], "iops_high": capacity["high"]
     }
-
-
-def applied(data: Mapping[str, Any]) -> str:
-    """`ceph wcache mclock apply`."""
-    if data.get("dry_run") and not data["why"]:
-        return would(data)
-    if not data["changed"]:
-        return f"nothing to change: {data['why']}"
-    lines = [f"{data['change_id']}: making {many(len(data['changes']), 'change')}"]
-    lines += [f"  {command}" for command in data["changes"][:SHOWN_MAX]]
-    return "\n".join(
-        [*lines, "next: ceph wcache mclock show",
-         "back: " + command("ceph wcache rollback {}", data["change_id"]), ALIAS]
-    )
-
-
-def rolled_back(data: Mapping[str, Any]) -> str:
-    """`ceph wcache mclock rollback`."""
-    return f"{would(data)}\n{ROLLBACK_ALIAS}"
