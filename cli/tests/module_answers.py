@@ -25,6 +25,7 @@ from wcache.core.model import (
 )
 from wcache.core.record import (
     RECORD_FORMAT,
+    RECORD_VERSION,
     CounterDelta,
     ExperimentSetup,
     Pair,
@@ -58,7 +59,9 @@ def record(record_id: str = "c1.0.0", load_point: LoadPoint = LoadPoint.OSD_BENC
              period(CacheMode.WRITE_THROUGH))
         for n in range(4)
     )
-    return Record(RECORD_FORMAT, 1, record_id, "c1", setup, pairs, 1.0, 20.0, "decided")
+    return Record(
+        RECORD_FORMAT, RECORD_VERSION, record_id, "c1", setup, pairs, 1.0, 20.0, "decided"
+    )
 
 
 def _result() -> Result:

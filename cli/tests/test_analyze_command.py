@@ -114,7 +114,9 @@ def test_plain_output_names_the_drive_the_reason_and_the_cost(tmp_path, capsys):
         ("", "is empty"),
         ("{}", "has no version"),
         ("hello", "is not JSON"),
-        ('{"format": "wcache.record", "version": 1, "oops": 1}', "unknown field 'oops'"),
+        ('{"format": "wcache.record", "version": 1}', "version 1"),
+        (f'{{"format": "wcache.record", "version": {RECORD_VERSION}, "oops": 1}}',
+         "unknown field 'oops'"),
     ],
 )
 def test_what_is_no_record_is_one_clear_line_and_code_2(tmp_path, capsys, text, said):

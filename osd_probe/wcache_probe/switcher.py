@@ -212,7 +212,7 @@ class Switcher:
         later = [
             item.owner_id for item in sound.values()
             if item.kind is EntryKind.ACTION and item.domain_id == entry.domain_id
-            and item.order > entry.order
+            and item.serial > entry.serial
         ]
         if later:
             raise ConflictError(

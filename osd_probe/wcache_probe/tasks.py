@@ -14,7 +14,6 @@ from wcache.core.drive.prior import (
     PriorError,
     lost,
     not_back,
-    require_expected,
     states_by_id,
 )
 from wcache.core.errors import DisobeyedError, NotReadyError, RefusedError, WcacheError
@@ -438,8 +437,6 @@ class TaskRunner:
             )
             return self._outcome(drives, self._switcher.run(request.domain_id, program))
         if not prior.known:
-            if request.expected is None:
-                raise lost(request.action_id)
-            require_expected(entry, request.expected)
+            raise lost(request.action_id)
         done = self._switcher.restore(entry, prior)
         return self._outcome(self._host.prior(entry), done, entry)

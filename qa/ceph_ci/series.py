@@ -25,11 +25,10 @@ TREE = Path(__file__).parent / "tree"
 CORE, MODULE, PROBE = "src/python-common/ceph/wcache", "src/pybind/mgr/wcache", "src/wcache-probe"
 MODULE_TESTS, PROBE_TESTS = f"{MODULE}/tests", f"{PROBE}/tests"
 SIMULATION = "qa/workunits/mgr/wcache_sim"
-# Tests of what only the project has: its documentation, its packages, the program `wcache`, and
-# what was stored before the module was in Ceph.
+# Tests of what only the project has: its documentation, its packages and the program `wcache`.
 LEFT_OUT = (
     "test_add_a_knob.py", "test_hostile_names.py", "test_probe_package.py", "test_sim_probe.py",
-    "test_stored_before_rooms.py", "test_damaged_values.py",
+    "test_own_upgrade.py",
 )
 
 # What somebody reads in one go; a patch with more in it is cut into parts.
@@ -76,7 +75,7 @@ def _files(
 
 
 def _beside(name: str, text: str, change: Callable[[str], str]) -> str:
-    """Tests find beside them what they read of qa/: drive models, what older versions stored."""
+    """Tests find beside them what they read of qa/: drive models."""
     for tests in (MODULE_TESTS, PROBE_TESTS):
         if name.startswith(f"{tests}/"):
             above = name[len(tests) :].count("/") - 1
@@ -127,7 +126,6 @@ def _module() -> Iterator[Patch]:
     for folder in ("mgr_fakes", "bench_decision"):
         shared.update(_files(f"{worlds}/{folder}", PROJECT / "qa" / folder, "**/*.*"))
     del shared[f"{worlds}/bench_decision/__main__.py"]  # the project's program, not a test's part
-    shared.update(_files(f"{MODULE_TESTS}/stored_v1", PROJECT / "qa/stored_v1", "*.*"))
     models = PROJECT / "qa/drive_models"
     shared.update(_files(f"{MODULE_TESTS}/drive_models", models, "lab-dear-flush.toml"))
     shared[f"{worlds}/examples.py"] = (PROJECT / "qa/examples.py").read_text()
@@ -181,8 +179,6 @@ def _probe() -> Iterator[Patch]:
     tests = PROJECT / "osd_probe/tests"
     shared = dict(_files(PROBE_TESTS, tests, "*.py"))
     shared.update(_files(f"{PROBE_TESTS}/worlds", tests / "worlds"))
-    for name in ("applied", "lease"):
-        shared.update(_files(f"{PROBE_TESTS}/stored_v1", PROJECT / "qa/stored_v1", f"{name}.json"))
     shared[f"{PROBE_TESTS}/worlds/examples.py"] = (PROJECT / "qa/examples.py").read_text()
     yield Patch("wcache-probe: what tests share", "Trees that look like /sys, /dev, /proc.", shared)
     for folder in (

@@ -85,7 +85,6 @@ class FakeProbe:
         self.leased_options: Dict[str, Tuple[OptionValue, ...]] = {}
         self.bcache: Callable[[], Tuple[BcacheState, ...]] = lambda: ()
         self.leased: Dict[str, CacheMode] = {}  # the journal: domain to its prior mode
-        self.prior_is_optional = False  # where version 1 stored no prior states
         self.muted = False  # it runs, and nothing of it reaches the mgr
         # it calls and does no task: what it waits for
         self.waiting: Optional[Callable[[], Waiting]] = None
@@ -278,8 +277,7 @@ class FakeProbe:
             return self._accept(request)
         mode = self.drives[request.domain_id].mode or CacheMode.WRITE_BACK
         if isinstance(request, (SetModeRequest, ApplyRequest, ReleaseRequest, RollbackRequest)):
-            known = request.prior.known or self.prior_is_optional
-            assert known, "nothing is touched that the mgr has not stored"
+            assert request.prior.known, "nothing is touched that the mgr has not stored"
         if isinstance(request, SetModeRequest):
             self.leased.setdefault(request.domain_id, mode)
             self.set_count += 1

@@ -384,8 +384,7 @@ class SimulatedHost:
                 if drive.physics.mode is not setting.mode:
                     drive.physics.set_cache(setting.mode, self._now_ns())
                 drive.pinned = setting.pinned
-                if setting.options:  # an older version's file has none
-                    drive.physics.set_options({v.name: v.value for v in setting.options})
+                drive.physics.set_options({v.name: v.value for v in setting.options})
                 drive.kernel_view = setting.kernel_view
 
 

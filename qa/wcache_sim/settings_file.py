@@ -14,7 +14,7 @@ from wcache.core.model import CacheMode, KernelView
 from wcache.core.option_value import VALUES_MAX, OptionValue
 from wcache_probe.safe_files import open_lock, read_own, write_whole
 
-STATE_VERSION = 1
+STATE_VERSION = 2
 STATE_BYTES_MAX = 10_000_000
 
 
@@ -27,7 +27,7 @@ class DriveSetting:
     saved: CacheMode
     kernel_view: KernelView
     pinned: bool
-    options: Tuple[OptionValue, ...] = field(default=(), metadata={"max_items": VALUES_MAX})
+    options: Tuple[OptionValue, ...] = field(metadata={"max_items": VALUES_MAX})
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,6 @@
 """A command does what it says, or fails with a line that says what to do."""
 
 import errno
-import json
 import re
 from dataclasses import replace
 
@@ -288,23 +287,6 @@ def test_campaigns_that_abort_again_and_again_are_a_health_warning_until_one_end
     mgr.restart()
     assert aborts(mgr)
     campaign(mgr)
-    assert aborts(mgr) == ""
-
-
-def test_of_an_older_version_the_words_say_that_an_admin_stopped_it():
-    mgr = a_mgr()
-    for number in range(3):
-        start(mgr)
-        mgr.step()
-        ok(mgr.command("campaign stop", campaign_id=f"c{number + 1}"))
-        mgr.settle()
-    told = mgr.store.keys("run/")
-    for key in told:
-        was = json.loads(mgr.store.kept[key])
-        del was["by_will"]
-        mgr.store.kept[key] = json.dumps(was)
-    mgr.restart()
-    assert told
     assert aborts(mgr) == ""
 
 

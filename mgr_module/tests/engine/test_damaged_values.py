@@ -1,17 +1,14 @@
 """No stored value keeps the module from starting: it is left out, listed, and stays."""
 
-import gzip
 import json
-from pathlib import Path
+from functools import cache
 
 import pytest
-from memory_world import GIB
+from memory_world import GIB, to_its_end, watch
 from memory_world import a_mgr as a_mgr_with_memory
-from module_world import a_mgr, measured, said
+from module_world import a_mgr, measured, ok, said, start
 from wcache.engine.storing.archive import ASIDE
 
-FOLDER = Path(__file__).parents[3] / "qa" / "stored_before_rooms"
-NAMES = ("rollout", "memory", "mclock")
 # What has no key of its own to be wrong: one value of a kind, or a name that is only a number.
 BY_NAME_ALONE = ("audit", "changes", "history", "period", "profile", "rollout-part")
 
@@ -27,8 +24,66 @@ def taken_up(store, memory=False):
     return mgr, dict(mgr.inside.archive.unreadable)
 
 
+def with_a_rollout():
+    """A plan rolled back, one under way, and a campaign that an admin has stopped."""
+    mgr = measured()
+    ok(mgr.command("plan"))
+    ok(mgr.command("apply", plan_id="p1"))
+    mgr.settle()
+    ok(mgr.command("rollback"))
+    mgr.settle()
+    mgr.report_all()
+    campaign_id = start(mgr)
+    for _ in range(20):
+        mgr.step()
+    ok(mgr.command("campaign stop", campaign_id=campaign_id))
+    mgr.settle()
+    mgr.report_all()
+    ok(mgr.command("auto", mode="recommend"))
+    ok(mgr.command("plan"))
+    ok(mgr.command("apply", plan_id="p2"))
+    mgr.step()
+    return mgr
+
+
+def with_memory():
+    """A trial that is over, and its plan, which is being carried out."""
+    mgr = a_mgr_with_memory(hosts=3, ram_bytes=32 * GIB)
+    watch(mgr)
+    wanted = {"device_class": "hdd", "target_bytes": 6 * GIB, "accept_cost": True}
+    ok(mgr.command("memory trial start", **wanted))
+    to_its_end(mgr)
+    watch(mgr)
+    ok(mgr.command("plan", knob="memory"))
+    ok(mgr.command("apply", plan_id="p1"))
+    mgr.step()
+    return mgr
+
+
+def with_capacities():
+    """Capacities that were measured and set."""
+    mgr = a_mgr()
+    mgr.step()
+    ok(mgr.command("campaign start", loads="capacity", accept_cost=True))
+    mgr.settle()
+    ok(mgr.command("plan", knob="mclock"))
+    ok(mgr.command("apply", plan_id="p1"))
+    mgr.settle()
+    return mgr
+
+
+STATES = {"rollout": with_a_rollout, "memory": with_memory, "mclock": with_capacities}
+NAMES = tuple(STATES)
+
+
+@cache
+def texts(name):
+    """What such a mgr has stored, in its present shape."""
+    return dict(STATES[name]().store.kept)
+
+
 def stored(name):
-    return json.loads(gzip.decompress((FOLDER / f"{name}.json.gz").read_bytes()))["store"]
+    return dict(texts(name))
 
 
 def kinds(store):

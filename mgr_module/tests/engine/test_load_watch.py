@@ -1,6 +1,5 @@
 """Load profiles are read for measured OSDs only, kept over a restart, and never in the way."""
 
-from dataclasses import replace
 
 import mgr_fakes.builders as make
 import pytest
@@ -160,24 +159,6 @@ def test_an_id_that_was_used_again_while_no_mgr_ran_starts_anew():
     assert writes(second, HDD) == {1: (STORE_EVERY - 1) * 1000}
     osds[1] = on("d", uuid="new")
     assert writes(second, HDD) == {1: 0}
-
-
-def test_a_profile_from_before_uuids_were_noted_is_taken_over_once():
-    shelf, osds = MemoryStore(), {1: on("d", uuid="one")}
-    first = watch([result(1)], Reader(), shelf, osds)
-    for _ in range(STORE_EVERY):
-        first.read()
-    archive = Archive(shelf)
-    archive.put_profile(1, replace(archive.profiles()[1], osd_uuid=""))
-    found = watch([result(1)], Reader(), shelf, osds)
-    found.load()
-    before = (STORE_EVERY - 1) * 1000
-    assert writes(found, HDD) == {1: before}
-    found.read()
-    found.read()
-    assert writes(found, HDD) == {1: before + 1000}
-    osds[1] = on("d", uuid="two")
-    assert writes(found, HDD) == {1: 0}
 
 
 @pytest.mark.parametrize("now", [{}, {1: on()}, {1: on("e")}], ids=["purged", "untold", "moved"])

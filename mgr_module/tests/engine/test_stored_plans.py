@@ -2,18 +2,15 @@
 
 import contextlib
 import itertools
-import json
 from dataclasses import replace
 
 import pytest
-from mgr_fakes.store import MemoryStore, MgrGone, MonLikeKv, PromptQueue
+from mgr_fakes.store import MgrGone, MonLikeKv, PromptQueue
 from rollout_world import change
-from wcache.core import codec
 from wcache.core.change.change_status import ChangeStatus
 from wcache.core.change.gate.gate_state import GateStep
 from wcache.core.change.rollout_state import CHANGES_MAX, Rollout, RolloutStatus, Wave, WaveKind
 from wcache.core.loads import Block, OsdBlock
-from wcache.core.ports import Write
 from wcache.engine.storing.archive import Archive
 from wcache.engine.storing.plans import PART_CHANGES
 
@@ -52,16 +49,6 @@ def test_plans_with_other_numbers_of_changes_and_other_ids_are_not_mixed_up():
     for plan in (first, second, fewer, first, second, over, second):
         kept.put_rollout(plan, stored)
         assert kept.rollouts()[plan.plan_id] == plan
-
-
-@pytest.mark.parametrize(("reason", "by_will"), [
-    ("rolled back by an admin", True), ("osd.0 got slower", False),
-])
-def test_of_an_older_version_the_words_say_that_an_admin_had_it_go_back(reason, by_will):
-    store, was = MemoryStore(), codec.to_plain(a_plan(change(0), reason=reason))
-    del was["by_will"]
-    store.kept["rollout/p1"] = json.dumps(was)
-    assert Archive(store).rollouts()["p1"].by_will is by_will
 
 
 @pytest.mark.parametrize(("broken", "says"), [
@@ -218,16 +205,6 @@ def test_a_large_plan_whose_part_is_missing_is_listed_and_its_other_parts_stay()
     assert kept.rollouts() == {}
     assert kept.unreadable == {"rollout/p1": f"{gone} is missing"}
     assert parts <= set(kv.kept)
-
-
-def test_a_large_plan_that_an_older_version_stored_whole_is_read_and_goes_on():
-    kv = MonLikeKv()
-    plan, later, *_ = steps_of(a_large_plan())
-    PromptQueue(kv).write([Write("rollout/p1", codec.dumps(plan))], stored)
-    kept = Archive(PromptQueue(kv))
-    assert kept.rollouts() == {"p1": plan}
-    kept.put_rollout(later, stored)
-    assert Archive(PromptQueue(kv)).rollouts() == {"p1": later}
 
 
 @pytest.mark.slow

@@ -1,16 +1,9 @@
 """Mgrs whose drives are owed a prior state, and what they say of it."""
 
-import json
 from dataclasses import replace
-from pathlib import Path
 
-from mgr_fakes import builders as make
-from mgr_fakes.module import FakeMgr
-from mgr_fakes.store import MemoryStore
 from module_world import WB, WT, said, start
 from wcache.core.host_report import JournalNote, KeptPrior
-
-STORED = Path(__file__).parents[3] / "qa" / "stored_v1"
 
 
 def codes(mgr):
@@ -59,20 +52,6 @@ def wiped(mgr, key="action/p1.0", fsid="", mode=WB):
     probe._accept = accepted
     mgr.inside.hosts.reported_at_s.clear()
     mgr.report_all()
-
-
-# ---- what version 1 stored
-
-
-def loaded(name):
-    """A mgr that takes over what version 1 stored, and the drive as it was at that moment."""
-    kept = json.loads((STORED / f"{name}.json").read_text())
-    names = {"drive_id": "0x5000000000000001", "domain_id": "0x5000000000000001"}
-    drive = make.drive("sim-sd0", 0, mode=WT, **names)
-    store = MemoryStore()
-    store.kept.update(kept["store"])
-    mgr = FakeMgr(("sim1", (drive,)), simulated=True, store=store)
-    return mgr, mgr.probes["sim1"]
 
 
 def left_over(mgr):

@@ -34,7 +34,6 @@ class Agent:
     """The probe that speaks for a host, as last seen."""
 
     VERSION: ClassVar[int] = 1
-    READS: ClassVar[Tuple[int, ...]] = (0,)
     STORED_BY: ClassVar[str] = "hostname"
     hostname: str
     probe_id: str

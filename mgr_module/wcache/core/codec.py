@@ -1,6 +1,6 @@
 """Strict JSON for frozen dataclasses: bounded, typed, and with one clear line when refused.
 
-What crosses a trust boundary (a probe's post, a stored value of an older version, a
+What crosses a trust boundary (a probe's post, a stored value, a
 record file) is decoded here against the dataclass that describes it.  Nothing is
 coerced: a number in a string, an unknown field or an oversized list is refused with
 the path to it, so that a hostile or mismatched peer is answered and never believed.
@@ -210,7 +210,7 @@ def _union(hint: Any, limits: Mapping[str, Any]) -> _Decoder:
     if len(members) == 1:
         only = _decoder(members[0], limits)
         return lambda plain: None if plain is None and optional else only(plain)
-    # a member without a KIND is what older versions stored before there were others
+    # one member at most may be without a KIND
     kinds = {getattr(member, "KIND", ""): _object(member) for member in members}
 
     def decode_member(plain: Any) -> Any:
@@ -272,15 +272,6 @@ def _parts(cls: type) -> Tuple[FrozenSet[str], Tuple[Tuple[str, _Decoder, bool],
 
 
 @cache
-def _renamed(cls: type) -> Dict[str, Tuple[str, Callable[[Any], Any]]]:
-    """By field: what older versions called it, and what makes its plain form of theirs."""
-    return {
-        item.name: item.metadata["was"] for item in dataclasses.fields(cls)
-        if "was" in item.metadata
-    }
-
-
-@cache
 def _object(cls: type) -> _Decoder:
     """Decode one class; equal values of one that is `SHARED` are one object.
 
@@ -292,10 +283,6 @@ def _object(cls: type) -> _Decoder:
     def decode_object(plain: Any) -> Any:
         if not isinstance(plain, dict):
             raise _Wrong(" must be an object")
-        for name, (older, now) in _renamed(cls).items():
-            if older in plain:
-                plain = {**plain, name: now(plain[older])}
-                del plain[older]
         allowed, parts = _parts(cls)
         if not plain.keys() <= allowed:
             unknown = sorted(str(key)[:40] for key in plain.keys() - allowed)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import ClassVar, Dict, Iterable, Optional, Tuple
 
 from .hardware.controller import Controller
 from .hardware.host_memory import HostMemory
-from .model import CacheMode, Cure, DriveModel, DriveReport, Finding, FindingCode
+from .model import CacheMode, DriveModel, DriveReport, Finding, FindingCode
 
 # Pieces of evidence of one kind that a host keeps and tells.
 EVIDENCE_MAX = 64
@@ -44,7 +44,6 @@ class PowerCut:
     """
 
     VERSION: ClassVar[int] = 1
-    READS: ClassVar[Tuple[int, ...]] = (0,)
     run_id: str
     drive_id: str
     drive_model: DriveModel
@@ -79,7 +78,6 @@ class ToggleProof:
     """
 
     VERSION: ClassVar[int] = 1
-    READS: ClassVar[Tuple[int, ...]] = (0,)
     host_driver: str = field(metadata={"max_chars": 40})
     drive_model: DriveModel
     by_page: bool
@@ -122,7 +120,6 @@ class HostReport:
     """Everything a probe found on its host."""
 
     VERSION: ClassVar[int] = 3
-    READS: ClassVar[Tuple[int, ...]] = (0, 1, 2)
     STORED_BY: ClassVar[str] = "hostname"
     hostname: str
     probe_id: str
@@ -146,12 +143,3 @@ def lost_models(reports: Iterable[HostReport], *, simulated: bool) -> Dict[str, 
         if report.simulated is simulated:
             found.update(lost_by_model(report.hostname, report.power_cuts))
     return found
-
-
-def as_reported_now(report: HostReport) -> HostReport:
-    """Return a report as a probe of this version would have made it."""
-    unseen = (FindingCode.SHARED_DRIVE, OTHER_PROGRAMS)
-    return replace(report, findings=tuple(
-        replace(item, cure=Cure.LET_PROBE_SEE) if (item.code, item.subject) == unseen else item
-        for item in report.findings
-    ))

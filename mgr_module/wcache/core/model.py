@@ -16,7 +16,7 @@ from .hardware.bcache import DEVICES_MAX, BcacheState
 from .hardware.dm_cache import DmCacheState
 from .hardware.wear import Wear
 from .option_value import VALUES_MAX, OptionValue
-from .refusal import REFUSALS_MAX, Refusal, of_one_text, told
+from .refusal import REFUSALS_MAX, Refusal, told
 
 # The kernel's names are shorter (DISK_NAME_LEN), and ours are put into lines of text.
 DEV_NAME_CHARS_MAX = 64
@@ -392,9 +392,7 @@ class DriveReport:
     uses: Tuple[OsdUse, ...] = ()
     foreign_uses: Tuple[str, ...] = ()
     plp_hints: Tuple[PlpHint, ...] = ()
-    refusals: Tuple[Refusal, ...] = field(
-        default=(), metadata={"max_items": REFUSALS_MAX, "was": ("toggle_refusal", of_one_text)}
-    )
+    refusals: Tuple[Refusal, ...] = field(default=(), metadata={"max_items": REFUSALS_MAX})
     findings: Tuple[Finding, ...] = ()
     wwid: str = ""
     bcache: Tuple[BcacheState, ...] = field(default=(), metadata={"max_items": DEVICES_MAX})

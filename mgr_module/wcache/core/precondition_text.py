@@ -24,7 +24,6 @@ _FAULTS: Dict[str, str] = {
     Precondition.NO_SCRUB: "PGs are being scrubbed",
     Precondition.JOURNAL_SETTLED:
         "the probe's journal is not known, or still has a lease of the drive",
-    Precondition.NO_SCRUB_STORM: "many PGs are being scrubbed",
     Precondition.NO_SLOW_BLUESTORE:
         "OSDs had slow operations in BlueStore (BLUESTORE_SLOW_OP_ALERT)",
     Precondition.NO_UPGRADE: "an orchestrated upgrade is under way",

@@ -19,7 +19,7 @@ from .model import CacheMode, DriveReport, DriveState, FlushCounters, LoadPoint,
 from .option_value import NAME_CHARS_MAX, VALUE_CHARS_MAX
 from .options.shared_cache import SharedCache
 
-PROTOCOL_VERSION = 5
+PROTOCOL_VERSION = 6
 # A post carries at most this much: a full report of a host with 60 drives is 60 KB.
 POST_BYTES_MAX = 1_000_000
 REPLY_BYTES_MAX = 64_000
@@ -192,17 +192,13 @@ class ApplyRequest:
 
 @dataclass(frozen=True)
 class RollbackRequest:
-    """Restore what action `action_id` found, current and saved.
-
-    `expected` is all that is known where the change was made before the mgr kept priors.
-    """
+    """Restore what action `action_id` found, current and saved."""
 
     KIND: ClassVar[str] = "rollback"
     domain_id: str
     action_id: str
     throwaway: bool = False
     prior: Prior = UNKNOWN
-    expected: Optional[CacheMode] = None
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from .model import CacheMode, DriveModel, DriveState, FlushCounters, LoadPoint, 
 from .options.trial import OptionTrial
 
 RECORD_FORMAT = "wcache.record"
-RECORD_VERSION = 4
+RECORD_VERSION = 5
 # What the analysis answers about a record, and what pooling takes.
 RESULT_FORMAT = "wcache.result"
 RESULT_VERSION = 1
@@ -36,7 +36,6 @@ class Precondition(str, Enum):
     NO_SCRUB = "no scrub on the OSD"
     NOT_BUSY = "the OSDs on the drive move no data"
     JOURNAL_SETTLED = "the probe's journal is known and holds no lease of the drive"
-    NO_SCRUB_STORM = "no scrub on many OSDs at once"  # of older versions' plans
     # what a wave of a rollout needs besides
     NO_SLOW_BLUESTORE = "no slow operations in BlueStore lately (BLUESTORE_SLOW_OP_ALERT)"
     NO_UPGRADE = "no orchestrated upgrade"
@@ -56,8 +55,7 @@ class Precondition(str, Enum):
 # it forbids nothing.
 RECORDED = (
     Precondition.PGS_CLEAN, Precondition.NO_RECOVERY, Precondition.NO_SLOW_OPS,
-    Precondition.NO_SCRUB, Precondition.NO_SCRUB_STORM, Precondition.NOT_BUSY,
-    Precondition.NO_SLOW_BLUESTORE,
+    Precondition.NO_SCRUB, Precondition.NOT_BUSY, Precondition.NO_SLOW_BLUESTORE,
 )
 CHECKS_MAX = 32
 
@@ -111,7 +109,6 @@ class Period:
     """
 
     VERSION: ClassVar[int] = 1
-    READS: ClassVar[Tuple[int, ...]] = (0,)
     mode: CacheMode
     started_at_s: float  # wall clock
     settle_s: float
@@ -217,7 +214,6 @@ class Record:
     """One finished (or stopped) experiment.  `ended` says why it ended."""
 
     VERSION: ClassVar[int] = RECORD_VERSION
-    READS: ClassVar[Tuple[int, ...]] = (1, 2, 3)
     STORED_BY: ClassVar[str] = "record_id"
     format: str
     version: int

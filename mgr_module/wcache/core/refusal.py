@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import AbstractSet, Any, Dict, Iterable, List, Tuple
+from typing import AbstractSet, Iterable, Tuple
 
 
 class RefusalKind(str, Enum):
@@ -52,11 +52,6 @@ def left(
     if len(found) > 1:  # a fleet is asked for each drive, and most have none
         found.sort(key=lambda one: _RANK[one.kind])
     return tuple(found)
-
-
-def of_one_text(text: Any) -> List[Dict[str, Any]]:
-    """The plain form of what a report of an older version said in one text: nothing lifts it."""
-    return [{"kind": RefusalKind.LEFT_ALONE.value, "text": text}] if text else []
 
 
 def told(refusals: Iterable[Refusal]) -> str:

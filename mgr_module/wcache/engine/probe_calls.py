@@ -13,7 +13,7 @@ from ..core.codec import one_line
 from ..core.drive.safety import disobeyed
 from ..core.errors import RefusedError
 from ..core.events import AgentSilent, Event, LeaseLost, SaveRun, TaskAnswered
-from ..core.host_report import HostReport, as_reported_now
+from ..core.host_report import HostReport
 from ..core.protocol import (
     PROTOCOL_VERSION,
     AcceptRequest,
@@ -205,7 +205,7 @@ class ProbeCalls:
         )
 
     def _take_report(self, hostname: str, report: HostReport) -> None:
-        executor, report = self._executor, as_reported_now(report)
+        executor = self._executor
         if report.hostname != hostname:
             raise RefusedError(f"{hostname} sent a report in the name of {report.hostname[:60]}")
         executor.hosts.reported(hostname, executor.clock())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Callable, FrozenSet, Iterable, Mapping, Optional, Sequence, Tuple
+from typing import Callable, FrozenSet, Iterable, Mapping, Optional, Sequence, Tuple
 
 from ..core.change.rollout_state import Change, Rollout
 from ..core.change.scope import Scope
@@ -11,15 +11,6 @@ from ..core.model import FindingCode
 
 # Changes of one plan: as many as a large cluster has drives.
 CHANGES_MAX = 12_000
-
-
-@dataclass(frozen=True)
-class OlderPlans:
-    """Values that an older version stored in place of plans, and how one is read as a plan."""
-
-    key: str
-    stored: type
-    as_plan: Callable[[Any], Rollout]
 
 
 @dataclass(frozen=True)
@@ -40,7 +31,6 @@ class Knob:
     module_options: Optional[type] = None
     together: bool = True
     assigns: bool = False
-    older_plans: Tuple[OlderPlans, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from fake_mgr import FSID
@@ -27,8 +25,6 @@ from wcache.core.protocol import (
 )
 from wcache_probe.journal.journal_file import StateFolder
 from wcache_probe.main import main
-
-STORED = Path(__file__).parents[3] / "qa" / "stored_v1"
 
 
 @pytest.fixture
@@ -197,21 +193,6 @@ def test_an_accepted_entry_is_dropped_and_the_drive_stays(probe):
     assert isinstance(outcome, StateOutcome)
     assert probe.journal.entries == {}
     assert probe.mode(OBEYS) is THROUGH
-
-
-def test_an_entry_of_version_1_goes_back_where_it_agrees_with_the_plan(probe):
-    applied(probe, persist=True)
-    kept = json.loads((STORED / "applied.json").read_text())["journal"]
-    probe.journal.entries = dict(kept)
-    probe.mgr.priors.clear()
-    outcome = ask(probe, RollbackRequest(OBEYS, "p1.0", expected=THROUGH))
-    assert outcome.doubt is PriorDoubt.DISPUTED
-    probe.mgr.tasks.clear()
-    probe.mgr.ask("again", RollbackRequest(OBEYS, "p1.0", expected=BACK))
-    probe.agent(StopNever(probe)).run_turn()
-    outcome = probe.mgr.outcome("again")
-    assert [item.mode for item in outcome.prior] == [BACK]
-    assert (probe.mode(OBEYS), probe.journal.entries) == (BACK, {})
 
 
 def test_accept_by_hand_shows_first_and_drops_with_yes(tmp_path, capsys):

@@ -4,55 +4,22 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from mgr_fakes import builders as make
 from sim_drives import MemoryJournal, Probe
 from wcache.core.drive import journal
-from wcache.core.drive.journal import JOURNAL_VERSION, EntryKind, JournalEntry
-from wcache.core.errors import StorageError
+from wcache.core.drive.journal import (
+    JOURNAL_VERSION,
+    EntryKind,
+    FrozenDrive,
+    FrozenEntry,
+    JournalEntry,
+)
+from wcache.core.errors import MalformedError, StorageError
+from wcache.core.model import CacheMode, CachePage, Transport
 from wcache.core.option_value import OptionValue
 from wcache_probe.switcher import Switcher, read_journal
-
-STORED = Path(__file__).parents[3] / "qa" / "stored_v1"
-
-
-@pytest.mark.parametrize("name", ["lease", "applied"])
-def test_an_entry_of_version_1_is_taken_with_the_new_fields_empty(name):
-    ((key, text),) = json.loads((STORED / f"{name}.json").read_text())["journal"].items()
-    assert '"version":1' in text
-    entry = journal.parse(key, text)
-    assert entry.key == key
-    assert (entry.version, entry.cluster_fsid) == (JOURNAL_VERSION, "")
-    (prior,) = entry.drives
-    assert (prior.drive_id, prior.mode.value) == ("0x5000000000000001", "write back")
-    assert (prior.wwid, prior.serial, prior.wwn) == ("", "", "")
-    assert journal.parse(key, journal.encode(entry)) == entry
-
-
-def test_an_entry_of_version_2_is_taken_without_a_serial():
-    drive = make.drive("sda", 0, wwid="naa.5000")
-    entry = JournalEntry(
-        2, EntryKind.ACTION, "a1", drive.domain_id, journal.prior_of((drive,)), 1.0
-    )
-    plain = json.loads(journal.encode(entry))
-    del plain["serial"]
-    again = journal.parse(entry.key, json.dumps(plain))
-    assert (again.version, again.serial) == (JOURNAL_VERSION, 0)
-
-
-def test_the_later_entry_is_the_one_with_the_greater_serial_whatever_the_clock_said():
-    drive = make.drive("sda", 0)
-
-    def entry(serial, at_s):
-        return JournalEntry(
-            JOURNAL_VERSION, EntryKind.ACTION, "a", drive.domain_id, journal.prior_of((drive,)),
-            at_s, serial=serial,
-        )
-
-    ordered = [entry(0, 5.0), entry(0, 9.0), entry(1, 7.0), entry(2, 3.0)]
-    assert sorted(reversed(ordered), key=lambda item: item.order) == ordered
 
 
 def test_an_entry_names_its_cluster_and_every_name_of_its_drives():
@@ -67,22 +34,6 @@ def test_an_entry_names_its_cluster_and_every_name_of_its_drives():
     assert (prior.wwid, prior.serial, prior.wwn) == ("naa.5000", "S1", "0x5000")
 
 
-@pytest.mark.parametrize("values", [(), (OptionValue("scheduler", "none"),)])
-def test_only_an_entry_of_options_has_a_version_that_a_probe_without_them_refuses(values):
-    """After a package was rolled back a changed drive is pinned all the same, and goes back."""
-    drive = make.drive("sda", 0, wwid="naa.5000")
-    (prior,) = journal.prior_of((drive,))
-    entry = JournalEntry(
-        JOURNAL_VERSION, EntryKind.ACTION, "a1", drive.domain_id,
-        (replace(prior, options=values),), 1.0, serial=3,
-    )
-    text = journal.encode(entry)
-    plain = json.loads(text)
-    assert plain["version"] == (JOURNAL_VERSION if values else 3)
-    assert ("options" in text) is bool(values)
-    assert journal.parse(entry.key, text) == entry
-
-
 def test_an_entry_of_a_version_to_come_is_refused_by_name():
     drive = make.drive("sda", 0)
     entry = JournalEntry(
@@ -92,6 +43,77 @@ def test_an_entry_of_a_version_to_come_is_refused_by_name():
     plain = {**json.loads(journal.encode(entry)), "version": later, "drives": "of another shape"}
     with pytest.raises(StorageError, match=f"version {later}"):
         journal.parse(entry.key, json.dumps(plain))
+
+
+# As an entry of version 5 is on disk: what stands here is read by every later probe.
+ON_DISK = {
+    "version": 5, "kind": "action", "owner_id": "p1.0.ab", "domain_id": "0x5000c500a",
+    "drives": [{
+        "drive_id": "0x5000c500a", "dev_name": "sda", "transport": "sas", "mode": "write back",
+        "state": {"page": {"saved": "write through"}}, "wwid": "naa.5000c500a", "serial": "S1",
+        "wwn": "0x5000c500a", "options": [{"name": "scheduler", "value": "none"}],
+    }],
+}
+FROZEN = FrozenEntry(EntryKind.ACTION, "p1.0.ab", "0x5000c500a", (FrozenDrive(
+    "0x5000c500a", "sda", Transport.SAS, CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH,
+    "naa.5000c500a", "S1", "0x5000c500a", (OptionValue("scheduler", "none"),),
+),))
+
+
+def test_the_frozen_part_is_read_whatever_number_an_entry_has_and_whatever_else_is_in_it():
+    (drive,) = ON_DISK["drives"]
+    state = {"page": {"saved": "write through", "more": []}, "device_cache": 7}
+    later = {
+        **ON_DISK, "version": 99, "of_later": {"a": 1}, "throwaway": "maybe",
+        "drives": [{**drive, "state": state, "of_later": "b"}],
+    }
+    for plain in (ON_DISK, later):
+        found = journal.frozen(json.dumps(plain))
+        assert found == FROZEN
+        assert found.key == "action/p1.0.ab"
+
+
+def test_what_is_written_now_has_the_frozen_part():
+    drive = make.drive("sda", 0, wwid="naa.5000", serial="S1", wwn="0x5000")
+    page = CachePage(saved=CacheMode.WRITE_THROUGH)
+    drive = replace(drive, state=replace(drive.state, page=page))
+    (prior,) = journal.prior_of((drive,))
+    prior = replace(prior, options=(OptionValue("scheduler", "none"),))
+    entry = JournalEntry(
+        JOURNAL_VERSION, EntryKind.LEASE, "l", drive.domain_id, (prior,), 1.0, serial=3
+    )
+    found = journal.frozen(journal.encode(entry))
+    assert found == FrozenEntry(EntryKind.LEASE, "l", drive.domain_id, (FrozenDrive(
+        drive.drive_id, "sda", drive.transport, drive.mode, CacheMode.WRITE_THROUGH, "naa.5000",
+        "S1", "0x5000", (OptionValue("scheduler", "none"),),
+    ),))
+    assert found.key == entry.key
+
+
+@pytest.mark.parametrize("damage", [
+    "", "[]", "{}", "{", json.dumps({**ON_DISK, "kind": "wish"}),
+    json.dumps({**ON_DISK, "drives": "sda"}), json.dumps({**ON_DISK, "drives": [1]}),
+    json.dumps({**ON_DISK, "domain_id": 7}),
+    json.dumps({**ON_DISK, "owner_id": "x" * 2000}),
+])
+def test_an_entry_without_its_frozen_part_pins_nothing(damage):
+    with pytest.raises(MalformedError):
+        journal.frozen(damage)
+    assert journal.to_pin(damage) is None
+
+
+def test_an_entry_of_an_unknown_number_is_told_as_an_error_and_stays():
+    (drive,) = ON_DISK["drives"]
+    text = json.dumps({**ON_DISK, "version": 99, "drives": [{**drive, "options": []}]})
+    kept = MemoryJournal({FROZEN.key: text})
+    sound, damaged = read_journal(kept)
+    assert sound == {}
+    assert "version 99" in damaged[FROZEN.key]
+    assert journal.to_pin(text).drives[0].state.page.saved is CacheMode.WRITE_THROUGH
+    switcher = Switcher(Probe().host, kept)
+    with pytest.raises(StorageError, match="version 99"):
+        switcher.restore_key(FROZEN.key)
+    assert kept.entries == {FROZEN.key: text}
 
 
 @pytest.mark.parametrize("name", ["action/a2", "lease/domain-sda", "lease/another"])

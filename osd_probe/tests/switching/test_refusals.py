@@ -4,14 +4,12 @@ from dataclasses import replace
 
 import pytest
 from mgr_fakes import builders as make
-from wcache.core import codec
 from wcache.core.drive import safety
 from wcache.core.drive.journal import JOURNAL_VERSION, EntryKind, JournalEntry, prior_of
-from wcache.core.errors import MalformedError, RefusedError
+from wcache.core.errors import RefusedError
 from wcache.core.model import (
     CacheMode,
     CachePage,
-    DriveReport,
     Finding,
     FindingCode,
     KernelView,
@@ -122,17 +120,6 @@ def test_a_finding_alone_that_it_did_not_obey_keeps_a_drive_from_a_change():
     assert "it stays on" in may_toggle(drive, THROUGH, experiment=False)
     assert "it stays on" not in may_toggle(replace(drive, state=UNSAFE), THROUGH, experiment=False)
     safety.require_ours([drive])
-
-
-@pytest.mark.parametrize("text", ["", "it is reached over several paths"])
-def test_what_a_report_of_an_older_version_says_is_lifted_by_nothing(text):
-    plain = codec.to_plain(make.drive("sda", 0))
-    del plain["refusals"]
-    drive = codec.decode(DriveReport, {**plain, "toggle_refusal": text}, "report")
-    assert drive.toggle_refusal == text
-    assert bool(may_toggle(drive, THROUGH, throwaway=True, began=True)) is bool(text)
-    with pytest.raises(MalformedError):
-        codec.decode(DriveReport, {**plain, "toggle_refusal": [text or "no"]}, "report")
 
 
 # ---- what came since is asked again

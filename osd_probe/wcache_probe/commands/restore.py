@@ -168,7 +168,7 @@ def _leases_of(damaged: Dict[str, str]) -> Dict[str, str]:
 def _applied(state: StateFolder, options: argparse.Namespace) -> Tuple[str, ...]:
     """A line for each change that stands, with what takes it back; the newest goes first."""
     entries = [e for e in read_journal(state.journal)[0].values() if e.kind is EntryKind.ACTION]
-    entries.sort(key=lambda entry: entry.order, reverse=True)
+    entries.sort(key=lambda entry: entry.serial, reverse=True)
     words = ["wcache-probe", "restore", *_places(options), "--action"]
     return tuple(
         printable(f"applied, and not taken back: {_drives(entry)}; was in {_modes(entry)}: ")

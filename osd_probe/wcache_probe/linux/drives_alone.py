@@ -186,7 +186,7 @@ def _is_meant(prior: PriorDrive, known: Identity) -> bool:
     """
     if known.drive_id != prior.drive_id:
         return namesake_id(known) == prior.drive_id
-    return prior.serial in ("", known.serial)  # entries of version 1 have none
+    return prior.serial in ("", known.serial)  # not every drive has one
 
 
 def _is_named(prior: PriorDrive, disk: BlockDevice) -> bool:
@@ -196,7 +196,6 @@ def _is_named(prior: PriorDrive, disk: BlockDevice) -> bool:
     serial = _serial(disk)
     if len(serial) < SERIAL_CHARS_MIN:
         return False
-    # entries of version 1 have the serial in the drive's id only
     return serial == prior.serial or safe_id(f":{serial}")[1:] in prior.drive_id
 
 

@@ -39,7 +39,6 @@ class WitnessRun:
     """Who writes, and to what; the first line of the listener's file."""
 
     VERSION: ClassVar[int] = 1
-    READS: ClassVar[Tuple[int, ...]] = (0,)
     run_id: str = field(metadata={"max_chars": 2 * RUN_ID_BYTES})
     hostname: str
     boot_id: str = field(metadata={"max_chars": 64})

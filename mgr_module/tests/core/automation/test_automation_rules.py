@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from wcache.core import codec
 from wcache.core.automation.deciding import Apply, Measure, begun, decide
 from wcache.core.automation.drift import Applied, look
 from wcache.core.automation.modes import ClassMode, Mode, mode_of, with_mode
@@ -14,8 +13,6 @@ from wcache.core.automation.spending import Limits
 from wcache.core.automation.state import (
     ASIDE_MAX,
     AutoState,
-    Pending,
-    PlannedAnew,
     Purpose,
     Tried,
 )
@@ -202,18 +199,3 @@ def test_an_undecided_drive_model_is_measured_again_after_a_week():
     state = decide(state, replace(seen, ended={"c1": Ended(True)}), LIMITS, 200.0).state
     assert decide(state, seen, LIMITS, 200.0 + 6 * DAY_S).wish is None
     assert decide(state, seen, LIMITS, 201.0 + 7 * DAY_S).wish is not None
-
-
-def test_what_an_older_version_stored_of_a_host_that_was_planned_anew_is_taken_over():
-    tried = Tried("ssd", "ACME HD1 1.0", 5.0)
-    stored = AutoState(
-        tried=(tried, Tried("memory", "h1", 7.0, "it went back")),
-        pending=Pending("p3", Purpose.DIVIDE, "memory", "h2", changes=4),
-    )
-    plain = codec.to_plain(stored)
-    del plain["anew"], plain["pending"]["knob"], plain["pending"]["host"]
-    state = codec.decode(AutoState, plain, "stored").of_older(["cache_mode", "memory"])
-    assert state.tried == (tried,)
-    assert state.anew == (PlannedAnew("memory", "h1", 7.0, "it went back"),)
-    assert state.pending == Pending("p3", Purpose.DIVIDE, "", changes=4, knob="memory", host="h2")
-    assert state.of_older(["cache_mode", "memory"]) is state

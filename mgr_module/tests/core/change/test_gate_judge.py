@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 from mgr_fakes.gate_simulation import HOST_DRIVES, SCENES, rates, whole, wholes
-from wcache.core.change.gate.evidence import READS, Evidence, share
+from wcache.core.change.gate.evidence import READS, Evidence, HostShare, share
 from wcache.core.change.gate.judge import (
     BLOCKS_BEFORE,
     LEVEL_ERROR,
@@ -194,9 +194,17 @@ def test_steps_together_are_their_weighted_mean_and_a_quiet_step_counts_no_more(
     assert same.difference.error == pytest.approx(0.03 / 2**0.5)
 
 
+def of_two_hosts(weight, moved, squares, fourths, steps):
+    """What two other hosts have shown, each half of it."""
+    hosts = (
+        HostShare(host, weight / 2, moved / 2, squares / 2, fourths / 2) for host in ("h8", "h9")
+    )
+    return Evidence("a kind", "commit", weight, moved, squares, fourths, steps, hosts=tuple(hosts))
+
+
 def test_what_steps_before_have_shown_decides_what_one_by_itself_cannot():
     before, after = blocks(10, lambda o: 1000.0, seed=1), blocks(10, lambda o: 1000.0, seed=2)
-    past = Evidence("a kind", weight=100.0, moved=0.0, squares=0.3, fourths=1e-3, steps=5)
+    past = of_two_hosts(weight=100.0, moved=0.0, squares=0.3, fourths=1e-3, steps=5)
     late = {"look": 50}
     assert judge(before, after, (0,), (1, 2, 3), **late).verdict is Verdict.UNDECIDED
     found = judge(before, after, (0,), (1, 2, 3), past=past, **late)
@@ -206,7 +214,7 @@ def test_what_steps_before_have_shown_decides_what_one_by_itself_cannot():
 
 
 def test_a_step_that_is_bad_by_itself_is_seen_beside_good_ones():
-    past = Evidence("a kind", weight=1e4, moved=-2e3, squares=30.0, fourths=1.0, steps=50)
+    past = of_two_hosts(weight=1e4, moved=-2e3, squares=30.0, fourths=1.0, steps=50)
     before, bad = blocks(40, lambda o: 1000.0, seed=1), blocks(
         96, lambda o: 1200.0 if o == 0 else 1000.0, seed=2)
     found = judge(before, bad, (0,), (1, 2, 3), look=60, past=past)

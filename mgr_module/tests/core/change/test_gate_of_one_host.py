@@ -2,7 +2,6 @@
 
 import math
 import random
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -139,13 +138,6 @@ def test_a_host_alone_decides_for_itself():
     assert past.for_others({"h1", "h2"}, other).mean > -MATERIAL_LN
 
 
-def test_what_an_older_version_kept_of_no_host_counts_as_it_did():
-    past = replace(Evidence().beside(*a_step(0.02, h1=0.02)), hosts=(), drives=7)
-    step = Evidence().beside(*a_step(0.02, h2=0.02))
-    assert past.for_others({"h2"}, step).mean == pytest.approx(0.02)
-    assert Proofs((past,)).least({past.kind: {"h2"}}) == 7
-
-
 def test_a_step_is_no_worse_by_a_claim_of_another_host_only_where_it_looks_so_itself():
     """A material loss on honest hosts is found, though a liar came first with many steps."""
     found, _ = rollout((300.0, 10_000, 0.0), steps=5, honest_us=1300.0)
@@ -192,7 +184,7 @@ def test_the_next_step_of_another_host_does_not_grow_by_what_one_host_has_claime
 
 def test_what_hosts_have_shown_is_stored_and_read_again():
     past = Evidence("kind").beside(*a_step(0.02, h1=0.01, h2=0.03)).having_proven({"h1": 3})
-    harm = Harm(1.0, 2.0, (HostHarm("h1", 3.0, 4.0),))
+    harm = Harm((HostHarm("h1", 3.0, 4.0),))
     for value in (past, harm):
         assert codec.decode(type(value), codec.to_plain(value), "it") == value
     assert math.isclose(sum(item.moved for item in past.hosts), past.moved)

@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
-from test_stored_mclock import STORED, taken_up
 from wcache.ceph.compat import bench_seconds
 from wcache.ceph.loads import CephLoads
 from wcache.core import events
@@ -237,28 +236,6 @@ def test_no_run_begins_on_a_host_while_a_bench_call_of_an_ended_one_goes_on():
     ends()
     mgr.settle()
     assert mgr.inside.runs["c1.1"].state.status is RunStatus.DONE
-
-
-def test_a_measurement_that_an_older_version_left_running_ends_with_a_clear_line():
-    name = "mclock/job"
-    stored = json.loads(STORED["running"]["store"][name])
-    before = dict(STORED["running"]["store"])
-    STORED["running"]["store"] = {
-        **before, name: json.dumps({**stored, "status": "running", "done": 1})
-    }
-    try:
-        mgr = taken_up("running")
-    finally:
-        STORED["running"]["store"] = before
-    mgr.settle()
-    log = mgr.command("history")[1]
-    assert "begun by an older version and ends here: 1 of 3 OSDs measured" in log
-    shown = said(mgr, "mclock show")
-    assert shown["job"] is None
-    assert [row["osd_id"] for row in shown["measured"]] == [0, 1, 2]
-    assert mgr.inside.archive.unreadable == {}
-    mgr.restart()
-    assert mgr.command("history")[1].count("begun by an older version") == 1
 
 
 # ---- the bench itself

@@ -29,7 +29,7 @@ from wcache.core.model import (
     Role,
     Transport,
 )
-from wcache.core.record import CrossedDrive, CrossedPeriod, Period, Record
+from wcache.core.record import RECORD_VERSION, CrossedDrive, CrossedPeriod, Period, Record
 
 WB, WT = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
 OTHER = CrossedDrive("d1", "wwn-d1", DriveModel("ACME", "DB1", "2"), Transport.NVME, Role.DB, False)
@@ -71,7 +71,7 @@ def a_record(replicates, *, ratio=1.0, other_ratio=1.0, interaction=1.0, seed=1,
             CrossedPeriod(other, states[1], states[1]),
         )
     return Record(
-        "wcache.record", 1, "c1.0.0", "c1", setup, pairs_of(setup, periods), 0.0,
+        "wcache.record", RECORD_VERSION, "c1.0.0", "c1", setup, pairs_of(setup, periods), 0.0,
         4.0 * replicates, "decided",
     )
 

@@ -4,7 +4,6 @@ What a probe says of a drive by itself is made by the probe's own tests; here it
 from a report to what an admin sees.
 """
 
-import json
 from dataclasses import replace
 
 import pytest
@@ -17,7 +16,6 @@ from wcache.core.fleet.findings import ADVICE, of_drive
 from wcache.core.model import (
     CacheMode,
     CachePage,
-    Cure,
     DeviceCache,
     Finding,
     FindingCode,
@@ -119,20 +117,6 @@ def test_what_a_probe_finds_on_a_host_is_shown_with_its_host():
     report_anew(mgr)
     assert found(mgr) == {("WCACHE_FOREIGN_RULE", "warning"): "h1 99-x.rules"}
     assert health(mgr) == {"WCACHE_FOREIGN_RULE": "warning"}
-
-
-def test_of_an_older_probe_the_words_say_that_it_does_not_see_other_programs():
-    mgr = a_mgr()
-    mgr.probes["h1"].findings = (
-        Finding(FindingCode.SHARED_DRIVE, Severity.WARNING, "other programs", "not known"),
-    )
-    report_anew(mgr)
-    was = json.loads(mgr.store.kept["report/h1"])
-    assert was["findings"][0].pop("cure") == Cure.LET_PROBE_SEE.value
-    mgr.store.kept["report/h1"] = json.dumps(was)
-    mgr.restart()
-    (finding,) = said(mgr, "status")["findings"]
-    assert "pid namespace" in finding["advice"]
 
 
 def test_a_pin_that_fails_is_an_error_with_its_cure_until_a_report_is_without_it():

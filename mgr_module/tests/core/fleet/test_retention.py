@@ -64,7 +64,7 @@ def result(number, drive=0, **changes):
         f"r{number}", "c1", f"h{drive}", drive, "hdd", f"domain-{drive}", f"wwn-{drive}",
         make.MODEL, LoadPoint.OSD_BENCH_DEPTH1, Verdict.WRITE_THROUGH, 12, 12.3, 4096, "decided",
         4.9, 4.8, 5.0, "medians", summary, summary, ended_at_s=float(number),
-        pool_term=PoolTerm(1.0 + number / 7e4, 0.05, Transport.SCSI, Role.BLOCK, "20.2.4", True),
+        pool_term=PoolTerm(1.0 + number / 7e4, 0.05, Transport.SCSI, Role.BLOCK, "20.2.4", 1, True),
     )
     return replace(found, **changes)
 

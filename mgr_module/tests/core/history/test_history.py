@@ -213,7 +213,7 @@ def test_a_time_can_be_given_as_a_date_in_utc():
     assert parse_since("1970-01-02 01:00", 1e9) == 90000.0
 
 
-def test_lines_of_older_versions_are_shown_without_a_drive():
+def test_lines_that_name_no_drive_are_shown_without_a_drive():
     old = json.loads('{"at_s": 1.0, "who": "admin", "what": "p1", "text": "apply"}')
     entry = HistoryEntry(**old)
     assert Filter(what="p1").takes(entry)

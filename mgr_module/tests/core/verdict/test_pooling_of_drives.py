@@ -40,7 +40,7 @@ def test_a_drive_in_doubt_keeps_the_others_from_deciding_by_agreement(items):
 
 @pytest.mark.parametrize("verdict", [THROUGH, SAME])
 def test_a_drive_in_doubt_keeps_a_pool_from_deciding(verdict):
-    term = PoolTerm(0.0, 0.1, Transport.SAS, Role.BLOCK, "20")
+    term = PoolTerm(0.0, 0.1, Transport.SAS, Role.BLOCK, "20", 1)
     measured = [
         replace(drive, term=term)
         for drive in drives(*[(verdict, 0.98, 1.02)] * 2, (FEW, 0.98, 1.02, CARRIED))
@@ -87,7 +87,7 @@ def test_drives_proven_to_be_unlike_are_named_with_their_intervals():
 
 
 def test_what_differs_between_two_drives_is_said_too():
-    term = PoolTerm(0.4, 0.1, Transport.SAS, Role.BLOCK, "16")
+    term = PoolTerm(0.4, 0.1, Transport.SAS, Role.BLOCK, "16", 1)
     one, other = drives((THROUGH, 1.5, 1.6), (THROUGH, 1.5, 1.6))
     other = replace(other, term=replace(term, ceph_release="20"))
     found = pooled(D1, [replace(one, term=term), other])

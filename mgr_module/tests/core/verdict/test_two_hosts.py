@@ -66,7 +66,7 @@ def test_the_word_of_a_host_that_has_no_such_drive_any_more_is_one_hosts_word():
     assert advice(on("gone"), at_home={KEY: frozenset({"h1"})}).mode is None
 
 
-TERM = PoolTerm(0.2, 0.1, Transport.SCSI, Role.BLOCK, "20")
+TERM = PoolTerm(0.2, 0.1, Transport.SCSI, Role.BLOCK, "20", 1)
 
 
 @pytest.mark.parametrize(

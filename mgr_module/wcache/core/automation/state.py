@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
-from typing import ClassVar, Collection, Optional, Tuple
+from typing import ClassVar, Optional, Tuple
 
 from .drift import Undone
 from .modes import Modes
@@ -74,7 +74,6 @@ class AutoState:
     """
 
     VERSION: ClassVar[int] = 2
-    READS: ClassVar[Tuple[int, ...]] = (0, 1)
     modes: Modes = ()
     known: Tuple[str, ...] = field(default=(), metadata={"max_items": TOKENS_MAX})
     fresh: Tuple[str, ...] = field(default=(), metadata={"max_items": TOKENS_MAX})
@@ -91,22 +90,3 @@ class AutoState:
     def begun(self) -> Tuple[Pending, ...]:
         """All that was begun and is not settled; that which is not put aside comes last."""
         return (*self.aside, *(() if self.pending is None else (self.pending,)))
-
-    def of_older(self, knobs: Collection[str]) -> AutoState:
-        """The same of an older version, which kept a knob as a class and a host as a model."""
-        pending = self.pending
-        if pending is not None and pending.purpose is Purpose.DIVIDE and not pending.knob:
-            pending = replace(
-                pending, knob=pending.device_class, host=pending.drive_model, device_class="",
-                drive_model="",
-            )
-        old = [item for item in self.tried if item.device_class in knobs]
-        if not old and pending is self.pending:
-            return self
-        anew = [
-            PlannedAnew(item.device_class, item.drive_model, item.at_s, item.held) for item in old
-        ]
-        return replace(
-            self, pending=pending, anew=(*self.anew, *anew),
-            tried=tuple(item for item in self.tried if item not in old),
-        )

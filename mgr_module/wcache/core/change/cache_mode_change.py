@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, FrozenSet, Mapping, Optional, Sequence, Tuple
 
 from .. import codec
-from ..drive.prior import UNKNOWN, Prior, PriorDoubt, prior_from, states_by_id, told_prior
+from ..drive.prior import UNKNOWN, Prior, PriorDoubt, prior_from, states_by_id
 from ..drive.safety import may_toggle
 from ..errors import StorageError
 from ..experiment.period import all_in
@@ -67,7 +67,7 @@ class CacheModeChange(DriveChange):
     seconds: float = 0.0
     bytes_written: int = 0
     failure_domain: str = ""
-    # what was there, stored before the request goes out; unknown where an older version made it
+    # what was there, stored before the request goes out; unknown until then
     prior: Prior = UNKNOWN
     doubt: PriorDoubt = PriorDoubt.NONE  # why it cannot be gone back to
     # what its drives keep over a power cycle, as read after a change that was to last
@@ -205,33 +205,23 @@ class CacheModeChange(DriveChange):
         return outcome.restored and equal
 
     def back(self, rollout: Rollout) -> RollbackRequest:
-        """See ChangeSteps; a plan of an older version knows no more than `expected`."""
-        return RollbackRequest(
-            self.domain_id, self.action_id, rollout.throwaway, self.prior,
-            None if self.prior.known else self.expected,
-        )
+        """See ChangeSteps."""
+        return RollbackRequest(self.domain_id, self.action_id, rollout.throwaway, self.prior)
 
     def went_back(self, rollout: Rollout, outcome: object) -> WentBack:
         """See ChangeSteps; back is what was read and equals the prior state."""
-        prior = self.prior
         if isinstance(outcome, FailureOutcome):
             return WentBack(replace(self, doubt=outcome.doubt), outcome.message)
         if not isinstance(outcome, StateOutcome):
             return WentBack(replace(self, doubt=PriorDoubt.NONE), "an unexpected answer")
-        told = outcome.prior and all(item.mode is self.expected for item in outcome.prior)
-        if not prior.known and told:
-            # an older version kept no more than `expected`; the journal agrees with that
-            prior = told_prior(rollout.cluster_fsid, self.domain_id, outcome.prior)
-        differs = differs_from_prior(prior, states_by_id(outcome.drive_ids, outcome.after))
+        differs = differs_from_prior(self.prior, states_by_id(outcome.drive_ids, outcome.after))
         if differs:
-            lost = PriorDoubt.NONE if prior.known else PriorDoubt.LOST
+            lost = PriorDoubt.NONE if self.prior.known else PriorDoubt.LOST
             return WentBack(replace(self, doubt=lost), differs)
-        return WentBack(replace(self, prior=prior, doubt=PriorDoubt.NONE, kept=None))
+        return WentBack(replace(self, doubt=PriorDoubt.NONE, kept=None))
 
     def verdict_moved(self, verdicts: Verdicts) -> str:
-        """See ChangeSteps; a plan of an older version names no drive model."""
-        if self.drive_model is None:
-            return ""
+        """See ChangeSteps."""
         for item in verdicts.recommendations:
             if DriveKind.of(item) == DriveKind.of(self):
                 if item.mode is self.mode:

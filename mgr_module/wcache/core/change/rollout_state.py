@@ -23,9 +23,7 @@ from .option_change import OptionChange
 # database.  This is how stored plans are read; what a kind of change is to the rest,
 # `change.ChangeSteps` says.
 Change = Union[CacheModeChange, OptionChange, ConfigChange]
-# 1 knew changes of the cache mode alone, 2 neither waves nor a gate, 3 no pooled evidence.
-ROLLOUT_VERSION = 10
-ROLLOUT_READS = (0, 1, 2, 3, 4, 5, 6, 7, 8, 9)
+ROLLOUT_VERSION = 11
 # Changes of one plan.
 CHANGES_MAX = 16_384
 
@@ -98,7 +96,6 @@ class Rollout:
     """
 
     VERSION: ClassVar[int] = ROLLOUT_VERSION
-    READS: ClassVar[Tuple[int, ...]] = ROLLOUT_READS
     STORED_BY: ClassVar[str] = "plan_id"
     plan_id: str
     created_at_s: float
@@ -141,8 +138,7 @@ class Rollout:
         default=(), metadata={"max_items": 2 * CHANGES_MAX}
     )
     looks: int = 0
-    # an older version's plan has no budget
-    harm_max_s: float = 0.0
+    harm_max_s: float = 0.0  # 0: no budget
     harm: Harm = Harm()  # noqa: RUF009  frozen
     harm_spent: bool = False
     # changes that are put off, as their OSDs were ill: they come after all others
@@ -287,8 +283,3 @@ def hosts_of(changes: Iterable[Change]) -> Dict[str, Set[str]]:
     for change in changes:
         hosts.setdefault(change.pooled_as, set()).add(change.hostname)
     return hosts
-
-
-def as_stored_now(rollout: Rollout) -> Rollout:
-    """Return a plan as this version would have stored it: older ones had the words alone."""
-    return replace(rollout, by_will=True) if rollout.reason == BY_ADMIN else rollout

@@ -42,7 +42,6 @@ class Deployment:
     """That a host was added: in which form, from which image, in which namespace of Rook."""
 
     VERSION: ClassVar[int] = 1
-    READS: ClassVar[Tuple[int, ...]] = (0,)
     STORED_BY: ClassVar[str] = "hostname"
     hostname: str
     form: Form

@@ -21,5 +21,4 @@ class Acceptances:
     """All of them, as they are stored."""
 
     VERSION: ClassVar[int] = 1
-    READS: ClassVar[Tuple[int, ...]] = (0,)
     items: Tuple[Acceptance, ...] = field(default=(), metadata={"max_items": 100_000})

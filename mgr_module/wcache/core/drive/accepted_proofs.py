@@ -42,7 +42,6 @@ class AcceptedProofs:
     """All of them, as they are stored."""
 
     VERSION: ClassVar[int] = 1
-    READS: ClassVar[Tuple[int, ...]] = (0,)
     items: Tuple[AcceptedProof, ...] = field(default=(), metadata={"max_items": ACCEPTED_MAX})
 
 

@@ -1,24 +1,30 @@
 """What the probe's journal holds: the state a cache domain had before we touched it.
 
 An entry is on stable storage before the first step of any change, and goes away only
-after the prior state was read back.  Version 1 did not say of which cluster it is, nor by
-what names a drive can be found again, version 2 not which of two entries is the later, and
-only 4 and 5 know of options: an older entry is taken with these fields empty.
+after the prior state was read back.  It may be read by a probe of any other version, so a part of
+it never changes: `FrozenEntry`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from enum import Enum
-from typing import ClassVar, Optional, Tuple
+from typing import Any, ClassVar, Dict, Optional, Sequence, Tuple
 
 from .. import codec, versions
 from ..errors import StorageError, VersionError, WcacheError
-from ..model import CacheMode, DeviceCache, DriveReport, DriveState, KernelView, Transport
+from ..model import (
+    CacheMode,
+    CachePage,
+    DeviceCache,
+    DriveReport,
+    DriveState,
+    KernelView,
+    Transport,
+)
 from ..option_value import VALUES_MAX, OptionValue
 
 JOURNAL_VERSION = 5
-VERSION_WITHOUT_OPTIONS = 3  # knows of none, and means the same for the cache mode
 ENTRY_BYTES_MAX = 256_000
 
 
@@ -58,7 +64,6 @@ class JournalEntry:
     """The prior state of one cache domain, and who asked for the change."""
 
     VERSION: ClassVar[int] = JOURNAL_VERSION
-    READS: ClassVar[Tuple[int, ...]] = (1, 2, 3, 4)
     version: int
     kind: EntryKind
     owner_id: str  # the lease's or the action's id
@@ -68,26 +73,53 @@ class JournalEntry:
     throwaway: bool = False
     persisted: bool = False  # the saved value or a udev rule of ours was changed too
     cluster_fsid: str = ""  # the cluster on whose word it was written; empty where unknown
-    serial: int = 0  # the journal counts its entries; 0 is one of an older version
+    serial: int = 0  # the journal counts its entries, from 1 on; 0 is one that it does not have
 
     @property
     def key(self) -> str:
         """Where the entry stands: one lease per domain, one entry per action."""
-        name = self.domain_id if self.kind is EntryKind.LEASE else self.owner_id
-        return f"{self.kind.value}/{name}"
+        return _key(self.kind, self.owner_id, self.domain_id)
 
     @property
     def of_options(self) -> bool:
         """Whether it is about options, and the cache mode was not touched."""
         return any(drive.options for drive in self.drives)
 
-    @property
-    def order(self) -> Tuple[int, float]:
-        """Greater for the later one of two entries of a journal, however the clock was set.
 
-        Only among entries of older versions, which have no serial, does the clock decide.
-        """
-        return self.serial, 0.0 if self.serial else self.written_at_s
+@dataclass(frozen=True)
+class FrozenDrive:
+    """What an entry of any version says of a drive: all its names, and what is put back.
+
+    `saved` is the mode that it keeps over a power cycle, None where it keeps none.
+    """
+
+    drive_id: str
+    dev_name: str
+    transport: Transport
+    mode: CacheMode
+    saved: Optional[CacheMode] = None
+    wwid: str = ""
+    serial: str = ""
+    wwn: str = ""
+    options: Tuple[OptionValue, ...] = field(default=(), metadata={"max_items": VALUES_MAX})
+
+
+@dataclass(frozen=True)
+class FrozenEntry:
+    """The part of an entry that every probe reads, whatever its version: it never changes.
+
+    By it drives are found and pinned, and an admin can bring back what was there.
+    """
+
+    kind: EntryKind
+    owner_id: str
+    domain_id: str
+    drives: Tuple[FrozenDrive, ...]
+
+    @property
+    def key(self) -> str:
+        """Where the entry stands."""
+        return _key(self.kind, self.owner_id, self.domain_id)
 
 
 def prior_of(drives: Tuple[DriveReport, ...]) -> Tuple[PriorDrive, ...]:
@@ -107,14 +139,8 @@ def prior_of(drives: Tuple[DriveReport, ...]) -> Tuple[PriorDrive, ...]:
 
 
 def encode(entry: JournalEntry) -> str:
-    """The entry as JSON text; one of no options as an older probe reads it too."""
-    plain = versions.to_plain(entry)
-    if not entry.of_options:
-        # after a package was rolled back a changed drive is still pinned, and goes back
-        plain["version"] = VERSION_WITHOUT_OPTIONS
-        for drive in plain["drives"]:
-            del drive["options"], drive["state"]["options"]
-    return codec.dumps(plain)
+    """The entry as JSON text."""
+    return versions.dumps(entry)
 
 
 def parse(key: str, text: str) -> JournalEntry:
@@ -131,30 +157,59 @@ def parse(key: str, text: str) -> JournalEntry:
             f"journal entry {key} is damaged ({error.message})",
             "restore the drive by hand, then remove the entry",
         ) from None
-    return replace(entry, version=JOURNAL_VERSION)
+    return entry
+
+
+def frozen(text: str) -> FrozenEntry:
+    """The frozen part of an entry of any version; raises MalformedError where it has none."""
+    plain = codec.parse_json(text, bytes_max=ENTRY_BYTES_MAX, what="it")
+    plain = plain if isinstance(plain, dict) else {}
+    drives = plain.get("drives")
+    return codec.decode(FrozenEntry, {
+        **_only(plain, ("kind", "owner_id", "domain_id")),
+        "drives": [_frozen_drive(one) for one in drives] if isinstance(drives, list) else None,
+    }, "it")
+
+
+def _frozen_drive(plain: Any) -> Dict[str, Any]:
+    names = [item.name for item in fields(FrozenDrive) if item.name != "saved"]
+    return {**_only(plain, names), "saved": _inside(_inside(plain, "state"), "page").get("saved")}
+
+
+def _only(plain: Any, names: Sequence[str]) -> Dict[str, Any]:
+    plain = plain if isinstance(plain, dict) else {}
+    return {name: plain[name] for name in names if name in plain}
+
+
+def _inside(plain: Any, name: str) -> Dict[str, Any]:
+    found = plain.get(name) if isinstance(plain, dict) else None
+    return found if isinstance(found, dict) else {}
 
 
 def to_pin(text: str) -> Optional[JournalEntry]:
     """The drives of an entry of any version, to find and pin them; None where none can be told.
 
-    The names that it reads are in the entries of every version.  It is good for pinning alone,
-    which is safe whatever the entry means: nothing is restored by it, and the entry stays.
+    It is good for pinning alone, which is safe whatever the entry means: nothing is restored by
+    it, and the entry stays.
     """
     try:
-        plain = codec.parse_json(text, bytes_max=ENTRY_BYTES_MAX, what="it")
-        kind, domain_id = EntryKind(plain["kind"]), str(plain["domain_id"])
-        drives = tuple(
-            PriorDrive(
-                str(one["drive_id"]), str(one["dev_name"]), Transport(one["transport"]),
-                CacheMode(one["mode"]), DriveState(DeviceCache.UNKNOWN, KernelView.UNKNOWN),
-                str(one.get("wwid", "")), str(one.get("serial", "")), str(one.get("wwn", "")),
-            )
-            for one in plain["drives"] if not one.get("options")
-        )
-        if not drives:
-            return None
-        return JournalEntry(
-            JOURNAL_VERSION, kind, str(plain["owner_id"]), domain_id, drives, 0.0
-        )
-    except (WcacheError, KeyError, TypeError, ValueError, AttributeError):
+        found = frozen(text)
+    except WcacheError:
         return None
+    drives = tuple(
+        PriorDrive(
+            one.drive_id, one.dev_name, one.transport, one.mode,
+            DriveState(DeviceCache.UNKNOWN, KernelView.UNKNOWN, page=CachePage(saved=one.saved)),
+            one.wwid, one.serial, one.wwn,
+        )
+        for one in found.drives if not one.options
+    )
+    if not drives:
+        return None
+    return JournalEntry(
+        JOURNAL_VERSION, found.kind, found.owner_id, found.domain_id, drives, written_at_s=0.0
+    )
+
+
+def _key(kind: EntryKind, owner_id: str, domain_id: str) -> str:
+    return f"{kind.value}/{domain_id if kind is EntryKind.LEASE else owner_id}"

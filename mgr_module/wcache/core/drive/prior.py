@@ -199,17 +199,6 @@ def entry_differs(drives: Sequence[PriorDrive], prior: Prior) -> str:
     return not_back(prior.drives, told)
 
 
-def require_expected(entry: JournalEntry, expected: Optional[CacheMode]) -> None:
-    """All that the mgr knows of a change made before it kept prior states: the mode it was in."""
-    wrong = [item.dev_name for item in entry.drives if item.mode is not expected]
-    if wrong:
-        raise PriorError(
-            PriorDoubt.DISPUTED,
-            f"journal entry {entry.key} is of another prior state: {wrong[0]} was not in "
-            f"{_word(expected)}", ACCEPT,
-        )
-
-
 def lost(what: str) -> PriorError:
     """Neither witness knows."""
     return PriorError(

@@ -137,7 +137,6 @@ class Campaign:
     """The stored header of a campaign; its runs are stored beside it."""
 
     VERSION: ClassVar[int] = 1
-    READS: ClassVar[Tuple[int, ...]] = (0,)
     STORED_BY: ClassVar[str] = "campaign_id"
     campaign_id: str
     options: CampaignOptions

@@ -93,15 +93,11 @@ class RunMachine(IllRun):
             return self._give_back()
         if self.state.status is RunStatus.RUNNING:
             self.state = accounting.with_cut_off(self.state, self.periods, now_s)
-            if not self.state.witnessed:
-                return self._halt("started by a version that stored no prior states", now_s)
             if self._may_have_left_a_value:
                 self._now = PeriodUnderWay(Slot(0, False), phase=Phase.RESUMING)
                 request = run_priors.release_request(self.state, self.spec.domain_id)
                 return [events.SaveRun(), self._task(request)]
-        self.state = replace(
-            self.state, status=RunStatus.RUNNING, began_at_s=now_s, witnessed=True, reason="",
-        )
+        self.state = replace(self.state, status=RunStatus.RUNNING, began_at_s=now_s, reason="")
         return self._look_or_go_on(now_s)
 
     @property

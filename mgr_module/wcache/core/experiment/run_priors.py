@@ -68,8 +68,8 @@ def given_back(state: RunState, domain_id: str) -> RunState:
 
 
 def touched(state: RunState, domain_id: str) -> bool:
-    """Whether the run may have touched a domain; one that kept no priors may have."""
-    return not state.witnessed or prior_of(state, domain_id).known
+    """Whether the run may have touched a domain: what was there is stored before it does."""
+    return prior_of(state, domain_id).known
 
 
 def release_request(state: RunState, domain_id: str) -> ReleaseRequest:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import ClassVar, FrozenSet, Optional, Set, Tuple
 
@@ -31,8 +31,6 @@ class RunStatus(str, Enum):
 
 
 OVER = (RunStatus.DONE, RunStatus.ABORTED)
-# Why a run ended by will, where an older version stored the words alone.
-_BY_WILL = ("stopped by an admin", "frozen by an admin")
 
 
 @dataclass(frozen=True)
@@ -130,8 +128,7 @@ def may_turn_on(spec: RunSpec) -> Set[DriveKind]:
 class RunState:
     """What is stored of a run beside its periods."""
 
-    VERSION: ClassVar[int] = 5
-    READS: ClassVar[Tuple[int, ...]] = (0, 1, 2, 3, 4)
+    VERSION: ClassVar[int] = 7
     STORED_BY: ClassVar[str] = "spec.run_id"
     spec: RunSpec
     status: RunStatus
@@ -147,11 +144,10 @@ class RunState:
     began_at_s: float = 0.0  # when the mgr that saved this took the run up
     # of each cache domain, from before the first task that may touch it
     priors: Tuple[Prior, ...] = ()
-    witnessed: bool = False  # it keeps `priors`; runs of an older version did not
     accepted: Tuple[str, ...] = ()  # domains that an admin takes as they are, not restored
     # what a probe said that contradicts `priors`, or why one is lost; in words
     dispute: str = ""
-    # whose journal has the entries of this run; unknown where an older version began it
+    # whose journal has the entries of this run; empty until its probe is known
     probe_id: str = ""
     told_back: Tuple[str, ...] = ()  # domains that its probe said it had restored
     unfit: bool = False  # it was not begun, or stopped, since preconditions were not met
@@ -183,8 +179,3 @@ class RunState:
     def settled(self) -> bool:
         """Whether nothing is owed any more: restored, or taken as it is by an admin."""
         return self.restored or set(self.owed or self.spec.domain_ids) <= set(self.accepted)
-
-
-def as_stored_now(state: RunState) -> RunState:
-    """Return a run as this version would have stored it."""
-    return replace(state, by_will=True) if state.reason in _BY_WILL else state

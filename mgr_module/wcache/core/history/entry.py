@@ -48,7 +48,6 @@ class HistoryEntry:
     """One line of the audit log; `what` is a campaign, run, plan, host or drive."""
 
     VERSION: ClassVar[int] = 1
-    READS: ClassVar[Tuple[int, ...]] = (0,)
     at_s: float
     who: str
     what: str

@@ -61,11 +61,10 @@ class HourLoad:
 class LoadProfile:
     """The hours that were seen, oldest first, and of which OSD.
 
-    `osd_uuid` is empty of several OSDs, and of one that was stored before it was noted.
+    `osd_uuid` is empty of several OSDs.
     """
 
     VERSION: ClassVar[int] = 1
-    READS: ClassVar[Tuple[int, ...]] = (0,)
     hours: Tuple[HourLoad, ...] = field(default=(), metadata={"max_items": HOURS_MAX})
     osd_uuid: str = ""
 
@@ -147,12 +146,9 @@ def add(profile: LoadProfile, before: WorkCounters, after: WorkCounters) -> Load
 def bound(profile: LoadProfile, osd_uuid: str) -> LoadProfile:
     """The profile as that of an OSD: a new one where it is another OSD's.
 
-    An id is used again for another OSD, whose load is another.  A profile that was stored
-    before the uuid was noted is taken over, once.
+    An id is used again for another OSD, whose load is another.
     """
-    if profile.osd_uuid == osd_uuid:
-        return profile
-    return LoadProfile(() if profile.osd_uuid else profile.hours, osd_uuid)
+    return profile if profile.osd_uuid == osd_uuid else LoadProfile((), osd_uuid)
 
 
 def merged(profiles: Tuple[LoadProfile, ...]) -> LoadProfile:

@@ -39,11 +39,11 @@ class PoolTerm:
     transport: Transport
     role: Role
     ceph_release: str
+    unit: int = field(metadata={"min": 1})  # pairs that one difference stands for
     rotational: Optional[bool] = None
     tail_log_ratio: Optional[float] = None
     tail_pair_sd: Optional[float] = None
     apart: str = ""  # the roles that the OSD has on other drives than its block
-    unit: int = 0  # pairs that one difference stands for; 0 where an older version did not say
     slow_ops: bool = False  # the cluster had slow operations meanwhile
 
 

@@ -124,8 +124,8 @@ def _tells(result: Result) -> bool:
 
 
 def _units(result: Result) -> int:
-    unit = result.pool_term.unit if result.pool_term is not None else 0
-    return result.pairs // (unit or 1)
+    unit = result.pool_term.unit if result.pool_term is not None else 1
+    return result.pairs // unit
 
 
 def _alike(result: Result, chief: Result) -> bool:
@@ -180,9 +180,9 @@ def _disjoint(one: Result, other: Result) -> bool:
 
 
 def _together(like: Sequence[Result]) -> Optional[_Mean]:
-    """All pairs as one experiment; None where an older version did not keep what that takes."""
+    """All pairs as one experiment; None where one of them cannot be pooled."""
     terms = [result.pool_term for result in like]
-    known = [term for term in terms if term is not None and term.unit]
+    known = [term for term in terms if term is not None]
     if len(known) < len(terms):
         return None
     units = [_units(result) for result in like]

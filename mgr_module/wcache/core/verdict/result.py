@@ -40,8 +40,7 @@ class Result:
     `ratio` is write back over write through: above 1, write through is faster.
     """
 
-    VERSION: ClassVar[int] = 2
-    READS: ClassVar[Tuple[int, ...]] = (0, 1)
+    VERSION: ClassVar[int] = 3
     STORED_BY: ClassVar[str] = "record_id"
     record_id: str
     campaign_id: str

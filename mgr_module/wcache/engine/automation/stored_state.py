@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from ...core.automation.state import AutoState
-from ...knobs.registry import KNOBS
 from ..engine import Engine
 
 
@@ -17,7 +16,7 @@ class StoredAutoState:
 
     def load(self) -> None:
         """Take up what was stored."""
-        self.state = self._engine.automation().of_older([knob.name for knob in KNOBS])
+        self.state = self._engine.automation()
 
     def keep(self, state: AutoState) -> None:
         """Take a new state, and store it where it differs."""

@@ -74,9 +74,9 @@ def _pool_term(answer: Mapping[str, Any], record: Record) -> Optional[PoolTerm]:
     tail_mean, tail_sd = number(answer.get("tail_log_ratio")), number(answer.get("tail_pair_sd"))
     tells = tail_mean is not None and tail_sd is not None and tail_sd >= 0
     return PoolTerm(
-        mean, sd, setup.transport, setup.role, release, setup.rotational,
-        tail_mean if tells else None, tail_sd if tells else None,
-        ", ".join(role.value for role in setup.apart), design_of(setup).pairs_per_unit,
+        mean, sd, setup.transport, setup.role, release, design_of(setup).pairs_per_unit,
+        setup.rotational, tail_mean if tells else None, tail_sd if tells else None,
+        ", ".join(role.value for role in setup.apart),
         Precondition.NO_SLOW_OPS in record.missed_preconditions,
     )
 

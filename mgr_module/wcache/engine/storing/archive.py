@@ -1,6 +1,6 @@
 """What the module keeps over a mgr restart, typed: one folder of keys for each kind.
 
-A stored value that cannot be read (an older version, a damaged part) is left where it
+A stored value that cannot be read (another version, a damaged part) is left where it
 is, listed in `unreadable`, and never guessed at.
 
 Nothing here waits.  A method that takes `done` says by it when the mons have the value;
@@ -10,23 +10,21 @@ what the others store may come later, and what is dropped goes later still.
 from __future__ import annotations
 
 import re
-from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple, Type, TypeVar
+from typing import Dict, Iterable, List, Optional, Sequence, Tuple, Type, TypeVar
 
 from ...core import codec, versions
 from ...core.agents import Agent
 from ...core.automation.state import AutoState
 from ...core.change.rollout_state import Rollout
-from ...core.change.rollout_state import as_stored_now as plan_as_stored_now
 from ...core.deployment.form import Deployment
 from ...core.drive.acceptance import Acceptance, Acceptances
 from ...core.drive.accepted_proofs import AcceptedProofs
 from ...core.errors import StorageError, WcacheError
 from ...core.experiment.campaign import Campaign
 from ...core.experiment.run_state import RunState
-from ...core.experiment.run_state import as_stored_now as run_as_stored_now
 from ...core.experiment.slots import AnySlot, Periods, slot_at
 from ...core.history.entry import HistoryEntry, Kind
-from ...core.host_report import HostReport, as_reported_now
+from ...core.host_report import HostReport
 from ...core.ports import Done, Store, Write
 from ...core.record import Period, Record
 from ...core.verdict.foreign.document import Evidence
@@ -34,7 +32,6 @@ from ...core.verdict.load_profile import LoadProfile
 from ...core.verdict.plp.trust import TrustedModels
 from ...core.verdict.result import Result
 from ...core.versions import Numbered
-from ...knobs.registry import KNOBS
 from .plans import StoredPlans
 from .readable import VALUE_BYTES_MAX, readable, require_key
 
@@ -45,7 +42,6 @@ _NUMBER = re.compile(r"[0-9]{1,18}").fullmatch
 # Before the key of a value that could not be read, and that another one was stored in place of.
 ASIDE = "aside/"
 
-_OLDER_PLANS = tuple(kind for knob in KNOBS for kind in knob.older_plans)
 
 STATE_VERSION = 1
 
@@ -99,7 +95,7 @@ class Archive:
             text = self._store.get(key)
             if text is None:
                 return None
-            value = versions.loads(cls, text, bytes_max=2 * VALUE_BYTES_MAX, what=key)
+            value = versions.loads(cls, text, bytes_max=VALUE_BYTES_MAX, what=key)
             require_key(key, value)
         except WcacheError as error:
             self.unreadable[key] = error.message
@@ -242,8 +238,7 @@ class Archive:
 
     def runs(self) -> Dict[str, RunState]:
         """All runs by id."""
-        found = self.load(RunState, "run")
-        return {run_id: run_as_stored_now(state) for run_id, state in found.items()}
+        return self.load(RunState, "run")
 
     def put_run(self, state: RunState, done: Done) -> None:
         """Store where a run stands."""
@@ -351,11 +346,8 @@ class Archive:
         self.drop(f"profile/{osd_id}")
 
     def rollouts(self) -> Dict[str, Rollout]:
-        """Return all plans by id, with what older versions stored in place of plans."""
+        """Return all plans by id."""
         found: Dict[str, Rollout] = {}
-        for kind in _OLDER_PLANS:
-            old: Dict[str, Any] = self.load(kind.stored, kind.key)
-            found.update((plan_id, kind.as_plan(item)) for plan_id, item in old.items())
         for plan_id in self._plans.ids():
             try:
                 plan = self._plans.load(plan_id)
@@ -366,7 +358,7 @@ class Archive:
             if plan is not None:
                 found[plan_id] = plan
         self._plans.sweep()
-        return {plan_id: plan_as_stored_now(plan) for plan_id, plan in found.items()}
+        return found
 
     def put_rollout(self, rollout: Rollout, done: Done) -> None:
         """Store a plan and how far it has come."""
@@ -375,13 +367,10 @@ class Archive:
     def drop_rollout(self, plan_id: str) -> None:
         """Remove a plan."""
         self._plans.drop(plan_id)
-        for kind in _OLDER_PLANS:
-            self.drop(f"{kind.key}/{plan_id}")
 
     def reports(self) -> Dict[str, HostReport]:
         """The last report of each host."""
-        found = self.load(HostReport, "report")
-        return {hostname: as_reported_now(report) for hostname, report in found.items()}
+        return self.load(HostReport, "report")
 
     def put_report(self, report: HostReport) -> None:
         """Store a host's report."""

@@ -17,7 +17,6 @@ from ...core import codec, versions
 from ...core.change.gate.blocks import BLOCKS_MAX
 from ...core.change.rollout_state import (
     CHANGES_MAX,
-    ROLLOUT_READS,
     ROLLOUT_VERSION,
     Change,
     Rollout,
@@ -52,7 +51,6 @@ class Head:
     """A large plan: without what its parts have, which are `waves`, `before` and `changes`."""
 
     VERSION: ClassVar[int] = ROLLOUT_VERSION
-    READS: ClassVar[Tuple[int, ...]] = ROLLOUT_READS
     plan: Rollout
     waves: str
     before: str
@@ -65,7 +63,6 @@ class Waves:
     """The waves of a plan."""
 
     VERSION: ClassVar[int] = ROLLOUT_VERSION
-    READS: ClassVar[Tuple[int, ...]] = ROLLOUT_READS
     waves: Tuple[Wave, ...] = field(metadata={"max_items": CHANGES_MAX})
 
 
@@ -74,7 +71,6 @@ class Before:
     """The blocks before the step under way."""
 
     VERSION: ClassVar[int] = ROLLOUT_VERSION
-    READS: ClassVar[Tuple[int, ...]] = ROLLOUT_READS
     blocks: Tuple[Block, ...] = field(metadata={"max_items": BLOCKS_MAX})
 
 
@@ -83,7 +79,6 @@ class Changes:
     """Changes in a row."""
 
     VERSION: ClassVar[int] = ROLLOUT_VERSION
-    READS: ClassVar[Tuple[int, ...]] = ROLLOUT_READS
     changes: Tuple[Change, ...]
 
 
@@ -126,7 +121,7 @@ class StoredPlans:
         text = self._store.get(key)
         if text is None:
             return None
-        plain = codec.parse_json(text, bytes_max=2 * VALUE_BYTES_MAX, what=key)
+        plain = codec.parse_json(text, bytes_max=VALUE_BYTES_MAX, what=key)
         if not isinstance(plain, dict) or "newer" not in plain:
             return versions.take(Rollout, plain, key)
         head = versions.take(Head, plain, key)
@@ -153,7 +148,7 @@ class StoredPlans:
         text = self._store.get(key)
         if text is None:
             raise StorageError(f"{key} is missing")
-        return versions.loads(cls, text, bytes_max=2 * VALUE_BYTES_MAX, what=key)
+        return versions.loads(cls, text, bytes_max=VALUE_BYTES_MAX, what=key)
 
     def _kept_of(self, plan_id: str) -> _Kept:
         kept = self._kept.get(plan_id)

@@ -13,7 +13,7 @@ from ...core.errors import StorageError, WcacheError
 from ...core.record import RECORD_BYTES_MAX
 from ...core.versions import Numbered
 
-# What is larger is not put, and twice as much is still read: older versions put more.
+# What is larger is not put.
 VALUE_BYTES_MAX = RECORD_BYTES_MAX
 
 

@@ -40,7 +40,6 @@ class Measurement:
     """
 
     VERSION: ClassVar[int] = 1
-    READS: ClassVar[Tuple[int, ...]] = (0,)
     STORED_BY: ClassVar[str] = "osd_id"
     osd_id: int
     hostname: str

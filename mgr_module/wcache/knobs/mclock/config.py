@@ -30,7 +30,6 @@ class Knowns:
     """All of them, as they are stored."""
 
     VERSION: ClassVar[int] = 1
-    READS: ClassVar[Tuple[int, ...]] = (0,)
     items: Tuple[Known, ...] = field(default=(), metadata={"max_items": 100_000})
 
 

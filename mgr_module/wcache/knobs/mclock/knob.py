@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from ...core.model import FindingCode
-from ..knob import Knob, OlderPlans
+from ..knob import Knob
 from .config import NAMES
-from .stored_v1 import ConfigRollout, as_plan
 
 ADVICE = (
     (
@@ -19,5 +18,4 @@ ADVICE = (
 # Capacities are measured anew after a change of the cache mode, so they have a plan of their own.
 KNOB = MCLOCK = Knob(
     "mclock", "the capacity that mClock shares out", NAMES, ADVICE, together=False,
-    older_plans=(OlderPlans("mclock-change", ConfigRollout, as_plan),),
 )

@@ -91,5 +91,4 @@ class Promises:
     """All of them, as they are stored."""
 
     VERSION: ClassVar[int] = 1
-    READS: ClassVar[Tuple[int, ...]] = (0,)
     items: Tuple[Promise, ...] = field(default=(), metadata={"max_items": PROMISES_MAX})

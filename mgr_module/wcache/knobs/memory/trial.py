@@ -60,7 +60,6 @@ class Trial:
     """
 
     VERSION: ClassVar[int] = 1
-    READS: ClassVar[Tuple[int, ...]] = (0,)
     trial_id: str
     created_at_s: float
     device_class: str

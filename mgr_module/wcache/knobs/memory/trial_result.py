@@ -66,5 +66,4 @@ class TrialResults:
     """All of them, as they are stored."""
 
     VERSION: ClassVar[int] = 1
-    READS: ClassVar[Tuple[int, ...]] = (0,)
     items: Tuple[TrialResult, ...] = field(default=(), metadata={"max_items": 1000})

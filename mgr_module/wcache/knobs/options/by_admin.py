@@ -88,8 +88,8 @@ def _require(domain: Domain, change: OptionChange, entry: Option, refusal: str) 
         raise RefusedError(f"{entry.name} differs between its drives")
     if not change.expected:
         raise RefusedError(
-            f"{entry.name} cannot be read: two bcache devices are on the drive, or its probe is of "
-            "an older version"
+            f"{entry.name} cannot be read: two bcache devices are on the drive, or its probe "
+            "does not know it"
         )
     if change.expected == change.value:
         raise RefusedError(f"{entry.name} is {change.value} already")

@@ -176,5 +176,5 @@ def require_latest(world: World, rollout: Rollout) -> None:
 
 def plan_order(plan_id: str) -> Tuple[int, str]:
     """Sort key: plans are numbered in the order they were made."""
-    number = plan_id[1:] if plan_id.startswith("p") else ""  # others are of older versions
+    number = plan_id[1:]
     return (int(number) if number.isdecimal() else 0, plan_id)

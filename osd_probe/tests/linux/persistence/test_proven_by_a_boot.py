@@ -7,7 +7,6 @@ left that note, whoever says what of its images.
 from __future__ import annotations
 
 import gzip
-import json
 
 import pytest
 from prepare_bench import (
@@ -340,24 +339,6 @@ def test_a_boot_that_the_kernel_does_not_name_proves_nothing(fake_host):
     host, _, _ = prepared(fake_host, built_in)
     booted(fake_host, "", noted=rule(fake_host))
     assert refusal_of(host) != ""
-
-
-def test_a_record_of_the_version_before_is_enough_where_the_boot_is_seen_and_nowhere_else(
-    fake_host
-):
-    host, _, _ = prepared(fake_host, with_its_own_image)
-    path = fake_host.root / "state/prepared.json"
-    record = json.loads(path.read_text())
-    path.write_text(json.dumps({
-        "version": 1, "rule_sha256": record["rule_sha256"], "images": record["images"],
-        "image_elsewhere": True, "boot_id": "first",
-    }))
-    booted(fake_host, "second", noted=rule(fake_host), size=size_of(fake_host))
-    assert refusal_of(host) == ""
-    given(fake_host, 4)
-    assert "is not recorded: run `wcache-probe prepare`" in refusal_of(host)
-    assert prepare(fake_host, host)[0] == 0
-    assert waits(host)
 
 
 def test_a_rule_of_an_older_version_that_leaves_no_note_is_written_anew(fake_host):

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import ClassVar, FrozenSet, Optional, Protocol, Sequence, Tuple
 
 from wcache.core import versions
@@ -52,12 +52,11 @@ class Record:
     """What `prepare` saw when it was done.
 
     `boot_id` is the boot in which rule, images and kernels became what they are: a note of a
-    later boot speaks of them.  It is empty where no note will: in a record of version 1, and on a
-    host whose root has an /init, as an initramfs has.
+    later boot speaks of them.  It is empty where no note will: on a host whose root has
+    an /init, as an initramfs has.
     """
 
     VERSION: ClassVar[int] = RECORD_VERSION
-    READS: ClassVar[Tuple[int, ...]] = (1,)
     version: int
     rule_sha256: str
     images: Tuple[Image, ...] = field(default=(), metadata={"max_items": IMAGES_MAX})
@@ -237,14 +236,12 @@ class Preparation:
         if data is None:
             return None
         try:
-            record = versions.loads(
+            return versions.loads(
                 Record, data.decode("utf-8", "replace"), bytes_max=RECORD_BYTES_MAX,
                 what=self._record_path,
             )
         except (MalformedError, VersionError):
             return None
-        # one of version 1 knows no kernels, so no note speaks of what it saw
-        return replace(record, boot_id="") if record.version == 1 else record
 
     def write_record(self, record: Record) -> None:
         """Say what was seen."""

@@ -1,9 +1,9 @@
 """A udev rule of ours as data: checked fields in, one fixed text out.
 
-A file is known as ours by its first line, which says the mode it keeps: where the probe lies,
-and what an older version wrote below that line, may be something else by the time a rollback
-takes it away.  No field can hold a character that means anything to udev, so a hostile
-model or serial cannot break out of its quotes.
+A file is known as ours by its first line, which says the mode it keeps: what stands below that
+line, as where the probe lies, may be something else by the time a rollback takes it away.  No
+field can hold a character that means anything to udev, so a hostile model or serial cannot break
+out of its quotes.
 """
 
 from __future__ import annotations

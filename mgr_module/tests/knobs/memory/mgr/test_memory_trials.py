@@ -148,7 +148,7 @@ def test_a_trial_that_an_older_version_has_stored_is_put_back_and_told_once():
     while len(a_trial(mgr).trial.periods) < 3:
         mgr.step(10.0)
     stored = json.loads(mgr.store.get("memory/trial"))
-    assert stored["status"] == "running"  # under the key, in the words, of older versions
+    assert stored["status"] == "running"
     mgr.restart()
     assert leases(mgr) == {}
     for _ in range(2):

@@ -21,7 +21,6 @@ from ...material import MATERIAL_LN
 from .numbers import Difference
 
 HOSTS_MAX = 12_000  # of one plan, or OSDs where a change is of several hosts
-ROUNDED = 1e-9
 
 # Which latency of clients something is about.
 COMMITS, READS = "commit", "read"
@@ -41,7 +40,7 @@ def share(look: int) -> float:
 
 @dataclass(frozen=True)
 class HostShare:
-    """What the steps of one host have of the sums; "" for a host of an older version's plan."""
+    """What the steps of one host have of the sums; "" for changes that are of no single host."""
 
     host: str
     weight: float = 0.0
@@ -133,14 +132,6 @@ class Evidence:
         """
         own = HostShare("", step.weight, step.moved, step.squares, step.fourths)
         (alone,) = hosts if len(hosts) == 1 else ("",)
-        # what an older version has kept of no host
-        rest = HostShare(
-            "", self.weight - sum(item.weight for item in self.hosts),
-            self.moved - sum(item.moved for item in self.hosts),
-            self.squares - sum(item.squares for item in self.hosts),
-            self.fourths - sum(item.fourths for item in self.hosts),
-        )
-        own = own.beside(rest) if rest.weight > ROUNDED * self.weight else own
         others: List[HostShare] = []
         for item in self.hosts:
             if item.host == alone:

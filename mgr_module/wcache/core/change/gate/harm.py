@@ -21,11 +21,9 @@ class Harm:
 
     Before is what the unchanged OSDs say it would be now.  What was gained on a host counts
     against what was lost there, and never against what clients of another host wait longer: a
-    host may claim any gain.  `extra_s` and `squares` are of no host: an older version's plan.
+    host may claim any gain.
     """
 
-    extra_s: float = 0.0
-    squares: float = 0.0
     hosts: Tuple[HostHarm, ...] = field(default=(), metadata={"max_items": HOSTS_MAX})
 
     def beside(self, judged: Iterable[Judgement]) -> Harm:
@@ -41,7 +39,7 @@ class Harm:
     @property
     def lost_s(self) -> float:
         """What was lost on the hosts where more was lost than gained."""
-        return sum(max(0.0, item.extra_s) for item in self._parts)
+        return sum(max(0.0, item.extra_s) for item in self.hosts)
 
     @property
     def spent_s(self) -> float:
@@ -49,12 +47,8 @@ class Harm:
 
         The noise of one host hides nothing of others: it is looked at without the noisiest too.
         """
-        parts = sorted(self._parts, key=lambda item: item.squares)
+        parts = sorted(self.hosts, key=lambda item: item.squares)
         return max(_beyond_noise(parts), _beyond_noise(parts[:-1]))
-
-    @property
-    def _parts(self) -> Tuple[HostHarm, ...]:
-        return (HostHarm("", self.extra_s, self.squares), *self.hosts)
 
     def too_large(self, now: Harm, limit_s: float, grows: float) -> str:
         """Why a step that brought it to `now` is the last one of a budget; "" where it is not.

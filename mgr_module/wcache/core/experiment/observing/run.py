@@ -111,9 +111,7 @@ class ObservingRun(RunMachine):
                 discarded[at].bytes_written + lost.bytes_written,
             )
             self.state = replace(self.state, waste=tuple(discarded))
-        self.state = replace(
-            self.state, status=RunStatus.RUNNING, began_at_s=now_s, witnessed=True, reason="",
-        )
+        self.state = replace(self.state, status=RunStatus.RUNNING, began_at_s=now_s, reason="")
         return [events.SaveRun(), *self._next(now_s)]
 
     def _next(self, now_s: float) -> List[events.Action]:

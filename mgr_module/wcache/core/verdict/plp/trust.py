@@ -18,9 +18,6 @@ MODELS_MAX = 1000
 TRUSTED_WARNING = (
     "its flushes look too fast to be true; an admin vouches for its power-loss protection"
 )
-MEASURE_AGAIN = (
-    "measured before its power-loss protection was vouched for, by an older version; measure again"
-)
 
 
 @dataclass(frozen=True)
@@ -37,7 +34,6 @@ class TrustedModels:
     """All of them, as they are stored."""
 
     VERSION: ClassVar[int] = 1
-    READS: ClassVar[Tuple[int, ...]] = (0,)
     items: Tuple[TrustedModel, ...] = field(default=(), metadata={"max_items": MODELS_MAX})
 
 
@@ -48,10 +44,8 @@ def lifted(result: Result, trusted: AbstractSet[str]) -> Result:
         return result
     findings = tuple(item for item in result.findings if item not in fast)
     trusted_as = result.if_trusted
-    if trusted_as is None:
-        return replace(
-            result, findings=findings, warnings=(*result.warnings, MEASURE_AGAIN)
-        )
+    if trusted_as is None:  # the analysis that raised it did not say
+        return result
     return replace(
         result, verdict=trusted_as.verdict, why=trusted_as.why, findings=findings,
         warnings=(*result.warnings, TRUSTED_WARNING),

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Dict, Optional, Tuple
+from typing import Dict, Tuple
 
 from ....engine.storing.archive import Archive
 from ..capacity import Measurement
 from ..config import Known, Knowns
-from ..stored_v1 import Job
 
 
 class MclockArchive:
@@ -27,14 +26,6 @@ class MclockArchive:
     def drop_capacity(self, osd_id: int) -> None:
         """Remove a capacity."""
         self._archive.drop(f"capacity/{osd_id}")
-
-    def old_job(self) -> Optional[Job]:
-        """The last measurement of capacities as older versions stored it."""
-        return self._archive.load_one(Job, "mclock/job")
-
-    def drop_old_job(self) -> None:
-        """Remove it."""
-        self._archive.drop("mclock/job")
 
     def known(self) -> Tuple[Known, ...]:
         """The stored values of mClock as they were first seen."""

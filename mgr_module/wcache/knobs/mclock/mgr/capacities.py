@@ -35,15 +35,10 @@ class Capacities:
         self.kept = 0  # counts measurements, so that others see when there is a new one
 
     def load(self) -> None:
-        """Take up what was stored; a measurement of an older version ends."""
+        """Take up what was stored."""
         with self._lock:
             self._taken.clear()
             self.measured = self._archive.capacities()
-        old = self._archive.old_job()
-        if old is not None:
-            if old.words:
-                self._engine.note("mgr", old.job_id, old.words, "warning")
-            self._archive.drop_old_job()
         self.take(self._engine.world())
 
     def take(self, world: World) -> None:
