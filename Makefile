@@ -11,8 +11,8 @@ EXAMPLES ?= quarter
 # As Ceph's src/pybind/mgr/tox.ini has it; qa/ceph_ci/tests/test_series.py asks that very file.
 CEPHS_FLAKE8 = --isolated --max-line-length=100 --ignore=E501,W503
 
-.PHONY: bench bench-decision bench-fleet bench-memory bench-walks ceph-series cephadm check debs \
-    demo flake8 fuzz house lab powercuts rpms test test-all test-ceph-ci \
+.PHONY: bench bench-decision bench-fleet bench-memory bench-walks ceph-series cephadm chaos check \
+    debs demo flake8 fuzz house lab powercuts rpms test test-all test-ceph-ci \
     test-ceph-ci-short test-cephadm test-cephadm-short test-cluster test-lab test-lab-all \
     test-mutations shapes test-packages test-packages-short test-release-16 test-release-18 \
     test-release-20 test-releases test-rotating test-simulations test-slow test-surface \
@@ -107,6 +107,16 @@ powercuts:
 	@PYTHONPATH=qa:osd_probe:mgr_module:qa/drive_lab/tests/worlds:osd_probe/tests/worlds \
 	    "$$(qa/venv.sh)/bin/python" -m drive_lab.powercuts --rounds $(ROUNDS) \
 	    --release $(RELEASE) $(if $(SEED),--seed $(SEED)) $(if $(ROUND),--round $(ROUND))
+
+# Work and faults at once on a real cluster of 20, round by round, and after each a look at what is
+# left: make chaos ROUNDS=50 [SEED=s] [PART=2/5: every fifth, from the second] [ROUND=n: only that
+# one] [GUEST=0: no guest as the third host] [FAULT=name: break the code in a copy first]
+chaos: ROUNDS = 50
+chaos:
+	@PYTHONPATH=qa:osd_probe:mgr_module:vstart-tests "$$(qa/venv.sh)/bin/python" -m chaos \
+	    --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED)) $(if $(PART),--part $(PART)) \
+	    $(if $(ROUND),--round $(ROUND)) $(if $(filter 0,$(GUEST)),--no-guest) \
+	    $(if $(FAULT),--fault $(FAULT))
 
 # Figures of this machine, printed and never asserted: make bench RELEASE=20 FORMAT=json
 bench:

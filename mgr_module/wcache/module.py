@@ -36,6 +36,7 @@ from .engine.gate.kept_blocks import KeptBlocks
 from .engine.key_work import KeyWork
 from .engine.load_watch import LoadWatch
 from .engine.starting import Starter
+from .engine.steady_clock import steady_clock
 from .engine.storing.archive import Archive
 from .knobs import rooms
 from .knobs.knob import option_names
@@ -89,6 +90,7 @@ class Module(MgrModule):
             commits_min=lambda: self._options.traffic_commits_min,
             is_up=lambda osd_id: _is_up(view, osd_id),
             erasure_coded=view.erasure_coded, move_counters=ceph_compat.move_counters,
+            clock=steady_clock(),
         )
         self._store = StoreQueue(KvStore(CephKeys(self)))
         archive = Archive(self._store)

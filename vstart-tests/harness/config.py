@@ -93,16 +93,22 @@ def write_all_keyrings(
             write_keyring(folder / entity / "keyring", {entity: entry})
 
 
+def mon_addresses(address: str, first_port: int, index: int) -> str:
+    """What a mon listens on, by its number: the first ports of the window are the mons'."""
+    port = first_port + 2 * index
+    return f"[v2:{address}:{port},v1:{address}:{port + 1}]"
+
+
 def ceph_conf(
-    folder: Path, fsid: str, address: str, first_port: int, extra: Mapping[str, str]
+    folder: Path, fsid: str, address: str, first_port: int, mons: int, extra: Mapping[str, str]
 ) -> str:
     """The text of ceph.conf; `extra` options go to [global] and win over ours."""
     options = {
         "fsid": fsid,
-        "mon host": f"[v2:{address}:{first_port},v1:{address}:{first_port + 1}]",
+        "mon host": ",".join(mon_addresses(address, first_port, index) for index in range(mons)),
         "public addr": address,
         "cluster addr": address,
-        "ms bind port min": str(first_port + 2),
+        "ms bind port min": str(first_port + 2 * mons),
         "ms bind port max": str(first_port + DAEMON_PORTS),
         "run dir": str(folder),
         "crash dir": f"{folder}/crash",

@@ -1,4 +1,4 @@
-"""Starting a test cluster: a mon, mgrs and BlueStore OSDs, healthy within seconds.
+"""Starting a test cluster: mons, mgrs and BlueStore OSDs, healthy within seconds.
 
 The order is for speed.  All keys exist before the mon does, the OSDs' stores are made while
 the mon and the mgr start, and commands go over one connection.
@@ -48,6 +48,7 @@ class ClusterPlan:
     remote_osds: int = 0
     # Where the daemons listen; loopback serves everything but OSDs of another host.
     address: str = config.ADDRESS
+    mons: int = 1
     standby_mgrs: int = 0
     # Module folders of ours; None: the project's module, once it is there.
     own_modules: Optional[Sequence[Path]] = None
@@ -93,9 +94,10 @@ class _Starter:
         self.fsid = str(uuid.uuid4())
         self.osd_uuids = [str(uuid.uuid4()) for _ in range(len(plan.osds) + plan.remote_osds)]
         self.first_port = 0
+        self.mon_names = [chr(ord("a") + index) for index in range(plan.mons)]
 
     def run(self) -> None:
-        for name in ("log", "crash", "mon.a"):
+        for name in ("log", "crash", *(f"mon.{name}" for name in self.mon_names)):
             (self.folder / name).mkdir()
         own = self.plan.own_modules
         modules.fill_module_folder(
@@ -115,7 +117,7 @@ class _Starter:
                 making_store(self.cluster, osd_id, self.osd_uuids[osd_id])
                 for osd_id in range(len(self.plan.osds))
             ]
-            self._start_mon()
+            self._start_mons()
         for name in self.cluster.mgr_names:
             self.cluster.start_daemon(f"mgr.{name}")
         # in the config database, where a test's own value for an OSD or a class goes before it
@@ -141,31 +143,39 @@ class _Starter:
     def _write_conf(self) -> None:
         address = self.plan.address
         self.first_port = config.choose_ports(address)
-        text = config.ceph_conf(self.folder, self.fsid, address, self.first_port, self.plan.conf)
+        text = config.ceph_conf(
+            self.folder, self.fsid, address, self.first_port, self.plan.mons, self.plan.conf
+        )
         self.cluster.conf.write_text(text, encoding="utf-8")
 
-    def _start_mon(self) -> None:
+    def _start_mons(self) -> None:
         monmap = str(self.folder / "monmap")
         address = self.plan.address
-        ports = f"v2:{address}:{self.first_port},v1:{address}:{self.first_port + 1}"
-        self.cluster.run_inside(
-            ["monmaptool", "--create", "--fsid", self.fsid, "--addv", "a", f"[{ports}]", monmap]
-        )
-        self.cluster.run_inside(
-            [
-                "ceph-mon", "--mkfs", "-i", "a", "-c", str(self.cluster.conf),
-                "--monmap", monmap, "--keyring", str(self.folder / "mon.keyring"),
-            ]
-        )  # fmt: skip
-        self.cluster.start_daemon("mon.a")
+        words = ["monmaptool", "--create", "--fsid", self.fsid]
+        for index, name in enumerate(self.mon_names):
+            words += ["--addv", name, config.mon_addresses(address, self.first_port, index)]
+        self.cluster.run_inside([*words, monmap])
+        for name in self.mon_names:
+            self.cluster.run_inside(
+                [
+                    "ceph-mon", "--mkfs", "-i", name, "-c", str(self.cluster.conf),
+                    "--monmap", monmap, "--keyring", str(self.folder / "mon.keyring"),
+                ]
+            )  # fmt: skip
+            self.cluster.start_daemon(f"mon.{name}")
 
-        def listens() -> bool:
-            with socket.socket() as client:
-                client.settimeout(1)
-                return client.connect_ex((address, self.first_port)) == 0
+        def silent() -> List[str]:
+            found = []
+            for index, name in enumerate(self.mon_names):
+                with socket.socket() as client:
+                    client.settimeout(1)
+                    if client.connect_ex((address, self.first_port + 2 * index)) != 0:
+                        found.append(f"mon.{name}")
+            return found
 
-        if not wait_until(listens, MON_TIMEOUT_S):
-            raise HarnessError(f"the mon does not listen:\n{self.cluster.log_tail('mon.a')}")
+        if not wait_until(lambda: not silent(), MON_TIMEOUT_S):
+            tails = "\n".join(map(self.cluster.log_tail, silent()))
+            raise HarnessError(f"{', '.join(silent())} does not listen:\n{tails}")
 
     def _wait(self) -> None:
         """Wait for every daemon, the mgr's own pool, and health."""

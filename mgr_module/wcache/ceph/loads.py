@@ -68,7 +68,9 @@ class CephLoads:
         is_up: Callable[[int], bool],
         erasure_coded: Callable[[], bool] = lambda: False,
         move_counters: Optional[Callable[[Mapping[str, Any]], Counters]] = None,
+        clock: Callable[[], float] = time.time,
     ) -> None:
+        """`clock`: the time of day that does not step, by which what OSDs count is divided."""
         self._mgr = mgr
         self._bench_seconds = bench_seconds
         self._commit_counters = commit_counters
@@ -76,6 +78,7 @@ class CephLoads:
         self._is_up = is_up
         self._erasure_coded = erasure_coded
         self._move_counters = move_counters
+        self._clock = clock
         self._cancels: Dict[str, threading.Event] = {}
         self._benched_at_s: Dict[int, float] = {}
         self._capacity = CapacityBench(self._command, bench_seconds)
@@ -95,7 +98,7 @@ class CephLoads:
             cancel.set()
 
     def benched_at_s(self, osd_id: int) -> float:
-        """When an OSD was last given a bench by us, by the wall clock; -inf if never."""
+        """When an OSD was last given a bench by us, by the clock given; -inf if never."""
         return self._benched_at_s.get(osd_id, float("-inf"))
 
     def _run(
@@ -133,7 +136,7 @@ class CephLoads:
             return ask_osd(self._mgr, osd_id, command, is_up=self._is_up, timeout_s=timeout_s)
         finally:
             if command["prefix"] == "bench":
-                self._benched_at_s[osd_id] = time.time()
+                self._benched_at_s[osd_id] = self._clock()
 
     def _bench(self, request: LoadRequest, cancel: threading.Event) -> LoadSamples:
         total_bytes, write_bytes, writes = _CALLS[request.load_point]
@@ -230,7 +233,7 @@ class CephLoads:
             return None
         if not isinstance(plain, dict):
             return None
-        return work_counters(plain, time.time(), self._erasure_coded())
+        return work_counters(plain, self._clock(), self._erasure_coded())
 
     def _histogram(self, osd_id: int) -> Optional[LatencyHistogram]:
         """Client writes by latency; None where the OSD does not tell, or not at once."""

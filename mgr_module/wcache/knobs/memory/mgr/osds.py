@@ -46,8 +46,10 @@ class CephMemory:
     def __init__(
         self, mgr: MgrMemory, *, is_up: Callable[[int], bool],
         up_from: Callable[[int], int] = lambda osd_id: 0,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._mgr = mgr
+        self._clock = clock
         self._is_up = is_up
         self._up_from = up_from  # the epoch since when it runs
         # what does not change while an OSD runs: its allocator and the edges of its age bins
@@ -57,7 +59,7 @@ class CephMemory:
         """Four commands; the allocator and the bins' edges are asked for once an hour."""
         try:
             perf = self._json(osd_id, {"prefix": "perf dump"})
-            at_s = time.time()
+            at_s = self._clock()
             diff = self._json(osd_id, {"prefix": "config diff get", "var": TARGET})
             if TARGET not in _object(_object(diff).get("diff")):
                 value = self._json(osd_id, {"prefix": "config get", "var": TARGET})

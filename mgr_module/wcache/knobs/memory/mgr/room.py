@@ -10,6 +10,7 @@ from ....core.automation.seen import Outdated
 from ....core.change.rollout_state import Rollout
 from ....core.errors import NotFoundError, NotReadyError
 from ....core.model import Finding
+from ....engine.steady_clock import steady_clock
 from ....engine.world import World
 from ....services.guards import require_all_drives, require_config
 from ....services.plans.own_trial import OwnTrial
@@ -28,10 +29,14 @@ __all__ = ["ROWS", "MemoryPlanner", "make"]
 
 def make(parts: Parts) -> Planner:
     """Make the planner, with the service behind its commands."""
-    reader = CephMemory(parts.ceph, is_up=parts.is_up, up_from=partial(_up_from, parts))
+    # what OSDs have counted is divided by it: a clock that is set must not change a rate
+    clock = steady_clock()
+    reader = CephMemory(
+        parts.ceph, is_up=parts.is_up, up_from=partial(_up_from, parts), clock=clock
+    )
     return MemoryPlanner(MemoryService(
         engine=parts.engine, archive=parts.archive, surroundings=parts.surroundings,
-        log=parts.log, reader=reader, emptied_at_s=parts.emptied_at_s,
+        log=parts.log, reader=reader, emptied_at_s=parts.emptied_at_s, wall=clock,
         trial_osds=TrialOsds(view=parts.view, log=parts.log, reader=reader),
     ))
 

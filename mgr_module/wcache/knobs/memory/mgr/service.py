@@ -96,7 +96,7 @@ class MemoryService:
         if emptied_at_s is not None:
             more["emptied_at_s"] = emptied_at_s
         self.watch = MemoryWatch(
-            reader=reader, osd_ids=self._up, log=log.warning, **more
+            reader=reader, osd_ids=self._up, log=log.warning, clock=wall, **more
         )
         self._kept = KeptPromises(archive)
         self.trials = Trials(engine=engine, archive=archive, osds=trial_osds)

@@ -38,19 +38,21 @@ def _never(_osd_id: int) -> float:
 class MemoryWatch:
     """Readings and rates by OSD.  `stretch_s` is the least time between two that count.
 
-    `emptied_at_s` tells when we ourselves have last emptied an OSD's caches, by the wall clock.
+    `emptied_at_s` tells when we ourselves have last emptied an OSD's caches, by the same clock.
     """
 
     def __init__(
         self, *, reader: OsdMemory, osd_ids: Callable[[], Iterable[int]],
         log: Callable[[str], None], stretch_s: float = STRETCH_S_MIN,
         emptied_at_s: Callable[[int], float] = _never,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._reader = reader
         self._osd_ids = osd_ids
         self._log = log
         self._stretch_s = stretch_s
         self._emptied_at_s = emptied_at_s
+        self._clock = clock
         self._lock = threading.Lock()
         self._watched: Dict[int, Watched] = {}
         self.daemons: Dict[str, Dict[str, int]] = {}
@@ -93,7 +95,7 @@ class MemoryWatch:
         with self._lock:
             for osd_id in set(self._watched) - ids:
                 del self._watched[osd_id]
-        self.read_at_s = time.time()
+        self.read_at_s = self._clock()
 
     def _take(self, new: OsdReading) -> None:
         with self._lock:
