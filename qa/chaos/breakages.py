@@ -14,7 +14,7 @@ from mutations.__main__ import Copy, Mutation
 BREAKAGES: Dict[str, Mutation] = {
     "lease": Mutation(
         why="a lease that runs out is not restored",
-        file="mgr_module/wcache/core/drive/lease.py",
+        file="osd_probe/wcache_probe/switching/lease.py",
         find="        if self._lease is not None and now_s >= self._expires_at_s:\n",
         replace="        if self._lease is not None and now_s >= self._expires_at_s + 3600.0:\n",
         tests=(),
@@ -28,7 +28,7 @@ BREAKAGES: Dict[str, Mutation] = {
     ),
     "journal": Mutation(
         why="a journal entry is dropped before its drive is back",
-        file="mgr_module/wcache/core/drive/toggle.py",
+        file="osd_probe/wcache_probe/switching/toggle.py",
         find="    done = yield from _switch(found, lambda drive: modes.get(drive.drive_id))\n",
         replace="    yield RemoveJournal(entry)\n"
                 "    done = yield from _switch(found, lambda drive: modes.get(drive.drive_id))\n",
