@@ -133,6 +133,10 @@ def test_a_value_is_tried_on_an_osd_that_is_well_whatever_goes_on_elsewhere():
     mgr.view.state = replace(mgr.view.state, ill={0: ill})
     dry = said(mgr, "apply", plan_id=plan_id, trial=True, dry_run=True)
     assert [line.partition(":")[0] for line in dry["would_change"]] == ["toy of host h1"]
+    dry = said(
+        mgr, "apply", plan_id=plan_id, trial=True, dry_run=True, override="osds_well",
+    )
+    assert [line.partition(":")[0] for line in dry["would_change"]] == ["toy of host h0"]
     answer = said(mgr, "apply", plan_id=plan_id, trial=True)
     assert answer["later"] == [f"toy of host h0: osd.0 {ill}"]
     mgr.settle()

@@ -298,6 +298,13 @@ def test_a_standby_leads_to_the_active_page(served):
         assert "X" not in headers
 
 
+def test_a_standby_takes_no_request_of_which_it_would_leave_a_part_unread():
+    began = []
+    app = redirecting(lambda: "https://192.0.2.1:8447/")
+    app({"HTTP_TRANSFER_ENCODING": "chunked"}, lambda status, headers: began.append(status))
+    assert began == ["413 Payload Too Large"]
+
+
 def test_the_address_is_one_that_others_reach():
     assert uri_of(WebSettings("tls", "::", 8447), "2001:db8::1") == "https://[2001:db8::1]:8447/"
     assert uri_of(WebSettings("tls", "0.0.0.0", 1), "h") == "https://h:1/"

@@ -42,7 +42,7 @@ def analyse(record: Record, options: Options) -> Dict[str, Any]:
     if record.format != RECORD_FORMAT or record.version not in reads(Record):
         raise MalformedError(
             f"the record is {record.format!r} version {record.version}; "
-            f"this reads {RECORD_FORMAT!r} version {RECORD_VERSION} and older"
+            f"this reads {RECORD_FORMAT!r} version {RECORD_VERSION}"
         )
     check(record)
     result, *others = (_analysed(side, options) for side in both_sides(record))

@@ -65,9 +65,8 @@ class TryService:
                 "reported": codec.to_plain(self._engine.refresh()),
             }
         sample = self._sample(world, chosen)
-        # beside a plan that leaves no drive: what it costs once that has ended
-        all_taken = world.open_plan and not world.some_are_left
-        then = replace(world, rollouts={}) if all_taken else world
+        # beside a plan or a trial that leaves no drive: what it costs once that has ended
+        then = replace(world, rollouts={}, reserved=()) if world.occupied else world
         told = self._campaigns.forecast(sample, then, scope=chosen, **ARGUMENTS)
         return {
             **_head(FORECAST, chosen), **told, "in_the_way": _in_the_way(world),

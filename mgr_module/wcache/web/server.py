@@ -256,6 +256,9 @@ def redirecting(active: Callable[[], str]) -> WsgiApp:
         headers: List[Tuple[str, str]] = [
             ("Content-Type", "text/plain; charset=utf-8"), ("Cache-Control", "no-store"),
         ]
+        if "HTTP_TRANSFER_ENCODING" in environ:  # what it leaves unread would be the next request
+            start_response("413 Payload Too Large", headers)
+            return [b"say how long it is: no chunks here\n"]
         if uri.startswith(("http://", "https://")):
             path = str(environ.get("PATH_INFO") or "/").lstrip("/")
             plain = quote(path) if path.isascii() and len(path) < 300 else ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 from dataclasses import replace
+from itertools import islice
 from typing import Any, Callable, Dict, Iterable, List, Tuple
 
 from ...core import codec
@@ -41,9 +42,12 @@ def apply_forecast(
     rollout = replace(plan, trial=trial or plan.trial)
     planned = [c for c in rollout.changes if c.status is ChangeStatus.PLANNED]
     if trial:
-        later = put_off(rollout, world.cluster)
-        well = (c for i, c in enumerate(rollout.changes) if i not in later and c in planned)
-        planned = [*well, *planned][:1]
+        later = frozenset(put_off(holding.override(rollout, need_not), world.cluster))
+        well = (
+            c for i, c in enumerate(rollout.changes)
+            if i not in later and c.status is ChangeStatus.PLANNED
+        )
+        planned = [*islice(well, 1), *planned][:1]
         rollout = replace(rollout, changes=tuple(planned))
     # a plan that is done makes nothing last by a consent that was cut short: it is given again
     over = rollout.status is RolloutStatus.DONE

@@ -503,3 +503,12 @@ def test_what_is_counted_after_caches_were_emptied_is_no_evidence_until_they_hav
     for _ in range(2):
         watch(mgr, 400.0)
     assert said(mgr, "memory status")["osds"][0]["onode_misses_per_s"]
+
+
+def test_beside_a_trial_that_has_every_osd_try_tells_what_it_would_cost_once_that_is_over():
+    mgr = a_mgr(hosts=3, ram_bytes=32 * GIB, classes=("hdd",))
+    begun(mgr)
+    assert {*shown(mgr)["osd_ids"]} == {0, 1, 2}
+    told = said(mgr, "try")
+    assert told["occupied"] == "memory trial t1"
+    assert told["forecast"]["drives"] > 0
