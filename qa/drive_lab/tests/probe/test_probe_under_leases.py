@@ -2,8 +2,17 @@
 
 import pytest
 from probe_bench import BACK, OTHER, THROUGH
+from wcache.core import codec
+from wcache.core.drive.prior import prior_from
 from wcache.core.model import CacheMode
-from wcache.core.protocol import ApplyRequest, ReleaseRequest, RollbackRequest, SetModeRequest
+from wcache.core.protocol import (
+    ApplyRequest,
+    DrivesOutcome,
+    LookRequest,
+    ReleaseRequest,
+    RollbackRequest,
+    SetModeRequest,
+)
 
 pytestmark = pytest.mark.lab
 
@@ -96,9 +105,12 @@ def test_an_applied_change_stays_until_it_is_rolled_back(bench, probe_of, name):
     probe = probe_of(name)
     probe.begin(BACK)
     probe.start()
-    done = probe.ask(ApplyRequest(probe.domain_id, "a1", BACK, THROUGH), lease=False)
+    told = probe.ask(LookRequest(probe.domain_id), lease=False)
+    prior = prior_from("", probe.domain_id, codec.decode(DrivesOutcome, told, "outcome").drives)
+    change = ApplyRequest(probe.domain_id, "a1", BACK, THROUGH, prior=prior)
+    done = probe.ask(change, lease=False)
     assert (done["kind"], done["changed"]) == ("state", True), done
-    again = probe.ask(ApplyRequest(probe.domain_id, "a1", BACK, THROUGH), lease=False)
+    again = probe.ask(change, lease=False)
     assert again["kind"] == "state", again
     assert probe.mode() is THROUGH
     assert probe.running.kill("TERM") == 0
@@ -106,7 +118,7 @@ def test_an_applied_change_stays_until_it_is_rolled_back(bench, probe_of, name):
     assert not bench.true_state(name).unsafe
 
     probe.start()
-    done = probe.ask(RollbackRequest(probe.domain_id, "a1", expected=BACK), lease=False)
+    done = probe.ask(RollbackRequest(probe.domain_id, "a1", prior=prior), lease=False)
     assert (done["kind"], probe.mode()) == ("state", BACK), done
     assert probe.journal() == []
     probe.check_safe("rolled-back")
