@@ -292,6 +292,13 @@ def test_an_answer_that_lacks_a_field_is_one_line_of_error():
         page_of(answers)
 
 
+def test_an_answer_with_an_object_in_place_of_a_word_is_one_line_of_error():
+    answers = everything()
+    answers["plan show p1"]["changes"][0]["action_id"] = {"p1": 1}
+    with pytest.raises(MalformedError, match="does not have what the report shows"):
+        page_of(answers)
+
+
 def saved(folder: Path) -> Path:
     gather(SavingAnswers(FakeAnswers(everything()), folder))
     return folder

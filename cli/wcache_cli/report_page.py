@@ -66,7 +66,10 @@ def render(evidence: Evidence, *, now_s: Optional[float] = None) -> str:
             names=[name for _, name in report_story.LATENCIES],
             made_at_s=time.time() if now_s is None else now_s,
         )
-    except (KeyError, jinja2.UndefinedError, TypeError, ValueError, OverflowError) as error:
+    except (
+        # Filters raise the last two where an answer has an object in place of a word.
+        jinja2.UndefinedError, TypeError, ValueError, OverflowError, LookupError, AttributeError,
+    ) as error:
         raise MalformedError(
             f"an answer does not have what the report shows ({error})",
             "install module and tool of the same version",
