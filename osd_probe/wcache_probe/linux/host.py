@@ -242,10 +242,16 @@ class LinuxDriveHost:
         """Switch the current value of the device cache."""
         with self._held(drive, to_change=True) as (device, switch):
             try:
-                switch.set_cache(device, mode)
+                try:
+                    switch.set_cache(device, mode)
+                except ScsiError as error:
+                    if not error.aborted:
+                        raise
+                    switch.set_cache(device, mode)
             except (ScsiError, NvmeError) as error:
                 now = switch.read(device).device_cache
-                if not error.refuses or now.mode is not mode.other:
+                twice = isinstance(error, ScsiError) and error.aborted
+                if not (error.refuses or twice) or now.mode is not mode.other:
                     raise
                 said = f"it does not let its cache be put into {mode.value} ({error.message})"
                 self._remember(drive, mode, said)

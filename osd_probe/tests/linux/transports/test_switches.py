@@ -363,9 +363,35 @@ def test_it_is_forgotten_once_the_drive_obeys_or_has_other_firmware_or_another_m
     assert not host.look()[0].refusals
 
 
-@pytest.mark.parametrize("sense", [
-    Sense(4, 0x44, 0), Sense(2, 4, 1), Sense(0xB, 0x47, 0), Sense(0xB, 0, 0),
-])
+class Aborts(Refuses):
+    """Aborts some commands, as an ATA drive does with a feature that it refuses."""
+
+    def __init__(self, times):
+        super().__init__()
+        self.times = times
+
+    def mode_select(self, *args):
+        self.sense = Sense(0xB, 0, 0) if self.times else None
+        self.times -= bool(self.times)
+        return super().mode_select(*args)
+
+
+def test_a_command_that_was_aborted_once_is_sent_again(fake_host):
+    host = host_with(fake_host, Aborts(1))
+    (drive,) = host.look()
+    host.set_cache(drive, THROUGH)
+    assert host.look()[0].mode is THROUGH
+
+
+def test_a_drive_that_aborts_each_change_is_remembered(fake_host):
+    host = host_with(fake_host, Aborts(100))
+    (drive,) = host.look()
+    with pytest.raises(DisobeyedError, match="stays write back"):
+        host.set_cache(drive, THROUGH)
+    assert disobeys(host.look()[0])
+
+
+@pytest.mark.parametrize("sense", [Sense(4, 0x44, 0), Sense(2, 4, 1), Sense(0xB, 0x47, 0)])
 def test_a_command_that_failed_otherwise_is_no_refusal_of_the_drive(fake_host, sense):
     model = Refuses()
     model.sense = sense

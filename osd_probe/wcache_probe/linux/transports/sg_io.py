@@ -23,6 +23,7 @@ DXFER_NONE, DXFER_TO_DEV, DXFER_FROM_DEV = -1, -2, -3
 SENSE_BYTES = 64
 # SPC-6 4.4: sense keys; SAM-6 5.3: status codes
 KEY_NONE, KEY_RECOVERED, KEY_ILLEGAL_REQUEST, KEY_UNIT_ATTENTION = 0x0, 0x1, 0x5, 0x6
+KEY_ABORTED = 0xB
 GOOD, CHECK_CONDITION, BUSY, TASK_SET_FULL = 0x00, 0x02, 0x08, 0x28
 # Each reset, mode change and LUN change queues a Unit Attention of its own.
 ATTEMPTS = 8
@@ -50,13 +51,18 @@ class ScsiError(StorageError):
 
     @property
     def refuses(self) -> bool:
-        """Whether the drive will not do it, whenever it is asked.
-
-        ABORTED COMMAND says nothing of the next time: libata tells of every command that an
-        ATA drive aborted by it, whatever the cause (drivers/ata/libata-scsi.c,
-        ata_to_sense_error()).
-        """
+        """Whether the drive will not do it, whenever it is asked."""
         return self.sense.key == KEY_ILLEGAL_REQUEST
+
+    @property
+    def aborted(self) -> bool:
+        """Whether the drive aborted this command; of the next one that says nothing.
+
+        An ATA drive refuses a feature so.  But libata has this sense for other causes too
+        (drivers/ata/libata-scsi.c, ata_to_sense_error()).  A link that failed has an
+        additional sense code.
+        """
+        return self.sense.key == KEY_ABORTED and not self.sense.asc
 
 
 @dataclass(frozen=True)
