@@ -7,11 +7,11 @@ from typing import Any, Callable, Dict, List, Optional
 from ..core import codec, versions
 from ..core.errors import NotFoundError
 from ..core.experiment.campaign import Campaign
+from ..core.experiment.run import RunMachine
 from ..core.experiment.run_state import RunStatus
 from ..core.output_format import FORMAT_VERSION
 from ..core.record import Record
 from ..core.verdict.result import Result
-from ..engine.under_way import RunLook
 from ..engine.world import World
 from ..services.campaigns import periods_of
 from ..services.expecting import Ending, ending, periods_at_end
@@ -95,7 +95,7 @@ def head(world: World, campaign_id: str) -> Dict[str, Any]:
     }
 
 
-def _waits_s(world: World, machine: RunLook) -> Optional[float]:
+def _waits_s(world: World, machine: RunMachine) -> Optional[float]:
     """For how long a run waits for OSDs that are ill; None where it does not."""
     since_s = machine.state.ill_since_s
     return None if machine.over or not since_s else round(max(0.0, world.now_s - since_s), 1)
@@ -183,7 +183,7 @@ def told_of_option(world: World, result: Result) -> Dict[str, Any]:
     }
 
 
-def _observed(world: World, machine: RunLook) -> List[Dict[str, Any]]:
+def _observed(world: World, machine: RunMachine) -> List[Dict[str, Any]]:
     """What a run that toggles nothing has seen, load by load."""
     spec = machine.spec
     about = {

@@ -19,7 +19,7 @@ from ..core.fleet.disputes import Key
 from ..core.host_report import HostReport
 from .storing.archive import Archive
 from .storing.store_gate import StoreGate
-from .under_way import open_runs
+from .under_way import open_jobs
 
 
 @dataclass
@@ -37,11 +37,11 @@ class StandIns:
 
     def load(self) -> None:
         """What ended under the last mgr has had its turn."""
-        self._seen = {*self.runs}.difference(open_runs(self.runs))
+        self._seen = {*self.runs}.difference(open_jobs(self.runs))
 
     def ended(self) -> List[str]:
         """Runs that have ended since, and whose OSDs may have been ill."""
-        over = {*self.runs}.difference(open_runs(self.runs), self._seen)
+        over = {*self.runs}.difference(open_jobs(self.runs), self._seen)
         found = [run_id for run_id in self.runs if run_id in over]
         found = [run_id for run_id in found if self.runs[run_id].state.unfit]
         self._seen.update(found)

@@ -61,14 +61,11 @@ from .storing.change_history import ChangeHistory
 from .storing.store_gate import StoreGate
 from .under_way import (
     at_once,
-    begun_runs,
+    begun_jobs,
     domains_taken,
     held,
     in_common,
-    moving_plans,
-    open_plans,
-    open_runs,
-    open_trials,
+    open_jobs,
     taken,
     touched_by,
     touched_by_run,
@@ -208,12 +205,12 @@ class Executor:
                     self.trials[trial.job_id] = trial
         for owner in self.accepting.load(self.runs, self.rollouts):
             self.execute(owner, [events.SaveRun()])
-        for owner in [*begun_runs(self.runs), *moving_plans(self.rollouts)]:
+        for owner in [*begun_jobs(self.runs), *begun_jobs(self.rollouts)]:
             self.note("mgr", owner, "resumed after a restart of the mgr")
             if self.frozen:
                 self.feed(owner, events.FREEZE)
             self.feed(owner, events.Begin())
-        for owner in open_trials(self.trials):
+        for owner in open_jobs(self.trials):
             self.feed(owner, events.Begin())
         self._stand_ins.load()
         self.persistence.records.recover({run_id: m.state for run_id, m in self.runs.items()})
@@ -299,9 +296,9 @@ class Executor:
 
     def _apart(self) -> Dict[str, str]:
         """Runs that do not begin now beside what is not over, and why; "" for a moment."""
-        plans, reserved = open_plans(self.rollouts), self.reserved
-        begun = {*begun_runs(self.runs)}
-        waiting = [run_id for run_id in open_runs(self.runs) if run_id not in begun]
+        plans, reserved = open_jobs(self.rollouts), self.reserved
+        begun = {*begun_jobs(self.runs)}
+        waiting = [run_id for run_id in open_jobs(self.runs) if run_id not in begun]
         if not (plans or reserved) or not waiting:
             return {}
         cluster, found = self.view.cluster(), {}
@@ -356,7 +353,7 @@ class Executor:
     @property
     def active(self) -> bool:
         """Whether something is under way, so that time matters."""
-        return bool(self.reserved or moving_plans(self.rollouts) or open_runs(self.runs))
+        return bool(self.reserved or begun_jobs(self.rollouts) or open_jobs(self.runs))
 
     @property
     def unticked_s(self) -> float:

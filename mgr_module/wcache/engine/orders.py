@@ -27,7 +27,7 @@ from .evidence.trust import TRUSTED
 from .executor import Executor
 from .persistence import ACCEPTED
 from .storing.archive import next_number
-from .under_way import open_plans, open_runs, open_trials
+from .under_way import open_jobs
 from .world import World
 
 
@@ -69,11 +69,11 @@ class Orders:
             # first in the queue: a mgr that takes over must find it
             executor.persistence.save_frozen(frozen)
             executor.note("admin", "cluster", "frozen" if frozen else "thawed")
-        for owner in open_runs(executor.runs) if frozen else ():
+        for owner in open_jobs(executor.runs) if frozen else ():
             executor.feed(owner, FREEZE)
-        for owner in open_plans(executor.rollouts) if frozen else ():
+        for owner in open_jobs(executor.rollouts) if frozen else ():
             executor.feed(owner, FREEZE)
-        for owner in open_trials(executor.trials) if frozen else ():
+        for owner in open_jobs(executor.trials) if frozen else ():
             executor.feed(owner, FREEZE)
         executor.hear_store()
         return changed

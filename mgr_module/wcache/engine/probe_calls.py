@@ -39,7 +39,7 @@ from ..core.shell import typed
 from ..core.simulation import is_real
 from .executor import Executor
 from .hosts import CHANGED_EVERY_S
-from .under_way import busy, open_runs
+from .under_way import busy, open_jobs
 from .unrestored import Learned
 
 
@@ -224,7 +224,7 @@ class ProbeCalls:
         next_s = options.poll_idle_s
         if busy(hostname, executor.runs, executor.rollouts):
             next_s = options.poll_busy_s
-        elif executor.reserved or open_runs(executor.runs):
+        elif executor.reserved or open_jobs(executor.runs):
             next_s = min(1.0, options.poll_idle_s)
         elif executor.hosts.look_wanted(hostname):
             next_s = min(CHANGED_EVERY_S, options.poll_idle_s)

@@ -18,7 +18,7 @@ from ..core.simulation import has_clients, illness
 from ..core.text import named
 from ..options import Options
 from .gate.looking import Stops
-from .under_way import begun_runs
+from .under_way import begun_jobs
 from .watchdog import beside
 
 # What a mgr says of the PGs means nothing until the OSDs have reported (mgr_stats_period).
@@ -117,7 +117,7 @@ class RunQueue:
             self.trusted_from_s = now_s + CLUSTER_GRACE_S
         throwaway = self._options().throwaway_cluster
         busy = {
-            runs[run_id].spec.hostname for run_id in (*begun_runs(runs), *going_on)
+            runs[run_id].spec.hostname for run_id in (*begun_jobs(runs), *going_on)
             if run_id in runs
         }
         for run_id, machine in sorted(runs.items(), key=_run_order):

@@ -49,14 +49,13 @@ from ..core.verdict.recommend import OsdProfiles, PoolKey, Recommendation, recom
 from ..core.verdict.result import Result
 from ..options import Options
 from .under_way import (
-    RolloutLook,
-    RunLook,
+    Rollouts,
+    Runs,
     busy,
     changing,
     domains_taken,
     leased,
-    open_plans,
-    open_runs,
+    open_jobs,
     taken,
 )
 
@@ -113,8 +112,8 @@ class World:
     only_stored: FrozenSet[str] = frozenset()
     other_versions: Tuple[OtherVersion, ...] = ()
     deployments: Mapping[str, Deployment] = field(default_factory=dict)
-    runs: Mapping[str, RunLook] = field(default_factory=dict)
-    rollouts: Mapping[str, RolloutLook] = field(default_factory=dict)
+    runs: Runs = field(default_factory=dict)
+    rollouts: Rollouts = field(default_factory=dict)
     trials: Mapping[str, Trial] = field(default_factory=dict)
     campaigns: Mapping[str, Campaign] = field(default_factory=dict)
     awaited: FrozenSet[str] = frozenset()
@@ -205,12 +204,12 @@ class World:
     @property
     def open_runs(self) -> List[str]:
         """Runs that are not over."""
-        return open_runs(self.runs)
+        return open_jobs(self.runs)
 
     @property
     def open_plans(self) -> List[str]:
         """Plans that were begun and are not over."""
-        return open_plans(self.rollouts)
+        return open_jobs(self.rollouts)
 
     @property
     def occupied(self) -> str:

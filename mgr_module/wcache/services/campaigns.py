@@ -34,6 +34,7 @@ from ..core.experiment.campaign import (
 )
 from ..core.experiment.observing import plan as observing
 from ..core.experiment.osd_option import ELSEWHERE, by_hand, unmet
+from ..core.experiment.run import RunMachine
 from ..core.experiment.run_state import RunSpec, RunState, RunStatus
 from ..core.experiment.schedule import make_runs
 from ..core.experiment.starting import START_WAIT_S
@@ -51,7 +52,6 @@ from ..core.text import amount, many, named
 from ..core.verdict.foreign.confirming import Priors, priors, shortened
 from ..engine.engine import Engine
 from ..engine.orders import Orders
-from ..engine.under_way import RunLook
 from ..engine.world import World
 from .dry_run import would
 from .guards import (
@@ -417,7 +417,7 @@ def _emptied(osd_ids: Tuple[int, ...]) -> str:
     return f", and each call empties the caches of {osds}"
 
 
-def periods_of(world: World, machine: RunLook) -> Tuple[int, int]:
+def periods_of(world: World, machine: RunMachine) -> Tuple[int, int]:
     """(periods measured, periods at most) of a run: what ended early needs no more."""
     results = world.all_results
     ended = sum(2 * results[i].pairs for i in machine.state.finished if i in results)

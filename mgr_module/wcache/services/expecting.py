@@ -7,7 +7,7 @@ from typing import Any, Dict
 
 from ..core.experiment.campaign import Campaign, forecast
 from ..core.experiment.expected import periods_expected
-from ..engine.under_way import RunLook
+from ..core.experiment.run import RunMachine
 from ..engine.world import World
 from .campaigns import periods_of
 
@@ -29,7 +29,7 @@ class Ending:
         }
 
 
-def periods_at_end(world: World, machine: RunLook) -> int:
+def periods_at_end(world: World, machine: RunMachine) -> int:
     """Periods that a run is expected to have measured at its end."""
     done, most = periods_of(world, machine)
     if machine.spec.observes or machine.over:

@@ -9,12 +9,12 @@ from ...core import codec
 from ...core.change.change_status import ChangeStatus
 from ...core.change.gate.evidence import Evidence
 from ...core.change.putting_off import later_words
+from ...core.change.rollout import RolloutMachine
 from ...core.change.rollout_state import Rollout, RolloutStatus
 from ...core.change.time_left import TimeLeft, time_left
 from ...core.errors import NotFoundError
 from ...core.jobs import Trial
 from ...core.output_format import FORMAT_VERSION
-from ...engine.under_way import RolloutLook
 from ...engine.world import World
 
 
@@ -96,7 +96,7 @@ def _evidence(item: Evidence) -> Dict[str, Any]:
     }
 
 
-def _head(world: World, machine: RolloutLook) -> Dict[str, Any]:
+def _head(world: World, machine: RolloutMachine) -> Dict[str, Any]:
     rollout = machine.rollout
     left = None if machine.over else _time_left(machine, world.now_s)
     return {
@@ -122,11 +122,11 @@ def failed(rollout: Rollout) -> str:
     return rollout.reason or rollout.status.value
 
 
-def _time_left(machine: RolloutLook, now_s: float) -> TimeLeft:
+def _time_left(machine: RolloutMachine, now_s: float) -> TimeLeft:
     return time_left(machine.rollout, machine.steps_left(), now_s)
 
 
-def progress(machine: RolloutLook, now_s: float) -> Tuple[str, float]:
+def progress(machine: RolloutMachine, now_s: float) -> Tuple[str, float]:
     """For `ceph progress`: a message, and the fraction of the time that is over."""
     rollout, left = machine.rollout, _time_left(machine, now_s)
     said = f"wcache plan {rollout.plan_id}"

@@ -40,10 +40,9 @@ from ...core.record import Precondition
 from ..hosts import Hosts
 from ..under_way import (
     at_once,
-    begun_runs,
+    begun_jobs,
     in_common,
-    open_plans,
-    open_runs,
+    open_jobs,
     touched_by,
     touched_by_run,
 )
@@ -124,7 +123,7 @@ class Looking:
     def _others(self, machine: RolloutMachine) -> List[RolloutMachine]:
         """The other plans that are not over."""
         mine = machine.rollout.plan_id
-        return [self._rollouts[name] for name in open_plans(self._rollouts) if name != mine]
+        return [self._rollouts[name] for name in open_jobs(self._rollouts) if name != mine]
 
     def _in_the_way(self, machine: RolloutMachine, cluster: ClusterState) -> str:
         """What it has in common with what goes on and goes first; "" for nothing."""
@@ -137,7 +136,7 @@ class Looking:
         return next(filter(None, (in_common(mine, each) for each in theirs)), "")
 
     def _before(self, machine: RolloutMachine, cluster: ClusterState) -> Iterator[Touched]:
-        for run_id in begun_runs(self._runs):
+        for run_id in begun_jobs(self._runs):
             yield touched_by_run(self._runs[run_id].spec)
         for each in self._reserved():
             yield each.touched
@@ -174,7 +173,7 @@ class Looking:
         measured before may be of a time before they were changed.
         """
         found = {
-            osd_id for run_id in open_runs(self._runs)
+            osd_id for run_id in open_jobs(self._runs)
             for osd_id in self._runs[run_id].spec.osd_ids
         }
         for each in self._reserved():

@@ -7,9 +7,9 @@ from typing import Dict, List, Optional, Set, Tuple
 
 from ....core.experiment.campaign import Campaign
 from ....core.experiment.observing.capacity_run import benches_capacity
+from ....core.experiment.run import RunMachine
 from ....engine.engine import Engine
 from ....engine.storing.archive import Archive
-from ....engine.under_way import RunLook
 from ....engine.world import World
 from ..capacity import Measurement
 from ..runs import is_measurement, measurement_of
@@ -80,7 +80,7 @@ def newest(world: World) -> Optional[Campaign]:
     return found[-1] if found else None
 
 
-def runs_of(world: World, campaign: Campaign) -> List[RunLook]:
+def runs_of(world: World, campaign: Campaign) -> List[RunMachine]:
     """Its runs, in order."""
     return [world.runs[run_id] for run_id in campaign.run_ids if run_id in world.runs]
 

@@ -32,7 +32,7 @@ from ....core.text import amount, many, named
 from ....engine.engine import Engine
 from ....engine.orders import Orders
 from ....engine.storing.archive import Archive
-from ....engine.under_way import open_trials, touched_by_run
+from ....engine.under_way import open_jobs, touched_by_run
 from ....engine.world import World
 from ....services.guards import bounded, require_class
 from ....services.plans.own_trial import OwnTrial, begin_trial
@@ -413,7 +413,7 @@ def _in_turns(
 
 def _require_none_owed(world: World) -> None:
     last = last_trial(world)
-    if last is not None and last.trial_id in open_trials(world.trials):
+    if last is not None and last.trial_id in open_jobs(world.trials):
         names = ", ".join(f"osd.{osd_id}" for osd_id in last.owed)
         raise ConflictError(
             f"trial {last.trial_id} has not taken back the targets of {names} yet",
