@@ -143,7 +143,7 @@ class Module(MgrModule):
             self._store.start, upgrades.look, self._load_watch.load, self._engine.load,
             *(knob.load for knob in knobs), self._service.auto.load,
             *(knob.start for knob in knobs), self._views.warm, self._load_watch.start,
-            self._engine.start, self._web.start,
+            self._engine.config.start, self._web.start,
         ))
 
     def _web_page(self, blocks: KeptBlocks) -> WebPage:
@@ -258,7 +258,7 @@ class Module(MgrModule):
         self._keys.close()
         for knob in self._knobs.values():
             knob.close()
-        self._engine.close()
+        self._engine.config.close()
         self._load_watch.close()
         self._analysis.close()
         self._store.close()

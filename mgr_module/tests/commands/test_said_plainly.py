@@ -96,9 +96,9 @@ def test_like_steps_of_a_setting_are_one_line():
 def test_lines_of_the_history_that_are_left_out_are_counted():
     mgr = a_mgr()
     for _ in range(LINES - len(said(mgr, "history")["history"])):
-        mgr.engine.note("admin", "x", "did something")
+        mgr.inside.note("admin", "x", "did something")
     assert "earlier line" not in ok(mgr.command("history"))
-    mgr.engine.note("admin", "x", "and once more")
+    mgr.inside.note("admin", "x", "and once more")
     assert ok(mgr.command("history")).endswith("and 1 earlier line: see them with --limit=51")
     assert said(mgr, "history")["left_out"] == 1
 

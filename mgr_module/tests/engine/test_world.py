@@ -148,7 +148,12 @@ def test_what_one_world_works_out_waits_for_no_other_world():
 def test_the_loop_and_a_new_id_read_only_while_nobody_changes_anything():
     """A run or a plan that goes meanwhile would end the module's loop."""
     mgr, asked = a_mgr(), []
-    looks = (lambda: mgr.engine.is_active(), mgr.engine.new_plan_id)
+
+    def new_id():
+        with mgr.engine.orders() as orders:
+            return orders.new_plan_id()
+
+    looks = (lambda: mgr.engine.is_active(), new_id)
     threads = [threading.Thread(target=lambda look=look: asked.append(look())) for look in looks]
     with mgr.engine.orders():
         for thread in threads:
@@ -160,7 +165,7 @@ def test_the_loop_and_a_new_id_read_only_while_nobody_changes_anything():
     assert len(asked) == 2
 
 
-@pytest.mark.parametrize("look", ["world", "refresh", "is_active", "results", "tick"])
+@pytest.mark.parametrize("look", ["world", "history", "is_active", "results", "tick"])
 def test_whoever_has_the_lock_and_asks_for_it_again_is_told_and_does_not_wait_for_ever(look):
     mgr = a_mgr()
     with mgr.engine.deciding(), pytest.raises(RuntimeError, match="taken twice"):

@@ -54,16 +54,16 @@ class Views:
         measuring: Callable[[World], Optional[Holding]], commit_ms: cluster_view.CommitMs,
     ) -> None:
         self._look = engine.world
-        self._latencies = engine.latencies
+        self._latencies = engine.ports.view.latencies
         self._profiles = profiles
         self._findings = FindingViews(more_findings)
         self._outlook = outlook
         self._headline = headline
         self._measuring = measuring
         self._commit_ms = commit_ms
-        self.campaigns = CampaignViews(self._look, engine.record)
+        self.campaigns = CampaignViews(self._look, engine.ports.archive.record)
         self.plans = PlanViews(self._look, knobs, held, self._summary)
-        self.explains = ExplainViews(self._look, engine.record, self.plans)
+        self.explains = ExplainViews(self._look, engine.ports.archive.record, self.plans)
         self.history = HistoryViews(self._look, engine.history)
         self.rollouts = RolloutViews(self._look)
 

@@ -9,64 +9,54 @@ from __future__ import annotations
 
 import queue
 from contextlib import contextmanager
-from typing import Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from functools import partial
+from typing import Callable, Dict, Iterable, Iterator, List, Optional, Tuple
 
-from ..core import across, events
+from ..core import events
 from ..core.automation.state import AutoState
-from ..core.cluster import OsdLatency, OsdNow
-from ..core.config_database import Config
+from ..core.change.rollout import RolloutMachine
+from ..core.cluster import OsdNow
 from ..core.errors import StorageError
-from ..core.fleet.ages import Age
+from ..core.experiment.observing.machines import machine_of
+from ..core.experiment.run_state import OVER
 from ..core.fleet.claims import osds_now
 from ..core.history.entry import HistoryEntry
-from ..core.protocol import Hello, PollReply, Post
-from ..core.record import Record
+from ..core.jobs import Job
 from ..core.verdict.result import Result
-from ..options import Options
-from .across_versions import AcrossVersions
-from .engine_lock import EngineLock
-from .executor import Calls, Executor, Ports
-from .measuring import TrialKind
-from .orders import Orders
-from .probe_calls import ProbeCalls
+from .another_drive import take_others
+from .executor import Executor, Ports
+from .orders import EngineLock, Orders
+from .persistence import FROZEN
+from .run_queue import CLUSTER_GRACE_S
 from .steady_clock import steady_clock
-from .world import World
+from .under_way import at_once, begun_jobs, in_common, open_jobs, touched_by, touched_by_run
+from .world import World, look
 
 
 class Engine:
-    """Lets one in at a time: to look, to give orders, or to have the next thing done."""
+    """Lets one in at a time: to look, to give orders, or to have the next thing done.
+
+    `ports`, `clock`, `wake` (there is something to do: the next tick comes at once), `config`
+    and, before anything is loaded, `trial_kinds` are for anybody, who need not have the lock.
+    """
 
     def __init__(
         self, ports: Ports, *, wake: Callable[[], None] = lambda: None,
         clock: Optional[Callable[[], float]] = None,
     ) -> None:
-        self._ports = ports
-        self._wake = wake
-        self._clock = clock or steady_clock()
+        self.ports = ports
+        self.wake = wake
+        self.clock = clock or steady_clock()
         self._lock = EngineLock()
         self._events: queue.Queue[Tuple[str, events.Event]] = queue.Queue()
-        self._executor = Executor(ports, Calls(
-            self.post_event, self.note, self.world, wake, self._clock
-        ))
+        self._executor = Executor(
+            ports, clock=self.clock, wake=wake, post_event=self.post_event,
+            note=self._note, verdicts=lambda: look(self._executor, ports.view.cluster),
+            verdicts_later=self.world,
+        )
         self._orders = Orders(self._executor, self._lock)
-
-    def clock(self) -> float:
-        """Seconds, of a clock that nobody sets."""
-        return self._clock()
-
-    def options(self) -> Options:
-        """The module's options as they are now."""
-        return self._ports.options()
-
-    # ---- start and end
-
-    def carry_out(self, knob: str, kind: TrialKind) -> None:
-        """Carry out what a knob tries by itself; before anything is loaded."""
-        self._executor.questions.kinds[knob] = kind
-
-    def on_config(self, listener: Callable[[Config], None]) -> None:
-        """Tell of each reading of the config database, from its thread."""
-        self._executor.config.on_read.append(listener)
+        self.config = self._executor.config
+        self.trial_kinds = self._executor.questions.kinds
 
     def load(self) -> None:
         """Take up the stored state and go on where the last mgr stopped.
@@ -75,15 +65,7 @@ class Engine:
         called again.
         """
         with self._lock:
-            self._executor.load()
-
-    def start(self) -> None:
-        """Begin to read the config database."""
-        self._executor.config.start()
-
-    def close(self) -> None:
-        """Read it no more."""
-        self._executor.config.close()
+            _load(self._executor)
 
     def cancel_loads(self) -> None:
         """Stop every measurement that is under way: the mgr stops."""
@@ -95,7 +77,7 @@ class Engine:
     def tick(self) -> Optional[float]:
         """Do what is due; returns the seconds until something is due again, or None."""
         with self._lock:
-            return self._executor.tick(self._posted())
+            return _turn(self._executor, self._posted())
 
     def _posted(self) -> Iterator[Tuple[str, events.Event]]:
         while True:
@@ -109,29 +91,9 @@ class Engine:
         self._events.put((owner, event))
         self.wake()
 
-    def wake(self) -> None:
-        """There is something to do: the next tick comes at once."""
-        self._wake()
-
-    def poll(self, hostname: str, hello: Hello, lines: Callable[[str], int]) -> PollReply:
-        """A probe asks what to do; `lines` as `ProbeCalls` has it."""
+    def _note(self, owner: str, text: str) -> None:
         with self._lock:
-            return ProbeCalls(self._executor, lines).poll(hostname, hello)
-
-    def post(
-        self, hostname: str, hello: Hello, post: Post, lines: Callable[[str], int]
-    ) -> PollReply:
-        """A probe tells an outcome; one that is repeated changes nothing."""
-        with self._lock:
-            return ProbeCalls(self._executor, lines).post(hostname, hello, post)
-
-    def hear_other(
-        self, hostname: str, hello: across.Hello, report: Optional[across.Report],
-        lines: Callable[[str], int],
-    ) -> across.Order:
-        """A probe of another protocol calls, perhaps with what its journal holds."""
-        with self._lock:
-            return AcrossVersions(self._executor, lines).take(hostname, hello, report)
+            self._executor.note("mgr", owner, text)
 
     # ---- orders
 
@@ -149,25 +111,6 @@ class Engine:
         with self._lock:
             yield self._orders
 
-    def note(self, who: str, what: str, text: str, severity: Optional[str] = None) -> None:
-        """Add a line to the audit log and to the mgr's; that of a run names its drive."""
-        with self._lock:
-            self._executor.note(who, what, text, severity)
-
-    def refresh(self) -> Age:
-        """How old the reports are; hosts whose reports are old are looked at again."""
-        with self._lock:
-            return self._orders.refresh()
-
-    def ask_anew(self, hostname: str) -> None:
-        """A host's last report may not tell of what is there now: it is asked for the next."""
-        with self._lock:
-            self._orders.ask_anew(hostname)
-
-    def read_config_soon(self) -> None:
-        """Somebody looks, so the config database is read again."""
-        self._executor.config.read_soon()
-
     def put_automation(self, state: AutoState, refused: Callable[[], None]) -> None:
         """Store what `auto` keeps; where the mons refuse it, `status` says so."""
         def done(error: Optional[StorageError]) -> None:
@@ -175,37 +118,24 @@ class Engine:
                 refused()
                 self._executor.persistence.failed(error)
 
-        self._ports.archive.put_automation(state, done)
+        self.ports.archive.put_automation(state, done)
 
     # ---- what there is
 
     def world(self, before: Optional[World] = None) -> World:
         """What there is now; with the maps of an earlier look, and its advice where that stands."""
-        if before is not None:
-            with self._lock:
-                return self._orders.look(before)
         with self._lock:
-            return self._executor.world(self._ports.view.cluster)
+            if before is not None:
+                return self._orders.look(before)
+            return look(self._executor, self.ports.view.cluster)
 
     def is_active(self) -> bool:
         """Whether something is under way, so that time matters."""
+        executor = self._executor
         with self._lock:
-            return self._executor.active
-
-    def is_stored(self, owner: str) -> bool:
-        """Whether the mons have a value, or where a machine stands."""
-        with self._lock:
-            return self._executor.is_stored(owner)
-
-    def new_plan_id(self) -> str:
-        """A plan's id that is new."""
-        with self._lock:
-            return self._orders.new_plan_id()
-
-    def new_campaign_id(self) -> str:
-        """A campaign's id that is new."""
-        with self._lock:
-            return self._orders.new_campaign_id()
+            return bool(
+                executor.reserved or begun_jobs(executor.rollouts) or open_jobs(executor.runs)
+            )
 
     def results(self) -> List[Result]:
         """The results of all records."""
@@ -214,29 +144,175 @@ class Engine:
 
     def osds_now(self) -> Dict[int, OsdNow]:
         """Each OSD, with the drives that are under it now."""
-        cluster = self._ports.view.cluster()
+        cluster = self.ports.view.cluster()
         with self._lock:
             return osds_now(self._executor.hosts.reports.values(), cluster)
-
-    def latencies(self) -> Dict[int, OsdLatency]:
-        """What OSDs last said of theirs; of a big cluster much."""
-        return self._ports.view.latencies()
-
-    def osd_values(
-        self, osd_ids: Sequence[int], names: Sequence[str], timeout_s: float
-    ) -> Mapping[int, Mapping[str, str]]:
-        """What OSDs go by, of those that answer in time; waits for them, and holds no lock."""
-        return self._ports.osd_options.values(osd_ids, names, timeout_s)
-
-    def record(self, record_id: str) -> Optional[Record]:
-        """A record with its raw samples, where it is still stored."""
-        return self._ports.archive.record(record_id)
-
-    def automation(self) -> AutoState:
-        """What `auto` keeps, as it is stored."""
-        return self._ports.archive.automation()
 
     def history(self) -> List[HistoryEntry]:
         """The lines of the audit log."""
         with self._lock:
             return self._executor.audit.all()
+
+
+# ---- by whoever has the lock
+
+
+def _load(executor: Executor) -> None:
+    """Take up the stored state and go on where the last mgr stopped."""
+    executor.runs.clear()
+    executor.rollouts.clear()
+    executor.trials.clear()
+    executor.archive.check_version()
+    now_s = executor.clock()
+    executor.watchdog.trusted_from_s = executor.queue.trusted_from_s = now_s + CLUSTER_GRACE_S
+    executor.epoch = format(int(now_s * 1000), "x")
+    executor.frozen = executor.archive.frozen
+    executor.audit.load()
+    executor.hosts.load(executor.archive, now_s)
+    executor.analyses.load()
+    executor.campaigns = executor.archive.campaigns()
+    for plan_id, rollout in executor.archive.rollouts().items():
+        with _taking_up(executor, f"rollout/{plan_id}"):
+            executor.rollouts[plan_id] = RolloutMachine(rollout, executor.epoch)
+    executor.told.load(executor.rollouts)
+    for run_id, state in executor.archive.runs().items():
+        if state.spec.campaign_id not in executor.campaigns:
+            continue  # its campaign was never wholly stored, or cannot be read
+        over = state.status in OVER
+        count = len(state.spec.experiments)
+        periods = (
+            [{} for _ in range(count)] if over else executor.archive.periods(run_id, count)
+        )
+        with _taking_up(executor, f"run/{run_id}"):
+            executor.runs[run_id] = machine_of(state, periods, executor.epoch)
+    for kind in executor.questions.kinds.values():
+        stored = executor.archive.load_one(kind.stored, kind.key)
+        if stored is not None:
+            with _taking_up(executor, kind.key):
+                trial = kind.machine_of(stored, executor.epoch)
+                executor.trials[trial.job_id] = trial
+    for owner in executor.accepting.load(executor.runs, executor.rollouts):
+        executor.execute(owner, [events.SaveRun()])
+    for owner in [*begun_jobs(executor.runs), *begun_jobs(executor.rollouts)]:
+        executor.note("mgr", owner, "resumed after a restart of the mgr")
+        if executor.frozen:
+            executor.feed(owner, events.FREEZE)
+        executor.feed(owner, events.Begin())
+    for owner in open_jobs(executor.trials):
+        executor.feed(owner, events.Begin())
+    # what ended under the last mgr has had its turn
+    executor.had_their_turn = {*executor.runs}.difference(open_jobs(executor.runs))
+    executor.persistence.records.recover({run_id: m.state for run_id, m in executor.runs.items()})
+    executor.analyses.catch_up()
+    executor.prune()
+    executor.ticked_at_s = executor.clock()
+
+
+@contextmanager
+def _taking_up(executor: Executor, key: str) -> Iterator[None]:
+    """Leave out a stored value that no machine can be made of; the others go on."""
+    try:
+        yield
+    except Exception as error:
+        executor.log.exception("%s is left out", key)
+        executor.archive.left_out(key, error)
+
+
+def _turn(executor: Executor, told: Iterable[Tuple[str, events.Event]]) -> Optional[float]:
+    """Do what is due; returns the seconds until something is due again, or None.
+
+    `told` is what has happened since.
+    """
+    executor.hear_store()
+    now_s = executor.clock()
+    for owner, event in told:
+        if isinstance(event, (events.LoadFailed, events.BlocksEnded)):
+            executor.watchdog.cluster_at_s = 0.0  # where its OSDs are ill, that counts first
+            _tell_of_cluster(executor, now_s)
+        executor.feed(owner, event)
+    for owner in [*executor.runs, *executor.rollouts, *executor.trials]:
+        executor.guarded(owner, partial(_tell_of_time, executor, owner, now_s))
+    _start_waiting(executor, now_s)
+    _tell_of_cluster(executor, now_s)
+    take_others(executor)
+    executor.end_overdue(executor.options().lease_ttl_s)
+    executor.osd_options.ask_again(executor.runs, now_s, executor.epoch)
+    executor.analyses.tick(now_s)
+    executor.persistence.retry(now_s, partial(_save, executor), executor.analyses)
+    if executor.persistence.prune_due:
+        executor.prune()
+    executor.ticked_at_s = executor.clock()
+    executor.log.debug("tick: %.3f s", executor.ticked_at_s - now_s)
+    return _next_wake_s(executor, now_s)
+
+
+def _tell_of_time(executor: Executor, owner: str, now_s: float) -> None:
+    machine = executor.machine(owner)
+    for event in executor.watchdog.due(owner, machine, now_s) if machine is not None else ():
+        executor.feed(owner, event)
+
+
+def _tell_of_cluster(executor: Executor, now_s: float) -> None:
+    for run_id, event in executor.watchdog.unfit(executor.runs.items(), now_s):
+        executor.feed(run_id, event)
+
+
+def _start_waiting(executor: Executor, now_s: float) -> None:
+    if executor.frozen or executor.archive.trouble():
+        return
+    runs = executor.runs
+    if executor.unstored:
+        runs = {
+            i: m for i, m in runs.items() if m.spec.campaign_id not in executor.unstored
+        }
+    going_on = {owner for owner, _ in executor.measuring.going_on()}
+    due = executor.queue.due(runs, now_s, going_on, _apart(executor))
+    for run_id, event in executor.unrestored.begin(
+        due, executor.runs, executor.rollouts, executor.view
+    ):
+        if isinstance(event, events.Begin):
+            spec = executor.runs[run_id].spec
+            executor.note("mgr", run_id, f"started on {spec.hostname} {spec.domain_id}")
+        executor.feed(run_id, event)
+
+
+def _apart(executor: Executor) -> Dict[str, str]:
+    """Waiting runs that are not begun beside what is not over, and why; "" for a moment."""
+    plans, reserved = open_jobs(executor.rollouts), executor.reserved
+    begun = {*begun_jobs(executor.runs)}
+    waiting = [run_id for run_id in open_jobs(executor.runs) if run_id not in begun]
+    if not (plans or reserved) or not waiting:
+        return {}
+    cluster, found = executor.view.cluster(), {}
+    others = [
+        *((f"plan {i}", touched_by(executor.rollouts[i].rollout, cluster)) for i in plans),
+        *((each.words, each.touched) for each in reserved),
+    ]
+    changing_now = at_once({}, executor.rollouts)
+    for run_id in waiting:
+        spec = executor.runs[run_id].spec
+        if spec.toggles and changing_now:
+            found[run_id] = ""
+        for name, touched in others:
+            mine = touched_by_run(spec)
+            common = in_common(mine, touched.own)
+            if common:
+                found[run_id] = f"waiting: {name} has {common} for itself"
+            elif in_common(mine, touched):  # until its step is over
+                found.setdefault(run_id, "")
+    return found
+
+
+def _save(executor: Executor, owner: str) -> None:
+    if owner == FROZEN:
+        executor.persistence.save_frozen(executor.frozen)
+    else:
+        executor.save(owner)
+
+
+def _next_wake_s(executor: Executor, now_s: float) -> Optional[float]:
+    machines: List[Job] = [
+        *executor.runs.values(), *executor.rollouts.values(), *executor.trials.values()
+    ]
+    due = [m.wake_at_s for m in machines if m.wake_at_s is not None]
+    return max(0.001, min(due) - now_s) if due else None

@@ -1,8 +1,9 @@
-"""What admins and `auto` have the engine do, by whoever has its lock."""
+"""Orders of admins and `auto`, given by whoever has the engine's lock."""
 
 from __future__ import annotations
 
-from typing import Callable, Iterable, List, Sequence, Tuple
+import threading
+from typing import Callable, List, Sequence
 
 from ..core.change.change_status import UNFINISHED
 from ..core.change.rollout import RolloutMachine
@@ -11,76 +12,87 @@ from ..core.deployment.form import Deployment, entity_of
 from ..core.drive.acceptance import Acceptance
 from ..core.drive.accepted_proofs import AcceptedProof
 from ..core.errors import ConflictError, StorageError
-from ..core.events import FREEZE, Action, Begin, ClusterSeen, Halt, SaveRun
+from ..core.events import FREEZE, Action, Begin, Halt, SaveRun
 from ..core.experiment.campaign import Campaign
 from ..core.experiment.observing.machines import machine_of
 from ..core.experiment.run_state import RunState
 from ..core.experiment.slots import Periods
 from ..core.fleet.ages import Age
-from ..core.record import Precondition
 from ..core.verdict.foreign.document import Evidence
 from ..core.verdict.plp.trust import TrustedModel
 from .accepting import settle
-from .engine_lock import EngineLock
 from .evidence.accepted_proofs import ACCEPTED_PROOFS
 from .evidence.trust import TRUSTED
 from .executor import Executor
 from .persistence import ACCEPTED
 from .storing.archive import next_number
 from .under_way import open_jobs
-from .world import World
+from .world import World, look
+
+
+class EngineLock:
+    """A plain lock; whoever has it already is told so, and does not wait for itself for ever."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._holder = 0
+
+    @property
+    def is_mine(self) -> bool:
+        """Whether this thread has it."""
+        return self._holder == threading.get_ident()
+
+    def __enter__(self) -> None:
+        if self.is_mine:
+            raise RuntimeError("the engine's lock is taken twice")
+        self._lock.acquire()
+        self._holder = threading.get_ident()
+
+    def __exit__(self, *_: object) -> None:
+        self._holder = 0
+        self._lock.release()
 
 
 class Orders:
     """Over the executor: it keeps nothing itself, and never takes the lock."""
 
     def __init__(self, executor: Executor, lock: EngineLock) -> None:
-        self._orders_go_to = executor
+        self._executor = executor
         self._lock = lock
 
     @property
-    def _executor(self) -> Executor:
+    def executor(self) -> Executor:
+        """The machines and all parts, for whoever has the lock."""
         if not self._lock.is_mine:
             raise RuntimeError("an order is given without the engine's lock")
-        return self._orders_go_to
+        return self._executor
 
     def look(self, before: World) -> World:
         """What there is now, with the maps of an earlier look, and its advice where that stands."""
-        return self._executor.world(lambda: before.cluster).taking_over(before)
+        return look(self.executor, lambda: before.cluster).taking_over(before)
 
     def note(self, who: str, what: str, text: str) -> None:
         """Add a line to the audit log and to the mgr's."""
-        self._executor.note(who, what, text)
-
-    def is_stored(self, owner: str) -> bool:
-        """Whether the mons have a value, or where a machine stands."""
-        return self._executor.is_stored(owner)
-
-    def halt(self, owner: str, reason: str, *, by_will: bool = False) -> None:
-        """Have a run, plan or trial end and bring back what was there before."""
-        self._executor.feed(owner, Halt(reason, by_will=by_will))
+        self.executor.note(who, what, text)
 
     def freeze(self, frozen: bool) -> bool:
         """Toggle nothing any more, and restore what is under way; or thaw.  Whether that is new."""
-        executor = self._executor
+        executor = self.executor
         changed = executor.frozen != frozen
         executor.frozen = frozen
         if changed:
             # first in the queue: a mgr that takes over must find it
             executor.persistence.save_frozen(frozen)
             executor.note("admin", "cluster", "frozen" if frozen else "thawed")
-        for owner in open_jobs(executor.runs) if frozen else ():
-            executor.feed(owner, FREEZE)
-        for owner in open_jobs(executor.rollouts) if frozen else ():
-            executor.feed(owner, FREEZE)
-        for owner in open_jobs(executor.trials) if frozen else ():
-            executor.feed(owner, FREEZE)
+        for jobs in (executor.runs, executor.rollouts, executor.trials) if frozen else ():
+            for owner in open_jobs(jobs):
+                executor.feed(owner, FREEZE)
         executor.hear_store()
         return changed
 
     def accept(self, item: Acceptance) -> bool:
         """Give up prior states by an admin's word; whether the mons have all of it already."""
-        executor = self._executor
+        executor = self.executor
         if item.keys:
             executor.accepting.add(item)  # before all else, so that all of it is stored or none
         for owner in settle(item, executor.runs, executor.rollouts):
@@ -97,27 +109,27 @@ class Orders:
 
     def new_campaign_id(self) -> str:
         """A campaign's id that is new: what cannot be read keeps its number."""
-        stored = [*self._executor.archive.names("campaign"), *self._executor.archive.names("run")]
-        return f"c{next_number([*self._executor.campaigns, *stored])}"
+        stored = [*self.executor.archive.names("campaign"), *self.executor.archive.names("run")]
+        return f"c{next_number([*self.executor.campaigns, *stored])}"
 
     def new_plan_id(self) -> str:
         """A plan's id that is new: what cannot be read, or was removed, keeps its number.
 
         An `apply` that somebody wrote down must never begin another plan.
         """
-        executor = self._executor
+        executor = self.executor
         told = [entry.what for entry in executor.audit.all() if entry.what.startswith("p")]
         known = [*executor.rollouts, *executor.archive.names("rollout"), *told]
         return f"p{next_number(known)}"
 
     def begin(self, plan_id: str) -> RolloutStatus:
         """Carry out a plan; returns where it stands then."""
-        self._executor.feed(plan_id, Begin())
-        return self._executor.rollouts[plan_id].rollout.status
+        self.executor.feed(plan_id, Begin())
+        return self.executor.rollouts[plan_id].rollout.status
 
     def add_campaign(self, campaign: Campaign, states: Sequence[RunState]) -> None:
         """Store a campaign; its runs begin once the mons have all of it."""
-        executor, campaign_id = self._executor, campaign.campaign_id
+        executor, campaign_id = self.executor, campaign.campaign_id
 
         def stored() -> None:
             executor.unstored.discard(campaign_id)
@@ -146,7 +158,7 @@ class Orders:
 
     def add_rollout(self, rollout: Rollout) -> None:
         """Store a new plan, not started."""
-        executor = self._executor
+        executor = self.executor
         if rollout.plan_id in executor.rollouts:
             raise ConflictError("another plan was made at the same moment", "ask again")
         machine = RolloutMachine(rollout, executor.epoch)
@@ -157,7 +169,7 @@ class Orders:
 
     def remove_plan(self, plan_id: str) -> None:
         """Forget a plan that was never begun; its number is not used again."""
-        executor = self._executor
+        executor = self.executor
         del executor.rollouts[plan_id]
         executor.persistence.forget(plan_id)
         executor.archive.drop_rollout(plan_id)
@@ -167,24 +179,14 @@ class Orders:
         self, plan_id: str, act: Callable[[RolloutMachine], List[Action]]
     ) -> RolloutStatus:
         """Have the machine of a plan do something; returns where it stands then."""
-        self._executor.execute(plan_id, act(self._executor.rollouts[plan_id]))
-        return self._executor.rollouts[plan_id].rollout.status
-
-    def missed_now(self, plan_id: str, world: World) -> Tuple[Precondition, ...]:
-        """What keeps a plan from going on, by what the mgr knows itself."""
-        machine = self._executor.rollouts[plan_id]
-        return self._executor.looking.missed_now(machine, world.cluster, lambda: world)
-
-    def look_for(self, plan_id: str, done: Callable[[ClusterSeen], None]) -> None:
-        """The same with what only the mons know; `done` is called once, from any thread."""
-        machine = self._executor.rollouts[plan_id]
-        self._executor.looking.see(machine, machine.groups_next, done)
+        self.executor.execute(plan_id, act(self.executor.rollouts[plan_id]))
+        return self.executor.rollouts[plan_id].rollout.status
 
     # ---- trials
 
     def begin_trial(self, knob: str, state: object) -> None:
         """Carry out what a knob tries by itself, in place of the last one of its kind."""
-        executor = self._executor
+        executor = self.executor
         trial = executor.questions.kinds[knob].machine_of(state, executor.epoch)
         for job_id in [i for i, old in executor.trials.items() if old.key == trial.key]:
             del executor.trials[job_id]
@@ -193,30 +195,26 @@ class Orders:
 
     def end_trial(self, job_id: str, reason: str) -> bool:
         """Have a trial take back what it changed; False where it ends already."""
-        executor = self._executor
+        executor = self.executor
         trial = executor.trials[job_id]
         before = trial.state
         executor.feed(job_id, Halt(reason))
         return bool(trial.state != before)
 
-    def watch_memory(self, hostnames: Iterable[str]) -> None:
-        """Have these hosts tell of their memory again and again, and no others."""
-        self._executor.hosts.watch_memory(hostnames)
-
     # ---- hosts
 
     def refresh(self) -> Age:
         """How old the reports are; hosts whose reports are old are looked at again."""
-        executor = self._executor
+        executor = self.executor
         return executor.hosts.refresh(executor.clock())
 
     def ask_anew(self, hostname: str) -> None:
         """A host's last report may not tell of what is there now: it is asked for the next."""
-        self._executor.hosts.reported_at_s.pop(hostname, None)
+        self.executor.hosts.reported_at_s.pop(hostname, None)
 
     def add_host(self, item: Deployment, *, noted: bool) -> None:
         """Remember a host that was added; its probe may call again."""
-        executor = self._executor
+        executor = self.executor
         before = executor.hosts.deployments.get(item.hostname)
         executor.hosts.removed.pop(item.hostname, None)
         if before is not None and _alike(before, item):
@@ -232,7 +230,7 @@ class Orders:
 
         No plan waits for it; what a plan has on other hosts goes its own way.
         """
-        executor = self._executor
+        executor = self.executor
         executor.hosts.forget(hostname)
         if instance_id:
             executor.hosts.removed[hostname] = instance_id
@@ -249,32 +247,32 @@ class Orders:
 
     def trust(self, item: TrustedModel) -> None:
         """Vouch for a drive model's power-loss protection."""
-        self._executor.analyses.trust.add(item)
+        self.executor.analyses.trust.add(item)
         self._save_trust()
 
     def distrust(self, drive_model: str) -> None:
         """No longer vouch for it."""
-        self._executor.analyses.trust.remove(drive_model)
+        self.executor.analyses.trust.remove(drive_model)
         self._save_trust()
 
     def _save_trust(self) -> None:
-        executor = self._executor
+        executor = self.executor
         executor.persistence.save_value(TRUSTED, executor.analyses.trust.put)
         executor.hear_store()
         executor.analyses.trust_changed()
 
     def accept_proof(self, item: AcceptedProof) -> None:
         """What a host has shown of a drive model counts on all hosts."""
-        self._executor.analyses.accepted.add(item)
+        self.executor.analyses.accepted.add(item)
         self._save_proofs()
 
     def revoke_proof(self, hostname: str, drive_model: str) -> None:
         """It counts by the rule of two hosts again."""
-        self._executor.analyses.accepted.remove(hostname, drive_model)
+        self.executor.analyses.accepted.remove(hostname, drive_model)
         self._save_proofs()
 
     def _save_proofs(self) -> None:
-        executor = self._executor
+        executor = self.executor
         executor.persistence.save_value(ACCEPTED_PROOFS, executor.analyses.accepted.put)
         executor.hear_store()
         # hosts are told with the request for their next report
@@ -282,17 +280,13 @@ class Orders:
 
     def import_evidence(self, found: Evidence) -> bool:
         """Keep what another cluster found; False where it is kept already."""
-        executor = self._executor
+        executor = self.executor
 
         def stored(error: object) -> None:
             if isinstance(error, StorageError):
                 executor.persistence.failed(error)
 
         return executor.analyses.foreign.add(found, stored)
-
-    def drop_evidence(self, cluster: str) -> None:
-        """Forget what came from a cluster."""
-        self._executor.analyses.foreign.drop(cluster)
 
 
 def _alike(before: Deployment, item: Deployment) -> bool:

@@ -1,6 +1,6 @@
 """What there is at one moment: the frozen value that views, findings, guards and planners go by.
 
-`Engine.world` makes one, and holds the lock only for that.  The maps are fetched and what follows
+`look` makes one: the engine's lock is held only for that.  The maps are fetched and what follows
 is worked out on first use, once, and without the lock.  A test makes one by hand, with no engine.
 """
 
@@ -32,8 +32,9 @@ from ..core.drive.acceptance import Acceptance
 from ..core.drive.accepted_proofs import AcceptedProof
 from ..core.experiment.campaign import Campaign
 from ..core.experiment.expected import ExpectedPairs, expected_pairs
+from ..core.experiment.run_state import RunStatus
 from ..core.fleet.ages import Age, age_of
-from ..core.fleet.claims import believed
+from ..core.fleet.claims import believed, osds_now
 from ..core.fleet.disputes import Dispute, Key, disputes
 from ..core.hardware.host_memory import HostMemory
 from ..core.host_report import HostReport
@@ -48,6 +49,7 @@ from ..core.verdict.pooling import Pool
 from ..core.verdict.recommend import OsdProfiles, PoolKey, Recommendation, recommend
 from ..core.verdict.result import Result
 from ..options import Options
+from .executor import Executor
 from .under_way import (
     Rollouts,
     Runs,
@@ -331,3 +333,57 @@ class World:
     def marks(self) -> Dict[DriveKind, Mark]:
         """Kinds of drives that were found to be worse in a mode, by the newest plan that did."""
         return marked(self.plans, self.results.values())
+
+
+def look(executor: Executor, maps: Callable[[], ClusterState]) -> World:
+    """Return what there is now; `maps` fetches the cluster's, where somebody looks at them.
+
+    Whoever calls this holds the engine's lock.
+    """
+    executor.analyses.hear()
+    hosts, analyses, config = executor.hosts, executor.analyses, executor.config
+    now_s = executor.clock()
+    agents, only_stored, other_versions = hosts.agents.look(now_s)
+
+    def loads() -> OsdProfiles:
+        # from this look alone: the lock may be held, or not
+        return executor.profiles(
+            lambda: list(world.results.values()),
+            lambda: osds_now(world.reports.values(), world.cluster),
+        )
+
+    world = World(
+        now_s=now_s, maps=maps, loads=loads, options=executor.options(),
+        reports=dict(hosts.reports), reported_at_s=dict(hosts.reported_at_s),
+        awaited_until_s=dict(hosts.awaited_until_s),
+        journal_known=frozenset(hosts.journal_known), host_memory=dict(hosts.memory),
+        agents=agents, only_stored=only_stored, other_versions=other_versions,
+        blocked=hosts.agents.blocked(now_s), deployments=dict(hosts.deployments),
+        runs={run_id: machine.copied() for run_id, machine in executor.runs.items()},
+        rollouts={plan_id: machine.copied() for plan_id, machine in executor.rollouts.items()},
+        trials={job_id: machine.copied() for job_id, machine in executor.trials.items()},
+        campaigns=dict(executor.campaigns), awaited=_awaited(executor),
+        results=dict(analyses.results), pools=analyses.pools(),
+        option_results=dict(analyses.option_results), option_pools=analyses.option_pools(),
+        trusted=analyses.trust.all(), accepted=analyses.accepted.all(),
+        foreign=dict(analyses.foreign.files), analysis_error=analyses.error,
+        acceptances=executor.accepting.all(), frozen=executor.frozen,
+        reserved=executor.reserved, broken=dict(executor.broken),
+        trouble=executor.archive.trouble(), store_error=executor.persistence.error,
+        unreadable=dict(executor.archive.unreadable), unticked_s=executor.unticked_s,
+        config=config.config, config_read_at_s=config.read_at_s, config_error=config.error,
+    )
+    return world
+
+
+def _awaited(executor: Executor) -> FrozenSet[str]:
+    """Campaigns of which a record is still to be stored or analysed.
+
+    What was aborted does not wait for mons that do not answer.
+    """
+    aborted = {
+        machine.spec.campaign_id for machine in executor.runs.values()
+        if machine.state.status is RunStatus.ABORTED
+    }
+    unsaved = {record.campaign_id for record in executor.persistence.records.unsaved}
+    return frozenset((unsaved - aborted) | executor.analyses.awaited())

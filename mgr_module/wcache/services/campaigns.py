@@ -99,7 +99,9 @@ class CampaignService:
         world = world or self._engine.world()
         _seed(arguments.get("seed"))  # refused here as it is where it counts
         made = self._prepare(world, "c0", 0, arguments, sample)
-        return _answer(made, self._cost(world, made), self._engine.refresh())
+        cost = self._cost(world, made)
+        with self._engine.orders() as orders:
+            return _answer(made, cost, orders.refresh())
 
     @staticmethod
     def _cost(world: World, made: OwnRuns) -> Forecast:
@@ -135,7 +137,9 @@ class CampaignService:
     ) -> Ready:
         """Prepare a campaign; a WcacheError where there is nothing to begin."""
         require_free(world)
-        campaign_id, seed = self._engine.new_campaign_id(), _seed(arguments.get("seed"))
+        with self._engine.orders() as orders:
+            campaign_id = orders.new_campaign_id()
+        seed = _seed(arguments.get("seed"))
         made = self._prepare(world, campaign_id, seed, arguments, sample)
         return Ready(
             world,
@@ -196,7 +200,9 @@ class CampaignService:
             return {}
         runs = self._prepare(self._engine.world(), "c0", 0, arguments, None).runs
         osd_ids = [run.option_osd for run in runs if run.option_osd is not None][:ASKED_MAX]
-        told = self._engine.osd_values(osd_ids, [name for name, _ in entry.needs], ASKED_S)
+        told = self._engine.ports.osd_options.values(
+            osd_ids, [name for name, _ in entry.needs], ASKED_S
+        )
         found = {osd_id: unmet(entry, osd_id, values) for osd_id, values in told.items()}
         return {osd_id: why for osd_id, why in sorted(found.items()) if why}
 
@@ -238,7 +244,7 @@ class CampaignService:
             if stopping:
                 orders.note(ADMIN, campaign_id, STOP.reason)
             for run_id in stopping:
-                orders.halt(run_id, STOP.reason, by_will=True)
+                orders.executor.feed(run_id, STOP)
         return {"campaign_id": campaign_id, "changed": bool(stopping), "stopping": stopping}
 
 

@@ -24,6 +24,7 @@ from ..core.deployment.leaving import reasons_to_stay, what_stays
 from ..core.deployment.places import Places, chosen, named_for
 from ..core.drive.saved_off import how_to_name, made_to_flush, say_flushed, why_pinned
 from ..core.errors import MalformedError, NotFoundError, NotReadyError, RefusedError
+from ..core.events import Halt
 from ..core.fleet.loaded_off import touched_domains
 from ..core.host_report import HostReport
 from ..core.model import DriveReport
@@ -225,7 +226,7 @@ class AgentService:
             if dry_run:
                 return self._would_remove(world, hostname, known, force=force)
             for run_id in _runs_on(world, hostname):
-                orders.halt(run_id, REMOVING)
+                orders.executor.feed(run_id, Halt(REMOVING))
             ended = orders.look(world)
             if (heard or not force) and any(name == hostname for name, _ in ended.leased):
                 raise NotReadyError(

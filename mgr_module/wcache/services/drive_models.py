@@ -49,7 +49,7 @@ class DriveModelService:
                     raise RefusedError(f"{MODELS_MAX} drive models are trusted already")
                 orders.note("admin", drive_model, f"power-loss protection trusted: {said}")
                 orders.trust(TrustedModel(drive_model, said, self._wall_clock()))
-            stored = orders.is_stored(TRUSTED)
+            stored = orders.executor.is_stored(TRUSTED)
         return {
             "drive_model": drive_model, "trusted": True, "reason": said, "changed": changed,
             "stored": stored,
@@ -72,7 +72,7 @@ class DriveModelService:
                 orders.distrust(drive_model)
             else:
                 _require_known(world, drive_model)
-            stored = orders.is_stored(TRUSTED)
+            stored = orders.executor.is_stored(TRUSTED)
         return {
             "drive_model": drive_model, "trusted": False, "changed": changed, "stored": stored,
             "note": "drives that were put into write back on this trust stay in it",
@@ -109,7 +109,7 @@ class DriveModelService:
                 text = f"what {hostname} has shown is accepted: {said}"
                 orders.note("admin", drive_model, text)
                 orders.accept_proof(proof)
-            stored = orders.is_stored(ACCEPTED_PROOFS)
+            stored = orders.executor.is_stored(ACCEPTED_PROOFS)
         return {
             "drive_model": drive_model, "hostname": hostname, "accepted": len(proof.shown),
             "changed": changed, "stored": stored,
@@ -134,7 +134,7 @@ class DriveModelService:
                 text = f"what {hostname} has shown is no longer accepted"
                 orders.note("admin", drive_model, text)
                 orders.revoke_proof(hostname, drive_model)
-            stored = orders.is_stored(ACCEPTED_PROOFS)
+            stored = orders.executor.is_stored(ACCEPTED_PROOFS)
         return {
             "drive_model": drive_model, "hostname": hostname, "changed": changed,
             "stored": stored,

@@ -12,7 +12,9 @@ from typing import Any, Callable, Dict, Optional, Union
 from ..core import across, codec, versions
 from ..core.errors import RefusedError, WcacheError
 from ..core.protocol import POST_BYTES_MAX, PROTOCOL_VERSION, Hello, PollReply, Post
+from ..engine.across_versions import AcrossVersions
 from ..engine.engine import Engine
+from ..engine.probe_calls import ProbeCalls
 from .admission import Admission, check_drives
 
 HELLO_BYTES_MAX = 4096
@@ -26,7 +28,7 @@ class ProbeService:
     def __init__(self, engine: Engine, log: logging.Logger) -> None:
         self._engine = engine
         self._log = log
-        self._admission = Admission(engine.options, engine.clock)
+        self._admission = Admission(engine.ports.options, engine.clock)
 
     def poll(self, hostname: str, text: str) -> Reply:
         """`wcache agent poll`: who asks, and what it should do next."""
@@ -55,7 +57,8 @@ class ProbeService:
         if other is not None:
             return other
         hello = versions.take(Hello, plain, "hello")
-        return self._engine.poll(hostname, hello, self._admission.line)
+        with self._engine.orders() as orders:
+            return ProbeCalls(orders.executor, self._admission.line).poll(hostname, hello)
 
     def _post(self, hostname: str, text: str) -> Reply:
         self._admission.call(hostname, len(text))
@@ -71,7 +74,8 @@ class ProbeService:
             post.version, post.probe_id, post.instance_id, post.lease_id, post.simulated,
             post.changed,
         )
-        return self._engine.post(hostname, hello, post, self._admission.line)
+        with self._engine.orders() as orders:
+            return ProbeCalls(orders.executor, self._admission.line).post(hostname, hello, post)
 
     def _across(self, hostname: str, plain: Any) -> Optional[Dict[str, Any]]:
         """The answer to a probe of another protocol: by its number, before any other field."""
@@ -83,4 +87,6 @@ class ProbeService:
         if report is not None and report.hostname != hostname:
             raise RefusedError(f"{hostname} sent a report in the name of {report.hostname[:60]}")
         hello = across.hello_in(plain)
-        return self._engine.hear_other(hostname, hello, report, self._admission.line).plain()
+        with self._engine.orders() as orders:
+            calls = AcrossVersions(orders.executor, self._admission.line)
+            return calls.take(hostname, hello, report).plain()

@@ -155,11 +155,13 @@ class Service:
     def _is_stored(self, owner: str) -> bool:
         """Wait a moment for the mons' answer, without the lock: probes must not wait for it."""
         until_s = time.monotonic() + self._store_wait_s
-        while not self._engine.is_stored(owner):
+        while True:
+            with self._engine.orders() as orders:
+                if orders.executor.is_stored(owner):
+                    return True
             if time.monotonic() >= until_s:
                 return False
             time.sleep(STORE_LOOK_S)
-        return True
 
 
 def _would_freeze(world: World, thaw: bool) -> List[str]:

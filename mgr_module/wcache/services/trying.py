@@ -60,9 +60,11 @@ class TryService:
             return _measuring(world, running)
         last = None if running is not None else _last(world, chosen)
         if last is not None:
+            with self._engine.orders() as orders:
+                reported = orders.refresh()
             return {
                 **_head(ANSWER, last.options.scope), "campaign_id": last.campaign_id,
-                "reported": codec.to_plain(self._engine.refresh()),
+                "reported": codec.to_plain(reported),
             }
         sample = self._sample(world, chosen)
         # beside a plan or a trial that leaves no drive: what it costs once that has ended

@@ -16,7 +16,7 @@ class StoredAutoState:
 
     def load(self) -> None:
         """Take up what was stored."""
-        self.state = self._engine.automation()
+        self.state = self._engine.ports.archive.automation()
 
     def keep(self, state: AutoState) -> None:
         """Take a new state, and store it where it differs."""

@@ -131,7 +131,8 @@ class AutoService:
                     **would(would_begin(before, state, seen, limits, world.now_s)),
                 }
             if changed:
-                self._engine.note(ADMIN, device_class or "cluster", f"auto {wanted.value}")
+                with self._engine.orders() as orders:
+                    orders.note(ADMIN, device_class or "cluster", f"auto {wanted.value}")
             self._stored.keep(state)
             self._wait_until_s = self._look_at_s = self._whole_look_at_s = 0.0
         # what is under way is not cut off: an admin says whether it ends
@@ -265,7 +266,8 @@ class AutoService:
         found = arrivals(world.cluster, world.reports)
         for hostname, uuids in found.items():
             if uuids - self._asked.get(hostname, frozenset()):
-                self._engine.ask_anew(hostname)
+                with self._engine.orders() as orders:
+                    orders.ask_anew(hostname)
         self._asked = found
         return self._engine.world(world)
 

@@ -78,7 +78,7 @@ class EvidenceService:
                 [f"forget {many(len(there.verdicts), 'verdict')} of cluster {cluster}"]
             )}
         with self._engine.orders() as orders:
-            orders.drop_evidence(cluster)
+            orders.executor.analyses.foreign.drop(cluster)
             orders.note("admin", f"cluster {cluster}", "imported verdicts dropped")
         return {"changed": True, "cluster": cluster}
 

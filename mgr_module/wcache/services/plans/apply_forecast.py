@@ -124,7 +124,10 @@ def _seen_by_mons(engine: Engine, plan_id: str) -> Tuple[Precondition, ...]:
     """What does not hold now, with what only the mons know; holds no lock while it waits."""
     answers: queue.SimpleQueue[Tuple[Precondition, ...]] = queue.SimpleQueue()
     with engine.orders() as orders:
-        orders.look_for(plan_id, lambda seen: answers.put(seen.missed))
+        machine = orders.executor.rollouts[plan_id]
+        orders.executor.looking.see(
+            machine, machine.groups_next, lambda seen: answers.put(seen.missed)
+        )
     try:
         return answers.get(timeout=WAIT_S)
     except queue.Empty:

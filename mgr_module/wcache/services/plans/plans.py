@@ -137,12 +137,14 @@ class PlanService:
         keeps no plan either.
         """
         engine = self._engine
-        made = self._made(
-            engine.world(), engine.new_plan_id(), engine.refresh(), PlanWish(
-                Scope(device_class, hostname, osd, drive_model), consent_turn_on, persist, knob,
-                only, by, take_over, option, without,
-            ),
+        wish = PlanWish(
+            Scope(device_class, hostname, osd, drive_model), consent_turn_on, persist, knob,
+            only, by, take_over, option, without,
         )
+        world = engine.world()
+        with engine.orders() as orders:
+            plan_id, reported = orders.new_plan_id(), orders.refresh()
+        made = self._made(world, plan_id, reported, wish)
         if dry_run:
             return made.told
         with engine.orders() as orders:
@@ -321,7 +323,10 @@ class PlanService:
         world: World, orders: Orders, rollout: Rollout, need_not: Tuple[Precondition, ...] = ()
     ) -> List[Precondition]:
         """What keeps the plan from going on, by what the mgr knows itself."""
-        return broken(rollout, need_not, orders.missed_now(rollout.plan_id, world))
+        executor = orders.executor
+        machine = executor.rollouts[rollout.plan_id]
+        missed = executor.looking.missed_now(machine, world.cluster, lambda: world)
+        return broken(rollout, need_not, missed)
 
     def _make_last(
         self, world: World, orders: Orders, rollout: Rollout, by: str

@@ -7,7 +7,7 @@ from typing import Any, Dict, Optional
 from ...core.change import preconditions as holding
 from ...core.change.rollout_state import Rollout, RolloutStatus
 from ...core.errors import ConflictError
-from ...core.events import STOP
+from ...core.events import STOP, Halt
 from ...engine.engine import Engine
 from ...engine.orders import Orders
 from ...engine.world import World
@@ -98,7 +98,7 @@ class RolloutService:
                 }
             if changed:
                 orders.note("admin", plan_id, "abort requested")
-                orders.halt(plan_id, "aborted by an admin")
+                orders.executor.feed(plan_id, Halt("aborted by an admin"))
         return self._answered(plan_id, changed)
 
     def _end_trial(

@@ -309,9 +309,10 @@ def test_beside_a_trial_a_plan_and_a_campaign_go_on_and_its_osds_are_left_alone(
     error = mgr.command("apply", plan_id=mine)[2]
     assert f"memory trial t1 is under way, with osd.{min(tried)}" in error
     world = mgr.engine.world()
-    with mgr.engine.orders() as orders:
-        assert Precondition.NO_OTHER_PLAN in orders.missed_now(mine, world)
-        assert Precondition.NO_OTHER_PLAN not in orders.missed_now(others, world)
+    for plan_id, missed in ((mine, True), (others, False)):
+        machine, cluster = mgr.inside.rollouts[plan_id], world.cluster
+        found = mgr.inside.looking.missed_now(machine, cluster, lambda: world)
+        assert (Precondition.NO_OTHER_PLAN in found) is missed
     ok(mgr.command("apply", plan_id=others))
     for _ in range(60):
         mgr.step(1.0)

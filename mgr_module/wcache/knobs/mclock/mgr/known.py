@@ -19,7 +19,7 @@ class MclockKnown:
         self._engine = engine
         self._archive = MclockArchive(archive)
         self.known: Dict[Tuple[str, str], Known] = {}  # replaced as a whole
-        engine.on_config(self.see)
+        engine.config.on_read.append(self.see)
 
     def load(self) -> None:
         """Take up what was stored."""

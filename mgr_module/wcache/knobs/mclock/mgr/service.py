@@ -52,7 +52,7 @@ class MclockService:
         self.capacities = Capacities(engine, archive)
         self._known = MclockKnown(engine, archive)
         self.facts = MclockFacts(
-            read_soon=engine.read_config_soon, capacities=self.capacities, known=self._known,
+            read_soon=engine.config.read_soon, capacities=self.capacities, known=self._known,
             compiled_queue=compiled_queue,
         )
 
@@ -152,7 +152,7 @@ class MclockService:
         queues = {
             scheduler(world.config, osd, compiled) for osd in world.cluster.osds.values()
         }
-        self._engine.read_config_soon()
+        self._engine.config.read_soon()
         return {
             "format_version": FORMAT_VERSION, "classes": rows,
             "stale": [{"subject": f.subject, "detail": f.detail} for f in found],

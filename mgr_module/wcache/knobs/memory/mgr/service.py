@@ -126,7 +126,7 @@ class MemoryService:
     def _read_soon(self) -> None:
         """Somebody looks: what the next answer says is of now."""
         self.watch.read_soon()
-        self._engine.read_config_soon()
+        self._engine.config.read_soon()
 
     # ---- look
 

@@ -122,7 +122,7 @@ class Trials:
         self._on: Dict[str, List[int]] = {}
         self._asked_at_s = 0.0
         self.results: Tuple[TrialResult, ...] = ()
-        engine.carry_out(MEMORY.name, TrialKind(KEY, Trial, TrialMachine, osds))
+        engine.trial_kinds[MEMORY.name] = TrialKind(KEY, Trial, TrialMachine, osds)
 
     def load(self) -> None:
         """Take up what trials have told."""
@@ -156,7 +156,7 @@ class Trials:
         with self._engine.orders() as orders:
             if trial is not None and why:
                 orders.end_trial(trial.trial_id, why)
-            orders.watch_memory(self._on if running and not why else ())
+            orders.executor.hosts.watch_memory(self._on if running and not why else ())
 
     def close(self, world: World) -> None:
         """The mgr stops."""

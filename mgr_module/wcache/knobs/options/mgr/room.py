@@ -28,7 +28,7 @@ ROWS: Tuple[Command, ...] = ()
 def make(parts: Parts) -> Planner:
     """Make the planner."""
     return OptionsPlanner(
-        lambda name: _text(parts.ceph.get_ceph_option(name)), parts.engine.read_config_soon
+        lambda name: _text(parts.ceph.get_ceph_option(name)), parts.engine.config.read_soon
     )
 
 
