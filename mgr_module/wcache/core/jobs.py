@@ -45,7 +45,8 @@ class Holding(NamedTuple):
 class Job(Protocol):
     """A machine: it takes an event and the time, and returns what is to be done.
 
-    `Halt` ends it: what it has changed goes back, however long that takes.
+    `Halt` ends it: what it has changed goes back, however long that takes.  What it tells
+    others of is replaced, never changed in place: a copy of it holds still.
     """
 
     @property
@@ -89,9 +90,6 @@ class Job(Protocol):
     def abandoned(self, reason: str) -> Job:
         """Return it as it ends where its own code raised: what it touched is not restored."""
 
-    def copied(self) -> Job:
-        """Return it as it stands now, whatever it does later."""
-
 
 class Trial(Job, Protocol):
     """What a knob tries by itself, on OSDs that its own adapter asks; its last one is kept.
@@ -124,9 +122,6 @@ class Trial(Job, Protocol):
         """Where it is stored."""
 
     def abandoned(self, reason: str) -> Trial:
-        """See Job."""
-
-    def copied(self) -> Trial:
         """See Job."""
 
     @property

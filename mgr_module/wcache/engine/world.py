@@ -7,6 +7,7 @@ is worked out on first use, once, and without the lock.  A test makes one by han
 from __future__ import annotations
 
 import math
+from copy import copy
 from dataclasses import dataclass, field
 from typing import (
     Any,
@@ -359,9 +360,9 @@ def look(executor: Executor, maps: Callable[[], ClusterState]) -> World:
         journal_known=frozenset(hosts.journal_known), host_memory=dict(hosts.memory),
         agents=agents, only_stored=only_stored, other_versions=other_versions,
         blocked=hosts.agents.blocked(now_s), deployments=dict(hosts.deployments),
-        runs={run_id: machine.copied() for run_id, machine in executor.runs.items()},
-        rollouts={plan_id: machine.copied() for plan_id, machine in executor.rollouts.items()},
-        trials={job_id: machine.copied() for job_id, machine in executor.trials.items()},
+        runs={run_id: copy(machine) for run_id, machine in executor.runs.items()},
+        rollouts={plan_id: copy(machine) for plan_id, machine in executor.rollouts.items()},
+        trials={job_id: copy(machine) for job_id, machine in executor.trials.items()},
         campaigns=dict(executor.campaigns), awaited=_awaited(executor),
         results=dict(analyses.results), pools=analyses.pools(),
         option_results=dict(analyses.option_results), option_pools=analyses.option_pools(),

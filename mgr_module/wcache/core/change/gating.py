@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Collection, Dict, FrozenSet, List, Optional, Sequence, Tuple, TypeVar
 
@@ -69,12 +70,6 @@ class Gating(Stepping):
     _ill: FrozenSet[int] = frozenset()
     _silences: int = 0
 
-    def copied(self: Machine) -> Machine:
-        """As it stands now, whatever it does later."""
-        found = super().copied()
-        found._blocks, found._seen = [*self._blocks], [*self._seen]
-        return found
-
     @property
     def blocks_seen(self) -> int:
         """How many blocks the watch under way has so far."""
@@ -115,7 +110,7 @@ class Gating(Stepping):
 
     def looking_ahead(self: Machine, cluster: ClusterState) -> Machine:
         """As it would be if it took note of who is ill now: what comes next is well, if any is."""
-        found, rollout, step = self.copied(), self.rollout, self.rollout.step
+        found, rollout, step = copy(self), self.rollout, self.rollout.step
         change = self.current
         if change is None or change.status is not ChangeStatus.PLANNED:
             return found
@@ -280,7 +275,7 @@ class Gating(Stepping):
                 step = replace(step, controls=self._well(step.controls))
                 self.rollout = replace(self.rollout, step=step)
         self._silences = 0
-        self._blocks.append(block)
+        self._blocks = [*self._blocks, block]  # a copy of this machine has the same list
         self._keep_seen(block)
         self._blocks_at_s = self._now_s
         block_s = gate.seconds(self._is_canary(), 1)

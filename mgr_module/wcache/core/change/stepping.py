@@ -6,10 +6,9 @@ grow with the evidence.
 
 from __future__ import annotations
 
-from copy import copy
 from dataclasses import dataclass, replace
 from itertools import islice, takewhile
-from typing import Dict, FrozenSet, Iterable, Iterator, Tuple, TypeVar
+from typing import Dict, FrozenSet, Iterable, Iterator, Tuple
 
 from ..codec import one_line
 from ..record import Precondition
@@ -28,8 +27,6 @@ REFUSED_MAX = 3
 TREATED_MAX = 48
 # OSDs of the steps to come that are in the blocks as well.
 AHEAD_MAX = 48
-
-Machine = TypeVar("Machine", bound="Stepping")
 Touched = FrozenSet[Tuple[str, str]]
 NOTHING: Touched = frozenset()
 
@@ -156,10 +153,6 @@ class Stepping(Persisting):
     _without_clients: Touched = NOTHING
     # how many may be changed together, where the last look has limited it
     _together_max: int = 0
-
-    def copied(self: Machine) -> Machine:
-        """As it stands now, whatever it does later."""
-        return copy(self)
 
     def _gated(self, change: Change) -> bool:
         return gated(self.rollout, change, self._without_clients)

@@ -324,7 +324,8 @@ class RunMachine(IllRun):
         slot = self._now.slot
         settle_s = self._experiment.settle_s(slot)
         period = period_of(self.spec, self._setup, self._now, settle_s, now_s)
-        self.periods[self.experiment_index][slot] = period
+        index = self.experiment_index
+        self._put_periods(index, {**self.periods[index], slot: period})
         saved: List[events.Action] = [
             events.SavePeriod(self.experiment_index, slot.stored_index, slot.second, period)
         ]

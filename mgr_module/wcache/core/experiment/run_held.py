@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import AbstractSet, List, Optional, Tuple, TypeVar
 
@@ -145,17 +144,15 @@ class HeldRun:
             return {}
         index = self.experiment_index
         before = self.periods[index]
-        kept = self.periods[index] = whole(self._setup, before, self.state.voided_at_s)
+        kept = whole(self._setup, before, self.state.voided_at_s)
+        self._put_periods(index, kept)
         return {slot: period for slot, period in before.items() if slot not in kept}
 
-    # ---- what others ask
+    def _put_periods(self, index: int, periods: Periods) -> None:
+        """Replace those of one experiment, as a copy of this run has the same list."""
+        self.periods = [*self.periods[:index], periods, *self.periods[index + 1:]]
 
-    def copied(self: Machine) -> Machine:
-        """As it stands now, whatever it does later; of one that is over nothing else changes."""
-        found = copy(self)
-        if not self.over:
-            found.periods = [dict(periods) for periods in self.periods]
-        return found
+    # ---- what others ask
 
     @property
     def spec(self) -> RunSpec:

@@ -7,6 +7,7 @@ elsewhere, and the answer is posted.
 from __future__ import annotations
 
 import logging
+from copy import copy
 from dataclasses import replace
 from typing import (
     Callable,
@@ -153,7 +154,7 @@ class Looking:
         machine = self._rollouts.get(owner)
         if machine is None:
             return seen
-        ahead = machine.copied()
+        ahead = copy(machine)
         ahead.take_later(machine.rollout.later if seen.later is None else seen.later)
         if _toggles(ahead.current) and not self._at_once(machine) <= seen.beside:
             seen = replace(seen, missed=(*seen.missed, Precondition.OK_TO_STOP))

@@ -10,7 +10,6 @@ The trial ends at once where an OSD's memory grows past its limit.
 from __future__ import annotations
 
 import math
-from copy import copy
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import AbstractSet, ClassVar, Dict, List, Optional, Tuple, Union
@@ -253,10 +252,6 @@ class TrialMachine:
             return f"{said}: targets go back", 1.0
         left_s = min(trial.seconds, max(0.0, trial.created_at_s + trial.seconds - now_s))
         return f"{said}, about {roughly(left_s)} left", 1.0 - left_s / trial.seconds
-
-    def copied(self) -> TrialMachine:
-        """See Job."""
-        return copy(self)
 
     def abandoned(self, reason: str) -> TrialMachine:
         """See Job; with `Begin` it takes all leases back."""
