@@ -279,7 +279,8 @@ def test_freeze_a_sick_cluster_and_an_admin_end_it_and_the_next_starts(mgr):
         assert mgr.loads.waiting == {}
 
 
-def test_a_host_is_left_alone_before_the_bench_call_that_was_stopped_has_ended(mgr):
+@pytest.mark.parametrize("run_known", [True, False])
+def test_a_host_is_left_alone_before_the_bench_call_that_was_stopped_has_ended(mgr, run_known):
     begin(mgr)
     while not mgr.loads.waiting:
         mgr.now_s += 0.3
@@ -293,6 +294,8 @@ def test_a_host_is_left_alone_before_the_bench_call_that_was_stopped_has_ended(m
     assert shown["status"] == "stopped"
     assert shown["bytes_written"] == CALL_BYTES  # it goes on, and is charged in full
     capacity = {"loads": "capacity", "drives_per_model": 9}
+    if not run_known:  # it is pruned while its call goes on
+        mgr.inside.runs.clear()
     (call,) = mgr.inside.reserved
     (osd_id,), (hostname,) = call.touched.osds, call.touched.hosts
     alone = (

@@ -30,7 +30,7 @@ def test_guards_views_and_findings_follow_from_a_world_made_by_hand():
     with pytest.raises(RefusedError, match="frozen"):
         require_thawed(world)
     for stop, says in (("", "wait for it"), ("end", "wait for it, or end it with `end`")):
-        held = Holding("a thing", "thing show", stop, Touched(osds=frozenset({3, 4})))
+        held = Holding("a thing", Touched(osds=frozenset({3, 4})), "thing show", stop)
         require_clear(a_world(reserved=(held,)), Touched(osds=frozenset({5})))
         with pytest.raises(ConflictError) as error:
             require_clear(a_world(reserved=(held,)), Touched(osds=frozenset({4, 5})))

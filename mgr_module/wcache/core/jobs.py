@@ -31,15 +31,15 @@ class Touched:
 
 
 class Holding(NamedTuple):
-    """What has OSDs for itself, in words, and the commands that show and end it.
+    """What has OSDs for itself, in words, which they are, and the commands that show and end it.
 
     `stop` is NOTHING where it ends by itself alone.
     """
 
     words: str
+    touched: Touched
     show: CommandLine
     stop: CommandLine = NOTHING
-    touched: Touched = Touched()  # frozen
 
 
 class Job(Protocol):

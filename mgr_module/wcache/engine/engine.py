@@ -265,8 +265,8 @@ def _start_waiting(executor: Executor, now_s: float) -> None:
         runs = {
             i: m for i, m in runs.items() if m.spec.campaign_id not in executor.unstored
         }
-    going_on = {owner for owner, _ in executor.measuring.going_on()}
-    due = executor.queue.due(runs, now_s, going_on, _apart(executor))
+    benched = {name for call in executor.measuring.going_on() for name in call.touched.hosts}
+    due = executor.queue.due(runs, now_s, benched, _apart(executor))
     for run_id, event in executor.unrestored.begin(
         due, executor.runs, executor.rollouts, executor.view
     ):

@@ -143,10 +143,7 @@ class Executor:
     @property
     def reserved(self) -> Tuple[Holding, ...]:
         """What has OSDs for itself beside runs and plans."""
-        return (*held(self.trials), *self.measuring.last_calls(
-            lambda run_id: touched_by_run(self.runs[run_id].spec) if run_id in self.runs
-            else Touched()
-        ))
+        return (*held(self.trials), *self.measuring.last_calls())
 
     @property
     def unticked_s(self) -> float:
@@ -263,7 +260,9 @@ class Executor:
             self.gate.take(owner)
             load = action.request
             self.log.debug("%s: measures osd.%d %s", owner, load.osd_id, load.load_point.value)
-            self.measuring.start(owner, action)
+            run = self.runs.get(owner)
+            touched = touched_by_run(run.spec) if run else Touched(osds=frozenset({load.osd_id}))
+            self.measuring.start(owner, action, touched)
         elif isinstance(action, events.AskAnalysis):
             self.analyses.look(action, lambda decided: self._post_event(owner, decided))
         elif isinstance(action, events.SavePeriod):

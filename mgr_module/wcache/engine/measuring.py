@@ -5,7 +5,7 @@ One of either for each machine at most.
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, NamedTuple, Protocol, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Protocol
 
 from ..core import events
 from ..core.jobs import Holding, Touched, Trial
@@ -48,6 +48,13 @@ class LoadRunner(Protocol):
         """Stop a measurement as soon as it can be stopped; one that is over is fine."""
 
 
+class Call(NamedTuple):
+    """A measurement that was started, and what it touches for as long as it goes on."""
+
+    load_point: LoadPoint
+    touched: Touched
+
+
 class Measuring:
     """Starts and cancels the measurements that machines ask for.
 
@@ -60,10 +67,13 @@ class Measuring:
         self._loads = loads
         self._post_event = post_event
         self.under_way: Dict[str, str] = {}  # owner to token
-        self._unanswered: Dict[str, Tuple[str, LoadPoint]] = {}  # owner and load by token
+        self._unanswered: Dict[str, Call] = {}  # by token
 
-    def start(self, owner: str, action: events.MeasureLoad) -> None:
-        """Measure for `owner`; what it measured before is cancelled."""
+    def start(self, owner: str, action: events.MeasureLoad, touched: Touched) -> None:
+        """Measure for `owner`; what it measured before is cancelled.
+
+        `touched` is kept with the call: it may go on when nobody knows its owner any more.
+        """
 
         def done(samples: events.LoadSamples, error: str) -> None:
             self._unanswered.pop(action.token, None)
@@ -78,7 +88,7 @@ class Measuring:
 
         self.cancel(owner)
         self.under_way[owner] = action.token
-        self._unanswered[action.token] = (owner, action.request.load_point)
+        self._unanswered[action.token] = Call(action.request.load_point, touched)
         self._loads.start(action.token, action.request, done)
 
     def ended(self, owner: str, event: events.Event) -> None:
@@ -99,19 +109,17 @@ class Measuring:
         for owner in list(self.under_way):
             self.cancel(owner)
 
-    def going_on(self) -> List[Tuple[str, LoadPoint]]:
+    def going_on(self) -> List[Call]:
         """What nobody waits for any more and has not ended: a bench call is not called back."""
         awaited = set(self.under_way.values())
-        return [said for token, said in list(self._unanswered.items()) if token not in awaited]
+        return [call for token, call in list(self._unanswered.items()) if token not in awaited]
 
-    def last_calls(self, touched_by: Callable[[str], Touched]) -> List[Holding]:
+    def last_calls(self) -> List[Holding]:
         """The bench calls of capacities that go on after their runs have ended."""
         show = command("ceph wcache mclock show")
         return [
-            Holding(
-                "the last bench call of an mclock measurement", show, touched=touched_by(owner)
-            )
-            for owner, load in self.going_on() if load is LoadPoint.OSD_BENCH_CAPACITY
+            Holding("the last bench call of an mclock measurement", call.touched, show)
+            for call in self.going_on() if call.load_point is LoadPoint.OSD_BENCH_CAPACITY
         ]
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from types import MappingProxyType
-from typing import Callable, Collection, Dict, Iterator, Mapping, Optional, Tuple
+from typing import AbstractSet, Callable, Collection, Dict, Iterator, Mapping, Optional, Tuple
 
 from ..core import events
 from ..core.agents import Agents
@@ -25,7 +24,6 @@ from .watchdog import beside
 CLUSTER_GRACE_S = 60.0
 # How old the word of the mons may be by which a run begins, and how often they are asked for it.
 STOPS_EVERY_S = 30.0
-NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass
@@ -96,14 +94,14 @@ class RunQueue:
         return self._may_stop.asked(spec, now_s)
 
     def due(
-        self, runs: Mapping[str, RunMachine], now_s: float, going_on: Collection[str] = (),
-        apart: Mapping[str, str] = NOTHING,
+        self, runs: Mapping[str, RunMachine], now_s: float, benched: AbstractSet[str],
+        apart: Mapping[str, str],
     ) -> Iterator[Tuple[str, events.Event]]:
         """(run id, Begin or the Halt that says why not) of each run whose turn has come.
 
         What it bears and does not hold is said before.
-        Of runs in `going_on` a bench call goes on, though they may be over.  Those that are kept
-        `apart` wait, for what that says.
+        On hosts that are `benched` a call goes on, though its run may be over.  Runs that are
+        kept `apart` wait, for what that says.
         """
         waiting = [i for i, m in runs.items() if m.state.status is RunStatus.WAITING]
         self._may_stop.keep([*waiting, *(i for i, m in runs.items() if m.state.ill_since_s)])
@@ -116,10 +114,7 @@ class RunQueue:
             # OSDs restart in it, and the mgr needs a while to see all PGs clean again
             self.trusted_from_s = now_s + CLUSTER_GRACE_S
         throwaway = self._options().throwaway_cluster
-        busy = {
-            runs[run_id].spec.hostname for run_id in (*begun_jobs(runs), *going_on)
-            if run_id in runs
-        }
+        busy = {*benched, *(runs[run_id].spec.hostname for run_id in begun_jobs(runs))}
         for run_id, machine in sorted(runs.items(), key=_run_order):
             if machine.state.status is not RunStatus.WAITING:
                 continue

@@ -236,7 +236,7 @@ class TrialMachine:
             return None
         words = f"memory trial {self.trial.trial_id}"
         abort = command("ceph wcache rollout abort {}", self.trial.trial_id)
-        return Holding(words, self.shown_by, abort, self.trial.touched)
+        return Holding(words, self.trial.touched, self.shown_by, abort)
 
     @property
     def failed(self) -> str:

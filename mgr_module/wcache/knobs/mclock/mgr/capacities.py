@@ -85,9 +85,9 @@ def runs_of(world: World, campaign: Campaign) -> List[RunMachine]:
     return [world.runs[run_id] for run_id in campaign.run_ids if run_id in world.runs]
 
 
-def under_way(world: World) -> str:
-    """The id of the campaign that measures capacities now, or ""."""
+def under_way(world: World) -> Optional[Campaign]:
+    """The campaign that measures capacities now, if one does."""
     campaign = newest(world)
     if campaign is None or all(run.over for run in runs_of(world, campaign)):
-        return ""
-    return campaign.campaign_id
+        return None
+    return campaign

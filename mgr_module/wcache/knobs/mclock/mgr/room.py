@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import AbstractSet, Any, List, Mapping, Optional, Sequence
 
 from ....core.errors import NotReadyError
-from ....core.jobs import Holding
+from ....core.jobs import Holding, Touched
 from ....core.model import Finding, LoadPoint
 from ....core.shell import command
 from ....engine.world import World
@@ -15,7 +15,7 @@ from ...knob import Asked, Wanted
 from ..advice import advise
 from ..knob import MCLOCK
 from ..plan import make_changes
-from .capacities import under_way
+from .capacities import runs_of, under_way
 from .rows import ROWS
 from .service import MclockService
 
@@ -74,10 +74,18 @@ class MclockPlanner(Planner):
 
     def measuring(self, world: World) -> Optional[Holding]:
         """See Planner."""
-        campaign_id = under_way(world)
-        if not campaign_id:
+        campaign = under_way(world)
+        if campaign is None:
             return None
-        return Holding(f"mclock measurement {campaign_id}", command("ceph wcache mclock show"))
+        specs = [run.spec for run in runs_of(world, campaign) if not run.over]
+        return Holding(
+            f"mclock measurement {campaign.campaign_id}",
+            Touched(
+                frozenset(spec.hostname for spec in specs),
+                frozenset(osd_id for spec in specs for osd_id in spec.osd_ids),
+            ),
+            command("ceph wcache mclock show"),
+        )
 
     def stale_keys(
         self, world: World, changing: AbstractSet[int], changed: AbstractSet[int]
