@@ -6,7 +6,8 @@ from typing import Any, Dict, List
 
 from wcache.core import codec
 from wcache.core.change.cache_mode_change import CacheModeChange as Change
-from wcache.core.change.rollout_state import Rollout
+from wcache.core.change.gate.gate_state import GateSettings
+from wcache.core.change.rollout_state import Rollout, Wave, WaveKind
 from wcache.core.errors import NotFoundError
 from wcache.core.model import (
     CacheMode,
@@ -105,6 +106,10 @@ def everything() -> Dict[str, Any]:
         "p1.0", "h1", "d1", ("sda",), 3, "hdd", Transport.SAS, CacheMode.WRITE_BACK,
         CacheMode.WRITE_THROUGH, "why", ("sdparm --clear=WCE /dev/sda",),
         LoadPoint.OSD_BENCH_DEPTH1, before_us=5000.0, after_us=500.0, detail=HOSTILE,
+        osd_ids=(3,), drive_ids=("d1",),
+    )
+    plan = Rollout(
+        "p1", 1.7e9, (change,), waves=(Wave(WaveKind.CANARY, "h1 sda", 1),), gate=GateSettings(),
     )
     (recommended,) = recommend((_result(),))
     return {
@@ -128,7 +133,7 @@ def everything() -> Dict[str, Any]:
              "manual_on": "h1"}
         ]},
         "plan ls": {"format_version": 1, "plans": [{"plan_id": "p1"}]},
-        "plan show p1": {"format_version": 1, **codec.to_plain(Rollout("p1", 1.7e9, (change,))),
+        "plan show p1": {"format_version": 1, **codec.to_plain(plan),
                          "changes": [{**codec.to_plain(change), "ratio": 10.0}]},
         "history 1000": {"format_version": 1, "history": [
             {"at_s": 1.7e9, "who": "admin", "what": "c1", "text": f"started {HOSTILE}"}

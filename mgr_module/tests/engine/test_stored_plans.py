@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 from mgr_fakes.store import MgrGone, MonLikeKv, PromptQueue
-from rollout_world import change
+from rollout_world import change, plan_of
 from wcache.core.change.change_status import ChangeStatus
 from wcache.core.change.gate.gate_state import GateStep
-from wcache.core.change.rollout_state import CHANGES_MAX, Rollout, RolloutStatus, Wave, WaveKind
+from wcache.core.change.rollout_state import CHANGES_MAX, RolloutStatus
 from wcache.core.loads import Block, OsdBlock
 from wcache.engine.storing.archive import Archive
 from wcache.engine.storing.plans import PART_CHANGES
@@ -23,13 +23,9 @@ def stored(error):
     assert error is None
 
 
-def a_plan(*changes, **fields):
-    return Rollout("p1", 1.0, changes, **fields)
-
-
 def test_every_step_of_a_plan_is_read_as_it_was_stored():
     kept = archive()
-    plan = a_plan(change(0), change(1), change(2))
+    plan = plan_of(change(0), change(1), change(2))
     for index in range(3):
         done = replace(plan.changes[index], status=ChangeStatus.APPLIED, after_us=1.0 + index)
         plan = replace(
@@ -42,10 +38,10 @@ def test_every_step_of_a_plan_is_read_as_it_was_stored():
 
 def test_plans_with_other_numbers_of_changes_and_other_ids_are_not_mixed_up():
     kept = archive()
-    first = a_plan(change(0), change(1), status=RolloutStatus.RUNNING)
-    second = replace(first, plan_id="p2", changes=(change(2),))
+    first = plan_of(change(0), change(1), status=RolloutStatus.RUNNING)
+    second = plan_of(change(2), plan_id="p2", status=RolloutStatus.RUNNING)
     over = replace(first, status=RolloutStatus.DONE)
-    fewer = replace(first, changes=first.changes[:1])
+    fewer = replace(first, changes=first.changes[:1], waves=first.waves[:1])
     for plan in (first, second, fewer, first, second, over, second):
         kept.put_rollout(plan, stored)
         assert kept.rollouts()[plan.plan_id] == plan
@@ -57,7 +53,7 @@ def test_plans_with_other_numbers_of_changes_and_other_ids_are_not_mixed_up():
 ])
 def test_a_change_that_could_not_be_read_again_keeps_what_was_stored(broken, says):
     kept = archive()
-    plan, answers = a_plan(change(0), change(1)), []
+    plan, answers = plan_of(change(0), change(1)), []
     kept.put_rollout(plan, stored)
     bad = replace(plan.changes[1], **broken)
     kept.put_rollout(replace(plan, changes=(plan.changes[0], bad)), answers.append)
@@ -68,7 +64,7 @@ def test_a_change_that_could_not_be_read_again_keeps_what_was_stored(broken, say
 def test_a_plan_with_too_many_changes_is_not_stored():
     kept = archive()
     answers = []
-    kept.put_rollout(a_plan(*(change(0),) * (CHANGES_MAX + 1)), answers.append)
+    kept.put_rollout(plan_of(*(change(0),) * (CHANGES_MAX + 1)), answers.append)
     assert f"more than {CHANGES_MAX} changes" in answers[0].message
     assert kept.rollouts() == {}
 
@@ -79,8 +75,7 @@ MANY = PART_CHANGES + 27  # changes, in steps of forty
 
 
 def a_large_plan():
-    waves = tuple(Wave(WaveKind.DOMAIN, f"host h{n}", 1) for n in range(MANY))
-    return a_plan(*(change(n) for n in range(MANY)), waves=waves)
+    return plan_of(*(change(n) for n in range(MANY)))
 
 
 def moved(plan, *indices, **fields):

@@ -5,8 +5,9 @@ from types import MappingProxyType
 
 import pytest
 from mgr_fakes import builders as make
+from rollout_world import plan_of
 from wcache.core.change.change_status import ChangeStatus
-from wcache.core.change.rollout_state import Rollout, Worse
+from wcache.core.change.rollout_state import Worse
 from wcache.core.config_database import Config, Entry
 from wcache.core.hardware.bcache import BcacheState
 from wcache.core.host_report import HostReport
@@ -182,10 +183,10 @@ def test_what_only_an_admin_may_follow_is_planned_for_him_alone():
 
 def test_what_a_plan_took_back_or_what_others_set_again_and_again_is_left_to_an_admin():
     made = planned().changes
-    worse = Rollout("p1", 1.0, made, worse=Worse((0,), "slower", 2.0))
+    worse = plan_of(*made, worse=Worse((0,), "slower", 2.0))
+    applied = [replace(c, status=ChangeStatus.APPLIED) for c in made]
     gone = [
-        Rollout(f"p{n}", float(n), tuple(replace(c, status=ChangeStatus.APPLIED) for c in made))
-        for n in range(TIMES_MAX)
+        plan_of(*applied, plan_id=f"p{n}", created_at_s=float(n)) for n in range(TIMES_MAX)
     ]
     for plans, why in (([worse], "went back in plan p1"), (gone, "was gone again")):
         wanted = planned(by_itself=True, plans=plans)
@@ -196,8 +197,7 @@ def test_what_a_plan_took_back_or_what_others_set_again_and_again_is_left_to_an_
 
 
 def test_a_stored_value_that_somebody_has_changed_since_is_a_finding():
-    changes = tuple(replace(c, status=ChangeStatus.APPLIED) for c in planned().changes)
-    plan = Rollout("p1", 1.0, changes)
+    plan = plan_of(*(replace(c, status=ChangeStatus.APPLIED) for c in planned().changes))
     stored = [Entry(f"osd.{index}", DEFERRED, "0") for index in range(3)]
     assert drifted([plan], {}, Config(stored), frozenset()) == []
     (found,) = drifted([plan], {}, Config(stored[1:]), frozenset())

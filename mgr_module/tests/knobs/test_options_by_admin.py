@@ -6,8 +6,8 @@ import pytest
 from bcache_world import HOSTS, a_mgr, backing, begun, plan_now, planned, retold, until, values
 from mgr_fakes import builders as make
 from module_world import ok, said
+from rollout_world import plan_of
 from wcache.core.change.option_change import OptionChange
-from wcache.core.change.rollout_state import Rollout
 from wcache.core.errors import RefusedError
 from wcache.core.hardware.bcache import DEVICES_MAX, BcacheState
 from wcache.core.host_report import PowerCut
@@ -302,14 +302,15 @@ def test_it_is_not_tried(mode):
 def a_change(value="writeback"):
     return OptionChange(
         "p1.0.x", "h0", "domain-sda", ("sda",), 0, "hdd", Transport.SCSI, "cache_mode",
-        "writethrough", value, "", (), LoadPoint.OSD_BENCH_DEPTH1,
+        "writethrough", value, "", (), LoadPoint.OSD_BENCH_DEPTH1, osd_ids=(0,),
+        drive_ids=("wwn-sda",),
     )
 
 
 @pytest.mark.parametrize("consent", [False, True])
 def test_the_machine_asks_for_the_consent_too_whoever_began_the_plan(consent):
     change = a_change()
-    rollout = Rollout("p1", 0.0, (change,), consent_writeback=consent)
+    rollout = plan_of(change, consent_writeback=consent)
     seen, why = change.looked(
         rollout, DrivesOutcome((backing("sda", 0, "bcache0", "writethrough"),))
     )

@@ -36,16 +36,10 @@ class GatedMgr(Mgr):
         self.silent = False
         self.refuses_once = False
         self._read = "", set()
-        changes = tuple(
-            change(i, load_point=LoadPoint.OSD_TRAFFIC, osd_ids=(i,)) for i in range(CHANGES)
+        super().__init__(
+            *(change(i, load_point=LoadPoint.OSD_TRAFFIC) for i in range(CHANGES)),
+            waves=WAVES, gate=GateSettings(True, 1, 1), parallel_max=2, consent_persist=persist,
         )
-        super().__init__(*changes)
-        rollout = Rollout(
-            "p1", 1.0, changes, waves=WAVES, gate=GateSettings(True, 1, 1),
-            parallel_max=2, consent_persist=persist,
-        )
-        self.stored = codec.dumps(rollout)
-        self._start()
 
     def _start(self):
         super()._start()

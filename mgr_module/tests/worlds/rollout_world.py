@@ -5,8 +5,10 @@ from dataclasses import replace
 from mgr_fakes import builders as make
 from wcache.core import codec, events
 from wcache.core.change.cache_mode_change import CacheModeChange as Change
+from wcache.core.change.gate.gate_state import GateSettings
 from wcache.core.change.rollout import RolloutMachine
 from wcache.core.change.rollout_state import Rollout
+from wcache.core.change.waves import arranged
 from wcache.core.model import CacheMode, LoadPoint, Transport
 from wcache.core.protocol import (
     ApplyRequest,
@@ -23,15 +25,31 @@ WB, WT = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
 def change(index, **changes):
     found = Change(
         f"p1.{index}", f"h{index}", f"domain-{index}", (f"sd{index}",), index, "hdd",
-        Transport.SCSI, WB, WT, "faster", (), LoadPoint.OSD_BENCH_DEPTH1,
+        Transport.SCSI, WB, WT, "faster", (), LoadPoint.OSD_BENCH_DEPTH1, osd_ids=(index,),
+        drive_ids=("d",),
     )
     return replace(found, **changes)
+
+
+def plan_of(*changes, **fields):
+    """A plan of these changes in waves, host after host, judged by benches."""
+    found, waves = arranged(changes, make.cluster(()))
+    known = {"plan_id": "p1", "created_at_s": 1.0, "changes": found, "waves": waves}
+    return Rollout(**{**known, "gate": GateSettings(by_load=False), **fields})
+
+
+def drive_of(domain_id, mode):
+    """The drive of a change, as a probe reads it."""
+    osd_id = int(domain_id.split("-")[1])
+    return make.drive(
+        f"sd{osd_id}", osd_id, drive_id="d", domain_id=domain_id, state=make.state(mode)
+    )
 
 
 class Mgr:
     """Executes a rollout against drives that obey; the mgr can be lost after any action."""
 
-    def __init__(self, *changes, gain=5.0):
+    def __init__(self, *changes, gain=5.0, **fields):
         self.now_s = 1000.0
         self.restarts = 0
         self.modes = {c.domain_id: WB for c in changes}
@@ -40,7 +58,7 @@ class Mgr:
         self.log = []
         self.notes = []
         self.missed = ()  # preconditions that do not hold now
-        self.stored = codec.dumps(Rollout("p1", 1.0, changes, canary_wait_s=60.0))
+        self.stored = codec.dumps(plan_of(*changes, canary_wait_s=60.0, **fields))
         self._start()
 
     def _start(self):
@@ -77,9 +95,7 @@ class Mgr:
         """What the probe does; the same action twice changes nothing more."""
         before = self.modes[request.domain_id]
         if isinstance(request, LookRequest):
-            state, name = make.state(before), request.domain_id
-            drive = make.drive("sda", 0, drive_id="d", domain_id=name, state=state)
-            return DrivesOutcome((drive,))
+            return DrivesOutcome((drive_of(request.domain_id, before),))
         stored = codec.loads(Rollout, self.stored, bytes_max=10**6, what="rollout")
         assert request.prior.known
         assert request.prior in [c.prior for c in stored.changes], "touched before it is stored"

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from mgr_fakes import builders as make
+from rollout_world import plan_of
 from wcache.core import codec
 from wcache.core.change.cache_mode_change import CacheModeChange
 from wcache.core.change.gate.evidence import Evidence, Proofs
 from wcache.core.change.gate.harm import Harm
 from wcache.core.change.gate.judge import HostHarm, Judgement, Verdict, judge_all
 from wcache.core.change.gate.numbers import Difference
-from wcache.core.change.rollout_state import Rollout
 from wcache.core.loads import COMMITS_PER_S_MAX, Block, OsdBlock
 from wcache.core.material import MATERIAL_LN
 
@@ -171,12 +171,13 @@ def test_the_next_step_of_another_host_does_not_grow_by_what_one_host_has_claime
     changes = tuple(
         CacheModeChange(
             f"a{i}", f"h{i // 4}", f"d{i}", ("sda",), i, "hdd", make.drive("sda").transport,
-            make.drive("sda").mode, make.drive("sda").mode.other, "", (), None,
+            make.drive("sda").mode, make.drive("sda").mode.other, "", (), None, osd_ids=(i,),
+            drive_ids=(f"wwn-{i}",),
         ) for i in range(12)
     )
     kind = changes[0].pooled_as
     evidence = (Evidence(kind).having_proven({"h0": 4}),)
-    found = Rollout("p1", 0.0, changes, evidence=evidence)
+    found = plan_of(*changes, evidence=evidence)
     assert Proofs(evidence).least({kind: {"h0"}}) == 4
     assert found.proven_least([3]) == 4
     assert found.proven_least([4, 5]) == found.proven_least([3, 4]) == 0

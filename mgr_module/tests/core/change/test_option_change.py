@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 from mgr_fakes import builders as make
+from rollout_world import plan_of
 from wcache.core.change.cache_mode_change import CacheModeChange
 from wcache.core.change.option_change import OptionChange
-from wcache.core.change.rollout_state import Rollout
 from wcache.core.drive.prior import prior_from
 from wcache.core.model import CacheMode, LoadPoint, Transport
 from wcache.core.option_value import OptionValue
@@ -33,7 +33,7 @@ CHANGE = OptionChange(
     "mq-deadline", "", (), LoadPoint.OSD_BENCH_DEPTH1, prior=PRIOR, osd_ids=(0,),
     drive_ids=("wwn-sda", "wwn-sdb"), drive_model=make.MODEL,
 )
-ROLLOUT = Rollout("p1", 0.0, (CHANGE,))
+ROLLOUT = plan_of(CHANGE)
 
 
 @pytest.mark.parametrize(("drives", "there"), [
@@ -97,7 +97,7 @@ def test_so_is_a_plan_about_the_cache_mode(others):
         CacheMode.WRITE_THROUGH, "", (), LoadPoint.OSD_BENCH_DEPTH1, osd_ids=(0,),
         drive_ids=("wwn-sda", "wwn-sdb"), drive_model=make.MODEL,
     )
-    rollout = Rollout("p1", 0.0, (change,), consent_turn_on=True)
+    rollout = plan_of(change, consent_turn_on=True)
     seen, why = change.looked(rollout, DrivesOutcome((A, B)))
     assert (why, seen.prior.known) == ("", True)
     seen, why = change.looked(rollout, DrivesOutcome(OTHERS[others]))

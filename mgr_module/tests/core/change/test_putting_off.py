@@ -31,7 +31,7 @@ def a_cluster(count=12, a_host=4, **values):
 def of_drives(cluster, **values):
     changes = [
         change(
-            osd_id, hostname=osd.hostname, load_point=LoadPoint.OSD_TRAFFIC, osd_ids=(osd_id,),
+            osd_id, hostname=osd.hostname, load_point=LoadPoint.OSD_TRAFFIC,
             drive_model="M",
         ) for osd_id, osd in cluster.osds.items()
     ]

@@ -11,6 +11,7 @@ from mgr_fakes import builders as make
 from rollout_world import WB, WT, begun, change
 from wcache.core import codec, events
 from wcache.core.change.change_status import ChangeStatus
+from wcache.core.change.rolling_back import PROBE_AWAITED_S
 from wcache.core.change.rollout_state import Rollout, RolloutStatus
 from wcache.core.drive.prior import PriorDoubt
 from wcache.core.protocol import (
@@ -20,6 +21,7 @@ from wcache.core.protocol import (
     RollbackRequest,
     StateOutcome,
 )
+from wcache.core.record import Precondition
 
 
 def test_changes_that_help_are_applied_and_proven_in_order():
@@ -55,9 +57,8 @@ def test_a_change_that_made_it_worse_goes_back_and_the_next_is_not_begun():
 
 def test_a_second_change_that_is_worse_leaves_the_first_applied():
     mgr = begun(change(0), change(1))
-    for _ in range(5):
+    while mgr.statuses[0] is not ChangeStatus.APPLIED:
         mgr.answer()
-    assert mgr.statuses[0] is ChangeStatus.APPLIED
     mgr.gain = 0.5
     mgr.finish()
     assert mgr.statuses == [ChangeStatus.APPLIED, ChangeStatus.ROLLED_BACK]
@@ -141,7 +142,7 @@ def test_a_drive_that_takes_it_in_between_begins_the_count_anew():
         refuse(mgr)
     assert mgr.machine.rollout.status is RolloutStatus.RUNNING
     refuse(mgr)
-    assert mgr.machine.rollout.status is RolloutStatus.STOPPED  # no gate: nobody is asked
+    assert mgr.machine.rollout.status is RolloutStatus.PAUSED
     assert mgr.modes["domain-2"] is WT
 
 
@@ -255,16 +256,45 @@ def test_rolled_back_is_said_of_a_drive_that_was_read_as_it_was_and_of_no_other(
     assert mgr.modes == {"domain-0": WB, "domain-1": WB}
 
 
-@pytest.mark.parametrize("where", ["before", "changing", "after", "back"])
-def test_a_probe_silent_for_ever_stops_a_rollout_and_says_why(where):
-    mgr = begun()
+def fall_silent(mgr, where):
+    """Its probe is not heard before the change, while it is made, or after it."""
     if where != "before":
         mgr.until(ApplyRequest)
-    if where in ("after", "back"):
+    if where == "after":
         mgr.answer()
-    if where == "back":
-        mgr.give(events.Halt("frozen"))
     mgr.give(events.AgentSilent("the probe on h0 is silent"))
+
+
+@pytest.mark.parametrize("where", ["before", "changing", "after"])
+def test_a_silent_probe_is_waited_for_and_the_rollout_goes_on_where_it_stood(where):
+    mgr = begun()
+    fall_silent(mgr, where)
+    assert mgr.machine.rollout.missed == (Precondition.PROBES_HEARD,)
+    mgr.finish()
+    assert mgr.machine.rollout.status is RolloutStatus.DONE
+    assert mgr.modes == {"domain-0": WT}
+    assert mgr.log.count(("ApplyRequest", "domain-0")) == (1 if where == "before" else 2)
+
+
+def test_a_way_back_asks_a_silent_probe_for_an_hour_and_then_says_that_it_is_not_back():
+    mgr = begun()
+    mgr.until(ApplyRequest)
+    mgr.answer()
+    mgr.give(events.Halt("frozen"))
+    mgr.give(events.AgentSilent("the probe on h0 is silent"))
+    assert mgr.machine.rollout.rolling_back
+    mgr.now_s += PROBE_AWAITED_S
+    mgr.give(events.AgentSilent("the probe on h0 is silent"))
+    assert mgr.statuses == [ChangeStatus.ROLLBACK_FAILED]
+    assert mgr.machine.rollout.status is RolloutStatus.STOPPED
+    assert "silent" in mgr.machine.rollout.changes[0].detail
+    assert mgr.machine.rollout.touched
+
+
+@pytest.mark.parametrize("where", ["before", "changing", "after"])
+def test_a_silent_probe_ends_a_trial_and_it_says_why(where):
+    mgr = begun(trial=True)
+    fall_silent(mgr, where)
     assert mgr.machine.over
     assert mgr.machine.rollout.status is RolloutStatus.STOPPED
     assert "silent" in mgr.machine.rollout.changes[0].detail

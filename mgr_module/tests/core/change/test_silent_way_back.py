@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from rollout_world import change
+from rollout_world import change, plan_of
 from wcache.core import events
 from wcache.core.change.change_status import ChangeStatus
-from wcache.core.change.gate.gate_state import GateSettings
 from wcache.core.change.rollout import RolloutMachine
-from wcache.core.change.rollout_state import Rollout, RolloutStatus
+from wcache.core.change.rollout_state import RolloutStatus
 
 
 def test_a_probe_that_is_heard_again_is_asked_once_and_its_answer_is_waited_for():
-    rollout = Rollout(
-        "p1", 1.0, (change(0, status=ChangeStatus.ROLLING_BACK),),
-        status=RolloutStatus.ROLLING_BACK, gate=GateSettings(),
+    rollout = plan_of(
+        change(0, status=ChangeStatus.ROLLING_BACK), status=RolloutStatus.ROLLING_BACK
     )
     machine = RolloutMachine(rollout, "0")
     first = machine.handle(events.Begin(), 1000.0)

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 from mgr_fakes import builders as make
-from rollout_world import WB, WT, change
+from rollout_world import WB, WT, change, drive_of
 from wcache.core import events
 from wcache.core.change.change_status import ChangeStatus
 from wcache.core.change.gate.evidence import Evidence
@@ -29,7 +29,7 @@ def a_plan(hosts, drives, racks=0, models=1, **values):
         rack = [("rack", f"r{osd_id // drives * racks // hosts}")] if racks else []
         osds.append(make.osd(osd_id, name, location=(("host", name), *rack)))
         changes.append(change(
-            osd_id, hostname=name, load_point=LoadPoint.OSD_TRAFFIC, osd_ids=(osd_id,),
+            osd_id, hostname=name, load_point=LoadPoint.OSD_TRAFFIC,
             drive_model=f"model {osd_id % drives % models}",
         ))
     cluster = make.cluster(osds, failure_types=("rack" if racks else "host",))
@@ -89,8 +89,7 @@ class Fleet:
         name = request.domain_id
         before = self.modes.get(name, WB)
         if not isinstance(request, ApplyRequest):
-            state = make.state(before)
-            return DrivesOutcome((make.drive("sda", 0, drive_id="d", domain_id=name, state=state),))
+            return DrivesOutcome((drive_of(name, before),))
         self.modes[name] = request.mode
         states = (make.state(before),), (make.state(request.mode),)
         return StateOutcome(*states, (), before is not request.mode, ("d",))
@@ -117,7 +116,7 @@ FLEETS = {
     "three hosts of eight": a_plan(3, 8),
     "one host": a_plan(1, 12),
     "two models": a_plan(4, 6, models=2),
-    "nothing is judged by load": a_plan(2, 3, overridden=(Precondition.CLIENT_LOAD,), gate=None),
+    "nothing is judged by load": a_plan(2, 3, overridden=(Precondition.CLIENT_LOAD,)),
     # the first host has proven all of its own, which count as half of that for others at most
     "begun": replace(a_plan(4, 8), evidence=(KIND.having_proven({"h000": 8}),), changes=tuple(
         replace(item, status=ChangeStatus.APPLIED) if item.hostname == "h000" else item

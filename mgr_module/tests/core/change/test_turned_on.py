@@ -2,9 +2,8 @@
 
 import pytest
 from mgr_fakes import builders as make
-from rollout_world import change
+from rollout_world import change, plan_of
 from wcache.core.change.change_status import UNFINISHED, ChangeStatus
-from wcache.core.change.rollout_state import Rollout
 from wcache.core.change.staleness import turned_on
 from wcache.core.model import CacheMode
 from wcache.core.simulation import DriveKind
@@ -23,6 +22,5 @@ def test_a_model_counts_until_it_has_been_turned_on_for_good(expected, mode, cou
     one = change(
         0, expected=expected, mode=mode, status=status, drive_model=make.MODEL,
     )
-    plan = Rollout("p1", 1.0, (one,), canary_wait_s=60.0)
     wanted = {DriveKind.of(one).in_any_class} if counts and status in UNFINISHED else set()
-    assert turned_on(plan) == wanted
+    assert turned_on(plan_of(one)) == wanted

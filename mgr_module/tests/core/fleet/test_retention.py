@@ -8,6 +8,7 @@ import pytest
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
 from mgr_fakes.store import MonLikeKv, PromptQueue
+from rollout_world import plan_of
 from wcache.core.agents import Agent
 from wcache.core.change.cache_mode_change import CacheModeChange as Change
 from wcache.core.change.change_status import ChangeStatus
@@ -74,11 +75,11 @@ def plan(number, *touched, status=RolloutStatus.DONE, change_status=ChangeStatus
         Change(
             f"p{number}.{i}", "h1", domain, ("sda",), 1, "hdd", Transport.SCSI,
             make.CacheMode.WRITE_BACK, make.CacheMode.WRITE_THROUGH, "why", ("by hand",),
-            LoadPoint.OSD_BENCH_DEPTH1, status=change_status,
+            LoadPoint.OSD_BENCH_DEPTH1, status=change_status, osd_ids=(1,), drive_ids=("d",),
         )
         for i, domain in enumerate(touched)
     )
-    return Rollout(f"p{number}", float(number), changes, status)
+    return plan_of(*changes, plan_id=f"p{number}", created_at_s=float(number), status=status)
 
 
 def named(*items):

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 from module_world import WB, WT, a_mgr, measured, ok, said
-from rollout_world import change
+from rollout_world import change, plan_of
 from wcache.core.change.change_status import ChangeStatus
 from wcache.core.change.config_change import ConfigChange
-from wcache.core.change.rollout_state import Rollout, RolloutStatus
+from wcache.core.change.rollout_state import RolloutStatus
 from wcache.core.config_database import ConfigEdit
 from wcache.core.history.changes import line, standing
 from wcache.core.history.entry import About, HistoryEntry
@@ -81,7 +81,7 @@ def test_a_change_that_went_back_for_its_latency_tells_it_once():
 def test_a_line_of_settings_names_each_setting_once_with_both_values(status, words):
     edits = (ConfigEdit("osd/class:hdd", "a", "301", None), ConfigEdit("osd.0", "b", None, "5"))
     one = ConfigChange("a1", "mclock", edits, "hdd", "", "class hdd", status=status)
-    plan = Rollout("p1", 5.0, (one,), RolloutStatus.DONE)
+    plan = plan_of(one, status=RolloutStatus.DONE)
     assert line(plan, one, 5.0).text == f"mclock of class hdd: {words}"
     many = replace(one, edits=tuple(ConfigEdit(f"osd.{n}", "a", "1", None) for n in range(6)))
     assert " and 2 more, " in line(plan, many, 5.0).text
@@ -185,9 +185,9 @@ def test_what_is_still_applied_is_shown_after_its_line_is_gone_from_the_log():
 
 
 def test_what_is_no_longer_applied_is_not_made_up_from_its_plan():
-    plan = Rollout(
-        "p1", 5.0, (change(0, status=ChangeStatus.ROLLED_BACK),
-                    change(1, status=ChangeStatus.APPLIED)), RolloutStatus.DONE,
+    plan = plan_of(
+        change(0, status=ChangeStatus.ROLLED_BACK), change(1, status=ChangeStatus.APPLIED),
+        status=RolloutStatus.DONE,
     )
     assert [line.about.hostname for line in standing([plan], [])] == ["h1"]
     told = standing([plan], [])
