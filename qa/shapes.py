@@ -83,7 +83,8 @@ def shape_of(hint: Any, limits: Mapping[str, Any]) -> Any:
     if origin is typing.Union:
         return ("one of", *sorted((shape_of(item, limits) for item in arguments), key=repr))
     if origin is tuple:
-        return ("many", limits.get("max_items"), shape_of(arguments[0], limits))
+        least = [limits["min_items"]] if "min_items" in limits else []
+        return ("many", limits.get("max_items"), shape_of(arguments[0], limits), *least)
     if isinstance(hint, type) and issubclass(hint, enum.Enum):
         return ("word", *sorted(str(member.value) for member in hint))
     if dataclasses.is_dataclass(hint):

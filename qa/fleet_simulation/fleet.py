@@ -282,7 +282,7 @@ def bound_s(rollout: Rollout) -> float:
     gate, total_s, at = rollout.gate, 0.0, 0
     while at < len(rollout.changes):
         size = 1
-        if gate is not None and gate.by_load:
+        if gate.by_load:
             while (
                 size < rollout.parallel_max and at + size < len(rollout.changes)
                 and rollout.wave_of(at + size) == rollout.wave_of(at)

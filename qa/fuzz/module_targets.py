@@ -113,7 +113,8 @@ def plan_seeds() -> List[bytes]:
     head: Any = {**example(Head, {}, 0), "version": Head.VERSION, "waves": "w", "before": "b",
                  "changes": ["0"]}
     changes = {"version": Head.VERSION, "changes": [example_change(head)]}
-    parts = {"rollout-part/p1/w": {"version": Head.VERSION, "waves": []},
+    waves = [{"kind": "canary", "name": "", "size": 1}]
+    parts = {"rollout-part/p1/w": {"version": Head.VERSION, "waves": waves},
              "rollout-part/p1/b": {"version": Head.VERSION, "blocks": []},
              "rollout-part/p1/0": changes}
     whole = {**head, "newer": [{"index": 0, "change": example_change(head)}]}

@@ -93,10 +93,12 @@ def variant(**changes):
     variant(a=(int, 0)),
     variant(a=(int, field(metadata={"max": 7}))),
     variant(b=(Tuple[Inner, ...], field(default=(), metadata={"max_items": 7}))),
+    variant(b=(Tuple[Inner, ...], field(default=(), metadata={"min_items": 1}))),
     variant(b=(Tuple[WiderInner, ...], ())),
     variant(c=(Optional[Inner], None)),
     variant(c=(Union[Inner, Tagged], None)),
-], ids=["new field", "field gone", "type", "required", "limit", "items", "word", "member", "none"])
+], ids=["new field", "field gone", "type", "required", "limit", "items", "least", "word", "member",
+        "none"])
 def test_all_that_a_reader_would_stumble_over_is_in_the_digest(changed):
     assert digest(Whole) == digest(variant())
     assert digest(changed) != digest(Whole)

@@ -2,10 +2,11 @@
 
 import contextlib
 import itertools
+import json
 from dataclasses import replace
 
 import pytest
-from mgr_fakes.store import MgrGone, MonLikeKv, PromptQueue
+from mgr_fakes.store import MemoryStore, MgrGone, MonLikeKv, PromptQueue
 from rollout_world import change, plan_of
 from wcache.core.change.change_status import ChangeStatus
 from wcache.core.change.gate.gate_state import GateStep
@@ -67,6 +68,22 @@ def test_a_plan_with_too_many_changes_is_not_stored():
     kept.put_rollout(plan_of(*(change(0),) * (CHANGES_MAX + 1)), answers.append)
     assert f"more than {CHANGES_MAX} changes" in answers[0].message
     assert kept.rollouts() == {}
+
+
+@pytest.mark.parametrize("empty", [False, True])
+@pytest.mark.parametrize("name", ["gate", "waves", "osd_ids", "drive_ids"])
+def test_a_plan_that_lacks_what_each_has_is_not_taken_up(name, empty):
+    store = MemoryStore()
+    Archive(store).put_rollout(plan_of(change(0), change(1)), stored)
+    plain = json.loads(store.kept["rollout/p1"])
+    holder = plain if name in plain else plain["changes"][1]
+    holder[name] = []
+    if not empty:
+        del holder[name]
+    store.kept["rollout/p1"] = json.dumps(plain)
+    kept = Archive(store)
+    assert kept.rollouts() == {}
+    assert name in kept.unreadable["rollout/p1"]
 
 
 # ---- large plans: a head, and parts beside it
@@ -188,6 +205,17 @@ def test_a_large_plan_that_is_dropped_leaves_nothing_even_if_the_mgr_is_lost_mea
         kv.lost_after = None
         assert Archive(PromptQueue(kv)).rollouts() == {}
         assert not [key for key in kv.kept if key.startswith("rollout")]
+
+
+def test_a_large_plan_with_a_change_in_no_wave_is_not_taken_up():
+    store = MemoryStore()
+    Archive(store).put_rollout(a_large_plan(), stored)
+    part = next(key for key in store.kept if key.startswith("rollout-part/p1/waves."))
+    plain = json.loads(store.kept[part])
+    store.kept[part] = json.dumps({**plain, "waves": plain["waves"][:-1]})
+    kept = Archive(store)
+    assert kept.rollouts() == {}
+    assert f"{MANY} changes, and its waves have others" in kept.unreadable["rollout/p1"]
 
 
 def test_a_large_plan_whose_part_is_missing_is_listed_and_its_other_parts_stay():

@@ -225,12 +225,14 @@ def _union(hint: Any, limits: Mapping[str, Any]) -> _Decoder:
 
 
 def _tuple(hint: Any, limits: Mapping[str, Any]) -> _Decoder:
-    items_max = limits.get("max_items", ITEMS_MAX)
+    items_min, items_max = limits.get("min_items", 0), limits.get("max_items", ITEMS_MAX)
     inner = _decoder(typing.get_args(hint)[0], limits)
 
     def decode_items(plain: Any) -> Tuple[Any, ...]:
         if not isinstance(plain, list):
             raise _Wrong(" must be a list")
+        if len(plain) < items_min:
+            raise _Wrong(f" has {len(plain)} entries; at least {items_min} must be there")
         if len(plain) > items_max:
             raise _Wrong(f" has {len(plain)} entries; at most {items_max} are taken")
         items = []

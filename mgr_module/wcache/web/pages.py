@@ -232,10 +232,9 @@ def _changed_at_s(blocks: Sequence[KeptBlock]) -> Dict[int, float]:
 
 
 def _osds_of(change: Mapping[str, Any]) -> Sequence[int]:
-    listed = change.get("osd_ids")
-    if listed:
-        return list(listed)
-    return [change["osd_id"]] if isinstance(change.get("osd_id"), int) else []
+    """Those that a change of drives names, or the one that a change of values is measured on."""
+    found: Sequence[int] = change.get("osd_ids", (change["osd_id"],))
+    return found
 
 
 def _drawn(

@@ -136,8 +136,8 @@ def progress(machine: RolloutMachine, now_s: float) -> Tuple[str, float]:
         return f"{said}: rolling back", left.fraction
     if rollout.missed:
         return f"{said}: waiting", left.fraction
-    wave = f": wave {_wave_now(rollout)} of {len(rollout.waves)}" if rollout.waves else ""
-    return f"{said}{wave}, {left.words}", left.fraction
+    wave = f"wave {_wave_now(rollout)} of {len(rollout.waves)}"
+    return f"{said}: {wave}, {left.words}", left.fraction
 
 
 def _wave_now(rollout: Rollout) -> int:

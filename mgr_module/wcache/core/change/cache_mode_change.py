@@ -5,7 +5,7 @@ At each step the probe is asked something; here is what, and what its answers me
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar, FrozenSet, Mapping, Optional, Sequence, Tuple
 
 from .. import codec
@@ -58,6 +58,8 @@ class CacheModeChange(DriveChange):
     why: str
     manual: Tuple[str, ...]
     load_point: LoadPoint
+    osd_ids: Tuple[int, ...] = field(metadata={"min_items": 1})  # all that are on the domain
+    drive_ids: Tuple[str, ...] = field(metadata={"min_items": 1})
     simulated: bool = False
     status: ChangeStatus = ChangeStatus.PLANNED
     detail: str = ""
@@ -75,8 +77,6 @@ class CacheModeChange(DriveChange):
     # SMART's figures of its drives before the change, by drive id
     wear: Tuple[DriveWear, ...] = ()
     at_s: float = 0.0  # when it came to its end
-    osd_ids: Tuple[int, ...] = ()  # all OSDs on the domain; older plans name `osd_id` alone
-    drive_ids: Tuple[str, ...] = ()
     drive_model: Optional[DriveModel] = None
 
     @property
@@ -163,12 +163,11 @@ class CacheModeChange(DriveChange):
         )
 
     def _lasts(self, rollout: Rollout) -> bool:
-        """Whether what is made now is made to last: under a gate, not before it is judged.
+        """Whether what is made now is made to last: not before it is judged.
 
         There is nothing to judge where a drive is in its mode and is only to keep it.
         """
-        judged = rollout.gate is None or rollout.step.last or self.only_lasts
-        return rollout.consent_persist and judged
+        return rollout.consent_persist and (rollout.step.last or self.only_lasts)
 
     def made(
         self, rollout: Rollout, outcome: object, again: bool

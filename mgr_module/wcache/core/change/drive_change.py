@@ -63,10 +63,8 @@ class DriveChange(ChangeSteps):
     def others(self, drives: Sequence[DriveReport]) -> str:
         """Say which drives and OSDs there are instead of those that the plan names; "" where none.
 
-        A consent to a plan is one to change these.  An older version's plan does not name them.
+        A consent to a plan is one to change these.
         """
-        if not self.drive_ids:
-            return ""
         if sorted(drive.drive_id for drive in drives) != sorted(self.drive_ids):
             return "the drive is gone or was replaced"
         osd_ids = sorted({use.osd_id for drive in drives for use in drive.uses})
@@ -97,7 +95,7 @@ class DriveChange(ChangeSteps):
     @property
     def treated(self) -> Tuple[int, ...]:
         """The OSDs whose clients the change may touch."""
-        return self.osd_ids or (self.osd_id,)
+        return self.osd_ids
 
     @property
     def prior_known(self) -> bool:

@@ -183,7 +183,6 @@ class Gating(Stepping):
 
     def _watch(self, phase: Phase, blocks: int) -> List[events.Action]:
         step, gate = self.rollout.step, self.rollout.gate
-        assert gate is not None  # only gated steps are watched  # noqa: S101
         if self._now_s - self._blocks_at_s > BEFORE_OLD_S:
             self._seen = []
         self._phase, self._blocks, self._ill = phase, [], frozenset()
@@ -214,10 +213,8 @@ class Gating(Stepping):
 
     def _blocks_before(self) -> int:
         """At most."""
-        gate = self.rollout.gate
-        assert gate is not None  # only gated steps are watched  # noqa: S101
         proven = self.rollout.proven_least(self.rollout.step.indices)
-        return gate.before_max(self._is_canary(), proven)
+        return self.rollout.gate.before_max(self._is_canary(), proven)
 
     def _enough_before(self) -> bool:
         """Whether the stretch before the step is over: nobody writes, or the level is known."""
@@ -246,7 +243,7 @@ class Gating(Stepping):
     def _keep_seen(self, block: Block) -> None:
         """For the steps to come; the canary's blocks may be longer, and no measure of others."""
         gate = self.rollout.gate
-        if gate is not None and gate.seconds(self._is_canary(), 1) == gate.block_s:
+        if gate.seconds(self._is_canary(), 1) == gate.block_s:
             self._seen = [*self._seen, block][-BLOCKS_BEFORE:]
 
     def _forget_seen(self) -> None:
@@ -263,7 +260,7 @@ class Gating(Stepping):
 
     def _block_seen(self, block: Block, ill: FrozenSet[int]) -> List[events.Action]:
         gate, step = self.rollout.gate, self.rollout.step
-        if gate is None or self._phase not in (Phase.BLOCKS_BEFORE, Phase.BLOCKS_AFTER):
+        if self._phase not in (Phase.BLOCKS_BEFORE, Phase.BLOCKS_AFTER):
             return []
         if ill and Precondition.OSDS_WELL not in self.rollout.overridden:
             self._ill |= ill
@@ -367,7 +364,6 @@ class Gating(Stepping):
 
     def _judge_step(self) -> List[events.Action]:
         step, gate = self.rollout.step, self.rollout.gate
-        assert gate is not None  # callers looked  # noqa: S101
         if self._too_ill(self._ill):
             ill = [f"osd.{osd_id}" for osd_id in sorted(self._ill)]
             return self._hold_step(f"{named(ill)} was not well while the step was watched")

@@ -75,6 +75,8 @@ class OptionChange(DriveChange):
     why: str
     manual: Tuple[str, ...]
     load_point: LoadPoint
+    osd_ids: Tuple[int, ...] = field(metadata={"min_items": 1})  # all that are on the domain
+    drive_ids: Tuple[str, ...] = field(metadata={"min_items": 1})
     wait_s: float = 0.0
     simulated: bool = False
     status: ChangeStatus = ChangeStatus.PLANNED
@@ -89,8 +91,6 @@ class OptionChange(DriveChange):
     doubt: PriorDoubt = PriorDoubt.NONE  # why it cannot be gone back to
     wear: Tuple[DriveWear, ...] = ()
     at_s: float = 0.0  # when it came to its end
-    osd_ids: Tuple[int, ...] = ()
-    drive_ids: Tuple[str, ...] = ()
     drive_model: Optional[DriveModel] = None
     shared: SharedCache = SharedCache()  # noqa: RUF009  frozen
 

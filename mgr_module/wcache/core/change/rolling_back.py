@@ -86,8 +86,8 @@ class RollingBack(RolloutBase):
     def _goes_back(self, index: int, item: Change) -> bool:
         if item.status in (ChangeStatus.APPLYING, ChangeStatus.MADE):
             return True
-        now, waves = self._wave_under_way(), self.rollout.waves
-        return bool(waves) and item.status in TOUCHED and self.rollout.wave_of(index) == now
+        now = self._wave_under_way()
+        return item.status in TOUCHED and self.rollout.wave_of(index) == now
 
     def _in_doubt(self) -> Tuple[int, ...]:
         return tuple(
@@ -144,14 +144,11 @@ class RollingBack(RolloutBase):
         """A probe that is gone may come back: it is asked again for a while.
 
         Of a host that was removed nobody expects that: an admin has given it up.
-
-        A plan of an older version tries once.
         """
         begun_s, detail = self._silent_since_s, one_line(event.detail)
         if event.removed:
             return self._not_back(change, f"given up: {detail}")
-        patient = self.rollout.gate is not None
-        if patient and (begun_s is None or self._now_s - begun_s < PROBE_AWAITED_S):
+        if begun_s is None or self._now_s - begun_s < PROBE_AWAITED_S:
             self._wait_until_s = self._now_s + holding.LOOK_EVERY_S
             if begun_s is not None:
                 return []

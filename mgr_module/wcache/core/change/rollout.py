@@ -210,8 +210,7 @@ class RolloutMachine(Gating):
             return self._end_step_early()
         if Precondition.PLAN_STANDS in broken:
             # it does not come right by itself, and what was agreed to is not what would be done
-            why = holding.words(broken, event.detail, event.moved)
-            return self._pause(why) if self.rollout.gate is not None else self._stop(why)
+            return self._pause(holding.words(broken, event.detail, event.moved))
         self.rollout, said = holding.look(
             self.rollout, change, event.missed, now_s, event.detail
         )
@@ -353,8 +352,7 @@ class RolloutMachine(Gating):
         said = events.Note(f"{change.name}: refused: {one_line(why)}", "warning")
         too_many = self._set_aside(change, why)
         if too_many:
-            ends = self._pause if self.rollout.gate is not None else self._stop
-            return [said, *ends(too_many)]
+            return [said, *self._pause(too_many)]
         goes_on = self._next_of_step() if self.rollout.step.indices else self._next()
         return [events.SaveRun(), said, *goes_on]
 
@@ -382,7 +380,7 @@ class RolloutMachine(Gating):
         self._doubts = 0
         if self.rollout.trial:
             return self._take_back(f"tried: {latency}")
-        if self.rollout.gate is not None and change.IS_READ:
+        if change.IS_READ:
             index = self.rollout.current_index
             self._change(status=ChangeStatus.MADE)
             step = GateStep(() if index is None else (index,))
@@ -414,7 +412,7 @@ class RolloutMachine(Gating):
             return self._silent_back(change, event)
         if event.removed:
             return self._stop(detail)
-        if self.rollout.gate is not None and not self.rollout.trial:
+        if not self.rollout.trial:
             return self._await_probe(detail)
         if change.status is ChangeStatus.APPLYING:
             return self._leave(detail)

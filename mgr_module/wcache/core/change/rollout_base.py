@@ -142,8 +142,7 @@ class RolloutBase:
         timed = self._phase in (Phase.BLOCKS_BEFORE, Phase.BLOCKS_AFTER)
         if current is None or not self.moving or timed:
             return ""
-        held = self._phase in (Phase.HELD, Phase.CHECKING) and self.rollout.gate is not None
-        return "" if held else current.hostname
+        return "" if self._phase in (Phase.HELD, Phase.CHECKING) else current.hostname
 
     def consent(
         self, *, trial: bool, persist: bool, writeback: bool = False

@@ -23,7 +23,7 @@ from .option_change import OptionChange
 # database.  This is how stored plans are read; what a kind of change is to the rest,
 # `change.ChangeSteps` says.
 Change = Union[CacheModeChange, OptionChange, ConfigChange]
-ROLLOUT_VERSION = 11
+ROLLOUT_VERSION = 12
 # Changes of one plan.
 CHANGES_MAX = 16_384
 
@@ -80,15 +80,15 @@ class Rollout:
     them that did not when a change was made.  `missed` are those that it waits for now, since
     `held_since_s`.  A `trial` makes the first change, measures it, and takes it back.
 
-    `waves` divide `changes`; without them (an older version's plan) each change is a wave.
-    With a `gate` the real load of clients judges each step of at most `parallel_max` changes,
-    else a bench before and after each change.  `consent_persist` takes effect for a step when
-    it is judged; before it is begun it is no consent, and says what is planned to last.
-    `consent_writeback`: bcache may hold alone what was acknowledged.  `judged_s` is how
-    long steps that are over have taken; `pausing` why it pauses once the change under way is made.
-    After `pause_max_s` of a pause what is not judged goes back (0: it waits for an admin).
-    `afterwards`: it was done, and what it changed is made to last.  `worse` is what went back
-    because clients, or a bench, were worse off with it.  `by_will`: an admin had it go back.
+    `waves` divide `changes`.  By its `gate` the real load of clients judges each step of at most
+    `parallel_max` changes, or a bench before and after each change.  `consent_persist` takes
+    effect for a step when it is judged; before it is begun it is no consent, and says what is
+    planned to last.  `consent_writeback`: bcache may hold alone what was acknowledged.
+    `judged_s` is how long steps that are over have taken; `pausing` why it pauses once the change
+    under way is made.  After `pause_max_s` of a pause what is not judged goes back (0: it waits
+    for an admin).  `afterwards`: it was done, and what it changed is made to last.  `worse` is
+    what went back because clients, or a bench, were worse off.  `by_will`: an admin had it go
+    back.
     `undone`: its end says nothing of its drive models, as a drive was changed by others or an OSD
     went silent while it was judged, or the mons did not store it.  `evidence` is what its judged
     steps say together, by kind of change, and `looks` how often it was judged.  `harm` is what
@@ -100,6 +100,8 @@ class Rollout:
     plan_id: str
     created_at_s: float
     changes: Tuple[Change, ...] = field(metadata={"max_items": CHANGES_MAX})
+    waves: Tuple[Wave, ...] = field(metadata={"max_items": CHANGES_MAX})
+    gate: GateSettings
     status: RolloutStatus = RolloutStatus.PLANNED
     reason: str = ""
     consent_turn_on: bool = False
@@ -118,8 +120,6 @@ class Rollout:
     cluster_fsid: str = ""
     trial: bool = False
     by: str = "admin"  # who asked for it: an admin, or "auto"
-    waves: Tuple[Wave, ...] = field(default=(), metadata={"max_items": CHANGES_MAX})
-    gate: Optional[GateSettings] = None
     parallel_max: int = 1
     step: GateStep = GateStep()  # noqa: RUF009  frozen
     step_at_s: float = 0.0
@@ -172,8 +172,6 @@ class Rollout:
 
     def wave_of(self, index: int) -> int:
         """Which wave a change belongs to."""
-        if not self.waves:
-            return index
         return bisect_right(self._wave_ends, index)
 
     @cached_property
@@ -262,7 +260,7 @@ class Rollout:
     def judged_by(self) -> str:
         """How its steps are judged, in words."""
         gate = self.gate
-        if gate is None or not gate.by_load:
+        if not gate.by_load:
             return "a bench before and after each change; gate_by_load was off when it was planned"
         if Precondition.CLIENT_LOAD in self.overridden:
             return "a bench before and after each change; client_load is overridden"

@@ -65,7 +65,7 @@ def moved_by_id(
     }
     told = (
         (one, _moved(rollout, one, reports.get(one.hostname), cluster, lost[one.simulated]))
-        for one in changes if isinstance(one, DriveChange) and one.drive_ids
+        for one in changes if isinstance(one, DriveChange)
     )
     return {one.action_id: why for one, why in told if why}
 

@@ -44,8 +44,7 @@ class Step:
 def gated(rollout: Rollout, change: Change, without_clients: Touched = NOTHING) -> bool:
     """Say whether clients' load judges it; else a bench does, or what is read back."""
     return (
-        rollout.gate is not None and rollout.gate.by_load
-        and not rollout.trial and has_clients(change)
+        rollout.gate.by_load and not rollout.trial and has_clients(change)
         and Precondition.CLIENT_LOAD not in rollout.overridden
         and bool(change.judging_osds) and not change.only_lasts
         and change.touches != without_clients
@@ -178,12 +177,7 @@ class Stepping(Persisting):
 
     @property
     def groups_next(self) -> Tuple[Tuple[int, ...], ...]:
-        """The OSDs of each change that the next step may be made of, for `osd ok-to-stop`.
-
-        Of an older version's plan no more is asked than it was planned with.
-        """
-        if self.rollout.gate is None:
-            return ()
+        """The OSDs of each change that the next step may be made of, for `osd ok-to-stop`."""
         return tuple(
             change.judging_osds
             for change in real(self.rollout.changes[index] for index in self._candidates())
@@ -224,10 +218,9 @@ class Stepping(Persisting):
             return "what clients' load does not judge is changed one by one"
         if indices[0] == rollout.canary_index:
             return "the canary is changed by itself"
-        wave = rollout.waves[rollout.wave_of(last)].name if rollout.waves else ""
-        more = last + 1 < len(rollout.changes)
-        if not more or rollout.wave_of(last + 1) != rollout.wave_of(last):
-            return f"all that is left of {wave or 'the plan'}"
+        wave, more = rollout.wave_of(last), last + 1 < len(rollout.changes)
+        if not more or rollout.wave_of(last + 1) != wave:
+            return f"all that is left of {rollout.waves[wave].name or 'the plan'}"
         if proven > rollout.parallel_max and self._apart(indices) >= proven:
             return f"as many as are proven of their kind so far ({proven})"
         if self._together_max and len(indices) >= self._together_max:

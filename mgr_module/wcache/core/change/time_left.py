@@ -81,10 +81,10 @@ def _is_canary(rollout: Rollout, step: Step) -> bool:
 
 def _step_s(rollout: Rollout, step: Step) -> Tuple[float, float, float]:
     """The least, the most, and what is expected."""
-    gate, canary, size = rollout.gate, _is_canary(rollout, step), len(step.indices)
+    canary, size = _is_canary(rollout, step), len(step.indices)
     change = rollout.changes[step.indices[0]]
     waits = size * change.pause_s(rollout)
-    if gate is None or not step.by_load:
+    if not step.by_load:
         # it is read back and no more, and then nothing else is done for a while
         least, most = size * CHANGE_LEAST_S + waits, size * CHANGE_S + waits
         if change.measure(rollout) is not None:
@@ -94,7 +94,7 @@ def _step_s(rollout: Rollout, step: Step) -> Tuple[float, float, float]:
             least += size * settled_s
             most += size * (settled_s + 2.0 * rollout.period_s + again)
         return least, most, min(USUAL * least, most)
-    low, high = gate.range_s(canary)
+    low, high = rollout.gate.range_s(canary)
     waits += rollout.settle_s
     least, most = low + size * CHANGE_LEAST_S + waits, high + size * CHANGE_S + waits
     expected = min(USUAL * least, most)

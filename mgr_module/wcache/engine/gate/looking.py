@@ -111,8 +111,6 @@ class Looking:
             missed.append(Precondition.JOURNAL_SETTLED)
         if self._frozen():
             missed.append(Precondition.NOT_FROZEN)
-        if machine.rollout.gate is None:
-            return tuple(missed)
         if not self._heard(machine):
             missed.append(Precondition.PROBES_HEARD)
         if in_the_way:
@@ -210,9 +208,8 @@ class Looking:
             seen = (*missed, *fallen)
             done(events.ClusterSeen(seen, detail=detail, moved=moved, later=later))
             return
-        gate = machine.rollout.gate
         # benches are compared with the same OSD's own, before the change
-        by_load = gate is not None and gate.by_load and machine.wants_controls
+        by_load = machine.rollout.gate.by_load and machine.wants_controls
         controls = self._controls(machine, groups, cluster) if by_load else ()
         beside = self._at_once(machine)
         several = tuple(tuple(sorted(beside.union(group))) for group in groups)

@@ -123,7 +123,7 @@ class StoredPlans:
             return None
         plain = codec.parse_json(text, bytes_max=VALUE_BYTES_MAX, what=key)
         if not isinstance(plain, dict) or "newer" not in plain:
-            return versions.take(Rollout, plain, key)
+            return _in_waves(versions.take(Rollout, plain, key), key)
         head = versions.take(Head, plain, key)
         parts = [self._part(plan_id, Changes, name) for name in head.changes]
         base = tuple(item for part in parts for item in part.changes)
@@ -138,10 +138,10 @@ class StoredPlans:
         if {len(part.changes) for part in parts[:-1]} <= {PART_CHANGES}:
             kept.changes, kept.parts = base, head.changes
             kept.waves, kept.before = (waves, head.waves), (before, head.before)
-        return replace(
+        return _in_waves(replace(
             head.plan, changes=tuple(changes), waves=waves,
             step=replace(head.plan.step, before=before),
-        )
+        ), key)
 
     def _part(self, plan_id: str, cls: Type[T], name: str) -> T:
         key = f"{PART}/{plan_id}/{name}"
@@ -251,6 +251,13 @@ def require_readable(rollout: Rollout) -> None:
     made.name("waves", Waves(rollout.waves))
     made.parts(rollout.changes, (), None)
     readable(key, replace(rollout, changes=(), waves=()))
+
+
+def _in_waves(rollout: Rollout, key: str) -> Rollout:
+    """Return a plan that was read; raises StorageError where a change of it is in no wave."""
+    if sum(wave.size for wave in rollout.waves) != len(rollout.changes):
+        raise StorageError(f"{key} has {len(rollout.changes)} changes, and its waves have others")
+    return rollout
 
 
 class _Made:

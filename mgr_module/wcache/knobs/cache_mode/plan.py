@@ -89,9 +89,9 @@ def make_changes(
             tuple(
                 line for drive in drives for line in by_hand(drive, mode, lost[report.simulated])
             ),
-            _proof(found), report.simulated, failure_domain=", ".join(domain.where),
-            osd_ids=domain.osd_ids,
-            drive_ids=tuple(drive.drive_id for drive in drives), drive_model=first.drive_model,
+            _proof(found), domain.osd_ids, tuple(drive.drive_id for drive in drives),
+            report.simulated, failure_domain=", ".join(domain.where),
+            drive_model=first.drive_model,
         ))
 
     return by_fate(filter(is_asked_for, in_order(reports, cluster)), fate_of)

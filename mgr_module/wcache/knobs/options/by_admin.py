@@ -128,8 +128,8 @@ def _change(
         tuple(drive.dev_name for drive in domain.drives), osd_id,
         osd.device_class if osd else "", first.transport, entry.name, now, value, WHY,
         by_hand(domain.drives, entry, now, value, unsafe), LoadPoint.OSD_BENCH_DEPTH1,
+        domain.osd_ids, tuple(drive.drive_id for drive in domain.drives),
         # nothing judges what leaves it, so nothing needs to settle
         0.0 if leaves else entry.settle_s, domain.report.simulated,
-        failure_domain=", ".join(domain.where), osd_ids=domain.osd_ids,
-        drive_ids=tuple(drive.drive_id for drive in domain.drives), drive_model=first.drive_model,
+        failure_domain=", ".join(domain.where), drive_model=first.drive_model,
     )

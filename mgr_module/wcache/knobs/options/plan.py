@@ -117,10 +117,9 @@ def _change(action_id: str, domain: Domain, told: Told, step: Step) -> OptionCha
         action_id, domain.report.hostname, first.domain_id,
         tuple(drive.dev_name for drive in domain.drives), first.uses[0].osd_id,
         told.kind.device_class, first.transport, entry.name, now, choice.value, choice.why,
-        by_hand(domain.drives, entry, now, choice.value), choice.proof, entry.settle_s,
-        domain.report.simulated,
-        failure_domain=", ".join(domain.where), osd_ids=domain.osd_ids,
-        drive_ids=tuple(drive.drive_id for drive in domain.drives), drive_model=first.drive_model,
+        by_hand(domain.drives, entry, now, choice.value), choice.proof, domain.osd_ids,
+        tuple(drive.drive_id for drive in domain.drives), entry.settle_s, domain.report.simulated,
+        failure_domain=", ".join(domain.where), drive_model=first.drive_model,
     )
 
 

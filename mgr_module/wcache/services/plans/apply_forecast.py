@@ -91,7 +91,7 @@ def _idle(
 ) -> bool:
     """Whether clients write too little to judge the first change by, as they do now."""
     gate = rollout.gate
-    if gate is None or not gate.by_load or rollout.trial or first.only_lasts or (
+    if not gate.by_load or rollout.trial or first.only_lasts or (
         Precondition.CLIENT_LOAD in rollout.overridden or not has_clients(first)
     ):
         return False

@@ -21,8 +21,7 @@ from ..guards import require_apart, require_settled, require_store
 def require_startable(world: World, rollout: Rollout) -> None:
     """Whatever a plan changes: that can be stored, nothing else is under way, nothing is owed."""
     require_store(world)
-    # an older version's plan looks at less before each step
-    require_apart(world, rollout, unasked=rollout.gate is None)
+    require_apart(world, rollout)
     if rollout.throwaway and not world.options.throwaway_cluster:
         raise RefusedError(
             f"plan {rollout.plan_id} was made while this was a throwaway cluster",
