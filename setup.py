@@ -14,6 +14,8 @@ setup(
     packages=packages,
     # cli/wcache_cli/templates is a link to templates/, so that one path holds in a tree,
     # a wheel and a zipapp
-    package_data={"wcache": ["web/templates/*.j2"], "wcache_cli": ["templates/*.j2"]},
+    package_data={
+        "wcache": ["web/templates/*.j2", "deployment/*.j2"], "wcache_cli": ["templates/*.j2"],
+    },
     package_dir={root: f"{folder}/{root}" for folder, root in PLACES.items()},
 )

@@ -10,9 +10,9 @@ import subprocess
 
 import pytest
 from harness.releases import ensure_release
-from wcache.core.deployment import cephadm
-from wcache.core.deployment.form import Form, require_name
 from wcache.core.errors import MalformedError
+from wcache.deployment.form import Form, require_name
+from wcache.deployment.scripts import script
 
 HOSTS = ("h1", "osd-host-2.example.org")
 IMAGE = "quay.io/ceph/ceph:v20.2.4"
@@ -55,9 +55,8 @@ def taken(release):
 
 
 def printed(**changes):
-    script = cephadm.install(HOSTS, IMAGE, **changes)
-    begin = next(i for i, line in enumerate(script.lines) if line.startswith("ceph orch apply"))
-    return "\n".join(script.lines[begin + 1 : script.lines.index(cephadm.END)])
+    text = script("cephadm", hostnames=HOSTS, image=IMAGE, **changes).text
+    return text.partition("ceph orch apply")[2].partition("\n")[2].partition("\nEND_OF_WCACHE")[0]
 
 
 @pytest.mark.parametrize("program_inside", [False, True])

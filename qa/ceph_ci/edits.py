@@ -41,6 +41,14 @@ EDITS: Dict[str, Tuple[Edit, ...]] = {
     "packaging": (
         Edit("ceph.spec.in", "%{_datadir}/ceph/mgr/volumes",
              ("%{_datadir}/ceph/mgr/volumes", "%{_datadir}/ceph/mgr/wcache")),
+        Edit("ceph.spec.in", "%description mgr-modules-core", (
+            "%if 0%{?suse_version}",
+            "Requires:       python%{python3_pkgversion}-Jinja2",
+            "%else",
+            "Requires:       python%{python3_pkgversion}-jinja2",
+            "%endif",
+            "%description mgr-modules-core",
+        )),
         Edit("ceph.spec.in", "This package provides a Ceph hardware monitoring agent.", (
             "This package provides a Ceph hardware monitoring agent.",
             "",

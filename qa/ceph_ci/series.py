@@ -96,7 +96,7 @@ def _core() -> Iterator[Patch]:
     )
     order = (
         "hardware", "figures", "options", "drive", "experiment", "verdict", "change", "history",
-        "automation", "fleet", "deployment",
+        "automation", "fleet",
     )
     for folder in order:
         files = dict(_files(f"{CORE}/{folder}", here / folder, "**/*.py"))
@@ -111,7 +111,9 @@ def about(folder: Path) -> str:
 
 def _module() -> Iterator[Patch]:
     here = PROJECT / "mgr_module/wcache"
-    for folder in ("knobs", "analysis", "ceph", "engine", "services", "commands", "web"):
+    for folder in (
+        "deployment", "knobs", "analysis", "ceph", "engine", "services", "commands", "web",
+    ):
         files = dict(_files(f"{MODULE}/{folder}", here / folder))
         yield Patch(f"mgr/wcache: {folder}", about(here / folder), files)
     files = dict(_files(MODULE, here, "*.py"))
@@ -135,7 +137,8 @@ def _module() -> Iterator[Patch]:
     )
     tests = PROJECT / "mgr_module/tests"
     for folder in (
-        "core", "knobs", "analysis", "ceph", "engine", "services", "commands", "web", "end_to_end",
+        "core", "deployment", "knobs", "analysis", "ceph", "engine", "services", "commands", "web",
+        "end_to_end",
     ):
         yield Patch(
             f"mgr/wcache: tests of {folder}",

@@ -21,8 +21,8 @@ from harness.processes import MARKER
 from harness.releases import ensure_release
 from harness.start import MEMORY_TARGET_BYTES
 from probes import MODULE, Wcache
-from wcache.core.deployment.form import caps_of
 from wcache.core.model import LoadPoint
+from wcache.deployment.form import caps_of
 from wcache_sim.drive_schema import load_drive_file
 from wcache_sim.placement import PlacedDrive, osd_roles, place
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Dict, Mapping, Optional, Tuple
 
 from wcache.ceph.command import CommandFailed
-from wcache.core.deployment.build_folder import BuildFolder
-from wcache.core.deployment.places import OsdPlace
+from wcache.deployment.form import BuildFolder
+from wcache.deployment.places import OsdPlace
 
 
 class FakeKeys:

@@ -65,7 +65,8 @@ class Mutation:
             )
         mutated = text.replace(self.find, self.replace)
         try:
-            compile(mutated, self.file, "exec")
+            if self.file.endswith(".py"):
+                compile(mutated, self.file, "exec")
         except SyntaxError as error:
             raise MutationError(f"{self.file} is no Python with it ({self.why}): {error}") from None
         return mutated

@@ -10,8 +10,7 @@ from pathlib import Path
 import kubernetes_validate
 import pytest
 import yaml
-from wcache.core.deployment import cephadm, rook
-from wcache.core.deployment.yaml_text import yaml_lines
+from wcache.deployment.scripts import QUOTING, script
 
 PROJECT = Path(__file__).resolve().parents[2]
 UNIT = PROJECT / "templates" / "wcache-probe.service"
@@ -22,20 +21,19 @@ FSID = "00000000-0000-4000-8000-000000000001"
 KUBERNETES = ("1.30", "1.34")
 
 
-def documents(script, end):
-    """The YAML documents between the here-document's marks."""
-    lines = script.lines
-    begin = next(i for i, line in enumerate(lines) if f"<<'{end}'" in line)
-    return list(yaml.safe_load_all("\n".join(lines[begin + 1 : lines.index(end)])))
+def documents(form, hostnames, **values):
+    """The YAML documents in the here-document that a form's script has."""
+    text = script(form, hostnames=hostnames, image=IMAGE, **values).text
+    inside = text.partition("<<'END_OF_WCACHE'")[2].partition("\nEND_OF_WCACHE\n")[0]
+    return list(yaml.safe_load_all(inside.partition("\n")[2]))
 
 
 @pytest.fixture(params=[False, True], ids=["program from the host", "program in the image"])
 def rook_documents(request):
-    hosts = ["h1", "node-2.example.org"]
-    script = rook.install(
-        hosts, "rook-ceph", IMAGE, FSID, program_inside=request.param,
+    return documents(
+        "rook", ["h1", "node-2.example.org"], namespace="rook-ceph", fsid=FSID,
+        program_inside=request.param,
     )
-    return documents(script, rook.END)
 
 
 @pytest.mark.parametrize("version", KUBERNETES)
@@ -73,21 +71,24 @@ def test_each_deployment_runs_one_probe_on_its_own_node_with_its_own_key(rook_do
 
 
 def test_what_a_probe_only_reads_is_mounted_to_be_read():
-    spec = cephadm.spec("h1", IMAGE, program_inside=False)["spec"]
+    (spec,) = (one["spec"] for one in documents("cephadm", ["h1"], program_inside=False))
     writable = {path for path, inside in spec["volume_mounts"].items() if inside[-3:] != ":ro"}
     assert writable == {"/dev", "/sys", "/run/wcache", "/var/lib/wcache"}
     assert "/usr/bin/wcache-probe" in spec["volume_mounts"]
-    inside = cephadm.spec("h1", IMAGE, program_inside=True)["spec"]
+    (inside,) = (one["spec"] for one in documents("cephadm", ["h1"], program_inside=True))
     assert "/usr/bin/wcache-probe" not in inside["volume_mounts"]
 
 
 @pytest.mark.parametrize("text", [
     "", "a: b", "- x", "yes", "null", "1e3", "0x1", "#", "'", '"', "\n---\n", "{{ x }}", "&a", "*a",
-    "!!python/object:os.system", "\t", "%", "@", "é", "\u2028", "\x7f",
+    "!!python/object:os.system", "\t", "%", "@", "é", "\u2028", "\x7f", "x " * 99,
 ])  # fmt: skip
 def test_no_text_becomes_anything_else_in_yaml(text):
-    plain = {"key": text, "list": [text, {"a": text, "b": [text]}], "n": 1, "t": True, "e": []}
-    assert yaml.safe_load("\n".join(yaml_lines(plain))) == plain
+    quoted = QUOTING["yaml"](text)
+    assert yaml.safe_load(f"key: {quoted}\nlist:\n  - {quoted}\n") == {"key": text, "list": [text]}
+    # other readers know other words and numbers, such as 1e3
+    assert (quoted[0], quoted[-1]) == ('"', '"')
+    assert "\n" not in quoted
 
 
 @pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd-analyze is not here")

@@ -4,7 +4,7 @@ import errno
 import json
 
 from wcache.ceph.keys import CephKeyring
-from wcache.core.deployment.form import caps_of
+from wcache.deployment.form import caps_of
 
 
 class Mons:

@@ -6,7 +6,7 @@ import time
 
 import pytest
 from wcache.ceph.surroundings import UPGRADE_EVERY_S, CephSurroundings, Upgrades
-from wcache.core.deployment.places import OsdPlace
+from wcache.deployment.places import OsdPlace
 
 
 class Mgr:

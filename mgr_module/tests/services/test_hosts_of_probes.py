@@ -7,8 +7,8 @@ import pytest
 from mgr_fakes import builders as make
 from module_world import a_mgr, ok, said, with_osds_on
 from test_commands_do_what_they_say import refused
-from wcache.core.deployment.build_folder import BuildFolder
-from wcache.core.deployment.places import OsdPlace
+from wcache.deployment.form import BuildFolder
+from wcache.deployment.places import OsdPlace
 
 IMAGE = "quay.io/ceph/ceph:v20.2.4"
 EVIL = "evil.example/x:1"

@@ -11,8 +11,8 @@ import time
 from typing import Any, Callable, Dict, Mapping, Optional, Protocol, Sequence, Tuple
 
 from ..core.config_database import parse_dump
-from ..core.deployment.build_folder import BuildFolder
-from ..core.deployment.places import OsdPlace
+from ..deployment.form import BuildFolder
+from ..deployment.places import OsdPlace
 from . import told
 from .command import CommandFailed, SendsCommands, ask_mon, parse
 from .orchestrator import CephOrchestrator, MgrOfOrchestrator
@@ -129,7 +129,7 @@ class CephSurroundings:
         }
 
     def containers_take_arguments(self) -> bool:
-        """16's class of such a spec has neither of the two keys that `cephadm.py` needs."""
+        """16's class of such a spec has neither of the two keys that `cephadm.sh.j2` has."""
         try:
             specs: Any = importlib.import_module("ceph.deployment.service_spec")
             known = inspect.signature(specs.CustomContainerSpec.__init__).parameters

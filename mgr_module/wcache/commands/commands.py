@@ -12,10 +12,10 @@ import json
 from typing import Any, Callable, Dict, List, Mapping, Tuple
 
 from ..core import codec
-from ..core.deployment.hostnames import checked_hostname
 from ..core.errors import MalformedError, NotReadyError, WcacheError
 from ..core.output_format import FORMAT_VERSION, Rows
 from ..core.shell import arguments, ticked
+from ..deployment.form import checked_hostname
 from ..knobs import rooms
 from ..services import web_tokens
 from ..services.service import Service

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from typing import Dict, FrozenSet, Iterable, Optional, Sequence, Set, Tuple
 
 from ..core.agents import Agents
-from ..core.deployment.form import Deployment
 from ..core.drive.accepted_proofs import AcceptedProof
 from ..core.drive.journal import EntryKind
 from ..core.drive.proofs import proofs_for
@@ -21,6 +20,7 @@ from ..core.protocol import (
     RollbackRequest,
     Task,
 )
+from ..deployment.form import Deployment
 from .storing.archive import Archive
 
 # Notices of each host that are remembered, so that one that is sent twice is told once.

@@ -14,7 +14,7 @@ from typing import Dict, Optional, Sequence, Tuple
 from ..ceph.command import CommandFailed
 from ..ceph.keys import Keys
 from ..core.codec import one_line
-from ..core.deployment.form import caps_of, entity_of
+from ..deployment.form import caps_of, entity_of
 
 # Far less than a lease: on some releases the probes' calls queue behind the one that waits.
 WAIT_S = 5.0

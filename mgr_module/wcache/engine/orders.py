@@ -8,7 +8,6 @@ from typing import Callable, List, Sequence
 from ..core.change.change_status import UNFINISHED
 from ..core.change.rollout import RolloutMachine
 from ..core.change.rollout_state import Rollout, RolloutStatus
-from ..core.deployment.form import Deployment, entity_of
 from ..core.drive.acceptance import Acceptance
 from ..core.drive.accepted_proofs import AcceptedProof
 from ..core.errors import ConflictError, StorageError
@@ -20,6 +19,7 @@ from ..core.experiment.slots import Periods
 from ..core.fleet.ages import Age
 from ..core.verdict.foreign.document import Evidence
 from ..core.verdict.plp.trust import TrustedModel
+from ..deployment.form import Deployment, entity_of
 from .accepting import settle
 from .evidence.accepted_proofs import ACCEPTED_PROOFS
 from .evidence.trust import TRUSTED

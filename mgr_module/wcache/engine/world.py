@@ -28,7 +28,6 @@ from ..core.change.marked import Mark, marked
 from ..core.change.rollout_state import Rollout
 from ..core.cluster import ClusterState
 from ..core.config_database import Config
-from ..core.deployment.form import Deployment
 from ..core.drive.acceptance import Acceptance
 from ..core.drive.accepted_proofs import AcceptedProof
 from ..core.experiment.campaign import Campaign
@@ -49,6 +48,7 @@ from ..core.verdict.plp.trust import TrustedModel, lifted
 from ..core.verdict.pooling import Pool
 from ..core.verdict.recommend import OsdProfiles, PoolKey, Recommendation, recommend
 from ..core.verdict.result import Result
+from ..deployment.form import Deployment
 from ..options import Options
 from .executor import Executor
 from .under_way import (

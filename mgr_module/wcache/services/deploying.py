@@ -11,17 +11,6 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 from ..ceph.command import CommandFailed
 from ..ceph.surroundings import Surroundings
 from ..core.agents import Agent, overdue_s
-from ..core.deployment import build_folder, cephadm, rook, systemd
-from ..core.deployment.form import (
-    Deployment,
-    Form,
-    Script,
-    checked_image,
-    checked_namespace,
-    entity_of,
-)
-from ..core.deployment.leaving import reasons_to_stay, what_stays
-from ..core.deployment.places import Places, chosen, named_for
 from ..core.drive.saved_off import how_to_name, made_to_flush, say_flushed, why_pinned
 from ..core.errors import MalformedError, NotFoundError, NotReadyError, RefusedError
 from ..core.events import Halt
@@ -30,6 +19,16 @@ from ..core.host_report import HostReport
 from ..core.model import DriveReport
 from ..core.output_format import FORMAT_VERSION
 from ..core.text import many, named
+from ..deployment.form import (
+    Deployment,
+    Form,
+    checked_image,
+    checked_namespace,
+    entity_of,
+)
+from ..deployment.leaving import reasons_to_stay, what_stays
+from ..deployment.places import Places, chosen, named_for
+from ..deployment.scripts import Script, script
 from ..engine.engine import Engine
 from ..engine.key_work import PENDING, THERE, KeyWork
 from ..engine.world import World
@@ -43,6 +42,7 @@ PINS = (
     "`wcache-probe prepare --dry-run`, which changes nothing.",
 )
 REMOVING = "the host is being removed"
+AGAIN = "run the same command again in a moment"
 LEFT_BEHIND = (
     "the probe's program, service, key file and journal, and what `wcache-probe prepare` wrote: "
     "these are harmless; if the host returns, run the script that is printed here"
@@ -74,34 +74,29 @@ class AgentService:
         hostnames = named_for(run_by, asked, left_out, every=every)
         made = self._deployments(run_by, hostnames, image)
         # what cannot be printed is refused before keys are made
-        self._install(run_by, made, program_inside=image is not None)
+        told = self._script(made, program_inside=image is not None)
         require_store(self._engine.world())
         # Rook makes the key itself, with the CephClient
         job = None if run_by is Form.ROOK else self._keys.make(hostnames)
-        rows = []
-        for item in made:
-            state = run_by.value if job is None else job.state(item.hostname)
-            error = "" if job is None else job.errors.get(item.hostname, "")
-            rows.append({
-                "hostname": item.hostname, "entity": entity_of(item.hostname), "key": state,
-                "error": error, "osd_ids": places.osd_ids(item.hostname),
-            })
-            if not error:
+        rows = [{
+            "hostname": name, "entity": entity_of(name),
+            "key": run_by.value if job is None else job.state(name),
+            "error": "" if job is None else job.errors.get(name, ""),
+            "osd_ids": places.osd_ids(name),
+        } for name in hostnames]
+        for item, row in zip(made, rows):
+            if not row["error"]:
                 with self._engine.orders() as orders:
-                    orders.add_host(item, noted=state != THERE)
-        failed = [row for row in rows if row["error"]]
-        if len(failed) == len(rows):
-            raise NotReadyError(f"no key was made: {failed[0]['error']}", "see `ceph health`")
-        without = {row["hostname"] for row in failed}
-        script = self._install(
-            run_by, [item for item in made if item.hostname not in without],
-            program_inside=image is not None,
-        )
+                    orders.add_host(item, noted=row["key"] != THERE)
+        with_key = [item for item, row in zip(made, rows) if not row["error"]]
+        if not with_key:
+            raise NotReadyError(f"no key was made: {rows[0]['error']}", "see `ceph health`")
+        if len(with_key) < len(made):
+            told = self._script(with_key, program_inside=image is not None)
         return {
             "format_version": FORMAT_VERSION, "form": run_by.value, "why": why, "hosts": rows,
             "named_by_osds": every and listed is None, "left_out": left_out,
-            "notes": [*script.notes, *self._pins(run_by, [item.hostname for item in made])],
-            "script": "\n".join(script.lines),
+            "notes": [*told.notes, *self._pins(run_by, hostnames)], "script": told.text,
         }
 
     def _pins(self, form: Form, hostnames: Sequence[str]) -> List[str]:
@@ -179,23 +174,14 @@ class AgentService:
     def _namespace(self) -> str:
         return checked_namespace(self._surroundings.namespace() or "rook-ceph")
 
-    def _install(
-        self, form: Form, made: Sequence[Deployment], *, program_inside: bool
-    ) -> Script:
+    def _script(self, made: Sequence[Deployment], *, program_inside: bool) -> Script:
         """The script for hosts of one form, image and namespace."""
-        hostnames = [item.hostname for item in made]
-        image, namespace = (made[0].image, made[0].namespace) if made else ("", "")
-        if form is Form.CEPHADM:
-            return cephadm.install(hostnames, image, program_inside=program_inside)
-        if form is Form.ROOK:
-            fsid = self._engine.world().cluster.fsid
-            return rook.install(
-                hostnames, namespace, image, fsid, program_inside=program_inside
-            )
-        folder = self._surroundings.build_folder()
-        if form is Form.VSTART and folder is not None and hostnames:
-            return build_folder.install(hostnames[0], folder)
-        return systemd.install(hostnames)
+        folder, of_all = self._surroundings.build_folder(), made[0]
+        return script(
+            of_all.form.value, hostnames=[item.hostname for item in made], image=of_all.image,
+            namespace=of_all.namespace, fsid=self._engine.world().cluster.fsid,
+            program_inside=program_inside, folder=folder,
+        )
 
     # ---- remove
 
@@ -223,29 +209,35 @@ class AgentService:
                     "can be looked at or restored",
                     "wait for its next call, or start it; --force forgets a host that is gone",
                 )
+            item, runs = known or self._as_found(hostname), _runs_on(world, hostname)
+            # what cannot be printed is refused before anything is removed
+            told = script(
+                "removal", form=item.form.value, hostname=hostname,
+                namespace=checked_namespace(item.namespace) if item.form is Form.ROOK else "",
+                folder=self._surroundings.build_folder(),
+            )
             if dry_run:
-                return self._would_remove(world, hostname, known, force=force)
-            for run_id in _runs_on(world, hostname):
+                key = "the CephClient" if item.form is Form.ROOK else entity_of(hostname)
+                stays = _stays(world, hostname, force=force)
+                return {"hostname": hostname, "form": item.form.value, "stays": stays, **would([
+                    *(f"end run {run_id} and restore its drives" for run_id in runs),
+                    f"remove the key of {key}",
+                    f"forget {hostname}, its reports and how it was added",
+                ])}
+            for run_id in runs:
                 orders.executor.feed(run_id, Halt(REMOVING))
             ended = orders.look(world)
             if (heard or not force) and any(name == hostname for name, _ in ended.leased):
                 raise NotReadyError(
-                    f"what is measured on {hostname} is ended and restored",
-                    "run the same command again in a moment",
+                    f"what is measured on {hostname} is ended and restored", AGAIN
                 )
-            stays = _what_stays(ended, hostname)
-            if not force:
-                _require_restored(ended, hostname, stays)
-        item = known or self._as_found(hostname)
+            stays = _stays(ended, hostname, force=force)
         if not heard and force:
             stays.append(LEFT_BEHIND)
         if item.form is not Form.ROOK:
             job = self._keys.remove(hostname)
             if job.state(hostname) == PENDING:
-                raise NotReadyError(
-                    f"the mons have not removed {entity_of(hostname)} yet",
-                    "run the same command again in a moment",
-                )
+                raise NotReadyError(f"the mons have not removed {entity_of(hostname)} yet", AGAIN)
             if hostname in job.errors:
                 raise NotReadyError(
                     f"the key is still there: {job.errors[hostname]}", "see `ceph health`"
@@ -254,26 +246,10 @@ class AgentService:
         with engine.orders() as orders:
             orders.remove_host(hostname, "" if agent is None else agent.instance_id)
             orders.note("admin", hostname, f"host removed{left}")
-        folder = self._surroundings.build_folder()
-        script = _removal(item, folder.path if folder else "")
         return {
             "format_version": FORMAT_VERSION, "hostname": hostname, "changed": True,
-            "form": item.form.value, "stays": stays, "notes": list(script.notes),
-            "script": "\n".join(script.lines),
+            "form": item.form.value, "stays": stays, "notes": told.notes, "script": told.text,
         }
-
-    def _would_remove(
-        self, world: World, hostname: str, known: Optional[Deployment], *, force: bool
-    ) -> Dict[str, Any]:
-        stays = _what_stays(world, hostname)
-        if not force:
-            _require_restored(world, hostname, stays)
-        form = (known or self._as_found(hostname)).form
-        key = "the CephClient" if form is Form.ROOK else entity_of(hostname)
-        return {"hostname": hostname, "form": form.value, "stays": stays, **would([
-            *(f"end run {run_id} and restore its drives" for run_id in _runs_on(world, hostname)),
-            f"remove the key of {key}", f"forget {hostname}, its reports and how it was added",
-        ])}
 
     def _as_found(self, hostname: str) -> Deployment:
         """How a host that was never added by `agent add` would be added now."""
@@ -317,14 +293,14 @@ def _unheard(world: World, agent: Agent) -> str:
     return f"for {silent_s:.0f} s" if silent_s >= due_s else ""
 
 
-def _what_stays(world: World, hostname: str) -> List[str]:
-    return what_stays(
+def _stays(world: World, hostname: str, *, force: bool) -> List[str]:
+    """What only the host's probe could take back; refused while there is any, unless forced."""
+    stays = what_stays(
         hostname, world.plans, [machine.state for machine in world.runs.values()],
         world.reports.get(hostname),
     )
-
-
-def _require_restored(world: World, hostname: str, stays: Sequence[str]) -> None:
+    if force:
+        return stays
     standing = reasons_to_stay(hostname, world.plans)
     if standing:
         raise RefusedError(
@@ -343,13 +319,4 @@ def _require_restored(world: World, hostname: str, stays: Sequence[str]) -> None
             "run `wcache-probe restore --all` on the host, and what it prints for changes that "
             "were applied (--force leaves them)",
         )
-
-
-def _removal(item: Deployment, folder: str) -> Script:
-    if item.form is Form.VSTART:
-        return build_folder.remove(item.hostname, folder)
-    if item.form is Form.CEPHADM:
-        return cephadm.remove(item.hostname)
-    if item.form is Form.ROOK:
-        return rook.remove(item.hostname, checked_namespace(item.namespace))
-    return systemd.remove(item.hostname)
+    return stays

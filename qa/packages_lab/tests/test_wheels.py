@@ -69,9 +69,10 @@ def test_a_wheel_holds_the_three_packages_and_what_they_read(wheel):
     templates = {path.name for path in (PROJECT / "templates").glob("*.j2")}
     inside = {Path(name).name for name in names if name.startswith("wcache_cli/templates/")}
     assert templates == inside != set()
-    pages = PROJECT / "mgr_module/wcache/web/templates"
-    inside = {Path(name).name for name in names if name.startswith("wcache/web/templates/")}
-    assert {path.name for path in pages.iterdir()} == inside != set()
+    for folder in ("wcache/web/templates", "wcache/deployment"):
+        templates = {path.name for path in (PROJECT / "mgr_module" / folder).glob("*.j2")}
+        inside = {Path(name).name for name in names if name.startswith(f"{folder}/")}
+        assert templates == {name for name in inside if name.endswith(".j2")} != set()
 
 
 @pytest.mark.parametrize("program", ["wcache", "wcache-probe"])

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any, Dict, Mapping, Optional
 
 from ...core import codec
-from ...core.deployment.form import Form
-from ...core.deployment.reloading import script
 from ...core.errors import NotFoundError
 from ...core.fleet.loaded_off import reloads
 from ...core.output_format import FORMAT_VERSION
+from ...deployment.form import Form
+from ...deployment.scripts import reloading
 from ...engine.world import World
 
 _ROOK = (
@@ -30,7 +30,7 @@ def reload(world: World, hostname: Optional[str]) -> Dict[str, Any]:
     items = reloads(reports, by_hand)
     return {
         "format_version": FORMAT_VERSION, "osds": [codec.to_plain(item) for item in items],
-        "script": script(items, world.cluster.fsid).text if items else "",
+        "script": reloading(items, world.cluster.fsid) if items else "",
     }
 
 

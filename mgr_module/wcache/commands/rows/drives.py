@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Tuple
 
-from ...core.deployment.hostnames import checked_hostname
+from ...deployment.form import checked_hostname
 from ..command import DRY_RUN, Command
 from ..drives import controllers, options, reload
 from ..drives.models import render

@@ -16,7 +16,6 @@ from ...core import codec, versions
 from ...core.agents import Agent
 from ...core.automation.state import AutoState
 from ...core.change.rollout_state import Rollout
-from ...core.deployment.form import Deployment
 from ...core.drive.acceptance import Acceptance, Acceptances
 from ...core.drive.accepted_proofs import AcceptedProofs
 from ...core.errors import StorageError, WcacheError
@@ -32,6 +31,7 @@ from ...core.verdict.load_profile import LoadProfile
 from ...core.verdict.plp.trust import TrustedModels
 from ...core.verdict.result import Result
 from ...core.versions import Numbered
+from ...deployment.form import Deployment
 from .plans import StoredPlans
 from .readable import VALUE_BYTES_MAX, readable, require_key
 

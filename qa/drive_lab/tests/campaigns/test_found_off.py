@@ -16,8 +16,8 @@ from drive_lab.agent import HANG_S
 from drive_lab.osds import HOME, KEY, Stack
 from drive_lab.stage import Stage
 from harness import CommandError
-from wcache.core.deployment.reloading import MEASURE
 from wcache.core.experiment.observing.run import NOT_FLUSHED
+from wcache.deployment.scripts import MEASURE
 from wcache_probe.linux.persistence.boot_rule import FILE_NAME as BOOT_RULE
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]

@@ -5,8 +5,8 @@ QEMU's drives save nothing: this one is a program of the lab's, through target_c
 
 import pytest
 from drive_lab.saving import SavingDrive
-from wcache.core.deployment.reloading import script
 from wcache.core.fleet.loaded_off import Reload
+from wcache.deployment.scripts import reloading
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
 
@@ -228,7 +228,7 @@ class SavedOff:
 
     def reload(self, disk):
         """The plan of `drive reload`, run as an admin does."""
-        text = script([Reload("h1", 0, ("dm-0",), to_name=(disk.name,))], FSID).text
+        text = reloading([Reload("h1", 0, ("dm-0",), to_name=(disk.name,))], FSID)
         return self.bench.lab.guest.run(
             ["sh"], stdin=f"PATH=/var/lib/stands-for:$PATH; export PATH\n{text}"
         ).checked()

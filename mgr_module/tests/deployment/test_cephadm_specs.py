@@ -3,23 +3,37 @@
 import subprocess
 
 import pytest
-from wcache.core.deployment.cephadm import install, remove, spec
+import yaml
+from wcache.deployment.scripts import script
 
 # cephadm's own arguments come first (cephadmlib/container_types.py), and the last one counts.
 CEPHADMS = ["--init"]
 
 
+def install(program_inside=False):
+    return script(
+        "cephadm", hostnames=["h1"], image="image", program_inside=program_inside
+    ).text
+
+
+def remove():
+    return script("removal", form="cephadm", hostname="h1").text
+
+
 def test_a_probes_container_has_no_init_where_it_has_the_hosts_processes():
     """Podman: "cannot add init binary as PID 1 (PID namespace isn't private)"."""
-    given = [*CEPHADMS, *spec("h1", "image", program_inside=False)["extra_container_args"]]
+    (spec,) = yaml.safe_load_all(
+        install().partition("---\n")[2].partition("END_OF_WCACHE")[0]
+    )
+    given = [*CEPHADMS, *spec["extra_container_args"]]
     init = [each for each in given if each.partition("=")[0] == "--init"][-1]
     assert "--pid=host" in given
     assert init == "--init=false"
 
 
 def test_what_was_made_on_a_host_is_removed_there_and_only_once_it_is_not_prepared():
-    made = install(["h1"], {"h1": "image"}, program_inside=False).text
-    (removal,) = [line for line in remove("h1").lines if "unprepare" in line]
+    made = install()
+    (removal,) = [line for line in remove().splitlines() if "unprepare" in line]
     for path in ("/run/wcache", "/etc/tmpfiles.d/wcache.conf"):
         assert path in made
         assert path in removal.partition("wcache-probe unprepare; } && rm -rf ")[2]
@@ -41,7 +55,7 @@ def run(script, folder, **programs):
 
 
 def test_a_host_that_cannot_be_prepared_gets_its_probe_and_is_named(tmp_path):
-    made = "\n".join(install(["h1"], "image", program_inside=False).lines)
+    made = install()
     cat = "exec /bin/cat"
     done, asked = run(made, tmp_path / "refused", ssh="exit 1", cat=cat)
     assert "orch client-keyring set client.wcache.h1 h1" in asked
@@ -55,8 +69,8 @@ def test_a_host_that_cannot_be_prepared_gets_its_probe_and_is_named(tmp_path):
 
 @pytest.mark.parametrize("verb", ["prepare", "unprepare"])
 def test_a_host_without_the_program_needs_none_where_the_image_has_it(tmp_path, verb):
-    made = {"prepare": install(["h1"], "image", program_inside=True), "unprepare": remove("h1")}
-    (line,) = [line for line in made[verb].lines if f"wcache-probe {verb}" in line]
+    made = {"prepare": install(program_inside=True), "unprepare": remove()}
+    (line,) = [line for line in made[verb].splitlines() if f"wcache-probe {verb}" in line]
     on_host = "! command -v" + line.partition("! command -v")[2].partition(";")[0].split('"')[0]
     done, _ = run(on_host, tmp_path / "without")
     assert (done.returncode, done.stderr) == (0, "")

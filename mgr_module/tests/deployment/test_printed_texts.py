@@ -8,15 +8,17 @@ from pathlib import Path
 
 import pytest
 from module_world import a_mgr, ok, with_osds_on
-from wcache.core.deployment.build_folder import BuildFolder
-from wcache.core.deployment.reloading import script
 from wcache.core.fleet.loaded_off import Reload
+from wcache.deployment.form import BuildFolder
+from wcache.deployment.scripts import reloading
 
 FSID = "00000000-0000-4000-8000-000000000001"
 FOLDER = Path(__file__).parent / "goldens"
 # Texts that end a script, read as a number or as nothing, are longer than a label; and those that
 # a shell runs, of which only the reason may stand in the script.
-HOSTS = ("1e3", "null", "END_OF_WCACHE", f"n{'0' * 61}-.b", "$(reboot)", "h1'; reboot\n- x: {{ y }}")
+HOSTS = (
+    "1e3", "null", "END_OF_WCACHE", f"n{'0' * 61}-.b", "$(reboot)", "h1'; reboot\n- x: {{ y }}",
+)
 PATH = "/the build's\n$(reboot) `x` \"{{ y }}\" %h/ceph.conf"
 IMAGES = {"of the mgr": {}, "with the probe": {"image": "quay.io:5000/a/b-c_d:v1@sha256:0f"}}
 
@@ -39,13 +41,13 @@ def in_a_build_folder(on_files):
     return "\n".join([text, *removals, ""])
 
 
-def reloading():
+def reloads():
     hostile = "x'; reboot; {{ y }}\n\"`z`"
-    return script([
+    return reloading([
         Reload("h1", 1, ("dm-0",), to_name=("sda", hostile)), Reload("h1", 2, ("dm-1",)),
         Reload(hostile, 3, ("dm-0",)), Reload("h2", 4, ("md0",), "$(reboot) `z` {{ y }} is md"),
         Reload("h2", 5, ("md1",), "md1 is md", ("sdb", hostile)),
-    ], FSID).text + "\n"
+    ], FSID) + "\n"
 
 
 TEXTS = {
@@ -54,7 +56,7 @@ TEXTS = {
     "systemd": lambda: added("systemd"),
     "vstart on files": lambda: in_a_build_folder(True),
     "vstart on drives": lambda: in_a_build_folder(False),
-    "reloading": reloading,
+    "reloading": reloads,
 }
 
 

@@ -1,30 +1,26 @@
-"""The ways to run a probe, and what each needs to know of a host."""
+"""The ways to run a probe on a host, and which names of hosts, images and namespaces are taken."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
 from enum import Enum
-from typing import ClassVar, Dict, Sequence, Tuple
+from typing import ClassVar, Dict, Tuple
 
-from ..errors import MalformedError
+from ..core.errors import MalformedError
 
-# The probe as the packages and the zipapp install it.
-PROGRAM = "/usr/bin/wcache-probe"
-# Ends what a script hands on to a command.
-END = "END_OF_WCACHE"
-# SIGTERM makes the probe restore; the service manager waits this long before it kills it.
-STOP_TIMEOUT_S = 90
+HOSTNAME_CHARS_MAX = 253
 IMAGE_CHARS_MAX = 512
+# "rook-ceph-client-wcache." goes before it in the name of a secret, of at most 253 characters.
+NODE_CHARS_MAX = 229
+# Also a part of a key in the store, of file names, caps and scripts: "/" and "#" have a meaning.
+_HOSTNAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*").fullmatch
 # As container runtimes have it (distribution/reference): registry, path, tag, digest.
 _IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]*").fullmatch
 # What a host of an orchestrator's spec may be called (python-common, assert_valid_host).
 _SPEC_HOST = re.compile(r"[a-z0-9-]+(\.[a-z0-9-]+)*").fullmatch
-# An RFC 1123 label, which every name of Kubernetes' namespaces is.
+# An RFC 1123 label, which every name of Kubernetes' namespaces is, and a subdomain, as of nodes.
 _LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?").fullmatch
-# An RFC 1123 subdomain, which the name of every node is; "rook-ceph-client-wcache." goes
-# before it in the name of a secret, which has at most 253 characters.
-NODE_CHARS_MAX = 229
 _SUBDOMAIN = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?").fullmatch
 
 
@@ -51,26 +47,22 @@ class Deployment:
 
 
 @dataclass(frozen=True)
-class Script:
-    """What an admin pastes: a POSIX shell script, and what is good to know about it."""
+class BuildFolder:
+    """Where vstart.sh runs a cluster; `conf` is that cluster's configuration."""
 
-    notes: Tuple[str, ...]
-    lines: Tuple[str, ...]
+    hostname: str
+    conf: str
+    on_files: bool  # OSDs keep their data in plain files, which have no drive
 
     @property
-    def text(self) -> str:
-        """Comments first."""
-        return "\n".join([*(f"# {note}" if note else "#" for note in self.notes), *self.lines])
+    def path(self) -> str:
+        """The folder."""
+        return self.conf.rpartition("/")[0] or "/"
 
 
 def entity_of(hostname: str) -> str:
     """The cephx name of a host's probe."""
     return f"client.wcache.{hostname}"
-
-
-def keyring_of(hostname: str) -> str:
-    """Where the probe finds its key on the host."""
-    return f"/etc/ceph/ceph.{entity_of(hostname)}.keyring"
 
 
 def caps_of(hostname: str) -> Dict[str, str]:
@@ -85,6 +77,15 @@ def caps_of(hostname: str) -> Dict[str, str]:
         for verb in ("poll", "post")
     )
     return {"mon": "profile crash", "mgr": mgr}
+
+
+def checked_hostname(name: object) -> str:
+    """The name; raises MalformedError where it could mean something to a shell or to YAML."""
+    if not isinstance(name, str) or not 0 < len(name) <= HOSTNAME_CHARS_MAX:
+        raise MalformedError(f"hostname must be 1 to {HOSTNAME_CHARS_MAX} characters long")
+    if not _HOSTNAME(name):
+        raise MalformedError("hostname may have letters, digits, dots, dashes and underscores")
+    return name
 
 
 def checked_image(image: str) -> str:
@@ -117,19 +118,3 @@ def require_name(form: Form, hostname: str) -> None:
             f"{hostname[:60]} is not the name of a Kubernetes node: small letters, digits, dots "
             f"and dashes, at most {NODE_CHARS_MAX}", "choose another --run-by",
         )
-
-
-def for_each(hostnames: Sequence[str], *body: str) -> Tuple[str, ...]:
-    """A loop over hosts; every name was checked, so none means anything to a shell.
-
-    What fails on a host is kept for `AT_END`, and the others go on.
-    """
-    return (
-        f"for host in {' '.join(hostnames)}; do", "  {",
-        *(f"    {line}" for line in body), '  } || failed="$failed $host"', "done",
-    )
-
-
-# The first line and the last: no `exit`, which would close the shell that it is pasted into.
-AT_START = "failed="
-AT_END = 'if [ -n "$failed" ]; then echo "NOT done on:$failed" >&2; false; fi'

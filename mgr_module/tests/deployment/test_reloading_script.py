@@ -4,8 +4,8 @@ import os
 import subprocess
 
 import pytest
-from wcache.core.deployment.reloading import script
 from wcache.core.fleet.loaded_off import Reload
+from wcache.deployment.scripts import reloading
 
 FSID = "00000000-0000-4000-8000-000000000001"
 BACK, THROUGH = "write back", "write through"
@@ -66,7 +66,7 @@ class Host:
 
     def run(self, to_name=()):
         """The script's exit code, what it said, and the calls it made; the pin raises the view."""
-        text = script([Reload("h1", 3, ("dm-0",), to_name=to_name)], FSID).text
+        text = reloading([Reload("h1", 3, ("dm-0",), to_name=to_name)], FSID)
         text = text.replace('"/var/lib', f'"{self.root}/var/lib').replace(
             "dir=/var/lib", f"dir={self.root}/var/lib"
         ).replace('"/sys/', f'"{self.root}/sys/')
@@ -115,8 +115,9 @@ def test_it_says_where_it_is_what_the_next_boot_undoes_and_what_comes_next(tmp_p
 
 
 def test_the_plan_goes_host_by_host_and_counts_its_osds():
-    text = script([Reload("h1", 1, ("dm-0",)), Reload("h1", 2, ("dm-1",)),
-                   Reload("h2", 0, ("dm-0",))], FSID).text
+    text = reloading([
+        Reload("h1", 1, ("dm-0",)), Reload("h1", 2, ("dm-1",)), Reload("h2", 0, ("dm-0",)),
+    ], FSID)
     assert "# The plan: the volumes of 3 OSDs on 2 hosts are loaded anew." in text
     steps = [line for line in text.splitlines() if line.startswith(("prepare h", "reload h"))]
     prepare = "'wcache-probe prepare'"
@@ -194,10 +195,10 @@ def test_it_waits_for_ok_to_stop_and_gives_up(tmp_path):
 
 
 def test_what_no_script_can_do_is_named_in_its_notes():
-    text = script([Reload("h1", 3, ("md0",), "md0 is md")], FSID).text
+    text = reloading([Reload("h1", 3, ("md0",), "md0 is md")], FSID)
     assert "# left out: osd.3 on h1: md0 is md" in text
     assert "reload h1" not in text
     assert "prepare --drive" not in text
     # nor would a boot pin a drive that keeps itself off
-    text = script([Reload("h1", 3, ("md0",), "md0 is md", ("sda",))], FSID).text
+    text = reloading([Reload("h1", 3, ("md0",), "md0 is md", ("sda",))], FSID)
     assert "# and on h1, to have it pinned: wcache-probe prepare --drive=sda" in text

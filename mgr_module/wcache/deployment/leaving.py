@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Dict, Iterable, List, Optional
 
-from ..change.change_status import TOUCHED, ChangeStatus
-from ..change.rollout_state import Rollout
-from ..drive.journal import EntryKind
-from ..experiment.run_priors import touched
-from ..experiment.run_state import RunState, RunStatus
-from ..host_report import HostReport
-from ..shell import typed
-from ..text import named
+from ..core.change.change_status import TOUCHED, ChangeStatus
+from ..core.change.rollout_state import Rollout
+from ..core.drive.journal import EntryKind
+from ..core.experiment.run_priors import touched
+from ..core.experiment.run_state import RunState, RunStatus
+from ..core.host_report import HostReport
+from ..core.shell import typed
+from ..core.text import named
 
 LINES_MAX = 50
 

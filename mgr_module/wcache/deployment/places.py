@@ -11,11 +11,10 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
-from ..cluster import OsdInfo
-from ..errors import MalformedError, NotFoundError, RefusedError
-from ..text import named
-from .form import Form, require_name
-from .hostnames import checked_hostname
+from ..core.cluster import OsdInfo
+from ..core.errors import MalformedError, NotFoundError, RefusedError
+from ..core.text import named
+from .form import Form, checked_hostname, require_name
 
 HOSTS_MAX = 2000
 LEFT_OUT_MAX = 50
@@ -60,22 +59,22 @@ class Places:
         """How the OSDs of a host contradict each other, with their names; "" where none does."""
         osds = self._of_host.get(hostname, [])
         # what an OSD that is down has said is from before, of another image for example
-        up = [osd.osd_id for osd in osds if osd.up]
-        told = {osd_id: self._told.get(osd_id, OsdPlace()) for osd_id in up}
-        for what, said in (
-            ("image", {osd_id: place.image for osd_id, place in told.items()}),
-            ("namespace", {osd_id: place.namespace for osd_id, place in told.items()}),
-        ):
-            if len(set(said.values())) > 1:
-                return f"the OSDs of {hostname} differ in their {what}: {_by_what_is_said(said)}"
+        told = {osd.osd_id: self._told.get(osd.osd_id, OsdPlace()) for osd in osds if osd.up}
+        whose = f"the OSDs of {hostname} differ in their"
+        compared = [
+            (f"{whose} image", {osd_id: place.image for osd_id, place in told.items()}),
+            (f"{whose} namespace", {osd_id: place.namespace for osd_id, place in told.items()}),
+        ]
         for crush_host in sorted({osd.failure_domain for osd in osds} - {""}):
-            said = {osd.osd_id: osd.hostname for osd in self._under[crush_host]}
-            if len(set(said.values())) > 1:
-                return (
-                    f"the OSDs under the CRUSH host {crush_host[:SAID_CHARS_MAX]} differ in the "
-                    f"host that they run on: {_by_what_is_said(said)}"
-                )
-        return ""
+            compared.append((
+                f"the OSDs under the CRUSH host {crush_host[:SAID_CHARS_MAX]} differ in the host "
+                "that they run on",
+                {osd.osd_id: osd.hostname for osd in self._under[crush_host]},
+            ))
+        return next((
+            f"{what}: {_by_what_is_said(said)}" for what, said in compared
+            if len(set(said.values())) > 1
+        ), "")
 
 
 def _by_what_is_said(said: Mapping[int, str]) -> str:
