@@ -177,7 +177,7 @@ def _probe() -> Iterator[Patch]:
         files, edits_of("probe"),
     )
     simulation = PROJECT / "qa/wcache_sim"
-    files = dict(_files(SIMULATION, simulation, "*.py"))
+    files = dict(_files(SIMULATION, simulation, "*.*"))
     yield Patch("qa: simulated drives for wcache-probe", about(simulation), files)
     tests = PROJECT / "osd_probe/tests"
     shared = dict(_files(PROBE_TESTS, tests, "*.py"))
@@ -200,14 +200,18 @@ def patches() -> List[Patch]:
     units = "qa/suites/rados/mgr/tasks/4-units/wcache.yaml"
     qa = {
         name: (PROJECT / name).read_text()
-        for name in (units, "qa/tasks/mgr/test_wcache.py", "qa/workunits/mgr/test_wcache.sh")
+        for name in (
+            units, "qa/tasks/mgr/test_wcache.py", "qa/workunits/mgr/test_wcache.sh",
+            "qa/workunits/mgr/wcache_vstart.sh",
+        )
     }
     found = [
         *_core(), *_module(), *_probe(),
         Patch("ceph.spec: package wcache and its probe", "Beside node-proxy.", {},
               edits_of("packaging")),
         Patch("qa: test wcache in rados/mgr", "The main job on simulated drives, a failover, "
-              "freeze, self-test;\nand a workunit that asks every command.", qa, edits_of("qa")),
+              "freeze, self-test;\na workunit that asks every command; and a probe in vstart.",
+              qa, edits_of("qa")),
         Patch("doc: add mgr/wcache", "A page, a section for each health check, and a release note.",
               {"doc/mgr/wcache.rst": module_page()},
               [*edits_of("doc"), *health_checks()]),

@@ -28,7 +28,6 @@ METHODS: Dict[str, Tuple[str, ...]] = {
     "get_unlabeled_counter": ("svc_type", "svc_name", "path"),
     "get_store": ("key",),
     "get_store_prefix": ("key_prefix",),
-    "get_ceph_conf_path": (),
     "get_ceph_option": ("key",),
     "get_foreign_ceph_option": ("entity", "key"),
     "get_module_option_ex": ("module", "key", "default"),
@@ -61,7 +60,6 @@ CALLS: List[Tuple[str, Tuple[Any, ...], Paths]] = [
         "*/hostname": "str", "*/default_device_class": "str", "*/ceph_version_short": "str",
         "*/bluefs_dedicated_db": "str", "*/bluefs_dedicated_wal": "str",
         "*/bluestore_bdev_rotational": "str", "*/rotational": "str",
-        "*/bluestore_bdev_dev_node": "str",
         "*/bluestore_min_alloc_size": "str", "*/bluestore_bdev_support_discard": "str",
         "*/container_image": "str ?",  # in containers
         "*/pod_namespace": "str ?",  # in Kubernetes
@@ -96,7 +94,6 @@ CALLS: List[Tuple[str, Tuple[Any, ...], Paths]] = [
     ("get_ceph_option", ("osd_op_queue",), {"": "str"}),
     ("get_foreign_ceph_option", ("osd.0", "bluestore_slow_ops_warn_lifetime"), {"": "number 20"}),
     ("get_module_option_ex", ("orchestrator", "orchestrator", ""), {"": "str"}),
-    ("get_ceph_conf_path", (), {"": "str"}),
     ("get_store_prefix", ("",), {}),
 ]
 

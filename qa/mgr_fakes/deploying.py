@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Dict, Mapping, Optional, Tuple
 
 from wcache.ceph.command import CommandFailed
-from wcache.deployment.form import BuildFolder
 from wcache.deployment.places import OsdPlace
 
 
@@ -41,7 +40,6 @@ class FakeSurroundings:
         self.own_namespace = ""
         self.told_by_osd: Dict[int, OsdPlace] = {}
         self.takes_arguments = True
-        self.folder: Optional[BuildFolder] = None
 
     def orchestrator(self) -> str:
         """The backend."""
@@ -60,10 +58,6 @@ class FakeSurroundings:
     def namespace(self) -> str:
         """The mgr's namespace."""
         return self.own_namespace
-
-    def build_folder(self) -> Optional[BuildFolder]:
-        """Where vstart.sh runs the cluster."""
-        return self.folder
 
     def told(self) -> Dict[int, OsdPlace]:
         """What a test lets OSDs tell."""

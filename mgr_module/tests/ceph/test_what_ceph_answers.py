@@ -6,7 +6,6 @@
 import errno
 import json
 import queue
-import tempfile
 from pathlib import Path
 
 import mgr_fakes
@@ -90,9 +89,6 @@ class Ceph:
     def get_mgr_id(self):
         return "x"
 
-    def get_ceph_conf_path(self):
-        return self._call("get_ceph_conf_path")
-
     def get_foreign_ceph_option(self, entity, key):
         try:
             return self._call("get_foreign_ceph_option", entity, key)
@@ -150,11 +146,6 @@ def test_the_maps_are_understood(ceph):
     assert not view.erasure_coded()
     assert set(CephSurroundings(ceph, {}).told()) == set(found.osds)
     assert CephSurroundings(ceph, {}).image() == ""
-    assert CephSurroundings(ceph, {}).build_folder() is None
-    with tempfile.TemporaryDirectory() as folder:
-        Path(folder, "CMakeCache.txt").touch()
-        ceph.said["get_ceph_conf_path"] = f"{folder}/ceph.conf"
-        assert not CephSurroundings(ceph, {}).build_folder().on_files
 
 
 @each_release

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from module_world import a_mgr, ok, with_osds_on
 from wcache.core.fleet.loaded_off import Reload
-from wcache.deployment.form import BuildFolder
 from wcache.deployment.scripts import reloading
 
 FSID = "00000000-0000-4000-8000-000000000001"
@@ -19,7 +18,6 @@ FOLDER = Path(__file__).parent / "goldens"
 HOSTS = (
     "1e3", "null", "END_OF_WCACHE", f"n{'0' * 61}-.b", "$(reboot)", "h1'; reboot\n- x: {{ y }}",
 )
-PATH = "/the build's\n$(reboot) `x` \"{{ y }}\" %h/ceph.conf"
 IMAGES = {"of the mgr": {}, "with the probe": {"image": "quay.io:5000/a/b-c_d:v1@sha256:0f"}}
 
 
@@ -29,16 +27,6 @@ def added(form, **arguments):
     every = {"all": True, "hosts_read": True, "run_by": form}
     texts = [ok(mgr.command("agent add", **every, **arguments))]
     return "\n".join([*texts, ok(mgr.command("agent rm", hostname="1e3", force=True)), ""])
-
-
-def in_a_build_folder(on_files):
-    mgr = a_mgr()
-    mgr.surroundings.folder = BuildFolder("h1", PATH, on_files)
-    text = ok(mgr.command("agent add", all=True))
-    removals = [ok(mgr.command("agent rm", hostname="h1"))]
-    mgr.surroundings.folder = None
-    ok(mgr.command("agent add", hostname="h2", run_by="systemd"))
-    return "\n".join([text, *removals, ""])
 
 
 def reloads():
@@ -54,8 +42,6 @@ TEXTS = {
     **{f"{form} {name}": lambda form=form, given=given: added(form, **given)
        for form in ("cephadm", "rook") for name, given in IMAGES.items()},
     "systemd": lambda: added("systemd"),
-    "vstart on files": lambda: in_a_build_folder(True),
-    "vstart on drives": lambda: in_a_build_folder(False),
     "reloading": reloads,
 }
 

@@ -51,7 +51,7 @@ def test_a_value_that_does_not_is_found():
     ):
         assert len(unquoted(text)) == 1, text
     assert unquoted("a {{ x|quote }} {{ (x ~ y)|yaml }} {{ y|words }} {# {{ z }} #}") == []
-    assert len(TEMPLATES) == 6
+    assert len(TEMPLATES) == 5
 
 
 def test_a_value_that_a_template_is_not_given_is_an_error():

@@ -43,7 +43,7 @@ def maps_of(name):
     told = {
         "default_device_class": name, "ceph_version_short": name, "container_image": name,
         "pod_namespace": name, "device_ids": name, "devices": name,
-        "bluestore_bdev_dev_node": name, "bluestore_min_alloc_size": name,
+        "bluestore_min_alloc_size": name,
     }
     maps.maps["osd_metadata"] = {
         str(i): {"hostname": f"h{i}" if i < 2 else name, **told} for i in range(OSDS)

@@ -7,7 +7,6 @@ import pytest
 from mgr_fakes import builders as make
 from module_world import a_mgr, ok, said, with_osds_on
 from test_commands_do_what_they_say import refused
-from wcache.deployment.form import BuildFolder
 from wcache.deployment.places import OsdPlace
 
 IMAGE = "quay.io/ceph/ceph:v20.2.4"
@@ -125,32 +124,3 @@ def test_crush_hosts_may_have_other_names_and_be_several_on_one_machine():
     change_osd(mgr, 1, failure_domain="h1-hdd")
     change_osd(mgr, 2, failure_domain="")
     assert len(said(mgr, "agent add", **EVERY)["hosts"]) == 2
-
-
-@pytest.mark.parametrize("on_files", [False, True])
-def test_in_a_build_folder_the_probe_runs_in_the_foreground_with_that_configuration(on_files):
-    mgr = with_osds_on(a_mgr(), "evil")
-    mgr.surroundings.folder = BuildFolder("h1", "/the build/ceph.conf", on_files)
-    data = said(mgr, "agent add", all=True)
-    assert (data["form"], [row["hostname"] for row in data["hosts"]]) == ("vstart", ["h1"])
-    script = data["script"]
-    home = "/the build/out/wcache"
-    simulated = f"python3 '/the build/../qa/workunits/mgr/wcache_sim' '{home}/drives.toml'"
-    program = simulated if on_files else "wcache-probe"
-    assert f"{program} run --hostname h1 --conf '/the build/ceph.conf'" in script
-    assert ("wcache_sim" in script, "--osd-data" in script) == (on_files, not on_files)
-    assert "throwaway_cluster true" in script
-    assert not any(word in script for word in ("ssh", "systemctl", "/etc/ceph", "prepare"))
-    assert data["notes"]
-    assert f"rm -r '{home}'" in ok(mgr.command("agent rm", hostname="h1"))
-
-
-def test_an_orchestrator_goes_before_a_build_folder_and_elsewhere_there_is_none():
-    mgr = a_mgr()
-    assert "no build folder" in refused(
-        mgr, "agent add", errno.EPERM, hostname="h1", run_by="vstart"
-    )
-    mgr.surroundings.folder = BuildFolder("h1", "/b/ceph.conf", True)
-    mgr.surroundings.backend, mgr.surroundings.listed = "cephadm", ("h1",)
-    mgr.surroundings.own_image = IMAGE
-    assert said(mgr, "agent add", all=True)["form"] == "cephadm"

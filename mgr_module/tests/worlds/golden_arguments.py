@@ -47,7 +47,7 @@ def campaigns_with_more(say):
     say(mgr, "try", scope="osd.0")
     say(mgr, "try", scope="osd.0", accept_cost=True)
     mgr.settle()
-    say(mgr, "agent add", hostname="h1", run_by="vstart", image="quay.io/ceph/ceph:v20")
+    say(mgr, "agent add", hostname="h1", run_by="systemd", image="quay.io/ceph/ceph:v20")
     say(mgr, "agent add", hostname="h1", run_by="cephadm", image="quay.io/ceph/ceph:v20")
     say(mgr, "agent rm", hostname="h1", force=True)
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 import importlib
 import inspect
 import os
-import socket
 import threading
 import time
 from typing import Any, Callable, Dict, Mapping, Optional, Protocol, Sequence, Tuple
 
 from ..core.config_database import parse_dump
-from ..deployment.form import BuildFolder
 from ..deployment.places import OsdPlace
 from . import told
 from .command import CommandFailed, SendsCommands, ask_mon, parse
@@ -42,9 +40,6 @@ class Surroundings(Protocol):
     def namespace(self) -> str:
         """The Kubernetes namespace in which the mgr runs; empty where it runs in no pod."""
 
-    def build_folder(self) -> Optional[BuildFolder]:
-        """The build folder from which vstart.sh runs the cluster; None where there is none."""
-
     def told(self) -> Dict[int, OsdPlace]:
         """What each OSD tells of where it runs."""
 
@@ -57,9 +52,6 @@ class MgrSurroundings(MgrOfOrchestrator, SendsCommands, Protocol):
 
     def get(self, data_name: str) -> Any:
         """One of the mgr's structures; may be shared and read-only."""
-
-    def get_ceph_conf_path(self) -> str:
-        """The configuration file that the mgr was started with."""
 
 
 class CephSurroundings:
@@ -104,19 +96,6 @@ class CephSurroundings:
     def namespace(self) -> str:
         """As Rook tells each daemon (pkg/operator/k8sutil/pod.go, ClusterDaemonEnvVars)."""
         return self._environment.get("POD_NAMESPACE", "")
-
-    def build_folder(self) -> Optional[BuildFolder]:
-        """By CMake's cache beside the mgr's configuration; vstart.sh sets CEPH_DEV as well.
-
-        A mgr that was started again by hand may have lost the variable.
-        """
-        conf = os.path.abspath(str(self._mgr.get_ceph_conf_path() or "/"))
-        if not os.path.isfile(os.path.join(os.path.dirname(conf), "CMakeCache.txt")):
-            return None
-        on_files = not all(
-            meta.get("bluestore_bdev_dev_node") for meta in self._mgr.get("osd_metadata").values()
-        )
-        return BuildFolder(socket.gethostname(), conf, on_files)
 
     def told(self) -> Dict[int, OsdPlace]:
         """By the OSDs' metadata (common/util.cc, collect_sys_info)."""

@@ -21,7 +21,7 @@ def added(data: Mapping[str, Any]) -> str:
     hosts = data["hosts"]
     notes = [f"probes on {_named(hosts)}, run by {data['form']}: {data['why']}"]
     if data["why"] != "as --run-by says":
-        notes.append("(choose another way with --run-by cephadm, rook, systemd or vstart)")
+        notes.append("(choose another way with --run-by cephadm, rook or systemd)")
     if data["named_by_osds"]:
         notes.append("the OSDs name these hosts; go on only where each of them is one of yours:")
         notes += [

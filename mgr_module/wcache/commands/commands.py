@@ -118,7 +118,7 @@ COMMANDS: Tuple[Command, ...] = (
     Command(
         "wcache agent add",
         ("name=hostname,type=CephString,req=false", "name=all,type=CephBool,req=false",
-         "name=run_by,type=CephChoices,strings=cephadm|rook|systemd|vstart,req=false",
+         "name=run_by,type=CephChoices,strings=cephadm|rook|systemd,req=false",
          "name=image,type=CephString,req=false",
          "name=hosts_read,type=CephBool,req=false"), "rw",
         "Make the key of a host's probe, or with --all of each host's, and print what to run to "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import Enum
-from typing import ClassVar, Dict, Tuple
+from typing import ClassVar, Dict
 
 from ..core.errors import MalformedError
 
@@ -30,34 +30,19 @@ class Form(str, Enum):
     CEPHADM = "cephadm"
     ROOK = "rook"
     SYSTEMD = "systemd"
-    VSTART = "vstart"
 
 
 @dataclass(frozen=True)
 class Deployment:
     """That a host was added: in which form, from which image, in which namespace of Rook."""
 
-    VERSION: ClassVar[int] = 1
+    VERSION: ClassVar[int] = 2
     STORED_BY: ClassVar[str] = "hostname"
     hostname: str
     form: Form
     added_at_s: float
     image: str = ""
     namespace: str = ""
-
-
-@dataclass(frozen=True)
-class BuildFolder:
-    """Where vstart.sh runs a cluster; `conf` is that cluster's configuration."""
-
-    hostname: str
-    conf: str
-    on_files: bool  # OSDs keep their data in plain files, which have no drive
-
-    @property
-    def path(self) -> str:
-        """The folder."""
-        return self.conf.rpartition("/")[0] or "/"
 
 
 def entity_of(hostname: str) -> str:

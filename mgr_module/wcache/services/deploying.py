@@ -96,22 +96,17 @@ class AgentService:
         return {
             "format_version": FORMAT_VERSION, "form": run_by.value, "why": why, "hosts": rows,
             "named_by_osds": every and listed is None, "left_out": left_out,
-            "notes": [*told.notes, *self._pins(run_by, hostnames)], "script": told.text,
+            "notes": [*told.notes, *self._pins(hostnames)], "script": told.text,
         }
 
-    def _pins(self, form: Form, hostnames: Sequence[str]) -> List[str]:
+    def _pins(self, hostnames: Sequence[str]) -> List[str]:
         """Which drives `wcache-probe prepare` will make flush, as far as probes have reported."""
-        if form is Form.VSTART:
-            return []  # its drives are simulated
         reports = self._engine.world().reports
         known = [reports[name] for name in hostnames if name in reports]
         return [*PINS, *(line for report in known for line in _pins_of(report))]
 
     def _listed(self, form: Form, every: bool) -> Optional[Tuple[str, ...]]:
         """The orchestrator's hosts; None where there is none, and for one that goes by ssh."""
-        folder = self._surroundings.build_folder()
-        if form is Form.VSTART and folder is not None:
-            return (folder.hostname,)  # vstart.sh runs all of its daemons on one host
         if form is Form.SYSTEMD and not every:
             return None
         try:
@@ -132,18 +127,11 @@ class AgentService:
             return Form.CEPHADM, "cephadm is what `ceph orch status` names"
         if backend:
             return Form.SYSTEMD, f"`ceph orch status` names {backend[:40]}"
-        folder = self._surroundings.build_folder()
-        if folder is not None:
-            return Form.VSTART, f"the mgr runs from the build folder {folder.path[:200]}"
         return Form.SYSTEMD, "there is no orchestrator"
 
     def _require_possible(self, form: Form, image: Optional[str]) -> None:
-        if image is not None and form in (Form.SYSTEMD, Form.VSTART):
+        if image is not None and form is Form.SYSTEMD:
             raise MalformedError("a program of the host has no image", "leave out --image")
-        if form is Form.VSTART and self._surroundings.build_folder() is None:
-            raise RefusedError(
-                "the mgr's configuration is in no build folder of Ceph's", "leave out --run-by"
-            )
         if form is Form.CEPHADM and not self._surroundings.containers_take_arguments():
             raise RefusedError(
                 "cephadm of this release cannot give a container's program its arguments",
@@ -154,8 +142,7 @@ class AgentService:
         self, form: Form, hostnames: Sequence[str], image: Optional[str]
     ) -> Tuple[Deployment, ...]:
         now_s = self._engine.world().now_s
-        on_host = form in (Form.SYSTEMD, Form.VSTART)
-        used = "" if on_host else checked_image(image or self._image())
+        used = "" if form is Form.SYSTEMD else checked_image(image or self._image())
         namespace = self._namespace() if form is Form.ROOK else ""
         return tuple(Deployment(one, form, now_s, used, namespace) for one in hostnames)
 
@@ -176,11 +163,11 @@ class AgentService:
 
     def _script(self, made: Sequence[Deployment], *, program_inside: bool) -> Script:
         """The script for hosts of one form, image and namespace."""
-        folder, of_all = self._surroundings.build_folder(), made[0]
+        of_all = made[0]
         return script(
             of_all.form.value, hostnames=[item.hostname for item in made], image=of_all.image,
             namespace=of_all.namespace, fsid=self._engine.world().cluster.fsid,
-            program_inside=program_inside, folder=folder,
+            program_inside=program_inside,
         )
 
     # ---- remove
@@ -214,7 +201,6 @@ class AgentService:
             told = script(
                 "removal", form=item.form.value, hostname=hostname,
                 namespace=checked_namespace(item.namespace) if item.form is Form.ROOK else "",
-                folder=self._surroundings.build_folder(),
             )
             if dry_run:
                 key = "the CephClient" if item.form is Form.ROOK else entity_of(hostname)

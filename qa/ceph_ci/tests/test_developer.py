@@ -17,7 +17,8 @@ pytestmark = [pytest.mark.ceph_ci, pytest.mark.long]
 RELEASE = 20
 PAGE = (PROJECT / "doc/testing.md").read_text(encoding="utf-8")
 COMMANDS = [
-    line.partition("  ")[0] for line in PAGE.splitlines() if line.startswith("bin/ceph ")
+    line.partition("  ")[0] for line in PAGE.splitlines()
+    if line.startswith(("bin/ceph ", "../qa/"))
 ]
 OSD_BYTES = 4 * 2**30
 

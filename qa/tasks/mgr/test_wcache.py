@@ -16,48 +16,12 @@ from .mgr_test_case import MgrTestCase
 log = logging.getLogger(__name__)
 
 HOSTNAME = 'simhost'
-DRIVES = '/tmp/wcache-drives.toml'
 KEYRING = '/tmp/wcache-probe.keyring'
 STATE = '/tmp/wcache-probe'
 SIMULATION = '/tmp/wcache-qa'  # the folder of the package wcache_sim
+DRIVES = SIMULATION + '/wcache_sim/two_drives.toml'
 HERE = os.path.dirname(os.path.abspath(__file__))
 WAIT_S = 180
-
-# A disk that is better off with its cache off, and a flash drive that is better off with it on.
-DRIVES_TOML = '''\
-schema = 1
-
-[[drive]]
-name = "disk"
-about = "a disk with a media cache"
-vendor = "SIM"
-model = "DISK"
-transport = "sas"
-rotational = true
-size_bytes = 8_001_563_222_016
-cache = { savable = true }
-[drive.latency]
-read = { median_us = 8000, spread = 0.2 }
-write = { median_us = 120, spread = 0.2 }
-fua_write = { median_us = 300, spread = 0.2 }
-dirty_flush = { median_us = 14000, spread = 0.2 }
-clean_flush = { median_us = 150, spread = 0.2 }
-
-[[drive]]
-name = "flash"
-about = "flash that pays dearly for each write in write through"
-vendor = "SIM"
-model = "FLASH"
-transport = "nvme"
-size_bytes = 2_000_398_934_016
-device = { channels = 4, bandwidth_mib_s = 2000 }
-[drive.latency]
-read = { median_us = 70, spread = 0.2 }
-write = { median_us = 25, spread = 0.2 }
-fua_write = { median_us = 3500, spread = 0.2 }
-dirty_flush = { median_us = 1000, spread = 0.2 }
-clean_flush = { median_us = 20, spread = 0.2 }
-'''
 
 CAPS = ', '.join(
     'allow command "wcache agent %s" with hostname=%s' % (verb, HOSTNAME)
@@ -102,7 +66,7 @@ class TestWcache(MgrTestCase):
     def tearDownClass(cls):
         # not after each test: a probe that lost its state is another probe to the mgr, which
         # takes no other word for a host until the first has been silent for long
-        cls.mgr_cluster.admin_remote.run(args=['rm', '-rf', DRIVES, KEYRING, STATE, SIMULATION])
+        cls.mgr_cluster.admin_remote.run(args=['rm', '-rf', KEYRING, STATE, SIMULATION])
         super(TestWcache, cls).tearDownClass()
 
     def _wait(self, condition):
@@ -141,7 +105,6 @@ class TestWcache(MgrTestCase):
         remote = self.mgr_cluster.admin_remote
         entity = 'client.wcache.' + HOSTNAME
         self._bring_simulation(remote)
-        remote.write_file(DRIVES, DRIVES_TOML)
         remote.write_file(
             KEYRING,
             self._ceph('auth', 'get-or-create', entity, 'mon', 'profile crash', 'mgr', CAPS))
@@ -156,7 +119,7 @@ class TestWcache(MgrTestCase):
         folder = os.path.join(HERE, '../../workunits/mgr/wcache_sim')
         remote.run(args=['mkdir', '-p', SIMULATION + '/wcache_sim'])
         for name in os.listdir(folder):
-            if name.endswith('.py'):
+            if name.endswith(('.py', '.toml')):
                 with open(os.path.join(folder, name)) as file:
                     remote.write_file('%s/wcache_sim/%s' % (SIMULATION, name), file.read())
 
