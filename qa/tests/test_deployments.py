@@ -81,7 +81,7 @@ def test_what_a_probe_only_reads_is_mounted_to_be_read():
 
 @pytest.mark.parametrize("text", [
     "", "a: b", "- x", "yes", "null", "1e3", "0x1", "#", "'", '"', "\n---\n", "{{ x }}", "&a", "*a",
-    "!!python/object:os.system", "\t", "%", "@", "é", "\u2028", "\x7f", "x " * 99,
+    "!!python/object:os.system", "\t", "%", "@", "é", "\u2028", "\x7f", "\U0001f600", "x " * 99,
 ])  # fmt: skip
 def test_no_text_becomes_anything_else_in_yaml(text):
     quoted = QUOTING["yaml"](text)

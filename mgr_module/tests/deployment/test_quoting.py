@@ -1,17 +1,17 @@
 """No value comes into a script, a spec or a manifest but through a filter that quotes it."""
 
 import errno
-import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import jinja2
 import pytest
+import yaml
 from jinja2 import nodes
 from module_world import a_mgr, ok
 from test_commands_do_what_they_say import refused
-from wcache.core.errors import MalformedError
+from wcache.core.errors import MalformedError, NotReadyError
 from wcache.core.fleet.loaded_off import Reload
 from wcache.deployment import scripts
 from wcache.deployment.scripts import QUOTING, reloading, script
@@ -19,6 +19,11 @@ from wcache.deployment.scripts import QUOTING, reloading, script
 FOLDER = Path(scripts.__file__).parent
 TEMPLATES = sorted(path.name for path in FOLDER.glob("*.j2"))
 FSID = "00000000-0000-4000-8000-000000000001"
+FORMS = ("cephadm", "rook", "systemd")
+GIVEN = {
+    "hostnames": ["h1"], "namespace": "the-namespace", "image": "the-image", "fsid": FSID,
+    "program_inside": False,
+}
 HOSTILE = (
     "$(touch broken)", "`touch broken`", "a b", "'", '"', "\\", "a\ntouch broken", ";touch broken",
     "-n", "", "%h", "{{ 7 }}", "é", "\U0001f600", "\u2028", "*",
@@ -50,7 +55,7 @@ def test_a_value_that_does_not_is_found():
         "{% for x in y %}\n{{ x }}{% endfor %}", "{{ x|quote if y else z }}", "{{ x|safe }}",
     ):
         assert len(unquoted(text)) == 1, text
-    assert unquoted("a {{ x|quote }} {{ (x ~ y)|yaml }} {{ y|words }} {# {{ z }} #}") == []
+    assert unquoted("a {{ x|quote }} {{ (x ~ y)|yaml }} {{ y|names }} {# {{ z }} #}") == []
     assert len(TEMPLATES) == 5
 
 
@@ -61,27 +66,72 @@ def test_a_value_that_a_template_is_not_given_is_an_error():
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_a_shell_takes_a_quoted_value_for_one_word(text, tmp_path):
-    assert shlex.split(QUOTING["quote"](text)) == [text]
-    assert shlex.split(QUOTING["words"]([text, text])) == [text, text]
     line = f"printf %s {QUOTING['quote'](text)} # {QUOTING['comment'](text)}"
+    assert run(line, tmp_path).stdout.decode() == text
+
+
+def run(text, folder, **programs):
+    """Run a script with these programs there; what it is told to touch is not there after it."""
+    for name, body in programs.items():
+        (folder / name).write_text(f"#!/bin/sh\n{body}\n")
+        (folder / name).chmod(0o755)
     done = subprocess.run(
-        ["/bin/sh", "-c", line], cwd=tmp_path, capture_output=True, timeout=20, check=True
+        ["/bin/sh", "-c", text], cwd=folder, capture_output=True, timeout=60, check=False,
+        env={"PATH": f"{folder}:/usr/bin:/bin"}, stdin=subprocess.DEVNULL,
     )
-    assert done.stdout.decode() == text
-    assert list(tmp_path.iterdir()) == []
+    assert not (folder / "broken").exists()
+    return done
 
 
-@pytest.mark.parametrize("text", [text for text in HOSTILE if text not in ("", "-n")])
-def test_what_stands_unquoted_has_nothing_that_means_anything(text):
-    with pytest.raises(MalformedError):
-        QUOTING["name"](text)
-    for form in ("cephadm", "rook", "systemd"):
+@pytest.mark.parametrize("text", HOSTILE)
+def test_a_name_has_nothing_that_means_anything_or_nothing_is_printed(text):
+    for form in FORMS:
         with pytest.raises(MalformedError):
             script("removal", form=form, hostname=text, namespace="rook-ceph")
+        with pytest.raises(MalformedError):
+            script(form, **{**GIVEN, "hostnames": ["h1", text]})
     with pytest.raises(MalformedError):
         script("removal", form="rook", hostname="h1", namespace=text)
     with pytest.raises(MalformedError):
+        script("rook", **{**GIVEN, "fsid": text})
+    with pytest.raises(MalformedError):
         reloading([Reload("h1", 1, ("dm-0",))], text)
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+@pytest.mark.parametrize(("form", "name"), [
+    ("cephadm", "image"), ("rook", "image"), ("rook", "namespace"),
+])  # fmt: skip
+def test_what_is_no_name_is_one_text_to_whoever_reads_the_spec(form, name, text, tmp_path):
+    told = []
+    for value in (GIVEN[name], text):
+        applied = 'case "$*" in *"apply "*) cat >spec ;; esac'
+        made = script(form, **{**GIVEN, name: value}).text
+        assert run(made, tmp_path, ssh=":", ceph=applied, kubectl=applied).returncode == 0
+        told.append(list(yaml.safe_load_all((tmp_path / "spec").read_text(encoding="utf-8"))))
+    assert told[1] == put(told[0], GIVEN[name], text) != told[0]
+
+
+def put(found, was, text):
+    """The same document with a text in place of another."""
+    if isinstance(found, dict):
+        return {key: put(value, was, text) for key, value in found.items()}
+    if isinstance(found, list):
+        return [put(value, was, text) for value in found]
+    return text if found == was else found
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_a_host_and_its_drive_are_one_word_each_here_and_there(text, tmp_path):
+    told = 'printf "%s\\0" "$@" >>told'
+    there = f'{told}; [ "$1" = -n ] && exec /bin/sh -c "$3"'
+    programs = {"ssh": there, "wcache-probe": told, "ceph": ":"}
+    run(reloading([Reload(text, 1, ("dm-0",), to_name=(text,))], FSID), tmp_path, **programs)
+    words = (tmp_path / "told").read_text(encoding="utf-8").split("\0")
+    drive = "".join(char if char.isprintable() else "?" for char in text)
+    assert [*words[:2], *words[3:]] == [
+        "-n", f"root@{text}", "prepare", f"--drive={drive}", f"root@{text}", f"sh -s 1 {FSID}", "",
+    ]
 
 
 def test_a_comment_is_one_line_whatever_a_probe_calls_its_host_and_drives():
@@ -106,5 +156,7 @@ def test_without_jinja2_nothing_is_changed_and_it_is_said_what_to_install(no_jin
         refused(mgr, "agent rm", errno.EAGAIN, hostname="h1"),
     ]
     assert all("install python3-jinja2" in error for error in told)
+    with pytest.raises(NotReadyError, match="jinja2 is missing"):
+        reloading([], FSID)
     assert mgr.keys.held == {}
     assert "h1" in ok(mgr.command("agent ls"))

@@ -14,7 +14,7 @@ IMAGE_CHARS_MAX = 512
 # "rook-ceph-client-wcache." goes before it in the name of a secret, of at most 253 characters.
 NODE_CHARS_MAX = 229
 # Also a part of a key in the store, of file names, caps and scripts: "/" and "#" have a meaning.
-_HOSTNAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*").fullmatch
+is_name = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*").fullmatch
 # As container runtimes have it (distribution/reference): registry, path, tag, digest.
 _IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]*").fullmatch
 # What a host of an orchestrator's spec may be called (python-common, assert_valid_host).
@@ -68,7 +68,7 @@ def checked_hostname(name: object) -> str:
     """The name; raises MalformedError where it could mean something to a shell or to YAML."""
     if not isinstance(name, str) or not 0 < len(name) <= HOSTNAME_CHARS_MAX:
         raise MalformedError(f"hostname must be 1 to {HOSTNAME_CHARS_MAX} characters long")
-    if not _HOSTNAME(name):
+    if not is_name(name):
         raise MalformedError("hostname may have letters, digits, dots, dashes and underscores")
     return name
 

@@ -42,7 +42,7 @@ def what_stays(
     What `status` will go on to report is told with the command that ends that.
     """
     found: List[str] = []
-    named = set()
+    keys = set()
     for plan in plans:
         for change in plan.drive_changes:
             lasts = plan.consent_persist and change.CAN_LAST
@@ -50,7 +50,7 @@ def what_stays(
             if change.hostname != hostname or change.status not in TOUCHED:
                 continue
             drives = ",".join(change.dev_names) or change.domain_id
-            named.add(f"{EntryKind.ACTION.value}/{change.action_id}")
+            keys.add(f"{EntryKind.ACTION.value}/{change.action_id}")
             if change.status is ChangeStatus.APPLIED:
                 found.append(f"{drives} remains in {change.goal}{kept} (plan {plan.plan_id})")
             else:
@@ -59,13 +59,13 @@ def what_stays(
                     + _until_accepted(hostname, change.domain_id)
                 )
     for domain_id, run_id in _owed(hostname, runs).items():
-        named.add(f"{EntryKind.LEASE.value}/{domain_id}")
+        keys.add(f"{EntryKind.LEASE.value}/{domain_id}")
         found.append(
             f"{_drives(domain_id, report)} may remain in the mode that {run_id} measured last; "
             + _until_accepted(hostname, domain_id)
         )
     for note in report.journal if report is not None else ():
-        if note.key not in named:
+        if note.key not in keys:
             found.append(f"the journal's entry {note.key} of {note.domain_id or 'a drive'}")
     if len(found) > LINES_MAX:
         found[LINES_MAX:] = [f"and {len(found) - LINES_MAX} more"]

@@ -6,7 +6,6 @@ jinja2 is imported when a script is wanted, since a mgr may lack it.
 from __future__ import annotations
 
 import json
-import re
 import shlex
 from functools import lru_cache
 from pathlib import Path
@@ -16,11 +15,10 @@ from ..core.errors import MalformedError, NotReadyError
 from ..core.fleet.loaded_off import Reload
 from ..core.shell import CommandLine, arguments
 from ..core.text import many
-from .form import caps_of
+from .form import caps_of, is_name
 
 # What comes next; the caches are off, so turning one on needs the admin's word.
 MEASURE = "ceph wcache campaign start --consent-turn-on --accept-cost"
-_NAME = re.compile(r"[A-Za-z0-9._-]*").fullmatch
 
 
 class Script(NamedTuple):
@@ -80,7 +78,7 @@ def _environment() -> Any:
 
 def _name(value: object) -> str:
     """A name that means nothing to a shell, inside quotes neither; raises MalformedError."""
-    if not _NAME(str(value)):
+    if not is_name(str(value)):
         raise MalformedError(f"{str(value)[:60]!r} cannot stand in a script")
     return str(value)
 
@@ -90,14 +88,20 @@ def _comment(value: object) -> str:
     return "".join(char if char.isprintable() else "?" for char in str(value))
 
 
-def _words(values: Iterable[object]) -> str:
-    return shlex.join(map(str, values))
+def _yaml(value: object) -> str:
+    """A quoted text of JSON, which is one of every YAML too: none becomes a number or a word.
+
+    YAML takes JSON's two halves of a character for two, so that has YAML's own escape.
+    """
+    return '"' + "".join(
+        json.dumps(char)[1:-1] if char <= "\uffff" else f"\\U{ord(char):08x}"
+        for char in str(value)
+    ) + '"'
 
 
 # Each value of a template goes through one of these; a test refuses others.
 QUOTING: Mapping[str, Callable[[Any], str]] = {
-    "comment": _comment, "name": _name, "quote": lambda value: shlex.quote(str(value)),
-    "words": _words,
-    # a quoted text of JSON is one of YAML, of every version: none becomes a number or a word
-    "yaml": json.dumps,
+    "comment": _comment, "name": _name, "names": lambda values: " ".join(map(_name, values)),
+    "quote": lambda value: shlex.quote(str(value)),
+    "yaml": _yaml,
 }
