@@ -49,7 +49,7 @@ BREAKS = {
         "orders.begin(plan_id)", "rollout.status", MAIN_JOB, "in _wait_plan",
     ),
     "a lease not restored at a failover": Break(
-        "FREEZE)\n            self.feed(owner, events.Begin())",
+        "FREEZE)\n        executor.feed(owner, events.Begin())",
         "FREEZE)", FAILOVER, "in _wait_over",
     ),
     "a command that raises": Break(
