@@ -7,8 +7,8 @@ import pytest
 from module_world import a_mgr, applied, measured, ok, said, start
 from test_commands import everything
 from wcache.ceph.progress import CephProgress
-from wcache.commands.automation.history import LINES
 from wcache.commands.commands import FILES
+from wcache.commands.history import LINES
 from wcache.commands.plan_tables import plan
 from wcache.core.text import amount, cell, many, setting, written
 

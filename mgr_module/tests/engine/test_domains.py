@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from mgr_fakes import builders as make
 from wcache.core.model import CacheMode
-from wcache.engine.automation.domains import Domains
+from wcache.engine.auto_look import Domains
 
 WB, WT = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
 
@@ -15,11 +15,9 @@ def test_a_new_report_of_a_host_is_read_anew():
     domains = Domains()
     old = make.report("h1", make.drive("sda", 0))
     new = make.report("h1", make.drive("sda", 0, mode=WT), make.drive("sdb", 1))
-    assert [item.mode for item in domains.of(old, throwaway=False)] == [WB]
-    assert [item.mode for item in domains.of(new, throwaway=False)] == [WT, WB]
-    assert domains.modes(old) == {("h1", "domain-sda"): WB}
-    assert domains.modes(new) == {("h1", "domain-sda"): WT, ("h1", "domain-sdb"): WB}
-    assert [item.mode for item in domains.of(old, throwaway=False)] == [WB]
+    assert [item.first.mode for item in domains.of(old, throwaway=False)] == [WB]
+    assert [item.first.mode for item in domains.of(new, throwaway=False)] == [WT, WB]
+    assert [item.first.mode for item in domains.of(old, throwaway=False)] == [WB]
 
 
 def test_an_osd_that_is_made_anew_gives_its_drive_another_token():

@@ -24,12 +24,12 @@ from . import (
     compared_campaigns,
     drive_tables,
     explain_view,
+    history,
     load_views,
     outlook_view,
     tables,
     try_view,
 )
-from .automation import history
 from .command import DEVICE_CLASS, DRY_RUN, EACH, Answer, Command
 from .rows import automation as automation_rows
 from .rows import drives as drive_rows

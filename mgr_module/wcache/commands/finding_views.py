@@ -10,7 +10,7 @@ from ..core.fleet.disputes import Dispute, Key, unconfirmed
 from ..core.fleet.findings import mixed_modes, of_agents, of_campaigns, of_results
 from ..core.fleet.loaded_off import together
 from ..core.model import Cure, Finding, FindingCode, Severity
-from ..engine.automation.looking import stands
+from ..engine.auto_look import stands
 from ..engine.world import World
 from .drives.foreign_rules import ForeignRules
 from .drives.hosts import HostView, HostViews

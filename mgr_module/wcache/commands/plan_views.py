@@ -32,11 +32,11 @@ from ..core.verdict.hosts_by_model import differing
 from ..core.verdict.recommend import Recommendation
 from ..core.verdict.result import Result
 from ..engine.world import World
+from ..services.evidence import foreign
 from ..services.guards import require_class
 from ..services.plans.planner import Planner
 from ..services.plans.planners import stale_keys, stale_keys_of
 from ..services.plans.plans import plain_changes
-from .automation.evidence import foreign
 
 Held = Callable[[], Mapping[Tuple[str, str], str]]
 """By device class and drive model: why `auto` does not apply its mode by itself any more."""

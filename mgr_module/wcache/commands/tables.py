@@ -16,6 +16,7 @@ from ..core.text import (
     duration,
     many,
     named,
+    ratio,
     relative,
     table,
     time_left,
@@ -25,7 +26,6 @@ from ..core.text import (
 )
 from ..core.verdict.recommend import BURSTS, FEW
 from . import cluster_view, observed_tables
-from .automation import evidence
 from .drives import options
 from .outlook_view import sentence
 
@@ -235,7 +235,7 @@ def campaign(data: Mapping[str, Any]) -> str:
 
 def recommendations(data: Mapping[str, Any]) -> str:
     """`ceph wcache recommend`."""
-    others = evidence.lines(data["foreign"])
+    others = _foreign(data["foreign"])
     if not data["recommendations"]:
         following = data["summary"]["next"] or "ceph wcache campaign forecast"
         return "\n".join(["nothing is measured yet", *others, f"next: {following}"])
@@ -273,6 +273,25 @@ def recommendations(data: Mapping[str, Any]) -> str:
     explain = command("ceph wcache explain {}", model_of(rows[0]))
     lines.append(f"why, with figures and what to do by hand: {explain}")
     return "\n".join([*lines, f"next: {after_recommend(data)}"])
+
+
+def _foreign(rows: List[Dict[str, Any]]) -> List[str]:
+    """Word the verdicts of other clusters on drive models of this one."""
+    shown = []
+    for row in rows:
+        if not row["drives_here"]:
+            continue
+        loads = ", ".join(
+            f"{load_name(load['load_point'])} {ratio(load)}" for load in row["loads"]
+            if load["verdict"] == row["verdict"]
+        )
+        todo = "" if row["measured_here"] else "; confirm it: ceph wcache campaign start --confirm"
+        shown.append(
+            f"foreign (decides nothing): class {row['device_class']}, drive model "
+            f"{model_of(row)}: {row['verdict']}" + (f" ({loads})" if loads else "")
+            + f", from cluster {row['cluster']}{todo}"
+        )
+    return shown
 
 
 def model_of(row: Mapping[str, Any]) -> str:

@@ -26,7 +26,6 @@ from ..engine.world import World
 from ..knobs.registry import advice_on
 from ..services.plans.planner import Planner
 from . import cluster_view
-from .automation.history import HistoryViews
 from .campaign_views import CampaignViews, head
 from .drives.controllers import controllers
 from .drives.hosts import ModelKey
@@ -35,6 +34,7 @@ from .drives.options import options, verdicts
 from .drives.reload import reload
 from .explain_view import ExplainViews
 from .finding_views import FindingViews, More
+from .history import HistoryViews
 from .load_views import ProfilesByOsd, load_ls
 from .outlook_view import summary
 from .plan_views import Held, PlanViews

@@ -21,7 +21,7 @@ from typing import (
 )
 
 from ..core import events
-from ..core.automation.windows import outside
+from ..core.automation.state import outside
 from ..core.change.change import Verdicts
 from ..core.change.rollout import RolloutMachine
 from ..core.cluster import ClusterView, OsdNow

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import List, Optional, Tuple
 
-from ..core.automation.modes import Mode, Modes, mode_of
+from ..core.automation.state import Mode, Modes, mode_of
 from ..core.model import Finding, FindingCode, Severity
 from ..core.simulation import real
 from ..core.verdict.hosts_by_model import counted

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, TypeVar
 
 from ..ceph.traffic import Traffic
-from ..core.automation.seen import Outdated
+from ..core.automation.deciding import Wish
 from ..core.codec import one_line
 from ..core.errors import NotReadyError
 from ..core.jobs import Holding
@@ -22,12 +22,12 @@ from ..engine.key_work import WAIT_S
 from ..engine.persistence import FROZEN
 from ..engine.world import World
 from .accept import AcceptService
-from .automation.auto import AutoService
-from .automation.evidence import EvidenceService
+from .auto import AutoService
 from .campaigns import CampaignService
 from .deploying import AgentService
 from .drive_models import DriveModelService
 from .dry_run import would
+from .evidence import EvidenceService
 from .garbage import Garbage
 from .outlook import OutlookService
 from .plans.planner import Planner
@@ -63,7 +63,7 @@ class Service:
         self.tries = TryService(engine, self.campaigns, traffic)
         self.plans = PlanService(engine, planners, clients or traffic)
         self.evidence = EvidenceService(engine)
-        self.auto = AutoService(engine, self.campaigns, self.plans, self._outdated)
+        self.auto = AutoService(engine, self.campaigns, self.plans, self._wishes)
         self.outlook = OutlookService()
         self.rollouts = RolloutService(engine, self.plans)
         self.web_tokens = WebTokens()
@@ -110,8 +110,8 @@ class Service:
         found = (planner.measuring(world) for planner in self._planners.values())
         return next(filter(None, (*found, *world.reserved)), None)
 
-    def _outdated(self) -> List[Outdated]:
-        return [item for planner in self._planners.values() for item in planner.outdated()]
+    def _wishes(self) -> List[Wish]:
+        return [wish for planner in self._planners.values() for wish in planner.wishes()]
 
     def headline(self, world: World) -> str:
         """What waits under `auto recommend`, in one line."""

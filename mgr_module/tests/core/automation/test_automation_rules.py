@@ -5,18 +5,22 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from wcache.core.automation.deciding import Apply, Measure, begun, decide
-from wcache.core.automation.drift import Applied, look
-from wcache.core.automation.modes import ClassMode, Mode, mode_of, with_mode
-from wcache.core.automation.seen import DriveSeen, Ended, Seen
-from wcache.core.automation.spending import Limits
+from wcache.core.automation.deciding import DriveSeen, Seen, begun, decide, turned
 from wcache.core.automation.state import (
     ASIDE_MAX,
+    Applied,
     AutoState,
+    ClassMode,
+    Ended,
+    Limits,
+    Mode,
     Purpose,
     Tried,
+    find_undone,
+    is_open,
+    mode_of,
+    parse_windows,
 )
-from wcache.core.automation.windows import is_open, parse_windows
 from wcache.core.errors import MalformedError
 from wcache.core.model import CacheMode, Verdict
 
@@ -56,16 +60,19 @@ def test_a_window_that_makes_no_sense_is_refused(text):
 
 
 def test_a_class_keeps_its_own_mode_until_all_are_set():
-    modes = with_mode(with_mode((), None, Mode.RECOMMEND), "ssd", Mode.APPLY)
-    assert (mode_of(modes, "ssd"), mode_of(modes, "hdd")) == (Mode.APPLY, Mode.RECOMMEND)
-    assert mode_of(with_mode(modes, None, Mode.OFF), "ssd") is Mode.OFF
+    state = turned(AutoState(), Seen(()), None, Mode.RECOMMEND)
+    state = turned(state, Seen(()), "ssd", Mode.APPLY)
+    found = [mode_of(state.modes, name) for name in ("ssd", "hdd")]
+    assert found == [Mode.APPLY, Mode.RECOMMEND]
+    assert mode_of(turned(state, Seen(()), None, Mode.OFF).modes, "ssd") is Mode.OFF
 
 
 @given(st.lists(st.sampled_from([WB, WT, None]), max_size=40))
 def test_a_drive_is_contested_when_it_was_undone_twice_and_never_sooner(readings):
     stands, undone, before, times = {("h", "d"): Applied("p1", WT)}, (), WT, 0
     for number, mode in enumerate(readings):
-        undone = look(undone, stands, {} if mode is None else {("h", "d"): mode}, float(number))
+        modes = {} if mode is None else {("h", "d"): mode}
+        undone = find_undone(undone, stands, modes, float(number))
         if mode is WB and before is WT:
             times += 1
         before = mode or before
@@ -85,14 +92,14 @@ def test_quiet_time_begins_when_a_drive_comes(quiet_s):
 
 
 def test_what_an_admin_decides_anew_is_not_contested_any_more():
-    undone = ()
+    undone, stands = (), {("h", "d"): Applied("p1", WT)}
     for number, mode in enumerate((WB, WT, WB)):
-        undone = look(undone, {("h", "d"): Applied("p1", WT)}, {("h", "d"): mode}, float(number))
+        undone = find_undone(undone, stands, {("h", "d"): mode}, float(number))
     assert undone[0].contested
-    by_auto = look(undone, {("h", "d"): Applied("p2", WT, "auto")}, {("h", "d"): WT}, 9.0)
+    by_auto = find_undone(undone, {("h", "d"): Applied("p2", WT, "auto")}, {("h", "d"): WT}, 9.0)
     assert by_auto[0].contested
-    assert look(undone, {("h", "d"): Applied("p3", WT)}, {("h", "d"): WT}, 9.0) == ()
-    assert look(undone, {}, {("h", "d"): WB}, 9.0) == ()
+    assert find_undone(undone, {("h", "d"): Applied("p3", WT)}, {("h", "d"): WT}, 9.0) == ()
+    assert find_undone(undone, {}, {("h", "d"): WB}, 9.0) == ()
 
 
 def test_known_drives_get_the_standing_mode_and_new_ones_are_confirmed_before():
@@ -100,18 +107,15 @@ def test_known_drives_get_the_standing_mode_and_new_ones_are_confirmed_before():
     seen = Seen((old, new), {("hdd", "M"): Verdict.WRITE_THROUGH})
     state = known(old)
     found = decide(state, seen, LIMITS, 100.0)
-    assert isinstance(found.wish, Apply)
-    assert found.wish.keys == (old.key,)
+    assert (found.wish.purpose, found.wish.keys) == (Purpose.APPLY, (old.key,))
     done = Seen((replace(old, mode=WT), new), seen.verdicts)
     found = decide(found.state, done, LIMITS, 101.0)
-    assert isinstance(found.wish, Measure)
     assert (found.wish.purpose, found.wish.keys) == (Purpose.CONFIRM, (new.key,))
     state = begun(found.state, found.wish, "c2", 10.0, 100, 0)
     assert decide(state, done, LIMITS, 102.0).waiting == "c2 is under way"
     found = decide(state, replace(done, ended={"c2": Ended(True, "", 2.0, 8)}), LIMITS, 103.0)
     assert (found.state.spent.seconds, found.state.spent.bytes_written) == (2.0, 8)
-    assert isinstance(found.wish, Apply)
-    assert found.wish.keys == (new.key,)
+    assert (found.wish.purpose, found.wish.keys) == (Purpose.APPLY, (new.key,))
 
 
 @given(st.sampled_from(["refusal", "contested", "off", "held", "blocked", "window"]))
@@ -144,8 +148,7 @@ def test_beside_a_plan_that_waits_others_are_begun_and_its_own_drives_are_left_a
     assert decide(state, seen, LIMITS, 2.0).waiting == "p1 is under way"
     seen = replace(seen, waits=frozenset({"p1"}))
     found = decide(state, seen, LIMITS, 3.0)
-    assert isinstance(found.wish, Apply)
-    assert found.wish.keys == (two.key,)
+    assert (found.wish.purpose, found.wish.keys) == (Purpose.APPLY, (two.key,))
     state = begun(found.state, found.wish, "p2", 0.0, 0, 1)
     assert [item.owner for item in state.begun] == ["p1", "p2"]
     # one at a time, where it does not wait

@@ -12,7 +12,7 @@ from wcache.core.change.preconditions import TOLD_AFTER_S
 from wcache.core.cluster import ClusterState
 from wcache.core.model import DriveModel, Finding, FindingCode, Severity
 from wcache.core.record import Precondition
-from wcache.services.automation.auto import REFUSED_WAIT_S
+from wcache.services.auto import REFUSED_WAIT_S
 
 OTHER = DriveModel("ACME", "HD2", "1.0")
 DAY_S = 86400.0

@@ -1,56 +1,126 @@
-"""What to begin next, if anything: one thing at a time, and why not where nothing.
+"""Rules that choose what to begin next: one thing at a time, or why nothing is begun.
 
-A plan that waits, or is paused, is no such thing: what has nothing in common with it is begun
-beside it.
+Beside a plan that waits or is paused, what has nothing in common with it is begun.
 
 In this order: what drifted or is not in its standing mode, an experiment that ended on a
-transient, new drives of a known drive model, drive models that nobody knows, and memory that
-was divided for other OSDs.
+transient, new drives of a known drive model, drive models that nobody knows, and what knobs
+planned for a host that is another one now.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Dict, Iterable, List, Optional, Tuple, Union
+from collections import defaultdict
+from dataclasses import dataclass, field, replace
+from itertools import zip_longest
+from typing import Dict, FrozenSet, Iterable, List, Mapping, Optional, Sequence, Tuple
 
+from ..model import CacheMode, Verdict
 from ..text import many
-from .dividing import PlanAnew, next_anew
-from .drift import Key
-from .modes import Mode, any_on, mode_of, with_mode
-from .seen import DriveSeen, Ended, ModelKey, Seen
-from .spending import Limits, charged, today
-from .state import ASIDE_MAX, TOKENS_MAX, AutoState, Pending, PlannedAnew, Purpose, Tried
-from .windows import is_open
+from .state import (
+    ASIDE_MAX,
+    TOKENS_MAX,
+    AutoState,
+    ClassMode,
+    Ended,
+    Key,
+    Limits,
+    Mode,
+    ModelKey,
+    Pending,
+    PlannedAnew,
+    Purpose,
+    Tried,
+    any_on,
+    is_open,
+    mode_of,
+)
 
 # A drive model that could not be decided is measured again after this long.
 RETRY_S = 7 * 86400.0
 # Experiments that did not come to their end are begun again after this long.
 RETRY_FAILED_S = 3600.0
 CONFIRM_DRIVES = 2
+NAMED_MAX = 8
 
 
 @dataclass(frozen=True)
-class Measure:
-    """Measure these cache domains; `tokens` are all drives that are dealt with by it."""
+class DriveSeen:
+    """A cache domain now.  `refusal` is why it is left alone."""
 
-    purpose: Purpose
+    key: Key
+    token: str
     device_class: str
     drive_model: str
-    keys: Tuple[Key, ...]
-    tokens: Tuple[str, ...]
+    mode: Optional[CacheMode]
+    refusal: str = ""
+    transient: bool = False
+
+    @property
+    def model_key(self) -> ModelKey:
+        """By what verdicts stand."""
+        return self.device_class, self.drive_model
 
 
 @dataclass(frozen=True)
-class Apply:
-    """Put these cache domains into the standing mode of their drive models."""
+class Wish:
+    """A campaign, or a plan of a knob, that is to be begun.
 
-    device_class: str
+    `keys` are its cache domains, or a host with no domain; `tokens` are all drives that are
+    dealt with by it.  `todo` goes on from "would", and `why` is for the history.
+    """
+
+    purpose: Purpose
+    device_classes: Tuple[str, ...]
     keys: Tuple[Key, ...]
-    tokens: Tuple[str, ...]
-    purpose: Purpose = Purpose.APPLY
+    todo: str
+    why: str = ""
+    tokens: Tuple[str, ...] = ()
+    drive_model: str = ""
+    knob: str = ""  # of a host that is planned anew
+
+    @staticmethod
+    def of_host(
+        knob: str, host: str, device_classes: Tuple[str, ...], todo: str, why: str
+    ) -> Wish:
+        """Wish that a host, which is not what a knob's plan was made for, is planned anew."""
+        return Wish(Purpose.DIVIDE, device_classes, ((host, ""),), todo, why, knob=knob)
+
+    @property
+    def device_class(self) -> str:
+        """The one of its drives, "" where a host is planned anew."""
+        return "" if self.knob else self.device_classes[0]
+
+    @property
+    def host(self) -> str:
+        """The host that is planned anew, or ""."""
+        return self.keys[0][0] if self.knob else ""
 
 
-Wish = Union[Measure, Apply, PlanAnew]
+@dataclass(frozen=True)
+class Seen:
+    """Everything at one moment; `blocked` is why nothing can be begun.
+
+    `without`: hosts that go on to call and have not reported for too long; none of their drives
+    is among these.  `ended` has what was begun and has ended, by its id, and `waits` are plans
+    that go on only when others have mended something, or an admin resumes them.  `of_plans` are
+    the domains that plans and trials which are not over have for themselves, and `knobs` those of
+    which plans set values.  `wishes` are those of knobs.  `went_back`: plans that found a drive
+    model to be worse for clients in the mode of its verdict.
+    """
+
+    drives: Tuple[DriveSeen, ...]
+    verdicts: Mapping[ModelKey, Verdict] = field(default_factory=dict)
+    contested: FrozenSet[Key] = frozenset()
+    drifted: FrozenSet[Key] = frozenset()
+    blocked: str = ""
+    ended: Mapping[str, Ended] = field(default_factory=dict)
+    waits: FrozenSet[str] = frozenset()
+    of_plans: FrozenSet[Key] = frozenset()
+    knobs: FrozenSet[str] = frozenset()
+    under_way: str = ""
+    wishes: Tuple[Wish, ...] = ()
+    went_back: Mapping[ModelKey, str] = field(default_factory=dict)
+    without: Tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -63,21 +133,22 @@ class Decision:
 
 
 def turned(state: AutoState, seen: Seen, device_class: Optional[str], mode: Mode) -> AutoState:
-    """After an admin has set a mode: what is there now is not new, and nothing is held."""
-    modes = with_mode(state.modes, device_class, mode)
+    """Set a mode as an admin says: what is there now is not new, and nothing is held."""
+    kept = [item for item in state.modes if device_class and item.device_class != device_class]
     mine = [item for item in seen.drives if device_class in (None, "", item.device_class)]
     added = [i.token for i in mine if mode_of(state.modes, i.device_class) is Mode.OFF]
-    kept = tuple(item for item in state.tried if device_class not in (None, "", item.device_class))
     known = _tokens((*state.known, *added), seen)
-    fresh = tuple(name for name in state.fresh if name not in set(known))
-    anew = state.anew if device_class else ()
-    return replace(state, modes=modes, known=known, fresh=fresh, tried=kept, anew=anew)
+    return replace(
+        state, modes=(*kept, ClassMode(device_class or "", mode)), known=known,
+        fresh=tuple(name for name in state.fresh if name not in set(known)),
+        tried=tuple(t for t in state.tried if device_class not in (None, "", t.device_class)),
+        anew=state.anew if device_class else (),
+    )
 
 
 def decide(state: AutoState, seen: Seen, limits: Limits, now_s: float) -> Decision:
-    """One look: settles what has ended, then finds what to begin."""
-    state = replace(state, spent=today(state.spent, now_s))
-    state = _noticed(state, seen, now_s)
+    """Settle what has ended, then find what to begin."""
+    state = _noticed(replace(state, spent=state.spent.today(now_s)), seen, now_s)
     for item in state.begun:
         if item.owner in seen.ended:
             state = _settled(state, item, seen.ended[item.owner], seen, now_s)
@@ -89,7 +160,14 @@ def decide(state: AutoState, seen: Seen, limits: Limits, now_s: float) -> Decisi
         return Decision(state, waiting=f"{pending.owner} is under way")
     if not any_on(state.modes):
         return Decision(state)
-    wish = _next(state, seen, now_s)
+    usable = [
+        item for item in seen.drives
+        if not item.refusal and item.key not in seen.of_plans
+        and mode_of(state.modes, item.device_class) is not Mode.OFF
+    ]
+    wish = (
+        _apply(state, seen, usable) or _measure(state, seen, usable, now_s) or _anew(state, seen)
+    )
     if wish is None:
         return Decision(state)
     why = _not_now(state, seen, limits, now_s)
@@ -99,22 +177,14 @@ def decide(state: AutoState, seen: Seen, limits: Limits, now_s: float) -> Decisi
 def would_begin(
     before: AutoState, after: AutoState, seen: Seen, limits: Limits, now_s: float
 ) -> List[str]:
-    """What turning it on or off would come to, each in words that go on from "would"."""
+    """Tell what turning it on or off would come to, each in words that go on from "would"."""
     lines = []
     if after.modes != before.modes:
         said = ", ".join(f"{m.device_class or 'all classes'} {m.mode.value}" for m in after.modes)
         lines.append(f"allow: {said}")
     decision = decide(after, seen, limits, now_s)
-    wish = decision.wish
-    names = ", ".join(" ".join(key) for key in wish.keys[:8]) if wish is not None else ""
-    if isinstance(wish, Measure):
-        lines.append(f"measure drive model {wish.drive_model} of class {wish.device_class} first, "
-                     f"on drives of: {names}")
-    elif isinstance(wish, PlanAnew):
-        lines.append(wish.about.todo)
-    elif wish is not None:
-        drives = many(len(wish.keys), "drive")
-        lines.append(f"change {drives} of class {wish.device_class} first: {names}")
+    if decision.wish is not None:
+        lines.append(decision.wish.todo)
     elif decision.waiting:
         lines.append(f"wait: {decision.waiting}")
     return lines
@@ -123,24 +193,15 @@ def would_begin(
 def begun(
     state: AutoState, wish: Wish, owner: str, seconds: float, bytes_written: int, changes: int
 ) -> AutoState:
-    """After it was begun: it is charged in full until it ends."""
-    if isinstance(wish, PlanAnew):
-        pending = Pending(
-            owner, wish.purpose, "", "", wish.tokens, seconds, bytes_written, changes,
-            wish.about.knob, wish.about.host,
-        )
-    else:
-        model = "" if isinstance(wish, Apply) else wish.drive_model
-        pending = Pending(
-            owner, wish.purpose, wish.device_class, model, wish.tokens, seconds, bytes_written,
-            changes,
-        )
-    again = state.again
-    if wish.purpose is Purpose.AGAIN:
-        again = (*again, *wish.tokens)[-TOKENS_MAX:]
+    """Keep what was begun: it is charged in full until it ends."""
+    again = wish.tokens if wish.purpose is Purpose.AGAIN else ()
     return replace(
-        state, pending=pending, again=again,
-        spent=charged(state.spent, seconds, bytes_written, changes),
+        state, again=(*state.again, *again)[-TOKENS_MAX:],
+        pending=Pending(
+            owner, wish.purpose, wish.device_class, wish.drive_model, wish.tokens, seconds,
+            bytes_written, changes, wish.knob, wish.host,
+        ),
+        spent=state.spent.plus(seconds, bytes_written, changes),
     )
 
 
@@ -158,45 +219,42 @@ def _not_now(state: AutoState, seen: Seen, limits: Limits, now_s: float) -> str:
 
 
 def _noticed(state: AutoState, seen: Seen, now_s: float) -> AutoState:
-    """New drives are noted; they begin the quiet time anew."""
+    """Note new drives; they begin the quiet time anew."""
     met = {*state.known, *state.fresh}
-    came = [item.token for item in seen.drives if item.token not in met]
-    on = [
+    came = [
         item.token for item in seen.drives
-        if item.token in set(came) and mode_of(state.modes, item.device_class) is not Mode.OFF
+        if item.token not in met and mode_of(state.modes, item.device_class) is not Mode.OFF
     ]
-    if on:
-        state = replace(state, fresh=(*state.fresh, *on)[-TOKENS_MAX:], unquiet_at_s=now_s)
-    return state
+    if not came:
+        return state
+    return replace(state, fresh=(*state.fresh, *came)[-TOKENS_MAX:], unquiet_at_s=now_s)
 
 
 def _settled(
     state: AutoState, pending: Pending, ended: Ended, seen: Seen, now_s: float
 ) -> AutoState:
-    """After what was begun has ended: charged what it took, and its drives are dealt with."""
+    """Charge what it took, now that it has ended, and count its drives as dealt with."""
     anew = pending.purpose is Purpose.DIVIDE  # charged by OSDs, and made in many steps
-    spent = charged(
-        state.spent, ended.seconds - pending.seconds,
-        ended.bytes_written - pending.bytes_written,
-        0 if anew else ended.changes - pending.changes,
-    )
     state = replace(
-        state, pending=None if state.pending is pending else state.pending, spent=spent,
+        state, pending=None if state.pending is pending else state.pending,
         aside=tuple(item for item in state.aside if item is not pending),
+        spent=state.spent.plus(
+            ended.seconds - pending.seconds, ended.bytes_written - pending.bytes_written,
+            0 if anew else ended.changes - pending.changes,
+        ),
     )
+    why = "" if ended.good else ended.why or "its plan did not end well"
     if anew:
-        why = "" if ended.good else ended.why or "its plan did not end well"
         host = (pending.knob, pending.host)
         others = [item for item in state.anew if (item.knob, item.host) != host]
         return replace(state, anew=(*others, PlannedAnew(*host, now_s, why)))
     if pending.purpose is Purpose.APPLY:
-        return _after_plan(state, pending, ended, seen, now_s)
-    key = (pending.device_class, pending.drive_model)
-    one = Tried(*key, now_s, failed=not ended.good)
-    before = next((x for x in state.tried if (x.device_class, x.drive_model) == key), None)
+        return _after_plan(state, pending, ended, why, seen, now_s)
+    one = Tried(pending.device_class, pending.drive_model, now_s, failed=not ended.good)
+    before = next((item for item in state.tried if item.model_key == one.model_key), None)
     if before is not None and before.held:
         one = replace(before, at_s=now_s)
-    state = replace(state, tried=(*_others(state.tried, (one,)), one))
+    state = replace(state, tried=_with(state.tried, [one]))
     if not ended.good:
         return state
     done = set(pending.tokens)  # what came meanwhile is still new
@@ -207,43 +265,39 @@ def _settled(
 
 
 def _after_plan(
-    state: AutoState, pending: Pending, ended: Ended, seen: Seen, now_s: float
+    state: AutoState, pending: Pending, ended: Ended, why: str, seen: Seen, now_s: float
 ) -> AutoState:
-    """A plan that went back holds its drive models.
+    """Hold the drive models of a plan that went back.
 
     One that others undid, or that the mons did not store, is tried once more.
 
     The plan says which they are.  Drives that are seen do too, as a plan may be gone.
     """
-    mine = set(pending.tokens)
+    mine, device_class = set(pending.tokens), pending.device_class
     models = ended.drive_models | {d.drive_model for d in seen.drives if d.token in mine}
-    again = {
-        item.drive_model for item in state.tried
-        if item.device_class == pending.device_class and item.undone
-    }
-    if ended.good:
+    before = [
+        item for item in state.tried
+        if item.device_class == device_class and item.drive_model in models
+    ]
+    if not why:
         return replace(state, tried=tuple(
-            replace(item, undone=False)
-            if item.device_class == pending.device_class and item.drive_model in models else item
-            for item in state.tried
+            replace(item, undone=False) if item in before else item for item in state.tried
         ))
-    why = ended.why or "its plan did not end well"
-    told = tuple(
-        Tried(pending.device_class, model, now_s, undone=True)
-        if ended.undone and model not in again
-        else Tried(pending.device_class, model, now_s, why)
+    again = {item.drive_model for item in before if item.undone}
+    return replace(state, tried=_with(state.tried, [
+        Tried(device_class, model, now_s, undone=True)
+        if ended.undone and model not in again else Tried(device_class, model, now_s, why)
         for model in sorted(models)
-    )
-    return replace(state, tried=(*_others(state.tried, told), *told))
+    ]))
 
 
-def _others(tried: Iterable[Tried], new: Iterable[Tried]) -> Tuple[Tried, ...]:
-    keys = {(item.device_class, item.drive_model) for item in new}
-    return tuple(item for item in tried if (item.device_class, item.drive_model) not in keys)
+def _with(tried: Iterable[Tried], new: Sequence[Tried]) -> Tuple[Tried, ...]:
+    keys = {item.model_key for item in new}
+    return (*(item for item in tried if item.model_key not in keys), *new)
 
 
 def _tokens(names: Iterable[str], seen: Seen) -> Tuple[str, ...]:
-    """Names without repeats; where they are too many, of drives that are there."""
+    """Drop repeats; of too many names keep those of drives that are there."""
     found = tuple(dict.fromkeys(names))
     if len(found) <= TOKENS_MAX:
         return found
@@ -251,23 +305,11 @@ def _tokens(names: Iterable[str], seen: Seen) -> Tuple[str, ...]:
     return tuple(name for name in found if name in there)[-TOKENS_MAX:]
 
 
-def _next(state: AutoState, seen: Seen, now_s: float) -> Optional[Wish]:
-    usable = [
-        item for item in seen.drives
-        if not item.refusal and item.key not in seen.of_plans
-        and mode_of(state.modes, item.device_class) is not Mode.OFF
-    ]
-    return (
-        _apply(state, seen, usable) or _measure(state, seen, usable, now_s)
-        or next_anew(state, seen)
-    )
-
-
-def _apply(state: AutoState, seen: Seen, usable: List[DriveSeen]) -> Optional[Apply]:
-    held = {(item.device_class, item.drive_model) for item in state.tried if item.held}
-    held |= set(seen.went_back)
+def _apply(state: AutoState, seen: Seen, usable: List[DriveSeen]) -> Optional[Wish]:
+    """Put drives of one device class into the standing mode; those that drifted come first."""
+    held = {item.model_key for item in state.tried if item.held} | set(seen.went_back)
     fresh = set(state.fresh)
-    by_class: Dict[str, List[DriveSeen]] = {}
+    by_class: Dict[str, List[DriveSeen]] = defaultdict(list)
     for item in usable:
         verdict = seen.verdicts.get(item.model_key)
         wanted = verdict.mode if verdict is not None else None
@@ -277,56 +319,81 @@ def _apply(state: AutoState, seen: Seen, usable: List[DriveSeen]) -> Optional[Ap
             and item.model_key not in held
             and mode_of(state.modes, item.device_class) is Mode.APPLY
         ):
-            by_class.setdefault(item.device_class, []).append(item)
-    for device_class, items in sorted(by_class.items()):
-        items.sort(key=lambda item: item.key not in seen.drifted)
-        return Apply(
-            device_class, tuple(item.key for item in items), tuple(item.token for item in items)
-        )
-    return None
+            by_class[item.device_class].append(item)
+    if not by_class:
+        return None
+    device_class, items = min(by_class.items())
+    items.sort(key=lambda item: item.key not in seen.drifted)
+    return Wish(
+        Purpose.APPLY, (device_class,), tuple(item.key for item in items),
+        f"change {many(len(items), 'drive')} of class {device_class} first: {_names(items)}",
+        tokens=tuple(item.token for item in items),
+    )
 
 
 def _measure(
     state: AutoState, seen: Seen, usable: List[DriveSeen], now_s: float
-) -> Optional[Measure]:
+) -> Optional[Wish]:
     fresh, again = set(state.fresh), set(state.again)
     for item in usable:
         if item.transient and item.token not in again:
-            return _of(Purpose.AGAIN, item.model_key, [item])
-    wait_until_s = {
-        (item.device_class, item.drive_model):
-        item.at_s + (RETRY_FAILED_S if item.failed else RETRY_S) for item in state.tried
-    }
-    failed = {(item.device_class, item.drive_model) for item in state.tried if item.failed}
-    models: Dict[ModelKey, List[DriveSeen]] = {}
+            return _of(Purpose.AGAIN, [item], [item])
+    tried = {item.model_key: item for item in state.tried}
+    models: Dict[ModelKey, List[DriveSeen]] = defaultdict(list)
     for item in usable:
-        models.setdefault(item.model_key, []).append(item)
+        models[item.model_key].append(item)
     for key, items in sorted(models.items()):
         new = [item for item in items if item.token in fresh]
-        rests = now_s < wait_until_s.get(key, now_s)
+        last = tried.get(key)
+        failed = last is not None and last.failed
+        rests = last is not None and now_s < last.at_s + (RETRY_FAILED_S if failed else RETRY_S)
         verdict = seen.verdicts.get(key)
         if verdict is not None and verdict.decided:
-            if new and not (rests and key in failed):
-                return _of(Purpose.CONFIRM, key, _spread(new)[:CONFIRM_DRIVES], new)
-        elif not rests or (new and key not in failed):
-            return _of(Purpose.UNKNOWN, key, items)
+            if new and not (rests and failed):
+                return _of(Purpose.CONFIRM, _spread(new)[:CONFIRM_DRIVES], new)
+        elif not rests or (new and not failed):
+            return _of(Purpose.UNKNOWN, items, items)
     return None
 
 
-def _of(
-    purpose: Purpose, key: ModelKey, items: List[DriveSeen],
-    stand_for: Optional[List[DriveSeen]] = None,
-) -> Measure:
-    tokens = tuple(item.token for item in stand_for or items)
-    return Measure(purpose, *key, tuple(item.key for item in items), tokens)
+_WHY = {
+    Purpose.CONFIRM: "a new drive of a drive model with a verdict is confirmed",
+    Purpose.UNKNOWN: "a drive model without a verdict is measured",
+    Purpose.AGAIN: "measured again with a longer settling, since it ended on a transient",
+}
+
+
+def _of(purpose: Purpose, items: List[DriveSeen], stand_for: List[DriveSeen]) -> Wish:
+    device_class, drive_model = items[0].model_key
+    return Wish(
+        purpose, (device_class,), tuple(item.key for item in items),
+        f"measure drive model {drive_model} of class {device_class} first, on drives of: "
+        f"{_names(items)}",
+        f"{_WHY[purpose]}: class {device_class}, drive model {drive_model}",
+        tuple(item.token for item in stand_for), drive_model,
+    )
+
+
+def _names(items: List[DriveSeen]) -> str:
+    return ", ".join(" ".join(item.key) for item in items[:NAMED_MAX])
 
 
 def _spread(items: List[DriveSeen]) -> List[DriveSeen]:
-    """One of each host first."""
-    seen_hosts: Dict[str, int] = {}
-    ranked = []
+    """Put one of each host first."""
+    by_host: Dict[str, List[DriveSeen]] = defaultdict(list)
     for item in items:
-        hostname = item.key[0]
-        seen_hosts[hostname] = seen_hosts.get(hostname, 0) + 1
-        ranked.append((seen_hosts[hostname], item))
-    return [item for _, item in sorted(ranked, key=lambda pair: pair[0])]
+        by_host[item.key[0]].append(item)
+    rounds = zip_longest(*by_host.values())
+    return [item for each in rounds for item in each if item is not None]
+
+
+def _anew(state: AutoState, seen: Seen) -> Optional[Wish]:
+    """Take the first host of knobs of which all device classes may be changed without an admin."""
+    held = {(item.knob, item.host) for item in state.anew if item.held}
+    hosts = {hostname for hostname, _ in seen.of_plans}
+    return next((
+        wish for wish in seen.wishes
+        if all(mode_of(state.modes, name) is Mode.APPLY for name in wish.device_classes)
+        and wish.knob not in seen.knobs and wish.host not in hosts
+        and (wish.knob, wish.host) not in held
+    ), None)

@@ -18,7 +18,7 @@ from typing import (
 )
 
 from ...ceph.surroundings import Surroundings
-from ...core.automation.seen import Outdated
+from ...core.automation.deciding import Wish
 from ...core.change.rollout_state import Rollout
 from ...core.cluster import ClusterView
 from ...core.errors import NotFoundError
@@ -112,7 +112,7 @@ class Planner(Protocol):
         """What it measures now beside the campaigns that compare cache modes."""
         return None
 
-    def outdated(self) -> Sequence[Outdated]:
+    def wishes(self) -> Sequence[Wish]:
         """Hosts that `auto` may plan anew, since they are others than they were planned for."""
         return ()
 

@@ -1,7 +1,7 @@
 """The knob `toy` in a mgr: its planner, and its rows of the table of commands."""
 
 from wcache.commands.command import Command
-from wcache.core.automation.seen import Outdated
+from wcache.core.automation.deciding import Wish
 from wcache.services.plans.planner import Planner
 
 from ..knob import TOY, ToyOptions
@@ -54,9 +54,9 @@ class ToyPlanner(Planner):
         osds = [osd for osd_id, osd in world.cluster.osds.items() if osd_id in ids]
         self._unlike = tuple(sorted({(osd.hostname, osd.device_class) for osd in osds}))
 
-    def outdated(self):
+    def wishes(self):
         return [
-            Outdated(
+            Wish.of_host(
                 TOY.name, host, (device_class,), f"give host {host} a deeper toy queue",
                 f"an OSD of host {host} goes by a shallow queue",
             )

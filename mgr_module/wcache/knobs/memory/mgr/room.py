@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Sequence
 
-from ....core.automation.seen import Outdated
+from ....core.automation.deciding import Wish
 from ....core.change.rollout_state import Rollout
 from ....core.errors import NotFoundError, NotReadyError
 from ....core.model import Finding
@@ -91,10 +91,10 @@ class MemoryPlanner(Planner):
         """See Planner."""
         self.service.tick(world)
 
-    def outdated(self) -> Sequence[Outdated]:
+    def wishes(self) -> Sequence[Wish]:
         """See Planner."""
         return [
-            Outdated(
+            Wish.of_host(
                 MEMORY.name, host, classes, f"divide the memory of host {host} anew",
                 f"the OSDs or daemons of host {host} changed: its memory is divided anew",
             )

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Callable, Dict, Iterator, Sequence, Set, Tuple
 
 from ....commands.command import Command
-from ....core.automation.seen import Outdated
+from ....core.automation.deciding import Wish
 from ....core.errors import NotReadyError
 from ....core.model import Finding
 from ....engine.world import World
@@ -20,7 +20,7 @@ from ..knob import OPTIONS_KNOB
 from ..refusals import Refusals
 
 # What `auto` may change is worked out as often: it goes through all drives.
-OUTDATED_EVERY_S = 60.0
+WISHES_EVERY_S = 60.0
 
 ROWS: Tuple[Command, ...] = ()
 
@@ -46,7 +46,7 @@ class OptionsPlanner(Planner):
     def __init__(self, default_of: Callable[[str], str], read_soon: Callable[[], None]) -> None:
         self._default_of = default_of
         self._read_soon = read_soon
-        self._outdated: Tuple[Outdated, ...] = ()
+        self._wishes: Tuple[Wish, ...] = ()
         self._due_s = 0.0
 
     def plan(self, asked: Asked, world: World) -> Wanted:
@@ -87,14 +87,14 @@ class OptionsPlanner(Planner):
         """See Planner: which hosts have values that `auto` would change, now and then."""
         if world.now_s < self._due_s:
             return
-        self._due_s = world.now_s + OUTDATED_EVERY_S
-        self._outdated = ()
+        self._due_s = world.now_s + WISHES_EVERY_S
+        self._wishes = ()
         with suppress(NotReadyError):
-            self._outdated = tuple(_by_host(self.plan(Asked("", "", by_itself=True), world), world))
+            self._wishes = tuple(_by_host(self.plan(Asked("", "", by_itself=True), world), world))
 
-    def outdated(self) -> Sequence[Outdated]:
+    def wishes(self) -> Sequence[Wish]:
         """See Planner."""
-        return self._outdated
+        return self._wishes
 
     def findings(self, world: World) -> Sequence[Finding]:
         """See Planner: what a plan gave and is not there any more."""
@@ -108,7 +108,7 @@ class OptionsPlanner(Planner):
         )
 
 
-def _by_host(wanted: Wanted, world: World) -> Iterator[Outdated]:
+def _by_host(wanted: Wanted, world: World) -> Iterator[Wish]:
     classes: Dict[str, Set[str]] = {}
     for change in wanted.changes:
         osds = [world.cluster.osds[osd_id] for osd_id in change.treated]
@@ -116,7 +116,7 @@ def _by_host(wanted: Wanted, world: World) -> Iterator[Outdated]:
         for host in hosts:
             classes.setdefault(host, set()).add(change.device_class)
     for host, found in sorted(classes.items()):
-        yield Outdated(
+        yield Wish.of_host(
             OPTIONS_KNOB.name, host, tuple(sorted(found)), f"set options of host {host}",
             f"drives or OSDs of host {host} do not have the values that were found to be better",
         )

@@ -1,19 +1,19 @@
-"""The use cases behind `ceph wcache evidence ...`."""
+"""Verdicts of other clusters: `ceph wcache evidence ...` takes them in and out."""
 
 from __future__ import annotations
 
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Optional
 
-from ...core import codec
-from ...core.errors import NotFoundError, RefusedError
-from ...core.output_format import FORMAT_VERSION
-from ...core.text import many
-from ...core.verdict.foreign.document import Evidence, export, parse
-from ...engine.engine import Engine
-from ...engine.evidence.foreign import is_new
-from ...engine.world import World
-from ..dry_run import would
-from ..guards import require_store
+from ..core import codec
+from ..core.errors import NotFoundError, RefusedError
+from ..core.output_format import FORMAT_VERSION
+from ..core.text import many
+from ..core.verdict.foreign.document import Evidence, export, parse
+from ..engine.engine import Engine
+from ..engine.evidence.foreign import is_new
+from ..engine.world import World
+from .dry_run import would
+from .guards import require_store
 
 
 class EvidenceService:
@@ -94,6 +94,25 @@ class EvidenceService:
                 } for file in sorted(files, key=lambda item: item.cluster)
             ],
         }
+
+
+def foreign(world: World, device_class: Optional[str] = None) -> List[Dict[str, Any]]:
+    """List the imported verdicts, with where they are from."""
+    measured = {
+        (result.device_class, str(result.drive_model)) for result in world.results.values()
+    }
+    here = {
+        str(drive.drive_model) for report in world.reports.values() for drive in report.drives
+    }
+    return [
+        {
+            "cluster": cluster, **codec.to_plain(verdict),
+            "measured_here": verdict.key in measured,
+            "drives_here": str(verdict.drive_model) in here,
+        }
+        for cluster, verdict in world.foreign_verdicts
+        if device_class in (None, "", verdict.device_class)
+    ]
 
 
 def _would_take(world: World, found: Evidence) -> List[str]:

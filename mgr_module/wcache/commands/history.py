@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any, Callable, Dict, Mapping, Optional, Sequence
 
-from ...core import codec
-from ...core.errors import MalformedError
-from ...core.history.changes import standing
-from ...core.history.entry import NOTHING, HistoryEntry
-from ...core.history.filters import LINES_MAX, Filter, kept, parse_since
-from ...core.output_format import FORMAT_VERSION
-from ...core.text import many, table, when
-from ...engine.world import World
+from ..core import codec
+from ..core.errors import MalformedError
+from ..core.history.changes import standing
+from ..core.history.entry import NOTHING, HistoryEntry
+from ..core.history.filters import LINES_MAX, Filter, kept, parse_since
+from ..core.output_format import FORMAT_VERSION
+from ..core.text import many, table, when
+from ..engine.world import World
 
 # `host` is an option of the `ceph` tool itself.
 ARGUMENTS = (

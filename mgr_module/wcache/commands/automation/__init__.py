@@ -1,1 +1,0 @@
-"""`ceph wcache auto`, `evidence`, `history`: their text."""

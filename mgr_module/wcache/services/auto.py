@@ -1,0 +1,366 @@
+"""`ceph wcache auto`: begins what an admin would, by the same services and under their guards."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from typing import Any, Callable, Dict, FrozenSet, List, Optional, Sequence, Tuple
+
+from ..core import codec
+from ..core.automation.deciding import DriveSeen, Seen, Wish, begun, decide, turned, would_begin
+from ..core.automation.state import (
+    AutoState,
+    Limits,
+    Mode,
+    Purpose,
+    any_on,
+    contested,
+    find_undone,
+    is_open,
+    mode_of,
+    parse_windows,
+)
+from ..core.change.preconditions import TOLD_AFTER_S
+from ..core.change.scope import Scope
+from ..core.errors import MalformedError, WcacheError
+from ..core.history.entry import ADMIN, AUTO
+from ..core.model import Finding, FindingCode, Severity, Verdict
+from ..core.output_format import FORMAT_VERSION
+from ..core.shell import typed
+from ..core.text import duration, named
+from ..engine.auto_look import Domains, arrivals, ended, going_on, look, modes_now, stands
+from ..engine.engine import Engine
+from ..engine.hosts import AWAITED_S
+from ..engine.under_way import touched_by, words_of
+from ..engine.world import World
+from ..knobs.registry import DEFAULT
+from ..options import Options
+from .campaigns import CampaignService, Ready
+from .dry_run import would
+from .guards import (
+    disputed_domains,
+    require_apart,
+    require_class,
+    require_few,
+    require_store,
+    require_thawed,
+)
+from .plans.plans import PlanService, PlanWish
+
+LOOK_EVERY_S = 5.0
+# While something is under way, what else there is may wait: a look at all drives is not free.
+BUSY_LOOK_EVERY_S = 60.0
+# What was refused is asked again after this long.
+REFUSED_WAIT_S = 300.0
+LOADS = "traffic,depth1"
+FREE_LOADS = "traffic,timer"  # they write nothing
+# A second experiment settles for so many times the first one's, and for this long at least.
+SETTLE_FACTOR, SETTLE_AGAIN_S = 5.0, 2.0
+LEFT_SHOWN_MAX = 100
+
+
+class AutoService:
+    """One thing at a time, under a lock of its own; what it begins, the services guard."""
+
+    def __init__(
+        self, engine: Engine, campaigns: CampaignService, plans: PlanService,
+        wishes: Callable[[], Sequence[Wish]],
+    ) -> None:
+        self._engine = engine
+        self._lock = threading.Lock()
+        self._campaigns = campaigns
+        self._plans = plans
+        self._wishes = wishes
+        self.state = AutoState()
+        self._unsaved = False  # what was not stored is stored again with the next change
+        self._domains = Domains()
+        self._look_at_s = 0.0
+        self._whole_look_at_s = 0.0
+        self._wait_until_s = 0.0
+        self._asked: Dict[str, FrozenSet[str]] = {}
+        self.waiting = ""
+        self._held_since_s: Optional[float] = None  # by the cluster, or as it was refused
+
+    def load(self) -> None:
+        """Take up the stored state."""
+        self.state = self._engine.ports.archive.automation()
+
+    # ---- commands
+
+    def turn(
+        self, mode: str, device_class: Optional[str] = None, dry_run: bool = False
+    ) -> Dict[str, Any]:
+        """`auto off|recommend|apply`: what may be begun without an admin, stored.
+
+        A `dry_run` says what would be begun first.
+        """
+        wanted, world = Mode(mode), self._engine.world()
+        require_store(world)
+        require_class(world, device_class)
+        limits = _limits(world.options)
+        answer: Dict[str, Any] = {"device_class": device_class or "", "mode": wanted.value}
+        with self._lock:
+            before, seen = self.state, self._seen(world)
+            # a host whose next report is awaited has no new drives for that
+            state = turned(before, self._seen(world, older=True), device_class, wanted)
+            if dry_run:
+                lines = would_begin(before, state, seen, limits, world.now_s)
+                return {**answer, **would(lines)}
+            answer["changed"] = state.modes != before.modes
+            if answer["changed"]:
+                with self._engine.orders() as orders:
+                    orders.note(ADMIN, device_class or "cluster", f"auto {wanted.value}")
+            self._keep(state)
+            self._wait_until_s = self._look_at_s = self._whole_look_at_s = 0.0
+        # what is under way is not cut off: an admin says whether it ends
+        goes_on = going_on(world, device_class) if wanted is not Mode.APPLY else []
+        self._engine.wake()
+        return {**answer, "goes_on": "; ".join(goes_on)} if goes_on else answer
+
+    def status(self) -> Dict[str, Any]:
+        """`auto status`: what is allowed, what is spent, what it waits for, what it leaves."""
+        world = self._engine.world()
+        options, now_s = world.options, world.now_s
+        problem, limits = "", Limits()
+        try:
+            limits = _limits(options)
+        except MalformedError as error:
+            problem = error.line()
+        with self._lock:
+            state, seen = self.state, self._seen(world)
+        on = any_on(state.modes)
+        return {
+            "format_version": FORMAT_VERSION,
+            "modes": {item.device_class or "*": item.mode.value for item in state.modes},
+            "persist": options.auto_persist,
+            "window_open": is_open(limits.windows, now_s),
+            "windows": options.auto_windows,
+            "spent_today": codec.to_plain(state.spent.today(now_s)),
+            "limits": {
+                "seconds_per_day": limits.seconds_per_day,
+                "bytes_per_day": limits.bytes_per_day,
+                "quiet_s": limits.quiet_s, "rollout_harm_max_s": options.rollout_harm_max_s,
+            },
+            "under_way": named([item.owner for item in state.begun]),
+            "new_drives": len(state.fresh),
+            "waiting": problem or (self.waiting if on else ""),
+            "left_alone": [
+                *(
+                    f"{' '.join(d.key)}: {d.refusal}" for d in seen.drives
+                    if d.refusal and not _fine(d, seen)
+                    and mode_of(state.modes, d.device_class) is not Mode.OFF
+                ),
+                *(_of_paused(world) if on else []),
+                *([_without(seen.without)] if seen.without and on else []),
+                *(
+                    f"{' '.join(key)}: contested, see `ceph wcache status`"
+                    for key in sorted(seen.contested)
+                ),
+                *(
+                    f"{who}: `auto` no longer applies it: {held}" for who, held in (
+                        *((f"{t.device_class} {t.drive_model}", t.held) for t in state.tried),
+                        *((f"{item.knob} {item.host}", item.held) for item in state.anew),
+                    ) if held
+                ),
+                *(
+                    f"{' '.join(key)}: went back in plan {plan_id}: `auto` does not apply it "
+                    "until it is measured while clients write"
+                    for key, plan_id in sorted(seen.went_back.items())
+                ),
+            ][:LEFT_SHOWN_MAX],
+        }
+
+    def findings(self, world: World) -> List[Finding]:
+        """Tell of drives that somebody else changes back, and of what has waited for long."""
+        found = contested(self.state.undone, world.reports)
+        since_s = self._held_since_s
+        if since_s is not None and world.now_s - since_s >= TOLD_AFTER_S:
+            found.append(Finding(FindingCode.PLAN_WAITS, Severity.WARNING, "auto", self.waiting))
+        return found
+
+    def held(self) -> Dict[Tuple[str, str], str]:
+        """Tell why modes are not applied by themselves any more, by class and drive model."""
+        return {item.model_key: item.held for item in self.state.tried if item.held}
+
+    # ---- by itself
+
+    def tick(self, world: World) -> None:
+        """Look whether something is to be begun."""
+        with self._lock:
+            now_s, state = world.now_s, self.state
+            if now_s < self._look_at_s:
+                return
+            self._look_at_s = now_s + LOOK_EVERY_S
+            undone = find_undone(state.undone, stands(world), modes_now(world), now_s)
+            if undone != state.undone:
+                self._keep(replace(state, undone=undone))
+            if any_on(state.modes) or state.begun:
+                self._go_on(world)
+
+    def _keep(self, state: AutoState) -> None:
+        """Take a new state, and store it where it differs."""
+        if state == self.state and not self._unsaved:
+            return
+        self.state = state
+        self._unsaved = False
+
+        def refused() -> None:
+            self._unsaved = True
+
+        self._engine.put_automation(state, refused)
+
+    def _go_on(self, world: World) -> None:
+        now_s, before = world.now_s, self.state.begun
+        try:
+            limits = _limits(world.options)
+        except MalformedError as error:
+            self.waiting = error.line()
+            return
+        if before and now_s < self._whole_look_at_s and not any(
+            ended(world, item.owner) for item in before
+        ):
+            return
+        self._whole_look_at_s = now_s + BUSY_LOOK_EVERY_S
+        world = self._having_asked_new_osds(world)
+        seen = self._seen(world)
+        decision = decide(self.state, seen, limits, now_s)
+        self._keep(decision.state)
+        wish = decision.wish
+        if wish is None:
+            self.waiting = decision.waiting
+            self._held(now_s, bool(seen.blocked) and decision.waiting == seen.blocked)
+            return
+        if now_s < self._wait_until_s:
+            return
+        refused = False
+        without = f"begun {_without(seen.without)}" if seen.without else ""
+        try:
+            if wish.purpose in (Purpose.APPLY, Purpose.DIVIDE):
+                self.waiting = self._plan(world, wish, without)
+            else:
+                self.waiting = self._measure(world, wish, limits, without)
+        except WcacheError as error:
+            self.waiting, refused = error.line(), not world.frozen
+        self._held(now_s, refused)
+        if self.waiting:
+            self._wait_until_s = now_s + REFUSED_WAIT_S
+
+    def _held(self, now_s: float, held: bool) -> None:
+        if not held:
+            self._held_since_s = None
+        elif self._held_since_s is None:
+            self._held_since_s = now_s
+
+    def _having_asked_new_osds(self, world: World) -> World:
+        """Ask a host where an OSD came for a report, once for each."""
+        found = arrivals(world)
+        for hostname, uuids in found.items():
+            if uuids - self._asked.get(hostname, frozenset()):
+                with self._engine.orders() as orders:
+                    orders.ask_anew(hostname)
+        self._asked = found
+        return self._engine.world(world)
+
+    def _seen(self, world: World, older: bool = False) -> Seen:
+        disputed = frozenset(disputed_domains(world))
+        return look(world, self._domains, self.state, disputed, self._wishes(), older=older)
+
+    def _measure(self, world: World, wish: Wish, limits: Limits, without: str) -> str:
+        """Begin a campaign of as many drives as may be measured today; returns why it was not."""
+        arguments: Dict[str, Any] = {
+            "loads": LOADS if limits.bytes_per_day else FREE_LOADS, "only": frozenset(wish.keys),
+            "confirm": wish.purpose is not Purpose.AGAIN, "accept_cost": True, "by": AUTO,
+        }
+        if wish.purpose is Purpose.AGAIN:
+            arguments["settle_s"] = max(SETTLE_AGAIN_S, SETTLE_FACTOR * world.options.settle_s)
+
+        def over(now: World, ready: Ready) -> str:
+            spent, cost = self.state.spent.today(now.now_s), ready.cost
+            return spent.over(limits, cost.drive_seconds, cost.bytes_written)
+
+        def prepare(now: World) -> Ready:
+            most = now.options.drives_per_model
+            for drives in sorted({most, min(2, most), 1}, reverse=True):
+                ready = self._campaigns.ready(now, drives_per_model=drives, **arguments)
+                if not over(now, ready):
+                    break
+            return ready
+
+        with self._campaigns.deciding(prepare, world) as (now, orders, ready):
+            why = over(now, ready)
+            if why:
+                return why
+            campaign_id = self._campaigns.started(now, orders, ready)["campaign_id"]
+            for text in filter(None, (wish.why, without)):
+                orders.note(AUTO, campaign_id, text)
+            cost = ready.cost
+            self._keep(begun(
+                self.state, wish, campaign_id, cost.drive_seconds, cost.bytes_written, 0
+            ))
+        return ""
+
+    def _plan(self, world: World, wish: Wish, without: str) -> str:
+        """Make a plan and begin it; returns why it was not."""
+        with self._engine.deciding(world) as (now, orders):
+            require_thawed(now)
+            require_store(now)
+            require_few(now.open_plans)
+            persist = now.options.auto_persist and not wish.knob
+            plan = self._plans.planned(now, orders, PlanWish(
+                Scope(wish.device_class or None), persist=persist,
+                knob=wish.knob or DEFAULT.name, only=frozenset(wish.keys), by=AUTO,
+            ))
+            plan_id, changes = plan["plan_id"], len(plan["changes"])
+            if not plan_id:
+                nothing = "" if wish.knob else "there is nothing to change"
+                return "; ".join(plan["left_alone"][:2]) or nothing
+            kept = orders.look(now)
+            # what is refused beside others is no plan that ended badly
+            require_apart(kept, kept.rollouts[plan_id].rollout)
+            if wish.knob:
+                orders.note(AUTO, plan_id, wish.why)
+                changes = len({osd_id for step in plan["changes"] for osd_id in (
+                    *(item["osd_id"] for item in step.get("expect", ())),
+                    *step.get("osd_ids", ()),
+                )})
+            self._keep(begun(self.state, wish, plan_id, 0.0, 0, changes))
+            self._plans.applied(orders.look(now), orders, plan_id, persist=persist, by=AUTO)
+            if without:
+                orders.note(AUTO, plan_id, without)
+        return ""
+
+
+def _limits(options: Options) -> Limits:
+    """Read what the options allow; raises MalformedError where the windows make no sense."""
+    return Limits(
+        parse_windows(options.auto_windows), options.auto_seconds_per_day,
+        options.auto_bytes_per_day, options.auto_quiet_s,
+    )
+
+
+def _without(hosts: Sequence[str]) -> str:
+    """Name hosts whose drives are left out, since their probes call and do not report."""
+    return (
+        f"without {named(hosts, 3)}: no report came for {duration(AWAITED_S)} though its probe "
+        "calls; see its log, `journalctl -u wcache-probe`"
+    )
+
+
+def _of_paused(world: World) -> List[str]:
+    """Tell what plans that are paused keep for themselves, and how each goes on or ends."""
+    paused = [plan_id for plan_id in world.open_plans if world.rollouts[plan_id].paused]
+    kept = (touched_by(world.rollouts[plan_id].rollout, world.cluster) for plan_id in paused)
+    return [
+        f"{words_of(touched)}: plan {plan_id} is paused and has them for itself: "
+        f"{typed('ceph wcache rollout resume {}', plan_id)} goes on, "
+        f"{typed('ceph wcache rollout abort {}', plan_id)} ends it"
+        for plan_id, touched in zip(paused, kept)
+    ]
+
+
+def _fine(drive: DriveSeen, seen: Seen) -> bool:
+    """Say whether a drive is as its drive model's verdict wants it."""
+    verdict = seen.verdicts.get(drive.model_key)
+    return verdict is Verdict.NO_DIFFERENCE or (
+        verdict is not None and verdict.mode is not None and verdict.mode is drive.mode
+    )

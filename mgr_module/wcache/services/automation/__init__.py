@@ -1,1 +1,0 @@
-"""What goes on by itself, and what verdicts of other clusters add."""
