@@ -120,7 +120,7 @@ def own_class(wcache: Wcache) -> Iterator[str]:
         cluster.command("osd crush set-device-class", ids=osd_ids, **{"class": device_class})
 
     move(ids, name)
-    wcache.wait("the mgr to know the class", lambda: wcache("recommend", device_class=name), 30)
+    wcache.wait("the mgr to know the class", lambda: wcache("recommend", scope=f"class:{name}"), 30)
     yield name
     for osd_id, device_class in before.items():
         move([osd_id], device_class)

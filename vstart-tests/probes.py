@@ -190,7 +190,7 @@ class Wcache:
 
     def advice(self, device_class: str) -> Dict[str, Any]:
         """What is recommended for a device class of one drive model; raises if nothing is."""
-        (found,) = self("recommend", device_class=device_class)["recommendations"]
+        (found,) = self("recommend", scope=f"class:{device_class}")["recommendations"]
         return dict(found)
 
     def decide(self, device_class: str, **arguments: Any) -> Dict[str, Any]:

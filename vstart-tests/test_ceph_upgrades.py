@@ -73,7 +73,7 @@ def lived_through(wcache: Wcache, cluster: Cluster, probe: Probe) -> None:
     of_all = targets(cluster)  # the harness's own
     wcache.decide("hdd", scope="osd.0", loads="depth1", seed=7)
     # Debian's 16 is built without tcmalloc: a division of its memory is refused
-    plans = [applied(wcache, device_class="hdd")]
+    plans = [applied(wcache, scope="class:hdd")]
     assert kernel_view(drive) == "write through"
     for number in NAMES:
         views, values = all_views(cluster), targets(cluster)

@@ -322,7 +322,7 @@ def test_a_second_probe_for_a_host_is_refused_and_named(wcache, probe, steady, v
     assert probe.stop() == 0
     probe.bring_key()
     probe.start()
-    wcache.wait("the probe", lambda: wcache("drive ls", hostname="h1")["drives"])
+    wcache.wait("the probe", lambda: wcache("drive ls", scope="host:h1")["drives"])
     assert "WCACHE_AGENT_CONFLICT" not in json.dumps(wcache("status"))
 
 

@@ -91,7 +91,7 @@ def test_every_command_has_three_formats_and_help(wcache: Wcache, probe: Probe):
         (("campaign", "start", "moon"), 22, "scope 'moon' is not known"),
         (("campaign", "forecast", "cluster", "magic"), 22, "load 'magic' is not known"),
         (("campaign", "forecast", "cluster", "depth1", "3"), 22, "pairs must be a whole number"),
-        (("drive", "ls", "nohost"), 2, "no probe has reported for host 'nohost'"),
+        (("drive", "ls", "host:nohost"), 2, "no probe has reported for host 'nohost'"),
         (("apply", "p99"), 2, "there is no plan 'p99'"),
         (("history", "0"), 22, "limit must be"),
     ],
@@ -179,7 +179,7 @@ def test_look_measure_decide_plan_apply_prove_roll_back(
     assert recommended["manual"]
 
     for _ in range(TRIES):
-        plan = wcache("plan", device_class=own_class)
+        plan = wcache("plan", scope=f"class:{own_class}")
         ours = [c for c in plan["changes"] if device.name in c["dev_names"]]
         assert ours
         assert ours[0]["mode"] == "write through"

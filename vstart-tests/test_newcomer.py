@@ -51,7 +51,7 @@ def newcomers(probe, wcache, steady, tmp_path):
     yield shell
     probe.bring_key()
     probe.start()
-    wcache.wait("the probe", lambda: wcache("drive ls", hostname=probe.hostname)["drives"])
+    wcache.wait("the probe", lambda: wcache("drive ls", scope=f"host:{probe.hostname}")["drives"])
 
 
 def test_three_commands_lead_to_a_recommendation_and_one_leads_back(
@@ -68,7 +68,7 @@ def test_three_commands_lead_to_a_recommendation_and_one_leads_back(
     new.keyring = keyring
     new.start()  # what systemd does with the unit
     try:
-        wcache.wait("its report", lambda: wcache("drive ls", hostname=hostname)["drives"])
+        wcache.wait("its report", lambda: wcache("drive ls", scope=f"host:{hostname}")["drives"])
         began_s = time.monotonic()
 
         def begun():

@@ -106,7 +106,7 @@ def test_a_planted_effect_is_found_applied_missed_when_gone_and_taken_back(
     try:
         held.write_text(SLOW)
         with slow_at(steady, SLOW):
-            plan_id = applied(wcache, knob="options", osd=OSD)
+            plan_id = applied(wcache, knob="options", scope=f"osd.{OSD}")
         assert held.read_text().strip() == FAST
         (change,) = wcache("plan show", plan_id=plan_id)["changes"]
         assert (change["status"], change["expected"], change["value"]) == ("applied", SLOW, FAST)

@@ -217,7 +217,7 @@ def test_a_planted_effect_of_it_is_found_applied_missed_when_gone_and_taken_back
     assert {SLOW, FAST} <= set(watched.had)
     stored(SLOW)
     assert value(steady, SSD) == SLOW
-    plan_id = applied(wcache, knob="options", osd=OSD)
+    plan_id = applied(wcache, knob="options", scope=f"osd.{OSD}")
     (change,) = wcache("plan show", plan_id=plan_id)["changes"]
     (edit,) = change["edits"]
     assert (edit["who"], edit["prior"], edit["value"]) == (f"osd.{OSD}", SLOW, FAST)

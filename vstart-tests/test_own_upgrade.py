@@ -103,10 +103,10 @@ def test_a_lease_ends_and_a_plan_stands_until_it_is_taken_back(
 ):
     cluster = wcache.cluster
     views = all_views(cluster)
-    known = wcache("recommend", device_class=own_class)["recommendations"]
+    known = wcache("recommend", scope=f"class:{own_class}")["recommendations"]
     if not any(advice["mode"] for advice in known):
         wcache.decide(own_class, scope="osd.0", loads="depth1", seed=7)
-    plan_id = applied(wcache, device_class=own_class)
+    plan_id = applied(wcache, scope=f"class:{own_class}")
     stands = all_views(cluster)
     assert stands[(0, "block")] == OFF
     assert stands != views

@@ -28,7 +28,7 @@ class Plan:
 
     def make(self) -> None:
         """Make a plan, and be that one from now on."""
-        planned = self._wcache("plan", device_class=self._device_class)
+        planned = self._wcache("plan", scope=f"class:{self._device_class}")
         assert planned["plan_id"], planned["left_alone"]
         self.plan_id = str(planned["plan_id"])
 
@@ -119,7 +119,7 @@ def test_a_rollback_of_a_plan_under_way_stops_it_and_goes_back(
     wcache.wait("the way back", plan.over)
     assert plan.now()["status"] == "rolled back"
     assert all_views(steady) == before
-    for command in (("apply", plan.plan_id), ("recommend", "zzz"), ("plan", "zzz")):
+    for command in (("apply", plan.plan_id), ("recommend", "class:zzz"), ("plan", "class:zzz")):
         answer = steady.ceph("wcache", *command, check=False)
         assert answer.rc != 0
         assert len(answer.stderr.strip().splitlines()) == 1

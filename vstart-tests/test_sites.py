@@ -74,14 +74,14 @@ def test_what_a_loop_device_does_not_tell_is_shown_as_unknown(
 
     wcache.decide(own_class, scope="osd.0", loads="depth1")
     advice = wcache.advice(own_class)
-    plain = steady.ceph("wcache", "recommend", own_class).stdout
+    plain = steady.ceph("wcache", "recommend", f"class:{own_class}").stdout
     print(listed, told, plain, sep="\n")
     flash = {row["rotational"] for row in rows if 0 in row["osds"]} == {False}
     through = advice["mode"] == "write through"
     # a loop device is not pinned, so nothing is claimed of a pin's price; flash wears, disks do not
     assert "with the pin the kernel still flushes" not in plain
     assert ("endurance" in plain) == (through and flash)
-    plan_id = wcache("plan", device_class=own_class)["plan_id"]
+    plan_id = wcache("plan", scope=f"class:{own_class}")["plan_id"]
     assert all(row["written_since"] == [] for row in wcache(
         "plan show", plan_id=plan_id)["changes"])
     # what is not known is said as that, and no figure is made up

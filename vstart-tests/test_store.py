@@ -95,7 +95,8 @@ def test_what_the_mons_keep_of_a_value_is_smaller_than_the_value(
 ):
     (row,) = [r for r in wcache("agent ls")["agents"] if r["hostname"] == probe.hostname]
     kept = own_cluster.ceph("config-key", "get", f"mgr/wcache/report/{row['hostname']}").stdout
-    shown = own_cluster.ceph("wcache", "drive", "ls", probe.hostname, "--format", "json").stdout
+    scope = f"host:{probe.hostname}"
+    shown = own_cluster.ceph("wcache", "drive", "ls", scope, "--format", "json").stdout
     assert kept.startswith("wcache-packed:")
     assert len(kept) < len(shown) / 3
 

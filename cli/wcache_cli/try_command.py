@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """See main.Command."""
     parser.add_argument(
         "scope", nargs="?", default="cluster", metavar="SCOPE",
-        help="cluster (default), class:NAME, host:NAME or osd.N",
+        help="cluster (default), class:NAME, host:NAME, osd.N or model:PART",
     )
     parser.add_argument("--accept-cost", action="store_true", help="begin to measure")
     add_cluster_arguments(parser)

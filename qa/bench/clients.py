@@ -49,7 +49,7 @@ def around_rollout(cluster: Cluster, wcache: Wcache, osd_id: int) -> Figures:
     """
     wcache.option("gate_block_s", BLOCK_S)  # before the plan, which keeps them
     wcache.option("canary_wait_s", CANARY_S)
-    planned = wcache("plan", osd=osd_id)
+    planned = wcache("plan", scope=f"osd.{osd_id}")
     plan_id = str(planned["plan_id"])
     if not plan_id:
         why = "; ".join(planned["left_alone"]) or "nothing is recommended"

@@ -136,7 +136,7 @@ def _alone(
         _change(mgr, f"host{number % hosts:04d}")
         took["status"].append(_us(lambda: _ask(mgr, "status")))
         took["health tick"].append(_us(mgr.views.findings))
-        took["drive ls HOST"].append(_us(lambda: _ask(mgr, "drive ls", hostname="host0000")))
+        took["drive ls HOST"].append(_us(lambda: _ask(mgr, "drive ls", scope="host:host0000")))
     for _ in range(LS_CALLS):
         _change(mgr, "host0000")
         took["mclock findings"].append(_us(lambda: mgr.mclock.tick(mgr.engine.world())))

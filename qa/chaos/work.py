@@ -74,10 +74,10 @@ def _begun(wcache: Wcache, kind: str, host: str, osd_id: int, dice: random.Rando
         )["campaign_id"])
     if kind == MEMORY:
         return str(wcache(
-            "memory trial start", device_class=CLASS, target_bytes=HIGH_BYTES, osds=2, period_s=3,
-            accept_cost=True,
+            "memory trial start", scope=f"class:{CLASS}", target_bytes=HIGH_BYTES, osds=2,
+            period_s=3, accept_cost=True,
         )["trial_id"])
-    planned = wcache("plan", hostname=host)
+    planned = wcache("plan", scope=f"host:{host}")
     if not planned["plan_id"]:
         raise CommandError(f"nothing to change: {str(planned['left_alone'])[:200]}")
     wcache("apply", plan_id=planned["plan_id"])

@@ -39,8 +39,9 @@ from .target import Broken, Target, again, example, examples, one_line, text_of
 
 NOW_S = 2e9
 ANSWERS: Dict[str, Any] = {
-    "plan_id": "p1", "campaign_id": "c1", "what": "osd.0", "option": "cache_mode=writethrough",
-    "knob": "options", "hostname": "h1", "dry_run": True, "accept_cost": True, "loads": "depth1",
+    "plan_id": "p1", "campaign_id": "c1", "what": "p1", "scope": "osd.0",
+    "option": "cache_mode=writethrough", "knob": "options", "hostname": "h1", "dry_run": True,
+    "accept_cost": True, "loads": "depth1",
 }
 WHOLES = shapes.wholes()
 METRIC = re.compile(

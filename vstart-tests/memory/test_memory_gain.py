@@ -27,7 +27,7 @@ def test_a_starved_class_gains_what_was_promised_and_the_idle_one_loses_no_more(
             return bool(rows) and all(r["onode_misses_per_s"] > 50 for r in rows)
 
         wcache.wait("misses", starved, 60)
-        wcache("memory trial start", device_class="starved", target_bytes=HIGH_BYTES, osds=2,
+        wcache("memory trial start", scope="class:starved", target_bytes=HIGH_BYTES, osds=2,
                blocks=2, period_s=12, accept_cost=True)
         wcache.wait("a lease", lambda: set(leased(cluster).values()) > {None}, 60)
         wcache.wait("the end of the trial", lambda: over(wcache), 420)

@@ -45,7 +45,7 @@ def raised(wcache: Wcache) -> str:
     wcache.cluster.wait_healthy(120)
     wcache.wait("OSDs with their own targets", lambda: watched(wcache), 120)
     answer = wcache.wait("a trial", lambda: wcache(
-        "memory trial start", device_class="starved", target_bytes=HIGH_BYTES, osds=2,
+        "memory trial start", scope="class:starved", target_bytes=HIGH_BYTES, osds=2,
         period_s=PERIOD_S, blocks=2, accept_cost=True,
     ), 180)
     wcache.wait("leases", lambda: leased(wcache.cluster)[STARVED[0]] == str(HIGH_BYTES), 90)

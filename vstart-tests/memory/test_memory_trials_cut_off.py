@@ -68,7 +68,7 @@ def begin(starved: Wcache) -> str:
     starved.cluster.wait_healthy(120, ignoring=["RECENT_CRASH"])
     starved.wait("OSDs with their own targets", lambda: watched(starved), 120)
     answer = starved.wait("a trial", lambda: starved(
-        "memory trial start", device_class="starved", target_bytes=HIGH_BYTES, osds=2,
+        "memory trial start", scope="class:starved", target_bytes=HIGH_BYTES, osds=2,
         period_s=PERIOD_S, accept_cost=True,
     ), 60)
     return str(answer["trial_id"])

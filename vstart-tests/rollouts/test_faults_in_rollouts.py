@@ -78,7 +78,7 @@ def stopped(rig: Hosts, hostname: str) -> Iterator[None]:
 @contextmanager
 def held(rig: Hosts) -> Iterator[str]:
     """Waiting for preconditions: an admin works on a host."""
-    plan_id = rig.begin(rig.plan(device_class=CLASS))
+    plan_id = rig.begin(rig.plan(scope=f"class:{CLASS}"))
     rig.cluster.ceph("osd", "set", "noout")
     rig.wait_phase(plan_id, "held")
     yield plan_id
@@ -89,7 +89,7 @@ def held(rig: Hosts) -> Iterator[str]:
 @contextmanager
 def looking(rig: Hosts) -> Iterator[str]:
     """The canary's probe has been asked what is there, and does not answer."""
-    plan_id = rig.plan(device_class=CLASS)
+    plan_id = rig.plan(scope=f"class:{CLASS}")
     with stopped(rig, rig.changes(plan_id)[0]["hostname"]):
         rig.begin(plan_id)
         rig.wait_phase(plan_id, "looking")
@@ -99,7 +99,7 @@ def looking(rig: Hosts) -> Iterator[str]:
 @contextmanager
 def settling(rig: Hosts) -> Iterator[str]:
     """The canary is changed and is watched."""
-    plan_id = rig.begin(rig.plan(device_class=CLASS))
+    plan_id = rig.begin(rig.plan(scope=f"class:{CLASS}"))
     rig.wait_phase(plan_id, "waiting")
     yield plan_id
 
@@ -107,7 +107,7 @@ def settling(rig: Hosts) -> Iterator[str]:
 @contextmanager
 def settling_later(rig: Hosts) -> Iterator[str]:
     """The first host is done, and a drive of the next one is changed."""
-    plan_id = rig.begin(rig.plan(device_class=CLASS))
+    plan_id = rig.begin(rig.plan(scope=f"class:{CLASS}"))
     rig.wait_phase(plan_id, "waiting", applied=AFTER_HOST_1)
     yield plan_id
 
@@ -136,7 +136,7 @@ def rolling_back(rig: Hosts) -> Iterator[str]:
 def watched(rig: Hosts, phase: str) -> Iterator[str]:
     """One drive, judged by blocks of clients' load beside the other four."""
     with rig.options(gate_by_load=True), rig.clients(DEPTH):
-        plan_id = rig.begin(rig.plan(osd=0))
+        plan_id = rig.begin(rig.plan(scope="osd.0"))
         rig.wait_phase(plan_id, phase)
         yield plan_id
         rig.end(plan_id)
@@ -213,7 +213,7 @@ def control_leaves(rig: Hosts, plan_id: str) -> None:
 
 def two_admins(rig: Hosts, plan_id: str) -> None:
     """Each applies a plan of the same drives, at once; one of them also pauses and resumes."""
-    other = rig.plan(device_class=CLASS)
+    other = rig.plan(scope=f"class:{CLASS}")
     said: Dict[str, Tuple[int, str]] = {}
 
     def run(*words: str) -> None:

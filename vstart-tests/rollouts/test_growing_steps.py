@@ -34,11 +34,11 @@ def rig(release: int) -> Iterator[Hosts]:
 def planned(rig: Hosts) -> str:
     """A plan of all drives, once the mgr knows that all may be changed."""
     def all_there() -> bool:
-        would = rig.wcache("plan", device_class=CLASS, dry_run=True)["changes"]
+        would = rig.wcache("plan", scope=f"class:{CLASS}", dry_run=True)["changes"]
         return len(would) == sum(map(len, THREES.values()))
 
     rig.wcache.wait("a plan of all drives", all_there, PATIENCE_S)
-    return rig.begin(rig.plan(device_class=CLASS))
+    return rig.begin(rig.plan(scope=f"class:{CLASS}"))
 
 
 def followed(rig: Hosts, plan_id: str, meanwhile: Callable[[Dict[str, Any]], Any]) -> Steps:

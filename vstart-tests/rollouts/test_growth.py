@@ -49,13 +49,13 @@ class Idle:
 
 def decided(rig: Growing) -> Dict[str, str]:
     """By drive model: the mode that is recommended, or why none is."""
-    rows = rig.wcache("recommend", device_class=CLASS)["recommendations"]
+    rows = rig.wcache("recommend", scope=f"class:{CLASS}")["recommendations"]
     return {row["drive_model"]["model"]: row["mode"] or row["why"] for row in rows}
 
 
 def test_two_osds_of_a_known_and_an_unknown_drive_model_are_dealt_with_unattended(rig: Growing):
     wcache, cluster = rig.wcache, rig.cluster
-    wcache("auto", mode="apply", device_class=CLASS)
+    wcache("auto", mode="apply", scope=f"class:{CLASS}")
     wcache.wait("the standing mode", lambda: rig.changed() == set(OLD), 300)
     wcache.wait("the end of it", Idle(rig))
     campaigns, plans, told = rig.campaigns(), rig.plans(), len(lines(rig, "automation"))

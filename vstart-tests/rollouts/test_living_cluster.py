@@ -98,7 +98,7 @@ def made_by(witness: Witness) -> List[int]:
 
 def carried_out(rig: Living) -> Dict[str, Any]:
     """Plan what is recommended for `hot` and apply it, to the end."""
-    shown = rig.end(rig.begin(rig.plan(device_class=HOT)), PATIENCE_S)
+    shown = rig.end(rig.begin(rig.plan(scope=f"class:{HOT}")), PATIENCE_S)
     assert shown["status"] == "done", shown
     assert rig.changed() == set(rig.hot)
     return shown

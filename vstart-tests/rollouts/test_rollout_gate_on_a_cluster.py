@@ -115,7 +115,7 @@ def test_a_neighbours_load_in_a_wave_fools_before_and_after_and_not_the_gate(
 ):
     before, after = (Record(rig, range(OSDS)) for _ in range(2))
     with rig.clients(DEPTH):
-        plan_id = rig.begin(rig.plan(osd=1))
+        plan_id = rig.begin(rig.plan(scope="osd.1"))
         assert canary_of(rig, plan_id, before.take) == 1
         neighbour()
         with rig.clients(NEIGHBOURS_DEPTH):
@@ -136,7 +136,7 @@ def test_what_is_better_in_the_bench_and_worse_for_clients_goes_back_at_the_cana
 ):
     touched: Set[int] = set()
     with rig.clients(DEPTH):
-        plan_id = rig.begin(rig.plan(device_class="hdd"))
+        plan_id = rig.begin(rig.plan(scope="class:hdd"))
         canary = canary_of(rig, plan_id)
         throttle(canary, "write_iops", SLOW_IOPS)
         shown = rig.end(plan_id, meanwhile=lambda: touched.update(rig.changed()))

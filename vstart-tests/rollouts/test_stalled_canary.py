@@ -96,7 +96,7 @@ def test_a_canary_that_stalls_is_noticed_in_time_goes_back_and_nothing_else_is_t
         return bool(rig.shown(plan_id)["status"] != "running")
 
     with rig.clients(DEPTH):
-        plan_id = rig.begin(rig.plan(device_class="hdd"))
+        plan_id = rig.begin(rig.plan(scope="class:hdd"))
         canary = int(rig.changes(plan_id)[0]["osd_id"])
         rig.wait_phase(plan_id, "blocks after")
         assert len(rig.shown(plan_id)["step"]["controls"]) >= 3
@@ -126,7 +126,7 @@ def test_a_control_that_stalls_is_left_out_or_the_rollout_pauses(
     rig: Rig, tidy: None, stall: Stall
 ):
     with rig.clients(DEPTH):
-        plan_id = rig.begin(rig.plan(osd=ALONE))
+        plan_id = rig.begin(rig.plan(scope=f"osd.{ALONE}"))
         rig.wait_phase(plan_id, "blocks after")
         assert CONTROL in rig.shown(plan_id)["step"]["controls"]
         stall(CONTROL)

@@ -121,7 +121,7 @@ def test_few_are_shown_and_a_model_of_which_most_have_it_is_to_be_measured():
 def test_a_model_that_was_measured_is_explained():
     mgr = measured()
     plain, _ = seen(mgr, slow_osds=slow(mgr, *mgr.view.state.osds))
-    assert "`ceph wcache explain 'ACME HD1 1.0'` says what was measured" in plain
+    assert "`ceph wcache explain model:'ACME HD1 1.0'` says what was measured" in plain
 
 
 def test_simulated_drives_are_like_no_real_osd():

@@ -159,7 +159,7 @@ def test_what_was_in_place_by_a_report_from_before_a_change_is_named_with_the_re
     (line,) = told["left_alone"]
     assert re.match(r"\d+ cache domains? of host h2: as it should be by its last report, but", line)
     assert 0 < told["drives_in_place"] < every
-    assert said(mgr, "plan", dry_run=True, hostname="h1")["left_alone"] == []
+    assert said(mgr, "plan", dry_run=True, scope="host:h1")["left_alone"] == []
 
 
 @pytest.mark.slow
@@ -206,7 +206,7 @@ def test_a_plan_that_was_taken_back_or_stopped_is_not_applied_again():
     assert "plan p1 is stopped" in refused(mgr, "apply", errno.EBUSY, plan_id="p1")
 
 
-@pytest.mark.parametrize("arguments", [{}, {"device_class": "hdd"}])
+@pytest.mark.parametrize("arguments", [{}, {"scope": "class:hdd"}])
 def test_a_plan_with_nothing_measured_says_so_and_how_to_measure(arguments):
     error = refused(a_mgr(), "plan", errno.EAGAIN, **arguments)
     assert "nothing was measured yet" in error
@@ -244,7 +244,7 @@ def test_a_plan_where_all_is_as_it_should_be_is_no_error():
 @pytest.mark.parametrize("prefix", ["recommend", "plan", "mclock recommend"])
 def test_a_device_class_that_does_not_exist_is_named(prefix):
     for mgr in (a_mgr(), measured()):
-        error = refused(mgr, prefix, errno.ENOENT, device_class="zzz")
+        error = refused(mgr, prefix, errno.ENOENT, scope="class:zzz")
         assert "there is no device class 'zzz'" in error
         assert "use one of hdd" in error
 

@@ -6,19 +6,20 @@ import pytest
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
 from module_world import a_mgr, measured, ok, said, start
+from wcache.commands import explain_view
 from wcache.core.model import DriveModel
 
 
 @pytest.mark.slow
 def test_the_raw_pairs_are_those_of_the_record():
     mgr = measured()
-    (row,) = said(mgr, "explain", what="osd.2")["explained"]
+    (row,) = said(mgr, "explain", scope="osd.2")["explained"]
     (result,) = row["measured"]
     record = said(mgr, "campaign record", record_id=result["record_id"])
     assert [pair["first"] for pair in result["raw_pairs"]] == [p["first"] for p in record["pairs"]]
     assert {p["write_back_us"] for p in result["raw_pairs"]} == {20000.0}
     assert {p["write_through_us"] for p in result["raw_pairs"]} == {4000.0}
-    text = ok(mgr.command("explain", what="osd.2"))
+    text = ok(mgr.command("explain", scope="osd.2"))
     assert "PAIR" in text
     assert "20.00 ms    4.00 ms         5.00" in text
     assert "osd.1" not in text
@@ -27,16 +28,19 @@ def test_the_raw_pairs_are_those_of_the_record():
 @pytest.mark.slow
 def test_a_drive_model_of_several_words_needs_no_quotes_and_shows_all_its_drives():
     mgr = measured()
-    for what in (["ACME", "HD1", "1.0"], "ACME HD1 1.0", "acme hd1 1.0", "HD1"):
-        (row,) = said(mgr, "explain", what=what)["explained"]
-        assert {result["osd_id"] for result in row["measured"]} == {0, 1, 2}
+    for scope, osd_ids in (
+        (["model:ACME", "HD1", "1.0"], {0, 1, 2}), ("model:acme hd1 1.0", {0, 1, 2}),
+        ("model:HD1", {0, 1, 2}), ("cluster", {0, 1, 2}), ("host:h2,class:hdd", {2}),
+    ):
+        (row,) = said(mgr, "explain", scope=scope)["explained"]
+        assert {result["osd_id"] for result in row["measured"]} == osd_ids
 
 
 def test_an_osd_is_explained_by_its_drive_model_where_it_was_not_measured_itself():
     mgr = a_mgr()
     start(mgr, scope="osd.0")
     mgr.settle()
-    (row,) = said(mgr, "explain", what="osd.1")["explained"]
+    (row,) = said(mgr, "explain", scope="osd.1")["explained"]
     assert row["measured"] == []
     assert row["drive_model"]["model"] == "HD1"
 
@@ -46,11 +50,11 @@ def test_what_is_not_measured_says_how_to_measure_it_and_what_is_not_known_what_
         make.drive("sdb", 1), drive_model=DriveModel("", "B 2", "")
     ))))
     mgr.report_all()
-    for what in ("osd.1", "B 2"):
-        assert mgr.command("explain", what=what)[2] == (
-            f"nothing is measured of {what} yet: measure it: `ceph wcache try`"
+    for scope in ("osd.1", "model:B 2"):
+        assert mgr.command("explain", scope=scope)[2] == (
+            f"nothing is measured of {scope} yet: measure it: `ceph wcache try`"
         )
-    assert "drive models are: ACME HD1 1.0, B 2" in mgr.command("explain", what="C")[2]
+    assert "drive models are: ACME HD1 1.0, B 2" in mgr.command("explain", scope="model:Z")[2]
 
 
 @pytest.mark.slow
@@ -58,7 +62,7 @@ def test_samples_that_are_gone_are_said_to_be_gone():
     mgr = measured()
     for record_id in mgr.inside.archive.record_ids():
         mgr.inside.archive.drop_record(record_id)
-    assert "its raw pairs are not kept" in ok(mgr.command("explain", what="osd.0"))
+    assert "its raw pairs are not kept" in ok(mgr.command("explain", scope="osd.0"))
 
 
 @pytest.mark.slow
@@ -71,3 +75,13 @@ def test_an_open_verdict_names_what_would_settle_it_and_recommend_follows_it():
     (step,) = row["settled_by"]
     assert step["command"] == "ceph wcache campaign start --scope=class:hdd --loads=depth1"
     assert ok(mgr.command("recommend")).endswith(f"next: {step['command']}")
+
+
+@pytest.mark.slow
+def test_a_scope_of_too_many_drive_models_is_to_be_narrowed(monkeypatch):
+    mgr = measured()
+    monkeypatch.setattr(explain_view, "EXPLAINED_MAX", 0)
+    assert mgr.command("explain", scope="class:hdd")[2] == (
+        "scope class:hdd has 1 drive models, 0 are the most: narrow the scope, as model:PART or "
+        "osd.N"
+    )

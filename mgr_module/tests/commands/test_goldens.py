@@ -106,7 +106,7 @@ def chapters():
         told(mgr, "plan rm", plan_id="p1"),
         told(mgr, "apply", plan_id="p9"), told(mgr, "rollback", plan_id="p9"),
         told(mgr, "rollback"), told(mgr, "campaign show", campaign_id="c9"),
-        told(mgr, "campaign start", scope="osd.99"), told(mgr, "recommend", device_class="zzz"),
+        told(mgr, "campaign start", scope="osd.99"), told(mgr, "recommend", scope="class:zzz"),
     ))
     yield "8-help", "".join(f"{c.prefix}  [{c.perm}]  {c.help}\n" for c in COMMANDS)
     yield "9-mclock", mclock()
@@ -135,7 +135,7 @@ def at_300_osds():
     parts = [in_short(mgr, prefix, **more) for prefix, more in (*LOOKS, *LOOKS_NOW_AND_THEN)]
     parts += [
         in_short(mgr, "plan"), in_short(mgr, "apply", plan_id="p1", dry_run=True),
-        in_short(mgr, "campaign show", campaign_id="c1"), in_short(mgr, "explain", what="osd.1"),
+        in_short(mgr, "campaign show", campaign_id="c1"), in_short(mgr, "explain", scope="osd.1"),
     ]
     ok(mgr.command("apply", plan_id="p1"))
     for _ in range(150):

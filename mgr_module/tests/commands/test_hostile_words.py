@@ -105,8 +105,9 @@ def a_world(word):
 
 
 ANSWERS = {
-    "plan_id": "p1", "campaign_id": "c1", "what": "osd.0", "option": "cache_mode=writethrough",
-    "knob": "options", "hostname": "h0", "dry_run": True, "loads": "depth1",
+    "plan_id": "p1", "campaign_id": "c1", "what": "p1", "scope": "osd.0",
+    "option": "cache_mode=writethrough", "knob": "options", "hostname": "h0", "dry_run": True,
+    "loads": "depth1",
 }
 
 

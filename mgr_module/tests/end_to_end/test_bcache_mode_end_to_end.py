@@ -108,7 +108,7 @@ def test_all_leave_writeback_at_once_on_the_way_back_and_then_each_is_waited_for
 def test_away_from_writeback_it_is_made_when_nothing_is_dirty_over_a_failover_too():
     mgr = a_mgr("writeback")
     make_dirty(mgr, "h0", "sda", 3 * 2**20)
-    begun(mgr, "writethrough", osd=0)
+    begun(mgr, "writethrough", scope="osd.0")
     left = "3.0 MiB of dirty data of h0 sda to be written back at 4.0 KiB/s: 13 min at that rate"
     for lost in (False, True):
         if lost:
@@ -134,7 +134,7 @@ def test_away_from_writeback_it_is_made_when_nothing_is_dirty_over_a_failover_to
 def test_dirty_data_that_is_not_told_is_not_taken_for_none():
     mgr = a_mgr("writeback")
     mgr.probes["h0"].set_options("domain-sda", (OptionValue("dirty_data", "?"),))
-    begun(mgr, "writearound", osd=0)
+    begun(mgr, "writearound", scope="osd.0")
     seconds(mgr, 100)
     assert waits(mgr) == ["dirty data of h0 sda, which cannot be read"]
     assert status(mgr) == "running"
@@ -158,7 +158,7 @@ def test_while_it_is_written_back_it_can_be_taken_back(how):
 def test_a_probe_that_is_silent_meanwhile_is_waited_for():
     mgr = a_mgr("writeback")
     make_dirty(mgr, "h0", "sda", 2**20)
-    begun(mgr, "writethrough", osd=0)
+    begun(mgr, "writethrough", scope="osd.0")
     seconds(mgr, 60)
     mgr.probes["h0"].muted = True
     seconds(mgr, 300)

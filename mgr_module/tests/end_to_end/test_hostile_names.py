@@ -28,7 +28,7 @@ OSDS = 4
 LONG = max(HOSTILE, key=len)
 ALL_IN_TWO = ("".join(name for name in HOSTILE if name != LONG), LONG)
 MORE_LOOKS = (
-    ("explain", {"what": "osd.0"}), ("explain", {"what": "osd.3"}),
+    ("explain", {"scope": "osd.0"}), ("explain", {"scope": "osd.3"}),
     ("campaign show", {"campaign_id": "c1"}), ("plan show", {"plan_id": "p1"}),
     ("rollout show", {"plan_id": "p1"}), ("agent add", {"all": True}),
 )

@@ -26,7 +26,7 @@ def targets(mgr):
 
 def tried(mgr, **arguments):
     """A trial of the starved class, to its end."""
-    answer = said(mgr, "memory trial start", device_class="hdd", accept_cost=True, **arguments)
+    answer = said(mgr, "memory trial start", scope="class:hdd", accept_cost=True, **arguments)
     for _ in range(3000):
         if a_trial(mgr).over:
             break
@@ -252,7 +252,7 @@ def test_a_trial_tells_what_more_would_gain_and_the_division_gives_it():
     watch(mgr)
     (group,) = said(mgr, "memory recommend")["groups"]
     assert not any(row["changed"] for row in group["classes"])  # nobody knows yet
-    forecast = said(mgr, "memory trial start", device_class="hdd", target_bytes=7 * GIB)
+    forecast = said(mgr, "memory trial start", scope="class:hdd", target_bytes=7 * GIB)
     assert forecast["trial_id"] == ""
     assert forecast["forecast"]["seconds"] > 3600
     shown = tried(mgr, target_bytes=7 * GIB, osds=4)
@@ -275,7 +275,7 @@ def test_a_trial_never_gives_a_host_more_than_it_has():
     mgr = a_mgr(hosts=2, ram_bytes=11 * GIB)
     watch(mgr)
     code, _, error = mgr.command(
-        "memory trial start", device_class="hdd", target_bytes=6 * GIB, accept_cost=True)
+        "memory trial start", scope="class:hdd", target_bytes=6 * GIB, accept_cost=True)
     assert code != 0
     assert "does not have the memory" in error
 
@@ -291,7 +291,7 @@ def test_the_target_that_a_refused_trial_names_is_taken(ram, limit, osds):
         mgr.inside.hosts.reported_at_s.clear()
         mgr.report_all()
     watch(mgr)
-    ask = {"device_class": "hdd", "osds": osds}
+    ask = {"scope": "class:hdd", "osds": osds}
     code, _, error = mgr.command("memory trial start", target_bytes=100 * GIB, **ask)
     assert code == -errno.EINVAL
     advised = int(re.search(r"choose --target-bytes=(\d+) or less", error).group(1))
@@ -303,7 +303,7 @@ def test_the_target_that_a_refused_trial_names_is_taken(ram, limit, osds):
 def test_where_no_larger_target_fits_no_smaller_one_is_advised():
     mgr = a_mgr(hosts=2, ram_bytes=9 * GIB)
     watch(mgr)
-    code, _, error = mgr.command("memory trial start", device_class="hdd", target_bytes=6 * GIB)
+    code, _, error = mgr.command("memory trial start", scope="class:hdd", target_bytes=6 * GIB)
     assert code == -errno.EBUSY
     assert error == (
         "no target above 4.0 GiB can be tried: host h0 does not have the memory for it: "
@@ -331,7 +331,7 @@ def test_a_dry_run_of_a_memory_plan_says_the_minutes_that_it_waits_between_its_s
 def test_a_trial_without_misses_is_insufficient_data():
     mgr = a_mgr(hosts=3, classes=("ssd",))
     watch(mgr)
-    mgr_said = said(mgr, "memory trial start", device_class="ssd", accept_cost=True)
+    mgr_said = said(mgr, "memory trial start", scope="class:ssd", accept_cost=True)
     for _ in range(3000):
         if a_trial(mgr).over:
             break
@@ -350,7 +350,7 @@ def test_memory_that_grows_during_a_trial_ends_it(limit):
         mgr.restart()
         mgr.report_all()
     watch(mgr)
-    said(mgr, "memory trial start", device_class="hdd", target_bytes=5 * GIB, accept_cost=True)
+    said(mgr, "memory trial start", scope="class:hdd", target_bytes=5 * GIB, accept_cost=True)
     while not mgr.osd_memory.osds[0].leased:
         mgr.step(10.0)
     # a PG log: past what its cgroup has left, or past what no OSD with this target should use
@@ -369,7 +369,7 @@ def test_memory_that_grows_during_a_trial_ends_it(limit):
 def test_whoever_takes_over_takes_every_lease_back(seconds, how):
     mgr = a_mgr(hosts=3, ram_bytes=32 * GIB)
     watch(mgr)
-    said(mgr, "memory trial start", device_class="hdd", target_bytes=6 * GIB, accept_cost=True)
+    said(mgr, "memory trial start", scope="class:hdd", target_bytes=6 * GIB, accept_cost=True)
     for _ in range(seconds // 10):
         mgr.step(10.0)
     if how == "mgr stops":

@@ -16,7 +16,6 @@ from mgr_fakes.probe import FakeProbe
 from module_world import WB, WT, a_mgr, all_modes, fine, measured, ok, said, start
 from wcache.ceph.health import DETAILS_MAX, health_checks
 from wcache.core import codec, versions
-from wcache.core.change.scope import Scope
 from wcache.core.drive.prior import PRIOR_BYTES_MAX, prior_from
 from wcache.core.errors import MalformedError, StorageError
 from wcache.core.fleet.claims import believed, host_names_of, speaking_for
@@ -32,6 +31,7 @@ from wcache.core.protocol import (
     ReportOutcome,
     StateOutcome,
 )
+from wcache.core.scope import Scope
 from wcache.engine.storing.audit_log import PROBE_LINES_MAX
 from wcache.services.admission import CALLS_BURST, DRIVE_BYTES_MAX, LINES_BURST, check_drives
 from wcache.services.guards import unseen
@@ -267,7 +267,7 @@ def test_a_key_of_another_name_than_its_host_is_named_before_a_second_probe(name
     (line,) = [item for item in unseen(mgr.engine.world(), Scope()) if "node1" in item]
     assert line.startswith("node1.ex.org: no probe has reported it, and the key probe-a reports ")
     assert naming in line
-    (row,) = said(mgr, "drive ls", hostname="probe-a")["drives"]
+    (row,) = said(mgr, "drive ls", scope="host:probe-a")["drives"]
     text = str(row)
     assert 0 < text.index(naming) < text.index("ceph wcache agent add node1.ex.org")
     assert unseen(named_otherwise(set_to).engine.world(), Scope()) == []
@@ -294,7 +294,7 @@ def test_a_key_of_no_host_of_the_map_gives_no_memory_to_a_host_without_a_probe(u
     watch(mgr)
     known = {row["host"]: row["ram_bytes"] for row in said(mgr, "memory status")["hosts"]}
     assert known == {"h0": int(7.8 * GIB), "h1": None}
-    rows = said(mgr, "drive ls", hostname="drained")["drives"]
+    rows = said(mgr, "drive ls", scope="host:drained")["drives"]
     assert [row for row in rows if "ceph wcache agent add h1" in str(row)]
 
 

@@ -213,7 +213,7 @@ def test_recommend_shows_that_a_drive_model_went_back_and_what_would_settle_it()
     assert said(mgr, "recommend")["recommendations"][0]["went_back"] == mark
     # a later plan that stays answers it
     mgr.factor = 0.5
-    assert said(mgr, "plan", osd=3)["plan_id"] == "p2"
+    assert said(mgr, "plan", scope="osd.3")["plan_id"] == "p2"
     ok(mgr.command("apply", plan_id="p2"))
     mgr.go(lambda: mgr.inside.rollouts["p2"].rollout.status.value == "done")
     mgr.report_all()
@@ -223,7 +223,7 @@ def test_recommend_shows_that_a_drive_model_went_back_and_what_would_settle_it()
 
 @pytest.mark.slow
 def test_what_an_admin_takes_back_is_no_mark_of_its_drive_model():
-    mgr = begun(plan={"osd": 0})
+    mgr = begun(plan={"scope": "osd.0"})
     assert mgr.end() == "done"
     ok(mgr.command("rollback", plan_id="p1"))
     assert mgr.end() == "rolled back"

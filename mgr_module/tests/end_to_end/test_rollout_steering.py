@@ -129,12 +129,12 @@ def test_an_orchestrated_upgrade_holds_a_wave():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("scope", "osds"), [
-    ({"hostname": "h2"}, {4, 5}), ({"osd": 7}, {7}), ({"drive_model": "acme"}, set(range(10))),
-    ({"device_class": "hdd"}, set(range(10))),
+    ("host:h2", {4, 5}), ("osd.7", {7}), ("model:acme", set(range(10))),
+    ("class:hdd", set(range(10))), ("class:hdd,host:h2,osd.4", {4}),
 ])
 def test_a_plan_can_be_narrowed_and_a_dry_run_keeps_none(scope, osds):
     mgr = a_gate_mgr()
-    plan = said(mgr, "plan", dry_run=True, **scope)
+    plan = said(mgr, "plan", dry_run=True, scope=scope)
     assert {c["osd_id"] for c in plan["changes"]} == osds
     assert plan["plan_id"] == ""
     assert said(mgr, "plan ls")["plans"] == []
@@ -142,15 +142,15 @@ def test_a_plan_can_be_narrowed_and_a_dry_run_keeps_none(scope, osds):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("scope", "error"), [
-    ({"hostname": "nope"}, "there is no host 'nope': use one of h0, h1, h2, h3, h4"),
-    ({"osd": 99}, "there is no osd.99: see `ceph osd ls`"),
-    ({"drive_model": "nope"},
+    ("host:nope", "there is no host 'nope': use one of h0, h1, h2, h3, h4"),
+    ("osd.99", "there is no osd.99: see `ceph osd ls`"),
+    ("model:nope",
      "there is no drive model with 'nope' in its name: use a part of one of ACME HD1 1.0"),
-    ({"device_class": "nope"}, "there is no device class 'nope': use one of hdd"),
+    ("class:nope", "there is no device class 'nope': use one of hdd"),
 ])
 def test_a_plan_for_what_is_not_there_is_an_error_that_names_what_is(scope, error):
     mgr = a_gate_mgr()
-    assert refused(mgr, "plan", errno.ENOENT, **scope) == error
+    assert refused(mgr, "plan", errno.ENOENT, scope=scope) == error
 
 
 @pytest.mark.slow

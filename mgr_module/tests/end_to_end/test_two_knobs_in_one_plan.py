@@ -69,7 +69,7 @@ def test_both_knobs_are_in_one_plan_one_after_the_other_and_both_go_back():
 @pytest.mark.slow
 def test_a_plan_of_one_device_class_has_both_knobs_of_that_class_alone():
     mgr = measured()
-    answer = said(mgr, "plan", knob="all", device_class="ssd")
+    answer = said(mgr, "plan", knob="all", scope="class:ssd")
     assert {change["device_class"] for change in answer["changes"]} == {"ssd"}
     assert {"knob" in change for change in answer["changes"]} == {False, True}
 

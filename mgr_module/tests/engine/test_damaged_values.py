@@ -50,7 +50,7 @@ def with_memory():
     """A trial that is over, and its plan, which is being carried out."""
     mgr = a_mgr_with_memory(hosts=3, ram_bytes=32 * GIB)
     watch(mgr)
-    wanted = {"device_class": "hdd", "target_bytes": 6 * GIB, "accept_cost": True}
+    wanted = {"scope": "class:hdd", "target_bytes": 6 * GIB, "accept_cost": True}
     ok(mgr.command("memory trial start", **wanted))
     to_its_end(mgr)
     watch(mgr)

@@ -14,10 +14,11 @@ from wcache.commands.views import agents, drives
 from wcache.core.errors import ConflictError, NotFoundError, RefusedError
 from wcache.core.jobs import Holding, Touched
 from wcache.core.model import Cure, Finding, FindingCode, Severity
+from wcache.core.scope import Scope
 from wcache.core.verdict.load_profile import LoadProfile
 from wcache.engine.load_watch import LoadWatch
 from wcache.engine.world import World
-from wcache.services.guards import require_class, require_clear, require_thawed
+from wcache.services.guards import require_clear, require_scope, require_thawed
 
 
 def a_world(**known):
@@ -36,8 +37,9 @@ def test_guards_views_and_findings_follow_from_a_world_made_by_hand():
             require_clear(a_world(reserved=(held,)), Touched(osds=frozenset({4, 5})))
         assert error.value.line() == f"a thing is under way, with osd.4 too: {says}"
     with pytest.raises(NotFoundError, match="device class"):
-        require_class(world, "zzz")
-    assert [row["reported_s_ago"] for row in drives(world, "h1")["drives"]] == [10.0]
+        require_scope(world, Scope("zzz"))
+    (row,) = drives(world, Scope(hostname="h1"))["drives"]
+    assert row["reported_s_ago"] == 10.0
     assert agents(world)["agents"] == []
     codes = {item.code.value for item in FindingViews(lambda world: ()).all(world)}
     assert {"WCACHE_UNSAFE", "WCACHE_FROZEN"} <= codes

@@ -9,11 +9,11 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from mgr_fakes import builders as make
-from wcache.core.change.scope import Scope
 from wcache.core.fleet.claims import believed
 from wcache.core.fleet.disputes import Dispute
 from wcache.core.fleet.findings import of_drive
 from wcache.core.model import CacheMode, DeviceCache, DriveModel, KernelView, Verdict
+from wcache.core.scope import Scope
 from wcache.core.verdict.recommend import Recommendation
 from wcache.knobs.cache_mode.mgr.room import CacheModePlanner
 from wcache.knobs.domains import Fate, by_fate, in_order
@@ -83,18 +83,16 @@ class Fleet:
             cluster=self.cluster, options=SimpleNamespace(throwaway_cluster=False),
             disputes=self.disputes, reported_at_s=self.fresh,
         )
-        return CacheModePlanner().plan(
-            Asked("p1", "n", scope.device_class, scope=scope), world
-        )
+        return CacheModePlanner().plan(Asked("p1", "n", scope), world)
 
     def scoped(self, scope):
         """The OSDs of the drives that a scope asks for, each with what it is like."""
         models = {"undecided": OPEN, "unknown": UNKNOWN, "unsafe and unknown": UNKNOWN}
         return {
             osd_id: (host, state, kind) for osd_id, (host, state, kind) in self.kinds.items()
-            if scope.hostname in (None, host) and scope.osd_id in (None, osd_id)
+            if scope.hostname in ("", host) and scope.osd_id in (None, osd_id)
             and (not scope.device_class or kind != "of another class")
-            and (scope.drive_model or "") in str(models.get(kind, make.MODEL))
+            and scope.drive_model in str(models.get(kind, make.MODEL))
             # of another host's OSD its drive alone is told of, in no class and by no OSD
             and not (kind == "another host's" and scope.osd_id is not None)
         }
@@ -110,8 +108,8 @@ def counted(lines):
 
 
 SCOPES = st.builds(
-    Scope, st.sampled_from((None, "hdd")), st.sampled_from((None, "h0", "h1")),
-    st.sampled_from((None, None, 0, 1, 10)), st.sampled_from((None, "ACME", "OPEN")),
+    Scope, st.sampled_from(("", "hdd")), st.sampled_from(("", "h0", "h1")),
+    st.sampled_from((None, None, 0, 1, 10)), st.sampled_from(("", "ACME", "OPEN")),
 )
 HOST = st.tuples(
     st.sampled_from(HOSTS), st.lists(st.sampled_from(DRIVES), min_size=1, max_size=5)

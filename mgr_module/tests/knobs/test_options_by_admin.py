@@ -66,13 +66,13 @@ def test_it_is_in_no_plan_of_another_knob(knob):
 @pytest.mark.parametrize(
     ("scope", "reached"),
     [
-        ({}, ["h0 sda", "h0 sdb", "h1 sda", "h1 sdb"]), ({"hostname": "h1"}, ["h1 sda", "h1 sdb"]),
-        ({"osd": 2}, ["h1 sda"]), ({"drive_model": "Cache"}, []),
-        ({"device_class": "hdd", "drive_model": "HD1", "hostname": "h0"}, ["h0 sda", "h0 sdb"]),
+        ("cluster", ["h0 sda", "h0 sdb", "h1 sda", "h1 sdb"]), ("host:h1", ["h1 sda", "h1 sdb"]),
+        ("osd.2", ["h1 sda"]), ("model:Cache", []),
+        ("class:hdd,model:HD1,host:h0", ["h0 sda", "h0 sdb"]),
     ],
 )
 def test_it_reaches_the_backing_drives_of_a_scope(scope, reached):
-    plan = planned(a_mgr("writeback"), "writearound", **scope)
+    plan = planned(a_mgr("writeback"), "writearound", scope=scope)
     assert [f"{c['hostname']} {c['dev_names'][0]}" for c in plan["changes"]] == reached
     assert plan["left_alone"] == ([] if reached else [
         "no OSD that is asked for is on the backing drive of a bcache device"
@@ -97,7 +97,7 @@ def test_a_mode_that_is_not_told_is_left_alone():
         drive, state=replace(drive.state, options=())
     )
     retold(mgr)
-    plan = planned(mgr, "writearound", osd=0)
+    plan = planned(mgr, "writearound", scope="osd.0")
     assert plan["changes"] == []
     assert "cache_mode cannot be read" in plan["left_alone"][0]
 
@@ -123,7 +123,7 @@ def test_where_nobody_knows_what_shares_the_cache_it_is_left_alone(beside, words
     mgr = a_mgr()
     mgr.probes["h0"].drives = {d.domain_id: d for d in report.drives}
     retold(mgr)
-    plan = planned(mgr, "writeback", hostname="h0")
+    plan = planned(mgr, "writeback", scope="host:h0")
     assert plan["changes"] == []
     assert words in plan["left_alone"][0]
 
@@ -214,19 +214,19 @@ def test_no_plan_names_writeback_above_a_cache_device_that_can_lose_writes(happe
     mgr = a_mgr()
     happens(mgr, "h1")
     retold(mgr)
-    plan = planned(mgr, "writeback", hostname="h1")
+    plan = planned(mgr, "writeback", scope="host:h1")
     assert plan["changes"] == []
     for name, line in zip(("sda", "sdb"), plan["left_alone"]):
         assert f"h1 {name}: {NAMED}" in line
         assert words in line
     assert words in ok(mgr.command("plan", knob="options", option="cache_mode=writeback"))
-    assert len(planned(mgr, "writearound", hostname="h1")["changes"]) == 2
+    assert len(planned(mgr, "writearound", scope="host:h1")["changes"]) == 2
 
 
 @EACH_UNSAFE
 def test_a_plan_made_before_is_not_applied_and_not_printed_to_be_done_by_hand(happens, words):
     mgr = a_mgr()
-    plan = planned(mgr, "writeback", hostname="h1")
+    plan = planned(mgr, "writeback", scope="host:h1")
     by_hand = [line for change in plan["changes"] for line in change["manual"]]
     assert "echo writeback > /sys/block/bcache0/bcache/cache_mode  # kept over a reboot" in by_hand
     happens(mgr, "h1")
@@ -280,10 +280,10 @@ def test_away_from_it_nothing_is_asked_and_it_is_not_printed_to_be_undone_by_han
     mgr = a_mgr("writeback")
     unflushed(mgr, "h1")
     retold(mgr)
-    plan = planned(mgr, "writethrough", hostname="h1")
+    plan = planned(mgr, "writethrough", scope="host:h1")
     assert len(plan["changes"]) == 2
     assert not any("echo writeback >" in line for c in plan["changes"] for line in c["manual"])
-    other = planned(mgr, "writethrough", hostname="h0")
+    other = planned(mgr, "writethrough", scope="host:h0")
     assert all(
         any("echo writeback >" in line for line in c["manual"]) for c in other["changes"]
     )

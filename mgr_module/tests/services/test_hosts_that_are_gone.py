@@ -83,7 +83,7 @@ def test_forced_off_in_the_middle_of_a_measurement_the_drive_left_switched_is_li
 
 def others_go_on(mgr):
     """The other host's drives can be changed by a plan of their own."""
-    made = said(mgr, "plan", hostname="h2")
+    made = said(mgr, "plan", scope="host:h2")
     assert made["changes"]
     ok(mgr.command("apply", plan_id=made["plan_id"]))
     mgr.settle()

@@ -110,5 +110,5 @@ def test_a_knob_that_does_not_go_by_drives_refuses_to_leave_some_out(knob):
 
 def test_a_plan_that_has_no_change_in_its_scope_promises_nothing():
     mgr = starved()
-    assert said(mgr, "plan", knob="memory", drive_model="acme")["plan_id"] == ""
+    assert said(mgr, "plan", knob="memory", scope="model:acme")["plan_id"] == ""
     assert mgr.memory.facts.promises == ()

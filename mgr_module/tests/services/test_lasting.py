@@ -75,7 +75,7 @@ def test_drives_that_are_only_to_keep_their_mode_are_left_until_apply_has_the_co
 def with_one_host_changed():
     """A mgr whose plan p2 has drives of h1 only last, and changes h2; it is done, for now."""
     mgr = measured()
-    ok(mgr.command("plan", hostname="h1"))
+    ok(mgr.command("plan", scope="host:h1"))
     ok(mgr.command("apply", plan_id="p1"))
     mgr.settle()
     mgr.report_all()

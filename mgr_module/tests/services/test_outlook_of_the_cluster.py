@@ -89,9 +89,9 @@ def test_it_is_gone_while_it_is_carried_out_and_after_and_back_after_a_rollback(
 
 def test_it_is_of_the_classes_that_auto_may_recommend_for():
     mgr = measured(auto_quiet_s=1e9)
-    ok(mgr.command("auto", mode="recommend", device_class="hdd"))
+    ok(mgr.command("auto", mode="recommend", scope="class:hdd"))
     assert CODE in checks(mgr)
-    ok(mgr.command("auto", mode="off", device_class="hdd"))
+    ok(mgr.command("auto", mode="off", scope="class:hdd"))
     assert CODE not in checks(mgr)
 
 

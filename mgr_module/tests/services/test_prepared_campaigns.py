@@ -8,6 +8,7 @@ from module_world import a_mgr, measured, ok, said, start
 from wcache.core.host_report import JournalNote, KeptPrior, PowerCut
 from wcache.core.model import CacheMode
 from wcache.core.refusal import Refusal, RefusalKind
+from wcache.core.scope import Scope
 from wcache.services.campaigns import PREPARED_MAX
 
 
@@ -121,7 +122,7 @@ def test_what_other_drives_do_meanwhile_is_nothing_to_it(monkeypatch):
     mgr = a_mgr()
     free = meanwhile(monkeypatch, mgr, lambda chosen: unprepared(mgr, next(
         one for one in campaigns.candidates(
-            mgr.inside.hosts.reports.values(), mgr.view.state, campaigns.parse_scope("cluster")
+            mgr.inside.hosts.reports.values(), mgr.view.state, Scope()
         ) if one.key not in {each.key for each in chosen}
     )))
     start(mgr, drives_per_model=1)

@@ -189,7 +189,7 @@ def test_nothing_is_changed_while_frozen_whatever_the_machine_was_told():
 
 
 def test_what_is_no_longer_recommended_is_not_made_to_last():
-    mgr = begun(plan={"osd": 0})
+    mgr = begun(plan={"scope": "osd.0"})
     assert mgr.end() == "done"
     fall(mgr)
     error = refused(mgr, "apply", errno.EBUSY, plan_id="p1", persist=True)

@@ -7,11 +7,11 @@ from wcache.core.experiment.campaign import (
     CampaignOptions,
     candidates,
     forecast,
-    parse_scope,
     select,
 )
 from wcache.core.experiment.schedule import make_runs
 from wcache.core.model import DriveModel, Role, Transport
+from wcache.core.scope import parse_scope
 
 
 def options(*loads, **changes):

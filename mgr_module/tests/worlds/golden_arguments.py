@@ -21,14 +21,14 @@ MEASURE = {
 def looks(say):
     """What only shows, narrowed or in full."""
     mgr = applied()
-    say(mgr, "drive ls", hostname="h1")
+    say(mgr, "drive ls", scope="host:h1")
     say(mgr, "drive ls", all=True)
-    say(mgr, "drive reload", hostname="h2")
+    say(mgr, "drive reload", scope="host:h2")
     say(mgr, "agent ls", all=True)
-    say(mgr, "recommend", device_class="hdd")
+    say(mgr, "recommend", scope="class:hdd")
     say(mgr, "plan show", plan_id="p1", all=True)
-    say(mgr, "history", hostname="h1", limit=2)
-    say(mgr, "history", osd="osd.0", since="1d")
+    say(mgr, "history", scope="host:h1", limit=2)
+    say(mgr, "history", scope="osd.0", since="1d")
     say(mgr, "history", drive="sda", what="p1")
 
 
@@ -43,7 +43,7 @@ def campaigns_with_more(say):
     say(mgr, "campaign forecast", loads="capacity", calls=3)
     say(mgr, "campaign start", loads="capacity", calls=3, accept_cost=True)
     mgr.settle()
-    say(mgr, "auto", mode="apply", device_class="hdd", dry_run=True)
+    say(mgr, "auto", mode="apply", scope="class:hdd", dry_run=True)
     say(mgr, "try", scope="osd.0")
     say(mgr, "try", scope="osd.0", accept_cost=True)
     mgr.settle()
@@ -56,8 +56,11 @@ def plans_with_more(say):
     """Plans that are narrowed, forgotten, overridden, made to last, tried and rolled back."""
     mgr = measured()
     model = str(make.MODEL)
-    say(mgr, "plan", device_class="hdd", hostname="h1", drive_model=model, dry_run=True)
-    say(mgr, "plan", osd=0, consent_turn_on=True, persist=True, without="h2:sdc", dry_run=True)
+    say(mgr, "plan", scope=f"class:hdd,host:h1,model:{model}", dry_run=True)
+    say(
+        mgr, "plan", scope="osd.0", consent_turn_on=True, persist=True, without="h2:sdc",
+        dry_run=True,
+    )
     say(mgr, "plan", knob="cache_mode")
     for dry_run in (True, False):
         say(mgr, "plan rm", plan_id="p1", dry_run=dry_run)
@@ -135,7 +138,7 @@ def bcache(say):
     mgr.report_all()
     say(mgr, "ab", option=f"{name}=40,4000", pairs=4, dirty_data="target", dry_run=True)
     mgr = bcache_world.a_mgr()
-    say(mgr, "plan", knob="options", option=f"cache_mode={mode}", hostname="h0")
+    say(mgr, "plan", knob="options", option=f"cache_mode={mode}", scope="host:h0")
     say(mgr, "apply", plan_id="p1")
     say(mgr, "apply", plan_id="p1", consent_writeback=True)
     bcache_world.until(mgr, lambda: not mgr.engine.is_active())
@@ -160,8 +163,8 @@ def mclock(say):
     mgr.settle()
     ok(mgr.command("campaign start", loads="capacity", calls=3, accept_cost=True))
     mgr.settle()
-    say(mgr, "mclock recommend", device_class="hdd")
-    say(mgr, "plan", knob="mclock", device_class="hdd")
+    say(mgr, "mclock recommend", scope="class:hdd")
+    say(mgr, "plan", knob="mclock", scope="class:hdd")
     for dry_run in (True, False):
         say(mgr, "apply", plan_id="p1", dry_run=dry_run)
     mgr.settle()
@@ -179,9 +182,9 @@ def memory(say):
     mgr.report_all()
     watch(mgr)
     mgr.memory.watch.read_at_s = mgr.now_s  # by the wall clock
-    say(mgr, "memory status", hostname="h1")
+    say(mgr, "memory status", scope="host:h1")
     say(mgr, "memory status", all=True)
-    say(mgr, "memory recommend", device_class="hdd")
+    say(mgr, "memory recommend", scope="class:hdd")
     say(mgr, "plan", knob="memory", take_over="h1")
     say(mgr, "apply", plan_id="p1")
     to_its_end(mgr)
@@ -191,7 +194,7 @@ def memory(say):
     mgr = a_mgr_with_memory(hosts=3, ram_bytes=32 * GIB)
     watch(mgr)
     say(
-        mgr, "memory trial start", device_class="hdd", target_bytes=6 * GIB, osds=2, period_s=900,
+        mgr, "memory trial start", scope="class:hdd", target_bytes=6 * GIB, osds=2, period_s=900,
         blocks=4,
     )
     say(mgr, "try")

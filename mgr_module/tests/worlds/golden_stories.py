@@ -137,7 +137,7 @@ def automation(say):
     mgr = measured()
     say(mgr, "auto", mode="apply", dry_run=True)
     say(mgr, "auto", mode="apply")
-    say(mgr, "auto", mode="recommend", device_class="ssd")
+    say(mgr, "auto", mode="recommend", scope="class:ssd")
     say(mgr, "auto", mode="off")
     file = codec.loads(
         Evidence, ok(mgr.command("evidence export")), bytes_max=BYTES_MAX, what="file"
@@ -184,9 +184,9 @@ def memory_trial(say):
     """A trial of more memory, from what it would take until it is stopped."""
     mgr = a_mgr_with_memory(hosts=3, ram_bytes=32 * GIB)
     watch(mgr)
-    wanted = {"device_class": "hdd", "target_bytes": 6 * GIB}
+    wanted = {"scope": "class:hdd", "target_bytes": 6 * GIB}
     say(mgr, "memory trial start", **wanted)
-    say(mgr, "memory trial start", device_class="zzz", accept_cost=True)
+    say(mgr, "memory trial start", scope="class:zzz", accept_cost=True)
     say(mgr, "memory trial start", accept_cost=True, **wanted)
     for _ in range(400):
         mgr.step(10.0)
@@ -220,13 +220,13 @@ def findings(say):
 def explained(say):
     """Why a verdict, of one drive and of a drive model; and what is not measured or not known."""
     mgr = a_mgr()
-    say(mgr, "explain", what="osd.0")
+    say(mgr, "explain", scope="osd.0")
     start(mgr, seed=1)
     mgr.settle()
     mgr.report_all()
-    say(mgr, "explain", what="osd.0")
-    say(mgr, "explain", what=["ACME", "HD1", "1.0"])
-    say(mgr, "explain", what="HD9")
+    say(mgr, "explain", scope="osd.0")
+    say(mgr, "explain", scope=["model:ACME", "HD1", "1.0"])
+    say(mgr, "explain", scope="model:HD9")
 
 
 def found_off(say):
@@ -248,7 +248,7 @@ def found_off(say):
     say(mgr, "campaign compare", before="c1", after="c2")
     say(mgr, "campaign compare", before="c1", after="c1")
     say(mgr, "drive reload")
-    say(mgr, "drive reload", hostname="h9")
+    say(mgr, "drive reload", scope="host:h9")
 
 
 def web_page(say):

@@ -196,7 +196,7 @@ def _told(one: Mapping[str, Any]) -> str:
 
 
 def _of_model(one: Mapping[str, Any]) -> str:
-    measured = typed("ceph wcache explain {}", one["drive_model"])
+    measured = typed("ceph wcache explain model:{}", one["drive_model"])
     cure = f"{measured} says what was measured of the cache mode"
     if not one["decided"]:
         scope = f"class:{one['device_class']}" if one["device_class"] else "cluster"

@@ -12,7 +12,7 @@ from .views import Views
 FORMAT = "name=format,type=CephChoices,strings=plain|json|yaml,req=false"
 EACH = "name=all,type=CephBool,req=false"
 DRY_RUN = "name=dry_run,type=CephBool,req=false"
-DEVICE_CLASS = "name=device_class,type=CephString,req=false"
+SCOPE = "name=scope,type=CephString,req=false"
 
 Answer = Tuple[int, str, str]
 Renderer = Callable[[Mapping[str, Any]], str]

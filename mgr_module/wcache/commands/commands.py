@@ -30,7 +30,7 @@ from . import (
     tables,
     try_view,
 )
-from .command import DEVICE_CLASS, DRY_RUN, EACH, Answer, Command
+from .command import DRY_RUN, EACH, SCOPE, Answer, Command
 from .rows import automation as automation_rows
 from .rows import drives as drive_rows
 from .rows import rollout as rollout_rows
@@ -44,7 +44,7 @@ FILES = (
 )
 
 _MEASURE = (
-    "name=scope,type=CephString,req=false",
+    SCOPE,
     "name=loads,type=CephString,req=false",
     "name=pairs,type=CephInt,req=false",
     "name=drives_per_model,type=CephInt,req=false",
@@ -88,10 +88,10 @@ COMMANDS: Tuple[Command, ...] = (
         lambda s, v, a: v.status(), tables.status,
     ),
     Command(
-        "wcache drive ls", ("name=hostname,type=CephString,req=false", EACH), "r",
+        "wcache drive ls", (SCOPE, EACH), "r",
         "List OSD drives: model, device cache, and the kernel view at every layer; many on several "
         "hosts by their kind, with --all each of them",
-        lambda s, v, a: v.drives(a.get("hostname")), drive_tables.drives, drive_tables.each,
+        lambda s, v, a: v.drives(a.get("scope")), drive_tables.drives, drive_tables.each,
     ),
     Command(
         "wcache drive accept",
@@ -141,8 +141,7 @@ COMMANDS: Tuple[Command, ...] = (
     ),
     Command(
         "wcache try",
-        ("name=scope,type=CephString,req=false", "name=accept_cost,type=CephBool,req=false"),
-        "rw",
+        (SCOPE, "name=accept_cost,type=CephBool,req=false"), "rw",
         "Say what measuring a drive or two per drive model would cost; --accept-cost begins it; "
         "called again, show the progress, and then the result",
         lambda s, v, a: try_view.tried(s, v, a), try_view.text,
@@ -155,12 +154,13 @@ COMMANDS: Tuple[Command, ...] = (
     ),
     Command(
         "wcache campaign start", (*_MEASURE, "name=accept_cost,type=CephBool,req=false"), "rw",
-        "Measure both cache modes on sampled drives of scope cluster, class:NAME, host:NAME "
-        "or osd.N, under loads traffic,depth1,batch,4m,timer; --accept-cost accepts what "
-        "`campaign forecast` says; --consent-turn-on may turn a cache on that is off; --confirm "
-        "measures less where there is a verdict; --force measures on an unhealthy cluster; with "
-        "--observe nothing is toggled, and latencies come as tables of the mode that is there; "
-        "--loads=capacity toggles nothing either, and benches each OSD --calls times for mClock",
+        "Measure both cache modes on sampled drives of scope cluster, class:NAME, host:NAME, "
+        "osd.N or model:PART, under loads traffic,depth1,batch,4m,timer; --accept-cost accepts "
+        "what `campaign forecast` says; --consent-turn-on may turn a cache on that is off; "
+        "--confirm measures less where there is a verdict; --force measures on an unhealthy "
+        "cluster; with --observe nothing is toggled, and latencies come as tables of the mode that "
+        "is there; --loads=capacity toggles nothing either, and benches each OSD --calls times for "
+        "mClock",
         lambda s, v, a: s.campaigns.start(**a), tables.forecast,
     ),
     Command(
@@ -190,15 +190,15 @@ COMMANDS: Tuple[Command, ...] = (
         tables.would,
     ),
     Command(
-        "wcache recommend", (DEVICE_CLASS,), "r",
+        "wcache recommend", (SCOPE,), "r",
         "Recommend a cache mode per device class and drive model, with the evidence",
-        lambda s, v, a: v.plans.recommendations(a.get("device_class")), tables.recommendations,
+        lambda s, v, a: v.plans.recommendations(a.get("scope")), tables.recommendations,
     ),
     Command(
-        "wcache explain", ("name=what,type=CephString,n=N",), "r",
-        "Explain the verdict on an OSD's drives or a drive model: figures, raw pairs, and what "
-        "would change it",
-        lambda s, v, a: v.explains.explain(a["what"]), explain_view.render,
+        "wcache explain", ("name=scope,type=CephString,n=N",), "r",
+        "Explain the verdicts on drives of a scope, as osd.N or model:PART: figures, raw pairs, "
+        "and what would change them",
+        lambda s, v, a: v.explains.explain(a["scope"]), explain_view.render,
     ),
     *automation_rows.ROWS,
     Command(

@@ -62,7 +62,7 @@ def _kinds(data: Mapping[str, Any]) -> str:
     return "\n".join([
         *listed(table(heads, rows).splitlines(), "kinds of drives"), *_below(data),
         "each drive: ceph wcache drive ls --all, or of one host: "
-        + command("ceph wcache drive ls {}", found[0][1][0]["hostname"]),
+        + command("ceph wcache drive ls host:{}", found[0][1][0]["hostname"]),
     ])
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, Mapping, NoReturn, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, NoReturn, Optional
 
 from ..core import codec
 from ..core.errors import MalformedError, NotFoundError
@@ -10,18 +10,21 @@ from ..core.experiment.levels import level_ns
 from ..core.model import Verdict, load_name
 from ..core.output_format import FORMAT_VERSION
 from ..core.record import Record
+from ..core.scope import Scope, parse_scope
 from ..core.shell import ticked
 from ..core.text import latency, ratio, relative, table
 from ..core.verdict.explaining import budgets, would_change
 from ..core.verdict.recommend import Recommendation
 from ..engine.world import World
-from .plan_views import PlanViews
+from .plan_views import PlanViews, recommended_in
 from .tables import BY_95
 
 # Records whose pairs are shown of one drive model, and lines of the plain form.
 RECORDS_MAX = 12
 PAIRS_SHOWN_MAX = 40
 NAMES_SHOWN_MAX = 8
+# Drive models of one answer.
+EXPLAINED_MAX = 8
 
 
 class ExplainViews:
@@ -35,30 +38,33 @@ class ExplainViews:
         self._record = record
         self._plans = plans
 
-    def explain(self, what: str) -> Dict[str, Any]:
-        """`explain`: `what` is an OSD or a drive model.
+    def explain(self, text: str) -> Dict[str, Any]:
+        """`explain`: the verdicts on drives of a scope.
 
-        Raises NotFoundError where neither is measured.
+        Raises NotFoundError where nothing in it is measured.
         """
-        osd_id, world = _osd_id(what), self._look()
-        advice = world.recommendations
-        rows = {_key(row): row for row in self._plans.rows(world)}
-        found = [
-            (item, rows[_key(codec.to_plain(item))]) for item in advice
-            if _is_about(world, item, osd_id, what) and _key(codec.to_plain(item)) in rows
-        ]
-        if not found:
-            _refuse(world, what, osd_id, advice)
+        scope, world = parse_scope(text), self._look()
+        advice = recommended_in(world, scope)
+        if not advice:
+            _refuse(world, scope)
+        if len(advice) > EXPLAINED_MAX:
+            raise MalformedError(
+                f"scope {scope} has {len(advice)} drive models, {EXPLAINED_MAX} are the most",
+                "narrow the scope, as model:PART or osd.N",
+            )
         return {
-            "format_version": FORMAT_VERSION, "what": what,
-            "explained": [self._row(world, item, row, osd_id) for item, row in found],
+            "format_version": FORMAT_VERSION, "scope": str(scope),
+            "explained": [
+                self._row(world, item, row, scope)
+                for item, row in zip(advice, self._plans.rows(world, scope))
+            ],
         }
 
     def _row(
-        self, world: World, item: Recommendation, row: Dict[str, Any], osd_id: Optional[int]
+        self, world: World, item: Recommendation, row: Dict[str, Any], scope: Scope
     ) -> Any:
         results = [world.results[x] for x in item.record_ids if x in world.results]
-        mine = [r for r in results if osd_id in (None, r.osd_id)]
+        mine = [r for r in results if scope.has_osd(r.osd_id) and scope.has_host(r.hostname)]
         measured = []
         for number, result in enumerate(mine):
             # a factorial's pairs are those of its other drive
@@ -78,37 +84,16 @@ class ExplainViews:
         }
 
 
-def _is_about(world: World, item: Recommendation, osd_id: Optional[int], what: str) -> bool:
-    if osd_id is None:
-        names = str(item.drive_model), item.drive_model.model
-        return what.casefold() in [name.casefold() for name in names]
-    if any(world.results[x].osd_id == osd_id for x in item.record_ids if x in world.results):
-        return True
-    models = {
-        str(drive.drive_model) for report in world.reports.values()
-        for drive in report.drives for use in drive.uses if use.osd_id == osd_id
-    }
-    osd = world.cluster.osds.get(osd_id)
-    return str(item.drive_model) in models and (
-        osd is None or osd.device_class == item.device_class
-    )
-
-
-def _refuse(
-    world: World, what: str, osd_id: Optional[int], advice: Sequence[Recommendation]
-) -> NoReturn:
-    drives = [d for r in world.reports.values() for d in r.drives]
-    known = {str(d.drive_model) for d in drives}
-    mine = known if osd_id is None else {
-        str(d.drive_model) for d in drives for use in d.uses if use.osd_id == osd_id
-    }
-    if mine and (osd_id is not None or what in known):
-        raise NotFoundError(
-            f"nothing is measured of {what[:60]} yet", "measure it: `ceph wcache try`"
-        )
-    names = sorted({str(item.drive_model) for item in advice} | known)[:NAMES_SHOWN_MAX]
+def _refuse(world: World, scope: Scope) -> NoReturn:
+    drives = [(report, drive) for report in world.reports.values() for drive in report.drives]
+    if any(scope.covers(report, drive, world.cluster) for report, drive in drives):
+        raise NotFoundError(f"nothing is measured of {scope} yet", "measure it: `ceph wcache try`")
+    names = sorted({
+        *(str(item.drive_model) for item in world.recommendations),
+        *(str(drive.drive_model) for _, drive in drives),
+    })[:NAMES_SHOWN_MAX]
     raise NotFoundError(
-        f"there is no OSD or drive model {what[:60]!r}",
+        f"no drive is in scope {scope}",
         f"drive models are: {', '.join(names)}" if names else "see `ceph wcache agent ls`",
     )
 
@@ -125,19 +110,6 @@ def _pairs(record: Optional[Record]) -> Optional[List[Dict[str, Any]]]:
         }
         for pair in record.pairs
     ]
-
-
-def _key(row: Mapping[str, Any]) -> Tuple[str, str, bool]:
-    return row["device_class"], str(row["drive_model"]), row["simulated"]
-
-
-def _osd_id(what: str) -> Optional[int]:
-    text = what[4:] if what.startswith("osd.") else what
-    if text.isdecimal() and len(text) <= 9:
-        return int(text)
-    if what.startswith("osd."):
-        raise MalformedError(f"{what[:20]!r} is no OSD", "name one, such as osd.12")
-    return None
 
 
 def render(data: Mapping[str, Any]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Mapping, Optional, Sequence
+from typing import AbstractSet, Any, Callable, Dict, Mapping, Optional, Sequence
 
 from ..core import codec
 from ..core.errors import MalformedError
@@ -10,14 +10,13 @@ from ..core.history.changes import standing
 from ..core.history.entry import NOTHING, HistoryEntry
 from ..core.history.filters import LINES_MAX, Filter, kept, parse_since
 from ..core.output_format import FORMAT_VERSION
+from ..core.scope import Scope, parse_scope
 from ..core.text import many, table, when
 from ..engine.world import World
 
-# `host` is an option of the `ceph` tool itself.
 ARGUMENTS = (
     "name=limit,type=CephInt,req=false",
-    "name=hostname,type=CephString,req=false",
-    "name=osd,type=CephString,req=false",
+    "name=scope,type=CephString,req=false",
     "name=drive,type=CephString,req=false",
     "name=since,type=CephString,req=false",
     "name=what,type=CephString,req=false",
@@ -35,9 +34,8 @@ class HistoryViews:
         self._entries = entries
 
     def lines(
-        self, limit: Optional[int] = None, hostname: Optional[str] = None,
-        osd: Optional[str] = None, drive: Optional[str] = None, since: Optional[str] = None,
-        what: Optional[str] = None,
+        self, limit: Optional[int] = None, scope: Optional[str] = None,
+        drive: Optional[str] = None, since: Optional[str] = None, what: Optional[str] = None,
     ) -> Dict[str, Any]:
         """`history`: the lines that are wanted, oldest first.
 
@@ -46,8 +44,9 @@ class HistoryViews:
         world, count = self._look(), LINES if limit is None else limit
         if not 1 <= count <= LINES_MAX:
             raise MalformedError(f"limit must be a whole number from 1 to {LINES_MAX}")
+        within = parse_scope(scope)
         wanted = Filter(
-            hostname, None if osd is None else _osd_id(osd), drive,
+            within.hostname, _osds(world, within), drive,
             None if since is None else parse_since(since, world.now_s), what,
         )
         entries = self._entries()
@@ -69,11 +68,11 @@ def _row(entry: HistoryEntry) -> Dict[str, Any]:
     }
 
 
-def _osd_id(text: str) -> int:
-    number = text[4:] if text.startswith("osd.") else text
-    if not number.isdecimal() or len(number) > 9:
-        raise MalformedError(f"osd {text[:20]!r} is no OSD", "use --osd=12 or --osd=osd.12")
-    return int(number)
+def _osds(world: World, scope: Scope) -> Optional[AbstractSet[int]]:
+    """The OSDs that a line must be about, None for any; one that is gone can be named."""
+    if scope.device_class or scope.drive_model:
+        return scope.osds(world.reports.values(), world.cluster)
+    return None if scope.osd_id is None else {scope.osd_id}
 
 
 def text(data: Mapping[str, Any]) -> str:

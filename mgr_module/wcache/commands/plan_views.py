@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import (
     Any,
     Callable,
@@ -25,6 +26,7 @@ from ..core.hardware.wear import since
 from ..core.host_report import lost_models
 from ..core.model import CacheMode, DriveReport
 from ..core.output_format import FORMAT_VERSION
+from ..core.scope import Scope, parse_scope
 from ..core.simulation import DriveKind, in_cluster, real
 from ..core.verdict.consequences import noop_flushes, of_write_through
 from ..core.verdict.explaining import budgets, settling
@@ -33,7 +35,7 @@ from ..core.verdict.recommend import Recommendation
 from ..core.verdict.result import Result
 from ..engine.world import World
 from ..services.evidence import foreign
-from ..services.guards import require_class
+from ..services.guards import require_scope
 from ..services.plans.planner import Planner
 from ..services.plans.planners import stale_keys, stale_keys_of
 from ..services.plans.plans import plain_changes
@@ -54,22 +56,20 @@ class PlanViews:
         self._knobs = knobs
         self._held = held
 
-    def recommendations(self, device_class: Optional[str] = None) -> Dict[str, Any]:
+    def recommendations(self, scope: Optional[str] = None) -> Dict[str, Any]:
         """`recommend`: one per device class and drive model, with evidence and commands."""
-        world = self._look()
-        require_class(world, device_class)
+        wanted, world = parse_scope(scope), self._look()
+        require_scope(world, wanted)
         return {
-            "format_version": FORMAT_VERSION, "recommendations": self.rows(world, device_class),
-            "foreign": foreign(world, device_class), "rollout": world.open_plan,
+            "format_version": FORMAT_VERSION, "recommendations": self.rows(world, wanted),
+            "foreign": foreign(world, wanted), "rollout": world.open_plan,
             "summary": self._summary(world),
         }
 
-    def rows(self, world: World, device_class: Optional[str] = None) -> List[Dict[str, Any]]:
+    def rows(self, world: World, scope: Scope) -> List[Dict[str, Any]]:
         """The recommendations as plain data."""
         rows, held = [], self._held()
-        for item in world.recommendations:
-            if device_class not in (None, "", item.device_class):
-                continue
+        for item in recommended_in(world, scope):
             results = [world.results[key] for key in item.record_ids if key in world.results]
             plain = codec.to_plain(item)
             plain["manual"], plain["manual_on"], plain["consequences"] = [], "", []
@@ -156,6 +156,32 @@ class PlanViews:
             self._knobs, world, machine.rollout.mode_changes
         )
         return {"format_version": FORMAT_VERSION, **plain}
+
+
+def recommended_in(world: World, scope: Scope) -> List[Recommendation]:
+    """The recommendations on drives in a scope: by what was measured, and what is reported."""
+    where = replace(scope, device_class="", drive_model="")
+    found = [
+        item for item in world.recommendations
+        if scope.has_class(item.device_class) and scope.has_model(item.drive_model)
+    ]
+    if where == Scope():
+        return found
+    kinds = {
+        (drive.drive_model, osd.device_class if osd is not None else None)
+        for report in world.reports.values() for drive in report.drives
+        if scope.has_host(report.hostname) for use in drive.uses if scope.has_osd(use.osd_id)
+        for osd in [world.cluster.osds.get(use.osd_id)]
+    }
+
+    def is_measured(item: Recommendation) -> bool:
+        results = (world.results[key] for key in item.record_ids if key in world.results)
+        return any(scope.has_host(r.hostname) and scope.has_osd(r.osd_id) for r in results)
+
+    return [
+        item for item in found if is_measured(item)
+        or not kinds.isdisjoint({(item.drive_model, item.device_class), (item.drive_model, None)})
+    ]
 
 
 def _consequences(

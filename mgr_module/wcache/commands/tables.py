@@ -270,7 +270,7 @@ def recommendations(data: Mapping[str, Any]) -> str:
             said_of.setdefault(line, []).append(model_of(r))
     lines += [f"{named(list(dict.fromkeys(of)))}: {line}" for line, of in said_of.items()]
     lines += others
-    explain = command("ceph wcache explain {}", model_of(rows[0]))
+    explain = command("ceph wcache explain model:{}", model_of(rows[0]))
     lines.append(f"why, with figures and what to do by hand: {explain}")
     return "\n".join([*lines, f"next: {after_recommend(data)}"])
 

@@ -17,6 +17,7 @@ from ..core.fleet.findings import words_of_version, words_of_wait
 from ..core.jobs import Holding
 from ..core.model import CacheMode, Cure, DriveReport, Finding, FindingCode
 from ..core.output_format import FORMAT_VERSION, Rows
+from ..core.scope import Scope, parse_scope
 from ..core.shell import command
 from ..core.text import time_left
 from ..core.verdict.outlook import Outlook
@@ -121,13 +122,13 @@ class Views:
         found = self._outlook(world)
         return summary(found, _next(world, found))
 
-    def drives(self, hostname: Optional[str] = None) -> Dict[str, Any]:
+    def drives(self, scope: Optional[str] = None) -> Dict[str, Any]:
         """`drive ls`: every OSD drive with both sides of its cache and every layer."""
-        return drives(self._look(), hostname)
+        return drives(self._look(), parse_scope(scope))
 
-    def reload(self, hostname: Optional[str] = None) -> Dict[str, Any]:
+    def reload(self, scope: Optional[str] = None) -> Dict[str, Any]:
         """`drive reload`: OSDs whose volumes were loaded with a cache off, and the cure."""
-        return reload(self._look(), hostname)
+        return reload(self._look(), scope)
 
     def controllers(self) -> Dict[str, Any]:
         """`controller ls`."""
@@ -210,8 +211,9 @@ def _next(world: World, outlook: Outlook) -> str:
     return outlook.next_step
 
 
-def drives(world: World, hostname: Optional[str]) -> Dict[str, Any]:
-    """Every OSD drive, or those of a host."""
+def drives(world: World, scope: Scope) -> Dict[str, Any]:
+    """Every OSD drive, or those in a scope."""
+    hostname = scope.hostname
     if hostname and hostname not in world.reports:
         raise NotFoundError(
             f"no probe has reported for host {hostname[:60]!r}", "see `ceph wcache agent ls`"
@@ -230,7 +232,13 @@ def drives(world: World, hostname: Optional[str]) -> Dict[str, Any]:
         age_s = _rounded(ages[name])
         return {**_drive(name, drive, leased, trusted), "reported_s_ago": age_s}
 
-    rows = Rows([(name, drive) for name in names for drive in told[name].drives], row_of)
+    found = [
+        (name, drive) for name in names for drive in told[name].drives
+        if scope.covers(told[name], drive, world.cluster)
+    ]
+    if not found and scope not in (Scope(), Scope(hostname=hostname)):
+        raise NotFoundError(f"no drive is in scope {scope}", "see `ceph wcache drive ls`")
+    rows = Rows(found, row_of)
     return {
         "format_version": FORMAT_VERSION, "drives": rows, "reported": codec.to_plain(age_of(ages)),
     }

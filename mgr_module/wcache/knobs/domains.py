@@ -6,10 +6,10 @@ from collections import Counter, defaultdict
 from typing import Callable, Dict, Iterable, List, NamedTuple, Optional, Tuple
 
 from ..core.change.rollout_state import Change
-from ..core.change.scope import Scope
 from ..core.cluster import ClusterState, failure_domains
 from ..core.host_report import HostReport
 from ..core.model import DriveReport
+from ..core.scope import Scope
 from ..core.simulation import osd_of
 from ..core.text import many
 from .knob import CHANGES_MAX, Wanted
@@ -80,12 +80,10 @@ def within(domain: Domain, scope: Scope, cluster: ClusterState) -> bool:
     """Whether a domain is asked for; one of whose OSDs the cluster knows none is in any class."""
     known = [osd_of(domain.report, osd_id, cluster) for osd_id in domain.osd_ids]
     classes = {osd.device_class for osd in known if osd is not None}
-    model = str(domain.drives[0].drive_model).lower()
     return (
         (not scope.device_class or not classes or scope.device_class in classes)
-        and (not scope.hostname or scope.hostname == domain.report.hostname)
-        and (scope.osd_id is None or scope.osd_id in domain.osd_ids)
-        and (scope.drive_model or "").lower() in model
+        and scope.has_host(domain.report.hostname) and scope.has_osd(*domain.osd_ids)
+        and scope.has_model(domain.drives[0].drive_model)
     )
 
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Callable, FrozenSet, Iterable, Mapping, Optional, Sequence, Tuple
 
 from ..core.change.rollout_state import Change, Rollout
-from ..core.change.scope import Scope
 from ..core.model import FindingCode
+from ..core.scope import Scope
 
 # Changes of one plan: as many as a large cluster has drives.
 CHANGES_MAX = 12_000
@@ -45,11 +45,10 @@ class Asked:
 
     plan_id: str
     nonce: str
-    device_class: Optional[str] = None
+    scope: Scope = Scope()  # noqa: RUF009  frozen
     consent_turn_on: bool = False
     persist: bool = False
     only: Optional[FrozenSet[Tuple[str, str]]] = None  # these hosts and cache domains
-    scope: Scope = Scope()  # noqa: RUF009  frozen
     take_over: Tuple[str, ...] = ()
     by_itself: bool = False
     option: str = ""
@@ -60,7 +59,7 @@ class Asked:
     def wants(self, host: str, device_class: str) -> bool:
         """Whether a device class of a host is asked for, with any of its cache domains."""
         named = self.only is None or any(name == host for name, _ in self.only)
-        return named and self.device_class in (None, "", device_class)
+        return named and self.scope.has_class(device_class)
 
     def action_id(self, index: int) -> str:
         """The id of a change by its place among those that are asked for."""

@@ -21,11 +21,11 @@ from ..core.automation.state import (
     parse_windows,
 )
 from ..core.change.preconditions import TOLD_AFTER_S
-from ..core.change.scope import Scope
 from ..core.errors import MalformedError, WcacheError
 from ..core.history.entry import ADMIN, AUTO
 from ..core.model import Finding, FindingCode, Severity, Verdict
 from ..core.output_format import FORMAT_VERSION
+from ..core.scope import Scope, parse_scope
 from ..core.shell import typed
 from ..core.text import duration, named
 from ..engine.auto_look import Domains, arrivals, ended, going_on, look, modes_now, stands
@@ -40,8 +40,8 @@ from .dry_run import would
 from .guards import (
     disputed_domains,
     require_apart,
-    require_class,
     require_few,
+    require_scope,
     require_store,
     require_thawed,
 )
@@ -88,17 +88,19 @@ class AutoService:
     # ---- commands
 
     def turn(
-        self, mode: str, device_class: Optional[str] = None, dry_run: bool = False
+        self, mode: str, scope: Optional[str] = None, dry_run: bool = False
     ) -> Dict[str, Any]:
         """`auto off|recommend|apply`: what may be begun without an admin, stored.
 
         A `dry_run` says what would be begun first.
         """
         wanted, world = Mode(mode), self._engine.world()
+        within = parse_scope(scope, ("class",))
+        device_class = within.device_class
         require_store(world)
-        require_class(world, device_class)
+        require_scope(world, within)
         limits = _limits(world.options)
-        answer: Dict[str, Any] = {"device_class": device_class or "", "mode": wanted.value}
+        answer: Dict[str, Any] = {"device_class": device_class, "mode": wanted.value}
         with self._lock:
             before, seen = self.state, self._seen(world)
             # a host whose next report is awaited has no new drives for that

@@ -29,7 +29,6 @@ from ..core.experiment.campaign import (
     candidates,
     forecast,
     parse_loads,
-    parse_scope,
     select,
 )
 from ..core.experiment.observing import plan as observing
@@ -46,6 +45,7 @@ from ..core.model import DriveReport, LoadPoint
 from ..core.options.option import Option, Place
 from ..core.options.trial import OptionTrial, parse_trial
 from ..core.precondition_text import precondition_text
+from ..core.scope import parse_scope
 from ..core.shell import typed
 from ..core.simulation import all_simulated
 from ..core.text import amount, many, named
@@ -323,7 +323,7 @@ def _prepare(
         trial = replace(trial, dirty=dirty)
         seconds_max += START_WAIT_S
     chosen = CampaignOptions(
-        scope=parse_scope(arguments.get("scope") or "cluster").text,
+        scope=str(parse_scope(arguments.get("scope"))),
         loads=parse_loads(
             arguments.get("loads") or (observing.LOADS if observe else "traffic" if trial
                                        else "traffic,depth1,batch")

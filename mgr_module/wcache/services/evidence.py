@@ -7,6 +7,7 @@ from typing import Any, Dict, List, Optional
 from ..core import codec
 from ..core.errors import NotFoundError, RefusedError
 from ..core.output_format import FORMAT_VERSION
+from ..core.scope import Scope
 from ..core.text import many
 from ..core.verdict.foreign.document import Evidence, export, parse
 from ..engine.engine import Engine
@@ -96,13 +97,18 @@ class EvidenceService:
         }
 
 
-def foreign(world: World, device_class: Optional[str] = None) -> List[Dict[str, Any]]:
-    """List the imported verdicts, with where they are from."""
+def foreign(world: World, scope: Scope) -> List[Dict[str, Any]]:
+    """List the imported verdicts on drive models in a scope, with where they are from."""
     measured = {
         (result.device_class, str(result.drive_model)) for result in world.results.values()
     }
     here = {
         str(drive.drive_model) for report in world.reports.values() for drive in report.drives
+    }
+    everywhere = not scope.hostname and scope.osd_id is None
+    there = {
+        str(drive.drive_model) for report in world.reports.values() for drive in report.drives
+        if scope.has_host(report.hostname) and scope.has_osd(*(use.osd_id for use in drive.uses))
     }
     return [
         {
@@ -111,7 +117,8 @@ def foreign(world: World, device_class: Optional[str] = None) -> List[Dict[str, 
             "drives_here": str(verdict.drive_model) in here,
         }
         for cluster, verdict in world.foreign_verdicts
-        if device_class in (None, "", verdict.device_class)
+        if scope.has_class(verdict.device_class) and scope.has_model(verdict.drive_model)
+        and (everywhere or str(verdict.drive_model) in there)
     ]
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Set, TypeVar
+from typing import Any, Dict, Iterable, List, Mapping, Sequence, Set, TypeVar
 
 from ..core.change.rollout_state import Rollout
-from ..core.change.scope import Scope
 from ..core.errors import ConflictError, MalformedError, NotFoundError, NotReadyError, RefusedError
 from ..core.fleet.claims import how_to_name, speaking_for
 from ..core.fleet.disputes import Dispute, Key
 from ..core.jobs import Holding, Touched
+from ..core.scope import Scope
 from ..core.shell import ticked, typed
 from ..core.simulation import in_cluster
 from ..core.text import named
@@ -159,21 +159,6 @@ def require_some_left(world: World) -> None:
         _refuse_beside_trial(held)
 
 
-def require_class(world: World, device_class: Optional[str]) -> None:
-    """A device class that is asked for is one of the cluster, or was when it was measured."""
-    if not device_class:
-        return
-    known = {
-        *(osd.device_class for osd in world.cluster.osds.values()),
-        *(result.device_class for result in world.results.values()),
-    }
-    if device_class not in known:
-        raise NotFoundError(
-            f"there is no device class {device_class[:40]!r}",
-            f"use one of {', '.join(sorted(known - {''})) or 'none'}",
-        )
-
-
 def require_config(world: World) -> None:
     """What is planned goes by what is set now."""
     if world.config_read_at_s is None:
@@ -184,8 +169,17 @@ def require_config(world: World) -> None:
 
 def require_scope(world: World, scope: Scope) -> None:
     """A class, host, OSD or drive model that is asked for is there."""
-    require_class(world, scope.device_class)
     osds = world.cluster.osds
+    # a class may be gone since its OSDs were measured
+    classes = {
+        *(osd.device_class for osd in osds.values()),
+        *(result.device_class for result in world.results.values()),
+    }
+    if scope.device_class and scope.device_class not in classes:
+        raise NotFoundError(
+            f"there is no device class {scope.device_class[:40]!r}",
+            f"use one of {', '.join(sorted(classes - {''})) or 'none'}",
+        )
     hosts = {*world.reports, *(osd.hostname for osd in osds.values())}
     if scope.hostname and scope.hostname not in hosts:
         raise NotFoundError(
@@ -197,7 +191,7 @@ def require_scope(world: World, scope: Scope) -> None:
     models = {
         str(drive.drive_model) for report in world.reports.values() for drive in report.drives
     }
-    wanted = scope.drive_model or ""
+    wanted = scope.drive_model
     if not any(wanted.lower() in model.lower() for model in models) and wanted:
         raise NotFoundError(
             f"there is no drive model with {wanted[:60]!r} in its name",
@@ -252,8 +246,8 @@ def unseen(world: World, scope: Scope) -> List[str]:
     missing: Dict[str, List[str]] = {}
     for osd_id, osd in sorted(world.cluster.osds.items()):
         if osd_id in seen or not (
-            scope.device_class in (None, "", osd.device_class)
-            and scope.hostname in (None, "", osd.hostname) and scope.osd_id in (None, osd_id)
+            scope.has_class(osd.device_class) and scope.has_host(osd.hostname)
+            and scope.has_osd(osd_id)
         ):
             continue
         if osd.hostname and osd.hostname not in heard:

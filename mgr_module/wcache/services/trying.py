@@ -12,10 +12,11 @@ from typing import Any, Dict, List, Mapping, Optional
 from ..ceph.traffic import Traffic
 from ..core import codec
 from ..core.errors import ConflictError, RefusedError
-from ..core.experiment.campaign import Campaign, candidates, parse_scope
+from ..core.experiment.campaign import Campaign, candidates
 from ..core.experiment.try_sample import DRIVES_PER_MODEL, LOADS, TrySample, enough_traffic_per_s
 from ..core.output_format import FORMAT_VERSION
 from ..core.precondition_text import PROBE_RESPONDS, precondition_text
+from ..core.scope import parse_scope
 from ..core.simulation import all_simulated, real
 from ..engine.engine import Engine
 from ..engine.orders import Orders
@@ -42,7 +43,7 @@ class TryService:
 
     def look(self, scope: Optional[str] = None, accept_cost: bool = False) -> Dict[str, Any]:
         """`try`: what it would cost; with `accept_cost` it is begun, and then told of."""
-        chosen = parse_scope(scope or "cluster").text
+        chosen = str(parse_scope(scope))
         if not accept_cost:
             return self._looked(self._engine.world(), chosen)
         looked = self._engine.world()

@@ -55,7 +55,7 @@ def drives(read: Reader, query: Query) -> Page:
     chosen = query.get("host", "")
     if not chosen and sum(row["drives"] for row in hosts) > DRIVES_AT_ONCE:
         chosen = hosts[0]["hostname"]
-    found = read("drive ls", hostname=chosen or None)
+    found = read("drive ls", scope=f"host:{chosen}" if chosen else None)
     return Page("drives.html.j2", "Drives", {
         "hosts": hosts[:ROWS_MAX], "hosts_more": max(0, len(hosts) - ROWS_MAX), "chosen": chosen,
         "drives": found["drives"][:DRIVES_AT_ONCE],

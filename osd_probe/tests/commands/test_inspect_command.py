@@ -97,7 +97,7 @@ class OneDrive:
 def test_whom_to_ask_of_a_pin_that_only_the_running_probe_knows(drive, transport, said, capsys):
     look(OneDrive(drive, transport), "sim1", "text")
     text = capsys.readouterr().out
-    assert ("ask the mgr: ceph wcache drive ls sim1" in text) is said
+    assert ("ask the mgr: ceph wcache drive ls host:sim1" in text) is said
     assert ("unknown" in text) is said
 
 

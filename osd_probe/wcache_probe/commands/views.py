@@ -53,7 +53,7 @@ def look(host: DriveHost, hostname: str, style: str) -> int:
     print(table(heads, rows) if rows else f"no OSD of {hostname} was found on this host")
     if any(row[heads.index("PINNED")] == "unknown" for row in rows):
         print("PINNED: only the probe that runs here knows what it has pinned; ask the mgr: "
-              + command("ceph wcache drive ls {}", hostname))
+              + command("ceph wcache drive ls host:{}", hostname))
     for drive in drives:
         for layer in dict.fromkeys(drive.state.layers):
             if layer.kernel_view is not drive.state.kernel_view:

@@ -8,20 +8,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mgr_fakes import builders as make
 from wcache.core.cluster import touches
-from wcache.core.errors import MalformedError, RefusedError
+from wcache.core.errors import RefusedError
 from wcache.core.experiment.campaign import (
     SKIPPED_MAX,
     CampaignOptions,
-    Scope,
     candidates,
     forecast,
     parse_loads,
-    parse_scope,
     select,
 )
 from wcache.core.experiment.schedule import make_runs
 from wcache.core.loads import SAMPLES
 from wcache.core.model import CacheMode, DriveModel, LoadPoint, Role, Transport
+from wcache.core.scope import Scope, parse_scope
 
 WT = CacheMode.WRITE_THROUGH
 D1, BATCH, M4, TIMER = (
@@ -56,23 +55,6 @@ def test_each_drive_model_gets_its_own_sample():
     picked = chosen(reports, cluster, drives_per_model=2).chosen
     assert [str(c.drives[0].drive_model) for c in picked] == ["ACME HD1 1.0"] * 2 + [
         "ACME SSD 2"] * 2
-
-
-@pytest.mark.parametrize(
-    ("scope", "count"),
-    [("cluster", 20), ("host:h1", 4), ("osd.7", 1), ("class:hdd", 20)],
-)
-def test_a_scope_covers_what_it_names(scope, count):
-    reports, cluster = make.fleet()
-    assert len(candidates(reports, cluster, parse_scope(scope))) == count
-
-
-@pytest.mark.parametrize("text", ["", "all", "host:", "osd.", "osd.-1", "class:\n", "osd.1x",
-                                  "host:" + "h" * 254, "osd." + "1" * 20])
-def test_an_unknown_scope_is_refused_with_what_is_allowed(text):
-    with pytest.raises(MalformedError) as caught:
-        parse_scope(text)
-    assert "use cluster" in caught.value.line()
 
 
 def test_loads_are_named_short_or_long_and_once():
@@ -134,7 +116,7 @@ def test_a_domain_whose_first_osd_is_on_its_second_lun_is_measured():
 def test_a_forecast_bounds_what_its_runs_can_write(loads, pairs, per_model):
     reports, cluster = make.fleet(3, 3)
     wanted = options(loads=tuple(loads), pairs_max=pairs, drives_per_model=per_model)
-    found = candidates(reports, cluster, Scope("cluster"))
+    found = candidates(reports, cluster, Scope())
     picked = select(found, cluster, wanted, throwaway=False)
     runs = make_runs("c1", picked, cluster, wanted, seed=1, throwaway=False, nonce="n")
     cost = forecast(runs, cluster, ())

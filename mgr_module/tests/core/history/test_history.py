@@ -142,8 +142,11 @@ def test_lines_of_a_probe_wait_so_that_no_host_can_hold_up_what_others_do():
 @pytest.mark.slow
 def test_filters_choose_by_host_osd_drive_time_and_what():
     mgr, plan_id = applied()
-    assert {row["hostname"] for row in changes(mgr, hostname="h2")} == {"h2"}
-    assert [row["osd_ids"] for row in changes(mgr, osd="osd.1")] == [[1]]
+    assert {row["hostname"] for row in changes(mgr, scope="host:h2")} == {"h2"}
+    assert [row["osd_ids"] for row in changes(mgr, scope="osd.1")] == [[1]]
+    assert len(changes(mgr, scope="class:hdd,model:HD1")) == 3
+    assert [row["osd_ids"] for row in changes(mgr, scope="host:h1,model:HD1,osd.1")] == [[1]]
+    assert changes(mgr, scope="class:ssd") == changes(mgr, scope="model:HD2") == []
     assert [row["drive"] for row in changes(mgr, drive="sdb")] == ["domain-sdb"]
     assert len(changes(mgr, drive="domain-sdb")) == 1
     assert len(changes(mgr, what="change")) == 3
@@ -160,7 +163,8 @@ def test_filters_choose_by_host_osd_drive_time_and_what():
 
 
 @pytest.mark.parametrize("arguments", [
-    {"limit": 0}, {"limit": 10_001}, {"osd": "three"}, {"osd": "osd.-1"}, {"since": "yesterday"},
+    {"limit": 0}, {"limit": 10_001}, {"scope": "three"}, {"scope": "osd.-1"},
+    {"since": "yesterday"},
 ])
 def test_a_filter_that_makes_no_sense_is_refused_with_what_is_allowed(arguments):
     code, out, error = a_mgr().command("history", **arguments)
@@ -197,7 +201,7 @@ def test_what_is_no_longer_applied_is_not_made_up_from_its_plan():
 def test_a_probe_that_restores_is_told_with_host_and_drive():
     mgr = a_mgr()
     mgr.inside.note("probe h1", "domain-sda", "restored: the lease ran out")
-    (row,) = said(mgr, "history", what="probe", osd="0")["history"]
+    (row,) = said(mgr, "history", what="probe", scope="osd.0")["history"]
     assert (row["hostname"], row["drive"], row["osd_ids"]) == ("h1", "domain-sda", [0])
 
 
@@ -217,4 +221,4 @@ def test_lines_that_name_no_drive_are_shown_without_a_drive():
     old = json.loads('{"at_s": 1.0, "who": "admin", "what": "p1", "text": "apply"}')
     entry = HistoryEntry(**old)
     assert Filter(what="p1").takes(entry)
-    assert not Filter(osd_id=0).takes(entry)
+    assert not Filter(osd_ids={0}).takes(entry)

@@ -108,7 +108,7 @@ def test_an_undecided_drive_model_is_never_among_the_gains():
     wide = load(Verdict.INSUFFICIENT, 1.5, 9.0)
     found = told({kind("a b"): drives(3)}, [advice("a b", Verdict.INSUFFICIENT, wide)])
     assert found.text == "the only drive model (3 drives) is undecided"
-    assert found.next_step == "ceph wcache explain 'a b'"
+    assert found.next_step == "ceph wcache explain model:'a b'"
     assert found.waiting == ()
 
 

@@ -174,7 +174,7 @@ def test_recommend_try_and_explain_say_it_whatever_the_verdict_is(through_ns):
     line = "with the cache off 0.3 of 0.33 ms of a commit are flushes with nothing to write"
     for command in ("recommend", "try"):
         assert line in ok(mgr.command(command))
-    assert line in ok(mgr.command("explain", what=["HD1"]))
+    assert line in ok(mgr.command("explain", scope="model:HD1"))
 
 
 def test_explain_prints_what_write_through_costs_and_nothing_for_write_back():
@@ -186,7 +186,7 @@ def test_explain_prints_what_write_through_costs_and_nothing_for_write_back():
         mgr.settle()
         (row,) = said(mgr, "recommend")["recommendations"]
         assert bool(row["consequences"]) is wanted
-        text = ok(mgr.command("explain", what="osd.0"))
+        text = ok(mgr.command("explain", scope="osd.0"))
         assert ("with the pin the kernel still flushes" in text) is wanted
         assert ("endurance" in text) is wanted
 

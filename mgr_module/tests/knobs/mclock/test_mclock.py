@@ -332,7 +332,7 @@ def test_a_value_older_than_a_change_of_mode_is_found_and_named():
     assert "osd.1 was stored while the drives were in write back" in found.detail
     assert found.detail.endswith(
         "`ceph wcache campaign start --loads=capacity --scope=class:hdd --accept-cost`, then `ceph "
-        "wcache plan --knob=mclock --device-class=hdd`")
+        "wcache plan --knob=mclock --scope=class:hdd`")
 
 
 @pytest.mark.parametrize("changes", [

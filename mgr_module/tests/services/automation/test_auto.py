@@ -412,8 +412,8 @@ def test_a_plan_that_goes_back_is_not_tried_again_by_itself():
 
 def test_a_class_of_its_own_has_a_mode_of_its_own():
     mgr = a_mgr()
-    assert mgr.command("auto", mode="apply", device_class="nvme")[0] == -errno.ENOENT
-    ok(mgr.command("auto", mode="apply", device_class="hdd"))
+    assert mgr.command("auto", mode="apply", scope="class:nvme")[0] == -errno.ENOENT
+    ok(mgr.command("auto", mode="apply", scope="class:hdd"))
     assert said(mgr, "auto status")["modes"] == {"hdd": "apply"}
     ok(mgr.command("auto", mode="off"))
     assert said(mgr, "auto status")["modes"] == {"*": "off"}

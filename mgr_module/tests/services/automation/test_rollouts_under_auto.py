@@ -165,7 +165,7 @@ def test_what_went_back_under_an_admins_plan_is_not_applied_by_itself():
     assert "went back in plan p1" in ok(mgr.command("auto status"))
     # a later plan of an admin that stays answers it, and auto goes on from there
     mgr.factor = 0.5
-    assert said(mgr, "plan", osd=3)["plan_id"] == "p2"
+    assert said(mgr, "plan", scope="osd.3")["plan_id"] == "p2"
     ok(mgr.command("apply", plan_id="p2"))
     mgr.go(lambda: mgr.changed == ALL)
     fine(mgr)

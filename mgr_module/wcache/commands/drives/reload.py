@@ -8,6 +8,8 @@ from ...core import codec
 from ...core.errors import NotFoundError
 from ...core.fleet.loaded_off import reloads
 from ...core.output_format import FORMAT_VERSION
+from ...core.scope import parse_scope
+from ...core.simulation import real
 from ...deployment.form import Form
 from ...deployment.scripts import reloading
 from ...engine.world import World
@@ -18,16 +20,21 @@ _ROOK = (
 )
 
 
-def reload(world: World, hostname: Optional[str]) -> Dict[str, Any]:
+def reload(world: World, scope: Optional[str]) -> Dict[str, Any]:
     """OSDs whose volumes drop flushes above drives that are off, and the script for them."""
-    if hostname and hostname not in world.reports:
-        raise NotFoundError(f"no probe reports from {hostname[:60]!r}")
+    wanted = parse_scope(scope)
+    if wanted.hostname and wanted.hostname not in world.reports:
+        raise NotFoundError(f"no probe reports from {wanted.hostname[:60]!r}")
     by_hand = {name: _ROOK for name, one in world.deployments.items() if one.form is Form.ROOK}
-    reports = [
-        report for report in world.believed_reports
-        if hostname in (None, "", report.hostname) and not report.simulated
-    ]
-    items = reloads(reports, by_hand)
+    reports = real(world.believed_reports)
+    covered = {
+        (report.hostname, use.osd_id) for report in reports for drive in report.drives
+        if wanted.covers(report, drive, world.cluster) for use in drive.uses
+        if wanted.has_osd(use.osd_id)
+    }
+    items = tuple(
+        one for one in reloads(reports, by_hand) if (one.hostname, one.osd_id) in covered
+    )
     return {
         "format_version": FORMAT_VERSION, "osds": [codec.to_plain(item) for item in items],
         "script": reloading(items, world.cluster.fsid) if items else "",

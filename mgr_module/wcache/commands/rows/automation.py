@@ -6,7 +6,7 @@ import json
 from typing import Any, Mapping, Tuple
 
 from ...core.text import amount, duration, many, table, when
-from ..command import DEVICE_CLASS, DRY_RUN, Command
+from ..command import DRY_RUN, SCOPE, Command
 from ..tables import model_of, would
 
 LINES_MAX = 20
@@ -52,12 +52,10 @@ ROWS: Tuple[Command, ...] = (
     Command(
         "wcache auto",
         ("name=mode,type=CephChoices,strings=off|recommend|apply",
-         DEVICE_CLASS, DRY_RUN), "rw",
+         SCOPE, DRY_RUN), "rw",
         "Say what may be begun without an admin: nothing, measuring, or also applying; new drives "
         "of a known model are confirmed first; the options auto_* set windows and daily limits",
-        lambda s, v, a: s.auto.turn(
-            a["mode"], a.get("device_class"), bool(a.get("dry_run"))
-        ), would,
+        lambda s, v, a: s.auto.turn(a["mode"], a.get("scope"), bool(a.get("dry_run"))), would,
     ),
     Command(
         "wcache auto status", (), "r",

@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import Tuple
 
 from ...deployment.form import checked_hostname
-from ..command import DRY_RUN, Command
+from ..command import DRY_RUN, SCOPE, Command
 from ..drives import controllers, options, reload
 from ..drives.models import render
 from ..tables import forecast, would
 
 ROWS: Tuple[Command, ...] = (
     Command(
-        "wcache drive reload", ("name=hostname,type=CephString,req=false",), "r",
+        "wcache drive reload", (SCOPE,), "r",
         "Print a script that loads volumes of OSDs on pinned disks anew, where they were loaded "
         "while something else had turned the cache off",
-        lambda s, v, a: v.reload(a.get("hostname")), reload.render,
+        lambda s, v, a: v.reload(a.get("scope")), reload.render,
     ),
     Command(
         "wcache controller ls", (), "r",
@@ -40,7 +40,7 @@ ROWS: Tuple[Command, ...] = (
     ),
     Command(
         "wcache ab",
-        ("name=option,type=CephString", "name=scope,type=CephString,req=false",
+        ("name=option,type=CephString", SCOPE,
          "name=loads,type=CephString,req=false", "name=pairs,type=CephInt,req=false",
          "name=drives_per_model,type=CephInt,req=false", "name=seed,type=CephInt,req=false",
          "name=force,type=CephBool,req=false", "name=accept_cost,type=CephBool,req=false",

@@ -6,21 +6,18 @@ from typing import Tuple
 
 from ...knobs.registry import ALL, KNOBS
 from .. import plan_tables, tables
-from ..command import DEVICE_CLASS, DRY_RUN, EACH, Command
+from ..command import DRY_RUN, EACH, SCOPE, Command
 from ..rollout import tables as rollout_tables
 
 _ID = "name=plan_id,type=CephString"
 _OVERRIDE = "name=override,type=CephString,req=false"
 _KNOBS = "|".join((*(knob.name for knob in KNOBS), ALL))
 _PLAN = (
-    DEVICE_CLASS,
+    SCOPE,
     "name=consent_turn_on,type=CephBool,req=false",
     "name=persist,type=CephBool,req=false",
     "name=take_over,type=CephString,req=false",
     f"name=knob,type=CephChoices,strings={_KNOBS},req=false",
-    "name=hostname,type=CephString,req=false",
-    "name=osd,type=CephInt,req=false",
-    "name=drive_model,type=CephString,req=false",
     "name=option,type=CephString,req=false",
     "name=without,type=CephString,req=false",
     DRY_RUN,
@@ -30,10 +27,11 @@ ROWS: Tuple[Command, ...] = (
     Command(
         "wcache plan", _PLAN, "rw",
         "Print the ordered changes that carry out the recommendations, in waves; changes nothing. "
-        "--hostname, --osd, --drive-model and --device-class narrow it; --without=DRIVE,DRIVE "
-        "leaves drives out (HOST:sda, a drive's id, or osd.N); --knob=all: cache modes, "
-        "then memory; --consent-turn-on may turn a cache on that is off; --persist plans "
-        "them to last over a power cycle, too; --take-over=HOST takes memory over from cephadm; "
+        "--scope=class:NAME, host:NAME, osd.N, model:PART or several, with commas between, narrows "
+        "it; --without=DRIVE,DRIVE leaves drives out (HOST:sda, a drive's id, or osd.N); "
+        "--knob=all: cache modes, then memory; --consent-turn-on may turn a cache on that is off; "
+        "--persist plans them to last over a power cycle, too; --take-over=HOST takes memory over "
+        "from cephadm; "
         "--knob=options --option=cache_mode=MODE names bcache's mode; --dry-run keeps no plan",
         lambda s, v, a: s.plans.plan(**a), plan_tables.plan,
     ),

@@ -24,13 +24,13 @@ from ..config_database import ConfigRequest
 from ..events import LoadRequest
 from ..hardware.wear import Wear
 from ..protocol import Request
+from ..scope import Scope
 from ..verdict.of_options import OptionVerdict
 from ..verdict.recommend import Recommendation
 from .change_status import Made
 
 if TYPE_CHECKING:
     from .rollout_state import Change, Rollout
-    from .scope import Scope
 
 # To a probe, or to the config database.
 Ask = Union[Request, ConfigRequest]

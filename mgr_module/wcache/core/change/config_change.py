@@ -32,6 +32,7 @@ from ..config_database import (
 )
 from ..events import LoadRequest
 from ..model import LoadPoint, Role
+from ..scope import Scope
 from ..text import named, setting
 from ..verdict.option_choice import Ground, fallen
 from .change import ChangeSteps, DriveWear, Verdicts, WentBack
@@ -39,7 +40,6 @@ from .change_status import ChangeStatus, Made, gain
 
 if TYPE_CHECKING:
     from .rollout_state import Rollout
-    from .scope import Scope
 
 # A block counts where all of them told of their load, so they are few.
 JUDGED_MAX = 8

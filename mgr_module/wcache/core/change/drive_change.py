@@ -11,13 +11,13 @@ from ..events import LoadRequest
 from ..host_report import HostReport
 from ..model import DriveModel, DriveReport, LoadPoint, Role
 from ..protocol import FailureOutcome, MeasureRequest
+from ..scope import Scope
 from ..simulation import measured_by_probe
 from .change import ChangeSteps, DriveWear
 from .change_status import ChangeStatus, gain
 
 if TYPE_CHECKING:
     from .rollout_state import Rollout
-    from .scope import Scope
 
 UNEXPECTED = "the probe gave an unexpected answer"
 
@@ -127,11 +127,9 @@ class DriveChange(ChangeSteps):
 
     def is_within(self, scope: Scope) -> bool:
         """See ChangeSteps."""
-        model = "" if self.drive_model is None else str(self.drive_model)
         return (
-            (scope.osd_id is None or scope.osd_id in self.treated)
-            and scope.hostname in (None, "", self.hostname)
-            and (scope.drive_model or "").lower() in model.lower()
+            scope.has_osd(*self.treated) and scope.has_host(self.hostname)
+            and scope.has_model(self.drive_model)
         )
 
     def moved(self, back: bool) -> str:

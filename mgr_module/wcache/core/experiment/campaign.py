@@ -34,6 +34,7 @@ from ..options.option import Option
 from ..options.trial import OptionTrial
 from ..record import Precondition
 from ..refusal import RefusalKind
+from ..scope import Scope
 from ..simulation import in_cluster, measured_by_probe, not_up
 from ..text import many, named
 from .design import design_of
@@ -52,41 +53,6 @@ OWN_NAMES = {"capacity": LoadPoint.OSD_BENCH_CAPACITY}
 SKIPPED_MAX = 200
 RUNS_MAX = 500
 OVERHEAD_S = 0.3  # set, read back and close, by the probe's fast polls
-
-
-@dataclass(frozen=True)
-class Scope:
-    """What a campaign covers: `cluster`, `class:NAME`, `host:NAME` or `osd.N`."""
-
-    text: str
-
-    def covers(self, report: HostReport, drive: DriveReport, cluster: ClusterState) -> bool:
-        """Whether a drive is in the scope."""
-        kind, _, name = self.text.partition(":")
-        if self.text == "cluster":
-            return True
-        if kind == "host":
-            return report.hostname == name
-        osd_ids = {use.osd_id for use in drive.uses}
-        if kind == "class":
-            classes = {o: cluster.osds[o].device_class for o in osd_ids if o in cluster.osds}
-            return name in classes.values()
-        return int(self.text[4:]) in osd_ids
-
-
-def parse_scope(text: str) -> Scope:
-    """A Scope; raises MalformedError that says what is allowed."""
-    kind, _, name = text.partition(":")
-    good = (
-        text == "cluster"
-        or (kind in ("class", "host") and 0 < len(name) <= 253 and name.isprintable())
-        or (text.startswith("osd.") and text[4:].isdecimal() and len(text) <= 12)
-    )
-    if not good:
-        raise MalformedError(
-            f"scope {text[:60]!r} is not known", "use cluster, class:NAME, host:NAME or osd.N"
-        )
-    return Scope(text)
 
 
 def parse_loads(text: str) -> Tuple[LoadPoint, ...]:

@@ -10,6 +10,7 @@ from ..errors import WcacheError
 from ..host_report import HostReport
 from ..loads import WRITE_BYTES
 from ..record import ExperimentSetup, Precondition
+from ..scope import parse_scope
 from ..simulation import DriveKind
 from .campaign import (
     Campaign,
@@ -17,7 +18,6 @@ from .campaign import (
     Selection,
     candidates,
     forecast,
-    parse_scope,
     select,
 )
 from .observing.capacity_run import benches_capacity

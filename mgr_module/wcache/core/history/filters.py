@@ -6,7 +6,7 @@ import calendar
 import re
 import time
 from dataclasses import dataclass
-from typing import Iterable, List, Optional, Tuple
+from typing import AbstractSet, Iterable, List, Optional, Tuple
 
 from ..errors import MalformedError
 from .entry import NOTHING, PROBE_PREFIX, HistoryEntry, Kind
@@ -22,8 +22,8 @@ _FORMS = ("%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M", "%Y-%m-%dT%H:%M:%S",
 class Filter:
     """What a line must be about; None is anything."""
 
-    hostname: Optional[str] = None
-    osd_id: Optional[int] = None
+    hostname: str = ""
+    osd_ids: Optional[AbstractSet[int]] = None
     drive: Optional[str] = None
     since_s: Optional[float] = None
     what: Optional[str] = None
@@ -33,11 +33,11 @@ class Filter:
         about = entry.about or NOTHING
         if self.since_s is not None and entry.at_s < self.since_s:
             return False
-        if self.hostname is not None and self.hostname not in (
+        if self.hostname and self.hostname not in (
             about.hostname, entry.what.partition(" ")[0], entry.who[len(PROBE_PREFIX):]
         ):
             return False
-        if self.osd_id is not None and self.osd_id not in about.osd_ids:
+        if self.osd_ids is not None and self.osd_ids.isdisjoint(about.osd_ids):
             return False
         if self.drive is not None and self.drive not in (
             about.drive, *about.dev_names, entry.what, entry.what.rpartition(" ")[2]

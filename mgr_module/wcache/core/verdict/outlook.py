@@ -137,7 +137,7 @@ class Outlook:
         if self.unmeasured:
             return "ceph wcache try"
         if self.ask_about:
-            return command("ceph wcache explain {}", self.ask_about)
+            return command("ceph wcache explain model:{}", self.ask_about)
         if self.fixed == self.models:
             return "ceph wcache drive ls"  # says why
         return ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Collection, Iterable, Mapping, Optional, Sequence, Tuple
 
 from ...core.change.cache_mode_change import CacheModeChange
@@ -44,16 +43,14 @@ def make_changes(
     wanted = {
         DriveKind.of(r): r
         for r in recommendations
-        if asked.device_class in (None, "", r.device_class)
+        if asked.scope.has_class(r.device_class)
     }
     reports = tuple(reports)
     lost = {simulated: lost_models(reports, simulated=simulated) for simulated in (False, True)}
 
     def is_asked_for(domain: Domain) -> bool:
         key = (domain.report.hostname, domain.drives[0].domain_id)
-        return (asked.only is None or key in asked.only) and within(
-            domain, replace(asked.scope, device_class=asked.device_class), cluster
-        )
+        return (asked.only is None or key in asked.only) and within(domain, asked.scope, cluster)
 
     def fate_of(domain: Domain, before: int) -> Fate:
         found = recommended_for(domain.drives[0], domain.report, cluster, wanted)

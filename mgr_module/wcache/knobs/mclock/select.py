@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Dict, List, Mapping, Sequence, Tuple
 
 from ...core.cluster import ClusterState, OsdInfo, calm_first
-from ...core.experiment.campaign import Scope
 from ...core.host_report import HostReport
 from ...core.model import Role
+from ...core.scope import Scope
 from ...core.text import many, named
 from .advice import Facts
 from .config import by_mclock, scheduler
@@ -45,7 +45,7 @@ def choose(
         if use.role is Role.BLOCK
     }
     ill: Dict[str, List[str]] = defaultdict(list)
-    for osd in _in_scope(scope, reports, cluster):
+    for osd in (cluster.osds[osd_id] for osd_id in sorted(scope.osds(reports, cluster))):
         why = "" if forced else cluster.illness([osd.osd_id]).get(osd.osd_id, "")
         if why:
             ill[why].append(f"osd.{osd.osd_id}")
@@ -72,28 +72,6 @@ def choose(
         behind = _spread([one for one in targets if one.osd_id in last])
         chosen += [*spread, *getting, *behind][:most]
     return chosen, skipped
-
-
-def _in_scope(
-    scope: Scope, reports: Sequence[HostReport], cluster: ClusterState
-) -> List[OsdInfo]:
-    osds = [osd for _, osd in sorted(cluster.osds.items())]
-    kind, _, name = scope.text.partition(":")
-    if scope.text == "cluster":
-        return osds
-    if kind == "class":
-        return [osd for osd in osds if osd.device_class == name]
-    ids = {
-        use.osd_id
-        for report in reports for drive in report.drives
-        if scope.covers(report, drive, cluster)
-        for use in drive.uses
-    }
-    # a drive that carries the DB of several OSDs is in the scope of each of them
-    return [
-        osd for osd in osds
-        if osd.osd_id in ids and (kind == "host" or scope.text == f"osd.{osd.osd_id}")
-    ]
 
 
 def _why_not(osd: OsdInfo, facts: Facts, forced: bool) -> str:

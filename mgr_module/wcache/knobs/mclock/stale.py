@@ -51,7 +51,7 @@ def _cure(device_class: str) -> str:
     measure = typed(
         "ceph wcache campaign start --loads=capacity --scope=class:{} --accept-cost", device_class
     )
-    plan = typed("ceph wcache plan --knob=mclock --device-class={}", device_class)
+    plan = typed("ceph wcache plan --knob=mclock --scope=class:{}", device_class)
     return f"{measure}, then {plan}"
 
 

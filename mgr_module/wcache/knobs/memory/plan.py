@@ -56,7 +56,7 @@ def make_changes(
             changes.append(_stepped(asked, changes, items, step, back, facts))
     if len(changes) > CHANGES_MAX:
         return Wanted((), (*left, f"this takes {len(changes)} steps, {CHANGES_MAX} are the most "
-                                  "of one plan: narrow it with --device-class"))
+                                  "of one plan: narrow it with --scope"))
     return Wanted(tuple(changes), tuple(left))
 
 

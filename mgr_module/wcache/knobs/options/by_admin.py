@@ -78,7 +78,7 @@ def make_changes(
 
 
 def _asked_for(asked: Asked, change: OptionChange) -> bool:
-    return asked.wants(change.hostname, change.device_class) and asked.scope.holds(change)
+    return asked.wants(change.hostname, change.device_class) and change.is_within(asked.scope)
 
 
 def _require(domain: Domain, change: OptionChange, entry: Option, refusal: str) -> None:

@@ -109,11 +109,10 @@ def _without(asked: Asked, reports: Iterable[HostReport]) -> Dict[int, str]:
 
 def _asked_for(asked: Asked, info: OsdInfo, known: Told) -> bool:
     scope = asked.scope
-    model = (scope.drive_model or "").lower()
     return (
-        asked.wants(info.hostname, info.device_class)
-        and scope.osd_id in (None, info.osd_id) and scope.hostname in (None, "", info.hostname)
-        and model in known.kind.drive_model.lower()
+        asked.wants(info.hostname, info.device_class) and scope.has_osd(info.osd_id)
+        and scope.has_host(info.hostname)
+        and scope.drive_model.lower() in known.kind.drive_model.lower()
     )
 
 

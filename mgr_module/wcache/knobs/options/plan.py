@@ -46,7 +46,7 @@ def make_changes(
         told = recommended_for(domain.drives[0], domain.report, cluster, kinds)
         return within(domain, asked.scope, cluster) and asked.wants(
             domain.report.hostname,
-            asked.device_class or "" if told is None else told.kind.device_class,
+            asked.scope.device_class if told is None else told.kind.device_class,
         )
 
     def fate_of(domain: Domain, before: int) -> Fate:

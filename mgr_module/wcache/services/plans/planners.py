@@ -9,8 +9,8 @@ from ...core.change.cache_mode_change import CacheModeChange
 from ...core.change.change_status import ChangeStatus
 from ...core.change.drive_change import DriveChange
 from ...core.change.rollout_state import Change, RolloutStatus
-from ...core.change.scope import Scope
 from ...core.errors import NotReadyError
+from ...core.scope import Scope
 from ...core.simulation import real
 from ...engine.world import World
 from ...knobs.knob import CHANGES_MAX, Asked, Wanted
@@ -28,7 +28,7 @@ def in_place_by(world: World, knob: str, scope: Scope) -> str:
     found = [
         plan_id for plan_id, machine in world.rollouts.items()
         if machine.rollout.status is RolloutStatus.DONE and any(
-            change.status is ChangeStatus.APPLIED and scope.holds(change)
+            change.status is ChangeStatus.APPLIED and change.is_within(scope)
             and knob == change.knob and _is_there(world, change)
             for change in machine.rollout.changes
         )
@@ -78,7 +78,7 @@ class _Together(Planner):
             raise unready[0]
         if len(changes) > CHANGES_MAX:
             return Wanted((), (*left, f"both knobs take {len(changes)} steps, {CHANGES_MAX} are "
-                                      "the most of one plan: narrow it with --device-class, or "
+                                      "the most of one plan: narrow it with --scope, or "
                                       "plan one knob after the other"))
 
         def remember(kept: Sequence[Change]) -> None:

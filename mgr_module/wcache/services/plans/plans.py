@@ -30,7 +30,6 @@ from ...core.change.rollout_state import (
     Rollout,
     RolloutStatus,
 )
-from ...core.change.scope import Scope
 from ...core.change.waves import arranged
 from ...core.errors import (
     ConflictError,
@@ -42,6 +41,7 @@ from ...core.errors import (
 from ...core.fleet.ages import Age
 from ...core.history.entry import ADMIN, AUTO
 from ...core.record import Precondition
+from ...core.scope import Scope, parse_scope
 from ...core.shell import typed
 from ...core.text import many, named
 from ...engine.engine import Engine
@@ -116,15 +116,12 @@ class PlanService:
 
     def plan(
         self,
-        device_class: Optional[str] = None,
+        scope: Optional[str] = None,
         consent_turn_on: bool = False,
         persist: bool = False,
         knob: str = DEFAULT.name,
         only: Optional[FrozenSet[Tuple[str, str]]] = None,
         by: str = ADMIN,
-        hostname: Optional[str] = None,
-        osd: Optional[int] = None,
-        drive_model: Optional[str] = None,
         dry_run: bool = False,
         take_over: str = "",
         option: str = "",
@@ -138,8 +135,8 @@ class PlanService:
         """
         engine = self._engine
         wish = PlanWish(
-            Scope(device_class, hostname, osd, drive_model), consent_turn_on, persist, knob,
-            only, by, take_over, option, without,
+            parse_scope(scope), consent_turn_on, persist, knob, only, by, take_over, option,
+            without,
         )
         world = engine.world()
         with engine.orders() as orders:
@@ -170,11 +167,10 @@ class PlanService:
         require_scope(world, scope)
         taken = tuple(name for name in wish.take_over.split(",") if name)
         wanted = planner.plan(Asked(
-            plan_id, secrets.token_hex(NONCE_BYTES), scope.device_class, wish.consent_turn_on,
-            wish.persist, wish.only, scope, taken, wish.by == AUTO, wish.option,
-            left_out(world, wish.without),
+            plan_id, secrets.token_hex(NONCE_BYTES), scope, wish.consent_turn_on, wish.persist,
+            wish.only, taken, wish.by == AUTO, wish.option, left_out(world, wish.without),
         ), world)
-        changes, waves = arranged([c for c in wanted.changes if scope.holds(c)], cluster)
+        changes, waves = arranged([c for c in wanted.changes if c.is_within(scope)], cluster)
         if not changes:
             return _Made({
                 "plan_id": "", "changes": [], "left_alone": list(wanted.left_alone),

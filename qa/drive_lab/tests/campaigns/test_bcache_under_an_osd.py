@@ -215,7 +215,7 @@ def test_writes_past_the_cache_are_found_planned_applied_and_taken_back(clean):
     assert result["ratio_high"] < 1 / 1.1
     assert cutoff() == NO_CUTOFF[1]
     stage.bcache.set("sequential_cutoff", PAST[0])
-    plan_id = applied(stage.wcache, timeout_s=2 * HANG_S, knob="options", osd=0)
+    plan_id = applied(stage.wcache, timeout_s=2 * HANG_S, knob="options", scope="osd.0")
     assert cutoff() == NO_CUTOFF[1]
     (change,) = stage.wcache("plan show", plan_id=plan_id)["changes"]
     assert (change["status"], change["expected"], change["value"]) == ("applied", PAST[0], "0")
@@ -283,7 +283,8 @@ def test_its_mode_leaves_writeback_when_nothing_is_dirty_and_comes_back_with_con
 
 def of_mode(stage, mode):
     def planned():
-        return stage.wcache("plan", knob="options", option=f"cache_mode={mode}", osd=0)["plan_id"]
+        option = f"cache_mode={mode}"
+        return stage.wcache("plan", knob="options", option=option, scope="osd.0")["plan_id"]
     return stage.wait("a plan", planned, HANG_S)
 
 

@@ -80,7 +80,7 @@ def test_a_mode_that_lasts_outlasts_upgrades_and_power_cuts_until_it_is_taken_ba
     wcache = stage.wcache
     assert stage.caches() == [True, True]
     wcache.decide("hdd", scope="osd.0", loads="depth1", seed=7)
-    plan_id = applied(wcache, device_class="hdd", persist=True, timeout_s=HANG_S)
+    plan_id = applied(wcache, scope="class:hdd", persist=True, timeout_s=HANG_S)
     assert stage.caches() == [False, False]
     for number in ROOTS:
         with nothing_lost(wcache, [plan_id]):

@@ -50,7 +50,8 @@ def test_nearly_all_of_a_commit_with_the_cache_off_is_flushes_with_nothing_to_wr
     flushes = 2 if release < 18 else 1  # in one commit; only one is counted, for sure
     assert flush_ms > 0.6 / flushes * commit_ms, line
 
-    for words in (("try",), ("recommend",), ("explain", row["drive_model"]["model"])):
+    model = f"model:{row['drive_model']['model']}"
+    for words in (("try",), ("recommend",), ("explain", model)):
         assert line in stage.ceph("wcache", *words).stdout, words
     stage.tool("report", "--out", str(stage.cluster.folder / "report.html"))
     page = html.unescape((stage.cluster.folder / "report.html").read_text())

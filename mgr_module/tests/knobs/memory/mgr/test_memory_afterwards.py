@@ -19,7 +19,7 @@ def applied(device_class=None):
     """The idle class has given memory to the starved one, by what a trial has told."""
     mgr = a_mgr(hosts=4, ram_bytes=16 * GIB, memory_step_s=5.0)
     watch(mgr)
-    said(mgr, "memory trial start", device_class="hdd", target_bytes=7 * GIB, osds=4,
+    said(mgr, "memory trial start", scope="class:hdd", target_bytes=7 * GIB, osds=4,
          accept_cost=True)
     for _ in range(3000):
         if a_trial(mgr).over:
@@ -27,7 +27,7 @@ def applied(device_class=None):
         mgr.step(10.0)
     watch(mgr, 1000.0)
     watch(mgr)
-    wanted = {} if device_class is None else {"device_class": device_class}
+    wanted = {} if device_class is None else {"scope": f"class:{device_class}"}
     plan_id = said(mgr, "plan", knob="memory", **wanted)["plan_id"]
     ok(mgr.command("apply", plan_id=plan_id))
     for _ in range(1000):

@@ -17,7 +17,7 @@ def raised():
     """A trial of the OSDs 0, 2 and 4, on a host each, whose larger target is in force."""
     mgr = a_mgr(hosts=3, ram_bytes=RAM)
     watch(mgr)
-    said(mgr, "memory trial start", device_class="hdd", target_bytes=HIGH, accept_cost=True)
+    said(mgr, "memory trial start", scope="class:hdd", target_bytes=HIGH, accept_cost=True)
     while not mgr.osd_memory.osds[0].leased:
         mgr.step(10.0)
     return mgr
@@ -90,7 +90,7 @@ def test_a_probe_of_which_an_admin_says_which_host_of_ceph_it_is_on_is_asked():
         for osd_id, osd in mgr.view.state.osds.items()
     }, host_names={f"h{i}": f"ceph-h{i}" for i in range(3)})
     watch(mgr)
-    said(mgr, "memory trial start", device_class="hdd", target_bytes=HIGH, accept_cost=True)
+    said(mgr, "memory trial start", scope="class:hdd", target_bytes=HIGH, accept_cost=True)
     for _ in range(8):
         mgr.step(10.0)
     assert shown(mgr)["status"] == "running"

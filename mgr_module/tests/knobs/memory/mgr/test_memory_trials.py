@@ -17,7 +17,7 @@ from wcache.knobs.memory.trial_result import TrialResult, TrialVerdict, gains
 
 def begun(mgr, **arguments):
     watch(mgr)
-    said(mgr, "memory trial start", device_class="hdd", target_bytes=6 * GIB, accept_cost=True,
+    said(mgr, "memory trial start", scope="class:hdd", target_bytes=6 * GIB, accept_cost=True,
          **arguments)
 
 
@@ -233,7 +233,7 @@ def test_pgs_that_move_elsewhere_keep_no_trial_and_what_is_of_the_whole_cluster_
         mgr.step(10.0)
     assert "flag pause is set" in shown(mgr)["reason"]
     assert "flag pause is set" in mgr.command(
-        "memory trial start", device_class="hdd", accept_cost=True)[2]
+        "memory trial start", scope="class:hdd", accept_cost=True)[2]
 
 
 def test_osds_that_move_or_get_data_or_had_the_alert_are_tried_after_others():
@@ -242,7 +242,7 @@ def test_osds_that_move_or_get_data_or_had_the_alert_are_tried_after_others():
 
     def tried(osds):
         return said(
-            mgr, "memory trial start", device_class="hdd", osds=osds)["forecast"]["osds"]
+            mgr, "memory trial start", scope="class:hdd", osds=osds)["forecast"]["osds"]
 
     first = tried(6)
     assert tried(3) == first[:3]
@@ -259,7 +259,7 @@ def test_where_no_osd_is_well_the_refusal_says_why():
     mgr = a_mgr(hosts=3, ram_bytes=32 * GIB)
     watch(mgr)
     mgr.view.state = replace(mgr.view.state, ill=dict.fromkeys(range(6), "is near full"))
-    error = mgr.command("memory trial start", device_class="hdd", accept_cost=True)[2]
+    error = mgr.command("memory trial start", scope="class:hdd", accept_cost=True)[2]
     assert "nothing can be tried: osd.0 is near full, osd.2 is near full" in error
 
 
@@ -288,12 +288,12 @@ def test_a_trial_goes_on_beside_a_paused_plan_on_osds_that_the_plan_does_not_hav
     ok(mgr.command("rollout pause", plan_id=plan_id))
     mgr.settle()
     kept = {osd for c in mgr.inside.rollouts[plan_id].rollout.changes for osd in c.treated}
-    told = said(mgr, "memory trial start", device_class="hdd", osds=3, accept_cost=True)
+    told = said(mgr, "memory trial start", scope="class:hdd", osds=3, accept_cost=True)
     assert told["trial_id"]
     assert not kept & {*told["forecast"]["osds"]}
     ok(mgr.command("rollout abort", plan_id=told["trial_id"]))
     mgr.step(1.0)
-    error = mgr.command("memory trial start", device_class="hdd", osds=6, accept_cost=True)[2]
+    error = mgr.command("memory trial start", scope="class:hdd", osds=6, accept_cost=True)[2]
     assert f"plan {plan_id} is paused, with osd.{min(kept)}" in error
     assert f"`ceph wcache rollout resume {plan_id}`" in error
 
@@ -346,7 +346,7 @@ def test_an_osd_that_stays_down_holds_up_its_own_lease_and_nothing_else():
     assert (shown(mgr)["status"], shown(mgr)["owed"]) == ("ending", [0])
     assert not mgr.inside.reserved
     watch(mgr)
-    code, _, error = mgr.command("memory trial start", device_class="hdd", accept_cost=True)
+    code, _, error = mgr.command("memory trial start", scope="class:hdd", accept_cost=True)
     assert code != 0
     assert "has not taken back the targets of osd.0" in error
     mgr.restart()  # the next mgr knows it too
@@ -366,7 +366,7 @@ def test_no_trial_gives_an_osd_more_than_its_own_cgroup_has_room_for():
     mgr.report_all()
     watch(mgr)
     code, _, error = mgr.command(
-        "memory trial start", device_class="hdd", target_bytes=6 * GIB, accept_cost=True)
+        "memory trial start", scope="class:hdd", target_bytes=6 * GIB, accept_cost=True)
     assert code != 0
     assert "is 7.0 GiB, of which 20% stays free (memory_headroom)" in error
 
@@ -378,7 +378,7 @@ def test_a_target_that_an_admin_set_by_ceph_tell_is_named_and_neither_tried_nor_
     watch(mgr)
     (group,) = said(mgr, "memory recommend")["groups"]
     assert "ceph tell osd.0 config unset osd_memory_target" in group["left_alone"][0]
-    code, _, error = mgr.command("memory trial start", device_class="hdd", accept_cost=True)
+    code, _, error = mgr.command("memory trial start", scope="class:hdd", accept_cost=True)
     assert code != 0
     assert "set by `ceph tell`" in error
     assert mgr.osd_memory.leases == []

@@ -111,7 +111,7 @@ def test_nothing_is_divided_outside_the_windows_and_limits(options):
 
 def test_a_class_that_is_not_left_to_the_automation_keeps_its_host_as_it_is():
     mgr = divided()
-    ok(mgr.command("auto", mode="recommend", device_class="ssd"))
+    ok(mgr.command("auto", mode="recommend", scope="class:ssd"))
     add_osd(mgr)
     go_on(mgr)
     would = ok(mgr.command("auto", mode="apply", dry_run=True))

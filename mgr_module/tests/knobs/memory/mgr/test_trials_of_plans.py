@@ -9,7 +9,7 @@ def with_a_plan(**options):
     """A mgr with a plan that gives class hdd more, since a trial has shown what that gains."""
     mgr = a_mgr(hosts=3, ram_bytes=32 * GIB, **options)
     watch(mgr)
-    said(mgr, "memory trial start", device_class="hdd", target_bytes=6 * GIB, accept_cost=True)
+    said(mgr, "memory trial start", scope="class:hdd", target_bytes=6 * GIB, accept_cost=True)
     to_its_end(mgr)
     watch(mgr)
     plan = said(mgr, "plan", knob="memory")
@@ -146,7 +146,7 @@ def test_a_frozen_or_busy_cluster_has_no_trial_of_a_plan():
 def test_a_plan_that_only_shrinks_is_not_tried():
     mgr = a_mgr(hosts=3, ram_bytes=9 * GIB)
     watch(mgr)
-    plan_id = said(mgr, "plan", knob="memory", device_class="ssd")["plan_id"]
+    plan_id = said(mgr, "plan", knob="memory", scope="class:ssd")["plan_id"]
     code, _, error = mgr.command("apply", plan_id=plan_id, trial=True)
     assert code
     assert "raises no target" in error

@@ -27,7 +27,7 @@ class CacheModePlanner(Planner):
 
     def plan(self, asked: Asked, world: World) -> Wanted:
         """See Planner."""
-        device_class = asked.device_class
+        device_class = asked.scope.device_class
         classes = {r.device_class for r in world.recommendations}
         if not classes or (device_class and device_class not in classes):
             of_class = f" in device class {device_class}" if device_class else ""

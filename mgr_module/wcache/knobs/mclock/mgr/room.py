@@ -45,7 +45,7 @@ class MclockPlanner(Planner):
         require_config(world)
         advices = [
             advice for advice in advise(self.service.facts.gather(world))
-            if asked.device_class in (None, advice.device_class)
+            if asked.scope.has_class(advice.device_class)
         ]
         if not advices:
             raise NotReadyError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Tuple
 
-from ....commands.command import DEVICE_CLASS, Command
+from ....commands.command import SCOPE, Command
 from ....services.service import Service
 from ..knob import MCLOCK
 from . import tables
@@ -23,8 +23,8 @@ ROWS: Tuple[Command, ...] = (
         lambda s, v, a: _service(s).show(), tables.show,
     ),
     Command(
-        "wcache mclock recommend", (DEVICE_CLASS,), "r",
+        "wcache mclock recommend", (SCOPE,), "r",
         "Recommend osd_mclock_max_capacity_iops_* per device class, with the commands",
-        lambda s, v, a: _service(s).recommend(a.get("device_class")), tables.recommend,
+        lambda s, v, a: _service(s).recommend(a.get("scope")), tables.recommend,
     ),
 )

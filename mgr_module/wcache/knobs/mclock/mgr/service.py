@@ -9,17 +9,18 @@ from typing import Any, Callable, Dict, Mapping, Optional
 
 from ....core import codec
 from ....core.errors import MalformedError, NotFoundError
-from ....core.experiment.campaign import RUNS_MAX, parse_scope
+from ....core.experiment.campaign import RUNS_MAX
 from ....core.experiment.run_state import RunStatus
 from ....core.fleet.claims import believed
 from ....core.loads import SCHEDULER
 from ....core.output_format import FORMAT_VERSION
+from ....core.scope import parse_scope
 from ....core.simulation import real
 from ....core.text import named
 from ....engine.engine import Engine
 from ....engine.storing.archive import Archive
 from ....engine.world import World
-from ....services.guards import bounded, require_class
+from ....services.guards import bounded, require_scope
 from ....services.plans.planner import OwnRuns
 from ...knob import knobs_of
 from ..advice import advise
@@ -76,7 +77,7 @@ class MclockService:
         most = bounded(
             arguments.get("drives_per_model"), DRIVES_DEFAULT, 1, DRIVES_MAX, "drives_per_model"
         )
-        scope = parse_scope(arguments.get("scope") or "cluster")
+        scope = parse_scope(arguments.get("scope"))
         forced = bool(arguments.get("force"))
         set_to, reports = world.options, believed(real(world.reports.values()), world.cluster)
         not_now = {
@@ -89,7 +90,7 @@ class MclockService:
             not_now=not_now,
         )
         if not targets:
-            why = skipped[0] if skipped else f"no OSD is in scope {scope.text}"
+            why = skipped[0] if skipped else f"no OSD is in scope {scope}"
             raise NotFoundError(f"nothing can be measured ({why})", "see `ceph wcache drive ls`")
         if len(targets) > RUNS_MAX:
             raise MalformedError(
@@ -98,7 +99,7 @@ class MclockService:
             )
         more = [f"and {len(skipped) - 50} more"] if len(skipped) > 50 else []
         options = campaign_options(
-            scope.text, drives_per_model=most, calls=calls, forced=forced,
+            str(scope), drives_per_model=most, calls=calls, forced=forced,
             latency_limit_ms=set_to.latency_limit_ms, seconds_max=set_to.experiment_seconds_max,
         )
         runs = make_runs(campaign_id, targets, calls, reports, world.cluster, options)
@@ -137,13 +138,13 @@ class MclockService:
             **_reading(world),
         }
 
-    def recommend(self, device_class: Optional[str] = None) -> Dict[str, Any]:
+    def recommend(self, scope: Optional[str] = None) -> Dict[str, Any]:
         """`mclock recommend`: what to set, what overrides it, and the commands by hand."""
-        world = self._engine.world()
-        require_class(world, device_class)
+        wanted, world = parse_scope(scope, ("class",)), self._engine.world()
+        require_scope(world, wanted)
         rows, measured = [], self.capacities.now(world)
         for advice in advise(self.facts.gather(world, with_wanted=True)) if measured else ():
-            if device_class in (None, "", advice.device_class):
+            if wanted.has_class(advice.device_class):
                 plain = codec.to_plain(advice)
                 plain["commands"] = [change.command for change in advice.changes]
                 rows.append(plain)

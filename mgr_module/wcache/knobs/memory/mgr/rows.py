@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Tuple
 
-from ....commands.command import DEVICE_CLASS, EACH, Command
+from ....commands.command import EACH, SCOPE, Command
 from ....commands.tables import lines_of
 from ....services.service import Service
 from ..knob import MEMORY
@@ -19,24 +19,24 @@ def _service(service: Service) -> MemoryService:
 
 ROWS: Tuple[Command, ...] = (
     Command(
-        "wcache memory status", ("name=hostname,type=CephString,req=false", EACH), "r",
+        "wcache memory status", (SCOPE, EACH), "r",
         "Show hosts' memory, each OSD's target with its source, hit ratios, and age bins; many "
-        "hosts and OSDs are listed with --all, or those of one host",
-        lambda s, v, a: _service(s).status(a.get("hostname"), whole=bool(a.get("all"))),
+        "hosts and OSDs are listed with --all, or those of a scope, as host:NAME",
+        lambda s, v, a: _service(s).status(a.get("scope"), whole=bool(a.get("all"))),
         memory_tables.status, memory_tables.whole_status,
     ),
     Command(
-        "wcache memory recommend", (DEVICE_CLASS,), "r",
+        "wcache memory recommend", (SCOPE,), "r",
         "Recommend osd_memory_target per host and device class, and say what it would gain",
-        lambda s, v, a: _service(s).recommend(a.get("device_class")), memory_tables.recommend,
+        lambda s, v, a: _service(s).recommend(a.get("scope")), memory_tables.recommend,
     ),
     Command(
         "wcache memory trial start",
-        ("name=device_class,type=CephString", "name=target_bytes,type=CephInt,req=false",
+        ("name=scope,type=CephString", "name=target_bytes,type=CephInt,req=false",
          "name=osds,type=CephInt,req=false", "name=period_s,type=CephInt,req=false",
          "name=blocks,type=CephInt,req=false", "name=accept_cost,type=CephBool,req=false"), "rw",
-        "Try a larger target on some OSDs of a class, by a lease, as `apply --trial` does for a "
-        "plan; without --accept-cost, say what it would take",
+        "Try a larger target on some OSDs of a device class, class:NAME, by a lease, as "
+        "`apply --trial` does for a plan; without --accept-cost, say what it would take",
         lambda s, v, a: _service(s).trial(**a), memory_tables.trial,
     ),
     Command(

@@ -27,6 +27,7 @@ from ....core.change.rollout_state import Change, Rollout
 from ....core.config_database import Config
 from ....core.errors import ConflictError, MalformedError, NotFoundError, RefusedError
 from ....core.output_format import FORMAT_VERSION
+from ....core.scope import Scope, parse_scope
 from ....core.shell import typed
 from ....core.text import amount, many, named
 from ....engine.engine import Engine
@@ -34,7 +35,7 @@ from ....engine.orders import Orders
 from ....engine.storing.archive import Archive
 from ....engine.under_way import open_jobs, touched_by_run
 from ....engine.world import World
-from ....services.guards import bounded, require_class
+from ....services.guards import bounded, require_scope
 from ....services.plans.own_trial import OwnTrial, begin_trial
 from ...knob import Asked
 from ..advice import (
@@ -130,23 +131,24 @@ class MemoryService:
 
     # ---- look
 
-    def status(self, hostname: Optional[str] = None, *, whole: bool = False) -> Dict[str, Any]:
+    def status(self, scope: Optional[str] = None, *, whole: bool = False) -> Dict[str, Any]:
         """`memory status`: what each host has and gives, each OSD's target and its source."""
-        world = self._engine.world()
+        wanted, world = parse_scope(scope), self._engine.world()
         facts = self.facts.gather(world)
-        if hostname:
-            facts = replace(facts, hosts=tuple(h for h in facts.hosts if h.name == hostname))
-            if not facts.hosts:
-                raise NotFoundError(
-                    f"no OSD runs on host {hostname[:60]!r}", "see `ceph osd tree`"
-                )
-        osds = [(host, item) for host in facts.hosts for item in host.osds]
+        ids = wanted.osds(world.reports.values(), world.cluster)
+        osds = [
+            (host, item) for host in facts.hosts for item in host.osds if item.osd.osd_id in ids
+        ]
+        if wanted != Scope():
+            if not osds:
+                raise NotFoundError(f"no OSD is in scope {wanted}", "see `ceph osd tree`")
+            names = {host.name for host, _ in osds}
+            facts = replace(facts, hosts=tuple(h for h in facts.hosts if h.name in names))
         shown = osds if whole else osds[:OSDS_SHOWN_MAX]
         self._read_soon()
         by_class: Dict[str, List[OsdFacts]] = {}
-        for host in facts.hosts:
-            for item in host.osds:
-                by_class.setdefault(item.osd.device_class, []).append(item)
+        for _, item in osds:
+            by_class.setdefault(item.osd.device_class, []).append(item)
         return {
             "format_version": FORMAT_VERSION,
             "read_s_ago": None if self.watch.read_at_s is None
@@ -191,24 +193,26 @@ class MemoryService:
 
     # ---- recommend
 
-    def recommend(self, device_class: Optional[str] = None) -> Dict[str, Any]:
+    def recommend(self, scope: Optional[str] = None) -> Dict[str, Any]:
         """`memory recommend`: a division for each group of hosts that are alike."""
-        world = self._engine.world()
-        require_class(world, device_class)
+        wanted, world = parse_scope(scope, ("class", "host")), self._engine.world()
+        require_scope(world, wanted)
         facts = self.facts.gather(world)
         self._read_soon()
         rows, by_name = [], {host.name: host for host in facts.hosts}
         for group in advise(facts):
+            if not any(wanted.has_host(name) for name in group.hosts):
+                continue
             rows.append({
                 "hosts": list(group.hosts), "fits": group.fits,
                 "room_bytes": group.room.osds_bytes if group.room else None,
                 "classes": [
                     {**codec.to_plain(item), "changed": item.changed} for item in group.classes
-                    if device_class in (None, "", item.device_class)
+                    if wanted.has_class(item.device_class)
                 ],
                 "single_osds": [
                     codec.to_plain(item) for item in single_osds(facts, group)
-                    if device_class in (None, "", item.device_class)
+                    if wanted.has_class(item.device_class)
                 ],
                 "left_alone": list(group.left_alone),
                 "instead": _instead(facts, [by_name[name] for name in group.hosts]),
@@ -236,7 +240,7 @@ class MemoryService:
         stays = {(p.host, p.device_class): p.shape for p, changed in found if not changed}
         new = [
             item for item, changed in found
-            if changed and planned and asked.scope.hostname in (None, "", item.host)
+            if changed and planned and asked.scope.has_host(item.host)
         ]
         self._kept.change(lambda old: (*(
             replace(p, shape=stays.get((p.host, p.device_class), p.shape))
@@ -246,16 +250,19 @@ class MemoryService:
     # ---- try
 
     def trial(
-        self, device_class: str, target_bytes: Optional[int] = None, osds: Optional[int] = None,
+        self, scope: str, target_bytes: Optional[int] = None, osds: Optional[int] = None,
         period_s: Optional[int] = None, blocks: Optional[int] = None, accept_cost: bool = False,
     ) -> Dict[str, Any]:
         """`memory trial`: what it would take; with `accept_cost` it is begun."""
         engine, world = self._engine, self._engine.world()
-        require_class(world, device_class)
+        wanted = parse_scope(scope, ("class",))
+        if not wanted.device_class:
+            raise MalformedError("a trial is of OSDs of one device class", "use class:NAME")
+        require_scope(world, wanted)
         facts = self.facts.gather(world)
         most = bounded(osds, OSDS_DEFAULT, 1, OSDS_MAX, "osds")
         blocks = bounded(blocks, 1, 1, BLOCKS_MAX, "blocks")
-        wish = _Wish(device_class, target_bytes, most, blocks, period_s)
+        wish = _Wish(wanted.device_class, target_bytes, most, blocks, period_s)
         trial = self._prepared(world, facts, wish)
         cost = {
             "osds": list(trial.osd_ids), "low_bytes": trial.low_bytes,
@@ -290,7 +297,7 @@ class MemoryService:
         try:
             return self._own(self._prepared(world, self.facts.gather(world), wish))
         except MalformedError as error:
-            by_hand = typed("ceph wcache memory trial start {}", device_class)
+            by_hand = typed("ceph wcache memory trial start class:{}", device_class)
             raise RefusedError(error.message, f"by {by_hand}, {error.advice}") from None
 
     def _own(self, trial: Trial) -> OwnTrial:

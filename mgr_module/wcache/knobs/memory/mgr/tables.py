@@ -140,7 +140,7 @@ def recommend(data: Mapping[str, Any]) -> str:
     if changed:
         following = command("ceph wcache plan --knob=memory")
     if classes and not changed:
-        following = command("ceph wcache memory trial start {}", classes[0])
+        following = command("ceph wcache memory trial start class:{}", classes[0])
     return "\n\n".join([*blocks, f"next: {following}"])
 
 

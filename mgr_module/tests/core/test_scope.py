@@ -1,0 +1,72 @@
+"""A scope is read in one way, spelled in one way, and covers what all of its terms name."""
+
+import pytest
+from mgr_fakes import builders as make
+from wcache.core.errors import MalformedError
+from wcache.core.experiment.campaign import candidates
+from wcache.core.scope import Scope, parse_scope
+
+
+@pytest.mark.parametrize(
+    ("text", "drives", "osds"),
+    [
+        ("cluster", 20, 20), ("host:h1", 4, 4), ("osd.7", 1, 1), ("class:hdd", 20, 20),
+        ("class:ssd", 0, 0), ("model:hd1", 20, 20), ("model:HD9", 0, 0), ("host:h9", 0, 0),
+        ("host:h1,class:hdd", 4, 4), ("osd.7,host:h1", 1, 1), ("osd.7,host:h2", 0, 0),
+        ("model:ACME HD1,host:h1,class:hdd", 4, 4), ("model:HD9,host:h1", 0, 0),
+    ],
+)
+def test_it_covers_what_fits_all_of_its_terms(text, drives, osds):
+    reports, cluster = make.fleet()
+    scope = parse_scope(text)
+    assert len(candidates(reports, cluster, scope)) == drives
+    assert len(scope.osds(reports, cluster)) == osds
+
+
+def test_an_osd_is_of_the_host_that_the_cluster_names_too():
+    _, cluster = make.fleet()
+    assert len(parse_scope("host:h1").osds((), cluster)) == 4
+    assert parse_scope("model:HD1").osds((), cluster) == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("text", "scope"),
+    [
+        (None, Scope()), ("cluster", Scope()), ("osd.0", Scope(osd_id=0)),
+        ("model:A, B,host:h1", Scope(hostname="h1", drive_model="A, B")),
+        ("class:hdd,osd.7", Scope("hdd", osd_id=7)),
+    ],
+)
+def test_it_is_read_as_it_is_spelled(text, scope):
+    assert parse_scope(text) == scope
+    assert parse_scope(str(scope)) == scope
+
+
+def test_each_scope_has_one_spelling():
+    assert str(parse_scope("osd.007,host:h1")) == str(parse_scope("host:h1,osd.7")) == (
+        "host:h1,osd.7"
+    )
+    assert str(Scope()) == "cluster"
+
+
+@pytest.mark.parametrize("text", [
+    "", "all", "host:", "osd.", "osd.-1", "osd:1", "class:\n", "osd.1x", "host:" + "h" * 254,
+    "osd." + "1" * 20, "rack:1", "cluster,host:h1", "host:h1,host:h2", "osd.1,osd.2", "h1", "12",
+])
+def test_what_is_no_scope_is_refused_with_what_is_one(text):
+    with pytest.raises(MalformedError) as caught:
+        parse_scope(text)
+    assert caught.value.line() == (
+        f"scope {text[:60]!r} is not known here: use cluster, class:NAME, host:NAME, osd.N or "
+        "model:PART, or several of them with commas between, where all must fit"
+    )
+
+
+@pytest.mark.parametrize("text", ["osd.1", "host:h1", "model:HD1", "class:hdd,host:h1"])
+def test_a_command_names_the_terms_that_it_goes_by(text):
+    assert parse_scope("class:hdd", ("class",)) == Scope("hdd")
+    with pytest.raises(MalformedError) as caught:
+        parse_scope(text, ("class",))
+    assert caught.value.line() == (
+        f"scope {text!r} is not known here: use cluster or class:NAME"
+    )
