@@ -20,7 +20,7 @@ from wcache.core.experiment.pairs import compose
 from wcache.core.experiment.run_state import RunState, RunStatus
 from wcache.core.experiment.slots import Slot
 from wcache.core.fleet.retention import Bounds
-from wcache.core.history.entry import HistoryEntry
+from wcache.core.history import HistoryEntry
 from wcache.core.model import CacheMode, Transport
 from wcache.engine.persistence import RecordPersistence
 from wcache.engine.storing.archive import Archive

@@ -5,10 +5,16 @@ from __future__ import annotations
 from typing import AbstractSet, Any, Callable, Dict, Mapping, Optional, Sequence
 
 from ..core import codec
+from ..core.change.history import standing
 from ..core.errors import MalformedError
-from ..core.history.changes import standing
-from ..core.history.entry import NOTHING, HistoryEntry
-from ..core.history.filters import LINES_MAX, Filter, kept, parse_since
+from ..core.history import (
+    LINES_MAX,
+    NOTHING,
+    Filter,
+    HistoryEntry,
+    kept,
+    parse_since,
+)
 from ..core.output_format import FORMAT_VERSION
 from ..core.scope import Scope, parse_scope
 from ..core.text import many, table, when

@@ -15,7 +15,7 @@ from ..core.cluster import ClusterState
 from ..core.drive.safety import may_toggle
 from ..core.drive.shingled import shingled
 from ..core.experiment.run_state import RunStatus
-from ..core.history.entry import AUTO
+from ..core.history import AUTO
 from ..core.host_report import HostReport
 from ..core.model import CacheMode, DriveReport, FindingCode, Severity
 from ..core.precondition_text import precondition_text

@@ -20,7 +20,7 @@ from ..core.errors import StorageError
 from ..core.experiment.observing.machines import machine_of
 from ..core.experiment.run_state import OVER
 from ..core.fleet.claims import osds_now
-from ..core.history.entry import HistoryEntry
+from ..core.history import HistoryEntry
 from ..core.jobs import Job
 from ..core.verdict.result import Result
 from .another_drive import take_others

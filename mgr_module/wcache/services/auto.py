@@ -22,7 +22,7 @@ from ..core.automation.state import (
 )
 from ..core.change.preconditions import TOLD_AFTER_S
 from ..core.errors import MalformedError, WcacheError
-from ..core.history.entry import ADMIN, AUTO
+from ..core.history import ADMIN, AUTO
 from ..core.model import Finding, FindingCode, Severity, Verdict
 from ..core.output_format import FORMAT_VERSION
 from ..core.scope import Scope, parse_scope

@@ -40,7 +40,7 @@ from ..core.experiment.starting import START_WAIT_S
 from ..core.experiment.try_sample import TrySample, cheapest
 from ..core.fleet.ages import Age
 from ..core.hardware.bcache import Dirty
-from ..core.history.entry import ADMIN
+from ..core.history import ADMIN
 from ..core.model import DriveReport, LoadPoint
 from ..core.options.option import Option, Place
 from ..core.options.trial import OptionTrial, parse_trial

@@ -17,7 +17,7 @@ from wcache.core.experiment.campaign import Campaign, CampaignOptions
 from wcache.core.experiment.run_state import RunState, RunStatus
 from wcache.core.fleet.retention import Bounds
 from wcache.core.fleet.retention import surplus as beyond
-from wcache.core.history.entry import About, HistoryEntry
+from wcache.core.history import About, HistoryEntry
 from wcache.core.model import DriveModel, LoadPoint, Role, Transport, Verdict
 from wcache.core.verdict.load_profile import HOURS_MAX, HourLoad, LoadProfile
 from wcache.core.verdict.pooling import PoolTerm

@@ -35,7 +35,7 @@ from ...core.change.rollout_state import Change, RolloutStatus
 from ...core.cluster import ClusterState, ClusterView
 from ...core.experiment.run import RunMachine
 from ...core.fleet.claims import believed
-from ...core.history.entry import AUTO
+from ...core.history import AUTO
 from ...core.jobs import Holding, Touched
 from ...core.record import Precondition
 from ..hosts import Hosts

@@ -22,7 +22,7 @@ from ...core.errors import StorageError, WcacheError
 from ...core.experiment.campaign import Campaign
 from ...core.experiment.run_state import RunState
 from ...core.experiment.slots import AnySlot, Periods, slot_at
-from ...core.history.entry import HistoryEntry, Kind
+from ...core.history import HistoryEntry, Kind
 from ...core.host_report import HostReport
 from ...core.ports import Done, Store, Write
 from ...core.record import Period, Record

@@ -2,7 +2,7 @@
 
 Whoever has a host's key can make lines of that host's probe.  They displace nothing of the
 others and, beyond `PROBE_LINES_MAX`, only older lines of the same probe.  What is still
-applied has a line as long as its plan is kept (`core/history/changes.py`).
+applied has a line as long as its plan is kept (`core/change/history.py`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import logging
 from typing import Callable, Dict, List, Optional
 
 from ...core.codec import one_line
-from ...core.history.entry import ADMIN, AUTO, PROBE_PREFIX, About, HistoryEntry, Kind
+from ...core.history import ADMIN, AUTO, PROBE_PREFIX, About, HistoryEntry, Kind
 from .archive import Archive
 
 # Folders in the store.  The first versions had all lines in the last one.

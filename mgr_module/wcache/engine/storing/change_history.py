@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Callable, Dict, Mapping, Optional, Tuple
 
+from ...core.change import history as changes
 from ...core.change.change_status import ChangeStatus
 from ...core.change.rollout import RolloutMachine
 from ...core.experiment.run import RunMachine
-from ...core.history import changes
-from ...core.history.entry import OSDS_MAX, PROBE_PREFIX, About
+from ...core.history import OSDS_MAX, PROBE_PREFIX, About
 from ...core.host_report import HostReport
 from .audit_log import AuditLog
 

@@ -6,7 +6,7 @@ from typing import Any, Callable, Dict, NamedTuple, Sequence
 
 from ...core.change.rollout_state import Rollout
 from ...core.errors import RefusedError
-from ...core.history.entry import ADMIN
+from ...core.history import ADMIN
 from ...core.jobs import Touched
 from ...core.precondition_text import precondition_text
 from ...core.shell import command

@@ -39,7 +39,7 @@ from ...core.errors import (
     StorageError,
 )
 from ...core.fleet.ages import Age
-from ...core.history.entry import ADMIN, AUTO
+from ...core.history import ADMIN, AUTO
 from ...core.record import Precondition
 from ...core.scope import Scope, parse_scope
 from ...core.shell import typed

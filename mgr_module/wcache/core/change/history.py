@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Iterable, List, Mapping, Optional, Sequence, Set, Tuple
 
-from ..change.change_status import TOUCHED, ChangeStatus
-from ..change.rollout_state import Change, Rollout
 from ..codec import one_line
+from ..history import OSDS_MAX, About, HistoryEntry
 from ..text import before_after
-from .entry import OSDS_MAX, About, HistoryEntry
+from .change_status import TOUCHED, ChangeStatus
+from .rollout_state import Change, Rollout
 
 ENDS = (
     ChangeStatus.APPLIED, ChangeStatus.UNCHANGED, ChangeStatus.FAILED, ChangeStatus.ROLLED_BACK,

@@ -9,11 +9,10 @@ from module_world import WB, WT, a_mgr, measured, ok, said
 from rollout_world import change, plan_of
 from wcache.core.change.change_status import ChangeStatus
 from wcache.core.change.config_change import ConfigChange
+from wcache.core.change.history import line, standing
 from wcache.core.change.rollout_state import RolloutStatus
 from wcache.core.config_database import ConfigEdit
-from wcache.core.history.changes import line, standing
-from wcache.core.history.entry import About, HistoryEntry
-from wcache.core.history.filters import Filter, parse_since
+from wcache.core.history import About, Filter, HistoryEntry, parse_since
 from wcache.engine.storing.audit_log import CHANGES_MAX
 
 LATENCY = "; latency 20.00 ms -> 4.00 ms (-80%)"

@@ -1,21 +1,79 @@
-"""Which lines of the history somebody wants to see."""
+"""The history: lines of the audit log, what each is about, and which of them are wanted."""
 
 from __future__ import annotations
 
 import calendar
 import re
 import time
-from dataclasses import dataclass
-from typing import AbstractSet, Iterable, List, Optional, Tuple
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import AbstractSet, ClassVar, Iterable, List, Optional, Tuple
 
-from ..errors import MalformedError
-from .entry import NOTHING, PROBE_PREFIX, HistoryEntry, Kind
+from .errors import MalformedError
 
+ADMIN = "admin"  # somebody who called a command
+AUTO = "auto"  # what `ceph wcache auto` allows the module to begin by itself
+PROBE_PREFIX = "probe "
+OSDS_MAX = 64
 LINES_MAX = 10_000
 _AGO = re.compile(r"([0-9]{1,6})(s|m|h|d)")
 _UNIT_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _FORMS = ("%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M", "%Y-%m-%dT%H:%M:%S",
           "%Y-%m-%d %H:%M:%S")
+
+
+class Kind(str, Enum):
+    """What sort of thing a line tells of; `ceph wcache history --what` takes these names."""
+
+    COMMAND = "command"  # an admin asked for something
+    AUTOMATION = "automation"  # the module began or left something by itself
+    CHANGE = "change"  # a plan changed something, or took it back
+    PROBE = "probe"  # a probe restored something, or said something
+    STEP = "step"  # a campaign or plan went a step further
+
+
+@dataclass(frozen=True)
+class About:
+    """The drive or setting that a line is about, and for a change all of it.
+
+    `drive` is a cache domain, `dev_names` are its drives; both are empty for a setting.
+    `outcome` is empty where nothing was changed.
+    """
+
+    hostname: str = ""
+    osd_ids: Tuple[int, ...] = field(default=(), metadata={"max_items": OSDS_MAX})
+    drive: str = ""
+    dev_names: Tuple[str, ...] = ()
+    before: str = ""
+    after: str = ""
+    evidence: str = ""
+    outcome: str = ""
+
+
+NOTHING = About()
+
+
+@dataclass(frozen=True)
+class HistoryEntry:
+    """One line of the audit log; `what` is a campaign, run, plan, host or drive."""
+
+    VERSION: ClassVar[int] = 1
+    at_s: float
+    who: str
+    what: str
+    text: str
+    about: Optional[About] = None
+
+    @property
+    def kind(self) -> Kind:
+        """What sort of thing it tells of."""
+        if self.about is not None and self.about.outcome:
+            return Kind.CHANGE
+        if self.who == ADMIN:
+            return Kind.COMMAND
+        if self.who == AUTO:
+            return Kind.AUTOMATION
+        return Kind.PROBE if self.who.startswith(PROBE_PREFIX) else Kind.STEP
 
 
 @dataclass(frozen=True)
@@ -75,8 +133,3 @@ def parse_since(text: str, now_s: float) -> float:
     raise MalformedError(
         f"--since {text[:40]!r} is no time", "use 90m, 12h, 3d, 2026-07-01 or '2026-07-01 12:30'"
     )
-
-
-def kinds() -> str:
-    """The kinds that `--what` takes, for people."""
-    return ", ".join(kind.value for kind in Kind)
