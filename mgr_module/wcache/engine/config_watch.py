@@ -23,6 +23,7 @@ from ..core.config_database import (
 )
 from ..core.errors import NotReadyError, WcacheError
 from ..core.ports import ConfigDatabase
+from .repeating import Repeating
 
 EVERY_S = 600.0
 # A reading that fails (mons without a quorum) is made again after this long.
@@ -63,31 +64,18 @@ class ConfigWatch:
         self._note = note
         self._lock = threading.Lock()  # of `_asked` alone
         self._asked: Dict[str, _Asked] = {}
-        self._wake = threading.Event()
-        self._stop = False
         self._due_at_s = float("-inf")
-        self._thread: Optional[threading.Thread] = None
+        self._repeating = Repeating("wcache-config", self.turn, self._failed, self._wait_s)
+        self.start, self.close = self._repeating.start, self._repeating.close
         self.config = Config(())
         self.read_at_s: Optional[float] = None
         self.error = ""
         self.on_read: List[Callable[[Config], None]] = []  # called by the thread
 
-    def start(self) -> None:
-        """Begin to read, at once and every EVERY_S."""
-        self._thread = threading.Thread(target=self._work, daemon=True, name="wcache-config")
-        self._thread.start()
-
-    def close(self) -> None:
-        """Stop; a command under way is not waited for longer than a moment."""
-        self._stop = True
-        self._wake.set()
-        if self._thread is not None:
-            self._thread.join(timeout=2.0)
-
     def read_soon(self) -> None:
         """Read again at once: something has changed, or somebody looks."""
         self._due_at_s = float("-inf")
-        self._wake.set()
+        self._repeating.soon()
 
     # ---- asked by rollouts
 
@@ -96,7 +84,7 @@ class ConfigWatch:
         with self._lock:
             self._forget(owner)
             self._asked[owner] = _Asked(action)
-        self._wake.set()
+        self._repeating.soon()
 
     def cancel(self, owner: str) -> None:
         """Nobody waits for it any more: nothing else is written for it."""
@@ -143,7 +131,7 @@ class ConfigWatch:
         if unlike and self._clock() < (asked.expect_until_s or 0.0):
             asked.due_at_s = self._clock() + 1.0
             return False
-        if self._stop or asked.cancelled:
+        if self._repeating.stopped or asked.cancelled:
             return False  # the next mgr goes on
         with self._lock:
             self._forget(owner)
@@ -156,14 +144,16 @@ class ConfigWatch:
         """OSDs that do not have what is expected of them; one that gives no answer is not."""
         found = []
         for item in request.expect:
-            value = None if self._stop else self._database.osd_value(item.osd_id, item.name)
+            if self._repeating.stopped:
+                break
+            value = self._database.osd_value(item.osd_id, item.name)
             if value is not None and not same(value, item.value):
                 found.append(f"osd.{item.osd_id} has {item.name} {value[:40]}")
         return tuple(found)
 
     def _write(self, owner: str, asked: _Asked, left: List[ConfigEdit]) -> None:
         for index, edit in enumerate(left):
-            if self._stop or asked.cancelled:
+            if self._repeating.stopped or asked.cancelled:
                 return
             try:
                 self._database.write(edit)
@@ -186,7 +176,7 @@ class ConfigWatch:
         try:
             config = Config(self._database.read())
         except WcacheError as error:
-            self._failed(error.line())
+            self._unread(error.line())
             return False
         self.error = ""
         self.config, self.read_at_s = config, self._clock()
@@ -195,7 +185,7 @@ class ConfigWatch:
             listener(config)
         return True
 
-    def _failed(self, error: str) -> None:
+    def _unread(self, error: str) -> None:
         self.error = one_line(error)
         self._due_at_s = self._clock() + RETRY_S
 
@@ -203,12 +193,8 @@ class ConfigWatch:
         with self._lock:
             return min([self._due_at_s, *(asked.due_at_s for asked in self._asked.values())])
 
-    def _work(self) -> None:
-        while not self._stop:
-            try:
-                self.turn()
-            except Exception as error:
-                # the thread must live on: without it nothing is ever set or rolled back
-                self._failed(f"looking at the config database failed: {error!r}")
-            self._wake.wait(max(1.0, min(EVERY_S, self._next_at_s() - self._clock())))
-            self._wake.clear()
+    def _wait_s(self) -> float:
+        return max(1.0, min(EVERY_S, self._next_at_s() - self._clock()))
+
+    def _failed(self, error: Exception) -> None:
+        self._unread(f"looking at the config database failed: {error!r}")

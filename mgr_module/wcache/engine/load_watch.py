@@ -16,6 +16,7 @@ from ..core.errors import WcacheError
 from ..core.simulation import real
 from ..core.verdict.load_profile import LoadProfile, WorkCounters, add, bound
 from ..core.verdict.result import Result
+from .repeating import Repeating
 from .storing.archive import Archive
 
 EVERY_S = 600.0
@@ -47,24 +48,15 @@ class LoadWatch:
         self._profiles: Dict[int, LoadProfile] = {}
         self._last: Dict[int, Tuple[str, WorkCounters]] = {}  # with the OSD's uuid
         self._readings = 0
-        self._stop = threading.Event()
-        self._thread: Optional[threading.Thread] = None
+        self._repeating = Repeating(
+            "wcache-load-watch", self.read, self._failed, lambda: EVERY_S
+        )
+        self.start, self.close = self._repeating.start, self._repeating.close
 
     def load(self) -> None:
         """Take up the stored profiles."""
         with self._lock:
             self._profiles = self._archive.profiles()
-
-    def start(self) -> None:
-        """Begin to read, at once and every EVERY_S."""
-        self._thread = threading.Thread(target=self._work, daemon=True, name="wcache-load-watch")
-        self._thread.start()
-
-    def close(self) -> None:
-        """Stop reading; a reading under way is not waited for longer than a moment."""
-        self._stop.set()
-        if self._thread is not None:
-            self._thread.join(timeout=2.0)
 
     def profiles(
         self, results: Optional[Callable[[], List[Result]]] = None,
@@ -116,7 +108,7 @@ class LoadWatch:
         ids = list(dict.fromkeys(r.osd_id for r in newest))[:OSDS_MAX]
         osds = self._osds() if ids else {}
         for osd_id in ids:
-            if self._stop.is_set():
+            if self._repeating.stopped:
                 return
             now = self._reader.work(osd_id) if osd_id in osds else None
             if now is None:
@@ -147,14 +139,6 @@ class LoadWatch:
         for osd_id, profile in due.items():
             self._archive.put_profile(osd_id, profile)
 
-    def _work(self) -> None:
-        while True:
-            try:
-                self.read()
-            except WcacheError as error:
-                self._log(f"load profiles: {error.line()}")
-            except Exception as error:
-                # the thread must live on: a profile is worth little, but not nothing
-                self._log(f"load profiles: {error!r}")
-            if self._stop.wait(EVERY_S):
-                return
+    def _failed(self, error: Exception) -> None:
+        said = error.line() if isinstance(error, WcacheError) else repr(error)
+        self._log(f"load profiles: {said}")

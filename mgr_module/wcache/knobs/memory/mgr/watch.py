@@ -12,6 +12,7 @@ import time
 from dataclasses import dataclass
 from typing import Callable, Dict, Iterable, Optional
 
+from ....engine.repeating import Repeating
 from ..rates import Rates, between, restarted
 from ..reading import OsdReading
 from .osds import OsdMemory
@@ -57,25 +58,9 @@ class MemoryWatch:
         self._watched: Dict[int, Watched] = {}
         self.daemons: Dict[str, Dict[str, int]] = {}
         self.read_at_s: Optional[float] = None
-        self._stop = threading.Event()
-        self._soon = threading.Event()
-        self._thread: Optional[threading.Thread] = None
-
-    def start(self) -> None:
-        """Begin to read."""
-        self._thread = threading.Thread(target=self._work, daemon=True, name="wcache-memory")
-        self._thread.start()
-
-    def close(self) -> None:
-        """Stop; a reading under way is not waited for longer than a moment."""
-        self._stop.set()
-        self._soon.set()
-        if self._thread is not None:
-            self._thread.join(timeout=2.0)
-
-    def read_soon(self) -> None:
-        """Read again at once: somebody looks."""
-        self._soon.set()
+        self._repeating = Repeating("wcache-memory", self.read, self._failed, lambda: EVERY_S)
+        self.start, self.close = self._repeating.start, self._repeating.close
+        self.read_soon = self._repeating.soon  # somebody looks
 
     def by_osd(self) -> Dict[int, Watched]:
         """What is known of each OSD now."""
@@ -87,7 +72,7 @@ class MemoryWatch:
         ids = set(self._osd_ids())
         self.daemons = self._reader.daemons()
         for osd_id in sorted(ids):
-            if self._stop.is_set():
+            if self._repeating.stopped:
                 return
             reading = self._reader.read(osd_id)
             if reading is not None:
@@ -119,12 +104,5 @@ class MemoryWatch:
         reach_s = max((b.edges_s[-1] for b in reading.bins), default=self._stretch_s)
         return min(self._stretch_s, reach_s)
 
-    def _work(self) -> None:
-        while not self._stop.is_set():
-            self._soon.clear()
-            try:
-                self.read()
-            except Exception as error:
-                # the thread must live on: without it memory is not seen any more
-                self._log(f"reading the memory of OSDs failed: {error!r}")
-            self._soon.wait(EVERY_S)
+    def _failed(self, error: Exception) -> None:
+        self._log(f"reading the memory of OSDs failed: {error!r}")
