@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from statistics import median
 from typing import Any, Dict, Iterable, List, Mapping, Sequence, Tuple
 
+from wcache.core.figures.axis import Axis, Ticks
 from wcache.core.model import load_name
 from wcache.core.shell import arguments, commented
 from wcache.core.text import amount, before_after, duration, latency, many, setting
@@ -16,6 +16,7 @@ from .evidence import Evidence
 ROWS_MAX = 40  # of the plot; the tables have all of them
 PLOTS_MAX = 12  # ECDFs of one drive model
 WIDTH, LEFT, RIGHT, ROW, TOP, BOTTOM = 760, 250, 130, 26, 10, 30
+LABEL_PX = 90  # of a label of the axis on a phone, with its space
 # Statuses of a change that is in place.
 APPLIED = "applied"
 LATENCIES = (
@@ -43,7 +44,7 @@ class GainPlot:
     """Latency before and after each change that was measured, on a logarithmic axis."""
 
     rows: Tuple[Moved, ...]
-    ticks: Tuple[Tuple[float, str], ...]
+    ticks: Ticks
     left_out: int
     height: int
     width: int = WIDTH
@@ -113,31 +114,17 @@ def gain_plot(plans: Sequence[Mapping[str, Any]]) -> GainPlot:
     ends = [end for change in shown for end in (change["before_us"], change["after_us"])]
     if not ends:
         return GainPlot((), (), 0, height)
-    low, high = min(ends) / 1.2, max(ends) * 1.2
+    x = Axis(min(ends) / 1.2, max(ends) * 1.2, LEFT, WIDTH - RIGHT, is_log=True)
     rows = tuple(
         Moved(
             _short(setting_of(change)["where"]),
             before_after(change["before_us"], change["after_us"]).rpartition("(")[2].rstrip(")"),
-            TOP + ROW * (n + 0.5), _x(change["before_us"], low, high),
-            _x(change["after_us"], low, high), change["after_us"] <= change["before_us"],
+            TOP + ROW * (n + 0.5), round(x.at(change["before_us"]), 1),
+            round(x.at(change["after_us"]), 1), change["after_us"] <= change["before_us"],
         )
         for n, change in enumerate(shown)
     )
-    return GainPlot(rows, tuple(_ticks(low, high)), len(found) - len(shown), height)
-
-
-def _x(value_us: float, low: float, high: float) -> float:
-    part = math.log(value_us / low) / math.log(high / low)
-    return round(LEFT + part * (WIDTH - LEFT - RIGHT), 1)
-
-
-def _ticks(low: float, high: float) -> Iterable[Tuple[float, str]]:
-    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    for steps in ((1, 2, 5), (1,)):
-        ticks = [step * 10.0**p for p in powers for step in steps if low <= step * 10.0**p <= high]
-        if len(ticks) <= 6:
-            break
-    return [(_x(tick, low, high), latency(tick)) for tick in ticks]
+    return GainPlot(rows, x.ticks(LABEL_PX, latency), len(found) - len(shown), height)
 
 
 def _short(text: str) -> str:

@@ -9,7 +9,15 @@ from typing import List
 
 from ..core.experiment.levels import level_ns
 from ..core.figures import ecdf
-from ..core.figures.lines import Geometry, Line, Plot, Series, axes_of, over_time, y_ticks
+from ..core.figures.lines import (
+    TICKS_APART_PX,
+    Geometry,
+    Line,
+    Plot,
+    Series,
+    axes_of,
+    over_time,
+)
 from ..core.material import MATERIAL_RATIO
 from ..core.model import CacheMode
 from ..core.record import Pair, Record
@@ -104,8 +112,8 @@ def closing(record: Record) -> Plot:
             Line("material from here on", "edge", axes.level(edges[0])),
             Line("", "edge", axes.level(edges[1])),
         ),
-        tuple((round(axes.x(n), 1), str(n)) for n, _ in pairs[::step]),
-        y_ticks(axes, ratio_text), Geometry(f"{upper}L{lower[1:]}Z"), x_name="pairs",
+        tuple((round(axes.x.at(n), 1), str(n)) for n, _ in pairs[::step]),
+        axes.y.ticks(TICKS_APART_PX, ratio_text), Geometry(f"{upper}L{lower[1:]}Z"), x_name="pairs",
     )
 
 

@@ -13,12 +13,14 @@ from ..loads import commit_latency
 from ..model import CacheMode
 from ..record import Period, Record
 from ..text import latency
+from .axis import Axis, Ticks
 
 WIDTH, HEIGHT = 480, 260
 LEFT, RIGHT, TOP, BOTTOM = 44, 36, 14, 60
 LABEL_PX = 54  # of a label of the x axis, with its space
 STEPS_MAX = 400  # more steps than pixels show nothing more
 PERCENT_TICKS = (0, 25, 50, 75, 90, 100)
+_SHARE = Axis(0.0, 100.0, HEIGHT - BOTTOM, TOP)
 
 
 @dataclass(frozen=True)
@@ -40,8 +42,8 @@ class Plot:
     title: str
     unit: str  # what one step of the curve is
     curves: Tuple[Curve, ...]
-    x_ticks: Tuple[Tuple[float, str], ...]
-    y_ticks: Tuple[Tuple[float, str], ...]
+    x_ticks: Ticks
+    y_ticks: Ticks
     width: int = WIDTH
     height: int = HEIGHT
     left: int = LEFT
@@ -74,60 +76,31 @@ def plot(record: Record) -> Plot:
     unit = "samples" if sampled else "periods' mean commit latencies"
     if not values:
         return Plot(record.record_id, title, unit, (), (), ())
-    low, high = _bounds(min(values), max(values))
-    curves = tuple(
-        _curve(mode, values, low, high) for mode, values in by_mode.items() if values
-    )
-    x_ticks = tuple((round(_x(tick, low, high), 1), label) for tick, label in _ticks(low, high))
-    y_ticks = tuple((round(_y(percent / 100), 1), f"{percent}%") for percent in PERCENT_TICKS)
-    return Plot(record.record_id, title, unit, curves, x_ticks, y_ticks)
-
-
-def _bounds(lowest: float, highest: float) -> Tuple[float, float]:
-    """The ends of the x axis, in us, with a margin; never an empty range."""
-    return lowest / 1.15, max(highest, lowest * 1.5) * 1.15
-
-
-def _x(value_us: float, low: float, high: float) -> float:
-    part = math.log(value_us / low) / math.log(high / low)
-    return LEFT + part * (WIDTH - LEFT - RIGHT)
-
-
-def _y(part: float) -> float:
-    return HEIGHT - BOTTOM - part * (HEIGHT - TOP - BOTTOM)
-
-
-def _ticks(low: float, high: float) -> List[Tuple[float, str]]:
-    """(us, label), apart from each other: 1, 2 and 5 of each power of ten, else fewer."""
-    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
-    for steps, every in (((1.0, 2.0, 5.0), 1), ((1.0,), 1), ((1.0,), 2), ((1.0,), 3)):
-        powers = [10.0**power for power in range(first, last + 1) if power % every == 0]
-        ticks = [step * p for p in powers for step in steps if low <= step * p <= high]
-        places = [_x(tick, low, high) for tick in ticks]
-        if ticks and all(b - a >= LABEL_PX for a, b in zip(places, places[1:])):
-            return [(tick, _label(tick)) for tick in ticks]
-    middle = math.sqrt(low * high)
-    return [(middle, latency(middle))]
+    # a margin at both ends; never an empty range
+    low, high = min(values), max(values)
+    x = Axis(low / 1.15, max(high, low * 1.5) * 1.15, LEFT, WIDTH - RIGHT, is_log=True)
+    curves = tuple(_curve(mode, values, x) for mode, values in by_mode.items() if values)
+    y_ticks = tuple((round(_SHARE.at(percent), 1), f"{percent}%") for percent in PERCENT_TICKS)
+    return Plot(record.record_id, title, unit, curves, x.ticks(LABEL_PX, _label), y_ticks)
 
 
 def _label(tick_us: float) -> str:
     """A round latency in as few characters as it takes."""
     for unit, size_us in (("us", 1.0), ("ms", 1e3)):
         if tick_us < 1e3 * size_us:
-            return f"{tick_us / size_us:g} {unit}"
-    return f"{tick_us / 1e6:g} s"
+            return f"{tick_us / size_us:.4g} {unit}"
+    return f"{tick_us / 1e6:.4g} s"
 
 
-def _curve(mode: CacheMode, values: Sequence[float], low: float, high: float) -> Curve:
+def _curve(mode: CacheMode, values: Sequence[float], x: Axis) -> Curve:
     count = len(values)
     step = max(1, math.ceil(count / STEPS_MAX))
     kept = sorted({*range(0, count, step), count - 1})
-    words = [f"M{LEFT} {_y(0):.1f}"]
+    words = [f"M{LEFT} {_SHARE.at(0):.1f}"]
     for index in kept:
-        words.append(f"H{_x(values[index], low, high):.1f}V{_y((index + 1) / count):.1f}")
+        share = _SHARE.at(100 * (index + 1) / count)
+        words.append(f"H{x.at(values[index]):.1f}V{share:.1f}")
     words.append(f"H{WIDTH - RIGHT}")
     middle = count // 2
     median = values[middle] if count % 2 else (values[middle - 1] + values[middle]) / 2
-    return Curve(
-        mode.value, "".join(words), count, round(_x(median, low, high), 1), latency(median)
-    )
+    return Curve(mode.value, "".join(words), count, round(x.at(median), 1), latency(median))

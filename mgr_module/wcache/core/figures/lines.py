@@ -12,10 +12,12 @@ from typing import Callable, List, Sequence, Tuple
 
 from ..record import Record
 from ..text import amount, latency
+from .axis import Axis, Ticks
 
 WIDTH, HEIGHT = 640, 300
 LEFT, RIGHT, TOP, BOTTOM = 64, 16, 14, 34
 LEAST_PERCENT = 0.1  # the axis is logarithmic
+TICKS_APART_PX = 34  # of the y axis
 POINTS_MAX = 600  # of one line: more than pixels show nothing more
 Point = Tuple[float, float]
 
@@ -48,8 +50,8 @@ class Plot:
     title: str
     said: str
     lines: Tuple[Line, ...]
-    x_ticks: Tuple[Tuple[float, str], ...]
-    y_ticks: Tuple[Tuple[float, str], ...]
+    x_ticks: Ticks
+    y_ticks: Ticks
     band: str = ""
     marks: Tuple[Mark, ...] = ()
     x_name: str = ""
@@ -63,47 +65,33 @@ class Plot:
 
 @dataclass(frozen=True)
 class Axes:
-    """What maps values onto the frame: x as it is, y by its logarithm."""
+    """What maps points onto the frame: x as it is, y by its logarithm."""
 
-    x_low: float
-    x_high: float
-    y_low: float
-    y_high: float
-
-    def x(self, value: float) -> float:
-        """Where a value of the x axis is."""
-        part = (value - self.x_low) / (self.x_high - self.x_low)
-        return LEFT + min(1.0, max(0.0, part)) * (WIDTH - LEFT - RIGHT)
-
-    def y(self, value: float) -> float:
-        """Where a value of the y axis is."""
-        part = math.log(max(value, 1e-9) / self.y_low) / math.log(self.y_high / self.y_low)
-        return HEIGHT - BOTTOM - min(1.0, max(0.0, part)) * (HEIGHT - TOP - BOTTOM)
+    x: Axis
+    y: Axis
 
     def path(self, points: Sequence[Point]) -> Geometry:
         """A line through points."""
         step = max(1, math.ceil(len(points) / POINTS_MAX))
         kept = [*points[::step], *([points[-1]] if (len(points) - 1) % step else [])]
-        words = [f"{self.x(a):.1f} {self.y(b):.1f}" for a, b in kept]
+        words = [f"{self.x.at(a):.1f} {self.y.at(b):.1f}" for a, b in kept]
         return Geometry("M" + "L".join(words))
 
     def crosses(self, points: Sequence[Point]) -> Geometry:
         """A cross at each point."""
-        at = [(self.x(a), self.y(b)) for a, b in points]
+        at = [(self.x.at(a), self.y.at(b)) for a, b in points]
         return Geometry("".join(
             f"M{x - 4:.1f} {y - 4:.1f}l8 8M{x - 4:.1f} {y + 4:.1f}l8 -8" for x, y in at
         ))
 
     def whisker(self, x: float, low: float, high: float) -> str:
         """An interval of y at one x."""
-        at = self.x(x)
-        return (
-            f"M{at - 6:.1f} {self.y(low):.1f}h12m-6 0V{self.y(high):.1f}m-6 0h12"
-        )
+        at = self.x.at(x)
+        return f"M{at - 6:.1f} {self.y.at(low):.1f}h12m-6 0V{self.y.at(high):.1f}m-6 0h12"
 
     def level(self, value: float) -> Geometry:
         """A level line over the whole width."""
-        return Geometry(f"M{LEFT} {self.y(value):.1f}H{WIDTH - RIGHT}")
+        return Geometry(f"M{LEFT} {self.y.at(value):.1f}H{WIDTH - RIGHT}")
 
 
 def axes_of(xs: Sequence[float], ys: Sequence[float]) -> Axes:
@@ -111,33 +99,19 @@ def axes_of(xs: Sequence[float], ys: Sequence[float]) -> Axes:
     low, high = min(ys), max(ys)
     pad = max(1.08, (high / low) ** 0.06)
     x_low, x_high = min(xs), max(xs)
-    return Axes(x_low, x_high if x_high > x_low else x_low + 1.0, low / pad, high * pad)
+    return Axes(
+        Axis(x_low, x_high if x_high > x_low else x_low + 1.0, LEFT, WIDTH - RIGHT),
+        Axis(low / pad, high * pad, HEIGHT - BOTTOM, TOP, is_log=True),
+    )
 
 
-def y_ticks(axes: Axes, said: Callable[[float], str]) -> Tuple[Tuple[float, str], ...]:
-    """1, 2 and 5 of each power of ten within the axis; its ends where that is too few."""
-    first = math.floor(math.log10(axes.y_low))
-    last = math.ceil(math.log10(axes.y_high))
-    powers = [10.0**power for power in range(first, last + 1)]
-    ticks: List[float] = []
-    for steps in ((1.0,), (1.0, 2.0, 5.0), tuple(1 + n / 4 for n in range(36))):
-        ticks = [s * p for p in powers for s in steps if axes.y_low <= s * p <= axes.y_high]
-        if len(ticks) >= 3:
-            break
-    step = max(1, math.ceil(len(ticks) / 7))
-    ticks = ticks[::step] or [math.sqrt(axes.y_low * axes.y_high)]
-    return tuple((round(axes.y(tick), 1), said(tick)) for tick in ticks)
-
-
-def _time_ticks(axes: Axes) -> Tuple[Tuple[float, str], ...]:
+def _time_ticks(x: Axis) -> Ticks:
     """Moments in UTC: with the date where the axis is longer than a day."""
-    span = axes.x_high - axes.x_low
+    span = x.high - x.low
     form = "%m-%d %H:%M" if span > 86400 else "%H:%M" if span > 600 else "%H:%M:%S"
     count = 4
-    moments = [axes.x_low + span * index / count for index in range(count + 1)]
-    return tuple(
-        (round(axes.x(at), 1), time.strftime(form, time.gmtime(at))) for at in moments
-    )
+    moments = [x.low + span * index / count for index in range(count + 1)]
+    return tuple((round(x.at(at), 1), time.strftime(form, time.gmtime(at))) for at in moments)
 
 
 @dataclass(frozen=True)
@@ -162,7 +136,7 @@ def over_time(
         return Plot(title, "", (), (), ())
     moments = [at for item in shown for at, _ in item.points]
     axes = axes_of(moments, [us for item in shown for _, us in item.points])
-    inside = [(at, number) for at, number in marks if axes.x_low <= at <= axes.x_high]
+    inside = [(at, number) for at, number in marks if axes.x.low <= at <= axes.x.high]
     said = "; ".join(
         f"{item.name}: {words(item.points[0][1])} first, {words(item.points[-1][1])} last"
         for item in shown
@@ -170,8 +144,8 @@ def over_time(
     return Plot(
         title, said,
         tuple(Line(item.name, item.look, axes.path(item.points)) for item in shown),
-        _time_ticks(axes), y_ticks(axes, words),
-        marks=tuple(Mark(round(axes.x(at), 1), f"{number:.0f}") for at, number in inside),
+        _time_ticks(axes.x), axes.y.ticks(TICKS_APART_PX, words),
+        marks=tuple(Mark(round(axes.x.at(at), 1), f"{number:.0f}") for at, number in inside),
         x_name="time (UTC)",
     )
 
