@@ -309,7 +309,7 @@ class AutoService:
             require_few(now.open_plans)
             persist = now.options.auto_persist and not wish.knob
             plan = self._plans.planned(now, orders, PlanWish(
-                Scope(wish.device_class or None), persist=persist,
+                Scope(wish.device_class), persist=persist,
                 knob=wish.knob or DEFAULT.name, only=frozenset(wish.keys), by=AUTO,
             ))
             plan_id, changes = plan["plan_id"], len(plan["changes"])
