@@ -98,7 +98,7 @@ def plan(data: bytes) -> Any:
     """A large plan: an object of keys, whose values are objects or texts."""
     store = MemoryStore()
     store.kept.update(_texts(data))
-    plans = StoredPlans(store)
+    plans = StoredPlans(store, {})
     return [plans.load(plan_id) for plan_id in plans.ids()]
 
 

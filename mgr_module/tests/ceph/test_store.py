@@ -23,7 +23,7 @@ from wcache.core.fleet.retention import Bounds
 from wcache.core.history import HistoryEntry
 from wcache.core.model import CacheMode, Transport
 from wcache.engine.persistence import RecordPersistence
-from wcache.engine.storing.archive import Archive
+from wcache.engine.storing.archive import PERIOD, RECORD, RUN, Archive
 from wcache.engine.storing.audit_log import (
     ADMINS_LOG,
     LINES_MAX,
@@ -119,15 +119,15 @@ def a_run(run_id="c1.0"):
 
 def test_what_cannot_be_read_is_skipped_listed_and_left_alone():
     kept, kv = archive()
-    kept.put_run(a_run("c1.0"), stored)
-    kept.put_run(a_run("c1.1"), stored)
+    kept.put(RUN, a_run("c1.0"), stored)
+    kept.put(RUN, a_run("c1.1"), stored)
     for damaged in ("{", '{"a": 1}', "null", "[]", "\ud800"):
         kv.kept["run/c1.0"] = damaged
         kv.follow()
-        assert list(kept.runs()) == ["c1.1"]
+        assert list(kept.all(RUN)) == ["c1.1"]
         assert list(kept.unreadable) == ["run/c1.0"]
         assert kv.kept["run/c1.0"] == damaged
-    assert kept.names("run") == ["c1.0", "c1.1"]
+    assert kept.names(RUN) == ["c1.0", "c1.1"]
 
 
 def test_a_newer_state_is_refused_and_an_empty_store_becomes_ours():
@@ -150,7 +150,7 @@ def test_periods_come_back_by_their_places_and_odd_keys_do_not():
     assert kept.periods("c1.0", 1) == [{Slot(3, True): make.period(WB)}]
     kept.drop_periods("c1.0", 0)
     kept.drop_periods("c1.0")
-    assert kept.names("period") == ["c1.00/0/0/0"]
+    assert kept.names(PERIOD) == ["c1.00/0/0/0"]
 
 
 def a_log(store):
@@ -195,11 +195,11 @@ def test_a_log_of_one_folder_is_parted_and_loses_nothing():
         for number, who in enumerate(("admin", "mgr", "probe h1", "admin", "mgr"))
     ]
     for number, entry in enumerate(entries):
-        old.put_history(OTHERS_LOG, number, entry)
+        old.put_later(OTHERS_LOG, entry, f"{number:010d}")
     assert a_log(store).all()[-10:] == entries
     assert a_log(store).all()[-10:] == entries
-    assert len(store.keys(f"{ADMINS_LOG}/")) == 2
-    assert len(store.keys(f"{OTHERS_LOG}/")) == 3
+    assert len(store.keys(ADMINS_LOG.key(""))) == 2
+    assert len(store.keys(OTHERS_LOG.key(""))) == 3
 
 
 @pytest.mark.parametrize("size", [PACKED_FROM_CHARS, PART_CHARS, 2 * PART_CHARS])
@@ -250,7 +250,7 @@ def a_record(name, pairs=0):
 def save(persistence, kept, record, ended):
     """As the engine does."""
     (side,) = persistence.take(record)
-    kept.put_record(side, stored)
+    kept.put(RECORD, side, stored)
     persistence.stored(side, ended)
 
 
@@ -260,10 +260,10 @@ def test_records_beyond_the_number_of_them_go_oldest_first():
     ended = {f"c1.0.{number}": float(number) for number in range(12)}
     for name in sorted(ended, key=ended.get):
         save(persistence, kept, a_record(name), ended)
-    assert len(kept.record_ids()) == 10
-    assert kept.record("c1.0.1") is None
-    assert kept.record("c1.0.2").record_id == "c1.0.2"
-    assert Archive(kept._store).record_ids() == sorted(kept.record_ids())
+    assert len(kept.names(RECORD)) == 10
+    assert kept.get(RECORD, "c1.0.1") is None
+    assert kept.get(RECORD, "c1.0.2").record_id == "c1.0.2"
+    assert Archive(kept._store).names(RECORD) == sorted(kept.names(RECORD))
 
 
 def test_records_beyond_the_bytes_for_them_go_oldest_first_but_never_the_newest():
@@ -275,8 +275,8 @@ def test_records_beyond_the_bytes_for_them_go_oldest_first_but_never_the_newest(
         save(persistence, kept, a_record(name, 20), ended)
     used = sum(len(k) + len(v) for k, v in kv.kept.items() if k.startswith("record/"))
     assert bounds.records_bytes / 2 < used <= bounds.records_bytes
-    assert "c1.0.11" in kept.record_ids()
-    assert "c1.0.0" not in kept.record_ids()
+    assert "c1.0.11" in kept.names(RECORD)
+    assert "c1.0.0" not in kept.names(RECORD)
 
 
 PRIOR = PriorDrive("i" * 300, "sda", Transport.SAS, WB, make.drive("sda").state)
@@ -286,9 +286,9 @@ PRIOR = PriorDrive("i" * 300, "sda", Transport.SAS, WB, make.drive("sda").state)
 def test_what_would_not_be_read_again_is_not_stored_and_the_old_value_stays():
     kept, _ = archive()
     run, answers = a_run(), []
-    kept.put_run(run, stored)
-    kept.put_run(replace(run, reason="x" * 2000), answers.append)
-    kept.put_run(replace(run, priors=(Prior("d", "", (PRIOR,) * 4000),) * 9), answers.append)
+    kept.put(RUN, run, stored)
+    kept.put(RUN, replace(run, reason="x" * 2000), answers.append)
+    kept.put(RUN, replace(run, priors=(Prior("d", "", (PRIOR,) * 4000),) * 9), answers.append)
     assert "longer than 1024" in answers[0].message
     assert "longer than 8000000" in answers[1].message
-    assert kept.runs() == {"c1.0": run}
+    assert kept.all(RUN) == {"c1.0": run}

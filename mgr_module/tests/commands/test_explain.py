@@ -8,6 +8,7 @@ from mgr_fakes.module import FakeMgr
 from module_world import a_mgr, measured, ok, said, start
 from wcache.commands import explain_view
 from wcache.core.model import DriveModel
+from wcache.engine.storing.archive import RECORD
 
 
 @pytest.mark.slow
@@ -60,8 +61,8 @@ def test_what_is_not_measured_says_how_to_measure_it_and_what_is_not_known_what_
 @pytest.mark.slow
 def test_samples_that_are_gone_are_said_to_be_gone():
     mgr = measured()
-    for record_id in mgr.inside.archive.record_ids():
-        mgr.inside.archive.drop_record(record_id)
+    for record_id in mgr.inside.archive.names(RECORD):
+        mgr.inside.archive.drop(RECORD, record_id)
     assert "its raw pairs are not kept" in ok(mgr.command("explain", scope="osd.0"))
 
 

@@ -19,6 +19,7 @@ from wcache.core.options.entries import DRAINS
 from wcache.core.options.trial import parse_trial
 from wcache.core.record import Period, Record
 from wcache.core.verdict.option_choice import choose
+from wcache.engine.storing.archive import RECORD
 
 NAME = "writeback_rate_p_term_inverse"
 TRIAL = f"{NAME}=40,4000"
@@ -62,7 +63,7 @@ class Controlled:
 
     def record(self):
         (record_id,) = self.mgr.inside.analyses.option_results
-        return self.mgr.inside.archive.record(record_id)
+        return self.mgr.inside.archive.get(RECORD, record_id)
 
     def finished(self):
         for _ in range(30_000):

@@ -9,6 +9,7 @@ from wcache.analysis.decision import Options
 from wcache.analysis.experiment import analyse
 from wcache.core.model import CacheMode, DriveModel, Role, Transport
 from wcache.core.protocol import Notice
+from wcache.engine.storing.archive import PERIOD, RECORD
 
 pytestmark = pytest.mark.slow
 
@@ -154,16 +155,16 @@ def test_a_record_that_the_mons_did_not_take_is_stored_later_for_both_drives(los
     for _ in range(400):
         mgr.step()
     assert lost not in mgr.store.kept
-    assert mgr.inside.archive.names("period"), "they are what it would be made from"
+    assert mgr.inside.archive.names(PERIOD), "they are what it would be made from"
     mgr.store.fails = lambda key: False
     if failover:
         mgr.restart()
         wire(mgr)
     for _ in range(60):
         mgr.step()
-    assert sorted(mgr.inside.archive.record_ids()) == ["c1.0.0", "c1.0.0.other"]
+    assert sorted(mgr.inside.archive.names(RECORD)) == ["c1.0.0", "c1.0.0.other"]
     assert {r.record_id for r in mgr.inside.analyses.results.values() if r.analysed} == {
         "c1.0.0", "c1.0.0.other",
     }
-    assert list(mgr.inside.archive.names("period")) == []
+    assert list(mgr.inside.archive.names(PERIOD)) == []
     both_back(mgr)

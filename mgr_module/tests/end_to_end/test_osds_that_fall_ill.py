@@ -10,6 +10,7 @@ from wcache.core.experiment.run_ill import ILL_WAIT_S
 from wcache.core.experiment.run_state import RunStatus
 from wcache.core.model import DriveModel, Role, Transport
 from wcache.core.record import Precondition
+from wcache.engine.storing.archive import CAMPAIGN, RECORD
 
 ILL = "has PGs that are active+undersized+degraded"
 
@@ -37,9 +38,8 @@ def runs(mgr):
 
 
 def pairs_of(mgr):
-    return {
-        name: len(mgr.inside.archive.record(name).pairs) for name in mgr.inside.archive.record_ids()
-    }
+    found = mgr.inside.archive.all(RECORD)
+    return {name: len(record.pairs) for name, record in found.items()}
 
 
 def measuring(mgr, **arguments):
@@ -106,7 +106,7 @@ def test_one_that_stays_ill_keeps_its_pairs_and_another_drive_is_measured_in_its
     assert taken.state.status is RunStatus.DONE
     assert taken.spec.osd_ids.isdisjoint({osd_id, *runs(mgr)["c1.1"].spec.osd_ids})
     assert 1 <= pairs_of(mgr)["c1.0.0"] < pairs_of(mgr)["c1.2.0"]
-    assert mgr.inside.archive.campaigns()["c1"].run_ids == ("c1.0", "c1.1", "c1.2")
+    assert mgr.inside.archive.all(CAMPAIGN)["c1"].run_ids == ("c1.0", "c1.1", "c1.2")
     shown = ok(mgr.command("campaign show", campaign_id="c1"))
     assert "in the place of c1.0" in shown
     assert all_modes(mgr) == {WB}
@@ -336,8 +336,8 @@ def test_what_an_osd_tells_of_data_that_it_moves_is_recorded_of_its_run():
     mgr.loads.moved = True
     mgr.settle()
     assert Precondition.NOT_BUSY in runs(mgr)["c1.0"].state.unmet
-    (name,) = mgr.inside.archive.record_ids()
-    assert Precondition.NOT_BUSY in mgr.inside.archive.record(name).missed_preconditions
+    (name,) = mgr.inside.archive.names(RECORD)
+    assert Precondition.NOT_BUSY in mgr.inside.archive.get(RECORD, name).missed_preconditions
 
 
 def test_the_wait_is_two_minutes():

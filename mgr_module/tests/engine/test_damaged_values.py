@@ -7,7 +7,8 @@ import pytest
 from memory_world import GIB, to_its_end, watch
 from memory_world import a_mgr as a_mgr_with_memory
 from module_world import a_mgr, measured, ok, said, start
-from wcache.engine.storing.archive import ASIDE
+from wcache.core.verdict.plp.trust import TrustedModels
+from wcache.engine.storing.archive import ASIDE, PROFILE, RECORD, TRUSTED
 
 # What has no key of its own to be wrong: one value of a kind, or a name that is only a number.
 BY_NAME_ALONE = ("audit", "changes", "history", "period", "profile", "rollout-part")
@@ -151,7 +152,7 @@ def test_each_kind_of_result_and_record_goes_by_its_own_key():
         before, text = dict(kept), mgr.store.get(key)
         kept[key] = json.dumps({**json.loads(text), field: "c9.9.9"})
         again, _ = taken_up(kept)
-        assert kind != "record" or again.inside.archive.record(key.partition("/")[2]) is None
+        assert kind != "record" or again.inside.archive.get(RECORD, key.partition("/")[2]) is None
         unreadable = again.inside.archive.unreadable
         assert "has the value of" in unreadable.get(key, unreadable.get(ASIDE + key, "")), key
         assert said(again, "status")["unreadable"]
@@ -164,7 +165,7 @@ def test_a_word_of_an_admin_that_cannot_be_read_is_not_lost_to_the_next_one():
     assert "plp-trust" in unreadable
     mgr.report_all()
     archive = mgr.inside.archive
-    archive.put_trusted_models(archive.trusted_models(), lambda error: None)
+    archive.put(TRUSTED, archive.get(TRUSTED) or TrustedModels(), lambda error: None)
     mgr.step()
     assert mgr.store.kept[f"{ASIDE}plp-trust"] == "oops"
     _, unreadable = taken_up(mgr.store.kept)
@@ -197,5 +198,5 @@ def test_a_name_that_is_no_number_is_listed(name):
         "history": '{"at_s":1.0,"who":"a","what":"b","text":"c"}', "profile": "{}",
     }.get(kind, '{"version": 999}')
     mgr, _ = taken_up({"version": "1", name: text})
-    mgr.inside.archive.profiles()
+    mgr.inside.archive.numbered(PROFILE)
     assert name in mgr.inside.archive.unreadable

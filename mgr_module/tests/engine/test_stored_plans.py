@@ -33,8 +33,8 @@ def test_every_step_of_a_plan_is_read_as_it_was_stored():
             plan, status=RolloutStatus.RUNNING, reason=f"step {index}",
             changes=(*plan.changes[:index], done, *plan.changes[index + 1:]),
         )
-        kept.put_rollout(plan, stored)
-        assert kept.rollouts() == {"p1": plan}
+        kept.plans.put(plan, stored)
+        assert kept.plans.all() == {"p1": plan}
 
 
 def test_plans_with_other_numbers_of_changes_and_other_ids_are_not_mixed_up():
@@ -44,8 +44,8 @@ def test_plans_with_other_numbers_of_changes_and_other_ids_are_not_mixed_up():
     over = replace(first, status=RolloutStatus.DONE)
     fewer = replace(first, changes=first.changes[:1], waves=first.waves[:1])
     for plan in (first, second, fewer, first, second, over, second):
-        kept.put_rollout(plan, stored)
-        assert kept.rollouts()[plan.plan_id] == plan
+        kept.plans.put(plan, stored)
+        assert kept.plans.all()[plan.plan_id] == plan
 
 
 @pytest.mark.parametrize(("broken", "says"), [
@@ -55,26 +55,26 @@ def test_plans_with_other_numbers_of_changes_and_other_ids_are_not_mixed_up():
 def test_a_change_that_could_not_be_read_again_keeps_what_was_stored(broken, says):
     kept = archive()
     plan, answers = plan_of(change(0), change(1)), []
-    kept.put_rollout(plan, stored)
+    kept.plans.put(plan, stored)
     bad = replace(plan.changes[1], **broken)
-    kept.put_rollout(replace(plan, changes=(plan.changes[0], bad)), answers.append)
+    kept.plans.put(replace(plan, changes=(plan.changes[0], bad)), answers.append)
     assert says in answers[0].message
-    assert kept.rollouts() == {"p1": plan}
+    assert kept.plans.all() == {"p1": plan}
 
 
 def test_a_plan_with_too_many_changes_is_not_stored():
     kept = archive()
     answers = []
-    kept.put_rollout(plan_of(*(change(0),) * (CHANGES_MAX + 1)), answers.append)
+    kept.plans.put(plan_of(*(change(0),) * (CHANGES_MAX + 1)), answers.append)
     assert f"more than {CHANGES_MAX} changes" in answers[0].message
-    assert kept.rollouts() == {}
+    assert kept.plans.all() == {}
 
 
 @pytest.mark.parametrize("empty", [False, True])
 @pytest.mark.parametrize("name", ["gate", "waves", "osd_ids", "drive_ids"])
 def test_a_plan_that_lacks_what_each_has_is_not_taken_up(name, empty):
     store = MemoryStore()
-    Archive(store).put_rollout(plan_of(change(0), change(1)), stored)
+    Archive(store).plans.put(plan_of(change(0), change(1)), stored)
     plain = json.loads(store.kept["rollout/p1"])
     holder = plain if name in plain else plain["changes"][1]
     holder[name] = []
@@ -82,7 +82,7 @@ def test_a_plan_that_lacks_what_each_has_is_not_taken_up(name, empty):
         del holder[name]
     store.kept["rollout/p1"] = json.dumps(plain)
     kept = Archive(store)
-    assert kept.rollouts() == {}
+    assert kept.plans.all() == {}
     assert name in kept.unreadable["rollout/p1"]
 
 
@@ -118,9 +118,9 @@ def test_every_step_of_a_large_plan_is_read_as_it_was_stored_by_this_mgr_and_the
     kv = MonLikeKv()
     kept = Archive(PromptQueue(kv))
     for plan in steps_of(a_large_plan()):
-        kept.put_rollout(plan, stored)
-        assert kept.rollouts() == {"p1": plan}
-        assert Archive(PromptQueue(kv)).rollouts() == {"p1": plan}
+        kept.plans.put(plan, stored)
+        assert kept.plans.all() == {"p1": plan}
+        assert Archive(PromptQueue(kv)).plans.all() == {"p1": plan}
 
 
 @pytest.mark.slow
@@ -128,10 +128,10 @@ def test_a_step_of_a_large_plan_writes_a_few_values_however_many_changes_there_a
     kv = MonLikeKv()
     kept = Archive(PromptQueue(kv))
     plan, *later = steps_of(a_large_plan())
-    kept.put_rollout(plan, stored)
+    kept.plans.put(plan, stored)
     kv.writes.clear()
     for plan in later:
-        kept.put_rollout(plan, stored)
+        kept.plans.put(plan, stored)
     # of each step its head, its blocks before, those of the step before that go; and each
     # part once or twice, as it was before
     assert len(kv.writes) < 3 * len(later) + 5 * (MANY // PART_CHANGES + 1)
@@ -143,18 +143,18 @@ def test_a_step_of_a_large_plan_writes_a_few_values_however_many_changes_there_a
 def test_a_mgr_that_takes_over_writes_no_part_anew_that_is_there():
     kv = MonLikeKv()
     plan, later, *_ = steps_of(a_large_plan())
-    Archive(PromptQueue(kv)).put_rollout(plan, stored)
+    Archive(PromptQueue(kv)).plans.put(plan, stored)
     kept = Archive(PromptQueue(kv))
-    assert kept.rollouts() == {"p1": plan}
+    assert kept.plans.all() == {"p1": plan}
     kv.writes.clear()
     changed = dict(enumerate(later.changes[:40]))
-    taken = kept.rollouts()["p1"]
+    taken = kept.plans.all()["p1"]
     again = replace(taken, changes=tuple(
         changed.get(at, item) for at, item in enumerate(taken.changes)
     ))
-    kept.put_rollout(again, stored)
+    kept.plans.put(again, stored)
     assert kv.writes == ["rollout/p1"]
-    assert Archive(PromptQueue(kv)).rollouts() == {"p1": again}
+    assert Archive(PromptQueue(kv)).plans.all() == {"p1": again}
 
 
 @pytest.mark.slow
@@ -164,14 +164,14 @@ def test_a_mgr_lost_between_any_two_writes_leaves_a_large_plan_as_it_was_or_as_i
         kv = MonLikeKv()
         kept = Archive(PromptQueue(kv))
         plans = steps_of(a_large_plan())
-        kept.put_rollout(plans[0], stored)
+        kept.plans.put(plans[0], stored)
         kv.lost_after = lost_after
         last = 0
         with contextlib.suppress(MgrGone):
             for last, plan in enumerate(plans):  # noqa: B007
-                kept.put_rollout(plan, stored)
+                kept.plans.put(plan, stored)
         kv.lost_after = None
-        found = Archive(PromptQueue(kv)).rollouts()["p1"]
+        found = Archive(PromptQueue(kv)).plans.all()["p1"]
         assert found in (plans[max(0, last - 1)], plans[last])
         seen.add(last)
     assert len(seen) > 3
@@ -188,9 +188,9 @@ def test_parts_that_the_mons_refused_are_written_again_and_none_is_named_that_is
         last = None
         for plan in plans:
             answers = []
-            kept.put_rollout(plan, answers.append)
+            kept.plans.put(plan, answers.append)
             last = plan if answers == [None] else last
-            found = Archive(PromptQueue(kv)).rollouts().get("p1")
+            found = Archive(PromptQueue(kv)).plans.all().get("p1")
             assert found == last
 
 
@@ -198,34 +198,34 @@ def test_a_large_plan_that_is_dropped_leaves_nothing_even_if_the_mgr_is_lost_mea
     for lost_after in (None, 1, 3):
         kv = MonLikeKv()
         kept = Archive(PromptQueue(kv))
-        kept.put_rollout(a_large_plan(), stored)
+        kept.plans.put(a_large_plan(), stored)
         kv.lost_after = lost_after
         with contextlib.suppress(MgrGone):
-            kept.drop_rollout("p1")
+            kept.plans.drop("p1")
         kv.lost_after = None
-        assert Archive(PromptQueue(kv)).rollouts() == {}
+        assert Archive(PromptQueue(kv)).plans.all() == {}
         assert not [key for key in kv.kept if key.startswith("rollout")]
 
 
 def test_a_large_plan_with_a_change_in_no_wave_is_not_taken_up():
     store = MemoryStore()
-    Archive(store).put_rollout(a_large_plan(), stored)
+    Archive(store).plans.put(a_large_plan(), stored)
     part = next(key for key in store.kept if key.startswith("rollout-part/p1/waves."))
     plain = json.loads(store.kept[part])
     store.kept[part] = json.dumps({**plain, "waves": plain["waves"][:-1]})
     kept = Archive(store)
-    assert kept.rollouts() == {}
+    assert kept.plans.all() == {}
     assert f"{MANY} changes, and its waves have others" in kept.unreadable["rollout/p1"]
 
 
 def test_a_large_plan_whose_part_is_missing_is_listed_and_its_other_parts_stay():
     kv = MonLikeKv()
-    Archive(PromptQueue(kv)).put_rollout(a_large_plan(), stored)
+    Archive(PromptQueue(kv)).plans.put(a_large_plan(), stored)
     gone = next(key for key in kv.kept if key.startswith("rollout-part/p1/1."))
     kv.put_key(gone, None)
     parts = {key for key in kv.kept if key.startswith("rollout-part/")}
     kept = Archive(PromptQueue(kv))
-    assert kept.rollouts() == {}
+    assert kept.plans.all() == {}
     assert kept.unreadable == {"rollout/p1": f"{gone} is missing"}
     assert parts <= set(kv.kept)
 
@@ -236,6 +236,6 @@ def test_two_large_plans_in_turns_are_not_mixed_up():
     first = steps_of(a_large_plan())
     second = [replace(plan, plan_id="p2") for plan in first[::-1]]
     for one, other in zip(first, second):
-        kept.put_rollout(one, stored)
-        kept.put_rollout(other, stored)
-        assert kept.rollouts() == {"p1": one, "p2": other}
+        kept.plans.put(one, stored)
+        kept.plans.put(other, stored)
+        assert kept.plans.all() == {"p1": one, "p2": other}

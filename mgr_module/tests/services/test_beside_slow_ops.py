@@ -19,6 +19,7 @@ from wcache.core.verdict.recommend import drive_verdict
 from wcache.core.verdict.repeated import standing
 from wcache.engine.evidence.pools import item
 from wcache.engine.evidence.results import of_record
+from wcache.engine.storing.archive import RECORD
 
 SLOW, CLEAN = Precondition.NO_SLOW_OPS, Precondition.PGS_CLEAN
 
@@ -30,7 +31,7 @@ def miss(mgr, *items):
 
 
 def records(mgr):
-    return [mgr.inside.archive.record(name) for name in mgr.inside.archive.record_ids()]
+    return [mgr.inside.archive.get(RECORD, name) for name in mgr.inside.archive.names(RECORD)]
 
 
 def test_a_bench_is_refused_beside_slow_operations_and_what_is_not_is_named():

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from module_world import measured
 from wcache.core.model import CacheMode
+from wcache.engine.storing.archive import RECORD
 from wcache.web import plots
 
 LEVELS = st.lists(
@@ -19,7 +20,7 @@ LEVELS = st.lists(
 
 @cache
 def measured_record():
-    return measured().inside.archive.record("c1.0.0")
+    return measured().inside.archive.get(RECORD, "c1.0.0")
 
 
 def of(levels):

@@ -6,6 +6,7 @@ it needs no right to toggle anything.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import AbstractSet, Any, Callable, Collection, Dict, List, Optional, Tuple
 
 from ..core import codec
@@ -23,6 +24,7 @@ from ..core.text import time_left
 from ..core.verdict.outlook import Outlook
 from ..core.verdict.plp import hints
 from ..engine.engine import Engine
+from ..engine.storing.archive import RECORD
 from ..engine.world import World
 from ..knobs.registry import advice_on
 from ..services.plans.planner import Planner
@@ -62,9 +64,10 @@ class Views:
         self._headline = headline
         self._measuring = measuring
         self._commit_ms = commit_ms
-        self.campaigns = CampaignViews(self._look, engine.ports.archive.record)
+        record = partial(engine.ports.archive.get, RECORD)
+        self.campaigns = CampaignViews(self._look, record)
         self.plans = PlanViews(self._look, knobs, held, self._summary)
-        self.explains = ExplainViews(self._look, engine.ports.archive.record, self.plans)
+        self.explains = ExplainViews(self._look, record, self.plans)
         self.history = HistoryViews(self._look, engine.history)
         self.rollouts = RolloutViews(self._look)
 

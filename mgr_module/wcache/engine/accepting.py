@@ -10,13 +10,13 @@ from typing import Dict, List, Mapping, Optional
 
 from ..core.change.change_status import ChangeStatus
 from ..core.change.rollout import RolloutMachine
-from ..core.drive.acceptance import Acceptance
+from ..core.drive.acceptance import Acceptance, Acceptances
 from ..core.experiment.run import RunMachine
 from ..core.fleet.disputes import Key
 from ..core.host_report import HostReport
 from ..core.protocol import AcceptRequest, Request
-from .persistence import ACCEPTED, StatePersistence
-from .storing.archive import Archive
+from .persistence import StatePersistence
+from .storing.archive import ACCEPTED, Archive
 
 # How often a probe is asked to drop what it still has.
 ASK_EVERY_S = 60.0
@@ -35,7 +35,7 @@ class Accepting:
         self, runs: Mapping[str, RunMachine], rollouts: Mapping[str, RolloutMachine]
     ) -> List[str]:
         """Take up what was stored: ids of runs and plans that it changed."""
-        items = self._archive.acceptances()
+        items = (self._archive.get(ACCEPTED) or Acceptances()).items
         self._pending = {(item.hostname, item.domain_id): item for item in items}
         return [owner for item in items for owner in settle(item, runs, rollouts)]
 
@@ -57,16 +57,13 @@ class Accepting:
 
     def save(self) -> None:
         """Store all that waits."""
-        items = tuple(self._pending.values())
-        self._persistence.save_value(
-            ACCEPTED, lambda done: self._archive.put_acceptances(items, done)
-        )
+        self._persistence.save_value(ACCEPTED, Acceptances(tuple(self._pending.values())))
 
     def request(self, hostname: str, now_s: float) -> Optional[Request]:
         """What a probe should drop now: only what the mons know to be given up."""
         for key, item in self._pending.items():
             due = now_s - self._asked_at_s.get(key, float("-inf")) >= ASK_EVERY_S
-            stored = all(map(self._persistence.is_stored, (ACCEPTED, *item.owners)))
+            stored = all(map(self._persistence.is_stored, (ACCEPTED.prefix, *item.owners)))
             if item.hostname == hostname and due and stored:
                 self._asked_at_s[key] = now_s
                 return AcceptRequest(item.domain_id, item.keys)

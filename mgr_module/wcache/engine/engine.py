@@ -29,6 +29,7 @@ from .orders import EngineLock, Orders
 from .persistence import FROZEN
 from .run_queue import CLUSTER_GRACE_S
 from .steady_clock import steady_clock
+from .storing.archive import AUTOMATION, CAMPAIGN, RUN
 from .under_way import at_once, begun_jobs, in_common, open_jobs, touched_by, touched_by_run
 from .world import World, look
 
@@ -118,7 +119,7 @@ class Engine:
                 refused()
                 self._executor.persistence.failed(error)
 
-        self.ports.archive.put_automation(state, done)
+        self.ports.archive.put(AUTOMATION, state, done)
 
     # ---- what there is
 
@@ -170,12 +171,12 @@ def _load(executor: Executor) -> None:
     executor.audit.load()
     executor.hosts.load(executor.archive, now_s)
     executor.analyses.load()
-    executor.campaigns = executor.archive.campaigns()
-    for plan_id, rollout in executor.archive.rollouts().items():
+    executor.campaigns = executor.archive.all(CAMPAIGN)
+    for plan_id, rollout in executor.archive.plans.all().items():
         with _taking_up(executor, f"rollout/{plan_id}"):
             executor.rollouts[plan_id] = RolloutMachine(rollout, executor.epoch)
     executor.told.load(executor.rollouts)
-    for run_id, state in executor.archive.runs().items():
+    for run_id, state in executor.archive.all(RUN).items():
         if state.spec.campaign_id not in executor.campaigns:
             continue  # its campaign was never wholly stored, or cannot be read
         over = state.status in OVER
@@ -186,9 +187,9 @@ def _load(executor: Executor) -> None:
         with _taking_up(executor, f"run/{run_id}"):
             executor.runs[run_id] = machine_of(state, periods, executor.epoch)
     for kind in executor.questions.kinds.values():
-        stored = executor.archive.load_one(kind.stored, kind.key)
+        stored = executor.archive.get(kind.stored)
         if stored is not None:
-            with _taking_up(executor, kind.key):
+            with _taking_up(executor, kind.stored.prefix):
                 trial = kind.machine_of(stored, executor.epoch)
                 executor.trials[trial.job_id] = trial
     for owner in executor.accepting.load(executor.runs, executor.rollouts):

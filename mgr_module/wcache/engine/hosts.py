@@ -21,7 +21,7 @@ from ..core.protocol import (
     Task,
 )
 from ..deployment.form import Deployment
-from .storing.archive import Archive
+from .storing.archive import AGENT, DEPLOYMENT, REPORT, Archive
 
 # Notices of each host that are remembered, so that one that is sent twice is told once.
 NOTICES_MAX = 256
@@ -82,10 +82,10 @@ class Hosts:
 
     def load(self, archive: Archive, now_s: float) -> None:
         """Take up what was stored; every probe counts as heard now."""
-        for hostname, agent in archive.agents().items():
+        for hostname, agent in archive.all(AGENT).items():
             self.agents.restore(replace(agent, hostname=hostname, seen_at_s=now_s))
-        self.reports = archive.reports()
-        self.deployments = archive.deployments()
+        self.reports = archive.all(REPORT)
+        self.deployments = archive.all(DEPLOYMENT)
 
     def is_removed(self, hostname: str) -> bool:
         """Whether nothing is known of a host any more: `agent rm` forgets all of it."""

@@ -17,7 +17,7 @@ from ..core.simulation import real
 from ..core.verdict.load_profile import LoadProfile, WorkCounters, add, bound
 from ..core.verdict.result import Result
 from .repeating import Repeating
-from .storing.archive import Archive
+from .storing.archive import PROFILE, Archive
 
 EVERY_S = 600.0
 # A week of hours is 8 kB, and the mons carry it.
@@ -56,7 +56,7 @@ class LoadWatch:
     def load(self) -> None:
         """Take up the stored profiles."""
         with self._lock:
-            self._profiles = self._archive.profiles()
+            self._profiles = self._archive.numbered(PROFILE)
 
     def profiles(
         self, results: Optional[Callable[[], List[Result]]] = None,
@@ -135,9 +135,9 @@ class LoadWatch:
                 del self._profiles[osd_id]
                 self._last.pop(osd_id, None)
         for osd_id in gone:
-            self._archive.drop_profile(osd_id)
+            self._archive.drop(PROFILE, str(osd_id))
         for osd_id, profile in due.items():
-            self._archive.put_profile(osd_id, profile)
+            self._archive.put_later(PROFILE, profile, str(osd_id))
 
     def _failed(self, error: Exception) -> None:
         said = error.line() if isinstance(error, WcacheError) else repr(error)

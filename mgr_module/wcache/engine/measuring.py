@@ -12,6 +12,7 @@ from ..core.jobs import Holding, Touched, Trial
 from ..core.model import LoadPoint
 from ..core.record import Precondition
 from ..core.shell import command
+from .storing.archive import StoredKind
 
 
 class OsdWork(Protocol):
@@ -29,8 +30,7 @@ class OsdWork(Protocol):
 class TrialKind(NamedTuple):
     """What a knob tries by itself: where it is stored, its machine, and what asks its OSDs."""
 
-    key: str
-    stored: type
+    stored: StoredKind[Any]
     machine_of: Callable[[Any, str], Trial]
     work: OsdWork
 

@@ -21,11 +21,18 @@ from ..core.verdict.foreign.document import Evidence
 from ..core.verdict.plp.trust import TrustedModel
 from ..deployment.form import Deployment, entity_of
 from .accepting import settle
-from .evidence.accepted_proofs import ACCEPTED_PROOFS
-from .evidence.trust import TRUSTED
 from .executor import Executor
-from .persistence import ACCEPTED
-from .storing.archive import next_number
+from .storing.archive import (
+    ACCEPTED,
+    ACCEPTED_PROOFS,
+    AGENT,
+    CAMPAIGN,
+    DEPLOYMENT,
+    REPORT,
+    RUN,
+    TRUSTED,
+    next_number,
+)
 from .under_way import open_jobs
 from .world import World, look
 
@@ -102,14 +109,15 @@ class Orders:
         # is left of it
         executor.hosts.drop_tasks_of(item.hostname)
         self.ask_anew(item.hostname)
-        owners = (ACCEPTED, *item.owners) if item.keys else item.owners
+        owners = (ACCEPTED.prefix, *item.owners) if item.keys else item.owners
         return all(map(executor.persistence.is_stored, owners))
 
     # ---- plans and campaigns
 
     def new_campaign_id(self) -> str:
         """A campaign's id that is new: what cannot be read keeps its number."""
-        stored = [*self.executor.archive.names("campaign"), *self.executor.archive.names("run")]
+        archive = self.executor.archive
+        stored = [*archive.names(CAMPAIGN), *archive.names(RUN)]
         return f"c{next_number([*self.executor.campaigns, *stored])}"
 
     def new_plan_id(self) -> str:
@@ -119,7 +127,7 @@ class Orders:
         """
         executor = self.executor
         told = [entry.what for entry in executor.audit.all() if entry.what.startswith("p")]
-        known = [*executor.rollouts, *executor.archive.names("rollout"), *told]
+        known = [*executor.rollouts, *executor.archive.plans.ids(), *told]
         return f"p{next_number(known)}"
 
     def begin(self, plan_id: str) -> RolloutStatus:
@@ -142,7 +150,7 @@ class Orders:
                 executor.runs.pop(state.spec.run_id, None)
                 if number:  # the first keeps the campaign's number from being used again
                     executor.archive.drop_run(state.spec.run_id)
-            executor.archive.drop_campaign(campaign_id)
+            executor.archive.drop(CAMPAIGN, campaign_id)
             executor.note("mgr", campaign_id, f"not started: {error.message}", "warning")
 
         executor.campaigns[campaign_id] = campaign
@@ -172,7 +180,7 @@ class Orders:
         executor = self.executor
         del executor.rollouts[plan_id]
         executor.persistence.forget(plan_id)
-        executor.archive.drop_rollout(plan_id)
+        executor.archive.plans.drop(plan_id)
         executor.note("admin", plan_id, "removed; it was never begun")
 
     def steer(
@@ -220,7 +228,7 @@ class Orders:
         if before is not None and _alike(before, item):
             return
         executor.hosts.deployments[item.hostname] = item
-        executor.archive.put_deployment(item)
+        executor.archive.put_later(DEPLOYMENT, item)
         if noted or before is None:
             text = f"host added for {item.form.value}, key {entity_of(item.hostname)}"
             executor.note("admin", item.hostname, text)
@@ -235,7 +243,9 @@ class Orders:
         if instance_id:
             executor.hosts.removed[hostname] = instance_id
         executor.accepting.forget(hostname)
-        executor.archive.drop_host(hostname)
+        executor.archive.drop(DEPLOYMENT, hostname)
+        executor.archive.drop(REPORT, hostname)
+        executor.archive.drop(AGENT, hostname)
         for plan_id, machine in [*executor.rollouts.items()]:
             if any(
                 change.hostname == hostname and change.status in UNFINISHED
@@ -247,33 +257,33 @@ class Orders:
 
     def trust(self, item: TrustedModel) -> None:
         """Vouch for a drive model's power-loss protection."""
-        self.executor.analyses.trust.add(item)
+        self.executor.analyses.trusted[item.drive_model] = item
         self._save_trust()
 
     def distrust(self, drive_model: str) -> None:
         """No longer vouch for it."""
-        self.executor.analyses.trust.remove(drive_model)
+        del self.executor.analyses.trusted[drive_model]
         self._save_trust()
 
     def _save_trust(self) -> None:
         executor = self.executor
-        executor.persistence.save_value(TRUSTED, executor.analyses.trust.put)
+        executor.persistence.save_value(TRUSTED, executor.analyses.trusted_models())
         executor.hear_store()
         executor.analyses.trust_changed()
 
     def accept_proof(self, item: AcceptedProof) -> None:
         """What a host has shown of a drive model counts on all hosts."""
-        self.executor.analyses.accepted.add(item)
+        self.executor.analyses.accepted[item.hostname, item.drive_model] = item
         self._save_proofs()
 
     def revoke_proof(self, hostname: str, drive_model: str) -> None:
         """It counts by the rule of two hosts again."""
-        self.executor.analyses.accepted.remove(hostname, drive_model)
+        del self.executor.analyses.accepted[hostname, drive_model]
         self._save_proofs()
 
     def _save_proofs(self) -> None:
         executor = self.executor
-        executor.persistence.save_value(ACCEPTED_PROOFS, executor.analyses.accepted.put)
+        executor.persistence.save_value(ACCEPTED_PROOFS, executor.analyses.accepted_proofs())
         executor.hear_store()
         # hosts are told with the request for their next report
         executor.hosts.reported_at_s.clear()

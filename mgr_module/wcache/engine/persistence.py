@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Callable, Dict, Mapping, Set, Tuple, Union
 
 from ..core.change.rollout import RolloutMachine
@@ -17,7 +18,7 @@ from ..core.ports import Done
 from ..core.record import Record
 from ..core.verdict.result import Result
 from .evidence.analyses import Analyses
-from .storing.archive import Archive
+from .storing.archive import CAMPAIGN, PERIOD, RECORD, RESULT, RUN, Archive, StoredKind, T
 from .storing.store_gate import StoreGate
 
 Machine = Union[RunMachine, RolloutMachine, Trial]
@@ -26,8 +27,6 @@ Machine = Union[RunMachine, RolloutMachine, Trial]
 SAVE_RETRY_S = 10.0
 # Beside the ids of machines: that the cluster is frozen, or not.
 FROZEN = "frozen"
-# Beside them too: what an admin accepted, until the probes have dropped it.
-ACCEPTED = "accepted"
 RECOVERED = "its record could not be stored when it ended; it was rebuilt from its periods"
 
 
@@ -42,6 +41,7 @@ class RecordPersistence:
         self._archive = archive
         self._bounds = bounds
         self._unsaved: Dict[str, Record] = {}
+        self._sizes: Dict[str, int] = {}  # of those that are stored
 
     @property
     def unsaved(self) -> Tuple[Record, ...]:
@@ -60,7 +60,8 @@ class RecordPersistence:
         `ended_at_s` is when each record ended; one without counts as the newest.
         """
         self._unsaved.pop(record.record_id, None)
-        self._archive.record_is_stored(record.record_id)
+        size = self._archive.sizes(RECORD, record.record_id).get(record.record_id, 0)
+        self._sizes[record.record_id] = size
         self._make_room(record.record_id, ended_at_s)
 
     @staticmethod
@@ -81,8 +82,8 @@ class RecordPersistence:
 
         Periods that a lost mgr had no time to remove are removed.
         """
-        left = {name.split("/")[0] for name in self._archive.names("period")}
-        stored = set(self._archive.record_ids())
+        left = {name.split("/")[0] for name in self._archive.names(PERIOD)}
+        self._sizes = self._archive.sizes(RECORD)
         for run_id in sorted(left & set(runs)):
             state = runs[run_id]
             over = state.status in OVER
@@ -90,7 +91,7 @@ class RecordPersistence:
                 record_id = f"{run_id}.{index}"
                 if record_id in state.finished:
                     for record in both_sides(self._made_anew(state, record_id, index)):
-                        if record.pairs and record.record_id not in stored:
+                        if record.pairs and record.record_id not in self._sizes:
                             self._unsaved[record.record_id] = record
                 if over or record_id in state.finished:
                     self.drop_periods(run_id, index)
@@ -109,15 +110,17 @@ class RecordPersistence:
         )
 
     def _make_room(self, newest: str, ended_at_s: Mapping[str, float]) -> None:
-        sizes = self._archive.record_sizes()
-        count, total = len(sizes), sum(sizes.values())
-        by_age = sorted(sizes, key=lambda i: (ended_at_s.get(i, float("inf")), i))
-        for record_id in by_age:
-            if count <= self._bounds.records and total <= self._bounds.records_bytes:
+        for record_id in sorted(self._sizes, key=lambda i: (ended_at_s.get(i, float("inf")), i)):
+            total = sum(self._sizes.values())
+            if len(self._sizes) <= self._bounds.records and total <= self._bounds.records_bytes:
                 return
             if record_id != newest:
-                self._archive.drop_record(record_id)
-                count, total = count - 1, total - sizes[record_id]
+                self.drop(record_id)
+
+    def drop(self, record_id: str) -> None:
+        """Remove a record; its result stays."""
+        self._archive.drop(RECORD, record_id)
+        self._sizes.pop(record_id, None)
 
 
 class StatePersistence:
@@ -150,9 +153,10 @@ class StatePersistence:
         if not isinstance(machine, RunMachine):
             done = self._gate.expect(owner, lambda: self._saved(owner))
             if isinstance(machine, RolloutMachine):
-                self._archive.put_rollout(machine.rollout, done)
+                self._archive.plans.put(machine.rollout, done)
             else:
-                self._archive.put(machine.key, machine.state, done)
+                kind = StoredKind(machine.key, type(machine.state))
+                self._archive.put(kind, machine.state, done)
             return
         ended = len(machine.spec.experiments) if machine.over else machine.experiment_index
         indices = range(ended) if machine.over else range(max(0, ended - 1), ended)
@@ -163,22 +167,25 @@ class StatePersistence:
                 self.records.drop_periods(owner, index)
             self._saved(owner)
 
-        self._archive.put_run(machine.state, self._gate.expect(owner, stored))
+        self._archive.put(RUN, machine.state, self._gate.expect(owner, stored))
         self.prune_due = self.prune_due or machine.over
 
     def save_frozen(self, frozen: bool) -> None:
         """Store whether an admin has frozen the cluster."""
-        self.save_value(FROZEN, lambda done: self._archive.set_frozen(frozen, done))
+        self._put(FROZEN, partial(self._archive.set_frozen, frozen))
 
-    def save_value(self, owner: str, put: Callable[[Done], None]) -> None:
-        """Store what is no machine's; the newest `put` of its name is tried again later."""
+    def save_value(self, kind: StoredKind[T], value: T) -> None:
+        """Store the one value of a kind; the newest is tried again later."""
+        self._put(kind.prefix, partial(self._archive.put, kind, value))
+
+    def _put(self, owner: str, put: Callable[[Done], None]) -> None:
         self._values[owner] = put
         put(self._gate.expect(
             owner, lambda: self._saved(owner), lambda error: self.not_saved(owner)
         ))
 
     def is_stored(self, owner: str) -> bool:
-        """Whether the mons have where a machine stands, or FROZEN, ACCEPTED."""
+        """Whether the mons have where a machine stands, FROZEN, or the one value of a kind."""
         return owner not in self._unsaved and not self._gate.closed(owner)
 
     def save_record(self, owner: str, record: Record, analyses: Analyses) -> None:
@@ -195,7 +202,7 @@ class StatePersistence:
             then()
             self.stored()
 
-        self._archive.put_record(record, self._gate.expect(owner, stored))
+        self._archive.put(RECORD, record, self._gate.expect(owner, stored))
 
     def forget(self, owner: str) -> None:
         """A machine that is gone needs nothing stored."""
@@ -215,7 +222,7 @@ class StatePersistence:
             if not self._gate.closed(owner):
                 put = self._values.get(owner)
                 if put is not None:
-                    self.save_value(owner, put)
+                    self._put(owner, put)
                 else:
                     save(owner)
         for record in self.records.unsaved:
@@ -252,18 +259,23 @@ class StatePersistence:
         )
         for result_id in gone.result_ids:
             del results[result_id]
-            self._archive.drop_result(result_id)
+            self._drop_result(result_id)
         newest = sorted(option_results.values(), key=lambda one: one.ended_at_s, reverse=True)
         for result in newest[self._bounds.others:]:
             del option_results[result.record_id]
-            self._archive.drop_result(result.record_id)
+            self._drop_result(result.record_id)
         for run_id in gone.run_ids:
             del runs[run_id]
             self._archive.drop_run(run_id)
         # the header goes last: a mgr lost in between prunes its campaign again
         for campaign_id in gone.campaign_ids:
             del campaigns[campaign_id]
-            self._archive.drop_campaign(campaign_id)
+            self._archive.drop(CAMPAIGN, campaign_id)
         for plan_id in gone.plan_ids:
             del rollouts[plan_id]
-            self._archive.drop_rollout(plan_id)
+            self._archive.plans.drop(plan_id)
+
+    def _drop_result(self, record_id: str) -> None:
+        """Remove a result and its record, from which it would be made again."""
+        self.records.drop(record_id)
+        self._archive.drop(RESULT, record_id)

@@ -39,6 +39,7 @@ from ..core.shell import typed
 from ..core.simulation import is_real
 from .executor import Executor
 from .hosts import CHANGED_EVERY_S
+from .storing.archive import AGENT, REPORT
 from .under_way import busy, open_jobs
 from .unrestored import Learned
 
@@ -124,7 +125,7 @@ class ProbeCalls:
             executor.hosts.journal_known.discard(hostname)
             agent = executor.hosts.agents.get(hostname)
             if agent is not None:
-                executor.archive.put_agent(agent)
+                executor.archive.put_later(AGENT, agent)
             self._note(hostname, hostname, f"probe {hello.probe_id} started")
         executor.hosts.heard(hostname, executor.clock())
         if hello.changed:
@@ -187,7 +188,7 @@ class ProbeCalls:
             else drive for drive in report.drives
         ))
         executor.hosts.reports[hostname] = report
-        executor.archive.put_report(report)
+        executor.archive.put_later(REPORT, report)
         executor.hosts.reported_at_s.pop(hostname, None)
 
     def _checked(self, hostname: str, request: Request, outcome: Outcome) -> Outcome:
@@ -214,7 +215,7 @@ class ProbeCalls:
         self._settle(executor.unrestored.read(executor.runs, report))
         if executor.hosts.reports.get(hostname) != report:
             executor.hosts.reports[hostname] = report
-            executor.archive.put_report(report)
+            executor.archive.put_later(REPORT, report)
 
     def _reply(self, hostname: str) -> PollReply:
         """What the probe is told: when to call again, its task, its lease."""
@@ -262,7 +263,8 @@ class ProbeCalls:
             return hosts.give(hostname, executor.epoch, MemoryRequest())
         if not hosts.look_due(hostname, now_s) or self.lease_of(hostname) is not None:
             return None
-        return hosts.look_around(hostname, executor.epoch, executor.analyses.accepted.all())
+        accepted = executor.analyses.accepted_proofs().items
+        return hosts.look_around(hostname, executor.epoch, accepted)
 
     def _restore_owed(self, hostname: str, now_s: float) -> Optional[Task]:
         """What only the mgr knows how to restore, where the host has nothing else to do."""

@@ -366,7 +366,7 @@ def look(executor: Executor, maps: Callable[[], ClusterState]) -> World:
         campaigns=dict(executor.campaigns), awaited=_awaited(executor),
         results=dict(analyses.results), pools=analyses.pools(),
         option_results=dict(analyses.option_results), option_pools=analyses.option_pools(),
-        trusted=analyses.trust.all(), accepted=analyses.accepted.all(),
+        trusted=analyses.trusted_models().items, accepted=analyses.accepted_proofs().items,
         foreign=dict(analyses.foreign.files), analysis_error=analyses.error,
         acceptances=executor.accepting.all(), frozen=executor.frozen,
         reserved=executor.reserved, broken=dict(executor.broken),

@@ -31,6 +31,7 @@ from ..core.text import duration, named
 from ..engine.auto_look import Domains, arrivals, ended, going_on, look, modes_now, stands
 from ..engine.engine import Engine
 from ..engine.hosts import AWAITED_S
+from ..engine.storing.archive import AUTOMATION
 from ..engine.under_way import touched_by, words_of
 from ..engine.world import World
 from ..knobs.registry import DEFAULT
@@ -83,7 +84,7 @@ class AutoService:
 
     def load(self) -> None:
         """Take up the stored state."""
-        self.state = self._engine.ports.archive.automation()
+        self.state = self._engine.ports.archive.get(AUTOMATION) or AutoState()
 
     # ---- commands
 

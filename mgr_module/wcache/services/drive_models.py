@@ -16,8 +16,7 @@ from ..core.errors import MalformedError, NotFoundError, RefusedError
 from ..core.simulation import is_real
 from ..core.verdict.plp.trust import MODELS_MAX, REASON_CHARS_MAX, TrustedModel
 from ..engine.engine import Engine
-from ..engine.evidence.accepted_proofs import ACCEPTED_PROOFS
-from ..engine.evidence.trust import TRUSTED
+from ..engine.storing.archive import ACCEPTED_PROOFS, TRUSTED
 from ..engine.world import World
 from .dry_run import would
 
@@ -49,7 +48,7 @@ class DriveModelService:
                     raise RefusedError(f"{MODELS_MAX} drive models are trusted already")
                 orders.note("admin", drive_model, f"power-loss protection trusted: {said}")
                 orders.trust(TrustedModel(drive_model, said, self._wall_clock()))
-            stored = orders.executor.is_stored(TRUSTED)
+            stored = orders.executor.is_stored(TRUSTED.prefix)
         return {
             "drive_model": drive_model, "trusted": True, "reason": said, "changed": changed,
             "stored": stored,
@@ -72,7 +71,7 @@ class DriveModelService:
                 orders.distrust(drive_model)
             else:
                 _require_known(world, drive_model)
-            stored = orders.executor.is_stored(TRUSTED)
+            stored = orders.executor.is_stored(TRUSTED.prefix)
         return {
             "drive_model": drive_model, "trusted": False, "changed": changed, "stored": stored,
             "note": "drives that were put into write back on this trust stay in it",
@@ -109,7 +108,7 @@ class DriveModelService:
                 text = f"what {hostname} has shown is accepted: {said}"
                 orders.note("admin", drive_model, text)
                 orders.accept_proof(proof)
-            stored = orders.executor.is_stored(ACCEPTED_PROOFS)
+            stored = orders.executor.is_stored(ACCEPTED_PROOFS.prefix)
         return {
             "drive_model": drive_model, "hostname": hostname, "accepted": len(proof.shown),
             "changed": changed, "stored": stored,
@@ -134,7 +133,7 @@ class DriveModelService:
                 text = f"what {hostname} has shown is no longer accepted"
                 orders.note("admin", drive_model, text)
                 orders.revoke_proof(hostname, drive_model)
-            stored = orders.executor.is_stored(ACCEPTED_PROOFS)
+            stored = orders.executor.is_stored(ACCEPTED_PROOFS.prefix)
         return {
             "drive_model": drive_model, "hostname": hostname, "changed": changed,
             "stored": stored,

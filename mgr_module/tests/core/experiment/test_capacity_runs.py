@@ -15,6 +15,7 @@ from wcache.core.experiment.run_state import RunState, RunStatus
 from wcache.core.loads import CAPACITY_CALL_BYTES, CapacityCall, CapacityRecipe
 from wcache.core.model import CacheMode, LoadPoint, Role
 from wcache.core.protocol import DrivesOutcome, FailureOutcome, LookRequest
+from wcache.engine.storing.archive import CAMPAIGN
 
 BACK, THROUGH = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
 CAPACITY = LoadPoint.OSD_BENCH_CAPACITY
@@ -213,7 +214,7 @@ def test_what_was_measured_outlives_its_campaign_and_a_mgr_that_stops_at_once():
     mgr.step()
     for run_id in list(mgr.inside.runs):
         mgr.inside.archive.drop_run(run_id)
-    mgr.inside.archive.drop_campaign("c1")
+    mgr.inside.archive.drop(CAMPAIGN, "c1")
     mgr.restart()
     shown = said(mgr, "mclock show")
     assert [row["osd_id"] for row in shown["measured"]] == [0, 1]

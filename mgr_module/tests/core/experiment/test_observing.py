@@ -41,6 +41,7 @@ from wcache.core.protocol import (
     TimerRequest,
 )
 from wcache.core.record import LatencyHistogram
+from wcache.engine.storing.archive import RECORD
 
 TOUCHING = ("SetModeRequest", "ReleaseRequest", "ApplyRequest", "RollbackRequest")
 
@@ -103,7 +104,7 @@ def test_what_was_observed_is_no_evidence_for_any_verdict():
     assert mgr.analysis.asked == 0
     assert mgr.inside.analyses.results == {}
     assert said(mgr, "recommend")["recommendations"] == []
-    assert mgr.inside.archive.record_ids() == []
+    assert mgr.inside.archive.names(RECORD) == []
     assert "nothing is measured yet" in ok(mgr.command("recommend"))
 
 

@@ -25,7 +25,7 @@ from wcache.core.verdict.recommend import recommend
 from wcache.core.verdict.result import ModeSummary, Result
 from wcache.engine.load_watch import OSDS_MAX
 from wcache.engine.persistence import RECOVERED
-from wcache.engine.storing.archive import Archive
+from wcache.engine.storing.archive import AGENT, PROFILE, RECORD, REPORT, RESULT, RUN, Archive
 from wcache.engine.storing.audit_log import (
     ADMINS_LOG,
     CHANGES_LOG,
@@ -33,8 +33,8 @@ from wcache.engine.storing.audit_log import (
     LINES_MAX,
     OTHERS_LOG,
 )
-from wcache.knobs.mclock.config import Known
-from wcache.knobs.mclock.mgr.archive import MclockArchive
+from wcache.knobs.mclock.config import Known, Knowns
+from wcache.knobs.mclock.mgr.known import KNOWN
 
 OPTIONS = CampaignOptions("cluster", (LoadPoint.OSD_BENCH_DEPTH1,), 20, 6, 0.4, 2.0, 2e3, 9e2, 9)
 STORE_BYTES_MAX = 5_000_000
@@ -213,44 +213,46 @@ def test_the_bounds_at_ten_thousand_drives_fit_the_mons():
     archive = Archive(PromptQueue(kv))
     for h in range(1000):
         names = [f"wwn-0x5000c500{h:04d}{i:04d}" for i in range(10)]
-        archive.put_report(make.report(f"host{h:04d}", *(
+        archive.put_later(REPORT, make.report(f"host{h:04d}", *(
             make.drive(f"sd{chr(97 + i)}", 10 * h + i, drive_id=name, domain_id=name,
                        serial=f"ZA1{h:04d}{i:02d}", wwn=name) for i, name in enumerate(names))))
-        archive.put_agent(Agent(f"host{h:04d}", f"{h:032x}", f"{h:032x}", 1e9))
+        archive.put_later(AGENT, Agent(f"host{h:04d}", f"{h:032x}", f"{h:032x}", 1e9))
     three = (make.setup(), make.setup(LoadPoint.OSD_TRAFFIC), make.setup(LoadPoint.OSD_BENCH_BATCH))
     for number in range(BOUNDS.campaigns):
         archive.put_campaign(campaign(number), (), nobody)
     for number in range(BOUNDS.runs):
         state = run(f"c{number % BOUNDS.campaigns}.{number}")
-        archive.put_run(replace(state, spec=replace(state.spec, experiments=three)), nobody)
+        archive.put(RUN, replace(state, spec=replace(state.spec, experiments=three)), nobody)
     for number in range(BOUNDS.standing + BOUNDS.others):
-        archive.put_result(result(number, drive=number, warnings=("a warning " * 8,) * 3))
+        archive.put_later(RESULT, result(number, drive=number, warnings=("a warning " * 8,) * 3))
     for number in range(2 * BOUNDS.plans):
-        archive.put_rollout(plan(number, *(f"domain-{number}-{i}" for i in range(250))), nobody)
-    MclockArchive(archive).put_known(tuple(
+        archive.plans.put(plan(number, *(f"domain-{number}-{i}" for i in range(250))), nobody)
+    archive.put_later(KNOWN, Knowns(tuple(
         Known(f"osd.{i}", "osd_mclock_max_capacity_iops_hdd", f"{300 + i / 7:.6f}", "write back")
         for i in range(10_000)
-    ))
+    )))
     for number in range(LINES_MAX):
         text = f"started on host{number:04d} wwn-0x5000c500{number:08d}"
         for log in (ADMINS_LOG, OTHERS_LOG):
             drive = About(f"host{number:04d}", (number,), f"wwn-0x5000c500{number:08d}")
             of_run = drive if log == OTHERS_LOG else None
             entry = HistoryEntry(1e9 + number, "mgr", f"c{number}.0", text, of_run)
-            archive.put_history(log, number, entry)
+            archive.put_later(log, entry, f"{number:010d}")
         told = About(
             f"host{number:04d}", (number,), f"wwn-0x5000c500{number:08d}", ("sda",), "write back",
             "write through", "osd_bench_depth1 better in write through", "applied, " + "x" * 40,
         )
         if number < CHANGES_MAX:
-            archive.put_history(CHANGES_LOG, number, replace(entry, about=told))
+            archive.put_later(
+                CHANGES_LOG, replace(entry, about=told), f"{number:010d}"
+            )
     rng = random.Random(1)
     for osd_id in range(OSDS_MAX):
-        archive.put_profile(osd_id, LoadProfile(tuple(
+        archive.put_later(PROFILE, LoadProfile(tuple(
             HourLoad(490_000 + hour, *(rng.randrange(10**size) for size in (7, 6, 7, 10, 5, 4)))
-            for hour in range(HOURS_MAX))))
+            for hour in range(HOURS_MAX))), str(osd_id))
     assert kept_bytes(kv) + BOUNDS.records_bytes < STORE_BYTES_MAX
-    assert len(archive.reports()) == 1000
+    assert len(archive.all(REPORT)) == 1000
 
 
 @pytest.mark.parametrize("lost", [False, True])
@@ -260,7 +262,7 @@ def test_a_record_that_could_not_be_stored_is_not_lost_though_its_run_is_stored(
     mgr.store.fails = lambda key: key.startswith("record/")
     mgr.command("campaign start", loads="depth1", accept_cost=True)
     mgr.settle()
-    assert mgr.inside.archive.record_ids() == []
+    assert mgr.inside.archive.names(RECORD) == []
     assert "c1.0.0" in mgr.inside.runs["c1.0"].state.finished
     assert [key for key in mgr.store.kept if key.startswith("period/c1.0/0/")]
     assert "WCACHE_STORE_FAILED" in mgr.command("status")[1]
@@ -269,7 +271,7 @@ def test_a_record_that_could_not_be_stored_is_not_lost_though_its_run_is_stored(
         mgr.restart()
     mgr.step(11.0)
     mgr.step()
-    record = mgr.inside.archive.record("c1.0.0")
+    record = mgr.inside.archive.get(RECORD, "c1.0.0")
     assert len(record.pairs) >= 4
     assert (record.ended == RECOVERED) is lost
     assert not [key for key in mgr.store.kept if key.startswith("period/")]

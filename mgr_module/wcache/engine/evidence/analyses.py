@@ -16,18 +16,18 @@ from typing import (
 )
 
 from ...core import events
+from ...core.drive.accepted_proofs import AcceptedProof, AcceptedProofs
 from ...core.options.trial import OptionTrial
 from ...core.record import Record
 from ...core.verdict.of_options import OptionPools, by_trial
+from ...core.verdict.plp.trust import TrustedModel, TrustedModels, lifted
 from ...core.verdict.pooling import Pool
 from ...core.verdict.recommend import PoolKey
 from ...core.verdict.result import Result
-from ..storing.archive import Archive
-from .accepted_proofs import Accepted
+from ..storing.archive import ACCEPTED_PROOFS, RECORD, RESULT, TRUSTED, Archive
 from .foreign import Foreign
 from .pools import Pools
 from .results import BEING_ANALYSED, not_analysed, of_record
-from .trust import Trust
 
 # How often a record that could not be analysed is tried again.
 RETRY_S = 10.0
@@ -62,8 +62,9 @@ class Analyses:
         self._wake = wake
         self._pools = Pools(analysis)
         self._option_pools: Dict[OptionTrial, Pools] = {}
-        self.trust = Trust(archive)
-        self.accepted = Accepted(archive)
+        # what admins vouch for: drive models, and what a host has shown of one
+        self.trusted: Dict[str, TrustedModel] = {}
+        self.accepted: Dict[Tuple[str, str], AcceptedProof] = {}
         self._pools_at_s = 0.0
         self._retry_at_s = 0.0
         self._retries = 0
@@ -79,15 +80,25 @@ class Analyses:
 
     def load(self) -> None:
         """Take up the stored results, and what was imported."""
-        for record_id, result in self._archive.results().items():
+        for record_id, result in self._archive.all(RESULT).items():
             self._home(result)[record_id] = result
         self.foreign.load()
-        self.trust.load()
-        self.accepted.load()
+        models = self._archive.get(TRUSTED) or TrustedModels()
+        self.trusted = {item.drive_model: item for item in models.items}
+        proofs = self._archive.get(ACCEPTED_PROOFS) or AcceptedProofs()
+        self.accepted = {(item.hostname, item.drive_model): item for item in proofs.items}
+
+    def trusted_models(self) -> TrustedModels:
+        """The drive models whose power-loss protection an admin vouches for."""
+        return TrustedModels(tuple(self.trusted[key] for key in sorted(self.trusted)))
+
+    def accepted_proofs(self) -> AcceptedProofs:
+        """What hosts have shown and an admin has accepted for all hosts."""
+        return AcceptedProofs(tuple(self.accepted[key] for key in sorted(self.accepted)))
 
     def believed(self) -> Tuple[Result, ...]:
         """All results, with what an admin vouches for."""
-        return self.trust.lifted(self.results.values())
+        return tuple(lifted(result, self.trusted.keys()) for result in self.results.values())
 
     def trust_changed(self) -> None:
         """Pool anew: what a drive is flagged for has changed."""
@@ -97,10 +108,10 @@ class Analyses:
 
     def catch_up(self) -> None:
         """Have every stored record analysed that has no result yet."""
-        for record_id in self._archive.record_ids():
+        for record_id in self._archive.names(RECORD):
             known = self.results.get(record_id) or self.option_results.get(record_id)
             if known is None or not known.analysed:
-                record = self._archive.record(record_id)
+                record = self._archive.get(RECORD, record_id)
                 if record is not None:
                     self.final(record)
 
@@ -183,7 +194,7 @@ class Analyses:
         self._home(result)[result.record_id] = result
         self._pools_at_s = 0.0
         self._wake()
-        self._archive.put_result(result)
+        self._archive.put_later(RESULT, result)
 
     def _home(self, result: Result) -> Dict[str, Result]:
         return self.results if result.option is None else self.option_results
@@ -198,7 +209,8 @@ class Analyses:
         self._retries += 1
         for offset in range(len(waiting)):
             # a record that fails for a reason of its own must not hold up the others
-            record = self._archive.record(waiting[(self._retries + offset) % len(waiting)])
+            record_id = waiting[(self._retries + offset) % len(waiting)]
+            record = self._archive.get(RECORD, record_id)
             if record is not None:
                 self.final(record)
                 return

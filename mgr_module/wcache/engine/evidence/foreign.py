@@ -7,7 +7,7 @@ from typing import Dict, Mapping
 from ...core.errors import RefusedError
 from ...core.ports import Done
 from ...core.verdict.foreign.document import Evidence
-from ..storing.archive import Archive
+from ..storing.archive import FOREIGN, Archive
 
 CLUSTERS_MAX = 16
 
@@ -21,21 +21,21 @@ class Foreign:
 
     def load(self) -> None:
         """Take up what was stored."""
-        self.files = self._archive.foreign()
+        self.files = self._archive.all(FOREIGN)
 
     def add(self, evidence: Evidence, done: Done) -> bool:
         """Keep a file in place of an older one of its cluster; False where it is there already."""
         if not is_new(self.files, evidence):
             return False
         self.files[evidence.cluster] = evidence
-        self._archive.put_foreign(evidence, done)
+        self._archive.put(FOREIGN, evidence, done)
         return True
 
     def drop(self, cluster: str) -> bool:
         """Forget what came from a cluster."""
         if self.files.pop(cluster, None) is None:
             return False
-        self._archive.drop_foreign(cluster)
+        self._archive.drop(FOREIGN, cluster)
         return True
 
 

@@ -11,11 +11,15 @@ import logging
 from typing import Callable, Dict, List, Optional
 
 from ...core.codec import one_line
+from ...core.errors import StorageError
 from ...core.history import ADMIN, AUTO, PROBE_PREFIX, About, HistoryEntry, Kind
-from .archive import Archive
+from .archive import Archive, StoredKind
 
-# Folders in the store.  The first versions had all lines in the last one.
-ADMINS_LOG, CHANGES_LOG, OTHERS_LOG = "audit", "changes", "history"
+# The first versions had all lines in the last one.
+ADMINS_LOG = StoredKind("audit", HistoryEntry, proven=False)
+CHANGES_LOG = StoredKind("changes", HistoryEntry, proven=False)
+OTHERS_LOG = StoredKind("history", HistoryEntry, proven=False)
+_Log = StoredKind[HistoryEntry]
 LINES_MAX = 1000
 # Of changes: what stands has its plan to tell of it, and lines with evidence are long.
 CHANGES_MAX = 200
@@ -34,14 +38,14 @@ class AuditLog:
         self._clock = clock
         self._log = log
         logs = (ADMINS_LOG, CHANGES_LOG, OTHERS_LOG)
-        self._lines: Dict[str, Dict[int, HistoryEntry]] = {name: {} for name in logs}
-        self._next = {name: 0 for name in logs}
+        self._lines: Dict[_Log, Dict[int, HistoryEntry]] = {log: {} for log in logs}
+        self._next = {log: 0 for log in logs}
 
     def load(self) -> None:
         """Take up what was stored; admins' lines go into their own log."""
         for log in self._lines:
-            self._lines[log] = self._archive.history(log)
-            self._next[log] = self._archive.history_next(log)
+            self._lines[log] = self._archive.numbered(log)
+            self._next[log] = self._archive.next_number(log)
         for number, entry in list(self._lines[OTHERS_LOG].items()):
             if entry.who == ADMIN:
                 self._append(ADMINS_LOG, entry)
@@ -71,19 +75,38 @@ class AuditLog:
                 self._remove(OTHERS_LOG, number)
         self._append(OTHERS_LOG, entry)
 
-    def _append(self, log: str, entry: HistoryEntry) -> None:
+    def _append(self, log: _Log, entry: HistoryEntry) -> None:
         number = self._next[log]
         self._next[log] += 1
         self._lines[log][number] = entry
-        self._archive.put_history(log, number, entry)
+        self._put(log, number, entry)
         while len(self._lines[log]) > (CHANGES_MAX if log == CHANGES_LOG else LINES_MAX):
             self._remove(log, next(iter(self._lines[log])))
 
-    def _remove(self, log: str, number: int) -> None:
+    def _put(self, log: _Log, number: int, entry: HistoryEntry) -> None:
+        """Store a line before what is stored after it; a probe's line may wait.
+
+        A mgr that is told to end does so at once (handle_mgr_signal() of Ceph's src/mgr/Mgr.cc),
+        and what a plan is stored to have come to is not told again.
+        """
+        def done(error: Optional[StorageError]) -> None:
+            if error is not None:  # tried again until the mons have it
+                self._archive.put_later(log, entry, _name(number))
+
+        if entry.kind is Kind.PROBE:
+            self._archive.put_later(log, entry, _name(number))
+        else:
+            self._archive.put(log, entry, done, _name(number))
+
+    def _remove(self, log: _Log, number: int) -> None:
         del self._lines[log][number]
-        self._archive.drop_history(log, number)
+        self._archive.drop(log, _name(number))
 
     def all(self) -> List[HistoryEntry]:
         """The lines of all logs, oldest first."""
         lines = [entry for log in self._lines.values() for entry in log.values()]
         return sorted(lines, key=lambda entry: entry.at_s)
+
+
+def _name(number: int) -> str:
+    return f"{number:010d}"

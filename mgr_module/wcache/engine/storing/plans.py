@@ -22,11 +22,11 @@ from ...core.change.rollout_state import (
     Rollout,
     Wave,
 )
-from ...core.errors import StorageError
+from ...core.errors import StorageError, WcacheError
 from ...core.loads import Block
 from ...core.ports import Done, Store, Write
 from ...core.versions import Numbered
-from .readable import VALUE_BYTES_MAX, PlanTexts, joined, prove, readable
+from .readable import VALUE_BYTES_MAX, PlanTexts, joined, prove, readable, require_key
 
 T = TypeVar("T", bound=Numbered)
 
@@ -105,8 +105,9 @@ class StoredPlans:
     Guarded by the engine's lock, but for the store's answers, which come from another thread.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, unreadable: Dict[str, str]) -> None:
         self._store = store
+        self._unreadable = unreadable
         self._whole = PlanTexts()
         self._kept: Dict[str, _Kept] = {}
         self._lock = threading.Lock()  # of what answers change: `stored` and `texts`
@@ -114,6 +115,21 @@ class StoredPlans:
     def ids(self) -> List[str]:
         """The ids of all plans, those that cannot be read included."""
         return [key[len(PLAN) + 1:] for key in self._store.keys(PLAN + "/")]
+
+    def all(self) -> Dict[str, Rollout]:
+        """All plans by id; what cannot be read is in `unreadable`."""
+        found: Dict[str, Rollout] = {}
+        for plan_id in self.ids():
+            key = f"{PLAN}/{plan_id}"
+            try:
+                plan = self.load(plan_id)
+                if plan is not None:
+                    require_key(key, plan)
+                    found[plan_id] = plan
+            except WcacheError as error:
+                self._unreadable[key] = error.message
+        self._sweep()
+        return found
 
     def load(self, plan_id: str) -> Optional[Rollout]:
         """One plan, whatever version has stored it; raises WcacheError where it is damaged."""
@@ -233,7 +249,7 @@ class StoredPlans:
         for key in self._store.keys(f"{PART}/{plan_id}/"):
             self._store.write_later(key, None)
 
-    def sweep(self) -> None:
+    def _sweep(self) -> None:
         """Remove parts of plans that are gone: a mgr was lost while it dropped them."""
         there = {*self.ids()}
         for key in self._store.keys(PART + "/"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from operator import attrgetter
-from typing import Any, Dict, List, Tuple, Type
+from typing import Any, Dict, List, Optional, Tuple, Type
 
 from ...core import codec, versions
 from ...core.change.rollout_state import UNDER_WAY, Change, Rollout
@@ -24,13 +24,17 @@ def readable(key: str, value: Numbered) -> str:
     return text
 
 
-def require_key(key: str, value: Any) -> None:
-    """Raise StorageError for a value that names another key as its own (`STORED_BY`)."""
-    names = getattr(type(value), "STORED_BY", "")
-    if names:
-        own = str(attrgetter(names)(value))
-        if own != key.partition("/")[2]:
-            raise StorageError(f"{key} has the value of {codec.one_line(own, 80)!r}")
+def own_name(value: Numbered) -> Optional[str]:
+    """The name that a value says it is stored by (`STORED_BY`); None where it says none."""
+    field = getattr(type(value), "STORED_BY", "")
+    return str(attrgetter(field)(value)) if field else None
+
+
+def require_key(key: str, value: Numbered) -> None:
+    """Raise StorageError for a value that names another key as its own."""
+    own = own_name(value)
+    if own is not None and own != key.partition("/")[2]:
+        raise StorageError(f"{key} has the value of {codec.one_line(own, 80)!r}")
 
 
 class PlanTexts:

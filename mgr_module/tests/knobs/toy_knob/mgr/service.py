@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Tuple
 
 from wcache.ceph.command import CommandFailed, ask_osd
+from wcache.engine.storing.archive import StoredKind
 
 from ..knob import DEPTH
 
@@ -30,6 +31,9 @@ class Readings:
     items: Tuple[Reading, ...] = field(default=(), metadata={"max_items": 10_000})
 
 
+READINGS = StoredKind("toy/readings", Readings)
+
+
 class ToyService:
     """Reads in a thread of its own, and answers from what was read last."""
 
@@ -40,7 +44,7 @@ class ToyService:
 
     def load(self):
         """Take up what was stored."""
-        self.readings = self._parts.archive.load_one(Readings, "toy/readings") or Readings()
+        self.readings = self._parts.archive.get(READINGS) or Readings()
 
     def start(self):
         """Read again and again."""
@@ -59,7 +63,7 @@ class ToyService:
         cluster = self._parts.view.cluster()
         found = [self._read(osd_id) for osd_id in sorted(cluster.osds)]
         self.readings = Readings(tuple(item for item in found if item is not None))
-        self._parts.archive.put_later("toy/readings", self.readings)
+        self._parts.archive.put_later(READINGS, self.readings)
 
     def _read(self, osd_id):
         command = {"prefix": "config get", "var": DEPTH}

@@ -9,11 +9,12 @@ from ....core.experiment.campaign import Campaign
 from ....core.experiment.observing.capacity_run import benches_capacity
 from ....core.experiment.run import RunMachine
 from ....engine.engine import Engine
-from ....engine.storing.archive import Archive
+from ....engine.storing.archive import Archive, StoredKind
 from ....engine.world import World
 from ..capacity import Measurement
 from ..runs import is_measurement, measurement_of
-from .archive import MclockArchive
+
+CAPACITY = StoredKind("capacity", Measurement)
 
 # Capacities kept, the newest of each OSD: three stand for a drive model.
 MEASURED_MAX = 300
@@ -28,7 +29,7 @@ class Capacities:
 
     def __init__(self, engine: Engine, archive: Archive) -> None:
         self._engine = engine
-        self._archive = MclockArchive(archive)
+        self._archive = archive
         self._lock = threading.Lock()
         self._taken: Set[str] = set()  # runs whose measurement is among `measured`
         self.measured: Dict[int, Measurement] = {}
@@ -38,7 +39,7 @@ class Capacities:
         """Take up what was stored."""
         with self._lock:
             self._taken.clear()
-            self.measured = self._archive.capacities()
+            self.measured = self._archive.numbered(CAPACITY)
         self.take(self._engine.world())
 
     def take(self, world: World) -> None:
@@ -58,13 +59,13 @@ class Capacities:
         before = self.measured.get(found.osd_id)
         if before is not None and before.ended_at_s >= found.ended_at_s:
             return
-        self._archive.put_capacity(found)
+        self._archive.put_later(CAPACITY, found)
         self.measured[found.osd_id] = found
         self.kept += 1
         by_age = sorted(self.measured.values(), key=lambda m: m.ended_at_s)
         for old in by_age[:-MEASURED_MAX]:
             del self.measured[old.osd_id]
-            self._archive.drop_capacity(old.osd_id)
+            self._archive.drop(CAPACITY, str(old.osd_id))
 
     def now(self, world: World) -> Tuple[Measurement, ...]:
         """What was measured until this look: a run may have ended since the last tick."""

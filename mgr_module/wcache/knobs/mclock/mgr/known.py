@@ -6,10 +6,11 @@ from typing import Dict, Tuple
 
 from ....core.config_database import Config
 from ....engine.engine import Engine
-from ....engine.storing.archive import Archive
+from ....engine.storing.archive import Archive, StoredKind
 from ..capacity import settings
-from ..config import Known, see
-from .archive import MclockArchive
+from ..config import Known, Knowns, see
+
+KNOWN = StoredKind("mclock/known", Knowns)
 
 
 class MclockKnown:
@@ -17,13 +18,14 @@ class MclockKnown:
 
     def __init__(self, engine: Engine, archive: Archive) -> None:
         self._engine = engine
-        self._archive = MclockArchive(archive)
+        self._archive = archive
         self.known: Dict[Tuple[str, str], Known] = {}  # replaced as a whole
         engine.config.on_read.append(self.see)
 
     def load(self) -> None:
         """Take up what was stored."""
-        self.known = {(k.who, k.name): k for k in self._archive.known()}
+        found = self._archive.get(KNOWN) or Knowns()
+        self.known = {(k.who, k.name): k for k in found.items}
 
     def see(self, config: Config) -> None:
         """Compare a reading with what was seen before."""
@@ -34,5 +36,5 @@ class MclockKnown:
         )
         if known != self.known:
             self.known = known
-            self._archive.put_known(tuple(known.values()))
+            self._archive.put_later(KNOWN, Knowns(tuple(known.values())))
         self._engine.wake()

@@ -5,9 +5,10 @@ from __future__ import annotations
 import threading
 from typing import Callable, Tuple
 
-from ....engine.storing.archive import Archive
+from ....engine.storing.archive import Archive, StoredKind
 from ..promise import PROMISES_MAX, Promise, Promises
-from .archive import MemoryArchive
+
+PROMISES = StoredKind("memory/promises", Promises)
 
 
 class KeptPromises:
@@ -15,13 +16,13 @@ class KeptPromises:
 
     def __init__(self, archive: Archive) -> None:
         self._lock = threading.Lock()
-        self._archive = MemoryArchive(archive)
+        self._archive = archive
         self.all: Tuple[Promise, ...] = ()
 
     def load(self) -> None:
         """Take up what was stored."""
         with self._lock:
-            self.all = self._archive.promises()
+            self.all = (self._archive.get(PROMISES) or Promises()).items
 
     def change(self, change: Callable[[Tuple[Promise, ...]], Tuple[Promise, ...]]) -> None:
         """Keep the newest of what `change` makes of them, and store it where it differs."""
@@ -29,4 +30,4 @@ class KeptPromises:
             promises = change(self.all)[-PROMISES_MAX:]
             if promises != self.all:
                 self.all = promises
-                self._archive.put_promises(Promises(promises))
+                self._archive.put_later(PROMISES, Promises(promises))

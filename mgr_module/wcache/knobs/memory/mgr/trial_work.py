@@ -21,16 +21,17 @@ from ....core.simulation import real
 from ....engine.engine import Engine
 from ....engine.measuring import TrialKind
 from ....engine.orders import Orders
-from ....engine.storing.archive import Archive
+from ....engine.storing.archive import Archive, StoredKind
 from ....engine.world import World
 from ..knob import MEMORY
 from ..reading import OsdReading
 from ..trial import KEY, Lease, Leased, Read, ReadOsds, Trial, TrialMachine, TrialStatus
 from ..trial_result import TrialResult, TrialResults
 from ..trial_room import crowded
-from .archive import MemoryArchive
 from .osds import OsdMemory
 
+TRIAL = StoredKind(KEY, Trial)
+RESULTS = StoredKind("memory/results", TrialResults)
 CLUSTER_EVERY_S = 5.0
 RESULTS_MAX = 100
 Runner = Callable[[Callable[[], object]], None]
@@ -114,7 +115,7 @@ class Trials:
 
     def __init__(self, *, engine: Engine, archive: Archive, osds: TrialOsds) -> None:
         self._engine = engine
-        self._archive = MemoryArchive(archive)
+        self._archive = archive
         self._osds = osds
         self._cluster_at_s = 0.0
         self._up_from: Dict[int, int] = {}  # when the trial began
@@ -122,11 +123,11 @@ class Trials:
         self._on: Dict[str, List[int]] = {}
         self._asked_at_s = 0.0
         self.results: Tuple[TrialResult, ...] = ()
-        engine.trial_kinds[MEMORY.name] = TrialKind(KEY, Trial, TrialMachine, osds)
+        engine.trial_kinds[MEMORY.name] = TrialKind(TRIAL, TrialMachine, osds)
 
     def load(self) -> None:
         """Take up what trials have told."""
-        self.results = self._archive.results()
+        self.results = (self._archive.get(RESULTS) or TrialResults()).items
 
     def start(self, trial: Trial, world: World, orders: Orders) -> None:
         """Begin a new trial; its OSDs may have fallen ill since they were chosen."""
@@ -167,7 +168,7 @@ class Trials:
     def _keep(self, trial: Trial, now_s: float) -> None:
         if all(item.trial_id != trial.trial_id for item in self.results):
             self.results = (*self.results, trial.result(now_s))[-RESULTS_MAX:]
-            self._archive.put_results(TrialResults(self.results))
+            self._archive.put_later(RESULTS, TrialResults(self.results))
 
     def _unfit(self, trial: Trial, world: World) -> str:
         """Why the cluster is not fit for it any more, or that an OSD began anew."""
