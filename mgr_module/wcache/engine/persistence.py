@@ -151,7 +151,7 @@ class StatePersistence:
     def save(self, owner: str, machine: Machine) -> None:
         """Store where a machine stands."""
         if not isinstance(machine, RunMachine):
-            done = self._gate.expect(owner, lambda: self._saved(owner))
+            done = self._gate.expect(owner, lambda: self.forget(owner))
             if isinstance(machine, RolloutMachine):
                 self._archive.plans.put(machine.rollout, done)
             else:
@@ -165,7 +165,7 @@ class StatePersistence:
             # only now: a crash before must find the periods again
             for index in indices:
                 self.records.drop_periods(owner, index)
-            self._saved(owner)
+            self.forget(owner)
 
         self._archive.put(RUN, machine.state, self._gate.expect(owner, stored))
         self.prune_due = self.prune_due or machine.over
@@ -181,7 +181,7 @@ class StatePersistence:
     def _put(self, owner: str, put: Callable[[Done], None]) -> None:
         self._values[owner] = put
         put(self._gate.expect(
-            owner, lambda: self._saved(owner), lambda error: self.not_saved(owner)
+            owner, lambda: self.forget(owner), lambda error: self.not_saved(owner)
         ))
 
     def is_stored(self, owner: str) -> bool:
@@ -205,8 +205,9 @@ class StatePersistence:
         self._archive.put(RECORD, record, self._gate.expect(owner, stored))
 
     def forget(self, owner: str) -> None:
-        """A machine that is gone needs nothing stored."""
-        self._saved(owner)
+        """Store it no more: the mons have it, or it is gone."""
+        self._unsaved.discard(owner)
+        self.stored()
 
     def retry(self, now_s: float, save: Callable[[str], None], analyses: Analyses) -> None:
         """Store what the mons did not take before; records are analysed once they are stored.
@@ -236,10 +237,6 @@ class StatePersistence:
                     self.records.drop_periods(run_id, index)
 
             self._put_record(again, record, analyses, drop)
-
-    def _saved(self, owner: str) -> None:
-        self._unsaved.discard(owner)
-        self.stored()
 
     def stored(self) -> None:
         """The store takes values: nothing is wrong with it, once nothing waits for it."""

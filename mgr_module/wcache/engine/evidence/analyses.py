@@ -89,11 +89,11 @@ class Analyses:
         self.accepted = {(item.hostname, item.drive_model): item for item in proofs.items}
 
     def trusted_models(self) -> TrustedModels:
-        """The drive models whose power-loss protection an admin vouches for."""
+        """Return the drive models whose power-loss protection an admin vouches for."""
         return TrustedModels(tuple(self.trusted[key] for key in sorted(self.trusted)))
 
     def accepted_proofs(self) -> AcceptedProofs:
-        """What hosts have shown and an admin has accepted for all hosts."""
+        """Return what hosts have shown and an admin has accepted for all hosts."""
         return AcceptedProofs(tuple(self.accepted[key] for key in sorted(self.accepted)))
 
     def believed(self) -> Tuple[Result, ...]:

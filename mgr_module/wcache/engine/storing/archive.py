@@ -44,7 +44,7 @@ STATE_VERSION = 1
 
 @dataclass(frozen=True)
 class StoredKind(Generic[T]):
-    """Where values of a type are stored: in a folder by their names, or one as `prefix` itself.
+    """Say where values of a type are: in a folder by their names, or one as `prefix` itself.
 
     A value's name is what STORED_BY of its type says; one without it is given a name.  What is
     measured is too much to be `proven`, that is read back, each time it is stored.
@@ -55,11 +55,11 @@ class StoredKind(Generic[T]):
     proven: bool = True
 
     def key(self, name: Optional[str] = None) -> str:
-        """The key of a value."""
+        """Return the key of a value."""
         return self.prefix if name is None else f"{self.prefix}/{name}"
 
     def write(self, value: T, name: Optional[str] = None, *, proven: bool = True) -> Write:
-        """What stores a value; raises StorageError for one that would not be read again."""
+        """Return what stores a value; raise StorageError if it would not be read again."""
         key = self.key(own_name(value) if name is None else name)
         proven = proven and self.proven
         return Write(key, readable(key, value) if proven else versions.dumps(value))
@@ -115,7 +115,7 @@ class Archive:
     # ---- values of all kinds
 
     def get(self, kind: StoredKind[T], name: Optional[str] = None) -> Optional[T]:
-        """One value, or None; what cannot be read is in `unreadable`."""
+        """Return one value, or None; what cannot be read is in `unreadable`."""
         key = kind.key(name)
         try:
             text = self._store.get(key)
@@ -129,12 +129,12 @@ class Archive:
         return value
 
     def all(self, kind: StoredKind[T], under: str = "") -> Dict[str, T]:
-        """All values of a kind by name, or those whose names begin with `under`."""
+        """Return all values of a kind by name, or those whose names begin with `under`."""
         found = {name: self.get(kind, name) for name in self.names(kind, under)}
         return {name: value for name, value in found.items() if value is not None}
 
     def numbered(self, kind: StoredKind[T]) -> Dict[int, T]:
-        """The same of a kind whose names are numbers, in their order."""
+        """Return the same of a kind whose names are numbers, in their order."""
         found: Dict[int, T] = {}
         for name, value in self.all(kind).items():
             if _NUMBER(name):
@@ -144,16 +144,16 @@ class Archive:
         return found
 
     def names(self, kind: StoredKind[T], under: str = "") -> List[str]:
-        """Names of everything stored of a kind, what cannot be read included."""
+        """Return the names of everything stored of a kind, what cannot be read included."""
         keys = self._store.keys(kind.key(under))
         return [key[len(kind.prefix) + 1:] for key in keys]
 
     def next_number(self, kind: StoredKind[T]) -> int:
-        """The number after all that are names of a kind, what cannot be read included."""
+        """Return the number after all that are names of a kind, what cannot be read included."""
         return max((int(n) for n in self.names(kind) if _NUMBER(n)), default=-1) + 1
 
     def sizes(self, kind: StoredKind[T], name: str = "") -> Dict[str, int]:
-        """Bytes that values take, by name; this reads them."""
+        """Return the bytes that values take, by name; this reads them."""
         found = self._store.sizes(kind.key(name))
         return {key[len(kind.prefix) + 1:]: size for key, size in found.items()}
 
@@ -185,7 +185,7 @@ class Archive:
         self._store.write(self._whole(writes), done)
 
     def _whole(self, writes: Sequence[Write]) -> List[Write]:
-        """The same with what could not be read of their keys first: it is not lost with them."""
+        """Put what could not be read of their keys first: it is not lost with them."""
         return [each for write in writes for each in (*self._aside(write.key), write)]
 
     def _aside(self, key: str) -> Sequence[Write]:

@@ -117,7 +117,7 @@ class StoredPlans:
         return [key[len(PLAN) + 1:] for key in self._store.keys(PLAN + "/")]
 
     def all(self) -> Dict[str, Rollout]:
-        """All plans by id; what cannot be read is in `unreadable`."""
+        """Return all plans by id; what cannot be read is in `unreadable`."""
         found: Dict[str, Rollout] = {}
         for plan_id in self.ids():
             key = f"{PLAN}/{plan_id}"

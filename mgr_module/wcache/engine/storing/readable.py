@@ -25,7 +25,7 @@ def readable(key: str, value: Numbered) -> str:
 
 
 def own_name(value: Numbered) -> Optional[str]:
-    """The name that a value says it is stored by (`STORED_BY`); None where it says none."""
+    """Return the name that a value says it is stored by (`STORED_BY`); None where it says none."""
     field = getattr(type(value), "STORED_BY", "")
     return str(attrgetter(field)(value)) if field else None
 
