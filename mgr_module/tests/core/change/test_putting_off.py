@@ -71,6 +71,22 @@ def test_only_what_the_next_step_would_have_is_put_off_and_it_is_well():
     assert len(later_words(rollout, cluster)) == 4
 
 
+@pytest.mark.parametrize("state", [
+    {"busy": frozenset({0, 5})}, {"slow_osds": (SlowOsd(0, 0.0, 1.0), SlowOsd(5, 0.0, 1.0))},
+])
+def test_what_moves_data_or_was_slow_is_no_canary_and_comes_last_in_its_wave(state):
+    rollout = of_drives(a_cluster(**state))
+    order = [item.osd_id for item in rollout.changes]
+    assert order[:4] == [1, 2, 3, 0]
+    assert order.index(5) == order.index(7) + 1
+    assert [wave.size for wave in rollout.waves] == [1, 3, 4, 4]
+
+
+def test_where_all_were_slow_the_first_is_the_canary():
+    slow = tuple(SlowOsd(osd_id, 0.0, 1.0) for osd_id in range(12))
+    assert of_drives(a_cluster(slow_osds=slow)).changes[0].osd_id == 0
+
+
 def test_of_a_wave_that_is_over_nobody_comes_back_before_all_others_are_made():
     cluster = a_cluster()
     rollout = replace(with_done(of_drives(cluster), 0, 2, 3, 4), later=(1,))
@@ -111,7 +127,7 @@ def test_a_value_of_no_host_keeps_its_place_among_all(where):
 def test_drives_that_move_data_or_had_slow_operations_go_last_in_their_wave():
     slow = (SlowOsd(2, 0.0, 1.0),)
     cluster = a_cluster(busy=frozenset({1}), slow_osds=slow)
-    rollout = with_done(of_drives(cluster), 0)
+    rollout = with_done(of_drives(a_cluster()), 0)  # made before that
     assert put_off(rollout, cluster) == (1, 2)
     # nobody is left who could go before them
     assert put_off(with_done(replace(rollout, later=(1, 2)), 3), cluster) == ()

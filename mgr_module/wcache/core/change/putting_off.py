@@ -6,7 +6,7 @@ where its OSDs are well again before that ends, else after all others.
 
 from __future__ import annotations
 
-from typing import AbstractSet, Callable, Dict, FrozenSet, List, Optional, Set, Tuple
+from typing import Dict, FrozenSet, List, Optional, Set, Tuple
 
 from ..cluster import ClusterState
 from ..record import Precondition
@@ -15,8 +15,8 @@ from .gate.evidence import Proofs
 from .preconditions import illness_of
 from .rollout_state import Change, Rollout
 from .stepping import NOTHING, Touched, step_from
+from .waves import Says, comes_last
 
-Says = Callable[[Change], bool]
 Key = Tuple[str, ...]
 # Values are told of that many, as each is about many OSDs.
 VALUES_TOLD_MAX = 20
@@ -30,7 +30,7 @@ def put_off(
         return ()
     look = _Look(rollout, lambda change: bool(illness_of(change, cluster)))
     look.take_back()
-    after_others, proofs = _comes_last(rollout, cluster), Proofs(rollout.evidence)
+    after_others, proofs = comes_last(rollout.changes, cluster), Proofs(rollout.evidence)
     while True:
         first = look.first()
         if first is None:
@@ -140,32 +140,6 @@ def _holds_back(change: Change) -> FrozenSet[Key]:
     where = change.failure_domain
     more: Tuple[Key, ...] = (("value",),) if where else (("value",), ("everywhere",))
     return frozenset({*change.touches, ("in", where), *more})
-
-
-def _comes_last(rollout: Rollout, cluster: ClusterState) -> Says:
-    """Say of drives whether they come last in their wave.
-
-    Their OSDs move data, or had slow operations in BlueStore.  Where most drives of a model do, or
-    had, they are as any other: a wave would be made in two parts, and nothing is gained.
-    """
-    slow = {one.osd_id for one in cluster.slow_osds}
-    groups = [(osds, _usual(rollout, osds)) for osds in (cluster.busy or frozenset(), slow) if osds]
-
-    def comes_last(change: Change) -> bool:
-        return bool(change.domain_id) and any(
-            change.pooled_as not in usual and not osds.isdisjoint(change.treated)
-            for osds, usual in groups
-        )
-
-    return comes_last
-
-
-def _usual(rollout: Rollout, osds: AbstractSet[int]) -> Set[str]:
-    """Say of which kinds of changes most are on such OSDs."""
-    alike: Dict[str, List[bool]] = {}
-    for change in rollout.drive_changes:
-        alike.setdefault(change.pooled_as, []).append(not osds.isdisjoint(change.treated))
-    return {kind for kind, each in alike.items() if 2 * sum(each) > len(each)}
 
 
 def later_words(rollout: Rollout, cluster: ClusterState) -> List[str]:

@@ -8,13 +8,25 @@ counts: it is inside of one bucket of every wider type.
 from __future__ import annotations
 
 import math
-from typing import Dict, Iterable, Iterator, List, Sequence, Tuple, TypeVar
+from typing import (
+    AbstractSet,
+    Callable,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    Sequence,
+    Set,
+    Tuple,
+    TypeVar,
+)
 
 from ..cluster import ClusterState
 from ..simulation import osd_of
 from .rollout_state import Change, Wave, WaveKind
 
 Item = TypeVar("Item")
+Says = Callable[[Change], bool]
 
 
 def growing(items: Sequence[Item], share: int) -> Iterator[Sequence[Item]]:
@@ -35,14 +47,47 @@ def arranged(
 ) -> Tuple[Tuple[Change, ...], Tuple[Wave, ...]]:
     """The changes in the order of their waves.
 
-    Those of drives come first to last by wave.  Those of the config database keep the order
-    in which their knob wants them, one after another where they stand in one domain.
+    Those of drives come first to last by wave; one whose OSDs move data, or had slow operations,
+    is no canary where there is another.  Those of the config database keep the order in which
+    their knob wants them, one after another where they stand in one domain.
     """
-    drives = [item for item in changes if item.domain_id]
+    says = comes_last(changes, cluster)
+    last = {(item.hostname, item.domain_id) for item in changes if says(item)}
+    drives = sorted(
+        (item for item in changes if item.domain_id),
+        key=lambda item: (item.hostname, item.domain_id) in last,
+    )
     others = [item for item in changes if not item.domain_id]
     groups = [*_drive_waves(drives, cluster), *_config_waves(others, first=not drives)]
     ordered = tuple(item for _, _, members in groups for item in members)
     return ordered, tuple(Wave(kind, name, len(members)) for kind, name, members in groups)
+
+
+def comes_last(changes: Sequence[Change], cluster: ClusterState) -> Says:
+    """Say of drives whether they come last in their wave.
+
+    Their OSDs move data, or had slow operations in BlueStore.  Where most drives of a model do, or
+    had, they are as any other: a wave would be made in two parts, and nothing is gained.
+    """
+    slow = {one.osd_id for one in cluster.slow_osds}
+    groups = [(osds, _usual(changes, osds)) for osds in (cluster.busy or frozenset(), slow) if osds]
+
+    def says(change: Change) -> bool:
+        return bool(change.domain_id) and any(
+            change.pooled_as not in usual and not osds.isdisjoint(change.treated)
+            for osds, usual in groups
+        )
+
+    return says
+
+
+def _usual(changes: Sequence[Change], osds: AbstractSet[int]) -> Set[str]:
+    """Say of which kinds of changes most are on such OSDs."""
+    alike: Dict[str, List[bool]] = {}
+    for change in changes:
+        if change.domain_id:
+            alike.setdefault(change.pooled_as, []).append(not osds.isdisjoint(change.treated))
+    return {kind for kind, each in alike.items() if 2 * sum(each) > len(each)}
 
 
 Group = Tuple[WaveKind, str, List[Change]]
