@@ -1,26 +1,32 @@
-"""wcache beside what is always wrong somewhere.
+"""wcache beside what is always wrong somewhere: an OSD is down, data moves, one has an alert.
 
 Class `hot` is in order, and is worked on.  Of class `cold` one OSD is dead, so that the others
-miss copies.
+miss copies, and data moves between them.
 """
 
 from __future__ import annotations
 
+import itertools
+import threading
 from contextlib import contextmanager
 from typing import Any, Dict, Iterator, List, Sequence
 
 import pytest
 from harness import ClusterPlan, CommandError, OsdLayout, start_cluster
 from probes import MODULE
-from rollouts.hosts import Hosts, Layout, Witness
+from rollouts.hosts import THROUGH, Hosts, Layout, Witness
 from rollouts.rig import OPTIONS
 
 pytestmark = [pytest.mark.cluster, pytest.mark.one_release]
 
-HOT, COLD = "hot", "cold"
+HOT, COLD, MOVING = "hot", "cold", "moving"
+THREES: Layout = {"h1": (0, 1, 2), "h2": (3, 4, 5), "h3": (6, 7, 8)}
 ONES: Layout = {"h1": (0,), "h2": (1,), "h3": (2,)}
+ALERT = "BLUESTORE_SLOW_OP_ALERT"
 WORK = {**OPTIONS, "gate_by_load": False, "latency_limit_ms": 60_000}
 HOT_PGS, COLD_PGS = 32, 4
+UPMAP_EACH_S = 45.0
+SLOW_IOPS = 200  # of drives, as mClock is told: it lets backfill have a part of them
 PATIENCE_S = 1500.0
 BENCH = ("-b", "4096", "-t", "16", "--no-cleanup")
 
@@ -32,6 +38,14 @@ class Living(Hosts):
         super().__init__(cluster, hosts)
         self.dead, *self.ill = cold
         self.hot = [osd_id for osd_id in self.osd_ids if osd_id not in cold]
+
+    def neighbour(self, osd_id: int) -> int:
+        """The other OSD of `hot` on a host."""
+        (found,) = [
+            other for other in self.hosts[self.host_of(osd_id)]
+            if other in self.hot and other != osd_id
+        ]
+        return found
 
     def pool(self, name: str, device_class: str, size: int, pgs: int) -> None:
         """A pool of one device class, with something in it."""
@@ -54,6 +68,14 @@ class Living(Hosts):
             {"OSD_DOWN", "PG_DEGRADED"} <= self.cluster.health_checks()
         ), 60)
 
+    def alert(self, osd_id: int, pool: str) -> None:
+        """Have an operation of an OSD be slow, by a threshold that is as it was afterwards."""
+        who = f"osd.{osd_id}"
+        self.cluster.command("config set", who=who, name="bluestore_log_op_age", value="0.00001")
+        self.write(pool, 2)
+        self.wcache.wait("the alert", lambda: ALERT in self.cluster.health_checks(), 60)
+        self.cluster.command("config rm", who=who, name="bluestore_log_op_age")
+
 
 @contextmanager
 def living(release: int, hosts: Layout, cold: Sequence[int], copies: int) -> Iterator[Living]:
@@ -62,7 +84,14 @@ def living(release: int, hosts: Layout, cold: Sequence[int], copies: int) -> Ite
         OsdLayout(device_class=COLD if osd_id in cold else HOT, hostname=name)
         for name, osd_ids in hosts.items() for osd_id in osd_ids
     ]
-    conf = {"mon allow pool size one": "true", "osd pool default size": str(copies)}
+    conf = {
+        "mon allow pool size one": "true", "osd pool default size": str(copies),
+        # what is down stays in, so that its copies are missed to the end
+        "mon osd down out interval": "86400",
+        # as in PGs of years: a new copy is made of all objects, not of the log's
+        "osd min pg log entries": "10", "osd max pg log entries": "10",
+        "osd pg log trim min": "10",
+    }
     with start_cluster(ClusterPlan(release=release, osds=osds, conf=conf)) as cluster:
         for name in (HOT, COLD):
             cluster.ceph("osd", "crush", "rule", "create-replicated", name, "default", "host", name)
@@ -132,3 +161,123 @@ def test_a_class_in_order_is_measured_and_changed_beside_one_that_misses_copies(
         carried_out(rig)
     assert made_by(witness) == rig.hot
     assert {"OSD_DOWN", "PG_DEGRADED"} <= rig.cluster.health_checks()
+
+
+@contextmanager
+def data_moves(rig: Living) -> Iterator[None]:
+    """All the time between two OSDs of `cold`, and a PG of `hot` now and then."""
+    over = threading.Event()
+    pools = {row["poolname"]: row["poolnum"] for row in rig.cluster.command("osd lspools")}
+
+    def upmap(verb: str, pg: str, *osd_ids: int) -> None:
+        # with a client of its own: the open connection is for one thread
+        rig.cluster.ceph("osd", verb, pg, *map(str, osd_ids), check=False)
+
+    def one_that_moves() -> None:
+        pg = f"{pools[MOVING]}.0"
+        while not over.wait(2.0):
+            at = rig.cluster.ceph_json("pg", "map", pg)
+            if at["up"] == at["acting"]:
+                upmap("pg-upmap", pg, *set(rig.ill).difference(at["up"]))
+
+    def a_balancer() -> None:
+        for turn in itertools.count():
+            pg = f"{pools[HOT]}.{turn // 2 % HOT_PGS:x}"
+            if turn % 2:
+                upmap("rm-pg-upmap-items", pg)
+            else:
+                source, *_ = rig.cluster.ceph_json("pg", "map", pg)["acting"]
+                upmap("pg-upmap-items", pg, source, rig.neighbour(source))
+            if over.wait(UPMAP_EACH_S):
+                return
+
+    threads = [threading.Thread(target=one) for one in (one_that_moves, a_balancer)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join()
+
+
+def tried(rig: Living) -> Dict[str, Any]:
+    """`try`, as soon as it may begin; its answer."""
+    wcache, refused = rig.wcache, ""
+
+    def begun() -> Any:
+        nonlocal refused
+        try:
+            return wcache("try", accept_cost=True)
+        except CommandError as refusal:
+            refused = str(refusal)
+            if "preconditions not met" not in refused:
+                raise
+            return None
+
+    try:
+        wcache.wait("try to begin", begun, 180)
+    except AssertionError:
+        pytest.fail(refused)
+    told: Dict[str, Any] = {}
+
+    def answered() -> bool:
+        told.update(wcache("try"))
+        return bool(told["state"] == "answer")
+
+    wcache.wait("the answer of try", answered, PATIENCE_S)
+    return told
+
+
+@pytest.fixture
+def nine(release: int) -> Iterator[Living]:
+    """Two OSDs of class `hot` and one of class `cold` on each of three hosts."""
+    with living(release, THREES, cold=(2, 5, 8), copies=3) as rig:
+        for osd_id in rig.ill:
+            rig.cluster.command(
+                "config set", who=f"osd.{osd_id}", name="osd_mclock_max_capacity_iops_ssd",
+                value=str(SLOW_IOPS),
+            )
+        rig.pool(MOVING, COLD, 1, 1)
+        (number,) = [
+            row["poolnum"] for row in rig.cluster.command("osd lspools")
+            if row["poolname"] == MOVING
+        ]
+        rig.cluster.ceph("osd", "pg-upmap", f"{number}.0", str(rig.ill[0]))
+        rig.cluster.wait_clean(120)
+        rig.write(MOVING, 5)
+        yield rig
+
+
+@pytest.mark.long
+def test_each_drive_is_decided_as_on_a_quiet_cluster_and_the_ill_ones_are_left_alone(
+    nine: Living
+):
+    rig, wcache = nine, nine.wcache
+    alerted = rig.hot[0]
+    rig.alert(alerted, HOT)
+    rig.kill()
+    every = {"scope": f"class:{HOT}", "loads": "depth1", "drives_per_model": len(rig.hot)}
+    witness = Witness(rig)
+    with witness.looking(), data_moves(rig):
+        answer = tried(rig)
+        print("\n" + "\n".join(answer["lines"]))
+        beside = wcache.wait_over(wcache.start_campaign(seed=7, **every), PATIENCE_S)
+        print(beside["status"], verdicts(beside), beside["skipped"])
+        carried_out(rig)
+        moved = rig.cluster.command("pg stat")
+    print(moved["pg_summary"]["num_pg_by_state"])
+    made = made_by(witness)
+    assert set(made) == set(rig.hot), "the ill ones and the dead one are untouched"
+    assert made.index(alerted) > made.index(rig.neighbour(alerted)), "it comes last on its host"
+    assert {ALERT, "OSD_DOWN", "PG_DEGRADED"} <= rig.cluster.health_checks()
+
+    rig.all_back()
+    rig.cluster.start_osd(rig.dead)
+    rig.cluster.wait_clean(300)
+    quiet = wcache.wait_over(wcache.start_campaign(seed=8, **every), PATIENCE_S)
+    print(quiet["status"], verdicts(quiet))
+    decided = {osd_id: what for osd_id, what in verdicts(quiet).items() if what == THROUGH}
+    assert decided
+    assert {osd_id: verdicts(beside).get(osd_id) for osd_id in decided} == decided
