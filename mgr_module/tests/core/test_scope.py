@@ -1,10 +1,13 @@
 """A scope is read in one way, spelled in one way, and covers what all of its terms name."""
 
+from dataclasses import replace
+
 import pytest
 from mgr_fakes import builders as make
 from wcache.core.errors import MalformedError
 from wcache.core.experiment.campaign import candidates
 from wcache.core.scope import Scope, parse_scope
+from wcache.knobs.domains import Domain, within
 
 
 @pytest.mark.parametrize(
@@ -27,6 +30,19 @@ def test_an_osd_is_of_the_host_that_the_cluster_names_too():
     _, cluster = make.fleet()
     assert len(parse_scope("host:h1").osds((), cluster)) == 4
     assert parse_scope("model:HD1").osds((), cluster) == frozenset()
+
+
+@pytest.mark.parametrize(("text", "covered"), [
+    ("class:hdd", True), ("class:ssd", True), ("class:hdd,osd.1", True), ("class:ssd,osd.2", True),
+    ("class:ssd,osd.1", False), ("osd.2", True), ("class:nvme", False),
+])
+def test_class_and_osd_are_of_the_same_osd_of_a_shared_drive(text, covered):
+    cluster = make.cluster([make.osd(1, "h1"), make.osd(2, "h1", device_class="ssd")])
+    drive = make.drive("sda", 1)
+    shared = replace(drive, uses=(*drive.uses, replace(drive.uses[0], osd_id=2)))
+    report, scope = make.report("h1", shared), parse_scope(text)
+    assert scope.covers(report, shared, cluster) is covered
+    assert within(Domain(("host h1",), report, (shared,)), scope, cluster) is covered
 
 
 @pytest.mark.parametrize(

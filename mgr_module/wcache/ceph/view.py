@@ -81,7 +81,8 @@ class CephView:
             osds[osd_id] = OsdInfo(
                 osd_id,
                 told.of_osd(meta, "hostname"),
-                classes.get(osd_id, told.of_osd(meta, "default_device_class")),
+                # CRUSH takes no comma, which would begin another term of a scope
+                classes.get(osd_id, told.of_osd(meta, "default_device_class").replace(",", "?")),
                 bool(row["up"]) and bool(row["in"]),
                 told.of_osd(meta, "ceph_version_short"),
                 dict(location).get("host", ""),

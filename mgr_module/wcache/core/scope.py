@@ -58,13 +58,17 @@ class Scope:
 
     def covers(self, report: HostReport, drive: DriveReport, cluster: ClusterState) -> bool:
         """Whether a drive that a host has reported is in it."""
-        osd_ids = [use.osd_id for use in drive.uses]
-        classes = [cluster.osds[o].device_class for o in osd_ids if o in cluster.osds]
+        some = self.device_class or self.osd_id is not None
         return (
-            (not self.device_class or self.device_class in classes)
-            and self.has_host(report.hostname) and self.has_osd(*osd_ids)
-            and self.has_model(drive.drive_model)
+            (not some or any(self.has_one(use.osd_id, cluster) for use in drive.uses))
+            and self.has_host(report.hostname) and self.has_model(drive.drive_model)
         )
+
+    def has_one(self, osd_id: int, cluster: ClusterState) -> bool:
+        """Whether an OSD fits by its number and its class, whatever others its drive has."""
+        osd = cluster.osds.get(osd_id)
+        fits = not self.device_class or (osd is not None and osd.device_class == self.device_class)
+        return fits and self.has_osd(osd_id)
 
     def osds(self, reports: Iterable[HostReport], cluster: ClusterState) -> FrozenSet[int]:
         """The OSDs of the cluster that are in it: drive models are as reported, hosts too."""

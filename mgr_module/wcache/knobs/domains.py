@@ -78,7 +78,8 @@ def by_fate(domains: Iterable[Domain], fate_of: Callable[[Domain, int], Fate]) -
 
 def within(domain: Domain, scope: Scope, cluster: ClusterState) -> bool:
     """Whether a domain is asked for; one of whose OSDs the cluster knows none is in any class."""
-    known = [osd_of(domain.report, osd_id, cluster) for osd_id in domain.osd_ids]
+    asked = [osd_id for osd_id in domain.osd_ids if scope.has_osd(osd_id)]
+    known = [osd_of(domain.report, osd_id, cluster) for osd_id in asked]
     classes = {osd.device_class for osd in known if osd is not None}
     return (
         (not scope.device_class or not classes or scope.device_class in classes)

@@ -247,6 +247,7 @@ class LinuxDriveHost:
                 except ScsiError as error:
                     if not error.aborted:
                         raise
+                    self._before_change()  # the first one may have taken long
                     switch.set_cache(device, mode)
             except (ScsiError, NvmeError) as error:
                 now = switch.read(device).device_cache

@@ -30,7 +30,7 @@ def reload(world: World, scope: Optional[str]) -> Dict[str, Any]:
     covered = {
         (report.hostname, use.osd_id) for report in reports for drive in report.drives
         if wanted.covers(report, drive, world.cluster) for use in drive.uses
-        if wanted.has_osd(use.osd_id)
+        if wanted.has_one(use.osd_id, world.cluster)
     }
     items = tuple(
         one for one in reloads(reports, by_hand) if (one.hostname, one.osd_id) in covered

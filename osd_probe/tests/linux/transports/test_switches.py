@@ -3,7 +3,7 @@
 import pytest
 from model_drives import ModelAta, ModelNvme, ModelScsi
 from wcache.core.drive.safety import may_toggle
-from wcache.core.errors import DisobeyedError, RefusedError, StorageError
+from wcache.core.errors import DisobeyedError, NotReadyError, RefusedError, StorageError
 from wcache.core.model import CacheMode, CachePage, DeviceCache, FindingCode, Role, Transport
 from wcache.core.refusal import RefusalKind
 from wcache_probe.linux.block.sysfs import by_name
@@ -381,6 +381,24 @@ def test_a_command_that_was_aborted_once_is_sent_again(fake_host):
     (drive,) = host.look()
     host.set_cache(drive, THROUGH)
     assert host.look()[0].mode is THROUGH
+
+
+def test_a_command_that_was_aborted_is_not_sent_again_when_its_lease_has_ended(fake_host):
+    model = Aborts(1)
+    host = host_with(fake_host, model)
+    (drive,) = host.look()
+    asked = []
+
+    def ends():
+        asked.append(1)
+        if len(asked) > 1:
+            raise NotReadyError("the lease has ended")
+
+    host.watched_by(lambda name: None, ends)
+    with pytest.raises(NotReadyError):
+        host.set_cache(drive, THROUGH)
+    host.watched_by(lambda name: None, lambda: None)
+    assert host.look()[0].mode is BACK
 
 
 def test_a_drive_that_aborts_each_change_is_remembered(fake_host):
