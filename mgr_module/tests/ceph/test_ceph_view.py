@@ -248,6 +248,13 @@ def test_slow_operations_make_those_ill_that_have_them_and_all_where_some_are_no
     assert set(slow("daemons [osd.5,osd.6]... have slow ops.").illness((0, 1))) == {0, 1}
 
 
+def test_a_class_by_an_osds_own_word_begins_no_other_term_of_a_scope():
+    maps = Maps(())
+    maps.maps["osd_map_crush"]["devices"] = []
+    maps.maps["osd_metadata"] = {"0": {"default_device_class": "hdd,osd.3"}}
+    assert CephView(maps, bench_empties_caches=False).cluster().osds[0].device_class == "hdd?osd.3"
+
+
 @pytest.mark.parametrize("under_way", [True, False])
 def test_an_orchestrated_upgrade_forbids_measuring(under_way):
     view = CephView(Maps(()), bench_empties_caches=False, upgrade=lambda: under_way)

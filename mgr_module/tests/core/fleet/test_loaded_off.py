@@ -181,6 +181,19 @@ def test_what_refuses_to_turn_a_drive_on_that_saves_it_is_what_reload_cures():
     assert said(a_mgr(cured), "drive reload")["osds"] == []
 
 
+@pytest.mark.parametrize(("scope", "osd_ids"), [
+    ("cluster", [0, 1]), ("class:hdd", [0]), ("class:ssd", [1]), ("osd.1", [1]),
+])
+def test_reload_stops_no_osd_of_another_class_on_a_shared_drive(scope, osd_ids):
+    drive = found_off()
+    mgr = a_mgr(replace(drive, uses=(*drive.uses, OsdUse(1, Role.DB, LOADED_OFF))))
+    osds = {osd_id: make.osd(osd_id, "h0") for osd_id in (0, 1)}
+    osds[1] = replace(osds[1], device_class="ssd")
+    mgr.view.state = replace(mgr.view.state, osds=osds)
+    shown = said(mgr, "drive reload", scope=scope)
+    assert [one["osd_id"] for one in shown["osds"]] == osd_ids
+
+
 NAME_IT = "`wcache-probe prepare --drive=sdb`"
 
 
