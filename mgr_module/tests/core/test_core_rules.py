@@ -1,5 +1,6 @@
 """Coins and slots, claims, findings, options and words: the small pure rules."""
 
+import random
 from dataclasses import replace
 
 import pytest
@@ -132,9 +133,9 @@ def test_volatile_and_not_flushing_is_an_error_except_on_a_throwaway_loop_device
 
 def test_mixed_modes_do_not_count_what_an_experiment_holds():
     report = make.report("h1", make.drive("sda", 0), make.drive("sdb", 1, mode=WT))
-    (found,) = mixed_modes([modes_of(report, frozenset())])
+    (found,) = mixed_modes(modes_of(report, frozenset()))
     assert found.detail == "1 in write back, 1 in write through"
-    assert mixed_modes([modes_of(report, {"domain-sdb"})]) == []
+    assert mixed_modes(modes_of(report, {"domain-sdb"})) == []
 
 
 def test_every_finding_has_advice():
@@ -148,19 +149,43 @@ def test_a_host_is_looked_at_again_only_when_something_changed():
 
     def take(**changes):
         arguments = {"throwaway": False, "leased": (), "changing": (), **changes}
-        return views.take(reports, **arguments)
+        return views.take(reports, **arguments).views
 
     first = take()
-    assert all(a is b for a, b in zip(take(), first))
+    assert take() is first
     held = take(leased=[("h1", "domain-sda")])
-    assert held[0] is not first[0]
-    assert held[1] is first[1]
+    assert held["h1"] is not first["h1"]
+    assert held["h2"] is first["h2"]
     reports["h2"] = make.report("h2", make.drive("sdb", 1))
     changed = take(leased=[("h1", "domain-sda")])
-    assert changed[0] is held[0]
-    assert changed[1] is not held[1]
+    assert changed["h1"] is held["h1"]
+    assert changed["h2"] is not held["h2"]
     del reports["h1"]
-    assert len(take()) == 1
+    assert [*take()] == ["h2"]
+
+
+def test_what_hosts_make_up_together_is_that_of_a_first_look_whatever_came_before():
+    dice, views, reports = random.Random(5), HostViews(), {}
+    for _ in range(200):
+        name = f"h{dice.randrange(6)}"
+        reports.pop(name, None)
+        if dice.random() < 0.8:
+            reports[name] = make.report(name, *(
+                make.drive(f"sd{letter}", at, mode=dice.choice([WB, WT]))
+                for at, letter in enumerate("abc") if dice.random() < 0.7
+            ))
+        given = {
+            "throwaway": dice.random() < 0.2,
+            **{what: [(name, "domain-sda") for name in reports if dice.random() < 0.3]
+               for what in ("leased", "changing", "touched")},
+        }
+        now, anew = views.take(reports, **given), HostViews().take(reports, **given)
+        assert dict(now.views) == dict(anew.views)
+        assert (now.models, now.modes, now.told) == (anew.models, anew.modes, anew.told)
+        of = {name for name in ("h1", "h2", "h3", "h4", "h9") if dice.random() < 0.5}
+        alone = HostViews().take({k: v for k, v in reports.items() if k in of}, **given)
+        assert now.modes_of(of) == anew.modes_of(of) == alone.modes
+        assert sum(now.models.values()) == sum(len(r.drives) for r in reports.values())
 
 
 # ---- options and words

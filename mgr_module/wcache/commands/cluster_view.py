@@ -15,7 +15,7 @@ from ..core.precondition_text import faults
 from ..core.shell import typed
 from ..core.text import duration, many, named, when
 from ..engine.world import World
-from .drives.hosts import HostView
+from .drives.hosts import FleetView, HostView
 
 CommitMs = Callable[[int], Optional[float]]
 """What a commit of an OSD takes now; None where that is not known."""
@@ -26,12 +26,11 @@ SHOWN_MAX, LIKE_MAX, LIKE_MIN = 3, 16, 3
 REASONS_MAX, NAMED_IN_JSON_MAX = 4, 1000
 
 
-def standing(world: World, hosts: Iterable[HostView], commit_ms: CommitMs) -> Dict[str, Any]:
-    """The cluster in plain data; `hosts` are asked only where an OSD has the alert."""
+def standing(world: World, fleet: FleetView, commit_ms: CommitMs) -> Dict[str, Any]:
+    """The cluster in plain data; `fleet` is asked only where an OSD has the alert."""
     cluster = world.cluster
     there = cluster.osds.keys()  # views: of 100,000 OSDs no set is made
-    told = {osd_id for osd_id, osd in cluster.osds.items() if not osd.up}
-    told |= there & {*cluster.ill, *cluster.slow_op_osds}
+    told = cluster.down | (there & {*cluster.ill, *cluster.slow_op_osds})
     ill = Counter(cluster.illness(told).values())
     return {
         "osds": len(cluster.osds),
@@ -42,15 +41,15 @@ def standing(world: World, hosts: Iterable[HostView], commit_ms: CommitMs) -> Di
             "reasons": [{"why": why, "osds": osds} for why, osds in ill.most_common()],
         },
         "busy": None if cluster.busy is None else len(there & cluster.busy),
-        "slow_bluestore": _slow(world, hosts, commit_ms) if cluster.slow_osds else
+        "slow_bluestore": _slow(world, fleet, commit_ms) if cluster.slow_osds else
         {"osds": 0, "osd_ids": [], "shown": [], "drive_models": []},
     }
 
 
-def _slow(world: World, hosts: Iterable[HostView], commit_ms: CommitMs) -> Dict[str, Any]:
+def _slow(world: World, fleet: FleetView, commit_ms: CommitMs) -> Dict[str, Any]:
     cluster = world.cluster
     slow = {one.osd_id for one in cluster.slow_osds}
-    kind_of, like = _kinds(hosts, cluster, slow)
+    kind_of, like = _kinds(fleet.views.values(), cluster, slow)
     decided = {
         (found.device_class, str(found.drive_model)) for found in world.recommendations
         if found.verdict.decided

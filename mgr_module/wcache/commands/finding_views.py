@@ -13,7 +13,7 @@ from ..core.model import Cure, Finding, FindingCode, Severity
 from ..engine.auto_look import stands
 from ..engine.world import World
 from .drives.foreign_rules import ForeignRules
-from .drives.hosts import HostView, HostViews
+from .drives.hosts import FleetView, HostViews
 from .drives.set_up_views import SetUpViews
 
 # A look at what services find wrong with what they are about.
@@ -29,13 +29,12 @@ class FindingViews:
         self._foreign = ForeignRules()
         self._set_up = SetUpViews()
 
-    def all(self, world: World, hosts: Optional[List[HostView]] = None) -> List[Finding]:
-        """Everything wrong at the moment, errors first; `hosts` where they are known already."""
-        hosts = self.hosts(world) if hosts is None else hosts
-        found = together(self._foreign.judged(hosts, world))
+    def all(self, world: World, fleet: Optional[FleetView] = None) -> List[Finding]:
+        """Everything wrong at the moment, errors first; `fleet` where it is known already."""
+        fleet = self.hosts(world) if fleet is None else fleet
+        found = together(self._foreign.judged(fleet, world))
         # a report that is due again may tell of a state that an experiment has left
-        fresh = [h for h in hosts if h.report.hostname in world.reported_at_s]
-        found += mixed_modes(host.modes for host in fresh)
+        found += mixed_modes(fleet.modes_of(world.reported_at_s.keys()))
         found += _drift(world)
         found += of_agents(
             world.agents, world.now_s, world.other_versions, world.blocked
@@ -50,13 +49,13 @@ class FindingViews:
             found.append(
                 Finding(FindingCode.FROZEN, Severity.WARNING, "cluster", "frozen by an admin")
             )
-        found += self._set_up.findings(hosts, world)
+        found += self._set_up.findings(fleet, world)
         found += self._more(world)
         found += _of_the_module(world)
         order = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 2}
         return sorted(found, key=lambda f: (order[f.severity], f.code.value, f.subject))
 
-    def hosts(self, world: World) -> List[HostView]:
+    def hosts(self, world: World) -> FleetView:
         """What follows from each host's report."""
         return self._host_views.take(
             world.reports, throwaway=world.options.throwaway_cluster,

@@ -31,7 +31,6 @@ from ..services.plans.planner import Planner
 from . import cluster_view
 from .campaign_views import CampaignViews, head
 from .drives.controllers import controllers
-from .drives.hosts import ModelKey
 from .drives.models import drive_models
 from .drives.options import options, verdicts
 from .drives.reload import reload
@@ -87,11 +86,7 @@ class Views:
         """`status`: probes, drives by model, what is under way, findings with advice."""
         world = self._look()
         held = self._measuring(world)
-        models: Dict[ModelKey, int] = {}
-        hosts = self._findings.hosts(world)
-        for host in hosts:  # not `Counter.update`, which takes ten times as long
-            for key, count in host.models.items():
-                models[key] = models.get(key, 0) + count
+        fleet = self._findings.hosts(world)
         return {
             "format_version": FORMAT_VERSION,
             "summary": self._summary(world),
@@ -99,25 +94,25 @@ class Views:
             "throwaway_cluster": world.options.throwaway_cluster,
             "agents": {
                 "known": len(world.agents),
-                "heard": sum(
-                    1 for a in world.agents if not a.silent(world.now_s)
+                "heard": len([
+                    a for a in world.agents if not a.silent(world.now_s)
                     and a.hostname not in world.only_stored
-                ),
+                ]),
                 "hosts_without": hosts_without_probe(world),
             },
-            "cluster": cluster_view.standing(world, hosts, self._commit_ms),
-            "drives": sum(models.values()),
+            "cluster": cluster_view.standing(world, fleet, self._commit_ms),
+            "drives": sum(fleet.models.values()),
             "reported": codec.to_plain(world.age),
             "drive_models": [
                 {"drive_model": model, "device_cache": cache, "kernel_view": view,
                  "safety": safety, "drives": count}
-                for (model, cache, view, safety), count in sorted(models.items())
+                for (model, cache, view, safety), count in sorted(fleet.models.items())
             ],
             "campaign": world.open_campaign,
             "measuring": held.words if held else "",
             "measuring_shown_by": held.show if held else "",
             "rollout": ", ".join(world.open_plans),
-            "findings": [_finding(item) for item in self._findings.all(world, hosts)],
+            "findings": [_finding(item) for item in self._findings.all(world, fleet)],
             "unreadable": dict(sorted(world.unreadable.items())[:50]),
         }
 
@@ -196,9 +191,8 @@ class Views:
 
 def hosts_without_probe(world: World) -> List[str]:
     """Hosts of the map with OSDs of which no probe speaks."""
-    found = {osd.hostname for osd in world.cluster.osds.values()}
     spoken_for = speaking_for((agent.hostname for agent in world.agents), world.cluster)
-    return sorted(found - {"", *spoken_for.values()})
+    return sorted(world.cluster.hostnames - {*spoken_for.values()})
 
 
 def _next(world: World, outlook: Outlook) -> str:
@@ -226,13 +220,12 @@ def drives(world: World, scope: Scope) -> Dict[str, Any]:
         told = {hostname: believed_of(hostname, world.reports, world.cluster)}
     else:
         told = {report.hostname: report for report in world.believed_reports}
-    ages = {name: world.report_age_s(name) for name in names}
     trusted = frozenset(item.drive_model for item in world.trusted)
 
     def row_of(item: Tuple[str, DriveReport]) -> Dict[str, Any]:
         name, drive = item
         leased = (name, drive.domain_id) in world.leased
-        age_s = _rounded(ages[name])
+        age_s = _rounded(world.report_age_s(name))
         return {**_drive(name, drive, leased, trusted), "reported_s_ago": age_s}
 
     found = [
@@ -242,9 +235,8 @@ def drives(world: World, scope: Scope) -> Dict[str, Any]:
     if not found and scope not in (Scope(), Scope(hostname=hostname)):
         raise NotFoundError(f"no drive is in scope {scope}", "see `ceph wcache drive ls`")
     rows = Rows(found, row_of)
-    return {
-        "format_version": FORMAT_VERSION, "drives": rows, "reported": codec.to_plain(age_of(ages)),
-    }
+    age = age_of({*names}, world.reported_at_s, world.now_s)
+    return {"format_version": FORMAT_VERSION, "drives": rows, "reported": codec.to_plain(age)}
 
 
 def agents(world: World) -> Dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import (
     Callable,
     Collection,
@@ -106,6 +107,16 @@ class ClusterState:
     checks: Tuple[str, ...] = ()
     strict_pools: Tuple[str, ...] = ()
     gets_data: Callable[[int], bool] = field(default=_nobody_knows, compare=False)
+
+    @cached_property
+    def hostnames(self) -> FrozenSet[str]:
+        """The hosts of the map that have OSDs."""
+        return frozenset({osd.hostname for osd in self.osds.values()} - {""})
+
+    @cached_property
+    def down(self) -> FrozenSet[int]:
+        """The OSDs that are not up and in."""
+        return frozenset(osd_id for osd_id, osd in self.osds.items() if not osd.up)
 
     @property
     def blocking(self) -> Tuple[Precondition, ...]:

@@ -139,7 +139,7 @@ class Hosts:
 
     def age(self, now_s: float) -> Age:
         """How old the reports are."""
-        return age_of({name: self.report_age_s(name, now_s) for name in self.reports})
+        return age_of(self.reports.keys(), self.reported_at_s, now_s)
 
     def holds_no_lease(self, hostname: str, domain_id: str) -> bool:
         """Whether the probe's journal is known, and has no entry of a lease of the domain."""

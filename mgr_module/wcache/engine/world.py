@@ -178,7 +178,7 @@ class World:
     @property
     def age(self) -> Age:
         """How old the reports are."""
-        return age_of({name: self.report_age_s(name) for name in self.reports})
+        return age_of(self.reports.keys(), self.reported_at_s, self.now_s)
 
     @property
     def stuck(self) -> bool:

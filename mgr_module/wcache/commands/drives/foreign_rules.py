@@ -9,7 +9,7 @@ from ...core.model import Finding, FindingCode
 from ...core.simulation import DriveKind
 from ...core.verdict.recommend import Recommendation, recommended_for
 from ...engine.world import World
-from .hosts import HostView
+from .hosts import FleetView, HostView
 
 # Advice over a whole fleet takes long to put together, and findings are asked for at each tick.
 KEEP_S = 30.0
@@ -22,10 +22,10 @@ class ForeignRules:
         self._advice: Tuple[Recommendation, ...] = ()
         self._asked: Optional[Tuple[float, int]] = None  # when, and on how many results
 
-    def judged(self, hosts: List[HostView], world: World) -> List[Finding]:
+    def judged(self, fleet: FleetView, world: World) -> List[Finding]:
         """The findings of all hosts, those of others' rules with whether they agree."""
         found: List[Finding] = []
-        for host in hosts:
+        for _, host in sorted(fleet.told.items()):
             for item in host.findings:
                 foreign = item.code is FindingCode.FOREIGN_RULE
                 found.append(self._judged(item, host, world) if foreign else item)

@@ -1,14 +1,24 @@
 """What follows from one host's report, worked out once for each report.
 
-`status` and the health checks are asked for at every tick; at 1,000 hosts only the hosts
-that changed since are looked at again.  Reports are immutable, so identity is enough.
+`status` and the health checks are asked for at every tick; of 10,000 hosts only those that
+changed since are looked at again.  Reports are immutable, so identity is enough.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
-from typing import Dict, FrozenSet, Iterable, List, Mapping, Set, Tuple
+from dataclasses import dataclass, field, replace
+from typing import (
+    AbstractSet,
+    Dict,
+    FrozenSet,
+    Iterable,
+    Mapping,
+    Optional,
+    Set,
+    Tuple,
+    TypeVar,
+)
 
 from ...core.drive.safety import judge
 from ...core.fleet.findings import modes_of, of_drive, of_power_cuts
@@ -18,6 +28,7 @@ from ...core.model import DriveReport, Finding, Role
 
 # (drive model, device cache, kernel view, safety)
 ModelKey = Tuple[str, str, str, str]
+Key = TypeVar("Key")
 
 
 @dataclass(frozen=True)
@@ -25,7 +36,6 @@ class HostView:
     """One host's share of the fleet's views."""
 
     report: HostReport
-    throwaway: bool
     leased: FrozenSet[str]
     changing: FrozenSet[str]
     touched: FrozenSet[str]
@@ -35,11 +45,37 @@ class HostView:
     modes: Mapping[Tuple[str, str], int]
 
 
+@dataclass(frozen=True)
+class FleetView:
+    """The views of all hosts by name, and what they make up together.
+
+    `told` are the hosts of which something is found, and `named` those that something held,
+    changing or touched was of.
+    """
+
+    throwaway: bool = False
+    reports: Mapping[str, HostReport] = field(default_factory=dict)
+    named: FrozenSet[str] = frozenset()
+    views: Mapping[str, HostView] = field(default_factory=dict)
+    told: Mapping[str, HostView] = field(default_factory=dict)
+    models: Mapping[ModelKey, int] = field(default_factory=dict)
+    modes: Mapping[Tuple[str, str], int] = field(default_factory=dict)
+
+    def modes_of(self, hostnames: AbstractSet[str]) -> Mapping[Tuple[str, str], int]:
+        """Return the drives of some hosts by (drive model, mode)."""
+        others = self.views.keys() - hostnames
+        most = len(others) * 2 < len(self.views)
+        found = dict(self.modes) if most else {}
+        for hostname in others if most else self.views.keys() - others:
+            _add(found, self.views[hostname].modes, -1 if most else 1)
+        return found
+
+
 class HostViews:
-    """The views of all hosts; `take` keeps what has not changed."""
+    """The views of all hosts; `take` looks again at what has changed alone."""
 
     def __init__(self) -> None:
-        self._views: Dict[str, HostView] = {}
+        self._fleet = FleetView()
 
     def take(
         self,
@@ -49,27 +85,53 @@ class HostViews:
         leased: Iterable[Tuple[str, str]],
         changing: Iterable[Tuple[str, str]],
         touched: Iterable[Tuple[str, str]] = (),
-    ) -> List[HostView]:
-        """Views by host name; the others are (hostname, domain id) pairs.
+    ) -> FleetView:
+        """Return the views of all hosts; the others are (hostname, domain id) pairs.
 
         `touched`: what plans have changed; what the probes' journals name is touched too.
         """
+        old = self._fleet  # at once: several threads look
+        if old.throwaway != throwaway:
+            old = FleetView(throwaway)
         by_host, moving, changed = map(_by_host, (leased, changing, touched))
         none: FrozenSet[str] = frozenset()
-        kept: Dict[str, HostView] = {}
-        for hostname in sorted(reports):
-            report, old = reports[hostname], self._views.get(hostname)
-            held, open_ = by_host.get(hostname, none), moving.get(hostname, none)
-            ours = changed.get(hostname, none)
-            if (
-                old is not None and old.report is report and old.throwaway == throwaway
-                and old.leased == held and old.changing == open_ and old.touched == ours
-            ):
-                kept[hostname] = old
-            else:
-                kept[hostname] = _look(report, throwaway, held, open_, ours)
-        self._views = kept
-        return list(kept.values())
+        named = frozenset((*by_host, *moving, *changed))
+        again = {name for name, report in reports.items() if old.reports.get(name) is not report}
+        again |= (named | old.named) & reports.keys()
+        gone = old.views.keys() - reports.keys()
+        if not again and not gone:
+            return old
+        views, told = dict(old.views), dict(old.told)
+        models, modes = dict(old.models), dict(old.modes)
+        for name in sorted(again | gone):
+            before, view = views.get(name), None
+            if name in reports:
+                view = _look(
+                    reports[name], throwaway, by_host.get(name, none), moving.get(name, none),
+                    changed.get(name, none), before,
+                )
+            if view is before:
+                continue
+            for one, sign in (before, -1), (view, 1):
+                if one is not None:
+                    _add(models, one.models, sign)
+                    _add(modes, one.modes, sign)
+            told.pop(name, None)
+            if view is None:
+                del views[name]
+                continue
+            views[name] = view
+            if view.findings:
+                told[name] = view
+        self._fleet = FleetView(throwaway, dict(reports), named, views, told, models, modes)
+        return self._fleet
+
+
+def _add(counts: Dict[Key, int], more: Mapping[Key, int], sign: int) -> None:
+    for key, count in more.items():
+        counts[key] = counts.get(key, 0) + sign * count
+        if not counts[key]:
+            del counts[key]
 
 
 def _by_host(pairs: Iterable[Tuple[str, str]]) -> Dict[str, FrozenSet[str]]:
@@ -81,8 +143,13 @@ def _by_host(pairs: Iterable[Tuple[str, str]]) -> Dict[str, FrozenSet[str]]:
 
 def _look(
     report: HostReport, throwaway: bool, leased: FrozenSet[str], changing: FrozenSet[str],
-    touched: FrozenSet[str],
+    touched: FrozenSet[str], before: Optional[HostView],
 ) -> HostView:
+    """Return the view of a host; the one before, where nothing of it has changed."""
+    if before is not None and before.report is report and (
+        (before.leased, before.changing, before.touched) == (leased, changing, touched)
+    ):
+        return before
     found = [*report.findings, *of_power_cuts(report)]
     ours = touched | touched_domains(report)
     for drive in report.drives:
@@ -95,7 +162,7 @@ def _look(
     )
     models = Counter(_model_key(drive) for drive in report.drives)
     return HostView(
-        report, throwaway, leased, changing, touched, named, models, _osds_by_model(report),
+        report, leased, changing, touched, named, models, _osds_by_model(report),
         modes_of(report, leased | changing),
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, List, Mapping, Optional
+from typing import AbstractSet, Any, List, Mapping, Optional
 
 from ..shell import CommandLine, ticked
 from ..text import many, roughly
@@ -26,13 +26,16 @@ class Age:
     unknown: int = 0
 
 
-def age_of(ages: Mapping[str, Optional[float]]) -> Age:
-    """Of hosts' reports; None of a host is not known."""
-    known = sorted((age, name) for name, age in ages.items() if age is not None)
-    unknown = len(ages) - len(known)
+def age_of(hosts: AbstractSet[str], reported_at_s: Mapping[str, float], now_s: float) -> Age:
+    """Return the age of the reports of some hosts, by when they came; of others it is unknown."""
+    known = [*(reported_at_s.keys() & hosts)]
+    unknown = len(hosts) - len(known)
     if not known:
         return Age(unknown=unknown)
-    return Age(round(known[0][0], 1), round(known[-1][0], 1), known[-1][1], unknown)
+    times = [*map(reported_at_s.__getitem__, known)]
+    oldest_at_s = min(times)
+    oldest = max(name for name, at_s in zip(known, times) if at_s == oldest_at_s)
+    return Age(round(now_s - max(times), 1), round(now_s - oldest_at_s, 1), oldest, unknown)
 
 
 def words(age: Mapping[str, Any]) -> str:

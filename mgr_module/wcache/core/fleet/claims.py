@@ -43,8 +43,12 @@ def speaking_for(keys: Iterable[str], cluster: ClusterState) -> Dict[str, str]:
     "" where none can be told.  Each host of the map has one key at most: the one of its name, else
     the one that an admin says is its, else the only one whose name differs by its domain alone.
     """
-    on_map = {osd.hostname for osd in cluster.osds.values()} - {""}
-    found = {key: key if key in on_map else "" for key in keys}
+    on_map, mine = cluster.hostnames, [*keys]
+    found = dict(zip(mine, mine))
+    unnamed = found.keys() - on_map
+    if not unnamed:
+        return found
+    found.update(dict.fromkeys(unnamed, ""))
     spoken_for = set(found.values())
     for key, host in sorted(cluster.host_names.items()):
         if found.get(key) == "" and host in on_map and host not in spoken_for:

@@ -10,7 +10,7 @@ from collections import defaultdict
 from types import MappingProxyType
 from typing import AbstractSet, Dict, Iterable, List, Mapping, Sequence, Tuple
 
-from ..agents import Agent, Blocked, OtherVersion
+from ..agents import SILENT_S, Agent, Blocked, OtherVersion
 from ..drive.manual import commands, pin, turn_off
 from ..drive.safety import Safety, dropping_above, judge, lost_after_reset, not_flushing
 from ..experiment.campaign import Campaign
@@ -339,12 +339,11 @@ def modes_of(report: HostReport, without: AbstractSet[str]) -> Dict[Tuple[str, s
     return dict(counts)
 
 
-def mixed_modes(hosts: Iterable[Mapping[Tuple[str, str], int]]) -> List[Finding]:
-    """Drive models whose drives are not all in one mode, from each host's `modes_of`."""
-    modes: Dict[str, Dict[str, int]] = defaultdict(lambda: defaultdict(int))
-    for host in hosts:
-        for (model, mode), count in host.items():
-            modes[model][mode] += count
+def mixed_modes(counts: Mapping[Tuple[str, str], int]) -> List[Finding]:
+    """Drive models whose drives are not all in one mode, by `modes_of` their hosts."""
+    modes: Dict[str, Dict[str, int]] = defaultdict(dict)
+    for (model, mode), count in counts.items():
+        modes[model][mode] = count
     return [
         Finding(
             FindingCode.MIXED_MODES, Severity.WARNING, model,
@@ -377,7 +376,11 @@ def of_agents(
         for one in others
     ]
     calling = {one.hostname for one in others}
-    for agent in agents:
+    # of 10,000 probes few have anything to tell: they are found first
+    for agent in [
+        one for one in agents
+        if now_s - one.seen_at_s >= SILENT_S or one.rival_probe_id or one.hostname in blocked
+    ]:
         waits = blocked.get(agent.hostname)
         hangs = waits is not None and now_s - waits.since_s >= HANGS_S
         if (hangs or agent.silent(now_s)) and agent.hostname not in calling:

@@ -98,11 +98,14 @@ class OptionsPlanner(Planner):
 
     def findings(self, world: World) -> Sequence[Finding]:
         """See Planner: what a plan gave and is not there any more."""
+        plans = [plan for plan in world.plans if plan.plan_id not in world.open_plans]
+        if not plans:
+            return ()
         fresh = {
             name: report for name, report in world.reports.items() if name in world.reported_at_s
         }
         return drifted(
-            [plan for plan in world.plans if plan.plan_id not in world.open_plans], fresh,
+            plans, fresh,
             world.config if world.config_read_at_s is not None else None,
             world.leased | world.changing,
         )
