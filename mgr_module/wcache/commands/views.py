@@ -191,8 +191,8 @@ class Views:
 
 def hosts_without_probe(world: World) -> List[str]:
     """Hosts of the map with OSDs of which no probe speaks."""
-    spoken_for = speaking_for((agent.hostname for agent in world.agents), world.cluster)
-    return sorted(world.cluster.hostnames - {*spoken_for.values()})
+    spoken_for = speaking_for([agent.hostname for agent in world.agents], world.cluster)
+    return sorted(world.cluster.hostnames.difference(spoken_for.values()))
 
 
 def _next(world: World, outlook: Outlook) -> str:

@@ -45,10 +45,9 @@ def speaking_for(keys: Iterable[str], cluster: ClusterState) -> Dict[str, str]:
     """
     on_map, mine = cluster.hostnames, [*keys]
     found = dict(zip(mine, mine))
-    unnamed = found.keys() - on_map
-    if not unnamed:
+    if on_map.issuperset(mine):
         return found
-    found.update(dict.fromkeys(unnamed, ""))
+    found.update(dict.fromkeys(found.keys() - on_map, ""))
     spoken_for = set(found.values())
     for key, host in sorted(cluster.host_names.items()):
         if found.get(key) == "" and host in on_map and host not in spoken_for:
