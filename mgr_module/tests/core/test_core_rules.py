@@ -8,7 +8,7 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from mgr_fakes import builders as make
-from wcache.commands.drives.hosts import HostViews
+from wcache.commands.drives.hosts import FleetView, HostViews
 from wcache.core.agents import SILENT_S, Agents
 from wcache.core.codec import one_line
 from wcache.core.drive.safety import may_toggle
@@ -180,12 +180,22 @@ def test_what_hosts_make_up_together_is_that_of_a_first_look_whatever_came_befor
                for what in ("leased", "changing", "touched")},
         }
         now, anew = views.take(reports, **given), HostViews().take(reports, **given)
-        assert dict(now.views) == dict(anew.views)
+        assert [*now.views.items()] == [*anew.views.items()]
         assert (now.models, now.modes, now.told) == (anew.models, anew.modes, anew.told)
         of = {name for name in ("h1", "h2", "h3", "h4", "h9") if dice.random() < 0.5}
         alone = HostViews().take({k: v for k, v in reports.items() if k in of}, **given)
         assert now.modes_of(of) == anew.modes_of(of) == alone.modes
         assert sum(now.models.values()) == sum(len(r.drives) for r in reports.values())
+
+
+def test_a_look_returns_its_own_hosts_whatever_another_thread_keeps_meanwhile():
+    class Raced(HostViews):
+        def __setattr__(self, name, value):
+            super().__setattr__(name, FleetView())  # the other thread knew of no host yet
+
+    reports = {"h1": make.report("h1", make.drive("sda", 0))}
+    fleet = Raced().take(reports, throwaway=False, leased=(), changing=())
+    assert [*fleet.views] == ["h1"]
 
 
 # ---- options and words

@@ -47,7 +47,7 @@ class HostView:
 
 @dataclass(frozen=True)
 class FleetView:
-    """The views of all hosts by name, and what they make up together.
+    """The views of all hosts in the order of their names, and what they make up together.
 
     `told` are the hosts of which something is found, and `named` those that something held,
     changing or touched was of.
@@ -123,8 +123,11 @@ class HostViews:
             views[name] = view
             if view.findings:
                 told[name] = view
-        self._fleet = FleetView(throwaway, dict(reports), named, views, told, models, modes)
-        return self._fleet
+        if views.keys() - old.views.keys():
+            views = dict(sorted(views.items()))  # in one order, whoever came first
+        fleet = FleetView(throwaway, dict(reports), named, views, told, models, modes)
+        self._fleet = fleet
+        return fleet
 
 
 def _add(counts: Dict[Key, int], more: Mapping[Key, int], sign: int) -> None:
