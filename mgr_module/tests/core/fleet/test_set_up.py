@@ -7,11 +7,14 @@ from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
 from module_world import said
 from wcache.ceph.health import health_checks
+from wcache.commands.drives.hosts import HostViews
+from wcache.commands.drives.set_up_views import SetUpViews
 from wcache.core.config_database import Config, Entry
 from wcache.core.fleet.set_up import of_report
 from wcache.core.hardware.bcache import BcacheState
 from wcache.core.model import DriveModel, LoadPoint, OsdUse, Role, Transport, Verdict
 from wcache.core.verdict.result import ModeSummary, Result
+from wcache.engine.world import World
 
 FLASH = {"rotational": False}
 SSD = {"device_class": "ssd", "rotational": False}
@@ -130,6 +133,21 @@ def test_flash_that_is_slow_and_never_discarded_is_told(takes, config, slow, exp
         results=[measured(20_000.0, 12_000.0 if slow else 1_200.0)],
     )
     assert any("no bdev_enable_discard" in detail for _, detail in found) is expected
+
+
+def test_what_is_told_of_a_host_goes_and_comes_with_it():
+    hosts, set_up = HostViews(), SetUpViews()
+
+    def subjects(*reports):
+        world = World(1000.0, lambda: make.cluster([]), reports={r.hostname: r for r in reports})
+        fleet = hosts.take(world.reports, throwaway=False, leased=(), changing=())
+        return [item.subject for item in set_up.findings(fleet, world)]
+
+    shared = make.report("h1", make.drive("sda", 0, 1, transport=Transport.SAS))
+    assert subjects(shared) == ["h1 sda"]
+    assert subjects() == []
+    assert subjects(shared) == ["h1 sda"]
+    assert subjects(make.report("h1", make.drive("sda", 0))) == []
 
 
 def test_it_is_information_in_status_and_no_health_warning():
