@@ -7,7 +7,8 @@ answer is thrown away: the mgr gives the same task again.
 
 Now and then, at twenty calls a second on a busy host, an answer is lost on its way and
 librados waits for ever (seen with 18.2.7: the mgr had dispatched the command).  A call
-stuck for `STUCK_S` is therefore left behind with its connection, and a new one is made.
+stuck for `STUCK_S` is therefore left behind with its connection, and a new one is made.  A mgr
+that was away answers in the end: then what was left behind is disconnected.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import queue
 import select
 import threading
 import time
-from typing import Any, Callable, Optional, Tuple
+from typing import Any, Callable, List, Optional, Tuple
 
 from wcache.core.conf_places import looked_in
 from wcache.core.errors import (
@@ -38,7 +39,8 @@ from .mgr_link import decode_reply, printable
 CONNECT_S = 10
 # Well within a lease, and longer than a mgr takes to fail over to a standby that is alive.
 STUCK_S = 12.0
-# Connections left behind hold a few MB and threads each; then only a new process helps.
+# Connections left behind hold a few MB and threads each, for as long as their call hangs; where
+# so many do, only a new process helps.
 LEFT_BEHIND_MAX = 20
 # Options that Ceph's own programs take from the environment, too; under Rook it has the mons.
 ENVIRONMENT = "CEPH_ARGS"
@@ -65,7 +67,7 @@ class RadosLink:
         self._keyring = keyring
         self._name = name
         self._interrupt_fd = interrupt_fd
-        self._left_behind = 0
+        self._left: List[_Line] = []
         self._line = _Line(self._connect)
 
     def poll(self, hello_json: str, timeout_s: float) -> PollReply:
@@ -88,7 +90,7 @@ class RadosLink:
         """Disconnect; False where a call is stuck, so that only the end of the process will."""
         if self._line.busy and not self._collect(0.0):
             return False
-        return self._line.close() and not self._left_behind
+        return self._line.close() and not any(line.alive for line in self._left)
 
     # ---- the caller's side
 
@@ -123,11 +125,13 @@ class RadosLink:
     def _leave_if_stuck(self) -> None:
         if time.monotonic() - self._line.sent_at_s < self._stuck_s:
             return
-        if self._left_behind >= LEFT_BEHIND_MAX:
+        self._left = [line for line in self._left if line.alive]
+        if len(self._left) >= LEFT_BEHIND_MAX:
             raise NotReadyError(
                 "librados hung too often in this process", "restart wcache-probe"
             )
-        self._left_behind += 1
+        self._line.leave()
+        self._left.append(self._line)
         self._line = _Line(self._connect)
 
     def _make(self) -> Any:
@@ -203,17 +207,28 @@ class _Line:
         self.busy = False
         return self._answers.get_nowait()
 
+    @property
+    def alive(self) -> bool:
+        """Whether its thread and connection are still there."""
+        return self._worker.is_alive()
+
+    def leave(self) -> None:
+        """Have it disconnect and end by itself once its call has ended."""
+        self._requests.put(None)
+
     def close(self) -> bool:
         """Disconnect; False where that does not come to an end."""
-        self._requests.put(None)
+        self.leave()
         self._worker.join(timeout=5.0)
-        return not self._worker.is_alive()
+        return not self.alive
 
     def _work(self) -> None:
         while True:
             request = self._requests.get()
             if request is None:
                 self._disconnect()
+                os.close(self.done_fd)
+                os.close(self._done_w)
                 return
             answer: object
             try:

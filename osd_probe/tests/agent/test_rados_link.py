@@ -2,6 +2,7 @@
 
 import os
 import threading
+import time
 
 import pytest
 from wcache.core import codec
@@ -30,7 +31,7 @@ class Bindings:
 
     def __init__(self, hanging):
         self.hanging = hanging
-        self.made = 0
+        self.made = self.shut = 0
         self.never = threading.Event()
 
     def Rados(self, **_options):
@@ -46,7 +47,7 @@ class Connection:
         pass
 
     def shutdown(self):
-        pass
+        self.bindings.shut += 1
 
     def mgr_command(self, _argument, _body):
         if self.hangs:
@@ -101,3 +102,23 @@ def test_what_is_left_behind_is_bounded_and_said(link_to):
             link.poll("{}", 0.11)
     assert "restart wcache-probe" in caught.value.line()
     assert bindings.made == rados_link.LEFT_BEHIND_MAX + 1
+
+
+@pytest.mark.slow
+def test_what_was_left_behind_ends_with_its_call_and_counts_no_more(link_to):
+    bindings, link = link_to(hanging=10**6)
+    open_before = len(os.listdir("/proc/self/fd"))
+    for outage in range(1, 4):
+        for _ in range(rados_link.LEFT_BEHIND_MAX):
+            with pytest.raises(NotReadyError) as caught:
+                link.poll("{}", 0.11)
+            assert "restart" not in caught.value.line()
+        bindings.never.set()  # the mgr is back, and answers all of them
+        assert link.poll("{}", 5.0).next_poll_s == 0.5
+        end_s = time.monotonic() + 60.0
+        while bindings.shut < outage * rados_link.LEFT_BEHIND_MAX and time.monotonic() < end_s:
+            time.sleep(0.01)
+        assert bindings.shut == outage * rados_link.LEFT_BEHIND_MAX
+        bindings.never.clear()
+    assert link.close()
+    assert len(os.listdir("/proc/self/fd")) == open_before - len(("done_fd", "done_w"))
