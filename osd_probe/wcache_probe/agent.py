@@ -32,10 +32,10 @@ from wcache.core.protocol import (
 from .changes import GLANCE_EVERY_S, Changes
 from .mgr_link import OtherProtocolError, encode_post, printable
 from .restoring.owed import Restoring
-from .stop_signal import Stop
+from .stop_signal import StopSignal
 from .switching.lease import TASK_MAX_S, LeaseKeeper, Repeat
 from .tasks import Identity, TaskRunner
-from .worker import Hand
+from .worker import Worker
 
 ACTION = f"{EntryKind.ACTION.value}/"
 CALL_MAX_S = 10.0
@@ -77,8 +77,8 @@ class Agent:
         keeper: LeaseKeeper,
         restoring: Restoring,
         runner: TaskRunner,
-        worker: Hand,
-        stop: Stop,
+        worker: Worker,
+        stop: StopSignal,
         say: Callable[[str], None],
         clock: Callable[[], float] = time.monotonic,
         jitter: Callable[[float, float], float] = random.uniform,

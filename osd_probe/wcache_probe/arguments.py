@@ -46,9 +46,7 @@ def make_parser() -> argparse.ArgumentParser:
         return verbs.add_parser(name, help=what, description=what[:1].upper() + what[1:])
 
     run = verb("run", "serve the mgr until stopped")
-    _drives(run)
-    _folders(run)
-    _host_root(run)
+    _host(run)
     run.add_argument(
         "--conf", default="", metavar="FILE",
         help="default: as for Ceph's own programs: what CEPH_CONF names, or CLUSTER.conf in "
@@ -69,9 +67,7 @@ def make_parser() -> argparse.ArgumentParser:
     ))
     _bench(verb("bench", "score a device by timing its flushes; only reads, but with --consent"))
     restore = verb("restore", "bring back prior cache states; needs no mgr")
-    _drives(restore)
-    _folders(restore)
-    _host_root(restore)
+    _host(restore)
     what = restore.add_mutually_exclusive_group(required=True)
     what.add_argument(
         "--all", action="store_true", help="everything that leases left behind"
@@ -117,12 +113,9 @@ def make_parser() -> argparse.ArgumentParser:
     _folders(verb(
         "removable", "for packages: fails while an applied change stands on this host"
     ))
-    matrix = verb(
+    _matrix(verb(
         "matrix", "measure the write+sync matrix of scratch space, in both cache modes"
-    )
-    _matrix(matrix)
-    _folders(matrix)
-    _host_root(matrix)
+    ))
     _time(verb("time", "time flushes of a device as it is; changes and writes nothing"))
     _prove(verb(
         "prove", "on a SATA drive behind an HBA: does its toggle take and come back?"
@@ -142,16 +135,12 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def _only_reads(parser: argparse.ArgumentParser) -> None:
-    _drives(parser)
-    _folders(parser)
-    _host_root(parser)
+    _host(parser)
     parser.add_argument("--format", choices=("plain", "json"), default="plain")
 
 
 def _restore_one(parser: argparse.ArgumentParser) -> None:
-    _drives(parser)
-    _folders(parser)
-    _host_root(parser)
+    _host(parser)
     parser.add_argument("--hold", action="store_true", help="only pin its drives")
     parser.add_argument("--fsid", default="", help="refuse entries of another cluster")
     parser.add_argument("key")
@@ -191,10 +180,7 @@ def _matrix(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--consent-turn-on", action="store_true", help="consent to turn on a cache that is off"
     )
-    parser.add_argument(
-        "--hostname", default=HOSTNAME, help="for the file; default: %(default)s"
-    )
-    _osd_data(parser)
+    _host(parser, "for the file")
 
 
 def _time(parser: argparse.ArgumentParser) -> None:
@@ -216,12 +202,7 @@ def _bench(parser: argparse.ArgumentParser) -> None:
         help="write to it, in both cache modes where it may be toggled: " + BLANK,
     )
     parser.add_argument("--format", choices=("plain", "json"), default="plain")
-    parser.add_argument(
-        "--hostname", default=HOSTNAME, help="for the answer; default: %(default)s"
-    )
-    _osd_data(parser)
-    _folders(parser)
-    _host_root(parser)
+    _host(parser, "for the answer")
 
 
 def _prove(parser: argparse.ArgumentParser) -> None:
@@ -235,9 +216,7 @@ def _prove(parser: argparse.ArgumentParser) -> None:
         "--in-place", action="store_true",
         help="on a drive as it is used, also by an OSD: write nothing and time no flush",
     )
-    _drives(parser)
-    _folders(parser)
-    _host_root(parser)
+    _host(parser)
 
 
 def _witness(parser: argparse.ArgumentParser) -> None:
@@ -257,9 +236,7 @@ def _witness(parser: argparse.ArgumentParser) -> None:
     write.add_argument("device", help=BLANK)
     check.add_argument("device", help="what was given to `witness write`; it is only read")
     for verb in (write, check):
-        _drives(verb)
-        _folders(verb)
-        _host_root(verb)
+        _host(verb)
 
 
 def _within(
@@ -285,11 +262,15 @@ _pairs = _within(int, PAIRS_MIN, PAIRS_MAX)
 _flushes = _within(int, 1, 10_000)
 
 
-def _drives(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--hostname", default=HOSTNAME, help="as Ceph knows it; default: %(default)s"
-    )
+def _host(parser: argparse.ArgumentParser, of_name: str = "as Ceph knows it") -> None:
+    """Add what says which host, which of its OSDs, and which folders of the probe."""
+    parser.add_argument("--hostname", default=HOSTNAME, help=f"{of_name}; default: %(default)s")
     _osd_data(parser)
+    _folders(parser)
+    parser.add_argument(
+        "--host-root", default="/", type=os.path.abspath, metavar="DIR",
+        help="in a container: where the host's /etc and /boot are; default: %(default)s",
+    )
 
 
 def _osd_data(parser: argparse.ArgumentParser) -> None:
@@ -306,11 +287,4 @@ def _folders(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--run-dir", default=RUN_DIR, type=os.path.abspath,
         help="where lease marker and lock are; default: %(default)s",
-    )
-
-
-def _host_root(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--host-root", default="/", type=os.path.abspath, metavar="DIR",
-        help="in a container: where the host's /etc and /boot are; default: %(default)s",
     )

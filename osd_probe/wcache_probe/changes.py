@@ -10,7 +10,7 @@ follows closely.
 from __future__ import annotations
 
 import time
-from typing import Callable, Optional, Protocol
+from typing import Callable, Optional
 
 # udev's rules for a drive that appears run meanwhile, and several events come for one change.
 SETTLE_S = 1.0
@@ -18,25 +18,6 @@ SETTLE_S = 1.0
 PAUSE_S, PAUSE_MAX_S = 5.0, 60.0
 # A glance reads some hundred small files, in about 10 ms.
 GLANCE_EVERY_S = 10.0
-
-
-class Events(Protocol):
-    """Where events come from: `fd` is readable where there are some, and -1 where none come."""
-
-    fd: int
-
-    def drain(self) -> bool:
-        """Take them; whether one of them matters."""
-
-
-class NoEvents:
-    """Nothing is ever heard."""
-
-    fd = -1
-
-    def drain(self) -> bool:
-        """Nothing."""
-        return False
 
 
 class Changes:
@@ -48,10 +29,15 @@ class Changes:
     glance_every_s = GLANCE_EVERY_S
 
     def __init__(
-        self, events: Optional[Events] = None, glance: Callable[[], object] = lambda: None,
-        clock: Callable[[], float] = time.monotonic,
+        self, fd: int = -1, events: Callable[[], bool] = bool,
+        glance: Callable[[], object] = lambda: None, clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._events = events or NoEvents()
+        """`fd` is readable where events are; -1 where none come.
+
+        `events` takes them and tells whether one of them matters.
+        """
+        self.fd = fd
+        self._events = events
         self._glance = glance
         self._clock = clock
         self._seen: object = None
@@ -62,14 +48,9 @@ class Changes:
         self._since_s: Optional[float] = None
         self._told = False
 
-    @property
-    def fd(self) -> int:
-        """Readable where there are events; -1 where none come."""
-        return self._events.fd
-
     def drain(self) -> None:
         """Take the events that have come."""
-        if self._events.drain():
+        if self._events():
             self._changed()
 
     def hurry(self) -> None:

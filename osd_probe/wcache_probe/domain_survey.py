@@ -7,13 +7,14 @@ restored: whoever restores waits for its lock.  So no survey goes on under a loc
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Optional, Tuple, Union
+from typing import Any, Optional, Tuple, Union
 
 from wcache.core.drive.journal import EntryKind
 from wcache.core.errors import NotReadyError, RefusedError
 from wcache.core.model import DriveReport, DriveState, Role
 from wcache.core.ports import DriveHost
 from wcache.core.protocol import (
+    APPLIED,
     AcceptRequest,
     ApplyOptionRequest,
     ApplyRequest,
@@ -25,6 +26,7 @@ from wcache.core.protocol import (
 
 from .switcher import Switcher
 
+WAYS_BACK = (ReleaseRequest, RollbackRequest)
 # what these find before their first step must still hold then
 Change = Union[
     SetModeRequest, SetOptionRequest, ReleaseRequest, ApplyRequest, ApplyOptionRequest,
@@ -52,12 +54,8 @@ class DomainSurvey:
         """None where the change goes by its journal entry, or by nothing."""
         if isinstance(request, AcceptRequest):
             return None
-        if isinstance(request, (ReleaseRequest, RollbackRequest)):
-            kind, name = EntryKind.LEASE, request.domain_id
-            if isinstance(request, RollbackRequest):
-                kind, name = EntryKind.ACTION, request.action_id
-            if self._switcher.entry(kind, name) is not None:
-                return None
+        if isinstance(request, WAYS_BACK) and self._switcher.entry(*entry_of(request)) is not None:
+            return None
         return self._host.domain(request.domain_id)
 
     def drives(self) -> Tuple[DriveReport, ...]:
@@ -77,6 +75,13 @@ class DomainSurvey:
             replace(self._host.state(drive), options=drive.state.options) for drive in drives
         )
         return tuple(drive.drive_id for drive in drives), states
+
+
+def entry_of(request: Any) -> Tuple[EntryKind, str]:
+    """Return kind and name of the journal entry by which a request's drives go back."""
+    if isinstance(request, (*APPLIED, RollbackRequest)):
+        return EntryKind.ACTION, request.action_id
+    return EntryKind.LEASE, request.domain_id
 
 
 def used_by(

@@ -20,9 +20,8 @@ from wcache.core.ports import DriveHost, MgrLink
 
 from .arguments import RESTORE_ONE, parse
 from .journal.host_lock import HostLock
-from .journal.journal_file import MATRIX, NoJournal, StateFolder
+from .journal.journal_file import MATRIX, LeaseMarker, NoJournal, StateFolder
 from .journal.journal_words import said_by
-from .journal.lease_marker import LeaseMarker
 from .switcher import AfterStep, Switcher, nothing, read_journal
 from .switching.lease import LeaseKeeper
 
@@ -52,7 +51,8 @@ def linux_changes(options: argparse.Namespace) -> Changes:
     state_dir, root = options.state_dir, options.host_root
     paths = [os.path.join(state_dir, name) for name in ("journal", RECORD_NAME, "evidence")]
     paths.append(os.path.join(root, RULES_FOLDER))
-    return Changes(Uevents(), lambda: glance("/sys", root, paths))
+    events = Uevents()
+    return Changes(events.fd, events.drain, lambda: glance("/sys", root, paths))
 
 
 @dataclass(frozen=True)
@@ -94,12 +94,8 @@ def main(
             return restore(options, start or start_again)
         if options.command == RESTORE_ONE:
             return _restore_one(options, after_step, drives)
-        if options.command == "matrix":
-            return _matrix(options, after_step)
-        if options.command == "bench":
-            return _bench(options, after_step)
-        if options.command == "prove":
-            return _prove(options, after_step)
+        if options.command in ("matrix", "bench", "prove"):
+            return _measure(options, after_step)
         if options.command == "appear":
             return _appear(options)
         if options.command in ("prepare", "unprepare"):
@@ -122,7 +118,7 @@ def main(
 def _look_and_say(options: argparse.Namespace, drives: Drives) -> int:
     """What changes no drive."""
     if options.command == "accept":
-        from .commands.accept import accept
+        from .commands.journal import accept
 
         return accept(options)
     if options.command == "time":
@@ -135,24 +131,26 @@ def _look_and_say(options: argparse.Namespace, drives: Drives) -> int:
 
         return witness(options, _say)
     if options.command == "removable":
-        from .commands.removable import removable
-        from .linux.persistence.rule_folder import RuleFolder
+        from .commands.journal import removable
+        from .linux.persistence.udev_rule import RuleFolder
 
         return removable(options, RuleFolder())
     if options.command == "inspect":
         from .commands.inspect import inspect
 
         return inspect(drives.host(options, None), options.hostname, options.format)
-    from .commands import views
-
     if options.command == "look":
-        return views.look(drives.host(options, None), options.hostname, options.format)
+        from .commands.inspect import look
+
+        return look(drives.host(options, None), options.hostname, options.format)
+    from .commands.journal import status
+
     if not os.path.isdir(options.state_dir):
         raise NotFoundError(
             f"there is no folder {options.state_dir}",
             "no probe ran here, or it was given another --state-dir",
         )
-    return views.status(StateFolder(options.state_dir, options.run_dir), options.format)
+    return status(StateFolder(options.state_dir, options.run_dir), options.format)
 
 
 def _say(text: str) -> None:
@@ -167,14 +165,12 @@ def _run(
     start: Optional[Start], drives: Drives,
 ) -> int:
     from .agent import Agent, JournalBack
-    from .ceph_conf import find_conf, fsid_in
     from .commands import restore as restore_command
     from .evidence.folder import EvidenceFolder
     from .linux.persistence.appearing import Appearing, Missed
+    from .rados_link import find_conf, fsid_in
     from .restoring import request as restore_request
-    from .restoring.guard import Guard
-    from .restoring.holds import Holds
-    from .restoring.owed import Restoring
+    from .restoring.owed import Guard, Holds, Restoring
     from .restoring.pins import Pins
     from .restoring.restorer import RestoreApart, start_again
     from .service_manager import Heartbeat
@@ -184,10 +180,13 @@ def _run(
     from .worker import Worker
 
     start = start or start_again
+
+    def of_cluster() -> Sequence[str]:
+        return restore_command.child_words(options, identity.cluster_fsid)
+
     worker = Worker()
     heartbeat = Heartbeat(os.environ)
-    stop = StopSignal(heartbeat.beat, heartbeat.every_s)
-    stop.install()
+    stop = StopSignal(heartbeat.beat, heartbeat.every_s).install()
     stop.wake_on(restore_request.SIGNAL)
     state = StateFolder(options.state_dir, options.run_dir, worker.fsync)
     state.lock()
@@ -207,9 +206,7 @@ def _run(
     switcher: Optional[Switcher] = None  # what is owed is restored before there is one
     restoring = Restoring(
         keeper=keeper, holds=holds, instance_id=identity.instance_id, say=_say,
-        restorer=RestoreApart(
-            start, lambda: restore_command.child_words(options, identity.cluster_fsid)
-        ),
+        restorer=RestoreApart(start, of_cluster),
         says=said_by(lambda: read_journal(state.journal)),
         works_on=lambda: switcher.works_on if switcher is not None else "",
     )
@@ -256,9 +253,9 @@ def _run(
         identity=identity, link=way, keeper=keeper, restoring=restoring, runner=runner,
         worker=worker, stop=stop, say=_say, at_turn=at_turn, changes=changes,
         heard=lambda reply: state.note_frozen(reply.frozen),
-        journal=JournalBack(lambda: tuple(state.journal.read()), RestoreApart(
-            start, lambda: restore_command.child_words(options, identity.cluster_fsid)
-        ).restore),
+        journal=JournalBack(
+            lambda: tuple(state.journal.read()), RestoreApart(start, of_cluster).restore
+        ),
     )
     stop.tend = agent.tend
     agent.run()
@@ -293,53 +290,33 @@ def _conf_places(options: argparse.Namespace) -> Tuple[str, ...]:
     return conf_places(options.conf, options.cluster, os.environ)
 
 
-# ---- matrix
+# ---- with no probe beside it, which restores what it finds
 
 
-def _matrix(options: argparse.Namespace, after_step: AfterStep) -> int:
-    """Measure scratch space; no probe may run meanwhile, since it restores what it finds."""
-    from .linux.real_host import linux_host
-    from .matrix.command import matrix
-
-    state = StateFolder(options.state_dir, options.run_dir)
-    state.lock(MATRIX)
-    host = linux_host(options)
-    switcher = Switcher(host, state.journal, after_step, HostLock(options.run_dir).held)
-    return matrix(options, host, switcher, _say)
-
-
-def _bench(options: argparse.Namespace, after_step: AfterStep) -> int:
-    """Look at one device; what is written or toggled is journalled, as for `matrix`."""
-    from .commands.bench import bench, bench_blank
+def _measure(options: argparse.Namespace, after_step: AfterStep) -> int:
+    """Measure scratch space, or try a drive; what is written or toggled is journalled."""
     from .linux.real_host import linux_host
 
-    if not options.consent:
+    if options.command == "bench" and not options.consent:
+        from .commands.bench import bench
+
         return bench(options, linux_host(options))
     state = StateFolder(options.state_dir, options.run_dir)
     state.lock(MATRIX)
-    host = linux_host(options)
-    switcher = Switcher(host, state.journal, after_step, HostLock(options.run_dir).held)
-    return bench_blank(options, host, switcher, _say)
-
-
-def _prove(options: argparse.Namespace, after_step: AfterStep) -> int:
-    """Try a drive behind a translation; as `matrix`, with no probe beside it.
-
-    Under an OSD nothing is begun on a frozen cluster, as far as the probe heard before it ended.
-    """
-    from .linux.real_host import linux_host
-    from .prove.command import prove
-
-    state = StateFolder(options.state_dir, options.run_dir)
-    state.lock(MATRIX)
-    if options.in_place and state.frozen():
+    if options.command == "prove" and options.in_place and state.frozen():
         raise RefusedError(
             "the cluster is frozen, as the probe of this host heard last",
             "thaw it with `ceph wcache freeze --thaw`, and let the probe run for a minute",
         )
+    if options.command == "matrix":
+        from .matrix.command import matrix as command
+    elif options.command == "prove":
+        from .prove.command import prove as command
+    else:
+        from .commands.bench import bench_blank as command
     host = linux_host(options)
     switcher = Switcher(host, state.journal, after_step, HostLock(options.run_dir).held)
-    return prove(options, host, switcher, _say)
+    return command(options, host, switcher, _say)
 
 
 # ---- appear: what our udev rules call
@@ -348,9 +325,8 @@ def _prove(options: argparse.Namespace, after_step: AfterStep) -> int:
 def _appear(options: argparse.Namespace) -> int:
     """Put a drive that just appeared into its persisted mode, unless a lease holds it."""
     from .linux.host import LinuxDriveHost
-    from .linux.persistence.appearance import appear
-    from .linux.persistence.appearing import Appearing, try_until_done
-    from .linux.persistence.rule_folder import RuleFolder
+    from .linux.persistence.appearing import Appearing, appear, try_until_done
+    from .linux.persistence.udev_rule import RuleFolder
 
     host = LinuxDriveHost()
     mode = CacheMode(options.mode)
@@ -358,7 +334,7 @@ def _appear(options: argparse.Namespace) -> int:
 
     def keep() -> None:
         program = appear(
-            host, RuleFolder(run_dir=options.run_dir), LeaseMarker(options.run_dir),
+            host.appeared, RuleFolder(run_dir=options.run_dir), LeaseMarker(options.run_dir),
             dev_name=options.device, wwid=options.wwid, mode=mode,
         )
         switcher.run(host.appeared(options.device, options.wwid)[0].domain_id, program)

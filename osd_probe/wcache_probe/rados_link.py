@@ -9,6 +9,8 @@ Now and then, at twenty calls a second on a busy host, an answer is lost on its 
 librados waits for ever (seen with 18.2.7: the mgr had dispatched the command).  A call
 stuck for `STUCK_S` is therefore left behind with its connection, and a new one is made.  A mgr
 that was away answers in the end: then what was left behind is disconnected.
+
+Where the configuration is, and of which cluster, is read here; librados reads the rest.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import errno
 import json
 import os
 import queue
+import re
 import select
 import threading
 import time
@@ -33,8 +36,31 @@ from wcache.core.errors import (
 )
 from wcache.core.protocol import REPLY_BYTES_MAX, PollReply
 
-from .ceph_conf import find_conf
+from .linux.block.host_files import read_text
 from .mgr_link import decode_reply, printable
+
+CONF_BYTES_MAX = 1_000_000
+_SECTION = re.compile(r"\s*\[([^]]*)\]")
+_FSID = re.compile(r"\s*fsid\s*=\s*\"?([0-9a-fA-F-]{36})\"?\s*(?:[#;].*)?$")
+
+
+def fsid_in(path: str) -> str:
+    """The cluster's id that a configuration file names for all; empty where it names none."""
+    section, found = "global", ""
+    for line in (read_text(path, CONF_BYTES_MAX) or "").splitlines():
+        head, fsid = _SECTION.match(line), _FSID.match(line)
+        if head:
+            section = head[1].strip()
+        elif fsid and section == "global":
+            found = fsid[1].lower()
+    return found
+
+
+def find_conf(places: Tuple[str, ...]) -> Optional[str]:
+    """The first of them that can be read; None where none can."""
+    readable = (each for each in places if os.access(each, os.R_OK) and not os.path.isdir(each))
+    return next(readable, None)
+
 
 CONNECT_S = 10
 # Well within a lease, and longer than a mgr takes to fail over to a standby that is alive.

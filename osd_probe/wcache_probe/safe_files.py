@@ -26,6 +26,7 @@ LINKS_MAX = 40  # include/linux/namei.h, MAXSYMLINKS
 STEPS_MAX = 512
 _CHUNK = 65536
 _HANDLE = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -44,6 +45,15 @@ class UntrustedError(OSError):
 def own_users() -> FrozenSet[int]:
     """Whose names we follow when we write: root's and our own."""
     return frozenset((0, os.geteuid()))
+
+
+@contextmanager
+def closing_fd(fd: int) -> Iterator[int]:
+    """Close a descriptor at the end."""
+    try:
+        yield fd
+    finally:
+        os.close(fd)
 
 
 # ---- walking
@@ -105,15 +115,10 @@ def is_there(path: str, trusted: Trusted, root: str = "/") -> bool:
     """Whether a name is there, be it a link that leads nowhere."""
     folder, name = os.path.split(path)
     try:
-        handle = find(folder, trusted, root)
+        with closing_fd(find(folder, trusted, root)) as handle:
+            os.stat(name, dir_fd=handle, follow_symlinks=False)
     except OSError:
         return False
-    try:
-        os.stat(name, dir_fd=handle, follow_symlinks=False)
-    except OSError:
-        return False
-    finally:
-        os.close(handle)
     return True
 
 
@@ -146,11 +151,9 @@ def _step(
 
 def _target(link: int, shown: str, trusted: Trusted) -> str:
     """Where a link leads; its descriptor is closed."""
-    try:
+    with closing_fd(link):
         _check_owner(link, shown, trusted)
         return os.readlink("", dir_fd=link)
-    finally:
-        os.close(link)
 
 
 def _check_owner(fd: int, shown: str, trusted: Trusted) -> None:
@@ -197,13 +200,13 @@ def read(path: str, bytes_max: int) -> Optional[bytes]:
         handle = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except (OSError, ValueError):
         return None
-    return _read_of(handle, bytes_max)
+    return read_handle(handle, bytes_max)
 
 
 def read_of(path: str, bytes_max: int, trusted: Trusted, root: str = "/") -> Optional[bytes]:
     """The same of a file that none but the trusted may have put there, else UntrustedError."""
     try:
-        return _read_of(find(path, trusted, root), bytes_max)
+        return read_handle(find(path, trusted, root), bytes_max)
     except UntrustedError:
         raise
     except (OSError, ValueError):
@@ -215,7 +218,7 @@ def read_own(path: str, bytes_max: int) -> Optional[bytes]:
     try:
         with folder_of(path) as (folder, name):
             handle = os.open(name, _HANDLE, dir_fd=folder)
-        return _read_of(handle, bytes_max)
+        return read_handle(handle, bytes_max)
     except (OSError, ValueError):
         return None
 
@@ -225,27 +228,23 @@ def open_regular(handle: int) -> int:
 
     The descriptor is closed.
     """
-    try:
+    with closing_fd(handle):
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             raise OSError(errno.EINVAL, "it is not a regular file")
         return os.open(f"/proc/self/fd/{handle}", _READ)
-    finally:
-        os.close(handle)
 
 
-def _read_of(handle: int, bytes_max: int) -> Optional[bytes]:
+def read_handle(handle: int, bytes_max: int) -> Optional[bytes]:
+    """The same of what an O_PATH descriptor is, which is closed."""
     data = b""
     try:
-        fd = open_regular(handle)
-        try:
+        with closing_fd(open_regular(handle)) as fd:
             # a seq_file answers with a page at a time, so one read(2) is not all of it
             while len(data) < bytes_max:
                 chunk = os.read(fd, min(bytes_max - len(data), _CHUNK))
                 if not chunk:
                     break
                 data += chunk
-        finally:
-            os.close(fd)
     except OSError:
         return None
     return data
@@ -272,11 +271,8 @@ def folder_of(
 ) -> Iterator[Tuple[int, str]]:
     """The folder of a file that we may write, by descriptor, and the file's name in it."""
     parent, name = os.path.split(os.path.abspath(path))
-    fd = open_folder(parent, make, sync)
-    try:
+    with closing_fd(open_folder(parent, make, sync)) as fd:
         yield fd, name
-    finally:
-        os.close(fd)
 
 
 def open_folder(
@@ -294,11 +290,9 @@ def open_folder(
             raise
         root = f"/proc/self/fd/{_stayed_in[base]}"
         handle = find(path[len(base):], own_users(), root, make, sync)
-    try:
+    with closing_fd(handle):
         _check_folder(handle, path, own_users(), alone)
-        return os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=handle)
-    finally:
-        os.close(handle)
+        return os.open(".", _FOLDER, dir_fd=handle)
 
 
 def stay_in(path: str) -> None:
@@ -307,8 +301,7 @@ def stay_in(path: str) -> None:
     It is held open, so another that is put in its place is not taken for it.  A link is not
     followed.  Raises OSErrors.
     """
-    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-    fd = os.open(path, flags)
+    fd = os.open(path, _FOLDER | os.O_NOFOLLOW)
     try:
         _check_folder(fd, path, own_users(), alone=True)
     except OSError:
@@ -434,8 +427,5 @@ def move_aside(path: str, ending: str) -> None:
 
 
 def _sync_folder(handle: int, sync: Sync) -> None:
-    fd = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=handle)
-    try:
+    with closing_fd(os.open(".", _FOLDER, dir_fd=handle)) as fd:
         sync(fd)
-    finally:
-        os.close(fd)

@@ -10,44 +10,14 @@ import os
 import select
 import signal
 import time
-from typing import Any, Callable, Optional, Protocol
+from typing import Any, Callable, Optional
+
+from .changes import Changes
 
 # Events that come in a storm are taken this often.
 EVENTS_EVERY_S = 0.2
 # Why a wait is woken: by a signal, by an end that somebody waits for, to be measured anew.
 _ASKED, _END, _ANEW = b".", b"e", b"n"
-
-
-class Stop(Protocol):
-    """Says when the probe has to end."""
-
-    def is_set(self) -> bool:
-        """Whether it has to end."""
-
-    def wait(self, seconds: float) -> None:
-        """Sleep, but not past the moment it has to end, or is asked for something."""
-
-    def wake(self, end: bool) -> None:
-        """From another thread: end the wait, or have it look anew at how long it is to be."""
-
-
-class Watch(Protocol):
-    """What may happen during a wait, and have it end early (`changes.py`)."""
-
-    @property
-    def fd(self) -> int:
-        """Readable where something has happened; -1 where that is never."""
-
-    def drain(self) -> None:
-        """Take what has happened."""
-
-    glance_every_s: float
-
-    def hurry(self) -> None:
-        """Another command of ours has done something: the next glance is due now."""
-
-    def wake_in_s(self) -> Optional[float]:
-        """In how long the wait is to end; None where it need not."""
 
 
 class StopSignal:
@@ -57,7 +27,7 @@ class StopSignal:
     `watch` has, and calls `tend` as often as that is to glance.
     """
 
-    watch: Optional[Watch] = None
+    watch: Optional[Changes] = None
 
     def __init__(self, beat: Callable[[], None] = lambda: None, beat_s: float = 0.0) -> None:
         self.fd, self._write_fd = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
@@ -67,12 +37,13 @@ class StopSignal:
         self.tend: Callable[[], None] = lambda: None
         self._set = False
 
-    def install(self) -> None:
+    def install(self) -> StopSignal:
         """Take SIGTERM, SIGINT and SIGHUP (a terminal that goes); only in the main thread."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup(1) means it
             signal.signal(signal.SIGHUP, self._on_signal)
+        return self
 
     def wake_on(self, number: signal.Signals) -> None:
         """Let a signal end the wait that is under way, or the next one."""

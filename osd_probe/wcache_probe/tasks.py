@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
-from typing import Callable, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Callable, Mapping, Optional, Sequence, Tuple, Union
 
 from wcache.core import VERSION
 from wcache.core.drive.journal import EntryKind, JournalEntry
@@ -48,13 +48,13 @@ from wcache.core.protocol import (
     TimerRequest,
 )
 
-from .domain_survey import CHANGES, DomainSurvey, used_by
+from .domain_survey import CHANGES, WAYS_BACK, DomainSurvey, entry_of, used_by
 from .evidence.folder import EvidenceFolder
 from .journal.journal_words import journal_findings, journal_notes, prior_of_entry
 from .linux.memory import rounded
-from .linux.unprepared import told_once
+from .linux.next_boot import told_once
 from .mgr_link import printable
-from .restoring.holds import Holds
+from .restoring.owed import Holds
 from .switcher import Switcher
 from .switching import options as optioning
 from .switching import toggle
@@ -148,11 +148,8 @@ class TaskRunner:
         Nothing where it touched nothing, or where they cannot be read.
         """
         request = task.request
-        if isinstance(request, (*LEASED, *APPLIED)):
-            wanted = touched
-        else:
-            wanted = isinstance(request, (ReleaseRequest, RollbackRequest))
-        if not wanted or isinstance(request, (ReportRequest, MemoryRequest)):
+        back = isinstance(request, WAYS_BACK)
+        if not isinstance(request, (*LEASED, *APPLIED, *WAYS_BACK)) or not (touched or back):
             return (), ()
         try:
             return self._survey.now(request.domain_id)
@@ -167,16 +164,12 @@ class TaskRunner:
         request = task.request
         if isinstance(request, (ReportRequest, MemoryRequest)):
             return not self._keeper.held
-        if isinstance(request, (*APPLIED, RollbackRequest)):
-            kind, name = EntryKind.ACTION, request.action_id
-        else:
-            kind, name = EntryKind.LEASE, request.domain_id
         try:
-            if self._switcher.entry(kind, name) is not None:
+            if self._switcher.entry(*entry_of(request)) is not None:
                 return False
         except WcacheError:
             return False
-        if isinstance(request, (ReleaseRequest, RollbackRequest)):
+        if isinstance(request, WAYS_BACK):
             return request.prior.known and not not_back(request.prior.drives, read)
         if isinstance(request, (*LEASED, *APPLIED)) and read:
             return not not_back(request.prior.drives, read)
@@ -242,10 +235,8 @@ class TaskRunner:
     def _state(self, drives: Tuple[DriveReport, ...], *, options: bool = False) -> StateOutcome:
         states = tuple(self._host.state(drive) for drive in drives)
         if options:
-            states = tuple(
-                replace(state, options=self._host.option_values(drive))
-                for drive, state in zip(drives, states)
-            )
+            values = map(self._host.option_values, drives)
+            states = tuple(replace(one, options=found) for one, found in zip(states, values))
         return self._outcome(drives, Switched(states, states, changed=False))
 
     def _outcome(
@@ -261,16 +252,11 @@ class TaskRunner:
 
     def _counters(self, drives: Tuple[DriveReport, ...]) -> Tuple[FlushCounters, ...]:
         """The flush counters of all drives, or none: what was switched is true without them."""
-        found: List[FlushCounters] = []
-        for drive in drives:
-            try:
-                counted = self._host.counters(drive)
-            except WcacheError:
-                return ()
-            if counted is None:
-                return ()
-            found.append(counted)
-        return tuple(found)
+        try:
+            found = tuple(filter(None, map(self._host.counters, drives)))
+        except WcacheError:
+            return ()
+        return found if len(found) == len(drives) else ()
 
     def _time(self, request: TimerRequest, drives: Tuple[DriveReport, ...]) -> Outcome:
         seconds = min(request.seconds_max, TIMER_SECONDS_MAX)
@@ -354,16 +340,23 @@ class TaskRunner:
                 return self._outcome(self._host.prior(entry), done, entry)
             # should it break off in the middle, the keeper goes on with it
             self._keeper.is_held(request.domain_id, request.lease_id)
-            drives = self._survey.drives()
-            program = optioning.bring_back(
-                prior, drives, owner_id=request.lease_id, now_s=self._wall(),
-            ) if prior.of_options else toggle.bring_back(
-                prior, drives, kind=EntryKind.LEASE, owner_id=request.lease_id,
-                now_s=self._wall(), throwaway=request.throwaway and self._keeper.throwaway,
-            )
-            return self._outcome(drives, self._switcher.run(request.domain_id, program))
+            return self._bring_back(request, prior, EntryKind.LEASE, request.lease_id)
         finally:
             self._holds.follow(request.domain_id)
+
+    def _bring_back(
+        self, request: Union[ReleaseRequest, RollbackRequest], prior: Prior, kind: EntryKind,
+        owner_id: str,
+    ) -> Outcome:
+        """Restore what only the mgr knows: options, or cache modes."""
+        drives, now_s = self._survey.drives(), self._wall()
+        program = optioning.bring_back(
+            prior, drives, kind=kind, owner_id=owner_id, now_s=now_s
+        ) if prior.of_options else toggle.bring_back(
+            prior, drives, kind=kind, owner_id=owner_id, now_s=now_s,
+            throwaway=request.throwaway and self._keeper.throwaway,
+        )
+        return self._outcome(drives, self._switcher.run(request.domain_id, program))
 
     def _accept(self, request: AcceptRequest) -> Outcome:
         """Give up what the entries say; the drives stay as they are."""
@@ -389,7 +382,7 @@ class TaskRunner:
         self, request: Union[ApplyRequest, ApplyOptionRequest, RollbackRequest]
     ) -> Optional[JournalEntry]:
         """The entry of a request's action; RefusedError where that is of another domain."""
-        entry = self._switcher.entry(EntryKind.ACTION, request.action_id)
+        entry = self._switcher.entry(*entry_of(request))
         if entry is not None and entry.domain_id != request.domain_id:
             raise RefusedError(f"action {request.action_id} changed {entry.domain_id}")
         return entry
@@ -418,8 +411,7 @@ class TaskRunner:
             request.domain_id, optioning.apply(
                 drives, entry, action_id=request.action_id, name=request.name,
                 expected=request.expected, value=request.value, now_s=self._wall(),
-                prior=self._stored(request.prior),
-                agreed=request.agreed,
+                prior=self._stored(request.prior), agreed=request.agreed,
             )
         ))
 
@@ -427,15 +419,7 @@ class TaskRunner:
         prior = self._of_our_cluster(request.prior)
         entry = self._entry_of(request)
         if entry is None:  # never made, taken back before, or its journal is gone
-            drives = self._survey.drives()
-            program = optioning.bring_back(
-                prior, drives, kind=EntryKind.ACTION, owner_id=request.action_id,
-                now_s=self._wall(),
-            ) if prior.of_options else toggle.bring_back(
-                prior, drives, kind=EntryKind.ACTION, owner_id=request.action_id,
-                now_s=self._wall(), throwaway=request.throwaway and self._keeper.throwaway,
-            )
-            return self._outcome(drives, self._switcher.run(request.domain_id, program))
+            return self._bring_back(request, prior, EntryKind.ACTION, request.action_id)
         if not prior.known:
             raise lost(request.action_id)
         done = self._switcher.restore(entry, prior)

@@ -13,7 +13,7 @@ import queue
 import threading
 import time
 from contextlib import suppress
-from typing import Callable, Optional, Protocol
+from typing import Callable, Optional
 
 from wcache.core.protocol import WAITING_CHARS_MAX, Waiting
 
@@ -23,31 +23,8 @@ Job = Callable[[], object]
 POLL_S = 0.05
 
 
-class Hand(Protocol):
-    """Does jobs one after the other."""
-
-    @property
-    def busy(self) -> bool:
-        """Whether something that was given is not done yet."""
-
-    def give(self, job: Job) -> None:
-        """Have it done, after what was given before."""
-
-    def begin(self, name: str) -> None:
-        """Tell what the job under way is."""
-
-    def at(self, what: str) -> None:
-        """Tell of its step from now on."""
-
-    def waiting(self, over_s: float) -> Optional[Waiting]:
-        """What it is at, where it has been at that for longer; else None."""
-
-    def wait(self, seconds: float) -> bool:
-        """Wait until all is done; False where it is not by then."""
-
-
 class Worker:
-    """A thread of its own, which ends with the process."""
+    """Does jobs one after the other, in a thread of its own, which ends with the process."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

@@ -22,7 +22,6 @@ from wcache.core.errors import WcacheError
 from wcache.core.host_report import Disobedience, PowerCut, ToggleProof
 from wcache.core.model import CacheMode
 from wcache_probe import safe_files
-from wcache_probe.ceph_conf import fsid_in
 from wcache_probe.evidence.folder import DISOBEYED, POWER_CUT, PROOF, EvidenceFolder
 from wcache_probe.journal.journal_file import StateFolder
 from wcache_probe.linux import drives_alone, memory, set_up
@@ -40,8 +39,9 @@ from wcache_probe.linux.persistence.appearing import Appearing
 from wcache_probe.linux.persistence.images import find_images
 from wcache_probe.linux.persistence.preparation import RECORD_NAME, Preparation, Record
 from wcache_probe.linux.persistence.prepare import in_container
-from wcache_probe.linux.persistence.rule_folder import RuleFolder
+from wcache_probe.linux.persistence.udev_rule import RuleFolder
 from wcache_probe.linux.transports.classify import Switches
+from wcache_probe.rados_link import fsid_in
 from wcache_probe.restoring.request import RestoreRequests, catches, is_stopped
 from wcache_sim.settings_file import Settings, SettingsFile
 
@@ -148,8 +148,8 @@ class Host:
         (self.root / "sys/module/zfs").mkdir(parents=True)
         given(host, 0)
         self._own_folders()
-        self._reader = safe_files._read_of
-        safe_files._read_of = self._read
+        self._reader = safe_files.read_handle
+        safe_files.read_handle = self._read
         self.note()
 
     def _clear(self, pid: int) -> None:

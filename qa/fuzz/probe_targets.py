@@ -25,10 +25,10 @@ from wcache_probe import arguments, mgr_link
 from wcache_probe.linux.persistence import cpio_image
 from wcache_probe.linux.transports import ata_data, nvme_data, scsi_data, sg_io
 from wcache_probe.linux.uevents import is_of_drives
-from wcache_probe.linux.vendor import dm_caches, smart, storcli, text_tools
+from wcache_probe.linux.vendor import controllers, dm_caches, smart
 from wcache_probe.matrix import fio
 from wcache_probe.restoring import restorer
-from wcache_probe.witness import blocks, log_file, wire
+from wcache_probe.witness import blocks, listen, wire
 from wcache_sim.drive_schema import load_drive_file
 
 from . import host_world
@@ -61,20 +61,20 @@ def smartctl(data: bytes) -> Any:
 def storcli_json(data: bytes) -> Any:
     """storcli, perccli and their second versions: controllers, volumes, drives."""
     said = text_of(data)
-    found = storcli.storcli("perccli64", said)
-    volumes, drives = storcli.volumes_told("x", said), storcli.drives_told("x", said)
-    return [storcli.merged(one, volumes, [drives, drives]) for one in found]
+    found = controllers.storcli("perccli64", said)
+    volumes, drives = controllers.volumes_told("x", said), controllers.drives_told("x", said)
+    return [controllers.merged(one, volumes, [drives, drives]) for one in found]
 
 
 def ssacli(data: bytes) -> Any:
     """Its text."""
-    return text_tools.ssacli("ssacli", text_of(data))
+    return controllers.ssacli("ssacli", text_of(data))
 
 
 def arcconf(data: bytes) -> Any:
     """Its list of controllers, and what one is."""
     said = text_of(data)
-    return [*text_tools.arcconf_numbers(said), *text_tools.arcconf("arcconf", "1", said)]
+    return [*controllers.arcconf_numbers(said), *controllers.arcconf("arcconf", "1", said)]
 
 
 def dmsetup(data: bytes) -> Any:
@@ -144,7 +144,7 @@ def witness(data: bytes) -> Any:
         with mock.patch.object(channel, "_prove"):
             channel.receive_run()
             channel.receive_number(b"x")
-    return log_file.read_log(file_of(data))
+    return listen.read_log(file_of(data))
 
 
 def child(data: bytes) -> Any:

@@ -19,10 +19,10 @@ READS = {
 }
 READS_OF_ANY = {  # whatever stands before the dot
     "parse_json", "raw_decode", "read_text", "read_table", "read_bytes", "read_number", "read_own",
-    "read_of", "text_blocks", "parse_args", "parse_qsl", "unpack", "unpack_from", "decompress",
-    "b64decode", "unquote_to_bytes",
+    "read_of", "read_handle", "text_blocks", "parse_args", "parse_qsl", "unpack", "unpack_from",
+    "decompress", "b64decode", "unquote_to_bytes",
 }
-PARSERS = ("dm_caches", "text_tools", "ata_data", "scsi_data", "prometheus_text", "uevents")
+PARSERS = ("dm_caches", "ata_data", "scsi_data", "prometheus_text", "uevents")
 MODULE, PROBE = "mgr_module/wcache", "osd_probe/wcache_probe"
 WITHOUT = {
     f"{MODULE}/ceph/view.py CephView.cluster": "the mgr's own words, from its own memory",

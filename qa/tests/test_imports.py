@@ -154,8 +154,8 @@ PLACES = {
     "wcache.commands.commands": "all commands", "wcache.commands.rows": "all commands",
     "wcache.knobs.rooms": "rooms",
     **{f"wcache_probe.{name}": "words" for name in (
-        "arguments", "domain_survey", "mgr_link", "safe_files", "service_manager", "stop_signal",
-        "switcher",
+        "arguments", "changes", "domain_survey", "mgr_link", "safe_files", "service_manager",
+        "stop_signal", "switcher",
     )},
     **{f"wcache_cli.{name}": "words" for name in (
         "answers", "evidence", "files", "matrix_table", "output", "report_page",

@@ -43,7 +43,8 @@ class Door:
 
 
 def changes_of(door, clock, seen=None):
-    found = Changes(door.events, (lambda: seen[0]) if seen else (lambda: 0), clock)
+    glance = (lambda: seen[0]) if seen else (lambda: 0)
+    found = Changes(door.events.fd, door.events.drain, glance, clock)
     found.reporting()
     clock.now_s += 100.0
     return found
@@ -214,7 +215,7 @@ def test_a_mgr_that_does_not_answer_is_not_called_in_a_hurry_for_a_change():
 @pytest.mark.slow
 def test_a_wait_ends_early_for_a_change_and_for_nothing_else():
     door, stop = Door(), StopSignal()
-    changes = Changes(door.events)
+    changes = Changes(door.events.fd, door.events.drain)
     changes.reporting()
     stop.watch = changes
     threading.Timer(0.2, door.send, [USB]).start()
@@ -255,7 +256,7 @@ def test_a_wait_ends_early_for_what_a_glance_sees():
 @pytest.mark.slow
 def test_a_flood_of_events_does_not_keep_the_processor_busy():
     door, stop = Door(), StopSignal()
-    stop.watch = Changes(door.events)
+    stop.watch = Changes(door.events.fd, door.events.drain)
     flooding = True
 
     def flood():

@@ -5,8 +5,8 @@ from sim_drives import BACK, OBEYS, THROUGH, Probe, hold
 from wcache.core.drive.journal import EntryKind
 from wcache.core.drive.prior import Prior, PriorError
 from wcache_probe.arguments import parse
-from wcache_probe.ceph_conf import fsid_in
 from wcache_probe.commands.restore import child_words
+from wcache_probe.rados_link import fsid_in
 
 OURS, THEIRS = "11111111-2222-3333-4444-555555555555", "99999999-2222-3333-4444-555555555555"
 

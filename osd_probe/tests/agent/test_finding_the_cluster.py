@@ -6,8 +6,7 @@ import pytest
 from wcache.core.conf_places import conf_places
 from wcache.core.errors import NotReadyError
 from wcache_probe.arguments import parse
-from wcache_probe.ceph_conf import find_conf
-from wcache_probe.rados_link import RadosLink
+from wcache_probe.rados_link import RadosLink, find_conf
 
 HOME = {"HOME": "/home/me"}
 

@@ -14,8 +14,7 @@ from wcache.analysis.experiment import analyse
 from wcache.core.errors import NotReadyError
 from wcache_probe.agent import Agent
 from wcache_probe.mgr_link import decode_reply
-from wcache_probe.restoring.holds import Holds
-from wcache_probe.restoring.owed import Restoring
+from wcache_probe.restoring.owed import Holds, Restoring
 from wcache_probe.switcher import Switcher, nothing
 from wcache_probe.switching.lease import LeaseKeeper
 from wcache_probe.tasks import Identity, TaskRunner

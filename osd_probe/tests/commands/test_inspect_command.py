@@ -18,8 +18,7 @@ from wcache.core.model import (
     Severity,
     Transport,
 )
-from wcache_probe.commands.inspect import inspected, next_step
-from wcache_probe.commands.views import look
+from wcache_probe.commands.inspect import inspected, look, next_step
 from wcache_sim.drive_schema import parse_drive_file
 from wcache_sim.host import SimulatedHost
 from wcache_sim.probe import main

@@ -13,10 +13,9 @@ from wcache.core.drive.journal import EntryKind
 from wcache.core.errors import NotReadyError, StorageError
 from wcache.core.model import CacheMode
 from wcache_probe.journal.host_lock import HostLock
-from wcache_probe.journal.journal_file import NoJournal, StateFolder
-from wcache_probe.journal.lease_marker import LeaseMarker
-from wcache_probe.linux.persistence.appearance import appear
-from wcache_probe.linux.persistence.rule_folder import RuleFolder
+from wcache_probe.journal.journal_file import LeaseMarker, NoJournal, StateFolder
+from wcache_probe.linux.persistence.appearing import appear
+from wcache_probe.linux.persistence.udev_rule import RuleFolder
 from wcache_probe.switcher import Switcher, nothing
 from wcache_probe.switching import toggle
 
@@ -176,7 +175,7 @@ class World:
 
     def appear(self, after_step=nothing, leases=None):
         program = appear(
-            self.host, self.rules, leases or LeaseMarker(self.run_dir),
+            self.host.appeared, self.rules, leases or LeaseMarker(self.run_dir),
             dev_name="sda", wwid=WWID, mode=THROUGH,
         )
         return self.switcher(NoJournal(), after_step).run(self.domain_id(), program)
@@ -274,14 +273,3 @@ def test_marks_that_cannot_be_read_may_mean_any_drive(run_dir):
     with open(os.path.join(run_dir, "leases"), "w"):
         pass
     assert marker.covers("naa.5000c50000000001")
-
-
-def test_the_one_file_of_an_older_probe_may_mean_any_drive_until_the_new_one_starts(
-    run_dir, tmp_path
-):
-    os.mkdir(run_dir)
-    with open(os.path.join(run_dir, "lease"), "w") as file:
-        file.write("lease%2Fd.json\n")
-    assert LeaseMarker(run_dir).covers("d")
-    StateFolder(str(tmp_path / "state"), run_dir).journal.sync_marks()
-    assert not LeaseMarker(run_dir).covers("d")

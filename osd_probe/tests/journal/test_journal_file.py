@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from process_bench import holding
 from wcache.core.errors import ConflictError, StorageError
-from wcache_probe.journal.journal_file import ENTRIES_MAX, StateFolder
-from wcache_probe.journal.lease_marker import LeaseMarker
+from wcache_probe.journal.journal_file import ENTRIES_MAX, LeaseMarker, StateFolder
 from wcache_probe.switcher import read_journal
 
 

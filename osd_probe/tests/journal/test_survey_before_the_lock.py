@@ -29,7 +29,7 @@ from wcache_probe.journal.host_lock import HostLock
 from wcache_probe.journal.journal_file import StateFolder
 from wcache_probe.linux.host import LinuxDriveHost
 from wcache_probe.linux.transports.classify import Switches
-from wcache_probe.restoring.holds import Holds
+from wcache_probe.restoring.owed import Holds
 from wcache_probe.switcher import Switcher
 from wcache_probe.switching.lease import LeaseKeeper
 from wcache_probe.tasks import Identity, TaskRunner

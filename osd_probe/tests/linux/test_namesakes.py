@@ -6,7 +6,7 @@ from wcache.core.drive.safety import Safety, judge
 from wcache.core.errors import NotFoundError, RefusedError
 from wcache.core.model import DeviceCache
 from wcache_probe.linux.host import LinuxDriveHost
-from wcache_probe.linux.persistence.udev_match import pattern
+from wcache_probe.linux.persistence.udev_rule import pattern
 from wcache_probe.linux.transports import ata_data
 from wcache_probe.linux.transports.classify import Switches
 

@@ -18,7 +18,7 @@ from wcache_probe.evidence.folder import EvidenceFolder
 from wcache_probe.journal.journal_file import StateFolder
 from wcache_probe.main import main
 from wcache_probe.prove import command
-from wcache_probe.prove.in_place import InPlace
+from wcache_probe.prove.command import InPlace
 from wcache_probe.prove.trial import Trial
 from wcache_probe.switcher import Switcher
 
@@ -109,7 +109,7 @@ def test_what_the_probe_heard_of_a_freeze_holds_while_it_is_stopped(tmp_path, ca
     state.note_frozen(False)
     state.note_frozen(False)
     assert main(words) == 2
-    assert "not a block device" in capsys.readouterr().err
+    assert "is no block device" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -14,8 +14,8 @@ from sim_drives import BACK, NVME, OBEYS, THROUGH, Probe, StopNever, hold
 from wcache.core.protocol import Lease, SetModeRequest
 from wcache_probe.commands.restore import AskedToRestore, _ask_running_probe
 from wcache_probe.journal.journal_file import StateFolder
-from wcache_probe.restoring import guard as guards
-from wcache_probe.restoring.guard import Guard
+from wcache_probe.restoring import owed
+from wcache_probe.restoring.owed import Guard
 from wcache_probe.restoring.request import RestoreRequests
 
 BUSY = """
@@ -78,7 +78,7 @@ def test_a_probe_that_is_busy_with_a_drive_is_made_to_restore_by_its_guard(probe
 
 
 def test_an_answer_that_cannot_be_written_keeps_the_guard_from_no_restore(probe, monkeypatch):
-    monkeypatch.setattr(guards, "EVERY_S", 0.01)
+    monkeypatch.setattr(owed, "EVERY_S", 0.01)
     written, hangs = threading.Event(), threading.Event()
 
     def answer() -> None:

@@ -13,7 +13,7 @@ from wcache.core.protocol import ApplyRequest, FailureOutcome, StateOutcome, Tas
 from wcache_probe.journal.journal_file import StateFolder
 from wcache_probe.linux.host import LinuxDriveHost
 from wcache_probe.linux.transports.classify import Switches
-from wcache_probe.restoring.holds import Holds
+from wcache_probe.restoring.owed import Holds
 from wcache_probe.switcher import Switcher, read_journal
 from wcache_probe.switching.lease import LeaseKeeper
 from wcache_probe.tasks import Identity, TaskRunner

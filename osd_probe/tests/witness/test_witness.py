@@ -33,8 +33,7 @@ from wcache_probe.witness.blocks import (
     judge,
     place_of,
 )
-from wcache_probe.witness.listen import listen
-from wcache_probe.witness.log_file import LogFile, read_log
+from wcache_probe.witness.listen import LogFile, listen, read_log
 from wcache_probe.witness.write import refuse_shared
 
 RUN = b"r" * 16

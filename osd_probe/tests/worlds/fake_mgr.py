@@ -28,7 +28,7 @@ from wcache.core.protocol import (
     SetModeRequest,
     Task,
 )
-from wcache_probe.journal.lease_marker import entry_file_name
+from wcache_probe.journal.journal_file import entry_file_name
 from wcache_probe.mgr_link import decode_reply
 
 FSID = "00000000-0000-4000-8000-000000000001"

@@ -8,7 +8,7 @@ from wcache.core.drive.journal import EntryKind, JournalEntry, prior_of
 from wcache_probe.commands.prepare import keep_lines
 from wcache_probe.linux.host import LinuxDriveHost
 from wcache_probe.linux.persistence.boot_rule import FILE_NAME, NOTE_FILE, note_of
-from wcache_probe.linux.persistence.initramfs import Tool
+from wcache_probe.linux.persistence.images import Tool
 from wcache_probe.linux.persistence.preparation import Preparation
 from wcache_probe.linux.persistence.prepare import Preparer, choose
 from wcache_probe.linux.transports.classify import Switches

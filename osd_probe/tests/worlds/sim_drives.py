@@ -11,9 +11,8 @@ from wcache.core.model import CacheMode
 from wcache.core.protocol import Lease, SetModeRequest, StateOutcome, Waiting
 from wcache_probe.agent import Agent
 from wcache_probe.journal.journal_words import said_by
-from wcache_probe.restoring.holds import Holds
-from wcache_probe.restoring.owed import Restoring
-from wcache_probe.restoring.restorer import Restorer, Results
+from wcache_probe.restoring.owed import Holds, Restoring
+from wcache_probe.restoring.restorer import RestoreApart, Results
 from wcache_probe.switcher import AfterStep, Switcher, nothing
 from wcache_probe.switching.lease import LeaseKeeper
 from wcache_probe.tasks import Identity, TaskRunner
@@ -104,7 +103,7 @@ class RestoreHere:
         self._switcher = switcher
 
     def restore(self, keys: Sequence[str], patience_s: Optional[float] = None) -> Results:
-        """See `Restorer`."""
+        """As `RestoreApart` does it."""
         results: Results = {}
         for key in keys:
             try:
@@ -232,7 +231,7 @@ class Probe:
             identity=self.identity, clock=self.clock, wall=self.clock,
         )
 
-    def restore_by(self, restorer: Restorer) -> None:
+    def restore_by(self, restorer: RestoreApart) -> None:
         """What is owed is brought back by this from now on."""
         self.restoring = Restoring(
             keeper=self.keeper, holds=self.holds, restorer=restorer,

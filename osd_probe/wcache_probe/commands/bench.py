@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from wcache.core.codec import to_plain
-from wcache.core.drive.safety import Safety, judge, may_toggle, not_named
+from wcache.core.drive.safety import Safety, judge, not_named
 from wcache.core.errors import RefusedError
 from wcache.core.experiment.matrix import Cell, Pattern, Sync
 from wcache.core.figures.latency_table import HEADINGS, LatencyTable, of_samples, row
@@ -25,14 +23,13 @@ from wcache.core.model import CacheMode, DeviceCache, DriveReport, KernelView, T
 from wcache.core.shell import command, typed
 from wcache.core.text import before_after, latency, table
 
-from ..journal.journal_file import MATRIX
 from ..linux.block.host_files import HostFiles
 from ..linux.block.sysfs import BlockDevice
 from ..linux.host import LinuxDriveHost
-from ..linux.timing import time_fdatasync
+from ..linux.timing import time_flushes
 from ..matrix import writes
-from ..matrix.command import medians
-from ..matrix.measurement import MatrixMeasurement, Plan
+from ..matrix.command import medians, plan_of, why_not_toggled
+from ..matrix.measurement import MatrixMeasurement
 from ..matrix.scratch import MIB, Scratch, find, on_one_drive
 from ..stop_signal import StopSignal
 from ..switcher import Switcher
@@ -102,14 +99,10 @@ def bench_blank(
             + " would do it",
         )
     refuse_shared(scratch.drive)
-    why = next(filter(None, (
-        may_toggle(drives, mode, throwaway=scratch.is_loop, consent_turn_on=False)
-        for mode in CacheMode
-    )), "")
+    why = why_not_toggled(drives, scratch)
     say(f"overwrites {scratch.span // MIB} MiB of {scratch.path}, for about "
         f"{PAIRS * (1 if why else 3) * PERIOD_S:.0f} s")
-    stop = StopSignal()
-    stop.install()
+    stop = StopSignal().install()
     timed, of_pairs = _as_it_is(scratch) if why else _both(
         options, host, switcher, scratch, stop, say
     )
@@ -128,13 +121,7 @@ def bench_blank(
 
 
 def _flushes(device: BlockDevice) -> LatencyTable:
-    fd = device.open()
-    try:
-        return of_samples(
-            time_fdatasync(fd, FLUSHES, FLUSHES_S, FLUSH_LIMIT_MS).samples_ns
-        )
-    finally:
-        os.close(fd)
+    return of_samples(time_flushes(device, FLUSHES, FLUSHES_S, FLUSH_LIMIT_MS).samples_ns)
 
 
 def _as_it_is(scratch: Scratch) -> Tuple[Tuple[Timed, ...], List[Tuple[float, float]]]:
@@ -151,10 +138,7 @@ def _both(
     options: argparse.Namespace, host: LinuxDriveHost, switcher: Switcher, scratch: Scratch,
     stop: StopSignal, say: Callable[[str], None],
 ) -> Tuple[Tuple[Timed, ...], List[Tuple[float, float]]]:
-    plan = Plan(
-        f"{MATRIX}.{secrets.token_hex(4)}", options.hostname, PAIRS, PERIOD_S,
-        secrets.randbits(32), consent_turn_on=False, only=(COMMIT,),
-    )
+    plan = replace(plan_of(options.hostname, PAIRS, PERIOD_S, False), only=(COMMIT,))
     found = MatrixMeasurement(
         host=host, switcher=switcher, scratch=scratch, plan=plan, stop=stop, say=say,
         fio_path=None,

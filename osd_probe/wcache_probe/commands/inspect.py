@@ -1,6 +1,6 @@
-"""`wcache-probe inspect`: a score of each drive with its reasons, and what to type next.
+"""`wcache-probe look` and `inspect`: the drives of this host, and a score of each with its reasons.
 
-It only reads, and needs neither a mgr nor a right in the cluster.  The score begins at 100; each
+Both only read, and need neither a mgr nor a right in the cluster.  The score begins at 100; each
 reason takes what stands beside it, so that nothing in it is hidden.
 """
 
@@ -10,13 +10,14 @@ import json
 from dataclasses import dataclass
 from typing import Any, Dict, List, Sequence, Tuple
 
-from wcache.core.drive.safety import Safety, judge, lost_after_reset
+from wcache.core import codec
+from wcache.core.drive.safety import Safety, judge, lost_after_reset, pin_word
 from wcache.core.fleet import loaded_off
 from wcache.core.fleet.findings import ADVICE
 from wcache.core.model import Cure, DeviceCache, DriveReport, Finding, FindingCode, Severity
 from wcache.core.ports import DriveHost
 from wcache.core.shell import command, commented
-from wcache.core.text import table
+from wcache.core.text import amount, table
 
 FORMAT_VERSION = 1
 _BY_SAFETY = {
@@ -25,6 +26,55 @@ _BY_SAFETY = {
     Safety.UNKNOWN: (40, "whether the kernel flushes it is not known"),
 }
 _BY_SEVERITY = {Severity.ERROR: 40, Severity.WARNING: 20}
+
+
+def look(host: DriveHost, hostname: str, style: str) -> int:
+    """The drives of this host; exit code 1 where one is in an unsafe state."""
+    drives = host.look()
+    findings = host.host_findings()
+    unsafe = any(judge(drive.state) is Safety.UNSAFE for drive in drives)
+    if style == "json":
+        data: Dict[str, Any] = {
+            "format_version": FORMAT_VERSION, "hostname": hostname,
+            "drives": [
+                {**codec.to_plain(drive), "toggle_refusal": drive.toggle_refusal}
+                for drive in drives
+            ],
+            "findings": codec.to_plain(findings),
+        }
+        print(json.dumps(data, indent=2))
+        return 1 if unsafe else 0
+    rows = []
+    for drive in drives:
+        osds = ", ".join(f"osd.{use.osd_id} {use.role.value}" for use in drive.uses)
+        rows.append(
+            (
+                drive.dev_name, str(drive.drive_model), drive.transport.value,
+                amount(drive.size_bytes), drive.state.device_cache.value,
+                drive.state.kernel_view.value,
+                pin_word(drive.transport.value, drive.state.pinned),
+                judge(drive.state).value, osds,
+            )
+        )
+    heads = (
+        "DRIVE", "DRIVE MODEL", "TRANSPORT", "SIZE", "DEVICE CACHE", "KERNEL VIEW", "PINNED",
+        "STATE", "OSDS",
+    )
+    print(table(heads, rows) if rows else f"no OSD of {hostname} was found on this host")
+    if any(row[heads.index("PINNED")] == "unknown" for row in rows):
+        print("PINNED: only the probe that runs here knows what it has pinned; ask the mgr: "
+              + command("ceph wcache drive ls host:{}", hostname))
+    for drive in drives:
+        for layer in dict.fromkeys(drive.state.layers):
+            if layer.kernel_view is not drive.state.kernel_view:
+                print(f"{drive.dev_name}: {layer.name} ({layer.kind.value}) "
+                      f"says {layer.kernel_view.value}")
+        if drive.toggle_refusal:
+            print(f"{drive.dev_name}: not toggled, {drive.toggle_refusal}")
+    for finding in (*findings, *(f for drive in drives for f in drive.findings)):
+        print(f"{finding.severity.value}: {finding.code.value} {finding.subject}: "
+              f"{finding.detail}")
+    return 1 if unsafe else 0
 
 
 @dataclass(frozen=True)

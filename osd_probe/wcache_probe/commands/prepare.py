@@ -33,15 +33,13 @@ from wcache.core.shell import typed
 from wcache.core.text import many, named
 
 from ..journal.host_lock import HostLock
-from ..journal.journal_file import StateFolder
-from ..journal.lease_marker import LeaseMarker
+from ..journal.journal_file import LeaseMarker, StateFolder
 from ..linux.block.host_files import HostFiles, printable
 from ..linux.host import LinuxDriveHost
 from ..linux.persistence.boot_rule import is_named, line_of, pins_one
 from ..linux.persistence.preparation import RULES_FOLDER, Preparation
 from ..linux.persistence.prepare import Chosen, Preparer, choose, in_container
-from ..linux.persistence.rule_folder import RuleFolder
-from ..linux.persistence.udev_match import matches, pattern
+from ..linux.persistence.udev_rule import RuleFolder, matches, pattern
 from ..linux.real_host import linux_host
 from ..matrix.scratch import find
 from ..restoring.request import wake

@@ -24,6 +24,7 @@ from ..restoring.request import Line, RestoreRequests, catches, has_ended, is_st
 from ..restoring.restorer import RestoreApart, Start, answer
 from ..switcher import Switcher, read_journal
 from ..switching.lease import LeaseKeeper
+from .journal import drives_of, modes_of
 
 STOP_S = 60.0
 STOP_STEP_S = 0.1
@@ -171,7 +172,7 @@ def _applied(state: StateFolder, options: argparse.Namespace) -> Tuple[str, ...]
     entries.sort(key=lambda entry: entry.serial, reverse=True)
     words = ["wcache-probe", "restore", *_places(options), "--action"]
     return tuple(
-        printable(f"applied, and not taken back: {_drives(entry)}; was in {_modes(entry)}: ")
+        printable(f"applied, and not taken back: {drives_of(entry)}; was in {modes_of(entry)}: ")
         + ticked(arguments([*words, entry.owner_id]))
         for entry in entries
     )
@@ -206,14 +207,6 @@ def line_of(entry: JournalEntry, error: Optional[WcacheError]) -> Line:
     if error is None:
         return Line(True, printable(f"restored {names} (domain {entry.domain_id})"))
     return Line(False, printable(f"not restored: {names}: {error.line()}"))
-
-
-def _drives(entry: JournalEntry) -> str:
-    return ", ".join(drive.dev_name for drive in entry.drives)
-
-
-def _modes(entry: JournalEntry) -> str:
-    return ", ".join(dict.fromkeys(drive.words for drive in entry.drives))
 
 
 class AskedToRestore:

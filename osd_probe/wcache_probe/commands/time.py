@@ -4,33 +4,26 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 
 from wcache.core.codec import to_plain
-from wcache.core.errors import NotFoundError, RefusedError
+from wcache.core.errors import RefusedError
 from wcache.core.experiment.observed import IDLE_WRITES_PER_S
 from wcache.core.figures.latency_table import HEADINGS, LatencyTable, of_samples, row
 from wcache.core.model import KernelView, LayerKind, Transport
 from wcache.core.text import table
 
-from ..linux.block.host_files import HostFiles, printable
+from ..linux.block.host_files import HostFiles
 from ..linux.block.stack import paths_down
-from ..linux.block.sysfs import BlockDevice, by_number
+from ..linux.block.sysfs import BlockDevice, by_path
 from ..linux.host import refuse_false_flush
-from ..linux.timing import time_fdatasync
+from ..linux.timing import time_flushes
 
 LATENCY_LIMIT_MS = 10_000.0
 
 
 def time_device(options: argparse.Namespace, files: HostFiles) -> int:
     """Time bare fdatasync() calls on any block device; 0 where there were any."""
-    number = files.number_of_path(options.device)
-    device = by_number(files, number) if number else None
-    if device is None:
-        raise NotFoundError(
-            f"{printable(options.device)} is no block device",
-            "give a drive, a partition, a volume or an array; `lsblk` shows them",
-        )
+    device = by_path(files, options.device)
     bottoms = [path.drive for path in paths_down(device)]
     for bottom in bottoms:
         kind = Transport.LOOP if bottom.kind is LayerKind.LOOP else Transport.UNKNOWN
@@ -42,11 +35,7 @@ def time_device(options: argparse.Namespace, files: HostFiles) -> int:
             "`wcache-probe look` says whether that is safe; time the drive below it instead",
         )
     before = _writes(bottoms)
-    fd = device.open()
-    try:
-        outcome = time_fdatasync(fd, options.count, options.seconds, LATENCY_LIMIT_MS)
-    finally:
-        os.close(fd)
+    outcome = time_flushes(device, options.count, options.seconds, LATENCY_LIMIT_MS)
     found = of_samples(outcome.samples_ns)
     written = _written(before, _writes(bottoms), outcome.seconds)
     if options.format == "json":

@@ -19,7 +19,7 @@ from urllib.parse import quote
 
 from wcache.core.errors import NotReadyError
 
-from ..safe_files import open_lock
+from ..safe_files import closing_fd, open_lock
 
 # A flush of a full cache takes seconds; longer than this and the holder hangs in its drive.
 # A restore that gave up is tried again, and udev gives its programs 180 s.
@@ -48,24 +48,16 @@ class HostLock:
     def held(self, domain_id: str) -> Iterator[None]:
         """Hold that of a domain; NotReadyError where another program keeps it for too long."""
         path = os.path.join(self._folder, _file_name(domain_id))
-        with self._taken(f"{self._folder}.all", fcntl.LOCK_SH), self._taken(
-            path, fcntl.LOCK_EX
+        with closing_fd(self._take(f"{self._folder}.all", fcntl.LOCK_SH)), closing_fd(
+            self._take(path, fcntl.LOCK_EX)
         ):
             yield
 
     @contextmanager
     def all_held(self) -> Iterator[None]:
         """Hold those of all domains: nothing is switched on this host meanwhile."""
-        with self._taken(f"{self._folder}.all", fcntl.LOCK_EX):
+        with closing_fd(self._take(f"{self._folder}.all", fcntl.LOCK_EX)):
             yield
-
-    @contextmanager
-    def _taken(self, path: str, how: int) -> Iterator[None]:
-        fd = self._take(path, how)
-        try:
-            yield
-        finally:
-            os.close(fd)
 
     def _take(self, path: str, how: int) -> int:
         until_s = self._clock() + self._wait_s

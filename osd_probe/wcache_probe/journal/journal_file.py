@@ -9,6 +9,13 @@ An entry is written to a temporary file, fsynced, renamed, and the folder fsynce
 a crash it is there whole or not at all.  While an entry of a lease exists, a *mark* in the
 run folder names its cache domain: what our udev rules start looks there before it touches
 a drive.
+
+    <run>/leases/<state>.<entry>   empty; one for each journal entry of a lease
+
+`<state>` is a hash of the journal's folder, `<entry>` the name of the entry's file.  A mark
+is there before the entry and goes after it.  Each process makes and removes single files
+of its own journal, so neither a restore of another domain nor a probe with another state
+folder can lose one.
 """
 
 from __future__ import annotations
@@ -16,12 +23,13 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import hashlib
 import os
 import re
 import struct
 import sys
 import uuid
-from typing import Dict, Optional, Sequence, Tuple
+from typing import Dict, Iterable, Optional, Sequence, Tuple
 from urllib.parse import quote, unquote
 
 from wcache.core.drive.journal import ENTRY_BYTES_MAX, EntryKind
@@ -38,7 +46,66 @@ from ..safe_files import (
     why_others_change,
     write_whole,
 )
-from .lease_marker import SUFFIX, LeaseMarker, entry_file_name
+
+SUFFIX = ".json"
+
+
+def entry_file_name(key: str) -> str:
+    """The name of the file of a journal entry."""
+    return quote(key, safe="") + SUFFIX
+
+
+class LeaseMarker:
+    """The marks of a host; those of the journal in a folder are made and removed."""
+
+    def __init__(self, run_dir: str, journal_folder: str = "") -> None:
+        self._folder = os.path.join(run_dir, "leases")
+        real = os.path.realpath(journal_folder).encode("utf-8", "surrogateescape")
+        self._prefix = hashlib.sha256(real).hexdigest()[:12] + "."
+
+    def covers(self, domain_id: str) -> bool:
+        """Whether a lease holds a domain; where the marks cannot be read, one may."""
+        wanted = entry_file_name(f"{EntryKind.LEASE.value}/{domain_id}")
+        try:
+            return any(name.partition(".")[2] == wanted for name in self._names())
+        except StorageError:
+            return True
+
+    def show(self, entry_name: str) -> None:
+        """Mark an entry; on return whoever looks sees it."""
+        mark(self._path(entry_name), 0o644, make=0o755)
+
+    def hide(self, entry_name: str) -> None:
+        """Take the mark of an entry away."""
+        remove(self._path(entry_name), sync=None)
+
+    def sync(self, entry_names: Iterable[str]) -> None:
+        """Mark these and no others of this journal."""
+        wanted, at = set(entry_names), len(self._prefix)
+        marked = {name[at:] for name in self._names() if name.startswith(self._prefix)}
+        for name in marked - wanted:
+            self.hide(name)
+        for name in wanted:
+            self.show(name)
+
+    def of_others(self) -> Tuple[str, ...]:
+        """The files of marks of other journals, in order."""
+        return tuple(
+            os.path.join(self._folder, name) for name in sorted(self._names())
+            if not name.startswith(self._prefix)
+        )
+
+    def _names(self) -> Sequence[str]:
+        try:
+            return os.listdir(self._folder)
+        except FileNotFoundError:
+            return ()
+        except OSError as error:
+            raise StorageError(f"cannot read {self._folder} ({error.strerror})") from None
+
+    def _path(self, entry_name: str) -> str:
+        return os.path.join(self._folder, self._prefix + entry_name)
+
 
 MEND = "`chown root` it or `chmod go-w` it; the journal is there, so name no other folder"
 NAME_BYTES_MAX = 200
@@ -55,7 +122,7 @@ class JournalFolder:
     """
 
     def __init__(
-        self, folder: str, marker: LeaseMarker, sync: Sync = os.fsync, folders: Sequence[str] = (),
+        self, folder: str, run_dir: str, sync: Sync = os.fsync, folders: Sequence[str] = (),
     ) -> None:
         """`folders` are put on stable storage before the first entry is written.
 
@@ -63,7 +130,7 @@ class JournalFolder:
         fsync may take very long, and what only restores needs none.
         """
         self._folder = folder
-        self._marks = marker.of(folder)
+        self._marks = LeaseMarker(run_dir, folder)
         self._fsync = sync
         self._folders = tuple(folders)
 
@@ -166,7 +233,7 @@ class StateFolder:
             make_folder(folder, None if folder in found else sync)
         if journal not in found:
             self._stay()
-        self.journal = JournalFolder(journal, LeaseMarker(run_dir), sync, found)
+        self.journal = JournalFolder(journal, run_dir, sync, found)
 
     def _stay(self) -> None:
         with contextlib.suppress(OSError):  # the walk from above says what is wrong

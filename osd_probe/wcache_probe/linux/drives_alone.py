@@ -24,12 +24,11 @@ from .block.bcache import bcaches_on
 from .block.host_files import HostFiles, printable, read_bytes, read_text
 from .block.stack import layer_of, paths_down, queues_on, standing_on
 from .block.sysfs import BlockDevice
-from .persistence.rule_folder import RuleFolder
-from .survey import no_flush, state_of, unflushed, with_rule
+from .persistence.udev_rule import RuleFolder
+from .survey import WWID_CHARS_MAX, no_flush, report_of, unflushed, with_rule
 from .transports.base import Identity, namesake_id, safe_id
 from .transports.classify import Switches
 
-WWID_CHARS_MAX = 512
 SERIAL_CHARS_MIN = 4
 
 
@@ -140,12 +139,9 @@ class DrivesAlone:
                 )
             reading = with_rule(switch.read(device), device, self._rules)
             why = no_flush(switch, device, reading)
-            report = DriveReport(
+            report = replace(
+                report_of(device, switch, known, reading),
                 drive_id=known.drive_id if prior is None else prior.drive_id,
-                domain_id=known.domain_id, dev_name=device.name,
-                drive_model=known.drive_model, transport=switch.transport,
-                state=state_of(device, switch, reading), serial=known.serial, wwn=known.wwn,
-                host_driver=known.host_driver, wwid=printable(device.wwid, WWID_CHARS_MAX),
                 refusals=(Refusal(RefusalKind.NO_FLUSH, why),) if why else (),
                 findings=unflushed(device.name, known),
             )

@@ -7,7 +7,6 @@ not obey, over restarts: by a file each in the state folder.
 
 from __future__ import annotations
 
-import os
 import time
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -48,18 +47,12 @@ from .block.stack import standing_on
 from .block.sysfs import BlockDevice
 from .block.writers import WriterSearch
 from .drives_alone import DrivesAlone
+from .next_boot import for_next_boot, with_next_boot
 from .persistence import foreign_rules
-from .persistence.preparation import BootPins, Preparation, boots_once
-from .persistence.rule_folder import RuleFolder
-from .persistence.udev_match import matches, pattern
-from .survey import (
-    Survey,
-    for_next_boot,
-    state_of,
-    with_next_boot,
-    with_rule,
-)
-from .timing import time_fdatasync
+from .persistence.preparation import Preparation, Prepared, boots_once
+from .persistence.udev_rule import RuleFolder, matches, pattern
+from .survey import Survey, state_of, with_rule
+from .timing import time_flushes
 from .transports.base import Switch, namesake_id
 from .transports.classify import Switches
 from .transports.loop import backing_dev
@@ -87,7 +80,7 @@ class LinuxDriveHost:
         cluster_fsid: Optional[str] = None,
         switches: Optional[Switches] = None,
         rules: Optional[RuleFolder] = None,
-        boot_pins: Optional[Callable[[], BootPins]] = None,
+        boot_pins: Optional[Callable[[], Prepared]] = None,
         find_foreign_rules: Callable[[], Sequence[Finding]] = foreign_rules.find,
         wear: Optional[WearReader] = None,
         controllers: Callable[[], Tuple[Controller, ...]] = tuple,
@@ -112,6 +105,7 @@ class LinuxDriveHost:
         self._writers = WriterSearch(self._files, sleep=sleep)
         self._not_kept: Dict[str, Disobedience] = {}  # where the state folder takes none
         self._before_change: Callable[[], None] = lambda: None
+        self._looked: Optional[Survey] = None  # of a look whose findings nobody has asked for yet
 
     def watched_by(self, at: Callable[[str], None], before_change: Callable[[], None]) -> None:
         """Tell `at` which device is opened, and ask `before_change` before each change of one."""
@@ -129,9 +123,10 @@ class LinuxDriveHost:
 
     def look(self) -> Tuple[DriveReport, ...]:
         """Every drive that an OSD of this host uses, and every drive that shares its switch."""
+        self._looked = self._survey()
         drives = [
             replace(self._with_memory(drive), dm_caches=self.dm_caches_on(drive.dev_name))
-            for drive in self._survey().drives()
+            for drive in self._looked.drives()
         ]
         if self._wear is None:
             return tuple(drives)
@@ -176,8 +171,9 @@ class LinuxDriveHost:
             self._evidence.forget_disobeyed(drive.drive_id)
 
     def host_findings(self) -> Tuple[Finding, ...]:
-        """What could not be followed or seen, and who else sets write caches."""
-        return (*self._survey().host_findings(), *self._find_foreign_rules())
+        """What could not be followed or seen, by the look just before, and who sets caches."""
+        survey, self._looked = self._looked or self._survey(), None
+        return (*survey.host_findings(), *self._find_foreign_rules())
 
     def controllers(self) -> Tuple[Controller, ...]:
         """What vendors' tools tell of the host's controllers."""
@@ -361,13 +357,7 @@ class LinuxDriveHost:
                 f"the kernel sends no flush to {top.name}, so there is none to time",
                 "under a lease the drive is pinned and can be timed",
             )
-        fd = top.open()
-        try:
-            return time_fdatasync(
-                fd, count, seconds_max, latency_limit_ms, spread_s=spread_s
-            )
-        finally:
-            os.close(fd)
+        return time_flushes(top, count, seconds_max, latency_limit_ms, spread_s)
 
     def measure(
         self, drive: DriveReport, osd_id: int, load_point: LoadPoint, count: int,

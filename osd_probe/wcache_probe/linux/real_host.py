@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import TYPE_CHECKING, Optional
 
 from ..evidence.folder import EvidenceFolder
@@ -11,7 +12,7 @@ from .block.osds import DEFAULT_DATA_GLOBS
 from .host import LinuxDriveHost
 from .persistence import foreign_rules
 from .persistence.preparation import RULES_FOLDER, Preparation
-from .persistence.rule_folder import RuleFolder
+from .persistence.udev_rule import RuleFolder
 from .transports.classify import Switches
 from .vendor.controllers import ControllerReader
 from .vendor.dm_caches import DmCaches
@@ -33,7 +34,7 @@ def linux_host(
         rules=RuleFolder(os.path.join(root, RULES_FOLDER), options.run_dir),
         switches=switches or Switches(proofs=evidence.proofs),
         boot_pins=Preparation(root, options.state_dir).look,
-        find_foreign_rules=lambda: foreign_rules.find(root), wear=WearReader(),
+        find_foreign_rules=partial(foreign_rules.find, root, {}), wear=WearReader(),
         controllers=ControllerReader().read, dm_caches=DmCaches().read,
         evidence=evidence,
     )

@@ -7,14 +7,9 @@ from dataclasses import replace
 from typing import Dict, Iterable, List, Optional, Sequence, Tuple
 
 from wcache.core.drive.safety import (
-    FOR_THE_NEXT_BOOT,
     Safety,
-    boots_with_rule,
     judge,
-    may_be_pinned,
-    not_named,
 )
-from wcache.core.drive.saved_off import how_to_name, saves_off
 from wcache.core.errors import NotFoundError, WcacheError
 from wcache.core.hardware.bcache import BcacheState
 from wcache.core.host_report import OTHER_PROGRAMS
@@ -30,7 +25,7 @@ from wcache.core.model import (
     Severity,
     Transport,
 )
-from wcache.core.refusal import Refusal, RefusalKind, left
+from wcache.core.refusal import Refusal, RefusalKind
 
 from . import set_up
 from .block import foreign, osds, sysfs
@@ -41,13 +36,15 @@ from .block.osds import OsdDevices
 from .block.stack import is_followed, paths_down, queues_on
 from .block.sysfs import BlockDevice
 from .block.writers import WriterSearch, is_rig
-from .persistence.preparation import NOT_NAMED, BootPins, boots_once
-from .persistence.rule_folder import RuleFolder
-from .transports.base import CacheReading, Identity, ReadOnlySwitch, Switch, namesake_id
+from .next_boot import with_next_boot
+from .persistence.preparation import Prepared
+from .persistence.udev_rule import RuleFolder
+from .transports.base import CacheReading, Identity, Switch, namesake_id
 from .transports.classify import Switches
 
 DRIVES_MAX = 1024
 LEFT_OUT_MAX = 16
+WWID_CHARS_MAX = 512
 IF_IT_IS_ONE = (
     "what it holds counts as used by others; an OSD runs as root or ceph, and no other user may "
     "open its device or change its data folder"
@@ -62,7 +59,7 @@ class Survey:
 
     def __init__(
         self, files: HostFiles, switches: Switches, rules: RuleFolder, writers: WriterSearch,
-        data_globs: Sequence[str], cluster_fsid: Optional[str], prepared: BootPins,
+        data_globs: Sequence[str], cluster_fsid: Optional[str], prepared: Prepared,
     ) -> None:
         self._files = files
         self._prepared = prepared
@@ -146,7 +143,7 @@ class Survey:
         try:
             return switch, switch.identify(device), ""
         except WcacheError as error:
-            return switch, ReadOnlySwitch().identify(device), error.message
+            return switch, Switch().identify(device), error.message
 
     def host_findings(self) -> Tuple[Finding, ...]:
         """OSDs whose roles lead to no block device of this host, and what cannot be seen."""
@@ -262,16 +259,11 @@ class Survey:
             against.append((RefusalKind.UNSEEN, f"other programs may use it: {self._blind}"))
         bcaches = bcaches_on(device)
         same_id = any(way[2].drive_id == identity.drive_id for way in namesakes)
-        found = DriveReport(
+        bare = report_of(device, switch, identity, reading)
+        found = replace(
+            bare,
             drive_id=namesake_id(identity) if same_id else identity.drive_id,
-            domain_id=identity.domain_id,
-            dev_name=device.name,
-            drive_model=identity.drive_model,
-            transport=switch.transport,
-            state=replace(state_of(device, switch, reading), options=values_on(device)),
-            serial=identity.serial,
-            wwn=identity.wwn,
-            host_driver=identity.host_driver,
+            state=replace(bare.state, options=values_on(device)),
             rotational=device.rotational,
             size_bytes=device.size_bytes,
             uses=tuple(sorted(uses, key=lambda use: (use.osd_id, use.role.value))),
@@ -283,7 +275,6 @@ class Survey:
                 *set_up.of_drive(self._files, device.name, uses),
                 *unflushed(device.name, identity), *_of_bcaches(device.name, bcaches),
             ),
-            wwid=printable(device.wwid, 512),
             bcache=bcaches,
         )
         return with_next_boot(found, self._prepared)
@@ -344,38 +335,15 @@ def state_of(device: BlockDevice, switch: Switch, reading: CacheReading) -> Driv
     )
 
 
-def for_next_boot(drive: DriveReport, pins: BootPins) -> Tuple[Refusal, ...]:
-    """What the next boot would lack of a drive's way back: its journal, its pin.
-
-    The one place where that is asked, for every kind of touch: of its cache, and of an option that
-    outlives the boot.  Nothing toggles a drive that has no cache, so it needs no pin; a loop device
-    is touched on a throwaway cluster alone, and gone at the next boot.
-    """
-    if drive.transport is Transport.LOOP:
-        return ()
-    has_cache = drive.state.device_cache is not DeviceCache.NONE
-    pinned = has_cache and boots_with_rule(drive.transport) and may_be_pinned(drive)
-    pin = pins.refusal(drive.wwid) if pinned else ""
-    if pin == NOT_NAMED and saves_off(drive):
-        pin = how_to_name(drive)
-    lacks = (RefusalKind.JOURNAL_LOST, pins.journal_lost), (RefusalKind.NOT_PREPARED, pin)
-    return tuple(Refusal(kind, why) for kind, why in lacks if why)
-
-
-def with_next_boot(drive: DriveReport, pins: BootPins) -> DriveReport:
-    """The report with what the next boot lacks; a finding too where nothing else is against it."""
-    refusals = (*left(drive.refusals, FOR_THE_NEXT_BOOT), *for_next_boot(drive, pins))
-    found = replace(drive, refusals=refusals, findings=tuple(
-        item for item in drive.findings if item.code is not FindingCode.NOT_PREPARED
-    ))
-    if not not_named(found) or found.state.device_cache is DeviceCache.NONE:
-        return found
-    why = found.toggle_refusal
-    said = Finding(
-        FindingCode.NOT_PREPARED, Severity.INFO, drive.dev_name, why,
-        Cure.BOOT_ONCE if boots_once(why) else Cure.GENERAL,
+def report_of(
+    device: BlockDevice, switch: Switch, identity: Identity, reading: CacheReading
+) -> DriveReport:
+    """Report what a drive itself says, and its layers; nothing of who uses it."""
+    return DriveReport(
+        identity.drive_id, identity.domain_id, device.name, identity.drive_model, switch.transport,
+        state_of(device, switch, reading), serial=identity.serial, wwn=identity.wwn,
+        host_driver=identity.host_driver, wwid=printable(device.wwid, WWID_CHARS_MAX),
     )
-    return replace(found, findings=(*found.findings, said))
 
 
 def unflushed(name: str, identity: Identity) -> Tuple[Finding, ...]:
@@ -399,35 +367,20 @@ def _findings(
     name: str, switch: Switch, reading: CacheReading, odd: Sequence[str],
     shared: Sequence[str],
 ) -> List[Finding]:
-    found = []
-    if switch.transport is Transport.RAID:
-        found.append(
-            Finding(FindingCode.RAID_POLICY, Severity.WARNING, name, switch.refusal)
-        )
-    if reading.device_cache is DeviceCache.NONE:
-        found.append(
-            Finding(
-                FindingCode.NO_VOLATILE_CACHE, Severity.INFO, name,
-                "the drive says that it has no volatile cache",
-            )
-        )
-    if odd:
-        found.append(
-            Finding(
-                FindingCode.UNKNOWN_LAYER, Severity.WARNING, name,
-                f"{', '.join(odd[:4])} cannot be followed",
-            )
-        )
-    if shared:
-        found.append(
-            Finding(FindingCode.SHARED_DRIVE, Severity.WARNING, name, "; ".join(shared[:4]))
-        )
     saved, current = reading.page.saved, reading.device_cache.mode
-    if saved is not None and current is not None and saved is not current:
-        found.append(
-            Finding(
-                FindingCode.SAVED_DIFFERS, Severity.WARNING, name,
-                f"saved is {saved.value}, current is {current.value}",
-            )
+    said = (
+        (FindingCode.RAID_POLICY, switch.refusal if switch.transport is Transport.RAID else ""),
+        (FindingCode.NO_VOLATILE_CACHE, "the drive says that it has no volatile cache"
+         if reading.device_cache is DeviceCache.NONE else ""),
+        (FindingCode.UNKNOWN_LAYER, f"{', '.join(odd[:4])} cannot be followed" if odd else ""),
+        (FindingCode.SHARED_DRIVE, "; ".join(shared[:4])),
+        (FindingCode.SAVED_DIFFERS, f"saved is {saved.value}, current is {current.value}"
+         if saved and current and saved is not current else ""),
+    )
+    return [
+        Finding(
+            code, Severity.INFO if code is FindingCode.NO_VOLATILE_CACHE else Severity.WARNING,
+            name, text,
         )
-    return found
+        for code, text in said if text
+    ]

@@ -14,8 +14,20 @@ from wcache.core.errors import StorageError
 from wcache.core.loads import spread_at_s
 from wcache.core.protocol import SAMPLES_MAX, SamplesOutcome
 
+from ..safe_files import closing_fd
+from .block.sysfs import BlockDevice
+
 NS_PER_S = 1_000_000_000
 NS_PER_MS = 1_000_000
+
+
+def time_flushes(
+    device: BlockDevice, count: int, seconds_max: float, latency_limit_ms: float,
+    spread_s: float = 0.0,
+) -> SamplesOutcome:
+    """Open a device, and time up to `count` flushes of it."""
+    with closing_fd(device.open()) as fd:
+        return time_fdatasync(fd, count, seconds_max, latency_limit_ms, spread_s=spread_s)
 
 
 def time_fdatasync(

@@ -6,13 +6,13 @@ import argparse
 import secrets
 import time
 from statistics import median
-from typing import Callable, Dict, List, Tuple
+from typing import Callable, Dict, List, Tuple, Union
 
 from wcache.core import versions
 from wcache.core.drive.safety import may_toggle
 from wcache.core.errors import RefusedError
 from wcache.core.experiment.matrix import CELLS, Cell, Matrix
-from wcache.core.model import CacheMode
+from wcache.core.model import CacheMode, DriveReport
 from wcache.core.shell import command
 from wcache.core.text import table
 
@@ -33,12 +33,57 @@ def matrix(
     options: argparse.Namespace, host: LinuxDriveHost, switcher: Switcher,
     say: Callable[[str], None],
 ) -> int:
-    """Measure the matrix of `options.scratch`; 0 when all pairs were measured, else 1."""
+    """Measure the matrix of scratch space, or one long cell in each mode; 0 when all is done."""
     switcher.refuse_owed()
     scratch = find(HostFiles(), host, options.scratch, options.span)
+    _refuse(options, scratch, host.domain(scratch.drive.domain_id))
+    plan = plan_of(options.hostname, options.pairs, options.seconds, options.consent_turn_on)
+    deep = None if options.span or options.long else fio.find()
+    each_s = SETTLE_S + sum(
+        options.seconds + (SECONDS_OF_FIO if cell.depth > 1 else 0.0)
+        for cell in CELLS if deep or cell.depth == 1
+    )
+    what, forecast = "matrix", (
+        f"{plan.pairs} pairs, about {2 * plan.pairs * each_s:.0f} s; overwrites "
+        f"{scratch.span // MIB} MiB of {scratch.path}"
+    )
+    if options.long:
+        what, forecast = "long", f"about {3 * options.long:.0f} s"
+    name = scratch.device.name
+    target = options.out or f"wcache-{what}-{name}-{int(time.time())}.json"
+    with ResultFile(target) as result:
+        say(f"{name} on {scratch.drive.dev_name} ({scratch.drive.drive_model}): {forecast}")
+        measurement = MatrixMeasurement(
+            host=host, switcher=switcher, scratch=scratch, plan=plan, say=say, fio_path=deep,
+            stop=StopSignal().install(),
+        )
+        found: Union[Matrix, sustained.Sustained]
+        if options.long:
+            cells = measurement.run_long(options.long)
+            found, said = sustained.Sustained(
+                sustained.SUSTAINED_FORMAT, sustained.SUSTAINED_VERSION, options.hostname, name,
+                scratch.drive.drive_id, str(scratch.drive.drive_model), options.long, cells,
+            ), sustained.lines(cells)
+            done = len(cells) == len(CacheMode)
+            then = "it is evidence about a drive, and no verdict"
+        else:
+            found = measurement.run()
+            said, done = lines(found), found.ended == "done"
+            then = "next, where numpy and scipy are: " + command("wcache analyze {}", target)
+        try:
+            print("\n".join(said), flush=True)
+        finally:  # neither a closed terminal nor a full disk shall cost both
+            result.put(versions.dumps(found))
+    print(f"written to {target}; {then}")
+    return int(not done)
+
+
+def _refuse(
+    options: argparse.Namespace, scratch: Scratch, drives: Tuple[DriveReport, ...]
+) -> None:
+    """Raise RefusedError where nobody has consented to what it would do."""
     if options.span and not scratch.whole:
         raise RefusedError(f"{scratch.device.name} is too small for --span", "leave it away")
-    drives = host.domain(scratch.drive.domain_id)
     osds = sorted({use.osd_id for drive in drives for use in drive.uses})
     if osds and not options.beside_osds:
         names = ", ".join(f"osd.{osd}" for osd in osds)
@@ -46,74 +91,30 @@ def matrix(
             f"{scratch.drive.dev_name} also serves {names}, which would wait and be toggled too",
             "name an unused drive, or consent with --beside-osds",
         )
-    for mode in CacheMode:
-        reason = may_toggle(
-            drives, mode, throwaway=scratch.is_loop, consent_turn_on=options.consent_turn_on
+    reason = why_not_toggled(drives, scratch, consent_turn_on=options.consent_turn_on)
+    if reason:
+        raise RefusedError(
+            f"{reason}; nothing was written",
+            "see `wcache-probe look`; a cache is turned on only with --consent-turn-on",
         )
-        if reason:
-            raise RefusedError(
-                f"{reason}; nothing was written",
-                "see `wcache-probe look`; a cache is turned on only with --consent-turn-on",
-            )
-    target = options.out or f"wcache-matrix-{scratch.device.name}-{int(time.time())}.json"
-    plan = Plan(
-        f"{MATRIX}.{secrets.token_hex(4)}", options.hostname, options.pairs, options.seconds,
-        secrets.randbits(32), options.consent_turn_on,
-    )
-    deep = None if options.span else fio.find()
-    if options.long:
-        return _long(options, host, switcher, say, scratch, plan)
-    each_s = sum(
-        options.seconds + (SECONDS_OF_FIO if cell.depth > 1 else 0.0)
-        for cell in CELLS if deep or cell.depth == 1
-    )
-    with ResultFile(target) as result:
-        say(
-            f"{scratch.device.name} on {scratch.drive.dev_name} ({scratch.drive.drive_model}): "
-            f"{plan.pairs} pairs, about {2 * plan.pairs * (each_s + SETTLE_S):.0f} s; overwrites "
-            f"{scratch.span // MIB} MiB of {scratch.path}"
-        )
-        stop = StopSignal()
-        stop.install()
-        found = MatrixMeasurement(
-            host=host, switcher=switcher, scratch=scratch, plan=plan, stop=stop, say=say,
-            fio_path=deep,
-        ).run()
-        try:
-            print("\n".join(lines(found)), flush=True)
-        finally:  # neither a closed terminal nor a full disk shall cost both
-            result.put(versions.dumps(found))
-    print(f"written to {target}; next, where numpy and scipy are: "
-          + command("wcache analyze {}", target))
-    return 0 if found.ended == "done" else 1
 
 
-def _long(
-    options: argparse.Namespace, host: LinuxDriveHost, switcher: Switcher,
-    say: Callable[[str], None], scratch: Scratch, plan: Plan,
-) -> int:
-    """`--long`: one long cell in each mode, in place of the matrix."""
-    target = options.out or f"wcache-long-{scratch.device.name}-{int(time.time())}.json"
-    with ResultFile(target) as result:
-        say(f"{scratch.device.name} on {scratch.drive.dev_name} ({scratch.drive.drive_model}): "
-            f"about {3 * options.long:.0f} s")
-        stop = StopSignal()
-        stop.install()
-        cells = MatrixMeasurement(
-            host=host, switcher=switcher, scratch=scratch, plan=plan, stop=stop, say=say,
-            fio_path=None,
-        ).run_long(options.long)
-        found = sustained.Sustained(
-            sustained.SUSTAINED_FORMAT, sustained.SUSTAINED_VERSION, options.hostname,
-            scratch.device.name, scratch.drive.drive_id, str(scratch.drive.drive_model),
-            options.long, cells,
-        )
-        try:
-            print("\n".join(sustained.lines(cells)), flush=True)
-        finally:
-            result.put(versions.dumps(found))
-    print(f"written to {target}; it is evidence about a drive, and no verdict")
-    return 0 if len(cells) == len(CacheMode) else 1
+def why_not_toggled(
+    drives: Tuple[DriveReport, ...], scratch: Scratch, *, consent_turn_on: bool = False
+) -> str:
+    """Say why a drive may not be put into one of the modes; empty where it may."""
+    return next(filter(None, (
+        may_toggle(drives, mode, throwaway=scratch.is_loop, consent_turn_on=consent_turn_on)
+        for mode in CacheMode
+    )), "")
+
+
+def plan_of(hostname: str, pairs: int, seconds: float, consent_turn_on: bool) -> Plan:
+    """Make the plan of a new matrix, with a seed of its own."""
+    return Plan(
+        f"{MATRIX}.{secrets.token_hex(4)}", hostname, pairs, seconds, secrets.randbits(32),
+        consent_turn_on,
+    )
 
 
 def lines(found: Matrix) -> List[str]:

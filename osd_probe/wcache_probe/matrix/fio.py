@@ -15,7 +15,7 @@ from wcache.core.codec import one_line, parse_json
 from wcache.core.errors import MalformedError, NotReadyError
 from wcache.core.experiment.matrix import WRITE_BYTES, Cell, CellSamples, Pattern, Sync
 
-from ..stop_signal import Stop
+from ..stop_signal import StopSignal
 from .scratch import Scratch
 
 # beside the time it measures for: its start, its end, and a full cache
@@ -36,7 +36,7 @@ def find() -> Optional[str]:
 
 
 def measure(
-    fio: str, scratch: Scratch, cell: Cell, seconds: float, seed: int, stop: Stop
+    fio: str, scratch: Scratch, cell: Cell, seconds: float, seed: int, stop: StopSignal
 ) -> CellSamples:
     """A cell by fio; its one sample is ns per write.
 
@@ -59,7 +59,7 @@ def measure(
     return CellSamples(cell, (round(1e6 * runtime_ms / writes),), writes, runtime_ms / 1000)
 
 
-def _run(command: List[str], seconds_max: float, stop: Stop) -> str:
+def _run(command: List[str], seconds_max: float, stop: StopSignal) -> str:
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=errors)
         try:

@@ -29,7 +29,7 @@ from wcache.core.experiment.slots import coin
 from wcache.core.model import CacheMode, DriveReport, DriveState
 from wcache.core.ports import DriveHost
 
-from ..stop_signal import Stop
+from ..stop_signal import StopSignal
 from ..switcher import Switcher
 from ..switching import toggle
 from . import fio, sustained, writes
@@ -61,8 +61,8 @@ class MatrixMeasurement:
     """One matrix on one scratch device."""
 
     def __init__(
-        self, *, host: DriveHost, switcher: Switcher, scratch: Scratch, plan: Plan, stop: Stop,
-        say: Callable[[str], None], fio_path: Optional[str],
+        self, *, host: DriveHost, switcher: Switcher, scratch: Scratch, plan: Plan,
+        stop: StopSignal, say: Callable[[str], None], fio_path: Optional[str],
     ) -> None:
         self._host = host
         self._switcher = switcher

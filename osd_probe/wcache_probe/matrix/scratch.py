@@ -13,17 +13,18 @@ import errno
 import mmap
 import os
 from contextlib import contextmanager
-from typing import Iterator, Optional, Tuple
+from typing import ContextManager, Iterator, Optional, Tuple
 
-from wcache.core.errors import ConflictError, NotFoundError, RefusedError, StorageError
+from wcache.core.errors import ConflictError, RefusedError, StorageError
 from wcache.core.experiment.matrix import WRITE_BYTES
 from wcache.core.model import DriveReport, LayerKind, Transport
 from wcache.core.shell import typed
 
-from ..linux.block.host_files import HostFiles, printable
+from ..linux.block.host_files import HostFiles
 from ..linux.block.stack import is_followed, paths_down
-from ..linux.block.sysfs import BlockDevice, by_number
+from ..linux.block.sysfs import BlockDevice, by_path
 from ..linux.host import LinuxDriveHost, refuse_false_flush
+from ..safe_files import closing_fd
 
 MIB = 2**20
 # left alone at both ends, where labels, partition tables and superblocks are
@@ -71,33 +72,18 @@ class Scratch:
         """Whether it is a loop device as a whole: nobody else loses a flush by its switch."""
         return self.drive.transport is Transport.LOOP
 
-    @contextmanager
-    def held(self) -> Iterator[None]:
+    def held(self) -> ContextManager[int]:
         """Keep everybody else from claiming it; ConflictError where somebody has."""
-        fd = self._open(os.O_RDONLY | os.O_EXCL)
-        try:
-            yield
-        finally:
-            os.close(fd)
+        return closing_fd(self._open(os.O_RDONLY | os.O_EXCL))
 
-    @contextmanager
-    def opened(self, flags: int = 0) -> Iterator[int]:
+    def opened(self, flags: int = 0) -> ContextManager[int]:
         """A descriptor for direct writes, while it is held."""
-        fd = self._open(os.O_RDWR | os.O_DIRECT | flags)
-        try:
-            yield fd
-        finally:
-            os.close(fd)
+        return closing_fd(self._open(os.O_RDWR | os.O_DIRECT | flags))
 
-    @contextmanager
-    def opened_to_read(self) -> Iterator[int]:
+    def opened_to_read(self) -> ContextManager[int]:
         """A descriptor for direct reads, while it is held."""
         # to read only: udev probes a device again when one who could write closes it
-        fd = self._open(os.O_RDONLY | os.O_DIRECT)
-        try:
-            yield fd
-        finally:
-            os.close(fd)
+        return closing_fd(self._open(os.O_RDONLY | os.O_DIRECT))
 
     def claim(self) -> None:
         """Prove, while it is held, that it may be overwritten, and mark it.
@@ -118,9 +104,10 @@ class Scratch:
                 if any(buffer[:]):
                     raise self._not_blank(place)
             if not marked:
-                with mmap.mmap(-1, WRITE_BYTES) as block:
+                with mmap.mmap(-1, WRITE_BYTES) as block, self.writing():
                     block[:] = MARK
-                    self._write(fd, block)
+                    os.pwritev(fd, [block], 0)
+                    os.fdatasync(fd)
 
     def check(self) -> None:
         """Prove that nobody has written over the mark, or beside it, since `claim`.
@@ -151,6 +138,12 @@ class Scratch:
             raise RefusedError(f"{self.path} is another device now", "check the path, start again")
         return fd
 
+    def read(self, fd: int, place: int, size: int) -> bytes:
+        """Read so many bytes at a place; StorageError where that fails."""
+        with mmap.mmap(-1, size) as buffer:
+            self._read(fd, buffer, place)
+            return bytes(buffer)
+
     def _read(self, fd: int, buffer: mmap.mmap, place: int) -> None:
         try:
             if os.preadv(fd, [buffer], place) == len(buffer):
@@ -160,13 +153,14 @@ class Scratch:
             why = str(error.strerror)
         raise StorageError(f"cannot read {self.path} at {place} ({why})", "see the kernel's log")
 
-    def _write(self, fd: int, block: mmap.mmap) -> None:
+    @contextmanager
+    def writing(self, so_far: str = "") -> Iterator[None]:
+        """Raise StorageError where a write or a flush of it fails."""
         try:
-            os.pwritev(fd, [block], 0)
-            os.fdatasync(fd)
+            yield
         except OSError as error:
             raise StorageError(
-                f"cannot write {self.path} ({error.strerror})", "see the kernel's log"
+                f"{self.path} fails a write ({error.strerror}){so_far}", "see the kernel's log"
             ) from None
 
     def _not_blank(self, place: int) -> RefusedError:
@@ -205,10 +199,7 @@ def on_one_drive(
 
     RefusedError where layers in between are not understood, or a flush of it reaches nothing.
     """
-    number = files.number_of_path(path)
-    device = by_number(files, number) if number else None
-    if device is None:
-        raise NotFoundError(f"{printable(path)} is not a block device", "`lsblk` shows them")
+    device = by_path(files, path)
     paths = paths_down(device)
     if len(paths) != 1 or not is_followed(paths[0]):
         raise RefusedError(

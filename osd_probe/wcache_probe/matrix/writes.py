@@ -35,16 +35,12 @@ def measure(scratch: Scratch, cell: Cell, seconds: float, seed: int) -> CellSamp
         for offset in _offsets(scratch, cell.pattern, seed):
             if len(samples) >= SAMPLES_MAX or (now >= until and len(samples) >= SAMPLES_MIN):
                 break
-            start = time.perf_counter_ns()
-            try:
+            with scratch.writing():
+                start = time.perf_counter_ns()
                 os.pwritev(fd, [block], offset)
                 if cell.sync is Sync.FDATASYNC:
                     os.fdatasync(fd)
-            except OSError as error:
-                raise StorageError(
-                    f"a write to {scratch.path} failed ({error.strerror})", "see the kernel's log"
-                ) from None
-            now = time.perf_counter_ns()
+                now = time.perf_counter_ns()
             samples.append(now - start)
             if now - start > LATENCY_LIMIT_S * 1e9:
                 raise RefusedError(

@@ -2,6 +2,10 @@
 
 Journal, pin, read back, both ways and directions, and the prior state again: the order of any
 change.  After a crash the probe's next start, or `restore --all`, brings the prior state back.
+
+With --in-place a drive is tried as it is used: beside the traffic of its OSD, with nothing written.
+Its cache must be on.  Off is safe whatever an adapter does with flushes, and on again is what
+it was; only a cache that was off could become a danger by flushes that are swallowed.
 """
 
 from __future__ import annotations
@@ -9,7 +13,9 @@ from __future__ import annotations
 import argparse
 import secrets
 import time
-from typing import Callable, Union
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Callable, ContextManager, Union
 
 from wcache.core.drive.journal import JOURNAL_VERSION, EntryKind, JournalEntry, prior_of
 from wcache.core.drive.safety import why_not_tried
@@ -23,12 +29,45 @@ from ..linux.block import sysfs
 from ..linux.block.host_files import HostFiles
 from ..linux.host import LinuxDriveHost
 from ..linux.transports.sata_hba import SataHbaSwitch
-from ..matrix.scratch import Scratch, find
+from ..matrix.scratch import Scratch, find, on_one_drive
 from ..switcher import Switcher
 from ..switching.steps import Pin, Program, ReadState, Switched, WriteJournal
-from .flush_times import measure
-from .in_place import InPlace, in_place, refuse_in_place
-from .trial import FlushTimes, Found, Trial
+from .trial import FlushTimes, Found, Trial, measure
+
+
+@dataclass(frozen=True)
+class InPlace:
+    """What stands for scratch space: of the drive's content nothing is claimed or touched."""
+
+    drive: DriveReport
+    harm: str = "its OSD waits for a moment at each toggle"
+
+    def held(self) -> ContextManager[None]:
+        """Nobody is kept away: its OSD goes on."""
+        return nullcontext()
+
+    def claim(self) -> None:
+        """Nothing is marked."""
+
+
+def in_place(files: HostFiles, host: LinuxDriveHost, path: str) -> InPlace:
+    """The drive at a path such as /dev/sdx; RefusedError where that is no drive itself."""
+    device, drive = on_one_drive(files, host, path)
+    if drive.dev_name != device.name:
+        raise RefusedError(
+            f"{device.name} is no drive", "name the drive itself; `lsblk -s` shows what is below"
+        )
+    return InPlace(drive)
+
+
+def refuse_in_place(drive: DriveReport) -> None:
+    """Raise RefusedError where the trial could leave the drive worse than it is."""
+    if drive.mode is not CacheMode.WRITE_BACK:
+        raise RefusedError(
+            f"the cache of {drive.dev_name} is off, and is not turned on under an OSD while "
+            "flushes may be swallowed", "give a blank drive of its model, without --in-place",
+        )
+
 
 PROVE = "prove"
 IN_PLACE = "what needs no blank drive is compared with --in-place, beside its OSD"

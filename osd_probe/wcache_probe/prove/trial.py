@@ -5,8 +5,12 @@ The drive is pinned and journalled by whoever calls; here nothing is put back.
 
 from __future__ import annotations
 
+import mmap
 import os
+import random
+import time
 from dataclasses import dataclass
+from statistics import median
 from typing import Callable, Dict, List, Optional, Tuple
 
 from wcache.core.errors import WcacheError
@@ -17,6 +21,11 @@ from wcache.core.model import CacheMode, KernelView
 from ..linux.block.host_files import write_attribute
 from ..linux.block.sysfs import BlockDevice
 from ..linux.transports.sata_hba import SataHbaSwitch
+from ..matrix.scratch import Scratch
+
+LIES = "says"
+ROUNDS = 25
+BLOCK_BYTES = 4096
 
 
 @dataclass(frozen=True)
@@ -140,4 +149,27 @@ class Trial:
         ]
 
 
-LIES = "says"
+
+
+
+def measure(scratch: Scratch, seed: int) -> FlushTimes:
+    """Single writes at random places, each with a flush, and one more flush after it."""
+    draw = random.Random(seed)
+    blocks = scratch.span // BLOCK_BYTES
+    times: List[Tuple[int, int, int]] = []
+    scratch.check()
+    with scratch.opened() as fd, mmap.mmap(-1, BLOCK_BYTES) as block:
+        block[:] = os.urandom(BLOCK_BYTES)
+        for _ in range(ROUNDS):
+            at = scratch.offset_of(draw.randrange(blocks))
+            with scratch.writing():
+                begin = time.perf_counter_ns()
+                os.pwritev(fd, [block], at)
+                written = time.perf_counter_ns()
+                os.fdatasync(fd)
+                flushed = time.perf_counter_ns()
+                os.fdatasync(fd)
+                ended = time.perf_counter_ns()
+            times.append((written - begin, flushed - written, ended - flushed))
+    write, dirty, clean = (median(each) / 1e3 for each in zip(*times))
+    return FlushTimes(write, dirty, clean)

@@ -1,4 +1,15 @@
-"""What the running probe owes: cache domains whose lease is over, and what is told of them."""
+"""What the running probe owes: cache domains whose lease is over, and what is told of them.
+
+A child that restores ends at any time: when it is heard of, its lease may have been resumed
+and have written a new entry.  So no success of anybody frees a cache domain; the journal does,
+read at that moment.  Reading it and telling the keeper is one step, or the loop and the guard
+could tell it what was so before the other one.
+
+The worker does the mgr's tasks, and a look at a drive that hangs takes it along, for minutes or
+for ever.  A lease that runs out meanwhile, or that `restore --all` ends, must end all the same, so
+a thread steps in: the guard.  It starts processes and asks no drive for anything.  What an admin
+asks for is another thread's: its answer is a file, whose folder may hang too.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +18,54 @@ import time
 from contextlib import suppress
 from typing import Callable, Dict, Iterable, List, Optional, Tuple
 
-from wcache.core.drive.journal import PriorDrive
+from wcache.core.drive.journal import EntryKind, JournalEntry, PriorDrive
 from wcache.core.errors import NotReadyError, WcacheError
 from wcache.core.protocol import Notice
 
 from ..mgr_link import printable
 from ..switching.lease import LeaseKeeper, Restore
-from .holds import Holds, lease_key
-from .restorer import Restorer
+from .restorer import RestoreApart
+
+ReadJournal = Callable[[], Tuple[Dict[str, JournalEntry], Dict[str, str]]]
+
+
+class Holds:
+    """Tells the keeper what the journal says.  Where that is in doubt, nothing is freed."""
+
+    def __init__(self, keeper: LeaseKeeper, read: ReadJournal) -> None:
+        self._keeper = keeper
+        self._read = read
+        self._one_at_a_time = threading.Lock()
+
+    def follow(self, domain_id: str) -> None:
+        """Hold the domain where the journal has an entry of a lease for it, else free it."""
+        key = lease_key(domain_id)
+        with self._one_at_a_time:
+            try:
+                sound, damaged = self._read()
+            except WcacheError:
+                return
+            if key in sound:
+                self._keeper.is_held(domain_id, sound[key].owner_id)
+            elif key not in damaged:
+                self._keeper.is_free(domain_id)
+
+    def hold_all(self) -> None:
+        """Hold every domain that the journal has an entry of a lease for."""
+        with self._one_at_a_time:
+            try:
+                sound, _ = self._read()
+            except WcacheError:
+                return
+            for entry in sound.values():
+                if entry.kind is EntryKind.LEASE:
+                    self._keeper.is_held(entry.domain_id, entry.owner_id)
+
+
+def lease_key(domain_id: str) -> str:
+    """Where the journal keeps the entry of a domain's lease."""
+    return f"{EntryKind.LEASE.value}/{domain_id}"
+
 
 NOTICES_MAX = 64
 # A restore on a busy host takes a while; one that is still running is told of after this long.
@@ -25,7 +76,7 @@ class Restoring:
     """Has everything restored that the keeper says is owed; `notices` wait for the mgr."""
 
     def __init__(
-        self, *, keeper: LeaseKeeper, holds: Holds, restorer: Restorer, instance_id: str,
+        self, *, keeper: LeaseKeeper, holds: Holds, restorer: RestoreApart, instance_id: str,
         say: Callable[[str], None], clock: Callable[[], float] = time.monotonic,
         says: Callable[[str], Tuple[PriorDrive, ...]] = lambda key: (),
         works_on: Callable[[], str] = str,
@@ -56,7 +107,7 @@ class Restoring:
     ) -> Dict[str, Optional[WcacheError]]:
         """Restore what is due now; returns what came of each domain, late ones too.
 
-        The loop calls it, and the guard while the loop hangs (`guard.py`).  `patience_s`
+        The loop calls it, and the guard while the loop hangs.  `patience_s`
         is how long each is waited for, where nothing else is to be done.
         """
         with self._one_at_a_time:
@@ -144,3 +195,45 @@ def _same(notice: Notice, item: Restore) -> bool:
 
 def _domain(key: str) -> str:
     return key.partition("/")[2]
+
+
+# A task that is well takes less, but for timers, in which no lease runs out.
+BUSY_S = 2.0
+EVERY_S = 0.5
+
+
+class Guard:
+    """Looks now and then; `start` begins the threads."""
+
+    def __init__(
+        self, restoring: Restoring, busy_s: Callable[[], float], *,
+        look: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`busy_s`: for how long the worker has been at what it does.
+
+        `look` does what an admin asks for by a file.
+        """
+        self._restoring = restoring
+        self._busy_s = busy_s
+        self._look = look
+
+    def start(self) -> None:
+        """Begin; it ends with the process."""
+        for turn in (self.turn, self.turn_of_requests):
+            threading.Thread(target=_now_and_then, args=(turn,), name="guard", daemon=True).start()
+
+    def turn(self) -> None:
+        """Restore, where the worker has been busy for too long."""
+        if self._busy_s() > BUSY_S:
+            self._restoring.restore_owed()
+
+    def turn_of_requests(self) -> None:
+        """Do what an admin asks for, where the worker has been busy for too long."""
+        if self._busy_s() > BUSY_S:
+            self._look()
+
+
+def _now_and_then(turn: Callable[[], None]) -> None:
+    while True:
+        time.sleep(EVERY_S)
+        turn()

@@ -17,8 +17,8 @@ from wcache.core.errors import NotReadyError, WcacheError
 from wcache.core.model import Finding, FindingCode, Severity
 
 from ..mgr_link import printable
-from .holds import ReadJournal
-from .restorer import Restorer, Results
+from .owed import ReadJournal
+from .restorer import RestoreApart, Results
 
 PAUSE_FIRST_S = 2.0
 PAUSE_MAX_S = 600.0
@@ -37,7 +37,7 @@ class Pins:
     """Pins what the journal's entries of changes name.  Only the probe's loop may call it."""
 
     def __init__(
-        self, pinner: Restorer, read: ReadJournal, say: Callable[[str], None],
+        self, pinner: RestoreApart, read: ReadJournal, say: Callable[[str], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`pinner` pins the drives of journal entries by their keys."""

@@ -33,17 +33,6 @@ ANSWER_BYTES_MAX = 65_536
 Results = Dict[str, Optional[WcacheError]]
 
 
-class Restorer(Protocol):
-    """Brings entries back by their keys."""
-
-    def restore(self, keys: Sequence[str], patience_s: Optional[float] = None) -> Results:
-        """What came of them: None is back, NotReadyError is still being done.
-
-        Entries of earlier calls whose end was not told yet are told too.  `patience_s` is
-        how long each is waited for, where it is not the usual time.
-        """
-
-
 class Started(Protocol):
     """A process of ours, as `subprocess.Popen` has it."""
 
@@ -79,7 +68,11 @@ class RestoreApart:
         self._children: Dict[str, _Child] = {}
 
     def restore(self, keys: Sequence[str], patience_s: Optional[float] = None) -> Results:
-        """See `Restorer`; waits for each child until it is as old as that."""
+        """Tell what came of entries: None is back, NotReadyError is still being done.
+
+        Entries of earlier calls whose end was not told yet are told too.  Each child is waited
+        for until it is as old as `patience_s`, where that is not the usual time.
+        """
         patience_s = self._patience_s if patience_s is None else patience_s
         results: Results = {}
         self._collect(results, 0.0)

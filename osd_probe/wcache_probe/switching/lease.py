@@ -193,14 +193,12 @@ class LeaseKeeper:
         """
         if self._lease is not None:
             self._given_up = self._lease.lease_id
-        self._end(reason)
-        for held in tuple(self._held.values()):
-            held.retry_at_s = 0.0
+        self.stopping(reason)
 
     @_alone
-    def stopping(self) -> None:
-        """Owe everything that is held, since the probe is told to stop."""
-        self._end("the probe was stopped")
+    def stopping(self, reason: str = "the probe was stopped") -> None:
+        """Owe everything that is held, at once."""
+        self._end(reason)
         for held in tuple(self._held.values()):
             held.retry_at_s = 0.0
 

@@ -87,17 +87,19 @@ def lease_set(
         require_entry(entry, prior)
         # an experiment that began with consent goes on with it: its prior state is safe
         _check(found, mode, throwaway=throwaway, consent_turn_on=True, began=True)
+    return (yield from _or_back(entry, found, _switch(found, lambda drive: mode)))
+
+
+def _or_back(
+    entry: JournalEntry, drives: Tuple[DriveReport, ...], program: Program
+) -> Program:
+    """Run a program; where it fails bring the prior state back, then refuse as the drive did."""
     try:
-        return (yield from _switch(found, lambda drive: mode))
+        return (yield from program)
     except WcacheError as error:
-        yield from restore(entry, found)
-        raise _refused(f"{error.message}; the prior state is back", error) from None
-
-
-def _refused(message: str, error: WcacheError) -> RefusedError:
-    """Refuse as the drive did, for whoever asked, once the prior state is back."""
-    kind = DisobeyedError if isinstance(error, DisobeyedError) else RefusedError
-    return kind(message, error.advice)
+        yield from restore(entry, drives)
+        kind = DisobeyedError if isinstance(error, DisobeyedError) else RefusedError
+        raise kind(f"{error.message}; the prior state is back", error.advice) from None
 
 
 def restore(
@@ -239,16 +241,13 @@ def apply(
             prior, now_s, throwaway, persisted=persist, cluster_fsid=_fsid(known),
         )
         yield WriteJournal(entry)
-    try:
-        done = yield from _switch(found, lambda drive: mode)
-        return (yield from _persist(found, mode, done)) if persist else done
-    except WcacheError as error:
-        yield from restore(entry, found)
-        raise _refused(f"{error.message}; the prior state is back", error) from None
+    program = _persist(found, mode) if persist else _switch(found, lambda drive: mode)
+    return (yield from _or_back(entry, found, program))
 
 
-def _persist(drives: Tuple[DriveReport, ...], mode: CacheMode, done: Switched) -> Program:
-    """Have drives that are in a mode keep it over a power cycle, and prove that they do."""
+def _persist(drives: Tuple[DriveReport, ...], mode: CacheMode) -> Program:
+    """Put drives into a mode, have them keep it over a power cycle, and prove that they do."""
+    done = yield from _switch(drives, lambda drive: mode)
     after: List[DriveState] = []
     for drive in drives:
         yield SaveCache(drive, mode)

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import mmap
-import os
 import time
 from typing import Callable, List, Tuple
 
-from wcache.core.errors import ConflictError, RefusedError, StorageError
+from wcache.core.errors import ConflictError, RefusedError
 from wcache.core.host_report import PowerCut
 
 from ..matrix.scratch import MARK, Scratch
 from .blocks import BLOCK_BYTES, Judgement, judge
-from .log_file import read_log
+from .listen import read_log
 from .wire import check_run
 from .write import boot_id
 
 PIECE_BYTES = 2**20
 NUMBERS_SHOWN = 8
-LOOK = "look at the kernel's log: the drive may be failing; then run the check again"
 
 
 def check(scratch: Scratch, log: str) -> Tuple[PowerCut, Judgement]:
@@ -40,7 +37,7 @@ def check(scratch: Scratch, log: str) -> Tuple[PowerCut, Judgement]:
             "give the same device, partition or LV that was given to `witness write`",
         )
     with scratch.held(), scratch.opened_to_read() as fd:
-        head = _read(scratch, fd, 0, BLOCK_BYTES)
+        head = scratch.read(fd, 0, BLOCK_BYTES)
         if head != MARK and any(head):
             raise RefusedError(
                 f"somebody else has written to {scratch.path} since, so this test shows nothing",
@@ -78,18 +75,6 @@ def say(cut: PowerCut, found: Judgement, out: Callable[[str], None]) -> None:
 
 def _pieces(scratch: Scratch, fd: int, size: int) -> List[bytes]:
     return [
-        _read(scratch, fd, scratch.start + at, min(PIECE_BYTES, size - at))
+        scratch.read(fd, scratch.start + at, min(PIECE_BYTES, size - at))
         for at in range(0, size, PIECE_BYTES)
     ]
-
-
-def _read(scratch: Scratch, fd: int, place: int, size: int) -> bytes:
-    with mmap.mmap(-1, size) as buffer:
-        try:
-            if os.preadv(fd, [buffer], place) != size:
-                raise StorageError(f"{scratch.path} is shorter than it says", LOOK)
-        except OSError as error:
-            raise StorageError(
-                f"cannot read {scratch.path} at {place} ({error.strerror})", LOOK
-            ) from None
-        return bytes(buffer)

@@ -28,11 +28,9 @@ def witness(options: argparse.Namespace, say: Say) -> int:
         from .write import refuse_shared, write
 
         refuse_shared(scratch.drive)
-        stop = StopSignal()
-        stop.install()
         return write(
-            scratch, to=options.to, token=options.token, hostname=options.hostname, stop=stop,
-            say=say,
+            scratch, to=options.to, token=options.token, hostname=options.hostname,
+            stop=StopSignal().install(), say=say,
         )
     from . import check as checking
 

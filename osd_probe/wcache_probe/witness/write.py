@@ -18,7 +18,7 @@ from wcache.core.refusal import RefusalKind
 
 from ..linux.block.host_files import HostFiles, read_text
 from ..matrix.scratch import Scratch
-from ..stop_signal import Stop
+from ..stop_signal import StopSignal
 from .blocks import BATCH_MAX, BLOCK_BYTES, BLOCKS_MAX, RUN_ID_BYTES, Written, encode, place_of
 from .wire import Channel, WitnessRun, check_run, parse_address, parse_token
 
@@ -28,7 +28,7 @@ SAY_S = 10.0
 
 
 def write(
-    scratch: Scratch, *, to: str, token: str, hostname: str, stop: Stop,
+    scratch: Scratch, *, to: str, token: str, hostname: str, stop: StopSignal,
     say: Callable[[str], None],
 ) -> int:
     """Write until stopped or the power is gone; 0 where at least one write was acknowledged."""
@@ -81,7 +81,8 @@ def refuse_shared(drive: DriveReport) -> None:
 
 
 def _write_all(
-    scratch: Scratch, channel: Channel, run: WitnessRun, stop: Stop, say: Callable[[str], None]
+    scratch: Scratch, channel: Channel, run: WitnessRun, stop: StopSignal,
+    say: Callable[[str], None],
 ) -> int:
     run_id = check_run(run)
     draw = random.Random(run.run_id)
@@ -95,18 +96,13 @@ def _write_all(
             if time.monotonic() >= say_at:
                 say(f"{number} writes acknowledged; pull the plug at any time")
                 say_at = time.monotonic() + SAY_S
-            try:
-                batch = range(number, number + draw.randint(1, BATCH_MAX))
+            batch = range(number, number + draw.randint(1, BATCH_MAX))
+            with scratch.writing(f" after {number} were acknowledged"):
                 for one in batch:
                     place = place_of(one, run.blocks)
                     block[:] = encode(Written(run_id, one, place))
                     os.pwritev(fd, [block], scratch.start + place * BLOCK_BYTES)
                 os.fdatasync(fd)
-            except OSError as error:
-                raise StorageError(
-                    f"{scratch.path} fails a write ({error.strerror}) after {number} were "
-                    "acknowledged", "look at the kernel's log",
-                ) from None
             number = batch.stop
             # the next batch waits for it: no more than one is ever beyond what is witnessed
             channel.send_number(b"acknowledged", number)

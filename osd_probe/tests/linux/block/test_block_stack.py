@@ -259,3 +259,20 @@ def test_an_nvme_namespace_without_a_path_counts_nothing(fake_host):
     head = fake_host.nvme_subsystem("259:0", "nvme0n1", {})
     (head / "stat").write_text(stat(120, 0, 0))
     assert by_name(fake_host.files, "nvme0n1").counters(7) is None
+
+
+def test_a_look_and_its_findings_go_through_the_host_once(fake_host, monkeypatch):
+    gone_through = []
+    discover = osds.discover
+
+    def counted(*how):
+        gone_through.append(how)
+        return discover(*how)
+
+    monkeypatch.setattr(osds, "discover", counted)
+    host = host_of(fake_host)
+    host.look()
+    host.host_findings()
+    assert len(gone_through) == 1
+    host.host_findings()  # by itself it looks anew
+    assert len(gone_through) == 2

@@ -10,7 +10,7 @@ import pytest
 from model_drives import ModelScsi
 from wcache.core.drive.safety import DROPS, may_toggle
 from wcache.core.model import CacheMode, Cure, FindingCode
-from wcache_probe.linux.block import exports, writers
+from wcache_probe.linux.block import foreign, writers
 from wcache_probe.linux.block.host_files import HostFiles
 from wcache_probe.linux.block.sysfs import by_name
 from wcache_probe.linux.block.writers import WriterSearch
@@ -270,7 +270,7 @@ def test_odd_words_in_configfs_are_no_device(fake_host):
     fake_host.write(f"{core}/a/udev_path", "../../etc\n")
     fake_host.write(f"{core}/b/info", "Major: 99999999999 Minor: x File: /dev/../etc\n")
     fake_host.write(f"{core}/c/udev_path", "/dev/\0\n")
-    assert exports.find(fake_host.files) == set()
+    assert foreign.exported(fake_host.files) == set()
 
 
 def test_words_of_others_lead_to_devices_by_roots_names_alone(fake_host, tmp_path):

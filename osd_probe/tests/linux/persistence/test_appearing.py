@@ -11,12 +11,10 @@ from model_drives import ModelScsi
 from wcache.core.errors import NotFoundError, NotReadyError, RefusedError, StorageError
 from wcache.core.model import CacheMode
 from wcache_probe.journal.host_lock import HostLock
-from wcache_probe.journal.journal_file import NoJournal
-from wcache_probe.journal.lease_marker import LeaseMarker
+from wcache_probe.journal.journal_file import LeaseMarker, NoJournal
 from wcache_probe.linux.host import LinuxDriveHost
-from wcache_probe.linux.persistence.appearance import appear
-from wcache_probe.linux.persistence.appearing import Appearing, Missed, try_until_done
-from wcache_probe.linux.persistence.rule_folder import RuleFolder
+from wcache_probe.linux.persistence.appearing import Appearing, Missed, appear, try_until_done
+from wcache_probe.linux.persistence.udev_rule import RuleFolder
 from wcache_probe.linux.transports.classify import Switches
 from wcache_probe.restoring.restorer import start_command
 from wcache_probe.switcher import Switcher
@@ -80,8 +78,8 @@ class Shelf:
 
         def keep():
             program = appear(
-                host, self.rules, LeaseMarker(self.run_dir), dev_name=name, wwid=wwid,
-                mode=THROUGH,
+                host.appeared, self.rules, LeaseMarker(self.run_dir), dev_name=name,
+                wwid=wwid, mode=THROUGH,
             )
             switcher.run(host.appeared(name, wwid)[0].domain_id, program)
 

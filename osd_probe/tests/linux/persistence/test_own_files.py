@@ -10,7 +10,7 @@ import pytest
 from wcache.core.model import CacheMode
 from wcache_probe.linux.persistence.preparation import RULES_FOLDER, Preparation, Record
 from wcache_probe.linux.persistence.prepare import Chosen, Preparer
-from wcache_probe.linux.persistence.rule_folder import RuleFolder
+from wcache_probe.linux.persistence.udev_rule import RuleFolder
 
 WWID = "naa.5000c50000000001"
 

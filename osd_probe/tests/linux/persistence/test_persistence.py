@@ -11,9 +11,7 @@ from wcache.core.model import CacheMode
 from wcache_probe.arguments import parse
 from wcache_probe.journal.journal_file import StateFolder
 from wcache_probe.linux.host import LinuxDriveHost
-from wcache_probe.linux.persistence.rule_folder import RuleFolder
-from wcache_probe.linux.persistence.udev_match import pattern
-from wcache_probe.linux.persistence.udev_rule import UdevRule
+from wcache_probe.linux.persistence.udev_rule import RuleFolder, UdevRule, pattern
 from wcache_probe.linux.transports.classify import Switches
 from wcache_probe.switcher import Switcher
 from wcache_probe.switching import toggle

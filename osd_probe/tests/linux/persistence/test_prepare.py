@@ -25,12 +25,11 @@ from wcache.core.model import DeviceCache, FindingCode, Severity, Transport
 from wcache_probe.arguments import parse
 from wcache_probe.commands.prepare import unprepare
 from wcache_probe.journal.journal_file import StateFolder
+from wcache_probe.linux.next_boot import for_next_boot, told_once, with_next_boot
 from wcache_probe.linux.persistence.boot_rule import FILE_NAME, BootRule, is_ours, line_of
 from wcache_probe.linux.persistence.cpio_image import files_in
 from wcache_probe.linux.persistence.prepare import Chosen, Preparer, choose
-from wcache_probe.linux.persistence.udev_match import matches, pattern
-from wcache_probe.linux.survey import for_next_boot, with_next_boot
-from wcache_probe.linux.unprepared import told_once
+from wcache_probe.linux.persistence.udev_rule import matches, pattern
 from wcache_probe.switching.toggle import hold
 
 # ---- the rule

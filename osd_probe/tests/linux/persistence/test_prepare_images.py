@@ -11,8 +11,7 @@ from wcache.core.errors import NotFoundError, StorageError
 from wcache_probe.arguments import parse
 from wcache_probe.commands import prepare as command
 from wcache_probe.linux.persistence.cpio_image import files_in
-from wcache_probe.linux.persistence.images import find_images
-from wcache_probe.linux.persistence.initramfs import find_tool
+from wcache_probe.linux.persistence.images import find_images, find_tool
 from wcache_probe.linux.persistence.prepare import Preparer
 
 

@@ -16,9 +16,9 @@ from wcache.core.refusal import RefusalKind
 from wcache_probe.arguments import parse
 from wcache_probe.commands import prepare as command
 from wcache_probe.journal.journal_file import StateFolder
+from wcache_probe.linux.next_boot import told_once
 from wcache_probe.linux.persistence.prepare import Preparer
-from wcache_probe.linux.persistence.rule_folder import RuleFolder
-from wcache_probe.linux.unprepared import told_once
+from wcache_probe.linux.persistence.udev_rule import RuleFolder
 
 WB, WT = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
 HOW = "`wcache-probe prepare --drive=sda`"

@@ -9,7 +9,7 @@ from prepare_bench import WHERE, booted, host_of, preparation, prepare
 from wcache.core.errors import NotFoundError, StorageError
 from wcache.core.model import Transport
 from wcache.core.refusal import told
-from wcache_probe.linux.survey import for_next_boot
+from wcache_probe.linux.next_boot import for_next_boot
 
 
 def mounted(fake_host, point, kind):

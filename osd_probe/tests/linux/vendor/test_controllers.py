@@ -12,9 +12,16 @@ from mgr_fakes.module import FakeMgr
 from wcache.core import codec
 from wcache.core.errors import MalformedError, NotReadyError, WcacheError
 from wcache.core.hardware.controller import Controller, advice
-from wcache_probe.linux.vendor.controllers import ControllerReader
-from wcache_probe.linux.vendor.storcli import drives_told, merged, storcli, volumes_told
-from wcache_probe.linux.vendor.text_tools import arcconf, arcconf_numbers, ssacli
+from wcache_probe.linux.vendor.controllers import (
+    ControllerReader,
+    arcconf,
+    arcconf_numbers,
+    drives_told,
+    merged,
+    ssacli,
+    storcli,
+    volumes_told,
+)
 from wcache_probe.linux.vendor.tool import PLACES
 
 STORCLI = {"Controllers": [{"Command Status": {"Status": "Success"}, "Response Data": {

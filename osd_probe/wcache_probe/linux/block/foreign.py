@@ -1,15 +1,92 @@
-"""Who else uses a drive: file systems, swap, exports of the kernel, other programs."""
+"""Who else uses a drive: file systems, swap, exports of the kernel, other programs.
+
+iSCSI and NVMe targets keep what they export in configfs, a loop device may stand on a disk, and a
+ZFS pool leaves only its label: there no process holds a file open.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
-from typing import Dict, List, Mapping, Set, Tuple
+from typing import Dict, Iterable, Iterator, List, Mapping, Set, Tuple
 
-from . import exports
-from .host_files import HostFiles, entries, printable, read_table, unescape
+from .host_files import HostFiles, entries, printable, read_table, read_text, unescape
+from .mounts import mounts
 from .stack import standing_on
 from .sysfs import BlockDevice
+
+EXPORTS_MAX = 4096
+
+
+def exported(files: HostFiles) -> Set[Tuple[str, str]]:
+    """Find users inside the kernel: device numbers and what uses each."""
+    return {*_loops(files), *_scsi_targets(files), *_nvme_targets(files)}
+
+
+def label_of(files: HostFiles, device: BlockDevice) -> str:
+    """What udev found on a device that a loaded ZFS would take for its own; else empty.
+
+    The kernel keeps no link from a pool to its disks.
+    """
+    if not os.path.isdir(os.path.join(files.sys, "module", "zfs")):
+        return ""
+    known: Dict[str, str] = {}
+    for line in read_table(os.path.join(files.run, "udev", "data", f"b{device.number}")):
+        key, _, value = line.partition("=")
+        known[key] = value
+    return "has the label of a ZFS pool" if known.get("E:ID_FS_TYPE") == "zfs_member" else ""
+
+
+def _loops(files: HostFiles) -> Iterator[Tuple[str, str]]:
+    folder = os.path.join(files.sys, "block")
+    for name in entries(folder):
+        if name.startswith("loop"):
+            backing = read_text(os.path.join(folder, name, "loop/backing_file"))
+            number = files.number_of_word(backing)
+            if number:
+                yield number, f"under {name}"
+
+
+def _scsi_targets(files: HostFiles) -> Iterator[Tuple[str, str]]:
+    """LIO's backstores (drivers/target/target_core_iblock.c, target_core_file.c)."""
+    core = os.path.join(files.sys, "kernel", "config", "target", "core")
+    for store in _folders(core, 2):
+        info = read_text(os.path.join(store, "info")) or ""
+        named = re.search(r"\bFile: (/\S+)", info)
+        numbered = re.search(r"\bMajor: ([0-9]{1,4}) Minor: ([0-9]{1,7})\b", info)
+        for number in (
+            files.number_of_word(read_text(os.path.join(store, "udev_path"))),
+            files.number_of_word(named[1] if named else None),
+            f"{numbered[1]}:{numbered[2]}" if numbered else None,
+        ):
+            if number:
+                name = printable(os.path.basename(store))
+                yield number, f"exported as {name} by a SCSI target"
+
+
+def _nvme_targets(files: HostFiles) -> Iterator[Tuple[str, str]]:
+    """Namespaces of drivers/nvme/target/configfs.c."""
+    subsystems = os.path.join(files.sys, "kernel", "config", "nvmet", "subsystems")
+    for subsystem in _folders(subsystems, 1):
+        for namespace in _folders(os.path.join(subsystem, "namespaces"), 1):
+            number = files.number_of_word(read_text(os.path.join(namespace, "device_path")))
+            if number:
+                name = printable(os.path.basename(subsystem))
+                yield number, f"exported as {name} by an NVMe target"
+
+
+def _folders(top: str, depth: int) -> List[str]:
+    found = [top]
+    for _ in range(depth):
+        found = [
+            os.path.join(folder, name)
+            for folder in found
+            for name in entries(folder)
+            if os.path.isdir(os.path.join(folder, name))
+        ][:EXPORTS_MAX]
+    return found
+
 
 NAMESPACES_MAX = 256
 
@@ -25,7 +102,7 @@ class ForeignUses:
         """All users of a drive, or of anything that stands on it, OSD devices too."""
         found: List[str] = []
         for device in (drive, *standing_on(drive)):
-            label = exports.label_of(self.files, device)
+            label = label_of(self.files, device)
             uses = (*self.by_number.get(device.number, ()), *([label] if label else ()))
             found += [f"{device.name} {use}" for use in uses]
         return tuple(dict.fromkeys(found))[:16]
@@ -34,7 +111,7 @@ class ForeignUses:
 def find(files: HostFiles, writers: Mapping[str, Tuple[str, ...]]) -> ForeignUses:
     """Mounts in every mount namespace of the host, swaps, exports, and the given writers."""
     uses: Dict[str, List[str]] = {}
-    for number, text in _mounts(files) | _swaps(files) | exports.find(files):
+    for number, text in _mounts(files) | _swaps(files) | exported(files):
         uses.setdefault(number, []).append(text)
     for number, texts in writers.items():
         uses.setdefault(number, []).extend(texts)
@@ -43,35 +120,28 @@ def find(files: HostFiles, writers: Mapping[str, Tuple[str, ...]]) -> ForeignUse
 
 def _mounts(files: HostFiles) -> Set[Tuple[str, str]]:
     """Numbers and mount points; btrfs and overlay show through their mount source."""
-    found = set()
-    for table in _mount_tables(files):
-        for line in read_table(table):
-            fields = line.split(" ")
-            if len(fields) < 10 or "-" not in fields[6:]:
-                continue
-            source = fields[fields.index("-", 6) + 2 : fields.index("-", 6) + 3]
-            text = f"mounted on {printable(unescape(fields[4]))}"
-            found.add((fields[2], text))
-            number = files.number_of_word(unescape(source[0])) if source else None
-            if number:
-                found.add((number, text))
+    found: Set[Tuple[str, str]] = set()
+    for process in _with_own_mounts(files):
+        for mount in mounts(files.proc, process):
+            text = f"mounted on {printable(mount.point)}"
+            numbers = (mount.number, files.number_of_word(mount.source))
+            found.update((number, text) for number in numbers if number)
     return found
 
 
-def _mount_tables(files: HostFiles) -> List[str]:
-    """One mountinfo for each mount namespace: a container may have mounted what we have not."""
+def _with_own_mounts(files: HostFiles) -> Iterable[str]:
+    """One process of each mount namespace: a container may have mounted what we have not."""
     seen: Dict[str, str] = {}
     for name in ("self", *(n for n in entries(files.proc) if n.isdigit())):
         if len(seen) >= NAMESPACES_MAX:
             break
-        process = os.path.join(files.proc, name)
         try:
-            namespace = os.readlink(os.path.join(process, "ns", "mnt"))
+            namespace = os.readlink(os.path.join(files.proc, name, "ns", "mnt"))
         except OSError:
             namespace = "self" if name == "self" else ""
-        if namespace and namespace not in seen:
-            seen[namespace] = os.path.join(process, "mountinfo")
-    return list(seen.values())
+        if namespace:
+            seen.setdefault(namespace, name)
+    return seen.values()
 
 
 def _swaps(files: HostFiles) -> Set[Tuple[str, str]]:

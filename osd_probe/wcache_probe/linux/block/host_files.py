@@ -62,10 +62,8 @@ class HostFiles:
             handle = safe_files.find(inside, safe_files.own_users(), given_away=True)
         except (OSError, ValueError):
             return None
-        try:
+        with safe_files.closing_fd(handle):
             return self.number_of_fd(handle)
-        finally:
-            os.close(handle)
 
     def node_of(self, number: str) -> Optional[os.stat_result]:
         """What the host's own node of a block device says of who may open it; None without one.
@@ -145,11 +143,8 @@ def read_device_number(path: str) -> Optional[str]:
 def write_attribute(path: str, value: str) -> None:
     """Write a sysfs attribute in one call; raises StorageError with the kernel's reason."""
     try:
-        fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
-        try:
+        with safe_files.closing_fd(os.open(path, os.O_WRONLY | os.O_CLOEXEC)) as fd:
             os.write(fd, value.encode("ascii"))
-        finally:
-            os.close(fd)
     except OSError as error:
         raise StorageError(
             f"{path} does not take {value!r} ({error.strerror})",

@@ -25,6 +25,7 @@ class Mount:
     point: str
     kind: str
     options: Tuple[str, ...]
+    source: str
 
 
 def mounts(proc: str, process: str = "self") -> List[Mount]:
@@ -34,8 +35,9 @@ def mounts(proc: str, process: str = "self") -> List[Mount]:
         fields = line.split(" ")
         if len(fields) < 10 or "-" not in fields[6:-3]:
             continue
-        kind, _, options = fields[fields.index("-", 6) + 1 :][:3]
-        found.append(Mount(fields[2], unescape(fields[4]), kind, tuple(options.split(","))))
+        kind, source, options = fields[fields.index("-", 6) + 1 :][:3]
+        point, of_kind = unescape(fields[4]), tuple(options.split(","))
+        found.append(Mount(fields[2], point, kind, of_kind, unescape(source)))
     return found
 
 

@@ -269,18 +269,13 @@ def _device_of(
         return safe_files.is_there(path, trusted, root), None
     except OSError:
         return True, None
-    try:
+    with safe_files.closing_fd(handle):
         return True, files.number_of_fd(handle)
-    finally:
-        os.close(handle)
 
 
 def _id_of(folder: str, trusted: Trusted, root: str) -> Tuple[int, int]:
-    handle = safe_files.find(folder, trusted, root)
-    try:
+    with safe_files.closing_fd(safe_files.find(folder, trusted, root)) as handle:
         return os.fstat(handle).st_dev, os.fstat(handle).st_ino
-    finally:
-        os.close(handle)
 
 
 def _osd_id(data: Optional[bytes]) -> Optional[int]:

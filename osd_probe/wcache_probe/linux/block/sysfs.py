@@ -6,19 +6,48 @@ import os
 import re
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Iterator, List, Optional, Tuple
+from typing import Callable, Dict, Iterator, List, Optional, Tuple
 
 from wcache.core.errors import NotFoundError
 from wcache.core.model import FlushCounters, KernelView, LayerKind
 
-from .held import Held
-from .host_files import (
-    HostFiles,
-    entries,
-    read_device_number,
-    read_number,
-    read_text,
-)
+from .host_files import HostFiles, entries, printable, read_device_number, read_number, read_text
+
+
+class Held:
+    """The open nodes of one coming of a disk: its own, and that of its controller.
+
+    `there` says whether the disk is still the one whose sysfs folder is held open.
+    """
+
+    def __init__(self, name: str, there: Callable[[], bool]) -> None:
+        self._name = name
+        self._there = there
+        self._open: Dict[str, int] = {}
+
+    def descriptor(self, key: str, opener: Callable[[], int]) -> int:
+        """A duplicate of the descriptor `key`, opened at the first call; the caller closes it.
+
+        Raises NotFoundError where the disk went away while its node was opened: the name
+        may have led to another one.
+        """
+        if key not in self._open:
+            fd = opener()
+            if not self._there():
+                os.close(fd)
+                raise NotFoundError(
+                    f"{self._name} is no longer the disk it was",
+                    "look again: drives were added or removed",
+                )
+            self._open[key] = fd
+        return os.dup(self._open[key])
+
+    def close(self) -> None:
+        """Close all of them."""
+        for fd in self._open.values():
+            os.close(fd)
+        self._open.clear()
+
 
 SECTOR_BYTES = 512  # sysfs counts in these whatever the drive's own sectors are
 
@@ -228,6 +257,18 @@ def device_at(files: HostFiles, folder: str) -> Optional[BlockDevice]:
 def by_number(files: HostFiles, number: str) -> Optional[BlockDevice]:
     """The block device with a number; None where there is none."""
     return device_at(files, os.path.join(files.sys, "dev", "block", number))
+
+
+def by_path(files: HostFiles, path: str) -> BlockDevice:
+    """The block device that a path leads to; raises NotFoundError."""
+    number = files.number_of_path(path)
+    device = by_number(files, number) if number else None
+    if device is None:
+        raise NotFoundError(
+            f"{printable(path)} is no block device",
+            "give a drive, a partition, a volume or an array; `lsblk` shows them",
+        )
+    return device
 
 
 def by_name(files: HostFiles, name: str) -> BlockDevice:

@@ -26,10 +26,14 @@ from wcache.core.errors import (
     StorageError,
     WcacheError,
 )
-from wcache.core.model import CacheMode
+from wcache.core.model import CacheMode, DriveReport
 
+from ...journal.journal_file import LeaseMarker
 from ...safe_files import read_own, remove, write_whole
+from ...switching import toggle
+from ...switching.steps import Program, Switched
 from ..block.host_files import entries
+from .udev_rule import RuleFolder
 
 if TYPE_CHECKING:
     from ...restoring.restorer import Start, Started
@@ -154,3 +158,21 @@ def _ended(child: Started) -> bool:
     child.stdout.close()
     child.wait()
     return True
+
+
+def appear(
+    appeared: Callable[[str, str], Tuple[DriveReport, ...]], rules: RuleFolder, leases: LeaseMarker,
+    *, dev_name: str, wwid: str, mode: CacheMode,
+) -> Program:
+    """Keep the drive in `mode`; changes nothing under a lease or where no rule asks for it.
+
+    `appeared` reads the drive of a disk and all that shares its switch, and asks no other drive.
+    Events queue up: by now the rule that sent this one may have been taken back.  All of it
+    is read once the program runs, so that no rollback can come in between.
+    """
+    drives = appeared(dev_name, wwid)
+    held = any(leases.covers(drive.domain_id) for drive in drives)
+    if held or not rules.says(wwid, mode):
+        states = tuple(drive.state for drive in drives)
+        return Switched(states, states, changed=False)
+    return (yield from toggle.keep(drives, mode))

@@ -25,7 +25,7 @@ from typing import FrozenSet, Iterable, Tuple
 
 from wcache.core.errors import RefusedError
 
-from .udev_match import pattern
+from .udev_rule import pattern
 
 FILE_NAME = "59-wcache-pin.rules"
 _HEADER = "# Written by `wcache-probe prepare`: "

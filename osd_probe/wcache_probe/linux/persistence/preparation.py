@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import os
 from dataclasses import dataclass, field
-from typing import ClassVar, FrozenSet, Optional, Protocol, Sequence, Tuple
+from typing import ClassVar, FrozenSet, Optional, Sequence, Tuple
 
 from wcache.core import versions
 from wcache.core.errors import MalformedError, RefusedError, VersionError
@@ -99,17 +99,6 @@ class Prepared:
         if self.trouble:
             return f"{self.trouble}: {ADVICE}"
         return "" if line in self.proven else self.unproven
-
-
-class BootPins(Protocol):
-    """Knows which drives the next boot pins, and whether it has the journal."""
-
-    @property
-    def journal_lost(self) -> str:
-        """Why the next boot would have nothing of the journal; empty where it would."""
-
-    def refusal(self, wwid: str) -> str:
-        """Why a pinnable drive may not be toggled; empty where its pin comes back with it."""
 
 
 class Preparation:

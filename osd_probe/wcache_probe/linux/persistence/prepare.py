@@ -22,10 +22,9 @@ from ...safe_files import remove, write_whole
 from ..block.host_files import read_bytes, read_text
 from .boot_rule import BootRule, is_ours
 from .how_booted import BootedBy
-from .images import IMAGES_MAX, Image, find_images
-from .initramfs import Tool, find_tool, rules_in, run_tool
+from .images import IMAGES_MAX, Image, Tool, find_images, find_tool, rules_in, run_tool
 from .preparation import Preparation
-from .udev_match import matches, pattern
+from .udev_rule import matches, pattern
 
 Say = Callable[[str], None]
 _NO_TOOL = "neither initramfs-tools nor dracut nor mkinitcpio is installed here"

@@ -1,22 +1,55 @@
-"""A udev rule of ours as data: checked fields in, one fixed text out.
+"""Our udev rules: how one names a drive, its text, and its file on disk.
 
-A file is known as ours by its first line, which says the mode it keeps: what stands below that
-line, as where the probe lies, may be something else by the time a rollback takes it away.  No
-field can hold a character that means anything to udev, so a hostile model or serial cannot break
-out of its quotes.
+systemd strips white space at the end of an attribute before it compares (udev-rules.c,
+token_match_attr()), and so do we; blanks inside, as in the `t10.` names that libata makes
+of model and serial, are matched as they are.  In a match `*?[|` are patterns and a quote
+or backslash ends or bends the text, so each of these is written as `?`: any one character.
+
+A file is written whole or not at all, and is gone when a rollback says so.  It is known as ours by
+its first line, which says the mode it keeps: what stands below that line, as where the probe lies,
+may be something else by the time a rollback takes it away.  No field can hold a character that
+means anything to udev, so a hostile model or serial cannot break out of its quotes.
 """
 
 from __future__ import annotations
 
+import fnmatch
 import hashlib
+import os
 import re
+import shutil
 from dataclasses import dataclass
-from typing import List, Optional
+from typing import List, Optional, Tuple
 
-from wcache.core.errors import RefusedError
+from wcache.core.errors import RefusedError, StorageError
 from wcache.core.model import CacheMode
 
-from .udev_match import pattern
+from ...arguments import RUN_DIR
+from ...safe_files import move_aside, remove, write_whole
+from ..block.host_files import read_text
+
+_KINDS = ("naa.", "eui.", "uuid.", "nvme.", "t10.")
+_LENGTH_MAX = 250
+# printable ASCII: what the kernel's "%pE" leaves as it is (scsi_vpd_lun_id())
+_WWID = re.compile(r"[a-z0-9]+\.[\x20-\x7e]{4,}")
+_ZEROS = re.compile(r"[a-z0-9]+\.[0-]+")
+_SPECIAL = re.compile(r"[^A-Za-z0-9 ._:+@-]")
+
+
+def pattern(wwid: str) -> str:
+    """What stands between the quotes of a match; RefusedError where nothing safe can."""
+    usable = _WWID.fullmatch(wwid) and wwid.startswith(_KINDS) and wwid == wwid.strip()
+    if not usable or len(wwid) > _LENGTH_MAX:
+        raise RefusedError("the drive has no wwid that a udev rule can match")
+    if _ZEROS.fullmatch(wwid):
+        raise RefusedError("the drive's wwid is zeros, which other drives may have as well")
+    return _SPECIAL.sub("?", wwid)
+
+
+def matches(wanted: str, wwid: str) -> bool:
+    """Whether udev would take a drive with `wwid` for the one that `wanted` names."""
+    return fnmatch.fnmatchcase(wwid, wanted)
+
 
 # what stands in a file name and in a program's arguments as it is
 _PLAIN = re.compile(r"[A-Za-z0-9._-]+")
@@ -117,3 +150,91 @@ def acts(text: str) -> bool:
 
 def _rules(text: str) -> List[str]:
     return [line.strip() for line in text.splitlines() if line.strip() and line[:1] != "#"]
+
+
+RULES_FOLDER = "/etc/udev/rules.d"
+# udev reads what ends in .rules alone
+ASIDE = ".changed-by-hand"
+
+
+class RuleFolder:
+    """The folder of the host's own udev rules."""
+
+    def __init__(
+        self, folder: str = RULES_FOLDER, run_dir: str = RUN_DIR, command: Optional[str] = None
+    ) -> None:
+        self._folder = folder
+        self._run_dir = run_dir
+        self._command = shutil.which("wcache-probe") or "" if command is None else command
+
+    def mode(self, wwid: str) -> Optional[CacheMode]:
+        """The mode in which a rule of ours keeps a drive; None where there is none."""
+        return mode_in(self._text(wwid))
+
+    def says(self, wwid: str, mode: CacheMode) -> bool:
+        """Whether the file of a drive still asks for a mode, changed by an admin or not."""
+        try:
+            rule = UdevRule(wwid, mode, "/wcache-probe", self._run_dir)
+        except RefusedError:
+            return False
+        return rule.request in self._text(wwid)
+
+    def write(self, wwid: str, mode: CacheMode) -> None:
+        """Keep a drive in a mode from its next appearance on.
+
+        Raises RefusedError where no safe rule can be made, StorageError where a file of
+        somebody else is in its place or the folder cannot be written.
+        """
+        rule = UdevRule(wwid, mode, self._command, self._run_dir)
+        path = self._path(wwid)
+        text = self._text(wwid)
+        if os.path.lexists(path) and mode_in(text) is None:
+            raise StorageError(
+                f"{path} was not written by wcache-probe", "move it away, then try again"
+            )
+        if text and is_changed(text, wwid):
+            move_aside(path, ASIDE)
+        write_whole(path, rule.text(), 0o644, make=0o755)
+
+    def remove(self, wwid: str) -> None:
+        """Take our rule for a drive away; on return no rule of ours is there.
+
+        One that was changed by hand is moved aside, where udev does not read it.  Raises
+        StorageError where it cannot go, or where a file that is not ours starts the probe.
+        """
+        try:
+            path = self._path(wwid)
+        except RefusedError:
+            return
+        text = self._text(wwid)
+        if mode_in(text) is None:
+            if acts(text):
+                raise StorageError(
+                    f"{path} sets this drive's cache and is not as wcache-probe wrote it",
+                    "move it away, then try again",
+                )
+            return
+        if is_changed(text, wwid):
+            move_aside(path, ASIDE)
+        else:
+            remove(path)
+
+    def standing(self) -> Tuple[str, ...]:
+        """Every file here that keeps a drive in a mode, ours or changed by hand."""
+        try:
+            names = sorted(os.listdir(self._folder))
+        except FileNotFoundError:
+            return ()
+        except OSError as error:
+            raise StorageError(f"cannot read {self._folder} ({error.strerror})") from None
+        paths = (os.path.join(self._folder, n) for n in names if n.endswith(".rules"))
+        return tuple(path for path in paths if acts(read_text(path) or ""))
+
+    def _text(self, wwid: str) -> str:
+        try:
+            return read_text(self._path(wwid)) or ""
+        except RefusedError:
+            return ""
+
+    def _path(self, wwid: str) -> str:
+        return os.path.join(self._folder, file_name(wwid))

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Optional
 
+from .scsi_data import ZONED_BY_DEVICE, text
+
 SECTOR_BYTES = 512
 IDENTIFY_DEVICE, SET_FEATURES = 0xEC, 0xEF
 FLUSH_CACHE, FLUSH_CACHE_EXT = 0xE7, 0xEA
@@ -20,8 +22,6 @@ SCT_LOG = 0xE0
 # ACS-4 8.3.4: SCT Feature Control, feature code 1 is the write cache
 SCT_FEATURE_CONTROL, SCT_RETURN_STATE, SCT_WRITE_CACHE = 0x0004, 0x0002, 0x0001
 SCT_BY_SET_FEATURES, SCT_FORCED_ON, SCT_FORCED_OFF = 1, 2, 3
-
-ZONED_BY_DEVICE = 2  # ZONED of word 69, and of VPD page B1h (SBC-4 6.6.2)
 
 
 @dataclass(frozen=True)
@@ -72,9 +72,7 @@ def _valid(word: int) -> bool:
 
 
 def _string(words: list[int]) -> str:
-    raw = b"".join(word.to_bytes(2, "big") for word in words)
-    shown = "".join(chr(byte) if 0x20 <= byte < 0x7F else " " for byte in raw)
-    return " ".join(shown.split())
+    return text(b"".join(word.to_bytes(2, "big") for word in words))
 
 
 def pass_through(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import dataclass, field
-from typing import Optional, Protocol, Tuple
+from typing import Optional, Tuple
 
 from wcache.core.errors import RefusedError
 from wcache.core.model import (
@@ -69,82 +69,56 @@ def smr(device: BlockDevice, source: str) -> Tuple[Finding, ...]:
     ),)
 
 
-class Switch(Protocol):
-    """One transport.  Methods raise `WcacheError` and change only what they are named for."""
+class Switch:
+    """One transport; by itself one whose drives are reported and left alone.
 
-    transport: Transport
-    refusal: str  # why drives of this transport are never toggled; empty where they can be
-
-    def identify(self, device: BlockDevice) -> Identity:
-        """Who the drive is, from the drive and from sysfs."""
-
-    def read(self, device: BlockDevice) -> CacheReading:
-        """The device cache, asked of the drive now; UNKNOWN is an answer."""
-
-    def pinned(self, device: BlockDevice) -> Optional[bool]:
-        """Whether the kernel view is held at write back; None where that can't be seen."""
-
-    def pin(self, device: BlockDevice) -> None:
-        """Hold the kernel view at write back."""
-
-    def no_flush(self, device: BlockDevice) -> str:
-        """Why each flush of the drive would fail once it is pinned; empty where none would."""
-
-    def flush(self, device: BlockDevice) -> None:
-        """Have the drive write its cache to the medium."""
-
-    def set_cache(self, device: BlockDevice, mode: CacheMode) -> None:
-        """Switch the current value of the device cache."""
-
-    def save(self, device: BlockDevice, mode: CacheMode) -> bool:
-        """Switch the saved value too; False where the drive cannot save."""
-
-    def siblings(self, device: BlockDevice) -> Tuple[BlockDevice, ...]:
-        """Every device that shares the switch, the device itself among them."""
-
-
-class ReadOnlySwitch:
-    """A transport that is reported and left alone."""
+    Methods raise `WcacheError` and change only what they are named for.
+    """
 
     transport = Transport.UNKNOWN
-    refusal = "its transport is not known"
+    refusal = "its transport is not known"  # empty where its drives can be toggled
 
     def identify(self, device: BlockDevice) -> Identity:
-        """Nothing but its name is known."""
+        """Tell who the drive is, from the drive and from sysfs; here nothing but its name."""
         drive_id = safe_id(f"{self.transport.value}:{device.name}")
         return Identity(drive_id, drive_id, DriveModel("", "", ""))
 
     def read(self, device: BlockDevice) -> CacheReading:
-        """Not asked."""
+        """Read the device cache, asked of the drive now; UNKNOWN is an answer."""
         return CacheReading(DeviceCache.UNKNOWN)
 
     def pinned(self, device: BlockDevice) -> Optional[bool]:
-        """Not known."""
+        """Tell whether the kernel view is held at write back; None where that can't be seen."""
         return None
 
     def pin(self, device: BlockDevice) -> None:
-        """Refused."""
+        """Hold the kernel view at write back."""
         raise RefusedError(f"{device.name} cannot be pinned: {self.refusal}")
 
     def no_flush(self, device: BlockDevice) -> str:
-        """Nothing pins it."""
+        """Say why each flush of the drive would fail once it is pinned; empty where none would."""
         return ""
 
     def flush(self, device: BlockDevice) -> None:
-        """Refused."""
+        """Have the drive write its cache to the medium."""
         raise RefusedError(f"{device.name} is left alone: {self.refusal}")
 
     def set_cache(self, device: BlockDevice, mode: CacheMode) -> None:
-        """Refused."""
+        """Switch the current value of the device cache."""
         raise RefusedError(f"{device.name} is left alone: {self.refusal}")
 
     def save(self, device: BlockDevice, mode: CacheMode) -> bool:
-        """Refused."""
+        """Switch the saved value too; False where the drive cannot save."""
         raise RefusedError(f"{device.name} is left alone: {self.refusal}")
 
     def siblings(self, device: BlockDevice) -> Tuple[BlockDevice, ...]:
-        """Only itself is known."""
+        """Return every device that shares the switch, the device itself among them."""
         return (device,)
+
+
+def mode_of(on: int) -> CacheMode:
+    """Turn a bit that enables the cache into a mode."""
+    return CacheMode.WRITE_BACK if on else CacheMode.WRITE_THROUGH
 
 
 def why_nameless(wwn: str, serial: str) -> str:

@@ -13,7 +13,7 @@ from wcache.core.model import LayerKind, Transport
 
 from ..block.host_files import read_text
 from ..block.sysfs import BlockDevice
-from .base import ReadOnlySwitch, Switch
+from .base import Switch
 from .loop import LoopSwitch
 from .nvme import NvmeSwitch
 from .nvme_io import NvmeIoctl, NvmePort
@@ -65,10 +65,10 @@ class Switches:
             port, pins, Transport.UNKNOWN, "the driver of its host adapter is not a proven one"
         )
         self._virtio = _Virtio()
-        self._unknown = ReadOnlySwitch()
+        self._unknown = Switch()
 
     def of(self, device: BlockDevice) -> Switch:
-        """The switch of a drive; the read-only one where nothing fits."""
+        """The switch of a drive; one that leaves it alone where nothing fits."""
         if device.kind is LayerKind.LOOP:
             return self._loop
         if device.kind is not LayerKind.DISK:
@@ -127,7 +127,7 @@ def _is_nvme(device: BlockDevice, driver: str, path: str) -> bool:
     )
 
 
-class _Virtio(ReadOnlySwitch):
+class _Virtio(Switch):
     """virtio-blk: the cache is the hypervisor's, and nobody here can say what it does."""
 
     transport = Transport.VIRTIO

@@ -11,7 +11,7 @@ from __future__ import annotations
 import fcntl
 import os
 import struct
-from typing import Optional, Tuple
+from typing import Optional
 
 from wcache.core.errors import StorageError, WcacheError
 from wcache.core.model import (
@@ -22,16 +22,17 @@ from wcache.core.model import (
     Transport,
 )
 
+from ...safe_files import closing_fd
 from ..block.host_files import read_text, write_attribute
 from ..block.sysfs import BlockDevice
-from .base import CacheReading, Identity, safe_id
+from .base import CacheReading, Identity, Switch, safe_id
 
 # include/uapi/linux/loop.h: struct loop_info64 begins with lo_device, lo_inode
 LOOP_GET_STATUS64 = 0x4C05
 LOOP_INFO64_BYTES = 232
 
 
-class LoopSwitch:
+class LoopSwitch(Switch):
     """Transport `loop`."""
 
     transport = Transport.LOOP
@@ -50,27 +51,17 @@ class LoopSwitch:
         """Write back: what is behind it is the page cache."""
         return CacheReading(DeviceCache.WRITE_BACK)
 
-    def pinned(self, device: BlockDevice) -> Optional[bool]:
-        """There is nothing to pin."""
-        return None
-
     def pin(self, device: BlockDevice) -> None:
         """Nothing holds the kernel view of a loop device."""
         raise StorageError(f"{device.name} is a loop device and cannot be pinned")
 
-    def no_flush(self, device: BlockDevice) -> str:
-        """Nothing pins it."""
-        return ""
-
     def flush(self, device: BlockDevice) -> None:
         """Sync the backing file; does nothing while the kernel drops flushes."""
-        fd = device.open()
-        try:
-            os.fdatasync(fd)
-        except OSError as error:
-            raise StorageError(f"{device.name} fails a flush ({error.strerror})") from None
-        finally:
-            os.close(fd)
+        with closing_fd(device.open()) as fd:
+            try:
+                os.fdatasync(fd)
+            except OSError as error:
+                raise StorageError(f"{device.name} fails a flush ({error.strerror})") from None
 
     def set_cache(self, device: BlockDevice, mode: CacheMode) -> None:
         """Write the kernel view, and prove that it took."""
@@ -82,10 +73,6 @@ class LoopSwitch:
         """A loop device keeps nothing."""
         return False
 
-    def siblings(self, device: BlockDevice) -> Tuple[BlockDevice, ...]:
-        """Its switch is its own."""
-        return (device,)
-
 
 def _backing_file(device: BlockDevice) -> str:
     path = read_text(os.path.join(device.folder, "loop", "backing_file"))
@@ -95,15 +82,10 @@ def _backing_file(device: BlockDevice) -> str:
 def _backing_inode(device: BlockDevice) -> str:
     """"DEVICE:INODE" of the backing file as the kernel holds it; empty where it won't say."""
     try:
-        fd = device.open()
-    except WcacheError:
+        with closing_fd(device.open()) as fd:
+            info = fcntl.ioctl(fd, LOOP_GET_STATUS64, bytes(LOOP_INFO64_BYTES))
+    except (WcacheError, OSError):
         return ""
-    try:
-        info = fcntl.ioctl(fd, LOOP_GET_STATUS64, bytes(LOOP_INFO64_BYTES))
-    except OSError:
-        return ""
-    finally:
-        os.close(fd)
     lo_device, lo_inode = struct.unpack_from("=QQ", info)
     return f"{lo_device}:{lo_inode}"
 

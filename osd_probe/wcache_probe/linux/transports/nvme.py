@@ -26,13 +26,13 @@ from ..block import sysfs
 from ..block.host_files import entries, printable, read_text
 from ..block.sysfs import BlockDevice
 from . import nvme_data as nvme
-from .base import CacheReading, Identity, safe_id, why_nameless
+from .base import CacheReading, Identity, Switch, mode_of, safe_id, why_nameless
 from .nvme_io import Controller, NvmeError, NvmePort
 
 _CONTROLLER = re.compile(r"nvme[0-9]+")
 
 
-class NvmeSwitch:
+class NvmeSwitch(Switch):
     """Transport `nvme`."""
 
     transport = Transport.NVME
@@ -84,7 +84,7 @@ class NvmeSwitch:
             return CacheReading(DeviceCache.UNKNOWN, refusal="it does not report feature 06h")
         page = self._page(device, controller) if known.selects else CachePage()
         stuck = "its write cache cannot be changed" if page.changeable is False else ""
-        return CacheReading(DeviceCache(_mode(current).value), page, refusal=stuck)
+        return CacheReading(DeviceCache(mode_of(current & 1).value), page, refusal=stuck)
 
     def _page(self, device: BlockDevice, controller: Controller) -> CachePage:
         capabilities = self._get(device, controller, nvme.SEL_CAPABILITIES)
@@ -95,8 +95,8 @@ class NvmeSwitch:
         saved = self._get(device, controller, nvme.SEL_SAVED) if known.savable else None
         return CachePage(
             known.changeable,
-            None if default is None else _mode(default),
-            None if saved is None else _mode(saved),
+            None if default is None else mode_of(default & 1),
+            None if saved is None else mode_of(saved & 1),
         )
 
     def _get(
@@ -120,12 +120,8 @@ class NvmeSwitch:
         if device.kernel_view is not KernelView.WRITE_BACK:
             raise StorageError(f"the kernel view of {device.name} cannot be raised")
 
-    def no_flush(self, device: BlockDevice) -> str:
-        """Every NVMe drive has the Flush command; it is mandatory."""
-        return ""
-
     def flush(self, device: BlockDevice) -> None:
-        """The Flush command, to this namespace."""
+        """The Flush command, to this namespace; every NVMe drive has it."""
         self._port.flush(device)
 
     def set_cache(self, device: BlockDevice, mode: CacheMode) -> None:
@@ -143,8 +139,8 @@ class NvmeSwitch:
             raise StorageError(f"{controller.name} does not report feature 06h")
         if saved is not mode:
             self._set(device, mode, save=True)
-            if _mode(current) is not mode:
-                self._set(device, _mode(current), save=False)
+            if mode_of(current & 1) is not mode:
+                self._set(device, mode_of(current & 1), save=False)
         return True
 
     def _set(self, device: BlockDevice, mode: CacheMode, *, save: bool) -> None:
@@ -163,10 +159,6 @@ class NvmeSwitch:
         disks = (disk for disk in sysfs.all_disks(device.files) if disk.name.startswith("nvme"))
         found = tuple(disk for disk in disks if set(_controllers(disk)) & set(mine))
         return found or (device,)
-
-
-def _mode(dword0: int) -> CacheMode:
-    return CacheMode.WRITE_BACK if dword0 & 1 else CacheMode.WRITE_THROUGH
 
 
 def _controllers(device: BlockDevice) -> Tuple[Controller, ...]:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Optional
 
+from .scsi_data import text
+
 IDENTIFY, SET_FEATURES, GET_FEATURES = 0x06, 0x09, 0x0A
 IDENTIFY_BYTES = 4096
 CNS_CONTROLLER = 1
@@ -32,17 +34,12 @@ def parse_identify(raw: bytes) -> Optional[IdentifyController]:
     if len(raw) != IDENTIFY_BYTES or not any(raw[:72]):
         return None
     return IdentifyController(
-        serial=_string(raw[4:24]),
-        model=_string(raw[24:64]),
-        firmware=_string(raw[64:72]),
+        serial=text(raw[4:24]),
+        model=text(raw[24:64]),
+        firmware=text(raw[64:72]),
         cache_present=bool(raw[525] & 0x01),
         selects=bool(int.from_bytes(raw[520:522], "little") & 0x10),
     )
-
-
-def _string(raw: bytes) -> str:
-    shown = "".join(chr(byte) if 0x20 <= byte < 0x7F else " " for byte in raw)
-    return " ".join(shown.split())
 
 
 def get_cache_cdw10(select: int) -> int:

@@ -15,9 +15,9 @@ from typing import Optional, Protocol
 
 from wcache.core.errors import NotFoundError, RefusedError, StorageError
 
-from ..block.held import Held
+from ...safe_files import closing_fd
 from ..block.host_files import HostFiles, read_device_number
-from ..block.sysfs import BlockDevice
+from ..block.sysfs import BlockDevice, Held
 from .base import FLUSH_TIMEOUT_MS, TIMEOUT_MS
 
 # include/uapi/linux/nvme_ioctl.h
@@ -93,8 +93,7 @@ class NvmeIoctl:
         cdw11: int = 0, data_in: int = 0,
     ) -> tuple[int, bytes]:
         """See `NvmePort`."""
-        fd = open_controller(files, controller)
-        try:
+        with closing_fd(open_controller(files, controller)) as fd:
             data = ctypes.create_string_buffer(max(1, data_in))
             command = _Command(
                 opcode=opcode, cdw10=cdw10, cdw11=cdw11, timeout_ms=TIMEOUT_MS,
@@ -102,20 +101,17 @@ class NvmeIoctl:
             )
             _submit(fd, IOCTL_ADMIN, command, controller.name)
             return int(command.result), data.raw[:data_in]
-        finally:
-            os.close(fd)
 
     def flush(self, device: BlockDevice) -> None:
         """See `NvmePort`."""
-        fd = device.open()
-        try:
-            nsid = fcntl.ioctl(fd, IOCTL_ID)
+        with closing_fd(device.open()) as fd:
+            try:
+                nsid = fcntl.ioctl(fd, IOCTL_ID)
+            except OSError as error:
+                why = f"{device.name} is no NVMe namespace ({error.strerror})"
+                raise StorageError(why) from None
             command = _Command(opcode=0x00, nsid=nsid, timeout_ms=FLUSH_TIMEOUT_MS)
             _submit(fd, IOCTL_IO, command, device.name)
-        except OSError as error:
-            raise StorageError(f"{device.name} is no NVMe namespace ({error.strerror})") from None
-        finally:
-            os.close(fd)
 
 
 def _submit(fd: int, request: int, command: _Command, name: str) -> None:

@@ -17,12 +17,12 @@ import os
 from typing import Optional, Set
 
 from wcache.core.errors import RefusedError, StorageError, WcacheError
-from wcache.core.model import KernelView
+from wcache.core.model import KernelView, Transport
 
 from ..block.host_files import entries, write_attribute
 from ..block.sysfs import BlockDevice
 from . import scsi_data
-from .base import FLUSH_TIMEOUT_MS
+from .base import FLUSH_TIMEOUT_MS, Switch
 from .sg_io import KEY_ILLEGAL_REQUEST, ScsiError, ScsiPort
 
 PIN = "temporary write back"
@@ -84,6 +84,30 @@ def no_flush(device: BlockDevice, port: ScsiPort) -> str:
     except WcacheError:
         pass
     return ""
+
+
+class PinnedSwitch(Switch):
+    """A transport whose disks are SCSI disks for the kernel; with a refusal, only looked at."""
+
+    def __init__(
+        self, port: ScsiPort, pins: Pins, transport: Transport, refusal: str = ""
+    ) -> None:
+        self._port = port
+        self._pins = pins
+        self.transport = transport
+        self.refusal = refusal
+
+    def pinned(self, device: BlockDevice) -> Optional[bool]:
+        """Tell whether this process pinned it."""
+        return self._pins.pinned(device)
+
+    def pin(self, device: BlockDevice) -> None:
+        """Hold the kernel view at write back."""
+        self._pins.pin(device, self._port)
+
+    def no_flush(self, device: BlockDevice) -> str:
+        """Say whether it refuses SYNCHRONIZE CACHE, which a pin makes the kernel send."""
+        return no_flush(device, self._port)
 
 
 def _scsi_disk(device: BlockDevice) -> str:

@@ -7,7 +7,7 @@ at write back by that.  Nothing of this is saved: a power-on brings the default 
 
 from __future__ import annotations
 
-from typing import Optional, Tuple
+from typing import Optional
 
 from wcache.core.errors import StorageError, WcacheError
 from wcache.core.model import (
@@ -23,23 +23,19 @@ from wcache.core.model import (
 
 from ..block.sysfs import BlockDevice
 from . import ata_data as ata
-from .base import FLUSH_TIMEOUT_MS, CacheReading, Identity, safe_id, smr, why_nameless
-from .pin import Pins, no_flush
+from .base import FLUSH_TIMEOUT_MS, CacheReading, Identity, mode_of, safe_id, smr, why_nameless
+from .pin import PinnedSwitch, Pins
 from .scsi import host_driver
 from .sg_io import ScsiPort
 
 
-class SataSwitch:
-    """Transport `sata`; with a refusal, `sata-behind-hba`, which is only looked at."""
+class SataSwitch(PinnedSwitch):
+    """Transport `sata`."""
 
     def __init__(
-        self, port: ScsiPort, pins: Pins, transport: Transport = Transport.SATA,
-        refusal: str = "",
+        self, port: ScsiPort, pins: Pins, transport: Transport = Transport.SATA
     ) -> None:
-        self._port = port
-        self._pins = pins
-        self.transport = transport
-        self.refusal = refusal
+        super().__init__(port, pins, transport)
 
     def identify(self, device: BlockDevice) -> Identity:
         """From IDENTIFY DEVICE."""
@@ -79,8 +75,9 @@ class SataSwitch:
             found = Finding(
                 FindingCode.FOREIGN_RULE, Severity.WARNING, device.name, text
             )
-            return CacheReading(_cache(on), CachePage(False), (found, *shingles), text)
-        return CacheReading(_cache(on), CachePage(True), shingles)
+            cache = DeviceCache(mode_of(on).value)
+            return CacheReading(cache, CachePage(False), (found, *shingles), text)
+        return CacheReading(DeviceCache(mode_of(on).value), CachePage(True), shingles)
 
     def _sct_state(self, device: BlockDevice) -> Optional[int]:
         """1, 2 or 3 as ACS-4 has them; None where the drive would not say."""
@@ -93,18 +90,6 @@ class SataSwitch:
         except WcacheError:
             return None
         return ata.returned_state(reply.sense.descriptors)
-
-    def pinned(self, device: BlockDevice) -> Optional[bool]:
-        """Whether this process pinned it."""
-        return self._pins.pinned(device)
-
-    def pin(self, device: BlockDevice) -> None:
-        """Hold the kernel view at write back."""
-        self._pins.pin(device, self._port)
-
-    def no_flush(self, device: BlockDevice) -> str:
-        """Whether it refuses SYNCHRONIZE CACHE, which a pin makes the kernel send."""
-        return no_flush(device, self._port)
 
     def flush(self, device: BlockDevice) -> None:
         """FLUSH CACHE EXT, or FLUSH CACHE on drives without 48-bit addresses."""
@@ -124,11 +109,3 @@ class SataSwitch:
     def save(self, device: BlockDevice, mode: CacheMode) -> bool:
         """SET FEATURES is never kept over a power cycle."""
         return False
-
-    def siblings(self, device: BlockDevice) -> Tuple[BlockDevice, ...]:
-        """A SATA drive is one disk."""
-        return (device,)
-
-
-def _cache(on: bool) -> DeviceCache:
-    return DeviceCache.WRITE_BACK if on else DeviceCache.WRITE_THROUGH

@@ -10,7 +10,7 @@ back of one that a journal names needs none.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Callable, Optional, Sequence, Tuple
+from typing import Callable, Optional, Sequence
 
 from wcache.core.errors import StorageError, WcacheError
 from wcache.core.host_report import ToggleProof
@@ -31,13 +31,11 @@ def no_proofs() -> Sequence[ToggleProof]:
     return ()
 
 
-class SataHbaSwitch:
+class SataHbaSwitch(SataSwitch):
     """Transport `sata-behind-hba`."""
 
-    transport = Transport.SATA_HBA
-    refusal = ""
-
     def __init__(self, port: ScsiPort, pins: Pins, proofs: Proofs = no_proofs) -> None:
+        super().__init__(port, pins, Transport.SATA_HBA)
         self.by_ata = SataSwitch(port, pins, Transport.SATA_HBA)
         self.by_page = ScsiSwitch(port, pins, Transport.SATA_HBA)
         self._proofs = proofs
@@ -72,22 +70,6 @@ class SataHbaSwitch:
         except WcacheError:
             return None
 
-    def pinned(self, device: BlockDevice) -> Optional[bool]:
-        """Whether this process pinned it."""
-        return self.by_ata.pinned(device)
-
-    def pin(self, device: BlockDevice) -> None:
-        """Hold the kernel view at write back."""
-        self.by_ata.pin(device)
-
-    def no_flush(self, device: BlockDevice) -> str:
-        """Whether the adapter refuses SYNCHRONIZE CACHE, which a pin makes the kernel send."""
-        return self.by_ata.no_flush(device)
-
-    def flush(self, device: BlockDevice) -> None:
-        """FLUSH CACHE (EXT), by pass-through."""
-        self.by_ata.flush(device)
-
     def set_cache(self, device: BlockDevice, mode: CacheMode) -> None:
         """Switch it in the way that was proven; where that does not take, in the other one."""
         found = self.by_ata.identify(device)
@@ -106,14 +88,6 @@ class SataHbaSwitch:
                 return
         if failed is not None:
             raise failed
-
-    def save(self, device: BlockDevice, mode: CacheMode) -> bool:
-        """SET FEATURES is never kept over a power cycle."""
-        return False
-
-    def siblings(self, device: BlockDevice) -> Tuple[BlockDevice, ...]:
-        """A SATA drive is one disk."""
-        return (device,)
 
 
 def why_unproven(

@@ -16,30 +16,21 @@ from wcache.core.model import (
     DeviceCache,
     DriveModel,
     PlpHint,
-    Transport,
 )
 
 from ..block import sysfs
 from ..block.host_files import entries, printable, read_text
 from ..block.sysfs import BlockDevice
 from . import scsi_data as data
-from .base import FLUSH_TIMEOUT_MS, CacheReading, Identity, safe_id, smr, why_nameless
-from .pin import Pins, no_flush
-from .sg_io import KEY_ILLEGAL_REQUEST, ScsiError, ScsiPort
+from .base import FLUSH_TIMEOUT_MS, CacheReading, Identity, mode_of, safe_id, smr, why_nameless
+from .pin import PinnedSwitch
+from .sg_io import KEY_ILLEGAL_REQUEST, ScsiError
 
 CURRENT, CHANGEABLE, DEFAULT, SAVED = 0, 1, 2, 3
 
 
-class ScsiSwitch:
+class ScsiSwitch(PinnedSwitch):
     """Transports `scsi` and `sas`; with a refusal, those that are only looked at."""
-
-    def __init__(
-        self, port: ScsiPort, pins: Pins, transport: Transport, refusal: str = ""
-    ) -> None:
-        self._port = port
-        self._pins = pins
-        self.transport = transport
-        self.refusal = refusal
 
     def identify(self, device: BlockDevice) -> Identity:
         """From INQUIRY and VPD, asked of the drive; raises StorageError where it is silent."""
@@ -99,12 +90,12 @@ class ScsiSwitch:
         saved = self._page(device, SAVED) if current.savable else None
         page = CachePage(
             changeable.wce if changeable else None,
-            _mode(default.wce) if default else None,
-            _mode(saved.wce) if saved else None,
+            mode_of(default.wce) if default else None,
+            mode_of(saved.wce) if saved else None,
         )
         stuck = "its write cache cannot be changed" if page.changeable is False else ""
         found = smr(device, "VPD page B1h") if data.shingled(self._vpd(device, 0xB1)) else ()
-        return CacheReading(DeviceCache(_mode(current.wce).value), page, found, stuck)
+        return CacheReading(DeviceCache(mode_of(current.wce).value), page, found, stuck)
 
     def _page(self, device: BlockDevice, control: int) -> Optional[data.CachingPage]:
         found, _ = self._sensed(device, control)
@@ -126,18 +117,6 @@ class ScsiSwitch:
             if page is not None:
                 return page, ten
         return None, True
-
-    def pinned(self, device: BlockDevice) -> Optional[bool]:
-        """Whether this process pinned it."""
-        return self._pins.pinned(device)
-
-    def pin(self, device: BlockDevice) -> None:
-        """Hold the kernel view at write back."""
-        self._pins.pin(device, self._port)
-
-    def no_flush(self, device: BlockDevice) -> str:
-        """Whether it refuses SYNCHRONIZE CACHE, which a pin makes the kernel send."""
-        return no_flush(device, self._port)
 
     def flush(self, device: BlockDevice) -> None:
         """SYNCHRONIZE CACHE of all blocks."""
@@ -185,10 +164,6 @@ class ScsiSwitch:
     def siblings(self, device: BlockDevice) -> Tuple[BlockDevice, ...]:
         """Every disk of the same target."""
         return lun_siblings(device)
-
-
-def _mode(wce: bool) -> CacheMode:
-    return CacheMode.WRITE_BACK if wce else CacheMode.WRITE_THROUGH
 
 
 def lun_siblings(device: BlockDevice) -> Tuple[BlockDevice, ...]:

@@ -11,7 +11,7 @@ from typing import Dict, Iterator, Optional, Tuple
 
 INQUIRY_BYTES = 96
 VPD_BYTES = 252
-ZONED_BY_DEVICE = 2
+ZONED_BY_DEVICE = 2  # ZONED of word 69, and of VPD page B1h (SBC-4 6.6.2)
 MODE_BYTES = 252
 CACHING_PAGE = 0x08
 WCE = 0x04  # byte 2 of the caching mode page (SBC-4 6.5.6)

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import ctypes
 import fcntl
-import os
 from dataclasses import dataclass
 from typing import Callable, Optional, Protocol, Tuple
 
 from wcache.core.errors import StorageError
 
+from ...safe_files import closing_fd
 from ..block.sysfs import BlockDevice
 from .base import TIMEOUT_MS
 
@@ -134,8 +134,7 @@ class SgIo:
         timeout_ms: int = TIMEOUT_MS, guard: Optional[Guard] = None,
     ) -> ScsiReply:
         """See `ScsiPort`."""
-        fd = device.open()
-        try:
+        with closing_fd(device.open()) as fd:
             if guard is not None:
                 guard()
             for attempt in range(ATTEMPTS):
@@ -145,8 +144,6 @@ class SgIo:
                 )
                 if not again or attempt == ATTEMPTS - 1:
                     return answered(device.name, cdb, status, reply)
-        finally:
-            os.close(fd)
         raise AssertionError("not reached: the last attempt answers")
 
 

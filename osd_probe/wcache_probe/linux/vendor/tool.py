@@ -89,9 +89,7 @@ def _why_others_change(program: str) -> str:
         return str(error.strerror)
     except OSError:
         return ""
-    try:
+    with safe_files.closing_fd(handle):
         mode = os.fstat(handle).st_mode
-    finally:
-        os.close(handle)
     by_others = mode & (stat.S_IWGRP | stat.S_IWOTH)
     return f"others may write to {program}: chmod go-w takes that from them" if by_others else ""
