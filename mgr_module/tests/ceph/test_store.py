@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mgr_fakes import builders as make
 from mgr_fakes.store import MemoryStore, MgrGone, MonLikeKv, PromptQueue
+from wcache.ceph import store as store_module
 from wcache.ceph.store import PACKED_FROM_CHARS, PART_CHARS, KvStore
 from wcache.core.drive.journal import PriorDrive
 from wcache.core.drive.prior import Prior
@@ -229,6 +230,19 @@ def test_a_damaged_packed_value_is_named():
         kv.follow()
         with pytest.raises(StorageError, match="a is damaged"):
             store.get("a")
+
+
+def test_a_value_that_unpacks_to_too_much_is_named_and_none_such_is_stored(monkeypatch):
+    kv = MonLikeKv()
+    store = KvStore(kv)
+    store.put("a", "x" * 5000)
+    assert store.get("a") == "x" * 5000
+    monkeypatch.setattr(store_module, "UNPACKED_BYTES_MAX", 4000)
+    with pytest.raises(StorageError, match="a is damaged"):
+        store.get("a")
+    with pytest.raises(StorageError, match="too large"):
+        store.put("b", "x" * 5000)
+    assert list(kv.kept) == ["a"]
 
 
 # ---- records

@@ -19,6 +19,7 @@ from .command import CommandFailed, SendsCommands, ask_mon
 
 PART_CHARS = 48_000
 PARTS_MAX = 200
+UNPACKED_BYTES_MAX = 128_000_000
 # Shorter texts hardly shrink, and can be read with `ceph config-key get`.
 PACKED_FROM_CHARS = 600
 # A mgr's client of the mons sends a command again after each election, so an answer that has
@@ -93,12 +94,12 @@ class KvStore:
             return head
         try:
             if head.startswith(_PACKED):
-                return zlib.decompress(_decoded(head[len(_PACKED):])).decode("utf-8")
+                return _unpacked(_decoded(head[len(_PACKED):]))
             _, count, digest = head.split(":")
             parts = range(min(int(count), PARTS_MAX))
             texts = [self._kv.get_store(_part(key, digest, index)) or "" for index in parts]
             packed = _decoded("".join(texts))
-            text = zlib.decompress(packed).decode("utf-8")
+            text = _unpacked(packed)
         except (ValueError, zlib.error):
             raise StorageError(f"stored value {key} is damaged") from None
         if hashlib.sha256(packed).hexdigest() != digest:
@@ -151,16 +152,26 @@ def _cut(key: str, text: str) -> Tuple[str, Dict[str, str]]:
     """What is stored under the key itself, and the parts under names of their own."""
     if len(text) < PACKED_FROM_CHARS and not text.startswith((_MARK, _PACKED)):
         return text, {}
-    packed = zlib.compress(text.encode("utf-8"), 6)
+    plain = text.encode("utf-8")
+    packed = zlib.compress(plain, 6)
     encoded = base64.b64encode(packed).decode("ascii")
-    if len(encoded) <= PART_CHARS:
-        return _PACKED + encoded, {}
     cut: List[str] = [encoded[i:i + PART_CHARS] for i in range(0, len(encoded), PART_CHARS)]
-    if len(cut) > PARTS_MAX:
+    if len(cut) > PARTS_MAX or len(plain) >= UNPACKED_BYTES_MAX:
         raise StorageError(f"value {key} is too large to be stored")
+    if len(cut) == 1:
+        return _PACKED + encoded, {}
     digest = hashlib.sha256(packed).hexdigest()
     parts = {_part(key, digest, index): part for index, part in enumerate(cut)}
     return f"{_MARK}{len(cut)}:{digest}", parts
+
+
+def _unpacked(packed: bytes) -> str:
+    """What was packed; ValueError where that is cut off, or more than is ever stored."""
+    stream = zlib.decompressobj()
+    plain = stream.decompress(packed, UNPACKED_BYTES_MAX)
+    if not stream.eof:
+        raise ValueError("it is cut off or too large")
+    return plain.decode("utf-8")
 
 
 def _decoded(text: str) -> bytes:

@@ -1,7 +1,11 @@
 """Every image that a host may boot must have the boot rule."""
 
+import bz2
 import contextlib
+import gzip
+import lzma
 import os
+import tracemalloc
 
 import pytest
 from hypothesis import given
@@ -10,6 +14,7 @@ from prepare_bench import TOOL, WHERE, Builder, booted, host_of, preparation, pr
 from wcache.core.errors import NotFoundError, StorageError
 from wcache_probe.arguments import parse
 from wcache_probe.commands import prepare as command
+from wcache_probe.linux.persistence import cpio_image
 from wcache_probe.linux.persistence.cpio_image import files_in
 from wcache_probe.linux.persistence.images import find_images, find_tool
 from wcache_probe.linux.persistence.prepare import Preparer
@@ -156,6 +161,25 @@ def test_no_bytes_crash_the_reader(tmp_path_factory, data):
         path.write_bytes(lead + data)
         with contextlib.suppress(StorageError):
             files_in(str(path), WHERE)
+
+
+@pytest.mark.parametrize("compress", [gzip.compress, bz2.compress, lzma.compress])
+def test_an_image_that_unpacks_to_too_much_costs_little_and_is_named(
+    tmp_path, monkeypatch, compress
+):
+    header = b"070701" + b"".join(
+        b"%08x" % field for field in (0, 0, 0, 0, 0, 0, 32 << 20, 0, 0, 0, 0, 8, 0)
+    )
+    path = tmp_path / "initrd.img-6"
+    path.write_bytes(compress(header + b"bin/big\0".ljust(10, b"\0") + bytes(32 << 20)))
+    monkeypatch.setattr(cpio_image, "BYTES_MAX", 8 << 20)
+    tracemalloc.start()
+    try:
+        with pytest.raises(StorageError, match=r"\(it holds more than 8 MiB\)$"):
+            files_in(str(path), "etc/a.rules")
+        assert tracemalloc.get_traced_memory()[1] < 16 << 20  # xz has a dictionary of 8 MiB
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_unified_kernel_image_is_looked_into(fake_host, tmp_path):

@@ -15,7 +15,7 @@ import subprocess
 import tempfile
 import zlib
 from contextlib import contextmanager
-from typing import IO, Callable, Iterator, Protocol, Tuple
+from typing import IO, Any, Callable, Iterator, Tuple
 
 from wcache.core.errors import StorageError
 
@@ -24,7 +24,9 @@ from ...safe_files import open_regular
 _HEADER_BYTES = 110  # "newc": the magic, then 13 numbers of 8 hex digits
 _NAME_BYTES_MAX = 4096
 _CONTENT_BYTES_MAX = 1_000_000
-_CHUNK = 1 << 20
+_CHUNK = 1 << 16
+BYTES_MAX = 1 << 31  # of one part, as it comes out
+_MEMORY_MAX = 1 << 29  # of xz, whose preset 9 takes 65 MiB
 _END = "TRAILER!!!"
 _GZIP, _BZIP2, _XZ, _LZMA = b"\x1f\x8b", b"BZh", b"\xfd7zXZ\x00", b"\x5d\x00\x00"
 # what Python's library cannot decompress; the host has the program, since it made the image
@@ -90,23 +92,29 @@ def _section(file: IO[bytes], wanted: bytes) -> Tuple[int, int]:
 
 
 class _Stream:
-    """Reads forwards, and can look ahead."""
+    """Reads forwards and can look ahead; it takes up to a bound of bytes."""
 
     def __init__(self, read: Callable[[int], bytes]) -> None:
         self._read = read
-        self._ahead = b""
+        self._ahead, self._at = b"", 0  # what was read, and how much of that was taken
         self.position = 0
 
     def read(self, size: int) -> bytes:
         """Exactly so many bytes; EOFError where there are fewer."""
-        while len(self._ahead) < size:
-            chunk = self._read(max(size - len(self._ahead), 4096))
-            if not chunk:
+        while len(self._ahead) - self._at < size:
+            if not self._read_on():
                 raise EOFError("it ends too early")
-            self._ahead += chunk
-        data, self._ahead = self._ahead[:size], self._ahead[size:]
+        self._at += size
         self.position += size
-        return data
+        if self.position > BYTES_MAX:
+            raise ValueError(f"it holds more than {BYTES_MAX >> 20} MiB")
+        return self._ahead[self._at - size:self._at]
+
+    def _read_on(self) -> bool:
+        """Read a chunk more; False at the end."""
+        chunk = self._read(_CHUNK)
+        self._ahead, self._at = self._ahead[self._at:] + chunk, 0
+        return bool(chunk)
 
     def skip(self, size: int) -> None:
         """Leave so many bytes out."""
@@ -116,15 +124,9 @@ class _Stream:
     def next_archive(self) -> bytes:
         """Skip the zeros between archives; the first bytes that follow, empty at the end."""
         while True:
-            rest = self._ahead.lstrip(b"\0")
-            self.position += len(self._ahead) - len(rest)
-            self._ahead = rest
-            if len(rest) >= 6:
-                return rest[:6]
-            chunk = self._read(4096)
-            if not chunk:
-                return rest
-            self._ahead += chunk
+            self.skip(len(self._ahead) - self._at - len(self._ahead[self._at:].lstrip(b"\0")))
+            if len(self._ahead) - self._at >= 6 or not self._read_on():
+                return self._ahead[self._at:self._at + 6]
 
 
 def _row(file: IO[bytes], ending: str) -> Iterator[Tuple[str, bytes]]:
@@ -140,17 +142,6 @@ def _row(file: IO[bytes], ending: str) -> Iterator[Tuple[str, bytes]]:
         file.seek(stream.position)
         with _decompressed(file, start) as read:
             yield from _compressed_row(_Stream(read), ending)
-
-
-class _Decompressor(Protocol):
-    """One of Python's library."""
-
-    @property
-    def eof(self) -> bool:
-        """Whether the end of the compressed part was reached."""
-
-    def decompress(self, data: bytes) -> bytes:
-        """As much as comes out of `data`."""
 
 
 def _compressed_row(stream: _Stream, ending: str) -> Iterator[Tuple[str, bytes]]:
@@ -183,14 +174,18 @@ def _archive(stream: _Stream, ending: str) -> Iterator[Tuple[str, bytes]]:
         yield name, content
 
 
-def _reader(file: IO[bytes], decompressor: _Decompressor) -> Callable[[int], bytes]:
-    def read(_size: int) -> bytes:
+def _reader(file: IO[bytes], decompressor: Any) -> Callable[[int], bytes]:
+    """Read by a decompressor of Python's library, so many bytes of what comes out at a time."""
+
+    def read(size: int) -> bytes:
         plain = b""
         while not plain and not decompressor.eof:
-            chunk = file.read(_CHUNK // 16)
-            if not chunk:
+            data = getattr(decompressor, "unconsumed_tail", b"")  # of zlib's
+            if not data and getattr(decompressor, "needs_input", True):
+                data = file.read(_CHUNK)
+            plain = decompressor.decompress(data, size)
+            if not (data or plain or decompressor.eof):
                 raise EOFError("it ends too early")
-            plain = decompressor.decompress(chunk)
         return plain
 
     return read
@@ -204,7 +199,7 @@ def _decompressed(file: IO[bytes], start: bytes) -> Iterator[Callable[[int], byt
     elif start.startswith(_BZIP2):
         yield _reader(file, bz2.BZ2Decompressor())
     elif start.startswith((_XZ, _LZMA)):
-        yield _reader(file, lzma.LZMADecompressor())
+        yield _reader(file, lzma.LZMADecompressor(memlimit=_MEMORY_MAX))
     else:
         words = next((words for magic, words in _PROGRAMS if start.startswith(magic)), None)
         if words is None:
