@@ -44,9 +44,8 @@ def linux_drives(options: argparse.Namespace, fsid: Optional[str]) -> DriveHost:
 def linux_changes(options: argparse.Namespace) -> Changes:
     """Listen for events of the kernel, and glance at what no event tells."""
     from .changes import Changes
-    from .linux.glance import glance
+    from .linux.glance import Uevents, glance
     from .linux.persistence.preparation import RECORD_NAME, RULES_FOLDER
-    from .linux.uevents import Uevents
 
     state_dir, root = options.state_dir, options.host_root
     paths = [os.path.join(state_dir, name) for name in ("journal", RECORD_NAME, "evidence")]
@@ -122,12 +121,12 @@ def _look_and_say(options: argparse.Namespace, drives: Drives) -> int:
 
         return accept(options)
     if options.command == "time":
-        from .commands.time import time_device
+        from .commands.bench import time_device
         from .linux.block.host_files import HostFiles
 
         return time_device(options, HostFiles())
     if options.command == "witness":
-        from .witness.command import witness
+        from .witness.check import witness
 
         return witness(options, _say)
     if options.command == "removable":

@@ -123,14 +123,12 @@ class RadosLink:
     def _call(self, prefix: str, body: str, timeout_s: float) -> str:
         deadline_s = time.monotonic() + timeout_s
         if self._line.busy and not self._collect(timeout_s):
-            self._leave_if_stuck()
-            raise NotReadyError("the mgr does not answer", "it is tried again and again")
+            raise self._late()
         argument = {"prefix": prefix, "hostname": self._hostname, "format": "json"}
         self._line.send(json.dumps(argument), body.encode("utf-8"))
         answer = self._collect(max(0.0, deadline_s - time.monotonic()))
         if answer is None:
-            self._leave_if_stuck()
-            raise NotReadyError("the mgr does not answer", "it is tried again and again")
+            raise self._late()
         if isinstance(answer, WcacheError):
             raise answer
         code, out, said = answer
@@ -148,17 +146,18 @@ class RadosLink:
         ready, _, _ = select.select([self._line.done_fd, self._interrupt_fd], [], [], timeout_s)
         return self._line.take() if self._line.done_fd in ready else None
 
-    def _leave_if_stuck(self) -> None:
-        if time.monotonic() - self._line.sent_at_s < self._stuck_s:
-            return
-        self._left = [line for line in self._left if line.alive]
-        if len(self._left) >= LEFT_BEHIND_MAX:
-            raise NotReadyError(
-                "librados hung too often in this process", "restart wcache-probe"
-            )
-        self._line.leave()
-        self._left.append(self._line)
-        self._line = _Line(self._connect)
+    def _late(self) -> NotReadyError:
+        """Say that no answer came; a connection that is stuck is left behind."""
+        if time.monotonic() - self._line.sent_at_s >= self._stuck_s:
+            self._left = [line for line in self._left if line.alive]
+            if len(self._left) >= LEFT_BEHIND_MAX:
+                return NotReadyError(
+                    "librados hung too often in this process", "restart wcache-probe"
+                )
+            self._line.leave()
+            self._left.append(self._line)
+            self._line = _Line(self._connect)
+        return NotReadyError("the mgr does not answer", "it is tried again and again")
 
     def _make(self) -> Any:
         path = find_conf(self._places)

@@ -22,9 +22,9 @@ from wcache.core.record import RECORD_FORMAT, Record
 from wcache_cli import main as cli
 from wcache_cli.compare import fio_json
 from wcache_probe import arguments, mgr_link
+from wcache_probe.linux.glance import is_of_drives
 from wcache_probe.linux.persistence import cpio_image
 from wcache_probe.linux.transports import ata_data, nvme_data, scsi_data, sg_io
-from wcache_probe.linux.uevents import is_of_drives
 from wcache_probe.linux.vendor import controllers, dm_caches, smart
 from wcache_probe.matrix import fio
 from wcache_probe.restoring import restorer

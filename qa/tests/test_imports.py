@@ -89,7 +89,7 @@ def test_nothing_imports_the_module_or_the_cli(target):
         ("socket", [
             "mgr_module/wcache/web/", "mgr_module/wcache/ceph/web_host.py",
             "osd_probe/wcache_probe/service_manager.py",  # systemd's own socket
-            "osd_probe/wcache_probe/linux/uevents.py",  # the kernel's netlink
+            "osd_probe/wcache_probe/linux/glance.py",  # the kernel's netlink
             "osd_probe/wcache_probe/witness/",  # by hand alone
             # the name of the host, no more
             "osd_probe/wcache_probe/arguments.py", "mgr_module/wcache/ceph/surroundings.py",

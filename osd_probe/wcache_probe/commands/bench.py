@@ -1,4 +1,4 @@
-"""`wcache-probe bench`: scores one device by its drive's state and by what commits take on it.
+"""`wcache-probe bench` and `time`: score one device by what commits take on it, or time flushes.
 
 It needs no mgr and no right in a cluster.  By itself it only reads and flushes, so any device
 will do, also an OSD's.  With --consent it writes to a blank one that nothing uses, and in both
@@ -17,16 +17,19 @@ from wcache.core.codec import to_plain
 from wcache.core.drive.safety import Safety, judge, not_named
 from wcache.core.errors import RefusedError
 from wcache.core.experiment.matrix import Cell, Pattern, Sync
+from wcache.core.experiment.observed import IDLE_WRITES_PER_S
 from wcache.core.figures.latency_table import HEADINGS, LatencyTable, of_samples, row
 from wcache.core.material import MATERIAL_RATIO
-from wcache.core.model import CacheMode, DeviceCache, DriveReport, KernelView, Transport
+from wcache.core.model import CacheMode, DeviceCache, DriveReport, KernelView, LayerKind, Transport
 from wcache.core.shell import command, typed
 from wcache.core.text import before_after, latency, table
 
 from ..linux.block.host_files import HostFiles
-from ..linux.block.sysfs import BlockDevice
+from ..linux.block.stack import paths_down
+from ..linux.block.sysfs import BlockDevice, by_path
 from ..linux.host import LinuxDriveHost
 from ..linux.timing import time_flushes
+from ..linux.transports.loop import refuse_false_flush
 from ..matrix import writes
 from ..matrix.command import medians, plan_of, why_not_toggled
 from ..matrix.measurement import MatrixMeasurement
@@ -287,3 +290,63 @@ def _plain(hostname: str, found: Benched) -> Dict[str, Any]:
         ],
         "pairs": found.pairs, "measured_as_it_is": found.one_mode, "next": found.following,
     }
+
+
+# ---- flushes of a device as it is
+
+
+def time_device(options: argparse.Namespace, files: HostFiles) -> int:
+    """Time bare fdatasync() calls on any block device; 0 where there were any."""
+    device = by_path(files, options.device)
+    bottoms = [path.drive for path in paths_down(device)]
+    for bottom in bottoms:
+        kind = Transport.LOOP if bottom.kind is LayerKind.LOOP else Transport.UNKNOWN
+        refuse_false_flush(bottom, kind, files)
+    if device.kernel_view is KernelView.WRITE_THROUGH and device.kind is not LayerKind.LOOP:
+        raise RefusedError(
+            f"the kernel sends no flush to {device.name} (its view is write through), so there "
+            "is none to time",
+            "`wcache-probe look` says whether that is safe; time the drive below it instead",
+        )
+    before = _writes(bottoms)
+    outcome = time_flushes(device, options.count, options.seconds, FLUSH_LIMIT_MS)
+    found = of_samples(outcome.samples_ns)
+    written = _written(before, _writes(bottoms), outcome.seconds)
+    if options.format == "json":
+        print(json.dumps({
+            "format_version": 1, "device": device.name, "kernel_view": device.kernel_view.value,
+            "seconds": outcome.seconds, "other_writes_per_s": written, "us": to_plain(found),
+            "aborted": outcome.aborted,
+        }))
+    else:
+        _print_timed(device, found, written)
+        if outcome.aborted:
+            print(f"ended early: {outcome.aborted}; look at the kernel's log for this drive")
+    return 0 if outcome.samples_ns else 1
+
+
+def _print_timed(device: BlockDevice, found: LatencyTable, written: float | None) -> None:
+    print(table(HEADINGS, [row(found)]))
+    if written is None:
+        print("whether others wrote meanwhile is unknown: the kernel counts no flushes")
+    else:
+        load = "under load" if written > IDLE_WRITES_PER_S else "idle"
+        print(f"{device.name} was {load}: {written:.1f} writes a second by others")
+
+
+def _writes(drives: list[BlockDevice]) -> list[tuple[int, int]] | None:
+    """Writes and flushes of each drive so far; None where the kernel does not count both."""
+    counted = [drive.counters(0) for drive in drives]
+    known = [(one.writes, one.flushes) for one in counted if one is not None]
+    return known if len(known) == len(drives) else None
+
+
+def _written(
+    before: list[tuple[int, int]] | None, after: list[tuple[int, int]] | None, seconds: float
+) -> float | None:
+    """Writes by others, per second: a flush with no data is counted as a write too."""
+    if before is None or after is None or seconds <= 0:
+        return None
+    writes = sum(b[0] - a[0] for a, b in zip(before, after))
+    flushes = sum(b[1] - a[1] for a, b in zip(before, after))
+    return max(0.0, (writes - flushes) / seconds)

@@ -74,7 +74,8 @@ def restore(options: argparse.Namespace, start: Start) -> int:
     else:
         told = _ask_running_probe(state)
         if told is not None:
-            return _print(told, _damaged_leases(state), _applied(state, options))
+            _, damaged = read_journal(state.journal)
+            return _print(told, _leases_of(damaged), _applied(state, options))
     chosen, damaged = _chosen(state, options.action)
     restorer = RestoreApart(start, lambda: child_words(options), patience_s=PATIENCE_S)
     results = restorer.restore(list(chosen))
@@ -156,10 +157,6 @@ def _chosen(state: StateFolder, action: str) -> Tuple[Dict[str, JournalEntry], D
         return {key: sound[key]}, {}
     chosen = {key: e for key, e in sound.items() if e.kind is EntryKind.LEASE}
     return chosen, _leases_of(damaged)
-
-
-def _damaged_leases(state: StateFolder) -> Dict[str, str]:
-    return _leases_of(read_journal(state.journal)[1])
 
 
 def _leases_of(damaged: Dict[str, str]) -> Dict[str, str]:

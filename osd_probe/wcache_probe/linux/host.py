@@ -42,7 +42,6 @@ from ..evidence.folder import EvidenceFolder
 from . import memory
 from .block import options, osds, sysfs
 from .block.host_files import HostFiles
-from .block.mounts import IN_RAM, file_system_of
 from .block.stack import standing_on
 from .block.sysfs import BlockDevice
 from .block.writers import WriterSearch
@@ -55,7 +54,7 @@ from .survey import Survey, state_of, with_rule
 from .timing import time_flushes
 from .transports.base import Switch, namesake_id
 from .transports.classify import Switches
-from .transports.loop import backing_dev
+from .transports.loop import refuse_false_flush
 from .transports.nvme_io import NvmeError
 from .transports.sata_hba import SataHbaSwitch
 from .transports.sg_io import ScsiError
@@ -98,7 +97,7 @@ class LinuxDriveHost:
         self._boot_pins = boot_pins or Preparation("/", STATE_DIR).look
         self._find_foreign_rules = find_foreign_rules
         self._wear = wear
-        self._controllers = controllers
+        self.controllers = controllers
         self._dm_caches = dm_caches
         self.lost_writes = self._evidence.lost_writes
         self._clock_ns = clock_ns
@@ -174,10 +173,6 @@ class LinuxDriveHost:
         """What could not be followed or seen, by the look just before, and who sets caches."""
         survey, self._looked = self._looked or self._survey(), None
         return (*survey.host_findings(), *self._find_foreign_rules())
-
-    def controllers(self) -> Tuple[Controller, ...]:
-        """What vendors' tools tell of the host's controllers."""
-        return self._controllers()
 
     def memory(self) -> Optional[HostMemory]:
         """The host's RAM, and the limits of its OSDs with what is used of them now."""
@@ -423,21 +418,3 @@ class LinuxDriveHost:
             if use.osd_id == osd_id and use.role is role and use.layers:
                 return sysfs.by_name(self._files, use.layers[0].name)
         raise NotFoundError(f"{drive.dev_name} is not the {role.value} device of osd.{osd_id}")
-
-
-def refuse_false_flush(device: BlockDevice, transport: Transport, files: HostFiles) -> None:
-    """Raise RefusedError where a flush of the device reaches no medium at all."""
-    if transport is not Transport.LOOP:
-        return
-    number = backing_dev(device)
-    if number is None:
-        raise StorageError(
-            f"{device.name} has no backing file that can be asked for",
-            "`losetup -l` shows it; name a loop device whose file this program can see",
-        )
-    # a file system without a device of its own (tmpfs, ramfs) has major 0
-    if number.startswith("0:") and file_system_of(files, number) in IN_RAM:
-        raise RefusedError(
-            f"{device.name} lies on tmpfs, where a flush does nothing",
-            "put the backing file on a disk",
-        )

@@ -14,7 +14,7 @@ from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from wcache.core.hardware.host_memory import CgroupLimit, HostMemory
 
-from .block.host_files import HostFiles, read_bytes, read_text
+from .block.host_files import HostFiles, read_bytes, read_number, read_text
 from .block.osds import OsdDevices
 
 BYTES_MAX = 2**50
@@ -97,8 +97,8 @@ def _of_process(
         if ".." in folder.split("/"):
             continue  # of a namespace above ours
         for _ in range(DEPTH_MAX):
-            limit = _number(os.path.join(root, folder, version.limit))
-            if 0 < limit <= BYTES_MAX:
+            limit = read_number(os.path.join(root, folder, version.limit))
+            if limit is not None and 0 < limit <= BYTES_MAX:
                 yield os.path.join(root, folder), limit, version
             if not folder:
                 break
@@ -113,11 +113,5 @@ def _used(folder: str, version: _Version) -> int:
         name, _, value = line.partition(b" ")
         if name in version.page_cache and value.isdigit() and len(value) < 20:
             cached += int(value)
-    used = _number(os.path.join(folder, version.usage))
+    used = read_number(os.path.join(folder, version.usage)) or 0
     return min(BYTES_MAX, max(0, used - cached))
-
-
-def _number(path: str) -> int:
-    """A file's whole number; 0 where it has none."""
-    value = (read_bytes(path, 64) or b"").strip()
-    return int(value) if re.fullmatch(rb"[0-9]{1,20}", value) else 0

@@ -10,6 +10,7 @@ import re
 from typing import Iterable, List, Sequence
 
 from wcache.core.model import Finding, FindingCode, LayerKind, OsdUse, Severity
+from wcache.core.text import named
 
 from .block.host_files import HostFiles, entries, read_bytes, read_number, read_text
 from .block.osds import OsdDevices
@@ -62,11 +63,10 @@ def _huge_pages(files: HostFiles, osds: Sequence[OsdDevices]) -> List[Finding]:
     ]
     if not ids:
         return []
-    named = ", ".join(f"osd.{osd_id}" for osd_id in ids[:OSDS_NAMED_MAX])
-    more = f" and {len(ids) - OSDS_NAMED_MAX} more" if len(ids) > OSDS_NAMED_MAX else ""
+    who = named([f"osd.{osd_id}" for osd_id in ids], OSDS_NAMED_MAX)
     return [_info(
         "memory",
-        f"{named}{more} may use transparent huge pages: their memory goes beyond "
+        f"{who} may use transparent huge pages: their memory goes beyond "
         "osd_memory_target, since the allocator gives back less of it; turn the option `thp` off "
         "for OSDs, or set transparent_hugepage/enabled to madvise",
     )]

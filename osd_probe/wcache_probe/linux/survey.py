@@ -87,8 +87,7 @@ class Survey:
 
     def drives(self) -> Tuple[DriveReport, ...]:
         """Drives under our OSDs and every drive that shares a switch with one of them."""
-        used = [self._bottoms[number] for number in self._uses]
-        return self._reports(used)
+        return self._reports([self._bottoms[number] for number in self._uses])
 
     def domain(self, domain_id: str) -> Tuple[DriveReport, ...]:
         """The drives of a cache domain, used by an OSD or not; empty where there are none.
@@ -236,14 +235,11 @@ class Survey:
         reading = readings[chosen]
         numbers = [way[0].number for way in ways]
         uses = tuple(dict.fromkeys(use for number in numbers for use in self._uses[number]))
-        shared = _unique(
-            text
-            for way in ways
-            for text in (
-                *self._foreign.of(way[0]), *self._strangers[way[0].number]
-            )
-        )
-        odd = _unique(name for number in numbers for name in self._unfollowed[number])
+        shared = tuple(dict.fromkeys(
+            text for way in ways
+            for text in (*self._foreign.of(way[0]), *self._strangers[way[0].number])
+        ))
+        odd = tuple(dict.fromkeys(n for number in numbers for n in self._unfollowed[number]))
         against = [(RefusalKind.LEFT_ALONE, why) for why in (
             switch.refusal, silent, identity.refusal, reading.refusal,
             f"{', '.join(odd[:4])} between it and its OSD cannot be followed" if odd else "",
@@ -293,10 +289,6 @@ def _namesakes(group: Sequence[Way], ways: Iterable[Way]) -> List[Way]:
         way for way in ways
         if way[0].number not in own and (way[0].wwid in names or way[2].drive_id in ids)
     ]
-
-
-def _unique(texts: Iterable[str]) -> Tuple[str, ...]:
-    return tuple(dict.fromkeys(texts))
 
 
 def _read(switch: Switch, device: BlockDevice) -> CacheReading:

@@ -23,7 +23,8 @@ from wcache.core.shell import typed
 from ..linux.block.host_files import HostFiles
 from ..linux.block.stack import is_followed, paths_down
 from ..linux.block.sysfs import BlockDevice, by_path
-from ..linux.host import LinuxDriveHost, refuse_false_flush
+from ..linux.host import LinuxDriveHost
+from ..linux.transports.loop import refuse_false_flush
 from ..safe_files import closing_fd
 
 MIB = 2**20

@@ -113,8 +113,8 @@ class LeaseKeeper:
         }
         self._lease: Optional[Lease] = None
         self._expires_at_s = 0.0
-        self._frozen = False
-        self._throwaway = False
+        self.frozen = False  # the last reply said that nothing may be changed
+        self.throwaway = False  # and that the cluster's data is worth nothing
         self._given_up = ""
         self._answers: OrderedDict[str, Outcome] = OrderedDict()
         self._under_way: Optional[_UnderWay] = None
@@ -122,16 +122,6 @@ class LeaseKeeper:
         self._lock = threading.RLock()
 
     # ---- what others ask
-
-    @property
-    def frozen(self) -> bool:
-        """Tell whether the last reply said that nothing may be changed."""
-        return self._frozen
-
-    @property
-    def throwaway(self) -> bool:
-        """Tell whether the last reply said that the cluster's data is worth nothing."""
-        return self._throwaway
 
     @property
     @_alone
@@ -165,8 +155,8 @@ class LeaseKeeper:
     def heard(self, reply: PollReply, sent_at_s: float, now_s: float) -> None:
         """Take a reply of the mgr to a call that was sent at `sent_at_s`."""
         self._expire(now_s)
-        self._throwaway = reply.throwaway
-        self._frozen = reply.frozen
+        self.throwaway = reply.throwaway
+        self.frozen = reply.frozen
         self._named = reply.task.task_id if reply.task else ""
         if reply.frozen:
             self._end("the cluster was frozen")
@@ -325,7 +315,7 @@ class LeaseKeeper:
         if not isinstance(request, (*LEASED, *APPLIED, RollbackRequest)):
             return None
         restored = request.domain_id not in self._held
-        if self._frozen and not isinstance(request, RollbackRequest):
+        if self.frozen and not isinstance(request, RollbackRequest):
             return FailureOutcome(
                 "the cluster is frozen", "thaw it with `ceph wcache freeze --thaw`",
                 refused=True, restored=restored,

@@ -80,7 +80,7 @@ def lease_set(
         require_first_touch(prior, found)
         entry = JournalEntry(
             JOURNAL_VERSION, EntryKind.LEASE, lease_id, found[0].domain_id,
-            prior_of(found), now_s, throwaway, cluster_fsid=_fsid(prior),
+            prior_of(found), now_s, throwaway, cluster_fsid=prior.cluster_fsid if prior else "",
         )
         yield WriteJournal(entry)
     else:
@@ -188,10 +188,6 @@ def bring_back(
     return (yield from restore(entry, found))
 
 
-def _fsid(prior: Optional[Prior]) -> str:
-    return prior.cluster_fsid if prior is not None else ""
-
-
 def _require_ready(drive: DriveReport) -> Generator[Step, Optional[DriveState], None]:
     """Pin a drive whose cache is about to come on, and see that every layer flushes."""
     state = yield from (_pin if pinnable(drive.transport) else _read)(drive)
@@ -238,7 +234,7 @@ def apply(
         prior = prior_of(found) if entry is None else entry.drives
         entry = JournalEntry(
             JOURNAL_VERSION, EntryKind.ACTION, action_id, found[0].domain_id,
-            prior, now_s, throwaway, persisted=persist, cluster_fsid=_fsid(known),
+            prior, now_s, throwaway, persist, known.cluster_fsid if known else "",
         )
         yield WriteJournal(entry)
     program = _persist(found, mode) if persist else _switch(found, lambda drive: mode)

@@ -1,18 +1,24 @@
-"""`wcache-probe witness check`: which acknowledged writes a drive has lost."""
+"""`wcache-probe witness`, and its `check`: which acknowledged writes a drive has lost."""
 
 from __future__ import annotations
 
+import argparse
 import time
 from typing import Callable, List, Tuple
 
 from wcache.core.errors import ConflictError, RefusedError
 from wcache.core.host_report import PowerCut
+from wcache.core.text import named
 
-from ..matrix.scratch import MARK, Scratch
-from .blocks import BLOCK_BYTES, Judgement, judge
+from ..evidence.folder import EvidenceFolder
+from ..linux.block.host_files import HostFiles
+from ..linux.real_host import linux_host
+from ..matrix.scratch import MARK, Scratch, find
+from ..stop_signal import StopSignal
+from .blocks import BLOCK_BYTES, BLOCKS_MAX, Judgement, judge
 from .listen import read_log
 from .wire import check_run
-from .write import boot_id
+from .write import boot_id, refuse_shared, write
 
 PIECE_BYTES = 2**20
 NUMBERS_SHOWN = 8
@@ -56,16 +62,14 @@ def check(scratch: Scratch, log: str) -> Tuple[PowerCut, Judgement]:
     ), found
 
 
-def say(cut: PowerCut, found: Judgement, out: Callable[[str], None]) -> None:
+def tell(cut: PowerCut, found: Judgement, out: Callable[[str], None]) -> None:
     """The answer in words."""
     mode = cut.mode.value if cut.mode else "an unknown cache mode"
     out(f"{cut.drive_model} ({cut.drive_id}), in {mode}:")
     lost = f"{cut.lost} LOST" if cut.lost else "none lost"
     out(f"{cut.acknowledged} writes acknowledged, the last {cut.checked} of them checked: {lost}")
     if found.lost:
-        shown = ", ".join(str(number) for number in found.lost[:NUMBERS_SHOWN])
-        more = len(found.lost) - NUMBERS_SHOWN
-        out(f"lost numbers: {shown}" + (f" and {more} more" if more > 0 else ""))
+        out(f"lost numbers: {named(list(map(str, found.lost)), NUMBERS_SHOWN)}")
         out(f"this drive model must not be used with its cache in {mode}: it acknowledges what "
             "it has not kept; next: `ceph wcache drive-model ls` shows which drives are of it")
     elif not cut.host_booted:
@@ -78,3 +82,25 @@ def _pieces(scratch: Scratch, fd: int, size: int) -> List[bytes]:
         scratch.read(fd, scratch.start + at, min(PIECE_BYTES, size - at))
         for at in range(0, size, PIECE_BYTES)
     ]
+
+
+def witness(options: argparse.Namespace, say: Callable[[str], None]) -> int:
+    """0 where a run was witnessed or nothing is lost, 1 where not."""
+    if options.verb == "listen":
+        from .listen import listen
+
+        return listen(options.at, options.log, options.idle, say)
+    # a mode is not changed, so no boot pin and no rule is asked for
+    host = linux_host(options)
+    scratch = find(HostFiles(), host, options.device, span_max=BLOCKS_MAX * BLOCK_BYTES)
+    if options.verb == "write":
+        refuse_shared(scratch.drive)
+        return write(
+            scratch, to=options.to, token=options.token, hostname=options.hostname,
+            stop=StopSignal().install(), say=say,
+        )
+    cut, found = check(scratch, options.log)
+    tell(cut, found, print)
+    path = EvidenceFolder(options.state_dir).put_power_cut(cut)
+    print(f"kept in {path}; the probe of this host reports it to the mgr")
+    return 1 if cut.lost else 0

@@ -29,16 +29,16 @@ def bcaches_on(drive: BlockDevice) -> Tuple[BcacheState, ...]:
 
 
 def _state(top: BlockDevice, drive: BlockDevice) -> BcacheState:
-    folder = os.path.join(top.folder, "bcache")
-    debug = _table(read_text(os.path.join(folder, "writeback_rate_debug")) or "")
-    dirty = parse_size(read_text(os.path.join(folder, "dirty_data")) or "")
+    def said(name: str) -> str:
+        return read_text(os.path.join(top.folder, "bcache", name)) or ""
+
+    debug, dirty = _table(said("writeback_rate_debug")), parse_size(said("dirty_data"))
     return BcacheState(
-        printable(top.name, 64), is_cache(top, drive), _mode(folder),
-        parse_size(read_text(os.path.join(folder, "sequential_cutoff")) or ""),
-        dirty if dirty is not None else debug.get("dirty"), debug.get("target"),
-        debug.get("rate"), _flag(os.path.join(folder, "writeback_consider_fragment")),
-        _backing_busy_ms(top),
-        state=printable(read_text(os.path.join(folder, "state")) or "", 16),
+        printable(top.name, 64), is_cache(top, drive), _mode(said("cache_mode")),
+        parse_size(said("sequential_cutoff")), debug.get("dirty") if dirty is None else dirty,
+        debug.get("target"), debug.get("rate"),
+        {"0": False, "1": True}.get(said("writeback_consider_fragment")), _backing_busy_ms(top),
+        state=printable(said("state"), 16),
     )
 
 
@@ -49,10 +49,6 @@ def _backing_busy_ms(top: BlockDevice) -> Optional[int]:
             fields = (read_text(os.path.join(member.disk_folder, "stat")) or "").split()
             return int(fields[9]) if len(fields) > 9 and fields[9].isdigit() else None
     return None
-
-
-def _flag(path: str) -> Optional[bool]:
-    return {"0": False, "1": True}.get(read_text(path) or "")
 
 
 def is_cache(top: BlockDevice, drive: BlockDevice) -> bool:
@@ -66,9 +62,9 @@ def is_cache(top: BlockDevice, drive: BlockDevice) -> bool:
     )
 
 
-def _mode(folder: str) -> str:
+def _mode(text: str) -> str:
     """The mode in brackets; "unknown" where none is."""
-    found = re.search(r"\[([a-z]+)\]", read_text(os.path.join(folder, "cache_mode")) or "")
+    found = re.search(r"\[([a-z]+)\]", text)
     return found.group(1) if found and found.group(1) in MODES else "unknown"
 
 

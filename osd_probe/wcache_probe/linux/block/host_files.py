@@ -20,6 +20,7 @@ from ... import safe_files
 TEXT_BYTES_MAX = 4096
 TABLE_BYTES_MAX = 4_000_000
 ENTRIES_MAX = 8192
+PROCESSES_MAX = FDS_MAX = 65536
 
 _NUMBER = re.compile(r"[0-9]{1,4}:[0-9]{1,7}")
 

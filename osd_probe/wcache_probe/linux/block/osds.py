@@ -28,7 +28,7 @@ from wcache.core.model import Role
 
 from ... import safe_files
 from ...safe_files import Trusted, UntrustedError
-from .host_files import HostFiles, entries, printable, read_table, read_text
+from .host_files import FDS_MAX, PROCESSES_MAX, HostFiles, entries, printable, read_table, read_text
 
 # Packages, cephadm, Rook; a test cluster gives its own.
 DEFAULT_DATA_GLOBS = (
@@ -37,8 +37,6 @@ DEFAULT_DATA_GLOBS = (
     "/var/lib/rook/*/*",
 )
 OSD_ID_MAX = 2**31 - 1
-PROCESSES_MAX = 65536
-FDS_MAX = 65536
 FOLDERS_MAX = 4096
 FOLDERS_OF_ONE_MAX = 16
 

@@ -14,10 +14,8 @@ import time
 from dataclasses import dataclass
 from typing import Callable, Dict, FrozenSet, List, Optional, Set, Tuple
 
-from .host_files import HostFiles, entries, printable, read_text
+from .host_files import FDS_MAX, PROCESSES_MAX, HostFiles, entries, printable, read_text
 
-PROCESSES_MAX = 65536
-FDS_MAX = 65536
 CONFIRM_S = 1.0
 CONFIRM_STEP_S = 0.1
 

@@ -25,7 +25,7 @@ from typing import FrozenSet, Iterable, Tuple
 
 from wcache.core.errors import RefusedError
 
-from .udev_rule import pattern
+from .udev_rule import pattern, rules_in
 
 FILE_NAME = "59-wcache-pin.rules"
 _HEADER = "# Written by `wcache-probe prepare`: "
@@ -129,11 +129,7 @@ def lines_for(names: Iterable[str]) -> FrozenSet[str]:
 
 def lines_of(text: str) -> FrozenSet[str]:
     """The lines of a file that are rules."""
-    return frozenset(_rules(text.splitlines()))
-
-
-def _rules(lines: Iterable[str]) -> Iterable[str]:
-    return (line.strip() for line in lines if line.strip() and not line.startswith("#"))
+    return frozenset(rules_in(text))
 
 
 def is_named(wwid: str, lines: FrozenSet[str]) -> bool:

@@ -109,7 +109,7 @@ class Preparation:
         self._files = files or HostFiles()
         self.rule_path = os.path.join(root, RULES_FOLDER, FILE_NAME)
         self._state_dir = state_dir
-        self._record_path = os.path.join(state_dir, RECORD_NAME)
+        self.record_path = os.path.join(state_dir, RECORD_NAME)
 
     def rule_text(self) -> str:
         """The rule file as it is; empty where there is none."""
@@ -151,7 +151,7 @@ class Preparation:
             return "its root has an /init, as an initramfs has, so no note tells when a rule ran"
         if not note_of(text) or not (record.boot_id or record.noted):
             return f"whether this host boots an image with {self.rule_path} is not recorded"
-        if self._kernels() != record.kernels:
+        if find_kernels(self.root) != record.kernels:
             return "the kernels in /boot are not those that the last check saw"
         return ""
 
@@ -196,7 +196,7 @@ class Preparation:
         *, image_elsewhere: bool,
     ) -> Record:
         """The record of this rule in these images; what has not changed since keeps its boot."""
-        before, kernels = self.record(), self._kernels()
+        before, kernels = self.record(), find_kernels(self.root)
         boot_id = "" if self._own_init() else self.boot_id()
         if before is not None and before.boot_id and boot_id:
             seen = (before.rule_sha256, before.images, before.kernels)
@@ -205,9 +205,6 @@ class Preparation:
             RECORD_VERSION, digest(rule), images, kernels, boot_id, image_elsewhere, seen_in_boot,
             noted,
         )
-
-    def _kernels(self) -> Tuple[Image, ...]:
-        return find_kernels(self.root)
 
     def journal_lost(self) -> str:
         """Why the next boot would have nothing of the journal; empty where it would."""
@@ -221,20 +218,20 @@ class Preparation:
 
     def record(self) -> Optional[Record]:
         """What `prepare` wrote; None where nothing sound is there."""
-        data = read_bytes(self._record_path, RECORD_BYTES_MAX + 1)
+        data = read_bytes(self.record_path, RECORD_BYTES_MAX + 1)
         if data is None:
             return None
         try:
             return versions.loads(
                 Record, data.decode("utf-8", "replace"), bytes_max=RECORD_BYTES_MAX,
-                what=self._record_path,
+                what=self.record_path,
             )
         except (MalformedError, VersionError):
             return None
 
     def write_record(self, record: Record) -> None:
         """Say what was seen."""
-        write_whole(self._record_path, versions.dumps(record) + "\n", make=0o700)
+        write_whole(self.record_path, versions.dumps(record) + "\n", make=0o700)
 
     def elsewhere(self, images: Sequence[Image]) -> str:
         """Why only an admin can bring the rule into what the host boots; empty where we can."""
@@ -276,11 +273,6 @@ class Preparation:
         """Which boot of the host this is; empty where the kernel does not say."""
         path = os.path.join(self._files.proc, "sys/kernel/random/boot_id")
         return printable(read_text(path) or "")
-
-    @property
-    def record_path(self) -> str:
-        """Where the record is."""
-        return self._record_path
 
 
 def boots_once(refusal: str) -> bool:

@@ -17,6 +17,7 @@ from wcache.core.drive.safety import boots_with_rule, may_be_pinned
 from wcache.core.drive.saved_off import how_to_name, made_to_flush, say_flushed
 from wcache.core.errors import NotFoundError, RefusedError, StorageError
 from wcache.core.model import DeviceCache, DriveReport
+from wcache.core.text import many
 
 from ...safe_files import remove, write_whole
 from ..block.host_files import read_bytes, read_text
@@ -160,10 +161,10 @@ class Preparer:
         path = self.preparation.rule_path
         self.explain(chosen)
         if rule == self.preparation.rule_text():
-            self.say(f"{path}: up to date, {_count(chosen.count, 'drive')}")
+            self.say(f"{path}: up to date, {many(chosen.count, 'drive')}")
             return rule
         write_whole(path, rule, 0o644, make=0o755)
-        self.say(f"{path}: written, {_count(chosen.count, 'drive')}")
+        self.say(f"{path}: written, {many(chosen.count, 'drive')}")
         trouble = self.reload_udev()
         if trouble:
             self.say(f"udev did not reload its rules: {trouble}")
@@ -333,7 +334,3 @@ def in_container(root: str, environ: Mapping[str, str]) -> bool:
         return "KUBERNETES_SERVICE_HOST" in environ
     words = (b"container=", b"KUBERNETES_SERVICE_HOST=")
     return any(word.startswith(words) for word in first.split(b"\0"))
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"

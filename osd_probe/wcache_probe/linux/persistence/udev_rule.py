@@ -140,15 +140,16 @@ def is_changed(text: str, wwid: str) -> bool:
         written = UdevRule(wwid, mode, run[1], run[2]).text()
     except RefusedError:
         return True
-    return _rules(text) != _rules(written)
+    return rules_in(text) != rules_in(written)
 
 
 def acts(text: str) -> bool:
     """Whether a file starts the probe for a drive, whatever its first line says."""
-    return any("appear --mode " in line for line in _rules(text))
+    return any("appear --mode " in line for line in rules_in(text))
 
 
-def _rules(text: str) -> List[str]:
+def rules_in(text: str) -> List[str]:
+    """The lines of a file that are rules."""
     return [line.strip() for line in text.splitlines() if line.strip() and line[:1] != "#"]
 
 

@@ -13,7 +13,7 @@ import os
 import struct
 from typing import Optional
 
-from wcache.core.errors import StorageError, WcacheError
+from wcache.core.errors import RefusedError, StorageError, WcacheError
 from wcache.core.model import (
     CacheMode,
     DeviceCache,
@@ -23,7 +23,8 @@ from wcache.core.model import (
 )
 
 from ...safe_files import closing_fd
-from ..block.host_files import read_text, write_attribute
+from ..block.host_files import HostFiles, read_text, write_attribute
+from ..block.mounts import IN_RAM, file_system_of
 from ..block.sysfs import BlockDevice
 from .base import CacheReading, Identity, Switch, safe_id
 
@@ -99,3 +100,21 @@ def backing_dev(device: BlockDevice) -> Optional[str]:
     number = int(text.split(":")[0])
     major, minor = (number & 0xFFF00) >> 8, (number & 0xFF) | ((number >> 12) & 0xFFF00)
     return f"{major}:{minor}"
+
+
+def refuse_false_flush(device: BlockDevice, transport: Transport, files: HostFiles) -> None:
+    """Raise RefusedError where a flush of the device reaches no medium at all."""
+    if transport is not Transport.LOOP:
+        return
+    number = backing_dev(device)
+    if number is None:
+        raise StorageError(
+            f"{device.name} has no backing file that can be asked for",
+            "`losetup -l` shows it; name a loop device whose file this program can see",
+        )
+    # a file system without a device of its own (tmpfs, ramfs) has major 0
+    if number.startswith("0:") and file_system_of(files, number) in IN_RAM:
+        raise RefusedError(
+            f"{device.name} lies on tmpfs, where a flush does nothing",
+            "put the backing file on a disk",
+        )
