@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import zip_longest
 from typing import (
     Callable,
     Collection,
@@ -163,6 +164,15 @@ class ClusterState:
         if mine & {one.osd_id for one in self.slow_osds}:
             found.append(Precondition.NO_SLOW_BLUESTORE)
         return tuple(dict.fromkeys(found))
+
+
+def in_turns(items: Iterable[T], host_of: Callable[[T], str]) -> List[T]:
+    """Take turns over hosts, so that a sample is not all of one host."""
+    by_host: Dict[str, List[T]] = {}
+    for one in items:
+        by_host.setdefault(host_of(one), []).append(one)
+    rounds = zip_longest(*(mine for _, mine in sorted(by_host.items())))
+    return [one for each in rounds for one in each if one is not None]
 
 
 def calm_first(

@@ -22,7 +22,7 @@ from typing import (
     Tuple,
 )
 
-from ..cluster import SLOW_OPS, ClusterState, calm_first
+from ..cluster import SLOW_OPS, ClusterState, calm_first, in_turns
 from ..codec import one_line
 from ..drive.safety import may_toggle, refused, writeback_refusal
 from ..errors import MalformedError, NotFoundError, RefusedError
@@ -241,11 +241,13 @@ def select(
     chosen: List[Candidate] = []
     for model in sorted(by_model, key=str):
         why_last = _sampled_last(by_model[model], cluster)
+        first = (one for one in by_model[model] if one.key not in why_last)
         spread, getting = calm_first(
-            _spread([one for one in by_model[model] if one.key not in why_last]),
+            in_turns(first, lambda one: one.hostname),
             lambda one: one.osd_ids if in_cluster(one) else (), options.drives_per_model, cluster,
         )
-        spread += [*getting, *_spread([one for one in by_model[model] if one.key in why_last])]
+        behind = (one for one in by_model[model] if one.key in why_last)
+        spread += [*getting, *in_turns(behind, lambda one: one.hostname)]
         why_last.update(dict.fromkeys((one.key for one in getting), "may get data"))
         chosen += spread[: options.drives_per_model]
         left = spread[options.drives_per_model:]
@@ -357,19 +359,6 @@ def _osd_keeps_it(
         kind = "rotates" if osd.rotational else "does not rotate"
         return f"the drive of osd.{osd_id} {kind}: {entry.name} does nothing there"
     return None
-
-
-def _spread(candidates_: Sequence[Candidate]) -> List[Candidate]:
-    """Take turns over hosts, so that a sample is not all of one host."""
-    by_host: Dict[str, List[Candidate]] = defaultdict(list)
-    for candidate in candidates_:
-        by_host[candidate.hostname].append(candidate)
-    spread: List[Candidate] = []
-    while any(by_host.values()):
-        for hostname in sorted(by_host):
-            if by_host[hostname]:
-                spread.append(by_host[hostname].pop(0))
-    return spread
 
 
 @dataclass(frozen=True)

@@ -22,16 +22,16 @@ from ...core.text import NAMED_MAX, many, named
 from ...core.verdict.hosts_by_model import missing_word
 from .capacity import (
     DEFAULT_IOPS,
+    ONE_CLASS,
     PLAUSIBLE_IOPS,
     Capacity,
     Measurement,
     of_model,
     of_one,
     option,
+    uncertain,
 )
-from .certainty import ONE_CLASS, uncertain
-from .config import FORCED_BENCH, Known, by_mclock
-from .precedence import Override, overrides
+from .config import FORCED_BENCH, Known, Override, by_mclock, overrides
 
 # A threshold to set lies so far beyond what was measured: OSDs of a model differ a little.
 WIDER = 1.1

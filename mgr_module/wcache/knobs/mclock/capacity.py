@@ -12,15 +12,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import ClassVar, Dict, Iterable, List, Optional, Sequence, Tuple
+from typing import ClassVar, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from ...core.experiment.observed import CAPACITY_CALLS_MAX
-from ...core.experiment.observing.osd_drives import mode_words, setting_of, stack_of
+from ...core.experiment.observing.osd_drives import drives_by_osd, setting_of, stack_of
 from ...core.figures.student_t import t95
 from ...core.host_report import HostReport
 from ...core.loads import SCHEDULER
-from ...core.model import DriveReport, Role
+from ...core.model import Role
 from ...core.simulation import real
+from ...core.text import named
 
 # Two calls give an interval of a factor of thousands; four are worth their bytes.
 CALLS_MIN, CALLS_MAX, CALLS_DEFAULT = 3, CAPACITY_CALLS_MAX, 4
@@ -30,6 +31,10 @@ DEFAULT_IOPS = {True: 315.0, False: 21500.0}
 PLAUSIBLE_IOPS = {True: (50.0, 500.0), False: (1000.0, 80_000.0)}
 # Two calls are taken to differ by at least this for no reason (sd of the logarithm).
 SD_MIN = 0.02
+# OSDs and drive models whose capacities are this close share one value.
+ONE_CLASS = 1.25
+VAGUE = 2.0
+NAMED_MAX = 4
 
 
 @dataclass(frozen=True)
@@ -125,6 +130,73 @@ def _capacity(mean: float, half: float, half_next: float, drives: int, calls: in
     )
 
 
+# ---- whether it says enough to set a value by it
+#
+# mClock shares out the value it is told.  Its default profile reserves one half of it for clients
+# and the other for recovery ("balanced", src/osd/scheduler/mClockScheduler.cc): told twice of what
+# there is, one half is all of it; told half, the reservations are quarters.  An interval that
+# reaches that far supports no value.
+
+
+def uncertain(
+    current: Sequence[Measurement], given: Mapping[str, int], osds: Mapping[str, int]
+) -> List[str]:
+    """Why nothing may be set, a line for each reason; none where the values are supported.
+
+    `given` is the value that the OSDs on a stack of drive models would get, `osds` how many
+    there are of it, measured or not.
+    """
+    lines: List[str] = []
+    for stack, value in sorted(given.items()):
+        mine = [m for m in current if m.stack == stack and len(m.iops) >= CALLS_MIN]
+        lines += _contradicted(stack, value, mine)
+        # where all were measured, nothing is concluded from some of them about others
+        whole = len(mine) > 1 and len(mine) >= osds.get(stack, 0)
+        lines += _vague_each(mine) if whole or len(mine) == 1 else _vague_model(stack, mine)
+    return lines
+
+
+def _contradicted(stack: str, value: int, mine: Sequence[Measurement]) -> List[str]:
+    apart = []
+    for item in mine:
+        one = of_one(item.iops)
+        if one is not None and not (one.low <= value * ONE_CLASS and value <= one.high * ONE_CLASS):
+            apart.append(f"osd.{item.osd_id} ({one.low:.0f} to {one.high:.0f} IOPS)")
+    if not apart:
+        return []
+    return [
+        f"{stack}: {named(apart, NAMED_MAX)} would be set to {value}, which is more "
+        "than a quarter off; find out why these OSDs differ (their load, a failing drive), "
+        "measure again, or set them by hand"
+    ]
+
+
+def _vague_each(mine: Sequence[Measurement]) -> List[str]:
+    lines = []
+    for item in mine:
+        one = of_one(item.iops)
+        if one is not None and one.high > VAGUE * one.iops:
+            lines.append(
+                f"osd.{item.osd_id}: {_too_wide(one)}; repeat it with more --calls, while the OSD "
+                "is quiet"
+            )
+    return lines[:NAMED_MAX]
+
+
+def _vague_model(stack: str, mine: Sequence[Measurement]) -> List[str]:
+    found = of_model(mine)
+    if found is None or found.high <= VAGUE * found.iops:
+        return []
+    return [
+        f"{stack}, {found.drives} OSDs: {_too_wide(found)}; measure more of its OSDs "
+        "(--drives-per-model)"
+    ]
+
+
+def _too_wide(found: Capacity) -> str:
+    return f"interval {found.low:.0f}-{found.high:.0f} IOPS is too wide to set a value"
+
+
 # ---- what an OSD's drives are set to
 
 
@@ -135,26 +207,23 @@ def settings(
 
     `without` are (hostname, domain id) pairs that are being toggled.
     """
-    moving = set(without)
-    uses: Dict[int, List[Tuple[Role, str]]] = {}
-    for report in real(reports):
-        for drive in report.drives:
-            known = (report.hostname, drive.domain_id) not in moving
-            words = mode_words(drive) if known else ""
-            for use in drive.uses:
-                uses.setdefault(use.osd_id, []).append((use.role, words))
-    return {osd_id: setting_of(found) for osd_id, found in uses.items()}
+    moving, of_real = set(without), real(reports)
+    unknown = {
+        use.osd_id for report in of_real for drive in report.drives
+        if (report.hostname, drive.domain_id) in moving for use in drive.uses
+    }
+    return {
+        osd_id: "" if osd_id in unknown else setting_of(drives)
+        for osd_id, drives in drives_by_osd(of_real).items()
+    }
 
 
 def stacks(reports: Iterable[HostReport]) -> Dict[int, str]:
-    """The drive models under every OSD of real hosts, in words.
+    """The drive models under every OSD of real hosts, in words (`stack_of`).
 
-    "ACME HD1 1.0", or "ACME HD1 1.0 with db, wal on ACME N1 2.0": an OSD with a separate DB
-    has another capacity than one without, on the same drive model.
+    An OSD with a separate DB has another capacity than one without, on the same drive model.
     """
-    roles: Dict[int, Dict[Role, DriveReport]] = {}
-    for report in real(reports):
-        for drive in report.drives:
-            for use in drive.uses:
-                roles.setdefault(use.osd_id, {})[use.role] = drive
-    return {osd_id: stack_of(drives) for osd_id, drives in roles.items() if Role.BLOCK in drives}
+    return {
+        osd_id: stack_of(drives) for osd_id, drives in drives_by_osd(real(reports)).items()
+        if Role.BLOCK in drives
+    }

@@ -1,12 +1,12 @@
-"""What the config database says to mClock, and in which setting of the caches it was stored."""
+"""What the config database says to mClock: when it was stored, and what overrides it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Dict, Iterable, List, Mapping, Tuple
+from typing import ClassVar, Dict, FrozenSet, Iterable, List, Mapping, Sequence, Tuple
 
 from ...core.cluster import OsdInfo
-from ...core.config_database import Config, Entry, mask_of
+from ...core.config_database import Config, Entry, Mask, mask_of
 from ...core.loads import QUEUE, SCHEDULER, capacity_limits
 from .capacity import option
 
@@ -88,3 +88,47 @@ def covered(entry: Entry, osds: Mapping[int, OsdInfo]) -> List[OsdInfo]:
         osd = osds.get(int(mask.section[4:]))
         mine = [osd] if osd is not None else []
     return [osd for osd in mine if osd.rotational is rotational and mask.covers(osd)]
+
+
+# ---- which values override one for a device class
+#
+# An OSD's own plain key is not among them: it is removed with the class's value.  What narrows a
+# value down to a CRUSH location stays, since others may have meant it so.
+
+
+@dataclass(frozen=True)
+class Override:
+    """One entry that overrides a device class's value: surely for some OSDs, for others maybe."""
+
+    entry: Entry
+    surely: FrozenSet[int]
+    maybe: FrozenSet[int]
+
+
+def overrides(config: Config, name: str, members: Sequence[OsdInfo]) -> Tuple[Override, ...]:
+    """The entries of option `name`, masked by a location, that override a class's value.
+
+    Those that are known to cover none of `members` are left out.
+    """
+    found = []
+    by_id = {osd.osd_id: osd for osd in members}
+    for entry in config.entries:
+        mask = mask_of(entry.who)
+        if entry.name != name or not mask.precedes_class() or "/" not in entry.who:
+            continue
+        covers = [(osd.osd_id, mask.covers(osd)) for osd in _within(mask, by_id, members)]
+        surely = frozenset(osd_id for osd_id, said in covers if said)
+        maybe = frozenset(osd_id for osd_id, said in covers if said is None)
+        if surely or maybe:
+            found.append(Override(entry, surely, maybe))
+    return tuple(found)
+
+
+def _within(
+    mask: Mask, by_id: Dict[int, OsdInfo], members: Sequence[OsdInfo]
+) -> Sequence[OsdInfo]:
+    """The OSDs that may be in a section; an OSD's own has one at most."""
+    own = mask.section[4:]
+    if not mask.section.startswith("osd."):
+        return members
+    return [by_id[int(own)]] if own.isdecimal() and int(own) in by_id else []

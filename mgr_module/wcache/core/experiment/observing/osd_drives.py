@@ -4,15 +4,26 @@ from __future__ import annotations
 
 from typing import Dict, Iterable, List, Mapping, Tuple
 
+from ...host_report import HostReport
 from ...model import DeviceCache, DriveReport, Role
 
 
-def setting_of(uses: Iterable[Tuple[Role, str]]) -> str:
+def drives_by_osd(reports: Iterable[HostReport]) -> Dict[int, Dict[Role, DriveReport]]:
+    """The drives under each OSD that these hosts report."""
+    found: Dict[int, Dict[Role, DriveReport]] = {}
+    for report in reports:
+        for drive in report.drives:
+            for use in drive.uses:
+                found.setdefault(use.osd_id, {})[use.role] = drive
+    return found
+
+
+def setting_of(drives: Mapping[Role, DriveReport]) -> str:
     """The cache modes of all drives of an OSD in words; empty where one is not known.
 
     "write back", or "block write through, db write back" where they differ.
     """
-    by_role = dict(uses)
+    by_role = {role: mode_words(drive) for role, drive in drives.items()}
     said = set(by_role.values())
     if "" in said:
         return ""
@@ -49,5 +60,4 @@ def setting_and_stack(osd_id: int, drives: Iterable[DriveReport]) -> Tuple[str, 
     }
     if Role.BLOCK not in by_role:
         return "", ""
-    setting = setting_of((role, mode_words(drive)) for role, drive in by_role.items())
-    return setting, stack_of(by_role)
+    return setting_of(by_role), stack_of(by_role)

@@ -2,22 +2,56 @@
 
 from __future__ import annotations
 
-from typing import AbstractSet, Callable, List, Tuple
+from typing import AbstractSet, Callable, Dict, List, Tuple
 
+from ....core.config_database import Config
 from ....core.model import Finding
 from ....core.simulation import real
+from ....engine.engine import Engine
+from ....engine.storing.archive import Archive, StoredKind
 from ....engine.world import World
 from ..advice import Facts
 from ..capacity import option, settings, stacks
+from ..config import Known, Knowns, see
 from ..stale import stale
 from .capacities import Capacities
-from .known import MclockKnown
 
+KNOWN = StoredKind("mclock/known", Knowns)
 # Findings are worked out anew when something they follow from has changed, and at least
 # this often, since device classes may change too; at 10,000 OSDs it takes a moment.
 FINDINGS_EVERY_S = 600.0
 # How old a reading may be while something is found to be wrong.
 STALE_READ_S = 60.0
+
+
+class MclockKnown:
+    """Keeps in which setting of the caches each stored value was first seen.
+
+    It is told of each reading of the config database, from its thread.
+    """
+
+    def __init__(self, engine: Engine, archive: Archive) -> None:
+        self._engine = engine
+        self._archive = archive
+        self.known: Dict[Tuple[str, str], Known] = {}  # replaced as a whole
+        engine.config.on_read.append(self.see)
+
+    def load(self) -> None:
+        """Take up what was stored."""
+        found = self._archive.get(KNOWN) or Knowns()
+        self.known = {(k.who, k.name): k for k in found.items}
+
+    def see(self, config: Config) -> None:
+        """Compare a reading with what was seen before."""
+        world = self._engine.world()
+        moving = world.leased | world.changing
+        known = see(
+            self.known, config, world.cluster.osds, settings(world.believed_reports, moving)
+        )
+        if known != self.known:
+            self.known = known
+            self._archive.put_later(KNOWN, Knowns(tuple(known.values())))
+        self._engine.wake()
 
 
 class MclockFacts:

@@ -16,8 +16,8 @@ from ..advice import advise
 from ..knob import MCLOCK
 from ..plan import make_changes
 from .capacities import runs_of, under_way
-from .rows import ROWS
 from .service import MclockService
+from .tables import ROWS
 
 __all__ = ["ROWS", "MclockPlanner", "make"]
 

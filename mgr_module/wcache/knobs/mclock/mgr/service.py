@@ -34,11 +34,9 @@ from ..capacity import (
 )
 from ..config import scheduler
 from ..knob import MCLOCK
-from ..runs import campaign_options, make_runs
-from ..select import choose
+from ..runs import campaign_options, choose, make_runs
 from .capacities import Capacities, newest, runs_of
-from .facts import MclockFacts
-from .known import MclockKnown
+from .facts import MclockFacts, MclockKnown
 
 DRIVES_DEFAULT, DRIVES_MAX = 3, 100
 
