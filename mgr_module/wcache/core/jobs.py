@@ -46,7 +46,8 @@ class Job(Protocol):
     """A machine: it takes an event and the time, and returns what is to be done.
 
     `Halt` ends it: what it has changed goes back, however long that takes.  What it tells
-    others of is replaced, never changed in place: a copy of it holds still.
+    others of is replaced, never changed in place: a copy of it holds still.  One that names this
+    as its base has what most of them answer.
     """
 
     @property
@@ -60,6 +61,7 @@ class Job(Protocol):
     @property
     def under_way(self) -> bool:
         """Whether something of it is under way."""
+        return not self.over
 
     @property
     def wake_at_s(self) -> Optional[float]:
@@ -68,24 +70,29 @@ class Job(Protocol):
     @property
     def waits_long(self) -> bool:
         """Whether it may well hear nothing for as long as it takes."""
+        return False
 
     @property
     def waited_for(self) -> str:
         """The host whose probe must answer for it to go on; "" for none."""
+        return ""
 
     @property
     def hostnames(self) -> AbstractSet[str]:
         """The hosts whose drives it may have touched."""
+        return frozenset()
 
     @property
     def may_turn_on(self) -> AbstractSet[DriveKind]:
         """The drive models whose caches it may yet turn on that are off otherwise."""
+        return frozenset()
 
     def handle(self, event: events.Event, now_s: float) -> List[events.Action]:
         """Take one event at wall-clock time `now_s`; return what is to be done, in order."""
 
     def stalled(self, said: str) -> events.Event:
         """Return what it is told where an answer that it waits for does not come."""
+        return events.Halt(said)
 
     def abandoned(self, reason: str) -> Job:
         """Return it as it ends where its own code raised: what it touched is not restored."""
@@ -100,18 +107,22 @@ class Trial(Job, Protocol):
     @property
     def job_id(self) -> str:
         """Its id."""
+        return str(self.state.trial_id)
 
     @property
     def plan_id(self) -> str:
         """The plan whose changes it tries; "" where it was asked for by itself."""
+        return str(self.state.plan_id)
 
     @property
     def status(self) -> str:
         """Where it stands, in a word."""
+        return str(self.state.status.value)
 
     @property
     def reason(self) -> str:
         """Why it stands there, or ""."""
+        return str(self.state.reason)
 
     @property
     def shown_by(self) -> CommandLine:

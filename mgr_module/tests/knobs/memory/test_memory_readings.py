@@ -16,7 +16,7 @@ from wcache.knobs.memory.reading import (
     edges_of,
     read,
 )
-from wcache.knobs.memory.trial_verdict import judge
+from wcache.knobs.memory.trial_result import TrialResult, judge
 
 GIB = 2**30
 PERF_20 = {
@@ -171,15 +171,14 @@ def test_what_a_cache_was_granted_and_does_not_use_costs_nothing_nor_does_what_i
 
 def test_a_trial_finds_its_gain_and_says_where_it_can_not():
     plain, raised = (False, (100.0, 120.0, 90.0)), (True, (50.0, 60.0, 44.0))
-    found = judge("t1", "hdd", 0.0, GIB, 2 * GIB, (0, 1, 2), [plain, raised, raised, plain])
+    told = TrialResult("t1", "hdd", 0.0, GIB, 2 * GIB, (0, 1, 2))
+    found = judge(told, [plain, raised, raised, plain])
     assert found.verdict == "gain"
     assert found.share_low < 0.5 < found.share_high
     noisy = (True, (10.0, 200.0, 90.0))
-    assert judge("t1", "hdd", 0.0, GIB, 2 * GIB, (0, 1, 2), [plain, noisy, noisy, plain]
-                 ).verdict == "insufficient data"
+    assert judge(told, [plain, noisy, noisy, plain]).verdict == "insufficient data"
     idle = (False, (0.0, 0.0, 0.0))
-    assert judge("t1", "hdd", 0.0, GIB, 2 * GIB, (0, 1, 2), [idle] * 4
-                 ).verdict == "insufficient data"
+    assert judge(told, [idle] * 4).verdict == "insufficient data"
 
 
 def test_cephadms_labels_are_entries_and_an_odd_inventory_is_none():

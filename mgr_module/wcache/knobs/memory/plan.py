@@ -10,6 +10,7 @@ Targets go by at most 5% in a minute.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Dict, List, Optional, Sequence, Set, Tuple
 
 from ...core.change.config_change import ConfigChange, sample
@@ -71,21 +72,18 @@ def raised_by(rollout: Rollout) -> Dict[int, int]:
     return {osd_id: value for osd_id, value in after.items() if value > before[osd_id]}
 
 
+@dataclass
 class Section:
     """One section to be set, from its present value; what goes with it; whom it covers."""
 
-    def __init__(
-        self, who: str, device_class: str, prior: Optional[str], now_bytes: int,
-        target_bytes: int, osd_ids: Tuple[int, ...], hosts: Tuple[str, ...],
-    ) -> None:
-        self.who = who
-        self.device_class = device_class
-        self.prior = prior
-        self.now_bytes = now_bytes
-        self.target_bytes = target_bytes
-        self.osd_ids = osd_ids
-        self.hosts = hosts
-        self.removals: Tuple[ConfigEdit, ...] = ()
+    who: str
+    device_class: str
+    prior: Optional[str]
+    now_bytes: int
+    target_bytes: int
+    osd_ids: Tuple[int, ...]
+    hosts: Tuple[str, ...]
+    removals: Tuple[ConfigEdit, ...] = ()
 
 
 def _targets(

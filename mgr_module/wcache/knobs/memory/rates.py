@@ -30,11 +30,6 @@ class Rates:
         """Between 0 and 1; None where nothing was asked for."""
         return ratio(self.onode_hits, self.onode_misses)
 
-    @property
-    def buffer_hit_ratio(self) -> Optional[float]:
-        """The same of data, by bytes."""
-        return ratio(self.buffer_hit_bytes, self.buffer_miss_bytes)
-
 
 class MissCost(NamedTuple):
     """Seconds that an onode miss takes, and a read from the device."""

@@ -1,13 +1,13 @@
-"""How much memory a host can give to its OSDs, and what cephadm's autotuner would say.
+"""How much memory a host can give to its OSDs.
 
-cephadm takes a share of the RAM, takes off what it assumes of other daemons, and divides
-the rest equally (src/pybind/mgr/cephadm/autotune.py).
+What other daemons need is assumed as cephadm's autotuner does: it takes a share of the RAM, takes
+that off, and divides the rest equally (src/pybind/mgr/cephadm/autotune.py).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Mapping, Optional, Tuple
+from typing import Mapping, Optional
 
 from .knob import TARGET_BYTES_MIN
 
@@ -18,7 +18,6 @@ DAEMON_BYTES = {
     "haproxy": 128 * MIB, "nvmeof": 4 * GIB,
 }
 DAEMON_BYTES_DEFAULT = GIB
-AUTOTUNE_RATIO = 0.7
 
 
 @dataclass(frozen=True)
@@ -72,14 +71,3 @@ def equal_split(room: Room, osds: int, limits: Limits) -> int:
     """The rule where nothing is measured: the same for each OSD, within floor and ceiling."""
     each = room.osds_bytes // max(1, osds)
     return max(limits.floor, min(limits.ceiling_bytes, each))
-
-
-def autotuned(
-    total_bytes: int, daemons: Mapping[str, int], osds: int, ratio: float = AUTOTUNE_RATIO
-) -> Tuple[Optional[int], int]:
-    """What cephadm would set for each OSD (None: nothing), and what it takes off for others."""
-    others = others_bytes(daemons)
-    left = total_bytes * ratio - others
-    if left < 0 or osds < 1:
-        return None, others
-    return int(left // osds), others

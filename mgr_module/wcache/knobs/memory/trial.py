@@ -12,18 +12,16 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import AbstractSet, ClassVar, Dict, List, Optional, Tuple, Union
+from typing import ClassVar, Dict, List, Optional, Tuple, Union
 
-from ...core import events
+from ...core import events, jobs
 from ...core.codec import one_line
 from ...core.jobs import Holding, Touched
-from ...core.shell import CommandLine, command
-from ...core.simulation import DriveKind
+from ...core.shell import command
 from ...core.text import amount, roughly
 from .knob import MEMORY, STEP_SHARE
 from .reading import Counters, OsdReading
-from .trial_result import TrialResult
-from .trial_verdict import judge
+from .trial_result import TrialResult, judge
 
 OSDS_MAX = 64
 BLOCKS_MAX = 16
@@ -101,10 +99,10 @@ class Trial:
 
     def result(self, now_s: float) -> TrialResult:
         """What the periods say."""
-        return judge(
-            self.trial_id, self.device_class, now_s, self.low_bytes, self.high_bytes,
-            self.osd_ids, [(period.raised, period.misses) for period in self.periods],
+        told = TrialResult(
+            self.trial_id, self.device_class, now_s, self.low_bytes, self.high_bytes, self.osd_ids
         )
+        return judge(told, [(period.raised, period.misses) for period in self.periods])
 
 
 # ---- what is asked of OSDs, and what they answer
@@ -141,7 +139,7 @@ class Read:
 
 
 @dataclass
-class TrialMachine:
+class TrialMachine(jobs.Trial):
     """The machine of one trial.
 
     A mgr that takes over does not go on with it: one that was under way takes all leases back.
@@ -160,6 +158,9 @@ class TrialMachine:
 
     # ---- what others ask: see core/jobs.py
 
+    key = KEY
+    shown_by = command("ceph wcache memory trial show")
+
     @property
     def state(self) -> Trial:
         """See Job."""
@@ -171,63 +172,9 @@ class TrialMachine:
         return self.trial.status in (TrialStatus.DONE, TrialStatus.STOPPED)
 
     @property
-    def under_way(self) -> bool:
-        """See Job."""
-        return not self.over
-
-    @property
-    def job_id(self) -> str:
-        """See Trial."""
-        return self.trial.trial_id
-
-    @property
-    def plan_id(self) -> str:
-        """See Trial."""
-        return self.trial.plan_id
-
-    @property
-    def status(self) -> str:
-        """See Trial."""
-        return self.trial.status.value
-
-    @property
-    def reason(self) -> str:
-        """See Trial."""
-        return self.trial.reason
-
-    @property
-    def shown_by(self) -> CommandLine:
-        """See Trial."""
-        return command("ceph wcache memory trial show")
-
-    @property
-    def key(self) -> str:
-        """See Trial."""
-        return KEY
-
-    @property
     def waits_long(self) -> bool:
         """See Job."""
         return self.wake_at_s is not None
-
-    @property
-    def waited_for(self) -> str:
-        """See Job: OSDs answer, and no probe."""
-        return ""
-
-    @property
-    def hostnames(self) -> AbstractSet[str]:
-        """See Job: no drive has a part in it."""
-        return set()
-
-    @property
-    def may_turn_on(self) -> AbstractSet[DriveKind]:
-        """See Job: no drive has a part in it."""
-        return set()
-
-    def stalled(self, said: str) -> events.Event:
-        """See Job."""
-        return events.Halt(said)
 
     @property
     def holds(self) -> Optional[Holding]:

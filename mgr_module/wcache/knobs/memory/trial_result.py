@@ -1,15 +1,22 @@
-"""What a trial of a larger target has told."""
+"""What a trial of a larger target has told: misses with it as a share, with its interval."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import math
+from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import ClassVar, Iterable, List, Tuple
+from typing import ClassVar, Iterable, List, Sequence, Tuple
+
+from ...core.figures.student_t import t95
+from ...core.material import MATERIAL_RATIO
 
 # Loads drift: what is older tells of another time.
 AGE_S_MAX = 60 * 86400.0
 # A target this far from the one that was tried is another one.
 SAME_TARGET = 0.05
+# Fewer misses per second in a period are noise.
+MISSES_MIN = 1.0
+SAMPLES_MIN = 3
 
 
 class TrialVerdict(str, Enum):
@@ -43,6 +50,48 @@ class TrialResult:
         """Whether it is evidence for OSDs with this target now."""
         known = self.verdict is not TrialVerdict.VAGUE and now_s - self.ended_at_s <= AGE_S_MAX
         return known and _near(target_bytes, self.low_bytes)
+
+
+def judge(
+    told: TrialResult, periods: Sequence[Tuple[bool, Tuple[float, ...]]]
+) -> TrialResult:
+    """Return the result with what its periods say: whether each is raised, misses by OSD.
+
+    A block of four periods (ABBA) of one OSD is one sample: the logarithm of the raised periods'
+    mean over that of the others, so that an even drift cancels out.  The interval is Student's, at
+    95%, over the samples.  It is `insufficient data` where too little was missed or samples
+    disagree.
+    """
+    samples: List[float] = []
+    before = 0.0
+    for start in range(0, len(periods) - 3, 4):
+        block = periods[start:start + 4]
+        for index in range(len(told.osd_ids)):
+            plain = [misses[index] for raised, misses in block if not raised]
+            raised = [misses[index] for is_raised, misses in block if is_raised]
+            base = sum(plain) / len(plain)
+            before += base
+            if base >= MISSES_MIN:
+                # one miss in a while keeps the logarithm finite where a cliff took all of them
+                least = 0.01 * base
+                samples.append(math.log(max(least, sum(raised) / len(raised)) / base))
+    blocks = max(1, len(periods) // 4)
+    told = replace(told, misses_before=before / max(1, blocks * len(told.osd_ids)))
+    if len(samples) < SAMPLES_MIN:
+        return told
+    mean = sum(samples) / len(samples)
+    freedom = len(samples) - 1
+    spread = math.sqrt(sum((x - mean) ** 2 for x in samples) / freedom / len(samples))
+    reach = t95(freedom) * spread
+    low, high = math.exp(mean - reach), math.exp(mean + reach)
+    verdict = TrialVerdict.VAGUE
+    if high < 1 / MATERIAL_RATIO:
+        verdict = TrialVerdict.GAIN
+    elif low > 1 / MATERIAL_RATIO and high < MATERIAL_RATIO:
+        verdict = TrialVerdict.NONE
+    return replace(
+        told, share=math.exp(mean), share_low=low, share_high=high, verdict=verdict
+    )
 
 
 def gains(

@@ -7,7 +7,7 @@ from memory_world import GIB, a_mgr, watch
 from module_world import said
 from wcache.core.hardware.host_memory import CgroupLimit, HostMemory
 from wcache.core.protocol import MemoryRequest
-from wcache.knobs.memory.trial_room import crowded
+from wcache.knobs.memory.mgr.trial_choice import crowded
 
 RAM = 32 * GIB
 HIGH = 5 * GIB

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Callable, Dict, List, Optional, Tuple
 
 from ....ceph.surroundings import Surroundings
@@ -11,6 +12,7 @@ from ....core.fleet.claims import speaking_for
 from ....core.hardware.host_memory import HostMemory
 from ....core.model import Finding
 from ....core.simulation import real
+from ....engine.storing.archive import Archive, StoredKind
 from ....engine.world import World
 from ..facts import (
     LABELS,
@@ -23,13 +25,38 @@ from ..facts import (
 )
 from ..findings import findings, outdated
 from ..knob import MEMORY, MemoryOptions
-from ..promise import Promise
+from ..promise import PROMISES_MAX, Promise, Promises
 from ..room import Limits
-from .promises import KeptPromises
 from .trial_work import Trials
 from .watch import MemoryWatch
 
+PROMISES = StoredKind("memory/promises", Promises)
 FINDINGS_EVERY_S = 60.0
+
+
+class KeptPromises:
+    """Keeps what plans have promised, here and on the mons.
+
+    Guarded by a lock of its own, which is held for a moment.
+    """
+
+    def __init__(self, archive: Archive) -> None:
+        self._lock = threading.Lock()
+        self._archive = archive
+        self.all: Tuple[Promise, ...] = ()
+
+    def load(self) -> None:
+        """Take up what was stored."""
+        with self._lock:
+            self.all = (self._archive.get(PROMISES) or Promises()).items
+
+    def change(self, change: Callable[[Tuple[Promise, ...]], Tuple[Promise, ...]]) -> None:
+        """Keep the newest of what `change` makes of them, and store it where it differs."""
+        with self._lock:
+            promises = change(self.all)[-PROMISES_MAX:]
+            if promises != self.all:
+                self.all = promises
+                self._archive.put_later(PROMISES, Promises(promises))
 
 
 class MemoryFacts:

@@ -20,8 +20,8 @@ from ..advice import advise, take_over
 from ..knob import MEMORY
 from ..plan import make_changes
 from .osds import CephMemory
-from .rows import ROWS
 from .service import MemoryService
+from .tables import ROWS
 from .trial_work import TrialOsds
 
 __all__ = ["ROWS", "MemoryPlanner", "make"]

@@ -7,19 +7,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import Counter
 from dataclasses import replace
-from typing import (
-    Any,
-    Callable,
-    Dict,
-    FrozenSet,
-    List,
-    NamedTuple,
-    Optional,
-    Sequence,
-    Tuple,
-)
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from ....ceph.surroundings import Surroundings
 from ....core import codec
@@ -29,57 +18,33 @@ from ....core.errors import ConflictError, MalformedError, NotFoundError, Refuse
 from ....core.output_format import FORMAT_VERSION
 from ....core.scope import Scope, parse_scope
 from ....core.shell import typed
-from ....core.text import amount, many, named
+from ....core.text import amount, many
 from ....engine.engine import Engine
 from ....engine.orders import Orders
 from ....engine.storing.archive import Archive
-from ....engine.under_way import open_jobs, touched_by_run
+from ....engine.under_way import open_jobs
 from ....engine.world import World
 from ....services.guards import bounded, require_scope
 from ....services.plans.own_trial import OwnTrial, begin_trial
 from ...knob import Asked
-from ..advice import (
-    ClassAdvice,
-    GroupAdvice,
-    advise,
-    of_one_host,
-    own_keys,
-    why_not,
-)
+from ..advice import ClassAdvice, GroupAdvice, advise, of_one_host, own_keys
 from ..external_settings import cephadm_settings, rook_patch
 from ..facts import Facts, HostFacts, OsdFacts, Source, source_of, told_source
-from ..knob import MEMORY, STEP_BYTES, MemoryOptions
+from ..knob import MEMORY
 from ..plan import raised_by
 from ..promise import Promise
 from ..rates import ratio
-from ..reading import EDGES_DEFAULT_S
 from ..single import single_osds
 from ..trial import BLOCKS_MAX, OSDS_MAX, Trial
-from ..trial_room import LIMIT_SHARE, most_of_trial
-from .facts import MemoryFacts
+from .facts import KeptPromises, MemoryFacts
 from .osds import OsdMemory
-from .promises import KeptPromises
+from .trial_choice import Wish, choose
 from .trial_work import TrialOsds, Trials, last_trial
 from .watch import MemoryWatch
 
 OSDS_DEFAULT = 3
 # Of more OSDs `memory status` has those of single hosts, or all where it is asked for them.
 OSDS_SHOWN_MAX = 1000
-# A trial ends where an OSD has so much more than the larger target.
-TRIAL_OVER_SHARE = 1.2
-RAISE = 1.5
-
-
-class _Wish(NamedTuple):
-    """What a trial is asked for; `among` are the OSDs of a plan that it is chosen from."""
-
-    device_class: str
-    target_bytes: Optional[int]
-    osds: int
-    blocks: int
-    period_s: Optional[int]
-    among: Optional[FrozenSet[int]] = None
-    plan_id: str = ""
 
 
 class MemoryService:
@@ -262,8 +227,8 @@ class MemoryService:
         facts = self.facts.gather(world)
         most = bounded(osds, OSDS_DEFAULT, 1, OSDS_MAX, "osds")
         blocks = bounded(blocks, 1, 1, BLOCKS_MAX, "blocks")
-        wish = _Wish(wanted.device_class, target_bytes, most, blocks, period_s)
-        trial = self._prepared(world, facts, wish)
+        wish = Wish(wanted.device_class, target_bytes, most, blocks, period_s)
+        trial = choose(self._next_id(world), world, facts, wish)
         cost = {
             "osds": list(trial.osd_ids), "low_bytes": trial.low_bytes,
             "high_bytes": trial.high_bytes, "seconds": round(trial.seconds, 1),
@@ -293,9 +258,10 @@ class MemoryService:
             osd_id for osd_id, value in raised.items() if value == target_bytes
             and osd_id in osds and osds[osd_id].device_class == device_class
         )
-        wish = _Wish(device_class, target_bytes, OSDS_DEFAULT, 1, None, alike, rollout.plan_id)
+        wish = Wish(device_class, target_bytes, OSDS_DEFAULT, 1, None, alike, rollout.plan_id)
         try:
-            return self._own(self._prepared(world, self.facts.gather(world), wish))
+            facts = self.facts.gather(world)
+            return self._own(choose(self._next_id(world), world, facts, wish))
         except MalformedError as error:
             by_hand = typed("ceph wcache memory trial start class:{}", device_class)
             raise RefusedError(error.message, f"by {by_hand}, {error.advice}") from None
@@ -329,58 +295,6 @@ class MemoryService:
         self._engine.wake()
         return {"changed": changed}
 
-    def _prepared(self, world: World, facts: Facts, wish: _Wish) -> Trial:
-        device_class, target, most = wish.device_class, wish.target_bytes, wish.osds
-        chosen: List[Tuple[HostFacts, OsdFacts]] = []
-        why = f"no OSD of class {device_class[:40]} has reported its memory yet"
-        alike = [
-            (host, item) for host in facts.hosts for item in host.osds
-            if item.osd.device_class == device_class
-            and (wish.among is None or item.osd.osd_id in wish.among)
-        ]
-        ill = world.cluster.illness(item.osd.osd_id for _, item in alike)
-        well = [each for each in alike if each[1].osd.osd_id not in ill]
-        if ill and not well:
-            why = named([f"osd.{osd_id} {said}" for osd_id, said in ill.items()], 3)
-        for host, item in _in_turns(well, world):
-            said = why_not(facts, host)
-            if len(chosen) >= most:
-                break
-            if said or item.rates is None or item.reading is None:
-                why = said or why
-            elif not chosen or item.target_bytes == chosen[0][1].target_bytes:
-                chosen.append((host, item))
-        if not chosen:
-            raise NotFoundError(f"nothing can be tried: {why}", "see `ceph wcache memory status`")
-        low = chosen[0][1].target_bytes
-        high = int(low * RAISE) // STEP_BYTES * STEP_BYTES if target is None else target
-        most_bytes = most_of_trial(chosen, low, facts.limits)
-        if most_bytes.target_bytes <= low:
-            raise ConflictError(
-                f"no target above {amount(low)} can be tried: {most_bytes.why}",
-                "choose fewer --osds" if most_bytes.fewer
-                else "see `ceph wcache memory recommend` for what the host has left",
-            )
-        if not low < high <= most_bytes.target_bytes:
-            why = "" if high <= low else f": {most_bytes.why}"
-            fewer = ", or fewer --osds" if high > low and most_bytes.fewer else ""
-            raise MalformedError(
-                f"the target of a trial must be larger than {amount(low)} and at most "
-                f"{amount(most_bytes.target_bytes)}{why}",
-                f"choose --target-bytes={most_bytes.target_bytes} or less{fewer}",
-            )
-        reach_s = max(
-            (b.edges_s[-1] for _, i in chosen if i.reading for b in i.reading.bins),
-            default=EDGES_DEFAULT_S[-1],
-        )
-        return Trial(
-            self._next_id(world), world.now_s, device_class,
-            tuple(item.osd.osd_id for _, item in chosen),
-            tuple(_memory_limit(host, item, high) for host, item in chosen), low, high,
-            float(bounded(wish.period_s, max(1, int(reach_s)), 1, 86400, "period_s")), reach_s,
-            world.options.of(MemoryOptions).memory_step_s, wish.blocks, plan_id=wish.plan_id,
-        )
-
     def _next_id(self, world: World) -> str:
         last = last_trial(world)
         ids = [item.trial_id for item in self.trials.results]
@@ -396,28 +310,6 @@ def _instead(facts: Facts, hosts: List[HostFacts]) -> List[str]:
     return rook_patch(facts, hosts) if Source.ENVIRONMENT in sources else []
 
 
-def _in_turns(
-    alike: Sequence[Tuple[HostFacts, OsdFacts]], world: World
-) -> List[Tuple[HostFacts, OsdFacts]]:
-    """One OSD of each host, then a second one.
-
-    Those come last that move data or had slow operations in BlueStore, and after them those that
-    others have for themselves or compare with.
-    """
-    last = world.cluster.sampled_last(item.osd.osd_id for _, item in alike)
-    others = [touched for _, touched in world.taken]
-    others += [touched_by_run(world.runs[run_id].spec) for run_id in world.open_runs]
-    theirs = {osd_id for touched in others for osd_id in touched.osds | touched.controls}
-    before: Counter[Tuple[str, int]] = Counter()
-    turns: List[Tuple[int, int]] = []
-    for host, item in alike:
-        osd_id = item.osd.osd_id
-        rank = 2 if osd_id in theirs else int(osd_id in last)
-        turns.append((rank, before[host.name, rank]))
-        before[host.name, rank] += 1
-    return [each for _, each in sorted(zip(turns, alike), key=lambda found: found[0])]
-
-
 def _require_none_owed(world: World) -> None:
     last = last_trial(world)
     if last is not None and last.trial_id in open_jobs(world.trials):
@@ -426,13 +318,6 @@ def _require_none_owed(world: World) -> None:
             f"trial {last.trial_id} has not taken back the targets of {names} yet",
             "wait until they are up, or remove them from the cluster",
         )
-
-
-def _memory_limit(host: HostFacts, item: OsdFacts, high: int) -> int:
-    """What the process may use before a trial is ended, below what the kernel would kill at."""
-    limit = host.limit_of(item.osd.osd_id)
-    most = int(TRIAL_OVER_SHARE * high)
-    return most if limit is None else min(most, int(LIMIT_SHARE * limit))
 
 
 def _promised(plan_id: str, host: HostFacts, item: ClassAdvice, facts: Facts) -> Promise:

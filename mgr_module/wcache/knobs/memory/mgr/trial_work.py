@@ -27,8 +27,8 @@ from ..knob import MEMORY
 from ..reading import OsdReading
 from ..trial import KEY, Lease, Leased, Read, ReadOsds, Trial, TrialMachine, TrialStatus
 from ..trial_result import TrialResult, TrialResults
-from ..trial_room import crowded
 from .osds import OsdMemory
+from .trial_choice import crowded
 
 TRIAL = StoredKind(KEY, Trial)
 RESULTS = StoredKind("memory/results", TrialResults)

@@ -1,0 +1,194 @@
+"""Which OSDs a trial of a larger target is made on, and whether there is room for it.
+
+An OSD tells what it uses itself.  The kernel kills by what all processes of a control group
+use, and a limit may be lowered at any time, so the probe is asked again and again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import FrozenSet, List, NamedTuple, Optional, Sequence, Tuple
+
+from ....core.cluster import in_turns
+from ....core.errors import ConflictError, MalformedError, NotFoundError
+from ....core.hardware.host_memory import HostMemory
+from ....core.text import amount, named
+from ....engine.under_way import touched_by_run
+from ....engine.world import World
+from ....services.guards import bounded
+from ..advice import why_not
+from ..facts import Facts, HostFacts, OsdFacts
+from ..knob import STEP_BYTES, MemoryOptions
+from ..reading import EDGES_DEFAULT_S
+from ..room import Limits
+from ..trial import Trial
+
+# A trial ends where so much of a limit is used, ...
+LIMIT_SHARE = 0.9
+# ... or where so little of the host's RAM is available.
+AVAILABLE_SHARE_MIN = 0.05
+# It ends where an OSD has so much more than the larger target.
+OVER_SHARE = 1.2
+RAISE = 1.5
+
+
+class Wish(NamedTuple):
+    """What a trial is asked for; `among` are the OSDs of a plan that it is chosen from."""
+
+    device_class: str
+    target_bytes: Optional[int]
+    osds: int
+    blocks: int
+    period_s: Optional[int]
+    among: Optional[FrozenSet[int]] = None
+    plan_id: str = ""
+
+
+def choose(trial_id: str, world: World, facts: Facts, wish: Wish) -> Trial:
+    """Return the trial that is wished for, on OSDs that have one target and room for more."""
+    device_class, target, most = wish.device_class, wish.target_bytes, wish.osds
+    chosen: List[Tuple[HostFacts, OsdFacts]] = []
+    why = f"no OSD of class {device_class[:40]} has reported its memory yet"
+    alike = [
+        (host, item) for host in facts.hosts for item in host.osds
+        if item.osd.device_class == device_class
+        and (wish.among is None or item.osd.osd_id in wish.among)
+    ]
+    ill = world.cluster.illness(item.osd.osd_id for _, item in alike)
+    well = [each for each in alike if each[1].osd.osd_id not in ill]
+    if ill and not well:
+        why = named([f"osd.{osd_id} {said}" for osd_id, said in ill.items()], 3)
+    for host, item in _in_order(well, world):
+        said = why_not(facts, host)
+        if len(chosen) >= most:
+            break
+        if said or item.rates is None or item.reading is None:
+            why = said or why
+        elif not chosen or item.target_bytes == chosen[0][1].target_bytes:
+            chosen.append((host, item))
+    if not chosen:
+        raise NotFoundError(f"nothing can be tried: {why}", "see `ceph wcache memory status`")
+    low = chosen[0][1].target_bytes
+    high = int(low * RAISE) // STEP_BYTES * STEP_BYTES if target is None else target
+    most_bytes = most_of_trial(chosen, low, facts.limits)
+    if most_bytes.target_bytes <= low:
+        raise ConflictError(
+            f"no target above {amount(low)} can be tried: {most_bytes.why}",
+            "choose fewer --osds" if most_bytes.fewer
+            else "see `ceph wcache memory recommend` for what the host has left",
+        )
+    if not low < high <= most_bytes.target_bytes:
+        why = "" if high <= low else f": {most_bytes.why}"
+        fewer = ", or fewer --osds" if high > low and most_bytes.fewer else ""
+        raise MalformedError(
+            f"the target of a trial must be larger than {amount(low)} and at most "
+            f"{amount(most_bytes.target_bytes)}{why}",
+            f"choose --target-bytes={most_bytes.target_bytes} or less{fewer}",
+        )
+    reach_s = max(
+        (b.edges_s[-1] for _, i in chosen if i.reading for b in i.reading.bins),
+        default=EDGES_DEFAULT_S[-1],
+    )
+    return Trial(
+        trial_id, world.now_s, device_class,
+        tuple(item.osd.osd_id for _, item in chosen),
+        tuple(_memory_limit(host, item, high) for host, item in chosen), low, high,
+        float(bounded(wish.period_s, max(1, int(reach_s)), 1, 86400, "period_s")), reach_s,
+        world.options.of(MemoryOptions).memory_step_s, wish.blocks, plan_id=wish.plan_id,
+    )
+
+
+def _in_order(
+    alike: Sequence[Tuple[HostFacts, OsdFacts]], world: World
+) -> List[Tuple[HostFacts, OsdFacts]]:
+    """One OSD of each host, then a second one.
+
+    Those come last that move data or had slow operations in BlueStore, and after them those that
+    others have for themselves or compare with.
+    """
+    last = world.cluster.sampled_last(item.osd.osd_id for _, item in alike)
+    others = [touched for _, touched in world.taken]
+    others += [touched_by_run(world.runs[run_id].spec) for run_id in world.open_runs]
+    theirs = {osd_id for touched in others for osd_id in touched.osds | touched.controls}
+
+    def rank(each: Tuple[HostFacts, OsdFacts]) -> int:
+        osd_id = each[1].osd.osd_id
+        return 2 if osd_id in theirs else int(osd_id in last)
+
+    return [
+        each for number in range(3)
+        for each in in_turns(
+            (one for one in alike if rank(one) == number), lambda one: one[0].name
+        )
+    ]
+
+
+def _memory_limit(host: HostFacts, item: OsdFacts, high: int) -> int:
+    """What the process may use before a trial is ended, below what the kernel would kill at."""
+    limit = host.limit_of(item.osd.osd_id)
+    most = int(OVER_SHARE * high)
+    return most if limit is None else min(most, int(LIMIT_SHARE * limit))
+
+
+def crowded(osd_ids: Sequence[int], high_bytes: int, memory: HostMemory) -> str:
+    """Why a trial of these OSDs, all of one host, must end; "" where it may go on.
+
+    `high_bytes` is the larger target.
+    """
+    for limit in memory.limits:
+        mine = sorted(set(limit.osd_ids) & set(osd_ids))
+        if not mine:
+            continue
+        group = f"the control group of osd.{mine[0]}"
+        if limit.used_bytes > LIMIT_SHARE * limit.bytes_max:
+            return f"{group} uses {amount(limit.used_bytes)} of {amount(limit.bytes_max)}"
+        if high_bytes * len(limit.osd_ids) > LIMIT_SHARE * limit.bytes_max:
+            return (
+                f"the limit of {group} is {amount(limit.bytes_max)} now: too little for the "
+                "trial"
+            )
+    # nothing available at all is not told
+    if 0 < memory.available_bytes < AVAILABLE_SHARE_MIN * memory.total_bytes:
+        return (
+            f"the host of osd.{osd_ids[0]} has {amount(memory.available_bytes)} of "
+            f"{amount(memory.total_bytes)} available"
+        )
+    return ""
+
+
+@dataclass(frozen=True)
+class Most:
+    """The largest target that a trial's OSDs have room for, and what keeps out a larger one.
+
+    `fewer`: a trial of fewer of them would have room for more.
+    """
+
+    target_bytes: int
+    why: str
+    fewer: bool = False
+
+
+def most_of_trial(
+    chosen: Sequence[Tuple[HostFacts, OsdFacts]], low_bytes: int, limits: Limits
+) -> Most:
+    """Of OSDs that all go by `low_bytes` now, with the hosts that they are on."""
+    found: List[Most] = [
+        Most(limits.ceiling_bytes, f"memory_ceiling is {amount(limits.ceiling_bytes)}")
+    ]
+    for host in dict.fromkeys(where for where, _ in chosen):
+        ids = [item.osd.osd_id for where, item in chosen if where is host]
+        own = [limit for limit in map(host.limit_of, ids) if limit is not None]
+        if own:
+            found.append(Most(
+                int(min(own) * (1.0 - limits.headroom)),
+                f"the cgroup limit of an OSD on host {host.name} is {amount(min(own))}, of which "
+                f"{limits.headroom:.0%} stays free (memory_headroom)",
+            ))
+        room = host.room(limits)
+        free = room.osds_bytes - host.given_bytes if room is not None else 0
+        found.append(Most(
+            low_bytes + free // len(ids), f"host {host.name} does not have the memory for it",
+            free >= STEP_BYTES and len(ids) > 1,
+        ))
+    least = min(found, key=lambda item: item.target_bytes)
+    return Most(least.target_bytes // STEP_BYTES * STEP_BYTES, least.why, least.fewer)
