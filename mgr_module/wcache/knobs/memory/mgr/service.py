@@ -53,16 +53,14 @@ class MemoryService:
     def __init__(
         self, *, engine: Engine, archive: Archive, reader: OsdMemory,
         surroundings: Surroundings, log: logging.Logger, trial_osds: TrialOsds,
-        stretch_s: Optional[float] = None, wall: Callable[[], float] = time.time,
+        wall: Callable[[], float] = time.time,
         emptied_at_s: Optional[Callable[[int], float]] = None,
     ) -> None:
         self._engine = engine
         self._surroundings = surroundings
-        more: Dict[str, Any] = {} if stretch_s is None else {"stretch_s": stretch_s}
-        if emptied_at_s is not None:
-            more["emptied_at_s"] = emptied_at_s
         self.watch = MemoryWatch(
-            reader=reader, osd_ids=self._up, log=log.warning, clock=wall, **more
+            reader=reader, osd_ids=self._up, log=log.warning, clock=wall,
+            emptied_at_s=emptied_at_s,
         )
         self._kept = KeptPromises(archive)
         self.trials = Trials(engine=engine, archive=archive, osds=trial_osds)

@@ -37,22 +37,20 @@ def _never(_osd_id: int) -> float:
 
 
 class MemoryWatch:
-    """Readings and rates by OSD.  `stretch_s` is the least time between two that count.
+    """Readings and rates by OSD.
 
     `emptied_at_s` tells when we ourselves have last emptied an OSD's caches, by the same clock.
     """
 
     def __init__(
         self, *, reader: OsdMemory, osd_ids: Callable[[], Iterable[int]],
-        log: Callable[[str], None], stretch_s: float = STRETCH_S_MIN,
-        emptied_at_s: Callable[[int], float] = _never,
+        log: Callable[[str], None], emptied_at_s: Optional[Callable[[int], float]] = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._reader = reader
         self._osd_ids = osd_ids
         self._log = log
-        self._stretch_s = stretch_s
-        self._emptied_at_s = emptied_at_s
+        self._emptied_at_s = emptied_at_s or _never
         self._clock = clock
         self._lock = threading.Lock()
         self._watched: Dict[int, Watched] = {}
@@ -101,8 +99,8 @@ class MemoryWatch:
 
     def _stretch_of(self, reading: OsdReading) -> float:
         """As long as its bins reach back is long enough."""
-        reach_s = max((b.edges_s[-1] for b in reading.bins), default=self._stretch_s)
-        return min(self._stretch_s, reach_s)
+        reach_s = max((b.edges_s[-1] for b in reading.bins), default=STRETCH_S_MIN)
+        return min(STRETCH_S_MIN, reach_s)
 
     def _failed(self, error: Exception) -> None:
         self._log(f"reading the memory of OSDs failed: {error!r}")
