@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 import zipapp
@@ -17,6 +18,7 @@ from bench_decision import synthetic
 from matrices import a_matrix
 from wcache.analysis.__main__ import answer
 from wcache.core import codec
+from wcache.core.options.trial import OptionTrial
 from wcache.core.record import RECORD_VERSION
 from wcache_cli.main import main
 
@@ -106,6 +108,19 @@ def test_plain_output_names_the_drive_the_reason_and_the_cost(tmp_path, capsys):
     assert "r.d0: ACME HD1 1 d0 (osd.0 block), depth1 [simulated]" in shown
     assert "verdict: write through" in shown
     assert "bytes written" in shown
+
+
+def test_values_of_an_option_are_called_by_their_names_also_where_drives_are_pooled(
+    tmp_path, capsys
+):
+    trial = OptionTrial("nr_requests", "64", "256")
+    records = [made(f"d{i}", seed=i, option=trial) for i in range(3)]
+    main(["analyze", stored(tmp_path / "r", *records)])
+    shown = capsys.readouterr().out
+    assert shown.count("ratio (nr_requests 64 / nr_requests 256): ") == 4  # three and their pool
+    assert shown.count("verdict: nr_requests 256") == 4
+    assert "\nnr_requests 64  " in shown
+    assert not re.search("write (back|through)", shown)
 
 
 @pytest.mark.parametrize(

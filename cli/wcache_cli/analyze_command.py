@@ -17,7 +17,7 @@ from wcache.core.record import RECORD_BYTES_MAX, Record
 from .files import read_text
 from .matrix_table import matrix_lines
 from .output import add_format, print_json
-from .tables import mode_table, result_lines, write_lines
+from .tables import arms_in, mode_table, result_lines, write_lines
 
 NAME = "analyze"
 ERROR_CODE = 2
@@ -64,7 +64,8 @@ def run(options: argparse.Namespace) -> int:
         print()
     for result in results:
         print("\n".join(_heading(result)))
-        print("\n".join([*mode_table(result["per_mode"]), *write_lines(result["per_mode"])]))
+        per_mode, arms = result["per_mode"], arms_in(result)
+        print("\n".join([*mode_table(per_mode, arms), *write_lines(per_mode, arms)]))
         print("\n".join(result_lines(result)))
         print()
     for pool in pools:

@@ -5,17 +5,26 @@ from __future__ import annotations
 from typing import Any, Dict, List, Mapping, Optional
 
 from wcache.core.experiment.pairs import FIRST_LOOK
-from wcache.core.options.trial import OptionTrial
+from wcache.core.model import CacheMode, Verdict
+from wcache.core.options.trial import CACHE_MODES, Arms, OptionTrial, arms_of
 
 COLUMNS = ("mean", "std", "min", "p25", "p50", "p75", "p90", "p99", "max")
 
 
-def mode_table(per_mode: Mapping[str, Mapping[str, Any]]) -> List[str]:
-    """A line of latencies for each mode, and one of its stalls."""
+def arms_in(result: Mapping[str, Any]) -> Arms:
+    """Return the words for what a result compares."""
+    compared = result.get("compared")
+    return arms_of(OptionTrial(**compared) if compared else None)
+
+
+def mode_table(
+    per_mode: Mapping[str, Mapping[str, Any]], arms: Arms = CACHE_MODES
+) -> List[str]:
+    """A line of latencies for each arm, and one of its stalls."""
     header = ["latency in us", "n", *COLUMNS, "stalls below"]
     rows = [header]
     for mode, found in per_mode.items():
-        row = [mode, str(found["n"])]
+        row = [arms.name(CacheMode(mode)), str(found["n"])]
         for column in COLUMNS:
             row.append(_microseconds(found, column))
         below = found.get("stall_rate_below")
@@ -31,8 +40,8 @@ def mode_table(per_mode: Mapping[str, Mapping[str, Any]]) -> List[str]:
     ]
 
 
-def write_lines(per_mode: Mapping[str, Mapping[str, Any]]) -> List[str]:
-    """What OSDs' histograms tell of client writes, a line for each mode that has one."""
+def write_lines(per_mode: Mapping[str, Mapping[str, Any]], arms: Arms) -> List[str]:
+    """What OSDs' histograms tell of client writes, a line for each arm that has one."""
     lines = []
     for mode, found in per_mode.items():
         writes = found.get("client_writes")
@@ -42,7 +51,7 @@ def write_lines(per_mode: Mapping[str, Mapping[str, Any]]) -> List[str]:
                 for name in ("p50", "p90", "p99") if f"{name}_about_us" in writes
             )
             lines.append(
-                f"{writes['n']} client writes in {mode}, in us: {parts} "
+                f"{writes['n']} client writes in {arms.name(CacheMode(mode))}, in us: {parts} "
                 "(read from buckets a factor of 2 wide)"
             )
     return lines
@@ -63,15 +72,12 @@ def _figure(value: float) -> str:
 def result_lines(result: Dict[str, Any]) -> List[str]:
     """Ratio, verdict, reason, doubts and what would help, a line each."""
     lines = []
-    compared = result.get("compared")
-    trial = OptionTrial(**compared) if compared else None
-    first, second, verdict = "write back", "write through", result["verdict"]
-    if trial is not None:
-        first, second, verdict = trial.words(first), trial.words(second), trial.words(verdict)
+    arms = arms_in(result)
+    verdict = arms.said(Verdict(result["verdict"]))
     level = f"{result.get('level', 0.99):.0%}"
     if result.get("ratio") is not None:
         lines.append(
-            f"ratio ({first} / {second}): "
+            f"ratio ({arms.a} / {arms.b}): "
             f"{ratio_text(result['ratio'])}, {level} interval {ratio_text(result['ratio_low'])} "
             f"to {ratio_text(result['ratio_high'])}"
         )

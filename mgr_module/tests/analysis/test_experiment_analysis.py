@@ -3,6 +3,7 @@
 import json
 import math
 import random
+import re
 from dataclasses import replace
 
 import pytest
@@ -20,6 +21,7 @@ from wcache.core.model import (
     KernelView,
     LoadPoint,
 )
+from wcache.core.options.trial import OptionTrial
 from wcache.core.record import Record
 
 OPTIONS = Options()
@@ -132,7 +134,7 @@ def test_halves_of_traffic_decide_nothing_unless_every_period_has_one():
     assert differences((*pairs[:2], lacking, *pairs[3:]), "txc_commit_lat").later == ()
 
 
-def test_what_a_toggle_leaves_behind_is_no_verdict():
+def slow_after_toggles():
     rng = random.Random(13)
     last = [None, 0]
 
@@ -145,7 +147,11 @@ def test_what_a_toggle_leaves_behind_is_no_verdict():
         level = rng.gauss(0, 0.02)
         return [1e4 * boost * math.exp(rng.gauss(level, 0.05)) for _ in range(count)]
 
-    result = analyse(synthetic.record(slow_after_a_toggle, 40), OPTIONS)
+    return synthetic.record(slow_after_a_toggle, 40)
+
+
+def test_what_a_toggle_leaves_behind_is_no_verdict():
+    result = analyse(slow_after_toggles(), OPTIONS)
     assert result["verdict"] == "insufficient data"
     assert [item["code"] for item in result["findings"]] == ["WCACHE_CARRYOVER"]
 
@@ -208,7 +214,7 @@ def test_a_disk_that_flushes_too_fast_is_never_told_write_back():
     assert result["if_plp_trusted"]["verdict"] == "write back"
 
 
-def test_a_proven_worse_tail_makes_the_verdict_conflicting():
+def slow_in_the_tail():
     rng = random.Random(5)
 
     def tailed(mode, pair, count):
@@ -219,22 +225,61 @@ def test_a_proven_worse_tail_makes_the_verdict_conflicting():
             for i in range(count)
         ]
 
-    result = analyse(synthetic.record(tailed, 12), OPTIONS)
+    return synthetic.record(tailed, 12)
+
+
+def test_a_proven_worse_tail_makes_the_verdict_conflicting():
+    result = analyse(slow_in_the_tail(), OPTIONS)
     assert result["verdict"] == "conflicting"
     assert result["ratio"] > 2
     assert result["tail_ratio"] < 0.5
 
 
-def test_a_period_in_the_wrong_mode_is_left_out_and_named():
+def one_strayed():
     record = made(5.0, pairs=6)
     strayed = DriveState(DeviceCache.WRITE_THROUGH, KernelView.WRITE_BACK)
     bad = replace(
         record.pairs[2], write_back=replace(record.pairs[2].write_back, state_after=(strayed,))
     )
     pairs = (*record.pairs[:2], bad, *record.pairs[3:])
-    result = analyse(replace(record, pairs=pairs), OPTIONS)
+    return replace(record, pairs=pairs)
+
+
+def test_a_period_in_the_wrong_mode_is_left_out_and_named():
+    result = analyse(one_strayed(), OPTIONS)
     assert result["pairs"] == 5
     assert any("pair 2 not used" in text for text in result["warnings"])
+
+
+def unchecked():
+    """Each pair begins in the same mode, so none begins where the one before ended."""
+    draw = synthetic.lognormal(random.Random(1), ratio=2.0, period_sd=0.02)
+    return synthetic.record(draw, 4, setup=replace(synthetic.SETUP, seed=8))
+
+
+TRIAL = OptionTrial("nr_requests", "64", "256")
+
+
+@pytest.mark.parametrize(("record", "says"), [
+    (made(5.0), ["nr_requests 256 is 5"]), (made(0.2), ["nr_requests 64 is 4.9"]),
+    (made(1.0, pairs=20, period_sd=0.01, sample_sd=0.05), ["; leave it as it is"]),
+    (unchecked(), ["no two consecutive periods in nr_requests 64 and nr_requests 256"]),
+    (slow_after_toggles(), ["latency in nr_requests 256 still changes"]),
+    (slow_in_the_tail(), ["is better in nr_requests 256", "proven better in nr_requests 64"]),
+    (one_strayed(), ["the drive was not in nr_requests 64 for its whole period"]),
+])
+def test_values_of_an_option_are_judged_as_cache_modes_are_and_called_by_their_own_names(
+    record, says
+):
+    modes = analyse(record, OPTIONS)
+    values = analyse(replace(record, setup=replace(record.setup, option=TRIAL)), OPTIONS)
+    figures = ("verdict", "stop", "ratio", "ratio_low", "ratio_high", "log_ratio", "pair_sd")
+    assert [values[name] for name in figures] == [modes[name] for name in figures]
+    told = [
+        values["why"], *values["warnings"], *(item["detail"] for item in values["findings"]),
+    ]
+    assert not re.search("write (back|through)|mode", " ".join(told)), told
+    assert all(any(part in line for line in told) for part in says), told
 
 
 def test_counters_decide_on_the_commit_and_list_the_rest():

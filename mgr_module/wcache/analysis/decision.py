@@ -13,6 +13,7 @@ from ..core.experiment.settling_time.checks import RECHECK_PAIRS, pairs_limit
 from ..core.hardware.bcache import Dirty, crossed_target
 from ..core.material import MATERIAL_RATIO
 from ..core.model import CacheMode, FindingCode, Verdict
+from ..core.options.trial import CACHE_MODES, Arms, arms_of
 from ..core.record import Pair, Record
 from . import sequential, summary
 from .flushes import too_fast
@@ -78,6 +79,7 @@ def decide(
     if verdict is Verdict.INSUFFICIENT:
         return Decision(verdict, _said(verdict, record, measured, options))
     trial = record.setup.option
+    arms = arms_of(trial)
     # where each period was begun in the same place, the ways there and from there do not count
     crossed = () if trial is not None and trial.dirty is not Dirty.ANY else crossed_target(
         one for pair in pairs for period in (pair.write_back, pair.write_through)
@@ -99,7 +101,7 @@ def decide(
             carried = replace(carried, findings=(*carried.findings, found))
         return carried
     if verdict.mode is not None and measured.n < CHECKED_PAIRS_MAX:
-        waiting = _unchecked(seen, measured.mean)
+        waiting = _unchecked(seen, measured.mean, arms)
         if waiting:
             return Decision(Verdict.INSUFFICIENT, waiting)
     if not seen.later and not seen.stays:
@@ -112,7 +114,8 @@ def decide(
             )
     if seen.tail:
         tail = verdict_of(sequential.spread(seen.tail), options.margin + seen.tail_slack)
-        contradiction = contradicted_by_tail(verdict, tail, "mean" if seen.tail_slack else "median")
+        name = "mean" if seen.tail_slack else "median"
+        contradiction = contradicted_by_tail(verdict, tail, name, arms)
         if contradiction:
             return Decision(
                 Verdict.CONFLICTING, f"{contradiction}; measure the load that matters for longer"
@@ -125,9 +128,10 @@ def _carried(
     margin: float,
 ) -> Optional[Decision]:
     """What becomes of a verdict that what a toggle leaves behind endangers, or None."""
-    why = _carryover(seen, verdict, margin, LOOK_ALPHA)
+    arms = arms_of(record.setup.option)
+    why = _carryover(seen, verdict, margin, LOOK_ALPHA, arms)
     certain = bool(why) and bool(
-        _carryover(seen, verdict, margin, CERTAIN_ALPHA, stays_min=CERTAIN_STAYS)
+        _carryover(seen, verdict, margin, CERTAIN_ALPHA, arms, stays_min=CERTAIN_STAYS)
     )
     measured = max(len(record.pairs), len(pairs))  # whether they could be used or not
     faded = None if certain else _fading(record, measured, verdict, mean, margin)
@@ -176,7 +180,8 @@ def _fading(
 
 
 def _carryover(
-    seen: Differences, verdict: Verdict, margin: float, alpha: float, stays_min: int = 1
+    seen: Differences, verdict: Verdict, margin: float, alpha: float, arms: Arms,
+    stays_min: int = 1,
 ) -> str:
     """Why what a toggle leaves behind endangers the verdict, or ''.
 
@@ -194,7 +199,7 @@ def _carryover(
         if (low > 0 or high < 0) and not holds(verdict, later.mean, margin):
             return (
                 "transient: without the first half of every period the ratio is "
-                f"{math.exp(later.mean):.3g}, so {verdict.value!r} does not hold; increase "
+                f"{math.exp(later.mean):.3g}, so {arms.said(verdict)!r} does not hold; increase "
                 "settle_s"
             )
     if verdict.mode is None:
@@ -208,7 +213,7 @@ def _carryover(
         error = max(sd, sequential.SD_FLOOR) / math.sqrt(len(changes))
         sure = abs(fading) > summary.student(degrees, alpha) * error
         if sure and abs(whole.mean) - FADING_FACTOR * abs(fading) < margin:
-            names = " and ".join(mode.value for mode in modes)
+            names = " and ".join(map(arms.name, modes))
             return (
                 f"transient: latency in {names} still changes by {math.expm1(fading):+.0%} from "
                 "one period to the next with no toggle in between; increase settle_s"
@@ -243,30 +248,33 @@ def holds(verdict: Verdict, log_ratio: float, margin: float) -> bool:
     return log_ratio > margin if verdict is Verdict.WRITE_THROUGH else log_ratio < -margin
 
 
-def _unchecked(seen: Differences, mean: float) -> str:
+def _unchecked(seen: Differences, mean: float, arms: Arms) -> str:
     """Why a moderate difference has to wait, or ''.
 
-    Until each mode was once measured twice without a toggle between, what a toggle
-    leaves behind and what the mode does cannot be told apart.  Differences beyond
+    Until each arm was once measured twice without a toggle between, what a toggle
+    leaves behind and what the arm does cannot be told apart.  Differences beyond
     LARGE_RATIO are not left behind by a toggle.
     """
     stayed = {mode for mode, _ in seen.stays}
     if abs(mean) > math.log(LARGE_RATIO) or len(stayed) == len(CacheMode):
         return ""
-    missing = " and ".join(mode.value for mode in CacheMode if mode not in stayed)
+    missing = " and ".join(arms.name(mode) for mode in CacheMode if mode not in stayed)
     return f"transients are not checked yet: no two consecutive periods in {missing}"
 
 
-def contradicted_by_tail(middle: Verdict, tail: Verdict, name: str = "median") -> str:
+def contradicted_by_tail(
+    middle: Verdict, tail: Verdict, name: str = "median", arms: Arms = CACHE_MODES
+) -> str:
     """Why the tail contradicts the verdict on the median (or what `name` says), or ''."""
     if middle is Verdict.INSUFFICIENT or tail.mode is None or tail is middle:
         return ""
-    of_middle = "does not differ" if middle.mode is None else f"is better in {middle.value}"
-    return f"the {name} {of_middle}, but the 90th percentile is proven better in {tail.value}"
+    of_middle = "does not differ" if middle.mode is None else f"is better in {arms.said(middle)}"
+    return f"the {name} {of_middle}, but the 90th percentile is proven better in {arms.said(tail)}"
 
 
 def _said(verdict: Verdict, record: Record, seen: Spread, options: Options) -> str:
     return sequential.verdict_text(
         verdict, sequential.interval(seen, DECIDE_ALPHA), sequential.interval(seen, SAME_ALPHA),
         options.material_ratio, f"after {seen.n} {design_of(record.setup).unit}",
+        arms_of(record.setup.option),
     )

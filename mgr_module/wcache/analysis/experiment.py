@@ -14,7 +14,6 @@ from ..core.experiment.design import design_of
 from ..core.experiment.factorial import both_sides, other_drive
 from ..core.experiment.pairs import FIRST_LOOK
 from ..core.model import FindingCode, Verdict
-from ..core.options.trial import OptionTrial
 from ..core.record import (
     RECORD_FORMAT,
     RECORD_VERSION,
@@ -161,15 +160,9 @@ def _analysed(record: Record, options: Options) -> Dict[str, Any]:
         "missed_preconditions": [item.value for item in record.missed_preconditions],
         "forced": record.forced,
     }
-    return result if record.setup.option is None else _of_option(result, record.setup.option)
-
-
-def _of_option(result: Dict[str, Any], trial: OptionTrial) -> Dict[str, Any]:
-    """The result in the option's words; `verdict` says which value, in the place of its mode."""
-    return {
-        **result, "why": trial.words(result["why"]), "compared": codec.to_plain(trial),
-        "warnings": [trial.words(line) for line in result["warnings"]],
-    }
+    if record.setup.option is not None:  # `verdict` says which value, in the place of its mode
+        result["compared"] = codec.to_plain(record.setup.option)
+    return result
 
 
 def alike(record: Record) -> Dict[str, Any]:

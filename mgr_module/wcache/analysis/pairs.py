@@ -16,6 +16,7 @@ from ..core.experiment.design import design_of
 from ..core.figures.latency_table import quantile
 from ..core.loads import COMMIT_COUNTERS
 from ..core.model import CacheMode, Transport
+from ..core.options.trial import arms_of
 from ..core.record import CounterDelta, Pair, Period, Record
 from . import sequential, summary, tails
 from .summary import DIGITS
@@ -65,7 +66,7 @@ def usable(record: Record, warnings: List[str]) -> List[Pair]:
     a pair stand under the wrong modes.
     """
     kept = []
-    counted = by_counters(record)
+    counted, arms = by_counters(record), arms_of(record.setup.option)
     for pair in record.pairs:
         periods = (pair.write_back, pair.write_through)
         if (periods[0].mode, periods[1].mode) != (CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH):
@@ -73,7 +74,7 @@ def usable(record: Record, warnings: List[str]) -> List[Pair]:
         strayed = next((period for period in periods if not _held(record, period)), None)
         if strayed is not None:
             warnings.append(
-                f"pair {pair.index} not used: the drive was not in {strayed.mode.value} "
+                f"pair {pair.index} not used: the drive was not in {arms.name(strayed.mode)} "
                 "for its whole period"
             )
         elif not all(_means(period) if counted else period.samples_ns for period in periods):

@@ -14,10 +14,12 @@ import math
 from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
+from ..core import codec
 from ..core.errors import MalformedError
 from ..core.experiment.factorial import PROVEN
 from ..core.experiment.pairs import FIRST_LOOK
 from ..core.model import FindingCode, Verdict
+from ..core.options.trial import Arms, OptionTrial, arms_of
 from ..core.record import RESULT_FORMAT, RESULT_VERSION
 from ..core.verdict.pooling import DOUBTS, overruled
 from . import sequential, summary, tails
@@ -61,6 +63,8 @@ def pool(results: Any, options: Options) -> Dict[str, Any]:
     forced, or are no results at all.  Drives that stand apart are named, never dropped.
     """
     drives = _by_drive(_checked(results))
+    compared = results[0].get("compared") if results else None
+    trial = None if compared is None else codec.decode(OptionTrial, compared, "compared")
     names = sorted(drives)
     means = [drives[name][0] for name in names]
     variances = [drives[name][1] for name in names]
@@ -75,6 +79,7 @@ def pool(results: Any, options: Options) -> Dict[str, Any]:
         },
         "material_ratio": options.material_ratio,
         "warnings": [],
+        **({"compared": compared} if trial is not None else {}),
     }
     if len(names) < DRIVES_MIN:
         return {
@@ -92,7 +97,7 @@ def pool(results: Any, options: Options) -> Dict[str, Any]:
     if odd:
         answer["warnings"].append(f"outlier drives, kept in the pool: {', '.join(odd)}")
     slack = tails.slack_of(results[0]["alike"])
-    verdict, why = _decide(far, near, tail, slack, verdicts, options)
+    verdict, why = _decide(far, near, tail, slack, verdicts, options, arms_of(trial))
     verdict, instead = overruled(verdict, [_said(item) for item in results])
     why = instead or why
     return {
@@ -248,25 +253,25 @@ def _odd_drives(
 
 def _decide(
     far: Interval, near: Interval, tail: Optional[Interval], tail_slack: float,
-    verdicts: Mapping[str, str], options: Options,
+    verdicts: Mapping[str, str], options: Options, arms: Arms,
 ) -> Tuple[Verdict, str]:
     through = sorted(n for n, v in verdicts.items() if v == Verdict.WRITE_THROUGH.value)
     back = sorted(n for n, v in verdicts.items() if v == Verdict.WRITE_BACK.value)
     if through and back:
         return Verdict.CONFLICTING, (
-            f"{len(through)} drives are proven better in write through and {len(back)} in "
-            f"write back (such as {through[0]} and {back[0]}); look at those drives"
+            f"{len(through)} drives are proven better in {arms.b} and {len(back)} in "
+            f"{arms.a} (such as {through[0]} and {back[0]}); look at those drives"
         )
     verdict = sequential.verdict(far, near, options.margin)
     basis = f"over {len(verdicts)} drives"
     worse = sequential.differs(tail, options.margin + tail_slack) if tail else 0
     contradiction = worse and contradicted_by_tail(
         verdict, Verdict.WRITE_THROUGH if worse > 0 else Verdict.WRITE_BACK,
-        "mean" if tail_slack else "median",
+        "mean" if tail_slack else "median", arms,
     )
     if contradiction:
         return Verdict.CONFLICTING, (
             f"{contradiction}, {basis}; measure the load that matters for longer"
         )
-    said = sequential.verdict_text(verdict, far, near, options.material_ratio, basis)
+    said = sequential.verdict_text(verdict, far, near, options.material_ratio, basis, arms)
     return verdict, said

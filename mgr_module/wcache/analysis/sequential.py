@@ -11,6 +11,7 @@ from typing import Optional, Sequence
 
 from ..core.experiment.pairs import FIRST_LOOK
 from ..core.model import Verdict
+from ..core.options.trial import CACHE_MODES, Arms
 from ..core.verdict.boundaries import C_N, DECIDE_ALPHA, HORIZON, SAME_ALPHA, SD_FLOOR, half_width
 
 __all__ = ["C_N", "DECIDE_ALPHA", "HORIZON", "SAME_ALPHA", "SD_FLOOR", "half_width"]
@@ -96,19 +97,20 @@ def pairs_needed(seen: Spread, margin: float, pairs_max: int) -> Optional[int]:
 
 
 def verdict_text(
-    verdict: Verdict, far: Interval, near: Interval, material_ratio: float, basis: str
+    verdict: Verdict, far: Interval, near: Interval, material_ratio: float, basis: str,
+    arms: Arms = CACHE_MODES,
 ) -> str:
     """Why `verdict`: `far` is its 99% interval, `near` its 95% one; `basis` ends the line."""
     beyond = f"{material_ratio:g}x"
     if verdict is Verdict.NO_DIFFERENCE:
         return (
             f"the 95% interval of the ratio, {span(near)}, lies within {beyond} in either "
-            f"direction {basis}; leave the mode as it is"
+            f"direction {basis}; {arms.alike}"
         )
     if verdict.mode is not None:
         times = math.exp(min(abs(far.mean), 99))
         return (
-            f"{verdict.value} is {times:.3g}x as fast: the 99% interval of the ratio, "
+            f"{arms.said(verdict)} is {times:.3g}x as fast: the 99% interval of the ratio, "
             f"{span(far)}, lies beyond {beyond} {basis}"
         )
     return (

@@ -173,13 +173,13 @@ def told_of_option(world: World, result: Result) -> Dict[str, Any]:
         "simulated": result.simulated,
         "dev_names": _dev_names(world, result.hostname, result.domain_id),
         "load_point": result.load_point.value, "option": codec.to_plain(trial),
-        "verdict": trial.better(result.verdict), "decided": result.verdict.decided,
+        "verdict": trial.arms.said(result.verdict), "decided": result.verdict.decided,
         "ratio": result.ratio, "ratio_low": result.ratio_low, "ratio_high": result.ratio_high,
         "a_us": result.write_back.p50_us or result.write_back.mean_us,
         "b_us": result.write_through.p50_us or result.write_through.mean_us,
         "pairs": result.pairs, "seconds": result.seconds, "bytes_written": result.bytes_written,
-        "why": trial.words(result.why), "ended": result.ended,
-        "warnings": [trial.words(line) for line in result.warnings],
+        "why": result.why, "ended": result.ended,
+        "warnings": list(result.warnings),
     }
 
 

@@ -11,6 +11,7 @@ from ..core.change.gate.judge import LOOKS
 from ..core.experiment.levels import level_ns
 from ..core.figures import lines
 from ..core.model import CacheMode
+from ..core.options.trial import arms_of
 from ..core.record import Record
 from ..engine.gate.kept_blocks import KeptBlock
 from . import plots
@@ -88,11 +89,11 @@ def experiment(read: Reader, query: Query) -> Page:
     except CannotReadError:  # of a campaign that is forgotten
         shown = {"results": []}
     trial = record.setup.option
-    words = str if trial is None else trial.words
+    arms = arms_of(trial)
     seen = plots.looks(record)
     rows = [
         {
-            "index": pair.index + 1, "first": words(pair.first.value),
+            "index": pair.index + 1, "first": arms.name(pair.first),
             "write_back_us": level_ns(pair.write_back) / 1e3,
             "write_through_us": level_ns(pair.write_through) / 1e3,
             "ratio": math.exp(plots.difference(pair)),
@@ -115,11 +116,11 @@ def experiment(read: Reader, query: Query) -> Page:
             if row["record_id"] == record.record_id
         ],
         "modes": [
-            mode.value.capitalize() if trial is None else words(mode.value) for mode in CacheMode
+            mode.value.capitalize() if trial is None else arms.name(mode) for mode in CacheMode
         ],
         "pairs": rows, "looks": seen,
         "plots": [
-            lines.in_words(item, words) for item in (
+            item for item in (
                 plots.closing(record), plots.distribution(record), plots.levels(record),
                 *lines.bcache(record),
             ) if item.lines

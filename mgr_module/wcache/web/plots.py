@@ -20,6 +20,7 @@ from ..core.figures.lines import (
 )
 from ..core.material import MATERIAL_RATIO
 from ..core.model import CacheMode
+from ..core.options.trial import arms_of
 from ..core.record import Pair, Record
 from ..core.verdict.boundaries import DECIDE_ALPHA, HORIZON, half_width
 
@@ -31,17 +32,17 @@ def ratio_text(value: float) -> str:
 
 def distribution(record: Record) -> Plot:
     """The ECDFs of a record: which share of its latencies is below a latency."""
-    drawn = ecdf.plot(record)
+    drawn, arms = ecdf.plot(record), arms_of(record.setup.option)
     looks = {CacheMode.WRITE_BACK.value: "back", CacheMode.WRITE_THROUGH.value: "through"}
+    curves = [(arms.name(CacheMode(curve.mode)), curve) for curve in drawn.curves]
     said = "; ".join(
-        f"{curve.mode}: median {curve.median} of {curve.count} {drawn.unit}"
-        for curve in drawn.curves
+        f"{name}: median {curve.median} of {curve.count} {drawn.unit}" for name, curve in curves
     )
     return Plot(
         "Distribution of the latencies", said,
         tuple(
-            Line(f"{curve.mode}, median {curve.median}", looks[curve.mode], Geometry(curve.path))
-            for curve in drawn.curves
+            Line(f"{name}, median {curve.median}", looks[curve.mode], Geometry(curve.path))
+            for name, curve in curves
         ),
         drawn.x_ticks, drawn.y_ticks, x_name=f"share of {drawn.unit} up to a latency",
         width=drawn.width, height=drawn.bottom + 24, left=drawn.left, right=drawn.right,
@@ -89,6 +90,7 @@ def closing(record: Record) -> Plot:
         return Plot("The interval, look by look", "", (), (), ())
     pairs = [(n, math.exp(difference(p))) for n, p in enumerate(record.pairs[:HORIZON], 1)]
     edges = (MATERIAL_RATIO, 1 / MATERIAL_RATIO)
+    arms = arms_of(record.setup.option)
     # a first interval can be absurdly wide: what is beyond the frame lies on its edge
     last = seen[-1]
     widest = 4.0 * max(last.high / last.low, 1.2)
@@ -104,7 +106,7 @@ def closing(record: Record) -> Plot:
         f"after {last.pairs} pairs the ratio is {last.ratio:.2f}, its 99% interval {last.low:.2f} "
         f"to {last.high:.2f}; a difference is material beyond {edges[1]:.2f} and {edges[0]:.2f}",
         (
-            Line("crosses: each pair, write back over write through", "pair", axes.crosses(pairs)),
+            Line(f"crosses: each pair, {arms.a} over {arms.b}", "pair", axes.crosses(pairs)),
             Line("their mean, and its 99% interval", "ratio", Geometry(
                 axes.path([(x.pairs, x.ratio) for x in seen])
                 + "".join(axes.whisker(x.pairs, x.low, x.high) for x in (seen[0], last))
@@ -118,13 +120,13 @@ def closing(record: Record) -> Plot:
 
 
 def levels(record: Record) -> Plot:
-    """The level of each period over the time of the experiment, by mode."""
-    found = []
+    """The level of each period over the time of the experiment, by arm."""
+    found, arms = [], arms_of(record.setup.option)
     for mode, look in ((CacheMode.WRITE_BACK, "back"), (CacheMode.WRITE_THROUGH, "through")):
         points = [
             (period.started_at_s, level_ns(period) / 1e3)
             for pair in record.pairs for period in (pair.write_back, pair.write_through)
             if period.mode is mode
         ]
-        found.append(Series(mode.value, look, tuple(sorted(points))))
+        found.append(Series(arms.name(mode), look, tuple(sorted(points))))
     return over_time("The level of each period", found)

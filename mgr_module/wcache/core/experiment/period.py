@@ -13,6 +13,7 @@ from ..hardware.bcache import WRITTEN_FOR, BcacheState
 from ..loads import WRITE_BYTES, BlocksRequest
 from ..model import CacheMode, DriveState, KernelView, LoadPoint, Transport
 from ..options.entries import names_of
+from ..options.trial import arms_of
 from ..protocol import (
     CountersRequest,
     MeasureRequest,
@@ -145,7 +146,7 @@ def in_place(spec: RunSpec, step: Step, states: Tuple[DriveState, ...]) -> bool:
 
 def said(spec: RunSpec, mode: CacheMode) -> str:
     """What a step sets, in words."""
-    return mode.value if spec.option is None else spec.option.words(mode.value)
+    return arms_of(spec.option).name(mode)
 
 
 def load_of(

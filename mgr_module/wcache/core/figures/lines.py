@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Callable, List, Sequence, Tuple
 
 from ..record import Record
@@ -147,14 +147,6 @@ def over_time(
         _time_ticks(axes.x), axes.y.ticks(TICKS_APART_PX, words),
         marks=tuple(Mark(round(axes.x.at(at), 1), f"{number:.0f}") for at, number in inside),
         x_name="time (UTC)",
-    )
-
-
-def in_words(plot: Plot, words: Callable[[str], str]) -> Plot:
-    """A plot whose words are others: of two values of an option, and not of cache modes."""
-    return replace(
-        plot, title=words(plot.title), said=words(plot.said),
-        lines=tuple(replace(line, name=words(line.name)) for line in plot.lines),
     )
 
 

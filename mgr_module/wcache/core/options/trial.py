@@ -1,8 +1,9 @@
-"""Two values of an option that are compared: they take the place of the two cache modes."""
+"""What an experiment compares, an arm each: the two cache modes, or two values of an option."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Optional
 
 from ..errors import MalformedError
 from ..hardware.bcache import Dirty
@@ -10,6 +11,31 @@ from ..model import CacheMode, Verdict
 from ..option_value import NAME_CHARS_MAX, VALUE_CHARS_MAX
 from .entries import comparable, option
 from .option import Option
+
+
+@dataclass(frozen=True)
+class Arms:
+    """The words for two arms: `a` is measured where write back would be, `b` where the other.
+
+    `alike` is what to do where neither is better.
+    """
+
+    a: str
+    b: str
+    alike: str = "leave it as it is"
+
+    def name(self, mode: CacheMode) -> str:
+        """Name the arm that is measured in a mode's place."""
+        return self.a if mode is CacheMode.WRITE_BACK else self.b
+
+    def said(self, verdict: Verdict) -> str:
+        """Say a verdict in words: which arm is better, if one is."""
+        return verdict.value if verdict.mode is None else self.name(verdict.mode)
+
+
+CACHE_MODES = Arms(
+    CacheMode.WRITE_BACK.value, CacheMode.WRITE_THROUGH.value, "leave the mode as it is"
+)
 
 
 @dataclass(frozen=True)
@@ -34,19 +60,19 @@ class OptionTrial:
         """Its entry; RefusedError where this version has none."""
         return option(self.name)
 
-    def words(self, text: str) -> str:
-        """A text about cache modes as one about the values."""
-        for mode in CacheMode:
-            text = text.replace(mode.value, f"{self.name} {self.value(mode)}")
-        return text.replace("leave the mode as it is", "leave it as it is")
-
-    def better(self, verdict: Verdict) -> str:
-        """What a verdict says, in words."""
-        return self.words(verdict.value)
+    @property
+    def arms(self) -> Arms:
+        """What is compared, in words."""
+        return Arms(f"{self.name} {self.a}", f"{self.name} {self.b}")
 
     def __str__(self) -> str:
         began = f" --dirty-data={self.dirty.value}" if self.dirty is not Dirty.ANY else ""
         return f"{self.name}={self.a},{self.b}{began}"
+
+
+def arms_of(trial: Optional[OptionTrial]) -> Arms:
+    """Return the words for two values of an option, or for the cache modes."""
+    return CACHE_MODES if trial is None else trial.arms
 
 
 def parse_trial(text: str) -> OptionTrial:

@@ -41,7 +41,7 @@ class OptionVerdict:
     @property
     def words(self) -> str:
         """The verdict in the option's own words."""
-        return self.trial.better(self.verdict)
+        return self.trial.arms.said(self.verdict)
 
 
 OptionPools = Mapping[OptionTrial, Mapping[PoolKey, Pool]]
@@ -78,7 +78,7 @@ def _of_kind(
     at_home: HostsByModel,
 ) -> OptionVerdict:
     first, (_, load_point) = drives[0], key
-    said = pooled(load_point, [drive_verdict(one) for one in drives], pool)
+    said = pooled(load_point, [drive_verdict(one) for one in drives], pool, trial.arms)
     undecided = [one.why for one in drives if not one.verdict.decided]
     why = [said.interval]
     if not said.verdict.decided:
@@ -86,7 +86,7 @@ def _of_kind(
         why = [*by_pool, *undecided[:1], *said.notes]
     found = OptionVerdict(
         trial, first.device_class, str(first.drive_model), load_point, first.simulated,
-        said.verdict, trial.words(next((line for line in why if line), "")), said.drives,
+        said.verdict, next((line for line in why if line), ""), said.drives,
         said.ratio_low, said.ratio_high, said.interval,
         tuple(record_id for one in drives for record_id in one.record_ids),
     )

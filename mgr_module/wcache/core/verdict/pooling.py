@@ -14,6 +14,7 @@ from typing import Dict, Iterable, List, Optional, Sequence, Set, Tuple
 
 from ..experiment.pairs import FIRST_LOOK
 from ..model import FindingCode, LoadPoint, Role, Transport, Verdict
+from ..options.trial import CACHE_MODES, Arms
 from .estimate import Estimate, estimate
 
 POOL_DRIVES_MIN = 3
@@ -117,7 +118,8 @@ class LoadVerdict:
 
 
 def pooled(
-    load_point: LoadPoint, drives: Sequence[DriveVerdict], pool: Optional[Pool] = None
+    load_point: LoadPoint, drives: Sequence[DriveVerdict], pool: Optional[Pool] = None,
+    arms: Arms = CACHE_MODES,
 ) -> LoadVerdict:
     """The drives as one: by `pool` where it is one of just these, else by agreement."""
     ids = tuple(sorted(drive.record_id for drive in poolable(drives)))
@@ -131,7 +133,7 @@ def pooled(
     notes: Tuple[str, ...] = ()
     if reason:
         notes = (f"{load_point.short}: judged by consensus of the drives, not pooled: {reason}",)
-    return _unless_flagged(_by_agreement(load_point, drives, notes), drives)
+    return _unless_flagged(_by_agreement(load_point, drives, notes, arms), drives)
 
 
 def poolable(drives: Sequence[DriveVerdict]) -> List[DriveVerdict]:
@@ -210,10 +212,10 @@ def overruled(
 
 
 def _by_agreement(
-    load_point: LoadPoint, drives: Sequence[DriveVerdict], notes: Tuple[str, ...]
+    load_point: LoadPoint, drives: Sequence[DriveVerdict], notes: Tuple[str, ...], arms: Arms
 ) -> LoadVerdict:
     sure = [drive for drive in drives if not any(code in DOUBTS for code in drive.doubts)]
-    verdict, said = _agreed(sure)
+    verdict, said = _agreed(sure, arms)
     if said:
         notes = (*notes, f"{load_point.short}: {said}")
     found = [drive.estimate for drive in drives]
@@ -234,10 +236,10 @@ def _middle(ratios: Sequence[float]) -> float:
     return below * math.sqrt(above / below)
 
 
-def _agreed(drives: Sequence[DriveVerdict]) -> Tuple[Verdict, str]:
+def _agreed(drives: Sequence[DriveVerdict], arms: Arms) -> Tuple[Verdict, str]:
     """What drives that are not pooled say together, and who disagrees, in words.
 
-    Half of them name a mode for all, if the others are undecided and may be like them.
+    Half of them name an arm for all, if the others are undecided and may be like them.
     """
     of: Dict[Verdict, List[DriveVerdict]] = {verdict: [] for verdict in Verdict}
     for drive in drives:
@@ -252,13 +254,13 @@ def _agreed(drives: Sequence[DriveVerdict]) -> Tuple[Verdict, str]:
     against += [drive for drive in rest if not drive.estimate.allows(mode)]
     if against:
         return Verdict.CONFLICTING, (
-            f"{_named(alike)} better in {mode.value}, but {_named(against)} not; look at those "
-            f"drives, and measure {POOL_DRIVES_MIN} or more of the same kind"
+            f"{_named(alike)} better in {arms.said(mode)}, but {_named(against)} not; look at "
+            f"those drives, and measure {POOL_DRIVES_MIN} or more of the same kind"
         )
     apart = [drive for drive in rest if not any(_overlap(drive, other) for other in alike)]
     if apart:
         return Verdict.INSUFFICIENT, (
-            f"{_named(alike)} better in {mode.value}, {_named(apart)} undecided and proven "
+            f"{_named(alike)} better in {arms.said(mode)}, {_named(apart)} undecided and proven "
             "different; measure the undecided ones for longer"
         )
     return (mode if 2 * len(alike) >= len(drives) else Verdict.INSUFFICIENT), ""

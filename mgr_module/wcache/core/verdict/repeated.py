@@ -18,6 +18,7 @@ from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 from ..experiment.pairs import FIRST_LOOK
 from ..material import MATERIAL_RATIO
 from ..model import LoadPoint, Verdict
+from ..options.trial import arms_of
 from ..simulation import DriveKind
 from .boundaries import DECIDE_ALPHA, SAME_ALPHA, SD_FLOOR, half_width
 from .estimate import Estimate, estimate
@@ -263,9 +264,10 @@ def _beside(result: Result, other: Result) -> str:
     """What another experiment of the drive said, and how it ended."""
     when = "later" if other.ended_at_s > result.ended_at_s else "earlier"
     ratio = "" if other.ratio is None else f", ratio {other.ratio:.3g}"
+    said = arms_of(other.option).said(other.verdict)
     return (
         f"a{'n' if when == 'earlier' else ''} {when} experiment ({other.record_id}) is not "
-        f"counted: {other.verdict.value}{ratio} of {other.pairs} pairs, {other.ended}"
+        f"counted: {said}{ratio} of {other.pairs} pairs, {other.ended}"
     )
 
 

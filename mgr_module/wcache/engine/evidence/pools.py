@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from typing import Any, Callable, Dict, List, Mapping, Optional, Protocol, Sequence, Tuple
 
+from ...core import codec
 from ...core.codec import one_line
 from ...core.model import Verdict
 from ...core.record import RESULT_FORMAT, RESULT_VERSION
@@ -94,7 +95,9 @@ def item(result: Result) -> Dict[str, Any]:
     """A result as the child's `pool` takes it: what `experiment` answered, in part."""
     term = result.pool_term
     assert term is not None  # poolable() kept it  # noqa: S101
+    trial = result.option
     return {
+        **({"compared": codec.to_plain(trial)} if trial is not None else {}),
         "format": RESULT_FORMAT, "version": RESULT_VERSION, "forced": result.forced,
         "pairs": result.pairs, "log_ratio": term.log_ratio, "pair_sd": term.pair_sd,
         "tail_log_ratio": term.tail_log_ratio, "tail_pair_sd": term.tail_pair_sd,
@@ -102,6 +105,7 @@ def item(result: Result) -> Dict[str, Any]:
         "subject": {"domain_id": result.drive_name},
         "alike": {
             **({"meanwhile": "slow operations"} if term.slow_ops else {}),
+            **({"compared": str(trial)} if trial is not None else {}),
             "load_point": result.load_point.value,
             "drive_model": str(result.drive_model),
             "transport": term.transport.value,
