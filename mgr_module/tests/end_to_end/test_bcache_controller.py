@@ -62,7 +62,7 @@ class Controlled:
         return said(self.mgr, "ab", option=trial, pairs=4, **arguments)["campaign_id"]
 
     def record(self):
-        (record_id,) = self.mgr.inside.analyses.option_results
+        (record_id,) = self.mgr.inside.analyses.results
         return self.mgr.inside.archive.get(RECORD, record_id)
 
     def finished(self):

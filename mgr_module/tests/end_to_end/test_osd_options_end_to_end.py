@@ -445,7 +445,7 @@ def test_a_verdict_that_falls_holds_the_plan_before_the_next_osds_are_set():
     said(mgr, "apply", plan_id=plan_id)
     while float(stored.get(("osd.0", HDD), SLOW)) == float(SLOW):
         mgr.step(1.0)
-    results = mgr.inside.analyses.option_results
+    results = mgr.inside.analyses.results
     kept = dict(results)
     results.update({i: replace(one, verdict=Verdict.INSUFFICIENT) for i, one in kept.items()})
     for _ in range(60):
@@ -463,7 +463,7 @@ def test_a_verdict_that_falls_holds_the_plan_before_the_next_osds_are_set():
 def test_a_plan_about_osds_is_refused_once_its_verdict_is_gone():
     mgr = a_mgr(hosts=2)
     plan_id = planned(mgr)["plan_id"]
-    mgr.inside.analyses.option_results.clear()
+    mgr.inside.analyses.results.clear()
     code, _, error = mgr.command("apply", plan_id=plan_id)
     assert code != 0
     assert f"no verdict about {HDD} of its drive model is left" in error

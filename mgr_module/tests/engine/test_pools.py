@@ -6,16 +6,19 @@ from dataclasses import replace
 
 import pytest
 from bench_decision import synthetic
+from mgr_fakes.module import cluster
 from scipy import stats
 from wcache.analysis.decision import Options
 from wcache.analysis.experiment import alike, analyse
 from wcache.analysis.pooling import pool
 from wcache.core.errors import MalformedError
 from wcache.core.model import DriveModel, Finding, FindingCode, LoadPoint, Role, Severity, Verdict
+from wcache.core.options.trial import OptionTrial
 from wcache.core.verdict.pooling import POOL_DRIVES_MAX, LoadVerdict
 from wcache.core.verdict.recommend import alpha_of, recommend, widened
 from wcache.engine.evidence.pools import TRIES_MAX, Pools, item
 from wcache.engine.evidence.results import of_record
+from wcache.engine.world import World
 
 OPTIONS = Options()
 
@@ -61,6 +64,27 @@ def pooled(found):
     pools = Pools(InProcess())
     pools.refresh(found)
     return pools.known()
+
+
+def test_values_of_an_option_are_pooled_apart_from_cache_modes_and_from_other_values():
+    trials = (OptionTrial("nr_requests", "64", "256"), OptionTrial("nr_requests", "64", "128"))
+    found = [
+        replace(one, record_id=f"{one.record_id} {trial}")
+        for trial, ratio in ((None, 3.0), (trials[0], 0.25), (trials[1], 1.0))
+        for one in results([ratio] * 3, option=trial)
+    ]
+    pools = pooled(found)
+    assert {(key.option, pool.verdict, pool.drives) for key, pool in pools.items()} == {
+        (None, Verdict.WRITE_THROUGH, 3), (trials[0], Verdict.WRITE_BACK, 3),
+        (trials[1], Verdict.NO_DIFFERENCE, 3),
+    }
+    world = World(
+        1000.0, lambda: cluster([]), all_results={one.record_id: one for one in found}, pools=pools
+    )
+    (advice,) = world.recommendations
+    assert (advice.verdict, len(advice.record_ids)) == (Verdict.WRITE_THROUGH, 3)
+    assert [(one.trial, one.words, one.drives) for one in world.option_verdicts] == [
+        (trials[1], "no material difference", 3), (trials[0], "nr_requests 64", 3)]
 
 
 def test_drives_that_do_not_decide_one_by_one_decide_together_and_predict_the_next():

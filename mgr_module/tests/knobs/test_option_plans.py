@@ -15,8 +15,7 @@ from wcache.core.model import DriveModel, LoadPoint, Verdict
 from wcache.core.option_value import OptionValue
 from wcache.core.options.trial import OptionTrial
 from wcache.core.refusal import Refusal, RefusalKind
-from wcache.core.verdict.of_options import OptionVerdict
-from wcache.core.verdict.option_choice import choose
+from wcache.core.verdict.option_choice import OptionVerdict, choose
 from wcache.knobs.knob import Asked
 from wcache.knobs.options.by_admin import make_changes as by_admin
 from wcache.knobs.options.drift import drifted

@@ -24,8 +24,7 @@ from wcache.core.options.option import Follow
 from wcache.core.options.shared_cache import SharedCache, shared_cache
 from wcache.core.options.trial import OptionTrial
 from wcache.core.protocol import DrivesOutcome
-from wcache.core.verdict.of_options import OptionVerdict
-from wcache.core.verdict.option_choice import by_kind
+from wcache.core.verdict.option_choice import OptionVerdict, by_kind
 from wcache.knobs.options.refusals import Refusals
 
 BACK = option("cache_mode")

@@ -215,8 +215,8 @@ def stopped_on_its_way(mgr, plan_id):
     """The canary is set; then what was measured is not there any more."""
     while shown(mgr, plan_id)["changes"][0]["status"] == "planned":
         mgr.step(0.2)
-    kept = dict(mgr.inside.analyses.option_results)
-    mgr.inside.analyses.option_results.clear()
+    kept = dict(mgr.inside.analyses.results)
+    mgr.inside.analyses.results.clear()
     for _ in range(60):
         mgr.step(1.0)
     return kept
@@ -235,7 +235,7 @@ def test_a_verdict_that_falls_holds_the_rollout_and_no_further_drive_is_set():
         "running", ["applied", "planned", "planned"])
     assert "no longer stands" in plan["reason"]
     assert "`ceph wcache option verdicts`" in plan["reason"]
-    mgr.inside.analyses.option_results.update(kept)
+    mgr.inside.analyses.results.update(kept)
     mgr.settle()
     assert schedulers(mgr) == ["mq-deadline"] * 3
 
@@ -261,7 +261,7 @@ def test_a_plan_whose_verdict_fell_before_it_is_applied_is_refused():
     mgr = a_mgr()
     compared(mgr)
     plan_id = planned(mgr)["plan_id"]
-    mgr.inside.analyses.option_results.clear()
+    mgr.inside.analyses.results.clear()
     said_why = "no verdict about scheduler of its drive model is left"
     code, _, error = mgr.command("apply", plan_id=plan_id)
     assert (code != 0, said_why in error) == (True, True)
@@ -393,8 +393,8 @@ def test_a_plan_by_two_hosts_waits_where_the_word_of_one_of_them_is_taken_back()
     compared(mgr, scope="host:h0")
     compared(mgr, scope="host:h1")
     planned(mgr)
-    mgr.inside.analyses.option_results = {
-        key: one for key, one in mgr.inside.analyses.option_results.items()
+    mgr.inside.analyses.results = {
+        key: one for key, one in mgr.inside.analyses.results.items()
         if one.hostname == "h0"
     }
     (machine,) = mgr.inside.rollouts.values()

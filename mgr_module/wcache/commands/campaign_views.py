@@ -9,6 +9,7 @@ from ..core.errors import NotFoundError
 from ..core.experiment.campaign import Campaign
 from ..core.experiment.run import RunMachine
 from ..core.experiment.run_state import RunStatus
+from ..core.options.trial import OptionTrial
 from ..core.output_format import FORMAT_VERSION
 from ..core.record import Record
 from ..core.verdict.result import Result
@@ -133,13 +134,10 @@ def shown(world: World, campaign_id: str) -> Dict[str, Any]:
                 "periods_expected": periods_at_end(world, machine),
                 "interrupted_periods": sum(w.periods for w in machine.state.waste),
             })
-    results = []
-    for _, result in sorted(world.results.items()):
-        if result.campaign_id == campaign_id:
-            plain = codec.to_plain(result)
-            del plain["option"]  # these are about cache modes
-            plain["dev_names"] = _dev_names(world, result.hostname, result.domain_id)
-            results.append(plain)
+    results = [
+        {**told(result), "dev_names": _dev_names(world, result.hostname, result.domain_id)}
+        for _, result in sorted(world.results.items()) if result.campaign_id == campaign_id
+    ]
     options = codec.to_plain(campaign.options)
     del options["option"]  # see `compares`
     return {
@@ -156,16 +154,22 @@ def _of_options(world: World, campaign: Campaign) -> Dict[str, Any]:
     return {
         "compares": str(campaign.options.option),
         "option_results": [
-            told_of_option(world, result) for _, result in sorted(world.option_results.items())
-            if result.campaign_id == campaign.campaign_id
+            _told_of_option(world, result, result.option)
+            for _, result in sorted(world.all_results.items())
+            if result.campaign_id == campaign.campaign_id and result.option is not None
         ],
     }
 
 
-def told_of_option(world: World, result: Result) -> Dict[str, Any]:
+def told(result: Result) -> Dict[str, Any]:
+    """What an experiment with the cache modes came to."""
+    return {
+        key: value for key, value in codec.to_plain(result).items() if key != "option"
+    }
+
+
+def _told_of_option(world: World, result: Result, trial: OptionTrial) -> Dict[str, Any]:
     """What an experiment with two values of an option came to, in the option's own words."""
-    trial = result.option
-    assert trial is not None  # it is one of `option_results`  # noqa: S101
     return {
         "record_id": result.record_id, "campaign_id": result.campaign_id,
         "hostname": result.hostname, "osd_id": result.osd_id,

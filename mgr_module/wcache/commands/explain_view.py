@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Callable, Dict, List, Mapping, NoReturn, Optional
 
-from ..core import codec
 from ..core.errors import MalformedError, NotFoundError
 from ..core.experiment.levels import level_ns
 from ..core.model import Verdict, load_name
@@ -16,6 +15,7 @@ from ..core.text import latency, ratio, relative, table
 from ..core.verdict.explaining import budgets, would_change
 from ..core.verdict.recommend import Recommendation
 from ..engine.world import World
+from .campaign_views import told
 from .plan_views import PlanViews, recommended_in
 from .tables import BY_95
 
@@ -70,9 +70,7 @@ class ExplainViews:
             # a factorial's pairs are those of its other drive
             kept = number < RECORDS_MAX and not result.measured_in
             record = self._record(result.record_id) if kept else None
-            plain = codec.to_plain(result)
-            del plain["option"]  # these are about cache modes
-            measured.append({**plain, "raw_pairs": _pairs(record)})
+            measured.append({**told(result), "raw_pairs": _pairs(record)})
         return {
             **row, "measured": measured,
             "would_change": [

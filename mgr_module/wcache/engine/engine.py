@@ -139,9 +139,10 @@ class Engine:
             )
 
     def results(self) -> List[Result]:
-        """The results of all records."""
+        """The results about cache modes."""
         with self._lock:
-            return list(self._executor.analyses.results.values())
+            found = self._executor.analyses.results
+            return [result for result in found.values() if result.option is None]
 
     def osds_now(self) -> Dict[int, OsdNow]:
         """Each OSD, with the drives that are under it now."""

@@ -154,7 +154,6 @@ class Executor:
         """Forget what is beyond the bounds."""
         self.persistence.prune(
             self.campaigns, self.runs, self.analyses.results, self.rollouts,
-            self.analyses.option_results,
         )
 
     def is_stored(self, owner: str) -> bool:

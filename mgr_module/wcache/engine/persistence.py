@@ -246,7 +246,6 @@ class StatePersistence:
     def prune(
         self, campaigns: Dict[str, Campaign], runs: Dict[str, RunMachine],
         results: Dict[str, Result], rollouts: Dict[str, RolloutMachine],
-        option_results: Dict[str, Result],
     ) -> None:
         """Forget what is beyond the bounds of `core/fleet/retention.py`, here and in the store."""
         self.prune_due = False
@@ -257,10 +256,6 @@ class StatePersistence:
         for result_id in gone.result_ids:
             del results[result_id]
             self._drop_result(result_id)
-        newest = sorted(option_results.values(), key=lambda one: one.ended_at_s, reverse=True)
-        for result in newest[self._bounds.others:]:
-            del option_results[result.record_id]
-            self._drop_result(result.record_id)
         for run_id in gone.run_ids:
             del runs[run_id]
             self._archive.drop_run(run_id)

@@ -43,7 +43,7 @@ from ..core.simulation import DriveKind
 from ..core.verdict.foreign.document import Evidence, ForeignVerdict
 from ..core.verdict.hosts_by_model import hosts_by_model
 from ..core.verdict.load_profile import merged
-from ..core.verdict.of_options import OptionPools, OptionVerdict, option_verdicts
+from ..core.verdict.option_choice import OptionVerdict, option_verdicts
 from ..core.verdict.plp.trust import TrustedModel, lifted
 from ..core.verdict.pooling import Pool
 from ..core.verdict.recommend import OsdProfiles, PoolKey, Recommendation, recommend
@@ -120,7 +120,7 @@ class World:
     trials: Mapping[str, Trial] = field(default_factory=dict)
     campaigns: Mapping[str, Campaign] = field(default_factory=dict)
     awaited: FrozenSet[str] = frozenset()
-    results: Mapping[str, Result] = field(default_factory=dict)
+    all_results: Mapping[str, Result] = field(default_factory=dict)
     pools: Mapping[PoolKey, Pool] = field(default_factory=dict)
     trusted: Tuple[TrustedModel, ...] = ()
     accepted: Tuple[AcceptedProof, ...] = ()
@@ -138,8 +138,6 @@ class World:
     config_read_at_s: Optional[float] = None
     config_error: str = ""
     blocked: Mapping[str, Blocked] = field(default_factory=dict)
-    option_results: Mapping[str, Result] = field(default_factory=dict)
-    option_pools: OptionPools = field(default_factory=dict)
     awaited_until_s: Mapping[str, float] = field(default_factory=dict)
 
     @Once
@@ -270,9 +268,9 @@ class World:
     # ---- verdicts
 
     @Once
-    def all_results(self) -> Mapping[str, Result]:
-        """Those about cache modes and those about options: for what counts, not for advice."""
-        return {**self.results, **self.option_results}
+    def results(self) -> Mapping[str, Result]:
+        """Those about cache modes, which advice about them goes by."""
+        return {key: found for key, found in self.all_results.items() if found.option is None}
 
     @Once
     def expected_pairs(self) -> ExpectedPairs:
@@ -320,7 +318,7 @@ class World:
             self.believed_reports, self.cluster, switchable=False,
             throwaway=self.options.throwaway_cluster,
         )
-        return tuple(option_verdicts(self.option_results.values(), self.option_pools, homes))
+        return tuple(option_verdicts(tuple(self.all_results.values()), self.pools, homes))
 
     @property
     def foreign_verdicts(self) -> List[Tuple[str, ForeignVerdict]]:
@@ -364,8 +362,7 @@ def look(executor: Executor, maps: Callable[[], ClusterState]) -> World:
         rollouts={plan_id: copy(machine) for plan_id, machine in executor.rollouts.items()},
         trials={job_id: copy(machine) for job_id, machine in executor.trials.items()},
         campaigns=dict(executor.campaigns), awaited=_awaited(executor),
-        results=dict(analyses.results), pools=analyses.pools(),
-        option_results=dict(analyses.option_results), option_pools=analyses.option_pools(),
+        all_results=dict(analyses.results), pools=analyses.pools(),
         trusted=analyses.trusted_models().items, accepted=analyses.accepted_proofs().items,
         foreign=dict(analyses.foreign.files), analysis_error=analyses.error,
         acceptances=executor.accepting.all(), frozen=executor.frozen,

@@ -19,6 +19,7 @@ from wcache.core.fleet.retention import Bounds
 from wcache.core.fleet.retention import surplus as beyond
 from wcache.core.history import About, HistoryEntry
 from wcache.core.model import DriveModel, LoadPoint, Role, Transport, Verdict
+from wcache.core.options.trial import OptionTrial
 from wcache.core.verdict.load_profile import HOURS_MAX, HourLoad, LoadProfile
 from wcache.core.verdict.pooling import PoolTerm
 from wcache.core.verdict.recommend import recommend
@@ -125,6 +126,18 @@ def test_results_that_recommendations_stand_on_go_last_and_never_all_of_a_model(
     before, after = recommend(list(results.values())), recommend(kept)
     assert [(r.drive_model, r.verdict) for r in before] == [
         (r.drive_model, r.verdict) for r in after]
+
+
+def test_results_about_options_are_bounded_however_many_values_are_compared():
+    modes = [result(n, drive=5000 + n) for n in range(BOUNDS.standing_min)]
+    values = [
+        result(100 + n, option=OptionTrial("nr_requests", "64", str(n)))
+        for n in range(BOUNDS.standing + 50)
+    ]
+    gone = surplus({}, {}, named(*modes, *values), {}).result_ids
+    # the oldest go, and no cache mode's for them
+    assert sorted(gone) == sorted(item.record_id for item in values[:len(gone)])
+    assert len(values) - len(gone) in range(BOUNDS.standing - len(modes), BOUNDS.standing + 1)
 
 
 def test_results_that_newer_ones_replaced_go_beyond_a_bound():

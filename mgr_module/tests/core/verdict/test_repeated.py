@@ -8,6 +8,7 @@ import pytest
 from mgr_fakes import builders as make
 from test_recommendations import BACK, BATCH, CONFLICTS, FEW, SAME, THROUGH, result
 from wcache.core.model import Finding, FindingCode, Role, Severity, Transport
+from wcache.core.options.trial import OptionTrial
 from wcache.core.verdict.boundaries import half_width
 from wcache.core.verdict.pooling import PoolTerm
 from wcache.core.verdict.recommend import recommend
@@ -38,6 +39,19 @@ def measured(name, at_s, ratio, pairs=8, sd=0.05, **changes):
 def one(*found):
     (item,) = standing(found)
     return item
+
+
+def test_what_was_compared_on_a_drive_is_weighed_with_its_like_alone():
+    trial = OptionTrial("nr_requests", "64", "256")
+    modes = [measured("m1", 1, 3.6), measured("m2", 3, 3.7)]
+    values = [measured("v1", 2, 0.3, option=trial), measured("v2", 4, 0.31, option=trial)]
+    other = measured("o1", 5, 1.0, option=replace(trial, b="128"))
+    assert {(item.option, item.verdict, item.record_ids) for item in standing(
+        [*modes, *values, other]
+    )} == {
+        (None, THROUGH, ("m2", "m1")), (trial, BACK, ("v2", "v1")),
+        (other.option, SAME, ("o1",)),
+    }
 
 
 STOPPED = "stopped by an admin"

@@ -25,7 +25,7 @@ from ..events import LoadRequest
 from ..hardware.wear import Wear
 from ..protocol import Request
 from ..scope import Scope
-from ..verdict.of_options import OptionVerdict
+from ..verdict.option_choice import OptionVerdict
 from ..verdict.recommend import Recommendation
 from .change_status import Made
 

@@ -13,9 +13,7 @@ from typing import Dict, List, Mapping, Set, Tuple
 from ..change.rollout_state import UNDER_WAY, Rollout
 from ..experiment.campaign import Campaign
 from ..experiment.run_state import OVER, RunState
-from ..model import LoadPoint
-from ..simulation import DriveKind
-from ..verdict.repeated import standing as weighed
+from ..verdict.recommend import groups
 from ..verdict.result import Result
 
 
@@ -24,7 +22,8 @@ class Bounds:
     """How much is kept; together with the reports of 10,000 drives below 5 MB.
 
     `standing` results are what recommendations stand on, `standing_min` of each device
-    class, drive model and load whatever there is of others; `others` are superseded, forced
+    class, drive model and load whatever there is of others; of options, whose values can be
+    compared without end, no number is kept whatever there is.  `others` are superseded, forced
     or not analysed.  `records` hold the raw samples.  Plans that were never carried out have
     `plan_changes` together; the newest has as many as it likes.
     """
@@ -92,17 +91,16 @@ def _results(results: Mapping[str, Result], bounds: Bounds) -> List[str]:
     Standing ones go by their rank (newest first) within their device class, drive model and
     load, so that a recommendation loses drives evenly and never all of them.
     """
-    standing = {result.record_id for result in weighed(list(results.values()))}
-    groups: Dict[Tuple[DriveKind, LoadPoint], List[Result]] = defaultdict(list)
-    for record_id in standing:
-        item = results[record_id]
-        groups[(DriveKind.of(item), item.load_point)].append(item)
-    ranked: List[Tuple[int, str]] = []
-    for items in groups.values():
+    ranked: List[Tuple[int, float, str]] = []
+    for items in groups(list(results.values())).values():
         items.sort(key=lambda r: (-r.ended_at_s, r.record_id))
-        ranked += [(rank, item.record_id) for rank, item in enumerate(items)]
+        ranked += [(rank, -item.ended_at_s, item.record_id) for rank, item in enumerate(items)]
     ranked.sort()
-    gone = [name for rank, name in ranked[bounds.standing:] if rank >= bounds.standing_min]
+    standing = {name for _, _, name in ranked}
+    gone = [
+        name for rank, _, name in ranked[bounds.standing:]
+        if rank >= bounds.standing_min or results[name].option is not None
+    ]
     others = [item for item in results.values() if item.record_id not in standing]
     others.sort(key=lambda r: (-r.ended_at_s, r.record_id))
     return gone + [item.record_id for item in others[bounds.others:]]

@@ -1,24 +1,123 @@
-"""Verdicts about options by kind of drive, and which value those about one option speak for."""
+"""What experiments say of two values of an option, and the value they speak for.
+
+Drives are pooled as those are whose cache modes are compared: from three like drives on by the
+child's pool, below that by what they agree on.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field
-from typing import Dict, Iterable, List, Mapping, NamedTuple, Sequence, Set, Tuple
+from dataclasses import dataclass, field, replace
+from typing import (
+    Dict,
+    Iterable,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Set,
+    Tuple,
+)
 
-from ..model import LoadPoint
+from ..model import LoadPoint, Verdict
 from ..option_value import NAME_CHARS_MAX, VALUE_CHARS_MAX
 from ..options.entries import BY_NAME
 from ..options.option import Follow
-from ..shell import typed
+from ..options.trial import OptionTrial
+from ..shell import command, typed
 from ..simulation import DriveKind
-from .of_options import OptionVerdict
+from .hosts_by_model import HostsByModel, missing_word
+from .pooling import LoadVerdict, Pool, pooled
+from .recommend import PoolKey, drive_verdict, groups, saying
+from .repeated import Standing
+from .result import Result
 
 # What proves a change: the OSD's own traffic where that decided, else what did.
 _PROOF_ORDER = (
     LoadPoint.OSD_TRAFFIC, LoadPoint.OSD_BENCH_DEPTH1, LoadPoint.OSD_BENCH_BATCH,
 )
 VERDICTS_TOLD = 3
+
+
+@dataclass(frozen=True)
+class OptionVerdict:
+    """What is known of two values of an option on one kind of drive, at one load."""
+
+    trial: OptionTrial
+    device_class: str
+    drive_model: str
+    load_point: LoadPoint
+    simulated: bool
+    verdict: Verdict
+    why: str
+    drives: int
+    ratio_low: Optional[float]
+    ratio_high: Optional[float]
+    interval: str
+    record_ids: Tuple[str, ...]
+
+    @property
+    def words(self) -> str:
+        """The verdict in the option's own words."""
+        return self.trial.arms.said(self.verdict)
+
+
+def option_verdicts(
+    results: Sequence[Result], pools: Mapping[PoolKey, Pool], at_home: HostsByModel
+) -> List[OptionVerdict]:
+    """One for each option, its two values, device class, drive model and load.
+
+    What several experiments of one drive say, and which do not count, is as for cache modes; and
+    so is whose word is needed, by `at_home`.
+    """
+    found = [
+        _of_kind(key.option, key.load_point, drives, pools.get(key), at_home)
+        for key, drives in groups(results).items() if key.option is not None
+    ]
+    return sorted(found, key=lambda item: (
+        str(item.trial), item.device_class, item.drive_model, item.load_point.value
+    ))
+
+
+def _of_kind(
+    trial: OptionTrial, load_point: LoadPoint, drives: Sequence[Standing], pool: Optional[Pool],
+    at_home: HostsByModel,
+) -> OptionVerdict:
+    first = drives[0]
+    said = pooled(load_point, [drive_verdict(one) for one in drives], pool, trial.arms)
+    undecided = [one.why for one in drives if not one.verdict.decided]
+    why = [said.interval]
+    if not said.verdict.decided:
+        by_pool = [pool.why] if said.pooled and pool is not None else []
+        why = [*by_pool, *undecided[:1], *said.notes]
+    found = OptionVerdict(
+        trial, first.device_class, str(first.drive_model), load_point, first.simulated,
+        said.verdict, next((line for line in why if line), ""), said.drives,
+        said.ratio_low, said.ratio_high, said.interval,
+        tuple(record_id for one in drives for record_id in one.record_ids),
+    )
+    return _unless_one_host(found, said, drives, at_home)
+
+
+def _unless_one_host(
+    found: OptionVerdict, said: LoadVerdict, drives: Sequence[Standing], at_home: HostsByModel
+) -> OptionVerdict:
+    """Withheld where the drive model is on two hosts or more, and one alone has decided."""
+    if not found.verdict.decided:
+        return found
+    kind = DriveKind(found.device_class, found.drive_model, found.simulated)
+    trial = f"{found.trial.name}={found.trial.a},{found.trial.b}"
+    missing = missing_word(
+        saying(drives, found.verdict, [said]), {one.hostname for one in drives},
+        at_home.get(kind.home, frozenset()), have="this drive model",
+        measure=lambda host: command("ceph wcache ab {} --scope=host:{}", trial, host),
+        more=", which is undecided, for longer",
+    )
+    return found if missing is None else replace(
+        found, verdict=Verdict.INSUFFICIENT,
+        why="; ".join(line for line in (found.why, missing.why) if line),
+    )
 
 
 class Told(NamedTuple):

@@ -15,6 +15,7 @@ from typing import (
     Iterable,
     List,
     Mapping,
+    NamedTuple,
     Optional,
     Sequence,
     Set,
@@ -28,6 +29,7 @@ from ..drive.accepted_proofs import AcceptedProof
 from ..host_report import HostReport
 from ..material import MATERIAL_RATIO
 from ..model import CacheMode, DriveModel, DriveReport, FindingCode, LoadPoint, Verdict
+from ..options.trial import OptionTrial
 from ..shell import command
 from ..simulation import DriveKind, in_cluster, osd_of, real
 from .across_loads import over_loads
@@ -80,14 +82,20 @@ OsdProfiles = Mapping[Tuple[str, str], Mapping[int, LoadProfile]]
 """The same, and in each by OSD."""
 
 
-PoolKey = Tuple[DriveKind, LoadPoint]
+class PoolKey(NamedTuple):
+    """What is pooled together: one kind of drive at one load, by what was compared."""
+
+    kind: DriveKind
+    load_point: LoadPoint
+    option: Optional[OptionTrial] = None  # None: the cache modes
 
 
 def groups(results: Sequence[Result]) -> Dict[PoolKey, List[Standing]]:
-    """The results that are pooled with each other: what counts of each drive, by load point."""
+    """The results that are pooled with each other: what counts of each drive."""
     found: Dict[PoolKey, List[Standing]] = defaultdict(list)
     for result in standing(results):
-        found[(DriveKind.of(result), result.load_point)].append(result)
+        key = PoolKey(DriveKind.of(result), result.load_point, result.option)
+        found[key].append(result)
     return dict(found)
 
 
@@ -120,9 +128,9 @@ def recommend(
     by_kind: Dict[DriveKind, List[Standing]] = defaultdict(list)
     # a firmware that ignores flushes does so in any device class
     flushing: Dict[DriveKind, List[Result]] = defaultdict(list)
-    for (kind, _), group in groups(results).items():
-        by_kind[kind] += group
-        flushing[kind.in_any_class] += group
+    for key, group in groups(results).items():
+        by_kind[key.kind] += group
+        flushing[key.kind.in_any_class] += group
     for result in results:
         # nor is it forgotten once the drive was measured again
         if not result.forced and has_finding(result, FindingCode.FLUSH_TOO_FAST):
@@ -243,7 +251,7 @@ def _recommend(
     for point in LoadPoint:
         measured = [drive_verdict(result) for result in by_load.get(point, ())]
         if measured:
-            load = pooled(point, measured, pools.get((kind, point)))
+            load = pooled(point, measured, pools.get(PoolKey(kind, point)))
             loads.append(widened(load, measured, alpha))
     verdict, why = over_loads(loads, profile)
     warnings = [

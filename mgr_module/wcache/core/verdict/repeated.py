@@ -18,7 +18,7 @@ from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 from ..experiment.pairs import FIRST_LOOK
 from ..material import MATERIAL_RATIO
 from ..model import LoadPoint, Verdict
-from ..options.trial import arms_of
+from ..options.trial import OptionTrial, arms_of
 from ..simulation import DriveKind
 from .boundaries import DECIDE_ALPHA, SAME_ALPHA, SD_FLOOR, half_width
 from .estimate import Estimate, estimate
@@ -74,14 +74,19 @@ class _Mean(NamedTuple):
 
 
 def standing(results: Sequence[Result]) -> List[Standing]:
-    """What counts of each drive at each load point.
+    """What counts of each drive at each load point, by what was compared.
 
     Forced runs missed a precondition and stay out, and so does what has no pair.
     """
-    by_drive: Dict[Tuple[str, str, LoadPoint, bool], List[Result]] = {}
+    by_drive: Dict[
+        Tuple[str, str, LoadPoint, bool, Optional[OptionTrial]], List[Result]
+    ] = {}
     for result in sorted(results, key=lambda r: (r.ended_at_s, r.record_id)):
         if result.analysed and not result.forced and result.pairs > 0:
-            key = (result.hostname, result.drive_id, result.load_point, result.simulated)
+            key = (
+                result.hostname, result.drive_id, result.load_point, result.simulated,
+                result.option,
+            )
             by_drive.setdefault(key, []).append(result)
     return [_of_one_drive(found) for found in by_drive.values()]
 

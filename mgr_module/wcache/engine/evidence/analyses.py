@@ -17,9 +17,7 @@ from typing import (
 
 from ...core import events
 from ...core.drive.accepted_proofs import AcceptedProof, AcceptedProofs
-from ...core.options.trial import OptionTrial
 from ...core.record import Record
-from ...core.verdict.of_options import OptionPools, by_trial
 from ...core.verdict.plp.trust import TrustedModel, TrustedModels, lifted
 from ...core.verdict.pooling import Pool
 from ...core.verdict.recommend import PoolKey
@@ -61,7 +59,6 @@ class Analyses:
         self._archive = archive
         self._wake = wake
         self._pools = Pools(analysis)
-        self._option_pools: Dict[OptionTrial, Pools] = {}
         # what admins vouch for: drive models, and what a host has shown of one
         self.trusted: Dict[str, TrustedModel] = {}
         self.accepted: Dict[Tuple[str, str], AcceptedProof] = {}
@@ -73,15 +70,12 @@ class Analyses:
         self._asked: Set[str] = set()  # ids of records that are with the child
         self._answers: queue.SimpleQueue[Tuple[Record, _Answer, str]] = queue.SimpleQueue()
         self.results: Dict[str, Result] = {}
-        # of options: whoever asks about cache modes never sees them
-        self.option_results: Dict[str, Result] = {}
         self.foreign = Foreign(archive)
         self.error = ""
 
     def load(self) -> None:
         """Take up the stored results, and what was imported."""
-        for record_id, result in self._archive.all(RESULT).items():
-            self._home(result)[record_id] = result
+        self.results.update(self._archive.all(RESULT))
         self.foreign.load()
         models = self._archive.get(TRUSTED) or TrustedModels()
         self.trusted = {item.drive_model: item for item in models.items}
@@ -109,7 +103,7 @@ class Analyses:
     def catch_up(self) -> None:
         """Have every stored record analysed that has no result yet."""
         for record_id in self._archive.names(RECORD):
-            known = self.results.get(record_id) or self.option_results.get(record_id)
+            known = self.results.get(record_id)
             if known is None or not known.analysed:
                 record = self._archive.get(RECORD, record_id)
                 if record is not None:
@@ -122,34 +116,18 @@ class Analyses:
         if now_s >= self._pools_at_s:
             self._pools_at_s = now_s + POOLS_EVERY_S
             self._pools.refresh(self.believed())
-            self._refresh_option_pools()
-
-    def _refresh_option_pools(self) -> None:
-        """Each option and its two values are pooled by themselves."""
-        found = by_trial(self.option_results.values())
-        self._option_pools = {
-            trial: self._option_pools.get(trial) or Pools(self._analysis) for trial in found
-        }
-        for trial, pools in self._option_pools.items():
-            pools.refresh(found[trial])
 
     def pools(self) -> Dict[PoolKey, Pool]:
         """The pooled estimates there are."""
         return self._pools.known()
 
-    def option_pools(self) -> OptionPools:
-        """The same of options, by option and values."""
-        return {trial: pools.known() for trial, pools in self._option_pools.items()}
-
     def awaited(self) -> Set[str]:
         """Campaigns of which a record is with the child now."""
-        both = {**self.results, **self.option_results}
-        return {both[r].campaign_id for r in self._asked if r in both}
+        return {self.results[r].campaign_id for r in self._asked if r in self.results}
 
     def ended_at_s(self) -> Dict[str, float]:
         """When each record ended, by its id."""
-        both = {**self.results, **self.option_results}
-        return {record_id: result.ended_at_s for record_id, result in both.items()}
+        return {record_id: result.ended_at_s for record_id, result in self.results.items()}
 
     def look(self, action: events.AskAnalysis, decided: Callable[[events.Decided], None]) -> None:
         """Look at an experiment under way; `decided` is called from another thread."""
@@ -191,21 +169,17 @@ class Analyses:
             self._keep(not_analysed(record, error) if answer is None else of_record(record, answer))
 
     def _keep(self, result: Result) -> None:
-        self._home(result)[result.record_id] = result
+        self.results[result.record_id] = result
         self._pools_at_s = 0.0
         self._wake()
         self._archive.put_later(RESULT, result)
-
-    def _home(self, result: Result) -> Dict[str, Result]:
-        return self.results if result.option is None else self.option_results
 
     def _retry(self, now_s: float) -> None:
         """Try a record again that nobody could analyse: numpy may have been installed."""
         if not self.error or now_s < self._retry_at_s:
             return
         self._retry_at_s = now_s + RETRY_S
-        both = {**self.results, **self.option_results}
-        waiting = sorted(key for key, result in both.items() if not result.analysed)
+        waiting = sorted(key for key, result in self.results.items() if not result.analysed)
         self._retries += 1
         for offset in range(len(waiting)):
             # a record that fails for a reason of its own must not hold up the others

@@ -33,7 +33,7 @@ class PoolOp(Protocol):
 
 
 class Pools:
-    """Pools by kind of drive and load point."""
+    """Pools by kind of drive, load point and what was compared."""
 
     def __init__(self, analysis: PoolOp) -> None:
         self._analysis = analysis
@@ -60,7 +60,7 @@ class Pools:
         with self._lock:
             self._pools = {key: pool for key, pool in self._pools.items() if key in wanted}
             self._asked = {key: asked for key, asked in self._asked.items() if key in wanted}
-        for key in sorted(wanted):
+        for key in sorted(wanted, key=str):
             self._ask(key, wanted[key])
 
     def _ask(self, key: PoolKey, found: List[Standing]) -> None:

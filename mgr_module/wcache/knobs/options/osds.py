@@ -12,8 +12,14 @@ from ...core.host_report import HostReport
 from ...core.model import Role
 from ...core.options.entries import OPTIONS
 from ...core.simulation import DriveKind, in_cluster
-from ...core.verdict.of_options import OptionVerdict
-from ...core.verdict.option_choice import Choice, Ground, Told, by_kind, choose
+from ...core.verdict.option_choice import (
+    Choice,
+    Ground,
+    OptionVerdict,
+    Told,
+    by_kind,
+    choose,
+)
 from ...core.verdict.recommend import recommended_for
 from ..domains import in_order
 from ..knob import CHANGES_MAX, Asked, Wanted

@@ -12,8 +12,7 @@ from ...core.options.entries import DRAINS, OPTIONS, kept_from
 from ...core.options.option import DIRTY_DATA, Option, Place
 from ...core.shell import CommandLine, command, commented
 from ...core.simulation import not_up
-from ...core.verdict.of_options import OptionVerdict
-from ...core.verdict.option_choice import Choice, Told, by_kind, choose
+from ...core.verdict.option_choice import Choice, OptionVerdict, Told, by_kind, choose
 from ...core.verdict.recommend import recommended_for
 from ..domains import Domain, Fate, by_fate, in_order, within
 from ..knob import Asked, Wanted
