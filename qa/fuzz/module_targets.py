@@ -24,7 +24,7 @@ from wcache.core import codec, versions
 from wcache.core.config_database import Config, parse_dump
 from wcache.core.drive import journal
 from wcache.core.errors import WcacheError
-from wcache.core.experiment import osd_histogram
+from wcache.core.experiment.observed import parse_histogram
 from wcache.core.figures.prometheus_text import gauge, text
 from wcache.core.record import RECORD_FORMAT, RESULT_FORMAT, Record
 from wcache.core.verdict.foreign import document
@@ -154,7 +154,7 @@ def _well(mgr: FakeMgr) -> None:
 def ceph(data: bytes) -> Any:
     """What OSDs and mons answer: each reader gets the same."""
     said = text_of(data)
-    found: List[Any] = [compat.bench_seconds(said), osd_histogram.parse(said), labels_of(said)]
+    found: List[Any] = [compat.bench_seconds(said), parse_histogram(said), labels_of(said)]
     reading.edges_of(said[:300])
     plain = parse(said, "it")
     entries = parse_dump(plain, ("osd_memory_target", "osd_mclock_profile"))

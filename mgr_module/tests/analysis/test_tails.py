@@ -17,7 +17,7 @@ from wcache.analysis.pairs import differences
 from wcache.analysis.pooling import pool
 from wcache.core import codec
 from wcache.core.errors import MalformedError
-from wcache.core.experiment.osd_histogram import gained, parse
+from wcache.core.experiment.observed import histogram_gained, parse_histogram
 from wcache.core.experiment.pairs import FIRST_LOOK
 from wcache.core.model import Verdict
 from wcache.core.record import LatencyHistogram, Period
@@ -176,9 +176,9 @@ def test_percentiles_of_a_mode_are_said_to_be_about_and_between_what():
 
 
 def test_the_readers_buckets_are_the_osds_in_nanoseconds():
-    found = parse(made.dump({1: 3, 7: 9}))
+    found = parse_histogram(made.dump({1: 3, 7: 9}))
     assert found == LatencyHistogram(UPPER_NS[:7], (3, 0, 0, 0, 0, 0, 9))
-    assert parse(made.dump({31: 1})).upper_ns[-1] == 2 * 53_687_091_200_000
+    assert parse_histogram(made.dump({31: 1})).upper_ns[-1] == 2 * 53_687_091_200_000
 
 
 def bent(**changes):
@@ -211,16 +211,16 @@ def ranges(*found):
     ids=lambda text: text[:20],
 )
 def test_an_answer_that_is_no_such_histogram_is_none(text):
-    assert parse(text) is None
+    assert parse_histogram(text) is None
 
 
 def test_what_is_gained_between_readings_is_never_negative():
-    some, more = parse(made.dump({2: 5})), parse(made.dump({2: 5, 4: 1}))
-    assert gained(some, more) == LatencyHistogram(UPPER_NS[:4], (0, 0, 0, 1))
+    some, more = parse_histogram(made.dump({2: 5})), parse_histogram(made.dump({2: 5, 4: 1}))
+    assert histogram_gained(some, more) == LatencyHistogram(UPPER_NS[:4], (0, 0, 0, 1))
     for before, after in ((more, some), (some, some), (None, some), (some, None)):
-        assert gained(before, after) is None
+        assert histogram_gained(before, after) is None
     other = LatencyHistogram((90_000,), (1,))
-    assert gained(other, more) is None
+    assert histogram_gained(other, more) is None
 
 
 def test_records_from_before_histograms_are_read_and_bad_ones_refused():

@@ -13,7 +13,11 @@ from dataclasses import replace
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ..core.events import LoadRequest, LoadSamples
-from ..core.experiment import osd_histogram
+from ..core.experiment.observed import (
+    HISTOGRAM_COMMAND,
+    histogram_gained,
+    parse_histogram,
+)
 from ..core.loads import (
     BATCH_WRITES,
     COMMIT_COUNTERS,
@@ -238,10 +242,10 @@ class CephLoads:
     def _histogram(self, osd_id: int) -> Optional[LatencyHistogram]:
         """Client writes by latency; None where the OSD does not tell, or not at once."""
         try:
-            text = self._command(osd_id, osd_histogram.COMMAND, timeout_s=HISTOGRAM_TIMEOUT_S)
+            text = self._command(osd_id, HISTOGRAM_COMMAND, timeout_s=HISTOGRAM_TIMEOUT_S)
         except CommandFailed:
             return None
-        return osd_histogram.parse(text)
+        return parse_histogram(text)
 
     def _traffic(self, request: LoadRequest, cancel: threading.Event) -> LoadSamples:
         # one OSD's tail says nothing of what all of them commit
@@ -279,7 +283,7 @@ class CephLoads:
             )
         histogram = None
         if writes is not None and not aborted and not unusable:
-            histogram = osd_histogram.gained(writes, self._histogram(request.osd_id))
+            histogram = histogram_gained(writes, self._histogram(request.osd_id))
         return LoadSamples(
             seconds, (), deltas, 0, aborted, unusable,
             later_counters=tuple(_part_of(deltas, later)), histogram=histogram,
@@ -312,7 +316,7 @@ class CephLoads:
             last, last_s = now, time.monotonic()
         seconds, histogram = time.monotonic() - begin, None
         if writes is not None:
-            histogram = osd_histogram.gained(writes, self._histogram(request.osd_id))
+            histogram = histogram_gained(writes, self._histogram(request.osd_id))
         return LoadSamples(
             seconds, tuple(samples), (), 0, aborted, at_ns=tuple(began), histogram=histogram
         )

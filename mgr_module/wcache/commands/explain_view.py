@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Callable, Dict, List, Mapping, NoReturn, Optional
 
 from ..core.errors import MalformedError, NotFoundError
-from ..core.experiment.levels import level_ns
+from ..core.loads import level_ns
 from ..core.model import Verdict, load_name
 from ..core.output_format import FORMAT_VERSION
 from ..core.record import Record

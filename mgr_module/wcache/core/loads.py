@@ -8,10 +8,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from functools import cached_property
+from statistics import median
 from typing import Dict, FrozenSet, Iterable, Optional, Tuple
 
 from .model import LoadPoint
-from .record import CounterDelta
+from .record import CounterDelta, Period
 
 # What an OSD counts of its commits, by release: `commit_lat` (16) became `txc_commit_lat` (17
 # and later); kv_commit_lat is the kv commit alone (src/os/bluestore/BlueStore.cc, _init_logger).
@@ -108,6 +109,22 @@ def commit_latency(counters: Iterable[CounterDelta]) -> Optional[CounterDelta]:
     """The first of COMMIT_COUNTERS that counted anything, whatever section it stands in."""
     by_name = {item.name.rsplit(".", 1)[-1]: item for item in counters if item.count > 0}
     return next((by_name[name] for name in COMMIT_COUNTERS if name in by_name), None)
+
+
+def commits(period: Period) -> Tuple[float, int]:
+    """(seconds waited in sum, how many) of the commits of a period."""
+    commit = commit_latency(period.counters)
+    if commit is not None:
+        return max(0.0, commit.sum_s), commit.count
+    return sum(period.samples_ns) / 1e9, len(period.samples_ns)
+
+
+def level_ns(period: Period) -> float:
+    """The median of the samples, or the mean of the commits, in ns; 1 at least."""
+    if period.samples_ns:
+        return max(1.0, median(period.samples_ns))
+    waited_s, count = commits(period)
+    return max(1.0, waited_s * 1e9 / max(1, count))
 
 
 def spread_at_s(seconds: float, count: int, index: int) -> float:

@@ -11,12 +11,12 @@ from typing import List
 
 from ..core.errors import StorageError
 from ..core.experiment.campaign import Campaign
-from ..core.experiment.observing.machines import machine_of
 from ..core.experiment.run_state import RunSpec, RunState, RunStatus
 from ..core.experiment.slots import Periods
 from ..core.experiment.stand_in import stand_in, wants_another
 from ..core.fleet.claims import believed
 from .executor import Executor
+from .run_queue import machine_of
 from .under_way import domains_taken, open_jobs, taken
 
 

@@ -17,7 +17,6 @@ from ..core.automation.state import AutoState
 from ..core.change.rollout import RolloutMachine
 from ..core.cluster import OsdNow
 from ..core.errors import StorageError
-from ..core.experiment.observing.machines import machine_of
 from ..core.experiment.run_state import OVER
 from ..core.fleet.claims import osds_now
 from ..core.history import HistoryEntry
@@ -27,7 +26,7 @@ from .another_drive import take_others
 from .executor import Executor, Ports
 from .orders import EngineLock, Orders
 from .persistence import FROZEN
-from .run_queue import CLUSTER_GRACE_S
+from .run_queue import CLUSTER_GRACE_S, machine_of
 from .steady_clock import steady_clock
 from .storing.archive import AUTOMATION, CAMPAIGN, RUN
 from .under_way import at_once, begun_jobs, in_common, open_jobs, touched_by, touched_by_run

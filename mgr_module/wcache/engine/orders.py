@@ -13,15 +13,15 @@ from ..core.drive.accepted_proofs import AcceptedProof
 from ..core.errors import ConflictError, StorageError
 from ..core.events import FREEZE, Action, Begin, Halt, SaveRun
 from ..core.experiment.campaign import Campaign
-from ..core.experiment.observing.machines import machine_of
 from ..core.experiment.run_state import RunState
 from ..core.experiment.slots import Periods
 from ..core.fleet.ages import Age
 from ..core.verdict.foreign.document import Evidence
-from ..core.verdict.plp.trust import TrustedModel
+from ..core.verdict.plp import TrustedModel
 from ..deployment.form import Deployment, entity_of
 from .accepting import settle
 from .executor import Executor
+from .run_queue import machine_of
 from .storing.archive import (
     ACCEPTED,
     ACCEPTED_PROOFS,

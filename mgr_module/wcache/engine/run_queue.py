@@ -4,13 +4,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import AbstractSet, Callable, Collection, Dict, Iterator, Mapping, Optional, Tuple
+from typing import (
+    AbstractSet,
+    Callable,
+    Collection,
+    Dict,
+    Iterator,
+    List,
+    Mapping,
+    Optional,
+    Tuple,
+)
 
 from ..core import events
 from ..core.agents import Agents
 from ..core.cluster import ClusterView
+from ..core.experiment.observing.capacity_run import CapacityRun, benches_capacity
+from ..core.experiment.observing.run import ObservingRun
 from ..core.experiment.run import RunMachine
-from ..core.experiment.run_state import RunSpec, RunStatus
+from ..core.experiment.run_state import RunSpec, RunState, RunStatus
+from ..core.experiment.slots import Periods
 from ..core.precondition_text import precondition_text
 from ..core.record import Precondition
 from ..core.simulation import has_clients, illness
@@ -24,6 +37,13 @@ from .watchdog import beside
 CLUSTER_GRACE_S = 60.0
 # How old the word of the mons may be by which a run begins, and how often they are asked for it.
 STOPS_EVERY_S = 30.0
+
+
+def machine_of(state: RunState, periods: List[Periods], epoch: str) -> RunMachine:
+    """The machine that carries out a stored run."""
+    if benches_capacity(state.spec):
+        return CapacityRun(state, periods, epoch)
+    return (ObservingRun if state.spec.observes else RunMachine)(state, periods, epoch)
 
 
 @dataclass

@@ -30,8 +30,8 @@ from ..core.cluster import ClusterState
 from ..core.config_database import Config
 from ..core.drive.acceptance import Acceptance
 from ..core.drive.accepted_proofs import AcceptedProof
+from ..core.experiment.budget import ExpectedPairs, expected_pairs
 from ..core.experiment.campaign import Campaign
-from ..core.experiment.expected import ExpectedPairs, expected_pairs
 from ..core.experiment.run_state import RunStatus
 from ..core.fleet.ages import Age, age_of
 from ..core.fleet.claims import believed, osds_now
@@ -44,7 +44,7 @@ from ..core.verdict.foreign.document import Evidence, ForeignVerdict
 from ..core.verdict.hosts_by_model import hosts_by_model
 from ..core.verdict.load_profile import merged
 from ..core.verdict.option_choice import OptionVerdict, option_verdicts
-from ..core.verdict.plp.trust import TrustedModel, lifted
+from ..core.verdict.plp import TrustedModel, lifted
 from ..core.verdict.pooling import Pool
 from ..core.verdict.recommend import OsdProfiles, PoolKey, Recommendation, recommend
 from ..core.verdict.result import Result

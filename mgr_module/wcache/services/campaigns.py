@@ -35,9 +35,8 @@ from ..core.experiment.observing import plan as observing
 from ..core.experiment.osd_option import ELSEWHERE, by_hand, unmet
 from ..core.experiment.run import RunMachine
 from ..core.experiment.run_state import RunSpec, RunState, RunStatus
-from ..core.experiment.schedule import make_runs
+from ..core.experiment.schedule import TrySample, cheapest, make_runs
 from ..core.experiment.starting import START_WAIT_S
-from ..core.experiment.try_sample import TrySample, cheapest
 from ..core.fleet.ages import Age
 from ..core.hardware.bcache import Dirty
 from ..core.history import ADMIN

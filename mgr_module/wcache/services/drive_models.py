@@ -14,7 +14,7 @@ from ..core.drive.accepted_proofs import (
 )
 from ..core.errors import MalformedError, NotFoundError, RefusedError
 from ..core.simulation import is_real
-from ..core.verdict.plp.trust import MODELS_MAX, REASON_CHARS_MAX, TrustedModel
+from ..core.verdict.plp import MODELS_MAX, REASON_CHARS_MAX, TrustedModel
 from ..engine.engine import Engine
 from ..engine.storing.archive import ACCEPTED_PROOFS, TRUSTED
 from ..engine.world import World

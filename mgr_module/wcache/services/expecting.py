@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Dict
 
+from ..core.experiment.budget import periods_expected
 from ..core.experiment.campaign import Campaign, forecast
-from ..core.experiment.expected import periods_expected
 from ..core.experiment.run import RunMachine
 from ..engine.world import World
 from .campaigns import periods_of

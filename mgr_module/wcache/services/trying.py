@@ -13,7 +13,12 @@ from ..ceph.traffic import Traffic
 from ..core import codec
 from ..core.errors import ConflictError, RefusedError
 from ..core.experiment.campaign import Campaign, candidates
-from ..core.experiment.try_sample import DRIVES_PER_MODEL, LOADS, TrySample, enough_traffic_per_s
+from ..core.experiment.schedule import (
+    TRY_DRIVES_PER_MODEL,
+    TRY_LOADS,
+    TrySample,
+    enough_traffic_per_s,
+)
 from ..core.output_format import FORMAT_VERSION
 from ..core.precondition_text import PROBE_RESPONDS, precondition_text
 from ..core.scope import parse_scope
@@ -25,7 +30,7 @@ from .campaigns import CampaignService, Ready, periods_of
 from .expecting import ending, periods_at_end
 from .guards import require_reports
 
-ARGUMENTS: Mapping[str, Any] = {"loads": LOADS, "drives_per_model": DRIVES_PER_MODEL}
+ARGUMENTS: Mapping[str, Any] = {"loads": TRY_LOADS, "drives_per_model": TRY_DRIVES_PER_MODEL}
 FORECAST, MEASURING, ANSWER = "forecast", "measuring", "answer"
 # The last drive is still to be brought back.
 PERCENT_OPEN_MAX = 99

@@ -8,8 +8,8 @@ from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
 
 from ..core import versions
 from ..core.change.gate.judge import LOOKS
-from ..core.experiment.levels import level_ns
 from ..core.figures import lines
+from ..core.loads import level_ns
 from ..core.model import CacheMode
 from ..core.options.trial import arms_of
 from ..core.record import Record

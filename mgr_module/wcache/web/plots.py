@@ -7,7 +7,6 @@ import math
 from dataclasses import dataclass
 from typing import List
 
-from ..core.experiment.levels import level_ns
 from ..core.figures import ecdf
 from ..core.figures.lines import (
     TICKS_APART_PX,
@@ -18,6 +17,7 @@ from ..core.figures.lines import (
     axes_of,
     over_time,
 )
+from ..core.loads import level_ns
 from ..core.material import MATERIAL_RATIO
 from ..core.model import CacheMode
 from ..core.options.trial import arms_of

@@ -10,11 +10,11 @@ from mgr_fakes.module import FakeMgr
 from wcache.ceph.compat import bench_seconds
 from wcache.ceph.loads import CephLoads
 from wcache.core import events
-from wcache.core.experiment.observing.machines import machine_of
 from wcache.core.experiment.run_state import RunState, RunStatus
 from wcache.core.loads import CAPACITY_CALL_BYTES, CapacityCall, CapacityRecipe
 from wcache.core.model import CacheMode, LoadPoint, Role
 from wcache.core.protocol import DrivesOutcome, FailureOutcome, LookRequest
+from wcache.engine.run_queue import machine_of
 from wcache.engine.storing.archive import CAMPAIGN
 
 BACK, THROUGH = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH

@@ -14,7 +14,6 @@ from wcache.commands import observed_tables
 from wcache.core import codec, events
 from wcache.core.events import LoadSamples
 from wcache.core.experiment.observed import of_histogram, rates
-from wcache.core.experiment.observing.machines import machine_of
 from wcache.core.experiment.observing.plan import (
     BESIDE_CALLS,
     BESIDE_ROUNDS_MAX,
@@ -41,6 +40,7 @@ from wcache.core.protocol import (
     TimerRequest,
 )
 from wcache.core.record import LatencyHistogram
+from wcache.engine.run_queue import machine_of
 from wcache.engine.storing.archive import RECORD
 
 TOUCHING = ("SetModeRequest", "ReleaseRequest", "ApplyRequest", "RollbackRequest")

@@ -12,7 +12,7 @@ from wcache.core import codec, events
 from wcache.core.errors import NotFoundError
 from wcache.core.experiment.budget import client_wait_s
 from wcache.core.experiment.run_state import RunSpec, RunStatus
-from wcache.core.experiment.try_sample import TrySample, cheapest
+from wcache.core.experiment.schedule import TrySample, cheapest
 from wcache.core.loads import WATCHED_MAX
 from wcache.core.model import LoadPoint, Role
 from wcache.core.protocol import ReleaseRequest

@@ -11,7 +11,7 @@ from ...core.model import DriveReport
 from ...core.output_format import FORMAT_VERSION
 from ...core.simulation import real
 from ...core.text import table, when
-from ...core.verdict.plp import hints
+from ...core.verdict.plp import plp_cell
 from ...engine.world import World
 
 
@@ -39,7 +39,7 @@ def drive_models(world: World) -> Dict[str, Any]:
             "drive_model": name, "drives": len(drives), "hosts": len(hosts[name]),
             "transports": sorted({drive.transport.value for drive in drives}),
             "rotational": drives[0].rotational if drives else None,
-            "plp": hints.cell(tuple(told), word is not None),
+            "plp": plp_cell(tuple(told), word is not None),
             "plp_hints": [
                 {"protected": hint.protected, "source": hint.source,
                  "drives": sum(hint in drive.plp_hints for drive in drives)}

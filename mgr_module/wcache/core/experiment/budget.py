@@ -11,17 +11,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Dict, Iterable, Sequence, Tuple
+from statistics import median
+from typing import Callable, Dict, Iterable, List, Sequence, Tuple
 
-from ..loads import ASSUMED_SAMPLE_S, WRITE_BYTES
-from ..model import CacheMode, LoadPoint
+from ..loads import ASSUMED_SAMPLE_S, WRITE_BYTES, commits
+from ..model import CacheMode, DriveModel, LoadPoint
 from ..record import ExperimentSetup, Period
 from ..simulation import on_our_clock
 from .design import design_of
-from .levels import commits
-from .pairs import Discarded, next_slot
+from .pairs import FIRST_LOOK, Discarded, next_slot
 from .run_state import RunSpec
-from .settling_time.checks import check_size, due_check, settled
+from .settling_time.checks import check_size, due_check, pairs_limit, settled
 from .slots import AnySlot, CheckSlot, Periods
 
 FOR_SAME = " for showing that there is no difference"
@@ -151,3 +151,29 @@ def cut_off_seconds(setup: ExperimentSetup, periods: Periods) -> float:
         return check_size(setup, slot)[1]
     samples_s = setup.samples_per_period * ASSUMED_SAMPLE_S[setup.load_point]
     return settled(setup, periods).settle_s + max(setup.period_s, samples_s)
+
+
+# Drive model, load point and pairs of an experiment that has ended.
+Ended = Tuple[DriveModel, LoadPoint, int]
+ExpectedPairs = Callable[[ExperimentSetup], int]
+
+# Where nothing has been measured yet: a clear case is decided at one of the first looks.
+PAIRS_EXPECTED = 2 * FIRST_LOOK
+
+
+def expected_pairs(ended: Iterable[Ended]) -> ExpectedPairs:
+    """What drives of the same model took at the same load, else what others took at it."""
+    known = [row for row in ended if row[2] > 0]
+
+    def pairs(setup: ExperimentSetup) -> int:
+        alike = [row for row in known if row[1] is setup.load_point]
+        same = [row for row in alike if row[0] == setup.drive_model]
+        counts: List[int] = [row[2] for row in same or alike]
+        return min(pairs_limit(setup), round(median(counts)) if counts else PAIRS_EXPECTED)
+
+    return pairs
+
+
+def periods_expected(expected: ExpectedPairs, setup: ExperimentSetup, done: int) -> int:
+    """Periods at its end; one that has gone on for longer is expected to end with the next pair."""
+    return min(2 * pairs_limit(setup), max(2 * expected(setup), done + 2))

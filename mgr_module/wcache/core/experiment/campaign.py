@@ -37,8 +37,8 @@ from ..refusal import RefusalKind
 from ..scope import Scope
 from ..simulation import in_cluster, measured_by_probe, not_up
 from ..text import many, named
+from .budget import ExpectedPairs
 from .design import design_of
-from .expected import ExpectedPairs
 from .observing import plan as observing
 from .run_state import RunSpec
 from .settling_time.checks import checks_at_most, pairs_limit

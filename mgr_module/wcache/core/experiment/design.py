@@ -5,15 +5,24 @@
 
 from __future__ import annotations
 
+import math
 from typing import List, NamedTuple, Protocol, Sequence, Tuple
 
 from ..errors import MalformedError
+from ..loads import level_ns
 from ..material import MATERIAL_LN
 from ..model import CacheMode, DriveState, Transport
 from ..record import CrossedDrive, ExperimentSetup, Pair, Period
 from . import factorial
-from .levels import apart_ln
 from .slots import AnySlot, CheckSlot, Periods, Slot, coin
+
+
+def apart_ln(pairs: Sequence[Pair]) -> float:
+    """How far the modes are apart in the mean over pairs, in ln of latency; no sign, no mode."""
+    gaps = [
+        math.log(level_ns(pair.write_back) / level_ns(pair.write_through)) for pair in pairs
+    ]
+    return abs(math.fsum(gaps)) / len(gaps) if gaps else 0.0
 
 
 class Side(NamedTuple):

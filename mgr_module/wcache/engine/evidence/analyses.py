@@ -18,7 +18,7 @@ from typing import (
 from ...core import events
 from ...core.drive.accepted_proofs import AcceptedProof, AcceptedProofs
 from ...core.record import Record
-from ...core.verdict.plp.trust import TrustedModel, TrustedModels, lifted
+from ...core.verdict.plp import TrustedModel, TrustedModels, lifted
 from ...core.verdict.pooling import Pool
 from ...core.verdict.recommend import PoolKey
 from ...core.verdict.result import Result

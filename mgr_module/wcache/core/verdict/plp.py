@@ -1,4 +1,4 @@
-"""Drive models whose power-loss protection an admin vouches for.
+"""Power-loss protection of drive models: what drives hint at, what an admin vouches for.
 
 A drive with power-loss protection may answer a flush at once and keep its promise, so a flush
 that looks too fast is no doubt about a drive model that is trusted.  Nothing that a drive says of
@@ -8,11 +8,12 @@ itself proves the protection: only an admin's word, with a reason, lifts the dou
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import AbstractSet, ClassVar, Tuple
+from typing import AbstractSet, ClassVar, Sequence, Tuple
 
-from ...model import FindingCode
-from ..result import Result
+from ..model import FindingCode, PlpHint
+from .result import Result
 
+UNKNOWN = "unknown"
 REASON_CHARS_MAX = 200
 MODELS_MAX = 1000
 TRUSTED_WARNING = (
@@ -50,3 +51,12 @@ def lifted(result: Result, trusted: AbstractSet[str]) -> Result:
         result, verdict=trusted_as.verdict, why=trusted_as.why, findings=findings,
         warnings=(*result.warnings, TRUSTED_WARNING),
     )
+
+
+def plp_cell(hints: Sequence[PlpHint], trusted: bool) -> str:
+    """What is known of a drive, in a cell of a table: that an admin vouches for it, or a hint."""
+    if trusted:
+        return "trusted"
+    for hint in hints:
+        return f"{'hinted' if hint.protected else 'denied'}: {hint.source}"
+    return UNKNOWN
