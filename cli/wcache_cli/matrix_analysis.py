@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any, Dict, List, Tuple
 
-from wcache.analysis import sequential, summary
+from wcache.analysis import summary
 from wcache.analysis.decision import Options
-from wcache.analysis.sequential import DECIDE_ALPHA, SAME_ALPHA, Interval
 from wcache.analysis.summary import ratio
 from wcache.core.errors import MalformedError
 from wcache.core.experiment.matrix import (
@@ -22,6 +21,8 @@ from wcache.core.experiment.matrix import (
 )
 from wcache.core.experiment.slots import coin
 from wcache.core.model import CacheMode, Verdict
+from wcache.core.verdict import sequential
+from wcache.core.verdict.sequential import DECIDE_ALPHA, SAME_ALPHA, Interval
 
 MATRIX_RESULT_FORMAT = "wcache.matrix_result"
 MATRIX_RESULT_VERSION = 1

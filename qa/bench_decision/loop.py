@@ -12,7 +12,6 @@ from statistics import fmean
 from typing import Dict, List, Optional, Tuple
 
 from wcache.analysis import pairs as pairing
-from wcache.analysis import sequential
 from wcache.analysis.decision import Decision, Options, decide
 from wcache.analysis.experiment import analyse
 from wcache.analysis.flushes import ONE_COMMIT_EACH
@@ -36,6 +35,7 @@ from wcache.core.model import (
 from wcache.core.option_value import OptionValue
 from wcache.core.options.trial import OptionTrial
 from wcache.core.record import CounterDelta, ExperimentSetup, Period, Record
+from wcache.core.verdict import sequential
 from wcache.options import Options as ModuleOptions
 from wcache_sim.drive_schema import DriveFile, DriveModelSpec
 from wcache_sim.osd import SimulatedOsd

@@ -168,7 +168,7 @@ class FakeAnalysis:
     @staticmethod
     def _level(record: Record, mode: CacheMode) -> float:
         pair = record.pairs[0]
-        period = pair.write_back if mode is CacheMode.WRITE_BACK else pair.write_through
+        period = pair.period(mode)
         if period.samples_ns:
             return float(period.samples_ns[0])
         return period.counters[0].sum_s / period.counters[0].count

@@ -17,7 +17,7 @@ from bench_decision.figures import COSTED, figures
 from bench_decision.loop import PLANS, Bench, experiment
 from bench_decision.score import SAME_RATIO, Score, count
 from bench_decision.truth import truth
-from wcache.analysis import sequential, summary
+from wcache.analysis import summary
 from wcache.analysis.decision import Options
 from wcache.analysis.experiment import analyse
 from wcache.analysis.pairs import differences
@@ -25,6 +25,7 @@ from wcache.core.experiment.pairs import FIRST_LOOK, pairs_of
 from wcache.core.experiment.slots import Slot
 from wcache.core.loads import SAMPLES
 from wcache.core.model import LoadPoint
+from wcache.core.verdict import sequential
 from wcache_cli.compare import longrun
 from wcache_sim.drive_schema import load_drive_file
 

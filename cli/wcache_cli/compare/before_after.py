@@ -9,8 +9,7 @@ import math
 from typing import Any, Dict, List, Sequence
 
 from wcache.analysis import pairs as pairing
-from wcache.analysis import sequential, summary
-from wcache.analysis.sequential import SAME_ALPHA
+from wcache.analysis import summary
 from wcache.core import codec, versions
 from wcache.core.errors import MalformedError
 from wcache.core.experiment.observing.comparing import (
@@ -24,6 +23,8 @@ from wcache.core.experiment.observing.comparing import (
 from wcache.core.model import CacheMode
 from wcache.core.record import RECORD_BYTES_MAX, RECORD_FORMAT, Record
 from wcache.core.text import latency, table
+from wcache.core.verdict import sequential
+from wcache.core.verdict.sequential import SAME_ALPHA
 
 from ..files import read_text
 
@@ -118,7 +119,7 @@ def _of_records(before: Record, after: Record) -> Dict[str, Any]:
 
 
 def _level_us(pair: Any, mode: CacheMode, counter: str) -> float:
-    period = pair.write_back if mode is CacheMode.WRITE_BACK else pair.write_through
+    period = pair.period(mode)
     found = pairing.level(period, counter)
     return found if counter else found - math.log(1e3)
 

@@ -14,12 +14,13 @@ import math
 from dataclasses import replace
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from wcache.analysis import sequential, summary
+from wcache.analysis import summary
 from wcache.analysis.decision import Options, contradicted_by_tail
-from wcache.analysis.sequential import DECIDE_ALPHA, SAME_ALPHA
 from wcache.analysis.summary import ratio
 from wcache.core.figures.latency_table import quantile
 from wcache.core.model import CacheMode, Verdict
+from wcache.core.verdict import sequential
+from wcache.core.verdict.sequential import DECIDE_ALPHA, SAME_ALPHA
 
 from . import latency_file, longrun
 from .fio_settings import UNSYNCED, UNTOLD_SYNCS

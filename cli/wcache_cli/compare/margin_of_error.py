@@ -12,8 +12,8 @@ import math
 from dataclasses import dataclass
 from typing import Optional, Sequence, Tuple
 
-from wcache.analysis.sequential import DECIDE_ALPHA, SAME_ALPHA, SD_FLOOR, Interval, moments
 from wcache.analysis.summary import student
+from wcache.core.verdict.sequential import DECIDE_ALPHA, SAME_ALPHA, SD_FLOOR, Interval, moments
 
 REPLICATES_MIN = 4  # files per mode; from there on the file is the unit
 FILES_NEEDED_MAX = 1000

@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 from bench_decision.boundaries import boundaries
-from wcache.analysis import sequential
 from wcache.analysis.summary import student
 from wcache.core.experiment.pairs import FIRST_LOOK
+from wcache.core.verdict import sequential
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ import pytest
 from bench_decision import synthetic
 from mgr_fakes import histogram as made
 from scipy.special import ndtr
-from wcache.analysis import sequential, tails
+from wcache.analysis import tails
 from wcache.analysis.decision import Options, verdict_of
 from wcache.analysis.experiment import analyse
 from wcache.analysis.pairs import differences
@@ -21,6 +21,7 @@ from wcache.core.experiment.observed import histogram_gained, parse_histogram
 from wcache.core.experiment.pairs import FIRST_LOOK
 from wcache.core.model import Verdict
 from wcache.core.record import LatencyHistogram, Period
+from wcache.core.verdict import sequential
 
 OPTIONS = Options()
 UPPER_NS = tuple(100_000 * 2**i for i in range(30))

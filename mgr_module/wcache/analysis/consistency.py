@@ -54,7 +54,7 @@ def _check_late_watches(record: Record) -> None:
 def _periods(record: Record) -> List[Tuple[int, Period]]:
     return [
         (pair.index, period) for pair in record.pairs
-        for period in (pair.write_back, pair.write_through)
+        for period in pair.periods
     ]
 
 

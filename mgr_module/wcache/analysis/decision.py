@@ -15,10 +15,11 @@ from ..core.material import MATERIAL_RATIO
 from ..core.model import CacheMode, FindingCode, Verdict
 from ..core.options.trial import CACHE_MODES, Arms, arms_of
 from ..core.record import Pair, Record
-from . import sequential, summary
+from ..core.verdict import sequential
+from ..core.verdict.sequential import DECIDE_ALPHA, SAME_ALPHA, Spread
+from . import summary
 from .flushes import too_fast
 from .pairs import Differences
-from .sequential import DECIDE_ALPHA, SAME_ALPHA, Spread
 
 LOOK_ALPHA = 0.05  # of each test for a transient, when a verdict is about to be given
 CERTAIN_ALPHA = 0.0005  # then there is no point in going on
@@ -82,7 +83,7 @@ def decide(
     arms = arms_of(trial)
     # where each period was begun in the same place, the ways there and from there do not count
     crossed = () if trial is not None and trial.dirty is not Dirty.ANY else crossed_target(
-        one for pair in pairs for period in (pair.write_back, pair.write_through)
+        one for pair in pairs for period in pair.periods
         for one in period.bcache
     )
     if crossed:

@@ -22,14 +22,15 @@ from ..core.record import (
     Precondition,
     Record,
 )
+from ..core.verdict import sequential
+from ..core.verdict.sequential import DECIDE_ALPHA, SAME_ALPHA
 from ..core.versions import reads
-from . import factorial, sequential, summary
+from . import factorial, summary
 from . import pairs as pairing
 from .consistency import check
 from .decision import Decision, Options, decide, verdict_of
 from .flushes import NOT_COUNTED, commit_us, missing, pin_price_us, unproven
 from .pairs import Differences
-from .sequential import DECIDE_ALPHA, SAME_ALPHA
 from .summary import ratio
 
 

@@ -18,10 +18,11 @@ from ..core.experiment.factorial import PROVEN, crossed_mode, replicates
 from ..core.experiment.pairs import FIRST_LOOK
 from ..core.model import CacheMode, Verdict
 from ..core.record import CrossedDrive, Pair, Period
-from . import sequential, summary
+from ..core.verdict import sequential
+from ..core.verdict.sequential import DECIDE_ALPHA, SAME_ALPHA
+from . import summary
 from .decision import Decision, Options, holds, verdict_of
 from .pairs import Differences, differences, level, toggled_between
-from .sequential import DECIDE_ALPHA, SAME_ALPHA
 from .summary import DIGITS
 
 
@@ -122,7 +123,7 @@ def as_plain(
     """The interaction, the effects in each mode of the other drive, and the four cells."""
     cells: Dict[Tuple[CacheMode, CacheMode], List[float]] = {}
     for pair in pairs:
-        for period in (pair.write_back, pair.write_through):
+        for period in pair.periods:
             cells.setdefault((period.mode, crossed_mode(period)), []).append(level(period, counter))
     to_us = 1.0 if counter else 1e-3
     return {
@@ -182,7 +183,7 @@ def _unmoved(
     periods: List[Tuple[float, int, Period]] = []
     levels: List[List[float]] = []
     for number, halves in enumerate(both):
-        four = [p for pair in halves for p in (pair.write_back, pair.write_through)]
+        four = [p for pair in halves for p in pair.periods]
         levels.append([level(period, counter) for period in four])
         periods += [(p.started_at_s, 4 * number + i, p) for i, p in enumerate(four)]
     count = len(levels)

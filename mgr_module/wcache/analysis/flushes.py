@@ -124,7 +124,7 @@ def missing(record: Record, pairs: Sequence[Pair]) -> str:
     if setup.role is not flush_role((Role.BLOCK, *setup.apart)):
         return ""
     periods = [
-        period for pair in pairs for period in (pair.write_back, pair.write_through)
+        period for pair in pairs for period in pair.periods
         if _would_flush(period)
     ]
     commits, found = sum(map(_commits, periods)), gained(periods)

@@ -18,7 +18,8 @@ from ..core.loads import COMMIT_COUNTERS
 from ..core.model import CacheMode, Transport
 from ..core.options.trial import arms_of
 from ..core.record import CounterDelta, Pair, Period, Record
-from . import sequential, summary, tails
+from ..core.verdict import sequential
+from . import summary, tails
 from .summary import DIGITS
 
 # Which counter decides, best first: a transaction's whole way to its commit, then the
@@ -54,9 +55,7 @@ class Differences:
 
 def by_counters(record: Record) -> bool:
     """Whether the periods hold an OSD's counters; simulated traffic has samples instead."""
-    return any(
-        period.counters for pair in record.pairs for period in (pair.write_back, pair.write_through)
-    )
+    return any(period.counters for pair in record.pairs for period in pair.periods)
 
 
 def usable(record: Record, warnings: List[str]) -> List[Pair]:
@@ -68,7 +67,7 @@ def usable(record: Record, warnings: List[str]) -> List[Pair]:
     kept = []
     counted, arms = by_counters(record), arms_of(record.setup.option)
     for pair in record.pairs:
-        periods = (pair.write_back, pair.write_through)
+        periods = pair.periods
         if (periods[0].mode, periods[1].mode) != (CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH):
             raise MalformedError(f"pair {pair.index} has its periods under the wrong modes")
         strayed = next((period for period in periods if not _held(record, period)), None)
@@ -139,10 +138,7 @@ def per_mode(pairs: Sequence[Pair], counter: str) -> Dict[str, Any]:
     """
     result = {}
     for mode in CacheMode:
-        periods = [
-            pair.write_back if mode is CacheMode.WRITE_BACK else pair.write_through
-            for pair in pairs
-        ]
+        periods = [pair.period(mode) for pair in pairs]
         if counter:
             values = [_means(period)[counter] for period in periods]
         else:
@@ -217,7 +213,7 @@ def _shared_counters(pairs: Sequence[Pair]) -> List[str]:
     """Counters that every period of every pair holds, in order of name."""
     shared: Optional[Set[str]] = None
     for pair in pairs:
-        for period in (pair.write_back, pair.write_through):
+        for period in pair.periods:
             names = set(_means(period))
             shared = names if shared is None else shared & names
     return sorted(shared or ())
@@ -236,12 +232,8 @@ def _stayed(before: Optional[Pair], pair: Pair, late_watches: Sequence[Period]) 
         before is not None
         and before.index + 1 == pair.index
         and before.first is pair.first.other
-        and not toggled_between(late_watches, _of(before, pair.first), _of(pair, pair.first))
+        and not toggled_between(late_watches, before.period(pair.first), pair.period(pair.first))
     )
-
-
-def _of(pair: Pair, mode: CacheMode) -> Period:
-    return pair.write_back if mode is CacheMode.WRITE_BACK else pair.write_through
 
 
 def toggled_between(late_watches: Sequence[Period], earlier: Period, later: Period) -> bool:

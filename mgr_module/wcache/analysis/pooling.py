@@ -21,10 +21,11 @@ from ..core.experiment.pairs import FIRST_LOOK
 from ..core.model import FindingCode, Verdict
 from ..core.options.trial import Arms, OptionTrial, arms_of
 from ..core.record import RESULT_FORMAT, RESULT_VERSION
+from ..core.verdict import sequential
 from ..core.verdict.pooling import DOUBTS, overruled
-from . import sequential, summary, tails
+from ..core.verdict.sequential import DECIDE_ALPHA, SAME_ALPHA, Interval
+from . import summary, tails
 from .decision import Options, contradicted_by_tail
-from .sequential import DECIDE_ALPHA, SAME_ALPHA, Interval
 from .summary import ratio
 
 POOL_FORMAT = "wcache.pool"

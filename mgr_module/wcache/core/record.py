@@ -149,6 +149,15 @@ class Pair:
     write_back: Period
     write_through: Period
 
+    @property
+    def periods(self) -> Tuple[Period, Period]:
+        """Both, that in the place of write back first."""
+        return self.write_back, self.write_through
+
+    def period(self, mode: CacheMode) -> Period:
+        """Return the one in a mode, or in its place."""
+        return self.write_back if mode is CacheMode.WRITE_BACK else self.write_through
+
 
 @dataclass(frozen=True)
 class CrossedDrive:
@@ -241,7 +250,7 @@ class Record:
     def periods(self) -> Tuple[Period, ...]:
         """All finished periods: the settling checks, then those of the pairs."""
         return self.watches + self.late_watches + tuple(
-            period for pair in self.pairs for period in (pair.write_back, pair.write_through)
+            period for pair in self.pairs for period in pair.periods
         )
 
     @property

@@ -22,7 +22,7 @@ from ..core.material import MATERIAL_RATIO
 from ..core.model import CacheMode
 from ..core.options.trial import arms_of
 from ..core.record import Pair, Record
-from ..core.verdict.boundaries import DECIDE_ALPHA, HORIZON, half_width
+from ..core.verdict.sequential import DECIDE_ALPHA, HORIZON, half_width
 
 
 def ratio_text(value: float) -> str:
@@ -125,7 +125,7 @@ def levels(record: Record) -> Plot:
     for mode, look in ((CacheMode.WRITE_BACK, "back"), (CacheMode.WRITE_THROUGH, "through")):
         points = [
             (period.started_at_s, level_ns(period) / 1e3)
-            for pair in record.pairs for period in (pair.write_back, pair.write_through)
+            for pair in record.pairs for period in pair.periods
             if period.mode is mode
         ]
         found.append(Series(arms.name(mode), look, tuple(sorted(points))))

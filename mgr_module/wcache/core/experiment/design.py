@@ -111,7 +111,7 @@ class Paired:
         """See Design."""
         last_s = float("-inf")
         for pair in sorted(pairs, key=lambda pair: pair.index):
-            in_turn = [pair.write_back, pair.write_through]
+            in_turn = list(pair.periods)
             if pair.first is CacheMode.WRITE_THROUGH:
                 in_turn.reverse()
             for period in in_turn:
@@ -178,7 +178,7 @@ class Factorial:
         """See Design; either drive of the factorial may be the one that the record is about."""
         for first, second in factorial.replicates(pairs):
             four = sorted(
-                (p for pair in (first, second) for p in (pair.write_back, pair.write_through)),
+                (p for pair in (first, second) for p in pair.periods),
                 key=lambda period: period.started_at_s,
             )
             found = tuple((period.mode, factorial.crossed_mode(period)) for period in four)

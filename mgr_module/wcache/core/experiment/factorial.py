@@ -126,7 +126,7 @@ def transposed(record: Record) -> Record:
         index = first.index
         for mode in CacheMode:  # of what was the first drive, and is the other now
             back, through = (
-                _swapped(pair.write_back if mode is CacheMode.WRITE_BACK else pair.write_through)
+                _swapped(pair.period(mode))
                 for pair in (first, second)
             )
             sooner = (

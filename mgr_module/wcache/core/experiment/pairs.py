@@ -24,7 +24,7 @@ from .settling_time.checks import checks_of, rechecks_of, settled
 from .slots import AnySlot, CheckSlot, Periods, Slot
 
 # The analysis looks after every pair from this one on: fewer say too little of their spread.  Its
-# boundaries are made for that (repeated confidence intervals, `analysis/sequential.py`), and a
+# boundaries are made for that (repeated confidence intervals, `core/verdict/sequential.py`), and a
 # look costs milliseconds where a pair costs seconds.
 FIRST_LOOK = 4
 # Without numpy nobody can look: a fixed number is measured, for `wcache analyze` later.
@@ -53,7 +53,7 @@ def whole(setup: ExperimentSetup, periods: Periods, before_s: float) -> Periods:
     """The periods without those of a pair or settling check that was cut off at `before_s`."""
     used = {
         id(period) for pair in pairs_of(setup, periods)
-        for period in (pair.write_back, pair.write_through)
+        for period in pair.periods
     }
 
     def counts(slot: AnySlot, period: Period) -> bool:
@@ -101,7 +101,7 @@ def compose(
     pairs = pairs_of(setup, periods)
     started = min((period.started_at_s for period in periods.values()), default=ended_at_s)
     discarded = discarded or Discarded()
-    used = {id(p) for pair in pairs for p in (pair.write_back, pair.write_through)}
+    used = {id(p) for pair in pairs for p in pair.periods}
     # of a pair or replicate that is not whole: no evidence, but it has cost as much
     half = [
         period for slot, period in periods.items()

@@ -56,7 +56,7 @@ def latencies_us(record: Record) -> Dict[CacheMode, List[float]]:
     """Sorted latencies of each mode, in us: samples, or one mean per period of traffic."""
     found: Dict[CacheMode, List[float]] = {mode: [] for mode in CacheMode}
     for pair in record.pairs:
-        for period in (pair.write_back, pair.write_through):
+        for period in pair.periods:
             found[period.mode] += [ns / 1e3 for ns in period.samples_ns] or _means_us(period)
     return {mode: sorted(value for value in values if value > 0) for mode, values in found.items()}
 

@@ -154,7 +154,7 @@ def bcache(record: Record) -> List[Plot]:
     """What bcache above the drive was at over the time of the experiment; none without one."""
     readings = sorted(
         (
-            one for pair in record.pairs for period in (pair.write_back, pair.write_through)
+            one for pair in record.pairs for period in pair.periods
             for one in period.bcache if not one.is_cache and one.at_s > 0
         ),
         key=lambda one: one.at_s,

@@ -13,17 +13,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields, replace
-from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Dict, List, Optional, Sequence, Tuple
 
 from ..experiment.pairs import FIRST_LOOK
 from ..material import MATERIAL_RATIO
 from ..model import LoadPoint, Verdict
 from ..options.trial import OptionTrial, arms_of
 from ..simulation import DriveKind
-from .boundaries import DECIDE_ALPHA, SAME_ALPHA, SD_FLOOR, half_width
+from . import sequential
 from .estimate import Estimate, estimate
 from .pooling import DOUBTS, PoolTerm
 from .result import Result
+from .sequential import DECIDE_ALPHA, SAME_ALPHA, SD_FLOOR, Spread, interval
 
 MARGIN = math.log(MATERIAL_RATIO)
 # So many experiments in a row that agree outweigh older ones that they contradict: drives change.
@@ -41,36 +42,6 @@ class Standing(Result):
 
     record_ids: Tuple[str, ...] = ()
     beside: Tuple[str, ...] = ()
-
-
-class _Mean(NamedTuple):
-    """Units (pairs, or replicates of a factorial) taken together: how many, mean, sd of one."""
-
-    units: int
-    log_ratio: float
-    sd: float
-
-    def within(self, alpha: float) -> Tuple[float, float]:
-        """Its interval at level 1 - alpha, in logs."""
-        half = half_width(self.units, self.sd, alpha)
-        return self.log_ratio - half, self.log_ratio + half
-
-    @property
-    def verdict(self) -> Verdict:
-        """What the rule of one experiment says of it (`analysis/sequential.py`)."""
-        low, high = self.within(DECIDE_ALPHA)
-        if low > MARGIN or high < -MARGIN:
-            return Verdict.WRITE_THROUGH if low > 0 else Verdict.WRITE_BACK
-        low, high = self.within(SAME_ALPHA)
-        same = low > -MARGIN and high < MARGIN
-        return Verdict.NO_DIFFERENCE if same else Verdict.INSUFFICIENT
-
-    def allows(self, verdict: Verdict) -> bool:
-        """Whether its interval leaves room for what was decided."""
-        low, high = self.within(DECIDE_ALPHA)
-        if verdict is Verdict.NO_DIFFERENCE:
-            return low < MARGIN and high > -MARGIN
-        return Estimate(verdict, math.exp(low), math.exp(high)).allows(verdict)
 
 
 def standing(results: Sequence[Result]) -> List[Standing]:
@@ -164,18 +135,18 @@ def _weighed(chief: Result, like: Sequence[Result], mine: Sequence[Result]) -> S
     together = _together(like)
     if together is None:
         return _standing(chief, [chief], mine)
-    verdict = together.verdict
+    verdict = _verdict(together)
     if verdict.decided and (decided or _tails_agree(verdict, like)):
         return _standing(_as_one(chief, together, verdict, like), like, mine)
     if not decided:
         return _standing(_as_one(chief, together, Verdict.INSUFFICIENT, like), like, mine)
-    if len({result.verdict for result in decided}) > 1 or not together.allows(chief.verdict):
+    if len({result.verdict for result in decided}) > 1 or not _allows(together, chief.verdict):
         return _conflicting(chief, like, mine, (
             f"{_named(like)} do not agree, and together they decide nothing: measure it again"
         ))
     # what is undecided is no reason to doubt what was decided
     both = _together(decided)
-    if both is None or both.verdict is not chief.verdict:
+    if both is None or _verdict(both) is not chief.verdict:
         return _standing(chief, [chief], mine)
     return _standing(_as_one(chief, both, chief.verdict, decided), decided, mine)
 
@@ -185,8 +156,11 @@ def _disjoint(one: Result, other: Result) -> bool:
     return a.ratio_low > b.ratio_high or b.ratio_low > a.ratio_high
 
 
-def _together(like: Sequence[Result]) -> Optional[_Mean]:
-    """All pairs as one experiment; None where one of them cannot be pooled."""
+def _together(like: Sequence[Result]) -> Optional[Spread]:
+    """All units (pairs, or replicates of a factorial) as those of one experiment.
+
+    None where one of them cannot be pooled.
+    """
     terms = [result.pool_term for result in like]
     known = [term for term in terms if term is not None]
     if len(known) < len(terms):
@@ -197,7 +171,7 @@ def _together(like: Sequence[Result]) -> Optional[_Mean]:
     ])
 
 
-def _mean(units: Sequence[int], parts: Sequence[Tuple[float, float]]) -> _Mean:
+def _mean(units: Sequence[int], parts: Sequence[Tuple[float, float]]) -> Spread:
     """By (mean, sd of a unit): each unit counts once, so how it came out weighs nothing."""
     count = sum(units)
     mean = math.fsum(n * part[0] for n, part in zip(units, parts)) / count
@@ -205,7 +179,21 @@ def _mean(units: Sequence[int], parts: Sequence[Tuple[float, float]]) -> _Mean:
     variance = within / (count - len(units))
     scatter = math.fsum(n * (part[0] - mean) ** 2 for n, part in zip(units, parts))
     birge = max(1.0, scatter / max(1, len(units) - 1) / variance)
-    return _Mean(count, mean, math.sqrt(variance * birge))
+    return Spread(count, mean, math.sqrt(variance * birge))
+
+
+def _verdict(together: Spread) -> Verdict:
+    """What the rule of one experiment says of all of them."""
+    far, near = (interval(together, alpha) for alpha in (DECIDE_ALPHA, SAME_ALPHA))
+    return sequential.verdict(far, near, MARGIN)
+
+
+def _allows(together: Spread, verdict: Verdict) -> bool:
+    """Whether their interval leaves room for what was decided."""
+    found = interval(together, DECIDE_ALPHA)
+    if verdict is Verdict.NO_DIFFERENCE:
+        return found.low < MARGIN and found.high > -MARGIN
+    return Estimate(verdict, math.exp(found.low), math.exp(found.high)).allows(verdict)
 
 
 def _tails_agree(verdict: Verdict, like: Sequence[Result]) -> bool:
@@ -223,19 +211,19 @@ def _tails_agree(verdict: Verdict, like: Sequence[Result]) -> bool:
     return mean < MARGIN if verdict is Verdict.WRITE_BACK else abs(mean) < MARGIN
 
 
-def _as_one(chief: Result, mean: _Mean, verdict: Verdict, like: Sequence[Result]) -> Result:
+def _as_one(chief: Result, together: Spread, verdict: Verdict, like: Sequence[Result]) -> Result:
     """The chief with what all say together; its median and spread of modes stay its own."""
     if len(like) == 1:
         return chief
     term = chief.pool_term
     assert term is not None  # callers looked  # noqa: S101
-    low, high = mean.within(DECIDE_ALPHA)
+    found = interval(together, DECIDE_ALPHA)
     return replace(
-        chief, verdict=verdict, ratio=math.exp(mean.log_ratio), ratio_low=math.exp(low),
-        ratio_high=math.exp(high), pairs=mean.units * term.unit,
+        chief, verdict=verdict, ratio=math.exp(found.mean), ratio_low=math.exp(found.low),
+        ratio_high=math.exp(found.high), pairs=together.n * term.unit,
         why=f"{len(like)} experiments of this drive weighed together: {_named(like)}",
         pool_term=replace(
-            term, log_ratio=mean.log_ratio, pair_sd=mean.sd * math.sqrt(term.unit),
+            term, log_ratio=together.mean, pair_sd=together.sd * math.sqrt(term.unit),
         ),
     )
 

@@ -1,20 +1,53 @@
 """The sequential rule: intervals that hold at every look, and when to stop looking.
 
-The boundaries of the intervals, and why they hold, are in `core/verdict/boundaries.py`.
+A repeated confidence interval mean +- c_n s/sqrt(n) covers the truth at *all* looks
+together with its stated chance, so an experiment may stop at any pair without cheating.
+The boundaries are exact (qa/bench_decision/boundaries.py), for a look after each pair from the
+fourth to the eightieth.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Optional, Sequence
+from typing import Dict, Optional, Sequence, Tuple
 
-from ..core.experiment.pairs import FIRST_LOOK
-from ..core.model import Verdict
-from ..core.options.trial import CACHE_MODES, Arms
-from ..core.verdict.boundaries import C_N, DECIDE_ALPHA, HORIZON, SAME_ALPHA, SD_FLOOR, half_width
+from ..experiment.pairs import FIRST_LOOK
+from ..model import Verdict
+from ..options.trial import CACHE_MODES, Arms
 
-__all__ = ["C_N", "DECIDE_ALPHA", "HORIZON", "SAME_ALPHA", "SD_FLOOR", "half_width"]
+HORIZON = 80  # pairs; the error is spent by then, later pairs are not looked at
+DECIDE_ALPHA = 0.01  # "differs" is decided on the 99% interval
+SAME_ALPHA = 0.05  # "no material difference" on the 95% interval
+# A spread between periods below this is finer than a host's clocks and caches can
+# promise; it keeps equal readings (a coarse clock) from passing as certainty.
+SD_FLOOR = 0.002
+
+# c_n for n = 4..80, printed by `python3 -m bench_decision.boundaries` in qa/.
+C_N: Dict[float, Tuple[float, ...]] = {
+    0.01: (
+        9.83292, 9.60859, 8.19744, 7.10583, 6.36898, 5.85971, 5.49228, 5.21645, 5.00237,
+        4.83158, 4.69219, 4.57624, 4.47823, 4.39423, 4.32139, 4.25758, 4.20117, 4.15090,
+        4.10580, 4.06506, 4.02807, 3.99430, 3.96334, 3.93481, 3.90844, 3.88398, 3.86120,
+        3.83994, 3.82002, 3.80133, 3.78374, 3.76715, 3.75147, 3.73662, 3.72252, 3.70913,
+        3.69638, 3.68422, 3.67261, 3.66150, 3.65087, 3.64068, 3.63089, 3.62149, 3.61245,
+        3.60374, 3.59534, 3.58724, 3.57942, 3.57186, 3.56454, 3.55746, 3.55060, 3.54395,
+        3.53750, 3.53124, 3.52515, 3.51924, 3.51349, 3.50789, 3.50244, 3.49712, 3.49195,
+        3.48690, 3.48197, 3.47716, 3.47247, 3.46788, 3.46339, 3.45901, 3.45472, 3.45052,
+        3.44641, 3.44239, 3.43845, 3.43458, 3.43080,
+    ),
+    0.05: (
+        5.61256, 5.83273, 5.39266, 4.94587, 4.60193, 4.34450, 4.14836, 3.99503, 3.87216,
+        3.77152, 3.68751, 3.61624, 3.55493, 3.50154, 3.45457, 3.41286, 3.37551, 3.34184,
+        3.31128, 3.28339, 3.25781, 3.23422, 3.21238, 3.19209, 3.17317, 3.15546, 3.13885,
+        3.12321, 3.10845, 3.09449, 3.08127, 3.06870, 3.05674, 3.04534, 3.03445, 3.02403,
+        3.01405, 3.00447, 2.99527, 2.98642, 2.97790, 2.96968, 2.96175, 2.95409, 2.94668,
+        2.93950, 2.93255, 2.92581, 2.91927, 2.91291, 2.90674, 2.90073, 2.89489, 2.88919,
+        2.88365, 2.87824, 2.87296, 2.86781, 2.86278, 2.85786, 2.85305, 2.84835, 2.84375,
+        2.83925, 2.83483, 2.83051, 2.82628, 2.82212, 2.81805, 2.81405, 2.81013, 2.80627,
+        2.80249, 2.79877, 2.79511, 2.79152, 2.78799,
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -33,6 +66,14 @@ class Spread:
     n: int
     mean: float
     sd: float
+
+
+def half_width(n: int, sd: float, alpha: float) -> float:
+    """Half the width of the repeated confidence interval; infinite before FIRST_LOOK."""
+    if n < FIRST_LOOK:
+        return math.inf
+    n = min(n, HORIZON)
+    return C_N[alpha][n - FIRST_LOOK] * max(sd, SD_FLOOR) / math.sqrt(n)
 
 
 def moments(values: Sequence[float]) -> Spread:
