@@ -12,7 +12,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any, Dict, FrozenSet, List, Mapping, Set, Tuple
 
-from . import told
+from ..core.cluster import map_name
 from .health_table import FLAGS, PG_STATES, Named, Scope, row_of
 
 # The worst of a PG's states counts.
@@ -79,7 +79,7 @@ def hosts_named(name: str, check: Any) -> FrozenSet[str]:
     if row_of(name).named is not Named.HOSTS:
         return frozenset()
     found = (_HOST.match(line) for line in _lines(check)[0])
-    return frozenset(told.name(each.group(1)) for each in found if each)
+    return frozenset(map_name(each.group(1)) for each in found if each)
 
 
 def judged(checks: Any) -> HealthSeen:
@@ -98,7 +98,7 @@ def judged(checks: Any) -> HealthSeen:
     if len(checks) > CHECKS_MAX:
         forbids.add(f"more than {CHECKS_MAX} health checks")
     for said, check in sorted(islice(checks.items(), CHECKS_MAX), key=_name_of):
-        name = told.name(said, NAME_CHARS_MAX)
+        name = map_name(said, NAME_CHARS_MAX)
         row, muted, severity = row_of(name), _muted(check), _severity(check)
         if severity == "HEALTH_OK" or row.scope is Scope.NOTHING:
             continue
@@ -140,7 +140,7 @@ def flags_of(osd_map: Mapping[str, Any]) -> Tuple[Tuple[str, ...], Tuple[str, ..
     The check of a stretch mode can be turned off (mon_warn_on_degraded_stretch_mode).
     """
     flags = str(osd_map.get("flags", ""))[:LINE_CHARS_MAX].split(",")
-    scopes = {told.name(flag, NAME_CHARS_MAX): row_of(flag, FLAGS).scope for flag in flags if flag}
+    scopes = {map_name(flag, NAME_CHARS_MAX): row_of(flag, FLAGS).scope for flag in flags if flag}
     forbids = {flag for flag, scope in scopes.items() if scope is Scope.CLUSTER}
     stretch = osd_map.get("stretch_mode")
     if isinstance(stretch, Mapping) and any(
@@ -265,7 +265,7 @@ def _flagged(flags: Any) -> bool:
 
 def _names_flagged(flags: Any) -> FrozenSet[str]:
     named = flags if isinstance(flags, Mapping) else {}
-    return frozenset(told.name(name) for name, each in named.items() if _flagged(each))
+    return frozenset(map_name(name) for name, each in named.items() if _flagged(each))
 
 
 def _few(names: Set[str]) -> Tuple[str, ...]:

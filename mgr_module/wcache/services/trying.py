@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Dict, List, Mapping, Optional
 
-from ..ceph.traffic import Traffic
+from ..ceph.view import Traffic
 from ..core import codec
 from ..core.errors import ConflictError, RefusedError
 from ..core.experiment.campaign import Campaign, candidates
