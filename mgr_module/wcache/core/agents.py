@@ -60,6 +60,14 @@ class OtherVersion:
     speaks: bool = False  # and so restores for this module all the same
     since_s: float = 0.0  # of its first call
 
+    @property
+    def words(self) -> str:
+        """Which side has to be brought up to date."""
+        todo = "upgrade the module on the mgrs"
+        if self.version < PROTOCOL_VERSION:
+            todo = f"upgrade the probe on {self.hostname}"
+        return f"its probe speaks protocol {self.version}, the module {PROTOCOL_VERSION}: {todo}"
+
 
 @dataclass(frozen=True)
 class Blocked:
@@ -68,6 +76,10 @@ class Blocked:
     what: str
     since_s: float
     called_at_s: float
+
+    def words(self, now_s: float) -> str:
+        """What it waits for, and since when."""
+        return f"the probe calls, and has waited for {now_s - self.since_s:.0f} s: {self.what}"
 
 
 class Agents:

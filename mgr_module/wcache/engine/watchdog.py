@@ -10,7 +10,6 @@ from ..core.cluster import ClusterState, ClusterView
 from ..core.drive.safety import writeback_refusal
 from ..core.experiment.run import RunMachine
 from ..core.experiment.run_state import RunSpec, RunStatus
-from ..core.fleet.findings import words_of_version
 from ..core.hardware.bcache import WRITTEN_FOR
 from ..core.host_report import lost_models
 from ..core.jobs import Job
@@ -106,7 +105,7 @@ class Watchdog:
             limit_s = self._options().lease_ttl_s + RESTORE_GRACE_S
             if goes_back and (other.speaks or now_s - other.since_s <= limit_s):
                 return None
-            return events.AgentSilent(words_of_version(other))
+            return events.AgentSilent(other.words)
         agent = self._hosts.agents.get(hostname)
         limit_s = self._options().lease_ttl_s + RESTORE_GRACE_S
         if agent is not None and now_s - agent.seen_at_s <= limit_s:
