@@ -40,7 +40,7 @@ from ..core.hardware.host_memory import HostMemory
 from ..core.host_report import HostReport
 from ..core.jobs import Holding, Touched, Trial
 from ..core.simulation import DriveKind
-from ..core.verdict.foreign.document import Evidence, ForeignVerdict
+from ..core.verdict.foreign import Evidence, ForeignVerdict
 from ..core.verdict.hosts_by_model import hosts_by_model
 from ..core.verdict.load_profile import merged
 from ..core.verdict.of_options import OptionPools, OptionVerdict, option_verdicts
@@ -367,7 +367,7 @@ def look(executor: Executor, maps: Callable[[], ClusterState]) -> World:
         results=dict(analyses.results), pools=analyses.pools(),
         option_results=dict(analyses.option_results), option_pools=analyses.option_pools(),
         trusted=analyses.trusted_models().items, accepted=analyses.accepted_proofs().items,
-        foreign=dict(analyses.foreign.files), analysis_error=analyses.error,
+        foreign=dict(analyses.foreign), analysis_error=analyses.error,
         acceptances=executor.accepting.all(), frozen=executor.frozen,
         reserved=executor.reserved, broken=dict(executor.broken),
         trouble=executor.archive.trouble(), store_error=executor.persistence.error,

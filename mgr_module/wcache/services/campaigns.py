@@ -49,7 +49,7 @@ from ..core.scope import parse_scope
 from ..core.shell import typed
 from ..core.simulation import all_simulated
 from ..core.text import amount, many, named
-from ..core.verdict.foreign.confirming import Priors, priors, shortened
+from ..core.verdict.foreign import Priors, priors, shortened
 from ..engine.engine import Engine
 from ..engine.orders import Orders
 from ..engine.world import World

@@ -19,13 +19,13 @@ from ...core import events
 from ...core.drive.accepted_proofs import AcceptedProof, AcceptedProofs
 from ...core.options.trial import OptionTrial
 from ...core.record import Record
+from ...core.verdict.foreign import Evidence
 from ...core.verdict.of_options import OptionPools, by_trial
 from ...core.verdict.plp.trust import TrustedModel, TrustedModels, lifted
 from ...core.verdict.pooling import Pool
 from ...core.verdict.recommend import PoolKey
 from ...core.verdict.result import Result
-from ..storing.archive import ACCEPTED_PROOFS, RECORD, RESULT, TRUSTED, Archive
-from .foreign import Foreign
+from ..storing.archive import ACCEPTED_PROOFS, FOREIGN, RECORD, RESULT, TRUSTED, Archive
 from .pools import Pools
 from .results import BEING_ANALYSED, not_analysed, of_record
 
@@ -75,14 +75,15 @@ class Analyses:
         self.results: Dict[str, Result] = {}
         # of options: whoever asks about cache modes never sees them
         self.option_results: Dict[str, Result] = {}
-        self.foreign = Foreign(archive)
+        # the newest file of each other cluster, by its fsid
+        self.foreign: Dict[str, Evidence] = {}
         self.error = ""
 
     def load(self) -> None:
         """Take up the stored results, and what was imported."""
         for record_id, result in self._archive.all(RESULT).items():
             self._home(result)[record_id] = result
-        self.foreign.load()
+        self.foreign = self._archive.all(FOREIGN)
         models = self._archive.get(TRUSTED) or TrustedModels()
         self.trusted = {item.drive_model: item for item in models.items}
         proofs = self._archive.get(ACCEPTED_PROOFS) or AcceptedProofs()

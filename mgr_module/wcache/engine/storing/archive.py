@@ -25,7 +25,7 @@ from ...core.experiment.slots import AnySlot, Periods, slot_at
 from ...core.host_report import HostReport
 from ...core.ports import Done, Store, Write
 from ...core.record import Period, Record
-from ...core.verdict.foreign.document import Evidence
+from ...core.verdict.foreign import Evidence
 from ...core.verdict.load_profile import LoadProfile
 from ...core.verdict.plp.trust import TrustedModels
 from ...core.verdict.result import Result
