@@ -6,12 +6,12 @@ import argparse
 from typing import Any, Dict, Iterator, List, Union
 
 from wcache.core import codec, versions
+from wcache.core.change.preconditions import faults
 from wcache.core.errors import MalformedError
 from wcache.core.experiment.factorial import PROVEN, both_sides, measured_in
 from wcache.core.experiment.matrix import MATRIX_FORMAT, Matrix
-from wcache.core.material import MATERIAL_RATIO
+from wcache.core.loads import MATERIAL_RATIO
 from wcache.core.model import load_name
-from wcache.core.precondition_text import faults
 from wcache.core.record import RECORD_BYTES_MAX, Record
 
 from .files import read_text

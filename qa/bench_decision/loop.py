@@ -21,19 +21,18 @@ from wcache.core.experiment.pairs import FIRST_LOOK, IN_PROGRESS, Discarded, com
 from wcache.core.experiment.run_state import RunSpec
 from wcache.core.experiment.settling_time.checks import check_size, due_check, rechecks_of, settled
 from wcache.core.experiment.slots import CheckSlot, Periods, Slot
+from wcache.core.hardware.readings import FlushCounters, OptionValue
 from wcache.core.loads import CHECK_SAMPLES, SAMPLES
 from wcache.core.model import (
     CacheMode,
     DeviceCache,
     DriveModel,
     DriveState,
-    FlushCounters,
     KernelView,
     LoadPoint,
     Transport,
     Verdict,
 )
-from wcache.core.option_value import OptionValue
 from wcache.core.options.trial import OptionTrial
 from wcache.core.record import CounterDelta, ExperimentSetup, Period, Record
 from wcache.options import Options as ModuleOptions

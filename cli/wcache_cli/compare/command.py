@@ -6,7 +6,7 @@ import argparse
 
 from wcache.core import codec
 from wcache.core.errors import MalformedError
-from wcache.core.material import MATERIAL_RATIO
+from wcache.core.loads import MATERIAL_RATIO
 from wcache.core.model import CacheMode
 
 from ..output import add_format, print_json

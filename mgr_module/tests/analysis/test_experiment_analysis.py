@@ -12,14 +12,8 @@ from wcache.analysis.experiment import analyse
 from wcache.analysis.pairs import differences
 from wcache.core import codec
 from wcache.core.errors import MalformedError
-from wcache.core.model import (
-    CacheMode,
-    DeviceCache,
-    DriveState,
-    FlushCounters,
-    KernelView,
-    LoadPoint,
-)
+from wcache.core.hardware.readings import FlushCounters
+from wcache.core.model import CacheMode, DeviceCache, DriveState, KernelView, LoadPoint
 from wcache.core.record import Record
 
 OPTIONS = Options()

@@ -11,7 +11,7 @@ from ..core.experiment.pairs import FIRST_LOOK, IN_PROGRESS
 from ..core.experiment.settling_time import settling
 from ..core.experiment.settling_time.checks import RECHECK_PAIRS, pairs_limit
 from ..core.hardware.bcache import Dirty, crossed_target
-from ..core.material import MATERIAL_RATIO
+from ..core.loads import MATERIAL_RATIO
 from ..core.model import CacheMode, FindingCode, Verdict
 from ..core.record import Pair, Record
 from . import sequential, summary

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
-from ..core.agents import SILENT_S
 from ..core.change import preconditions as holding
 from ..core.change.change_status import ChangeStatus
 from ..core.experiment.run_state import OVER, RunState, RunStatus
+from ..core.fleet.agents import SILENT_S
 from ..core.fleet.disputes import Dispute, Key, unconfirmed
 from ..core.fleet.loaded_off import together
 from ..core.model import Cure, Finding, FindingCode, Severity

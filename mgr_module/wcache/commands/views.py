@@ -16,10 +16,9 @@ from ..core.fleet.ages import age_of
 from ..core.fleet.claims import believed_of, speaking_for
 from ..core.jobs import Holding
 from ..core.model import CacheMode, Cure, DriveReport, Finding, FindingCode
-from ..core.output_format import FORMAT_VERSION, Rows
 from ..core.scope import Scope, parse_scope
 from ..core.shell import command
-from ..core.text import time_left
+from ..core.text import FORMAT_VERSION, Rows, time_left
 from ..core.verdict.outlook import Outlook
 from ..core.verdict.plp import hints
 from ..engine.engine import Engine

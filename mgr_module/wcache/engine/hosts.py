@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Dict, FrozenSet, Iterable, Optional, Sequence, Set, Tuple
 
-from ..core.agents import Agents
-from ..core.drive.accepted_proofs import AcceptedProof
 from ..core.drive.journal import EntryKind
-from ..core.drive.proofs import proofs_for
+from ..core.drive.proofs import AcceptedProof, proofs_for
+from ..core.fleet.agents import Agents
 from ..core.fleet.ages import OLD_S, Age, age_of
-from ..core.hardware.host_memory import HostMemory
+from ..core.hardware.readings import HostMemory
 from ..core.host_report import HostReport
 from ..core.protocol import (
     MemoryRequest,

@@ -8,8 +8,8 @@ from typing import Callable, List, Sequence
 from ..core.change.change_status import UNFINISHED
 from ..core.change.rollout import RolloutMachine
 from ..core.change.rollout_state import Rollout, RolloutStatus
-from ..core.drive.acceptance import Acceptance
-from ..core.drive.accepted_proofs import AcceptedProof
+from ..core.drive.journal import Acceptance
+from ..core.drive.proofs import AcceptedProof
 from ..core.errors import ConflictError, StorageError
 from ..core.events import FREEZE, Action, Begin, Halt, SaveRun
 from ..core.experiment.campaign import Campaign

@@ -7,11 +7,11 @@ from functools import partial
 from typing import AbstractSet, Callable, Collection, Dict, Iterator, Mapping, Optional, Tuple
 
 from ..core import events
-from ..core.agents import Agents
+from ..core.change.preconditions import precondition_text
 from ..core.cluster import ClusterView
 from ..core.experiment.run import RunMachine
 from ..core.experiment.run_state import RunSpec, RunStatus
-from ..core.precondition_text import precondition_text
+from ..core.fleet.agents import Agents
 from ..core.record import Precondition
 from ..core.simulation import has_clients, illness
 from ..core.text import named

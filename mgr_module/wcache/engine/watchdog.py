@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Callable, Dict, Iterable, Iterator, List, Optional, Tuple
 
 from ..core import events
-from ..core.agents import RESTORE_GRACE_S
+from ..core.change.preconditions import no_longer_met
 from ..core.cluster import ClusterState, ClusterView
 from ..core.drive.safety import writeback_refusal
 from ..core.experiment.run import RunMachine
 from ..core.experiment.run_state import RunSpec, RunStatus
+from ..core.fleet.agents import RESTORE_GRACE_S
 from ..core.hardware.bcache import WRITTEN_FOR
 from ..core.host_report import lost_models
 from ..core.jobs import Job
-from ..core.precondition_text import no_longer_met
 from ..core.record import Precondition
 from ..core.simulation import has_clients, illness
 from ..core.verdict.flush_proof import lost_writes

@@ -23,20 +23,20 @@ from typing import (
     TypeVar,
 )
 
-from ..core.agents import Agent, Blocked, OtherVersion
 from ..core.change.marked import Mark, marked
 from ..core.change.rollout_state import Rollout
 from ..core.cluster import ClusterState
 from ..core.config_database import Config
-from ..core.drive.acceptance import Acceptance
-from ..core.drive.accepted_proofs import AcceptedProof
+from ..core.drive.journal import Acceptance
+from ..core.drive.proofs import AcceptedProof
 from ..core.experiment.campaign import Campaign
 from ..core.experiment.expected import ExpectedPairs, expected_pairs
 from ..core.experiment.run_state import RunStatus
+from ..core.fleet.agents import Agent, Blocked, OtherVersion
 from ..core.fleet.ages import Age, age_of
 from ..core.fleet.claims import believed, osds_now
 from ..core.fleet.disputes import Dispute, Key, disputes
-from ..core.hardware.host_memory import HostMemory
+from ..core.hardware.readings import HostMemory
 from ..core.host_report import HostReport
 from ..core.jobs import Holding, Touched, Trial
 from ..core.simulation import DriveKind

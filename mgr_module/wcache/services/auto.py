@@ -24,10 +24,9 @@ from ..core.change.preconditions import TOLD_AFTER_S
 from ..core.errors import MalformedError, WcacheError
 from ..core.history import ADMIN, AUTO
 from ..core.model import Finding, FindingCode, Severity, Verdict
-from ..core.output_format import FORMAT_VERSION
 from ..core.scope import Scope, parse_scope
 from ..core.shell import typed
-from ..core.text import duration, named
+from ..core.text import FORMAT_VERSION, duration, named
 from ..engine.auto_look import Domains, arrivals, ended, going_on, look, modes_now, stands
 from ..engine.engine import Engine
 from ..engine.hosts import AWAITED_S

@@ -6,9 +6,8 @@ from typing import Any, Dict, List
 
 from ..core import codec
 from ..core.errors import NotFoundError, RefusedError
-from ..core.output_format import FORMAT_VERSION
 from ..core.scope import Scope
-from ..core.text import many
+from ..core.text import FORMAT_VERSION, many
 from ..core.verdict.foreign import Evidence, export, is_new, parse
 from ..engine.engine import Engine
 from ..engine.world import World

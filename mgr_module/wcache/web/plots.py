@@ -18,7 +18,7 @@ from ..core.figures.lines import (
     axes_of,
     over_time,
 )
-from ..core.material import MATERIAL_RATIO
+from ..core.loads import MATERIAL_RATIO
 from ..core.model import CacheMode
 from ..core.record import Pair, Record
 from ..core.verdict.boundaries import DECIDE_ALPHA, HORIZON, half_width

@@ -7,7 +7,8 @@ from typing import Any, Dict
 
 from wcache.core import codec
 from wcache.core.drive.journal import EntryKind, JournalEntry
-from wcache.core.drive.safety import Safety, judge, pin_word
+from wcache.core.drive.manual import pin_word
+from wcache.core.drive.safety import Safety, judge
 from wcache.core.ports import DriveHost
 from wcache.core.shell import command
 from wcache.core.text import amount, table, when

@@ -15,7 +15,7 @@ from wcache.core.drive.safety import (
     not_named,
 )
 from wcache.core.drive.saved_off import how_to_name, saves_off
-from wcache.core.errors import NotFoundError, WcacheError
+from wcache.core.errors import NotFoundError, Refusal, RefusalKind, WcacheError, left
 from wcache.core.hardware.bcache import BcacheState
 from wcache.core.host_report import OTHER_PROGRAMS
 from wcache.core.model import (
@@ -30,7 +30,6 @@ from wcache.core.model import (
     Severity,
     Transport,
 )
-from wcache.core.refusal import Refusal, RefusalKind, left
 
 from . import set_up
 from .block import foreign, osds, sysfs

@@ -14,8 +14,7 @@ from wcache.core.change.gate.evidence import Evidence, Proofs
 from wcache.core.change.gate.harm import Harm
 from wcache.core.change.gate.judge import HostHarm, Judgement, Verdict, judge_all
 from wcache.core.change.gate.numbers import Difference
-from wcache.core.loads import COMMITS_PER_S_MAX, Block, OsdBlock
-from wcache.core.material import MATERIAL_LN
+from wcache.core.loads import COMMITS_PER_S_MAX, MATERIAL_LN, Block, OsdBlock
 
 CONTROLS = tuple(range(100, 106))
 LIMIT_S = 600.0

@@ -15,11 +15,10 @@ from module_world import WB, WT, ok, said
 from wcache.analysis.decision import Options
 from wcache.analysis.experiment import analyse
 from wcache.analysis.flushes import commit_us
-from wcache.core.hardware.wear import Wear
+from wcache.core.hardware.readings import FlushCounters, Wear
 from wcache.core.model import (
     CachePage,
     DriveModel,
-    FlushCounters,
     KernelView,
     LoadPoint,
     Role,

@@ -14,7 +14,7 @@ from ...core.change.rollout_state import Rollout, RolloutStatus
 from ...core.change.time_left import TimeLeft, time_left
 from ...core.errors import NotFoundError
 from ...core.jobs import Trial
-from ...core.output_format import FORMAT_VERSION
+from ...core.text import FORMAT_VERSION
 from ...engine.world import World
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import List, NamedTuple, Protocol, Sequence, Tuple
 
 from ..errors import MalformedError
-from ..material import MATERIAL_LN
+from ..loads import MATERIAL_LN
 from ..model import CacheMode, DriveState, Transport
 from ..record import CrossedDrive, ExperimentSetup, Pair, Period
 from . import factorial

@@ -8,7 +8,8 @@ from typing import Optional, Sequence, Tuple
 
 from ..figures.latency_table import LatencyTable
 from ..hardware.bcache import BcacheState
-from ..model import CacheMode, FlushCounters, KernelView, LoadPoint, Role
+from ..hardware.readings import FlushCounters
+from ..model import CacheMode, KernelView, LoadPoint, Role
 from ..record import LatencyHistogram, Precondition
 
 # So few samples are kept as they are: those of bench calls, which each cost something.

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 from ..errors import MalformedError
 from ..hardware.bcache import Dirty
+from ..hardware.readings import NAME_CHARS_MAX, VALUE_CHARS_MAX
 from ..model import CacheMode, Verdict
-from ..option_value import NAME_CHARS_MAX, VALUE_CHARS_MAX
 from .entries import comparable, option
 from .option import Option
 

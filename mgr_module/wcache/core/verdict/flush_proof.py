@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import AbstractSet, Dict, Iterable, NamedTuple, Protocol, Sequence, Tuple
 
-from ..drive.accepted_proofs import HOSTS_MIN, AcceptedProof, is_accepted
+from ..drive.proofs import HOSTS_MIN, AcceptedProof, is_accepted
 from ..host_report import HostReport, PowerCut, lost_words
 from ..model import CacheMode, Finding, FindingCode, LoadPoint, Verdict
 from ..simulation import DriveKind

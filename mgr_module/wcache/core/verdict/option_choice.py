@@ -6,8 +6,8 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Dict, Iterable, List, Mapping, NamedTuple, Sequence, Set, Tuple
 
+from ..hardware.readings import NAME_CHARS_MAX, VALUE_CHARS_MAX
 from ..model import LoadPoint
-from ..option_value import NAME_CHARS_MAX, VALUE_CHARS_MAX
 from ..options.entries import BY_NAME
 from ..options.option import Follow
 from ..shell import typed

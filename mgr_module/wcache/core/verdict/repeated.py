@@ -16,7 +16,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from ..experiment.pairs import FIRST_LOOK
-from ..material import MATERIAL_RATIO
+from ..loads import MATERIAL_RATIO
 from ..model import LoadPoint, Verdict
 from ..simulation import DriveKind
 from .boundaries import DECIDE_ALPHA, SAME_ALPHA, SD_FLOOR, half_width

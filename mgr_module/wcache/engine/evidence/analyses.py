@@ -16,7 +16,7 @@ from typing import (
 )
 
 from ...core import events
-from ...core.drive.accepted_proofs import AcceptedProof, AcceptedProofs
+from ...core.drive.proofs import AcceptedProof, AcceptedProofs
 from ...core.options.trial import OptionTrial
 from ...core.record import Record
 from ...core.verdict.foreign import Evidence

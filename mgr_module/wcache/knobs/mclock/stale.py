@@ -7,7 +7,7 @@ from typing import Dict, Iterable, List, Tuple, Union
 
 from ...core.cluster import OsdInfo
 from ...core.config_database import Entry
-from ...core.material import MATERIAL_RATIO
+from ...core.loads import MATERIAL_RATIO
 from ...core.model import Finding, FindingCode, Severity
 from ...core.shell import typed
 from ...core.text import named

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import List, Sequence, Tuple
 
-from ...core.hardware.host_memory import HostMemory
+from ...core.hardware.readings import HostMemory
 from ...core.text import amount
 from .facts import HostFacts, OsdFacts
 from .knob import STEP_BYTES

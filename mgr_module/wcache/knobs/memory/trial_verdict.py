@@ -11,7 +11,7 @@ import math
 from typing import List, Sequence, Tuple
 
 from ...core.figures.student_t import t95
-from ...core.material import MATERIAL_RATIO
+from ...core.loads import MATERIAL_RATIO
 from .trial_result import TrialResult, TrialVerdict
 
 # Fewer misses per second in a period are noise.

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from heapq import nlargest
 from typing import Collection, Dict, Iterable, List, Mapping, Sequence, Tuple
 
-from ...material import MATERIAL_LN
+from ...loads import MATERIAL_LN
 from .numbers import Difference
 
 HOSTS_MAX = 12_000  # of one plan, or OSDs where a change is of several hosts

@@ -24,8 +24,7 @@ from enum import Enum
 from statistics import median
 from typing import Dict, List, Mapping, Sequence, Tuple
 
-from ...loads import OSDS_MAX, Block
-from ...material import MATERIAL_LN
+from ...loads import MATERIAL_LN, OSDS_MAX, Block
 from .blocks import CONTROLS_MIN, alike, log_ratios, moves, present, waited_s
 from .evidence import COMMITS, READS, Evidence, share
 from .moving import evened

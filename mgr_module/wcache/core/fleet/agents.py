@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar, Dict, FrozenSet, List, Optional, Set, Tuple
 
-from . import across
-from .errors import ConflictError, VersionError
-from .protocol import PROTOCOL_VERSION, Hello
+from .. import across
+from ..errors import ConflictError, VersionError
+from ..protocol import PROTOCOL_VERSION, Hello
 
 # A probe that has not called for this long is silent: `status` says so, nothing is begun on its
 # host, and another probe may speak for the host.  An idle probe calls every 30 s
