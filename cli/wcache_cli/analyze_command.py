@@ -43,12 +43,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print each record's result, and those of pools of like records."""
-    from wcache.analysis.decision import Options
+    from wcache.analysis.decision import Materiality
     from wcache.analysis.experiment import analyse
 
     from . import matrix_analysis
 
-    rules = codec.decode(Options, {"material_ratio": options.material_ratio}, "options")
+    rules = codec.decode(Materiality, {"material_ratio": options.material_ratio}, "options")
     found = [item for path in options.records for item in _read(path)]
     if len(found) > RECORDS_MAX:
         raise MalformedError(f"more than {RECORDS_MAX} records", "give fewer files")

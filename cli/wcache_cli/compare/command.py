@@ -77,11 +77,11 @@ def _times(options: argparse.Namespace) -> int:
 
 
 def _modes(options: argparse.Namespace) -> int:
-    from wcache.analysis.decision import Options
+    from wcache.analysis.decision import Materiality
 
     from .comparison import compare
 
-    rules = codec.decode(Options, {"material_ratio": options.material_ratio}, "options")
+    rules = codec.decode(Materiality, {"material_ratio": options.material_ratio}, "options")
     paths = {
         CacheMode.WRITE_BACK: options.write_back,
         CacheMode.WRITE_THROUGH: options.write_through,

@@ -11,7 +11,7 @@ from bench_decision import synthetic
 from mgr_fakes import histogram as made
 from scipy.special import ndtr
 from wcache.analysis import sequential, tails
-from wcache.analysis.decision import Options, verdict_of
+from wcache.analysis.decision import Materiality, verdict_of
 from wcache.analysis.experiment import analyse
 from wcache.analysis.pairs import differences
 from wcache.analysis.pooling import pool
@@ -22,7 +22,7 @@ from wcache.core.experiment.pairs import FIRST_LOOK
 from wcache.core.model import Verdict
 from wcache.core.record import LatencyHistogram, Period
 
-OPTIONS = Options()
+OPTIONS = Materiality()
 UPPER_NS = tuple(100_000 * 2**i for i in range(30))
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from bench_decision import synthetic
 from scipy import stats
-from wcache.analysis.decision import Options
+from wcache.analysis.decision import Materiality
 from wcache.analysis.experiment import alike, analyse
 from wcache.analysis.pooling import pool
 from wcache.core.errors import MalformedError
@@ -17,7 +17,7 @@ from wcache.core.verdict.recommend import alpha_of, recommend, widened
 from wcache.engine.evidence.pools import TRIES_MAX, Pools, item
 from wcache.engine.evidence.results import of_record
 
-OPTIONS = Options()
+OPTIONS = Materiality()
 
 
 def measured(drive, ratio, *, seed=1, pairs=8, period_sd=0.02, **setup):

@@ -7,7 +7,7 @@ from gate_world import GateMgr
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
 from module_world import fine, ok, said
-from wcache.analysis.decision import Options
+from wcache.analysis.decision import Materiality
 from wcache.analysis.experiment import analyse
 from wcache.analysis.pooling import pool
 from wcache.core.change.preconditions import HOLD_MAX_S
@@ -32,10 +32,10 @@ class RealAnalysis:
     error = ""
 
     def start(self, record, done):
-        done(analyse(record, Options()), "")
+        done(analyse(record, Materiality()), "")
 
     def pool(self, items, done):
-        done(pool(items, Options()), "")
+        done(pool(items, Materiality()), "")
 
 
 class GatedMgr(GateMgr):

@@ -30,7 +30,7 @@ CHECKED_PAIRS_MAX = 9  # a coin that has not given the chance by then need not b
 
 
 @dataclass(frozen=True)
-class Options:
+class Materiality:
     """`material_ratio`: smaller differences are not worth a change."""
 
     material_ratio: float = MATERIAL_RATIO
@@ -65,7 +65,7 @@ def verdict_of(seen: Spread, margin: float) -> Verdict:
 
 def decide(
     record: Record, pairs: Sequence[Pair], seen: Differences, measured: Spread,
-    options: Options, warnings: List[str], trusted: bool = False,
+    options: Materiality, warnings: List[str], trusted: bool = False,
 ) -> Decision:
     """The decision on one drive; `trusted`: as if its power-loss protection were proven."""
     if measured.n < FIRST_LOOK:
@@ -265,7 +265,7 @@ def contradicted_by_tail(middle: Verdict, tail: Verdict, name: str = "median") -
     return f"the {name} {of_middle}, but the 90th percentile is proven better in {tail.value}"
 
 
-def _said(verdict: Verdict, record: Record, seen: Spread, options: Options) -> str:
+def _said(verdict: Verdict, record: Record, seen: Spread, options: Materiality) -> str:
     return sequential.verdict_text(
         verdict, sequential.interval(seen, DECIDE_ALPHA), sequential.interval(seen, SAME_ALPHA),
         options.material_ratio, f"after {seen.n} {design_of(record.setup).unit}",

@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import dataclass
-from typing import Callable, Dict, Iterable, List, Mapping, Optional, Protocol, Sequence, Tuple
+from typing import Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from ..core.loads import (
     COMMIT_COUNTERS,
@@ -25,7 +25,7 @@ from ..core.loads import (
     BlocksRequest,
     OsdBlock,
 )
-from .command import CommandFailed, SendsCommands, parse, put_to_osd
+from .command import CommandFailed, Reply, SendsCommands, parse, put_to_osd
 
 # A tenth of all counters, every second, of up to so many OSDs (common/ceph_context.cc).
 COMMITS = {"prefix": "perf dump", "logger": "bluestore"}
@@ -118,21 +118,12 @@ def _commits(counters: Counters) -> Optional[int]:
     return None if pair is None else pair[1]
 
 
-class Answer(Protocol):
-    """What an OSD says, now or later."""
-
-    out: str
-
-    def wait(self, timeout_s: float) -> bool:
-        """Whether it has come, within this time."""
-
-
 @dataclass(frozen=True)
-class Asked:
+class Question:
     """A question to an OSD: when it was put, and what may become its answer."""
 
     at_s: float
-    answer: Answer
+    answer: Reply
 
 
 class BlockWatch:
@@ -142,7 +133,7 @@ class BlockWatch:
     """
 
     def __init__(
-        self, request: BlocksRequest, *, ask: Callable[[int, bool], Answer],
+        self, request: BlocksRequest, *, ask: Callable[[int, bool], Reply],
         read: Callable[[str], Optional[Counters]], commits_min: Callable[[], int],
         is_up: Callable[[int], bool], clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -153,8 +144,8 @@ class BlockWatch:
         self._is_up = is_up
         self._clock = clock
         self._limit = CommitLimit(request.latency_limit_ms, clock)
-        self._asked: Dict[int, Asked] = {}
-        self._witnesses: Dict[int, Answer] = {}
+        self._asked: Dict[int, Question] = {}
+        self._witnesses: Dict[int, Reply] = {}
         self._looked_s = 0.0
         self.silent = False  # it ended since an OSD did not answer
 
@@ -217,7 +208,7 @@ class BlockWatch:
             return False
         asked = self._asked.get(osd_id)
         if asked is None or asked.answer.wait(0.0):  # too late for the look before this one
-            self._asked[osd_id] = Asked(self._clock(), self._ask(osd_id, edge))
+            self._asked[osd_id] = Question(self._clock(), self._ask(osd_id, edge))
         return True
 
     def _silent(self, osd_id: int) -> str:
@@ -242,7 +233,7 @@ class BlockWatch:
                 return ""  # nobody answers: that is not its change
         return ""
 
-    def _witness(self, osd_id: int) -> Answer:
+    def _witness(self, osd_id: int) -> Reply:
         """A question to another OSD; one that it has not answered yet is not put again."""
         asked = self._witnesses.get(osd_id)
         if asked is None or asked.wait(0.0):

@@ -17,7 +17,7 @@ from ..core.cluster import (
 from ..core.loads import TRANSACTION_COUNTERS
 from ..core.record import CHECKS_MAX, Precondition
 from .cluster_health import flags_of, in_work, judged, pg_scope, pgs_forbid, reason
-from .health_table import Scope
+from .health_table import Reach
 
 # Raised for an OSD whose BlueStore had an operation slower than its threshold, and kept for so
 # long after the last one, or until the OSD restarts (BlueStore.cc, _trim_slow_op_event_queue;
@@ -56,7 +56,7 @@ def _no_points(osd_id: int, name: str) -> Sequence[Sequence[float]]:
     return ()
 
 
-class Mgr(Protocol):
+class MgrMaps(Protocol):
     """The part of MgrModule that is used here."""
 
     @property
@@ -74,7 +74,7 @@ class CephView:
     """The `ClusterView` port over a mgr module."""
 
     def __init__(
-        self, mgr: Mgr, *, bench_empties_caches: bool, clock: Callable[[], float] = time.time,
+        self, mgr: MgrMaps, *, bench_empties_caches: bool, clock: Callable[[], float] = time.time,
         upgrade: Callable[[], bool] = lambda: False,
         host_names: Callable[[], Mapping[str, str]] = dict, series: Series = _no_points,
     ) -> None:
@@ -204,9 +204,9 @@ def _by_pgs(by_osd: Mapping[str, Mapping[str, int]]) -> Tuple[Dict[int, str], Fr
     for key, states in by_osd.items():
         for state in (name for name, count in states.items() if count):
             scope = pg_scope(state)
-            if scope is Scope.BUSY:
+            if scope is Reach.BUSY:
                 busy.add(int(key))
-            elif scope in (Scope.OSDS, Scope.CLUSTER):
+            elif scope in (Reach.OSDS, Reach.CLUSTER):
                 ill[int(key)] = f"has PGs that are {map_name(state)}"
     return ill, frozenset(busy)
 

@@ -32,7 +32,7 @@ class AcrossVersions:
         self._lines = lines
 
     def take(
-        self, hostname: str, hello: across.Hello, report: Optional[across.Report]
+        self, hostname: str, hello: across.Caller, report: Optional[across.Report]
     ) -> across.Order:
         """A probe of another protocol calls."""
         executor = self._executor

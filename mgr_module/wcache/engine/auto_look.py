@@ -36,7 +36,7 @@ _MODELS = re.compile(
 
 
 @dataclass
-class Domain:
+class DomainSeen:
     """A cache domain with OSDs, by its host's report alone.
 
     `first` is its first drive with OSDs.  `refusal` is why it is never toggled by itself;
@@ -73,9 +73,9 @@ class Domains:
     """
 
     def __init__(self) -> None:
-        self._known: Dict[Tuple[str, bool], Tuple[HostReport, Tuple[Domain, ...]]] = {}
+        self._known: Dict[Tuple[str, bool], Tuple[HostReport, Tuple[DomainSeen, ...]]] = {}
 
-    def of(self, report: HostReport, *, throwaway: bool) -> Tuple[Domain, ...]:
+    def of(self, report: HostReport, *, throwaway: bool) -> Tuple[DomainSeen, ...]:
         """List the cache domains of a report that have OSDs."""
         known = self._known.get((report.hostname, throwaway))
         if known is None or known[0] is not report:
@@ -89,7 +89,7 @@ class Domains:
         return known[1]
 
 
-def _domain(hostname: str, drives: Tuple[DriveReport, ...], throwaway: bool) -> Domain:
+def _domain(hostname: str, drives: Tuple[DriveReport, ...], throwaway: bool) -> DomainSeen:
     first = next(drive for drive in drives if drive.uses)
     refusal = next((
         f"{drive.dev_name}: {why}, so an admin decides"
@@ -100,7 +100,7 @@ def _domain(hostname: str, drives: Tuple[DriveReport, ...], throwaway: bool) -> 
     elif not refusal:
         other = first.mode.other
         refusal = may_toggle(drives, other, throwaway=throwaway, consent_turn_on=False) or ""
-    return Domain(
+    return DomainSeen(
         (hostname, first.domain_id), drives, first,
         tuple(sorted({use.osd_id for drive in drives for use in drive.uses})), refusal,
         any(f.severity is Severity.ERROR for drive in drives for f in drive.findings),
@@ -216,7 +216,7 @@ def _unreported(world: World) -> str:
 
 
 def _drive(
-    world: World, report: HostReport, domain: Domain, disputed: FrozenSet[Key],
+    world: World, report: HostReport, domain: DomainSeen, disputed: FrozenSet[Key],
     shaky: Set[Tuple[str, str]],
 ) -> DriveSeen:
     osd_ids, cluster, first = domain.osd_ids, world.cluster, domain.first

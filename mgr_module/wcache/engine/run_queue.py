@@ -27,7 +27,7 @@ STOPS_EVERY_S = 30.0
 
 
 @dataclass
-class _Asked:
+class _Question:
     at_s: float
     answered: bool = False
 
@@ -41,7 +41,7 @@ class _MayStop:
     def __init__(self, stops: Stops, wake: Callable[[], None]) -> None:
         self._stops = stops
         self._wake = wake
-        self._asked: Dict[str, _Asked] = {}
+        self._asked: Dict[str, _Question] = {}
         self._denied: Dict[str, str] = {}  # until they say something else
 
     def denied(self, spec: RunSpec) -> str:
@@ -54,11 +54,11 @@ class _MayStop:
             return ""
         asked = self._asked.get(spec.run_id)
         if asked is None or now_s - asked.at_s >= STOPS_EVERY_S:
-            asked = self._asked[spec.run_id] = _Asked(now_s)
+            asked = self._asked[spec.run_id] = _Question(now_s)
             self._stops.ask((tuple(sorted(spec.osd_ids)),), partial(self._answer, spec, asked))
         return self.denied(spec) if asked.answered else None
 
-    def _answer(self, spec: RunSpec, asked: _Asked, together: int, _: bool) -> None:
+    def _answer(self, spec: RunSpec, asked: _Question, together: int, _: bool) -> None:
         osds = named([f"osd.{osd_id}" for osd_id in sorted(spec.osd_ids)])
         said = f"`ceph osd ok-to-stop` does not allow {osds}, which share a drive"
         self._denied[spec.run_id] = "" if together else said

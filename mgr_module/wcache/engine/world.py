@@ -23,7 +23,7 @@ from typing import (
     TypeVar,
 )
 
-from ..core.change.marked import Mark, marked
+from ..core.change.marked import FoundWorse, marked
 from ..core.change.rollout_state import Rollout
 from ..core.cluster import ClusterState
 from ..core.config_database import Config
@@ -331,7 +331,7 @@ class World:
         ]
 
     @Once
-    def marks(self) -> Dict[DriveKind, Mark]:
+    def marks(self) -> Dict[DriveKind, FoundWorse]:
         """Kinds of drives that were found to be worse in a mode, by the newest plan that did."""
         return marked(self.plans, self.results.values())
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 from bench_decision import synthetic
-from wcache.analysis.decision import Options
+from wcache.analysis.decision import Materiality
 from wcache.analysis.experiment import analyse
 from wcache.ceph.health import health_checks
 from wcache.commands.findings import results
@@ -48,7 +48,7 @@ def measured(load, *, counted=False, ratio=0.1, level_us=None, also=lambda recor
     if counted:
         record = with_counters(record)
     record = replace(also(record), record_id=f"r-{load.value}")
-    return of_record(record, analyse(record, Options()))
+    return of_record(record, analyse(record, Materiality()))
 
 
 def at_level(record, level_us):

@@ -164,7 +164,7 @@ class Agents:
         }
 
     def hear_other(
-        self, hostname: str, hello: across.Hello, now_s: float, speaks: bool = False
+        self, hostname: str, hello: across.Caller, now_s: float, speaks: bool = False
     ) -> OtherVersion:
         """Take a call of a probe of another protocol; in memory only, since it goes on calling.
 

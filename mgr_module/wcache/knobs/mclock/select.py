@@ -11,7 +11,7 @@ from ...core.host_report import HostReport
 from ...core.model import Role
 from ...core.scope import Scope
 from ...core.text import many, named
-from .advice import Facts
+from .advice import Basis
 from .config import by_mclock, scheduler
 
 
@@ -27,7 +27,7 @@ class Target:
 
 
 def choose(
-    scope: Scope, reports: Sequence[HostReport], cluster: ClusterState, facts: Facts, *,
+    scope: Scope, reports: Sequence[HostReport], cluster: ClusterState, facts: Basis, *,
     forced: bool, most: int, not_now: Mapping[int, str] = {},
 ) -> Tuple[List[Target], List[str]]:
     """At most `most` OSDs of each device class and stack, and why others are left out.
@@ -74,7 +74,7 @@ def choose(
     return chosen, skipped
 
 
-def _why_not(osd: OsdInfo, facts: Facts, forced: bool) -> str:
+def _why_not(osd: OsdInfo, facts: Basis, forced: bool) -> str:
     if not osd.up:
         return "not up"
     if osd.osd_id not in facts.stacks:
