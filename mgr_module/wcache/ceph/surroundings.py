@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import importlib
 import inspect
 import os
 import threading
@@ -61,10 +60,11 @@ class CephOrchestrator:
     def ask(self, method: str, *args: Any) -> Any:
         """The result of one of the orchestrator's methods; raises CommandFailed."""
         try:
-            interface: Any = importlib.import_module("orchestrator")
-            client = interface.OrchestratorClientMixin()
+            from orchestrator import OrchestratorClientMixin, raise_if_exception
+
+            client = OrchestratorClientMixin()
             client.set_mgr(self._mgr)
-            return interface.raise_if_exception(getattr(client, method)(*args))
+            return raise_if_exception(getattr(client, method)(*args))
         except Exception as error:
             # whatever a backend raises comes through here, some of it unpickled
             told = one_line(f"{type(error).__name__}: {error}", 300)
@@ -161,10 +161,10 @@ class CephSurroundings:
     def containers_take_arguments(self) -> bool:
         """16's class of such a spec has neither of the two keys that `cephadm.sh.j2` has."""
         try:
-            specs: Any = importlib.import_module("ceph.deployment.service_spec")
-            known = inspect.signature(specs.CustomContainerSpec.__init__).parameters
-        except (ImportError, AttributeError):
+            from ceph.deployment.service_spec import CustomContainerSpec
+        except ImportError:
             return False
+        known = inspect.signature(CustomContainerSpec.__init__).parameters
         return {"extra_container_args", "extra_entrypoint_args"} <= set(known)
 
 
