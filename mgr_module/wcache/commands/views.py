@@ -20,7 +20,7 @@ from ..core.scope import Scope, parse_scope
 from ..core.shell import command
 from ..core.text import FORMAT_VERSION, Rows, time_left
 from ..core.verdict.outlook import Outlook
-from ..core.verdict.plp import hints
+from ..core.verdict.plp import hint_words
 from ..engine.engine import Engine
 from ..engine.storing.archive import RECORD
 from ..engine.world import World
@@ -299,7 +299,7 @@ def _drive(
         hostname=hostname, leased=leased, safety=judge(drive.state).value,
         mode=drive.mode.value if drive.mode else "unknown",
         osds=sorted({use.osd_id for use in drive.uses}),
-        plp=hints.cell(drive.plp_hints, str(drive.drive_model) in trusted),
+        plp=hint_words(drive.plp_hints, str(drive.drive_model) in trusted),
         toggle_refusal=drive.toggle_refusal or _must_stay_off(drive),
     )
     return plain

@@ -18,7 +18,7 @@ from ..core.experiment.run_state import RunState
 from ..core.experiment.slots import Periods
 from ..core.fleet.ages import Age
 from ..core.verdict.foreign import Evidence, is_new
-from ..core.verdict.plp.trust import TrustedModel
+from ..core.verdict.plp import TrustedModel
 from ..deployment.form import Deployment, entity_of
 from .accepting import settle
 from .executor import Executor

@@ -44,7 +44,7 @@ from ..core.verdict.foreign import Evidence, ForeignVerdict
 from ..core.verdict.hosts_by_model import hosts_by_model
 from ..core.verdict.load_profile import merged
 from ..core.verdict.of_options import OptionPools, OptionVerdict, option_verdicts
-from ..core.verdict.plp.trust import TrustedModel, lifted
+from ..core.verdict.plp import TrustedModel, lifted
 from ..core.verdict.pooling import Pool
 from ..core.verdict.recommend import OsdProfiles, PoolKey, Recommendation, recommend
 from ..core.verdict.result import Result

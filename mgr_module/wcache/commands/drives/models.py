@@ -10,7 +10,7 @@ from ...core.host_report import ToggleProof
 from ...core.model import DriveReport
 from ...core.simulation import real
 from ...core.text import FORMAT_VERSION, table, when
-from ...core.verdict.plp import hints
+from ...core.verdict.plp import hint_words
 from ...engine.world import World
 
 
@@ -38,7 +38,7 @@ def drive_models(world: World) -> Dict[str, Any]:
             "drive_model": name, "drives": len(drives), "hosts": len(hosts[name]),
             "transports": sorted({drive.transport.value for drive in drives}),
             "rotational": drives[0].rotational if drives else None,
-            "plp": hints.cell(tuple(told), word is not None),
+            "plp": hint_words(tuple(told), word is not None),
             "plp_hints": [
                 {"protected": hint.protected, "source": hint.source,
                  "drives": sum(hint in drive.plp_hints for drive in drives)}

@@ -21,7 +21,7 @@ from ...core.options.trial import OptionTrial
 from ...core.record import Record
 from ...core.verdict.foreign import Evidence
 from ...core.verdict.of_options import OptionPools, by_trial
-from ...core.verdict.plp.trust import TrustedModel, TrustedModels, lifted
+from ...core.verdict.plp import TrustedModel, TrustedModels, lifted
 from ...core.verdict.pooling import Pool
 from ...core.verdict.recommend import PoolKey
 from ...core.verdict.result import Result

@@ -27,7 +27,7 @@ from ...core.ports import Done, Store, Write
 from ...core.record import Period, Record
 from ...core.verdict.foreign import Evidence
 from ...core.verdict.load_profile import LoadProfile
-from ...core.verdict.plp.trust import TrustedModels
+from ...core.verdict.plp import TrustedModels
 from ...core.verdict.result import Result
 from ...core.versions import Numbered
 from ...deployment.form import Deployment

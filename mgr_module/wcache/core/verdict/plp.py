@@ -1,4 +1,4 @@
-"""Drive models whose power-loss protection an admin vouches for.
+"""Power-loss protection: hints of drives, models that an admin vouches for.
 
 A drive with power-loss protection may answer a flush at once and keep its promise, so a flush
 that looks too fast is no doubt about a drive model that is trusted.  Nothing that a drive says of
@@ -8,10 +8,10 @@ itself proves the protection: only an admin's word, with a reason, lifts the dou
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import AbstractSet, ClassVar, Tuple
+from typing import AbstractSet, ClassVar, Sequence, Tuple
 
-from ...model import FindingCode
-from ..result import Result
+from ..model import FindingCode, PlpHint
+from .result import Result
 
 REASON_CHARS_MAX = 200
 MODELS_MAX = 1000
@@ -50,3 +50,12 @@ def lifted(result: Result, trusted: AbstractSet[str]) -> Result:
         result, verdict=trusted_as.verdict, why=trusted_as.why, findings=findings,
         warnings=(*result.warnings, TRUSTED_WARNING),
     )
+
+
+def hint_words(hints: Sequence[PlpHint], trusted: bool) -> str:
+    """Say in one cell what is known: an admin's word, else the first hint with its source."""
+    if trusted:
+        return "trusted"
+    for hint in hints:
+        return f"{'hinted' if hint.protected else 'denied'}: {hint.source}"
+    return "unknown"

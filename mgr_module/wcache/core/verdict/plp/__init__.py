@@ -1,1 +1,0 @@
-"""Power-loss protection: what drives hint at, and what an admin vouches for."""
