@@ -11,7 +11,7 @@ from dataclasses import asdict
 from typing import Iterator, List, Sequence
 
 import manual
-from wcache.ceph.health_table import CHECKS, FLAGS, PG_STATES, Row, Scope
+from wcache.ceph.health_table import CHECKS, FLAGS, PG_STATES, Reach, Row
 from wcache.commands.commands import COMMANDS
 from wcache.core.text import inflected
 from wcache.knobs.registry import ADVICE
@@ -117,7 +117,7 @@ def _health() -> Iterator[str]:
 
 
 def _followed(rows: Sequence[Row]) -> Iterator[str]:
-    for scope in Scope:
+    for scope in Reach:
         found = [row for row in rows if row.scope is scope]
         if found:
             yield from ("", f"{scope.value[:1].upper()}{scope.value[1:]}:", "")

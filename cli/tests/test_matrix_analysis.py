@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from matrices import RATIOS, a_matrix
-from wcache.analysis.decision import Options
+from wcache.analysis.decision import Materiality
 from wcache.core import codec
 from wcache.core.errors import MalformedError
 from wcache.core.experiment.matrix import CELLS, DEPTHS, Matrix, Skipped, Sync, cells_of
@@ -12,7 +12,7 @@ from wcache_cli.matrix_analysis import analyse
 
 
 def test_each_cell_is_decided_by_itself():
-    found = analyse(a_matrix(), Options())
+    found = analyse(a_matrix(), Materiality())
     assert len(found["cells"]) == 12
     wanted = {"none": "write back", "fdatasync": "write through"}
     for cell in found["cells"]:
@@ -24,7 +24,7 @@ def test_each_cell_is_decided_by_itself():
 
 @pytest.mark.slow
 def test_the_99_percent_intervals_of_600_cells_miss_as_often_as_they_say():
-    cells = [cell for i in range(50) for cell in analyse(a_matrix(draw=i), Options())["cells"]]
+    cells = [cell for i in range(50) for cell in analyse(a_matrix(draw=i), Materiality())["cells"]]
     missed = sum(
         not cell["ratio_low"] < RATIOS[Sync(cell["sync"])] < cell["ratio_high"] for cell in cells
     )
@@ -36,12 +36,12 @@ def test_a_matrix_survives_its_file_bit_for_bit():
     whole = a_matrix()
     again = codec.loads(Matrix, codec.dumps(whole), bytes_max=10**7, what="matrix")
     assert again == whole
-    assert analyse(again, Options()) == analyse(whole, Options())
+    assert analyse(again, Materiality()) == analyse(whole, Materiality())
 
 
 def test_few_pairs_decide_nothing():
     for pairs in (1, 3):
-        found = analyse(a_matrix(pairs), Options())
+        found = analyse(a_matrix(pairs), Materiality())
         assert {cell["better"] for cell in found["cells"]} == {"insufficient data"}
 
 
@@ -57,7 +57,7 @@ def test_cells_that_were_not_measured_are_named():
     )
     found = analyse(
         replace(whole, pairs=shallow, skipped=tuple(Skipped(cell, "no fio") for cell in deep)),
-        Options(),
+        Materiality(),
     )
     assert {cell["depth"] for cell in found["cells"]} == {1}
     assert [item["why"] for item in found["skipped"]] == ["no fio"] * 6
@@ -80,7 +80,7 @@ def altered(whole, **changes):
 ])
 def test_a_matrix_that_contradicts_itself_is_refused_in_one_line(change, said):
     with pytest.raises(MalformedError, match=said):
-        analyse(change(a_matrix()), Options())
+        analyse(change(a_matrix()), Materiality())
 
 
 def test_the_cells_come_in_another_order_in_each_pair_and_the_same_in_each_release():

@@ -6,12 +6,12 @@ import argparse
 from typing import Any, Dict, Iterator, List, Union
 
 from wcache.core import codec, versions
+from wcache.core.change.preconditions import faults
 from wcache.core.errors import MalformedError
 from wcache.core.experiment.factorial import PROVEN, both_sides, measured_in
 from wcache.core.experiment.matrix import MATRIX_FORMAT, Matrix
-from wcache.core.material import MATERIAL_RATIO
+from wcache.core.loads import MATERIAL_RATIO
 from wcache.core.model import load_name
-from wcache.core.precondition_text import faults
 from wcache.core.record import RECORD_BYTES_MAX, Record
 
 from .files import read_text
@@ -43,12 +43,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print each record's result, and those of pools of like records."""
-    from wcache.analysis.decision import Options
+    from wcache.analysis.decision import Materiality
     from wcache.analysis.experiment import analyse
 
     from . import matrix_analysis
 
-    rules = codec.decode(Options, {"material_ratio": options.material_ratio}, "options")
+    rules = codec.decode(Materiality, {"material_ratio": options.material_ratio}, "options")
     found = [item for path in options.records for item in _read(path)]
     if len(found) > RECORDS_MAX:
         raise MalformedError(f"more than {RECORDS_MAX} records", "give fewer files")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Optional, Protocol, Sequence, Tuple
 
 from wcache.core import codec
-from wcache.core.conf_places import conf_places, looked_in
+from wcache.core.config_database import conf_places, looked_in
 from wcache.core.errors import MalformedError, NotFoundError, NotReadyError
 from wcache.core.shell import CommandLine, arguments, chained, command, ticked
 

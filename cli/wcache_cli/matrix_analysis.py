@@ -6,7 +6,7 @@ import math
 from typing import Any, Dict, List, Tuple
 
 from wcache.analysis import summary
-from wcache.analysis.decision import Options
+from wcache.analysis.decision import Materiality
 from wcache.analysis.summary import ratio
 from wcache.core.errors import MalformedError
 from wcache.core.experiment.matrix import (
@@ -28,7 +28,7 @@ MATRIX_RESULT_FORMAT = "wcache.matrix_result"
 MATRIX_RESULT_VERSION = 1
 
 
-def analyse(matrix: Matrix, options: Options) -> Dict[str, Any]:
+def analyse(matrix: Matrix, options: Materiality) -> Dict[str, Any]:
     """Return the result of a matrix as plain data; MalformedError where it contradicts itself.
 
     The number of pairs was fixed beforehand, so the ordinary t interval holds.
@@ -79,7 +79,7 @@ def _check_cells(period: MatrixPeriod) -> None:
         raise MalformedError("a cell of the matrix has no samples above 0")
 
 
-def _cell(matrix: Matrix, cell: Cell, options: Options) -> List[Dict[str, Any]]:
+def _cell(matrix: Matrix, cell: Cell, options: Materiality) -> List[Dict[str, Any]]:
     """Return the result of a cell; nothing where it was not measured."""
     both = [
         (back, through) for pair in matrix.pairs
@@ -106,7 +106,7 @@ def _cell(matrix: Matrix, cell: Cell, options: Options) -> List[Dict[str, Any]]:
     }]
 
 
-def _decide(logs: List[float], options: Options) -> Tuple[Verdict, Interval]:
+def _decide(logs: List[float], options: Materiality) -> Tuple[Verdict, Interval]:
     """Return what the cell shows, and the 99% interval of its log ratio."""
     far, near = (_interval(logs, alpha) for alpha in (DECIDE_ALPHA, SAME_ALPHA))
     if len(logs) < PAIRS_MIN:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from importlib import resources
 from typing import Any, List, Mapping, Optional
 
-from wcache.core.drive.safety import pin_word
+from wcache.core.drive.manual import pin_word
 from wcache.core.errors import MalformedError, NotReadyError
 from wcache.core.figures import ecdf, lines
 from wcache.core.model import load_name

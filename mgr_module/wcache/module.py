@@ -13,17 +13,13 @@ from mgr_module import MgrModule, MgrStandbyModule
 from .ceph import compat as ceph_compat
 from .ceph.blocks import CephBlocks
 from .ceph.config import CephConfig, OwnOptions
-from .ceph.health import health_checks
-from .ceph.keys import CephKeyring
+from .ceph.health import CephProgress, health_checks
 from .ceph.loads import CephLoads
-from .ceph.orchestrator import CephOrchestrator
 from .ceph.osd_options import CephOsdOptions
-from .ceph.progress import CephProgress
 from .ceph.store import CephKeys, KvStore
 from .ceph.store_queue import StoreQueue
-from .ceph.surroundings import CephStops, CephSurroundings, Upgrades
-from .ceph.traffic import CephTraffic
-from .ceph.view import CephView
+from .ceph.surroundings import CephKeyring, CephOrchestrator, CephStops, CephSurroundings, Upgrades
+from .ceph.view import CephTraffic, CephView
 from .ceph.web_host import CephWebHost, StandbyWebHost
 from .commands import commands
 from .commands.views import Views

@@ -8,7 +8,7 @@ import socket
 from typing import Callable, List, Union
 
 from wcache.core import VERSION
-from wcache.core.conf_places import CLUSTER
+from wcache.core.config_database import CLUSTER
 from wcache.core.experiment.matrix import PAIRS_MAX, PAIRS_MIN
 from wcache.core.model import CacheMode
 

@@ -12,7 +12,7 @@ import uuid
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Callable, NoReturn, Optional, Sequence, Tuple
 
-from wcache.core.conf_places import CLUSTER, conf_places
+from wcache.core.config_database import CLUSTER, conf_places
 from wcache.core.drive.journal import EntryKind
 from wcache.core.errors import NotFoundError, RefusedError, WcacheError
 from wcache.core.model import CacheMode

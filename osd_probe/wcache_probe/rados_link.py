@@ -25,7 +25,7 @@ import threading
 import time
 from typing import Any, Callable, List, Optional, Tuple
 
-from wcache.core.conf_places import looked_in
+from wcache.core.config_database import looked_in
 from wcache.core.errors import (
     ConflictError,
     MalformedError,

@@ -12,7 +12,7 @@ import math
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Dict, List, Tuple
 
-from wcache.core.material import MATERIAL_RATIO
+from wcache.core.loads import MATERIAL_RATIO
 from wcache.core.model import CacheMode, LoadPoint, Verdict
 from wcache_sim.drive_schema import DriveFile, DriveModelSpec
 

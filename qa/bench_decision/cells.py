@@ -6,7 +6,7 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any, Dict, Optional, Sequence, Tuple
 
-from wcache.analysis.decision import Options
+from wcache.analysis.decision import Materiality
 from wcache.core.model import LoadPoint, Verdict
 
 from .baseline import Tally
@@ -14,7 +14,7 @@ from .loop import PLANS, Outcome
 from .minimum import least_pairs
 from .score import Score, Share, count
 
-MARGIN = Options().margin
+MARGIN = Materiality().margin
 CLEAR_SD = 2.5
 CLEAR_PERIOD_S = 0.7
 RIGHT_MIN = 0.95  # of a cell whose cost is held against the minimum

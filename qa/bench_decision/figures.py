@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any, Dict, List, Optional, Sequence
 
-from wcache.core.material import MATERIAL_RATIO
+from wcache.core.loads import MATERIAL_RATIO
 from wcache.core.model import Verdict
 
 from .cells import RIGHT_MIN, Cell

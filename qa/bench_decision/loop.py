@@ -12,7 +12,7 @@ from statistics import fmean
 from typing import Dict, List, Optional, Tuple
 
 from wcache.analysis import pairs as pairing
-from wcache.analysis.decision import Decision, Options, decide
+from wcache.analysis.decision import Decision, Materiality, decide
 from wcache.analysis.experiment import analyse
 from wcache.analysis.flushes import ONE_COMMIT_EACH
 from wcache.core.experiment.budget import spent
@@ -20,19 +20,18 @@ from wcache.core.experiment.pairs import FIRST_LOOK, IN_PROGRESS, Discarded, com
 from wcache.core.experiment.run_state import RunSpec
 from wcache.core.experiment.settling_time.checks import check_size, due_check, rechecks_of, settled
 from wcache.core.experiment.slots import CheckSlot, Periods, Slot
+from wcache.core.hardware.readings import FlushCounters, OptionValue
 from wcache.core.loads import CHECK_SAMPLES, SAMPLES
 from wcache.core.model import (
     CacheMode,
     DeviceCache,
     DriveModel,
     DriveState,
-    FlushCounters,
     KernelView,
     LoadPoint,
     Transport,
     Verdict,
 )
-from wcache.core.option_value import OptionValue
 from wcache.core.options.trial import OptionTrial
 from wcache.core.record import CounterDelta, ExperimentSetup, Period, Record
 from wcache.core.verdict import sequential
@@ -206,12 +205,12 @@ class Bench:
 
 def experiment(
     drives: DriveFile, spec: DriveModelSpec, load_point: LoadPoint, seed: int,
-    plan: Optional[Plan] = None, options: Optional[Options] = None,
+    plan: Optional[Plan] = None, options: Optional[Materiality] = None,
     option: Optional[OptionTrial] = None,
 ) -> Tuple[Outcome, Optional[Record]]:
     """Measure until decided or until the budget is spent; the record is what was measured."""
     plan = plan or PLANS[load_point]
-    options = options or Options()
+    options = options or Materiality()
     bench = Bench(drives, spec, seed, option)
     true = bench.truth(load_point)
     refused = bench.refusal()
@@ -306,7 +305,7 @@ class _Looks:
     """The analysis after each pair, without going over the old pairs again."""
 
     def __init__(
-        self, setup: ExperimentSetup, options: Options, watches: Dict[Slot, Period]
+        self, setup: ExperimentSetup, options: Materiality, watches: Dict[Slot, Period]
     ) -> None:
         self._setup = setup
         self._record = compose(  # once: it goes over the watches to choose the settling

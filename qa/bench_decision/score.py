@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Sequence, Tuple
 
-from wcache.core.material import MATERIAL_RATIO
+from wcache.core.loads import MATERIAL_RATIO
 from wcache.core.model import Verdict
 
 from .loop import Outcome

@@ -29,7 +29,7 @@ from dataclasses import dataclass, replace
 from statistics import fmean, median, stdev
 from typing import Dict, List, Mapping, Optional, Tuple
 
-from wcache.core.material import MATERIAL_RATIO
+from wcache.core.loads import MATERIAL_RATIO
 from wcache.core.model import CacheMode, LoadPoint, Role, Verdict
 from wcache_sim.drive_schema import DriveModelSpec, OsdSpec
 from wcache_sim.osd import Measured, SimulatedOsd

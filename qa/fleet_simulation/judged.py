@@ -24,7 +24,7 @@ from wcache.core.change.change_status import ChangeStatus
 from wcache.core.change.gate.blocks import CONTROLS_MAX
 from wcache.core.change.gate.controls import controls_for
 from wcache.core.change.gate.gate_state import GateSettings
-from wcache.core.change.gate.judge import WATCHED, Verdict
+from wcache.core.change.gate.judge import WATCHED, Effect
 from wcache.core.change.rollout import RolloutMachine
 from wcache.core.change.rollout_state import Change, Rollout, RolloutStatus
 from wcache.core.change.waves import arranged
@@ -377,7 +377,7 @@ class JudgedFleet:
         if rollout.status is RolloutStatus.DONE:
             ended = "done"
         else:
-            ended = "worse" if rollout.worse.indices or verdict is Verdict.WORSE else "stopped"
+            ended = "worse" if rollout.worse.indices or verdict is Effect.WORSE else "stopped"
         return Judged(
             self.seed, self.osds, self.kind, self.scene.name, self.faults, ended, len(changed),
             sum(self.ratio[osd_id] > 1.0 for osd_id in self.changed_at_s),

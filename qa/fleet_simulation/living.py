@@ -13,7 +13,7 @@ from collections import Counter
 from typing import Callable, Dict, FrozenSet, List, Optional, Set, Tuple
 
 from wcache.ceph.cluster_health import pg_scope
-from wcache.ceph.health_table import Scope
+from wcache.ceph.health_table import Reach
 from wcache.core.cluster import SlowOsd
 
 HOUR_S, DAY_S = 3600.0, 86_400.0
@@ -55,7 +55,7 @@ class World:
             for _ in range(round(PGS_PER_OSD / 2 * osds / size)):
                 self._make(size, min(spare, size - 1))
         self.state = [CLEAN] * len(self.acting)
-        self.scopes: Dict[Scope, Counter[int]] = {Scope.OSDS: Counter(), Scope.BUSY: Counter()}
+        self.scopes: Dict[Reach, Counter[int]] = {Reach.OSDS: Counter(), Reach.BUSY: Counter()}
         # the truth: which copy of a PG is missing, and since when
         self.missing: Dict[int, Tuple[int, float]] = {}
         self.down: Optional[int] = None
@@ -84,12 +84,12 @@ class World:
 
     def ill(self) -> Dict[int, str]:
         """As a view says it: OSDs of whose acting sets a PG is degraded, as far as is known."""
-        found = {osd_id: f"has PGs that are {DEGRADED}" for osd_id in self.scopes[Scope.OSDS]}
+        found = {osd_id: f"has PGs that are {DEGRADED}" for osd_id in self.scopes[Reach.OSDS]}
         return found
 
     def busy(self) -> FrozenSet[int]:
         """The same of OSDs with PGs that move."""
-        return frozenset(self.scopes[Scope.BUSY])
+        return frozenset(self.scopes[Reach.BUSY])
 
     def slow(self) -> Tuple[SlowOsd, ...]:
         """OSDs with the alert."""
@@ -135,7 +135,7 @@ class World:
             self._counts(pg, before, -1)
             self._counts(pg, after, 1)
 
-    def _counts(self, pg: int, scope: Scope, by: int) -> None:
+    def _counts(self, pg: int, scope: Reach, by: int) -> None:
         counts = self.scopes.get(scope)
         for osd_id in self.acting[pg] if counts is not None else ():
             assert counts is not None

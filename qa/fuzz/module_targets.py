@@ -27,7 +27,7 @@ from wcache.core.errors import WcacheError
 from wcache.core.experiment.observed import parse_histogram
 from wcache.core.figures.prometheus_text import gauge, text
 from wcache.core.record import RECORD_FORMAT, RESULT_FORMAT, Record
-from wcache.core.verdict.foreign import document
+from wcache.core.verdict import foreign
 from wcache.core.verdict.load_profile import work_counters
 from wcache.core.verdict.result import Result
 from wcache.engine.storing.plans import Head, StoredPlans
@@ -175,19 +175,19 @@ def evidence(data: bytes) -> Any:
     """A file of `evidence export`; what has a wrong checksum is tried with the right one too."""
     said = text_of(data)
     with suppress(WcacheError):
-        document.parse(said, NOW_S)
-    plain = codec.parse_json(said, bytes_max=document.BYTES_MAX, what="it")
+        foreign.parse(said, NOW_S)
+    plain = codec.parse_json(said, bytes_max=foreign.BYTES_MAX, what="it")
     if isinstance(plain, dict):
-        found = versions.take(document.Evidence, plain, "it")
-        plain["sha256"] = document.checksum(found)
-    return again(document.Evidence, document.parse(json.dumps(plain), NOW_S))
+        found = versions.take(foreign.Evidence, plain, "it")
+        plain["sha256"] = foreign.checksum(found)
+    return again(foreign.Evidence, foreign.parse(json.dumps(plain), NOW_S))
 
 
 def evidence_seeds() -> List[bytes]:
     """One with a verdict."""
     return lines_of([
-        {**plain, "format": document.FORMAT, "cluster": "0" * 8 + "-0000-0000-0000-" + "0" * 12}
-        for plain in examples(document.Evidence)
+        {**plain, "format": foreign.FORMAT, "cluster": "0" * 8 + "-0000-0000-0000-" + "0" * 12}
+        for plain in examples(foreign.Evidence)
     ])
 
 

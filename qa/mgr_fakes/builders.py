@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any, Dict, Iterable, List, Tuple
 
 from wcache.core.cluster import ClusterState, OsdInfo
+from wcache.core.errors import Refusal, RefusalKind
 from wcache.core.experiment.run_state import RunSpec
 from wcache.core.host_report import HostReport
 from wcache.core.loads import SAMPLES
@@ -24,7 +25,6 @@ from wcache.core.model import (
     Transport,
 )
 from wcache.core.record import ExperimentSetup, Period
-from wcache.core.refusal import Refusal, RefusalKind
 
 MODEL = DriveModel("ACME", "HD1", "1.0")
 CLUSTER_ID = "00000000-0000-4000-8000-000000000001"

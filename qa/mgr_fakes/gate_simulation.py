@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from typing import Callable, Dict, List, Tuple
 
 from wcache.core.change.gate.blocks import told_of
-from wcache.core.change.gate.evidence import Evidence
+from wcache.core.change.gate.evidence import Sums
 from wcache.core.change.gate.judge import (
     BLOCKS_BEFORE,
     LOOKS,
     LOOKS_BEFORE,
-    Verdict,
+    Effect,
     judge,
     level_known,
 )
@@ -91,7 +91,7 @@ def taken_before(
     return found
 
 
-def run(scene: Scene, ratio: float, seed: int, beside: bool = True) -> Verdict:
+def run(scene: Scene, ratio: float, seed: int, beside: bool = True) -> Effect:
     """The verdict on a wave whose latency changes by `ratio`; `beside` the controls or alone."""
     drawn = random.Random(f"{scene.name}/{ratio}/{seed}")
     count, changed = BLOCKS_BEFORE + LOOKS[-1], False
@@ -119,25 +119,25 @@ def run(scene: Scene, ratio: float, seed: int, beside: bool = True) -> Verdict:
     for number, look in enumerate(LOOKS, 1):
         after += [block() for _ in range(look - len(after))]
         found = judge(before, after, treated, others, look=number)
-        if found.verdict is not Verdict.UNDECIDED:
+        if found.verdict is not Effect.UNDECIDED:
             return found.verdict
-    return Verdict.UNDECIDED
+    return Effect.UNDECIDED
 
 
 def rates(
     scene: Scene, ratio: float, count: int, beside: bool = True,
-    verdict: Callable[..., Verdict] = run,
-) -> Dict[Verdict, float]:
+    verdict: Callable[..., Effect] = run,
+) -> Dict[Effect, float]:
     """How often each verdict comes, of `count` waves."""
     found = Counter(verdict(scene, ratio, seed, beside) for seed in range(count))
-    return {item: found[item] / count for item in Verdict}
+    return {item: found[item] / count for item in Effect}
 
 
 @dataclass(frozen=True)
 class Whole:
     """How a rollout ended, after how many drives were changed, and in how many blocks."""
 
-    verdict: Verdict
+    verdict: Effect
     drives: int
     blocks: int
 
@@ -157,7 +157,7 @@ def whole(
     drawn = random.Random(f"{scene.name}/{ratio}/{seed}/{odd_from}/{odd_ratio}")
     controls = {-1 - n: Osd(scene, drawn) for n in range(max(scene.controls, 6))}
     at = looks = count = 0
-    past = Evidence()
+    past = Sums()
 
     def sizes(done: int) -> int:
         most = 1 if done == 0 else max(PARALLEL, done)
@@ -184,7 +184,7 @@ def whole(
             after += [block(treated) for _ in range(look - len(after))]
             looks += 1
             found = judge(before, after, tuple(treated), tuple(controls), look=looks, past=past)
-            if found.verdict is not Verdict.UNDECIDED:
+            if found.verdict is not Effect.UNDECIDED:
                 break
         count += len(after)
         if not found.goes_on or at >= drives:

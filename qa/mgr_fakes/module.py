@@ -13,8 +13,7 @@ from wcache.core.cluster import ClusterState, OsdLatency
 from wcache.core.config_database import Config
 from wcache.core.events import LoadRequest, LoadSamples
 from wcache.core.fleet.retention import Bounds
-from wcache.core.loads import WRITE_BYTES
-from wcache.core.material import MATERIAL_RATIO
+from wcache.core.loads import MATERIAL_RATIO, WRITE_BYTES
 from wcache.core.model import CacheMode, DriveReport, LoadPoint
 from wcache.core.ports import Store
 from wcache.core.record import CounterDelta, Record

@@ -13,17 +13,9 @@ from wcache.core import codec
 from wcache.core.drive.journal import prior_of
 from wcache.core.drive.safety import disobeyed, not_flushing
 from wcache.core.hardware.bcache import BcacheState
-from wcache.core.hardware.host_memory import HostMemory
+from wcache.core.hardware.readings import FlushCounters, HostMemory, OptionValue
 from wcache.core.host_report import HostReport, JournalNote, KeptPrior
-from wcache.core.model import (
-    CacheMode,
-    DeviceCache,
-    DriveReport,
-    Finding,
-    FlushCounters,
-    Transport,
-)
-from wcache.core.option_value import OptionValue
+from wcache.core.model import CacheMode, DeviceCache, DriveReport, Finding, Transport
 from wcache.core.protocol import (
     PROTOCOL_VERSION,
     AcceptRequest,

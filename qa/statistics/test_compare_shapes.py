@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from wcache.analysis.decision import Options
+from wcache.analysis.decision import Materiality
 from wcache.core.model import CacheMode
 from wcache_cli.compare.comparison import compare
 from wcache_cli.compare.latency_file import LatencyFile
@@ -22,7 +22,7 @@ def compared(back, through):
         mode: [LatencyFile(f"{i}", us) for i, us in enumerate(found)]
         for mode, found in measured.items()
     }
-    return compare(files, Options())
+    return compare(files, Materiality())
 
 
 def mixture(rng, slow_share, n=1000, slow=10.0):

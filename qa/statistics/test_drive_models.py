@@ -7,8 +7,7 @@ from statistics import fmean, median, pvariance, quantiles, stdev
 
 import pytest
 from bench_decision.truth import PERIODS, truth
-from wcache.core.loads import SAMPLES
-from wcache.core.material import MATERIAL_LN, MATERIAL_RATIO
+from wcache.core.loads import MATERIAL_LN, MATERIAL_RATIO, SAMPLES
 from wcache.core.model import CacheMode, LoadPoint, Role, Verdict
 from wcache_sim.drive_schema import Toggle, load_drive_file
 from wcache_sim.osd import SimulatedOsd

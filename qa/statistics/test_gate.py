@@ -8,7 +8,7 @@ from itertools import repeat
 
 import pytest
 from mgr_fakes.gate_simulation import HOST_DRIVES, SCENES, rates, whole, wholes
-from wcache.core.change.gate.judge import BLOCKS_AGAIN, Verdict
+from wcache.core.change.gate.judge import BLOCKS_AGAIN, Effect
 
 NEIGHBOUR = next(scene for scene in SCENES if scene.neighbour)
 
@@ -28,19 +28,19 @@ def simulated(request):
 
 @pytest.mark.parametrize("name", [scene.name for scene in SCENES])
 def test_a_wave_that_changes_nothing_is_called_worse_at_most_once_in_a_hundred(simulated, name):
-    assert simulated[name][0][Verdict.WORSE] <= 0.01
+    assert simulated[name][0][Effect.WORSE] <= 0.01
 
 
 @pytest.mark.parametrize("name", [scene.name for scene in SCENES])
 def test_a_wave_that_is_1_3_times_worse_is_missed_at_most_once_in_twenty(simulated, name):
     found = simulated[name][1]
-    assert found[Verdict.NO_WORSE] + found[Verdict.BETTER] + found[Verdict.UNDECIDED] <= 0.05
+    assert found[Effect.NO_WORSE] + found[Effect.BETTER] + found[Effect.UNDECIDED] <= 0.05
 
 
 def test_a_neighbours_load_fools_before_and_after_and_does_not_fool_the_gate(simulated):
     alone = rates(NEIGHBOUR, 1.0, 100, beside=False)
-    assert alone[Verdict.WORSE] > 0.95
-    assert simulated[NEIGHBOUR.name][0][Verdict.WORSE] <= 0.01
+    assert alone[Effect.WORSE] > 0.95
+    assert simulated[NEIGHBOUR.name][0][Effect.WORSE] <= 0.01
 
 
 @pytest.fixture(scope="module", params=[12, pytest.param(150, marks=pytest.mark.long)])
@@ -57,13 +57,13 @@ RATIOS = (0.9, 1.0, 1.2)
 @pytest.mark.parametrize("name", [scene.name for scene in SCENES])
 def test_a_rollout_that_does_good_is_stopped_at_most_once_in_a_hundred(rollouts, name):
     found = rollouts[name][0]
-    assert sum(item.verdict is not Verdict.BETTER for item in found) <= 0.01 * len(found)
+    assert sum(item.verdict is not Effect.BETTER for item in found) <= 0.01 * len(found)
 
 
 @pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.name)
 def test_one_that_does_good_goes_on_after_waits_with_fewer_blocks_before(scene):
     found = [whole(scene, 0.9, seed, drives=50, before_max=BLOCKS_AGAIN) for seed in range(4)]
-    assert {item.verdict for item in found} <= {Verdict.BETTER, Verdict.NO_WORSE}
+    assert {item.verdict for item in found} <= {Effect.BETTER, Effect.NO_WORSE}
     assert {item.drives for item in found} == {50}
 
 
@@ -71,18 +71,18 @@ def test_one_that_does_good_goes_on_after_waits_with_fewer_blocks_before(scene):
 def test_a_rollout_that_changes_nothing_is_called_worse_at_most_once_in_a_hundred(rollouts, name):
     found = rollouts[name][1]
     # of a dozen at 1% there are two in 6 of 1,000 cases, and one in 11 of 100
-    assert sum(item.verdict is Verdict.WORSE for item in found) <= max(1, 0.01 * len(found))
+    assert sum(item.verdict is Effect.WORSE for item in found) <= max(1, 0.01 * len(found))
 
 
 @pytest.mark.parametrize("name", [scene.name for scene in SCENES])
 def test_one_that_is_1_2_times_worse_goes_no_further_than_its_first_drives(rollouts, name):
     found = rollouts[name][2]
-    assert all(item.verdict in (Verdict.WORSE, Verdict.UNDECIDED) for item in found)
+    assert all(item.verdict in (Effect.WORSE, Effect.UNDECIDED) for item in found)
     assert sum(item.drives > 3 for item in found) <= 0.01 * len(found)
 
 
 def test_one_hosts_firmware_that_is_1_3_times_worse_is_seen_beside_good_steps():
     scene = next(scene for scene in SCENES if scene.name == "AR(1) 0.3")
     found = wholes(scene, 0.9, 20, 100, 1.3)
-    assert all(item.verdict is Verdict.WORSE for item in found)
+    assert all(item.verdict is Effect.WORSE for item in found)
     assert {item.drives for item in found} == {100 + HOST_DRIVES}

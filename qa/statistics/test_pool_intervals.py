@@ -6,7 +6,7 @@ from concurrent.futures import ProcessPoolExecutor
 from itertools import product
 
 import pytest
-from wcache.analysis.decision import Options
+from wcache.analysis.decision import Materiality
 from wcache.analysis.pooling import pool
 
 PROCESSES = 2
@@ -43,7 +43,7 @@ def misses(job):
         pooled = pool([
             drive(f"d{i}", rng.gauss(rng.gauss(RATIO_LOG, tau), error), error)
             for i, error in enumerate(errors)
-        ], Options())
+        ], Materiality())
         true, another = math.exp(RATIO_LOG), math.exp(rng.gauss(RATIO_LOG, tau))
         mean += not pooled["ratio_low"] <= true <= pooled["ratio_high"]
         tail += not pooled["tail_ratio_low"] <= true <= pooled["tail_ratio_high"]

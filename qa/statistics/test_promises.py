@@ -18,7 +18,7 @@ from bench_decision.loop import PLANS, Bench, experiment
 from bench_decision.score import SAME_RATIO, Score, count
 from bench_decision.truth import truth
 from wcache.analysis import summary
-from wcache.analysis.decision import Options
+from wcache.analysis.decision import Materiality
 from wcache.analysis.experiment import analyse
 from wcache.analysis.pairs import differences
 from wcache.core.experiment.pairs import FIRST_LOOK, pairs_of
@@ -130,13 +130,13 @@ def test_no_more_than_3_times_the_least_samples_and_4_times_the_least_seconds_ar
 
 def _by_looks(record):
     """The verdict of an experiment that stops where the rule says so."""
-    margin = Options().margin
+    margin = Materiality().margin
     whole = differences(record.pairs, "").whole
     for n in range(FIRST_LOOK, len(whole) + 1):
         seen = sequential.spread(whole[:n])
         decided = sequential.differs(sequential.interval(seen, 0.01), margin)
         if decided or sequential.same(sequential.interval(seen, 0.05), margin):
-            result = analyse(replace(record, pairs=record.pairs[:n]), Options())
+            result = analyse(replace(record, pairs=record.pairs[:n]), Materiality())
             if result["stop"]:
                 return result["verdict"]
     return "insufficient data"

@@ -14,7 +14,7 @@ from bench_decision.minimum import least_pairs, pair_variance
 from bench_decision.report import report
 from bench_decision.score import Score, score, wilson
 from bench_decision.truth import OF_MEDIANS, PERIODS, LoadTruth
-from wcache.analysis.decision import Options
+from wcache.analysis.decision import Materiality
 from wcache.analysis.experiment import analyse
 from wcache.core import codec
 from wcache.core.model import LoadPoint, Verdict
@@ -78,7 +78,7 @@ def test_an_experiments_record_decides_the_same_offline(file, drive, load_point,
     outcome, record = experiment(drives, drives.drive(drive), load_point, seed=5)
     assert outcome.verdict is verdict
     again = codec.loads(Record, codec.dumps(record), bytes_max=10**7, what="record")
-    result = analyse(again, Options())
+    result = analyse(again, Materiality())
     assert result["verdict"] == verdict.value
     assert result["stop"]
 

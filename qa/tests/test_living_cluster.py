@@ -9,7 +9,7 @@ from fleet_simulation.judged import Judged, Kind
 from fleet_simulation.living import DEGRADED, HEARD_S, MOVED, MOVES, World
 from fleet_simulation.living_fleet import HOURS_MAX, LATE_S, Lived, LivingFleet, line, table
 from wcache.ceph.cluster_health import pg_scope
-from wcache.ceph.health_table import Scope
+from wcache.ceph.health_table import Reach
 
 
 @pytest.fixture(scope="module")
@@ -25,11 +25,11 @@ def missed(world):
 
 
 def test_what_a_view_says_is_what_the_states_of_its_pgs_say(world):
-    by_osd = {Scope.OSDS: set(), Scope.BUSY: set()}
+    by_osd = {Reach.OSDS: set(), Reach.BUSY: set()}
     for pg, state in enumerate(world.state):
         by_osd.get(pg_scope(state), set()).update(world.acting[pg])
-    assert set(world.ill()) == by_osd[Scope.OSDS]
-    assert world.busy() == by_osd[Scope.BUSY]
+    assert set(world.ill()) == by_osd[Reach.OSDS]
+    assert world.busy() == by_osd[Reach.BUSY]
     assert world.failures > 2, "an OSD is down, and another one after it"
 
 

@@ -17,9 +17,9 @@ from typing import Callable, Dict, Iterator, List, Mapping, Optional, Sequence, 
 
 from wcache.core.drive.journal import JournalEntry
 from wcache.core.drive.safety import pinnable
-from wcache.core.errors import DisobeyedError, NotFoundError, RefusedError
+from wcache.core.errors import DisobeyedError, NotFoundError, Refusal, RefusalKind, RefusedError
 from wcache.core.hardware.controller import Controller
-from wcache.core.hardware.host_memory import HostMemory
+from wcache.core.hardware.readings import FlushCounters, HostMemory, OptionValue
 from wcache.core.model import (
     CacheMode,
     CachePage,
@@ -28,7 +28,6 @@ from wcache.core.model import (
     DriveReport,
     DriveState,
     Finding,
-    FlushCounters,
     KernelView,
     Layer,
     LayerKind,
@@ -38,10 +37,8 @@ from wcache.core.model import (
     Role,
     Transport,
 )
-from wcache.core.option_value import OptionValue
 from wcache.core.options.entries import option
 from wcache.core.protocol import SamplesOutcome
-from wcache.core.refusal import Refusal, RefusalKind
 
 from .drive_schema import DriveFile
 from .osd import Measured, SimulatedOsd

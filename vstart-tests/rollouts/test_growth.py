@@ -8,7 +8,7 @@ from typing import Any, Dict, Iterator, List
 import pytest
 from rollouts.growth import CLASS, KNOWN, QUIET_S, UNKNOWN, Growing, growing
 from rollouts.hosts import BACK, THROUGH, Witness
-from wcache.core.verdict.foreign.confirming import PAIRS
+from wcache.core.verdict.foreign import PAIRS
 
 pytestmark = [pytest.mark.cluster, pytest.mark.long, pytest.mark.one_release]
 

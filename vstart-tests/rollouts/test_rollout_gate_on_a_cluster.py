@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, Iterator, List, Sequence, Set, Tuple
 import pytest
 from bench.figures import cpu_seconds
 from rollouts.rig import OSDS, Rig
-from wcache.core.change.gate.judge import Verdict, judge
+from wcache.core.change.gate.judge import Effect, judge
 from wcache.core.loads import Block, OsdBlock
 
 # minutes each: 48 blocks before a step and 16 to 96 after it
@@ -124,8 +124,8 @@ def test_a_neighbours_load_in_a_wave_fools_before_and_after_and_not_the_gate(
     alone = judge(before.blocks, after.blocks, (1,), ())
     beside = judge(before.blocks, after.blocks, (1,), [i for i in range(OSDS) if i != 1])
     print(f"\nthe gate: {judgement['words']}\nthe test: {beside.words}\nalone: {alone.words}")
-    assert alone.verdict is Verdict.WORSE
-    assert beside.verdict is not Verdict.WORSE
+    assert alone.verdict is Effect.WORSE
+    assert beside.verdict is not Effect.WORSE
     assert judgement["verdict"] in ("no worse", "better"), shown
     assert controls >= 3
     assert shown["status"] == "done"

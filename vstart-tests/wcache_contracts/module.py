@@ -125,7 +125,7 @@ class Module(MgrModule):
             self.problems.append(f"{name} takes {named}, not {given}")
 
     def other_modules(self):
-        """Also the client's own part, which `ceph/orchestrator.py` uses, and a host's name."""
+        """Also the client's own part, which `ceph/surroundings.py` uses, and a host's name."""
         interface = importlib.import_module("orchestrator")
         host = importlib.import_module("ceph.deployment.hostspec").HostSpec("h", labels=["l"])
         owners = {

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from bench_decision import synthetic
 from wcache.core import codec
-from wcache.core.experiment.observing.comparing import Seen
+from wcache.core.experiment.observing.comparing import ObservedLoad
 from wcache.core.figures.latency_table import of_samples
 from wcache.core.model import CacheMode, LoadPoint, Role
 from wcache_cli.main import main
@@ -24,7 +24,7 @@ def a_record(seed, ratio, base_us, at_s, **setup):
 def observed(middle_ns, at_s):
     rng = random.Random(7)
     table = of_samples([int(middle_ns * rng.uniform(0.9, 1.1)) for _ in range(320)])
-    row = codec.to_plain(Seen(
+    row = codec.to_plain(ObservedLoad(
         "h1", 0, "d0", "sda", Role.BLOCK, LoadPoint.FDATASYNC_TIMER, table,
         mode=CacheMode.WRITE_BACK,
     ))

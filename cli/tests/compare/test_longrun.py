@@ -5,7 +5,7 @@ from array import array
 
 import numpy as np
 import pytest
-from wcache.analysis.decision import Options
+from wcache.analysis.decision import Materiality
 from wcache.core.model import CacheMode
 from wcache_cli.compare import longrun
 from wcache_cli.compare.comparison import compare
@@ -45,11 +45,11 @@ def lognormal(n):
 
 @pytest.mark.slow
 def test_a_comparison_takes_little_more_memory_than_its_latencies():
-    compare(lognormal(100), Options())  # what is imported is counted nowhere
+    compare(lognormal(100), Materiality())  # what is imported is counted nowhere
     n = 240_000
     runs = lognormal(n)
     tracemalloc.start()
-    compare(runs, Options())
+    compare(runs, Materiality())
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert most < 50 * 2 * n  # bytes; as lists of floats it was 63, and 8 of each are given

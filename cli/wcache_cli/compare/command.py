@@ -6,7 +6,7 @@ import argparse
 
 from wcache.core import codec
 from wcache.core.errors import MalformedError
-from wcache.core.material import MATERIAL_RATIO
+from wcache.core.loads import MATERIAL_RATIO
 from wcache.core.model import CacheMode
 
 from ..output import add_format, print_json
@@ -77,11 +77,11 @@ def _times(options: argparse.Namespace) -> int:
 
 
 def _modes(options: argparse.Namespace) -> int:
-    from wcache.analysis.decision import Options
+    from wcache.analysis.decision import Materiality
 
     from .comparison import compare
 
-    rules = codec.decode(Options, {"material_ratio": options.material_ratio}, "options")
+    rules = codec.decode(Materiality, {"material_ratio": options.material_ratio}, "options")
     paths = {
         CacheMode.WRITE_BACK: options.write_back,
         CacheMode.WRITE_THROUGH: options.write_through,

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from wcache.analysis import summary
-from wcache.analysis.decision import Options, contradicted_by_tail
+from wcache.analysis.decision import Materiality, contradicted_by_tail
 from wcache.analysis.summary import ratio
 from wcache.core.figures.latency_table import quantile
 from wcache.core.model import CacheMode, Verdict
@@ -91,7 +91,9 @@ ADVICE = {
 }
 
 
-def compare(files: Mapping[CacheMode, Sequence[LatencyFile]], options: Options) -> Dict[str, Any]:
+def compare(
+    files: Mapping[CacheMode, Sequence[LatencyFile]], options: Materiality
+) -> Dict[str, Any]:
     """The comparison of both modes, JSON-ready; ratio is write back over write through.
 
     `ratio_low` and `ratio_high` are the 95% interval, without the 5% between measurements.
@@ -236,7 +238,7 @@ def _verdict(found: LogRatio, widen: float, margin: float) -> Verdict:
 
 
 def _why(
-    verdict: Verdict, found: LogRatio, widen: float, few: bool, options: Options
+    verdict: Verdict, found: LogRatio, widen: float, few: bool, options: Materiality
 ) -> str:
     if few:
         return ADVICE["few samples"]

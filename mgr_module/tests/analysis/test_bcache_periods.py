@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 from bench_decision import synthetic
-from wcache.analysis.decision import Options
+from wcache.analysis.decision import Materiality
 from wcache.analysis.experiment import analyse
 from wcache.commands.drives.bcache import bcache_words
 from wcache.core.codec import to_plain
@@ -28,7 +28,7 @@ def verdict(dirty_gib, mode="writeback"):
         ))
         for index, pair in enumerate(record.pairs)
     )
-    return analyse(replace(record, pairs=pairs), Options())
+    return analyse(replace(record, pairs=pairs), Materiality())
 
 
 @pytest.mark.parametrize("dirty", [[1, 2, 9], [11, 12, 30]])

@@ -8,23 +8,17 @@ from dataclasses import replace
 
 import pytest
 from bench_decision import synthetic
-from wcache.analysis.decision import Options
+from wcache.analysis.decision import Materiality
 from wcache.analysis.experiment import analyse
 from wcache.analysis.pairs import differences
 from wcache.core import codec
 from wcache.core.errors import MalformedError
-from wcache.core.model import (
-    CacheMode,
-    DeviceCache,
-    DriveState,
-    FlushCounters,
-    KernelView,
-    LoadPoint,
-)
+from wcache.core.hardware.readings import FlushCounters
+from wcache.core.model import CacheMode, DeviceCache, DriveState, KernelView, LoadPoint
 from wcache.core.options.trial import OptionTrial
 from wcache.core.record import Record
 
-OPTIONS = Options()
+OPTIONS = Materiality()
 
 
 def made(ratio, pairs=12, seed=1, **spread):
@@ -358,4 +352,4 @@ def test_batches_of_one_sample_a_period_can_decide():
 @pytest.mark.parametrize("material_ratio", [1.0, 0.5, 100.0])
 def test_a_senseless_material_ratio_is_refused(material_ratio):
     with pytest.raises(MalformedError, match="material_ratio"):
-        codec.decode(Options, {"material_ratio": material_ratio}, "options")
+        codec.decode(Materiality, {"material_ratio": material_ratio}, "options")

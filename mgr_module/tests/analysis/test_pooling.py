@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 from bench_decision import synthetic
-from wcache.analysis.decision import Options
+from wcache.analysis.decision import Materiality
 from wcache.analysis.experiment import analyse
 from wcache.analysis.pooling import pool
 from wcache.core.errors import MalformedError
 from wcache.core.model import CacheMode
 from wcache.core.options.trial import OptionTrial
 
-OPTIONS = Options()
+OPTIONS = Materiality()
 
 
 def result(drive, ratio, seed=None, **setup):

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 from bench_decision import synthetic
-from wcache.analysis.decision import Options
+from wcache.analysis.decision import Materiality
 from wcache.analysis.experiment import analyse
 from wcache.core.errors import MalformedError
 from wcache.core.record import CounterDelta, Precondition
@@ -40,7 +40,7 @@ def test_a_scrub_is_no_reason_to_refuse_and_what_was_forced_may_miss_anything():
     setup = replace(RECORD.setup, simulated=False)
     for forced, missed in ((False, Precondition.NO_SCRUB), (True, Precondition.CLUSTER_HEALTHY)):
         record = replace(RECORD, setup=setup, forced=forced, missed_preconditions=(missed,))
-        analyse(record, Options())
+        analyse(record, Materiality())
 
 
 HALF = CounterDelta("commit_lat", 0.5, 50)
@@ -62,7 +62,7 @@ def of_traffic(half):
 
 
 def test_a_half_of_a_period_may_hold_all_of_it():
-    assert analyse(of_traffic(replace(HALF, sum_s=1.0, count=100)), Options())["pairs"] == 6
+    assert analyse(of_traffic(replace(HALF, sum_s=1.0, count=100)), Materiality())["pairs"] == 6
 
 
 @pytest.mark.parametrize(
@@ -93,6 +93,6 @@ def test_a_half_of_a_period_may_hold_all_of_it():
     ],
 )
 def test_what_was_altered_by_hand_is_refused(changed, said):
-    analyse(RECORD, Options())
+    analyse(RECORD, Materiality())
     with pytest.raises(MalformedError, match=said):
-        analyse(changed, Options())
+        analyse(changed, Materiality())

@@ -8,7 +8,7 @@ import pytest
 from bench_decision import synthetic
 from hypothesis import given
 from hypothesis import strategies as st
-from wcache.analysis.decision import Options
+from wcache.analysis.decision import Materiality
 from wcache.analysis.experiment import analyse
 from wcache.core import codec
 from wcache.core.errors import MalformedError
@@ -133,13 +133,13 @@ def test_a_record_whose_settling_does_not_follow_from_its_watches_is_refused():
         for pair in made.pairs
     )
     record = replace(made, pairs=pairs, watches=watches, settling=chosen)
-    result = analyse(record, Options())
+    result = analyse(record, Materiality())
     assert result["settling"]["settle_s"] == chosen.settle_s > LEAST_S
     other = replace(record, settling=replace(chosen, settle_s=chosen.settle_s + 1))
     with pytest.raises(MalformedError, match="does not follow"):
-        analyse(other, Options())
+        analyse(other, Materiality())
     with pytest.raises(MalformedError, match="settled for 0 s, but the record's settling time is"):
-        analyse(replace(record, pairs=made.pairs), Options())
+        analyse(replace(record, pairs=made.pairs), Materiality())
 
 
 def test_a_record_from_before_there_were_watches_is_read_and_says_the_same():
@@ -154,4 +154,4 @@ def test_a_record_from_before_there_were_watches_is_read_and_says_the_same():
             del pair[side]["at_ns"]
     old = codec.decode(Record, plain, "record")
     assert old == record
-    assert analyse(old, Options()) == analyse(record, Options())
+    assert analyse(old, Materiality()) == analyse(record, Materiality())

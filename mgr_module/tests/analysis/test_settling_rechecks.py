@@ -8,7 +8,7 @@ import pytest
 from bench_decision import synthetic
 from mgr_fakes import builders as make
 from run_world import OTHER_DRIVE, begun
-from wcache.analysis.decision import Options
+from wcache.analysis.decision import Materiality
 from wcache.analysis.experiment import analyse
 from wcache.analysis.pairs import differences
 from wcache.core import events
@@ -157,8 +157,8 @@ def test_a_verdict_falls_with_what_fades_and_might_be_all_of_it(ratio, fades, st
     waiting = 0
     for seed in range(10):
         record = made(seed, 30, ratio, fades)
-        result = analyse(record, Options())
-        plain = analyse(replace(record, late_watches=()), Options())
+        result = analyse(record, Materiality())
+        plain = analyse(replace(record, late_watches=()), Materiality())
         assert plain["verdict"] != "insufficient data"
         found = [item["code"] for item in result["findings"]]
         if stands and "checked again" in result["why"]:
@@ -186,14 +186,14 @@ def suspected_only():
 
 def test_a_suspicion_makes_a_verdict_wait_while_more_rechecks_are_to_come():
     record = suspected_only()
-    waiting = analyse(replace(record, ended=IN_PROGRESS), Options())
+    waiting = analyse(replace(record, ended=IN_PROGRESS), Materiality())
     assert waiting["verdict"] == "insufficient data"
     assert "checked again after 36 pairs" in waiting["why"]
     assert not waiting["stop"]
     assert waiting["findings"] == []
     last = replace(record, setup=replace(record.setup, pairs_max=36), ended=IN_PROGRESS)
     for none_to_come in (record, last):
-        assert analyse(none_to_come, Options())["verdict"] == "write through"
+        assert analyse(none_to_come, Materiality())["verdict"] == "write through"
 
 
 def test_a_suspicion_does_not_put_off_a_transient_that_is_certain():
@@ -205,7 +205,7 @@ def test_a_suspicion_does_not_put_off_a_transient_that_is_certain():
         return replace(pair, write_back=replace(pair.write_back, samples_ns=slow))
 
     slowed = tuple(map(slow_at_first, record.pairs))
-    result = analyse(replace(record, pairs=slowed, ended=IN_PROGRESS), Options())
+    result = analyse(replace(record, pairs=slowed, ended=IN_PROGRESS), Materiality())
     assert [item["code"] for item in result["findings"]] == ["WCACHE_CARRYOVER"]
     assert result["stop"]
 
@@ -231,7 +231,7 @@ def test_nothing_is_guessed_of_a_time_after_the_last_sample():
 
 def test_a_drive_that_flushes_too_fast_is_named_whatever_else_is_in_doubt():
     record = made(1, 20, 1 / 1.5, {WT: (3.0, 1.0)})
-    slow = [item["code"] for item in analyse(record, Options())["findings"]]
+    slow = [item["code"] for item in analyse(record, Materiality())["findings"]]
     assert slow == ["WCACHE_CARRYOVER"]
 
     # the same, 1,000 times faster than a disk can write
@@ -244,7 +244,7 @@ def test_a_drive_that_flushes_too_fast_is_named_whatever_else_is_in_doubt():
         )
         for pair in record.pairs
     )
-    fast = analyse(replace(record, pairs=pairs), Options())["findings"]
+    fast = analyse(replace(record, pairs=pairs), Materiality())["findings"]
     assert [item["code"] for item in fast] == ["WCACHE_CARRYOVER", "WCACHE_FLUSH_TOO_FAST"]
 
 
@@ -255,7 +255,7 @@ def test_a_drive_that_flushes_too_fast_is_named_whatever_else_is_in_doubt():
 ])
 def test_late_watches_that_cannot_be_are_refused(change, said):
     with pytest.raises(MalformedError, match=said):
-        analyse(change(made(1, 20, 1.5, {})), Options())
+        analyse(change(made(1, 20, 1.5, {})), Materiality())
 
 
 def test_whatever_late_watches_say_there_is_a_verdict():
@@ -267,7 +267,7 @@ def test_whatever_late_watches_say_there_is_a_verdict():
         )
         for item in record.late_watches
     )
-    assert analyse(replace(record, late_watches=steep), Options())["verdict"]
+    assert analyse(replace(record, late_watches=steep), Materiality())["verdict"]
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ from bench_decision import synthetic
 from mgr_fakes import histogram as made
 from scipy.special import ndtr
 from wcache.analysis import tails
-from wcache.analysis.decision import Options, verdict_of
+from wcache.analysis.decision import Materiality, verdict_of
 from wcache.analysis.experiment import analyse
 from wcache.analysis.pairs import differences
 from wcache.analysis.pooling import pool
@@ -23,7 +23,7 @@ from wcache.core.model import Verdict
 from wcache.core.record import LatencyHistogram, Period
 from wcache.core.verdict import sequential
 
-OPTIONS = Options()
+OPTIONS = Materiality()
 UPPER_NS = tuple(100_000 * 2**i for i in range(30))
 
 

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 from wcache.ceph.command import CommandFailed
 from wcache.ceph.config import CephConfig
-from wcache.ceph.orchestrator import CephOrchestrator
+from wcache.ceph.surroundings import CephOrchestrator
 from wcache.core.config_database import ConfigEdit
 from wcache.core.errors import RefusedError
 

@@ -5,7 +5,7 @@ import json
 import pytest
 from wcache.ceph import cluster_health as seen
 from wcache.ceph.cluster_health import HealthSeen, judged, named_fully, osds_named
-from wcache.ceph.health_table import Scope
+from wcache.ceph.health_table import Reach
 
 BACK, FRONT = "OSD_SLOW_PING_TIME_BACK", "OSD_SLOW_PING_TIME_FRONT"
 ALERT = "BLUESTORE_SLOW_OP_ALERT"
@@ -167,21 +167,21 @@ def test_what_the_states_of_pgs_say_better_is_left_to_them():
 
 
 @pytest.mark.parametrize(("state", "scope"), [
-    ("active+clean", Scope.NOTHING), ("active+clean+scrubbing+deep", Scope.RECORDED),
-    ("active+remapped+backfill_wait", Scope.RECORDED), ("active+remapped", Scope.RECORDED),
-    ("active+remapped+backfilling", Scope.BUSY), ("active+undersized+degraded", Scope.OSDS),
-    ("active+undersized+degraded+remapped+backfilling", Scope.OSDS),
-    ("active+recovering+degraded", Scope.OSDS), ("active+recovery_wait", Scope.OSDS),
-    ("active+clean+inconsistent", Scope.OSDS), ("active+clean+snaptrim_error", Scope.OSDS),
-    ("peering", Scope.OSDS), ("clean", Scope.OSDS), ("clean+premerge+peered", Scope.OSDS),
-    ("active+clean+laggy", Scope.OSDS), ("active+never_heard_of", Scope.OSDS), ("", Scope.OSDS),
-    ("stale+active+clean", Scope.CLUSTER), ("down", Scope.CLUSTER), ("unknown", Scope.CLUSTER),
-    ("remapped+incomplete", Scope.CLUSTER), ("active+recovery_unfound+degraded", Scope.CLUSTER),
-    ("active+backfill_unfound+undersized", Scope.CLUSTER),
+    ("active+clean", Reach.NOTHING), ("active+clean+scrubbing+deep", Reach.RECORDED),
+    ("active+remapped+backfill_wait", Reach.RECORDED), ("active+remapped", Reach.RECORDED),
+    ("active+remapped+backfilling", Reach.BUSY), ("active+undersized+degraded", Reach.OSDS),
+    ("active+undersized+degraded+remapped+backfilling", Reach.OSDS),
+    ("active+recovering+degraded", Reach.OSDS), ("active+recovery_wait", Reach.OSDS),
+    ("active+clean+inconsistent", Reach.OSDS), ("active+clean+snaptrim_error", Reach.OSDS),
+    ("peering", Reach.OSDS), ("clean", Reach.OSDS), ("clean+premerge+peered", Reach.OSDS),
+    ("active+clean+laggy", Reach.OSDS), ("active+never_heard_of", Reach.OSDS), ("", Reach.OSDS),
+    ("stale+active+clean", Reach.CLUSTER), ("down", Reach.CLUSTER), ("unknown", Reach.CLUSTER),
+    ("remapped+incomplete", Reach.CLUSTER), ("active+recovery_unfound+degraded", Reach.CLUSTER),
+    ("active+backfill_unfound+undersized", Reach.CLUSTER),
 ])
 def test_a_pg_keeps_whom_its_worst_state_keeps(state, scope):
     assert seen.pg_scope(state) is scope
-    assert bool(seen.pgs_forbid({state: 1, "active+clean": 5})) is (scope is Scope.CLUSTER)
+    assert bool(seen.pgs_forbid({state: 1, "active+clean": 5})) is (scope is Reach.CLUSTER)
     assert seen.pgs_forbid({state: 0}) == ()
 
 

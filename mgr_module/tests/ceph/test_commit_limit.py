@@ -4,8 +4,7 @@ import json
 import queue
 
 import pytest
-from wcache.ceph.blocks import CephBlocks
-from wcache.ceph.commit_limit import CommitLimit, in_flight
+from wcache.ceph.blocks import CephBlocks, CommitLimit, in_flight
 from wcache.ceph.compat import commit_counters, load_counters
 from wcache.ceph.loads import CephLoads
 from wcache.core.events import LoadRequest

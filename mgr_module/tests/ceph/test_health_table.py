@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
-from wcache.ceph.health_table import CHECKS, FLAGS, PG_STATES, Named, Scope, row_of
+from wcache.ceph.health_table import CHECKS, FLAGS, PG_STATES, Named, Reach, row_of
 
 ALL, NEW, NEWEST = (16, 18, 20), (18, 20), (20,)
 # Where Ceph raises HEALTH_ERR, by name.  The files are of 18.2.7 and 20.2.4; of 16.2.15 the names
@@ -51,7 +51,7 @@ WANTED = (
 @pytest.mark.parametrize("name", ERRORS)
 def test_an_error_that_ceph_can_raise_is_in_the_table(name):
     assert row_of(name) in CHECKS, f"{name}: whom does it keep, and why? ({ERRORS[name][0]})"
-    assert row_of(name).scope in (Scope.CLUSTER, Scope.ERROR, Scope.OSDS, Scope.NOTHING)
+    assert row_of(name).scope in (Reach.CLUSTER, Reach.ERROR, Reach.OSDS, Reach.NOTHING)
 
 
 @pytest.mark.parametrize("rows", [CHECKS, FLAGS, PG_STATES])
@@ -65,13 +65,13 @@ def test_a_name_stands_in_one_row_and_each_row_says_why(rows):
 
 def test_who_is_ill_or_has_an_alert_is_named_somewhere():
     for row in CHECKS:
-        about_osds = row.scope in (Scope.OSDS, Scope.ALERT)
+        about_osds = row.scope in (Reach.OSDS, Reach.ALERT)
         assert (row.named is not Named.NOWHERE) is about_osds, row.names
 
 
 def test_a_name_of_its_own_goes_before_one_for_many():
-    assert row_of("OSD_DOWN").scope is Scope.OSDS
-    assert row_of("OSD_HOST_DOWN").scope is Scope.RECORDED
+    assert row_of("OSD_DOWN").scope is Reach.OSDS
+    assert row_of("OSD_HOST_DOWN").scope is Reach.RECORDED
     assert row_of("OSD_RACK_DOWN") is row_of("OSD_HOST_DOWN")
     assert row_of("NEVER_HEARD_OF") not in CHECKS
     assert row_of("XAUTH_") not in CHECKS

@@ -3,7 +3,7 @@
 import errno
 import json
 
-from wcache.ceph.keys import CephKeyring
+from wcache.ceph.surroundings import CephKeyring
 from wcache.deployment.form import caps_of
 
 

@@ -19,14 +19,11 @@ from wcache.ceph import compat
 from wcache.ceph.blocks import CephBlocks
 from wcache.ceph.command import CommandFailed
 from wcache.ceph.config import CephConfig
-from wcache.ceph.keys import CephKeyring
+from wcache.ceph.health import CephProgress
 from wcache.ceph.loads import CephLoads
-from wcache.ceph.orchestrator import CephOrchestrator
-from wcache.ceph.progress import CephProgress
 from wcache.ceph.store import CephKeys
-from wcache.ceph.surroundings import CephStops, CephSurroundings
-from wcache.ceph.traffic import CephTraffic
-from wcache.ceph.view import CephView
+from wcache.ceph.surroundings import CephKeyring, CephOrchestrator, CephStops, CephSurroundings
+from wcache.ceph.view import CephTraffic, CephView
 from wcache.ceph.web_host import CephWebHost
 from wcache.core.config_database import ConfigEdit
 from wcache.core.events import LoadRequest

@@ -16,6 +16,7 @@ from wcache.core.drive.manual import by_hand, turn_off
 from wcache.core.figures.prometheus_text import gauge, text
 from wcache.core.hardware.bcache import BcacheState
 from wcache.core.hardware.controller import Controller, advice
+from wcache.core.hardware.readings import OptionValue
 from wcache.core.model import (
     CacheMode,
     DeviceCache,
@@ -25,7 +26,6 @@ from wcache.core.model import (
     Severity,
     Transport,
 )
-from wcache.core.option_value import OptionValue
 from wcache.core.options.entries import OPTIONS
 from wcache.core.shell import arguments, chained, command, commented, typed
 from wcache.knobs.mclock.stale import _cure

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from module_world import a_mgr, applied, measured, ok, said, start
 from test_commands import everything
-from wcache.ceph.progress import CephProgress
+from wcache.ceph.health import CephProgress
 from wcache.commands.commands import FILES
 from wcache.commands.history import LINES
 from wcache.commands.plan_tables import plan

@@ -19,7 +19,7 @@ REPORT = (
 
 
 def test_a_probe_and_a_module_of_all_versions_say_it_in_these_bytes():
-    assert across.hello_in(json.loads(HELLO)) == across.Hello(7, "0f", "i1")
+    assert across.hello_in(json.loads(HELLO)) == across.Caller(7, "0f", "i1")
     nothing, restore = across.Order(7, 30.0), across.Order(7, 1.0, ("action/p1.0", "lease/0x5"))
     report = across.Report(
         7, "h1", "0f", "i1", ("action/p2.0",), ("action/p1.0",), (("action/p2.0", "it hangs"),)
@@ -35,7 +35,7 @@ def test_a_message_of_this_protocol_begins_as_a_hello_that_all_versions_read():
         dumps(Hello(PROTOCOL_VERSION, "0f", "i1")), dumps(Post(PROTOCOL_VERSION, "h1", "0f", "i1"))
     ):
         plain = json.loads(text)
-        assert across.hello_in(plain) == across.Hello(PROTOCOL_VERSION, "0f", "i1")
+        assert across.hello_in(plain) == across.Caller(PROTOCOL_VERSION, "0f", "i1")
         assert not across.is_across(plain)
     assert not across.is_across(json.loads(dumps(
         PollReply(PROTOCOL_VERSION, 1.0, None, Lease("l", "d", 30.0))

@@ -9,15 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mgr_fakes import builders as make
 from wcache.commands.drives.hosts import FleetView, HostViews
-from wcache.core.agents import SILENT_S, Agents
+from wcache.commands.findings import HANGS_S, mixed_modes, probes
 from wcache.core.codec import one_line
 from wcache.core.drive.safety import may_toggle
 from wcache.core.errors import ConflictError, VersionError
 from wcache.core.experiment.pairs import next_slot
 from wcache.core.experiment.slots import Slot, coin
-from wcache.core.fleet.findings import HANGS_S, mixed_modes, modes_of, of_agents, of_drive
+from wcache.core.fleet.agents import SILENT_S, Agents
+from wcache.core.fleet.findings import modes_of, of_drive
 from wcache.core.model import CacheMode, DeviceCache, FindingCode, Severity, Transport
 from wcache.core.protocol import PROTOCOL_VERSION, Hello, Waiting
+from wcache.engine.world import World
 from wcache.knobs.registry import ADVICE
 from wcache.options import DESCRIPTIONS, Options, read_options
 
@@ -58,6 +60,13 @@ def hello(probe_id="p1", **changes):
     return replace(Hello(PROTOCOL_VERSION, probe_id, "i1"), **changes)
 
 
+def told_of(agents, now_s):
+    """What is found of probes."""
+    return list(probes(World(
+        now_s, dict, agents=tuple(agents.all()), blocked=agents.blocked(now_s)
+    )))
+
+
 def test_the_second_probe_of_a_host_is_refused_until_the_first_was_silent_for_its_claim():
     agents = Agents()
     agents.hear("h1", hello(), 0.0)
@@ -65,7 +74,7 @@ def test_the_second_probe_of_a_host_is_refused_until_the_first_was_silent_for_it
         agents.hear("h1", hello("p2"), SILENT_S - 1)
     assert agents.get("h1").rival_probe_id == "p2"
     assert agents.get("h1").seen_at_s == 0.0
-    (finding,) = of_agents(agents.all(), SILENT_S - 1)
+    (finding,) = told_of(agents, SILENT_S - 1)
     assert finding.code is FindingCode.AGENT_CONFLICT
     agents.hear("h1", hello("p2"), SILENT_S)
     with pytest.raises(ConflictError, match="p2 speaks for h1"):
@@ -84,7 +93,7 @@ def test_a_probe_that_calls_and_hangs_is_told_by_what_it_waits_for_and_not_repla
         agents.hear("h1", hello(waiting=Waiting("fsync of /x", now_s - 10.0)), float(now_s))
     assert agents.get("h1").seen_at_s == 10.0
     assert agents.get("h1").silent(120.0)
-    (finding,) = of_agents(agents.all(), 120.0, (), agents.blocked(120.0))
+    (finding,) = told_of(agents, 120.0)
     assert finding.code is FindingCode.AGENT_SILENT
     assert "has waited for 110 s: fsync of /x" in finding.detail
     with pytest.raises(ConflictError, match="p1 speaks for h1"):
@@ -102,7 +111,7 @@ def test_a_probe_that_calls_and_hangs_is_told_long_before_a_silent_one():
 
     def told(seconds: float) -> list:
         agents.hear("h1", hello(waiting=Waiting("fsync of /x", seconds)), 100.0)
-        return of_agents(agents.all(), 100.0, (), agents.blocked(100.0))
+        return told_of(agents, 100.0)
 
     assert told(HANGS_S - 1) == []  # a slow disk
     (finding,) = told(HANGS_S)
@@ -114,8 +123,8 @@ def test_a_probe_that_calls_and_hangs_is_told_long_before_a_silent_one():
 def test_a_silent_probe_is_a_finding():
     agents = Agents()
     agents.hear("h1", hello(), 0.0)
-    assert of_agents(agents.all(), SILENT_S - 1) == []
-    assert of_agents(agents.all(), SILENT_S)[0].code is FindingCode.AGENT_SILENT
+    assert told_of(agents, SILENT_S - 1) == []
+    assert told_of(agents, SILENT_S)[0].code is FindingCode.AGENT_SILENT
 
 
 # ---- findings

@@ -13,8 +13,8 @@ from wcache.core.experiment.period import BCACHES_MAX, some_of
 from wcache.core.experiment.starting import DRAIN_SECTORS_S
 from wcache.core.figures import lines
 from wcache.core.hardware.bcache import WRITTEN_MAX, BcacheState, Dirty, moves
+from wcache.core.hardware.readings import OptionValue
 from wcache.core.model import CacheMode
-from wcache.core.option_value import OptionValue
 from wcache.core.options.entries import DRAINS
 from wcache.core.options.trial import parse_trial
 from wcache.core.record import Period, Record

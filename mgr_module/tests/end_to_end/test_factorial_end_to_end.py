@@ -5,7 +5,7 @@ import pytest
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
 from module_world import said
-from wcache.analysis.decision import Options
+from wcache.analysis.decision import Materiality
 from wcache.analysis.experiment import analyse
 from wcache.core.model import CacheMode, DriveModel, Role, Transport
 from wcache.core.protocol import Notice
@@ -25,7 +25,7 @@ class RealAnalysis:
     error = ""
 
     def start(self, record, done):
-        done(analyse(record, Options()), "")
+        done(analyse(record, Materiality()), "")
 
     def pool(self, items, done):
         done(None, "not here")

@@ -13,9 +13,9 @@ from test_goldens import LOOKS, LOOKS_NOW_AND_THEN
 from test_metrics import LINE
 from wcache.ceph.health import health_checks
 from wcache.ceph.surroundings import CephSurroundings
-from wcache.ceph.told import IMAGE_CHARS_MAX, NAME_CHARS_MAX
 from wcache.ceph.view import CephView
 from wcache.commands.metrics import metrics_text
+from wcache.core.cluster import IMAGE_CHARS_MAX, NAME_CHARS_MAX
 from wcache.core.errors import NotFoundError
 from wcache.core.model import DEV_NAME_CHARS_MAX, DRIVE_MODEL_CHARS_MAX, DriveModel
 from wcache_cli.evidence import gather

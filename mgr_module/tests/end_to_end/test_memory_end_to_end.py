@@ -8,7 +8,7 @@ import pytest
 from memory_world import GIB, TARGET, a_mgr, a_trial, to_its_end, watch
 from module_world import ok, said
 from wcache.core.config_database import Config
-from wcache.core.hardware.host_memory import CgroupLimit, HostMemory
+from wcache.core.hardware.readings import CgroupLimit, HostMemory
 from wcache.core.record import Precondition
 from wcache.core.text import amount
 

@@ -19,7 +19,7 @@ from wcache.core import codec, versions
 from wcache.core.drive.prior import PRIOR_BYTES_MAX, prior_from
 from wcache.core.errors import MalformedError, StorageError
 from wcache.core.fleet.claims import believed, host_names_of, speaking_for
-from wcache.core.hardware.host_memory import HostMemory
+from wcache.core.hardware.readings import HostMemory
 from wcache.core.host_report import HostReport
 from wcache.core.model import Finding, FindingCode, Severity
 from wcache.core.protocol import (

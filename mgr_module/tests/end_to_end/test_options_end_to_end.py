@@ -6,8 +6,8 @@ import pytest
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
 from module_world import RealAnalysis, said
+from wcache.core.hardware.readings import OptionValue
 from wcache.core.model import CacheMode, DriveModel
-from wcache.core.option_value import OptionValue
 
 BEFORE = (
     OptionValue("scheduler", "mq-deadline"), OptionValue("nr_requests", "128"),

@@ -8,7 +8,7 @@ import pytest
 from bench_decision import synthetic
 from mgr_fakes.module import cluster
 from scipy import stats
-from wcache.analysis.decision import Options
+from wcache.analysis.decision import Materiality
 from wcache.analysis.experiment import alike, analyse
 from wcache.analysis.pooling import pool
 from wcache.core.errors import MalformedError
@@ -20,7 +20,7 @@ from wcache.engine.evidence.pools import TRIES_MAX, Pools, item
 from wcache.engine.evidence.results import of_record
 from wcache.engine.world import World
 
-OPTIONS = Options()
+OPTIONS = Materiality()
 
 
 def measured(drive, ratio, *, seed=1, pairs=8, period_sd=0.02, **setup):

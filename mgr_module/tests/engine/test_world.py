@@ -9,7 +9,7 @@ from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr, cluster
 from module_world import a_mgr, measured, ok, start
 from wcache.commands import agent_tables
-from wcache.commands.finding_views import FindingViews
+from wcache.commands.findings import FindingViews
 from wcache.commands.views import agents, drives
 from wcache.core.errors import ConflictError, NotFoundError, RefusedError
 from wcache.core.jobs import Holding, Touched

@@ -9,12 +9,12 @@ from rollout_world import plan_of
 from wcache.core.change.change_status import ChangeStatus
 from wcache.core.change.rollout_state import Worse
 from wcache.core.config_database import Config, Entry
+from wcache.core.errors import Refusal, RefusalKind
 from wcache.core.hardware.bcache import BcacheState
+from wcache.core.hardware.readings import OptionValue
 from wcache.core.host_report import HostReport
 from wcache.core.model import DriveModel, LoadPoint, Verdict
-from wcache.core.option_value import OptionValue
 from wcache.core.options.trial import OptionTrial
-from wcache.core.refusal import Refusal, RefusalKind
 from wcache.core.verdict.option_choice import OptionVerdict, choose
 from wcache.knobs.knob import Asked
 from wcache.knobs.options.by_admin import make_changes as by_admin

@@ -7,13 +7,13 @@ from gate_world import GateMgr
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
 from module_world import fine, ok, said
-from wcache.analysis.decision import Options
+from wcache.analysis.decision import Materiality
 from wcache.analysis.experiment import analyse
 from wcache.analysis.pooling import pool
 from wcache.core.change.preconditions import HOLD_MAX_S
 from wcache.core.change.staleness import verdicts_moved
+from wcache.core.hardware.readings import OptionValue
 from wcache.core.model import DriveModel
-from wcache.core.option_value import OptionValue
 from wcache.knobs.knob import Asked
 from wcache.knobs.options.mgr.room import OptionsPlanner
 
@@ -32,10 +32,10 @@ class RealAnalysis:
     error = ""
 
     def start(self, record, done):
-        done(analyse(record, Options()), "")
+        done(analyse(record, Materiality()), "")
 
     def pool(self, items, done):
-        done(pool(items, Options()), "")
+        done(pool(items, Materiality()), "")
 
 
 class GatedMgr(GateMgr):

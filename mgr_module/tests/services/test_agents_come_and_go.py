@@ -14,9 +14,9 @@ from module_world import a_mgr, applied, fine, ok, said, start, with_osds_on
 from test_commands_do_what_they_say import refused
 from wcache.ceph.command import CommandFailed
 from wcache.core.drive.saved_off import how_to_name
+from wcache.core.errors import Refusal, RefusalKind
 from wcache.core.host_report import JournalNote, KeptPrior
 from wcache.core.model import CacheMode, CachePage, Transport
-from wcache.core.refusal import Refusal, RefusalKind
 from wcache.engine.key_work import KeyWork
 
 IMAGE = "quay.io/ceph/ceph:v20.2.4"

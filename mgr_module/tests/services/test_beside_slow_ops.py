@@ -8,7 +8,7 @@ import pytest
 from bench_decision import synthetic
 from module_world import WB, a_mgr, all_modes, fine, ok, said, start
 from test_commands_do_what_they_say import refused
-from wcache.analysis.decision import Options
+from wcache.analysis.decision import Materiality
 from wcache.analysis.experiment import analyse
 from wcache.analysis.pooling import pool
 from wcache.core.cluster import SlowOsd
@@ -131,7 +131,7 @@ def test_an_osd_that_moves_data_or_has_the_alert_is_measured_and_its_records_say
     assert found == {0: busy, 1: alert, 2: ()}
     words = "an OSD on the drive moved data meanwhile"
     for record in records(mgr):
-        told = analyse(record, Options())["warnings"]
+        told = analyse(record, Materiality())["warnings"]
         assert (words in told) is (record.setup.osd_id == 0)
 
 
@@ -184,18 +184,18 @@ def results(*slow):
             synthetic.record(draw, 8, setup=setup), record_id=f"r{number}",
             missed_preconditions=(SLOW,) if missed else (),
         )
-        answer = analyse(record, Options())
+        answer = analyse(record, Materiality())
         found.append((answer, of_record(record, answer)))
     return found
 
 
 def test_they_are_pooled_with_their_like_only():
     alike, mixed = results(True, True, True), results(True, True, False)
-    assert pool([answer for answer, _ in alike], Options())["drives"] == 3
-    assert pool([item(result) for _, result in alike], Options())["drives"] == 3
+    assert pool([answer for answer, _ in alike], Materiality())["drives"] == 3
+    assert pool([item(result) for _, result in alike], Materiality())["drives"] == 3
     for plain in ([answer for answer, _ in mixed], [item(result) for _, result in mixed]):
         with pytest.raises(MalformedError, match="meanwhile"):
-            pool(plain, Options())
+            pool(plain, Materiality())
 
     def told(found):
         return unlike([drive_verdict(one) for one in standing([result for _, result in found])])

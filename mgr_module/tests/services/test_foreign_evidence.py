@@ -12,7 +12,7 @@ from mgr_fakes.module import FakeMgr
 from module_world import measured, ok, said
 from wcache.core import codec
 from wcache.core.errors import WcacheError
-from wcache.core.verdict.foreign.document import BYTES_MAX, Evidence, checksum, parse
+from wcache.core.verdict.foreign import BYTES_MAX, Evidence, checksum, parse
 
 ELSEWHERE = "11111111-2222-4333-8444-555555555555"
 NOW_S = 2_000_000.0

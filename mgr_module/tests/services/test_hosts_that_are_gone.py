@@ -6,7 +6,7 @@ import pytest
 from module_world import WB, a_mgr, all_modes, applied, measured, ok, said, start
 from test_commands_do_what_they_say import refused
 from test_dead_drives import errors
-from wcache.core.agents import SILENT_S
+from wcache.core.fleet.agents import SILENT_S
 
 
 def dies(mgr, hostname="h1"):

@@ -9,8 +9,13 @@ from module_world import WB, WT, all_modes, fine, first_look, measured, ok, said
 from test_commands_do_what_they_say import applying, refused, until
 from test_recommendations import result
 from wcache.core.change.change_status import ChangeStatus
-from wcache.core.change.preconditions import HOLD_MAX_S, NEEDED, TOLD_AFTER_S
-from wcache.core.precondition_text import faults, precondition_text
+from wcache.core.change.preconditions import (
+    HOLD_MAX_S,
+    NEEDED,
+    TOLD_AFTER_S,
+    faults,
+    precondition_text,
+)
 from wcache.core.protocol import FailureOutcome, ReportRequest
 from wcache.core.record import RECORDED, Precondition
 from wcache.core.verdict.recommend import recommend

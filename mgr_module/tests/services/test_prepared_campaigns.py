@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 import wcache.services.campaigns as campaigns
 from module_world import a_mgr, measured, ok, said, start
+from wcache.core.errors import Refusal, RefusalKind
 from wcache.core.host_report import JournalNote, KeptPrior, PowerCut
 from wcache.core.model import CacheMode
-from wcache.core.refusal import Refusal, RefusalKind
 from wcache.core.scope import Scope
 from wcache.services.campaigns import PREPARED_MAX
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from module_world import WB, a_mgr, all_modes, fine, measured, ok, said, start, with_osds_on
 from test_commands_do_what_they_say import refused
-from wcache.ceph.traffic import CephTraffic
+from wcache.ceph.view import CephTraffic
 from wcache.core.record import Precondition
 
 

@@ -13,10 +13,10 @@ from module_world import WB, WT, all_modes, fine, measured, ok, said, start
 from test_commands_do_what_they_say import refused, until
 from wcache.core import events
 from wcache.core.change.change_status import ChangeStatus
+from wcache.core.change.preconditions import precondition_text
 from wcache.core.change.rollout_state import RolloutStatus
 from wcache.core.host_report import PowerCut
 from wcache.core.model import Verdict
-from wcache.core.precondition_text import precondition_text
 from wcache.core.record import Precondition
 
 pytestmark = pytest.mark.slow

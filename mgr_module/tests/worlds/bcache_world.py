@@ -6,8 +6,8 @@ from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
 from module_world import ok, said
 from wcache.core.hardware.bcache import BcacheState
+from wcache.core.hardware.readings import OptionValue
 from wcache.core.model import DriveModel
-from wcache.core.option_value import OptionValue
 
 HOSTS = ("h0", "h1")
 RATE = 4096

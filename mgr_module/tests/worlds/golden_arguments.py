@@ -9,8 +9,8 @@ from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
 from module_world import applied, measured, ok, start
 from wcache.core.hardware.bcache import BcacheState
+from wcache.core.hardware.readings import OptionValue
 from wcache.core.model import DriveModel
-from wcache.core.option_value import OptionValue
 from wcache.core.options.entries import DRAINS
 
 MEASURE = {

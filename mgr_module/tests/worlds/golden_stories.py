@@ -21,7 +21,7 @@ from wcache.core.model import (
     Transport,
 )
 from wcache.core.protocol import PROTOCOL_VERSION, Hello, Post
-from wcache.core.verdict.foreign.document import BYTES_MAX, Evidence, checksum
+from wcache.core.verdict.foreign import BYTES_MAX, Evidence, checksum
 from wcache.services.web_tokens import WebTokens
 
 MODEL = str(make.MODEL)

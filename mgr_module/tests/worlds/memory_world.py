@@ -5,7 +5,7 @@ from dataclasses import replace
 from mgr_fakes import builders as make
 from mgr_fakes.memory import LruOsd, uniform
 from mgr_fakes.module import FakeMgr
-from wcache.core.hardware.host_memory import HostMemory
+from wcache.core.hardware.readings import HostMemory
 
 GIB = 2**30
 TARGET = "osd_memory_target"

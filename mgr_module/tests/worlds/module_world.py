@@ -4,7 +4,7 @@ import json
 
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
-from wcache.analysis.decision import Options
+from wcache.analysis.decision import Materiality
 from wcache.analysis.experiment import analyse
 from wcache.analysis.pooling import pool
 from wcache.core.model import CacheMode
@@ -18,10 +18,10 @@ class RealAnalysis:
     error = ""
 
     def start(self, record, done):
-        done(analyse(record, Options()), "")
+        done(analyse(record, Materiality()), "")
 
     def pool(self, items, done):
-        done(pool(items, Options()), "")
+        done(pool(items, Materiality()), "")
 
 
 def a_mgr(**options):

@@ -10,8 +10,9 @@ from wcache.core.experiment.factorial import OTHER, both_sides, measured_in
 from wcache.core.experiment.run import RunMachine
 from wcache.core.experiment.run_state import RunState, RunStatus
 from wcache.core.experiment.slots import coin, slot_at
+from wcache.core.hardware.readings import FlushCounters
 from wcache.core.loads import WRITE_BYTES
-from wcache.core.model import CacheMode, FlushCounters, Role, Transport
+from wcache.core.model import CacheMode, Role, Transport
 from wcache.core.protocol import (
     CountersRequest,
     DrivesOutcome,

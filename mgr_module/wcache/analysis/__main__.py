@@ -66,9 +66,9 @@ def _result(request: Mapping[str, Any]) -> Dict[str, Any]:
             "python": sys.version.split()[0],
         }
     from . import experiment, pooling
-    from .decision import Options
+    from .decision import Materiality
 
-    options = codec.decode(Options, request.get("options", {}), "options")
+    options = codec.decode(Materiality, request.get("options", {}), "options")
     if op == "experiment":
         record = versions.take(Record, request.get("record"), "record")
         return experiment.analyse(record, options)

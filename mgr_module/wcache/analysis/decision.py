@@ -11,7 +11,7 @@ from ..core.experiment.pairs import FIRST_LOOK, IN_PROGRESS
 from ..core.experiment.settling_time import settling
 from ..core.experiment.settling_time.checks import RECHECK_PAIRS, pairs_limit
 from ..core.hardware.bcache import Dirty, crossed_target
-from ..core.material import MATERIAL_RATIO
+from ..core.loads import MATERIAL_RATIO
 from ..core.model import CacheMode, FindingCode, Verdict
 from ..core.options.trial import CACHE_MODES, Arms, arms_of
 from ..core.record import Pair, Record
@@ -32,7 +32,7 @@ CHECKED_PAIRS_MAX = 9  # a coin that has not given the chance by then need not b
 
 
 @dataclass(frozen=True)
-class Options:
+class Materiality:
     """`material_ratio`: smaller differences are not worth a change."""
 
     material_ratio: float = MATERIAL_RATIO
@@ -67,7 +67,7 @@ def verdict_of(seen: Spread, margin: float) -> Verdict:
 
 def decide(
     record: Record, pairs: Sequence[Pair], seen: Differences, measured: Spread,
-    options: Options, warnings: List[str], trusted: bool = False,
+    options: Materiality, warnings: List[str], trusted: bool = False,
 ) -> Decision:
     """The decision on one drive; `trusted`: as if its power-loss protection were proven."""
     if measured.n < FIRST_LOOK:
@@ -273,7 +273,7 @@ def contradicted_by_tail(
     return f"the {name} {of_middle}, but the 90th percentile is proven better in {arms.said(tail)}"
 
 
-def _said(verdict: Verdict, record: Record, seen: Spread, options: Options) -> str:
+def _said(verdict: Verdict, record: Record, seen: Spread, options: Materiality) -> str:
     return sequential.verdict_text(
         verdict, sequential.interval(seen, DECIDE_ALPHA), sequential.interval(seen, SAME_ALPHA),
         options.material_ratio, f"after {seen.n} {design_of(record.setup).unit}",

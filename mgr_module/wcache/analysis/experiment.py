@@ -28,13 +28,13 @@ from ..core.versions import reads
 from . import factorial, summary
 from . import pairs as pairing
 from .consistency import check
-from .decision import Decision, Options, decide, verdict_of
+from .decision import Decision, Materiality, decide, verdict_of
 from .flushes import NOT_COUNTED, commit_us, missing, pin_price_us, unproven
 from .pairs import Differences
 from .summary import ratio
 
 
-def analyse(record: Record, options: Options) -> Dict[str, Any]:
+def analyse(record: Record, options: Materiality) -> Dict[str, Any]:
     """The result of a record, finished or in progress: JSON-ready, `wcache.result` v1.
 
     Raises MalformedError where the record is of another format or version.
@@ -60,7 +60,7 @@ _BESIDE = {
 }
 
 
-def _analysed(record: Record, options: Options) -> Dict[str, Any]:
+def _analysed(record: Record, options: Materiality) -> Dict[str, Any]:
     warnings: List[str] = []
     used, design = pairing.usable(record, warnings), design_of(record.setup)
     if design.crosses:
@@ -198,7 +198,7 @@ def _subject(record: Record) -> Dict[str, Any]:
     }
 
 
-def _tail(seen: Differences, unit: int, options: Options) -> Dict[str, Any]:
+def _tail(seen: Differences, unit: int, options: Materiality) -> Dict[str, Any]:
     """The p90 ratio with its 99% interval; None where periods hold too few samples."""
     if not seen.tail:
         return dict.fromkeys((

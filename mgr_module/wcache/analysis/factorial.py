@@ -21,7 +21,7 @@ from ..core.record import CrossedDrive, Pair, Period
 from ..core.verdict import sequential
 from ..core.verdict.sequential import DECIDE_ALPHA, SAME_ALPHA
 from . import summary
-from .decision import Decision, Options, holds, verdict_of
+from .decision import Decision, Materiality, holds, verdict_of
 from .pairs import Differences, differences, level, toggled_between
 from .summary import DIGITS
 
@@ -80,7 +80,7 @@ def effects(
 
 
 def decide(
-    decision: Decision, seen: Effects, crossed: CrossedDrive, options: Options
+    decision: Decision, seen: Effects, crossed: CrossedDrive, options: Materiality
 ) -> Decision:
     """The decision on the main effect, in the light of the interaction.
 
@@ -118,7 +118,7 @@ def decide(
 
 
 def as_plain(
-    seen: Effects, pairs: Sequence[Pair], counter: str, options: Options
+    seen: Effects, pairs: Sequence[Pair], counter: str, options: Materiality
 ) -> Dict[str, Any]:
     """The interaction, the effects in each mode of the other drive, and the four cells."""
     cells: Dict[Tuple[CacheMode, CacheMode], List[float]] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple, Optional, Sequence
 
 from ..core.cluster import flush_role
-from ..core.hardware.flush_times import flush_floor_us
+from ..core.loads import flush_floor_us
 from ..core.model import KernelView, LoadPoint, Role, Transport
 from ..core.record import CounterDelta, Pair, Period, Record
 from . import summary

@@ -25,7 +25,7 @@ from ..core.verdict import sequential
 from ..core.verdict.pooling import DOUBTS, overruled
 from ..core.verdict.sequential import DECIDE_ALPHA, SAME_ALPHA, Interval
 from . import summary, tails
-from .decision import Options, contradicted_by_tail
+from .decision import Materiality, contradicted_by_tail
 from .summary import ratio
 
 POOL_FORMAT = "wcache.pool"
@@ -57,7 +57,7 @@ class _Pooled:
         return Interval(self.mean, self.mean - half, self.mean + half)
 
 
-def pool(results: Any, options: Options) -> Dict[str, Any]:
+def pool(results: Any, options: Materiality) -> Dict[str, Any]:
     """One result for a drive model from the results of its drives, JSON-ready.
 
     Raises MalformedError, naming what differs, where the results are not alike, were
@@ -254,7 +254,7 @@ def _odd_drives(
 
 def _decide(
     far: Interval, near: Interval, tail: Optional[Interval], tail_slack: float,
-    verdicts: Mapping[str, str], options: Options, arms: Arms,
+    verdicts: Mapping[str, str], options: Materiality, arms: Arms,
 ) -> Tuple[Verdict, str]:
     through = sorted(n for n, v in verdicts.items() if v == Verdict.WRITE_THROUGH.value)
     back = sorted(n for n, v in verdicts.items() if v == Verdict.WRITE_BACK.value)

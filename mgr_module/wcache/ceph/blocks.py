@@ -11,19 +11,21 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import dataclass
-from typing import Callable, Dict, Iterable, List, Mapping, Optional, Protocol, Tuple
+from typing import Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from ..core.loads import (
     COMMIT_COUNTERS,
     COMMITS_PER_S_MAX,
+    LATENCY_SUM_MAX_S,
     MOVE_COUNTERS,
     READ_COUNTER,
+    SUBMIT_COUNTERS,
+    TRANSACTION_COUNTERS,
     Block,
     BlocksRequest,
     OsdBlock,
 )
-from .command import CommandFailed, SendsCommands, parse, put_to_osd
-from .commit_limit import CommitLimit, Counters, gained
+from .command import CommandFailed, Reply, SendsCommands, parse, put_to_osd
 
 # A tenth of all counters, every second, of up to so many OSDs (common/ceph_context.cc).
 COMMITS = {"prefix": "perf dump", "logger": "bluestore"}
@@ -37,23 +39,91 @@ ANSWER_S = 1.0
 LAST_CHANCE_S = 0.1
 # Of so much of a block somebody waits for the commits of an OSD that carries load, if they are few.
 WAITED_SHARE = 0.5
+Counters = Mapping[str, Tuple[float, int]]
 
 
-class Answer(Protocol):
-    """What an OSD says, now or later."""
+class CommitLimit:
+    """Looks at some OSDs, one after the other, against one limit.
 
-    out: str
+    What was committed since the last look has a mean.  An OSD that commits nothing has none:
+    there the limit counts from the look at which writes were in flight first.  Nothing was
+    committed since, so the oldest of them takes that long already, and is not over.
+    """
 
-    def wait(self, timeout_s: float) -> bool:
-        """Whether it has come, within this time."""
+    def __init__(self, limit_ms: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._limit_ms = limit_ms
+        self._clock = clock
+        self._last: Dict[int, Counters] = {}
+        self._stuck: Dict[int, Tuple[int, float]] = {}  # commits then, and when
+
+    def look(self, osd_id: int, now: Counters, asked_s: float) -> str:
+        """Why it is past the limit, or "".  `asked_s`: the clock before the OSD was asked."""
+        before = self._last.get(osd_id)
+        self._last[osd_id] = now
+        mean = None if before is None else mean_ms(before, now)
+        if mean is not None and mean > self._limit_ms:
+            return (
+                f"osd.{osd_id} took {mean:.0f} ms, past the limit of {self._limit_ms:.0f} ms"
+            )
+        return self._stalled(osd_id, now, asked_s)
+
+    def _stalled(self, osd_id: int, now: Counters, asked_s: float) -> str:
+        committed, flying = _commits(now), in_flight(now)
+        since = self._stuck.get(osd_id)
+        if committed is None or flying <= 0:
+            self._stuck.pop(osd_id, None)
+            return ""
+        if since is None or since[0] != committed:
+            # told after it was asked: what is in flight may have begun only then
+            self._stuck[osd_id] = committed, self._clock()
+            return ""
+        stalled_ms = 1e3 * (asked_s - since[1])
+        if stalled_ms <= self._limit_ms:
+            return ""
+        return (
+            f"osd.{osd_id} committed nothing for {stalled_ms:.0f} ms with {flying} writes in "
+            f"flight, past the limit of {self._limit_ms:.0f} ms"
+        )
+
+
+def in_flight(counters: Counters) -> int:
+    """Transactions that were begun and are not committed; 0 where the OSD does not tell."""
+    begun, committed = counters.get(SUBMIT_COUNTERS[0]), _commits(counters)
+    return 0 if begun is None or committed is None else begun[1] - committed
+
+
+def mean_ms(before: Counters, after: Counters) -> Optional[float]:
+    """The mean of what was committed between two looks; None where nothing was."""
+    found = gained(before, after)
+    return None if found is None else 1e3 * found[0] / found[1]
+
+
+def gained(
+    before: Counters, after: Counters, names: Sequence[str] = COMMIT_COUNTERS
+) -> Optional[Tuple[float, int]]:
+    """(seconds, commits) since; None where it did not commit, was restarted or its clock set.
+
+    `names` are counters of something else, best first.
+    """
+    for name in names:
+        if name in before and name in after:
+            seconds, count = (now - then for now, then in zip(after[name], before[name]))
+            tells = count > 0 and 0 <= seconds <= LATENCY_SUM_MAX_S
+            return (seconds, int(count)) if tells else None
+    return None
+
+
+def _commits(counters: Counters) -> Optional[int]:
+    pair = counters.get(TRANSACTION_COUNTERS[0])
+    return None if pair is None else pair[1]
 
 
 @dataclass(frozen=True)
-class Asked:
+class Question:
     """A question to an OSD: when it was put, and what may become its answer."""
 
     at_s: float
-    answer: Answer
+    answer: Reply
 
 
 class BlockWatch:
@@ -63,7 +133,7 @@ class BlockWatch:
     """
 
     def __init__(
-        self, request: BlocksRequest, *, ask: Callable[[int, bool], Answer],
+        self, request: BlocksRequest, *, ask: Callable[[int, bool], Reply],
         read: Callable[[str], Optional[Counters]], commits_min: Callable[[], int],
         is_up: Callable[[int], bool], clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -74,8 +144,8 @@ class BlockWatch:
         self._is_up = is_up
         self._clock = clock
         self._limit = CommitLimit(request.latency_limit_ms, clock)
-        self._asked: Dict[int, Asked] = {}
-        self._witnesses: Dict[int, Answer] = {}
+        self._asked: Dict[int, Question] = {}
+        self._witnesses: Dict[int, Reply] = {}
         self._looked_s = 0.0
         self.silent = False  # it ended since an OSD did not answer
 
@@ -138,7 +208,7 @@ class BlockWatch:
             return False
         asked = self._asked.get(osd_id)
         if asked is None or asked.answer.wait(0.0):  # too late for the look before this one
-            self._asked[osd_id] = Asked(self._clock(), self._ask(osd_id, edge))
+            self._asked[osd_id] = Question(self._clock(), self._ask(osd_id, edge))
         return True
 
     def _silent(self, osd_id: int) -> str:
@@ -163,7 +233,7 @@ class BlockWatch:
                 return ""  # nobody answers: that is not its change
         return ""
 
-    def _witness(self, osd_id: int) -> Answer:
+    def _witness(self, osd_id: int) -> Reply:
         """A question to another OSD; one that it has not answered yet is not put again."""
         asked = self._witnesses.get(osd_id)
         if asked is None or asked.wait(0.0):

@@ -12,11 +12,11 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any, Dict, FrozenSet, List, Mapping, Set, Tuple
 
-from . import told
-from .health_table import FLAGS, PG_STATES, Named, Scope, row_of
+from ..core.cluster import map_name
+from .health_table import FLAGS, PG_STATES, Named, Reach, row_of
 
 # The worst of a PG's states counts.
-_WORST = (Scope.CLUSTER, Scope.OSDS, Scope.BUSY, Scope.RECORDED, Scope.NOTHING)
+_WORST = (Reach.CLUSTER, Reach.OSDS, Reach.BUSY, Reach.RECORDED, Reach.NOTHING)
 # More are not read: real clusters have some dozens of checks, and as many lines as OSDs.
 CHECKS_MAX, LINES_MAX, LINE_CHARS_MAX = 1000, 50_000, 4096
 NAMES_MAX, NAME_CHARS_MAX = 50, 64
@@ -79,7 +79,7 @@ def hosts_named(name: str, check: Any) -> FrozenSet[str]:
     if row_of(name).named is not Named.HOSTS:
         return frozenset()
     found = (_HOST.match(line) for line in _lines(check)[0])
-    return frozenset(told.name(each.group(1)) for each in found if each)
+    return frozenset(map_name(each.group(1)) for each in found if each)
 
 
 def judged(checks: Any) -> HealthSeen:
@@ -98,21 +98,21 @@ def judged(checks: Any) -> HealthSeen:
     if len(checks) > CHECKS_MAX:
         forbids.add(f"more than {CHECKS_MAX} health checks")
     for said, check in sorted(islice(checks.items(), CHECKS_MAX), key=_name_of):
-        name = told.name(said, NAME_CHARS_MAX)
+        name = map_name(said, NAME_CHARS_MAX)
         row, muted, severity = row_of(name), _muted(check), _severity(check)
-        if severity == "HEALTH_OK" or row.scope is Scope.NOTHING:
+        if severity == "HEALTH_OK" or row.scope is Reach.NOTHING:
             continue
         if muted and row.mute_lifts:
             continue
         osds, fully = _read(row.named, check)
-        if row.scope is Scope.ALERT:
+        if row.scope is Reach.ALERT:
             alerted |= osds
             stays = False
-        elif row.scope is Scope.OSDS:
+        elif row.scope is Reach.OSDS:
             ill.update((osd_id, (*ill.get(osd_id, ()), name)) for osd_id in osds)
             hosts |= hosts_named(name, check)
             stays = not fully and not muted
-        elif row.scope is Scope.CLUSTER:
+        elif row.scope is Reach.CLUSTER:
             stays = name != "MON_DOWN" or _mons_at_risk(check)
         else:
             stays = severity != "HEALTH_WARN" and not muted
@@ -129,7 +129,7 @@ def judged(checks: Any) -> HealthSeen:
 def reason(name: str) -> str:
     """Why a check that `judged` has in `forbids` keeps all OSDs, in a line."""
     row = row_of(name)
-    if row.scope is Scope.OSDS:
+    if row.scope is Reach.OSDS:
         return f"{name} does not name all OSDs that it is about"
     return f"{name}: {row.why}"
 
@@ -140,14 +140,14 @@ def flags_of(osd_map: Mapping[str, Any]) -> Tuple[Tuple[str, ...], Tuple[str, ..
     The check of a stretch mode can be turned off (mon_warn_on_degraded_stretch_mode).
     """
     flags = str(osd_map.get("flags", ""))[:LINE_CHARS_MAX].split(",")
-    scopes = {told.name(flag, NAME_CHARS_MAX): row_of(flag, FLAGS).scope for flag in flags if flag}
-    forbids = {flag for flag, scope in scopes.items() if scope is Scope.CLUSTER}
+    scopes = {map_name(flag, NAME_CHARS_MAX): row_of(flag, FLAGS).scope for flag in flags if flag}
+    forbids = {flag for flag, scope in scopes.items() if scope is Reach.CLUSTER}
     stretch = osd_map.get("stretch_mode")
     if isinstance(stretch, Mapping) and any(
         stretch.get(f"{word}_stretch_mode") for word in ("degraded", "recovering")
     ):
         forbids.add("degraded stretch mode")
-    known = (Scope.CLUSTER, Scope.NOTHING)
+    known = (Reach.CLUSTER, Reach.NOTHING)
     return _few(forbids), _few({flag for flag, scope in scopes.items() if scope not in known})
 
 
@@ -162,15 +162,15 @@ def in_work(osd_map: Mapping[str, Any]) -> InWork:
 
 
 @lru_cache(maxsize=1024)  # each OSD has PGs of the same few states
-def pg_scope(state: str) -> Scope:
+def pg_scope(state: str) -> Reach:
     """Whom the PGs of a state, as in `active+clean`, keep from being measured and changed.
 
     A word that nobody knows makes ill, and so does the lack of `active`.
     """
     words = str(state)[:LINE_CHARS_MAX].split("+")
     found = {row_of(word, PG_STATES).scope for word in words}
-    if Scope.ERROR in found or "active" not in words:
-        found.add(Scope.OSDS)
+    if Reach.ERROR in found or "active" not in words:
+        found.add(Reach.OSDS)
     return next(scope for scope in _WORST if scope in found)
 
 
@@ -180,7 +180,7 @@ def pgs_forbid(states: Mapping[str, Any]) -> Tuple[str, ...]:
         word for state, count in islice(states.items(), LINES_MAX) if count
         for word in str(state)[:LINE_CHARS_MAX].split("+")
     }
-    return _few({word for word in words if row_of(word, PG_STATES).scope is Scope.CLUSTER})
+    return _few({word for word in words if row_of(word, PG_STATES).scope is Reach.CLUSTER})
 
 
 def _read(named: Named, check: Any) -> Tuple[FrozenSet[int], bool]:
@@ -265,7 +265,7 @@ def _flagged(flags: Any) -> bool:
 
 def _names_flagged(flags: Any) -> FrozenSet[str]:
     named = flags if isinstance(flags, Mapping) else {}
-    return frozenset(told.name(name) for name, each in named.items() if _flagged(each))
+    return frozenset(map_name(name) for name, each in named.items() if _flagged(each))
 
 
 def _few(names: Set[str]) -> Tuple[str, ...]:

@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from typing import Sequence, Tuple
 
 
-class Scope(Enum):
+class Reach(Enum):
     """What follows from a check, a flag or a PG state."""
 
     CLUSTER = "no OSD is measured or changed"
@@ -42,123 +42,123 @@ class Row:
     """
 
     names: Tuple[str, ...]
-    scope: Scope
+    scope: Reach
     why: str
     named: Named = Named.NOWHERE
     mute_lifts: bool = False
 
 
 CHECKS: Tuple[Row, ...] = (
-    Row(("MON_DOWN",), Scope.CLUSTER,
+    Row(("MON_DOWN",), Reach.CLUSTER,
         "where no quorum remains if one more mon goes, a restart of one host stops the cluster; "
         "else it is recorded (HealthMonitor.cc, check_for_mon_down)"),
-    Row(("OBJECT_UNFOUND",), Scope.CLUSTER,
+    Row(("OBJECT_UNFOUND",), Reach.CLUSTER,
         "the OSD that holds the last copy is in no acting set (PGMap.cc, get_health_checks)"),
-    Row(("DEGRADED_STRETCH_MODE", "RECOVERING_STRETCH_MODE"), Scope.CLUSTER,
+    Row(("DEGRADED_STRETCH_MODE", "RECOVERING_STRETCH_MODE"), Reach.CLUSTER,
         "a site is missing, and the other one holds the only copies (OSDMap.cc, check_health)"),
-    Row(("MON_NETSPLIT",), Scope.CLUSTER,
+    Row(("MON_NETSPLIT",), Reach.CLUSTER,
         "sites or mons cannot hear each other, which the rest of the health may not show yet "
         "(HealthMonitor.cc, check_netsplit)", mute_lifts=True),
-    Row(("UPGRADE_*",), Scope.CLUSTER,
+    Row(("UPGRADE_*",), Reach.CLUSTER,
         "an orchestrated upgrade is half done (cephadm, upgrade.py)"),
     # Errors that are not of single OSDs.  What nobody knows is taken like these.
-    Row(("MON_DISK_CRIT",), Scope.ERROR,
+    Row(("MON_DISK_CRIT",), Reach.ERROR,
         "a mon whose disk is full stops, and with it what is to be stored (HealthMonitor.cc)"),
-    Row(("DAEMON_OLD_VERSION",), Scope.ERROR,
+    Row(("DAEMON_OLD_VERSION",), Reach.ERROR,
         "as an error daemons run three releases or more (HealthMonitor.cc)"),
-    Row(("MGR_DOWN", "MGR_MODULE_ERROR"), Scope.ERROR,
+    Row(("MGR_DOWN", "MGR_MODULE_ERROR"), Reach.ERROR,
         "what has failed may be what tells of upgrades and hosts in maintenance "
         "(MgrMonitor.cc, PyModuleRegistry.cc)"),
-    Row(("MDS_DAMAGE", "MDS_ALL_DOWN", "MULTIMDS_WITH_OLDSNAPS"), Scope.ERROR,
+    Row(("MDS_DAMAGE", "MDS_ALL_DOWN", "MULTIMDS_WITH_OLDSNAPS"), Reach.ERROR,
         "a file system is damaged or offline, and its clients do not write as they do else "
         "(MDSMap.cc, Beacon.cc)"),
-    Row(("MDS_CLIENTS_BROKEN_ROOTSQUASH", "MDS_DUMMY"), Scope.ERROR,
+    Row(("MDS_CLIENTS_BROKEN_ROOTSQUASH", "MDS_DUMMY"), Reach.ERROR,
         "clients write where they must not, or somebody tries out health checks (Beacon.cc)"),
-    Row(("POOL_FULL",), Scope.ERROR,
+    Row(("POOL_FULL",), Reach.ERROR,
         "a pool takes no more, or soon; it names no OSDs (PGMap.cc; OSDMap.cc warns)"),
-    Row(("OSD_OUT_OF_ORDER_FULL",), Scope.ERROR,
+    Row(("OSD_OUT_OF_ORDER_FULL",), Reach.ERROR,
         "the ratios at which OSDs are full contradict each other (OSDMap.cc)"),
-    Row(("REQUEST_STUCK",), Scope.ERROR,
+    Row(("REQUEST_STUCK",), Reach.ERROR,
         "an upgrade from before Ceph 13 was never finished (PGMap.cc)"),
-    Row(("CEPHADM_CERT_ERROR",), Scope.ERROR,
+    Row(("CEPHADM_CERT_ERROR",), Reach.ERROR,
         "a certificate of cephadm has expired, and its agents may not be heard (cert_mgr.py)"),
     # Single OSDs.
-    Row(("OSD_DOWN",), Scope.OSDS, "it is down and in; all are listed (OSDMap.cc, check_health)",
+    Row(("OSD_DOWN",), Reach.OSDS, "it is down and in; all are listed (OSDMap.cc, check_health)",
         Named.ELSEWHERE),
-    Row(("OSD_FULL", "OSD_BACKFILLFULL", "OSD_NEARFULL"), Scope.OSDS,
+    Row(("OSD_FULL", "OSD_BACKFILLFULL", "OSD_NEARFULL"), Reach.OSDS,
         "it takes no more copies, or soon; all are listed (OSDMap.cc, check_health)",
         Named.LINES),
-    Row(("OSD_SLOW_PING_TIME_BACK", "OSD_SLOW_PING_TIME_FRONT"), Scope.OSDS,
+    Row(("OSD_SLOW_PING_TIME_BACK", "OSD_SLOW_PING_TIME_FRONT"), Reach.OSDS,
         "its network is slow, at either end; only the ten slowest pairs are listed (PGMap.cc)",
         Named.PAIRS),
-    Row(("SLOW_OPS",), Scope.OSDS,
+    Row(("SLOW_OPS",), Reach.OSDS,
         "it has operations that take longer than 30 s; ten daemons at most are listed, and mons "
         "among them make no OSD ill (DaemonHealthMetricCollector.cc)", Named.SUMMARY),
-    Row(("OSD_FLAGS",), Scope.OSDS,
+    Row(("OSD_FLAGS",), Reach.OSDS,
         "somebody has set a flag on it, its host or its class, as for work on them (OSDMap.cc)",
         Named.ELSEWHERE),
-    Row(("HOST_IN_MAINTENANCE",), Scope.OSDS,
+    Row(("HOST_IN_MAINTENANCE",), Reach.OSDS,
         "its host is in maintenance (cephadm, module.py)", Named.HOSTS),
     Row(("BLUESTORE_SPURIOUS_READ_ERRORS", "BLUESTORE_DISK_SIZE_MISMATCH",
-         "OSD_TOO_MANY_REPAIRS"), Scope.OSDS,
+         "OSD_TOO_MANY_REPAIRS"), Reach.OSDS,
         "its drive or its store is not sound, so that it is no example of others; all are listed "
         "(BlueStore.cc, PGMap.cc)", Named.LINES, mute_lifts=True),
-    Row(("OSD_UNREACHABLE",), Scope.OSDS,
+    Row(("OSD_UNREACHABLE",), Reach.OSDS,
         "its address is not in public_network as that is set now; all are listed (OSDMap.cc of "
         "18 and 20)", Named.LINES, mute_lifts=True),
     Row(("PG_DAMAGED", "PG_DEGRADED", "PG_AVAILABILITY", "PG_RECOVERY_FULL",
-         "OSD_SCRUB_ERRORS"), Scope.OSDS,
+         "OSD_SCRUB_ERRORS"), Reach.OSDS,
         "the states of its PGs say so, without the delay of the check; some forbid everything "
         "(PGMap.cc; PeeringState.cc sets `inconsistent` for scrub errors)",
         Named.ELSEWHERE),
     Row(("BLUESTORE_SLOW_OP_ALERT", "BLOCK_DEVICE_STALLED_READ_ALERT",
-         "DB_DEVICE_STALLED_READ_ALERT", "WAL_DEVICE_STALLED_READ_ALERT"), Scope.ALERT,
+         "DB_DEVICE_STALLED_READ_ALERT", "WAL_DEVICE_STALLED_READ_ALERT"), Reach.ALERT,
         "its drive was slow once, which Ceph tells for a day; all are listed (BlueStore.cc, "
         "PGMap.cc; from 18.2.5 on)", Named.LINES, mute_lifts=True),
-    Row(("OSD_*_DOWN",), Scope.RECORDED, "OSD_DOWN names the OSDs (OSDMap.cc)"),
-    Row(("OSDMAP_FLAGS",), Scope.RECORDED, "the flags themselves are looked at (OSDMap.cc)"),
+    Row(("OSD_*_DOWN",), Reach.RECORDED, "OSD_DOWN names the OSDs (OSDMap.cc)"),
+    Row(("OSDMAP_FLAGS",), Reach.RECORDED, "the flags themselves are looked at (OSDMap.cc)"),
     Row(("OBJECT_MISPLACED", "PG_BACKFILL_FULL", "PG_NOT_SCRUBBED", "PG_NOT_DEEP_SCRUBBED",
-         "PG_SLOW_SNAP_TRIMMING"), Scope.RECORDED,
+         "PG_SLOW_SNAP_TRIMMING"), Reach.RECORDED,
         "every copy is there; the states of PGs say who moves data (PGMap.cc)"),
-    Row(("AUTH_*",), Scope.NOTHING,
+    Row(("AUTH_*",), Reach.NOTHING,
         "keys and their kinds say nothing of data or latencies; 20.2.4 raises errors until the "
         "keys of an older cluster are new (AuthMonitor.cc)"),
-    Row(("WCACHE_*",), Scope.NOTHING, "these are our own findings, which `status` tells"),
+    Row(("WCACHE_*",), Reach.NOTHING, "these are our own findings, which `status` tells"),
 )
 
 # As `flags` of the OSD map has them (OSDMap::get_flag_string).
 FLAGS: Tuple[Row, ...] = (
-    Row(("full", "pauserd", "pausewr"), Scope.CLUSTER, "clients do not write, or do not read"),
-    Row(("noup", "nodown"), Scope.CLUSTER, "the OSD map does not say which OSDs run"),
-    Row(("norecover", "nobackfill", "pauserec"), Scope.CLUSTER,
+    Row(("full", "pauserd", "pausewr"), Reach.CLUSTER, "clients do not write, or do not read"),
+    Row(("noup", "nodown"), Reach.CLUSTER, "the OSD map does not say which OSDs run"),
+    Row(("norecover", "nobackfill", "pauserec"), Reach.CLUSTER,
         "a copy that is lost meanwhile is not made anew"),
-    Row(("noout",), Scope.CLUSTER, "somebody works on hosts, and lost copies are not made anew"),
+    Row(("noout",), Reach.CLUSTER, "somebody works on hosts, and lost copies are not made anew"),
     Row(("nearfull", "noin", "norebalance", "noscrub", "nodeep-scrub", "notieragent",
-         "nosnaptrim", "noautoscale"), Scope.RECORDED, "every copy is there and is written"),
+         "nosnaptrim", "noautoscale"), Reach.RECORDED, "every copy is there and is written"),
     Row(("sortbitwise", "recovery_deletes", "purged_snapdirs", "pglog_hardlimit", "require_*"),
-        Scope.NOTHING, "every cluster has them"),
+        Reach.NOTHING, "every cluster has them"),
 )
 
 # pg_state_string (osd_types.cc); a PG has several.  One that is not `active` is ill too.
 PG_STATES: Tuple[Row, ...] = (
-    Row(("down", "incomplete", "stale", "unknown"), Scope.CLUSTER,
+    Row(("down", "incomplete", "stale", "unknown"), Reach.CLUSTER,
         "data is out of reach, and who holds it may be in no acting set"),
-    Row(("recovery_unfound", "backfill_unfound"), Scope.CLUSTER,
+    Row(("recovery_unfound", "backfill_unfound"), Reach.CLUSTER,
         "the OSD that holds the last copy is in no acting set"),
     Row(("degraded", "undersized", "recovering", "recovery_wait", "recovery_toofull",
-         "forced_recovery"), Scope.OSDS, "a copy is missing, and the others are needed"),
-    Row(("creating", "peering", "activating", "peered", "laggy", "wait"), Scope.OSDS,
+         "forced_recovery"), Reach.OSDS, "a copy is missing, and the others are needed"),
+    Row(("creating", "peering", "activating", "peered", "laggy", "wait"), Reach.OSDS,
         "its clients wait"),
-    Row(("inconsistent", "repair", "failed_repair", "snaptrim_error"), Scope.OSDS,
+    Row(("inconsistent", "repair", "failed_repair", "snaptrim_error"), Reach.OSDS,
         "one of its copies is wrong, and nobody knows yet which"),
-    Row(("backfilling",), Scope.BUSY, "its OSDs move data; every copy is there"),
+    Row(("backfilling",), Reach.BUSY, "its OSDs move data; every copy is there"),
     Row(("remapped", "backfill_wait", "backfill_toofull", "forced_backfill", "premerge"),
-        Scope.RECORDED, "it is only misplaced, or waits: every copy is there"),
-    Row(("scrubbing", "deep", "snaptrim", "snaptrim_wait"), Scope.RECORDED,
+        Reach.RECORDED, "it is only misplaced, or waits: every copy is there"),
+    Row(("scrubbing", "deep", "snaptrim", "snaptrim_wait"), Reach.RECORDED,
         "its OSDs have more to do; every copy is there"),
-    Row(("active", "clean"), Scope.NOTHING, "it is well"),
+    Row(("active", "clean"), Reach.NOTHING, "it is well"),
 )
-_UNKNOWN = Row(("*",), Scope.ERROR, "nobody knows what it means")
+_UNKNOWN = Row(("*",), Reach.ERROR, "nobody knows what it means")
 
 
 def row_of(name: str, rows: Sequence[Row] = CHECKS) -> Row:

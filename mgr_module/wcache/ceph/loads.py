@@ -30,7 +30,7 @@ from ..core.loads import (
 from ..core.model import LoadPoint
 from ..core.record import CounterDelta, LatencyHistogram
 from ..core.verdict.load_profile import WorkCounters, work_counters
-from .blocks import ALL, ANSWER_S, COMMITS
+from .blocks import ALL, ANSWER_S, COMMITS, CommitLimit
 from .capacity import CapacityBench
 from .command import (
     COMMAND_TIMEOUT_S,
@@ -40,7 +40,6 @@ from .command import (
     parse,
     put_to_osd,
 )
-from .commit_limit import CommitLimit
 
 # How often a period of the OSD's own traffic is checked against the latency limit.
 CHECK_EVERY_S = 0.5

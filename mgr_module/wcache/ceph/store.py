@@ -42,7 +42,7 @@ class KeyValue(Protocol):
         """Set or remove a key; returns when the mons have it, else raises StorageError."""
 
 
-class Mgr(SendsCommands, Protocol):
+class MgrStore(SendsCommands, Protocol):
     """The part of MgrModule that is used here."""
 
     module_name: str
@@ -57,7 +57,7 @@ class Mgr(SendsCommands, Protocol):
 class CephKeys:
     """The `KeyValue` port over a mgr module."""
 
-    def __init__(self, mgr: Mgr) -> None:
+    def __init__(self, mgr: MgrStore) -> None:
         self._mgr = mgr
 
     def get_store(self, key: str) -> Optional[str]:

@@ -1,25 +1,76 @@
-"""What runs this cluster: its orchestrator, where its OSDs are, and which of them may stop."""
+"""What runs this cluster: its orchestrator, where its OSDs are and may stop, and probes' keys."""
 
 from __future__ import annotations
 
-import importlib
+import errno
 import inspect
 import os
 import threading
 import time
-from typing import Any, Callable, Dict, Mapping, Optional, Protocol, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Protocol, Sequence, Tuple
 
+from ..core.cluster import IMAGE_CHARS_MAX, of_metadata
+from ..core.codec import one_line
 from ..core.config_database import parse_dump
 from ..deployment.places import OsdPlace
-from . import told
 from .command import CommandFailed, SendsCommands, ask_mon, parse
-from .orchestrator import CephOrchestrator, MgrOfOrchestrator
 
 # A command waits for it, as for a key (key_work.py).
 MONS_TIMEOUT_S = 5.0
 # How old what is known of an upgrade may be; cephadm pulls an image before it stops a daemon.
 UPGRADE_EVERY_S = 5.0
 IMAGE_OPTION = "container_image"
+HOSTS_MAX = 10_000
+
+
+class MgrOfOrchestrator(Protocol):
+    """The part of MgrModule that is used here, and what Ceph's client uses of it beside."""
+
+    def get_module_option_ex(self, module: str, key: str, default: Any = None) -> Any:
+        """An option of another module."""
+
+    def remote(self, module_name: str, method_name: str, *args: Any, **kwargs: Any) -> Any:
+        """Call a method of another module."""
+
+
+class CephOrchestrator:
+    """Calls of `OrchestratorClientMixin` (orchestrator/_interface.py), held and not inherited.
+
+    `MgrModule.send_command` knows daemons only, so `ceph orch` cannot be sent by it.  The
+    mixin is imported at its first use: it pulls in yaml and prettytable.
+    """
+
+    def __init__(self, mgr: MgrOfOrchestrator) -> None:
+        self._mgr = mgr
+
+    def backend(self) -> str:
+        """What `ceph orch status` names as backend; empty where there is none."""
+        return str(self._mgr.get_module_option_ex("orchestrator", "orchestrator", "") or "")
+
+    def hosts(self) -> Optional[Tuple[str, ...]]:
+        """The names in `ceph orch host ls`; None where there is no orchestrator.
+
+        Raises CommandFailed.
+        """
+        if not self.backend():
+            return None
+        found: List[str] = [str(spec.hostname) for spec in self.ask("get_hosts")]
+        return tuple(found[:HOSTS_MAX])
+
+    def ask(self, method: str, *args: Any) -> Any:
+        """The result of one of the orchestrator's methods; raises CommandFailed."""
+        try:
+            from orchestrator import OrchestratorClientMixin, raise_if_exception
+
+            client = OrchestratorClientMixin()
+            client.set_mgr(self._mgr)
+            return raise_if_exception(getattr(client, method)(*args))
+        except Exception as error:
+            # whatever a backend raises comes through here, some of it unpickled
+            told = one_line(f"{type(error).__name__}: {error}", 300)
+            raise CommandFailed(
+                f"the orchestrator {self.backend()[:40]} refused `{method}`: {told}"
+            ) from None
 
 
 class Surroundings(Protocol):
@@ -101,8 +152,8 @@ class CephSurroundings:
         """By the OSDs' metadata (common/util.cc, collect_sys_info)."""
         return {
             int(osd_id): OsdPlace(
-                told.of_osd(meta, "container_image", told.IMAGE_CHARS_MAX),
-                told.of_osd(meta, "pod_namespace"),
+                of_metadata(meta, "container_image", IMAGE_CHARS_MAX),
+                of_metadata(meta, "pod_namespace"),
             )
             for osd_id, meta in self._mgr.get("osd_metadata").items()
         }
@@ -110,10 +161,10 @@ class CephSurroundings:
     def containers_take_arguments(self) -> bool:
         """16's class of such a spec has neither of the two keys that `cephadm.sh.j2` has."""
         try:
-            specs: Any = importlib.import_module("ceph.deployment.service_spec")
-            known = inspect.signature(specs.CustomContainerSpec.__init__).parameters
-        except (ImportError, AttributeError):
+            from ceph.deployment.service_spec import CustomContainerSpec
+        except ImportError:
             return False
+        known = inspect.signature(CustomContainerSpec.__init__).parameters
         return {"extra_container_args", "extra_entrypoint_args"} <= set(known)
 
 
@@ -188,3 +239,46 @@ def _upgrade_under_way(mgr: SendsCommands) -> bool:
     except CommandFailed:
         return False  # ENOENT: none, or no cephadm
     return text.strip() not in ("", "null", "{}")
+
+
+class Keys(Protocol):
+    """Port: the cluster's keys.  Both methods wait for the mons, and raise CommandFailed."""
+
+    def make(self, entity: str, caps: Mapping[str, str]) -> bool:
+        """See that the key is there with these caps; False where it was."""
+
+    def remove(self, entity: str) -> None:
+        """Remove a key; one that is not there is fine."""
+
+
+class CephKeyring:
+    """The `Keys` port over a mgr module, whose own caps allow it (MonCap.cc, profile mgr)."""
+
+    def __init__(self, mgr: SendsCommands) -> None:
+        self._mgr = mgr
+
+    def make(self, entity: str, caps: Mapping[str, str]) -> bool:
+        """`auth get-or-create`, or `auth caps` where the key allows something else."""
+        found = self._caps(entity)
+        if found == dict(caps):
+            return False
+        prefix = "auth get-or-create" if found is None else "auth caps"
+        flat = [word for pair in caps.items() for word in pair]
+        ask_mon(self._mgr, {"prefix": prefix, "entity": entity, "caps": flat})
+        return True
+
+    def remove(self, entity: str) -> None:
+        """`auth rm`, which is content where there is no such key."""
+        ask_mon(self._mgr, {"prefix": "auth rm", "entity": entity})
+
+    def _caps(self, entity: str) -> Optional[Mapping[str, str]]:
+        """What the key allows; None where there is no such key."""
+        try:
+            plain = parse(ask_mon(self._mgr, {"prefix": "auth get", "entity": entity}), "auth get")
+        except CommandFailed as failure:
+            if failure.code == -errno.ENOENT:
+                return None
+            raise
+        rows = plain if isinstance(plain, list) else []
+        caps = rows[0].get("caps") if rows and isinstance(rows[0], dict) else None
+        return caps if isinstance(caps, dict) else {}

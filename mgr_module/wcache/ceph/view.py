@@ -1,4 +1,4 @@
-"""The cluster as the mgr's own maps show it: OSDs, classes, hosts, health."""
+"""The cluster as the mgr has it, and nobody is asked: its maps, and counters that OSDs send it."""
 
 from __future__ import annotations
 
@@ -6,12 +6,18 @@ import json
 import time
 from typing import Any, Callable, Dict, FrozenSet, Mapping, Optional, Protocol, Sequence, Set, Tuple
 
-from ..core.cluster import ClusterState, OsdInfo, OsdLatency, SlowOsd
+from ..core.cluster import (
+    ClusterState,
+    OsdInfo,
+    OsdLatency,
+    SlowOsd,
+    map_name,
+    of_metadata,
+)
+from ..core.loads import TRANSACTION_COUNTERS
 from ..core.record import CHECKS_MAX, Precondition
-from . import told
 from .cluster_health import flags_of, in_work, judged, pg_scope, pgs_forbid, reason
-from .health_table import Scope
-from .traffic import Series
+from .health_table import Reach
 
 # Raised for an OSD whose BlueStore had an operation slower than its threshold, and kept for so
 # long after the last one, or until the OSD restarts (BlueStore.cc, _trim_slow_op_event_queue;
@@ -32,12 +38,25 @@ _FULL = {"nearfull": "is near full", "backfillfull": "is near full", "full": "is
 # (osd_perf_counters.cc; OSD.cc, consume_map).
 _PGS_HELD = "osd.numpg"
 
+# Of a priority that reaches the mgr (BlueStore.cc, PRIO_CRITICAL).
+_COUNTERS = tuple(f"bluestore.{name}" for name in TRANSACTION_COUNTERS)
+# The mgr keeps points 5 s apart; older ones tell of another time of day.
+POINTS = 7
+# Sums come as the OSD counts them (mgr_module.py, _perfvalue_to_value).
+NS_PER_MS = 1e6
+
+Series = Callable[[int, str], Sequence[Sequence[float]]]
+"""The points that the mgr has of an OSD's counter, oldest first.
+
+Each is (time in s, sum in ns, count) of a latency, and (time in s, value) of anything else.
+"""
+
 
 def _no_points(osd_id: int, name: str) -> Sequence[Sequence[float]]:
     return ()
 
 
-class Mgr(Protocol):
+class MgrMaps(Protocol):
     """The part of MgrModule that is used here."""
 
     @property
@@ -55,7 +74,7 @@ class CephView:
     """The `ClusterView` port over a mgr module."""
 
     def __init__(
-        self, mgr: Mgr, *, bench_empties_caches: bool, clock: Callable[[], float] = time.time,
+        self, mgr: MgrMaps, *, bench_empties_caches: bool, clock: Callable[[], float] = time.time,
         upgrade: Callable[[], bool] = lambda: False,
         host_names: Callable[[], Mapping[str, str]] = dict, series: Series = _no_points,
     ) -> None:
@@ -80,11 +99,11 @@ class CephView:
             location = locations.get(osd_id, ())
             osds[osd_id] = OsdInfo(
                 osd_id,
-                told.of_osd(meta, "hostname"),
+                of_metadata(meta, "hostname"),
                 # CRUSH takes no comma, which would begin another term of a scope
-                classes.get(osd_id, told.of_osd(meta, "default_device_class").replace(",", "?")),
+                classes.get(osd_id, of_metadata(meta, "default_device_class").replace(",", "?")),
                 bool(row["up"]) and bool(row["in"]),
-                told.of_osd(meta, "ceph_version_short"),
+                of_metadata(meta, "ceph_version_short"),
                 dict(location).get("host", ""),
                 meta.get("bluefs_dedicated_db") == "1",
                 meta.get("bluefs_dedicated_wal") == "1",
@@ -173,7 +192,7 @@ class CephView:
 def _strict_pools(osd_map: Mapping[str, Any]) -> Tuple[str, ...]:
     """Pools that write only where all copies are there (PeeringState.h, acting_set_writeable)."""
     return tuple(
-        told.name(pool.get("pool_name")) for pool in osd_map.get("pools", ())
+        map_name(pool.get("pool_name")) for pool in osd_map.get("pools", ())
         if pool.get("min_size", 0) >= pool.get("size", 1)
     )
 
@@ -185,10 +204,10 @@ def _by_pgs(by_osd: Mapping[str, Mapping[str, int]]) -> Tuple[Dict[int, str], Fr
     for key, states in by_osd.items():
         for state in (name for name, count in states.items() if count):
             scope = pg_scope(state)
-            if scope is Scope.BUSY:
+            if scope is Reach.BUSY:
                 busy.add(int(key))
-            elif scope in (Scope.OSDS, Scope.CLUSTER):
-                ill[int(key)] = f"has PGs that are {told.name(state)}"
+            elif scope in (Reach.OSDS, Reach.CLUSTER):
+                ill[int(key)] = f"has PGs that are {map_name(state)}"
     return ill, frozenset(busy)
 
 
@@ -261,7 +280,7 @@ def _failure_types(osd_map: Mapping[str, Any], crush: Mapping[str, Any]) -> Froz
     found = set()
     for rule in crush.get("rules", ()):
         chosen = {
-            told.name(step["type"]) for step in rule.get("steps", ())
+            map_name(step["type"]) for step in rule.get("steps", ())
             if str(step.get("op", "")).startswith("choose") and step.get("type") is not None
         }
         if rule.get("rule_id") in used:
@@ -275,7 +294,7 @@ def _crush(crush: Mapping[str, Any]) -> Tuple[Dict[int, str], Dict[int, Location
     The trees of single device classes ("default~hdd") are copies, in no OSD's location.
     """
     classes = {
-        int(device["id"]): told.name(device["class"])
+        int(device["id"]): map_name(device["class"])
         for device in crush.get("devices", ())
         if "class" in device
     }
@@ -293,8 +312,53 @@ def _crush(crush: Mapping[str, Any]) -> Tuple[Dict[int, str], Dict[int, Location
         if bucket_id not in upwards:
             bucket, parent = buckets[bucket_id], over.get(bucket_id)
             rest = () if parent is None or depth > DEPTH_MAX else location(parent, depth + 1)
-            kind, name = told.name(bucket["type_name"]), told.name(bucket["name"])
+            kind, name = map_name(bucket["type_name"]), map_name(bucket["name"])
             upwards[bucket_id] = ((kind, name), *rest)
         return upwards[bucket_id]
 
     return classes, {item: location(parent) for item, parent in over.items() if item >= 0}
+
+
+class Traffic(Protocol):
+    """Port: how often OSDs commit, and how fast."""
+
+    def commits_per_s(self, osd_id: int) -> float:
+        """Commits in a second, over the last half minute; 0 where that is not known."""
+
+    def commit_ms(self, osd_id: int) -> Optional[float]:
+        """What one of these takes; None where that is not known, or nothing was committed."""
+
+
+class CephTraffic:
+    """The `Traffic` port over a mgr's own copies of the counters."""
+
+    def __init__(self, series: Series) -> None:
+        self._series = series
+
+    def commits_per_s(self, osd_id: int) -> float:
+        """See Traffic."""
+        seconds, _, count = self._gained(osd_id)
+        return count / seconds if seconds > 0.0 else 0.0
+
+    def commit_ms(self, osd_id: int) -> Optional[float]:
+        """See Traffic."""
+        _, total_ns, count = self._gained(osd_id)
+        # where a clock was set back, a sum may have shrunk
+        return total_ns / count / NS_PER_MS if count > 0.0 and total_ns > 0.0 else None
+
+    def _gained(self, osd_id: int) -> Tuple[float, float, float]:
+        """The seconds, ns of latency and commits between the first point and the last."""
+        for name in _COUNTERS:
+            found = _gain(self._series(osd_id, name)[-POINTS:])
+            if found[2] > 0.0:
+                return found
+        return 0.0, 0.0, 0.0
+
+
+def _gain(points: Sequence[Sequence[float]]) -> Tuple[float, float, float]:
+    """Of a counter that only grows; an OSD that was restarted has begun anew."""
+    whole: Any = [point for point in points if len(point) == 3]
+    if len(whole) < 2:
+        return 0.0, 0.0, 0.0
+    seconds, total_ns, count = (float(b - a) for a, b in zip(whole[0], whole[-1]))
+    return (seconds, total_ns, count) if seconds > 0.0 else (0.0, 0.0, 0.0)

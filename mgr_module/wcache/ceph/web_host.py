@@ -54,7 +54,7 @@ class WebOptions(Protocol):
         """Its port."""
 
 
-class Mgr(SendsCommands, Protocol):
+class MgrOfPage(SendsCommands, Protocol):
     """The part of MgrModule that is used here."""
 
     module_name: str
@@ -105,7 +105,7 @@ def stored_certificate(
 class CephWebHost:
     """The `Host` port over the active mgr's module."""
 
-    def __init__(self, mgr: Mgr, options: Callable[[], WebOptions]) -> None:
+    def __init__(self, mgr: MgrOfPage, options: Callable[[], WebOptions]) -> None:
         self._mgr = mgr
         self._options = options
 

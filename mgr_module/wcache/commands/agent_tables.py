@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Mapping
 
-from ..core.agents import SILENT_S
+from ..core.fleet.agents import SILENT_S
 from ..core.shell import command
 from ..core.text import LISTED_MAX, many, named, table
 from .tables import would

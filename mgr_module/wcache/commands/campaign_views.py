@@ -10,8 +10,8 @@ from ..core.experiment.campaign import Campaign
 from ..core.experiment.run import RunMachine
 from ..core.experiment.run_state import RunStatus
 from ..core.options.trial import OptionTrial
-from ..core.output_format import FORMAT_VERSION
 from ..core.record import Record
+from ..core.text import FORMAT_VERSION
 from ..core.verdict.result import Result
 from ..engine.world import World
 from ..services.campaigns import periods_of

@@ -10,8 +10,8 @@ from collections import Counter
 from statistics import median
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
 
+from ..core.change.preconditions import faults
 from ..core.cluster import ClusterState, SlowOsd
-from ..core.precondition_text import faults
 from ..core.shell import typed
 from ..core.text import duration, many, named, when
 from ..engine.world import World

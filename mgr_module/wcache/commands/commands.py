@@ -13,8 +13,8 @@ from typing import Any, Callable, Dict, List, Mapping, Tuple
 
 from ..core import codec
 from ..core.errors import MalformedError, NotReadyError, WcacheError
-from ..core.output_format import FORMAT_VERSION, Rows
 from ..core.shell import arguments, ticked
+from ..core.text import FORMAT_VERSION, Rows
 from ..deployment.form import checked_hostname
 from ..knobs import rooms
 from ..services import web_tokens

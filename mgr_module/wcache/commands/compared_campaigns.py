@@ -8,8 +8,7 @@ from ..core import codec
 from ..core.errors import MalformedError, NotFoundError
 from ..core.experiment.campaign import Campaign
 from ..core.experiment.observing.comparing import compare, lines, of_shown
-from ..core.output_format import FORMAT_VERSION
-from ..core.text import when
+from ..core.text import FORMAT_VERSION, when
 from ..engine.world import World
 
 

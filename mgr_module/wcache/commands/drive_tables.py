@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Mapping, Tuple
 
-from ..core.drive.safety import pin_word
+from ..core.drive.manual import pin_word
 from ..core.fleet import ages
 from ..core.shell import command
 from ..core.text import LISTED_MAX, listed, named, table

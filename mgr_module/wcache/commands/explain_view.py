@@ -7,11 +7,10 @@ from typing import Any, Callable, Dict, List, Mapping, NoReturn, Optional
 from ..core.errors import MalformedError, NotFoundError
 from ..core.loads import level_ns
 from ..core.model import Verdict, load_name
-from ..core.output_format import FORMAT_VERSION
 from ..core.record import Record
 from ..core.scope import Scope, parse_scope
 from ..core.shell import ticked
-from ..core.text import latency, ratio, relative, table
+from ..core.text import FORMAT_VERSION, latency, ratio, relative, table
 from ..core.verdict.explaining import budgets, would_change
 from ..core.verdict.recommend import Recommendation
 from ..engine.world import World

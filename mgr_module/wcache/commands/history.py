@@ -15,9 +15,8 @@ from ..core.history import (
     kept,
     parse_since,
 )
-from ..core.output_format import FORMAT_VERSION
 from ..core.scope import Scope, parse_scope
-from ..core.text import many, table, when
+from ..core.text import FORMAT_VERSION, many, table, when
 from ..engine.world import World
 
 ARGUMENTS = (

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any, List, Mapping, Optional, Sequence
 
+from ..core.change.preconditions import faults
 from ..core.codec import decode
 from ..core.experiment.observed import IDLE_WRITES_PER_S
 from ..core.figures.latency_table import HEADINGS, LatencyTable, row
 from ..core.hardware.bcache import BcacheState, crossed_target
 from ..core.model import LoadPoint, load_name
-from ..core.precondition_text import faults
 from ..core.text import table
 from .drives.bcache import bcache_words
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Dict, List, Mapping
 
 from ..core.shell import ticked
-from ..core.verdict.outlook import Outlook, Waiting
+from ..core.verdict.outlook import Backlog, Outlook
 from . import cluster_view
 
 
@@ -19,7 +19,7 @@ def summary(found: Outlook, following: str) -> Dict[str, Any]:
     }
 
 
-def _side(found: Waiting) -> Dict[str, Any]:
+def _side(found: Backlog) -> Dict[str, Any]:
     return {
         "drive_models": found.models, "drives": found.drives, "times_low": found.times_low,
         "times_high": found.times_high,

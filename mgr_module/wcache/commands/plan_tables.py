@@ -6,9 +6,8 @@ import re
 from statistics import median
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
-from ..core.change.preconditions import NEEDED
+from ..core.change.preconditions import NEEDED, faults
 from ..core.fleet import ages
-from ..core.precondition_text import faults
 from ..core.record import Precondition
 from ..core.shell import CommandLine, command
 from ..core.text import (

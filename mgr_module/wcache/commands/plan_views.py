@@ -22,12 +22,12 @@ from ..core.change.change_status import ChangeStatus
 from ..core.change.rollout_state import Change
 from ..core.drive.manual import by_hand
 from ..core.errors import NotFoundError
-from ..core.hardware.wear import since
+from ..core.hardware.readings import since
 from ..core.host_report import lost_models
 from ..core.model import CacheMode, DriveReport
-from ..core.output_format import FORMAT_VERSION
 from ..core.scope import Scope, parse_scope
 from ..core.simulation import DriveKind, in_cluster, real
+from ..core.text import FORMAT_VERSION
 from ..core.verdict.consequences import noop_flushes, of_write_through
 from ..core.verdict.explaining import budgets, settling
 from ..core.verdict.hosts_by_model import differing

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any, Dict, List, Mapping, Optional
 
 from ..core.automation.state import any_on
+from ..core.change.preconditions import precondition_text
 from ..core.fleet.ages import again
 from ..core.fleet.findings import ADVICE
 from ..core.model import CacheMode, FindingCode, Verdict, load_name
-from ..core.precondition_text import precondition_text
 from ..core.shell import CommandLine, command
 from ..core.text import (
     NAMED_MAX,

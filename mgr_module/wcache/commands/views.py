@@ -14,13 +14,11 @@ from ..core.drive.safety import dropping_above, judge
 from ..core.errors import NotFoundError
 from ..core.fleet.ages import age_of
 from ..core.fleet.claims import believed_of, speaking_for
-from ..core.fleet.findings import words_of_version, words_of_wait
 from ..core.jobs import Holding
 from ..core.model import CacheMode, Cure, DriveReport, Finding, FindingCode
-from ..core.output_format import FORMAT_VERSION, Rows
 from ..core.scope import Scope, parse_scope
 from ..core.shell import command
-from ..core.text import time_left
+from ..core.text import FORMAT_VERSION, Rows, time_left
 from ..core.verdict.outlook import Outlook
 from ..core.verdict.plp import plp_cell
 from ..engine.engine import Engine
@@ -35,7 +33,7 @@ from .drives.models import drive_models
 from .drives.options import options, verdicts
 from .drives.reload import reload
 from .explain_view import ExplainViews
-from .finding_views import FindingViews, More
+from .findings import FindingViews, More
 from .history import HistoryViews
 from .load_views import ProfilesByOsd, load_ls
 from .outlook_view import summary
@@ -266,7 +264,7 @@ def agents(world: World) -> Dict[str, Any]:
     refused = [
         {
             "hostname": one.hostname, "protocol": one.version,
-            "heard_s_ago": round(world.now_s - one.seen_at_s, 1), "why": words_of_version(one),
+            "heard_s_ago": round(world.now_s - one.seen_at_s, 1), "why": one.words,
         }
         for one in world.other_versions
     ]
@@ -276,7 +274,7 @@ def agents(world: World) -> Dict[str, Any]:
 def _waits(world: World, hostname: str) -> str:
     """What a host waits for before its drives are measured; empty where for nothing."""
     if hostname in world.blocked:
-        return words_of_wait(world.blocked[hostname], world.now_s)
+        return world.blocked[hostname].words(world.now_s)
     report = world.reports.get(hostname)
     cures = [item.cure for item in report.findings] if report else []
     return Cure.BOOT_ONCE.value if Cure.BOOT_ONCE in cures else ""

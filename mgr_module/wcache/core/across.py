@@ -30,7 +30,7 @@ POLL_MIN_S, POLL_MAX_S = 0.01, 600.0
 
 
 @dataclass(frozen=True)
-class Hello:
+class Caller:
     """What is read of any protocol's hello or post."""
 
     version: int
@@ -84,9 +84,9 @@ def is_across(plain: Any) -> bool:
     return isinstance(plain, dict) and TAG in plain
 
 
-def hello_in(plain: Mapping[str, Any]) -> Hello:
+def hello_in(plain: Mapping[str, Any]) -> Caller:
     """Who speaks, whatever else a message of another protocol has."""
-    return Hello(
+    return Caller(
         _version(plain), _word(plain, "probe_id", ID_CHARS_MAX),
         _word(plain, "instance_id", ID_CHARS_MAX),
     )

@@ -1,4 +1,4 @@
-"""The mons' config database: its values by section, which one an OSD takes, and edits of it.
+"""Ceph's configuration: the mons' database, edits of it, the places of its file.
 
 A section is written as `ceph config set` takes it: `global`, `osd`, `osd/class:hdd`,
 `osd/root:default`, `osd/rack:r1`, `osd/host:h1`, `osd/host:h1/class:hdd`, `osd.3`.  Within a
@@ -15,6 +15,7 @@ has of `osd` and the first that it has of `osd.3`.
 from __future__ import annotations
 
 import math
+import re
 from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Any, Collection, Dict, Iterable, List, Mapping, Optional, Tuple
@@ -26,6 +27,7 @@ TEXT_CHARS_MAX = 200
 EDITS_MAX = 4096
 # A host's label at cephadm, among the entries: `HOST/cephadm` is no section of the mons.
 LABELS_OF = "/cephadm"
+CLUSTER = "ceph"
 
 
 @dataclass(frozen=True)
@@ -299,3 +301,27 @@ def left_to_write(request: ConfigRequest, config: Config) -> List[ConfigEdit]:
 def is_of_others(edit: ConfigEdit, value: Optional[str]) -> bool:
     """Whether a value is neither what an edit makes nor what was there before it."""
     return not same(value, edit.value) and not same(value, edit.prior)
+
+
+def conf_places(given: str, cluster: str, environment: Mapping[str, str]) -> Tuple[str, ...]:
+    """The files of which the first that can be read is it.
+
+    `given` is what --conf says: one path or several with commas between them, as CEPH_CONF may
+    have too; `cluster` is its name, if it has one.  (common/config.cc: get_conffile_paths,
+    CEPH_CONF_FILE_DEFAULT)
+    """
+    cluster = cluster or CLUSTER
+    named = given or environment.get("CEPH_CONF", "")
+    if named:
+        paths = [path.strip() for path in re.split("[,;]", named)]
+        return tuple(path.replace("$cluster", cluster) for path in paths if path)
+    home = environment.get("HOME", "")
+    file_name = f"{cluster}.conf"
+    of_user = (f"{home}/.ceph/{file_name}",) if home else ()
+    return (f"/etc/ceph/{file_name}", *of_user, file_name)
+
+
+def looked_in(places: Tuple[str, ...]) -> str:
+    """What to say where no place has a configuration."""
+    shown = [path if path.startswith("/") else f"{path} in this folder" for path in places]
+    return f"no configuration of Ceph is there: looked for {', '.join(shown)}"

@@ -1,12 +1,19 @@
-"""Every way wcache refuses, with the advice that goes with it.
+"""Every way wcache refuses: by an error with its advice, or by what speaks against a drive.
 
-One hierarchy; `errno` is what a `ceph` command returns.  The message says what is
+Errors are one hierarchy; `errno` is what a `ceph` command returns.  The message says what is
 wrong, the advice says what to do next, both in one line each.
+
+What speaks against a change of a drive is a set, out of which a permission takes its own kinds.
+Whoever looks collects all that it finds.  A refusal that is found first hides no other one, so
+what permits it opens nothing else.
 """
 
 from __future__ import annotations
 
 import errno as codes
+from dataclasses import dataclass
+from enum import Enum
+from typing import AbstractSet, Iterable, Tuple
 
 
 class WcacheError(Exception):
@@ -68,3 +75,51 @@ class StorageError(WcacheError):
     """A value could not be stored or read back."""
 
     errno = codes.EIO
+
+
+class RefusalKind(str, Enum):
+    """Why a drive is left as it is, in the order in which the reasons are told."""
+
+    SHARED = "shared"  # something that is not an OSD uses it
+    LEFT_ALONE = "left alone"  # nothing switches such a drive, or one that is reached like this
+    DISOBEYED = "disobeyed"  # it refused a change of its cache mode, or took it and did nothing
+    NO_FLUSH = "no flush"  # it refuses the command that a pin makes the kernel send
+    UNSEEN = "unseen"  # whether other programs use it cannot be seen
+    UNPROVEN = "unproven"  # whether its adapter's translation takes, and tells the truth
+    STATE_UNKNOWN = "state unknown"  # what it is in could not be brought back
+    OF_THROWAWAY = "throwaway clusters only"
+    LOSES_DATA = "loses data"  # acknowledged writes are lost at a power cut now
+    LOST_WRITES = "lost writes"  # its drive model did in a power cut
+    LAYER_DROPS_FLUSHES = "a layer drops flushes"
+    KERNEL_VIEW_UNKNOWN = "kernel view unknown"
+    FLUSH_UNPROVEN = "flush unproven"  # whether its adapter passes flushes on
+    JOURNAL_LOST = "journal lost"  # the next boot would have nothing of the journal
+    NOT_PREPARED = "not prepared"  # the next boot would not pin it
+    TURNS_ON = "turns on"  # a cache that is off comes on, which needs a consent of its own
+
+
+REFUSALS_MAX = len(RefusalKind)
+_RANK = {kind: rank for rank, kind in enumerate(RefusalKind)}
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """One thing that speaks against it; `text` stands behind the drive's name."""
+
+    kind: RefusalKind
+    text: str
+
+
+def left(
+    refusals: Iterable[Refusal], permitted: AbstractSet[RefusalKind]
+) -> Tuple[Refusal, ...]:
+    """Those whose kind nothing permits, in the order in which they are told."""
+    found = [one for one in refusals if one.kind not in permitted]
+    if len(found) > 1:  # a fleet is asked for each drive, and most have none
+        found.sort(key=lambda one: _RANK[one.kind])
+    return tuple(found)
+
+
+def told(refusals: Iterable[Refusal]) -> str:
+    """All of them in one line; empty where there are none."""
+    return "; ".join(dict.fromkeys(one.text for one in left(refusals, frozenset())))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Dict, Iterable, Optional, Tuple
 
 from .hardware.controller import Controller
-from .hardware.host_memory import HostMemory
+from .hardware.readings import HostMemory
 from .model import CacheMode, DriveModel, DriveReport, Finding, FindingCode
 
 # Pieces of evidence of one kind that a host keeps and tells.

@@ -1,6 +1,7 @@
-"""What one sample of each load point is: its writes, its size, how many make a period.
+"""Units of measuring: samples of each load point, blocks of clients' load, material ratios.
 
-And what a block of the real load of several OSDs is, by which rollouts are judged.
+A sample is its writes, its size, and how many make a period; by blocks of the real load of
+several OSDs rollouts are judged.
 """
 
 from __future__ import annotations
@@ -13,6 +14,17 @@ from typing import Dict, FrozenSet, Iterable, Optional, Tuple
 
 from .model import LoadPoint
 from .record import CounterDelta, Period
+
+# From which ratio on a difference of latencies is material: smaller ones justify no change.  One
+# figure for all that is not asked for another: settling, verdicts, the check after a change,
+# mClock's capacities, trials of more memory, and the tools.
+MATERIAL_RATIO = 1.1  # of one thing over another, or its inverse
+MATERIAL_LN = math.log(MATERIAL_RATIO)
+
+# Write back this fast, without proof of power-loss protection, is too good to be true:
+# a disk has to turn, and flash without capacitors has to program a page.
+FLUSH_FLOOR_ROTATIONAL_US = 1000.0
+FLUSH_FLOOR_FLASH_US = 100.0
 
 # What an OSD counts of its commits, by release: `commit_lat` (16) became `txc_commit_lat` (17
 # and later); kv_commit_lat is the kv commit alone (src/os/bluestore/BlueStore.cc, _init_logger).
@@ -211,3 +223,11 @@ class BlocksRequest:
     block_s: float
     blocks: int
     latency_limit_ms: float
+
+
+def flush_floor_us(rotational: Optional[bool]) -> float:
+    """What a flush of written data takes at least without power-loss protection.
+
+    A drive that does not say whether it turns is taken for flash, which doubts less.
+    """
+    return FLUSH_FLOOR_ROTATIONAL_US if rotational else FLUSH_FLOOR_FLASH_US

@@ -12,11 +12,9 @@ from enum import Enum
 from functools import lru_cache
 from typing import ClassVar, Optional, Tuple
 
+from .errors import REFUSALS_MAX, Refusal, told
 from .hardware.bcache import DEVICES_MAX, BcacheState
-from .hardware.dm_cache import DmCacheState
-from .hardware.wear import Wear
-from .option_value import VALUES_MAX, OptionValue
-from .refusal import REFUSALS_MAX, Refusal, told
+from .hardware.readings import VALUES_MAX, DmCacheState, OptionValue, Wear
 
 # The kernel's names are shorter (DISK_NAME_LEN), and ours are put into lines of text.
 DEV_NAME_CHARS_MAX = 64
@@ -319,22 +317,6 @@ class PlpHint:
 
     protected: bool
     source: str
-
-
-@dataclass(frozen=True)
-class FlushCounters:
-    """Kernel flush counters of one disk (`/sys/block/*/stat`, fields 16 and 17).
-
-    `at_ns` is the probe's monotonic clock when they were read.  `paths` are the disks in the
-    kernel that they are the sum of: an NVMe namespace has one for each path.  0 where a probe
-    did not say, and may have read the multipath head, which counts no flushes.
-    """
-
-    at_ns: int
-    writes: int
-    flushes: int
-    flush_ms: int
-    paths: int = 0
 
 
 @dataclass(frozen=True)

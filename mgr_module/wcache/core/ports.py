@@ -12,17 +12,8 @@ from .config_database import ConfigEdit, Entry
 from .drive.journal import JournalEntry
 from .errors import StorageError
 from .hardware.controller import Controller
-from .hardware.host_memory import HostMemory
-from .model import (
-    CacheMode,
-    DriveReport,
-    DriveState,
-    Finding,
-    FlushCounters,
-    LoadPoint,
-    Role,
-)
-from .option_value import OptionValue
+from .hardware.readings import FlushCounters, HostMemory, OptionValue
+from .model import CacheMode, DriveReport, DriveState, Finding, LoadPoint, Role
 from .protocol import PollReply, SamplesOutcome
 
 

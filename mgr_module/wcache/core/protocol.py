@@ -13,10 +13,9 @@ from typing import ClassVar, Optional, Tuple, Union
 from .drive.journal import PriorDrive
 from .drive.prior import UNKNOWN, Prior, PriorDoubt
 from .hardware.bcache import BcacheState
-from .hardware.host_memory import HostMemory
+from .hardware.readings import NAME_CHARS_MAX, VALUE_CHARS_MAX, FlushCounters, HostMemory
 from .host_report import EVIDENCE_MAX, HostReport, ToggleProof
-from .model import CacheMode, DriveReport, DriveState, FlushCounters, LoadPoint, Role
-from .option_value import NAME_CHARS_MAX, VALUE_CHARS_MAX
+from .model import CacheMode, DriveReport, DriveState, LoadPoint, Role
 from .options.shared_cache import SharedCache
 
 PROTOCOL_VERSION = 6
@@ -218,20 +217,9 @@ class MemoryRequest:
 
 
 Request = Union[
-    ReportRequest,
-    LookRequest,
-    SetModeRequest,
-    SetOptionRequest,
-    ApplyOptionRequest,
-    OptionsRequest,
-    CountersRequest,
-    TimerRequest,
-    MeasureRequest,
-    ReleaseRequest,
-    ApplyRequest,
-    RollbackRequest,
-    AcceptRequest,
-    MemoryRequest,
+    ReportRequest, LookRequest, SetModeRequest, SetOptionRequest, ApplyOptionRequest,
+    OptionsRequest, CountersRequest, TimerRequest, MeasureRequest, ReleaseRequest, ApplyRequest,
+    RollbackRequest, AcceptRequest, MemoryRequest,
 ]
 # What is done under a lease alone.
 LEASED = (SetModeRequest, SetOptionRequest)

@@ -12,7 +12,8 @@ from enum import Enum
 from typing import ClassVar, Optional, Tuple
 
 from .hardware.bcache import BcacheState
-from .model import CacheMode, DriveModel, DriveState, FlushCounters, LoadPoint, Role, Transport
+from .hardware.readings import FlushCounters
+from .model import CacheMode, DriveModel, DriveState, LoadPoint, Role, Transport
 from .options.trial import OptionTrial
 
 RECORD_FORMAT = "wcache.record"

@@ -1,14 +1,47 @@
-"""Numbers with their units and aligned tables, as an admin reads them."""
+"""Answers as they are printed: numbers with their units and aligned tables, or rows of JSON."""
 
 from __future__ import annotations
 
 import re
 import time
-from typing import Any, List, Mapping, Optional, Sequence
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    Generic,
+    Iterator,
+    List,
+    Mapping,
+    Optional,
+    Sequence,
+    TypeVar,
+)
 
 NAMED_MAX = 8
 # What are more lines than this is told by number and kind; --all or JSON has each.
 LISTED_MAX = 60
+# Of what `--format json` prints: raised where a field changes its meaning or goes.
+FORMAT_VERSION = 1
+
+Item = TypeVar("Item")
+
+
+class Rows(Generic[Item]):
+    """Rows of an answer, each made when it is written.
+
+    A million dicts at a time make Python look for garbage through all objects of the mgr, in one
+    piece of a second.
+    """
+
+    def __init__(self, items: Sequence[Item], row_of: Callable[[Item], Dict[str, Any]]) -> None:
+        self._items = items
+        self._row_of = row_of
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __iter__(self) -> Iterator[Dict[str, Any]]:
+        return map(self._row_of, self._items)
 
 
 def named(names: Sequence[str], most: int = NAMED_MAX) -> str:

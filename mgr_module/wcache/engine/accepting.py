@@ -10,7 +10,7 @@ from typing import Dict, List, Mapping, Optional
 
 from ..core.change.change_status import ChangeStatus
 from ..core.change.rollout import RolloutMachine
-from ..core.drive.acceptance import Acceptance, Acceptances
+from ..core.drive.journal import Acceptance, Acceptances
 from ..core.experiment.run import RunMachine
 from ..core.fleet.disputes import Key
 from ..core.host_report import HostReport

@@ -11,7 +11,6 @@ from typing import Callable, Optional, Union
 from ..core import across
 from ..core.drive.prior import Prior
 from ..core.events import Halt, SaveRun, TaskAnswered
-from ..core.fleet.findings import words_of_version
 from ..core.protocol import (
     PROTOCOL_VERSION,
     FailureOutcome,
@@ -33,7 +32,7 @@ class AcrossVersions:
         self._lines = lines
 
     def take(
-        self, hostname: str, hello: across.Hello, report: Optional[across.Report]
+        self, hostname: str, hello: across.Caller, report: Optional[across.Report]
     ) -> across.Order:
         """A probe of another protocol calls."""
         executor = self._executor
@@ -41,11 +40,11 @@ class AcrossVersions:
         known = agents.other(hostname, now_s)
         other = agents.hear_other(hostname, hello, now_s, report is not None)
         if (known is None or known.version != other.version) and self._lines(hostname):
-            executor.note("mgr", hostname, words_of_version(other), "warning")
+            executor.note("mgr", hostname, other.words, "warning")
         # it gives up its lease as soon as it hears that this is another protocol
         for run_id, machine in list(executor.runs.items()):
             if machine.holds_lease and machine.spec.hostname == hostname:
-                executor.feed(run_id, Halt(words_of_version(other)))
+                executor.feed(run_id, Halt(other.words))
         if report is not None:
             self._settle(hostname, report)
         pending = executor.hosts.tasks.get(hostname)

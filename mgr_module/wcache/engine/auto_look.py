@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections import defaultdict
 from dataclasses import dataclass
 from typing import Dict, FrozenSet, List, Optional, Sequence, Set, Tuple
@@ -10,15 +11,14 @@ from typing import Dict, FrozenSet, List, Optional, Sequence, Set, Tuple
 from ..core.automation.deciding import DriveSeen, Seen, Wish
 from ..core.automation.state import Applied, AutoState, Ended, Key, ModelKey
 from ..core.change.change_status import ChangeStatus
+from ..core.change.preconditions import precondition_text
 from ..core.change.rollout_state import RolloutStatus
 from ..core.cluster import ClusterState
 from ..core.drive.safety import may_toggle
-from ..core.drive.shingled import shingled
 from ..core.experiment.run_state import RunStatus
 from ..core.history import AUTO
 from ..core.host_report import HostReport
 from ..core.model import CacheMode, DriveReport, FindingCode, Severity
-from ..core.precondition_text import precondition_text
 from ..core.shell import typed
 from ..core.simulation import DriveKind, all_simulated, illness, is_real, osd_of, real
 from ..core.text import named
@@ -26,9 +26,17 @@ from ..core.verdict.repeated import standing
 from .under_way import waits
 from .world import World
 
+# Drives that were sold without saying so (vendors' lists of 2020 and later).
+_MODELS = re.compile(
+    r"WD(20|30|40|60)EFAX|WD(10|20)SPZX|WD(20|40|60|80)EZAZ|WD(20|40|60)EDAZ"
+    r"|ST(2000DM008|3000DM007|4000DM004|6000DM003|8000DM004|8000AS0002|5000AS0011)"
+    r"|ST(1000LM048|2000LM015|3000LM024|4000LM024|5000LM000)"
+    r"|HDW[DL](110|120|220|240|260)|DT02ABA[2-6]00"
+)
+
 
 @dataclass
-class Domain:
+class DomainSeen:
     """A cache domain with OSDs, by its host's report alone.
 
     `first` is its first drive with OSDs.  `refusal` is why it is never toggled by itself;
@@ -65,9 +73,9 @@ class Domains:
     """
 
     def __init__(self) -> None:
-        self._known: Dict[Tuple[str, bool], Tuple[HostReport, Tuple[Domain, ...]]] = {}
+        self._known: Dict[Tuple[str, bool], Tuple[HostReport, Tuple[DomainSeen, ...]]] = {}
 
-    def of(self, report: HostReport, *, throwaway: bool) -> Tuple[Domain, ...]:
+    def of(self, report: HostReport, *, throwaway: bool) -> Tuple[DomainSeen, ...]:
         """List the cache domains of a report that have OSDs."""
         known = self._known.get((report.hostname, throwaway))
         if known is None or known[0] is not report:
@@ -81,7 +89,7 @@ class Domains:
         return known[1]
 
 
-def _domain(hostname: str, drives: Tuple[DriveReport, ...], throwaway: bool) -> Domain:
+def _domain(hostname: str, drives: Tuple[DriveReport, ...], throwaway: bool) -> DomainSeen:
     first = next(drive for drive in drives if drive.uses)
     refusal = next((
         f"{drive.dev_name}: {why}, so an admin decides"
@@ -92,7 +100,7 @@ def _domain(hostname: str, drives: Tuple[DriveReport, ...], throwaway: bool) -> 
     elif not refusal:
         other = first.mode.other
         refusal = may_toggle(drives, other, throwaway=throwaway, consent_turn_on=False) or ""
-    return Domain(
+    return DomainSeen(
         (hostname, first.domain_id), drives, first,
         tuple(sorted({use.osd_id for drive in drives for use in drive.uses})), refusal,
         any(f.severity is Severity.ERROR for drive in drives for f in drive.findings),
@@ -208,7 +216,7 @@ def _unreported(world: World) -> str:
 
 
 def _drive(
-    world: World, report: HostReport, domain: Domain, disputed: FrozenSet[Key],
+    world: World, report: HostReport, domain: DomainSeen, disputed: FrozenSet[Key],
     shaky: Set[Tuple[str, str]],
 ) -> DriveSeen:
     osd_ids, cluster, first = domain.osd_ids, world.cluster, domain.first
@@ -293,3 +301,13 @@ def ended(world: World, owner: str) -> Optional[Ended]:
         sum(machine.state.finished_seconds for machine in runs),
         sum(machine.state.finished_bytes for machine in runs),
     )
+
+
+def shingled(drive: DriveReport) -> str:
+    """How it is known that a drive shingles its tracks by itself; "" where it is not."""
+    for finding in drive.findings:
+        if finding.code is FindingCode.SHINGLED:
+            return finding.detail
+    if _MODELS.search(drive.drive_model.model):
+        return "its drive model is known to shingle tracks by itself (SMR)"
+    return ""

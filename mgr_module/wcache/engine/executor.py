@@ -42,7 +42,7 @@ from .config_watch import ConfigWatch
 from .evidence.analyses import Analyses, Analysis
 from .gate.looking import Looking, Stops
 from .gate.watching import BlockRunner, Watching
-from .hosts import Hosts, Pending
+from .hosts import Hosts, OpenTask
 from .measuring import LoadRunner, Measuring, OsdQuestions
 from .osd_options import OsdOptionTasks, OsdPrograms
 from .persistence import Machine, StatePersistence
@@ -251,7 +251,7 @@ class Executor:
             elif hostname:
                 name = type(action.request).__name__
                 self.log.debug("%s: %s to %s: %s", owner, action.task_id, hostname, name)
-                self.hosts.tasks[hostname] = Pending(owner, Task(action.task_id, action.request))
+                self.hosts.tasks[hostname] = OpenTask(owner, Task(action.task_id, action.request))
         elif isinstance(action, events.AskConfig):
             self._begins(owner)
             self.config.ask(owner, action)

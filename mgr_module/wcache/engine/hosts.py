@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Dict, FrozenSet, Iterable, Optional, Sequence, Set, Tuple
 
-from ..core.agents import Agents
-from ..core.drive.accepted_proofs import AcceptedProof
 from ..core.drive.journal import EntryKind
-from ..core.drive.proofs import proofs_for
+from ..core.drive.proofs import AcceptedProof, proofs_for
+from ..core.fleet.agents import Agents
 from ..core.fleet.ages import OLD_S, Age, age_of
-from ..core.hardware.host_memory import HostMemory
+from ..core.hardware.readings import HostMemory
 from ..core.host_report import HostReport
 from ..core.protocol import (
     MemoryRequest,
@@ -47,7 +46,7 @@ def key_of(request: Request) -> Optional[str]:
 
 
 @dataclass(frozen=True)
-class Pending:
+class OpenTask:
     """A task that waits for its answer, and whose it is ("" for a look around)."""
 
     owner: str
@@ -72,7 +71,7 @@ class Hosts:
         self.awaited_until_s: Dict[str, float] = {}
         self._look_wanted: Set[str] = set()  # by its probe, which saw a change, or by a command
         self.journal_known: Set[str] = set()
-        self.tasks: Dict[str, Pending] = {}
+        self.tasks: Dict[str, OpenTask] = {}
         self._notices: Dict[str, Dict[Tuple[str, str], None]] = {}
         self._looks = 0
         self.deployments: Dict[str, Deployment] = {}
@@ -160,7 +159,7 @@ class Hosts:
         """A new task for the host that no machine waits for."""
         self._looks += 1
         task = Task(f"{request.KIND}.{epoch}.{self._looks}", request)
-        self.tasks[hostname] = Pending("", task)
+        self.tasks[hostname] = OpenTask("", task)
         return task
 
     def ask(self, hostname: str, epoch: str, request: Request) -> Task:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Dict, Optional, Sequence, Tuple
 
 from ..ceph.command import CommandFailed
-from ..ceph.keys import Keys
+from ..ceph.surroundings import Keys
 from ..core.codec import one_line
 from ..deployment.form import caps_of, entity_of
 

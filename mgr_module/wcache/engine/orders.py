@@ -8,15 +8,15 @@ from typing import Callable, List, Sequence
 from ..core.change.change_status import UNFINISHED
 from ..core.change.rollout import RolloutMachine
 from ..core.change.rollout_state import Rollout, RolloutStatus
-from ..core.drive.acceptance import Acceptance
-from ..core.drive.accepted_proofs import AcceptedProof
+from ..core.drive.journal import Acceptance
+from ..core.drive.proofs import AcceptedProof
 from ..core.errors import ConflictError, StorageError
 from ..core.events import FREEZE, Action, Begin, Halt, SaveRun
 from ..core.experiment.campaign import Campaign
 from ..core.experiment.run_state import RunState
 from ..core.experiment.slots import Periods
 from ..core.fleet.ages import Age
-from ..core.verdict.foreign.document import Evidence
+from ..core.verdict.foreign import Evidence, is_new
 from ..core.verdict.plp import TrustedModel
 from ..deployment.form import Deployment, entity_of
 from .accepting import settle
@@ -28,6 +28,7 @@ from .storing.archive import (
     AGENT,
     CAMPAIGN,
     DEPLOYMENT,
+    FOREIGN,
     REPORT,
     RUN,
     TRUSTED,
@@ -290,13 +291,22 @@ class Orders:
 
     def import_evidence(self, found: Evidence) -> bool:
         """Keep what another cluster found; False where it is kept already."""
-        executor = self.executor
+        executor, files = self.executor, self.executor.analyses.foreign
 
         def stored(error: object) -> None:
             if isinstance(error, StorageError):
                 executor.persistence.failed(error)
 
-        return executor.analyses.foreign.add(found, stored)
+        if not is_new(files, found):
+            return False
+        files[found.cluster] = found
+        executor.archive.put(FOREIGN, found, stored)
+        return True
+
+    def drop_evidence(self, cluster: str) -> None:
+        """Forget what came from a cluster."""
+        if self.executor.analyses.foreign.pop(cluster, None) is not None:
+            self.executor.archive.drop(FOREIGN, cluster)
 
 
 def _alike(before: Deployment, item: Deployment) -> bool:

@@ -8,11 +8,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Callable, Optional, Sequence
 
-from ..core.agents import Agent
 from ..core.codec import one_line
 from ..core.drive.safety import disobeyed
 from ..core.errors import RefusedError
 from ..core.events import AgentSilent, Event, LeaseLost, SaveRun, TaskAnswered
+from ..core.fleet.agents import Agent
 from ..core.host_report import HostReport
 from ..core.protocol import (
     PROTOCOL_VERSION,

@@ -17,14 +17,14 @@ from typing import (
 )
 
 from ..core import events
-from ..core.agents import Agents
+from ..core.change.preconditions import precondition_text
 from ..core.cluster import ClusterView
 from ..core.experiment.observing.capacity_run import CapacityRun, benches_capacity
 from ..core.experiment.observing.run import ObservingRun
 from ..core.experiment.run import RunMachine
 from ..core.experiment.run_state import RunSpec, RunState, RunStatus
 from ..core.experiment.slots import Periods
-from ..core.precondition_text import precondition_text
+from ..core.fleet.agents import Agents
 from ..core.record import Precondition
 from ..core.simulation import has_clients, illness
 from ..core.text import named
@@ -47,7 +47,7 @@ def machine_of(state: RunState, periods: List[Periods], epoch: str) -> RunMachin
 
 
 @dataclass
-class _Asked:
+class _Question:
     at_s: float
     answered: bool = False
 
@@ -61,7 +61,7 @@ class _MayStop:
     def __init__(self, stops: Stops, wake: Callable[[], None]) -> None:
         self._stops = stops
         self._wake = wake
-        self._asked: Dict[str, _Asked] = {}
+        self._asked: Dict[str, _Question] = {}
         self._denied: Dict[str, str] = {}  # until they say something else
 
     def denied(self, spec: RunSpec) -> str:
@@ -74,11 +74,11 @@ class _MayStop:
             return ""
         asked = self._asked.get(spec.run_id)
         if asked is None or now_s - asked.at_s >= STOPS_EVERY_S:
-            asked = self._asked[spec.run_id] = _Asked(now_s)
+            asked = self._asked[spec.run_id] = _Question(now_s)
             self._stops.ask((tuple(sorted(spec.osd_ids)),), partial(self._answer, spec, asked))
         return self.denied(spec) if asked.answered else None
 
-    def _answer(self, spec: RunSpec, asked: _Asked, together: int, _: bool) -> None:
+    def _answer(self, spec: RunSpec, asked: _Question, together: int, _: bool) -> None:
         osds = named([f"osd.{osd_id}" for osd_id in sorted(spec.osd_ids)])
         said = f"`ceph osd ok-to-stop` does not allow {osds}, which share a drive"
         self._denied[spec.run_id] = "" if together else said

@@ -5,16 +5,15 @@ from __future__ import annotations
 from typing import Callable, Dict, Iterable, Iterator, List, Optional, Tuple
 
 from ..core import events
-from ..core.agents import RESTORE_GRACE_S
+from ..core.change.preconditions import no_longer_met
 from ..core.cluster import ClusterState, ClusterView
 from ..core.drive.safety import writeback_refusal
 from ..core.experiment.run import RunMachine
 from ..core.experiment.run_state import RunSpec, RunStatus
-from ..core.fleet.findings import words_of_version
+from ..core.fleet.agents import RESTORE_GRACE_S
 from ..core.hardware.bcache import WRITTEN_FOR
 from ..core.host_report import lost_models
 from ..core.jobs import Job
-from ..core.precondition_text import no_longer_met
 from ..core.record import Precondition
 from ..core.simulation import has_clients, illness
 from ..core.verdict.flush_proof import lost_writes
@@ -106,7 +105,7 @@ class Watchdog:
             limit_s = self._options().lease_ttl_s + RESTORE_GRACE_S
             if goes_back and (other.speaks or now_s - other.since_s <= limit_s):
                 return None
-            return events.AgentSilent(words_of_version(other))
+            return events.AgentSilent(other.words)
         agent = self._hosts.agents.get(hostname)
         limit_s = self._options().lease_ttl_s + RESTORE_GRACE_S
         if agent is not None and now_s - agent.seen_at_s <= limit_s:

@@ -23,24 +23,24 @@ from typing import (
     TypeVar,
 )
 
-from ..core.agents import Agent, Blocked, OtherVersion
-from ..core.change.marked import Mark, marked
+from ..core.change.marked import FoundWorse, marked
 from ..core.change.rollout_state import Rollout
 from ..core.cluster import ClusterState
 from ..core.config_database import Config
-from ..core.drive.acceptance import Acceptance
-from ..core.drive.accepted_proofs import AcceptedProof
+from ..core.drive.journal import Acceptance
+from ..core.drive.proofs import AcceptedProof
 from ..core.experiment.budget import ExpectedPairs, expected_pairs
 from ..core.experiment.campaign import Campaign
 from ..core.experiment.run_state import RunStatus
+from ..core.fleet.agents import Agent, Blocked, OtherVersion
 from ..core.fleet.ages import Age, age_of
 from ..core.fleet.claims import believed, osds_now
 from ..core.fleet.disputes import Dispute, Key, disputes
-from ..core.hardware.host_memory import HostMemory
+from ..core.hardware.readings import HostMemory
 from ..core.host_report import HostReport
 from ..core.jobs import Holding, Touched, Trial
 from ..core.simulation import DriveKind
-from ..core.verdict.foreign.document import Evidence, ForeignVerdict
+from ..core.verdict.foreign import Evidence, ForeignVerdict
 from ..core.verdict.hosts_by_model import hosts_by_model
 from ..core.verdict.load_profile import merged
 from ..core.verdict.option_choice import OptionVerdict, option_verdicts
@@ -329,7 +329,7 @@ class World:
         ]
 
     @Once
-    def marks(self) -> Dict[DriveKind, Mark]:
+    def marks(self) -> Dict[DriveKind, FoundWorse]:
         """Kinds of drives that were found to be worse in a mode, by the newest plan that did."""
         return marked(self.plans, self.results.values())
 
@@ -364,7 +364,7 @@ def look(executor: Executor, maps: Callable[[], ClusterState]) -> World:
         campaigns=dict(executor.campaigns), awaited=_awaited(executor),
         all_results=dict(analyses.results), pools=analyses.pools(),
         trusted=analyses.trusted_models().items, accepted=analyses.accepted_proofs().items,
-        foreign=dict(analyses.foreign.files), analysis_error=analyses.error,
+        foreign=dict(analyses.foreign), analysis_error=analyses.error,
         acceptances=executor.accepting.all(), frozen=executor.frozen,
         reserved=executor.reserved, broken=dict(executor.broken),
         trouble=executor.archive.trouble(), store_error=executor.persistence.error,

@@ -19,8 +19,7 @@ class Knob:
 
     `options` are those of the config database that it reads or sets; the cache mode has none.
     `advice` says of each finding code of its own what is wrong, for `ceph health`, and what to do.
-    `module_options` is a frozen dataclass: each field says what it is for, its lowest and its
-    highest value.  `together`: `plan --knob=all` has it.  `assigns`: `plan --option` may name
+    `together`: `plan --knob=all` has it.  `assigns`: `plan --option` may name
     what it changes.
     """
 
@@ -28,7 +27,6 @@ class Knob:
     title: str
     options: Tuple[str, ...] = ()
     advice: Tuple[Tuple[FindingCode, str, str], ...] = ()
-    module_options: Optional[type] = None
     together: bool = True
     assigns: bool = False
 

@@ -1,30 +1,27 @@
-"""All knobs there are: a new one is a folder beside this file, and its line in `KNOBS`.
+"""All knobs there are: a new one is a folder beside this file, and its lines here.
 
-`knob.py` of a folder says what the knob is, as a value `KNOB`; `mgr/room.py` what of it runs in
+`knob.py` of a folder says what the knob is; `mgr/room.py` what of it runs in
 a mgr (`rooms.py`).  Everybody else loops over what stands here, and names no knob.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, make_dataclass
-from importlib import import_module
-from typing import TYPE_CHECKING, Dict, Tuple
+from dataclasses import dataclass
+from typing import Dict, Tuple
 
 from ..core.fleet import findings
 from ..core.model import Finding, FindingCode
+from .cache_mode.knob import CACHE_MODE
 from .knob import Knob
-
-
-def _knob(folder: str) -> Knob:
-    found: Knob = import_module(f"{__package__}.{folder}.knob").KNOB
-    return found
-
+from .mclock.knob import MCLOCK
+from .memory.knob import MEMORY, MemoryOptions
+from .options.knob import OPTIONS_KNOB
 
 KNOBS: Tuple[Knob, ...] = (
-    _knob("cache_mode"),
-    _knob("mclock"),
-    _knob("memory"),
-    _knob("options"),
+    CACHE_MODE,
+    MCLOCK,
+    MEMORY,
+    OPTIONS_KNOB,
 )
 DEFAULT = KNOBS[0]
 # Those that `plan --knob=all` puts into one plan, one after the other.
@@ -43,12 +40,6 @@ def advice_on(item: Finding) -> str:
     return findings.advice_on(item, ADVICE)
 
 
-if TYPE_CHECKING:
-    @dataclass(frozen=True)
-    class KnobOptions:
-        """The module's options that are about one knob; its folder has them."""
-else:
-    KnobOptions = make_dataclass(
-        "KnobOptions", (), frozen=True,
-        bases=tuple(knob.module_options for knob in KNOBS if knob.module_options is not None),
-    )
+@dataclass(frozen=True)
+class KnobOptions(MemoryOptions):
+    """The module's options that are about one knob, each a base of its own."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Tuple
 
-from ..core.drive.acceptance import Acceptance
+from ..core.drive.journal import Acceptance
 from ..core.errors import ConflictError, NotFoundError, NotReadyError, RefusedError
 from ..core.fleet.disputes import Dispute
 from ..core.shell import command, typed

@@ -9,8 +9,8 @@ from typing import Any, Callable, Dict, FrozenSet, List, Optional, Sequence, Tup
 from ..core import codec
 from ..core.automation.deciding import DriveSeen, Seen, Wish, begun, decide, turned, would_begin
 from ..core.automation.state import (
+    Allowance,
     AutoState,
-    Limits,
     Mode,
     Purpose,
     any_on,
@@ -24,10 +24,9 @@ from ..core.change.preconditions import TOLD_AFTER_S
 from ..core.errors import MalformedError, WcacheError
 from ..core.history import ADMIN, AUTO
 from ..core.model import Finding, FindingCode, Severity, Verdict
-from ..core.output_format import FORMAT_VERSION
 from ..core.scope import Scope, parse_scope
 from ..core.shell import typed
-from ..core.text import duration, named
+from ..core.text import FORMAT_VERSION, duration, named
 from ..engine.auto_look import Domains, arrivals, ended, going_on, look, modes_now, stands
 from ..engine.engine import Engine
 from ..engine.hosts import AWAITED_S
@@ -124,7 +123,7 @@ class AutoService:
         """`auto status`: what is allowed, what is spent, what it waits for, what it leaves."""
         world = self._engine.world()
         options, now_s = world.options, world.now_s
-        problem, limits = "", Limits()
+        problem, limits = "", Allowance()
         try:
             limits = _limits(options)
         except MalformedError as error:
@@ -268,7 +267,7 @@ class AutoService:
         disputed = frozenset(disputed_domains(world))
         return look(world, self._domains, self.state, disputed, self._wishes(), older=older)
 
-    def _measure(self, world: World, wish: Wish, limits: Limits, without: str) -> str:
+    def _measure(self, world: World, wish: Wish, limits: Allowance, without: str) -> str:
         """Begin a campaign of as many drives as may be measured today; returns why it was not."""
         arguments: Dict[str, Any] = {
             "loads": LOADS if limits.bytes_per_day else FREE_LOADS, "only": frozenset(wish.keys),
@@ -333,9 +332,9 @@ class AutoService:
         return ""
 
 
-def _limits(options: Options) -> Limits:
+def _limits(options: Options) -> Allowance:
     """Read what the options allow; raises MalformedError where the windows make no sense."""
-    return Limits(
+    return Allowance(
         parse_windows(options.auto_windows), options.auto_seconds_per_day,
         options.auto_bytes_per_day, options.auto_quiet_s,
     )

@@ -20,6 +20,7 @@ from typing import (
 )
 
 from ..core import codec
+from ..core.change.preconditions import precondition_text
 from ..core.errors import ConflictError, MalformedError, NotFoundError, RefusedError
 from ..core.events import STOP
 from ..core.experiment.campaign import (
@@ -43,12 +44,11 @@ from ..core.history import ADMIN
 from ..core.model import DriveReport, LoadPoint
 from ..core.options.option import Option, Place
 from ..core.options.trial import OptionTrial, parse_trial
-from ..core.precondition_text import precondition_text
 from ..core.scope import parse_scope
 from ..core.shell import typed
 from ..core.simulation import all_simulated
 from ..core.text import amount, many, named
-from ..core.verdict.foreign.confirming import Priors, priors, shortened
+from ..core.verdict.foreign import Priors, priors, shortened
 from ..engine.engine import Engine
 from ..engine.orders import Orders
 from ..engine.world import World

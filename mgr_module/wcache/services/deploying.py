@@ -10,15 +10,14 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from ..ceph.command import CommandFailed
 from ..ceph.surroundings import Surroundings
-from ..core.agents import Agent, overdue_s
 from ..core.drive.saved_off import how_to_name, made_to_flush, say_flushed, why_pinned
 from ..core.errors import MalformedError, NotFoundError, NotReadyError, RefusedError
 from ..core.events import Halt
+from ..core.fleet.agents import Agent, overdue_s
 from ..core.fleet.loaded_off import touched_domains
 from ..core.host_report import HostReport
 from ..core.model import DriveReport
-from ..core.output_format import FORMAT_VERSION
-from ..core.text import many, named
+from ..core.text import FORMAT_VERSION, many, named
 from ..deployment.form import (
     Deployment,
     Form,

@@ -5,13 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any, Callable, Dict, Optional, Set
 
-from ..core.drive.accepted_proofs import (
-    ACCEPTED_MAX,
-    SHOWN_MAX,
-    AcceptedProof,
-    digest,
-    shown_of,
-)
+from ..core.drive.proofs import ACCEPTED_MAX, SHOWN_MAX, AcceptedProof, digest, shown_of
 from ..core.errors import MalformedError, NotFoundError, RefusedError
 from ..core.simulation import is_real
 from ..core.verdict.plp import MODELS_MAX, REASON_CHARS_MAX, TrustedModel

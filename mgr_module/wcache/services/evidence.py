@@ -6,12 +6,10 @@ from typing import Any, Dict, List
 
 from ..core import codec
 from ..core.errors import NotFoundError, RefusedError
-from ..core.output_format import FORMAT_VERSION
 from ..core.scope import Scope
-from ..core.text import many
-from ..core.verdict.foreign.document import Evidence, export, parse
+from ..core.text import FORMAT_VERSION, many
+from ..core.verdict.foreign import Evidence, export, is_new, parse
 from ..engine.engine import Engine
-from ..engine.evidence.foreign import is_new
 from ..engine.world import World
 from .dry_run import would
 from .guards import require_store
@@ -79,7 +77,7 @@ class EvidenceService:
                 [f"forget {many(len(there.verdicts), 'verdict')} of cluster {cluster}"]
             )}
         with self._engine.orders() as orders:
-            orders.executor.analyses.foreign.drop(cluster)
+            orders.drop_evidence(cluster)
             orders.note("admin", f"cluster {cluster}", "imported verdicts dropped")
         return {"changed": True, "cluster": cluster}
 

@@ -8,7 +8,7 @@ from ..core.automation.state import Mode, Modes, mode_of
 from ..core.model import Finding, FindingCode, Severity
 from ..core.simulation import real
 from ..core.verdict.hosts_by_model import counted
-from ..core.verdict.outlook import WAITING, Outlook, Standing, outlook, standings
+from ..core.verdict.outlook import WAITING, Outlook, Position, outlook, standings
 from ..engine.world import World
 
 # A fleet of more drives than this is looked at anew no sooner than after so long, since health
@@ -20,7 +20,7 @@ class OutlookService:
     """Looks at all drive models; of a large fleet it keeps what it found for a while."""
 
     def __init__(self) -> None:
-        self._kept: Optional[Tuple[float, int, Tuple[Standing, ...], int]] = None
+        self._kept: Optional[Tuple[float, int, Tuple[Position, ...], int]] = None
 
     def look(self, world: World) -> Outlook:
         """All drive models."""
@@ -43,7 +43,7 @@ class OutlookService:
         rows = self._told(world, modes) if modes else []
         return outlook(rows, sum(row.drives for row in rows)).gains if rows else ""
 
-    def _told(self, world: World, modes: Modes) -> List[Standing]:
+    def _told(self, world: World, modes: Modes) -> List[Position]:
         if world.open_plan:
             return []  # it is being carried out
         return [
@@ -52,7 +52,7 @@ class OutlookService:
             and mode_of(modes, row.found.device_class) is Mode.RECOMMEND
         ]
 
-    def _look(self, world: World) -> Tuple[Tuple[Standing, ...], int]:
+    def _look(self, world: World) -> Tuple[Tuple[Position, ...], int]:
         """Every drive model, and how many drives there are; when, and on how many results."""
         if self._kept is not None:
             at_s, results, rows, drives = self._kept

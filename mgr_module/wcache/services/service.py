@@ -11,7 +11,7 @@ import time
 from functools import partial
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, TypeVar
 
-from ..ceph.traffic import Traffic
+from ..ceph.view import Traffic
 from ..core.automation.deciding import Wish
 from ..core.codec import one_line
 from ..core.errors import NotReadyError

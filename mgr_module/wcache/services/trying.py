@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Dict, List, Mapping, Optional
 
-from ..ceph.traffic import Traffic
+from ..ceph.view import Traffic
 from ..core import codec
+from ..core.change.preconditions import PROBE_RESPONDS, precondition_text
 from ..core.errors import ConflictError, RefusedError
 from ..core.experiment.campaign import Campaign, candidates
 from ..core.experiment.schedule import (
@@ -19,10 +20,9 @@ from ..core.experiment.schedule import (
     TrySample,
     enough_traffic_per_s,
 )
-from ..core.output_format import FORMAT_VERSION
-from ..core.precondition_text import PROBE_RESPONDS, precondition_text
 from ..core.scope import parse_scope
 from ..core.simulation import all_simulated, real
+from ..core.text import FORMAT_VERSION
 from ..engine.engine import Engine
 from ..engine.orders import Orders
 from ..engine.world import World

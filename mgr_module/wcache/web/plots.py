@@ -17,8 +17,7 @@ from ..core.figures.lines import (
     axes_of,
     over_time,
 )
-from ..core.loads import level_ns
-from ..core.material import MATERIAL_RATIO
+from ..core.loads import MATERIAL_RATIO, level_ns
 from ..core.model import CacheMode
 from ..core.options.trial import arms_of
 from ..core.record import Pair, Record

@@ -12,7 +12,7 @@ from typing import Any, Dict
 import jinja2
 from markupsafe import Markup
 
-from ..core.drive.safety import pin_word
+from ..core.drive.manual import pin_word
 from ..core.figures.lines import Geometry
 from ..core.model import load_name
 from ..core.text import amount, cell, duration, latency, many, ratio, relative, roughly, when

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sim_drives import OBEYS, Crash, Probe, StopNever, crash_after, lease
 from wcache.core.drive.prior import prior_from
-from wcache.core.errors import NotFoundError, NotReadyError
+from wcache.core.errors import NotFoundError, NotReadyError, Refusal, RefusalKind
 from wcache.core.hardware.bcache import BcacheState
+from wcache.core.hardware.readings import OptionValue
 from wcache.core.model import DeviceCache, KernelView
-from wcache.core.option_value import OptionValue
 from wcache.core.options.shared_cache import SharedCache
 from wcache.core.protocol import (
     ApplyOptionRequest,
@@ -23,7 +23,6 @@ from wcache.core.protocol import (
     SetOptionRequest,
     StateOutcome,
 )
-from wcache.core.refusal import Refusal, RefusalKind
 from wcache_probe.commands.restore import line_of
 from wcache_sim.drive_schema import parse_drive_file
 from wcache_sim.host import SimulatedHost

@@ -3,7 +3,7 @@
 import os
 
 import pytest
-from wcache.core.conf_places import conf_places
+from wcache.core.config_database import conf_places
 from wcache.core.errors import NotReadyError
 from wcache_probe.arguments import parse
 from wcache_probe.rados_link import RadosLink, find_conf

@@ -9,7 +9,7 @@ import pytest
 from fake_mgr import FSID
 from mgr_fakes.module import FakeMgr
 from sim_drives import Crash, MemoryJournal, RestoreHere, WorkHere, crash_after
-from wcache.analysis.decision import Options
+from wcache.analysis.decision import Materiality
 from wcache.analysis.experiment import analyse
 from wcache.core.errors import NotReadyError
 from wcache_probe.agent import Agent
@@ -45,7 +45,7 @@ class RealAnalysis:
     error = ""
 
     def start(self, record, done):
-        done(analyse(record, Options()), "")
+        done(analyse(record, Materiality()), "")
 
     def pool(self, items, done):
         done(None, "not here")

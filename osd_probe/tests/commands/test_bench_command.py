@@ -9,9 +9,9 @@ import pytest
 from loop_devices import loop_on
 from mgr_fakes import builders as make
 from sim_drives import DRIVES
+from wcache.core.errors import RefusalKind
 from wcache.core.figures.latency_table import of_samples
 from wcache.core.model import CacheMode, DeviceCache, DriveState, KernelView, Transport
-from wcache.core.refusal import RefusalKind
 from wcache_probe.arguments import parse
 from wcache_probe.commands.bench import (
     PAIRS,

@@ -3,8 +3,7 @@
 from dataclasses import replace
 
 from translations import Translation, host_with, proof
-from wcache.core.drive.accepted_proofs import AcceptedProof, digest
-from wcache.core.drive.proofs import proofs_for
+from wcache.core.drive.proofs import AcceptedProof, digest, proofs_for
 from wcache.core.host_report import HostReport
 from wcache.core.model import DriveModel
 from wcache_probe.evidence.folder import EvidenceFolder

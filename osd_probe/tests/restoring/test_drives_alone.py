@@ -15,8 +15,8 @@ from wcache.core.drive.journal import (
     prior_of,
 )
 from wcache.core.errors import RefusedError, StorageError
+from wcache.core.hardware.readings import OptionValue
 from wcache.core.model import CacheMode, DeviceCache
-from wcache.core.option_value import OptionValue
 from wcache_probe.linux.host import LinuxDriveHost
 from wcache_probe.linux.transports.classify import Switches
 from wcache_probe.switcher import Switcher

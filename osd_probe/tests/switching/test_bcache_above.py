@@ -20,6 +20,7 @@ from wcache.core.drive.journal import EntryKind, JournalEntry
 from wcache.core.drive.prior import prior_from
 from wcache.core.errors import RefusedError, WcacheError
 from wcache.core.hardware.bcache import BcacheState
+from wcache.core.hardware.readings import OptionValue
 from wcache.core.host_report import HostReport
 from wcache.core.model import (
     CachePage,
@@ -32,7 +33,6 @@ from wcache.core.model import (
     Role,
     Transport,
 )
-from wcache.core.option_value import OptionValue
 from wcache.core.options.shared_cache import SharedCache
 from wcache_probe.switching import options, steps
 

@@ -14,9 +14,8 @@ from mgr_fakes import builders as make
 from switching_world import BACK, EVENTS, THROUGH, World, carry_out, drive_of
 from wcache.core.drive.journal import JOURNAL_VERSION, EntryKind, JournalEntry
 from wcache.core.drive.prior import prior_from
-from wcache.core.errors import RefusedError, WcacheError
+from wcache.core.errors import RefusalKind, RefusedError, WcacheError
 from wcache.core.model import Transport
-from wcache.core.refusal import RefusalKind
 from wcache_probe.switching import toggle as sw
 
 NAMES = ("A", "B")

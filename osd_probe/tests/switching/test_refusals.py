@@ -6,7 +6,7 @@ import pytest
 from mgr_fakes import builders as make
 from wcache.core.drive import safety
 from wcache.core.drive.journal import JOURNAL_VERSION, EntryKind, JournalEntry, prior_of
-from wcache.core.errors import RefusedError
+from wcache.core.errors import Refusal, RefusalKind, RefusedError, left, told
 from wcache.core.model import (
     CacheMode,
     CachePage,
@@ -16,7 +16,6 @@ from wcache.core.model import (
     Severity,
     Transport,
 )
-from wcache.core.refusal import Refusal, RefusalKind, left, told
 from wcache_probe.switching import toggle as sw
 from wcache_probe.switching.steps import Pin, ReadState, SaveCache
 

@@ -16,9 +16,8 @@ from loop_devices import loop_on
 from matrix_bench import Bench
 from mgr_fakes import builders as make
 from wcache.core import codec
-from wcache.core.errors import MalformedError, RefusedError, WcacheError
+from wcache.core.errors import MalformedError, RefusalKind, RefusedError, WcacheError
 from wcache.core.model import CacheMode, DriveModel, Transport
-from wcache.core.refusal import RefusalKind
 from wcache_probe.arguments import parse
 from wcache_probe.evidence.folder import EvidenceFolder
 from wcache_probe.linux.block.host_files import read_text

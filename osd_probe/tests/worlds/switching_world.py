@@ -10,7 +10,7 @@ from functools import cache, cached_property
 from typing import Callable, Dict, Iterator, List, Optional, Tuple
 
 from wcache.core.drive.journal import JournalEntry
-from wcache.core.errors import StorageError
+from wcache.core.errors import Refusal, RefusalKind, StorageError
 from wcache.core.model import (
     CacheMode,
     CachePage,
@@ -23,7 +23,6 @@ from wcache.core.model import (
     LayerKind,
     Transport,
 )
-from wcache.core.refusal import Refusal, RefusalKind
 from wcache_probe.switching import toggle as sw
 
 BACK, THROUGH = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Any, Dict, List, Sequence, Tuple
 
 from wcache.core import codec
-from wcache.core.drive.safety import Safety, judge, lost_after_reset, pin_word
+from wcache.core.drive.manual import pin_word
+from wcache.core.drive.safety import Safety, judge, lost_after_reset
 from wcache.core.fleet import loaded_off
 from wcache.core.fleet.findings import ADVICE
 from wcache.core.model import Cure, DeviceCache, DriveReport, Finding, FindingCode, Severity

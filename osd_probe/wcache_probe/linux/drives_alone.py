@@ -15,9 +15,8 @@ from typing import Dict, List, Optional, Sequence, Tuple
 
 from wcache.core.drive.journal import JournalEntry, PriorDrive
 from wcache.core.drive.safety import pinnable
-from wcache.core.errors import NotFoundError, RefusedError, WcacheError
+from wcache.core.errors import NotFoundError, Refusal, RefusalKind, RefusedError, WcacheError
 from wcache.core.model import CacheMode, DriveReport, KernelView, LayerKind, Transport
-from wcache.core.refusal import Refusal, RefusalKind
 
 from .block import sysfs
 from .block.bcache import bcaches_on

@@ -15,26 +15,30 @@ from typing import Callable, Dict, Iterator, Mapping, Optional, Sequence, Tuple
 from wcache.core.codec import one_line
 from wcache.core.drive.journal import JournalEntry
 from wcache.core.drive.safety import FOR_THE_NEXT_BOOT, disobeyed, why_not_tried
-from wcache.core.errors import DisobeyedError, NotFoundError, RefusedError, StorageError
+from wcache.core.errors import (
+    DisobeyedError,
+    NotFoundError,
+    RefusalKind,
+    RefusedError,
+    StorageError,
+    left,
+    told,
+)
 from wcache.core.hardware.controller import Controller
-from wcache.core.hardware.dm_cache import DmCacheState
-from wcache.core.hardware.host_memory import HostMemory
+from wcache.core.hardware.readings import DmCacheState, FlushCounters, HostMemory, OptionValue
 from wcache.core.host_report import Disobedience
 from wcache.core.model import (
     CacheMode,
     DriveReport,
     DriveState,
     Finding,
-    FlushCounters,
     KernelView,
     LayerKind,
     LoadPoint,
     Role,
     Transport,
 )
-from wcache.core.option_value import OptionValue
 from wcache.core.protocol import SamplesOutcome
-from wcache.core.refusal import RefusalKind, left, told
 from wcache.core.shell import command, typed
 
 from ..arguments import STATE_DIR

@@ -7,6 +7,7 @@ from typing import AbstractSet, Sequence, Tuple
 
 from wcache.core.drive.safety import FOR_THE_NEXT_BOOT, boots_with_rule, may_be_pinned, not_named
 from wcache.core.drive.saved_off import how_to_name, saves_off
+from wcache.core.errors import Refusal, RefusalKind, left
 from wcache.core.model import (
     Cure,
     DeviceCache,
@@ -16,7 +17,6 @@ from wcache.core.model import (
     Severity,
     Transport,
 )
-from wcache.core.refusal import Refusal, RefusalKind, left
 from wcache.core.text import named
 
 from .persistence.preparation import NOT_NAMED, Prepared, boots_once

@@ -10,7 +10,7 @@ from wcache.core.drive.safety import (
     Safety,
     judge,
 )
-from wcache.core.errors import NotFoundError, WcacheError
+from wcache.core.errors import NotFoundError, Refusal, RefusalKind, WcacheError
 from wcache.core.hardware.bcache import BcacheState
 from wcache.core.host_report import OTHER_PROGRAMS
 from wcache.core.model import (
@@ -25,7 +25,6 @@ from wcache.core.model import (
     Severity,
     Transport,
 )
-from wcache.core.refusal import Refusal, RefusalKind
 
 from . import set_up
 from .block import foreign, osds, sysfs

@@ -12,7 +12,7 @@ from statistics import median
 from typing import Callable, ClassVar, List, Optional, Tuple
 
 from wcache.core.experiment.matrix import WRITE_BYTES
-from wcache.core.material import MATERIAL_RATIO
+from wcache.core.loads import MATERIAL_RATIO
 from wcache.core.model import CacheMode
 from wcache.core.text import amount, duration, table
 

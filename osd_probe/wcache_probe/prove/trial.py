@@ -14,8 +14,8 @@ from statistics import median
 from typing import Callable, Dict, List, Optional, Tuple
 
 from wcache.core.errors import WcacheError
-from wcache.core.hardware.flush_times import flush_floor_us
 from wcache.core.host_report import DISAGREED_MAX
+from wcache.core.loads import flush_floor_us
 from wcache.core.model import CacheMode, KernelView
 
 from ..linux.block.host_files import write_attribute

@@ -27,8 +27,8 @@ from wcache.core.drive.prior import (
     with_options,
 )
 from wcache.core.errors import RefusedError, StorageError, WcacheError
+from wcache.core.hardware.readings import OptionValue
 from wcache.core.model import DriveReport, DriveState
-from wcache.core.option_value import OptionValue
 from wcache.core.options.entries import (
     BY_NAME,
     comparable,

@@ -12,9 +12,8 @@ from contextlib import closing
 from typing import Callable
 
 from wcache.core.drive.safety import not_flushing, refused
-from wcache.core.errors import RefusedError, StorageError
+from wcache.core.errors import RefusalKind, RefusedError, StorageError
 from wcache.core.model import CacheMode, DriveReport, Transport
-from wcache.core.refusal import RefusalKind
 
 from ..linux.block.host_files import HostFiles, read_text
 from ..matrix.scratch import Scratch

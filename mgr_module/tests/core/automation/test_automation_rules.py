@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from wcache.core.automation.deciding import DriveSeen, Seen, begun, decide, turned
 from wcache.core.automation.state import (
     ASIDE_MAX,
+    Allowance,
     Applied,
     AutoState,
     ClassMode,
     Ended,
-    Limits,
     Mode,
     Purpose,
     Tried,
@@ -27,7 +27,7 @@ from wcache.core.model import CacheMode, Verdict
 WB, WT = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
 HOUR_S, DAY_S = 3600.0, 86400.0
 THURSDAY_S = 0.0  # 1970-01-01
-LIMITS = Limits(quiet_s=0.0)
+LIMITS = Allowance(quiet_s=0.0)
 ON = AutoState(modes=(ClassMode("", Mode.APPLY),))
 
 
@@ -81,7 +81,7 @@ def test_a_drive_is_contested_when_it_was_undone_twice_and_never_sooner(readings
 
 @pytest.mark.parametrize("quiet_s", [10.0, 100.0, 3600.0])
 def test_quiet_time_begins_when_a_drive_comes(quiet_s):
-    limits, came_at_s = Limits(quiet_s=quiet_s), 1000.0
+    limits, came_at_s = Allowance(quiet_s=quiet_s), 1000.0
     state = decide(ON, Seen((drive(1),)), limits, 1.0).state
     seen = Seen((drive(1), drive(2)))
     state = decide(state, seen, limits, came_at_s).state

@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import pytest
 from mgr_fakes.gate_simulation import HOST_DRIVES, SCENES, rates, whole, wholes
-from wcache.core.change.gate.evidence import READS, Evidence, HostShare, share
+from wcache.core.change.gate.evidence import READS, HostShare, Sums, share
 from wcache.core.change.gate.judge import (
     BLOCKS_BEFORE,
     LEVEL_ERROR,
     LOOKS,
+    Effect,
     Judgement,
-    Verdict,
     judge,
     judge_all,
     level_known,
@@ -49,10 +49,10 @@ def test_what_happens_to_all_is_nobodys_fault_and_what_happens_to_one_is():
     slow = blocks(96, lambda o: 1500.0 if o == 0 else 1000.0, seed=2)
     fast = blocks(96, lambda o: 500.0 if o == 0 else 1000.0, seed=3)
     controls = (1, 2, 3)
-    assert judge(before, busy, (0,), controls).verdict is Verdict.NO_WORSE
-    assert judge(before, busy, (0,), ()).verdict is Verdict.WORSE
-    assert judge(before, slow, (0,), controls).verdict is Verdict.WORSE
-    assert judge(before, fast, (0,), controls).verdict is Verdict.BETTER
+    assert judge(before, busy, (0,), controls).verdict is Effect.NO_WORSE
+    assert judge(before, busy, (0,), ()).verdict is Effect.WORSE
+    assert judge(before, slow, (0,), controls).verdict is Effect.WORSE
+    assert judge(before, fast, (0,), controls).verdict is Effect.BETTER
 
 
 def with_reads(count, write_us, read_us, seed):
@@ -70,15 +70,15 @@ def with_reads(count, write_us, read_us, seed):
 
 
 @pytest.mark.parametrize(("writes", "reads", "verdict", "of"), [
-    (1.0, 1.0, Verdict.NO_WORSE, "commit"),
-    (1.0, 1.5, Verdict.WORSE, "read"),
-    (1.5, 1.0, Verdict.WORSE, "commit"),
-    (0.5, 1.5, Verdict.WORSE, "read"),
-    (0.5, 1.0, Verdict.NO_WORSE, "read"),
-    (0.5, 0.5, Verdict.BETTER, "commit"),
-    (None, 1.5, Verdict.WORSE, "read"),
-    (1.5, None, Verdict.WORSE, "commit"),
-    (None, 1.0, Verdict.NO_WORSE, "read"),
+    (1.0, 1.0, Effect.NO_WORSE, "commit"),
+    (1.0, 1.5, Effect.WORSE, "read"),
+    (1.5, 1.0, Effect.WORSE, "commit"),
+    (0.5, 1.5, Effect.WORSE, "read"),
+    (0.5, 1.0, Effect.NO_WORSE, "read"),
+    (0.5, 0.5, Effect.BETTER, "commit"),
+    (None, 1.5, Effect.WORSE, "read"),
+    (1.5, None, Effect.WORSE, "commit"),
+    (None, 1.0, Effect.NO_WORSE, "read"),
 ])
 def test_of_writes_and_reads_the_worse_one_counts_and_what_nobody_does_is_left_out(
     writes, reads, verdict, of
@@ -99,7 +99,7 @@ def test_with_neither_writes_nor_reads_nothing_can_be_judged():
     none = with_reads(48, lambda o: 0.0, lambda o: 0.0, 1)
     assert "clients write too little to osd.0" in load_of_any(none, (0,), (1, 2, 3))
     found, *_ = judge_all(none, none, {"a kind": (0,)}, (1, 2, 3), reads=True)
-    assert found.verdict is Verdict.UNDECIDED
+    assert found.verdict is Effect.UNDECIDED
 
 
 @pytest.mark.parametrize(("gone", "why"), [
@@ -110,7 +110,7 @@ def test_an_osd_that_leaves_makes_it_undecided_and_is_named(gone, why):
     before = blocks(48, lambda o: 1000.0)
     left = tuple(o for o in range(4) if o not in gone)
     found = judge(before, blocks(96, lambda o: 1000.0, osds=left), (0,), (1, 2, 3))
-    assert found.verdict is Verdict.UNDECIDED
+    assert found.verdict is Effect.UNDECIDED
     assert why in found.words
     assert found.settle
 
@@ -119,12 +119,12 @@ def test_one_control_of_many_that_leaves_is_left_out():
     osds = tuple(range(6))
     before = blocks(48, lambda o: 1000.0, osds=osds)
     found = judge(before, blocks(96, lambda o: 1000.0, osds=osds[:5]), (0,), osds[1:])
-    assert (found.verdict, found.controls) == (Verdict.NO_WORSE, 4)
+    assert (found.verdict, found.controls) == (Effect.NO_WORSE, 4)
 
 
 @pytest.mark.parametrize("factor", [1.7, 3.0, 100.0])
 @pytest.mark.parametrize(("worse", "verdict"), [
-    (1.0, Verdict.NO_WORSE), (1.3, Verdict.WORSE), (0.5, Verdict.BETTER)])
+    (1.0, Effect.NO_WORSE), (1.3, Effect.WORSE), (0.5, Effect.BETTER)])
 def test_a_control_that_stalls_hides_nothing_and_blames_nobody(factor, worse, verdict):
     osds = tuple(range(5))
     before = blocks(48, lambda o: 1000.0, osds=osds)
@@ -142,7 +142,7 @@ def test_a_control_that_stalls_hides_nothing_and_blames_nobody(factor, worse, ve
 def test_where_too_few_controls_behave_alike_it_is_undecided():
     before = blocks(48, lambda o: 1000.0)
     found = judge(before, blocks(96, lambda o: 9000.0 if o == 1 else 1000.0), (0,), (1, 2, 3))
-    assert found.verdict is Verdict.UNDECIDED
+    assert found.verdict is Effect.UNDECIDED
     assert "only 2 of 3 unchanged OSDs still behave alike, 3 are needed" in found.words
 
 
@@ -155,22 +155,22 @@ def test_noise_that_hides_the_answer_is_undecided_and_never_goes_on():
             for _ in range(count)]
 
     found = judge(wild(48), wild(96), (0,), (1, 2, 3))
-    assert found.verdict is Verdict.UNDECIDED
+    assert found.verdict is Effect.UNDECIDED
     assert not found.goes_on
     assert "times as many blocks" in found.settle
 
 
 def test_it_is_judged_at_six_looks_and_no_other():
     assert [count for count in range(500) if look_at(count)] == list(LOOKS)
-    assert not Judgement(Verdict.UNDECIDED).goes_on
+    assert not Judgement(Effect.UNDECIDED).goes_on
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.name)
 def test_false_worse_and_missed_worse_are_rare(scene):
     same, worse = rates(scene, 1.0, 60), rates(scene, 1.3, 60)
-    assert same[Verdict.WORSE] <= 0.05  # 1% in the long form, `qa/statistics/test_gate.py`
-    assert worse[Verdict.NO_WORSE] + worse[Verdict.BETTER] <= 0.05
+    assert same[Effect.WORSE] <= 0.05  # 1% in the long form, `qa/statistics/test_gate.py`
+    assert worse[Effect.NO_WORSE] + worse[Effect.BETTER] <= 0.05
 
 
 def test_all_looks_of_a_rollout_spend_one_error_rate_and_the_first_ones_most():
@@ -183,13 +183,13 @@ def test_all_looks_of_a_rollout_spend_one_error_rate_and_the_first_ones_most():
 
 def test_steps_together_are_their_weighted_mean_and_a_quiet_step_counts_no_more():
     one, other = Difference(0.1, 0.03, 10.0, 0.0), Difference(0.4, 0.001, 10.0, 0.0)
-    found = Evidence().beside(one, 2.0, {}).beside(other, 1.0, {})
+    found = Sums().beside(one, 2.0, {}).beside(other, 1.0, {})
     assert found.steps == 2
     assert found.difference.mean == pytest.approx(0.2)
     assert found.difference.error == pytest.approx((0.06**2 + 0.001**2) ** 0.5 / 3.0)
     assert found.difference.freedom == pytest.approx(10.0, rel=0.01)
     # two steps alike: twice the freedom
-    same = Evidence().beside(one, 2.0, {}).beside(one, 2.0, {})
+    same = Sums().beside(one, 2.0, {}).beside(one, 2.0, {})
     assert same.difference.freedom == pytest.approx(20.0)
     assert same.difference.error == pytest.approx(0.03 / 2**0.5)
 
@@ -199,16 +199,16 @@ def of_two_hosts(weight, moved, squares, fourths, steps):
     hosts = (
         HostShare(host, weight / 2, moved / 2, squares / 2, fourths / 2) for host in ("h8", "h9")
     )
-    return Evidence("a kind", "commit", weight, moved, squares, fourths, steps, hosts=tuple(hosts))
+    return Sums("a kind", "commit", weight, moved, squares, fourths, steps, hosts=tuple(hosts))
 
 
 def test_what_steps_before_have_shown_decides_what_one_by_itself_cannot():
     before, after = blocks(10, lambda o: 1000.0, seed=1), blocks(10, lambda o: 1000.0, seed=2)
     past = of_two_hosts(weight=100.0, moved=0.0, squares=0.3, fourths=1e-3, steps=5)
     late = {"look": 50}
-    assert judge(before, after, (0,), (1, 2, 3), **late).verdict is Verdict.UNDECIDED
+    assert judge(before, after, (0,), (1, 2, 3), **late).verdict is Effect.UNDECIDED
     found = judge(before, after, (0,), (1, 2, 3), past=past, **late)
-    assert found.verdict is Verdict.NO_WORSE
+    assert found.verdict is Effect.NO_WORSE
     assert found.together.steps == 6
     assert "6 steps together" in found.words
 
@@ -218,11 +218,11 @@ def test_a_step_that_is_bad_by_itself_is_seen_beside_good_ones():
     before, bad = blocks(40, lambda o: 1000.0, seed=1), blocks(
         96, lambda o: 1200.0 if o == 0 else 1000.0, seed=2)
     found = judge(before, bad, (0,), (1, 2, 3), look=60, past=past)
-    assert found.verdict is Verdict.WORSE
+    assert found.verdict is Effect.WORSE
     assert found.ratio == pytest.approx(1.2, abs=0.05)
     # while it is not proven, it does not go on: its own look says more than 1.1
     few = judge(before[:10], bad[:10], (0,), (1, 2, 3), look=6000, past=past)
-    assert few.verdict is Verdict.UNDECIDED
+    assert few.verdict is Effect.UNDECIDED
     assert "looks worse than those before it" in few.why
 
 
@@ -232,17 +232,17 @@ def test_each_kind_of_change_in_a_step_is_judged_by_its_own_past():
     after = blocks(96, lambda o: 1300.0 if o < 2 else 700.0 if o < 4 else 1000.0, osds=osds, seed=1)
     found = judge_all(before, after, {"bad": (0, 1), "good": (2, 3)}, osds[4:])
     assert [(item.together.kind, item.verdict) for item in found] == [
-        ("bad", Verdict.WORSE), ("good", Verdict.BETTER)]
+        ("bad", Effect.WORSE), ("good", Effect.BETTER)]
     assert all(item.together.of != READS for item in found)
 
 
 @pytest.mark.slow
 def test_a_good_rollout_goes_to_its_end_and_a_worse_one_stops_with_its_canary():
     scene = next(scene for scene in SCENES if scene.name == "AR(1) 0.3")
-    assert all(item.verdict is Verdict.BETTER for item in wholes(scene, 0.9, 4))
-    assert [(i.verdict, i.drives) for i in wholes(scene, 1.2, 4)] == [(Verdict.WORSE, 1)] * 4
+    assert all(item.verdict is Effect.BETTER for item in wholes(scene, 0.9, 4))
+    assert [(i.verdict, i.drives) for i in wholes(scene, 1.2, 4)] == [(Effect.WORSE, 1)] * 4
     odd = whole(scene, 0.9, 1, odd_from=100, odd_ratio=1.3)
-    assert (odd.verdict, odd.drives) == (Verdict.WORSE, 100 + HOST_DRIVES)
+    assert (odd.verdict, odd.drives) == (Effect.WORSE, 100 + HOST_DRIVES)
 
 
 def test_two_stalls_among_ten_blocks_are_no_proof_and_many_among_forty_are():
@@ -257,8 +257,8 @@ def test_two_stalls_among_ten_blocks_are_no_proof_and_many_among_forty_are():
         ]
 
     before = blocks(BLOCKS_BEFORE, lambda o: 1000.0)
-    assert judge(before, later(10, {3, 7}), (0,), (1, 2, 3)).verdict is Verdict.UNDECIDED
-    assert judge(before, later(40, range(0, 40, 4)), (0,), (1, 2, 3)).verdict is Verdict.WORSE
+    assert judge(before, later(10, {3, 7}), (0,), (1, 2, 3)).verdict is Effect.UNDECIDED
+    assert judge(before, later(40, range(0, 40, 4)), (0,), (1, 2, 3)).verdict is Effect.WORSE
 
 
 def test_the_error_of_a_level_grows_with_noise_and_correlation_and_shrinks_with_blocks():
@@ -308,6 +308,6 @@ def test_an_osd_that_drifts_as_the_others_do_is_not_called_worse_and_one_that_ju
         return blocks(96, lambda o: 1000.0 * (mine if o == 0 else others.get(o, 1.0)),
                       osds=osds, seed=1)
 
-    assert judge(before, after(1.18, drifts), (0,), osds[1:]).verdict is Verdict.UNDECIDED
-    assert judge(before, after(1.18, {}), (0,), osds[1:]).verdict is Verdict.WORSE
-    assert judge(before, after(2.0, drifts), (0,), osds[1:]).verdict is Verdict.WORSE
+    assert judge(before, after(1.18, drifts), (0,), osds[1:]).verdict is Effect.UNDECIDED
+    assert judge(before, after(1.18, {}), (0,), osds[1:]).verdict is Effect.WORSE
+    assert judge(before, after(2.0, drifts), (0,), osds[1:]).verdict is Effect.WORSE

@@ -10,12 +10,11 @@ from mgr_fakes import builders as make
 from rollout_world import plan_of
 from wcache.core import codec
 from wcache.core.change.cache_mode_change import CacheModeChange
-from wcache.core.change.gate.evidence import Evidence, Proofs
+from wcache.core.change.gate.evidence import Proofs, Sums
 from wcache.core.change.gate.harm import Harm
-from wcache.core.change.gate.judge import HostHarm, Judgement, Verdict, judge_all
+from wcache.core.change.gate.judge import Effect, HostHarm, Judgement, judge_all
 from wcache.core.change.gate.numbers import Difference
-from wcache.core.loads import COMMITS_PER_S_MAX, Block, OsdBlock
-from wcache.core.material import MATERIAL_LN
+from wcache.core.loads import COMMITS_PER_S_MAX, MATERIAL_LN, Block, OsdBlock
 
 CONTROLS = tuple(range(100, 106))
 LIMIT_S = 600.0
@@ -66,7 +65,7 @@ def test_no_claim_of_one_host_keeps_the_budget_from_what_clients_of_others_wait(
 
 def test_harm_is_what_was_lost_on_hosts_and_gains_make_good_at_home_alone():
     def harm(**hosts):
-        judged = (Judgement(Verdict.NO_WORSE, by_host=tuple(
+        judged = (Judgement(Effect.NO_WORSE, by_host=tuple(
             HostHarm(host, extra_s, 1.0) for host, extra_s in hosts.items()
         )),)
         return Harm().beside(judged).spent_s
@@ -74,8 +73,8 @@ def test_harm_is_what_was_lost_on_hosts_and_gains_make_good_at_home_alone():
     assert harm(h1=100.0) == 100.0
     assert harm(h1=100.0, h2=-1e9) == harm(h1=100.0, h2=-1e9, h3=-1e9) == 100.0
     assert harm(h1=-1e9) == 0.0
-    both = Harm().beside([Judgement(Verdict.WORSE, by_host=(HostHarm("h1", 100.0, 1.0),))])
-    both = both.beside([Judgement(Verdict.BETTER, by_host=(HostHarm("h1", -80.0, 1.0),))])
+    both = Harm().beside([Judgement(Effect.WORSE, by_host=(HostHarm("h1", 100.0, 1.0),))])
+    both = both.beside([Judgement(Effect.BETTER, by_host=(HostHarm("h1", -80.0, 1.0),))])
     assert both.spent_s == pytest.approx(20.0)
 
 
@@ -111,10 +110,10 @@ def a_step(mean, error=0.01, weight=10.0, **hosts):
 
 
 def test_hosts_that_say_the_same_say_together_what_all_steps_say():
-    past = Evidence()
+    past = Sums()
     for host in ("h1", "h2", "h3"):
         past = past.beside(*a_step(0.01, **{host: 0.01}))
-    step = Evidence().beside(*a_step(0.01, h4=0.01))
+    step = Sums().beside(*a_step(0.01, h4=0.01))
     whole = past.beside(*a_step(0.01, h4=0.01)).difference
     found = past.for_others({"h4"}, step)
     assert (found.mean, found.error) == pytest.approx((whole.mean, whole.error))
@@ -124,16 +123,16 @@ def test_hosts_that_say_the_same_say_together_what_all_steps_say():
 def test_a_host_that_claims_any_gain_moves_others_by_half_a_material_ratio_at_most(
     claim, weight, error
 ):
-    past = Evidence().beside(*a_step(claim, error, weight + 1.0, liar=claim))
-    step = Evidence().beside(*a_step(0.04, h2=0.04))
+    past = Sums().beside(*a_step(claim, error, weight + 1.0, liar=claim))
+    step = Sums().beside(*a_step(0.04, h2=0.04))
     assert past.for_others({"h2"}, step).mean >= 0.04 - MATERIAL_LN / 2.0 - 1e-9
 
 
 def test_a_host_alone_decides_for_itself():
-    past = Evidence().beside(*a_step(-1.0, weight=100.0, h1=-1.0))
-    step = Evidence().beside(*a_step(-1.0, h1=-1.0))
+    past = Sums().beside(*a_step(-1.0, weight=100.0, h1=-1.0))
+    step = Sums().beside(*a_step(-1.0, h1=-1.0))
     assert past.for_others({"h1"}, step).mean == pytest.approx(-1.0)
-    other = Evidence().beside(*a_step(0.0, h2=0.0))
+    other = Sums().beside(*a_step(0.0, h2=0.0))
     assert past.for_others({"h2"}, other).mean > -MATERIAL_LN
     assert past.for_others({"h1", "h2"}, other).mean > -MATERIAL_LN
 
@@ -160,7 +159,7 @@ def test_a_step_is_no_worse_by_a_claim_of_another_host_only_where_it_looks_so_it
     ({}, {"h1"}, 0),
 ])
 def test_of_what_is_proven_one_other_host_counts_for_a_half_at_most(drives, hosts, proven):
-    assert Proofs((Evidence("kind").having_proven(drives),)).least({"kind": hosts}) == proven
+    assert Proofs((Sums("kind").having_proven(drives),)).least({"kind": hosts}) == proven
     grown = Proofs(())
     for host, more in drives.items():
         grown.add({"kind": {host: more}})
@@ -176,7 +175,7 @@ def test_the_next_step_of_another_host_does_not_grow_by_what_one_host_has_claime
         ) for i in range(12)
     )
     kind = changes[0].pooled_as
-    evidence = (Evidence(kind).having_proven({"h0": 4}),)
+    evidence = (Sums(kind).having_proven({"h0": 4}),)
     found = plan_of(*changes, evidence=evidence)
     assert Proofs(evidence).least({kind: {"h0"}}) == 4
     assert found.proven_least([3]) == 4
@@ -184,7 +183,7 @@ def test_the_next_step_of_another_host_does_not_grow_by_what_one_host_has_claime
 
 
 def test_what_hosts_have_shown_is_stored_and_read_again():
-    past = Evidence("kind").beside(*a_step(0.02, h1=0.01, h2=0.03)).having_proven({"h1": 3})
+    past = Sums("kind").beside(*a_step(0.02, h1=0.01, h2=0.03)).having_proven({"h1": 3})
     harm = Harm((HostHarm("h1", 3.0, 4.0),))
     for value in (past, harm):
         assert codec.decode(type(value), codec.to_plain(value), "it") == value

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from wcache.core.change.gate.judge import LOOKS, Verdict, judge, level_known
+from wcache.core.change.gate.judge import LOOKS, Effect, judge, level_known
 from wcache.core.change.gate.moving import evened, moving_cost
 from wcache.core.loads import Block, OsdBlock
 
@@ -50,7 +50,7 @@ def verdict(before, after):
     """As a rollout comes to it, look by look."""
     for number, look in enumerate(LOOKS[:5], 1):
         found = judge(before, after[:look], (0,), CONTROLS, look=number)
-        if found.verdict is not Verdict.UNDECIDED:
+        if found.verdict is not Effect.UNDECIDED:
             break
     return found.verdict
 
@@ -71,22 +71,22 @@ def verdicts(ratio, count=30, told=True, often=0.02):
 
 @pytest.mark.slow
 def test_who_moves_data_since_the_change_is_called_worse_where_that_is_not_known():
-    assert verdicts(1.0, told=False, often=0.0)[Verdict.WORSE] >= 25
-    assert verdicts(1.2, told=False)[Verdict.WORSE] <= 10, "nor is what is worse found"
+    assert verdicts(1.0, told=False, often=0.0)[Effect.WORSE] >= 25
+    assert verdicts(1.2, told=False)[Effect.WORSE] <= 10, "nor is what is worse found"
 
 
 @pytest.mark.slow
 def test_and_is_not_where_it_is_known():
     found = verdicts(1.0)
-    assert found[Verdict.WORSE] == 0
-    assert found[Verdict.NO_WORSE] + found[Verdict.BETTER] >= 27
+    assert found[Effect.WORSE] == 0
+    assert found[Effect.NO_WORSE] + found[Effect.BETTER] >= 27
 
 
 @pytest.mark.slow
 def test_a_change_that_is_worse_is_found_beside_it():
     found = verdicts(1.2)
-    assert found[Verdict.WORSE] >= 27
-    assert found[Verdict.NO_WORSE] + found[Verdict.BETTER] == 0
+    assert found[Effect.WORSE] >= 27
+    assert found[Effect.NO_WORSE] + found[Effect.BETTER] == 0
 
 
 @pytest.mark.parametrize("ratio", [1.0, 1.2])
@@ -97,7 +97,7 @@ def test_where_nobody_else_shows_what_moving_costs_nothing_is_decided(ratio):
         osd.moved = False
     before = stretch(osds, 96, treated_moves=False)
     after = stretch(osds, LOOKS[4], ratio, treated_moves=True)
-    assert verdict(before, after) is Verdict.UNDECIDED
+    assert verdict(before, after) is Effect.UNDECIDED
 
 
 @pytest.mark.slow

@@ -8,8 +8,8 @@ from rollout_world import plan_of
 from wcache.core.change.cache_mode_change import CacheModeChange
 from wcache.core.change.option_change import OptionChange
 from wcache.core.drive.prior import prior_from
+from wcache.core.hardware.readings import OptionValue
 from wcache.core.model import CacheMode, LoadPoint, Transport
-from wcache.core.option_value import OptionValue
 from wcache.core.options.entries import names_of
 from wcache.core.protocol import DrivesOutcome, FailureOutcome, StateOutcome
 

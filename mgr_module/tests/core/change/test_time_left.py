@@ -8,7 +8,7 @@ from mgr_fakes import builders as make
 from rollout_world import WB, WT, change, drive_of
 from wcache.core import events
 from wcache.core.change.change_status import ChangeStatus
-from wcache.core.change.gate.evidence import Evidence
+from wcache.core.change.gate.evidence import Sums
 from wcache.core.change.gate.gate_state import GateSettings
 from wcache.core.change.rollout import RolloutMachine
 from wcache.core.change.rollout_state import Rollout
@@ -110,7 +110,7 @@ class Fleet:
         self._give(events.BlockSeen(watch.token, block))
 
 
-KIND = Evidence(a_plan(1, 1).changes[0].pooled_as)
+KIND = Sums(a_plan(1, 1).changes[0].pooled_as)
 FLEETS = {
     "a thousand in five racks": a_plan(100, 10, racks=5),
     "three hosts of eight": a_plan(3, 8),

@@ -10,7 +10,7 @@ from mgr_fakes.module import FakeMgr
 from module_world import WB, WT, a_mgr, ok, said
 from wcache.core import codec
 from wcache.core.errors import MalformedError
-from wcache.core.experiment.observing.comparing import Seen, compare, lines, of_shown
+from wcache.core.experiment.observing.comparing import ObservedLoad, compare, lines, of_shown
 from wcache.core.figures.latency_table import LatencyTable, of_samples
 from wcache.core.model import KernelView, LoadPoint, Role
 
@@ -22,8 +22,10 @@ def drawn(rng, middle_us, n=320, sd=0.3):
 
 
 def seen(table, osd_id=0, **changes):
-    found = Seen("h1", osd_id, f"d{osd_id}", f"sd{osd_id}", Role.BLOCK, TIMER, table, "ACME", WB,
-                 KernelView.WRITE_BACK)
+    found = ObservedLoad(
+        "h1", osd_id, f"d{osd_id}", f"sd{osd_id}", Role.BLOCK, TIMER, table, "ACME", WB,
+        KernelView.WRITE_BACK,
+    )
     return replace(found, **changes)
 
 

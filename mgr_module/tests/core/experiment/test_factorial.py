@@ -11,7 +11,7 @@ from bench_decision import synthetic
 from campaign_world import a_host, options, runs_of
 from mgr_fakes import builders as make
 from wcache.analysis import factorial as effects_of
-from wcache.analysis.decision import Options
+from wcache.analysis.decision import Materiality
 from wcache.analysis.experiment import analyse
 from wcache.core import codec
 from wcache.core.errors import MalformedError
@@ -77,7 +77,7 @@ def a_record(replicates, *, ratio=1.0, other_ratio=1.0, interaction=1.0, seed=1,
 
 
 def both(record):
-    return [analyse(item, Options()) for item in factorial.both_sides(record)]
+    return [analyse(item, Materiality()) for item in factorial.both_sides(record)]
 
 
 # ---- orders and records
@@ -131,11 +131,11 @@ def test_periods_under_the_wrong_mode_of_the_other_drive_are_refused():
         replace(pair, index=pair.index ^ 1) for pair in record.pairs
     ))
     with pytest.raises(MalformedError, match="does not hold the other drive"):
-        analyse(wrong, Options())
+        analyse(wrong, Materiality())
     bare = replace(record.pairs[0].write_back, crossed=None)
     pairs = (replace(record.pairs[0], write_back=bare), *record.pairs[1:])
     with pytest.raises(MalformedError, match="no data on the other drive"):
-        analyse(replace(record, pairs=pairs), Options())
+        analyse(replace(record, pairs=pairs), Materiality())
 
 
 def test_a_period_in_which_the_other_drive_strayed_is_not_used():
@@ -146,7 +146,7 @@ def test_a_period_in_which_the_other_drive_strayed_is_not_used():
     strayed = replace(period.crossed, state_after=(state,))
     pairs = list(record.pairs)
     pairs[3] = replace(pairs[3], write_through=replace(period, crossed=strayed))
-    result = analyse(replace(record, pairs=tuple(pairs)), Options())
+    result = analyse(replace(record, pairs=tuple(pairs)), Materiality())
     assert result["pairs"] == 10  # its whole replicate is left out
     assert any("pair 3 not used" in line for line in result["warnings"])
 

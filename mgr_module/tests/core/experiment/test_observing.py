@@ -23,15 +23,9 @@ from wcache.core.experiment.observing.plan import (
 from wcache.core.experiment.observing.run import CHANGED, NO_SAMPLE, NOT_KEPT_UP
 from wcache.core.experiment.run_state import RunState, RunStatus
 from wcache.core.hardware.bcache import BcacheState
+from wcache.core.hardware.readings import FlushCounters
 from wcache.core.loads import WRITE_BYTES
-from wcache.core.model import (
-    DeviceCache,
-    DriveState,
-    FlushCounters,
-    KernelView,
-    LoadPoint,
-    Transport,
-)
+from wcache.core.model import DeviceCache, DriveState, KernelView, LoadPoint, Transport
 from wcache.core.protocol import (
     CountersRequest,
     FailureOutcome,

@@ -9,12 +9,12 @@ from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
 from mgr_fakes.store import MonLikeKv, PromptQueue
 from rollout_world import plan_of
-from wcache.core.agents import Agent
 from wcache.core.change.cache_mode_change import CacheModeChange as Change
 from wcache.core.change.change_status import ChangeStatus
 from wcache.core.change.rollout_state import Rollout, RolloutStatus
 from wcache.core.experiment.campaign import Campaign, CampaignOptions
 from wcache.core.experiment.run_state import RunState, RunStatus
+from wcache.core.fleet.agents import Agent
 from wcache.core.fleet.retention import Bounds
 from wcache.core.fleet.retention import surplus as beyond
 from wcache.core.history import About, HistoryEntry

@@ -7,8 +7,7 @@ from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
 from module_world import said
 from wcache.ceph.health import health_checks
-from wcache.commands.drives.hosts import HostViews
-from wcache.commands.drives.set_up_views import SetUpViews
+from wcache.commands.drives.hosts import FindingsOfHosts, HostViews
 from wcache.core.config_database import Config, Entry
 from wcache.core.fleet.set_up import of_report
 from wcache.core.hardware.bcache import BcacheState
@@ -136,12 +135,12 @@ def test_flash_that_is_slow_and_never_discarded_is_told(takes, config, slow, exp
 
 
 def test_what_is_told_of_a_host_goes_and_comes_with_it():
-    hosts, set_up = HostViews(), SetUpViews()
+    hosts, found = HostViews(), FindingsOfHosts()
 
     def subjects(*reports):
         world = World(1000.0, lambda: make.cluster([]), reports={r.hostname: r for r in reports})
         fleet = hosts.take(world.reports, throwaway=False, leased=(), changing=())
-        return [item.subject for item in set_up.findings(fleet, world)]
+        return [item.subject for item in found.take(fleet, world)]
 
     shared = make.report("h1", make.drive("sda", 0, 1, transport=Transport.SAS))
     assert subjects(shared) == ["h1 sda"]

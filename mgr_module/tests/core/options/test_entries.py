@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mgr_fakes import builders as make
 from wcache.core.errors import RefusedError
+from wcache.core.hardware.readings import NAME_CHARS_MAX, VALUE_CHARS_MAX, OptionValue
 from wcache.core.model import CacheMode, LoadPoint
-from wcache.core.option_value import NAME_CHARS_MAX, VALUE_CHARS_MAX, OptionValue
 from wcache.core.options.entries import (
     BY_NAME,
     OPTIONS,

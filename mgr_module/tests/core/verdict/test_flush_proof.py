@@ -5,18 +5,19 @@ from dataclasses import replace
 
 import pytest
 from bench_decision import synthetic
-from wcache.analysis.decision import Options
+from wcache.analysis.decision import Materiality
 from wcache.analysis.experiment import analyse
 from wcache.ceph.health import health_checks
-from wcache.core.drive.accepted_proofs import AcceptedProof, digest
-from wcache.core.fleet.findings import of_power_cuts, of_results
+from wcache.commands.findings import results
+from wcache.core.drive.proofs import AcceptedProof, digest
+from wcache.core.fleet.findings import of_power_cuts
+from wcache.core.hardware.readings import FlushCounters
 from wcache.core.host_report import HostReport, PowerCut
 from wcache.core.model import (
     CacheMode,
     DeviceCache,
     DriveState,
     FindingCode,
-    FlushCounters,
     KernelView,
     LoadPoint,
     Role,
@@ -26,6 +27,7 @@ from wcache.core.model import (
 from wcache.core.simulation import DriveKind
 from wcache.core.verdict.recommend import recommend
 from wcache.engine.evidence.results import of_record
+from wcache.engine.world import World
 
 BATCH, DEPTH1, TRAFFIC = (
     LoadPoint.OSD_BENCH_BATCH, LoadPoint.OSD_BENCH_DEPTH1, LoadPoint.OSD_TRAFFIC,
@@ -46,7 +48,7 @@ def measured(load, *, counted=False, ratio=0.1, level_us=None, also=lambda recor
     if counted:
         record = with_counters(record)
     record = replace(also(record), record_id=f"r-{load.value}")
-    return of_record(record, analyse(record, Options()))
+    return of_record(record, analyse(record, Materiality()))
 
 
 def at_level(record, level_us):
@@ -143,7 +145,7 @@ def test_commits_and_writes_without_a_flush_are_the_worst_finding(load, ratio):
     assert advice.mode is not CacheMode.WRITE_BACK
     fine = measured(TRAFFIC, counted=True)  # of the same drive model
     assert recommend([result, fine])[0].mode is not CacheMode.WRITE_BACK
-    checks = health_checks(of_results([result]))
+    checks = health_checks(results(World(0.0, dict, results={result.record_id: result})))
     assert checks["WCACHE_FLUSH_MISSING"]["severity"] == "error"
 
 

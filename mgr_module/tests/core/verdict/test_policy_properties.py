@@ -7,8 +7,7 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from mgr_fakes import builders as make
-from wcache.core.loads import SAMPLES
-from wcache.core.material import MATERIAL_RATIO
+from wcache.core.loads import MATERIAL_RATIO, SAMPLES
 from wcache.core.model import DriveModel, Finding, FindingCode, LoadPoint, Severity, Verdict
 from wcache.core.verdict.load_profile import HourLoad, LoadProfile
 from wcache.core.verdict.recommend import recommend

@@ -12,14 +12,13 @@ from bench_decision.loop import experiment
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
 from module_world import WB, WT, ok, said
-from wcache.analysis.decision import Options
+from wcache.analysis.decision import Materiality
 from wcache.analysis.experiment import analyse
 from wcache.analysis.flushes import commit_us
-from wcache.core.hardware.wear import Wear
+from wcache.core.hardware.readings import FlushCounters, Wear
 from wcache.core.model import (
     CachePage,
     DriveModel,
-    FlushCounters,
     KernelView,
     LoadPoint,
     Role,
@@ -102,7 +101,7 @@ def counted(view, each_us=300, **setup):
         for pair in record.pairs
     )
     record = replace(record, setup=replace(record.setup, **setup), pairs=pairs)
-    return analyse(record, Options())
+    return analyse(record, Materiality())
 
 
 def test_the_analysis_takes_the_price_from_the_kernels_counters():
@@ -157,7 +156,7 @@ def test_of_a_drive_model_with_a_dear_clean_flush_neither_mode_is_better_and_it_
     (spec,) = drives.drives
     outcome, record = experiment(drives, spec, LoadPoint.OSD_BENCH_DEPTH1, 3)
     assert outcome.verdict is Verdict.NO_DIFFERENCE
-    (line,) = noop_flushes([of_record(record, analyse(record, Options()))])
+    (line,) = noop_flushes([of_record(record, analyse(record, Materiality()))])
     flush_ms, commit_ms = map(float, re.findall(r"([\d.]+) of ([\d.]+) ms of a commit", line)[0])
     assert flush_ms == pytest.approx(25, rel=0.1)
     assert flush_ms > 0.9 * commit_ms

@@ -9,7 +9,7 @@ from mgr_fakes import builders as make
 from wcache.core.config_database import Config, ConfigEdit, Entry
 from wcache.core.model import CacheMode, DeviceCache, DriveModel, FindingCode, KernelView, Role
 from wcache.knobs.knob import Asked, Wanted
-from wcache.knobs.mclock.advice import Advice, Facts, advise
+from wcache.knobs.mclock.advice import Advice, Basis, advise
 from wcache.knobs.mclock.capacity import (
     CALLS_MIN,
     Measurement,
@@ -37,7 +37,7 @@ def measured(osd_id, *iops, setting="write through", model=MODEL, **changes):
 
 def facts(*measurements, osds=4, entries=(), settings_=None, models_=None, **more):
     """Four hdd OSDs, one on each host, all in write through unless said otherwise."""
-    return Facts(
+    return Basis(
         {i: make.osd(i, f"h{i}") for i in range(osds)},
         {**dict.fromkeys(range(osds), "write through"), **(settings_ or {})},
         {**dict.fromkeys(range(osds), MODEL), **(models_ or {})},

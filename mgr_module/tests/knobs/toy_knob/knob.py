@@ -16,7 +16,4 @@ class ToyOptions:
     toy_depth: int = field(default=8, metadata={"option": ("Depth of a toy queue.", 1, 64)})
 
 
-KNOB = TOY = Knob(
-    "toy", "how many writes the toy lets wait", (DEPTH,), module_options=ToyOptions,
-    together=False,
-)
+TOY = Knob("toy", "how many writes the toy lets wait", (DEPTH,), together=False)

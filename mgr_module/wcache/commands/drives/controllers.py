@@ -6,8 +6,7 @@ from typing import Any, Dict, Mapping
 
 from ...core import codec
 from ...core.hardware.controller import advice
-from ...core.output_format import FORMAT_VERSION
-from ...core.text import table
+from ...core.text import FORMAT_VERSION, table
 from ...engine.world import World
 
 NONE = (

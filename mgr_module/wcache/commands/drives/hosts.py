@@ -1,11 +1,13 @@
 """What follows from one host's report, worked out once for each report.
 
 `status` and the health checks are asked for at every tick; of 10,000 hosts only those that
-changed since are looked at again.  Reports are immutable, so identity is enough.
+changed since are looked at again.  Reports are immutable, so identity is enough.  What follows
+from results, advice, OSDs and settings too is looked at again now and then.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import (
@@ -13,6 +15,7 @@ from typing import (
     Dict,
     FrozenSet,
     Iterable,
+    List,
     Mapping,
     Optional,
     Set,
@@ -21,14 +24,21 @@ from typing import (
 )
 
 from ...core.drive.safety import judge
+from ...core.fleet import foreign_rules, set_up
 from ...core.fleet.findings import modes_of, of_drive, of_power_cuts
 from ...core.fleet.loaded_off import touched_domains
 from ...core.host_report import HostReport
-from ...core.model import DriveReport, Finding, Role
+from ...core.model import CacheMode, DriveReport, Finding, FindingCode, Role
+from ...core.simulation import DriveKind, in_cluster
+from ...core.verdict.recommend import Recommendation, recommended_for
+from ...core.verdict.result import Result
+from ...engine.world import World
 
 # (drive model, device cache, kernel view, safety)
 ModelKey = Tuple[str, str, str, str]
 Key = TypeVar("Key")
+# Advice over a whole fleet takes long to put together, and OSDs' metadata are many.
+KEEP_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -40,6 +50,7 @@ class HostView:
     changing: FrozenSet[str]
     touched: FrozenSet[str]
     findings: Tuple[Finding, ...]
+    rules: Tuple[Finding, ...]  # of others, that set write caches
     models: Mapping[ModelKey, int]
     osds: Mapping[str, Tuple[int, ...]]  # those with their data on drives of a model, by its name
     modes: Mapping[Tuple[str, str], int]
@@ -130,6 +141,65 @@ class HostViews:
         return fleet
 
 
+class FindingsOfHosts:
+    """What reports show beside results, advice, OSDs and settings; kept for a while.
+
+    That is whether others' rules agree with the advice, and what a set-up costs.
+    """
+
+    def __init__(self) -> None:
+        self._kept = _Found()
+
+    def take(self, fleet: FleetView, world: World) -> List[Finding]:
+        """Return those of all hosts, by host: they are asked for at each tick."""
+        now_s, of = world.now_s, (len(world.results), world.config_read_at_s)
+        old = self._kept  # at once: several threads look
+        if old.of != of or now_s - old.at_s > KEEP_S:
+            old = _Found(now_s, of)
+        again = [name for name, view in fleet.views.items() if old.views.get(name) is not view]
+        told, advice = dict(old.told), old.advice
+        for name in (*again, *(old.views.keys() - fleet.views.keys())):
+            told.pop(name, None)
+        results: Dict[str, List[Result]] = {}
+        for one in world.believed_results if again else ():
+            results.setdefault(one.hostname, []).append(one)
+        for name in again:
+            view = fleet.views[name]
+            if view.rules and advice is None:
+                advice = {DriveKind.of(item): item for item in world.recommendations}
+            found = [_judged(rule, view.report, world, advice or {}) for rule in view.rules]
+            if in_cluster(view.report):
+                found += set_up.of_report(
+                    view.report, world.cluster.osds, results.get(name, ()), world.config
+                )
+            if found:
+                told[name] = found
+        self._kept = _Found(old.at_s, of, fleet.views, told, advice)
+        return [item for name in sorted(told) for item in told[name]]
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What was found, when at first, on how many results, by which reading of the config."""
+
+    at_s: float = -math.inf
+    of: Tuple[int, Optional[float]] = (0, None)
+    views: Mapping[str, HostView] = field(default_factory=dict)  # that it was found of
+    told: Mapping[str, List[Finding]] = field(default_factory=dict)  # where there is something
+    advice: Optional[Mapping[DriveKind, Recommendation]] = None  # once a rule was held against it
+
+
+def _judged(
+    rule: Finding, report: HostReport, world: World, wanted: Mapping[DriveKind, Recommendation]
+) -> Finding:
+    drives = [drive for drive in report.drives if drive.uses]
+    modes: List[Optional[CacheMode]] = []
+    for drive in drives:
+        advice = recommended_for(drive, report, world.cluster, wanted)
+        modes.append(None if advice is None else advice.mode)
+    return foreign_rules.judged(rule, report.hostname, drives, modes)
+
+
 def _add(counts: Dict[Key, int], more: Mapping[Key, int], sign: int) -> None:
     for key, count in more.items():
         counts[key] = counts.get(key, 0) + sign * count
@@ -160,13 +230,13 @@ def _look(
             drive, throwaway=throwaway, leased=drive.domain_id in leased,
             touched=drive.domain_id in ours,
         )
-    named = tuple(
-        replace(item, subject=f"{report.hostname} {item.subject}".strip()) for item in found
-    )
+    named = [replace(one, subject=f"{report.hostname} {one.subject}".strip()) for one in found]
     models = Counter(_model_key(drive) for drive in report.drives)
     return HostView(
-        report, leased, changing, touched, named, models, _osds_by_model(report),
-        modes_of(report, leased | changing),
+        report, leased, changing, touched,
+        tuple(one for one in named if one.code is not FindingCode.FOREIGN_RULE),
+        tuple(one for one in named if one.code is FindingCode.FOREIGN_RULE),
+        models, _osds_by_model(report), modes_of(report, leased | changing),
     )
 
 

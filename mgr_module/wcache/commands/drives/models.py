@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any, Dict, List, Mapping, Set
 
-from ...core.drive.accepted_proofs import Evidence, is_accepted, shown_of
+from ...core.drive.proofs import Evidence, is_accepted, shown_of
 from ...core.host_report import ToggleProof
 from ...core.model import DriveReport
-from ...core.output_format import FORMAT_VERSION
 from ...core.simulation import real
-from ...core.text import table, when
+from ...core.text import FORMAT_VERSION, table, when
 from ...core.verdict.plp import plp_cell
 from ...engine.world import World
 

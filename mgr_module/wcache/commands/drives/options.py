@@ -10,8 +10,7 @@ from ...core.experiment.osd_option import by_hand
 from ...core.model import load_name
 from ...core.options.entries import BY_NAME, OPTIONS, option
 from ...core.options.option import Follow, Option, Place
-from ...core.output_format import FORMAT_VERSION
-from ...core.text import amount, duration, table
+from ...core.text import FORMAT_VERSION, amount, duration, table
 from ...engine.world import World
 
 VALUES_SHOWN = 4

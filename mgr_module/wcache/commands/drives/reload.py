@@ -7,9 +7,9 @@ from typing import Any, Dict, Mapping, Optional
 from ...core import codec
 from ...core.errors import NotFoundError
 from ...core.fleet.loaded_off import reloads
-from ...core.output_format import FORMAT_VERSION
 from ...core.scope import parse_scope
 from ...core.simulation import real
+from ...core.text import FORMAT_VERSION
 from ...deployment.form import Form
 from ...deployment.scripts import reloading
 from ...engine.world import World

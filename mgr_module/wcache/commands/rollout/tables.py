@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any, List, Mapping, Sequence, Tuple
 
-from ...core.change.preconditions import NEEDED
+from ...core.change.preconditions import NEEDED, faults
 from ...core.change.time_left import between
-from ...core.precondition_text import faults
 from ...core.shell import command, ticked
 from ...core.text import listed, many, named, roughly, table, when
 from ..plan_tables import coming_later, waiting

@@ -7,14 +7,14 @@ from typing import Any, Callable, Dict, List, Tuple
 
 from ...core import codec
 from ...core.change.change_status import ChangeStatus
-from ...core.change.gate.evidence import Evidence
+from ...core.change.gate.evidence import Sums
 from ...core.change.putting_off import later_words
 from ...core.change.rollout import RolloutMachine
 from ...core.change.rollout_state import Rollout, RolloutStatus
 from ...core.change.time_left import TimeLeft, time_left
 from ...core.errors import NotFoundError
 from ...core.jobs import Trial
-from ...core.output_format import FORMAT_VERSION
+from ...core.text import FORMAT_VERSION
 from ...engine.world import World
 
 
@@ -86,7 +86,7 @@ def _trial(trial: Trial, now_s: float) -> Dict[str, Any]:
     }
 
 
-def _evidence(item: Evidence) -> Dict[str, Any]:
+def _evidence(item: Sums) -> Dict[str, Any]:
     """What all steps of a kind say together, with a 95% interval."""
     told = item.difference
     return {

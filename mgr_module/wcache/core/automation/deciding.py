@@ -19,11 +19,11 @@ from ..text import many
 from .state import (
     ASIDE_MAX,
     TOKENS_MAX,
+    Allowance,
     AutoState,
     ClassMode,
     Ended,
     Key,
-    Limits,
     Mode,
     ModelKey,
     Pending,
@@ -124,7 +124,7 @@ class Seen:
 
 
 @dataclass(frozen=True)
-class Decision:
+class Conclusion:
     """The state after a look, what to begin, or why nothing is begun."""
 
     state: AutoState
@@ -146,7 +146,7 @@ def turned(state: AutoState, seen: Seen, device_class: Optional[str], mode: Mode
     )
 
 
-def decide(state: AutoState, seen: Seen, limits: Limits, now_s: float) -> Decision:
+def decide(state: AutoState, seen: Seen, limits: Allowance, now_s: float) -> Conclusion:
     """Settle what has ended, then find what to begin."""
     state = _noticed(replace(state, spent=state.spent.today(now_s)), seen, now_s)
     for item in state.begun:
@@ -157,9 +157,9 @@ def decide(state: AutoState, seen: Seen, limits: Limits, now_s: float) -> Decisi
         # the plan says what its drives are
         state = replace(state, pending=None, aside=(*state.aside, replace(pending, tokens=())))
     elif pending is not None:
-        return Decision(state, waiting=f"{pending.owner} is under way")
+        return Conclusion(state, waiting=f"{pending.owner} is under way")
     if not any_on(state.modes):
-        return Decision(state)
+        return Conclusion(state)
     usable = [
         item for item in seen.drives
         if not item.refusal and item.key not in seen.of_plans
@@ -169,13 +169,13 @@ def decide(state: AutoState, seen: Seen, limits: Limits, now_s: float) -> Decisi
         _apply(state, seen, usable) or _measure(state, seen, usable, now_s) or _anew(state, seen)
     )
     if wish is None:
-        return Decision(state)
+        return Conclusion(state)
     why = _not_now(state, seen, limits, now_s)
-    return Decision(state, waiting=why) if why else Decision(state, wish)
+    return Conclusion(state, waiting=why) if why else Conclusion(state, wish)
 
 
 def would_begin(
-    before: AutoState, after: AutoState, seen: Seen, limits: Limits, now_s: float
+    before: AutoState, after: AutoState, seen: Seen, limits: Allowance, now_s: float
 ) -> List[str]:
     """Tell what turning it on or off would come to, each in words that go on from "would"."""
     lines = []
@@ -205,7 +205,7 @@ def begun(
     )
 
 
-def _not_now(state: AutoState, seen: Seen, limits: Limits, now_s: float) -> str:
+def _not_now(state: AutoState, seen: Seen, limits: Allowance, now_s: float) -> str:
     if not is_open(limits.windows, now_s):
         return "outside the maintenance windows (auto_windows)"
     if seen.under_way:

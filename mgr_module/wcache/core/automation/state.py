@@ -124,7 +124,7 @@ def outside(text: str, at_s: float) -> bool:
 
 
 @dataclass(frozen=True)
-class Limits:
+class Allowance:
     """What an admin allows; the options `auto_*`."""
 
     windows: Tuple[Window, ...] = ()
@@ -155,7 +155,7 @@ class Spent:
             changes=max(0, self.changes + changes),
         )
 
-    def over(self, limits: Limits, seconds: float, bytes_written: int) -> str:
+    def over(self, limits: Allowance, seconds: float, bytes_written: int) -> str:
         """Say why this much more is too much today, "" where it is not."""
         if self.seconds + seconds > limits.seconds_per_day:
             return (

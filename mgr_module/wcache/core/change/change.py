@@ -22,7 +22,7 @@ from typing import (
 from ..cluster import ClusterState
 from ..config_database import ConfigRequest
 from ..events import LoadRequest
-from ..hardware.wear import Wear
+from ..hardware.readings import Wear
 from ..protocol import Request
 from ..scope import Scope
 from ..verdict.option_choice import OptionVerdict

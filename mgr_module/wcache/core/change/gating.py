@@ -30,8 +30,8 @@ from .gate.judge import (
     LOOKS_BEFORE,
     USABLE_MIN,
     WATCHED,
+    Effect,
     Judgement,
-    Verdict,
     judge_all,
     level_known,
     load_of,
@@ -375,17 +375,17 @@ class Gating(Stepping):
         long_canary = self._is_canary() and gate.canary_block_s > gate.block_s
         spent = self._harm_too_large(judged)
         watched = not long_canary or len(self._blocks) >= WATCHED
-        early = found.verdict is Verdict.UNDECIDED or (not watched and found.goes_on)
+        early = found.verdict is Effect.UNDECIDED or (not watched and found.goes_on)
         if early and not last and not spent:
             return [events.SaveRun()]
         self._keep_latencies()
         self.rollout = replace(
             self.rollout, step=replace(step, judgement=found),
             harm=self.rollout.harm.beside(judged), harm_spent=bool(spent),
-            pausing=self.rollout.pausing or (spent if found.verdict is not Verdict.WORSE else ""),
+            pausing=self.rollout.pausing or (spent if found.verdict is not Effect.WORSE else ""),
         )
         said: List[events.Action] = [events.Note(f"step judged {found.words}")]
-        if found.verdict is Verdict.WORSE:
+        if found.verdict is Effect.WORSE:
             return [*said, *self._worse(step.indices, found.words)]
         if found.goes_on:
             self._pool(judged)

@@ -13,7 +13,7 @@ from .rollout_state import Rollout
 
 
 @dataclass(frozen=True)
-class Mark:
+class FoundWorse:
     """Which plan found that a drive model is worse off in a mode, and how."""
 
     plan_id: str
@@ -22,13 +22,13 @@ class Mark:
     at_s: float
 
 
-def marked(rollouts: Iterable[Rollout], results: Iterable[Result]) -> Dict[DriveKind, Mark]:
+def marked(rollouts: Iterable[Rollout], results: Iterable[Result]) -> Dict[DriveKind, FoundWorse]:
     """The newest mark of each kind of drive.
 
     It stands until the kind is measured by clients' own traffic, or until a later plan has
     changed a drive of that kind to that mode and it stayed: benches do not answer it.
     """
-    found: Dict[DriveKind, Mark] = {}
+    found: Dict[DriveKind, FoundWorse] = {}
     stayed: Dict[Tuple[DriveKind, CacheMode], float] = {}
     for rollout in rollouts:
         indices = rollout.worse.indices
@@ -38,7 +38,9 @@ def marked(rollouts: Iterable[Rollout], results: Iterable[Result]) -> Dict[Drive
                 continue
             kind = DriveKind.of(change)
             if change.action_id in worse:
-                mark = Mark(rollout.plan_id, change.mode, rollout.worse.why, rollout.worse.at_s)
+                mark = FoundWorse(
+                    rollout.plan_id, change.mode, rollout.worse.why, rollout.worse.at_s
+                )
                 if kind not in found or found[kind].at_s < mark.at_s:
                     found[kind] = mark
             elif change.status is ChangeStatus.APPLIED and not indices:

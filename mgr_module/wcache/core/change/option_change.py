@@ -26,9 +26,9 @@ from ..drive.prior import UNKNOWN, Prior, PriorDoubt, prior_from, states_by_id
 from ..drive.safety import writeback_refusal
 from ..errors import RefusedError, StorageError
 from ..events import LoadRequest
+from ..hardware.readings import NAME_CHARS_MAX, VALUE_CHARS_MAX
 from ..host_report import HostReport
 from ..model import DriveModel, DriveReport, DriveState, LoadPoint, Transport
-from ..option_value import NAME_CHARS_MAX, VALUE_CHARS_MAX
 from ..options.entries import BY_NAME, kept_from, left_dirty, left_words, names_of
 from ..options.option import Follow
 from ..options.shared_cache import SharedCache

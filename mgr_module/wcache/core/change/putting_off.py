@@ -28,7 +28,7 @@ def put_off(
     """Say which changes come later, by a look before a step; what is left of them is well."""
     if Precondition.OSDS_WELL in rollout.overridden:
         return ()
-    look = _Look(rollout, lambda change: bool(illness_of(change, cluster)))
+    look = _PutOff(rollout, lambda change: bool(illness_of(change, cluster)))
     look.take_back()
     after_others, proofs = comes_last(rollout.changes, cluster), Proofs(rollout.evidence)
     while True:
@@ -40,7 +40,7 @@ def put_off(
             return look.later
 
 
-class _Look:
+class _PutOff:
     """What is put off so far in one look."""
 
     def __init__(self, rollout: Rollout, ill: Says) -> None:

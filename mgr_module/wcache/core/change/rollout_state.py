@@ -14,7 +14,7 @@ from ..record import Precondition
 from .cache_mode_change import CacheModeChange
 from .change_status import GOING_BACK, TOUCHED, ChangeStatus
 from .config_change import ConfigChange
-from .gate.evidence import Evidence, Proofs
+from .gate.evidence import Proofs, Sums
 from .gate.gate_state import GateSettings, GateStep
 from .gate.harm import Harm
 from .option_change import OptionChange
@@ -134,7 +134,7 @@ class Rollout:
     undone: bool = False
     by_will: bool = False
     # a kind has writes and reads
-    evidence: Tuple[Evidence, ...] = field(
+    evidence: Tuple[Sums, ...] = field(
         default=(), metadata={"max_items": 2 * CHANGES_MAX}
     )
     looks: int = 0

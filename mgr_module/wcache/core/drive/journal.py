@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Dict, Optional, Sequence, Tuple
 
 from .. import codec, versions
 from ..errors import StorageError, VersionError, WcacheError
+from ..hardware.readings import VALUES_MAX, OptionValue
 from ..model import (
     CacheMode,
     CachePage,
@@ -22,7 +23,6 @@ from ..model import (
     KernelView,
     Transport,
 )
-from ..option_value import VALUES_MAX, OptionValue
 
 JOURNAL_VERSION = 5
 ENTRY_BYTES_MAX = 256_000
@@ -213,3 +213,24 @@ def to_pin(text: str) -> Optional[JournalEntry]:
 
 def _key(kind: EntryKind, owner_id: str, domain_id: str) -> str:
     return f"{kind.value}/{domain_id if kind is EntryKind.LEASE else owner_id}"
+
+
+@dataclass(frozen=True)
+class Acceptance:
+    """A cache domain whose entries an admin gave up, until the probe has dropped them.
+
+    `owners` are the runs and plans that it owed something.
+    """
+
+    hostname: str
+    domain_id: str
+    keys: Tuple[str, ...] = field(default=(), metadata={"max_items": 64})
+    owners: Tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Acceptances:
+    """All of them, as they are stored."""
+
+    VERSION: ClassVar[int] = 1
+    items: Tuple[Acceptance, ...] = field(default=(), metadata={"max_items": 100_000})

@@ -9,7 +9,7 @@ from typing import Mapping, Optional, Sequence, Tuple
 
 from ..model import CacheMode, DriveReport, Transport
 from ..shell import CommandLine, chained, command, commented, ticked
-from .safety import may_rest_on
+from .safety import may_rest_on, pinnable
 
 
 def commands(drive: DriveReport, mode: CacheMode) -> Tuple[CommandLine, ...]:
@@ -115,3 +115,13 @@ def pin(dev: str) -> CommandLine:
         "for f in /sys/block/{}/device/scsi_disk/*/cache_type; do "
         'echo "temporary write back" > "$f"; done', dev,
     )
+
+
+def pin_word(transport: str, pinned: Optional[bool]) -> str:
+    """Whether a drive is pinned, for a table; "-" where there is nothing to pin.
+
+    The kernel does not tell: only the process that has pinned a disk knows.
+    """
+    if pinned is None:
+        return "unknown" if pinnable(Transport(transport)) else "-"
+    return "yes" if pinned else "no"

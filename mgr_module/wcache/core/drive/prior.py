@@ -15,8 +15,8 @@ from typing import Dict, Mapping, Optional, Sequence, Tuple
 
 from .. import codec
 from ..errors import RefusedError, StorageError
+from ..hardware.readings import OptionValue
 from ..model import CacheMode, DriveReport, DriveState, KernelView, mode_of
-from ..option_value import OptionValue
 from .journal import JournalEntry, PriorDrive, prior_of
 
 # It is sent with each request (REPLY_BYTES_MAX) and stored with each change of a plan;

@@ -14,7 +14,7 @@ from dataclasses import replace
 from enum import Enum
 from typing import AbstractSet, Iterator, Mapping, Optional, Sequence, Set, Tuple
 
-from ..errors import RefusedError
+from ..errors import Refusal, RefusalKind, RefusedError, left, told
 from ..host_report import HostReport
 from ..model import (
     CacheMode,
@@ -29,7 +29,6 @@ from ..model import (
     Transport,
 )
 from ..options.shared_cache import SharedCache, caches_of, drive_words, shared_cache
-from ..refusal import Refusal, RefusalKind, left, told
 
 ROLL_BACK_FIRST = "where wcache turned it off, roll that back first"
 DROPS = "a loop device in write through drops the OSD's flushes"
@@ -58,18 +57,24 @@ class Safety(str, Enum):
 
 def not_flushing(state: DriveState) -> Tuple[str, ...]:
     """Names of the layers that drop flushes; the disk itself is named "disk"."""
-    names = ["disk"] if state.kernel_view is KernelView.WRITE_THROUGH else []
-    names += [
-        layer.name for layer in state.layers if layer.kernel_view is KernelView.WRITE_THROUGH
-    ]
-    return tuple(dict.fromkeys(names))
+    return _viewed_as(KernelView.WRITE_THROUGH, state)
 
 
 def not_known(state: DriveState) -> Tuple[str, ...]:
     """Names of the layers whose kernel view could not be read."""
-    names = ["disk"] if state.kernel_view is KernelView.UNKNOWN else []
-    names += [layer.name for layer in state.layers if layer.kernel_view is KernelView.UNKNOWN]
+    return _viewed_as(KernelView.UNKNOWN, state)
+
+
+def _viewed_as(view: KernelView, state: DriveState) -> Tuple[str, ...]:
+    names = ["disk"] if state.kernel_view is view else []
+    names += [layer.name for layer in state.layers if layer.kernel_view is view]
     return tuple(dict.fromkeys(names))
+
+
+def _of_the_disk(state: DriveState) -> Set[str]:
+    """Names of the layers that share the disk's own queue, and so its view."""
+    kinds = (LayerKind.DISK, LayerKind.PARTITION)
+    return {layer.name for layer in state.layers if layer.kind in kinds}
 
 
 def lost_after_reset(state: DriveState) -> Tuple[str, ...]:
@@ -80,9 +85,8 @@ def lost_after_reset(state: DriveState) -> Tuple[str, ...]:
     """
     if state.page.stays_off:
         return ()
-    kinds = (LayerKind.DISK, LayerKind.PARTITION)
-    own = {layer.name for layer in state.layers if layer.kind in kinds}
-    return tuple(name for name in not_flushing(state) if name not in ("disk", *own))
+    own = {"disk", *_of_the_disk(state)}
+    return tuple(name for name in not_flushing(state) if name not in own)
 
 
 def judge(state: DriveState) -> Safety:
@@ -96,16 +100,6 @@ def judge(state: DriveState) -> Safety:
         return Safety.UNSAFE if known else Safety.UNKNOWN
     # every layer flushes: then it does not matter what the device cache is
     return Safety.UNKNOWN if not_known(state) else Safety.SAFE
-
-
-def pin_word(transport: str, pinned: Optional[bool]) -> str:
-    """Whether a drive is pinned, for a table; "-" where there is nothing to pin.
-
-    The kernel does not tell: only the process that has pinned a disk knows.
-    """
-    if pinned is None:
-        return "unknown" if pinnable(Transport(transport)) else "-"
-    return "yes" if pinned else "no"
 
 
 def pinnable(transport: Transport) -> bool:
@@ -397,10 +391,7 @@ def dropping_above(drive: DriveReport) -> Tuple[str, ...]:
 
     A partition shares its disk's queue, so pinning the disk cures it too.
     """
-    cured = {"disk", drive.dev_name} if pinnable(drive.transport) else set()
-    own = {
-        layer.name for layer in drive.state.layers if layer.kind.value in ("disk", "partition")
-    }
-    if cured:
-        cured |= own
+    cured: Set[str] = set()
+    if pinnable(drive.transport):
+        cured = {"disk", drive.dev_name, *_of_the_disk(drive.state)}
     return tuple(name for name in not_flushing(drive.state) if name not in cured)

@@ -14,7 +14,7 @@ from ..record import Period
 from ..simulation import on_our_clock
 from .budget import cost_of, cut_off_bytes_max, cut_off_seconds
 from .pairs import Discarded, next_slot
-from .period import PeriodUnderWay, Phase
+from .period import PeriodUnderWay, Stage
 from .run_state import RunState
 from .settling_time.checks import due_check
 from .slots import Periods
@@ -47,7 +47,7 @@ def with_voided(state: RunState, now: PeriodUnderWay, now_s: float) -> RunState:
     samples = now.samples
     spent_s = max(0.0, now_s - now.started_at_s) if on_our_clock(state.spec) else 0.0
     written = now.written_bytes + (samples.bytes_written if samples else 0)
-    if samples is None and now.phase is Phase.MEASURING:
+    if samples is None and now.phase is Stage.MEASURING:
         # a bench under way is not called back
         written += cut_off_bytes_max(state.spec.experiments[len(state.finished)], now.slot)
     state = replace(state, starting_open=0)

@@ -25,7 +25,7 @@ from typing import (
 from ..cluster import SLOW_OPS, ClusterState, calm_first, in_turns
 from ..codec import one_line
 from ..drive.safety import may_toggle, refused, writeback_refusal
-from ..errors import MalformedError, NotFoundError, RefusedError
+from ..errors import MalformedError, NotFoundError, RefusalKind, RefusedError
 from ..hardware.bcache import CONTROLLER_S, WRITTEN_FOR, WRITTEN_MAX, Dirty, begins_nowhere
 from ..host_report import HostReport, lost_models
 from ..loads import ASSUMED_SAMPLE_S, WATCHED_MAX, WRITE_BYTES
@@ -33,7 +33,6 @@ from ..model import DriveModel, DriveReport, LoadPoint, Role
 from ..options.option import Option
 from ..options.trial import OptionTrial
 from ..record import Precondition
-from ..refusal import RefusalKind
 from ..scope import Scope
 from ..simulation import in_cluster, measured_by_probe, not_up
 from ..text import many, named

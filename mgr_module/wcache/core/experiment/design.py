@@ -9,8 +9,7 @@ import math
 from typing import List, NamedTuple, Protocol, Sequence, Tuple
 
 from ..errors import MalformedError
-from ..loads import level_ns
-from ..material import MATERIAL_LN
+from ..loads import MATERIAL_LN, level_ns
 from ..model import CacheMode, DriveState, Transport
 from ..record import CrossedDrive, ExperimentSetup, Pair, Period
 from . import factorial

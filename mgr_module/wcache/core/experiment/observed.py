@@ -11,7 +11,8 @@ from ..codec import INT_MAX, parse_json
 from ..errors import MalformedError
 from ..figures.latency_table import LatencyTable
 from ..hardware.bcache import BcacheState
-from ..model import CacheMode, FlushCounters, KernelView, LoadPoint, Role
+from ..hardware.readings import FlushCounters
+from ..model import CacheMode, KernelView, LoadPoint, Role
 from ..record import BUCKETS_MAX, LatencyHistogram, Precondition
 
 # So few samples are kept as they are: those of bench calls, which each cost something.

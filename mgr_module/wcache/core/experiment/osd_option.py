@@ -12,8 +12,8 @@ from typing import Dict, Generator, Mapping, Optional, Sequence, Tuple, Union
 
 from ..drive.prior import PriorDoubt
 from ..errors import WcacheError
+from ..hardware.readings import OptionValue
 from ..model import DriveReport, DriveState
-from ..option_value import OptionValue
 from ..options.option import Option
 from ..options.trial import OptionTrial
 from ..protocol import (

@@ -35,7 +35,7 @@ TIMER_SECONDS_MAX = 10.0
 WATCH_S = 86400.0  # as long as an experiment may take: its watch ends with it
 
 
-class Phase(Enum):
+class Stage(Enum):
     IDLE = "idle"
     LOOKING = "looking"  # at a domain that was not touched yet
     RESUMING = "resuming"  # an OSD has its own value back, which the last mgr had no time for
@@ -50,7 +50,7 @@ class Phase(Enum):
     RELEASING = "releasing"
 
 
-class Step(NamedTuple):
+class Toggle(NamedTuple):
     """One cache domain and the mode it is to be in."""
 
     domain_id: str
@@ -64,7 +64,7 @@ class PeriodUnderWay:
 
     slot: AnySlot
     attempt: int = 0
-    phase: Phase = Phase.IDLE
+    phase: Stage = Stage.IDLE
     token: str = ""
     started_at_s: float = 0.0
     settled_at_s: float = 0.0
@@ -87,28 +87,28 @@ class PeriodUnderWay:
     def under_way(self) -> bool:
         """Whether it takes time of the drive."""
         return self.phase in (
-            Phase.SETTING, Phase.SETTLING, Phase.READING, Phase.WRITING, Phase.DRAINING,
-            Phase.MEASURING, Phase.CLOSING,
+            Stage.SETTING, Stage.SETTLING, Stage.READING, Stage.WRITING, Stage.DRAINING,
+            Stage.MEASURING, Stage.CLOSING,
         )
 
     @property
     def wake_at_s(self) -> Optional[float]:
         """When time alone takes it further, or None."""
-        if self.phase is Phase.SETTLING:
+        if self.phase is Stage.SETTLING:
             return min(self.settled_at_s, self.cut_off_at_s)
         if self.under_way and self.cut_off_at_s < math.inf:
             return self.cut_off_at_s
         return None
 
 
-def sides(spec: RunSpec, setup: ExperimentSetup, slot: AnySlot) -> List[Step]:
+def sides(spec: RunSpec, setup: ExperimentSetup, slot: AnySlot) -> List[Toggle]:
     """What a period toggles: the drive, and in a factorial the other one."""
     design = design_of(setup)
     modes, transports = design.modes(setup.seed, slot), design.transports(setup)
-    return [Step(*item) for item in zip(spec.domain_ids, modes, transports)]
+    return [Toggle(*item) for item in zip(spec.domain_ids, modes, transports)]
 
 
-def steps(spec: RunSpec, setup: ExperimentSetup, slot: AnySlot) -> List[Step]:
+def steps(spec: RunSpec, setup: ExperimentSetup, slot: AnySlot) -> List[Toggle]:
     """What is set before measuring; a settling check begins with a toggle, so there and back."""
     found = sides(spec, setup, slot)
     if not isinstance(slot, CheckSlot):
@@ -117,7 +117,7 @@ def steps(spec: RunSpec, setup: ExperimentSetup, slot: AnySlot) -> List[Step]:
 
 
 def set_request(
-    spec: RunSpec, step: Step, prior: Prior
+    spec: RunSpec, step: Toggle, prior: Prior
 ) -> Union[SetModeRequest, SetOptionRequest]:
     """The task of a step; it changes nothing where the mode, or the option, is set already."""
     trial = spec.option
@@ -135,7 +135,7 @@ def closing_request(
     return CountersRequest(domain_id) if spec.option is None else OptionsRequest(domain_id)
 
 
-def in_place(spec: RunSpec, step: Step, states: Tuple[DriveState, ...]) -> bool:
+def in_place(spec: RunSpec, step: Toggle, states: Tuple[DriveState, ...]) -> bool:
     """Whether every drive of the domain was read to be as a step wants it."""
     trial = spec.option
     if trial is None:

@@ -27,7 +27,7 @@ from . import period as period_run
 from .pairs import IN_PROGRESS, is_look
 from .period import (
     PeriodUnderWay,
-    Phase,
+    Stage,
     closing_request,
     in_place,
     load_of,
@@ -94,7 +94,7 @@ class RunMachine(IllRun):
         if self.state.status is RunStatus.RUNNING:
             self.state = accounting.with_cut_off(self.state, self.periods, now_s)
             if self._may_have_left_a_value:
-                self._now = PeriodUnderWay(Slot(0, False), phase=Phase.RESUMING)
+                self._now = PeriodUnderWay(Slot(0, False), phase=Stage.RESUMING)
                 request = run_priors.release_request(self.state, self.spec.domain_id)
                 return [events.SaveRun(), self._task(request)]
         self.state = replace(self.state, status=RunStatus.RUNNING, began_at_s=now_s, reason="")
@@ -126,7 +126,7 @@ class RunMachine(IllRun):
         """Nothing is touched before what was there is stored."""
         unknown = run_priors.next_unknown(self.state)
         if unknown is not None:
-            self._now = PeriodUnderWay(Slot(0, False), phase=Phase.LOOKING, looked_at=unknown)
+            self._now = PeriodUnderWay(Slot(0, False), phase=Stage.LOOKING, looked_at=unknown)
             return [events.SaveRun(), self._task(LookRequest(unknown))]
         # the last mgr may have stopped while the analysis looked
         if not self._all_over and self._experiment.look_is_due:
@@ -138,7 +138,7 @@ class RunMachine(IllRun):
             return []
         if now_s >= self._now.cut_off_at_s:
             return self._cut_off(now_s)
-        if self._now.phase is Phase.SETTLING and now_s >= self._now.settled_at_s:
+        if self._now.phase is Stage.SETTLING and now_s >= self._now.settled_at_s:
             return self._start(now_s)
         return []
 
@@ -153,20 +153,20 @@ class RunMachine(IllRun):
         outcome, phase = event.outcome, self._now.phase
         if isinstance(outcome, FailureOutcome):
             return self._task_failed(outcome, now_s)
-        if phase is Phase.LOOKING and isinstance(outcome, DrivesOutcome):
+        if phase is Stage.LOOKING and isinstance(outcome, DrivesOutcome):
             return self._looked(outcome, now_s)
-        if phase is Phase.RESUMING and isinstance(outcome, StateOutcome):
+        if phase is Stage.RESUMING and isinstance(outcome, StateOutcome):
             return self._resumed(outcome, now_s)
-        if phase is Phase.SETTING and isinstance(outcome, StateOutcome):
+        if phase is Stage.SETTING and isinstance(outcome, StateOutcome):
             return self._set(outcome, now_s)
         started = self._answered_at_start(outcome, now_s)
         if started is not None:
             return started
-        if phase is Phase.MEASURING and isinstance(outcome, SamplesOutcome):
+        if phase is Stage.MEASURING and isinstance(outcome, SamplesOutcome):
             return self._measured(events.LoadMeasured(event.task_id, samples_of(outcome)), now_s)
-        if phase is Phase.CLOSING and isinstance(outcome, StateOutcome):
+        if phase is Stage.CLOSING and isinstance(outcome, StateOutcome):
             return self._close(outcome, now_s)
-        if phase is Phase.RELEASING and isinstance(outcome, StateOutcome):
+        if phase is Stage.RELEASING and isinstance(outcome, StateOutcome):
             domain_id = self._releasing
             self.state = run_priors.with_told(self.state, domain_id, outcome.prior)
             problem = run_priors.words_of_release(self.state, domain_id, outcome)
@@ -174,7 +174,7 @@ class RunMachine(IllRun):
             told = self._put_back_late(outcome) if late else []
             return [*told, *self._released(problem)]
         odd = f"the probe gave an unexpected answer to a {phase.value} task"
-        if phase is Phase.RELEASING:
+        if phase is Stage.RELEASING:
             return self._released(odd)
         return self._halt(odd, now_s)
 
@@ -191,10 +191,10 @@ class RunMachine(IllRun):
 
     def _task_failed(self, outcome: FailureOutcome, now_s: float) -> List[events.Action]:
         said = outcome.message + (f": {outcome.advice}" if outcome.advice else "")
-        if self._now.phase is Phase.RELEASING:
+        if self._now.phase is Stage.RELEASING:
             problem = run_priors.words_of_failure(self.state, self._releasing, outcome)
             return self._released(problem, outcome.doubt)
-        setting = self._now.phase is Phase.SETTING
+        setting = self._now.phase is Stage.SETTING
         if setting and outcome.doubt is PriorDoubt.OTHER_STATE:
             return self._other_state(said, now_s)
         return self._halt(said, now_s)
@@ -224,12 +224,12 @@ class RunMachine(IllRun):
             return self._look(now_s)
         slot = experiment.next_slot
         attempt = self._now.attempt if self._now.slot == slot else 0
-        self._now = PeriodUnderWay(slot, attempt, Phase.SETTING, started_at_s=now_s)
+        self._now = PeriodUnderWay(slot, attempt, Stage.SETTING, started_at_s=now_s)
         self._now.cut_off_at_s = self._experiment.cut_off_at_s(self._now)
         return self._set_next()
 
     @property
-    def _step(self) -> period_run.Step:
+    def _step(self) -> period_run.Toggle:
         """What is set next, or is being set."""
         steps = period_run.steps(self.spec, self._setup, self._now.slot)
         return steps[len(self._now.before)]
@@ -255,7 +255,7 @@ class RunMachine(IllRun):
             self._now.bcache += read_at(outcome, now_s)
         if len(self._now.before) < len(steps):
             return self._set_next()
-        self._now.phase = Phase.SETTLING
+        self._now.phase = Stage.SETTLING
         self._now.settled_at_s = now_s + self._experiment.settle_s(self._now.slot)
         self._now.cut_off_at_s = self._experiment.cut_off_at_s(self._now)
         return [*self._watch(), *self._tick(now_s)]
@@ -275,7 +275,7 @@ class RunMachine(IllRun):
         return [events.WatchOsds(self._watch_of[1], request)] if request.treated else []
 
     def _measure(self, now_s: float) -> List[events.Action]:
-        self._now.phase = Phase.MEASURING
+        self._now.phase = Stage.MEASURING
         self._now.cut_off_at_s = self._experiment.cut_off_at_s(self._now)
         left_s = self._now.cut_off_at_s - now_s
         load = load_of(self.spec, self._setup, self._now.slot, left_s)
@@ -284,9 +284,9 @@ class RunMachine(IllRun):
         return [self._task(load)]
 
     def _measured(self, event: events.LoadMeasured, now_s: float) -> List[events.Action]:
-        if event.token == self._now.token and self._now.phase is Phase.WRITING:
+        if event.token == self._now.token and self._now.phase is Stage.WRITING:
             return self._written(event.samples, now_s)
-        if event.token != self._now.token or self._now.phase is not Phase.MEASURING:
+        if event.token != self._now.token or self._now.phase is not Stage.MEASURING:
             return []
         self._now.samples = event.samples
         if event.samples.aborted:
@@ -298,11 +298,11 @@ class RunMachine(IllRun):
         empty = not event.samples.samples_ns and not event.samples.counters
         if empty and not isinstance(self._now.slot, CheckSlot):
             return self._again("no sample was taken", now_s)
-        self._now.phase = Phase.CLOSING
+        self._now.phase = Stage.CLOSING
         return [self._task(closing_request(self.spec, self.spec.domain_id))]
 
     @property
-    def _sides(self) -> List[period_run.Step]:
+    def _sides(self) -> List[period_run.Toggle]:
         return period_run.sides(self.spec, self._setup, self._now.slot)
 
     def _close(self, outcome: StateOutcome, now_s: float) -> List[events.Action]:
@@ -353,16 +353,16 @@ class RunMachine(IllRun):
         """Count what the period under way has cost; its samples are not used."""
         if self._now.under_way:
             self.state = accounting.with_voided(self.state, self._now, now_s)
-            self._now.phase = Phase.IDLE
+            self._now.phase = Stage.IDLE
 
     def _load_failed(self, event: events.LoadFailed, now_s: float) -> List[events.Action]:
-        loaded = self._now.phase in (Phase.MEASURING, Phase.WRITING)
+        loaded = self._now.phase in (Stage.MEASURING, Stage.WRITING)
         if event.token != self._now.token or not loaded:
             return []
         return self._fails(event.message, now_s)
 
     def _lease_lost(self, event: events.LeaseLost, now_s: float) -> List[events.Action]:
-        if self._now.phase is Phase.RELEASING:
+        if self._now.phase is Stage.RELEASING:
             # a probe that restarted restores by itself; only its answer proves that it could
             if self._releases < ATTEMPTS_MAX:
                 return self._give_back()
@@ -370,9 +370,9 @@ class RunMachine(IllRun):
             running = self.state.status is RunStatus.RUNNING
             saved = self._stop_measuring(said, now_s) if running else []
             return [*saved, *self._end_owing(said)]
-        if self._now.phase in (Phase.DECIDING, Phase.IDLE):
+        if self._now.phase in (Stage.DECIDING, Stage.IDLE):
             return []
-        if self._now.phase is Phase.LOOKING:
+        if self._now.phase is Stage.LOOKING:
             return self._look_or_go_on(now_s)
         self._untouched.clear()  # a task may have been done, and its answer lost
         return self._again(event.detail, now_s)
@@ -380,16 +380,16 @@ class RunMachine(IllRun):
     # ---- looking and ending
 
     def _look(self, now_s: float) -> List[events.Action]:
-        self._now.phase = Phase.DECIDING
+        self._now.phase = Stage.DECIDING
         return [events.AskAnalysis(self._new_token(), self._experiment.record(IN_PROGRESS, now_s))]
 
     def _decided(self, event: events.Decided, now_s: float) -> List[events.Action]:
-        if event.token != self._now.token or self._now.phase is not Phase.DECIDING:
+        if event.token != self._now.token or self._now.phase is not Stage.DECIDING:
             return []
         ended = self._experiment.ends_after(event)
         if ended:
             return self._finish_experiment(ended, now_s)
-        self._now.phase = Phase.IDLE
+        self._now.phase = Stage.IDLE
         return self._next_period(now_s)
 
     def _finish_experiment(self, ended: str, now_s: float) -> List[events.Action]:

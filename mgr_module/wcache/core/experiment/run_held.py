@@ -28,7 +28,7 @@ from .pairs import (
     pairs_of,
     whole,
 )
-from .period import PeriodUnderWay, Phase
+from .period import PeriodUnderWay, Stage
 from .run_state import OVER, RunSpec, RunState, RunStatus, may_turn_on
 from .settling_time.checks import due_check, pairs_limit, settled
 from .slots import AnySlot, CheckSlot, Periods, Slot
@@ -85,7 +85,7 @@ class ExperimentUnderWay:
     def cut_off_at_s(self, now: PeriodUnderWay) -> float:
         """When the budget ends this period; before it has settled, by time alone."""
         cost = run_budget.cost_of(self.setup, self.periods, self.discarded)
-        settles = self.spec.waits_for_controller and now.phase is not Phase.MEASURING
+        settles = self.spec.waits_for_controller and now.phase is not Stage.MEASURING
         # what was written before has kept clients waiting as well
         settled_at_s = math.inf if settles else (now.settled_at_s or math.inf) - now.written_s
         return run_budget.cut_off_at_s(
@@ -274,7 +274,7 @@ class HeldRun:
 
     def _give_back(self) -> List[events.Action]:
         self._releases += 1
-        self._now = PeriodUnderWay(Slot(0, False), phase=Phase.RELEASING)
+        self._now = PeriodUnderWay(Slot(0, False), phase=Stage.RELEASING)
         return self._release_next()
 
     @property

@@ -14,7 +14,7 @@ from .. import events
 from ..codec import one_line
 from ..simulation import has_clients
 from . import accounting, run_priors
-from .period import PeriodUnderWay, Phase
+from .period import PeriodUnderWay, Stage
 from .run_state import RunStatus
 from .slots import Slot
 from .starting import StartingRun
@@ -79,7 +79,7 @@ class IllRun(StartingRun):
         if why:  # that it is another reason by now is told, and not stored at each look
             shown = [events.SaveRun()] if self.state.load_failed else []
             self.state = replace(self.state, load_failed="", reason=one_line(f"waiting: {why}"))
-        going_back = self._now.phase is Phase.RELEASING
+        going_back = self._now.phase is Stage.RELEASING
         if going_back or now_s < self.state.ill_since_s + ILL_WAIT_S:
             return shown
         if why:

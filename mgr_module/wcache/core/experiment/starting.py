@@ -30,7 +30,7 @@ from ..simulation import measured_by_probe
 from ..text import amount
 from . import run_priors
 from .design import design_of
-from .period import PeriodUnderWay, Phase, read_at, samples_of
+from .period import PeriodUnderWay, Stage, read_at, samples_of
 from .run_held import HeldRun
 from .run_state import RunSpec
 from .slots import CheckSlot
@@ -175,7 +175,7 @@ class StartingRun(HeldRun):
         """Measure; of bcache once its controller has settled, by what is read of it first."""
         if not self.spec.waits_for_controller or isinstance(self._now.slot, CheckSlot):
             return self._measure(now_s)
-        self._now.phase = Phase.READING
+        self._now.phase = Stage.READING
         if not self._now.waited_from_s:
             self._now.waited_from_s, self._now.looks_from = now_s, len(self._now.bcache)
         return [self._task(OptionsRequest(self.spec.domain_id))]
@@ -192,17 +192,17 @@ class StartingRun(HeldRun):
         own = own_rate(self.spec, self._setup, now, self._prior)
         if own is None or _drains(outcome) in (None, own):
             return []
-        now.phase, now.drained, now.before = Phase.DRAINING, True, ()
+        now.phase, now.drained, now.before = Stage.DRAINING, True, ()
         return [self._task(SetOptionRequest(self.spec.domain_id, DRAINS, own, self._prior))]
 
     def _answered_at_start(self, outcome: object, now_s: float) -> Optional[List[events.Action]]:
         """Go on with what was asked for before a period begins; None for another answer."""
         phase = self._now.phase
-        if phase is Phase.WRITING and isinstance(outcome, SamplesOutcome):
+        if phase is Stage.WRITING and isinstance(outcome, SamplesOutcome):
             return self._written(samples_of(outcome), now_s)
-        if phase is Phase.READING and isinstance(outcome, StateOutcome):
+        if phase is Stage.READING and isinstance(outcome, StateOutcome):
             return self._looked_at_start(outcome, now_s)
-        if phase is Phase.DRAINING and isinstance(outcome, StateOutcome):
+        if phase is Stage.DRAINING and isinstance(outcome, StateOutcome):
             return self._rate_set(outcome, now_s)
         return None
 
@@ -220,7 +220,7 @@ class StartingRun(HeldRun):
             now.settled_at_s = now_s
             return self._measure(now_s)
         if next_.do is Do.WRITE:
-            now.phase, now.written_at_s = Phase.WRITING, now_s
+            now.phase, now.written_at_s = Stage.WRITING, now_s
             load = writes(self.spec, self._setup, now.bcache[-1])
             more = load.count * WRITE_BYTES[load.load_point]
             now.written_bytes += more
@@ -234,7 +234,7 @@ class StartingRun(HeldRun):
             return [events.SaveRun(), self._task(load)]
         if next_.do is Do.WAIT:
             return self._look_again_later(now_s)
-        now.phase = Phase.DRAINING
+        now.phase = Stage.DRAINING
         now.drained = next_.do is Do.LET_GO
         return [self._task(SetOptionRequest(
             self.spec.domain_id, DRAINS, self._rate_wanted, self._prior
@@ -254,7 +254,7 @@ class StartingRun(HeldRun):
         if not has_rate(outcome, self._rate_wanted):
             return self._halt(f"{DRAINS} is not {self._rate_wanted} after it was set", now_s)
         if isinstance(self._now.slot, CheckSlot):  # it begins with a toggle, so anew
-            self._now.phase = Phase.SETTING
+            self._now.phase = Stage.SETTING
             return self._set_next()
         return self._look_again_later(now_s)
 
@@ -264,7 +264,7 @@ class StartingRun(HeldRun):
         return self._halt(samples.aborted, now_s) if samples.aborted else self._start(now_s)
 
     def _look_again_later(self, now_s: float) -> List[events.Action]:
-        self._now.phase = Phase.SETTLING
+        self._now.phase = Stage.SETTLING
         self._now.settled_at_s = now_s + CONTROLLER_S
         return []
 

@@ -24,7 +24,7 @@ _SHARE = Axis(0.0, 100.0, HEIGHT - BOTTOM, TOP)
 
 
 @dataclass(frozen=True)
-class Curve:
+class StepLine:
     """The distribution of one cache mode: a step line and where its median is."""
 
     mode: str
@@ -35,13 +35,13 @@ class Curve:
 
 
 @dataclass(frozen=True)
-class Plot:
+class RecordPlot:
     """One plot: both modes of one record."""
 
     record_id: str
     title: str
     unit: str  # what one step of the curve is
-    curves: Tuple[Curve, ...]
+    curves: Tuple[StepLine, ...]
     x_ticks: Ticks
     y_ticks: Ticks
     width: int = WIDTH
@@ -66,7 +66,7 @@ def _means_us(period: Period) -> List[float]:
     return [] if commit is None or commit.sum_s <= 0 else [1e6 * commit.sum_s / commit.count]
 
 
-def plot(record: Record) -> Plot:
+def plot(record: Record) -> RecordPlot:
     """The plot of a record; it has no curves where the record holds no latencies."""
     by_mode = latencies_us(record)
     values = [value for mode in by_mode.values() for value in mode]
@@ -75,13 +75,13 @@ def plot(record: Record) -> Plot:
     title = f"osd.{setup.osd_id} {setup.load_point.short} ({setup.role.value})"
     unit = "samples" if sampled else "periods' mean commit latencies"
     if not values:
-        return Plot(record.record_id, title, unit, (), (), ())
+        return RecordPlot(record.record_id, title, unit, (), (), ())
     # a margin at both ends; never an empty range
     low, high = min(values), max(values)
     x = Axis(low / 1.15, max(high, low * 1.5) * 1.15, LEFT, WIDTH - RIGHT, is_log=True)
     curves = tuple(_curve(mode, values, x) for mode, values in by_mode.items() if values)
     y_ticks = tuple((round(_SHARE.at(percent), 1), f"{percent}%") for percent in PERCENT_TICKS)
-    return Plot(record.record_id, title, unit, curves, x.ticks(LABEL_PX, _label), y_ticks)
+    return RecordPlot(record.record_id, title, unit, curves, x.ticks(LABEL_PX, _label), y_ticks)
 
 
 def _label(tick_us: float) -> str:
@@ -92,7 +92,7 @@ def _label(tick_us: float) -> str:
     return f"{tick_us / 1e6:.4g} s"
 
 
-def _curve(mode: CacheMode, values: Sequence[float], x: Axis) -> Curve:
+def _curve(mode: CacheMode, values: Sequence[float], x: Axis) -> StepLine:
     count = len(values)
     step = max(1, math.ceil(count / STEPS_MAX))
     kept = sorted({*range(0, count, step), count - 1})
@@ -103,4 +103,4 @@ def _curve(mode: CacheMode, values: Sequence[float], x: Axis) -> Curve:
     words.append(f"H{WIDTH - RIGHT}")
     middle = count // 2
     median = values[middle] if count % 2 else (values[middle - 1] + values[middle]) / 2
-    return Curve(mode.value, "".join(words), count, round(x.at(median), 1), latency(median))
+    return StepLine(mode.value, "".join(words), count, round(x.at(median), 1), latency(median))

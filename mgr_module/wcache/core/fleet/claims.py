@@ -12,9 +12,9 @@ from dataclasses import replace
 from typing import AbstractSet, Dict, FrozenSet, Iterable, List, Mapping, Tuple
 
 from ..cluster import ClusterState, OsdNow
+from ..errors import Refusal, RefusalKind
 from ..host_report import HostReport
 from ..model import DriveReport, OsdUse
-from ..refusal import Refusal, RefusalKind
 from ..shell import typed
 from ..simulation import in_cluster
 

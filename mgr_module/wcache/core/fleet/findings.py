@@ -1,20 +1,17 @@
-"""Every finding and what to do about it; the fleet-wide ones are found here.
+"""What to do about every finding; those that follow from one host's report are found here.
 
 One place for the words: health checks, `status` and the report all take them from
 `ADVICE`.  What is found of a knob is in its folder, with its advice; `knobs/registry.py` has all.
+What follows from more than a report is found in `commands/findings.py`.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from types import MappingProxyType
-from typing import AbstractSet, Dict, Iterable, List, Mapping, Sequence, Tuple
+from typing import AbstractSet, Dict, List, Mapping, Tuple
 
-from ..agents import SILENT_S, Agent, Blocked, OtherVersion
 from ..drive.manual import commands, pin, turn_off
 from ..drive.safety import Safety, dropping_above, judge, lost_after_reset, not_flushing
-from ..experiment.campaign import Campaign
-from ..experiment.run_state import OVER, RunState, RunStatus
 from ..host_report import HostReport
 from ..model import (
     CacheMode,
@@ -26,9 +23,7 @@ from ..model import (
     Severity,
     Transport,
 )
-from ..protocol import PROTOCOL_VERSION
 from ..shell import ticked
-from ..verdict.result import Result
 from . import loaded_off, set_up
 
 # code: (summary for `ceph health`, what to do).  A summary with a form for one and a form for more
@@ -265,16 +260,6 @@ def advice_on(
     return _CURES.get(item.cure) or advice[item.code][1]
 
 
-# So many campaigns in a row that aborted, none older than this, are a finding.
-ABORTS_MIN = 3
-ABORTS_WITHIN_S = 7 * 86400.0
-# A refused rival calls again within this time as long as it runs.
-RIVAL_S = 45.0
-# A probe that calls and has been at one step for so long is told of: a disk that spins up, or
-# writes its whole cache out, takes less.
-HANGS_S = 30.0
-
-
 def of_drive(
     drive: DriveReport, *, throwaway: bool, leased: bool, touched: bool = True
 ) -> List[Finding]:
@@ -337,107 +322,3 @@ def modes_of(report: HostReport, without: AbstractSet[str]) -> Dict[Tuple[str, s
         if mode is not None and drive.domain_id not in without:
             counts[str(drive.drive_model) or drive.transport.value, mode.value] += 1
     return dict(counts)
-
-
-def mixed_modes(counts: Mapping[Tuple[str, str], int]) -> List[Finding]:
-    """Drive models whose drives are not all in one mode, by `modes_of` their hosts."""
-    modes: Dict[str, Dict[str, int]] = defaultdict(dict)
-    for (model, mode), count in counts.items():
-        modes[model][mode] = count
-    return [
-        Finding(
-            FindingCode.MIXED_MODES, Severity.WARNING, model,
-            ", ".join(f"{count} in {mode}" for mode, count in sorted(counts.items())),
-        )
-        for model, counts in sorted(modes.items())
-        if len(counts) > 1
-    ]
-
-
-def of_results(results: Iterable[Result]) -> List[Finding]:
-    """What the last experiment of each drive and load point found wrong with the drive."""
-    latest: Dict[Tuple[str, str, str], Result] = {}
-    for result in results:
-        if result.analysed:
-            key = (result.hostname, result.drive_id, result.load_point.value)
-            known = latest.get(key)
-            if known is None or known.ended_at_s <= result.ended_at_s:
-                latest[key] = result
-    return list(dict.fromkeys(item for one in latest.values() for item in one.findings))
-
-
-def of_agents(
-    agents: Sequence[Agent], now_s: float, others: Sequence[OtherVersion] = (),
-    blocked: Mapping[str, Blocked] = MappingProxyType({}),
-) -> List[Finding]:
-    """Silent probes, also by what they wait for; rivals, and probes of another version."""
-    found = [
-        Finding(FindingCode.AGENT_VERSION, Severity.WARNING, one.hostname, words_of_version(one))
-        for one in others
-    ]
-    calling = {one.hostname for one in others}
-    # of 10,000 probes few have anything to tell: they are found first
-    for agent in [
-        one for one in agents
-        if now_s - one.seen_at_s >= SILENT_S or one.rival_probe_id or one.hostname in blocked
-    ]:
-        waits = blocked.get(agent.hostname)
-        hangs = waits is not None and now_s - waits.since_s >= HANGS_S
-        if (hangs or agent.silent(now_s)) and agent.hostname not in calling:
-            found.append(Finding(
-                FindingCode.AGENT_SILENT, Severity.WARNING, agent.hostname,
-                f"{words_of_wait(waits, now_s)}; see the kernel's log of that host (dmesg)"
-                if waits is not None else f"last seen {now_s - agent.seen_at_s:.0f} s ago",
-            ))
-        if agent.rival_probe_id and now_s - agent.rival_seen_at_s < RIVAL_S:
-            found.append(
-                Finding(
-                    FindingCode.AGENT_CONFLICT, Severity.WARNING, agent.hostname,
-                    f"probe {agent.rival_probe_id} was refused: {agent.probe_id} speaks for this "
-                    "host",
-                )
-            )
-    return found
-
-
-def words_of_wait(waits: Blocked, now_s: float) -> str:
-    """What a probe that calls waits for, and since when."""
-    return f"the probe calls, and has waited for {now_s - waits.since_s:.0f} s: {waits.what}"
-
-
-def words_of_version(one: OtherVersion) -> str:
-    """Which side has to be brought up to date."""
-    older = one.version < PROTOCOL_VERSION
-    todo = f"upgrade the probe on {one.hostname}" if older else "upgrade the module on the mgrs"
-    return f"its probe speaks protocol {one.version}, the module {PROTOCOL_VERSION}: {todo}"
-
-
-def of_campaigns(
-    campaigns: Iterable[Campaign], runs: Iterable[RunState], now_s: float
-) -> List[Finding]:
-    """The newest campaigns that are over, where each had a run that aborted by itself."""
-    states: Dict[str, List[RunState]] = defaultdict(list)
-    for state in runs:
-        states[state.spec.campaign_id].append(state)
-    last: List[Tuple[str, str]] = []  # campaign, why its last run aborted; newest first
-    for campaign in sorted(campaigns, key=lambda c: c.created_at_s, reverse=True):
-        mine = states[campaign.campaign_id]
-        old = now_s - campaign.created_at_s > ABORTS_WITHIN_S
-        under_way = any(s.status not in OVER for s in mine)
-        if old or not mine or under_way:
-            continue
-        aborted = [state for state in mine if state.status is RunStatus.ABORTED]
-        if any(state.by_will for state in aborted):
-            continue
-        if not aborted:
-            return []
-        last.append((campaign.campaign_id, aborted[-1].reason))
-        if len(last) == ABORTS_MIN:
-            names = ", ".join(name for name, _ in reversed(last))
-            return [
-                Finding(
-                    FindingCode.CAMPAIGN_ABORTS, Severity.WARNING, last[0][0],
-                    f"{names} aborted; the last one: {last[0][1]}",
-                )
-            ]
-    return []

@@ -11,9 +11,8 @@ from __future__ import annotations
 
 from typing import Dict, Optional, Tuple
 
-from ..errors import RefusedError
+from ..errors import RefusalKind, RefusedError
 from ..model import DriveReport, DriveState, LoadPoint
-from ..refusal import RefusalKind
 from ..shell import typed
 from ..text import amount, roughly
 from .option import Follow, Option, Place

@@ -7,8 +7,8 @@ from typing import Optional
 
 from ..errors import MalformedError
 from ..hardware.bcache import Dirty
+from ..hardware.readings import NAME_CHARS_MAX, VALUE_CHARS_MAX
 from ..model import CacheMode, Verdict
-from ..option_value import NAME_CHARS_MAX, VALUE_CHARS_MAX
 from .entries import comparable, option
 from .option import Option
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Dict, Optional, Sequence, Tuple
 
-from ..material import MATERIAL_RATIO
+from ..loads import MATERIAL_RATIO
 from ..model import LoadPoint, Verdict
 from .estimate import Estimate
 from .load_profile import LoadProfile

@@ -12,7 +12,7 @@ from typing import Dict, Iterable, List, Sequence, Tuple
 
 from ..drive.manual import pin
 from ..drive.saved_off import saves_by_itself, saves_off
-from ..material import MATERIAL_RATIO
+from ..loads import MATERIAL_RATIO
 from ..model import DriveReport, LoadPoint, Transport
 from ..shell import chained, command, commented
 from ..text import many

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Optional
 
-from ..material import MATERIAL_RATIO
+from ..loads import MATERIAL_RATIO
 from ..model import Verdict
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Dict, Iterable, List, Mapping, Sequence, Tuple
 
-from ..material import MATERIAL_RATIO
+from ..loads import MATERIAL_RATIO
 from ..model import LoadPoint, Verdict
 from ..shell import NOTHING, CommandLine, arguments, chained, command, ticked
 from .pooling import POOL_DRIVES_MIN, LoadVerdict

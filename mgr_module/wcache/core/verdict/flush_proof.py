@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from typing import AbstractSet, Dict, Iterable, NamedTuple, Protocol, Sequence, Tuple
 
-from ..drive.accepted_proofs import HOSTS_MIN, AcceptedProof, is_accepted
+from ..drive.proofs import HOSTS_MIN, AcceptedProof, is_accepted
 from ..host_report import HostReport, PowerCut, lost_words
 from ..model import CacheMode, Finding, FindingCode, LoadPoint, Verdict
 from ..simulation import DriveKind
 
 
-class Seen(Protocol):
+class FlushEvidence(Protocol):
     """What an experiment has seen of a drive's flushes."""
 
     @property
@@ -67,7 +67,7 @@ def lost_writes(reports: Iterable[HostReport]) -> Dict[DriveKind, str]:
 
 
 def withheld_for(
-    verdict: Verdict, seen: Sequence[Seen], power_cuts: Sequence[ToldCut] = (),
+    verdict: Verdict, seen: Sequence[FlushEvidence], power_cuts: Sequence[ToldCut] = (),
     homes: AbstractSet[str] = frozenset(),
 ) -> str:
     """Why `write back` is not recommended on what was seen of a drive model; '' where it is.
@@ -123,10 +123,10 @@ def withheld_for(
     return ""
 
 
-def has_finding(one: Seen, code: FindingCode) -> bool:
+def has_finding(one: FlushEvidence, code: FindingCode) -> bool:
     """Whether an experiment raised a finding."""
     return any(finding.code is code for finding in one.findings)
 
 
-def _named(one: Seen) -> str:
+def _named(one: FlushEvidence) -> str:
     return f"{one.hostname} {one.drive_id}"

@@ -22,7 +22,7 @@ from typing import (
 )
 
 from ..cluster import ClusterState
-from ..drive.accepted_proofs import HOSTS_MIN
+from ..drive.proofs import HOSTS_MIN
 from ..drive.safety import may_toggle
 from ..host_report import HostReport
 from ..model import CacheMode, DriveModel, DriveReport

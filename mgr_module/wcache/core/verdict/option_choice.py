@@ -20,8 +20,8 @@ from typing import (
     Tuple,
 )
 
+from ..hardware.readings import NAME_CHARS_MAX, VALUE_CHARS_MAX
 from ..model import LoadPoint, Verdict
-from ..option_value import NAME_CHARS_MAX, VALUE_CHARS_MAX
 from ..options.entries import BY_NAME
 from ..options.option import Follow
 from ..options.trial import OptionTrial

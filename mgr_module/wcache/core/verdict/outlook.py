@@ -22,7 +22,7 @@ _OFF_ON = {CacheMode.WRITE_THROUGH: "off", CacheMode.WRITE_BACK: "on"}
 
 
 @dataclass(frozen=True)
-class Standing:
+class Position:
     """A drive model by what is to be done about it; `drives` are those that are to be changed.
 
     `group` is `waiting` or the field of `Outlook` that it is counted in.
@@ -52,7 +52,7 @@ class Standing:
 
 
 @dataclass(frozen=True)
-class Waiting:
+class Backlog:
     """Drive models that are better in `mode`, with drives that are in the other one.
 
     `times_low` to `times_high`: how many times as fast they would commit; None where a verdict
@@ -83,8 +83,8 @@ class Outlook:
 
     models: int
     drives: int
-    off: Waiting
-    on: Waiting
+    off: Backlog
+    on: Backlog
     right: int = 0
     undecided: int = 0
     unmeasured: int = 0
@@ -94,7 +94,7 @@ class Outlook:
     ask_about: str = ""
 
     @property
-    def waiting(self) -> Tuple[Waiting, ...]:
+    def waiting(self) -> Tuple[Backlog, ...]:
         """The directions in which drives are to be changed."""
         return tuple(side for side in (self.off, self.on) if side.models)
 
@@ -158,7 +158,7 @@ class Outlook:
         return "; ".join(parts) + (" (simulated drives)" if self.simulated else "")
 
 
-def outlook(rows: Sequence[Standing], drives: int) -> Outlook:
+def outlook(rows: Sequence[Position], drives: int) -> Outlook:
     """The sums over `rows`; `drives` are those of all of them, each counted once."""
     sums = dict.fromkeys(("right", "undecided", "unmeasured", "went_back", "fixed"), 0)
     ask_about = ""
@@ -176,7 +176,7 @@ def outlook(rows: Sequence[Standing], drives: int) -> Outlook:
 def standings(
     counted: Mapping[DriveKind, Counted], advice: Iterable[Recommendation],
     went_back: Iterable[DriveKind] = (),
-) -> List[Standing]:
+) -> List[Position]:
     """One row for each drive model; simulated ones only where there are no others.
 
     `counted` is by `DriveKind.home`.  `went_back` are the kinds of drive whose recommended mode
@@ -212,27 +212,27 @@ def times_as_fast(found: Recommendation) -> Optional[Interval]:
 
 def _standing(
     kind: DriveKind, counted: Counted, found: Optional[Recommendation], went_back: bool
-) -> Standing:
+) -> Position:
     if not any(counted.changeable.values()):
-        return Standing(kind, "fixed", found)
+        return Position(kind, "fixed", found)
     if found is None:
-        return Standing(kind, "unmeasured")
+        return Position(kind, "unmeasured")
     if not found.verdict.decided:
-        return Standing(kind, "undecided", found)
+        return Position(kind, "undecided", found)
     if found.mode is None:
-        return Standing(kind, "right", found)
+        return Position(kind, "right", found)
     moving = counted.changeable[found.mode]
     if moving:
-        return Standing(kind, "went_back" if went_back else WAITING, found, moving)
-    return Standing(kind, "fixed" if counted.stuck[found.mode] else "right", found)
+        return Position(kind, "went_back" if went_back else WAITING, found, moving)
+    return Position(kind, "fixed" if counted.stuck[found.mode] else "right", found)
 
 
-def _side(mode: CacheMode, rows: Iterable[Standing]) -> Waiting:
+def _side(mode: CacheMode, rows: Iterable[Position]) -> Backlog:
     mine = [row for row in rows if row.group == WAITING and row.mode is mode]
     spans = [row.times for row in mine]
     known = [span for span in spans if span is not None]
     whole = bool(spans) and len(known) == len(spans)
-    return Waiting(
+    return Backlog(
         mode, len(mine), sum(row.drives for row in mine),
         min(low for low, _ in known) if whole else None,
         max(high for _, high in known) if whole else None,

@@ -25,9 +25,9 @@ from typing import (
 )
 
 from ..cluster import ClusterState
-from ..drive.accepted_proofs import AcceptedProof
+from ..drive.proofs import AcceptedProof
 from ..host_report import HostReport
-from ..material import MATERIAL_RATIO
+from ..loads import MATERIAL_RATIO
 from ..model import CacheMode, DriveModel, DriveReport, FindingCode, LoadPoint, Verdict
 from ..options.trial import OptionTrial
 from ..shell import command

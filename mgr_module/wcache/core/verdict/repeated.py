@@ -16,7 +16,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Dict, List, Optional, Sequence, Tuple
 
 from ..experiment.pairs import FIRST_LOOK
-from ..material import MATERIAL_RATIO
+from ..loads import MATERIAL_RATIO
 from ..model import LoadPoint, Verdict
 from ..options.trial import OptionTrial, arms_of
 from ..simulation import DriveKind

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from typing import Dict, Mapping, Optional, Tuple
 
-from ..material import MATERIAL_LN
+from ..loads import MATERIAL_LN
 from ..model import LoadPoint, Verdict
 from .estimate import Estimate
 from .load_profile import LoadProfile, variants

@@ -16,14 +16,14 @@ from typing import (
 )
 
 from ...core import events
-from ...core.drive.accepted_proofs import AcceptedProof, AcceptedProofs
+from ...core.drive.proofs import AcceptedProof, AcceptedProofs
 from ...core.record import Record
+from ...core.verdict.foreign import Evidence
 from ...core.verdict.plp import TrustedModel, TrustedModels, lifted
 from ...core.verdict.pooling import Pool
 from ...core.verdict.recommend import PoolKey
 from ...core.verdict.result import Result
-from ..storing.archive import ACCEPTED_PROOFS, RECORD, RESULT, TRUSTED, Archive
-from .foreign import Foreign
+from ..storing.archive import ACCEPTED_PROOFS, FOREIGN, RECORD, RESULT, TRUSTED, Archive
 from .pools import Pools
 from .results import BEING_ANALYSED, not_analysed, of_record
 
@@ -70,13 +70,14 @@ class Analyses:
         self._asked: Set[str] = set()  # ids of records that are with the child
         self._answers: queue.SimpleQueue[Tuple[Record, _Answer, str]] = queue.SimpleQueue()
         self.results: Dict[str, Result] = {}
-        self.foreign = Foreign(archive)
+        # the newest file of each other cluster, by its fsid
+        self.foreign: Dict[str, Evidence] = {}
         self.error = ""
 
     def load(self) -> None:
         """Take up the stored results, and what was imported."""
         self.results.update(self._archive.all(RESULT))
-        self.foreign.load()
+        self.foreign = self._archive.all(FOREIGN)
         models = self._archive.get(TRUSTED) or TrustedModels()
         self.trusted = {item.drive_model: item for item in models.items}
         proofs = self._archive.get(ACCEPTED_PROOFS) or AcceptedProofs()

@@ -14,18 +14,18 @@ from dataclasses import dataclass
 from typing import Dict, Generic, Iterable, List, Optional, Sequence, Type, TypeVar
 
 from ...core import codec, versions
-from ...core.agents import Agent
 from ...core.automation.state import AutoState
-from ...core.drive.acceptance import Acceptances
-from ...core.drive.accepted_proofs import AcceptedProofs
+from ...core.drive.journal import Acceptances
+from ...core.drive.proofs import AcceptedProofs
 from ...core.errors import StorageError, WcacheError
 from ...core.experiment.campaign import Campaign
 from ...core.experiment.run_state import RunState
 from ...core.experiment.slots import AnySlot, Periods, slot_at
+from ...core.fleet.agents import Agent
 from ...core.host_report import HostReport
 from ...core.ports import Done, Store, Write
 from ...core.record import Period, Record
-from ...core.verdict.foreign.document import Evidence
+from ...core.verdict.foreign import Evidence
 from ...core.verdict.load_profile import LoadProfile
 from ...core.verdict.plp import TrustedModels
 from ...core.verdict.result import Result

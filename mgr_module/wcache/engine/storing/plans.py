@@ -188,7 +188,7 @@ class StoredPlans:
     def _put_large(self, key: str, rollout: Rollout, done: Done) -> None:
         if len(rollout.changes) > CHANGES_MAX:
             raise StorageError(f"{key} has more than {CHANGES_MAX} changes: it is not stored")
-        plan_id, kept, made = rollout.plan_id, self._kept_of(rollout.plan_id), _Made(key)
+        plan_id, kept, made = rollout.plan_id, self._kept_of(rollout.plan_id), _Parts(key)
         waves, before = kept.waves, kept.before
         if waves[0] is not rollout.waves or not waves[1]:
             waves = rollout.waves, made.name("waves", Waves(rollout.waves))
@@ -263,7 +263,7 @@ def require_readable(rollout: Rollout) -> None:
     if len(rollout.changes) <= WHOLE_MAX:
         readable(key, rollout)
         return
-    made = _Made(key)
+    made = _Parts(key)
     made.name("waves", Waves(rollout.waves))
     made.parts(rollout.changes, (), None)
     readable(key, replace(rollout, changes=(), waves=()))
@@ -276,7 +276,7 @@ def _in_waves(rollout: Rollout, key: str) -> Rollout:
     return rollout
 
 
-class _Made:
+class _Parts:
     """Parts that are made for a head: their texts by name, proven to be read again."""
 
     def __init__(self, key: str) -> None:

@@ -4,4 +4,4 @@ from __future__ import annotations
 
 from ..knob import Knob
 
-KNOB = CACHE_MODE = Knob("cache_mode", "the cache mode of drives")
+CACHE_MODE = Knob("cache_mode", "the cache mode of drives")

@@ -61,7 +61,7 @@ class Advice:
 
 
 @dataclass(frozen=True)
-class Facts:
+class Basis:
     """Everything that advice and findings follow from."""
 
     osds: Mapping[int, OsdInfo]
@@ -83,7 +83,7 @@ class Facts:
         ]
 
 
-def advise(facts: Facts) -> Tuple[Advice, ...]:
+def advise(facts: Basis) -> Tuple[Advice, ...]:
     """One advice for each device class with a measured OSD, in a stable order."""
     groups = sorted({
         (facts.osds[m.osd_id].device_class, facts.osds[m.osd_id].rotational)
@@ -92,7 +92,7 @@ def advise(facts: Facts) -> Tuple[Advice, ...]:
     return tuple(_advise(facts, *group) for group in groups)
 
 
-def _advise(facts: Facts, device_class: str, rotational: bool) -> Advice:
+def _advise(facts: Basis, device_class: str, rotational: bool) -> Advice:
     name = option(rotational)
     members = [
         osd for _, osd in sorted(facts.osds.items())
@@ -223,7 +223,7 @@ def _moves(change: ConfigEdit) -> bool:
 
 
 def _blocked(
-    facts: Facts, members: Sequence[OsdInfo], current: Sequence[Measurement],
+    facts: Basis, members: Sequence[OsdInfo], current: Sequence[Measurement],
     found: Sequence[ModelCapacity],
 ) -> List[str]:
     """Reasons to change nothing, however good the numbers are."""
@@ -242,7 +242,7 @@ def _blocked(
 
 
 def _one_host_alone(
-    facts: Facts, members: Sequence[OsdInfo], current: Sequence[Measurement],
+    facts: Basis, members: Sequence[OsdInfo], current: Sequence[Measurement],
     found: Sequence[ModelCapacity],
 ) -> List[str]:
     """Whose word is missing before a value goes for OSDs of other hosts, a line for each kind.
@@ -279,7 +279,7 @@ def _runs_another(osd: OsdInfo, current: Sequence[Measurement]) -> bool:
     )
 
 
-def _beyond(facts: Facts, item: ModelCapacity, current: Sequence[Measurement]) -> str:
+def _beyond(facts: Basis, item: ModelCapacity, current: Sequence[Measurement]) -> str:
     """Why an OSD would discard such a bench; "" where it would not.
 
     Its thresholds are those that are set now, else those it had when it was measured.
@@ -306,7 +306,7 @@ def _beyond(facts: Facts, item: ModelCapacity, current: Sequence[Measurement]) -
 
 
 def _doubts(
-    facts: Facts, members: Sequence[OsdInfo], current: Sequence[Measurement],
+    facts: Basis, members: Sequence[OsdInfo], current: Sequence[Measurement],
     found: Sequence[ModelCapacity],
 ) -> List[str]:
     lines = []

@@ -16,6 +16,6 @@ ADVICE = (
     ),
 )
 # Capacities are measured anew after a change of the cache mode, so they have a plan of their own.
-KNOB = MCLOCK = Knob(
+MCLOCK = Knob(
     "mclock", "the capacity that mClock shares out", NAMES, ADVICE, together=False,
 )

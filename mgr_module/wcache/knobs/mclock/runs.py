@@ -16,7 +16,7 @@ from ...core.model import LoadPoint, Role
 from ...core.record import ExperimentSetup
 from ...core.scope import Scope
 from ...core.text import many, named
-from .advice import Facts
+from .advice import Basis
 from .capacity import Measurement
 from .config import by_mclock, scheduler
 
@@ -33,7 +33,7 @@ class Target:
 
 
 def choose(
-    scope: Scope, reports: Sequence[HostReport], cluster: ClusterState, facts: Facts, *,
+    scope: Scope, reports: Sequence[HostReport], cluster: ClusterState, facts: Basis, *,
     forced: bool, most: int, not_now: Mapping[int, str] = {},
 ) -> Tuple[List[Target], List[str]]:
     """At most `most` OSDs of each device class and stack, and why others are left out.
@@ -83,7 +83,7 @@ def choose(
     return chosen, skipped
 
 
-def _why_not(osd: OsdInfo, facts: Facts, forced: bool) -> str:
+def _why_not(osd: OsdInfo, facts: Basis, forced: bool) -> str:
     if not osd.up:
         return "not up"
     if osd.osd_id not in facts.stacks:

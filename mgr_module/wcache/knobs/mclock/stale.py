@@ -7,11 +7,11 @@ from typing import Dict, Iterable, List, Tuple, Union
 
 from ...core.cluster import OsdInfo
 from ...core.config_database import Entry
-from ...core.material import MATERIAL_RATIO
+from ...core.loads import MATERIAL_RATIO
 from ...core.model import Finding, FindingCode, Severity
 from ...core.shell import typed
 from ...core.text import named
-from .advice import Facts
+from .advice import Basis
 from .capacity import Capacity, Measurement, of_model, of_one
 from .config import by_mclock, covered
 
@@ -20,7 +20,7 @@ Key = Union[int, Tuple[str, str]]
 Spreads = Dict[Key, Tuple[Capacity, str]]
 
 
-def stale(facts: Facts) -> Tuple[Finding, ...]:
+def stale(facts: Basis) -> Tuple[Finding, ...]:
     """Stored values that cannot be true of the mode the drives are in, grouped.
 
     Either the value is older than a change of the mode, or it lies outside of where one
@@ -55,14 +55,14 @@ def _cure(device_class: str) -> str:
     return f"{measure}, then {plan}"
 
 
-def _takes(facts: Facts, osd: OsdInfo, entry: Entry) -> bool:
+def _takes(facts: Basis, osd: OsdInfo, entry: Entry) -> bool:
     return (
         facts.config.of_osd(osd, entry.name) is entry
         and by_mclock(facts.config, osd, facts.compiled_queue)
     )
 
 
-def _older(facts: Facts, entry: Entry, osd: OsdInfo) -> str:
+def _older(facts: Basis, entry: Entry, osd: OsdInfo) -> str:
     known = facts.known.get((entry.who, entry.name))
     now = facts.settings.get(osd.osd_id, "")
     if known is None or known.value != entry.value or not known.setting or not now:
@@ -88,7 +88,7 @@ def _spreads(current: Iterable[Measurement]) -> Spreads:
     return found
 
 
-def _outside(facts: Facts, entry: Entry, osd: OsdInfo, spreads: Spreads) -> str:
+def _outside(facts: Basis, entry: Entry, osd: OsdInfo, spreads: Spreads) -> str:
     if not spreads:
         return ""
     setting = facts.settings.get(osd.osd_id, "")

@@ -9,7 +9,7 @@ from typing import Dict, Mapping, Optional, Tuple
 
 from ...core.cluster import OsdInfo
 from ...core.config_database import LABELS_OF, Config, Mask, mask_of
-from ...core.hardware.host_memory import HostMemory
+from ...core.hardware.readings import HostMemory
 from .knob import AUTOTUNE, TARGET, TARGET_BYTES_DEFAULT
 from .rates import MissCost, Rates, usual_costs
 from .reading import OsdReading

@@ -62,6 +62,6 @@ class MemoryOptions:
         "Seconds between two steps of 5% by which osd_memory_target goes down.", 1.0, 3600.0)})
 
 
-KNOB = MEMORY = Knob(
-    "memory", "how much memory an OSD may use", (TARGET, AUTOTUNE), ADVICE, MemoryOptions
+MEMORY = Knob(
+    "memory", "how much memory an OSD may use", (TARGET, AUTOTUNE), ADVICE
 )

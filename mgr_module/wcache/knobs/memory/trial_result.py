@@ -8,7 +8,7 @@ from enum import Enum
 from typing import ClassVar, Iterable, List, Sequence, Tuple
 
 from ...core.figures.student_t import t95
-from ...core.material import MATERIAL_RATIO
+from ...core.loads import MATERIAL_RATIO
 
 # Loads drift: what is older tells of another time.
 AGE_S_MAX = 60 * 86400.0

@@ -23,7 +23,7 @@ LOST, KEPT = "gone after a reboot of the host", "kept over a reboot"
 _IN_ORDER = sorted(OPTIONS, key=lambda one: not one.resets)
 
 
-class Step(NamedTuple):
+class NewValue(NamedTuple):
     """An option to be given another value."""
 
     entry: Option
@@ -68,10 +68,10 @@ def make_changes(
 
 def _step(
     domain: Domain, told: Told, refusals: Refusals
-) -> Tuple[Optional[Step], List[str]]:
+) -> Tuple[Optional[NewValue], List[str]]:
     """The option to be changed, and why others are left alone."""
     thing = (domain.report.hostname, domain.drives[0].domain_id)
-    found: Optional[Step] = None
+    found: Optional[NewValue] = None
     left: List[str] = []
     for entry in _IN_ORDER:
         verdicts = told.verdicts.get(entry.name, ())
@@ -93,7 +93,7 @@ def _step(
         elif found is not None:
             left.append(f"{moved}: a plan changes one option of a drive; plan again after it")
         else:
-            found = Step(entry, now, choice)
+            found = NewValue(entry, now, choice)
     return found, left
 
 
@@ -110,7 +110,7 @@ def refusal_of(
     return why or not_up(domain.report, domain.osd_ids, cluster)
 
 
-def _change(action_id: str, domain: Domain, told: Told, step: Step) -> OptionChange:
+def _change(action_id: str, domain: Domain, told: Told, step: NewValue) -> OptionChange:
     first, (entry, now, choice) = domain.drives[0], step
     return OptionChange(
         action_id, domain.report.hostname, first.domain_id,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Callable, Dict, NamedTuple, Sequence
 
+from ...core.change.preconditions import precondition_text
 from ...core.change.rollout_state import Rollout
 from ...core.errors import RefusedError
 from ...core.history import ADMIN
 from ...core.jobs import Touched
-from ...core.precondition_text import precondition_text
 from ...core.shell import command
 from ...engine.orders import Orders
 from ...engine.world import World

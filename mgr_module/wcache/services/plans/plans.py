@@ -16,7 +16,7 @@ from typing import (
     Tuple,
 )
 
-from ...ceph.traffic import Traffic
+from ...ceph.view import Traffic
 from ...core import codec
 from ...core.change import preconditions as holding
 from ...core.change import staleness

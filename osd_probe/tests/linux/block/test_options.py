@@ -1,9 +1,8 @@
 """Options in sysfs: read in their entries' words, written by their entries or not at all."""
 
 import pytest
-from wcache.core.errors import RefusedError
+from wcache.core.errors import Refusal, RefusalKind, RefusedError
 from wcache.core.options.entries import OPTIONS
-from wcache.core.refusal import Refusal, RefusalKind
 from wcache_probe.linux.block.options import set_option, values_on
 from wcache_probe.linux.block.sysfs import by_name
 from wcache_probe.linux.host import LinuxDriveHost

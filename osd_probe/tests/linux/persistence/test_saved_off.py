@@ -10,9 +10,8 @@ from model_drives import ModelScsi
 from prepare_bench import WHERE, Bank, entry_of, host_of, preparation
 from wcache.core.drive.journal import EntryKind, JournalEntry, encode, prior_of
 from wcache.core.drive.saved_off import PRICE, saves_off, why_pinned
-from wcache.core.errors import ConflictError, NotFoundError, NotReadyError
+from wcache.core.errors import ConflictError, NotFoundError, NotReadyError, RefusalKind
 from wcache.core.model import CacheMode, DeviceCache, FindingCode, Transport
-from wcache.core.refusal import RefusalKind
 from wcache_probe.arguments import parse
 from wcache_probe.commands import prepare as command
 from wcache_probe.journal.journal_file import StateFolder

@@ -15,10 +15,11 @@ from wcache.core.errors import (
     ConflictError,
     NotFoundError,
     NotReadyError,
+    Refusal,
+    RefusalKind,
     StorageError,
 )
 from wcache.core.model import CacheMode, DeviceCache, FindingCode, KernelView
-from wcache.core.refusal import Refusal, RefusalKind
 from wcache_probe.arguments import parse
 from wcache_probe.commands.prepare import unprepare
 from wcache_probe.journal.journal_file import StateFolder

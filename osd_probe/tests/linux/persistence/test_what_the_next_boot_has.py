@@ -6,9 +6,8 @@ from dataclasses import replace
 
 import pytest
 from prepare_bench import WHERE, booted, host_of, preparation, prepare
-from wcache.core.errors import NotFoundError, StorageError
+from wcache.core.errors import NotFoundError, StorageError, told
 from wcache.core.model import Transport
-from wcache.core.refusal import told
 from wcache_probe.linux.next_boot import for_next_boot
 
 

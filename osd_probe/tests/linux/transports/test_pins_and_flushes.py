@@ -6,9 +6,8 @@ import pytest
 from model_drives import ModelScsi
 from prepare_bench import Bank, chosen, entry_of, host_of, preparation, prepare
 from wcache.core.drive.safety import may_be_pinned
-from wcache.core.errors import RefusedError, StorageError
+from wcache.core.errors import RefusalKind, RefusedError, StorageError
 from wcache.core.model import DeviceCache
-from wcache.core.refusal import RefusalKind
 from wcache_probe.commands.prepare import needing_the_rule
 from wcache_probe.linux.transports.base import FLUSH_TIMEOUT_MS
 from wcache_probe.linux.transports.sg_io import ScsiError, Sense

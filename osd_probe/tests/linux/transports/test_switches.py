@@ -3,9 +3,14 @@
 import pytest
 from model_drives import ModelAta, ModelNvme, ModelScsi
 from wcache.core.drive.safety import may_toggle
-from wcache.core.errors import DisobeyedError, NotReadyError, RefusedError, StorageError
+from wcache.core.errors import (
+    DisobeyedError,
+    NotReadyError,
+    RefusalKind,
+    RefusedError,
+    StorageError,
+)
 from wcache.core.model import CacheMode, CachePage, DeviceCache, FindingCode, Role, Transport
-from wcache.core.refusal import RefusalKind
 from wcache_probe.linux.block.sysfs import by_name
 from wcache_probe.linux.host import LinuxDriveHost
 from wcache_probe.linux.transports.classify import Switches

@@ -13,8 +13,8 @@ import re
 from typing import Optional, Tuple
 
 from wcache.core.errors import RefusedError
+from wcache.core.hardware.readings import OptionValue
 from wcache.core.model import LayerKind
-from wcache.core.option_value import OptionValue
 from wcache.core.options.entries import OPTIONS, option
 from wcache.core.options.option import DIRTY_DATA, Option, Place
 

@@ -8,7 +8,7 @@ from drive_lab.lab import Lab
 from drive_lab.machine import MachineSpec
 from lab_bench import Bench
 from probe_bench import BACK, THROUGH
-from wcache.core.hardware.flush_times import FLUSH_FLOOR_ROTATIONAL_US
+from wcache.core.loads import FLUSH_FLOOR_ROTATIONAL_US
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from memory_world import GIB, a_mgr, watch
 from module_world import said
-from wcache.core.hardware.host_memory import CgroupLimit, HostMemory
+from wcache.core.hardware.readings import CgroupLimit, HostMemory
 from wcache.core.protocol import MemoryRequest
 from wcache.knobs.memory.mgr.trial_choice import crowded
 

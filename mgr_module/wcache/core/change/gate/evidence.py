@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from heapq import nlargest
 from typing import Collection, Dict, Iterable, List, Mapping, Sequence, Tuple
 
-from ...material import MATERIAL_LN
+from ...loads import MATERIAL_LN
 from .numbers import Difference
 
 HOSTS_MAX = 12_000  # of one plan, or OSDs where a change is of several hosts
@@ -74,7 +74,7 @@ class HostShare:
 
 
 @dataclass(frozen=True)
-class Evidence:
+class Sums:
     """All steps of one kind: sums over steps of w, w d, (w e)^2 and (w e)^4 / freedom.
 
     w is a step's weight, d its difference of log ratios, e its standard error.  `drives` are the
@@ -93,7 +93,7 @@ class Evidence:
 
     def beside(
         self, seen: Difference, weight: float, means: Mapping[str, Tuple[float, float]]
-    ) -> Evidence:
+    ) -> Sums:
         """With one more step; `means`: by host, its part of the step and by how much it moved."""
         square = (weight * seen.error) ** 2
         fourth = square**2 / seen.freedom
@@ -106,7 +106,7 @@ class Evidence:
             ),
         )
 
-    def having_proven(self, by_host: Mapping[str, int]) -> Evidence:
+    def having_proven(self, by_host: Mapping[str, int]) -> Sums:
         """With so many more drives, by host; "" for changes that are of no single host."""
         return replace(
             self, drives=self.drives + sum(by_host.values()),
@@ -124,7 +124,7 @@ class Evidence:
         """The mean over steps, whoever said it."""
         return _mean_of((HostShare("", self.weight, self.moved, self.squares, self.fourths),))
 
-    def for_others(self, hosts: Collection[str], step: Evidence) -> Difference:
+    def for_others(self, hosts: Collection[str], step: Sums) -> Difference:
         """What it says of a step on some hosts, with what that `step` says by itself.
 
         A host alone decides for itself.  For other hosts it counts no more than all others, the
@@ -179,7 +179,7 @@ class Proofs:
     The answer takes as long for a thousand hosts as for one.
     """
 
-    def __init__(self, evidence: Iterable[Evidence]) -> None:
+    def __init__(self, evidence: Iterable[Sums]) -> None:
         self._of: Dict[str, List[_Proven]] = {}
         for item in evidence:
             hosts = {one.host: one.drives for one in item.hosts}

@@ -24,10 +24,9 @@ from enum import Enum
 from statistics import median
 from typing import Dict, List, Mapping, Sequence, Tuple
 
-from ...loads import OSDS_MAX, Block
-from ...material import MATERIAL_LN
+from ...loads import MATERIAL_LN, OSDS_MAX, Block
 from .blocks import CONTROLS_MIN, alike, log_ratios, moves, present, waited_s
-from .evidence import COMMITS, READS, Evidence, share
+from .evidence import COMMITS, READS, Sums, share
 from .moving import evened
 from .numbers import Difference, beside_moves, difference, mean_error
 
@@ -51,7 +50,7 @@ FEW = 40
 FALSE_WORSE = 0.006
 # And one whose changes make commits slower by a material ratio is called no worse.
 FALSE_NO_WORSE = 0.05
-NOTHING_PAST = Evidence()
+NOTHING_PAST = Sums()
 Hosts = Mapping[int, str]
 NO_HOSTS: Hosts = {}
 # No quantile is asked for beyond this: the differences of two probabilities end there.
@@ -60,7 +59,7 @@ ALPHA_MIN = 1e-12
 USABLE_MIN = 8
 
 
-class Verdict(str, Enum):
+class Effect(str, Enum):
     """What a step has done to clients."""
 
     WORSE = "worse"
@@ -70,7 +69,7 @@ class Verdict(str, Enum):
 
 
 # Of writes and reads the graver one counts; better only where neither is otherwise.
-_GRAVEST = (Verdict.WORSE, Verdict.UNDECIDED, Verdict.NO_WORSE, Verdict.BETTER)
+_GRAVEST = (Effect.WORSE, Effect.UNDECIDED, Effect.NO_WORSE, Effect.BETTER)
 
 
 @dataclass(frozen=True)
@@ -91,7 +90,7 @@ class Judgement:
     after alone.  `settle` says what would decide it, where it is undecided.
     """
 
-    verdict: Verdict
+    verdict: Effect
     ratio: float = 1.0
     low: float = 0.0
     high: float = 0.0
@@ -103,7 +102,7 @@ class Judgement:
     settle: str = ""
     of: str = COMMITS  # which latency
     alone: float = 1.0
-    together: Evidence = NOTHING_PAST
+    together: Sums = NOTHING_PAST
     # what clients have waited longer for these OSDs since the change, and its standard error
     extra_s: float = 0.0
     extra_error_s: float = 0.0
@@ -112,7 +111,7 @@ class Judgement:
     @property
     def goes_on(self) -> bool:
         """Whether the next step may begin."""
-        return self.verdict in (Verdict.NO_WORSE, Verdict.BETTER)
+        return self.verdict in (Effect.NO_WORSE, Effect.BETTER)
 
     @property
     def words(self) -> str:
@@ -172,7 +171,7 @@ def look_at(blocks_after: int) -> bool:
 def judge_all(
     before: Sequence[Block], after: Sequence[Block], kinds: Mapping[str, Sequence[int]],
     controls: Sequence[int], *, reads: bool = False, look: int = 1,
-    past: Sequence[Evidence] = (), hosts: Hosts = NO_HOSTS,
+    past: Sequence[Sums] = (), hosts: Hosts = NO_HOSTS,
 ) -> Tuple[Judgement, ...]:
     """Each kind's OSDs by writes, and by reads where these may change; the gravest first.
 
@@ -191,7 +190,7 @@ def judge_all(
     judged = [
         replace(judge(
             first, later, osd_ids, controls, look=look,
-            past=known.get((kind, of), Evidence(kind, of)), parts=len(told), hosts=hosts,
+            past=known.get((kind, of), Sums(kind, of)), parts=len(told), hosts=hosts,
         ), of=of)
         for kind, of, first, later, osd_ids in told
     ]
@@ -212,7 +211,7 @@ def load_of_any(
 
 def judge(
     before: Sequence[Block], after: Sequence[Block], treated: Sequence[int],
-    controls: Sequence[int], *, look: int = 1, past: Evidence = NOTHING_PAST, parts: int = 1,
+    controls: Sequence[int], *, look: int = 1, past: Sums = NOTHING_PAST, parts: int = 1,
     hosts: Hosts = NO_HOSTS,
 ) -> Judgement:
     """What is known after so many blocks; UNDECIDED where it may be known later.
@@ -237,14 +236,14 @@ def judge(
             )
     if why:
         return Judgement(
-            Verdict.UNDECIDED, why=why, settle="writes of clients to these OSDs",
+            Effect.UNDECIDED, why=why, settle="writes of clients to these OSDs",
             blocks_before=len(before), blocks_after=len(after), together=past,
         )
     before, after, doubt = evened(before, after, mine, others)
     first, later = log_ratios(before, mine, others), log_ratios(after, mine, others)
     if min(len(first), len(later)) < USABLE_MIN:
         return Judgement(
-            Verdict.UNDECIDED, why="too few blocks in which all these OSDs carried load",
+            Effect.UNDECIDED, why="too few blocks in which all these OSDs carried load",
             settle="steadier writes of clients", blocks_before=len(first),
             blocks_after=len(later), together=past,
         )
@@ -262,7 +261,7 @@ def judge(
         host: (len(ids) / len(mine), each[host].mean) for host, ids in of_hosts.items()
     }
     found = _decide(
-        seen, doubted, past, Evidence().beside(seen, weight, means), share(look), parts, shifted
+        seen, doubted, past, Sums().beside(seen, weight, means), share(look), parts, shifted
     )
     usual_s = waited_s(after, mine) * math.exp(min(20.0, -seen.mean))
     return replace(
@@ -296,7 +295,7 @@ def _harm_of(
 
 
 def _decide(
-    alone: Difference, doubted: Difference, past: Evidence, step: Evidence, part: float,
+    alone: Difference, doubted: Difference, past: Sums, step: Sums, part: float,
     parts: int, shifted: bool,
 ) -> Judgement:
     """`doubted` is `alone` with what OSDs drift: a step by itself is called worse by that.
@@ -306,17 +305,17 @@ def _decide(
     pooled = past.for_others({item.host for item in step.hosts}, step)
     worse_alpha = max(ALPHA_MIN, FALSE_WORSE * part / 2.0 / parts)
     high = pooled.high(max(ALPHA_MIN, FALSE_NO_WORSE * part))
-    verdict, told = Verdict.UNDECIDED, pooled
+    verdict, told = Effect.UNDECIDED, pooled
     low = (pooled if past.steps else doubted).low(worse_alpha)
     if shifted and low > 0.0 and pooled.mean > MATERIAL_LN:
-        verdict = Verdict.WORSE
+        verdict = Effect.WORSE
     elif shifted and doubted.low(worse_alpha) > 0.0 and alone.mean > MATERIAL_LN:
-        verdict, told, high = Verdict.WORSE, alone, alone.high(worse_alpha)
+        verdict, told, high = Effect.WORSE, alone, alone.high(worse_alpha)
         low = doubted.low(worse_alpha)
     elif alone.mean <= MATERIAL_LN and high < MATERIAL_LN:
-        verdict = Verdict.BETTER if high < 0.0 else Verdict.NO_WORSE
+        verdict = Effect.BETTER if high < 0.0 else Effect.NO_WORSE
     why = settle = ""
-    if verdict is Verdict.UNDECIDED:
+    if verdict is Effect.UNDECIDED:
         why = "the blocks vary too much"
         if high < MATERIAL_LN:
             why = "this step looks worse than those before it, and that is not proven"

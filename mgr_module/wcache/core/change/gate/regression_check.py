@@ -12,8 +12,7 @@ import statistics
 from typing import Optional
 
 from ...events import LoadSamples
-from ...loads import commit_latency
-from ...material import MATERIAL_LN
+from ...loads import MATERIAL_LN, commit_latency
 
 # Spread of the logarithm between two runs of the same thing, beyond that of their samples.
 RUN_SPREAD = 0.05

@@ -17,7 +17,7 @@ from ...loads import CAPACITY_CALL_BYTES, CapacityCall, CapacityRecipe
 from ...model import DriveReport, KernelView, LoadPoint
 from ...protocol import DrivesOutcome, FailureOutcome, LookRequest
 from ..observed import Observed, ObservedCapacity
-from ..period import Phase
+from ..period import Stage
 from ..run_state import RunSpec, RunStatus
 from .osd_drives import setting_and_stack
 from .run import ObservingRun
@@ -34,7 +34,7 @@ def benches_capacity(spec: RunSpec) -> bool:
 class _Bench:
     """The calls on one OSD."""
 
-    phase: Phase = Phase.IDLE
+    phase: Stage = Stage.IDLE
     started_at_s: float = 0.0
     seen: Tuple[DriveReport, ...] = ()
     looked: int = 0  # domains of this look
@@ -60,9 +60,9 @@ class CapacityRun(ObservingRun):
         if self._all_over:
             return self._end(RunStatus.DONE, "", restored=True)
         self._bench = _Bench(started_at_s=now_s)
-        return self._look_at_drives(Phase.LOOKING)
+        return self._look_at_drives(Stage.LOOKING)
 
-    def _look_at_drives(self, phase: Phase) -> List[events.Action]:
+    def _look_at_drives(self, phase: Stage) -> List[events.Action]:
         self._bench.phase, self._bench.seen, self._bench.looked = phase, (), 0
         return [self._task(LookRequest(self.spec.domain_id))]
 
@@ -70,7 +70,7 @@ class CapacityRun(ObservingRun):
         outcome, bench = event.outcome, self._bench
         if isinstance(outcome, FailureOutcome):
             return self._stop(outcome.message)
-        looks = bench.phase in (Phase.LOOKING, Phase.CLOSING)
+        looks = bench.phase in (Stage.LOOKING, Stage.CLOSING)
         if not looks or not isinstance(outcome, DrivesOutcome):
             return self._stop(f"the probe gave an unexpected answer to a {bench.phase.value} task")
         bench.seen += outcome.drives
@@ -85,8 +85,8 @@ class CapacityRun(ObservingRun):
         setting, stack = setting_and_stack(osd_id, bench.seen)
         if not setting:
             return self._stop(f"the cache mode of osd.{osd_id} is not known")
-        if bench.phase is Phase.LOOKING:
-            bench.setting, bench.stack, bench.phase = setting, stack, Phase.MEASURING
+        if bench.phase is Stage.LOOKING:
+            bench.setting, bench.stack, bench.phase = setting, stack, Stage.MEASURING
             calls = self._setup.samples_per_period
             return [events.Note(f"osd.{osd_id}: {calls} bench calls"), self._call()]
         if (setting, stack) != (bench.setting, bench.stack):
@@ -117,7 +117,7 @@ class CapacityRun(ObservingRun):
         self, token: str, samples: Optional[events.LoadSamples], failed: str, now_s: float
     ) -> List[events.Action]:
         bench = self._bench
-        if bench.phase is not Phase.MEASURING or token != self._now.token:
+        if bench.phase is not Stage.MEASURING or token != self._now.token:
             return []
         bench.calling = False
         if samples is None or samples.capacity is None:
@@ -125,7 +125,7 @@ class CapacityRun(ObservingRun):
         bench.made += (samples,)
         if len(bench.made) < self._setup.samples_per_period:
             return [self._call()]
-        return self._look_at_drives(Phase.CLOSING)
+        return self._look_at_drives(Stage.CLOSING)
 
     def _keep_calls(self, capacity: Optional[ObservedCapacity], note: str) -> None:
         """What the calls gave and cost; a call that goes on is counted in full."""
@@ -148,6 +148,6 @@ class CapacityRun(ObservingRun):
 
     def _stop(self, reason: str) -> List[events.Action]:
         reason = one_line(reason)
-        if self._bench.phase is not Phase.IDLE:
+        if self._bench.phase is not Stage.IDLE:
             self._keep_calls(None, reason)
         return super()._stop(reason)

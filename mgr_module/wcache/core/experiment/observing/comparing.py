@@ -34,7 +34,7 @@ ROWS_MAX = 100_000
 
 
 @dataclass(frozen=True)
-class Seen:
+class ObservedLoad:
     """One load of an observed campaign, and on what; `note` says what made it useless."""
 
     hostname: str
@@ -84,8 +84,8 @@ class Ratio:
 class Compared:
     """One load before and after."""
 
-    before: Seen
-    after: Seen
+    before: ObservedLoad
+    after: ObservedLoad
     ratio: Optional[Ratio]
     notes: Tuple[str, ...]
 
@@ -111,7 +111,7 @@ class Comparison:
     only_after: Tuple[str, ...]
 
 
-def compare(before: Sequence[Seen], after: Sequence[Seen]) -> Comparison:
+def compare(before: Sequence[ObservedLoad], after: Sequence[ObservedLoad]) -> Comparison:
     """The loads of two campaigns, each with its like."""
     then, now = ({one.key: one for one in side} for side in (before, after))
     rows = tuple(
@@ -124,15 +124,15 @@ def compare(before: Sequence[Seen], after: Sequence[Seen]) -> Comparison:
 
 
 def _left(
-    these: Dict[Tuple[str, int, str, str, str, str], Seen],
-    others: Dict[Tuple[str, int, str, str, str, str], Seen],
+    these: Dict[Tuple[str, int, str, str, str, str], ObservedLoad],
+    others: Dict[Tuple[str, int, str, str, str, str], ObservedLoad],
 ) -> Tuple[str, ...]:
     return tuple(
         f"{these[key].hostname} {these[key].name}" for key in sorted(these) if key not in others
     )
 
 
-def _judged(before: Seen, after: Seen) -> Tuple[Optional[Ratio], Tuple[str, ...]]:
+def _judged(before: ObservedLoad, after: ObservedLoad) -> Tuple[Optional[Ratio], Tuple[str, ...]]:
     notes = [
         f"{when}: {one.note}" for when, one in (("before", before), ("after", after)) if one.note
     ]
@@ -200,7 +200,7 @@ def _by_model(rows: Sequence[Compared]) -> Tuple[ComparedModel, ...]:
     return tuple(models)
 
 
-def of_shown(rows: Any) -> List[Seen]:
+def of_shown(rows: Any) -> List[ObservedLoad]:
     """The loads of `campaign show` as it answers in JSON; raises MalformedError."""
     if not isinstance(rows, list) or len(rows) > ROWS_MAX:
         raise MalformedError(f"what was observed must be a list of at most {ROWS_MAX} loads")
@@ -210,9 +210,9 @@ def of_shown(rows: Any) -> List[Seen]:
             raise MalformedError("what was observed must be a list of objects")
         names = row.get("dev_names")
         drive = ",".join(map(str, names)) if isinstance(names, list) else ""
-        plain = {item.name: row[item.name] for item in fields(Seen) if item.name in row}
+        plain = {item.name: row[item.name] for item in fields(ObservedLoad) if item.name in row}
         plain["drive"] = one_line(drive or str(row.get("domain_id", "")), 200)
-        found.append(codec.decode(Seen, plain, "what was observed"))
+        found.append(codec.decode(ObservedLoad, plain, "what was observed"))
     return found
 
 
@@ -268,11 +268,11 @@ def _load(load_point: LoadPoint, beside: Optional[LoadPoint]) -> str:
     return load_point.short + (f", beside {beside.short}" if beside is not None else "")
 
 
-def _mode(one: Seen) -> str:
+def _mode(one: ObservedLoad) -> str:
     return one.mode.value if one.mode is not None else "unknown"
 
 
-def _writes(one: Seen) -> str:
+def _writes(one: ObservedLoad) -> str:
     return "-" if one.writes_per_s is None else f"{one.writes_per_s:.1f}"
 
 

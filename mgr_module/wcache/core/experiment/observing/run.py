@@ -27,7 +27,7 @@ from ...protocol import (
 from ...simulation import measured_by_probe
 from ..observed import BCACHES_MAX, SAMPLES_KEPT_MAX, Observed, of_histogram, rates
 from ..pairs import Discarded
-from ..period import Phase, samples_of
+from ..period import Stage, samples_of
 from ..run import RunMachine
 from ..run_state import RunStatus
 from .plan import BESIDE_CALLS, BESIDE_ROUNDS_MAX, TIMER_S, cost_of
@@ -46,7 +46,7 @@ NOT_KEPT_UP = "the load beside it ended before the flushes were timed"
 class _Look:
     """One load under way; lost with the mgr, and measured again then."""
 
-    phase: Phase = Phase.IDLE
+    phase: Stage = Stage.IDLE
     before: Optional[StateOutcome] = None
     samples: Optional[events.LoadSamples] = None
     started_at_s: float = 0.0
@@ -117,19 +117,19 @@ class ObservingRun(RunMachine):
     def _next(self, now_s: float) -> List[events.Action]:
         if self._all_over:
             return self._end(RunStatus.DONE, "", restored=True)
-        self._look_at = _Look(Phase.LOOKING, started_at_s=now_s)
+        self._look_at = _Look(Stage.LOOKING, started_at_s=now_s)
         return [self._task(CountersRequest(self.spec.domain_id))]
 
     def _task_answered(self, event: events.TaskAnswered, now_s: float) -> List[events.Action]:
         outcome, look = event.outcome, self._look_at
         if isinstance(outcome, FailureOutcome):
             return self._keep(None, one_line(outcome.message), now_s)
-        if look.phase is Phase.LOOKING and isinstance(outcome, StateOutcome):
+        if look.phase is Stage.LOOKING and isinstance(outcome, StateOutcome):
             look.before = outcome
             return self._measure_load()
-        if look.phase is Phase.MEASURING and isinstance(outcome, SamplesOutcome):
+        if look.phase is Stage.MEASURING and isinstance(outcome, SamplesOutcome):
             return self._have(samples_of(outcome))
-        if look.phase is Phase.CLOSING and isinstance(outcome, StateOutcome):
+        if look.phase is Stage.CLOSING and isinstance(outcome, StateOutcome):
             return self._keep(outcome, look.note, now_s)
         return self._stop(f"the probe gave an unexpected answer to a {look.phase.value} task")
 
@@ -137,7 +137,7 @@ class ObservingRun(RunMachine):
 
     def _measure_load(self) -> List[events.Action]:
         spec, setup = self.spec, self._setup
-        self._look_at.phase = Phase.MEASURING
+        self._look_at.phase = Stage.MEASURING
         if setup.load_point is LoadPoint.FDATASYNC_TIMER:
             # the task comes first: to give one ends what is measured elsewhere
             timer = self._task(TimerRequest(
@@ -172,7 +172,7 @@ class ObservingRun(RunMachine):
         self, token: str, samples: Optional[events.LoadSamples], failed: str, now_s: float
     ) -> List[events.Action]:
         look = self._look_at
-        if look.phase is not Phase.MEASURING:
+        if look.phase is not Stage.MEASURING:
             return []
         if token == self._now.token:
             return self._keep(None, failed, now_s) if samples is None else self._have(samples)
@@ -200,7 +200,7 @@ class ObservingRun(RunMachine):
         return [] if self._look_at.beside_token else self._close_load()
 
     def _close_load(self) -> List[events.Action]:
-        self._look_at.phase = Phase.CLOSING
+        self._look_at.phase = Stage.CLOSING
         return [self._task(CountersRequest(self.spec.domain_id))]
 
     def _keep(

@@ -19,7 +19,7 @@ import math
 from functools import lru_cache
 from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-from ...material import MATERIAL_LN
+from ...loads import MATERIAL_LN
 from ...model import CacheMode
 from ...record import Period, Settling
 

@@ -10,7 +10,7 @@ from ....core.simulation import real
 from ....engine.engine import Engine
 from ....engine.storing.archive import Archive, StoredKind
 from ....engine.world import World
-from ..advice import Facts
+from ..advice import Basis
 from ..capacity import option, settings, stacks
 from ..config import Known, Knowns, see
 from ..stale import stale
@@ -93,14 +93,14 @@ class MclockFacts:
         """Stored values that do not fit the mode of the drives, as last worked out."""
         return self._found[2]
 
-    def gather(self, world: World, with_wanted: bool = False) -> Facts:
+    def gather(self, world: World, with_wanted: bool = False) -> Basis:
         """Everything that advice follows from; `with_wanted` the recommended modes too."""
         reports = world.believed_reports
         wanted = {
             (r.device_class, str(r.drive_model)): r.mode
             for r in real(world.recommendations if with_wanted else ()) if r.mode is not None
         }
-        return Facts(
+        return Basis(
             world.cluster.osds, settings(reports, world.leased | world.changing), stacks(reports),
             world.config, self._capacities.now(world), self._known.known, wanted,
             self.compiled_queue(),

@@ -13,10 +13,9 @@ from ....core.experiment.campaign import RUNS_MAX
 from ....core.experiment.run_state import RunStatus
 from ....core.fleet.claims import believed
 from ....core.loads import SCHEDULER
-from ....core.output_format import FORMAT_VERSION
 from ....core.scope import parse_scope
 from ....core.simulation import real
-from ....core.text import named
+from ....core.text import FORMAT_VERSION, named
 from ....engine.engine import Engine
 from ....engine.storing.archive import Archive
 from ....engine.world import World

@@ -9,7 +9,7 @@ from ....ceph.surroundings import Surroundings
 from ....core.cluster import OsdInfo
 from ....core.config_database import Config
 from ....core.fleet.claims import speaking_for
-from ....core.hardware.host_memory import HostMemory
+from ....core.hardware.readings import HostMemory
 from ....core.model import Finding
 from ....core.simulation import real
 from ....engine.storing.archive import Archive, StoredKind

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from typing import Any, Callable, Dict, List, Mapping, Optional, Protocol, Tuple
 
-from ....ceph import told
 from ....ceph.command import CommandFailed, SendsCommands, ask_osd, parse
+from ....core.cluster import of_metadata
 from ..knob import TARGET
 from ..reading import (
     CACHES,
@@ -92,7 +92,7 @@ class CephMemory:
         """By the mgr's own list."""
         found: Dict[str, Dict[str, int]] = {}
         for server in self._mgr.list_servers():
-            counts = found.setdefault(told.of_osd(server, "hostname"), {})
+            counts = found.setdefault(of_metadata(server, "hostname"), {})
             for service in server.get("services", ()):
                 kind = str(_object(service).get("type", ""))[:40]
                 counts[kind] = counts.get(kind, 0) + 1

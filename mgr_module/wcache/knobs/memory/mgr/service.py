@@ -15,10 +15,9 @@ from ....core import codec
 from ....core.change.rollout_state import Change, Rollout
 from ....core.config_database import Config
 from ....core.errors import ConflictError, MalformedError, NotFoundError, RefusedError
-from ....core.output_format import FORMAT_VERSION
 from ....core.scope import Scope, parse_scope
 from ....core.shell import typed
-from ....core.text import amount, many
+from ....core.text import FORMAT_VERSION, amount, many
 from ....engine.engine import Engine
 from ....engine.orders import Orders
 from ....engine.storing.archive import Archive

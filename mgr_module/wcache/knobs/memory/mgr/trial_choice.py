@@ -11,7 +11,7 @@ from typing import FrozenSet, List, NamedTuple, Optional, Sequence, Tuple
 
 from ....core.cluster import in_turns
 from ....core.errors import ConflictError, MalformedError, NotFoundError
-from ....core.hardware.host_memory import HostMemory
+from ....core.hardware.readings import HostMemory
 from ....core.text import amount, named
 from ....engine.under_way import touched_by_run
 from ....engine.world import World

@@ -12,11 +12,11 @@ import threading
 from functools import partial
 from typing import Callable, Dict, Iterable, List, Optional, Tuple
 
-from ....core.agents import MEMORY_UNTOLD_S
+from ....core.change.preconditions import no_longer_met
 from ....core.cluster import ClusterView
 from ....core.errors import RefusedError
 from ....core.events import STOP
-from ....core.precondition_text import no_longer_met
+from ....core.fleet.agents import MEMORY_UNTOLD_S
 from ....core.simulation import real
 from ....engine.engine import Engine
 from ....engine.measuring import TrialKind

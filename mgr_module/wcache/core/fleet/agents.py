@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar, Dict, FrozenSet, List, Optional, Set, Tuple
 
-from . import across
-from .errors import ConflictError, VersionError
-from .protocol import PROTOCOL_VERSION, Hello
+from .. import across
+from ..errors import ConflictError, VersionError
+from ..protocol import PROTOCOL_VERSION, Hello
 
 # A probe that has not called for this long is silent: `status` says so, nothing is begun on its
 # host, and another probe may speak for the host.  An idle probe calls every 30 s
@@ -60,6 +60,14 @@ class OtherVersion:
     speaks: bool = False  # and so restores for this module all the same
     since_s: float = 0.0  # of its first call
 
+    @property
+    def words(self) -> str:
+        """Which side has to be brought up to date."""
+        todo = "upgrade the module on the mgrs"
+        if self.version < PROTOCOL_VERSION:
+            todo = f"upgrade the probe on {self.hostname}"
+        return f"its probe speaks protocol {self.version}, the module {PROTOCOL_VERSION}: {todo}"
+
 
 @dataclass(frozen=True)
 class Blocked:
@@ -68,6 +76,10 @@ class Blocked:
     what: str
     since_s: float
     called_at_s: float
+
+    def words(self, now_s: float) -> str:
+        """What it waits for, and since when."""
+        return f"the probe calls, and has waited for {now_s - self.since_s:.0f} s: {self.what}"
 
 
 class Agents:
@@ -152,7 +164,7 @@ class Agents:
         }
 
     def hear_other(
-        self, hostname: str, hello: across.Hello, now_s: float, speaks: bool = False
+        self, hostname: str, hello: across.Caller, now_s: float, speaks: bool = False
     ) -> OtherVersion:
         """Take a call of a probe of another protocol; in memory only, since it goes on calling.
 

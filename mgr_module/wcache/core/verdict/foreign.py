@@ -1,7 +1,12 @@
-"""What `evidence export` writes and `evidence import` takes: bounded, versioned, checksummed.
+"""Verdicts of other clusters: the file that carries them, and what they may shorten here.
 
+What `evidence export` writes and `evidence import` takes is bounded, versioned and checksummed.
 The checksum finds damage and careless edits.  It is no signature: whoever can write the file
 can make one.  So nothing is decided by what a file says.
+
+A verdict of another cluster, or of this one where a drive is new, can be confirmed with fewer
+drives, fewer pairs and the loads that decided.  The statistics are those of any experiment: its
+own pairs decide, and the prior adds nothing to them.
 """
 
 from __future__ import annotations
@@ -9,14 +14,16 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, List, Optional, Sequence, Tuple
+from typing import ClassVar, Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
 
-from ... import codec, versions
-from ...errors import MalformedError, VersionError
-from ...model import DriveModel, LoadPoint, Verdict
-from ...simulation import is_real
-from ..recommend import Recommendation
-from ..result import Result
+from .. import codec, versions
+from ..errors import MalformedError, RefusedError, VersionError
+from ..experiment.design import design_of
+from ..experiment.run_state import RunSpec
+from ..model import DriveModel, LoadPoint, Verdict
+from ..simulation import is_real
+from .recommend import Recommendation
+from .result import Result
 
 FORMAT = "wcache.evidence"
 VERSION = 1
@@ -27,7 +34,17 @@ COUNT_MAX = 1_000_000
 NAME_CHARS_MAX = 128
 # Clocks differ; a file from the day after tomorrow is none.
 FUTURE_S = 86400.0
+CLUSTERS_MAX = 16
 _CLUSTER = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}").fullmatch
+# At 12 pairs the 99% interval is 1.4 sd of a pair difference to either side: a clear case.
+PAIRS = 12
+DRIVES_PER_MODEL = 2  # a verdict on drives of several hosts needs the word of two
+
+Key = Tuple[str, str]
+"""Device class and drive model."""
+
+Priors = Mapping[Key, FrozenSet[LoadPoint]]
+"""What there is to confirm: the loads at which it was decided."""
 
 
 @dataclass(frozen=True)
@@ -173,3 +190,55 @@ def _check_load(name: str, load: ForeignLoad) -> None:
         raise MalformedError(f"{name}: {load.verdict.value} without a ratio and its interval")
     if (low > 1.0) != (load.verdict is Verdict.WRITE_THROUGH) or low <= 1.0 <= high:
         raise MalformedError(f"{name}: its interval does not say {load.verdict.value}")
+
+
+def is_new(files: Mapping[str, Evidence], evidence: Evidence) -> bool:
+    """Whether a file would be kept; raises RefusedError where there is no room for it."""
+    old = files.get(evidence.cluster)
+    if old is None and len(files) >= CLUSTERS_MAX:
+        raise RefusedError(
+            f"evidence of {CLUSTERS_MAX} clusters is imported already",
+            "drop one with `ceph wcache evidence rm`",
+        )
+    return old is None or old.exported_at_s < evidence.exported_at_s
+
+
+def priors(
+    own: Sequence[Recommendation], foreign: Sequence[ForeignVerdict]
+) -> Dict[Key, FrozenSet[LoadPoint]]:
+    """Every verdict that can be confirmed; one of this cluster goes before a foreign one."""
+    found: Dict[Key, FrozenSet[LoadPoint]] = {}
+    for verdict in sorted(foreign, key=lambda item: item.measured_at_s):
+        if verdict.verdict.decided:
+            found[verdict.key] = frozenset(
+                load.load_point for load in verdict.loads if load.verdict is verdict.verdict
+            )
+    for item in own:
+        if item.verdict.decided:
+            found[(item.device_class, str(item.drive_model))] = frozenset(
+                load.load_point for load in item.loads if load.verdict is item.verdict
+            )
+    return {key: loads for key, loads in found.items() if loads}
+
+
+def shortened(runs: Sequence[RunSpec], known: Priors) -> Tuple[RunSpec, ...]:
+    """The runs, those of a drive model that has a prior cut to what confirms it."""
+    taken: Dict[Key, int] = {}
+    kept: List[RunSpec] = []
+    for run in runs:
+        first = run.experiments[0]
+        key = (first.device_class, str(first.drive_model))
+        loads = known.get(key)
+        if loads is None or design_of(first).crosses:
+            kept.append(run)
+            continue
+        taken[key] = taken.get(key, 0) + 1
+        if taken[key] > DRIVES_PER_MODEL:
+            continue
+        experiments = tuple(
+            replace(setup, pairs_max=min(setup.pairs_max, PAIRS))
+            for setup in run.experiments if setup.load_point in loads
+        )
+        # what was decided elsewhere cannot be measured on this drive: then all of it
+        kept.append(replace(run, experiments=experiments) if experiments else run)
+    return tuple(kept)
