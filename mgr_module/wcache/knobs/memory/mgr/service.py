@@ -23,7 +23,8 @@ from typing import (
 
 from ....ceph.surroundings import Surroundings
 from ....core import codec
-from ....core.change.rollout_state import Change, Rollout
+from ....core.change.change import Change
+from ....core.change.rollout_state import Rollout
 from ....core.config_database import Config
 from ....core.errors import ConflictError, MalformedError, NotFoundError, RefusedError
 from ....core.output_format import FORMAT_VERSION
