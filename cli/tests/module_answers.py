@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any, Dict, List
 
 from wcache.core import codec
-from wcache.core.change.cache_mode_change import CacheModeChange as Change
+from wcache.core.change.cache_mode_setting import CacheModeSetting
+from wcache.core.change.change import Change
+from wcache.core.change.drive_setting import CacheDomain
 from wcache.core.change.gate.gate_state import GateSettings
 from wcache.core.change.rollout_state import Rollout, Wave, WaveKind
 from wcache.core.errors import NotFoundError
@@ -35,6 +37,7 @@ from wcache.core.record import (
 )
 from wcache.core.verdict.recommend import recommend
 from wcache.core.verdict.result import ModeSummary, Result
+from wcache.services.plans.plain_changes import plain_changes
 
 HOSTILE = '</td><script src="//evil.example/x.js">alert(1)</script><img onerror=x>'
 MODEL = DriveModel("ACME", HOSTILE, "1.0")
@@ -102,11 +105,12 @@ def everything() -> Dict[str, Any]:
     drive = DriveReport(
         "d1", "d1", "sda", MODEL, Transport.SAS, state, uses=(OsdUse(3, Role.BLOCK, (layer,)),)
     )
+    domain = CacheDomain("h1", "d1", ("sda",), Transport.SAS, (3,), ("d1",))
+    modes = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
+    setting = CacheModeSetting(domain, *modes, ("sdparm --clear=WCE /dev/sda",))
     change = Change(
-        "p1.0", "h1", "d1", ("sda",), 3, "hdd", Transport.SAS, CacheMode.WRITE_BACK,
-        CacheMode.WRITE_THROUGH, "why", ("sdparm --clear=WCE /dev/sda",),
-        LoadPoint.OSD_BENCH_DEPTH1, before_us=5000.0, after_us=500.0, detail=HOSTILE,
-        osd_ids=(3,), drive_ids=("d1",),
+        "p1.0", setting, "hdd", "why", osd_id=3, load_point=LoadPoint.OSD_BENCH_DEPTH1,
+        before_us=5000.0, after_us=500.0, detail=HOSTILE,
     )
     plan = Rollout(
         "p1", 1.7e9, (change,), waves=(Wave(WaveKind.CANARY, "h1 sda", 1),), gate=GateSettings(),
@@ -133,8 +137,10 @@ def everything() -> Dict[str, Any]:
              "manual_on": "h1"}
         ]},
         "plan ls": {"format_version": 1, "plans": [{"plan_id": "p1"}]},
-        "plan show p1": {"format_version": 1, **codec.to_plain(plan),
-                         "changes": [{**codec.to_plain(change), "ratio": 10.0}]},
+        "plan show p1": {
+            "format_version": 1, **codec.to_plain(plan),
+            "changes": [{**row, "ratio": 10.0} for row in plain_changes((change,), False)],
+        },
         "history 1000": {"format_version": 1, "history": [
             {"at_s": 1.7e9, "who": "admin", "what": "c1", "text": f"started {HOSTILE}"}
         ]},

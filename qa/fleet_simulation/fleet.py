@@ -13,8 +13,9 @@ from typing import Dict, List, Set, Tuple, Union
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
 from mgr_fakes.probe import FakeProbe
+from wcache.core.change.change import Change
 from wcache.core.change.change_status import ChangeStatus
-from wcache.core.change.rollout_state import Change, Rollout
+from wcache.core.change.rollout_state import Rollout
 from wcache.core.drive.safety import Safety, judge
 from wcache.core.experiment.run_state import RunSpec
 from wcache.core.model import CacheMode, DriveReport, LoadPoint

@@ -19,14 +19,16 @@ from mgr_fakes import builders as make
 from mgr_fakes.gate_simulation import SCENES, Osd
 from wcache.core import events
 from wcache.core.change import preconditions as holding
-from wcache.core.change.cache_mode_change import CacheModeChange
+from wcache.core.change.cache_mode_setting import CacheModeSetting
+from wcache.core.change.change import Change
 from wcache.core.change.change_status import ChangeStatus
+from wcache.core.change.drive_setting import CacheDomain
 from wcache.core.change.gate.blocks import CONTROLS_MAX
 from wcache.core.change.gate.controls import controls_for
 from wcache.core.change.gate.gate_state import GateSettings
 from wcache.core.change.gate.judge import WATCHED, Effect
 from wcache.core.change.rollout import RolloutMachine
-from wcache.core.change.rollout_state import Change, Rollout, RolloutStatus
+from wcache.core.change.rollout_state import Rollout, RolloutStatus
 from wcache.core.change.waves import arranged
 from wcache.core.cluster import ClusterState
 from wcache.core.host_report import HostReport
@@ -106,10 +108,13 @@ def _fleet(osds: int) -> Tuple[Tuple[HostReport, ...], ClusterState]:
 
 def _change(report: HostReport, drive: DriveReport) -> Change:
     osd_ids = tuple(use.osd_id for use in drive.uses)
-    return CacheModeChange(
-        f"p1.{drive.dev_name}", report.hostname, drive.domain_id, (drive.dev_name,), osd_ids[0],
-        "hdd", Transport.SCSI, WB, WT, "faster", (), LoadPoint.OSD_TRAFFIC, osd_ids=osd_ids,
-        drive_ids=(drive.drive_id,), drive_model=drive.drive_model,
+    domain = CacheDomain(
+        report.hostname, drive.domain_id, (drive.dev_name,), Transport.SCSI, osd_ids,
+        (drive.drive_id,), drive_model=drive.drive_model,
+    )
+    return Change(
+        f"p1.{drive.dev_name}", CacheModeSetting(domain, WB, WT), "hdd", "faster",
+        osd_id=osd_ids[0], load_point=LoadPoint.OSD_TRAFFIC,
     )
 
 

@@ -118,7 +118,7 @@ def test_a_plan_that_is_done_says_what_would_be_made_to_last(persist):
     assert mgr.end() == "done"
     would = said(mgr, "apply", plan_id="p1", persist=True, dry_run=True)
     assert len(would["would_persist"]) == (0 if persist else len(mgr.changed))
-    assert all(change.kept is not None for change in mgr.plan.changes) is persist
+    assert all(change.lasts for change in mgr.plan.changes) is persist
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from mgr_fakes import builders as make
 from rollout_world import change
 from wcache.core import codec
-from wcache.core.change.cache_mode_change import CacheModeChange
+from wcache.core.change.change import Change
 from wcache.core.errors import MalformedError
 from wcache.core.model import (
     CacheMode,
@@ -122,10 +122,11 @@ def test_what_does_not_fit_is_named(change, said):
 
 def test_a_list_that_must_not_be_empty_is_refused_where_it_is():
     plain = codec.to_plain(change(0))
-    assert codec.decode(CacheModeChange, plain, "change") == change(0)
-    plain["drive_ids"] = []
-    with pytest.raises(MalformedError, match=r"change\.drive_ids has 0 entries; at least 1"):
-        codec.decode(CacheModeChange, plain, "change")
+    assert codec.decode(Change, plain, "change") == change(0)
+    plain["setting"]["domain"]["drive_ids"] = []
+    said = r"change\.setting\.domain\.drive_ids has 0 entries; at least 1"
+    with pytest.raises(MalformedError, match=said):
+        codec.decode(Change, plain, "change")
 
 
 def test_a_missing_field_is_named():

@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 from module_world import WB, WT, a_mgr, measured, ok, said
 from rollout_world import change, plan_of
+from wcache.core.change.change import Change
 from wcache.core.change.change_status import ChangeStatus
-from wcache.core.change.config_change import ConfigChange
+from wcache.core.change.config_setting import ConfigSetting
 from wcache.core.change.history import line, standing
 from wcache.core.change.rollout_state import RolloutStatus
 from wcache.core.config_database import ConfigEdit
@@ -79,10 +80,11 @@ def test_a_change_that_went_back_for_its_latency_tells_it_once():
 ])
 def test_a_line_of_settings_names_each_setting_once_with_both_values(status, words):
     edits = (ConfigEdit("osd/class:hdd", "a", "301", None), ConfigEdit("osd.0", "b", None, "5"))
-    one = ConfigChange("a1", "mclock", edits, "hdd", "", "class hdd", status=status)
+    one = Change("a1", ConfigSetting("mclock", edits), "hdd", "", "class hdd", status=status)
     plan = plan_of(one, status=RolloutStatus.DONE)
     assert line(plan, one, 5.0).text == f"mclock of class hdd: {words}"
-    many = replace(one, edits=tuple(ConfigEdit(f"osd.{n}", "a", "1", None) for n in range(6)))
+    six = tuple(ConfigEdit(f"osd.{n}", "a", "1", None) for n in range(6))
+    many = replace(one, setting=ConfigSetting("mclock", six))
     assert " and 2 more, " in line(plan, many, 5.0).text
 
 

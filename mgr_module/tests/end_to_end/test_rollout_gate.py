@@ -6,11 +6,12 @@ from dataclasses import replace
 import pytest
 from gate_world import COMMIT_US, HOSTS, a_gate_mgr, begun, shown
 from mgr_fakes import builders as make
-from module_world import WB, WT, fine, ok, said
+from module_world import WB, fine, ok, said
 from test_commands_do_what_they_say import refused
 from wcache.core import codec
+from wcache.core.change.change import Change
 from wcache.core.change.change_status import ChangeStatus
-from wcache.core.change.config_change import ConfigChange
+from wcache.core.change.config_setting import ConfigSetting
 from wcache.core.change.gate.gate_state import GateStep
 from wcache.core.change.gate.judge import BLOCKS_AGAIN, BLOCKS_BEFORE, LOOKS, LOOKS_BEFORE
 from wcache.core.change.phase import Phase
@@ -82,7 +83,7 @@ def test_what_reaches_other_osds_than_it_is_judged_on_leaves_no_before_for_later
     machine._forget_seen()
     assert len(machine._seen) == BLOCKS_BEFORE
     edit = ConfigEdit("osd", "osd_memory_target", "", "4294967296")
-    wide = ConfigChange("a", "memory", (edit,), "hdd", "", osd_id=5, judged_on=(5,))
+    wide = Change("a", ConfigSetting("memory", (edit,)), "hdd", "", osd_id=5, judged_on=(5,))
     changes = (wide, *mgr.plan.changes[1:])
     machine.rollout = replace(mgr.plan, changes=changes, step=GateStep((0,), (5,)))
     machine._forget_seen()
@@ -112,7 +113,7 @@ def test_what_is_of_another_kind_than_what_was_judged_gets_all_blocks_after_a_wa
     mgr = begun(hosts=EIGHT_DRIVES_EACH)
     mgr.go(lambda: sum(item.drives for item in mgr.plan.evidence) == 3)
     assert mgr.plan.proven_least((3,)) == 3
-    other = replace(mgr.plan.changes[3], drive_model="another")
+    other = replace(mgr.plan.changes[3], device_class="another")
     mixed = replace(mgr.plan, changes=(*mgr.plan.changes[:3], other, *mgr.plan.changes[4:]))
     assert mixed.proven_least((3,)) == mixed.proven_least((3, 4)) == 0
     gate = mgr.plan.gate
@@ -280,7 +281,7 @@ def test_undecided_pauses_keeps_what_is_made_and_persists_nothing():
     assert mgr.end() == "paused"
     assert mgr.changed == {0}
     assert mgr.plan.changes[0].status is ChangeStatus.MADE
-    assert mgr.plan.changes[0].kept is None
+    assert not mgr.plan.changes[0].lasts
     assert "it would be settled by" in mgr.plan.reason
     assert "undecided" in ok(mgr.command("rollout show", plan_id="p1"))
     for _ in range(50):
@@ -288,7 +289,7 @@ def test_undecided_pauses_keeps_what_is_made_and_persists_nothing():
     assert mgr.changed == {0}
     ok(mgr.command("rollout resume", plan_id="p1", override="gate_decided"))
     mgr.go(lambda: mgr.plan.changes[0].status is ChangeStatus.APPLIED)
-    assert mgr.plan.changes[0].kept is WT
+    assert mgr.plan.changes[0].lasts
     assert Precondition.GATE_DECIDED in mgr.plan.forced
 
 
@@ -296,9 +297,9 @@ def test_undecided_pauses_keeps_what_is_made_and_persists_nothing():
 def test_what_is_judged_well_is_persisted_only_then_and_only_with_consent():
     mgr = begun(apply={"persist": True})
     mgr.go(lambda: mgr.plan.changes[0].status is ChangeStatus.MADE)
-    assert mgr.plan.changes[0].kept is None
+    assert not mgr.plan.changes[0].lasts
     assert mgr.end() == "done"
-    assert all(change.kept is WT for change in mgr.plan.changes)
+    assert all(change.lasts for change in mgr.plan.changes)
     ok(mgr.command("rollback", plan_id="p1"))
     assert mgr.end() == "rolled back"
     assert mgr.changed == set()

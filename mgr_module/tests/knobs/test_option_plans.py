@@ -153,8 +153,8 @@ def test_osds_are_given_values_of_their_own_by_host_and_read_back():
     assert [len(change.edits) for change in wanted.changes] == [1, 1, 1]
     first = wanted.changes[0]
     assert (first.knob, first.failure_domain, first.judged_on) == ("options", "host h0", (0,))
-    assert [(o.osd_id, o.value, o.prior) for o in first.expect] == [(0, "0", "65536")]
-    assert first.manual == (f"ceph config set osd.0 {DEFERRED} 0",)
+    assert [(o.osd_id, o.value, o.prior) for o in first.setting.expect] == [(0, "0", "65536")]
+    assert first.setting.manual == (f"ceph config set osd.0 {DEFERRED} 0",)
 
 
 def test_an_osd_on_a_drive_that_an_admin_leaves_out_keeps_its_values_and_is_named():

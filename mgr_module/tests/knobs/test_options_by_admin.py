@@ -7,7 +7,9 @@ from bcache_world import HOSTS, a_mgr, backing, begun, plan_now, planned, retold
 from mgr_fakes import builders as make
 from module_world import ok, said
 from rollout_world import plan_of
-from wcache.core.change.option_change import OptionChange
+from wcache.core.change.change import Change
+from wcache.core.change.drive_setting import CacheDomain
+from wcache.core.change.option_setting import OptionSetting
 from wcache.core.errors import RefusedError
 from wcache.core.hardware.bcache import DEVICES_MAX, BcacheState
 from wcache.core.host_report import PowerCut
@@ -299,23 +301,23 @@ def test_it_is_not_tried(mode):
 
 
 def a_change(value="writeback"):
-    return OptionChange(
-        "p1.0.x", "h0", "domain-sda", ("sda",), 0, "hdd", Transport.SCSI, "cache_mode",
-        "writethrough", value, "", (), LoadPoint.OSD_BENCH_DEPTH1, osd_ids=(0,),
-        drive_ids=("wwn-sda",),
+    domain = CacheDomain("h0", "domain-sda", ("sda",), Transport.SCSI, (0,), ("wwn-sda",))
+    return Change(
+        "p1.0.x", OptionSetting(domain, "cache_mode", "writethrough", value), "hdd", "",
+        load_point=LoadPoint.OSD_BENCH_DEPTH1,
     )
 
 
 @pytest.mark.parametrize("consent", [False, True])
 def test_the_machine_asks_for_the_consent_too_whoever_began_the_plan(consent):
     change = a_change()
-    rollout = plan_of(change, consent_writeback=consent)
+    warrant = plan_of(change, consent_writeback=consent).warrant(change)
     seen, why = change.looked(
-        rollout, DrivesOutcome((backing("sda", 0, "bcache0", "writethrough"),))
+        DrivesOutcome((backing("sda", 0, "bcache0", "writethrough"),)), warrant
     )
     assert (why == "", seen.prior.known) == (consent, consent)
-    assert change.apply(rollout).agreed == (change.shared if consent else None)
-    assert a_change("writearound").apply(rollout).agreed is None
+    assert change.setting.apply(warrant).agreed == (change.setting.shared if consent else None)
+    assert a_change("writearound").setting.apply(warrant).agreed is None
 
 
 def test_nobody_but_an_admin_plans_it_and_no_verdict_speaks_for_it():

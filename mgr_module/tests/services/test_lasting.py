@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow  # whole rollouts
 def done(**options):
     mgr = begun(**options)
     assert mgr.end() == "done"
-    assert {change.kept for change in mgr.plan.changes} == {None}
+    assert {change.lasts for change in mgr.plan.changes} == {False}
     return mgr
 
 
@@ -28,7 +28,7 @@ def test_a_plan_that_is_done_is_made_to_last_by_a_consent_of_its_own_and_goes_ba
     assert said(mgr, "apply", plan_id="p1", persist=True)["changed"] is True
     assert mgr.end() == "done"
     assert saved(mgr) == {WT}
-    assert {change.kept for change in mgr.plan.changes} == {WT}
+    assert {change.lasts for change in mgr.plan.changes} == {True}
     assert said(mgr, "apply", plan_id="p1", persist=True)["changed"] is False
     ok(mgr.command("rollback", plan_id="p1"))
     assert mgr.end() == "rolled back"
@@ -192,16 +192,16 @@ def test_what_was_judged_well_is_not_made_to_last_once_its_verdict_fell_or_all_i
     mgr.go(lambda: mgr.plan.missed)
     assert [change.status for change in mgr.plan.changes[:2]] == [
         ChangeStatus.APPLIED, ChangeStatus.PLANNED]
-    assert {change.kept for change in mgr.plan.changes} == {None}
+    assert {change.lasts for change in mgr.plan.changes} == {False}
     assert any("h0 sda is not made to last" in line for _, line in mgr.log_lines)
 
 
 def test_a_done_plan_stops_being_made_to_last_where_its_verdict_falls():
     mgr = done()
     ok(mgr.command("apply", plan_id="p1", persist=True))
-    mgr.go(lambda: mgr.plan.changes[0].kept is WT, seconds=0.05)
+    mgr.go(lambda: mgr.plan.changes[0].lasts, seconds=0.05)
     fall(mgr)
     assert mgr.end() == "done"
-    assert [change.kept for change in mgr.plan.changes].count(None) >= 5
+    assert [change.lasts for change in mgr.plan.changes].count(False) >= 5
     assert len(mgr.changed) == len(mgr.plan.changes)
     assert "is not made to last" in mgr.plan.reason

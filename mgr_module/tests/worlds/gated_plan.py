@@ -80,7 +80,7 @@ class GatedMgr(Mgr):
         }
         assert len(unjudged) <= 1, "two failure domains are in doubt at once"
         for item in rollout.changes:
-            if item.kept is WT:
+            if item.lasts:
                 assert item.status.value in ("applied", "rolling back", "rollback failed",
                                              "made, not judged yet")
 

@@ -4,7 +4,9 @@ from dataclasses import replace
 
 from mgr_fakes import builders as make
 from wcache.core import codec, events
-from wcache.core.change.cache_mode_change import CacheModeChange as Change
+from wcache.core.change.cache_mode_setting import CacheModeSetting
+from wcache.core.change.change import Change
+from wcache.core.change.drive_setting import CacheDomain
 from wcache.core.change.gate.gate_state import GateSettings
 from wcache.core.change.rollout import RolloutMachine
 from wcache.core.change.rollout_state import Rollout
@@ -22,13 +24,26 @@ from wcache.core.protocol import (
 WB, WT = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
 
 
+DOMAIN = CacheDomain("h0", "domain-0", ("sd0",), Transport.SCSI, (0,), ("d",))
+
+
+def mode_change(action_id, domain, before=WB, after=WT, **fields):
+    """A change of a cache mode, of an OSD of its domain."""
+    known = {
+        "device_class": "hdd", "why": "faster", "osd_id": domain.osd_ids[0],
+        "load_point": LoadPoint.OSD_BENCH_DEPTH1,
+    }
+    return Change(action_id, CacheModeSetting(domain, before, after), **{**known, **fields})
+
+
 def change(index, **changes):
-    found = Change(
-        f"p1.{index}", f"h{index}", f"domain-{index}", (f"sd{index}",), index, "hdd",
-        Transport.SCSI, WB, WT, "faster", (), LoadPoint.OSD_BENCH_DEPTH1, osd_ids=(index,),
-        drive_ids=("d",),
-    )
-    return replace(found, **changes)
+    """The same of a host and drive of that number; `changes` are of it, or of its domain."""
+    of_domain = {name: changes.pop(name) for name in {*changes} & {*DOMAIN.__dataclass_fields__}}
+    numbered = {
+        "hostname": f"h{index}", "domain_id": f"domain-{index}", "dev_names": (f"sd{index}",),
+        "osd_ids": (index,),
+    }
+    return mode_change(f"p1.{index}", replace(DOMAIN, **{**numbered, **of_domain}), **changes)
 
 
 def plan_of(*changes, **fields):

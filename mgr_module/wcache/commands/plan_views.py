@@ -18,8 +18,8 @@ from typing import (
 
 from ..core import codec
 from ..core.change import staleness
+from ..core.change.change import Change
 from ..core.change.change_status import ChangeStatus
-from ..core.change.rollout_state import Change
 from ..core.drive.manual import by_hand
 from ..core.errors import NotFoundError
 from ..core.hardware.readings import since
@@ -36,9 +36,9 @@ from ..core.verdict.result import Result
 from ..engine.world import World
 from ..services.evidence import foreign
 from ..services.guards import require_scope
+from ..services.plans.plain_changes import plain_changes
 from ..services.plans.planner import Planner
 from ..services.plans.planners import stale_keys, stale_keys_of
-from ..services.plans.plans import plain_changes
 
 Held = Callable[[], Mapping[Tuple[str, str], str]]
 """By device class and drive model: why `auto` does not apply its mode by itself any more."""
@@ -152,9 +152,7 @@ class PlanViews:
             row["ratio"] = change.ratio
             row["written_since"] = _written_since(world, change)
         plain["waiting_for"] = list(machine.waits_for)
-        plain["stale_keys"] = stale_keys_of(
-            self._knobs, world, machine.rollout.mode_changes
-        )
+        plain["stale_keys"] = stale_keys_of(self._knobs, world, machine.rollout)
         return {"format_version": FORMAT_VERSION, **plain}
 
 

@@ -264,13 +264,20 @@ class ConfigRequest:
 class ConfigState:
     """What was read of each edit's value last, how many were written before, and what failed.
 
-    `unlike` are OSDs that do not have what was expected of them, with what they have.
+    It carries what was asked for: what a look has found is no answer to a change.  `unlike` are
+    OSDs that do not have what was expected of them, with what they have.
     """
 
+    request: ConfigRequest
     values: Tuple[Optional[str], ...]
     written: int = 0
     error: str = ""
     unlike: Tuple[str, ...] = ()
+
+    @property
+    def read(self) -> Tuple[Tuple[ConfigEdit, Optional[str]], ...]:
+        """Each edit with what stood at its place."""
+        return tuple(zip(self.request.edits, self.values))
 
 
 def same(one: Optional[str], other: Optional[str]) -> bool:

@@ -21,7 +21,7 @@ def reasons_to_stay(hostname: str, plans: Iterable[Rollout]) -> List[str]:
     found = []
     for plan in plans:
         names = [
-            f"{','.join(change.dev_names) or change.domain_id} is {change.goal}"
+            f"{','.join(change.dev_names) or change.domain_id} is {change.setting.goal}"
             for change in plan.drive_changes
             if change.hostname == hostname and change.status in TOUCHED
         ]
@@ -45,17 +45,19 @@ def what_stays(
     keys = set()
     for plan in plans:
         for change in plan.drive_changes:
-            lasts = plan.consent_persist and change.CAN_LAST
+            lasts = plan.consent_persist and change.setting.CAN_LAST
             kept = " over a power cycle too" if lasts else " until the next power cycle"
             if change.hostname != hostname or change.status not in TOUCHED:
                 continue
             drives = ",".join(change.dev_names) or change.domain_id
             keys.add(f"{EntryKind.ACTION.value}/{change.action_id}")
             if change.status is ChangeStatus.APPLIED:
-                found.append(f"{drives} remains in {change.goal}{kept} (plan {plan.plan_id})")
+                found.append(
+                    f"{drives} remains in {change.setting.goal}{kept} (plan {plan.plan_id})"
+                )
             else:
                 found.append(
-                    f"{drives} may remain in {change.goal}{kept} (plan {plan.plan_id}); "
+                    f"{drives} may remain in {change.setting.goal}{kept} (plan {plan.plan_id}); "
                     + _until_accepted(hostname, change.domain_id)
                 )
     for domain_id, run_id in _owed(hostname, runs).items():

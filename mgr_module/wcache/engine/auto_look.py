@@ -128,9 +128,9 @@ def stands(world: World) -> Dict[Key, Applied]:
     found: Dict[Key, Applied] = {}
     for machine in sorted(world.rollouts.values(), key=lambda item: item.rollout.created_at_s):
         rollout = machine.rollout
-        for change in () if machine.moving else rollout.mode_changes:
+        for change, setting in () if machine.moving else rollout.mode_changes:
             if change.status is ChangeStatus.APPLIED:
-                item = Applied(rollout.plan_id, change.mode, rollout.by)
+                item = Applied(rollout.plan_id, setting.after, rollout.by)
                 found[change.hostname, change.domain_id] = item
     return found
 
@@ -281,7 +281,7 @@ def ended(world: World, owner: str) -> Optional[Ended]:
             sum(c.seconds for c in done.changes), sum(c.bytes_written for c in done.changes),
             sum(c.status is ChangeStatus.APPLIED for c in done.changes),
             done.undone or done.status is RolloutStatus.PLANNED,  # it was never begun
-            frozenset(str(c.drive_model) for c in done.mode_changes if c.drive_model),
+            frozenset(str(c.drive_model) for c, _ in done.mode_changes if c.drive_model),
         )
     runs = [m for m in world.runs.values() if m.spec.campaign_id == owner]
     if any(not machine.over for machine in runs):

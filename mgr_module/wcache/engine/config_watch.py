@@ -136,7 +136,7 @@ class ConfigWatch:
         with self._lock:
             self._forget(owner)
         values = values_of(request.edits, self.config)
-        state = ConfigState(values, asked.written, asked.error, unlike)
+        state = ConfigState(request, values, asked.written, asked.error, unlike)
         self._post_event(owner, events.ConfigAnswered(asked.action.token, state))
         return True
 

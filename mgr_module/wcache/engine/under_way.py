@@ -77,7 +77,7 @@ def touched_by(rollout: Rollout, cluster: ClusterState) -> Touched:
     osds = {osd_id for change in drives for osd_id in change.treated}
     for change in values:
         one_by_one = all(edit.who.startswith("osd.") for edit in change.edits)
-        osds.update(change.treated if one_by_one else change.concerned_osds(cluster))
+        osds.update(change.treated if one_by_one else change.setting.concerned_osds(cluster))
     # a step of which nothing is made is begun anew after it was held, with other controls
     compares = not rollout.missed or bool(rollout.all_in(ChangeStatus.MADE))
     return Touched(

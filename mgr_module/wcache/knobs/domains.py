@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import Callable, Dict, Iterable, List, NamedTuple, Optional, Tuple
 
-from ..core.change.rollout_state import Change
+from ..core.change.change import Change
+from ..core.change.drive_setting import CacheDomain
 from ..core.cluster import ClusterState, failure_domains
 from ..core.host_report import HostReport
 from ..core.model import DriveReport
@@ -31,6 +32,16 @@ class Domain(NamedTuple):
     def osd_ids(self) -> Tuple[int, ...]:
         """All OSDs on it."""
         return tuple(sorted({use.osd_id for drive in self.drives for use in drive.uses}))
+
+    @property
+    def planned(self) -> CacheDomain:
+        """Its drives and OSDs, as a plan names them."""
+        first = next((drive for drive in self.drives if drive.uses), self.drives[0])
+        return CacheDomain(
+            self.report.hostname, first.domain_id, tuple(drive.dev_name for drive in self.drives),
+            first.transport, self.osd_ids, tuple(drive.drive_id for drive in self.drives),
+            self.report.simulated, first.drive_model,
+        )
 
 
 class Fate(NamedTuple):

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Callable, FrozenSet, Iterable, Mapping, Optional, Sequence, Tuple
 
-from ..core.change.rollout_state import Change, Rollout
+from ..core.change.change import Change
+from ..core.change.rollout_state import Rollout
 from ..core.model import FindingCode
 from ..core.scope import Scope
 

@@ -6,10 +6,8 @@ import random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mgr_fakes import builders as make
-from rollout_world import plan_of
+from rollout_world import change, plan_of
 from wcache.core import codec
-from wcache.core.change.cache_mode_change import CacheModeChange
 from wcache.core.change.gate.evidence import Proofs, Sums
 from wcache.core.change.gate.harm import Harm
 from wcache.core.change.gate.judge import Effect, HostHarm, Judgement, judge_all
@@ -168,11 +166,7 @@ def test_of_what_is_proven_one_other_host_counts_for_a_half_at_most(drives, host
 
 def test_the_next_step_of_another_host_does_not_grow_by_what_one_host_has_claimed():
     changes = tuple(
-        CacheModeChange(
-            f"a{i}", f"h{i // 4}", f"d{i}", ("sda",), i, "hdd", make.drive("sda").transport,
-            make.drive("sda").mode, make.drive("sda").mode.other, "", (), None, osd_ids=(i,),
-            drive_ids=(f"wwn-{i}",),
-        ) for i in range(12)
+        change(i, hostname=f"h{i // 4}", drive_ids=(f"wwn-{i}",)) for i in range(12)
     )
     kind = changes[0].pooled_as
     evidence = (Sums(kind).having_proven({"h0": 4}),)

@@ -4,12 +4,17 @@ from dataclasses import replace
 
 import pytest
 from mgr_fakes import builders as make
-from rollout_world import plan_of
-from wcache.core.change.cache_mode_change import CacheModeChange
-from wcache.core.change.option_change import OptionChange
+from rollout_world import mode_change, plan_of
+from wcache.core.change.change import Change
+from wcache.core.change.change_status import Made
+from wcache.core.change.config_setting import ConfigSetting
+from wcache.core.change.drive_setting import CacheDomain
+from wcache.core.change.option_setting import OptionSetting
+from wcache.core.change.setting import Warrant
+from wcache.core.config_database import ConfigEdit, ConfigState
 from wcache.core.drive.prior import prior_from
 from wcache.core.hardware.readings import OptionValue
-from wcache.core.model import CacheMode, LoadPoint, Transport
+from wcache.core.model import LoadPoint, Transport
 from wcache.core.options.entries import names_of
 from wcache.core.protocol import DrivesOutcome, FailureOutcome, StateOutcome
 
@@ -28,10 +33,13 @@ def two(first, second):
 
 
 PRIOR = prior_from("", "domain", two(FOUND, FOUND), names_of("scheduler"))
-CHANGE = OptionChange(
-    "p1.0.x", "h0", "domain", ("sda", "sdb"), 0, "hdd", Transport.SCSI, "scheduler", "none",
-    "mq-deadline", "", (), LoadPoint.OSD_BENCH_DEPTH1, prior=PRIOR, osd_ids=(0,),
-    drive_ids=("wwn-sda", "wwn-sdb"), drive_model=make.MODEL,
+DOMAIN = CacheDomain(
+    "h0", "domain", ("sda", "sdb"), Transport.SCSI, (0,), ("wwn-sda", "wwn-sdb"),
+    drive_model=make.MODEL,
+)
+CHANGE = Change(
+    "p1.0.x", OptionSetting(DOMAIN, "scheduler", "none", "mq-deadline"), "hdd", "",
+    load_point=LoadPoint.OSD_BENCH_DEPTH1, prior=PRIOR,
 )
 ROLLOUT = plan_of(CHANGE)
 
@@ -41,18 +49,18 @@ ROLLOUT = plan_of(CHANGE)
     (two(MADE, {}), False), ((), False),
 ])
 def test_what_was_judged_counts_where_each_drive_was_read_to_have_it_still(drives, there):
-    why = CHANGE.is_still(DrivesOutcome(drives))
+    why = CHANGE.setting.is_still(DrivesOutcome(drives))
     assert (why == "") is there
     assert there or "no longer has scheduler mq-deadline, which was judged: a reboot" in why
 
 
 def test_what_could_not_be_read_does_not_count():
-    assert "no answer" in CHANGE.is_still(FailureOutcome("no answer"))
+    assert "no answer" in CHANGE.setting.is_still(FailureOutcome("no answer"))
 
 
 def went_back(drives, ids=("wwn-sda", "wwn-sdb")):
     states = tuple(drive.state for drive in drives)
-    return CHANGE.went_back(ROLLOUT, StateOutcome(states, states, (), True, ids))
+    return CHANGE.went_back(StateOutcome(states, states, (), True, ids))[1]
 
 
 @pytest.mark.parametrize("name", FOUND)
@@ -83,23 +91,34 @@ OTHERS = {
 @pytest.mark.parametrize("others", OTHERS)
 def test_a_plan_is_one_for_the_drives_and_osds_that_it_names_and_for_no_others(others):
     change = replace(CHANGE, prior=type(PRIOR)())
-    _, why = change.looked(ROLLOUT, DrivesOutcome(two(FOUND, FOUND)))
+    warrant = ROLLOUT.warrant(change)
+    _, why = change.looked(DrivesOutcome(two(FOUND, FOUND)), warrant)
     assert why == ""
-    seen, why = change.looked(ROLLOUT, DrivesOutcome(OTHERS[others]))
+    seen, why = change.looked(DrivesOutcome(OTHERS[others]), warrant)
     assert why.endswith("; make a new plan")
     assert not seen.prior.known, "nothing is asked for"
 
 
 @pytest.mark.parametrize("others", OTHERS)
 def test_so_is_a_plan_about_the_cache_mode(others):
-    change = CacheModeChange(
-        "p1.0.x", "h0", "domain", ("sda", "sdb"), 0, "hdd", Transport.SCSI, CacheMode.WRITE_BACK,
-        CacheMode.WRITE_THROUGH, "", (), LoadPoint.OSD_BENCH_DEPTH1, osd_ids=(0,),
-        drive_ids=("wwn-sda", "wwn-sdb"), drive_model=make.MODEL,
-    )
-    rollout = plan_of(change, consent_turn_on=True)
-    seen, why = change.looked(rollout, DrivesOutcome((A, B)))
+    change = mode_change("p1.0.x", DOMAIN)
+    warrant = plan_of(change, consent_turn_on=True).warrant(change)
+    seen, why = change.looked(DrivesOutcome((A, B)), warrant)
     assert (why, seen.prior.known) == ("", True)
-    seen, why = change.looked(rollout, DrivesOutcome(OTHERS[others]))
+    seen, why = change.looked(DrivesOutcome(OTHERS[others]), warrant)
     assert why.endswith("; make a new plan")
     assert not seen.prior.known
+
+
+def test_what_a_look_has_found_is_no_answer_to_a_change_and_the_other_way_round():
+    edit = ConfigEdit("osd.0", "osd_memory_target", "2", "1")
+    setting, warrant = ConfigSetting("memory", (edit,)), Warrant("p1.0.x")
+    set_now = setting.apply(warrant)
+    made, _ = setting.made(ConfigState(set_now, ("2",), written=1), warrant, again=False)
+    assert made is Made.YES
+    seen = ConfigState(setting.look(()), ("2",), written=1)
+    made, why = setting.made(seen, warrant, again=False)
+    assert (made, why) == (Made.UNSURE, "the config database gave an unexpected answer")
+    assert setting.went_back(ConfigState(setting.look(()), ("1",)), warrant.prior).not_back
+    assert setting.looked(ConfigState(setting.look(()), ("1",)), warrant).why == ""
+    assert setting.looked(ConfigState(set_now, ("1",)), warrant).why

@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 from mgr_fakes import builders as make
 from rollout_world import change
+from wcache.core.change.change import Change
 from wcache.core.change.change_status import ChangeStatus
-from wcache.core.change.config_change import ConfigChange
+from wcache.core.change.config_setting import ConfigSetting
 from wcache.core.change.gate.controls import controls_for
 from wcache.core.change.gate.gate_state import GateSettings
 from wcache.core.change.putting_off import later_words, put_off
@@ -43,9 +44,10 @@ def of_drives(cluster, **values):
 def of_values(*where):
     """Values of OSDs, by (OSD, failure domain)."""
     changes = tuple(
-        ConfigChange(
-            f"a{number}", "memory", (ConfigEdit(f"osd.{osd_id}", "osd_memory_target", "", "1"),),
-            "hdd", "", domain, judged_on=(osd_id,),
+        Change(
+            f"a{number}", ConfigSetting(
+                "memory", (ConfigEdit(f"osd.{osd_id}", "osd_memory_target", "", "1"),)
+            ), "hdd", "", domain, judged_on=(osd_id,),
         ) for number, (osd_id, domain) in enumerate(where)
     )
     _, waves = arranged(changes, a_cluster())

@@ -5,7 +5,8 @@ from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
 from module_world import ok, said
 from test_toy_knob import statuses
-from wcache.core.change.config_change import ConfigChange
+from wcache.core.change.change import Change
+from wcache.core.change.config_setting import ConfigSetting
 from wcache.core.config_database import ConfigEdit, OsdValue
 from wcache.knobs.knob import Wanted
 from wcache.services.plans.planner import Planner
@@ -20,10 +21,11 @@ class Ramp(Planner):
     def plan(self, asked, world):
         steps = list(zip(VALUES, VALUES[1:]))
         return Wanted(tuple(
-            ConfigChange(
-                asked.action_id(i), "memory", (ConfigEdit("osd/class:hdd", NAME, now, was),),
-                "hdd", "less", "class hdd", wait_s=60.0, back_wait_s=60.0,
-                expect=(OsdValue(0, NAME, now, was),),
+            Change(
+                asked.action_id(i), ConfigSetting(
+                    "memory", (ConfigEdit("osd/class:hdd", NAME, now, was),),
+                    (OsdValue(0, NAME, now, was),),
+                ), "hdd", "less", "class hdd", wait_s=60.0, back_wait_s=60.0,
             )
             for i, (was, now) in enumerate(steps)
         ))

@@ -11,16 +11,14 @@ from wcache.core.simulation import DriveKind
 WB, WT = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
 
 
-@pytest.mark.parametrize(("expected", "mode", "counts"), [
+@pytest.mark.parametrize(("before", "after", "counts"), [
     (WT, WB, True),
     (WB, WB, True),  # it is on, and comes up so from now on
     (WB, WT, False),
     (WT, WT, False),
 ])
 @pytest.mark.parametrize("status", ChangeStatus)
-def test_a_model_counts_until_it_has_been_turned_on_for_good(expected, mode, counts, status):
-    one = change(
-        0, expected=expected, mode=mode, status=status, drive_model=make.MODEL,
-    )
+def test_a_model_counts_until_it_has_been_turned_on_for_good(before, after, counts, status):
+    one = change(0, before=before, after=after, status=status, drive_model=make.MODEL)
     wanted = {DriveKind.of(one).in_any_class} if counts and status in UNFINISHED else set()
     assert turned_on(plan_of(one)) == wanted

@@ -8,8 +8,7 @@ import pytest
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
 from mgr_fakes.store import MonLikeKv, PromptQueue
-from rollout_world import plan_of
-from wcache.core.change.cache_mode_change import CacheModeChange as Change
+from rollout_world import DOMAIN, mode_change, plan_of
 from wcache.core.change.change_status import ChangeStatus
 from wcache.core.change.rollout_state import Rollout, RolloutStatus
 from wcache.core.experiment.campaign import Campaign, CampaignOptions
@@ -73,10 +72,9 @@ def result(number, drive=0, **changes):
 
 def plan(number, *touched, status=RolloutStatus.DONE, change_status=ChangeStatus.APPLIED):
     changes = tuple(
-        Change(
-            f"p{number}.{i}", "h1", domain, ("sda",), 1, "hdd", Transport.SCSI,
-            make.CacheMode.WRITE_BACK, make.CacheMode.WRITE_THROUGH, "why", ("by hand",),
-            LoadPoint.OSD_BENCH_DEPTH1, status=change_status, osd_ids=(1,), drive_ids=("d",),
+        mode_change(
+            f"p{number}.{i}", replace(DOMAIN, hostname="h1", domain_id=domain),
+            status=change_status,
         )
         for i, domain in enumerate(touched)
     )

@@ -1,6 +1,7 @@
 """From what the cluster is to the toy's changes: one for each host, proven on its first OSD."""
 
-from wcache.core.change.config_change import ConfigChange
+from wcache.core.change.change import Change
+from wcache.core.change.config_setting import ConfigSetting
 from wcache.core.cluster import failure_domains
 from wcache.core.config_database import ConfigEdit, same
 from wcache.core.model import LoadPoint
@@ -22,9 +23,9 @@ def make_changes(asked, wanted_depth, config, cluster):
         if same(prior, str(wanted_depth)):
             left.append(f"host {hostname}: its depth is {wanted_depth} already")
             continue
-        changes.append(ConfigChange(
-            asked.action_id(len(changes)), TOY.name,
-            (ConfigEdit(who, DEPTH, str(wanted_depth), prior),),
+        edit = ConfigEdit(who, DEPTH, str(wanted_depth), prior)
+        changes.append(Change(
+            asked.action_id(len(changes)), ConfigSetting(TOY.name, (edit,)),
             osd.device_class, "toys are faster so", ", ".join(failure_domains(osd, cluster)),
             osd.osd_id, LoadPoint.OSD_BENCH_DEPTH1,
         ))

@@ -1,179 +1,220 @@
-"""What every kind of change has: what a rollout asks for at each step, and what answers mean.
-
-A kind is a frozen dataclass that adds its fields, and a line in `rollout_state.Change`.  Nobody
-else asks which kind a change is of.
-"""
+"""One planned change of a setting, and how far it has come: what a plan keeps of it."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import (
-    TYPE_CHECKING,
-    AbstractSet,
-    ClassVar,
-    NamedTuple,
-    Protocol,
-    Sequence,
-    Tuple,
-    Union,
-)
+from dataclasses import dataclass, field, replace
+from typing import FrozenSet, Optional, Tuple, Union
 
-from ..cluster import ClusterState
-from ..config_database import ConfigRequest
-from ..events import LoadRequest
-from ..hardware.readings import Wear
-from ..protocol import Request
+from .. import codec
+from ..config_database import EDITS_MAX, ConfigEdit
+from ..drive.prior import UNKNOWN, Prior, PriorDoubt
+from ..errors import StorageError
+from ..model import DriveModel, LoadPoint
 from ..scope import Scope
-from ..verdict.option_choice import OptionVerdict
-from ..verdict.recommend import Recommendation
-from .change_status import Made
+from ..simulation import DriveKind
+from ..verdict.option_choice import Ground, fallen
+from .cache_mode_setting import CacheModeSetting
+from .change_status import ChangeStatus, Made
+from .config_setting import JUDGED_MAX, ConfigSetting
+from .drive_setting import NOWHERE, CacheDomain, DriveSetting
+from .option_setting import OptionSetting
+from .setting import DriveWear, Verdicts, Warrant, WayBack
 
-if TYPE_CHECKING:
-    from .rollout_state import Change, Rollout
-
-# To a probe, or to the config database.
-Ask = Union[Request, ConfigRequest]
+# 250 are stored in one value (RECORD_BYTES_MAX); details of failures come on top.
+CHANGE_BYTES_MAX = 30_000
+# This is how stored plans are read; what a setting is to the rest, `Setting` says.
+ChangedSetting = Union[CacheModeSetting, OptionSetting, ConfigSetting]
 
 
 @dataclass(frozen=True)
-class DriveWear:
-    """What a drive had written before a change."""
+class Change:
+    """A setting to be changed, proven, and taken back.
 
-    drive_id: str
-    wear: Wear
-
-
-class WentBack(NamedTuple):
-    """A change after it was to go back: why it is not, and what of it is others' since, or "".
-
-    `not_yet`: what it waits for, where it is on its way back and is to be asked for again.
+    `failure_domain` names the CRUSH buckets that the plan goes by, the widest first, or what it
+    concerns at most.  With a `load_point` it is proven by measuring `osd_id` before and after, if
+    clients do not judge it; without one what was read back proves it.  Nothing else is done for
+    `wait_s` after it was made, and for `back_wait_s` after it was taken back.
     """
 
-    change: Change
-    not_back: str = ""
-    left_alone: str = ""
-    not_yet: str = ""
+    action_id: str
+    setting: ChangedSetting
+    device_class: str
+    why: str
+    failure_domain: str = ""
+    osd_id: int = 0
+    load_point: Optional[LoadPoint] = None
+    wait_s: float = 0.0
+    back_wait_s: float = 0.0
+    # OSDs that take another value by it, a sample, where its own clients do not judge it
+    judged_on: Tuple[int, ...] = field(default=(), metadata={"max_items": JUDGED_MAX})
+    # the verdicts that it was planned by, where it was by such
+    grounds: Tuple[Ground, ...] = field(default=(), metadata={"max_items": EDITS_MAX})
+    status: ChangeStatus = ChangeStatus.PLANNED
+    detail: str = ""
+    before_us: Optional[float] = None
+    before_error: float = 0.0  # standard error of its logarithm
+    after_us: Optional[float] = None
+    seconds: float = 0.0
+    bytes_written: int = 0
+    at_s: float = 0.0  # when it came to its end
+    # what was there, stored before the request goes out; unknown until then
+    prior: Prior = UNKNOWN
+    doubt: PriorDoubt = PriorDoubt.NONE  # why it cannot be gone back to
+    # SMART's figures of its drives before the change, by drive id
+    wear: Tuple[DriveWear, ...] = ()
+    lasts: bool = False  # its drives keep it over a power cycle, as read
 
-
-class Verdicts(Protocol):
-    """What verdicts say now; each is worked out where a change asks for it."""
-
-    @property
-    def recommendations(self) -> Sequence[Recommendation]:
-        """Which cache mode drives should be in."""
-
-    @property
-    def option_verdicts(self) -> Sequence[OptionVerdict]:
-        """What is known of options' values."""
-
-
-class ChangeSteps(ABC):
-    """The steps of one change; the machine in `rollout.py` knows no more of a kind."""
-
-    # Read once more before it counts: a drive can change by itself.
-    IS_READ: ClassVar[bool] = False
-    # There is more to one that is to last than making it.
-    CAN_LAST: ClassVar[bool] = False
-    # It may change what reads take: then clients' reads judge it beside their writes.
-    READS_TOO: ClassVar[bool] = False
-    # Several changes of one thing in a row may be one step, each alone too small to be seen.
-    MAY_RAMP: ClassVar[bool] = False
-
-    # ---- what a rollout asks for, and what the answers mean
-
-    @abstractmethod
-    def measure(self, rollout: Rollout) -> Union[Request, LoadRequest, None]:
-        """Say what measures an OSD before and after; None where it is read back and no more."""
-
-    @abstractmethod
-    def look(self, rollout: Rollout) -> Ask:
-        """Say what reads what is there before the change."""
-
-    @abstractmethod
-    def looked(self, rollout: Rollout, outcome: object) -> Tuple[Change, str]:
-        """Return the change with what is there before it, or why it must not be made."""
-
-    @abstractmethod
-    def apply(self, rollout: Rollout) -> Ask:
-        """Say what makes the change; asked twice, it does no more than once."""
-
-    @abstractmethod
-    def made(self, rollout: Rollout, outcome: object, again: bool) -> Tuple[Change, Made, str]:
-        """Return the change with what was read of it, what the answer to `apply` means, and why.
-
-        `again`: it may have been asked for before.
-        """
-
-    @abstractmethod
-    def back(self, rollout: Rollout) -> Ask:
-        """Say what takes the change back."""
-
-    @abstractmethod
-    def went_back(self, rollout: Rollout, outcome: object) -> WentBack:
-        """Say what came of its way back."""
-
-    def is_still(self, outcome: object) -> str:
-        """Say why a change that was judged is not there any more; "" where it is."""
-        return ""
-
-    def pause_s(self, rollout: Rollout) -> float:
-        """Return how long nothing else is done after it was made, or taken back."""
-        return 0.0
+    # ---- what it changes, and whom that concerns
 
     @property
-    def not_tried(self) -> str:
-        """Why it cannot be made, measured and taken back as a trial; "" where it can."""
-        return ""
-
-    def verdict_moved(self, verdicts: Verdicts) -> str:
-        """Say why it is no longer what is recommended; "" where it is, or no verdict wants it."""
-        return ""
-
-    # ---- whom it concerns
+    def domain(self) -> CacheDomain:
+        """Its drives; NOWHERE where no probe has a part in it."""
+        return self.setting.domain if isinstance(self.setting, DriveSetting) else NOWHERE
 
     @property
-    @abstractmethod
-    def judging_osds(self) -> Tuple[int, ...]:
-        """The OSDs whose clients' load judges it; none where nobody knows whom it concerns."""
+    def hostname(self) -> str:
+        """The host of its drives, or ""."""
+        return self.domain.hostname
 
     @property
-    @abstractmethod
+    def domain_id(self) -> str:
+        """Their cache domain, or ""."""
+        return self.domain.domain_id
+
+    @property
+    def dev_names(self) -> Tuple[str, ...]:
+        """Their names on the host."""
+        return self.domain.dev_names
+
+    @property
+    def simulated(self) -> bool:
+        """Whether they are; a config database is always the real one."""
+        return self.domain.simulated
+
+    @property
+    def drive_model(self) -> Optional[DriveModel]:
+        """Their model."""
+        return self.domain.drive_model
+
+    @property
+    def edits(self) -> Tuple[ConfigEdit, ...]:
+        """The values of the config database that it sets."""
+        return self.setting.edits if isinstance(self.setting, ConfigSetting) else ()
+
+    @property
+    def knob(self) -> str:
+        """The name of the knob that plans such changes."""
+        return self.setting.knob
+
+    @property
+    def name(self) -> str:
+        """What is changed, for people."""
+        return self.domain.name if self.hostname else f"{self.knob} of {self.failure_domain}"
+
+    @property
+    def touches(self) -> FrozenSet[Tuple[str, str]]:
+        """What it changes: two plans that share one must be rolled back in order."""
+        return self.setting.touches
+
+    @property
     def pooled_as(self) -> str:
         """The kind of effect it has: a rollout proves changes of one kind together."""
+        return self.setting.pooled_as(self.device_class)
 
     @property
-    @abstractmethod
+    def measured(self) -> bool:
+        """Whether an OSD is measured before and after, by clients' load or a bench."""
+        return self.load_point is not None and not self.setting.unjudged
+
+    @property
+    def treated(self) -> Tuple[int, ...]:
+        """The OSDs whose clients the change may touch, where it names them one by one."""
+        return self.setting.osd_ids or ((self.osd_id,) if self.measured else ())
+
+    @property
+    def judging_osds(self) -> Tuple[int, ...]:
+        """The OSDs whose clients' load judges it; none where nobody knows whom it concerns."""
+        return self.judged_on or (self.treated if self.measured else ())
+
+    @property
     def alone_touched(self) -> bool:
         """Whether it reaches no other OSDs than those that it is judged on."""
+        sections = {f"osd.{osd_id}" for osd_id in self.judging_osds}
+        return all(edit.who in sections for edit in self.edits)
 
-    @abstractmethod
-    def concerned_osds(self, cluster: ClusterState) -> AbstractSet[int]:
-        """Return all OSDs that it may concern: more than those that it is judged on."""
-
-    @abstractmethod
     def is_within(self, scope: Scope) -> bool:
-        """Say whether a scope asks for it; all that the scope names must fit."""
+        """Say whether a scope asks for it; all that the scope names must fit.
 
-    # ---- how long it lasts
+        Values of the config database go with one only where they concern nothing else.
+        """
+        if self.hostname:
+            return (
+                scope.has_osd(*self.treated) and scope.has_host(self.hostname)
+                and scope.has_model(self.drive_model)
+            )
+        at_home = self.failure_domain.rpartition(", ")[2] == f"host {scope.hostname}"
+        return (
+            (scope.osd_id is None or self.treated == (scope.osd_id,))
+            and (not scope.hostname or at_home) and not scope.drive_model
+        )
+
+    # ---- how far it has come
 
     @property
-    def lasts_already(self) -> bool:
-        """Whether what it made is kept over a power cycle."""
-        return False
+    def ratio(self) -> Optional[float]:
+        """Latency before over latency after: above 1, the change helped."""
+        before_us, after_us = self.before_us, self.after_us
+        return before_us / after_us if before_us and after_us else None
+
+    @property
+    def prior_known(self) -> bool:
+        """Whether what was there before is stored with it."""
+        return self.prior.known or not self.hostname
 
     @property
     def only_lasts(self) -> bool:
         """Whether nothing is toggled: what is there is only to last."""
-        return False
+        return self.setting.only_lasts
 
-    # ---- for the history
+    def verdict_moved(self, verdicts: Verdicts) -> str:
+        """Say why it is no longer what is recommended; "" where it is, or no verdict wants it."""
+        told = (fallen(ground, verdicts.option_verdicts) for ground in self.grounds)
+        moved = next(filter(None, told), "")
+        return moved or self.setting.verdict_moved(DriveKind.of(self), verdicts)
 
-    @property
-    @abstractmethod
-    def sides(self) -> Tuple[str, str]:
-        """What was there before, and what is there with it, for people."""
+    def looked(self, outcome: object, warrant: Warrant) -> Tuple[Change, str]:
+        """Return it with what is there before it, or why it must not be made."""
+        why, prior, wear = self.setting.looked(outcome, warrant)
+        if why or self.prior.known:
+            return self, why
+        setting = self.setting.as_found(outcome)
+        found: Change = replace(self, setting=setting, prior=prior, wear=wear)
+        try:
+            if prior.known:
+                require_room(found)
+        except StorageError as error:
+            return self, error.message
+        return found, ""
 
-    @abstractmethod
-    def moved(self, back: bool) -> str:
-        """Say from what to what, each thing named once; `back`: the other way round."""
+    def made(self, outcome: object, warrant: Warrant, again: bool) -> Tuple[Change, Made, str]:
+        """Return it with what was read of it, what the answer to `apply` means, and why."""
+        made, why = self.setting.made(outcome, warrant, again)
+        there = made in (Made.YES, Made.ALREADY)
+        waits = why if made is Made.NOT_YET else "" if there else self.detail
+        return replace(self, detail=waits, lasts=self.lasts or (there and warrant.lasts)), made, why
+
+    def went_back(self, outcome: object) -> Tuple[Change, WayBack]:
+        """Return it with what came of its way back."""
+        found = self.setting.went_back(outcome, self.prior)
+        lasts = self.lasts and bool(found.not_back)
+        detail = found.left_alone or self.detail
+        return replace(self, doubt=found.doubt, lasts=lasts, detail=detail), found
+
+
+def require_room(change: Change) -> None:
+    """Raise StorageError where a change is too large to be stored, with what was there before."""
+    if len(codec.dumps(change)) > CHANGE_BYTES_MAX:
+        raise StorageError(
+            f"a change would have more than {CHANGE_BYTES_MAX} bytes, with what was there before",
+            "see which host reports many drives or long names in `ceph wcache drive ls`",
+        )

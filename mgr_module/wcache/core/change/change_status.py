@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Optional
 
 
 class ChangeStatus(str, Enum):
@@ -47,8 +46,3 @@ class Made(Enum):
     UNSURE = "unsure"  # it may have been made
     WRONG = "wrong"  # something was made, and not what was asked for
     OTHERS = "of others"  # it is not as it was known: an admin decides
-
-
-def gain(before_us: Optional[float], after_us: Optional[float]) -> Optional[float]:
-    """Latency before over latency after: above 1, the change helped."""
-    return before_us / after_us if before_us and after_us else None

@@ -20,6 +20,7 @@ from ..codec import one_line
 from ..loads import Block, BlocksRequest
 from ..record import Precondition
 from ..text import named
+from .change import Change
 from .change_status import ChangeStatus
 from .gate.blocks import CONTROLS_MIN, log_ratios, only_of, told_of
 from .gate.gate_state import GateStep
@@ -42,7 +43,7 @@ from .phase import Phase
 from .preconditions import LOOK_EVERY_S, illness_of, words
 from .putting_off import put_off
 from .rollout_base import MID_CHANGE
-from .rollout_state import Change, RolloutStatus
+from .rollout_state import RolloutStatus
 from .stepping import Stepping, drives_of
 
 # A block that is this much later than it should be does not come any more.
@@ -283,7 +284,7 @@ class Gating(Stepping):
             return []
         _, _, why = load_of(self._blocks, step.treated, step.controls)
         change = self.current
-        if why and change is not None and change.READS_TOO:
+        if why and change is not None and change.setting.READS_TOO:
             why = load_of_any(self._blocks, step.treated, step.controls)
             if why:
                 return self._only_read(change, why)
@@ -347,7 +348,7 @@ class Gating(Stepping):
             return self._check()
         if not self._unjudged():
             return self._step_over()
-        waits = [self.rollout.changes[i].pause_s(self.rollout) for i in self._unjudged()]
+        waits = [self.rollout.changes[i].wait_s for i in self._unjudged()]
         return self._wait(max(self.rollout.settle_s, *waits))
 
     def _end_step_early(self) -> List[events.Action]:

@@ -12,8 +12,9 @@ from typing import Iterable, List, Mapping, Optional, Sequence, Set, Tuple
 from ..codec import one_line
 from ..history import OSDS_MAX, About, HistoryEntry
 from ..text import before_after
+from .change import Change
 from .change_status import TOUCHED, ChangeStatus
-from .rollout_state import Change, Rollout
+from .rollout_state import Rollout
 
 ENDS = (
     ChangeStatus.APPLIED, ChangeStatus.UNCHANGED, ChangeStatus.FAILED, ChangeStatus.ROLLED_BACK,
@@ -52,7 +53,7 @@ def stamped(rollout: Rollout, indices: Iterable[int], at_s: float) -> Rollout:
 
 def about(change: Change, osd_ids: Tuple[int, ...] = ()) -> About:
     """What a change was: from what to what, why, and what came of it."""
-    before, after = change.sides
+    before, after = change.setting.sides
     if change.status in _BACK:
         before, after = after, before
     shown = osd_ids or ((change.osd_id,) if change.domain_id else ())
@@ -67,7 +68,7 @@ def line(
 ) -> HistoryEntry:
     """The line of a change that has ended."""
     told = about(change, osd_ids)
-    moved = change.moved(change.status in _BACK)
+    moved = change.setting.moved(change.status in _BACK)
     text = f"{change.name}: {moved}, {told.outcome}"
     return HistoryEntry(at_s, rollout.by, rollout.plan_id, one_line(text, 900), told)
 

@@ -16,12 +16,13 @@ from .. import events
 from ..codec import one_line
 from ..record import Precondition
 from ..simulation import is_real
+from .change import Change
 from .change_status import ChangeStatus, Made
 from .gate.gate_state import GateStep
 from .phase import Phase
 from .preconditions import words
 from .rolling_back import RollingBack
-from .rollout_state import Change, Rollout, RolloutStatus
+from .rollout_state import Rollout, RolloutStatus
 
 # Nothing is made to last where one of these does not hold.
 MUST_STAND = (
@@ -31,7 +32,7 @@ MUST_STAND = (
 
 def can_last(change: Change) -> bool:
     """Whether there is more to a change than making it, and that is not done yet."""
-    return change.CAN_LAST and is_real(change) and not change.lasts_already
+    return change.setting.CAN_LAST and is_real(change) and not change.lasts
 
 
 def not_lasting(rollout: Rollout) -> Tuple[int, ...]:
@@ -81,7 +82,7 @@ class Persisting(RollingBack, ABC):
         done = {
             index: replace(rollout.changes[index], status=ChangeStatus.APPLIED)
             for index in self._unjudged()
-            if not (self._lasts(rollout.changes[index]) or rollout.changes[index].IS_READ)
+            if not (self._lasts(rollout.changes[index]) or rollout.changes[index].setting.IS_READ)
         }
         self._put(done)
         change = self.current
@@ -91,7 +92,7 @@ class Persisting(RollingBack, ABC):
         # what lasts is set as well: unread, a drive that is not as judged would be set again
         self._reading, self._looking = not rollout.afterwards, False
         if self._reading:
-            return [events.SaveRun(), self._ask(change.look(self.rollout))]
+            return [events.SaveRun(), self._ask(self.rollout.look(change))]
         return [events.SaveRun(), *self._before_lasting(change)]
 
     def _before_lasting(self, change: Change) -> List[events.Action]:
@@ -107,7 +108,7 @@ class Persisting(RollingBack, ABC):
         self._looking = False
         broken = tuple(item for item in event.missed if item in MUST_STAND)
         if not broken:
-            return [self._ask(change.apply(self.rollout))]
+            return [self._ask(change.setting.apply(self.rollout.warrant(change)))]
         why = one_line(f"{change.name} is not made to last: {words(broken, moved=event.moved)}")
         if self.rollout.afterwards:
             return self._left_as_made(why)
@@ -115,14 +116,14 @@ class Persisting(RollingBack, ABC):
         return [events.Note(why, "warning"), *self._make_last()]
 
     def _lasts(self, change: Change) -> bool:
-        return self.rollout.consent_persist and change.CAN_LAST
+        return self.rollout.consent_persist and change.setting.CAN_LAST
 
     def _lasted(self, outcome: object) -> List[events.Action]:
         change = self.current
         assert change is not None  # callers looked  # noqa: S101
         if self._reading:
             self._reading = False
-            why = change.is_still(outcome)
+            why = change.setting.is_still(outcome)
             if why:
                 self.rollout = replace(self.rollout, undone=True)
                 return self._take_back(f"{change.name}: {why}")
@@ -130,7 +131,7 @@ class Persisting(RollingBack, ABC):
                 return self._before_lasting(change)
             self._keep(replace(change, status=ChangeStatus.APPLIED))
             return self._make_last()
-        change, made, why = change.made(self.rollout, outcome, True)
+        change, made, why = change.made(outcome, self.rollout.warrant(change), again=True)
         if made in (Made.YES, Made.ALREADY):
             self._keep(replace(change, status=ChangeStatus.APPLIED))
             return self._make_last()

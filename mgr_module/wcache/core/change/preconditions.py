@@ -17,7 +17,8 @@ from ..errors import MalformedError
 from ..record import Precondition
 from ..simulation import has_clients
 from ..text import named
-from .rollout_state import Change, Rollout, RolloutStatus
+from .change import Change
+from .rollout_state import Rollout, RolloutStatus
 
 SICK_MAX = 3
 # `try` needs a probe at all; everything else it asks of the cluster is a `Precondition`.
@@ -109,7 +110,7 @@ def illness_of(change: Change, cluster: ClusterState) -> str:
     """Why a change is not made now, by the OSDs that it touches; "" where they are well."""
     if not has_clients(change):
         return ""
-    concerned = change.concerned_osds(cluster)
+    concerned = change.setting.concerned_osds(cluster)
     ill = cluster.illness({*concerned, *change.judging_osds})
     mine = [f"osd.{osd_id} {why}" for osd_id, why in ill.items() if osd_id in change.judging_osds]
     if mine or len(ill) <= ILL_SHARE_MAX * len(concerned):

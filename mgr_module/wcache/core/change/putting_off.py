@@ -10,10 +10,11 @@ from typing import Dict, FrozenSet, List, Optional, Set, Tuple
 
 from ..cluster import ClusterState
 from ..record import Precondition
+from .change import Change
 from .change_status import ChangeStatus
 from .gate.evidence import Proofs
 from .preconditions import illness_of
-from .rollout_state import Change, Rollout
+from .rollout_state import Rollout
 from .stepping import NOTHING, Touched, step_from
 from .waves import Says, comes_last
 

@@ -10,11 +10,12 @@ from ..codec import one_line
 from ..shell import typed
 from ..text import many
 from . import preconditions as holding
+from .change import Change
 from .change_status import TOUCHED, ChangeStatus
 from .gate.gate_state import GateStep
 from .phase import Phase
 from .rollout_base import RolloutBase
-from .rollout_state import BY_ADMIN, Change, RolloutStatus, Worse
+from .rollout_state import BY_ADMIN, RolloutStatus, Worse
 
 # A probe that is gone is asked for so long to take a change back.
 PROBE_AWAITED_S = 3600.0
@@ -109,29 +110,28 @@ class RollingBack(RolloutBase):
             self._set(final)
             return self._idle(events.Note(final.value))
         self._phase = Phase.BACK
-        return [events.SaveRun(), self._ask(change.back(self.rollout))]
+        return [events.SaveRun(), self._ask(change.setting.back(self.rollout.warrant(change)))]
 
     def _went_back(self, outcome: object) -> List[events.Action]:
         change = self.current
         assert change is not None  # callers looked  # noqa: S101
         self._silent_since_s = None
-        change, not_back, left_alone, not_yet = change.went_back(self.rollout, outcome)
-        if not_back:
-            return self._not_back(change, not_back)
-        if not_yet:
+        change, found = change.went_back(outcome)
+        if found.not_back:
+            return self._not_back(change, found.not_back)
+        if found.not_yet:
             self._keep(replace(change, status=ChangeStatus.ENDING_BACK))
             if self.rollout.all_in(ChangeStatus.ROLLING_BACK):
                 return self._next_back()
-            return self._again_later(not_yet, Phase.PAUSED_BACK)
+            return self._again_later(found.not_yet, Phase.PAUSED_BACK)
         self._not_yet = ""
-        if left_alone:
-            said = one_line(f"{self.rollout.reason}; {left_alone}")
+        if found.left_alone:
+            said = one_line(f"{self.rollout.reason}; {found.left_alone}")
             self._set(RolloutStatus.ROLLING_BACK, reason=said)
-        pause_s = change.pause_s(self.rollout)
         self._keep(replace(change, status=ChangeStatus.ROLLED_BACK))
-        if not (pause_s and self.current is not None):
+        if not (change.back_wait_s and self.current is not None):
             return self._next_back()
-        return self._wait(pause_s, Phase.PAUSED_BACK)
+        return self._wait(change.back_wait_s, Phase.PAUSED_BACK)
 
     def _not_back(self, change: Change, why: str) -> List[events.Action]:
         """This one is not back; the others are still tried, and it can be tried again."""
@@ -154,5 +154,5 @@ class RollingBack(RolloutBase):
                 return []
             self._silent_since_s = self._now_s
             return [events.Note(f"the rollback waits for a probe: {detail}", "warning")]
-        unanswered = change.went_back(self.rollout, None).change
+        unanswered, _ = change.went_back(None)
         return self._not_back(unanswered, detail)

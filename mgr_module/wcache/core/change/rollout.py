@@ -1,6 +1,6 @@
 """A rollout: planned changes made step by step, each proven before the next.
 
-Sans-I/O, and the same for every knob; what a kind of change asks for is in `steps`.  A plan
+Sans-I/O, and the same for every knob; what is asked for a setting is in `setting`.  A plan
 goes wave by wave (`waves`): see that the preconditions hold (`preconditions`), take blocks of
 clients' load (`gating`), read what is there and store it, change it (it is read back), and
 judge the step by blocks beside unchanged OSDs.  What has no such load is measured before and
@@ -21,12 +21,13 @@ from ..shell import command
 from ..simulation import has_clients
 from ..text import before_after, named
 from . import preconditions as holding
+from .change import Change
 from .change_status import ChangeStatus, Made
 from .gate.gate_state import GateStep
 from .gate.regression_check import error_of, is_worse, latency_of
 from .gating import Gating
 from .phase import Phase
-from .rollout_state import Change, RolloutStatus
+from .rollout_state import RolloutStatus
 
 # A change that looks worse is measured again this often: the load beside it may have grown.
 DOUBTS_MAX = 2
@@ -148,7 +149,7 @@ class RolloutMachine(Gating):
     def _measure(self, phase: Phase) -> List[events.Action]:
         change = self.current
         assert change is not None  # callers looked  # noqa: S101
-        request = change.measure(self.rollout)
+        request = self.rollout.measure(change)
         if request is None:  # reading it back is all the check there is
             return self._check() if phase is Phase.BEFORE else self._applied("as read back")
         self._phase = phase
@@ -226,7 +227,7 @@ class RolloutMachine(Gating):
                 if was_held:
                     self.rollout, self._seen = replace(self.rollout, step=GateStep()), []
                 return [*said, *self._begin_step(event)]
-            new = change.before_us is None and change.measure(self.rollout) is not None
+            new = change.before_us is None and change.measured
             return [*said, *(self._measure(Phase.BEFORE) if was_held or new else self._look())]
         if holding.waited_s(self.rollout, now_s) >= holding.HOLD_MAX_S:
             return self._waited_too_long()
@@ -267,12 +268,12 @@ class RolloutMachine(Gating):
         change = self.current
         assert change is not None  # callers looked  # noqa: S101
         self._phase = Phase.LOOKING
-        return [events.SaveRun(), self._ask(change.look(self.rollout))]
+        return [events.SaveRun(), self._ask(self.rollout.look(change))]
 
     def _looked(self, outcome: object) -> List[events.Action]:
         change = self.current
         assert change is not None  # callers looked  # noqa: S101
-        change, why = change.looked(self.rollout, outcome)
+        change, why = change.looked(outcome, self.rollout.warrant(change))
         if why:
             self._change(status=ChangeStatus.FAILED, detail=one_line(f"not changed: {why}"))
             return self._stop(why)
@@ -281,7 +282,7 @@ class RolloutMachine(Gating):
 
     def _apply(self, change: Change) -> List[events.Action]:
         self._phase = Phase.CHANGING
-        return [self._ask(change.apply(self.rollout))]
+        return [self._ask(change.setting.apply(self.rollout.warrant(change)))]
 
     def _answered(self, outcome: object, now_s: float) -> List[events.Action]:
         measuring = self._phase in (Phase.BEFORE, Phase.AFTER)
@@ -307,7 +308,8 @@ class RolloutMachine(Gating):
     def _changed(self, outcome: object, now_s: float) -> List[events.Action]:
         change = self.current
         assert change is not None  # callers looked  # noqa: S101
-        change, made, why = change.made(self.rollout, outcome, self._resumed)
+        warrant = self.rollout.warrant(change)
+        change, made, why = change.made(outcome, warrant, self._resumed)
         self._keep(change)
         if made is Made.OTHERS:
             return self._leave(why)
@@ -320,28 +322,26 @@ class RolloutMachine(Gating):
             self._change(status=ChangeStatus.FAILED, detail=one_line(why))
             return self._stop(why)
         if made is Made.UNSURE:
-            loud = f"{change.name}: prior {change.what} NOT restored: {one_line(why)}"
-            back = self._take_back(f"failed, prior {change.what} not restored: {why}")
+            loud = f"{change.name}: prior {change.setting.what} NOT restored: {one_line(why)}"
+            back = self._take_back(f"failed, prior {change.setting.what} not restored: {why}")
             return [events.Note(loud, "error"), *back]
         if made is Made.WRONG:
             return self._take_back(why)
         # after a restart of the mgr "unchanged" may well be what we did before it
         if made is Made.ALREADY and not self._resumed:
             in_step = self._in_step()
-            self._change(status=ChangeStatus.UNCHANGED, detail=f"already in {change.goal}")
+            self._change(status=ChangeStatus.UNCHANGED, detail=f"already in {change.setting.goal}")
             if in_step:
                 return self._next_of_step()
             return self._stop("nothing to try") if self.rollout.trial else self._next()
         self._resumed = False
         if self._in_step():
             self._change(status=ChangeStatus.MADE)
-            pause_s = change.pause_s(self.rollout)
-            if pause_s and self._in_step():
-                return self._wait(pause_s)
+            if change.wait_s and self._in_step():
+                return self._wait(change.wait_s)
             return [events.SaveRun(), *self._next_of_step()]
-        pause_s = change.pause_s(self.rollout)
-        if change.measure(self.rollout) is None:
-            return self._wait(pause_s) if pause_s else self._measure(Phase.AFTER)
+        if not change.measured:
+            return self._wait(change.wait_s) if change.wait_s else self._measure(Phase.AFTER)
         first = self.rollout.current_index == self.rollout.canary_index
         canary_s = self.rollout.canary_wait_s if first else 0.0
         return self._wait(max(canary_s, self.rollout.settle_s))
@@ -380,7 +380,7 @@ class RolloutMachine(Gating):
         self._doubts = 0
         if self.rollout.trial:
             return self._take_back(f"tried: {latency}")
-        if change.IS_READ:
+        if change.setting.IS_READ:
             index = self.rollout.current_index
             self._change(status=ChangeStatus.MADE)
             step = GateStep(() if index is None else (index,))
@@ -441,7 +441,7 @@ class RolloutMachine(Gating):
         self._set(RolloutStatus.STOPPED, reason=why)
         self._phase = Phase.IDLE
         said = (
-            f"{change.name} was not checked; {change.look_first}: "
+            f"{change.name} was not checked; {change.setting.LOOK_FIRST}: "
             + command("ceph wcache rollback {}", self.rollout.plan_id)
         )
         ended = events.Note(f"stopped: {why}", "warning")

@@ -11,10 +11,11 @@ from ..config_database import ConfigRequest
 from ..record import Precondition
 from ..simulation import DriveKind
 from . import preconditions
-from .change import Ask
+from .change import Change
 from .change_status import GOING_BACK, ChangeStatus
 from .phase import Phase
-from .rollout_state import Change, Rollout, RolloutStatus
+from .rollout_state import Rollout, RolloutStatus
+from .setting import Ask
 from .staleness import turned_on
 
 Machine = TypeVar("Machine", bound="RolloutBase")

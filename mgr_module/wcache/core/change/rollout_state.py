@@ -9,21 +9,22 @@ from functools import cached_property
 from itertools import accumulate
 from typing import ClassVar, Dict, FrozenSet, Iterable, Optional, Sequence, Set, Tuple, Union
 
+from ..events import LoadRequest
 from ..loads import OSDS_MAX
+from ..model import Role
+from ..protocol import MeasureRequest
 from ..record import Precondition
-from .cache_mode_change import CacheModeChange
+from ..simulation import measured_by_probe
+from .cache_mode_setting import CacheModeSetting
+from .change import Change
 from .change_status import GOING_BACK, TOUCHED, ChangeStatus
-from .config_change import ConfigChange
 from .gate.evidence import Proofs, Sums
 from .gate.gate_state import GateSettings, GateStep
 from .gate.harm import Harm
-from .option_change import OptionChange
+from .option_setting import OptionSetting
+from .setting import Ask, Warrant
 
-# What a plan is made of: the cache mode of drives, options of theirs, and values in the config
-# database.  This is how stored plans are read; what a kind of change is to the rest,
-# `change.ChangeSteps` says.
-Change = Union[CacheModeChange, OptionChange, ConfigChange]
-ROLLOUT_VERSION = 12
+ROLLOUT_VERSION = 13
 # Changes of one plan.
 CHANGES_MAX = 16_384
 
@@ -145,25 +146,66 @@ class Rollout:
     later: Tuple[int, ...] = field(default=(), metadata={"max_items": CHANGES_MAX})
 
     @property
-    def mode_changes(self) -> Tuple[CacheModeChange, ...]:
-        """The changes of drives' cache modes."""
-        return tuple(item for item in self.changes if isinstance(item, CacheModeChange))
+    def mode_changes(self) -> Tuple[Tuple[Change, CacheModeSetting], ...]:
+        """The changes of drives' cache modes, each with what it sets."""
+        return tuple(
+            (item, item.setting) for item in self.changes
+            if isinstance(item.setting, CacheModeSetting)
+        )
 
     @property
-    def option_changes(self) -> Tuple[OptionChange, ...]:
-        """The changes of drives' options."""
-        return tuple(item for item in self.changes if isinstance(item, OptionChange))
+    def option_changes(self) -> Tuple[Tuple[Change, OptionSetting], ...]:
+        """The changes of drives' options, each with what it sets."""
+        return tuple(
+            (item, item.setting) for item in self.changes
+            if isinstance(item.setting, OptionSetting)
+        )
 
     @property
-    def drive_changes(self) -> Tuple[Union[CacheModeChange, OptionChange], ...]:
+    def drive_changes(self) -> Tuple[Change, ...]:
         """All that probes make."""
-        kinds = (CacheModeChange, OptionChange)
-        return tuple(item for item in self.changes if isinstance(item, kinds))
+        return tuple(item for item in self.changes if item.hostname)
 
     @property
-    def config_changes(self) -> Tuple[ConfigChange, ...]:
+    def config_changes(self) -> Tuple[Change, ...]:
         """The changes of the config database."""
-        return tuple(item for item in self.changes if isinstance(item, ConfigChange))
+        return tuple(item for item in self.changes if item.edits)
+
+    # ---- what is asked for a change
+
+    def warrant(self, change: Change) -> Warrant:
+        """Return on whose behalf a change is made: nothing lasts before it is judged.
+
+        There is nothing to judge where a drive is in its mode and is only to keep it.
+        """
+        lasts = self.consent_persist and change.setting.CAN_LAST and (
+            self.step.last or change.only_lasts
+        )
+        return Warrant(
+            change.action_id, change.prior, self.cluster_fsid, self.consent_turn_on, lasts,
+            self.consent_persist, self.consent_writeback, self.throwaway,
+        )
+
+    def look(self, change: Change) -> Ask:
+        """Say what reads what is there before a change."""
+        return change.setting.look([
+            edit for item in self.config_changes if change.edits
+            if item.status is ChangeStatus.PLANNED and item.action_id != change.action_id
+            for edit in item.edits
+        ])
+
+    def measure(self, change: Change) -> Union[MeasureRequest, LoadRequest, None]:
+        """Say what measures an OSD before and after; None where it is read back and no more."""
+        if change.load_point is None or not change.measured:
+            return None
+        if measured_by_probe(change):
+            return MeasureRequest(
+                change.domain_id, change.osd_id, change.load_point, self.count
+            )
+        return LoadRequest(
+            change.osd_id, change.load_point, Role.BLOCK, self.count, self.period_s,
+            self.latency_limit_ms,
+        )
 
     @property
     def rolling_back(self) -> bool:

@@ -13,10 +13,11 @@ from ..cluster import ClusterState, failure_domains
 from ..host_report import HostReport, lost_models
 from ..model import CacheMode
 from ..simulation import DriveKind, osd_of
-from .change import Verdicts
+from .change import Change
 from .change_status import UNFINISHED, ChangeStatus
-from .drive_change import DriveChange
-from .rollout_state import Change, Rollout
+from .drive_setting import DriveSetting
+from .rollout_state import Rollout
+from .setting import Verdicts
 
 
 def turned_on(rollout: Rollout) -> Set[DriveKind]:
@@ -25,8 +26,8 @@ def turned_on(rollout: Rollout) -> Set[DriveKind]:
     Those that it has turned on for good are left out.
     """
     return {
-        DriveKind.of(change).in_any_class for change in rollout.mode_changes
-        if change.status in UNFINISHED and change.mode is CacheMode.WRITE_BACK
+        DriveKind.of(change).in_any_class for change, setting in rollout.mode_changes
+        if change.status in UNFINISHED and setting.after is CacheMode.WRITE_BACK
     }
 
 
@@ -61,29 +62,31 @@ def moved_by_id(
     """The same by the changes' ids."""
     lost = {
         simulated: lost_models(reports.values(), simulated=simulated)
-        for simulated in {one.simulated for one in changes if isinstance(one, DriveChange)}
+        for simulated in {one.simulated for one in changes if one.hostname}
     }
     told = (
-        (one, _moved(rollout, one, reports.get(one.hostname), cluster, lost[one.simulated]))
-        for one in changes if isinstance(one, DriveChange)
+        (one, _moved(
+            rollout, one, one.setting, reports.get(one.hostname), cluster, lost[one.simulated]
+        ))
+        for one in changes if isinstance(one.setting, DriveSetting)
     )
     return {one.action_id: why for one, why in told if why}
 
 
 def _moved(
-    rollout: Rollout, change: DriveChange, report: Optional[HostReport], cluster: ClusterState,
-    lost: Mapping[str, str],
+    rollout: Rollout, change: Change, setting: DriveSetting, report: Optional[HostReport],
+    cluster: ClusterState, lost: Mapping[str, str],
 ) -> str:
     drives = [d for d in (report.drives if report else ()) if d.domain_id == change.domain_id]
-    others = change.others(drives)
+    others = change.domain.others(drives)
     if others or report is None:
         return others
     # one that is made may be made since the host was looked at; it is read before it is to last
     for drive in drives if change.status is ChangeStatus.PLANNED else ():
-        unlike = change.unlike(drive, planned=True)
+        unlike = setting.unlike(drive, planned=True)
         if unlike:
-            return f"{unlike} now, and {change.was}"
-    why = change.refusal(rollout, report, drives, lost)
+            return f"{unlike} now, and {setting.was}"
+    why = setting.refusal(rollout.warrant(change), report, drives, lost)
     if why:
         return why
     osd = osd_of(change, change.osd_id, cluster)

@@ -13,11 +13,12 @@ from typing import Dict, FrozenSet, Iterable, Iterator, Tuple
 from ..codec import one_line
 from ..record import Precondition
 from ..simulation import has_clients, real
+from .change import Change
 from .change_status import OPEN, ChangeStatus
 from .gate.evidence import Proofs
 from .gate.gate_state import GateStep
 from .persisting import Persisting
-from .rollout_state import Change, Rollout
+from .rollout_state import Rollout
 
 # Steps of one value that are judged together.
 RAMP_MAX = 100
@@ -78,7 +79,7 @@ def step_from(
             mine.add(item.hostname)
             least = proofs.least(hosts)
         # one value in several steps: each alone is too small to be seen
-        ramp = item.MAY_RAMP and touches == one.touches and index - first < RAMP_MAX
+        ramp = item.setting.MAY_RAMP and touches == one.touches and index - first < RAMP_MAX
         if not ramp and (
             len(osds) > TREATED_MAX or not touched.isdisjoint(touches)
             or len(apart) >= max(rollout.parallel_max, least)
@@ -271,4 +272,5 @@ class Stepping(Persisting):
 
     def _reads_too(self) -> bool:
         """Whether a change of the step may concern clients' reads."""
-        return any(self.rollout.changes[index].READS_TOO for index in self.rollout.step.indices)
+        rollout = self.rollout
+        return any(rollout.changes[index].setting.READS_TOO for index in rollout.step.indices)

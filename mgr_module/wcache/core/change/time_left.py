@@ -83,11 +83,11 @@ def _step_s(rollout: Rollout, step: Step) -> Tuple[float, float, float]:
     """The least, the most, and what is expected."""
     canary, size = _is_canary(rollout, step), len(step.indices)
     change = rollout.changes[step.indices[0]]
-    waits = size * change.pause_s(rollout)
+    waits = size * change.wait_s
     if not step.by_load:
         # it is read back and no more, and then nothing else is done for a while
         least, most = size * CHANGE_LEAST_S + waits, size * CHANGE_S + waits
-        if change.measure(rollout) is not None:
+        if change.measured:
             settled_s = max(rollout.canary_wait_s if canary else 0.0, rollout.settle_s)
             # what looks worse is measured again before it counts
             again = DOUBTS_MAX * (rollout.settle_s + rollout.period_s)
@@ -102,7 +102,7 @@ def _step_s(rollout: Rollout, step: Step) -> Tuple[float, float, float]:
     if judged_s and not canary:
         expected = min(max(least, fmean(judged_s)), most)
         most = min(most, max(least, LONGER * max(judged_s) + size * CHANGE_S + waits))
-    if change.measure(rollout) is None:
+    if not change.measured:
         # without clients' load it is only read back
         least = size * CHANGE_LEAST_S + waits - rollout.settle_s
     return least, most, expected

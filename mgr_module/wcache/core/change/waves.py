@@ -23,7 +23,8 @@ from typing import (
 
 from ..cluster import ClusterState
 from ..simulation import osd_of
-from .rollout_state import Change, Wave, WaveKind
+from .change import Change
+from .rollout_state import Wave, WaveKind
 
 Item = TypeVar("Item")
 Says = Callable[[Change], bool]

@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Collection, Dict, Iterable, List, Mapping, Optional, Set, Tuple
 
-from ..change.cache_mode_change import CacheModeChange
+from ..change.cache_mode_setting import CacheModeSetting
+from ..change.change import Change
 from ..change.change_status import TOUCHED, ChangeStatus
-from ..change.drive_change import DriveChange
-from ..change.rollout_state import UNDER_WAY, Change, Rollout
+from ..change.rollout_state import UNDER_WAY, Rollout
 from ..drive.journal import EntryKind
 from ..drive.prior import Prior, PriorDoubt
 from ..experiment.osd_option import NONE, by_hand
@@ -65,7 +65,7 @@ def disputes(
     found = [item for state in states for item in _of_run(state)]
     owed = {item.key for item in found}
     found += [item for plan in plans for item in _of_plan(plan)]
-    known: Dict[str, DriveChange] = {}
+    known: Dict[str, Change] = {}
     moving: Set[str] = set()
     standing: Set[Key] = set()
     for plan in plans:
@@ -155,7 +155,7 @@ def unconfirmed(plan_id: str, change: Change) -> str:
 
 
 def _of_action(
-    note: JournalNote, change: Optional[DriveChange], key: Key, standing: Set[Key]
+    note: JournalNote, change: Optional[Change], key: Key, standing: Set[Key]
 ) -> str:
     """Why an entry of an applied change does not agree with what the mgr knows of it."""
     if change is None or (change.hostname, change.domain_id) != key:
@@ -167,8 +167,9 @@ def _of_action(
     if change.prior.known:
         return _contradicts(note, change.prior)
     # a version that kept no prior states knew no other kind
-    if isinstance(change, CacheModeChange) and any(
-        item.mode is not change.expected for item in note.drives
+    setting = change.setting
+    if isinstance(setting, CacheModeSetting) and any(
+        item.mode is not setting.before for item in note.drives
     ):
         return f"journal entry {note.key} records a different prior mode than its plan"
     return ""

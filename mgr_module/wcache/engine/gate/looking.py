@@ -25,13 +25,14 @@ from typing import (
 from ...core import events
 from ...core.change import preconditions as holding
 from ...core.change import staleness
-from ...core.change.change import Verdicts
+from ...core.change.change import Change
 from ...core.change.change_status import ChangeStatus
 from ...core.change.gate.blocks import CONTROLS_MIN
 from ...core.change.gate.controls import controls_for
 from ...core.change.gating import BEFORE_OLD_S
 from ...core.change.rollout import RolloutMachine
-from ...core.change.rollout_state import Change, RolloutStatus
+from ...core.change.rollout_state import RolloutStatus
+from ...core.change.setting import Verdicts
 from ...core.cluster import ClusterState, ClusterView
 from ...core.experiment.run import RunMachine
 from ...core.fleet.claims import believed
@@ -236,7 +237,7 @@ class Looking:
         touched: Set[int] = {
             osd_id for change in machine.rollout.changes
             if change.status is not ChangeStatus.PLANNED or change is machine.current
-            for osd_id in change.concerned_osds(cluster)
+            for osd_id in change.setting.concerned_osds(cluster)
         }
         touched |= self._taken(machine, cluster)
         turns = {

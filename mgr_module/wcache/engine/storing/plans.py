@@ -14,14 +14,9 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar, Dict, List, Mapping, Optional, Sequence, Set, Tuple, Type, TypeVar
 
 from ...core import codec, versions
+from ...core.change.change import Change
 from ...core.change.gate.blocks import BLOCKS_MAX
-from ...core.change.rollout_state import (
-    CHANGES_MAX,
-    ROLLOUT_VERSION,
-    Change,
-    Rollout,
-    Wave,
-)
+from ...core.change.rollout_state import CHANGES_MAX, ROLLOUT_VERSION, Rollout, Wave
 from ...core.errors import StorageError, WcacheError
 from ...core.loads import Block
 from ...core.ports import Done, Store, Write

@@ -8,7 +8,8 @@ from operator import attrgetter
 from typing import Any, Dict, List, Optional, Tuple, Type
 
 from ...core import codec, versions
-from ...core.change.rollout_state import UNDER_WAY, Change, Rollout
+from ...core.change.change import Change
+from ...core.change.rollout_state import UNDER_WAY, Rollout
 from ...core.errors import StorageError, WcacheError
 from ...core.record import RECORD_BYTES_MAX
 from ...core.versions import Numbered

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Collection, Iterable, Mapping, Optional, Sequence, Tuple
 
-from ...core.change.cache_mode_change import CacheModeChange
+from ...core.change.cache_mode_setting import CacheModeSetting
+from ...core.change.change import Change
 from ...core.cluster import ClusterState
 from ...core.drive.manual import by_hand, turn_off
 from ...core.drive.safety import Safety, judge, may_toggle
@@ -78,17 +79,14 @@ def make_changes(
         reason = reason or not_up(report, domain.osd_ids, cluster)
         if reason or first.mode is None:
             return Fate(reasons=(reason or "its cache state is unknown",))
-        return Fate(CacheModeChange(
-            asked.action_id(before), report.hostname, first.domain_id,
-            tuple(drive.dev_name for drive in drives), first.uses[0].osd_id,
-            found.device_class, first.transport, first.mode, mode,
-            f"{found.why}; only to last over a power cycle" if there else found.why,
-            tuple(
+        return Fate(Change(
+            asked.action_id(before),
+            CacheModeSetting(domain.planned, first.mode, mode, tuple(
                 line for drive in drives for line in by_hand(drive, mode, lost[report.simulated])
-            ),
-            _proof(found), domain.osd_ids, tuple(drive.drive_id for drive in drives),
-            report.simulated, failure_domain=", ".join(domain.where),
-            drive_model=first.drive_model,
+            )),
+            found.device_class,
+            f"{found.why}; only to last over a power cycle" if there else found.why,
+            ", ".join(domain.where), first.uses[0].osd_id, _proof(found),
         ))
 
     return by_fate(filter(is_asked_for, in_order(reports, cluster)), fate_of)

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Dict, List, Optional, Sequence, Tuple
 
-from ...core.change.config_change import ConfigChange, sample
+from ...core.change.change import Change
+from ...core.change.config_setting import ConfigSetting, sample
 from ...core.change.waves import growing
 from ...core.cluster import ClusterState, failure_domains
 from ...core.config_database import Config, ConfigEdit, Entry
@@ -29,16 +30,16 @@ def make_changes(
 
     By `config`, what stands there now, each names OSDs that take another value by it.
     """
-    found: List[ConfigChange] = []
+    found: List[Change] = []
     left: List[str] = []
     for advice in advices:
         left += [f"class {advice.device_class}: {line}" for line in advice.warnings]
         for where, edits in _grouped(advice, cluster):
             config, before = config.after(edits), config
             found.append(
-                ConfigChange(
-                    asked.action_id(len(found)), MCLOCK.name, edits, advice.device_class,
-                    "measured by the OSDs' own recipe", where,
+                Change(
+                    asked.action_id(len(found)), ConfigSetting(MCLOCK.name, edits),
+                    advice.device_class, "measured by the OSDs' own recipe", where,
                     judged_on=sample(_felt(edits, before, config, cluster)),
                 )
             )

@@ -13,7 +13,8 @@ import math
 from dataclasses import dataclass
 from typing import Dict, List, Optional, Sequence, Set, Tuple
 
-from ...core.change.config_change import ConfigChange, sample
+from ...core.change.change import Change
+from ...core.change.config_setting import ConfigSetting, sample
 from ...core.change.rollout_state import Rollout
 from ...core.change.waves import growing
 from ...core.config_database import ConfigEdit, OsdValue
@@ -43,7 +44,7 @@ def make_changes(
     wanted = _targets(asked, groups)
     edits, refused = _sections(wanted, facts)
     left += refused
-    changes: List[ConfigChange] = []
+    changes: List[Change] = []
     for host in taken_over:
         who = LABELS.format(host=host)
         if facts.config.at(who, OPT_OUT_LABEL) is None:
@@ -65,8 +66,9 @@ def raised_by(rollout: Rollout) -> Dict[int, int]:
     """Return the targets that a plan comes to, by OSD, of OSDs that have a smaller one before."""
     before: Dict[int, int] = {}
     after: Dict[int, int] = {}
-    for change in rollout.config_changes:
-        for value in change.expect if change.knob == MEMORY.name else ():
+    for change in rollout.changes:
+        setting = change.setting if change.knob == MEMORY.name else None
+        for value in setting.expect if isinstance(setting, ConfigSetting) else ():
             before.setdefault(value.osd_id, int(value.prior))
             after[value.osd_id] = int(value.value)
     return {osd_id: value for osd_id, value in after.items() if value > before[osd_id]}
@@ -243,9 +245,9 @@ def _with_removals(sections: Sequence[Section]) -> List[Tuple[str, List[Section]
 
 
 def _by_class(
-    asked: Asked, changes: Sequence[ConfigChange], host: str, sections: Sequence[Section],
+    asked: Asked, changes: Sequence[Change], host: str, sections: Sequence[Section],
     facts: Facts,
-) -> ConfigChange:
+) -> Change:
     """Each class gets by name what it has of the host's value, which goes: nothing moves."""
     edits = [ConfigEdit(s.who, TARGET, str(s.now_bytes), s.prior) for s in sections]
     edits += sections[0].removals
@@ -309,9 +311,9 @@ def _steps(sections: Sequence[Section], count: int) -> List[Tuple[List[int], Lis
 
 
 def _stepped(
-    asked: Asked, changes: Sequence[ConfigChange], sections: Sequence[Section],
+    asked: Asked, changes: Sequence[Change], sections: Sequence[Section],
     values: Sequence[int], before: Sequence[int], facts: Facts,
-) -> ConfigChange:
+) -> Change:
     first = all(was == s.now_bytes for was, s in zip(before, sections))
     known = facts.by_id()
     felt = [o for s in sections for o in s.osd_ids if known[o][1].osd.up]
@@ -348,11 +350,11 @@ def _expected(
 
 
 def _change(
-    asked: Asked, changes: Sequence[ConfigChange], edits: Tuple[ConfigEdit, ...],
+    asked: Asked, changes: Sequence[Change], edits: Tuple[ConfigEdit, ...],
     device_class: str, where: str, why: str, expect: Tuple[OsdValue, ...] = (),
     wait_s: float = 0.0, back_wait_s: float = 0.0, felt: Sequence[int] = (),
-) -> ConfigChange:
-    return ConfigChange(
-        asked.action_id(len(changes)), MEMORY.name, edits, device_class, why, where,
-        expect=expect, wait_s=wait_s, back_wait_s=back_wait_s, judged_on=sample(felt),
+) -> Change:
+    return Change(
+        asked.action_id(len(changes)), ConfigSetting(MEMORY.name, edits, expect), device_class,
+        why, where, wait_s=wait_s, back_wait_s=back_wait_s, judged_on=sample(felt),
     )

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Iterable, List, Mapping, Optional, Tuple
 
-from ...core.change.option_change import OptionChange
+from ...core.change.change import Change
+from ...core.change.option_setting import OptionSetting
 from ...core.cluster import ClusterState
 from ...core.drive.safety import writeback_refusal
 from ...core.errors import MalformedError, RefusedError
@@ -52,24 +53,23 @@ def make_changes(
     entry, value = named(asked.option)
     reports = tuple(reports)
     lost = {simulated: lost_models(reports, simulated=simulated) for simulated in (False, True)}
-    changes: List[OptionChange] = []
+    changes: List[Change] = []
     left: List[str] = []
     for domain in in_order(reports, cluster):
         if not any(not one.is_cache for drive in domain.drives for one in drive.bcache):
             continue
         try:
             unsafe = _unsafe(domain, lost[domain.report.simulated])
-            change = _change(
-                asked.action_id(len(changes)), domain, cluster, entry, value, unsafe
-            )
+            setting = _setting(domain, entry, value, unsafe)
+            change = _change(asked.action_id(len(changes)), domain, setting, cluster, entry)
             if change is None or not _asked_for(asked, change):
                 continue
-            _require(domain, change, entry, refusal_of(domain, cluster, entry, disputed))
-            if change.needs_consent and unsafe:
+            _require(domain, setting, refusal_of(domain, cluster, entry, disputed))
+            if setting.needs_consent and unsafe:
                 raise RefusedError(unsafe)
             if len(changes) == CHANGES_MAX:
                 raise RefusedError("plan again when this plan is done")
-            changes.append(_with_shared(change, domain, cluster))
+            changes.append(replace(change, setting=_with_shared(setting, domain, cluster)))
         except RefusedError as error:
             left.append(f"{domain.name}: {error.message}")
     if not changes and not left:
@@ -77,59 +77,60 @@ def make_changes(
     return Wanted(tuple(changes), tuple(left))
 
 
-def _asked_for(asked: Asked, change: OptionChange) -> bool:
+def _asked_for(asked: Asked, change: Change) -> bool:
     return asked.wants(change.hostname, change.device_class) and change.is_within(asked.scope)
 
 
-def _require(domain: Domain, change: OptionChange, entry: Option, refusal: str) -> None:
+def _require(domain: Domain, setting: OptionSetting, refusal: str) -> None:
     """Raise RefusedError where there is nothing to change, or it must not be changed."""
-    values = {drive.state.option(entry.name) for drive in domain.drives}
+    values = {drive.state.option(setting.option) for drive in domain.drives}
     if len(values) > 1:
-        raise RefusedError(f"{entry.name} differs between its drives")
-    if not change.expected:
+        raise RefusedError(f"{setting.option} differs between its drives")
+    if not setting.before:
         raise RefusedError(
-            f"{entry.name} cannot be read: two bcache devices are on the drive, or its probe "
+            f"{setting.option} cannot be read: two bcache devices are on the drive, or its probe "
             "does not know it"
         )
-    if change.expected == change.value:
-        raise RefusedError(f"{entry.name} is {change.value} already")
+    if setting.before == setting.after:
+        raise RefusedError(f"{setting.option} is {setting.after} already")
     if refusal:
         raise RefusedError(refusal)
 
 
-def _with_shared(change: OptionChange, domain: Domain, cluster: ClusterState) -> OptionChange:
+def _with_shared(
+    setting: OptionSetting, domain: Domain, cluster: ClusterState
+) -> OptionSetting:
     """Name what shares the cache device; RefusedError where that cannot be told."""
-    if not change.needs_consent:
-        return change
+    if not setting.needs_consent:
+        return setting
     found = shared_cache(domain.report, domain.drives)
     together = len(found.osd_ids) > 1 and "osd" in cluster.failure_types
-    return replace(change, shared=replace(found, all_copies=together))
+    return replace(setting, shared=replace(found, all_copies=together))
 
 
 def _unsafe(domain: Domain, lost: Mapping[str, str]) -> str:
     return writeback_refusal(domain.report, domain.drives, lost)
 
 
+def _setting(domain: Domain, entry: Option, value: str, unsafe: str) -> OptionSetting:
+    """The option whatever it has now."""
+    used = next((drive for drive in domain.drives if drive.uses), domain.drives[0])
+    now = used.state.option(entry.name) or ""
+    manual = by_hand(domain.drives, entry, now, value, unsafe)
+    return OptionSetting(domain.planned, entry.name, now, value, manual)
+
+
 def _change(
-    action_id: str, domain: Domain, cluster: ClusterState, entry: Option, value: str, unsafe: str
-) -> Optional[OptionChange]:
-    """The change of a domain whatever it has now; None where the cluster knows no OSD on it."""
-    used = [drive for drive in domain.drives if drive.uses]
-    if not used:
+    action_id: str, domain: Domain, setting: OptionSetting, cluster: ClusterState, entry: Option
+) -> Optional[Change]:
+    """The change of a domain; None where the cluster knows no OSD on it."""
+    osd_id = next((use.osd_id for drive in domain.drives for use in drive.uses), None)
+    osd = None if osd_id is None else osd_of(domain.report, osd_id, cluster)
+    if osd_id is None or (osd is None and in_cluster(domain.report)):
         return None
-    first, osd_id = used[0], used[0].uses[0].osd_id
-    osd = osd_of(domain.report, osd_id, cluster)
-    if osd is None and in_cluster(domain.report):
-        return None
-    now = first.state.option(entry.name) or ""
-    leaves = now == entry.dirty_in
-    return OptionChange(
-        action_id, domain.report.hostname, first.domain_id,
-        tuple(drive.dev_name for drive in domain.drives), osd_id,
-        osd.device_class if osd else "", first.transport, entry.name, now, value, WHY,
-        by_hand(domain.drives, entry, now, value, unsafe), LoadPoint.OSD_BENCH_DEPTH1,
-        domain.osd_ids, tuple(drive.drive_id for drive in domain.drives),
+    return Change(
+        action_id, setting, osd.device_class if osd else "", WHY, ", ".join(domain.where), osd_id,
+        LoadPoint.OSD_BENCH_DEPTH1,
         # nothing judges what leaves it, so nothing needs to settle
-        0.0 if leaves else entry.settle_s, domain.report.simulated,
-        failure_domain=", ".join(domain.where), drive_model=first.drive_model,
+        0.0 if setting.unjudged else entry.settle_s,
     )

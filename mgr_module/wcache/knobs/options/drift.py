@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import AbstractSet, Dict, Iterable, List, Mapping, Optional, Tuple
 
 from ...core.change.change_status import ChangeStatus
-from ...core.change.option_change import OptionChange
+from ...core.change.option_setting import OptionSetting
 from ...core.change.rollout_state import Rollout
 from ...core.config_database import Config, ConfigEdit, same
 from ...core.host_report import HostReport
@@ -27,14 +27,15 @@ def drifted(
     """
     found = []
     drives, stored = _stands(plans)
-    for plan_id, change in drives.values():
-        report = reports.get(change.hostname)
-        if report is None or (change.hostname, change.domain_id) in moving:
+    for plan_id, setting in drives.values():
+        domain = setting.domain
+        report = reports.get(domain.hostname)
+        if report is None or (domain.hostname, domain.domain_id) in moving:
             continue
         for drive in report.drives:
-            unlike = change.unlike(drive) if drive.domain_id == change.domain_id else ""
+            unlike = setting.unlike(drive) if drive.domain_id == domain.domain_id else ""
             if unlike:
-                found.append(_of_drive(plan_id, change, drive.dev_name, unlike))
+                found.append(_of_drive(plan_id, setting, drive.dev_name, unlike))
     if config is None:
         return found
     for plan_id, edit in stored.values():
@@ -50,28 +51,28 @@ def drifted(
 
 def _stands(
     plans: Iterable[Rollout],
-) -> Tuple[Dict[Key, Tuple[str, OptionChange]], Dict[Key, Tuple[str, ConfigEdit]]]:
+) -> Tuple[Dict[Key, Tuple[str, OptionSetting]], Dict[Key, Tuple[str, ConfigEdit]]]:
     """What is applied, by the newest plan of each option of a drive and of each stored value."""
-    drives: Dict[Key, Tuple[str, OptionChange]] = {}
+    drives: Dict[Key, Tuple[str, OptionSetting]] = {}
     stored: Dict[Key, Tuple[str, ConfigEdit]] = {}
     for plan in sorted(plans, key=lambda plan: plan.created_at_s):
-        for change in plan.option_changes:
+        for change, setting in plan.option_changes:
             if change.status is ChangeStatus.APPLIED:
-                key = (change.hostname, f"{change.domain_id} {change.option}")
-                drives[key] = (plan.plan_id, change)
+                key = (change.hostname, f"{change.domain_id} {setting.option}")
+                drives[key] = (plan.plan_id, setting)
         for item in plan.config_changes:
             if item.status is ChangeStatus.APPLIED and item.knob == OPTIONS_KNOB.name:
                 stored.update((edit.key, (plan.plan_id, edit)) for edit in item.edits)
     return drives, stored
 
 
-def _of_drive(plan_id: str, change: OptionChange, dev_name: str, unlike: str) -> Finding:
-    where = f"{change.hostname} {dev_name}"
-    detail = f"plan {plan_id} gave it {change.goal}, and {unlike}"
-    if not change.lasts_by_itself:
+def _of_drive(plan_id: str, setting: OptionSetting, dev_name: str, unlike: str) -> Finding:
+    where = f"{setting.domain.hostname} {dev_name}"
+    detail = f"plan {plan_id} gave it {setting.goal}, and {unlike}"
+    if not setting.lasts_by_itself:
         return _finding(where, detail)
     again = typed(
-        "ceph wcache plan --knob=options --option={}={}", change.option, change.value
+        "ceph wcache plan --knob=options --option={}={}", setting.option, setting.after
     )
     return _finding(
         where, f"{detail}. A reboot does not do that: another program or an admin has. Plan it "

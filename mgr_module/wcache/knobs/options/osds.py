@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Callable, Dict, Iterable, List, NamedTuple, Optional, Tuple
 
-from ...core.change.config_change import ConfigChange, sample
+from ...core.change.change import Change
+from ...core.change.config_setting import ConfigSetting, sample
 from ...core.change.waves import growing
 from ...core.cluster import ClusterState, OsdInfo, failure_domains
 from ...core.config_database import Config, ConfigEdit, OsdValue
@@ -49,7 +50,7 @@ def make_changes(
     """
     reports = list(reports)
     told, without = _told(verdicts, reports, cluster), _without(asked, reports)
-    changes: List[ConfigChange] = []
+    changes: List[Change] = []
     left: Dict[str, None] = {}
     for entry in OPTIONS:
         groups: Dict[Tuple[str, str], List[_Osd]] = {}
@@ -125,22 +126,20 @@ def _asked_for(asked: Asked, info: OsdInfo, known: Told) -> bool:
 def _change(
     action_id: str, name: str, osds: List[_Osd], device_class: str, where: str, config: Config,
     settle_s: float,
-) -> ConfigChange:
+) -> Change:
     def stored(osd: OsdInfo) -> Optional[str]:
         entry = config.at(f"osd.{osd.osd_id}", name)
         return None if entry is None else entry.value
 
     up = [one for one in osds if one.info.up]
-    return ConfigChange(
-        action_id, OPTIONS_KNOB.name,
-        tuple(
-            ConfigEdit(f"osd.{one.info.osd_id}", name, one.choice.value, stored(one.info))
-            for one in osds
-        ),
+    edits = tuple(
+        ConfigEdit(f"osd.{one.info.osd_id}", name, one.choice.value, stored(one.info))
+        for one in osds
+    )
+    expect = tuple(OsdValue(one.info.osd_id, name, one.choice.value, one.now) for one in up)
+    return Change(
+        action_id, ConfigSetting(OPTIONS_KNOB.name, edits, expect[:READ_BACK_MAX]),
         device_class, osds[0].choice.why, where, wait_s=settle_s,
-        expect=tuple(
-            OsdValue(one.info.osd_id, name, one.choice.value, one.now) for one in up
-        )[:READ_BACK_MAX],
         judged_on=sample([one.info.osd_id for one in up]),
         grounds=tuple(dict.fromkeys(
             Ground(*one.kind, name, one.now, one.choice.value) for one in osds

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from ...core.change.option_change import OptionChange
+from ...core.change.change import Change
+from ...core.change.option_setting import OptionSetting
 from ...core.cluster import ClusterState
 from ...core.host_report import HostReport
 from ...core.model import DriveReport
@@ -12,7 +13,7 @@ from ...core.options.entries import DRAINS, OPTIONS, kept_from
 from ...core.options.option import DIRTY_DATA, Option, Place
 from ...core.shell import CommandLine, command, commented
 from ...core.simulation import not_up
-from ...core.verdict.option_choice import Choice, OptionVerdict, Told, by_kind, choose
+from ...core.verdict.option_choice import Choice, Ground, OptionVerdict, Told, by_kind, choose
 from ...core.verdict.recommend import recommended_for
 from ..domains import Domain, Fate, by_fate, in_order, within
 from ..knob import Asked, Wanted
@@ -110,15 +111,14 @@ def refusal_of(
     return why or not_up(domain.report, domain.osd_ids, cluster)
 
 
-def _change(action_id: str, domain: Domain, told: Told, step: NewValue) -> OptionChange:
-    first, (entry, now, choice) = domain.drives[0], step
-    return OptionChange(
-        action_id, domain.report.hostname, first.domain_id,
-        tuple(drive.dev_name for drive in domain.drives), first.uses[0].osd_id,
-        told.kind.device_class, first.transport, entry.name, now, choice.value, choice.why,
-        by_hand(domain.drives, entry, now, choice.value), choice.proof, domain.osd_ids,
-        tuple(drive.drive_id for drive in domain.drives), entry.settle_s, domain.report.simulated,
-        failure_domain=", ".join(domain.where), drive_model=first.drive_model,
+def _change(action_id: str, domain: Domain, told: Told, step: NewValue) -> Change:
+    entry, now, choice = step
+    manual = by_hand(domain.drives, entry, now, choice.value)
+    return Change(
+        action_id, OptionSetting(domain.planned, entry.name, now, choice.value, manual),
+        told.kind.device_class, choice.why, ", ".join(domain.where),
+        domain.drives[0].uses[0].osd_id, choice.proof, entry.settle_s,
+        grounds=(Ground(*told.kind, entry.name, now, choice.value),),
     )
 
 

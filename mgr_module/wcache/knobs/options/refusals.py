@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Dict, Iterable, List, NamedTuple, Tuple
 
+from ...core.change.change import Change
 from ...core.change.change_status import ChangeStatus
-from ...core.change.config_change import ConfigChange
-from ...core.change.option_change import OptionChange
-from ...core.change.rollout_state import Change, Rollout
+from ...core.change.option_setting import OptionSetting
+from ...core.change.rollout_state import Rollout
 from ...core.options.option import Follow, Option
 from .knob import OPTIONS_KNOB
 
@@ -66,17 +66,17 @@ class Refusals:
 
 
 def _kinds(change: Change) -> List[_Value]:
-    if isinstance(change, OptionChange):
+    setting = change.setting
+    if isinstance(setting, OptionSetting):
         kind = (change.device_class, str(change.drive_model))
-        return [_Value(kind, change.option, change.value)]
+        return [_Value(kind, setting.option, setting.after)]
     # what is set for OSDs keeps no drive model
-    edits = change.edits if isinstance(change, ConfigChange) else ()
-    return [_Value((change.device_class, ""), one.name, one.value or "") for one in edits]
+    return [_Value((change.device_class, ""), one.name, one.value or "") for one in change.edits]
 
 
 def _things(change: Change) -> List[_Value]:
-    if isinstance(change, OptionChange):
+    setting = change.setting
+    if isinstance(setting, OptionSetting):
         thing = (change.hostname, change.domain_id)
-        return [_Value(thing, change.option, change.value)]
-    edits = change.edits if isinstance(change, ConfigChange) else ()
-    return [_Value(("", one.who), one.name, one.value or "") for one in edits]
+        return [_Value(thing, setting.option, setting.after)]
+    return [_Value(("", one.who), one.name, one.value or "") for one in change.edits]

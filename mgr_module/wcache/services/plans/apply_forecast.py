@@ -10,10 +10,11 @@ from typing import Any, Callable, Dict, Iterable, List, Tuple
 from ...core import codec
 from ...core.change import preconditions as holding
 from ...core.change import staleness
+from ...core.change.change import Change
 from ...core.change.change_status import ChangeStatus
 from ...core.change.persisting import can_last, not_lasting
 from ...core.change.putting_off import later_words, put_off
-from ...core.change.rollout_state import Change, Rollout, RolloutStatus
+from ...core.change.rollout_state import Rollout, RolloutStatus
 from ...core.change.stepping import steps_left
 from ...core.change.time_left import time_left
 from ...core.errors import NotReadyError
@@ -67,7 +68,7 @@ def apply_forecast(
         "plan_id": plan_id, "changed": False, "status": rollout.status.value,
         "dry_run": True, "waves": codec.to_plain(plan.waves),
         "would_change": [
-            f"{change.name}: {change.words}" for change in planned if not change.only_lasts
+            f"{change.name}: {change.setting.words}" for change in planned if not change.only_lasts
         ],
         "would_keep": [change.name for change in planned if change.only_lasts],
         "would_persist": [change.name for change in lasting] if lasts else [],

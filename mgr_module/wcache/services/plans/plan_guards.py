@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import List, Tuple
 
 from ...core.change import staleness
+from ...core.change.drive_setting import DriveSetting
 from ...core.change.gate.gate_state import GateSettings
 from ...core.change.gate.judge import WATCHED
 from ...core.change.rollout_state import Rollout, RolloutStatus
@@ -93,13 +94,13 @@ def require_for_now(rollout: Rollout, persist: bool) -> None:
 
 def writeback_shared(rollout: Rollout) -> List[str]:
     """The cache devices, with who is behind them, that a plan puts before acknowledged data."""
-    shared = (change.shared.words for change in rollout.option_changes if change.needs_consent)
+    shared = (one.shared.words for _, one in rollout.option_changes if one.needs_consent)
     return list(dict.fromkeys(shared))
 
 
 def require_measured(rollout: Rollout) -> None:
     """Only what is measured before and after can be tried and taken back."""
-    not_tried = rollout.changes[0].not_tried
+    not_tried = rollout.changes[0].setting.not_tried
     if not_tried:
         raise RefusedError(not_tried, "apply it without --trial: it can be rolled back")
     if rollout.changes[0].load_point is None:
@@ -128,9 +129,12 @@ def require_in_place(world: World, rollout: Rollout) -> None:
             "and a plan is applied once", again,
         )
     _require_set(world, rollout, again)
-    for change in rollout.drive_changes if rollout.status is RolloutStatus.DONE else ():
-        report = world.reports.get(change.hostname)
-        if report is None or change.hostname not in world.reported_at_s:
+    for change in rollout.changes if rollout.status is RolloutStatus.DONE else ():
+        report, setting = world.reports.get(change.hostname), change.setting
+        if (
+            report is None or change.hostname not in world.reported_at_s
+            or not isinstance(setting, DriveSetting)
+        ):
             continue
         drives = [drive for drive in report.drives if drive.domain_id == change.domain_id]
         if not drives:
@@ -139,7 +143,7 @@ def require_in_place(world: World, rollout: Rollout) -> None:
                 f"{', '.join(change.dev_names)} is not there any more", again,
             )
         for drive in drives:
-            moved = change.unlike(drive)
+            moved = setting.unlike(drive)
             if moved:
                 raise ConflictError(
                     f"plan {rollout.plan_id} is done, and {change.hostname} {moved} since", again,

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import AbstractSet, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Set
 
-from ...core.change.cache_mode_change import CacheModeChange
+from ...core.change.change import Change
 from ...core.change.change_status import ChangeStatus
-from ...core.change.drive_change import DriveChange
-from ...core.change.rollout_state import Change, RolloutStatus
+from ...core.change.drive_setting import DriveSetting
+from ...core.change.rollout_state import Rollout, RolloutStatus
 from ...core.errors import NotReadyError
 from ...core.scope import Scope
-from ...core.simulation import real
+from ...core.simulation import is_real
 from ...engine.world import World
 from ...knobs.knob import CHANGES_MAX, Asked, Wanted
 from ...knobs.registry import ALL, TOGETHER
@@ -39,10 +39,11 @@ def in_place_by(world: World, knob: str, scope: Scope) -> str:
 def _is_there(world: World, change: Change) -> bool:
     """Whether drives have what a change gave them, as they were reported; a reboot may take it."""
     report = world.reports.get(change.hostname)
-    if not isinstance(change, DriveChange) or report is None:
+    setting = change.setting
+    if not isinstance(setting, DriveSetting) or report is None:
         return True
     return not any(
-        change.unlike(drive) for drive in report.drives if drive.domain_id == change.domain_id
+        setting.unlike(drive) for drive in report.drives if drive.domain_id == change.domain_id
     )
 
 
@@ -96,14 +97,12 @@ def stale_keys(
     return [key for knob in knobs for key in knob.stale_keys(world, changing, changed)]
 
 
-def stale_keys_of(
-    knobs: Iterable[Planner], world: World, changes: Iterable[CacheModeChange]
-) -> List[str]:
+def stale_keys_of(knobs: Iterable[Planner], world: World, rollout: Rollout) -> List[str]:
     """The same for the OSDs on the cache domains of a plan."""
     changing: Set[int] = set()
     changed: Set[int] = set()
-    for change in real(changes):
-        if change.expected is change.mode:
+    for change, _ in rollout.mode_changes:
+        if not is_real(change) or change.only_lasts:
             continue  # one that is only made to last changes no latency
         report = world.reports.get(change.hostname)
         ids = {

@@ -8,7 +8,6 @@ from typing import (
     Any,
     Dict,
     FrozenSet,
-    Iterable,
     List,
     Mapping,
     NamedTuple,
@@ -20,16 +19,12 @@ from ...ceph.view import Traffic
 from ...core import codec
 from ...core.change import preconditions as holding
 from ...core.change import staleness
-from ...core.change.cache_mode_change import require_room
+from ...core.change.change import require_room
 from ...core.change.change_status import ChangeStatus
-from ...core.change.persisting import can_last, not_lasting
+from ...core.change.persisting import not_lasting
 from ...core.change.putting_off import later_words
 from ...core.change.rollout import RolloutMachine
-from ...core.change.rollout_state import (
-    Change,
-    Rollout,
-    RolloutStatus,
-)
+from ...core.change.rollout_state import Rollout, RolloutStatus
 from ...core.change.waves import arranged
 from ...core.errors import (
     ConflictError,
@@ -61,6 +56,7 @@ from ..guards import (
 )
 from .apply_forecast import apply_forecast, broken
 from .own_trial import OwnTrial, begin_trial_of, trial_forecast
+from .plain_changes import plain_changes
 from .plan_guards import (
     gate_settings,
     plan_order,
@@ -79,7 +75,6 @@ from .planners import in_place_by, stale_keys_of
 # Enough that no id of a change is ever made twice.
 NONCE_BYTES = 8
 # What a drive keeps of a change that is planned to last, and is not made yet.
-PLANNED_TO_LAST = "planned"
 
 
 class PlanWish(NamedTuple):
@@ -193,9 +188,7 @@ class PlanService:
         return _Made({
             "plan_id": "", "changes": plain_changes(changes, wish.persist),
             "left_alone": list(wanted.left_alone), "drives_in_place": wanted.drives_in_place,
-            "stale_keys": stale_keys_of(
-                self._planners.values(), world, rollout.mode_changes
-            ),
+            "stale_keys": stale_keys_of(self._planners.values(), world, rollout),
             "waves": codec.to_plain(waves), "reported": codec.to_plain(reported),
         }, wanted, rollout)
 
@@ -395,7 +388,7 @@ class PlanService:
             if machine.over and not rollout.touched:
                 return told
             if dry_run:
-                lines = [f"{c.name}: {c.what}" for c in rollout.touched]
+                lines = [f"{c.name}: {c.setting.what}" for c in rollout.touched]
                 return {**told, "dry_run": True, "would_restore": lines}
             if machine.over:
                 require_apart(world, rollout, unasked=True)
@@ -415,15 +408,3 @@ def _kept(orders: Orders, made: _Made) -> Dict[str, Any]:
     made.wanted.remember(rollout.changes)
     orders.note(rollout.by, rollout.plan_id, f"planned {many(len(rollout.changes), 'change')}")
     return {**made.told, "plan_id": rollout.plan_id}
-
-
-def plain_changes(changes: Iterable[Change], to_last: bool) -> List[Dict[str, Any]]:
-    """Changes as plain data, each with its commands by hand; `to_last`: that is planned."""
-    rows = []
-    for change in changes:
-        row: Dict[str, Any] = codec.to_plain(change)
-        row["manual"] = list(change.manual)
-        if to_last and can_last(change):
-            row["kept"] = PLANNED_TO_LAST
-        rows.append(row)
-    return rows

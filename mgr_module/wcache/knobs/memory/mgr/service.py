@@ -12,7 +12,8 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from ....ceph.surroundings import Surroundings
 from ....core import codec
-from ....core.change.rollout_state import Change, Rollout
+from ....core.change.change import Change
+from ....core.change.rollout_state import Rollout
 from ....core.config_database import Config
 from ....core.errors import ConflictError, MalformedError, NotFoundError, RefusedError
 from ....core.scope import Scope, parse_scope

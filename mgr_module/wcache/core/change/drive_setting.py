@@ -1,0 +1,258 @@
+"""A setting of one cache domain's drives: a probe reads it, sets it, and sets it back."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass, field
+from typing import AbstractSet, ClassVar, Mapping, Optional, Sequence, Tuple
+
+from ..cluster import ClusterState
+from ..config_database import ConfigEdit
+from ..drive.journal import PriorDrive
+from ..drive.prior import Prior, PriorDoubt, prior_from, states_by_id
+from ..errors import RefusedError, StorageError
+from ..host_report import HostReport
+from ..model import DriveModel, DriveReport, DriveState, Transport
+from ..protocol import (
+    DrivesOutcome,
+    FailureOutcome,
+    LookRequest,
+    RollbackRequest,
+    StateOutcome,
+)
+from .change_status import Made
+from .setting import DriveWear, Looked, Setting, Warrant, WayBack
+
+UNEXPECTED = "the probe gave an unexpected answer"
+
+
+@dataclass(frozen=True)
+class CacheDomain:
+    """The drives that share a switch, and the OSDs on them, as a plan names them."""
+
+    hostname: str
+    domain_id: str
+    dev_names: Tuple[str, ...]
+    transport: Transport
+    osd_ids: Tuple[int, ...] = field(metadata={"min_items": 1})  # all that are on the domain
+    drive_ids: Tuple[str, ...] = field(metadata={"min_items": 1})
+    simulated: bool = False
+    drive_model: Optional[DriveModel] = None
+
+    @property
+    def name(self) -> str:
+        """What it is, for people."""
+        return f"{self.hostname} {', '.join(self.dev_names)}"
+
+    def others(self, drives: Sequence[DriveReport]) -> str:
+        """Say which drives and OSDs there are instead of those that are named; "" where none.
+
+        A consent to a plan is one to change these.
+        """
+        if sorted(drive.drive_id for drive in drives) != sorted(self.drive_ids):
+            return "the drive is gone or was replaced"
+        osd_ids = sorted({use.osd_id for drive in drives for use in drive.uses})
+        if osd_ids != sorted(self.osd_ids):
+            return f"its OSDs are {osd_ids} now, and were {sorted(self.osd_ids)}"
+        return ""
+
+
+# Of what no probe sets.
+NOWHERE = CacheDomain("", "", (), Transport.UNKNOWN, (), ())
+
+
+class DriveSetting(Setting):
+    """What a probe sets; its kinds are dataclasses that have at least these fields."""
+
+    IS_READ: ClassVar[bool] = True
+    LOOK_FIRST: ClassVar[str] = "look at the drive, then, with the probe there"
+    # A drive is "in" a mode, and stands "with" an option.
+    STANDS: ClassVar[str] = "with"
+    WAS: ClassVar[str] = "was "
+
+    domain: CacheDomain
+    before: str
+    after: str
+    manual: Tuple[str, ...]
+
+    # ---- what drives have
+
+    @property
+    def reset_too(self) -> Tuple[str, ...]:
+        """The options that are part of what was there before; RefusedError where unknown."""
+        return ()
+
+    @abstractmethod
+    def is_there(self, states: Tuple[DriveState, ...]) -> bool:
+        """Say whether each drive was read to have it; what was not read proves nothing."""
+
+    @abstractmethod
+    def unlike(self, drive: DriveReport, planned: bool = False) -> str:
+        """Say what a drive has instead of what was changed, "" where it has that.
+
+        `planned`: instead of what the plan was made from.
+        """
+
+    @abstractmethod
+    def differs(self, prior: Sequence[PriorDrive], read: Mapping[str, DriveState]) -> str:
+        """Say how drives that were read, by id, differ from those before; "" where they do not."""
+
+    @abstractmethod
+    def refusal(
+        self, warrant: Warrant, report: HostReport, drives: Sequence[DriveReport],
+        lost: Mapping[str, str],
+    ) -> str:
+        """Say why it must not be made, or not made to last, on drives as they are; "" where it may.
+
+        `report` is that of its host.  `lost` is what power cuts have shown of drive models.  It
+        asks what was asked when it was planned, and whether what was consented to is still that.
+        """
+
+    def not_agreed(self, warrant: Warrant) -> str:
+        """Say what nobody has agreed to; "" where all is."""
+        return ""
+
+    def not_kept(self, states: Sequence[DriveState]) -> str:
+        """Say why it does not last; "" where it does."""
+        return ""
+
+    def left(self, value: str, outcome: StateOutcome) -> str:
+        """Say what is still to happen by itself before its drives have a value; or ""."""
+        return ""
+
+    @property
+    @abstractmethod
+    def gone(self) -> str:
+        """What it is to be no longer there: goes on from its name."""
+
+    # ---- what a rollout asks for, and what the answers mean: see Setting
+
+    def look(self, later: Sequence[ConfigEdit]) -> LookRequest:
+        """See Setting."""
+        return LookRequest(self.domain.domain_id)
+
+    def looked(self, outcome: object, warrant: Warrant) -> Looked:
+        """See Setting."""
+        if isinstance(outcome, FailureOutcome):
+            return Looked(outcome.message)
+        if not isinstance(outcome, DrivesOutcome):
+            return Looked(UNEXPECTED)
+        drives, why = outcome.drives, self.not_agreed(warrant)
+        others = self.domain.others(drives)
+        if why or others:
+            return Looked(why or f"{others}; make a new plan")
+        if warrant.prior.known:
+            # a request went out with it: what is there now may be ours
+            return Looked()
+        try:
+            prior = prior_from(
+                warrant.cluster_fsid, self.domain.domain_id, drives, self.reset_too
+            )
+        except (StorageError, RefusedError) as error:
+            return Looked(error.message)
+        wear = (DriveWear(one.drive_id, one.wear) for one in drives if one.wear is not None)
+        return Looked("", prior, tuple(wear))
+
+    def is_still(self, outcome: object) -> str:
+        """See Setting; by a look at its drives, which a reset may have changed by itself."""
+        if isinstance(outcome, FailureOutcome):
+            return f"could not be read after it was judged: {outcome.message}"
+        drives = outcome.drives if isinstance(outcome, DrivesOutcome) else ()
+        mine = [one.state for one in drives if one.domain_id == self.domain.domain_id]
+        return "" if self.is_there(tuple(mine)) else self.gone
+
+    def made(self, outcome: object, warrant: Warrant, again: bool) -> Tuple[Made, str]:
+        """See Setting."""
+        if isinstance(outcome, FailureOutcome):
+            said = outcome.message + (f": {outcome.advice}" if outcome.advice else "")
+            if outcome.doubt is PriorDoubt.OTHER_STATE:
+                # somebody else's change, or ours and the journal is lost
+                return Made.OTHERS, said
+            as_it_was = self._as_it_was(outcome, warrant.prior)
+            if outcome.by_drive and as_it_was and (outcome.after or not again):
+                return Made.REFUSED, said
+            return (Made.UNSURE if again or not as_it_was else Made.NOT), said
+        if not isinstance(outcome, StateOutcome):
+            return Made.WRONG, f"{UNEXPECTED} to a change"
+        if not self.is_there(outcome.after):
+            return Made.WRONG, f"the drive did not read back {self.STANDS} {self.goal}"
+        why = self.not_kept(outcome.after) if warrant.lasts else ""
+        if why:
+            return Made.WRONG, why
+        left = self.left(self.after, outcome)
+        if left:
+            return Made.NOT_YET, left
+        return (Made.YES if outcome.changed else Made.ALREADY), ""
+
+    def _as_it_was(self, outcome: FailureOutcome, prior: Prior) -> bool:
+        """Whether a change that failed has left the drive as it was, by what was read of it."""
+        equal = not outcome.after or not self._differs(prior, outcome.drive_ids, outcome.after)
+        return outcome.restored and equal
+
+    def _differs(
+        self, prior: Prior, drive_ids: Sequence[str], states: Sequence[DriveState]
+    ) -> str:
+        """How drives that were read differ from those before; unknown ones equal nothing."""
+        if not prior.known:
+            return "the prior state is not known"
+        return self.differs(prior.drives, states_by_id(drive_ids, states))
+
+    def back(self, warrant: Warrant) -> RollbackRequest:
+        """See Setting."""
+        return RollbackRequest(self.domain.domain_id, warrant.action_id, prior=warrant.prior)
+
+    def went_back(self, outcome: object, prior: Prior) -> WayBack:
+        """See Setting; back is what was read and equals the prior state."""
+        if isinstance(outcome, FailureOutcome):
+            return WayBack(outcome.message, outcome.doubt)
+        if not isinstance(outcome, StateOutcome):
+            return WayBack("an unexpected answer")
+        differs = self._differs(prior, outcome.drive_ids, outcome.after)
+        if differs:
+            return WayBack(differs, PriorDoubt.NONE if prior.known else PriorDoubt.LOST)
+        return WayBack(not_yet=self.left(self.before, outcome))
+
+    # ---- whom it concerns, and for people
+
+    @property
+    def osd_ids(self) -> Tuple[int, ...]:
+        """The OSDs whose clients it may touch."""
+        return self.domain.osd_ids
+
+    def concerned_osds(self, cluster: ClusterState) -> AbstractSet[int]:
+        """Return all OSDs that it may concern."""
+        return set(self.domain.osd_ids)
+
+    @property
+    def prefix(self) -> str:
+        """What is written before a value, for people."""
+        return ""
+
+    @property
+    def goal(self) -> str:
+        """What it is changed to."""
+        return self.prefix + self.after
+
+    @property
+    def sides(self) -> Tuple[str, str]:
+        """What was there before, and what is there with it."""
+        return self.prefix + self.before, self.goal
+
+    def moved(self, back: bool) -> str:
+        """Say from what to what; `back`: the other way round."""
+        before, after = (self.after, self.before) if back else (self.before, self.after)
+        return self.prefix + before + " to " + after
+
+    @property
+    def words(self) -> str:
+        """From what to what."""
+        return self.moved(back=False)
+
+    @property
+    def was(self) -> str:
+        """What the plan was made from: goes on from "and"."""
+        return self.WAS + self.before
+
+    def pooled_as(self, device_class: str) -> str:
+        """Say which kind of effect it has: by device class, drive model and what is set."""
+        return f"{device_class} {self.domain.drive_model or 'drives'} {self.STANDS} {self.goal}"

@@ -1,0 +1,183 @@
+"""An option of one cache domain's drives, or bcache's mode above them.
+
+What the kernel resets along with the option is part of what was there before, and goes back with
+it.  A value in sysfs is gone after a reboot of the host: what is set here never lasts.
+
+bcache's mode is otherwise.  Its backing drive keeps it.  Towards writeback it has a consent of its
+own, with what shares the cache device named; away from it, it is made when no dirty data is left,
+and its effect on clients, who wait for the backing drive from then on, does not take it back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar, FrozenSet, Mapping, Sequence, Tuple
+
+from ..drive.journal import PriorDrive
+from ..drive.safety import writeback_refusal
+from ..errors import RefusedError
+from ..hardware.readings import NAME_CHARS_MAX, VALUE_CHARS_MAX
+from ..host_report import HostReport
+from ..model import DriveReport, DriveState
+from ..options.entries import BY_NAME, kept_from, left_dirty, left_words, names_of
+from ..options.option import Follow
+from ..options.shared_cache import SharedCache
+from ..protocol import ApplyOptionRequest, DrivesOutcome, StateOutcome
+from .drive_setting import CacheDomain, DriveSetting
+from .setting import Looked, Warrant
+
+
+@dataclass(frozen=True)
+class OptionSetting(DriveSetting):
+    """An option of one domain's drives; `shared` is what an admin was told of its cache device."""
+
+    KIND: ClassVar[str] = "option"
+    READS_TOO: ClassVar[bool] = True
+    knob: ClassVar[str] = "options"
+
+    domain: CacheDomain
+    option: str = field(metadata={"max_chars": NAME_CHARS_MAX})
+    before: str = field(metadata={"max_chars": VALUE_CHARS_MAX})
+    after: str = field(metadata={"max_chars": VALUE_CHARS_MAX})
+    manual: Tuple[str, ...] = ()
+    shared: SharedCache = SharedCache()  # noqa: RUF009  frozen
+
+    # ---- its entry, of which this version may have none
+
+    @property
+    def _dirty_in(self) -> str:
+        entry = BY_NAME.get(self.option)
+        return entry.dirty_in if entry is not None else ""
+
+    @property
+    def needs_consent(self) -> bool:
+        """Whether what is acknowledged may be on a cache device alone with it."""
+        return bool(self._dirty_in) and self.after == self._dirty_in
+
+    @property
+    def unjudged(self) -> bool:
+        """See Setting: it ends that, and from then on clients wait for the backing drive."""
+        return bool(self._dirty_in) and self.before == self._dirty_in
+
+    @property
+    def lasts_by_itself(self) -> bool:
+        """Whether it survives a reboot."""
+        entry = BY_NAME.get(self.option)
+        return entry is not None and entry.outlives_boot
+
+    @property
+    def not_tried(self) -> str:
+        """See Setting."""
+        entry = BY_NAME.get(self.option)
+        if entry is None or entry.follow is not Follow.ADMIN:
+            return ""
+        return f"{self.option} is not tried: its way back may take as long as writing back does"
+
+    @property
+    def reset_too(self) -> Tuple[str, ...]:
+        """See DriveSetting."""
+        return names_of(self.option)
+
+    # ---- what drives have: see DriveSetting
+
+    def is_there(self, states: Tuple[DriveState, ...]) -> bool:
+        """See DriveSetting."""
+        return bool(states) and all(one.option(self.option) == self.after for one in states)
+
+    def unlike(self, drive: DriveReport, planned: bool = False) -> str:
+        """See DriveSetting."""
+        now = drive.state.option(self.option)
+        if now == (self.before if planned else self.after):
+            return ""
+        return f"{self.option} of {drive.dev_name} is {now or 'unknown'}"
+
+    def differs(self, prior: Sequence[PriorDrive], read: Mapping[str, DriveState]) -> str:
+        """See DriveSetting; the cache mode is a setting of its own."""
+        for drive in prior:
+            state = read.get(drive.drive_id)
+            if state is None:
+                return f"{drive.dev_name} was not read"
+            for one in drive.options:
+                now = state.option(one.name)
+                if now != one.value:
+                    return f"{one.name} of {drive.dev_name} is {now or 'unknown'} and was " \
+                           f"{one.value}"
+        return ""
+
+    def refusal(
+        self, warrant: Warrant, report: HostReport, drives: Sequence[DriveReport],
+        lost: Mapping[str, str],
+    ) -> str:
+        """See DriveSetting."""
+        try:
+            kept = [(one, kept_from(one, self.option)) for one in drives]
+        except RefusedError as error:  # this version has no entry of it
+            return error.message
+        why = [f"{one.dev_name}: {reason}" for one, reason in kept if reason]
+        if self.needs_consent:
+            why.append(writeback_refusal(report, drives, lost, self.shared))
+        return "; ".join(filter(None, why))
+
+    def not_agreed(self, warrant: Warrant) -> str:
+        """See DriveSetting."""
+        if self.needs_consent and not warrant.writeback:
+            return f"nobody has agreed to {self.goal}"
+        return ""
+
+    def left(self, value: str, outcome: StateOutcome) -> str:
+        """See DriveSetting: dirty data is to be written back."""
+        left = [left_dirty(self.option, value, state) for state in outcome.after]
+        rates = [one.rate_bytes_s or 0 for one in outcome.bcache if not one.is_cache]
+        known = [count for count in left if count is not None]
+        total = None if len(known) < len(left) else sum(known)
+        return left_words(self.domain.name, total, max(rates, default=0))
+
+    @property
+    def gone(self) -> str:
+        """See DriveSetting: a reboot brings drives back as they boot."""
+        reboot = "" if self.lasts_by_itself else "a reboot of the host or "
+        return (
+            f"no longer has {self.goal}, which was judged: {reboot}another program has changed it"
+        )
+
+    # ---- see Setting
+
+    def looked(self, outcome: object, warrant: Warrant) -> Looked:
+        """See Setting; a plan is made from what was there."""
+        found = super().looked(outcome, warrant)
+        if not found.prior.known or not isinstance(outcome, DrivesOutcome):
+            return found
+        moved = filter(None, (self.unlike(one, planned=True) for one in outcome.drives))
+        why = next(moved, "")
+        return Looked(f"{why} and {self.was}; make a new plan") if why else found
+
+    def apply(self, warrant: Warrant) -> ApplyOptionRequest:
+        """See Setting; with what was there before it."""
+        return ApplyOptionRequest(
+            self.domain.domain_id, warrant.action_id, self.option, self.before, self.after,
+            warrant.prior, self.shared if self.needs_consent and warrant.writeback else None,
+        )
+
+    @property
+    def touches(self) -> FrozenSet[Tuple[str, str]]:
+        """What it changes: two plans that share one must be rolled back in order.
+
+        That is also what the kernel resets with it; the cache mode of the drives is something else.
+        """
+        try:
+            names = self.reset_too
+        except RefusedError:  # this version has no entry of it
+            names = (self.option,)
+        return frozenset(
+            (self.domain.hostname, f"{self.domain.domain_id} {name}") for name in names
+        )
+
+    @property
+    def what(self) -> str:
+        """What is changed."""
+        return self.option
+
+    @property
+    def prefix(self) -> str:
+        """See DriveSetting."""
+        return f"{self.option} "
