@@ -9,7 +9,6 @@ from ..core.errors import NotFoundError
 from ..core.experiment.campaign import Campaign
 from ..core.experiment.run import RunMachine
 from ..core.experiment.run_state import RunStatus
-from ..core.output_format import FORMAT_VERSION
 from ..core.record import Record
 from ..core.verdict.result import Result
 from ..engine.world import World
@@ -31,7 +30,6 @@ class CampaignViews:
         """`campaign ls`: all campaigns, newest last."""
         world = self._look()
         return {
-            "format_version": FORMAT_VERSION,
             "campaigns": [
                 head(world, campaign_id)
                 for campaign_id in sorted(world.campaigns, key=lambda c: (len(c), c))
@@ -143,7 +141,7 @@ def shown(world: World, campaign_id: str) -> Dict[str, Any]:
     options = codec.to_plain(campaign.options)
     del options["option"]  # see `compares`
     return {
-        "format_version": FORMAT_VERSION, **head(world, campaign_id),
+        **head(world, campaign_id),
         **_of_options(world, campaign), "options": options, "skipped": list(campaign.skipped),
         "run_list": runs, "results": results, "observed": observed,
     }

@@ -8,7 +8,6 @@ from ..core import codec
 from ..core.errors import MalformedError, NotFoundError
 from ..core.experiment.campaign import Campaign
 from ..core.experiment.observing.comparing import compare, lines, of_shown
-from ..core.output_format import FORMAT_VERSION
 from ..core.text import when
 from ..engine.world import World
 
@@ -25,7 +24,6 @@ def compared(
     shown = [show(one.campaign_id)["observed"] for one in (before, after)]
     found = compare(*map(of_shown, shown))
     return {
-        "format_version": FORMAT_VERSION,
         "before": before.campaign_id, "before_at_s": before.created_at_s,
         "after": after.campaign_id, "after_at_s": after.created_at_s,
         "comparison": codec.to_plain(found),

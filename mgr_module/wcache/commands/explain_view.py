@@ -8,7 +8,6 @@ from ..core import codec
 from ..core.errors import MalformedError, NotFoundError
 from ..core.experiment.levels import level_ns
 from ..core.model import Verdict, load_name
-from ..core.output_format import FORMAT_VERSION
 from ..core.record import Record
 from ..core.scope import Scope, parse_scope
 from ..core.shell import ticked
@@ -53,7 +52,7 @@ class ExplainViews:
                 "narrow the scope, as model:PART or osd.N",
             )
         return {
-            "format_version": FORMAT_VERSION, "scope": str(scope),
+            "scope": str(scope),
             "explained": [
                 self._row(world, item, row, scope)
                 for item, row in zip(advice, self._plans.rows(world, scope))

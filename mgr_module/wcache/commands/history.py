@@ -15,7 +15,6 @@ from ..core.history import (
     kept,
     parse_since,
 )
-from ..core.output_format import FORMAT_VERSION
 from ..core.scope import Scope, parse_scope
 from ..core.text import many, table, when
 from ..engine.world import World
@@ -62,7 +61,7 @@ class HistoryViews:
         }
         found, left_out = kept([*entries, *standing(world.plans, entries, osds)], wanted, count)
         return {
-            "format_version": FORMAT_VERSION, "history": [_row(entry) for entry in found],
+            "history": [_row(entry) for entry in found],
             "left_out": left_out,
         }
 

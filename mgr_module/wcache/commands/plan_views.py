@@ -25,7 +25,6 @@ from ..core.errors import NotFoundError
 from ..core.hardware.wear import since
 from ..core.host_report import lost_models
 from ..core.model import CacheMode, DriveReport
-from ..core.output_format import FORMAT_VERSION
 from ..core.scope import Scope, parse_scope
 from ..core.simulation import DriveKind, in_cluster, real
 from ..core.verdict.consequences import noop_flushes, of_write_through
@@ -61,7 +60,7 @@ class PlanViews:
         wanted, world = parse_scope(scope), self._look()
         require_scope(world, wanted)
         return {
-            "format_version": FORMAT_VERSION, "recommendations": self.rows(world, wanted),
+            "recommendations": self.rows(world, wanted),
             "foreign": foreign(world, wanted), "rollout": world.open_plan,
             "summary": self._summary(world),
         }
@@ -129,7 +128,7 @@ class PlanViews:
                 self._look().rollouts.items(), key=lambda item: (len(item[0]), item[0])
             )
         ]
-        return {"format_version": FORMAT_VERSION, "plans": rows}
+        return {"plans": rows}
 
     def show(self, plan_id: str) -> Dict[str, Any]:
         """A plan and how far it has come."""
@@ -155,7 +154,7 @@ class PlanViews:
         plain["stale_keys"] = stale_keys_of(
             self._knobs, world, machine.rollout.mode_changes
         )
-        return {"format_version": FORMAT_VERSION, **plain}
+        return plain
 
 
 def recommended_in(world: World, scope: Scope) -> List[Recommendation]:

@@ -17,7 +17,7 @@ from ..core.fleet.claims import believed_of, speaking_for
 from ..core.fleet.findings import words_of_version, words_of_wait
 from ..core.jobs import Holding
 from ..core.model import CacheMode, Cure, DriveReport, Finding, FindingCode
-from ..core.output_format import FORMAT_VERSION, Rows
+from ..core.output_format import Rows
 from ..core.scope import Scope, parse_scope
 from ..core.shell import command
 from ..core.text import time_left
@@ -88,7 +88,6 @@ class Views:
         held = self._measuring(world)
         fleet = self._findings.hosts(world)
         return {
-            "format_version": FORMAT_VERSION,
             "summary": self._summary(world),
             "frozen": world.frozen,
             "throwaway_cluster": world.options.throwaway_cluster,
@@ -184,7 +183,6 @@ class Views:
         """`load ls`: what measured OSDs carry over hours."""
         results = list(self._look().results.values())
         return {
-            "format_version": FORMAT_VERSION,
             **load_ls(self._profiles(), results, self._latencies()),
         }
 
@@ -236,7 +234,7 @@ def drives(world: World, scope: Scope) -> Dict[str, Any]:
         raise NotFoundError(f"no drive is in scope {scope}", "see `ceph wcache drive ls`")
     rows = Rows(found, row_of)
     age = age_of({*names}, world.reported_at_s, world.now_s)
-    return {"format_version": FORMAT_VERSION, "drives": rows, "reported": codec.to_plain(age)}
+    return {"drives": rows, "reported": codec.to_plain(age)}
 
 
 def agents(world: World) -> Dict[str, Any]:
@@ -270,7 +268,7 @@ def agents(world: World) -> Dict[str, Any]:
         }
         for one in world.other_versions
     ]
-    return {"format_version": FORMAT_VERSION, "agents": rows, "refused": refused}
+    return {"agents": rows, "refused": refused}
 
 
 def _waits(world: World, hostname: str) -> str:

@@ -24,7 +24,6 @@ from ..core.change.preconditions import TOLD_AFTER_S
 from ..core.errors import MalformedError, WcacheError
 from ..core.history import ADMIN, AUTO
 from ..core.model import Finding, FindingCode, Severity, Verdict
-from ..core.output_format import FORMAT_VERSION
 from ..core.scope import Scope, parse_scope
 from ..core.shell import typed
 from ..core.text import duration, named
@@ -133,7 +132,6 @@ class AutoService:
             state, seen = self.state, self._seen(world)
         on = any_on(state.modes)
         return {
-            "format_version": FORMAT_VERSION,
             "modes": {item.device_class or "*": item.mode.value for item in state.modes},
             "persist": options.auto_persist,
             "window_open": is_open(limits.windows, now_s),

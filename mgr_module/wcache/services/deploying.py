@@ -17,7 +17,6 @@ from ..core.events import Halt
 from ..core.fleet.loaded_off import touched_domains
 from ..core.host_report import HostReport
 from ..core.model import DriveReport
-from ..core.output_format import FORMAT_VERSION
 from ..core.text import many, named
 from ..deployment.form import (
     Deployment,
@@ -94,7 +93,7 @@ class AgentService:
         if len(with_key) < len(made):
             told = self._script(with_key, program_inside=image is not None)
         return {
-            "format_version": FORMAT_VERSION, "form": run_by.value, "why": why, "hosts": rows,
+            "form": run_by.value, "why": why, "hosts": rows,
             "named_by_osds": every and listed is None, "left_out": left_out,
             "notes": [*told.notes, *self._pins(hostnames)], "script": told.text,
         }
@@ -233,7 +232,7 @@ class AgentService:
             orders.remove_host(hostname, "" if agent is None else agent.instance_id)
             orders.note("admin", hostname, f"host removed{left}")
         return {
-            "format_version": FORMAT_VERSION, "hostname": hostname, "changed": True,
+            "hostname": hostname, "changed": True,
             "form": item.form.value, "stays": stays, "notes": told.notes, "script": told.text,
         }
 

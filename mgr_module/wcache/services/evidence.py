@@ -6,7 +6,6 @@ from typing import Any, Dict, List
 
 from ..core import codec
 from ..core.errors import NotFoundError, RefusedError
-from ..core.output_format import FORMAT_VERSION
 from ..core.scope import Scope
 from ..core.text import many
 from ..core.verdict.foreign.document import Evidence, export, parse
@@ -87,7 +86,6 @@ class EvidenceService:
         """`evidence ls`: what was imported."""
         files = self._engine.world().foreign.values()
         return {
-            "format_version": FORMAT_VERSION,
             "imported": [
                 {
                     "cluster": file.cluster, "exported_at_s": file.exported_at_s,

@@ -14,7 +14,6 @@ from ..core import codec
 from ..core.errors import ConflictError, RefusedError
 from ..core.experiment.campaign import Campaign, candidates
 from ..core.experiment.try_sample import DRIVES_PER_MODEL, LOADS, TrySample, enough_traffic_per_s
-from ..core.output_format import FORMAT_VERSION
 from ..core.precondition_text import PROBE_RESPONDS, precondition_text
 from ..core.scope import parse_scope
 from ..core.simulation import all_simulated, real
@@ -167,4 +166,4 @@ def _measuring(world: World, campaign: Campaign) -> Dict[str, Any]:
 
 
 def _head(state: str, scope: str) -> Dict[str, Any]:
-    return {"format_version": FORMAT_VERSION, "state": state, "scope": scope}
+    return {"state": state, "scope": scope}

@@ -8,7 +8,6 @@ from typing import Any, Dict, List, Mapping, Set
 from ...core.drive.accepted_proofs import Evidence, is_accepted, shown_of
 from ...core.host_report import ToggleProof
 from ...core.model import DriveReport
-from ...core.output_format import FORMAT_VERSION
 from ...core.simulation import real
 from ...core.text import table, when
 from ...core.verdict.plp import hints
@@ -51,7 +50,7 @@ def drive_models(world: World) -> Dict[str, Any]:
                 (one for one in shown if one["drive_model"] == name), key=lambda one: str(one)
             ),
         })
-    return {"format_version": FORMAT_VERSION, "drive_models": rows}
+    return {"drive_models": rows}
 
 
 def _shown(hostname: str, evidence: Evidence, accepted: bool) -> Dict[str, Any]:

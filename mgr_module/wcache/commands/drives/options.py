@@ -10,7 +10,6 @@ from ...core.experiment.osd_option import by_hand
 from ...core.model import load_name
 from ...core.options.entries import BY_NAME, OPTIONS, option
 from ...core.options.option import Follow, Option, Place
-from ...core.output_format import FORMAT_VERSION
 from ...core.text import amount, duration, table
 from ...engine.world import World
 
@@ -41,20 +40,18 @@ def options(world: World) -> Dict[str, Any]:
                 if item.name in found:
                     found[item.name][item.value] += 1
     return {
-        "format_version": FORMAT_VERSION,
         "options": [{**_row(one), "now": dict(found[one.name])} for one in OPTIONS],
     }
 
 
 def one_option(name: str) -> Dict[str, Any]:
     """An entry with all that it says; RefusedError where there is none."""
-    return {"format_version": FORMAT_VERSION, "option": _row(option(name))}
+    return {"option": _row(option(name))}
 
 
 def verdicts(world: World) -> Dict[str, Any]:
     """What `ab` has found: by option and values, device class, drive model and load."""
     return {
-        "format_version": FORMAT_VERSION,
         "verdicts": [
             {
                 "option": codec.to_plain(one.trial), "device_class": one.device_class,

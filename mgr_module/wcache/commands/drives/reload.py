@@ -7,7 +7,6 @@ from typing import Any, Dict, Mapping, Optional
 from ...core import codec
 from ...core.errors import NotFoundError
 from ...core.fleet.loaded_off import reloads
-from ...core.output_format import FORMAT_VERSION
 from ...core.scope import parse_scope
 from ...core.simulation import real
 from ...deployment.form import Form
@@ -36,7 +35,7 @@ def reload(world: World, scope: Optional[str]) -> Dict[str, Any]:
         one for one in reloads(reports, by_hand) if (one.hostname, one.osd_id) in covered
     )
     return {
-        "format_version": FORMAT_VERSION, "osds": [codec.to_plain(item) for item in items],
+        "osds": [codec.to_plain(item) for item in items],
         "script": reloading(items, world.cluster.fsid) if items else "",
     }
 

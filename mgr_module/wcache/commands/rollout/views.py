@@ -14,7 +14,6 @@ from ...core.change.rollout_state import Rollout, RolloutStatus
 from ...core.change.time_left import TimeLeft, time_left
 from ...core.errors import NotFoundError
 from ...core.jobs import Trial
-from ...core.output_format import FORMAT_VERSION
 from ...engine.world import World
 
 
@@ -33,14 +32,14 @@ class RolloutViews:
             if machine.rollout.status is not RolloutStatus.PLANNED
         ]
         trials = [_trial(one, world.now_s) for one in world.trials.values()]
-        return {"format_version": FORMAT_VERSION, "rollouts": rows, "trials": trials}
+        return {"rollouts": rows, "trials": trials}
 
     def show(self, plan_id: str) -> Dict[str, Any]:
         """`rollout show`: its waves, the step under way, its judgement, and the time left."""
         world = self._look()
         trial = world.trials.get(plan_id)
         if trial is not None:
-            return {"format_version": FORMAT_VERSION, "trial": _trial(trial, world.now_s)}
+            return {"trial": _trial(trial, world.now_s)}
         machine = world.rollouts.get(plan_id)
         if machine is None:
             raise NotFoundError(
@@ -50,7 +49,7 @@ class RolloutViews:
         judged = machine.now_judged()
         step = rollout.step
         return {
-            "format_version": FORMAT_VERSION, **_head(world, machine),
+            **_head(world, machine),
             "waves": _waves(rollout),
             "step": {
                 "changes": [rollout.changes[index].name for index in step.indices],
