@@ -38,7 +38,7 @@ def test_guards_views_and_findings_follow_from_a_world_made_by_hand():
         assert error.value.line() == f"a thing is under way, with osd.4 too: {says}"
     with pytest.raises(NotFoundError, match="device class"):
         require_scope(world, Scope("zzz"))
-    (row,) = drives(world, Scope(hostname="h1"))["drives"]
+    (row,) = drives(world, "host:h1")["drives"]
     assert row["reported_s_ago"] == 10.0
     assert agents(world)["agents"] == []
     codes = {item.code.value for item in FindingViews(lambda world: ()).all(world)}

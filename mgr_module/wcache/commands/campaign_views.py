@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Dict, List, Optional
 
 from ..core import codec, versions
 from ..core.errors import NotFoundError
@@ -14,46 +14,26 @@ from ..core.verdict.result import Result
 from ..engine.world import World
 from ..services.campaigns import periods_of
 from ..services.expecting import Ending, ending, periods_at_end
-from .compared_campaigns import compared
 
 
-class CampaignViews:
-    """Campaigns with their runs and results."""
+def campaigns(world: World) -> Dict[str, Any]:
+    """`campaign ls`: all campaigns, newest last."""
+    return {
+        "campaigns": [
+            head(world, campaign_id)
+            for campaign_id in sorted(world.campaigns, key=lambda c: (len(c), c))
+        ],
+    }
 
-    def __init__(
-        self, look: Callable[[], World], record: Callable[[str], Optional[Record]]
-    ) -> None:
-        self._look = look
-        self._record = record
 
-    def ls(self) -> Dict[str, Any]:
-        """`campaign ls`: all campaigns, newest last."""
-        world = self._look()
-        return {
-            "campaigns": [
-                head(world, campaign_id)
-                for campaign_id in sorted(world.campaigns, key=lambda c: (len(c), c))
-            ],
-        }
-
-    def show(self, campaign_id: str) -> Dict[str, Any]:
-        """`campaign show`: runs, results and what was left out."""
-        return shown(self._look(), campaign_id)
-
-    def compare(self, before: str, after: str) -> Dict[str, Any]:
-        """`campaign compare`: two campaigns that toggled nothing."""
-        world = self._look()
-        return compared(world, lambda campaign_id: shown(world, campaign_id), before, after)
-
-    def record(self, record_id: str) -> Dict[str, Any]:
-        """`campaign record`: one record with its raw samples, as `wcache analyze` takes it."""
-        record = self._record(record_id)
-        if record is None:
-            raise NotFoundError(
-                f"there is no record {record_id[:60]!r}", "see `ceph wcache campaign show`"
-            )
-        plain: Dict[str, Any] = versions.to_plain(record)
-        return plain
+def plain_record(record: Optional[Record], record_id: str) -> Dict[str, Any]:
+    """`campaign record`: one record with its raw samples, as `wcache analyze` takes it."""
+    if record is None:
+        raise NotFoundError(
+            f"there is no record {record_id[:60]!r}", "see `ceph wcache campaign show`"
+        )
+    plain: Dict[str, Any] = versions.to_plain(record)
+    return plain
 
 
 def head(world: World, campaign_id: str) -> Dict[str, Any]:
@@ -99,16 +79,16 @@ def _waits_s(world: World, machine: RunMachine) -> Optional[float]:
     return None if machine.over or not since_s else round(max(0.0, world.now_s - since_s), 1)
 
 
-def shown(world: World, campaign_id: str) -> Dict[str, Any]:
-    """A campaign with its runs and results."""
+def campaign(world: World, campaign_id: str) -> Dict[str, Any]:
+    """`campaign show`: runs, results and what was left out."""
     if campaign_id not in world.campaigns:
         raise NotFoundError(
             f"there is no campaign {campaign_id[:40]!r}", "see `ceph wcache campaign ls`"
         )
-    campaign = world.campaigns[campaign_id]
+    one = world.campaigns[campaign_id]
     runs: List[Dict[str, Any]] = []
     observed: List[Dict[str, Any]] = []
-    for run_id in campaign.run_ids:
+    for run_id in one.run_ids:
         machine = world.runs.get(run_id)
         if machine is not None:
             done, most = periods_of(world, machine)
@@ -138,11 +118,11 @@ def shown(world: World, campaign_id: str) -> Dict[str, Any]:
             del plain["option"]  # these are about cache modes
             plain["dev_names"] = _dev_names(world, result.hostname, result.domain_id)
             results.append(plain)
-    options = codec.to_plain(campaign.options)
+    options = codec.to_plain(one.options)
     del options["option"]  # see `compares`
     return {
         **head(world, campaign_id),
-        **_of_options(world, campaign), "options": options, "skipped": list(campaign.skipped),
+        **_of_options(world, one), "options": options, "skipped": list(one.skipped),
         "run_list": runs, "results": results, "observed": observed,
     }
 

@@ -15,7 +15,7 @@ from ..core.text import latency, ratio, relative, table
 from ..core.verdict.explaining import budgets, would_change
 from ..core.verdict.recommend import Recommendation
 from ..engine.world import World
-from .plan_views import PlanViews, recommended_in
+from .plan_views import Recommended, recommended_in
 from .tables import BY_95
 
 # Records whose pairs are shown of one drive model, and lines of the plain form.
@@ -26,61 +26,55 @@ NAMES_SHOWN_MAX = 8
 EXPLAINED_MAX = 8
 
 
-class ExplainViews:
-    """Verdicts with what they stand on."""
+def explain(
+    world: World, recommended: Recommended, record: Callable[[str], Optional[Record]],
+    scope: str,
+) -> Dict[str, Any]:
+    """`explain`: the verdicts on drives of a scope.
 
-    def __init__(
-        self, look: Callable[[], World], record: Callable[[str], Optional[Record]],
-        plans: PlanViews,
-    ) -> None:
-        self._look = look
-        self._record = record
-        self._plans = plans
+    Raises NotFoundError where nothing in it is measured.
+    """
+    within = parse_scope(scope)
+    advice = recommended_in(world, within)
+    if not advice:
+        _refuse(world, within)
+    if len(advice) > EXPLAINED_MAX:
+        raise MalformedError(
+            f"scope {within} has {len(advice)} drive models, {EXPLAINED_MAX} are the most",
+            "narrow the scope, as model:PART or osd.N",
+        )
+    return {
+        "scope": str(within),
+        "explained": [
+            _row(world, record, item, row, within)
+            for item, row in zip(advice, recommended.rows(world, within))
+        ],
+    }
 
-    def explain(self, text: str) -> Dict[str, Any]:
-        """`explain`: the verdicts on drives of a scope.
 
-        Raises NotFoundError where nothing in it is measured.
-        """
-        scope, world = parse_scope(text), self._look()
-        advice = recommended_in(world, scope)
-        if not advice:
-            _refuse(world, scope)
-        if len(advice) > EXPLAINED_MAX:
-            raise MalformedError(
-                f"scope {scope} has {len(advice)} drive models, {EXPLAINED_MAX} are the most",
-                "narrow the scope, as model:PART or osd.N",
+def _row(
+    world: World, record_of: Callable[[str], Optional[Record]], item: Recommendation,
+    row: Dict[str, Any], scope: Scope,
+) -> Any:
+    results = [world.results[x] for x in item.record_ids if x in world.results]
+    mine = [r for r in results if scope.has_osd(r.osd_id) and scope.has_host(r.hostname)]
+    measured = []
+    for number, result in enumerate(mine):
+        # a factorial's pairs are those of its other drive
+        kept = number < RECORDS_MAX and not result.measured_in
+        record = record_of(result.record_id) if kept else None
+        plain = codec.to_plain(result)
+        del plain["option"]  # these are about cache modes
+        measured.append({**plain, "raw_pairs": _pairs(record)})
+    return {
+        **row, "measured": measured,
+        "would_change": [
+            {"what": words, "command": command}
+            for words, command in would_change(
+                item, results, budgets(world.options)
             )
-        return {
-            "scope": str(scope),
-            "explained": [
-                self._row(world, item, row, scope)
-                for item, row in zip(advice, self._plans.rows(world, scope))
-            ],
-        }
-
-    def _row(
-        self, world: World, item: Recommendation, row: Dict[str, Any], scope: Scope
-    ) -> Any:
-        results = [world.results[x] for x in item.record_ids if x in world.results]
-        mine = [r for r in results if scope.has_osd(r.osd_id) and scope.has_host(r.hostname)]
-        measured = []
-        for number, result in enumerate(mine):
-            # a factorial's pairs are those of its other drive
-            kept = number < RECORDS_MAX and not result.measured_in
-            record = self._record(result.record_id) if kept else None
-            plain = codec.to_plain(result)
-            del plain["option"]  # these are about cache modes
-            measured.append({**plain, "raw_pairs": _pairs(record)})
-        return {
-            **row, "measured": measured,
-            "would_change": [
-                {"what": words, "command": command}
-                for words, command in would_change(
-                    item, results, budgets(world.options)
-                )
-            ],
-        }
+        ],
+    }
 
 
 def _refuse(world: World, scope: Scope) -> NoReturn:

@@ -43,21 +43,20 @@ Held = Callable[[], Mapping[Tuple[str, str], str]]
 """By device class and drive model: why `auto` does not apply its mode by itself any more."""
 
 
-class PlanViews:
-    """Recommendations and plans."""
+class Recommended:
+    """What is recommended, with evidence and commands."""
 
     def __init__(
-        self, look: Callable[[], World], knobs: Collection[Planner], held: Held,
+        self, knobs: Collection[Planner], held: Held,
         summary: Callable[[World], Mapping[str, Any]],
     ) -> None:
-        self._look = look
         self._summary = summary
         self._knobs = knobs
         self._held = held
 
-    def recommendations(self, scope: Optional[str] = None) -> Dict[str, Any]:
+    def answer(self, world: World, scope: Optional[str] = None) -> Dict[str, Any]:
         """`recommend`: one per device class and drive model, with evidence and commands."""
-        wanted, world = parse_scope(scope), self._look()
+        wanted = parse_scope(scope)
         require_scope(world, wanted)
         return {
             "recommendations": self.rows(world, wanted),
@@ -112,49 +111,47 @@ class PlanViews:
             {u.osd_id for d in drives if d.mode is item.mode for u in d.uses},
         )
 
-    def ls(self) -> Dict[str, Any]:
-        """`plan ls`: all plans, newest last."""
-        rows = [
-            {
-                "plan_id": plan_id, "status": machine.rollout.status.value,
-                "created_at_s": machine.rollout.created_at_s,
-                "changes": len(machine.rollout.changes),
-                "applied": sum(
-                    c.status is ChangeStatus.APPLIED for c in machine.rollout.changes
-                ),
-                "reason": machine.rollout.reason,
-            }
-            for plan_id, machine in sorted(
-                self._look().rollouts.items(), key=lambda item: (len(item[0]), item[0])
-            )
-        ]
-        return {"plans": rows}
-
-    def show(self, plan_id: str) -> Dict[str, Any]:
-        """A plan and how far it has come."""
-        world = self._look()
-        machine = world.rollouts.get(plan_id)
-        if machine is None:
-            raise NotFoundError(f"there is no plan {plan_id[:40]!r}")
-        plain: Dict[str, Any] = codec.to_plain(machine.rollout)
-        for inside in ("step", "step_at_s", "judged_s", "pausing"):
-            del plain[inside]  # `rollout show` tells of them
-        plain["changes"] = plain_changes(machine.rollout.changes, machine.rollout.to_last)
-        planned = [c for c in machine.rollout.changes if c.status is ChangeStatus.PLANNED]
-        moved = staleness.moved_by_id(machine.rollout, world.reports, world.cluster, planned)
-        plain["moved"] = [
-            f"{c.name}: {moved[c.action_id]}" for c in planned if c.action_id in moved
-        ]
-        for row, change in zip(plain["changes"], machine.rollout.changes):
-            if change.action_id in moved:
-                row["manual"] = []  # what is not done by a plan is not done by hand either
-            row["ratio"] = change.ratio
-            row["written_since"] = _written_since(world, change)
-        plain["waiting_for"] = list(machine.waits_for)
-        plain["stale_keys"] = stale_keys_of(
-            self._knobs, world, machine.rollout.mode_changes
+def plans(world: World) -> Dict[str, Any]:
+    """`plan ls`: all plans, newest last."""
+    rows = [
+        {
+            "plan_id": plan_id, "status": machine.rollout.status.value,
+            "created_at_s": machine.rollout.created_at_s,
+            "changes": len(machine.rollout.changes),
+            "applied": sum(
+                c.status is ChangeStatus.APPLIED for c in machine.rollout.changes
+            ),
+            "reason": machine.rollout.reason,
+        }
+        for plan_id, machine in sorted(
+            world.rollouts.items(), key=lambda item: (len(item[0]), item[0])
         )
-        return plain
+    ]
+    return {"plans": rows}
+
+
+def plan(world: World, knobs: Collection[Planner], plan_id: str) -> Dict[str, Any]:
+    """`plan show`: a plan and how far it has come."""
+    machine = world.rollouts.get(plan_id)
+    if machine is None:
+        raise NotFoundError(f"there is no plan {plan_id[:40]!r}")
+    plain: Dict[str, Any] = codec.to_plain(machine.rollout)
+    for inside in ("step", "step_at_s", "judged_s", "pausing"):
+        del plain[inside]  # `rollout show` tells of them
+    plain["changes"] = plain_changes(machine.rollout.changes, machine.rollout.to_last)
+    planned = [c for c in machine.rollout.changes if c.status is ChangeStatus.PLANNED]
+    moved = staleness.moved_by_id(machine.rollout, world.reports, world.cluster, planned)
+    plain["moved"] = [
+        f"{c.name}: {moved[c.action_id]}" for c in planned if c.action_id in moved
+    ]
+    for row, change in zip(plain["changes"], machine.rollout.changes):
+        if change.action_id in moved:
+            row["manual"] = []  # what is not done by a plan is not done by hand either
+        row["ratio"] = change.ratio
+        row["written_since"] = _written_since(world, change)
+    plain["waiting_for"] = list(machine.waits_for)
+    plain["stale_keys"] = stale_keys_of(knobs, world, machine.rollout.mode_changes)
+    return plain
 
 
 def recommended_in(world: World, scope: Scope) -> List[Recommendation]:

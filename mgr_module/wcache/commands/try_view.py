@@ -25,6 +25,7 @@ from ..core.text import (
 from ..engine.evidence.results import BEING_ANALYSED
 from ..services.service import Service
 from ..services.trying import ANSWER, FORECAST
+from .campaign_views import campaign as campaign_of
 from .tables import after_recommend, left_out, strict
 from .views import Views
 
@@ -33,13 +34,13 @@ _OFF, _ON = "turn the write cache off", "keep the write cache on"
 
 def tried(service: Service, views: Views, arguments: Mapping[str, Any]) -> Dict[str, Any]:
     """What `try` answers, with its lines as text and the next command."""
-    data = service.tries.look(arguments.get("scope"), bool(arguments.get("accept_cost")))
+    data = service.tries.look(**arguments)
     again_by = _try(data["scope"])
     if data["state"] == FORECAST:
         lines, following = _forecast(data), _after_forecast(data, again_by)
     elif data["state"] == ANSWER:
-        campaign = views.campaigns.show(data["campaign_id"])
-        shown = views.plans.recommendations()
+        campaign = campaign_of(views.world(), data["campaign_id"])
+        shown = views.recommended.answer(views.world())
         rows = _measured(shown["recommendations"], campaign["results"])
         data["recommendations"] = rows
         lines = _answer(rows, campaign)

@@ -29,25 +29,16 @@ from ..engine.world import World
 from ..knobs.registry import advice_on
 from ..services.plans.planner import Planner
 from . import cluster_view
-from .campaign_views import CampaignViews, head
-from .drives.controllers import controllers
-from .drives.models import drive_models
-from .drives.options import options, verdicts
-from .drives.reload import reload
-from .explain_view import ExplainViews
+from .campaign_views import head
 from .finding_views import FindingViews, More
-from .history import HistoryViews
-from .load_views import ProfilesByOsd, load_ls
+from .load_views import ProfilesByOsd
 from .outlook_view import summary
-from .plan_views import Held, PlanViews
-from .rollout.views import RolloutViews, failed, progress
+from .plan_views import Held, Recommended
+from .rollout.views import failed, progress
 
 
 class Views:
-    """Read-only use cases, each of one look at what there is; larger topics are parts.
-
-    What an argument is called for takes that look too.
-    """
+    """What answers that change nothing are made of, and what the serve loop shows of it."""
 
     def __init__(
         self, engine: Engine, knobs: Collection[Planner], profiles: ProfilesByOsd = dict,
@@ -55,36 +46,34 @@ class Views:
         outlook: Callable[[World], Outlook], headline: Callable[[World], str],
         measuring: Callable[[World], Optional[Holding]], commit_ms: cluster_view.CommitMs,
     ) -> None:
-        self._look = engine.world
-        self._latencies = engine.ports.view.latencies
-        self._profiles = profiles
+        self.world = engine.world
+        self.latencies = engine.ports.view.latencies
+        self.profiles = profiles
         self._findings = FindingViews(more_findings)
         self._outlook = outlook
         self._headline = headline
         self._measuring = measuring
         self._commit_ms = commit_ms
-        record = partial(engine.ports.archive.get, RECORD)
-        self.campaigns = CampaignViews(self._look, record)
-        self.plans = PlanViews(self._look, knobs, held, self._summary)
-        self.explains = ExplainViews(self._look, record, self.plans)
-        self.history = HistoryViews(self._look, engine.history)
-        self.rollouts = RolloutViews(self._look)
+        self.record = partial(engine.ports.archive.get, RECORD)
+        self.entries = engine.history
+        self.knobs = knobs
+        self.recommended = Recommended(knobs, held, self._summary)
 
     def warm(self) -> None:
         """Look at all stored reports once, so that the first `status` need not."""
-        self._findings.hosts(self._look())
+        self._findings.hosts(self.world())
 
     def findings(self) -> List[Finding]:
         """Everything wrong at the moment, errors first."""
-        return self._findings.all(self._look())
+        return self._findings.all(self.world())
 
     def headlines(self) -> Dict[FindingCode, str]:
         """What `ceph health` says of a finding whose number alone tells little."""
-        return {FindingCode.RECOMMENDATION: self._headline(self._look())}
+        return {FindingCode.RECOMMENDATION: self._headline(self.world())}
 
     def status(self) -> Dict[str, Any]:
         """`status`: probes, drives by model, what is under way, findings with advice."""
-        world = self._look()
+        world = self.world()
         held = self._measuring(world)
         fleet = self._findings.hosts(world)
         return {
@@ -119,33 +108,9 @@ class Views:
         found = self._outlook(world)
         return summary(found, _next(world, found))
 
-    def drives(self, scope: Optional[str] = None) -> Dict[str, Any]:
-        """`drive ls`: every OSD drive with both sides of its cache and every layer."""
-        return drives(self._look(), parse_scope(scope))
-
-    def reload(self, scope: Optional[str] = None) -> Dict[str, Any]:
-        """`drive reload`: OSDs whose volumes were loaded with a cache off, and the cure."""
-        return reload(self._look(), scope)
-
-    def controllers(self) -> Dict[str, Any]:
-        """`controller ls`."""
-        return controllers(self._look())
-
-    def options(self) -> Dict[str, Any]:
-        """`option ls`: what may be changed beside the cache mode, with what drives have now."""
-        return options(self._look())
-
-    def option_verdicts(self) -> Dict[str, Any]:
-        """`option verdicts`: what `ab` has found."""
-        return verdicts(self._look())
-
-    def drive_models(self) -> Dict[str, Any]:
-        """`drive-model ls`: every drive model, with what is known of its power-loss protection."""
-        return drive_models(self._look())
-
     def under_way(self) -> Dict[str, Tuple[str, float]]:
         """Open campaigns, rollouts and trials: event id to (message, fraction done)."""
-        world = self._look()
+        world = self.world()
         found: Dict[str, Tuple[str, float]] = {}
         open_ids = {world.runs[run_id].spec.campaign_id for run_id in world.open_runs}
         for campaign_id in open_ids & set(world.campaigns):
@@ -162,7 +127,7 @@ class Views:
 
     def failed(self, event_id: str) -> str:
         """Why what was under way came to nothing; '' where it did what it should."""
-        owner, world = event_id.partition(".")[2], self._look()
+        owner, world = event_id.partition(".")[2], self.world()
         machine = world.rollouts.get(owner)
         if machine is not None:
             return failed(machine.rollout)
@@ -174,17 +139,6 @@ class Views:
             run.state.reason for run in world.runs.values() if run.spec.campaign_id == owner
         )
         return next(filter(None, reasons), "") or "aborted"
-
-    def agents(self) -> Dict[str, Any]:
-        """`agent ls`: which probe speaks for which host, and when it was last seen."""
-        return agents(self._look())
-
-    def loads(self) -> Dict[str, Any]:
-        """`load ls`: what measured OSDs carry over hours."""
-        results = list(self._look().results.values())
-        return {
-            **load_ls(self._profiles(), results, self._latencies()),
-        }
 
 
 def hosts_without_probe(world: World) -> List[str]:
@@ -206,8 +160,9 @@ def _next(world: World, outlook: Outlook) -> str:
     return outlook.next_step
 
 
-def drives(world: World, scope: Scope) -> Dict[str, Any]:
-    """Every OSD drive, or those in a scope."""
+def drives(world: World, within: Optional[str] = None) -> Dict[str, Any]:
+    """`drive ls`: every OSD drive with both sides of its cache and every layer."""
+    scope = parse_scope(within)
     hostname = scope.hostname
     if hostname and hostname not in world.reports:
         raise NotFoundError(
@@ -238,7 +193,7 @@ def drives(world: World, scope: Scope) -> Dict[str, Any]:
 
 
 def agents(world: World) -> Dict[str, Any]:
-    """All probes, also those that were added and never called, and those that were refused."""
+    """`agent ls`: all probes, with those that never called, and those that were refused."""
     added = world.deployments
     rows: List[Dict[str, Any]] = [
         {

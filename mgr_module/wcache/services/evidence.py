@@ -36,10 +36,10 @@ class EvidenceService:
         plain: Dict[str, Any] = codec.to_plain(found)
         return plain
 
-    def take(self, text: str, dry_run: bool = False) -> Dict[str, Any]:
+    def take(self, inbuf: str, dry_run: bool = False) -> Dict[str, Any]:
         """`evidence import -i FILE`: keep what another cluster found; it decides nothing."""
         world = self._engine.world()
-        found = parse(text, world.now_s)
+        found = parse(inbuf, world.now_s)
         require_store(world)
         if found.cluster == world.cluster.fsid:
             raise RefusedError(

@@ -8,7 +8,8 @@ from typing import Any, Dict, List, Mapping, Sequence
 from ...core import codec
 from ...core.experiment.osd_option import by_hand
 from ...core.model import load_name
-from ...core.options.entries import BY_NAME, OPTIONS, option
+from ...core.options.entries import BY_NAME, OPTIONS
+from ...core.options.entries import option as entry_of
 from ...core.options.option import Follow, Option, Place
 from ...core.text import amount, duration, table
 from ...engine.world import World
@@ -44,9 +45,9 @@ def options(world: World) -> Dict[str, Any]:
     }
 
 
-def one_option(name: str) -> Dict[str, Any]:
+def one_option(option: str) -> Dict[str, Any]:
     """An entry with all that it says; RefusedError where there is none."""
-    return {"option": _row(option(name))}
+    return {"option": _row(entry_of(option))}
 
 
 def verdicts(world: World) -> Dict[str, Any]:

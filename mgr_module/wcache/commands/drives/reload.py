@@ -19,7 +19,7 @@ _ROOK = (
 )
 
 
-def reload(world: World, scope: Optional[str]) -> Dict[str, Any]:
+def reload(world: World, scope: Optional[str] = None) -> Dict[str, Any]:
     """OSDs whose volumes drop flushes above drives that are off, and the script for them."""
     wanted = parse_scope(scope)
     if wanted.hostname and wanted.hostname not in world.reports:

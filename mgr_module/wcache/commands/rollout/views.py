@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Callable, Dict, List, Tuple
+from typing import Any, Dict, List, Tuple
 
 from ...core import codec
 from ...core.change.change_status import ChangeStatus
@@ -17,62 +17,55 @@ from ...core.jobs import Trial
 from ...engine.world import World
 
 
-class RolloutViews:
-    """Plans that were begun."""
+def rollouts(world: World) -> Dict[str, Any]:
+    """`rollout ls`: every plan that was begun, newest last."""
+    found = sorted(world.rollouts.items(), key=lambda item: (len(item[0]), item[0]))
+    rows = [
+        _head(world, machine) for _, machine in found
+        if machine.rollout.status is not RolloutStatus.PLANNED
+    ]
+    trials = [_trial(one, world.now_s) for one in world.trials.values()]
+    return {"rollouts": rows, "trials": trials}
 
-    def __init__(self, look: Callable[[], World]) -> None:
-        self._look = look
 
-    def ls(self) -> Dict[str, Any]:
-        """`rollout ls`: every plan that was begun, newest last."""
-        world = self._look()
-        found = sorted(world.rollouts.items(), key=lambda item: (len(item[0]), item[0]))
-        rows = [
-            _head(world, machine) for _, machine in found
-            if machine.rollout.status is not RolloutStatus.PLANNED
-        ]
-        trials = [_trial(one, world.now_s) for one in world.trials.values()]
-        return {"rollouts": rows, "trials": trials}
-
-    def show(self, plan_id: str) -> Dict[str, Any]:
-        """`rollout show`: its waves, the step under way, its judgement, and the time left."""
-        world = self._look()
-        trial = world.trials.get(plan_id)
-        if trial is not None:
-            return {"trial": _trial(trial, world.now_s)}
-        machine = world.rollouts.get(plan_id)
-        if machine is None:
-            raise NotFoundError(
-                f"there is no plan {plan_id[:40]!r}", "see `ceph wcache rollout ls`"
-            )
-        rollout = machine.rollout
-        judged = machine.now_judged()
-        step = rollout.step
-        return {
-            **_head(world, machine),
-            "waves": _waves(rollout),
-            "step": {
-                "changes": [rollout.changes[index].name for index in step.indices],
-                "osds": list(step.treated), "controls": list(step.controls),
-                "blocks_before": len(step.before), "blocks": machine.blocks_seen,
-                "blocks_max": machine.blocks_max,
-                "phase": machine.phase.value,
-            },
-            "judgement": None if judged is None else {
-                **codec.to_plain(judged), "words": judged.words,
-            },
-            "evidence": [_evidence(item) for item in rollout.evidence],
-            "next_step": None if machine.over else dict(zip(("size", "why"), machine.next_step())),
-            "harm_s": round(rollout.harm.spent_s, 1), "harm_max_s": rollout.harm_max_s,
-            "waiting_for": list(machine.waits_for),
-            "later": [] if machine.over else later_words(rollout, world.cluster),
-            "overridden": [item.name.lower() for item in rollout.overridden],
-            "forced": [item.name.lower() for item in rollout.forced],
-            "persist": rollout.may_last, "judged_by": rollout.judged_by,
-            "trials": [
-                _trial(one, world.now_s) for one in world.trials.values() if one.plan_id == plan_id
-            ],
-        }
+def rollout(world: World, plan_id: str) -> Dict[str, Any]:
+    """`rollout show`: its waves, the step under way, its judgement, and the time left."""
+    trial = world.trials.get(plan_id)
+    if trial is not None:
+        return {"trial": _trial(trial, world.now_s)}
+    machine = world.rollouts.get(plan_id)
+    if machine is None:
+        raise NotFoundError(
+            f"there is no plan {plan_id[:40]!r}", "see `ceph wcache rollout ls`"
+        )
+    plan = machine.rollout
+    judged = machine.now_judged()
+    step = plan.step
+    return {
+        **_head(world, machine),
+        "waves": _waves(plan),
+        "step": {
+            "changes": [plan.changes[index].name for index in step.indices],
+            "osds": list(step.treated), "controls": list(step.controls),
+            "blocks_before": len(step.before), "blocks": machine.blocks_seen,
+            "blocks_max": machine.blocks_max,
+            "phase": machine.phase.value,
+        },
+        "judgement": None if judged is None else {
+            **codec.to_plain(judged), "words": judged.words,
+        },
+        "evidence": [_evidence(item) for item in plan.evidence],
+        "next_step": None if machine.over else dict(zip(("size", "why"), machine.next_step())),
+        "harm_s": round(plan.harm.spent_s, 1), "harm_max_s": plan.harm_max_s,
+        "waiting_for": list(machine.waits_for),
+        "later": [] if machine.over else later_words(plan, world.cluster),
+        "overridden": [item.name.lower() for item in plan.overridden],
+        "forced": [item.name.lower() for item in plan.forced],
+        "persist": plan.may_last, "judged_by": plan.judged_by,
+        "trials": [
+            _trial(one, world.now_s) for one in world.trials.values() if one.plan_id == plan_id
+        ],
+    }
 
 
 def _trial(trial: Trial, now_s: float) -> Dict[str, Any]:

@@ -55,7 +55,7 @@ ROWS: Tuple[Command, ...] = (
          SCOPE, DRY_RUN), "rw",
         "Say what may be begun without an admin: nothing, measuring, or also applying; new drives "
         "of a known model are confirmed first; the options auto_* set windows and daily limits",
-        lambda s, v, a: s.auto.turn(a["mode"], a.get("scope"), bool(a.get("dry_run"))), would,
+        lambda s, v, a: s.auto.turn(**a), would,
     ),
     Command(
         "wcache auto status", (), "r",
@@ -71,7 +71,7 @@ ROWS: Tuple[Command, ...] = (
     Command(
         "wcache evidence import", (DRY_RUN,), "rw",
         "Keep what another cluster found (-i FILE): shown as foreign, it decides nothing",
-        lambda s, v, a: s.evidence.take(a["inbuf"], bool(a.get("dry_run"))), would,
+        lambda s, v, a: s.evidence.take(**a), would,
     ),
     Command(
         "wcache evidence ls", (), "r", "List what was imported from other clusters",
@@ -80,8 +80,6 @@ ROWS: Tuple[Command, ...] = (
     Command(
         "wcache evidence rm", ("name=cluster,type=CephString", DRY_RUN), "rw",
         "Forget what was imported from a cluster",
-        lambda s, v, a: s.evidence.drop(a["cluster"], bool(a.get("dry_run"))), would,
+        lambda s, v, a: s.evidence.drop(**a), would,
     ),
 )
-# These read a file (-i FILE).
-READS_FILE = ("wcache evidence import",)
