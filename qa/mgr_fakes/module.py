@@ -310,12 +310,7 @@ class FakeMgr:
             self.engine, knobs, agents, self.traffic, self.log, store_wait_s=0.1,
             clients=self.clients,
         )
-        self.views = Views(
-            self.engine, knobs.values(),
-            more_findings=self.service.findings, held=self.service.auto.held,
-            outlook=self.service.outlook.look, headline=self.service.headline,
-            measuring=self.service.measuring, commit_ms=self.traffic.commit_ms,
-        )
+        self.views = Views(self.engine, self.service)
         self.engine.load()
         for knob in knobs.values():
             knob.load()

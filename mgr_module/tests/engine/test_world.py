@@ -8,9 +8,9 @@ import wcache.engine.world
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr, cluster
 from module_world import a_mgr, measured, ok, start
-from wcache.commands import agent_tables
+from wcache.commands.agents import agents, agents_text
+from wcache.commands.drives.drives import drives
 from wcache.commands.finding_views import FindingViews
-from wcache.commands.views import agents, drives
 from wcache.core.errors import ConflictError, NotFoundError, RefusedError
 from wcache.core.jobs import Holding, Touched
 from wcache.core.model import Cure, Finding, FindingCode, Severity
@@ -58,9 +58,9 @@ def test_agent_ls_names_hosts_that_boot_once_and_then_measure():
     }
     told = agents(replace(world, reports=reports))
     assert [row["waits"] for row in told["agents"]] == ["", *["boots once, then measures"] * 2]
-    assert agent_tables.agents(told).splitlines()[-1] == "h1, h2: boots once, then measures"
+    assert agents_text(told).splitlines()[-1] == "h1, h2: boots once, then measures"
     many = {**told, "agents": [*told["agents"]] * 30}
-    assert "boots once, then measures" in agent_tables.agents(many)
+    assert "boots once, then measures" in agents_text(many)
 
 
 @pytest.mark.slow

@@ -19,16 +19,26 @@ from ..deployment.form import checked_hostname
 from ..knobs import rooms
 from ..services import web_tokens
 from ..services.service import Service
-from . import agent_tables, drive_tables, history, load_views, outlook_view, tables, try_view
-from .campaign_views import campaign, campaigns, plain_record
+from . import history, load_views, try_view
+from .agents import added, agents, agents_text, every_agent_text, removed
+from .campaigns import (
+    campaign,
+    campaign_text,
+    campaigns,
+    campaigns_text,
+    compared,
+    compared_text,
+    plain_record,
+)
 from .command import DRY_RUN, EACH, SCOPE, Answer, Command
-from .compared_campaigns import compared, text
+from .drives.drives import drives, drives_text, every_drive_text
 from .explain_view import explain, render
 from .load_views import load_ls
-from .rows import automation as automation_rows
-from .rows import drives as drive_rows
-from .rows import rollout as rollout_rows
-from .views import Views, agents, drives
+from .recommend import recommend_text
+from .rows import OF_AUTOMATION, OF_DRIVES, OF_PLANS
+from .status import bare, status_text
+from .tables import forecast, would
+from .views import Views
 
 FORMATS = ("plain", "json", "json-pretty", "yaml")
 ROWS_AT_ONCE = 100
@@ -55,18 +65,18 @@ COMMANDS: Tuple[Command, ...] = (
     Command(
         "wcache", (), "r",
         "Say in a sentence what changing write caches would gain, and what to do next",
-        lambda s, v, a: v.status(), outlook_view.bare,
+        lambda s, v, a: v.status(), bare,
     ),
     Command(
         "wcache status", (), "r",
         "Show probes, drives by model with device cache and kernel view, and findings",
-        lambda s, v, a: v.status(), tables.status,
+        lambda s, v, a: v.status(), status_text,
     ),
     Command(
         "wcache drive ls", (SCOPE, EACH), "r",
         "List OSD drives: model, device cache, and the kernel view at every layer; many on several "
         "hosts by their kind, with --all each of them",
-        lambda s, v, a: drives(v.world(), a.get("scope")), drive_tables.drives, drive_tables.each,
+        lambda s, v, a: drives(v.world(), a.get("scope")), drives_text, every_drive_text,
     ),
     Command(
         "wcache drive accept",
@@ -76,11 +86,11 @@ COMMANDS: Tuple[Command, ...] = (
         "that you have looked at the drive",
         lambda s, v, a: s.accepts.accept(**a),
     ),
-    *drive_rows.ROWS,
+    *OF_DRIVES,
     Command(
         "wcache agent ls", (EACH,), "r",
         "List the probes and when each was last seen; of many those that want a look, with --all "
-        "each", lambda s, v, a: agents(v.world()), agent_tables.agents, agent_tables.every_agent,
+        "each", lambda s, v, a: agents(v.world()), agents_text, every_agent_text,
     ),
     Command(
         "wcache agent poll", ("name=hostname,type=CephString",), "rw",
@@ -104,14 +114,14 @@ COMMANDS: Tuple[Command, ...] = (
         lambda s, v, a: s.agents.add(
             a.get("hostname"), every=bool(a.get("all")), form=a.get("run_by"), image=a.get("image"),
             hosts_read=bool(a.get("hosts_read")),
-        ), agent_tables.added,
+        ), added,
     ),
     Command(
         "wcache agent rm",
         ("name=hostname,type=CephString", "name=force,type=CephBool,req=false", DRY_RUN), "rw",
         "Restore what is measured on a host, remove its key, and print what is left to remove; "
         "--force where the host is gone for good",
-        lambda s, v, a: s.agents.remove(**a), agent_tables.removed,
+        lambda s, v, a: s.agents.remove(**a), removed,
     ),
     Command(
         "wcache try",
@@ -124,7 +134,7 @@ COMMANDS: Tuple[Command, ...] = (
         "wcache campaign forecast", _MEASURE, "r",
         "Show the most a campaign can cost: time, bytes, OSD caches emptied; arguments as for "
         "`campaign start`",
-        lambda s, v, a: s.campaigns.forecast(**a), tables.forecast,
+        lambda s, v, a: s.campaigns.forecast(**a), forecast,
     ),
     Command(
         "wcache campaign start", (*_MEASURE, "name=accept_cost,type=CephBool,req=false"), "rw",
@@ -135,22 +145,22 @@ COMMANDS: Tuple[Command, ...] = (
         "cluster; with --observe nothing is toggled, and latencies come as tables of the mode that "
         "is there; --loads=capacity toggles nothing either, and benches each OSD --calls times for "
         "mClock",
-        lambda s, v, a: s.campaigns.start(**a), tables.forecast,
+        lambda s, v, a: s.campaigns.start(**a), forecast,
     ),
     Command(
         "wcache campaign ls", (), "r", "List campaigns", lambda s, v, a: campaigns(v.world()),
-        tables.campaigns,
+        campaigns_text,
     ),
     Command(
         "wcache campaign show", ("name=campaign_id,type=CephString",), "r",
         "Show the runs and results of a campaign",
-        lambda s, v, a: campaign(v.world(), **a), tables.campaign,
+        lambda s, v, a: campaign(v.world(), **a), campaign_text,
     ),
     Command(
         "wcache campaign compare",
         ("name=before,type=CephString", "name=after,type=CephString"), "r",
         "Compare two campaigns of --observe: before and after, with intervals",
-        lambda s, v, a: compared(v.world(), **a), text,
+        lambda s, v, a: compared(v.world(), **a), compared_text,
     ),
     Command(
         "wcache campaign record", ("name=record_id,type=CephString",), "r",
@@ -161,12 +171,12 @@ COMMANDS: Tuple[Command, ...] = (
         "wcache campaign stop", ("name=campaign_id,type=CephString", DRY_RUN), "rw",
         "Stop a campaign and restore the prior cache modes",
         lambda s, v, a: s.campaigns.stop(**a),
-        tables.would,
+        would,
     ),
     Command(
         "wcache recommend", (SCOPE,), "r",
         "Recommend a cache mode per device class and drive model, with the evidence",
-        lambda s, v, a: v.recommended.answer(v.world(), **a), tables.recommendations,
+        lambda s, v, a: v.recommended.answer(v.world(), **a), recommend_text,
     ),
     Command(
         "wcache explain", ("name=scope,type=CephString,n=N",), "r",
@@ -174,7 +184,7 @@ COMMANDS: Tuple[Command, ...] = (
         "and what would change them",
         lambda s, v, a: explain(v.world(), v.recommended, v.record, **a), render,
     ),
-    *automation_rows.ROWS,
+    *OF_AUTOMATION,
     Command(
         "wcache load ls", (), "r",
         "Show the hourly load of measured OSDs, by which bench results are weighted",
@@ -182,12 +192,12 @@ COMMANDS: Tuple[Command, ...] = (
             v.profiles(), list(v.world().results.values()), v.latencies()
         ), load_views.render,
     ),
-    *rollout_rows.ROWS,
+    *OF_PLANS,
     *rooms.ROWS,
     Command(
         "wcache freeze", ("name=thaw,type=CephBool,req=false", DRY_RUN), "rw",
         "Stop everything, restore prior states, and toggle nothing until --thaw",
-        lambda s, v, a: s.freeze(**a), tables.would,
+        lambda s, v, a: s.freeze(**a), would,
     ),
     Command(
         "wcache web token", (), "rw",

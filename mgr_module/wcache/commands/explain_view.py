@@ -15,7 +15,7 @@ from ..core.text import latency, ratio, relative, table
 from ..core.verdict.explaining import budgets, would_change
 from ..core.verdict.recommend import Recommendation
 from ..engine.world import World
-from .plan_views import Recommended, recommended_in
+from .recommend import Recommended, recommended_in
 from .tables import BY_95
 
 # Records whose pairs are shown of one drive model, and lines of the plain form.

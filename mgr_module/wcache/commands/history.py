@@ -7,14 +7,7 @@ from typing import AbstractSet, Any, Dict, Mapping, Optional, Sequence
 from ..core import codec
 from ..core.change.history import standing
 from ..core.errors import MalformedError
-from ..core.history import (
-    LINES_MAX,
-    NOTHING,
-    Filter,
-    HistoryEntry,
-    kept,
-    parse_since,
-)
+from ..core.history import LINES_MAX, NOTHING, Filter, HistoryEntry, kept, parse_since
 from ..core.scope import Scope, parse_scope
 from ..core.text import many, table, when
 from ..engine.world import World

@@ -25,8 +25,9 @@ from ..core.text import (
 from ..engine.evidence.results import BEING_ANALYSED
 from ..services.service import Service
 from ..services.trying import ANSWER, FORECAST
-from .campaign_views import campaign as campaign_of
-from .tables import after_recommend, left_out, strict
+from .campaigns import campaign as campaign_of
+from .recommend import after_recommend
+from .tables import left_out, strict
 from .views import Views
 
 _OFF, _ON = "turn the write cache off", "keep the write cache on"

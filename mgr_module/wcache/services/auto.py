@@ -36,7 +36,6 @@ from ..engine.world import World
 from ..knobs.registry import DEFAULT
 from ..options import Options
 from .campaigns import CampaignService, Ready
-from .dry_run import would
 from .guards import (
     disputed_domains,
     require_apart,
@@ -44,6 +43,7 @@ from .guards import (
     require_scope,
     require_store,
     require_thawed,
+    would,
 )
 from .plans.plans import PlanService, PlanWish
 

@@ -6,18 +6,7 @@ import random
 import secrets
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import (
-    Any,
-    Callable,
-    Dict,
-    Iterable,
-    Iterator,
-    List,
-    Mapping,
-    Optional,
-    Sequence,
-    Tuple,
-)
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from ..core import codec
 from ..core.errors import ConflictError, MalformedError, NotFoundError, RefusedError
@@ -53,7 +42,6 @@ from ..core.verdict.foreign.confirming import Priors, priors, shortened
 from ..engine.engine import Engine
 from ..engine.orders import Orders
 from ..engine.world import World
-from .dry_run import would
 from .guards import (
     bounded,
     domains_not_now,
@@ -61,6 +49,7 @@ from .guards import (
     require_some_left,
     require_store,
     require_thawed,
+    would,
 )
 from .plans.planner import OwnRuns, Planner
 

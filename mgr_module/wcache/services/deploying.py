@@ -18,21 +18,14 @@ from ..core.fleet.loaded_off import touched_domains
 from ..core.host_report import HostReport
 from ..core.model import DriveReport
 from ..core.text import many, named
-from ..deployment.form import (
-    Deployment,
-    Form,
-    checked_image,
-    checked_namespace,
-    entity_of,
-)
+from ..deployment.form import Deployment, Form, checked_image, checked_namespace, entity_of
 from ..deployment.leaving import reasons_to_stay, what_stays
 from ..deployment.places import Places, chosen, named_for
 from ..deployment.scripts import Script, script
 from ..engine.engine import Engine
 from ..engine.key_work import PENDING, THERE, KeyWork
 from ..engine.world import World
-from .dry_run import would
-from .guards import require_store
+from .guards import require_store, would
 
 PINS = (
     "prepare has the kernel flush the SCSI and SATA drives of OSDs from the next boot on, also",

@@ -5,20 +5,14 @@ from __future__ import annotations
 import time
 from typing import Any, Callable, Dict, Optional, Set
 
-from ..core.drive.accepted_proofs import (
-    ACCEPTED_MAX,
-    SHOWN_MAX,
-    AcceptedProof,
-    digest,
-    shown_of,
-)
+from ..core.drive.accepted_proofs import ACCEPTED_MAX, SHOWN_MAX, AcceptedProof, digest, shown_of
 from ..core.errors import MalformedError, NotFoundError, RefusedError
 from ..core.simulation import is_real
 from ..core.verdict.plp.trust import MODELS_MAX, REASON_CHARS_MAX, TrustedModel
 from ..engine.engine import Engine
 from ..engine.storing.archive import ACCEPTED_PROOFS, TRUSTED
 from ..engine.world import World
-from .dry_run import would
+from .guards import would
 
 NAMED_MAX = 5
 

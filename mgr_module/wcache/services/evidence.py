@@ -12,8 +12,7 @@ from ..core.verdict.foreign.document import Evidence, export, parse
 from ..engine.engine import Engine
 from ..engine.evidence.foreign import is_new
 from ..engine.world import World
-from .dry_run import would
-from .guards import require_store
+from .guards import require_store, would
 
 
 class EvidenceService:

@@ -13,13 +13,7 @@ from ..core.scope import Scope
 from ..core.shell import ticked, typed
 from ..core.simulation import in_cluster
 from ..core.text import named
-from ..engine.under_way import (
-    OPEN_PLANS_MAX,
-    at_once,
-    in_common,
-    touched_by,
-    touched_by_run,
-)
+from ..engine.under_way import OPEN_PLANS_MAX, at_once, in_common, touched_by, touched_by_run
 from ..engine.world import World
 
 MAKE_ONE = "make one with `ceph wcache plan`"
@@ -310,3 +304,8 @@ def _cure(item: Dispute) -> str:
             f"that is gone for good: {accept}"
         )
     return f"see {accept}"
+
+
+def would(lines: Iterable[str]) -> Dict[str, Any]:
+    """The fields of what `--dry-run` answers; each line goes on from "would"."""
+    return {"changed": False, "dry_run": True, "would": list(lines)}

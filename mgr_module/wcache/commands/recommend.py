@@ -1,4 +1,4 @@
-"""What only looks at advice and plans: `recommend`, `plan ls` and `plan show`."""
+"""`ceph wcache recommend`: a cache mode for each device class and drive model."""
 
 from __future__ import annotations
 
@@ -17,27 +17,23 @@ from typing import (
 )
 
 from ..core import codec
-from ..core.change import staleness
-from ..core.change.change_status import ChangeStatus
-from ..core.change.rollout_state import Change
 from ..core.drive.manual import by_hand
-from ..core.errors import NotFoundError
-from ..core.hardware.wear import since
 from ..core.host_report import lost_models
-from ..core.model import CacheMode, DriveReport
+from ..core.model import CacheMode, DriveReport, Verdict, load_name
 from ..core.scope import Scope, parse_scope
+from ..core.shell import command, ticked, typed
 from ..core.simulation import DriveKind, in_cluster, real
+from ..core.text import named, ratio, relative, table
 from ..core.verdict.consequences import noop_flushes, of_write_through
 from ..core.verdict.explaining import budgets, settling
 from ..core.verdict.hosts_by_model import differing
-from ..core.verdict.recommend import Recommendation
+from ..core.verdict.recommend import BURSTS, FEW, Recommendation
 from ..core.verdict.result import Result
 from ..engine.world import World
 from ..services.evidence import foreign
 from ..services.guards import require_scope
 from ..services.plans.planner import Planner
-from ..services.plans.planners import stale_keys, stale_keys_of
-from ..services.plans.plans import plain_changes
+from ..services.plans.planners import stale_keys
 
 Held = Callable[[], Mapping[Tuple[str, str], str]]
 """By device class and drive model: why `auto` does not apply its mode by itself any more."""
@@ -111,48 +107,6 @@ class Recommended:
             {u.osd_id for d in drives if d.mode is item.mode for u in d.uses},
         )
 
-def plans(world: World) -> Dict[str, Any]:
-    """`plan ls`: all plans, newest last."""
-    rows = [
-        {
-            "plan_id": plan_id, "status": machine.rollout.status.value,
-            "created_at_s": machine.rollout.created_at_s,
-            "changes": len(machine.rollout.changes),
-            "applied": sum(
-                c.status is ChangeStatus.APPLIED for c in machine.rollout.changes
-            ),
-            "reason": machine.rollout.reason,
-        }
-        for plan_id, machine in sorted(
-            world.rollouts.items(), key=lambda item: (len(item[0]), item[0])
-        )
-    ]
-    return {"plans": rows}
-
-
-def plan(world: World, knobs: Collection[Planner], plan_id: str) -> Dict[str, Any]:
-    """`plan show`: a plan and how far it has come."""
-    machine = world.rollouts.get(plan_id)
-    if machine is None:
-        raise NotFoundError(f"there is no plan {plan_id[:40]!r}")
-    plain: Dict[str, Any] = codec.to_plain(machine.rollout)
-    for inside in ("step", "step_at_s", "judged_s", "pausing"):
-        del plain[inside]  # `rollout show` tells of them
-    plain["changes"] = plain_changes(machine.rollout.changes, machine.rollout.to_last)
-    planned = [c for c in machine.rollout.changes if c.status is ChangeStatus.PLANNED]
-    moved = staleness.moved_by_id(machine.rollout, world.reports, world.cluster, planned)
-    plain["moved"] = [
-        f"{c.name}: {moved[c.action_id]}" for c in planned if c.action_id in moved
-    ]
-    for row, change in zip(plain["changes"], machine.rollout.changes):
-        if change.action_id in moved:
-            row["manual"] = []  # what is not done by a plan is not done by hand either
-        row["ratio"] = change.ratio
-        row["written_since"] = _written_since(world, change)
-    plain["waiting_for"] = list(machine.waits_for)
-    plain["stale_keys"] = stale_keys_of(knobs, world, machine.rollout.mode_changes)
-    return plain
-
 
 def recommended_in(world: World, scope: Scope) -> List[Recommendation]:
     """The recommendations on drives in a scope: by what was measured, and what is reported."""
@@ -201,14 +155,130 @@ def _measured_drive(
     return None
 
 
-def _written_since(world: World, change: Change) -> List[str]:
-    """What the drives of a change wrote since, by SMART; empty where they do not tell."""
-    report = world.reports.get(change.hostname)
-    drives = {d.drive_id: d for d in report.drives} if report else {}
-    lines = []
-    for before in change.wear:
-        drive = drives.get(before.drive_id)
-        if drive is not None and drive.wear is not None:
-            said = since(before.wear, drive.wear)
-            lines += [f"{drive.dev_name}: {said}"] if said else []
+def recommend_text(data: Mapping[str, Any]) -> str:
+    """`ceph wcache recommend`."""
+    others = _foreign(data["foreign"])
+    if not data["recommendations"]:
+        following = data["summary"]["next"] or "ceph wcache campaign forecast"
+        return "\n".join(["nothing is measured yet", *others, f"next: {following}"])
+    rows = sorted(data["recommendations"], key=_by_weight)
+    lines = [data["summary"]["text"], ""]
+    heads = ("CLASS", "DRIVE MODEL", "VERDICT", "CACHE OFF", "RATIO", "MEASURED",
+             "TO CHANGE")
+    lines.append(table(heads, [
+        (r["device_class"] or "-", model_of(r) + (" (simulated)" if r["simulated"] else ""),
+         r["verdict"], *_gain(r), max((load["drives"] for load in r["loads"]), default=0),
+         r["to_change"])
+        for r in rows
+    ]))
+    lines += [
+        "CACHE OFF: what turning the cache off does to the latency of a commit, with the interval "
+        "at 99%; RATIO: latency with it on over latency with it off", "",
+    ]
+    said_of: Dict[str, List[str]] = {}  # what is said of several drive models is said once
+    for r in rows:
+        said = [
+            *(f"went back: {line}" for line in went_back(r)), *stale_keys_text(r),
+            *([r["why"]] if not Verdict(r["verdict"]).decided else []),
+            *(
+                f"to settle it: {step['what']}: {ticked(step['command'])}"
+                for step in r["settled_by"]
+            ),
+            *r["noop_flushes"],
+            # what is said of every drive model is under `explain`
+            *(f"note: {line}" for line in r["warnings"] if line != BURSTS and FEW not in line),
+        ]
+        for line in said:
+            said_of.setdefault(line, []).append(model_of(r))
+    lines += [f"{named(list(dict.fromkeys(of)))}: {line}" for line, of in said_of.items()]
+    lines += others
+    explain = command("ceph wcache explain model:{}", model_of(rows[0]))
+    lines.append(f"why, with figures and what to do by hand: {explain}")
+    return "\n".join([*lines, f"next: {after_recommend(data)}"])
+
+
+def _foreign(rows: List[Dict[str, Any]]) -> List[str]:
+    """Word the verdicts of other clusters on drive models of this one."""
+    shown = []
+    for row in rows:
+        if not row["drives_here"]:
+            continue
+        loads = ", ".join(
+            f"{load_name(load['load_point'])} {ratio(load)}" for load in row["loads"]
+            if load["verdict"] == row["verdict"]
+        )
+        todo = "" if row["measured_here"] else "; confirm it: ceph wcache campaign start --confirm"
+        shown.append(
+            f"foreign (decides nothing): class {row['device_class']}, drive model "
+            f"{model_of(row)}: {row['verdict']}" + (f" ({loads})" if loads else "")
+            + f", from cluster {row['cluster']}{todo}"
+        )
+    return shown
+
+
+def model_of(row: Mapping[str, Any]) -> str:
+    """A row's drive model in words."""
+    return " ".join(part for part in row["drive_model"].values() if part) or "(unnamed)"
+
+
+def _by_weight(row: Mapping[str, Any]) -> Tuple[bool, bool, str, str]:
+    """What is to be done comes first, then what is open."""
+    open_ = not Verdict(row["verdict"]).decided
+    return not row["to_change"], not open_, row["device_class"], model_of(row)
+
+
+def _gain(row: Mapping[str, Any]) -> Tuple[str, Optional[float]]:
+    """What is gained and the ratio, of the first load that decided; `explain` has the others."""
+    loads = [load for load in row["loads"] if load["verdict"] == row["verdict"]] or row["loads"]
+    if not loads:
+        return "-", None
+    return f"{load_name(loads[0]['load_point'])}{relative(loads[0])}", loads[0]["ratio"]
+
+
+_PLAN = command("ceph wcache plan")
+_BY_TRAFFIC = command("ceph wcache campaign forecast --loads=traffic")
+
+
+def went_back(row: Mapping[str, Any]) -> List[str]:
+    """What a plan found against the recommended mode of a drive model, and what to do."""
+    mark, lines = row["went_back"], []
+    if mark is not None:
+        lines.append(
+            f"plan {mark['plan_id']} put drives of this model into {mark['mode']}, and took that "
+            f"back: {mark['why']}"
+        )
+        lines.append("what was seen: " + typed("ceph wcache rollout show {}", mark["plan_id"]))
+        lines.append(f"to settle it, measure it while clients write: {ticked(_BY_TRAFFIC)}")
+        lines.append("`auto` does not apply it before that")
+    elif row["held_by_auto"]:
+        lines.append(
+            f"`auto` no longer applies it ({row['held_by_auto']}); run `ceph wcache auto apply` "
+            "again to let it retry"
+        )
     return lines
+
+
+def after_recommend(data: Mapping[str, Any]) -> str:
+    """A plan, or the command that would settle what is open; nothing may be left to settle."""
+    if data["rollout"]:
+        return command("ceph wcache rollout show {}", data["rollout"])
+    if any(r["to_change"] and r["went_back"] is None for r in data["recommendations"]):
+        return _PLAN
+    if any(r["to_change"] for r in data["recommendations"]):
+        return f"{_BY_TRAFFIC}, while clients write"
+    steps = [step for r in data["recommendations"] for step in r["settled_by"]]
+    if steps:
+        return str(steps[0]["command"])
+    return "nothing; leave the drives as they are"
+
+
+def stale_keys_text(data: Mapping[str, Any]) -> List[str]:
+    """What a change of the cache mode makes of mClock's values."""
+    keys = data.get("stale_keys", [])
+    if not keys:
+        return []
+    return [
+        "a change of cache mode makes mClock's stored capacities stale "
+        f"({named(keys)}); after it, run `ceph wcache campaign start --loads=capacity` and `ceph "
+        "wcache mclock recommend`"
+    ]
