@@ -26,6 +26,7 @@ from .ceph.traffic import CephTraffic
 from .ceph.view import CephView
 from .ceph.web_host import CephWebHost, StandbyWebHost
 from .commands import commands
+from .commands.service import Service
 from .commands.views import Views
 from .core.fleet import set_up
 from .core.fleet.claims import host_names_of
@@ -45,7 +46,6 @@ from .options import OF_EACH_MGR, Options, module_options, read_options
 from .services.deploying import AgentService
 from .services.plans.planner import Parts
 from .services.plans.planners import with_all
-from .services.service import Service
 from .services.web_tokens import WebTokens
 from .web.app import page_app
 from .web.dashboard_login import DashboardLogin

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from wcache.commands import commands
+from wcache.commands.service import Service
 from wcache.commands.views import Views
 from wcache.core.cluster import ClusterState, OsdLatency
 from wcache.core.config_database import Config
@@ -36,7 +37,6 @@ from wcache.options import Options
 from wcache.services.deploying import AgentService
 from wcache.services.plans.planner import Parts, Planner
 from wcache.services.plans.planners import with_all
-from wcache.services.service import Service
 
 from .builders import cluster, osd
 from .deploying import FakeKeys, FakeSurroundings, FakeTraffic

@@ -22,8 +22,8 @@ from ..core.shell import command
 from ..core.text import amount, duration, table, time_left, turned_off, when
 from ..core.verdict.result import Result
 from ..engine.world import World
-from ..services.campaigns import periods_of
-from ..services.expecting import Ending, ending, periods_at_end
+from ..services.expecting import Ending, ending, periods_at_end, periods_of
+from ..services.guards import require_campaign
 from .drives import options
 from .drives.drives import bcache_words
 from .tables import BY_95, left_out
@@ -94,11 +94,7 @@ def _waits_s(world: World, machine: RunMachine) -> Optional[float]:
 
 def campaign(world: World, campaign_id: str) -> Dict[str, Any]:
     """`campaign show`: runs, results and what was left out."""
-    if campaign_id not in world.campaigns:
-        raise NotFoundError(
-            f"there is no campaign {campaign_id[:40]!r}", "see `ceph wcache campaign ls`"
-        )
-    one = world.campaigns[campaign_id]
+    one = require_campaign(world, campaign_id)
     runs: List[Dict[str, Any]] = []
     observed: List[Dict[str, Any]] = []
     for run_id in one.run_ids:
@@ -356,11 +352,7 @@ def compared_text(data: Mapping[str, Any]) -> str:
 
 
 def _that_observes(world: World, campaign_id: str) -> Campaign:
-    found = world.campaigns.get(campaign_id)
-    if found is None:
-        raise NotFoundError(
-            f"there is no campaign {campaign_id[:40]!r}", "see `ceph wcache campaign ls`"
-        )
+    found = require_campaign(world, campaign_id)
     if not found.options.observe:
         raise MalformedError(
             f"campaign {campaign_id} toggled the caches: it compares the modes by itself",

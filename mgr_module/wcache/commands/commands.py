@@ -18,8 +18,7 @@ from ..core.shell import arguments, ticked
 from ..deployment.form import checked_hostname
 from ..knobs import rooms
 from ..services import web_tokens
-from ..services.service import Service
-from . import history, load_views, try_view
+from . import history, load_views
 from .agents import added, agents, agents_text, every_agent_text, removed
 from .campaigns import (
     campaign,
@@ -36,8 +35,10 @@ from .explain_view import explain, render
 from .load_views import load_ls
 from .recommend import recommend_text
 from .rows import OF_AUTOMATION, OF_DRIVES, OF_PLANS
+from .service import Service
 from .status import bare, status_text
 from .tables import forecast, would
+from .trying import tried, try_text
 from .views import Views
 
 FORMATS = ("plain", "json", "json-pretty", "yaml")
@@ -128,7 +129,7 @@ COMMANDS: Tuple[Command, ...] = (
         (SCOPE, "name=accept_cost,type=CephBool,req=false"), "rw",
         "Say what measuring a drive or two per drive model would cost; --accept-cost begins it; "
         "called again, show the progress, and then the result",
-        lambda s, v, a: try_view.tried(s, v, a), try_view.text,
+        lambda s, v, a: tried(s.tries, v.world, v.recommended, s.auto.state.modes, **a), try_text,
     ),
     Command(
         "wcache campaign forecast", _MEASURE, "r",

@@ -16,7 +16,7 @@ from ..core.verdict.explaining import budgets, would_change
 from ..core.verdict.recommend import Recommendation
 from ..engine.world import World
 from .recommend import Recommended, recommended_in
-from .tables import BY_95
+from .tables import BY_95, model_of
 
 # Records whose pairs are shown of one drive model, and lines of the plain form.
 RECORDS_MAX = 12
@@ -111,9 +111,8 @@ def render(data: Mapping[str, Any]) -> str:
 
 
 def _lines(row: Mapping[str, Any]) -> List[str]:
-    model = " ".join(part for part in row["drive_model"].values() if part) or "(unnamed)"
     lines = [
-        f"{model}, class {row['device_class']}: {row['verdict']}"
+        f"{model_of(row)}, class {row['device_class']}: {row['verdict']}"
         + (" (simulated)" if row["simulated"] else ""),
         f"why: {row['why']}",
     ]

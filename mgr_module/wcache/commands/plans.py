@@ -11,7 +11,6 @@ from ..core.change import staleness
 from ..core.change.change_status import ChangeStatus
 from ..core.change.preconditions import NEEDED
 from ..core.change.rollout_state import Change
-from ..core.errors import NotFoundError
 from ..core.fleet import ages
 from ..core.hardware.wear import since
 from ..core.precondition_text import faults
@@ -29,11 +28,13 @@ from ..core.text import (
     when,
 )
 from ..engine.world import World
+from ..services.guards import require_plan
 from ..services.plans.planner import Planner
 from ..services.plans.planners import stale_keys_of
 from ..services.plans.plans import plain_changes
 from .drives.options import needs_consent, of_options
-from .recommend import model_of, stale_keys_text
+from .recommend import stale_keys_text
+from .tables import model_of
 
 
 def plans(world: World) -> Dict[str, Any]:
@@ -57,9 +58,7 @@ def plans(world: World) -> Dict[str, Any]:
 
 def plan(world: World, knobs: Collection[Planner], plan_id: str) -> Dict[str, Any]:
     """`plan show`: a plan and how far it has come."""
-    machine = world.rollouts.get(plan_id)
-    if machine is None:
-        raise NotFoundError(f"there is no plan {plan_id[:40]!r}")
+    machine = require_plan(world.rollouts, plan_id, "")
     plain: Dict[str, Any] = codec.to_plain(machine.rollout)
     for inside in ("step", "step_at_s", "judged_s", "pausing"):
         del plain[inside]  # `rollout show` tells of them

@@ -30,10 +30,11 @@ from ..core.verdict.hosts_by_model import differing
 from ..core.verdict.recommend import BURSTS, FEW, Recommendation
 from ..core.verdict.result import Result
 from ..engine.world import World
-from ..services.evidence import foreign
 from ..services.guards import require_scope
 from ..services.plans.planner import Planner
 from ..services.plans.planners import stale_keys
+from .evidence import foreign
+from .tables import model_of
 
 Held = Callable[[], Mapping[Tuple[str, str], str]]
 """By device class and drive model: why `auto` does not apply its mode by itself any more."""
@@ -214,11 +215,6 @@ def _foreign(rows: List[Dict[str, Any]]) -> List[str]:
             + f", from cluster {row['cluster']}{todo}"
         )
     return shown
-
-
-def model_of(row: Mapping[str, Any]) -> str:
-    """A row's drive model in words."""
-    return " ".join(part for part in row["drive_model"].values() if part) or "(unnamed)"
 
 
 def _by_weight(row: Mapping[str, Any]) -> Tuple[bool, bool, str, str]:

@@ -13,12 +13,12 @@ from ..core.change.putting_off import later_words
 from ..core.change.rollout import RolloutMachine
 from ..core.change.rollout_state import Rollout, RolloutStatus
 from ..core.change.time_left import TimeLeft, between, time_left
-from ..core.errors import NotFoundError
 from ..core.jobs import Trial
 from ..core.precondition_text import faults
 from ..core.shell import command, ticked
 from ..core.text import listed, many, named, roughly, table, when
 from ..engine.world import World
+from ..services.guards import require_plan
 from .plans import coming_later, waiting
 from .tables import lines_of
 
@@ -39,11 +39,7 @@ def rollout(world: World, plan_id: str) -> Dict[str, Any]:
     trial = world.trials.get(plan_id)
     if trial is not None:
         return {"trial": _trial(trial, world.now_s)}
-    machine = world.rollouts.get(plan_id)
-    if machine is None:
-        raise NotFoundError(
-            f"there is no plan {plan_id[:40]!r}", "see `ceph wcache rollout ls`"
-        )
+    machine = require_plan(world.rollouts, plan_id, "see `ceph wcache rollout ls`")
     plan = machine.rollout
     judged = machine.now_judged()
     step = plan.step

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from typing import Any, Mapping, Tuple
 
-from ..core.text import amount, duration, many, table, when
+from ..core.text import amount, duration, many
 from ..knobs.registry import ALL, KNOBS
 from .command import DRY_RUN, EACH, SCOPE, Command
 from .drives import controllers, options, reload
-from .drives.models import drive_models, render
+from .drives.models import drive_models, drive_models_text
+from .evidence import evidence_text
 from .plans import plan, plan_text, plans, plans_text, whole_plan_text
-from .recommend import model_of
 from .rollouts import forecast_text, rollout, rollout_text, rollouts, rollouts_text
 from .tables import forecast, would
 
@@ -58,7 +58,7 @@ OF_DRIVES: Tuple[Command, ...] = (
     Command(
         "wcache drive-model ls", (), "r",
         "List drive models, with what is known of their power-loss protection and from where",
-        lambda s, v, a: drive_models(v.world()), render,
+        lambda s, v, a: drive_models(v.world()), drive_models_text,
     ),
     Command(
         "wcache drive-model trust-plp",
@@ -114,19 +114,6 @@ def _auto_status(data: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _evidence_ls(data: Mapping[str, Any]) -> str:
-    """Word what was imported."""
-    if not data["imported"]:
-        return "nothing is imported\nnext: ceph wcache evidence import -i FILE"
-    rows = [
-        (file["cluster"], when(file["exported_at_s"]), row["device_class"], model_of(row),
-         row["verdict"], row["drives"], row["hosts"])
-        for file in data["imported"] for row in file["verdicts"]
-    ]
-    heads = ("FROM CLUSTER", "EXPORTED (UTC)", "CLASS", "DRIVE MODEL", "VERDICT", "DRIVES", "HOSTS")
-    return table(heads, rows) + "\nforeign and not authenticated: none of it decides anything here"
-
-
 OF_AUTOMATION: Tuple[Command, ...] = (
     Command(
         "wcache auto",
@@ -154,7 +141,7 @@ OF_AUTOMATION: Tuple[Command, ...] = (
     ),
     Command(
         "wcache evidence ls", (), "r", "List what was imported from other clusters",
-        lambda s, v, a: s.evidence.ls(), _evidence_ls,
+        lambda s, v, a: s.evidence.ls(), evidence_text,
     ),
     Command(
         "wcache evidence rm", ("name=cluster,type=CephString", DRY_RUN), "rw",

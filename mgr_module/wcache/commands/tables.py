@@ -19,7 +19,10 @@ def forecast(data: Mapping[str, Any]) -> str:
     emptied = ", ".join(f"osd.{o}" for o in cost["osds_emptied"]) or "none"
     lines = [
         f"drives:          {cost['drives']}",
-        f"experiments:     {cost['experiments']}" + _factorials(cost["factorials"]),
+        f"experiments:     {cost['experiments']}" + (
+            f", {cost['factorials']} of them that toggle block and DB/WAL drive in all four "
+            "combinations" if cost["factorials"] else ""
+        ),
         f"time:            {at_most(cost['seconds_expected'], cost['seconds'])}",
         f"written at most: {written(cost)}",
         f"caches emptied:  {emptied}",
@@ -67,12 +70,6 @@ def left_out(skipped: Sequence[str]) -> List[str]:
     return list(dict.fromkeys(lines))
 
 
-def _factorials(count: int) -> str:
-    if not count:
-        return ""
-    return f", {count} of them that toggle block and DB/WAL drive in all four combinations"
-
-
 def would(data: Mapping[str, Any]) -> str:
     """What a command has done, or with --dry-run what it would do."""
     if not data.get("dry_run"):
@@ -84,3 +81,8 @@ def would(data: Mapping[str, Any]) -> str:
 def lines_of(data: Mapping[str, Any]) -> str:
     """Small answers: one `key: value` line each."""
     return "\n".join(f"{key}: {cell(value)}" for key, value in data.items())
+
+
+def model_of(row: Mapping[str, Any]) -> str:
+    """A row's drive model in words."""
+    return " ".join(part for part in row["drive_model"].values() if part) or "(unnamed)"

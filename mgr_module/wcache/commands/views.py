@@ -1,7 +1,7 @@
-"""What only looks: plain data for `status`, `drive ls`, `campaign show` and the like.
+"""What answers that change nothing are made of: a look, what was measured, what is wrong.
 
-Everything here follows from a World, so it stays fast while an analysis or a campaign runs, and
-it needs no right to toggle anything.
+They follow from a World, so they stay fast while an analysis or a campaign runs, and need no
+right to toggle anything.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from ..engine.engine import Engine
 from ..engine.storing.archive import RECORD
 from ..engine.world import World
 from ..knobs.registry import advice_on
-from ..services.service import Service
 from . import cluster_view
 from .campaigns import head
 from .finding_views import FindingViews
 from .load_views import ProfilesByOsd
 from .recommend import Recommended
 from .rollouts import failed, progress
+from .service import Service
 from .status import summary
 
 
 class Views:
-    """What answers that change nothing are made of, and what the serve loop shows of it."""
+    """Makes `status`, and tells the serve loop what is wrong and what is under way."""
 
     def __init__(
         self, engine: Engine, service: Service, profiles: ProfilesByOsd = dict,

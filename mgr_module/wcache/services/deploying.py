@@ -188,7 +188,12 @@ class AgentService:
                     "can be looked at or restored",
                     "wait for its next call, or start it; --force forgets a host that is gone",
                 )
-            item, runs = known or self._as_found(hostname), _runs_on(world, hostname)
+            # one that `agent add` never added is as it would be added now
+            item = known or Deployment(hostname, self._form(None)[0], 0.0, "", self._namespace())
+            runs = [
+                run_id for run_id in world.open_runs
+                if world.runs[run_id].spec.hostname == hostname
+            ]
             # what cannot be printed is refused before anything is removed
             told = script(
                 "removal", form=item.form.value, hostname=hostname,
@@ -229,11 +234,6 @@ class AgentService:
             "form": item.form.value, "stays": stays, "notes": told.notes, "script": told.text,
         }
 
-    def _as_found(self, hostname: str) -> Deployment:
-        """How a host that was never added by `agent add` would be added now."""
-        form, _ = self._form(None)
-        return Deployment(hostname, form, 0.0, "", self._namespace())
-
 
 def _pins_of(report: HostReport) -> List[str]:
     """What `prepare` will do to the drives of one host, going by its probe's last report."""
@@ -254,12 +254,6 @@ def _pins_of(report: HostReport) -> List[str]:
     lines = [f"left as they are: {named(off)}"] if off else []
     lines += [say_flushed(flushed)] if flushed else []
     return [f"{report.hostname}: {line}" for line in lines]
-
-
-def _runs_on(world: World, hostname: str) -> List[str]:
-    return [
-        run_id for run_id in world.open_runs if world.runs[run_id].spec.hostname == hostname
-    ]
 
 
 def _unheard(world: World, agent: Agent) -> str:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Dict
+from typing import Any, Dict, Tuple
 
 from ..core.experiment.campaign import Campaign, forecast
 from ..core.experiment.expected import periods_expected
 from ..core.experiment.run import RunMachine
 from ..engine.world import World
-from .campaigns import periods_of
 
 # Below this share of the periods, what is over says too little of the pace.
 SHARE_MIN = 0.05
@@ -27,6 +26,14 @@ class Ending:
         return {
             "seconds_left": round(self.expected_s, 1), "seconds_left_max": round(self.most_s, 1),
         }
+
+
+def periods_of(world: World, machine: RunMachine) -> Tuple[int, int]:
+    """(periods measured, periods at most) of a run: what ended early needs no more."""
+    results = world.all_results
+    ended = sum(2 * results[i].pairs for i in machine.state.finished if i in results)
+    done, most = machine.open_periods
+    return ended + done, ended + most
 
 
 def periods_at_end(world: World, machine: RunMachine) -> int:

@@ -6,6 +6,7 @@ from typing import Any, Dict, Iterable, List, Mapping, Sequence, Set, TypeVar
 
 from ..core.change.rollout_state import Rollout
 from ..core.errors import ConflictError, MalformedError, NotFoundError, NotReadyError, RefusedError
+from ..core.experiment.campaign import Campaign
 from ..core.fleet.claims import how_to_name, speaking_for
 from ..core.fleet.disputes import Dispute, Key
 from ..core.jobs import Holding, Touched
@@ -61,6 +62,16 @@ def require_plan(rollouts: Mapping[str, Plan], plan_id: str, see: str = MAKE_ONE
     if machine is None:
         raise NotFoundError(f"there is no plan {plan_id[:40]!r}", see)
     return machine
+
+
+def require_campaign(world: World, campaign_id: str) -> Campaign:
+    """The campaign of that id."""
+    campaign = world.campaigns.get(campaign_id)
+    if campaign is None:
+        raise NotFoundError(
+            f"there is no campaign {campaign_id[:40]!r}", "see `ceph wcache campaign ls`"
+        )
+    return campaign
 
 
 def _refuse_beside(world: World, plan_id: str, why: str = "") -> None:

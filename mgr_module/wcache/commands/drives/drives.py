@@ -38,8 +38,11 @@ def drives(world: World, within: Optional[str] = None) -> Dict[str, Any]:
     def row_of(item: Tuple[str, DriveReport]) -> Dict[str, Any]:
         name, drive = item
         leased = (name, drive.domain_id) in world.leased
-        age_s = _rounded(world.report_age_s(name))
-        return {**_drive(name, drive, leased, trusted), "reported_s_ago": age_s}
+        age_s = world.report_age_s(name)
+        return {
+            **_drive(name, drive, leased, trusted),
+            "reported_s_ago": None if age_s is None else round(age_s, 1),
+        }
 
     found = [
         (name, drive) for name in names for drive in told[name].drives
@@ -50,10 +53,6 @@ def drives(world: World, within: Optional[str] = None) -> Dict[str, Any]:
     rows = Rows(found, row_of)
     age = age_of({*names}, world.reported_at_s, world.now_s)
     return {"drives": rows, "reported": codec.to_plain(age)}
-
-
-def _rounded(age_s: Optional[float]) -> Optional[float]:
-    return None if age_s is None else round(age_s, 1)
 
 
 def _drive(

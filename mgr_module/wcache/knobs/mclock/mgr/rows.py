@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Tuple
 
 from ....commands.command import SCOPE, Command
-from ....services.service import Service
+from ....commands.service import Service
 from ..knob import MCLOCK
 from . import tables
 from .service import MclockService

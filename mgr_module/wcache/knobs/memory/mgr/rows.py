@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Tuple
 
 from ....commands.command import EACH, SCOPE, Command
+from ....commands.service import Service
 from ....commands.tables import lines_of
-from ....services.service import Service
 from ..knob import MEMORY
 from . import tables as memory_tables
 from .service import MemoryService

@@ -1,7 +1,7 @@
 """The use cases behind `ceph wcache ...` that change something or cost something.
 
 Each takes plain arguments, returns plain data (what `--format json` prints), and raises
-a WcacheError with one clear line.  What only looks is in `views.py`.
+a WcacheError with one clear line.  What only looks is a function of a World.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from ..engine.engine import Engine
 from ..engine.key_work import WAIT_S
 from ..engine.persistence import FROZEN
 from ..engine.world import World
-from .accept import AcceptService
-from .auto import AutoService
-from .campaigns import CampaignService
-from .deploying import AgentService
-from .drive_models import DriveModelService
+from ..services.accept import AcceptService
+from ..services.auto import AutoService
+from ..services.campaigns import CampaignService
+from ..services.deploying import AgentService
+from ..services.garbage import Garbage
+from ..services.guards import would
+from ..services.outlook import OutlookService
+from ..services.plans.planner import Planner
+from ..services.plans.plans import PlanService
+from ..services.plans.rollouts import RolloutService
+from ..services.probes import ProbeService
+from ..services.web_tokens import WebTokens
+from .drives.models import DriveModelService
 from .evidence import EvidenceService
-from .garbage import Garbage
-from .guards import would
-from .outlook import OutlookService
-from .plans.planner import Planner
-from .plans.plans import PlanService
-from .plans.rollouts import RolloutService
-from .probes import ProbeService
 from .trying import TryService
-from .web_tokens import WebTokens
 
 # How often it is looked whether the mons have stored what a command waits for.
 STORE_LOOK_S = 0.02

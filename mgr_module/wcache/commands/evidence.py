@@ -1,18 +1,19 @@
-"""Verdicts of other clusters: `ceph wcache evidence ...` takes them in and out."""
+"""`ceph wcache evidence ...`: verdicts of other clusters, taken in and out."""
 
 from __future__ import annotations
 
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Mapping
 
 from ..core import codec
 from ..core.errors import NotFoundError, RefusedError
 from ..core.scope import Scope
-from ..core.text import many
+from ..core.text import many, table, when
 from ..core.verdict.foreign.document import Evidence, export, parse
 from ..engine.engine import Engine
 from ..engine.evidence.foreign import is_new
 from ..engine.world import World
-from .guards import require_store, would
+from ..services.guards import require_store, would
+from .tables import model_of
 
 
 class EvidenceService:
@@ -128,3 +129,16 @@ def _would_take(world: World, found: Evidence) -> List[str]:
         f"keep {many(len(found.verdicts), 'verdict')} of cluster {found.cluster}{instead}: "
         + ", ".join(sorted({str(item.drive_model) for item in found.verdicts})[:8])
     ]
+
+
+def evidence_text(data: Mapping[str, Any]) -> str:
+    """Word what was imported."""
+    if not data["imported"]:
+        return "nothing is imported\nnext: ceph wcache evidence import -i FILE"
+    rows = [
+        (file["cluster"], when(file["exported_at_s"]), row["device_class"], model_of(row),
+         row["verdict"], row["drives"], row["hosts"])
+        for file in data["imported"] for row in file["verdicts"]
+    ]
+    heads = ("FROM CLUSTER", "EXPORTED (UTC)", "CLASS", "DRIVE MODEL", "VERDICT", "DRIVES", "HOSTS")
+    return table(heads, rows) + "\nforeign and not authenticated: none of it decides anything here"
