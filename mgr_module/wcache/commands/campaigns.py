@@ -22,7 +22,7 @@ from ..core.shell import command
 from ..core.text import amount, duration, table, time_left, turned_off, when
 from ..core.verdict.result import Result
 from ..engine.world import World
-from ..services.expecting import Ending, ending, periods_at_end, periods_of
+from ..services.expecting import ending, periods_of
 from ..services.guards import require_campaign
 from .drives import options
 from .drives.drives import bcache_words
@@ -73,10 +73,10 @@ def head(world: World, campaign_id: str) -> Dict[str, Any]:
         "created_at_s": campaign.created_at_s, "seed": campaign.seed,
         "runs": len(machines), "runs_over": len(machines) - len(open_runs),
         "runs_aborted": len(aborted),
-        "periods_done": sum(done for done, _ in progress),
-        "periods_max": sum(most for _, most in progress),
-        "periods_expected": sum(periods_at_end(world, machine) for machine in machines),
-        **(ending(world, campaign) if going_on else Ending(0.0, 0.0)).fields(),
+        "periods_done": sum(done for done, _, _ in progress),
+        "periods_max": sum(most for _, most, _ in progress),
+        "periods_expected": sum(at_end for _, _, at_end in progress),
+        **(ending(world, campaign) if going_on else {"seconds_left": 0.0, "seconds_left_max": 0.0}),
         "seconds": round(
             sum(r.seconds for r in told) + sum(m.seconds_spent for m in measuring)
             + sum(one.seconds for one in observed), 3,
@@ -100,7 +100,7 @@ def campaign(world: World, campaign_id: str) -> Dict[str, Any]:
     for run_id in one.run_ids:
         machine = world.runs.get(run_id)
         if machine is not None:
-            done, most = periods_of(world, machine)
+            done, most, at_end = periods_of(world, machine)
             observed += _observed(world, machine)
             runs.append({
                 "run_id": run_id, "hostname": machine.spec.hostname,
@@ -117,7 +117,7 @@ def campaign(world: World, campaign_id: str) -> Dict[str, Any]:
                 "instead_of": machine.spec.instead_of,
                 "restored": machine.state.restored or not machine.over,
                 "periods_done": done, "periods_max": most,
-                "periods_expected": periods_at_end(world, machine),
+                "periods_expected": at_end,
                 "interrupted_periods": sum(w.periods for w in machine.state.waste),
             })
     results = []

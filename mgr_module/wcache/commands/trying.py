@@ -39,7 +39,7 @@ from ..engine.evidence.results import BEING_ANALYSED
 from ..engine.orders import Orders
 from ..engine.world import World
 from ..services.campaigns import CampaignService, Ready
-from ..services.expecting import ending, periods_at_end, periods_of
+from ..services.expecting import ending, periods_of
 from ..services.guards import require_reports
 from .campaigns import campaign as campaign_of
 from .recommend import Recommended, after_recommend
@@ -175,13 +175,13 @@ def _measuring(world: World, campaign: Campaign) -> Dict[str, Any]:
     open_ = [machine for machine in machines if not machine.over]
     periods = [periods_of(world, machine) for machine in machines]
     share = sum(
-        1.0 if machine.over else done / max(1, periods_at_end(world, machine))
-        for machine, (done, _) in zip(machines, periods)
+        1.0 if machine.over else done / max(1, at_end)
+        for machine, (done, _, at_end) in zip(machines, periods)
     ) / max(1, len(machines))
     return {
         **_head(MEASURING, campaign.options.scope), "campaign_id": campaign.campaign_id,
         "percent": min(PERCENT_OPEN_MAX, round(100.0 * share)),
-        **ending(world, campaign).fields(),
+        **ending(world, campaign),
         "drives_done": len(machines) - len(open_), "drives": len(machines),
     }
 
