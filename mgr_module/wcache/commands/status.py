@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any, Dict, Iterable, List, Mapping
+from typing import Any, Dict, List, Mapping
 
 from ..core.fleet import ages
 from ..core.shell import ticked
 from ..core.text import many, named, table
 from ..core.verdict.outlook import Outlook, Waiting
 from . import cluster_view
+from .drives.drives import flushed
 
 
 def summary(found: Outlook, following: str) -> Dict[str, Any]:
@@ -107,15 +108,3 @@ def without_probe(agents: Mapping[str, Any]) -> str:
     """Which hosts with OSDs have none, to end a sentence."""
     hosts = agents["hosts_without"]
     return f"; {many(len(hosts), 'host')} without one: {named(hosts)}" if hosts else ""
-
-
-def flushed(states: Iterable[Mapping[str, Any]]) -> List[str]:
-    """Which direction is safe, where the two sides of some drive's cache differ."""
-    differ = any(
-        (state["device_cache"], state["kernel_view"]) == ("write through", "write back")
-        for state in states
-    )
-    return [
-        "device cache off and kernel view write back is safe: the kernel flushes a cache that is "
-        "off; the other way round data can be lost"
-    ] if differ else []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import AbstractSet, Any, Dict, List, Mapping, Optional, Tuple
+from typing import AbstractSet, Any, Dict, Iterable, List, Mapping, Optional, Tuple
 
 from ...core import codec
 from ...core.drive.safety import dropping_above, judge, pin_word
@@ -17,7 +17,6 @@ from ...core.shell import command
 from ...core.text import LISTED_MAX, amount, listed, named, table
 from ...core.verdict.plp import hints
 from ...engine.world import World
-from ..status import flushed
 
 
 def drives(world: World, within: Optional[str] = None) -> Dict[str, Any]:
@@ -153,6 +152,18 @@ def _below(data: Mapping[str, Any]) -> List[str]:
         *flushed(row["state"] for row in data["drives"]),
         f"reported {ages.words(data['reported'])}",
     ]
+
+
+def flushed(states: Iterable[Mapping[str, Any]]) -> List[str]:
+    """Which direction is safe, where the two sides of some drive's cache differ."""
+    differ = any(
+        (state["device_cache"], state["kernel_view"]) == ("write through", "write back")
+        for state in states
+    )
+    return [
+        "device cache off and kernel view write back is safe: the kernel flushes a cache that is "
+        "off; the other way round data can be lost"
+    ] if differ else []
 
 
 def bcache_words(one: Mapping[str, Any]) -> str:
