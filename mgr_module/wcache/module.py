@@ -22,6 +22,7 @@ from .ceph.surroundings import CephKeyring, CephOrchestrator, CephStops, CephSur
 from .ceph.view import CephTraffic, CephView
 from .ceph.web_host import CephWebHost, StandbyWebHost
 from .commands import commands
+from .commands.service import Service
 from .commands.views import Views
 from .core.fleet import set_up
 from .core.fleet.claims import host_names_of
@@ -41,11 +42,10 @@ from .options import OF_EACH_MGR, Options, module_options, read_options
 from .services.deploying import AgentService
 from .services.plans.planner import Parts
 from .services.plans.planners import with_all
-from .services.service import Service
 from .services.web_tokens import WebTokens
 from .web.app import page_app
 from .web.dashboard_login import DashboardLogin
-from .web.reading import Reader
+from .web.pages import Reader
 from .web.server import WebPage, redirecting
 
 # Health and the loads of a quiet cluster are looked at this often, in seconds.
@@ -118,27 +118,21 @@ class Module(MgrModule):
         self._keys = KeyWork(CephKeyring(self))
         surroundings = CephSurroundings(self)
         agents = AgentService(self._engine, self._keys, surroundings)
-        self._knobs = with_all(rooms.make_all(Parts(
+        knobs = with_all(rooms.make_all(Parts(
             self, self._engine, archive, view, surroundings, self.log,
             loads.benched_at_s if ceph_compat.BENCH_EMPTIES_CACHES else None,
         )))
-        knobs = self._knobs.values()
-        traffic = CephTraffic(points)
-        self._service = Service(self._engine, self._knobs, agents, traffic, self.log)
-        self._web = web = self._web_page(blocks)
+        self._service = Service(self._engine, knobs, agents, CephTraffic(points), self.log)
+        self._web = self._web_page(blocks)
         self._views = Views(
-            self._engine, knobs, self._load_watch.by_osd,
-            lambda world: [*self._service.findings(world), *web.findings()],
-            self._service.auto.held,
-            outlook=self._service.outlook.look, headline=self._service.headline,
-            measuring=self._service.measuring, commit_ms=traffic.commit_ms,
+            self._engine, self._service, self._load_watch.by_osd, self._web.findings
         )
         self._progress = CephProgress(self)
         # what may fail comes first, and what it resumes only once
         self._starter = Starter((
             self._store.start, upgrades.look, self._load_watch.load, self._engine.load,
-            *(knob.load for knob in knobs), self._service.auto.load,
-            *(knob.start for knob in knobs), self._views.warm, self._load_watch.start,
+            *(knob.load for knob in knobs.values()), self._service.auto.load,
+            *(knob.start for knob in knobs.values()), self._views.warm, self._load_watch.start,
             self._engine.config.start, self._web.start,
         ))
 
@@ -252,7 +246,7 @@ class Module(MgrModule):
         self._wake.set()
         self._engine.cancel_loads()
         self._keys.close()
-        for knob in self._knobs.values():
+        for knob in self._service.planners.values():
             knob.close()
         self._engine.config.close()
         self._load_watch.close()

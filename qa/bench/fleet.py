@@ -36,7 +36,7 @@ from wcache.core.text import amount, latency, table
 from wcache.knobs.mclock.capacity import option
 from wcache.web.app import page_app
 from wcache.web.cheroot_server import PageServer
-from wcache.web.reading import Reader
+from wcache.web.pages import Reader
 
 from bench.figures import latencies
 

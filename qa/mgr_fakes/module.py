@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from wcache.commands import commands
+from wcache.commands.service import Service
 from wcache.commands.views import Views
 from wcache.core.cluster import ClusterState, OsdLatency
 from wcache.core.config_database import Config
@@ -35,7 +36,6 @@ from wcache.options import Options
 from wcache.services.deploying import AgentService
 from wcache.services.plans.planner import Parts, Planner
 from wcache.services.plans.planners import with_all
-from wcache.services.service import Service
 
 from .builders import cluster, osd
 from .deploying import FakeKeys, FakeSurroundings, FakeTraffic
@@ -309,12 +309,7 @@ class FakeMgr:
             self.engine, knobs, agents, self.traffic, self.log, store_wait_s=0.1,
             clients=self.clients,
         )
-        self.views = Views(
-            self.engine, knobs.values(),
-            more_findings=self.service.findings, held=self.service.auto.held,
-            outlook=self.service.outlook.look, headline=self.service.headline,
-            measuring=self.service.measuring, commit_ms=self.traffic.commit_ms,
-        )
+        self.views = Views(self.engine, self.service)
         self.engine.load()
         for knob in knobs.values():
             knob.load()

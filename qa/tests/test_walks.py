@@ -19,7 +19,7 @@ ENTRIES = {
     ("analysis/__main__.py", "serve"): "analysis/__main__.py",
     ("module.py", "handle_command"): "",
     ("ceph/compat.py", "load_counters"): "module.py",
-    ("services/plans/plans.py", "apply"): "commands/rows/rollout.py",
+    ("services/plans/plans.py", "apply"): "commands/rows.py",
     ("wcache_probe/agent.py", "run_turn"): "wcache_probe/agent.py",
 }
 

@@ -23,8 +23,8 @@ from harness.processes import wait_until
 from harness.releases import ensure_built, run
 from module_world import measured, said
 from sim_drives import DRIVES
-from wcache.commands.metrics import metrics_text
 from wcache.core.figures.prometheus_text import CONTENT_TYPE
+from wcache.web.metrics import metrics_text
 from wcache_probe.textfile import Textfile
 from wcache_probe.textfile import metrics_text as probe_text
 from wcache_sim.drive_schema import parse_drive_file

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
 from wcache.commands.commands import ROWS_AT_ONCE
-from wcache.commands.tables import FINDINGS_MAX
+from wcache.commands.status import FINDINGS_MAX
 from wcache.core import codec
 from wcache.core.model import CacheMode, Finding, FindingCode, Severity
 

@@ -9,7 +9,7 @@ from test_commands import everything
 from wcache.ceph.health import CephProgress
 from wcache.commands.commands import FILES
 from wcache.commands.history import LINES
-from wcache.commands.plan_tables import plan
+from wcache.commands.plans import plan_text
 from wcache.core.text import amount, cell, many, setting, written
 
 
@@ -82,13 +82,13 @@ def test_like_steps_of_a_setting_are_one_line():
         }
 
     steps = [step(n, str((40 - n) * 2**28), str((39 - n) * 2**28)) for n in range(14)]
-    shown = plan({"changes": steps, "plan_id": "p1", "status": "planned"})
+    shown = plan_text({"changes": steps, "plan_id": "p1", "status": "planned"})
     (line,) = [row for row in shown.split("\n") if "osd_memory_target" in row]
     assert "p1.0 to p1.13" in line
     assert "in 14 steps  10.0 GiB  6.5 GiB" in line
     # one that says more of itself keeps a line of its own
     told = [*steps[:3], {**steps[3], "detail": "did not take"}, *steps[4:]]
-    shown = plan({"changes": told, "plan_id": "p1", "status": "planned"})
+    shown = plan_text({"changes": told, "plan_id": "p1", "status": "planned"})
     assert shown.count("osd_memory_target") == 2
     assert "did not take" in shown
 

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 from mgr_fakes import builders as make
 from module_world import a_mgr, said
-from wcache.commands.plan_views import recommended_in
+from wcache.commands.recommend import recommended_in
 from wcache.core.model import DriveModel
 from wcache.core.scope import parse_scope
 

@@ -14,10 +14,10 @@ from test_metrics import LINE
 from wcache.ceph.health import health_checks
 from wcache.ceph.surroundings import CephSurroundings
 from wcache.ceph.view import CephView
-from wcache.commands.metrics import metrics_text
 from wcache.core.cluster import IMAGE_CHARS_MAX, NAME_CHARS_MAX
 from wcache.core.errors import NotFoundError
 from wcache.core.model import DEV_NAME_CHARS_MAX, DRIVE_MODEL_CHARS_MAX, DriveModel
+from wcache.web.metrics import metrics_text
 from wcache_cli.evidence import gather
 from wcache_cli.report_page import render
 from wcache_cli.watch import follow

@@ -33,9 +33,15 @@ from wcache.core.protocol import (
 )
 from wcache.core.scope import Scope
 from wcache.engine.storing.audit_log import PROBE_LINES_MAX
-from wcache.services.admission import CALLS_BURST, DRIVE_BYTES_MAX, LINES_BURST, check_drives
+from wcache.services.admission import (
+    BUCKETS_MAX,
+    CALLS_BURST,
+    DRIVE_BYTES_MAX,
+    LINES_BURST,
+    TokenBuckets,
+    check_drives,
+)
 from wcache.services.guards import unseen
-from wcache.services.token_bucket import BUCKETS_MAX, TokenBuckets
 
 # ---- how often, how much
 

@@ -8,9 +8,9 @@ import wcache.engine.world
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr, cluster
 from module_world import a_mgr, measured, ok, start
-from wcache.commands import agent_tables
+from wcache.commands.agents import agents, agents_text
+from wcache.commands.drives.drives import drives
 from wcache.commands.findings import FindingViews
-from wcache.commands.views import agents, drives
 from wcache.core.errors import ConflictError, NotFoundError, RefusedError
 from wcache.core.jobs import Holding, Touched
 from wcache.core.model import Cure, Finding, FindingCode, Severity
@@ -38,7 +38,7 @@ def test_guards_views_and_findings_follow_from_a_world_made_by_hand():
         assert error.value.line() == f"a thing is under way, with osd.4 too: {says}"
     with pytest.raises(NotFoundError, match="device class"):
         require_scope(world, Scope("zzz"))
-    (row,) = drives(world, Scope(hostname="h1"))["drives"]
+    (row,) = drives(world, "host:h1")["drives"]
     assert row["reported_s_ago"] == 10.0
     assert agents(world)["agents"] == []
     codes = {item.code.value for item in FindingViews(lambda world: ()).all(world)}
@@ -58,9 +58,9 @@ def test_agent_ls_names_hosts_that_boot_once_and_then_measure():
     }
     told = agents(replace(world, reports=reports))
     assert [row["waits"] for row in told["agents"]] == ["", *["boots once, then measures"] * 2]
-    assert agent_tables.agents(told).splitlines()[-1] == "h1, h2: boots once, then measures"
+    assert agents_text(told).splitlines()[-1] == "h1, h2: boots once, then measures"
     many = {**told, "agents": [*told["agents"]] * 30}
-    assert "boots once, then measures" in agent_tables.agents(many)
+    assert "boots once, then measures" in agents_text(many)
 
 
 @pytest.mark.slow

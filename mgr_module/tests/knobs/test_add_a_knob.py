@@ -14,13 +14,13 @@ HERE = Path("mgr_module/tests/knobs")
 ROOM = Path("mgr_module/wcache/knobs/toy")
 SHARED_FILES_MAX = 2
 KNOWN_TO_COMMANDS = """
-from wcache.commands.rows.rollout import ROWS
+from wcache.commands.rows import OF_PLANS
 from wcache.knobs.registry import ADVICE
 from wcache.knobs.registry import KNOBS
 from wcache.core.model import FindingCode
 from wcache.options import read_options
 assert "toy" in [knob.name for knob in KNOBS]
-assert any("|toy|" in argument for argument in ROWS[0].arguments)
+assert any("|toy|" in argument for argument in OF_PLANS[0].arguments)
 assert read_options({"toy_depth": 9}).toy_depth == 9
 assert set(ADVICE) == set(FindingCode)
 """

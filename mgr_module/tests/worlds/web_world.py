@@ -14,7 +14,7 @@ from wcache.engine.gate.kept_blocks import KeptBlock
 from wcache.services.web_tokens import WebTokens
 from wcache.web.app import page_app
 from wcache.web.dashboard_login import NotLetInError
-from wcache.web.reading import Reader
+from wcache.web.pages import Reader
 
 KEY = bytes(range(32))
 URI = "http://127.0.0.1:8447/"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, Mapping, Optional, Tuple
 
-from ..services.service import Service
 from . import tables
+from .service import Service
 from .views import Views
 
 FORMAT = "name=format,type=CephChoices,strings=plain|json|yaml,req=false"

@@ -18,30 +18,35 @@ from ..core.text import FORMAT_VERSION, Rows
 from ..deployment.form import checked_hostname
 from ..knobs import rooms
 from ..services import web_tokens
-from ..services.service import Service
-from . import (
-    agent_tables,
-    compared_campaigns,
-    drive_tables,
-    explain_view,
-    history,
-    load_views,
-    outlook_view,
-    tables,
-    try_view,
+from . import history, load_views
+from .agents import added, agents, agents_text, every_agent_text, removed
+from .campaigns import (
+    campaign,
+    campaign_text,
+    campaigns,
+    campaigns_text,
+    compared,
+    compared_text,
+    plain_record,
 )
 from .command import DRY_RUN, EACH, SCOPE, Answer, Command
-from .rows import automation as automation_rows
-from .rows import drives as drive_rows
-from .rows import rollout as rollout_rows
+from .drives.drives import drives, drives_text, every_drive_text
+from .explain_view import explain, render
+from .load_views import load_ls
+from .recommend import recommend_text
+from .rows import OF_AUTOMATION, OF_DRIVES, OF_PLANS
+from .service import Service
+from .status import bare, status_text
+from .tables import forecast, would
+from .trying import tried, try_text
 from .views import Views
 
 FORMATS = ("plain", "json", "json-pretty", "yaml")
 ROWS_AT_ONCE = 100
+OF_PROBES = ("wcache agent poll", "wcache agent post")
+READS_FILE = (*OF_PROBES, "wcache evidence import")
 # Their answers are files and messages with versions of their own.
-FILES = (
-    "wcache agent poll", "wcache agent post", "wcache campaign record", "wcache evidence export",
-)
+FILES = (*OF_PROBES, "wcache campaign record", "wcache evidence export")
 
 _MEASURE = (
     SCOPE,
@@ -57,41 +62,22 @@ _MEASURE = (
 )
 
 
-def _poll(service: Service, _views: Views, a: Dict[str, Any]) -> Any:
-    return service.probes.poll(_hostname(a), _body(a))
-
-
-def _post(service: Service, _views: Views, a: Dict[str, Any]) -> Any:
-    return service.probes.post(_hostname(a), _body(a))
-
-
-def _hostname(a: Mapping[str, Any]) -> str:
-    return checked_hostname(a.get("hostname"))
-
-
-def _body(a: Mapping[str, Any]) -> str:
-    text = a.get("inbuf")
-    if not text:
-        raise MalformedError("this command reads from a file", "add -i FILE")
-    return str(text)
-
-
 COMMANDS: Tuple[Command, ...] = (
     Command(
         "wcache", (), "r",
         "Say in a sentence what changing write caches would gain, and what to do next",
-        lambda s, v, a: v.status(), outlook_view.bare,
+        lambda s, v, a: v.status(), bare,
     ),
     Command(
         "wcache status", (), "r",
         "Show probes, drives by model with device cache and kernel view, and findings",
-        lambda s, v, a: v.status(), tables.status,
+        lambda s, v, a: v.status(), status_text,
     ),
     Command(
         "wcache drive ls", (SCOPE, EACH), "r",
         "List OSD drives: model, device cache, and the kernel view at every layer; many on several "
         "hosts by their kind, with --all each of them",
-        lambda s, v, a: v.drives(a.get("scope")), drive_tables.drives, drive_tables.each,
+        lambda s, v, a: drives(v.world(), a.get("scope")), drives_text, every_drive_text,
     ),
     Command(
         "wcache drive accept",
@@ -99,21 +85,23 @@ COMMANDS: Tuple[Command, ...] = (
          "name=yes,type=CephBool,req=false"), "rw",
         "Accept a drive's current cache mode where its prior mode is lost or disputed; --yes says "
         "that you have looked at the drive",
-        lambda s, v, a: s.accepts.accept(_hostname(a), a["domain_id"], bool(a.get("yes"))),
+        lambda s, v, a: s.accepts.accept(**a),
     ),
-    *drive_rows.ROWS,
+    *OF_DRIVES,
     Command(
         "wcache agent ls", (EACH,), "r",
         "List the probes and when each was last seen; of many those that want a look, with --all "
-        "each", lambda s, v, a: v.agents(), agent_tables.agents, agent_tables.every_agent,
+        "each", lambda s, v, a: agents(v.world()), agents_text, every_agent_text,
     ),
     Command(
         "wcache agent poll", ("name=hostname,type=CephString",), "rw",
-        "For wcache-probe: ask for work (hello message with -i)", _poll,
+        "For wcache-probe: ask for work (hello message with -i)",
+        lambda s, v, a: s.probes.poll(a["hostname"], a["inbuf"]),
     ),
     Command(
         "wcache agent post", ("name=hostname,type=CephString",), "rw",
-        "For wcache-probe: report an outcome (post message with -i)", _post,
+        "For wcache-probe: report an outcome (post message with -i)",
+        lambda s, v, a: s.probes.post(a["hostname"], a["inbuf"]),
     ),
     Command(
         "wcache agent add",
@@ -127,30 +115,27 @@ COMMANDS: Tuple[Command, ...] = (
         lambda s, v, a: s.agents.add(
             a.get("hostname"), every=bool(a.get("all")), form=a.get("run_by"), image=a.get("image"),
             hosts_read=bool(a.get("hosts_read")),
-        ), agent_tables.added,
+        ), added,
     ),
     Command(
         "wcache agent rm",
         ("name=hostname,type=CephString", "name=force,type=CephBool,req=false", DRY_RUN), "rw",
         "Restore what is measured on a host, remove its key, and print what is left to remove; "
         "--force where the host is gone for good",
-        lambda s, v, a: s.agents.remove(
-            _hostname(a), force=bool(a.get("force")), dry_run=bool(a.get("dry_run"))
-        ),
-        agent_tables.removed,
+        lambda s, v, a: s.agents.remove(**a), removed,
     ),
     Command(
         "wcache try",
         (SCOPE, "name=accept_cost,type=CephBool,req=false"), "rw",
         "Say what measuring a drive or two per drive model would cost; --accept-cost begins it; "
         "called again, show the progress, and then the result",
-        lambda s, v, a: try_view.tried(s, v, a), try_view.text,
+        lambda s, v, a: tried(s.tries, v.world, v.recommended, s.auto.state.modes, **a), try_text,
     ),
     Command(
         "wcache campaign forecast", _MEASURE, "r",
         "Show the most a campaign can cost: time, bytes, OSD caches emptied; arguments as for "
         "`campaign start`",
-        lambda s, v, a: s.campaigns.forecast(**a), tables.forecast,
+        lambda s, v, a: s.campaigns.forecast(**a), forecast,
     ),
     Command(
         "wcache campaign start", (*_MEASURE, "name=accept_cost,type=CephBool,req=false"), "rw",
@@ -161,57 +146,59 @@ COMMANDS: Tuple[Command, ...] = (
         "cluster; with --observe nothing is toggled, and latencies come as tables of the mode that "
         "is there; --loads=capacity toggles nothing either, and benches each OSD --calls times for "
         "mClock",
-        lambda s, v, a: s.campaigns.start(**a), tables.forecast,
+        lambda s, v, a: s.campaigns.start(**a), forecast,
     ),
     Command(
-        "wcache campaign ls", (), "r", "List campaigns", lambda s, v, a: v.campaigns.ls(),
-        tables.campaigns,
+        "wcache campaign ls", (), "r", "List campaigns", lambda s, v, a: campaigns(v.world()),
+        campaigns_text,
     ),
     Command(
         "wcache campaign show", ("name=campaign_id,type=CephString",), "r",
         "Show the runs and results of a campaign",
-        lambda s, v, a: v.campaigns.show(a["campaign_id"]), tables.campaign,
+        lambda s, v, a: campaign(v.world(), **a), campaign_text,
     ),
     Command(
         "wcache campaign compare",
         ("name=before,type=CephString", "name=after,type=CephString"), "r",
         "Compare two campaigns of --observe: before and after, with intervals",
-        lambda s, v, a: v.campaigns.compare(a["before"], a["after"]), compared_campaigns.text,
+        lambda s, v, a: compared(v.world(), **a), compared_text,
     ),
     Command(
         "wcache campaign record", ("name=record_id,type=CephString",), "r",
         "Print a record with its raw samples, for `wcache analyze`",
-        lambda s, v, a: v.campaigns.record(a["record_id"]), lambda data: json.dumps(data),
+        lambda s, v, a: plain_record(v.record(a["record_id"]), **a), lambda data: json.dumps(data),
     ),
     Command(
         "wcache campaign stop", ("name=campaign_id,type=CephString", DRY_RUN), "rw",
         "Stop a campaign and restore the prior cache modes",
-        lambda s, v, a: s.campaigns.stop(a["campaign_id"], dry_run=bool(a.get("dry_run"))),
-        tables.would,
+        lambda s, v, a: s.campaigns.stop(**a),
+        would,
     ),
     Command(
         "wcache recommend", (SCOPE,), "r",
         "Recommend a cache mode per device class and drive model, with the evidence",
-        lambda s, v, a: v.plans.recommendations(a.get("scope")), tables.recommendations,
+        lambda s, v, a: v.recommended.answer(v.world(), **a), recommend_text,
     ),
     Command(
         "wcache explain", ("name=scope,type=CephString,n=N",), "r",
         "Explain the verdicts on drives of a scope, as osd.N or model:PART: figures, raw pairs, "
         "and what would change them",
-        lambda s, v, a: v.explains.explain(a["scope"]), explain_view.render,
+        lambda s, v, a: explain(v.world(), v.recommended, v.record, **a), render,
     ),
-    *automation_rows.ROWS,
+    *OF_AUTOMATION,
     Command(
         "wcache load ls", (), "r",
         "Show the hourly load of measured OSDs, by which bench results are weighted",
-        lambda s, v, a: v.loads(), load_views.render,
+        lambda s, v, a: load_ls(
+            v.profiles(), list(v.world().results.values()), v.latencies()
+        ), load_views.render,
     ),
-    *rollout_rows.ROWS,
+    *OF_PLANS,
     *rooms.ROWS,
     Command(
         "wcache freeze", ("name=thaw,type=CephBool,req=false", DRY_RUN), "rw",
         "Stop everything, restore prior states, and toggle nothing until --thaw",
-        lambda s, v, a: s.freeze(bool(a.get("thaw")), bool(a.get("dry_run"))), tables.would,
+        lambda s, v, a: s.freeze(**a), would,
     ),
     Command(
         "wcache web token", (), "rw",
@@ -222,7 +209,7 @@ COMMANDS: Tuple[Command, ...] = (
         "wcache history", history.ARGUMENTS, "r",
         "Show who or what changed something, when, from what to what, and the outcome; --what "
         "takes an id (c1, p2) or command, automation, change, probe or step",
-        lambda s, v, a: v.history.lines(**a), history.text,
+        lambda s, v, a: history.history(v.world(), v.entries(), **a), history.text,
     ),
 )
 
@@ -257,10 +244,10 @@ def answer(
         form = cmd.get("format") or "plain"
         if form not in FORMATS:
             raise MalformedError("format must be plain, json, json-pretty or yaml")
-        if command.call in (_poll, _post):
+        if command.prefix in READS_FILE:
+            if not inbuf:
+                raise MalformedError("this command reads from a file", "add -i FILE")
             arguments["inbuf"] = inbuf
-        elif command.prefix in automation_rows.READS_FILE:
-            arguments["inbuf"] = _body({"inbuf": inbuf})
         data = command.call(service, views, arguments)
         return 0, _format(command, data, form, whole=bool(arguments.get("all"))), ""
     except WcacheError as error:
@@ -296,6 +283,8 @@ def _arguments(command: Command, cmd: Mapping[str, Any]) -> Dict[str, Any]:
         optional = declared.get("req") == "false"
         shown = f"--{name.replace('_', '-')}" if optional else name
         found[name] = _checked(shown, declared, value)
+    if "hostname" in found:
+        checked_hostname(found["hostname"])
     return found
 
 
@@ -325,7 +314,7 @@ def _format(command: Command, data: Any, form: str, *, whole: bool) -> str:
         plain = {key: list(row) if isinstance(row, Rows) else row for key, row in plain.items()}
     if form == "json-pretty":
         return json.dumps(plain, indent=2, allow_nan=False)
-    if command.call in (_poll, _post):
+    if command.prefix in OF_PROBES:
         return _encoded(plain)  # of one host
     if form == "json":
         return _json(plain)

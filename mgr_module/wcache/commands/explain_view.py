@@ -10,13 +10,13 @@ from ..core.model import Verdict, load_name
 from ..core.record import Record
 from ..core.scope import Scope, parse_scope
 from ..core.shell import ticked
-from ..core.text import FORMAT_VERSION, latency, ratio, relative, table
+from ..core.text import latency, ratio, relative, table
 from ..core.verdict.explaining import budgets, would_change
 from ..core.verdict.recommend import Recommendation
 from ..engine.world import World
-from .campaign_views import told
-from .plan_views import PlanViews, recommended_in
-from .tables import BY_95
+from .campaigns import told
+from .recommend import Recommended, recommended_in
+from .tables import BY_95, model_of
 
 # Records whose pairs are shown of one drive model, and lines of the plain form.
 RECORDS_MAX = 12
@@ -26,59 +26,53 @@ NAMES_SHOWN_MAX = 8
 EXPLAINED_MAX = 8
 
 
-class ExplainViews:
-    """Verdicts with what they stand on."""
+def explain(
+    world: World, recommended: Recommended, record: Callable[[str], Optional[Record]],
+    scope: str,
+) -> Dict[str, Any]:
+    """`explain`: the verdicts on drives of a scope.
 
-    def __init__(
-        self, look: Callable[[], World], record: Callable[[str], Optional[Record]],
-        plans: PlanViews,
-    ) -> None:
-        self._look = look
-        self._record = record
-        self._plans = plans
+    Raises NotFoundError where nothing in it is measured.
+    """
+    within = parse_scope(scope)
+    advice = recommended_in(world, within)
+    if not advice:
+        _refuse(world, within)
+    if len(advice) > EXPLAINED_MAX:
+        raise MalformedError(
+            f"scope {within} has {len(advice)} drive models, {EXPLAINED_MAX} are the most",
+            "narrow the scope, as model:PART or osd.N",
+        )
+    return {
+        "scope": str(within),
+        "explained": [
+            _row(world, record, item, row, within)
+            for item, row in zip(advice, recommended.rows(world, within))
+        ],
+    }
 
-    def explain(self, text: str) -> Dict[str, Any]:
-        """`explain`: the verdicts on drives of a scope.
 
-        Raises NotFoundError where nothing in it is measured.
-        """
-        scope, world = parse_scope(text), self._look()
-        advice = recommended_in(world, scope)
-        if not advice:
-            _refuse(world, scope)
-        if len(advice) > EXPLAINED_MAX:
-            raise MalformedError(
-                f"scope {scope} has {len(advice)} drive models, {EXPLAINED_MAX} are the most",
-                "narrow the scope, as model:PART or osd.N",
+def _row(
+    world: World, record_of: Callable[[str], Optional[Record]], item: Recommendation,
+    row: Dict[str, Any], scope: Scope,
+) -> Any:
+    results = [world.results[x] for x in item.record_ids if x in world.results]
+    mine = [r for r in results if scope.has_osd(r.osd_id) and scope.has_host(r.hostname)]
+    measured = []
+    for number, result in enumerate(mine):
+        # a factorial's pairs are those of its other drive
+        kept = number < RECORDS_MAX and not result.measured_in
+        record = record_of(result.record_id) if kept else None
+        measured.append({**told(result), "raw_pairs": _pairs(record)})
+    return {
+        **row, "measured": measured,
+        "would_change": [
+            {"what": words, "command": command}
+            for words, command in would_change(
+                item, results, budgets(world.options)
             )
-        return {
-            "format_version": FORMAT_VERSION, "scope": str(scope),
-            "explained": [
-                self._row(world, item, row, scope)
-                for item, row in zip(advice, self._plans.rows(world, scope))
-            ],
-        }
-
-    def _row(
-        self, world: World, item: Recommendation, row: Dict[str, Any], scope: Scope
-    ) -> Any:
-        results = [world.results[x] for x in item.record_ids if x in world.results]
-        mine = [r for r in results if scope.has_osd(r.osd_id) and scope.has_host(r.hostname)]
-        measured = []
-        for number, result in enumerate(mine):
-            # a factorial's pairs are those of its other drive
-            kept = number < RECORDS_MAX and not result.measured_in
-            record = self._record(result.record_id) if kept else None
-            measured.append({**told(result), "raw_pairs": _pairs(record)})
-        return {
-            **row, "measured": measured,
-            "would_change": [
-                {"what": words, "command": command}
-                for words, command in would_change(
-                    item, results, budgets(world.options)
-                )
-            ],
-        }
+        ],
+    }
 
 
 def _refuse(world: World, scope: Scope) -> NoReturn:
@@ -115,9 +109,8 @@ def render(data: Mapping[str, Any]) -> str:
 
 
 def _lines(row: Mapping[str, Any]) -> List[str]:
-    model = " ".join(part for part in row["drive_model"].values() if part) or "(unnamed)"
     lines = [
-        f"{model}, class {row['device_class']}: {row['verdict']}"
+        f"{model_of(row)}, class {row['device_class']}: {row['verdict']}"
         + (" (simulated)" if row["simulated"] else ""),
         f"why: {row['why']}",
     ]

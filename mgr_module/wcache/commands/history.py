@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from typing import AbstractSet, Any, Callable, Dict, Mapping, Optional, Sequence
+from typing import AbstractSet, Any, Dict, Mapping, Optional, Sequence
 
 from ..core import codec
 from ..core.change.history import standing
 from ..core.errors import MalformedError
-from ..core.history import (
-    LINES_MAX,
-    NOTHING,
-    Filter,
-    HistoryEntry,
-    kept,
-    parse_since,
-)
+from ..core.history import LINES_MAX, NOTHING, Filter, HistoryEntry, kept, parse_since
 from ..core.scope import Scope, parse_scope
-from ..core.text import FORMAT_VERSION, many, table, when
+from ..core.text import many, table, when
 from ..engine.world import World
 
 ARGUMENTS = (
@@ -29,41 +22,29 @@ ARGUMENTS = (
 LINES = 50
 
 
-class HistoryViews:
-    """The audit log with what stands."""
+def history(
+    world: World, entries: Sequence[HistoryEntry], limit: Optional[int] = None,
+    scope: Optional[str] = None, drive: Optional[str] = None, since: Optional[str] = None,
+    what: Optional[str] = None,
+) -> Dict[str, Any]:
+    """`history`: the lines that are wanted, oldest first.
 
-    def __init__(
-        self, look: Callable[[], World], entries: Callable[[], Sequence[HistoryEntry]]
-    ) -> None:
-        self._look = look
-        self._entries = entries
-
-    def lines(
-        self, limit: Optional[int] = None, scope: Optional[str] = None,
-        drive: Optional[str] = None, since: Optional[str] = None, what: Optional[str] = None,
-    ) -> Dict[str, Any]:
-        """`history`: the lines that are wanted, oldest first.
-
-        What is still applied is among them, however long ago it was changed.
-        """
-        world, count = self._look(), LINES if limit is None else limit
-        if not 1 <= count <= LINES_MAX:
-            raise MalformedError(f"limit must be a whole number from 1 to {LINES_MAX}")
-        within = parse_scope(scope)
-        wanted = Filter(
-            within.hostname, _osds(world, within), drive,
-            None if since is None else parse_since(since, world.now_s), what,
-        )
-        entries = self._entries()
-        osds = {
-            (report.hostname, item.domain_id): tuple(sorted({u.osd_id for u in item.uses}))
-            for report in world.reports.values() for item in report.drives
-        }
-        found, left_out = kept([*entries, *standing(world.plans, entries, osds)], wanted, count)
-        return {
-            "format_version": FORMAT_VERSION, "history": [_row(entry) for entry in found],
-            "left_out": left_out,
-        }
+    What is still applied is among them, however long ago it was changed.
+    """
+    count = LINES if limit is None else limit
+    if not 1 <= count <= LINES_MAX:
+        raise MalformedError(f"limit must be a whole number from 1 to {LINES_MAX}")
+    within = parse_scope(scope)
+    wanted = Filter(
+        within.hostname, _osds(world, within), drive,
+        None if since is None else parse_since(since, world.now_s), what,
+    )
+    osds = {
+        (report.hostname, item.domain_id): tuple(sorted({u.osd_id for u in item.uses}))
+        for report in world.reports.values() for item in report.drives
+    }
+    found, left_out = kept([*entries, *standing(world.plans, entries, osds)], wanted, count)
+    return {"history": [_row(entry) for entry in found], "left_out": left_out}
 
 
 def _row(entry: HistoryEntry) -> Dict[str, Any]:

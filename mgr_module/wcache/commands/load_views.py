@@ -8,7 +8,7 @@ from ..core.cluster import OsdLatency
 from ..core.model import LoadPoint
 from ..core.simulation import real
 from ..core.text import table
-from ..core.verdict.load_profile import HOURS_MIN, HourLoad, LoadProfile, merged, shares
+from ..core.verdict.load_profile import HOURS_MIN, LoadProfile, merged, shares
 from ..core.verdict.result import Result
 
 ProfilesByOsd = Callable[[], Mapping[int, LoadProfile]]
@@ -59,7 +59,9 @@ def _row(profile: LoadProfile) -> Dict[str, Any]:
         "recovery_share": _share(
             total.recovery_ops, total.recovery_ops + total.client_writes
         ),
-        "load_shares": _shares(total),
+        "load_shares": {
+            point.value: round(share, 4) for point, share in shares(total).items()
+        } if total.client_writes else {},
     }
 
 
@@ -68,12 +70,6 @@ def _latency(said: Optional[OsdLatency]) -> Dict[str, Optional[int]]:
         "commit_ms": None if said is None else said.commit_ms,
         "apply_ms": None if said is None else said.apply_ms,
     }
-
-
-def _shares(total: HourLoad) -> Dict[str, float]:
-    if not total.client_writes:
-        return {}
-    return {point.value: round(share, 4) for point, share in shares(total).items()}
 
 
 def _share(part: int, whole: int) -> Optional[float]:

@@ -1,92 +1,69 @@
-"""What only looks: plain data for `status`, `drive ls`, `campaign show` and the like.
+"""What answers that change nothing are made of: a look, what was measured, what is wrong.
 
-Everything here follows from a World, so it stays fast while an analysis or a campaign runs, and
-it needs no right to toggle anything.
+They follow from a World, so they stay fast while an analysis or a campaign runs, and need no
+right to toggle anything.
 """
 
 from __future__ import annotations
 
 from functools import partial
-from typing import AbstractSet, Any, Callable, Collection, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Sequence, Tuple
 
 from ..core import codec
-from ..core.drive.safety import dropping_above, judge
-from ..core.errors import NotFoundError
-from ..core.fleet.ages import age_of
-from ..core.fleet.claims import believed_of, speaking_for
-from ..core.jobs import Holding
-from ..core.model import CacheMode, Cure, DriveReport, Finding, FindingCode
-from ..core.scope import Scope, parse_scope
+from ..core.fleet.claims import speaking_for
+from ..core.model import Finding, FindingCode
 from ..core.shell import command
-from ..core.text import FORMAT_VERSION, Rows, time_left
+from ..core.text import time_left
 from ..core.verdict.outlook import Outlook
-from ..core.verdict.plp import plp_cell
 from ..engine.engine import Engine
 from ..engine.storing.archive import RECORD
 from ..engine.world import World
 from ..knobs.registry import advice_on
-from ..services.plans.planner import Planner
 from . import cluster_view
-from .campaign_views import CampaignViews, head
-from .drives.controllers import controllers
-from .drives.models import drive_models
-from .drives.options import options, verdicts
-from .drives.reload import reload
-from .explain_view import ExplainViews
-from .findings import FindingViews, More
-from .history import HistoryViews
-from .load_views import ProfilesByOsd, load_ls
-from .outlook_view import summary
-from .plan_views import Held, PlanViews
-from .rollout.views import RolloutViews, failed, progress
+from .campaigns import head
+from .findings import FindingViews
+from .load_views import ProfilesByOsd
+from .recommend import Recommended
+from .rollouts import failed, progress
+from .service import Service
+from .status import summary
 
 
 class Views:
-    """Read-only use cases, each of one look at what there is; larger topics are parts.
-
-    What an argument is called for takes that look too.
-    """
+    """Makes `status`, and tells the serve loop what is wrong and what is under way."""
 
     def __init__(
-        self, engine: Engine, knobs: Collection[Planner], profiles: ProfilesByOsd = dict,
-        more_findings: More = lambda world: (), held: Held = dict, *,
-        outlook: Callable[[World], Outlook], headline: Callable[[World], str],
-        measuring: Callable[[World], Optional[Holding]], commit_ms: cluster_view.CommitMs,
+        self, engine: Engine, service: Service, profiles: ProfilesByOsd = dict,
+        of_page: Callable[[], Sequence[Finding]] = tuple,
     ) -> None:
-        self._look = engine.world
-        self._latencies = engine.ports.view.latencies
-        self._profiles = profiles
-        self._findings = FindingViews(more_findings)
-        self._outlook = outlook
-        self._headline = headline
-        self._measuring = measuring
-        self._commit_ms = commit_ms
-        record = partial(engine.ports.archive.get, RECORD)
-        self.campaigns = CampaignViews(self._look, record)
-        self.plans = PlanViews(self._look, knobs, held, self._summary)
-        self.explains = ExplainViews(self._look, record, self.plans)
-        self.history = HistoryViews(self._look, engine.history)
-        self.rollouts = RolloutViews(self._look)
+        self.world = engine.world
+        self.latencies = engine.ports.view.latencies
+        self.profiles = profiles
+        self._findings = FindingViews(lambda world: [*service.findings(world), *of_page()])
+        self._service = service
+        self.record = partial(engine.ports.archive.get, RECORD)
+        self.entries = engine.history
+        self.knobs = service.planners.values()
+        self.recommended = Recommended(self.knobs, service.auto.held, self._summary)
 
     def warm(self) -> None:
         """Look at all stored reports once, so that the first `status` need not."""
-        self._findings.hosts(self._look())
+        self._findings.hosts(self.world())
 
     def findings(self) -> List[Finding]:
         """Everything wrong at the moment, errors first."""
-        return self._findings.all(self._look())
+        return self._findings.all(self.world())
 
     def headlines(self) -> Dict[FindingCode, str]:
         """What `ceph health` says of a finding whose number alone tells little."""
-        return {FindingCode.RECOMMENDATION: self._headline(self._look())}
+        return {FindingCode.RECOMMENDATION: self._service.headline(self.world())}
 
     def status(self) -> Dict[str, Any]:
         """`status`: probes, drives by model, what is under way, findings with advice."""
-        world = self._look()
-        held = self._measuring(world)
+        world = self.world()
+        held = self._service.measuring(world)
         fleet = self._findings.hosts(world)
         return {
-            "format_version": FORMAT_VERSION,
             "summary": self._summary(world),
             "frozen": world.frozen,
             "throwaway_cluster": world.options.throwaway_cluster,
@@ -98,7 +75,7 @@ class Views:
                 ]),
                 "hosts_without": hosts_without_probe(world),
             },
-            "cluster": cluster_view.standing(world, fleet, self._commit_ms),
+            "cluster": cluster_view.standing(world, fleet, self._service.commit_ms),
             "drives": sum(fleet.models.values()),
             "reported": codec.to_plain(world.age),
             "drive_models": [
@@ -115,36 +92,12 @@ class Views:
         }
 
     def _summary(self, world: World) -> Dict[str, Any]:
-        found = self._outlook(world)
+        found = self._service.outlook.look(world)
         return summary(found, _next(world, found))
-
-    def drives(self, scope: Optional[str] = None) -> Dict[str, Any]:
-        """`drive ls`: every OSD drive with both sides of its cache and every layer."""
-        return drives(self._look(), parse_scope(scope))
-
-    def reload(self, scope: Optional[str] = None) -> Dict[str, Any]:
-        """`drive reload`: OSDs whose volumes were loaded with a cache off, and the cure."""
-        return reload(self._look(), scope)
-
-    def controllers(self) -> Dict[str, Any]:
-        """`controller ls`."""
-        return controllers(self._look())
-
-    def options(self) -> Dict[str, Any]:
-        """`option ls`: what may be changed beside the cache mode, with what drives have now."""
-        return options(self._look())
-
-    def option_verdicts(self) -> Dict[str, Any]:
-        """`option verdicts`: what `ab` has found."""
-        return verdicts(self._look())
-
-    def drive_models(self) -> Dict[str, Any]:
-        """`drive-model ls`: every drive model, with what is known of its power-loss protection."""
-        return drive_models(self._look())
 
     def under_way(self) -> Dict[str, Tuple[str, float]]:
         """Open campaigns, rollouts and trials: event id to (message, fraction done)."""
-        world = self._look()
+        world = self.world()
         found: Dict[str, Tuple[str, float]] = {}
         open_ids = {world.runs[run_id].spec.campaign_id for run_id in world.open_runs}
         for campaign_id in open_ids & set(world.campaigns):
@@ -161,7 +114,7 @@ class Views:
 
     def failed(self, event_id: str) -> str:
         """Why what was under way came to nothing; '' where it did what it should."""
-        owner, world = event_id.partition(".")[2], self._look()
+        owner, world = event_id.partition(".")[2], self.world()
         machine = world.rollouts.get(owner)
         if machine is not None:
             return failed(machine.rollout)
@@ -173,18 +126,6 @@ class Views:
             run.state.reason for run in world.runs.values() if run.spec.campaign_id == owner
         )
         return next(filter(None, reasons), "") or "aborted"
-
-    def agents(self) -> Dict[str, Any]:
-        """`agent ls`: which probe speaks for which host, and when it was last seen."""
-        return agents(self._look())
-
-    def loads(self) -> Dict[str, Any]:
-        """`load ls`: what measured OSDs carry over hours."""
-        results = list(self._look().results.values())
-        return {
-            "format_version": FORMAT_VERSION,
-            **load_ls(self._profiles(), results, self._latencies()),
-        }
 
 
 def hosts_without_probe(world: World) -> List[str]:
@@ -206,105 +147,8 @@ def _next(world: World, outlook: Outlook) -> str:
     return outlook.next_step
 
 
-def drives(world: World, scope: Scope) -> Dict[str, Any]:
-    """Every OSD drive, or those in a scope."""
-    hostname = scope.hostname
-    if hostname and hostname not in world.reports:
-        raise NotFoundError(
-            f"no probe has reported for host {hostname[:60]!r}", "see `ceph wcache agent ls`"
-        )
-    names = [hostname] if hostname else sorted(world.reports)
-    if hostname:
-        told = {hostname: believed_of(hostname, world.reports, world.cluster)}
-    else:
-        told = {report.hostname: report for report in world.believed_reports}
-    trusted = frozenset(item.drive_model for item in world.trusted)
-
-    def row_of(item: Tuple[str, DriveReport]) -> Dict[str, Any]:
-        name, drive = item
-        leased = (name, drive.domain_id) in world.leased
-        age_s = _rounded(world.report_age_s(name))
-        return {**_drive(name, drive, leased, trusted), "reported_s_ago": age_s}
-
-    found = [
-        (name, drive) for name in names for drive in told[name].drives
-        if scope.covers(told[name], drive, world.cluster)
-    ]
-    if not found and scope not in (Scope(), Scope(hostname=hostname)):
-        raise NotFoundError(f"no drive is in scope {scope}", "see `ceph wcache drive ls`")
-    rows = Rows(found, row_of)
-    age = age_of({*names}, world.reported_at_s, world.now_s)
-    return {"format_version": FORMAT_VERSION, "drives": rows, "reported": codec.to_plain(age)}
-
-
-def agents(world: World) -> Dict[str, Any]:
-    """All probes, also those that were added and never called, and those that were refused."""
-    added = world.deployments
-    rows: List[Dict[str, Any]] = [
-        {
-            "hostname": a.hostname, "probe_id": a.probe_id,
-            "probe_version": a.probe_version, "heard_s_ago": None
-            if a.hostname in world.only_stored else round(world.now_s - a.seen_at_s, 1),
-            "lease_id": a.lease_id, "simulated": a.simulated,
-            "drives": len(world.reports[a.hostname].drives)
-            if a.hostname in world.reports else 0,
-            "form": added[a.hostname].form.value if a.hostname in added else "",
-            "waits": _waits(world, a.hostname),
-        }
-        for a in world.agents
-    ]
-    rows += [
-        {
-            "hostname": name, "probe_id": "", "probe_version": "", "heard_s_ago": None,
-            "lease_id": "", "simulated": False, "drives": 0, "form": added[name].form.value,
-            "waits": "",
-        }
-        for name in sorted(set(added) - {a.hostname for a in world.agents})
-    ]
-    refused = [
-        {
-            "hostname": one.hostname, "protocol": one.version,
-            "heard_s_ago": round(world.now_s - one.seen_at_s, 1), "why": one.words,
-        }
-        for one in world.other_versions
-    ]
-    return {"format_version": FORMAT_VERSION, "agents": rows, "refused": refused}
-
-
-def _waits(world: World, hostname: str) -> str:
-    """What a host waits for before its drives are measured; empty where for nothing."""
-    if hostname in world.blocked:
-        return world.blocked[hostname].words(world.now_s)
-    report = world.reports.get(hostname)
-    cures = [item.cure for item in report.findings] if report else []
-    return Cure.BOOT_ONCE.value if Cure.BOOT_ONCE in cures else ""
-
-
-def _rounded(age_s: Optional[float]) -> Optional[float]:
-    return None if age_s is None else round(age_s, 1)
-
-
 def _finding(item: Finding) -> Dict[str, str]:
     return {
         "code": item.code.value, "severity": item.severity.value, "subject": item.subject,
         "detail": item.detail, "advice": advice_on(item),
     }
-
-
-def _drive(
-    hostname: str, drive: DriveReport, leased: bool, trusted: AbstractSet[str]
-) -> Dict[str, Any]:
-    plain: Dict[str, Any] = codec.to_plain(drive)
-    plain.update(
-        hostname=hostname, leased=leased, safety=judge(drive.state).value,
-        mode=drive.mode.value if drive.mode else "unknown",
-        osds=sorted({use.osd_id for use in drive.uses}),
-        plp=plp_cell(drive.plp_hints, str(drive.drive_model) in trusted),
-        toggle_refusal=drive.toggle_refusal or _must_stay_off(drive),
-    )
-    return plain
-
-
-def _must_stay_off(drive: DriveReport) -> str:
-    dropping = dropping_above(drive) if drive.mode is CacheMode.WRITE_THROUGH else ()
-    return f"{', '.join(dropping)} does not flush: `ceph wcache drive reload`" if dropping else ""

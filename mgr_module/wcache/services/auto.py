@@ -26,7 +26,7 @@ from ..core.history import ADMIN, AUTO
 from ..core.model import Finding, FindingCode, Severity, Verdict
 from ..core.scope import Scope, parse_scope
 from ..core.shell import typed
-from ..core.text import FORMAT_VERSION, duration, named
+from ..core.text import duration, named
 from ..engine.auto_look import Domains, arrivals, ended, going_on, look, modes_now, stands
 from ..engine.engine import Engine
 from ..engine.hosts import AWAITED_S
@@ -36,7 +36,6 @@ from ..engine.world import World
 from ..knobs.registry import DEFAULT
 from ..options import Options
 from .campaigns import CampaignService, Ready
-from .dry_run import would
 from .guards import (
     disputed_domains,
     require_apart,
@@ -44,6 +43,7 @@ from .guards import (
     require_scope,
     require_store,
     require_thawed,
+    would,
 )
 from .plans.plans import PlanService, PlanWish
 
@@ -132,7 +132,6 @@ class AutoService:
             state, seen = self.state, self._seen(world)
         on = any_on(state.modes)
         return {
-            "format_version": FORMAT_VERSION,
             "modes": {item.device_class or "*": item.mode.value for item in state.modes},
             "persist": options.auto_persist,
             "window_open": is_open(limits.windows, now_s),

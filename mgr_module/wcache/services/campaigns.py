@@ -6,18 +6,7 @@ import random
 import secrets
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import (
-    Any,
-    Callable,
-    Dict,
-    Iterable,
-    Iterator,
-    List,
-    Mapping,
-    Optional,
-    Sequence,
-    Tuple,
-)
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple
 
 from ..core import codec
 from ..core.change.preconditions import precondition_text
@@ -34,7 +23,6 @@ from ..core.experiment.campaign import (
 )
 from ..core.experiment.observing import plan as observing
 from ..core.experiment.osd_option import ELSEWHERE, by_hand, unmet
-from ..core.experiment.run import RunMachine
 from ..core.experiment.run_state import RunSpec, RunState, RunStatus
 from ..core.experiment.schedule import TrySample, cheapest, make_runs
 from ..core.experiment.starting import START_WAIT_S
@@ -48,18 +36,19 @@ from ..core.scope import parse_scope
 from ..core.shell import typed
 from ..core.simulation import all_simulated
 from ..core.text import amount, many, named
-from ..core.verdict.foreign import Priors, priors, shortened
+from ..core.verdict.foreign import priors, shortened
 from ..engine.engine import Engine
 from ..engine.orders import Orders
 from ..engine.world import World
-from .dry_run import would
 from .guards import (
     bounded,
     domains_not_now,
+    require_campaign,
     require_reports,
     require_some_left,
     require_store,
     require_thawed,
+    would,
 )
 from .plans.planner import OwnRuns, Planner
 
@@ -67,6 +56,7 @@ from .plans.planner import OwnRuns, Planner
 ASKED_MAX = 64
 ASKED_S = 3.0
 CHECKS_MAX = 16  # settling checks of an experiment, there and back each
+OF_TOGGLES = ("pairs", "confirm", "consent_turn_on")  # arguments that only these have
 # What it goes by may change while it is prepared, and then it is prepared anew.
 PREPARED_MAX = 3
 # Of all hosts alike; of a host's report see `_moved`.
@@ -168,16 +158,20 @@ class CampaignService:
             other = ", or measure with --loads=traffic,timer only"
             if made.cost or chosen.dirty is not Dirty.ANY:
                 other = ""
+            emptied = named([f"osd.{osd_id}" for osd_id in cost.osds_emptied])
             raise RefusedError(
                 f"this writes up to {amount(cost.bytes_written)} in "
-                f"{many(cost.bench_calls, 'bench call')}" + _emptied(cost.osds_emptied)
+                f"{many(cost.bench_calls, 'bench call')}"
+                + (emptied and f", and each call empties the caches of {emptied}")
                 + (made.cost and f"; {made.cost}"),
                 f"add --accept-cost{other}",
             )
         text = f"campaign started, scope {chosen.scope}, seed {campaign.seed}"
         text += ", toggles nothing" if chosen.observe else ""
         text += f", compares {chosen.option}" if chosen.option else ""
-        self.begin(orders, campaign, made.runs, text)
+        orders.note(campaign.by, campaign.campaign_id, text)
+        orders.add_campaign(campaign, [RunState(run, RunStatus.WAITING) for run in made.runs])
+        self._engine.wake()
         return {"campaign_id": campaign.campaign_id, **_answer(made, cost, orders.refresh())}
 
     def compare_values(self, **arguments: Any) -> Dict[str, Any]:
@@ -212,27 +206,16 @@ class CampaignService:
         loads = parse_loads(arguments.get("loads") or "traffic")
         planner = self._planners.get(loads[0])
         if planner is not None:
-            for name in ("pairs", "confirm", "consent_turn_on"):
-                _require_not(arguments, name, f"--loads={arguments['loads']} toggles nothing")
+            why = f"--loads={arguments['loads']} toggles nothing"
+            _require_not(arguments, OF_TOGGLES, why)
             return planner.own_runs(world, campaign_id, arguments)
-        _require_not(arguments, "calls", "only --loads=capacity has a number of calls")
+        _require_not(arguments, ("calls",), "only --loads=capacity has a number of calls")
         return OwnRuns(*_prepare(world, campaign_id, seed, arguments, sample), "")
-
-    def begin(
-        self, orders: Orders, campaign: Campaign, runs: Sequence[RunSpec], text: str
-    ) -> None:
-        """Store a campaign with its runs, and say so in the audit log."""
-        orders.note(campaign.by, campaign.campaign_id, text)
-        orders.add_campaign(campaign, [RunState(run, RunStatus.WAITING) for run in runs])
-        self._engine.wake()
 
     def stop(self, campaign_id: str, dry_run: bool = False) -> Dict[str, Any]:
         """`campaign stop`: end every run, restoring the prior states."""
         with self._engine.deciding() as (world, orders):
-            if campaign_id not in world.campaigns:
-                raise NotFoundError(
-                    f"there is no campaign {campaign_id[:40]!r}", "see `ceph wcache campaign ls`"
-                )
+            require_campaign(world, campaign_id)
             stopping = [
                 run_id for run_id in world.open_runs
                 if world.runs[run_id].spec.campaign_id == campaign_id
@@ -368,7 +351,8 @@ def _prepare(
     if sample is not None:
         runs, chosen = cheapest(runs, chosen, sample)
     if arguments.get("confirm"):
-        runs = shortened(runs, _priors(world))
+        foreign = [verdict for _, verdict in world.foreign_verdicts]
+        runs = shortened(runs, priors(world.recommendations, foreign))
     if observe:
         runs = tuple(observing.observing(run) for run in runs)
     if not runs:
@@ -388,23 +372,19 @@ def _require_loads(trial: OptionTrial, loads: Optional[str]) -> None:
         )
 
 
-def _priors(world: World) -> Priors:
-    return priors(world.recommendations, [verdict for _, verdict in world.foreign_verdicts])
-
-
 def _observe(arguments: Mapping[str, Any]) -> bool:
     """Whether nothing is toggled; MalformedError with what is for experiments only."""
     if not arguments.get("observe"):
         return False
-    for name in ("pairs", "confirm", "consent_turn_on"):
-        _require_not(arguments, name, "--observe toggles nothing")
+    _require_not(arguments, OF_TOGGLES, "--observe toggles nothing")
     return True
 
 
-def _require_not(arguments: Mapping[str, Any], name: str, why: str) -> None:
-    if arguments.get(name):
+def _require_not(arguments: Mapping[str, Any], names: Iterable[str], why: str) -> None:
+    given = next(filter(arguments.get, names), "")
+    if given:
         raise MalformedError(
-            f"{why}, so --{name.replace('_', '-')} cannot be given with it",
+            f"{why}, so --{given.replace('_', '-')} cannot be given with it",
             "leave one of them out",
         )
 
@@ -413,18 +393,3 @@ def _seed(value: Any) -> int:
     if value is None:
         return random.SystemRandom().randrange(2**31)
     return bounded(value, 0, 0, 2**31 - 1, "seed")
-
-
-def _emptied(osd_ids: Tuple[int, ...]) -> str:
-    if not osd_ids:
-        return ""
-    osds = named([f"osd.{osd_id}" for osd_id in osd_ids])
-    return f", and each call empties the caches of {osds}"
-
-
-def periods_of(world: World, machine: RunMachine) -> Tuple[int, int]:
-    """(periods measured, periods at most) of a run: what ended early needs no more."""
-    results = world.all_results
-    ended = sum(2 * results[i].pairs for i in machine.state.finished if i in results)
-    done, most = machine.open_periods
-    return ended + done, ended + most

@@ -17,22 +17,15 @@ from ..core.fleet.agents import Agent, overdue_s
 from ..core.fleet.loaded_off import touched_domains
 from ..core.host_report import HostReport
 from ..core.model import DriveReport
-from ..core.text import FORMAT_VERSION, many, named
-from ..deployment.form import (
-    Deployment,
-    Form,
-    checked_image,
-    checked_namespace,
-    entity_of,
-)
+from ..core.text import many, named
+from ..deployment.form import Deployment, Form, checked_image, checked_namespace, entity_of
 from ..deployment.leaving import reasons_to_stay, what_stays
 from ..deployment.places import Places, chosen, named_for
 from ..deployment.scripts import Script, script
 from ..engine.engine import Engine
 from ..engine.key_work import PENDING, THERE, KeyWork
 from ..engine.world import World
-from .dry_run import would
-from .guards import require_store
+from .guards import require_store, would
 
 PINS = (
     "prepare has the kernel flush the SCSI and SATA drives of OSDs from the next boot on, also",
@@ -93,7 +86,7 @@ class AgentService:
         if len(with_key) < len(made):
             told = self._script(with_key, program_inside=image is not None)
         return {
-            "format_version": FORMAT_VERSION, "form": run_by.value, "why": why, "hosts": rows,
+            "form": run_by.value, "why": why, "hosts": rows,
             "named_by_osds": every and listed is None, "left_out": left_out,
             "notes": [*told.notes, *self._pins(hostnames)], "script": told.text,
         }
@@ -195,7 +188,12 @@ class AgentService:
                     "can be looked at or restored",
                     "wait for its next call, or start it; --force forgets a host that is gone",
                 )
-            item, runs = known or self._as_found(hostname), _runs_on(world, hostname)
+            # one that `agent add` never added is as it would be added now
+            item = known or Deployment(hostname, self._form(None)[0], 0.0, "", self._namespace())
+            runs = [
+                run_id for run_id in world.open_runs
+                if world.runs[run_id].spec.hostname == hostname
+            ]
             # what cannot be printed is refused before anything is removed
             told = script(
                 "removal", form=item.form.value, hostname=hostname,
@@ -232,14 +230,9 @@ class AgentService:
             orders.remove_host(hostname, "" if agent is None else agent.instance_id)
             orders.note("admin", hostname, f"host removed{left}")
         return {
-            "format_version": FORMAT_VERSION, "hostname": hostname, "changed": True,
+            "hostname": hostname, "changed": True,
             "form": item.form.value, "stays": stays, "notes": told.notes, "script": told.text,
         }
-
-    def _as_found(self, hostname: str) -> Deployment:
-        """How a host that was never added by `agent add` would be added now."""
-        form, _ = self._form(None)
-        return Deployment(hostname, form, 0.0, "", self._namespace())
 
 
 def _pins_of(report: HostReport) -> List[str]:
@@ -261,12 +254,6 @@ def _pins_of(report: HostReport) -> List[str]:
     lines = [f"left as they are: {named(off)}"] if off else []
     lines += [say_flushed(flushed)] if flushed else []
     return [f"{report.hostname}: {line}" for line in lines]
-
-
-def _runs_on(world: World, hostname: str) -> List[str]:
-    return [
-        run_id for run_id in world.open_runs if world.runs[run_id].spec.hostname == hostname
-    ]
 
 
 def _unheard(world: World, agent: Agent) -> str:

@@ -6,6 +6,7 @@ from typing import Any, Dict, Iterable, List, Mapping, Sequence, Set, TypeVar
 
 from ..core.change.rollout_state import Rollout
 from ..core.errors import ConflictError, MalformedError, NotFoundError, NotReadyError, RefusedError
+from ..core.experiment.campaign import Campaign
 from ..core.fleet.claims import how_to_name, speaking_for
 from ..core.fleet.disputes import Dispute, Key
 from ..core.jobs import Holding, Touched
@@ -13,13 +14,7 @@ from ..core.scope import Scope
 from ..core.shell import ticked, typed
 from ..core.simulation import in_cluster
 from ..core.text import named
-from ..engine.under_way import (
-    OPEN_PLANS_MAX,
-    at_once,
-    in_common,
-    touched_by,
-    touched_by_run,
-)
+from ..engine.under_way import OPEN_PLANS_MAX, at_once, in_common, touched_by, touched_by_run
 from ..engine.world import World
 
 MAKE_ONE = "make one with `ceph wcache plan`"
@@ -67,6 +62,16 @@ def require_plan(rollouts: Mapping[str, Plan], plan_id: str, see: str = MAKE_ONE
     if machine is None:
         raise NotFoundError(f"there is no plan {plan_id[:40]!r}", see)
     return machine
+
+
+def require_campaign(world: World, campaign_id: str) -> Campaign:
+    """The campaign of that id."""
+    campaign = world.campaigns.get(campaign_id)
+    if campaign is None:
+        raise NotFoundError(
+            f"there is no campaign {campaign_id[:40]!r}", "see `ceph wcache campaign ls`"
+        )
+    return campaign
 
 
 def _refuse_beside(world: World, plan_id: str, why: str = "") -> None:
@@ -310,3 +315,8 @@ def _cure(item: Dispute) -> str:
             f"that is gone for good: {accept}"
         )
     return f"see {accept}"
+
+
+def would(lines: Iterable[str]) -> Dict[str, Any]:
+    """The fields of what `--dry-run` answers; each line goes on from "would"."""
+    return {"changed": False, "dry_run": True, "would": list(lines)}

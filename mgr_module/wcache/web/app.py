@@ -13,12 +13,12 @@ from http.cookies import CookieError, SimpleCookie
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Protocol, Sequence, Tuple
 from urllib.parse import parse_qsl, unquote
 
-from ..commands.metrics import metrics_text
 from ..core.figures.prometheus_text import CONTENT_TYPE
-from ..services.token_bucket import TokenBuckets
+from ..services.admission import TokenBuckets
 from . import pages
 from .dashboard_login import NotLetInError
-from .reading import CannotReadError, Reader
+from .metrics import metrics_text
+from .pages import CannotReadError, Reader
 
 COOKIE = "wcache_token"
 DASHBOARD_COOKIE = "token"

@@ -23,7 +23,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from ..core.codec import parse_json
 from ..core.errors import MalformedError
-from ..services.token_bucket import TokenBuckets
+from ..services.admission import TokenBuckets
 
 TOKEN_CHARS_MAX = 4096
 ANSWER_BYTES_MAX = 65536

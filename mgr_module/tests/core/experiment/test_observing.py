@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
 from module_world import WB, WT, a_mgr, all_modes, fine, go_on, ok, said
-from wcache.commands import observed_tables
+from wcache.commands.campaigns import observed_text
 from wcache.core import codec, events
 from wcache.core.events import LoadSamples
 from wcache.core.experiment.observed import of_histogram, rates
@@ -303,7 +303,7 @@ def test_what_bcache_was_set_to_is_told_with_each_table_and_where_it_crossed_its
     look(timed(found, only(actions, events.GiveTask)), 11 * 2**30)
     (one,) = found.state.observed
     assert [reading.dirty_bytes for reading in one.bcache] == [9 * 2**30, 11 * 2**30]
-    text = "\n".join(observed_tables.lines([{**codec.to_plain(one), "dev_names": ["nvme0n1"]}]))
+    text = "\n".join(observed_text([{**codec.to_plain(one), "dev_names": ["nvme0n1"]}]))
     assert "cache of bcache0 (writeback, sequential cutoff 4.0 MiB, dirty 11.0 GiB of" in text
     assert "the dirty data of bcache0 crossed its target meanwhile" in text
 

@@ -6,7 +6,7 @@ from typing import Any, Dict, Mapping
 
 from ...core import codec
 from ...core.hardware.controller import advice
-from ...core.text import FORMAT_VERSION, table
+from ...core.text import table
 from ...engine.world import World
 
 NONE = (
@@ -21,7 +21,7 @@ def controllers(world: World) -> Dict[str, Any]:
         {"hostname": name, **codec.to_plain(one), "advice": list(advice(one))}
         for name, report in sorted(world.reports.items()) for one in report.controllers
     ]
-    return {"format_version": FORMAT_VERSION, "controllers": rows}
+    return {"controllers": rows}
 
 
 def render(data: Mapping[str, Any]) -> str:

@@ -8,9 +8,10 @@ from typing import Any, Dict, List, Mapping, Sequence
 from ...core import codec
 from ...core.experiment.osd_option import by_hand
 from ...core.model import load_name
-from ...core.options.entries import BY_NAME, OPTIONS, option
+from ...core.options.entries import BY_NAME, OPTIONS
+from ...core.options.entries import option as entry_of
 from ...core.options.option import Follow, Option, Place
-from ...core.text import FORMAT_VERSION, amount, duration, table
+from ...core.text import amount, duration, table
 from ...engine.world import World
 
 VALUES_SHOWN = 4
@@ -40,20 +41,18 @@ def options(world: World) -> Dict[str, Any]:
                 if item.name in found:
                     found[item.name][item.value] += 1
     return {
-        "format_version": FORMAT_VERSION,
         "options": [{**_row(one), "now": dict(found[one.name])} for one in OPTIONS],
     }
 
 
-def one_option(name: str) -> Dict[str, Any]:
+def one_option(option: str) -> Dict[str, Any]:
     """An entry with all that it says; RefusedError where there is none."""
-    return {"format_version": FORMAT_VERSION, "option": _row(option(name))}
+    return {"option": _row(entry_of(option))}
 
 
 def verdicts(world: World) -> Dict[str, Any]:
     """What `ab` has found: by option and values, device class, drive model and load."""
     return {
-        "format_version": FORMAT_VERSION,
         "verdicts": [
             {
                 "option": codec.to_plain(one.trial), "device_class": one.device_class,

@@ -9,7 +9,6 @@ from ...core.errors import NotFoundError
 from ...core.fleet.loaded_off import reloads
 from ...core.scope import parse_scope
 from ...core.simulation import real
-from ...core.text import FORMAT_VERSION
 from ...deployment.form import Form
 from ...deployment.scripts import reloading
 from ...engine.world import World
@@ -20,7 +19,7 @@ _ROOK = (
 )
 
 
-def reload(world: World, scope: Optional[str]) -> Dict[str, Any]:
+def reload(world: World, scope: Optional[str] = None) -> Dict[str, Any]:
     """OSDs whose volumes drop flushes above drives that are off, and the script for them."""
     wanted = parse_scope(scope)
     if wanted.hostname and wanted.hostname not in world.reports:
@@ -36,7 +35,7 @@ def reload(world: World, scope: Optional[str]) -> Dict[str, Any]:
         one for one in reloads(reports, by_hand) if (one.hostname, one.osd_id) in covered
     )
     return {
-        "format_version": FORMAT_VERSION, "osds": [codec.to_plain(item) for item in items],
+        "osds": [codec.to_plain(item) for item in items],
         "script": reloading(items, world.cluster.fsid) if items else "",
     }
 

@@ -45,7 +45,6 @@ from ...engine.storing.plans import require_readable
 from ...engine.world import World
 from ...knobs.knob import Asked, Wanted
 from ...knobs.registry import DEFAULT
-from ..dry_run import would
 from ..guards import (
     left_out,
     require_apart,
@@ -53,6 +52,7 @@ from ..guards import (
     require_scope,
     require_store,
     require_thawed,
+    would,
 )
 from .apply_forecast import apply_forecast, broken
 from .own_trial import OwnTrial, begin_trial_of, trial_forecast

@@ -11,8 +11,7 @@ from ...core.events import STOP, Halt
 from ...engine.engine import Engine
 from ...engine.orders import Orders
 from ...engine.world import World
-from ..dry_run import would
-from ..guards import require_plan, require_store, require_thawed
+from ..guards import require_plan, require_store, require_thawed, would
 from .plan_guards import require_unmoved
 from .plans import PlanService
 

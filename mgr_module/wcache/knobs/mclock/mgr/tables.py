@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, List, Mapping, Optional, Tuple
 
 from ....commands.command import SCOPE, Command
+from ....commands.service import Service
 from ....core.text import amount, many, named, table, when
-from ....services.service import Service
 from ..knob import MCLOCK
 from .service import MclockService
 

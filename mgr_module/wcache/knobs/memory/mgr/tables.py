@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ....commands.command import EACH, SCOPE, Command
+from ....commands.service import Service
 from ....commands.tables import lines_of
 from ....core.shell import command
 from ....core.text import LISTED_MAX, amount, duration, many, named, table
-from ....services.service import Service
 from ..knob import MEMORY
 from ..trial_result import TrialVerdict
 from .service import MemoryService

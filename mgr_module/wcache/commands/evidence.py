@@ -1,18 +1,18 @@
-"""Verdicts of other clusters: `ceph wcache evidence ...` takes them in and out."""
+"""`ceph wcache evidence ...`: verdicts of other clusters, taken in and out."""
 
 from __future__ import annotations
 
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Mapping
 
 from ..core import codec
 from ..core.errors import NotFoundError, RefusedError
 from ..core.scope import Scope
-from ..core.text import FORMAT_VERSION, many
+from ..core.text import many, table, when
 from ..core.verdict.foreign import Evidence, export, is_new, parse
 from ..engine.engine import Engine
 from ..engine.world import World
-from .dry_run import would
-from .guards import require_store
+from ..services.guards import require_store, would
+from .tables import model_of
 
 
 class EvidenceService:
@@ -35,10 +35,10 @@ class EvidenceService:
         plain: Dict[str, Any] = codec.to_plain(found)
         return plain
 
-    def take(self, text: str, dry_run: bool = False) -> Dict[str, Any]:
+    def take(self, inbuf: str, dry_run: bool = False) -> Dict[str, Any]:
         """`evidence import -i FILE`: keep what another cluster found; it decides nothing."""
         world = self._engine.world()
-        found = parse(text, world.now_s)
+        found = parse(inbuf, world.now_s)
         require_store(world)
         if found.cluster == world.cluster.fsid:
             raise RefusedError(
@@ -85,7 +85,6 @@ class EvidenceService:
         """`evidence ls`: what was imported."""
         files = self._engine.world().foreign.values()
         return {
-            "format_version": FORMAT_VERSION,
             "imported": [
                 {
                     "cluster": file.cluster, "exported_at_s": file.exported_at_s,
@@ -129,3 +128,16 @@ def _would_take(world: World, found: Evidence) -> List[str]:
         f"keep {many(len(found.verdicts), 'verdict')} of cluster {found.cluster}{instead}: "
         + ", ".join(sorted({str(item.drive_model) for item in found.verdicts})[:8])
     ]
+
+
+def evidence_text(data: Mapping[str, Any]) -> str:
+    """Word what was imported."""
+    if not data["imported"]:
+        return "nothing is imported\nnext: ceph wcache evidence import -i FILE"
+    rows = [
+        (file["cluster"], when(file["exported_at_s"]), row["device_class"], model_of(row),
+         row["verdict"], row["drives"], row["hosts"])
+        for file in data["imported"] for row in file["verdicts"]
+    ]
+    heads = ("FROM CLUSTER", "EXPORTED (UTC)", "CLASS", "DRIVE MODEL", "VERDICT", "DRIVES", "HOSTS")
+    return table(heads, rows) + "\nforeign and not authenticated: none of it decides anything here"

@@ -1,13 +1,59 @@
-"""`ceph wcache agent ...` as text: what is added or removed, as a script to be pasted."""
+"""`ceph wcache agent ...`: the probes, the script that brings one or takes it away."""
 
 from __future__ import annotations
 
 from typing import Any, Dict, List, Mapping
 
 from ..core.fleet.agents import SILENT_S
+from ..core.model import Cure
 from ..core.shell import command
 from ..core.text import LISTED_MAX, many, named, table
+from ..engine.world import World
 from .tables import would
+
+
+def agents(world: World) -> Dict[str, Any]:
+    """`agent ls`: all probes, with those that never called, and those that were refused."""
+    added = world.deployments
+    rows: List[Dict[str, Any]] = [
+        {
+            "hostname": a.hostname, "probe_id": a.probe_id,
+            "probe_version": a.probe_version, "heard_s_ago": None
+            if a.hostname in world.only_stored else round(world.now_s - a.seen_at_s, 1),
+            "lease_id": a.lease_id, "simulated": a.simulated,
+            "drives": len(world.reports[a.hostname].drives)
+            if a.hostname in world.reports else 0,
+            "form": added[a.hostname].form.value if a.hostname in added else "",
+            "waits": _waits(world, a.hostname),
+        }
+        for a in world.agents
+    ]
+    rows += [
+        {
+            "hostname": name, "probe_id": "", "probe_version": "", "heard_s_ago": None,
+            "lease_id": "", "simulated": False, "drives": 0, "form": added[name].form.value,
+            "waits": "",
+        }
+        for name in sorted(set(added) - {a.hostname for a in world.agents})
+    ]
+    refused = [
+        {
+            "hostname": one.hostname, "protocol": one.version,
+            "heard_s_ago": round(world.now_s - one.seen_at_s, 1), "why": one.words,
+        }
+        for one in world.other_versions
+    ]
+    return {"agents": rows, "refused": refused}
+
+
+def _waits(world: World, hostname: str) -> str:
+    """What a host waits for before its drives are measured; empty where for nothing."""
+    if hostname in world.blocked:
+        return world.blocked[hostname].words(world.now_s)
+    report = world.reports.get(hostname)
+    cures = [item.cure for item in report.findings] if report else []
+    return Cure.BOOT_ONCE.value if Cure.BOOT_ONCE in cures else ""
+
 
 _ESCAPE = "\\"  # some shells' echo takes it for more than itself
 _KEYS = {
@@ -49,10 +95,10 @@ def removed(data: Mapping[str, Any]) -> str:
     return _script([*notes, *data["notes"]], data["script"], "ceph wcache agent ls")
 
 
-def agents(data: Mapping[str, Any]) -> str:
+def agents_text(data: Mapping[str, Any]) -> str:
     """`ceph wcache agent ls`: of many, those that were not heard and those that work."""
     if len(data["agents"]) <= LISTED_MAX:
-        return every_agent(data)
+        return every_agent_text(data)
     idle = [a for a in data["agents"] if _heard(a) and not a["lease_id"]]
     told = [a for a in data["agents"] if not _heard(a) or a["lease_id"]]
     shown = {**data, "agents": told[:LISTED_MAX]}
@@ -78,7 +124,7 @@ def _waiting(rows: List[Mapping[str, Any]]) -> List[str]:
     return [f"{_named(those)}: {what}" for what, those in found.items()]
 
 
-def every_agent(data: Mapping[str, Any]) -> str:
+def every_agent_text(data: Mapping[str, Any]) -> str:
     """`ceph wcache agent ls --all`."""
     return _every(data, data["agents"])
 

@@ -1,13 +1,18 @@
-"""`ceph wcache plan`, `plan ls` and `plan show` as text."""
+"""`ceph wcache plan`: the changes of each plan, what they gained, how they are made by hand."""
 
 from __future__ import annotations
 
 import re
 from statistics import median
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Collection, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
+from ..core import codec
+from ..core.change import staleness
+from ..core.change.change import Change
+from ..core.change.change_status import ChangeStatus
 from ..core.change.preconditions import NEEDED, faults
 from ..core.fleet import ages
+from ..core.hardware.readings import since
 from ..core.record import Precondition
 from ..core.shell import CommandLine, command
 from ..core.text import (
@@ -21,8 +26,69 @@ from ..core.text import (
     table,
     when,
 )
+from ..engine.world import World
+from ..services.guards import require_plan
+from ..services.plans.plain_changes import plain_changes
+from ..services.plans.planner import Planner
+from ..services.plans.planners import stale_keys_of
 from .drives.options import needs_consent, of_options
-from .tables import model_of, stale_keys
+from .recommend import stale_keys_text
+from .tables import model_of
+
+
+def plans(world: World) -> Dict[str, Any]:
+    """`plan ls`: all plans, newest last."""
+    rows = [
+        {
+            "plan_id": plan_id, "status": machine.rollout.status.value,
+            "created_at_s": machine.rollout.created_at_s,
+            "changes": len(machine.rollout.changes),
+            "applied": sum(
+                c.status is ChangeStatus.APPLIED for c in machine.rollout.changes
+            ),
+            "reason": machine.rollout.reason,
+        }
+        for plan_id, machine in sorted(
+            world.rollouts.items(), key=lambda item: (len(item[0]), item[0])
+        )
+    ]
+    return {"plans": rows}
+
+
+def plan(world: World, knobs: Collection[Planner], plan_id: str) -> Dict[str, Any]:
+    """`plan show`: a plan and how far it has come."""
+    machine = require_plan(world.rollouts, plan_id, "")
+    plain: Dict[str, Any] = codec.to_plain(machine.rollout)
+    for inside in ("step", "step_at_s", "judged_s", "pausing"):
+        del plain[inside]  # `rollout show` tells of them
+    plain["changes"] = plain_changes(machine.rollout.changes, machine.rollout.to_last)
+    planned = [c for c in machine.rollout.changes if c.status is ChangeStatus.PLANNED]
+    moved = staleness.moved_by_id(machine.rollout, world.reports, world.cluster, planned)
+    plain["moved"] = [
+        f"{c.name}: {moved[c.action_id]}" for c in planned if c.action_id in moved
+    ]
+    for row, change in zip(plain["changes"], machine.rollout.changes):
+        if change.action_id in moved:
+            row["manual"] = []  # what is not done by a plan is not done by hand either
+        row["ratio"] = change.ratio
+        row["written_since"] = _written_since(world, change)
+    plain["waiting_for"] = list(machine.waits_for)
+    plain["stale_keys"] = stale_keys_of(knobs, world, machine.rollout)
+    return plain
+
+
+def _written_since(world: World, change: Change) -> List[str]:
+    """What the drives of a change wrote since, by SMART; empty where they do not tell."""
+    report = world.reports.get(change.hostname)
+    drives = {d.drive_id: d for d in report.drives} if report else {}
+    lines = []
+    for before in change.wear:
+        drive = drives.get(before.drive_id)
+        if drive is not None and drive.wear is not None:
+            said = since(before.wear, drive.wear)
+            lines += [f"{drive.dev_name}: {said}"] if said else []
+    return lines
+
 
 # Commands by hand that are listed of one change.
 MANUAL_MAX = 20
@@ -30,7 +96,7 @@ _OF_CLUSTER = "ceph wcache "
 PLANNED = "planned"  # what a drive keeps of a change that is planned to last
 
 
-def plans(data: Mapping[str, Any]) -> str:
+def plans_text(data: Mapping[str, Any]) -> str:
     """`ceph wcache plan ls`."""
     if not data["plans"]:
         return "no plan yet\nnext: ceph wcache recommend"
@@ -42,18 +108,18 @@ def plans(data: Mapping[str, Any]) -> str:
     return table(("PLAN", "STATUS", "MADE (UTC)", "CHANGES APPLIED", "REASON"), rows)
 
 
-def plan(data: Mapping[str, Any]) -> str:
+def plan_text(data: Mapping[str, Any]) -> str:
     """`ceph wcache plan`, and `plan show`: many changes by what they are."""
     few = len(data["changes"]) <= LISTED_MAX
-    return _plan(data, whole=few)
+    return _plan_text(data, whole=few)
 
 
-def each(data: Mapping[str, Any]) -> str:
+def whole_plan_text(data: Mapping[str, Any]) -> str:
     """`ceph wcache plan show --all`."""
-    return _plan(data, whole=True)
+    return _plan_text(data, whole=True)
 
 
-def _plan(data: Mapping[str, Any], *, whole: bool) -> str:
+def _plan_text(data: Mapping[str, Any], *, whole: bool) -> str:
     alone = [f"left alone: {line}" for line in data.get("left_alone", [])]
     left = listed(alone, "left alone: see --format json")
     if data.get("drives_in_place"):
@@ -87,7 +153,7 @@ def _plan(data: Mapping[str, Any], *, whole: bool) -> str:
         ]
     lines += left
     lines += listed([f"no longer fits: {line}" for line in data.get("moved", [])], "such changes")
-    lines += [f"note: {line}" for line in stale_keys(data)]
+    lines += [f"note: {line}" for line in stale_keys_text(data)]
     lines += [f"note: {line}" for line in of_options(drives)]
     if planned:
         apply = _apply(data["plan_id"], drives)

@@ -1,15 +1,32 @@
-"""`ceph wcache try` in words and figures, for whoever sees it first."""
+"""`ceph wcache try`: a thin face over campaigns, no engine of its own.
+
+It is called again and again: first it says what measuring would cost, then how far it is,
+then what came out.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping, Optional
+from dataclasses import replace
+from typing import Any, Callable, Dict, List, Mapping, Optional
 
-from ..core.automation.state import any_on
-from ..core.change.preconditions import precondition_text
+from ..ceph.view import Traffic
+from ..core import codec
+from ..core.automation.state import Modes, any_on
+from ..core.change.preconditions import PROBE_RESPONDS, precondition_text
+from ..core.errors import ConflictError, RefusedError
+from ..core.experiment.campaign import Campaign, candidates
+from ..core.experiment.schedule import (
+    TRY_DRIVES_PER_MODEL,
+    TRY_LOADS,
+    TrySample,
+    enough_traffic_per_s,
+)
 from ..core.fleet.ages import again
 from ..core.fleet.findings import ADVICE
 from ..core.model import CacheMode, FindingCode, Verdict, load_name
+from ..core.scope import parse_scope
 from ..core.shell import CommandLine, command
+from ..core.simulation import all_simulated, real
 from ..core.text import (
     NAMED_MAX,
     amount,
@@ -22,24 +39,177 @@ from ..core.text import (
     when,
     written,
 )
+from ..engine.engine import Engine
 from ..engine.evidence.results import BEING_ANALYSED
-from ..services.service import Service
-from ..services.trying import ANSWER, FORECAST
-from .tables import after_recommend, left_out, strict
-from .views import Views
+from ..engine.orders import Orders
+from ..engine.world import World
+from ..services.campaigns import CampaignService, Ready
+from ..services.expecting import ending, periods_of
+from ..services.guards import require_reports
+from .campaigns import campaign as campaign_of
+from .recommend import Recommended, after_recommend
+from .tables import left_out, model_of, strict
+
+ARGUMENTS: Mapping[str, Any] = {"loads": TRY_LOADS, "drives_per_model": TRY_DRIVES_PER_MODEL}
+FORECAST, MEASURING, ANSWER = "forecast", "measuring", "answer"
+# The last drive is still to be brought back.
+PERCENT_OPEN_MAX = 99
+
+
+class TryService:
+    """Picks a measurement, and says where it stands; thread-safe by the engine's lock."""
+
+    def __init__(
+        self, engine: Engine, campaigns: CampaignService, traffic: Traffic
+    ) -> None:
+        self._engine = engine
+        self._campaigns = campaigns
+        self._traffic = traffic
+
+    def look(self, scope: Optional[str] = None, accept_cost: bool = False) -> Dict[str, Any]:
+        """`try`: what it would cost; with `accept_cost` it is begun, and then told of."""
+        chosen = str(parse_scope(scope))
+        if not accept_cost:
+            return self._looked(self._engine.world(), chosen)
+        looked = self._engine.world()
+        told = _under_way(looked, chosen)
+        if told:
+            return told
+        with self._campaigns.deciding(lambda now: self._ready(now, chosen), looked) as (
+            world, orders, ready
+        ):
+            return self._begun(world, orders, ready, chosen)
+
+    def _looked(self, world: World, chosen: str) -> Dict[str, Any]:
+        running = _running(world)
+        if running is not None and running.trial:
+            return _measuring(world, running)
+        last = None if running is not None else _last(world, chosen)
+        if last is not None:
+            with self._engine.orders() as orders:
+                reported = orders.refresh()
+            return {
+                **_head(ANSWER, last.options.scope), "campaign_id": last.campaign_id,
+                "reported": codec.to_plain(reported),
+            }
+        sample = self._sample(world, chosen)
+        # beside a plan or a trial that leaves no drive: what it costs once that has ended
+        then = replace(world, rollouts={}, reserved=()) if world.occupied else world
+        told = self._campaigns.forecast(sample, then, scope=chosen, **ARGUMENTS)
+        return {
+            **_head(FORECAST, chosen), **told, "in_the_way": _in_the_way(world),
+            "sick": list(world.cluster.sick),
+            "busy_osds": sorted(sample.busy_osds), "not_heard": world.not_heard,
+            "frozen": world.frozen,
+            "under_way": running.campaign_id if running is not None else "",
+            "occupied": world.occupied,
+        }
+
+    def _ready(self, world: World, chosen: str) -> Ready:
+        sample = self._sample(world, chosen)
+        _require_fit(world)
+        return self._campaigns.ready(world, sample, accept_cost=True, scope=chosen, **ARGUMENTS)
+
+    def _begun(self, world: World, orders: Orders, ready: Ready, chosen: str) -> Dict[str, Any]:
+        told = _under_way(world, chosen)
+        if told:
+            return told
+        _require_fit(world)
+        begun = self._campaigns.started(world, orders, ready)
+        now = orders.look(world)
+        return _measuring(now, now.campaigns[begun["campaign_id"]])
+
+    def _sample(self, world: World, scope: str) -> TrySample:
+        options = world.options
+        require_reports(world)
+        found = candidates(world.believed_reports, world.cluster, parse_scope(scope))
+        osd_ids = {
+            use.osd_id for item in real(found)
+            for drive in item.drives for use in drive.uses
+        }
+        return TrySample(
+            {osd_id: self._traffic.commits_per_s(osd_id) for osd_id in osd_ids},
+            enough_traffic_per_s(options.period_s, options.traffic_commits_min),
+        )
+
+
+def _under_way(world: World, chosen: str) -> Dict[str, Any]:
+    """How far it is, where it was begun before; a ConflictError where something else was."""
+    running, occupied = _running(world), world.occupied
+    if running is not None and running.trial and running.options.scope == chosen:
+        return _measuring(world, running)
+    if running is not None:
+        occupied = f"campaign {running.campaign_id}"
+    if occupied:
+        raise ConflictError(f"{occupied} is under way", "begin this after it")
+    return {}
+
+
+def _require_fit(world: World) -> None:
+    in_the_way = _in_the_way(world)
+    if in_the_way:
+        raise RefusedError(
+            precondition_text(in_the_way, sick=world.cluster.sick),
+            "wait until they are met, and try again",
+        )
+
+
+def _in_the_way(world: World) -> List[str]:
+    if not set(world.reports) - set(world.not_heard):
+        return [PROBE_RESPONDS]
+    if all_simulated(world.reports.values()):
+        return []
+    return [item.value for item in world.cluster.blocking]
+
+
+def _running(world: World) -> Optional[Campaign]:
+    return world.campaigns.get(world.open_campaign)
+
+
+def _last(world: World, scope: str) -> Optional[Campaign]:
+    found = [
+        item for item in world.campaigns.values() if item.trial and item.options.scope == scope
+    ]
+    found.sort(key=lambda item: item.created_at_s)
+    return found[-1] if found else None
+
+
+def _measuring(world: World, campaign: Campaign) -> Dict[str, Any]:
+    """How far a campaign is: by its periods and those that are expected."""
+    machines = [world.runs[name] for name in campaign.run_ids if name in world.runs]
+    open_ = [machine for machine in machines if not machine.over]
+    periods = [periods_of(world, machine) for machine in machines]
+    share = sum(
+        1.0 if machine.over else done / max(1, at_end)
+        for machine, (done, _, at_end) in zip(machines, periods)
+    ) / max(1, len(machines))
+    return {
+        **_head(MEASURING, campaign.options.scope), "campaign_id": campaign.campaign_id,
+        "percent": min(PERCENT_OPEN_MAX, round(100.0 * share)),
+        **ending(world, campaign),
+        "drives_done": len(machines) - len(open_), "drives": len(machines),
+    }
+
+
+def _head(state: str, scope: str) -> Dict[str, Any]:
+    return {"state": state, "scope": scope}
+
 
 _OFF, _ON = "turn the write cache off", "keep the write cache on"
 
 
-def tried(service: Service, views: Views, arguments: Mapping[str, Any]) -> Dict[str, Any]:
+def tried(
+    tries: TryService, look: Callable[[], World], recommended: Recommended, modes: Modes,
+    **arguments: Any,
+) -> Dict[str, Any]:
     """What `try` answers, with its lines as text and the next command."""
-    data = service.tries.look(arguments.get("scope"), bool(arguments.get("accept_cost")))
+    data = tries.look(**arguments)
     again_by = _try(data["scope"])
     if data["state"] == FORECAST:
         lines, following = _forecast(data), _after_forecast(data, again_by)
     elif data["state"] == ANSWER:
-        campaign = views.campaigns.show(data["campaign_id"])
-        shown = views.plans.recommendations()
+        campaign = campaign_of(look(), data["campaign_id"])
+        shown = recommended.answer(look())
         rows = _measured(shown["recommendations"], campaign["results"])
         data["recommendations"] = rows
         lines = _answer(rows, campaign)
@@ -49,7 +219,7 @@ def tried(service: Service, views: Views, arguments: Mapping[str, Any]) -> Dict[
             rows or others or shown["rollout"]
         ) else command("ceph wcache campaign show {}", data["campaign_id"])
         lines.append(f"to measure again: {again_by} --accept-cost")
-        if not any_on(service.auto.state.modes):
+        if not any_on(modes):
             lines.append(
                 "to have drives that come later measured too, and what waits told by `ceph "
                 "health`: ceph wcache auto recommend"
@@ -66,7 +236,7 @@ def tried(service: Service, views: Views, arguments: Mapping[str, Any]) -> Dict[
     return {**data, "lines": lines, "next": following}
 
 
-def text(data: Mapping[str, Any]) -> str:
+def try_text(data: Mapping[str, Any]) -> str:
     """The lines, and what to type next."""
     return "\n".join([*data["lines"], f"next: {data['next']}"])
 
@@ -77,21 +247,17 @@ def _try(scope: str) -> CommandLine:
     return command("ceph wcache try {}", scope)
 
 
-def _written(cost: Mapping[str, Any]) -> str:
-    """What calls write, to end a line."""
-    return f"at most {written(cost)} written" if cost["bench_calls"] else "nothing is written"
-
-
 def _forecast(data: Mapping[str, Any]) -> List[str]:
     cost = data["forecast"]
     busy = data["busy_osds"]
     own = f"{many(len(busy), 'busy OSD')} by the writes of its clients; the others"
     drives = many(cost["drives"], "drive")
+    writes = f"at most {written(cost)} written" if cost["bench_calls"] else "nothing is written"
     lines = [
         f"this would measure {drives} with the cache on and off, a drive or two of each drive "
         "model:",
         f"  {own if busy else 'each'} by one 4 KiB write at a time",
-        f"  {at_most(cost['seconds_expected'], cost['seconds'])}; {_written(cost)}",
+        f"  {at_most(cost['seconds_expected'], cost['seconds'])}; {writes}",
     ]
     emptied = cost["osds_emptied"]
     if emptied:
@@ -154,11 +320,7 @@ def _elsewhere(
 
 
 def _named(row: Mapping[str, Any]) -> str:
-    model = " ".join(
-        part for part in (row["drive_model"]["vendor"], row["drive_model"]["model"],
-                          row["drive_model"]["firmware"]) if part
-    )
-    return f"{row['device_class']}, {model or '(unnamed)'}"
+    return f"{row['device_class']}, {model_of(row)}"
 
 
 def _answer(rows: List[Dict[str, Any]], campaign: Mapping[str, Any]) -> List[str]:

@@ -1,7 +1,7 @@
 """The use cases behind `ceph wcache ...` that change something or cost something.
 
 Each takes plain arguments, returns plain data (what `--format json` prints), and raises
-a WcacheError with one clear line.  What only looks is in `views.py`.
+a WcacheError with one clear line.  What only looks is a function of a World.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from ..engine.engine import Engine
 from ..engine.key_work import WAIT_S
 from ..engine.persistence import FROZEN
 from ..engine.world import World
-from .accept import AcceptService
-from .auto import AutoService
-from .campaigns import CampaignService
-from .deploying import AgentService
-from .drive_models import DriveModelService
-from .dry_run import would
+from ..services.accept import AcceptService
+from ..services.auto import AutoService
+from ..services.campaigns import CampaignService
+from ..services.deploying import AgentService
+from ..services.garbage import Garbage
+from ..services.guards import would
+from ..services.outlook import OutlookService
+from ..services.plans.planner import Planner
+from ..services.plans.plans import PlanService
+from ..services.plans.rollouts import RolloutService
+from ..services.probes import ProbeService
+from ..services.web_tokens import WebTokens
+from .drives.models import DriveModelService
 from .evidence import EvidenceService
-from .garbage import Garbage
-from .outlook import OutlookService
-from .plans.planner import Planner
-from .plans.plans import PlanService
-from .plans.rollouts import RolloutService
-from .probes import ProbeService
 from .trying import TryService
-from .web_tokens import WebTokens
 
 # How often it is looked whether the mons have stored what a command waits for.
 STORE_LOOK_S = 0.02
@@ -53,8 +53,9 @@ class Service:
         self._engine = engine
         self._log = log
         self._store_wait_s = store_wait_s
-        self._planners = planners
+        self.planners = planners
         self._failed: Dict[str, str] = {}  # what of the knobs raised when it was asked last
+        self.commit_ms = traffic.commit_ms
         self.probes = ProbeService(engine, log)
         self.agents = agents
         self.accepts = AcceptService(engine)
@@ -71,13 +72,13 @@ class Service:
 
     def behind(self, knob: str) -> Any:
         """Return what is behind the commands of a knob's own."""
-        return self._planners[knob].service
+        return self.planners[knob].service
 
     def tick(self) -> None:
         """What is due of the knobs, of `auto` and of memory; one that fails keeps no other."""
         world = self._engine.world()
         parts: List[Tuple[str, Callable[[World], None]]] = [
-            *((name, planner.tick) for name, planner in self._planners.items()),
+            *((name, planner.tick) for name, planner in self.planners.items()),
             ("auto", self.auto.tick), ("garbage", self._garbage.look),
         ]
         for name, tick in parts:
@@ -89,7 +90,7 @@ class Service:
         A knob that fails is a finding too, and the others are still told.
         """
         asked: List[Tuple[str, Callable[[World], Sequence[Finding]]]] = [
-            *((f"knob {name}", planner.findings) for name, planner in self._planners.items()),
+            *((f"knob {name}", planner.findings) for name, planner in self.planners.items()),
             ("auto", self.auto.findings),
             ("advice", lambda world: self.outlook.findings(world, self.auto.state.modes)),
         ]
@@ -107,11 +108,11 @@ class Service:
 
     def measuring(self, world: World) -> Optional[Holding]:
         """What measures OSDs and compares no cache modes."""
-        found = (planner.measuring(world) for planner in self._planners.values())
+        found = (planner.measuring(world) for planner in self.planners.values())
         return next(filter(None, (*found, *world.reserved)), None)
 
     def _wishes(self) -> List[Wish]:
-        return [wish for planner in self._planners.values() for wish in planner.wishes()]
+        return [wish for planner in self.planners.values() for wish in planner.wishes()]
 
     def headline(self, world: World) -> str:
         """What waits under `auto recommend`, in one line."""

@@ -1,0 +1,196 @@
+"""`ceph wcache drive ls`: each drive, or where they are many their kinds."""
+
+from __future__ import annotations
+
+from typing import AbstractSet, Any, Dict, Iterable, List, Mapping, Optional, Tuple
+
+from ...core import codec
+from ...core.drive.manual import pin_word
+from ...core.drive.safety import dropping_above, judge
+from ...core.errors import NotFoundError
+from ...core.fleet import ages
+from ...core.fleet.ages import age_of
+from ...core.fleet.claims import believed_of
+from ...core.model import CacheMode, DriveReport
+from ...core.scope import Scope, parse_scope
+from ...core.shell import command
+from ...core.text import LISTED_MAX, Rows, amount, listed, named, table
+from ...core.verdict.plp import plp_cell
+from ...engine.world import World
+
+
+def drives(world: World, within: Optional[str] = None) -> Dict[str, Any]:
+    """`drive ls`: every OSD drive with both sides of its cache and every layer."""
+    scope = parse_scope(within)
+    hostname = scope.hostname
+    if hostname and hostname not in world.reports:
+        raise NotFoundError(
+            f"no probe has reported for host {hostname[:60]!r}", "see `ceph wcache agent ls`"
+        )
+    names = [hostname] if hostname else sorted(world.reports)
+    if hostname:
+        told = {hostname: believed_of(hostname, world.reports, world.cluster)}
+    else:
+        told = {report.hostname: report for report in world.believed_reports}
+    trusted = frozenset(item.drive_model for item in world.trusted)
+
+    def row_of(item: Tuple[str, DriveReport]) -> Dict[str, Any]:
+        name, drive = item
+        leased = (name, drive.domain_id) in world.leased
+        age_s = world.report_age_s(name)
+        return {
+            **_drive(name, drive, leased, trusted),
+            "reported_s_ago": None if age_s is None else round(age_s, 1),
+        }
+
+    found = [
+        (name, drive) for name in names for drive in told[name].drives
+        if scope.covers(told[name], drive, world.cluster)
+    ]
+    if not found and scope not in (Scope(), Scope(hostname=hostname)):
+        raise NotFoundError(f"no drive is in scope {scope}", "see `ceph wcache drive ls`")
+    rows = Rows(found, row_of)
+    age = age_of({*names}, world.reported_at_s, world.now_s)
+    return {"drives": rows, "reported": codec.to_plain(age)}
+
+
+def _drive(
+    hostname: str, drive: DriveReport, leased: bool, trusted: AbstractSet[str]
+) -> Dict[str, Any]:
+    plain: Dict[str, Any] = codec.to_plain(drive)
+    plain.update(
+        hostname=hostname, leased=leased, safety=judge(drive.state).value,
+        mode=drive.mode.value if drive.mode else "unknown",
+        osds=sorted({use.osd_id for use in drive.uses}),
+        plp=plp_cell(drive.plp_hints, str(drive.drive_model) in trusted),
+        toggle_refusal=drive.toggle_refusal or _must_stay_off(drive),
+    )
+    return plain
+
+
+def _must_stay_off(drive: DriveReport) -> str:
+    dropping = dropping_above(drive) if drive.mode is CacheMode.WRITE_THROUGH else ()
+    return f"{', '.join(dropping)} does not flush: `ceph wcache drive reload`" if dropping else ""
+
+
+HOSTS_NAMED = 3
+SAFE = "safe"
+Row = Mapping[str, Any]
+
+
+def drives_text(data: Mapping[str, Any]) -> str:
+    """`ceph wcache drive ls`."""
+    rows = data["drives"]
+    few = len(rows) <= LISTED_MAX or len({row["hostname"] for row in rows}) == 1
+    return every_drive_text(data) if few else _kinds(data)
+
+
+def every_drive_text(data: Mapping[str, Any]) -> str:
+    """`ceph wcache drive ls --all`."""
+    if not data["drives"]:
+        return "no probe has reported a drive yet\nnext: ceph wcache agent ls"
+    rows = []
+    for row in data["drives"]:
+        uses = ",".join(sorted(f"osd.{u['osd_id']}/{u['role']}" for u in row["uses"]))
+        layers = " ".join(
+            f"{layer['name']}={layer['kernel_view']}" for layer in row["state"]["layers"]
+        )
+        transport, model, *state = _what(row)
+        rows.append((
+            row["hostname"], row["dev_name"], transport, model, uses, *state[:3], layers,
+            *state[3:], _note(row),
+        ))
+    heads = ("HOST", "DRIVE", "TRANSPORT", "MODEL", "OSDS", "DEVICE CACHE", "KERNEL VIEW",
+             "PINNED", "LAYERS", "STATE", "PLP", "NOTE")
+    return "\n".join([table(heads, rows), *_below(data)])
+
+
+def _kinds(data: Mapping[str, Any]) -> str:
+    """Drives that look alike in one line: those in a state that is not safe first."""
+    kinds: Dict[Tuple[Any, ...], List[Row]] = {}
+    for row in data["drives"]:
+        views = ",".join(sorted({one["kernel_view"] for one in row["state"]["layers"]}))
+        transport, model, *state = _what(row)
+        kind = (transport, model, *state[:3], views, *state[3:], _note(row))
+        kinds.setdefault(kind, []).append(row)
+    found = sorted(kinds.items(), key=lambda one: (one[1][0]["safety"] == SAFE, -len(one[1])))
+    rows = [
+        (len(alike), named(list(dict.fromkeys(row["hostname"] for row in alike)), HOSTS_NAMED),
+         *kind)
+        for kind, alike in found
+    ]
+    heads = ("DRIVES", "HOSTS", "TRANSPORT", "MODEL", "DEVICE CACHE", "KERNEL VIEW", "PINNED",
+             "LAYERS", "STATE", "PLP", "NOTE")
+    return "\n".join([
+        *listed(table(heads, rows).splitlines(), "kinds of drives"), *_below(data),
+        "each drive: ceph wcache drive ls --all, or of one host: "
+        + command("ceph wcache drive ls host:{}", found[0][1][0]["hostname"]),
+    ])
+
+
+def _what(row: Row) -> Tuple[Any, ...]:
+    """Transport and model, then the state of the cache."""
+    model, state = row["drive_model"], row["state"]
+    return (
+        row["transport"],
+        " ".join(p for p in (model["vendor"], model["model"], model["firmware"]) if p),
+        state["device_cache"], state["kernel_view"],
+        pin_word(row["transport"], state["pinned"]), row["safety"], row["plp"],
+    )
+
+
+def _note(row: Row) -> str:
+    return "; ".join(filter(None, (
+        "experiment" if row["leased"] else row["toggle_refusal"],
+        *(bcache_words(one) for one in row.get("bcache", ())),
+        *(dm_cache_words(one) for one in row.get("dm_caches", ())),
+    )))
+
+
+def _below(data: Mapping[str, Any]) -> List[str]:
+    return [
+        *flushed(row["state"] for row in data["drives"]),
+        f"reported {ages.words(data['reported'])}",
+    ]
+
+
+def flushed(states: Iterable[Mapping[str, Any]]) -> List[str]:
+    """Which direction is safe, where the two sides of some drive's cache differ."""
+    differ = any(
+        (state["device_cache"], state["kernel_view"]) == ("write through", "write back")
+        for state in states
+    )
+    return [
+        "device cache off and kernel view write back is safe: the kernel flushes a cache that is "
+        "off; the other way round data can be lost"
+    ] if differ else []
+
+
+def bcache_words(one: Mapping[str, Any]) -> str:
+    """What the drive is to it, and what it is set to."""
+    role = "cache" if one["is_cache"] else "backing"
+    sizes = {
+        name: "unknown" if one[key] is None else amount(one[key])
+        for name, key in (
+            ("cutoff", "sequential_cutoff_bytes"), ("dirty", "dirty_bytes"),
+            ("target", "target_bytes"), ("rate", "rate_bytes_s"),
+        )
+    }
+    state = f", {one['state']}" if one["state"] in ("no cache", "inconsistent") else ""
+    return (
+        f"{role} of {one['name']} ({one['mode']}{state}, sequential cutoff {sizes['cutoff']}, "
+        f"dirty {sizes['dirty']} of {sizes['target']}, {sizes['rate']}/s)"
+    )
+
+
+def dm_cache_words(one: Mapping[str, Any]) -> str:
+    """What it is and how it is set; wcache leaves it alone."""
+    dirty = one["dirty_bytes"]
+    parts = (
+        one["mode"], one["policy"] and f"policy {one['policy']}",
+        "" if dirty is None else f"dirty {amount(dirty)}",
+    )
+    return (
+        f"under {one['kind']} {one['name']} ({', '.join(filter(None, parts))}; observed only, not "
+        "tuned)"
+    )

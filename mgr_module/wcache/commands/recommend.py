@@ -1,0 +1,280 @@
+"""`ceph wcache recommend`: a cache mode for each device class and drive model."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import (
+    Any,
+    Callable,
+    Collection,
+    Dict,
+    Iterable,
+    List,
+    Mapping,
+    Optional,
+    Sequence,
+    Tuple,
+)
+
+from ..core import codec
+from ..core.drive.manual import by_hand
+from ..core.host_report import lost_models
+from ..core.model import CacheMode, DriveReport, Verdict, load_name
+from ..core.scope import Scope, parse_scope
+from ..core.shell import command, ticked, typed
+from ..core.simulation import DriveKind, in_cluster, real
+from ..core.text import named, ratio, relative, table
+from ..core.verdict.consequences import noop_flushes, of_write_through
+from ..core.verdict.explaining import budgets, settling
+from ..core.verdict.hosts_by_model import differing
+from ..core.verdict.recommend import BURSTS, FEW, Recommendation
+from ..core.verdict.result import Result
+from ..engine.world import World
+from ..services.guards import require_scope
+from ..services.plans.planner import Planner
+from ..services.plans.planners import stale_keys
+from .evidence import foreign
+from .tables import model_of
+
+Held = Callable[[], Mapping[Tuple[str, str], str]]
+"""By device class and drive model: why `auto` does not apply its mode by itself any more."""
+
+
+class Recommended:
+    """What is recommended, with evidence and commands."""
+
+    def __init__(
+        self, knobs: Collection[Planner], held: Held,
+        summary: Callable[[World], Mapping[str, Any]],
+    ) -> None:
+        self._summary = summary
+        self._knobs = knobs
+        self._held = held
+
+    def answer(self, world: World, scope: Optional[str] = None) -> Dict[str, Any]:
+        """`recommend`: one per device class and drive model, with evidence and commands."""
+        wanted = parse_scope(scope)
+        require_scope(world, wanted)
+        return {
+            "recommendations": self.rows(world, wanted),
+            "foreign": foreign(world, wanted), "rollout": world.open_plan,
+            "summary": self._summary(world),
+        }
+
+    def rows(self, world: World, scope: Scope) -> List[Dict[str, Any]]:
+        """The recommendations as plain data."""
+        rows, held = [], self._held()
+        for item in recommended_in(world, scope):
+            results = [world.results[key] for key in item.record_ids if key in world.results]
+            plain = codec.to_plain(item)
+            plain["manual"], plain["manual_on"], plain["consequences"] = [], "", []
+            measured = _measured_drive(world, results)
+            if measured is not None and item.mode is not None:
+                plain["manual_on"], drive = measured
+                plain["manual"] = list(by_hand(
+                    drive, item.mode,
+                    lost_models(world.reports.values(), simulated=item.simulated),
+                ))
+                plain["consequences"] = list(_consequences(item, drive, results))
+            plain["noop_flushes"] = list(noop_flushes(results))
+            plain["stale_keys"] = self._stale_keys(world, item)
+            plain["settled_by"] = [] if item.verdict.decided else [
+                {"what": words, "command": command}
+                for words, command in settling(item, results, budgets(world.options))
+            ]
+            kind = DriveKind.of(item)
+            plain["to_change"] = 0 if item.mode is None else differing(
+                world.believed_reports, world.cluster, kind, item.mode,
+                throwaway=world.options.throwaway_cluster,
+            )
+            mark = world.marks.get(kind)
+            counts = mark is not None and mark.mode is item.mode
+            plain["went_back"] = codec.to_plain(mark) if counts else None
+            plain["held_by_auto"] = held.get((item.device_class, str(item.drive_model)), "")
+            rows.append(plain)
+        return rows
+
+    def _stale_keys(self, world: World, item: Recommendation) -> List[str]:
+        """Values of other knobs that the recommended mode makes stale, or has made so."""
+        if item.mode is None or not in_cluster(item):
+            return []
+        drives = [
+            drive for report in real(world.reports.values())
+            for drive in report.drives if drive.drive_model == item.drive_model
+        ]
+        return stale_keys(
+            self._knobs, world,
+            {u.osd_id for d in drives if d.mode is item.mode.other for u in d.uses},
+            {u.osd_id for d in drives if d.mode is item.mode for u in d.uses},
+        )
+
+
+def recommended_in(world: World, scope: Scope) -> List[Recommendation]:
+    """The recommendations on drives in a scope: by what was measured, and what is reported."""
+    where = replace(scope, device_class="", drive_model="")
+    found = [
+        item for item in world.recommendations
+        if scope.has_class(item.device_class) and scope.has_model(item.drive_model)
+    ]
+    if where == Scope():
+        return found
+    kinds = {
+        (drive.drive_model, osd.device_class if osd is not None else None)
+        for report in world.reports.values() for drive in report.drives
+        if scope.has_host(report.hostname) for use in drive.uses if scope.has_osd(use.osd_id)
+        for osd in [world.cluster.osds.get(use.osd_id)]
+    }
+
+    def is_measured(item: Recommendation) -> bool:
+        results = (world.results[key] for key in item.record_ids if key in world.results)
+        return any(scope.has_host(r.hostname) and scope.has_osd(r.osd_id) for r in results)
+
+    return [
+        item for item in found if is_measured(item)
+        or not kinds.isdisjoint({(item.drive_model, item.device_class), (item.drive_model, None)})
+    ]
+
+
+def _consequences(
+    item: Recommendation, drive: DriveReport, results: Sequence[Result]
+) -> Tuple[str, ...]:
+    if item.mode is not CacheMode.WRITE_THROUGH:
+        return ()
+    found = [result.pin_price_us for result in results]
+    return of_write_through(drive, [us for us in found if us is not None])
+
+
+def _measured_drive(
+    world: World, results: Iterable[Result]
+) -> Optional[Tuple[str, DriveReport]]:
+    """(hostname, drive) of the first result whose drive is still there."""
+    for result in results:
+        report = world.reports.get(result.hostname)
+        for drive in report.drives if report else ():
+            if drive.drive_id == result.drive_id:
+                return result.hostname, drive
+    return None
+
+
+def recommend_text(data: Mapping[str, Any]) -> str:
+    """`ceph wcache recommend`."""
+    others = _foreign(data["foreign"])
+    if not data["recommendations"]:
+        following = data["summary"]["next"] or "ceph wcache campaign forecast"
+        return "\n".join(["nothing is measured yet", *others, f"next: {following}"])
+    rows = sorted(data["recommendations"], key=_by_weight)
+    lines = [data["summary"]["text"], ""]
+    heads = ("CLASS", "DRIVE MODEL", "VERDICT", "CACHE OFF", "RATIO", "MEASURED",
+             "TO CHANGE")
+    lines.append(table(heads, [
+        (r["device_class"] or "-", model_of(r) + (" (simulated)" if r["simulated"] else ""),
+         r["verdict"], *_gain(r), max((load["drives"] for load in r["loads"]), default=0),
+         r["to_change"])
+        for r in rows
+    ]))
+    lines += [
+        "CACHE OFF: what turning the cache off does to the latency of a commit, with the interval "
+        "at 99%; RATIO: latency with it on over latency with it off", "",
+    ]
+    said_of: Dict[str, List[str]] = {}  # what is said of several drive models is said once
+    for r in rows:
+        said = [
+            *(f"went back: {line}" for line in went_back(r)), *stale_keys_text(r),
+            *([r["why"]] if not Verdict(r["verdict"]).decided else []),
+            *(
+                f"to settle it: {step['what']}: {ticked(step['command'])}"
+                for step in r["settled_by"]
+            ),
+            *r["noop_flushes"],
+            # what is said of every drive model is under `explain`
+            *(f"note: {line}" for line in r["warnings"] if line != BURSTS and FEW not in line),
+        ]
+        for line in said:
+            said_of.setdefault(line, []).append(model_of(r))
+    lines += [f"{named(list(dict.fromkeys(of)))}: {line}" for line, of in said_of.items()]
+    lines += others
+    explain = command("ceph wcache explain model:{}", model_of(rows[0]))
+    lines.append(f"why, with figures and what to do by hand: {explain}")
+    return "\n".join([*lines, f"next: {after_recommend(data)}"])
+
+
+def _foreign(rows: List[Dict[str, Any]]) -> List[str]:
+    """Word the verdicts of other clusters on drive models of this one."""
+    shown = []
+    for row in rows:
+        if not row["drives_here"]:
+            continue
+        loads = ", ".join(
+            f"{load_name(load['load_point'])} {ratio(load)}" for load in row["loads"]
+            if load["verdict"] == row["verdict"]
+        )
+        todo = "" if row["measured_here"] else "; confirm it: ceph wcache campaign start --confirm"
+        shown.append(
+            f"foreign (decides nothing): class {row['device_class']}, drive model "
+            f"{model_of(row)}: {row['verdict']}" + (f" ({loads})" if loads else "")
+            + f", from cluster {row['cluster']}{todo}"
+        )
+    return shown
+
+
+def _by_weight(row: Mapping[str, Any]) -> Tuple[bool, bool, str, str]:
+    """What is to be done comes first, then what is open."""
+    open_ = not Verdict(row["verdict"]).decided
+    return not row["to_change"], not open_, row["device_class"], model_of(row)
+
+
+def _gain(row: Mapping[str, Any]) -> Tuple[str, Optional[float]]:
+    """What is gained and the ratio, of the first load that decided; `explain` has the others."""
+    loads = [load for load in row["loads"] if load["verdict"] == row["verdict"]] or row["loads"]
+    if not loads:
+        return "-", None
+    return f"{load_name(loads[0]['load_point'])}{relative(loads[0])}", loads[0]["ratio"]
+
+
+_PLAN = command("ceph wcache plan")
+_BY_TRAFFIC = command("ceph wcache campaign forecast --loads=traffic")
+
+
+def went_back(row: Mapping[str, Any]) -> List[str]:
+    """What a plan found against the recommended mode of a drive model, and what to do."""
+    mark, lines = row["went_back"], []
+    if mark is not None:
+        lines.append(
+            f"plan {mark['plan_id']} put drives of this model into {mark['mode']}, and took that "
+            f"back: {mark['why']}"
+        )
+        lines.append("what was seen: " + typed("ceph wcache rollout show {}", mark["plan_id"]))
+        lines.append(f"to settle it, measure it while clients write: {ticked(_BY_TRAFFIC)}")
+        lines.append("`auto` does not apply it before that")
+    elif row["held_by_auto"]:
+        lines.append(
+            f"`auto` no longer applies it ({row['held_by_auto']}); run `ceph wcache auto apply` "
+            "again to let it retry"
+        )
+    return lines
+
+
+def after_recommend(data: Mapping[str, Any]) -> str:
+    """A plan, or the command that would settle what is open; nothing may be left to settle."""
+    if data["rollout"]:
+        return command("ceph wcache rollout show {}", data["rollout"])
+    if any(r["to_change"] and r["went_back"] is None for r in data["recommendations"]):
+        return _PLAN
+    if any(r["to_change"] for r in data["recommendations"]):
+        return f"{_BY_TRAFFIC}, while clients write"
+    steps = [step for r in data["recommendations"] for step in r["settled_by"]]
+    if steps:
+        return str(steps[0]["command"])
+    return "nothing; leave the drives as they are"
+
+
+def stale_keys_text(data: Mapping[str, Any]) -> List[str]:
+    """What a change of the cache mode makes of mClock's values."""
+    keys = data.get("stale_keys", [])
+    if not keys:
+        return []
+    return [
+        "a change of cache mode makes mClock's stored capacities stale "
+        f"({named(keys)}); after it, run `ceph wcache campaign start --loads=capacity` and `ceph "
+        "wcache mclock recommend`"
+    ]

@@ -1,1 +1,0 @@
-"""Plans and their rollouts: answers and text."""

@@ -1,0 +1,311 @@
+"""`ceph wcache rollout ...`: how far the plans are that were begun."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Dict, List, Mapping, Sequence, Tuple
+
+from ..core import codec
+from ..core.change.change_status import ChangeStatus
+from ..core.change.gate.evidence import Sums
+from ..core.change.preconditions import NEEDED, faults
+from ..core.change.putting_off import later_words
+from ..core.change.rollout import RolloutMachine
+from ..core.change.rollout_state import Rollout, RolloutStatus
+from ..core.change.time_left import TimeLeft, between, time_left
+from ..core.jobs import Trial
+from ..core.shell import command, ticked
+from ..core.text import listed, many, named, roughly, table, when
+from ..engine.world import World
+from ..services.guards import require_plan
+from .plans import coming_later, waiting
+from .tables import lines_of
+
+
+def rollouts(world: World) -> Dict[str, Any]:
+    """`rollout ls`: every plan that was begun, newest last."""
+    found = sorted(world.rollouts.items(), key=lambda item: (len(item[0]), item[0]))
+    rows = [
+        _head(world, machine) for _, machine in found
+        if machine.rollout.status is not RolloutStatus.PLANNED
+    ]
+    trials = [_trial(one, world.now_s) for one in world.trials.values()]
+    return {"rollouts": rows, "trials": trials}
+
+
+def rollout(world: World, plan_id: str) -> Dict[str, Any]:
+    """`rollout show`: its waves, the step under way, its judgement, and the time left."""
+    trial = world.trials.get(plan_id)
+    if trial is not None:
+        return {"trial": _trial(trial, world.now_s)}
+    machine = require_plan(world.rollouts, plan_id, "see `ceph wcache rollout ls`")
+    plan = machine.rollout
+    judged = machine.now_judged()
+    step = plan.step
+    return {
+        **_head(world, machine),
+        "waves": _waves(plan),
+        "step": {
+            "changes": [plan.changes[index].name for index in step.indices],
+            "osds": list(step.treated), "controls": list(step.controls),
+            "blocks_before": len(step.before), "blocks": machine.blocks_seen,
+            "blocks_max": machine.blocks_max,
+            "phase": machine.phase.value,
+        },
+        "judgement": None if judged is None else {
+            **codec.to_plain(judged), "words": judged.words,
+        },
+        "evidence": [_evidence(item) for item in plan.evidence],
+        "next_step": None if machine.over else dict(zip(("size", "why"), machine.next_step())),
+        "harm_s": round(plan.harm.spent_s, 1), "harm_max_s": plan.harm_max_s,
+        "waiting_for": list(machine.waits_for),
+        "later": [] if machine.over else later_words(plan, world.cluster),
+        "overridden": [item.name.lower() for item in plan.overridden],
+        "forced": [item.name.lower() for item in plan.forced],
+        "persist": plan.may_last, "judged_by": plan.judged_by,
+        "trials": [
+            _trial(one, world.now_s) for one in world.trials.values() if one.plan_id == plan_id
+        ],
+    }
+
+
+def _trial(trial: Trial, now_s: float) -> Dict[str, Any]:
+    """What a knob tries by itself, of a plan or for its own sake."""
+    words, fraction = ("", 1.0) if trial.over else trial.progress(now_s)
+    return {
+        "trial_id": trial.job_id, "plan_id": trial.plan_id, "status": trial.status,
+        "reason": trial.reason, "words": words, "fraction": round(fraction, 4),
+        "shown_by": trial.shown_by,
+    }
+
+
+def _evidence(item: Sums) -> Dict[str, Any]:
+    """What all steps of a kind say together, with a 95% interval."""
+    told = item.difference
+    return {
+        "kind": item.kind, "of": item.of, "steps": item.steps, "drives": item.drives,
+        "ratio": round(math.exp(told.mean), 3), "low": round(math.exp(told.low(0.025)), 3),
+        "high": round(math.exp(told.high(0.025)), 3),
+    }
+
+
+def _head(world: World, machine: RolloutMachine) -> Dict[str, Any]:
+    rollout = machine.rollout
+    left = None if machine.over else _time_left(machine, world.now_s)
+    return {
+        "plan_id": rollout.plan_id, "status": rollout.status.value,
+        "reason": rollout.reason or rollout.pausing, "changes": len(rollout.changes),
+        "applied": sum(c.status is ChangeStatus.APPLIED for c in rollout.changes),
+        "not_judged": sum(c.status is ChangeStatus.MADE for c in rollout.changes),
+        "wave": _wave_now(rollout), "waves_total": len(rollout.waves),
+        "began_at_s": rollout.began_at_s, "paused_at_s": rollout.paused_at_s,
+        "seconds_left_least": None if left is None else round(left.least_s),
+        "seconds_left_most": None if left is None else round(left.most_s),
+        "ends_at_s": round(world.now_s + left.expected_s)
+        if left is not None and rollout.status is RolloutStatus.RUNNING and not machine.waits_for
+        else None,
+        "fraction": 1.0 if left is None else round(left.fraction, 4),
+    }
+
+
+def failed(rollout: Rollout) -> str:
+    """Why a plan that is over came to nothing; '' where it was done, or taken back by will."""
+    if rollout.status is RolloutStatus.DONE or rollout.by_will:
+        return ""
+    return rollout.reason or rollout.status.value
+
+
+def _time_left(machine: RolloutMachine, now_s: float) -> TimeLeft:
+    return time_left(machine.rollout, machine.steps_left(), now_s)
+
+
+def progress(machine: RolloutMachine, now_s: float) -> Tuple[str, float]:
+    """For `ceph progress`: a message, and the fraction of the time that is over."""
+    rollout, left = machine.rollout, _time_left(machine, now_s)
+    said = f"wcache plan {rollout.plan_id}"
+    if rollout.status is RolloutStatus.PAUSED:
+        return f"{said}: paused", left.fraction
+    if rollout.status is RolloutStatus.ROLLING_BACK:
+        return f"{said}: rolling back", left.fraction
+    if rollout.missed:
+        return f"{said}: waiting", left.fraction
+    wave = f"wave {_wave_now(rollout)} of {len(rollout.waves)}"
+    return f"{said}: {wave}, {left.words}", left.fraction
+
+
+def _wave_now(rollout: Rollout) -> int:
+    """Counted from 1; 0 before the first."""
+    made = [
+        rollout.wave_of(index) + 1 for index, item in enumerate(rollout.changes)
+        if item.status is not ChangeStatus.PLANNED or index in rollout.step.indices
+    ]
+    return max(made, default=0)
+
+
+def _waves(rollout: Rollout) -> List[Dict[str, Any]]:
+    rows, at = [], 0
+    for wave in rollout.waves:
+        members = rollout.changes[at:at + wave.size]
+        counts: Dict[str, int] = {}
+        for item in members:
+            counts[item.status.value] = counts.get(item.status.value, 0) + 1
+        rows.append({
+            "kind": wave.kind.value, "name": wave.name, "changes": wave.size, "statuses": counts,
+        })
+        at += wave.size
+    return rows
+
+
+# More waves than this are told together where they stand alike.
+WAVES_MAX, WAVES_NAMED = 20, 3
+# What a dry run says of each change.
+_WOULD = (
+    ("would change {}", "would_change"),
+    ("{} keeps its mode", "would_keep"),
+    ("would make {} last over a power cycle", "would_persist"),
+    ("would restore {}", "would_restore"),
+)
+
+
+def rollouts_text(data: Mapping[str, Any]) -> str:
+    """`ceph wcache rollout ls`."""
+    tried = [trial_line(one) for one in data["trials"]]
+    if not data["rollouts"]:
+        return "\n".join(tried or ["no rollout yet", "next: ceph wcache recommend"])
+    rows = [
+        (r["plan_id"], r["status"], f"{r['wave']}/{r['waves_total']}",
+         f"{r['applied']}/{r['changes']}", r["not_judged"], _left(r), r["reason"])
+        for r in data["rollouts"]
+    ]
+    heads = ("PLAN", "STATUS", "WAVE", "APPLIED", "NOT JUDGED", "TIME LEFT", "REASON")
+    return "\n".join([table(heads, rows), *tried])
+
+
+def trial_line(one: Mapping[str, Any]) -> str:
+    """What a knob tries by itself."""
+    of = f" of plan {one['plan_id']}" if one["plan_id"] else ""
+    reason = f" ({one['reason']})" if one["reason"] else ""
+    words = f"; {one['words']}" if one["words"] else ""
+    see = ticked(one["shown_by"])
+    return f"trial {one['trial_id']}{of}: {one['status']}{reason}{words}; see {see}"
+
+
+def rollout_text(data: Mapping[str, Any]) -> str:
+    """`ceph wcache rollout show`, of a plan or a trial."""
+    if "trial" in data:
+        return trial_line(data["trial"])
+    reason = f" ({data['reason']})" if data["reason"] else ""
+    lines = [f"plan {data['plan_id']}: {data['status']}{reason}"]
+    rows = _wave_rows(data["waves"])
+    if rows:
+        lines.append(table(("WAVE", "KIND", "WHERE", "CHANGES"), rows))
+    step = data["step"]
+    if step["changes"]:
+        beside = ", ".join(f"osd.{item}" for item in step["controls"]) or "none are left"
+        lines += [
+            f"step: {', '.join(step['changes'])} ({step['phase']})",
+            f"unchanged OSDs beside it: {beside}",
+            f"blocks: {step['blocks_before']} before, {step['blocks']} of at most "
+            f"{step['blocks_max']} in this stretch",
+        ]
+    lines.append(f"judged by: {data['judged_by']}")
+    if data["judgement"]:
+        lines.append(f"judgement: {data['judgement']['words']}")
+        if data["judgement"]["settle"]:
+            lines.append(f"it would be settled by {data['judgement']['settle']}")
+    lines += [f"so far: {_told(item)}" for item in data["evidence"]]
+    following = data["next_step"]
+    if following and following["size"]:
+        lines.append(f"next step: {many(following['size'], 'change')}, {following['why']}")
+    if data["harm_max_s"]:
+        lines.append(
+            f"extra wait of clients: {data['harm_s']:.0f} s of {data['harm_max_s']:.0f} s, "
+            "over all of them"
+        )
+    lines += [trial_line(one) for one in data["trials"]]
+    lines += [*waiting(data), *coming_later(data)]
+    if data["ends_at_s"] is not None:
+        lines.append(f"expected end: {when(data['ends_at_s'])} UTC")
+    if data["seconds_left_most"] is not None:
+        lines.append(f"time left: {_left(data)}, without what it may wait for")
+    if data["status"] == "paused":
+        lines += [
+            "next: " + command("ceph wcache rollout resume {}", data["plan_id"]),
+            "or:   " + command("ceph wcache rollout abort {}", data["plan_id"]),
+        ]
+    return "\n".join(lines)
+
+
+def _wave_rows(waves: Sequence[Mapping[str, Any]]) -> List[Tuple[Any, ...]]:
+    """A row for each wave; where they are many, one for those in a row that stand alike."""
+    rows: List[List[Any]] = []
+    for number, wave in enumerate(waves, 1):
+        statuses = wave["statuses"]
+        last = rows[-1] if rows else None
+        if last and len(waves) > WAVES_MAX and wave["kind"] == last[2] and len(statuses) == 1 \
+                and [*statuses] == [*last[4]]:
+            last[1] = number
+            last[3].append(wave["name"])
+            last[4] = {status: last[4][status] + count for status, count in statuses.items()}
+        else:
+            rows.append([number, number, wave["kind"], [wave["name"]], dict(statuses)])
+    return [
+        (first if first == last else f"{first} to {last}", kind, named(names, WAVES_NAMED),
+         ", ".join(f"{count} {status}" for status, count in statuses.items()))
+        for first, last, kind, names, statuses in rows
+    ]
+
+
+def _told(item: Mapping[str, Any]) -> str:
+    """What all steps of a kind say together."""
+    return (
+        f"{item['kind']}: {item['of']} latency {item['ratio']:.2f} times that before "
+        f"({item['low']:.2f} to {item['high']:.2f}), {many(item['steps'], 'step')} together, "
+        f"{many(item['drives'], 'change')} proven"
+    )
+
+
+def forecast_text(data: Mapping[str, Any]) -> str:
+    """`ceph wcache apply --dry-run`, `rollback --dry-run`, and what they really answer."""
+    if not data.get("dry_run"):
+        rest = {name: value for name, value in data.items() if name != "later"}
+        return "\n".join([lines_of(rest), *coming_later(data)])
+    of = f"trial {data['trial_id']}" if "trial_id" in data else f"plan {data['plan_id']}"
+    lines = [f"dry run: nothing of {of} is changed"]
+    waves = [
+        f"wave {number}, {wave['kind']}: {wave['name']}, {many(wave['size'], 'change')}"
+        for number, wave in enumerate(data.get("waves", ()), 1)
+    ]
+    lines += listed(waves, "waves: see --format json")
+    for words, key in _WOULD:
+        said = [words.format(line) for line in data.get(key, ())]
+        lines += listed(said, "like these: see --format json")
+    if "seconds_most" in data:
+        taken = between(data["seconds_least"], data["seconds_most"])
+        lines.append(f"takes {taken}, without what it may wait for")
+    if data.get("harm_max_s"):
+        lines.append(f"{at_worst(data['harm_max_s'])}; then it pauses (rollout_harm_max_s)")
+    if data.get("judged_by"):
+        lines.append(f"judged by: {data['judged_by']}")
+    if data.get("lasting"):
+        lines.append(f"lasts: {data['lasting']}")
+    if data.get("in_the_way"):
+        lines.append(f"in the way: {data['in_the_way']}")
+    lines += [f"not met now: {line}" for line in faults(data.get("missed", ()), NEEDED)]
+    lines += coming_later(data)
+    lines += [f"has changed: {line}" for line in data.get("moved", ())]
+    if data.get("next"):
+        lines.append(f"next: {data['next']}")
+    return "\n".join(lines)
+
+
+def at_worst(seconds: float) -> str:
+    """What a rollout may cost its clients."""
+    return f"at worst {seconds:.0f} s of extra wait, over all clients"
+
+
+def _left(row: Mapping[str, Any]) -> str:
+    least, most = row["seconds_left_least"], row["seconds_left_most"]
+    if most is None:
+        return "-"
+    return between(least, most) if most - least > 5 else roughly(most)
