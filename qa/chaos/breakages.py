@@ -22,8 +22,10 @@ BREAKAGES: Dict[str, Mutation] = {
     "result": Mutation(
         why="a mgr that starts counts each result a second time",
         file="mgr_module/wcache/engine/evidence/analyses.py",
-        find="            self._home(result)[record_id] = result\n",
-        replace="            self._home(result)[record_id + '.again'] = result\n",
+        find="        self.results.update(self._archive.all(RESULT))\n",
+        replace="        found = self._archive.all(RESULT)\n"
+                "        again = {key + '.again': one for key, one in found.items()}\n"
+                "        self.results.update({**found, **again})\n",
         tests=(),
     ),
     "journal": Mutation(

@@ -31,7 +31,7 @@ SHELL = PROJECT / "mgr_module/wcache/core/shell.py"
 # what makes commands of templates; whole scripts, each value of which goes through a filter
 MAKERS, SCRIPTS = ("command", "typed", "commented"), PROJECT / "mgr_module/wcache/deployment"
 # names of what we ask of Ceph and its orchestrator stand in backticks there, and nothing else
-ASKING = [PROJECT / "mgr_module/wcache/ceph" / name for name in ("command.py", "orchestrator.py")]
+ASKING = [PROJECT / "mgr_module/wcache/ceph" / name for name in ("command.py", "surroundings.py")]
 # a command of ours that begins a text or follows a colon, with a hole in it
 HOLE = re.compile(
     r"(?:^|[\s:(>])(?:(?:ceph|wcache-probe|kubectl) [a-z]|(?:echo|cat|sdparm|hdparm|nvme|ssacli"

@@ -145,7 +145,7 @@ def test_commits_and_writes_without_a_flush_are_the_worst_finding(load, ratio):
     assert advice.mode is not CacheMode.WRITE_BACK
     fine = measured(TRAFFIC, counted=True)  # of the same drive model
     assert recommend([result, fine])[0].mode is not CacheMode.WRITE_BACK
-    checks = health_checks(results(World(0.0, dict, results={result.record_id: result})))
+    checks = health_checks(results(World(0.0, dict, all_results={result.record_id: result})))
     assert checks["WCACHE_FLUSH_MISSING"]["severity"] == "error"
 
 
