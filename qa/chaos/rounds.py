@@ -83,6 +83,8 @@ class Rounds:
         except (HarnessError, AssertionError, RuntimeError, OSError) as error:
             outcome.wrong.append(f"{type(error).__name__}: {str(error)[:1500]}")
         outcome.seconds = time.monotonic() - began_s
+        if outcome.seconds > ROUND_MAX_S:
+            outcome.wrong.append(f"it took {outcome.seconds:.0f} s, at most {ROUND_MAX_S:.0f}")
         return outcome
 
     @contextmanager

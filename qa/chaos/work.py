@@ -78,6 +78,8 @@ def _begun(wcache: Wcache, kind: str, host: str, osd_id: int, dice: random.Rando
             period_s=3, accept_cost=True,
         )["trial_id"])
     planned = wcache("plan", scope=f"host:{host}")
+    if not planned["plan_id"]:  # no cache mode is better there: divide memory in its place
+        planned = wcache("plan", knob="memory")
     if not planned["plan_id"]:
         raise CommandError(f"nothing to change: {str(planned['left_alone'])[:200]}")
     wcache("apply", plan_id=planned["plan_id"])
