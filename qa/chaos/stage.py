@@ -50,8 +50,8 @@ CONF = {
 CHAOS_OPTIONS = {
     **OPTIONS, "gate_by_load": False, "latency_limit_ms": 60_000,
     "memory_floor": 896 * MIB, "memory_step_s": 1,
-    # more than the OSDs have, so that a plan of memory has something to change
-    "memory_budget": 3 * 1152 * MIB,
+    # more than the OSDs have, so that a plan of memory has something to change, and a trial room
+    "memory_budget": 3 * 1408 * MIB,
 }
 # Once something is known of the drives, which a busy machine takes longer for.
 IN_ROUNDS = {"lease_ttl_s": LEASE_S, "experiment_seconds_max": 60}
