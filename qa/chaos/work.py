@@ -19,7 +19,10 @@ HIGH_BYTES = 1280 * MIB
 # Of the queue of a native drive; the guest's have other limits.
 OPTIONS = ("nr_requests=64,96", "scheduler=bfq,mq-deadline")
 # A refusal that ends when the cluster is well again.
-NOT_YET = ("preconditions not met", "no answer", "not available", "does not answer")
+NOT_YET = (
+    "preconditions not met", "no answer", "not available", "does not answer",
+    "nothing can be tried",
+)
 
 
 @dataclass
