@@ -179,8 +179,8 @@ class GuestAgent:
         """
         self.sh(
             "[ -e /run/udev/control ] || exit 0\n"
-            "for attempt in 1 2 3; do udevadm settle --timeout=20 && exit 0; done; exit 1",
-            timeout_s=70.0,
+            "for attempt in 1 2 3; do udevadm settle --timeout=60 && exit 0; done; exit 1",
+            timeout_s=190.0,
         ).checked()
 
     def _send(self, message: dict[str, Any]) -> None:

@@ -20,12 +20,15 @@ from typing import Any, Mapping, Sequence
 
 from .agent import GuestProcess
 from .lab import Lab
+from .probe import PACKAGES
 from .processes import LabError
 
 SERVER = "/wcache/qa/drive_lab/guest/probe_forks.py"
-PACKAGES = "/wcache/osd_probe:/wcache/mgr_module:/wcache/osd_probe/tests/worlds"
+FAKE_MGR = "/wcache/osd_probe/tests/worlds"
 START_TIMEOUT_S = 900.0
 POLL_S = 0.01
+
+_servers = itertools.count(1)
 
 
 class ForkedProbe:
@@ -72,23 +75,26 @@ class ForkedProbe:
 
 
 class ProbeForks:
-    """The host's end of the guest's fork server."""
+    """The host's end of the guest's fork server.
 
-    def __init__(self, lab: Lab) -> None:
+    ``packages`` is where the guest has the probe that is forked.
+    """
+
+    def __init__(self, lab: Lab, packages: str = PACKAGES) -> None:
         self.lab = lab
-        self._generations = itertools.count(1)
+        self._packages = packages
         self._server: GuestProcess | None = None
 
     def start(self) -> None:
         """Start the server, anew after the guest's reset."""
-        name = f"probes-{next(self._generations)}"
+        name = f"probes-{next(_servers)}"
         self._folder = self.lab.share / name
         shutil.rmtree(self._folder, ignore_errors=True)
         self._folder.mkdir()
         self._numbers = itertools.count(1)
         self._server = self.lab.guest.spawn(
             ["python3", SERVER, f"/share/{name}"],
-            env={"PYTHONPATH": PACKAGES},
+            env={"PYTHONPATH": f"{self._packages}:{FAKE_MGR}"},
         )
         deadline = time.monotonic() + START_TIMEOUT_S
         while not (self._folder / "ready").exists():

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import older_tree
 import pytest
 from drive_lab import network
 from drive_lab.forked_probe import ProbeForks
 from drive_lab.images import artefacts
-from drive_lab.lab import Lab
+from drive_lab.lab import PROJECT, Lab
 from harness.releases import ensure_release
 from lab_bench import Bench
 from probe_bench import ProbeOf
@@ -35,6 +36,13 @@ def private_network(release):
 def lab(release):
     with Lab(HERE / "drives.toml", release=release) as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def older_packages(lab):
+    """Where the guest has a probe of another protocol, which is today's in all else."""
+    older_tree.todays(PROJECT, lab.share / "older")
+    return older_tree.packages_in("/share/older")
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ QEMU's drives save nothing: this one is a program of the lab's, through target_c
 """
 
 import pytest
+from drive_lab.probe import PACKAGES
 from drive_lab.saving import SavingDrive
 from wcache.core.fleet.loaded_off import Reload
 from wcache.deployment.scripts import reloading
@@ -61,11 +62,10 @@ def saving(lab):
     drive.remove()
 
 
-def steps(bench, word, disk):
+def steps(bench, word, disk, packages=PACKAGES):
     """Carry them out in the guest; what they print."""
     return bench.lab.guest.run(
-        ["python3", "-", word, disk.name], stdin=STEPS,
-        env={"PYTHONPATH": "/wcache/osd_probe:/wcache/mgr_module"},
+        ["python3", "-", word, disk.name], stdin=STEPS, env={"PYTHONPATH": packages},
     ).checked()
 
 
@@ -97,6 +97,22 @@ def test_a_mode_that_is_persisted_outlives_the_power_and_so_does_its_way_back(be
     steps(bench, "back", disk)
     assert saving.kept()["wce"] is True
     assert disk.device_cache_on()
+    disk = cycle(saving)
+    assert disk.device_cache_on()
+    assert disk.kernel_view() == "write back"
+
+
+@pytest.mark.parametrize("upgraded", [True, False])
+def test_a_mode_that_a_probe_of_another_version_persisted_goes_back(
+    bench, saving, older_packages, upgraded
+):
+    versions = (older_packages, PACKAGES)
+    wrote, reads = versions if upgraded else versions[::-1]
+    steps(bench, "apply", saving.disk(), wrote)
+    disk = cycle(saving)
+    assert not disk.device_cache_on()
+    steps(bench, "back", disk, reads)
+    assert saving.kept()["wce"] is True
     disk = cycle(saving)
     assert disk.device_cache_on()
     assert disk.kernel_view() == "write back"

@@ -16,6 +16,7 @@ from fake_mgr import FolderMgr, StoredPriors
 from wcache.core import codec
 from wcache.core.model import CacheMode
 from wcache.core.protocol import (
+    PROTOCOL_VERSION,
     ApplyRequest,
     DrivesOutcome,
     Lease,
@@ -39,14 +40,18 @@ def fsid_of(name):
 
 
 class ProbeOf:
-    """The probe of one drive, and what a test does to both."""
+    """The probe of one drive, and what a test does to both.
+
+    `version` is the protocol of its mgr.
+    """
 
     timeout_s = TIMEOUT_S
 
-    def __init__(self, bench, forks, name):
+    def __init__(self, bench, forks, name, version=PROTOCOL_VERSION):
         self.bench = bench
         self.forks = forks
         self.name = name
+        self.version = version
         self.data = f"/var/lib/wcache-lab/{name}"
         self.folders = ["--state-dir", f"/var/lib/wcache-{name}", "--run-dir",
                         f"/run/wcache-{name}"]  # fmt: skip
@@ -176,7 +181,7 @@ class ProbeOf:
         """Start it with a new mgr that says nothing yet."""
         folder = self.forks.lab.share / f"mgr-{self.name}-{next(_numbers)}"
         folder.mkdir()
-        self.mgr = FolderMgr(folder)
+        self.mgr = FolderMgr(folder, version=self.version)
         self.mgr.say(next_poll_s=POLL_S)
         self.running = self.forks.fork(self.words("run"), crash_after=crash_after, mgr=folder)
 
