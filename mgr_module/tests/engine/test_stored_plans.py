@@ -86,6 +86,23 @@ def test_a_plan_that_lacks_what_each_has_is_not_taken_up(name, empty):
     assert name in kept.unreadable["rollout/p1"]
 
 
+@pytest.mark.parametrize(("name", "of_domain", "value"), [
+    ("load_point", False, None), ("hostname", True, ""),
+])
+def test_a_change_of_drives_of_no_host_or_that_nothing_judges_is_not_taken_up(
+    name, of_domain, value
+):
+    store = MemoryStore()
+    Archive(store).plans.put(plan_of(change(0), change(1)), stored)
+    plain = json.loads(store.kept["rollout/p1"])
+    one = plain["changes"][1]
+    (one["setting"]["domain"] if of_domain else one)[name] = value
+    store.kept["rollout/p1"] = json.dumps(plain)
+    kept = Archive(store)
+    assert kept.plans.all() == {}
+    assert "changes[1]: a change of drives needs" in kept.unreadable["rollout/p1"]
+
+
 # ---- large plans: a head, and parts beside it
 
 MANY = PART_CHANGES + 27  # changes, in steps of forty

@@ -64,6 +64,10 @@ class Change:
     wear: Tuple[DriveWear, ...] = ()
     lasts: bool = False  # its drives keep it over a power cycle, as read
 
+    def __post_init__(self) -> None:
+        if isinstance(self.setting, DriveSetting) and not (self.hostname and self.load_point):
+            raise ValueError("a change of drives needs their host, and a load to judge it by")
+
     # ---- what it changes, and whom that concerns
 
     @property

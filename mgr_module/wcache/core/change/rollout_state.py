@@ -189,7 +189,7 @@ class Rollout:
     def look(self, change: Change) -> Ask:
         """Say what reads what is there before a change."""
         return change.setting.look([
-            edit for item in self.config_changes if change.edits
+            edit for item in (self.config_changes if change.edits else ())
             if item.status is ChangeStatus.PLANNED and item.action_id != change.action_id
             for edit in item.edits
         ])

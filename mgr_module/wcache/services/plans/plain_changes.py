@@ -11,6 +11,7 @@ from ...core.change.config_setting import ConfigSetting
 from ...core.change.option_setting import OptionSetting
 from ...core.change.persisting import can_last
 
+# What a drive keeps of a change that is planned to last, and is not made yet.
 PLANNED_TO_LAST = "planned"
 _HOW_FAR = "status detail before_us before_error after_us seconds bytes_written"
 _OF_DRIVES = "action_id hostname domain_id dev_names osd_id device_class transport"

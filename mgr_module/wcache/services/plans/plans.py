@@ -74,7 +74,6 @@ from .planners import in_place_by, stale_keys_of
 
 # Enough that no id of a change is ever made twice.
 NONCE_BYTES = 8
-# What a drive keeps of a change that is planned to last, and is not made yet.
 
 
 class PlanWish(NamedTuple):
