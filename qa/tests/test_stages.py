@@ -3,6 +3,7 @@ long tests that take turns in it.
 """
 
 import hashlib
+import json
 import os
 import subprocess
 import sys
@@ -167,3 +168,18 @@ def test_make_test_has_them_as_a_stage():
     recipe = text[text.index("\ntest:\n") : text.index("\ntest-all:")]
     assert "test-rotating" in recipe
     assert "rotation.py" in text[text.index("\ntest-rotating:\n") :]
+
+
+def test_what_failed_is_done_again_whatever_the_commits_turn_is(tmp_path):
+    name = str(Path(__file__).relative_to(PROJECT))
+    kept = tmp_path / "v" / "cache" / "lastfailed"
+    kept.parent.mkdir(parents=True)
+    failed = f"{name}::{test_make_test_has_them_as_a_stage.__name__}"
+    kept.write_text(json.dumps({failed: True}))
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "--collect-only", "-q", "--last-failed", "-o",
+         f"cache_dir={tmp_path}", "-p", "no:xdist", str(Path(__file__))],
+        cwd=PROJECT, capture_output=True, text=True, timeout=50, check=False,
+        env={**os.environ, "WCACHE_TURNS": "1000000"},
+    )
+    assert f"{name}: 1\n" in done.stdout, done.stdout + done.stderr
