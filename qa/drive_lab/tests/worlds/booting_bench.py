@@ -144,6 +144,7 @@ class BootingHost:
         if not make_image:
             self._put_rule_into_image(self.drives)
         if boot:
+            self.sh("sync")  # the folders of the OSDs are young, and a reset asks nobody
             self.lab.reset()
             self._booted()
             self.forks.start()
