@@ -23,6 +23,7 @@ pytestmark = pytest.mark.cluster
 
 OSD = 2  # its drive does not rotate
 SSD = "bluestore_prefer_deferred_size_ssd"
+THROTTLE = "bluestore_throttle_bytes"
 OTHER = {"true": "false", "balanced": "high_recovery_ops", "high_client_ops": "balanced"}
 WRITES = 64
 BENCH = {"count": WRITES * 4096, "size": 4096, "object_size": 4 * 2**20, "object_num": 4}
@@ -69,6 +70,19 @@ def test_the_size_below_which_writes_are_deferred_holds_from_then_on(steady):
         seen.append(benched(steady))
     steady.ceph("tell", f"osd.{OSD}", "config", "unset", SSD)
     assert seen[0] < WRITES / 4 < WRITES / 2 < seen[1], seen
+
+
+def test_what_may_be_on_its_way_at_once_holds_from_then_on(steady):
+    seen = {}
+    for size in ("65536", "67108864"):
+        steady.ceph("tell", f"osd.{OSD}", "config", "set", THROTTLE, size)
+        before = tell(steady, "perf", "dump")[f"throttle-{THROTTLE}"]
+        benched(steady)
+        after = tell(steady, "perf", "dump")[f"throttle-{THROTTLE}"]
+        assert after["max"] == int(size)
+        seen[size] = after["wait"]["avgcount"] - before["wait"]["avgcount"]
+    steady.ceph("tell", f"osd.{OSD}", "config", "unset", THROTTLE)
+    assert seen["67108864"] == 0 < seen["65536"], seen
 
 
 def test_an_osd_refuses_another_queue_at_run_time(steady, release):
@@ -149,7 +163,7 @@ def watch(wcache: Wcache, probe: Probe, steady: ClusterAccess) -> Iterator[Any]:
         begun.append(Watched(steady, name, slow_at))
         return begun[-1]
 
-    before = value(steady, SSD)
+    before = {name: value(steady, name) for name in (SSD, THROTTLE)}
     yield begin
     for one in begun:
         one.close()
@@ -157,19 +171,20 @@ def watch(wcache: Wcache, probe: Probe, steady: ClusterAccess) -> Iterator[Any]:
         if campaign["status"] == "running":
             wcache("campaign stop", campaign_id=campaign["campaign_id"])
             wcache.wait_over(campaign["campaign_id"])
-    assert value(steady, SSD) == before
-    assert at_run_time(steady) is None
+    for name, had in before.items():
+        assert value(steady, name) == had
+        assert at_run_time(steady, name) is None
 
 
-def at_run_time(cluster: ClusterAccess) -> Optional[str]:
-    told = cluster.command("config diff get", target=OSD, var=SSD)["diff"].get(SSD, {})
+def at_run_time(cluster: ClusterAccess, name: str = SSD) -> Optional[str]:
+    told = cluster.command("config diff get", target=OSD, var=name)["diff"].get(name, {})
     return None if told.get("override") is None else str(told["override"])
 
 
-def in_database(cluster: ClusterAccess) -> Optional[str]:
+def in_database(cluster: ClusterAccess, name: str) -> Optional[str]:
     """What the config database has for the OSD itself."""
     rows = cluster.ceph_json("config", "dump")
-    found = [row["value"] for row in rows if (row["section"], row["name"]) == (f"osd.{OSD}", SSD)]
+    found = [row["value"] for row in rows if (row["section"], row["name"]) == (f"osd.{OSD}", name)]
     return str(found[0]) if found else None
 
 
@@ -177,8 +192,9 @@ def in_database(cluster: ClusterAccess) -> Optional[str]:
 def stored(steady: ClusterAccess) -> Iterator[Any]:
     """Sets the OSD's value in the config database, which has none after the test."""
     who = f"osd.{OSD}"
-    yield lambda wanted: steady.ceph("config", "set", who, SSD, wanted)
-    steady.ceph("config", "rm", who, SSD)
+    yield lambda name, wanted: steady.ceph("config", "set", who, name, wanted)
+    for name in (SSD, THROTTLE):
+        steady.ceph("config", "rm", who, name)
 
 
 def drifted(wcache: Wcache) -> Any:
@@ -204,35 +220,39 @@ def compared(wcache: Wcache, **more: Any) -> Dict[str, Any]:
 
 @pytest.mark.long  # an option of an OSD settles for 10 s in each period
 @pytest.mark.one_release
-def test_a_planted_effect_of_it_is_found_applied_missed_when_gone_and_taken_back(
-    wcache, steady, watch, stored
+@pytest.mark.parametrize(
+    ("name", "slow", "fast", "planted"),
+    [(SSD, SLOW, FAST, True), (THROTTLE, "65536", "67108864", False)], ids=["planted", "its own"],
+)
+def test_an_effect_of_it_is_found_applied_missed_when_gone_and_taken_back(
+    wcache, steady, watch, stored, name, slow, fast, planted
 ):
-    watched = watch(slow_at=SLOW)
+    watched = watch(name, slow_at=slow if planted else "")
     for _ in range(REPEATED_MAX):
-        result = compared(wcache, pairs=16)
+        result = compared(wcache, trial=f"{name}={slow},{fast}", pairs=16)
         if result["decided"]:
             break
-    assert result["verdict"] == f"{SSD} {FAST}", result
+    assert result["verdict"] == f"{name} {fast}", result
     assert result["ratio_low"] > 1.1
-    assert {SLOW, FAST} <= set(watched.had)
-    stored(SLOW)
-    assert value(steady, SSD) == SLOW
+    assert {slow, fast} <= set(watched.had)
+    stored(name, slow)
+    assert value(steady, name) == slow
     plan_id = applied(wcache, knob="options", scope=f"osd.{OSD}")
     (change,) = wcache("plan show", plan_id=plan_id)["changes"]
     (edit,) = change["edits"]
-    assert (edit["who"], edit["prior"], edit["value"]) == (f"osd.{OSD}", SLOW, FAST)
+    assert (edit["who"], edit["prior"], edit["value"]) == (f"osd.{OSD}", slow, fast)
     assert change["status"] == "applied"
-    assert (in_database(steady), value(steady, SSD)) == (FAST, FAST)
+    assert (in_database(steady, name), value(steady, name)) == (fast, fast)
     assert drifted(wcache) == []
-    stored(OTHER_SIZE)
+    stored(name, OTHER_SIZE)
     (found,) = wcache.wait("the drift", lambda: drifted(wcache))
     assert found["subject"] == f"osd.{OSD}"
-    assert f"plan {plan_id} set {SSD} {FAST}" in found["detail"]
-    stored(FAST)
+    assert f"plan {plan_id} set {name} {fast}" in found["detail"]
+    stored(name, fast)
     wcache("rollback", plan_id=plan_id)
     assert ended(wcache, plan_id)["status"] == "rolled back"
-    assert (in_database(steady), value(steady, SSD)) == (SLOW, SLOW)
-    assert at_run_time(steady) is None
+    assert (in_database(steady, name), value(steady, name)) == (slow, slow)
+    assert at_run_time(steady, name) is None
     assert drifted(wcache) == []
 
 

@@ -127,6 +127,16 @@ OPTIONS: Tuple[Option, ...] = (
         low=0, high=4 * 2**20, unit="bytes", rotational=False, needs=_NO_OVERRIDING_SIZE,
     ),
     Option(
+        "bluestore_throttle_bytes", Place.OSD, "how much may be on its way to the drive at once",
+        settle_s=2.0, settles="transactions that are on their way", loads=_QUEUED,
+        hazards=(
+            "a small one takes throughput from recovery and scrubs too",
+            "each I/O counts as bluestore_throttle_cost_per_io more, 670,000 bytes on a drive "
+            "that rotates",
+        ),
+        low=2**16, high=2**30, unit="bytes",
+    ),
+    Option(
         "bluefs_buffered_io", Place.OSD, "whether RocksDB's files are read through the page cache",
         settle_s=30.0, settles="the page cache, which fills or empties", loads=_TRAFFIC,
         hazards=(
