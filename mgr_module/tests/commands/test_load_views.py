@@ -8,6 +8,7 @@ from wcache.core.cluster import OsdLatency
 from wcache.core.model import DriveModel, LoadPoint, Verdict
 from wcache.core.verdict.load_profile import HOURS_MIN, HourLoad, LoadProfile
 from wcache.core.verdict.result import Result
+from wcache.engine.world import World
 
 RESULT = Result(
     "r1", "c1", "h1", 3, "hdd", "d0", "w0", DriveModel("V", "M", "1"),
@@ -31,10 +32,12 @@ def test_an_osds_load_is_told_per_commit_per_write_and_as_shares():
 
 
 def test_a_class_is_the_sum_of_its_osds_and_simulated_ones_are_no_part():
-    other = replace(RESULT, osd_id=4)
-    simulated = replace(RESULT, osd_id=5, simulated=True)
+    other = replace(RESULT, record_id="r4", osd_id=4)
+    simulated = replace(RESULT, record_id="r5", osd_id=5, simulated=True)
     profiles = {3: profile(HOURS_MIN), 4: profile(HOURS_MIN), 5: profile(1)}
-    data = load_ls(profiles, [RESULT, other, simulated], {})
+    measured = {one.record_id: one for one in (RESULT, other, simulated)}
+    found = World(0.0, lambda: None, all_results=measured).real_results
+    data = load_ls(profiles, found, {})
     (row,) = data["classes"]
     assert (row["osds"], row["client_writes"]) == (2, 2 * HOURS_MIN * 2000)
     assert row["known"]

@@ -11,6 +11,7 @@ from wcache.core.verdict.load_profile import WorkCounters
 from wcache.core.verdict.result import Result
 from wcache.engine.load_watch import OSDS_MAX, STORE_EVERY, LoadWatch
 from wcache.engine.storing.archive import Archive
+from wcache.engine.world import World
 
 
 class Reader:
@@ -65,7 +66,9 @@ def writes(found, key):
 
 def test_only_measured_real_osds_are_read():
     reader = Reader()
-    watch([result(1), result(1), result(5), result(9, simulated=True)], reader).read()
+    results = [result(1), result(1, record_id="r1b"), result(5), result(9, simulated=True)]
+    measured = {one.record_id: one for one in results}
+    watch(World(0.0, lambda: None, all_results=measured).real_results, reader).read()
     assert reader.asked == [1, 5]
 
 

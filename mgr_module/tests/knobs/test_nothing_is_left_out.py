@@ -2,19 +2,18 @@
 
 import re
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from mgr_fakes import builders as make
-from wcache.core.fleet.claims import believed
 from wcache.core.fleet.disputes import Dispute
 from wcache.core.fleet.findings import of_drive
 from wcache.core.model import CacheMode, DeviceCache, DriveModel, KernelView, Verdict
 from wcache.core.scope import Scope
 from wcache.core.verdict.recommend import Recommendation
+from wcache.engine.world import World
 from wcache.knobs.cache_mode.mgr.room import CacheModePlanner
 from wcache.knobs.domains import Fate, by_fate, in_order
 from wcache.knobs.knob import Asked
@@ -77,11 +76,12 @@ class Fleet:
         return replace(found, **changed.get(kind, {}))
 
     def planned(self, scope):
-        world = SimpleNamespace(
+        world = World(
+            0.0, lambda: self.cluster, reports=self.reports, reported_at_s=self.fresh
+        )
+        vars(world).update(
             recommendations=[advice(make.MODEL, THROUGH), advice(OPEN, None)],
-            reports=self.reports, believed_reports=believed(self.reports.values(), self.cluster),
-            cluster=self.cluster, options=SimpleNamespace(throwaway_cluster=False),
-            disputes=self.disputes, reported_at_s=self.fresh,
+            disputes=self.disputes,
         )
         return CacheModePlanner().plan(Asked("p1", "n", scope), world)
 

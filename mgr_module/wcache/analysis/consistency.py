@@ -14,7 +14,6 @@ from ..core.experiment.design import design_of
 from ..core.experiment.settling_time import settling
 from ..core.experiment.settling_time.checks import RECHECK_PAIRS
 from ..core.record import RECORDED, Period, Record
-from ..core.simulation import in_cluster
 
 SETTLE_TOLERANCE_S = 1e-6
 SECONDS_MAX = 1e9
@@ -76,7 +75,7 @@ def _check_pairs(record: Record) -> None:
 def _check_conditions(record: Record) -> None:
     """What a campaign does not measure under unless it is forced to."""
     missed = [item for item in record.missed_preconditions if item not in RECORDED]
-    if missed and in_cluster(record.setup) and not record.forced:
+    if missed and record.setup.real and not record.forced:
         raise MalformedError(
             f"the record misses {missed[0].value!r} but is not marked as forced"
         )

@@ -190,7 +190,7 @@ COMMANDS: Tuple[Command, ...] = (
         "wcache load ls", (), "r",
         "Show the hourly load of measured OSDs, by which bench results are weighted",
         lambda s, v, a: load_ls(
-            v.profiles(), list(v.world().results.values()), v.latencies()
+            v.profiles(), v.world().real_results, v.latencies()
         ), load_views.render,
     ),
     *OF_PLANS,

@@ -6,7 +6,6 @@ from typing import Any, Callable, Dict, List, Mapping, Optional
 
 from ..core.cluster import OsdLatency
 from ..core.model import LoadPoint
-from ..core.simulation import real
 from ..core.text import table
 from ..core.verdict.load_profile import HOURS_MIN, LoadProfile, merged, shares
 from ..core.verdict.result import Result
@@ -25,7 +24,7 @@ def load_ls(
     `commit_ms` and `apply_ms` are what `ceph osd perf` shows, None of an OSD it does not.
     """
     # the newest says it: an id may have been another OSD's
-    oldest_first = sorted(real(results), key=lambda r: r.ended_at_s)
+    oldest_first = sorted(results, key=lambda r: r.ended_at_s)
     class_of = {r.osd_id: r.device_class for r in oldest_first}
     seen = sorted(osd_id for osd_id in profiles if osd_id in class_of)
     by_class: Dict[str, List[LoadProfile]] = {}

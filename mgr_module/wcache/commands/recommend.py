@@ -22,7 +22,6 @@ from ..core.host_report import lost_models
 from ..core.model import CacheMode, DriveReport, Verdict, load_name
 from ..core.scope import Scope, parse_scope
 from ..core.shell import command, ticked, typed
-from ..core.simulation import DriveKind, in_cluster, real
 from ..core.text import named, ratio, relative, table
 from ..core.verdict.consequences import noop_flushes, of_write_through
 from ..core.verdict.explaining import budgets, settling
@@ -73,7 +72,7 @@ class Recommended:
                 plain["manual_on"], drive = measured
                 plain["manual"] = list(by_hand(
                     drive, item.mode,
-                    lost_models(world.reports.values(), simulated=item.simulated),
+                    lost_models(world.reports.values())[item.simulated],
                 ))
                 plain["consequences"] = list(_consequences(item, drive, results))
             plain["noop_flushes"] = list(noop_flushes(results))
@@ -82,7 +81,7 @@ class Recommended:
                 {"what": words, "command": command}
                 for words, command in settling(item, results, budgets(world.options))
             ]
-            kind = DriveKind.of(item)
+            kind = item.kind
             plain["to_change"] = 0 if item.mode is None else differing(
                 world.believed_reports, world.cluster, kind, item.mode,
                 throwaway=world.options.throwaway_cluster,
@@ -96,10 +95,10 @@ class Recommended:
 
     def _stale_keys(self, world: World, item: Recommendation) -> List[str]:
         """Values of other knobs that the recommended mode makes stale, or has made so."""
-        if item.mode is None or not in_cluster(item):
+        if item.mode is None or not item.real:
             return []
         drives = [
-            drive for report in real(world.reports.values())
+            drive for report in world.real_reports
             for drive in report.drives if drive.drive_model == item.drive_model
         ]
         return stale_keys(

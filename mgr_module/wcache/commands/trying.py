@@ -26,7 +26,6 @@ from ..core.fleet.findings import ADVICE
 from ..core.model import CacheMode, FindingCode, Verdict, load_name
 from ..core.scope import parse_scope
 from ..core.shell import CommandLine, command
-from ..core.simulation import all_simulated, real
 from ..core.text import (
     NAMED_MAX,
     amount,
@@ -124,7 +123,7 @@ class TryService:
         require_reports(world)
         found = candidates(world.believed_reports, world.cluster, parse_scope(scope))
         osd_ids = {
-            use.osd_id for item in real(found)
+            use.osd_id for item in found if item.real
             for drive in item.drives for use in drive.uses
         }
         return TrySample(
@@ -157,7 +156,7 @@ def _require_fit(world: World) -> None:
 def _in_the_way(world: World) -> List[str]:
     if not set(world.reports) - set(world.not_heard):
         return [PROBE_RESPONDS]
-    if all_simulated(world.reports.values()):
+    if not world.real_reports:
         return []
     return [item.value for item in world.cluster.blocking]
 

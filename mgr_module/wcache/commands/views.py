@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, Callable, Dict, List, Sequence, Tuple
 
 from ..core import codec
+from ..core.fleet.ages import age_of
 from ..core.fleet.claims import speaking_for
 from ..core.model import Finding, FindingCode
 from ..core.shell import command
@@ -77,7 +78,9 @@ class Views:
             },
             "cluster": cluster_view.standing(world, fleet, self._service.commit_ms),
             "drives": sum(fleet.models.values()),
-            "reported": codec.to_plain(world.age),
+            "reported": codec.to_plain(
+                age_of(world.reports.keys(), world.reported_at_s, world.now_s)
+            ),
             "drive_models": [
                 {"drive_model": model, "device_cache": cache, "kernel_view": view,
                  "safety": safety, "drives": count}

@@ -22,6 +22,7 @@ from typing import (
 
 from .model import DriveReport, LoadPoint, Role
 from .record import RECORDED, Precondition
+from .simulation import MayBeSimulated
 
 SLOW_OPS = "has slow operations (SLOW_OPS)"
 T = TypeVar("T")
@@ -163,6 +164,25 @@ class ClusterState:
             elif osd_id in self.slow_op_osds and Precondition.NO_SLOW_OPS not in bears:
                 found[osd_id] = SLOW_OPS
         return found
+
+    def osd_of(self, item: MayBeSimulated, osd_id: int) -> Optional[OsdInfo]:
+        """An OSD of drives; None where it is not known, or a simulated host made it up."""
+        return None if item.simulated else self.osds.get(osd_id)
+
+    def not_up(self, item: MayBeSimulated, osd_ids: Iterable[int]) -> str:
+        """Which OSD is not up and so cannot be measured; '' where none, as of made-up ones."""
+        for osd_id in () if item.simulated else sorted(osd_ids):
+            osd = self.osds.get(osd_id)
+            if osd is None or not osd.up:
+                return f"osd.{osd_id} is not up"
+        return ""
+
+    def illness_of(
+        self, item: MayBeSimulated, osd_ids: Iterable[int], bears: Collection[Precondition] = ()
+    ) -> str:
+        """Why OSDs are neither measured nor changed now; "" where all are well, or made up."""
+        found = {} if item.simulated else self.illness(osd_ids, bears)
+        return "; ".join(f"osd.{osd_id} {why}" for osd_id, why in found.items())
 
     def moving(self, osd_ids: Iterable[int]) -> FrozenSet[int]:
         """Those that move data, or may get some: whose copy waits for its turn is one of them."""

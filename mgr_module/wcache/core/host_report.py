@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar, Dict, Iterable, Optional, Tuple
+from typing import ClassVar, Dict, Iterable, Mapping, Optional, Tuple
 
+from .drive_kind import DriveKind
 from .hardware.controller import Controller
 from .hardware.readings import HostMemory
 from .model import CacheMode, DriveModel, DriveReport, Finding, FindingCode
+from .simulation import OfDrives
 
 # Pieces of evidence of one kind that a host keeps and tells.
 EVIDENCE_MAX = 64
@@ -116,7 +118,7 @@ class Disobedience:
 
 
 @dataclass(frozen=True)
-class HostReport:
+class HostReport(OfDrives):
     """Everything a probe found on its host."""
 
     VERSION: ClassVar[int] = 3
@@ -135,11 +137,18 @@ class HostReport:
     controllers: Tuple[Controller, ...] = field(default=(), metadata={"max_items": 16})
     proofs: Tuple[ToggleProof, ...] = field(default=(), metadata={"max_items": EVIDENCE_MAX})
 
+    def kind_of(self, drive_model: DriveModel, device_class: str = "") -> DriveKind:
+        """The kind of its drives of a model."""
+        return DriveKind(device_class, str(drive_model), self.simulated)
 
-def lost_models(reports: Iterable[HostReport], *, simulated: bool) -> Dict[str, str]:
-    """The same of all hosts' real drives or of simulated ones, whoever saw it."""
-    found: Dict[str, str] = {}
+
+Lost = Mapping[bool, Mapping[str, str]]
+"""Of real drives and, by True, of simulated ones: what was lost in words, by drive model."""
+
+
+def lost_models(reports: Iterable[HostReport]) -> Lost:
+    """What power cuts have shown to be lost of all hosts' drives, whoever saw it."""
+    found: Dict[bool, Dict[str, str]] = {False: {}, True: {}}
     for report in reports:
-        if report.simulated is simulated:
-            found.update(lost_by_model(report.hostname, report.power_cuts))
+        found[report.simulated].update(lost_by_model(report.hostname, report.power_cuts))
     return found

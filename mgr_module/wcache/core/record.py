@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import ClassVar, Optional, Tuple
 
+from .drive_kind import OfDriveKind
 from .hardware.bcache import BcacheState
 from .hardware.readings import FlushCounters
 from .model import CacheMode, DriveModel, DriveState, LoadPoint, Role, Transport
@@ -173,7 +174,7 @@ class CrossedDrive:
 
 
 @dataclass(frozen=True)
-class ExperimentSetup:
+class ExperimentSetup(OfDriveKind):
     """What was measured, where, and how; two records pool only where these agree."""
 
     fsid: str

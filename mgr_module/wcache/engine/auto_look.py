@@ -20,7 +20,6 @@ from ..core.history import AUTO
 from ..core.host_report import HostReport
 from ..core.model import CacheMode, DriveReport, FindingCode, Severity
 from ..core.shell import typed
-from ..core.simulation import DriveKind, all_simulated, illness, is_real, osd_of, real
 from ..core.text import named
 from ..core.verdict.repeated import standing
 from .under_way import waits
@@ -115,7 +114,7 @@ def arrivals(world: World) -> Dict[str, FrozenSet[str]]:
     found: Dict[str, Set[str]] = defaultdict(set)
     used = {
         report.hostname: {use.osd_id for drive in report.drives for use in drive.uses}
-        for report in real(world.reports.values())
+        for report in world.real_reports
     }
     for osd_id, osd in world.cluster.osds.items():
         if osd.up and osd_id not in used.get(osd.hostname, {osd_id}):
@@ -165,7 +164,7 @@ def look(
         for report in reports if older or report.hostname in world.reported_at_s
         for domain in domains.of(report, throwaway=world.options.throwaway_cluster)
     )
-    blocking = () if all_simulated(reports) else world.cluster.blocking
+    blocking = world.cluster.blocking if world.real_reports else ()
     ends = ((item.owner, ended(world, item.owner)) for item in state.begun)
     waiting = frozenset(
         plan_id for plan_id in world.open_plans if waits(world.rollouts[plan_id], world.now_s)
@@ -203,7 +202,7 @@ def _went_back(world: World) -> Dict[ModelKey, str]:
     """List plans, of whoever, that found a drive model to be worse in the mode of its verdict."""
     found = {}
     for item in world.recommendations:
-        mark = world.marks.get(DriveKind.of(item))
+        mark = world.marks.get(item.kind)
         if mark is not None and mark.mode is item.mode:
             found[item.device_class, str(item.drive_model)] = mark.plan_id
     return found
@@ -220,7 +219,7 @@ def _drive(
     shaky: Set[Tuple[str, str]],
 ) -> DriveSeen:
     osd_ids, cluster, first = domain.osd_ids, world.cluster, domain.first
-    known = next(filter(None, (osd_of(report, osd_id, cluster) for osd_id in osd_ids)), None)
+    known = next(filter(None, (cluster.osd_of(report, osd_id) for osd_id in osd_ids)), None)
     refusal = domain.refusal
     if domain.key in disputed:
         refusal = refusal or "its prior state is not restored yet or in dispute"
@@ -229,7 +228,7 @@ def _drive(
     return DriveSeen(
         domain.key, domain.token(cluster),
         known.device_class if known is not None else _class_of(world, first),
-        str(first.drive_model), first.mode, refusal or illness(report, osd_ids, cluster),
+        str(first.drive_model), first.mode, refusal or cluster.illness_of(report, osd_ids),
         any((drive.drive_id, str(drive.drive_model)) in shaky for drive in domain.drives),
     )
 
@@ -237,7 +236,7 @@ def _drive(
 def _class_of(world: World, drive: DriveReport) -> str:
     """Tell the class in which a simulated drive was measured."""
     for result in world.results.values():
-        if not is_real(result) and result.drive_model == drive.drive_model:
+        if not result.real and result.drive_model == drive.drive_model:
             return result.device_class
     return "hdd" if drive.rotational else "ssd"
 

@@ -138,10 +138,10 @@ class Engine:
             )
 
     def results(self) -> List[Result]:
-        """The results about cache modes."""
+        """The results about real drives' cache modes."""
         with self._lock:
             found = self._executor.analyses.results
-            return [result for result in found.values() if result.option is None]
+            return [result for result in found.values() if result.option is None and result.real]
 
     def osds_now(self) -> Dict[int, OsdNow]:
         """Each OSD, with the drives that are under it now."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import (
     Callable,
     Dict,
+    FrozenSet,
     List,
     Mapping,
     Optional,
@@ -29,6 +30,7 @@ from ..core.codec import one_line
 from ..core.errors import StorageError
 from ..core.experiment.campaign import Campaign
 from ..core.experiment.run import RunMachine
+from ..core.experiment.run_state import RunStatus
 from ..core.experiment.slots import slot_at
 from ..core.fleet.retention import Bounds
 from ..core.jobs import Holding, Touched, Trial
@@ -149,6 +151,19 @@ class Executor:
     def unticked_s(self) -> float:
         """Seconds since the last whole tick."""
         return self.clock() - self.ticked_at_s
+
+    @property
+    def awaited(self) -> FrozenSet[str]:
+        """Campaigns of which a record is still to be stored or analysed.
+
+        What was aborted does not wait for mons that do not answer.
+        """
+        aborted = {
+            machine.spec.campaign_id for machine in self.runs.values()
+            if machine.state.status is RunStatus.ABORTED
+        }
+        unsaved = {record.campaign_id for record in self.persistence.records.unsaved}
+        return frozenset((unsaved - aborted) | self.analyses.awaited())
 
     def prune(self) -> None:
         """Forget what is beyond the bounds."""

@@ -13,7 +13,6 @@ from typing import Callable, Dict, List, Mapping, Optional, Protocol, Tuple
 
 from ..core.cluster import OsdNow
 from ..core.errors import WcacheError
-from ..core.simulation import real
 from ..core.verdict.load_profile import LoadProfile, WorkCounters, add, bound
 from ..core.verdict.result import Result
 from .repeating import Repeating
@@ -96,7 +95,7 @@ class LoadWatch:
     ) -> List[Result]:
         """Results of drives that are still under the OSD they were measured with."""
         return [
-            result for result in real(results())
+            result for result in results()
             if result.osd_id in known
             and (result.hostname, result.drive_id) in known[result.osd_id][0].drives
         ]
@@ -104,7 +103,7 @@ class LoadWatch:
     def read(self) -> None:
         """One reading of every OSD that was measured; stored now and then."""
         # the newest results first: what was measured last is what is being decided
-        newest = sorted(real(self._results()), key=lambda r: (-r.ended_at_s, r.osd_id))
+        newest = sorted(self._results(), key=lambda r: (-r.ended_at_s, r.osd_id))
         ids = list(dict.fromkeys(r.osd_id for r in newest))[:OSDS_MAX]
         osds = self._osds() if ids else {}
         for osd_id in ids:

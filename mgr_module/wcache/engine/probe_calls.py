@@ -36,7 +36,6 @@ from ..core.protocol import (
     Task,
 )
 from ..core.shell import typed
-from ..core.simulation import is_real
 from .executor import Executor
 from .hosts import CHANGED_EVERY_S
 from .storing.archive import AGENT, REPORT
@@ -107,7 +106,7 @@ class ProbeCalls:
     def _hear(self, hostname: str, hello: Hello, answers: str = "") -> None:
         """A probe calls, with the answer to a task or without; refuses one that may not."""
         executor = self._executor
-        if not is_real(hello) and not executor.options().throwaway_cluster:
+        if hello.simulated and not executor.options().throwaway_cluster:
             raise RefusedError(
                 f"the probe on {hostname} simulates its drives",
                 "set mgr/wcache/throwaway_cluster to true, in a cluster whose data is worthless",

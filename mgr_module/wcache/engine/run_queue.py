@@ -26,7 +26,6 @@ from ..core.experiment.run_state import RunSpec, RunState, RunStatus
 from ..core.experiment.slots import Periods
 from ..core.fleet.agents import Agents
 from ..core.record import Precondition
-from ..core.simulation import has_clients, illness
 from ..core.text import named
 from ..options import Options
 from .gate.looking import Stops
@@ -70,7 +69,7 @@ class _MayStop:
 
     def asked(self, spec: RunSpec, now_s: float) -> Optional[str]:
         """The same by a word that is not old; None until it is there, for which they are asked."""
-        if spec.forced or not has_clients(spec) or not spec.toggles or len(spec.osd_ids) < 2:
+        if not (spec.heeds_cluster and spec.toggles) or len(spec.osd_ids) < 2:
             return ""
         asked = self._asked.get(spec.run_id)
         if asked is None or now_s - asked.at_s >= STOPS_EVERY_S:
@@ -138,7 +137,7 @@ class RunQueue:
         for run_id, machine in sorted(runs.items(), key=_run_order):
             if machine.state.status is not RunStatus.WAITING:
                 continue
-            held = upgrade if has_clients(machine.spec) and not machine.spec.forced else ""
+            held = upgrade if machine.spec.heeds_cluster else ""
             denied = self._may_stop.denied(machine.spec)
             waits = held or apart.get(run_id, "") or (denied and f"waiting: {denied}")
             if machine.state.reason != waits:
@@ -156,8 +155,8 @@ class RunQueue:
                 yield run_id, events.Halt("throwaway_cluster was set when this was planned")
                 continue
             spec = machine.spec
-            missed = cluster.blocking if has_clients(spec) and not spec.forced else ()
-            ill = "" if spec.forced else illness(spec, spec.osd_ids, cluster, spec.bears)
+            missed = cluster.blocking if spec.heeds_cluster else ()
+            ill = "" if spec.forced else cluster.illness_of(spec, spec.osd_ids, spec.bears)
             if missed or ill:
                 if now_s < self.trusted_from_s:
                     continue
@@ -167,7 +166,7 @@ class RunQueue:
             if self._may_stop.asked(spec, now_s) != "":
                 continue
             busy.add(hostname)
-            if has_clients(spec):
+            if spec.has_clients:
                 yield run_id, beside(spec, cluster)
             yield run_id, events.Begin()
 

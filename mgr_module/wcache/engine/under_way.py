@@ -17,7 +17,6 @@ from ..core.experiment.run_state import RunSpec
 from ..core.fleet.disputes import Key
 from ..core.host_report import HostReport
 from ..core.jobs import Holding, Job, Touched, Trial
-from ..core.simulation import has_clients, real
 from ..core.text import named
 
 Runs = Mapping[str, RunMachine]
@@ -118,7 +117,7 @@ def at_once(runs: Runs, rollouts: Rollouts, but: str = "") -> FrozenSet[int]:
     found: Set[int] = set()
     for run_id in begun_jobs(runs):
         spec = runs[run_id].spec
-        found.update(spec.osd_ids if spec.toggles and has_clients(spec) else ())
+        found.update(spec.osd_ids if spec.toggles and spec.has_clients else ())
     for plan_id in begun_jobs(rollouts):
         if plan_id == but:
             continue
@@ -129,8 +128,8 @@ def at_once(runs: Runs, rollouts: Rollouts, but: str = "") -> FrozenSet[int]:
         if machine.mid_change:
             now = rollout.current_index
             indices.update((*rollout.step.indices, *(() if now is None else (now,))))
-        for change in real(rollout.changes[index] for index in indices):
-            found.update(change.treated if change.domain_id else ())
+        for change in (rollout.changes[index] for index in indices):
+            found.update(change.treated if change.domain_id and change.has_clients else ())
     return frozenset(found)
 
 

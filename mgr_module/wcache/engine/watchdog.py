@@ -15,7 +15,6 @@ from ..core.hardware.bcache import WRITTEN_FOR
 from ..core.host_report import lost_models
 from ..core.jobs import Job
 from ..core.record import Precondition
-from ..core.simulation import has_clients, illness
 from ..core.verdict.flush_proof import lost_writes
 from ..options import Options
 from .hosts import Hosts, key_of
@@ -78,7 +77,7 @@ class Watchdog:
         if report is None:
             return ""
         drives = [drive for drive in report.drives if drive.domain_id == spec.domain_id]
-        lost = lost_models(reports.values(), simulated=spec.simulated)
+        lost = lost_models(reports.values())[spec.simulated]
         return writeback_refusal(report, drives, lost)
 
     def _overdue(
@@ -140,8 +139,7 @@ class Watchdog:
             (run_id, machine)
             for run_id, machine in runs
             if machine.state.status is RunStatus.RUNNING
-            and has_clients(machine.spec)
-            and not machine.spec.forced
+            and machine.spec.heeds_cluster
         ]
         dirtying = [
             (run_id, machine.spec) for run_id, machine in runs
@@ -178,7 +176,7 @@ class Watchdog:
         Nothing is said until the mons have answered that.
         """
         spec = machine.spec
-        why: Optional[str] = illness(spec, spec.osd_ids, cluster, spec.bears)
+        why: Optional[str] = cluster.illness_of(spec, spec.osd_ids, spec.bears)
         if not why and machine.state.ill_since_s:
             why = self._may_not_stop(spec, now_s)
         if why is not None:

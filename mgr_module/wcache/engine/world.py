@@ -29,17 +29,15 @@ from ..core.cluster import ClusterState
 from ..core.config_database import Config
 from ..core.drive.journal import Acceptance
 from ..core.drive.proofs import AcceptedProof
+from ..core.drive_kind import DriveKind
 from ..core.experiment.budget import ExpectedPairs, expected_pairs
 from ..core.experiment.campaign import Campaign
-from ..core.experiment.run_state import RunStatus
 from ..core.fleet.agents import Agent, Blocked, OtherVersion
-from ..core.fleet.ages import Age, age_of
 from ..core.fleet.claims import believed, osds_now
 from ..core.fleet.disputes import Dispute, Key, disputes
 from ..core.hardware.readings import HostMemory
 from ..core.host_report import HostReport
 from ..core.jobs import Holding, Touched, Trial
-from ..core.simulation import DriveKind
 from ..core.verdict.foreign import Evidence, ForeignVerdict
 from ..core.verdict.hosts_by_model import hosts_by_model
 from ..core.verdict.load_profile import merged
@@ -148,9 +146,27 @@ class World:
     # ---- hosts
 
     @Once
+    def real_reports(self) -> Tuple[HostReport, ...]:
+        """Those of real hosts, whose drives and OSDs are not made up."""
+        return tuple(report for report in self.reports.values() if report.real)
+
+    @Once
     def believed_reports(self) -> Tuple[HostReport, ...]:
         """The reports, each with those OSDs alone that its host speaks for."""
         return tuple(believed(self.reports.values(), self.cluster))
+
+    @Once
+    def believed_real(self) -> Tuple[HostReport, ...]:
+        """The same of real hosts alone."""
+        return tuple(report for report in self.believed_reports if report.real)
+
+    @Once
+    def told_by(self) -> Mapping[int, str]:
+        """By OSD the name that a probe has for its host, which need not be Ceph's."""
+        return {
+            use.osd_id: report.hostname for report in self.believed_real
+            for drive in report.drives for use in drive.uses
+        }
 
     def agent(self, hostname: str) -> Optional[Agent]:
         """The probe that speaks for a host."""
@@ -172,11 +188,6 @@ class World:
             name for name in missing
             if (self.now_s < self.awaited_until_s.get(name, math.inf)) is waited_for
         )
-
-    @property
-    def age(self) -> Age:
-        """How old the reports are."""
-        return age_of(self.reports.keys(), self.reported_at_s, self.now_s)
 
     @property
     def stuck(self) -> bool:
@@ -273,6 +284,11 @@ class World:
         return {key: found for key, found in self.all_results.items() if found.option is None}
 
     @Once
+    def real_results(self) -> List[Result]:
+        """The same of real drives alone."""
+        return [found for found in self.results.values() if found.real]
+
+    @Once
     def expected_pairs(self) -> ExpectedPairs:
         """When experiments are expected to end, by those that have."""
         return expected_pairs(
@@ -347,7 +363,7 @@ def look(executor: Executor, maps: Callable[[], ClusterState]) -> World:
     def loads() -> OsdProfiles:
         # from this look alone: the lock may be held, or not
         return executor.profiles(
-            lambda: list(world.results.values()),
+            lambda: world.real_results,
             lambda: osds_now(world.reports.values(), world.cluster),
         )
 
@@ -361,7 +377,7 @@ def look(executor: Executor, maps: Callable[[], ClusterState]) -> World:
         runs={run_id: copy(machine) for run_id, machine in executor.runs.items()},
         rollouts={plan_id: copy(machine) for plan_id, machine in executor.rollouts.items()},
         trials={job_id: copy(machine) for job_id, machine in executor.trials.items()},
-        campaigns=dict(executor.campaigns), awaited=_awaited(executor),
+        campaigns=dict(executor.campaigns), awaited=executor.awaited,
         all_results=dict(analyses.results), pools=analyses.pools(),
         trusted=analyses.trusted_models().items, accepted=analyses.accepted_proofs().items,
         foreign=dict(analyses.foreign), analysis_error=analyses.error,
@@ -372,16 +388,3 @@ def look(executor: Executor, maps: Callable[[], ClusterState]) -> World:
         config=config.config, config_read_at_s=config.read_at_s, config_error=config.error,
     )
     return world
-
-
-def _awaited(executor: Executor) -> FrozenSet[str]:
-    """Campaigns of which a record is still to be stored or analysed.
-
-    What was aborted does not wait for mons that do not answer.
-    """
-    aborted = {
-        machine.spec.campaign_id for machine in executor.runs.values()
-        if machine.state.status is RunStatus.ABORTED
-    }
-    unsaved = {record.campaign_id for record in executor.persistence.records.unsaved}
-    return frozenset((unsaved - aborted) | executor.analyses.awaited())

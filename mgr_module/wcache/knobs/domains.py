@@ -11,7 +11,6 @@ from ..core.cluster import ClusterState, failure_domains
 from ..core.host_report import HostReport
 from ..core.model import DriveReport
 from ..core.scope import Scope
-from ..core.simulation import osd_of
 from ..core.text import many
 from .knob import CHANGES_MAX, Wanted
 
@@ -90,7 +89,7 @@ def by_fate(domains: Iterable[Domain], fate_of: Callable[[Domain, int], Fate]) -
 def within(domain: Domain, scope: Scope, cluster: ClusterState) -> bool:
     """Whether a domain is asked for; one of whose OSDs the cluster knows none is in any class."""
     asked = [osd_id for osd_id in domain.osd_ids if scope.has_osd(osd_id)]
-    known = [osd_of(domain.report, osd_id, cluster) for osd_id in asked]
+    known = [cluster.osd_of(domain.report, osd_id) for osd_id in asked]
     classes = {osd.device_class for osd in known if osd is not None}
     return (
         (not scope.device_class or not classes or scope.device_class in classes)
@@ -108,7 +107,7 @@ def in_order(reports: Iterable[HostReport], cluster: ClusterState) -> List[Domai
             domains[drive.domain_id].append(drive)
         for drives in domains.values():
             ids = [use.osd_id for drive in drives for use in drive.uses]
-            osd = osd_of(report, ids[0], cluster) if ids else None
+            osd = cluster.osd_of(report, ids[0]) if ids else None
             where = failure_domains(osd, cluster) if osd else (f"host {report.hostname}",)
             found.append(Domain(where, report, tuple(drives)))
     return sorted(

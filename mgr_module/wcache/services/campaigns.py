@@ -34,7 +34,6 @@ from ..core.options.option import Option, Place
 from ..core.options.trial import OptionTrial, parse_trial
 from ..core.scope import parse_scope
 from ..core.shell import typed
-from ..core.simulation import all_simulated
 from ..core.text import amount, many, named
 from ..core.verdict.foreign import priors, shortened
 from ..engine.engine import Engine
@@ -144,7 +143,7 @@ class CampaignService:
         """Start a campaign that is ready, by a look that holds."""
         require_free(world)
         made, cost, campaign, chosen = ready.made, ready.cost, ready.campaign, ready.made.options
-        real = not all_simulated(made.runs)
+        real = any(run.real for run in made.runs)
         broken = world.cluster.blocking
         if real and broken and not chosen.forced:
             way = "wait until they are met, or use --force (the records are then never pooled)"

@@ -12,7 +12,6 @@ from ..core.fleet.disputes import Dispute, Key
 from ..core.jobs import Holding, Touched
 from ..core.scope import Scope
 from ..core.shell import ticked, typed
-from ..core.simulation import in_cluster
 from ..core.text import named
 from ..engine.under_way import OPEN_PLANS_MAX, at_once, in_common, touched_by, touched_by_run
 from ..engine.world import World
@@ -241,16 +240,12 @@ def unseen(world: World, scope: Scope) -> List[str]:
 
     What is planned goes by reports: what is missing in them would be left out silently.
     """
-    seen = {
-        use.osd_id for report in world.believed_reports if in_cluster(report)
-        for drive in report.drives for use in drive.uses
-    }
     speaks_for = speaking_for(world.reports, world.cluster)
     heard = set(speaks_for.values())
     hosts: Set[str] = set()
     missing: Dict[str, List[str]] = {}
     for osd_id, osd in sorted(world.cluster.osds.items()):
-        if osd_id in seen or not (
+        if osd_id in world.told_by or not (
             scope.has_class(osd.device_class) and scope.has_host(osd.hostname)
             and scope.has_osd(osd_id)
         ):
@@ -277,7 +272,7 @@ def _reported_by_others(world: World, hosts: Set[str], keys: Iterable[str]) -> D
     told: Dict[str, str] = {}
     for key in sorted(keys):
         report = world.reports[key]
-        uses = [use for drive in report.drives for use in drive.uses] if in_cluster(report) else []
+        uses = [use for drive in report.drives for use in drive.uses] if report.real else []
         for osd in (world.cluster.osds.get(use.osd_id) for use in uses):
             if osd is not None and osd.hostname in hosts and osd.hostname not in told:
                 told[osd.hostname] = (

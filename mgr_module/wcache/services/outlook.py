@@ -6,7 +6,6 @@ from typing import List, Optional, Tuple
 
 from ..core.automation.state import Mode, Modes, mode_of
 from ..core.model import Finding, FindingCode, Severity
-from ..core.simulation import real
 from ..core.verdict.hosts_by_model import counted
 from ..core.verdict.outlook import WAITING, Outlook, Position, outlook, standings
 from ..engine.world import World
@@ -70,7 +69,7 @@ class OutlookService:
             world.believed_reports, world.cluster, throwaway=world.options.throwaway_cluster
         )
         rows = tuple(standings(of_fleet, world.recommendations, back))
-        reports = world.reports.values()
-        drives = sum(len(report.drives) for report in real(reports) or reports)
+        reports = world.real_reports or world.reports.values()
+        drives = sum(len(report.drives) for report in reports)
         self._kept = (world.now_s, len(world.results), rows, drives)
         return rows, drives

@@ -6,7 +6,6 @@ from rollout_world import change, plan_of
 from wcache.core.change.change_status import UNFINISHED, ChangeStatus
 from wcache.core.change.staleness import turned_on
 from wcache.core.model import CacheMode
-from wcache.core.simulation import DriveKind
 
 WB, WT = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
 
@@ -20,5 +19,5 @@ WB, WT = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
 @pytest.mark.parametrize("status", ChangeStatus)
 def test_a_model_counts_until_it_has_been_turned_on_for_good(before, after, counts, status):
     one = change(0, before=before, after=after, status=status, drive_model=make.MODEL)
-    wanted = {DriveKind.of(one).in_any_class} if counts and status in UNFINISHED else set()
+    wanted = {one.kind.in_any_class} if counts and status in UNFINISHED else set()
     assert turned_on(plan_of(one)) == wanted

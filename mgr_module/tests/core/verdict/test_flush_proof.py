@@ -10,6 +10,7 @@ from wcache.analysis.experiment import analyse
 from wcache.ceph.health import health_checks
 from wcache.commands.findings import results
 from wcache.core.drive.proofs import AcceptedProof, digest
+from wcache.core.drive_kind import DriveKind
 from wcache.core.fleet.findings import of_power_cuts
 from wcache.core.hardware.readings import FlushCounters
 from wcache.core.host_report import HostReport, PowerCut
@@ -24,7 +25,6 @@ from wcache.core.model import (
     Severity,
     Verdict,
 )
-from wcache.core.simulation import DriveKind
 from wcache.core.verdict.recommend import recommend
 from wcache.engine.evidence.results import of_record
 from wcache.engine.world import World

@@ -117,7 +117,6 @@ def test_a_drive_without_a_cache_has_a_setting_and_an_unknown_one_has_none():
                                      kernel_view=KernelView.UNKNOWN))
     report = make.report("h1", none, odd)
     assert settings([report]) == {1: "no volatile cache", 2: ""}
-    assert settings([replace(report, simulated=True)]) == {}
     assert stacks([report]) == {1: MODEL, 2: MODEL}
 
 

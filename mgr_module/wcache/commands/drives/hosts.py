@@ -24,12 +24,12 @@ from typing import (
 )
 
 from ...core.drive.safety import judge
+from ...core.drive_kind import DriveKind
 from ...core.fleet import foreign_rules, set_up
 from ...core.fleet.findings import modes_of, of_drive, of_power_cuts
 from ...core.fleet.loaded_off import touched_domains
 from ...core.host_report import HostReport
 from ...core.model import CacheMode, DriveReport, Finding, FindingCode, Role
-from ...core.simulation import DriveKind, in_cluster
 from ...core.verdict.recommend import Recommendation, recommended_for
 from ...core.verdict.result import Result
 from ...engine.world import World
@@ -166,9 +166,9 @@ class FindingsOfHosts:
         for name in again:
             view = fleet.views[name]
             if view.rules and advice is None:
-                advice = {DriveKind.of(item): item for item in world.recommendations}
+                advice = {item.kind: item for item in world.recommendations}
             found = [_judged(rule, view.report, world, advice or {}) for rule in view.rules]
-            if in_cluster(view.report):
+            if view.report.real:
                 found += set_up.of_report(
                     view.report, world.cluster.osds, results.get(name, ()), world.config
                 )

@@ -18,7 +18,6 @@ from ...core.drive.proofs import (
 from ...core.errors import MalformedError, NotFoundError, RefusedError
 from ...core.host_report import ToggleProof
 from ...core.model import DriveReport
-from ...core.simulation import is_real, real
 from ...core.text import table, when
 from ...core.verdict.plp import MODELS_MAX, REASON_CHARS_MAX, TrustedModel, plp_cell
 from ...engine.engine import Engine
@@ -91,7 +90,7 @@ class DriveModelService:
         said, engine = _reason(reason), self._engine
         with engine.deciding() as (world, orders):
             report = world.reports.get(hostname)
-            known = report is not None and is_real(report) and drive_model
+            known = report is not None and report.real and drive_model
             shown = shown_of(report, drive_model) if known and report else ()
             if not shown:
                 raise NotFoundError(
@@ -199,7 +198,7 @@ def drive_models(world: World) -> Dict[str, Any]:
     trusted = {item.drive_model: item for item in world.trusted}
     shown = [
         _shown(report.hostname, one, is_accepted(world.accepted, report.hostname, one))
-        for report in real(world.reports.values()) for one in shown_of(report, "")
+        for report in world.real_reports for one in shown_of(report, "")
     ]
     rows = []
     for name in sorted({*found, *trusted}):

@@ -8,7 +8,6 @@ from ...core import codec
 from ...core.errors import NotFoundError
 from ...core.fleet.loaded_off import reloads
 from ...core.scope import parse_scope
-from ...core.simulation import real
 from ...deployment.form import Form
 from ...deployment.scripts import reloading
 from ...engine.world import World
@@ -25,7 +24,7 @@ def reload(world: World, scope: Optional[str] = None) -> Dict[str, Any]:
     if wanted.hostname and wanted.hostname not in world.reports:
         raise NotFoundError(f"no probe reports from {wanted.hostname[:60]!r}")
     by_hand = {name: _ROOK for name, one in world.deployments.items() if one.form is Form.ROOK}
-    reports = real(world.believed_reports)
+    reports = world.believed_real
     covered = {
         (report.hostname, use.osd_id) for report in reports for drive in report.drives
         if wanted.covers(report, drive, world.cluster) for use in drive.uses

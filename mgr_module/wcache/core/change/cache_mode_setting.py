@@ -8,11 +8,11 @@ from typing import ClassVar, FrozenSet, Mapping, Sequence, Tuple
 from ..drive.journal import PriorDrive
 from ..drive.prior import not_back
 from ..drive.safety import may_toggle
+from ..drive_kind import DriveKind
 from ..experiment.period import all_in
 from ..host_report import HostReport
 from ..model import CacheMode, DriveReport, DriveState
 from ..protocol import ApplyRequest, RollbackRequest
-from ..simulation import DriveKind
 from .drive_setting import CacheDomain, DriveSetting
 from .setting import Verdicts, Warrant
 
@@ -91,7 +91,7 @@ class CacheModeSetting(DriveSetting):
     def verdict_moved(self, kind: DriveKind, verdicts: Verdicts) -> str:
         """See Setting."""
         for item in verdicts.recommendations:
-            if DriveKind.of(item) == kind:
+            if item.kind == kind:
                 if item.mode is self.after:
                     return ""
                 return f"the verdict of its drive model is {item.verdict.value} now"

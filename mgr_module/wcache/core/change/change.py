@@ -8,10 +8,10 @@ from typing import FrozenSet, Optional, Tuple, Union
 from .. import codec
 from ..config_database import EDITS_MAX, ConfigEdit
 from ..drive.prior import UNKNOWN, Prior, PriorDoubt
+from ..drive_kind import OfDriveKind
 from ..errors import StorageError
 from ..model import DriveModel, LoadPoint
 from ..scope import Scope
-from ..simulation import DriveKind
 from ..verdict.option_choice import Ground, fallen
 from .cache_mode_setting import CacheModeSetting
 from .change_status import ChangeStatus, Made
@@ -27,7 +27,7 @@ ChangedSetting = Union[CacheModeSetting, OptionSetting, ConfigSetting]
 
 
 @dataclass(frozen=True)
-class Change:
+class Change(OfDriveKind):
     """A setting to be changed, proven, and taken back.
 
     `failure_domain` names the CRUSH buckets that the plan goes by, the widest first, or what it
@@ -184,7 +184,7 @@ class Change:
         """Say why it is no longer what is recommended; "" where it is, or no verdict wants it."""
         told = (fallen(ground, verdicts.option_verdicts) for ground in self.grounds)
         moved = next(filter(None, told), "")
-        return moved or self.setting.verdict_moved(DriveKind.of(self), verdicts)
+        return moved or self.setting.verdict_moved(self.kind, verdicts)
 
     def looked(self, outcome: object, warrant: Warrant) -> Tuple[Change, str]:
         """Return it with what is there before it, or why it must not be made."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Dict, Iterable, Tuple
 
+from ..drive_kind import DriveKind
 from ..model import CacheMode, LoadPoint
-from ..simulation import DriveKind
 from ..verdict.result import Result
 from .change_status import ChangeStatus
 from .rollout_state import Rollout
@@ -36,7 +36,7 @@ def marked(rollouts: Iterable[Rollout], results: Iterable[Result]) -> Dict[Drive
         for change, setting in rollout.mode_changes:
             if change.drive_model is None:
                 continue
-            kind = DriveKind.of(change)
+            kind = change.kind
             if change.action_id in worse:
                 mark = FoundWorse(
                     rollout.plan_id, setting.after, rollout.worse.why, rollout.worse.at_s
@@ -49,7 +49,7 @@ def marked(rollouts: Iterable[Rollout], results: Iterable[Result]) -> Dict[Drive
     measured: Dict[DriveKind, float] = {}
     for result in results:
         if result.load_point is LoadPoint.OSD_TRAFFIC and result.analysed and result.pairs:
-            kind = DriveKind.of(result)
+            kind = result.kind
             measured[kind] = max(measured.get(kind, 0.0), result.ended_at_s)
     return {
         kind: mark for kind, mark in found.items()

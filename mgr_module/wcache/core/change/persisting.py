@@ -15,7 +15,6 @@ from typing import List, Tuple
 from .. import events
 from ..codec import one_line
 from ..record import Precondition
-from ..simulation import is_real
 from .change import Change
 from .change_status import ChangeStatus, Made
 from .gate.gate_state import GateStep
@@ -32,7 +31,7 @@ MUST_STAND = (
 
 def can_last(change: Change) -> bool:
     """Whether there is more to a change than making it, and that is not done yet."""
-    return change.setting.CAN_LAST and is_real(change) and not change.lasts
+    return change.setting.CAN_LAST and change.real and not change.lasts
 
 
 def not_lasting(rollout: Rollout) -> Tuple[int, ...]:

@@ -15,7 +15,6 @@ from ..cluster import ClusterState
 from ..codec import one_line
 from ..errors import MalformedError
 from ..record import Precondition
-from ..simulation import has_clients
 from ..text import named
 from .change import Change
 from .rollout_state import Rollout, RolloutStatus
@@ -102,13 +101,13 @@ def missed(
     rollout: Rollout, change: Change, seen: Iterable[Precondition]
 ) -> Tuple[Precondition, ...]:
     """What does not hold and keeps a change from being made; simulated drives need `ALWAYS`."""
-    needed = (*NEEDED, *ALWAYS) if has_clients(change) else ALWAYS
+    needed = (*NEEDED, *ALWAYS) if change.has_clients else ALWAYS
     return tuple(item for item in seen if item in needed and item not in rollout.overridden)
 
 
 def illness_of(change: Change, cluster: ClusterState) -> str:
     """Why a change is not made now, by the OSDs that it touches; "" where they are well."""
-    if not has_clients(change):
+    if not change.has_clients:
         return ""
     concerned = change.setting.concerned_osds(cluster)
     ill = cluster.illness({*concerned, *change.judging_osds})
@@ -128,7 +127,7 @@ def look(
     OSDs are ill.
     """
     broken, before = missed(rollout, change, seen), rollout.missed
-    if not broken and has_clients(change):
+    if not broken and change.has_clients:
         forced = [item for item in seen if item in rollout.overridden]
         rollout = replace(rollout, forced=tuple(dict.fromkeys((*rollout.forced, *forced))))
     reason = one_line(f"waiting: {words(broken, detail)}") if broken else ""

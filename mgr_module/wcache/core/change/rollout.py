@@ -18,7 +18,6 @@ from ..codec import one_line
 from ..protocol import FailureOutcome, SamplesOutcome
 from ..record import Precondition
 from ..shell import command
-from ..simulation import has_clients
 from ..text import before_after, named
 from . import preconditions as holding
 from .change import Change
@@ -143,7 +142,7 @@ class RolloutMachine(Gating):
             self._set(RolloutStatus.DONE, reason=f"{many} refused by the drive" if many else "")
             return self._idle(events.Note("done"))
         # one that is ill is put off before anything is asked of it
-        first = bool(self.rollout.missed) or has_clients(change)
+        first = bool(self.rollout.missed) or change.has_clients
         return [events.SaveRun(), *(self._check() if first else self._measure(Phase.BEFORE))]
 
     def _measure(self, phase: Phase) -> List[events.Action]:

@@ -8,8 +8,8 @@ from typing import AbstractSet, Iterable, List, Mapping, Optional, TypeVar
 from .. import events
 from ..codec import one_line
 from ..config_database import ConfigRequest
+from ..drive_kind import DriveKind
 from ..record import Precondition
-from ..simulation import DriveKind
 from . import preconditions
 from .change import Change
 from .change_status import GOING_BACK, ChangeStatus

@@ -14,7 +14,6 @@ from ..loads import OSDS_MAX
 from ..model import Role
 from ..protocol import MeasureRequest
 from ..record import Precondition
-from ..simulation import measured_by_probe
 from .cache_mode_setting import CacheModeSetting
 from .change import Change
 from .change_status import GOING_BACK, TOUCHED, ChangeStatus
@@ -198,7 +197,7 @@ class Rollout:
         """Say what measures an OSD before and after; None where it is read back and no more."""
         if change.load_point is None or not change.measured:
             return None
-        if measured_by_probe(change):
+        if change.measured_by_probe:
             return MeasureRequest(
                 change.domain_id, change.osd_id, change.load_point, self.count
             )

@@ -12,9 +12,9 @@ from typing import ClassVar, NamedTuple, Protocol, Sequence, Tuple, TypeVar, Uni
 
 from ..config_database import ConfigEdit, ConfigRequest
 from ..drive.prior import UNKNOWN, Prior, PriorDoubt
+from ..drive_kind import DriveKind
 from ..hardware.readings import Wear
 from ..protocol import Request
-from ..simulation import DriveKind
 from ..verdict.option_choice import OptionVerdict
 from ..verdict.recommend import Recommendation
 from .change_status import Made

@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Set
 
 from ..cluster import ClusterState, failure_domains
+from ..drive_kind import DriveKind
 from ..host_report import HostReport, lost_models
 from ..model import CacheMode
-from ..simulation import DriveKind, osd_of
 from .change import Change
 from .change_status import UNFINISHED, ChangeStatus
 from .drive_setting import DriveSetting
@@ -26,7 +26,7 @@ def turned_on(rollout: Rollout) -> Set[DriveKind]:
     Those that it has turned on for good are left out.
     """
     return {
-        DriveKind.of(change).in_any_class for change, setting in rollout.mode_changes
+        change.kind.in_any_class for change, setting in rollout.mode_changes
         if change.status in UNFINISHED and setting.after is CacheMode.WRITE_BACK
     }
 
@@ -60,10 +60,7 @@ def moved_by_id(
     changes: Sequence[Change],
 ) -> Dict[str, str]:
     """The same by the changes' ids."""
-    lost = {
-        simulated: lost_models(reports.values(), simulated=simulated)
-        for simulated in {one.simulated for one in changes if one.hostname}
-    }
+    lost = lost_models(reports.values())
     told = (
         (one, _moved(
             rollout, one, one.setting, reports.get(one.hostname), cluster, lost[one.simulated]
@@ -89,7 +86,7 @@ def _moved(
     why = setting.refusal(rollout.warrant(change), report, drives, lost)
     if why:
         return why
-    osd = osd_of(change, change.osd_id, cluster)
+    osd = cluster.osd_of(change, change.osd_id)
     if osd is not None:
         if osd.device_class != change.device_class:
             return f"its device class is {osd.device_class} now, and was {change.device_class}"

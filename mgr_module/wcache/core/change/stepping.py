@@ -12,7 +12,6 @@ from typing import Dict, FrozenSet, Iterable, Iterator, Tuple
 
 from ..codec import one_line
 from ..record import Precondition
-from ..simulation import has_clients, real
 from .change import Change
 from .change_status import OPEN, ChangeStatus
 from .gate.evidence import Proofs
@@ -45,7 +44,7 @@ class Step:
 def gated(rollout: Rollout, change: Change, without_clients: Touched = NOTHING) -> bool:
     """Say whether clients' load judges it; else a bench does, or what is read back."""
     return (
-        rollout.gate.by_load and not rollout.trial and has_clients(change)
+        rollout.gate.by_load and not rollout.trial and change.has_clients
         and Precondition.CLIENT_LOAD not in rollout.overridden
         and bool(change.judging_osds) and not change.only_lasts
         and change.touches != without_clients
@@ -181,7 +180,8 @@ class Stepping(Persisting):
         """The OSDs of each change that the next step may be made of, for `osd ok-to-stop`."""
         return tuple(
             change.judging_osds
-            for change in real(self.rollout.changes[index] for index in self._candidates())
+            for change in (self.rollout.changes[index] for index in self._candidates())
+            if change.has_clients
         )
 
     @property

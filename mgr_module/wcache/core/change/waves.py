@@ -22,7 +22,6 @@ from typing import (
 )
 
 from ..cluster import ClusterState
-from ..simulation import osd_of
 from .change import Change
 from .rollout_state import Wave, WaveKind
 
@@ -139,7 +138,7 @@ def _narrowest(cluster: ClusterState) -> str:
 
 def _domain_of(change: Change, cluster: ClusterState, kind: str) -> str:
     """The failure domain of a drive: the bucket of the narrowest type that rules choose."""
-    osd = osd_of(change, change.osd_id, cluster)
+    osd = cluster.osd_of(change, change.osd_id)
     if osd is None:
         return f"host {change.hostname}"
     if kind == "osd":

@@ -19,7 +19,6 @@ from typing import ClassVar, DefaultDict, Dict, Iterable, List, Sequence, Tuple,
 from .. import codec
 from ..host_report import EVIDENCE_MAX, HostReport, PowerCut, ToggleProof
 from ..model import DriveModel, Transport
-from ..simulation import real
 
 # What concerns several hosts needs the word of as many.
 HOSTS_MIN = 2
@@ -98,7 +97,7 @@ def proofs_for(
     }
     held: DefaultDict[Combination, Dict[str, ToggleProof]] = defaultdict(dict)
     failed: DefaultDict[Combination, Dict[str, ToggleProof]] = defaultdict(dict)
-    for report in sorted(real(known), key=lambda one: one.hostname):
+    for report in sorted((one for one in known if one.real), key=lambda one: one.hostname):
         if report.hostname == hostname:
             continue
         for proof in report.proofs:

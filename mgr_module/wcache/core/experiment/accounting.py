@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import Iterable, List, Sequence
 
 from ..record import Period
-from ..simulation import on_our_clock
 from .budget import cost_of, cut_off_bytes_max, cut_off_seconds
 from .pairs import Discarded, next_slot
 from .period import PeriodUnderWay, Stage
@@ -45,7 +44,7 @@ def with_recorded(state: RunState, periods: Periods, record_id: str) -> RunState
 def with_voided(state: RunState, now: PeriodUnderWay, now_s: float) -> RunState:
     """Count what the period under way has cost; its samples are not used."""
     samples = now.samples
-    spent_s = max(0.0, now_s - now.started_at_s) if on_our_clock(state.spec) else 0.0
+    spent_s = max(0.0, now_s - now.started_at_s) if state.spec.on_our_clock else 0.0
     written = now.written_bytes + (samples.bytes_written if samples else 0)
     if samples is None and now.phase is Stage.MEASURING:
         # a bench under way is not called back
@@ -68,7 +67,7 @@ def with_cut_off(state: RunState, periods: Sequence[Periods], now_s: float) -> R
         return _with_discarded(state, 0.0, 0)
     setup, found = spec.experiments[index], periods[index]
     seconds = cut_off_seconds(setup, found)
-    if on_our_clock(spec):
+    if spec.on_our_clock:
         # nobody knows how much of the time since then it was measured for
         ends = [p.started_at_s + p.seconds for p in found.values()]
         seconds = max(seconds, now_s - max([state.began_at_s, *ends]))

@@ -17,7 +17,6 @@ from typing import Callable, Dict, Iterable, List, Sequence, Tuple
 from ..loads import ASSUMED_SAMPLE_S, WRITE_BYTES, commits
 from ..model import CacheMode, DriveModel, LoadPoint
 from ..record import ExperimentSetup, Period
-from ..simulation import on_our_clock
 from .design import design_of
 from .pairs import FIRST_LOOK, Discarded, next_slot
 from .run_state import RunSpec
@@ -113,7 +112,7 @@ def cut_off_at_s(
     What clients wait under their own traffic is known only after the period; it lasts
     `period_s` whatever they wait.
     """
-    if not on_our_clock(spec):
+    if not spec.on_our_clock:
         return math.inf
     ends_at_s = started_at_s + spec.seconds_max - cost.seconds
     if setup.load_point is LoadPoint.OSD_TRAFFIC:

@@ -34,7 +34,7 @@ from ..options.option import Option
 from ..options.trial import OptionTrial
 from ..record import Precondition
 from ..scope import Scope
-from ..simulation import in_cluster, measured_by_probe, not_up
+from ..simulation import OfDrives
 from ..text import many, named
 from .budget import ExpectedPairs
 from .design import design_of
@@ -114,7 +114,7 @@ class Campaign:
 
 
 @dataclass(frozen=True)
-class Candidate:
+class Candidate(OfDrives):
     """A cache domain that a campaign could measure."""
 
     hostname: str
@@ -132,6 +132,11 @@ class Candidate:
     def osd_ids(self) -> FrozenSet[int]:
         """Every OSD on its drives, in whatever role."""
         return frozenset(use.osd_id for drive in self.drives for use in drive.uses)
+
+    @property
+    def known_osds(self) -> FrozenSet[int]:
+        """Those of them that the cluster knows: a simulated drive has none."""
+        return self.osd_ids if self.real else frozenset()
 
     def stands_for(self, entry: Optional[Option]) -> Optional[int]:
         """The OSD that stands for it, whose switch all its OSDs share; None without one.
@@ -178,7 +183,7 @@ def candidates(
     """Every cache domain in the scope, in a stable order."""
     found = []
     reports = tuple(reports)
-    lost = {simulated: lost_models(reports, simulated=simulated) for simulated in (False, True)}
+    lost = lost_models(reports)
     for report in sorted(reports, key=lambda r: r.hostname):
         domains: Dict[str, List[DriveReport]] = defaultdict(list)
         for drive in report.drives:
@@ -220,8 +225,7 @@ def select(
         reason = disputed.get((candidate.hostname, candidate.domain_id))
         if options.observe:
             reason = None  # nothing is touched that somebody may have to restore
-        asked = candidate.osd_ids if in_cluster(candidate) and not options.forced else ()
-        ill = cluster.illness(asked, bears)
+        ill = {} if options.forced else cluster.illness(candidate.known_osds, bears)
         reason = reason or ("" if ill else _why_not(candidate, cluster, options, throwaway))
         if reason:
             left_out = f"{candidate.hostname} {candidate.domain_id}: {reason}"
@@ -243,7 +247,7 @@ def select(
         first = (one for one in by_model[model] if one.key not in why_last)
         spread, getting = calm_first(
             in_turns(first, lambda one: one.hostname),
-            lambda one: one.osd_ids if in_cluster(one) else (), options.drives_per_model, cluster,
+            lambda one: one.known_osds, options.drives_per_model, cluster,
         )
         behind = (one for one in by_model[model] if one.key in why_last)
         spread += [*getting, *in_turns(behind, lambda one: one.hostname)]
@@ -286,12 +290,11 @@ def _sampled_last(
     Where most of a model have the alert it is dear flushes that raise it: the very ones to measure.
     """
     slow = {one.osd_id for one in cluster.slow_osds}
-    real = [one for one in candidates_ if in_cluster(one)]
     busy = cluster.busy or frozenset()
-    alerted = [one.key for one in real if one.osd_ids & slow]
+    alerted = [one.key for one in candidates_ if one.known_osds & slow]
     few = 2 * len(alerted) <= len(candidates_)
     found = dict.fromkeys(alerted, "had slow operations in BlueStore") if few else {}
-    return {**found, **{one.key: "move data" for one in real if one.osd_ids & busy}}
+    return {**found, **{one.key: "move data" for one in candidates_ if one.known_osds & busy}}
 
 
 def _way_beside(left_alone: Mapping[str, Sequence[str]], *, gentle: bool) -> str:
@@ -327,11 +330,11 @@ def _why_not(
         reason = _osd_keeps_it(candidate, cluster, options.option.entry)
         if reason:
             return reason
-    if not osd_ids and in_cluster(candidate):
+    if not osd_ids and candidate.real:
         return "no OSD uses it"
     if len(osd_ids) > WATCHED_MAX and not options.observe:
         return f"{len(osd_ids)} OSDs share it, more than the {WATCHED_MAX} that can be watched"
-    return not_up(candidate, osd_ids, cluster) or None
+    return cluster.not_up(candidate, osd_ids) or None
 
 
 def _keeps_its_options(drive: DriveReport, entry: Option) -> Optional[str]:
@@ -348,7 +351,7 @@ def _osd_keeps_it(
     candidate: Candidate, cluster: ClusterState, entry: Option
 ) -> Optional[str]:
     """Why an option of the OSD whose data a drive holds is not changed."""
-    if not in_cluster(candidate):
+    if not candidate.real:
         return f"{entry.name} is an option of an OSD, and a simulated one has none"
     osd_id = candidate.stands_for(entry)
     if osd_id is None:
@@ -392,9 +395,10 @@ def forecast(
     emptied: Set[int] = set()
     for run in runs:
         run_s = expected_s = 1.0
+        by_osds = not run.measured_by_probe
         if run.dirty is not Dirty.ANY:
             run_s += START_WAIT_S * len(run.experiments)
-        if run.starting_bytes and not measured_by_probe(run):
+        if run.starting_bytes and by_osds:
             each = -(-run.starting_bytes // WRITE_BYTES[LoadPoint.OSD_BENCH_BATCH])
             calls += len(run.experiments) * each
             emptied.update(setup.osd_id for setup in run.experiments)
@@ -404,7 +408,7 @@ def forecast(
             expected_s += cost.seconds + 2 * OVERHEAD_S
             written += cost.bytes_written
             calls += cost.bench_calls
-            if cost.bench_calls and not measured_by_probe(run):
+            if cost.bench_calls and by_osds:
                 emptied.add(setup.osd_id)
         for setup in () if run.observes else run.experiments:
             sample_s = max(ASSUMED_SAMPLE_S[setup.load_point], setup.period_s)
@@ -418,7 +422,7 @@ def forecast(
             written += run.starting_bytes + min(
                 samples * WRITE_BYTES[setup.load_point], run.bytes_max - run.starting_bytes
             )
-            if WRITE_BYTES[setup.load_point] and not measured_by_probe(run):
+            if WRITE_BYTES[setup.load_point] and by_osds:
                 calls += samples
                 emptied.add(setup.osd_id)
         by_host[run.hostname] += run_s
@@ -432,5 +436,5 @@ def forecast(
         max(expected_by_host.values(), default=0.0),
         total, written, tuple(sorted(emptied)) if cluster.bench_empties_caches else (),
         calls, skipped,
-        cluster.strict_pools if any(in_cluster(run) and run.toggles for run in runs) else (),
+        cluster.strict_pools if any(run.has_clients and run.toggles for run in runs) else (),
     )

@@ -25,7 +25,6 @@ from ..protocol import (
     TimerRequest,
 )
 from ..record import CrossedPeriod, ExperimentSetup, Period
-from ..simulation import measured_by_probe, on_our_clock
 from .design import design_of
 from .run_state import RunSpec
 from .settling_time.checks import check_size
@@ -163,7 +162,7 @@ def load_of(
             spec.domain_id, setup.osd_id, setup.role, count,
             min(TIMER_SECONDS_MAX, seconds_left), spec.latency_limit_ms, spread_s,
         )
-    if measured_by_probe(spec):
+    if spec.measured_by_probe:
         return MeasureRequest(spec.domain_id, setup.osd_id, setup.load_point, count, spread_s)
     return events.LoadRequest(
         setup.osd_id, setup.load_point, setup.role, count, seconds, spec.latency_limit_ms,
@@ -208,7 +207,7 @@ def period_of(
     return Period(
         seen[0].mode, now.started_at_s, settle_s,
         max(now_s - now.started_at_s, samples.seconds)
-        if on_our_clock(spec)
+        if spec.on_our_clock
         else settle_s + samples.seconds,
         samples.samples_ns, samples.counters, samples.bytes_written + now.written_bytes,
         seen[0].state_before, seen[0].state_after, seen[0].flush_counters,

@@ -14,9 +14,9 @@ from typing import AbstractSet, List, Optional, Tuple, TypeVar
 from .. import events
 from ..codec import one_line
 from ..drive.prior import PriorDoubt
+from ..drive_kind import DriveKind
 from ..protocol import Request, StateOutcome
 from ..record import CHECKS_MAX, ExperimentSetup, Precondition, Record
-from ..simulation import DriveKind
 from . import accounting, run_priors
 from . import budget as run_budget
 from .pairs import (

@@ -12,7 +12,6 @@ from typing import List, Tuple
 
 from .. import events
 from ..codec import one_line
-from ..simulation import has_clients
 from . import accounting, run_priors
 from .period import PeriodUnderWay, Stage
 from .run_state import RunStatus
@@ -42,7 +41,7 @@ class IllRun(StartingRun):
 
     def _fails(self, why: str, now_s: float) -> List[events.Action]:
         """A load failed; an OSD that has stopped does not answer long before the maps show it."""
-        if self.spec.forced or not has_clients(self.spec):
+        if not self.spec.heeds_cluster:
             return self._halt(why, now_s)
         return self._wait_for_osds(why, now_s, load_failed=one_line(why))
 

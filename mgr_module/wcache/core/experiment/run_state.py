@@ -7,6 +7,7 @@ from enum import Enum
 from typing import ClassVar, FrozenSet, Optional, Set, Tuple
 
 from ..drive.prior import Prior
+from ..drive_kind import DriveKind
 from ..hardware.bcache import Dirty
 from ..loads import WATCHED_MAX
 from ..model import LoadPoint
@@ -14,7 +15,7 @@ from ..options.entries import BY_NAME
 from ..options.option import Place
 from ..options.trial import OptionTrial
 from ..record import CHECKS_MAX, ExperimentSetup, Precondition
-from ..simulation import DriveKind
+from ..simulation import OfDrives
 from .factorial import crossed_domain
 from .observed import Observed
 from .pairs import Discarded
@@ -34,7 +35,7 @@ OVER = (RunStatus.DONE, RunStatus.ABORTED)
 
 
 @dataclass(frozen=True)
-class RunSpec:
+class RunSpec(OfDrives):
     """What is to be measured on one cache domain; fixed when the campaign starts.
 
     The budgets (`run_budget`) are each experiment's.
@@ -89,6 +90,11 @@ class RunSpec:
         """The OSD whose option it compares; None where it compares what a probe sets."""
         entry = None if self.option is None else BY_NAME.get(self.option.name)
         return None if entry is None or entry.on_host else self.experiments[0].osd_id
+
+    @property
+    def heeds_cluster(self) -> bool:
+        """Whether the cluster's state may keep it from measuring, or interrupt it."""
+        return self.has_clients and not self.forced
 
     @property
     def toggles(self) -> bool:

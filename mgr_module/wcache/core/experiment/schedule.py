@@ -17,7 +17,6 @@ from ..cluster import ClusterState, OsdInfo, flush_role, roles_of, touches
 from ..loads import CHECK_SAMPLES, SAMPLES
 from ..model import DriveReport, LoadPoint, Role
 from ..record import CrossedDrive, ExperimentSetup
-from ..simulation import in_cluster, measured_by_probe, osd_of
 from .campaign import CampaignOptions, Candidate, Selection
 from .factorial import PAIRS_PER_REPLICATE
 from .run_state import RunSpec
@@ -144,7 +143,7 @@ def _osds(chosen: Sequence[Candidate], cluster: ClusterState) -> Dict[Tuple[str,
         for drive in candidate.drives:
             for use in drive.uses:
                 key = (candidate.hostname, use.osd_id)
-                known = osd_of(candidate, use.osd_id, cluster)
+                known = cluster.osd_of(candidate, use.osd_id)
                 if known is not None:
                     found[key] = known
                 uses[key].append((use.role, drive))
@@ -175,7 +174,7 @@ def _beside(
 ) -> Tuple[int, ...]:
     """The other OSDs on the cache domains that a run toggles."""
     toggled = (candidate,) if crossing is None else (crossing.block, crossing.other)
-    if not in_cluster(candidate):
+    if not candidate.real:
         return ()  # the mgr knows nothing of a simulated OSD
     return tuple(sorted(set().union(*(one.osd_ids for one in toggled)) - {osd_id}))
 
@@ -273,7 +272,7 @@ def cheapest(
             setup for setup in run.experiments
             if setup.load_point is (
                 LoadPoint.OSD_TRAFFIC
-                if sample.is_busy((setup.osd_id, *run.beside)) and not measured_by_probe(run)
+                if sample.is_busy((setup.osd_id, *run.beside)) and not run.measured_by_probe
                 else LoadPoint.OSD_BENCH_DEPTH1
             )
         )

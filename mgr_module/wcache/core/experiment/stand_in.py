@@ -6,12 +6,12 @@ from dataclasses import replace
 from typing import Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from ..cluster import ClusterState
+from ..drive_kind import DriveKind
 from ..errors import WcacheError
 from ..host_report import HostReport
 from ..loads import WRITE_BYTES
 from ..record import ExperimentSetup, Precondition
 from ..scope import parse_scope
-from ..simulation import DriveKind
 from .campaign import (
     Campaign,
     Candidate,
@@ -56,7 +56,7 @@ def stand_in(
     touched = {
         (one.spec.hostname, domain_id) for one in runs for domain_id in one.spec.domain_ids
     }
-    kind = DriveKind.of(ill.experiments[0])
+    kind = ill.experiments[0].kind
     found = [
         one for one in candidates(reports, cluster, parse_scope(options.scope))
         if one.key not in touched and _is_of(one, kind, cluster)
@@ -77,7 +77,7 @@ def stand_in(
         )
         for spec in made:
             setups = _as_in(ill, spec)
-            if setups and DriveKind.of(setups[0]) == kind:
+            if setups and setups[0].kind == kind:
                 return _within(
                     replace(
                         spec, experiments=setups, seconds_max=ill.seconds_max, trial=ill.trial,

@@ -26,7 +26,6 @@ from ..protocol import (
     StateOutcome,
 )
 from ..record import ExperimentSetup
-from ..simulation import measured_by_probe
 from ..text import amount
 from . import run_priors
 from .design import design_of
@@ -128,7 +127,7 @@ def writes(
     large = last.sequential_cutoff_bytes == 0 and missing >= WRITE_BYTES[LoadPoint.OSD_BENCH_4M]
     load = LoadPoint.OSD_BENCH_4M if large else LoadPoint.OSD_BENCH_BATCH
     count = min(_CALLS_MAX, max(1, int(missing / WRITE_BYTES[load])))
-    if measured_by_probe(spec):
+    if spec.measured_by_probe:
         return MeasureRequest(spec.domain_id, setup.osd_id, load, count)
     return events.LoadRequest(
         setup.osd_id, load, setup.role, count, setup.period_s, spec.latency_limit_ms,

@@ -16,7 +16,6 @@ from ..errors import Refusal, RefusalKind
 from ..host_report import HostReport
 from ..model import DriveReport, OsdUse
 from ..shell import typed
-from ..simulation import in_cluster
 
 HOST_NAMES_CHARS_MAX = 100_000
 # A longer command is no advice: then the entry alone is told.
@@ -83,7 +82,7 @@ def _label(name: str) -> str:
 def _checked(
     report: HostReport, cluster: ClusterState, hosts: Mapping[str, str]
 ) -> HostReport:
-    if not in_cluster(report):
+    if not report.real:
         return report  # nothing but itself is measured for its OSDs
     host = hosts[report.hostname]
     if _hosts_of(report, cluster) <= {host}:

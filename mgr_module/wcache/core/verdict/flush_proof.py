@@ -11,9 +11,9 @@ from __future__ import annotations
 from typing import AbstractSet, Dict, Iterable, NamedTuple, Protocol, Sequence, Tuple
 
 from ..drive.proofs import HOSTS_MIN, AcceptedProof, is_accepted
+from ..drive_kind import DriveKind
 from ..host_report import HostReport, PowerCut, lost_words
 from ..model import CacheMode, Finding, FindingCode, LoadPoint, Verdict
-from ..simulation import DriveKind
 
 
 class FlushEvidence(Protocol):
@@ -51,7 +51,7 @@ def power_cuts_by_model(
     found: Dict[DriveKind, Tuple[ToldCut, ...]] = {}
     for report in reports:
         for cut in report.power_cuts:
-            key = DriveKind("", str(cut.drive_model), report.simulated)
+            key = report.kind_of(cut.drive_model)
             told = ToldCut(report.hostname, cut, is_accepted(accepted, report.hostname, cut))
             found[key] = (*found.get(key, ()), told)
     return found

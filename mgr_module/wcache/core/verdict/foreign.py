@@ -21,7 +21,6 @@ from ..errors import MalformedError, RefusedError, VersionError
 from ..experiment.design import design_of
 from ..experiment.run_state import RunSpec
 from ..model import DriveModel, LoadPoint, Verdict
-from ..simulation import is_real
 from .recommend import Recommendation
 from .result import Result
 
@@ -110,7 +109,7 @@ def export(
     verdicts: List[ForeignVerdict] = []
     for item in recommendations:
         measured = [by_id[name] for name in item.record_ids if name in by_id]
-        made_up = not is_real(item) or any(result.throwaway for result in measured)
+        made_up = not item.real or any(result.throwaway for result in measured)
         if made_up or not measured or len(verdicts) >= VERDICTS_MAX:
             continue
         terms = [result.pool_term for result in measured if result.pool_term is not None]

@@ -24,10 +24,10 @@ from typing import (
 from ..cluster import ClusterState
 from ..drive.proofs import HOSTS_MIN
 from ..drive.safety import may_toggle
+from ..drive_kind import DriveKind
 from ..host_report import HostReport
 from ..model import CacheMode, DriveModel, DriveReport
 from ..shell import CommandLine, ticked
-from ..simulation import DriveKind, in_cluster, is_real
 from ..text import named
 
 NAMED_MAX = 3  # hosts in one line
@@ -85,7 +85,7 @@ def counted(
         for drive in report.drives:
             mode = drive.mode
             for device_class in _classes(drive, report, cluster):
-                kind = DriveKind(device_class, str(drive.drive_model), report.simulated)
+                kind = report.kind_of(drive.drive_model, device_class)
                 of_kind = found.setdefault(kind, Counted())
                 if mode is not None:
                     can = _switchable(drive, throwaway)
@@ -110,7 +110,7 @@ def hosts_by_model(
                 kind = device_class, drive.drive_model
                 if kind not in here and (not switchable or _switchable(drive, throwaway)):
                     here.add(kind)
-                    key = DriveKind(device_class, str(drive.drive_model), report.simulated)
+                    key = report.kind_of(drive.drive_model, device_class)
                     found[key].add(report.hostname)
     return {key: frozenset(names) for key, names in found.items()}
 
@@ -124,12 +124,12 @@ def differing(
     return sum(
         str(drive.drive_model) == drive_model and drive.mode is mode.other
         and device_class in _classes(drive, report, cluster) and _switchable(drive, throwaway)
-        for report in reports if is_real(report) == is_real(kind) for drive in report.drives
+        for report in reports if report.real == kind.real for drive in report.drives
     )
 
 
 def _classes(drive: DriveReport, report: HostReport, cluster: ClusterState) -> Set[str]:
-    if not in_cluster(report):
+    if not report.real:
         return {""}
     found: Set[str] = set()
     for use in drive.uses:

@@ -20,13 +20,13 @@ from typing import (
     Tuple,
 )
 
+from ..drive_kind import DriveKind, OfDriveKind
 from ..hardware.readings import NAME_CHARS_MAX, VALUE_CHARS_MAX
 from ..model import LoadPoint, Verdict
 from ..options.entries import BY_NAME
 from ..options.option import Follow
 from ..options.trial import OptionTrial
 from ..shell import command, typed
-from ..simulation import DriveKind
 from .hosts_by_model import HostsByModel, missing_word
 from .pooling import LoadVerdict, Pool, pooled
 from .recommend import PoolKey, drive_verdict, groups, saying
@@ -41,7 +41,7 @@ VERDICTS_TOLD = 3
 
 
 @dataclass(frozen=True)
-class OptionVerdict:
+class OptionVerdict(OfDriveKind):
     """What is known of two values of an option on one kind of drive, at one load."""
 
     trial: OptionTrial
@@ -106,11 +106,10 @@ def _unless_one_host(
     """Withheld where the drive model is on two hosts or more, and one alone has decided."""
     if not found.verdict.decided:
         return found
-    kind = DriveKind(found.device_class, found.drive_model, found.simulated)
     trial = f"{found.trial.name}={found.trial.a},{found.trial.b}"
     missing = missing_word(
         saying(drives, found.verdict, [said]), {one.hostname for one in drives},
-        at_home.get(kind.home, frozenset()), have="this drive model",
+        at_home.get(found.kind.home, frozenset()), have="this drive model",
         measure=lambda host: command("ceph wcache ab {} --scope=host:{}", trial, host),
         more=", which is undecided, for longer",
     )
@@ -134,13 +133,12 @@ def by_kind(verdicts: Iterable[OptionVerdict], *, on_host: bool) -> Dict[DriveKi
         entry = BY_NAME.get(one.trial.name)  # none of an option that this version does not know
         if entry is None or entry.follow is Follow.ADMIN or entry.on_host is not on_host:
             continue
-        kind = DriveKind(one.device_class, one.drive_model, one.simulated)
-        found.setdefault(kind, {}).setdefault(entry.name, []).append(one)
+        found.setdefault(one.kind, {}).setdefault(entry.name, []).append(one)
     return {kind: Told(kind, told) for kind, told in found.items()}
 
 
 @dataclass(frozen=True)
-class Ground:
+class Ground(OfDriveKind):
     """A value that was chosen for drives of a kind that had another one then."""
 
     device_class: str = field(metadata={"max_chars": NAME_CHARS_MAX})
@@ -149,11 +147,6 @@ class Ground:
     option: str = field(metadata={"max_chars": NAME_CHARS_MAX})
     now: str = field(metadata={"max_chars": VALUE_CHARS_MAX})
     value: str = field(metadata={"max_chars": VALUE_CHARS_MAX})
-
-    @property
-    def kind(self) -> DriveKind:
-        """The kind of drive."""
-        return DriveKind(self.device_class, self.drive_model, self.simulated)
 
 
 @dataclass(frozen=True)
@@ -222,7 +215,7 @@ def fallen(ground: Ground, verdicts: Iterable[OptionVerdict]) -> str:
     mine = [
         one for one in verdicts
         if one.trial.name == ground.option
-        and DriveKind(one.device_class, one.drive_model, one.simulated) == ground.kind
+        and one.kind == ground.kind
     ]
     if not mine:
         return f"no verdict about {ground.option} of its drive model is left"

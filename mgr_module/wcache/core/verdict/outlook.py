@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Iterable, List, Mapping, Optional, Sequence, Tuple
 
+from ..drive_kind import DriveKind
 from ..model import CacheMode, LoadPoint, Verdict
 from ..shell import command
-from ..simulation import DriveKind, real
 from .hosts_by_model import Counted
 from .recommend import Recommendation
 
@@ -169,7 +169,8 @@ def outlook(rows: Sequence[Position], drives: int) -> Outlook:
             ask_about = ask_about or row.kind.drive_model
     return Outlook(
         len(rows), drives, _side(CacheMode.WRITE_THROUGH, rows), _side(CacheMode.WRITE_BACK, rows),
-        **sums, simulated=bool(rows) and not real(row.kind for row in rows), ask_about=ask_about,
+        **sums, simulated=bool(rows) and not any(row.kind.real for row in rows),
+        ask_about=ask_about,
     )
 
 
@@ -182,11 +183,11 @@ def standings(
     `counted` is by `DriveKind.home`.  `went_back` are the kinds of drive whose recommended mode
     a rollout took back.
     """
-    by_kind = {DriveKind.of(item).home: item for item in advice}
+    by_kind = {item.kind.home: item for item in advice}
     back = {kind.home for kind in went_back}
     return [
         _standing(kind, counted[kind], by_kind.get(kind), kind in back)
-        for kind in sorted(real(counted) or counted)
+        for kind in sorted([kind for kind in counted if kind.real] or counted)
     ]
 
 

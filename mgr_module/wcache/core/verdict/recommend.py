@@ -26,12 +26,12 @@ from typing import (
 
 from ..cluster import ClusterState
 from ..drive.proofs import AcceptedProof
+from ..drive_kind import DriveKind, OfDriveKind
 from ..host_report import HostReport
 from ..loads import MATERIAL_RATIO
 from ..model import CacheMode, DriveModel, DriveReport, FindingCode, LoadPoint, Verdict
 from ..options.trial import OptionTrial
 from ..shell import command
-from ..simulation import DriveKind, in_cluster, osd_of, real
 from .across_loads import over_loads
 from .estimate import Estimate, estimate
 from .flush_proof import has_finding, power_cuts_by_model, withheld_for
@@ -57,7 +57,7 @@ _POOL_OF_THREE_EXPONENT, _EXPONENT = 1.96, 2.8
 
 
 @dataclass(frozen=True)
-class Recommendation:
+class Recommendation(OfDriveKind):
     """What should be, for one drive model in one device class, and on what evidence.
 
     `measure_on`: the host whose word is missing, where one host alone does not decide.
@@ -94,7 +94,7 @@ def groups(results: Sequence[Result]) -> Dict[PoolKey, List[Standing]]:
     """The results that are pooled with each other: what counts of each drive."""
     found: Dict[PoolKey, List[Standing]] = defaultdict(list)
     for result in standing(results):
-        key = PoolKey(DriveKind.of(result), result.load_point, result.option)
+        key = PoolKey(result.kind, result.load_point, result.option)
         found[key].append(result)
     return dict(found)
 
@@ -134,7 +134,7 @@ def recommend(
     for result in results:
         # nor is it forgotten once the drive was measured again
         if not result.forced and has_finding(result, FindingCode.FLUSH_TOO_FAST):
-            flushing[DriveKind.of(result).in_any_class].append(result)
+            flushing[result.kind.in_any_class].append(result)
     known = profiles or {}
     cuts = power_cuts_by_model(reports, accepted)
     homes: HostsByModel = at_home or {}
@@ -154,7 +154,7 @@ def recommend(
     found = {kind: at_level(kind, LEVEL_ALPHA) for kind in sorted(by_kind)}
     own = by_osd or {}
     return tuple(
-        _with_own_loads(item, own.get(kind[:2], {}) if in_cluster(kind) else {})
+        _with_own_loads(item, own.get(kind[:2], {}) if kind.real else {})
         for kind, item in _corrected(found, at_level).items()
     )
 
@@ -164,7 +164,7 @@ def _corrected(
     at_level: Callable[[DriveKind, float], Recommendation],
 ) -> Dict[DriveKind, Recommendation]:
     """Hold those that would change a real drive to the level that their number asks for."""
-    among = real(found)
+    among = [kind for kind in found if kind.real]
     selected = {kind for kind in among if found[kind].mode is not None}
     while selected:
         alpha = alpha_of(len(selected), len(among))
@@ -246,7 +246,7 @@ def _recommend(
     for result in results:
         by_load[result.load_point].append(result)
     first = results[0]
-    kind = DriveKind.of(first)
+    kind = first.kind
     loads = []
     for point in LoadPoint:
         measured = [drive_verdict(result) for result in by_load.get(point, ())]
@@ -307,7 +307,7 @@ def _unless_one_host(
     loads = [load for load in found.loads if load.load_point is not LoadPoint.FDATASYNC_TIMER]
     missing = missing_word(
         saying(results, found.verdict, loads), {result.hostname for result in results},
-        at_home.get(DriveKind.of(found).home, frozenset()), have="this drive model",
+        at_home.get(found.kind.home, frozenset()), have="this drive model",
         measure=lambda host: command("ceph wcache campaign start --scope=host:{}", host),
         more=", which is undecided, with more pairs",
     )
@@ -355,13 +355,10 @@ def recommended_for(
     """Return what is wanted of drives of its kind for a drive of a host."""
     if not drive.uses:
         return None
-    osd = osd_of(report, drive.uses[0].osd_id, cluster)
-    if osd is None and in_cluster(report):
+    osd = cluster.osd_of(report, drive.uses[0].osd_id)
+    if osd is None and report.real:
         return None
     for kind, found in wanted.items():
-        own = DriveKind(
-            osd.device_class if osd else "", str(drive.drive_model), report.simulated
-        )
-        if kind.home == own:
+        if kind.home == report.kind_of(drive.drive_model, osd.device_class if osd else ""):
             return found
     return None

@@ -19,7 +19,6 @@ from ..experiment.pairs import FIRST_LOOK
 from ..loads import MATERIAL_RATIO
 from ..model import LoadPoint, Verdict
 from ..options.trial import OptionTrial, arms_of
-from ..simulation import DriveKind
 from . import sequential
 from .estimate import Estimate, estimate
 from .pooling import DOUBTS, PoolTerm
@@ -64,8 +63,8 @@ def standing(results: Sequence[Result]) -> List[Standing]:
 
 def _of_one_drive(found: Sequence[Result]) -> Standing:
     """`found` are its experiments, oldest first; those with another firmware say nothing of it."""
-    kind = DriveKind.of(found[-1])
-    mine = [result for result in found if DriveKind.of(result) == kind]
+    kind = found[-1].kind
+    mine = [result for result in found if result.kind == kind]
     if len(mine) == 1:
         return _standing(mine[0], mine)
     chief = _chief(mine)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar, Optional, Tuple
 
+from ..drive_kind import OfDriveKind
 from ..model import DriveModel, Finding, LoadPoint, Verdict
 from ..options.trial import OptionTrial
 from .pooling import PoolTerm
@@ -34,7 +35,7 @@ class Trusted:
 
 
 @dataclass(frozen=True)
-class Result:
+class Result(OfDriveKind):
     """One analysed experiment, as the module keeps it.
 
     `ratio` is write back over write through: above 1, write through is faster.

@@ -244,7 +244,9 @@ class Looking:
             osd_id: turn for turn, change in enumerate(machine.rollout.changes)
             for osd_id in change.treated
         }
-        reports = believed(self._hosts.reports.values(), cluster)
+        reports = [
+            one for one in believed(self._hosts.reports.values(), cluster) if one.real
+        ]
         return controls_for(treated, touched, reports, cluster, turns)
 
     def _is_settled(self, machine: RolloutMachine) -> bool:

@@ -11,7 +11,6 @@ from ...core.drive.manual import by_hand, turn_off
 from ...core.drive.safety import Safety, judge, may_toggle
 from ...core.host_report import HostReport, lost_models
 from ...core.model import CacheMode, DriveReport, LoadPoint, Severity, Transport
-from ...core.simulation import DriveKind, in_cluster, not_up
 from ...core.verdict.recommend import Recommendation, recommended_for
 from ..domains import Domain, Fate, by_fate, in_order, within
 from ..knob import Asked, Wanted
@@ -42,12 +41,12 @@ def make_changes(
     hosts whose report tells of what is there now; None: all.
     """
     wanted = {
-        DriveKind.of(r): r
+        r.kind: r
         for r in recommendations
         if asked.scope.has_class(r.device_class)
     }
     reports = tuple(reports)
-    lost = {simulated: lost_models(reports, simulated=simulated) for simulated in (False, True)}
+    lost = lost_models(reports)
 
     def is_asked_for(domain: Domain) -> bool:
         key = (domain.report.hostname, domain.drives[0].domain_id)
@@ -76,7 +75,7 @@ def make_changes(
             experiment=False, lasts=asked.persist, lost=lost[report.simulated],
         )
         reason = reason or _error_finding(drives)
-        reason = reason or not_up(report, domain.osd_ids, cluster)
+        reason = reason or cluster.not_up(report, domain.osd_ids)
         if reason or first.mode is None:
             return Fate(reasons=(reason or "its cache state is unknown",))
         return Fate(Change(
@@ -103,7 +102,7 @@ def _unadvised(
     if not first.uses:
         return Fate(reasons=(first.toggle_refusal or f"no OSD is on {first.dev_name}",))
     osd_id = first.uses[0].osd_id
-    if in_cluster(domain.report) and osd_id not in cluster.osds:
+    if domain.report.real and osd_id not in cluster.osds:
         return Fate(reasons=(f"osd.{osd_id} is not in Ceph's map",))
     return Fate(reasons=("no mode is recommended",), of=str(first.drive_model) or "(unnamed)")
 

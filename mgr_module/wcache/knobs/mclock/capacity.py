@@ -20,7 +20,6 @@ from ...core.figures.student_t import t95
 from ...core.host_report import HostReport
 from ...core.loads import SCHEDULER
 from ...core.model import Role
-from ...core.simulation import real
 from ...core.text import named
 
 # Two calls give an interval of a factor of thousands; four are worth their bytes.
@@ -203,27 +202,27 @@ def _too_wide(found: Capacity) -> str:
 def settings(
     reports: Iterable[HostReport], without: Iterable[Tuple[str, str]] = ()
 ) -> Dict[int, str]:
-    """The setting of every OSD of real hosts; those with a domain in `without` are unknown.
+    """The setting of every OSD; those with a domain in `without` are unknown.
 
     `without` are (hostname, domain id) pairs that are being toggled.
     """
-    moving, of_real = set(without), real(reports)
+    moving, reports = set(without), tuple(reports)
     unknown = {
-        use.osd_id for report in of_real for drive in report.drives
+        use.osd_id for report in reports for drive in report.drives
         if (report.hostname, drive.domain_id) in moving for use in drive.uses
     }
     return {
         osd_id: "" if osd_id in unknown else setting_of(drives)
-        for osd_id, drives in drives_by_osd(of_real).items()
+        for osd_id, drives in drives_by_osd(reports).items()
     }
 
 
 def stacks(reports: Iterable[HostReport]) -> Dict[int, str]:
-    """The drive models under every OSD of real hosts, in words (`stack_of`).
+    """The drive models under every OSD, in words (`stack_of`).
 
     An OSD with a separate DB has another capacity than one without, on the same drive model.
     """
     return {
-        osd_id: stack_of(drives) for osd_id, drives in drives_by_osd(real(reports)).items()
+        osd_id: stack_of(drives) for osd_id, drives in drives_by_osd(reports).items()
         if Role.BLOCK in drives
     }

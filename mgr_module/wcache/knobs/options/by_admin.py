@@ -16,7 +16,6 @@ from ...core.options.entries import option
 from ...core.options.option import Follow, Option
 from ...core.options.shared_cache import shared_cache
 from ...core.shell import typed
-from ...core.simulation import in_cluster, osd_of
 from ..domains import Domain, in_order
 from ..knob import CHANGES_MAX, Asked, Wanted
 from .plan import by_hand, refusal_of
@@ -52,7 +51,7 @@ def make_changes(
     """
     entry, value = named(asked.option)
     reports = tuple(reports)
-    lost = {simulated: lost_models(reports, simulated=simulated) for simulated in (False, True)}
+    lost = lost_models(reports)
     changes: List[Change] = []
     left: List[str] = []
     for domain in in_order(reports, cluster):
@@ -125,8 +124,8 @@ def _change(
 ) -> Optional[Change]:
     """The change of a domain; None where the cluster knows no OSD on it."""
     osd_id = next((use.osd_id for drive in domain.drives for use in drive.uses), None)
-    osd = None if osd_id is None else osd_of(domain.report, osd_id, cluster)
-    if osd_id is None or (osd is None and in_cluster(domain.report)):
+    osd = None if osd_id is None else cluster.osd_of(domain.report, osd_id)
+    if osd_id is None or (osd is None and domain.report.real):
         return None
     return Change(
         action_id, setting, osd.device_class if osd else "", WHY, ", ".join(domain.where), osd_id,

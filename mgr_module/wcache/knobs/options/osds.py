@@ -9,10 +9,10 @@ from ...core.change.config_setting import ConfigSetting, sample
 from ...core.change.waves import growing
 from ...core.cluster import ClusterState, OsdInfo, failure_domains
 from ...core.config_database import Config, ConfigEdit, OsdValue
+from ...core.drive_kind import DriveKind
 from ...core.host_report import HostReport
 from ...core.model import Role
 from ...core.options.entries import OPTIONS
-from ...core.simulation import DriveKind, in_cluster
 from ...core.verdict.option_choice import (
     Choice,
     Ground,
@@ -99,7 +99,7 @@ def _told(
         for drive in domain.drives:
             known = recommended_for(drive, domain.report, cluster, kinds)
             ids = {use.osd_id for use in drive.uses if use.role is Role.BLOCK}
-            for osd_id in ids if known is not None and in_cluster(domain.report) else ():
+            for osd_id in ids if known is not None and domain.report.real else ():
                 if osd_id in cluster.osds and known is not None:
                     found[osd_id] = known
     return found
@@ -109,7 +109,7 @@ def _without(asked: Asked, reports: Iterable[HostReport]) -> Dict[int, str]:
     """OSDs on drives that an admin has left out, and why."""
     return {
         use.osd_id: asked.without[report.hostname, drive.domain_id]
-        for report in reports if in_cluster(report) for drive in report.drives
+        for report in reports if report.real for drive in report.drives
         if (report.hostname, drive.domain_id) in asked.without for use in drive.uses
     }
 

@@ -12,7 +12,6 @@ from ...core.model import DriveReport
 from ...core.options.entries import DRAINS, OPTIONS, kept_from
 from ...core.options.option import DIRTY_DATA, Option, Place
 from ...core.shell import CommandLine, command, commented
-from ...core.simulation import not_up
 from ...core.verdict.option_choice import Choice, Ground, OptionVerdict, Told, by_kind, choose
 from ...core.verdict.recommend import recommended_for
 from ..domains import Domain, Fate, by_fate, in_order, within
@@ -108,7 +107,7 @@ def refusal_of(
         kept = kept_from(drive, entry.name)
         if kept:
             return f"{drive.dev_name}: {kept}"
-    return why or not_up(domain.report, domain.osd_ids, cluster)
+    return why or cluster.not_up(domain.report, domain.osd_ids)
 
 
 def _change(action_id: str, domain: Domain, told: Told, step: NewValue) -> Change:

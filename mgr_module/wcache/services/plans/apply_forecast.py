@@ -15,12 +15,11 @@ from ...core.change.change_status import ChangeStatus
 from ...core.change.persisting import can_last, not_lasting
 from ...core.change.putting_off import later_words, put_off
 from ...core.change.rollout_state import Rollout, RolloutStatus
-from ...core.change.stepping import steps_left
+from ...core.change.stepping import gated, steps_left
 from ...core.change.time_left import time_left
 from ...core.errors import NotReadyError
 from ...core.record import Precondition
 from ...core.shell import CommandLine, arguments, typed
-from ...core.simulation import has_clients
 from ...engine.engine import Engine
 from ...engine.key_work import WAIT_S
 from ..guards import require_plan, require_thawed
@@ -72,7 +71,7 @@ def apply_forecast(
         ],
         "would_keep": [change.name for change in planned if change.only_lasts],
         "would_persist": [change.name for change in lasting] if lasts else [],
-        "judged_by": asked.judged_by if any(map(has_clients, planned)) else "",
+        "judged_by": asked.judged_by if any(one.has_clients for one in planned) else "",
         "lasting": _lasting(rollout, lasts=lasts, any_can=bool(lasting)),
         "harm_max_s": rollout.harm_max_s,
         "seconds_least": round(left.least_s), "seconds_most": round(left.most_s),
@@ -91,13 +90,10 @@ def _idle(
     rollout: Rollout, first: Change, commits_min: int, commits_per_s: Callable[[int], float],
 ) -> bool:
     """Whether clients write too little to judge the first change by, as they do now."""
-    gate = rollout.gate
-    if not gate.by_load or rollout.trial or first.only_lasts or (
-        Precondition.CLIENT_LOAD in rollout.overridden or not has_clients(first)
-    ):
-        return False
-    osds, block_s = first.judging_osds, gate.seconds(True, 1)
-    return bool(osds) and all(commits_per_s(osd) * block_s < commits_min for osd in osds)
+    block_s = rollout.gate.seconds(True, 1)
+    return gated(rollout, first) and all(
+        commits_per_s(osd) * block_s < commits_min for osd in first.judging_osds
+    )
 
 
 def _lasting(rollout: Rollout, *, lasts: bool, any_can: bool) -> str:

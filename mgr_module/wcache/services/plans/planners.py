@@ -11,7 +11,6 @@ from ...core.change.drive_setting import DriveSetting
 from ...core.change.rollout_state import Rollout, RolloutStatus
 from ...core.errors import NotReadyError
 from ...core.scope import Scope
-from ...core.simulation import is_real
 from ...engine.world import World
 from ...knobs.knob import CHANGES_MAX, Asked, Wanted
 from ...knobs.registry import ALL, TOGETHER
@@ -102,7 +101,7 @@ def stale_keys_of(knobs: Iterable[Planner], world: World, rollout: Rollout) -> L
     changing: Set[int] = set()
     changed: Set[int] = set()
     for change, _ in rollout.mode_changes:
-        if not is_real(change) or change.only_lasts:
+        if not change.real or change.only_lasts:
             continue  # one that is only made to last changes no latency
         report = world.reports.get(change.hostname)
         ids = {

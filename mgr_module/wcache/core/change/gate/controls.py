@@ -8,7 +8,6 @@ from typing import Collection, Dict, FrozenSet, Iterable, List, Mapping, Tuple
 from ...cluster import ClusterState
 from ...host_report import HostReport
 from ...model import DriveModel
-from ...simulation import real
 from .blocks import CONTROLS_MAX, CONTROLS_MIN
 
 Kind = Tuple[str, FrozenSet[DriveModel]]
@@ -31,7 +30,7 @@ def controls_for(
     neither = {*touched, *cluster.ill, *cluster.slow_op_osds}
     neither = (neither | {one.osd_id for one in cluster.slow_osds}) - {*treated}
     hosts: Dict[int, str] = {}
-    for report in real(reports):
+    for report in reports:
         for drive in report.drives:
             for osd_id in {use.osd_id for use in drive.uses} - neither:
                 osd = cluster.osds.get(osd_id)

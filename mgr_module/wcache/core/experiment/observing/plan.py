@@ -8,7 +8,6 @@ from typing import NamedTuple, Tuple
 from ...loads import ASSUMED_SAMPLE_S, CAPACITY_CALL_S, WRITE_BYTES
 from ...model import LoadPoint
 from ...record import ExperimentSetup
-from ...simulation import measured_by_probe
 from ..run_state import RunSpec
 
 LOADS = "traffic,timer"
@@ -38,7 +37,7 @@ def observing(run: RunSpec) -> RunSpec:
     """
     setups = [_setup(setup) for setup in run.experiments]
     loads = {setup.load_point for setup in setups}
-    if LoadPoint.FDATASYNC_TIMER in loads and _BESIDE in loads and not measured_by_probe(run):
+    if LoadPoint.FDATASYNC_TIMER in loads and _BESIDE in loads and not run.measured_by_probe:
         setups += [
             replace(setup, beside=_BESIDE) for setup in setups
             if setup.load_point is LoadPoint.FDATASYNC_TIMER

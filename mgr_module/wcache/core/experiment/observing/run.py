@@ -24,7 +24,6 @@ from ...protocol import (
     StateOutcome,
     TimerRequest,
 )
-from ...simulation import measured_by_probe
 from ..observed import BCACHES_MAX, SAMPLES_KEPT_MAX, Observed, of_histogram, rates
 from ..pairs import Discarded
 from ..period import Stage, samples_of
@@ -145,7 +144,7 @@ class ObservingRun(RunMachine):
                 spec.latency_limit_ms,
             ))
             return [timer] if setup.beside is None else [timer, self._beside(setup.beside)]
-        if measured_by_probe(spec):
+        if spec.measured_by_probe:
             return [self._task(MeasureRequest(
                 spec.domain_id, setup.osd_id, setup.load_point, setup.samples_per_period,
                 setup.period_s,

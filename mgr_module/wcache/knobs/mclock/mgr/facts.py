@@ -6,7 +6,6 @@ from typing import AbstractSet, Callable, Dict, List, Tuple
 
 from ....core.config_database import Config
 from ....core.model import Finding
-from ....core.simulation import real
 from ....engine.engine import Engine
 from ....engine.storing.archive import Archive, StoredKind
 from ....engine.world import World
@@ -46,7 +45,7 @@ class MclockKnown:
         world = self._engine.world()
         moving = world.leased | world.changing
         known = see(
-            self.known, config, world.cluster.osds, settings(world.believed_reports, moving)
+            self.known, config, world.cluster.osds, settings(world.believed_real, moving)
         )
         if known != self.known:
             self.known = known
@@ -95,10 +94,11 @@ class MclockFacts:
 
     def gather(self, world: World, with_wanted: bool = False) -> Basis:
         """Everything that advice follows from; `with_wanted` the recommended modes too."""
-        reports = world.believed_reports
+        reports = world.believed_real
         wanted = {
             (r.device_class, str(r.drive_model)): r.mode
-            for r in real(world.recommendations if with_wanted else ()) if r.mode is not None
+            for r in (world.recommendations if with_wanted else ())
+            if r.real and r.mode is not None
         }
         return Basis(
             world.cluster.osds, settings(reports, world.leased | world.changing), stacks(reports),
@@ -116,7 +116,7 @@ class MclockFacts:
         """
         if not world.config.entries:
             return []
-        now = settings(world.believed_reports)
+        now = settings(world.believed_real)
         found = []
         for osd_id in sorted({*changing, *changed}):
             for rotational in (True, False):

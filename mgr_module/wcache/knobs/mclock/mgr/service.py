@@ -11,10 +11,8 @@ from ....core import codec
 from ....core.errors import MalformedError, NotFoundError
 from ....core.experiment.campaign import RUNS_MAX
 from ....core.experiment.run_state import RunStatus
-from ....core.fleet.claims import believed
 from ....core.loads import SCHEDULER
 from ....core.scope import parse_scope
-from ....core.simulation import real
 from ....core.text import FORMAT_VERSION, named
 from ....engine.engine import Engine
 from ....engine.storing.archive import Archive
@@ -76,7 +74,7 @@ class MclockService:
         )
         scope = parse_scope(arguments.get("scope"))
         forced = bool(arguments.get("force"))
-        set_to, reports = world.options, believed(real(world.reports.values()), world.cluster)
+        set_to, reports = world.options, world.believed_real
         not_now = {
             use.osd_id: world.of_plans[report.hostname, drive.domain_id]
             for report in reports for drive in report.drives for use in drive.uses

@@ -11,7 +11,6 @@ from ....core.config_database import Config
 from ....core.fleet.claims import speaking_for
 from ....core.hardware.readings import HostMemory
 from ....core.model import Finding
-from ....core.simulation import real
 from ....engine.storing.archive import Archive, StoredKind
 from ....engine.world import World
 from ..facts import (
@@ -159,7 +158,7 @@ def _memory_of(world: World) -> Dict[str, HostMemory]:
     hosts = speaking_for(world.reports, world.cluster)
     return {
         hosts[report.hostname]: report.memory
-        for report in real(world.reports.values()) if report.memory is not None
+        for report in world.real_reports if report.memory is not None
     }
 
 

@@ -17,7 +17,6 @@ from ....core.cluster import ClusterView
 from ....core.errors import RefusedError
 from ....core.events import STOP
 from ....core.fleet.agents import MEMORY_UNTOLD_S
-from ....core.simulation import real
 from ....engine.engine import Engine
 from ....engine.measuring import TrialKind
 from ....engine.orders import Orders
@@ -209,12 +208,8 @@ def last_trial(world: World) -> Optional[Trial]:
 def _places(trial: Trial, world: World) -> Dict[str, List[int]]:
     """By the name that a probe has for its host, which need not be Ceph's."""
     found: Dict[str, List[int]] = {}
-    by_osd = {
-        use.osd_id: report.hostname for report in real(world.believed_reports)
-        for drive in report.drives for use in drive.uses
-    }
     for osd_id in trial.osd_ids:
-        hostname = by_osd.get(osd_id) or world.cluster.osds[osd_id].hostname
+        hostname = world.told_by.get(osd_id) or world.cluster.osds[osd_id].hostname
         found.setdefault(hostname, []).append(osd_id)
     return found
 
