@@ -17,7 +17,6 @@ from toy_knob.mgr.service import ToyService
 from wcache.commands import commands
 from wcache.core.config_database import Config, ConfigEdit, ConfigRequest, Entry, left_to_write
 from wcache.core.record import Precondition
-from wcache.knobs.registry import KNOBS
 
 HOSTS = ("h0", "h1", "h2")
 BEFORE = {("osd/host:h1", DEPTH): "3.000000"}
@@ -61,8 +60,7 @@ class SaysDepth:
 def a_mgr(gain=5.0):
     mgr = Mgr(*((name, (make.drive("sda", i),)) for i, name in enumerate(HOSTS)))
     mgr.gain = gain
-    if TOY not in KNOBS:  # where it is, its room makes the planner
-        mgr.make_more = lambda parts: {TOY.name: ToyPlanner(ToyService(parts), lambda world: 8)}
+    mgr.make_more = lambda parts: {TOY.name: ToyPlanner(ToyService(parts), lambda world: 8)}
     mgr.ceph.send_command = SaysDepth(mgr)
     mgr.config.kept.update(BEFORE)
     mgr.restart()
@@ -316,17 +314,6 @@ def test_no_loss_of_the_mgr_or_the_mons_ever_loses_a_prior_value(events, trial, 
     assert mgr.exceptions == []
 
 
-@pytest.mark.skipif(TOY not in KNOBS, reason="doc/add-a-knob.md makes it a knob of the registry")
-def test_what_the_toy_finds_is_in_status_until_its_plan_is_applied():
-    mgr = a_mgr()
-    (found,) = said(mgr, "status")["findings"]
-    assert (found["code"], found["subject"]) == ("WCACHE_TOY_SHALLOW", "osd/host:h1")
-    assert found["advice"] == "ceph wcache plan --knob=toy"
-    ok(mgr.command("apply", plan_id=planned(mgr)))
-    mgr.settle()
-    assert said(mgr, "status")["findings"] == []
-
-
 def toy(mgr):
     return mgr.service.behind(TOY.name)
 
@@ -364,12 +351,3 @@ def test_auto_begins_what_the_toy_wishes_for_and_one_host_is_set_at_a_time():
         ("auto", "done", 1)] * 3
     assert "goes by a shallow queue" in ok(mgr.command("history"))
     fine(mgr)
-
-
-@pytest.mark.skipif(TOY not in KNOBS, reason="doc/add-a-knob.md makes it a knob of the registry")
-def test_the_command_of_the_toys_own_shows_what_osds_say():
-    mgr = a_mgr()
-    assert ok(mgr.command("toy show")) == "no OSD has told of its depth yet"
-    toy(mgr).read()
-    assert ok(mgr.command("toy show")).splitlines()[1] == "osd.1 3"
-    assert said(mgr, "toy show")["osds"][1] == {"osd_id": 1, "depth": 3.0}

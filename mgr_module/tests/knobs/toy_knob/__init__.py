@@ -1,1 +1,1 @@
-"""A toy knob: the depth of a queue that exists in tests only.  doc/add-a-knob.md walks through."""
+"""A toy knob: the depth of a queue that exists in tests only (doc/add-a-setting.md)."""

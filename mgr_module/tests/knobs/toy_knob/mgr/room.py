@@ -1,31 +1,10 @@
-"""The knob `toy` in a mgr: its planner, and its rows of the table of commands."""
+"""The planner of the knob `toy`."""
 
-from wcache.commands.command import Command
 from wcache.core.automation.deciding import Wish
 from wcache.services.plans.planner import Planner
 
-from ..knob import TOY, ToyOptions
+from ..knob import TOY
 from ..plan import make_changes
-from .service import ToyService
-
-
-def make(parts):
-    """Make the planner, with the service behind its commands."""
-    return ToyPlanner(ToyService(parts), lambda world: world.options.of(ToyOptions).toy_depth)
-
-
-def text(data):
-    """`toy show` for people."""
-    lines = [f"osd.{item['osd_id']} {item['depth']:g}" for item in data["osds"]]
-    return "\n".join(lines) or "no OSD has told of its depth yet"
-
-
-ROWS = (
-    Command(
-        "wcache toy show", (), "r", "Show the depth that each OSD goes by",
-        lambda s, v, a: s.behind(TOY.name).show(), text,
-    ),
-)
 
 
 class ToyPlanner(Planner):
