@@ -84,6 +84,7 @@ def test_the_sampler_has_the_published_mean_and_about_its_standard_deviation():
         assert pstdev(draw(table, 1, 50_000)) == pytest.approx(CACHE_SD[table], rel=0.3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(5))
 def test_a_disk_that_is_53_times_faster_without_its_cache(tmp_path, capsys, seed):
     result = compared(tmp_path, capsys, draw(CACHE_ON, seed), draw(CACHE_OFF, seed + 100))

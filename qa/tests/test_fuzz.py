@@ -72,6 +72,7 @@ def test_each_target_takes_its_inputs_and_each_reader_of_outside_input_is_entere
     assert missed == {*readers.WITHOUT}
 
 
+@pytest.mark.slow
 def test_what_reads_is_seen_in_the_code():
     names = {f"{file} {name}" for (file, _), name in readers.reading().items()}
     for known in (

@@ -120,6 +120,7 @@ def test_a_number_has_to_rise_with_its_shape(new, same, old):
     assert faults(new, OLD) == (same, old)
 
 
+@pytest.mark.slow
 def test_a_developer_is_told_all_that_there_is_to_do(monkeypatch, tmp_path, capsys):
     name = "wcache.core.protocol.Post"
     changed = {**now(), name: now()[name]._replace(digest="another")}

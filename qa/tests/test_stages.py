@@ -170,6 +170,7 @@ def test_make_test_has_them_as_a_stage():
     assert "rotation.py" in text[text.index("\ntest-rotating:\n") :]
 
 
+@pytest.mark.slow
 def test_what_failed_is_done_again_whatever_the_commits_turn_is(tmp_path):
     name = str(Path(__file__).relative_to(PROJECT))
     kept = tmp_path / "v" / "cache" / "lastfailed"

@@ -96,6 +96,7 @@ def test_what_a_page_has_people_type_is_taken(page):
     assert mistakes(page.read_text(encoding="utf-8")) == []
 
 
+@pytest.mark.slow
 def test_what_the_programs_advise_is_taken():
     texts = [advice for _, advice in ADVICE.values()]
     # strings that go on in the next line of the source
@@ -163,6 +164,7 @@ def test_a_command_that_is_made_elsewhere_is_found(source):
     assert not unquoted('f"{many} of {all}"; typed("ceph wcache explain {}", what)')
 
 
+@pytest.mark.slow
 def test_what_templates_make_is_taken():
     holes = re.compile(r"\{\}")
     texts = [

@@ -58,6 +58,7 @@ def common(build):
     ]
 
 
+@pytest.mark.slow
 def test_osds_in_files_get_simulated_drives_and_the_key_that_the_module_would_make(source):
     (source / "build/dev/osd0/block").touch()
     done, asked = typed(source)
@@ -73,6 +74,7 @@ def test_osds_in_files_get_simulated_drives_and_the_key_that_the_module_would_ma
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(DEVICE is None, reason="there is no block device here")
 def test_osds_on_devices_get_a_probe_of_the_drives_that_are_there(source):
     (source / "build/dev/osd0/block").symlink_to(DEVICE)

@@ -108,6 +108,7 @@ def test_a_job_given_twice_or_with_nothing_written_adds_nothing(tmp_path, capsys
     assert "with no writes" in refused(capsys, [str(other), str(other)], off)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["on_bw.1.log", "on.log", "lat.1.log", "on_lat.x.log"])
 def test_a_name_that_is_not_that_of_a_latency_log_says_nothing(tmp_path, capsys, name):
     named = tmp_path / name

@@ -290,6 +290,7 @@ def test_campaigns_that_abort_again_and_again_are_a_health_warning_until_one_end
     assert aborts(mgr) == ""
 
 
+@pytest.mark.slow
 def test_campaigns_that_aborted_long_ago_are_no_warning():
     mgr = a_mgr()
     for _ in range(3):

@@ -73,6 +73,7 @@ def test_ill_drives_come_after_all_others_and_a_plan_waits_for_nothing_but_them(
     assert len(mgr.changed) == 10
 
 
+@pytest.mark.slow
 def test_an_apply_that_is_refused_names_the_osds_and_why():
     mgr = a_gate_mgr()
     assert said(mgr, "plan")["plan_id"] == "p1"

@@ -191,6 +191,7 @@ def test_the_cluster_is_told_of_a_value_that_stood_while_no_mgr_ran_the_module(b
     assert f"by hand: `ceph tell osd.0 config {undo}`" in found["detail"]
 
 
+@pytest.mark.slow
 def test_nobody_is_told_where_the_osd_had_its_own_value_again():
     mgr = a_mgr()
     start(mgr)

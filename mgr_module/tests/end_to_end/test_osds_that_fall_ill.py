@@ -117,6 +117,7 @@ def test_one_that_stays_ill_keeps_its_pairs_and_another_drive_is_measured_in_its
     assert len(runs(mgr)) == 3, "a new mgr takes no other one for it"
 
 
+@pytest.mark.slow
 def test_a_drive_that_is_ill_when_its_turn_comes_is_passed_over():
     mgr = a_mgr()
     mgr.options = replace(mgr.options, parallel_hosts_max=1)

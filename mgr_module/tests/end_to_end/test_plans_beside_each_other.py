@@ -79,6 +79,7 @@ def changing(mgr, plan_id):
     until(mgr, lambda: mgr.inside.rollouts[plan_id].phase in (Phase.LOOKING, Phase.CHANGING))
 
 
+@pytest.mark.slow
 def test_a_plan_that_waits_is_in_nobodys_way():
     mgr = a_mgr()
     first = applied(mgr, 0)
@@ -98,6 +99,7 @@ def test_a_plan_that_waits_is_in_nobodys_way():
     done(mgr, first)
 
 
+@pytest.mark.slow
 def test_a_campaign_leaves_the_hosts_of_plans_alone():
     mgr = a_mgr()
     first = applied(mgr, 0)
@@ -113,6 +115,7 @@ def test_a_campaign_leaves_the_hosts_of_plans_alone():
     assert f"plan {first} has host h0" in run.state.reason
 
 
+@pytest.mark.slow
 def test_two_plans_never_touch_the_same_host_osd_or_values():
     mgr = a_mgr()
     first, second = planned(mgr, 0, 1), planned(mgr, 1, 2)
@@ -124,6 +127,7 @@ def test_two_plans_never_touch_the_same_host_osd_or_values():
     done(mgr, first)
 
 
+@pytest.mark.slow
 def test_no_control_is_what_another_plan_changes_or_may_take_back():
     mgr = a_mgr()
     first, second = planned(mgr, 0, 1), planned(mgr, 2, 3)
@@ -147,6 +151,7 @@ def test_no_control_is_what_another_plan_changes_or_may_take_back():
     assert mgr.changed == {0, 1, 2, 3}
 
 
+@pytest.mark.slow
 def test_beside_another_plan_it_compares_with_what_it_comes_to_later():
     mgr = a_mgr(ONE_DRIVE_EACH[:6])
     first, second = applied(mgr, 0, 1, 2, 3, 4), applied(mgr, 5)
@@ -156,6 +161,7 @@ def test_beside_another_plan_it_compares_with_what_it_comes_to_later():
     assert rollout(mgr, second).step.controls == ()
 
 
+@pytest.mark.slow
 def test_a_plan_waits_for_a_step_that_compares_with_its_osds():
     mgr = a_mgr()
     first = applied(mgr, 0)
@@ -171,6 +177,7 @@ def test_a_plan_waits_for_a_step_that_compares_with_its_osds():
     done(mgr, second)
 
 
+@pytest.mark.slow
 def test_the_mons_are_asked_for_what_both_plans_touch_at_once():
     mgr = a_mgr()
     first, second = planned(mgr, 0), planned(mgr, 1)
@@ -192,6 +199,7 @@ def test_the_mons_are_asked_for_what_both_plans_touch_at_once():
     done(mgr, first, second)  # one by one
 
 
+@pytest.mark.slow
 def test_no_run_begins_while_a_plan_changes_drives():
     other = make.drive("sda", 5, drive_model=OTHER)  # so its OSD is no control
     mgr = a_mgr((*ONE_DRIVE_EACH[:5], ("h5", (other,))))
@@ -205,6 +213,7 @@ def test_no_run_begins_while_a_plan_changes_drives():
     done(mgr, first)
 
 
+@pytest.mark.slow
 def test_a_plan_that_is_over_goes_back_where_nothing_compares_with_it_or_changes_drives():
     mgr = a_mgr()
     first = applied(mgr, 0, 1)
@@ -227,6 +236,7 @@ def test_a_plan_that_is_over_goes_back_where_nothing_compares_with_it_or_changes
     done(mgr, third)
 
 
+@pytest.mark.slow
 def test_a_plan_that_is_over_does_not_go_back_while_a_campaign_toggles_drives():
     mgr = a_mgr()
     first = applied(mgr, 0)
@@ -237,6 +247,7 @@ def test_a_plan_that_is_over_does_not_go_back_while_a_campaign_toggles_drives():
     assert 0 in mgr.changed
 
 
+@pytest.mark.slow
 def test_a_rollback_that_names_no_plan_is_refused_where_several_are_not_over():
     mgr = a_mgr()
     plans = [applied(mgr, 0), applied(mgr, 1)]
@@ -281,6 +292,7 @@ def test_capacities_are_measured_beside_a_paused_plan_on_other_hosts():
     assert status(mgr, first) == "paused"
 
 
+@pytest.mark.slow
 def test_auto_goes_on_beside_a_paused_plan_and_leaves_what_is_the_plans_alone():
     mgr = a_mgr(auto_quiet_s=0.0)
     first = paused(mgr, 0)
@@ -301,6 +313,7 @@ def test_auto_goes_on_beside_a_paused_plan_and_leaves_what_is_the_plans_alone():
     assert said(mgr, "auto status")["left_alone"] == []
 
 
+@pytest.mark.slow
 def test_auto_goes_on_beside_a_plan_of_its_own_that_is_paused():
     mgr = a_mgr(auto_quiet_s=0.0)
     ok(mgr.command("auto", mode="apply"))
@@ -315,6 +328,7 @@ def test_auto_goes_on_beside_a_plan_of_its_own_that_is_paused():
     assert f"{first}, c" in said(mgr, "auto status")["under_way"]
 
 
+@pytest.mark.slow
 def test_auto_makes_no_plan_that_could_not_begin_beside_so_many_paused_ones():
     mgr = a_mgr(auto_quiet_s=0.0)
     plans = [paused(mgr, host) for host in range(OPEN_PLANS_MAX)]
@@ -345,6 +359,7 @@ def test_two_plans_go_on_after_a_restart_of_the_mgr(phase):
     assert mgr.changed == {0, 1, 2, 3}
 
 
+@pytest.mark.slow
 def test_a_freeze_ends_all_plans_and_takes_back_what_none_has_judged():
     mgr = a_mgr()
     plans = [applied(mgr, 0), applied(mgr, 1)]

@@ -72,6 +72,7 @@ def test_try_ends_by_offering_auto_recommend_where_it_is_off():
     assert offered not in ok(mgr.command("try"))
 
 
+@pytest.mark.slow
 def test_it_is_gone_while_it_is_carried_out_and_after_and_back_after_a_rollback():
     mgr = measured(auto_quiet_s=1e9)
     ok(mgr.command("auto", mode="recommend"))

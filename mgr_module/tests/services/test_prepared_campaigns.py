@@ -110,6 +110,7 @@ def fewer_results(mgr, chosen):
     mgr.inside.analyses.results.clear()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moves", [other_host, lost_writes, other_options, fewer_results])
 def test_where_anything_moves_that_it_goes_by_it_is_chosen_anew(monkeypatch, moves):
     mgr = measured()

@@ -155,6 +155,7 @@ def test_silent_clients_are_sent_away(context, kind, monkeypatch):
             one.close()
 
 
+@pytest.mark.slow
 def test_among_200_silent_clients_the_mgr_answers_commands_and_ends(server):
     mgr = a_mgr()
     began = time.monotonic()

@@ -89,6 +89,7 @@ def test_the_page_comes_and_goes_with_the_option(served):
     assert page.tokens.refused(token)
 
 
+@pytest.mark.slow
 def test_another_port_is_taken_up_and_the_old_one_left(served):
     host = FakeHost()
     page = served(host)
@@ -269,6 +270,7 @@ def test_a_key_with_a_passphrase_asks_nobody_for_it(served, pem, tmp_path):
     assert "(it has a passphrase)" in page.findings()[0].detail
 
 
+@pytest.mark.slow
 def test_the_key_of_the_tokens_outlives_the_mgr(served):
     host = FakeHost()
     page = served(host)
@@ -311,6 +313,7 @@ def test_the_address_is_one_that_others_reach():
     assert uri_of(WebSettings("loopback", "127.0.0.1", 2), "h") == "http://127.0.0.1:2/"
 
 
+@pytest.mark.slow
 def test_two_pages_in_one_process_do_not_meet(served):
     """As 20 has it, all modules are in one interpreter."""
     one, other = FakeHost(), FakeHost()

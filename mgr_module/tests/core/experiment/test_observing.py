@@ -59,6 +59,7 @@ def watched(mgr):
     return kinds
 
 
+@pytest.mark.slow
 def test_every_load_ends_with_a_full_table_and_no_drive_is_touched():
     mgr = a_mgr()
     mgr.probes["h2"].switch("domain-sdc", WT)

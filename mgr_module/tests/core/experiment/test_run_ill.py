@@ -159,6 +159,7 @@ def test_those_that_stay_ill_end_it_with_its_complete_pairs(setups):
     assert {2, 4} & kept
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("restarts", [False, True])
 @pytest.mark.parametrize("stays", [False, True])
 @pytest.mark.parametrize("setups", [(PLAIN,), (CROSSED,)])

@@ -77,6 +77,7 @@ def test_drives_of_one_model_in_different_modes_are_mixed():
     assert health(mgr) == {"WCACHE_MIXED_MODES": "warning"}
 
 
+@pytest.mark.slow
 def test_a_drive_that_left_the_mode_that_was_applied_drifted():
     mgr = a_mgr()
     measure(mgr)

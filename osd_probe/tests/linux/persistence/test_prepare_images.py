@@ -20,6 +20,7 @@ from wcache_probe.linux.persistence.images import find_images, find_tool
 from wcache_probe.linux.persistence.prepare import Preparer
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "compress", [("gzip", "-c"), ("xz", "-c", "--check=crc32"), ("bzip2", "-c"), ("cat",),
                  ("zstd", "-q", "-c")], ids=lambda words: words[0],
@@ -163,6 +164,7 @@ def test_no_bytes_crash_the_reader(tmp_path_factory, data):
             files_in(str(path), WHERE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compress", [gzip.compress, bz2.compress, lzma.compress])
 def test_an_image_that_unpacks_to_too_much_costs_little_and_is_named(
     tmp_path, monkeypatch, compress

@@ -301,6 +301,7 @@ def kept_by_a_plan(desk):
     folder.write(desk.sda().wwid, WT)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("happens", "why"),
     [

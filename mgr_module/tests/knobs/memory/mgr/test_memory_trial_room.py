@@ -66,6 +66,7 @@ def test_a_trial_whose_host_does_not_tell_of_its_memory_ends():
     assert shown(mgr)["reason"] == "the probe of h2 has not reported its memory for 60 s"
 
 
+@pytest.mark.slow
 def test_no_host_is_asked_for_its_memory_any_more_once_the_trial_is_over():
     mgr = raised()
     silent = mgr.probes["h2"]

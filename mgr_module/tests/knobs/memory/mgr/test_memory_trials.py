@@ -298,6 +298,7 @@ def test_a_trial_goes_on_beside_a_paused_plan_on_osds_that_the_plan_does_not_hav
     assert f"`ceph wcache rollout resume {plan_id}`" in error
 
 
+@pytest.mark.slow
 def test_beside_a_trial_a_plan_and_a_campaign_go_on_and_its_osds_are_left_alone():
     mgr = beside_plans()
     begun(mgr)
