@@ -12,6 +12,7 @@ from mgr_module import MgrModule, MgrStandbyModule
 
 from .ceph import compat as ceph_compat
 from .ceph.blocks import CephBlocks
+from .ceph.command import Osds
 from .ceph.config import CephConfig, OwnOptions
 from .ceph.health import CephProgress, health_checks
 from .ceph.loads import CephLoads
@@ -79,12 +80,9 @@ class Module(MgrModule):
             python=lambda: self._options.python_path,
             seconds_max=lambda: self._options.analysis_seconds_max,
         )
+        osds = Osds(self, lambda osd_id: _is_up(view, osd_id))
         loads = CephLoads(
-            self,
-            bench_seconds=ceph_compat.bench_seconds,
-            commit_counters=ceph_compat.commit_counters,
-            commits_min=lambda: self._options.traffic_commits_min,
-            is_up=lambda osd_id: _is_up(view, osd_id),
+            osds, commits_min=lambda: self._options.traffic_commits_min,
             erasure_coded=view.erasure_coded, move_counters=ceph_compat.move_counters,
             clock=steady_clock(),
         )
@@ -95,20 +93,17 @@ class Module(MgrModule):
             osds=lambda: self._engine.osds_now(), log=self.log.warning,
         )
         blocks = KeptBlocks(CephBlocks(
-            self, counters=ceph_compat.load_counters,
-            commits_min=lambda: self._options.traffic_commits_min,
-            is_up=lambda osd_id: _is_up(view, osd_id),
+            osds, lambda: self._options.traffic_commits_min
         ))
         self._engine = Engine(Ports(
             archive=archive, view=view, loads=loads, analysis=self._analysis,
             database=CephConfig(
                 self, (*option_names(KNOBS), *set_up.OPTIONS),
-                is_up=lambda osd_id: _is_up(view, osd_id),
-                orchestrator=CephOrchestrator(self),
+                osds=osds, orchestrator=CephOrchestrator(self),
             ),
             blocks=blocks,
             stops=CephStops(self),
-            osd_options=CephOsdOptions(self, is_up=lambda osd_id: _is_up(view, osd_id)),
+            osd_options=CephOsdOptions(osds),
             cluster_log=lambda text: self.cluster_log(
                 "cluster", self.ClusterLogPrio.WARN, text
             ),

@@ -4,7 +4,7 @@ import sys
 from types import SimpleNamespace
 
 import pytest
-from wcache.ceph.command import CommandFailed
+from wcache.ceph.command import CommandFailed, Osds
 from wcache.ceph.config import CephConfig
 from wcache.ceph.surroundings import CephOrchestrator
 from wcache.core.config_database import ConfigEdit
@@ -103,7 +103,7 @@ def test_one_that_fails_is_told_of_in_one_line(interface, monkeypatch, missing):
 def test_a_label_is_set_and_removed_by_the_backend_since_no_command_reaches_a_mgr(interface):
     backend = Backend("h1")
     mgr = Mgr("cephadm", cephadm=backend)
-    config = CephConfig(mgr, (), orchestrator=CephOrchestrator(mgr))
+    config = CephConfig(mgr, (), osds=Osds(mgr), orchestrator=CephOrchestrator(mgr))
     config.write(ConfigEdit("h1/cephadm", "_no_autotune_memory", "label", None))
     assert backend.labels == {("h1", "_no_autotune_memory")}
     config.write(ConfigEdit("h1/cephadm", "_no_autotune_memory", None, "label"))

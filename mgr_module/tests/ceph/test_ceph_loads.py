@@ -5,7 +5,8 @@ import queue
 
 import pytest
 from mgr_fakes.histogram import dump
-from wcache.ceph.compat import bench_seconds, commit_counters, move_counters
+from wcache.ceph.command import Osds
+from wcache.ceph.compat import bench_seconds, move_counters
 from wcache.ceph.loads import CephLoads
 from wcache.core.events import LoadRequest
 from wcache.core.model import LoadPoint, Role
@@ -55,10 +56,7 @@ def measured(mgr, seconds=0.2, limit_ms=1000.0):
 
     A busy machine sleeps through a look now and then: then the period is measured again.
     """
-    loads = CephLoads(
-        mgr, bench_seconds=bench_seconds, commit_counters=commit_counters,
-        commits_min=lambda: 20, is_up=lambda osd_id: True,
-    )
+    loads = CephLoads(Osds(mgr), commits_min=lambda: 20)
     request = LoadRequest(0, LoadPoint.OSD_TRAFFIC, Role.BLOCK, 0, seconds, limit_ms)
     for _ in range(20):
         mgr.begin()
@@ -97,8 +95,7 @@ def test_a_load_tells_whether_an_osd_on_its_drives_has_moved_data_meanwhile(poin
                 result.complete(-22, "", "")
 
     loads = CephLoads(
-        Moving(DUMPS), bench_seconds=bench_seconds, commit_counters=commit_counters,
-        commits_min=lambda: 20, is_up=lambda osd_id: True, move_counters=move_counters,
+        Osds(Moving(DUMPS)), commits_min=lambda: 20, move_counters=move_counters
     )
     done = queue.Queue()
     request = LoadRequest(0, point, Role.BLOCK, 2, 0.1, 1000.0, beside=(5,))
@@ -223,10 +220,7 @@ class SeveralOsds:
 
 
 def together(mgr, load, seconds, beside, up=lambda osd_id: True):
-    loads = CephLoads(
-        mgr, bench_seconds=bench_seconds, commit_counters=commit_counters,
-        commits_min=lambda: 20, is_up=up,
-    )
+    loads = CephLoads(Osds(mgr, up), commits_min=lambda: 20)
     done = queue.Queue()
     request = LoadRequest(0, load, Role.DB, 1, seconds, 1000.0, beside=beside)
     loads.start("t", request, lambda *answer: done.put(answer))

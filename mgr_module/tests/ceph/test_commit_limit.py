@@ -5,7 +5,8 @@ import queue
 
 import pytest
 from wcache.ceph.blocks import CephBlocks, CommitLimit, in_flight
-from wcache.ceph.compat import commit_counters, load_counters
+from wcache.ceph.command import Osds
+from wcache.ceph.compat import commit_counters
 from wcache.ceph.loads import CephLoads
 from wcache.core.events import LoadRequest
 from wcache.core.loads import BlocksRequest
@@ -106,10 +107,7 @@ def watched(treated, controls, limit_ms, blocks, stopped=""):
     """(blocks, why it ended, whether past the limit) of a watch."""
     heard = queue.Queue()
     seen = []
-    CephBlocks(
-        HungOsd(stopped), counters=load_counters, commits_min=lambda: 1,
-        is_up=lambda osd_id: True,
-    ).watch(
+    CephBlocks(Osds(HungOsd(stopped)), lambda: 1).watch(
         "t", BlocksRequest(treated, controls, 0.01, blocks, limit_ms),
         lambda block: (seen.append(block), len(seen) == blocks and heard.put(("", False, False))),
         lambda *end: heard.put(end),
@@ -144,10 +142,7 @@ def test_a_control_that_hangs_ends_no_watch_and_is_in_no_block():
 @pytest.mark.slow
 @pytest.mark.parametrize("spread", [False, True])
 def test_a_measurement_of_traffic_ends_when_its_osd_hangs(spread):
-    loads = CephLoads(
-        HungOsd(), bench_seconds=lambda text: None, commit_counters=commit_counters,
-        commits_min=lambda: 20, is_up=lambda osd_id: True,
-    )
+    loads = CephLoads(Osds(HungOsd()), commits_min=lambda: 20)
     done = queue.Queue()
     request = LoadRequest(
         1, LoadPoint.OSD_TRAFFIC, Role.BLOCK, 10_000, 3600.0, 50.0, spread=spread)
@@ -169,9 +164,9 @@ def test_a_block_tells_of_reads_too_and_of_an_osd_that_only_reads():
             result.complete(0, json.dumps(told), "")
 
     heard = queue.Queue()
-    CephBlocks(
-        Reads(), counters=load_counters, commits_min=lambda: 1, is_up=lambda osd_id: True,
-    ).watch("t", BlocksRequest((0,), (), 0.01, 1, 1000.0), heard.put, lambda *end: heard.put(end))
+    CephBlocks(Osds(Reads()), lambda: 1).watch(
+        "t", BlocksRequest((0,), (), 0.01, 1, 1000.0), heard.put, lambda *end: heard.put(end)
+    )
     (osd,) = heard.get(timeout=60).osds
     assert (osd.latency_us, osd.commits, osd.read_us) == (0.0, 0, 400.0)
     assert osd.reads >= 10
@@ -192,9 +187,9 @@ def test_a_block_tells_whether_an_osd_has_sent_or_got_data_of_pgs(counters, move
                                            "osd": grown}), "")
 
     heard = queue.Queue()
-    CephBlocks(
-        Moves(), counters=load_counters, commits_min=lambda: 1, is_up=lambda osd_id: True,
-    ).watch("t", BlocksRequest((0,), (), 0.01, 1, 1000.0), heard.put, lambda *end: heard.put(end))
+    CephBlocks(Osds(Moves()), lambda: 1).watch(
+        "t", BlocksRequest((0,), (), 0.01, 1, 1000.0), heard.put, lambda *end: heard.put(end)
+    )
     block = heard.get(timeout=60)
     assert block.osds[0].moved is moved
     assert block.movers == ({0} if moved else set())

@@ -5,6 +5,7 @@ import threading
 
 import pytest
 from mgr_fakes import builders as make
+from wcache.ceph.command import Osds
 from wcache.ceph.osd_options import CephOsdOptions
 from wcache.core.experiment.osd_option import NONE, perform
 from wcache.core.options.trial import parse_trial
@@ -37,7 +38,7 @@ def outcome(mgr, request, up=True):
         told.append(found)
         over.set()
 
-    osds = CephOsdOptions(mgr, is_up=lambda osd_id: up)
+    osds = CephOsdOptions(Osds(mgr, lambda osd_id: up))
     osds.start(3, lambda: perform(request, TRIAL, 3, [DRIVE]), done)
     assert over.wait(20)
     return told[0]
@@ -79,7 +80,7 @@ def test_a_program_that_fails_by_itself_is_told_too():
         told.append(found)
         over.set()
 
-    CephOsdOptions(Mgr(), is_up=lambda osd_id: True).start(3, broken, done)
+    CephOsdOptions(Osds(Mgr())).start(3, broken, done)
     assert over.wait(20)
     assert "could not be set or read" in told[0].message
     assert told[0].restored is False
@@ -87,7 +88,7 @@ def test_a_program_that_fails_by_itself_is_told_too():
 
 def test_what_is_begun_for_an_osd_ends_before_the_next_begins():
     order, over, hold = [], threading.Event(), threading.Event()
-    osds = CephOsdOptions(Mgr(), is_up=lambda osd_id: True)
+    osds = CephOsdOptions(Osds(Mgr()))
 
     def program(name, wait=False):
         def make_it():
@@ -117,6 +118,6 @@ class SomeAnswer(Mgr):
 
 def test_values_are_told_of_those_osds_alone_that_answer_in_time():
     mgr = SomeAnswer()
-    osds = CephOsdOptions(mgr, is_up=lambda osd_id: osd_id != 6)
+    osds = CephOsdOptions(Osds(mgr, lambda osd_id: osd_id != 6))
     assert osds.values([3, 4, 5, 6], [NAME], 0.2) == {3: {NAME: "true"}}
     assert mgr.asked == ["3", "4", "5"]

@@ -17,7 +17,7 @@ from mgr_fakes.contracts import CALLS, COMMANDS, METHODS_ONLY, REMOTE
 from test_asking_the_orchestrator import interface  # noqa: F401  a fixture
 from wcache.ceph import compat
 from wcache.ceph.blocks import CephBlocks
-from wcache.ceph.command import CommandFailed
+from wcache.ceph.command import CommandFailed, Osds
 from wcache.ceph.config import CephConfig
 from wcache.ceph.health import CephProgress
 from wcache.ceph.loads import CephLoads
@@ -108,10 +108,7 @@ each_release = pytest.mark.parametrize("ceph", RELEASES, indirect=True)
 
 
 def loads_of(ceph):
-    return CephLoads(
-        ceph, bench_seconds=compat.bench_seconds, commit_counters=compat.commit_counters,
-        commits_min=lambda: 1, is_up=lambda osd_id: True, erasure_coded=lambda: True,
-    )
+    return CephLoads(Osds(ceph), commits_min=lambda: 1, erasure_coded=lambda: True)
 
 
 def measured(ceph, load, **more):
@@ -213,9 +210,9 @@ def test_a_block_has_the_writes_and_the_reads_that_an_osd_counted(ceph):
         send(*args)
 
     ceph.send_command = counting
-    CephBlocks(
-        ceph, counters=compat.load_counters, commits_min=lambda: 1, is_up=lambda osd_id: True,
-    ).watch("t", BlocksRequest((0,), (), 0.01, 1, 1e6), heard.put, lambda *end: heard.put(end))
+    CephBlocks(Osds(ceph), lambda: 1).watch(
+        "t", BlocksRequest((0,), (), 0.01, 1, 1e6), heard.put, lambda *end: heard.put(end)
+    )
     (osd,) = heard.get(timeout=60).osds
     assert osd.commits > 0
     assert osd.reads > 0
@@ -226,7 +223,7 @@ def test_a_block_has_the_writes_and_the_reads_that_an_osd_counted(ceph):
 @each_release
 def test_the_mons_answers_are_understood(ceph):
     config = CephConfig(
-        ceph, ("osd_max_scrubs",), is_up=lambda osd_id: True, orchestrator=CephOrchestrator(ceph)
+        ceph, ("osd_max_scrubs",), osds=Osds(ceph), orchestrator=CephOrchestrator(ceph)
     )
     entries = {(entry.who, entry.name, entry.value) for entry in config.read()}
     assert {("osd.0", "osd_max_scrubs", "2"), ("h/cephadm", "l", "label")} <= entries

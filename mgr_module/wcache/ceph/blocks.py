@@ -25,7 +25,8 @@ from ..core.loads import (
     BlocksRequest,
     OsdBlock,
 )
-from .command import CommandFailed, Reply, SendsCommands, parse, put_to_osd
+from .command import Osds, Reply
+from .compat import counters_in, load_counters
 
 # A tenth of all counters, every second, of up to so many OSDs (common/ceph_context.cc).
 COMMITS = {"prefix": "perf dump", "logger": "bluestore"}
@@ -273,15 +274,9 @@ class BlockWatch:
 class CephBlocks:
     """The `BlockRunner` port over a mgr module."""
 
-    def __init__(
-        self, mgr: SendsCommands, *,
-        counters: Callable[[Mapping[str, object]], Counters],
-        commits_min: Callable[[], int], is_up: Callable[[int], bool],
-    ) -> None:
-        self._mgr = mgr
-        self._counters = counters
+    def __init__(self, osds: Osds, commits_min: Callable[[], int]) -> None:
+        self._osds = osds
         self._commits_min = commits_min
-        self._is_up = is_up
         self._cancels: Dict[str, threading.Event] = {}
 
     def watch(
@@ -310,18 +305,12 @@ class CephBlocks:
     ) -> Tuple[str, bool, bool]:
         watch = BlockWatch(
             request,
-            ask=lambda osd_id, edge: put_to_osd(self._mgr, osd_id, ALL if edge else COMMITS),
-            read=self._read, commits_min=self._commits_min, is_up=self._is_up,
+            ask=lambda osd_id, edge: self._osds.put(osd_id, ALL if edge else COMMITS),
+            read=lambda text: counters_in(text, load_counters),
+            commits_min=self._commits_min, is_up=self._osds.is_up,
         )
         try:
             return (*watch.run(cancel.wait, on_block), watch.silent)
         except Exception as error:
             # a thread's exception would go nowhere, and the rollout wait for long
             return f"watching clients' load failed: {error!r}"[:300], False, False
-
-    def _read(self, text: str) -> Optional[Counters]:
-        try:
-            plain = parse(text, "perf dump")
-        except CommandFailed:
-            return None
-        return self._counters(plain) if isinstance(plain, dict) else None

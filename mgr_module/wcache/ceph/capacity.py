@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Callable, Mapping, Optional, Protocol, Tuple
+from typing import Any, Callable, Mapping
 
 from ..core.events import LoadRequest, LoadSamples
 from ..core.loads import (
@@ -17,28 +17,21 @@ from ..core.loads import (
     CapacityRecipe,
     capacity_limits,
 )
-from .command import CommandFailed, parse
+from .command import CommandFailed, Osds
+from .compat import bench_seconds
 
 # 3,000 writes on a drive that makes 25 in a second, and 400 MiB before them.
 CALL_TIMEOUT_S = 150.0
 _WRITE_BYTES = 4096
 
 
-class AsksOsd(Protocol):
-    """The output of an OSD's command; raises CommandFailed."""
-
-    def __call__(self, osd_id: int, command: Mapping[str, Any], timeout_s: float) -> str:
-        """Waits for as long."""
-
-
 class CapacityBench:
     """One call at a time; it cannot be interrupted."""
 
-    def __init__(
-        self, ask: AsksOsd, bench_seconds: Callable[[str], Optional[Tuple[float, int]]]
-    ) -> None:
+    def __init__(self, osds: Osds, ask: Callable[[int, Mapping[str, Any], float], str]) -> None:
+        """`ask` gives an OSD its bench."""
+        self._osds = osds
         self._ask = ask
-        self._bench_seconds = bench_seconds
 
     def call(self, request: LoadRequest) -> LoadSamples:
         """Bench the OSD once; raises CommandFailed, also where mClock does not serve it."""
@@ -60,7 +53,7 @@ class CapacityBench:
             "prefix": "bench", "count": CAPACITY_BYTES, "size": _WRITE_BYTES,
             "object_size": CAPACITY_OBJECT_BYTES, "object_num": CAPACITY_OBJECTS,
         }, CALL_TIMEOUT_S)
-        parsed = self._bench_seconds(text)
+        parsed = bench_seconds(text)
         if parsed is None or parsed[1] < _WRITE_BYTES:
             raise CommandFailed(f"osd.{osd_id} refused to bench: {text.strip()[:200]}")
         seconds, written = parsed
@@ -69,12 +62,9 @@ class CapacityBench:
     def _option(self, osd_id: int, name: str) -> str:
         """The value that the OSD uses; empty where its release has no such option."""
         try:
-            command = {"prefix": "config get", "var": name}
-            plain = parse(self._ask(osd_id, command, CALL_TIMEOUT_S), name)
+            return self._osds.option(osd_id, name, CALL_TIMEOUT_S) or ""
         except CommandFailed:
             return ""
-        value = plain.get(name) if isinstance(plain, Mapping) else None
-        return value[:100] if isinstance(value, str) else ""
 
     def _number(self, osd_id: int, name: str) -> float:
         try:

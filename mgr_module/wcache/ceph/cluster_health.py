@@ -64,24 +64,6 @@ def no_quorum_if_one_more_goes(mons: int, in_quorum: int) -> bool:
     return in_quorum < mons and in_quorum - 1 < mons // 2 + 1
 
 
-def osds_named(name: str, check: Any) -> FrozenSet[int]:
-    """The OSDs that a check names, whoever wrote its words; not all where lists are cut off."""
-    return _read(row_of(name).named, check)[0]
-
-
-def named_fully(name: str, check: Any) -> bool:
-    """Whether a check, or what else the mgr has, tells all OSDs that the check is about."""
-    return _read(row_of(name).named, check)[1]
-
-
-def hosts_named(name: str, check: Any) -> FrozenSet[str]:
-    """The hosts that a check says are in maintenance."""
-    if row_of(name).named is not Named.HOSTS:
-        return frozenset()
-    found = (_HOST.match(line) for line in _lines(check)[0])
-    return frozenset(map_name(each.group(1)) for each in found if each)
-
-
 def judged(checks: Any) -> HealthSeen:
     """What all checks say, as `get("health")` of a mgr has them.
 
@@ -97,20 +79,23 @@ def judged(checks: Any) -> HealthSeen:
     alerted: FrozenSet[int] = frozenset()
     if len(checks) > CHECKS_MAX:
         forbids.add(f"more than {CHECKS_MAX} health checks")
-    for said, check in sorted(islice(checks.items(), CHECKS_MAX), key=_name_of):
-        name = map_name(said, NAME_CHARS_MAX)
-        row, muted, severity = row_of(name), _muted(check), _severity(check)
+    for said, each in sorted(islice(checks.items(), CHECKS_MAX), key=lambda item: str(item[0])):
+        name, check = map_name(said, NAME_CHARS_MAX), _object(each)
+        # what Ceph does not say is no warning
+        row, severity = row_of(name), str(check.get("severity", ""))
+        muted = check.get("muted") is True
         if severity == "HEALTH_OK" or row.scope is Reach.NOTHING:
             continue
         if muted and row.mute_lifts:
             continue
         osds, fully = _read(row.named, check)
+        on_hosts = _hosts_named(check) if row.named is Named.HOSTS else frozenset()
         if row.scope is Reach.ALERT:
             alerted |= osds
             stays = False
         elif row.scope is Reach.OSDS:
             ill.update((osd_id, (*ill.get(osd_id, ()), name)) for osd_id in osds)
-            hosts |= hosts_named(name, check)
+            hosts |= on_hosts
             stays = not fully and not muted
         elif row.scope is Reach.CLUSTER:
             stays = name != "MON_DOWN" or _mons_at_risk(check)
@@ -118,7 +103,7 @@ def judged(checks: Any) -> HealthSeen:
             stays = severity != "HEALTH_WARN" and not muted
         if stays:
             forbids.add(name)
-        elif not muted and not (fully and (osds or hosts_named(name, check))):
+        elif not muted and not (fully and (osds or on_hosts)):
             recorded.add(name)
     return HealthSeen(
         _few(forbids), {osd_id: ill[osd_id] for osd_id in sorted(ill)}, hosts, alerted,
@@ -183,12 +168,12 @@ def pgs_forbid(states: Mapping[str, Any]) -> Tuple[str, ...]:
     return _few({word for word in words if row_of(word, PG_STATES).scope is Reach.CLUSTER})
 
 
-def _read(named: Named, check: Any) -> Tuple[FrozenSet[int], bool]:
+def _read(named: Named, check: Mapping[str, Any]) -> Tuple[FrozenSet[int], bool]:
     """(the OSDs that a check names, whether these are all)."""
     if named is Named.NOWHERE:
         return frozenset(), False
     if named is Named.SUMMARY:
-        return _of_summary(_message(check, "summary"))
+        return _of_summary(_summary(check))
     lines, all_lines = _lines(check)
     pattern = {Named.PAIRS: _PAIR, Named.HOSTS: _HOST}.get(named, _LINE)
     found = [pattern.match(line) for line in lines]
@@ -213,50 +198,44 @@ def _of_summary(text: str) -> Tuple[FrozenSet[int], bool]:
     return osds, all(daemons) and not cut_off
 
 
-def _mons_at_risk(check: Any) -> bool:
+def _mons_at_risk(check: Mapping[str, Any]) -> bool:
     """Of MON_DOWN; also where its words cannot be read."""
-    matched = _MONS.match(_message(check, "summary"))
+    matched = _MONS.match(_summary(check))
     if not matched:
         return True
     missing, mons = int(matched.group(1)), int(matched.group(2))
     return no_quorum_if_one_more_goes(mons, mons - missing)
 
 
-def _lines(check: Any) -> Tuple[List[str], bool]:
+def _hosts_named(check: Mapping[str, Any]) -> FrozenSet[str]:
+    found = (_HOST.match(line) for line in _lines(check)[0])
+    return frozenset(map_name(each.group(1)) for each in found if each)
+
+
+def _lines(check: Mapping[str, Any]) -> Tuple[List[str], bool]:
     """(the lines of a check's details, whether these are all)."""
-    details = check.get("detail") if isinstance(check, Mapping) else None
+    details = check.get("detail")
     if not isinstance(details, (list, tuple)):
         return [], False
-    few = details[:LINES_MAX]
-    texts = [each.get("message") if isinstance(each, Mapping) else None for each in few]
-    return [text[:LINE_CHARS_MAX] if isinstance(text, str) else "" for text in texts], (
-        len(details) <= LINES_MAX
-    )
+    return [_message(each) for each in details[:LINES_MAX]], len(details) <= LINES_MAX
 
 
-def _message(check: Any, where: str) -> str:
-    part = check.get(where) if isinstance(check, Mapping) else None
-    text = part.get("message") if isinstance(part, Mapping) else None
+def _message(part: Any) -> str:
+    text = _object(part).get("message")
     return text[:LINE_CHARS_MAX] if isinstance(text, str) else ""
 
 
-def _count(check: Any) -> int:
-    part = check.get("summary") if isinstance(check, Mapping) else None
-    count = part.get("count") if isinstance(part, Mapping) else None
+def _summary(check: Mapping[str, Any]) -> str:
+    return _message(check.get("summary"))
+
+
+def _count(check: Mapping[str, Any]) -> int:
+    count = _object(check.get("summary")).get("count")
     return count if isinstance(count, int) else 0
 
 
-def _muted(check: Any) -> bool:
-    return isinstance(check, Mapping) and check.get("muted") is True
-
-
-def _severity(check: Any) -> str:
-    """As Ceph says it; what it does not say is no warning."""
-    return str(check.get("severity", "")) if isinstance(check, Mapping) else ""
-
-
-def _name_of(item: Tuple[Any, Any]) -> str:
-    return str(item[0])
+def _object(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
 
 
 def _flagged(flags: Any) -> bool:

@@ -11,7 +11,7 @@ from typing import Any, Callable, Mapping, Optional, Protocol
 from ..core import codec
 from ..core.errors import MalformedError
 
-COMMAND_TIMEOUT_S = 30.0
+COMMAND_TIMEOUT_S, OPTION_TIMEOUT_S = 30.0, 10.0
 ANSWER_BYTES_MAX = 2**28  # `config dump` of a hundred thousand OSDs is tens of megabytes
 _LOOK_EVERY_S = 0.5
 EINVAL = 22
@@ -24,6 +24,15 @@ class SendsCommands(Protocol):
         self, result: Any, svc_type: str, svc_id: str, command: str, tag: str
     ) -> None:
         """As MgrModule.send_command."""
+
+
+class StoresKeys(SendsCommands, Protocol):
+    """The part of MgrModule by which a module has keys of its own."""
+
+    module_name: str
+
+    def get_store(self, key: str) -> Optional[str]:
+        """As MgrModule.get_store."""
 
 
 class CommandFailed(Exception):
@@ -104,32 +113,54 @@ def send(mgr: Any, reply: Any, kind: str, who: str, command: str) -> None:
     _SENDER.send(mgr, reply, kind, who, command)
 
 
-def put_to_osd(mgr: SendsCommands, osd_id: int, command: Mapping[str, Any]) -> Reply:
-    """Send a command to an OSD; what is returned has its answer once that has come."""
-    reply = Reply()
-    send(mgr, reply, "osd", str(osd_id), json.dumps({**command, "format": "json"}))
-    return reply
-
-
-def ask_osd(
-    mgr: SendsCommands, osd_id: int, command: Mapping[str, Any], *,
-    is_up: Callable[[int], bool], timeout_s: float = COMMAND_TIMEOUT_S,
-) -> str:
-    """The output of an OSD's command; raises CommandFailed.
+class Osds:
+    """Commands to OSDs; `is_up` says which of them run.
 
     The error code of an OSD is lost on its way to a module, so no output is a failure.
     """
-    reply, name = put_to_osd(mgr, osd_id, command), command["prefix"]
-    deadline = time.monotonic() + timeout_s
-    while not reply.wait(_LOOK_EVERY_S):
-        if not is_up(osd_id):
-            raise CommandFailed(f"osd.{osd_id} went down during `{name}`")
-        if time.monotonic() > deadline:
-            raise CommandFailed(f"osd.{osd_id} gave no answer to `{name}` within {timeout_s:.0f} s")
-    if not reply.out:
-        code = "" if reply.code == 0 else f" (error {reply.code})"
-        raise CommandFailed(f"osd.{osd_id} did not answer `{name}`: {reply.error}{code}")
-    return reply.out
+
+    def __init__(
+        self, mgr: SendsCommands, is_up: Callable[[int], bool] = lambda osd_id: True
+    ) -> None:
+        self._mgr = mgr
+        self.is_up = is_up
+
+    def put(self, osd_id: int, command: Mapping[str, Any]) -> Reply:
+        """Send a command; what is returned has its answer once that has come."""
+        reply = Reply()
+        send(self._mgr, reply, "osd", str(osd_id), json.dumps({**command, "format": "json"}))
+        return reply
+
+    def ask(
+        self, osd_id: int, command: Mapping[str, Any], timeout_s: float = COMMAND_TIMEOUT_S
+    ) -> str:
+        """The output of a command; raises CommandFailed."""
+        reply, name = self.put(osd_id, command), command["prefix"]
+        deadline = time.monotonic() + timeout_s
+        while not reply.wait(_LOOK_EVERY_S):
+            if not self.is_up(osd_id):
+                raise CommandFailed(f"osd.{osd_id} went down during `{name}`")
+            if time.monotonic() > deadline:
+                raise CommandFailed(
+                    f"osd.{osd_id} gave no answer to `{name}` within {timeout_s:.0f} s"
+                )
+        if not reply.out:
+            code = "" if reply.code == 0 else f" (error {reply.code})"
+            raise CommandFailed(f"osd.{osd_id} did not answer `{name}`: {reply.error}{code}")
+        return reply.out
+
+    def read(
+        self, osd_id: int, command: Mapping[str, Any], timeout_s: float = COMMAND_TIMEOUT_S
+    ) -> Mapping[str, Any]:
+        """The same as a JSON object, which is empty where the answer is something else."""
+        return parse_object(self.ask(osd_id, command, timeout_s), command["prefix"])
+
+    def option(
+        self, osd_id: int, name: str, timeout_s: float = OPTION_TIMEOUT_S
+    ) -> Optional[str]:
+        """An option as the OSD goes by it; None where it does not say."""
+        command = {"prefix": "config get", "var": name}
+        return value_text(self.read(osd_id, command, timeout_s).get(name))
 
 
 def ask_mon(
@@ -147,9 +178,40 @@ def ask_mon(
     return reply.out
 
 
+def config_key(
+    mgr: SendsCommands, key: str, timeout_s: float = COMMAND_TIMEOUT_S
+) -> str:
+    """A value of the mons' store; "" where they have none, or do not say."""
+    try:
+        return ask_mon(mgr, {"prefix": "config-key get", "key": key}, timeout_s=timeout_s)
+    except CommandFailed:
+        return ""
+
+
+def put_config_key(mgr: StoresKeys, key: str, value: Optional[str], timeout_s: float) -> None:
+    """Set a value of this module's in the mons' store, or remove it; raises CommandFailed."""
+    command = {"prefix": "config-key rm", "key": f"mgr/{mgr.module_name}/{key}"}
+    if value is not None:
+        command.update(prefix="config-key set", val=value)
+    ask_mon(mgr, command, timeout_s=timeout_s)
+
+
 def parse(text: str, what: str) -> Any:
     """The JSON of an answer, bounded as all that comes from outside; raises CommandFailed."""
     try:
         return codec.parse_json(text, bytes_max=ANSWER_BYTES_MAX, what=what)
     except MalformedError as error:
         raise CommandFailed(error.message) from None
+
+
+def parse_object(text: str, what: str) -> Mapping[str, Any]:
+    """The same, of which no more is known than that it should be an object."""
+    found = parse(text, what)
+    return found if isinstance(found, Mapping) else {}
+
+
+def value_text(value: Any) -> Optional[str]:
+    """A value as `config set` takes it; booleans and numbers come as such."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return None if value is None else str(value)[:200]

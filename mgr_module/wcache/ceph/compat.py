@@ -7,7 +7,7 @@ still take a plain `COMMANDS` list and call `handle_command` for what no decorat
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import mgr_module
 
@@ -18,8 +18,9 @@ from ..core.loads import (
     SUBMIT_COUNTERS,
     TRANSACTION_COUNTERS,
 )
-from .command import CommandFailed, parse
+from .command import CommandFailed, parse, parse_object
 
+Counters = Dict[str, Tuple[float, int]]
 _base = getattr(mgr_module, "CLICommandBase", None)
 
 # None where the release has no registry per module.
@@ -35,7 +36,7 @@ def options(plain: List[Dict[str, Any]]) -> List[Any]:
     return [mgr_module.Option(**item) for item in plain]
 
 
-def commit_counters(perf_dump: Mapping[str, Any]) -> Dict[str, Tuple[float, int]]:
+def commit_counters(perf_dump: Mapping[str, Any]) -> Counters:
     """Latency counters of a commit: name to (sum in s, count).
 
     What counts transactions, begun and committed, is kept under its newest name on every
@@ -57,7 +58,7 @@ def commit_counters(perf_dump: Mapping[str, Any]) -> Dict[str, Tuple[float, int]
     return found
 
 
-def load_counters(perf_dump: Mapping[str, Any]) -> Dict[str, Tuple[float, int]]:
+def load_counters(perf_dump: Mapping[str, Any]) -> Counters:
     """The same, with clients' reads and what was moved: what a rollout is judged by."""
     found = commit_counters(perf_dump)
     osd = _object(_at(perf_dump, "osd"))
@@ -67,7 +68,7 @@ def load_counters(perf_dump: Mapping[str, Any]) -> Dict[str, Tuple[float, int]]:
     return {**found, **move_counters(perf_dump)}
 
 
-def move_counters(perf_dump: Mapping[str, Any]) -> Dict[str, Tuple[float, int]]:
+def move_counters(perf_dump: Mapping[str, Any]) -> Counters:
     """What an OSD has sent and got of PGs' data; 16 does not tell the second."""
     osd, found = _object(_at(perf_dump, "osd")), {}
     for name in MOVE_COUNTERS:
@@ -76,6 +77,16 @@ def move_counters(perf_dump: Mapping[str, Any]) -> Dict[str, Tuple[float, int]]:
         if isinstance(count, int):
             found[name] = 0.0, count
     return found
+
+
+def counters_in(
+    text: str, read: Callable[[Mapping[str, Any]], Counters]
+) -> Optional[Counters]:
+    """What is read in a dump; None where it is no JSON."""
+    try:
+        return read(parse_object(text, "perf dump"))
+    except CommandFailed:
+        return None
 
 
 def points(mgr: Any, osd_id: int, name: str) -> Sequence[Sequence[float]]:

@@ -23,10 +23,11 @@ from ..core.errors import NotReadyError, RefusedError
 from .command import (
     CommandFailed,
     NoAnswer,
+    Osds,
     Reply,
     SendsCommands,
     ask_mon,
-    ask_osd,
+    config_key,
     parse,
     send,
 )
@@ -34,7 +35,6 @@ from .command import (
 # Where cephadm keeps its hosts (mgr/cephadm/inventory.py, Inventory).
 INVENTORY = "mgr/cephadm/inventory"
 LABEL = "label"  # what the value of a label is called, where it stands
-OSD_TIMEOUT_S = 10.0
 # Of this module's own options: how long a command waits for the mons, and how often they are asked.
 OWN_TIMEOUT_S, OWN_EVERY_S = 3.0, 60.0
 OWN_TRIES = 3  # of a command, where options go on to change while the mons answer
@@ -167,12 +167,12 @@ class CephConfig:
 
     def __init__(
         self, mgr: SendsCommands, names: Collection[str], *, orchestrator: Orchestrator,
-        is_up: Callable[[int], bool] = lambda osd_id: True,
+        osds: Osds,
     ) -> None:
         self._mgr = mgr
         self._names = frozenset(names)
         self._orchestrator = orchestrator
-        self._is_up = is_up
+        self._osds = osds
 
     def read(self) -> Tuple[Entry, ...]:
         """`ceph config dump`."""
@@ -182,24 +182,14 @@ class CephConfig:
     def _labels(self) -> Tuple[Entry, ...]:
         if self._orchestrator.backend() != "cephadm":
             return ()
-        try:
-            text = ask_mon(self._mgr, {"prefix": "config-key get", "key": INVENTORY})
-        except CommandFailed:
-            return ()
-        return labels_of(text)
+        return labels_of(config_key(self._mgr, INVENTORY))
 
     def osd_value(self, osd_id: int, name: str) -> Optional[str]:
         """`ceph tell osd.N config get`."""
         try:
-            text = ask_osd(
-                self._mgr, osd_id, {"prefix": "config get", "var": name}, is_up=self._is_up,
-                timeout_s=OSD_TIMEOUT_S,
-            )
-            plain = parse(text, name)
+            return self._osds.option(osd_id, name)
         except CommandFailed:
             return None
-        value = plain.get(name) if isinstance(plain, Mapping) else None
-        return value if isinstance(value, str) else None
 
     def write(self, edit: ConfigEdit) -> None:
         """`ceph config set` or `rm`, or a host's label at cephadm."""

@@ -32,14 +32,8 @@ from ..core.record import CounterDelta, LatencyHistogram
 from ..core.verdict.load_profile import WorkCounters, work_counters
 from .blocks import ALL, ANSWER_S, COMMITS, CommitLimit
 from .capacity import CapacityBench
-from .command import (
-    COMMAND_TIMEOUT_S,
-    CommandFailed,
-    SendsCommands,
-    ask_osd,
-    parse,
-    put_to_osd,
-)
+from .command import COMMAND_TIMEOUT_S, CommandFailed, Osds
+from .compat import Counters, bench_seconds, commit_counters, counters_in
 
 # How often a period of the OSD's own traffic is checked against the latency limit.
 CHECK_EVERY_S = 0.5
@@ -55,7 +49,6 @@ _CALLS: Dict[LoadPoint, Tuple[int, int, int]] = {
 }
 
 Done = Callable[[LoadSamples, str], None]
-Counters = Dict[str, Tuple[float, int]]
 
 
 class CephLoads:
@@ -63,28 +56,22 @@ class CephLoads:
 
     def __init__(
         self,
-        mgr: SendsCommands,
+        osds: Osds,
         *,
-        bench_seconds: Callable[[str], Optional[Tuple[float, int]]],
-        commit_counters: Callable[[Mapping[str, Any]], Counters],
         commits_min: Callable[[], int],
-        is_up: Callable[[int], bool],
         erasure_coded: Callable[[], bool] = lambda: False,
         move_counters: Optional[Callable[[Mapping[str, Any]], Counters]] = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         """`clock`: the time of day that does not step, by which what OSDs count is divided."""
-        self._mgr = mgr
-        self._bench_seconds = bench_seconds
-        self._commit_counters = commit_counters
+        self._osds = osds
         self._commits_min = commits_min
-        self._is_up = is_up
         self._erasure_coded = erasure_coded
         self._move_counters = move_counters
         self._clock = clock
         self._cancels: Dict[str, threading.Event] = {}
         self._benched_at_s: Dict[int, float] = {}
-        self._capacity = CapacityBench(self._command, bench_seconds)
+        self._capacity = CapacityBench(osds, self._command)
 
     def start(self, token: str, request: LoadRequest, done: Done) -> None:
         """Measure in a thread; `done(samples, error)` is called once."""
@@ -136,7 +123,7 @@ class CephLoads:
         self, osd_id: int, command: Mapping[str, Any], timeout_s: float = COMMAND_TIMEOUT_S
     ) -> str:
         try:
-            return ask_osd(self._mgr, osd_id, command, is_up=self._is_up, timeout_s=timeout_s)
+            return self._osds.ask(osd_id, command, timeout_s)
         finally:
             if command["prefix"] == "bench":
                 self._benched_at_s[osd_id] = self._clock()
@@ -159,7 +146,7 @@ class CephLoads:
             text = self._command(
                 request.osd_id, {"prefix": "bench", "count": total_bytes, "size": write_bytes}
             )
-            parsed = self._bench_seconds(text)
+            parsed = bench_seconds(text)
             if parsed is None:
                 raise CommandFailed(f"osd.{request.osd_id} refused to bench: {text.strip()[:200]}")
             seconds, done_bytes = parsed
@@ -179,7 +166,7 @@ class CephLoads:
 
     def _beside(self, request: LoadRequest) -> Dict[int, Counters]:
         """The counters of the other OSDs on the drives."""
-        return self._answered(request.beside, COMMITS, self._commit_counters)
+        return self._answered(request.beside, COMMITS, commit_counters)
 
     def _moves(self, request: LoadRequest) -> Dict[int, Counters]:
         """What all OSDs on the drives have sent and got of PGs' data."""
@@ -193,14 +180,14 @@ class CephLoads:
     ) -> Dict[int, Counters]:
         """Counters of OSDs that are asked all at once; of those that answer."""
         asked = {
-            osd_id: put_to_osd(self._mgr, osd_id, command)
-            for osd_id in osd_ids if self._is_up(osd_id)
+            osd_id: self._osds.put(osd_id, command)
+            for osd_id in osd_ids if self._osds.is_up(osd_id)
         }
         until_s = time.monotonic() + ANSWER_S
         found: Dict[int, Counters] = {}
         for osd_id, reply in asked.items():
             if reply.wait(max(0.0, until_s - time.monotonic())):
-                counters = self._parsed(reply.out, read)
+                counters = counters_in(reply.out, read)
                 if counters is not None:
                     found[osd_id] = counters
         return found
@@ -211,32 +198,20 @@ class CephLoads:
 
     def _dump(self, osd_id: int) -> Counters:
         text = self._command(osd_id, {"prefix": "perf dump"})
-        found = self._parsed(text, self._commit_counters)
+        found = counters_in(text, commit_counters)
         if found is None:
             raise CommandFailed(f"osd.{osd_id} gave counters that are not JSON")
         return found
 
-    @staticmethod
-    def _parsed(
-        text: str, read: Callable[[Mapping[str, Any]], Counters]
-    ) -> Optional[Counters]:
-        try:
-            plain = parse(text, "perf dump")
-        except CommandFailed:
-            return None
-        return read(plain if isinstance(plain, dict) else {})
-
     def work(self, osd_id: int) -> Optional[WorkCounters]:
         """The `WorkReader` port: what an OSD did since it started; None if it says nothing."""
-        if not self._is_up(osd_id):
+        if not self._osds.is_up(osd_id):
             return None
         try:
-            plain = parse(self._command(osd_id, {"prefix": "perf dump"}), "perf dump")
+            plain = self._osds.read(osd_id, {"prefix": "perf dump"})
         except CommandFailed:
             return None
-        if not isinstance(plain, dict):
-            return None
-        return work_counters(plain, self._clock(), self._erasure_coded())
+        return work_counters(plain, self._clock(), self._erasure_coded()) if plain else None
 
     def _histogram(self, osd_id: int) -> Optional[LatencyHistogram]:
         """Client writes by latency; None where the OSD does not tell, or not at once."""

@@ -17,18 +17,16 @@ from ..core.experiment.osd_option import (
     Step,
 )
 from ..core.protocol import FailureOutcome, Outcome
-from .command import CommandFailed, SendsCommands, ask_osd, parse, put_to_osd
+from .command import OPTION_TIMEOUT_S, CommandFailed, Osds, parse_object, value_text
 
-TIMEOUT_S = 10.0
 Work = Callable[[], None]
 
 
 class CephOsdOptions:
     """The `OsdPrograms` port over a mgr module: a thread for each OSD that has something to do."""
 
-    def __init__(self, mgr: SendsCommands, *, is_up: Callable[[int], bool]) -> None:
-        self._mgr = mgr
-        self._is_up = is_up
+    def __init__(self, osds: Osds) -> None:
+        self._osds = osds
         self._lock = threading.Lock()
         self._due: Dict[int, Deque[Work]] = {}
 
@@ -58,15 +56,15 @@ class CephOsdOptions:
         """See OsdPrograms; all are asked at once."""
         until_s = time.monotonic() + timeout_s
         asked = [
-            (osd_id, name, put_to_osd(self._mgr, osd_id, {"prefix": "config get", "var": name}))
-            for osd_id in osd_ids if self._is_up(osd_id) for name in names
+            (osd_id, name, self._osds.put(osd_id, {"prefix": "config get", "var": name}))
+            for osd_id in osd_ids if self._osds.is_up(osd_id) for name in names
         ]
         found: Dict[int, Dict[str, str]] = {}
         for osd_id, name, reply in asked:
             if not reply.wait(max(0.0, until_s - time.monotonic())):
                 continue
             with suppress(CommandFailed):
-                value = _text(_object(parse(reply.out, "config get")).get(name))
+                value = value_text(parse_object(reply.out, "config get").get(name))
                 if value is not None:
                     found.setdefault(osd_id, {})[name] = value
         return found
@@ -106,36 +104,17 @@ class CephOsdOptions:
 
     def _do(self, osd_id: int, step: Step) -> Optional[str]:
         if isinstance(step, ReadValue):
-            found = self._ask(osd_id, {"prefix": "config get", "var": step.name})
-            return _text(_object(found).get(step.name))
+            return self._osds.option(osd_id, step.name)
         if isinstance(step, ReadAtRunTime):
-            found = self._ask(osd_id, {"prefix": "config diff get", "var": step.name})
-            if "diff" not in _object(found):
+            command = {"prefix": "config diff get", "var": step.name}
+            found = self._osds.read(osd_id, command, OPTION_TIMEOUT_S)
+            if "diff" not in found:
                 raise CommandFailed(f"osd.{osd_id} does not tell what it was given at run time")
-            said = _object(_object(_object(found)["diff"]).get(step.name))
-            return _text(said.get("override"))
+            said = found["diff"].get(step.name) if isinstance(found["diff"], Mapping) else None
+            return value_text(said.get("override") if isinstance(said, Mapping) else None)
         assert isinstance(step, SetAtRunTime)  # there is no other  # noqa: S101
-        if step.value is None:
-            self._send(osd_id, {"prefix": "config unset", "var": step.name})
-        else:
-            self._send(
-                osd_id, {"prefix": "config set", "var": step.name, "val": [step.value]}
-            )
+        asked: Dict[str, Any] = {"prefix": "config unset", "var": step.name}
+        if step.value is not None:
+            asked = {"prefix": "config set", "var": step.name, "val": [step.value]}
+        self._osds.ask(osd_id, asked, OPTION_TIMEOUT_S)
         return None
-
-    def _send(self, osd_id: int, command: Mapping[str, Any]) -> str:
-        return ask_osd(self._mgr, osd_id, command, is_up=self._is_up, timeout_s=TIMEOUT_S)
-
-    def _ask(self, osd_id: int, command: Mapping[str, Any]) -> Any:
-        return parse(self._send(osd_id, command), str(command["prefix"]))
-
-
-def _object(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
-
-
-def _text(value: Any) -> Optional[str]:
-    """A value as `config set` takes it; booleans and numbers come as such."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return None if value is None else str(value)[:200]

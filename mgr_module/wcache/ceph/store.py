@@ -15,7 +15,7 @@ import zlib
 from typing import Dict, List, Mapping, Optional, Protocol, Sequence, Tuple
 
 from ..core.errors import StorageError
-from .command import CommandFailed, SendsCommands, ask_mon
+from .command import CommandFailed, StoresKeys, put_config_key
 
 PART_CHARS = 48_000
 PARTS_MAX = 200
@@ -42,13 +42,8 @@ class KeyValue(Protocol):
         """Set or remove a key; returns when the mons have it, else raises StorageError."""
 
 
-class MgrStore(SendsCommands, Protocol):
+class MgrStore(StoresKeys, Protocol):
     """The part of MgrModule that is used here."""
-
-    module_name: str
-
-    def get_store(self, key: str) -> Optional[str]:
-        """As MgrModule.get_store."""
 
     def get_store_prefix(self, key_prefix: str) -> Dict[str, str]:
         """As MgrModule.get_store_prefix."""
@@ -70,11 +65,8 @@ class CephKeys:
 
     def put_key(self, key: str, val: Optional[str]) -> None:
         """`config-key set` or `rm`; waits, so call it from a thread that may."""
-        command = {"prefix": "config-key rm", "key": f"mgr/{self._mgr.module_name}/{key}"}
-        if val is not None:
-            command.update(prefix="config-key set", val=val)
         try:
-            ask_mon(self._mgr, command, timeout_s=ANSWER_S)
+            put_config_key(self._mgr, key, val, ANSWER_S)
         except CommandFailed as failure:
             raise StorageError(
                 f"{key} is not stored: {failure}", "check `ceph health` and the mons' disks"

@@ -13,7 +13,7 @@ from ..core.cluster import IMAGE_CHARS_MAX, of_metadata
 from ..core.codec import one_line
 from ..core.config_database import parse_dump
 from ..deployment.places import OsdPlace
-from .command import CommandFailed, SendsCommands, ask_mon, parse
+from .command import CommandFailed, SendsCommands, ask_mon, config_key, parse
 
 # A command waits for it, as for a key (key_work.py).
 MONS_TIMEOUT_S = 5.0
@@ -234,11 +234,8 @@ class Upgrades:
 
 def _upgrade_under_way(mgr: SendsCommands) -> bool:
     """What cephadm keeps of an upgrade that is under way or paused (cephadm/upgrade.py)."""
-    try:
-        text = ask_mon(mgr, {"prefix": "config-key get", "key": "mgr/cephadm/upgrade_state"})
-    except CommandFailed:
-        return False  # ENOENT: none, or no cephadm
-    return text.strip() not in ("", "null", "{}")
+    # ENOENT: none, or no cephadm
+    return config_key(mgr, "mgr/cephadm/upgrade_state").strip() not in ("", "null", "{}")
 
 
 class Keys(Protocol):

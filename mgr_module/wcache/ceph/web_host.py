@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Callable, List, Mapping, Optional, Protocol
 
 from ..core.errors import StorageError
-from .command import CommandFailed, SendsCommands, ask_mon
+from .command import CommandFailed, StoresKeys, config_key, put_config_key
 
 OFF, LOOPBACK, TLS = "off", "loopback", "tls"
 OWN_HOST = "127.0.0.1"
@@ -54,22 +54,24 @@ class WebOptions(Protocol):
         """Its port."""
 
 
-class MgrOfPage(SendsCommands, Protocol):
-    """The part of MgrModule that is used here."""
+class StandbyMgr(Protocol):
+    """The part of MgrStandbyModule that is used here; MgrModule has it too."""
 
-    module_name: str
+    def get_mgr_id(self) -> str:
+        """As MgrStandbyModule.get_mgr_id."""
+
+    def get_mgr_ip(self) -> str:
+        """As MgrStandbyModule.get_mgr_ip."""
+
+    def get_store(self, key: str) -> Optional[str]:
+        """As MgrStandbyModule.get_store."""
+
+
+class MgrOfPage(StandbyMgr, StoresKeys, Protocol):
+    """The part of MgrModule that is used here."""
 
     def get(self, data_name: str) -> Any:
         """As MgrModule.get."""
-
-    def get_mgr_id(self) -> str:
-        """As MgrModule.get_mgr_id."""
-
-    def get_mgr_ip(self) -> str:
-        """As MgrModule.get_mgr_ip."""
-
-    def get_store(self, key: str) -> Optional[str]:
-        """As MgrModule.get_store."""
 
     def set_uri(self, uri: str) -> None:
         """As MgrModule.set_uri."""
@@ -91,23 +93,48 @@ def any_address() -> str:
     return "::"
 
 
-def stored_certificate(
-    get_store: Callable[[str], Optional[str]], mgr_id: str
-) -> Optional[Certificate]:
-    """Our own certificate, of this mgr or of all."""
-    for before in (f"{mgr_id}/", ""):
-        chain, key = (get_store(f"{before}web/{name}") for name in ("crt", "key"))
-        if chain or key:
-            return Certificate(chain or "", key or "", f"mgr/wcache/{before}web/crt and .../key")
-    return None
+class StandbyWebHost:
+    """The `Host` port of a standby, which only leads to the active mgr's page."""
+
+    def __init__(self, mgr: StandbyMgr, options: Callable[[], WebOptions]) -> None:
+        self._standby = mgr
+        self._options = options
+
+    def settings(self) -> WebSettings:
+        """What the options say; another host's loopback cannot be led to."""
+        found = settings(self._options())
+        return found if found.mode == TLS else WebSettings()
+
+    def certificate(self) -> Optional[Certificate]:
+        """Our own certificate, of this mgr or of all: the mons cannot be asked."""
+        for before in (f"{self._standby.get_mgr_id()}/", ""):
+            chain, key = (self._standby.get_store(f"{before}web/{name}") for name in ("crt", "key"))
+            if chain or key:
+                said = f"mgr/wcache/{before}web/crt and .../key"
+                return Certificate(chain or "", key or "", said)
+        return None
+
+    def key(self) -> Optional[str]:
+        """The stored key of the tokens, in hex; a standby checks none."""
+        return None
+
+    def put_key(self, key: Optional[str]) -> None:
+        """Store it, or remove it."""
+
+    def name(self) -> str:
+        """The address by which others reach this mgr, as the dashboard's URI has it."""
+        return self._standby.get_mgr_ip()
+
+    def tell(self, uri: str) -> None:
+        """Say in the mgr map where the page is, of the active mgr."""
 
 
-class CephWebHost:
+class CephWebHost(StandbyWebHost):
     """The `Host` port over the active mgr's module."""
 
     def __init__(self, mgr: MgrOfPage, options: Callable[[], WebOptions]) -> None:
+        super().__init__(mgr, options)
         self._mgr = mgr
-        self._options = options
 
     def settings(self) -> WebSettings:
         """What the options say now."""
@@ -115,7 +142,7 @@ class CephWebHost:
 
     def certificate(self) -> Optional[Certificate]:
         """Our own certificate, else the dashboard's: both are served by the same mgrs."""
-        own = stored_certificate(self._mgr.get_store, self._mgr.get_mgr_id())
+        own = super().certificate()
         if own is not None:
             return own
         for before in (f"mgr/dashboard/{self._mgr.get_mgr_id()}/", "mgr/dashboard/"):
@@ -125,24 +152,17 @@ class CephWebHost:
         return None
 
     def key(self) -> Optional[str]:
-        """The stored key of the tokens, in hex."""
+        """See StandbyWebHost."""
         return self._mgr.get_store(KEY)
 
     def put_key(self, key: Optional[str]) -> None:
         """Store it, or remove it."""
-        command = {"prefix": "config-key rm", "key": f"mgr/{self._mgr.module_name}/{KEY}"}
-        if key is not None:
-            command.update(prefix="config-key set", val=key)
         try:
-            ask_mon(self._mgr, command, timeout_s=ANSWER_S)
+            put_config_key(self._mgr, KEY, key, ANSWER_S)
         except CommandFailed as failure:
             raise StorageError(
                 f"the key of the web page's tokens is not stored: {failure}", "check `ceph health`"
             ) from None
-
-    def name(self) -> str:
-        """The address by which others reach this mgr, as the dashboard's URI has it."""
-        return self._mgr.get_mgr_ip()
 
     def tell(self, uri: str) -> None:
         """Say in the mgr map where the page is."""
@@ -160,54 +180,5 @@ class CephWebHost:
 
     def _key_of(self, key: str) -> str:
         """A key that is not this module's, of the mons; '' where they have none."""
-        try:
-            text = ask_mon(
-                self._mgr, {"prefix": "config-key get", "key": key}, timeout_s=ANSWER_S
-            )
-        except CommandFailed:
-            return ""
+        text = config_key(self._mgr, key, ANSWER_S)
         return text if len(text) <= PEM_CHARS_MAX else ""
-
-
-class StandbyMgr(Protocol):
-    """The part of MgrStandbyModule that is used here."""
-
-    def get_mgr_id(self) -> str:
-        """As MgrStandbyModule.get_mgr_id."""
-
-    def get_mgr_ip(self) -> str:
-        """As MgrStandbyModule.get_mgr_ip."""
-
-    def get_store(self, key: str) -> Optional[str]:
-        """As MgrStandbyModule.get_store."""
-
-
-class StandbyWebHost:
-    """The same of a standby, which only leads to the active mgr's page."""
-
-    def __init__(self, mgr: StandbyMgr, options: Callable[[], WebOptions]) -> None:
-        self._mgr = mgr
-        self._options = options
-
-    def settings(self) -> WebSettings:
-        """What the options say; another host's loopback cannot be led to."""
-        found = settings(self._options())
-        return found if found.mode == TLS else WebSettings()
-
-    def certificate(self) -> Optional[Certificate]:
-        """Our own certificate: a standby cannot ask the mons for the dashboard's."""
-        return stored_certificate(self._mgr.get_store, self._mgr.get_mgr_id())
-
-    def key(self) -> Optional[str]:
-        """A standby checks no tokens."""
-        return None
-
-    def put_key(self, key: Optional[str]) -> None:
-        """Nothing is stored by a standby."""
-
-    def name(self) -> str:
-        """The address by which others reach this mgr."""
-        return self._mgr.get_mgr_ip()
-
-    def tell(self, uri: str) -> None:
-        """A standby is not in the mgr map's services."""

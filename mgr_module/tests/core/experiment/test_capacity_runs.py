@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
-from wcache.ceph.compat import bench_seconds
+from wcache.ceph.command import Osds
 from wcache.ceph.loads import CephLoads
 from wcache.core import events
 from wcache.core.experiment.run_state import RunState, RunStatus
@@ -260,10 +260,7 @@ class BenchedOsd:
 
 
 def benched(osd, **recipe):
-    loads = CephLoads(
-        osd, bench_seconds=bench_seconds,
-        commit_counters=lambda dump: {}, commits_min=lambda: 20, is_up=lambda osd_id: True,
-    )
+    loads = CephLoads(Osds(osd), commits_min=lambda: 20)
     done = queue.Queue()
     request = events.LoadRequest(
         0, CAPACITY, Role.BLOCK, 1, 0.0, 1.0, recipe=CapacityRecipe(True, **recipe)

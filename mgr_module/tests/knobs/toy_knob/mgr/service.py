@@ -7,7 +7,7 @@ import threading
 from dataclasses import dataclass, field
 from typing import ClassVar, Tuple
 
-from wcache.ceph.command import CommandFailed, ask_osd
+from wcache.ceph.command import CommandFailed, Osds
 from wcache.engine.storing.archive import StoredKind
 
 from ..knob import DEPTH
@@ -68,7 +68,7 @@ class ToyService:
     def _read(self, osd_id):
         command = {"prefix": "config get", "var": DEPTH}
         try:
-            said = ask_osd(self._parts.ceph, osd_id, command, is_up=self._parts.is_up)
+            said = Osds(self._parts.ceph, self._parts.is_up).ask(osd_id, command)
             return Reading(osd_id, float(json.loads(said)[DEPTH]))
         except (CommandFailed, ValueError, KeyError, TypeError):
             return None  # it gave no answer, or one that nobody understands

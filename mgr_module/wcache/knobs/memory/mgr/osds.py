@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any, Callable, Dict, List, Mapping, Optional, Protocol, Tuple
 
-from ....ceph.command import CommandFailed, SendsCommands, ask_osd, parse
+from ....ceph.command import CommandFailed, Osds, SendsCommands, parse
 from ....core.cluster import of_metadata
 from ..knob import TARGET
 from ..reading import (
@@ -50,7 +50,7 @@ class CephMemory:
     ) -> None:
         self._mgr = mgr
         self._clock = clock
-        self._is_up = is_up
+        self._osds = Osds(mgr, is_up)
         self._up_from = up_from  # the epoch since when it runs
         # what does not change while an OSD runs: its allocator and the edges of its age bins
         self._known: Dict[int, Tuple[int, float, str, Dict[str, Tuple[float, ...]]]] = {}
@@ -130,7 +130,7 @@ class CephMemory:
         return parse(self._ask(osd_id, command), str(command["prefix"]))
 
     def _ask(self, osd_id: int, command: Mapping[str, Any]) -> str:
-        return ask_osd(self._mgr, osd_id, command, is_up=self._is_up, timeout_s=TIMEOUT_S)
+        return self._osds.ask(osd_id, command, TIMEOUT_S)
 
 
 def _object(value: Any) -> Mapping[str, Any]:
