@@ -27,14 +27,13 @@ from .commands.service import Service
 from .commands.views import Views
 from .core.fleet import set_up
 from .core.fleet.claims import host_names_of
-from .engine.engine import Engine
+from .engine.engine import Engine, steady_clock
 from .engine.evidence.analysis_child import AnalysisChild
 from .engine.executor import Ports
 from .engine.gate.kept_blocks import KeptBlocks
 from .engine.key_work import KeyWork
 from .engine.load_watch import LoadWatch
 from .engine.starting import Starter
-from .engine.steady_clock import steady_clock
 from .engine.storing.archive import Archive
 from .knobs import rooms
 from .knobs.knob import option_names
@@ -89,8 +88,8 @@ class Module(MgrModule):
         self._store = StoreQueue(KvStore(CephKeys(self)))
         archive = Archive(self._store)
         self._load_watch = LoadWatch(
-            reader=loads, archive=archive, results=lambda: self._engine.results(),
-            osds=lambda: self._engine.osds_now(), log=self.log.warning,
+            reader=loads, archive=archive, world=lambda: self._engine.world(),
+            log=self.log.warning,
         )
         blocks = KeptBlocks(CephBlocks(
             osds, lambda: self._options.traffic_commits_min

@@ -50,10 +50,23 @@ ALL = {osd_id: on("d", uuid=f"u{osd_id}") for osd_id in range(OSDS_MAX + 1)}
 
 
 def watch(results, reader, shelf=None, osds=None):
-    return LoadWatch(
-        reader=reader, archive=Archive(shelf or MemoryStore()), results=lambda: list(results),
-        osds=lambda: ALL if osds is None else osds, log=lambda text: None,
+    def world():
+        measured = {str(number): one for number, one in enumerate(results)}
+        now = World(0.0, lambda: None, all_results=measured)
+        vars(now)["osds_now"] = ALL if osds is None else osds
+        return now
+
+    found = LoadWatch(
+        reader=reader, archive=Archive(shelf or MemoryStore()), world=world,
+        log=lambda text: None,
     )
+    found.world = world
+    return found
+
+
+def profiles(found):
+    now = found.world()
+    return found.profiles(lambda: now.real_results, lambda: now.osds_now)
 
 
 HDD, SSD = ("hdd", "A B C"), ("ssd", "S S S")
@@ -61,14 +74,12 @@ HDD, SSD = ("hdd", "A B C"), ("ssd", "S S S")
 
 def writes(found, key):
     """Client writes by OSD of a device class and drive model."""
-    return {osd_id: p.total.client_writes for osd_id, p in found.profiles()[key].items()}
+    return {osd_id: p.total.client_writes for osd_id, p in profiles(found)[key].items()}
 
 
 def test_only_measured_real_osds_are_read():
     reader = Reader()
-    results = [result(1), result(1, record_id="r1b"), result(5), result(9, simulated=True)]
-    measured = {one.record_id: one for one in results}
-    watch(World(0.0, lambda: None, all_results=measured).real_results, reader).read()
+    watch([result(1), result(1), result(5), result(9, simulated=True)], reader).read()
     assert reader.asked == [1, 5]
 
 
@@ -91,7 +102,7 @@ def test_osds_of_a_drive_model_stand_together():
     found = watch([result(1), result(2)], Reader())
     for _ in range(3):
         found.read()
-    (by_osd,) = found.profiles().values()
+    (by_osd,) = profiles(found).values()
     assert {n: p.total.client_writes for n, p in by_osd.items()} == {1: 2000, 2: 2000}
 
 
@@ -109,7 +120,7 @@ def test_profiles_outlive_the_mgr():
         first.read()
     second = watch([result(1)], Reader(), shelf)
     second.load()
-    assert second.profiles() == first.profiles()
+    assert profiles(second) == profiles(first)
 
 
 def test_what_a_store_refuses_is_kept_in_memory_and_stored_later():
@@ -126,7 +137,7 @@ def test_what_a_store_refuses_is_kept_in_memory_and_stored_later():
 
 
 def test_nothing_measured_is_nothing_known():
-    assert watch([], Reader()).profiles() == {}
+    assert profiles(watch([], Reader())) == {}
 
 
 def reused(found, results, osds):
@@ -144,12 +155,12 @@ def test_a_purged_osds_load_is_not_that_of_the_osd_that_gets_its_id():
     results, osds = [result(1)], {1: on("d", uuid="old")}
     found = watch(results, Reader(), osds=osds)
     reused(found, results, osds)
-    assert list(found.profiles()) == [SSD]
+    assert list(profiles(found)) == [SSD]
     assert found.by_osd()[1].total.client_writes == 0
     for _ in range(3):
         found.read()
     assert writes(found, SSD) == {1: 2 * 1000}
-    assert HDD not in found.profiles()
+    assert HDD not in profiles(found)
 
 
 def test_an_id_that_was_used_again_while_no_mgr_ran_starts_anew():
@@ -170,10 +181,10 @@ def test_a_drive_that_is_not_under_its_osd_now_has_no_load(now):
     found = watch([result(1)], Reader(), osds=osds)
     found.read()
     found.read()
-    assert found.profiles()
+    assert profiles(found)
     osds.clear()
     osds.update(now)
-    assert found.profiles() == {}
+    assert profiles(found) == {}
     assert found.by_osd() == {}
 
 

@@ -167,7 +167,7 @@ def test_the_loop_and_a_new_id_read_only_while_nobody_changes_anything():
     assert len(asked) == 2
 
 
-@pytest.mark.parametrize("look", ["world", "history", "is_active", "results", "tick"])
+@pytest.mark.parametrize("look", ["world", "history", "is_active", "tick"])
 def test_whoever_has_the_lock_and_asks_for_it_again_is_told_and_does_not_wait_for_ever(look):
     mgr = a_mgr()
     with mgr.engine.deciding(), pytest.raises(RuntimeError, match="taken twice"):
@@ -189,8 +189,7 @@ def test_an_order_is_given_only_by_whoever_has_the_lock():
 def test_advice_on_loads_is_worked_out_under_the_lock_by_the_look_alone():
     mgr = measured()
     watch = LoadWatch(
-        reader=None, archive=mgr.inside.archive, results=mgr.engine.results,
-        osds=mgr.engine.osds_now, log=print,
+        reader=None, archive=mgr.inside.archive, world=mgr.engine.world, log=print
     )
     watch._profiles = {0: LoadProfile(())}
     mgr.profiles_of = watch.profiles

@@ -31,7 +31,7 @@ def test_an_answer_that_all_is_back_settles_what_is_owed_and_nothing_that_is_dis
     states = tuple(item.state for item in drives)
     ids = tuple(item.drive_id for item in drives)
     learned = mgr.inside.unrestored.released(
-        mgr.inside.runs, "h1", ReleaseRequest(domain_id, machine.spec.lease_id),
+        "h1", ReleaseRequest(domain_id, machine.spec.lease_id),
         StateOutcome(states, states, (), True, ids),
     )
     assert bool(learned) is not disputed
@@ -43,7 +43,7 @@ def test_a_probes_word_that_it_restored_is_followed_by_a_look_at_once():
     _, machine, domain_id = owed(mgr)
     mgr.inside.hosts.reported_at_s["h1"] = mgr.now_s  # the last report is of this moment
     notice = Notice("n", "it is back", domain_id, True, machine.spec.lease_id)
-    mgr.inside.unrestored.told(mgr.inside.runs, "h1", notice)
+    mgr.inside.unrestored.told("h1", notice)
     assert "h1" not in mgr.inside.hosts.reported_at_s
 
 

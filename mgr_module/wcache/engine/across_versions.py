@@ -71,8 +71,7 @@ class AcrossVersions:
             said = f"its probe, of protocol {report.version}, says that it is back"
             executor.note("mgr", request.domain_id, said)
         if isinstance(request, ReleaseRequest) and isinstance(outcome, StateOutcome):
-            runs = executor.runs
-            for run_id, line in executor.unrestored.released(runs, hostname, request, outcome):
+            for run_id, line in executor.unrestored.released(hostname, request, outcome):
                 executor.note("mgr", run_id, line)
                 executor.execute(run_id, [SaveRun()])
         if pending.owner:

@@ -36,7 +36,7 @@ def take_others(executor: Executor) -> None:
     reports = list(believed(executor.hosts.reports.values(), cluster))
     by_others = taken(executor.rollouts, executor.reserved, lambda: cluster)
     not_now = domains_taken(executor.hosts.reports, by_others)
-    for item in executor.unrestored.disputes(executor.runs, executor.rollouts, cluster.fsid):
+    for item in executor.unrestored.disputes(cluster.fsid):
         not_now[item.key] = item.why
     for run_id in ended:
         ill = executor.runs[run_id]

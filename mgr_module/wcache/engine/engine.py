@@ -8,6 +8,7 @@ are made.
 from __future__ import annotations
 
 import queue
+import time
 from contextlib import contextmanager
 from functools import partial
 from typing import Callable, Dict, Iterable, Iterator, List, Optional, Tuple
@@ -15,22 +16,24 @@ from typing import Callable, Dict, Iterable, Iterator, List, Optional, Tuple
 from ..core import events
 from ..core.automation.state import AutoState
 from ..core.change.rollout import RolloutMachine
-from ..core.cluster import OsdNow
 from ..core.errors import StorageError
 from ..core.experiment.run_state import OVER
-from ..core.fleet.claims import osds_now
 from ..core.history import HistoryEntry
 from ..core.jobs import Job
-from ..core.verdict.result import Result
 from .another_drive import take_others
 from .executor import Executor, Ports
 from .orders import EngineLock, Orders
 from .persistence import FROZEN
 from .run_queue import CLUSTER_GRACE_S, machine_of
-from .steady_clock import steady_clock
 from .storing.archive import AUTOMATION, CAMPAIGN, RUN
 from .under_way import at_once, begun_jobs, in_common, open_jobs, touched_by, touched_by_run
 from .world import World, look
+
+
+def steady_clock() -> Callable[[], float]:
+    """Wall-clock time that never steps: a set clock must not end or prolong a period."""
+    offset_s = time.time() - time.monotonic()
+    return lambda: offset_s + time.monotonic()
 
 
 class Engine:
@@ -137,18 +140,6 @@ class Engine:
                 executor.reserved or begun_jobs(executor.rollouts) or open_jobs(executor.runs)
             )
 
-    def results(self) -> List[Result]:
-        """The results about real drives' cache modes."""
-        with self._lock:
-            found = self._executor.analyses.results
-            return [result for result in found.values() if result.option is None and result.real]
-
-    def osds_now(self) -> Dict[int, OsdNow]:
-        """Each OSD, with the drives that are under it now."""
-        cluster = self.ports.view.cluster()
-        with self._lock:
-            return osds_now(self._executor.hosts.reports.values(), cluster)
-
     def history(self) -> List[HistoryEntry]:
         """The lines of the audit log."""
         with self._lock:
@@ -192,7 +183,7 @@ def _load(executor: Executor) -> None:
             with _taking_up(executor, kind.stored.prefix):
                 trial = kind.machine_of(stored, executor.epoch)
                 executor.trials[trial.job_id] = trial
-    for owner in executor.accepting.load(executor.runs, executor.rollouts):
+    for owner in executor.unrestored.load():
         executor.execute(owner, [events.SaveRun()])
     for owner in [*begun_jobs(executor.runs), *begun_jobs(executor.rollouts)]:
         executor.note("mgr", owner, "resumed after a restart of the mgr")
@@ -268,9 +259,7 @@ def _start_waiting(executor: Executor, now_s: float) -> None:
         }
     benched = {name for call in executor.measuring.going_on() for name in call.touched.hosts}
     due = executor.queue.due(runs, now_s, benched, _apart(executor))
-    for run_id, event in executor.unrestored.begin(
-        due, executor.runs, executor.rollouts, executor.view
-    ):
+    for run_id, event in executor.unrestored.begin(due, executor.view):
         if isinstance(event, events.Begin):
             spec = executor.runs[run_id].spec
             executor.note("mgr", run_id, f"started on {spec.hostname} {spec.domain_id}")

@@ -39,7 +39,6 @@ from ..core.protocol import RollbackRequest, Task
 from ..core.verdict.recommend import OsdProfiles
 from ..core.verdict.result import Result
 from ..options import Options
-from .accepting import Accepting
 from .config_watch import ConfigWatch
 from .evidence.analyses import Analyses, Analysis
 from .gate.looking import Looking, Stops
@@ -111,13 +110,14 @@ class Executor:
         self.epoch = "0"
         self.ticked_at_s = 0.0  # when the last whole tick ended
         self.hosts = Hosts()
-        self.unrestored = Unrestored(self.hosts)
         self.audit = AuditLog(archive, clock, ports.log)
         self._post_event = post_event
         self.told = ChangeHistory(self.audit, lambda: self.hosts.reports, clock)
         self.gate = StoreGate(wake)
         self.persistence = StatePersistence(archive, ports.bounds, self.gate)
-        self.accepting = Accepting(archive, self.persistence)
+        self.unrestored = Unrestored(
+            self.hosts, archive, self.persistence, self.runs, self.rollouts
+        )
         self.analyses = Analyses(analysis=ports.analysis, archive=archive, wake=wake)
         self.measuring = Measuring(ports.loads, post_event)
         self.questions = OsdQuestions(post_event)

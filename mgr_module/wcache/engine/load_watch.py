@@ -17,6 +17,7 @@ from ..core.verdict.load_profile import LoadProfile, WorkCounters, add, bound
 from ..core.verdict.result import Result
 from .repeating import Repeating
 from .storing.archive import PROFILE, Archive
+from .world import World
 
 EVERY_S = 600.0
 # A week of hours is 8 kB, and the mons carry it.
@@ -35,13 +36,12 @@ class LoadWatch:
     """Load profiles by OSD, read in a thread of their own and stored hourly."""
 
     def __init__(
-        self, *, reader: WorkReader, archive: Archive, results: Callable[[], List[Result]],
-        osds: Callable[[], Mapping[int, OsdNow]], log: Callable[[str], None],
+        self, *, reader: WorkReader, archive: Archive, world: Callable[[], World],
+        log: Callable[[str], None],
     ) -> None:
         self._reader = reader
         self._archive = archive
-        self._results = results
-        self._osds = osds
+        self._world = world
         self._log = log
         self._lock = threading.Lock()
         self._profiles: Dict[int, LoadProfile] = {}
@@ -58,24 +58,22 @@ class LoadWatch:
             self._profiles = self._archive.numbered(PROFILE)
 
     def profiles(
-        self, results: Optional[Callable[[], List[Result]]] = None,
-        osds: Optional[Callable[[], Mapping[int, OsdNow]]] = None,
+        self, results: Callable[[], List[Result]], osds: Callable[[], Mapping[int, OsdNow]]
     ) -> Dict[Tuple[str, str], Dict[int, LoadProfile]]:
-        """By (device class, drive model) the profiles of the OSDs now on its measured drives.
-
-        By the results and OSDs of one look, where these are given.
-        """
-        known = self._bound(osds or self._osds)
+        """By (device class, drive model) the profiles of the OSDs now on its measured drives."""
+        known = self._bound(osds)
         found: Dict[Tuple[str, str], Dict[int, LoadProfile]] = {}
-        for result in self._standing(known, results or self._results):
+        for result in self._standing(known, results):
             key = (result.device_class, str(result.drive_model))
             found.setdefault(key, {})[result.osd_id] = known[result.osd_id][1]
         return found
 
     def by_osd(self) -> Dict[int, LoadProfile]:
         """Profiles by OSD, of those now on a drive that was measured."""
-        known = self._bound(self._osds)
-        return {r.osd_id: known[r.osd_id][1] for r in self._standing(known, self._results)}
+        world = self._world()
+        known = self._bound(lambda: world.osds_now)
+        mine = self._standing(known, lambda: world.real_results)
+        return {r.osd_id: known[r.osd_id][1] for r in mine}
 
     def _bound(
         self, osds_now: Callable[[], Mapping[int, OsdNow]]
@@ -103,9 +101,10 @@ class LoadWatch:
     def read(self) -> None:
         """One reading of every OSD that was measured; stored now and then."""
         # the newest results first: what was measured last is what is being decided
-        newest = sorted(self._results(), key=lambda r: (-r.ended_at_s, r.osd_id))
+        world = self._world()
+        newest = sorted(world.real_results, key=lambda r: (-r.ended_at_s, r.osd_id))
         ids = list(dict.fromkeys(r.osd_id for r in newest))[:OSDS_MAX]
-        osds = self._osds() if ids else {}
+        osds = world.osds_now if ids else {}
         for osd_id in ids:
             if self._repeating.stopped:
                 return

@@ -19,7 +19,6 @@ from ..core.fleet.ages import Age
 from ..core.verdict.foreign import Evidence, is_new
 from ..core.verdict.plp import TrustedModel
 from ..deployment.form import Deployment, entity_of
-from .accepting import settle
 from .executor import Executor
 from .run_queue import machine_of
 from .storing.archive import (
@@ -101,9 +100,7 @@ class Orders:
     def accept(self, item: Acceptance) -> bool:
         """Give up prior states by an admin's word; whether the mons have all of it already."""
         executor = self.executor
-        if item.keys:
-            executor.accepting.add(item)  # before all else, so that all of it is stored or none
-        for owner in settle(item, executor.runs, executor.rollouts):
+        for owner in executor.unrestored.accept(item):
             executor.execute(owner, [SaveRun()])
         executor.hear_store()
         # a look or a restore that was asked for is of no use now; the next report says what
@@ -243,7 +240,7 @@ class Orders:
         executor.hosts.forget(hostname)
         if instance_id:
             executor.hosts.removed[hostname] = instance_id
-        executor.accepting.forget(hostname)
+        executor.unrestored.forget(hostname)
         executor.archive.drop(DEPLOYMENT, hostname)
         executor.archive.drop(REPORT, hostname)
         executor.archive.drop(AGENT, hostname)

@@ -82,7 +82,7 @@ class ProbeCalls:
                 continue
             self._note(hostname, notice.domain_id or hostname, notice.text)
             if notice.restored:
-                self._settle(executor.unrestored.told(executor.runs, hostname, notice))
+                self._settle(executor.unrestored.told(hostname, notice))
         self._take_outcome(hostname, post)
 
     def _is_old(self, hostname: str, post: Post) -> bool:
@@ -171,8 +171,7 @@ class ProbeCalls:
             said = f"what was accepted is not dropped yet: {post.outcome.message}"
             self._note(hostname, request.domain_id, said)
         if isinstance(request, ReleaseRequest) and isinstance(post.outcome, StateOutcome):
-            runs, released = executor.runs, executor.unrestored.released
-            self._settle(released(runs, hostname, request, post.outcome))
+            self._settle(executor.unrestored.released(hostname, request, post.outcome))
         if pending.owner:
             outcome = self._checked(hostname, pending.task.request, post.outcome)
             executor.feed(pending.owner, TaskAnswered(post.task_id, outcome))
@@ -210,8 +209,7 @@ class ProbeCalls:
             raise RefusedError(f"{hostname} sent a report in the name of {report.hostname[:60]}")
         executor.hosts.reported(hostname, executor.clock())
         executor.hosts.agents.note_version(hostname, report.probe_version)
-        executor.accepting.read(report)
-        self._settle(executor.unrestored.read(executor.runs, report))
+        self._settle(executor.unrestored.read(report))
         if executor.hosts.reports.get(hostname) != report:
             executor.hosts.reports[hostname] = report
             executor.archive.put_later(REPORT, report)
@@ -272,8 +270,7 @@ class ProbeCalls:
         ):
             return None
         executor = self._executor
-        request = executor.accepting.request(hostname, now_s)
-        request = request or executor.unrestored.restore(executor.runs, hostname, now_s)
+        request = executor.unrestored.request(hostname, now_s)
         return None if request is None else executor.hosts.ask(hostname, executor.epoch, request)
 
     def _settle(self, learned: Sequence[Learned]) -> None:

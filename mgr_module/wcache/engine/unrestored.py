@@ -1,4 +1,4 @@
-"""Prior states that are owed: read back, restored where only the mgr knows them, or settled.
+"""Prior states that are owed: read back, restored where only the mgr knows them, or given up.
 
 A run that ended with nobody to answer owes the domains it touched.  They are settled by a
 reading that shows them as they were.  Where a probe's journal is lost (another probe speaks
@@ -8,6 +8,9 @@ to restore it from what the mgr has stored.
 A probe drops an entry only when it has read the prior state.  So a journal of the same probe
 without an entry says that the drive was restored; where it is in another state, somebody
 changed it since, and it is not changed again: an admin accepts it.
+
+What an admin has accepted is kept over a mgr's end until its journal entries are gone.  The mons
+have it before the probe hears of it, so that no later mgr restores what is given up.
 """
 
 from __future__ import annotations
@@ -15,9 +18,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Dict, Iterable, List, Mapping, Optional, Set, Tuple
 
+from ..core.change.change_status import ChangeStatus
 from ..core.change.rollout import RolloutMachine
 from ..core.cluster import ClusterView
-from ..core.drive.journal import EntryKind
+from ..core.drive.journal import Acceptance, Acceptances, EntryKind
 from ..core.drive.prior import not_back, states_by_id
 from ..core.events import Begin, Event, Halt
 from ..core.experiment.run import RunMachine
@@ -35,11 +39,14 @@ from ..core.experiment.run_priors import (
 from ..core.fleet.disputes import Dispute, Key, disputes
 from ..core.host_report import HostReport
 from ..core.model import DriveState, mode_of
-from ..core.protocol import Notice, ReleaseRequest, Request, StateOutcome
+from ..core.protocol import AcceptRequest, Notice, ReleaseRequest, Request, StateOutcome
 from .hosts import Hosts
+from .persistence import StatePersistence
+from .storing.archive import ACCEPTED, Archive
 
-# How often a probe is asked to restore what its journal has lost.
+# How often a probe is asked to restore what its journal has lost, or to drop what is accepted.
 RESTORE_EVERY_S = 60.0
+_OWING = (ChangeStatus.APPLYING, ChangeStatus.ROLLBACK_FAILED)
 
 Learned = Tuple[str, str]
 """A run whose state changed, and a line for the log; empty where there is nothing to say."""
@@ -48,21 +55,27 @@ Learned = Tuple[str, str]
 class Unrestored:
     """Guarded by the engine's lock."""
 
-    def __init__(self, hosts: Hosts) -> None:
+    def __init__(
+        self, hosts: Hosts, archive: Archive, persistence: StatePersistence,
+        runs: Mapping[str, RunMachine], rollouts: Mapping[str, RolloutMachine],
+    ) -> None:
         self._hosts = hosts
-        self._asked_at_s: Dict[Key, float] = {}
+        self._archive = archive
+        self._persistence = persistence
+        self._runs = runs
+        self._rollouts = rollouts
+        self._accepted: Dict[Key, Acceptance] = {}
+        self._asked_at_s: Dict[Tuple[str, Key], float] = {}  # to restore, or to drop
         self._flagged: Set[Tuple[str, str]] = set()  # run and domain
 
-    def told(
-        self, runs: Mapping[str, RunMachine], hostname: str, notice: Notice
-    ) -> List[Learned]:
+    def told(self, hostname: str, notice: Notice) -> List[Learned]:
         """A probe has restored a lease by itself.
 
         Its word alone settles nothing: the host is looked at again.
         """
         self._hosts.reported_at_s.pop(hostname, None)
         changed: List[Learned] = []
-        for run_id, machine in runs.items():
+        for run_id, machine in self._runs.items():
             domain_id = notice.domain_id
             mine = machine.spec.hostname == hostname and domain_id in machine.spec.domain_ids
             if mine and notice.lease_id == machine.spec.lease_id:
@@ -76,13 +89,12 @@ class Unrestored:
         return changed
 
     def released(
-        self, runs: Mapping[str, RunMachine], hostname: str, request: ReleaseRequest,
-        outcome: StateOutcome,
+        self, hostname: str, request: ReleaseRequest, outcome: StateOutcome
     ) -> List[Learned]:
         """A probe did what `restore` asked for, and read the drives afterwards."""
         read = states_by_id(outcome.drive_ids, outcome.after)
         changed: List[Learned] = []
-        for run_id, machine in runs.items():
+        for run_id, machine in self._runs.items():
             if machine.spec.lease_id == request.lease_id:
                 for domain_id in _owed(machine, hostname):
                     prior = prior_of(machine.state, domain_id)
@@ -92,11 +104,17 @@ class Unrestored:
                         changed.append((run_id, BACK))
         return changed
 
-    def read(self, runs: Mapping[str, RunMachine], report: HostReport) -> List[Learned]:
+    def read(self, report: HostReport) -> List[Learned]:
         """A host has reported: domains that are as they were, and those somebody changed."""
+        there = {note.key for note in report.journal}
+        self._drop(
+            key for key, item in self._accepted.items()
+            if item.hostname == report.hostname and not there & set(item.keys)
+            and all(map(self._persistence.is_stored, item.owners))
+        )
         read = {drive.drive_id: drive.state for drive in report.drives}
         changed: List[Learned] = []
-        for run_id, machine in runs.items():
+        for run_id, machine in self._runs.items():
             for domain_id in _owed(machine, report.hostname):
                 prior = prior_of(machine.state, domain_id)
                 if not prior.known or machine.state.dispute or _has_entry(report, domain_id):
@@ -135,31 +153,40 @@ class Unrestored:
         )
         return lost and as_left and domain_id not in state.told_back
 
-    def restore(
-        self, runs: Mapping[str, RunMachine], hostname: str, now_s: float
-    ) -> Optional[Request]:
-        """What a probe with nothing else to do should restore by what the mgr knows."""
+    def request(self, hostname: str, now_s: float) -> Optional[Request]:
+        """What a probe with nothing else to do should drop, or restore by what the mgr knows."""
+        for key, item in self._accepted.items():
+            # only what the mons know to be given up
+            stored = all(map(self._persistence.is_stored, (ACCEPTED.prefix, *item.owners)))
+            if item.hostname == hostname and stored and self._asks("drop", key, now_s):
+                return AcceptRequest(item.domain_id, item.keys)
         report = self._hosts.reports.get(hostname)
         if report is None or hostname not in self._hosts.reported_at_s:
             return None
         here = {drive.domain_id for drive in report.drives}
         read = {drive.drive_id: drive.state for drive in report.drives}
-        for machine in runs.values():
+        for machine in self._runs.values():
             for domain_id in _owed(machine, hostname):
-                asked_at_s = self._asked_at_s.get((hostname, domain_id), float("-inf"))
                 known = prior_of(machine.state, domain_id).known and not machine.state.dispute
                 known = known and (
                     _has_entry(report, domain_id) or self._may_restore(machine, domain_id, read)
                 )
-                if known and domain_id in here and now_s - asked_at_s >= RESTORE_EVERY_S:
-                    self._asked_at_s[(hostname, domain_id)] = now_s
+                if known and domain_id in here and self._asks(
+                    "restore", (hostname, domain_id), now_s
+                ):
                     self._hosts.reported_at_s.pop(hostname, None)
                     return release_request(machine.state, domain_id)
         return None
 
+    def _asks(self, what: str, key: Key, now_s: float) -> bool:
+        """Whether a probe is asked for it now, which is done seldom."""
+        due = now_s - self._asked_at_s.get((what, key), float("-inf")) >= RESTORE_EVERY_S
+        if due:
+            self._asked_at_s[what, key] = now_s
+        return due
+
     def begin(
-        self, due: Iterable[Tuple[str, Event]], runs: Mapping[str, RunMachine],
-        rollouts: Mapping[str, RolloutMachine], view: ClusterView,
+        self, due: Iterable[Tuple[str, Event]], view: ClusterView
     ) -> List[Tuple[str, Event]]:
         """The same for waiting runs, with the Halt of each whose domains are not settled.
 
@@ -168,31 +195,92 @@ class Unrestored:
         known = self._hosts.journal_known
         found = [
             (run_id, event) for run_id, event in due
-            if not isinstance(event, Begin) or runs[run_id].spec.hostname in known
+            if not isinstance(event, Begin) or self._runs[run_id].spec.hostname in known
         ]
         if not found:
             return []
-        reasons = {i.key: i.why for i in self.disputes(runs, rollouts, view.cluster().fsid)}
+        reasons = {i.key: i.why for i in self.disputes(view.cluster().fsid)}
         for index, (run_id, event) in enumerate(found):
-            spec = runs[run_id].spec
+            machine = self._runs[run_id]
+            spec = machine.spec
             why = [reasons.get((spec.hostname, name), "") for name in spec.domain_ids]
             if isinstance(event, Begin) and any(why) and not spec.observes:
                 found[index] = (run_id, Halt(f"not measured: {'; '.join(filter(None, why))}"))
             agent = self._hosts.agents.get(spec.hostname)
             if agent is not None:
-                machine = runs[run_id]
                 machine.state = replace(machine.state, probe_id=agent.probe_id)
         return found
 
-    def disputes(
-        self, runs: Mapping[str, RunMachine], rollouts: Mapping[str, RolloutMachine],
-        cluster_fsid: str,
-    ) -> Tuple[Dispute, ...]:
+    def disputes(self, cluster_fsid: str) -> Tuple[Dispute, ...]:
         """Everything that is not settled."""
         return disputes(
-            (m.state for m in runs.values()), (m.rollout for m in rollouts.values()),
+            (m.state for m in self._runs.values()), (m.rollout for m in self._rollouts.values()),
             self._hosts.reports, cluster_fsid, self._hosts.reported_at_s,
         )
+
+    # ---- what an admin has accepted
+
+    def load(self) -> List[str]:
+        """Take up what was stored: ids of runs and plans that it changed."""
+        items = (self._archive.get(ACCEPTED) or Acceptances()).items
+        self._accepted = {(item.hostname, item.domain_id): item for item in items}
+        return [owner for item in items for owner in self._give_up(item)]
+
+    def accept(self, item: Acceptance) -> List[str]:
+        """Store it, then ask the probe; one that is there already is asked for again.
+
+        Returns the ids of runs and plans that it changes.
+        """
+        key = (item.hostname, item.domain_id)
+        old, merged = self._accepted.get(key), item
+        if old is not None:
+            keys, owners = {*old.keys, *item.keys}, {*old.owners, *item.owners}
+            merged = replace(item, keys=tuple(sorted(keys)), owners=tuple(sorted(owners)))
+        if item.keys:
+            self._asked_at_s.pop(("drop", key), None)
+        if item.keys and merged != old:
+            self._accepted[key] = merged
+            self._save()  # before all else, so that all of it is stored or none
+        return self._give_up(item)
+
+    def accepted(self) -> Dict[Key, Acceptance]:
+        """What waits, by domain."""
+        return dict(self._accepted)
+
+    def forget(self, hostname: str) -> None:
+        """A host that is gone has no journal."""
+        self._drop(key for key in self._accepted if key[0] == hostname)
+
+    def _drop(self, keys: Iterable[Key]) -> None:
+        gone = [*keys]
+        for key in gone:
+            del self._accepted[key]
+        if gone:
+            self._save()
+
+    def _save(self) -> None:
+        self._persistence.save_value(ACCEPTED, Acceptances(tuple(self._accepted.values())))
+
+    def _give_up(self, item: Acceptance) -> List[str]:
+        """What runs and plans owe of a domain: ids of those that this changes."""
+        changed = []
+        for owner in item.owners:
+            run, plan = self._runs.get(owner), self._rollouts.get(owner)
+            if run is not None and item.domain_id not in run.state.accepted:
+                run.state = replace(run.state, accepted=(*run.state.accepted, item.domain_id))
+                changed.append(owner)
+            if plan is None:
+                continue
+            key = (item.hostname, item.domain_id)
+            changes = tuple(
+                replace(c, status=ChangeStatus.ACCEPTED)
+                if (c.hostname, c.domain_id) == key and c.status in _OWING else c
+                for c in plan.rollout.changes
+            )
+            if changes != plan.rollout.changes:
+                plan.rollout = replace(plan.rollout, changes=changes)
+                changed.append(owner)
+        return changed
 
 
 def _has_entry(report: HostReport, domain_id: str) -> bool:

@@ -25,7 +25,7 @@ from typing import (
 
 from ..core.change.marked import FoundWorse, marked
 from ..core.change.rollout_state import Rollout
-from ..core.cluster import ClusterState
+from ..core.cluster import ClusterState, OsdNow
 from ..core.config_database import Config
 from ..core.drive.journal import Acceptance
 from ..core.drive.proofs import AcceptedProof
@@ -167,6 +167,11 @@ class World:
             use.osd_id: report.hostname for report in self.believed_real
             for drive in report.drives for use in drive.uses
         }
+
+    @Once
+    def osds_now(self) -> Dict[int, OsdNow]:
+        """Each OSD, with the drives that are under it now."""
+        return osds_now(self.reports.values(), self.cluster)
 
     def agent(self, hostname: str) -> Optional[Agent]:
         """The probe that speaks for a host."""
@@ -362,10 +367,7 @@ def look(executor: Executor, maps: Callable[[], ClusterState]) -> World:
 
     def loads() -> OsdProfiles:
         # from this look alone: the lock may be held, or not
-        return executor.profiles(
-            lambda: world.real_results,
-            lambda: osds_now(world.reports.values(), world.cluster),
-        )
+        return executor.profiles(lambda: world.real_results, lambda: world.osds_now)
 
     world = World(
         now_s=now_s, maps=maps, loads=loads, options=executor.options(),
@@ -381,7 +383,7 @@ def look(executor: Executor, maps: Callable[[], ClusterState]) -> World:
         all_results=dict(analyses.results), pools=analyses.pools(),
         trusted=analyses.trusted_models().items, accepted=analyses.accepted_proofs().items,
         foreign=dict(analyses.foreign), analysis_error=analyses.error,
-        acceptances=executor.accepting.all(), frozen=executor.frozen,
+        acceptances=executor.unrestored.accepted(), frozen=executor.frozen,
         reserved=executor.reserved, broken=dict(executor.broken),
         trouble=executor.archive.trouble(), store_error=executor.persistence.error,
         unreadable=dict(executor.archive.unreadable), unticked_s=executor.unticked_s,

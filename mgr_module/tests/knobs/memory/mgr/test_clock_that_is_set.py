@@ -7,7 +7,7 @@ import time
 import pytest
 from mgr_fakes.module import FakeMgr
 from test_what_ceph_answers import Ceph
-from wcache.engine.steady_clock import steady_clock
+from wcache.engine.engine import steady_clock
 from wcache.knobs import rooms
 from wcache.knobs.memory.knob import MEMORY
 from wcache.services.plans.planner import Parts
@@ -47,7 +47,7 @@ def test_memory_is_divided_by_the_time_that_has_passed(clocks, set_s):
     )[MEMORY.name]
     watch = planner.service.watch
     watch._osd_ids = lambda: [0]
-    watch._reader._is_up = lambda osd_id: True
+    watch._reader._osds.is_up = lambda osd_id: True
     watch.read()
     first, read_at_s = watch.by_osd()[0].last.counters, watch.read_at_s
     passes(clocks, set_s)

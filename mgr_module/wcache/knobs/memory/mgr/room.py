@@ -10,7 +10,7 @@ from ....core.automation.deciding import Wish
 from ....core.change.rollout_state import Rollout
 from ....core.errors import NotFoundError, NotReadyError
 from ....core.model import Finding
-from ....engine.steady_clock import steady_clock
+from ....engine.engine import steady_clock
 from ....engine.world import World
 from ....services.guards import require_all_drives, require_config
 from ....services.plans.own_trial import OwnTrial
