@@ -27,11 +27,9 @@ from wcache.engine.storing.archive import Archive
 from wcache.knobs import rooms
 from wcache.knobs.mclock.knob import MCLOCK
 from wcache.knobs.mclock.mgr.room import MclockPlanner
-from wcache.knobs.mclock.mgr.service import MclockService
 from wcache.knobs.memory.knob import MEMORY
+from wcache.knobs.memory.mgr.osds import TrialOsds
 from wcache.knobs.memory.mgr.room import MemoryPlanner
-from wcache.knobs.memory.mgr.service import MemoryService
-from wcache.knobs.memory.mgr.trial_work import TrialOsds
 from wcache.options import Options
 from wcache.services.deploying import AgentService
 from wcache.services.plans.planner import Parts, Planner
@@ -283,10 +281,7 @@ class FakeMgr:
             profiles=lambda *about: self.profiles_of(*about), log=self.log,
         ), self.stops, clock=lambda: self.now_s)
         self.inside = self.engine.inside
-        self.mclock = MclockService(
-            engine=self.engine, archive=archive,
-            compiled_queue=lambda: self.compiled_queue,
-        )
+        self.mclock = MclockPlanner(self.engine, archive, lambda: self.compiled_queue)
         agents = AgentService(self.engine, KeyWork(self.keys), self.surroundings)
         parts = Parts(
             self.ceph, self.engine, archive, self.view, self.surroundings, self.log
@@ -295,14 +290,11 @@ class FakeMgr:
         self.trial_osds = TrialOsds(
             view=self.view, log=self.log, reader=self.osd_memory, run=lambda what: what()
         )
-        self.memory = MemoryService(
-            engine=self.engine, archive=archive, reader=self.osd_memory,
-            surroundings=self.surroundings, log=self.log, wall=lambda: self.now_s,
-            trial_osds=self.trial_osds,
+        self.memory = MemoryPlanner(
+            parts, self.osd_memory, self.trial_osds, lambda: self.now_s
         )
         knobs = with_all({
-            **made, MCLOCK.name: MclockPlanner(self.mclock),
-            MEMORY.name: MemoryPlanner(self.memory), **self.more_planners,
+            **made, MCLOCK.name: self.mclock, MEMORY.name: self.memory, **self.more_planners,
             **self.make_more(parts),
         })
         self.service = Service(

@@ -13,7 +13,6 @@ from mgr_fakes.module import FakeMgr
 from module_world import fine, ok, said
 from toy_knob.knob import DEPTH, TOY
 from toy_knob.mgr.room import ToyPlanner
-from toy_knob.mgr.service import ToyService
 from wcache.commands import commands
 from wcache.core.config_database import Config, ConfigEdit, ConfigRequest, Entry, left_to_write
 from wcache.core.record import Precondition
@@ -60,7 +59,7 @@ class SaysDepth:
 def a_mgr(gain=5.0):
     mgr = Mgr(*((name, (make.drive("sda", i),)) for i, name in enumerate(HOSTS)))
     mgr.gain = gain
-    mgr.make_more = lambda parts: {TOY.name: ToyPlanner(ToyService(parts), lambda world: 8)}
+    mgr.make_more = lambda parts: {TOY.name: ToyPlanner(parts, lambda world: 8)}
     mgr.ceph.send_command = SaysDepth(mgr)
     mgr.config.kept.update(BEFORE)
     mgr.restart()

@@ -72,7 +72,7 @@ class Service:
 
     def behind(self, knob: str) -> Any:
         """Return what is behind the commands of a knob's own."""
-        return self.planners[knob].service
+        return self.planners[knob]
 
     def tick(self) -> None:
         """What is due of the knobs, of `auto` and of memory; one that fails keeps no other."""

@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import Dict, List, Sequence
+from typing import Collection, Dict, List, Sequence
 
 from ...core.shell import command
 from .advice import advise, take_over
-from .facts import OPT_OUT_LABEL, Facts, HostFacts
+from .facts import OPT_OUT_LABEL, Facts, HostFacts, Source, told_source
 from .room import others_bytes
 
 PROBE_NOTE = (
     "a probe that cephadm runs as a container takes 1 GiB off its host's targets: cephadm counts "
     "that much for every daemon of a type that it does not know"
 )
+
+
+def instead(facts: Facts, names: Collection[str]) -> List[str]:
+    """What to do for these hosts where somebody else sets the targets."""
+    hosts = [host for host in facts.hosts if host.name in names]
+    if any(host.autotuned for host in hosts):
+        return cephadm_settings(facts, hosts)
+    sources = {found[0] for host in hosts for found in map(told_source, host.osds) if found}
+    return rook_patch(facts, hosts) if Source.ENVIRONMENT in sources else []
 
 
 def cephadm_settings(facts: Facts, hosts: Sequence[HostFacts]) -> List[str]:

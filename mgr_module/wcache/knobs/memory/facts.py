@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
-from typing import Dict, Mapping, Optional, Tuple
+from typing import Dict, Optional, Tuple
 
 from ...core.cluster import OsdInfo
 from ...core.config_database import LABELS_OF, Config, Mask, mask_of
@@ -189,8 +189,3 @@ def crush_host_of(osd: OsdInfo) -> str:
 def host_section(host: str, device_class: str = "") -> str:
     """The section of a CRUSH host's OSDs, of one device class or of all."""
     return f"osd/host:{host}/class:{device_class}" if device_class else f"osd/host:{host}"
-
-
-def daemons_of(counts: Mapping[str, int]) -> Tuple[Tuple[str, int], ...]:
-    """Counts of daemons by type as HostFacts has them."""
-    return tuple(sorted((kind, count) for kind, count in counts.items() if kind != "osd"))

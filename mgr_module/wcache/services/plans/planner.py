@@ -67,11 +67,10 @@ class OwnRuns(NamedTuple):
 class Planner(Protocol):
     """Plans the changes of one knob from what is known now, and finds what is wrong with them.
 
-    Only `tick` changes anything, and only what is the knob's own.  `service` is what is behind
-    its own commands.
+    Only `tick` changes anything, and only what is the knob's own.  What is behind the knob's own
+    commands are methods of it as well.
     """
 
-    service: Any = None
     # What only campaigns of its own measure, by `own_runs`.
     own_loads: Tuple[LoadPoint, ...] = ()
 

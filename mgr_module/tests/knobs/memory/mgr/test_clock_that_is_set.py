@@ -45,7 +45,7 @@ def test_memory_is_divided_by_the_time_that_has_passed(clocks, set_s):
     planner = rooms.make_all(
         Parts(ceph, mgr.engine, None, mgr.view, mgr.surroundings, mgr.log)
     )[MEMORY.name]
-    watch = planner.service.watch
+    watch = planner.watch
     watch._osd_ids = lambda: [0]
     watch._reader._osds.is_up = lambda osd_id: True
     watch.read()

@@ -21,7 +21,7 @@ def a_host(*loads, told=None, **options):
         mgr.osd_memory.osds[osd_id] = LruOsd(uniform(*load))
     if told is not None:
         verdict, share = told
-        mgr.memory.trials.results = (TrialResult(
+        mgr.memory.facts.results = (TrialResult(
             "t1", "hdd", 0.0, 4 * GIB, 6 * GIB, (0,), 100.0, share, share, share,
             TrialVerdict(verdict)),)
     watch(mgr, 1000.0)

@@ -23,16 +23,25 @@ FINDINGS_EVERY_S = 600.0
 STALE_READ_S = 60.0
 
 
-class MclockKnown:
-    """Keeps in which setting of the caches each stored value was first seen.
+class MclockFacts:
+    """Reads what is known, the measurements and the settings.
 
-    It is told of each reading of the config database, from its thread.
+    It keeps in which setting of the caches each stored value was first seen: it is told of each
+    reading of the config database, from its thread.
     """
 
-    def __init__(self, engine: Engine, archive: Archive) -> None:
+    def __init__(
+        self, engine: Engine, archive: Archive, capacities: Capacities,
+        compiled_queue: Callable[[], str],
+    ) -> None:
         self._engine = engine
         self._archive = archive
+        self._capacities = capacities
+        self.compiled_queue = compiled_queue
         self.known: Dict[Tuple[str, str], Known] = {}  # replaced as a whole
+        # what they follow from, until when they stand, and the findings: put there at once, for
+        # the serve loop and commands both ask
+        self._found: Tuple[Tuple[object, ...], float, Tuple[Finding, ...]] = ((), 0.0, ())
         engine.config.on_read.append(self.see)
 
     def load(self) -> None:
@@ -52,30 +61,11 @@ class MclockKnown:
             self._archive.put_later(KNOWN, Knowns(tuple(known.values())))
         self._engine.wake()
 
-
-class MclockFacts:
-    """Reads what is known, the measurements and the settings; changes nothing.
-
-    `read_soon` has the config database read again.
-    """
-
-    def __init__(
-        self, *, read_soon: Callable[[], None], capacities: Capacities, known: MclockKnown,
-        compiled_queue: Callable[[], str],
-    ) -> None:
-        self._read_soon = read_soon
-        self._capacities = capacities
-        self._known = known
-        self.compiled_queue = compiled_queue
-        # what they follow from, until when they stand, and the findings: put there at once, for
-        # the serve loop and commands both ask
-        self._found: Tuple[Tuple[object, ...], float, Tuple[Finding, ...]] = ((), 0.0, ())
-
     def tick(self, world: World) -> None:
         """Work out the findings anew where something they follow from has changed."""
         read_at_s = world.config_read_at_s
         if self.stale(world) and read_at_s is not None and world.now_s - read_at_s > STALE_READ_S:
-            self._read_soon()  # a cure by hand is to be seen soon
+            self._engine.config.read_soon()  # a cure by hand is to be seen soon
 
     def stale(self, world: World) -> Tuple[Finding, ...]:
         """Stored values that do not fit the mode of the drives."""
@@ -102,7 +92,7 @@ class MclockFacts:
         }
         return Basis(
             world.cluster.osds, settings(reports, world.leased | world.changing), stacks(reports),
-            world.config, self._capacities.now(world), self._known.known, wanted,
+            world.config, self._capacities.now(world), self.known, wanted,
             self.compiled_queue(),
         )
 
@@ -121,7 +111,7 @@ class MclockFacts:
         for osd_id in sorted({*changing, *changed}):
             for rotational in (True, False):
                 who, name = f"osd.{osd_id}", option(rotational)
-                entry, known = world.config.at(who, name), self._known.known.get((who, name))
+                entry, known = world.config.at(who, name), self.known.get((who, name))
                 older = known is not None and known.setting and known.setting != now.get(osd_id)
                 if entry is not None and (osd_id in changing or older):
                     found.append(f"{who} {name}")

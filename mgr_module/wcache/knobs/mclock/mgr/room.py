@@ -1,34 +1,48 @@
-"""The knob `mclock` in a mgr."""
+"""The knob `mclock` in a mgr: capacities are measured, values planned, stale ones found.
+
+Each use case takes plain arguments, returns plain data, and raises a WcacheError with one line.
+"""
 
 from __future__ import annotations
 
-from typing import AbstractSet, Any, List, Mapping, Optional, Sequence
+from typing import AbstractSet, Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from ....core.errors import NotReadyError
+from ....commands.command import SCOPE, Command
+from ....core import codec
+from ....core.errors import MalformedError, NotFoundError, NotReadyError
+from ....core.experiment.campaign import RUNS_MAX
+from ....core.experiment.run_state import RunStatus
 from ....core.jobs import Holding, Touched
+from ....core.loads import SCHEDULER
 from ....core.model import Finding, LoadPoint
+from ....core.scope import parse_scope
 from ....core.shell import command
+from ....core.text import FORMAT_VERSION, named
+from ....engine.engine import Engine
+from ....engine.storing.archive import Archive
 from ....engine.world import World
-from ....services.guards import require_all_drives, require_config
+from ....services.guards import bounded, require_all_drives, require_config, require_scope
 from ....services.plans.planner import OwnRuns, Parts, Planner
-from ...knob import Asked, Wanted
+from ...knob import Asked, Wanted, knobs_of
 from ..advice import advise
+from ..capacity import CALLS_DEFAULT, CALLS_MAX, CALLS_MIN, of_one, option
+from ..config import scheduler
 from ..knob import MCLOCK
 from ..plan import make_changes
-from .capacities import runs_of, under_way
-from .service import MclockService
-from .tables import ROWS
+from ..runs import campaign_options, choose, make_runs
+from . import tables
+from .capacities import Capacities, newest, runs_of, under_way
+from .facts import MclockFacts
 
-__all__ = ["ROWS", "MclockPlanner", "make"]
+DRIVES_DEFAULT, DRIVES_MAX = 3, 100
 
 
 def make(parts: Parts) -> Planner:
-    """Make the planner, with the service behind its commands."""
-    return MclockPlanner(MclockService(
-        engine=parts.engine, archive=parts.archive,
-        # what the mgr sees is the compiled default, unless it is set for all daemons
-        compiled_queue=lambda: str(parts.ceph.get_ceph_option("osd_op_queue")),
-    ))
+    """Make the planner."""
+    # what the mgr sees is the compiled default, unless it is set for all daemons
+    return MclockPlanner(
+        parts.engine, parts.archive, lambda: str(parts.ceph.get_ceph_option("osd_op_queue"))
+    )
 
 
 class MclockPlanner(Planner):
@@ -36,15 +50,19 @@ class MclockPlanner(Planner):
 
     own_loads = (LoadPoint.OSD_BENCH_CAPACITY,)
 
-    def __init__(self, service: MclockService) -> None:
-        self.service: MclockService = service
+    def __init__(
+        self, engine: Engine, archive: Archive, compiled_queue: Callable[[], str]
+    ) -> None:
+        self._engine = engine
+        self.capacities = Capacities(engine, archive)
+        self.facts = MclockFacts(engine, archive, self.capacities, compiled_queue)
 
     def plan(self, asked: Asked, world: World) -> Wanted:
         """See Planner."""
         require_all_drives(asked.without, MCLOCK.name)
         require_config(world)
         advices = [
-            advice for advice in advise(self.service.facts.gather(world))
+            advice for advice in advise(self.facts.gather(world))
             if asked.scope.has_class(advice.device_class)
         ]
         if not advices:
@@ -58,19 +76,53 @@ class MclockPlanner(Planner):
         self, world: World, campaign_id: str, arguments: Mapping[str, Any]
     ) -> OwnRuns:
         """See Planner."""
-        return self.service.own_runs(world, campaign_id, arguments)
+        calls = bounded(arguments.get("calls"), CALLS_DEFAULT, CALLS_MIN, CALLS_MAX, "calls")
+        most = bounded(
+            arguments.get("drives_per_model"), DRIVES_DEFAULT, 1, DRIVES_MAX, "drives_per_model"
+        )
+        scope = parse_scope(arguments.get("scope"))
+        forced = bool(arguments.get("force"))
+        set_to, reports = world.options, world.believed_real
+        not_now = {
+            use.osd_id: world.of_plans[report.hostname, drive.domain_id]
+            for report in reports for drive in report.drives for use in drive.uses
+            if (report.hostname, drive.domain_id) in world.of_plans
+        }
+        targets, skipped = choose(
+            scope, reports, world.cluster, self.facts.gather(world), forced=forced, most=most,
+            not_now=not_now,
+        )
+        if not targets:
+            why = skipped[0] if skipped else f"no OSD is in scope {scope}"
+            raise NotFoundError(f"nothing can be measured ({why})", "see `ceph wcache drive ls`")
+        if len(targets) > RUNS_MAX:
+            raise MalformedError(
+                f"this would measure {len(targets)} OSDs, {RUNS_MAX} are the most",
+                "narrow the scope",
+            )
+        more = [f"and {len(skipped) - 50} more"] if len(skipped) > 50 else []
+        options = campaign_options(
+            str(scope), drives_per_model=most, calls=calls, forced=forced,
+            latency_limit_ms=set_to.latency_limit_ms, seconds_max=set_to.experiment_seconds_max,
+        )
+        runs = make_runs(campaign_id, targets, calls, reports, world.cluster, options)
+        who = named([f"osd.{target.osd_id}" for target in targets])
+        cost = f"clients of {who} wait behind 3,000 queued writes during each"
+        return OwnRuns(runs, (*skipped[:50], *more), options, cost)
 
     def findings(self, world: World) -> Sequence[Finding]:
         """Stored values that do not fit the mode of the drives."""
-        return self.service.facts.findings()
+        return self.facts.findings()
 
     def load(self) -> None:
         """See Planner."""
-        self.service.load()
+        self.capacities.load()
+        self.facts.load()
 
     def tick(self, world: World) -> None:
-        """See Planner."""
-        self.service.tick(world)
+        """See Planner: what was measured, and what findings follow."""
+        self.capacities.take(world)
+        self.facts.tick(world)
 
     def measuring(self, world: World) -> Optional[Holding]:
         """See Planner."""
@@ -91,4 +143,101 @@ class MclockPlanner(Planner):
         self, world: World, changing: AbstractSet[int], changed: AbstractSet[int]
     ) -> List[str]:
         """See Planner."""
-        return self.service.facts.stale_keys(world, changing, changed)
+        return self.facts.stale_keys(world, changing, changed)
+
+    # ---- look
+
+    def show(self) -> Dict[str, Any]:
+        """`mclock show`: what was measured, how far a measurement is, and what was set."""
+        world = self._engine.world()
+        rows = []
+        for item in sorted(self.capacities.now(world), key=lambda item: item.osd_id):
+            told = of_one(item.iops)
+            interval = (None, None, None) if told is None else (told.iops, told.low, told.high)
+            iops, low, high = (None if end is None else round(end, 1) for end in interval)
+            rows.append({
+                "osd_id": item.osd_id, "hostname": item.hostname,
+                "device_class": item.device_class, "drive_models": item.stack,
+                "option": option(item.rotational), "setting": item.setting,
+                "calls": len(item.iops), "iops": iops, "iops_low": low, "iops_high": high,
+                "each_iops": list(item.iops),
+                "seconds": round(item.seconds, 3), "bytes_written": item.bytes_written,
+                "scheduler": item.scheduler, "forced": item.forced,
+                "ended_at_s": item.ended_at_s,
+            })
+        return {
+            "format_version": FORMAT_VERSION, "job": _job(world), "measured": rows,
+            "changes": [
+                {
+                    "change_id": r.plan_id, "created_at_s": r.created_at_s,
+                    "status": r.status.value, "reason": r.reason,
+                    "changes": sum(len(change.edits) for change in r.config_changes),
+                }
+                for r in sorted(world.plans, key=lambda plan: plan.created_at_s)
+                if MCLOCK.name in knobs_of(r)
+            ],
+            **_reading(world),
+        }
+
+    def recommend(self, scope: Optional[str] = None) -> Dict[str, Any]:
+        """`mclock recommend`: what to set, what overrides it, and the commands by hand."""
+        wanted, world = parse_scope(scope, ("class",)), self._engine.world()
+        require_scope(world, wanted)
+        rows, measured = [], self.capacities.now(world)
+        for advice in advise(self.facts.gather(world, with_wanted=True)) if measured else ():
+            if wanted.has_class(advice.device_class):
+                plain = codec.to_plain(advice)
+                plain["commands"] = [change.command for change in advice.changes]
+                rows.append(plain)
+        found = self.facts.stale(world)
+        compiled = self.facts.compiled_queue()
+        queues = {
+            scheduler(world.config, osd, compiled) for osd in world.cluster.osds.values()
+        }
+        self._engine.config.read_soon()
+        return {
+            "format_version": FORMAT_VERSION, "classes": rows,
+            "stale": [{"subject": f.subject, "detail": f.detail} for f in found],
+            "other_schedulers": sorted(queues - {SCHEDULER}), **_reading(world),
+        }
+
+
+def _job(world: World) -> Optional[Dict[str, Any]]:
+    """How far the newest measurement is; its id is that of its campaign."""
+    campaign = newest(world)
+    if campaign is None:
+        return None
+    runs = runs_of(world, campaign)
+    aborted = [run.state.reason for run in runs if run.state.status is RunStatus.ABORTED]
+    status = "running" if any(not run.over for run in runs) else "stopped"
+    if status == "stopped" and not aborted:
+        status = "done"
+    return {
+        "job_id": campaign.campaign_id, "status": status, "reason": next(iter(aborted), ""),
+        "osds_done": sum(run.state.status is RunStatus.DONE for run in runs),
+        "osds": len(campaign.run_ids),
+        "calls": max((run.spec.experiments[0].samples_per_period for run in runs), default=0),
+        "bytes_written": sum(run.bytes_spent for run in runs),
+    }
+
+
+def _reading(world: World) -> Dict[str, Any]:
+    at_s = world.config_read_at_s
+    return {
+        "read_s_ago": None if at_s is None else round(world.now_s - at_s, 1),
+        "read_error": world.config_error,
+    }
+
+
+ROWS: Tuple[Command, ...] = (
+    Command(
+        "wcache mclock show", (), "r",
+        "Show measured capacities with their intervals, and what was set",
+        lambda s, v, a: s.behind(MCLOCK.name).show(), tables.show,
+    ),
+    Command(
+        "wcache mclock recommend", (SCOPE,), "r",
+        "Recommend osd_mclock_max_capacity_iops_* per device class, with the commands",
+        lambda s, v, a: s.behind(MCLOCK.name).recommend(a.get("scope")), tables.recommend,
+    ),
+)

@@ -1,14 +1,10 @@
-"""The commands `ceph wcache mclock ...`: what they call, and their answers as text."""
+"""The answers of `ceph wcache mclock ...` as text."""
 
 from __future__ import annotations
 
-from typing import Any, List, Mapping, Optional, Tuple
+from typing import Any, List, Mapping, Optional
 
-from ....commands.command import SCOPE, Command
-from ....commands.service import Service
 from ....core.text import amount, many, named, table, when
-from ..knob import MCLOCK
-from .service import MclockService
 
 SHOWN_MAX = 20
 FORECAST = "ceph wcache campaign forecast --loads=capacity"
@@ -107,25 +103,3 @@ def _flat(capacity: Mapping[str, Any]) -> Mapping[str, Any]:
     return {
         "iops": capacity["iops"], "iops_low": capacity["low"], "iops_high": capacity["high"]
     }
-
-
-# ---- rows of the table of commands
-
-
-def _service(service: Service) -> MclockService:
-    found: MclockService = service.behind(MCLOCK.name)
-    return found
-
-
-ROWS: Tuple[Command, ...] = (
-    Command(
-        "wcache mclock show", (), "r",
-        "Show measured capacities with their intervals, and what was set",
-        lambda s, v, a: _service(s).show(), show,
-    ),
-    Command(
-        "wcache mclock recommend", (SCOPE,), "r",
-        "Recommend osd_mclock_max_capacity_iops_* per device class, with the commands",
-        lambda s, v, a: _service(s).recommend(a.get("scope")), recommend,
-    ),
-)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import threading
-from typing import Callable, Dict, List, Optional, Tuple
+from typing import Callable, Dict, List, Tuple
 
 from ....ceph.surroundings import Surroundings
-from ....core.cluster import OsdInfo
-from ....core.config_database import Config
 from ....core.fleet.claims import speaking_for
 from ....core.hardware.readings import HostMemory
 from ....core.model import Finding
@@ -19,67 +17,62 @@ from ..facts import (
     Facts,
     HostFacts,
     OsdFacts,
-    daemons_of,
     is_autotuned,
 )
 from ..findings import findings, outdated
 from ..knob import MEMORY, MemoryOptions
 from ..promise import PROMISES_MAX, Promise, Promises
 from ..room import Limits
-from .trial_work import Trials
+from ..trial import Trial
+from ..trial_result import TrialResult, TrialResults
 from .watch import MemoryWatch
 
 PROMISES = StoredKind("memory/promises", Promises)
+RESULTS = StoredKind("memory/results", TrialResults)
 FINDINGS_EVERY_S = 60.0
+RESULTS_MAX = 100
 
 
-class KeptPromises:
-    """Keeps what plans have promised, here and on the mons.
+class MemoryFacts:
+    """Reads what is known and what the watch has read; keeps what plans promise and trials tell."""
 
-    Guarded by a lock of its own, which is held for a moment.
-    """
-
-    def __init__(self, archive: Archive) -> None:
-        self._lock = threading.Lock()
+    def __init__(
+        self, *, watch: MemoryWatch, archive: Archive, surroundings: Surroundings,
+        wall: Callable[[], float],
+    ) -> None:
+        self._watch = watch
         self._archive = archive
-        self.all: Tuple[Promise, ...] = ()
+        self._surroundings = surroundings
+        self._wall = wall
+        self._of: Tuple[object, ...] = ()
+        self._due_s = float("-inf")
+        self._lock = threading.Lock()
+        # What plans have promised, whatever became of it; replaced under the lock.
+        self.promises: Tuple[Promise, ...] = ()
+        self.results: Tuple[TrialResult, ...] = ()  # what trials have told
+        self.findings: Tuple[Finding, ...] = ()  # as last worked out
+        # Hosts that ask for a new division, and can have one now, with their device classes.
+        self.to_divide: Tuple[Tuple[str, Tuple[str, ...]], ...] = ()
 
     def load(self) -> None:
         """Take up what was stored."""
         with self._lock:
-            self.all = (self._archive.get(PROMISES) or Promises()).items
+            self.promises = (self._archive.get(PROMISES) or Promises()).items
+        self.results = (self._archive.get(RESULTS) or TrialResults()).items
 
-    def change(self, change: Callable[[Tuple[Promise, ...]], Tuple[Promise, ...]]) -> None:
+    def keep(self, trial: Trial, now_s: float) -> None:
+        """Keep what a trial has told, once."""
+        if all(item.trial_id != trial.trial_id for item in self.results):
+            self.results = (*self.results, trial.result(now_s))[-RESULTS_MAX:]
+            self._archive.put_later(RESULTS, TrialResults(self.results))
+
+    def promise(self, change: Callable[[Tuple[Promise, ...]], Tuple[Promise, ...]]) -> None:
         """Keep the newest of what `change` makes of them, and store it where it differs."""
         with self._lock:
-            promises = change(self.all)[-PROMISES_MAX:]
-            if promises != self.all:
-                self.all = promises
+            promises = change(self.promises)[-PROMISES_MAX:]
+            if promises != self.promises:
+                self.promises = promises
                 self._archive.put_later(PROMISES, Promises(promises))
-
-
-class MemoryFacts:
-    """Reads what is known and what the watch has read; changes nothing."""
-
-    def __init__(
-        self, *, watch: MemoryWatch, trials: Trials,
-        promises: KeptPromises, surroundings: Surroundings, wall: Callable[[], float],
-    ) -> None:
-        self._watch = watch
-        self._trials = trials
-        self._surroundings = surroundings
-        self._wall = wall
-        self._findings: Tuple[Finding, ...] = ()
-        self._of: Tuple[object, ...] = ()
-        self._due_s = float("-inf")
-        self._promises = promises
-        # Hosts that ask for a new division, and can have one now, with their device classes.
-        self.to_divide: Tuple[Tuple[str, Tuple[str, ...]], ...] = ()
-
-    @property
-    def promises(self) -> Tuple[Promise, ...]:
-        """What plans have promised, whatever became of it."""
-        return self._promises.all
 
     def tick(self, world: World) -> None:
         """Work out the findings anew where something was read since."""
@@ -88,7 +81,7 @@ class MemoryFacts:
         if of != self._of or now_s >= self._due_s:
             self._of, self._due_s = of, now_s + FINDINGS_EVERY_S
             facts, promises = self.gather(world), self.standing(world)
-            self._findings = findings(facts, promises) if self._watch.read_at_s else ()
+            self.findings = findings(facts, promises) if self._watch.read_at_s else ()
             self.to_divide = outdated(facts, promises) if self._watch.read_at_s else ()
 
     def standing(self, world: World) -> List[Promise]:
@@ -104,10 +97,6 @@ class MemoryFacts:
             for item in self.promises if item.plan_id in done
         }.values())
 
-    def findings(self) -> Tuple[Finding, ...]:
-        """As last worked out."""
-        return self._findings
-
     def gather(self, world: World) -> Facts:
         """Everything that advice follows from."""
         memory = _memory_of(world)
@@ -122,35 +111,25 @@ class MemoryFacts:
                 osd, seen.last, seen.rates, max(0.0, seen.settled_at_s - now_s)
             )
             by_host.setdefault(name, []).append(item)
-        return Facts(
-            tuple(
-                self._host(
-                    name, items, memory.get(name), world.config, orchestrator == "cephadm"
-                )
-                for name, items in sorted(by_host.items()) if name
-            ),
-            world.config, _limits(world.options.of(MemoryOptions)), self._trials.results,
-            orchestrator, now_s,
+        cephadm, config = orchestrator == "cephadm", world.config
+        hosts = tuple(
+            HostFacts(
+                name, tuple(sorted(items, key=lambda item: item.osd.osd_id)), memory.get(name),
+                tuple(sorted(
+                    (kind, count) for kind, count in self._watch.daemons.get(name, {}).items()
+                    if kind != "osd"
+                )),
+                cephadm and config.at(LABELS.format(host=name), OPT_OUT_LABEL) is None
+                and any(is_autotuned(config, item.osd) for item in items),
+            )
+            for name, items in sorted(by_host.items()) if name
         )
-
-    def _host(
-        self, name: str, items: List[OsdFacts], memory: Optional[HostMemory], config: Config,
-        cephadm: bool,
-    ) -> HostFacts:
-        osds = [item.osd for item in items]
-        return HostFacts(
-            name, tuple(sorted(items, key=lambda item: item.osd.osd_id)), memory,
-            daemons_of(self._watch.daemons.get(name, {})),
-            cephadm and _left_to_cephadm(config, name, osds),
+        options = world.options.of(MemoryOptions)
+        limits = Limits(
+            options.memory_floor, options.memory_ceiling, options.memory_budget,
+            options.memory_headroom, options.memory_step_s,
         )
-
-
-def _limits(options: MemoryOptions) -> Limits:
-    """What the module's options allow."""
-    return Limits(
-        options.memory_floor, options.memory_ceiling, options.memory_budget,
-        options.memory_headroom, options.memory_step_s,
-    )
+        return Facts(hosts, config, limits, self.results, orchestrator, now_s)
 
 
 def _memory_of(world: World) -> Dict[str, HostMemory]:
@@ -160,8 +139,3 @@ def _memory_of(world: World) -> Dict[str, HostMemory]:
         hosts[report.hostname]: report.memory
         for report in world.real_reports if report.memory is not None
     }
-
-
-def _left_to_cephadm(config: Config, hostname: str, osds: List[OsdInfo]) -> bool:
-    labelled = config.at(LABELS.format(host=hostname), OPT_OUT_LABEL) is not None
-    return not labelled and any(is_autotuned(config, osd) for osd in osds)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
+import threading
 import time
-from typing import Any, Callable, Dict, List, Mapping, Optional, Protocol, Tuple
+from functools import partial
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Protocol, Tuple
 
 from ....ceph.command import CommandFailed, Osds, SendsCommands, parse
-from ....core.cluster import of_metadata
+from ....core.cluster import ClusterView, of_metadata
 from ..knob import TARGET
 from ..reading import (
     CACHES,
@@ -16,8 +19,10 @@ from ..reading import (
     read,
     tunable,
 )
+from ..trial import Lease, Leased, Read, ReadOsds
 
 TIMEOUT_S = 10.0
+Runner = Callable[[Callable[[], object]], None]
 
 
 class OsdMemory(Protocol):
@@ -131,6 +136,83 @@ class CephMemory:
 
     def _ask(self, osd_id: int, command: Mapping[str, Any]) -> str:
         return self._osds.ask(osd_id, command, TIMEOUT_S)
+
+
+def in_thread(what: Callable[[], object]) -> None:
+    """Run something where it may wait."""
+    threading.Thread(target=what, daemon=True, name="wcache-memory-trial").start()
+
+
+class TrialOsds:
+    """Asks the OSDs of a trial: the port `OsdWork`, in threads.
+
+    Taking leases back waits for nobody but a lease that an OSD is being given at that moment, since
+    what is taken back must stay back.
+    """
+
+    def __init__(
+        self, *, view: ClusterView, log: logging.Logger, reader: OsdMemory,
+        run: Runner = in_thread,
+    ) -> None:
+        self._view = view
+        self._log = log
+        self._reader = reader
+        self._run = run
+        self._leasing = threading.Lock()
+
+    def ask(
+        self, request: object, goes_on: Callable[[], bool], done: Callable[[object], None]
+    ) -> None:
+        """See OsdWork."""
+        self._run(lambda: self._asked(request, goes_on, done))
+
+    def close(self, owed: Iterable[int]) -> None:
+        """The mgr stops: every lease is taken back now, as far as Ceph lets it.
+
+        Not waited for: the next mgr has the trial stored and takes them back again.
+        """
+        for osd_id in owed:
+            self._run(partial(self._give_back, osd_id))
+
+    def _asked(
+        self, request: object, goes_on: Callable[[], bool], done: Callable[[object], None]
+    ) -> None:
+        if isinstance(request, Lease):
+            with self._leasing:
+                errors = {
+                    osd_id: self._lease(osd_id, request.target_bytes)
+                    if goes_on() else "the trial has ended"
+                    for osd_id in request.osd_ids
+                }
+            osds = self._view.cluster().osds
+            down = (i for i in request.osd_ids if i not in osds or not osds[i].up)
+            done(Leased(errors, tuple(down)))
+        elif isinstance(request, ReadOsds):
+            read = {osd_id: self._read(osd_id) for osd_id in request.osd_ids}
+            done(Read({i: reading for i, reading in read.items() if reading is not None}))
+
+    def _read(self, osd_id: int) -> Optional[OsdReading]:
+        try:
+            return self._reader.read(osd_id)
+        except Exception as error:
+            # a thread's exception would go nowhere, and the lease stay for ever
+            self._log.warning(f"reading the memory of osd.{osd_id} failed: {error!r}")
+            return None
+
+    def _give_back(self, osd_id: int) -> None:
+        with self._leasing:
+            pass  # what is being leased at this moment comes first, and nothing after it
+        self._lease(osd_id, None)
+
+    def _lease(self, osd_id: int, target_bytes: Optional[int]) -> str:
+        """Why an OSD has it not; one that is not in the cluster any more owes nothing."""
+        if target_bytes is None and osd_id not in self._view.cluster().osds:
+            return ""
+        try:
+            return self._reader.lease(osd_id, target_bytes)
+        except Exception as error:
+            # a thread's exception would go nowhere, and the trial wait for ever
+            return f"osd.{osd_id}: {error!r}"[:300]
 
 
 def _object(value: Any) -> Mapping[str, Any]:

@@ -1,44 +1,58 @@
-"""The knob `memory` in a mgr."""
+"""The knob `memory` in a mgr: what OSDs have of memory, should have, and are promised.
+
+Each use case takes plain arguments, returns plain data, and raises a WcacheError with one line.
+"""
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from functools import partial
-from typing import Sequence
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
+from ....commands.command import EACH, SCOPE, Command
+from ....commands.tables import lines_of
+from ....core import codec
 from ....core.automation.deciding import Wish
+from ....core.change.change import Change
 from ....core.change.rollout_state import Rollout
 from ....core.errors import NotFoundError, NotReadyError
 from ....core.model import Finding
+from ....core.scope import Scope, parse_scope
+from ....core.text import FORMAT_VERSION
 from ....engine.engine import steady_clock
 from ....engine.world import World
-from ....services.guards import require_all_drives, require_config
+from ....services.guards import require_all_drives, require_config, require_scope
 from ....services.plans.own_trial import OwnTrial
 from ....services.plans.planner import Parts, Planner
 from ...knob import Asked, Wanted
-from ..advice import advise, take_over
-from ..knob import MEMORY
+from ..advice import GroupAdvice, advise, of_one_host, own_keys, take_over
+from ..external_settings import instead
+from ..facts import Facts, HostFacts, OsdFacts, source_of
+from ..knob import MEMORY, TARGET
 from ..plan import make_changes
-from .osds import CephMemory
-from .service import MemoryService
-from .tables import ROWS
-from .trial_work import TrialOsds
+from ..promise import Promise
+from ..rates import ratio
+from ..single import single_osds
+from . import tables
+from .facts import MemoryFacts
+from .osds import CephMemory, OsdMemory, TrialOsds
+from .trials import Trials
+from .watch import MemoryWatch
 
-__all__ = ["ROWS", "MemoryPlanner", "make"]
+# Of more OSDs `memory status` has those of single hosts, or all where it is asked for them.
+OSDS_SHOWN_MAX = 1000
 
 
 def make(parts: Parts) -> Planner:
-    """Make the planner, with the service behind its commands."""
+    """Make the planner."""
     # what OSDs have counted is divided by it: a clock that is set must not change a rate
     clock = steady_clock()
     reader = CephMemory(
         parts.ceph, is_up=parts.is_up, up_from=partial(_up_from, parts), clock=clock
     )
-    return MemoryPlanner(MemoryService(
-        engine=parts.engine, archive=parts.archive, surroundings=parts.surroundings,
-        log=parts.log, reader=reader, emptied_at_s=parts.emptied_at_s, wall=clock,
-        trial_osds=TrialOsds(view=parts.view, log=parts.log, reader=reader),
-    ))
+    trial_osds = TrialOsds(view=parts.view, log=parts.log, reader=reader)
+    return MemoryPlanner(parts, reader, trial_osds, clock)
 
 
 def _up_from(parts: Parts, osd_id: int) -> int:
@@ -49,47 +63,100 @@ def _up_from(parts: Parts, osd_id: int) -> int:
 class MemoryPlanner(Planner):
     """From the division of each host's memory."""
 
-    def __init__(self, service: MemoryService) -> None:
-        self.service: MemoryService = service
+    def __init__(
+        self, parts: Parts, reader: OsdMemory, trial_osds: TrialOsds,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self._engine = parts.engine
+        self.watch = MemoryWatch(
+            reader=reader, osd_ids=self._up, log=parts.log.warning, clock=wall,
+            emptied_at_s=parts.emptied_at_s,
+        )
+        self.facts = MemoryFacts(
+            watch=self.watch, archive=parts.archive, surroundings=parts.surroundings, wall=wall
+        )
+        self.trials = Trials(parts.engine, self.facts, trial_osds)
+
+    def _up(self) -> List[int]:
+        return [o.osd_id for o in self._engine.world().cluster.osds.values() if o.up]
 
     def plan(self, asked: Asked, world: World) -> Wanted:
         """See Planner."""
         require_all_drives(asked.without, MEMORY.name)
         require_config(world)
-        if self.service.watch.read_at_s is None:
+        if self.watch.read_at_s is None:
             raise NotReadyError("no OSD has reported its memory yet", "try again in a minute")
-        facts = self.service.facts.gather(world)
-        _require_hosts(asked.take_over, [host.name for host in facts.hosts])
+        facts = self.facts.gather(world)
+        known = [host.name for host in facts.hosts]
+        for name in asked.take_over:
+            if name not in known:
+                raise NotFoundError(
+                    f"no OSD is on a host {name[:60]!r}", "see `ceph wcache memory status`"
+                )
         facts = take_over(facts, asked.take_over)
         groups = advise(facts)
         wanted = make_changes(asked, groups, facts, asked.take_over)
         return replace(
-            wanted, remember=lambda changes: self.service.promise(asked, groups, facts, changes)
+            wanted, remember=lambda changes: self._promise(asked, groups, facts, changes)
         )
+
+    def _promise(
+        self, asked: Asked, groups: Tuple[GroupAdvice, ...], facts: Facts,
+        changes: Sequence[Change],
+    ) -> None:
+        """Remember what a plan promises, by the changes it has.
+
+        What is looked at anew and stays was divided for what is there now.
+        """
+        planned = any(c.knob == MEMORY.name for c in changes)
+        by_name = {host.name: host for host in facts.hosts}
+        stays: Dict[Tuple[str, str], str] = {}
+        new: List[Promise] = []
+        for group in groups:
+            for host in (by_name[name] for name in group.hosts):
+                shape = Promise.shape_of(host, len(own_keys(facts, host)))
+                for item in group.classes:
+                    if not asked.wants(host.name, item.device_class):
+                        continue
+                    if not item.changed:
+                        stays[host.name, item.device_class] = shape
+                    elif planned and asked.scope.has_host(host.name):
+                        own = of_one_host(facts, host, item)
+                        new.append(Promise(
+                            asked.plan_id, host.name, own.device_class, own.target_bytes, shape,
+                            own.misses_now or 0.0, own.high or 0.0, own.high is not None,
+                            own.low or 0.0,
+                        ))
+        self.facts.promise(lambda old: (*(
+            replace(p, shape=stays.get((p.host, p.device_class), p.shape))
+            for p in old if p.plan_id != asked.plan_id
+        ), *new))
 
     def trial_of(self, rollout: Rollout, world: World) -> OwnTrial:
         """See Planner: a larger target is leased on some OSDs of a class, in blocks."""
-        return self.service.trial_of(rollout, world)
+        return self.trials.of_plan(rollout, world)
 
     def findings(self, world: World) -> Sequence[Finding]:
         """See Planner."""
-        return self.service.facts.findings()
+        return self.facts.findings
 
     def load(self) -> None:
         """See Planner."""
-        self.service.load()
+        self.facts.load()
 
     def start(self) -> None:
         """See Planner."""
-        self.service.watch.start()
+        self.watch.start()
 
     def close(self) -> None:
         """See Planner."""
-        self.service.close()
+        self.trials.close(self._engine.world())
+        self.watch.close()
 
     def tick(self, world: World) -> None:
         """See Planner."""
-        self.service.tick(world)
+        self.trials.tick(world)
+        self.facts.tick(world)
 
     def wishes(self) -> Sequence[Wish]:
         """See Planner."""
@@ -98,13 +165,174 @@ class MemoryPlanner(Planner):
                 MEMORY.name, host, classes, f"divide the memory of host {host} anew",
                 f"the OSDs or daemons of host {host} changed: its memory is divided anew",
             )
-            for host, classes in self.service.facts.to_divide
+            for host, classes in self.facts.to_divide
         ]
 
+    # ---- look
 
-def _require_hosts(asked: Sequence[str], known: Sequence[str]) -> None:
-    for name in asked:
-        if name not in known:
-            raise NotFoundError(
-                f"no OSD is on a host {name[:60]!r}", "see `ceph wcache memory status`"
-            )
+    def _seen(self, world: World) -> Facts:
+        """What is known; somebody looks, so what the next answer says is of now."""
+        self.watch.read_soon()
+        self._engine.config.read_soon()
+        return self.facts.gather(world)
+
+    def status(self, scope: Optional[str] = None, *, whole: bool = False) -> Dict[str, Any]:
+        """`memory status`: what each host has and gives, each OSD's target and its source."""
+        wanted, world = parse_scope(scope), self._engine.world()
+        ids = wanted.osds(world.reports.values(), world.cluster)
+        facts = self._seen(world)
+        osds = [
+            (host, item) for host in facts.hosts for item in host.osds if item.osd.osd_id in ids
+        ]
+        if wanted != Scope() and not osds:
+            raise NotFoundError(f"no OSD is in scope {wanted}", "see `ceph osd tree`")
+        names = {host.name for host, _ in osds}
+        hosts = {
+            host.name: host for host in facts.hosts if wanted == Scope() or host.name in names
+        }
+        shown = osds if whole else osds[:OSDS_SHOWN_MAX]
+        by_class: Dict[str, List[OsdFacts]] = {}
+        for _, item in osds:
+            by_class.setdefault(item.osd.device_class, []).append(item)
+        return {
+            "format_version": FORMAT_VERSION,
+            "read_s_ago": None if self.watch.read_at_s is None
+            else round(facts.now_s - self.watch.read_at_s, 1),
+            "hosts": [_host(facts, host) for host in hosts.values()],
+            "osds": [_osd(facts, host, item) for host, item in shown],
+            "osds_left_out": len(osds) - len(shown),
+            "classes": [_class(name, items) for name, items in sorted(by_class.items())],
+            "promises": [
+                {
+                    "plan_id": one.plan_id, "host": one.host, "device_class": one.device_class,
+                    "target_bytes": one.target_bytes, "outcome": outcome.value,
+                    "misses_before_per_s": one.misses_before, "low_per_s": one.low,
+                    "high_per_s": one.high, "misses_per_s": misses,
+                }
+                for one in self.facts.standing(world) if one.host in hosts
+                for outcome, misses in [one.outcome(hosts[one.host])]
+            ],
+        }
+
+    def recommend(self, scope: Optional[str] = None) -> Dict[str, Any]:
+        """`memory recommend`: a division for each group of hosts that are alike."""
+        wanted, world = parse_scope(scope, ("class", "host")), self._engine.world()
+        require_scope(world, wanted)
+        facts = self._seen(world)
+        return {
+            "format_version": FORMAT_VERSION,
+            "groups": [
+                {
+                    "hosts": list(group.hosts), "fits": group.fits,
+                    "room_bytes": group.room.osds_bytes if group.room else None,
+                    "classes": [
+                        {**codec.to_plain(item), "changed": item.changed}
+                        for item in group.classes if wanted.has_class(item.device_class)
+                    ],
+                    "single_osds": [
+                        codec.to_plain(item) for item in single_osds(facts, group)
+                        if wanted.has_class(item.device_class)
+                    ],
+                    "left_alone": list(group.left_alone), "instead": instead(facts, group.hosts),
+                }
+                for group in advise(facts) if any(map(wanted.has_host, group.hosts))
+            ],
+            "trials": [codec.to_plain(item) for item in facts.trials],
+        }
+
+
+def _host(facts: Facts, host: HostFacts) -> Dict[str, Any]:
+    room = host.room(facts.limits)
+    known = [item for item in host.osds if item.reading is not None]
+    given = sum(item.target_bytes for item in known)
+    return {
+        "host": host.name, "osds": len(host.osds), "osds_read": len(known),
+        "ram_bytes": room.total_bytes if room else None,
+        "limit_bytes": room.limit_bytes if room else None,
+        "daemons": dict(host.daemons),
+        "others_bytes": room.others_bytes if room else None,
+        "room_bytes": room.osds_bytes if room else None,
+        "given_bytes": given, "used_bytes": host.mapped_bytes,
+        "over_bytes": max(0, given - room.osds_bytes) if room else None,
+        "autotuned": host.autotuned,
+    }
+
+
+def _osd(facts: Facts, host: HostFacts, item: OsdFacts) -> Dict[str, Any]:
+    read, rates, entry = item.reading, item.rates, facts.config.of_osd(item.osd, TARGET)
+    return {
+        "osd_id": item.osd.osd_id, "host": host.name, "device_class": item.osd.device_class,
+        "target_bytes": read.target_bytes if read else None,
+        "source": source_of(facts, host, item)[1] if read else "",
+        "computed_bytes": None if entry is None or entry.number is None else int(entry.number),
+        "tunable": read.tunable if read else None,
+        "followed_bytes": read.followed_bytes if read else None,
+        "mapped_bytes": read.mapped_bytes if read else None,
+        "cache_bytes": read.cache_bytes if read else None,
+        "limit_bytes": host.limit_of(item.osd.osd_id),
+        "settling_s": round(item.settling_s, 1),
+        "onode_hit_ratio": rates.onode_hit_ratio if rates else None,
+        "onode_misses_per_s": rates.onode_misses if rates else None,
+        "miss_us": 1e6 * rates.miss_s if rates and rates.miss_s is not None else None,
+        "age_bins": [codec.to_plain(bins) for bins in read.bins] if read else [],
+        "outside": dict(read.outside) if read else {},
+    }
+
+
+def _class(name: str, items: List[OsdFacts]) -> Dict[str, Any]:
+    rates = [item.rates for item in items if item.rates is not None]
+
+    def total(field: str) -> Optional[float]:
+        found = [getattr(rate, field) for rate in rates if getattr(rate, field) is not None]
+        return sum(found) if found else None
+
+    costs = [rate.miss_s for rate in rates if rate.miss_s is not None]
+    ages: Dict[str, Dict[str, int]] = {}
+    for item in items:
+        for bins in item.reading.bins if item.reading else ():
+            mine = ages.setdefault(bins.cache, {})
+            for edge, held in zip(bins.edges_s, bins.bin_bytes):
+                mine[f"{edge:g}"] = mine.get(f"{edge:g}", 0) + held
+            mine["older"] = mine.get("older", 0) + bins.rest_bytes
+    return {
+        "device_class": name, "osds": len(items), "osds_counted": len(rates),
+        "onode_hit_ratio": ratio(total("onode_hits"), total("onode_misses")),
+        "onode_misses_per_s": total("onode_misses"),
+        "buffer_hit_ratio": ratio(total("buffer_hit_bytes"), total("buffer_miss_bytes")),
+        "miss_us": 1e6 * sum(costs) / len(costs) if costs else None,
+        "age_bytes": ages,
+    }
+
+
+ROWS: Tuple[Command, ...] = (
+    Command(
+        "wcache memory status", (SCOPE, EACH), "r",
+        "Show hosts' memory, each OSD's target with its source, hit ratios, and age bins; many "
+        "hosts and OSDs are listed with --all, or those of a scope, as host:NAME",
+        lambda s, v, a: s.behind(MEMORY.name).status(a.get("scope"), whole=bool(a.get("all"))),
+        tables.status, tables.whole_status,
+    ),
+    Command(
+        "wcache memory recommend", (SCOPE,), "r",
+        "Recommend osd_memory_target per host and device class, and say what it would gain",
+        lambda s, v, a: s.behind(MEMORY.name).recommend(a.get("scope")), tables.recommend,
+    ),
+    Command(
+        "wcache memory trial start",
+        ("name=scope,type=CephString", "name=target_bytes,type=CephInt,req=false",
+         "name=osds,type=CephInt,req=false", "name=period_s,type=CephInt,req=false",
+         "name=blocks,type=CephInt,req=false", "name=accept_cost,type=CephBool,req=false"), "rw",
+        "Try a larger target on some OSDs of a device class, class:NAME, by a lease, as "
+        "`apply --trial` does for a plan; without --accept-cost, say what it would take",
+        lambda s, v, a: s.behind(MEMORY.name).trials.ask(**a), tables.trial,
+    ),
+    Command(
+        "wcache memory trial show", (), "r", "Show the last trial and the results of all trials",
+        lambda s, v, a: s.behind(MEMORY.name).trials.show(), tables.trial_show,
+    ),
+    Command(
+        "wcache memory trial stop", (), "rw",
+        "End a trial and take its leases back, as `rollout abort` does",
+        lambda s, v, a: s.behind(MEMORY.name).trials.stop(), lines_of,
+    ),
+)

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence
 
-from ....commands.command import EACH, SCOPE, Command
-from ....commands.service import Service
-from ....commands.tables import lines_of
 from ....core.shell import command
 from ....core.text import LISTED_MAX, amount, duration, many, named, table
-from ..knob import MEMORY
 from ..trial_result import TrialVerdict
-from .service import MemoryService
 
 OUTSIDE_MAX = 3
 SINGLES_MAX = 8
@@ -202,45 +197,3 @@ def trial_show(data: Mapping[str, Any]) -> str:
     if not lines:
         lines = ["no trial was made yet", "next: ceph wcache memory recommend"]
     return "\n".join(lines)
-
-
-# ---- rows of the table of commands
-
-
-def _service(service: Service) -> MemoryService:
-    found: MemoryService = service.behind(MEMORY.name)
-    return found
-
-
-ROWS: Tuple[Command, ...] = (
-    Command(
-        "wcache memory status", (SCOPE, EACH), "r",
-        "Show hosts' memory, each OSD's target with its source, hit ratios, and age bins; many "
-        "hosts and OSDs are listed with --all, or those of a scope, as host:NAME",
-        lambda s, v, a: _service(s).status(a.get("scope"), whole=bool(a.get("all"))),
-        status, whole_status,
-    ),
-    Command(
-        "wcache memory recommend", (SCOPE,), "r",
-        "Recommend osd_memory_target per host and device class, and say what it would gain",
-        lambda s, v, a: _service(s).recommend(a.get("scope")), recommend,
-    ),
-    Command(
-        "wcache memory trial start",
-        ("name=scope,type=CephString", "name=target_bytes,type=CephInt,req=false",
-         "name=osds,type=CephInt,req=false", "name=period_s,type=CephInt,req=false",
-         "name=blocks,type=CephInt,req=false", "name=accept_cost,type=CephBool,req=false"), "rw",
-        "Try a larger target on some OSDs of a device class, class:NAME, by a lease, as "
-        "`apply --trial` does for a plan; without --accept-cost, say what it would take",
-        lambda s, v, a: _service(s).trial(**a), trial,
-    ),
-    Command(
-        "wcache memory trial show", (), "r", "Show the last trial and the results of all trials",
-        lambda s, v, a: _service(s).trial_show(), trial_show,
-    ),
-    Command(
-        "wcache memory trial stop", (), "rw",
-        "End a trial and take its leases back, as `rollout abort` does",
-        lambda s, v, a: _service(s).trial_stop(), lines_of,
-    ),
-)

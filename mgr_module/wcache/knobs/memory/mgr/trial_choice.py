@@ -7,7 +7,7 @@ use, and a limit may be lowered at any time, so the probe is asked again and aga
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import FrozenSet, List, NamedTuple, Optional, Sequence, Tuple
+from typing import AbstractSet, List, Optional, Sequence, Tuple
 
 from ....core.cluster import in_turns
 from ....core.errors import ConflictError, MalformedError, NotFoundError
@@ -32,27 +32,21 @@ OVER_SHARE = 1.2
 RAISE = 1.5
 
 
-class Wish(NamedTuple):
-    """What a trial is asked for; `among` are the OSDs of a plan that it is chosen from."""
+def choose(
+    trial_id: str, world: World, facts: Facts, device_class: str, target_bytes: Optional[int],
+    most: int, *, among: Optional[AbstractSet[int]] = None, plan_id: str = "",
+    period_s: Optional[int] = None, blocks: int = 1,
+) -> Trial:
+    """Return a trial on at most so many OSDs that have one target and room for more.
 
-    device_class: str
-    target_bytes: Optional[int]
-    osds: int
-    blocks: int
-    period_s: Optional[int]
-    among: Optional[FrozenSet[int]] = None
-    plan_id: str = ""
-
-
-def choose(trial_id: str, world: World, facts: Facts, wish: Wish) -> Trial:
-    """Return the trial that is wished for, on OSDs that have one target and room for more."""
-    device_class, target, most = wish.device_class, wish.target_bytes, wish.osds
+    `among` are the OSDs of a plan that they are chosen from.
+    """
     chosen: List[Tuple[HostFacts, OsdFacts]] = []
     why = f"no OSD of class {device_class[:40]} has reported its memory yet"
     alike = [
         (host, item) for host in facts.hosts for item in host.osds
         if item.osd.device_class == device_class
-        and (wish.among is None or item.osd.osd_id in wish.among)
+        and (among is None or item.osd.osd_id in among)
     ]
     ill = world.cluster.illness(item.osd.osd_id for _, item in alike)
     well = [each for each in alike if each[1].osd.osd_id not in ill]
@@ -69,7 +63,7 @@ def choose(trial_id: str, world: World, facts: Facts, wish: Wish) -> Trial:
     if not chosen:
         raise NotFoundError(f"nothing can be tried: {why}", "see `ceph wcache memory status`")
     low = chosen[0][1].target_bytes
-    high = int(low * RAISE) // STEP_BYTES * STEP_BYTES if target is None else target
+    high = int(low * RAISE) // STEP_BYTES * STEP_BYTES if target_bytes is None else target_bytes
     most_bytes = most_of_trial(chosen, low, facts.limits)
     if most_bytes.target_bytes <= low:
         raise ConflictError(
@@ -93,8 +87,8 @@ def choose(trial_id: str, world: World, facts: Facts, wish: Wish) -> Trial:
         trial_id, world.now_s, device_class,
         tuple(item.osd.osd_id for _, item in chosen),
         tuple(_memory_limit(host, item, high) for host, item in chosen), low, high,
-        float(bounded(wish.period_s, max(1, int(reach_s)), 1, 86400, "period_s")), reach_s,
-        world.options.of(MemoryOptions).memory_step_s, wish.blocks, plan_id=wish.plan_id,
+        float(bounded(period_s, max(1, int(reach_s)), 1, 86400, "period_s")), reach_s,
+        world.options.of(MemoryOptions).memory_step_s, blocks, plan_id=plan_id,
     )
 
 
