@@ -25,7 +25,7 @@ from wcache.engine.gate.kept_blocks import KeptBlocks
 from wcache.engine.key_work import KeyWork
 from wcache.engine.storing.archive import Archive
 from wcache.knobs import rooms
-from wcache.knobs.mclock.knob import MCLOCK
+from wcache.knobs.mclock.config import MCLOCK
 from wcache.knobs.mclock.mgr.room import MclockPlanner
 from wcache.knobs.memory.knob import MEMORY
 from wcache.knobs.memory.mgr.osds import TrialOsds

@@ -17,10 +17,9 @@ from wcache.core.model import DriveModel, LoadPoint, Verdict
 from wcache.core.options.trial import OptionTrial
 from wcache.core.verdict.option_choice import OptionVerdict, choose
 from wcache.knobs.knob import Asked
-from wcache.knobs.options.by_admin import make_changes as by_admin
 from wcache.knobs.options.drift import drifted
 from wcache.knobs.options.osds import make_changes
-from wcache.knobs.options.plan import make_changes as by_verdict
+from wcache.knobs.options.plan import by_admin, by_verdicts
 from wcache.knobs.options.refusals import TIMES_MAX, Refusals
 
 A, B = Verdict.WRITE_BACK, Verdict.WRITE_THROUGH
@@ -87,7 +86,7 @@ def of_drives(disputed=NOTHING, up=True, refusals=(), **more):
     state = replace(drive.state, options=(OptionValue("nr_requests", "64"),))
     report = make.report("h0", replace(drive, state=state))
     cluster = make.cluster([make.osd(0, "h0"), make.osd(1, "h0", up=up)])
-    return by_verdict(
+    return by_verdicts(
         Asked("p1", "n"), [verdict("64,256", B)], [report], cluster, Refusals(False), disputed
     )
 

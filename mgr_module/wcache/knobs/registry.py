@@ -1,6 +1,6 @@
 """All knobs there are: a new one is a folder beside this file, and its lines here.
 
-`knob.py` of a folder says what the knob is; `mgr/room.py` what of it runs in
+A `Knob` of a folder says what the knob is; `mgr/room.py` what of it runs in
 a mgr (`rooms.py`).  Everybody else loops over what stands here, and names no knob.
 """
 
@@ -11,11 +11,11 @@ from typing import Dict, Tuple
 
 from ..core.fleet import findings
 from ..core.model import Finding, FindingCode
-from .cache_mode.knob import CACHE_MODE
+from .cache_mode.plan import CACHE_MODE
 from .knob import Knob
-from .mclock.knob import MCLOCK
+from .mclock.config import MCLOCK
 from .memory.knob import MEMORY, MemoryOptions
-from .options.knob import OPTIONS_KNOB
+from .options.drift import OPTIONS_KNOB
 
 KNOBS: Tuple[Knob, ...] = (
     CACHE_MODE,

@@ -13,8 +13,9 @@ from ...core.host_report import HostReport, lost_models
 from ...core.model import CacheMode, DriveReport, LoadPoint, Severity, Transport
 from ...core.verdict.recommend import Recommendation, recommended_for
 from ..domains import Domain, Fate, by_fate, in_order, within
-from ..knob import Asked, Wanted
+from ..knob import Asked, Knob, Wanted
 
+CACHE_MODE = Knob("cache_mode", "the cache mode of drives")
 # What proves a change: the OSD's own traffic where that decided, else one write at a time.
 _PROOF_ORDER = (LoadPoint.OSD_TRAFFIC, LoadPoint.OSD_BENCH_DEPTH1, LoadPoint.OSD_BENCH_BATCH)
 

@@ -8,11 +8,26 @@ from typing import ClassVar, Dict, FrozenSet, Iterable, List, Mapping, Sequence,
 from ...core.cluster import OsdInfo
 from ...core.config_database import Config, Entry, Mask, mask_of
 from ...core.loads import QUEUE, SCHEDULER, capacity_limits
+from ...core.model import FindingCode
+from ..knob import Knob
 from .capacity import option
 
 CAPACITIES = (option(True), option(False))
 FORCED_BENCH = "osd_mclock_force_run_benchmark_on_init"
 NAMES = (*CAPACITIES, QUEUE, FORCED_BENCH, *capacity_limits(True), *capacity_limits(False))
+ADVICE = (
+    (
+        FindingCode.MCLOCK_STALE,
+        "value{s} of osd_mclock_max_capacity_iops_* {does|do} not fit the cache mode the drives "
+        "are in",
+        "measure again and set it: `ceph wcache campaign start --loads=capacity`, then `ceph "
+        "wcache plan --knob=mclock`",
+    ),
+)
+# Capacities are measured anew after a change of the cache mode, so they have a plan of their own.
+MCLOCK = Knob(
+    "mclock", "the capacity that mClock shares out", NAMES, ADVICE, together=False,
+)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from ...core.config_database import Config, ConfigEdit, Entry
 from ..knob import CHANGES_MAX, Asked, Wanted
 from .advice import Advice
 from .capacity import option
-from .knob import MCLOCK
+from .config import MCLOCK
 
 # Hosts share a change, in groups that grow to 1 / SHARE of a device class: a plan is stored
 # whole after each step, and thousands of OSDs have a key of their own.

@@ -263,17 +263,13 @@ def _measured(
     given = sum(share.osds * share.now_bytes for share in shares)
     fits = chosen is not None
     targets = chosen if chosen is not None else dict.fromkeys(now, facts.limits.floor)
-    within = all(n <= ceiling for n in now.values()) and given <= room.osds_bytes
-    if within and not _worth_it(shares, targets):
-        targets = now
-    return [_words(share, targets[share.device_class]) for share in shares], fits
-
-
-def _worth_it(shares: Sequence[Share], targets: Dict[str, int]) -> bool:
     before = sum(share.curve.at(share.now_bytes).wait for share in shares)
     after = sum(share.curve.at(targets[share.device_class]).wait for share in shares)
     osds = sum(share.osds for share in shares)
-    return before - after >= max(GAIN_MIN * before, WAIT_MIN * osds)
+    within = all(n <= ceiling for n in now.values()) and given <= room.osds_bytes
+    if within and before - after < max(GAIN_MIN * before, WAIT_MIN * osds):
+        targets = now
+    return [_words(share, targets[share.device_class]) for share in shares], fits
 
 
 def _words(share: Share, target: int) -> ClassAdvice:
@@ -286,20 +282,16 @@ def _words(share: Share, target: int) -> ClassAdvice:
             f"to reduce waiting by {GAIN_MIN:.0%}. Only a trial shows what more memory would gain"
         )
     else:
+        word = "less" if after.wait <= before.wait else "more"
         words = (
             f"{share.device_class}: {amount(share.now_bytes)} to {amount(target)}, onode misses "
             f"{before.misses:.0f}/s to {after.misses:.0f}/s ({low:.0f} to {high:.0f}), "
-            f"{_waits(before.wait, after.wait)}"
+            f"{1e3 * abs(before.wait - after.wait):.1f} ms {word} waiting for reads in each second"
         )
     return ClassAdvice(
         share.device_class, share.osds, share.now_bytes, target, MEASURED, words, before.misses,
         after.misses, low, high, before.wait, after.wait,
     )
-
-
-def _waits(before: float, after: float) -> str:
-    word = "less" if after <= before else "more"
-    return f"{1e3 * abs(before - after):.1f} ms {word} waiting for reads in each second"
 
 
 def _by_rule(

@@ -74,34 +74,34 @@ def curve_of(reading: OsdReading, rates: Rates, usual: MissCost) -> Optional[Cur
     target, misses = reading.target_bytes, rates.onode_misses
     if not reading.bins or target is None or misses is None:
         return None
-    now_wait = _wait_now(rates, usual)
-    now = Point(target, now_wait, misses, misses, misses)
+    read_s = rates.read_s if rates.read_s is not None else usual.read_s
+    miss_s = rates.miss_s if rates.miss_s is not None else usual.miss_s
+    wait = misses * miss_s
+    if rates.buffer_miss_bytes and rates.read_bytes:
+        wait += rates.buffer_miss_bytes / rates.read_bytes * read_s
+    # of each cache, how many bytes one miss brings in, and the seconds that it takes
+    costs = {
+        "meta": (reading.onode_bytes or ONODE_BYTES, miss_s),
+        "data": (max(BLOCK_BYTES, rates.read_bytes or 16 * BLOCK_BYTES), read_s),
+    }
     have = sum(b.must_bytes + sum(b.bin_bytes) + b.rest_bytes for b in reading.bins)
-    ages = sorted({age for bins in reading.bins for age in bins.edges_s}, reverse=True)
-    points: List[Point] = [now]
-    for age_s in ages:
+    points: List[Point] = [Point(target, wait, misses, misses, misses)]
+    for age_s in sorted({age for bins in reading.bins for age in bins.edges_s}, reverse=True):
         kept = sum(b.must_bytes + _needed(b, age_s) for b in reading.bins)
-        at = max(0, int(target - (have - kept) / CACHE_SHARE))
-        point = _point(at, age_s, reading, rates, now, usual)
-        points.append(_no_better(point, points[-1]))
+        larger, wait, low, high = points[-1], 0.0, 0.0, 0.0
+        for bins in reading.bins:
+            least, most = _crossing(bins, age_s)
+            bytes_each, seconds_each = costs.get(bins.cache, (BLOCK_BYTES, read_s))
+            wait += 0.5 * (least + most) / bytes_each * seconds_each
+            if bins.cache == "meta":
+                low, high = least / bytes_each, most / bytes_each
+        # a smaller target never misses less: what looks so is noise of the bins
+        points.append(Point(
+            min(max(0, int(target - (have - kept) / CACHE_SHARE)), larger.target_bytes),
+            max(wait, larger.wait), max(0.5 * (low + high), larger.misses),
+            max(low, larger.low), max(high, larger.high),
+        ))
     return Curve(_rising(points))
-
-
-def _point(
-    target: int, age_s: float, reading: OsdReading, rates: Rates, now: Point, usual: MissCost
-) -> Point:
-    wait, misses, low, high = 0.0, 0.0, 0.0, 0.0
-    for bins in reading.bins:
-        least, most = _crossing(bins, age_s)
-        bytes_each, seconds_each = _miss(bins.cache, reading, rates, usual)
-        wait += 0.5 * (least + most) / bytes_each * seconds_each
-        if bins.cache == "meta":
-            low, high = least / bytes_each, most / bytes_each
-            misses = 0.5 * (low + high)
-    return Point(
-        target, max(now.wait, wait), max(now.misses, misses), max(now.low, low),
-        max(now.high, high),
-    )
 
 
 def _crossing(bins: AgeBins, age_s: float) -> Tuple[float, float]:
@@ -128,45 +128,10 @@ def _told_until_s(bins: AgeBins) -> float:
 
 def _needed(bins: AgeBins, age_s: float) -> int:
     """What a cache must be granted to keep all that is younger."""
-    younger = _younger(bins, age_s)
+    younger = sum(held for edge, held in zip(bins.edges_s, bins.bin_bytes) if edge <= age_s)
     if age_s > _told_until_s(bins):
         return younger  # how old the rest of it gets nobody knows
     return max(0, younger - bins.reserved_bytes)
-
-
-def _younger(bins: AgeBins, age_s: float) -> int:
-    return sum(held for edge, held in zip(bins.edges_s, bins.bin_bytes) if edge <= age_s)
-
-
-def _miss(
-    cache: str, reading: OsdReading, rates: Rates, usual: MissCost
-) -> Tuple[float, float]:
-    """How many bytes one miss brings in, and the seconds that it takes."""
-    read_s = rates.read_s if rates.read_s is not None else usual.read_s
-    if cache == "meta":
-        cost_s = rates.miss_s if rates.miss_s is not None else usual.miss_s
-        return reading.onode_bytes or ONODE_BYTES, cost_s
-    if cache == "data":
-        return max(BLOCK_BYTES, rates.read_bytes or 16 * BLOCK_BYTES), read_s
-    return BLOCK_BYTES, read_s
-
-
-def _wait_now(rates: Rates, usual: MissCost) -> float:
-    read_s = rates.read_s if rates.read_s is not None else usual.read_s
-    miss_s = rates.miss_s if rates.miss_s is not None else usual.miss_s
-    wait = (rates.onode_misses or 0.0) * miss_s
-    if rates.buffer_miss_bytes and rates.read_bytes:
-        wait += rates.buffer_miss_bytes / rates.read_bytes * read_s
-    return wait
-
-
-def _no_better(point: Point, larger: Point) -> Point:
-    """A smaller target never misses less: what looks so is noise of the bins."""
-    return Point(
-        min(point.target_bytes, larger.target_bytes), max(point.wait, larger.wait),
-        max(point.misses, larger.misses), max(point.low, larger.low),
-        max(point.high, larger.high),
-    )
 
 
 def _rising(points: Iterable[Point]) -> Tuple[Point, ...]:

@@ -9,7 +9,7 @@ from ...core.model import Finding, FindingCode, Severity
 from ...core.text import amount, named
 from .advice import own_keys, why_not
 from .facts import FIXED_AT_START, Facts, HostFacts, Source, source_of
-from .promise import Promise
+from .promise import Outcome, Promise
 
 # An OSD above its target by more is not in a moment of growth (the tuner works every 5 s).
 OVER_SHARE = 1.15
@@ -136,6 +136,11 @@ def _stale(facts: Facts, promises: Sequence[Promise]) -> Iterable[Finding]:
                 f"({promise.shape} then, {now} now)",
             )
             continue
-        said = promise.broken(host)
-        if said:
-            yield Finding(FindingCode.MEMORY_STALE, Severity.WARNING, promise.host, said)
+        outcome, misses = promise.outcome(host)
+        if outcome is Outcome.BROKEN:
+            yield Finding(
+                FindingCode.MEMORY_STALE, Severity.WARNING, promise.host,
+                f"plan {promise.plan_id} promised at most {promise.high:.0f} onode misses/s for "
+                f"class {promise.device_class}, and there are {misses:.0f}/s: plan again, or roll "
+                "it back",
+            )

@@ -41,8 +41,11 @@ def make_changes(
 ) -> Wanted:
     """The changes that make the advice true: what shrinks first, so that a host never overflows."""
     left = [f"{group.name}: {line}" for group in groups for line in group.left_alone]
-    wanted = _targets(asked, groups)
-    edits, refused = _sections(wanted, facts)
+    edits, refused = _sections({
+        (host, item.device_class): (item.now_bytes, item.target_bytes)
+        for group in groups for host in group.hosts for item in group.classes
+        if item.changed and asked.wants(host, item.device_class)
+    }, facts)
     left += refused
     changes: List[Change] = []
     for host in taken_over:
@@ -51,8 +54,12 @@ def make_changes(
             edit = ConfigEdit(who, OPT_OUT_LABEL, "label", None)
             changes.append(_change(asked, changes, (edit,), "", f"host {host}",
                                    "cephadm's autotuner leaves the host alone"))
-    for host, sections in _with_removals(edits):
-        changes.append(_by_class(asked, changes, host, sections, facts))
+    going: Dict[Tuple[ConfigEdit, ...], List[Section]] = {}
+    for section in edits:
+        if section.removals:
+            going.setdefault(section.removals, []).append(section)
+    for sections in going.values():
+        changes.append(_by_class(asked, changes, sections, facts))
     for items in _batches(edits):
         for step, back in _ramp(items):
             changes.append(_stepped(asked, changes, items, step, back, facts))
@@ -88,20 +95,10 @@ class Section:
     removals: Tuple[ConfigEdit, ...] = ()
 
 
-def _targets(
-    asked: Asked, groups: Sequence[GroupAdvice]
-) -> Dict[Tuple[str, str], Tuple[int, int]]:
-    """(host, class) to (now, target) of what is to be changed."""
-    return {
-        (host, item.device_class): (item.now_bytes, item.target_bytes)
-        for group in groups for host in group.hosts for item in group.classes
-        if item.changed and asked.wants(host, item.device_class)
-    }
-
-
 def _sections(
     wanted: Dict[Tuple[str, str], Tuple[int, int]], facts: Facts
 ) -> Tuple[List[Section], List[str]]:
+    """What to set, of (now, target) by host and class; and what is left alone."""
     by_name = {host.name: host for host in facts.hosts}
     homes: Dict[str, List[str]] = {}
     for host in facts.hosts:
@@ -137,65 +134,45 @@ def _sections(
 def _of_host(
     facts: Facts, host: HostFacts, mine: Dict[str, Tuple[int, int]]
 ) -> Tuple[List[Section], str]:
-    """A machine's own sections, by its CRUSH hosts; for all classes of each, or for none."""
-    shared = _shared(facts, host)
-    if shared:
-        return [], shared
+    """A machine's own sections, by its CRUSH hosts; for all classes of each, or for none.
+
+    A value for all of a CRUSH host goes when each class has its own.
+    """
+    for other in facts.hosts:
+        both = {*other.crush_hosts} & {*host.crush_hosts}
+        if other.name != host.name and both:
+            return [], (
+                f"the OSDs of machine {host.name} and of {other.name} are in one CRUSH host, "
+                f"{min(both)}: a value for it would be for both machines"
+            )
     found: List[Section] = []
     for crush_host in host.crush_hosts:
         here = {
             item.osd.device_class for item in host.osds if crush_host_of(item.osd) == crush_host
         }
-        found += _of_crush_host(
-            facts, host, crush_host, here,
-            {name: pair for name, pair in mine.items() if name in here},
+        entry = facts.config.at(host_section(crush_host), TARGET)
+        pairs = {name: pair for name, pair in mine.items() if name in here}
+        for name in sorted(here) if pairs and entry is not None else ():
+            # they keep what they have of the value that goes
+            if facts.config.at(host_section(crush_host, name), TARGET) is None:
+                kept = int(entry.number or 0) if entry is not None else 0
+                pairs.setdefault(name, (kept, kept))
+        gone = () if entry is None else (
+            ConfigEdit(host_section(crush_host), TARGET, None, entry.value),
         )
+        found += [
+            _section(
+                facts, host_section(crush_host, name), name, [host], *pair, crush_host, gone
+            )
+            for name, pair in sorted(pairs.items())
+        ]
     why = _refused(facts, found)
     return ([], why) if why else (found, "")
 
 
-def _shared(facts: Facts, host: HostFacts) -> str:
-    """Why no section is this machine's alone: a CRUSH host of its is over other machines too."""
-    for other in facts.hosts:
-        both = {*other.crush_hosts} & {*host.crush_hosts}
-        if other.name != host.name and both:
-            return (
-                f"the OSDs of machine {host.name} and of {other.name} are in one CRUSH host, "
-                f"{min(both)}: a value for it would be for both machines"
-            )
-    return ""
-
-
-def _of_crush_host(
-    facts: Facts, host: HostFacts, crush_host: str, here: Set[str],
-    mine: Dict[str, Tuple[int, int]],
-) -> List[Section]:
-    """A CRUSH host's sections; a value for all of it goes when each class has its own."""
-    entry = facts.config.at(host_section(crush_host), TARGET)
-    if not mine:
-        return []
-    if entry is not None:
-        for name in sorted(here):  # they keep what they have of the value that goes
-            if (
-                name not in mine
-                and facts.config.at(host_section(crush_host, name), TARGET) is None
-            ):
-                kept = int(entry.number or 0)
-                mine[name] = kept, kept
-    sections = [
-        _section(facts, host_section(crush_host, name), name, [host], *pair, crush_host)
-        for name, pair in sorted(mine.items())
-    ]
-    if entry is not None:
-        gone = ConfigEdit(host_section(crush_host), TARGET, None, entry.value)
-        for section in sections:
-            section.removals = (gone,)
-    return sections
-
-
 def _section(
     facts: Facts, who: str, device_class: str, hosts: Sequence[HostFacts], now: int, target: int,
-    crush_host: str = "",
+    crush_host: str = "", removals: Tuple[ConfigEdit, ...] = (),
 ) -> Section:
     entry = facts.config.at(who, TARGET)
     ids = [
@@ -205,7 +182,7 @@ def _section(
     ]
     return Section(
         who, device_class, None if entry is None else entry.value, now, target, tuple(ids),
-        tuple(host.name for host in hosts),
+        tuple(host.name for host in hosts), removals,
     )
 
 
@@ -235,18 +212,8 @@ def _refused(facts: Facts, sections: Sequence[Section]) -> str:
     return ""
 
 
-def _with_removals(sections: Sequence[Section]) -> List[Tuple[str, List[Section]]]:
-    """Those of each value that goes, with their machine."""
-    found: Dict[Tuple[ConfigEdit, ...], List[Section]] = {}
-    for section in sections:
-        if section.removals:
-            found.setdefault(section.removals, []).append(section)
-    return [(mine[0].hosts[0], mine) for mine in found.values()]
-
-
 def _by_class(
-    asked: Asked, changes: Sequence[Change], host: str, sections: Sequence[Section],
-    facts: Facts,
+    asked: Asked, changes: Sequence[Change], sections: Sequence[Section], facts: Facts
 ) -> Change:
     """Each class gets by name what it has of the host's value, which goes: nothing moves."""
     edits = [ConfigEdit(s.who, TARGET, str(s.now_bytes), s.prior) for s in sections]
@@ -255,7 +222,7 @@ def _by_class(
     for section in sections:
         section.prior = str(section.now_bytes)
     return _change(
-        asked, changes, tuple(edits), "", f"host {host}",
+        asked, changes, tuple(edits), "", f"host {sections[0].hosts[0]}",
         "a value for the whole host takes precedence over those for its device classes", expect,
     )
 
@@ -286,28 +253,23 @@ def _ramp(sections: Sequence[Section]) -> List[Tuple[List[int], List[int]]]:
         )) for s in sections
     )
     while True:
-        steps = _steps(sections, count)
+        ways = [[s.now_bytes for s in sections], *(
+            [_at_step(s, number, count) for s in sections] for number in range(1, count + 1)
+        )]
         # rounding can make one of them a little larger
         if all(
             min(value, was) >= (1.0 - STEP_SHARE) * max(value, was)
-            for values, before in steps for value, was in zip(values, before)
+            for before, values in zip(ways, ways[1:]) for value, was in zip(values, before)
         ):
-            return steps
+            return list(zip(ways[1:], ways))
         count += 1
 
 
-def _steps(sections: Sequence[Section], count: int) -> List[Tuple[List[int], List[int]]]:
-    steps = []
-    before = [s.now_bytes for s in sections]
-    for number in range(1, count + 1):
-        values = []
-        for s in sections:
-            ratio = (s.target_bytes / s.now_bytes) ** (number / count)
-            rounded = math.ceil(s.now_bytes * ratio / 2**20) * 2**20
-            values.append(s.target_bytes if number == count else rounded)
-        steps.append((values, before))
-        before = values
-    return steps
+def _at_step(section: Section, number: int, count: int) -> int:
+    if number == count:
+        return section.target_bytes
+    ratio: float = (section.target_bytes / section.now_bytes) ** (number / count)
+    return math.ceil(section.now_bytes * ratio / 2**20) * 2**20
 
 
 def _stepped(

@@ -75,16 +75,6 @@ class Promise:
         kept = misses <= self.high
         return (Outcome.KEPT if kept else Outcome.BROKEN), misses
 
-    def broken(self, host: HostFacts) -> str:
-        """What did not come true, in one line; "" where it did or nothing is known yet."""
-        outcome, misses = self.outcome(host)
-        if outcome is not Outcome.BROKEN or misses is None:
-            return ""
-        return (
-            f"plan {self.plan_id} promised at most {self.high:.0f} onode misses/s for class "
-            f"{self.device_class}, and there are {misses:.0f}/s: plan again, or roll it back"
-        )
-
 
 @dataclass(frozen=True)
 class Promises:

@@ -89,8 +89,8 @@ def read(
     edges: Mapping[str, Tuple[float, ...]],
 ) -> OsdReading:
     """A reading from `perf dump`, `config diff get`, `dump_mempools` and `heap stats`."""
-    perf = _object(perf)
-    tuner = _object(perf.get("bluestore-pricache"))
+    perf = as_object(perf)
+    tuner = as_object(perf.get("bluestore-pricache"))
     target, source = _target(diff)
     outside, onode_bytes = _pools(pools)
     # BlueStore makes the tuner only then (BlueStore::MempoolThread::entry)
@@ -128,7 +128,7 @@ def edges_of(text: str) -> Tuple[float, ...]:
 
 
 def _target(diff: Any) -> Tuple[Optional[int], str]:
-    found = _object(_object(_object(diff).get("diff")).get("osd_memory_target"))
+    found = as_object(as_object(as_object(diff).get("diff")).get("osd_memory_target"))
     final = _number(found.get("final"))
     if final is None:
         return None, ""
@@ -139,8 +139,8 @@ def _target(diff: Any) -> Tuple[Optional[int], str]:
 
 
 def _counters(at_s: float, perf: Mapping[str, Any]) -> Counters:
-    store = _object(perf.get("bluestore"))
-    gets, get_s = _pair(_object(perf.get("rocksdb")).get("get_latency"))
+    store = as_object(perf.get("bluestore"))
+    gets, get_s = _pair(as_object(perf.get("rocksdb")).get("get_latency"))
     waits, wait_s = _pair(store.get("read_wait_aio_lat"))
 
     def one(*names: str) -> Optional[float]:
@@ -159,7 +159,7 @@ def _counters(at_s: float, perf: Mapping[str, Any]) -> Counters:
 
 
 def _bins(cache: str, perf: Mapping[str, Any], edges_s: Tuple[float, ...]) -> Optional[AgeBins]:
-    section = _object(perf.get(f"bluestore-pricache:{cache}"))
+    section = as_object(perf.get(f"bluestore-pricache:{cache}"))
     if "pri0_bytes" not in section or not edges_s:
         return None
     each = [_bytes(section.get(f"pri{number}_bytes")) for number in range(PRIORITIES)]
@@ -170,17 +170,17 @@ def _bins(cache: str, perf: Mapping[str, Any], edges_s: Tuple[float, ...]) -> Op
 
 
 def _pools(plain: Any) -> Tuple[Tuple[Tuple[str, int], ...], float]:
-    by_pool = _object(_object(_object(plain).get("mempool")).get("by_pool"))
+    by_pool = as_object(as_object(as_object(plain).get("mempool")).get("by_pool"))
     found: Dict[str, int] = {}
     for name, item in list(by_pool.items())[:POOLS_MAX]:
         if isinstance(name, str) and name.isprintable() and name not in _CACHE_POOLS:
-            size = _bytes(_object(item).get("bytes"))
+            size = _bytes(as_object(item).get("bytes"))
             if size:
                 found[name[:40]] = size
-    onode = _object(by_pool.get("bluestore_cache_onode"))
+    onode = as_object(by_pool.get("bluestore_cache_onode"))
     items = _number(onode.get("items")) or 0.0
     of_onodes = sum(
-        _bytes(_object(by_pool.get(name)).get("bytes"))
+        _bytes(as_object(by_pool.get(name)).get("bytes"))
         for name in ("bluestore_cache_onode", "bluestore_cache_meta", "bluestore_extent",
                      "bluestore_blob", "bluestore_shared_blob", "bluestore_cache_other")
     )
@@ -189,7 +189,8 @@ def _pools(plain: Any) -> Tuple[Tuple[Tuple[str, int], ...], float]:
     return tuple(largest), each
 
 
-def _object(value: Any) -> Mapping[str, Any]:
+def as_object(value: Any) -> Mapping[str, Any]:
+    """The object that an answer should be; an empty one where it is something else."""
     return value if isinstance(value, Mapping) else {}
 
 
@@ -209,5 +210,5 @@ def _bytes(value: Any) -> int:
 
 
 def _pair(value: Any) -> Tuple[float, float]:
-    plain = _object(value)
+    plain = as_object(value)
     return _number(plain.get("avgcount")) or 0.0, _number(plain.get("sum")) or 0.0

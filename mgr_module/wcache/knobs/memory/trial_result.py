@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from statistics import fmean, stdev
 from typing import ClassVar, Iterable, List, Sequence, Tuple
 
 from ...core.figures.student_t import t95
@@ -69,28 +70,26 @@ def judge(
         for index in range(len(told.osd_ids)):
             plain = [misses[index] for raised, misses in block if not raised]
             raised = [misses[index] for is_raised, misses in block if is_raised]
-            base = sum(plain) / len(plain)
+            base = fmean(plain)
             before += base
             if base >= MISSES_MIN:
                 # one miss in a while keeps the logarithm finite where a cliff took all of them
                 least = 0.01 * base
-                samples.append(math.log(max(least, sum(raised) / len(raised)) / base))
+                samples.append(math.log(max(least, fmean(raised)) / base))
     blocks = max(1, len(periods) // 4)
     told = replace(told, misses_before=before / max(1, blocks * len(told.osd_ids)))
     if len(samples) < SAMPLES_MIN:
         return told
-    mean = sum(samples) / len(samples)
-    freedom = len(samples) - 1
-    spread = math.sqrt(sum((x - mean) ** 2 for x in samples) / freedom / len(samples))
-    reach = t95(freedom) * spread
-    low, high = math.exp(mean - reach), math.exp(mean + reach)
+    middle = fmean(samples)
+    reach = t95(len(samples) - 1) * stdev(samples) / math.sqrt(len(samples))
+    low, high = math.exp(middle - reach), math.exp(middle + reach)
     verdict = TrialVerdict.VAGUE
     if high < 1 / MATERIAL_RATIO:
         verdict = TrialVerdict.GAIN
     elif low > 1 / MATERIAL_RATIO and high < MATERIAL_RATIO:
         verdict = TrialVerdict.NONE
     return replace(
-        told, share=math.exp(mean), share_low=low, share_high=high, verdict=verdict
+        told, share=math.exp(middle), share_low=low, share_high=high, verdict=verdict
     )
 
 

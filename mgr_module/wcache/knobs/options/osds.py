@@ -24,7 +24,7 @@ from ...core.verdict.option_choice import (
 from ...core.verdict.recommend import recommended_for
 from ..domains import in_order
 from ..knob import CHANGES_MAX, Asked, Wanted
-from .knob import OPTIONS_KNOB
+from .drift import OPTIONS_KNOB
 from .refusals import Refusals
 
 # Hosts share a change, in groups that grow to 1 / SHARE of those that are changed.

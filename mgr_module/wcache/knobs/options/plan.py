@@ -1,17 +1,21 @@
-"""From verdicts about options of drives to changes, one option of a drive in a plan."""
+"""Changes of drives' options: by verdicts of `ab`, or as an admin's plan names one."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ...core.change.change import Change
 from ...core.change.option_setting import OptionSetting
 from ...core.cluster import ClusterState
-from ...core.host_report import HostReport
-from ...core.model import DriveReport
-from ...core.options.entries import DRAINS, OPTIONS, kept_from
-from ...core.options.option import DIRTY_DATA, Option, Place
-from ...core.shell import CommandLine, command, commented
+from ...core.drive.safety import writeback_refusal
+from ...core.errors import MalformedError, RefusedError
+from ...core.host_report import HostReport, lost_models
+from ...core.model import DriveReport, LoadPoint
+from ...core.options.entries import DRAINS, OPTIONS, kept_from, option
+from ...core.options.option import DIRTY_DATA, Follow, Option, Place
+from ...core.options.shared_cache import shared_cache
+from ...core.shell import CommandLine, command, commented, typed
 from ...core.verdict.option_choice import Choice, Ground, OptionVerdict, Told, by_kind, choose
 from ...core.verdict.recommend import recommended_for
 from ..domains import Domain, Fate, by_fate, in_order, within
@@ -31,7 +35,7 @@ class NewValue(NamedTuple):
     choice: Choice
 
 
-def make_changes(
+def by_verdicts(
     asked: Asked, verdicts: Iterable[OptionVerdict], reports: Iterable[HostReport],
     cluster: ClusterState, refusals: Refusals, disputed: Mapping[Tuple[str, str], str] = {},
 ) -> Wanted:
@@ -164,3 +168,100 @@ def _path(drive: DriveReport, entry: Option) -> str:
         return f"/sys/block/{drive.dev_name}/queue"
     name = next((one.name for one in drive.bcache if not one.is_cache), "bcacheN")
     return f"/sys/block/{name}/bcache"
+
+
+# ---- what an admin's plan names (`plan --option=OPTION=VALUE`): no verdict speaks for it
+
+
+def named(text: str) -> Tuple[Option, str]:
+    """OPTION=VALUE; raises a WcacheError where no admin's plan may name it."""
+    name, _, value = text.partition("=")
+    if not value:
+        raise MalformedError(
+            f"{text[:80]!r} is not OPTION=VALUE",
+            "as in `ceph wcache plan --knob=options --option=cache_mode=writethrough`",
+        )
+    entry = option(name)
+    if entry.follow is not Follow.ADMIN:
+        raise RefusedError(
+            f"{name} goes by verdicts",
+            typed("ceph wcache ab {}=A,B", name) + ", then `ceph wcache plan --knob=options`",
+        )
+    entry.require(value)
+    return entry, value
+
+
+def by_admin(
+    asked: Asked, reports: Iterable[HostReport], cluster: ClusterState,
+    disputed: Mapping[Tuple[str, str], str] = {},
+) -> Wanted:
+    """Changes of the backing drives that have another value, by failure domain.
+
+    `disputed`: by host and cache domain, why nothing is begun there.
+    """
+    entry, value = named(asked.option)
+    reports = tuple(reports)
+    lost = lost_models(reports)
+
+    def fate_of(domain: Domain, before: int) -> Fate:
+        report, drives = domain.report, domain.drives
+        osd_id = next((use.osd_id for drive in drives for use in drive.uses), None)
+        osd = None if osd_id is None else cluster.osd_of(report, osd_id)
+        if osd_id is None or (osd is None and report.real):
+            return Fate()
+        unsafe = writeback_refusal(report, drives, lost[report.simulated])
+        now = next(drive for drive in drives if drive.uses).state.option(entry.name) or ""
+        manual = by_hand(drives, entry, now, value, unsafe)
+        setting = OptionSetting(domain.planned, entry.name, now, value, manual)
+        change = Change(
+            asked.action_id(before), setting, osd.device_class if osd else "",
+            "an admin asked for it", ", ".join(domain.where), osd_id, LoadPoint.OSD_BENCH_DEPTH1,
+            # nothing judges what leaves it, so nothing needs to settle
+            0.0 if setting.unjudged else entry.settle_s,
+        )
+        wanted = asked.wants(change.hostname, change.device_class)
+        if not wanted or not change.is_within(asked.scope):
+            return Fate()
+        try:
+            _require(domain, setting, refusal_of(domain, cluster, entry, disputed))
+            if setting.needs_consent and unsafe:
+                raise RefusedError(unsafe)
+            return Fate(replace(change, setting=_with_shared(setting, domain, cluster)))
+        except RefusedError as error:
+            return Fate(reasons=(error.message,))
+
+    backing = (
+        domain for domain in in_order(reports, cluster)
+        if any(not one.is_cache for drive in domain.drives for one in drive.bcache)
+    )
+    found = by_fate(backing, fate_of)
+    none = ("no OSD that is asked for is on the backing drive of a bcache device",)
+    left = found.left_alone if found.changes else found.left_alone or none
+    return replace(found, left_alone=left, drives_in_place=None)
+
+
+def _require(domain: Domain, setting: OptionSetting, refusal: str) -> None:
+    """Raise RefusedError where there is nothing to change, or it must not be changed."""
+    values = {drive.state.option(setting.option) for drive in domain.drives}
+    if len(values) > 1:
+        raise RefusedError(f"{setting.option} differs between its drives")
+    if not setting.before:
+        raise RefusedError(
+            f"{setting.option} cannot be read: two bcache devices are on the drive, or its probe "
+            "does not know it"
+        )
+    if setting.before == setting.after:
+        raise RefusedError(f"{setting.option} is {setting.after} already")
+    if refusal:
+        raise RefusedError(refusal)
+
+
+def _with_shared(
+    setting: OptionSetting, domain: Domain, cluster: ClusterState
+) -> OptionSetting:
+    """Name what shares the cache device; RefusedError where that cannot be told."""
+    if not setting.needs_consent:
+        return setting
+    found = shared_cache(domain.report, domain.drives)
+    together = len(found.osd_ids) > 1 and "osd" in cluster.failure_types
+    return replace(setting, shared=replace(found, all_copies=together))

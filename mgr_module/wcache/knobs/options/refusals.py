@@ -9,7 +9,7 @@ from ...core.change.change_status import ChangeStatus
 from ...core.change.option_setting import OptionSetting
 from ...core.change.rollout_state import Rollout
 from ...core.options.option import Follow, Option
-from .knob import OPTIONS_KNOB
+from .drift import OPTIONS_KNOB
 
 # So often the same value is set by plans; where it is gone again, something else wants another.
 TIMES_MAX = 3

@@ -10,10 +10,11 @@ from typing import AbstractSet, Any, Callable, Dict, List, Mapping, Optional, Se
 from ....commands.command import SCOPE, Command
 from ....core import codec
 from ....core.errors import MalformedError, NotFoundError, NotReadyError
-from ....core.experiment.campaign import RUNS_MAX
+from ....core.experiment.campaign import RUNS_MAX, Campaign, CampaignOptions
+from ....core.experiment.run import RunMachine
 from ....core.experiment.run_state import RunStatus
 from ....core.jobs import Holding, Touched
-from ....core.loads import SCHEDULER
+from ....core.loads import CAPACITY_CALL_BYTES, SCHEDULER
 from ....core.model import Finding, LoadPoint
 from ....core.scope import parse_scope
 from ....core.shell import command
@@ -26,12 +27,10 @@ from ....services.plans.planner import OwnRuns, Parts, Planner
 from ...knob import Asked, Wanted, knobs_of
 from ..advice import advise
 from ..capacity import CALLS_DEFAULT, CALLS_MAX, CALLS_MIN, of_one, option
-from ..config import scheduler
-from ..knob import MCLOCK
+from ..config import MCLOCK, scheduler
 from ..plan import make_changes
-from ..runs import campaign_options, choose, make_runs
+from ..runs import choose, make_runs
 from . import tables
-from .capacities import Capacities, newest, runs_of, under_way
 from .facts import MclockFacts
 
 DRIVES_DEFAULT, DRIVES_MAX = 3, 100
@@ -54,8 +53,7 @@ class MclockPlanner(Planner):
         self, engine: Engine, archive: Archive, compiled_queue: Callable[[], str]
     ) -> None:
         self._engine = engine
-        self.capacities = Capacities(engine, archive)
-        self.facts = MclockFacts(engine, archive, self.capacities, compiled_queue)
+        self.facts = MclockFacts(engine, archive, compiled_queue)
 
     def plan(self, asked: Asked, world: World) -> Wanted:
         """See Planner."""
@@ -101,9 +99,9 @@ class MclockPlanner(Planner):
                 "narrow the scope",
             )
         more = [f"and {len(skipped) - 50} more"] if len(skipped) > 50 else []
-        options = campaign_options(
-            str(scope), drives_per_model=most, calls=calls, forced=forced,
-            latency_limit_ms=set_to.latency_limit_ms, seconds_max=set_to.experiment_seconds_max,
+        options = CampaignOptions(  # it has neither pairs nor settling
+            str(scope), self.own_loads, 4, most, 0.0, 0.0, set_to.latency_limit_ms,
+            set_to.experiment_seconds_max, calls * CAPACITY_CALL_BYTES, forced=forced, observe=True,
         )
         runs = make_runs(campaign_id, targets, calls, reports, world.cluster, options)
         who = named([f"osd.{target.osd_id}" for target in targets])
@@ -116,20 +114,18 @@ class MclockPlanner(Planner):
 
     def load(self) -> None:
         """See Planner."""
-        self.capacities.load()
         self.facts.load()
 
     def tick(self, world: World) -> None:
-        """See Planner: what was measured, and what findings follow."""
-        self.capacities.take(world)
+        """See Planner."""
         self.facts.tick(world)
 
     def measuring(self, world: World) -> Optional[Holding]:
         """See Planner."""
-        campaign = under_way(world)
-        if campaign is None:
+        campaign = _newest(world)
+        specs = [run.spec for run in _runs_of(world, campaign) if not run.over] if campaign else []
+        if campaign is None or not specs:
             return None
-        specs = [run.spec for run in runs_of(world, campaign) if not run.over]
         return Holding(
             f"mclock measurement {campaign.campaign_id}",
             Touched(
@@ -151,7 +147,7 @@ class MclockPlanner(Planner):
         """`mclock show`: what was measured, how far a measurement is, and what was set."""
         world = self._engine.world()
         rows = []
-        for item in sorted(self.capacities.now(world), key=lambda item: item.osd_id):
+        for item in sorted(self.facts.capacities(world), key=lambda item: item.osd_id):
             told = of_one(item.iops)
             interval = (None, None, None) if told is None else (told.iops, told.low, told.high)
             iops, low, high = (None if end is None else round(end, 1) for end in interval)
@@ -183,7 +179,7 @@ class MclockPlanner(Planner):
         """`mclock recommend`: what to set, what overrides it, and the commands by hand."""
         wanted, world = parse_scope(scope, ("class",)), self._engine.world()
         require_scope(world, wanted)
-        rows, measured = [], self.capacities.now(world)
+        rows, measured = [], self.facts.capacities(world)
         for advice in advise(self.facts.gather(world, with_wanted=True)) if measured else ():
             if wanted.has_class(advice.device_class):
                 plain = codec.to_plain(advice)
@@ -202,12 +198,26 @@ class MclockPlanner(Planner):
         }
 
 
+def _newest(world: World) -> Optional[Campaign]:
+    """The newest campaign that measures capacities."""
+    found = [
+        c for c in world.campaigns.values() if LoadPoint.OSD_BENCH_CAPACITY in c.options.loads
+    ]
+    found.sort(key=lambda c: (c.created_at_s, len(c.campaign_id), c.campaign_id))
+    return found[-1] if found else None
+
+
+def _runs_of(world: World, campaign: Campaign) -> List[RunMachine]:
+    """Its runs, in order."""
+    return [world.runs[run_id] for run_id in campaign.run_ids if run_id in world.runs]
+
+
 def _job(world: World) -> Optional[Dict[str, Any]]:
     """How far the newest measurement is; its id is that of its campaign."""
-    campaign = newest(world)
+    campaign = _newest(world)
     if campaign is None:
         return None
-    runs = runs_of(world, campaign)
+    runs = _runs_of(world, campaign)
     aborted = [run.state.reason for run in runs if run.state.status is RunStatus.ABORTED]
     status = "running" if any(not run.over for run in runs) else "stopped"
     if status == "stopped" and not aborted:

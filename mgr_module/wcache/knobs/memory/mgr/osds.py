@@ -15,6 +15,7 @@ from ..reading import (
     CACHES,
     EDGES_OPTION,
     OsdReading,
+    as_object,
     edges_of,
     read,
     tunable,
@@ -66,10 +67,10 @@ class CephMemory:
             perf = self._json(osd_id, {"prefix": "perf dump"})
             at_s = self._clock()
             diff = self._json(osd_id, {"prefix": "config diff get", "var": TARGET})
-            if TARGET not in _object(_object(diff).get("diff")):
+            if TARGET not in as_object(as_object(diff).get("diff")):
                 value = self._json(osd_id, {"prefix": "config get", "var": TARGET})
-                diff = {"diff": {TARGET: {"default": _object(value).get(TARGET),
-                                          "final": _object(value).get(TARGET)}}}
+                diff = {"diff": {TARGET: {"default": as_object(value).get(TARGET),
+                                          "final": as_object(value).get(TARGET)}}}
             pools = self._json(osd_id, {"prefix": "dump_mempools"})
         except CommandFailed:
             return None
@@ -83,11 +84,11 @@ class CephMemory:
             command = {"prefix": "config set", "var": TARGET, "val": [str(target_bytes)]}
         try:
             self._ask(osd_id, command)
-            found = _object(_object(self._json(
+            found = as_object(as_object(self._json(
                 osd_id, {"prefix": "config diff get", "var": TARGET})).get("diff"))
         except CommandFailed as failure:
             return str(failure)
-        leased = _object(found.get(TARGET)).get("override")
+        leased = as_object(found.get(TARGET)).get("override")
         wanted = None if target_bytes is None else str(target_bytes)
         if (None if leased is None else str(leased)) != wanted:
             return f"osd.{osd_id} has {leased or 'no'} leased target instead of {wanted or 'none'}"
@@ -99,7 +100,7 @@ class CephMemory:
         for server in self._mgr.list_servers():
             counts = found.setdefault(of_metadata(server, "hostname"), {})
             for service in server.get("services", ()):
-                kind = str(_object(service).get("type", ""))[:40]
+                kind = str(as_object(service).get("type", ""))[:40]
                 counts[kind] = counts.get(kind, 0) + 1
         return found
 
@@ -115,7 +116,7 @@ class CephMemory:
         for cache in CACHES:
             name = EDGES_OPTION.format(cache=cache)
             try:
-                value = _object(self._json(osd_id, {"prefix": "config get", "var": name}))
+                value = as_object(self._json(osd_id, {"prefix": "config get", "var": name}))
             except CommandFailed:
                 break  # a release without age bins
             if isinstance(value.get(name), str):
@@ -213,7 +214,3 @@ class TrialOsds:
         except Exception as error:
             # a thread's exception would go nowhere, and the trial wait for ever
             return f"osd.{osd_id}: {error!r}"[:300]
-
-
-def _object(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}

@@ -14,9 +14,8 @@ from ....engine.world import World
 from ....services.guards import disputed_domains, require_config, unseen
 from ....services.plans.planner import Parts, Planner
 from ...knob import Asked, Wanted
-from .. import by_admin, osds, plan
-from ..drift import drifted
-from ..knob import OPTIONS_KNOB
+from .. import osds, plan
+from ..drift import OPTIONS_KNOB, drifted
 from ..refusals import Refusals
 
 # What `auto` may change is worked out as often: it goes through all drives.
@@ -52,7 +51,7 @@ class OptionsPlanner(Planner):
     def plan(self, asked: Asked, world: World) -> Wanted:
         """See Planner."""
         if asked.option:
-            named = by_admin.make_changes(
+            named = plan.by_admin(
                 asked, world.believed_reports, world.cluster,
                 {**disputed_domains(world), **asked.without},
             )
@@ -69,7 +68,7 @@ class OptionsPlanner(Planner):
         if not asked.by_itself:
             self._read_soon()  # what the next plan says is of now
         reports = world.believed_reports
-        wanted = plan.make_changes(
+        wanted = plan.by_verdicts(
             asked, verdicts, reports, world.cluster, refusals,
             {**disputed_domains(world), **asked.without},
         )
