@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import AbstractSet, Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
 
 from ...core.cluster import OsdInfo
-from ...core.config_database import EDITS_MAX, Config, ConfigEdit, Entry
+from ...core.config_database import EDITS_MAX, Config, ConfigEdit
 from ...core.loads import SCHEDULER, capacity_limits
 from ...core.model import CacheMode
 from ...core.shell import command, typed
@@ -195,28 +195,21 @@ def _changes(
     config: Config, name: str, device_class: str, value: int, own: Mapping[str, int],
     mine: Sequence[OsdInfo], stacks: Mapping[int, str], kept: FrozenSet[int],
 ) -> List[ConfigEdit]:
-    changes = [_set(config, f"osd/class:{device_class}", name, value)]
+    """The class's value, then OSDs' own: set, or removed where nothing else would be stronger."""
+    wanted: List[Tuple[str, Optional[int]]] = [(f"osd/class:{device_class}", value)]
     for osd in mine:
-        who = f"osd.{osd.osd_id}"
-        wanted = own.get(stacks[osd.osd_id])
-        if wanted is not None:
-            changes.append(_set(config, who, name, wanted))
-        elif config.at(who, name) is not None and osd.osd_id not in kept:
-            entry = config.at(who, name)
-            changes.append(ConfigEdit(who, name, None, entry.value if entry else None))
-    return [change for change in changes if change is not None and _moves(change)]
-
-
-def _set(config: Config, who: str, name: str, value: int) -> ConfigEdit:
-    entry = config.at(who, name)
-    return ConfigEdit(who, name, str(value), entry.value if entry else None)
-
-
-def _moves(change: ConfigEdit) -> bool:
-    if change.value is None or change.prior is None:
-        return True
-    prior = Entry(change.who, change.name, change.prior).number
-    return prior is None or round(prior) != int(change.value)
+        of_stack = own.get(stacks[osd.osd_id])
+        if of_stack is not None or osd.osd_id not in kept:
+            wanted.append((f"osd.{osd.osd_id}", of_stack))
+    changes = []
+    for who, iops in wanted:
+        entry = config.at(who, name)
+        number = None if entry is None else entry.number
+        same = entry is None if iops is None else number is not None and round(number) == iops
+        if not same:
+            prior = None if entry is None else entry.value
+            changes.append(ConfigEdit(who, name, None if iops is None else str(iops), prior))
+    return changes
 
 
 # ---- why not, and doubts
@@ -228,8 +221,9 @@ def _blocked(
 ) -> List[str]:
     """Reasons to change nothing, however good the numbers are."""
     lines = []
+    others = {item.osd_id for item in current if item.scheduler != SCHEDULER}
     idle = [osd for osd in members if not by_mclock(facts.config, osd, facts.compiled_queue)]
-    idle += [osd for osd in members if _runs_another(osd, current)]
+    idle += [osd for osd in members if osd.osd_id in others]
     if idle:
         lines.append(
             f"{_osds(idle)} do not schedule by mClock (osd_op_queue), so the value would do "
@@ -271,12 +265,6 @@ def _one_host_alone(
         )
         lines += [f"{name}: {missing.why}"] if missing is not None else []
     return lines
-
-
-def _runs_another(osd: OsdInfo, current: Sequence[Measurement]) -> bool:
-    return any(
-        item.osd_id == osd.osd_id and item.scheduler != SCHEDULER for item in current
-    )
 
 
 def _beyond(facts: Basis, item: ModelCapacity, current: Sequence[Measurement]) -> str:
@@ -341,7 +329,8 @@ def _doubts(
     others = [osd for osd in members if facts.stacks.get(osd.osd_id) not in measured]
     if found and others:
         lines.append(f"{_osds(others)} are on drive models that were not measured")
-    forced = [osd for osd in members if _is_forced(facts.config, osd)]
+    benches = ((osd, facts.config.of_osd(osd, FORCED_BENCH)) for osd in members)
+    forced = [osd for osd, entry in benches if entry and entry.value.lower() in ("true", "1")]
     if forced:
         lines.append(
             f"{_osds(forced)} bench themselves at every start ({FORCED_BENCH}) and store the "
@@ -378,11 +367,6 @@ def _overridden(
         others = named([item.entry.who for item in stronger[NAMED_MAX:]])
         lines.append(f"{others} also take precedence over the class, or may")
     return lines
-
-
-def _is_forced(config: Config, osd: OsdInfo) -> bool:
-    entry = config.of_osd(osd, FORCED_BENCH)
-    return entry is not None and entry.value.lower() in ("true", "1")
 
 
 def _osds(osds: Sequence[OsdInfo]) -> str:

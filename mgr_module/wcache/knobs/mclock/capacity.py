@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from statistics import fmean, stdev
 from typing import ClassVar, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from ...core.experiment.observed import CAPACITY_CALLS_MAX
@@ -117,9 +118,7 @@ def of_model(measured: Sequence[Measurement]) -> Optional[Capacity]:
 
 
 def _mean_sd(logs: Sequence[float]) -> Tuple[float, float]:
-    mean = math.fsum(logs) / len(logs)
-    variance = math.fsum((x - mean) ** 2 for x in logs) / (len(logs) - 1)
-    return mean, max(SD_MIN, math.sqrt(variance))
+    return fmean(logs), max(SD_MIN, stdev(logs))
 
 
 def _capacity(mean: float, half: float, half_next: float, drives: int, calls: int) -> Capacity:
@@ -171,15 +170,11 @@ def _contradicted(stack: str, value: int, mine: Sequence[Measurement]) -> List[s
 
 
 def _vague_each(mine: Sequence[Measurement]) -> List[str]:
-    lines = []
-    for item in mine:
-        one = of_one(item.iops)
-        if one is not None and one.high > VAGUE * one.iops:
-            lines.append(
-                f"osd.{item.osd_id}: {_too_wide(one)}; repeat it with more --calls, while the OSD "
-                "is quiet"
-            )
-    return lines[:NAMED_MAX]
+    each = ((item, of_one(item.iops)) for item in mine)
+    return [
+        f"osd.{item.osd_id}: {_too_wide(one)}; repeat it with more --calls, while the OSD is quiet"
+        for item, one in each if one is not None and one.high > VAGUE * one.iops
+    ][:NAMED_MAX]
 
 
 def _vague_model(stack: str, mine: Sequence[Measurement]) -> List[str]:

@@ -33,7 +33,8 @@ def stale(facts: Basis) -> Tuple[Finding, ...]:
             continue
         for osd in covered(entry, facts.osds):
             why = _older(facts, entry, osd) or _outside(facts, entry, osd, spread)
-            if why and _takes(facts, osd, entry):
+            taken = why and facts.config.of_osd(osd, entry.name) is entry
+            if taken and by_mclock(facts.config, osd, facts.compiled_queue):
                 own = entry.who == f"osd.{osd.osd_id}"
                 name = entry.who if own else f"{entry.who} for osd.{osd.osd_id}"
                 groups[(osd.device_class, entry.name, why)].append(name)
@@ -55,19 +56,10 @@ def _cure(device_class: str) -> str:
     return f"{measure}, then {plan}"
 
 
-def _takes(facts: Basis, osd: OsdInfo, entry: Entry) -> bool:
-    return (
-        facts.config.of_osd(osd, entry.name) is entry
-        and by_mclock(facts.config, osd, facts.compiled_queue)
-    )
-
-
 def _older(facts: Basis, entry: Entry, osd: OsdInfo) -> str:
     known = facts.known.get((entry.who, entry.name))
     now = facts.settings.get(osd.osd_id, "")
-    if known is None or known.value != entry.value or not known.setting or not now:
-        return ""
-    if known.setting == now:
+    if known is None or known.value != entry.value or not now or known.setting in ("", now):
         return ""
     return f"was stored while the drives were in {known.setting}; they are in {now} now"
 

@@ -116,11 +116,7 @@ class Facts:
 
 
 class Source(Enum):
-    """Where an OSD has its target from, as far as it matters; the first four by its own word.
-
-    Their values are levels of the OSD's own config, weak to strong (CONF_FILE and on in
-    src/common/config_values.h).
-    """
+    """Where an OSD has its target from, as far as it matters; the first four by its own word."""
 
     CONF_FILE = "file"
     ENVIRONMENT = "env"
@@ -130,11 +126,13 @@ class Source(Enum):
     OTHER = "other"
 
 
-_WORDS = {
-    Source.CONF_FILE: "ceph.conf", Source.ENVIRONMENT: "environment",
-    Source.COMMAND_LINE: "command line", Source.LEASED: "set by `ceph tell`",
+# By the levels of the OSD's own config, weak to strong (CONF_FILE and on in
+# src/common/config_values.h).
+_BY_LEVEL = {
+    "file": (Source.CONF_FILE, "ceph.conf"), "env": (Source.ENVIRONMENT, "environment"),
+    "cmdline": (Source.COMMAND_LINE, "command line"),
+    "override": (Source.LEASED, "set by `ceph tell`"),
 }
-_BY_VALUE = {source.value: source for source in _WORDS}
 # What an OSD reads once, when it starts, and prefers to the config database.
 FIXED_AT_START = (Source.CONF_FILE, Source.COMMAND_LINE)
 
@@ -161,8 +159,7 @@ def told_source(item: OsdFacts) -> Optional[Tuple[Source, str]]:
     said = item.reading.source if item.reading is not None else ""
     if said in ("", "mon", "default"):
         return None
-    source = _BY_VALUE.get(said, Source.OTHER)
-    return source, _WORDS.get(source, said)
+    return _BY_LEVEL.get(said, (Source.OTHER, said))
 
 
 def _words_of(mask: Mask, host: HostFacts) -> str:

@@ -206,74 +206,63 @@ class TrialMachine(jobs.Trial):
 
     def handle(self, event: events.Event, now_s: float) -> List[events.Action]:
         """See Job."""
+        running = self.trial.status is TrialStatus.RUNNING
         if self.over:
             return []
         if isinstance(event, events.Begin):
-            return self._begin(now_s)
-        if isinstance(event, events.Halt):
-            return self._halt(event.reason)
-        if isinstance(event, events.Tick):
-            return self._tick(now_s)
+            return self._begin(now_s) if running else self._give_back()
+        if isinstance(event, events.Halt) and running:
+            return self._end(event.reason)
+        if isinstance(event, events.Tick) and self.wake_at_s is not None:
+            if now_s < self.wake_at_s:
+                return []
+            self.wake_at_s = None
+            return [self._read()] if running else self._give_back()
         if isinstance(event, events.OsdsAnswered) and event.token == self._token:
-            return self._answered(event.answer, now_s)
+            answer = event.answer
+            if isinstance(answer, Leased):
+                return self._leased(answer, now_s) if running else self._gave_back(answer, now_s)
+            if isinstance(answer, Read) and running:
+                return self._read_back(answer.readings, now_s)
         return []
 
     def _begin(self, now_s: float) -> List[events.Action]:
-        """Begin a new trial, or take up a stored one: whatever that had leased goes back."""
-        if self.trial.status is not TrialStatus.RUNNING:
-            return self._give_back()
+        """Begin a new trial; of a stored one goes back whatever it had leased."""
         if self.trial.owed:
-            return self._halt("the mgr was restarted")
+            return self._end("the mgr was restarted")
         # all its OSDs count as leased from here on
         self.trial = replace(self.trial, owed=self.trial.osd_ids)
         self._quiet_until_s = now_s  # they are as they have been
         return [events.SaveRun(), self._read()]
-
-    def _halt(self, reason: str) -> List[events.Action]:
-        """End it now."""
-        if self.trial.status is not TrialStatus.RUNNING:
-            return []
-        self.trial = self._ending(reason)
-        self.wake_at_s = None
-        said = events.Note(f"ending: {self.trial.reason}")
-        return [events.SaveRun(), said, *self._give_back()]
 
     def _ending(self, reason: str) -> Trial:
         return replace(
             self.trial, status=TrialStatus.ENDING, reason=one_line(reason), owed=self.trial.osd_ids
         )
 
-    def _tick(self, now_s: float) -> List[events.Action]:
-        if self.wake_at_s is None or now_s < self.wake_at_s:
-            return []
-        self.wake_at_s = None
-        if self.trial.status is TrialStatus.ENDING:
-            return self._give_back()
-        return [self._read()]
-
-    def _answered(self, answer: object, now_s: float) -> List[events.Action]:
-        if isinstance(answer, Leased):
-            return self._leased(answer, now_s)
-        if isinstance(answer, Read) and self.trial.status is TrialStatus.RUNNING:
-            return self._read_back(answer.readings, now_s)
-        return []
+    def _end(self, reason: str, word: str = "ending: ") -> List[events.Action]:
+        """All leases go back now."""
+        self.trial, self.wake_at_s = self._ending(reason), None
+        said = events.Note(word + self.trial.reason)
+        return [events.SaveRun(), said, *self._give_back()]
 
     # ---- forwards
 
     def _read_back(self, readings: Dict[int, OsdReading], now_s: float) -> List[events.Action]:
+        wanted_bytes = self.trial.high_bytes if self._raised else self.trial.low_bytes
         for osd_id, limit in zip(self.trial.osd_ids, self.trial.limit_bytes):
             reading = readings.get(osd_id)
             if reading is None:
-                return self._halt(f"osd.{osd_id} gave no answer")
+                return self._end(f"osd.{osd_id} gave no answer")
             if reading.mapped_bytes > limit:
-                return self._halt(
+                return self._end(
                     f"osd.{osd_id} uses {amount(reading.mapped_bytes)}, past its limit of "
                     f"{amount(limit)}"
                 )
-            if not self._going_down and reading.target_bytes != self._wanted_bytes:
-                return self._halt(
+            if not self._going_down and reading.target_bytes != wanted_bytes:
+                return self._end(
                     f"osd.{osd_id} has a target of {reading.target_bytes} bytes instead of "
-                    f"{self._wanted_bytes}: it was restarted, or somebody has set another one"
+                    f"{wanted_bytes}: it was restarted, or somebody has set another one"
                 )
         if now_s < self._quiet_until_s:
             return self._wait(now_s, self._quiet_until_s)
@@ -292,15 +281,15 @@ class TrialMachine(jobs.Trial):
             before, after = self._first[osd_id], readings[osd_id].counters
             seconds = after.at_s - before.at_s
             if before.onode_misses is None or after.onode_misses is None or seconds <= 0:
-                return self._halt(f"osd.{osd_id} does not count its misses")
+                return self._end(f"osd.{osd_id} does not count its misses")
             if after.onode_misses < before.onode_misses:
-                return self._halt(f"osd.{osd_id} was restarted")
+                return self._end(f"osd.{osd_id} was restarted")
             misses.append((after.onode_misses - before.onode_misses) / seconds)
         self._first = {}
         done = PeriodRates(self._raised, seconds, tuple(misses))
         self.trial = replace(self.trial, periods=(*self.trial.periods, done))
         if self.trial.measured:
-            return self._all_done(now_s)
+            return self._end(self.trial.result(now_s).verdict.value, "")
         raised = ORDER[len(self.trial.periods) % 4]
         if raised == self._raised:
             return [events.SaveRun(), self._read()]
@@ -310,16 +299,7 @@ class TrialMachine(jobs.Trial):
         self._step = 0
         return [events.SaveRun(), *self._down()]
 
-    def _all_done(self, now_s: float) -> List[events.Action]:
-        verdict = self.trial.result(now_s).verdict.value
-        self.trial = replace(self.trial, status=TrialStatus.ENDING, reason=verdict)
-        return [events.SaveRun(), events.Note(verdict), *self._give_back()]
-
     # ---- leases
-
-    @property
-    def _wanted_bytes(self) -> int:
-        return self.trial.high_bytes if self._raised else self.trial.low_bytes
 
     @property
     def _going_down(self) -> bool:
@@ -336,15 +316,11 @@ class TrialMachine(jobs.Trial):
         return [self._lease(int(trial.high_bytes * ratio ** (self._step / trial.steps_down)))]
 
     def _leased(self, answer: Leased, now_s: float) -> List[events.Action]:
-        if self.trial.status is TrialStatus.ENDING:
-            return self._gave_back(answer, now_s)
         failed = sorted(error for error in answer.errors.values() if error)
         if failed:
-            return self._halt(failed[0])
-        if self._going_down:
-            self._quiet_until_s = now_s + self.trial.step_s
-        else:
-            self._quiet_until_s = now_s + self.trial.settle_s
+            return self._end(failed[0])
+        rest_s = self.trial.step_s if self._going_down else self.trial.settle_s
+        self._quiet_until_s = now_s + rest_s
         return self._wait(now_s, self._quiet_until_s)
 
     def _gave_back(self, answer: Leased, now_s: float) -> List[events.Action]:

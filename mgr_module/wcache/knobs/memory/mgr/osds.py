@@ -79,17 +79,17 @@ class CephMemory:
 
     def lease(self, osd_id: int, target_bytes: Optional[int]) -> str:
         """`ceph tell osd.N config set`, or `unset`; read back."""
-        command: Dict[str, Any] = {"prefix": "config unset", "var": TARGET}
-        if target_bytes is not None:
-            command = {"prefix": "config set", "var": TARGET, "val": [str(target_bytes)]}
+        wanted = None if target_bytes is None else str(target_bytes)
         try:
-            self._ask(osd_id, command)
+            if wanted is None:
+                self._ask(osd_id, {"prefix": "config unset", "var": TARGET})
+            else:
+                self._ask(osd_id, {"prefix": "config set", "var": TARGET, "val": [wanted]})
             found = as_object(as_object(self._json(
                 osd_id, {"prefix": "config diff get", "var": TARGET})).get("diff"))
         except CommandFailed as failure:
             return str(failure)
         leased = as_object(found.get(TARGET)).get("override")
-        wanted = None if target_bytes is None else str(target_bytes)
         if (None if leased is None else str(leased)) != wanted:
             return f"osd.{osd_id} has {leased or 'no'} leased target instead of {wanted or 'none'}"
         return ""

@@ -310,7 +310,7 @@ ROWS: Tuple[Command, ...] = (
         "Show hosts' memory, each OSD's target with its source, hit ratios, and age bins; many "
         "hosts and OSDs are listed with --all, or those of a scope, as host:NAME",
         lambda s, v, a: s.behind(MEMORY.name).status(a.get("scope"), whole=bool(a.get("all"))),
-        tables.status, tables.whole_status,
+        tables.status, partial(tables.status, most=None),
     ),
     Command(
         "wcache memory recommend", (SCOPE,), "r",

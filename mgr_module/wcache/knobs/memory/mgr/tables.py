@@ -25,44 +25,28 @@ def _rate(value: Optional[float]) -> str:
     return "-" if value is None else f"{value:.0f}/s"
 
 
-def status(data: Mapping[str, Any]) -> str:
-    """`ceph wcache memory status`."""
-    return _status(data, LISTED_MAX)
-
-
-def whole_status(data: Mapping[str, Any]) -> str:
-    """`ceph wcache memory status --all`."""
-    return _status(data, None)
-
-
-def _status(data: Mapping[str, Any], most: Optional[int]) -> str:
-    """At most so many hosts, OSDs and promises."""
+def status(data: Mapping[str, Any], most: Optional[int] = LISTED_MAX) -> str:
+    """`ceph wcache memory status`, with at most so many hosts, OSDs and promises."""
     if data["read_s_ago"] is None:
         return "no OSD has reported its memory yet: try again in a minute"
-    hosts = [
-        (h["host"], h["osds"], _bytes(h["ram_bytes"]), _bytes(h["limit_bytes"]),
-         _bytes(h["others_bytes"]), _bytes(h["room_bytes"]), _bytes(h["given_bytes"]),
-         _bytes(h["used_bytes"]), _bytes(h["over_bytes"]) if h["over_bytes"] else "-",
-         "cephadm" if h["autotuned"] else "")
-        for h in data["hosts"][:most]
-    ]
-    osds = [
-        (f"osd.{o['osd_id']}", o["host"], o["device_class"], _bytes(o["target_bytes"]),
-         o["source"], _bytes(o["mapped_bytes"]), _bytes(o["cache_bytes"]),
-         _share(o["onode_hit_ratio"]), _rate(o["onode_misses_per_s"]), _note(o))
-        for o in data["osds"][:most]
-    ]
-    classes = [
-        (c["device_class"], c["osds"], _share(c["onode_hit_ratio"]), _rate(c["onode_misses_per_s"]),
-         _share(c["buffer_hit_ratio"]),
-         "-" if c["miss_us"] is None else f"{c['miss_us']:.0f} us")
-        for c in data["classes"]
-    ]
-    lines = [
-        table(("HOST", "OSDS", "RAM", "LIMIT", "OTHERS", "FOR OSDS", "GIVEN", "USED", "OVER",
-               "SET BY"), hosts),
-        "", table(("CLASS", "OSDS", "ONODE HITS", "MISSES", "DATA HITS", "A MISS COSTS"), classes),
-    ]
+    lines = [table(
+        ("HOST", "OSDS", "RAM", "LIMIT", "OTHERS", "FOR OSDS", "GIVEN", "USED", "OVER", "SET BY"),
+        [
+            (h["host"], h["osds"], _bytes(h["ram_bytes"]), _bytes(h["limit_bytes"]),
+             _bytes(h["others_bytes"]), _bytes(h["room_bytes"]), _bytes(h["given_bytes"]),
+             _bytes(h["used_bytes"]), _bytes(h["over_bytes"] or None),
+             "cephadm" if h["autotuned"] else "")
+            for h in data["hosts"][:most]
+        ],
+    ), "", table(
+        ("CLASS", "OSDS", "ONODE HITS", "MISSES", "DATA HITS", "A MISS COSTS"),
+        [
+            (c["device_class"], c["osds"], _share(c["onode_hit_ratio"]),
+             _rate(c["onode_misses_per_s"]), _share(c["buffer_hit_ratio"]),
+             "-" if c["miss_us"] is None else f"{c['miss_us']:.0f} us")
+            for c in data["classes"]
+        ],
+    )]
     for row in data["classes"]:
         for cache, ages in sorted(row["age_bytes"].items()):
             held = ", ".join(
@@ -76,27 +60,36 @@ def _status(data: Mapping[str, Any], most: Optional[int]) -> str:
                     f"  {row['device_class']} {cache}, granted beyond that, used or not: "
                     f"{amount(ages[OLDER])}"
                 )
-    lines += [
-        "", table(("OSD", "HOST", "CLASS", "TARGET", "SOURCE", "USED", "CACHES", "ONODE HITS",
-                   "MISSES", "NOTE"), osds),
-    ]
-    more = [
-        many(count, noun) for count, noun in (
-            (len(data["hosts"]) - len(hosts), "host"),
-            (len(data["osds"]) + data["osds_left_out"] - len(osds), "OSD"),
-        ) if count
-    ]
+    osds = data["osds"][:most]
+    lines += ["", table(
+        ("OSD", "HOST", "CLASS", "TARGET", "SOURCE", "USED", "CACHES", "ONODE HITS", "MISSES",
+         "NOTE"),
+        [
+            (f"osd.{o['osd_id']}", o["host"], o["device_class"], _bytes(o["target_bytes"]),
+             o["source"], _bytes(o["mapped_bytes"]), _bytes(o["cache_bytes"]),
+             _share(o["onode_hit_ratio"]), _rate(o["onode_misses_per_s"]), _note(o))
+            for o in osds
+        ],
+    )]
+    left = (
+        (len(data["hosts"]) - len(data["hosts"][:most]), "host"),
+        (len(data["osds"]) + data["osds_left_out"] - len(osds), "OSD"),
+    )
+    more = [many(count, noun) for count, noun in left if count]
     if more:
         lines.append(f"and {' and '.join(more)} more: name a host, or add --all")
     if data["promises"]:
-        rows = [
-            (p["plan_id"], p["host"], p["device_class"], _bytes(p["target_bytes"]),
-             _rate(p["misses_before_per_s"]), f"{p['low_per_s']:.0f} to {p['high_per_s']:.0f}/s",
-             _rate(p["misses_per_s"]), p["outcome"])
-            for p in data["promises"][:most]
-        ]
-        lines += ["", table(("PLAN", "HOST", "CLASS", "TARGET", "MISSES BEFORE", "PROMISED",
-                             "MISSES NOW", "PROMISE"), rows)]
+        lines += ["", table(
+            ("PLAN", "HOST", "CLASS", "TARGET", "MISSES BEFORE", "PROMISED", "MISSES NOW",
+             "PROMISE"),
+            [
+                (p["plan_id"], p["host"], p["device_class"], _bytes(p["target_bytes"]),
+                 _rate(p["misses_before_per_s"]),
+                 f"{p['low_per_s']:.0f} to {p['high_per_s']:.0f}/s", _rate(p["misses_per_s"]),
+                 p["outcome"])
+                for p in data["promises"][:most]
+            ],
+        )]
     return "\n".join([
         *lines, f"read {data['read_s_ago']:.0f} s ago", "next: ceph wcache memory recommend"
     ])

@@ -6,8 +6,7 @@ use, and a limit may be lowered at any time, so the probe is asked again and aga
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import AbstractSet, List, Optional, Sequence, Tuple
+from typing import AbstractSet, List, NamedTuple, Optional, Sequence, Tuple
 
 from ....core.cluster import in_turns
 from ....core.errors import ConflictError, MalformedError, NotFoundError
@@ -83,10 +82,15 @@ def choose(
         (b.edges_s[-1] for _, i in chosen if i.reading for b in i.reading.bins),
         default=EDGES_DEFAULT_S[-1],
     )
+    # what a process may use before the trial is ended, below what the kernel would kill at
+    own = [host.limit_of(item.osd.osd_id) for host, item in chosen]
     return Trial(
         trial_id, world.now_s, device_class,
         tuple(item.osd.osd_id for _, item in chosen),
-        tuple(_memory_limit(host, item, high) for host, item in chosen), low, high,
+        tuple(
+            int(OVER_SHARE * high) if limit is None
+            else min(int(OVER_SHARE * high), int(LIMIT_SHARE * limit)) for limit in own
+        ), low, high,
         float(bounded(period_s, max(1, int(reach_s)), 1, 86400, "period_s")), reach_s,
         world.options.of(MemoryOptions).memory_step_s, blocks, plan_id=plan_id,
     )
@@ -117,13 +121,6 @@ def _in_order(
     ]
 
 
-def _memory_limit(host: HostFacts, item: OsdFacts, high: int) -> int:
-    """What the process may use before a trial is ended, below what the kernel would kill at."""
-    limit = host.limit_of(item.osd.osd_id)
-    most = int(OVER_SHARE * high)
-    return most if limit is None else min(most, int(LIMIT_SHARE * limit))
-
-
 def crowded(osd_ids: Sequence[int], high_bytes: int, memory: HostMemory) -> str:
     """Why a trial of these OSDs, all of one host, must end; "" where it may go on.
 
@@ -150,8 +147,7 @@ def crowded(osd_ids: Sequence[int], high_bytes: int, memory: HostMemory) -> str:
     return ""
 
 
-@dataclass(frozen=True)
-class Most:
+class Most(NamedTuple):
     """The largest target that a trial's OSDs have room for, and what keeps out a larger one.
 
     `fewer`: a trial of fewer of them would have room for more.
@@ -166,16 +162,14 @@ def most_of_trial(
     chosen: Sequence[Tuple[HostFacts, OsdFacts]], low_bytes: int, limits: Limits
 ) -> Most:
     """Of OSDs that all go by `low_bytes` now, with the hosts that they are on."""
-    found: List[Most] = [
-        Most(limits.ceiling_bytes, f"memory_ceiling is {amount(limits.ceiling_bytes)}")
-    ]
+    found = [Most(limits.ceiling_bytes, f"memory_ceiling is {amount(limits.ceiling_bytes)}")]
     for host in dict.fromkeys(where for where, _ in chosen):
         ids = [item.osd.osd_id for where, item in chosen if where is host]
-        own = [limit for limit in map(host.limit_of, ids) if limit is not None]
-        if own:
+        own = min((limit for limit in map(host.limit_of, ids) if limit is not None), default=None)
+        if own is not None:
             found.append(Most(
-                int(min(own) * (1.0 - limits.headroom)),
-                f"the cgroup limit of an OSD on host {host.name} is {amount(min(own))}, of which "
+                int(own * (1.0 - limits.headroom)),
+                f"the cgroup limit of an OSD on host {host.name} is {amount(own)}, of which "
                 f"{limits.headroom:.0%} stays free (memory_headroom)",
             ))
         room = host.room(limits)
@@ -185,4 +179,4 @@ def most_of_trial(
             free >= STEP_BYTES and len(ids) > 1,
         ))
     least = min(found, key=lambda item: item.target_bytes)
-    return Most(least.target_bytes // STEP_BYTES * STEP_BYTES, least.why, least.fewer)
+    return least._replace(target_bytes=least.target_bytes // STEP_BYTES * STEP_BYTES)
