@@ -362,6 +362,11 @@ class FakeMgr:
         while self.inside.config.turn():
             self.engine.tick()
 
+    def steps(self, times: int, seconds: float = 0.3) -> None:
+        """So many of them."""
+        for _ in range(times):
+            self.step(seconds)
+
     def _polls(self, probe: FakeProbe) -> bool:
         """Whether a probe asks now: at once where a task waits, else each IDLE_POLL_S."""
         hosts, hostname, start = self.inside.hosts, probe.hostname, (probe.hostname, probe.starts)

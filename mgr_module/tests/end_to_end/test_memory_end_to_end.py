@@ -91,19 +91,13 @@ def test_a_plan_sets_classes_slowly_down_and_rolls_all_of_it_back():
             was = float(edit["prior"] or 4 * GIB)
             assert float(edit["value"]) >= 0.95 * was
     ok(mgr.command("apply", plan_id=answer["plan_id"]))
-    for _ in range(400):
-        if not mgr.engine.is_active():
-            break
-        mgr.step(30.0)
+    to_its_end(mgr)
     assert said(mgr, "plan show", plan_id=answer["plan_id"])["status"] == "done"
     assert targets(mgr)[1] == 3 * GIB
     watch(mgr)
     assert "WCACHE_MEMORY_OVERCOMMIT" not in codes(mgr)
     ok(mgr.command("rollback"))
-    for _ in range(400):
-        if not mgr.engine.is_active():
-            break
-        mgr.step(30.0)
+    to_its_end(mgr)
     assert mgr.config.kept == before
     assert set(targets(mgr).values()) == {4 * GIB}
 
@@ -118,8 +112,7 @@ def test_nothing_goes_down_while_the_cluster_is_not_healthy():
     mgr.view.state = mgr.view.state.__class__(
         **{**mgr.view.state.__dict__, "missed": (Precondition.CLUSTER_HEALTHY,)}
     )
-    for _ in range(60):
-        mgr.step(30.0)
+    mgr.steps(60, 30.0)
     assert len(mgr.config.writes) == writes
 
 
@@ -355,8 +348,7 @@ def test_memory_that_grows_during_a_trial_ends_it(limit):
         mgr.step(10.0)
     # a PG log: past what its cgroup has left, or past what no OSD with this target should use
     mgr.osd_memory.osds[0].extra_bytes = int(1.3 * GIB) if limit else 3 * GIB
-    for _ in range(4):
-        mgr.step(10.0)
+    mgr.steps(4, 10.0)
     shown = said(mgr, "memory trial show")["trial"]
     assert shown["status"] == "stopped"
     assert "past its limit" in shown["reason"]
@@ -377,13 +369,11 @@ def test_whoever_takes_over_takes_every_lease_back(seconds, how):
         assert all(osd.leased is None for osd in mgr.osd_memory.osds.values())
     if how == "osd down":
         mgr.osd_memory.osds[0].up = False
-        for _ in range(30):
-            mgr.step(10.0)
+        mgr.steps(30, 10.0)
         mgr.osd_memory.osds[0].leased = None  # it starts anew
         mgr.osd_memory.osds[0].up = True
     mgr.restart()
-    for _ in range(5):
-        mgr.step(10.0)
+    mgr.steps(5, 10.0)
     assert all(osd.leased is None for osd in mgr.osd_memory.osds.values())
     assert a_trial(mgr).over
     assert not mgr.inside.reserved
@@ -393,10 +383,7 @@ def test_a_host_whose_osds_changed_asks_for_a_new_division():
     mgr = overcommitted()
     plan_id = said(mgr, "plan", knob="memory")["plan_id"]
     ok(mgr.command("apply", plan_id=plan_id))
-    for _ in range(400):
-        if not mgr.engine.is_active():
-            break
-        mgr.step(30.0)
+    to_its_end(mgr)
     watch(mgr)
     assert "WCACHE_MEMORY_STALE" not in codes(mgr)
     mgr.osd_memory.hosts["h1"] = {"osd": 2, "rgw": 1}

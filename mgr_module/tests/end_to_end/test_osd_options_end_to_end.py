@@ -69,8 +69,7 @@ def until_set(mgr, value=SLOW, name=HDD):
 def lost(mgr, steps=400):
     """Whether the mgr is lost within so many steps."""
     try:
-        for _ in range(steps):
-            mgr.step()
+        mgr.steps(steps)
     except MgrLost:
         return True
     return False
@@ -238,8 +237,7 @@ def test_an_osd_that_does_not_answer_at_the_end_is_asked_until_it_does():
     assert f"by hand: `ceph tell osd.0 config unset {HDD}`" in found["detail"]
     mgr.restart()  # and not by this mgr alone
     mgr.report_all()
-    for _ in range(3):
-        mgr.step(70.0)
+    mgr.steps(3, 70.0)
     assert mgr.osd_options.at_run_time == {(0, HDD): SLOW}
     mgr.osd_options.down.clear()
     mgr.step(70.0)
@@ -298,8 +296,7 @@ def test_nothing_is_set_before_the_mons_have_what_was_there():
     mgr = a_mgr()
     campaign_id = start(mgr)
     mgr.store.slow = True
-    for _ in range(20):
-        mgr.step()
+    mgr.steps(20)
     assert mgr.osd_options.set_so_far == []
     mgr.store.slow = False
     mgr.store.answer()
@@ -449,8 +446,7 @@ def test_a_verdict_that_falls_holds_the_plan_before_the_next_osds_are_set():
     results = mgr.inside.analyses.results
     kept = dict(results)
     results.update({i: replace(one, verdict=Verdict.INSUFFICIENT) for i, one in kept.items()})
-    for _ in range(60):
-        mgr.step(1.0)
+    mgr.steps(60, 1.0)
     plan = said(mgr, "plan show", plan_id=plan_id)
     assert [change["status"] for change in plan["changes"]] == ["applied", "planned"]
     assert "no longer stands" in plan["reason"]
@@ -483,8 +479,7 @@ def test_a_verdict_about_osds_is_planned_set_read_back_from_them_and_taken_back(
     assert {who: float(value) for (who, _), value in stored.items()} == {
         "osd.0": float(FAST), "osd.1": float(FAST)}
     del stored["osd.1", HDD]
-    for _ in range(3):
-        mgr.step(400.0)
+    mgr.steps(3, 400.0)
     (found,) = [
         f for f in said(mgr, "status")["findings"] if f["code"] == "WCACHE_OPTION_DRIFT"]
     assert found["subject"] == "osd.1"

@@ -96,8 +96,7 @@ def test_a_mgr_that_is_lost_in_either_half_goes_on_and_all_of_it_goes_back(momen
     before = dict(mgr.config.kept)
     plan_id = said(mgr, "plan", knob="all")["plan_id"]
     ok(mgr.command("apply", plan_id=plan_id))
-    for _ in range(moment):
-        mgr.step(1.0)
+    mgr.steps(moment, 1.0)
     mgr.restart()
     mgr.report_all()
     go_on(mgr)

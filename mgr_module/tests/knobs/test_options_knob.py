@@ -217,8 +217,7 @@ def stopped_on_its_way(mgr, plan_id):
         mgr.step(0.2)
     kept = dict(mgr.inside.analyses.results)
     mgr.inside.analyses.results.clear()
-    for _ in range(60):
-        mgr.step(1.0)
+    mgr.steps(60, 1.0)
     return kept
 
 
@@ -324,8 +323,7 @@ def test_a_drive_that_does_not_go_back_is_owed_until_an_admin_takes_it_as_it_is(
     owed = [f for f in said(mgr, "status")["findings"] if f["code"] == "WCACHE_RESTORE_FAILED"]
     assert [f["subject"] for f in owed] == ["h1 domain-sda"]
     ok(mgr.command("drive accept", hostname="h1", domain_id="domain-sda", yes=True))
-    for _ in range(3):
-        mgr.step(5.0)
+    mgr.steps(3, 5.0)
     assert shown(mgr, "p1")["changes"][1]["status"] == "accepted as it is"
     assert mgr.probes["h1"].option_actions == {}
     assert said(mgr, "status")["findings"] == []

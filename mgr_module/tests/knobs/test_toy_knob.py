@@ -11,8 +11,7 @@ from mgr_fakes import builders as make
 from mgr_fakes.mclock import MgrGone
 from mgr_fakes.module import FakeMgr
 from module_world import fine, ok, said
-from toy_knob.knob import DEPTH, TOY
-from toy_knob.mgr.room import ToyPlanner
+from toy_knob import DEPTH, TOY, ToyPlanner
 from wcache.commands import commands
 from wcache.core.config_database import Config, ConfigEdit, ConfigRequest, Entry, left_to_write
 from wcache.core.record import Precondition
@@ -247,8 +246,7 @@ def test_nothing_is_written_before_the_mons_have_what_was_there():
     mgr.store.slow = True
     ok(mgr.command("apply", plan_id=plan_id))
     for _ in range(10):
-        for _ in range(10):
-            mgr.step()
+        mgr.steps(10)
         stored = mgr.store.kept.get(f"rollout/{plan_id}", "")
         if mgr.config.writes:
             break
@@ -336,8 +334,7 @@ def test_auto_begins_what_the_toy_wishes_for_and_one_host_is_set_at_a_time():
     mgr.step()
     ok(mgr.command("auto", mode="apply"))
     for _ in range(60):
-        for _ in range(20):
-            mgr.step(6.0)
+        mgr.steps(20, 6.0)
         mgr.settle()
         mgr.inside.hosts.reported_at_s.clear()
         mgr.report_all()

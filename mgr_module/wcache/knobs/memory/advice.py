@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
 from typing import Dict, List, Optional, Sequence, Tuple
 
@@ -10,7 +10,7 @@ from ...core.shell import typed
 from ...core.text import amount, duration, named
 from .curve import Curve, Point, curve_of, gained, summed
 from .division import Share, divide
-from .facts import FIXED_AT_START, Facts, HostFacts, OsdFacts, Source, source_of, told_source
+from .facts import FIXED_AT_START, Facts, HostFacts, OsdFacts, Source
 from .knob import STEP_BYTES, TARGET, TARGET_BYTES_DEFAULT
 from .promise import widened
 from .room import Room, equal_split
@@ -75,19 +75,19 @@ def advise(facts: Facts) -> Tuple[GroupAdvice, ...]:
     groups: Dict[Tuple[object, ...], List[HostFacts]] = defaultdict(list)
     found: List[GroupAdvice] = []
     for host in sorted(facts.hosts, key=lambda item: item.name):
-        why = why_not(facts, host)
+        why = why_not(host)
         if why:
-            found.append(GroupAdvice((host.name,), host.room(facts.limits), (), (why,)))
+            found.append(GroupAdvice((host.name,), host.room, (), (why,)))
         else:
-            groups[_likeness(facts, host)].append(host)
+            groups[_likeness(host)].append(host)
     for hosts in groups.values():
         found.append(_of_group(facts, hosts))
     return tuple(sorted(found, key=lambda group: group.hosts))
 
 
-def why_not(facts: Facts, host: HostFacts) -> str:
+def why_not(host: HostFacts) -> str:
     """Why nothing is recommended for a host; "" where something can be."""
-    told = ((item.osd.osd_id, told_source(item)) for item in host.osds)
+    told = ((item.osd.osd_id, item.told_source) for item in host.osds)
     osds = [(osd_id, *found) for osd_id, found in told if found is not None]
     sources = {source: words for _, source, words in osds}
     if Source.ENVIRONMENT in sources:
@@ -122,7 +122,7 @@ def why_not(facts: Facts, host: HostFacts) -> str:
             + typed("ceph wcache plan --knob=memory --take-over={}", host.name)
             + ", or set cephadm's own options"
         )
-    if host.room(facts.limits) is None:
+    if host.room is None:
         return "no probe has reported how much memory it has; see `ceph wcache agent add`"
     silent = [i.osd.osd_id for i in host.osds if i.osd.up and i.rates is None]
     if silent:
@@ -142,27 +142,14 @@ def take_over(facts: Facts, hosts: Sequence[str]) -> Facts:
     ))
 
 
-def own_keys(facts: Facts, host: HostFacts) -> List[OsdFacts]:
-    """OSDs that an admin has given a target of their own: they keep it."""
-    return [item for item in host.osds if source_of(facts, host, item)[0] is Source.OWN_KEY]
-
-
-def without_own_keys(facts: Facts, host: HostFacts) -> List[OsdFacts]:
-    """OSDs that have the target of their class or host."""
-    own = {item.osd.osd_id for item in own_keys(facts, host)}
-    return [item for item in host.osds if item.osd.osd_id not in own]
-
-
-def _likeness(facts: Facts, host: HostFacts) -> Tuple[object, ...]:
+def _likeness(host: HostFacts) -> Tuple[object, ...]:
     """Hosts for which it is equal can have one division."""
-    room = host.room(facts.limits)
-    counts: Dict[str, int] = defaultdict(int)
-    for item in without_own_keys(facts, host):
-        counts[item.osd.device_class] += 1
+    room = host.room
+    counts = Counter(item.osd.device_class for item in host.without_own_keys)
     # a way down from one target can be a way up from another one
-    mine = [item for item in without_own_keys(facts, host) if item.reading]
+    mine = [item for item in host.without_own_keys if item.reading]
     have = {(item.osd.device_class, item.target_bytes) for item in mine}
-    own = sum(item.target_bytes for item in own_keys(facts, host))
+    own = sum(item.target_bytes for item in host.own_keys)
     size = round(room.total_bytes / ALIKE_BYTES) if room else 0
     return size, host.daemons, tuple(sorted(counts.items())), tuple(sorted(have)), own
 
@@ -170,19 +157,17 @@ def _likeness(facts: Facts, host: HostFacts) -> Tuple[object, ...]:
 def _of_group(facts: Facts, hosts: Sequence[HostFacts]) -> GroupAdvice:
     names = tuple(host.name for host in hosts)
     # what fits into the smallest of them fits into all
-    room = min(
-        (r for r in (host.room(facts.limits) for host in hosts) if r is not None),
-        key=lambda item: item.osds_bytes,
-    )
-    own = max(sum(i.target_bytes for i in own_keys(facts, host)) for host in hosts)
+    rooms = [host.room for host in hosts if host.room is not None]
+    room = min(rooms, key=lambda item: item.osds_bytes)
+    own = max(sum(i.target_bytes for i in host.own_keys) for host in hosts)
     left = [
         f"osd.{item.osd.osd_id} has a target of its own ({amount(item.target_bytes)}) and keeps it"
-        for host in hosts for item in own_keys(facts, host)
+        for host in hosts for item in host.own_keys
     ]
     room = replace(room, osds_bytes=max(0, room.osds_bytes - own))
     by_class: Dict[str, List[OsdFacts]] = defaultdict(list)
     for host in hosts:
-        for item in without_own_keys(facts, host):
+        for item in host.without_own_keys:
             by_class[item.osd.device_class].append(item)
     ceiling = ceiling_of(facts, hosts)
     shares, measured = [], True
@@ -241,7 +226,7 @@ def class_curve(
 
 def of_one_host(facts: Facts, host: HostFacts, item: ClassAdvice) -> ClassAdvice:
     """The advice of a group with the misses of one of its hosts, whose load may be another."""
-    mine = [i for i in without_own_keys(facts, host) if i.osd.device_class == item.device_class]
+    mine = [i for i in host.without_own_keys if i.osd.device_class == item.device_class]
     curve = class_curve(facts, item.device_class, mine, 1) if item.basis == MEASURED else None
     if curve is None:
         return item

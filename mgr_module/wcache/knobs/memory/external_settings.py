@@ -8,7 +8,7 @@ from typing import Collection, Dict, List, Sequence
 
 from ...core.shell import command
 from .advice import advise, take_over
-from .facts import OPT_OUT_LABEL, Facts, HostFacts, Source, told_source
+from .facts import OPT_OUT_LABEL, Facts, HostFacts, Source
 from .room import others_bytes
 
 PROBE_NOTE = (
@@ -22,7 +22,8 @@ def instead(facts: Facts, names: Collection[str]) -> List[str]:
     hosts = [host for host in facts.hosts if host.name in names]
     if any(host.autotuned for host in hosts):
         return cephadm_settings(facts, hosts)
-    sources = {found[0] for host in hosts for found in map(told_source, host.osds) if found}
+    told = (item.told_source for host in hosts for item in host.osds)
+    sources = {found[0] for found in told if found}
     return rook_patch(facts, hosts) if Source.ENVIRONMENT in sources else []
 
 
@@ -31,7 +32,7 @@ def cephadm_settings(facts: Facts, hosts: Sequence[HostFacts]) -> List[str]:
     lines: List[str] = []
     ratios = []
     for host in hosts:
-        room = host.room(facts.limits)
+        room = host.room
         if room is not None and host.osds:
             assumed = others_bytes(dict(host.daemons))
             ratios.append((room.osds_bytes + assumed) / room.total_bytes)

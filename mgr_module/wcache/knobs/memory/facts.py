@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
@@ -22,6 +23,28 @@ OPT_OUT_LABEL = "_no_autotune_memory"
 LABELS = "{host}" + LABELS_OF
 
 
+class Source(Enum):
+    """Where an OSD has its target from, as far as it matters; the first four by its own word."""
+
+    CONF_FILE = "file"
+    ENVIRONMENT = "env"
+    COMMAND_LINE = "cmdline"
+    LEASED = "override"
+    OWN_KEY = "own key"
+    OTHER = "other"
+
+
+# By the levels of the OSD's own config, weak to strong (CONF_FILE and on in
+# src/common/config_values.h).
+_BY_LEVEL = {
+    "file": (Source.CONF_FILE, "ceph.conf"), "env": (Source.ENVIRONMENT, "environment"),
+    "cmdline": (Source.COMMAND_LINE, "command line"),
+    "override": (Source.LEASED, "set by `ceph tell`"),
+}
+# What an OSD reads once, when it starts, and prefers to the config database.
+FIXED_AT_START = (Source.CONF_FILE, Source.COMMAND_LINE)
+
+
 @dataclass(frozen=True)
 class OsdFacts:
     """One OSD: who it is, its last reading, and what it did since the one before."""
@@ -37,6 +60,14 @@ class OsdFacts:
         read = self.reading
         return read.target_bytes if read and read.target_bytes else TARGET_BYTES_DEFAULT
 
+    @property
+    def told_source(self) -> Optional[Tuple[Source, str]]:
+        """Where its target is from by its own word; None where that is what the mons say."""
+        said = self.reading.source if self.reading is not None else ""
+        if said in ("", "mon", "default"):
+            return None
+        return _BY_LEVEL.get(said, (Source.OTHER, said))
+
 
 @dataclass(frozen=True)
 class HostFacts:
@@ -48,6 +79,8 @@ class HostFacts:
 
     name: str
     osds: Tuple[OsdFacts, ...]
+    config: Config
+    limits: Limits
     memory: Optional[HostMemory] = None
     daemons: Tuple[Tuple[str, int], ...] = ()  # by type, without OSDs
     autotuned: bool = False  # cephadm sets the targets of this host
@@ -67,7 +100,45 @@ class HostFacts:
         """What its OSDs have of the host's memory, by their own account."""
         return sum(item.reading.mapped_bytes for item in self.osds if item.reading)
 
-    def room(self, limits: Limits) -> Optional[Room]:
+    def source_of(self, item: OsdFacts) -> Tuple[Source, str]:
+        """Where an OSD of it has its target from, and that for people.
+
+        What the OSD says comes first: its environment and its ceph.conf take precedence over the
+        mons.
+        """
+        if item.told_source is not None:
+            return item.told_source
+        entry = self.config.of_osd(item.osd, TARGET)
+        if entry is None:
+            return Source.OTHER, "default"
+        mask = mask_of(entry.who)
+        if mask.section.startswith("osd."):
+            return Source.OWN_KEY, "own key"
+        return Source.OTHER, _words_of(mask, self)
+
+    @cached_property
+    def own_keys(self) -> Tuple[OsdFacts, ...]:
+        """OSDs that an admin has given a target of their own: they keep it."""
+        return tuple(one for one in self.osds if self.source_of(one)[0] is Source.OWN_KEY)
+
+    @cached_property
+    def without_own_keys(self) -> Tuple[OsdFacts, ...]:
+        """OSDs that have the target of their class or host."""
+        own = {one.osd.osd_id for one in self.own_keys}
+        return tuple(one for one in self.osds if one.osd.osd_id not in own)
+
+    @property
+    def shape(self) -> str:
+        """What a division is made for: OSDs by class, daemons, RAM."""
+        counts = Counter(item.osd.device_class for item in self.osds)
+        parts = [f"{count} {name}" for name, count in sorted(counts.items())]
+        parts += [f"{count} {kind}" for kind, count in self.daemons]
+        parts += [f"{len(self.own_keys)} with keys of their own"] if self.own_keys else []
+        gib = round(self.memory.total_bytes / 2**30) if self.memory else 0
+        return ", ".join((*parts, f"{gib} GiB"))
+
+    @cached_property
+    def room(self) -> Optional[Room]:
         """What it can give to its OSDs; None where its memory is not known."""
         memory = self.memory
         if memory is None or memory.total_bytes <= 0:
@@ -80,7 +151,7 @@ class HostFacts:
         together = [
             limit.bytes_max for limit in memory.limits if ids and ids <= set(limit.osd_ids)
         ]
-        return room_of(memory.total_bytes, others, limits, min(together, default=None))
+        return room_of(memory.total_bytes, others, self.limits, min(together, default=None))
 
     def limit_of(self, osd_id: int) -> Optional[int]:
         """What one OSD may use by the limits of its cgroups; what is shared, in equal parts."""
@@ -113,53 +184,6 @@ class Facts:
     def by_id(self) -> Dict[int, Tuple[HostFacts, OsdFacts]]:
         """Every OSD with its host."""
         return {item.osd.osd_id: (host, item) for host in self.hosts for item in host.osds}
-
-
-class Source(Enum):
-    """Where an OSD has its target from, as far as it matters; the first four by its own word."""
-
-    CONF_FILE = "file"
-    ENVIRONMENT = "env"
-    COMMAND_LINE = "cmdline"
-    LEASED = "override"
-    OWN_KEY = "own key"
-    OTHER = "other"
-
-
-# By the levels of the OSD's own config, weak to strong (CONF_FILE and on in
-# src/common/config_values.h).
-_BY_LEVEL = {
-    "file": (Source.CONF_FILE, "ceph.conf"), "env": (Source.ENVIRONMENT, "environment"),
-    "cmdline": (Source.COMMAND_LINE, "command line"),
-    "override": (Source.LEASED, "set by `ceph tell`"),
-}
-# What an OSD reads once, when it starts, and prefers to the config database.
-FIXED_AT_START = (Source.CONF_FILE, Source.COMMAND_LINE)
-
-
-def source_of(facts: Facts, host: HostFacts, item: OsdFacts) -> Tuple[Source, str]:
-    """Where an OSD has its target from, and that for people.
-
-    What the OSD says comes first: its environment and its ceph.conf take precedence over the mons.
-    """
-    told = told_source(item)
-    if told is not None:
-        return told
-    entry = facts.config.of_osd(item.osd, TARGET)
-    if entry is None:
-        return Source.OTHER, "default"
-    mask = mask_of(entry.who)
-    if mask.section.startswith("osd."):
-        return Source.OWN_KEY, "own key"
-    return Source.OTHER, _words_of(mask, host)
-
-
-def told_source(item: OsdFacts) -> Optional[Tuple[Source, str]]:
-    """The same by the OSD's own word; None where that is what the mons say."""
-    said = item.reading.source if item.reading is not None else ""
-    if said in ("", "mon", "default"):
-        return None
-    return _BY_LEVEL.get(said, (Source.OTHER, said))
 
 
 def _words_of(mask: Mask, host: HostFacts) -> str:

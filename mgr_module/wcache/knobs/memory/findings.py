@@ -7,8 +7,8 @@ from typing import Dict, Iterable, List, Sequence, Tuple
 
 from ...core.model import Finding, FindingCode, Severity
 from ...core.text import amount, named
-from .advice import own_keys, why_not
-from .facts import FIXED_AT_START, Facts, HostFacts, Source, source_of
+from .advice import why_not
+from .facts import FIXED_AT_START, Facts, HostFacts, Source
 from .promise import Outcome, Promise
 
 # An OSD above its target by more is not in a moment of growth (the tuner works every 5 s).
@@ -37,14 +37,14 @@ def findings(facts: Facts, promises: Sequence[Promise] = ()) -> Tuple[Finding, .
     """All of them; what needs a reading is silent until there is one."""
     found: List[Finding] = []
     for host in facts.hosts:
-        found += _overcommit(facts, host)
+        found += _overcommit(host)
         found += _over_target(host)
-        found += _not_tunable(facts, host)
+        found += _not_tunable(host)
     return (*found, *_stale(facts, promises))
 
 
-def _overcommit(facts: Facts, host: HostFacts) -> Iterable[Finding]:
-    room = host.room(facts.limits)
+def _overcommit(host: HostFacts) -> Iterable[Finding]:
+    room = host.room
     known = [item for item in host.osds if item.reading is not None]
     if room is None or not known:
         return
@@ -76,13 +76,13 @@ def _over_target(host: HostFacts) -> Iterable[Finding]:
             )
 
 
-def _not_tunable(facts: Facts, host: HostFacts) -> Iterable[Finding]:
+def _not_tunable(host: HostFacts) -> Iterable[Finding]:
     why: Dict[str, List[int]] = defaultdict(list)
     for item in host.osds:
         read = item.reading
         if read is None:
             continue
-        source, words = source_of(facts, host, item)
+        source, words = host.source_of(item)
         if read.fixed:
             why[FIXED_SIZE].append(read.osd_id)
         elif read.tunable is False:
@@ -114,11 +114,8 @@ def outdated(
     return tuple(
         (host.name, tuple(sorted({item.osd.device_class for item in host.osds})))
         for host in facts.hosts
-        if host.name in hosts and not why_not(facts, host)
-        and any(
-            name == host.name and shape != Promise.shape_of(host, len(own_keys(facts, host)))
-            for name, shape in shapes
-        )
+        if host.name in hosts and not why_not(host)
+        and any(name == host.name and shape != host.shape for name, shape in shapes)
     )
 
 
@@ -128,12 +125,11 @@ def _stale(facts: Facts, promises: Sequence[Promise]) -> Iterable[Finding]:
         host = by_name.get(promise.host)
         if host is None:
             continue
-        now = promise.shape_of(host, len(own_keys(facts, host)))
-        if now != promise.shape:
+        if host.shape != promise.shape:
             yield Finding(
                 FindingCode.MEMORY_STALE, Severity.WARNING, promise.host,
                 f"its memory was divided by plan {promise.plan_id} for other OSDs and daemons "
-                f"({promise.shape} then, {now} now)",
+                f"({promise.shape} then, {host.shape} now)",
             )
             continue
         outcome, misses = promise.outcome(host)

@@ -20,7 +20,7 @@ from ...core.change.waves import growing
 from ...core.config_database import ConfigEdit, OsdValue
 from ...core.shell import typed
 from ..knob import CHANGES_MAX, Asked, Wanted
-from .advice import GroupAdvice, own_keys
+from .advice import GroupAdvice
 from .facts import (
     LABELS,
     OPT_OUT_LABEL,
@@ -177,7 +177,7 @@ def _section(
     entry = facts.config.at(who, TARGET)
     ids = [
         item.osd.osd_id for host in hosts for item in host.osds
-        if item.osd.device_class == device_class and item not in own_keys(facts, host)
+        if item.osd.device_class == device_class and item not in host.own_keys
         and crush_host in ("", crush_host_of(item.osd))
     ]
     return Section(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import ClassVar, Dict, Optional, Tuple
+from typing import ClassVar, Optional, Tuple
 
 from .facts import HostFacts
 
@@ -49,18 +49,6 @@ class Promise:
     high: float = 0.0
     measured: bool = False
     low: float = 0.0
-
-    @staticmethod
-    def shape_of(host: HostFacts, own: int) -> str:
-        """What a division was made for: OSDs by class, daemons, RAM."""
-        counts: Dict[str, int] = {}
-        for item in host.osds:
-            counts[item.osd.device_class] = counts.get(item.osd.device_class, 0) + 1
-        parts = [f"{count} {name}" for name, count in sorted(counts.items())]
-        parts += [f"{count} {kind}" for kind, count in host.daemons]
-        parts += [f"{own} with keys of their own"] if own else []
-        gib = round(host.memory.total_bytes / 2**30) if host.memory else 0
-        return ", ".join((*parts, f"{gib} GiB"))
 
     def outcome(self, host: HostFacts) -> Tuple[Outcome, Optional[float]]:
         """Whether it came true, and the misses that there are now."""

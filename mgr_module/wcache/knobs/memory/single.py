@@ -21,7 +21,6 @@ from .advice import (
     GroupAdvice,
     ceiling_of,
     class_curve,
-    without_own_keys,
 )
 from .curve import Curve, summed
 from .division import Share, divide
@@ -68,7 +67,7 @@ def _of_class(
     facts: Facts, host: HostFacts, advice: ClassAdvice, spare_bytes: int
 ) -> List[SingleAdvice]:
     name = advice.device_class
-    items = [i for i in without_own_keys(facts, host) if i.osd.device_class == name and i.osd.up]
+    items = [i for i in host.without_own_keys if i.osd.device_class == name and i.osd.up]
     curves: Dict[int, Curve] = {}
     for item in items:
         curve = class_curve(facts, name, [item], 1)

@@ -31,8 +31,7 @@ def test_a_neighbour_that_grows_in_an_osds_control_group_ends_the_trial_within_s
     mgr = raised()
     # no report is due for minutes, and the OSDs themselves use no more than before
     mgr.probes["h1"].memory = HostMemory(RAM, 0, (CgroupLimit(8 * GIB, (2,), int(7.3 * GIB)),))
-    for _ in range(2):
-        mgr.step(2.0)
+    mgr.steps(2, 2.0)
     assert shown(mgr)["status"] == "stopped"
     assert shown(mgr)["reason"] == "the control group of osd.2 uses 7.3 GiB of 8.0 GiB"
     assert not any(osd.leased for osd in mgr.osd_memory.osds.values())
@@ -57,11 +56,9 @@ def test_a_trial_goes_on_only_where_its_host_has_room(memory, why):
 def test_a_trial_whose_host_does_not_tell_of_its_memory_ends():
     mgr = raised()
     mgr.probes["h2"].muted = True
-    for _ in range(5):
-        mgr.step(10.0)
+    mgr.steps(5, 10.0)
     assert shown(mgr)["status"] == "running"
-    for _ in range(3):
-        mgr.step(10.0)
+    mgr.steps(3, 10.0)
     assert shown(mgr)["status"] == "stopped"
     assert shown(mgr)["reason"] == "the probe of h2 has not reported its memory for 60 s"
 
@@ -71,16 +68,14 @@ def test_no_host_is_asked_for_its_memory_any_more_once_the_trial_is_over():
     mgr = raised()
     silent = mgr.probes["h2"]
     silent.fails = lambda task: setattr(silent, "muted", True)  # it leaves a question open
-    for _ in range(8):
-        mgr.step(10.0)
+    mgr.steps(8, 10.0)
     assert silent.muted
     assert shown(mgr)["status"] == "stopped"
     silent.muted = False
     asked = []
     for probe in mgr.probes.values():
         probe.fails = lambda task: asked.append(task.request)
-    for _ in range(3):
-        mgr.step(10.0)
+    mgr.steps(3, 10.0)
     assert not any(isinstance(request, MemoryRequest) for request in asked)
 
 
@@ -92,6 +87,5 @@ def test_a_probe_of_which_an_admin_says_which_host_of_ceph_it_is_on_is_asked():
     }, host_names={f"h{i}": f"ceph-h{i}" for i in range(3)})
     watch(mgr)
     said(mgr, "memory trial start", scope="class:hdd", target_bytes=HIGH, accept_cost=True)
-    for _ in range(8):
-        mgr.step(10.0)
+    mgr.steps(8, 10.0)
     assert shown(mgr)["status"] == "running"

@@ -45,8 +45,7 @@ def test_ceph_progress_shows_a_trial_with_its_time_left_and_one_that_is_stopped_
     assert event_id == f"wcache.{trial['trial_id']}"
     assert words.startswith(f"wcache memory trial {trial['trial_id']}, about 80 min")
     assert 0.0 < fraction < 0.5
-    for _ in range(60):
-        mgr.step(10.0)
+    mgr.steps(60, 10.0)
     assert mgr.views.under_way()[event_id][1] > fraction
     ok(mgr.command("memory trial stop"))
     mgr.step()
@@ -84,8 +83,7 @@ def test_no_larger_target_is_leased_before_the_mons_have_the_trial():
     mgr.store.slow = True
     while not a_trial(mgr).trial.periods:
         mgr.step(10.0)
-    for _ in range(3):
-        mgr.step(1.0)
+    mgr.steps(3, 1.0)
     assert leases(mgr) == {}
     assert mgr.osd_memory.leases == []
     mgr.store.slow = False
@@ -97,16 +95,14 @@ def test_no_larger_target_is_leased_before_the_mons_have_the_trial():
 def test_a_lease_that_waits_for_the_store_is_not_given_after_the_trial_was_stopped():
     mgr = a_mgr(hosts=3, ram_bytes=32 * GIB)
     begun(mgr)
-    for _ in range(3):
-        mgr.step(10.0)
+    mgr.steps(3, 10.0)
     mgr.store.slow = True
     while not a_trial(mgr).trial.periods:
         mgr.step(10.0)
     ok(mgr.command("memory trial stop"))
     mgr.store.slow = False
     mgr.store.answer()
-    for _ in range(5):
-        mgr.step(10.0)
+    mgr.steps(5, 10.0)
     assert shown(mgr)["status"] == "stopped"
     assert leases(mgr) == {}
 
@@ -126,8 +122,7 @@ def test_a_trial_whose_code_raises_takes_its_leases_back():
         raise ZeroDivisionError("odd")
 
     a_trial(mgr)._read_back = broken
-    for _ in range(4):
-        mgr.step(10.0)
+    mgr.steps(4, 10.0)
     assert shown(mgr)["status"] == "stopped"
     assert "ZeroDivisionError" in shown(mgr)["reason"]
     assert leases(mgr) == {}
@@ -136,8 +131,7 @@ def test_a_trial_whose_code_raises_takes_its_leases_back():
 def test_a_frozen_cluster_has_no_trial():
     mgr = raised()
     ok(mgr.command("freeze"))
-    for _ in range(2):
-        mgr.step(1.0)
+    mgr.steps(2, 1.0)
     assert (shown(mgr)["status"], shown(mgr)["reason"]) == ("stopped", "frozen by an admin")
     assert leases(mgr) == {}
 
@@ -151,8 +145,7 @@ def test_a_trial_that_an_older_version_has_stored_is_put_back_and_told_once():
     assert stored["status"] == "running"
     mgr.restart()
     assert leases(mgr) == {}
-    for _ in range(2):
-        mgr.step(10.0)
+    mgr.steps(2, 10.0)
     assert (shown(mgr)["status"], shown(mgr)["reason"]) == ("stopped", "the mgr was restarted")
     assert said(mgr, "memory trial show")["results"] == []
 
@@ -167,8 +160,7 @@ def test_status_names_the_trial_and_the_command_that_shows_it():
 def test_an_osd_that_lost_its_lease_by_a_restart_ends_the_trial_instead_of_being_counted():
     mgr = raised()
     mgr.osd_memory.osds[0].leased = None
-    for _ in range(3):
-        mgr.step(10.0)
+    mgr.steps(3, 10.0)
     assert shown(mgr)["status"] == "stopped"
     assert "osd.0 has a target of" in shown(mgr)["reason"]
     assert leases(mgr) == {}
@@ -183,8 +175,7 @@ def test_an_osd_that_was_restarted_in_a_period_without_a_lease_ends_the_trial():
     mgr.view.state = replace(
         mgr.view.state, osds={**mgr.view.state.osds, 0: replace(osd, up_from=7)}
     )
-    for _ in range(3):
-        mgr.step(10.0)
+    mgr.steps(3, 10.0)
     assert (shown(mgr)["status"], shown(mgr)["reason"]) == ("stopped", "osd.0 was restarted")
 
 
@@ -197,8 +188,7 @@ def test_an_osd_that_cannot_be_read_ends_the_trial_whatever_went_wrong():
     mgr.trial_osds._reader = type("Reader", (), {
         "read": staticmethod(broken), "lease": mgr.osd_memory.lease,
     })
-    for _ in range(4):
-        mgr.step(10.0)
+    mgr.steps(4, 10.0)
     assert shown(mgr)["status"] == "stopped"
     assert leases(mgr) == {}
 
@@ -213,8 +203,7 @@ def test_an_osd_that_is_not_well_is_not_tried_and_one_that_falls_ill_ends_the_tr
     mgr.step(10.0)
     assert shown(mgr)["status"] == "running"
     mgr.view.state = replace(mgr.view.state, ill={osd_ids[-1]: "is near full"})
-    for _ in range(5):
-        mgr.step(10.0)
+    mgr.steps(5, 10.0)
     assert f"osd.{osd_ids[-1]} is near full" in shown(mgr)["reason"]
     assert leases(mgr) == {}
 
@@ -224,13 +213,11 @@ def test_pgs_that_move_elsewhere_keep_no_trial_and_what_is_of_the_whole_cluster_
     mgr.view.state = replace(
         mgr.view.state, missed=(Precondition.PGS_CLEAN, Precondition.NO_RECOVERY))
     begun(mgr)
-    for _ in range(3):
-        mgr.step(10.0)
+    mgr.steps(3, 10.0)
     assert shown(mgr)["status"] == "running"
     mgr.view.state = replace(
         mgr.view.state, missed=(Precondition.CLUSTER_HEALTHY,), sick=("flag pause is set",))
-    for _ in range(3):
-        mgr.step(10.0)
+    mgr.steps(3, 10.0)
     assert "flag pause is set" in shown(mgr)["reason"]
     assert "flag pause is set" in mgr.command(
         "memory trial start", scope="class:hdd", accept_cost=True)[2]
@@ -315,8 +302,7 @@ def test_beside_a_trial_a_plan_and_a_campaign_go_on_and_its_osds_are_left_alone(
         found = mgr.inside.looking.missed_now(machine, cluster, lambda: world)
         assert (Precondition.NO_OTHER_PLAN in found) is missed
     ok(mgr.command("apply", plan_id=others))
-    for _ in range(60):
-        mgr.step(1.0)
+    mgr.steps(60, 1.0)
     assert mgr.inside.rollouts[others].rollout.status.value == "done"
     answer = said(mgr, "campaign start", loads="depth1", drives_per_model=9, accept_cost=True)
     assert any("memory trial t1 is under way, and has this host or OSD for itself" in line
@@ -342,8 +328,7 @@ def test_an_osd_that_stays_down_holds_up_its_own_lease_and_nothing_else():
     mgr.view.state = replace(
         mgr.view.state, osds={**mgr.view.state.osds, 0: replace(osd, up=False)}
     )
-    for _ in range(5):
-        mgr.step(10.0)
+    mgr.steps(5, 10.0)
     assert (shown(mgr)["status"], shown(mgr)["owed"]) == ("ending", [0])
     assert not mgr.inside.reserved
     watch(mgr)
@@ -353,8 +338,7 @@ def test_an_osd_that_stays_down_holds_up_its_own_lease_and_nothing_else():
     mgr.restart()  # the next mgr knows it too
     mgr.osd_memory.osds[0].up = True  # it was cut off, and not restarted
     mgr.view.state = replace(mgr.view.state, osds={**mgr.view.state.osds, 0: osd})
-    for _ in range(5):
-        mgr.step(10.0)
+    mgr.steps(5, 10.0)
     assert shown(mgr)["status"] == "stopped"
     assert leases(mgr) == {}
 

@@ -37,8 +37,7 @@ def settle(mgr):
 
 def go_on(mgr):
     for _ in range(3):
-        for _ in range(120):
-            mgr.step(6.0)
+        mgr.steps(120, 6.0)
         mgr.settle()
         mgr.inside.hosts.reported_at_s.clear()
         mgr.report_all()

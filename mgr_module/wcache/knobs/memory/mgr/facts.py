@@ -112,9 +112,15 @@ class MemoryFacts:
             )
             by_host.setdefault(name, []).append(item)
         cephadm, config = orchestrator == "cephadm", world.config
+        options = world.options.of(MemoryOptions)
+        limits = Limits(
+            options.memory_floor, options.memory_ceiling, options.memory_budget,
+            options.memory_headroom, options.memory_step_s,
+        )
         hosts = tuple(
             HostFacts(
-                name, tuple(sorted(items, key=lambda item: item.osd.osd_id)), memory.get(name),
+                name, tuple(sorted(items, key=lambda item: item.osd.osd_id)), config, limits,
+                memory.get(name),
                 tuple(sorted(
                     (kind, count) for kind, count in self._watch.daemons.get(name, {}).items()
                     if kind != "osd"
@@ -123,11 +129,6 @@ class MemoryFacts:
                 and any(is_autotuned(config, item.osd) for item in items),
             )
             for name, items in sorted(by_host.items()) if name
-        )
-        options = world.options.of(MemoryOptions)
-        limits = Limits(
-            options.memory_floor, options.memory_ceiling, options.memory_budget,
-            options.memory_headroom, options.memory_step_s,
         )
         return Facts(hosts, config, limits, self.results, orchestrator, now_s)
 

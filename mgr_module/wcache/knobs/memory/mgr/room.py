@@ -26,9 +26,9 @@ from ....services.guards import require_all_drives, require_config, require_scop
 from ....services.plans.own_trial import OwnTrial
 from ....services.plans.planner import Parts, Planner
 from ...knob import Asked, Wanted
-from ..advice import GroupAdvice, advise, of_one_host, own_keys, take_over
+from ..advice import GroupAdvice, advise, of_one_host, take_over
 from ..external_settings import instead
-from ..facts import Facts, HostFacts, OsdFacts, source_of
+from ..facts import Facts, HostFacts, OsdFacts
 from ..knob import MEMORY, TARGET
 from ..plan import make_changes
 from ..promise import Promise
@@ -114,18 +114,17 @@ class MemoryPlanner(Planner):
         new: List[Promise] = []
         for group in groups:
             for host in (by_name[name] for name in group.hosts):
-                shape = Promise.shape_of(host, len(own_keys(facts, host)))
                 for item in group.classes:
                     if not asked.wants(host.name, item.device_class):
                         continue
                     if not item.changed:
-                        stays[host.name, item.device_class] = shape
+                        stays[host.name, item.device_class] = host.shape
                     elif planned and asked.scope.has_host(host.name):
                         own = of_one_host(facts, host, item)
                         new.append(Promise(
-                            asked.plan_id, host.name, own.device_class, own.target_bytes, shape,
-                            own.misses_now or 0.0, own.high or 0.0, own.high is not None,
-                            own.low or 0.0,
+                            asked.plan_id, host.name, own.device_class, own.target_bytes,
+                            host.shape, own.misses_now or 0.0, own.high or 0.0,
+                            own.high is not None, own.low or 0.0,
                         ))
         self.facts.promise(lambda old: (*(
             replace(p, shape=stays.get((p.host, p.device_class), p.shape))
@@ -198,7 +197,7 @@ class MemoryPlanner(Planner):
             "format_version": FORMAT_VERSION,
             "read_s_ago": None if self.watch.read_at_s is None
             else round(facts.now_s - self.watch.read_at_s, 1),
-            "hosts": [_host(facts, host) for host in hosts.values()],
+            "hosts": [_host(host) for host in hosts.values()],
             "osds": [_osd(facts, host, item) for host, item in shown],
             "osds_left_out": len(osds) - len(shown),
             "classes": [_class(name, items) for name, items in sorted(by_class.items())],
@@ -241,8 +240,8 @@ class MemoryPlanner(Planner):
         }
 
 
-def _host(facts: Facts, host: HostFacts) -> Dict[str, Any]:
-    room = host.room(facts.limits)
+def _host(host: HostFacts) -> Dict[str, Any]:
+    room = host.room
     known = [item for item in host.osds if item.reading is not None]
     given = sum(item.target_bytes for item in known)
     return {
@@ -263,7 +262,7 @@ def _osd(facts: Facts, host: HostFacts, item: OsdFacts) -> Dict[str, Any]:
     return {
         "osd_id": item.osd.osd_id, "host": host.name, "device_class": item.osd.device_class,
         "target_bytes": read.target_bytes if read else None,
-        "source": source_of(facts, host, item)[1] if read else "",
+        "source": host.source_of(item)[1] if read else "",
         "computed_bytes": None if entry is None or entry.number is None else int(entry.number),
         "tunable": read.tunable if read else None,
         "followed_bytes": read.followed_bytes if read else None,

@@ -52,7 +52,7 @@ def choose(
     if ill and not well:
         why = named([f"osd.{osd_id} {said}" for osd_id, said in ill.items()], 3)
     for host, item in _in_order(well, world):
-        said = why_not(facts, host)
+        said = why_not(host)
         if len(chosen) >= most:
             break
         if said or item.rates is None or item.reading is None:
@@ -172,7 +172,7 @@ def most_of_trial(
                 f"the cgroup limit of an OSD on host {host.name} is {amount(own)}, of which "
                 f"{limits.headroom:.0%} stays free (memory_headroom)",
             ))
-        room = host.room(limits)
+        room = host.room
         free = room.osds_bytes - host.given_bytes if room is not None else 0
         found.append(Most(
             low_bytes + free // len(ids), f"host {host.name} does not have the memory for it",

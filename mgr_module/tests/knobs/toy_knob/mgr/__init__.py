@@ -1,1 +1,0 @@
-"""What of the toy runs in a mgr."""
