@@ -5,7 +5,18 @@ import re
 from dataclasses import replace
 
 import pytest
-from memory_world import GIB, TARGET, a_mgr, a_trial, to_its_end, watch
+from memory_world import (
+    GIB,
+    TARGET,
+    a_mgr,
+    a_trial,
+    begun,
+    leased,
+    raised,
+    shown,
+    to_its_end,
+    watch,
+)
 from module_world import ok, said
 from wcache.core.config_database import Config
 from wcache.core.hardware.readings import CgroupLimit, HostMemory
@@ -27,13 +38,10 @@ def targets(mgr):
 def tried(mgr, **arguments):
     """A trial of the starved class, to its end."""
     answer = said(mgr, "memory trial start", scope="class:hdd", accept_cost=True, **arguments)
-    for _ in range(3000):
-        if a_trial(mgr).over:
-            break
-        mgr.step(10.0)
-    shown = said(mgr, "memory trial show")
-    assert shown["trial"]["trial_id"] == answer["trial_id"]
-    return shown
+    to_its_end(mgr, 10.0)
+    told = said(mgr, "memory trial show")
+    assert told["trial"]["trial_id"] == answer["trial_id"]
+    return told
 
 
 def overcommitted(each=1):
@@ -325,10 +333,7 @@ def test_a_trial_without_misses_is_insufficient_data():
     mgr = a_mgr(hosts=3, classes=("ssd",))
     watch(mgr)
     mgr_said = said(mgr, "memory trial start", scope="class:ssd", accept_cost=True)
-    for _ in range(3000):
-        if a_trial(mgr).over:
-            break
-        mgr.step(10.0)
+    to_its_end(mgr, 10.0)
     (result,) = said(mgr, "memory trial show")["results"]
     assert (result["trial_id"], result["verdict"]) == (mgr_said["trial_id"], "insufficient data")
 
@@ -342,31 +347,24 @@ def test_memory_that_grows_during_a_trial_ends_it(limit):
             probe.memory = HostMemory(32 * GIB, 0, (CgroupLimit(limit, (2 * index,)),))
         mgr.restart()
         mgr.report_all()
-    watch(mgr)
-    said(mgr, "memory trial start", scope="class:hdd", target_bytes=5 * GIB, accept_cost=True)
-    while not mgr.osd_memory.osds[0].leased:
-        mgr.step(10.0)
+    raised(begun(mgr, target_bytes=5 * GIB))
     # a PG log: past what its cgroup has left, or past what no OSD with this target should use
     mgr.osd_memory.osds[0].extra_bytes = int(1.3 * GIB) if limit else 3 * GIB
     mgr.steps(4, 10.0)
-    shown = said(mgr, "memory trial show")["trial"]
-    assert shown["status"] == "stopped"
-    assert "past its limit" in shown["reason"]
-    assert all(osd.leased is None for osd in mgr.osd_memory.osds.values())
+    assert shown(mgr)["status"] == "stopped"
+    assert "past its limit" in shown(mgr)["reason"]
+    assert leased(mgr) == {}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seconds", [0, 800, 3200, 5200])
 @pytest.mark.parametrize("how", ["mgr lost", "mgr stops", "osd down"])
 def test_whoever_takes_over_takes_every_lease_back(seconds, how):
-    mgr = a_mgr(hosts=3, ram_bytes=32 * GIB)
-    watch(mgr)
-    said(mgr, "memory trial start", scope="class:hdd", target_bytes=6 * GIB, accept_cost=True)
-    for _ in range(seconds // 10):
-        mgr.step(10.0)
+    mgr = begun(a_mgr(hosts=3, ram_bytes=32 * GIB))
+    mgr.steps(seconds // 10, 10.0)
     if how == "mgr stops":
         mgr.memory.close()
-        assert all(osd.leased is None for osd in mgr.osd_memory.osds.values())
+        assert leased(mgr) == {}
     if how == "osd down":
         mgr.osd_memory.osds[0].up = False
         mgr.steps(30, 10.0)
@@ -374,7 +372,7 @@ def test_whoever_takes_over_takes_every_lease_back(seconds, how):
         mgr.osd_memory.osds[0].up = True
     mgr.restart()
     mgr.steps(5, 10.0)
-    assert all(osd.leased is None for osd in mgr.osd_memory.osds.values())
+    assert leased(mgr) == {}
     assert a_trial(mgr).over
     assert not mgr.inside.reserved
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 from mgr_fakes import builders as make
 from mgr_fakes.memory import LruOsd, uniform
 from mgr_fakes.module import FakeMgr
+from module_world import said
 from wcache.core.hardware.readings import HostMemory
 
 GIB = 2**30
@@ -56,15 +57,40 @@ def watch(mgr, seconds=120.0):
     mgr.step()
 
 
+def begun(mgr, **arguments):
+    """A trial of the starved class, of OSDs that were watched for a while."""
+    watch(mgr)
+    said(mgr, "memory trial start", scope="class:hdd", accept_cost=True,
+         **{"target_bytes": 6 * GIB, **arguments})
+    return mgr
+
+
+def leased(mgr):
+    """The larger targets that OSDs have."""
+    return {osd_id: osd.leased for osd_id, osd in mgr.osd_memory.osds.items() if osd.leased}
+
+
+def raised(mgr):
+    """Until the larger target is in force."""
+    while not leased(mgr):
+        mgr.step(10.0)
+    return mgr
+
+
+def shown(mgr):
+    """The last trial as it is printed."""
+    return said(mgr, "memory trial show")["trial"]
+
+
 def a_trial(mgr):
     """The machine of the last trial."""
     (machine,) = mgr.inside.trials.values()
     return machine
 
 
-def to_its_end(mgr):
-    """Whatever runs, within 800 steps of half a minute."""
-    for _ in range(800):
+def to_its_end(mgr, seconds=30.0):
+    """Whatever runs, within 3000 steps."""
+    for _ in range(3000):
         if not mgr.engine.is_active():
             break
-        mgr.step(30.0)
+        mgr.step(seconds)

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from memory_world import GIB, a_mgr, a_trial, watch
+from memory_world import GIB, a_mgr, begun, to_its_end, watch
 from mgr_fakes.memory import uniform
 from module_world import ok, said
 from wcache.knobs.memory.promise import Outcome
@@ -18,22 +18,13 @@ def codes(mgr):
 def applied(device_class=None):
     """The idle class has given memory to the starved one, by what a trial has told."""
     mgr = a_mgr(hosts=4, ram_bytes=16 * GIB, memory_step_s=5.0)
-    watch(mgr)
-    said(mgr, "memory trial start", scope="class:hdd", target_bytes=7 * GIB, osds=4,
-         accept_cost=True)
-    for _ in range(3000):
-        if a_trial(mgr).over:
-            break
-        mgr.step(10.0)
+    to_its_end(begun(mgr, target_bytes=7 * GIB, osds=4), 10.0)
     watch(mgr, 1000.0)
     watch(mgr)
     wanted = {} if device_class is None else {"scope": f"class:{device_class}"}
     plan_id = said(mgr, "plan", knob="memory", **wanted)["plan_id"]
     ok(mgr.command("apply", plan_id=plan_id))
-    for _ in range(1000):
-        if not mgr.engine.is_active():
-            break
-        mgr.step(10.0)
+    to_its_end(mgr, 10.0)
     assert said(mgr, "plan show", plan_id=plan_id)["status"] == "done"
     mgr.memory.watch.read()
     return mgr
@@ -96,10 +87,7 @@ def test_a_promise_that_did_not_come_true_is_said_with_what_to_do():
 def test_a_rollback_ends_the_promise():
     mgr = applied()
     ok(mgr.command("rollback"))
-    for _ in range(1000):
-        if not mgr.engine.is_active():
-            break
-        mgr.step(10.0)
+    to_its_end(mgr, 10.0)
     watch(mgr, 1000.0)
     watch(mgr)
     assert promises(mgr) == []

@@ -3,8 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from memory_world import GIB, a_mgr, watch
-from module_world import said
+from memory_world import GIB, a_mgr, begun, leased, raised, shown
 from wcache.core.hardware.readings import CgroupLimit, HostMemory
 from wcache.core.protocol import MemoryRequest
 from wcache.knobs.memory.mgr.trial_choice import crowded
@@ -13,28 +12,19 @@ RAM = 32 * GIB
 HIGH = 5 * GIB
 
 
-def raised():
+def trying():
     """A trial of the OSDs 0, 2 and 4, on a host each, whose larger target is in force."""
-    mgr = a_mgr(hosts=3, ram_bytes=RAM)
-    watch(mgr)
-    said(mgr, "memory trial start", scope="class:hdd", target_bytes=HIGH, accept_cost=True)
-    while not mgr.osd_memory.osds[0].leased:
-        mgr.step(10.0)
-    return mgr
-
-
-def shown(mgr):
-    return said(mgr, "memory trial show")["trial"]
+    return raised(begun(a_mgr(hosts=3, ram_bytes=RAM), target_bytes=HIGH))
 
 
 def test_a_neighbour_that_grows_in_an_osds_control_group_ends_the_trial_within_seconds():
-    mgr = raised()
+    mgr = trying()
     # no report is due for minutes, and the OSDs themselves use no more than before
     mgr.probes["h1"].memory = HostMemory(RAM, 0, (CgroupLimit(8 * GIB, (2,), int(7.3 * GIB)),))
     mgr.steps(2, 2.0)
     assert shown(mgr)["status"] == "stopped"
     assert shown(mgr)["reason"] == "the control group of osd.2 uses 7.3 GiB of 8.0 GiB"
-    assert not any(osd.leased for osd in mgr.osd_memory.osds.values())
+    assert not leased(mgr)
 
 
 @pytest.mark.parametrize(("memory", "why"), [
@@ -54,7 +44,7 @@ def test_a_trial_goes_on_only_where_its_host_has_room(memory, why):
 
 @pytest.mark.slow
 def test_a_trial_whose_host_does_not_tell_of_its_memory_ends():
-    mgr = raised()
+    mgr = trying()
     mgr.probes["h2"].muted = True
     mgr.steps(5, 10.0)
     assert shown(mgr)["status"] == "running"
@@ -65,7 +55,7 @@ def test_a_trial_whose_host_does_not_tell_of_its_memory_ends():
 
 @pytest.mark.slow
 def test_no_host_is_asked_for_its_memory_any_more_once_the_trial_is_over():
-    mgr = raised()
+    mgr = trying()
     silent = mgr.probes["h2"]
     silent.fails = lambda task: setattr(silent, "muted", True)  # it leaves a question open
     mgr.steps(8, 10.0)
@@ -85,7 +75,6 @@ def test_a_probe_of_which_an_admin_says_which_host_of_ceph_it_is_on_is_asked():
         osd_id: replace(osd, hostname=f"ceph-{osd.hostname}")
         for osd_id, osd in mgr.view.state.osds.items()
     }, host_names={f"h{i}": f"ceph-h{i}" for i in range(3)})
-    watch(mgr)
-    said(mgr, "memory trial start", scope="class:hdd", target_bytes=HIGH, accept_cost=True)
+    begun(mgr, target_bytes=HIGH)
     mgr.steps(8, 10.0)
     assert shown(mgr)["status"] == "running"

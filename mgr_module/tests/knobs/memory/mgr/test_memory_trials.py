@@ -4,7 +4,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from memory_world import GIB, a_mgr, a_trial, watch
+from memory_world import GIB, a_mgr, a_trial, begun, leased, raised, shown, watch
 from mgr_fakes.memory import LruOsd, uniform
 from module_world import ok, said, start
 from wcache.core.cluster import SlowOsd
@@ -15,31 +15,17 @@ from wcache.knobs.memory.curve import Curve, Point, gained
 from wcache.knobs.memory.trial_result import TrialResult, TrialVerdict, gains
 
 
-def begun(mgr, **arguments):
-    watch(mgr)
-    said(mgr, "memory trial start", scope="class:hdd", target_bytes=6 * GIB, accept_cost=True,
-         **arguments)
+def three_hosts(**options):
+    return a_mgr(hosts=3, ram_bytes=32 * GIB, **options)
 
 
-def raised(hosts=3):
+def trying():
     """A trial whose larger target is in force."""
-    mgr = a_mgr(hosts=hosts, ram_bytes=32 * GIB)
-    begun(mgr)
-    while not mgr.osd_memory.osds[0].leased:
-        mgr.step(10.0)
-    return mgr
-
-
-def shown(mgr):
-    return said(mgr, "memory trial show")["trial"]
-
-
-def leases(mgr):
-    return {osd_id: osd.leased for osd_id, osd in mgr.osd_memory.osds.items() if osd.leased}
+    return raised(begun(three_hosts()))
 
 
 def test_ceph_progress_shows_a_trial_with_its_time_left_and_one_that_is_stopped_has_failed():
-    mgr = raised()
+    mgr = trying()
     ((event_id, (words, fraction)),) = mgr.views.under_way().items()
     trial = shown(mgr)
     assert event_id == f"wcache.{trial['trial_id']}"
@@ -54,7 +40,7 @@ def test_ceph_progress_shows_a_trial_with_its_time_left_and_one_that_is_stopped_
 
 
 def test_a_lease_is_not_given_by_a_batch_that_is_under_way_when_the_trial_ends():
-    mgr = a_mgr(hosts=3, ram_bytes=32 * GIB)
+    mgr = three_hosts()
     later = []
     mgr.trial_osds._run = later.append  # as threads that come to their turn some time
 
@@ -73,28 +59,26 @@ def test_a_lease_is_not_given_by_a_batch_that_is_under_way_when_the_trial_ends()
     assert shown(mgr)["status"] == "stopped"
     given = [line for line in mgr.osd_memory.leases if not line.endswith("None")]
     assert given == [f"osd.0 {6 * GIB}"]
-    assert leases(mgr) == {}
+    assert leased(mgr) == {}
 
 
 def test_no_larger_target_is_leased_before_the_mons_have_the_trial():
     """A mgr that took over would not know whose targets it has to take back."""
-    mgr = a_mgr(hosts=3, ram_bytes=32 * GIB)
-    begun(mgr)
+    mgr = begun(three_hosts())
     mgr.store.slow = True
     while not a_trial(mgr).trial.periods:
         mgr.step(10.0)
     mgr.steps(3, 1.0)
-    assert leases(mgr) == {}
+    assert leased(mgr) == {}
     assert mgr.osd_memory.leases == []
     mgr.store.slow = False
     mgr.store.answer()
     mgr.step(1.0)
-    assert leases(mgr)
+    assert leased(mgr)
 
 
 def test_a_lease_that_waits_for_the_store_is_not_given_after_the_trial_was_stopped():
-    mgr = a_mgr(hosts=3, ram_bytes=32 * GIB)
-    begun(mgr)
+    mgr = begun(three_hosts())
     mgr.steps(3, 10.0)
     mgr.store.slow = True
     while not a_trial(mgr).trial.periods:
@@ -104,19 +88,19 @@ def test_a_lease_that_waits_for_the_store_is_not_given_after_the_trial_was_stopp
     mgr.store.answer()
     mgr.steps(5, 10.0)
     assert shown(mgr)["status"] == "stopped"
-    assert leases(mgr) == {}
+    assert leased(mgr) == {}
 
 
 def test_what_is_taken_back_waits_for_no_mon():
-    mgr = raised()
+    mgr = trying()
     mgr.store.slow = True
     ok(mgr.command("memory trial stop"))
     mgr.step(1.0)
-    assert leases(mgr) == {}
+    assert leased(mgr) == {}
 
 
 def test_a_trial_whose_code_raises_takes_its_leases_back():
-    mgr = raised()
+    mgr = trying()
 
     def broken(readings, now_s):
         raise ZeroDivisionError("odd")
@@ -125,51 +109,50 @@ def test_a_trial_whose_code_raises_takes_its_leases_back():
     mgr.steps(4, 10.0)
     assert shown(mgr)["status"] == "stopped"
     assert "ZeroDivisionError" in shown(mgr)["reason"]
-    assert leases(mgr) == {}
+    assert leased(mgr) == {}
 
 
 def test_a_frozen_cluster_has_no_trial():
-    mgr = raised()
+    mgr = trying()
     ok(mgr.command("freeze"))
     mgr.steps(2, 1.0)
     assert (shown(mgr)["status"], shown(mgr)["reason"]) == ("stopped", "frozen by an admin")
-    assert leases(mgr) == {}
+    assert leased(mgr) == {}
 
 
 @pytest.mark.slow
 def test_a_trial_that_an_older_version_has_stored_is_put_back_and_told_once():
-    mgr = raised()
+    mgr = trying()
     while len(a_trial(mgr).trial.periods) < 3:
         mgr.step(10.0)
     stored = json.loads(mgr.store.get("memory/trial"))
     assert stored["status"] == "running"
     mgr.restart()
-    assert leases(mgr) == {}
+    assert leased(mgr) == {}
     mgr.steps(2, 10.0)
     assert (shown(mgr)["status"], shown(mgr)["reason"]) == ("stopped", "the mgr was restarted")
     assert said(mgr, "memory trial show")["results"] == []
 
 
 def test_status_names_the_trial_and_the_command_that_shows_it():
-    mgr = raised()
+    mgr = trying()
     assert "measuring: memory trial t1; see `ceph wcache memory trial show`" in ok(
         mgr.command("status"))
     assert shown(mgr)["trial_id"] == "t1"
 
 
 def test_an_osd_that_lost_its_lease_by_a_restart_ends_the_trial_instead_of_being_counted():
-    mgr = raised()
+    mgr = trying()
     mgr.osd_memory.osds[0].leased = None
     mgr.steps(3, 10.0)
     assert shown(mgr)["status"] == "stopped"
     assert "osd.0 has a target of" in shown(mgr)["reason"]
-    assert leases(mgr) == {}
+    assert leased(mgr) == {}
     assert said(mgr, "memory trial show")["results"] == []
 
 
 def test_an_osd_that_was_restarted_in_a_period_without_a_lease_ends_the_trial():
-    mgr = a_mgr(hosts=3, ram_bytes=32 * GIB)
-    begun(mgr)
+    mgr = begun(three_hosts())
     mgr.step(10.0)
     osd = mgr.view.state.osds[0]
     mgr.view.state = replace(
@@ -180,7 +163,7 @@ def test_an_osd_that_was_restarted_in_a_period_without_a_lease_ends_the_trial():
 
 
 def test_an_osd_that_cannot_be_read_ends_the_trial_whatever_went_wrong():
-    mgr = raised()
+    mgr = trying()
 
     def broken(osd_id):
         raise RuntimeError("an answer of another kind")
@@ -190,11 +173,11 @@ def test_an_osd_that_cannot_be_read_ends_the_trial_whatever_went_wrong():
     })
     mgr.steps(4, 10.0)
     assert shown(mgr)["status"] == "stopped"
-    assert leases(mgr) == {}
+    assert leased(mgr) == {}
 
 
 def test_an_osd_that_is_not_well_is_not_tried_and_one_that_falls_ill_ends_the_trial():
-    mgr = a_mgr(hosts=3, ram_bytes=32 * GIB)
+    mgr = three_hosts()
     mgr.view.state = replace(mgr.view.state, ill={0: "is near full"})
     begun(mgr)
     osd_ids = shown(mgr)["osd_ids"]
@@ -205,11 +188,11 @@ def test_an_osd_that_is_not_well_is_not_tried_and_one_that_falls_ill_ends_the_tr
     mgr.view.state = replace(mgr.view.state, ill={osd_ids[-1]: "is near full"})
     mgr.steps(5, 10.0)
     assert f"osd.{osd_ids[-1]} is near full" in shown(mgr)["reason"]
-    assert leases(mgr) == {}
+    assert leased(mgr) == {}
 
 
 def test_pgs_that_move_elsewhere_keep_no_trial_and_what_is_of_the_whole_cluster_does():
-    mgr = a_mgr(hosts=3, ram_bytes=32 * GIB)
+    mgr = three_hosts()
     mgr.view.state = replace(
         mgr.view.state, missed=(Precondition.PGS_CLEAN, Precondition.NO_RECOVERY))
     begun(mgr)
@@ -224,7 +207,7 @@ def test_pgs_that_move_elsewhere_keep_no_trial_and_what_is_of_the_whole_cluster_
 
 
 def test_osds_that_move_or_get_data_or_had_the_alert_are_tried_after_others():
-    mgr = a_mgr(hosts=3, ram_bytes=32 * GIB, each=2)
+    mgr = three_hosts(each=2)
     watch(mgr)
 
     def tried(osds):
@@ -243,7 +226,7 @@ def test_osds_that_move_or_get_data_or_had_the_alert_are_tried_after_others():
 
 
 def test_where_no_osd_is_well_the_refusal_says_why():
-    mgr = a_mgr(hosts=3, ram_bytes=32 * GIB)
+    mgr = three_hosts()
     watch(mgr)
     mgr.view.state = replace(mgr.view.state, ill=dict.fromkeys(range(6), "is near full"))
     error = mgr.command("memory trial start", scope="class:hdd", accept_cost=True)[2]
@@ -322,7 +305,7 @@ def test_beside_a_trial_a_plan_and_a_campaign_go_on_and_its_osds_are_left_alone(
 
 
 def test_an_osd_that_stays_down_holds_up_its_own_lease_and_nothing_else():
-    mgr = raised()
+    mgr = trying()
     osd = mgr.view.state.osds[0]
     mgr.osd_memory.osds[0].up = False
     mgr.view.state = replace(
@@ -340,7 +323,7 @@ def test_an_osd_that_stays_down_holds_up_its_own_lease_and_nothing_else():
     mgr.view.state = replace(mgr.view.state, osds={**mgr.view.state.osds, 0: osd})
     mgr.steps(5, 10.0)
     assert shown(mgr)["status"] == "stopped"
-    assert leases(mgr) == {}
+    assert leased(mgr) == {}
 
 
 def test_no_trial_gives_an_osd_more_than_its_own_cgroup_has_room_for():
@@ -371,8 +354,7 @@ def test_a_target_that_an_admin_set_by_ceph_tell_is_named_and_neither_tried_nor_
 
 @pytest.mark.slow
 def test_a_trial_goes_down_by_at_most_5_percent_a_minute():
-    mgr = a_mgr(hosts=3, ram_bytes=32 * GIB)
-    begun(mgr)
+    mgr = begun(three_hosts())
     asked = []
     mgr.osd_memory.meanwhile = lambda osd_id: asked.append((mgr.now_s, osd_id))
     while not a_trial(mgr).over:
@@ -492,8 +474,7 @@ def test_what_is_counted_after_caches_were_emptied_is_no_evidence_until_they_hav
 
 
 def test_beside_a_trial_that_has_every_osd_try_tells_what_it_would_cost_once_that_is_over():
-    mgr = a_mgr(hosts=3, ram_bytes=32 * GIB, classes=("hdd",))
-    begun(mgr)
+    mgr = begun(three_hosts(classes=("hdd",)))
     assert {*shown(mgr)["osd_ids"]} == {0, 1, 2}
     told = said(mgr, "try")
     assert told["occupied"] == "memory trial t1"

@@ -1,16 +1,25 @@
 """`apply PLAN --trial` of a memory plan is a memory trial of that plan's larger target."""
 
 import pytest
-from memory_world import GIB, TARGET, a_mgr, a_trial, to_its_end, watch
+from memory_world import (
+    GIB,
+    TARGET,
+    a_mgr,
+    a_trial,
+    begun,
+    leased,
+    raised,
+    shown,
+    to_its_end,
+    watch,
+)
 from module_world import ok, said
 
 
 def with_a_plan(**options):
     """A mgr with a plan that gives class hdd more, since a trial has shown what that gains."""
     mgr = a_mgr(hosts=3, ram_bytes=32 * GIB, **options)
-    watch(mgr)
-    said(mgr, "memory trial start", scope="class:hdd", target_bytes=6 * GIB, accept_cost=True)
-    to_its_end(mgr)
+    to_its_end(begun(mgr))
     watch(mgr)
     plan = said(mgr, "plan", knob="memory")
     assert plan["plan_id"] == "p1"
@@ -22,17 +31,6 @@ def planned(mgr):
     """The target that the plan comes to for class hdd."""
     edits = [e for c in said(mgr, "plan show", plan_id="p1")["changes"] for e in c["edits"]]
     return int(edits[-1]["value"])
-
-
-def leased(mgr):
-    return {osd_id: osd.leased for osd_id, osd in mgr.osd_memory.osds.items() if osd.leased}
-
-
-def raised(mgr):
-    """Until the larger target is in force."""
-    while not leased(mgr):
-        mgr.step(10.0)
-    return mgr
 
 
 @pytest.mark.slow
@@ -74,8 +72,7 @@ def test_it_is_shown_and_told_as_a_trial_that_was_asked_for_by_itself():
     told = [line["text"] for line in said(mgr, "history")["history"]]
     assert any("memory trial of 3 OSDs" in line for line in told)
     assert any("apply --trial requested: t2" in line for line in told)
-    watched = said(mgr, "memory trial show")["trial"]
-    assert (watched["trial_id"], watched["plan_id"]) == ("t2", "p1")
+    assert (shown(mgr)["trial_id"], shown(mgr)["plan_id"]) == ("t2", "p1")
 
 
 @pytest.mark.slow
@@ -89,8 +86,8 @@ def test_either_command_ends_it_and_every_lease_goes_back(command, arguments):
     assert said(mgr, command, **arguments)["changed"] is True
     mgr.step(1.0)
     assert leased(mgr) == {}
-    shown = said(mgr, "rollout show", plan_id="t2")["trial"]
-    assert (shown["status"], shown["reason"]) == ("stopped", "stopped by an admin")
+    told = said(mgr, "rollout show", plan_id="t2")["trial"]
+    assert (told["status"], told["reason"]) == ("stopped", "stopped by an admin")
     assert said(mgr, command, **arguments)["changed"] is False
 
 
