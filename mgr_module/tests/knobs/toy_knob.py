@@ -19,7 +19,7 @@ from wcache.knobs.knob import Knob, Wanted
 from wcache.services.plans.planner import Planner
 
 DEPTH = "osd_toy_depth"
-TOY = Knob("toy", "how many writes the toy lets wait", (DEPTH,), together=False)
+TOY = Knob("toy", (DEPTH,), together=False)
 EVERY_S = 120.0
 
 

@@ -25,7 +25,6 @@ class Knob:
     """
 
     name: str
-    title: str
     options: Tuple[str, ...] = ()
     advice: Tuple[Tuple[FindingCode, str, str], ...] = ()
     together: bool = True

@@ -10,12 +10,12 @@ from ...core.cluster import ClusterState
 from ...core.drive.manual import by_hand, turn_off
 from ...core.drive.safety import Safety, judge, may_toggle
 from ...core.host_report import HostReport, lost_models
-from ...core.model import CacheMode, DriveReport, LoadPoint, Severity, Transport
+from ...core.model import CacheMode, LoadPoint, Severity, Transport
 from ...core.verdict.recommend import Recommendation, recommended_for
 from ..domains import Domain, Fate, by_fate, in_order, within
 from ..knob import Asked, Knob, Wanted
 
-CACHE_MODE = Knob("cache_mode", "the cache mode of drives")
+CACHE_MODE = Knob("cache_mode")
 # What proves a change: the OSD's own traffic where that decided, else one write at a time.
 _PROOF_ORDER = (LoadPoint.OSD_TRAFFIC, LoadPoint.OSD_BENCH_DEPTH1, LoadPoint.OSD_BENCH_BATCH)
 
@@ -75,7 +75,10 @@ def make_changes(
             drives, mode, throwaway=throwaway, consent_turn_on=asked.consent_turn_on,
             experiment=False, lasts=asked.persist, lost=lost[report.simulated],
         )
-        reason = reason or _error_finding(drives)
+        reason = reason or next((
+            f"{one.code.value}: {one.detail}" for drive in drives for one in drive.findings
+            if one.severity is Severity.ERROR
+        ), "")
         reason = reason or cluster.not_up(report, domain.osd_ids)
         if reason or first.mode is None:
             return Fate(reasons=(reason or "its cache state is unknown",))
@@ -117,11 +120,3 @@ def _proof(recommendation: Recommendation) -> LoadPoint:
         if point in measured:
             return point
     return LoadPoint.OSD_BENCH_DEPTH1
-
-
-def _error_finding(drives: Sequence[DriveReport]) -> Optional[str]:
-    for drive in drives:
-        for finding in drive.findings:
-            if finding.severity is Severity.ERROR:
-                return f"{finding.code.value}: {finding.detail}"
-    return None

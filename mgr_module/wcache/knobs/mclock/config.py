@@ -25,9 +25,7 @@ ADVICE = (
     ),
 )
 # Capacities are measured anew after a change of the cache mode, so they have a plan of their own.
-MCLOCK = Knob(
-    "mclock", "the capacity that mClock shares out", NAMES, ADVICE, together=False,
-)
+MCLOCK = Knob("mclock", NAMES, ADVICE, together=False)
 
 
 @dataclass(frozen=True)

@@ -62,6 +62,4 @@ class MemoryOptions:
         "Seconds between two steps of 5% by which osd_memory_target goes down.", 1.0, 3600.0)})
 
 
-MEMORY = Knob(
-    "memory", "how much memory an OSD may use", (TARGET, AUTOTUNE), ADVICE
-)
+MEMORY = Knob("memory", (TARGET, AUTOTUNE), ADVICE)

@@ -25,8 +25,8 @@ ADVICE = (
 )
 # What was measured of one option holds while the others stay, so they have a plan of their own.
 OPTIONS_KNOB = Knob(
-    "options", "options of drives and OSDs that `ab` has compared",
-    tuple(one.name for one in OPTIONS if not one.on_host), ADVICE, together=False, assigns=True,
+    "options", tuple(one.name for one in OPTIONS if not one.on_host), ADVICE, together=False,
+    assigns=True,
 )
 Key = Tuple[str, str]
 

@@ -10,10 +10,8 @@ SHOWN_MAX = 20
 FORECAST = "ceph wcache campaign forecast --loads=capacity"
 
 
-def _iops(row: Mapping[str, Any]) -> str:
-    if row["iops"] is None:
-        return "-"
-    return f"{row['iops']:.0f} ({row['iops_low']:.0f} to {row['iops_high']:.0f})"
+def _iops(iops: Optional[float], low: float, high: float) -> str:
+    return "-" if iops is None else f"{iops:.0f} ({low:.0f} to {high:.0f})"
 
 
 def _reading(data: Mapping[str, Any]) -> List[str]:
@@ -37,7 +35,8 @@ def show(data: Mapping[str, Any]) -> str:
     if data["measured"]:
         rows = [
             (f"osd.{r['osd_id']}", r["device_class"], r["drive_models"], r["setting"], r["calls"],
-             _iops(r), when(r["ended_at_s"]), "forced" if r["forced"] else "")
+             _iops(r["iops"], r["iops_low"], r["iops_high"]), when(r["ended_at_s"]),
+             "forced" if r["forced"] else "")
             for r in data["measured"]
         ]
         heads = ("OSD", "CLASS", "DRIVE MODELS", "MEASURED IN", "CALLS", "IOPS (95%)", "AT (UTC)",
@@ -84,7 +83,8 @@ def _advice(row: Mapping[str, Any]) -> str:
         )
         lines.append(
             f"  {item['stack'] or '(unnamed)'} in {item['setting']}: "
-            f"{_iops(_flat(measured))} IOPS, {over}, {measured['calls']} calls"
+            f"{_iops(measured['iops'], measured['low'], measured['high'])} IOPS, {over}, "
+            f"{measured['calls']} calls"
         )
     if row["shadowing"]:
         keys = named(row["shadowing"], SHOWN_MAX)
@@ -97,9 +97,3 @@ def _advice(row: Mapping[str, Any]) -> str:
         lines.append("  every value is as recommended")
     lines += [f"  note: {line}" for line in row["warnings"]]
     return "\n".join(lines)
-
-
-def _flat(capacity: Mapping[str, Any]) -> Mapping[str, Any]:
-    return {
-        "iops": capacity["iops"], "iops_low": capacity["low"], "iops_high": capacity["high"]
-    }

@@ -32,10 +32,6 @@ class Watched:
     settled_at_s: float = float("-inf")
 
 
-def _never(_osd_id: int) -> float:
-    return float("-inf")
-
-
 class MemoryWatch:
     """Readings and rates by OSD.
 
@@ -50,7 +46,7 @@ class MemoryWatch:
         self._reader = reader
         self._osd_ids = osd_ids
         self._log = log
-        self._emptied_at_s = emptied_at_s or _never
+        self._emptied_at_s = emptied_at_s or (lambda osd_id: float("-inf"))
         self._clock = clock
         self._lock = threading.Lock()
         self._watched: Dict[int, Watched] = {}
@@ -93,14 +89,11 @@ class MemoryWatch:
             settled_at_s = max(old.settled_at_s, disturbed_at_s + reach_s)
             if base.counters.at_s < max(settled_at_s, disturbed_at_s):
                 rates, base = None, new  # what was counted until here tells of the change
-            elif new.counters.at_s - base.counters.at_s >= self._stretch_of(new):
+            elif new.counters.at_s - base.counters.at_s >= min(
+                STRETCH_S_MIN, reach_s or STRETCH_S_MIN  # as long as its bins reach back
+            ):
                 rates, base = between(base.counters, new.counters), new
             self._watched[new.osd_id] = Watched(new, base, rates, settled_at_s)
-
-    def _stretch_of(self, reading: OsdReading) -> float:
-        """As long as its bins reach back is long enough."""
-        reach_s = max((b.edges_s[-1] for b in reading.bins), default=STRETCH_S_MIN)
-        return min(STRETCH_S_MIN, reach_s)
 
     def _failed(self, error: Exception) -> None:
         self._log(f"reading the memory of OSDs failed: {error!r}")
