@@ -15,6 +15,7 @@ from wcache.core.model import DriveReport, DriveState, Role
 from wcache.core.ports import DriveHost
 from wcache.core.protocol import (
     APPLIED,
+    LEASED,
     AcceptRequest,
     ApplyOptionRequest,
     ApplyRequest,
@@ -32,10 +33,7 @@ Change = Union[
     SetModeRequest, SetOptionRequest, ReleaseRequest, ApplyRequest, ApplyOptionRequest,
     RollbackRequest, AcceptRequest,
 ]
-CHANGES = (
-    SetModeRequest, SetOptionRequest, ReleaseRequest, ApplyRequest, ApplyOptionRequest,
-    RollbackRequest, AcceptRequest,
-)
+CHANGES = (*LEASED, *APPLIED, *WAYS_BACK, AcceptRequest)
 
 
 class DomainSurvey:

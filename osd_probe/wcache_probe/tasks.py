@@ -31,7 +31,6 @@ from wcache.core.protocol import (
     CountersRequest,
     DrivesOutcome,
     FailureOutcome,
-    Lease,
     LookRequest,
     MeasureRequest,
     MemoryOutcome,
@@ -60,7 +59,8 @@ from .switcher import Switcher
 from .switching import options as optioning
 from .switching import toggle
 from .switching.lease import LeaseKeeper
-from .switching.steps import Program, Switched
+from .switching.steps import Switched
+from .switching.way_back import bring_back
 
 TIMER_SECONDS_MAX = 30.0
 
@@ -190,10 +190,8 @@ class TaskRunner:
             return self._under_lease(request)
         if isinstance(request, ReleaseRequest):
             return self._release(request)
-        if isinstance(request, ApplyRequest):
+        if isinstance(request, APPLIED):
             return self._apply(request)
-        if isinstance(request, ApplyOptionRequest):
-            return self._apply_option(request)
         if isinstance(request, RollbackRequest):
             return self._rollback(request)
         if isinstance(request, AcceptRequest):
@@ -284,29 +282,25 @@ class TaskRunner:
         if entry is not None and entry.owner_id != lease.lease_id:
             raise RefusedError(f"lease {entry.owner_id} still holds {request.domain_id}")
         if isinstance(request, SetOptionRequest):
-            return self._hold(request.domain_id, lease, drives, optioning.lease_set(
+            program = optioning.lease_set(
                 drives, entry, lease_id=lease.lease_id, name=request.name, value=request.value,
                 now_s=self._wall(), prior=self._stored(request.prior),
-            ))
-        if entry is not None and entry.of_options:
+            )
+        elif entry is not None and entry.of_options:
             raise RefusedError(f"lease {entry.owner_id} is about options, not the cache mode")
-        program = toggle.lease_set(
-            drives, entry, lease_id=lease.lease_id, mode=request.mode, now_s=self._wall(),
-            throwaway=request.throwaway and self._keeper.throwaway,
-            consent_turn_on=request.consent_turn_on, prior=self._stored(request.prior),
-            lost=self._host.lost_writes(),
-        )
-        return self._hold(request.domain_id, lease, drives, program)
-
-    def _hold(
-        self, domain_id: str, lease: Lease, drives: Tuple[DriveReport, ...], program: Program
-    ) -> Outcome:
+        else:
+            program = toggle.lease_set(
+                drives, entry, lease_id=lease.lease_id, mode=request.mode, now_s=self._wall(),
+                throwaway=request.throwaway and self._keeper.throwaway,
+                consent_turn_on=request.consent_turn_on, prior=self._stored(request.prior),
+                lost=self._host.lost_writes(),
+            )
         # held from the first step on: should anything break, the keeper has it restored
-        self._keeper.is_held(domain_id, lease.lease_id)
+        self._keeper.is_held(request.domain_id, lease.lease_id)
         try:
-            return self._outcome(drives, self._switcher.run(domain_id, program))
+            return self._outcome(drives, self._switcher.run(request.domain_id, program))
         finally:
-            self._holds.follow(domain_id)
+            self._holds.follow(request.domain_id)
 
     def _of_our_cluster(self, prior: Prior) -> Prior:
         """The prior state that a request tells of; PriorError where it is of another cluster."""
@@ -349,15 +343,12 @@ class TaskRunner:
         self, request: Union[ReleaseRequest, RollbackRequest], prior: Prior, kind: EntryKind,
         owner_id: str,
     ) -> Outcome:
-        """Restore what only the mgr knows: options, or cache modes."""
-        drives, now_s = self._survey.drives(), self._wall()
-        program = optioning.bring_back(
-            prior, drives, kind=kind, owner_id=owner_id, now_s=now_s
-        ) if prior.of_options else toggle.bring_back(
-            prior, drives, kind=kind, owner_id=owner_id, now_s=now_s,
+        """Restore what only the mgr knows."""
+        drives = self._survey.drives()
+        return self._outcome(drives, self._switcher.run(request.domain_id, bring_back(
+            prior, drives, kind=kind, owner_id=owner_id, now_s=self._wall(),
             throwaway=request.throwaway and self._keeper.throwaway,
-        )
-        return self._outcome(drives, self._switcher.run(request.domain_id, program))
+        )))
 
     def _accept(self, request: AcceptRequest) -> Outcome:
         """Give up what the entries say; the drives stay as they are."""
@@ -388,33 +379,25 @@ class TaskRunner:
             raise RefusedError(f"action {request.action_id} changed {entry.domain_id}")
         return entry
 
-    def _apply(self, request: ApplyRequest) -> Outcome:
-        drives = self._survey.drives()
-        entry = self._entry_of(request)
-        done = self._switcher.run(
-            request.domain_id, toggle.apply(
-                drives, entry, action_id=request.action_id, expected=request.expected,
-                mode=request.mode, now_s=self._wall(),
-                throwaway=request.throwaway and self._keeper.throwaway,
-                consent_turn_on=request.consent_turn_on, persist=request.consent_persist,
-                known=self._stored(request.prior), lost=self._host.lost_writes(),
-            )
-        )
+    def _apply(self, request: Union[ApplyRequest, ApplyOptionRequest]) -> Outcome:
+        drives, entry = self._survey.drives(), self._entry_of(request)
+        if isinstance(request, ApplyOptionRequest):
+            return self._outcome(drives, self._switcher.run(request.domain_id, optioning.apply(
+                drives, entry, action_id=request.action_id, name=request.name,
+                expected=request.expected, value=request.value, now_s=self._wall(),
+                prior=self._stored(request.prior), agreed=request.agreed,
+            )))
+        done = self._switcher.run(request.domain_id, toggle.apply(
+            drives, entry, action_id=request.action_id, expected=request.expected,
+            mode=request.mode, now_s=self._wall(),
+            throwaway=request.throwaway and self._keeper.throwaway,
+            consent_turn_on=request.consent_turn_on, persist=request.consent_persist,
+            known=self._stored(request.prior), lost=self._host.lost_writes(),
+        ))
         if entry is not None and any(prior.mode is not request.mode for prior in entry.drives):
             # a crash cut this action off after the change: it was ours, a rollback undoes it
             done = replace(done, changed=True)
         return self._outcome(drives, done)
-
-    def _apply_option(self, request: ApplyOptionRequest) -> Outcome:
-        drives = self._survey.drives()
-        entry = self._entry_of(request)
-        return self._outcome(drives, self._switcher.run(
-            request.domain_id, optioning.apply(
-                drives, entry, action_id=request.action_id, name=request.name,
-                expected=request.expected, value=request.value, now_s=self._wall(),
-                prior=self._stored(request.prior), agreed=request.agreed,
-            )
-        ))
 
     def _rollback(self, request: RollbackRequest) -> Outcome:
         prior = self._of_our_cluster(request.prior)

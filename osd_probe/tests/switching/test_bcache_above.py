@@ -35,6 +35,7 @@ from wcache.core.model import (
 )
 from wcache.core.options.shared_cache import SharedCache
 from wcache_probe.switching import options, steps
+from wcache_probe.switching.way_back import bring_back
 
 THROUGH, BACK = "writethrough", "writeback"
 AGREED = SharedCache("h", ("nvme0n1 (A C 1)",), ("bcache0",), (0,))
@@ -106,7 +107,7 @@ def to_writethrough(stack, entry, prior):
 def back(stack, entry, prior):
     if entry is not None:
         return options.restore(entry, (stack.backing,), prior)
-    return options.bring_back(
+    return bring_back(
         prior, (stack.backing,), owner_id="a", now_s=0.0, kind=EntryKind.ACTION
     )
 

@@ -16,7 +16,9 @@ from wcache.core.drive.journal import JOURNAL_VERSION, EntryKind, JournalEntry
 from wcache.core.drive.prior import prior_from
 from wcache.core.errors import RefusalKind, RefusedError, WcacheError
 from wcache.core.model import Transport
+from wcache_probe.switching import steps
 from wcache_probe.switching import toggle as sw
+from wcache_probe.switching.way_back import bring_back
 
 NAMES = ("A", "B")
 WAS_ON = World(Transport.SCSI, True, True, False, True, layer=True)
@@ -44,7 +46,7 @@ def prior(later):
 
 
 def brought_back(known, drives):
-    return sw.bring_back(
+    return bring_back(
         known, drives, kind=EntryKind.LEASE, owner_id="l", now_s=0.0, throwaway=False
     )
 
@@ -70,7 +72,7 @@ def carried_out(step, worlds):
     name = step.drive.drive_id
     after, _, value = carry_out(step, worlds[name], None)[0]
     worlds = {**worlds, name: after}
-    if isinstance(step, (sw.SetCache, sw.SaveCache)):
+    if isinstance(step, (steps.SetCache, steps.SaveCache)):
         worlds = {
             key: replace(world, on=after.on, wakes_on=after.wakes_on).rescanned()
             if key != name and world.transport is Transport.SATA
@@ -144,7 +146,7 @@ def test_what_the_mgr_alone_knows_is_not_brought_back_on_a_drive_that_is_not_our
     program = brought_back(prior_from("", "domain-sda", [was]), here)
     for drive in here:
         step = next(program) if drive is here[0] else program.send(here[0].state)
-        assert isinstance(step, sw.ReadState)  # nothing is touched, nothing journalled
+        assert isinstance(step, steps.ReadState)  # nothing is touched, nothing journalled
     with pytest.raises(RefusedError, match=f"{name}: "):
         program.send(here[1].state)
 
@@ -177,7 +179,7 @@ def test_a_cache_comes_back_on_also_where_the_boot_rule_does_not_name_its_drive(
     )
     program = brought_back(prior_from("", "domain-sda", [was]), [off])
     step = next(program)
-    assert isinstance(program.send(step.drive.state), sw.WriteJournal)
+    assert isinstance(program.send(step.drive.state), steps.WriteJournal)
 
 
 def test_drives_on_one_switch_are_called_back_when_all_were_read_after_the_last_turn():

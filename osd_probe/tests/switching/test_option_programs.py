@@ -8,6 +8,7 @@ from wcache.core.drive.journal import EntryKind
 from wcache.core.drive.prior import PriorDoubt, PriorError, prior_from
 from wcache.core.errors import RefusedError, StorageError
 from wcache_probe.switching import options
+from wcache_probe.switching.way_back import bring_back
 
 
 def lease(drives, value="none", entry=None, name="scheduler", prior=None):
@@ -153,7 +154,7 @@ def test_another_value_than_the_mgr_has_stored_is_not_taken_for_the_prior_one(pr
 
 
 def brought_back(drives, prior, kind=EntryKind.LEASE):
-    return drives.run(options.bring_back(
+    return drives.run(bring_back(
         prior, drives.look(), owner_id="l", now_s=0.0, kind=kind
     ))
 

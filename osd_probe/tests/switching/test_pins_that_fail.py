@@ -10,6 +10,7 @@ from wcache.core.drive.prior import prior_from
 from wcache.core.errors import RefusedError, StorageError, WcacheError
 from wcache.core.model import KernelView, Transport
 from wcache_probe.switching import toggle
+from wcache_probe.switching.steps import Pin, ReadState, SetCache
 
 
 def switched_off(world: World):
@@ -28,11 +29,11 @@ def switched_off(world: World):
         except WcacheError as ended:
             return on, ended
         value = error = None
-        if isinstance(step, toggle.Pin):
+        if isinstance(step, Pin):
             error = StorageError("the pin failed")
-        elif isinstance(step, toggle.SetCache):
+        elif isinstance(step, SetCache):
             on = step.mode is BACK
-        elif isinstance(step, toggle.ReadState):
+        elif isinstance(step, ReadState):
             value = World(
                 world.transport, on, world.wakes_on, world.savable, world.view, layer=world.layer
             ).read()
@@ -58,6 +59,6 @@ def test_nothing_is_toggled_where_a_pin_that_was_taken_does_not_read_back(mode, 
     read = replace(world.read(), pinned=pinned, kernel_view=view)
     program = toggle.keep((drive_of(world),), mode)
     steps = [next(program), program.send(read), program.send(None)]
-    assert [type(step) for step in steps] == [toggle.ReadState, toggle.Pin, toggle.ReadState]
+    assert [type(step) for step in steps] == [ReadState, Pin, ReadState]
     with pytest.raises(RefusedError, match="could not be pinned"):
         program.send(read)

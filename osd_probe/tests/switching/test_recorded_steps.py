@@ -40,6 +40,7 @@ from wcache.core.options.entries import DRAINS, OPTIONS, leased_names, names_of
 from wcache.core.options.option import Place
 from wcache_probe.switching import options
 from wcache_probe.switching import toggle as sw
+from wcache_probe.switching.way_back import bring_back
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -75,7 +76,7 @@ def applied_for_good_and_brought_back():
     )
     yield LOST
     drives = yield LOOK
-    yield from sw.bring_back(
+    yield from bring_back(
         known, drives, kind=EntryKind.ACTION, owner_id="a", now_s=0.0, throwaway=False
     )
 
@@ -171,7 +172,7 @@ def brought_back(drives, name, words, **how):
     prior = drives.prior(names=names_of(name))
     for values in drives.values.values():
         values[name] = VALUES[name][1]
-    carried_out(drives, options.bring_back(
+    carried_out(drives, bring_back(
         prior, drives.look(), owner_id="a", now_s=0.0, kind=EntryKind.ACTION,
     ), words, how)
 

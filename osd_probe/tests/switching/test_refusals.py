@@ -17,7 +17,7 @@ from wcache.core.model import (
     Transport,
 )
 from wcache_probe.switching import toggle as sw
-from wcache_probe.switching.steps import Pin, ReadState, SaveCache
+from wcache_probe.switching.steps import Pin, ReadState, SaveCache, SetCache
 
 BACK, THROUGH = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
 OFF = make.state(THROUGH)
@@ -153,7 +153,7 @@ def test_a_drive_that_leaves_its_mode_while_that_is_saved_is_not_called_kept():
     try:
         step = next(program)
         while True:
-            if isinstance(step, sw.SetCache):
+            if isinstance(step, SetCache):
                 state = replace(state, device_cache=make.state(step.mode).device_cache)
             if isinstance(step, SaveCache):
                 kept = step.mode or step.saved

@@ -26,6 +26,7 @@ from switching_world import (
 from wcache.core.drive.safety import boots_with_rule, pinnable
 from wcache.core.errors import WcacheError
 from wcache.core.model import Transport
+from wcache_probe.switching import steps
 from wcache_probe.switching import toggle as sw
 
 
@@ -61,14 +62,14 @@ def seen_last(node):
 
 def promises_of_the_journal(node, step):
     """What must hold when a script is about to take a step, whatever happened before it."""
-    if isinstance(step, (sw.SetCache, sw.SaveCache)):
+    if isinstance(step, (steps.SetCache, steps.SaveCache)):
         assert node.journal is not None, ("nothing was written down", node.way)
-    if isinstance(step, sw.WriteJournal):
+    if isinstance(step, steps.WriteJournal):
         if node.journal is not None:
             assert step.entry.drives == node.journal.drives, ("another prior", node.way)
         elif seen_last(node):
             assert prior_of(step.entry) == truth_of(node.world), ("not as it was", node.way)
-    if isinstance(step, sw.RemoveJournal):
+    if isinstance(step, steps.RemoveJournal):
         mode, saved, rule = truth_of(node.world)
         prior, *persisted = prior_of(node.journal)
         assert [saved, rule] == persisted, ("what is persisted is not as before", node.way)
@@ -100,7 +101,7 @@ def taken_and_not_made(program):
     """The program on a drive that takes each change of its cache and makes none."""
     step = next(program, None)
     while step is not None:
-        value = None if isinstance(step, sw.SetCache) else (yield step)
+        value = None if isinstance(step, steps.SetCache) else (yield step)
         try:
             step = program.send(value)
         except StopIteration:
@@ -130,7 +131,7 @@ def went_through(script, world, taken_away):
     step = next(program)
     while step is not None:
         world, journal, value = carry_out(step, world, journal)[0]
-        if isinstance(step, sw.SetCache) and step.mode is BACK:
+        if isinstance(step, steps.SetCache) and step.mode is BACK:
             world = replace(world, **taken_away)
         try:
             failed = isinstance(value, WcacheError)
@@ -162,7 +163,7 @@ def test_a_mode_that_is_to_last_and_does_not_read_back_so_is_taken_back(transpor
         change = applied(THROUGH, True)
         step = next(change, None)
         while step is not None:
-            forgets = isinstance(step, sw.SaveCache) and step.mode is not None
+            forgets = isinstance(step, steps.SaveCache) and step.mode is not None
             value = None if forgets else (yield step)
             try:
                 step = change.send(value)
@@ -180,7 +181,7 @@ def steps_of(script, world):
     program, journal, taken = script(), None, []
     step = next(program, None)
     while step is not None:
-        if not isinstance(step, (str, sw.ReadState)):
+        if not isinstance(step, (str, steps.ReadState)):
             taken.append(step)
         world, journal, value = carry_out(step, world, journal)[0]
         try:
@@ -196,11 +197,11 @@ def test_what_the_cache_holds_is_flushed_before_each_toggle_and_after_it(script,
     """Before: a drive need not write out what it has cached when its cache is turned off."""
     on = script is not applied_on_and_rolled_back
     taken = steps_of(script, World(transport, on, True, False, True, boot_rule=True))
-    places = [n for n, step in enumerate(taken) if isinstance(step, sw.SetCache)]
+    places = [n for n, step in enumerate(taken) if isinstance(step, steps.SetCache)]
     assert places
     for place in places:
         around = taken[place - 1], taken[place + 1]
-        assert all(isinstance(step, sw.Flush) for step in around)
+        assert all(isinstance(step, steps.Flush) for step in around)
         assert {step.drive.drive_id for step in around} == {taken[place].drive.drive_id}
 
 

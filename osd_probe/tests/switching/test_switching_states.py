@@ -36,6 +36,7 @@ from switching_world import (
 )
 from wcache.core.errors import WcacheError
 from wcache.core.model import KernelView, Transport
+from wcache_probe.switching import steps
 from wcache_probe.switching import toggle as sw
 
 
@@ -155,7 +156,7 @@ class NoPin:
     """The pin is left out, and its read-back says that it is there."""
 
     def __call__(self, step):
-        return step, not isinstance(step, sw.Pin)
+        return step, not isinstance(step, steps.Pin)
 
     def lie(self, value):
         if isinstance(value, sw.DriveState):

@@ -23,6 +23,7 @@ from wcache.core.model import (
 )
 from wcache_probe.switching import toggle as sw
 from wcache_probe.switching.steps import ReadState
+from wcache_probe.switching.way_back import bring_back
 
 BACK, THROUGH = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
 DROPPING = (Layer("dm-0", LayerKind.LVM, KernelView.WRITE_THROUGH),)
@@ -97,7 +98,7 @@ def way_back(way, prior, throwaway):
             throwaway,
         )
         return next(sw.restore(entry, (now,)))
-    program = sw.bring_back(
+    program = bring_back(
         prior_of_loop(prior), (now,), kind=EntryKind.LEASE, owner_id="l", now_s=0.0,
         throwaway=throwaway,
     )
@@ -122,7 +123,7 @@ def test_what_is_not_known_to_flush_is_neither_called_safe_nor_turned_on(hidden)
     assert judge(state) is Safety.UNKNOWN
     drive = make.drive("nvme0n1", 0, transport=Transport.NVME, state=state)
     program = sw.keep((drive,), BACK)
-    assert isinstance(next(program), sw.ReadState)
+    assert isinstance(next(program), ReadState)
     with pytest.raises(RefusedError, match="is unknown"):
         program.send(state)
 

@@ -18,6 +18,7 @@ from wcache.core.drive.journal import EntryKind
 from wcache.core.drive.prior import prior_from
 from wcache.core.model import Transport
 from wcache_probe.switching import toggle as sw
+from wcache_probe.switching.way_back import bring_back
 
 
 def toggled(mode, consent=False):
@@ -96,7 +97,7 @@ def brought_back_without_a_journal():
     yield from toggled(THROUGH)
     yield LOST
     drives = yield LOOK
-    yield from sw.bring_back(
+    yield from bring_back(
         known, drives, kind=EntryKind.LEASE, owner_id="l", now_s=0.0, throwaway=False
     )
 

@@ -23,7 +23,7 @@ from wcache.core.model import (
     LayerKind,
     Transport,
 )
-from wcache_probe.switching import toggle as sw
+from wcache_probe.switching import steps
 
 BACK, THROUGH = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
 
@@ -287,7 +287,7 @@ StepResult = Tuple[World, Journal, object]
 
 def carry_out(step: object, world: World, journal: Journal) -> List[StepResult]:
     """Every way a step can end: (world, journal, what the program gets)."""
-    if isinstance(step, sw.ReadState):
+    if isinstance(step, steps.ReadState):
         return [(world, journal, world.read())]
     if isinstance(step, Survey) or step == LOOK:
         refusal = step.refusal(world) if isinstance(step, Survey) else ""
@@ -298,15 +298,15 @@ def carry_out(step: object, world: World, journal: Journal) -> List[StepResult]:
         return [(world, journal, journal)]
     if step == LOST:
         return [(world, None, None)]
-    if isinstance(step, sw.WriteJournal):
+    if isinstance(step, steps.WriteJournal):
         return [(world, ENTRIES.setdefault(step.entry, step.entry), None)]
-    if isinstance(step, sw.RemoveJournal):
+    if isinstance(step, steps.RemoveJournal):
         return [(world, None, None)]
     failed = StorageError("the step failed")
-    if isinstance(step, sw.Pin):
+    if isinstance(step, steps.Pin):
         held = changed(world, view=True, override=True, remembered=True)
         return [(held, journal, None), (world, journal, failed)]
-    if isinstance(step, sw.SetCache):
+    if isinstance(step, steps.SetCache):
         if step.mode is BACK and not world.may_come_on:
             return [(world, journal, failed)]
         done = world
@@ -314,15 +314,15 @@ def carry_out(step: object, world: World, journal: Journal) -> List[StepResult]:
             done = changed(world, on=step.mode is BACK)
             done = same(done.rescanned()) if world.transport is Transport.SATA else done
         return [(done, journal, None), (done, journal, failed), (world, journal, failed)]
-    if isinstance(step, sw.SaveCache):
+    if isinstance(step, steps.SaveCache):
         if (step.mode or step.saved) is BACK and world.savable and not world.may_come_on:
             return [(world, journal, failed)]
         return [(saved, journal, None) for saved in save(step, world)]
-    assert isinstance(step, sw.Flush)
+    assert isinstance(step, steps.Flush)
     return [(world, journal, None), (world, journal, failed)]
 
 
-def save(step: sw.SaveCache, world: World) -> Iterator[World]:
+def save(step: steps.SaveCache, world: World) -> Iterator[World]:
     """Where the page is savable, SP=1 turns the current value too, then it is set back."""
     wanted = step.mode or step.saved
     if not world.savable:

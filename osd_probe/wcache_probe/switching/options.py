@@ -19,11 +19,8 @@ from wcache.core.drive.prior import (
     Prior,
     PriorDoubt,
     PriorError,
-    lost,
-    not_back,
     require_entry,
     require_first_touch,
-    states_by_id,
     with_options,
 )
 from wcache.core.errors import RefusedError, StorageError, WcacheError
@@ -50,6 +47,8 @@ from .steps import (
     Step,
     Switched,
     WriteJournal,
+    or_back,
+    read,
 )
 
 
@@ -75,7 +74,7 @@ def lease_set(
         yield WriteJournal(entry)
     else:
         _require_about(entry, name, prior)
-    return (yield from _set(found, entry, name, value))
+    return (yield from or_back(_set(found, name, value), entry, found, restore))
 
 
 def apply(
@@ -132,7 +131,7 @@ def apply(
         yield WriteJournal(entry)
     else:
         _require_about(entry, name, prior)
-    done = yield from _set(found, entry, name, value, asked)
+    done = yield from or_back(_set(found, name, value, asked), entry, found, restore)
     # a crash cut this action off after the change: it was ours, a rollback undoes it
     return replace(done, changed=True) if began else done
 
@@ -140,7 +139,7 @@ def apply(
 def _as_now(
     drives: Sequence[DriveReport],
 ) -> Generator[Step, Optional[DriveState], Tuple[DriveReport, ...]]:
-    states = yield from _read(drives)
+    states = yield from read(*drives, how=ReadOptions)
     return tuple(replace(one, state=state) for one, state in zip(drives, states))
 
 
@@ -182,34 +181,26 @@ def _require_about(entry: JournalEntry, name: str, prior: Prior) -> None:
 
 
 def _set(
-    found: Sequence[DriveReport], entry: JournalEntry, name: str, value: str,
-    asked: Sequence[AskCache] = (),
+    found: Sequence[DriveReport], name: str, value: str, asked: Sequence[AskCache] = ()
 ) -> Program:
-    """Write the value where it is not there, and read it back; where that fails, undo all of it.
+    """Write the value where it is not there, and read it back.
 
     `asked`: what was asked before, and is asked again once it is there: meanwhile it may have
     changed.
     """
-    try:
-        changed = False
-        for drive in found:
-            if drive.state.option(name) != value:
-                yield SetOption(drive, name, value)
-                changed = True
-        after = yield from _read(found)
-        for drive, state in zip(found, after):
-            if state.option(name) != value:
-                raise RefusedError(
-                    f"{drive.dev_name} was given {name} {value} and has "
-                    f"{state.option(name) or 'none'}", "the kernel or the drive does not take it",
-                )
-        yield from _ask(asked)
-    except WcacheError as error:
-        back = yield from restore(entry, found)
-        but = f" but for {back.left}" if back.left else ""
-        raise RefusedError(
-            f"{error.message}; the prior state is back{but}", error.advice
-        ) from None
+    changed = False
+    for drive in found:
+        if drive.state.option(name) != value:
+            yield SetOption(drive, name, value)
+            changed = True
+    after = yield from read(*found, how=ReadOptions)
+    for drive, state in zip(found, after):
+        if state.option(name) != value:
+            raise RefusedError(
+                f"{drive.dev_name} was given {name} {value} and has "
+                f"{state.option(name) or 'none'}", "the kernel or the drive does not take it",
+            )
+    yield from _ask(asked)
     return Switched(tuple(drive.state for drive in found), after, changed)
 
 
@@ -236,10 +227,10 @@ def restore(
     failure: Optional[WcacheError] = None
     for drive in here:
         try:
-            before += yield from _read((drive,))
+            before += yield from read(drive, how=ReadOptions)
             for one in prior[drive.drive_id].options:
                 # read anew each time: the one before may have reset it
-                (state,) = yield from _read((drive,))
+                (state,) = yield from read(drive, how=ReadOptions)
                 if state.option(one.name) != one.value:
                     yield from _set_back(drive, one, state.option(one.name))
                     changed = True
@@ -247,7 +238,7 @@ def restore(
             failure = failure or error
     if failure is not None:
         raise failure
-    after = yield from _read(here)
+    after = yield from read(*here, how=ReadOptions)
     missing = sorted(set(prior) - {drive.drive_id for drive in here})
     if missing:
         raise StorageError(
@@ -286,34 +277,3 @@ def _set_back(
         except WcacheError:
             yield SetOption(drive, prior.name, now, back=True)
             raise
-
-
-def bring_back(
-    prior: Prior, drives: Sequence[DriveReport], *, owner_id: str, now_s: float,
-    kind: EntryKind = EntryKind.LEASE,
-) -> Program:
-    """Restore what only the mgr knows: the journal has no entry of the lease, or of the action."""
-    if not prior.known:
-        raise lost(owner_id)
-    states = yield from _read(drives)
-    ids = [drive.drive_id for drive in drives]
-    if not not_back(prior.drives, states_by_id(ids, states)):
-        return Switched(states, states, changed=False)
-    entry = JournalEntry(
-        JOURNAL_VERSION, kind, owner_id, prior.domain_id, prior.drives, now_s,
-        cluster_fsid=prior.cluster_fsid,
-    )
-    yield WriteJournal(entry)
-    return (yield from restore(entry, drives))
-
-
-def _read(
-    drives: Sequence[DriveReport],
-) -> Generator[Step, Optional[DriveState], Tuple[DriveState, ...]]:
-    found: List[DriveState] = []
-    for drive in drives:
-        state = yield ReadOptions(drive)
-        if state is None:
-            raise StorageError(f"{drive.dev_name} could not be read")
-        found.append(state)
-    return tuple(found)

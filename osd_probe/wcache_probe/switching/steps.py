@@ -1,11 +1,12 @@
-"""Single steps, of which the programs in this folder are made; plain data, no behaviour."""
+"""Single steps, of which the programs in this folder are made, as plain data."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Generator, Optional, Tuple, Union
+from typing import Callable, Generator, List, Optional, Sequence, Tuple, Type, Union
 
 from wcache.core.drive.journal import JournalEntry
+from wcache.core.errors import DisobeyedError, RefusedError, StorageError, WcacheError
 from wcache.core.model import CacheMode, DriveReport, DriveState
 from wcache.core.options.shared_cache import SharedCache
 
@@ -124,3 +125,30 @@ class Switched:
     after: Tuple[DriveState, ...]
     changed: bool
     left: str = ""
+
+
+def read(
+    *drives: DriveReport, how: Union[Type[ReadState], Type[ReadOptions]] = ReadState
+) -> Generator[Step, Optional[DriveState], Tuple[DriveState, ...]]:
+    """Read drives one after the other; StorageError where one could not be read."""
+    found: List[DriveState] = []
+    for drive in drives:
+        state = yield how(drive)
+        if state is None:
+            raise StorageError(f"{drive.dev_name} could not be read")
+        found.append(state)
+    return tuple(found)
+
+
+def or_back(
+    program: Program, entry: JournalEntry, drives: Sequence[DriveReport],
+    restore: Callable[[JournalEntry, Sequence[DriveReport]], Program],
+) -> Program:
+    """Run a program; where it fails bring the prior state back, then refuse as the drive did."""
+    try:
+        return (yield from program)
+    except WcacheError as error:
+        back = yield from restore(entry, drives)
+        but = f" but for {back.left}" if back.left else ""
+        kind = DisobeyedError if isinstance(error, DisobeyedError) else RefusedError
+        raise kind(f"{error.message}; the prior state is back{but}", error.advice) from None

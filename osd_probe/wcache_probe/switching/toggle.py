@@ -21,7 +21,6 @@ from typing import Callable, Dict, Generator, List, Mapping, Optional, Sequence,
 from wcache.core.drive.journal import JOURNAL_VERSION, EntryKind, JournalEntry, prior_of
 from wcache.core.drive.prior import (
     Prior,
-    lost,
     not_back,
     require_entry,
     require_first_touch,
@@ -45,13 +44,14 @@ from .steps import (
     Flush,
     Pin,
     Program,
-    ReadState,
     RemoveJournal,
     SaveCache,
     SetCache,
     Step,
     Switched,
     WriteJournal,
+    or_back,
+    read,
 )
 
 
@@ -87,19 +87,8 @@ def lease_set(
         require_entry(entry, prior)
         # an experiment that began with consent goes on with it: its prior state is safe
         _check(found, mode, throwaway=throwaway, consent_turn_on=True, began=True)
-    return (yield from _or_back(entry, found, _switch(found, lambda drive: mode)))
-
-
-def _or_back(
-    entry: JournalEntry, drives: Tuple[DriveReport, ...], program: Program
-) -> Program:
-    """Run a program; where it fails bring the prior state back, then refuse as the drive did."""
-    try:
-        return (yield from program)
-    except WcacheError as error:
-        yield from restore(entry, drives)
-        kind = DisobeyedError if isinstance(error, DisobeyedError) else RefusedError
-        raise kind(f"{error.message}; the prior state is back", error.advice) from None
+    program = _switch(found, lambda drive: mode)
+    return (yield from or_back(program, entry, found, restore))
 
 
 def restore(
@@ -147,50 +136,12 @@ def restore(
     return done
 
 
-def bring_back(
-    prior: Prior,
-    drives: Sequence[DriveReport],
-    *,
-    kind: EntryKind,
-    owner_id: str,
-    now_s: float,
-    throwaway: bool,
-) -> Program:
-    """Restore what only the mgr knows: the journal has no entry of the change.
-
-    Drives that are as they were need nothing.  Others are journalled from what the mgr
-    knows first, so that a crash in the middle leaves the way back.
-    """
-    if not prior.known:
-        raise lost(owner_id)
-    found = tuple(drives)
-    states: List[DriveState] = []
-    for drive in found:
-        states.append((yield from _read(drive)))
-    ids = [drive.drive_id for drive in found]
-    if not not_back(prior.drives, states_by_id(ids, states)):
-        return Switched(tuple(states), tuple(states), changed=False)
-    # before anything is journalled
-    modes = {item.drive_id: item.mode for item in prior.drives}
-    require_throwaway(found, modes, throwaway=throwaway)
-    if CacheMode.WRITE_BACK in modes.values():
-        require_ours(found)
-    # what a lease found was never saved anew; an applied change may have been
-    saved = {item.drive_id: item.state.page.saved for item in prior.drives}
-    persisted = kind is EntryKind.ACTION and any(
-        state.page.saved is not saved.get(drive.drive_id) for drive, state in zip(found, states)
-    )
-    entry = JournalEntry(
-        JOURNAL_VERSION, kind, owner_id, prior.domain_id, prior.drives, now_s, throwaway,
-        persisted, prior.cluster_fsid,
-    )
-    yield WriteJournal(entry)
-    return (yield from restore(entry, found))
-
-
 def _require_ready(drive: DriveReport) -> Generator[Step, Optional[DriveState], None]:
     """Pin a drive whose cache is about to come on, and see that every layer flushes."""
-    state = yield from (_pin if pinnable(drive.transport) else _read)(drive)
+    if pinnable(drive.transport):
+        state = yield from _pin(drive)
+    else:
+        (state,) = yield from read(drive)
     _require_flushing(drive, state, CacheMode.WRITE_BACK)
 
 
@@ -238,7 +189,7 @@ def apply(
         )
         yield WriteJournal(entry)
     program = _persist(found, mode) if persist else _switch(found, lambda drive: mode)
-    return (yield from _or_back(entry, found, program))
+    return (yield from or_back(program, entry, found, restore))
 
 
 def _persist(drives: Tuple[DriveReport, ...], mode: CacheMode) -> Program:
@@ -248,7 +199,7 @@ def _persist(drives: Tuple[DriveReport, ...], mode: CacheMode) -> Program:
     for drive in drives:
         yield SaveCache(drive, mode)
     for drive in drives:
-        state = yield from _read(drive)
+        (state,) = yield from read(drive)
         if state.page.saved is not mode:
             kept = state.page.saved.value if state.page.saved else "nothing that can be read"
             raise RefusedError(
@@ -321,7 +272,7 @@ def _switch(
     ends = CacheMode.WRITE_BACK if on else CacheMode.WRITE_THROUGH
     before: List[DriveState] = []
     for drive in drives:
-        state = yield from _read(drive)
+        (state,) = yield from read(drive)
         before.append(state)
         if pinnable(drive.transport):
             try:
@@ -354,7 +305,7 @@ def _proven(
     drive: DriveReport, mode: Optional[CacheMode], ends: CacheMode
 ) -> Generator[Step, Optional[DriveState], DriveState]:
     """Read that a drive is in a mode (None: in any), and that nothing drops its flushes."""
-    now = yield from _read(drive)
+    (now,) = yield from read(drive)
     if mode is not None and replace(drive, state=now).mode is not mode:
         raise DisobeyedError(
             f"{drive.dev_name} accepted a change to {mode.value} but did not make it",
@@ -375,7 +326,7 @@ def _pin(drive: DriveReport) -> Generator[Step, Optional[DriveState], DriveState
     Done anew each time, since nobody tells us when somebody else has ended it.
     """
     yield Pin(drive)
-    state = yield from _read(drive)
+    (state,) = yield from read(drive)
     if not state.pinned or state.kernel_view is not KernelView.WRITE_BACK:
         raise RefusedError(
             f"the kernel view of {drive.dev_name} could not be pinned at write back",
@@ -409,10 +360,3 @@ def _require_flushing(drive: DriveReport, state: DriveState, mode: CacheMode) ->
     why = may_rest_on(replace(drive, state=state), {}, on=True, rested=True)
     if why:
         raise RefusedError(f"{drive.dev_name}: {why}")
-
-
-def _read(drive: DriveReport) -> Generator[Step, Optional[DriveState], DriveState]:
-    state = yield ReadState(drive)
-    if state is None:
-        raise StorageError(f"{drive.dev_name} could not be read")
-    return state
