@@ -198,7 +198,13 @@ class Agent:
             return self._follow(reply, sent_at_s, done)
         except NotReadyError as error:
             self._failures += 1
-            self._unheard()
+            now_s = self._clock()
+            if self._silent_since_s is None:
+                self._silent_since_s = now_s
+            elif now_s - self._silent_since_s >= SILENCE_MAX_S:
+                # librados can hang for good (see `rados_link.py`), which looks the same from here
+                self._say(f"no answer for {SILENCE_MAX_S / 60:g} minutes: ending, to be restarted")
+                self.lost = True
             self._complain(error)
             wait_s = min(RETRY_MAX_S, RETRY_FIRST_S * 2.0 ** min(self._failures - 1, 16))
             return self._retry_in(wait_s)
@@ -260,18 +266,6 @@ class Agent:
         ))
         self._stop.wake(end=True)
 
-    def _unheard(self) -> None:
-        """Nobody answered: after a while a new process may do better than this one.
-
-        librados can hang for good (see `rados_link.py`), which looks the same from here.
-        """
-        now_s = self._clock()
-        if self._silent_since_s is None:
-            self._silent_since_s = now_s
-        elif now_s - self._silent_since_s >= SILENCE_MAX_S:
-            self._say(f"no answer for {SILENCE_MAX_S / 60:g} minutes: ending, to be restarted")
-            self.lost = True
-
     def _follow(self, reply: PollReply, sent_at_s: float, done: str) -> float:
         """Take a reply, and give its task to the worker, unless it is the one just answered."""
         self._well()
@@ -326,29 +320,26 @@ class Agent:
         try:
             text = encode_post(self._body(task_id, outcome, sent))
         except MalformedError as error:
-            text = self._apology(task_id, error.line(), sent)
+            failure = self._failed(task_id, error.line())
+            text = encode_post(self._body(task_id, failure, sent))
         try:
             reply = self._link.post(text, self._call_timeout_s())
         except MalformedError as error:
-            self._refused(task_id, error)
+            # a mgr that just started refuses everything for a while; one that goes on doing so
+            # gets another answer, or it would ask for ever
+            self._refusals += 1
+            if task_id and self._refusals >= REFUSALS_MAX:
+                self._failed(task_id, f"the mgr refused the answer: {error.line()}")
             raise
         self._refusals = 0
         self._restoring.sent(sent)
         return reply
 
-    def _refused(self, task_id: str, error: MalformedError) -> None:
-        """A mgr that just started refuses everything for a while; one that goes on doing so
-        gets another answer, or it would ask for ever."""
-        self._refusals += 1
-        if task_id and self._refusals >= REFUSALS_MAX:
-            why = printable(f"the mgr refused the answer: {error.line()}")
-            failure = FailureOutcome(why, restored=not self._keeper.held)
-            self._keeper.answered(task_id, failure)
-
-    def _apology(self, task_id: str, why: str, notices: tuple[Notice, ...]) -> str:
+    def _failed(self, task_id: str, why: str) -> FailureOutcome:
+        """Answer a task with a failure, in place of what cannot be told."""
         failure = FailureOutcome(printable(why), restored=not self._keeper.held)
         self._keeper.answered(task_id, failure)
-        return encode_post(self._body(task_id, failure, notices))
+        return failure
 
     def _hello(self) -> Hello:
         lease = self._keeper.lease(self._clock())

@@ -10,7 +10,7 @@ import sys
 import time
 import uuid
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Callable, NoReturn, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Callable, Optional, Sequence, Tuple
 
 from wcache.core.config_database import CLUSTER, conf_places
 from wcache.core.drive.journal import EntryKind
@@ -260,17 +260,11 @@ def _run(
     agent.run()
     code = 1 if keeper.held or agent.lost or worker.busy else 0
     if worker.busy or (rados is not None and not rados.close()):
-        _end_at_once(code)
+        # what hangs in librados or in the kernel would hang the end of the process with it; a
+        # thread that the kernel lets go of later ends there, before it does anything more
+        sys.stderr.flush()
+        os._exit(code)
     return code
-
-
-def _end_at_once(code: int) -> NoReturn:
-    """What hangs in librados or in the kernel would hang the end of the process with it.
-
-    A thread that the kernel lets go of later ends there, before it does anything more.
-    """
-    sys.stderr.flush()
-    os._exit(code)
 
 
 def _rados_link(options: argparse.Namespace, stop: StopSignal) -> RadosLink:

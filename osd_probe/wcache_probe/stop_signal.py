@@ -47,13 +47,10 @@ class StopSignal:
 
     def wake_on(self, number: signal.Signals) -> None:
         """Let a signal end the wait that is under way, or the next one."""
-        signal.signal(number, self._on_wake)
+        signal.signal(number, lambda _number, _frame: self._write(_ASKED))
 
     def _on_signal(self, _number: int, _frame: Any) -> None:
         self.set()
-
-    def _on_wake(self, _number: int, _frame: Any) -> None:
-        self._write(_ASKED)
 
     def wake(self, end: bool) -> None:
         """From another thread: end the wait, or have it look anew at how long it is to be."""

@@ -77,7 +77,8 @@ def bench(options: argparse.Namespace, host: LinuxDriveHost) -> int:
     timed: Tuple[Timed, ...] = ()
     # to a loop device a file system answers, whatever the kernel believes of it
     if device.kernel_view is not KernelView.WRITE_THROUGH or drive.transport is Transport.LOOP:
-        timed = (Timed(FLUSH, drive.mode, _flushes(device)),)
+        found_us = of_samples(time_flushes(device, FLUSHES, FLUSHES_S, FLUSH_LIMIT_MS).samples_ns)
+        timed = (Timed(FLUSH, drive.mode, found_us),)
     found = inspected(drive)
     reasons = [reason for one in timed for reason in of_flushes(one.us)]
     scored = Inspected(drive, (*found.reasons, *reasons))
@@ -121,10 +122,6 @@ def bench_blank(
         len(of_pairs), why,
     ))
     return int(judge(scratch.drive.state) is Safety.UNSAFE)
-
-
-def _flushes(device: BlockDevice) -> LatencyTable:
-    return of_samples(time_flushes(device, FLUSHES, FLUSHES_S, FLUSH_LIMIT_MS).samples_ns)
 
 
 def _as_it_is(scratch: Scratch) -> Tuple[Tuple[Timed, ...], List[Tuple[float, float]]]:
@@ -282,12 +279,7 @@ def _plain(hostname: str, found: Benched) -> Dict[str, Any]:
         "drive": drive.dev_name, "drive_model": str(drive.drive_model),
         "device_cache": drive.state.device_cache.value,
         "kernel_view": drive.state.kernel_view.value, "score": found.scored.score,
-        "reasons": [{"points": r.points, "text": r.text} for r in found.scored.reasons],
-        "timed": [
-            {"what": one.what, "mode": one.mode.value if one.mode else None,
-             "us": to_plain(one.us)}
-            for one in found.timed
-        ],
+        "reasons": to_plain(found.scored.reasons), "timed": to_plain(found.timed),
         "pairs": found.pairs, "measured_as_it_is": found.one_mode, "next": found.following,
     }
 
@@ -319,19 +311,15 @@ def time_device(options: argparse.Namespace, files: HostFiles) -> int:
             "aborted": outcome.aborted,
         }))
     else:
-        _print_timed(device, found, written)
+        print(table(HEADINGS, [row(found)]))
+        if written is None:
+            print("whether others wrote meanwhile is unknown: the kernel counts no flushes")
+        else:
+            load = "under load" if written > IDLE_WRITES_PER_S else "idle"
+            print(f"{device.name} was {load}: {written:.1f} writes a second by others")
         if outcome.aborted:
             print(f"ended early: {outcome.aborted}; look at the kernel's log for this drive")
     return 0 if outcome.samples_ns else 1
-
-
-def _print_timed(device: BlockDevice, found: LatencyTable, written: float | None) -> None:
-    print(table(HEADINGS, [row(found)]))
-    if written is None:
-        print("whether others wrote meanwhile is unknown: the kernel counts no flushes")
-    else:
-        load = "under load" if written > IDLE_WRITES_PER_S else "idle"
-        print(f"{device.name} was {load}: {written:.1f} writes a second by others")
 
 
 def _writes(drives: list[BlockDevice]) -> list[tuple[int, int]] | None:

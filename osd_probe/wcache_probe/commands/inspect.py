@@ -179,7 +179,7 @@ def _plain(
                 "device_cache": one.drive.state.device_cache.value,
                 "kernel_view": one.drive.state.kernel_view.value,
                 "state": judge(one.drive.state).value, "score": one.score,
-                "reasons": [{"points": r.points, "text": r.text} for r in one.reasons],
+                "reasons": codec.to_plain(one.reasons),
             }
             for one in found
         ],

@@ -9,7 +9,7 @@ import argparse
 import json
 import os
 import sys
-from typing import Dict, List
+from typing import Callable, Dict, List, Mapping
 
 from wcache.core import codec
 from wcache.core.drive.journal import EntryKind, JournalEntry
@@ -82,38 +82,42 @@ def accept(options: argparse.Namespace) -> int:
         raise NotFoundError(
             f"the journal has no entry of {options.domain[:120]}", "see `wcache-probe status`"
         )
+    todo = "look at the drive first, then add --yes"
+    code = _give_up("given up", found, state.journal.remove, todo, options)
+    if not code:
+        print("the drives stay as they are; the mgr is told by `ceph wcache drive accept`")
+    return code
+
+
+def _give_up(
+    how: str, found: Mapping[str, str], forget: Callable[[str], None], todo: str,
+    options: argparse.Namespace,
+) -> int:
+    """Tell what goes, by its name, and have it go with --yes; 1 without."""
     would = "" if options.yes else "would be "
-    for key, words in found.items():
-        print(f"{would}given up: {printable(key)}: {words}")
+    for name, words in found.items():
+        print(f"{would}{how}: {printable(name)}: {words}")
         if options.yes:
-            state.journal.remove(key)
+            forget(name)
     if would:
-        print("look at the drive first, then add --yes", file=sys.stderr)
-        return 1
-    print("the drives stay as they are; the mgr is told by `ceph wcache drive accept`")
-    return 0
+        print(todo, file=sys.stderr)
+    return int(bool(would))
 
 
 def _try_again(options: argparse.Namespace) -> int:
     """Forget that drives of a domain did not obey; a probe that runs reads that at each look."""
     evidence = EvidenceFolder(options.state_dir)
-    found = [
-        one for one in evidence.disobeyed().values()
+    found = {
+        one.drive_id: one.answer for one in evidence.disobeyed().values()
         if options.domain in (one.domain_id, one.drive_id)
-    ]
+    }
     if not found:
         raise NotFoundError(
             f"no drive of {options.domain[:120]} is remembered to have refused a change",
             "see `wcache-probe look`",
         )
-    would = "" if options.yes else "would be "
-    for one in found:
-        print(f"{would}forgotten: {one.drive_id}: {one.answer}")
-        if options.yes:
-            evidence.forget_disobeyed(one.drive_id)
-    if would:
-        print("add --yes to have it tried again", file=sys.stderr)
-    return int(bool(would))
+    todo = "add --yes to have it tried again"
+    return _give_up("forgotten", found, evidence.forget_disobeyed, todo, options)
 
 
 def _entries(state: StateFolder, domain: str) -> Dict[str, str]:

@@ -85,9 +85,11 @@ def prepare(options: argparse.Namespace, preparer: Preparer) -> int:
         before = preparer.preparation.rule_text()
     names = Names(preparer.preparation, options.run_dir, entries, damaged, asked)
     journalled = _journalled(host, entries.values())
-    chosen = choose(
-        drives, journalled, entries.values(), host.disks(), keeping_off(host, drives, names)
-    )
+    keep_off = {  # each read anew
+        drive.dev_name for drive in drives
+        if saves_off(drive) and not _why_pinned(host, drive.dev_name, drive.wwid, names)
+    }
+    chosen = choose(drives, journalled, entries.values(), host.disks(), keep_off)
     chosen = keep_lines(preparer.preparation, host, chosen)
     if chosen.count or preparer.preparation.rule_text():
         preparer.check_images(image_elsewhere=options.image_elsewhere)
@@ -161,16 +163,6 @@ class Names:
             return f"a plan's udev rule keeps it in {kept.value}"
         lines = frozenset() if self.but_the_rule else self.preparation.look().lines
         return "the boot rule names it already" if is_named(drive.wwid, lines) else ""
-
-
-def keeping_off(
-    host: LinuxDriveHost, drives: Iterable[DriveReport], names: Names
-) -> AbstractSet[str]:
-    """The kernel names of the drives that the boot rule leaves out, each read anew."""
-    return {
-        drive.dev_name for drive in drives
-        if saves_off(drive) and not _why_pinned(host, drive.dev_name, drive.wwid, names)
-    }
 
 
 def _why_pinned(host: LinuxDriveHost, dev_name: str, wwid: str, names: Names) -> str:

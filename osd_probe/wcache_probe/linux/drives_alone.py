@@ -96,7 +96,7 @@ class DrivesAlone:
         switch = self._switches.of(disks[0])
         return tuple(self._read(one)[0] for one in switch.siblings(disks[0]))
 
-    def bcache_members(self, drive: BlockDevice) -> Tuple[DriveReport, ...]:
+    def members_on(self, drive: BlockDevice) -> Tuple[DriveReport, ...]:
         """All drives that a bcache device above a drive stands on, itself among them, read.
 
         The kernel links the cache device there as well (drivers/md/bcache/super.c,

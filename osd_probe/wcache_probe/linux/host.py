@@ -13,7 +13,6 @@ from dataclasses import replace
 from typing import Callable, Dict, Iterator, Mapping, Optional, Sequence, Tuple
 
 from wcache.core.codec import one_line
-from wcache.core.drive.journal import JournalEntry
 from wcache.core.drive.safety import FOR_THE_NEXT_BOOT, disobeyed, why_not_tried
 from wcache.core.errors import (
     DisobeyedError,
@@ -68,7 +67,7 @@ DM_CACHES_MAX = 16
 _MAY_CACHE = (LayerKind.LVM, LayerKind.DM)
 
 
-class LinuxDriveHost:
+class LinuxDriveHost(DrivesAlone):
     """Drives under the OSDs of one host, through sysfs and ioctls.
 
     `cluster_fsid` limits it to the OSDs of one cluster: drives used by OSDs of another
@@ -92,12 +91,13 @@ class LinuxDriveHost:
         clock_ns: Callable[[], int] = time.monotonic_ns,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._files = files or HostFiles()
+        self._evidence = evidence or EvidenceFolder(STATE_DIR)
+        super().__init__(
+            files or HostFiles(), switches or Switches(proofs=self._evidence.proofs),
+            rules or RuleFolder(),
+        )
         self._globs = tuple(osd_data_globs)
         self._fsid = cluster_fsid
-        self._evidence = evidence or EvidenceFolder(STATE_DIR)
-        self._switches = switches or Switches(proofs=self._evidence.proofs)
-        self._rules = rules or RuleFolder()
         self._boot_pins = boot_pins or Preparation("/", STATE_DIR).look
         self._find_foreign_rules = find_foreign_rules
         self._wear = wear
@@ -114,9 +114,6 @@ class LinuxDriveHost:
         """Tell `at` which device is opened, and ask `before_change` before each change of one."""
         self._files = replace(self._files, at=at)
         self._before_change = before_change
-
-    def _alone(self) -> DrivesAlone:
-        return DrivesAlone(self._files, self._switches, self._rules)
 
     def _survey(self) -> Survey:
         return Survey(
@@ -168,11 +165,6 @@ class LinuxDriveHost:
         except StorageError:
             self._not_kept[drive.drive_id] = found
 
-    def _obeyed(self, drive: DriveReport) -> None:
-        self._not_kept.pop(drive.drive_id, None)
-        with suppress(StorageError):
-            self._evidence.forget_disobeyed(drive.drive_id)
-
     def host_findings(self) -> Tuple[Finding, ...]:
         """What could not be followed or seen, by the look just before, and who sets caches."""
         survey, self._looked = self._looked or self._survey(), None
@@ -204,14 +196,6 @@ class LinuxDriveHost:
             else with_next_boot(replace(drive, state=self.state(drive)), pins)
             for drive in drives
         )
-
-    def here(self, entry: JournalEntry) -> Tuple[DriveReport, ...]:
-        """Every path to what a journal entry names, with what shares its switch."""
-        return self._alone().here(entry)
-
-    def prior(self, entry: JournalEntry) -> Tuple[DriveReport, ...]:
-        """The drives of a journal entry that are here, by what they alone answer."""
-        return self._alone().prior(entry)
 
     def state(self, drive: DriveReport) -> DriveState:
         """Both sides of the cache and every layer that stands on the drive now."""
@@ -264,7 +248,9 @@ class LinuxDriveHost:
         """Raise RefusedError where the drive took the command and not the mode."""
         now = switch.read(device).device_cache
         if now.mode is mode:
-            self._obeyed(drive)
+            self._not_kept.pop(drive.drive_id, None)
+            with suppress(StorageError):
+                self._evidence.forget_disobeyed(drive.drive_id)
             return
         text = f"told to become {mode.value}, it stays {now.value}"
         if now.mode is not mode.other:
@@ -291,7 +277,7 @@ class LinuxDriveHost:
         with self._held(drive) as (device, _):
             return tuple(
                 replace(one, drive_id=drive.drive_id) if one.dev_name == device.name else one
-                for one in self._alone().bcache_members(device)
+                for one in self.members_on(device)
             )
 
     def set_option(
@@ -321,10 +307,6 @@ class LinuxDriveHost:
                 f"{device.name} cannot keep a cache mode over a power cycle",
                 "it saves none and has no wwid of its own that a udev rule could match",
             )
-
-    def appeared(self, dev_name: str, wwid: str) -> Tuple[DriveReport, ...]:
-        """The drive of a disk with all that shares its switch, by what they alone answer."""
-        return self._alone().appeared(dev_name, wwid)
 
     def drive_of(self, device: BlockDevice) -> DriveReport:
         """The drive that a disk is, used by an OSD or not."""

@@ -6,10 +6,7 @@ from collections import defaultdict
 from dataclasses import replace
 from typing import Dict, Iterable, List, Optional, Sequence, Tuple
 
-from wcache.core.drive.safety import (
-    Safety,
-    judge,
-)
+from wcache.core.drive.safety import Safety, judge
 from wcache.core.errors import NotFoundError, Refusal, RefusalKind, WcacheError
 from wcache.core.hardware.bcache import BcacheState
 from wcache.core.host_report import OTHER_PROGRAMS

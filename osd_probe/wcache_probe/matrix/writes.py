@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from itertools import count
 from typing import Callable, Iterator, List
 
-from wcache.core.errors import RefusedError, StorageError
+from wcache.core.errors import RefusedError
 from wcache.core.experiment.matrix import SAMPLES_MAX, WRITE_BYTES, Cell, CellSamples, Pattern, Sync
 
 from .scratch import Scratch
@@ -60,13 +60,9 @@ def single(scratch: Scratch, seed: int) -> Iterator[Callable[[], None]]:
         block[:] = os.urandom(WRITE_BYTES)
 
         def write() -> None:
-            try:
+            with scratch.writing():
                 os.pwritev(fd, [block], next(offsets))
                 os.fdatasync(fd)
-            except OSError as error:
-                raise StorageError(
-                    f"{scratch.path} fails a write ({error.strerror})", "look at the kernel's log"
-                ) from None
 
         yield write
 

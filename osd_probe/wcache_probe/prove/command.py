@@ -32,7 +32,7 @@ from ..linux.transports.sata_hba import SataHbaSwitch
 from ..matrix.scratch import Scratch, find, on_one_drive
 from ..switcher import Switcher
 from ..switching.steps import Pin, Program, ReadState, Switched, WriteJournal
-from .trial import FlushTimes, Found, Trial, measure
+from .trial import Found, Trial, measure
 
 
 @dataclass(frozen=True)
@@ -58,15 +58,6 @@ def in_place(files: HostFiles, host: LinuxDriveHost, path: str) -> InPlace:
             f"{device.name} is no drive", "name the drive itself; `lsblk -s` shows what is below"
         )
     return InPlace(drive)
-
-
-def refuse_in_place(drive: DriveReport) -> None:
-    """Raise RefusedError where the trial could leave the drive worse than it is."""
-    if drive.mode is not CacheMode.WRITE_BACK:
-        raise RefusedError(
-            f"the cache of {drive.dev_name} is off, and is not turned on under an OSD while "
-            "flushes may be swallowed", "give a blank drive of its model, without --in-place",
-        )
 
 
 PROVE = "prove"
@@ -125,8 +116,12 @@ def refuse(drive: DriveReport, scratch: Place, consent: bool) -> CacheMode:
             f"{drive.dev_name} is left alone: {why}",
             "end that, or give another drive of this model, which nothing else uses",
         )
-    if isinstance(scratch, InPlace):
-        refuse_in_place(drive)
+    # it would be left worse than it is
+    if isinstance(scratch, InPlace) and drive.mode is not CacheMode.WRITE_BACK:
+        raise RefusedError(
+            f"the cache of {drive.dev_name} is off, and is not turned on under an OSD while "
+            "flushes may be swallowed", "give a blank drive of its model, without --in-place",
+        )
     if not consent:
         raise RefusedError(
             f"this toggles the cache of {drive.dev_name} behind a translation that nobody has "
@@ -232,10 +227,9 @@ def lines(proof: ToggleProof, found: Found) -> list[str]:
             "no flush was timed: drives of it are toggled on this host if their cache is found on, "
             "and never turned on if it is found off; a blank drive shows the rest"
         )
-    rows = [(mode.value, *_shown(times)) for mode, times in found.times.items()]
+    rows = [
+        (mode.value, *map(latency, (of.write_us, of.dirty_flush_us, of.clean_flush_us)))
+        for mode, of in found.times.items()
+    ]
     heads = ("MODE", "WRITE", "DIRTY FLUSH", "CLEAN FLUSH")
     return [*said, table(heads, rows)] if rows else said
-
-
-def _shown(times: FlushTimes) -> tuple[str, str, str]:
-    return latency(times.write_us), latency(times.dirty_flush_us), latency(times.clean_flush_us)

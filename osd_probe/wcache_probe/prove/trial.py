@@ -149,9 +149,6 @@ class Trial:
         ]
 
 
-
-
-
 def measure(scratch: Scratch, seed: int) -> FlushTimes:
     """Single writes at random places, each with a flush, and one more flush after it."""
     draw = random.Random(seed)

@@ -40,11 +40,8 @@ class Holds:
     def follow(self, domain_id: str) -> None:
         """Hold the domain where the journal has an entry of a lease for it, else free it."""
         key = lease_key(domain_id)
-        with self._one_at_a_time:
-            try:
-                sound, damaged = self._read()
-            except WcacheError:
-                return
+        with self._one_at_a_time, suppress(WcacheError):
+            sound, damaged = self._read()
             if key in sound:
                 self._keeper.is_held(domain_id, sound[key].owner_id)
             elif key not in damaged:
@@ -52,11 +49,8 @@ class Holds:
 
     def hold_all(self) -> None:
         """Hold every domain that the journal has an entry of a lease for."""
-        with self._one_at_a_time:
-            try:
-                sound, _ = self._read()
-            except WcacheError:
-                return
+        with self._one_at_a_time, suppress(WcacheError):
+            sound, _ = self._read()
             for entry in sound.values():
                 if entry.kind is EntryKind.LEASE:
                     self._keeper.is_held(entry.domain_id, entry.owner_id)

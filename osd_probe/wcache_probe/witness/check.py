@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from typing import Callable, List, Tuple
+from typing import Callable, Tuple
 
 from wcache.core.errors import ConflictError, RefusedError
 from wcache.core.host_report import PowerCut
@@ -50,7 +50,11 @@ def check(scratch: Scratch, log: str) -> Tuple[PowerCut, Judgement]:
                 "find out what did; then make it blank and pull the plug in a new test, with "
                 "`witness check` before anything else uses the drive",
             )
-        region = b"".join(_pieces(scratch, fd, run.blocks * BLOCK_BYTES))
+        size = run.blocks * BLOCK_BYTES
+        region = b"".join(
+            scratch.read(fd, scratch.start + at, min(PIECE_BYTES, size - at))
+            for at in range(0, size, PIECE_BYTES)
+        )
     found = judge(
         check_run(run), acknowledged, run.blocks,
         lambda place: region[place * BLOCK_BYTES : (place + 1) * BLOCK_BYTES],
@@ -75,13 +79,6 @@ def tell(cut: PowerCut, found: Judgement, out: Callable[[str], None]) -> None:
     elif not cut.host_booted:
         out("the host was not booted since: this is a result only if the drive itself lost its "
             "power while the writer ran; if it did not, start again and pull the plug")
-
-
-def _pieces(scratch: Scratch, fd: int, size: int) -> List[bytes]:
-    return [
-        scratch.read(fd, scratch.start + at, min(PIECE_BYTES, size - at))
-        for at in range(0, size, PIECE_BYTES)
-    ]
 
 
 def witness(options: argparse.Namespace, say: Callable[[str], None]) -> int:

@@ -89,7 +89,9 @@ class BlockDevice:
         if self.is_partition:
             return LayerKind.PARTITION
         if os.path.isdir(os.path.join(self.folder, "dm")):
-            return self._dm_kind()
+            uuid = read_text(os.path.join(self.folder, "dm", "uuid")) or ""
+            # kpartx makes "part1-mpath-...": a linear target over the multipath device
+            return next((k for prefix, k in _DM_KINDS if uuid.startswith(prefix)), LayerKind.DM)
         if os.path.isdir(os.path.join(self.folder, "md")):
             return LayerKind.MD
         # its members have a folder of that name too (drivers/md/bcache/super.c)
@@ -105,14 +107,6 @@ class BlockDevice:
     def dm_name(self) -> str:
         """What device mapper calls it; empty where it is none of its devices."""
         return read_text(os.path.join(self.folder, "dm", "name")) or ""
-
-    def _dm_kind(self) -> LayerKind:
-        uuid = read_text(os.path.join(self.folder, "dm", "uuid")) or ""
-        for prefix, kind in _DM_KINDS:
-            if uuid.startswith(prefix):
-                return kind
-        # kpartx makes "part1-mpath-...": a linear target over the multipath device
-        return LayerKind.DM
 
     @property
     def kernel_view(self) -> KernelView:

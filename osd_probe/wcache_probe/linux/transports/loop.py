@@ -11,7 +11,6 @@ from __future__ import annotations
 import fcntl
 import os
 import struct
-from typing import Optional
 
 from wcache.core.errors import RefusedError, StorageError, WcacheError
 from wcache.core.model import (
@@ -42,7 +41,8 @@ class LoopSwitch(Switch):
     def identify(self, device: BlockDevice) -> Identity:
         """The drive is the backing file: its device and inode, which no chroot hides."""
         behind = _backing_inode(device)
-        drive_id = safe_id(f"loop:{behind or _backing_file(device)}")
+        file = read_text(os.path.join(device.folder, "loop", "backing_file"))
+        drive_id = safe_id(f"loop:{behind or file or f'{device.name} without a backing file'}")
         return Identity(
             drive_id, drive_id, DriveModel("", "loop device", ""), host_driver="loop",
             refusal="" if behind else "it does not say which file is behind it",
@@ -75,11 +75,6 @@ class LoopSwitch(Switch):
         return False
 
 
-def _backing_file(device: BlockDevice) -> str:
-    path = read_text(os.path.join(device.folder, "loop", "backing_file"))
-    return path if path else f"{device.name} without a backing file"
-
-
 def _backing_inode(device: BlockDevice) -> str:
     """"DEVICE:INODE" of the backing file as the kernel holds it; empty where it won't say."""
     try:
@@ -91,27 +86,19 @@ def _backing_inode(device: BlockDevice) -> str:
     return f"{lo_device}:{lo_inode}"
 
 
-def backing_dev(device: BlockDevice) -> Optional[str]:
-    """"MAJ:MIN" of the file system that holds the backing file; None where unknown."""
-    text = _backing_inode(device)
-    if not text:
-        return None
-    # fs/stat.c huge_encode_dev(), as loop_get_status() stores it
-    number = int(text.split(":")[0])
-    major, minor = (number & 0xFFF00) >> 8, (number & 0xFF) | ((number >> 12) & 0xFFF00)
-    return f"{major}:{minor}"
-
-
 def refuse_false_flush(device: BlockDevice, transport: Transport, files: HostFiles) -> None:
     """Raise RefusedError where a flush of the device reaches no medium at all."""
     if transport is not Transport.LOOP:
         return
-    number = backing_dev(device)
-    if number is None:
+    behind = _backing_inode(device)
+    if not behind:
         raise StorageError(
             f"{device.name} has no backing file that can be asked for",
             "`losetup -l` shows it; name a loop device whose file this program can see",
         )
+    # fs/stat.c huge_encode_dev(), as loop_get_status() stores it
+    dev = int(behind.split(":")[0])
+    number = f"{(dev & 0xFFF00) >> 8}:{(dev & 0xFF) | ((dev >> 12) & 0xFFF00)}"
     # a file system without a device of its own (tmpfs, ramfs) has major 0
     if number.startswith("0:") and file_system_of(files, number) in IN_RAM:
         raise RefusedError(

@@ -90,11 +90,11 @@ class NvmeSwitch(Switch):
         capabilities = self._get(device, controller, nvme.SEL_CAPABILITIES)
         if capabilities is None:
             return CachePage()
-        known = nvme.FeatureCapabilities.parse(capabilities)
-        default = self._get(device, controller, nvme.SEL_DEFAULT)
-        saved = self._get(device, controller, nvme.SEL_SAVED) if known.savable else None
+        default, saved = self._get(device, controller, nvme.SEL_DEFAULT), None
+        if capabilities & nvme.SAVABLE:
+            saved = self._get(device, controller, nvme.SEL_SAVED)
         return CachePage(
-            known.changeable,
+            bool(capabilities & nvme.CHANGEABLE),
             None if default is None else mode_of(default & 1),
             None if saved is None else mode_of(saved & 1),
         )
@@ -105,7 +105,7 @@ class NvmeSwitch(Switch):
         try:
             dword0, _ = self._port.admin(
                 device.files, controller, nvme.GET_FEATURES,
-                cdw10=nvme.get_cache_cdw10(select),
+                cdw10=nvme.VOLATILE_WRITE_CACHE | (select << 8),
             )
         except NvmeError:
             return None
@@ -150,7 +150,8 @@ class NvmeSwitch(Switch):
             raise RefusedError(f"{controller.name} is left alone: {remote}")
         self._port.admin(
             device.files, controller, nvme.SET_FEATURES,
-            cdw10=nvme.set_cache_cdw10(save), cdw11=1 if mode is CacheMode.WRITE_BACK else 0,
+            cdw10=nvme.VOLATILE_WRITE_CACHE | (nvme.SAVE if save else 0),
+            cdw11=1 if mode is CacheMode.WRITE_BACK else 0,
         )
 
     def siblings(self, device: BlockDevice) -> Tuple[BlockDevice, ...]:

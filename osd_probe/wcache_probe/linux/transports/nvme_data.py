@@ -15,6 +15,7 @@ IDENTIFY_BYTES = 4096
 CNS_CONTROLLER = 1
 VOLATILE_WRITE_CACHE = 0x06
 SEL_CURRENT, SEL_DEFAULT, SEL_SAVED, SEL_CAPABILITIES = 0, 1, 2, 3
+SAVABLE, CHANGEABLE = 1, 4  # bits of what Get Features with select 3 says
 SAVE = 1 << 31
 
 
@@ -40,26 +41,3 @@ def parse_identify(raw: bytes) -> Optional[IdentifyController]:
         cache_present=bool(raw[525] & 0x01),
         selects=bool(int.from_bytes(raw[520:522], "little") & 0x10),
     )
-
-
-def get_cache_cdw10(select: int) -> int:
-    """Dword 10 of Get Features."""
-    return VOLATILE_WRITE_CACHE | (select << 8)
-
-
-def set_cache_cdw10(save: bool) -> int:
-    """Dword 10 of Set Features."""
-    return VOLATILE_WRITE_CACHE | (SAVE if save else 0)
-
-
-@dataclass(frozen=True)
-class FeatureCapabilities:
-    """What Get Features with select 3 says."""
-
-    savable: bool
-    changeable: bool
-
-    @staticmethod
-    def parse(dword0: int) -> FeatureCapabilities:
-        """Bits 0 and 2 of dword 0."""
-        return FeatureCapabilities(bool(dword0 & 1), bool(dword0 & 4))

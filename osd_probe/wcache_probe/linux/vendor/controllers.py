@@ -185,17 +185,17 @@ def ssacli(tool: str, text: str) -> List[Controller]:
         Controller(
             tool, one["name"], word(one["model"]), one.get("firmware version", ""),
             one.get("controller mode", ""),
-            joined([one.get("cache status", ""), _without_battery(one)]),
+            joined([
+                one.get("cache status", ""),
+                "write-back without battery" * (
+                    one.get("no-battery write cache", "").lower() == "enabled"
+                ),
+            ]),
             one.get("battery/capacitor status", ""),
             _by_use(one, "{} drive write cache policy") or one.get("drive write cache", ""),
         )
         for one in found
     ]
-
-
-def _without_battery(one: Dict[str, str]) -> str:
-    on = one.get("no-battery write cache", "").lower() == "enabled"
-    return "write-back without battery" if on else ""
 
 
 def arcconf_numbers(text: str) -> List[str]:
