@@ -12,8 +12,11 @@ import pytest
 from examples import examples
 from hypothesis import settings
 from loop_devices import loop_on
+from process_bench import mgr_of
+from sim_drives import Probe
 from wcache_probe.linux.block.host_files import HostFiles
 from wcache_probe.linux.block.writers import INITIAL_PID_NAMESPACE
+from wcache_probe.linux.host import LinuxDriveHost
 
 settings.register_profile("wcache", examples())
 settings.load_profile("wcache")
@@ -206,6 +209,11 @@ class FakeHost:
             (fds / str(fd)).symlink_to(self.root / "dev" / device)
             self.write(f"proc/{pid}/fdinfo/{fd}", f"pos:\t0\nflags:\t{flags}\nmnt_id:\t5\n")
 
+    def drive_host(self, **more):
+        """The `DriveHost` of a real host over these trees; its drives are in the boot rule."""
+        given = {"boot_pins": self.boot_pins, "osd_data_globs": [self.osd_glob], **more}
+        return LinuxDriveHost(files=self.files, **given)
+
     @property
     def osd_glob(self) -> str:
         return str(self.root / "osd" / "*")
@@ -221,6 +229,18 @@ def new_host():
 def evidence_of_the_test_alone(tmp_path, monkeypatch):
     """What a host remembers where a test names no folder; not this machine's."""
     monkeypatch.setattr("wcache_probe.linux.host.STATE_DIR", str(tmp_path / "evidence-of-tests"))
+
+
+@pytest.fixture
+def probe():
+    """A probe on simulated drives, in this process."""
+    return Probe()
+
+
+@pytest.fixture
+def mgr(probe):
+    """The mgr in the folder of a probe that is a process."""
+    return mgr_of(probe)
 
 
 @pytest.fixture

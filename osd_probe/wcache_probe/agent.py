@@ -10,10 +10,9 @@ from __future__ import annotations
 import random
 import time
 from collections import deque
-from typing import Callable, Deque, Dict, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Callable, Deque, Optional, Sequence, Tuple
 
-from wcache.core import across, versions
-from wcache.core.drive.journal import EntryKind
+from wcache.core import versions
 from wcache.core.errors import MalformedError, NotReadyError, WcacheError
 from wcache.core.ports import MgrLink
 from wcache.core.protocol import (
@@ -30,14 +29,14 @@ from wcache.core.protocol import (
 )
 
 from .changes import GLANCE_EVERY_S, Changes
-from .mgr_link import OtherProtocolError, encode_post, printable
+from .journal.journal_back import JournalBack
+from .mgr_link import Identity, OtherProtocolError, encode_post, printable
 from .restoring.owed import Restoring
 from .stop_signal import StopSignal
 from .switching.lease import TASK_MAX_S, LeaseKeeper, Repeat
-from .tasks import Identity, TaskRunner
+from .tasks import TaskRunner
 from .worker import Worker
 
-ACTION = f"{EntryKind.ACTION.value}/"
 CALL_MAX_S = 10.0
 CALL_MIN_S = 0.05
 FAREWELL_S = 2.0
@@ -57,13 +56,6 @@ PASSING_S = 2.0
 # hangs in the kernel is ended there.  All in all a stop takes less than half a minute.
 END_PATIENCE_S = 18.0
 CHILDREN_S = 15.0
-
-
-class JournalBack(NamedTuple):
-    """What is done for a mgr of another protocol: it goes by the journal alone."""
-
-    keys: Callable[[], Sequence[str]]
-    bring_back: Callable[[Sequence[str]], Mapping[str, Optional[WcacheError]]]
 
 
 class Agent:
@@ -113,8 +105,6 @@ class Agent:
         self._silent_since_s: Optional[float] = None
         self._journal = journal or JournalBack(tuple, lambda keys: {})
         self._journal_report = ""  # what is said next to a mgr of another protocol
-        self._brought_back: Dict[str, None] = {}  # keys, as that one asked for it
-        self._going_back: Dict[str, None] = {}  # keys whose restore has not ended yet
         self.lost = False  # whether it ended because nobody answers
 
     def run(self) -> None:
@@ -237,33 +227,11 @@ class Agent:
     def _bring_back(self, keys: Sequence[str]) -> None:
         """The worker's: restore these entries of the journal, then say what is in it."""
         self._look_around()
-        going_back = self._going_back
         try:
-            here = self._journal.keys()
-            failed: Dict[str, str] = {}
-            # those of leases are owed, and brought back as such
-            going_back.update({key: None for key in keys if key in here and key.startswith(ACTION)})
-            # without a key too: what hung may have ended
-            for key, error in self._journal.bring_back([*going_back]).items():
-                if isinstance(error, NotReadyError):
-                    continue
-                going_back.pop(key, None)
-                if error is None:
-                    self._brought_back[key] = None
-                else:
-                    failed[key] = printable(error.line())
-            # of what goes on the entry may be gone, and it is not known yet that it is back
-            here = [*{**dict.fromkeys(self._journal.keys()), **going_back}]
+            self._journal_report = self._journal.report(keys, self._identity)
         except WcacheError as error:
             self._complain(error)
             return
-        while len(self._brought_back) > across.KEYS_MAX:
-            del self._brought_back[next(iter(self._brought_back))]
-        identity = self._identity
-        self._journal_report = across.encode(across.Report(
-            PROTOCOL_VERSION, identity.hostname, identity.probe_id, identity.instance_id,
-            tuple(filter(across.is_key, here)), tuple(self._brought_back), tuple(failed.items()),
-        ))
         self._stop.wake(end=True)
 
     def _follow(self, reply: PollReply, sent_at_s: float, done: str) -> float:

@@ -163,10 +163,12 @@ def _run(
     options: argparse.Namespace, link: Optional[MgrLink], after_step: AfterStep,
     start: Optional[Start], drives: Drives,
 ) -> int:
-    from .agent import Agent, JournalBack
+    from .agent import Agent
     from .commands import restore as restore_command
     from .evidence.folder import EvidenceFolder
+    from .journal.journal_back import JournalBack
     from .linux.persistence.appearing import Appearing, Missed
+    from .mgr_link import Identity
     from .rados_link import find_conf, fsid_in
     from .restoring import request as restore_request
     from .restoring.owed import Guard, Holds, Restoring
@@ -174,7 +176,7 @@ def _run(
     from .restoring.restorer import RestoreApart, start_again
     from .service_manager import Heartbeat
     from .stop_signal import StopSignal
-    from .tasks import Identity, TaskRunner
+    from .tasks import TaskRunner
     from .textfile import Textfile
     from .worker import Worker
 
@@ -237,8 +239,7 @@ def _run(
     )
     way = link if link is not None else rados
     assert way is not None  # one of the two was made  # noqa: S101
-    changes = drives.changes(options)
-    stop.watch = changes
+    changes = stop.watch = drives.changes(options)
     missed = Missed(Appearing(options.run_dir), options.run_dir, start, _say)
 
     def at_turn() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Optional
 
 from wcache.core import across, codec, versions
@@ -18,6 +19,20 @@ TTL_MAX_S = 3600.0
 POLL_MIN_S = 0.01
 POLL_MAX_S = 600.0
 TEXT_CHARS_MAX = 900
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Who this probe is; `instance_id` is new at each start.
+
+    `cluster_fsid` is the cluster whose mgr it talks to, as far as it knows.
+    """
+
+    hostname: str
+    probe_id: str
+    instance_id: str
+    simulated: bool
+    cluster_fsid: str = ""
 
 
 class OtherProtocolError(VersionError):

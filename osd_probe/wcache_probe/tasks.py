@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Callable, Mapping, Optional, Sequence, Tuple, Union
 
 from wcache.core import VERSION
@@ -53,7 +53,7 @@ from .evidence.folder import EvidenceFolder
 from .journal.journal_words import journal_findings, journal_notes, prior_of_entry
 from .linux.memory import rounded
 from .linux.next_boot import told_once
-from .mgr_link import printable
+from .mgr_link import Identity, printable
 from .restoring.owed import Holds
 from .switcher import Switcher
 from .switching import options as optioning
@@ -63,20 +63,6 @@ from .switching.steps import Switched
 from .switching.way_back import bring_back
 
 TIMER_SECONDS_MAX = 30.0
-
-
-@dataclass(frozen=True)
-class Identity:
-    """Who this probe is; `instance_id` is new at each start.
-
-    `cluster_fsid` is the cluster whose mgr it talks to, as far as it knows.
-    """
-
-    hostname: str
-    probe_id: str
-    instance_id: str
-    simulated: bool
-    cluster_fsid: str = ""
 
 
 class TaskRunner:

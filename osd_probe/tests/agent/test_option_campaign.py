@@ -13,11 +13,11 @@ from wcache.analysis.decision import Materiality
 from wcache.analysis.experiment import analyse
 from wcache.core.errors import NotReadyError
 from wcache_probe.agent import Agent
-from wcache_probe.mgr_link import decode_reply
+from wcache_probe.mgr_link import Identity, decode_reply
 from wcache_probe.restoring.owed import Holds, Restoring
 from wcache_probe.switcher import Switcher, nothing
 from wcache_probe.switching.lease import LeaseKeeper
-from wcache_probe.tasks import Identity, TaskRunner
+from wcache_probe.tasks import TaskRunner
 from wcache_sim.drive_schema import parse_drive_file
 from wcache_sim.host import SimulatedHost
 

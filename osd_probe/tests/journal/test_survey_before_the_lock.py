@@ -27,12 +27,12 @@ from wcache.core.protocol import (
 )
 from wcache_probe.journal.host_lock import HostLock
 from wcache_probe.journal.journal_file import StateFolder
-from wcache_probe.linux.host import LinuxDriveHost
 from wcache_probe.linux.transports.classify import Switches
+from wcache_probe.mgr_link import Identity
 from wcache_probe.restoring.owed import Holds
 from wcache_probe.switcher import Switcher
 from wcache_probe.switching.lease import LeaseKeeper
-from wcache_probe.tasks import Identity, TaskRunner
+from wcache_probe.tasks import TaskRunner
 
 BACK, THROUGH = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
 FSID = "f" * 8
@@ -80,8 +80,7 @@ class World:
 
     def a_host(self):
         """The host as a process of its own has it."""
-        return LinuxDriveHost(
-            files=self.files.files, osd_data_globs=[self.files.osd_glob],
+        return self.files.drive_host(
             switches=Switches(scsi=self.bank), find_foreign_rules=tuple,
             boot_pins=lambda: self.files.boot_pins(), sleep=lambda s: None,
         )

@@ -7,15 +7,16 @@ from typing import Dict, List, Optional, Sequence, Union
 
 from fake_mgr import FSID, ScriptedMgr
 from wcache.core.errors import WcacheError
-from wcache.core.model import CacheMode
-from wcache.core.protocol import Lease, SetModeRequest, StateOutcome, Waiting
+from wcache.core.model import CacheMode, DriveReport
+from wcache.core.protocol import Lease, Outcome, Request, SetModeRequest, StateOutcome, Waiting
 from wcache_probe.agent import Agent
 from wcache_probe.journal.journal_words import said_by
+from wcache_probe.mgr_link import Identity
 from wcache_probe.restoring.owed import Holds, Restoring
 from wcache_probe.restoring.restorer import RestoreApart, Results
 from wcache_probe.switcher import AfterStep, Switcher, nothing
 from wcache_probe.switching.lease import LeaseKeeper
-from wcache_probe.tasks import Identity, TaskRunner
+from wcache_probe.tasks import TaskRunner
 from wcache_probe.worker import Job
 from wcache_sim.drive_schema import parse_drive_file
 from wcache_sim.host import SimulatedHost
@@ -201,14 +202,16 @@ def crash_after(number: int) -> AfterStep:
 class Probe:
     """A probe on simulated drives, in this process; survives its own crash by `restart`."""
 
-    def __init__(self) -> None:
+    make_host = SimulatedHost
+
+    def __init__(self, drives: str = DRIVES) -> None:
         self.clock = Clock()
         self.mgr = ScriptedMgr()
         self.journal = MemoryJournal()
-        self.host = SimulatedHost(parse_drive_file(DRIVES), "sim1", clock_ns=self.clock.ns)
+        self.host = self.make_host(parse_drive_file(drives), "sim1", clock_ns=self.clock.ns)
         self.mgr.host = self.host
         self.said: List[str] = []
-        self.starts = 0
+        self.starts = self.asked = 0
         self.restart()
 
     def restart(self, after_step: AfterStep = nothing) -> None:
@@ -252,6 +255,19 @@ class Probe:
             runner=self.runner, worker=WorkHere(), stop=stop, say=self.said.append,
             clock=self.clock, jitter=lambda low, high: (low + high) / 2,
         )
+
+    def ask(self, request: Request) -> Outcome:
+        """Have the mgr ask for something, for one turn; returns the answer."""
+        self.asked += 1  # a repeated id would repeat the answer alone
+        self.mgr.ask(f"t{self.asked}", request)
+        self.agent(StopNever(self)).run_turn()
+        return self.mgr.outcome(f"t{self.asked}")
+
+    @property
+    def drive(self) -> DriveReport:
+        """The first of its drives."""
+        (drive,) = self.host.domain(OBEYS)
+        return drive
 
     def mode(self, domain_id: str) -> CacheMode:
         """What the drive itself is set to."""

@@ -51,6 +51,7 @@ class EvidenceFolder:
     def __init__(self, state_dir: str, say: Say = lambda _line: None) -> None:
         self._folder = os.path.join(state_dir, "evidence")
         self._say = say
+        self._not_kept: Dict[str, Disobedience] = {}  # where the folder takes none
 
     def power_cuts(self) -> Tuple[PowerCut, ...]:
         """What power cuts have shown."""
@@ -96,17 +97,25 @@ class EvidenceFolder:
 
     def disobeyed(self) -> Mapping[str, Disobedience]:
         """Which drives did not obey a change, by drive id."""
-        return {one.drive_id: one for one in self._all(DISOBEYED, Disobedience)}
+        kept = {one.drive_id: one for one in self._all(DISOBEYED, Disobedience)}
+        return {**kept, **self._not_kept}
 
     def put_disobeyed(self, found: Disobedience) -> None:
-        """Keep that a drive did not obey, in place of what is older where there are too many."""
+        """Keep that a drive did not obey, in place of what is older where there are too many.
+
+        What cannot be kept is remembered for as long as we run.
+        """
         known: Dict[str, Disobedience] = {**self.disobeyed(), found.drive_id: found}
-        for old in sorted(known.values(), key=lambda one: one.at_s)[:-EVIDENCE_MAX]:
-            self.forget_disobeyed(old.drive_id)
-        self.put(_name_of(found.drive_id), found)
+        try:
+            for old in sorted(known.values(), key=lambda one: one.at_s)[:-EVIDENCE_MAX]:
+                self.forget_disobeyed(old.drive_id)
+            self.put(_name_of(found.drive_id), found)
+        except StorageError:
+            self._not_kept[found.drive_id] = found
 
     def forget_disobeyed(self, drive_id: str) -> None:
         """The drive is tried again; raises StorageError where that cannot be kept."""
+        self._not_kept.pop(drive_id, None)
         path = os.path.join(self._folder, f"{_name_of(drive_id)}.json")
         if os.path.lexists(path):
             remove(path)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import Callable, Dict, Iterator, Mapping, Optional, Sequence, Tuple
+from typing import Callable, Iterator, Mapping, Optional, Sequence, Tuple
 
 from wcache.core.codec import one_line
 from wcache.core.drive.safety import FOR_THE_NEXT_BOOT, disobeyed, why_not_tried
@@ -106,7 +106,6 @@ class LinuxDriveHost(DrivesAlone):
         self.lost_writes = self._evidence.lost_writes
         self._clock_ns = clock_ns
         self._writers = WriterSearch(self._files, sleep=sleep)
-        self._not_kept: Dict[str, Disobedience] = {}  # where the state folder takes none
         self._before_change: Callable[[], None] = lambda: None
         self._looked: Optional[Survey] = None  # of a look whose findings nobody has asked for yet
 
@@ -149,21 +148,17 @@ class LinuxDriveHost(DrivesAlone):
 
         That counts no more where its firmware has changed, or somebody has put it into that mode.
         """
-        known = {**self._evidence.disobeyed(), **self._not_kept}.get(drive.drive_id)
+        known = self._evidence.disobeyed().get(drive.drive_id)
         if known is None or not known.holds_of(drive):
             return drive
         again = command("wcache-probe accept --disobeyed {}", known.domain_id)
         return disobeyed(drive, known.answer, f"to have it tried again, on its host: {again}")
 
     def _remember(self, drive: DriveReport, asked: CacheMode, answer: str) -> None:
-        found = Disobedience(
+        self._evidence.put_disobeyed(Disobedience(
             drive.drive_id, drive.domain_id, drive.drive_model, asked, one_line(answer, 300),
             time.time(),
-        )
-        try:
-            self._evidence.put_disobeyed(found)
-        except StorageError:
-            self._not_kept[drive.drive_id] = found
+        ))
 
     def host_findings(self) -> Tuple[Finding, ...]:
         """What could not be followed or seen, by the look just before, and who sets caches."""
@@ -248,7 +243,6 @@ class LinuxDriveHost(DrivesAlone):
         """Raise RefusedError where the drive took the command and not the mode."""
         now = switch.read(device).device_cache
         if now.mode is mode:
-            self._not_kept.pop(drive.drive_id, None)
             with suppress(StorageError):
                 self._evidence.forget_disobeyed(drive.drive_id)
             return
