@@ -104,6 +104,14 @@ def wcache(cluster: ClusterAccess) -> Wcache:
     return module
 
 
+@pytest.fixture
+def slow_periods(wcache: Wcache) -> Iterator[None]:
+    """Periods long enough to strike in the middle of one."""
+    wcache.option("settle_s", 0.5)
+    yield
+    wcache.option("settle_s", 0.1)
+
+
 @pytest.fixture(scope="module")
 def own_class(wcache: Wcache) -> Iterator[str]:
     """A device class that only this file's tests have measured in: OSDs 0 and 1 are in it.

@@ -28,14 +28,6 @@ def device_of(cluster, osd_id: int = 0) -> Path:
 
 
 @pytest.fixture
-def slow_periods(wcache: Wcache):
-    """Periods long enough to strike in the middle of one."""
-    wcache.option("settle_s", 0.5)
-    yield
-    wcache.option("settle_s", 0.1)
-
-
-@pytest.fixture
 def views(wcache: Wcache, steady):
     """The kernel views before the test, which must be there again after it."""
     before = all_views(steady)

@@ -26,14 +26,6 @@ UNTOUCHED_S = 3.0  # the probe asks several times meanwhile
 ENTRY_BYTES_MAX = "mon_config_key_max_entry_size"
 
 
-@pytest.fixture
-def slow_periods(wcache: Wcache) -> Iterator[None]:
-    """Periods long enough to strike in the middle of one."""
-    wcache.option("settle_s", 0.5)
-    yield
-    wcache.option("settle_s", 0.1)
-
-
 def device_of(cluster: Cluster) -> Path:
     return Path(cluster.osd_devices(0)["block"])
 

@@ -13,7 +13,6 @@ from sim_drives import (
     OFF,
     REFUSES,
     THROUGH,
-    Probe,
     StopNever,
     hold,
     lease,
@@ -34,11 +33,6 @@ from wcache.core.protocol import (
     SetModeRequest,
     TimerRequest,
 )
-
-
-@pytest.fixture
-def probe() -> Probe:
-    return Probe()
 
 
 def test_a_report_carries_every_drive_and_both_sides_of_its_cache(probe):

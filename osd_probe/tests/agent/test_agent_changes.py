@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from fake_mgr import FSID
-from sim_drives import BACK, NVME, OBEYS, OFF, THROUGH, Probe, StopNever, hold, lease
+from sim_drives import BACK, NVME, OBEYS, OFF, THROUGH, StopNever, hold, lease
 from wcache.core.drive.prior import prior_from
 from wcache.core.errors import NotFoundError, StorageError
 from wcache.core.model import Transport
@@ -22,11 +22,6 @@ from wcache.core.protocol import (
     Task,
 )
 from wcache_probe.switching.steps import RemoveJournal, WriteJournal
-
-
-@pytest.fixture
-def probe() -> Probe:
-    return Probe()
 
 
 def test_an_applied_change_outlives_leases_stops_and_crashes_until_its_rollback(probe):

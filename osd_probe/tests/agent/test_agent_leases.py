@@ -34,25 +34,14 @@ from wcache.core.protocol import (
 )
 
 
-@pytest.fixture
-def probe() -> Probe:
-    return Probe()
-
-
-def test_set_mode_without_a_lease_is_refused(probe):
+@pytest.mark.parametrize("other", [None, lease(NVME)], ids=["none", "for another domain"])
+def test_set_mode_without_a_lease_is_refused(probe, other):
+    probe.mgr.lease = other
     probe.mgr.ask("t1", SetModeRequest(OBEYS, THROUGH))
     probe.run()
     outcome = probe.mgr.outcome("t1")
     assert isinstance(outcome, FailureOutcome)
     assert outcome.refused
-    assert probe.mode(OBEYS) is BACK
-
-
-def test_a_lease_for_another_domain_gives_no_right(probe):
-    probe.mgr.lease = lease(NVME)
-    probe.mgr.ask("t1", SetModeRequest(OBEYS, THROUGH))
-    probe.run()
-    assert probe.mgr.outcome("t1").refused
     assert probe.mode(OBEYS) is BACK
 
 

@@ -9,7 +9,7 @@ import pytest
 from fake_mgr import FSID
 from hypothesis import given
 from hypothesis import strategies as st
-from sim_drives import OBEYS, Crash, Probe, StopNever, crash_after, lease
+from sim_drives import OBEYS, Crash, Probe, crash_after, lease
 from wcache.core.drive.prior import prior_from
 from wcache.core.errors import NotFoundError, NotReadyError, Refusal, RefusalKind
 from wcache.core.hardware.bcache import BcacheState
@@ -24,7 +24,6 @@ from wcache.core.protocol import (
     StateOutcome,
 )
 from wcache_probe.commands.restore import line_of
-from wcache_sim.drive_schema import parse_drive_file
 from wcache_sim.host import SimulatedHost
 
 FLASH = "0x5000c500a1b2c300"
@@ -88,30 +87,18 @@ class BackingHost(SimulatedHost):
 class BackingProbe(Probe):
     """A probe on that drive, with no lease."""
 
+    make_host = BackingHost
+
     def __init__(self, mode="writethrough") -> None:
-        super().__init__()
-        self.host = BackingHost(parse_drive_file(DRIVES), "sim1", clock_ns=self.clock.ns)
+        super().__init__(DRIVES)
         self.mgr.host = None
-        self.asked = 0
-        self.restart()
         self.host.set_option(self.drive, "cache_mode", mode)
         self.mgr.lease = None
         self.prior = prior_from(FSID, OBEYS, (self.drive,), ("cache_mode",))
 
     @property
-    def drive(self):
-        (drive,) = self.host.domain(OBEYS)
-        return drive
-
-    @property
     def mode_of_bcache(self):
         return self.drive.state.option("cache_mode")
-
-    def ask(self, request):
-        self.asked += 1
-        self.mgr.ask(f"t{self.asked}", request)
-        self.agent(StopNever(self)).run_turn()
-        return self.mgr.outcome(f"t{self.asked}")
 
     def apply(self, value, consent=False, agreed=AGREED):
         expected = self.prior.drives[0].options[0].value
@@ -259,10 +246,15 @@ VOID = {"another shares it": (shared_by_more, "bcache0, bcache7 under osd.0 now,
 
 
 @pytest.mark.parametrize("why", [*UNSAFE, *VOID])
-def test_above_a_cache_device_that_can_lose_writes_the_probe_refuses_before_it_writes(why):
+@pytest.mark.parametrize("since", ["before", "while it was set", "a crash after it was set"])
+def test_above_a_cache_device_that_can_lose_writes_it_is_refused_and_goes_back(why, since):
     change, words = {**UNSAFE, **VOID}[why]
     probe = BackingProbe()
-    probe.host.flash = lambda drive, looks: change(drive)
+    if since.startswith("a crash"):
+        probe.apply("writeback", consent=True)
+        probe.restart()
+    looks_before = probe.host.looks + 1 if since == "while it was set" else 0
+    probe.host.flash = lambda d, looks: change(d) if looks > looks_before else d
     outcome = probe.apply("writeback", consent=True)
     assert isinstance(outcome, FailureOutcome)
     assert words in outcome.message
@@ -275,30 +267,6 @@ def test_a_model_that_lost_writes_in_a_power_cut_on_this_host_is_no_cache_device
     probe.host.lost = {"SIM SSD 0001": "this host: it lost 37 acknowledged writes"}
     outcome = probe.apply("writeback", consent=True)
     assert "lose writes: this host: it lost 37" in outcome.message
-    assert (probe.mode_of_bcache, probe.journal.entries) == ("writethrough", {})
-
-
-@pytest.mark.parametrize("why", [*UNSAFE, *VOID])
-def test_what_became_so_while_the_mode_was_set_is_seen_and_goes_back(why):
-    change, words = {**UNSAFE, **VOID}[why]
-    probe = BackingProbe()
-    began = probe.host.looks
-    probe.host.flash = lambda d, looks: change(d) if looks > began + 1 else d
-    outcome = probe.apply("writeback", consent=True)
-    assert isinstance(outcome, FailureOutcome)
-    assert words in outcome.message
-    assert (probe.mode_of_bcache, probe.journal.entries) == ("writethrough", {})
-
-
-@pytest.mark.parametrize("why", [*UNSAFE, *VOID])
-def test_asked_for_again_after_a_crash_it_goes_back(why):
-    change, words = {**UNSAFE, **VOID}[why]
-    probe = BackingProbe()
-    probe.apply("writeback", consent=True)
-    probe.restart()
-    probe.host.flash = lambda drive, looks: change(drive)
-    outcome = probe.apply("writeback", consent=True)
-    assert words in outcome.message
     assert (probe.mode_of_bcache, probe.journal.entries) == ("writethrough", {})
 
 

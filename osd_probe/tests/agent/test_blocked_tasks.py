@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Callable, List, Optional, Union
 
 import pytest
-from fake_mgr import FolderMgr
 from probe_process import ProbeProcess
-from process_bench import marks, mgr_of, mode_of, set_mode
+from process_bench import marks, mode_of, set_mode
 from sim_drives import (
     BACK,
     DRIVES,
@@ -45,11 +44,6 @@ def probe(tmp_path: Path):
     made = ProbeProcess(tmp_path, DRIVES)
     yield made
     made.kill()
-
-
-@pytest.fixture
-def mgr(probe: ProbeProcess) -> FolderMgr:
-    return mgr_of(probe)
 
 
 # ---- in a process of its own
@@ -149,24 +143,17 @@ class Late:
         probe.switcher._do = slow  # type: ignore[method-assign, assignment]
 
 
-@pytest.mark.parametrize("kind", [steps.WriteJournal, steps.ReadState, steps.Pin, steps.Flush])
-def test_a_change_under_a_lease_that_wakes_up_late_switches_nothing(kind):
+@pytest.mark.parametrize(("leased", "kind"), [
+    (True, steps.WriteJournal), (True, steps.ReadState), (True, steps.Pin), (True, steps.Flush),
+    (False, steps.WriteJournal), (False, steps.Pin), (False, steps.Flush),
+])
+def test_a_change_that_wakes_up_late_switches_nothing_and_goes_back(leased, kind):
+    """Under a lease, or decided by a plan."""
     probe = Probe()
-    probe.mgr.lease = lease(ttl_s=30.0)
-    probe.mgr.ask("t1", SetModeRequest(OBEYS, THROUGH))
-    late = Late(probe, kind, 31.0)
-    probe.agent(StopNever(probe)).run_turn()
-    outcome = probe.mgr.outcome("t1")
-    assert isinstance(outcome, FailureOutcome)
-    assert (outcome.restored, probe.mode(OBEYS), probe.journal.entries) == (True, BACK, {})
-    assert steps.SetCache not in late.done
-
-
-@pytest.mark.parametrize("kind", [steps.WriteJournal, steps.Pin, steps.Flush])
-def test_a_decided_change_that_wakes_up_late_switches_nothing_and_goes_back(kind):
-    probe = Probe()
-    probe.mgr.ask("t1", ApplyRequest(OBEYS, "a1", BACK, THROUGH))
-    late = Late(probe, kind, TASK_MAX_S)
+    probe.mgr.lease = lease(ttl_s=30.0) if leased else None
+    decided = ApplyRequest(OBEYS, "a1", BACK, THROUGH)
+    probe.mgr.ask("t1", SetModeRequest(OBEYS, THROUGH) if leased else decided)
+    late = Late(probe, kind, 31.0 if leased else TASK_MAX_S)
     probe.agent(StopNever(probe)).run_turn()
     outcome = probe.mgr.outcome("t1")
     assert isinstance(outcome, FailureOutcome)

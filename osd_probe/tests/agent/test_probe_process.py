@@ -11,9 +11,8 @@ import time
 from pathlib import Path
 
 import pytest
-from fake_mgr import FolderMgr
 from probe_process import ProbeProcess
-from process_bench import LEASE, marks, mgr_of, mode_of, set_mode
+from process_bench import LEASE, marks, mode_of, set_mode
 from sim_drives import BACK, DRIVES, NVME, OBEYS, OFF, THROUGH
 from wcache.core.model import CacheMode, FindingCode
 from wcache.core.protocol import (
@@ -40,11 +39,6 @@ def probe(tmp_path: Path):
     made = ProbeProcess(tmp_path, DRIVES)
     yield made
     made.kill()
-
-
-@pytest.fixture
-def mgr(probe: ProbeProcess) -> FolderMgr:
-    return mgr_of(probe)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from sim_drives import BACK, OBEYS, THROUGH, Probe, StopNever, hold, lease
+from sim_drives import BACK, OBEYS, THROUGH, StopNever, hold, lease
 from wcache.core.drive.prior import prior_from
 from wcache.core.errors import NotReadyError, StorageError
 from wcache.core.model import Role
@@ -13,11 +13,6 @@ from wcache.core.protocol import (
     SetModeRequest,
     TimerRequest,
 )
-
-
-@pytest.fixture
-def probe() -> Probe:
-    return Probe()
 
 
 def breaks_after(probe, name, *, journal=False):

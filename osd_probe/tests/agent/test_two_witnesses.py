@@ -27,11 +27,6 @@ from wcache_probe.journal.journal_file import StateFolder
 from wcache_probe.main import main
 
 
-@pytest.fixture
-def probe() -> Probe:
-    return Probe()
-
-
 def prior(probe: Probe, fsid: str = FSID) -> Prior:
     return prior_from(fsid, OBEYS, probe.host.domain(OBEYS))
 
@@ -39,12 +34,6 @@ def prior(probe: Probe, fsid: str = FSID) -> Prior:
 def wrong(known: Prior, mode: CacheMode) -> Prior:
     drives = tuple(replace(item, mode=mode) for item in known.drives)
     return replace(known, drives=drives)
-
-
-def ask(probe: Probe, request):
-    probe.mgr.ask("t", request)
-    probe.agent(StopNever(probe)).run_turn()
-    return probe.mgr.outcome("t")
 
 
 def applied(probe: Probe, *, persist: bool = False):
@@ -57,7 +46,7 @@ def applied(probe: Probe, *, persist: bool = False):
 
 def test_a_drive_that_is_not_as_the_mgr_stored_it_is_not_touched(probe):
     probe.mgr.lease = lease()
-    outcome = ask(probe, SetModeRequest(OBEYS, THROUGH, prior=wrong(prior(probe), THROUGH)))
+    outcome = probe.ask(SetModeRequest(OBEYS, THROUGH, prior=wrong(prior(probe), THROUGH)))
     assert outcome.doubt is PriorDoubt.OTHER_STATE
     assert "is in write back and was in write through" in outcome.message
     assert (outcome.restored, probe.journal.entries) == (True, {})
@@ -73,7 +62,7 @@ def test_a_drive_that_is_not_as_the_mgr_stored_it_is_not_touched(probe):
 def test_no_change_is_made_without_a_prior_state_of_the_mgr(probe, request_of, entry):
     probe.mgr.lease = lease()
     if entry:
-        assert isinstance(ask(probe, request_of()), StateOutcome)
+        assert isinstance(probe.ask(request_of()), StateOutcome)
     kept, mode = dict(probe.journal.entries), probe.mode(OBEYS)
     assert bool(kept) is entry
     probe.mgr.host = None  # it does not look, so it has nothing to send
@@ -88,14 +77,14 @@ def test_no_change_is_made_without_a_prior_state_of_the_mgr(probe, request_of, e
 
 def test_a_request_of_another_cluster_is_refused_by_name(probe):
     probe.mgr.lease = lease()
-    outcome = ask(probe, SetModeRequest(OBEYS, THROUGH, prior=prior(probe, "other")))
+    outcome = probe.ask(SetModeRequest(OBEYS, THROUGH, prior=prior(probe, "other")))
     assert "of cluster other" in outcome.message
     assert probe.journal.entries == {}
 
 
 def test_an_entry_of_another_prior_state_is_refused_by_name(probe):
     known = applied(probe)
-    outcome = ask(probe, RollbackRequest(OBEYS, "p1.0.x", prior=wrong(known, THROUGH)))
+    outcome = probe.ask(RollbackRequest(OBEYS, "p1.0.x", prior=wrong(known, THROUGH)))
     assert outcome.doubt is PriorDoubt.DISPUTED
     assert "journal entry action/p1.0.x is of another prior state" in outcome.message
     assert (outcome.restored, probe.mode(OBEYS)) == (False, THROUGH)
@@ -106,7 +95,7 @@ def test_an_entry_of_another_cluster_is_refused_by_name_and_told(probe):
     ((key, text),) = probe.journal.entries.items()
     entry = replace(journal.parse(key, text), cluster_fsid="other")
     probe.journal.entries[key] = journal.encode(entry)
-    outcome = ask(probe, RollbackRequest(OBEYS, "p1.0.x", prior=known))
+    outcome = probe.ask(RollbackRequest(OBEYS, "p1.0.x", prior=known))
     assert outcome.doubt is PriorDoubt.DISPUTED
     assert f"journal entry {key} is of cluster other, and this is cluster {FSID}" in outcome.message
     assert (probe.mode(OBEYS), list(probe.journal.entries)) == (THROUGH, [key])
@@ -125,7 +114,7 @@ def test_nothing_is_changed_again_by_an_entry_of_another_cluster(probe, request_
     """What is taken back later would be what another mgr has seen."""
     probe.mgr.lease = lease()
     first = request_of()
-    ask(probe, replace(first, mode=THROUGH))
+    probe.ask(replace(first, mode=THROUGH))
     ((key, text),) = probe.journal.entries.items()
     entry = journal.encode(replace(journal.parse(key, text), cluster_fsid="other"))
     probe.journal.entries[key] = entry
@@ -148,7 +137,7 @@ def test_what_a_probe_restores_by_itself_is_told_with_what_its_journal_said(prob
 def test_a_rollback_without_an_entry_restores_what_the_mgr_stored(probe, persist):
     known = applied(probe, persist=persist)
     probe.journal.entries.clear()
-    outcome = ask(probe, RollbackRequest(OBEYS, "p1.0.x", prior=known))
+    outcome = probe.ask(RollbackRequest(OBEYS, "p1.0.x", prior=known))
     assert isinstance(outcome, StateOutcome)
     assert outcome.changed
     (drive,) = probe.host.domain(OBEYS)
@@ -160,7 +149,7 @@ def test_a_rollback_that_nobody_knows_anything_of_fails_and_says_so(probe):
     applied(probe)
     probe.journal.entries.clear()
     probe.mgr.priors.clear()
-    outcome = ask(probe, RollbackRequest(OBEYS, "p1.0.x"))
+    outcome = probe.ask(RollbackRequest(OBEYS, "p1.0.x"))
     assert isinstance(outcome, FailureOutcome)
     assert (outcome.doubt, outcome.restored) == (PriorDoubt.LOST, False)
     assert probe.mode(OBEYS) is THROUGH
@@ -171,7 +160,7 @@ def test_a_release_without_an_entry_restores_what_the_mgr_stored(probe):
     hold(probe)
     probe.journal.entries.clear()
     probe.restart()
-    outcome = ask(probe, ReleaseRequest(OBEYS, "L1", prior=known))
+    outcome = probe.ask(ReleaseRequest(OBEYS, "L1", prior=known))
     assert isinstance(outcome, StateOutcome)
     assert (probe.mode(OBEYS), probe.journal.entries) == (BACK, {})
 
@@ -180,7 +169,7 @@ def test_a_saved_value_that_is_not_as_it_was_is_not_called_restored(probe):
     known = applied(probe)
     (drive,) = probe.host.domain(OBEYS)
     probe.host.save_cache(drive, THROUGH, None)
-    outcome = ask(probe, RollbackRequest(OBEYS, "p1.0.x", prior=known))
+    outcome = probe.ask(RollbackRequest(OBEYS, "p1.0.x", prior=known))
     assert isinstance(outcome, FailureOutcome)
     assert "keeps over a power cycle is write through and was write back" in outcome.message
     assert not outcome.restored
@@ -189,7 +178,7 @@ def test_a_saved_value_that_is_not_as_it_was_is_not_called_restored(probe):
 
 def test_an_accepted_entry_is_dropped_and_the_drive_stays(probe):
     applied(probe)
-    outcome = ask(probe, AcceptRequest(OBEYS, ("action/p1.0.x", "action/unknown")))
+    outcome = probe.ask(AcceptRequest(OBEYS, ("action/p1.0.x", "action/unknown")))
     assert isinstance(outcome, StateOutcome)
     assert probe.journal.entries == {}
     assert probe.mode(OBEYS) is THROUGH

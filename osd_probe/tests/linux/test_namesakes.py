@@ -5,7 +5,6 @@ from model_drives import ModelAta, ModelScsi
 from wcache.core.drive.safety import Safety, judge
 from wcache.core.errors import NotFoundError, RefusedError
 from wcache.core.model import DeviceCache
-from wcache_probe.linux.host import LinuxDriveHost
 from wcache_probe.linux.persistence.udev_rule import pattern
 from wcache_probe.linux.transports import ata_data
 from wcache_probe.linux.transports.classify import Switches
@@ -34,10 +33,7 @@ def host_of(fake_host, *serials, used=("sda", "sdb"), views=VIEWS, wwid=WWID):
         drives[name].serial = serial
         if name in used:
             fake_host.osd(i, block=name)
-    return LinuxDriveHost(
-        files=fake_host.files, boot_pins=fake_host.boot_pins, osd_data_globs=[fake_host.osd_glob],
-        switches=Switches(scsi=Port(**drives)),
-    ), drives
+    return fake_host.drive_host(switches=Switches(scsi=Port(**drives))), drives
 
 
 def test_two_drives_of_one_wwn_are_both_shown_and_each_one_s_danger_is_told(fake_host):

@@ -16,7 +16,6 @@ from wcache.core.config_database import Config, Entry
 from wcache.core.fleet.set_up import of_report
 from wcache.core.model import FindingCode, LoadPoint, Verdict
 from wcache.core.verdict.result import ModeSummary, Result
-from wcache_probe.linux.host import LinuxDriveHost
 from wcache_probe.linux.transports.classify import Switches
 
 ANSWERS = Path(mgr_fakes.__file__).with_name("answers")
@@ -118,8 +117,7 @@ def saves_power(host):
 
 def lines(fake_host, release, *, meta, device_class, config=(), commit_us=None):
     """What is told of the host, and of nothing but how it is set up."""
-    host = LinuxDriveHost(
-        files=fake_host.files, boot_pins=fake_host.boot_pins, osd_data_globs=[fake_host.osd_glob],
+    host = fake_host.drive_host(
         find_foreign_rules=tuple, switches=Switches(scsi=Disks(), kernel_release="6.1.0"),
     )
     drives = host.look()

@@ -84,14 +84,10 @@ def test_a_drive_with_capacitors_is_fast_in_both_modes_and_proven(fake_host):
     assert tried(fake_host, Translation(), CAPACITORS).disagreed == ()
 
 
-def test_where_set_features_is_not_passed_on_an_honest_page_is_the_way(fake_host):
-    found = tried(fake_host, Translation(no_features=True))
-    assert (found.by_page, found.disagreed) == (True, ())
-
-
-def test_where_mode_select_is_refused_pass_through_is_the_way(fake_host):
-    found = tried(fake_host, Translation(no_select=True))
-    assert (found.by_page, found.disagreed) == (False, ())
+@pytest.mark.parametrize(("lacks", "by_page"), [("no_features", True), ("no_select", False)])
+def test_where_one_way_is_refused_the_other_one_is_the_way(fake_host, lacks, by_page):
+    found = tried(fake_host, Translation(**{lacks: True}))
+    assert (found.by_page, found.disagreed) == (by_page, ())
 
 
 @pytest.mark.slow
@@ -234,29 +230,28 @@ def test_what_may_not_be_tried_is_refused_before_anything_is_touched(
     assert stage.translation.changes == []
 
 
-def test_what_was_looked_at_before_unprepare_is_not_tried_after_it(fake_host, tmp_path):
-    stage = Stage(fake_host, tmp_path, Translation())
-
-    def unprepared_first(domain_id):
-        stage.boot_pins = NotPrepared
-        return nobody_else(domain_id)
-
-    with pytest.raises(RefusedError, match="not in the boot rule"):
-        stage.run(stage.trial, unprepared_first)
-    assert stage.translation.changes == []
-    assert stage.journal() == {}
+def unprepared(stage):
+    stage.boot_pins = NotPrepared
 
 
-def test_a_drive_that_changed_its_mode_before_the_lock_is_not_tried(fake_host, tmp_path):
+def switched(stage):
     """What the journal would say of it is no longer so."""
+    stage.translation.drive.enabled = False
+
+
+@pytest.mark.parametrize(("happens", "said"), [
+    (unprepared, "not in the boot rule"), (switched, "no longer in write back"),
+])
+def test_what_changed_before_the_lock_was_had_is_not_tried(fake_host, tmp_path, happens, said):
     stage = Stage(fake_host, tmp_path, Translation())
 
-    def switched_first(domain_id):
-        stage.translation.drive.enabled = False
+    def lock(domain_id):
+        happens(stage)
         return nobody_else(domain_id)
 
-    with pytest.raises(RefusedError, match="no longer in write back"):
-        stage.run(stage.trial, switched_first)
+    with pytest.raises(RefusedError, match=said):
+        stage.run(stage.trial, lock)
+    assert stage.translation.changes == []
     assert stage.journal() == {}
 
 

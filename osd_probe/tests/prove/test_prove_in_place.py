@@ -65,17 +65,15 @@ def test_a_translation_that_lies_is_found_under_the_osd_too(fake_host, tmp_path,
     assert any(said in line for line in shown.disagreed)
 
 
-def test_a_drive_whose_cache_is_off_is_not_tried_in_place(fake_host, tmp_path):
-    stage = Stage(fake_host, tmp_path, Translation(enabled=False), osd=True)
-    with pytest.raises(RefusedError, match="is not turned on under an OSD"):
-        prove(stage)
-    assert stage.translation.changes == []
-
-
-def test_a_drive_that_the_next_boot_does_not_pin_is_not_tried_in_place(fake_host, tmp_path):
-    stage = Stage(fake_host, tmp_path, Translation(), osd=True)
-    stage.boot_pins = NotPrepared
-    with pytest.raises(RefusedError, match="not in the boot rule"):
+@pytest.mark.parametrize(("enabled", "said"), [
+    (False, "is not turned on under an OSD"), (True, "not in the boot rule"),
+], ids=["off", "not pinned by the next boot"])
+def test_a_drive_that_could_be_left_worse_is_not_tried_in_place(
+    fake_host, tmp_path, enabled, said
+):
+    stage = Stage(fake_host, tmp_path, Translation(enabled=enabled), osd=True)
+    stage.boot_pins = NotPrepared if enabled else stage.boot_pins
+    with pytest.raises(RefusedError, match=said):
         prove(stage)
     assert stage.translation.changes == []
     assert stage.journal() == {}

@@ -31,11 +31,6 @@ sys.stdin.read()
 
 
 @pytest.fixture
-def probe() -> Probe:
-    return Probe()
-
-
-@pytest.fixture
 def requests(tmp_path: Path) -> RestoreRequests:
     return RestoreRequests(str(tmp_path))
 

@@ -17,7 +17,6 @@ from wcache.core.drive.journal import (
 from wcache.core.errors import RefusedError, StorageError
 from wcache.core.hardware.readings import OptionValue
 from wcache.core.model import CacheMode, DeviceCache
-from wcache_probe.linux.host import LinuxDriveHost
 from wcache_probe.linux.transports.classify import Switches
 from wcache_probe.switcher import Switcher
 from wcache_probe.switching import toggle
@@ -40,11 +39,7 @@ class Shelf:
             self.models[name] = model
             self.sysfs(name)
             fake_host.osd(number, block=name)
-        self.host = LinuxDriveHost(
-            files=fake_host.files, boot_pins=fake_host.boot_pins,
-            osd_data_globs=[fake_host.osd_glob],
-            switches=Switches(scsi=self),
-        )
+        self.host = fake_host.drive_host(switches=Switches(scsi=self))
         self.journal = MemoryJournal()
 
     def sysfs(self, name, wwid=True, serial=True):
@@ -199,11 +194,7 @@ def test_all_drives_of_a_domain_come_back(fake_host):
     for name, number in (("nvme0n1", "259:0"), ("nvme0n2", "259:1")):
         fake_host.nvme("nvme0", name, number)
     fake_host.osd(1, block="nvme0n1")
-    host = LinuxDriveHost(
-        files=fake_host.files, boot_pins=fake_host.boot_pins,
-        osd_data_globs=[fake_host.osd_glob],
-        switches=Switches(nvme=model),
-    )
+    host = fake_host.drive_host(switches=Switches(nvme=model))
     drives = host.look()
     assert len(drives) == 2
     journal = MemoryJournal()

@@ -56,11 +56,6 @@ class LateChildren:
         return {**{key: NotReadyError("still at it") for key in keys}, **results}
 
 
-@pytest.fixture
-def probe() -> Probe:
-    return Probe()
-
-
 def lost_lease(probe: Probe) -> LateChildren:
     """A lease ran out, and the child that restores takes longer than it is waited for."""
     children = LateChildren(probe.switcher)

@@ -11,23 +11,14 @@ from wcache.core.drive.safety import Safety, judge
 from wcache.core.model import CacheMode
 from wcache.core.protocol import ApplyRequest, FailureOutcome, StateOutcome, Task
 from wcache_probe.journal.journal_file import StateFolder
-from wcache_probe.linux.host import LinuxDriveHost
 from wcache_probe.linux.transports.classify import Switches
+from wcache_probe.mgr_link import Identity
 from wcache_probe.restoring.owed import Holds
 from wcache_probe.switcher import Switcher, read_journal
 from wcache_probe.switching.lease import LeaseKeeper
-from wcache_probe.tasks import Identity, TaskRunner
+from wcache_probe.tasks import TaskRunner
 
 WT, WB = CacheMode.WRITE_THROUGH, CacheMode.WRITE_BACK
-
-
-class AllPrepared:
-    """Every drive is in the boot rule."""
-
-    journal_lost = ""
-
-    def refusal(self, _wwid):
-        return ""
 
 
 @pytest.fixture
@@ -38,9 +29,9 @@ def world(fake_host):
     """
     bank = Bank()
     host_of(fake_host, bank=bank)
-    host = LinuxDriveHost(
-        files=fake_host.files, osd_data_globs=[fake_host.osd_glob], switches=Switches(scsi=bank),
-        find_foreign_rules=tuple, boot_pins=AllPrepared, sleep=lambda _s: None,
+    host = fake_host.drive_host(
+        switches=Switches(scsi=bank), find_foreign_rules=tuple, boot_pins=fake_host.boot_pins,
+        sleep=lambda _s: None,
     )
     os.makedirs(fake_host.root / "state", mode=0o700)
     state = StateFolder(str(fake_host.root / "state"), str(fake_host.root / "run"))
@@ -54,33 +45,20 @@ def world(fake_host):
     return host, runner
 
 
-def applied(runner, drive, expected, mode):
-    prior = prior_from("f" * 8, drive.domain_id, [drive])
-    return runner.perform(
-        Task("t", ApplyRequest(drive.domain_id, "a1", expected, mode, prior=prior,
-                               consent_turn_on=True))
-    )  # fmt: skip
-
-
-def test_off_is_done_though_the_pin_does_not_take(world):
+def test_off_is_done_though_the_pin_does_not_take_and_on_is_refused_then(world):
     host, runner = world
-    (drive,) = host.look()
-    assert judge(drive.state) is Safety.UNSAFE
-    assert isinstance(applied(runner, drive, WB, WT), StateOutcome)
+
+    def applied(action_id, mode):
+        (drive,) = host.look()
+        return runner.perform(Task(action_id, ApplyRequest(
+            drive.domain_id, action_id, mode.other, mode, consent_turn_on=True,
+            prior=prior_from("f" * 8, drive.domain_id, [drive]),
+        )))
+
+    assert judge(host.look()[0].state) is Safety.UNSAFE
+    assert isinstance(applied("a1", WT), StateOutcome)
     (drive,) = host.look()
     assert drive.mode is WT
     assert judge(drive.state) is not Safety.UNSAFE
-
-
-def test_on_is_refused_where_the_pin_does_not_take(world):
-    host, runner = world
-    (drive,) = host.look()
-    applied(runner, drive, WB, WT)
-    (drive,) = host.look()
-    again = prior_from("f" * 8, drive.domain_id, [drive])
-    outcome = runner.perform(
-        Task("u", ApplyRequest(drive.domain_id, "a2", WT, WB, prior=again, consent_turn_on=True))
-    )
-    assert isinstance(outcome, FailureOutcome)
-    (drive,) = host.look()
-    assert drive.mode is WT
+    assert isinstance(applied("a2", WB), FailureOutcome)
+    assert host.look()[0].mode is WT

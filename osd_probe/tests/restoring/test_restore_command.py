@@ -7,9 +7,8 @@ import signal
 from pathlib import Path
 
 import pytest
-from fake_mgr import FolderMgr
 from probe_process import ProbeProcess
-from process_bench import LEASE, holding, marks, mgr_of, mode_of, set_mode
+from process_bench import LEASE, holding, marks, mode_of, set_mode
 from sim_drives import BACK, DRIVES, OBEYS, THROUGH
 from wcache.core.protocol import (
     ApplyRequest,
@@ -30,11 +29,6 @@ def probe(tmp_path: Path):
     made = ProbeProcess(tmp_path, DRIVES)
     yield made
     made.kill()
-
-
-@pytest.fixture
-def mgr(probe: ProbeProcess) -> FolderMgr:
-    return mgr_of(probe)
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Optional
 
 import pytest
@@ -90,18 +91,15 @@ BESIDE = {
 }
 
 
-def to_writeback(stack, entry, prior):
+def set_to(value, expected, agreed, stack, entry, prior):
     return options.apply(
-        (stack.backing,), entry, action_id="a", name="cache_mode", expected=THROUGH, value=BACK,
-        now_s=0.0, prior=prior, agreed=AGREED,
+        (stack.backing,), entry, action_id="a", name="cache_mode", expected=expected, value=value,
+        now_s=0.0, prior=prior, agreed=agreed,
     )
 
 
-def to_writethrough(stack, entry, prior):
-    return options.apply(
-        (stack.backing,), entry, action_id="a", name="cache_mode", expected=BACK, value=THROUGH,
-        now_s=0.0, prior=prior,
-    )
+to_writeback = partial(set_to, BACK, THROUGH, AGREED)
+to_writethrough = partial(set_to, THROUGH, BACK, None)
 
 
 def back(stack, entry, prior):
@@ -269,9 +267,9 @@ def consent_that_names_nothing(monkeypatch):
 def asked_once(monkeypatch):
     """Not again once the mode is set."""
     set_ = options._set
-    monkeypatch.setattr(options, "_set", lambda found, entry, name, value, asked=(): set_(
-        found, entry, name, value
-    ))
+    monkeypatch.setattr(
+        options, "_set", lambda found, name, value, asked=(): set_(found, name, value)
+    )
 
 
 def not_asked_by_apply(monkeypatch):

@@ -5,8 +5,9 @@ import subprocess
 
 from model_drives import ModelScsi
 from wcache.core.drive.journal import EntryKind, JournalEntry, prior_of
+from wcache.core.model import CacheMode
+from wcache_probe.arguments import parse
 from wcache_probe.commands.prepare import keep_lines
-from wcache_probe.linux.host import LinuxDriveHost
 from wcache_probe.linux.persistence.boot_rule import FILE_NAME, NOTE_FILE, note_of
 from wcache_probe.linux.persistence.images import Tool
 from wcache_probe.linux.persistence.preparation import Preparation
@@ -50,8 +51,7 @@ def host_of(fake_host, *, wwids=(WWID, "naa.5000c50000000002"), osds=("sda",), b
         fake_host.write(f"sys/devices/pci0/host0/target0:0:{number}/{hctl}/wwid", f"{wwid} \n")
     for number, name in enumerate(osds):
         fake_host.osd(number, block=name)
-    return LinuxDriveHost(
-        files=fake_host.files, osd_data_globs=[fake_host.osd_glob],
+    return fake_host.drive_host(
         switches=Switches(scsi=bank or Bank()), find_foreign_rules=tuple,
         boot_pins=preparation(fake_host).look,
     )
@@ -83,9 +83,38 @@ def booted(fake_host, boot_id, *, size=None, noted=None):
         given(fake_host, size)
 
 
+def mounted(fake_host, point, kind):
+    """The one file system that is mounted."""
+    fake_host.write(
+        "proc/self/mountinfo", f"29 1 0:9 / {fake_host.root}{point} rw - {kind} none rw\n"
+    )
+
+
 def preparation(fake_host):
     root = str(fake_host.root)
     return Preparation(root, os.path.join(root, "state"), fake_host.files)
+
+
+def preparer_of(fake_host, say=lambda line: None, **more):
+    """What prepares a host, with no tool that makes images and no udev, where none is given."""
+    given = {"find_tool": lambda: None, "reload_udev": lambda: "", **more}
+    return Preparer(preparation(fake_host), say, **given)
+
+
+def options_of(fake_host, verb, *words, state="state"):
+    """A command line with the folders of the host, which are there."""
+    folder, run = str(fake_host.root / state), str(fake_host.root / "run")
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    os.chmod(folder, 0o700)
+    return parse([verb, *words, "--state-dir", folder, "--run-dir", run])
+
+
+def turned_off(host, number=0):
+    """Pin one of the drives under OSDs and turn its cache off; returns it."""
+    drive = host.look()[number]
+    host.pin(drive)
+    host.set_cache(drive, CacheMode.WRITE_THROUGH)
+    return drive
 
 
 def chosen(host, *entries, journalled=()):
@@ -102,9 +131,8 @@ def entry_of(drives):
 def prepare(fake_host, host, *, tool=None, run_tool=None, image_elsewhere=False):
     """Run it as the command does; what it said, and its exit code."""
     said = []
-    made = Preparer(
-        preparation(fake_host), said.append, find_tool=lambda: tool,
-        run_tool=run_tool or (lambda tool: None), reload_udev=lambda: "",
+    made = preparer_of(
+        fake_host, said.append, find_tool=lambda: tool, run_tool=run_tool or (lambda tool: None)
     )
     made.check_rule()
     made.check_images(image_elsewhere=image_elsewhere)

@@ -6,7 +6,6 @@ Made from the SAT specification: no such hardware was there.
 from model_drives import ModelAta, designator, vpd
 from wcache.core.host_report import ToggleProof
 from wcache.core.model import DriveModel
-from wcache_probe.linux.host import LinuxDriveHost
 from wcache_probe.linux.transports.classify import Switches
 from wcache_probe.linux.transports.sg_io import CHECK_CONDITION, GOOD, ScsiReply, Sense, SgIo
 
@@ -118,10 +117,7 @@ def host_with(fake_host, translation, proofs=(), **more):
     """A host with osd.1 on the drive, on which these proofs are known."""
     fake_host.scsi_disk("sda", "8:0", **{**BEHIND, **more})
     fake_host.osd(1, block="sda")
-    return LinuxDriveHost(
-        files=fake_host.files, boot_pins=fake_host.boot_pins, osd_data_globs=[fake_host.osd_glob],
-        switches=Switches(scsi=translation.port(), proofs=lambda: proofs),
-    )
+    return fake_host.drive_host(switches=Switches(scsi=translation.port(), proofs=lambda: proofs))
 
 
 def proof(by_page=False, disagreed=(), driver="mpt3sas", model=MODEL, hostname="h2"):

@@ -9,7 +9,6 @@ from wcache.core.errors import RefusedError, StorageError
 from wcache.core.model import FindingCode, Severity
 from wcache_probe.linux.block.bcache import bcaches_on, parse_size
 from wcache_probe.linux.block.sysfs import by_name
-from wcache_probe.linux.host import LinuxDriveHost
 from wcache_probe.switcher import Switcher
 from wcache_probe.switching.steps import AskCache, Switched
 
@@ -104,9 +103,7 @@ def test_a_device_that_runs_without_its_cache_is_told_whatever_its_mode(
     stacked(fake_host)
     (fake_host.root / "sys/class/block/bcache0/bcache/state").write_text(f"{state}\n")
     fake_host.osd(1, block="bcache0")
-    host = LinuxDriveHost(
-        files=fake_host.files, boot_pins=fake_host.boot_pins, osd_data_globs=[fake_host.osd_glob]
-    )
+    host = fake_host.drive_host()
     found = [
         (drive.dev_name, item.severity) for drive in host.look() for item in drive.findings
         if item.code is FindingCode.BCACHE_STATE

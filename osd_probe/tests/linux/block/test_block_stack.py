@@ -9,14 +9,10 @@ from wcache.core.model import FindingCode, KernelView, LayerKind, Role
 from wcache_probe.linux.block import foreign, osds
 from wcache_probe.linux.block.stack import is_followed, paths_down, queues_on
 from wcache_probe.linux.block.sysfs import by_name
-from wcache_probe.linux.host import LinuxDriveHost
 
 
 def host_of(fake, **more):
-    return LinuxDriveHost(
-        files=fake.files, boot_pins=fake.boot_pins, osd_data_globs=[fake.osd_glob],
-        find_foreign_rules=tuple, **more
-    )
+    return fake.drive_host(find_foreign_rules=tuple, **more)
 
 
 def kinds(path):

@@ -5,7 +5,6 @@ from wcache.core.errors import Refusal, RefusalKind, RefusedError
 from wcache.core.options.entries import OPTIONS
 from wcache_probe.linux.block.options import set_option, values_on
 from wcache_probe.linux.block.sysfs import by_name
-from wcache_probe.linux.host import LinuxDriveHost
 
 QUEUE = {
     "scheduler": "none [mq-deadline] kyber", "nr_requests": "256", "read_ahead_kb": "128",
@@ -159,9 +158,8 @@ def test_an_option_of_osds_is_no_file_whatever_is_planted_there(fake_host, folde
 
 
 def a_host(fake_host, boot_pins=None):
-    return LinuxDriveHost(
-        files=fake_host.files, osd_data_globs=[fake_host.osd_glob], find_foreign_rules=tuple,
-        boot_pins=boot_pins or fake_host.boot_pins,
+    return fake_host.drive_host(
+        find_foreign_rules=tuple, boot_pins=boot_pins or fake_host.boot_pins,
     )
 
 

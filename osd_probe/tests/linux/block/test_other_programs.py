@@ -14,7 +14,6 @@ from wcache_probe.linux.block import foreign, writers
 from wcache_probe.linux.block.host_files import HostFiles
 from wcache_probe.linux.block.sysfs import by_name
 from wcache_probe.linux.block.writers import WriterSearch
-from wcache_probe.linux.host import LinuxDriveHost
 from wcache_probe.linux.transports.classify import Switches
 from wcache_probe.linux.transports.loop import LoopSwitch
 
@@ -52,8 +51,7 @@ class KnownFile(LoopSwitch):
 
 
 def host_of(fake_host):
-    return LinuxDriveHost(
-        files=fake_host.files, boot_pins=fake_host.boot_pins, osd_data_globs=[fake_host.osd_glob],
+    return fake_host.drive_host(
         switches=Switches(scsi=ModelScsi(), loop=KnownFile()), find_foreign_rules=tuple,
         sleep=Naps(),
     )

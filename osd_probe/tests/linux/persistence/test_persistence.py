@@ -10,7 +10,6 @@ from wcache.core.errors import RefusedError, StorageError
 from wcache.core.model import CacheMode
 from wcache_probe.arguments import parse
 from wcache_probe.journal.journal_file import StateFolder
-from wcache_probe.linux.host import LinuxDriveHost
 from wcache_probe.linux.persistence.udev_rule import RuleFolder, UdevRule, pattern
 from wcache_probe.linux.transports.classify import Switches
 from wcache_probe.switcher import Switcher
@@ -202,8 +201,7 @@ def host_with(fake_host, drive, rules, wwid=WWID):
     fake_host.scsi_disk("sda", "8:0")
     fake_host.write("sys/devices/pci0/host0/target0:0:0/0:0:0:0/wwid", f"{wwid}\n")
     fake_host.osd(1, block="sda")
-    return LinuxDriveHost(
-        files=fake_host.files, boot_pins=fake_host.boot_pins, osd_data_globs=[fake_host.osd_glob],
+    return fake_host.drive_host(
         switches=Switches(scsi=drive), rules=rules, find_foreign_rules=tuple,
     )
 

@@ -16,19 +16,20 @@ from prepare_bench import (
     chosen,
     entry_of,
     host_of,
+    options_of,
     preparation,
     prepare,
+    preparer_of,
 )
 from wcache.core.drive.journal import encode
 from wcache.core.errors import ConflictError, RefusedError, StorageError
 from wcache.core.model import DeviceCache, FindingCode, Severity, Transport
-from wcache_probe.arguments import parse
 from wcache_probe.commands.prepare import unprepare
 from wcache_probe.journal.journal_file import StateFolder
 from wcache_probe.linux.next_boot import for_next_boot, told_once, with_next_boot
 from wcache_probe.linux.persistence.boot_rule import FILE_NAME, BootRule, is_ours, line_of
 from wcache_probe.linux.persistence.cpio_image import files_in
-from wcache_probe.linux.persistence.prepare import Chosen, Preparer, choose
+from wcache_probe.linux.persistence.prepare import Chosen, choose
 from wcache_probe.linux.persistence.udev_rule import matches, pattern
 from wcache_probe.switching.toggle import hold
 
@@ -220,10 +221,7 @@ def test_unprepare_takes_rule_record_and_the_images_copy_away(fake_host):
     host = host_of(fake_host)
     builder = Builder(fake_host, "initrd.img-6.1")
     prepare(fake_host, host, tool=TOOL, run_tool=builder)
-    made = Preparer(
-        preparation(fake_host), lambda line: None, find_tool=lambda: TOOL, run_tool=builder,
-        reload_udev=lambda: "",
-    )
+    made = preparer_of(fake_host, find_tool=lambda: TOOL, run_tool=builder)
     assert made.remove_rule()
     assert made.clear_images() == 0
     assert files_in(str(fake_host.root / "boot/initrd.img-6.1"), WHERE) == ()
@@ -236,12 +234,9 @@ def test_unprepare_takes_rule_record_and_the_images_copy_away(fake_host):
 def test_unprepare_is_refused_while_the_journal_holds_anything(fake_host, text):
     host = host_of(fake_host)
     prepare(fake_host, host)
-    state, run = str(fake_host.root / "state"), str(fake_host.root / "run")
-    os.chmod(state, 0o700)
-    options = parse(["unprepare", "--state-dir", state, "--run-dir", run])
-    made = Preparer(preparation(fake_host), lambda line: None, reload_udev=lambda: "")
+    options, made = options_of(fake_host, "unprepare"), preparer_of(fake_host)
     entry = entry_of(host.look())
-    journal = StateFolder(state, run).journal
+    journal = StateFolder(options.state_dir, options.run_dir).journal
     journal.write(entry.key, encode(entry) if text == "sound" else "{")
     with pytest.raises(ConflictError, match="1 prior state"):
         unprepare(options, made, host)

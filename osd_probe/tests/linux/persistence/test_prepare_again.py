@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
-from prepare_bench import WHERE, WWID, chosen, entry_of, host_of, preparation, prepare
+from prepare_bench import (
+    WHERE,
+    WWID,
+    chosen,
+    entry_of,
+    host_of,
+    options_of,
+    prepare,
+    preparer_of,
+    turned_off,
+)
 from wcache.core.drive.journal import EntryKind, JournalEntry, encode, prior_of
 from wcache.core.model import CacheMode
-from wcache_probe.arguments import parse
 from wcache_probe.commands import prepare as command
 from wcache_probe.journal.journal_file import StateFolder
-from wcache_probe.linux.persistence.prepare import Preparer
 
 
 @pytest.fixture
@@ -19,8 +25,7 @@ def host(fake_host):
     """Two prepared drives; the first is off, and wakes on."""
     host = host_of(fake_host, osds=("sda", "sdb"))
     prepare(fake_host, host)
-    host.pin(host.look()[0])
-    host.set_cache(host.look()[0], CacheMode.WRITE_THROUGH)
+    turned_off(host)
     return host
 
 
@@ -70,20 +75,12 @@ def test_no_line_stays_that_prepare_did_not_write(fake_host, host):
 def test_a_journal_in_another_folder_loses_no_pin_to_prepare(fake_host, host, monkeypatch):
     """The entry stands in folder A, and `prepare` is run with folder B."""
     (drive, _) = host.look()
-    run = str(fake_host.root / "run")
-    for name in ("A", "state"):
-        os.makedirs(fake_host.root / name, mode=0o700, exist_ok=True)
-        os.chmod(fake_host.root / name, 0o700)
+    other = options_of(fake_host, "prepare", state="A")
     entry = JournalEntry(2, EntryKind.ACTION, "a1", drive.domain_id, prior_of((drive,)), 0.0)
-    StateFolder(str(fake_host.root / "A"), run).journal.write(entry.key, encode(entry))
+    StateFolder(other.state_dir, other.run_dir).journal.write(entry.key, encode(entry))
     (fake_host.root / "osd/osd.0/block").unlink()
     monkeypatch.setattr(command, "linux_host", lambda _options: host)
-    made = Preparer(
-        preparation(fake_host), lambda _line: None, find_tool=lambda: None,
-        reload_udev=lambda: "",
-    )
-    state = str(fake_host.root / "state")
-    assert command.prepare(parse(["prepare", "--state-dir", state, "--run-dir", run]), made) == 0
+    assert command.prepare(options_of(fake_host, "prepare"), preparer_of(fake_host)) == 0
     assert WWID in rule(fake_host)
 
 

@@ -10,14 +10,22 @@ import tracemalloc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from prepare_bench import TOOL, WHERE, Builder, booted, host_of, preparation, prepare
+from prepare_bench import (
+    TOOL,
+    WHERE,
+    Builder,
+    booted,
+    host_of,
+    options_of,
+    preparation,
+    prepare,
+    preparer_of,
+)
 from wcache.core.errors import NotFoundError, StorageError
-from wcache_probe.arguments import parse
 from wcache_probe.commands import prepare as command
 from wcache_probe.linux.persistence import cpio_image
 from wcache_probe.linux.persistence.cpio_image import files_in
 from wcache_probe.linux.persistence.images import find_images, find_tool
-from wcache_probe.linux.persistence.prepare import Preparer
 
 
 @pytest.mark.slow
@@ -134,9 +142,8 @@ def test_a_host_whose_drives_need_no_pin_is_prepared_wherever_its_image_is(fake_
     boots_from_elsewhere(fake_host)
     monkeypatch.setattr(command, "linux_host", lambda _options: host)
     said = []
-    made = Preparer(preparation(fake_host), said.append, reload_udev=lambda: "")
-    state, run = (str(fake_host.root / name) for name in ("state", "run"))
-    assert command.prepare(parse(["prepare", "--state-dir", state, "--run-dir", run]), made) == 0
+    made = preparer_of(fake_host, said.append)
+    assert command.prepare(options_of(fake_host, "prepare"), made) == 0
     assert said == ["nothing to prepare: no drive of an OSD here needs a pin"]
     assert not os.path.exists(preparation(fake_host).rule_path)
 

@@ -17,6 +17,7 @@ from prepare_bench import (
     given,
     host_of,
     made_with,
+    mounted,
     prepare,
 )
 from wcache.core.errors import NotFoundError
@@ -42,12 +43,6 @@ def refusal_of(host, name="sda"):
 
 def waits(host, name="sda"):
     return refusal_of(host, name).startswith("boots once, then measures: ")
-
-
-def mounted(fake_host, point, kind):
-    fake_host.write(
-        "proc/self/mountinfo", f"29 1 0:9 / {fake_host.root}{point} rw - {kind} none rw\n"
-    )
 
 
 # ---- ways of booting that do not show which image it was
@@ -88,72 +83,49 @@ def with_its_own_image(fake_host):
     given(fake_host, size_of(fake_host))
 
 
-def unified_image(fake_host):
-    with_its_own_image(fake_host)
-    fake_host.write("sys/firmware/efi/efivars/StubInfo-4a67b082", "systemd-stub")
-
-
-def unified_image_by_its_folder(fake_host):
-    with_its_own_image(fake_host)
-    fake_host.write("run/systemd/stub/profile", "")
-
-
-def ipxe(fake_host):
-    with_its_own_image(fake_host)
-    given(fake_host, size_of(fake_host), loader=4)
-
-
-def pxelinux(fake_host):
-    with_its_own_image(fake_host)
-    given(fake_host, size_of(fake_host), loader=3)
-
-
-def kexec(fake_host):
-    with_its_own_image(fake_host)
-    given(fake_host, size_of(fake_host), loader=0xD)
-
-
-def grub_from_the_network(fake_host):
-    with_its_own_image(fake_host)
-    fake_host.write("proc/cmdline", "BOOT_IMAGE=(tftp,10.0.0.1)/vmlinuz-6.1 root=/dev/sdz1\n")
-
-
-def address_by_the_loader(fake_host):
-    with_its_own_image(fake_host)
-    fake_host.write("proc/cmdline", "BOOT_IMAGE=vmlinuz-6.1 BOOTIF=01-52-54-00-12-34-56\n")
-
-
 def root_from_the_network(fake_host):
     with_its_own_image(fake_host)
     mounted(fake_host, "", "nfs4")
 
 
-def kernel_of_elsewhere(fake_host):
-    with_its_own_image(fake_host)
-    fake_host.write("proc/cmdline", "BOOT_IMAGE=/images/vmlinuz-rescue root=/dev/sdz1\n")
+# what is found beside its own image, and what its loader calls itself
+FILES = {
+    "unified image": ("sys/firmware/efi/efivars/StubInfo-4a67b082", "systemd-stub"),
+    "unified image by its folder": ("run/systemd/stub/profile", ""),
+    "GRUB from the network": (
+        "proc/cmdline", "BOOT_IMAGE=(tftp,10.0.0.1)/vmlinuz-6.1 root=/dev/sdz1\n"
+    ),
+    "address by the loader": (
+        "proc/cmdline", "BOOT_IMAGE=vmlinuz-6.1 BOOTIF=01-52-54-00-12-34-56\n"
+    ),
+    "kernel of elsewhere": (
+        "proc/cmdline", "BOOT_IMAGE=/images/vmlinuz-rescue root=/dev/sdz1\n"
+    ),
+    "image of elsewhere": (
+        "proc/cmdline", "initrd=\\EFI\\osd\\initrd.img-7 root=/dev/sdz1\n"
+    ),
+    "image put into memory": ("proc/cmdline", "initrdmem=0x1000,4096\n"),
+    "copies of images": ("etc/kernel/proxmox-boot-uuids", "ABCD-0123\n"),
+}
+LOADERS = {"iPXE": 4, "PXELINUX": 3, "kexec": 0xD}
 
 
-def image_of_elsewhere(fake_host):
-    with_its_own_image(fake_host)
-    fake_host.write("proc/cmdline", "initrd=\\EFI\\osd\\initrd.img-7 root=/dev/sdz1\n")
+def beside_its_own_image(name):
+    def way(fake_host):
+        with_its_own_image(fake_host)
+        if name in LOADERS:
+            given(fake_host, size_of(fake_host), loader=LOADERS[name])
+        else:
+            fake_host.write(*FILES[name])
 
-
-def image_put_into_memory(fake_host):
-    with_its_own_image(fake_host)
-    fake_host.write("proc/cmdline", "initrdmem=0x1000,4096\n")
-
-
-def copies_of_images(fake_host):
-    with_its_own_image(fake_host)
-    fake_host.write("etc/kernel/proxmox-boot-uuids", "ABCD-0123\n")
+    way.__name__ = name
+    return way
 
 
 UNTOLD = [
     built_in, built_in_and_nothing_left_of_it, kernel_whose_options_are_not_known,
-    built_in_by_its_own_word, other_processor, other_size, unified_image,
-    unified_image_by_its_folder, ipxe, pxelinux, kexec, grub_from_the_network,
-    address_by_the_loader, root_from_the_network, kernel_of_elsewhere, image_of_elsewhere,
-    image_put_into_memory, copies_of_images,
+    built_in_by_its_own_word, other_processor, other_size, root_from_the_network,
+    *map(beside_its_own_image, (*FILES, *LOADERS)),
 ]
 
 

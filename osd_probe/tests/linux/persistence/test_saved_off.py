@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 
 import pytest
 from model_drives import ModelScsi
-from prepare_bench import WHERE, Bank, entry_of, host_of, preparation
+from prepare_bench import WHERE, Bank, entry_of, host_of, options_of, preparer_of, turned_off
 from wcache.core.drive.journal import EntryKind, JournalEntry, encode, prior_of
 from wcache.core.drive.saved_off import PRICE, saves_off, why_pinned
 from wcache.core.errors import ConflictError, NotFoundError, NotReadyError, RefusalKind
 from wcache.core.model import CacheMode, DeviceCache, FindingCode, Transport
-from wcache_probe.arguments import parse
 from wcache_probe.commands import prepare as command
 from wcache_probe.journal.journal_file import StateFolder
 from wcache_probe.linux.next_boot import told_once
-from wcache_probe.linux.persistence.prepare import Preparer
 from wcache_probe.linux.persistence.udev_rule import RuleFolder
 
 WB, WT = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
@@ -34,19 +31,13 @@ class Desk:
         self.host = host_of(fake_host, osds=("sda", "sdb"), bank=self.bank)
         fake_host.set_view("sda", "write through")
         self.state, self.run = (str(fake_host.root / name) for name in ("state", "run"))
-        os.makedirs(self.state, mode=0o700, exist_ok=True)
-        os.chmod(self.state, 0o700)
         self.said = []
         monkeypatch.setattr(command, "linux_host", lambda _options: self.host)
 
     def _run(self, verb, words):
         self.said.clear()
-        made = Preparer(
-            preparation(self.fake), self.said.append, find_tool=lambda: None, reload_udev=lambda: ""
-        )
-        folders = ["--state-dir", self.state, "--run-dir", self.run]
-        options = parse([verb.__name__, *words, *folders])
-        return verb(options, made)
+        made = preparer_of(self.fake, self.said.append)
+        return verb(options_of(self.fake, verb.__name__, *words), made)
 
     def prepare(self, *words):
         return self._run(command.prepare, words)
@@ -64,12 +55,10 @@ class Desk:
         return next(drive for drive in self.host.look() if drive.dev_name == "sda")
 
     def journal(self, folder="state", kind=EntryKind.ACTION):
-        state = self.fake.root / folder
-        state.mkdir(mode=0o700, exist_ok=True)
-        os.chmod(state, 0o700)
+        state = options_of(self.fake, "prepare", state=folder).state_dir
         drive = self.sda()
         entry = JournalEntry(2, kind, "a1", drive.domain_id, prior_of((drive,)), 0.0)
-        StateFolder(str(state), self.run).journal.write(entry.key, encode(entry))
+        StateFolder(state, self.run).journal.write(entry.key, encode(entry))
         return entry
 
 
@@ -129,9 +118,7 @@ def test_its_line_stays_though_no_osd_uses_it_any_more(desk):
 
 
 def test_a_dry_run_says_who_is_left_out_and_who_will_be_flushed(desk):
-    sdb = desk.host.look()[1]
-    desk.host.pin(sdb)
-    desk.host.set_cache(sdb, WT)
+    turned_off(desk.host, 1)
     assert desk.prepare("--dry-run") == 0
     assert desk.named() == []
     assert any(line.startswith("left as it is: sda: ") for line in desk.said)
@@ -196,12 +183,18 @@ def test_a_drive_that_does_not_save_it_is_named_though_it_is_off(fake_host, monk
     assert desk.named() == ["sda", "sdb"]
 
 
-def test_one_lun_of_two_decides_nothing(desk):
+def second_lun(desk):
+    """Another disk of sda's switch, which is off and saves that too."""
     second = desk.bank.drives["sdc"] = ModelScsi(wce=False, savable=True)
     second.naa = desk.model.naa[:-1] + b"c"
     desk.fake.scsi_disk("sdc", "8:32", hctl="0:0:0:1")
     lun = desk.fake.root / "sys/devices/pci0/host0/target0:0:0/0:0:0:1"
     (lun / "wwid").write_text("naa.5000c50000000003\n")
+    return second
+
+
+def test_one_lun_of_two_decides_nothing(desk):
+    second = second_lun(desk)
     assert desk.prepare() == 0
     assert desk.named() == ["sdb"]
     second.saved = ModelScsi.page(True)
@@ -210,38 +203,41 @@ def test_one_lun_of_two_decides_nothing(desk):
 
 
 def test_a_second_lun_that_does_not_answer_may_save_anything(desk):
-    desk.fake.scsi_disk("sdc", "8:32", hctl="0:0:0:1")
-    (desk.fake.root / "sys/devices/pci0/host0/target0:0:0/0:0:0:1/wwid").write_text(
-        "naa.5000c50000000003\n"
-    )
-    broken = desk.bank.drives["sdc"] = ModelScsi(wce=False, savable=True)
-    broken.bad_mode_data = b""
+    second_lun(desk).bad_mode_data = b""
     assert desk.prepare() == 0
     assert "sda" in desk.named()
 
 
-def test_a_journal_entry_names_it(desk):
+def journalled(desk):
     desk.journal()
-    assert desk.prepare() == 0
-    assert desk.named() == ["sda", "sdb"]
 
 
-def test_a_damaged_journal_entry_may_be_of_any_drive(desk):
-    entry = desk.journal()
-    StateFolder(desk.state, desk.run).journal.write(entry.key, "{")
-    assert desk.prepare() == 0
-    assert desk.named() == ["sda", "sdb"]
+def journalled_by_its_own_name(desk):
+    """A second LUN has come since: the domain has another name now."""
+    entry = replace(entry_of((desk.sda(),)), domain_id="another")
+    StateFolder(desk.state, desk.run).journal.write(entry.key, encode(entry))
 
 
-def test_the_mark_of_a_lease_of_another_journal_names_it(desk):
+def damaged(desk):
+    """An entry that may be of any drive."""
+    StateFolder(desk.state, desk.run).journal.write(desk.journal().key, "{")
+
+
+def leased_elsewhere(desk):
+    """The mark of a lease of another journal."""
     desk.journal("other", EntryKind.LEASE)
-    assert desk.prepare() == 0
-    assert desk.named() == ["sda", "sdb"]
 
 
-def test_a_plans_rule_names_it(desk):
+def kept_by_a_plan(desk):
     folder = RuleFolder(str(desk.fake.root / "etc/udev/rules.d"), desk.run, "/usr/bin/wcache-probe")
     folder.write(desk.sda().wwid, WT)
+
+
+@pytest.mark.parametrize("names", [
+    journalled, journalled_by_its_own_name, damaged, leased_elsewhere, kept_by_a_plan,
+])
+def test_what_something_names_is_in_the_rule(desk, names):
+    names(desk)
     assert desk.prepare() == 0
     assert desk.named() == ["sda", "sdb"]
 
@@ -288,19 +284,6 @@ def saves_nothing(desk):
     desk.model.savable = False
 
 
-def journalled(desk):
-    desk.journal()
-
-
-def leased_elsewhere(desk):
-    desk.journal("other", EntryKind.LEASE)
-
-
-def kept_by_a_plan(desk):
-    folder = RuleFolder(str(desk.fake.root / "etc/udev/rules.d"), desk.run, "/usr/bin/wcache-probe")
-    folder.write(desk.sda().wwid, WT)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("happens", "why"),
@@ -332,20 +315,8 @@ def test_unprepare_of_the_whole_rule_goes_by_the_same(desk):
 
 
 def test_what_shares_its_switch_goes_with_it(desk):
-    second = desk.bank.drives["sdc"] = ModelScsi(wce=False, savable=True)
-    second.naa = desk.model.naa[:-1] + b"c"
-    desk.fake.scsi_disk("sdc", "8:32", hctl="0:0:0:1")
-    lun = desk.fake.root / "sys/devices/pci0/host0/target0:0:0/0:0:0:1"
-    (lun / "wwid").write_text("naa.5000c50000000003\n")
+    second_lun(desk)
     desk.prepare("--drive=sda")
     assert desk.named() == ["sda", "sdb", "sdc"]
     assert desk.unprepare("--drive=sda") == 0
     assert desk.named() == ["sdb"]
-
-
-def test_an_entry_of_a_drive_is_known_by_its_own_name_too(desk):
-    """A second LUN has come since: the domain has another name now."""
-    entry = replace(entry_of((desk.sda(),)), domain_id="another")
-    StateFolder(desk.state, desk.run).journal.write(entry.key, encode(entry))
-    assert desk.prepare() == 0
-    assert desk.named() == ["sda", "sdb"]

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 
 import pytest
 from mgr_fakes import builders as make
 from model_drives import ModelScsi
-from prepare_bench import WHERE, Bank, host_of, preparation, prepare
+from prepare_bench import (
+    WHERE,
+    Bank,
+    host_of,
+    options_of,
+    preparation,
+    prepare,
+    preparer_of,
+    turned_off,
+)
 from wcache.core.drive.journal import EntryKind, JournalEntry, encode, prior_of
 from wcache.core.drive.safety import may_toggle
 from wcache.core.errors import (
@@ -20,20 +28,15 @@ from wcache.core.errors import (
     StorageError,
 )
 from wcache.core.model import CacheMode, DeviceCache, FindingCode, KernelView
-from wcache_probe.arguments import parse
 from wcache_probe.commands.prepare import unprepare
 from wcache_probe.journal.journal_file import StateFolder
-from wcache_probe.linux.persistence.prepare import Preparer
 
 
 def unprepared(fake_host, host, state="state"):
     """Run it as the command does, with a state folder."""
-    folder, run = str(fake_host.root / state), str(fake_host.root / "run")
-    os.makedirs(folder, mode=0o700, exist_ok=True)
-    os.chmod(folder, 0o700)
-    options = parse(["unprepare", "--state-dir", folder, "--run-dir", run])
-    made = Preparer(preparation(fake_host), lambda line: None, reload_udev=lambda: "")
-    return unprepare(options, made, host)
+    return unprepare(
+        options_of(fake_host, "unprepare", state=state), preparer_of(fake_host), host
+    )
 
 
 def has_rule(fake_host):
@@ -46,9 +49,7 @@ def test_a_drive_that_is_off_and_wakes_on_keeps_the_rule_though_no_journal_names
     """As `drive accept` leaves it: without the rule, a warm reboot and a reset lose writes."""
     host = host_of(fake_host)
     prepare(fake_host, host)
-    (drive,) = host.look()
-    host.pin(drive)
-    host.set_cache(drive, CacheMode.WRITE_THROUGH)
+    drive = turned_off(host)
     with pytest.raises(ConflictError, match="the cache of sda is off now") as refused:
         unprepared(fake_host, host)
     assert "once these caches are on" in refused.value.advice
@@ -61,9 +62,7 @@ def test_a_drive_that_is_off_and_wakes_on_keeps_the_rule_though_no_journal_names
 def test_a_drive_that_no_osd_uses_any_more_keeps_the_rule_too(fake_host):
     host = host_of(fake_host)
     prepare(fake_host, host)
-    (drive,) = host.look()
-    host.pin(drive)
-    host.set_cache(drive, CacheMode.WRITE_THROUGH)
+    turned_off(host)
     (fake_host.root / "osd/osd.0/block").unlink()
     with pytest.raises(ConflictError, match="the cache of sda is off now"):
         unprepared(fake_host, host)
@@ -167,7 +166,7 @@ def test_the_record_goes_before_the_rule(fake_host):
     """Whatever ends it in between, no host is called prepared whose rule is gone."""
     host = host_of(fake_host)
     prepare(fake_host, host)
-    made = Preparer(preparation(fake_host), lambda line: None, reload_udev=lambda: "")
+    made = preparer_of(fake_host)
     path = fake_host.root / f"etc/{WHERE}"
     path.unlink()
     path.mkdir()  # a rule that cannot be removed

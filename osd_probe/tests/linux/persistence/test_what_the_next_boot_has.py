@@ -5,16 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from prepare_bench import WHERE, booted, host_of, preparation, prepare
+from prepare_bench import WHERE, booted, host_of, mounted, preparation, prepare
 from wcache.core.errors import NotFoundError, StorageError, told
 from wcache.core.model import Transport
 from wcache_probe.linux.next_boot import for_next_boot
-
-
-def mounted(fake_host, point, kind):
-    fake_host.write(
-        "proc/self/mountinfo", f"29 1 0:9 / {fake_host.root}{point} rw - {kind} none rw\n"
-    )
 
 
 def refusal(host):

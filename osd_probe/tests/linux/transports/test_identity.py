@@ -138,11 +138,7 @@ def test_a_scsi_disk_with_neither_wwn_nor_serial_is_shown_and_never_touched(fake
     model.naa, model.serial = b"", serial
     fake_host.scsi_disk("sda", "8:0")
     fake_host.osd(1, block="sda")
-    host = LinuxDriveHost(
-        files=fake_host.files, boot_pins=fake_host.boot_pins,
-        osd_data_globs=[fake_host.osd_glob],
-        switches=Switches(scsi=model),
-    )
+    host = fake_host.drive_host(switches=Switches(scsi=model))
     (drive,) = host.look()
     assert drive.mode is BACK
     assert "neither a WWN nor a serial" in drive.toggle_refusal
@@ -158,11 +154,7 @@ def test_an_nvme_controller_over_a_fabric_is_shown_and_never_switched(fake_host,
     fake_host.nvme("nvme0", "nvme0n1", "259:0", transport=transport)
     fake_host.osd(1, block="nvme0n1")
     model = ModelNvme()
-    host = LinuxDriveHost(
-        files=fake_host.files, boot_pins=fake_host.boot_pins,
-        osd_data_globs=[fake_host.osd_glob],
-        switches=Switches(nvme=model),
-    )
+    host = fake_host.drive_host(switches=Switches(nvme=model))
     device = by_name(fake_host.files, "nvme0n1")
     with pytest.raises(RefusedError, match="not pcie"):
         NvmeSwitch(model).set_cache(device, THROUGH)

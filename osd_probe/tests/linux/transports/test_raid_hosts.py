@@ -8,7 +8,6 @@ from wcache.core.drive.safety import may_toggle
 from wcache.core.errors import RefusedError
 from wcache.core.model import CacheMode, Finding, FindingCode, Severity, Transport
 from wcache_probe.linux.block.sysfs import by_name
-from wcache_probe.linux.host import LinuxDriveHost
 from wcache_probe.linux.transports.classify import Switches
 from wcache_probe.switching.steps import ReadState
 from wcache_probe.switching.toggle import lease_set, restore
@@ -36,10 +35,7 @@ def behind(
 
 def host_of(fake_host, switches):
     fake_host.osd(1, block="sda")
-    return LinuxDriveHost(
-        files=fake_host.files, boot_pins=fake_host.boot_pins, osd_data_globs=[fake_host.osd_glob],
-        switches=switches,
-    )
+    return fake_host.drive_host(switches=switches)
 
 
 @pytest.mark.parametrize(
