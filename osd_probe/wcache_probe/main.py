@@ -21,7 +21,6 @@ from wcache.core.ports import DriveHost, MgrLink
 from .arguments import RESTORE_ONE, parse
 from .journal.host_lock import HostLock
 from .journal.journal_file import MATRIX, LeaseMarker, NoJournal, StateFolder
-from .journal.journal_words import said_by
 from .switcher import AfterStep, Switcher, nothing, read_journal
 from .switching.lease import LeaseKeeper
 
@@ -208,7 +207,6 @@ def _run(
     restoring = Restoring(
         keeper=keeper, holds=holds, instance_id=identity.instance_id, say=_say,
         restorer=RestoreApart(start, of_cluster),
-        says=said_by(lambda: read_journal(state.journal)),
         works_on=lambda: switcher.works_on if switcher is not None else "",
     )
     pins = Pins(

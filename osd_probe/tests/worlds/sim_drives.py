@@ -10,7 +10,6 @@ from wcache.core.errors import WcacheError
 from wcache.core.model import CacheMode, DriveReport
 from wcache.core.protocol import Lease, Outcome, Request, SetModeRequest, StateOutcome, Waiting
 from wcache_probe.agent import Agent
-from wcache_probe.journal.journal_words import said_by
 from wcache_probe.mgr_link import Identity
 from wcache_probe.restoring.owed import Holds, Restoring
 from wcache_probe.restoring.restorer import RestoreApart, Results
@@ -239,7 +238,7 @@ class Probe:
         self.restoring = Restoring(
             keeper=self.keeper, holds=self.holds, restorer=restorer,
             instance_id=self.identity.instance_id, say=self.said.append, clock=self.clock,
-            says=said_by(self.switcher.read_journal), works_on=lambda: self.switcher.works_on,
+            works_on=lambda: self.switcher.works_on,
         )
 
     def run(self, turns: int = 1) -> FakeStop:

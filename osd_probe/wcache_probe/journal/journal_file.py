@@ -180,7 +180,7 @@ class JournalFolder:
     def held_elsewhere(self, domain_id: str) -> str:
         """The mark by which a lease in another journal of this host holds a domain, or ""."""
         wanted = entry_file_name(f"{EntryKind.LEASE.value}/{domain_id}")
-        marks = self._marks.of_others()
+        marks = self.marks_of_others()
         return next((p for p in marks if os.path.basename(p).partition(".")[2] == wanted), "")
 
     def _names(self) -> list[str]:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Callable, Dict, Optional, Tuple
+from typing import Optional, Tuple
 
 from wcache.core.drive.journal import EntryKind, JournalEntry, PriorDrive
-from wcache.core.errors import WcacheError
 from wcache.core.host_report import JournalNote, KeptPrior
 from wcache.core.model import Finding, FindingCode, Severity
 from wcache.core.protocol import Lease
@@ -54,17 +53,3 @@ def journal_findings(switcher: Switcher, lease: Optional[Lease]) -> Tuple[Findin
         Finding(FindingCode.RESTORE_FAILED, Severity.ERROR, subject, printable(text))
         for subject, text in lines
     )
-
-
-def said_by(
-    read: Callable[[], Tuple[Dict[str, JournalEntry], Dict[str, str]]]
-) -> Callable[[str], Tuple[PriorDrive, ...]]:
-    """What the journal entry of a key says; nothing where there is none, or it can't be read."""
-
-    def says(key: str) -> Tuple[PriorDrive, ...]:
-        try:
-            return prior_of_entry(read()[0].get(key))
-        except WcacheError:
-            return ()
-
-    return says

@@ -22,6 +22,7 @@ from wcache.core.drive.journal import EntryKind, JournalEntry, PriorDrive
 from wcache.core.errors import NotReadyError, WcacheError
 from wcache.core.protocol import Notice
 
+from ..journal.journal_words import prior_of_entry
 from ..mgr_link import printable
 from ..switching.lease import LeaseKeeper, Restore
 from .restorer import RestoreApart
@@ -55,6 +56,12 @@ class Holds:
                 if entry.kind is EntryKind.LEASE:
                     self._keeper.is_held(entry.domain_id, entry.owner_id)
 
+    def prior(self, domain_id: str) -> Tuple[PriorDrive, ...]:
+        """What the entry of a domain's lease says; nothing without one that can be read."""
+        with suppress(WcacheError):
+            return prior_of_entry(self._read()[0].get(lease_key(domain_id)))
+        return ()
+
 
 def lease_key(domain_id: str) -> str:
     """Where the journal keeps the entry of a domain's lease."""
@@ -72,12 +79,9 @@ class Restoring:
     def __init__(
         self, *, keeper: LeaseKeeper, holds: Holds, restorer: RestoreApart, instance_id: str,
         say: Callable[[str], None], clock: Callable[[], float] = time.monotonic,
-        says: Callable[[str], Tuple[PriorDrive, ...]] = lambda key: (),
         works_on: Callable[[], str] = str,
     ) -> None:
-        """`says`: what the journal entry of a key says, told to the mgr when it is back.
-
-        `works_on`: the domain that a task of this process is changing at this moment.  It is
+        """`works_on`: the domain that a task of this process is changing at this moment.  It is
         left to that task, which goes back by itself: two never work on one domain.
         """
         self._keeper = keeper
@@ -86,7 +90,6 @@ class Restoring:
         self._instance_id = instance_id
         self._say = say
         self._clock = clock
-        self._says = says
         self._works_on = works_on
         self._priors: Dict[str, Tuple[PriorDrive, ...]] = {}
         self._one_at_a_time = threading.Lock()
@@ -124,7 +127,7 @@ class Restoring:
                 told[busy] = self._took(busy, still)
             if not due and not self._items:
                 break
-            self._priors.update({name: self._says(lease_key(name)) for name in due})
+            self._priors.update({name: self._holds.prior(name) for name in due})
             results = self._restorer.restore([lease_key(name) for name in due], patience_s)
             for key, error in results.items():
                 told[_domain(key)] = self._took(_domain(key), error)
