@@ -209,6 +209,11 @@ class FakeHost:
             (fds / str(fd)).symlink_to(self.root / "dev" / device)
             self.write(f"proc/{pid}/fdinfo/{fd}", f"pos:\t0\nflags:\t{flags}\nmnt_id:\t5\n")
 
+    def hide_processes(self):
+        """As in a container with a pid namespace of its own."""
+        (self.root / "proc/self/ns/pid").unlink()
+        self.link("proc/self/ns/pid", Path("pid:[4026532999]"))
+
     def drive_host(self, **more):
         """The `DriveHost` of a real host over these trees; its drives are in the boot rule."""
         given = {"boot_pins": self.boot_pins, "osd_data_globs": [self.osd_glob], **more}

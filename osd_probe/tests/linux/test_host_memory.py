@@ -36,23 +36,18 @@ def test_ram_is_told_and_what_is_available_only_roughly(tmp_path):
     assert found.limits == ()
 
 
-def test_limits_of_version_2_are_found_in_every_folder_above_the_osd(tmp_path):
-    found = a_host(
-        tmp_path, {1: "0::/pods/osd1\n", 2: "0::/pods/osd2\n"},
-        {"pods/memory.max": "8000000000\n", "pods/osd1/memory.max": "2000000000\n",
-         "pods/osd2/memory.max": "max\n"},
-    )
-    assert found.limits == (
-        CgroupLimit(2000000000, (1,)), CgroupLimit(8000000000, (1, 2)))
-
-
-def test_limits_of_version_1_are_found_and_no_limit_is_none(tmp_path):
-    found = a_host(
-        tmp_path, {7: "9:cpu:/x\n4:memory:/docker/a\n"},
-        {"memory/docker/a/memory.limit_in_bytes": "3000000000\n",
-         "memory/docker/memory.limit_in_bytes": "9223372036854771712\n"},
-    )
-    assert found.limits == (CgroupLimit(3000000000, (7,)),)
+@pytest.mark.parametrize(("cgroups", "files", "limits"), [
+    ({1: "0::/pods/osd1\n", 2: "0::/pods/osd2\n"},
+     {"pods/memory.max": "8000000000\n", "pods/osd1/memory.max": "2000000000\n",
+      "pods/osd2/memory.max": "max\n"},
+     (CgroupLimit(2000000000, (1,)), CgroupLimit(8000000000, (1, 2)))),
+    ({7: "9:cpu:/x\n4:memory:/docker/a\n"},
+     {"memory/docker/a/memory.limit_in_bytes": "3000000000\n",
+      "memory/docker/memory.limit_in_bytes": "9223372036854771712\n"},
+     (CgroupLimit(3000000000, (7,)),)),
+], ids=["version 2", "version 1"])
+def test_limits_are_found_in_every_folder_above_the_osd(tmp_path, cgroups, files, limits):
+    assert a_host(tmp_path, cgroups, files).limits == limits
 
 
 @pytest.mark.parametrize(("cgroup", "files"), [

@@ -55,16 +55,13 @@ def test_neither_of_two_drives_of_one_wwn_is_changed_and_both_can_be_read(fake_h
     }
 
 
-def test_a_spare_disk_of_the_same_name_keeps_a_drive_from_being_toggled(fake_host):
-    host, _ = host_of(fake_host, b"SER1", b"SER2", used=("sda",))
+@pytest.mark.parametrize(("serial", "refusal"), [
+    (b"SER2", "another disk has the same name (sdb"),
+    (b"SER1", "it is reached over several paths (sda, sdb)")])
+def test_a_disk_that_no_osd_uses_counts_as_well(fake_host, serial, refusal):
+    host, _ = host_of(fake_host, b"SER1", serial, used=("sda",), views=("write back",) * 2)
     (drive,) = host.look()
-    assert "another disk has the same name (sdb" in drive.toggle_refusal
-
-
-def test_a_path_that_no_osd_uses_is_a_path_all_the_same(fake_host):
-    host, _ = host_of(fake_host, b"SER1", b"SER1", used=("sda",), views=("write back",) * 2)
-    (drive,) = host.look()
-    assert "it is reached over several paths (sda, sdb)" in drive.toggle_refusal
+    assert refusal in drive.toggle_refusal
 
 
 @pytest.mark.parametrize("views", [VIEWS, VIEWS[::-1]])

@@ -1,6 +1,5 @@
 """`wcache-probe prove` writes and toggles nothing where anything but the missing proof is there."""
 
-import os
 from dataclasses import replace
 
 import pytest
@@ -25,13 +24,6 @@ def proven(stage, place, lock=nobody_else):
     return command.run(stage.host, switcher, place, mode, stage.trial)
 
 
-def hide_processes(fake_host):
-    """As in a container with a pid namespace of its own."""
-    here = fake_host.root / "proc/self/ns/pid"
-    os.unlink(here)
-    here.symlink_to("pid:[4026532999]")
-
-
 def untouched(stage, place):
     return stage.translation.changes == [] and stage.journal() == {} and not getattr(
         place, "claimed", False
@@ -42,7 +34,7 @@ def untouched(stage, place):
 def test_where_other_programs_cannot_be_seen_nothing_is_written_or_toggled(
     fake_host, tmp_path, osd
 ):
-    hide_processes(fake_host)
+    fake_host.hide_processes()
     stage = Stage(fake_host, tmp_path, Translation(), osd=osd)
     place = place_of(stage, osd)
     # both reasons are told, and the one that `prove` is there for hides the other in no way
@@ -64,7 +56,7 @@ def test_what_came_before_the_lock_was_had_is_asked_again(fake_host, tmp_path, o
     place = place_of(stage, osd)
 
     def hidden_first(domain_id):
-        hide_processes(fake_host)
+        fake_host.hide_processes()
         return nobody_else(domain_id)
 
     with pytest.raises(RefusedError, match="pid namespace"):

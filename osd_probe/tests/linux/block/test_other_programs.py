@@ -137,9 +137,7 @@ def test_who_stayed_once_is_believed_at_once_and_forgotten_when_gone(fake_host):
 
 def test_from_another_pid_namespace_whether_a_drive_is_shared_is_unknown(fake_host):
     an_lv_on_sda(fake_host)
-    here = fake_host.root / "proc/self/ns/pid"
-    here.unlink()
-    here.symlink_to("pid:[4026532999]")
+    fake_host.hide_processes()
     drive, host = look(fake_host)
     assert (drive.foreign_uses, drive.findings) == ((), ())
     assert "pid namespace" in refusal(drive)
@@ -148,39 +146,25 @@ def test_from_another_pid_namespace_whether_a_drive_is_shared_is_unknown(fake_ho
     assert "unknown" in finding.detail
 
 
-def refused_from_a_namespace(fake_host, *etc):
-    """By drive, why a loop device and a disk are refused, with these files in the host's /etc."""
+@pytest.mark.parametrize(("etc", "is_rig"), [
+    ((os.fsdecode(b"\xff"), "rig"), True), (("hosts", "wcache", "rig.bak"), False)])
+def test_from_another_pid_namespace_loop_devices_are_toggled_in_a_rig_that_is_thrown_away(
+    fake_host, monkeypatch, etc, is_rig
+):
+    monkeypatch.setattr(writers, "RIG_FILE_SHA256", hashlib.sha256(b"rig").hexdigest())
     (fake_host.root / "etc").mkdir()
     for name in etc:
         (fake_host.root / "etc" / name).touch()
-    here = fake_host.root / "proc/self/ns/pid"
-    here.unlink()
-    here.symlink_to("pid:[4026532999]")
+    fake_host.hide_processes()
     fake_host.loop("loop0", "7:0")
     fake_host.scsi_disk("sda", "8:0")
     for osd_id, name in enumerate(("loop0", "sda")):
         fake_host.osd(osd_id, block=name)
-    return {
-        (drive.dev_name, throwaway): refusal(drive, throwaway=throwaway) or ""
-        for drive in host_of(fake_host).look() for throwaway in (False, True)
-    }
-
-
-def test_from_another_pid_namespace_loop_devices_are_toggled_in_a_rig_that_is_thrown_away(
-    fake_host, monkeypatch
-):
-    monkeypatch.setattr(writers, "RIG_FILE_SHA256", hashlib.sha256(b"rig").hexdigest())
-    found = refused_from_a_namespace(fake_host, os.fsdecode(b"\xff"), "rig")
-    assert found["loop0", True] == ""
-    assert DROPS in found["loop0", False]
-    assert "pid namespace" in found["sda", True]
-
-
-def test_from_another_pid_namespace_loop_devices_of_no_rig_are_refused(fake_host, monkeypatch):
-    monkeypatch.setattr(writers, "RIG_FILE_SHA256", hashlib.sha256(b"rig").hexdigest())
-    found = refused_from_a_namespace(fake_host, "hosts", "wcache", "rig.bak")
-    assert "pid namespace" in found["loop0", True]
-    assert "pid namespace" in found["sda", True]
+    loop, disk = host_of(fake_host).look()
+    said = refusal(loop, throwaway=True)
+    assert said is None if is_rig else "pid namespace" in said
+    assert DROPS in refusal(loop) or not is_rig
+    assert "pid namespace" in refusal(disk, throwaway=True)
 
 
 READ_AS_NOBODY = """
