@@ -13,8 +13,7 @@ from typing import Dict, List, Set, Tuple, Union
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
 from mgr_fakes.probe import FakeProbe
-from wcache.core.change.change import Change
-from wcache.core.change.change_status import ChangeStatus
+from wcache.core.change.change import Change, ChangeStatus
 from wcache.core.change.rollout_state import Rollout
 from wcache.core.drive.safety import Safety, judge
 from wcache.core.experiment.run_state import RunSpec
@@ -148,7 +147,7 @@ class Fleet:
         """What runs and rollouts are busy with now."""
         engine = self.mgr.engine
         runs = [m.spec for m in engine.inside.runs.values() if m.holds_lease]
-        changes = [m.current for m in engine.inside.rollouts.values() if m.moving]
+        changes = [m.current for m in engine.inside.rollouts.values() if m.under_way]
         return [*runs, *(item for item in changes if item is not None)]
 
     def _step_s(self) -> float:
@@ -181,7 +180,7 @@ class Fleet:
         if any(machine.holds_lease for machine in engine.inside.runs.values()):
             self.measuring_s += step_s
         elif self.unclean_until <= self.steps and any(
-            machine.moving for machine in engine.inside.rollouts.values()
+            machine.under_way for machine in engine.inside.rollouts.values()
         ):
             self.applying_s += step_s
 
@@ -233,7 +232,7 @@ class Fleet:
 
     def _touched_by_gate(self) -> Set[str]:
         return {
-            change.hostname for machine in self.mgr.inside.rollouts.values() if machine.moving
+            change.hostname for machine in self.mgr.inside.rollouts.values() if machine.under_way
             for change in machine.rollout.changes
             if change.status in (ChangeStatus.APPLYING, ChangeStatus.MADE)
         } | {name for name, probe in self.mgr.probes.items() if probe.leased}

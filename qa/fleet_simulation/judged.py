@@ -20,8 +20,7 @@ from mgr_fakes.gate_simulation import SCENES, Osd
 from wcache.core import events
 from wcache.core.change import preconditions as holding
 from wcache.core.change.cache_mode_setting import CacheModeSetting
-from wcache.core.change.change import Change
-from wcache.core.change.change_status import ChangeStatus
+from wcache.core.change.change import Change, ChangeStatus
 from wcache.core.change.drive_setting import CacheDomain
 from wcache.core.change.gate.blocks import CONTROLS_MAX
 from wcache.core.change.gate.controls import controls_for
@@ -192,7 +191,7 @@ class JudgedFleet:
             self._turn()
         rollout = self.machine.rollout
         found = self._outcome(rollout)
-        while self.machine.moving:  # what is taken back
+        while self.machine.under_way:  # what is taken back
             self._turn()
         assert self.machine.over or self.machine.paused
         return replace(found, harm_s=self._harm_s())

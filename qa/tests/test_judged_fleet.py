@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from fleet_simulation.judged import HOST_DRIVES, Judged, JudgedFleet, Kind, judged, table
-from wcache.core.change.change_status import ChangeStatus
+from wcache.core.change.change import ChangeStatus
 from wcache.core.change.rollout_state import RolloutStatus
 from wcache.options import Options
 

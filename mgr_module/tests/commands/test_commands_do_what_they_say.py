@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from mgr_fakes import builders as make
 from module_world import WB, WT, a_mgr, all_modes, fine, measured, ok, said, start, with_osds_on
-from wcache.core.change.change_status import ChangeStatus
+from wcache.core.change.change import ChangeStatus
 
 
 def refused(mgr, prefix, number, **arguments):

@@ -7,7 +7,7 @@ from test_auto import a_mgr
 from test_foreign_evidence import FILE
 from wcache.commands.commands import COMMANDS
 from wcache.core import codec
-from wcache.core.change.change_status import ChangeStatus
+from wcache.core.change.change import ChangeStatus
 from wcache.core.record import Precondition
 
 # What changes something by their own consent or forecast, or is not for people.

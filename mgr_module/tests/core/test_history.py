@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 from module_world import WB, WT, a_mgr, measured, ok, said
 from rollout_world import change, plan_of
-from wcache.core.change.change import Change
-from wcache.core.change.change_status import ChangeStatus
+from wcache.core.change.change import Change, ChangeStatus
 from wcache.core.change.config_setting import ConfigSetting
 from wcache.core.change.history import line, standing
 from wcache.core.change.rollout_state import RolloutStatus

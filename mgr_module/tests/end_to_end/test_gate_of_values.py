@@ -53,7 +53,7 @@ def begin(mgr, **plan):
 
 def end(mgr, machine, seconds=0.5):
     for _ in range(8000):
-        if not machine.moving:
+        if not machine.under_way:
             return machine.rollout.status.value
         mgr.step(seconds)
     raise AssertionError(f"never ends: {machine.phase} {machine.rollout.reason}")
@@ -160,7 +160,7 @@ def test_the_steps_of_one_value_are_judged_together_and_wait_between_them():
     machine = begin(mgr, knob="memory")
     sizes, written_at_s = set(), []
     for _ in range(8000):
-        if not machine.moving:
+        if not machine.under_way:
             break
         before = len(mgr.config.writes)
         mgr.step(0.5)

@@ -6,8 +6,8 @@ import pytest
 from gate_world import a_gate_mgr, begun, shown
 from mgr_fakes import builders as make
 from module_world import ok, said
-from wcache.core.change.change_status import ChangeStatus
-from wcache.core.change.phase import Phase
+from wcache.core.change.change import ChangeStatus
+from wcache.core.change.rollout_base import Phase
 from wcache.core.cluster import SlowOsd
 from wcache.core.record import Precondition
 

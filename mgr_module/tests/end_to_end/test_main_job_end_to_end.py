@@ -19,7 +19,7 @@ from module_world import (
     said,
     start,
 )
-from wcache.core.change.change_status import ChangeStatus
+from wcache.core.change.change import ChangeStatus
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ from mgr_fakes import builders as make
 from module_world import ok, said, start
 from test_auto import expand
 from test_commands_do_what_they_say import refused
-from wcache.core.change.phase import Phase
+from wcache.core.change.rollout_base import Phase
 from wcache.core.events import ClusterSeen
 from wcache.core.model import DriveModel
 from wcache.core.record import Precondition

@@ -8,7 +8,7 @@ from gate_world import HOSTS, a_gate_mgr, begun, shown
 from mgr_fakes import builders as make
 from module_world import WB, ok, said
 from test_commands_do_what_they_say import refused
-from wcache.core.change.change_status import ChangeStatus
+from wcache.core.change.change import ChangeStatus
 from wcache.core.change.preconditions import LOOK_EVERY_S
 from wcache.core.record import Precondition
 

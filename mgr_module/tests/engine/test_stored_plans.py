@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from mgr_fakes.store import MemoryStore, MgrGone, MonLikeKv, PromptQueue
 from rollout_world import change, plan_of
-from wcache.core.change.change_status import ChangeStatus
+from wcache.core.change.change import ChangeStatus
 from wcache.core.change.gate.gate_state import GateStep
 from wcache.core.change.rollout_state import CHANGES_MAX, RolloutStatus
 from wcache.core.loads import Block, OsdBlock

@@ -6,7 +6,7 @@ from types import MappingProxyType
 import pytest
 from mgr_fakes import builders as make
 from rollout_world import plan_of
-from wcache.core.change.change_status import ChangeStatus
+from wcache.core.change.change import ChangeStatus
 from wcache.core.change.rollout_state import Worse
 from wcache.core.config_database import Config, Entry
 from wcache.core.errors import Refusal, RefusalKind

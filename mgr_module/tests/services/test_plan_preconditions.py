@@ -8,7 +8,7 @@ from mgr_fakes import builders as make
 from module_world import WB, WT, all_modes, fine, first_look, measured, ok, said
 from test_commands_do_what_they_say import applying, refused, until
 from test_recommendations import result
-from wcache.core.change.change_status import ChangeStatus
+from wcache.core.change.change import ChangeStatus
 from wcache.core.change.preconditions import (
     HOLD_MAX_S,
     NEEDED,

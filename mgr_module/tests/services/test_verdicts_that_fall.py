@@ -12,7 +12,7 @@ from mgr_fakes.module import FakeMgr
 from module_world import WB, WT, all_modes, fine, measured, ok, said, start
 from test_commands_do_what_they_say import refused, until
 from wcache.core import events
-from wcache.core.change.change_status import ChangeStatus
+from wcache.core.change.change import ChangeStatus
 from wcache.core.change.preconditions import precondition_text
 from wcache.core.change.rollout_state import RolloutStatus
 from wcache.core.host_report import PowerCut

@@ -86,7 +86,7 @@ class AutoWorld:
         mgr = self.mgr
         touched = {name for name, probe in mgr.probes.items() if probe.leased}
         for machine in mgr.inside.rollouts.values():
-            change = machine.current if machine.moving else None
+            change = machine.current if machine.under_way else None
             if change is not None and change.status.value in ("applying", "rolling back"):
                 touched.add(change.hostname)
         assert len(touched) <= 1, f"{sorted(touched)} at once"
@@ -113,7 +113,7 @@ class AutoWorld:
             if not machine.over:
                 return machine.spec.hostname
         for machine in self.mgr.inside.rollouts.values():
-            if machine.moving and machine.current is not None:
+            if machine.under_way and machine.current is not None:
                 return machine.current.hostname
         return "h1"
 

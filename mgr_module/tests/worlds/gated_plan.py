@@ -14,6 +14,11 @@ from wcache.core.model import CachePage, LoadPoint
 from wcache.core.protocol import ApplyRequest, FailureOutcome
 from wcache.core.record import Precondition
 
+FAULTS = (
+    "failover", "answer lost", "lost between actions", "probe silent", "refused", "unhealthy",
+    "watch ends", "past the limit", "OSD silent", "pause", "abort", "freeze", "rollback",
+    "host reset",
+)
 CHANGES = 4
 CONTROLS = (10, 11, 12, 13)
 WAVES = (

@@ -10,7 +10,7 @@ from collections import defaultdict
 from typing import Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
 from ..core.change import preconditions as holding
-from ..core.change.change_status import ChangeStatus
+from ..core.change.change import ChangeStatus
 from ..core.experiment.run_state import OVER, RunState, RunStatus
 from ..core.fleet.agents import SILENT_S
 from ..core.fleet.disputes import Dispute, Key, unconfirmed

@@ -8,8 +8,7 @@ from typing import Any, Collection, Dict, Iterable, List, Mapping, Optional, Seq
 
 from ..core import codec
 from ..core.change import staleness
-from ..core.change.change import Change
-from ..core.change.change_status import ChangeStatus
+from ..core.change.change import Change, ChangeStatus
 from ..core.change.preconditions import NEEDED, faults
 from ..core.fleet import ages
 from ..core.hardware.readings import since

@@ -6,7 +6,7 @@ import math
 from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
 from ..core import codec
-from ..core.change.change_status import ChangeStatus
+from ..core.change.change import ChangeStatus
 from ..core.change.gate.evidence import Sums
 from ..core.change.preconditions import NEEDED, faults
 from ..core.change.putting_off import later_words

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Dict, Iterable, List, Optional
 
-from ..core.change.change_status import TOUCHED, ChangeStatus
+from ..core.change.change import TOUCHED, ChangeStatus
 from ..core.change.rollout_state import Rollout
 from ..core.drive.journal import EntryKind
 from ..core.experiment.run_priors import touched

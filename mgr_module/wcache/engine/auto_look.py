@@ -10,7 +10,7 @@ from typing import Dict, FrozenSet, List, Optional, Sequence, Set, Tuple
 
 from ..core.automation.deciding import DriveSeen, Seen, Wish
 from ..core.automation.state import Applied, AutoState, Ended, Key, ModelKey
-from ..core.change.change_status import ChangeStatus
+from ..core.change.change import ChangeStatus
 from ..core.change.preconditions import precondition_text
 from ..core.change.rollout_state import RolloutStatus
 from ..core.cluster import ClusterState
@@ -127,7 +127,7 @@ def stands(world: World) -> Dict[Key, Applied]:
     found: Dict[Key, Applied] = {}
     for machine in sorted(world.rollouts.values(), key=lambda item: item.rollout.created_at_s):
         rollout = machine.rollout
-        for change, setting in () if machine.moving else rollout.mode_changes:
+        for change, setting in () if machine.under_way else rollout.mode_changes:
             if change.status is ChangeStatus.APPLIED:
                 item = Applied(rollout.plan_id, setting.after, rollout.by)
                 found[change.hostname, change.domain_id] = item

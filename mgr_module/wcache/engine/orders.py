@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Callable, List, Sequence
 
-from ..core.change.change_status import UNFINISHED
+from ..core.change.change import UNFINISHED
 from ..core.change.rollout import RolloutMachine
 from ..core.change.rollout_state import Rollout, RolloutStatus
 from ..core.drive.journal import Acceptance

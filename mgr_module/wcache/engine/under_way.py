@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Callable, Dict, FrozenSet, Iterable, Iterator, List, Mapping, Set, Tuple
 
-from ..core.change.change_status import ChangeStatus
+from ..core.change.change import ChangeStatus
 from ..core.change.preconditions import waited_s
 from ..core.change.rollout import RolloutMachine
 from ..core.change.rollout_state import Rollout

@@ -18,7 +18,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Dict, Iterable, List, Mapping, Optional, Set, Tuple
 
-from ..core.change.change_status import ChangeStatus
+from ..core.change.change import ChangeStatus
 from ..core.change.rollout import RolloutMachine
 from ..core.cluster import ClusterView
 from ..core.drive.journal import Acceptance, Acceptances, EntryKind

@@ -6,11 +6,10 @@ import pytest
 from mgr_fakes import builders as make
 from rollout_world import mode_change, plan_of
 from wcache.core.change.change import Change
-from wcache.core.change.change_status import Made
 from wcache.core.change.config_setting import ConfigSetting
 from wcache.core.change.drive_setting import CacheDomain
 from wcache.core.change.option_setting import OptionSetting
-from wcache.core.change.setting import Warrant
+from wcache.core.change.setting import Made, Warrant
 from wcache.core.config_database import ConfigEdit, ConfigState
 from wcache.core.drive.prior import prior_from
 from wcache.core.hardware.readings import OptionValue

@@ -5,8 +5,7 @@ from dataclasses import replace
 import pytest
 from mgr_fakes import builders as make
 from rollout_world import change
-from wcache.core.change.change import Change
-from wcache.core.change.change_status import ChangeStatus
+from wcache.core.change.change import Change, ChangeStatus
 from wcache.core.change.config_setting import ConfigSetting
 from wcache.core.change.gate.controls import controls_for
 from wcache.core.change.gate.gate_state import GateSettings

@@ -4,20 +4,15 @@ from copy import deepcopy
 
 import pytest
 from examples import examples
-from gated_plan import CHANGES, GatedMgr, states
+from gated_plan import CHANGES, FAULTS, GatedMgr, states
 from hypothesis import given
 from hypothesis import strategies as st
 from rollout_world import WB, WT
 from wcache.core import events
-from wcache.core.change.change_status import ChangeStatus
-from wcache.core.change.phase import Phase
+from wcache.core.change.change import ChangeStatus
+from wcache.core.change.rollout_base import Phase
 from wcache.core.change.rollout_state import RolloutStatus
 
-FAULTS = (
-    "failover", "answer lost", "lost between actions", "probe silent", "refused", "unhealthy",
-    "watch ends", "past the limit", "OSD silent", "pause", "abort", "freeze", "rollback",
-    "host reset",
-)
 GOES_ON = ("failover", "answer lost", "lost between actions", "probe silent", "unhealthy",
            "watch ends", "pause")
 STATES = states()
@@ -27,7 +22,7 @@ def test_the_states_are_all_that_a_rollout_has():
     phases = {state[1] for state in STATES}
     # a look at the cluster is answered at once here, and these need a fault, a bench or bcache
     never = {Phase.IDLE, Phase.BEFORE, Phase.AFTER, Phase.HELD, Phase.CHECKING, Phase.BACK,
-             Phase.PAUSED_BACK, Phase.FINISHING}
+             Phase.PAUSED_BACK, Phase.FINISHING, Phase.LASTING_CHECK}
     assert phases == {phase.value for phase in Phase if phase not in never}
     assert len(STATES) > 25
 

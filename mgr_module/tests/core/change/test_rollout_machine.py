@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from mgr_fakes import builders as make
 from rollout_world import WB, WT, begun, change
 from wcache.core import codec, events
-from wcache.core.change.change_status import ChangeStatus
+from wcache.core.change.change import ChangeStatus
 from wcache.core.change.rolling_back import PROBE_AWAITED_S
 from wcache.core.change.rollout_state import Rollout, RolloutStatus
 from wcache.core.drive.prior import PriorDoubt

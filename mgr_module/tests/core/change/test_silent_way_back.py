@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rollout_world import change, plan_of
 from wcache.core import events
-from wcache.core.change.change_status import ChangeStatus
+from wcache.core.change.change import ChangeStatus
 from wcache.core.change.rollout import RolloutMachine
 from wcache.core.change.rollout_state import RolloutStatus
 

@@ -7,7 +7,7 @@ import pytest
 from mgr_fakes import builders as make
 from rollout_world import WB, WT, change, drive_of
 from wcache.core import events
-from wcache.core.change.change_status import ChangeStatus
+from wcache.core.change.change import ChangeStatus
 from wcache.core.change.gate.evidence import Sums
 from wcache.core.change.gate.gate_state import GateSettings
 from wcache.core.change.rollout import RolloutMachine

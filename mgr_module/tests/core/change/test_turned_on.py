@@ -3,7 +3,7 @@
 import pytest
 from mgr_fakes import builders as make
 from rollout_world import change, plan_of
-from wcache.core.change.change_status import UNFINISHED, ChangeStatus
+from wcache.core.change.change import UNFINISHED, ChangeStatus
 from wcache.core.change.staleness import turned_on
 from wcache.core.model import CacheMode
 

@@ -9,7 +9,7 @@ from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
 from mgr_fakes.store import MonLikeKv, PromptQueue
 from rollout_world import DOMAIN, mode_change, plan_of
-from wcache.core.change.change_status import ChangeStatus
+from wcache.core.change.change import ChangeStatus
 from wcache.core.change.rollout_state import Rollout, RolloutStatus
 from wcache.core.experiment.campaign import Campaign, CampaignOptions
 from wcache.core.experiment.run_state import RunState, RunStatus

@@ -5,7 +5,7 @@ import time
 import pytest
 from gate_world import HOSTS, a_gate_mgr, begun, shown
 from module_world import fine, ok, said
-from wcache.core.change.change_status import ChangeStatus
+from wcache.core.change.change import ChangeStatus
 from wcache.core.record import Precondition
 
 pytestmark = pytest.mark.slow  # whole rollouts

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from typing import FrozenSet, Optional, Tuple, Union
 
 from .. import codec
@@ -14,16 +15,45 @@ from ..model import DriveModel, LoadPoint
 from ..scope import Scope
 from ..verdict.option_choice import Ground, fallen
 from .cache_mode_setting import CacheModeSetting
-from .change_status import ChangeStatus, Made
 from .config_setting import JUDGED_MAX, ConfigSetting
 from .drive_setting import NOWHERE, CacheDomain, DriveSetting
 from .option_setting import OptionSetting
-from .setting import DriveWear, Verdicts, Warrant, WayBack
+from .setting import DriveWear, Made, Verdicts, Warrant, WayBack
 
 # 250 are stored in one value (RECORD_BYTES_MAX); details of failures come on top.
 CHANGE_BYTES_MAX = 30_000
 # This is how stored plans are read; what a setting is to the rest, `Setting` says.
 ChangedSetting = Union[CacheModeSetting, OptionSetting, ConfigSetting]
+
+
+class ChangeStatus(str, Enum):
+    """Where one planned change stands."""
+
+    PLANNED = "planned"
+    APPLYING = "applying"  # from here on the drive or the setting may have been touched
+    MADE = "made, not judged yet"  # in place; what it did to clients is not known yet
+    APPLIED = "applied"
+    UNCHANGED = "unchanged"
+    FAILED = "failed"
+    REFUSED = "refused by the drive"  # which is as it was
+    ROLLING_BACK = "rolling back"
+    ENDING_BACK = "rolled back in a while"  # what is left of its way back happens by itself
+    ROLLED_BACK = "rolled back"
+    ACCEPTED = "accepted as it is"  # an admin gave up what was there before it
+    ROLLBACK_FAILED = "rollback failed"  # it is not known to be as it was before
+
+
+# Not over yet, and on its way there.
+UNFINISHED = (ChangeStatus.PLANNED, ChangeStatus.APPLYING, ChangeStatus.MADE)
+# Forwards, what is under way or next.
+OPEN = (ChangeStatus.PLANNED, ChangeStatus.APPLYING)
+# It may be otherwise than before the plan: what a rollback is for.
+TOUCHED = (
+    ChangeStatus.APPLYING, ChangeStatus.MADE, ChangeStatus.APPLIED, ChangeStatus.ROLLING_BACK,
+    ChangeStatus.ENDING_BACK, ChangeStatus.ROLLBACK_FAILED,
+)
+# On its way back.
+GOING_BACK = (ChangeStatus.ROLLING_BACK, ChangeStatus.ENDING_BACK)
 
 
 @dataclass(frozen=True)
@@ -179,6 +209,11 @@ class Change(OfDriveKind):
     def only_lasts(self) -> bool:
         """Whether nothing is toggled: what is there is only to last."""
         return self.setting.only_lasts
+
+    @property
+    def can_last(self) -> bool:
+        """Whether there is more to it than making it, and that is not done yet."""
+        return self.setting.CAN_LAST and self.real and not self.lasts
 
     def verdict_moved(self, verdicts: Verdicts) -> str:
         """Say why it is no longer what is recommended; "" where it is, or no verdict wants it."""

@@ -24,8 +24,7 @@ from ..config_database import (
 from ..drive.prior import Prior
 from ..text import named
 from ..text import setting as shown
-from .change_status import Made
-from .setting import Looked, Setting, Warrant, WayBack
+from .setting import Looked, Made, Setting, Warrant, WayBack
 
 # A block counts where all of them told of their load, so they are few.
 JUDGED_MAX = 8

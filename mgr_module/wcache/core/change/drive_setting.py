@@ -20,8 +20,7 @@ from ..protocol import (
     RollbackRequest,
     StateOutcome,
 )
-from .change_status import Made
-from .setting import DriveWear, Looked, Setting, Warrant, WayBack
+from .setting import DriveWear, Looked, Made, Setting, Warrant, WayBack
 
 UNEXPECTED = "the probe gave an unexpected answer"
 

@@ -12,8 +12,7 @@ from typing import Iterable, List, Mapping, Optional, Sequence, Set, Tuple
 from ..codec import one_line
 from ..history import OSDS_MAX, About, HistoryEntry
 from ..text import before_after
-from .change import Change
-from .change_status import TOUCHED, ChangeStatus
+from .change import TOUCHED, Change, ChangeStatus
 from .rollout_state import Rollout
 
 ENDS = (

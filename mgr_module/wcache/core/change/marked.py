@@ -8,7 +8,7 @@ from typing import Dict, Iterable, Tuple
 from ..drive_kind import DriveKind
 from ..model import CacheMode, LoadPoint
 from ..verdict.result import Result
-from .change_status import ChangeStatus
+from .change import ChangeStatus
 from .rollout_state import Rollout
 
 

@@ -10,8 +10,7 @@ from typing import Dict, FrozenSet, List, Optional, Set, Tuple
 
 from ..cluster import ClusterState
 from ..record import Precondition
-from .change import Change
-from .change_status import ChangeStatus
+from .change import Change, ChangeStatus
 from .gate.evidence import Proofs
 from .preconditions import illness_of
 from .rollout_state import Rollout

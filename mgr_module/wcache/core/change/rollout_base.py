@@ -1,25 +1,52 @@
-"""What every part of a rollout's machine works on: the stored plan, its phase and its tokens."""
+"""What every part of a rollout's machine works on: the plan, its phase, what was asked last."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import AbstractSet, Iterable, List, Mapping, Optional, TypeVar
+from enum import Enum
+from typing import AbstractSet, Iterable, Iterator, List, Mapping, Optional, Tuple, TypeVar
 
 from .. import events
 from ..codec import one_line
 from ..config_database import ConfigRequest
 from ..drive_kind import DriveKind
 from ..record import Precondition
+from ..shell import typed
+from ..text import many
 from . import preconditions
-from .change import Change
-from .change_status import GOING_BACK, ChangeStatus
-from .phase import Phase
+from .change import GOING_BACK, Change, ChangeStatus
+from .gate.evidence import Proofs
 from .rollout_state import Rollout, RolloutStatus
 from .setting import Ask
 from .staleness import turned_on
+from .stepping import NOTHING, Step, Touched, gated, step_from, steps_left, why_so_large
 
 Machine = TypeVar("Machine", bound="RolloutBase")
 
+
+class Phase(Enum):
+    """What a rollout waits for; not stored, a mgr that takes over begins with what is."""
+
+    IDLE = "idle"
+    BEFORE = "before"
+    CHECKING = "checking"  # whether the preconditions hold
+    HELD = "held"  # until they do
+    BLOCKS_BEFORE = "blocks before"  # of clients' load, before a step
+    LOOKING = "looking"
+    CHANGING = "changing"
+    FINISHING = "finishing"  # until a change that was asked for is done by itself
+    WAITING = "waiting"
+    AFTER = "after"
+    BLOCKS_AFTER = "blocks after"
+    READING = "reading"  # a step that is judged, once more
+    LASTING_CHECK = "checking what is to last"
+    LASTING = "lasting"  # until it is made to last
+    BACK = "back"
+    PAUSED_BACK = "paused back"  # until the next may be taken back
+
+
+# A change that is done by itself in a while is asked for again so often.
+AGAIN_EVERY_S = 30.0
 # Those in which nothing happens before a time has come.
 TIMED = (
     Phase.WAITING, Phase.HELD, Phase.BLOCKS_BEFORE, Phase.BLOCKS_AFTER, Phase.PAUSED_BACK,
@@ -27,11 +54,9 @@ TIMED = (
 )
 # Those in which a change was asked for and not yet proven, or is taken back.
 MID_CHANGE = (
-    Phase.LOOKING, Phase.CHANGING, Phase.FINISHING, Phase.WAITING, Phase.AFTER, Phase.LASTING,
-    Phase.BACK,
+    Phase.LOOKING, Phase.CHANGING, Phase.FINISHING, Phase.WAITING, Phase.AFTER, Phase.READING,
+    Phase.LASTING_CHECK, Phase.LASTING, Phase.BACK,
 )
-# A change that is done by itself in a while is asked for again so often.
-AGAIN_EVERY_S = 30.0
 
 
 @dataclass
@@ -40,7 +65,7 @@ class RolloutBase:
 
     rollout: Rollout
     epoch: str = "0"
-    _phase: Phase = Phase.IDLE
+    phase: Phase = Phase.IDLE
     _token: str = ""
     _serial: int = 0
     _wait_until_s: float = 0.0
@@ -49,41 +74,12 @@ class RolloutBase:
     _now_s: float = 0.0  # of the event that is handled
     _silent_since_s: Optional[float] = None
     _not_yet: str = ""  # what the change under way waits for, or its way back
+    # what the change touches whose OSDs have no clients' load: it is read back and no more
+    _without_clients: Touched = NOTHING
+    # how many may be changed together, where the last look has limited it
+    _together_max: int = 0
 
-    @property
-    def over(self) -> bool:
-        """Whether nothing is under way and nothing waits for an admin."""
-        return not self.moving and not self.paused
-
-    @property
-    def moving(self) -> bool:
-        """Whether something is under way."""
-        return self.rollout.status in (RolloutStatus.RUNNING, RolloutStatus.ROLLING_BACK)
-
-    @property
-    def paused(self) -> bool:
-        """Whether it waits for an admin: what is made stays applied."""
-        return self.rollout.status is RolloutStatus.PAUSED
-
-    @property
-    def mid_change(self) -> bool:
-        """Whether a change was asked for and is not yet proven, or is taken back."""
-        return self.moving and self._phase in MID_CHANGE
-
-    @property
-    def phase(self) -> Phase:
-        """What it waits for."""
-        return self._phase
-
-    @property
-    def wake_at_s(self) -> Optional[float]:
-        """When the machine wants its next Tick, or None."""
-        if self.paused and self.rollout.pause_max_s:
-            return self.rollout.paused_at_s + self.rollout.pause_max_s
-        if not self.moving or self._phase is Phase.IDLE:
-            return None
-        waits = self._phase in TIMED or self._silent_since_s is not None
-        return self._wait_until_s if waits else None
+    # ---- see Job
 
     @property
     def state(self) -> Rollout:
@@ -91,14 +87,38 @@ class RolloutBase:
         return self.rollout
 
     @property
+    def over(self) -> bool:
+        """Whether nothing is under way and nothing waits for an admin."""
+        return not self.under_way and not self.paused
+
+    @property
     def under_way(self) -> bool:
         """See Job."""
-        return self.moving
+        return self.rollout.status in (RolloutStatus.RUNNING, RolloutStatus.ROLLING_BACK)
+
+    @property
+    def wake_at_s(self) -> Optional[float]:
+        """When the machine wants its next Tick, or None."""
+        if self.paused and self.rollout.pause_max_s:
+            return self.rollout.paused_at_s + self.rollout.pause_max_s
+        if not self.under_way or self.phase is Phase.IDLE:
+            return None
+        waits = self.phase in TIMED or self._silent_since_s is not None
+        return self._wait_until_s if waits else None
 
     @property
     def waits_long(self) -> bool:
         """See Job: by design, until its time has come."""
         return self.wake_at_s is not None
+
+    @property
+    def waited_for(self) -> str:
+        """The host whose probe must answer for the rollout to go on; "" for none."""
+        current = self.current
+        of_probe = self.under_way and self.phase not in (
+            Phase.BLOCKS_BEFORE, Phase.BLOCKS_AFTER, Phase.HELD, Phase.CHECKING,
+        )
+        return current.hostname if current is not None and of_probe else ""
 
     @property
     def hostnames(self) -> AbstractSet[str]:
@@ -130,6 +150,18 @@ class RolloutBase:
             changes=tuple(map(left, self.rollout.changes)),
         ), self.epoch)
 
+    # ---- where it stands
+
+    @property
+    def paused(self) -> bool:
+        """Whether it waits for an admin: what is made stays applied."""
+        return self.rollout.status is RolloutStatus.PAUSED
+
+    @property
+    def mid_change(self) -> bool:
+        """Whether a change was asked for and is not yet proven, or is taken back."""
+        return self.under_way and self.phase in MID_CHANGE
+
     @property
     def current(self) -> Optional[Change]:
         """The change under way, if any."""
@@ -137,13 +169,68 @@ class RolloutBase:
         return None if index is None else self.rollout.changes[index]
 
     @property
-    def waited_for(self) -> str:
-        """The host whose probe must answer for the rollout to go on; "" for none."""
-        current = self.current
-        timed = self._phase in (Phase.BLOCKS_BEFORE, Phase.BLOCKS_AFTER)
-        if current is None or not self.moving or timed:
-            return ""
-        return "" if self._phase in (Phase.HELD, Phase.CHECKING) else current.hostname
+    def _index(self) -> int:
+        """Which one is under way, where callers know that one is."""
+        index = self.rollout.current_index
+        assert index is not None  # noqa: S101
+        return index
+
+    @property
+    def _one(self) -> Change:
+        return self.rollout.changes[self._index]
+
+    # ---- what the next steps are made of
+
+    def _gated(self, change: Change) -> bool:
+        return gated(self.rollout, change, self._without_clients)
+
+    def _candidates(self) -> Tuple[int, ...]:
+        """The changes that the next step may be made of."""
+        first, rollout = self.rollout.current_index, self.rollout
+        if first is None:
+            return ()
+        return step_from(rollout, first, Proofs(rollout.evidence), self._without_clients).indices
+
+    @property
+    def wants_controls(self) -> bool:
+        """Whether a step may begin with the next look at the cluster."""
+        rollout = self.rollout
+        return not (rollout.in_step and rollout.step.before) or bool(rollout.missed)
+
+    @property
+    def groups_next(self) -> Tuple[Tuple[int, ...], ...]:
+        """The OSDs of each change that the next step may be made of, for `osd ok-to-stop`."""
+        return tuple(
+            change.judging_osds
+            for change in (self.rollout.changes[index] for index in self._candidates())
+            if change.has_clients
+        )
+
+    @property
+    def coming(self) -> Tuple[Change, ...]:
+        """The changes that are made next, or made to last: what was begun is not among them."""
+        rollout, change = self.rollout, self.current
+        if change is None or change.status is ChangeStatus.APPLYING:
+            return ()
+        if rollout.step.last:
+            return (change,)
+        indices = rollout.step.indices if rollout.in_step else self._candidates()
+        changes = (rollout.changes[index] for index in indices)
+        return tuple(item for item in changes if item.status is ChangeStatus.PLANNED)
+
+    def steps_left(self) -> Iterator[Step]:
+        """The step under way and those after it, as they will be if all are proven."""
+        return steps_left(self.rollout, self._without_clients, self._together_max)
+
+    def next_step(self) -> Tuple[int, str]:
+        """Of how many changes the next step is, if the one under way is proven, and why."""
+        step = next((one for one in self.steps_left() if not one.under_way), None)
+        if step is None:
+            return 0, ""
+        by_load = self._gated(self.rollout.changes[step.indices[0]])
+        return len(step.indices), why_so_large(self.rollout, step, by_load, self._together_max)
+
+    # ---- small changes of it
 
     def consent(
         self, *, trial: bool, persist: bool, writeback: bool = False
@@ -152,8 +239,8 @@ class RolloutBase:
 
         `writeback`: that what is acknowledged may be on a cache device alone.
         """
-        self.rollout = replace(
-            self.rollout, trial=trial or self.rollout.trial,
+        self._have(
+            trial=trial or self.rollout.trial,
             consent_persist=persist,  # whatever it was planned with
             consent_writeback=writeback or self.rollout.consent_writeback,
         )
@@ -164,21 +251,8 @@ class RolloutBase:
         self.rollout = preconditions.override(self.rollout, need_not)
         return [events.SaveRun()]
 
-    def _change(self, **values: object) -> None:
-        change = self.current
-        if change is not None:
-            self._keep(replace(change, **values))  # type: ignore[arg-type]
-
-    def _keep(self, change: Change) -> None:
-        index = self.rollout.current_index
-        assert index is not None  # callers looked  # noqa: S101
-        self._put({index: change})
-
-    def _put(self, changed: Mapping[int, Change]) -> None:
-        changes = [*self.rollout.changes]
-        for index, change in changed.items():
-            changes[index] = change
-        self.rollout = replace(self.rollout, changes=tuple(changes))
+    def _have(self, **values: object) -> None:
+        self.rollout = replace(self.rollout, **values)  # type: ignore[arg-type]
 
     def _set(self, status: RolloutStatus, **values: object) -> None:
         """Where the plan stands now; only one that runs waits for anything."""
@@ -186,21 +260,52 @@ class RolloutBase:
             values["missed"] = ()
         if status in (RolloutStatus.DONE, RolloutStatus.STOPPED, RolloutStatus.ROLLED_BACK):
             values["ended_at_s"] = self._now_s
-        self.rollout = replace(self.rollout, status=status, **values)  # type: ignore[arg-type]
+        self._have(status=status, **values)
+
+    def _change(self, **values: object) -> None:
+        """Of the change under way, if any."""
+        if self.current is not None:
+            self._keep(replace(self.current, **values))  # type: ignore[arg-type]
+
+    def _keep(self, change: Change) -> None:
+        self._put({self._index: change})
+
+    def _put(self, changed: Mapping[int, Change]) -> None:
+        changes = [*self.rollout.changes]
+        for index, change in changed.items():
+            changes[index] = change
+        self._have(changes=tuple(changes))
+
+    def _put_all(self, indices: Iterable[int], **values: object) -> None:
+        changes = self.rollout.changes
+        self._put({
+            index: replace(changes[index], **values)  # type: ignore[arg-type]
+            for index in indices
+        })
 
     def _new_token(self) -> str:
         self._serial += 1
         self._token = f"{self.rollout.plan_id}.{self.epoch}.{self._serial}"
         return self._token
 
-    def _ask(self, request: Ask) -> events.Action:
+    def _ask(self, request: Ask, phase: Phase) -> events.Action:
+        self.phase = phase
         if isinstance(request, ConfigRequest):
             return events.AskConfig(self._new_token(), request)
         return events.GiveTask(self._new_token(), request)
 
+    # ---- to wait, or for nothing more
+
     def _wait(self, seconds: float, phase: Phase = Phase.WAITING) -> List[events.Action]:
-        self._phase, self._wait_until_s = phase, self._now_s + seconds
+        self.phase, self._wait_until_s = phase, self._now_s + seconds
         return [events.SaveRun()]
+
+    def _hold(self, missed: Precondition, why: str) -> List[events.Action]:
+        """Wait for something; the next look at the cluster says whether it is there."""
+        since_s = self.rollout.held_since_s if self.rollout.missed else self._now_s
+        reason = one_line(f"waiting: {why}")
+        self._have(missed=(missed,), held_since_s=since_s, reason=reason)
+        return [*self._wait(preconditions.LOOK_EVERY_S, Phase.HELD), events.Note(reason, "warning")]
 
     def _again_later(self, why: str, phase: Phase) -> List[events.Action]:
         """The change under way is done by itself, or its way back is: ask once more in a while."""
@@ -210,6 +315,20 @@ class RolloutBase:
 
     def _idle(self, note: events.Note) -> List[events.Action]:
         """Nothing is under way any more."""
-        self._phase = Phase.IDLE
+        self.phase = Phase.IDLE
         self._silent_since_s = None
         return [events.SaveRun(), note]
+
+    @property
+    def waits_for(self) -> Tuple[str, ...]:
+        """What keeps the plan from going on, in words."""
+        change = self.current
+        if self._not_yet and self.phase in (Phase.FINISHING, Phase.PAUSED_BACK):
+            more = len(self.rollout.all_in(ChangeStatus.ENDING_BACK)) - 1
+            return (self._not_yet + (f", and {many(more, 'more drive')}" if more > 0 else ""),)
+        if change is None or self._silent_since_s is None:
+            return tuple(item.value for item in self.rollout.missed)
+        return (
+            f"the probe on {change.hostname}, which is asked again for an hour; where the host is "
+            f"gone for good: {typed('ceph wcache agent rm {} --force', change.hostname)}",
+        )

@@ -15,8 +15,7 @@ from ..model import Role
 from ..protocol import MeasureRequest
 from ..record import Precondition
 from .cache_mode_setting import CacheModeSetting
-from .change import Change
-from .change_status import GOING_BACK, TOUCHED, ChangeStatus
+from .change import GOING_BACK, TOUCHED, Change, ChangeStatus
 from .gate.evidence import Proofs, Sums
 from .gate.gate_state import GateSettings, GateStep
 from .gate.harm import Harm
@@ -287,6 +286,42 @@ class Rollout:
     def _statuses(self) -> Sequence[ChangeStatus]:
         return [item.status for item in self.changes]
 
+    # ---- the step under way
+
+    @property
+    def in_step(self) -> bool:
+        """Whether the change under way, or the next one, is of the step."""
+        return self.current_index in self.step.indices
+
+    @property
+    def of_step(self) -> Tuple[Change, ...]:
+        """The changes of the step."""
+        return tuple(self.changes[index] for index in self.step.indices)
+
+    @property
+    def is_canary(self) -> bool:
+        """Whether the step has the canary."""
+        return self.canary_index in self.step.indices
+
+    @property
+    def unjudged(self) -> Tuple[int, ...]:
+        """What is made, and not judged or not yet kept."""
+        return self.all_in(ChangeStatus.MADE)
+
+    def with_step_of(self, indices: Tuple[int, ...]) -> Rollout:
+        """Return the plan with nothing else in its step, or with no step."""
+        treated = self.judged_on(indices)
+        step = replace(self.step, indices=indices, treated=treated) if indices else GateStep()
+        return replace(self, step=step)
+
+    def judged_on(self, indices: Iterable[int]) -> Tuple[int, ...]:
+        """Return the OSDs that changes are judged on."""
+        return tuple(sorted({o for i in indices for o in self.changes[i].judging_osds}))
+
+    def apart(self, indices: Iterable[int]) -> int:
+        """Count the things that are changed: the steps of one value are one."""
+        return len({self.changes[index].touches for index in indices})
+
     @property
     def to_last(self) -> bool:
         """Whether it is planned to last; what makes it last is a consent as it is applied."""
@@ -322,3 +357,17 @@ def hosts_of(changes: Iterable[Change]) -> Dict[str, Set[str]]:
     for change in changes:
         hosts.setdefault(change.pooled_as, set()).add(change.hostname)
     return hosts
+
+
+def not_lasting(rollout: Rollout) -> Tuple[int, ...]:
+    """Return the changes of a plan that are in place and do not last.
+
+    A drive that is only to keep its mode is unchanged where there was no consent to that.
+    """
+    return tuple(
+        index for index, item in enumerate(rollout.changes)
+        if item.can_last and (
+            item.status is ChangeStatus.APPLIED
+            or (item.only_lasts and item.status is ChangeStatus.UNCHANGED)
+        )
+    )

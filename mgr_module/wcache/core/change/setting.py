@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from enum import Enum
 from typing import ClassVar, NamedTuple, Protocol, Sequence, Tuple, TypeVar, Union
 
 from ..config_database import ConfigEdit, ConfigRequest
@@ -17,11 +18,23 @@ from ..hardware.readings import Wear
 from ..protocol import Request
 from ..verdict.option_choice import OptionVerdict
 from ..verdict.recommend import Recommendation
-from .change_status import Made
 
 # To a probe, or to the config database.
 Ask = Union[Request, ConfigRequest]
 Own = TypeVar("Own", bound="Setting")
+
+
+class Made(Enum):
+    """What is known of a change after it was asked for."""
+
+    YES = "made"
+    ALREADY = "there before"
+    NOT_YET = "not yet"  # it was asked for, and is done by itself in a while
+    NOT = "not made"  # what was there before was read back
+    REFUSED = "refused by the drive"  # the same, and the next drive may take it
+    UNSURE = "unsure"  # it may have been made
+    WRONG = "wrong"  # something was made, and not what was asked for
+    OTHERS = "of others"  # it is not as it was known: an admin decides
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,7 @@ from ..cluster import ClusterState, failure_domains
 from ..drive_kind import DriveKind
 from ..host_report import HostReport, lost_models
 from ..model import CacheMode
-from .change import Change
-from .change_status import UNFINISHED, ChangeStatus
+from .change import UNFINISHED, Change, ChangeStatus
 from .drive_setting import DriveSetting
 from .rollout_state import Rollout
 from .setting import Verdicts

@@ -10,13 +10,9 @@ from dataclasses import dataclass, replace
 from itertools import islice, takewhile
 from typing import Dict, FrozenSet, Iterable, Iterator, Tuple
 
-from ..codec import one_line
 from ..record import Precondition
-from .change import Change
-from .change_status import OPEN, ChangeStatus
+from .change import OPEN, Change, ChangeStatus
 from .gate.evidence import Proofs
-from .gate.gate_state import GateStep
-from .persisting import Persisting
 from .rollout_state import Rollout
 
 # Steps of one value that are judged together.
@@ -144,133 +140,40 @@ def drives_of(changes: Iterable[Change]) -> Dict[str, Dict[str, int]]:
     return found
 
 
-@dataclass
-class Stepping(Persisting):
-    """What is in the next step, by what is proven so far."""
+def why_so_large(rollout: Rollout, step: Step, by_load: bool, together_max: int) -> str:
+    """Say why a step is of as many changes as it is, and of no more."""
+    indices, proven = step.indices, step.proven
+    last = indices[-1]
+    if not by_load:
+        return "what clients' load does not judge is changed one by one"
+    if indices[0] == rollout.canary_index:
+        return "the canary is changed by itself"
+    wave, more = rollout.wave_of(last), last + 1 < len(rollout.changes)
+    if not more or rollout.wave_of(last + 1) != wave:
+        return f"all that is left of {rollout.waves[wave].name or 'the plan'}"
+    apart = rollout.apart(indices)
+    if proven > rollout.parallel_max and apart >= proven:
+        return f"as many as are proven of their kind so far ({proven})"
+    if together_max and len(indices) >= together_max:
+        return f"as many as `osd ok-to-stop` last let be changed together ({len(indices)})"
+    if apart >= rollout.parallel_max >= proven:
+        return f"rollout_parallel_max ({rollout.parallel_max}), until more are proven"
+    return "the next change is of another kind or of the same drive, or 48 OSDs are together"
 
-    # what the change touches whose OSDs have no clients' load: it is read back and no more
-    _without_clients: Touched = NOTHING
-    # how many may be changed together, where the last look has limited it
-    _together_max: int = 0
 
-    def _gated(self, change: Change) -> bool:
-        return gated(self.rollout, change, self._without_clients)
+def osds_ahead(rollout: Rollout, steps: Iterable[Step]) -> Tuple[int, ...]:
+    """The OSDs of the steps to come, the next first."""
+    osds: Dict[int, None] = {}
+    for step in islice((step for step in steps if not step.under_way), AHEAD_MAX):
+        more = dict.fromkeys(rollout.judged_on(step.indices))
+        if len({**osds, **more}) > AHEAD_MAX:
+            break
+        osds.update(more)
+    return tuple(osds)
 
-    @property
-    def wants_controls(self) -> bool:
-        """Whether a step may begin with the next look at the cluster."""
-        return not (self._in_step() and self.rollout.step.before) or bool(self.rollout.missed)
 
-    def _in_step(self) -> bool:
-        return self.rollout.current_index in self.rollout.step.indices
-
-    def _candidates(self) -> Tuple[int, ...]:
-        """The changes that the next step may be made of."""
-        first, rollout = self.rollout.current_index, self.rollout
-        if first is None:
-            return ()
-        return step_from(rollout, first, Proofs(rollout.evidence), self._without_clients).indices
-
-    def _apart(self, indices: Iterable[int]) -> int:
-        """How many things are changed: the steps of one value are one."""
-        return len({self.rollout.changes[index].touches for index in indices})
-
-    @property
-    def groups_next(self) -> Tuple[Tuple[int, ...], ...]:
-        """The OSDs of each change that the next step may be made of, for `osd ok-to-stop`."""
-        return tuple(
-            change.judging_osds
-            for change in (self.rollout.changes[index] for index in self._candidates())
-            if change.has_clients
-        )
-
-    @property
-    def coming(self) -> Tuple[Change, ...]:
-        """The changes that are made next, or made to last: what was begun is not among them."""
-        step, changes = self.rollout.step, self.rollout.changes
-        change = self.current
-        if change is None or change.status is ChangeStatus.APPLYING:
-            return ()
-        if step.last:
-            return (change,)
-        indices = step.indices if self._in_step() else self._candidates()
-        return tuple(
-            changes[index] for index in indices if changes[index].status is ChangeStatus.PLANNED
-        )
-
-    def steps_left(self) -> Iterator[Step]:
-        """The step under way and those after it, as they will be if all are proven."""
-        return steps_left(self.rollout, self._without_clients, self._together_max)
-
-    def _steps_ahead(self) -> Iterator[Step]:
-        ahead = (step for step in self.steps_left() if not step.under_way)
-        return islice(ahead, AHEAD_MAX)
-
-    def next_step(self) -> Tuple[int, str]:
-        """Of how many changes the next step is, if the one under way is proven, and why."""
-        for step in self._steps_ahead():
-            return len(step.indices), self._why_so_large(step)
-        return 0, ""
-
-    def _why_so_large(self, step: Step) -> str:
-        rollout, indices, proven = self.rollout, step.indices, step.proven
-        last = indices[-1]
-        if not self._gated(rollout.changes[indices[0]]):
-            return "what clients' load does not judge is changed one by one"
-        if indices[0] == rollout.canary_index:
-            return "the canary is changed by itself"
-        wave, more = rollout.wave_of(last), last + 1 < len(rollout.changes)
-        if not more or rollout.wave_of(last + 1) != wave:
-            return f"all that is left of {rollout.waves[wave].name or 'the plan'}"
-        if proven > rollout.parallel_max and self._apart(indices) >= proven:
-            return f"as many as are proven of their kind so far ({proven})"
-        if self._together_max and len(indices) >= self._together_max:
-            return f"as many as `osd ok-to-stop` last let be changed together ({len(indices)})"
-        if self._apart(indices) >= rollout.parallel_max >= proven:
-            return f"rollout_parallel_max ({rollout.parallel_max}), until more are proven"
-        return "the next change is of another kind or of the same drive, or 48 OSDs are together"
-
-    def _ahead(self) -> Tuple[int, ...]:
-        """The OSDs of the steps to come, the next first."""
-        osds: Dict[int, None] = {}
-        for step in self._steps_ahead():
-            more = dict.fromkeys(self._judged_on(step.indices))
-            if len({**osds, **more}) > AHEAD_MAX:
-                break
-            osds.update(more)
-        return tuple(osds)
-
-    def _judged_on(self, indices: Tuple[int, ...]) -> Tuple[int, ...]:
-        found = {o for i in indices for o in self.rollout.changes[i].judging_osds}
-        return tuple(sorted(found))
-
-    def _is_canary(self) -> bool:
-        return self.rollout.canary_index in self.rollout.step.indices
-
-    def _set_aside(self, change: Change, why: str) -> str:
-        """Take a change that its drive refused out of the step; why to go no further, or "".
-
-        It is as it was, so what else is made of the step is judged without it.
-        """
-        index, rollout = self.rollout.current_index, self.rollout
-        assert index is not None  # callers looked  # noqa: S101
-        self._keep(replace(change, status=ChangeStatus.REFUSED, detail=one_line(why)))
-        rest = tuple(i for i in rollout.step.indices if i != index)
-        step = replace(rollout.step, indices=rest, treated=self._judged_on(rest))
-        self.rollout = replace(self.rollout, step=step if rest else GateStep())
-        alike = (
-            item for item in reversed(self.rollout.changes[: index + 1])
-            if item.pooled_as == change.pooled_as
-        )
-        many = len([*takewhile(lambda item: item.status is ChangeStatus.REFUSED, alike)])
-        if many % REFUSED_MAX:
-            return ""
-        return (
-            f"{many} drives of one model in a row refused it ({change.pooled_as}), the last one: "
-            f"{why}"
-        )
-
-    def _reads_too(self) -> bool:
-        """Whether a change of the step may concern clients' reads."""
-        rollout = self.rollout
-        return any(rollout.changes[index].setting.READS_TOO for index in rollout.step.indices)
+def refused_in_a_row(rollout: Rollout, index: int) -> int:
+    """Count the changes of one kind that drives refused one after the other, up to this one."""
+    kind = rollout.changes[index].pooled_as
+    alike = (one for one in reversed(rollout.changes[: index + 1]) if one.pooled_as == kind)
+    return len([*takewhile(lambda one: one.status is ChangeStatus.REFUSED, alike)])

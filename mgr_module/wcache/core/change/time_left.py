@@ -11,7 +11,7 @@ from statistics import fmean
 from typing import Iterable, Tuple
 
 from ..text import roughly
-from .change_status import GOING_BACK, UNFINISHED, ChangeStatus
+from .change import GOING_BACK, UNFINISHED, ChangeStatus
 from .rollout import DOUBTS_MAX
 from .rollout_state import Rollout, RolloutStatus
 from .stepping import Step

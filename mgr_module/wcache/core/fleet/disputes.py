@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import Collection, Dict, Iterable, List, Mapping, Optional, Set, Tuple
 
 from ..change.cache_mode_setting import CacheModeSetting
-from ..change.change import Change
-from ..change.change_status import TOUCHED, ChangeStatus
+from ..change.change import TOUCHED, Change, ChangeStatus
 from ..change.rollout_state import UNDER_WAY, Rollout
 from ..drive.journal import EntryKind
 from ..drive.prior import Prior, PriorDoubt

@@ -25,8 +25,7 @@ from typing import (
 from ...core import events
 from ...core.change import preconditions as holding
 from ...core.change import staleness
-from ...core.change.change import Change
-from ...core.change.change_status import ChangeStatus
+from ...core.change.change import Change, ChangeStatus
 from ...core.change.gate.blocks import CONTROLS_MIN
 from ...core.change.gate.controls import controls_for
 from ...core.change.gating import BEFORE_OLD_S

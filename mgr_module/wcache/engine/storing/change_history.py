@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Callable, Dict, Mapping, Optional, Tuple
 
 from ...core.change import history as changes
-from ...core.change.change_status import ChangeStatus
+from ...core.change.change import ChangeStatus
 from ...core.change.rollout import RolloutMachine
 from ...core.experiment.run import RunMachine
 from ...core.history import OSDS_MAX, PROBE_PREFIX, About

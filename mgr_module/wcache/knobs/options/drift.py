@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import AbstractSet, Dict, Iterable, List, Mapping, Optional, Tuple
 
-from ...core.change.change_status import ChangeStatus
+from ...core.change.change import ChangeStatus
 from ...core.change.option_setting import OptionSetting
 from ...core.change.rollout_state import Rollout
 from ...core.config_database import Config, ConfigEdit, same

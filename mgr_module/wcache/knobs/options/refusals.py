@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Dict, Iterable, List, NamedTuple, Tuple
 
-from ...core.change.change import Change
-from ...core.change.change_status import ChangeStatus
+from ...core.change.change import Change, ChangeStatus
 from ...core.change.option_setting import OptionSetting
 from ...core.change.rollout_state import Rollout
 from ...core.options.option import Follow, Option

@@ -10,11 +10,9 @@ from typing import Any, Callable, Dict, Iterable, List, Tuple
 from ...core import codec
 from ...core.change import preconditions as holding
 from ...core.change import staleness
-from ...core.change.change import Change
-from ...core.change.change_status import ChangeStatus
-from ...core.change.persisting import can_last, not_lasting
+from ...core.change.change import Change, ChangeStatus
 from ...core.change.putting_off import later_words, put_off
-from ...core.change.rollout_state import Rollout, RolloutStatus
+from ...core.change.rollout_state import Rollout, RolloutStatus, not_lasting
 from ...core.change.stepping import gated, steps_left
 from ...core.change.time_left import time_left
 from ...core.errors import NotReadyError
@@ -53,7 +51,7 @@ def apply_forecast(
     over = rollout.status is RolloutStatus.DONE
     lasts = not rollout.trial and (persist or (rollout.may_last and not over))
     lasting = [
-        *filter(can_last, planned), *(rollout.changes[i] for i in not_lasting(rollout)),
+        *(c for c in planned if c.can_last), *(rollout.changes[i] for i in not_lasting(rollout)),
     ]
     left = time_left(rollout, steps_left(rollout), world.now_s)
     asked = holding.override(rollout, need_not)

@@ -9,7 +9,6 @@ from ...core.change.cache_mode_setting import CacheModeSetting
 from ...core.change.change import Change
 from ...core.change.config_setting import ConfigSetting
 from ...core.change.option_setting import OptionSetting
-from ...core.change.persisting import can_last
 
 # What a drive keeps of a change that is planned to last, and is not made yet.
 PLANNED_TO_LAST = "planned"
@@ -30,7 +29,7 @@ _SHOWN: Dict[type, str] = {
 
 def plain_changes(changes: Iterable[Change], to_last: bool) -> List[Dict[str, Any]]:
     """Each with its commands by hand; `to_last`: that is planned."""
-    return [_plain(change, to_last and can_last(change)) for change in changes]
+    return [_plain(change, to_last and change.can_last) for change in changes]
 
 
 def _plain(change: Change, to_last: bool) -> Dict[str, Any]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import AbstractSet, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Set
 
-from ...core.change.change import Change
-from ...core.change.change_status import ChangeStatus
+from ...core.change.change import Change, ChangeStatus
 from ...core.change.drive_setting import DriveSetting
 from ...core.change.rollout_state import Rollout, RolloutStatus
 from ...core.errors import NotReadyError

@@ -19,12 +19,10 @@ from ...ceph.view import Traffic
 from ...core import codec
 from ...core.change import preconditions as holding
 from ...core.change import staleness
-from ...core.change.change import require_room
-from ...core.change.change_status import ChangeStatus
-from ...core.change.persisting import not_lasting
+from ...core.change.change import ChangeStatus, require_room
 from ...core.change.putting_off import later_words
 from ...core.change.rollout import RolloutMachine
-from ...core.change.rollout_state import Rollout, RolloutStatus
+from ...core.change.rollout_state import Rollout, RolloutStatus, not_lasting
 from ...core.change.waves import arranged
 from ...core.errors import (
     ConflictError,

@@ -1,0 +1,236 @@
+"""What a rollout asks for next: to go on, and to make last what was judged well.
+
+What was judged is what is there: a host may have been reset since, or somebody else has changed a
+drive back.  So each drive is read before its change counts as applied.
+To change now and to make it last are two consents.  The second may come when a plan is done;
+where a drive does not keep it then, what is changed stays as it is, for it was judged well.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import List
+
+from .. import events
+from ..codec import one_line
+from .change import Change, ChangeStatus
+from .gate.gate_state import GateStep
+from .gate.harm import Harm
+from .rolling_back import RollingBack
+from .rollout_base import MID_CHANGE, Phase
+from .rollout_state import RolloutStatus, not_lasting
+
+
+@dataclass
+class Asking(RollingBack):
+    """Asks for what comes next; what is answered is the machine's."""
+
+    # ---- forwards
+
+    def _go_on(self) -> List[events.Action]:
+        """From what is stored: after a restart of the mgr, a pause, or a probe that came back."""
+        rollout, change = self.rollout, self.current
+        if rollout.step.last:
+            return self._make_last()
+        if change is not None and change.status is ChangeStatus.APPLYING:
+            if not change.prior_known:
+                return self._take_back("started by a version that stored no prior states")
+            if rollout.trial:
+                return self._take_back("the mgr was restarted during the trial")
+            return self._apply_again()
+        if rollout.unjudged or (rollout.in_step and rollout.step.before):
+            return self._next_of_step()
+        return self._next()
+
+    def _next(self) -> List[events.Action]:
+        """Begin the next step, or end."""
+        if self.rollout.pausing:
+            return self._pause(self.rollout.pausing)
+        change = self.current
+        if change is None:
+            refused = len(self.rollout.all_in(ChangeStatus.REFUSED))
+            self._set(
+                RolloutStatus.DONE, reason=f"{refused} refused by the drive" if refused else ""
+            )
+            return self._idle(events.Note("done"))
+        # one that is ill is put off before anything is asked of it
+        first = bool(self.rollout.missed) or change.has_clients
+        return [events.SaveRun(), *(self._check() if first else self._measure(Phase.BEFORE))]
+
+    def _next_of_step(self) -> List[events.Action]:
+        """The next change of the step, or its judgement once all are made."""
+        if self.rollout.pausing:
+            return self._pause(self.rollout.pausing)
+        if self.rollout.in_step:
+            return self._check()
+        if not self.rollout.unjudged:
+            return self._step_over()
+        waits = [self.rollout.changes[i].wait_s for i in self.rollout.unjudged]
+        return self._wait(max(self.rollout.settle_s, *waits))
+
+    def _step_over(self) -> List[events.Action]:
+        rollout, step = self.rollout, self.rollout.step
+        took = (*rollout.judged_s, self._now_s - rollout.step_at_s)[-64:]
+        verdict = step.judgement
+        self._have(
+            step=GateStep(judgement=verdict), judged_s=took if verdict else rollout.judged_s
+        )
+        if verdict is None and any(c.status is ChangeStatus.APPLIED for c in rollout.of_step):
+            return self._next()  # by a bench, which was told
+        said = ", ".join(change.name for change in rollout.of_step)
+        words = verdict.verdict.value if verdict else "already as planned"
+        return [events.Note(f"{said}: {words}"), *self._next()]
+
+    def _check(self) -> List[events.Action]:
+        """Look whether the preconditions of the next change hold."""
+        self.phase = Phase.CHECKING
+        return [events.LookAtCluster(self.groups_next)]
+
+    def _look(self) -> List[events.Action]:
+        """Nothing is touched before what was there is stored."""
+        return [events.SaveRun(), self._ask(self.rollout.look(self._one), Phase.LOOKING)]
+
+    def _apply(self) -> List[events.Action]:
+        change = self._one
+        return [self._ask(change.setting.apply(self.rollout.warrant(change)), Phase.CHANGING)]
+
+    def _apply_again(self) -> List[events.Action]:
+        """It is asked twice and made once, by its action id."""
+        self._resumed = True
+        return self._apply()
+
+    def _measure(self, phase: Phase) -> List[events.Action]:
+        request = self.rollout.measure(self._one)
+        if request is None:  # reading it back is all the check there is
+            return self._check() if phase is Phase.BEFORE else self._applied("as read back")
+        if not isinstance(request, events.LoadRequest):
+            return [self._ask(request, phase)]
+        self.phase = phase
+        return [events.MeasureLoad(self._new_token(), request)]
+
+    def _applied(self, latency: str) -> List[events.Action]:
+        self._doubts = 0
+        if self.rollout.trial:
+            return self._take_back(f"tried: {latency}")
+        if self._one.setting.IS_READ:
+            self._have(step=GateStep((self._index,)))
+            self._change(status=ChangeStatus.MADE)
+            return self._make_last()
+        self._change(status=ChangeStatus.APPLIED)  # the history has a line for it
+        return self._next()
+
+    # ---- to last
+
+    def make_last(self) -> List[events.Action]:
+        """A plan that is done, and now has the consent to last."""
+        indices = not_lasting(self.rollout)
+        if self.rollout.status is not RolloutStatus.DONE or not indices:
+            return []
+        self._put_all(indices, status=ChangeStatus.MADE)
+        self._set(
+            RolloutStatus.RUNNING, consent_persist=True, afterwards=True, reason="",
+            step=GateStep(last=True),
+        )
+        return self._make_last()
+
+    def _make_last(self) -> List[events.Action]:
+        """The step is judged well: each change is read, then made to last, one by one."""
+        rollout = self.rollout
+        if not rollout.step.last:
+            self._have(step=replace(rollout.step, last=True))
+        unread = (
+            index for index in rollout.unjudged
+            if not (self._lasts(rollout.changes[index]) or rollout.changes[index].setting.IS_READ)
+        )
+        self._put_all(unread, status=ChangeStatus.APPLIED)
+        change = self.current
+        if change is None or change.status is not ChangeStatus.MADE:
+            return self._left_as_made("") if rollout.afterwards else self._step_over()
+        # what lasts is set as well: unread, a drive that is not as judged would be set again
+        if rollout.afterwards:
+            return [events.SaveRun(), *self._before_lasting()]
+        return [events.SaveRun(), self._ask(self.rollout.look(change), Phase.READING)]
+
+    def _lasts(self, change: Change) -> bool:
+        return self.rollout.consent_persist and change.setting.CAN_LAST
+
+    def _before_lasting(self) -> List[events.Action]:
+        """To make it last is a change of its own: what was true of the step may have fallen."""
+        self.phase = Phase.LASTING_CHECK
+        judged_on = self._one.judging_osds
+        return [events.LookAtCluster((judged_on,) if judged_on else ())]
+
+    def _left_as_made(self, why: str) -> List[events.Action]:
+        """The plan is done again: what lasts lasts, the rest is changed for now.
+
+        The drive that was asked last may be touched; one after it that only keeps its mode is not.
+        """
+        rollout, asked = self.rollout, self.rollout.current_index
+        untouched = {
+            index for index in rollout.unjudged
+            if rollout.changes[index].only_lasts and index != asked
+        }
+        self._put_all({*rollout.unjudged} - untouched, status=ChangeStatus.APPLIED)
+        self._put_all(untouched, status=ChangeStatus.UNCHANGED)
+        self._set(
+            RolloutStatus.DONE, reason=one_line(why), afterwards=False, step=GateStep(),
+            pausing="",
+        )
+        note = events.Note(why, "warning") if why else events.Note("made to last")
+        return self._idle(note)
+
+    # ---- pause, end
+
+    def pause(self, reason: str) -> List[events.Action]:
+        """An admin's pause: at once, or when the change under way is made."""
+        if self.rollout.status is not RolloutStatus.RUNNING:
+            return []
+        made = self.phase is Phase.WAITING and self.rollout.unjudged
+        if self.phase in MID_CHANGE and not made:
+            self._have(pausing=one_line(reason))
+            return [events.SaveRun(), events.Note("pauses after the change under way")]
+        return self._pause(reason)
+
+    def _pause(self, reason: str) -> List[events.Action]:
+        reason = one_line(reason)
+        if not self.rollout.unjudged and not self.rollout.all_in(ChangeStatus.APPLYING):
+            self._have(step=GateStep(judgement=self.rollout.step.judgement))
+        self._set(RolloutStatus.PAUSED, reason=reason, paused_at_s=self._now_s, pausing="")
+        return self._idle(events.Note(f"paused: {reason}", "warning"))
+
+    def _pause_without_step(self, reason: str) -> List[events.Action]:
+        """Of a step of which nothing is made; it begins anew."""
+        self._have(step=GateStep())
+        return self._pause(reason)
+
+    def resume(self, now_s: float) -> List[events.Action]:
+        """Go on with a paused rollout: an unjudged step is watched anew.
+
+        One that pauses once the change under way is made does not pause.
+        """
+        pausing = self.rollout.status is RolloutStatus.RUNNING and bool(self.rollout.pausing)
+        if not self.paused and not pausing:
+            return []
+        self._now_s = now_s
+        if self.rollout.harm_spent:
+            self._have(harm=Harm(), harm_spent=False)
+        if pausing:
+            self._have(pausing="")
+            return [events.SaveRun(), events.Note("goes on, without the pause that was asked for")]
+        self._set(RolloutStatus.RUNNING, reason="", paused_at_s=0.0, missed=())
+        return self._go_on()
+
+    def _stop(self, reason: str) -> List[events.Action]:
+        """Stop going on.  A change under way is taken back; finished ones stay."""
+        reason = one_line(reason)
+        if self.rollout.rolling_back:
+            return []
+        if self.rollout.afterwards:
+            return self._left_as_made(reason)
+        if self._in_doubt:
+            return self._take_back(reason)
+        return self._stopped(reason)
+
+    def _stopped(self, reason: str) -> List[events.Action]:
+        self._set(RolloutStatus.STOPPED, reason=reason, pausing="")
+        return self._idle(events.Note(f"stopped: {reason}", "warning"))
