@@ -70,20 +70,34 @@ def test_a_plan_with_too_many_changes_is_not_stored():
     assert kept.plans.all() == {}
 
 
+def unreadable(plan, part, edit):
+    """Why a plan is not taken up of which the head, or a part, was edited."""
+    store = MemoryStore()
+    Archive(store).plans.put(plan, stored)
+    key = next(key for key in sorted(store.kept) if key.startswith(part))
+    plain = json.loads(store.kept[key])
+    edit(plain)
+    store.kept[key] = json.dumps(plain)
+    kept = Archive(store)
+    assert kept.plans.all() == {}
+    return kept.unreadable["rollout/p1"]
+
+
 @pytest.mark.parametrize("empty", [False, True])
 @pytest.mark.parametrize("name", ["gate", "waves", "osd_ids", "drive_ids"])
 def test_a_plan_that_lacks_what_each_has_is_not_taken_up(name, empty):
-    store = MemoryStore()
-    Archive(store).plans.put(plan_of(change(0), change(1)), stored)
-    plain = json.loads(store.kept["rollout/p1"])
-    holder = plain if name in plain else plain["changes"][1]["setting"]["domain"]
-    holder[name] = []
-    if not empty:
-        del holder[name]
-    store.kept["rollout/p1"] = json.dumps(plain)
-    kept = Archive(store)
-    assert kept.plans.all() == {}
-    assert name in kept.unreadable["rollout/p1"]
+    def lacks(plain):
+        holder = plain["changes"][1]["setting"]["domain"] if name.endswith("ids") else (
+            plain["plan"] if name == "gate" else plain
+        )
+        holder[name] = []
+        if not empty:
+            del holder[name]
+
+    part = "rollout-part/p1/0." if name.endswith("ids") else (
+        "rollout/p1" if name == "gate" else "rollout-part/p1/waves."
+    )
+    assert name in unreadable(plan_of(change(0), change(1)), part, lacks)
 
 
 @pytest.mark.parametrize(("name", "of_domain", "value"), [
@@ -92,18 +106,15 @@ def test_a_plan_that_lacks_what_each_has_is_not_taken_up(name, empty):
 def test_a_change_of_drives_of_no_host_or_that_nothing_judges_is_not_taken_up(
     name, of_domain, value
 ):
-    store = MemoryStore()
-    Archive(store).plans.put(plan_of(change(0), change(1)), stored)
-    plain = json.loads(store.kept["rollout/p1"])
-    one = plain["changes"][1]
-    (one["setting"]["domain"] if of_domain else one)[name] = value
-    store.kept["rollout/p1"] = json.dumps(plain)
-    kept = Archive(store)
-    assert kept.plans.all() == {}
-    assert "changes[1]: a change of drives needs" in kept.unreadable["rollout/p1"]
+    def lacks(plain):
+        one = plain["changes"][1]
+        (one["setting"]["domain"] if of_domain else one)[name] = value
+
+    why = unreadable(plan_of(change(0), change(1)), "rollout-part/p1/0.", lacks)
+    assert "changes[1]: a change of drives needs" in why
 
 
-# ---- large plans: a head, and parts beside it
+# ---- a head, and parts beside it
 
 MANY = PART_CHANGES + 27  # changes, in steps of forty
 
@@ -122,11 +133,11 @@ def moved(plan, *indices, **fields):
     return replace(plan, changes=changes, step=GateStep(indices, before=before), **fields)
 
 
-def steps_of(plan):
+def steps_of(plan, size=40):
     """A plan after each of its steps."""
-    found = [plan]
-    for at in range(0, MANY, 40):
-        found.append(moved(found[-1], *range(at, min(MANY, at + 40)), reason=f"step {at}"))
+    found, many = [plan], len(plan.changes)
+    for at in range(0, many, size):
+        found.append(moved(found[-1], *range(at, min(many, at + size)), reason=f"step {at}"))
     return found
 
 
@@ -174,13 +185,15 @@ def test_a_mgr_that_takes_over_writes_no_part_anew_that_is_there():
     assert Archive(PromptQueue(kv)).plans.all() == {"p1": again}
 
 
-@pytest.mark.slow
-def test_a_mgr_lost_between_any_two_writes_leaves_a_large_plan_as_it_was_or_as_it_became():
+@pytest.mark.parametrize(("many", "size"), [
+    (5, 1), pytest.param(MANY, 40, marks=pytest.mark.slow),
+])
+def test_a_mgr_lost_between_any_two_writes_leaves_a_plan_as_it_was_or_as_it_became(many, size):
     seen = set()
     for lost_after in range(16):
         kv = MonLikeKv()
         kept = Archive(PromptQueue(kv))
-        plans = steps_of(a_large_plan())
+        plans = steps_of(plan_of(*(change(n) for n in range(many))), size)
         kept.plans.put(plans[0], stored)
         kv.lost_after = lost_after
         last = 0
@@ -225,14 +238,8 @@ def test_a_large_plan_that_is_dropped_leaves_nothing_even_if_the_mgr_is_lost_mea
 
 
 def test_a_large_plan_with_a_change_in_no_wave_is_not_taken_up():
-    store = MemoryStore()
-    Archive(store).plans.put(a_large_plan(), stored)
-    part = next(key for key in store.kept if key.startswith("rollout-part/p1/waves."))
-    plain = json.loads(store.kept[part])
-    store.kept[part] = json.dumps({**plain, "waves": plain["waves"][:-1]})
-    kept = Archive(store)
-    assert kept.plans.all() == {}
-    assert f"{MANY} changes, and its waves have others" in kept.unreadable["rollout/p1"]
+    why = unreadable(a_large_plan(), "rollout-part/p1/waves.", lambda plain: plain["waves"].pop())
+    assert f"{MANY} changes, and its waves have others" in why
 
 
 def test_a_large_plan_whose_part_is_missing_is_listed_and_its_other_parts_stay():

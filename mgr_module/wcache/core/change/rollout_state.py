@@ -22,7 +22,7 @@ from .gate.harm import Harm
 from .option_setting import OptionSetting
 from .setting import Ask, Warrant
 
-ROLLOUT_VERSION = 13
+ROLLOUT_VERSION = 14
 # Changes of one plan.
 CHANGES_MAX = 16_384
 

@@ -1,9 +1,10 @@
-"""Plans in the store: a small one is one value, a large one a head and parts beside it.
+"""Plans in the store: each a head, and beside it parts with what was planned.
 
 A plan is stored after each step, and a step moves few of its changes, of which there may be
 thousands.  So a part, which has the changes as they were, is left as it is while only some of its
-changes have moved: the head has those.  A part is named after what is in it, and a head names its
-parts: whenever the mgr is lost, the next one reads the plan as it was, or as it became.
+changes have moved: the head has those, and where the plan stands.  A part is named after what is
+in it, and a head names its parts: whenever the mgr is lost, the next one reads the plan as it was,
+or as it became.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ from ...core.errors import StorageError, WcacheError
 from ...core.loads import Block
 from ...core.ports import Done, Store, Write
 from ...core.versions import Numbered
-from .readable import VALUE_BYTES_MAX, PlanTexts, joined, prove, readable, require_key
+from .readable import VALUE_BYTES_MAX, joined, prove, readable, require_key
 
 T = TypeVar("T", bound=Numbered)
 
-# Larger plans are in parts of so many changes, each of at most CHANGE_BYTES_MAX.
-WHOLE_MAX = PART_CHANGES = 250
+# Of so many changes is a part, each of at most CHANGE_BYTES_MAX.
+PART_CHANGES = 250
 # With more changes that have moved, a head has new parts made.
 NEWER_MAX = 64
 
@@ -43,7 +44,7 @@ class Newer:
 
 @dataclass(frozen=True)
 class Head:
-    """A large plan: without what its parts have, which are `waves`, `before` and `changes`."""
+    """A plan without what its parts have, which are `waves`, `before` and `changes`."""
 
     VERSION: ClassVar[int] = ROLLOUT_VERSION
     plan: Rollout
@@ -79,7 +80,7 @@ class Changes:
 
 @dataclass
 class _Kept:
-    """What is known of a large plan in the store.
+    """What is known of a plan in the store.
 
     `changes` are as the parts have them.  Things are known again by `is`: all are immutable.
     """
@@ -103,7 +104,6 @@ class StoredPlans:
     def __init__(self, store: Store, unreadable: Dict[str, str]) -> None:
         self._store = store
         self._unreadable = unreadable
-        self._whole = PlanTexts()
         self._kept: Dict[str, _Kept] = {}
         self._lock = threading.Lock()  # of what answers change: `stored` and `texts`
 
@@ -132,15 +132,14 @@ class StoredPlans:
         text = self._store.get(key)
         if text is None:
             return None
-        plain = codec.parse_json(text, bytes_max=VALUE_BYTES_MAX, what=key)
-        if not isinstance(plain, dict) or "newer" not in plain:
-            return _in_waves(versions.take(Rollout, plain, key), key)
-        head = versions.take(Head, plain, key)
+        head = versions.loads(Head, text, bytes_max=VALUE_BYTES_MAX, what=key)
         parts = [self._part(plan_id, Changes, name) for name in head.changes]
         base = tuple(item for part in parts for item in part.changes)
         waves = self._part(plan_id, Waves, head.waves).waves
         before = self._part(plan_id, Before, head.before).blocks
         changes = [*base]
+        if sum(wave.size for wave in waves) != len(changes):
+            raise StorageError(f"{key} has {len(changes)} changes, and its waves have others")
         for item in head.newer:
             if item.index >= len(changes):
                 raise StorageError(f"{key} has a change beyond its parts")
@@ -149,10 +148,10 @@ class StoredPlans:
         if {len(part.changes) for part in parts[:-1]} <= {PART_CHANGES}:
             kept.changes, kept.parts = base, head.changes
             kept.waves, kept.before = (waves, head.waves), (before, head.before)
-        return _in_waves(replace(
+        return replace(
             head.plan, changes=tuple(changes), waves=waves,
             step=replace(head.plan.step, before=before),
-        ), key)
+        )
 
     def _part(self, plan_id: str, cls: Type[T], name: str) -> T:
         key = f"{PART}/{plan_id}/{name}"
@@ -171,16 +170,12 @@ class StoredPlans:
 
     def put(self, rollout: Rollout, done: Done) -> None:
         """Store a plan that will be read again, else tell `done` why it would not be."""
-        key = f"{PLAN}/{rollout.plan_id}"
         try:
-            if len(rollout.changes) <= WHOLE_MAX:
-                self._store.write((Write(key, self._whole.readable(key, rollout)),), done)
-            else:
-                self._put_large(key, rollout, done)
+            self._put(f"{PLAN}/{rollout.plan_id}", rollout, done)
         except StorageError as error:
             done(error)
 
-    def _put_large(self, key: str, rollout: Rollout, done: Done) -> None:
+    def _put(self, key: str, rollout: Rollout, done: Done) -> None:
         if len(rollout.changes) > CHANGES_MAX:
             raise StorageError(f"{key} has more than {CHANGES_MAX} changes: it is not stored")
         plan_id, kept, made = rollout.plan_id, self._kept_of(rollout.plan_id), _Parts(key)
@@ -254,21 +249,10 @@ class StoredPlans:
 
 def require_readable(rollout: Rollout) -> None:
     """Raise StorageError where a plan would not be read again."""
-    key = f"plan {rollout.plan_id}"
-    if len(rollout.changes) <= WHOLE_MAX:
-        readable(key, rollout)
-        return
-    made = _Parts(key)
+    made = _Parts(f"plan {rollout.plan_id}")
     made.name("waves", Waves(rollout.waves))
     made.parts(rollout.changes, (), None)
-    readable(key, replace(rollout, changes=(), waves=()))
-
-
-def _in_waves(rollout: Rollout, key: str) -> Rollout:
-    """Return a plan that was read; raises StorageError where a change of it is in no wave."""
-    if sum(wave.size for wave in rollout.waves) != len(rollout.changes):
-        raise StorageError(f"{key} has {len(rollout.changes)} changes, and its waves have others")
-    return rollout
+    readable(f"plan {rollout.plan_id}", replace(rollout, changes=(), waves=()))
 
 
 class _Parts:
