@@ -84,6 +84,9 @@ def main(
     options = parse(list(sys.argv[1:] if words is None else words))
     try:
         if options.command == "run":
+            from .rados_link import share_one_heap
+
+            share_one_heap()  # before the first thread
             return _run(options, link, after_step, start, drives)
         if options.command == "restore":
             from .commands.restore import restore

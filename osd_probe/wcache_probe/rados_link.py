@@ -15,6 +15,7 @@ Where the configuration is, and of which cluster, is read here; librados reads t
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import json
 import os
@@ -23,6 +24,7 @@ import re
 import select
 import threading
 import time
+from contextlib import suppress
 from typing import Any, Callable, List, Optional, Tuple
 
 from wcache.core.config_database import looked_in
@@ -68,10 +70,22 @@ STUCK_S = 12.0
 # Connections left behind hold a few MB and threads each, for as long as their call hangs; where
 # so many do, only a new process helps.
 LEFT_BEHIND_MAX = 20
+_M_ARENA_MAX = -8  # malloc.h
 # Options that Ceph's own programs take from the environment, too; under Rook it has the mons.
 ENVIRONMENT = "CEPH_ARGS"
 ADVICE = "see `wcache-probe run --help` for --conf, --keyring and --id"
 _Answer = Tuple[int, bytes, str]
+
+
+def share_one_heap() -> None:
+    """Have the threads that begin from now on allocate from one heap of glibc's.
+
+    It has up to eight for each processor.  A connection has a dozen threads, and what it freed
+    stays in as many heaps: with two processors 300 connections kept 27 MiB; with one heap that
+    is given back after each (see `_Line._disconnect`) 1 MiB.
+    """
+    with suppress(AttributeError):  # not glibc
+        ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
 
 
 class RadosLink:
@@ -278,6 +292,8 @@ class _Line:
         if self._cluster is not None:
             cluster, self._cluster = self._cluster, None
             cluster.shutdown()
+            with suppress(AttributeError):  # not glibc, which keeps what is freed
+                ctypes.CDLL(None).malloc_trim(0)
 
 
 _BROKEN = (errno.ENOTCONN, errno.ESHUTDOWN, errno.ETIMEDOUT, errno.ECONNRESET, errno.ECANCELED)
