@@ -26,9 +26,7 @@ from wcache.core.model import CacheMode, Transport
 from wcache.engine.persistence import RecordPersistence
 from wcache.engine.storing.archive import PERIOD, RECORD, RUN, Archive
 from wcache.engine.storing.audit_log import (
-    ADMINS_LOG,
     LINES_MAX,
-    OTHERS_LOG,
     PROBE_LINES_MAX,
     AuditLog,
 )
@@ -186,21 +184,6 @@ def test_what_admins_did_stays_in_the_log_whatever_probes_say():
         assert [entry.text for entry in shown[:2]] == ["apply", "started"]
         assert len(shown) == 2 + PROBE_LINES_MAX
         assert shown[-1].text == f"notice {3 * LINES_MAX - 1}"
-
-
-def test_a_log_of_one_folder_is_parted_and_loses_nothing():
-    store, old = MemoryStore(), Archive(MemoryStore())
-    old._store = store
-    entries = [
-        HistoryEntry(float(number), who, "x", f"line {number}")
-        for number, who in enumerate(("admin", "mgr", "probe h1", "admin", "mgr"))
-    ]
-    for number, entry in enumerate(entries):
-        old.put_later(OTHERS_LOG, entry, f"{number:010d}")
-    assert a_log(store).all()[-10:] == entries
-    assert a_log(store).all()[-10:] == entries
-    assert len(store.keys(ADMINS_LOG.key(""))) == 2
-    assert len(store.keys(OTHERS_LOG.key(""))) == 3
 
 
 @pytest.mark.parametrize("size", [PACKED_FROM_CHARS, PART_CHARS, 2 * PART_CHARS])

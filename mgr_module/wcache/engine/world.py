@@ -23,7 +23,7 @@ from typing import (
     TypeVar,
 )
 
-from ..core.change.marked import FoundWorse, marked
+from ..core.change.history import FoundWorse, marked
 from ..core.change.rollout_state import Rollout
 from ..core.cluster import ClusterState, OsdNow
 from ..core.config_database import Config

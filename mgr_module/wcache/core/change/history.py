@@ -1,17 +1,21 @@
-"""From plans to lines of the history: what each change came to, also long after its line is gone.
+"""What plans came to: a line of history for each change, a mark for each model that went back.
 
-A line is made when a change reaches an end.  A plan that something still stands on is kept
-as long as it stands (`core/fleet/retention.py`), so what is applied has a line whatever the bounds.
+A line is made when a change reaches an end, and told again where it is gone from the log.  A plan
+that something still stands on is kept as long as it stands (`core/fleet/retention.py`), so what is
+applied has a line whatever the bounds.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Iterable, List, Mapping, Optional, Sequence, Set, Tuple
+from dataclasses import dataclass
+from typing import Dict, Iterable, List, Mapping, Optional, Set, Tuple
 
 from ..codec import one_line
+from ..drive_kind import DriveKind
 from ..history import OSDS_MAX, About, HistoryEntry
+from ..model import CacheMode, LoadPoint
 from ..text import before_after
+from ..verdict.result import Result
 from .change import TOUCHED, Change, ChangeStatus
 from .rollout_state import Rollout
 
@@ -19,57 +23,34 @@ ENDS = (
     ChangeStatus.APPLIED, ChangeStatus.UNCHANGED, ChangeStatus.FAILED, ChangeStatus.ROLLED_BACK,
     ChangeStatus.ROLLBACK_FAILED, ChangeStatus.ACCEPTED, ChangeStatus.REFUSED,
 )
-_BACK = (ChangeStatus.ROLLED_BACK,)
 TEXT_MAX = 300
 
 OsdsOf = Mapping[Tuple[str, str], Tuple[int, ...]]
 """The OSDs on a cache domain, by host and domain."""
 
 
-def statuses(rollout: Rollout) -> Tuple[ChangeStatus, ...]:
-    """Where each change stands: what `ended` compares."""
-    return tuple(change.status for change in rollout.changes)
-
-
-def ended(before: Sequence[ChangeStatus], rollout: Rollout) -> List[int]:
+def ended(known: Mapping[str, ChangeStatus], rollout: Rollout) -> List[int]:
     """The changes that have come to an end since, by their place in the plan."""
     return [
         index for index, change in enumerate(rollout.changes)
-        if change.status in ENDS
-        and (index >= len(before) or before[index] is not change.status)
+        if change.status in ENDS and known.get(change.action_id) is not change.status
     ]
-
-
-def stamped(rollout: Rollout, indices: Iterable[int], at_s: float) -> Rollout:
-    """The plan, with the time at which these changes came to their end."""
-    wanted = set(indices)
-    changes = tuple(
-        replace(change, at_s=at_s) if index in wanted else change
-        for index, change in enumerate(rollout.changes)
-    )
-    return replace(rollout, changes=changes)
-
-
-def about(change: Change, osd_ids: Tuple[int, ...] = ()) -> About:
-    """What a change was: from what to what, why, and what came of it."""
-    before, after = change.setting.sides
-    if change.status in _BACK:
-        before, after = after, before
-    shown = osd_ids or ((change.osd_id,) if change.domain_id else ())
-    return About(
-        change.hostname, tuple(shown[:OSDS_MAX]), change.domain_id, change.dev_names, before, after,
-        one_line(change.why, TEXT_MAX), one_line(_outcome(change), TEXT_MAX),
-    )
 
 
 def line(
     rollout: Rollout, change: Change, at_s: float, osd_ids: Tuple[int, ...] = ()
 ) -> HistoryEntry:
-    """The line of a change that has ended."""
-    told = about(change, osd_ids)
-    moved = change.setting.moved(change.status in _BACK)
-    text = f"{change.name}: {moved}, {told.outcome}"
-    return HistoryEntry(at_s, rollout.by, rollout.plan_id, one_line(text, 900), told)
+    """The line of a change that has ended: from what to what, why, and what came of it."""
+    back = change.status is ChangeStatus.ROLLED_BACK
+    sides = change.setting.sides[::-1] if back else change.setting.sides
+    shown = osd_ids or ((change.osd_id,) if change.domain_id else ())
+    outcome = one_line(_outcome(change), TEXT_MAX)
+    about = About(
+        change.hostname, tuple(shown[:OSDS_MAX]), change.domain_id, change.dev_names, *sides,
+        one_line(change.why, TEXT_MAX), outcome,
+    )
+    text = f"{change.name}: {change.setting.moved(back)}, {outcome}"
+    return HistoryEntry(at_s, rollout.by, rollout.plan_id, one_line(text, 900), about)
 
 
 def standing(
@@ -92,12 +73,57 @@ def standing(
     return found
 
 
+@dataclass(frozen=True)
+class FoundWorse:
+    """Which plan found that a drive model is worse off in a mode, and how."""
+
+    plan_id: str
+    mode: CacheMode
+    why: str
+    at_s: float
+
+
+def marked(rollouts: Iterable[Rollout], results: Iterable[Result]) -> Dict[DriveKind, FoundWorse]:
+    """The newest mark of each kind of drive.
+
+    It stands until the kind is measured by clients' own traffic, or until a later plan has
+    changed a drive of that kind to that mode and it stayed: benches do not answer it.
+    """
+    found: Dict[DriveKind, FoundWorse] = {}
+    stayed: Dict[Tuple[DriveKind, CacheMode], float] = {}
+    for rollout in rollouts:
+        indices = rollout.worse.indices
+        worse = {item.action_id for i, item in enumerate(rollout.changes) if i in indices}
+        for change, setting in rollout.mode_changes:
+            if change.drive_model is None:
+                continue
+            kind = change.kind
+            if change.action_id in worse:
+                mark = FoundWorse(
+                    rollout.plan_id, setting.after, rollout.worse.why, rollout.worse.at_s
+                )
+                if kind not in found or found[kind].at_s < mark.at_s:
+                    found[kind] = mark
+            elif change.status is ChangeStatus.APPLIED and not indices:
+                key = (kind, setting.after)
+                stayed[key] = max(stayed.get(key, 0.0), rollout.ended_at_s)
+    measured: Dict[DriveKind, float] = {}
+    for result in results:
+        if result.load_point is LoadPoint.OSD_TRAFFIC and result.analysed and result.pairs:
+            kind = result.kind
+            measured[kind] = max(measured.get(kind, 0.0), result.ended_at_s)
+    return {
+        kind: mark for kind, mark in found.items()
+        if max(measured.get(kind, 0.0), stayed.get((kind, mark.mode), 0.0)) <= mark.at_s
+    }
+
+
 def _outcome(change: Change) -> str:
     said = change.status.value
     if change.before_us is not None and change.after_us is not None:
         latency = before_after(change.before_us, change.after_us)
         if latency not in change.detail:  # it went back for that
             said += f"; latency {latency}"
-            if change.status in _BACK:
+            if change.status is ChangeStatus.ROLLED_BACK:
                 said += " while it was in place"
     return f"{said}: {change.detail}" if change.detail else said

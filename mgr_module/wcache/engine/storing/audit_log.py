@@ -15,7 +15,6 @@ from ...core.errors import StorageError
 from ...core.history import ADMIN, AUTO, PROBE_PREFIX, About, HistoryEntry, Kind
 from .archive import Archive, StoredKind
 
-# The first versions had all lines in the last one.
 ADMINS_LOG = StoredKind("audit", HistoryEntry, proven=False)
 CHANGES_LOG = StoredKind("changes", HistoryEntry, proven=False)
 OTHERS_LOG = StoredKind("history", HistoryEntry, proven=False)
@@ -42,14 +41,10 @@ class AuditLog:
         self._next = {log: 0 for log in logs}
 
     def load(self) -> None:
-        """Take up what was stored; admins' lines go into their own log."""
+        """Take up what was stored."""
         for log in self._lines:
             self._lines[log] = self._archive.numbered(log)
             self._next[log] = self._archive.next_number(log)
-        for number, entry in list(self._lines[OTHERS_LOG].items()):
-            if entry.who == ADMIN:
-                self._append(ADMINS_LOG, entry)
-                self._remove(OTHERS_LOG, number)
 
     def note(
         self, who: str, what: str, text: str, severity: Optional[str] = None,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Callable, Dict, Mapping, Optional, Tuple
 
-from ...core.change import history as changes
 from ...core.change.change import ChangeStatus
+from ...core.change.history import ended, line
 from ...core.change.rollout import RolloutMachine
+from ...core.change.rollout_state import Rollout
 from ...core.experiment.run import RunMachine
 from ...core.history import OSDS_MAX, PROBE_PREFIX, About
 from ...core.host_report import HostReport
@@ -26,27 +28,25 @@ class ChangeHistory:
         self._audit = audit
         self._reports = reports
         self._clock = clock
-        self._known: Dict[str, Tuple[ChangeStatus, ...]] = {}
+        self._known: Dict[str, Dict[str, ChangeStatus]] = {}
 
     def load(self, rollouts: Mapping[str, RolloutMachine]) -> None:
         """What stored plans have come to is told already."""
-        self._known = {
-            plan_id: changes.statuses(machine.rollout) for plan_id, machine in rollouts.items()
-        }
+        self._known = {plan_id: _statuses(one.rollout) for plan_id, one in rollouts.items()}
 
     def look(self, machine: RolloutMachine) -> None:
         """Tell what has ended since; the plan keeps when it did."""
         rollout = machine.rollout
-        indices = changes.ended(self._known.get(rollout.plan_id, ()), rollout)
-        self._known[rollout.plan_id] = changes.statuses(rollout)
+        indices = ended(self._known.get(rollout.plan_id, {}), rollout)
+        self._known[rollout.plan_id] = _statuses(rollout)
         if not indices:
             return
-        now_s = self._clock()
-        machine.rollout = changes.stamped(rollout, indices, now_s)
+        now_s, changes = self._clock(), [*rollout.changes]
         for index in indices:
-            change = machine.rollout.changes[index]
-            ids = osds_of(self._reports(), change.hostname, getattr(change, "domain_id", ""))
-            self._audit.add(changes.line(machine.rollout, change, now_s, ids))
+            change = changes[index] = replace(changes[index], at_s=now_s)
+            ids = osds_of(self._reports(), change.hostname, change.domain_id)
+            self._audit.add(line(rollout, change, now_s, ids))
+        machine.rollout = replace(rollout, changes=tuple(changes))
 
     def about(self, who: str, what: str, run: Optional[RunMachine]) -> Optional[About]:
         """The drive that a line of a run is about, or of a probe that names a cache domain."""
@@ -58,6 +58,10 @@ class ChangeHistory:
             return None
         ids = osds_of(self._reports(), hostname, domain_id)
         return About(hostname, ids[:OSDS_MAX], "" if domain_id == hostname else domain_id)
+
+
+def _statuses(rollout: Rollout) -> Dict[str, ChangeStatus]:
+    return {change.action_id: change.status for change in rollout.changes}
 
 
 def osds_of(
