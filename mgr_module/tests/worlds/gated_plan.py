@@ -35,7 +35,7 @@ class GatedMgr(Mgr):
     def __init__(self, ratio=0.5, persist=False, together=4):
         self.ratio = ratio
         self.noise = 0.0
-        self.together = together
+        self.together, self.controls = together, CONTROLS
         self.watch = None
         self.blocks = 0
         self.silent = False
@@ -62,7 +62,7 @@ class GatedMgr(Mgr):
                 if self.silent:
                     missed += (Precondition.PROBES_HEARD,)
                 many = min(self.together, len(action.groups))
-                self.give(events.ClusterSeen(missed, many, CONTROLS))
+                self.give(events.ClusterSeen(missed, many, self.controls))
             else:
                 if isinstance(action, (events.GiveTask, events.MeasureLoad)):
                     self.watch = None

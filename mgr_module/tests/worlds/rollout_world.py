@@ -100,11 +100,14 @@ class Mgr:
             elif isinstance(action, events.MeasureLoad):
                 self.load, self.task = action, None
             elif isinstance(action, events.SaveRun):
-                self.stored = codec.dumps(self.machine.rollout)
+                self.save()
             elif isinstance(action, events.LookAtCluster):
                 self.give(events.ClusterSeen(self.missed))
             else:
                 self.notes.append(action)
+
+    def save(self):
+        self.stored = codec.dumps(self.machine.rollout)
 
     def apply_now(self, request):
         """What the probe does; the same action twice changes nothing more."""

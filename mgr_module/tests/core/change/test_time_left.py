@@ -4,8 +4,9 @@ import time
 from dataclasses import replace
 
 import pytest
+from gated_plan import GatedMgr
 from mgr_fakes import builders as make
-from rollout_world import WB, WT, change, drive_of
+from rollout_world import WB, change, drive_of
 from wcache.core import events
 from wcache.core.change.change import ChangeStatus
 from wcache.core.change.gate.evidence import Sums
@@ -15,7 +16,6 @@ from wcache.core.change.rollout_state import Rollout
 from wcache.core.change.stepping import steps_left
 from wcache.core.change.time_left import time_left
 from wcache.core.change.waves import arranged
-from wcache.core.loads import Block, OsdBlock
 from wcache.core.model import LoadPoint
 from wcache.core.protocol import ApplyRequest, DrivesOutcome, StateOutcome
 from wcache.core.record import Precondition
@@ -40,74 +40,53 @@ def a_plan(hosts, drives, racks=0, models=1, **values):
     ), **values)
 
 
-class Fleet:
-    """Drives that obey and commit faster for it, in virtual time."""
+class Fleet(GatedMgr):
+    """Drives of a plan that commit faster for it; the plan is not stored."""
 
     def __init__(self, rollout, together=10**6):
-        self.machine, self.together = RolloutMachine(rollout), together
-        self.now_s, self.watch, self.task, self.blocks = 0.0, None, None, 0
-        self.modes = {}
+        self.plan = rollout
         # of each step: its changes, those told then of it and of what follows, when it began,
         # and the time left
         self.made, self.told, self.began_s, self.left = [], [], [], []
+        super().__init__(together=together)
+        self.controls = range(10_000, 10_008)
 
-    def run(self):
-        self._give(events.Begin())
+    def _start(self):
+        self.machine = RolloutMachine(self.plan)
+        self.task = self.load = self.watch = None
+
+    def _look(self):
+        pass
+
+    def save(self):
+        pass
+
+    def to_the_end(self):
+        self.give(events.Begin())
         while not self.machine.over:
             assert not self.machine.paused, self.machine.rollout.reason
-            if self.task:
-                task, self.task = self.task, None
-                self.now_s += 0.5
-                self._give(events.TaskAnswered(task.task_id, self._done(task.request)))
-            elif self.watch:
-                self._block()
-            else:
-                self.now_s = self.machine.wake_at_s
-                self._give(events.Tick())
+            assert self.step()
         assert self.machine.rollout.status.value == "done"
         return self
 
-    def _give(self, event):
+    def give(self, event, lost_after=None):
         todo = self.machine.handle(event, self.now_s)
         step = self.machine.rollout.step.indices
         if step and step not in self.made:
+            steps = [*self.machine.steps_left()]
             self.made.append(step)
-            self.told.append([each.indices for each in self.machine.steps_left()])
+            self.told.append([each.indices for each in steps])
             self.began_s.append(self.now_s)
-            steps = self.machine.steps_left()
             self.left.append(time_left(self.machine.rollout, steps, self.now_s))
-        for action in todo:
-            if isinstance(action, events.LookAtCluster):
-                many = min(self.together, len(action.groups))
-                self._give(events.ClusterSeen((), many, range(10_000, 10_008)))
-            elif isinstance(action, events.GiveTask):
-                self.task, self.watch = action, None
-            elif isinstance(action, events.WatchBlocks):
-                self.watch, self.blocks = action, 0
+        self.run(todo)
 
-    def _done(self, request):
-        name = request.domain_id
-        before = self.modes.get(name, WB)
+    def apply_now(self, request):
+        before = self.modes.get(request.domain_id, WB)
         if not isinstance(request, ApplyRequest):
-            return DrivesOutcome((drive_of(name, before),))
-        self.modes[name] = request.mode
+            return DrivesOutcome((drive_of(request.domain_id, before),))
+        self.modes[request.domain_id] = request.mode
         states = (make.state(before),), (make.state(request.mode),)
         return StateOutcome(*states, (), before is not request.mode, ("d",))
-
-    def _block(self):
-        watch, request = self.watch, self.watch.request
-        self.now_s += request.block_s
-        self.blocks += 1
-        if self.blocks >= request.blocks:
-            self.watch = None
-
-        def us(osd_id):
-            ratio = 0.5 if self.modes.get(f"domain-{osd_id}") is WT else 1.0
-            return 1000.0 * ratio * (1.0 + 0.01 * ((self.blocks * 7 + osd_id * 3) % 5))
-
-        ids = (*request.treated, *request.controls)
-        block = Block(request.block_s, tuple(OsdBlock(o, us(o), 1000) for o in ids))
-        self._give(events.BlockSeen(watch.token, block))
 
 
 KIND = Sums(a_plan(1, 1).changes[0].pooled_as)
@@ -129,7 +108,7 @@ FLEETS = {
 @pytest.mark.parametrize("name", [name for name in FLEETS if not name.startswith("nothing")])
 def test_the_steps_that_are_told_are_those_that_the_machine_makes(name):
     told = [step.indices for step in steps_left(FLEETS[name])]
-    fleet = Fleet(FLEETS[name]).run()
+    fleet = Fleet(FLEETS[name]).to_the_end()
     assert fleet.made == told
     # as it was told whenever a step began
     assert fleet.told == [fleet.made[at:] for at in range(len(fleet.made))]
@@ -147,7 +126,7 @@ def test_a_thousand_drives_in_five_racks_are_more_than_a_few_large_steps():
 
 @pytest.mark.slow
 def test_a_limit_of_the_mons_holds_for_the_steps_to_come_until_more_go_together():
-    fleet = Fleet(a_plan(3, 8), together=3).run()
+    fleet = Fleet(a_plan(3, 8), together=3).to_the_end()
     assert max(map(len, fleet.made)) == 3
     limited = next(
         at for at in range(1, len(fleet.made)) if fleet.told[at - 1][1] != fleet.made[at]

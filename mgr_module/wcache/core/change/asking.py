@@ -33,7 +33,7 @@ class Asking(RollingBack):
         if rollout.step.last:
             return self._make_last()
         if change is not None and change.status is ChangeStatus.APPLYING:
-            if not change.prior_known:
+            if change.hostname and not change.prior.known:
                 return self._take_back("started by a version that stored no prior states")
             if rollout.trial:
                 return self._take_back("the mgr was restarted during the trial")

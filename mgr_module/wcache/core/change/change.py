@@ -201,11 +201,6 @@ class Change(OfDriveKind):
         return before_us / after_us if before_us and after_us else None
 
     @property
-    def prior_known(self) -> bool:
-        """Whether what was there before is stored with it."""
-        return self.prior.known or not self.hostname
-
-    @property
     def only_lasts(self) -> bool:
         """Whether nothing is toggled: what is there is only to last."""
         return self.setting.only_lasts

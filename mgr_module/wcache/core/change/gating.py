@@ -234,7 +234,7 @@ class Gating(Asking):
             return ()
         return only_of(there, (*treated, *controls))
 
-    def _forget_seen(self) -> None:
+    def _watch_after(self) -> List[events.Action]:
         """What a step has changed: nothing that was measured before is of the same any more."""
         if not all(change.alone_touched for change in self.rollout.of_step):
             self._seen = []
@@ -243,6 +243,8 @@ class Gating(Asking):
             replace(block, osds=tuple(o for o in block.osds if o.osd_id not in gone))
             for block in self._seen
         ]
+        self._watches = 0
+        return self._watch(Phase.BLOCKS_AFTER)
 
     def _watched(self, answer: object) -> List[events.Action]:
         if isinstance(answer, events.BlockSeen):
@@ -317,16 +319,6 @@ class Gating(Asking):
         return self._pause(unwatched) if after else self._pause_without_step(unwatched)
 
     # ---- the step
-
-    def _end_step_early(self) -> List[events.Action]:
-        """Nothing more is changed in this step: what it has made is judged."""
-        self.rollout = self.rollout.with_step_of(self.rollout.unjudged)
-        return self._next_of_step()
-
-    def _watch_after(self) -> List[events.Action]:
-        self._watches = 0
-        self._forget_seen()
-        return self._watch(Phase.BLOCKS_AFTER)
 
     def _judge_step(self) -> List[events.Action]:
         rollout, gate = self.rollout, self.rollout.gate

@@ -123,8 +123,8 @@ class RolloutMachine(Gating):
         waits = was_held and Precondition.PROBES_HEARD in broken
         if begun and made and broken and not waits:
             # what is made is not left unjudged for as long as that lasts
-            self._have(missed=(), reason="")
-            return self._end_step_early()
+            self.rollout = replace(rollout, missed=(), reason="").with_step_of(made)
+            return self._next_of_step()
         if Precondition.PLAN_STANDS in broken:
             # it does not come right by itself, and what was agreed to is not what would be done
             return self._pause(holding.words(broken, event.detail, event.moved))

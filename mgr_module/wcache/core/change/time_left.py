@@ -75,13 +75,9 @@ def time_left(rollout: Rollout, steps: Iterable[Step], now_s: float) -> TimeLeft
     return TimeLeft(least, most, min(0.99, gone / whole) if whole > 0 else 1.0, expected)
 
 
-def _is_canary(rollout: Rollout, step: Step) -> bool:
-    return step.indices[0] == rollout.canary_index
-
-
 def _step_s(rollout: Rollout, step: Step) -> Tuple[float, float, float]:
     """The least, the most, and what is expected."""
-    canary, size = _is_canary(rollout, step), len(step.indices)
+    canary, size = step.indices[0] == rollout.canary_index, len(step.indices)
     change = rollout.changes[step.indices[0]]
     waits = size * change.wait_s
     if not step.by_load:

@@ -75,7 +75,11 @@ NONCE_BYTES = 8
 
 
 class PlanWish(NamedTuple):
-    """What a plan is asked for."""
+    """What a plan is asked for.
+
+    `option` names an option and its value, in place of the recommendations; `without` are
+    drives that are left out.
+    """
 
     scope: Scope = Scope()
     consent_turn_on: bool = False
@@ -107,29 +111,13 @@ class PlanService:
         self._clients = clients
 
     def plan(
-        self,
-        scope: Optional[str] = None,
-        consent_turn_on: bool = False,
-        persist: bool = False,
-        knob: str = DEFAULT.name,
-        only: Optional[FrozenSet[Tuple[str, str]]] = None,
-        by: str = ADMIN,
-        dry_run: bool = False,
-        take_over: str = "",
-        option: str = "",
-        without: str = "",
+        self, scope: Optional[str] = None, dry_run: bool = False, **words: Any
     ) -> Dict[str, Any]:
         """`plan`: ordered changes that make the recommendations true; nothing is changed.
 
-        `option` names an option and its value, in place of the recommendations; `without` are
-        drives that are left out.  A `dry_run`
-        keeps no plan either.
+        `words` are the rest of `PlanWish`.  A `dry_run` keeps no plan either.
         """
-        engine = self._engine
-        wish = PlanWish(
-            parse_scope(scope), consent_turn_on, persist, knob, only, by, take_over, option,
-            without,
-        )
+        engine, wish = self._engine, PlanWish(parse_scope(scope), **words)
         world = engine.world()
         with engine.orders() as orders:
             plan_id, reported = orders.new_plan_id(), orders.refresh()
@@ -138,10 +126,6 @@ class PlanService:
             return made.told
         with engine.orders() as orders:
             return _kept(orders, made)
-
-    def forecast(self, world: World, orders: Orders, wish: PlanWish) -> Dict[str, Any]:
-        """Say what such a plan would change; it is not kept."""
-        return self._made(world, orders.new_plan_id(), orders.refresh(), wish).told
 
     def planned(self, world: World, orders: Orders, wish: PlanWish) -> Dict[str, Any]:
         """Plan by a look that holds."""
