@@ -14,6 +14,7 @@ from hypothesis import settings
 from loop_devices import loop_on
 from process_bench import mgr_of
 from sim_drives import Probe
+from switching_search import forget_histories
 from wcache_probe.linux.block.host_files import HostFiles
 from wcache_probe.linux.block.writers import INITIAL_PID_NAMESPACE
 from wcache_probe.linux.host import LinuxDriveHost
@@ -234,6 +235,13 @@ def new_host():
 def evidence_of_the_test_alone(tmp_path, monkeypatch):
     """What a host remembers where a test names no folder; not this machine's."""
     monkeypatch.setattr("wcache_probe.linux.host.STATE_DIR", str(tmp_path / "evidence-of-tests"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _histories():
+    """What a module's searches have learned goes with it."""
+    yield
+    forget_histories()
 
 
 @pytest.fixture

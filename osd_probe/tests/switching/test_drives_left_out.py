@@ -16,7 +16,7 @@ from dataclasses import replace
 
 import pytest
 from switching_scripts import recovery, restored
-from switching_search import EVENTS_MAX, explore, forget_histories
+from switching_search import EVENTS_MAX, explore
 from switching_world import (
     BACK,
     ENTRY,
@@ -32,13 +32,6 @@ from wcache.core.drive.saved_off import why_pinned
 from wcache.core.errors import WcacheError
 from wcache.core.model import Transport
 from wcache_probe.switching import toggle as sw
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _free():
-    yield
-    forget_histories()
-
 
 # ---- what is asked
 

@@ -30,7 +30,6 @@ from switching_scripts import (
     restored,
     toggled,
 )
-from switching_search import forget_histories
 from switching_world import BACK, LOOK, LOST, THROUGH
 from wcache.core.drive.journal import EntryKind
 from wcache.core.drive.prior import prior_from
@@ -41,13 +40,6 @@ from wcache.core.options.option import Place
 from wcache_probe.switching import options
 from wcache_probe.switching import toggle as sw
 from wcache_probe.switching.way_back import bring_back
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _free():
-    yield
-    forget_histories()
-
 
 # ---- cache modes
 

@@ -14,7 +14,7 @@ from switching_scripts import (
     toggled,
     worlds,
 )
-from switching_search import explore, forget_histories
+from switching_search import explore
 from switching_world import (
     BACK,
     LOOK,
@@ -28,12 +28,6 @@ from wcache.core.errors import WcacheError
 from wcache.core.model import Transport
 from wcache_probe.switching import steps
 from wcache_probe.switching import toggle as sw
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _histories():
-    yield
-    forget_histories()
 
 
 def prior_of(journal):

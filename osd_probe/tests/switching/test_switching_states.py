@@ -28,7 +28,7 @@ from switching_scripts import (
     restored,
     with_most_to_lose,
 )
-from switching_search import explore, forget_histories
+from switching_search import explore
 from switching_world import (
     NEW_KERNEL,
     THROUGH,
@@ -38,12 +38,6 @@ from wcache.core.errors import WcacheError
 from wcache.core.model import KernelView, Transport
 from wcache_probe.switching import steps
 from wcache_probe.switching import toggle as sw
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _histories():
-    yield
-    forget_histories()
 
 
 @pytest.mark.slow

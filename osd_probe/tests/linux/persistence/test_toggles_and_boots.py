@@ -16,7 +16,7 @@ from typing import NamedTuple
 import pytest
 from prepare_bench import TOOL, Builder, booted, entry_of, host_of, preparation, prepare
 from switching_scripts import recovery, restored, with_most_to_lose
-from switching_search import explore, forget_histories
+from switching_search import explore
 from switching_world import (
     ELSEWHERE,
     ENTRY,
@@ -122,7 +122,7 @@ def probe(tmp_path_factory, new_host):
     """The probe's own answers."""
     top = tmp_path_factory.mktemp("hosts").resolve()
     hosts = (new_host(top / str(number)) for number in itertools.count())
-    yield Answers(
+    return Answers(
         {each: said_in(next(hosts), each) for each in SITUATIONS},
         {
             (journal, on): may_unprepare(next(hosts), journal=journal, on=on)
@@ -130,7 +130,6 @@ def probe(tmp_path_factory, new_host):
         },
         {in_ram: may_prepare(next(hosts), etc_in_ram=in_ram) for in_ram in (True, False)},
     )
-    forget_histories()
 
 
 class Answers(NamedTuple):
