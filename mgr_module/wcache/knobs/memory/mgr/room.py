@@ -1,4 +1,4 @@
-"""The knob `memory` in a mgr: what OSDs have of memory, should have, and are promised.
+"""The knob `memory` in a mgr: what OSDs have of memory, what they should have.
 
 Each use case takes plain arguments, returns plain data, and raises a WcacheError with one line.
 """
