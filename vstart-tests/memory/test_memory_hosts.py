@@ -11,7 +11,8 @@ import pytest
 from ceph_ci.source import source_of
 from test_memory_division import HOSTS
 from wcache.core.text import amount, table
-from wcache.knobs.memory.room import Limits, equal_split, others_bytes, room_of
+from wcache.knobs.memory.knob import MemoryOptions
+from wcache.knobs.memory.room import equal_split, others_bytes, room_of
 
 # the source is a quarter of a gigabyte to fetch
 pytestmark = [pytest.mark.cluster, pytest.mark.long]
@@ -73,11 +74,12 @@ def test_what_cephadm_would_set_is_computed_as_its_own_code_does(
         each = int((total * RATIO - others) // osds)
         ours = each if each >= 0 else None
         assert ours == theirs[name], name
-        room = room_of(total, others, Limits())
+        room = room_of(total, others, MemoryOptions())
         rows.append((
             name, osds, amount(total), amount(others),
-            "nothing" if ours is None else amount(ours), amount(equal_split(room, osds, Limits())),
-            "yes" if room.osds_bytes >= osds * Limits().floor else "no",
+            "nothing" if ours is None else amount(ours),
+            amount(equal_split(room, osds, MemoryOptions())),
+            "yes" if room.osds_bytes >= osds * MemoryOptions().least_target_bytes else "no",
         ))
     print("\n" + table(
         ("HOST", "OSDS", "RAM", "OTHERS", "CEPHADM GIVES", "OUR RULE GIVES", "FLOORS FIT"), rows

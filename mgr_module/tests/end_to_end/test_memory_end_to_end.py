@@ -117,9 +117,7 @@ def test_nothing_goes_down_while_the_cluster_is_not_healthy():
     ok(mgr.command("apply", plan_id=plan_id))
     mgr.step(30.0)
     writes = len(mgr.config.writes)
-    mgr.view.state = mgr.view.state.__class__(
-        **{**mgr.view.state.__dict__, "missed": (Precondition.CLUSTER_HEALTHY,)}
-    )
+    mgr.view.state = replace(mgr.view.state, missed=(Precondition.CLUSTER_HEALTHY,))
     mgr.steps(60, 30.0)
     assert len(mgr.config.writes) == writes
 

@@ -6,8 +6,8 @@ import random
 import pytest
 from wcache.knobs.memory.curve import Curve, Point, cache_bytes
 from wcache.knobs.memory.division import Share, divide
-from wcache.knobs.memory.knob import STEP_BYTES
-from wcache.knobs.memory.room import GIB, Limits, equal_split, others_bytes, room_of
+from wcache.knobs.memory.knob import STEP_BYTES, MemoryOptions
+from wcache.knobs.memory.room import GIB, equal_split, others_bytes, room_of
 
 # `make test-statistics` does it on 1,000 hosts (qa/statistics/test_memory_on_1000_hosts.py).
 HOSTS_BRUTE, HOSTS_STABLE = 25, 100
@@ -119,7 +119,7 @@ def test_where_not_even_the_floors_fit_there_is_no_division():
 
 
 def test_the_floor_is_never_under_cephs_own_minimum():
-    assert Limits(floor_bytes=1).floor == 896 * 2**20
+    assert MemoryOptions(memory_floor=1).least_target_bytes == 896 * 2**20
 
 
 # Hosts as they are: RAM, daemons, OSDs; what cephadm would set, as its own formula says.
@@ -137,10 +137,10 @@ HOSTS = {
 def test_what_all_osds_get_by_the_rule_fits_beside_what_cephadm_assumes(name):
     total, daemons, osds = HOSTS[name]
     others = others_bytes(daemons)
-    room = room_of(total, others, Limits())
-    ours = equal_split(room, osds, Limits())
+    room = room_of(total, others, MemoryOptions())
+    ours = equal_split(room, osds, MemoryOptions())
     assert room.osds_bytes <= 0.8 * total
-    if room.osds_bytes >= osds * Limits().floor:
+    if room.osds_bytes >= osds * MemoryOptions().least_target_bytes:
         assert ours * osds <= room.osds_bytes
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ...core.cluster import ClusterState, OsdInfo, calm_first, in_turns
@@ -20,28 +20,17 @@ from .capacity import Measurement
 from .config import by_mclock, scheduler
 
 
-@dataclass(frozen=True)
-class Target:
-    """An OSD to be benched."""
-
-    osd_id: int
-    hostname: str
-    device_class: str
-    rotational: bool
-    stack: str
-
-
 def choose(
     scope: Scope, reports: Sequence[HostReport], cluster: ClusterState, facts: Basis, *,
     forced: bool, most: int, not_now: Mapping[int, str] = {},
-) -> Tuple[List[Target], List[str]]:
+) -> Tuple[List[OsdInfo], List[str]]:
     """At most `most` OSDs of each device class and stack, and why others are left out.
 
-    `not_now`: by OSD, who has it for itself.
+    Each has the name of its host that its probe goes by.  `not_now`: by OSD, who has it for itself.
     Those that are not well are passed over, and those come last that move or get data, or that had
     slow operations in BlueStore.
     """
-    found: Dict[Tuple[str, bool, str], List[Target]] = defaultdict(list)
+    found: Dict[Tuple[str, bool, str], List[OsdInfo]] = defaultdict(list)
     skipped: List[str] = []
     # the name that the probe goes by: an OSD's metadata may have another one
     hosts = {
@@ -59,16 +48,14 @@ def choose(
         if reason:
             skipped.append(f"osd.{osd.osd_id}: {reason}")
             continue
-        stack = facts.stacks[osd.osd_id]
-        found[(osd.device_class, osd.rotational, stack)].append(
-            Target(osd.osd_id, hosts[osd.osd_id], osd.device_class, osd.rotational, stack)
-        )
+        kind = (osd.device_class, osd.rotational, facts.stacks[osd.osd_id])
+        found[kind].append(replace(osd, hostname=hosts[osd.osd_id]))
     skipped += [
         f"{many(len(osds), 'OSD')} passed over, each {why}: {named(osds)}"
         for why, osds in sorted(ill.items())
     ]
     last = (cluster.busy or frozenset()) | {one.osd_id for one in cluster.slow_osds}
-    chosen: List[Target] = []
+    chosen: List[OsdInfo] = []
     for _, targets in sorted(found.items()):
         first = (one for one in targets if one.osd_id not in last)
         spread, getting = calm_first(
@@ -99,7 +86,7 @@ def _why_not(osd: OsdInfo, facts: Basis, forced: bool) -> str:
 
 
 def make_runs(
-    campaign_id: str, targets: Sequence[Target], calls: int, reports: Sequence[HostReport],
+    campaign_id: str, targets: Sequence[OsdInfo], calls: int, reports: Sequence[HostReport],
     cluster: ClusterState, options: CampaignOptions,
 ) -> Tuple[RunSpec, ...]:
     """One run for each OSD, on the cache domain of its block drive."""

@@ -187,22 +187,22 @@ def _of_group(facts: Facts, hosts: Sequence[HostFacts]) -> GroupAdvice:
         classes, fits = _by_rule(facts, shares, room, ceiling)
     if not fits:
         left.append(
-            f"{sum(s.osds for s in shares)} OSDs with {amount(facts.limits.floor)} each do not "
-            f"fit into the {amount(room.osds_bytes)} that are left for them: move daemons or OSDs "
-            "elsewhere, add memory, or lower memory_floor"
+            f"{sum(s.osds for s in shares)} OSDs with {amount(facts.limits.least_target_bytes)} "
+            f"each do not fit into the {amount(room.osds_bytes)} that are left for them: move "
+            "daemons or OSDs elsewhere, add memory, or lower memory_floor"
         )
     return GroupAdvice(names, room, tuple(classes), tuple(left), fits)
 
 
 def ceiling_of(facts: Facts, hosts: Sequence[HostFacts]) -> int:
     """The largest target: what the admin allows, and every OSD's own cgroup."""
-    found = [facts.limits.ceiling_bytes]
+    found = [facts.limits.memory_ceiling]
     for host in hosts:
         for item in host.osds:
             limit = host.limit_of(item.osd.osd_id)
             if limit is not None:
-                found.append(int(limit * (1.0 - facts.limits.headroom)))
-    return max(facts.limits.floor, min(found))
+                found.append(int(limit * (1.0 - facts.limits.memory_headroom)))
+    return max(facts.limits.least_target_bytes, min(found))
 
 
 def class_curve(
@@ -242,12 +242,12 @@ def _measured(
     facts: Facts, shares: Sequence[Share], room: Room, ceiling: int
 ) -> Tuple[List[ClassAdvice], bool]:
     chosen = divide(
-        shares, room.osds_bytes, floor_bytes=facts.limits.floor, ceiling_bytes=ceiling
+        shares, room.osds_bytes, floor_bytes=facts.limits.least_target_bytes, ceiling_bytes=ceiling
     )
     now = {share.device_class: share.now_bytes for share in shares}
     given = sum(share.osds * share.now_bytes for share in shares)
     fits = chosen is not None
-    targets = chosen if chosen is not None else dict.fromkeys(now, facts.limits.floor)
+    targets = chosen if chosen is not None else dict.fromkeys(now, facts.limits.least_target_bytes)
     before = sum(share.curve.at(share.now_bytes).wait for share in shares)
     after = sum(share.curve.at(targets[share.device_class]).wait for share in shares)
     osds = sum(share.osds for share in shares)
@@ -284,7 +284,7 @@ def _by_rule(
 ) -> Tuple[List[ClassAdvice], bool]:
     """The same for each OSD, and no more than Ceph's default: more has to be proven."""
     osds = sum(share.osds for share in shares)
-    limits = replace(facts.limits, ceiling_bytes=min(ceiling, TARGET_BYTES_DEFAULT))
+    limits = replace(facts.limits, memory_ceiling=min(ceiling, TARGET_BYTES_DEFAULT))
     each = equal_split(room, osds, limits)
     fits = each * osds <= room.osds_bytes
     given = sum(share.osds * share.now_bytes for share in shares)
@@ -293,7 +293,7 @@ def _by_rule(
     for share in shares:
         # what fits is left as it is, where the rule would only take from it
         keep = given <= room.osds_bytes and share.now_bytes >= step
-        target = share.now_bytes if keep else max(step, facts.limits.floor)
+        target = share.now_bytes if keep else max(step, facts.limits.least_target_bytes)
         stays = target == share.now_bytes
         change = (
             f"stays at {amount(target)}" if stays

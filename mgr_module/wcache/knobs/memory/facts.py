@@ -11,10 +11,10 @@ from typing import Dict, Optional, Tuple
 from ...core.cluster import OsdInfo
 from ...core.config_database import LABELS_OF, Config, Mask, mask_of
 from ...core.hardware.readings import HostMemory
-from .knob import AUTOTUNE, TARGET, TARGET_BYTES_DEFAULT
+from .knob import AUTOTUNE, TARGET, TARGET_BYTES_DEFAULT, MemoryOptions
 from .rates import MissCost, Rates, usual_costs
 from .reading import OsdReading
-from .room import Limits, Room, others_bytes, room_of
+from .room import Room, others_bytes, room_of
 from .trial_result import TrialResult
 
 # The label by which cephadm leaves a host's targets alone (mgr/cephadm/serve.py).
@@ -80,7 +80,7 @@ class HostFacts:
     name: str
     osds: Tuple[OsdFacts, ...]
     config: Config
-    limits: Limits
+    limits: MemoryOptions
     memory: Optional[HostMemory] = None
     daemons: Tuple[Tuple[str, int], ...] = ()  # by type, without OSDs
     autotuned: bool = False  # cephadm sets the targets of this host
@@ -168,9 +168,8 @@ class Facts:
 
     hosts: Tuple[HostFacts, ...]
     config: Config
-    limits: Limits
+    limits: MemoryOptions
     trials: Tuple[TrialResult, ...] = ()
-    orchestrator: str = ""
     now_s: float = 0.0
 
     @cached_property

@@ -61,5 +61,10 @@ class MemoryOptions:
     memory_step_s: float = field(default=60.0, metadata={"option": (
         "Seconds between two steps of 5% by which osd_memory_target goes down.", 1.0, 3600.0)})
 
+    @property
+    def least_target_bytes(self) -> int:
+        """The floor, never under Ceph's own minimum."""
+        return max(TARGET_BYTES_MIN, self.memory_floor)
+
 
 MEMORY = Knob("memory", (TARGET, AUTOTUNE), ADVICE)

@@ -284,6 +284,7 @@ def _stepped(
         for s, value, was in zip(sections, values, before)
     ]
     expect = _expected(facts, sections, values, None if first else before)
+    step_s = facts.limits.memory_step_s
     falls = any(value < was for value, was in zip(values, before))
     rises = any(value > was for value, was in zip(values, before))
     where = sections[0].who.replace("osd/", "", 1)
@@ -291,7 +292,7 @@ def _stepped(
     return _change(
         asked, changes, tuple(edits), sections[0].device_class, where + more,
         "its part in the division of the host's memory", expect,
-        facts.limits.step_s if falls else 0.0, facts.limits.step_s if rises else 0.0, felt,
+        step_s if falls else 0.0, step_s if rises else 0.0, felt,
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Mapping, Optional
 
-from .knob import TARGET_BYTES_MIN
+from .knob import MemoryOptions
 
 MIB, GIB = 2**20, 2**30
 # What other daemons are given, by type (autotune.py, min_size_by_type); every other type 1 GiB.
@@ -18,22 +18,6 @@ DAEMON_BYTES = {
     "haproxy": 128 * MIB, "nvmeof": 4 * GIB,
 }
 DAEMON_BYTES_DEFAULT = GIB
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What an admin allows: shares and bytes (`memory_*` of the module's options)."""
-
-    floor_bytes: int = 2 * GIB
-    ceiling_bytes: int = 16 * GIB
-    budget_bytes: int = 0  # of a host for its OSDs; 0: all that is left
-    headroom: float = 0.2
-    step_s: float = 60.0  # between two steps down
-
-    @property
-    def floor(self) -> int:
-        """Never under Ceph's own minimum."""
-        return max(TARGET_BYTES_MIN, self.floor_bytes)
 
 
 @dataclass(frozen=True)
@@ -56,18 +40,18 @@ def others_bytes(daemons: Mapping[str, int], used_bytes: int = 0) -> int:
 
 
 def room_of(
-    total_bytes: int, others: int, limits: Limits, limit_bytes: Optional[int] = None
+    total_bytes: int, others: int, limits: MemoryOptions, limit_bytes: Optional[int] = None
 ) -> Room:
     """What is left for OSDs: RAM less headroom and others, within limit and budget."""
-    left = max(0, int(total_bytes * (1.0 - limits.headroom)) - others)
+    left = max(0, int(total_bytes * (1.0 - limits.memory_headroom)) - others)
     if limit_bytes is not None:
-        left = min(left, int(limit_bytes * (1.0 - limits.headroom)))
-    if limits.budget_bytes:
-        left = min(left, limits.budget_bytes)
+        left = min(left, int(limit_bytes * (1.0 - limits.memory_headroom)))
+    if limits.memory_budget:
+        left = min(left, limits.memory_budget)
     return Room(total_bytes, limit_bytes, others, left)
 
 
-def equal_split(room: Room, osds: int, limits: Limits) -> int:
+def equal_split(room: Room, osds: int, limits: MemoryOptions) -> int:
     """The rule where nothing is measured: the same for each OSD, within floor and ceiling."""
     each = room.osds_bytes // max(1, osds)
-    return max(limits.floor, min(limits.ceiling_bytes, each))
+    return max(limits.least_target_bytes, min(limits.memory_ceiling, each))

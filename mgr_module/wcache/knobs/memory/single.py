@@ -86,7 +86,7 @@ def _of_class(
         others = [curve for other, curve in curves.items() if other != osd_id]
         target, saved = _own_target(
             curves[osd_id], others, advice.target_bytes, spare_bytes,
-            facts.limits.floor, ceiling_of(facts, [host]),
+            facts.limits.least_target_bytes, ceiling_of(facts, [host]),
         )
         told = any(t.tells_of(item.target_bytes, facts.now_s)
                    for t in facts.trials if t.device_class == name)

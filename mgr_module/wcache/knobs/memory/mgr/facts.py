@@ -7,7 +7,6 @@ from typing import Callable, Dict, List, Tuple
 
 from ....ceph.surroundings import Surroundings
 from ....core.fleet.claims import speaking_for
-from ....core.hardware.readings import HostMemory
 from ....core.model import Finding
 from ....engine.storing.archive import Archive, StoredKind
 from ....engine.world import World
@@ -22,7 +21,6 @@ from ..facts import (
 from ..findings import findings, outdated
 from ..knob import MEMORY, MemoryOptions
 from ..promise import PROMISES_MAX, Promise, Promises
-from ..room import Limits
 from ..trial import Trial
 from ..trial_result import TrialResult, TrialResults
 from .watch import MemoryWatch
@@ -99,8 +97,12 @@ class MemoryFacts:
 
     def gather(self, world: World) -> Facts:
         """Everything that advice follows from."""
-        memory = _memory_of(world)
-        orchestrator = self._surroundings.orchestrator()
+        # by the machine of the map that each probe speaks for
+        hosts_of = speaking_for(world.reports, world.cluster)
+        memory = {
+            hosts_of[report.hostname]: report.memory
+            for report in world.real_reports if report.memory is not None
+        }
         known, now_s = self._watch.by_osd(), self._wall()
         by_host: Dict[str, List[OsdFacts]] = {}
         for osd in world.cluster.osds.values():
@@ -111,12 +113,8 @@ class MemoryFacts:
                 osd, seen.last, seen.rates, max(0.0, seen.settled_at_s - now_s)
             )
             by_host.setdefault(name, []).append(item)
-        cephadm, config = orchestrator == "cephadm", world.config
-        options = world.options.of(MemoryOptions)
-        limits = Limits(
-            options.memory_floor, options.memory_ceiling, options.memory_budget,
-            options.memory_headroom, options.memory_step_s,
-        )
+        config, limits = world.config, world.options.of(MemoryOptions)
+        cephadm = self._surroundings.orchestrator() == "cephadm"
         hosts = tuple(
             HostFacts(
                 name, tuple(sorted(items, key=lambda item: item.osd.osd_id)), config, limits,
@@ -130,13 +128,4 @@ class MemoryFacts:
             )
             for name, items in sorted(by_host.items()) if name
         )
-        return Facts(hosts, config, limits, self.results, orchestrator, now_s)
-
-
-def _memory_of(world: World) -> Dict[str, HostMemory]:
-    """What probes have reported, by the machine of the map that each speaks for."""
-    hosts = speaking_for(world.reports, world.cluster)
-    return {
-        hosts[report.hostname]: report.memory
-        for report in world.real_reports if report.memory is not None
-    }
+        return Facts(hosts, config, limits, self.results, now_s)

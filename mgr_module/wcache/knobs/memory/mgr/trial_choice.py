@@ -19,7 +19,6 @@ from ..advice import why_not
 from ..facts import Facts, HostFacts, OsdFacts
 from ..knob import STEP_BYTES, MemoryOptions
 from ..reading import EDGES_DEFAULT_S
-from ..room import Limits
 from ..trial import Trial
 
 # A trial ends where so much of a limit is used, ...
@@ -159,18 +158,18 @@ class Most(NamedTuple):
 
 
 def most_of_trial(
-    chosen: Sequence[Tuple[HostFacts, OsdFacts]], low_bytes: int, limits: Limits
+    chosen: Sequence[Tuple[HostFacts, OsdFacts]], low_bytes: int, limits: MemoryOptions
 ) -> Most:
     """Of OSDs that all go by `low_bytes` now, with the hosts that they are on."""
-    found = [Most(limits.ceiling_bytes, f"memory_ceiling is {amount(limits.ceiling_bytes)}")]
+    found = [Most(limits.memory_ceiling, f"memory_ceiling is {amount(limits.memory_ceiling)}")]
     for host in dict.fromkeys(where for where, _ in chosen):
         ids = [item.osd.osd_id for where, item in chosen if where is host]
         own = min((limit for limit in map(host.limit_of, ids) if limit is not None), default=None)
         if own is not None:
             found.append(Most(
-                int(own * (1.0 - limits.headroom)),
+                int(own * (1.0 - limits.memory_headroom)),
                 f"the cgroup limit of an OSD on host {host.name} is {amount(own)}, of which "
-                f"{limits.headroom:.0%} stays free (memory_headroom)",
+                f"{limits.memory_headroom:.0%} stays free (memory_headroom)",
             ))
         room = host.room
         free = room.osds_bytes - host.given_bytes if room is not None else 0

@@ -144,9 +144,13 @@ class Trials:
             # they may have fallen ill since they were chosen
             for osd_id, why in world.cluster.illness(trial.osd_ids).items():
                 raise RefusedError(f"osd.{osd_id} {why}", "wait until it is well, or try it anew")
-            self._up_from = _ups(trial, world)
-            self._on, self._asked_at_s = _places(trial, world), world.now_s
-            self._cluster_at_s = 0.0
+            known = world.cluster.osds
+            self._up_from = {i: known[i].up_from for i in trial.osd_ids if i in known}
+            self._on, self._asked_at_s, self._cluster_at_s = {}, world.now_s, 0.0
+            for osd_id in trial.osd_ids:
+                # the name that a probe has for its host need not be Ceph's
+                hostname = world.told_by.get(osd_id) or known[osd_id].hostname
+                self._on.setdefault(hostname, []).append(osd_id)
             orders.begin_trial(MEMORY.name, trial)
 
         span = f"{amount(trial.low_bytes)} to {amount(trial.high_bytes)} and back, leased"
@@ -186,11 +190,11 @@ class Trials:
             return no_longer_met(world.cluster.blocking, world.cluster.sick)
         for osd_id, why in world.cluster.illness(trial.osd_ids).items():
             return f"osd.{osd_id} {why}"
-        now = _ups(trial, world)
-        return next((
-            f"osd.{osd_id} was restarted" for osd_id, since in self._up_from.items()
-            if now.get(osd_id) != since
-        ), "")
+        for osd_id, since in self._up_from.items():
+            osd = world.cluster.osds.get(osd_id)
+            if osd is None or osd.up_from != since:
+                return f"osd.{osd_id} was restarted"
+        return ""
 
     def _crowded(self, trial: Trial, world: World) -> str:
         """Why its hosts run out of memory, or that one of them does not tell."""
@@ -211,17 +215,3 @@ def last_trial(world: World) -> Optional[Trial]:
     """The last trial of a larger target, over or not."""
     found = (machine.state for machine in world.trials.values())
     return next((state for state in found if isinstance(state, Trial)), None)
-
-
-def _places(trial: Trial, world: World) -> Dict[str, List[int]]:
-    """By the name that a probe has for its host, which need not be Ceph's."""
-    found: Dict[str, List[int]] = {}
-    for osd_id in trial.osd_ids:
-        hostname = world.told_by.get(osd_id) or world.cluster.osds[osd_id].hostname
-        found.setdefault(hostname, []).append(osd_id)
-    return found
-
-
-def _ups(trial: Trial, world: World) -> Dict[int, int]:
-    osds = world.cluster.osds
-    return {osd_id: osds[osd_id].up_from for osd_id in trial.osd_ids if osd_id in osds}
