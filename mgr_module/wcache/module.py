@@ -79,7 +79,7 @@ class Module(MgrModule):
             python=lambda: self._options.python_path,
             seconds_max=lambda: self._options.analysis_seconds_max,
         )
-        osds = Osds(self, lambda osd_id: _is_up(view, osd_id))
+        osds = Osds(self, view.is_up)
         loads = CephLoads(
             osds, commits_min=lambda: self._options.traffic_commits_min,
             erasure_coded=view.erasure_coded, move_counters=ceph_compat.move_counters,
@@ -283,8 +283,3 @@ def _options_of(
         for option in module_options()
     }
     return read_options({name: value for name, value in found.items() if is_set(name, value)})
-
-
-def _is_up(view: CephView, osd_id: int) -> bool:
-    osd = view.cluster().osds.get(osd_id)
-    return osd is not None and osd.up

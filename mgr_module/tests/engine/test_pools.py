@@ -41,7 +41,7 @@ def results(ratios, **more):
 
 
 class InProcess:
-    """The `PoolOp` port on the real statistics; `error` instead where it is set."""
+    """The port `pool` on the real statistics; `error` instead where it is set."""
 
     def __init__(self, error=""):
         self.error = error
@@ -61,7 +61,7 @@ class InProcess:
 
 
 def pooled(found):
-    pools = Pools(InProcess())
+    pools = Pools(InProcess().pool)
     pools.refresh(found)
     return pools.known()
 
@@ -129,7 +129,7 @@ def test_a_disk_with_its_db_elsewhere_is_not_pooled_with_one_that_holds_all():
 
 def test_without_an_analysis_agreement_decides_and_says_why():
     found = results([3.0, 3.1, 3.2])
-    pools = Pools(InProcess("numpy and scipy are needed"))
+    pools = Pools(InProcess("numpy and scipy are needed").pool)
     pools.refresh(found)
     (advice,) = recommend(found, pools=pools.known())
     assert advice.verdict is Verdict.WRITE_THROUGH
@@ -164,7 +164,7 @@ def test_a_pool_takes_the_same_fields_for_alike_as_records_do():
 
 def test_a_pool_is_asked_for_once_and_again_when_a_result_is_new():
     analysis = InProcess()
-    pools = Pools(analysis)
+    pools = Pools(analysis.pool)
     found = results([3.0, 3.1, 3.2])
     pools.refresh(found)
     pools.refresh(found)
@@ -176,7 +176,7 @@ def test_a_pool_is_asked_for_once_and_again_when_a_result_is_new():
 
 def test_a_pool_that_fails_is_tried_again_a_few_times():
     analysis = InProcess("the analysis child failed")
-    pools = Pools(analysis)
+    pools = Pools(analysis.pool)
     for _ in range(TRIES_MAX + 2):
         pools.refresh(results([3.0, 3.1, 3.2]))
     assert analysis.asked == TRIES_MAX
@@ -200,7 +200,7 @@ def test_an_answer_to_results_that_have_changed_is_not_used():
         def pool(self, items, done):
             late.append((pool(items, OPTIONS), done))
 
-    pools = Pools(Slow())
+    pools = Pools(Slow().pool)
     pools.refresh(results([3.0, 3.1, 3.2]))
     more = results([3.0, 3.1, 3.2, 3.3])
     pools.refresh(more)

@@ -55,7 +55,7 @@ def test_a_drive_that_was_switched_by_hand_is_drift_as_soon_as_the_probe_has_see
 def test_tables_say_how_old_they_are():
     mgr = a_mgr()
     mgr.now_s += 20.0
-    mgr.inside.hosts.want_look("h2")
+    mgr.inside.hosts.look_wanted.add("h2")
     mgr.probes["h2"].turn(2)
     mgr.now_s += 3.0
     status = said(mgr, "status")

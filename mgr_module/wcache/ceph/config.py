@@ -14,7 +14,6 @@ from typing import (
     List,
     Mapping,
     Optional,
-    Protocol,
     Tuple,
 )
 
@@ -31,6 +30,7 @@ from .command import (
     parse,
     send,
 )
+from .surroundings import CephOrchestrator
 
 # Where cephadm keeps its hosts (mgr/cephadm/inventory.py, Inventory).
 INVENTORY = "mgr/cephadm/inventory"
@@ -39,16 +39,6 @@ LABEL = "label"  # what the value of a label is called, where it stands
 OWN_TIMEOUT_S, OWN_EVERY_S = 3.0, 60.0
 OWN_TRIES = 3  # of a command, where options go on to change while the mons answer
 _DUMP = {"prefix": "config dump"}
-
-
-class Orchestrator(Protocol):
-    """Who has hosts with labels: CephOrchestrator."""
-
-    def backend(self) -> str:
-        """What `ceph orch status` names as backend; empty where there is none."""
-
-    def ask(self, method: str, *args: Any) -> Any:
-        """The result of one of its methods; raises CommandFailed."""
 
 
 class _Waking(Reply):
@@ -166,7 +156,7 @@ class CephConfig:
     """The `ConfigDatabase` port over a mgr module; `names` are the options that it reads."""
 
     def __init__(
-        self, mgr: SendsCommands, names: Collection[str], *, orchestrator: Orchestrator,
+        self, mgr: SendsCommands, names: Collection[str], *, orchestrator: CephOrchestrator,
         osds: Osds,
     ) -> None:
         self._mgr = mgr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import inspect
 import os
@@ -105,7 +106,7 @@ class MgrSurroundings(MgrOfOrchestrator, SendsCommands, Protocol):
         """One of the mgr's structures; may be shared and read-only."""
 
 
-class CephSurroundings:
+class CephSurroundings(CephOrchestrator):
     """The port over a mgr module.
 
     Image and namespace are the mgr's own, never an OSD's: a script puts a privileged
@@ -115,17 +116,13 @@ class CephSurroundings:
     def __init__(
         self, mgr: MgrSurroundings, environment: Mapping[str, str] = os.environ
     ) -> None:
-        self._mgr = mgr
+        super().__init__(mgr)
+        self._ceph = mgr
         self._environment = environment
-        self._orchestrator = CephOrchestrator(mgr)
 
     def orchestrator(self) -> str:
         """The option by which the module orchestrator chooses its backend."""
-        return self._orchestrator.backend()
-
-    def hosts(self) -> Optional[Tuple[str, ...]]:
-        """See CephOrchestrator."""
-        return self._orchestrator.hosts()
+        return self.backend()
 
     def image(self) -> str:
         """By the environment that cephadm and Rook give to a daemon (common/util.cc too).
@@ -136,7 +133,7 @@ class CephSurroundings:
         return self._environment.get("CONTAINER_IMAGE", "") or self._configured_image()
 
     def _configured_image(self) -> str:
-        text = ask_mon(self._mgr, {"prefix": "config dump"}, timeout_s=MONS_TIMEOUT_S)
+        text = ask_mon(self._ceph, {"prefix": "config dump"}, timeout_s=MONS_TIMEOUT_S)
         found = {
             entry.who: entry.value
             for entry in parse_dump(parse(text, "config dump"), (IMAGE_OPTION,))
@@ -155,7 +152,7 @@ class CephSurroundings:
                 of_metadata(meta, "container_image", IMAGE_CHARS_MAX),
                 of_metadata(meta, "pod_namespace"),
             )
-            for osd_id, meta in self._mgr.get("osd_metadata").items()
+            for osd_id, meta in self._ceph.get("osd_metadata").items()
         }
 
     def containers_take_arguments(self) -> bool:
@@ -194,18 +191,12 @@ class CephStops:
         count = len(groups)
         while count:
             ids = sorted({osd_id for group in groups[:count] for osd_id in group})
-            if self._ok_to_stop(ids):
+            command = {"prefix": "osd ok-to-stop", "ids": [str(item) for item in ids]}
+            with contextlib.suppress(CommandFailed):  # EBUSY, or nobody knows
+                ask_mon(self._mgr, command)
                 return count
             count //= 2
         return 0
-
-    def _ok_to_stop(self, osd_ids: Sequence[int]) -> bool:
-        command = {"prefix": "osd ok-to-stop", "ids": [str(item) for item in osd_ids]}
-        try:
-            ask_mon(self._mgr, command)
-        except CommandFailed:
-            return False  # EBUSY, or nobody knows: then none is stopped
-        return True
 
 
 class Upgrades:

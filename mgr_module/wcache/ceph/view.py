@@ -141,6 +141,11 @@ class CephView:
             _strict_pools(osd_map), _Getting(self._series, pgs["by_osd"], osd_map),
         )
 
+    def is_up(self, osd_id: int) -> bool:
+        """Whether an OSD is up."""
+        osd = self.cluster().osds.get(osd_id)
+        return osd is not None and osd.up
+
     def erasure_coded(self) -> bool:
         """Whether the cluster has an erasure-coded pool (osd_types.h, TYPE_ERASURE)."""
         pools = self._mgr.get("osd_map").get("pools", ())

@@ -10,7 +10,7 @@ from typing import Callable, Optional, Union
 
 from ..core import across
 from ..core.drive.prior import Prior
-from ..core.events import Halt, SaveRun, TaskAnswered
+from ..core.events import Halt, TaskAnswered
 from ..core.protocol import (
     PROTOCOL_VERSION,
     FailureOutcome,
@@ -20,6 +20,7 @@ from ..core.protocol import (
 )
 from .executor import Executor
 from .hosts import key_of
+from .probe_calls import settle
 
 BUSY_S = 1.0
 
@@ -71,9 +72,7 @@ class AcrossVersions:
             said = f"its probe, of protocol {report.version}, says that it is back"
             executor.note("mgr", request.domain_id, said)
         if isinstance(request, ReleaseRequest) and isinstance(outcome, StateOutcome):
-            for run_id, line in executor.unrestored.released(hostname, request, outcome):
-                executor.note("mgr", run_id, line)
-                executor.execute(run_id, [SaveRun()])
+            settle(executor, executor.unrestored.released(hostname, request, outcome))
         if pending.owner:
             executor.feed(pending.owner, TaskAnswered(pending.task.task_id, outcome))
 

@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import replace
-from typing import List
 
 from ..core.errors import StorageError
 from ..core.experiment.campaign import Campaign
 from ..core.experiment.run_state import RunSpec, RunState, RunStatus
-from ..core.experiment.slots import Periods
 from ..core.experiment.stand_in import stand_in, wants_another
 from ..core.fleet.claims import believed
 from .executor import Executor
-from .run_queue import machine_of
+from .orders import put_runs
 from .under_way import domains_taken, open_jobs, taken
 
 
@@ -68,22 +66,14 @@ def take_others(executor: Executor) -> None:
 
 def _add(executor: Executor, campaign: Campaign, spec: RunSpec) -> None:
     campaign_id, run_id = campaign.campaign_id, spec.run_id
-    state = RunState(spec, RunStatus.WAITING)
-    periods: List[Periods] = [{} for _ in spec.experiments]
 
     def failed(error: StorageError) -> None:
-        executor.unstored.discard(campaign_id)
         executor.runs.pop(run_id, None)
         executor.campaigns[campaign_id] = campaign
         executor.archive.drop_run(run_id)
         executor.note("mgr", campaign_id, f"{run_id} is not begun: {error.message}")
 
     more = replace(campaign, run_ids=(*campaign.run_ids, run_id))
-    executor.campaigns[campaign_id] = more
-    executor.runs[run_id] = machine_of(state, periods, executor.epoch)
-    executor.unstored.add(campaign_id)
     said = f"takes the place of {spec.instead_of}, whose OSDs are not well"
     executor.note("mgr", run_id, said)
-    executor.archive.put_campaign(more, [state], executor.gate.expect(
-        campaign_id, lambda: executor.unstored.discard(campaign_id), failed
-    ))
+    put_runs(executor, more, [RunState(spec, RunStatus.WAITING)], lambda: None, failed)

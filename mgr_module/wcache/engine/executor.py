@@ -52,10 +52,7 @@ from .storing.archive import Archive
 from .storing.audit_log import AuditLog
 from .storing.change_history import ChangeHistory
 from .storing.store_gate import StoreGate
-from .under_way import (
-    held,
-    touched_by_run,
-)
+from .under_way import held, touched_by_run
 from .unrestored import Unrestored
 from .watchdog import Watchdog
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Dict, FrozenSet, Iterable, Optional, Sequence, Set, Tuple
+from typing import Dict, FrozenSet, Iterable, Optional, Set, Tuple
 
 from ..core.drive.journal import EntryKind
-from ..core.drive.proofs import AcceptedProof, proofs_for
 from ..core.fleet.agents import Agents
 from ..core.fleet.ages import OLD_S, Age, age_of
 from ..core.hardware.readings import HostMemory
@@ -14,7 +13,6 @@ from ..core.host_report import HostReport
 from ..core.protocol import (
     MemoryRequest,
     ReleaseRequest,
-    ReportRequest,
     Request,
     RollbackRequest,
     Task,
@@ -69,7 +67,7 @@ class Hosts:
         self.reports: Dict[str, HostReport] = {}
         self.reported_at_s: Dict[str, float] = {}
         self.awaited_until_s: Dict[str, float] = {}
-        self._look_wanted: Set[str] = set()  # by its probe, which saw a change, or by a command
+        self.look_wanted: Set[str] = set()  # by its probe, which saw a change, or by a command
         self.journal_known: Set[str] = set()
         self.tasks: Dict[str, OpenTask] = {}
         self._notices: Dict[str, Dict[Tuple[str, str], None]] = {}
@@ -94,22 +92,14 @@ class Hosts:
     def look_due(self, hostname: str, now_s: float) -> bool:
         """Whether the host's drives should be looked at again."""
         age_s = self.report_age_s(hostname, now_s)
-        wanted = hostname in self._look_wanted
+        wanted = hostname in self.look_wanted
         return age_s is None or age_s > (CHANGED_EVERY_S if wanted else REPORT_EVERY_S)
-
-    def look_wanted(self, hostname: str) -> bool:
-        """Whether somebody waits for the host's next report."""
-        return hostname in self._look_wanted
-
-    def want_look(self, hostname: str) -> None:
-        """The host is not as it was reported last, or may not be."""
-        self._look_wanted.add(hostname)
 
     def reported(self, hostname: str, now_s: float) -> None:
         """A report came: when the next one is needed, the time to wait for it begins anew."""
         self.reported_at_s[hostname] = now_s
         self.awaited_until_s.pop(hostname, None)
-        self._look_wanted.discard(hostname)
+        self.look_wanted.discard(hostname)
         self.journal_known.add(hostname)
 
     def heard(self, hostname: str, now_s: float) -> None:
@@ -133,11 +123,7 @@ class Hosts:
         for name in self.reports:
             age_s = self.report_age_s(name, now_s)
             if age_s is None or age_s > OLD_S:
-                self.want_look(name)
-        return self.age(now_s)
-
-    def age(self, now_s: float) -> Age:
-        """How old the reports are."""
+                self.look_wanted.add(name)
         return age_of(self.reports.keys(), self.reported_at_s, now_s)
 
     def holds_no_lease(self, hostname: str, domain_id: str) -> bool:
@@ -148,24 +134,12 @@ class Hosts:
         key = f"{EntryKind.LEASE.value}/{domain_id}"
         return all(note.key != key for note in report.journal)
 
-    def look_around(
-        self, hostname: str, epoch: str, accepted: Sequence[AcceptedProof] = ()
-    ) -> Task:
-        """A new task for the host: to report its drives; with what others' proofs count there."""
-        proofs = proofs_for(hostname, self.reports.values(), accepted)
-        return self.give(hostname, epoch, ReportRequest(proofs))
-
     def give(self, hostname: str, epoch: str, request: Request) -> Task:
         """A new task for the host that no machine waits for."""
         self._looks += 1
         task = Task(f"{request.KIND}.{epoch}.{self._looks}", request)
         self.tasks[hostname] = OpenTask("", task)
         return task
-
-    def ask(self, hostname: str, epoch: str, request: Request) -> Task:
-        """The same, where the next report is to say what came of it."""
-        self.reported_at_s.pop(hostname, None)
-        return self.give(hostname, epoch, request)
 
     def watch_memory(self, hostnames: Iterable[str]) -> None:
         """Ask these hosts for their memory again and again, and no others."""
@@ -201,7 +175,7 @@ class Hosts:
         self.reports.pop(hostname, None)
         self.reported_at_s.pop(hostname, None)
         self.awaited_until_s.pop(hostname, None)
-        self._look_wanted.discard(hostname)
+        self.look_wanted.discard(hostname)
         self.journal_known.discard(hostname)
         self.tasks.pop(hostname, None)
         self._notices.pop(hostname, None)

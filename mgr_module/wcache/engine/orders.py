@@ -60,6 +60,31 @@ class EngineLock:
         self._lock.release()
 
 
+def put_runs(
+    executor: Executor, campaign: Campaign, states: Sequence[RunState],
+    stored: Callable[[], None], failed: Callable[[StorageError], None],
+) -> None:
+    """Have a campaign with new runs stored; they begin once the mons have all of it."""
+    campaign_id = campaign.campaign_id
+
+    def taken() -> None:
+        executor.unstored.discard(campaign_id)
+        stored()
+
+    def refused(error: StorageError) -> None:
+        executor.unstored.discard(campaign_id)
+        failed(error)
+
+    executor.campaigns[campaign_id] = campaign
+    for state in states:
+        periods: List[Periods] = [{} for _ in state.spec.experiments]
+        executor.runs[state.spec.run_id] = machine_of(state, periods, executor.epoch)
+    executor.unstored.add(campaign_id)
+    executor.archive.put_campaign(
+        campaign, states, executor.gate.expect(campaign_id, taken, refused)
+    )
+
+
 class Orders:
     """Over the executor: it keeps nothing itself, and never takes the lock."""
 
@@ -137,12 +162,7 @@ class Orders:
         """Store a campaign; its runs begin once the mons have all of it."""
         executor, campaign_id = self.executor, campaign.campaign_id
 
-        def stored() -> None:
-            executor.unstored.discard(campaign_id)
-            executor.persistence.stored()
-
         def failed(error: StorageError) -> None:
-            executor.unstored.discard(campaign_id)
             executor.campaigns.pop(campaign_id, None)
             for number, state in enumerate(states):
                 executor.runs.pop(state.spec.run_id, None)
@@ -151,14 +171,7 @@ class Orders:
             executor.archive.drop(CAMPAIGN, campaign_id)
             executor.note("mgr", campaign_id, f"not started: {error.message}", "warning")
 
-        executor.campaigns[campaign_id] = campaign
-        for state in states:
-            periods: List[Periods] = [{} for _ in state.spec.experiments]
-            executor.runs[state.spec.run_id] = machine_of(state, periods, executor.epoch)
-        executor.unstored.add(campaign_id)
-        executor.archive.put_campaign(
-            campaign, states, executor.gate.expect(campaign_id, stored, failed)
-        )
+        put_runs(executor, campaign, states, executor.persistence.stored, failed)
         executor.hear_store()
         executor.prune()
 

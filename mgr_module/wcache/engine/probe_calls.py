@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Callable, Optional, Sequence
 
 from ..core.codec import one_line
+from ..core.drive.proofs import proofs_for
 from ..core.drive.safety import disobeyed
 from ..core.errors import RefusedError
 from ..core.events import AgentSilent, Event, LeaseLost, SaveRun, TaskAnswered
@@ -30,6 +31,7 @@ from ..core.protocol import (
     Post,
     ReleaseRequest,
     ReportOutcome,
+    ReportRequest,
     Request,
     SetModeRequest,
     StateOutcome,
@@ -41,6 +43,14 @@ from .hosts import CHANGED_EVERY_S
 from .storing.archive import AGENT, REPORT
 from .under_way import busy, open_jobs
 from .unrestored import Learned
+
+
+def settle(executor: Executor, learned: Sequence[Learned]) -> None:
+    """Store what became known of the prior states that runs owe."""
+    for run_id, said in learned:
+        if said:
+            executor.note("mgr", run_id, said)
+        executor.execute(run_id, [SaveRun()])
 
 
 class ProbeCalls:
@@ -82,7 +92,7 @@ class ProbeCalls:
                 continue
             self._note(hostname, notice.domain_id or hostname, notice.text)
             if notice.restored:
-                self._settle(executor.unrestored.told(hostname, notice))
+                settle(executor, executor.unrestored.told(hostname, notice))
         self._take_outcome(hostname, post)
 
     def _is_old(self, hostname: str, post: Post) -> bool:
@@ -128,7 +138,7 @@ class ProbeCalls:
             self._note(hostname, hostname, f"probe {hello.probe_id} started")
         executor.hosts.heard(hostname, executor.clock())
         if hello.changed:
-            executor.hosts.want_look(hostname)
+            executor.hosts.look_wanted.add(hostname)
         pending = executor.hosts.tasks.get(hostname)
         answered = pending is not None and pending.task.task_id == answers
         if not answered:
@@ -171,7 +181,7 @@ class ProbeCalls:
             said = f"what was accepted is not dropped yet: {post.outcome.message}"
             self._note(hostname, request.domain_id, said)
         if isinstance(request, ReleaseRequest) and isinstance(post.outcome, StateOutcome):
-            self._settle(executor.unrestored.released(hostname, request, post.outcome))
+            settle(executor, executor.unrestored.released(hostname, request, post.outcome))
         if pending.owner:
             outcome = self._checked(hostname, pending.task.request, post.outcome)
             executor.feed(pending.owner, TaskAnswered(post.task_id, outcome))
@@ -209,7 +219,7 @@ class ProbeCalls:
             raise RefusedError(f"{hostname} sent a report in the name of {report.hostname[:60]}")
         executor.hosts.reported(hostname, executor.clock())
         executor.hosts.agents.note_version(hostname, report.probe_version)
-        self._settle(executor.unrestored.read(report))
+        settle(executor, executor.unrestored.read(report))
         if executor.hosts.reports.get(hostname) != report:
             executor.hosts.reports[hostname] = report
             executor.archive.put_later(REPORT, report)
@@ -224,7 +234,7 @@ class ProbeCalls:
             next_s = options.poll_busy_s
         elif executor.reserved or open_jobs(executor.runs):
             next_s = min(1.0, options.poll_idle_s)
-        elif executor.hosts.look_wanted(hostname):
+        elif hostname in executor.hosts.look_wanted:
             next_s = min(CHANGED_EVERY_S, options.poll_idle_s)
         return PollReply(
             PROTOCOL_VERSION, next_s, self.task_for(hostname, executor.clock()),
@@ -261,7 +271,8 @@ class ProbeCalls:
         if not hosts.look_due(hostname, now_s) or self.lease_of(hostname) is not None:
             return None
         accepted = executor.analyses.accepted_proofs().items
-        return hosts.look_around(hostname, executor.epoch, accepted)
+        proofs = proofs_for(hostname, hosts.reports.values(), accepted)
+        return hosts.give(hostname, executor.epoch, ReportRequest(proofs))
 
     def _restore_owed(self, hostname: str, now_s: float) -> Optional[Task]:
         """What only the mgr knows how to restore, where the host has nothing else to do."""
@@ -271,14 +282,10 @@ class ProbeCalls:
             return None
         executor = self._executor
         request = executor.unrestored.request(hostname, now_s)
-        return None if request is None else executor.hosts.ask(hostname, executor.epoch, request)
-
-    def _settle(self, learned: Sequence[Learned]) -> None:
-        """Store what became known of the prior states that runs owe."""
-        for run_id, said in learned:
-            if said:
-                self._executor.note("mgr", run_id, said)
-            self._executor.execute(run_id, [SaveRun()])
+        if request is None:
+            return None
+        executor.hosts.reported_at_s.pop(hostname, None)  # the next one says what came of it
+        return executor.hosts.give(hostname, executor.epoch, request)
 
     def _stuck(self) -> bool:
         """Whether no whole tick was made for as long as a lease lasts."""

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
-from itertools import zip_longest
 from typing import Dict, FrozenSet, Iterable, List, Mapping, Optional, Sequence, Tuple
 
+from ..cluster import in_turns
 from ..model import CacheMode, Verdict
 from ..text import many
 from .state import (
@@ -350,7 +350,8 @@ def _measure(
         verdict = seen.verdicts.get(key)
         if verdict is not None and verdict.decided:
             if new and not (rests and failed):
-                return _of(Purpose.CONFIRM, _spread(new)[:CONFIRM_DRIVES], new)
+                spread = in_turns(new, lambda item: item.key[0])
+                return _of(Purpose.CONFIRM, spread[:CONFIRM_DRIVES], new)
         elif not rests or (new and not failed):
             return _of(Purpose.UNKNOWN, items, items)
     return None
@@ -376,15 +377,6 @@ def _of(purpose: Purpose, items: List[DriveSeen], stand_for: List[DriveSeen]) ->
 
 def _names(items: List[DriveSeen]) -> str:
     return ", ".join(" ".join(item.key) for item in items[:NAMED_MAX])
-
-
-def _spread(items: List[DriveSeen]) -> List[DriveSeen]:
-    """Put one of each host first."""
-    by_host: Dict[str, List[DriveSeen]] = defaultdict(list)
-    for item in items:
-        by_host[item.key[0]].append(item)
-    rounds = zip_longest(*by_host.values())
-    return [item for each in rounds for item in each if item is not None]
 
 
 def _anew(state: AutoState, seen: Seen) -> Optional[Wish]:

@@ -24,7 +24,7 @@ from ...core.verdict.pooling import Pool
 from ...core.verdict.recommend import PoolKey
 from ...core.verdict.result import Result
 from ..storing.archive import ACCEPTED_PROOFS, FOREIGN, RECORD, RESULT, TRUSTED, Archive
-from .pools import Pools
+from .pools import Answered, Pools
 from .results import BEING_ANALYSED, not_analysed, of_record
 
 # How often a record that could not be analysed is tried again.
@@ -33,7 +33,6 @@ RETRY_S = 10.0
 POOLS_EVERY_S = 60.0
 
 _Answer = Optional[Dict[str, object]]
-Answered = Callable[[_Answer, str], None]
 
 
 class Analysis(Protocol):
@@ -58,7 +57,7 @@ class Analyses:
         self._analysis = analysis
         self._archive = archive
         self._wake = wake
-        self._pools = Pools(analysis)
+        self._pools = Pools(analysis.pool)
         # what admins vouch for: drive models, and what a host has shown of one
         self.trusted: Dict[str, TrustedModel] = {}
         self.accepted: Dict[Tuple[str, str], AcceptedProof] = {}

@@ -7,7 +7,7 @@ failover is computed anew from the stored results, in milliseconds a pool.
 from __future__ import annotations
 
 import threading
-from typing import Any, Callable, Dict, List, Mapping, Optional, Protocol, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ...core import codec
 from ...core.codec import one_line
@@ -22,21 +22,16 @@ from .results import number
 TRIES_MAX = 3
 
 
-class PoolOp(Protocol):
-    """Port: the part of the analysis that pools."""
-
-    def pool(
-        self, items: Sequence[Mapping[str, Any]],
-        done: Callable[[Optional[Dict[str, object]], str], None],
-    ) -> None:
-        """Pool results of like drives; calls `done(answer, error)` once, from any thread."""
+Answered = Callable[[Optional[Dict[str, object]], str], None]
+PoolOp = Callable[[Sequence[Mapping[str, Any]], Answered], None]
+"""Pools results of like drives; calls `done(answer, error)` once, from any thread."""
 
 
 class Pools:
     """Pools by kind of drive, load point and what was compared."""
 
-    def __init__(self, analysis: PoolOp) -> None:
-        self._analysis = analysis
+    def __init__(self, pool: PoolOp) -> None:
+        self._pool = pool
         self._lock = threading.Lock()
         self._pools: Dict[PoolKey, Pool] = {}
         # what was asked last: its record ids, and how often it failed
@@ -82,7 +77,7 @@ class Pools:
                 if self._asked.get(key, ((), 0))[0] == ids:
                     self._pools[key] = made
 
-        self._analysis.pool([item(result) for result in found], done)
+        self._pool([item(result) for result in found], done)
 
 
 def _poolable(found: Sequence[Standing]) -> List[Standing]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any, Mapping, Optional, Tuple
 
 from ...core.codec import one_line
@@ -27,23 +27,18 @@ def of_record(record: Record, answer: Mapping[str, Any]) -> Result:
     A number that is missing or not finite becomes None, an unknown verdict
     `insufficient data`: the child is a process of its own and may be of another version.
     """
-    setup = record.setup
     modes = answer.get("per_mode")
     per_mode = modes if isinstance(modes, dict) else {}
-    return Result(
-        record.record_id, record.campaign_id, setup.hostname, setup.osd_id, setup.device_class,
-        setup.domain_id, setup.drive_id, setup.drive_model, setup.load_point,
-        _verdict(answer.get("verdict")), len(record.pairs), record.seconds, record.bytes_written,
-        record.ended, number(answer.get("ratio")), number(answer.get("ratio_low")),
-        number(answer.get("ratio_high")), one_line(_why(answer)),
-        _summary(per_mode.get(CacheMode.WRITE_BACK.value)),
-        _summary(per_mode.get(CacheMode.WRITE_THROUGH.value)),
-        _lines(answer.get("warnings")), setup.simulated, setup.throwaway, record.forced,
-        record.ended_at_s, findings=_findings(answer.get("findings"), record),
-        pool_term=_pool_term(answer, record), measured_in=measured_in(record.record_id),
-        pin_price_us=number(answer.get("pin_price_us")),
+    return replace(
+        not_analysed(record, _why(answer)), analysed=True, verdict=_verdict(answer.get("verdict")),
+        ratio=number(answer.get("ratio")), ratio_low=number(answer.get("ratio_low")),
+        ratio_high=number(answer.get("ratio_high")),
+        write_back=_summary(per_mode.get(CacheMode.WRITE_BACK.value)),
+        write_through=_summary(per_mode.get(CacheMode.WRITE_THROUGH.value)),
+        warnings=_lines(answer.get("warnings")), findings=_findings(answer.get("findings"), record),
+        pool_term=_pool_term(answer, record), pin_price_us=number(answer.get("pin_price_us")),
         write_through_commit_us=number(answer.get("write_through_commit_us")),
-        if_trusted=_if_trusted(answer.get("if_plp_trusted")), option=setup.option,
+        if_trusted=_if_trusted(answer.get("if_plp_trusted")),
     )
 
 
