@@ -91,16 +91,13 @@ class Module(MgrModule):
             reader=loads, archive=archive, world=lambda: self._engine.world(),
             log=self.log.warning,
         )
-        blocks = KeptBlocks(CephBlocks(
-            osds, lambda: self._options.traffic_commits_min
-        ))
         self._engine = Engine(Ports(
             archive=archive, view=view, loads=loads, analysis=self._analysis,
             database=CephConfig(
                 self, (*option_names(KNOBS), *set_up.OPTIONS),
                 osds=osds, orchestrator=CephOrchestrator(self),
             ),
-            blocks=blocks,
+            blocks=CephBlocks(osds, lambda: self._options.traffic_commits_min),
             stops=CephStops(self),
             osd_options=CephOsdOptions(osds),
             cluster_log=lambda text: self.cluster_log(
@@ -117,7 +114,7 @@ class Module(MgrModule):
             loads.benched_at_s if ceph_compat.BENCH_EMPTIES_CACHES else None,
         )))
         self._service = Service(self._engine, knobs, agents, CephTraffic(points), self.log)
-        self._web = self._web_page(blocks)
+        self._web = self._web_page(self._engine.kept_blocks)
         self._views = Views(
             self._engine, self._service, self._load_watch.by_osd, self._web.findings
         )

@@ -21,7 +21,6 @@ from wcache.core.record import CounterDelta, Record
 from wcache.core.verdict.recommend import OsdProfiles
 from wcache.engine.engine import Engine
 from wcache.engine.executor import Ports
-from wcache.engine.gate.kept_blocks import KeptBlocks
 from wcache.engine.key_work import KeyWork
 from wcache.engine.storing.archive import Archive
 from wcache.knobs import rooms
@@ -270,17 +269,17 @@ class FakeMgr:
         self.bench = FakeBench(lambda osd_id, call: self.osd_iops(osd_id, call))
         self.loads = FakeLoads(self.latency_ns, self.bench)
         self.blocks = FakeBlocks(self.block_us, self.read_us)
-        self.kept_blocks = KeptBlocks(self.blocks, lambda: self.now_s)
         self.analysis = self.make_analysis()
         archive = Archive(self.store)
         self.engine = FakeEngine(Ports(
             archive=archive, view=self.view, loads=self.loads,
-            analysis=self.analysis, blocks=self.kept_blocks, stops=self.stops,
+            analysis=self.analysis, blocks=self.blocks, stops=self.stops,
             osd_options=self.osd_options, cluster_log=self.cluster_log.append,
             database=self.config, options=lambda: self.options, bounds=self.bounds,
             profiles=lambda *about: self.profiles_of(*about), log=self.log,
         ), self.stops, clock=lambda: self.now_s)
         self.inside = self.engine.inside
+        self.kept_blocks = self.engine.kept_blocks
         self.mclock = MclockPlanner(self.engine, archive, lambda: self.compiled_queue)
         agents = AgentService(self.engine, KeyWork(self.keys), self.surroundings)
         parts = Parts(

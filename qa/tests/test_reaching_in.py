@@ -13,7 +13,7 @@ ENGINE = ROOT / "engine" / "engine.py"
 KNOBS = tuple(f"knobs/{one}" for one in ("cache_mode", "mclock", "memory", "options"))
 
 # What the engine has for anybody, who need not have its lock.
-FREE = {"clock", "config", "ports", "trial_kinds", "wake"}
+FREE = {"clock", "config", "kept_blocks", "ports", "trial_kinds", "wake"}
 
 REACHES_MAX = 0  # 475 before there was a World
 ROOMS_MAX = 0  # 14, in the rooms of the knobs

@@ -39,8 +39,9 @@ def steady_clock() -> Callable[[], float]:
 class Engine:
     """Lets one in at a time: to look, to give orders, or to have the next thing done.
 
-    `ports`, `clock`, `wake` (there is something to do: the next tick comes at once), `config`
-    and, before anything is loaded, `trial_kinds` are for anybody, who need not have the lock.
+    `ports`, `clock`, `wake` (there is something to do: the next tick comes at once), `config`,
+    `kept_blocks` and, before anything is loaded, `trial_kinds` are for anybody, who need not have
+    the lock.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class Engine:
         self._orders = Orders(self._executor, self._lock)
         self.config = self._executor.config
         self.trial_kinds = self._executor.questions.kinds
+        self.kept_blocks = self._executor.watching.kept
 
     def load(self) -> None:
         """Take up the stored state and go on where the last mgr stopped.

@@ -128,7 +128,7 @@ class Executor:
         self.watchdog = Watchdog(
             hosts=self.hosts, view=view, options=options, may_not_stop=self.queue.may_not_stop,
         )
-        self.watching = Watching(ports.blocks, post_event, view)
+        self.watching = Watching(ports.blocks, post_event, view, clock)
         self.looking = Looking(
             stops=ports.stops, view=view, hosts=self.hosts, clock=clock, post_event=post_event,
             reserved=lambda: self.reserved,

@@ -55,7 +55,34 @@ class Call(NamedTuple):
     touched: Touched
 
 
-class Measuring:
+class ByOwner:
+    """What is done elsewhere, by its token: for each owner one thing at most.
+
+    `stop` ends what a token is of; where that is over, nothing need be done.
+    """
+
+    def __init__(self, stop: Callable[[str], None] = lambda token: None) -> None:
+        self._stop = stop
+        self.under_way: Dict[str, str] = {}  # owner to token
+
+    def put(self, owner: str, token: str) -> None:
+        """Something is begun for an owner; what was before is cancelled."""
+        self.cancel(owner)
+        self.under_way[owner] = token
+
+    def cancel(self, owner: str) -> None:
+        """Stop what is done for an owner, if anything is."""
+        token = self.under_way.pop(owner, None)
+        if token is not None:
+            self._stop(token)
+
+    def cancel_all(self) -> None:
+        """Stop everything: the mgr stops."""
+        for owner in list(self.under_way):
+            self.cancel(owner)
+
+
+class Measuring(ByOwner):
     """Starts and cancels the measurements that machines ask for.
 
     `post_event(owner, event)` takes the answers, from any thread.
@@ -64,9 +91,9 @@ class Measuring:
     def __init__(
         self, loads: LoadRunner, post_event: Callable[[str, events.Event], None]
     ) -> None:
+        super().__init__(loads.cancel)
         self._loads = loads
         self._post_event = post_event
-        self.under_way: Dict[str, str] = {}  # owner to token
         self._unanswered: Dict[str, Call] = {}  # by token
 
     def start(self, owner: str, action: events.MeasureLoad, touched: Touched) -> None:
@@ -86,8 +113,7 @@ class Measuring:
                 self._post_event(owner, events.Unmet((Precondition.NOT_BUSY,)))
             self._post_event(owner, event)
 
-        self.cancel(owner)
-        self.under_way[owner] = action.token
+        self.put(owner, action.token)
         self._unanswered[action.token] = Call(action.request.load_point, touched)
         self._loads.start(action.token, action.request, done)
 
@@ -97,17 +123,6 @@ class Measuring:
             return
         if self.under_way.get(owner) == event.token:
             del self.under_way[owner]
-
-    def cancel(self, owner: str) -> None:
-        """Stop what is measured for `owner`, if anything is."""
-        token = self.under_way.pop(owner, None)
-        if token is not None:
-            self._loads.cancel(token)
-
-    def cancel_all(self) -> None:
-        """Stop everything: the mgr stops."""
-        for owner in list(self.under_way):
-            self.cancel(owner)
 
     def going_on(self) -> List[Call]:
         """What nobody waits for any more and has not ended: a bench call is not called back."""
@@ -123,33 +138,25 @@ class Measuring:
         ]
 
 
-class OsdQuestions:
+class OsdQuestions(ByOwner):
     """What trials ask of OSDs; each question replaces the one before of its trial.
 
     `kinds` are those that there are, by knob; `post_event(owner, event)` takes the answers.
     """
 
     def __init__(self, post_event: Callable[[str, events.Event], None]) -> None:
+        super().__init__()
         self._post_event = post_event
-        self._open: Dict[str, str] = {}  # owner to token
         self.kinds: Dict[str, TrialKind] = {}
 
     def ask(self, owner: str, action: events.AskOsds) -> None:
         """Have OSDs do this for `owner`."""
         token = action.token
-        self._open[owner] = token
+        self.put(owner, token)
 
         def done(answer: object) -> None:
             self._post_event(owner, events.OsdsAnswered(token, answer))
 
         self.kinds[action.knob].work.ask(
-            action.request, lambda: self._open.get(owner) == token, done
+            action.request, lambda: self.under_way.get(owner) == token, done
         )
-
-    def cancel(self, owner: str) -> None:
-        """Nobody waits for an answer any more."""
-        self._open.pop(owner, None)
-
-    def cancel_all(self) -> None:
-        """The mgr stops: no question goes on."""
-        self._open.clear()

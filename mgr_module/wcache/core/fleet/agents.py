@@ -108,10 +108,6 @@ class Agents:
         self._agents[agent.hostname] = agent
         self._only_stored.add(agent.hostname)
 
-    def only_stored(self, hostname: str) -> bool:
-        """Whether the host's probe has not called since this mgr started."""
-        return hostname in self._only_stored
-
     def hear(self, hostname: str, hello: Hello, now_s: float) -> Agent:
         """Take a call of a probe; returns the agent as it was known *before* this call.
 
@@ -125,16 +121,7 @@ class Agents:
                 f"{PROTOCOL_VERSION}",
                 "install the probe of this module's version",
             )
-        known = self._agents.get(hostname)
-        if known and known.probe_id != hello.probe_id and not self._gone(known, now_s):
-            self._agents[hostname] = replace(
-                known, rival_probe_id=hello.probe_id, rival_seen_at_s=now_s
-            )
-            raise ConflictError(
-                f"probe {known.probe_id} speaks for {hostname} and was last seen "
-                f"{now_s - known.seen_at_s:.0f} s ago",
-                "stop one of the two probes, or give each its own host name",
-            )
+        known = self._known(hostname, hello.probe_id, now_s)
         seen_at_s = now_s
         self._blocked.pop(hostname, None)
         if hello.waiting is not None:
@@ -150,11 +137,21 @@ class Agents:
         self._others.pop(hostname, None)
         return known or replace(new, instance_id="", lease_id="")
 
-    def _gone(self, known: Agent, now_s: float) -> bool:
-        """Whether another probe may speak for the host: not while the known one is at something."""
-        blocked = self._blocked.get(known.hostname)
+    def _known(
+        self, hostname: str, probe_id: str, now_s: float, more: str = ""
+    ) -> Optional[Agent]:
+        """The agent of a host; raises ConflictError while it is another, and is at something."""
+        known, blocked = self._agents.get(hostname), self._blocked.get(hostname)
         calls = blocked is not None and now_s - blocked.called_at_s < SILENT_S
-        return known.silent(now_s) and not calls
+        if known and known.probe_id != probe_id and (calls or not known.silent(now_s)):
+            self._agents[hostname] = replace(known, rival_probe_id=probe_id, rival_seen_at_s=now_s)
+            said = f"probe {known.probe_id} speaks for {hostname}"
+            seen = f"{said} and was last seen {now_s - known.seen_at_s:.0f} s ago"
+            raise ConflictError(
+                f"{said}, and {more}" if more else seen,
+                "stop one of the two probes, or give each its own host name",
+            )
+        return known
 
     def blocked(self, now_s: float) -> Dict[str, Blocked]:
         """What the probes of hosts wait for that have called lately."""
@@ -170,15 +167,8 @@ class Agents:
 
         Raises ConflictError while another probe speaks for the host.
         """
-        known, before = self._agents.get(hostname), self._others.get(hostname)
-        if known and known.probe_id != hello.probe_id and not self._gone(known, now_s):
-            self._agents[hostname] = replace(
-                known, rival_probe_id=hello.probe_id, rival_seen_at_s=now_s
-            )
-            raise ConflictError(
-                f"probe {known.probe_id} speaks for {hostname}, and this one is of protocol "
-                f"{hello.version}", "stop one of the two probes, or give each its own host name",
-            )
+        before = self._others.get(hostname)
+        self._known(hostname, hello.probe_id, now_s, f"this one is of protocol {hello.version}")
         speaks = speaks or (before is not None and before.speaks)
         since_s = before.since_s if before is not None else now_s
         self._others[hostname] = OtherVersion(hostname, hello.version, now_s, speaks, since_s)

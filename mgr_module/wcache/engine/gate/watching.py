@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Callable, Dict, FrozenSet, Protocol, Tuple, Union
+from typing import Callable, FrozenSet, Protocol, Tuple, Union
 
 from ...core import events
 from ...core.cluster import ClusterView
 from ...core.loads import Block, BlocksRequest
 from ...core.record import Precondition
+from ..measuring import ByOwner
+from .kept_blocks import KeptBlock, KeptBlocks
 
 
 class BlockRunner(Protocol):
@@ -30,29 +32,32 @@ class BlockRunner(Protocol):
 ILL_EVERY = 4
 
 
-class Watching:
+class Watching(ByOwner):
     """Starts and ends the watches that machines ask for; `post_event` takes any thread."""
 
     def __init__(
         self, blocks: BlockRunner, post_event: Callable[[str, events.Event], None],
-        view: ClusterView,
+        view: ClusterView, clock: Callable[[], float],
     ) -> None:
+        super().__init__(blocks.cancel)
         self._blocks = blocks
         self._post_event = post_event
         self._view = view
-        self._under_way: Dict[str, str] = {}  # owner to token
+        self._clock = clock
+        self.kept = KeptBlocks()
 
     def start(
         self, owner: str, action: Union[events.WatchBlocks, events.WatchOsds]
     ) -> None:
         """Watch for `owner`; what it watched before is cancelled."""
-        self.cancel(owner)
-        self._under_way[owner] = action.token
-        taken, osd_ids = 0, (*action.request.treated, *action.request.controls)
+        self.put(owner, action.token)
+        began_at_s, taken = self._clock(), 0
+        osd_ids = (*action.request.treated, *action.request.controls)
 
         def seen(block: Block) -> None:
             nonlocal taken
             taken += 1
+            self.kept.keep(KeptBlock(self._clock(), began_at_s, action.request, block))
             ill = self._ill(osd_ids) if taken % ILL_EVERY == 0 else frozenset()
             self._post_event(owner, events.BlockSeen(action.token, block, ill))
 
@@ -66,14 +71,3 @@ class Watching:
     def _ill(self, osd_ids: Tuple[int, ...]) -> FrozenSet[int]:
         """Those whose latencies say nothing now; slow operations are just what is looked for."""
         return frozenset(self._view.cluster().illness(osd_ids, (Precondition.NO_SLOW_OPS,)))
-
-    def cancel(self, owner: str) -> None:
-        """End what is watched for `owner`, if anything is."""
-        token = self._under_way.pop(owner, None)
-        if token is not None:
-            self._blocks.cancel(token)
-
-    def cancel_all(self) -> None:
-        """End everything: the mgr stops."""
-        for owner in list(self._under_way):
-            self.cancel(owner)
