@@ -52,10 +52,6 @@ Each is (time in s, sum in ns, count) of a latency, and (time in s, value) of an
 """
 
 
-def _no_points(osd_id: int, name: str) -> Sequence[Sequence[float]]:
-    return ()
-
-
 class MgrMaps(Protocol):
     """The part of MgrModule that is used here."""
 
@@ -76,7 +72,8 @@ class CephView:
     def __init__(
         self, mgr: MgrMaps, *, bench_empties_caches: bool, clock: Callable[[], float] = time.time,
         upgrade: Callable[[], bool] = lambda: False,
-        host_names: Callable[[], Mapping[str, str]] = dict, series: Series = _no_points,
+        host_names: Callable[[], Mapping[str, str]] = dict,
+        series: Series = lambda osd_id, name: (),
     ) -> None:
         self._mgr = mgr
         self._host_names = host_names

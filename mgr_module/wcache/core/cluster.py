@@ -52,10 +52,6 @@ def of_metadata(meta: Mapping[str, Any], field: str, chars_max: int = NAME_CHARS
     return map_name(meta.get(field), chars_max)
 
 
-def _nobody_knows(osd_id: int) -> bool:
-    return False
-
-
 @dataclass(frozen=True)
 class OsdInfo:
     """One OSD of the osd map, with what its metadata says.
@@ -133,7 +129,7 @@ class ClusterState:
     busy: Optional[FrozenSet[int]] = frozenset()
     checks: Tuple[str, ...] = ()
     strict_pools: Tuple[str, ...] = ()
-    gets_data: Callable[[int], bool] = field(default=_nobody_knows, compare=False)
+    gets_data: Callable[[int], bool] = field(default=lambda osd_id: False, compare=False)
 
     @cached_property
     def hostnames(self) -> FrozenSet[str]:

@@ -165,6 +165,7 @@ def look(
         for domain in domains.of(report, throwaway=world.options.throwaway_cluster)
     )
     blocking = world.cluster.blocking if world.real_reports else ()
+    awaited = world.unreported(waited_for=True)
     ends = ((item.owner, ended(world, item.owner)) for item in state.begun)
     waiting = frozenset(
         plan_id for plan_id in world.open_plans if waits(world.rollouts[plan_id], world.now_s)
@@ -179,7 +180,8 @@ def look(
         contested=frozenset(item.key for item in state.undone if item.contested),
         drifted=frozenset(item.key for item in state.undone if item.away),
         blocked=world.store_error
-        or (precondition_text(blocking) if blocking else _unreported(world)),
+        or (precondition_text(blocking) if blocking else "")
+        or (f"the next report of {named(awaited, 3)} is awaited" if awaited else ""),
         ended={owner: end for owner, end in ends if end is not None},
         waits=waiting, of_plans=frozenset(world.of_plans),
         knobs=frozenset(change.knob for plan in plans for change in plan.config_changes),
@@ -206,12 +208,6 @@ def _went_back(world: World) -> Dict[ModelKey, str]:
         if mark is not None and mark.mode is item.mode:
             found[item.device_class, str(item.drive_model)] = mark.plan_id
     return found
-
-
-def _unreported(world: World) -> str:
-    """Name hosts whose report is waited for."""
-    missing = world.unreported(waited_for=True)
-    return f"the next report of {named(missing, 3)} is awaited" if missing else ""
 
 
 def _drive(

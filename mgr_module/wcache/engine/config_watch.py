@@ -189,12 +189,10 @@ class ConfigWatch:
         self.error = one_line(error)
         self._due_at_s = self._clock() + RETRY_S
 
-    def _next_at_s(self) -> float:
-        with self._lock:
-            return min([self._due_at_s, *(asked.due_at_s for asked in self._asked.values())])
-
     def _wait_s(self) -> float:
-        return max(1.0, min(EVERY_S, self._next_at_s() - self._clock()))
+        with self._lock:
+            next_at_s = min([self._due_at_s, *(asked.due_at_s for asked in self._asked.values())])
+        return max(1.0, min(EVERY_S, next_at_s - self._clock()))
 
     def _failed(self, error: Exception) -> None:
         self._unread(f"looking at the config database failed: {error!r}")

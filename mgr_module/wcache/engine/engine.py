@@ -23,7 +23,6 @@ from ..core.jobs import Job
 from .another_drive import take_others
 from .executor import Executor, Ports
 from .orders import EngineLock, Orders
-from .persistence import FROZEN
 from .run_queue import CLUSTER_GRACE_S, machine_of
 from .storing.archive import AUTOMATION, CAMPAIGN, RUN
 from .under_way import at_once, begun_jobs, in_common, open_jobs, touched_by, touched_by_run
@@ -232,7 +231,7 @@ def _turn(executor: Executor, told: Iterable[Tuple[str, events.Event]]) -> Optio
     executor.end_overdue(executor.options().lease_ttl_s)
     executor.osd_options.ask_again(executor.runs, now_s, executor.epoch)
     executor.analyses.tick(now_s)
-    executor.persistence.retry(now_s, partial(_save, executor), executor.analyses)
+    executor.persistence.retry(now_s, executor.save, executor.analyses)
     if executor.persistence.prune_due:
         executor.prune()
     executor.ticked_at_s = executor.clock()
@@ -293,13 +292,6 @@ def _apart(executor: Executor) -> Dict[str, str]:
             elif in_common(mine, touched):  # until its step is over
                 found.setdefault(run_id, "")
     return found
-
-
-def _save(executor: Executor, owner: str) -> None:
-    if owner == FROZEN:
-        executor.persistence.save_frozen(executor.frozen)
-    else:
-        executor.save(owner)
 
 
 def _next_wake_s(executor: Executor, now_s: float) -> Optional[float]:

@@ -46,7 +46,7 @@ from .gate.watching import BlockRunner, Watching
 from .hosts import Hosts, OpenTask
 from .measuring import LoadRunner, Measuring, OsdQuestions
 from .osd_options import OsdOptionTasks, OsdPrograms
-from .persistence import Machine, StatePersistence
+from .persistence import FROZEN, Machine, StatePersistence
 from .run_queue import RunQueue
 from .storing.archive import Archive
 from .storing.audit_log import AuditLog
@@ -320,7 +320,10 @@ class Executor:
         return change.hostname if change else ""
 
     def save(self, owner: str) -> None:
-        """Store where a machine stands."""
+        """Store where a machine stands, or whether all of it is FROZEN."""
+        if owner == FROZEN:
+            self.persistence.save_frozen(self.frozen)
+            return
         machine = self.machine(owner)
         if machine is None:
             self.persistence.forget(owner)  # pruned meanwhile

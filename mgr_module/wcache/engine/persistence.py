@@ -255,7 +255,8 @@ class StatePersistence:
         )
         for result_id in gone.result_ids:
             del results[result_id]
-            self._drop_result(result_id)
+            self.records.drop(result_id)  # from which the result would be made again
+            self._archive.drop(RESULT, result_id)
         for run_id in gone.run_ids:
             del runs[run_id]
             self._archive.drop_run(run_id)
@@ -266,8 +267,3 @@ class StatePersistence:
         for plan_id in gone.plan_ids:
             del rollouts[plan_id]
             self._archive.plans.drop(plan_id)
-
-    def _drop_result(self, record_id: str) -> None:
-        """Remove a result and its record, from which it would be made again."""
-        self.records.drop(record_id)
-        self._archive.drop(RESULT, record_id)

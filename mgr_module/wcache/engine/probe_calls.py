@@ -238,7 +238,8 @@ class ProbeCalls:
             next_s = min(CHANGED_EVERY_S, options.poll_idle_s)
         return PollReply(
             PROTOCOL_VERSION, next_s, self.task_for(hostname, executor.clock()),
-            self.renewed_lease(hostname), executor.frozen, options.throwaway_cluster,
+            None if self._stuck() else self.lease_of(hostname),  # renewed by progress alone
+            executor.frozen, options.throwaway_cluster,
         )
 
     # ---- what it hears
@@ -252,10 +253,6 @@ class ProbeCalls:
                 ttl_s = self._executor.options().lease_ttl_s
                 return Lease(spec.lease_id, spec.domain_id, ttl_s, other)
         return None
-
-    def renewed_lease(self, hostname: str) -> Optional[Lease]:
-        """The lease that a host may go on with: none from an engine that is stuck."""
-        return None if self._stuck() else self.lease_of(hostname)
 
     def task_for(self, hostname: str, now_s: float) -> Optional[Task]:
         """The task a host should do next: its machine's, else a look around when due."""

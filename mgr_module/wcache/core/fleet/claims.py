@@ -9,7 +9,7 @@ measured or changed, and no other machine's memory is known, for what it reports
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import AbstractSet, Dict, FrozenSet, Iterable, List, Mapping, Tuple
+from typing import Dict, FrozenSet, Iterable, List, Mapping, Tuple
 
 from ..cluster import ClusterState, OsdNow
 from ..errors import Refusal, RefusalKind
@@ -85,17 +85,13 @@ def _checked(
     if not report.real:
         return report  # nothing but itself is measured for its OSDs
     host = hosts[report.hostname]
-    if _hosts_of(report, cluster) <= {host}:
+    found = (cluster.osds.get(use.osd_id) for drive in report.drives for use in drive.uses)
+    # an OSD may have told none yet
+    if {osd.hostname for osd in found if osd is not None} <= {host, ""}:
         return report
     key = report.hostname
     drives = tuple(_checked_drive(drive, key, cluster, hosts) for drive in report.drives)
     return replace(report, drives=drives)
-
-
-def _hosts_of(report: HostReport, cluster: ClusterState) -> AbstractSet[str]:
-    """The hosts that the map has for the OSDs of a report; an OSD may have told none yet."""
-    found = (cluster.osds.get(use.osd_id) for drive in report.drives for use in drive.uses)
-    return {osd.hostname for osd in found if osd is not None} - {""}
 
 
 def _foreign(use: OsdUse, host: str, cluster: ClusterState) -> bool:

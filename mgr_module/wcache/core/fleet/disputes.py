@@ -10,11 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Collection, Dict, Iterable, List, Mapping, Optional, Set, Tuple
 
-from ..change.cache_mode_setting import CacheModeSetting
 from ..change.change import TOUCHED, Change, ChangeStatus
 from ..change.rollout_state import UNDER_WAY, Rollout
 from ..drive.journal import EntryKind
-from ..drive.prior import Prior, PriorDoubt
+from ..drive.prior import PriorDoubt
 from ..experiment.osd_option import NONE, by_hand
 from ..experiment.run_priors import prior_of, touched
 from ..experiment.run_state import OVER, RunState, RunStatus
@@ -163,20 +162,8 @@ def _of_action(
         return f"journal entry {note.key} is of a change that the mgr does not know"
     if change.status not in TOUCHED:
         return f"journal entry {note.key} is of a change that is {change.status.value}"
-    if change.prior.known:
-        return _contradicts(note, change.prior)
-    # a version that kept no prior states knew no other kind
-    setting = change.setting
-    if isinstance(setting, CacheModeSetting) and any(
-        item.mode is not setting.before for item in note.drives
-    ):
-        return f"journal entry {note.key} records a different prior mode than its plan"
-    return ""
-
-
-def _contradicts(note: JournalNote, prior: Prior) -> str:
     told = {item.drive_id: (item.mode, item.saved) for item in note.drives}
-    kept = {item.drive_id: (item.mode, item.state.page.saved) for item in prior.drives}
+    kept = {item.drive_id: (item.mode, item.state.page.saved) for item in change.prior.drives}
     if told == kept:
         return ""
     return f"journal entry {note.key} records a different prior state than the mgr"
