@@ -31,15 +31,15 @@ from .engine.engine import Engine, steady_clock
 from .engine.evidence.analysis_child import AnalysisChild
 from .engine.executor import Ports
 from .engine.gate.kept_blocks import KeptBlocks
-from .engine.key_work import KeyWork
 from .engine.load_watch import LoadWatch
-from .engine.starting import Starter
+from .engine.repeating import Starter
 from .engine.storing.archive import Archive
 from .knobs import rooms
 from .knobs.knob import option_names
 from .knobs.registry import KNOBS
 from .options import OF_EACH_MGR, Options, module_options, read_options
 from .services.deploying import AgentService
+from .services.key_work import KeyWork
 from .services.plans.planner import Parts
 from .services.plans.planners import with_all
 from .services.web_tokens import WebTokens

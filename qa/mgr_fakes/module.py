@@ -21,7 +21,6 @@ from wcache.core.record import CounterDelta, Record
 from wcache.core.verdict.recommend import OsdProfiles
 from wcache.engine.engine import Engine
 from wcache.engine.executor import Ports
-from wcache.engine.key_work import KeyWork
 from wcache.engine.storing.archive import Archive
 from wcache.knobs import rooms
 from wcache.knobs.mclock.config import MCLOCK
@@ -31,6 +30,7 @@ from wcache.knobs.memory.mgr.osds import TrialOsds
 from wcache.knobs.memory.mgr.room import MemoryPlanner
 from wcache.options import Options
 from wcache.services.deploying import AgentService
+from wcache.services.key_work import KeyWork
 from wcache.services.plans.planner import Parts, Planner
 from wcache.services.plans.planners import with_all
 

@@ -18,7 +18,6 @@ from ..core.errors import NotReadyError
 from ..core.jobs import Holding
 from ..core.model import Finding, FindingCode, Severity
 from ..engine.engine import Engine
-from ..engine.key_work import WAIT_S
 from ..engine.persistence import FROZEN
 from ..engine.world import World
 from ..services.accept import AcceptService
@@ -27,6 +26,7 @@ from ..services.campaigns import CampaignService
 from ..services.deploying import AgentService
 from ..services.garbage import Garbage
 from ..services.guards import would
+from ..services.key_work import WAIT_S
 from ..services.outlook import OutlookService
 from ..services.plans.planner import Planner
 from ..services.plans.plans import PlanService

@@ -23,9 +23,9 @@ from ..deployment.leaving import reasons_to_stay, what_stays
 from ..deployment.places import Places, chosen, named_for
 from ..deployment.scripts import Script, script
 from ..engine.engine import Engine
-from ..engine.key_work import PENDING, THERE, KeyWork
 from ..engine.world import World
 from .guards import require_store, would
+from .key_work import PENDING, THERE, KeyWork
 
 PINS = (
     "prepare has the kernel flush the SCSI and SATA drives of OSDs from the next boot on, also",

@@ -19,8 +19,8 @@ from ...core.errors import NotReadyError
 from ...core.record import Precondition
 from ...core.shell import CommandLine, arguments, typed
 from ...engine.engine import Engine
-from ...engine.key_work import WAIT_S
 from ..guards import require_plan, require_thawed
+from ..key_work import WAIT_S
 from .plan_guards import in_the_way, writeback_shared
 
 
