@@ -15,9 +15,9 @@ from wcache.analysis import pairs as pairing
 from wcache.analysis.decision import Decision, Materiality, decide
 from wcache.analysis.experiment import analyse
 from wcache.analysis.flushes import ONE_COMMIT_EACH
-from wcache.core.experiment.budget import spent
-from wcache.core.experiment.pairs import FIRST_LOOK, IN_PROGRESS, Discarded, compose, pairs_of
-from wcache.core.experiment.run_state import RunSpec
+from wcache.core.experiment.budget import Experiment
+from wcache.core.experiment.pairs import FIRST_LOOK, IN_PROGRESS, compose, pairs_of
+from wcache.core.experiment.run_state import RunSpec, RunState, RunStatus
 from wcache.core.experiment.settling_time.checks import check_size, due_check, rechecks_of, settled
 from wcache.core.experiment.slots import CheckSlot, Periods, Slot
 from wcache.core.hardware.readings import FlushCounters, OptionValue
@@ -224,7 +224,7 @@ def experiment(
         slot = due_check(setup, periods)
     if setup.watch_samples:
         plan = replace(plan, settle_s=settled(setup, periods).settle_s)
-    spec_of_run = _spec(setup, plan)
+    run = RunState(_spec(setup, plan), RunStatus.RUNNING)
     looks = _Looks(setup, options, dict(periods))
     for index in range(plan.pairs_max):
         slot = due_check(setup, periods)
@@ -236,7 +236,7 @@ def experiment(
             periods[place] = bench.period(place.mode(seed), load_point, plan)
         if looks.enough(periods, index):
             break
-        if spent(spec_of_run, setup, periods, Discarded(), same=looks.seem_same):
+        if Experiment(run, 0, periods).spent(same=looks.seem_same):
             break
     record = compose(
         setup, periods, record_id="sim", campaign_id="sim", ended="decided",

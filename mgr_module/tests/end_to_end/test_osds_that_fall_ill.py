@@ -6,7 +6,7 @@ import pytest
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
 from module_world import WB, all_modes, ok, said, start
-from wcache.core.experiment.run_ill import ILL_WAIT_S
+from wcache.core.experiment.leased_run import ILL_WAIT_S
 from wcache.core.experiment.run_state import RunStatus
 from wcache.core.model import DriveModel, Role, Transport
 from wcache.core.record import Precondition

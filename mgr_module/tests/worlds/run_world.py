@@ -5,9 +5,9 @@ from collections import Counter
 
 from mgr_fakes import builders as make
 from wcache.core import codec, events
-from wcache.core.experiment.budget import cost_of
+from wcache.core.experiment.budget import Experiment
+from wcache.core.experiment.comparing_run import ComparingRun
 from wcache.core.experiment.factorial import OTHER, both_sides, measured_in
-from wcache.core.experiment.run import RunMachine
 from wcache.core.experiment.run_state import RunState, RunStatus
 from wcache.core.experiment.slots import coin, slot_at
 from wcache.core.hardware.readings import FlushCounters
@@ -64,7 +64,7 @@ class Mgr:
         for (index, pair, second), text in self.periods.items():
             found = codec.loads(Period, text, bytes_max=10**6, what="period")
             periods[index][slot_at(pair, second)] = found
-        self.machine = RunMachine(state, periods, str(self.restarts))
+        self.machine = ComparingRun(state, periods, str(self.restarts))
         self.task = self.load = self.look = None
 
     def restart(self):
@@ -75,9 +75,8 @@ class Mgr:
 
     def cost(self):
         """What the experiment under way has cost."""
-        machine, index = self.machine, self.machine.experiment_index
-        setup, discarded = machine.spec.experiments[index], machine.state.waste[index]
-        return cost_of(setup, machine.periods[index], discarded)
+        index = self.machine.experiment_index
+        return Experiment(self.machine.state, index, self.machine.periods[index]).cost
 
     def keep_stale(self):
         if self.task:

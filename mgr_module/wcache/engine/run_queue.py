@@ -19,6 +19,7 @@ from typing import (
 from ..core import events
 from ..core.change.preconditions import precondition_text
 from ..core.cluster import ClusterView
+from ..core.experiment.comparing_run import ComparingRun
 from ..core.experiment.observing.capacity_run import CapacityRun, benches_capacity
 from ..core.experiment.observing.run import ObservingRun
 from ..core.experiment.run import RunMachine
@@ -42,7 +43,7 @@ def machine_of(state: RunState, periods: List[Periods], epoch: str) -> RunMachin
     """The machine that carries out a stored run."""
     if benches_capacity(state.spec):
         return CapacityRun(state, periods, epoch)
-    return (ObservingRun if state.spec.observes else RunMachine)(state, periods, epoch)
+    return (ObservingRun if state.spec.observes else ComparingRun)(state, periods, epoch)
 
 
 @dataclass

@@ -24,8 +24,8 @@ from ..core.cluster import ClusterView
 from ..core.drive.journal import Acceptance, Acceptances, EntryKind
 from ..core.drive.prior import not_back, states_by_id
 from ..core.events import Begin, Event, Halt
+from ..core.experiment.leased_run import BACK
 from ..core.experiment.run import RunMachine
-from ..core.experiment.run_held import BACK
 from ..core.experiment.run_priors import (
     differs_from_prior,
     prior_of,

@@ -11,11 +11,10 @@ from dataclasses import replace
 from typing import Iterable, List, Sequence
 
 from ..record import Period
-from .budget import cost_of, cut_off_bytes_max, cut_off_seconds
-from .pairs import Discarded, next_slot
+from .budget import Experiment, cut_off_bytes_max
+from .pairs import Discarded
 from .period import PeriodUnderWay, Stage
 from .run_state import RunState
-from .settling_time.checks import due_check
 from .slots import Periods
 
 
@@ -28,6 +27,7 @@ def seconds_spent(state: RunState, periods: Sequence[Periods]) -> float:
 def bytes_spent(state: RunState, periods: Sequence[Periods]) -> int:
     """Bytes a run has written so far by measuring, interrupted periods included."""
     measured = sum(p.bytes_written for p in _open(state, periods))
+    measured += sum(load.bytes_written for load in state.observed)
     return state.finished_bytes + measured + sum(lost.bytes_written for lost in state.waste)
 
 
@@ -48,40 +48,46 @@ def with_voided(state: RunState, now: PeriodUnderWay, now_s: float) -> RunState:
     written = now.written_bytes + (samples.bytes_written if samples else 0)
     if samples is None and now.phase is Stage.MEASURING:
         # a bench under way is not called back
-        written += cut_off_bytes_max(state.spec.experiments[len(state.finished)], now.slot)
+        written += cut_off_bytes_max(state.spec.experiments[state.index], now.slot)
     state = replace(state, starting_open=0)
-    return _with_discarded(state, max(spent_s, samples.seconds if samples else 0.0), written)
+    return with_discarded(state, max(spent_s, samples.seconds if samples else 0.0), written)
 
 
 def with_thrown_away(state: RunState, lost: Iterable[Period]) -> RunState:
     """Count finished periods that are not used: they have cost as much."""
     for period in lost:
-        state = _with_discarded(state, period.seconds, period.bytes_written)
+        state = with_discarded(state, period.seconds, period.bytes_written)
     return state
 
 
 def with_cut_off(state: RunState, periods: Sequence[Periods], now_s: float) -> RunState:
     """Count what a period may have cost that went under with the last mgr."""
-    spec, index = state.spec, len(state.finished)
+    spec, index = state.spec, state.index
     if index >= len(spec.experiments):
-        return _with_discarded(state, 0.0, 0)
-    setup, found = spec.experiments[index], periods[index]
-    seconds = cut_off_seconds(setup, found)
+        return with_discarded(state, 0.0, 0)
+    experiment = Experiment(state, index, periods[index])
+    seconds = experiment.cut_off_seconds
     if spec.on_our_clock:
         # nobody knows how much of the time since then it was measured for
-        ends = [p.started_at_s + p.seconds for p in found.values()]
+        ends = [p.started_at_s + p.seconds for p in experiment.periods.values()]
         seconds = max(seconds, now_s - max([state.began_at_s, *ends]))
-        before = cost_of(setup, found, state.waste[index])
-        seconds = min(seconds, max(0.0, spec.seconds_max - before.seconds))
-    slot = due_check(setup, found) or next_slot(found)
-    written = cut_off_bytes_max(setup, slot) + state.starting_open
-    return _with_discarded(replace(state, starting_open=0), seconds, written)
+        seconds = min(seconds, max(0.0, spec.seconds_max - experiment.cost.seconds))
+    written = cut_off_bytes_max(experiment.setup, experiment.next_slot) + state.starting_open
+    return with_discarded(replace(state, starting_open=0), seconds, written)
 
 
-def _with_discarded(state: RunState, seconds: float, bytes_written: int) -> RunState:
+def with_written(state: RunState, bytes_written: int) -> RunState:
+    """Count what is about to be written for a period to begin where it should."""
+    return replace(
+        state, starting_bytes=state.starting_bytes + bytes_written,
+        starting_open=state.starting_open + bytes_written,
+    )
+
+
+def with_discarded(state: RunState, seconds: float, bytes_written: int) -> RunState:
     """One more interrupted period of the experiment under way, or else of the last one."""
     discarded = list(state.waste)
-    index = min(len(state.finished), len(discarded) - 1)
+    index = min(state.index, len(discarded) - 1)
     old = discarded[index]
     discarded[index] = Discarded(
         old.periods + 1, old.seconds + seconds, old.bytes_written + bytes_written
@@ -91,4 +97,4 @@ def _with_discarded(state: RunState, seconds: float, bytes_written: int) -> RunS
 
 def _open(state: RunState, periods: Sequence[Periods]) -> List[Period]:
     """Measured periods of experiments that are not finished yet."""
-    return [p for found in periods[len(state.finished):] for p in found.values()]
+    return [p for found in periods[state.index:] for p in found.values()]

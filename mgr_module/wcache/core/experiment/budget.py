@@ -1,4 +1,4 @@
-"""What an experiment has cost, and whether it may go on.
+"""One experiment of a run under way: what it has cost, what is next, whether it may go on.
 
 There is a budget for finding a difference, and a smaller one for showing that there is
 none: where nothing differs, nothing has to be changed, and to prove it is worth less.
@@ -14,12 +14,22 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Callable, Dict, Iterable, List, Sequence, Tuple
 
+from .. import events
 from ..loads import ASSUMED_SAMPLE_S, WRITE_BYTES, commits
 from ..model import CacheMode, DriveModel, LoadPoint
-from ..record import ExperimentSetup, Period
+from ..record import ExperimentSetup, Period, Record
 from .design import design_of
-from .pairs import FIRST_LOOK, Discarded, next_slot
-from .run_state import RunSpec
+from .pairs import (
+    FIRST_LOOK,
+    PAIRS_WITHOUT_ANALYSIS,
+    Discarded,
+    compose,
+    is_look,
+    next_slot,
+    pairs_of,
+)
+from .period import PeriodUnderWay, Stage
+from .run_state import RunSpec, RunState
 from .settling_time.checks import check_size, due_check, pairs_limit, settled
 from .slots import AnySlot, CheckSlot, Periods
 
@@ -35,16 +45,153 @@ class Cost:
     client_wait_s: float = 0.0
 
 
-def cost_of(setup: ExperimentSetup, periods: Periods, discarded: Discarded) -> Cost:
-    """What one experiment has cost, interrupted periods included."""
-    seen = list(periods.values())
-    # what was voided kept clients waiting as well; under their own traffic nobody knows how long
-    voided_s = 0.0 if setup.load_point is LoadPoint.OSD_TRAFFIC else discarded.seconds
-    return Cost(
-        discarded.seconds + sum(p.seconds for p in seen),
-        discarded.bytes_written + sum(p.bytes_written for p in seen),
-        client_wait_s(setup, seen) + voided_s,
-    )
+@dataclass(frozen=True)
+class Experiment:
+    """The experiment of a run at `index`, with its saved periods.
+
+    What is next, when it ends, and its record are worked out from what is saved alone, so a
+    mgr that takes over finds the same.
+    """
+
+    state: RunState
+    index: int
+    periods: Periods
+
+    @property
+    def spec(self) -> RunSpec:
+        """What its run is to do."""
+        return self.state.spec
+
+    @property
+    def setup(self) -> ExperimentSetup:
+        """What is measured."""
+        return self.spec.experiments[self.index]
+
+    @property
+    def discarded(self) -> Discarded:
+        """What interrupted periods have cost."""
+        waste = self.state.waste
+        return waste[self.index] if self.index < len(waste) else Discarded()
+
+    @property
+    def next_slot(self) -> AnySlot:
+        """Where the first settling check or period is missing; beyond the last pair, if none is."""
+        return due_check(self.setup, self.periods) or next_slot(self.periods)
+
+    @property
+    def all_measured(self) -> bool:
+        """Whether there are as many pairs as there may be."""
+        slot = self.next_slot
+        return not isinstance(slot, CheckSlot) and slot.pair_index >= pairs_limit(self.setup)
+
+    @property
+    def look_is_due(self) -> bool:
+        """Whether the analysis is asked before anything else is measured."""
+        return is_look(self.setup, next_slot(self.periods))
+
+    @property
+    def cost(self) -> Cost:
+        """What it has cost, interrupted periods included."""
+        seen = list(self.periods.values())
+        lost = self.discarded
+        # what was voided kept clients waiting as well; under their own traffic nobody knows how
+        # long
+        voided_s = 0.0 if self.setup.load_point is LoadPoint.OSD_TRAFFIC else lost.seconds
+        return Cost(
+            lost.seconds + sum(p.seconds for p in seen),
+            lost.bytes_written + sum(p.bytes_written for p in seen),
+            client_wait_s(self.setup, seen) + voided_s,
+        )
+
+    def settle_s(self, slot: AnySlot) -> float:
+        """How long a period settles; a settling check begins at once."""
+        return 0.0 if isinstance(slot, CheckSlot) else settled(self.setup, self.periods).settle_s
+
+    def spent(self, *, same: bool = False) -> str:
+        """Which budget does not hold what comes next, in words; empty where it goes on.
+
+        `same`: the levels lie so near that it would go on to show that nothing differs.
+        """
+        spec, have, more = self.spec, self.cost, self._next_cost
+        share = spec.same_share if same else 1.0
+        purpose = FOR_SAME if share < 1.0 else ""
+        for needed, most, unit in (
+            (have.seconds + more.seconds, spec.seconds_max * share, "s"),
+            (have.bytes_written + more.bytes_written, spec.bytes_max * share, "bytes"),
+            (have.client_wait_s + more.client_wait_s, spec.client_wait_max_s * share,
+             "s of client waiting"),
+        ):
+            if needed > most:
+                return f"budget of {most:.0f} {unit}{purpose} is spent"
+        return ""
+
+    @property
+    def _next_cost(self) -> Cost:
+        """What the next check, or the rest of the pair or replicate, is expected to cost."""
+        setup, slot = self.setup, self.next_slot
+        if isinstance(slot, CheckSlot):
+            return Cost(self.cut_off_seconds, cut_off_bytes_max(setup, slot))
+        unit = design_of(setup).periods_per_unit
+        done = [p for at, p in self.periods.items() if not isinstance(at, CheckSlot)]
+        left = unit - len(done) % unit
+        longest = max((p.seconds for p in done), default=self.cut_off_seconds)
+        each = cut_off_bytes_max(setup, slot)
+        # within a pair the slower mode may be over already
+        waited = client_wait_s(setup, done) / max(1, len(done)) if left == unit else 0.0
+        return Cost(left * longest, left * each, left * waited)
+
+    @property
+    def cut_off_seconds(self) -> float:
+        """What a period that was cut off by a restart of the mgr may have taken."""
+        setup, slot = self.setup, self.next_slot
+        if isinstance(slot, CheckSlot):
+            return check_size(setup, slot)[1]
+        samples_s = setup.samples_per_period * ASSUMED_SAMPLE_S[setup.load_point]
+        return self.settle_s(slot) + max(setup.period_s, samples_s)
+
+    def cut_off_at_s(self, now: PeriodUnderWay) -> float:
+        """When the budget for finding a difference ends this period, at the latest.
+
+        Before it has settled it ends by time alone.  What clients wait under their own traffic is
+        known only after the period; it lasts `period_s` whatever they wait.
+        """
+        spec, cost = self.spec, self.cost
+        if not spec.on_our_clock:
+            return math.inf
+        ends_at_s = now.started_at_s + spec.seconds_max - cost.seconds
+        settles = spec.waits_for_controller and now.phase is not Stage.MEASURING
+        if settles or self.setup.load_point is LoadPoint.OSD_TRAFFIC:
+            return ends_at_s
+        # what was written before has kept clients waiting as well
+        settled_at_s = (now.settled_at_s or math.inf) - now.written_s
+        return min(ends_at_s, settled_at_s + spec.client_wait_max_s - cost.client_wait_s)
+
+    @property
+    def starting_left(self) -> Tuple[int, float]:
+        """Bytes it may still write for a period to begin where it should, and for how long."""
+        left_s = self.spec.client_wait_max_s - self.cost.client_wait_s
+        return self.spec.starting_bytes - self.state.starting_bytes, left_s
+
+    def ends_after(self, look: events.Decided) -> str:
+        """Why it ends with what this look of the analysis found; empty where it goes on."""
+        pairs = len(pairs_of(self.setup, self.periods))
+        most = pairs_limit(self.setup)
+        if look.failed and pairs >= min(PAIRS_WITHOUT_ANALYSIS, most):
+            return f"not analysed: {look.failed}"
+        if look.stop:
+            return "decided"
+        if pairs >= most:
+            return f"budget of {pairs} pairs is spent"
+        return self.spent(same=True) if look.same else ""
+
+    def record(self, ended: str, now_s: float) -> Record:
+        """The record of what was measured so far; `ended` says why no more was."""
+        return compose(
+            self.setup, self.periods, record_id=f"{self.spec.run_id}.{self.index}",
+            campaign_id=self.spec.campaign_id, ended=ended, ended_at_s=now_s,
+            discarded=self.discarded, missed=self.state.missed, forced=self.spec.forced,
+            checks=self.state.checks,
+        )
 
 
 def client_wait_s(setup: ExperimentSetup, periods: Sequence[Period]) -> float:
@@ -81,75 +228,12 @@ def _longer(seen: Iterable[Tuple[CacheMode, float, int]]) -> Tuple[CacheMode, fl
     return slower, waits[slower][1] * (means[slower] - means[slower.other])
 
 
-def spent(
-    spec: RunSpec, setup: ExperimentSetup, periods: Periods, discarded: Discarded, *,
-    same: bool = False,
-) -> str:
-    """Which budget does not hold what comes next, in words; empty where it goes on.
-
-    `same`: the levels lie so near that it would go on to show that nothing differs.
-    """
-    have, more = cost_of(setup, periods, discarded), _next(setup, periods)
-    share = spec.same_share if same else 1.0
-    purpose = FOR_SAME if share < 1.0 else ""
-    for needed, most, unit in (
-        (have.seconds + more.seconds, spec.seconds_max * share, "s"),
-        (have.bytes_written + more.bytes_written, spec.bytes_max * share, "bytes"),
-        (have.client_wait_s + more.client_wait_s, spec.client_wait_max_s * share,
-         "s of client waiting"),
-    ):
-        if needed > most:
-            return f"budget of {most:.0f} {unit}{purpose} is spent"
-    return ""
-
-
-def cut_off_at_s(
-    spec: RunSpec, setup: ExperimentSetup, cost: Cost, started_at_s: float,
-    settled_at_s: float,
-) -> float:
-    """When the budget for finding a difference ends a period, at the latest.
-
-    What clients wait under their own traffic is known only after the period; it lasts
-    `period_s` whatever they wait.
-    """
-    if not spec.on_our_clock:
-        return math.inf
-    ends_at_s = started_at_s + spec.seconds_max - cost.seconds
-    if setup.load_point is LoadPoint.OSD_TRAFFIC:
-        return ends_at_s
-    return min(ends_at_s, settled_at_s + spec.client_wait_max_s - cost.client_wait_s)
-
-
-def _next(setup: ExperimentSetup, periods: Periods) -> Cost:
-    """What the next settling check, or the rest of the pair or replicate, is expected to cost."""
-    check = due_check(setup, periods)
-    if check is not None:
-        return Cost(cut_off_seconds(setup, periods), cut_off_bytes_max(setup, check))
-    unit = design_of(setup).periods_per_unit
-    done = {slot: p for slot, p in periods.items() if not isinstance(slot, CheckSlot)}
-    left = unit - len(done) % unit
-    longest = max((p.seconds for p in done.values()), default=cut_off_seconds(setup, periods))
-    each = cut_off_bytes_max(setup, next_slot(done))
-    # within a pair the slower mode may be over already
-    waited = client_wait_s(setup, list(done.values())) / max(1, len(done)) if left == unit else 0.0
-    return Cost(left * longest, left * each, left * waited)
-
-
 def cut_off_bytes_max(setup: ExperimentSetup, slot: AnySlot) -> int:
     """What a period that was cut off may have written."""
     samples = setup.samples_per_period
     if isinstance(slot, CheckSlot):
         samples = max(samples, check_size(setup, slot)[0])
     return samples * WRITE_BYTES[setup.load_point]
-
-
-def cut_off_seconds(setup: ExperimentSetup, periods: Periods) -> float:
-    """What a period that was cut off by a restart of the mgr may have taken."""
-    slot = due_check(setup, periods)
-    if slot is not None:
-        return check_size(setup, slot)[1]
-    samples_s = setup.samples_per_period * ASSUMED_SAMPLE_S[setup.load_point]
-    return settled(setup, periods).settle_s + max(setup.period_s, samples_s)
 
 
 # Drive model, load point and pairs of an experiment that has ended.

@@ -13,7 +13,6 @@ from ..hardware.bcache import WRITTEN_FOR, BcacheState
 from ..loads import WRITE_BYTES, BlocksRequest
 from ..model import CacheMode, DriveState, KernelView, LoadPoint, Transport
 from ..options.entries import names_of
-from ..options.trial import arms_of
 from ..protocol import (
     CountersRequest,
     MeasureRequest,
@@ -28,7 +27,7 @@ from ..record import CrossedPeriod, ExperimentSetup, Period
 from .design import design_of
 from .run_state import RunSpec
 from .settling_time.checks import check_size
-from .slots import AnySlot, CheckSlot
+from .slots import FIRST, AnySlot, CheckSlot
 
 TIMER_SECONDS_MAX = 10.0
 WATCH_S = 86400.0  # as long as an experiment may take: its watch ends with it
@@ -61,7 +60,7 @@ class Toggle(NamedTuple):
 class PeriodUnderWay:
     """The period under way; lost with the mgr, and measured again then."""
 
-    slot: AnySlot
+    slot: AnySlot = FIRST
     attempt: int = 0
     phase: Stage = Stage.IDLE
     token: str = ""
@@ -80,6 +79,7 @@ class PeriodUnderWay:
     written_s: float = 0.0  # how long that took in all
     written_at_s: float = 0.0  # when the last of it began
     looks_from: int = 0  # of `bcache`: the first look since it was set, or last written to
+    rate: str = ""  # bcache's least rate of writeback that is being set
     drained: bool = False
 
     @property
@@ -141,11 +141,6 @@ def in_place(spec: RunSpec, step: Toggle, states: Tuple[DriveState, ...]) -> boo
         return all_in(step.mode.value, states, step.transport)
     wanted = trial.value(step.mode)
     return bool(states) and all(state.option(trial.name) == wanted for state in states)
-
-
-def said(spec: RunSpec, mode: CacheMode) -> str:
-    """What a step sets, in words."""
-    return arms_of(spec.option).name(mode)
 
 
 def load_of(

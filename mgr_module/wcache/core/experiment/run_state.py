@@ -177,6 +177,11 @@ class RunState:
     checks: Tuple[str, ...] = field(default=(), metadata={"max_items": CHECKS_MAX})
 
     @property
+    def index(self) -> int:
+        """Of the experiment under way, or of the load that is observed."""
+        return len(self.finished) + len(self.observed)
+
+    @property
     def missed(self) -> Tuple[Precondition, ...]:
         """Every precondition that its records miss."""
         return tuple(dict.fromkeys((*self.spec.missed, *self.unmet)))

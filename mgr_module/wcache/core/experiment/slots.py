@@ -48,6 +48,9 @@ class Slot:
         return self.pair_index
 
 
+FIRST = Slot(0, False)
+
+
 @dataclass(frozen=True)
 class CheckSlot:
     """The place of one period of a settling check, which has one in each mode."""

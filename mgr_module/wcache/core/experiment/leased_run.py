@@ -1,0 +1,287 @@
+"""A run that holds cache domains under a lease: what is there before, and how it goes back.
+
+Where its OSDs fall ill its drives go back at once, and the pair under way is thrown away.  Nothing
+is held until they are well, so each drive is looked at before it is touched again.  What it waits
+for is stored, and a mgr that takes over waits on.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass, field, replace
+from typing import Set, Tuple
+
+from .. import events
+from ..codec import one_line
+from ..drive.prior import Prior, PriorDoubt
+from ..errors import StorageError
+from ..protocol import DrivesOutcome, LookRequest, StateOutcome
+from ..record import Record
+from . import accounting, run_priors
+from .budget import Experiment
+from .pairs import whole
+from .period import PeriodUnderWay, Stage
+from .run import Actions, RunMachine
+from .run_state import RunStatus
+from .slots import Periods
+
+# A period that is interrupted (probe restart, OSD restart) is measured again this often.
+ATTEMPTS_MAX = 3
+# How long OSDs have to get well before a run ends: a daemon that restarts is back by then.
+ILL_WAIT_S = 120.0
+# A drive that makes its OSDs ill again and again is not measured any more.
+ILL_TIMES_MAX = 3
+BACK = "read back: the prior state is restored"
+
+
+@dataclass
+class LeasedRun(RunMachine):
+    """What a run that toggles does for its lease; what it measures meanwhile is not told here."""
+
+    # domains that no task of this machine can have touched since they were looked at
+    _untouched: Set[str] = field(default_factory=set)
+    _looks: int = 0
+    _releases: int = 0
+    _ends_for_another: bool = False  # the last mgr stopped while it gave back
+    _watch_of: Tuple[int, str] = (-1, "")  # the experiment whose OSDs are watched, and the token
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._keep_whole()
+
+    def _keep_whole(self) -> Periods:
+        """Leave out what was thrown away, and return it; what is stored of it is written over."""
+        if self.over or self._all_over or not self.state.voided_at_s:
+            return {}
+        before = self.periods[self.experiment_index]
+        kept = whole(self._setup, before, self.state.voided_at_s)
+        self._put_periods(kept)
+        return {slot: period for slot, period in before.items() if slot not in kept}
+
+    def _put_periods(self, periods: Periods) -> None:
+        """Replace those of the experiment under way, as a copy of this run has the same list."""
+        index = self.experiment_index
+        self.periods = [*self.periods[:index], periods, *self.periods[index + 1:]]
+
+    @property
+    def _experiment(self) -> Experiment:
+        index = self.experiment_index
+        return Experiment(self.state, index, self.periods[index])
+
+    @property
+    def _prior(self) -> Prior:
+        return run_priors.prior_of(self.state, self.spec.domain_id)
+
+    # ---- before the first touch
+
+    def _begin(self, _: events.Begin, now_s: float) -> Actions:
+        if self.state.status is RunStatus.RELEASING:
+            self._ends_for_another = True
+            return self._release()
+        if self.state.status is RunStatus.RUNNING and self.state.ill_since_s:
+            return self._give_back()
+        if self.state.status is RunStatus.RUNNING:
+            self.state = accounting.with_cut_off(self.state, self.periods, now_s)
+            domain_id = self.spec.domain_id
+            if self.spec.option_osd is not None and run_priors.touched(self.state, domain_id):
+                # it may go by what the last mgr gave it: no probe has put that back
+                self._now = PeriodUnderWay(phase=Stage.RESUMING)
+                request = run_priors.release_request(self.state, domain_id)
+                return [events.SaveRun(), self._task(request)]
+        self.state = replace(self.state, status=RunStatus.RUNNING, began_at_s=now_s, reason="")
+        return self._look_or_go_on(now_s)
+
+    def _resumed(self, outcome: StateOutcome, now_s: float) -> Actions:
+        problem = run_priors.words_of_release(self.state, self.spec.domain_id, outcome)
+        if problem:
+            return self._halt(problem, now_s)
+        return [*self._put_back_late(outcome), *self._look_or_go_on(now_s)]
+
+    def _put_back_late(self, outcome: StateOutcome) -> Actions:
+        """For as long as no mgr ran the module, the OSD went by what it was measured with."""
+        if not outcome.changed or self.spec.option_osd is None or self.spec.option is None:
+            return []
+        return [events.Note(
+            f"osd.{self.spec.option_osd} still had the {self.spec.option.name} that it was "
+            "measured with, since no mgr ran the module: it was given back what it had before",
+            "warning", loud=True,
+        )]
+
+    def _look_or_go_on(self, now_s: float) -> Actions:
+        """Nothing is touched before what was there is stored."""
+        unknown = run_priors.next_unknown(self.state)
+        if unknown is not None:
+            self._now = PeriodUnderWay(phase=Stage.LOOKING, looked_at=unknown)
+            return [events.SaveRun(), self._task(LookRequest(unknown))]
+        return [events.SaveRun(), *self._go_on(now_s)]
+
+    @abstractmethod
+    def _go_on(self, now_s: float) -> Actions:
+        """Measure what is missing; everything that is touched has been looked at."""
+
+    def _looked(self, outcome: DrivesOutcome, now_s: float) -> Actions:
+        """What is there before the first touch; stored before anything else is done."""
+        domain_id = self._now.looked_at
+        try:
+            self.state = run_priors.with_look(self.state, domain_id, outcome.drives)
+        except StorageError as error:
+            return self._halt(error.message, now_s)
+        self._untouched.add(domain_id)
+        self._now = PeriodUnderWay()
+        return [events.SaveRun(), *self._look_or_go_on(now_s)]
+
+    # ---- what it has cost
+
+    def _void(self, now_s: float) -> None:
+        """Count what the period under way has cost; its samples are not used."""
+        if self._now.under_way:
+            self.state = accounting.with_voided(self.state, self._now, now_s)
+            self._now.phase = Stage.IDLE
+
+    def _recorded(self, record: Record) -> events.SaveRecord:
+        periods = self.periods[self.experiment_index]
+        self.state = accounting.with_recorded(self.state, periods, record.record_id)
+        return events.SaveRecord(record)
+
+    def _stop_measuring(self, reason: str, now_s: float) -> Actions:
+        """Void the period under way and keep the complete pairs before it as a record."""
+        self._void(now_s)
+        if self._all_over:
+            return []
+        record = self._experiment.record(reason, now_s)
+        return [self._recorded(record)] if record.pairs else []
+
+    # ---- giving back
+
+    def _release(self) -> Actions:
+        self.state = replace(self.state, status=RunStatus.RELEASING)
+        return self._give_back()
+
+    def _give_back(self) -> Actions:
+        self._releases += 1
+        self._now = PeriodUnderWay(phase=Stage.RELEASING)
+        return self._release_next()
+
+    @property
+    def _releasing(self) -> str:
+        """The cache domain whose release was asked for."""
+        return self.spec.domain_ids[len(self._now.released)]
+
+    def _release_next(self) -> Actions:
+        """Ask for the next domain that was touched, or end."""
+        domain_ids = self.spec.domain_ids
+        while len(self._now.released) < len(domain_ids):
+            domain_id = self._releasing
+            if run_priors.touched(self.state, domain_id):
+                request = run_priors.release_request(self.state, domain_id)
+                return [events.SaveRun(), self._task(request)]
+            self._now.released += (True,)
+        owed = tuple(name for name, back in zip(domain_ids, self._now.released) if not back)
+        if self.state.status is RunStatus.RUNNING:
+            return self._given_back_while_ill(owed)
+        final = RunStatus.ABORTED if self.state.reason else RunStatus.DONE
+        return self._end(final, self.state.reason, owed)
+
+    def _gave_back(self, outcome: StateOutcome, _: float) -> Actions:
+        domain_id = self._releasing
+        self.state = run_priors.with_told(self.state, domain_id, outcome.prior)
+        problem = run_priors.words_of_release(self.state, domain_id, outcome)
+        late = self._ends_for_another and not problem
+        return [*(self._put_back_late(outcome) if late else []), *self._released(problem)]
+
+    def _released(
+        self, problem: str, doubt: PriorDoubt = PriorDoubt.NONE
+    ) -> Actions:
+        """The probe has answered for one cache domain; no problem: it was read as it was."""
+        self._now.released += (not problem,)
+        if doubt is PriorDoubt.DISPUTED:
+            self.state = replace(self.state, dispute=one_line(problem))
+        if problem:
+            self.state = replace(self.state, reason=one_line(problem))
+        return self._release_next()
+
+    def _silent(self, detail: str, now_s: float) -> Actions:
+        """Nobody is there to release: the probe restores by itself when its lease runs out."""
+        before = self.state.reason
+        detail = one_line(f"{before}; {detail}" if before else detail)
+        running = self.state.status is RunStatus.RUNNING
+        saved = self._stop_measuring(detail, now_s) if running else []
+        return [*saved, *self._end_owing(detail)]
+
+    def _end_owing(self, reason: str) -> Actions:
+        """Nobody answers for the domains: what was touched is owed until it is read."""
+        began = self.state.status is not RunStatus.WAITING
+        return self._end(RunStatus.ABORTED, reason, tuple(
+            name for name in self.spec.domain_ids if began and run_priors.touched(self.state, name)
+        ))
+
+    def _given_back_late(self, event: events.Event) -> Actions:
+        """An OSD that did not answer when the run ended has its own value back now."""
+        if not isinstance(event, events.TaskAnswered) or self.spec.option_osd is None:
+            return []
+        outcome, domain_id = event.outcome, self.spec.domain_id
+        if self.state.settled or not isinstance(outcome, StateOutcome):
+            return []
+        if run_priors.words_of_release(self.state, domain_id, outcome):
+            return []
+        self.confirm(domain_id)
+        return [events.SaveRun(), events.Note(BACK)]
+
+    # ---- OSDs that fall ill
+
+    def _fails(self, why: str, now_s: float) -> Actions:
+        """A load failed; an OSD that has stopped does not answer long before the maps show it."""
+        if not self.spec.heeds_cluster:
+            return self._halt(why, now_s)
+        return self._wait_for_osds(why, now_s, load_failed=one_line(why))
+
+    def _ill(self, event: events.Ill, now_s: float) -> Actions:
+        """A look at its OSDs; `why` is empty where all are well."""
+        if self.state.status is not RunStatus.RUNNING:
+            return []
+        if self.state.ill_since_s:
+            return self._still_ill(event.why, now_s)
+        return self._wait_for_osds(event.why, now_s) if event.why else []
+
+    def _wait_for_osds(self, why: str, now_s: float, load_failed: str = "") -> Actions:
+        if self.state.ill_times >= ILL_TIMES_MAX:
+            said = f"stopped: {why}, after it was ill {ILL_TIMES_MAX} times"
+            return self._halt(said, now_s, unfit=True)
+        self._void(now_s)
+        self.state = replace(
+            self.state, ill_since_s=now_s, voided_at_s=now_s, ill_times=self.state.ill_times + 1,
+            reason=one_line(f"waiting: {why}"), load_failed=load_failed,
+        )
+        self.state = accounting.with_thrown_away(self.state, self._keep_whole().values())
+        self._releases, self._watch_of = 0, (-1, "")  # what the watch says of them is known
+        note = f"the pair under way is thrown away, and what it toggles goes back: {why}"
+        return [events.Note(one_line(note), "warning"), *self._give_back()]
+
+    def _given_back_while_ill(self, owed: Tuple[str, ...]) -> Actions:
+        if owed:  # the reason says why
+            return self._halt(self.state.reason, self.state.ill_since_s, unfit=True)
+        for domain_id in self.spec.domain_ids:
+            self.state = run_priors.given_back(self.state, domain_id)
+        self._now = PeriodUnderWay()
+        return [events.SaveRun()]
+
+    def _still_ill(self, why: str, now_s: float) -> Actions:
+        """Go on after a while where all are well; else end with the complete pairs.
+
+        Where a load failed and nobody was ill meanwhile, it ends for that.
+        """
+        shown: Actions = []
+        if why:  # that it is another reason by now is told, and not stored at each look
+            shown = [events.SaveRun()] if self.state.load_failed else []
+            self.state = replace(self.state, load_failed="", reason=one_line(f"waiting: {why}"))
+        going_back = self._now.phase is Stage.RELEASING
+        if going_back or now_s < self.state.ill_since_s + ILL_WAIT_S:
+            return shown
+        if why:
+            return self._halt(f"stopped: {why}", now_s, unfit=True)
+        if self.state.load_failed:
+            return self._halt(self.state.load_failed, now_s)
+        self.state = replace(self.state, ill_since_s=0.0, reason="", began_at_s=now_s)
+        self._looks = self._releases = 0
+        note = events.Note("goes on: its OSDs are well again")
+        return [note, *self._look_or_go_on(now_s)]
