@@ -6,9 +6,9 @@ from mgr_fakes import builders as make
 from wcache.core.experiment.campaign import (
     CampaignOptions,
     candidates,
-    forecast,
     select,
 )
+from wcache.core.experiment.forecast import forecast
 from wcache.core.experiment.schedule import make_runs
 from wcache.core.model import DriveModel, Role, Transport
 from wcache.core.scope import parse_scope

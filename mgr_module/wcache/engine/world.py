@@ -30,8 +30,8 @@ from ..core.config_database import Config
 from ..core.drive.journal import Acceptance
 from ..core.drive.proofs import AcceptedProof
 from ..core.drive_kind import DriveKind
-from ..core.experiment.budget import ExpectedPairs, expected_pairs
 from ..core.experiment.campaign import Campaign
+from ..core.experiment.forecast import ExpectedPairs, expected_pairs
 from ..core.fleet.agents import Agent, Blocked, OtherVersion
 from ..core.fleet.claims import believed, osds_now
 from ..core.fleet.disputes import Dispute, Key, disputes

@@ -15,12 +15,11 @@ from ..core.events import STOP
 from ..core.experiment.campaign import (
     Campaign,
     CampaignOptions,
-    Forecast,
     candidates,
-    forecast,
     parse_loads,
     select,
 )
+from ..core.experiment.forecast import Forecast, forecast
 from ..core.experiment.observing import plan as observing
 from ..core.experiment.osd_option import ELSEWHERE, by_hand, unmet
 from ..core.experiment.run_state import RunSpec, RunState, RunStatus

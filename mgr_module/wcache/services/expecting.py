@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Dict, Tuple
 
-from ..core.experiment.budget import periods_expected
-from ..core.experiment.campaign import Campaign, forecast
+from ..core.experiment.campaign import Campaign
+from ..core.experiment.forecast import forecast, periods_expected
 from ..core.experiment.run import RunMachine
 from ..engine.world import World
 

@@ -13,10 +13,10 @@ from wcache.core.experiment.campaign import (
     SKIPPED_MAX,
     CampaignOptions,
     candidates,
-    forecast,
     parse_loads,
     select,
 )
+from wcache.core.experiment.forecast import forecast
 from wcache.core.experiment.schedule import make_runs
 from wcache.core.loads import SAMPLES
 from wcache.core.model import CacheMode, DriveModel, LoadPoint, Role, Transport

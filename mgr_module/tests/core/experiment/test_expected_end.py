@@ -3,7 +3,7 @@
 import pytest
 from mgr_fakes import builders as make
 from module_world import a_mgr, said, start
-from wcache.core.experiment.budget import PAIRS_EXPECTED, expected_pairs, periods_expected
+from wcache.core.experiment.forecast import PAIRS_EXPECTED, expected_pairs, periods_expected
 from wcache.core.model import DriveModel, LoadPoint
 
 OTHER = DriveModel("B", "SSD", "2")

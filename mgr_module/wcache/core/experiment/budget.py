@@ -11,16 +11,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from statistics import median
-from typing import Callable, Dict, Iterable, List, Sequence, Tuple
+from typing import Dict, Iterable, Sequence, Tuple
 
 from .. import events
 from ..loads import ASSUMED_SAMPLE_S, WRITE_BYTES, commits
-from ..model import CacheMode, DriveModel, LoadPoint
+from ..model import CacheMode, LoadPoint
 from ..record import ExperimentSetup, Period, Record
 from .design import design_of
 from .pairs import (
-    FIRST_LOOK,
     PAIRS_WITHOUT_ANALYSIS,
     Discarded,
     compose,
@@ -234,29 +232,3 @@ def cut_off_bytes_max(setup: ExperimentSetup, slot: AnySlot) -> int:
     if isinstance(slot, CheckSlot):
         samples = max(samples, check_size(setup, slot)[0])
     return samples * WRITE_BYTES[setup.load_point]
-
-
-# Drive model, load point and pairs of an experiment that has ended.
-Ended = Tuple[DriveModel, LoadPoint, int]
-ExpectedPairs = Callable[[ExperimentSetup], int]
-
-# Where nothing has been measured yet: a clear case is decided at one of the first looks.
-PAIRS_EXPECTED = 2 * FIRST_LOOK
-
-
-def expected_pairs(ended: Iterable[Ended]) -> ExpectedPairs:
-    """What drives of the same model took at the same load, else what others took at it."""
-    known = [row for row in ended if row[2] > 0]
-
-    def pairs(setup: ExperimentSetup) -> int:
-        alike = [row for row in known if row[1] is setup.load_point]
-        same = [row for row in alike if row[0] == setup.drive_model]
-        counts: List[int] = [row[2] for row in same or alike]
-        return min(pairs_limit(setup), round(median(counts)) if counts else PAIRS_EXPECTED)
-
-    return pairs
-
-
-def periods_expected(expected: ExpectedPairs, setup: ExperimentSetup, done: int) -> int:
-    """Periods at its end; one that has gone on for longer is expected to end with the next pair."""
-    return min(2 * pairs_limit(setup), max(2 * expected(setup), done + 2))

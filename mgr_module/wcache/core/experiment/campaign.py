@@ -1,8 +1,7 @@
-"""A campaign: which cache domains are measured, how, and what it will cost.
+"""A campaign: which cache domains are measured, and how.
 
-Pure: it reads reports and the cluster's state and returns what is chosen and a forecast;
-`campaign_runs` makes the runs.  A few drives per drive model are sampled, spread over
-hosts, not all of them.
+Pure: it reads reports and the cluster's state and returns what is chosen; `schedule` makes the
+runs.  A few drives per drive model are sampled, spread over hosts, not all of them.
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ from typing import (
     Mapping,
     Optional,
     Sequence,
-    Set,
     Tuple,
 )
 
@@ -26,9 +24,9 @@ from ..cluster import SLOW_OPS, ClusterState, calm_first, in_turns
 from ..codec import one_line
 from ..drive.safety import may_toggle, refused, writeback_refusal
 from ..errors import MalformedError, NotFoundError, RefusalKind, RefusedError
-from ..hardware.bcache import CONTROLLER_S, WRITTEN_FOR, WRITTEN_MAX, Dirty, begins_nowhere
+from ..hardware.bcache import WRITTEN_FOR, WRITTEN_MAX, Dirty, begins_nowhere
 from ..host_report import HostReport, lost_models
-from ..loads import ASSUMED_SAMPLE_S, WATCHED_MAX, WRITE_BYTES
+from ..loads import WATCHED_MAX
 from ..model import DriveModel, DriveReport, LoadPoint, Role
 from ..options.option import Option
 from ..options.trial import OptionTrial
@@ -36,12 +34,6 @@ from ..record import Precondition
 from ..scope import Scope
 from ..simulation import OfDrives
 from ..text import many, named
-from .budget import ExpectedPairs
-from .design import design_of
-from .observing import plan as observing
-from .run_state import RunSpec
-from .settling_time.checks import checks_at_most, pairs_limit
-from .starting import START_WAIT_S
 
 SHORT_NAMES = {
     point.short: point for point in LoadPoint if point is not LoadPoint.OSD_BENCH_CAPACITY
@@ -51,7 +43,6 @@ OWN_NAMES = {"capacity": LoadPoint.OSD_BENCH_CAPACITY}
 # Stored with the campaign, so bounded: on a large cluster most lines say the same.
 SKIPPED_MAX = 200
 RUNS_MAX = 500
-OVERHEAD_S = 0.3  # set, read back and close, by the probe's fast polls
 
 
 def parse_loads(text: str) -> Tuple[LoadPoint, ...]:
@@ -361,80 +352,3 @@ def _osd_keeps_it(
         kind = "rotates" if osd.rotational else "does not rotate"
         return f"the drive of osd.{osd_id} {kind}: {entry.name} does nothing there"
     return None
-
-
-@dataclass(frozen=True)
-class Forecast:
-    """What a campaign will cost at most, before it starts, and how long it is expected to take."""
-
-    drives: int
-    experiments: int
-    factorials: int  # of these, such as toggle two drives of an OSD
-    seconds: float  # wall clock, one domain per host at a time
-    seconds_expected: float  # the same where experiments end as others have
-    drive_seconds: float
-    bytes_written: int
-    osds_emptied: Tuple[int, ...]
-    bench_calls: int
-    skipped: Tuple[str, ...]
-    strict_pools: Tuple[str, ...] = ()  # take no writes while a drive that is toggled hangs
-
-
-def forecast(
-    runs: Sequence[RunSpec], cluster: ClusterState, skipped: Tuple[str, ...],
-    expected: ExpectedPairs = pairs_limit,
-) -> Forecast:
-    """The cost of runs if every experiment needs its whole budget.
-
-    Seconds are an assumption until drives were measured; bytes and calls are exact bounds.
-    """
-    by_host: Dict[str, float] = defaultdict(float)
-    expected_by_host: Dict[str, float] = defaultdict(float)
-    total = 0.0
-    written = calls = 0
-    emptied: Set[int] = set()
-    for run in runs:
-        run_s = expected_s = 1.0
-        by_osds = not run.measured_by_probe
-        if run.dirty is not Dirty.ANY:
-            run_s += START_WAIT_S * len(run.experiments)
-        if run.starting_bytes and by_osds:
-            each = -(-run.starting_bytes // WRITE_BYTES[LoadPoint.OSD_BENCH_BATCH])
-            calls += len(run.experiments) * each
-            emptied.update(setup.osd_id for setup in run.experiments)
-        for setup in run.experiments if run.observes else ():
-            cost = observing.cost_of(setup)
-            run_s += cost.seconds + 2 * OVERHEAD_S
-            expected_s += cost.seconds + 2 * OVERHEAD_S
-            written += cost.bytes_written
-            calls += cost.bench_calls
-            if cost.bench_calls and by_osds:
-                emptied.add(setup.osd_id)
-        for setup in () if run.observes else run.experiments:
-            sample_s = max(ASSUMED_SAMPLE_S[setup.load_point], setup.period_s)
-            period_s = CONTROLLER_S if run.waits_for_controller else 0.0
-            period_s += setup.settle_s + OVERHEAD_S + setup.samples_per_period * sample_s
-            checks, checked, checked_s = checks_at_most(setup)
-            checked_s += 2 * checks * OVERHEAD_S  # there and back before each
-            run_s += min(checked_s + 2 * setup.pairs_max * period_s, run.seconds_max + 10.0)
-            expected_s += min(checked_s + 2 * expected(setup) * period_s, run.seconds_max + 10.0)
-            samples = 2 * setup.pairs_max * setup.samples_per_period + checked
-            written += run.starting_bytes + min(
-                samples * WRITE_BYTES[setup.load_point], run.bytes_max - run.starting_bytes
-            )
-            if WRITE_BYTES[setup.load_point] and by_osds:
-                calls += samples
-                emptied.add(setup.osd_id)
-        by_host[run.hostname] += run_s
-        expected_by_host[run.hostname] += min(run_s, expected_s)
-        total += run_s
-    drives = {(run.hostname, name) for run in runs for name in run.domain_ids}
-    return Forecast(
-        len(drives), sum(len(run.experiments) for run in runs),
-        sum(design_of(setup).crosses for run in runs for setup in run.experiments),
-        max(by_host.values(), default=0.0),
-        max(expected_by_host.values(), default=0.0),
-        total, written, tuple(sorted(emptied)) if cluster.bench_empties_caches else (),
-        calls, skipped,
-        cluster.strict_pools if any(run.has_clients and run.toggles for run in runs) else (),
-    )

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from typing import List, NamedTuple, Protocol, Sequence, Tuple
+from typing import List, NamedTuple, Sequence, Tuple
 
 from ..errors import MalformedError
 from ..loads import MATERIAL_LN, level_ns
@@ -32,57 +32,24 @@ class Side(NamedTuple):
     states: Tuple[DriveState, ...]
 
 
-class Design(Protocol):
-    """How the periods of an experiment are arranged, and what their unit is."""
+class Design:
+    """How periods are arranged.  Of one drive two adjacent ones, one in each mode, are the unit."""
 
-    unit: str  # what the statistics count, in words
-    crosses: bool  # whether two drives are toggled
-    pairs_per_unit: int
-    periods_per_unit: int
-
-    def modes(self, seed: int, slot: AnySlot) -> Tuple[CacheMode, ...]:
-        """The modes of a slot: of the drive, and in a factorial of the other one."""
-
-    def transports(self, setup: ExperimentSetup) -> Tuple[Transport, ...]:
-        """Of each drive that is toggled."""
-
-    def pairs(self, setup: ExperimentSetup, periods: Periods) -> Tuple[Pair, ...]:
-        """The complete pairs among `periods`, in order; what is not whole is left out."""
-
-    def sides(self, setup: ExperimentSetup, period: Period) -> Tuple[Side, ...]:
-        """Each drive that was toggled in a period."""
-
-    def wants_recheck(self, setup: ExperimentSetup, periods: Periods) -> bool:
-        """Whether the modes lie so far apart that a transient may be what does it."""
-
-    def check_period(self, period: Period) -> None:
-        """Raise MalformedError for a period of another design."""
-
-    def check_turns(self, pairs: Sequence[Pair]) -> None:
-        """Raise MalformedError where a period began before its turn."""
-
-    def check_order(self, seed: int, pairs: Sequence[Pair]) -> None:
-        """Raise MalformedError where periods came in another order than the seed gives."""
-
-
-class Paired:
-    """One drive: two adjacent periods, one in each mode, are the unit."""
-
-    unit = "pairs"
-    crosses = False
+    unit = "pairs"  # what the statistics count, in words
+    crosses = False  # whether two drives are toggled
     pairs_per_unit = 1
     periods_per_unit = len(CacheMode)
 
     def modes(self, seed: int, slot: AnySlot) -> Tuple[CacheMode, ...]:
-        """See Design."""
+        """The modes of a slot: of the drive, and in a factorial of the other one."""
         return (slot.mode(seed),)
 
     def transports(self, setup: ExperimentSetup) -> Tuple[Transport, ...]:
-        """See Design."""
+        """Of each drive that is toggled."""
         return (setup.transport,)
 
     def pairs(self, setup: ExperimentSetup, periods: Periods) -> Tuple[Pair, ...]:
-        """See Design."""
+        """The complete pairs among `periods`, in order; what is not whole is left out."""
         found: List[Pair] = []
         for index in range(setup.pairs_max):
             first, second = periods.get(Slot(index, False)), periods.get(Slot(index, True))
@@ -94,20 +61,20 @@ class Paired:
         return tuple(found)
 
     def sides(self, setup: ExperimentSetup, period: Period) -> Tuple[Side, ...]:
-        """See Design."""
+        """Each drive that was toggled in a period."""
         return (Side(setup.transport, period.mode, period.state_before + period.state_after),)
 
     def wants_recheck(self, setup: ExperimentSetup, periods: Periods) -> bool:
-        """See Design."""
+        """Whether the modes lie so far apart that a transient may be what does it."""
         return apart_ln(self.pairs(setup, periods)) >= MATERIAL_LN
 
     def check_period(self, period: Period) -> None:
-        """See Design."""
+        """Raise MalformedError for a period of another design."""
         if period.crossed is not None:
             raise MalformedError("the record's periods are from a factorial, but its setup is not")
 
     def check_turns(self, pairs: Sequence[Pair]) -> None:
-        """See Design."""
+        """Raise MalformedError where a period began before its turn."""
         last_s = float("-inf")
         for pair in sorted(pairs, key=lambda pair: pair.index):
             in_turn = list(pair.periods)
@@ -119,13 +86,13 @@ class Paired:
                 last_s = period.started_at_s
 
     def check_order(self, seed: int, pairs: Sequence[Pair]) -> None:
-        """See Design."""
+        """Raise MalformedError where periods came in another order than the seed gives."""
         for pair in pairs:
             if pair.first is not coin(seed, pair.index):
                 raise MalformedError(f"pair {pair.index} is not in the order of the record's seed")
 
 
-class Factorial:
+class Factorial(Design):
     """Two drives of one OSD: four periods, one in each combination of modes, are the unit."""
 
     unit = "replicates of 4 periods"
@@ -189,7 +156,7 @@ class Factorial:
                 )
 
 
-_PAIRED = Paired()
+_PAIRED = Design()
 
 
 def design_of(setup: ExperimentSetup) -> Design:

@@ -17,9 +17,9 @@ from .campaign import (
     Candidate,
     Selection,
     candidates,
-    forecast,
     select,
 )
+from .forecast import forecast
 from .observing.capacity_run import benches_capacity
 from .run_state import RunSpec, RunState, RunStatus
 from .schedule import make_runs
