@@ -1,8 +1,12 @@
-"""The probe in the container that cephadm makes for it, on a SCSI disk that really toggles.
+"""The probe in the container that cephadm makes for it, on drives that really toggle.
 
 `cephadm_unit.run` is what cephadm writes on a host; a test of the rig holds it against that.
+"Narrower" is that file with what `privileged: false` leaves out, and the arguments of
+doc/security.md in its place.
 """
 
+import json
+import shlex
 import time
 from pathlib import Path
 
@@ -32,74 +36,119 @@ OPTIONS = {
     "gate_by_load": "false", "experiment_seconds_max": "900",
 }
 STRIKES_MAX = 5
+PRIVILEGED = "--privileged --group-add=disk"
+NARROWER = (
+    "--cap-drop=ALL", "--cap-add=SYS_ADMIN", "--cap-add=SYS_RAWIO", "--cap-add=SYS_PTRACE",
+    "--cap-add=DAC_READ_SEARCH", "--cap-add=DAC_OVERRIDE",
+    "--device-cgroup-rule=b *:* rw", "--device-cgroup-rule=c *:* rw",
+    "--security-opt=label=disable", "--security-opt=apparmor=unconfined",
+    "--security-opt=unmask=/sys/dev/block",
+)
+LOOK = f"look --format json --hostname={HOST} --host-root=/host"
+# What the probe says where one of them is missing, or both that begin so; of "DAC" one suffices to
+# read.  Those about security modules have no such module to open here.
+MISSING = {
+    "--cap-add=SYS_PTRACE": ["without SYS_PTRACE"],
+    "--cap-add=DAC_": ["the open files of sleep"],
+    "--cap-add=SYS_ADMIN": ["nvme0 does not answer (Permission denied)"],
+    "--cap-add=SYS_RAWIO": ["sdb takes no SCSI commands (Operation not permitted)"],
+    "--device-cgroup-rule": [
+        f"{name} cannot be opened (Operation not permitted)" for name in ("nvme0", "sda", "sdb")
+    ],
+    "--security-opt=unmask": ["leads to no drive"],
+}
+FORMS = {"privileged": PRIVILEGED, "narrower": shlex.join(NARROWER)}
 
 
 class Host:
-    """The disk as QEMU has it, and the container of its probe."""
+    """The drives as QEMU has them, and the container of their probe."""
 
     def __init__(self, up, images):
         self.stage = Stage(up, time.monotonic())
         self.stage.enable(OPTIONS)
         self.wcache = self.stage.wcache
-        self.disk = up.lab.drive(up.lab.drives[0].name)
+        self.disks = [up.lab.drive(each.name) for each in up.lab.drives]
+        self.disk = self.disks[0]
         keyring = up.cluster.auth_key(f"client.wcache.{HOST}", **caps_of(HOST))
         # by the guest's own Python: it compiles each module once and for all guests
         GuestProbe(up.lab, HOST, keyring).prepare()
         fsid = up.cluster.command("status")["fsid"]
-        unit = UNIT.read_text().replace("FSID", fsid).replace("HOST", HOST)
-        assert images.name in unit
-        self.container = CephadmHost(
-            up.lab, unit=unit, storage=STORAGE, fsid=fsid, keyring=keyring
-        )
+        self.unit = UNIT.read_text().replace("FSID", fsid).replace("HOST", HOST)
+        assert images.name in self.unit
+        self.container = CephadmHost(up.lab, storage=STORAGE, fsid=fsid, keyring=keyring)
+
+    def start_as(self, form):
+        """Run the container in one of the forms, in place of one that runs."""
+        self.container.stop()
+        self.container.use(self.in_form(FORMS[form]))
+        began_s = time.monotonic()
         self.container.start()
-        self.stage.wait("the probe's report", lambda: self.wcache("drive ls")["drives"], 2 * HANG_S)
+
+        def reported():
+            ages_s = [row["reported_s_ago"] for row in self.wcache("drive ls")["drives"]]
+            since_s = time.monotonic() - began_s
+            return ages_s and all(age_s is not None and age_s < since_s for age_s in ages_s)
+
+        self.stage.wait("the probe's report", reported, 2 * HANG_S)
+
+    def in_form(self, arguments):
+        """The file of the unit with these arguments."""
+        assert self.unit.count(PRIVILEGED) == 1
+        return self.unit.replace(PRIVILEGED, arguments)
 
     def state(self):
         """The write cache as QEMU and the guest's kernel have it."""
         return self.disk.qmp_writeback(), self.disk.disk().kernel_view()
 
-    def measure(self, pairs):
-        return self.wcache.start_campaign(scope=f"host:{HOST}", loads="depth1", pairs=pairs)
+    def measure(self, pairs, scope=f"host:{HOST}"):
+        return self.wcache.start_campaign(scope=scope, loads="depth1", pairs=pairs)
 
     def wait_off(self):
         assert wait_until(lambda: not self.disk.qmp_writeback(), HANG_S), self.container.log()
 
 
 @pytest.fixture(scope="module")
-def host(tmp_path_factory):
+def up_host(tmp_path_factory):
     try:
         images = ensure_images(RELEASE)
     except NotPossible as reason:
         pytest.skip(str(reason))
-    drive_file = tmp_path_factory.mktemp("lab") / "drives.toml"
-    drive_file.write_text("[[drive]]".join(LAB_DRIVES.read_text().split("[[drive]]")[:2]))
     job = campaign.LabJob(
-        drive_file=drive_file, release=RELEASE,
+        drive_file=LAB_DRIVES, release=RELEASE,
         folders={"hosts": images.host, "images": images.store},
     )
     with campaign.running(job, campaign.Stages()) as up:
         yield Host(up, images)
 
 
-def test_the_container_toggles_the_disk_in_a_campaign_and_puts_it_back(host):
+@pytest.fixture(scope="module", params=list(FORMS))
+def host(up_host, request):
+    up_host.start_as(request.param)
+    return up_host
+
+
+def test_the_container_toggles_all_drives_in_a_campaign_and_puts_them_back(host):
     assert host.state() == (True, BACK)
-    assert host.wcache("drive ls")["drives"][0]["toggle_refusal"] == ""
+    assert [row["toggle_refusal"] for row in host.wcache("drive ls")["drives"]] == ["", "", ""]
     campaign_id = host.measure(pairs=6)
-    seen = [True]
+    seen = {disk.name: [True] for disk in host.disks}
 
     def over():
-        on = host.disk.qmp_writeback()
-        if on != seen[-1]:
-            seen.append(on)
+        for disk in host.disks:
+            on = disk.qmp_writeback()
+            if on != seen[disk.name][-1]:
+                seen[disk.name].append(on)
         return host.wcache.campaign(campaign_id)["status"] != "running"
 
     host.stage.wait("the end of the campaign", over, 3 * HANG_S)
-    assert seen.count(False) >= 4, seen
+    assert all(modes.count(False) >= 4 for modes in seen.values()), seen
     shown = host.wcache.campaign(campaign_id)
     assert shown["status"] == "done", shown
-    (result,) = shown["results"]
+    verdicts = {result["osd_id"]: result["verdict"] for result in shown["results"]}
+    assert len(verdicts) == 3
     # undecided is what a busy machine makes of few pairs
-    assert result["verdict"] in ("write through", "insufficient data"), result
+    assert verdicts[0] in ("write through", "insufficient data"), shown["results"]
+    assert all(disk.qmp_writeback() for disk in host.disks)
     assert host.state() == (True, BACK)
     assert [row for row in host.wcache("status")["findings"] if row["severity"] == "error"] == []
 
@@ -107,7 +156,7 @@ def test_the_container_toggles_the_disk_in_a_campaign_and_puts_it_back(host):
 @pytest.mark.parametrize("how", ["kill", "stop"])
 def test_a_container_that_is_started_again_in_a_lease_puts_the_disk_back(host, how):
     assert host.state() == (True, BACK)
-    campaign_id = host.measure(pairs=60)
+    campaign_id = host.measure(pairs=60, scope="osd.0")
     for _ in range(STRIKES_MAX):
         host.wait_off()
         getattr(host.container, how)()
@@ -127,3 +176,17 @@ def test_a_container_that_is_started_again_in_a_lease_puts_the_disk_back(host, h
     assert host.state() == (True, BACK)
     if how == "kill":
         assert "the probe was restarted" in host.wcache.history_text()
+
+
+def test_the_narrower_container_sees_each_drive_and_less_with_one_argument_missing(up_host):
+    sleep = up_host.stage.up.lab.guest.spawn(["setpriv", "--reuid=65534", "sleep", "36000"])
+    for missing, told in {"nothing": [], **MISSING}.items():
+        arguments = [each for each in NARROWER if not each.startswith(missing)]
+        seen = json.loads(up_host.container.once(up_host.in_form(shlex.join(arguments)), LOOK))
+        lines = [
+            *(each["text"] for drive in seen["drives"] for each in drive["refusals"]),
+            *(each["detail"] for each in seen["findings"]),
+        ]
+        assert bool(lines) == bool(told), (missing, lines)
+        assert all(any(word in line for line in lines) for word in told), (missing, lines)
+    sleep.kill()

@@ -4,6 +4,8 @@ Podman, the root that it runs in and Ceph's image are those of the cephadm rig, 
 has no systemd: what a unit of cephadm's does around that file is done here.
 """
 
+import re
+
 import zipapps
 from drive_lab.osds import HOME
 from drive_lab.probe import STATE_DIR
@@ -39,7 +41,6 @@ for each in {STATE_DIR} /var/lib/ceph /etc/ceph /etc/udev /boot; do
 done
 install -m 755 /share/wcache-probe usr/bin/
 cp /share/containers.conf /share/storage.conf etc/containers/
-cp /share/unit.run root/
 cp /share/keyring /etc/ceph/ceph.client.wcache.$(uname -n).keyring
 """
 # Podman writes a container's start there, and ends where nobody listens.
@@ -72,21 +73,33 @@ exec chroot {ROOT}/root /bin/bash /root/unit.run
 class CephadmHost:
     """The guest, and the probe's container in it."""
 
-    def __init__(self, lab, *, unit, storage, fsid, keyring):
+    def __init__(self, lab, *, storage, fsid, keyring):
         self._lab = lab
         share = lab.share
         zipapps.build("wcache-probe", share)
         for name, text in (
-            ("unit.run", unit), ("containers.conf", CONTAINERS), ("storage.conf", storage),
+            ("containers.conf", CONTAINERS), ("storage.conf", storage),
             ("keyring", keyring.read_text()),
         ):
             (share / name).write_text(text)
         lab.guest.run(["/bin/sh", "-euc", PREPARE, "prepare", fsid], timeout_s=START_S).checked()
         lab.guest.spawn(["python3", "-c", JOURNAL])
 
+    def use(self, unit):
+        """Have this text be the file that a unit runs."""
+        (self._lab.share / "unit.run").write_text(unit)
+        self._lab.guest.run(["cp", "/share/unit.run", f"{ROOT}/root/root/"]).checked()
+
     def start(self):
         """Run the file that a unit runs."""
         self._lab.guest.sh(START, timeout_s=START_S).checked()
+
+    def once(self, unit, words):
+        """Run another command of the probe to its end, in a container as that text has it."""
+        of_unit = unit[unit.index("/usr/bin/podman run"):].replace("\\\n", " ")
+        run = re.sub(r"--name .* --cgroups=split ", "", of_unit).partition(" run --hostname")[0]
+        script = f"exec chroot {ROOT}/root {run} {words}"
+        return self._lab.guest.sh(script, timeout_s=START_S).checked()
 
     def stop(self):
         """Stop the container, as the unit's end does."""
