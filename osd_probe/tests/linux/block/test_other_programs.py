@@ -190,6 +190,18 @@ def test_processes_that_cannot_be_looked_into_make_it_unknown(fake_host):
     assert "secret (pid 306) cannot be read" in done.stdout, done.stderr
 
 
+@pytest.mark.parametrize(("rights", "told"), [
+    ("00000000002a0006", ""), ("000001ffffffffff", ""), ("0000000000220006", "without SYS_PTRACE"),
+])
+def test_without_the_right_to_trace_what_other_users_hold_is_unknown(fake_host, rights, told):
+    """Root lists such descriptors all the same, and finds out of none where it leads."""
+    status = fake_host.root / "proc/self/status"
+    status.write_text(f"Name:\tx\nCapPrm:\t000001ffffffffff\nCapEff:\t{rights}\nSeccomp:\t0\n")
+    unknown = searched(fake_host).unknown
+    assert told in unknown
+    assert bool(unknown) is bool(told)
+
+
 @pytest.mark.slow
 def test_a_real_process_that_writes_a_real_block_device_is_seen(loop_device):
     name, _ = loop_device

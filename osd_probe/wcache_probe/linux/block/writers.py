@@ -26,6 +26,7 @@ INITIAL_PID_NAMESPACE = "pid:[4026531836]"
 # what is installed, so that nobody makes such a file after reading that.
 RIG_FILE_SHA256 = "12ae22050adc6c9cba14542f8e71cc795eec79eca990c34638dc915979a831bc"
 _ACCESS_MODE = 0o3
+_SYS_PTRACE = 1 << 19  # include/uapi/linux/capability.h
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,11 @@ class WriterSearch:
             namespace = ""
         if namespace != INITIAL_PID_NAMESPACE:
             return "the processes of the host cannot be seen from this pid namespace"
+        status = read_text(os.path.join(self._files.proc, "self", "status")) or ""
+        rights = re.search(r"^CapEff:\s*([0-9a-f]{1,16})$", status, re.MULTILINE)
+        if rights and not int(rights[1], 16) & _SYS_PTRACE:
+            # descriptors of other users' processes can be listed, but not read
+            return "the open files of other users cannot be read without SYS_PTRACE"
         if processes > PROCESSES_MAX:
             return "there are too many processes to look through"
         return ""
