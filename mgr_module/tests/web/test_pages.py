@@ -38,7 +38,7 @@ def test_the_overview_says_the_sentence_and_the_verdict_by_device_class():
     status = said(mgr, "status")
     assert status["summary"]["text"] in text
     assert "Device class hdd" in text
-    assert "ACME HD1 1.0 write through depth1 3 5.00 (4.90 to 5.10) -80%" in text
+    assert "hdd ACME HD1 1.0 write through depth1 (-80%, 99%: -80 to -80) 5.00 3 3" in text
     assert "Next: ceph wcache plan" in text
 
 
@@ -82,7 +82,7 @@ def test_an_experiment_with_an_option_speaks_of_its_values_and_not_of_cache_mode
         assert "write back" not in text.lower()
         assert "write through" not in text.lower()
     assert "nr_requests 64, median 20.00 ms" in words(page)
-    assert "Pair First nr_requests 64 nr_requests 256 Ratio" in words(page)
+    assert "PAIR FIRST nr_requests 64 nr_requests 256 RATIO" in words(page)
 
 
 def test_what_is_not_there_is_said():
@@ -127,7 +127,7 @@ def test_a_rollout_shows_the_changed_beside_the_unchanged():
     text = words(site.page("/rollouts/p1"))
     assert "OSDs changed by then: 4.00 ms first, 4.00 ms last" in text
     assert "OSDs unchanged by then: 19.48 ms first, 19.04 ms last" in text
-    assert "h1 sda write back write through applied 20.00 ms 4.00 ms 5.00" in text
+    assert "h1 sda osd.0 write back write through - applied 20.00 ms -> 4.00 ms (-80%) 5.00" in text
 
 
 @pytest.mark.slow

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping, Optional, Sequence
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence
 
 from ..core import codec, versions
 from ..core.change.preconditions import faults
@@ -27,7 +27,7 @@ from ..services.expecting import ending, periods_of
 from ..services.guards import require_campaign
 from .drives import options
 from .drives.drives import bcache_words
-from .tables import BY_95, left_out
+from .tables import BY_95, LONG, NUMBER, Column, left_out, listing
 
 
 def campaigns(world: World) -> Dict[str, Any]:
@@ -201,19 +201,45 @@ def periods(row: Mapping[str, Any]) -> str:
     return f"{done} of about {row['periods_expected']}" if row["status"] == "running" else done
 
 
+CAMPAIGNS = (
+    Column("CAMPAIGN", "campaign_id", "/campaigns/"), Column("STATUS", "status"),
+    Column("SCOPE", "scope"), Column("STARTED", lambda c: when(c["created_at_s"]), NUMBER),
+    Column("DRIVES", lambda c: f"{c['runs_over']}/{c['runs']}", NUMBER),
+    Column("PERIODS", periods, NUMBER),
+    Column("DRIVE TIME", lambda c: duration(c["seconds"]), NUMBER),
+    Column("WRITTEN", lambda c: amount(c["bytes_written"]), NUMBER),
+)
+RUNS = (
+    Column("RUN", "run_id"), Column("HOST", "hostname"),
+    Column("DRIVE", lambda r: ",".join(r["dev_names"])),
+    Column("CACHE DOMAIN", lambda r: " x ".join(r["domain_ids"])),
+    Column("STATUS", lambda r: r["status"] if r["waits_s"] is None
+           else f"waiting, {duration(r['waits_s'])}"),
+    Column("PRIOR STATE", "prior_state"),
+    Column("REASON", lambda r: r["reason"] or (
+        r["instead_of"] and f"in the place of {r['instead_of']}"), LONG),
+)
+_MEASURED = (
+    Column("OSD", lambda r: f"osd.{r['osd_id']}"),
+    Column("DRIVE", lambda r: ",".join(r["dev_names"])),
+    Column("LOAD", lambda r: load_name(r["load_point"])), Column("PAIRS", "pairs", NUMBER),
+)
+_SPENT = (
+    Column("TIME", lambda r: duration(r["seconds"]), NUMBER),
+    Column("WRITTEN", lambda r: amount(r["bytes_written"]), NUMBER),
+)
+RESULTS = (
+    *_MEASURED, Column("CACHE OFF", turned_off), Column("RATIO", "ratio", NUMBER),
+    Column("VERDICT", "verdict"), *_SPENT,
+)
+VALUES = (*_MEASURED, Column("A OVER B", options.interval), Column("BETTER", "verdict"), *_SPENT)
+
+
 def campaigns_text(data: Mapping[str, Any]) -> str:
     """`ceph wcache campaign ls`."""
     if not data["campaigns"]:
         return "no campaign yet\nnext: ceph wcache campaign forecast"
-    rows = [
-        (c["campaign_id"], c["status"], c["scope"], when(c["created_at_s"]),
-         f"{c['runs_over']}/{c['runs']}", periods(c),
-         duration(c["seconds"]), amount(c["bytes_written"]))
-        for c in data["campaigns"]
-    ]
-    heads = ("CAMPAIGN", "STATUS", "SCOPE", "STARTED", "DRIVES", "PERIODS", "DRIVE TIME",
-             "WRITTEN")
-    return table(heads, rows)
+    return listing(CAMPAIGNS, data["campaigns"])
 
 
 def campaign_text(data: Mapping[str, Any]) -> str:
@@ -223,39 +249,19 @@ def campaign_text(data: Mapping[str, Any]) -> str:
         f"seed {data['seed']}, {periods(data)} periods"
         + (f"; {time_left(data)}" if data["status"] == "running" else ""),
         "",
-        table(
-            ("RUN", "HOST", "DRIVE", "CACHE DOMAIN", "STATUS", "PRIOR STATE", "REASON"),
-            [(r["run_id"], r["hostname"], ",".join(r["dev_names"]),
-              " x ".join(r["domain_ids"]),
-              r["status"] if r["waits_s"] is None else f"waiting, {duration(r['waits_s'])}",
-              "not touched" if data["observes"] else
-              "given back" if r["given_back"] else
-              "under lease" if r["status"] in ("running", "releasing")
-              else "in place" if r["restored"] else "NOT CONFIRMED",
-              r["reason"] or (r["instead_of"] and f"in the place of {r['instead_of']}"))
-             for r in data["run_list"]],
-        ),
+        listing(RUNS, runs_of(data)),
     ]
     if data["results"]:
-        rows = [
-            (f"osd.{r['osd_id']}", ",".join(r["dev_names"]), load_name(r["load_point"]),
-             r["pairs"], turned_off(r), r["ratio"], r["verdict"], duration(r["seconds"]),
-             amount(r["bytes_written"]))
-            for r in data["results"]
-        ]
-        heads = ("OSD", "DRIVE", "LOAD", "PAIRS", "CACHE OFF", "RATIO", "VERDICT", "TIME",
-                 "WRITTEN")
-        lines += ["", table(heads, rows), "",
+        lines += ["", listing(RESULTS, data["results"]), "",
                   "CACHE OFF: median latency with the cache on -> off, what turning it off does to "
                   "latency, and the interval at 99%; RATIO: on over off"]
         if any(r["verdict"] == Verdict.NO_DIFFERENCE.value for r in data["results"]):
             lines.append(BY_95)
-        lines += [
-            f"osd.{r['osd_id']} {','.join(r['dev_names'])} {load_name(r['load_point'])}: "
-            + "; ".join(text for text in (r["why"], r["ended"]) if text not in ("", "decided"))
-            for r in data["results"] if not Verdict(r["verdict"]).decided
-        ]
-    lines += options.of_campaign(data)
+        lines += _undecided(r for r in data["results"] if not Verdict(r["verdict"]).decided)
+    if "compares" in data:
+        lines += ["", f"compares {data['compares']}: A, B"]
+        lines += [listing(VALUES, data["option_results"])] if data["option_results"] else []
+        lines += _undecided(r for r in data["option_results"] if not r["decided"])
     lines += observed_text(data["observed"])
     lines += left_out(data["skipped"])
     lines += ["", "next: ceph wcache " + (command("campaign show {}", data["campaign_id"])
@@ -267,6 +273,25 @@ def campaign_text(data: Mapping[str, Any]) -> str:
               else "campaign start (same arguments), once the reason no longer holds"
               if data["status"] == "aborted" and not data["results"] else "recommend")]
     return "\n".join(lines)
+
+
+def runs_of(data: Mapping[str, Any]) -> List[Mapping[str, Any]]:
+    """The runs of `campaign show`, each with what became of the prior state of its drives."""
+    return [
+        {**r, "prior_state": "not touched" if data["observes"] else
+         "given back" if r["given_back"] else
+         "under lease" if r["status"] in ("running", "releasing")
+         else "in place" if r["restored"] else "NOT CONFIRMED"}
+        for r in data["run_list"]
+    ]
+
+
+def _undecided(results: Iterable[Mapping[str, Any]]) -> List[str]:
+    return [
+        f"osd.{r['osd_id']} {','.join(r['dev_names'])} {load_name(r['load_point'])}: "
+        + "; ".join(text for text in (r["why"], r["ended"]) if text not in ("", "decided"))
+        for r in results
+    ]
 
 
 _TRAFFIC, _TIMER = LoadPoint.OSD_TRAFFIC.value, LoadPoint.FDATASYNC_TIMER.value

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Callable, Dict, Mapping, Optional, Tuple
+from dataclasses import dataclass, field
+from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Tuple
 
 from . import tables
 from .service import Service
@@ -29,6 +29,7 @@ class Command:
     call: Callable[[Service, Views, Dict[str, Any]], Any]
     render: Renderer = tables.lines_of
     whole: Optional[Renderer] = None  # with --all: what `render` groups
+    tables: Mapping[str, Sequence[tables.Column]] = field(default_factory=dict)  # for the page
 
     def spec(self) -> Dict[str, Any]:
         """The command as an entry of a mgr module's COMMANDS."""

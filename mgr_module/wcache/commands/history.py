@@ -9,8 +9,9 @@ from ..core.change.history import standing
 from ..core.errors import MalformedError
 from ..core.history import LINES_MAX, NOTHING, Filter, HistoryEntry, kept, parse_since
 from ..core.scope import Scope, parse_scope
-from ..core.text import many, table, when
+from ..core.text import many, when
 from ..engine.world import World
+from .tables import LONG, NUMBER, Column, listing
 
 ARGUMENTS = (
     "name=limit,type=CephInt,req=false",
@@ -61,18 +62,23 @@ def _osds(world: World, scope: Scope) -> Optional[AbstractSet[int]]:
     return None if scope.osd_id is None else {scope.osd_id}
 
 
+EVENTS = (
+    Column("TIME (UTC)", lambda h: when(h["at_s"]), NUMBER), Column("WHO", "who"),
+    Column("WHAT", "what"), Column("EVENT", "text", LONG),
+)
+
+
 def text(data: Mapping[str, Any]) -> str:
     """`ceph wcache history`, as a table; the evidence of each change below its line."""
     if not data["history"]:
         return "nothing in the history matches"
-    rows = [(when(h["at_s"]), h["who"], h["what"], h["text"]) for h in data["history"]]
-    lines = table(("TIME (UTC)", "WHO", "WHAT", "EVENT"), rows).split("\n")
+    lines = listing(EVENTS, data["history"]).split("\n")
     shown = [lines[0]]
     for line, row in zip(lines[1:], data["history"]):
         shown.append(line)
         if row["outcome"] and row["evidence"]:
             shown.append(f"    why: {row['evidence']}")
     if data["left_out"]:
-        more, limit = many(data["left_out"], "earlier line"), len(rows) + data["left_out"]
+        more, limit = many(data["left_out"], "earlier line"), len(lines) - 1 + data["left_out"]
         shown.append(f"and {more}: see them with --limit={min(LINES_MAX, limit)}")
     return "\n".join(shown)

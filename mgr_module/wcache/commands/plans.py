@@ -32,7 +32,7 @@ from ..services.plans.planner import Planner
 from ..services.plans.planners import stale_keys_of
 from .drives.options import needs_consent, of_options
 from .recommend import stale_keys_text
-from .tables import model_of
+from .tables import LONG, NUMBER, Column, listing, model_of
 
 
 def plans(world: World) -> Dict[str, Any]:
@@ -131,8 +131,9 @@ def _plan_text(data: Mapping[str, Any], *, whole: bool) -> str:
     drives = [c for c in data["changes"] if c.get("kind") != "config"]
     values = [c for c in data["changes"] if c.get("kind") == "config"]
     planned = data.get("status", "planned") == "planned"
+    settings = listing(SETTINGS, config_changes(values)).splitlines() if values else []
     if whole:
-        lines = [*_drive_changes(drives), *_config_changes(values), ""]
+        lines = [*_drive_changes(drives), *settings, ""]
         lines += _by_hand(data["changes"]) if planned else []
         lines += [
             f"{short_id(c['action_id'])} written since the change: {line}"
@@ -144,7 +145,6 @@ def _plan_text(data: Mapping[str, Any], *, whole: bool) -> str:
             where = command("ceph wcache plan show {} --all", data["plan_id"])
         told = [f"{short_id(c['action_id'])} {c['status']}: {c['detail']}"
                 for c in data["changes"] if c["detail"]]
-        settings = "\n".join(_config_changes(values)).splitlines()
         lines = [
             *_kinds_of_change(drives), *listed(settings, "changes of settings"), "",
             *listed(told, "with a detail"),
@@ -180,16 +180,25 @@ def _apply(plan_id: str, changes: Sequence[Mapping[str, Any]]) -> CommandLine:
     return command("ceph wcache apply {}", plan_id)
 
 
+CHANGES = (
+    Column("CHANGE", lambda c: short_id(c["action_id"])),
+    Column("FAILURE DOMAIN", "failure_domain"), Column("HOST", "hostname"),
+    Column("DRIVE", lambda c: ",".join(c["dev_names"])),
+    Column("OSD", lambda c: f"osd.{c['osd_id']}"), Column("FROM", lambda c: _from_to(c)[0]),
+    Column("TO", lambda c: _from_to(c)[1]), Column("KEPT", lambda c: _from_to(c)[2]),
+    Column("STATUS", "status"),
+    Column("LATENCY", lambda c: before_after(c["before_us"], c["after_us"]), NUMBER),
+    Column("RATIO", lambda c: c.get("ratio"), NUMBER), Column("DETAIL", "detail", LONG),
+)
+SETTINGS = (
+    Column("CHANGE", 0), Column("KNOB", 1), Column("OF", 2), Column("SETTING", 3),
+    Column("FROM", 4, NUMBER), Column("TO", 5, NUMBER), Column("STATUS", 6),
+    Column("LATENCY", 7, NUMBER), Column("RATIO", 8, NUMBER), Column("DETAIL", 9, LONG),
+)
+
+
 def _drive_changes(changes: Sequence[Mapping[str, Any]]) -> List[str]:
-    rows = [
-        (short_id(c["action_id"]), c["failure_domain"], c["hostname"], ",".join(c["dev_names"]),
-         f"osd.{c['osd_id']}", *_from_to(c), c["status"],
-         before_after(c["before_us"], c["after_us"]), c.get("ratio"), c["detail"])
-        for c in changes
-    ]
-    heads = ("CHANGE", "FAILURE DOMAIN", "HOST", "DRIVE", "OSD", "FROM", "TO", "KEPT", "STATUS",
-             "LATENCY", "RATIO", "DETAIL")
-    return [table(heads, rows)] if rows else []
+    return [listing(CHANGES, changes)] if changes else []
 
 
 def _kinds_of_change(changes: Sequence[Mapping[str, Any]]) -> List[str]:
@@ -282,8 +291,8 @@ def coming_later(data: Mapping[str, Any]) -> List[str]:
     return [f"{many(len(items), 'change')} {verb} later: {named(items, 3)}"]
 
 
-def _config_changes(changes: Sequence[Mapping[str, Any]]) -> List[str]:
-    """Changes of the config database; like steps are one line."""
+def config_changes(changes: Sequence[Mapping[str, Any]]) -> List[Tuple[Any, ...]]:
+    """Changes of the config database; like steps are one row."""
     steps: Dict[Tuple[str, ...], List[Mapping[str, Any]]] = {}
     for c in changes:
         told = c["detail"] or c["before_us"] is not None or c["after_us"] is not None
@@ -305,6 +314,4 @@ def _config_changes(changes: Sequence[Mapping[str, Any]]) -> List[str]:
             c["status"], before_after(c["before_us"], c["after_us"]), c.get("ratio"),
             c["detail"],
         ))
-    heads = ("CHANGE", "KNOB", "OF", "SETTING", "FROM", "TO", "STATUS", "LATENCY", "RATIO",
-             "DETAIL")
-    return [table(heads, rows)] if rows else []
+    return rows

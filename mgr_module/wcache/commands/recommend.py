@@ -22,7 +22,7 @@ from ..core.host_report import lost_models
 from ..core.model import CacheMode, DriveReport, Verdict, load_name
 from ..core.scope import Scope, parse_scope
 from ..core.shell import command, ticked, typed
-from ..core.text import named, ratio, relative, table
+from ..core.text import named, ratio, relative
 from ..core.verdict.consequences import noop_flushes, of_write_through
 from ..core.verdict.explaining import budgets, settling
 from ..core.verdict.hosts_by_model import differing
@@ -33,7 +33,7 @@ from ..services.guards import require_scope
 from ..services.plans.planner import Planner
 from ..services.plans.planners import stale_keys
 from .evidence import foreign
-from .tables import model_of
+from .tables import NUMBER, Column, listing, model_of
 
 Held = Callable[[], Mapping[Tuple[str, str], str]]
 """By device class and drive model: why `auto` does not apply its mode by itself any more."""
@@ -155,6 +155,16 @@ def _measured_drive(
     return None
 
 
+RECOMMENDATIONS = (
+    Column("CLASS", "device_class"),
+    Column("DRIVE MODEL", lambda r: model_of(r) + (" (simulated)" if r["simulated"] else "")),
+    Column("VERDICT", "verdict"), Column("CACHE OFF", lambda r: _gain(r)[0]),
+    Column("RATIO", lambda r: _gain(r)[1], NUMBER),
+    Column("MEASURED", lambda r: max((load["drives"] for load in r["loads"]), default=0), NUMBER),
+    Column("TO CHANGE", "to_change", NUMBER),
+)
+
+
 def recommend_text(data: Mapping[str, Any]) -> str:
     """`ceph wcache recommend`."""
     others = _foreign(data["foreign"])
@@ -163,14 +173,7 @@ def recommend_text(data: Mapping[str, Any]) -> str:
         return "\n".join(["nothing is measured yet", *others, f"next: {following}"])
     rows = sorted(data["recommendations"], key=_by_weight)
     lines = [data["summary"]["text"], ""]
-    heads = ("CLASS", "DRIVE MODEL", "VERDICT", "CACHE OFF", "RATIO", "MEASURED",
-             "TO CHANGE")
-    lines.append(table(heads, [
-        (r["device_class"] or "-", model_of(r) + (" (simulated)" if r["simulated"] else ""),
-         r["verdict"], *_gain(r), max((load["drives"] for load in r["loads"]), default=0),
-         r["to_change"])
-        for r in rows
-    ]))
+    lines.append(listing(RECOMMENDATIONS, rows))
     lines += [
         "CACHE OFF: what turning the cache off does to the latency of a commit, with the interval "
         "at 99%; RATIO: latency with it on over latency with it off", "",

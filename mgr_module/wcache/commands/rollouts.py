@@ -15,11 +15,11 @@ from ..core.change.rollout_state import Rollout, RolloutStatus
 from ..core.change.time_left import TimeLeft, between, time_left
 from ..core.jobs import Trial
 from ..core.shell import command, ticked
-from ..core.text import listed, many, named, roughly, table, when
+from ..core.text import listed, many, named, roughly, when
 from ..engine.world import World
 from ..services.guards import require_plan
 from .plans import coming_later, waiting
-from .tables import lines_of
+from .tables import LONG, NUMBER, Column, lines_of, listing
 
 
 def rollouts(world: World) -> Dict[str, Any]:
@@ -167,18 +167,24 @@ _WOULD = (
 )
 
 
+ROLLOUTS = (
+    Column("PLAN", "plan_id", "/rollouts/"), Column("STATUS", "status"),
+    Column("WAVE", lambda r: f"{r['wave']}/{r['waves_total']}", NUMBER),
+    Column("APPLIED", lambda r: f"{r['applied']}/{r['changes']}", NUMBER),
+    Column("NOT JUDGED", "not_judged", NUMBER), Column("TIME LEFT", lambda r: _left(r), NUMBER),
+    Column("REASON", "reason", LONG),
+)
+WAVES = (
+    Column("WAVE", 0, NUMBER), Column("KIND", 1), Column("WHERE", 2), Column("CHANGES", 3),
+)
+
+
 def rollouts_text(data: Mapping[str, Any]) -> str:
     """`ceph wcache rollout ls`."""
     tried = [trial_line(one) for one in data["trials"]]
     if not data["rollouts"]:
         return "\n".join(tried or ["no rollout yet", "next: ceph wcache recommend"])
-    rows = [
-        (r["plan_id"], r["status"], f"{r['wave']}/{r['waves_total']}",
-         f"{r['applied']}/{r['changes']}", r["not_judged"], _left(r), r["reason"])
-        for r in data["rollouts"]
-    ]
-    heads = ("PLAN", "STATUS", "WAVE", "APPLIED", "NOT JUDGED", "TIME LEFT", "REASON")
-    return "\n".join([table(heads, rows), *tried])
+    return "\n".join([listing(ROLLOUTS, data["rollouts"]), *tried])
 
 
 def trial_line(one: Mapping[str, Any]) -> str:
@@ -196,9 +202,8 @@ def rollout_text(data: Mapping[str, Any]) -> str:
         return trial_line(data["trial"])
     reason = f" ({data['reason']})" if data["reason"] else ""
     lines = [f"plan {data['plan_id']}: {data['status']}{reason}"]
-    rows = _wave_rows(data["waves"])
-    if rows:
-        lines.append(table(("WAVE", "KIND", "WHERE", "CHANGES"), rows))
+    if data["waves"]:
+        lines.append(listing(WAVES, wave_rows(data["waves"])))
     step = data["step"]
     if step["changes"]:
         beside = ", ".join(f"osd.{item}" for item in step["controls"]) or "none are left"
@@ -236,7 +241,7 @@ def rollout_text(data: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _wave_rows(waves: Sequence[Mapping[str, Any]]) -> List[Tuple[Any, ...]]:
+def wave_rows(waves: Sequence[Mapping[str, Any]]) -> List[Tuple[Any, ...]]:
     """A row for each wave; where they are many, one for those in a row that stand alike."""
     rows: List[List[Any]] = []
     for number, wave in enumerate(waves, 1):

@@ -7,10 +7,11 @@ from typing import Any, Dict, List, Mapping
 
 from ..core.fleet import ages
 from ..core.shell import ticked
-from ..core.text import many, named, table
+from ..core.text import many, named
 from ..core.verdict.outlook import Backlog, Outlook
 from . import cluster_view
 from .drives.drives import flushed
+from .tables import NUMBER, Column, listing
 
 
 def summary(found: Outlook, following: str) -> Dict[str, Any]:
@@ -57,6 +58,11 @@ def bare(data: Mapping[str, Any]) -> str:
 
 # Findings of one code that are listed in words; a fleet can have one for each drive.
 FINDINGS_MAX = 50
+MODELS = (
+    Column("DRIVE MODEL", "drive_model"), Column("DRIVES", "drives", NUMBER),
+    Column("DEVICE CACHE", "device_cache"), Column("KERNEL VIEW", "kernel_view"),
+    Column("STATE", "safety"),
+)
 
 
 def status_text(data: Mapping[str, Any]) -> str:
@@ -77,12 +83,7 @@ def status_text(data: Mapping[str, Any]) -> str:
     if data["throwaway_cluster"]:
         lines.append("throwaway: yes; this cluster's data is declared worthless")
     if data["drive_models"]:
-        rows = [
-            (r["drive_model"], r["drives"], r["device_cache"], r["kernel_view"], r["safety"])
-            for r in data["drive_models"]
-        ]
-        heads = ("DRIVE MODEL", "DRIVES", "DEVICE CACHE", "KERNEL VIEW", "STATE")
-        lines += ["", table(heads, rows), *flushed(data["drive_models"])]
+        lines += ["", listing(MODELS, data["drive_models"]), *flushed(data["drive_models"])]
     if data["findings"]:
         lines.append("")
         shown: Counter[str] = Counter()

@@ -1,16 +1,38 @@
-"""Text that several commands print: what measuring costs, what is left out, what would change."""
+"""What answers have in common as text: tables by columns, costs, what is left out or would be."""
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping, Sequence
+from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Sequence, Union
 
 from ..core.fleet import ages
 from ..core.shell import command
-from ..core.text import at_most, cell, named, written
+from ..core.text import at_most, cell, named, table, written
 
 # Drives left out for one reason that are listed one by one.
 ALIKE_MAX = 3
 BY_95 = "`no material difference` is decided by the 95% interval, which is narrower"
+NUMBER, LONG = "number", "long"
+
+
+class Column(NamedTuple):
+    """A heading, and how a row's cell is found: by its key, or by a function of the row.
+
+    `look` is the page's: a number, a long text, or the path of what the cell links to.
+    """
+
+    head: str
+    value: Union[str, int, Callable[[Any], Any]]
+    look: str = ""
+
+    def of(self, row: Any) -> Any:
+        """The cell of a row."""
+        return self.value(row) if callable(self.value) else row[self.value]
+
+
+def listing(columns: Sequence[Column], rows: Iterable[Any]) -> str:
+    """Rows of an answer as a table of the terminal."""
+    cells = [[column.of(row) for column in columns] for row in rows]
+    return table([column.head for column in columns], cells)
 
 
 def forecast(data: Mapping[str, Any]) -> str:

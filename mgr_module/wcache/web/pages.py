@@ -8,15 +8,27 @@ import math
 from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, List, Mapping, Protocol, Sequence, Tuple
 
+from ..commands.campaigns import CAMPAIGNS, RESULTS, RUNS, VALUES, runs_of
+from ..commands.drives.drives import DRIVES
+from ..commands.history import EVENTS
+from ..commands.plans import CHANGES, SETTINGS, config_changes
+from ..commands.recommend import RECOMMENDATIONS
+from ..commands.rollouts import ROLLOUTS, WAVES, wave_rows
+from ..commands.status import MODELS
+from ..commands.tables import LONG, NUMBER, Column
 from ..core import versions
 from ..core.change.gate.judge import LOOKS
 from ..core.figures import lines
+from ..core.history import Kind
 from ..core.loads import level_ns
-from ..core.model import CacheMode
+from ..core.model import CacheMode, load_name
 from ..core.options.trial import arms_of
 from ..core.record import Record
+from ..core.text import latency as latency_text
+from ..core.text import many, ratio, when
 from ..engine.gate.kept_blocks import KeptBlock
-from ..web import plots
+from ..knobs import rooms
+from . import plots
 
 # The commands that a page may ask; each needs no right but to read.
 READS = (
@@ -26,6 +38,7 @@ READS = (
     "wcache recommend", "wcache rollout ls", "wcache rollout show", "wcache status",
 )
 Answer = Tuple[int, str, str]
+Row = Mapping[str, Any]
 
 
 class Latencies(Protocol):
@@ -66,8 +79,7 @@ class Reader:
 
 
 DRIVES_AT_ONCE = 300
-ROWS_MAX = 300
-CAMPAIGNS_MAX = 50
+ROWS_MAX = 300  # of one table
 OSDS_DRAWN = 6
 MARKS_MAX = 20
 HISTORY_LINES = 200
@@ -87,14 +99,46 @@ class Page:
     values: Dict[str, Any] = field(default_factory=dict)
 
 
+EXPERIMENT = Column(
+    "EXPERIMENT", lambda row: row.get("measured_in") or row["record_id"], "/experiments/"
+)
+RECOMMENDED = (
+    *RECOMMENDATIONS, Column("LOADS", lambda row: "; ".join(
+        f"{load_name(load['load_point'])} on {many(load['drives'], 'drive')}: {ratio(load)}"
+        for load in row["loads"]
+    ), LONG),
+    Column("WHY", "why", LONG),
+    Column("EXPERIMENTS", lambda row: row["record_ids"][:4], "/experiments/"),
+)
+FINDINGS = (
+    Column("SEVERITY", "severity"), Column("CODE", "code"), Column("WHERE", "subject"),
+    Column("WHAT", "detail", LONG), Column("WHAT TO DO", "advice", LONG),
+)
+
+
 def overview(read: Reader, _query: Query) -> Page:
     """What was found, what is recommended by device class, what is wrong."""
-    by_class: Dict[str, List[Dict[str, Any]]] = {}
+    by_class: Dict[str, List[Row]] = {}
     for row in read("recommend")["recommendations"]:
         by_class.setdefault(row["device_class"], []).append(row)
     return Page("overview.html.j2", "Overview", {
         "status": read("status"), "classes": sorted(by_class.items()),
-        "auto": read("auto status"), "rows_max": ROWS_MAX,
+        "auto": read("auto status"), "recommended": RECOMMENDED, "findings": FINDINGS,
+        "models": MODELS,
+    })
+
+
+def _listing(
+    title: str, columns: Sequence[Column], rows: Sequence[Row], empty: str, rest: str, *,
+    more: int = 0, choice: Sequence[Any] = (),
+) -> Page:
+    """A page of one table; `rest` is the command that has the rows that are cut off.
+
+    `choice`: path, label and name of what may be chosen, the choices, and the one that was made.
+    """
+    return Page("listing.html.j2", title, {
+        "columns": columns, "rows": rows, "empty": empty, "rest": rest, "more": more,
+        "choice": choice,
     })
 
 
@@ -104,28 +148,50 @@ def drives(read: Reader, query: Query) -> Page:
     chosen = query.get("host", "")
     if not chosen and sum(row["drives"] for row in hosts) > DRIVES_AT_ONCE:
         chosen = hosts[0]["hostname"]
-    found = read("drive ls", scope=f"host:{chosen}" if chosen else None)
-    return Page("drives.html.j2", "Drives", {
-        "hosts": hosts[:ROWS_MAX], "hosts_more": max(0, len(hosts) - ROWS_MAX), "chosen": chosen,
-        "drives": found["drives"][:DRIVES_AT_ONCE],
-        "more": max(0, len(found["drives"]) - DRIVES_AT_ONCE),
-    })
+    found = read("drive ls", scope=f"host:{chosen}" if chosen else None)["drives"]
+    names = [(row["hostname"], f"{row['hostname']} ({row['drives']})") for row in hosts[:ROWS_MAX]]
+    return _listing(
+        "Drives", DRIVES, found, "No probe has reported a drive.", "ceph wcache drive ls",
+        choice=("drives", "Host", "host", [("", "all, while they are few"), *names], chosen)
+        if len(hosts) > 1 else (),
+    )
 
 
 def campaigns(read: Reader, _query: Query) -> Page:
     """The campaigns, newest first."""
-    rows = list(reversed(read("campaign ls")["campaigns"]))
-    return Page("campaigns.html.j2", "Experiments", {
-        "campaigns": rows[:CAMPAIGNS_MAX], "more": max(0, len(rows) - CAMPAIGNS_MAX),
-    })
+    toggles = Column("TOGGLES", lambda row: "nothing" if row["observes"] else "caches")
+    return _listing(
+        "Experiments", (*CAMPAIGNS, toggles), read("campaign ls")["campaigns"][::-1],
+        "Nothing was measured yet: `ceph wcache try`.", "ceph wcache campaign ls",
+    )
+
+
+WHY = Column("WHY", lambda row: "; ".join(filter(None, [row["why"], *row["warnings"]])), LONG)
+HOST = Column("HOST", "hostname")
 
 
 def campaign(read: Reader, query: Query) -> Page:
     """One campaign: its runs and their results."""
     found = read("campaign show", campaign_id=query["id"])
+    medians = (
+        Column("A, MEDIAN", lambda row: latency_text(row["a_us"]), NUMBER),
+        Column("B", lambda row: latency_text(row["b_us"]), NUMBER),
+    )
     return Page("campaign.html.j2", f"Campaign {found['campaign_id']}", {
-        "campaign": found, "rows_max": ROWS_MAX,
+        "campaign": found, "runs": runs_of(found),
+        "values": (EXPERIMENT, HOST, *VALUES, *medians, WHY),
+        "results": (EXPERIMENT, HOST, *RESULTS, Column("DRIVE ID", "drive_id"), WHY),
+        "run_columns": (*RUNS, Column(
+            "PERIODS", lambda row: f"{row['periods_done']} of {row['periods_max']}", NUMBER)),
     })
+
+
+LOOKS_SHOWN = (
+    Column("PAIRS", lambda look: look.pairs, NUMBER),
+    Column("RATIO", lambda look: f"{look.ratio:.3f}", NUMBER),
+    Column("99% FROM", lambda look: f"{look.low:.3g}", NUMBER),
+    Column("TO", lambda look: f"{look.high:.3g}", NUMBER),
+)
 
 
 def experiment(read: Reader, query: Query) -> Page:
@@ -136,37 +202,24 @@ def experiment(read: Reader, query: Query) -> Page:
         shown = read("campaign show", campaign_id=record.campaign_id)
     except CannotReadError:  # of a campaign that is forgotten
         shown = {"results": []}
-    trial = record.setup.option
-    arms = arms_of(trial)
-    seen = plots.looks(record)
-    rows = [
-        {
-            "index": pair.index + 1, "first": arms.name(pair.first),
-            "write_back_us": level_ns(pair.write_back) / 1e3,
-            "write_through_us": level_ns(pair.write_through) / 1e3,
-            "ratio": math.exp(plots.difference(pair)),
-        }
-        for pair in record.pairs[:ROWS_MAX]
-    ]
-    setup = record.setup
+    arms = arms_of(record.setup.option)
     return Page("experiment.html.j2", f"Experiment {record.record_id}", {
-        "record": {
-            "record_id": record.record_id, "campaign_id": record.campaign_id,
-            "osd_id": setup.osd_id, "hostname": setup.hostname, "role": setup.role.value,
-            "load_point": setup.load_point.value, "drive_model": str(setup.drive_model),
-            "drive_id": setup.drive_id, "ended": record.ended, "seconds": record.seconds,
-            "bytes_written": record.bytes_written, "started_at_s": record.started_at_s,
-            "simulated": setup.simulated,
-        },
+        "record": record, "setup": record.setup,
         "results": [row for row in shown["results"] if row["record_id"] == record.record_id],
         "compared": [
             row for row in shown.get("option_results", ())
             if row["record_id"] == record.record_id
         ],
-        "modes": [
-            mode.value.capitalize() if trial is None else arms.name(mode) for mode in CacheMode
-        ],
-        "pairs": rows, "looks": seen,
+        "pair_columns": (
+            Column("PAIR", lambda pair: pair.index + 1, NUMBER),
+            Column("FIRST", lambda pair: arms.name(pair.first)),
+            Column(arms.name(CacheMode.WRITE_BACK),
+                   lambda pair: latency_text(level_ns(pair.write_back) / 1e3), NUMBER),
+            Column(arms.name(CacheMode.WRITE_THROUGH),
+                   lambda pair: latency_text(level_ns(pair.write_through) / 1e3), NUMBER),
+            Column("RATIO", lambda pair: f"{math.exp(plots.difference(pair)):.3f}", NUMBER),
+        ),
+        "pairs": record.pairs, "looks": plots.looks(record), "look_columns": LOOKS_SHOWN,
         "plots": [
             item for item in (
                 plots.closing(record), plots.distribution(record), plots.levels(record),
@@ -196,26 +249,31 @@ def latency(read: Reader, query: Query) -> Page:
     marks = [row for row in changes if not row["osd_ids"] or set(row["osd_ids"]) & set(drawn)]
     return Page("latency.html.j2", "Commit latency", {
         **_drawn("Commit latency", series, marks, _changed_at_s(blocks)),
-        "osds": order[:ROWS_MAX], "chosen": query.get("osd", ""),
+        "choice": ("latency", "OSD", "osd", [("", "those that were changed"), *(
+            (f"osd.{osd_id}", f"osd.{osd_id}") for osd_id in order[:ROWS_MAX]
+        )], query.get("osd", "")),
         "left_out": len(order) - len(drawn), "blocks": len(blocks),
     })
 
 
 def memory(read: Reader, _query: Query) -> Page:
     """Hosts' memory, each OSD's target, and what the caches gain from it."""
-    found = read("memory status")
     return Page("memory.html.j2", "Memory", {
-        "memory": found, "groups": read("memory recommend")["groups"][:ROWS_MAX],
-        "rows_max": ROWS_MAX,
+        "memory": read("memory status"), "groups": read("memory recommend")["groups"][:ROWS_MAX],
+        **next(row.tables for row in rooms.ROWS if row.prefix == "wcache memory status"),
     })
 
 
 def rollouts(read: Reader, _query: Query) -> Page:
     """The plans that were begun, newest first."""
-    rows = list(reversed(read("rollout ls")["rollouts"]))
-    return Page("rollouts.html.j2", "Rollouts", {
-        "rollouts": rows[:CAMPAIGNS_MAX], "more": max(0, len(rows) - CAMPAIGNS_MAX),
-    })
+    more = (
+        Column("BEGUN", lambda row: row["began_at_s"] and when(row["began_at_s"]), NUMBER),
+        Column("DONE", lambda row: f"{100 * row['fraction']:.0f}%", NUMBER),
+    )
+    return _listing(
+        "Rollouts", (*ROLLOUTS, *more), read("rollout ls")["rollouts"][::-1],
+        "No plan was begun: `ceph wcache plan`.", "ceph wcache rollout ls",
+    )
 
 
 def rollout(read: Reader, query: Query) -> Page:
@@ -247,19 +305,24 @@ def rollout(read: Reader, query: Query) -> Page:
         changed_at_s,
     )
     return Page("rollout.html.j2", f"Rollout {shown['plan_id']}", {
-        **drawn,
-        "rollout": shown, "changes": plan["changes"][:ROWS_MAX],
-        "more": max(0, len(plan["changes"]) - ROWS_MAX), "rows_max": ROWS_MAX,
+        **drawn, "rollout": shown, "waves": wave_rows(shown["waves"]), "wave_columns": WAVES,
+        "changes": [row for row in plan["changes"] if row.get("kind") != "config"],
+        "change_columns": CHANGES, "setting_columns": SETTINGS,
+        "settings": config_changes([r for r in plan["changes"] if r.get("kind") == "config"]),
     })
 
 
 def history(read: Reader, query: Query) -> Page:
     """Who or what changed something, newest first."""
-    found = read("history", limit=HISTORY_LINES, what=query.get("what") or None)
-    return Page("history.html.j2", "History", {
-        "history": list(reversed(found["history"])), "left_out": found["left_out"],
-        "what": query.get("what", ""),
-    })
+    chosen = query.get("what", "")
+    found = read("history", limit=HISTORY_LINES, what=chosen or None)
+    kinds = [(kind.value, f"{kind.value}s") for kind in Kind]
+    why = Column("WHY", lambda row: row["outcome"] and row["evidence"], LONG)
+    return _listing(
+        "History", (*EVENTS, why), found["history"][::-1], "Nothing has happened yet.",
+        "ceph wcache history --limit=1000", more=found["left_out"],
+        choice=("history", "What", "what", [("", "everything"), *kinds], chosen),
+    )
 
 
 def _changes(read: Reader) -> List[Dict[str, Any]]:

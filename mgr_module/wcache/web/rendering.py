@@ -10,14 +10,20 @@ from pathlib import Path
 from typing import Any, Dict
 
 import jinja2
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
-from ..core.drive.manual import pin_word
+from ..commands.tables import Column
 from ..core.figures.lines import Geometry
 from ..core.model import load_name
 from ..core.text import amount, cell, duration, latency, many, ratio, relative, roughly, when
+from .pages import ROWS_MAX
 
 TEMPLATES = Path(__file__).with_name("templates")
+# What a cell says that stands out.
+LOUD = {
+    "safe": "safe", "unsafe": "unsafe", "error": "error", "warning": "warning",
+    "NOT CONFIRMED": "error",
+}
 CHARS_MAX = 400  # of one value: the longest that the module itself says is shorter
 # Marks that turn the direction of text round, and control characters: a name could make the text
 # around it read as something else (Unicode TR 36).
@@ -37,9 +43,16 @@ def shown(value: Any) -> Any:
     return value
 
 
-def drive_model(plain: Dict[str, Any]) -> str:
-    """A drive model in words."""
-    return " ".join(str(part) for part in plain.values() if part) or "(unnamed)"
+def look(column: Column, value: Any = None) -> Markup:
+    """The class of a cell in the style sheet, or of its column's heading, as its attribute."""
+    found = "" if column.look.startswith("/") else column.look
+    found = LOUD.get(value, found) if isinstance(value, str) else found
+    return Markup(' class="{}"').format(found) if found else Markup("")
+
+
+def code(text: str) -> Markup:
+    """Words of our own, with what stands in backticks as code."""
+    return Markup(re.sub("`([^`]+)`", r"<code>\1</code>", str(escape(shown(text)))))  # noqa: S704
 
 
 class Renderer:
@@ -52,10 +65,11 @@ class Renderer:
             finalize=shown, auto_reload=False,
         )
         self._environment.filters.update(
-            amount=amount, cell=cell, drive_model=drive_model, duration=duration,
-            latency=latency, load_name=load_name, many=many, pin_word=pin_word, ratio=ratio,
-            relative=relative, roughly=roughly, when=when,
+            amount=amount, cell=cell, code=code, duration=duration, latency=latency,
+            load_name=load_name, look=look, many=many, ratio=ratio, relative=relative,
+            roughly=roughly, when=when,
         )
+        self._environment.globals["rows_max"] = ROWS_MAX
 
     def __call__(self, template: str, values: Dict[str, Any]) -> str:
         """The text of a page."""

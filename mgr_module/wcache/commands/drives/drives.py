@@ -17,6 +17,7 @@ from ...core.shell import command
 from ...core.text import LISTED_MAX, Rows, amount, listed, named, table
 from ...core.verdict.plp import plp_cell
 from ...engine.world import World
+from ..tables import LONG, Column, listing
 
 
 def drives(world: World, within: Optional[str] = None) -> Dict[str, Any]:
@@ -89,38 +90,21 @@ def every_drive_text(data: Mapping[str, Any]) -> str:
     """`ceph wcache drive ls --all`."""
     if not data["drives"]:
         return "no probe has reported a drive yet\nnext: ceph wcache agent ls"
-    rows = []
-    for row in data["drives"]:
-        uses = ",".join(sorted(f"osd.{u['osd_id']}/{u['role']}" for u in row["uses"]))
-        layers = " ".join(
-            f"{layer['name']}={layer['kernel_view']}" for layer in row["state"]["layers"]
-        )
-        transport, model, *state = _what(row)
-        rows.append((
-            row["hostname"], row["dev_name"], transport, model, uses, *state[:3], layers,
-            *state[3:], _note(row),
-        ))
-    heads = ("HOST", "DRIVE", "TRANSPORT", "MODEL", "OSDS", "DEVICE CACHE", "KERNEL VIEW",
-             "PINNED", "LAYERS", "STATE", "PLP", "NOTE")
-    return "\n".join([table(heads, rows), *_below(data)])
+    return "\n".join([listing(DRIVES, data["drives"]), *_below(data)])
 
 
 def _kinds(data: Mapping[str, Any]) -> str:
     """Drives that look alike in one line: those in a state that is not safe first."""
     kinds: Dict[Tuple[Any, ...], List[Row]] = {}
     for row in data["drives"]:
-        views = ",".join(sorted({one["kernel_view"] for one in row["state"]["layers"]}))
-        transport, model, *state = _what(row)
-        kind = (transport, model, *state[:3], views, *state[3:], _note(row))
-        kinds.setdefault(kind, []).append(row)
+        kinds.setdefault(tuple(column.of(row) for column in KINDS), []).append(row)
     found = sorted(kinds.items(), key=lambda one: (one[1][0]["safety"] == SAFE, -len(one[1])))
     rows = [
         (len(alike), named(list(dict.fromkeys(row["hostname"] for row in alike)), HOSTS_NAMED),
          *kind)
         for kind, alike in found
     ]
-    heads = ("DRIVES", "HOSTS", "TRANSPORT", "MODEL", "DEVICE CACHE", "KERNEL VIEW", "PINNED",
-             "LAYERS", "STATE", "PLP", "NOTE")
+    heads = ("DRIVES", "HOSTS", *(column.head for column in KINDS))
     return "\n".join([
         *listed(table(heads, rows).splitlines(), "kinds of drives"), *_below(data),
         "each drive: ceph wcache drive ls --all, or of one host: "
@@ -128,15 +112,9 @@ def _kinds(data: Mapping[str, Any]) -> str:
     ])
 
 
-def _what(row: Row) -> Tuple[Any, ...]:
-    """Transport and model, then the state of the cache."""
-    model, state = row["drive_model"], row["state"]
-    return (
-        row["transport"],
-        " ".join(p for p in (model["vendor"], model["model"], model["firmware"]) if p),
-        state["device_cache"], state["kernel_view"],
-        pin_word(row["transport"], state["pinned"]), row["safety"], row["plp"],
-    )
+def _layers(row: Row) -> str:
+    """How kernel and layers see the cache, whatever the layers are called."""
+    return ",".join(sorted({one["kernel_view"] for one in row["state"]["layers"]}))
 
 
 def _note(row: Row) -> str:
@@ -145,6 +123,25 @@ def _note(row: Row) -> str:
         *(bcache_words(one) for one in row.get("bcache", ())),
         *(dm_cache_words(one) for one in row.get("dm_caches", ())),
     )))
+
+
+DRIVES = (
+    Column("HOST", "hostname"), Column("DRIVE", "dev_name"), Column("TRANSPORT", "transport"),
+    Column("MODEL", lambda row: " ".join(filter(None, row["drive_model"].values()))),
+    Column("OSDS", lambda row: ",".join(
+        sorted(f"osd.{use['osd_id']}/{use['role']}" for use in row["uses"]))),
+    Column("DEVICE CACHE", lambda row: row["state"]["device_cache"]),
+    Column("KERNEL VIEW", lambda row: row["state"]["kernel_view"]),
+    Column("PINNED", lambda row: pin_word(row["transport"], row["state"]["pinned"])),
+    Column("LAYERS", lambda row: " ".join(
+        f"{layer['name']}={layer['kernel_view']}" for layer in row["state"]["layers"])),
+    Column("STATE", "safety"), Column("PLP", "plp"), Column("NOTE", _note, LONG),
+)
+# What drives that look alike have in common.
+KINDS = tuple(
+    column._replace(value=_layers) if column.head == "LAYERS" else column
+    for column in DRIVES if column.head not in ("HOST", "DRIVE", "OSDS")
+)
 
 
 def _below(data: Mapping[str, Any]) -> List[str]:

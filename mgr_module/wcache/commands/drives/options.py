@@ -11,7 +11,7 @@ from ...core.model import load_name
 from ...core.options.entries import BY_NAME, OPTIONS
 from ...core.options.entries import option as entry_of
 from ...core.options.option import Follow, Option, Place
-from ...core.text import amount, duration, table
+from ...core.text import table
 from ...engine.world import World
 
 VALUES_SHOWN = 4
@@ -90,25 +90,6 @@ def render(data: Mapping[str, Any]) -> str:
     ])
 
 
-def of_campaign(data: Mapping[str, Any]) -> List[str]:
-    """What `campaign show` prints of a campaign that compares two values of an option."""
-    if "compares" not in data:
-        return []
-    rows = [
-        (f"osd.{r['osd_id']}", ",".join(r["dev_names"]), load_name(r["load_point"]), r["pairs"],
-         _ratio(r), r["verdict"], duration(r["seconds"]), amount(r["bytes_written"]))
-        for r in data["option_results"]
-    ]
-    heads = ("OSD", "DRIVE", "LOAD", "PAIRS", "A OVER B", "BETTER", "TIME", "WRITTEN")
-    lines = ["", f"compares {data['compares']}: A, B"]
-    lines += [table(heads, rows)] if rows else []
-    return lines + [
-        f"osd.{r['osd_id']} {','.join(r['dev_names'])} {load_name(r['load_point'])}: "
-        + "; ".join(text for text in (r["why"], r["ended"]) if text not in ("", "decided"))
-        for r in data["option_results"] if not r["decided"]
-    ]
-
-
 def render_verdicts(data: Mapping[str, Any]) -> str:
     """`ceph wcache option verdicts`."""
     if not data["verdicts"]:
@@ -116,7 +97,7 @@ def render_verdicts(data: Mapping[str, Any]) -> str:
     rows = [
         (_compared(row["option"]),
          row["device_class"], row["drive_model"] + (" (simulated)" if row["simulated"] else ""),
-         load_name(row["load_point"]), row["drives"], _ratio(row), row["verdict"])
+         load_name(row["load_point"]), row["drives"], interval(row), row["verdict"])
         for row in data["verdicts"]
     ]
     heads = ("COMPARED", "CLASS", "DRIVE MODEL", "LOAD", "DRIVES", "A OVER B", "BETTER")
@@ -132,7 +113,8 @@ def _compared(trial: Mapping[str, Any]) -> str:
     return f"{trial['name']}={trial['a']},{trial['b']}{began}"
 
 
-def _ratio(row: Mapping[str, Any]) -> str:
+def interval(row: Mapping[str, Any]) -> str:
+    """The ratio of latencies as an interval."""
     if row["ratio_low"] is None or row["ratio_high"] is None:
         return "-"
     return f"{row['ratio_low']:.3g} to {row['ratio_high']:.3g}"

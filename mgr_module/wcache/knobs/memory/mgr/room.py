@@ -310,6 +310,7 @@ ROWS: Tuple[Command, ...] = (
         "hosts and OSDs are listed with --all, or those of a scope, as host:NAME",
         lambda s, v, a: s.behind(MEMORY.name).status(a.get("scope"), whole=bool(a.get("all"))),
         tables.status, partial(tables.status, most=None),
+        {"hosts": tables.HOSTS, "classes": tables.CLASSES, "osds": tables.OSDS},
     ),
     Command(
         "wcache memory recommend", (SCOPE,), "r",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
+from ....commands.tables import LONG, NUMBER, Column, listing
 from ....core.shell import command
 from ....core.text import LISTED_MAX, amount, duration, many, named, table
 from ..trial_result import TrialVerdict
@@ -25,28 +26,41 @@ def _rate(value: Optional[float]) -> str:
     return "-" if value is None else f"{value:.0f}/s"
 
 
+HOSTS = (
+    Column("HOST", "host"), Column("OSDS", "osds", NUMBER),
+    Column("RAM", lambda h: _bytes(h["ram_bytes"]), NUMBER),
+    Column("LIMIT", lambda h: _bytes(h["limit_bytes"]), NUMBER),
+    Column("OTHERS", lambda h: _bytes(h["others_bytes"]), NUMBER),
+    Column("FOR OSDS", lambda h: _bytes(h["room_bytes"]), NUMBER),
+    Column("GIVEN", lambda h: _bytes(h["given_bytes"]), NUMBER),
+    Column("USED", lambda h: _bytes(h["used_bytes"]), NUMBER),
+    Column("OVER", lambda h: _bytes(h["over_bytes"] or None), NUMBER),
+    Column("SET BY", lambda h: "cephadm" if h["autotuned"] else ""),
+)
+CLASSES = (
+    Column("CLASS", "device_class"), Column("OSDS", "osds", NUMBER),
+    Column("ONODE HITS", lambda c: _share(c["onode_hit_ratio"]), NUMBER),
+    Column("MISSES", lambda c: _rate(c["onode_misses_per_s"]), NUMBER),
+    Column("DATA HITS", lambda c: _share(c["buffer_hit_ratio"]), NUMBER),
+    Column("A MISS COSTS",
+           lambda c: "-" if c["miss_us"] is None else f"{c['miss_us']:.0f} us", NUMBER),
+)
+OSDS = (
+    Column("OSD", lambda o: f"osd.{o['osd_id']}"), Column("HOST", "host"),
+    Column("CLASS", "device_class"), Column("TARGET", lambda o: _bytes(o["target_bytes"]), NUMBER),
+    Column("SOURCE", "source"), Column("USED", lambda o: _bytes(o["mapped_bytes"]), NUMBER),
+    Column("CACHES", lambda o: _bytes(o["cache_bytes"]), NUMBER),
+    Column("ONODE HITS", lambda o: _share(o["onode_hit_ratio"]), NUMBER),
+    Column("MISSES", lambda o: _rate(o["onode_misses_per_s"]), NUMBER),
+    Column("NOTE", lambda o: _note(o), LONG),
+)
+
+
 def status(data: Mapping[str, Any], most: Optional[int] = LISTED_MAX) -> str:
     """`ceph wcache memory status`, with at most so many hosts, OSDs and promises."""
     if data["read_s_ago"] is None:
         return "no OSD has reported its memory yet: try again in a minute"
-    lines = [table(
-        ("HOST", "OSDS", "RAM", "LIMIT", "OTHERS", "FOR OSDS", "GIVEN", "USED", "OVER", "SET BY"),
-        [
-            (h["host"], h["osds"], _bytes(h["ram_bytes"]), _bytes(h["limit_bytes"]),
-             _bytes(h["others_bytes"]), _bytes(h["room_bytes"]), _bytes(h["given_bytes"]),
-             _bytes(h["used_bytes"]), _bytes(h["over_bytes"] or None),
-             "cephadm" if h["autotuned"] else "")
-            for h in data["hosts"][:most]
-        ],
-    ), "", table(
-        ("CLASS", "OSDS", "ONODE HITS", "MISSES", "DATA HITS", "A MISS COSTS"),
-        [
-            (c["device_class"], c["osds"], _share(c["onode_hit_ratio"]),
-             _rate(c["onode_misses_per_s"]), _share(c["buffer_hit_ratio"]),
-             "-" if c["miss_us"] is None else f"{c['miss_us']:.0f} us")
-            for c in data["classes"]
-        ],
-    )]
+    lines = [listing(HOSTS, data["hosts"][:most]), "", listing(CLASSES, data["classes"])]
     for row in data["classes"]:
         for cache, ages in sorted(row["age_bytes"].items()):
             held = ", ".join(
@@ -61,16 +75,7 @@ def status(data: Mapping[str, Any], most: Optional[int] = LISTED_MAX) -> str:
                     f"{amount(ages[OLDER])}"
                 )
     osds = data["osds"][:most]
-    lines += ["", table(
-        ("OSD", "HOST", "CLASS", "TARGET", "SOURCE", "USED", "CACHES", "ONODE HITS", "MISSES",
-         "NOTE"),
-        [
-            (f"osd.{o['osd_id']}", o["host"], o["device_class"], _bytes(o["target_bytes"]),
-             o["source"], _bytes(o["mapped_bytes"]), _bytes(o["cache_bytes"]),
-             _share(o["onode_hit_ratio"]), _rate(o["onode_misses_per_s"]), _note(o))
-            for o in osds
-        ],
-    )]
+    lines += ["", listing(OSDS, osds)]
     left = (
         (len(data["hosts"]) - len(data["hosts"][:most]), "host"),
         (len(data["osds"]) + data["osds_left_out"] - len(osds), "OSD"),
