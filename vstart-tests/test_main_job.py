@@ -132,7 +132,9 @@ def test_a_probes_key_can_do_its_two_commands_for_its_host_and_nothing_else(
 
 
 def test_a_bench_needs_consent_to_its_cost_and_forecasts_it(wcache: Wcache, probe: Probe):
-    cost = wcache("campaign forecast", scope="osd.0", loads="depth1", pairs=4)["forecast"]
+    cost = wcache(
+        "campaign start", dry_run=True, scope="osd.0", loads="depth1", pairs=4
+    )["forecast"]
     # at most: the pairs, and a short and a long check in either direction before them
     calls = 2 * 4 * DEPTH1 + 2 * (1 + LONG_SAMPLES) * WATCH
     assert cost["bytes_written"] == calls * 4096

@@ -79,12 +79,14 @@ def test_a_capacity_is_measured_recommended_set_and_taken_back(
     if schedules_by(steady) != "mclock_scheduler":
         assert "wpq" in read_again()["other_schedulers"]
         with pytest.raises(CommandError, match="not by mClock"):
-            wcache("campaign forecast", loads="capacity", scope=scope)
+            wcache("campaign start", dry_run=True, loads="capacity", scope=scope)
         return
     steady.ceph("config", "set", scope, NAME, "123")
     try:
         read_again()
-        cost = wcache("campaign forecast", loads="capacity", scope=scope, calls=5)["forecast"]
+        cost = wcache(
+            "campaign start", dry_run=True, loads="capacity", scope=scope, calls=5
+        )["forecast"]
         assert cost["bytes_written"] == 5 * CAPACITY_CALL_BYTES
         with pytest.raises(CommandError, match="--accept-cost"):
             wcache("campaign start", loads="capacity", scope=scope, calls=5)

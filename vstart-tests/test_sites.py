@@ -18,7 +18,9 @@ def test_observe_prints_full_tables_toggles_nothing_and_decides_nothing(
     known = wcache("recommend")["recommendations"]
     with pytest.raises(CommandError, match="--accept-cost"):
         wcache("campaign start", scope="osd.0", observe=True, loads=LOADS)
-    cost = wcache("campaign forecast", scope="osd.0", observe=True, loads=LOADS)["forecast"]
+    cost = wcache(
+        "campaign start", dry_run=True, scope="osd.0", observe=True, loads=LOADS
+    )["forecast"]
     campaign_id = wcache.start_campaign(scope="osd.0", observe=True, loads=LOADS)
     seen = []
     wcache.wait("the end", lambda: (

@@ -86,7 +86,8 @@ class Growing(Rig):
 
     def plans(self) -> FrozenSet[str]:
         """All plans that were begun so far."""
-        return frozenset(r["plan_id"] for r in self.wcache("rollout ls")["rollouts"])
+        rows = self.wcache("plan ls")["plans"]
+        return frozenset(row["plan_id"] for row in rows if row["status"] != "planned")
 
 
 @contextmanager

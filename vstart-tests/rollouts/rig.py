@@ -121,7 +121,8 @@ class Rig:
 
     def all_back(self) -> None:
         """Every plan that still stands is rolled back, newest first."""
-        for row in reversed(self.wcache("rollout ls")["rollouts"]):
+        begun = [r for r in self.wcache("plan ls")["plans"] if r["status"] != "planned"]
+        for row in reversed(begun):
             self.wcache("rollback", plan_id=row["plan_id"])
             self.end(row["plan_id"])
 

@@ -26,14 +26,14 @@ def everything(mgr):
     """Each command with good arguments, in an order in which all of them work."""
     return [
         ("", {}), ("status", {}), ("drive ls", {}), ("drive ls", {"scope": "host:h1"}),
-        ("agent ls", {}),
-        ("campaign forecast", {}), ("campaign ls", {}), ("campaign show", {"campaign_id": "c1"}),
+        ("agent ls", {}), ("campaign start", {"dry_run": True}), ("campaign ls", {}),
+        ("campaign show", {"campaign_id": "c1"}),
         ("campaign record", {"record_id": "c1.0.0"}), ("recommend", {}),
         ("explain", {"scope": ["model:ACME", "HD1", "1.0"]}), ("explain", {"scope": "osd.0"}),
         ("recommend", {"scope": "class:hdd"}), ("plan", {}), ("plan show", {"plan_id": "p1"}),
         ("plan rm", {"plan_id": "p1", "dry_run": True}),
         ("history", {"limit": 5}), ("apply", {"plan_id": "p1"}),
-        ("rollout ls", {}), ("rollout show", {"plan_id": "p1"}),
+        ("rollout show", {"plan_id": "p1"}),
         ("rollout abort", {"plan_id": "p1"}),
         ("campaign stop", {"campaign_id": "c1"}), ("rollback", {"plan_id": "p1"}),
         ("freeze", {}), ("freeze", {"thaw": True}), ("campaign start", {"loads": "timer"}),

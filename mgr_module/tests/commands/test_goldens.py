@@ -33,7 +33,7 @@ LOOKS = (
 )
 # Looked at thrice: before anything is measured, when all is, and when a plan is applied.
 LOOKS_NOW_AND_THEN = (
-    ("try", {}), ("rollout ls", {}), ("auto status", {}), ("memory status", {}),
+    ("try", {}), ("auto status", {}), ("memory status", {}),
     ("memory recommend", {}), ("memory trial show", {}), ("controller ls", {}),
     ("drive-model ls", {}), ("evidence ls", {}), ("evidence export", {}),
 )
@@ -76,7 +76,7 @@ def chapters():
     mgr = a_mgr()
     now_and_then = [looked(mgr, LOOKS_NOW_AND_THEN)]
     yield "1-nothing-measured", looked(mgr) + told(
-        mgr, "campaign forecast", loads="depth1"
+        mgr, "campaign start", dry_run=True, loads="depth1"
     ) + told(mgr, "plan") + "".join(
         (told(mgr, "option ls"), told(mgr, "option show", option="scheduler"),
          told(mgr, "option show", option="fua"), told(mgr, "option verdicts"),
@@ -177,7 +177,7 @@ def mclock():
     mgr.step()
     asked = {"loads": "capacity", "calls": 3}
     parts = [
-        told(mgr, "campaign forecast", **asked), told(mgr, "campaign start", **asked),
+        told(mgr, "campaign start", dry_run=True, **asked), told(mgr, "campaign start", **asked),
         told(mgr, "plan", knob="mclock"),
     ]
     ok(mgr.command("campaign start", accept_cost=True, **asked))

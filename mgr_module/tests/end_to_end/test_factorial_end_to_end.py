@@ -60,9 +60,11 @@ def both_back(mgr):
 
 def test_both_drives_are_measured_at_once_decided_and_recommended():
     mgr = a_mgr()
-    cost = said(mgr, "campaign forecast", loads="traffic")["forecast"]
+    cost = said(mgr, "campaign start", dry_run=True, loads="traffic")["forecast"]
     assert (cost["drives"], cost["experiments"], cost["factorials"]) == (2, 1, 1)
-    assert "in all four combinations" in mgr.command("campaign forecast", loads="traffic")[1]
+    assert "in all four combinations" in mgr.command(
+        "campaign start", dry_run=True, loads="traffic"
+    )[1]
     campaign_id = said(mgr, "campaign start", loads="traffic")["campaign_id"]
     seen = set()
     for _ in range(500):

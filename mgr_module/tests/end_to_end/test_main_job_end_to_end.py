@@ -25,7 +25,7 @@ from wcache.core.change.change import ChangeStatus
 @pytest.mark.slow
 def test_the_main_job_from_forecast_to_rollback():
     mgr = a_mgr()
-    assert said(mgr, "campaign forecast", loads="depth1")["forecast"]["drives"] == 3
+    assert said(mgr, "campaign start", dry_run=True, loads="depth1")["forecast"]["drives"] == 3
     code, out, error = mgr.command("campaign start", loads="depth1")
     assert (code, out) == (-errno.EPERM, "")
     assert "--accept-cost" in error
@@ -35,7 +35,7 @@ def test_the_main_job_from_forecast_to_rollback():
     assert shown["status"] == "done"
     assert {r["verdict"] for r in shown["results"]} == {"write through"}
     assert all_modes(mgr) == {WB}
-    forecast = said(mgr, "campaign forecast", loads="depth1")["forecast"]
+    forecast = said(mgr, "campaign start", dry_run=True, loads="depth1")["forecast"]
     assert 0 < shown["bytes_written"] <= forecast["bytes_written"]
     record = said(mgr, "campaign record", record_id=shown["results"][0]["record_id"])
     assert len(record["pairs"]) == shown["results"][0]["pairs"]

@@ -80,7 +80,7 @@ def codes(mgr):
 
 
 def test_the_cost_is_forecast_and_needs_consent(mgr):
-    cost = asked(mgr, "campaign forecast", loads="capacity", calls=5)["forecast"]
+    cost = asked(mgr, "campaign start", dry_run=True, loads="capacity", calls=5)["forecast"]
     assert cost["bench_calls"] == 15
     assert cost["bytes_written"] == 15 * CALL_BYTES
     said = not_begun(mgr, calls=5)
@@ -92,7 +92,9 @@ def test_the_cost_is_forecast_and_needs_consent(mgr):
 def test_osds_that_are_not_well_are_passed_over_and_those_that_move_data_come_last(mgr):
     mgr.step(61.0)  # from now on the mgr knows of its PGs
     mgr.view.state = replace(mgr.view.state, ill={0: "is near full"}, busy=frozenset([1]))
-    cost = asked(mgr, "campaign forecast", loads="capacity", drives_per_model=2)["forecast"]
+    cost = asked(
+        mgr, "campaign start", dry_run=True, loads="capacity", drives_per_model=2
+    )["forecast"]
     assert "1 OSD passed over, each is near full: osd.0" in cost["skipped"]
     begin(mgr, drives_per_model=2)
     assert [one.spec.osd_ids for one in mgr.inside.runs.values()] == [{2}, {3}]
@@ -110,7 +112,7 @@ def test_osds_that_are_not_well_are_passed_over_and_those_that_move_data_come_la
 def test_an_osd_that_may_get_data_is_benched_last(mgr):
     mgr.view.state = replace(
         mgr.view.state, missed=(Precondition.NO_RECOVERY,), gets_data=lambda osd_id: osd_id == 0)
-    told = asked(mgr, "campaign forecast", loads="capacity", drives_per_model=2)
+    told = asked(mgr, "campaign start", dry_run=True, loads="capacity", drives_per_model=2)
     assert told["clients"].startswith("clients of osd.1, osd.2 wait ")
 
 
@@ -303,7 +305,7 @@ def test_a_host_is_left_alone_before_the_bench_call_that_was_stopped_has_ended(m
         "itself")
 
     def left_out(**arguments):
-        told = asked(mgr, "campaign forecast", **arguments)
+        told = asked(mgr, "campaign start", dry_run=True, **arguments)
         return [line for line in told["forecast"]["skipped"] if line.endswith(alone)]
 
     assert left_out(**capacity) == [f"osd.{osd_id}{alone}"]
@@ -332,7 +334,7 @@ def test_where_mclock_does_not_schedule_nothing_is_benched_and_it_says_so(mgr):
     mgr.config.kept[("osd", "osd_op_queue")] = "mclock_scheduler"
     mgr.step()
     mgr.step()
-    assert asked(mgr, "campaign forecast", loads="capacity")["forecast"]["drives"] == 3
+    assert asked(mgr, "campaign start", dry_run=True, loads="capacity")["forecast"]["drives"] == 3
 
 
 def test_a_value_that_somebody_changed_since_is_not_overwritten(mgr):
@@ -421,14 +423,16 @@ def test_a_plan_and_the_recommendation_name_the_keys_that_will_be_stale(mgr):
     assert keys() == [[], []]
 
 
-@pytest.mark.parametrize(("prefix", "arguments", "said"), [
-    ("forecast", {"scope": "moon"}, "scope 'moon' is not known"),
-    ("forecast", {"scope": "class:nvme"}, "no OSD is in scope class:nvme"),
-    ("forecast", {"calls": 2}, "--calls must be a whole number from 3 to 20"),
-    ("start", {"drives_per_model": 0}, "--drives-per-model must be"),
+@pytest.mark.parametrize("dry_run", [True, False])
+@pytest.mark.parametrize(("arguments", "said"), [
+    ({"scope": "moon"}, "scope 'moon' is not known"),
+    ({"scope": "class:nvme"}, "no OSD is in scope class:nvme"),
+    ({"calls": 2}, "--calls must be a whole number from 3 to 20"),
+    ({"drives_per_model": 0}, "--drives-per-model must be"),
 ])
-def test_a_bad_argument_gets_one_clear_line(mgr, prefix, arguments, said):
-    assert said in refused(mgr, f"campaign {prefix}", loads="capacity", **arguments)
+def test_a_bad_argument_gets_one_clear_line(mgr, arguments, said, dry_run):
+    asked = {"loads": "capacity", "dry_run": dry_run, **arguments}
+    assert said in refused(mgr, "campaign start", **asked)
 
 
 @pytest.mark.parametrize("prefix", ["show", "recommend"])

@@ -293,7 +293,7 @@ def test_of_a_db_drive_each_of_its_osds_counts():
 def test_many_that_are_not_well_are_one_line_with_their_number():
     mgr = a_mgr(hosts=3, each=10)
     is_ill(mgr, *range(12))
-    told = said(mgr, "campaign forecast", loads="depth1")["forecast"]["skipped"]
+    told = said(mgr, "campaign start", dry_run=True, loads="depth1")["forecast"]["skipped"]
     lines = [line for line in told if "passed over" in line]
     assert len(lines) == 1
     assert lines[0].startswith("12 drives passed over, of which an OSD has PGs")
@@ -318,11 +318,13 @@ def test_those_that_may_get_data_come_last_too_and_are_measured_where_no_others_
         mgr.view.state, missed=(Precondition.NO_RECOVERY,), busy=frozenset([0]),
         gets_data=lambda osd_id: asked.append(osd_id) or osd_id in (1, 2),
     )
-    forecast = said(mgr, "campaign forecast", loads="depth1", drives_per_model=3)["forecast"]
+    forecast = said(
+        mgr, "campaign start", dry_run=True, loads="depth1", drives_per_model=3
+    )["forecast"]
     assert any("3 more drives of this model are not sampled (those that come last: 2 may get data, "
                "1 move data)" in line for line in forecast["skipped"]), forecast["skipped"]
     asked.clear()
-    said(mgr, "campaign forecast", loads="depth1", drives_per_model=1)
+    said(mgr, "campaign start", dry_run=True, loads="depth1", drives_per_model=1)
     assert asked == [1, 2, 3], "nobody is asked once enough are found"
     start(mgr, loads="depth1", drives_per_model=4)
     assert {3, 4, 5} < {osd_id for one in runs(mgr).values() for osd_id in one.spec.osd_ids}
@@ -347,9 +349,9 @@ def test_the_wait_is_two_minutes():
 
 def test_pools_that_a_drive_that_hangs_stops_are_told_before_it_is_toggled():
     mgr = a_mgr()
-    assert "min_size" not in ok(mgr.command("campaign forecast", loads="depth1"))
+    assert "min_size" not in ok(mgr.command("campaign start", dry_run=True, loads="depth1"))
     mgr.view.state = replace(mgr.view.state, strict_pools=("rbd",))
     words = "pools with min_size = size: rbd; a drive that hangs stops the writes"
-    assert words in ok(mgr.command("campaign forecast", loads="depth1"))
+    assert words in ok(mgr.command("campaign start", dry_run=True, loads="depth1"))
     assert words in ok(mgr.command("try"))
-    assert words not in ok(mgr.command("campaign forecast", observe=True))
+    assert words not in ok(mgr.command("campaign start", dry_run=True, observe=True))

@@ -279,7 +279,9 @@ def paused(mgr, *hosts):
 def test_capacities_are_measured_beside_a_paused_plan_on_other_hosts():
     mgr = a_mgr(ONE_DRIVE_EACH[:4])
     first = paused(mgr, 0)
-    cost = said(mgr, "campaign forecast", loads="capacity", drives_per_model=9)["forecast"]
+    cost = said(
+        mgr, "campaign start", dry_run=True, loads="capacity", drives_per_model=9
+    )["forecast"]
     assert cost["drives"] == 3
     assert (
         f"osd.0: plan {first} is not over, and has this host or OSD for itself" in cost["skipped"]

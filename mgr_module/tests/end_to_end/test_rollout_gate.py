@@ -190,7 +190,7 @@ def test_a_canary_that_is_worse_under_its_load_goes_back_and_nothing_else_is_tou
     assert seen == {0}
     assert mgr.changed == set()
     assert "worse" in mgr.plan.reason
-    assert "rolled back" in ok(mgr.command("rollout ls"))
+    assert "rolled back" in ok(mgr.command("plan ls"))
     fine(mgr)
 
 
@@ -207,7 +207,7 @@ def test_recommend_shows_that_a_drive_model_went_back_and_what_would_settle_it()
     assert mark["why"].startswith("worse: commit latency 1.")
     text = ok(mgr.command("recommend"))
     assert "went back: plan p1 put drives of this model into write through" in text
-    assert "next: ceph wcache campaign forecast --loads=traffic, while clients write" in text
+    assert "next: ceph wcache campaign start --loads=traffic --dry-run, while clients write" in text
     mgr.restart()
     mgr.report_all()
     assert said(mgr, "recommend")["recommendations"][0]["went_back"] == mark

@@ -236,10 +236,10 @@ def test_a_host_that_was_added_is_shown_before_it_is_heard():
 
 def test_whoever_is_faster_than_the_first_probe_is_told_to_wait():
     mgr = with_osds_on(FakeMgr(), "h7")
-    for command in ("try", "campaign forecast"):
+    for command in ("try", "campaign start"):
         assert "agent add --all" in refused(mgr, command, errno.EAGAIN)
     ok(mgr.command("agent add", hostname="h7"))
-    for command in ("try", "campaign forecast"):
+    for command in ("try", "campaign start"):
         assert "wait some seconds" in refused(mgr, command, errno.EAGAIN)
 
 

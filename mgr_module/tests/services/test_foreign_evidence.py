@@ -77,8 +77,10 @@ def test_an_imported_verdict_is_shown_as_foreign_and_nothing_is_planned_by_it():
 
 def test_confirming_an_imported_verdict_costs_less_and_decides_by_its_own_data():
     mgr = imported()
-    whole = said(mgr, "campaign forecast", loads="depth1,batch")["forecast"]
-    brief = said(mgr, "campaign forecast", loads="depth1,batch", confirm=True)["forecast"]
+    whole = said(mgr, "campaign start", dry_run=True, loads="depth1,batch")["forecast"]
+    brief = said(
+        mgr, "campaign start", dry_run=True, loads="depth1,batch", confirm=True
+    )["forecast"]
     assert brief["drive_seconds"] < whole["drive_seconds"] / 2
     assert (brief["drives"], whole["drives"]) == (2, 4)
     ok(mgr.command("campaign start", loads="depth1,batch", confirm=True, accept_cost=True))
@@ -102,7 +104,7 @@ def test_a_foreign_verdict_that_is_wrong_here_loses_against_what_is_measured_her
 def test_a_drive_model_without_a_verdict_is_measured_whole_though_confirming_was_asked_for():
     mgr = fresh()
     whole, brief = (
-        said(mgr, "campaign forecast", loads="depth1", confirm=confirm)["forecast"]
+        said(mgr, "campaign start", dry_run=True, loads="depth1", confirm=confirm)["forecast"]
         for confirm in (False, True)
     )
     assert brief == whole

@@ -73,8 +73,8 @@ def test_tables_say_how_old_they_are():
 
 COMMANDS = [
     ("plan", {"dry_run": True}, "ceph wcache plan"),
-    ("campaign forecast", {"loads": "timer"}, "ceph wcache campaign forecast"),
-    ("campaign start", {"loads": "timer"}, "ceph wcache campaign forecast"),
+    ("campaign start", {"loads": "timer", "dry_run": True}, "ceph wcache campaign start --dry-run"),
+    ("campaign start", {"loads": "timer"}, "ceph wcache campaign start --dry-run"),
     ("try", {}, "ceph wcache try"),
 ]
 

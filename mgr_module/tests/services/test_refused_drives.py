@@ -62,7 +62,7 @@ def test_a_refusal_in_a_campaign_is_known_to_plans_and_samples_after_a_failover_
         " h1 " in line and " sdb " in line
         for line in text.splitlines() if line.startswith("p1.") and "by hand" not in line
     )
-    forecast = mgr.command("campaign forecast")[1]
+    forecast = mgr.command("campaign start", dry_run=True)[1]
     assert f"h1 {name}" in forecast
     assert NO in forecast
     assert told(mgr) == ["h1 sdb"]
@@ -92,7 +92,7 @@ def test_the_canary_that_refuses_is_passed_by_and_all_others_are_changed():
     assert NO in shown
     modes = [mode for probe in mgr.probes.values() for mode in probe.modes().values()]
     assert modes.count(WT) == 5
-    assert mgr.command("rollout ls")[1].count("done") == 1
+    assert mgr.command("plan ls")[1].count("done") == 1
 
 
 @pytest.mark.slow
@@ -102,7 +102,7 @@ def test_a_change_that_fails_otherwise_ends_the_rollout_and_is_no_refusal():
     mgr.command("plan")
     mgr.command("apply", plan_id="p1")
     mgr.settle()
-    assert "stopped" in mgr.command("rollout ls")[1]
+    assert "stopped" in mgr.command("plan ls")[1]
     assert told(mgr) == []
 
 

@@ -36,11 +36,11 @@ def campaigns_with_more(say):
     """Campaigns of one host, as many drives and pairs as is said."""
     more = {**MEASURE, "seed": 1, "consent_turn_on": True}
     mgr = measured()
-    say(mgr, "campaign forecast", confirm=True, observe=False, **more)
+    say(mgr, "campaign start", dry_run=True, confirm=True, observe=False, **more)
     say(mgr, "campaign start", confirm=True, accept_cost=True, **more)
     mgr.settle()
-    say(mgr, "campaign forecast", observe=True, loads="traffic", force=True)
-    say(mgr, "campaign forecast", loads="capacity", calls=3)
+    say(mgr, "campaign start", dry_run=True, observe=True, loads="traffic", force=True)
+    say(mgr, "campaign start", dry_run=True, loads="capacity", calls=3)
     say(mgr, "campaign start", loads="capacity", calls=3, accept_cost=True)
     mgr.settle()
     say(mgr, "auto", mode="apply", scope="class:hdd", dry_run=True)
@@ -155,7 +155,7 @@ def mclock(say):
     mgr.report_all()
     mgr.step()
     some = {"scope": "cluster", "calls": 3, "drives_per_model": 2, "force": True}
-    say(mgr, "campaign forecast", loads="capacity", **some)
+    say(mgr, "campaign start", dry_run=True, loads="capacity", **some)
     say(mgr, "campaign start", loads="capacity", accept_cost=True, **some)
     mgr.step()
     for dry_run in (True, False):
@@ -199,7 +199,7 @@ def memory(say):
     )
     say(mgr, "try")
     start(mgr)
-    say(mgr, "rollout ls")
+    say(mgr, "plan ls")
 
 
 STORIES = {

@@ -238,7 +238,7 @@ VALUES = (*_MEASURED, Column("A OVER B", options.interval), Column("BETTER", "ve
 def campaigns_text(data: Mapping[str, Any]) -> str:
     """`ceph wcache campaign ls`."""
     if not data["campaigns"]:
-        return "no campaign yet\nnext: ceph wcache campaign forecast"
+        return "no campaign yet\nnext: ceph wcache campaign start --dry-run"
     return listing(CAMPAIGNS, data["campaigns"])
 
 
@@ -268,7 +268,7 @@ def campaign_text(data: Mapping[str, Any]) -> str:
               if data["status"] == "running"
               else "status, which says what to do about flushes that are dropped"
               if any(NOT_FLUSHED in row["note"] for row in data["observed"])
-              else "campaign forecast, to measure both cache modes" if data["observes"]
+              else "campaign start --dry-run, to measure both cache modes" if data["observes"]
               else "option verdicts" if "compares" in data
               else "campaign start (same arguments), once the reason no longer holds"
               if data["status"] == "aborted" and not data["results"] else "recommend")]

@@ -48,20 +48,6 @@ READS_FILE = (*OF_PROBES, "wcache evidence import")
 # Their answers are files and messages with versions of their own.
 FILES = (*OF_PROBES, "wcache campaign record", "wcache evidence export")
 
-_MEASURE = (
-    SCOPE,
-    "name=loads,type=CephString,req=false",
-    "name=pairs,type=CephInt,req=false",
-    "name=drives_per_model,type=CephInt,req=false",
-    "name=seed,type=CephInt,req=false",
-    "name=consent_turn_on,type=CephBool,req=false",
-    "name=force,type=CephBool,req=false",
-    "name=confirm,type=CephBool,req=false",
-    "name=observe,type=CephBool,req=false",
-    "name=calls,type=CephInt,req=false",
-)
-
-
 COMMANDS: Tuple[Command, ...] = (
     Command(
         "wcache", (), "r",
@@ -132,16 +118,17 @@ COMMANDS: Tuple[Command, ...] = (
         lambda s, v, a: tried(s.tries, v.world, v.recommended, s.auto.state.modes, **a), try_text,
     ),
     Command(
-        "wcache campaign forecast", _MEASURE, "r",
-        "Show the most a campaign can cost: time, bytes, OSD caches emptied; arguments as for "
-        "`campaign start`",
-        lambda s, v, a: s.campaigns.forecast(**a), forecast,
-    ),
-    Command(
-        "wcache campaign start", (*_MEASURE, "name=accept_cost,type=CephBool,req=false"), "rw",
+        "wcache campaign start",
+        (SCOPE, "name=loads,type=CephString,req=false", "name=pairs,type=CephInt,req=false",
+         "name=drives_per_model,type=CephInt,req=false", "name=seed,type=CephInt,req=false",
+         "name=consent_turn_on,type=CephBool,req=false", "name=force,type=CephBool,req=false",
+         "name=confirm,type=CephBool,req=false", "name=observe,type=CephBool,req=false",
+         "name=calls,type=CephInt,req=false", "name=accept_cost,type=CephBool,req=false",
+         DRY_RUN), "rw",
         "Measure both cache modes on sampled drives of scope cluster, class:NAME, host:NAME, "
-        "osd.N or model:PART, under loads traffic,depth1,batch,4m,timer; --accept-cost accepts "
-        "what `campaign forecast` says; --consent-turn-on may turn a cache on that is off; "
+        "osd.N or model:PART, under loads traffic,depth1,batch,4m,timer; --dry-run shows the "
+        "most it can cost: time, bytes, OSD caches emptied; --accept-cost accepts that; "
+        "--consent-turn-on may turn a cache on that is off; "
         "--confirm measures less where there is a verdict; --force measures on an unhealthy "
         "cluster; with --observe nothing is toggled, and latencies come as tables of the mode that "
         "is there; --loads=capacity toggles nothing either, and benches each OSD --calls times for "
@@ -176,8 +163,11 @@ COMMANDS: Tuple[Command, ...] = (
     ),
     Command(
         "wcache recommend", (SCOPE,), "r",
-        "Recommend a cache mode per device class and drive model, with the evidence",
-        lambda s, v, a: v.recommended.answer(v.world(), **a), recommend_text,
+        "Recommend a cache mode per device class and drive model, with the evidence; of those not "
+        "measured say what `try` would cost",
+        lambda s, v, a: {
+            **v.recommended.answer(v.world(), **a), "unmeasured": s.tries.costs(v.world(), **a)
+        }, recommend_text,
     ),
     Command(
         "wcache explain", ("name=scope,type=CephString,n=N",), "r",

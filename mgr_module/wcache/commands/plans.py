@@ -23,7 +23,6 @@ from ..core.text import (
     setting,
     short_id,
     table,
-    when,
 )
 from ..engine.world import World
 from ..services.guards import require_plan
@@ -33,25 +32,6 @@ from ..services.plans.planners import stale_keys_of
 from .drives.options import needs_consent, of_options
 from .recommend import stale_keys_text
 from .tables import LONG, NUMBER, Column, listing, model_of
-
-
-def plans(world: World) -> Dict[str, Any]:
-    """`plan ls`: all plans, newest last."""
-    rows = [
-        {
-            "plan_id": plan_id, "status": machine.rollout.status.value,
-            "created_at_s": machine.rollout.created_at_s,
-            "changes": len(machine.rollout.changes),
-            "applied": sum(
-                c.status is ChangeStatus.APPLIED for c in machine.rollout.changes
-            ),
-            "reason": machine.rollout.reason,
-        }
-        for plan_id, machine in sorted(
-            world.rollouts.items(), key=lambda item: (len(item[0]), item[0])
-        )
-    ]
-    return {"plans": rows}
 
 
 def plan(world: World, knobs: Collection[Planner], plan_id: str) -> Dict[str, Any]:
@@ -93,18 +73,6 @@ def _written_since(world: World, change: Change) -> List[str]:
 MANUAL_MAX = 20
 _OF_CLUSTER = "ceph wcache "
 PLANNED = "planned"  # what a drive keeps of a change that is planned to last
-
-
-def plans_text(data: Mapping[str, Any]) -> str:
-    """`ceph wcache plan ls`."""
-    if not data["plans"]:
-        return "no plan yet\nnext: ceph wcache recommend"
-    rows = [
-        (p["plan_id"], p["status"], when(p["created_at_s"]), f"{p['applied']}/{p['changes']}",
-         p["reason"])
-        for p in data["plans"]
-    ]
-    return table(("PLAN", "STATUS", "MADE (UTC)", "CHANGES APPLIED", "REASON"), rows)
 
 
 def plan_text(data: Mapping[str, Any]) -> str:

@@ -33,7 +33,7 @@ from ..services.guards import require_scope
 from ..services.plans.planner import Planner
 from ..services.plans.planners import stale_keys
 from .evidence import foreign
-from .tables import NUMBER, Column, listing, model_of
+from .tables import NUMBER, Column, cost_words, listing, model_of
 
 Held = Callable[[], Mapping[Tuple[str, str], str]]
 """By device class and drive model: why `auto` does not apply its mode by itself any more."""
@@ -167,9 +167,12 @@ RECOMMENDATIONS = (
 
 def recommend_text(data: Mapping[str, Any]) -> str:
     """`ceph wcache recommend`."""
-    others = _foreign(data["foreign"])
+    others = _foreign(data["foreign"]) + [
+        f"not measured: {row['device_class'] or '-'}, {model_of(row)}: `ceph wcache try` takes "
+        + cost_words(row["forecast"]) for row in data["unmeasured"]
+    ]
     if not data["recommendations"]:
-        following = data["summary"]["next"] or "ceph wcache campaign forecast"
+        following = data["summary"]["next"] or "ceph wcache try"
         return "\n".join(["nothing is measured yet", *others, f"next: {following}"])
     rows = sorted(data["recommendations"], key=_by_weight)
     lines = [data["summary"]["text"], ""]
@@ -234,7 +237,7 @@ def _gain(row: Mapping[str, Any]) -> Tuple[str, Optional[float]]:
 
 
 _PLAN = command("ceph wcache plan")
-_BY_TRAFFIC = command("ceph wcache campaign forecast --loads=traffic")
+_BY_TRAFFIC = command("ceph wcache campaign start --loads=traffic --dry-run")
 
 
 def went_back(row: Mapping[str, Any]) -> List[str]:

@@ -1,4 +1,4 @@
-"""`ceph wcache rollout ...`: how far the plans are that were begun."""
+"""`ceph wcache plan ls` and `rollout show`: how far plans are."""
 
 from __future__ import annotations
 
@@ -22,15 +22,11 @@ from .plans import coming_later, waiting
 from .tables import LONG, NUMBER, Column, lines_of, listing
 
 
-def rollouts(world: World) -> Dict[str, Any]:
-    """`rollout ls`: every plan that was begun, newest last."""
+def plans(world: World) -> Dict[str, Any]:
+    """`plan ls`: every plan and how far it is, newest last, and the trials."""
     found = sorted(world.rollouts.items(), key=lambda item: (len(item[0]), item[0]))
-    rows = [
-        _head(world, machine) for _, machine in found
-        if machine.rollout.status is not RolloutStatus.PLANNED
-    ]
     trials = [_trial(one, world.now_s) for one in world.trials.values()]
-    return {"rollouts": rows, "trials": trials}
+    return {"plans": [_head(world, machine) for _, machine in found], "trials": trials}
 
 
 def rollout(world: World, plan_id: str) -> Dict[str, Any]:
@@ -38,7 +34,7 @@ def rollout(world: World, plan_id: str) -> Dict[str, Any]:
     trial = world.trials.get(plan_id)
     if trial is not None:
         return {"trial": _trial(trial, world.now_s)}
-    machine = require_plan(world.rollouts, plan_id, "see `ceph wcache rollout ls`")
+    machine = require_plan(world.rollouts, plan_id, "see `ceph wcache plan ls`")
     plan = machine.rollout
     judged = machine.now_judged()
     step = plan.step
@@ -91,9 +87,11 @@ def _evidence(item: Sums) -> Dict[str, Any]:
 
 def _head(world: World, machine: RolloutMachine) -> Dict[str, Any]:
     rollout = machine.rollout
-    left = None if machine.over else _time_left(machine, world.now_s)
+    planned = rollout.status is RolloutStatus.PLANNED
+    left = None if planned or machine.over else _time_left(machine, world.now_s)
     return {
         "plan_id": rollout.plan_id, "status": rollout.status.value,
+        "created_at_s": rollout.created_at_s,
         "reason": rollout.reason or rollout.pausing, "changes": len(rollout.changes),
         "applied": sum(c.status is ChangeStatus.APPLIED for c in rollout.changes),
         "not_judged": sum(c.status is ChangeStatus.MADE for c in rollout.changes),
@@ -104,7 +102,7 @@ def _head(world: World, machine: RolloutMachine) -> Dict[str, Any]:
         "ends_at_s": round(world.now_s + left.expected_s)
         if left is not None and rollout.status is RolloutStatus.RUNNING and not machine.waits_for
         else None,
-        "fraction": 1.0 if left is None else round(left.fraction, 4),
+        "fraction": 0.0 if planned else 1.0 if left is None else round(left.fraction, 4),
     }
 
 
@@ -167,8 +165,9 @@ _WOULD = (
 )
 
 
-ROLLOUTS = (
+PLANS = (
     Column("PLAN", "plan_id", "/rollouts/"), Column("STATUS", "status"),
+    Column("MADE (UTC)", lambda r: when(r["created_at_s"]), NUMBER),
     Column("WAVE", lambda r: f"{r['wave']}/{r['waves_total']}", NUMBER),
     Column("APPLIED", lambda r: f"{r['applied']}/{r['changes']}", NUMBER),
     Column("NOT JUDGED", "not_judged", NUMBER), Column("TIME LEFT", lambda r: _left(r), NUMBER),
@@ -179,12 +178,12 @@ WAVES = (
 )
 
 
-def rollouts_text(data: Mapping[str, Any]) -> str:
-    """`ceph wcache rollout ls`."""
+def plans_text(data: Mapping[str, Any]) -> str:
+    """`ceph wcache plan ls`."""
     tried = [trial_line(one) for one in data["trials"]]
-    if not data["rollouts"]:
-        return "\n".join(tried or ["no rollout yet", "next: ceph wcache recommend"])
-    return "\n".join([listing(ROLLOUTS, data["rollouts"]), *tried])
+    if not data["plans"]:
+        return "\n".join(tried or ["no plan yet", "next: ceph wcache recommend"])
+    return "\n".join([listing(PLANS, data["plans"]), *tried])
 
 
 def trial_line(one: Mapping[str, Any]) -> str:

@@ -11,8 +11,8 @@ from .command import DRY_RUN, EACH, SCOPE, Command
 from .drives import controllers, options, reload
 from .drives.models import drive_models, drive_models_text
 from .evidence import evidence_text
-from .plans import plan, plan_text, plans, plans_text, whole_plan_text
-from .rollouts import forecast_text, rollout, rollout_text, rollouts, rollouts_text
+from .plans import plan, plan_text, whole_plan_text
+from .rollouts import forecast_text, plans, plans_text, rollout, rollout_text
 from .tables import forecast, would
 
 OF_DRIVES: Tuple[Command, ...] = (
@@ -178,7 +178,8 @@ OF_PLANS: Tuple[Command, ...] = (
         lambda s, v, a: s.plans.plan(**a), plan_text,
     ),
     Command(
-        "wcache plan ls", (), "r", "List plans",
+        "wcache plan ls", (), "r",
+        "List plans, how far each is, and the time left; and the last trial of memory",
         lambda s, v, a: plans(v.world()), plans_text,
     ),
     Command(
@@ -207,11 +208,6 @@ OF_PLANS: Tuple[Command, ...] = (
         "wcache rollback", ("name=plan_id,type=CephString,req=false", DRY_RUN), "rw",
         "Restore what was there before a plan (default: the last one applied)",
         lambda s, v, a: s.plans.rollback(**a), forecast_text,
-    ),
-    Command(
-        "wcache rollout ls", (), "r",
-        "List the plans that were begun, and the time left; and the last trial of memory",
-        lambda s, v, a: rollouts(v.world()), rollouts_text,
     ),
     Command(
         "wcache rollout show", (_ID,), "r",

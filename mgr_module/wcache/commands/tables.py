@@ -36,7 +36,7 @@ def listing(columns: Sequence[Column], rows: Iterable[Any]) -> str:
 
 
 def forecast(data: Mapping[str, Any]) -> str:
-    """`ceph wcache campaign forecast`."""
+    """`ceph wcache campaign start` and `ab`: what it costs, with --dry-run or begun."""
     cost = data["forecast"]
     emptied = ", ".join(f"osd.{o}" for o in cost["osds_emptied"]) or "none"
     lines = [
@@ -53,17 +53,21 @@ def forecast(data: Mapping[str, Any]) -> str:
     if data.get("undo_with_no_mgr"):
         lines.append(f"with no mgr:     nothing puts it back; {data['undo_with_no_mgr']}")
     lines += strict(cost["strict_pools"]) + left_out(cost["skipped"])
-    lines += ages.again(data["reported"], command("ceph wcache campaign forecast"))
+    lines += ages.again(data["reported"], command("ceph wcache campaign start --dry-run"))
     if "campaign_id" in data:
         lines += ["", f"campaign {data['campaign_id']} started",
                   "next: " + command("ceph wcache campaign show {}", data["campaign_id"])]
     else:
         consent = ", and --accept-cost" if cost["bytes_written"] else ""
-        what = "ceph wcache ab, without --dry-run"
-        if not data.get("compares"):
-            what = "ceph wcache campaign start"
-        lines += ["", f"next: {what} (same arguments{consent})"]
+        what = "ceph wcache ab" if data.get("compares") else "ceph wcache campaign start"
+        lines += ["", f"next: {what}, without --dry-run (same arguments{consent})"]
     return "\n".join(lines)
+
+
+def cost_words(cost: Mapping[str, Any]) -> str:
+    """How long a forecast says that measuring takes, and what it writes."""
+    writes = f"at most {written(cost)} written" if cost["bench_calls"] else "nothing is written"
+    return f"{at_most(cost['seconds_expected'], cost['seconds'])}; {writes}"
 
 
 def strict(pools: Sequence[str]) -> List[str]:

@@ -7,14 +7,16 @@ then what came out.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Callable, Dict, List, Mapping, Optional
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 from ..ceph.view import Traffic
 from ..core import codec
 from ..core.automation.state import Modes, any_on
 from ..core.change.preconditions import PROBE_RESPONDS, precondition_text
-from ..core.errors import ConflictError, RefusedError
+from ..core.errors import ConflictError, RefusedError, WcacheError
 from ..core.experiment.campaign import Campaign, candidates
+from ..core.experiment.forecast import forecast
+from ..core.experiment.run_state import RunSpec
 from ..core.experiment.schedule import (
     TRY_DRIVES_PER_MODEL,
     TRY_LOADS,
@@ -23,31 +25,28 @@ from ..core.experiment.schedule import (
 )
 from ..core.fleet.ages import again
 from ..core.fleet.findings import ADVICE
-from ..core.model import CacheMode, FindingCode, Verdict, load_name
+from ..core.model import CacheMode, DriveModel, FindingCode, Verdict, load_name
 from ..core.scope import parse_scope
 from ..core.shell import CommandLine, command
 from ..core.text import (
     NAMED_MAX,
     amount,
-    at_most,
     duration,
     latency,
     many,
     named,
     time_left,
     when,
-    written,
 )
 from ..engine.engine import Engine
 from ..engine.evidence.results import BEING_ANALYSED
-from ..engine.orders import Orders
 from ..engine.world import World
 from ..services.campaigns import CampaignService, Ready
 from ..services.expecting import ending, periods_of
 from ..services.guards import require_reports
 from .campaigns import campaign as campaign_of
 from .recommend import Recommended, after_recommend
-from .tables import left_out, model_of, strict
+from .tables import cost_words, left_out, model_of, strict
 
 ARGUMENTS: Mapping[str, Any] = {"loads": TRY_LOADS, "drives_per_model": TRY_DRIVES_PER_MODEL}
 FORECAST, MEASURING, ANSWER = "forecast", "measuring", "answer"
@@ -58,29 +57,32 @@ PERCENT_OPEN_MAX = 99
 class TryService:
     """Picks a measurement, and says where it stands; thread-safe by the engine's lock."""
 
-    def __init__(
-        self, engine: Engine, campaigns: CampaignService, traffic: Traffic
-    ) -> None:
+    def __init__(self, engine: Engine, campaigns: CampaignService, traffic: Traffic) -> None:
         self._engine = engine
         self._campaigns = campaigns
         self._traffic = traffic
 
     def look(self, scope: Optional[str] = None, accept_cost: bool = False) -> Dict[str, Any]:
         """`try`: what it would cost; with `accept_cost` it is begun, and then told of."""
-        chosen = str(parse_scope(scope))
+        chosen, looked = str(parse_scope(scope)), self._engine.world()
         if not accept_cost:
-            return self._looked(self._engine.world(), chosen)
-        looked = self._engine.world()
+            return self._looked(looked, chosen)
         told = _under_way(looked, chosen)
         if told:
             return told
         with self._campaigns.deciding(lambda now: self._ready(now, chosen), looked) as (
             world, orders, ready
         ):
-            return self._begun(world, orders, ready, chosen)
+            told = _under_way(world, chosen)
+            if told:
+                return told
+            _require_fit(world)
+            begun = self._campaigns.started(world, orders, ready)
+            now = orders.look(world)
+            return _measuring(now, now.campaigns[begun["campaign_id"]])
 
     def _looked(self, world: World, chosen: str) -> Dict[str, Any]:
-        running = _running(world)
+        running = world.campaigns.get(world.open_campaign)
         if running is not None and running.trial:
             return _measuring(world, running)
         last = None if running is not None else _last(world, chosen)
@@ -88,7 +90,7 @@ class TryService:
             with self._engine.orders() as orders:
                 reported = orders.refresh()
             return {
-                **_head(ANSWER, last.options.scope), "campaign_id": last.campaign_id,
+                "state": ANSWER, "scope": last.options.scope, "campaign_id": last.campaign_id,
                 "reported": codec.to_plain(reported),
             }
         sample = self._sample(world, chosen)
@@ -96,7 +98,7 @@ class TryService:
         then = replace(world, rollouts={}, reserved=()) if world.occupied else world
         told = self._campaigns.forecast(sample, then, scope=chosen, **ARGUMENTS)
         return {
-            **_head(FORECAST, chosen), **told, "in_the_way": _in_the_way(world),
+            "state": FORECAST, "scope": chosen, **told, "in_the_way": _in_the_way(world),
             "sick": list(world.cluster.sick),
             "busy_osds": sorted(sample.busy_osds), "not_heard": world.not_heard,
             "frozen": world.frozen,
@@ -104,19 +106,32 @@ class TryService:
             "occupied": world.occupied,
         }
 
+    def costs(self, world: World, scope: Optional[str] = None) -> List[Dict[str, Any]]:
+        """What measuring each drive model of a scope that is not measured would cost at most."""
+        measured = {item.drive_model for item in world.recommendations}
+        if all(d.drive_model in measured for r in world.reports.values() for d in r.drives):
+            return []
+        chosen, then = str(parse_scope(scope)), replace(world, rollouts={}, reserved=())
+        runs: Dict[Tuple[str, DriveModel], List[RunSpec]] = {}
+        try:
+            sample = self._sample(then, chosen)
+            made = self._campaigns.prepare(then, {"scope": chosen, **ARGUMENTS}, sample)
+        except WcacheError:
+            return []  # `try` says why
+        for run in made.runs:
+            setup = run.experiments[0]
+            if setup.drive_model not in measured:
+                runs.setdefault((setup.device_class, setup.drive_model), []).append(run)
+        return [
+            {"device_class": device_class, "drive_model": codec.to_plain(model),
+             "forecast": codec.to_plain(forecast(alike, world.cluster, (), world.expected_pairs))}
+            for (device_class, model), alike in runs.items()
+        ]
+
     def _ready(self, world: World, chosen: str) -> Ready:
         sample = self._sample(world, chosen)
         _require_fit(world)
         return self._campaigns.ready(world, sample, accept_cost=True, scope=chosen, **ARGUMENTS)
-
-    def _begun(self, world: World, orders: Orders, ready: Ready, chosen: str) -> Dict[str, Any]:
-        told = _under_way(world, chosen)
-        if told:
-            return told
-        _require_fit(world)
-        begun = self._campaigns.started(world, orders, ready)
-        now = orders.look(world)
-        return _measuring(now, now.campaigns[begun["campaign_id"]])
 
     def _sample(self, world: World, scope: str) -> TrySample:
         options = world.options
@@ -134,7 +149,7 @@ class TryService:
 
 def _under_way(world: World, chosen: str) -> Dict[str, Any]:
     """How far it is, where it was begun before; a ConflictError where something else was."""
-    running, occupied = _running(world), world.occupied
+    running, occupied = world.campaigns.get(world.open_campaign), world.occupied
     if running is not None and running.trial and running.options.scope == chosen:
         return _measuring(world, running)
     if running is not None:
@@ -161,16 +176,9 @@ def _in_the_way(world: World) -> List[str]:
     return [item.value for item in world.cluster.blocking]
 
 
-def _running(world: World) -> Optional[Campaign]:
-    return world.campaigns.get(world.open_campaign)
-
-
 def _last(world: World, scope: str) -> Optional[Campaign]:
-    found = [
-        item for item in world.campaigns.values() if item.trial and item.options.scope == scope
-    ]
-    found.sort(key=lambda item: item.created_at_s)
-    return found[-1] if found else None
+    found = (c for c in world.campaigns.values() if c.trial and c.options.scope == scope)
+    return max(found, key=lambda item: item.created_at_s, default=None)
 
 
 def _measuring(world: World, campaign: Campaign) -> Dict[str, Any]:
@@ -183,15 +191,11 @@ def _measuring(world: World, campaign: Campaign) -> Dict[str, Any]:
         for machine, (done, _, at_end) in zip(machines, periods)
     ) / max(1, len(machines))
     return {
-        **_head(MEASURING, campaign.options.scope), "campaign_id": campaign.campaign_id,
+        "state": MEASURING, "scope": campaign.options.scope, "campaign_id": campaign.campaign_id,
         "percent": min(PERCENT_OPEN_MAX, round(100.0 * share)),
         **ending(world, campaign),
         "drives_done": len(machines) - len(open_), "drives": len(machines),
     }
-
-
-def _head(state: str, scope: str) -> Dict[str, Any]:
-    return {"state": state, "scope": scope}
 
 
 _OFF, _ON = "turn the write cache off", "keep the write cache on"
@@ -203,7 +207,9 @@ def tried(
 ) -> Dict[str, Any]:
     """What `try` answers, with its lines as text and the next command."""
     data = tries.look(**arguments)
-    again_by = _try(data["scope"])
+    again_by = command("ceph wcache try {}", data["scope"])
+    if data["scope"] == "cluster":
+        again_by = command("ceph wcache try")
     if data["state"] == FORECAST:
         lines, following = _forecast(data), _after_forecast(data, again_by)
     elif data["state"] == ANSWER:
@@ -240,23 +246,16 @@ def try_text(data: Mapping[str, Any]) -> str:
     return "\n".join([*data["lines"], f"next: {data['next']}"])
 
 
-def _try(scope: str) -> CommandLine:
-    if scope == "cluster":
-        return command("ceph wcache try")
-    return command("ceph wcache try {}", scope)
-
-
 def _forecast(data: Mapping[str, Any]) -> List[str]:
     cost = data["forecast"]
     busy = data["busy_osds"]
     own = f"{many(len(busy), 'busy OSD')} by the writes of its clients; the others"
     drives = many(cost["drives"], "drive")
-    writes = f"at most {written(cost)} written" if cost["bench_calls"] else "nothing is written"
     lines = [
         f"this would measure {drives} with the cache on and off, a drive or two of each drive "
         "model:",
         f"  {own if busy else 'each'} by one 4 KiB write at a time",
-        f"  {at_most(cost['seconds_expected'], cost['seconds'])}; {writes}",
+        f"  {cost_words(cost)}",
     ]
     emptied = cost["osds_emptied"]
     if emptied:
@@ -382,16 +381,13 @@ def _figures(load: Mapping[str, Any]) -> str:
     ratio, low, high = load["ratio"], load["ratio_low"], load["ratio_high"]
     faster = "off"
     if ratio < 1.0:
-        faster, ratio, low, high = "on", 1.0 / ratio, _inverse(high), _inverse(low)
+        faster, ratio = "on", 1.0 / ratio
+        low, high = (1.0 / end if end else None for end in (high, low))
     between = "" if low is None or high is None else f" ({low:.2f} to {high:.2f})"
     return (
         f"{name}: writes are {ratio:.2f} times as fast{between} with the cache {faster}, on "
         f"{many(load['drives'], 'drive')}"
     )
-
-
-def _inverse(value: Optional[float]) -> Optional[float]:
-    return None if not value else 1.0 / value
 
 
 def _medians(row: Mapping[str, Any], results: List[Dict[str, Any]]) -> List[str]:

@@ -82,10 +82,10 @@ class CampaignService:
     def forecast(
         self, sample: Optional[TrySample] = None, world: Optional[World] = None, **arguments: Any
     ) -> Dict[str, Any]:
-        """`campaign forecast`: what a campaign with these arguments would cost at most."""
+        """`--dry-run`: what a campaign with these arguments would cost at most."""
         world = world or self._engine.world()
         _seed(arguments.get("seed"))  # refused here as it is where it counts
-        made = self._prepare(world, "c0", 0, arguments, sample)
+        made = self.prepare(world, arguments, sample)
         cost = self._cost(world, made)
         with self._engine.orders() as orders:
             return _answer(made, cost, orders.refresh())
@@ -94,8 +94,10 @@ class CampaignService:
     def _cost(world: World, made: OwnRuns) -> Forecast:
         return forecast(made.runs, world.cluster, made.skipped, world.expected_pairs)
 
-    def start(self, **arguments: Any) -> Dict[str, Any]:
+    def start(self, *, dry_run: bool = False, **arguments: Any) -> Dict[str, Any]:
         """`campaign start`: store the campaign; its runs begin as hosts become free."""
+        if dry_run:
+            return self.forecast(**arguments)
         with self.deciding(lambda world: self.ready(world, **arguments)) as (world, orders, ready):
             return self.started(world, orders, ready)
 
@@ -127,7 +129,7 @@ class CampaignService:
         with self._engine.orders() as orders:
             campaign_id = orders.new_campaign_id()
         seed = _seed(arguments.get("seed"))
-        made = self._prepare(world, campaign_id, seed, arguments, sample)
+        made = self.prepare(world, arguments, sample, campaign_id, seed)
         return Ready(
             world,
             Campaign(
@@ -174,11 +176,10 @@ class CampaignService:
 
     def compare_values(self, **arguments: Any) -> Dict[str, Any]:
         """`ab`: a campaign that compares two values of an option, or what it would cost."""
-        dry_run = bool(arguments.pop("dry_run", False))
         trial = parse_trial(str(arguments["option"]))
         arguments["option"] = str(trial)
         arguments["unfit"] = self._unfit(trial.entry, arguments)
-        made = self.forecast(**arguments) if dry_run else self.start(**arguments)
+        made = self.start(**arguments)
         undo = "" if trial.entry.on_host else by_hand(trial.name, "osd.N")
         return {**made, "compares": arguments["option"], "undo_with_no_mgr": undo}
 
@@ -189,7 +190,7 @@ class CampaignService:
         """
         if not entry.needs:
             return {}
-        runs = self._prepare(self._engine.world(), "c0", 0, arguments, None).runs
+        runs = self.prepare(self._engine.world(), arguments).runs
         osd_ids = [run.option_osd for run in runs if run.option_osd is not None][:ASKED_MAX]
         told = self._engine.ports.osd_options.values(
             osd_ids, [name for name, _ in entry.needs], ASKED_S
@@ -197,10 +198,11 @@ class CampaignService:
         found = {osd_id: unmet(entry, osd_id, values) for osd_id, values in told.items()}
         return {osd_id: why for osd_id, why in sorted(found.items()) if why}
 
-    def _prepare(
-        self, world: World, campaign_id: str, seed: int, arguments: Dict[str, Any],
-        sample: Optional[TrySample],
+    def prepare(
+        self, world: World, arguments: Mapping[str, Any], sample: Optional[TrySample] = None,
+        campaign_id: str = "c0", seed: int = 0,
     ) -> OwnRuns:
+        """Choose the runs of a campaign with these arguments."""
         loads = parse_loads(arguments.get("loads") or "traffic")
         planner = self._planners.get(loads[0])
         if planner is not None:
@@ -279,7 +281,7 @@ def _answer(made: OwnRuns, cost: Forecast, reported: Age) -> Dict[str, Any]:
 
 
 def _prepare(
-    world: World, campaign_id: str, seed: int, arguments: Dict[str, Any],
+    world: World, campaign_id: str, seed: int, arguments: Mapping[str, Any],
     sample: Optional[TrySample],
 ) -> Tuple[Tuple[RunSpec, ...], Tuple[str, ...], CampaignOptions]:
     options = world.options

@@ -13,7 +13,7 @@ from ..commands.drives.drives import DRIVES
 from ..commands.history import EVENTS
 from ..commands.plans import CHANGES, SETTINGS, config_changes
 from ..commands.recommend import RECOMMENDATIONS
-from ..commands.rollouts import ROLLOUTS, WAVES, wave_rows
+from ..commands.rollouts import PLANS, WAVES, wave_rows
 from ..commands.status import MODELS
 from ..commands.tables import LONG, NUMBER, Column
 from ..core import versions
@@ -35,7 +35,7 @@ READS = (
     "wcache agent ls", "wcache auto status", "wcache campaign ls", "wcache campaign record",
     "wcache campaign show", "wcache drive ls", "wcache explain", "wcache history",
     "wcache memory recommend", "wcache memory status", "wcache plan ls", "wcache plan show",
-    "wcache recommend", "wcache rollout ls", "wcache rollout show", "wcache status",
+    "wcache recommend", "wcache rollout show", "wcache status",
 )
 Answer = Tuple[int, str, str]
 Row = Mapping[str, Any]
@@ -270,9 +270,10 @@ def rollouts(read: Reader, _query: Query) -> Page:
         Column("BEGUN", lambda row: row["began_at_s"] and when(row["began_at_s"]), NUMBER),
         Column("DONE", lambda row: f"{100 * row['fraction']:.0f}%", NUMBER),
     )
+    begun = [row for row in read("plan ls")["plans"] if row["status"] != "planned"]
     return _listing(
-        "Rollouts", (*ROLLOUTS, *more), read("rollout ls")["rollouts"][::-1],
-        "No plan was begun: `ceph wcache plan`.", "ceph wcache rollout ls",
+        "Rollouts", (*PLANS, *more), begun[::-1],
+        "No plan was begun: `ceph wcache plan`.", "ceph wcache plan ls",
     )
 
 

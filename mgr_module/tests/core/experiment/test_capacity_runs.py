@@ -162,11 +162,11 @@ def test_it_is_the_load_of_a_campaign_which_toggles_nothing(name, observe):
 
 def test_its_forecast_is_a_campaigns_and_says_who_waits():
     mgr = a_mgr()
-    cost = said(mgr, "campaign forecast", loads="capacity")["forecast"]
+    cost = said(mgr, "campaign start", dry_run=True, loads="capacity")["forecast"]
     assert cost["bench_calls"] == 8
     assert cost["bytes_written"] == 8 * CAPACITY_CALL_BYTES
     waits = "clients of osd.0, osd.1 wait behind 3,000 queued writes during each"
-    assert waits in mgr.command("campaign forecast", loads="capacity")[1]
+    assert waits in mgr.command("campaign start", dry_run=True, loads="capacity")[1]
     code, _, error = mgr.command("campaign start", loads="capacity")
     assert code != 0
     assert waits in error

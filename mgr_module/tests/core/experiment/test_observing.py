@@ -105,7 +105,7 @@ def test_what_was_observed_is_no_evidence_for_any_verdict():
 
 def test_by_default_nothing_is_written_and_no_consent_to_a_cost_is_needed():
     mgr = a_mgr()
-    cost = said(mgr, "campaign forecast", observe=True)["forecast"]
+    cost = said(mgr, "campaign start", dry_run=True, observe=True)["forecast"]
     assert (cost["bytes_written"], cost["bench_calls"], cost["osds_emptied"]) == (0, 0, [])
     campaign_id = observe(mgr)
     mgr.settle()

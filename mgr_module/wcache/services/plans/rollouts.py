@@ -15,7 +15,7 @@ from ..guards import require_plan, require_store, require_thawed, would
 from .plan_guards import require_unmoved
 from .plans import PlanService
 
-SEE = "see `ceph wcache rollout ls`"
+SEE = "see `ceph wcache plan ls`"
 
 
 class RolloutService:

@@ -59,7 +59,7 @@ def test_it_is_shown_and_told_as_a_trial_that_was_asked_for_by_itself():
     mgr = with_a_plan()
     ok(mgr.command("apply", plan_id="p1", trial=True))
     raised(mgr)
-    (row,) = said(mgr, "rollout ls")["trials"]
+    (row,) = said(mgr, "plan ls")["trials"]
     assert (row["trial_id"], row["plan_id"], row["status"]) == ("t2", "p1", "running")
     assert said(mgr, "rollout show", plan_id="t2")["trial"] == row
     assert said(mgr, "rollout show", plan_id="p1")["trials"] == [row]

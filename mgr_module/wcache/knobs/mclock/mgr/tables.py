@@ -7,7 +7,7 @@ from typing import Any, List, Mapping, Optional
 from ....core.text import amount, many, named, table, when
 
 SHOWN_MAX = 20
-FORECAST = "ceph wcache campaign forecast --loads=capacity"
+FORECAST = "ceph wcache campaign start --loads=capacity --dry-run"
 
 
 def _iops(iops: Optional[float], low: float, high: float) -> str:
