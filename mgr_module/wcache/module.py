@@ -43,7 +43,7 @@ from .services.key_work import KeyWork
 from .services.plans.planner import Parts
 from .services.plans.planners import with_all
 from .services.web_tokens import WebTokens
-from .web.app import page_app
+from .web.app import App
 from .web.dashboard_login import DashboardLogin
 from .web.pages import Reader
 from .web.server import WebPage, redirecting
@@ -138,7 +138,7 @@ class Module(MgrModule):
         tokens = self._service.web_tokens
         return WebPage(
             host, tokens=tokens, log=self.log.warning,
-            make_app=lambda secure: page_app(
+            make_app=lambda secure: App(
                 reader, tokens, login, secure, self.log.exception,
                 lambda: self._options.web_metrics,
             ),

@@ -34,7 +34,7 @@ from mgr_fakes.store import MonLikeKv, PromptQueue
 from wcache.core.model import CacheMode
 from wcache.core.text import amount, latency, table
 from wcache.knobs.mclock.capacity import option
-from wcache.web.app import page_app
+from wcache.web.app import App
 from wcache.web.cheroot_server import PageServer
 from wcache.web.pages import Reader
 
@@ -196,7 +196,7 @@ def _app(mgr: FakeMgr) -> Any:
             name: value for name, value in cmd.items() if name != "prefix"
         }), mgr.kept_blocks,
     )
-    return page_app(reader, _AnyToken(), _AnyToken(), False, print)
+    return App(reader, _AnyToken(), _AnyToken(), False, print)
 
 
 def _page(app: Any, place: str) -> Tuple[int, Took]:

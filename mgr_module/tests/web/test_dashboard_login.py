@@ -9,11 +9,10 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 from wcache.web.dashboard_login import (
-    ALL_NEW_BURST,
     BAD_S,
     GOOD_S,
     KEPT_MAX,
-    NEW_BURST,
+    NEW,
     DashboardLogin,
     NotLetInError,
     ders_of,
@@ -199,7 +198,7 @@ def test_unknown_tokens_ask_the_dashboard_no_more_than_their_share(dashboard):
     one = login(dashboard.uri, clock=lambda: now[0])
     for number in range(300):
         refusal(one, f"t{number}")
-    assert len(dashboard.asked) == NEW_BURST
+    assert len(dashboard.asked) == NEW[0]
     assert "log in with `ceph wcache web token`" in refusal(one, "t")[0]
     assert one.user("good", "192.0.2.10") == "ann"  # from elsewhere
     now[0] += GOOD_S + 1
@@ -210,7 +209,7 @@ def test_unknown_tokens_ask_the_dashboard_no_more_than_their_share(dashboard):
     for number in range(300):
         with pytest.raises(NotLetInError):
             one.user(f"u{number}", f"net{number}")
-    assert len(dashboard.asked) - before <= ALL_NEW_BURST
+    assert len(dashboard.asked) - before <= NEW[2]
 
 
 def test_a_login_that_has_ended_is_not_good_for_ever(dashboard, monkeypatch):

@@ -18,7 +18,7 @@ from module_world import a_mgr
 from wcache.ceph.web_host import Certificate, WebSettings
 from wcache.services.web_tokens import WebTokens
 from wcache.web import server
-from wcache.web.app import page_app
+from wcache.web.app import App
 from wcache.web.server import WebPage, redirecting, tls_context, uri_of
 from web_world import FakeHost, Site, free_port, self_signed, words
 
@@ -132,7 +132,7 @@ def test_what_is_missing_is_said_with_what_to_install(monkeypatch, missing):
     monkeypatch.setitem(sys.modules, missing, None)
 
     def make_app(secure):
-        return page_app(None, None, None, secure, print)
+        return App(None, None, None, secure, print)
 
     page = WebPage(FakeHost(), make_app=make_app, tokens=WebTokens(), log=print)
     page.start()

@@ -12,7 +12,7 @@ from wcache.core.change.gate.judge import BLOCKS_BEFORE, LOOKS
 from wcache.core.loads import Block, BlocksRequest, OsdBlock
 from wcache.engine.gate.kept_blocks import KeptBlock
 from wcache.services.web_tokens import WebTokens
-from wcache.web.app import page_app
+from wcache.web.app import App
 from wcache.web.dashboard_login import NotLetInError
 from wcache.web.pages import Reader
 
@@ -52,7 +52,7 @@ class Site:
                 name: value for name, value in cmd.items() if name != "prefix"
             }), latencies or mgr.kept_blocks,
         )
-        self.app = page_app(
+        self.app = App(
             reader, self.tokens, dashboard or NoDashboard(), secure, self.failures.append,
             lambda: open_metrics,
         )

@@ -94,7 +94,7 @@ def any_address() -> str:
 
 
 class StandbyWebHost:
-    """The `Host` port of a standby, which only leads to the active mgr's page."""
+    """What the page needs of a standby, which only leads to the active mgr's page."""
 
     def __init__(self, mgr: StandbyMgr, options: Callable[[], WebOptions]) -> None:
         self._standby = mgr
@@ -130,7 +130,7 @@ class StandbyWebHost:
 
 
 class CephWebHost(StandbyWebHost):
-    """The `Host` port over the active mgr's module."""
+    """The same of the active mgr."""
 
     def __init__(self, mgr: MgrOfPage, options: Callable[[], WebOptions]) -> None:
         super().__init__(mgr, options)

@@ -14,28 +14,20 @@ from .tables import would
 
 def agents(world: World) -> Dict[str, Any]:
     """`agent ls`: all probes, with those that never called, and those that were refused."""
-    added = world.deployments
-    rows: List[Dict[str, Any]] = [
-        {
-            "hostname": a.hostname, "probe_id": a.probe_id,
-            "probe_version": a.probe_version, "heard_s_ago": None
-            if a.hostname in world.only_stored else round(world.now_s - a.seen_at_s, 1),
-            "lease_id": a.lease_id, "simulated": a.simulated,
-            "drives": len(world.reports[a.hostname].drives)
-            if a.hostname in world.reports else 0,
-            "form": added[a.hostname].form.value if a.hostname in added else "",
-            "waits": _waits(world, a.hostname),
-        }
-        for a in world.agents
-    ]
-    rows += [
-        {
-            "hostname": name, "probe_id": "", "probe_version": "", "heard_s_ago": None,
-            "lease_id": "", "simulated": False, "drives": 0, "form": added[name].form.value,
-            "waits": "",
-        }
-        for name in sorted(set(added) - {a.hostname for a in world.agents})
-    ]
+    added, known = world.deployments, {agent.hostname: agent for agent in world.agents}
+    rows: List[Dict[str, Any]] = []
+    for name in (*known, *sorted(added.keys() - known.keys())):
+        one, report = known.get(name), world.reports.get(name)
+        heard = one is not None and name not in world.only_stored
+        rows.append({
+            "hostname": name, "probe_id": one.probe_id if one else "",
+            "probe_version": one.probe_version if one else "",
+            "heard_s_ago": round(world.now_s - one.seen_at_s, 1) if one and heard else None,
+            "lease_id": one.lease_id if one else "", "simulated": one is not None and one.simulated,
+            "drives": len(report.drives) if one and report else 0,
+            "form": added[name].form.value if name in added else "",
+            "waits": _waits(world, name) if one else "",
+        })
     refused = [
         {
             "hostname": one.hostname, "protocol": one.version,

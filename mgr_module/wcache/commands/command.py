@@ -27,7 +27,7 @@ class Command:
     perm: str
     help: str
     call: Callable[[Service, Views, Dict[str, Any]], Any]
-    render: Renderer = tables.lines_of
+    render: Renderer = tables.would
     whole: Optional[Renderer] = None  # with --all: what `render` groups
     tables: Mapping[str, Sequence[tables.Column]] = field(default_factory=dict)  # for the page
 

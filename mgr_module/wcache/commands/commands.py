@@ -37,7 +37,7 @@ from .recommend import recommend_text
 from .rows import OF_AUTOMATION, OF_DRIVES, OF_PLANS
 from .service import Service
 from .status import bare, status_text
-from .tables import forecast, would
+from .tables import forecast
 from .trying import tried, try_text
 from .views import Views
 
@@ -159,7 +159,6 @@ COMMANDS: Tuple[Command, ...] = (
         "wcache campaign stop", ("name=campaign_id,type=CephString", DRY_RUN), "rw",
         "Stop a campaign and restore the prior cache modes",
         lambda s, v, a: s.campaigns.stop(**a),
-        would,
     ),
     Command(
         "wcache recommend", (SCOPE,), "r",
@@ -188,7 +187,7 @@ COMMANDS: Tuple[Command, ...] = (
     Command(
         "wcache freeze", ("name=thaw,type=CephBool,req=false", DRY_RUN), "rw",
         "Stop everything, restore prior states, and toggle nothing until --thaw",
-        lambda s, v, a: s.freeze(**a), would,
+        lambda s, v, a: s.freeze(**a),
     ),
     Command(
         "wcache web token", (), "rw",

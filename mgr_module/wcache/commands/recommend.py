@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import (
     Any,
     Callable,
@@ -39,16 +39,13 @@ Held = Callable[[], Mapping[Tuple[str, str], str]]
 """By device class and drive model: why `auto` does not apply its mode by itself any more."""
 
 
+@dataclass(frozen=True)
 class Recommended:
     """What is recommended, with evidence and commands."""
 
-    def __init__(
-        self, knobs: Collection[Planner], held: Held,
-        summary: Callable[[World], Mapping[str, Any]],
-    ) -> None:
-        self._summary = summary
-        self._knobs = knobs
-        self._held = held
+    knobs: Collection[Planner]
+    held: Held
+    summary: Callable[[World], Mapping[str, Any]]
 
     def answer(self, world: World, scope: Optional[str] = None) -> Dict[str, Any]:
         """`recommend`: one per device class and drive model, with evidence and commands."""
@@ -57,12 +54,12 @@ class Recommended:
         return {
             "recommendations": self.rows(world, wanted),
             "foreign": foreign(world, wanted), "rollout": world.open_plan,
-            "summary": self._summary(world),
+            "summary": self.summary(world),
         }
 
     def rows(self, world: World, scope: Scope) -> List[Dict[str, Any]]:
         """The recommendations as plain data."""
-        rows, held = [], self._held()
+        rows, held = [], self.held()
         for item in recommended_in(world, scope):
             results = [world.results[key] for key in item.record_ids if key in world.results]
             plain = codec.to_plain(item)
@@ -102,7 +99,7 @@ class Recommended:
             for drive in report.drives if drive.drive_model == item.drive_model
         ]
         return stale_keys(
-            self._knobs, world,
+            self.knobs, world,
             {u.osd_id for d in drives if d.mode is item.mode.other for u in d.uses},
             {u.osd_id for d in drives if d.mode is item.mode for u in d.uses},
         )

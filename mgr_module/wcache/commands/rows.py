@@ -8,24 +8,24 @@ from typing import Any, Mapping, Tuple
 from ..core.text import amount, duration, many
 from ..knobs.registry import ALL, KNOBS
 from .command import DRY_RUN, EACH, SCOPE, Command
-from .drives import controllers, options, reload
+from .drives import drives, options
 from .drives.models import drive_models, drive_models_text
 from .evidence import evidence_text
 from .plans import plan, plan_text, whole_plan_text
 from .rollouts import forecast_text, plans, plans_text, rollout, rollout_text
-from .tables import forecast, would
+from .tables import forecast
 
 OF_DRIVES: Tuple[Command, ...] = (
     Command(
         "wcache drive reload", (SCOPE,), "r",
         "Print a script that loads volumes of OSDs on pinned disks anew, where they were loaded "
         "while something else had turned the cache off",
-        lambda s, v, a: reload.reload(v.world(), **a), reload.render,
+        lambda s, v, a: drives.reload(v.world(), **a), drives.reload_text,
     ),
     Command(
         "wcache controller ls", (), "r",
         "List storage controllers as their vendors' tools report them, with advice",
-        lambda s, v, a: controllers.controllers(v.world()), controllers.render,
+        lambda s, v, a: drives.controllers(v.world()), drives.controllers_text,
     ),
     Command(
         "wcache option ls", (), "r",
@@ -64,26 +64,26 @@ OF_DRIVES: Tuple[Command, ...] = (
         "wcache drive-model trust-plp",
         ("name=drive_model,type=CephString", "name=reason,type=CephString", DRY_RUN), "rw",
         "Vouch for a drive model's power-loss protection: lifts WCACHE_FLUSH_TOO_FAST for it",
-        lambda s, v, a: s.drive_models.trust_plp(**a), would,
+        lambda s, v, a: s.drive_models.trust_plp(**a),
     ),
     Command(
         "wcache drive-model distrust-plp", ("name=drive_model,type=CephString", DRY_RUN), "rw",
         "No longer vouch for a drive model's power-loss protection",
-        lambda s, v, a: s.drive_models.distrust_plp(**a), would,
+        lambda s, v, a: s.drive_models.distrust_plp(**a),
     ),
     Command(
         "wcache drive-model accept-proof",
         ("name=drive_model,type=CephString", "name=hostname,type=CephString",
          "name=reason,type=CephString", DRY_RUN), "rw",
         "Accept on all hosts what one host has shown of a drive model, by proofs and power cuts",
-        lambda s, v, a: s.drive_models.accept_proof(**a), would,
+        lambda s, v, a: s.drive_models.accept_proof(**a),
     ),
     Command(
         "wcache drive-model revoke-proof",
         ("name=drive_model,type=CephString", "name=hostname,type=CephString", DRY_RUN), "rw",
         "Take back an accepted proof: it counts on its own host, and on others once two hosts "
         "have it",
-        lambda s, v, a: s.drive_models.revoke_proof(**a), would,
+        lambda s, v, a: s.drive_models.revoke_proof(**a),
     ),
 )
 
@@ -121,7 +121,7 @@ OF_AUTOMATION: Tuple[Command, ...] = (
          SCOPE, DRY_RUN), "rw",
         "Say what may be begun without an admin: nothing, measuring, or also applying; new drives "
         "of a known model are confirmed first; the options auto_* set windows and daily limits",
-        lambda s, v, a: s.auto.turn(**a), would,
+        lambda s, v, a: s.auto.turn(**a),
     ),
     Command(
         "wcache auto status", (), "r",
@@ -137,7 +137,7 @@ OF_AUTOMATION: Tuple[Command, ...] = (
     Command(
         "wcache evidence import", (DRY_RUN,), "rw",
         "Keep what another cluster found (-i FILE): shown as foreign, it decides nothing",
-        lambda s, v, a: s.evidence.take(**a), would,
+        lambda s, v, a: s.evidence.take(**a),
     ),
     Command(
         "wcache evidence ls", (), "r", "List what was imported from other clusters",
@@ -146,7 +146,7 @@ OF_AUTOMATION: Tuple[Command, ...] = (
     Command(
         "wcache evidence rm", ("name=cluster,type=CephString", DRY_RUN), "rw",
         "Forget what was imported from a cluster",
-        lambda s, v, a: s.evidence.drop(**a), would,
+        lambda s, v, a: s.evidence.drop(**a),
     ),
 )
 
@@ -190,7 +190,7 @@ OF_PLANS: Tuple[Command, ...] = (
     Command(
         "wcache plan rm", (_ID, DRY_RUN), "rw",
         "Forget a plan that was never begun",
-        lambda s, v, a: s.plans.remove(**a), would,
+        lambda s, v, a: s.plans.remove(**a),
     ),
     Command(
         "wcache apply",
@@ -218,7 +218,7 @@ OF_PLANS: Tuple[Command, ...] = (
     Command(
         "wcache rollout pause", (_ID, DRY_RUN), "rw",
         "Change nothing further until it is resumed; what was changed stays, and is not persisted",
-        lambda s, v, a: s.rollouts.pause(**a), would,
+        lambda s, v, a: s.rollouts.pause(**a),
     ),
     Command(
         "wcache rollout resume", (_ID, _OVERRIDE, DRY_RUN), "rw",

@@ -55,6 +55,22 @@ class TokenBuckets:
         self._buckets = kept if len(kept) < BUCKETS_MAX else {}
 
 
+class Budget:
+    """Buckets of each network, and one of all together; thread-safe."""
+
+    def __init__(self, most: float, per_s: float, all_most: float, all_per_s: float) -> None:
+        self._lock = threading.Lock()
+        self._each, self._per_s = TokenBuckets(most), per_s
+        self._all, self._all_per_s = TokenBuckets(all_most), all_per_s
+
+    def take(self, network: str, now_s: float) -> bool:
+        """Count one for a network; False where that is one too many."""
+        with self._lock:
+            return self._each.take(network, 1.0, self._per_s, now_s) and (
+                self._all.take("", 1.0, self._all_per_s, now_s)
+            )
+
+
 # A turn of a probe is a poll and a post for each task that it is given, which takes a switch
 # of a drive or a measurement: this many calls in each `poll_busy_s`, and some more.
 CALLS_PER_TURN = 4.0

@@ -10,13 +10,14 @@ import math
 import threading
 import time
 from http.cookies import CookieError, SimpleCookie
-from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Protocol, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 from urllib.parse import parse_qsl, unquote
 
 from ..core.figures.prometheus_text import CONTENT_TYPE
-from ..services.admission import TokenBuckets
+from ..services.admission import Budget
+from ..services.web_tokens import WebTokens
 from . import pages
-from .dashboard_login import NotLetInError
+from .dashboard_login import DashboardLogin, NotLetInError
 from .metrics import metrics_text
 from .pages import CannotReadError, Reader
 
@@ -35,8 +36,7 @@ WAIT_S, RESTS, REST_MAX_S = 5.0, 2.0, 2.0
 KEPT_S, KEPT_MAX = 2.0, 16
 # Requests that are not let in: what they are shown costs something.  Whoever asks more often,
 # from one network or from all together, gets a line in its place.
-REFUSALS_BURST, REFUSALS_PER_S = 60.0, 5.0
-ALL_REFUSALS_BURST, ALL_REFUSALS_PER_S = 300.0, 50.0
+REFUSALS = (60.0, 5.0, 300.0, 50.0)
 # Nothing is loaded but the page's own style sheet; nothing may frame it.
 POLICY = (
     "default-src 'none'; style-src 'self'; img-src data:; form-action 'self'; base-uri 'none'; "
@@ -83,20 +83,6 @@ class KeptPages:
                 del self._made[next(iter(self._made))]
 
 
-class OwnTokens(Protocol):
-    """Checks tokens of our own."""
-
-    def refused(self, token: str) -> str:
-        """'' where a token is good, else why it is not."""
-
-
-class Logins(Protocol):
-    """Knows users of the dashboard by their token."""
-
-    def user(self, token: str, whose: str) -> str:
-        """The user's name, asked for by that network.  Raises NotLetInError."""
-
-
 class Response(Exception):
     """An answer that is no page of `pages`; raised from wherever it is known."""
 
@@ -112,15 +98,20 @@ class Response(Exception):
 
 
 class App:
-    """Answers requests; `render` makes HTML of a template and its values."""
+    """The application of the active mgr.
+
+    `open_metrics`: whether `/metrics` is read without a login.
+    """
 
     def __init__(
-        self, *, read: Reader, render: Callable[[str, Dict[str, Any]], str], tokens: OwnTokens,
-        dashboard: Logins, secure: bool, log_exception: Callable[[str], None],
-        open_metrics: Callable[[], bool],
+        self, read: Reader, tokens: WebTokens, dashboard: DashboardLogin, secure: bool,
+        log_exception: Callable[[str], None], open_metrics: Callable[[], bool] = lambda: False,
     ) -> None:
+        """Raises ImportError where jinja2 is missing."""
+        from .rendering import Renderer
+
         self._read = read
-        self._render = render
+        self._render = Renderer()
         self._tokens = tokens
         self._dashboard = dashboard
         self._secure = secure  # the page itself is served over TLS
@@ -130,9 +121,7 @@ class App:
         self._kept = KeptPages()
         self.rest_until_s = 0.0
         self._style = ""
-        self._refusing = threading.Lock()
-        self._refusals = TokenBuckets(REFUSALS_BURST)
-        self._all_refusals = TokenBuckets(ALL_REFUSALS_BURST)
+        self._refusals = Budget(*REFUSALS)
 
     def forget(self) -> None:
         """Make the next page anew, and at once."""
@@ -251,12 +240,7 @@ class App:
         raise self._login_page(code, why, _whose(environ))
 
     def _login_page(self, code: int, why: str, whose: str) -> Response:
-        now_s = time.monotonic()
-        with self._refusing:
-            shown = self._refusals.take(whose, 1.0, REFUSALS_PER_S, now_s) and (
-                self._all_refusals.take("", 1.0, ALL_REFUSALS_PER_S, now_s)
-            )
-        if not shown:
+        if not self._refusals.take(whose, time.monotonic()):
             return Response(429, "too many requests without a login: wait a moment\n",
                             kind="text/plain", headers=[("Retry-After", "5")])
         text = self._render("login.html.j2", {
@@ -273,22 +257,6 @@ class App:
         flags = "; Secure" if self._secure else ""
         cookie = f"{COOKIE}={token}; Path=/; HttpOnly; SameSite=Strict{flags}"
         return Response(303, headers=[("Location", "/"), ("Set-Cookie", cookie)])
-
-
-def page_app(
-    read: Reader, tokens: OwnTokens, dashboard: Logins, secure: bool,
-    log_exception: Callable[[str], None], open_metrics: Callable[[], bool] = lambda: False,
-) -> App:
-    """The application of the active mgr.  Raises ImportError where jinja2 is missing.
-
-    `open_metrics`: whether `/metrics` is read without a login.
-    """
-    from .rendering import Renderer
-
-    return App(
-        read=read, render=Renderer(), tokens=tokens, dashboard=dashboard, secure=secure,
-        log_exception=log_exception, open_metrics=open_metrics,
-    )
 
 
 def network_of(address: str) -> str:

@@ -23,7 +23,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from ..core.codec import parse_json
 from ..core.errors import MalformedError
-from ..services.admission import TokenBuckets
+from ..services.admission import Budget
 
 TOKEN_CHARS_MAX = 4096
 ANSWER_BYTES_MAX = 65536
@@ -32,8 +32,7 @@ TIMEOUT_S = 4.0
 GOOD_S, BAD_S = 20.0, 3.0
 KEPT_MAX = 64
 # Tokens that were good before cost nothing; new ones, of one network and of all together, this.
-NEW_BURST, NEW_PER_S = 10.0, 0.2
-ALL_NEW_BURST, ALL_NEW_PER_S = 40.0, 2.0
+NEW = (10.0, 0.2, 40.0, 2.0)
 # One question at a time, and one more waits for it: the page's threads are few.
 ASKING_MAX = 2
 TOO_MANY = (
@@ -75,8 +74,7 @@ class DashboardLogin:
         self._lock = threading.Lock()
         self._kept: Dict[bytes, _Answered] = {}
         self._good: Dict[bytes, None] = {}  # by the last answer, the newest last
-        self._new = TokenBuckets(NEW_BURST)
-        self._all_new = TokenBuckets(ALL_NEW_BURST)
+        self._new = Budget(*NEW)
         self._places = threading.BoundedSemaphore(ASKING_MAX)
         self._asking = threading.Lock()
 
@@ -109,11 +107,7 @@ class DashboardLogin:
 
     def _may_ask(self, key: bytes, whose: str) -> bool:
         with self._lock:
-            now_s = self._clock()
-            return key in self._good or (
-                self._new.take(whose, 1.0, NEW_PER_S, now_s)
-                and self._all_new.take("", 1.0, ALL_NEW_PER_S, now_s)
-            )
+            return key in self._good or self._new.take(whose, self._clock())
 
     def _asked(self, key: bytes, token: str) -> _Answered:
         found = self._ask(token)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, List, Optional, Protocol, Tuple
 from urllib.parse import quote
 
-from ..ceph.web_host import OFF, TLS, Certificate, WebSettings
+from ..ceph.web_host import OFF, TLS, Certificate, StandbyWebHost, WebSettings
 from ..core.codec import one_line
 from ..core.model import Finding, FindingCode, Severity
 from ..services.web_tokens import KEY_BYTES, WebTokens
@@ -41,28 +41,6 @@ class Server(Protocol):
         """End `serve`, from another thread."""
 
 
-class Host(Protocol):
-    """Port: what the page needs of the mgr that it is served from."""
-
-    def settings(self) -> WebSettings:
-        """What the options say now."""
-
-    def certificate(self) -> Optional[Certificate]:
-        """What TLS is served with; None where the store has nothing."""
-
-    def key(self) -> Optional[str]:
-        """The stored key of the tokens, in hex."""
-
-    def put_key(self, key: Optional[str]) -> None:
-        """Store it, or remove it; may wait for the mons."""
-
-    def name(self) -> str:
-        """The name or address by which others reach this mgr."""
-
-    def tell(self, uri: str) -> None:
-        """Say in the mgr map where the page is; '' where it is nowhere."""
-
-
 class CannotServeError(Exception):
     """Why there is no page, in one line with what to do."""
 
@@ -71,7 +49,7 @@ class WebPage:
     """Follows the options in a thread of its own; a page that cannot be is a finding."""
 
     def __init__(
-        self, host: Host, *, make_app: Callable[[bool], WsgiApp], tokens: WebTokens,
+        self, host: StandbyWebHost, *, make_app: Callable[[bool], WsgiApp], tokens: WebTokens,
         log: Callable[[str], None],
     ) -> None:
         self._host = host

@@ -1,4 +1,4 @@
-"""`ceph wcache drive ls`: each drive, or where they are many their kinds."""
+"""Drives of OSDs: each or by kinds, their controllers, the script that loads volumes anew."""
 
 from __future__ import annotations
 
@@ -11,11 +11,15 @@ from ...core.errors import NotFoundError
 from ...core.fleet import ages
 from ...core.fleet.ages import age_of
 from ...core.fleet.claims import believed_of
+from ...core.fleet.loaded_off import reloads
+from ...core.hardware.controller import advice
 from ...core.model import CacheMode, DriveReport
 from ...core.scope import Scope, parse_scope
 from ...core.shell import command
 from ...core.text import LISTED_MAX, Rows, amount, listed, named, table
 from ...core.verdict.plp import plp_cell
+from ...deployment.form import Form
+from ...deployment.scripts import reloading
 from ...engine.world import World
 from ..tables import LONG, Column, listing
 
@@ -191,3 +195,68 @@ def dm_cache_words(one: Mapping[str, Any]) -> str:
         f"under {one['kind']} {one['name']} ({', '.join(filter(None, parts))}; observed only, not "
         "tuned)"
     )
+
+
+CONTROLLERS = tuple(
+    Column(head, key) for head, key in (
+        ("HOST", "hostname"), ("TOOL", "tool"), ("NUMBER", "name"), ("MODEL", "model"),
+        ("FIRMWARE", "firmware"), ("MODE", "mode"), ("CACHE POLICY", "cache_policy"),
+        ("BATTERY", "battery"), ("DRIVES' OWN CACHE", "drive_cache"), ("DRIVES SAY", "drives_own"),
+    )
+)
+
+
+def controllers(world: World) -> Dict[str, Any]:
+    """`controller ls`: storage controllers as their vendors' tools tell them."""
+    rows = [
+        {"hostname": name, **codec.to_plain(one), "advice": list(advice(one))}
+        for name, report in sorted(world.reports.items()) for one in report.controllers
+    ]
+    return {"controllers": rows}
+
+
+def controllers_text(data: Mapping[str, Any]) -> str:
+    """`ceph wcache controller ls`, with advice."""
+    rows = data["controllers"]
+    if not rows:
+        return (
+            "no probe reported a controller: it reads storcli, perccli, ssacli and arcconf where "
+            "they are installed on its host"
+        )
+    told = [{key: value or "not told" for key, value in row.items()} for row in rows]
+    return "\n".join([listing(CONTROLLERS, told), *(
+        f"{row['hostname']} {row['tool']} {row['name']}".rstrip() + f": {line}"
+        for row in rows for line in row["advice"]
+    )])
+
+
+_ROOK = (
+    "Rook runs it: run `wcache-probe prepare` there, and drain and boot the node, after which its "
+    "volumes are loaded on pinned disks"
+)
+
+
+def reload(world: World, scope: Optional[str] = None) -> Dict[str, Any]:
+    """`drive reload`: OSDs whose volumes drop flushes above drives that are off, and a script."""
+    wanted = parse_scope(scope)
+    if wanted.hostname and wanted.hostname not in world.reports:
+        raise NotFoundError(f"no probe reports from {wanted.hostname[:60]!r}")
+    by_hand = {name: _ROOK for name, one in world.deployments.items() if one.form is Form.ROOK}
+    reports = world.believed_real
+    covered = {
+        (report.hostname, use.osd_id) for report in reports for drive in report.drives
+        if wanted.covers(report, drive, world.cluster) for use in drive.uses
+        if wanted.has_one(use.osd_id, world.cluster)
+    }
+    items = tuple(
+        one for one in reloads(reports, by_hand) if (one.hostname, one.osd_id) in covered
+    )
+    return {
+        "osds": [codec.to_plain(item) for item in items],
+        "script": reloading(items, world.cluster.fsid) if items else "",
+    }
+
+
+def reload_text(data: Mapping[str, Any]) -> str:
+    """The script itself, to be read and then handed to `sh`."""
+    return str(data["script"]) or "# no OSD's volumes have to be loaded anew"
