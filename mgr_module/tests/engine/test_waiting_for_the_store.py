@@ -5,7 +5,7 @@ from examples import ALL
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
 from module_world import WB, WT, a_mgr, all_modes, fine, measured, ok, said, start
-from wcache.core.experiment.run import RunMachine
+from wcache.core.experiment.comparing_run import ComparingRun
 from wcache.core.experiment.run_state import RunStatus
 
 LEASE_S = 60.0
@@ -222,7 +222,7 @@ def test_an_engine_that_goes_on_gets_its_run_to_the_end():
 def broken_by(mgr, owner, when):
     """The run's machine raises at its first event after `when` held."""
 
-    class Broken(RunMachine):
+    class Broken(ComparingRun):
         def handle(self, event, now_s):
             if when(self):
                 raise ZeroDivisionError("odd")
@@ -267,7 +267,7 @@ def test_a_machine_that_cannot_say_when_it_is_due_keeps_no_other_waiting():
     mgr.report_all()
     start(mgr)
 
-    class Broken(RunMachine):
+    class Broken(ComparingRun):
         @property
         def under_way(self):
             if not self.over:
