@@ -204,15 +204,16 @@ def test_sizes_count_all_parts_of_a_value():
     assert sizes == {"a/1": sizes["a/1"], "a/2": 4}
 
 
-def test_a_damaged_packed_value_is_named():
+@pytest.mark.parametrize(("key", "named"), [("a", "a"), ("a" * 5000, r"a{197}\.\.\.")])
+def test_a_damaged_packed_value_is_named(key, named):
     kv = MonLikeKv()
     store = KvStore(kv)
-    store.put("a", "x" * 2000)
+    store.put(key, "x" * 2000)
     for damaged in ("wcache-packed:AAAA", "wcache-packed:?", "wcache-packed:"):
-        kv.kept["a"] = damaged
+        kv.kept[key] = damaged
         kv.follow()
-        with pytest.raises(StorageError, match="a is damaged"):
-            store.get("a")
+        with pytest.raises(StorageError, match=f"value {named} is damaged"):
+            store.get(key)
 
 
 def test_a_value_that_unpacks_to_too_much_is_named_and_none_such_is_stored(monkeypatch):

@@ -14,11 +14,13 @@ import hashlib
 import zlib
 from typing import Dict, List, Mapping, Optional, Protocol, Sequence, Tuple
 
+from ..core.codec import one_line
 from ..core.errors import StorageError
 from .command import CommandFailed, StoresKeys, put_config_key
 
 PART_CHARS = 48_000
 PARTS_MAX = 200
+KEY_SHOWN_MAX = 200
 UNPACKED_BYTES_MAX = 128_000_000
 # Shorter texts hardly shrink, and can be read with `ceph config-key get`.
 PACKED_FROM_CHARS = 600
@@ -73,6 +75,10 @@ class CephKeys:
             ) from None
 
 
+def _damaged(key: str) -> StorageError:
+    return StorageError(f"stored value {one_line(key, KEY_SHOWN_MAX)} is damaged")
+
+
 class KvStore:
     """Whole values over keys of bounded size.  Writes wait for the mons."""
 
@@ -93,9 +99,9 @@ class KvStore:
             packed = _decoded("".join(texts))
             text = _unpacked(packed)
         except (ValueError, zlib.error):
-            raise StorageError(f"stored value {key} is damaged") from None
+            raise _damaged(key) from None
         if hashlib.sha256(packed).hexdigest() != digest:
-            raise StorageError(f"stored value {key} is damaged")
+            raise _damaged(key)
         return text
 
     def put(self, key: str, text: str) -> bool:
