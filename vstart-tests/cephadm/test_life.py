@@ -5,6 +5,7 @@ After each, every drive is in the mode that it was in, and `status` has no new f
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Callable, Dict, Iterator, Set
 
@@ -22,6 +23,14 @@ BACK, THROUGH = "write back", "write through"
 HOST = f"h{HOSTS}"  # the last one: an admin sits at the first
 STRIKES_MAX = 5
 RESTORED_S = 120.0
+# What doc/security.md has in the place of `privileged: true`.
+FEWER_RIGHTS = (
+    "--cap-drop=ALL", "--cap-add=SYS_ADMIN", "--cap-add=SYS_RAWIO", "--cap-add=SYS_PTRACE",
+    "--cap-add=DAC_READ_SEARCH", "--cap-add=DAC_OVERRIDE",
+    "--device-cgroup-rule=b *:* rw", "--device-cgroup-rule=c *:* rw",
+    "--security-opt=label=disable", "--security-opt=apparmor=unconfined",
+    "--security-opt=unmask=/sys/dev/block",
+)
 LONG = {"scope": f"host:{HOST}", "loads": "depth1", "pairs": 80}
 
 
@@ -141,6 +150,47 @@ def test_cephadm_restarts_and_redeploys_a_probe_in_a_lease(
     done = wcache.campaign(leased)["periods_done"]
     wcache.wait("more periods", lambda: wcache.campaign(leased)["periods_done"] > done, 240)
     assert over(wcache, leased)["run_list"][0]["restored"] is True
+
+
+@pytest.mark.long
+def test_a_probe_with_fewer_rights_than_all_is_deployed_and_restores_its_drive(
+    wcache: Wcache, rig: CephadmCluster, machine: Machine, drive: Path, installed: Route,
+    views: Dict[str, str],
+):
+    (spec,) = rig.ceph_json("orch", "ls", "--service_name", f"container.wcache-{HOST}", "--export")
+    deploy(rig, installed, {
+        **spec,
+        "spec": {**spec["spec"], "privileged": False},
+        "extra_container_args": [
+            *spec["extra_container_args"],
+            *({"argument": each, "split": False} for each in FEWER_RIGHTS),
+        ],
+    })
+    try:
+        (run,) = machine.path("/var/lib/ceph").glob(f"*/container.wcache-{HOST}.{HOST}/unit.run")
+        assert "--privileged" not in run.read_text(encoding="utf-8")
+        wcache.wait("the probe", lambda: HOST in heard(wcache), 120)
+        campaign_id = wcache.start_campaign(**LONG)
+        wcache.wait("pairs", lambda: wcache.campaign(campaign_id)["periods_done"] >= 4, 240)
+        wcache.wait_period_in(THROUGH, drive)
+        assert over(wcache, campaign_id)["run_list"][0]["restored"] is True
+        comes_back(drive)
+    finally:
+        deploy(rig, installed, spec)
+    wcache.wait("the probe", lambda: HOST in heard(wcache), 120)
+
+
+def deploy(rig: CephadmCluster, installed: Route, spec: Dict) -> None:
+    """Have cephadm run a probe by another spec, and wait for its container."""
+    before = installed.containers("container")
+    rig.ceph("orch", "apply", "-i", "-", input_text=json.dumps(spec))
+    (name,) = (name for name in before if f"-{HOST}-" in name)
+
+    def anew() -> bool:
+        now = installed.containers("container")
+        return set(now) == set(before) and now[name] != before[name]
+
+    assert wait_until(anew, 420), "no other container"
 
 
 @pytest.mark.long
