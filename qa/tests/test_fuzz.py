@@ -51,7 +51,7 @@ def test_each_target_takes_its_inputs_and_each_reader_of_outside_input_is_entere
     """A new parser needs a target, or a line in `readers.WITHOUT` that says why not."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     # `host_world` stands before it
-    monkeypatch.setattr(safe_files, "_read_of", safe_files._read_of)
+    monkeypatch.setattr(safe_files, "read_handle", safe_files.read_handle)
     from fuzz.targets import TARGETS
 
     assert len({target.name for target in TARGETS}) == len(TARGETS)

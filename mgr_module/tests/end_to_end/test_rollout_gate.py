@@ -79,13 +79,13 @@ def test_what_reaches_other_osds_than_it_is_judged_on_leaves_no_before_for_later
     mgr.go(lambda: sum(item.drives for item in mgr.plan.evidence) == 3)
     machine = mgr.inside.rollouts["p1"]
     assert len(machine._seen) == BLOCKS_BEFORE
-    machine._forget_seen()
+    machine._watch_after()
     assert len(machine._seen) == BLOCKS_BEFORE
     edit = ConfigEdit("osd", "osd_memory_target", "", "4294967296")
     wide = Change("a", ConfigSetting("memory", (edit,)), "hdd", "", osd_id=5, judged_on=(5,))
     changes = (wide, *mgr.plan.changes[1:])
     machine.rollout = replace(mgr.plan, changes=changes, step=GateStep((0,), (5,)))
-    machine._forget_seen()
+    machine._watch_after()
     assert machine._seen == []
 
 
