@@ -11,6 +11,7 @@ import pytest
 from cephadm.route import HOSTS, Route, heard
 from cephadm_rig import CephadmCluster, CephadmPlan, start_cephadm
 from harness import NotPossible
+from harness.processes import wait_until
 from probes import Wcache, kernel_view
 
 
@@ -73,12 +74,14 @@ def views(wcache: Wcache, rig: CephadmCluster) -> Iterator[Dict[str, str]]:
         drives = [drive for machine in rig.machines.values() for drive in machine.drives]
         return {drive: kernel_view(Path(drive)) for drive in drives}
 
-    def findings() -> set:
+    def findings() -> Dict[str, str]:
         # that several campaigns were aborted is true, and stays until one succeeds
-        codes = {row["code"] for row in wcache("status")["findings"]}
-        return codes - {"WCACHE_CAMPAIGN_ABORTS"}
+        found = {row["code"]: row["detail"] for row in wcache("status")["findings"]}
+        return {code: why for code, why in found.items() if code not in known}
 
-    before, known = now(), findings()
+    known = {"WCACHE_CAMPAIGN_ABORTS"}
+    known |= set(findings())
+    before = now()
     assert set(before.values()) == {"write back"}
     yield before
     for campaign in wcache("campaign ls")["campaigns"]:
@@ -86,5 +89,6 @@ def views(wcache: Wcache, rig: CephadmCluster) -> Iterator[Dict[str, str]]:
             wcache("campaign stop", campaign_id=campaign["campaign_id"])
             wcache.wait_over(campaign["campaign_id"])
     wcache.wait("the probes", lambda: heard(wcache) == set(rig.machines), 240)
-    wcache.wait("no finding of ours", lambda: findings() <= known, 120)
+    wait_until(lambda: not findings(), 120)
+    assert findings() == {}
     assert now() == before

@@ -16,6 +16,7 @@ from ..core.errors import MalformedError, NotReadyError, WcacheError
 from ..core.shell import arguments, ticked
 from ..core.text import FORMAT_VERSION, Rows
 from ..deployment.form import checked_hostname
+from ..engine.world import World
 from ..knobs import rooms
 from ..services import web_tokens
 from . import history, load_views
@@ -164,9 +165,7 @@ COMMANDS: Tuple[Command, ...] = (
         "wcache recommend", (SCOPE,), "r",
         "Recommend a cache mode per device class and drive model, with the evidence; of those not "
         "measured say what `try` would cost",
-        lambda s, v, a: {
-            **v.recommended.answer(v.world(), **a), "unmeasured": s.tries.costs(v.world(), **a)
-        }, recommend_text,
+        lambda s, v, a: _recommended(s, v, v.world(), a), recommend_text,
     ),
     Command(
         "wcache explain", ("name=scope,type=CephString,n=N",), "r",
@@ -210,6 +209,13 @@ BEGINNING = frozenset(
     command.prefix for command in COMMANDS
     if command.perm == "rw" and not command.prefix.startswith("wcache agent ")
 )
+
+
+def _recommended(
+    service: Service, views: Views, world: World, asked: Dict[str, Any]
+) -> Dict[str, Any]:
+    found = views.recommended.answer(world, **asked)
+    return {**found, "unmeasured": service.tries.costs(world, **asked)}
 
 
 def specs() -> List[Dict[str, Any]]:
