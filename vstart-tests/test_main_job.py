@@ -89,8 +89,8 @@ def test_every_command_has_three_formats_and_help(wcache: Wcache, probe: Probe):
     [
         (("campaign", "show", "nope"), 2, "there is no campaign 'nope'"),
         (("campaign", "start", "moon"), 22, "scope 'moon' is not known"),
-        (("campaign", "forecast", "cluster", "magic"), 22, "load 'magic' is not known"),
-        (("campaign", "forecast", "cluster", "depth1", "3"), 22, "pairs must be a whole number"),
+        (("campaign", "start", "cluster", "magic"), 22, "load 'magic' is not known"),
+        (("campaign", "start", "cluster", "depth1", "3"), 22, "pairs must be a whole number"),
         (("drive", "ls", "host:nohost"), 2, "no probe has reported for host 'nohost'"),
         (("apply", "p99"), 2, "there is no plan 'p99'"),
         (("history", "0"), 22, "limit must be"),
