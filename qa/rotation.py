@@ -39,7 +39,7 @@ _CUT_OFF = "vstart-tests/memory/test_memory_trials_cut_off.py::test_every_target
 TURNS: Tuple[Turn, ...] = (
     Turn("vstart-tests/surfaces/test_web_page_in_a_browser.py", 83),
     Turn("vstart-tests/rollouts/test_slow_operations.py", 60),
-    Turn("vstart-tests/test_shared_drives.py", 38),
+    Turn("vstart-tests/test_shared_drives.py", 145),
     Turn("qa/drive_lab/tests/probe/test_probe_behind_raid.py::"
          "test_a_disk_that_is_passed_on_is_a_drive_whose_refused_flush_ends_a_change[megasas]", 78),
     Turn(f"{_CUT_OFF}[kill_mgr-raised]", 43),
