@@ -53,7 +53,7 @@ BREAKS = {
         "FREEZE)", FAILOVER, "in _wait_over",
     ),
     "a command that raises": Break(
-        "v.recommended.answer(v.world()", "v.recommended.nowhere(v.world()", MAIN_JOB,
+        "views.recommended.answer(world", "views.recommended.nowhere(world", MAIN_JOB,
         "self._wcache('recommend')",
     ),
     "a module that does not load": Break(
