@@ -162,7 +162,8 @@ class TestWcache(MgrTestCase):
     def test_main_job(self):
         before = self._modes()
         self.assertEqual(set(before.values()), {'write back'})
-        forecast = self._wcache('campaign', 'forecast', 'host:' + HOSTNAME, 'batch')
+        forecast = self._wcache(
+            'campaign', 'start', 'host:' + HOSTNAME, 'batch', '--dry-run')
         self.assertEqual(forecast['forecast']['drives'], 2)
 
         results = self._measure()
