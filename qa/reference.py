@@ -11,7 +11,7 @@ from dataclasses import asdict
 from typing import Iterator, List, Sequence
 
 import manual
-from wcache.ceph.health_table import CHECKS, FLAGS, PG_STATES, Reach, Row
+from wcache.ceph.health import CHECKS, FLAGS, PG_STATES, Reach, Row
 from wcache.commands.commands import COMMANDS
 from wcache.core.text import inflected
 from wcache.knobs.registry import ADVICE

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from harness import ClusterAccess, CommandError, HarnessError
-from wcache.deployment.form import caps_of
+from wcache.deployment.places import caps_of
 
 MODULE = ClusterAccess.project / "mgr_module" / "wcache"
 POLL_S = 0.05

@@ -11,7 +11,7 @@ import pytest
 from harness import ClusterAccess, CommandError
 from probes import Probe, Wcache, all_views, kernel_view
 from wcache.ceph.blocks import ALL, COMMITS
-from wcache.core.experiment.settling_time.settling import LONG_SAMPLES
+from wcache.core.experiment.settling import LONG_SAMPLES
 from wcache.core.loads import (
     CHECK_SAMPLES,
     READ_COUNTER,

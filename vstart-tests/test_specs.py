@@ -11,7 +11,7 @@ import subprocess
 import pytest
 from harness.releases import ensure_release
 from wcache.core.errors import MalformedError
-from wcache.deployment.form import Form, require_name
+from wcache.deployment.places import Form, require_name
 from wcache.deployment.scripts import script
 
 HOSTS = ("h1", "osd-host-2.example.org")

@@ -3,6 +3,7 @@
 import math
 import random
 
+from wcache.core.experiment.design import coin
 from wcache.core.experiment.matrix import (
     MATRIX_FORMAT,
     MATRIX_VERSION,
@@ -13,7 +14,6 @@ from wcache.core.experiment.matrix import (
     Sync,
     cells_of,
 )
-from wcache.core.experiment.slots import coin
 from wcache.core.model import CacheMode, DriveModel, Transport
 
 WB, WT = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH

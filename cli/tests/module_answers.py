@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, Dict, List
 
 from wcache.core import codec
-from wcache.core.change.cache_mode_setting import CacheModeSetting
 from wcache.core.change.change import Change
+from wcache.core.change.domain_settings import CacheModeSetting
 from wcache.core.change.drive_setting import CacheDomain
 from wcache.core.change.gate.gate_state import GateSettings
 from wcache.core.change.rollout_state import Rollout, Wave, WaveKind
@@ -37,7 +37,7 @@ from wcache.core.record import (
 )
 from wcache.core.verdict.recommend import recommend
 from wcache.core.verdict.result import ModeSummary, Result
-from wcache.services.plans.plain_changes import plain_changes
+from wcache.services.plans.planners import plain_changes
 
 HOSTILE = '</td><script src="//evil.example/x.js">alert(1)</script><img onerror=x>'
 MODEL = DriveModel("ACME", HOSTILE, "1.0")

@@ -18,7 +18,7 @@ from bench_decision import synthetic
 from matrices import a_matrix
 from wcache.analysis.__main__ import answer
 from wcache.core import codec
-from wcache.core.options.trial import OptionTrial
+from wcache.core.options.entries import OptionTrial
 from wcache.core.record import RECORD_VERSION
 from wcache_cli.main import main
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 from module_answers import record
-from wcache.core.figures import ecdf
+from wcache.core.figures import geometry
 
 CHAR_PX = 7.5  # of a label, at most
 SAMPLES = st.lists(st.integers(1, 60_000_000_000), min_size=1, max_size=900)
@@ -27,7 +27,7 @@ def with_samples(back, through):
 
 @given(SAMPLES, SAMPLES)
 def test_a_curve_is_a_distribution_within_the_frame(back, through):
-    plot = ecdf.plot(with_samples(back, through))
+    plot = geometry.plot(with_samples(back, through))
     for curve in plot.curves:
         xs = [float(x) for x in re.findall(r"H([\d.]+)", curve.path)]
         ys = [float(y) for y in re.findall(r"V([\d.]+)", curve.path)]
@@ -37,13 +37,13 @@ def test_a_curve_is_a_distribution_within_the_frame(back, through):
         assert xs[-1] == plot.right
         assert ys[-1] == plot.top
         assert ys[0] <= plot.bottom
-        assert len(ys) <= ecdf.STEPS_MAX + 1
+        assert len(ys) <= geometry.STEPS_MAX + 1
         assert plot.left <= curve.median_x <= plot.right
 
 
 @given(SAMPLES, SAMPLES)
 def test_ticks_lie_on_their_axis_and_are_few(back, through):
-    plot = ecdf.plot(with_samples(back, through))
+    plot = geometry.plot(with_samples(back, through))
     places = [x for x, _ in plot.x_ticks]
     assert 1 <= len(places) <= 12
     assert places == sorted(places)
@@ -52,7 +52,7 @@ def test_ticks_lie_on_their_axis_and_are_few(back, through):
 
 @given(SAMPLES, SAMPLES)
 def test_labels_of_ticks_are_whole_and_apart(back, through):
-    plot = ecdf.plot(with_samples(back, through))
+    plot = geometry.plot(with_samples(back, through))
     labels = [(x - CHAR_PX * len(text) / 2, x + CHAR_PX * len(text) / 2)
               for x, text in plot.x_ticks]
     assert labels[0][0] >= 0
@@ -61,9 +61,9 @@ def test_labels_of_ticks_are_whole_and_apart(back, through):
 
 
 def test_a_record_without_latencies_has_no_curve():
-    assert ecdf.plot(with_samples((), ())).curves == ()
+    assert geometry.plot(with_samples((), ())).curves == ()
 
 
 def test_a_mode_without_latencies_leaves_the_other_one_drawn():
-    (curve,) = ecdf.plot(with_samples((1000, 2000), ())).curves
+    (curve,) = geometry.plot(with_samples((1000, 2000), ())).curves
     assert (curve.mode, curve.count) == ("write back", 2)

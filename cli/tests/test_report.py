@@ -18,10 +18,10 @@ from module_answers import HOSTILE, FakeAnswers, everything, record
 from report_answers import OSDS_PER_MODEL, a_lot
 from wcache.core import codec
 from wcache.core.errors import MalformedError, NotFoundError
-from wcache.core.figures import ecdf
-from wcache.core.hardware.bcache import BcacheState
+from wcache.core.figures import geometry
+from wcache.core.hardware import BcacheState
 from wcache.core.model import LoadPoint
-from wcache.core.options.trial import OptionTrial
+from wcache.core.options.entries import OptionTrial
 from wcache.core.record import Period
 from wcache_cli.answers import SavedAnswers, SavingAnswers
 from wcache_cli.evidence import gather
@@ -241,7 +241,7 @@ def test_raw_samples_that_are_gone_are_said_to_be_gone():
 
 
 def test_traffic_is_drawn_by_the_means_of_its_periods():
-    drawn = ecdf.plot(record(load_point=LoadPoint.OSD_TRAFFIC))
+    drawn = geometry.plot(record(load_point=LoadPoint.OSD_TRAFFIC))
     assert [curve.count for curve in drawn.curves] == [4, 4]
     assert drawn.unit == "periods' mean commit latencies"
 

@@ -13,7 +13,7 @@ from typing import Any, Dict, List, Optional, Protocol, Sequence, Tuple
 from wcache.core import codec
 from wcache.core.config_database import conf_places, looked_in
 from wcache.core.errors import MalformedError, NotFoundError, NotReadyError
-from wcache.core.shell import CommandLine, arguments, chained, command, ticked
+from wcache.core.text import CommandLine, arguments, chained, command, ticked
 
 ANSWER_BYTES_MAX = 64 * 1024 * 1024
 CONNECT_TIMEOUT_S = 20

@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Tuple
 from wcache.core import codec, versions
 from wcache.core.errors import MalformedError, NotFoundError
 from wcache.core.record import Record
-from wcache.core.shell import arguments, ticked
+from wcache.core.text import arguments, ticked
 
 from .answers import Answers
 

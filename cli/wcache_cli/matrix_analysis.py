@@ -9,6 +9,7 @@ from wcache.analysis import summary
 from wcache.analysis.decision import Materiality
 from wcache.analysis.summary import ratio
 from wcache.core.errors import MalformedError
+from wcache.core.experiment.design import coin
 from wcache.core.experiment.matrix import (
     CELLS,
     MATRIX_FORMAT,
@@ -19,7 +20,6 @@ from wcache.core.experiment.matrix import (
     Matrix,
     MatrixPeriod,
 )
-from wcache.core.experiment.slots import coin
 from wcache.core.model import CacheMode, Verdict
 from wcache.core.verdict import sequential
 from wcache.core.verdict.sequential import DECIDE_ALPHA, SAME_ALPHA, Interval

@@ -13,7 +13,7 @@ from typing import Any, List, Mapping, Optional
 
 from wcache.core.drive.manual import pin_word
 from wcache.core.errors import MalformedError, NotReadyError
-from wcache.core.figures import ecdf, lines
+from wcache.core.figures import geometry
 from wcache.core.model import load_name
 from wcache.core.record import Record
 from wcache.core.text import (
@@ -54,7 +54,7 @@ def render(evidence: Evidence, *, now_s: Optional[float] = None) -> str:
         setting_of=report_story.setting_of, short_id=short_id, turned_off=turned_off, when=when,
     )
     records = {record.record_id: record for record in evidence.records}
-    plots = {record.record_id: ecdf.plot(record) for record in evidence.records}
+    plots = {record.record_id: geometry.plot(record) for record in evidence.records}
     try:
         return environment.get_template(TEMPLATE).render(
             evidence=evidence, plots=plots, story=report_story.tell(evidence),
@@ -76,7 +76,7 @@ def render(evidence: Evidence, *, now_s: Optional[float] = None) -> str:
         ) from None
 
 
-def _over_time(campaign: Mapping[str, Any], records: Mapping[str, Record]) -> List[lines.Plot]:
+def _over_time(campaign: Mapping[str, Any], records: Mapping[str, Record]) -> List[geometry.Plot]:
     """What bcache was at over the time of each experiment of a campaign."""
     rows = (*campaign["results"], *campaign.get("option_results", ()))
     found = []
@@ -84,7 +84,7 @@ def _over_time(campaign: Mapping[str, Any], records: Mapping[str, Record]) -> Li
         setup = record.setup
         of = f"osd.{setup.osd_id} {setup.load_point.short}, {record.record_id}"
         found += [
-            replace(plot, title=f"{plot.title}: {of}") for plot in lines.bcache(record)
+            replace(plot, title=f"{plot.title}: {of}") for plot in geometry.bcache(record)
         ]
     return found
 

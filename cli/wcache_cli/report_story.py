@@ -6,10 +6,18 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any, Dict, Iterable, List, Mapping, Sequence, Tuple
 
-from wcache.core.figures.axis import Axis, Ticks
+from wcache.core.figures.geometry import Axis, Ticks
 from wcache.core.model import load_name
-from wcache.core.shell import arguments, commented
-from wcache.core.text import amount, before_after, duration, latency, many, setting
+from wcache.core.text import (
+    amount,
+    arguments,
+    before_after,
+    commented,
+    duration,
+    latency,
+    many,
+    setting,
+)
 
 from .evidence import Evidence
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Mapping, Optional
 
-from wcache.core.experiment.pairs import FIRST_LOOK
+from wcache.core.experiment.run_state import FIRST_LOOK
 from wcache.core.model import CacheMode, Verdict
-from wcache.core.options.trial import CACHE_MODES, Arms, OptionTrial, arms_of
+from wcache.core.options.entries import CACHE_MODES, Arms, OptionTrial, arms_of
 
 COLUMNS = ("mean", "std", "min", "p25", "p50", "p75", "p90", "p99", "max")
 

@@ -27,21 +27,19 @@ from .commands.service import Service
 from .commands.views import Views
 from .core.fleet import set_up
 from .core.fleet.claims import host_names_of
+from .engine.config_watch import Starter
 from .engine.engine import Engine, steady_clock
 from .engine.evidence.analysis_child import AnalysisChild
 from .engine.executor import Ports
 from .engine.gate.kept_blocks import KeptBlocks
 from .engine.load_watch import LoadWatch
-from .engine.repeating import Starter
 from .engine.storing.archive import Archive
 from .knobs import rooms
 from .knobs.knob import option_names
 from .knobs.registry import KNOBS
 from .options import OF_EACH_MGR, Options, module_options, read_options
-from .services.deploying import AgentService
-from .services.key_work import KeyWork
-from .services.plans.planner import Parts
-from .services.plans.planners import with_all
+from .services.deploying import AgentService, KeyWork
+from .services.plans.planners import Parts, with_all
 from .services.web_tokens import WebTokens
 from .web.app import App
 from .web.dashboard_login import DashboardLogin

@@ -36,8 +36,7 @@ from wcache.core.errors import (
 from wcache.core.host_report import HostReport
 from wcache.core.model import DriveState
 from wcache.core.ports import DriveHost, Journal
-from wcache.core.shell import command
-from wcache.core.text import named
+from wcache.core.text import command, named
 
 from .mgr_link import printable
 from .switching import options, steps, toggle

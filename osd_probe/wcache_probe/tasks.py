@@ -17,7 +17,7 @@ from wcache.core.drive.prior import (
     states_by_id,
 )
 from wcache.core.errors import DisobeyedError, NotReadyError, RefusedError, WcacheError
-from wcache.core.hardware.readings import FlushCounters
+from wcache.core.hardware import FlushCounters
 from wcache.core.host_report import HostReport
 from wcache.core.model import DriveReport, DriveState, Finding
 from wcache.core.ports import DriveHost

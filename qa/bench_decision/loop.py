@@ -16,11 +16,18 @@ from wcache.analysis.decision import Decision, Materiality, decide
 from wcache.analysis.experiment import analyse
 from wcache.analysis.flushes import ONE_COMMIT_EACH
 from wcache.core.experiment.budget import Experiment
-from wcache.core.experiment.pairs import FIRST_LOOK, IN_PROGRESS, compose, pairs_of
-from wcache.core.experiment.run_state import RunSpec, RunState, RunStatus
-from wcache.core.experiment.settling_time.checks import check_size, due_check, rechecks_of, settled
-from wcache.core.experiment.slots import CheckSlot, Periods, Slot
-from wcache.core.hardware.readings import FlushCounters, OptionValue
+from wcache.core.experiment.design import CheckSlot, Periods, Slot
+from wcache.core.experiment.run_state import (
+    FIRST_LOOK,
+    IN_PROGRESS,
+    RunSpec,
+    RunState,
+    RunStatus,
+    compose,
+    pairs_of,
+)
+from wcache.core.experiment.settling import check_size, due_check, rechecks_of, settled
+from wcache.core.hardware import FlushCounters, OptionValue
 from wcache.core.loads import CHECK_SAMPLES, SAMPLES
 from wcache.core.model import (
     CacheMode,
@@ -32,7 +39,7 @@ from wcache.core.model import (
     Transport,
     Verdict,
 )
-from wcache.core.options.trial import OptionTrial
+from wcache.core.options.entries import OptionTrial
 from wcache.core.record import CounterDelta, ExperimentSetup, Period, Record
 from wcache.core.verdict import sequential
 from wcache.options import Options as ModuleOptions

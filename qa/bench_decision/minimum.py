@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from wcache.core.experiment.pairs import FIRST_LOOK
+from wcache.core.experiment.run_state import FIRST_LOOK
 
 # The errors it is for: a wrong "differs", and a difference not found.
 FALSE_ALARM, MISS = 0.01, 0.05

@@ -7,7 +7,7 @@ import random
 from dataclasses import replace
 from typing import Callable, Sequence, Tuple
 
-from wcache.core.experiment.slots import coin
+from wcache.core.experiment.design import coin
 from wcache.core.model import CacheMode, DriveModel, LoadPoint, Role, Transport
 from wcache.core.record import (
     RECORD_FORMAT,

@@ -23,7 +23,7 @@ from harness.start import MEMORY_TARGET_BYTES
 from probes import MODULE, Wcache
 from rollouts.hosts import RULE
 from rollouts.rig import OPTIONS, POOL
-from wcache.deployment.form import caps_of
+from wcache.deployment.places import caps_of
 from worlds import slow_disk
 
 from .choices import MONS, SLOW_HOST, SMALL_HOST, SMALL_MON

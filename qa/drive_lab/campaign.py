@@ -22,7 +22,7 @@ from harness.releases import ensure_release
 from harness.start import MEMORY_TARGET_BYTES
 from probes import MODULE, Wcache
 from wcache.core.model import LoadPoint
-from wcache.deployment.form import caps_of
+from wcache.deployment.places import caps_of
 from wcache_sim.drive_schema import load_drive_file
 from wcache_sim.placement import PlacedDrive, osd_roles, place
 

@@ -19,11 +19,11 @@ from mgr_fakes import builders as make
 from mgr_fakes.gate_simulation import SCENES, Osd
 from wcache.core import events
 from wcache.core.change import preconditions as holding
-from wcache.core.change.cache_mode_setting import CacheModeSetting
 from wcache.core.change.change import Change, ChangeStatus
+from wcache.core.change.domain_settings import CacheModeSetting
 from wcache.core.change.drive_setting import CacheDomain
 from wcache.core.change.gate.blocks import CONTROLS_MAX
-from wcache.core.change.gate.controls import controls_for
+from wcache.core.change.gate.evidence import controls_for
 from wcache.core.change.gate.gate_state import GateSettings
 from wcache.core.change.gate.judge import WATCHED, Effect
 from wcache.core.change.rollout import RolloutMachine

@@ -13,7 +13,7 @@ from collections import Counter
 from typing import Callable, Dict, FrozenSet, List, Optional, Set, Tuple
 
 from wcache.ceph.cluster_health import pg_scope
-from wcache.ceph.health_table import Reach
+from wcache.ceph.health import Reach
 from wcache.core.cluster import SlowOsd
 
 HOUR_S, DAY_S = 3600.0, 86_400.0

@@ -23,16 +23,14 @@ from wcache.engine.engine import Engine
 from wcache.engine.executor import Ports
 from wcache.engine.storing.archive import Archive
 from wcache.knobs import rooms
-from wcache.knobs.mclock.config import MCLOCK
+from wcache.knobs.mclock.capacity import MCLOCK
 from wcache.knobs.mclock.mgr.room import MclockPlanner
-from wcache.knobs.memory.knob import MEMORY
 from wcache.knobs.memory.mgr.osds import TrialOsds
 from wcache.knobs.memory.mgr.room import MemoryPlanner
+from wcache.knobs.memory.reading import MEMORY
 from wcache.options import Options
-from wcache.services.deploying import AgentService
-from wcache.services.key_work import KeyWork
-from wcache.services.plans.planner import Parts, Planner
-from wcache.services.plans.planners import with_all
+from wcache.services.deploying import AgentService, KeyWork
+from wcache.services.plans.planners import Parts, Planner, with_all
 
 from .builders import cluster, osd
 from .deploying import FakeKeys, FakeSurroundings, FakeTraffic

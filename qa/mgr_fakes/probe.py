@@ -12,8 +12,7 @@ from typing import Any, Callable, Dict, Optional, Sequence, Set, Tuple, Union
 from wcache.core import codec
 from wcache.core.drive.journal import prior_of
 from wcache.core.drive.safety import disobeyed, not_flushing
-from wcache.core.hardware.bcache import BcacheState
-from wcache.core.hardware.readings import FlushCounters, HostMemory, OptionValue
+from wcache.core.hardware import BcacheState, FlushCounters, HostMemory, OptionValue
 from wcache.core.host_report import HostReport, JournalNote, KeptPrior
 from wcache.core.model import CacheMode, DeviceCache, DriveReport, Finding, Transport
 from wcache.core.protocol import (

@@ -11,8 +11,8 @@ import pytest
 from loop_devices import loop_on
 from matrix_bench import Bench
 from wcache.core.errors import NotReadyError
+from wcache.core.experiment.design import coin
 from wcache.core.experiment.matrix import Cell, Pattern, Sync, cells_of
-from wcache.core.experiment.slots import coin
 from wcache.core.model import CacheMode
 from wcache_probe.linux.block.host_files import HostFiles
 from wcache_probe.linux.host import LinuxDriveHost

@@ -10,7 +10,7 @@ import os
 import pytest
 from bench_decision.loop import experiment
 from wcache.core.model import LoadPoint, Verdict
-from wcache.core.options.trial import OptionTrial
+from wcache.core.options.entries import OptionTrial
 from wcache_sim.drive_schema import parse_drive_file
 
 TRIALS = 500

@@ -21,8 +21,8 @@ from wcache.analysis import summary
 from wcache.analysis.decision import Materiality
 from wcache.analysis.experiment import analyse
 from wcache.analysis.pairs import differences
-from wcache.core.experiment.pairs import FIRST_LOOK, pairs_of
-from wcache.core.experiment.slots import Slot
+from wcache.core.experiment.design import Slot
+from wcache.core.experiment.run_state import FIRST_LOOK, pairs_of
 from wcache.core.loads import SAMPLES
 from wcache.core.model import LoadPoint
 from wcache.core.verdict import sequential

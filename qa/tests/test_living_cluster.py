@@ -9,7 +9,7 @@ from fleet_simulation.judged import Judged, Kind
 from fleet_simulation.living import DEGRADED, HEARD_S, MOVED, MOVES, World
 from fleet_simulation.living_fleet import HOURS_MAX, LATE_S, Lived, LivingFleet, line, table
 from wcache.ceph.cluster_health import pg_scope
-from wcache.ceph.health_table import Reach
+from wcache.ceph.health import Reach
 
 
 @pytest.fixture(scope="module")

@@ -27,7 +27,7 @@ OTHERWISE = re.compile(
     r"--knob=toy|wcache-probe witness$|wcache agent (poll|post)|memory trial$|\.\.\.$|[<{]"
 )
 TYPED = re.compile(r"(?:\./|(?:bin/)?(?=ceph ))?(ceph wcache|wcache-probe|wcache)((?: .*)?)$")
-SHELL = PROJECT / "mgr_module/wcache/core/shell.py"
+SHELL = PROJECT / "mgr_module/wcache/core/text.py"
 # what makes commands of templates; whole scripts, each value of which goes through a filter
 MAKERS, SCRIPTS = ("command", "typed", "commented"), PROJECT / "mgr_module/wcache/deployment"
 # names of what we ask of Ceph and its orchestrator stand in backticks there, and nothing else
@@ -105,7 +105,7 @@ def test_what_the_programs_advise_is_taken():
 
 
 def unquoted(source: str) -> List[str]:
-    """The commands of a source that are not made in `core/shell.py`."""
+    """The commands of a source that are not made in `core/text.py`."""
     found = []
     tree = ast.parse(source)
     for node in ast.walk(tree):

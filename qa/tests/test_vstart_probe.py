@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from wcache.deployment.form import caps_of, entity_of
+from wcache.deployment.places import caps_of, entity_of
 from wcache_sim.drive_schema import load_drive_file
 
 QA = Path(__file__).resolve().parents[1]

@@ -18,8 +18,7 @@ from typing import Callable, Dict, Iterator, List, Mapping, Optional, Sequence, 
 from wcache.core.drive.journal import JournalEntry
 from wcache.core.drive.safety import pinnable
 from wcache.core.errors import DisobeyedError, NotFoundError, Refusal, RefusalKind, RefusedError
-from wcache.core.hardware.controller import Controller
-from wcache.core.hardware.readings import FlushCounters, HostMemory, OptionValue
+from wcache.core.hardware import Controller, FlushCounters, HostMemory, OptionValue
 from wcache.core.model import (
     CacheMode,
     CachePage,

@@ -10,7 +10,7 @@ from typing import ClassVar, Iterator, Optional, Tuple
 
 from wcache.core import versions
 from wcache.core.errors import MalformedError, StorageError, VersionError
-from wcache.core.hardware.readings import VALUES_MAX, OptionValue
+from wcache.core.hardware import VALUES_MAX, OptionValue
 from wcache.core.model import CacheMode, KernelView
 from wcache_probe.safe_files import open_lock, read_own, write_whole
 

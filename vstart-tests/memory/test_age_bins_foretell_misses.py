@@ -8,11 +8,9 @@ from typing import Any, Dict, List, Tuple
 import pytest
 from harness import Cluster
 from starved import MIB, NAME, STARVED, reads, starved_cluster
-from wcache.knobs.memory.curve import Curve, curve_of, summed
-from wcache.knobs.memory.knob import STEP_BYTES
-from wcache.knobs.memory.promise import widened
-from wcache.knobs.memory.rates import MissCost, Rates, between
-from wcache.knobs.memory.reading import CACHES, OsdReading, edges_of, read
+from wcache.knobs.memory.curve import Curve, MissCost, Rates, between, curve_of, summed
+from wcache.knobs.memory.facts import widened
+from wcache.knobs.memory.reading import CACHES, STEP_BYTES, OsdReading, edges_of, read
 
 # writing the objects, settling at several targets: some minutes
 pytestmark = [pytest.mark.cluster, pytest.mark.long]

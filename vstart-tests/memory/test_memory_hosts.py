@@ -11,8 +11,7 @@ import pytest
 from ceph_ci.source import source_of
 from test_memory_division import HOSTS
 from wcache.core.text import amount, table
-from wcache.knobs.memory.knob import MemoryOptions
-from wcache.knobs.memory.room import equal_split, others_bytes, room_of
+from wcache.knobs.memory.reading import MemoryOptions, equal_split, others_bytes, room_of
 
 # the source is a quarter of a gigabyte to fetch
 pytestmark = [pytest.mark.cluster, pytest.mark.long]

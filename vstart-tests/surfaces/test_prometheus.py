@@ -24,7 +24,7 @@ from harness.releases import ensure_built, run
 from module_world import measured, said
 from sim_drives import DRIVES
 from wcache.core.figures.prometheus_text import CONTENT_TYPE
-from wcache.web.metrics import metrics_text
+from wcache.web.app import metrics_text
 from wcache_probe.textfile import Textfile
 from wcache_probe.textfile import metrics_text as probe_text
 from wcache_sim.drive_schema import parse_drive_file

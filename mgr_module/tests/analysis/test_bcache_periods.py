@@ -7,9 +7,9 @@ import pytest
 from bench_decision import synthetic
 from wcache.analysis.decision import Materiality
 from wcache.analysis.experiment import analyse
-from wcache.commands.drives.drives import bcache_words
+from wcache.commands.drives import bcache_words
 from wcache.core.codec import to_plain
-from wcache.core.hardware.bcache import BcacheState
+from wcache.core.hardware import BcacheState
 
 GIB = 2**30
 

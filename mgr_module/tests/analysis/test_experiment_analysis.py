@@ -13,9 +13,9 @@ from wcache.analysis.experiment import analyse
 from wcache.analysis.pairs import differences
 from wcache.core import codec
 from wcache.core.errors import MalformedError
-from wcache.core.hardware.readings import FlushCounters
+from wcache.core.hardware import FlushCounters
 from wcache.core.model import CacheMode, DeviceCache, DriveState, KernelView, LoadPoint
-from wcache.core.options.trial import OptionTrial
+from wcache.core.options.entries import OptionTrial
 from wcache.core.record import Record
 
 OPTIONS = Materiality()

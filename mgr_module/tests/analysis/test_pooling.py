@@ -11,7 +11,7 @@ from wcache.analysis.experiment import analyse
 from wcache.analysis.pooling import pool
 from wcache.core.errors import MalformedError
 from wcache.core.model import CacheMode
-from wcache.core.options.trial import OptionTrial
+from wcache.core.options.entries import OptionTrial
 
 OPTIONS = Materiality()
 

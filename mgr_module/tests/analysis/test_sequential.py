@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from bench_decision.boundaries import boundaries
 from wcache.analysis.summary import student
-from wcache.core.experiment.pairs import FIRST_LOOK
+from wcache.core.experiment.run_state import FIRST_LOOK
 from wcache.core.verdict import sequential
 
 

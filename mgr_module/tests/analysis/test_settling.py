@@ -12,13 +12,8 @@ from wcache.analysis.decision import Materiality
 from wcache.analysis.experiment import analyse
 from wcache.core import codec
 from wcache.core.errors import MalformedError
-from wcache.core.experiment.settling_time import settling
-from wcache.core.experiment.settling_time.checks import (
-    check_size,
-    checks_at_most,
-    due_check,
-    settled,
-)
+from wcache.core.experiment import settling
+from wcache.core.experiment.settling import check_size, checks_at_most, due_check, settled
 from wcache.core.loads import spread_at_s
 from wcache.core.model import CacheMode
 from wcache.core.record import Period, Record, Settling

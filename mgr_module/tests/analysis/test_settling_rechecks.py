@@ -13,11 +13,11 @@ from wcache.analysis.experiment import analyse
 from wcache.analysis.pairs import differences
 from wcache.core import events
 from wcache.core.errors import MalformedError
+from wcache.core.experiment import settling
 from wcache.core.experiment.budget import client_wait_s
-from wcache.core.experiment.pairs import IN_PROGRESS
-from wcache.core.experiment.settling_time import settling
-from wcache.core.experiment.settling_time.checks import RECHECK_PAIRS, due_check
-from wcache.core.experiment.slots import RECHECK, CheckSlot, Slot
+from wcache.core.experiment.design import RECHECK, CheckSlot, Slot
+from wcache.core.experiment.run_state import IN_PROGRESS
+from wcache.core.experiment.settling import RECHECK_PAIRS, due_check
 from wcache.core.loads import spread_at_s
 from wcache.core.model import CacheMode, LoadPoint
 from wcache.core.record import CounterDelta, Period, Settling

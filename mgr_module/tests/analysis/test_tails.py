@@ -10,7 +10,7 @@ import pytest
 from bench_decision import synthetic
 from mgr_fakes import histogram as made
 from scipy.special import ndtr
-from wcache.analysis import tails
+from wcache.analysis import summary
 from wcache.analysis.decision import Materiality, verdict_of
 from wcache.analysis.experiment import analyse
 from wcache.analysis.pairs import differences
@@ -18,7 +18,7 @@ from wcache.analysis.pooling import pool
 from wcache.core import codec
 from wcache.core.errors import MalformedError
 from wcache.core.experiment.observed import histogram_gained, parse_histogram
-from wcache.core.experiment.pairs import FIRST_LOOK
+from wcache.core.experiment.run_state import FIRST_LOOK
 from wcache.core.model import Verdict
 from wcache.core.record import LatencyHistogram, Period
 from wcache.core.verdict import sequential
@@ -59,7 +59,7 @@ def traffic(pairs, ratio, tail_ratio, seed=1, **spread):
 
 def tail_verdict(found):
     seen = sequential.spread(found)
-    return verdict_of(seen, OPTIONS.margin + tails.SLACK)
+    return verdict_of(seen, OPTIONS.margin + summary.SLACK)
 
 
 @pytest.mark.slow
@@ -81,7 +81,7 @@ def test_a_tail_twice_as_slow_is_told_wherever_the_edges_lie(ratio, verdict, sd,
                 sd=sd, writes=writes,
             ),
         )
-        assert tail_verdict(tails.differences(record.pairs)) is verdict, start
+        assert tail_verdict(summary.differences(record.pairs)) is verdict, start
 
 
 @pytest.mark.slow
@@ -99,7 +99,7 @@ def test_tails_that_do_not_differ_are_told_apart_in_one_experiment_of_a_hundred_
         for _ in range(20):
             back = drawn(rng, middle_us * ratio, writes=200, sd=sd)
             through = drawn(rng, middle_us, writes=200, sd=sd)
-            found.append(tails.log_quantile(back, 0.9) - tails.log_quantile(through, 0.9))
+            found.append(summary.log_quantile(back, 0.9) - summary.log_quantile(through, 0.9))
         wrong += any(
             tail_verdict(found[:n]).mode is not None
             for n in range(FIRST_LOOK, len(found) + 1)
@@ -109,12 +109,12 @@ def test_tails_that_do_not_differ_are_told_apart_in_one_experiment_of_a_hundred_
 
 def test_percentiles_within_one_bucket_differ_by_less_than_it_spans():
     low, high = ((0, 0, 0, 0, 900, 100), (0, 0, 0, 0, 100, 900))
-    of = [tails.log_quantile(LatencyHistogram(UPPER_NS[:6], c), 0.9) for c in (low, high)]
+    of = [summary.log_quantile(LatencyHistogram(UPPER_NS[:6], c), 0.9) for c in (low, high)]
     # 90% lie up to the edge of the last bucket, and up to nine tenths of it
     assert of[0] == pytest.approx(math.log(1_600_000))
     assert 0 < of[1] - of[0] < math.log(2.0)
     first = LatencyHistogram(UPPER_NS[:1], (100,))
-    assert math.log(50_000) < tails.log_quantile(first, 0.9) < math.log(100_000)
+    assert math.log(50_000) < summary.log_quantile(first, 0.9) < math.log(100_000)
 
 
 def test_a_proven_worse_tail_of_client_writes_makes_the_verdict_conflicting():
@@ -153,7 +153,7 @@ def test_a_pool_of_traffic_asks_as_much_of_its_tails():
 def test_a_period_with_few_writes_or_none_counted_leaves_the_tail_open():
     record = traffic(6, ratio=3.0, tail_ratio=1.0)
     assert len(differences(record.pairs, "txc_commit_lat").tail) == 6
-    few = LatencyHistogram(UPPER_NS[:2], (40, tails.WRITES_MIN - 41))
+    few = LatencyHistogram(UPPER_NS[:2], (40, summary.WRITES_MIN - 41))
     for lacking in (None, few):
         changed = replace(
             record.pairs[3], write_back=replace(record.pairs[3].write_back, histogram=lacking)
@@ -162,7 +162,7 @@ def test_a_period_with_few_writes_or_none_counted_leaves_the_tail_open():
         assert differences(pairs, "txc_commit_lat").tail == ()
     # the rest of them is shown all the same
     writes = analyse(replace(record, pairs=pairs), OPTIONS)["per_mode"]["write back"]
-    assert writes["client_writes"]["n"] == 5 * 400 + tails.WRITES_MIN - 1
+    assert writes["client_writes"]["n"] == 5 * 400 + summary.WRITES_MIN - 1
 
 
 def test_percentiles_of_a_mode_are_said_to_be_about_and_between_what():

@@ -5,7 +5,7 @@ import json
 import pytest
 from wcache.ceph import cluster_health as seen
 from wcache.ceph.cluster_health import HealthSeen, judged
-from wcache.ceph.health_table import Reach
+from wcache.ceph.health import Reach
 
 BACK, FRONT = "OSD_SLOW_PING_TIME_BACK", "OSD_SLOW_PING_TIME_FRONT"
 ALERT = "BLUESTORE_SLOW_OP_ALERT"

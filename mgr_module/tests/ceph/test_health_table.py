@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
-from wcache.ceph.health_table import CHECKS, FLAGS, PG_STATES, Named, Reach, row_of
+from wcache.ceph.health import CHECKS, FLAGS, PG_STATES, Named, Reach, row_of
 
 ALL, NEW, NEWEST = (16, 18, 20), (18, 20), (20,)
 # Where Ceph raises HEALTH_ERR, by name.  The files are of 18.2.7 and 20.2.4; of 16.2.15 the names

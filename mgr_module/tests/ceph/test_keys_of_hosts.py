@@ -4,7 +4,7 @@ import errno
 import json
 
 from wcache.ceph.surroundings import CephKeyring
-from wcache.deployment.form import caps_of
+from wcache.deployment.places import caps_of
 
 
 class Mons:

@@ -8,7 +8,7 @@ from mgr_fakes import builders as make
 from wcache.ceph.command import Osds
 from wcache.ceph.osd_options import CephOsdOptions
 from wcache.core.experiment.osd_option import NONE, perform
-from wcache.core.options.trial import parse_trial
+from wcache.core.options.entries import parse_trial
 from wcache.core.protocol import FailureOutcome, LookRequest, OptionsRequest
 
 NAME = "bluefs_buffered_io"

@@ -17,9 +17,8 @@ from wcache.ceph.store import PACKED_FROM_CHARS, PART_CHARS, KvStore
 from wcache.core.drive.journal import PriorDrive
 from wcache.core.drive.prior import Prior
 from wcache.core.errors import StorageError, WcacheError
-from wcache.core.experiment.pairs import compose
-from wcache.core.experiment.run_state import RunState, RunStatus
-from wcache.core.experiment.slots import Slot
+from wcache.core.experiment.design import Slot
+from wcache.core.experiment.run_state import RunState, RunStatus, compose
 from wcache.core.fleet.retention import Bounds
 from wcache.core.history import HistoryEntry
 from wcache.core.model import CacheMode, Transport

@@ -14,9 +14,7 @@ from module_world import ok, said
 from wcache.commands.commands import COMMANDS
 from wcache.core.drive.manual import by_hand, turn_off
 from wcache.core.figures.prometheus_text import gauge, text
-from wcache.core.hardware.bcache import BcacheState
-from wcache.core.hardware.controller import Controller, advice
-from wcache.core.hardware.readings import OptionValue
+from wcache.core.hardware import BcacheState, Controller, OptionValue, advice
 from wcache.core.model import (
     CacheMode,
     DeviceCache,
@@ -27,8 +25,8 @@ from wcache.core.model import (
     Transport,
 )
 from wcache.core.options.entries import OPTIONS
-from wcache.core.shell import arguments, chained, command, commented, typed
-from wcache.knobs.mclock.stale import _cure
+from wcache.core.text import arguments, chained, command, commented, typed
+from wcache.knobs.mclock.plan import _cure
 from wcache.knobs.options.plan import by_hand as options_by_hand
 
 MARK = "PWND"

@@ -5,7 +5,7 @@ import re
 import pytest
 from module_world import a_mgr, applied, measured, said
 from wcache.core.figures.prometheus_text import OTHERS, SERIES_MAX, gauge, text
-from wcache.web.metrics import metrics_text
+from wcache.web.app import metrics_text
 
 LINE = re.compile(r'[a-z_]+(\{([a-z_]+="(\\["\\]|[^"\\\n])*",?)+\})? -?[0-9.e+-]+')
 

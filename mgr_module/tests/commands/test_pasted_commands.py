@@ -17,8 +17,7 @@ from wcache.core.config_database import LABELS_OF, ConfigEdit
 from wcache.core.model import Verdict
 from wcache.core.verdict.explaining import settling
 from wcache.core.verdict.recommend import Recommendation
-from wcache.knobs.memory.advice import advise
-from wcache.knobs.memory.external_settings import cephadm_settings, rook_patch
+from wcache.knobs.memory.advice import advise, cephadm_settings, rook_patch
 
 EVIL = "d; reboot $(reboot) 'x\" #"
 

@@ -8,13 +8,13 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from mgr_fakes import builders as make
-from wcache.commands.drives.hosts import FleetView, HostViews
 from wcache.commands.findings import HANGS_S, mixed_modes, probes
+from wcache.commands.hosts import FleetView, HostViews
 from wcache.core.codec import one_line
 from wcache.core.drive.safety import may_toggle
 from wcache.core.errors import ConflictError, VersionError
-from wcache.core.experiment.pairs import next_slot
-from wcache.core.experiment.slots import Slot, coin
+from wcache.core.experiment.design import Slot, coin
+from wcache.core.experiment.run_state import next_slot
 from wcache.core.fleet.agents import SILENT_S, Agents
 from wcache.core.fleet.findings import modes_of, of_drive
 from wcache.core.model import CacheMode, DeviceCache, FindingCode, Severity, Transport

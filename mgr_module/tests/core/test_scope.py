@@ -7,7 +7,7 @@ from mgr_fakes import builders as make
 from wcache.core.errors import MalformedError
 from wcache.core.experiment.campaign import candidates
 from wcache.core.scope import Scope, parse_scope
-from wcache.knobs.domains import Domain, within
+from wcache.knobs.knob import Domain, within
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from mgr_fakes import builders as make
 from wcache.core.cluster import ClusterState
-from wcache.core.drive_kind import DriveKind
+from wcache.core.host_report import DriveKind
 from wcache.engine.world import World
 
 CLUSTER = ClusterState("f", "18", {0: make.osd(0, "h1"), 3: make.osd(3, "h2", up=False)})

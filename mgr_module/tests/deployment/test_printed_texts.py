@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from module_world import a_mgr, ok, with_osds_on
-from wcache.core.fleet.loaded_off import Reload
+from wcache.core.fleet.foreign_rules import Reload
 from wcache.deployment.scripts import reloading
 
 FSID = "00000000-0000-4000-8000-000000000001"

@@ -12,7 +12,7 @@ from jinja2 import nodes
 from module_world import a_mgr, ok
 from test_commands_do_what_they_say import refused
 from wcache.core.errors import MalformedError, NotReadyError
-from wcache.core.fleet.loaded_off import Reload
+from wcache.core.fleet.foreign_rules import Reload
 from wcache.deployment import scripts
 from wcache.deployment.scripts import QUOTING, reloading, script
 

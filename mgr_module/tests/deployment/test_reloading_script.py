@@ -4,7 +4,7 @@ import os
 import subprocess
 
 import pytest
-from wcache.core.fleet.loaded_off import Reload
+from wcache.core.fleet.foreign_rules import Reload
 from wcache.deployment.scripts import reloading
 
 FSID = "00000000-0000-4000-8000-000000000001"

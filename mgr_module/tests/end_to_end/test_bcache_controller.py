@@ -9,14 +9,11 @@ from module_world import RealAnalysis, said
 from wcache.core import codec
 from wcache.core.experiment.budget import client_wait_s
 from wcache.core.experiment.campaign import CampaignOptions, Candidate
-from wcache.core.experiment.period import BCACHES_MAX, some_of
-from wcache.core.experiment.starting import DRAIN_SECTORS_S
-from wcache.core.figures import lines
-from wcache.core.hardware.bcache import WRITTEN_MAX, BcacheState, Dirty, moves
-from wcache.core.hardware.readings import OptionValue
+from wcache.core.experiment.period import BCACHES_MAX, DRAIN_SECTORS_S, some_of
+from wcache.core.figures import geometry
+from wcache.core.hardware import WRITTEN_MAX, BcacheState, Dirty, OptionValue, moves
 from wcache.core.model import CacheMode
-from wcache.core.options.entries import DRAINS
-from wcache.core.options.trial import parse_trial
+from wcache.core.options.entries import DRAINS, parse_trial
 from wcache.core.record import Period, Record
 from wcache.core.verdict.option_choice import choose
 from wcache.engine.storing.archive import RECORD
@@ -440,13 +437,13 @@ def test_dirty_data_rate_and_the_backing_disk_are_kept_over_time_and_plotted():
         for one in period.bcache
     ]
     assert all(one.at_s > 0 for one in readings)
-    dirty, rate = lines.bcache(record)
+    dirty, rate = geometry.bcache(record)
     assert "dirty data, in percent of its target: 100% first, 100% last" in dirty.said
     assert "how busy the backing disk was: 50% first, 50% last" in dirty.said
     assert "4.0 KiB/s first" in rate.said
     for plot in (dirty, rate):
         assert plot.lines
-    assert lines.bcache(replace(record, pairs=())) == []
+    assert geometry.bcache(replace(record, pairs=())) == []
 
 
 def test_so_many_readings_are_kept_and_no_more():

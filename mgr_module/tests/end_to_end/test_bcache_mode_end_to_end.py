@@ -4,7 +4,7 @@ import pytest
 from bcache_world import HOSTS, a_mgr, begun, make_dirty, plan_now, planned, until, values
 from gate_world import GateMgr
 from module_world import fine, ok, said
-from wcache.core.hardware.readings import OptionValue
+from wcache.core.hardware import OptionValue
 
 
 def status(mgr):

@@ -17,7 +17,7 @@ from wcache.ceph.view import CephView
 from wcache.core.cluster import IMAGE_CHARS_MAX, NAME_CHARS_MAX
 from wcache.core.errors import NotFoundError
 from wcache.core.model import DEV_NAME_CHARS_MAX, DRIVE_MODEL_CHARS_MAX, DriveModel
-from wcache.web.metrics import metrics_text
+from wcache.web.app import metrics_text
 from wcache_cli.evidence import gather
 from wcache_cli.report_page import render
 from wcache_cli.watch import follow

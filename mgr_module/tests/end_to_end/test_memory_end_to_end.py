@@ -19,7 +19,7 @@ from memory_world import (
 )
 from module_world import ok, said
 from wcache.core.config_database import Config
-from wcache.core.hardware.readings import CgroupLimit, HostMemory
+from wcache.core.hardware import CgroupLimit, HostMemory
 from wcache.core.record import Precondition
 from wcache.core.text import amount
 

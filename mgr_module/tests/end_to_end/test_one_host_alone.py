@@ -19,7 +19,7 @@ from wcache.core import codec, versions
 from wcache.core.drive.prior import PRIOR_BYTES_MAX, prior_from
 from wcache.core.errors import MalformedError, StorageError
 from wcache.core.fleet.claims import believed, host_names_of, speaking_for
-from wcache.core.hardware.readings import HostMemory
+from wcache.core.hardware import HostMemory
 from wcache.core.host_report import HostReport
 from wcache.core.model import Finding, FindingCode, Severity
 from wcache.core.protocol import (
@@ -33,7 +33,8 @@ from wcache.core.protocol import (
 )
 from wcache.core.scope import Scope
 from wcache.engine.storing.audit_log import PROBE_LINES_MAX
-from wcache.services.admission import (
+from wcache.services.guards import unseen
+from wcache.services.probes import (
     BUCKETS_MAX,
     CALLS_BURST,
     DRIVE_BYTES_MAX,
@@ -41,7 +42,6 @@ from wcache.services.admission import (
     TokenBuckets,
     check_drives,
 )
-from wcache.services.guards import unseen
 
 # ---- how often, how much
 

@@ -6,7 +6,7 @@ import pytest
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
 from module_world import RealAnalysis, said
-from wcache.core.hardware.readings import OptionValue
+from wcache.core.hardware import OptionValue
 from wcache.core.model import CacheMode, DriveModel
 
 BEFORE = (

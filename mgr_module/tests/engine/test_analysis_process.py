@@ -8,8 +8,8 @@ import time
 
 import pytest
 from mgr_fakes import builders as make
-from wcache.core.experiment.pairs import compose
-from wcache.core.experiment.slots import Slot
+from wcache.core.experiment.design import Slot
+from wcache.core.experiment.run_state import compose
 from wcache.core.model import CacheMode
 from wcache.engine.evidence.analysis_child import AnalysisChild
 

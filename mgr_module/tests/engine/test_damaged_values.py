@@ -7,7 +7,7 @@ import pytest
 from memory_world import GIB, to_its_end, watch
 from memory_world import a_mgr as a_mgr_with_memory
 from module_world import a_mgr, measured, ok, said, start
-from wcache.core.verdict.plp import TrustedModels
+from wcache.core.verdict.result import TrustedModels
 from wcache.engine.storing.archive import ASIDE, PROFILE, RECORD, TRUSTED
 
 # What has no key of its own to be wrong: one value of a kind, or a name that is only a number.

@@ -4,7 +4,7 @@ import os
 import sys
 
 import pytest
-from wcache.engine.evidence.interpreter import why_not
+from wcache.engine.evidence.analysis_child import why_not
 
 
 @pytest.fixture

@@ -13,10 +13,10 @@ from wcache.analysis.experiment import alike, analyse
 from wcache.analysis.pooling import pool
 from wcache.core.errors import MalformedError
 from wcache.core.model import DriveModel, Finding, FindingCode, LoadPoint, Role, Severity, Verdict
-from wcache.core.options.trial import OptionTrial
+from wcache.core.options.entries import OptionTrial
 from wcache.core.verdict.pooling import POOL_DRIVES_MAX, LoadVerdict
 from wcache.core.verdict.recommend import alpha_of, recommend, widened
-from wcache.engine.evidence.pools import TRIES_MAX, Pools, item
+from wcache.engine.evidence.analyses import TRIES_MAX, Pools, item
 from wcache.engine.evidence.results import of_record
 from wcache.engine.world import World
 

@@ -2,7 +2,7 @@
 
 import threading
 
-from wcache.engine.repeating import Repeating
+from wcache.engine.config_watch import Repeating
 
 PATIENCE_S = 60.0
 NEVER_S = 3600.0

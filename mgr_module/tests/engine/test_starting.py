@@ -8,7 +8,7 @@ from mgr_fakes.module import FakeMgr
 from wcache.ceph.health import health_checks
 from wcache.core.errors import StorageError
 from wcache.core.model import FindingCode, Severity
-from wcache.engine.repeating import RETRY_MAX_S, RETRY_MIN_S, Starter
+from wcache.engine.config_watch import RETRY_MAX_S, RETRY_MIN_S, Starter
 
 
 class Step:

@@ -9,7 +9,7 @@ from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr, cluster
 from module_world import a_mgr, measured, ok, start
 from wcache.commands.agents import agents, agents_text
-from wcache.commands.drives.drives import drives
+from wcache.commands.drives import drives
 from wcache.commands.findings import FindingViews
 from wcache.core.errors import ConflictError, NotFoundError, RefusedError
 from wcache.core.jobs import Holding, Touched

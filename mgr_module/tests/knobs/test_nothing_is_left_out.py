@@ -15,8 +15,7 @@ from wcache.core.scope import Scope
 from wcache.core.verdict.recommend import Recommendation
 from wcache.engine.world import World
 from wcache.knobs.cache_mode.mgr.room import CacheModePlanner
-from wcache.knobs.domains import Fate, by_fate, in_order
-from wcache.knobs.knob import Asked
+from wcache.knobs.knob import Asked, Fate, by_fate, in_order
 
 BACK, THROUGH = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
 OPEN, UNKNOWN = DriveModel("ACME", "OPEN", "1.0"), DriveModel("ACME", "NEW", "1.0")
@@ -156,7 +155,7 @@ def test_what_a_plan_neither_changes_nor_finds_in_place_has_a_line(state, kind):
 
 
 def test_what_is_left_of_a_plan_that_is_full_is_counted(monkeypatch):
-    monkeypatch.setattr("wcache.knobs.domains.CHANGES_MAX", 2)
+    monkeypatch.setattr("wcache.knobs.knob.CHANGES_MAX", 2)
     reports, cluster = make.fleet(1, 4)
     domains = in_order(reports, cluster)
     wanted = by_fate(domains, lambda domain, before: Fate(change=domain))

@@ -10,17 +10,14 @@ from wcache.core.change.change import ChangeStatus
 from wcache.core.change.rollout_state import Worse
 from wcache.core.config_database import Config, Entry
 from wcache.core.errors import Refusal, RefusalKind
-from wcache.core.hardware.bcache import BcacheState
-from wcache.core.hardware.readings import OptionValue
+from wcache.core.hardware import BcacheState, OptionValue
 from wcache.core.host_report import HostReport
 from wcache.core.model import DriveModel, LoadPoint, Verdict
-from wcache.core.options.trial import OptionTrial
+from wcache.core.options.entries import OptionTrial
 from wcache.core.verdict.option_choice import OptionVerdict, choose
 from wcache.knobs.knob import Asked
-from wcache.knobs.options.drift import drifted
-from wcache.knobs.options.osds import make_changes
+from wcache.knobs.options.osds import TIMES_MAX, Refusals, drifted, make_changes
 from wcache.knobs.options.plan import by_admin, by_verdicts
-from wcache.knobs.options.refusals import TIMES_MAX, Refusals
 
 A, B = Verdict.WRITE_BACK, Verdict.WRITE_THROUGH
 SAME, OPEN = Verdict.NO_DIFFERENCE, Verdict.INSUFFICIENT

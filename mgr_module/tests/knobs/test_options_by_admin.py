@@ -8,10 +8,10 @@ from mgr_fakes import builders as make
 from module_world import ok, said
 from rollout_world import plan_of
 from wcache.core.change.change import Change
+from wcache.core.change.domain_settings import OptionSetting
 from wcache.core.change.drive_setting import CacheDomain
-from wcache.core.change.option_setting import OptionSetting
 from wcache.core.errors import RefusedError
-from wcache.core.hardware.bcache import DEVICES_MAX, BcacheState
+from wcache.core.hardware import DEVICES_MAX, BcacheState
 from wcache.core.host_report import PowerCut
 from wcache.core.model import (
     CacheMode,
@@ -21,13 +21,11 @@ from wcache.core.model import (
     Transport,
     Verdict,
 )
-from wcache.core.options.entries import OPTIONS, option
-from wcache.core.options.option import Follow
-from wcache.core.options.shared_cache import SharedCache, shared_cache
-from wcache.core.options.trial import OptionTrial
+from wcache.core.options.entries import OPTIONS, OptionTrial, option
+from wcache.core.options.option import Follow, SharedCache, shared_cache
 from wcache.core.protocol import DrivesOutcome
 from wcache.core.verdict.option_choice import OptionVerdict, by_kind
-from wcache.knobs.options.refusals import Refusals
+from wcache.knobs.options.osds import Refusals
 
 BACK = option("cache_mode")
 

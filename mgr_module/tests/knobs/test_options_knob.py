@@ -10,9 +10,8 @@ from module_world import fine, ok, said
 from wcache.analysis.decision import Materiality
 from wcache.analysis.experiment import analyse
 from wcache.analysis.pooling import pool
-from wcache.core.change.preconditions import HOLD_MAX_S
-from wcache.core.change.staleness import verdicts_moved
-from wcache.core.hardware.readings import OptionValue
+from wcache.core.change.preconditions import HOLD_MAX_S, verdicts_moved
+from wcache.core.hardware import OptionValue
 from wcache.core.model import DriveModel
 from wcache.knobs.knob import Asked
 from wcache.knobs.options.mgr.room import OptionsPlanner

@@ -13,10 +13,10 @@ from wcache.core.change.config_setting import ConfigSetting
 from wcache.core.cluster import failure_domains
 from wcache.core.config_database import ConfigEdit, same
 from wcache.core.model import LoadPoint
-from wcache.engine.repeating import Repeating
+from wcache.engine.config_watch import Repeating
 from wcache.engine.storing.archive import StoredKind
 from wcache.knobs.knob import Knob, Wanted
-from wcache.services.plans.planner import Planner
+from wcache.services.plans.planners import Planner
 
 DEPTH = "osd_toy_depth"
 TOY = Knob("toy", (DEPTH,), together=False)

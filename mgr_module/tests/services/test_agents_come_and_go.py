@@ -17,7 +17,7 @@ from wcache.core.drive.saved_off import how_to_name
 from wcache.core.errors import Refusal, RefusalKind
 from wcache.core.host_report import JournalNote, KeptPrior
 from wcache.core.model import CacheMode, CachePage, Transport
-from wcache.services.key_work import KeyWork
+from wcache.services.deploying import KeyWork
 
 IMAGE = "quay.io/ceph/ceph:v20.2.4"
 FORMS = ("cephadm", "rook", "systemd")

@@ -17,7 +17,7 @@ from wcache.core.record import Precondition
 from wcache.core.verdict.pooling import unlike
 from wcache.core.verdict.recommend import drive_verdict
 from wcache.core.verdict.repeated import standing
-from wcache.engine.evidence.pools import item
+from wcache.engine.evidence.analyses import item
 from wcache.engine.evidence.results import of_record
 from wcache.engine.storing.archive import RECORD
 

@@ -7,7 +7,7 @@ from mgr_fakes import builders as make
 from module_world import WB, a_mgr, applied, measured, ok, said
 from prior_world import codes
 from wcache.core import codec
-from wcache.core.fleet.ages import OLD_S
+from wcache.core.fleet.claims import OLD_S
 from wcache.core.protocol import PROTOCOL_VERSION, Hello, PollReply
 from wcache.engine.hosts import CHANGED_EVERY_S
 

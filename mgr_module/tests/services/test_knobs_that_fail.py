@@ -5,7 +5,7 @@ from memory_world import a_mgr as memory_mgr
 from memory_world import watch
 from mgr_fakes.module import FakeMgr
 from module_world import a_mgr, ok, said
-from wcache.services.plans.planner import Planner
+from wcache.services.plans.planners import Planner
 
 
 class Broken(Planner):

@@ -6,7 +6,7 @@ from mgr_fakes.module import FakeMgr
 from mgr_fakes.store import MemoryStore
 from module_world import measured, said
 from wcache.core.protocol import ApplyRequest, FailureOutcome
-from wcache.services.admission import LINES_BURST
+from wcache.services.probes import LINES_BURST
 
 
 def a_mgr(**options):

@@ -7,7 +7,7 @@ import pytest
 from module_world import WB, WT, a_mgr, measured, ok, start
 from prior_world import accept, errors, held_and_lost, wiped
 from test_commands_do_what_they_say import refused
-from wcache.core.experiment.run_priors import prior_of, with_changed_since
+from wcache.core.experiment.run import prior_of, with_changed_since
 from wcache.core.protocol import Notice, ReleaseRequest, StateOutcome
 
 

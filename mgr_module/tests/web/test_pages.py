@@ -10,7 +10,7 @@ from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
 from module_world import RealAnalysis, a_mgr, applied, measured, ok, said, start
 from wcache.commands.commands import COMMANDS
-from wcache.core.hardware.readings import OptionValue
+from wcache.core.hardware import OptionValue
 from wcache.core.model import DriveModel
 from wcache.web.pages import READS, Reader
 from web_world import HOSTILE, PLACES, Blocks, Site, with_changes, words

@@ -5,8 +5,7 @@ from dataclasses import replace
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
 from module_world import ok, said
-from wcache.core.hardware.bcache import BcacheState
-from wcache.core.hardware.readings import OptionValue
+from wcache.core.hardware import BcacheState, OptionValue
 from wcache.core.model import DriveModel
 
 HOSTS = ("h0", "h1")

@@ -8,8 +8,7 @@ from memory_world import a_mgr as a_mgr_with_memory
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
 from module_world import applied, measured, ok, start
-from wcache.core.hardware.bcache import BcacheState
-from wcache.core.hardware.readings import OptionValue
+from wcache.core.hardware import BcacheState, OptionValue
 from wcache.core.model import DriveModel
 from wcache.core.options.entries import DRAINS
 

@@ -6,7 +6,7 @@ from mgr_fakes import builders as make
 from mgr_fakes.memory import LruOsd, uniform
 from mgr_fakes.module import FakeMgr
 from module_world import said
-from wcache.core.hardware.readings import HostMemory
+from wcache.core.hardware import HostMemory
 
 GIB = 2**30
 TARGET = "osd_memory_target"

@@ -7,13 +7,11 @@ from mgr_fakes import builders as make
 from run_world import OTHER_DRIVE, WB, counters
 from wcache.core import events
 from wcache.core.drive.prior import PriorDoubt
-from wcache.core.experiment.pairs import FIRST_LOOK
-from wcache.core.experiment.run_state import RunState, RunStatus
-from wcache.core.experiment.slots import Slot
-from wcache.core.hardware.bcache import BcacheState, Dirty
-from wcache.core.hardware.readings import OptionValue
+from wcache.core.experiment.design import Slot
+from wcache.core.experiment.run_state import FIRST_LOOK, RunState, RunStatus
+from wcache.core.hardware import BcacheState, Dirty, OptionValue
 from wcache.core.model import LoadPoint
-from wcache.core.options.trial import OptionTrial
+from wcache.core.options.entries import OptionTrial
 from wcache.core.protocol import (
     DrivesOutcome,
     FailureOutcome,

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from mgr_fakes import builders as make
 from wcache.core import codec, events
-from wcache.core.change.cache_mode_setting import CacheModeSetting
 from wcache.core.change.change import Change
+from wcache.core.change.domain_settings import CacheModeSetting
 from wcache.core.change.drive_setting import CacheDomain
 from wcache.core.change.gate.gate_state import GateSettings
 from wcache.core.change.rollout import RolloutMachine

@@ -7,10 +7,10 @@ from mgr_fakes import builders as make
 from wcache.core import codec, events
 from wcache.core.experiment.budget import Experiment
 from wcache.core.experiment.comparing_run import ComparingRun
+from wcache.core.experiment.design import coin, slot_at
 from wcache.core.experiment.factorial import OTHER, both_sides, measured_in
 from wcache.core.experiment.run_state import RunState, RunStatus
-from wcache.core.experiment.slots import coin, slot_at
-from wcache.core.hardware.readings import FlushCounters
+from wcache.core.hardware import FlushCounters
 from wcache.core.loads import WRITE_BYTES
 from wcache.core.model import CacheMode, Role, Transport
 from wcache.core.protocol import (

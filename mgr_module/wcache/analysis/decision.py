@@ -6,14 +6,14 @@ import math
 from dataclasses import dataclass, replace
 from typing import Dict, List, Optional, Sequence, Tuple
 
+from ..core.experiment import settling
 from ..core.experiment.design import design_of
-from ..core.experiment.pairs import FIRST_LOOK, IN_PROGRESS
-from ..core.experiment.settling_time import settling
-from ..core.experiment.settling_time.checks import RECHECK_PAIRS, pairs_limit
-from ..core.hardware.bcache import Dirty, crossed_target
+from ..core.experiment.run_state import FIRST_LOOK, IN_PROGRESS
+from ..core.experiment.settling import RECHECK_PAIRS, pairs_limit
+from ..core.hardware import Dirty, crossed_target
 from ..core.loads import MATERIAL_RATIO
 from ..core.model import CacheMode, FindingCode, Verdict
-from ..core.options.trial import CACHE_MODES, Arms, arms_of
+from ..core.options.entries import CACHE_MODES, Arms, arms_of
 from ..core.record import Pair, Record
 from ..core.verdict import sequential
 from ..core.verdict.sequential import DECIDE_ALPHA, SAME_ALPHA, Spread

@@ -12,7 +12,7 @@ from ..core import codec
 from ..core.errors import MalformedError
 from ..core.experiment.design import design_of
 from ..core.experiment.factorial import both_sides, other_drive
-from ..core.experiment.pairs import FIRST_LOOK
+from ..core.experiment.run_state import FIRST_LOOK
 from ..core.model import FindingCode, Verdict
 from ..core.record import (
     RECORD_FORMAT,
@@ -27,10 +27,9 @@ from ..core.verdict.sequential import DECIDE_ALPHA, SAME_ALPHA
 from ..core.versions import reads
 from . import factorial, summary
 from . import pairs as pairing
-from .consistency import check
 from .decision import Decision, Materiality, decide, verdict_of
 from .flushes import NOT_COUNTED, commit_us, missing, pin_price_us, unproven
-from .pairs import Differences
+from .pairs import Differences, check
 from .summary import ratio
 
 

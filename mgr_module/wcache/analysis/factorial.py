@@ -15,7 +15,7 @@ from enum import Enum
 from typing import Any, Dict, List, Sequence, Tuple
 
 from ..core.experiment.factorial import PROVEN, crossed_mode, replicates
-from ..core.experiment.pairs import FIRST_LOOK
+from ..core.experiment.run_state import FIRST_LOOK
 from ..core.model import CacheMode, Verdict
 from ..core.record import CrossedDrive, Pair, Period
 from ..core.verdict import sequential

@@ -17,14 +17,14 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 from ..core import codec
 from ..core.errors import MalformedError
 from ..core.experiment.factorial import PROVEN
-from ..core.experiment.pairs import FIRST_LOOK
+from ..core.experiment.run_state import FIRST_LOOK
 from ..core.model import FindingCode, Verdict
-from ..core.options.trial import Arms, OptionTrial, arms_of
+from ..core.options.entries import Arms, OptionTrial, arms_of
 from ..core.record import RESULT_FORMAT, RESULT_VERSION
 from ..core.verdict import sequential
 from ..core.verdict.pooling import DOUBTS, overruled
 from ..core.verdict.sequential import DECIDE_ALPHA, SAME_ALPHA, Interval
-from . import summary, tails
+from . import summary
 from .decision import Materiality, contradicted_by_tail
 from .summary import ratio
 
@@ -97,7 +97,7 @@ def pool(results: Any, options: Materiality) -> Dict[str, Any]:
     odd = _odd_drives(names, means, variances)
     if odd:
         answer["warnings"].append(f"outlier drives, kept in the pool: {', '.join(odd)}")
-    slack = tails.slack_of(results[0]["alike"])
+    slack = summary.slack_of(results[0]["alike"])
     verdict, why = _decide(far, near, tail, slack, verdicts, options, arms_of(trial))
     verdict, instead = overruled(verdict, [_said(item) for item in results])
     why = instead or why

@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Any, Dict, FrozenSet, List, Mapping, Set, Tuple
 
 from ..core.cluster import map_name
-from .health_table import FLAGS, PG_STATES, Named, Reach, row_of
+from .health import FLAGS, PG_STATES, Named, Reach, row_of
 
 # The worst of a PG's states counts.
 _WORST = (Reach.CLUSTER, Reach.OSDS, Reach.BUSY, Reach.RECORDED, Reach.NOTHING)

@@ -31,9 +31,9 @@ from ..core.model import LoadPoint
 from ..core.record import CounterDelta, LatencyHistogram
 from ..core.verdict.load_profile import WorkCounters, work_counters
 from .blocks import ALL, ANSWER_S, COMMITS, CommitLimit
-from .capacity import CapacityBench
 from .command import COMMAND_TIMEOUT_S, CommandFailed, Osds
 from .compat import Counters, bench_seconds, commit_counters, counters_in
+from .osd_options import CapacityBench
 
 # How often a period of the OSD's own traffic is checked against the latency limit.
 CHECK_EVERY_S = 0.5

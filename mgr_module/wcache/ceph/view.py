@@ -17,7 +17,7 @@ from ..core.cluster import (
 from ..core.loads import TRANSACTION_COUNTERS
 from ..core.record import CHECKS_MAX, Precondition
 from .cluster_health import flags_of, in_work, judged, pg_scope, pgs_forbid, reason
-from .health_table import Reach
+from .health import Reach
 
 # Raised for an OSD whose BlueStore had an operation slower than its threshold, and kept for so
 # long after the last one, or until the OSD restarts (BlueStore.cc, _trim_slow_op_event_queue;

@@ -6,8 +6,7 @@ from typing import Any, Dict, List, Mapping
 
 from ..core.fleet.agents import SILENT_S
 from ..core.model import Cure
-from ..core.shell import command
-from ..core.text import LISTED_MAX, many, named, table
+from ..core.text import LISTED_MAX, command, many, named, table
 from ..engine.world import World
 from .tables import would
 

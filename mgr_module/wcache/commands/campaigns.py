@@ -9,24 +9,23 @@ from ..core.change.preconditions import faults
 from ..core.codec import decode
 from ..core.errors import MalformedError, NotFoundError
 from ..core.experiment.campaign import Campaign
+from ..core.experiment.comparing import compare, lines, of_shown
 from ..core.experiment.observed import IDLE_WRITES_PER_S
-from ..core.experiment.observing.comparing import compare, lines, of_shown
-from ..core.experiment.observing.run import NOT_FLUSHED
+from ..core.experiment.observing_run import NOT_FLUSHED
 from ..core.experiment.run import RunMachine
 from ..core.experiment.run_state import RunStatus
 from ..core.figures.latency_table import HEADINGS, LatencyTable, row
-from ..core.hardware.bcache import BcacheState, crossed_target
+from ..core.hardware import BcacheState, crossed_target
 from ..core.model import LoadPoint, Verdict, load_name
-from ..core.options.trial import OptionTrial
+from ..core.options.entries import OptionTrial
 from ..core.record import Record
-from ..core.shell import command
-from ..core.text import amount, duration, table, time_left, turned_off, when
+from ..core.text import amount, command, duration, table, time_left, turned_off, when
 from ..core.verdict.result import Result
 from ..engine.world import World
-from ..services.expecting import ending, periods_of
 from ..services.guards import require_campaign
-from .drives import options
-from .drives.drives import bcache_words
+from ..services.outlook import ending, periods_of
+from . import options
+from .drives import bcache_words
 from .tables import BY_95, LONG, NUMBER, Column, left_out, listing
 
 

@@ -13,9 +13,8 @@ from typing import Any, Callable, Dict, List, Mapping, Tuple
 
 from ..core import codec
 from ..core.errors import MalformedError, NotReadyError, WcacheError
-from ..core.shell import arguments, ticked
-from ..core.text import FORMAT_VERSION, Rows
-from ..deployment.form import checked_hostname
+from ..core.text import FORMAT_VERSION, Rows, arguments, ticked
+from ..deployment.places import checked_hostname
 from ..engine.world import World
 from ..knobs import rooms
 from ..services import web_tokens
@@ -30,8 +29,7 @@ from .campaigns import (
     compared_text,
     plain_record,
 )
-from .command import DRY_RUN, EACH, SCOPE, Answer, Command
-from .drives.drives import drives, drives_text, every_drive_text
+from .drives import drives, drives_text, every_drive_text
 from .explain_view import explain, render
 from .load_views import load_ls
 from .recommend import recommend_text
@@ -40,7 +38,7 @@ from .service import Service
 from .status import bare, status_text
 from .tables import forecast
 from .trying import tried, try_text
-from .views import Views
+from .views import DRY_RUN, EACH, SCOPE, Answer, Command, Views
 
 FORMATS = ("plain", "json", "json-pretty", "yaml")
 ROWS_AT_ONCE = 100

@@ -9,8 +9,7 @@ from ..core.loads import level_ns
 from ..core.model import Verdict, load_name
 from ..core.record import Record
 from ..core.scope import Scope, parse_scope
-from ..core.shell import ticked
-from ..core.text import latency, ratio, relative, table
+from ..core.text import latency, ratio, relative, table, ticked
 from ..core.verdict.explaining import budgets, would_change
 from ..core.verdict.recommend import Recommendation
 from ..engine.world import World

@@ -14,12 +14,12 @@ from ..core.change.change import ChangeStatus
 from ..core.experiment.run_state import OVER, RunState, RunStatus
 from ..core.fleet.agents import SILENT_S
 from ..core.fleet.disputes import Dispute, Key, unconfirmed
-from ..core.fleet.loaded_off import together
+from ..core.fleet.foreign_rules import together
 from ..core.model import Cure, Finding, FindingCode, Severity
 from ..core.verdict.result import Result
 from ..engine.auto_look import stands
 from ..engine.world import World
-from .drives.hosts import FindingsOfHosts, FleetView, HostViews
+from .hosts import FindingsOfHosts, FleetView, HostViews
 
 # A look at what services find wrong with what they are about.
 More = Callable[[World], Sequence[Finding]]

@@ -7,16 +7,17 @@ from statistics import median
 from typing import Any, Collection, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from ..core import codec
-from ..core.change import staleness
+from ..core.change import preconditions
 from ..core.change.change import Change, ChangeStatus
 from ..core.change.preconditions import NEEDED, faults
-from ..core.fleet import ages
-from ..core.hardware.readings import since
+from ..core.fleet import claims
+from ..core.hardware import since
 from ..core.record import Precondition
-from ..core.shell import CommandLine, command
 from ..core.text import (
     LISTED_MAX,
+    CommandLine,
     before_after,
+    command,
     listed,
     many,
     named,
@@ -26,10 +27,8 @@ from ..core.text import (
 )
 from ..engine.world import World
 from ..services.guards import require_plan
-from ..services.plans.plain_changes import plain_changes
-from ..services.plans.planner import Planner
-from ..services.plans.planners import stale_keys_of
-from .drives.options import needs_consent, of_options
+from ..services.plans.planners import Planner, plain_changes, stale_keys_of
+from .options import needs_consent, of_options
 from .recommend import stale_keys_text
 from .tables import LONG, NUMBER, Column, listing, model_of
 
@@ -42,7 +41,7 @@ def plan(world: World, knobs: Collection[Planner], plan_id: str) -> Dict[str, An
         del plain[inside]  # `rollout show` tells of them
     plain["changes"] = plain_changes(machine.rollout.changes, machine.rollout.to_last)
     planned = [c for c in machine.rollout.changes if c.status is ChangeStatus.PLANNED]
-    moved = staleness.moved_by_id(machine.rollout, world.reports, world.cluster, planned)
+    moved = preconditions.moved_by_id(machine.rollout, world.reports, world.cluster, planned)
     plain["moved"] = [
         f"{c.name}: {moved[c.action_id]}" for c in planned if c.action_id in moved
     ]
@@ -92,7 +91,7 @@ def _plan_text(data: Mapping[str, Any], *, whole: bool) -> str:
     if data.get("drives_in_place"):
         left.append(f"{many(data['drives_in_place'], 'drive')} in place, and not changed")
     if "reported" in data:
-        left += ages.again(data["reported"], command("ceph wcache plan"))
+        left += claims.again(data["reported"], command("ceph wcache plan"))
     if not data["changes"]:
         done = data.get("in_place_by")
         return "\n".join([f"in place, by plan {done}" if done else "nothing to change", *left])

@@ -21,17 +21,14 @@ from ..core.drive.manual import by_hand
 from ..core.host_report import lost_models
 from ..core.model import CacheMode, DriveReport, Verdict, load_name
 from ..core.scope import Scope, parse_scope
-from ..core.shell import command, ticked, typed
-from ..core.text import named, ratio, relative
-from ..core.verdict.consequences import noop_flushes, of_write_through
-from ..core.verdict.explaining import budgets, settling
+from ..core.text import command, named, ratio, relative, ticked, typed
+from ..core.verdict.explaining import budgets, noop_flushes, of_write_through, settling
 from ..core.verdict.hosts_by_model import differing
 from ..core.verdict.recommend import BURSTS, FEW, Recommendation
 from ..core.verdict.result import Result
 from ..engine.world import World
 from ..services.guards import require_scope
-from ..services.plans.planner import Planner
-from ..services.plans.planners import stale_keys
+from ..services.plans.planners import Planner, stale_keys
 from .evidence import foreign
 from .tables import NUMBER, Column, cost_words, listing, model_of
 

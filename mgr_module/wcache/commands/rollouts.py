@@ -9,13 +9,12 @@ from ..core import codec
 from ..core.change.change import ChangeStatus
 from ..core.change.gate.evidence import Sums
 from ..core.change.preconditions import NEEDED, faults
-from ..core.change.putting_off import later_words
 from ..core.change.rollout import RolloutMachine
 from ..core.change.rollout_state import Rollout, RolloutStatus
 from ..core.change.time_left import TimeLeft, between, time_left
+from ..core.change.waves import later_words
 from ..core.jobs import Trial
-from ..core.shell import command, ticked
-from ..core.text import listed, many, named, roughly, when
+from ..core.text import command, listed, many, named, roughly, ticked, when
 from ..engine.world import World
 from ..services.guards import require_plan
 from .plans import coming_later, waiting

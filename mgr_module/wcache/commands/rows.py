@@ -7,13 +7,13 @@ from typing import Any, Mapping, Tuple
 
 from ..core.text import amount, duration, many
 from ..knobs.registry import ALL, KNOBS
-from .command import DRY_RUN, EACH, SCOPE, Command
-from .drives import drives, options
-from .drives.models import drive_models, drive_models_text
+from . import drives, options
+from .drive_models import drive_models, drive_models_text
 from .evidence import evidence_text
 from .plans import plan, plan_text, whole_plan_text
 from .rollouts import forecast_text, plans, plans_text, rollout, rollout_text
 from .tables import forecast
+from .views import DRY_RUN, EACH, SCOPE, Command
 
 OF_DRIVES: Tuple[Command, ...] = (
     Command(

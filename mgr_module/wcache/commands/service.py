@@ -23,17 +23,16 @@ from ..engine.world import World
 from ..services.accept import AcceptService
 from ..services.auto import AutoService
 from ..services.campaigns import CampaignService
-from ..services.deploying import AgentService
+from ..services.deploying import WAIT_S, AgentService
 from ..services.garbage import Garbage
 from ..services.guards import would
-from ..services.key_work import WAIT_S
 from ..services.outlook import OutlookService
-from ..services.plans.planner import Planner
+from ..services.plans.planners import Planner
 from ..services.plans.plans import PlanService
 from ..services.plans.rollouts import RolloutService
 from ..services.probes import ProbeService
 from ..services.web_tokens import WebTokens
-from .drives.models import DriveModelService
+from .drive_models import DriveModelService
 from .evidence import EvidenceService
 from .trying import TryService
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Sequence, Union
 
-from ..core.fleet import ages
-from ..core.shell import command
-from ..core.text import at_most, cell, named, table, written
+from ..core.fleet import claims
+from ..core.text import at_most, cell, command, named, table, written
 
 # Drives left out for one reason that are listed one by one.
 ALIKE_MAX = 3
@@ -53,7 +52,7 @@ def forecast(data: Mapping[str, Any]) -> str:
     if data.get("undo_with_no_mgr"):
         lines.append(f"with no mgr:     nothing puts it back; {data['undo_with_no_mgr']}")
     lines += strict(cost["strict_pools"]) + left_out(cost["skipped"])
-    lines += ages.again(data["reported"], command("ceph wcache campaign start --dry-run"))
+    lines += claims.again(data["reported"], command("ceph wcache campaign start --dry-run"))
     if "campaign_id" in data:
         lines += ["", f"campaign {data['campaign_id']} started",
                   "next: " + command("ceph wcache campaign show {}", data["campaign_id"])]

@@ -23,14 +23,15 @@ from ..core.experiment.schedule import (
     TrySample,
     enough_traffic_per_s,
 )
-from ..core.fleet.ages import again
+from ..core.fleet.claims import again
 from ..core.fleet.findings import ADVICE
 from ..core.model import CacheMode, DriveModel, FindingCode, Verdict, load_name
 from ..core.scope import parse_scope
-from ..core.shell import CommandLine, command
 from ..core.text import (
     NAMED_MAX,
+    CommandLine,
     amount,
+    command,
     duration,
     latency,
     many,
@@ -42,8 +43,8 @@ from ..engine.engine import Engine
 from ..engine.evidence.results import BEING_ANALYSED
 from ..engine.world import World
 from ..services.campaigns import CampaignService, Ready
-from ..services.expecting import ending, periods_of
 from ..services.guards import require_reports
+from ..services.outlook import ending, periods_of
 from .campaigns import campaign as campaign_of
 from .recommend import Recommended, after_recommend
 from .tables import cost_words, left_out, model_of, strict

@@ -1,26 +1,27 @@
-"""What answers that change nothing are made of: a look, what was measured, what is wrong.
+"""What commands are made of: a look, what was measured, what is wrong.
 
 They follow from a World, so they stay fast while an analysis or a campaign runs, and need no
 right to toggle anything.
+
+One command: what it is called with, what it calls, and how its answer looks.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Callable, Dict, List, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ..core import codec
-from ..core.fleet.ages import age_of
-from ..core.fleet.claims import speaking_for
+from ..core.fleet.claims import age_of, speaking_for
 from ..core.model import Finding, FindingCode
-from ..core.shell import command
-from ..core.text import time_left
+from ..core.text import command, time_left
 from ..core.verdict.outlook import Outlook
 from ..engine.engine import Engine
 from ..engine.storing.archive import RECORD
 from ..engine.world import World
 from ..knobs.registry import advice_on
-from . import cluster_view
+from . import status, tables
 from .campaigns import head
 from .findings import FindingViews
 from .load_views import ProfilesByOsd
@@ -76,7 +77,7 @@ class Views:
                 ]),
                 "hosts_without": hosts_without_probe(world),
             },
-            "cluster": cluster_view.standing(world, fleet, self._service.commit_ms),
+            "cluster": status.standing(world, fleet, self._service.commit_ms),
             "drives": sum(fleet.models.values()),
             "reported": codec.to_plain(
                 age_of(world.reports.keys(), world.reported_at_s, world.now_s)
@@ -155,3 +156,33 @@ def _finding(item: Finding) -> Dict[str, str]:
         "code": item.code.value, "severity": item.severity.value, "subject": item.subject,
         "detail": item.detail, "advice": advice_on(item),
     }
+
+
+FORMAT = "name=format,type=CephChoices,strings=plain|json|yaml,req=false"
+EACH = "name=all,type=CephBool,req=false"
+DRY_RUN = "name=dry_run,type=CephBool,req=false"
+SCOPE = "name=scope,type=CephString,req=false"
+
+Answer = Tuple[int, str, str]
+Renderer = Callable[[Mapping[str, Any]], str]
+
+
+@dataclass(frozen=True)
+class Command:
+    """One command: its prefix, arguments, permission, help, what it calls and how it looks."""
+
+    prefix: str
+    arguments: Tuple[str, ...]
+    perm: str
+    help: str
+    call: Callable[[Service, Views, Dict[str, Any]], Any]
+    render: Renderer = tables.would
+    whole: Optional[Renderer] = None  # with --all: what `render` groups
+    tables: Mapping[str, Sequence[tables.Column]] = field(default_factory=dict)  # for the page
+
+    def spec(self) -> Dict[str, Any]:
+        """The command as an entry of a mgr module's COMMANDS."""
+        return {
+            "cmd": " ".join((self.prefix, *self.arguments, FORMAT)),
+            "desc": self.help, "perm": self.perm, "poll": False,
+        }

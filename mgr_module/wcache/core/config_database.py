@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any, Collection, Dict, Iterable, List, Mapping, Optional, Tuple
 
 from .cluster import OsdInfo
-from .shell import CommandLine, arguments, command
+from .text import CommandLine, arguments, command
 
 TEXT_CHARS_MAX = 200
 EDITS_MAX = 4096

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from typing import AbstractSet, Any, FrozenSet, List, NamedTuple, Optional, Protocol, Tuple
 
 from . import events
-from .drive_kind import DriveKind
-from .shell import NOTHING, CommandLine
+from .host_report import DriveKind
+from .text import NOTHING, CommandLine
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,7 @@ from functools import lru_cache
 from typing import ClassVar, Optional, Tuple
 
 from .errors import REFUSALS_MAX, Refusal, told
-from .hardware.bcache import DEVICES_MAX, BcacheState
-from .hardware.readings import VALUES_MAX, DmCacheState, OptionValue, Wear
+from .hardware import DEVICES_MAX, VALUES_MAX, BcacheState, DmCacheState, OptionValue, Wear
 
 # The kernel's names are shorter (DISK_NAME_LEN), and ours are put into lines of text.
 DEV_NAME_CHARS_MAX = 64

@@ -11,8 +11,7 @@ from typing import Callable, Dict, Mapping, Optional, Protocol, Sequence, Tuple
 from .config_database import ConfigEdit, Entry
 from .drive.journal import JournalEntry
 from .errors import StorageError
-from .hardware.controller import Controller
-from .hardware.readings import FlushCounters, HostMemory, OptionValue
+from .hardware import Controller, FlushCounters, HostMemory, OptionValue
 from .model import CacheMode, DriveReport, DriveState, Finding, LoadPoint, Role
 from .protocol import PollReply, SamplesOutcome
 

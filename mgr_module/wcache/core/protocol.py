@@ -12,11 +12,10 @@ from typing import ClassVar, Optional, Tuple, Union
 
 from .drive.journal import PriorDrive
 from .drive.prior import UNKNOWN, Prior, PriorDoubt
-from .hardware.bcache import BcacheState
-from .hardware.readings import NAME_CHARS_MAX, VALUE_CHARS_MAX, FlushCounters, HostMemory
+from .hardware import NAME_CHARS_MAX, VALUE_CHARS_MAX, BcacheState, FlushCounters, HostMemory
 from .host_report import EVIDENCE_MAX, HostReport, ToggleProof
 from .model import CacheMode, DriveReport, DriveState, LoadPoint, Role
-from .options.shared_cache import SharedCache
+from .options.option import SharedCache
 
 PROTOCOL_VERSION = 6
 # A post carries at most this much: a full report of a host with 60 drives is 60 KB.

@@ -11,11 +11,10 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import ClassVar, Optional, Tuple
 
-from .drive_kind import OfDriveKind
-from .hardware.bcache import BcacheState
-from .hardware.readings import FlushCounters
+from .hardware import BcacheState, FlushCounters
+from .host_report import OfDriveKind
 from .model import CacheMode, DriveModel, DriveState, LoadPoint, Role, Transport
-from .options.trial import OptionTrial
+from .options.entries import OptionTrial
 
 RECORD_FORMAT = "wcache.record"
 RECORD_VERSION = 5

@@ -19,8 +19,7 @@ from ..core.experiment.run_state import RunStatus
 from ..core.history import AUTO
 from ..core.host_report import HostReport
 from ..core.model import CacheMode, DriveReport, FindingCode, Severity
-from ..core.shell import typed
-from ..core.text import named
+from ..core.text import named, typed
 from ..core.verdict.repeated import standing
 from .under_way import waits
 from .world import World

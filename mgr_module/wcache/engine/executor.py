@@ -29,9 +29,9 @@ from ..core.cluster import ClusterView, OsdNow
 from ..core.codec import one_line
 from ..core.errors import StorageError
 from ..core.experiment.campaign import Campaign
+from ..core.experiment.design import slot_at
 from ..core.experiment.run import RunMachine
 from ..core.experiment.run_state import RunStatus
-from ..core.experiment.slots import slot_at
 from ..core.fleet.retention import Bounds
 from ..core.jobs import Holding, Touched, Trial
 from ..core.ports import ConfigDatabase
@@ -41,17 +41,14 @@ from ..core.verdict.result import Result
 from ..options import Options
 from .config_watch import ConfigWatch
 from .evidence.analyses import Analyses, Analysis
+from .gate.kept_blocks import BlockRunner, Watching
 from .gate.looking import Looking, Stops
-from .gate.watching import BlockRunner, Watching
 from .hosts import Hosts, OpenTask
-from .measuring import LoadRunner, Measuring, OsdQuestions
-from .osd_options import OsdOptionTasks, OsdPrograms
+from .measuring import LoadRunner, Measuring, OsdOptionTasks, OsdPrograms, OsdQuestions
 from .persistence import FROZEN, Machine, StatePersistence
 from .run_queue import RunQueue
-from .storing.archive import Archive
-from .storing.audit_log import AuditLog
-from .storing.change_history import ChangeHistory
-from .storing.store_gate import StoreGate
+from .storing.archive import Archive, StoreGate
+from .storing.audit_log import AuditLog, ChangeHistory
 from .under_way import held, touched_by_run
 from .unrestored import Unrestored
 from .watchdog import Watchdog

@@ -7,8 +7,8 @@ from typing import Dict, FrozenSet, Iterable, Optional, Set, Tuple
 
 from ..core.drive.journal import EntryKind
 from ..core.fleet.agents import Agents
-from ..core.fleet.ages import OLD_S, Age, age_of
-from ..core.hardware.readings import HostMemory
+from ..core.fleet.claims import OLD_S, Age, age_of
+from ..core.hardware import HostMemory
 from ..core.host_report import HostReport
 from ..core.protocol import (
     MemoryRequest,
@@ -17,7 +17,7 @@ from ..core.protocol import (
     RollbackRequest,
     Task,
 )
-from ..deployment.form import Deployment
+from ..deployment.places import Deployment
 from .storing.archive import AGENT, DEPLOYMENT, REPORT, Archive
 
 # Notices of each host that are remembered, so that one that is sent twice is told once.

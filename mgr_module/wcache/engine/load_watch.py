@@ -15,7 +15,7 @@ from ..core.cluster import OsdNow
 from ..core.errors import WcacheError
 from ..core.verdict.load_profile import LoadProfile, WorkCounters, add, bound
 from ..core.verdict.result import Result
-from .repeating import Repeating
+from .config_watch import Repeating
 from .storing.archive import PROFILE, Archive
 from .world import World
 

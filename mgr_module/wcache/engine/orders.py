@@ -13,12 +13,12 @@ from ..core.drive.proofs import AcceptedProof
 from ..core.errors import ConflictError, StorageError
 from ..core.events import FREEZE, Action, Begin, Halt, SaveRun
 from ..core.experiment.campaign import Campaign
+from ..core.experiment.design import Periods
 from ..core.experiment.run_state import RunState
-from ..core.experiment.slots import Periods
-from ..core.fleet.ages import Age
+from ..core.fleet.claims import Age
 from ..core.verdict.foreign import Evidence, is_new
-from ..core.verdict.plp import TrustedModel
-from ..deployment.form import Deployment, entity_of
+from ..core.verdict.result import TrustedModel
+from ..deployment.places import Deployment, entity_of
 from .executor import Executor
 from .run_queue import machine_of
 from .storing.archive import (

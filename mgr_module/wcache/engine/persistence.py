@@ -9,17 +9,25 @@ from ..core.change.rollout import RolloutMachine
 from ..core.errors import StorageError
 from ..core.experiment.campaign import Campaign
 from ..core.experiment.factorial import OTHER, both_sides, measured_in
-from ..core.experiment.pairs import Discarded, compose, whole
 from ..core.experiment.run import RunMachine
-from ..core.experiment.run_state import OVER, RunState
+from ..core.experiment.run_state import OVER, Discarded, RunState, compose, whole
 from ..core.fleet.retention import Bounds, surplus
 from ..core.jobs import Trial
 from ..core.ports import Done
 from ..core.record import Record
 from ..core.verdict.result import Result
 from .evidence.analyses import Analyses
-from .storing.archive import CAMPAIGN, PERIOD, RECORD, RESULT, RUN, Archive, StoredKind, T
-from .storing.store_gate import StoreGate
+from .storing.archive import (
+    CAMPAIGN,
+    PERIOD,
+    RECORD,
+    RESULT,
+    RUN,
+    Archive,
+    StoredKind,
+    StoreGate,
+    T,
+)
 
 Machine = Union[RunMachine, RolloutMachine, Trial]
 

@@ -20,11 +20,10 @@ from ..core import events
 from ..core.change.preconditions import precondition_text
 from ..core.cluster import ClusterView
 from ..core.experiment.comparing_run import ComparingRun
-from ..core.experiment.observing.capacity_run import CapacityRun, benches_capacity
-from ..core.experiment.observing.run import ObservingRun
+from ..core.experiment.design import Periods
+from ..core.experiment.observing_run import CapacityRun, ObservingRun, benches_capacity
 from ..core.experiment.run import RunMachine
 from ..core.experiment.run_state import RunSpec, RunState, RunStatus
-from ..core.experiment.slots import Periods
 from ..core.fleet.agents import Agents
 from ..core.record import Precondition
 from ..core.text import named

@@ -25,8 +25,8 @@ from ..core.drive.journal import Acceptance, Acceptances, EntryKind
 from ..core.drive.prior import not_back, states_by_id
 from ..core.events import Begin, Event, Halt
 from ..core.experiment.leased_run import BACK
-from ..core.experiment.run import RunMachine
-from ..core.experiment.run_priors import (
+from ..core.experiment.run import (
+    RunMachine,
     differs_from_prior,
     prior_of,
     release_request,

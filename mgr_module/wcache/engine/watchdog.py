@@ -11,11 +11,11 @@ from ..core.drive.safety import writeback_refusal
 from ..core.experiment.run import RunMachine
 from ..core.experiment.run_state import RunSpec, RunStatus
 from ..core.fleet.agents import RESTORE_GRACE_S
-from ..core.hardware.bcache import WRITTEN_FOR
+from ..core.hardware import WRITTEN_FOR
 from ..core.host_report import lost_models
 from ..core.jobs import Job
 from ..core.record import Precondition
-from ..core.verdict.flush_proof import lost_writes
+from ..core.verdict.result import lost_writes
 from ..options import Options
 from .hosts import Hosts, key_of
 

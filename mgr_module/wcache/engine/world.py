@@ -29,24 +29,22 @@ from ..core.cluster import ClusterState, OsdNow
 from ..core.config_database import Config
 from ..core.drive.journal import Acceptance
 from ..core.drive.proofs import AcceptedProof
-from ..core.drive_kind import DriveKind
 from ..core.experiment.campaign import Campaign
 from ..core.experiment.forecast import ExpectedPairs, expected_pairs
 from ..core.fleet.agents import Agent, Blocked, OtherVersion
 from ..core.fleet.claims import believed, osds_now
 from ..core.fleet.disputes import Dispute, Key, disputes
-from ..core.hardware.readings import HostMemory
-from ..core.host_report import HostReport
+from ..core.hardware import HostMemory
+from ..core.host_report import DriveKind, HostReport
 from ..core.jobs import Holding, Touched, Trial
 from ..core.verdict.foreign import Evidence, ForeignVerdict
 from ..core.verdict.hosts_by_model import hosts_by_model
 from ..core.verdict.load_profile import merged
 from ..core.verdict.option_choice import OptionVerdict, option_verdicts
-from ..core.verdict.plp import TrustedModel, lifted
 from ..core.verdict.pooling import Pool
 from ..core.verdict.recommend import OsdProfiles, PoolKey, Recommendation, recommend
-from ..core.verdict.result import Result
-from ..deployment.form import Deployment
+from ..core.verdict.result import Result, TrustedModel, lifted
+from ..deployment.places import Deployment
 from ..options import Options
 from .executor import Executor
 from .under_way import (

@@ -13,9 +13,9 @@ from ..core.fleet import findings
 from ..core.model import Finding, FindingCode
 from .cache_mode.plan import CACHE_MODE
 from .knob import Knob
-from .mclock.config import MCLOCK
-from .memory.knob import MEMORY, MemoryOptions
-from .options.drift import OPTIONS_KNOB
+from .mclock.capacity import MCLOCK
+from .memory.reading import MEMORY, MemoryOptions
+from .options.osds import OPTIONS_KNOB
 
 KNOBS: Tuple[Knob, ...] = (
     CACHE_MODE,

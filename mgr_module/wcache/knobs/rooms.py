@@ -8,8 +8,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any, Dict, List, Tuple
 
-from ..commands.command import Command
-from ..services.plans.planner import Parts, Planner
+from ..commands.views import Command
+from ..services.plans.planners import Parts, Planner
 from .registry import KNOBS
 
 

@@ -11,7 +11,7 @@ from typing import Any, Dict, List, Tuple
 from ..core.drive.journal import Acceptance
 from ..core.errors import ConflictError, NotFoundError, NotReadyError, RefusedError
 from ..core.fleet.disputes import Dispute
-from ..core.shell import command, typed
+from ..core.text import command, typed
 from ..engine.engine import Engine
 from ..engine.world import World
 

@@ -25,8 +25,7 @@ from ..core.errors import MalformedError, WcacheError
 from ..core.history import ADMIN, AUTO
 from ..core.model import Finding, FindingCode, Severity, Verdict
 from ..core.scope import Scope, parse_scope
-from ..core.shell import typed
-from ..core.text import duration, named
+from ..core.text import duration, named, typed
 from ..engine.auto_look import Domains, arrivals, ended, going_on, look, modes_now, stands
 from ..engine.engine import Engine
 from ..engine.hosts import AWAITED_S

@@ -12,6 +12,7 @@ from ..core import codec
 from ..core.change.preconditions import precondition_text
 from ..core.errors import ConflictError, MalformedError, NotFoundError, RefusedError
 from ..core.events import STOP
+from ..core.experiment import observing_plan as observing
 from ..core.experiment.campaign import (
     Campaign,
     CampaignOptions,
@@ -20,20 +21,18 @@ from ..core.experiment.campaign import (
     select,
 )
 from ..core.experiment.forecast import Forecast, forecast
-from ..core.experiment.observing import plan as observing
 from ..core.experiment.osd_option import ELSEWHERE, by_hand, unmet
+from ..core.experiment.period import START_WAIT_S
 from ..core.experiment.run_state import RunSpec, RunState, RunStatus
 from ..core.experiment.schedule import TrySample, cheapest, make_runs
-from ..core.experiment.starting import START_WAIT_S
-from ..core.fleet.ages import Age
-from ..core.hardware.bcache import Dirty
+from ..core.fleet.claims import Age
+from ..core.hardware import Dirty
 from ..core.history import ADMIN
 from ..core.model import DriveReport, LoadPoint
+from ..core.options.entries import OptionTrial, parse_trial
 from ..core.options.option import Option, Place
-from ..core.options.trial import OptionTrial, parse_trial
 from ..core.scope import parse_scope
-from ..core.shell import typed
-from ..core.text import amount, many, named
+from ..core.text import amount, many, named, typed
 from ..core.verdict.foreign import priors, shortened
 from ..engine.engine import Engine
 from ..engine.orders import Orders
@@ -48,7 +47,7 @@ from .guards import (
     require_thawed,
     would,
 )
-from .plans.planner import OwnRuns, Planner
+from .plans.planners import OwnRuns, Planner
 
 # OSDs are asked by `ab` itself whether an option does something there: so many, for so long.
 ASKED_MAX = 64

@@ -11,8 +11,7 @@ from ..core.fleet.claims import how_to_name, speaking_for
 from ..core.fleet.disputes import Dispute, Key
 from ..core.jobs import Holding, Touched
 from ..core.scope import Scope
-from ..core.shell import ticked, typed
-from ..core.text import named
+from ..core.text import named, ticked, typed
 from ..engine.under_way import OPEN_PLANS_MAX, at_once, in_common, touched_by, touched_by_run
 from ..engine.world import World
 

@@ -23,7 +23,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from ..core.codec import parse_json
 from ..core.errors import MalformedError
-from ..services.admission import Budget
+from ..services.probes import Budget
 
 TOKEN_CHARS_MAX = 4096
 ANSWER_BYTES_MAX = 65536

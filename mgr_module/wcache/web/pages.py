@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, List, Mapping, Protocol, Sequence, Tuple
 
 from ..commands.campaigns import CAMPAIGNS, RESULTS, RUNS, VALUES, runs_of
-from ..commands.drives.drives import DRIVES
+from ..commands.drives import DRIVES
 from ..commands.history import EVENTS
 from ..commands.plans import CHANGES, SETTINGS, config_changes
 from ..commands.recommend import RECOMMENDATIONS
@@ -18,11 +18,11 @@ from ..commands.status import MODELS
 from ..commands.tables import LONG, NUMBER, Column
 from ..core import versions
 from ..core.change.gate.judge import LOOKS
-from ..core.figures import lines
+from ..core.figures import geometry
 from ..core.history import Kind
 from ..core.loads import level_ns
 from ..core.model import CacheMode, load_name
-from ..core.options.trial import arms_of
+from ..core.options.entries import arms_of
 from ..core.record import Record
 from ..core.text import latency as latency_text
 from ..core.text import many, ratio, when
@@ -223,7 +223,7 @@ def experiment(read: Reader, query: Query) -> Page:
         "plots": [
             item for item in (
                 plots.closing(record), plots.distribution(record), plots.levels(record),
-                *lines.bcache(record),
+                *geometry.bcache(record),
             ) if item.lines
         ],
     })
@@ -233,7 +233,7 @@ def latency(read: Reader, query: Query) -> Page:
     """Commit latency over time, with the changes that were made meanwhile."""
     changes = _changes(read)
     blocks = read.latencies.since(0.0)
-    by_osd: Dict[int, List[lines.Point]] = {}
+    by_osd: Dict[int, List[geometry.Point]] = {}
     for item in blocks:
         for osd in item.block.osds:
             if osd.latency_us > 0:
@@ -243,7 +243,7 @@ def latency(read: Reader, query: Query) -> Page:
     wanted = [osd_id for osd_id in order if f"osd.{osd_id}" == query.get("osd")]
     drawn = (wanted or order)[:OSDS_DRAWN]
     series = [
-        lines.Series(f"osd.{osd_id}", f"line-{place}", tuple(by_osd[osd_id]))
+        geometry.Series(f"osd.{osd_id}", f"line-{place}", tuple(by_osd[osd_id]))
         for place, osd_id in enumerate(sorted(drawn), 1)
     ]
     marks = [row for row in changes if not row["osd_ids"] or set(row["osd_ids"]) & set(drawn)]
@@ -299,7 +299,7 @@ def rollout(read: Reader, query: Query) -> Page:
                 ]) for item in kept
             ) if logs
         ]
-        series.append(lines.Series(name, look, tuple(points)))
+        series.append(geometry.Series(name, look, tuple(points)))
     marks = [row for row in _changes(read) if set(row["osd_ids"]) & treated]
     drawn = _drawn(
         "Commit latency of changed OSDs, and of those unchanged at the same time", series, marks,
@@ -351,7 +351,7 @@ def _osds_of(change: Mapping[str, Any]) -> Sequence[int]:
 
 
 def _drawn(
-    title: str, series: Sequence[lines.Series], changes: Sequence[Dict[str, Any]],
+    title: str, series: Sequence[geometry.Series], changes: Sequence[Dict[str, Any]],
     changed_at_s: Mapping[int, float],
 ) -> Dict[str, Any]:
     """A plot over time, and the changes that are marked on it by number.
@@ -369,7 +369,7 @@ def _drawn(
         row for row in made if moments and min(moments) <= row["at_s"] <= max(moments)
     ][-MARKS_MAX:]
     marks = [(row["at_s"], float(number)) for number, row in enumerate(inside, 1)]
-    return {"plot": lines.over_time(title, series, marks), "marked": inside}
+    return {"plot": geometry.over_time(title, series, marks), "marked": inside}
 
 
 Maker = Callable[[Reader, Query], Page]

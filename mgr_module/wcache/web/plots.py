@@ -7,19 +7,11 @@ import math
 from dataclasses import dataclass
 from typing import List
 
-from ..core.figures import ecdf
-from ..core.figures.lines import (
-    TICKS_APART_PX,
-    Geometry,
-    Line,
-    Plot,
-    Series,
-    axes_of,
-    over_time,
-)
+from ..core.figures import geometry
+from ..core.figures.geometry import TICKS_APART_PX, Geometry, Line, Plot, Series, axes_of, over_time
 from ..core.loads import MATERIAL_RATIO, level_ns
 from ..core.model import CacheMode
-from ..core.options.trial import arms_of
+from ..core.options.entries import arms_of
 from ..core.record import Pair, Record
 from ..core.verdict.sequential import DECIDE_ALPHA, HORIZON, half_width
 
@@ -31,7 +23,7 @@ def ratio_text(value: float) -> str:
 
 def distribution(record: Record) -> Plot:
     """The ECDFs of a record: which share of its latencies is below a latency."""
-    drawn, arms = ecdf.plot(record), arms_of(record.setup.option)
+    drawn, arms = geometry.plot(record), arms_of(record.setup.option)
     looks = {CacheMode.WRITE_BACK.value: "back", CacheMode.WRITE_THROUGH.value: "through"}
     curves = [(arms.name(CacheMode(curve.mode)), curve) for curve in drawn.curves]
     said = "; ".join(

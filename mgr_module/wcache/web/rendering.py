@@ -13,7 +13,7 @@ import jinja2
 from markupsafe import Markup, escape
 
 from ..commands.tables import Column
-from ..core.figures.lines import Geometry
+from ..core.figures.geometry import Geometry
 from ..core.model import load_name
 from ..core.text import amount, cell, duration, latency, many, ratio, relative, roughly, when
 from .pages import ROWS_MAX

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from sim_drives import OBEYS, Crash, Probe, crash_after, lease
 from wcache.core.drive.prior import prior_from
 from wcache.core.errors import NotFoundError, NotReadyError, Refusal, RefusalKind
-from wcache.core.hardware.bcache import BcacheState
-from wcache.core.hardware.readings import OptionValue
+from wcache.core.hardware import BcacheState, OptionValue
 from wcache.core.model import DeviceCache, KernelView
-from wcache.core.options.shared_cache import SharedCache
+from wcache.core.options.option import SharedCache
 from wcache.core.protocol import (
     ApplyOptionRequest,
     FailureOutcome,

@@ -17,7 +17,7 @@ from wcache.core.drive.journal import (
     JournalEntry,
 )
 from wcache.core.errors import MalformedError, StorageError
-from wcache.core.hardware.readings import OptionValue
+from wcache.core.hardware import OptionValue
 from wcache.core.model import CacheMode, CachePage, Transport
 from wcache_probe.switcher import Switcher, read_journal
 

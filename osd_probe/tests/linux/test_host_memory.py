@@ -1,7 +1,7 @@
 """A host's RAM and the limits of its OSDs' control groups, of either version."""
 
 import pytest
-from wcache.core.hardware.readings import CgroupLimit
+from wcache.core.hardware import CgroupLimit
 from wcache_probe.linux import memory
 from wcache_probe.linux.block.host_files import HostFiles
 from wcache_probe.linux.block.osds import OsdDevices

@@ -15,7 +15,7 @@ from wcache.core.drive.journal import (
     prior_of,
 )
 from wcache.core.errors import RefusedError, StorageError
-from wcache.core.hardware.readings import OptionValue
+from wcache.core.hardware import OptionValue
 from wcache.core.model import CacheMode, DeviceCache
 from wcache_probe.linux.transports.classify import Switches
 from wcache_probe.switcher import Switcher

@@ -20,8 +20,7 @@ from wcache.core.drive import safety
 from wcache.core.drive.journal import EntryKind, JournalEntry
 from wcache.core.drive.prior import prior_from
 from wcache.core.errors import RefusedError, WcacheError
-from wcache.core.hardware.bcache import BcacheState
-from wcache.core.hardware.readings import OptionValue
+from wcache.core.hardware import BcacheState, OptionValue
 from wcache.core.host_report import HostReport
 from wcache.core.model import (
     CachePage,
@@ -34,7 +33,7 @@ from wcache.core.model import (
     Role,
     Transport,
 )
-from wcache.core.options.shared_cache import SharedCache
+from wcache.core.options.option import SharedCache
 from wcache_probe.switching import options, steps
 from wcache_probe.switching.way_back import bring_back
 

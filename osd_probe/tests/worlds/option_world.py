@@ -6,7 +6,7 @@ from mgr_fakes import builders as make
 from wcache.core.drive.journal import EntryKind, JournalEntry
 from wcache.core.drive.prior import prior_from
 from wcache.core.errors import StorageError
-from wcache.core.hardware.readings import OptionValue
+from wcache.core.hardware import OptionValue
 from wcache.core.options.entries import names_of
 from wcache_probe.switching import steps
 

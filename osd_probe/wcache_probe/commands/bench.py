@@ -21,8 +21,7 @@ from wcache.core.experiment.observed import IDLE_WRITES_PER_S
 from wcache.core.figures.latency_table import HEADINGS, LatencyTable, of_samples, row
 from wcache.core.loads import MATERIAL_RATIO
 from wcache.core.model import CacheMode, DeviceCache, DriveReport, KernelView, LayerKind, Transport
-from wcache.core.shell import command, typed
-from wcache.core.text import before_after, latency, table
+from wcache.core.text import before_after, command, latency, table, typed
 
 from ..linux.block.host_files import HostFiles
 from ..linux.block.stack import paths_down

@@ -13,12 +13,11 @@ from typing import Any, Dict, List, Sequence, Tuple
 from wcache.core import codec
 from wcache.core.drive.manual import pin_word
 from wcache.core.drive.safety import Safety, judge, lost_after_reset
-from wcache.core.fleet import loaded_off
+from wcache.core.fleet import foreign_rules
 from wcache.core.fleet.findings import ADVICE
 from wcache.core.model import Cure, DeviceCache, DriveReport, Finding, FindingCode, Severity
 from wcache.core.ports import DriveHost
-from wcache.core.shell import command, commented
-from wcache.core.text import amount, table
+from wcache.core.text import amount, command, commented, table
 
 FORMAT_VERSION = 1
 _BY_SAFETY = {
@@ -153,7 +152,7 @@ def next_step(found: Sequence[Inspected], of_host: Sequence[Finding]) -> str:
     if Safety.AFTER_RESET in first:
         dropping = ", ".join(lost_after_reset(first[Safety.AFTER_RESET].state))
         return commented(
-            loaded_off.COMMAND, "prints how {} is loaded anew, so that it flushes", dropping
+            foreign_rules.RELOAD, "prints how {} is loaded anew, so that it flushes", dropping
         )
     lacking = [item for item in of_host if item.code is FindingCode.NOT_PREPARED]
     if lacking:

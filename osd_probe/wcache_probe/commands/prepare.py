@@ -29,8 +29,7 @@ from wcache.core.errors import (
     WcacheError,
 )
 from wcache.core.model import DeviceCache, DriveReport
-from wcache.core.shell import typed
-from wcache.core.text import many, named
+from wcache.core.text import many, named, typed
 
 from ..journal.host_lock import HostLock
 from ..journal.journal_file import LeaseMarker, StateFolder

@@ -14,7 +14,7 @@ from typing import Callable, Dict, List, Optional, Sequence, Tuple
 from wcache.core.drive.journal import EntryKind, JournalEntry
 from wcache.core.drive.prior import Prior
 from wcache.core.errors import ConflictError, NotFoundError, NotReadyError, WcacheError
-from wcache.core.shell import arguments, ticked, typed
+from wcache.core.text import arguments, ticked, typed
 
 from ..arguments import HOSTNAME, RESTORE_ONE, RUN_DIR, STATE_DIR
 from ..journal.journal_file import JournalFolder, StateFolder

@@ -23,8 +23,7 @@ from wcache.core.errors import (
     left,
     told,
 )
-from wcache.core.hardware.controller import Controller
-from wcache.core.hardware.readings import DmCacheState, FlushCounters, HostMemory, OptionValue
+from wcache.core.hardware import Controller, DmCacheState, FlushCounters, HostMemory, OptionValue
 from wcache.core.host_report import Disobedience
 from wcache.core.model import (
     CacheMode,
@@ -38,7 +37,7 @@ from wcache.core.model import (
     Transport,
 )
 from wcache.core.protocol import SamplesOutcome
-from wcache.core.shell import command, typed
+from wcache.core.text import command, typed
 
 from ..arguments import STATE_DIR
 from ..evidence.folder import EvidenceFolder

@@ -12,7 +12,7 @@ import re
 from dataclasses import replace
 from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
 
-from wcache.core.hardware.readings import CgroupLimit, HostMemory
+from wcache.core.hardware import CgroupLimit, HostMemory
 
 from .block.host_files import HostFiles, read_bytes, read_number, read_text
 from .block.osds import OsdDevices

@@ -8,7 +8,7 @@ from typing import Dict, Iterable, List, Optional, Sequence, Tuple
 
 from wcache.core.drive.safety import Safety, judge
 from wcache.core.errors import NotFoundError, Refusal, RefusalKind, WcacheError
-from wcache.core.hardware.bcache import BcacheState
+from wcache.core.hardware import BcacheState
 from wcache.core.host_report import OTHER_PROGRAMS
 from wcache.core.model import (
     Cure,

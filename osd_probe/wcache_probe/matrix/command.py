@@ -13,8 +13,7 @@ from wcache.core.drive.safety import may_toggle
 from wcache.core.errors import RefusedError
 from wcache.core.experiment.matrix import CELLS, Cell, Matrix
 from wcache.core.model import CacheMode, DriveReport
-from wcache.core.shell import command
-from wcache.core.text import table
+from wcache.core.text import command, table
 
 from ..journal.journal_file import MATRIX
 from ..linux.block.host_files import HostFiles

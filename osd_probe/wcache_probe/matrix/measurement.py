@@ -12,6 +12,7 @@ from typing import Callable, Dict, List, Optional, Tuple
 
 from wcache.core.drive.journal import EntryKind
 from wcache.core.errors import ConflictError, NotReadyError, RefusedError, WcacheError
+from wcache.core.experiment.design import coin
 from wcache.core.experiment.matrix import (
     CELLS,
     MATRIX_FORMAT,
@@ -25,7 +26,6 @@ from wcache.core.experiment.matrix import (
     Skipped,
     cells_of,
 )
-from wcache.core.experiment.slots import coin
 from wcache.core.model import CacheMode, DriveReport, DriveState
 from wcache.core.ports import DriveHost
 

@@ -18,7 +18,7 @@ from typing import ContextManager, Iterator, Optional, Tuple
 from wcache.core.errors import ConflictError, RefusedError, StorageError
 from wcache.core.experiment.matrix import WRITE_BYTES
 from wcache.core.model import DriveReport, LayerKind, Transport
-from wcache.core.shell import typed
+from wcache.core.text import typed
 
 from ..linux.block.host_files import HostFiles
 from ..linux.block.stack import is_followed, paths_down

@@ -24,7 +24,7 @@ from wcache.core.drive.prior import (
     with_options,
 )
 from wcache.core.errors import RefusedError, StorageError, WcacheError
-from wcache.core.hardware.readings import OptionValue
+from wcache.core.hardware import OptionValue
 from wcache.core.model import DriveReport, DriveState
 from wcache.core.options.entries import (
     BY_NAME,
@@ -36,7 +36,7 @@ from wcache.core.options.entries import (
     names_of,
     option,
 )
-from wcache.core.options.shared_cache import SharedCache
+from wcache.core.options.option import SharedCache
 
 from .steps import (
     AskCache,

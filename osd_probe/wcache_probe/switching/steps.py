@@ -8,7 +8,7 @@ from typing import Callable, Generator, List, Optional, Sequence, Tuple, Type, U
 from wcache.core.drive.journal import JournalEntry
 from wcache.core.errors import DisobeyedError, RefusedError, StorageError, WcacheError
 from wcache.core.model import CacheMode, DriveReport, DriveState
-from wcache.core.options.shared_cache import SharedCache
+from wcache.core.options.option import SharedCache
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from wcache.core.errors import (
     StorageError,
     WcacheError,
 )
-from wcache.core.shell import command
+from wcache.core.text import command
 
 from ..linux.block.host_files import printable
 from ..safe_files import open_new, read

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 from mgr_fakes.gate_simulation import HOST_DRIVES, SCENES, rates, whole, wholes
+from wcache.core.change.gate.blocks import Difference, beside_moves, difference, mean_error
 from wcache.core.change.gate.evidence import READS, HostShare, Sums, share
 from wcache.core.change.gate.judge import (
     BLOCKS_BEFORE,
@@ -18,7 +19,6 @@ from wcache.core.change.gate.judge import (
     load_of_any,
     look_at,
 )
-from wcache.core.change.gate.numbers import Difference, beside_moves, difference, mean_error
 from wcache.core.loads import Block, OsdBlock
 
 

@@ -7,12 +7,12 @@ from mgr_fakes import builders as make
 from rollout_world import mode_change, plan_of
 from wcache.core.change.change import Change
 from wcache.core.change.config_setting import ConfigSetting
+from wcache.core.change.domain_settings import OptionSetting
 from wcache.core.change.drive_setting import CacheDomain
-from wcache.core.change.option_setting import OptionSetting
 from wcache.core.change.setting import Made, Warrant
 from wcache.core.config_database import ConfigEdit, ConfigState
 from wcache.core.drive.prior import prior_from
-from wcache.core.hardware.readings import OptionValue
+from wcache.core.hardware import OptionValue
 from wcache.core.model import LoadPoint, Transport
 from wcache.core.options.entries import names_of
 from wcache.core.protocol import DrivesOutcome, FailureOutcome, StateOutcome

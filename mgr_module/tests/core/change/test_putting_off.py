@@ -7,12 +7,11 @@ from mgr_fakes import builders as make
 from rollout_world import change
 from wcache.core.change.change import Change, ChangeStatus
 from wcache.core.change.config_setting import ConfigSetting
-from wcache.core.change.gate.controls import controls_for
+from wcache.core.change.gate.evidence import controls_for
 from wcache.core.change.gate.gate_state import GateSettings
-from wcache.core.change.putting_off import later_words, put_off
 from wcache.core.change.rollout import RolloutMachine
 from wcache.core.change.rollout_state import Rollout
-from wcache.core.change.waves import arranged
+from wcache.core.change.waves import arranged, later_words, put_off
 from wcache.core.cluster import SlowOsd
 from wcache.core.config_database import ConfigEdit
 from wcache.core.model import LoadPoint

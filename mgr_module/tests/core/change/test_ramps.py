@@ -9,7 +9,7 @@ from wcache.core.change.change import Change
 from wcache.core.change.config_setting import ConfigSetting
 from wcache.core.config_database import ConfigEdit, OsdValue
 from wcache.knobs.knob import Wanted
-from wcache.services.plans.planner import Planner
+from wcache.services.plans.planners import Planner
 
 NAME = "osd_memory_target"
 VALUES = ("4000000000", "3800000000", "3610000000", "3429500000")

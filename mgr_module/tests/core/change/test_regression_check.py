@@ -1,7 +1,7 @@
 """What a change did to latency: one figure before, one after, and whether it got worse."""
 
 from wcache.core import events
-from wcache.core.change.gate.regression_check import error_of, is_worse, latency_of
+from wcache.core.change.gate.blocks import error_of, is_worse, latency_of
 from wcache.core.record import CounterDelta
 
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from mgr_fakes import builders as make
 from rollout_world import WB, WT, begun, change
 from wcache.core import codec, events
+from wcache.core.change.asking import PROBE_AWAITED_S
 from wcache.core.change.change import ChangeStatus
-from wcache.core.change.rolling_back import PROBE_AWAITED_S
 from wcache.core.change.rollout_state import Rollout, RolloutStatus
 from wcache.core.drive.prior import PriorDoubt
 from wcache.core.protocol import (

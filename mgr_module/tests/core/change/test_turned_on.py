@@ -4,7 +4,7 @@ import pytest
 from mgr_fakes import builders as make
 from rollout_world import change, plan_of
 from wcache.core.change.change import UNFINISHED, ChangeStatus
-from wcache.core.change.staleness import turned_on
+from wcache.core.change.preconditions import turned_on
 from wcache.core.model import CacheMode
 
 WB, WT = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH

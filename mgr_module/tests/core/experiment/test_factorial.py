@@ -16,9 +16,8 @@ from wcache.analysis.experiment import analyse
 from wcache.core import codec
 from wcache.core.errors import MalformedError
 from wcache.core.experiment import factorial
-from wcache.core.experiment.design import design_of
-from wcache.core.experiment.pairs import is_look, pairs_of
-from wcache.core.experiment.slots import Slot
+from wcache.core.experiment.design import Slot, design_of
+from wcache.core.experiment.run_state import is_look, pairs_of
 from wcache.core.model import (
     CacheMode,
     DeviceCache,

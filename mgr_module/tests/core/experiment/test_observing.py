@@ -14,16 +14,15 @@ from wcache.commands.campaigns import observed_text
 from wcache.core import codec, events
 from wcache.core.events import LoadSamples
 from wcache.core.experiment.observed import of_histogram, rates
-from wcache.core.experiment.observing.plan import (
+from wcache.core.experiment.observing_plan import (
     BESIDE_CALLS,
     BESIDE_ROUNDS_MAX,
     SAMPLES,
     observing,
 )
-from wcache.core.experiment.observing.run import CHANGED, NO_SAMPLE, NOT_KEPT_UP
+from wcache.core.experiment.observing_run import CHANGED, NO_SAMPLE, NOT_KEPT_UP
 from wcache.core.experiment.run_state import RunState, RunStatus
-from wcache.core.hardware.bcache import BcacheState
-from wcache.core.hardware.readings import FlushCounters
+from wcache.core.hardware import BcacheState, FlushCounters
 from wcache.core.loads import WRITE_BYTES
 from wcache.core.model import DeviceCache, DriveState, KernelView, LoadPoint, Transport
 from wcache.core.protocol import (

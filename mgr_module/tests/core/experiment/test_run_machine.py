@@ -10,8 +10,8 @@ from mgr_fakes import builders as make
 from run_world import OTHER_DRIVE, WB, WT, Mgr, begun, counters
 from wcache.core import codec, events
 from wcache.core.drive.prior import PriorDoubt
+from wcache.core.experiment.design import Slot
 from wcache.core.experiment.run_state import RunState, RunStatus
-from wcache.core.experiment.slots import Slot
 from wcache.core.loads import SAMPLES
 from wcache.core.model import DeviceCache, LoadPoint
 from wcache.core.protocol import (

@@ -6,7 +6,7 @@ import pytest
 from mgr_fakes import builders as make
 from run_world import OTHER_DRIVE, begun
 from wcache.core import events
-from wcache.core.experiment.slots import coin
+from wcache.core.experiment.design import coin
 from wcache.core.protocol import SetModeRequest
 
 

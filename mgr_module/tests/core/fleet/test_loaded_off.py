@@ -11,7 +11,7 @@ from wcache.ceph.health import health_checks
 from wcache.core.drive.safety import dropping_above, may_rest_on
 from wcache.core.drive.saved_off import how_to_name
 from wcache.core.errors import Refusal, RefusalKind
-from wcache.core.fleet.loaded_off import lenient, reloads, touched_domains
+from wcache.core.fleet.foreign_rules import lenient, reloads, touched_domains
 from wcache.core.host_report import JournalNote, KeptPrior
 from wcache.core.model import CachePage, KernelView, Layer, LayerKind, OsdUse, Role, Transport
 

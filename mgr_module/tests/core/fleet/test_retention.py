@@ -18,7 +18,7 @@ from wcache.core.fleet.retention import Bounds
 from wcache.core.fleet.retention import surplus as beyond
 from wcache.core.history import About, HistoryEntry
 from wcache.core.model import DriveModel, LoadPoint, Role, Transport, Verdict
-from wcache.core.options.trial import OptionTrial
+from wcache.core.options.entries import OptionTrial
 from wcache.core.verdict.load_profile import HOURS_MAX, HourLoad, LoadProfile
 from wcache.core.verdict.pooling import PoolTerm
 from wcache.core.verdict.recommend import recommend
@@ -33,7 +33,7 @@ from wcache.engine.storing.audit_log import (
     LINES_MAX,
     OTHERS_LOG,
 )
-from wcache.knobs.mclock.config import Known, Knowns
+from wcache.knobs.mclock.capacity import Known, Knowns
 from wcache.knobs.mclock.mgr.facts import KNOWN
 
 OPTIONS = CampaignOptions("cluster", (LoadPoint.OSD_BENCH_DEPTH1,), 20, 6, 0.4, 2.0, 2e3, 9e2, 9)

@@ -7,10 +7,10 @@ from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
 from module_world import said
 from wcache.ceph.health import health_checks
-from wcache.commands.drives.hosts import FindingsOfHosts, HostViews
+from wcache.commands.hosts import FindingsOfHosts, HostViews
 from wcache.core.config_database import Config, Entry
 from wcache.core.fleet.set_up import of_report
-from wcache.core.hardware.bcache import BcacheState
+from wcache.core.hardware import BcacheState
 from wcache.core.model import DriveModel, LoadPoint, OsdUse, Role, Transport, Verdict
 from wcache.core.verdict.result import ModeSummary, Result
 from wcache.engine.world import World

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mgr_fakes import builders as make
 from wcache.core.errors import RefusedError
-from wcache.core.hardware.readings import NAME_CHARS_MAX, VALUE_CHARS_MAX, OptionValue
+from wcache.core.hardware import NAME_CHARS_MAX, VALUE_CHARS_MAX, OptionValue
 from wcache.core.model import CacheMode, LoadPoint
 from wcache.core.options.entries import (
     BY_NAME,
@@ -14,9 +14,9 @@ from wcache.core.options.entries import (
     comparable,
     left_dirty,
     option,
+    parse_trial,
 )
 from wcache.core.options.option import Follow, Place
-from wcache.core.options.trial import parse_trial
 
 
 @pytest.mark.parametrize("name", ["write_cache", "fua", "cache_type"])

@@ -10,10 +10,9 @@ from wcache.analysis.experiment import analyse
 from wcache.ceph.health import health_checks
 from wcache.commands.findings import results
 from wcache.core.drive.proofs import AcceptedProof, digest
-from wcache.core.drive_kind import DriveKind
 from wcache.core.fleet.findings import of_power_cuts
-from wcache.core.hardware.readings import FlushCounters
-from wcache.core.host_report import HostReport, PowerCut
+from wcache.core.hardware import FlushCounters
+from wcache.core.host_report import DriveKind, HostReport, PowerCut
 from wcache.core.model import (
     CacheMode,
     DeviceCache,

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from mgr_fakes import builders as make
-from wcache.core.drive_kind import DriveKind
+from wcache.core.host_report import DriveKind
 from wcache.core.model import CacheMode, DeviceCache, DriveModel, LoadPoint, Verdict
 from wcache.core.verdict.hosts_by_model import Counted, counted
 from wcache.core.verdict.outlook import outlook, standings

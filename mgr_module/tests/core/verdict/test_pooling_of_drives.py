@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 from wcache.core.model import FindingCode, LoadPoint, Role, Transport, Verdict
-from wcache.core.verdict.estimate import estimate
-from wcache.core.verdict.pooling import DriveVerdict, Pool, PoolTerm, pooled
+from wcache.core.verdict.pooling import DriveVerdict, Pool, PoolTerm, estimate, pooled
 
 D1 = LoadPoint.OSD_BENCH_DEPTH1
 THROUGH, BACK, SAME, FEW, CONFLICTS = (

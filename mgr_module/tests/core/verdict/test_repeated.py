@@ -8,7 +8,7 @@ import pytest
 from mgr_fakes import builders as make
 from test_recommendations import BACK, BATCH, CONFLICTS, FEW, SAME, THROUGH, result
 from wcache.core.model import Finding, FindingCode, Role, Severity, Transport
-from wcache.core.options.trial import OptionTrial
+from wcache.core.options.entries import OptionTrial
 from wcache.core.verdict.pooling import PoolTerm
 from wcache.core.verdict.recommend import recommend
 from wcache.core.verdict.repeated import standing

@@ -7,7 +7,7 @@ from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
 from module_world import ok, said, start
 from test_recommendations import BACK, BATCH, FEW, SAME, THROUGH, TIMER, result
-from wcache.core.drive_kind import DriveKind
+from wcache.core.host_report import DriveKind
 from wcache.core.model import Role, Transport, Verdict
 from wcache.core.verdict.hosts_by_model import hosts_by_model
 from wcache.core.verdict.pooling import Pool, PoolTerm

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from wcache.core import codec
 from wcache.core.model import FindingCode, LoadPoint, Verdict
-from wcache.core.verdict.across_loads import over_loads
-from wcache.core.verdict.estimate import Estimate
+from wcache.core.verdict.across_loads import over_loads, weighted
 from wcache.core.verdict.load_profile import (
     HOURS_MAX,
     HOURS_MIN,
@@ -20,8 +19,7 @@ from wcache.core.verdict.load_profile import (
     shares,
     work_counters,
 )
-from wcache.core.verdict.pooling import LoadVerdict
-from wcache.core.verdict.workload_weighting import weighted
+from wcache.core.verdict.pooling import Estimate, LoadVerdict
 
 DEPTH1, BATCH = LoadPoint.OSD_BENCH_DEPTH1, LoadPoint.OSD_BENCH_BATCH
 LARGE = LoadPoint.OSD_BENCH_4M

@@ -15,7 +15,7 @@ from module_world import WB, WT, ok, said
 from wcache.analysis.decision import Materiality
 from wcache.analysis.experiment import analyse
 from wcache.analysis.flushes import commit_us
-from wcache.core.hardware.readings import FlushCounters, Wear
+from wcache.core.hardware import FlushCounters, Wear
 from wcache.core.model import (
     CachePage,
     DriveModel,
@@ -26,7 +26,7 @@ from wcache.core.model import (
     Verdict,
 )
 from wcache.core.record import CounterDelta
-from wcache.core.verdict.consequences import noop_flushes, of_write_through
+from wcache.core.verdict.explaining import noop_flushes, of_write_through
 from wcache.core.verdict.result import Result
 from wcache.engine.evidence.results import of_record
 from wcache_sim.drive_schema import load_drive_file

@@ -12,15 +12,15 @@ from wcache.knobs.knob import Asked, Wanted
 from wcache.knobs.mclock.advice import Advice, Basis, advise
 from wcache.knobs.mclock.capacity import (
     CALLS_MIN,
+    NAMES,
+    Known,
     Measurement,
     of_model,
     of_one,
     settings,
     stacks,
 )
-from wcache.knobs.mclock.config import NAMES, Known
-from wcache.knobs.mclock.plan import make_changes
-from wcache.knobs.mclock.stale import stale
+from wcache.knobs.mclock.plan import make_changes, stale
 
 BACK, THROUGH = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
 HDD = "osd_mclock_max_capacity_iops_hdd"

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from mgr_fakes import builders as make
 from wcache.core.config_database import Config, ConfigEdit, Entry, parse_dump
-from wcache.knobs.mclock.config import NAMES, Known, see
+from wcache.knobs.mclock.capacity import NAMES, Known, see
 
 HDD = "osd_mclock_max_capacity_iops_hdd"
 

@@ -4,10 +4,15 @@ import itertools
 import random
 
 import pytest
-from wcache.knobs.memory.curve import Curve, Point, cache_bytes
-from wcache.knobs.memory.division import Share, divide
-from wcache.knobs.memory.knob import STEP_BYTES, MemoryOptions
-from wcache.knobs.memory.room import GIB, equal_split, others_bytes, room_of
+from wcache.knobs.memory.curve import Curve, Point, Share, cache_bytes, divide
+from wcache.knobs.memory.reading import (
+    GIB,
+    STEP_BYTES,
+    MemoryOptions,
+    equal_split,
+    others_bytes,
+    room_of,
+)
 
 # `make test-statistics` does it on 1,000 hosts (qa/statistics/test_memory_on_1000_hosts.py).
 HOSTS_BRUTE, HOSTS_STABLE = 25, 100

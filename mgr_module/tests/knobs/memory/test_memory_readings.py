@@ -6,10 +6,9 @@ import pytest
 from mgr_fakes.memory import LruOsd, uniform
 from wcache.ceph.config import labels_of
 from wcache.core.config_database import Entry
-from wcache.knobs.memory.curve import curve_of
-from wcache.knobs.memory.knob import TARGET
-from wcache.knobs.memory.rates import MissCost, Rates, between, usual_costs
+from wcache.knobs.memory.curve import MissCost, Rates, between, curve_of, usual_costs
 from wcache.knobs.memory.reading import (
+    TARGET,
     AgeBins,
     Counters,
     OsdReading,

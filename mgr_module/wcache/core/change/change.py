@@ -9,15 +9,14 @@ from typing import FrozenSet, Optional, Tuple, Union
 from .. import codec
 from ..config_database import EDITS_MAX, ConfigEdit
 from ..drive.prior import UNKNOWN, Prior, PriorDoubt
-from ..drive_kind import OfDriveKind
 from ..errors import StorageError
+from ..host_report import OfDriveKind
 from ..model import DriveModel, LoadPoint
 from ..scope import Scope
 from ..verdict.option_choice import Ground, fallen
-from .cache_mode_setting import CacheModeSetting
 from .config_setting import JUDGED_MAX, ConfigSetting
+from .domain_settings import CacheModeSetting, OptionSetting
 from .drive_setting import NOWHERE, CacheDomain, DriveSetting
-from .option_setting import OptionSetting
 from .setting import DriveWear, Made, Verdicts, Warrant, WayBack
 
 # 250 are stored in one value (RECORD_BYTES_MAX); details of failures come on top.

@@ -37,9 +37,9 @@ from .gate.judge import (
     look_at,
 )
 from .preconditions import illness_of, words
-from .putting_off import put_off
 from .rollout_base import Phase
 from .stepping import drives_of, osds_ahead
+from .waves import put_off
 
 # A block that is this much later than it should be does not come any more.
 BLOCK_LATE_S = 60.0

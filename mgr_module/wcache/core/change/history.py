@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Dict, Iterable, List, Mapping, Optional, Set, Tuple
 
 from ..codec import one_line
-from ..drive_kind import DriveKind
 from ..history import OSDS_MAX, About, HistoryEntry
+from ..host_report import DriveKind
 from ..model import CacheMode, LoadPoint
 from ..text import before_after
 from ..verdict.result import Result

@@ -20,11 +20,10 @@ from .. import events
 from ..codec import one_line
 from ..protocol import FailureOutcome, SamplesOutcome
 from ..record import Precondition
-from ..shell import command
-from ..text import before_after, named
+from ..text import before_after, command, named
 from . import preconditions as holding
 from .change import Change, ChangeStatus
-from .gate.regression_check import error_of, is_worse, latency_of
+from .gate.blocks import error_of, is_worse, latency_of
 from .gating import Gating
 from .rollout_base import Phase
 from .rollout_state import RolloutStatus

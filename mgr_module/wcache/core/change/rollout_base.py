@@ -9,16 +9,15 @@ from typing import AbstractSet, Iterable, Iterator, List, Mapping, Optional, Tup
 from .. import events
 from ..codec import one_line
 from ..config_database import ConfigRequest
-from ..drive_kind import DriveKind
+from ..host_report import DriveKind
 from ..record import Precondition
-from ..shell import typed
-from ..text import many
+from ..text import many, typed
 from . import preconditions
 from .change import GOING_BACK, Change, ChangeStatus
 from .gate.evidence import Proofs
+from .preconditions import turned_on
 from .rollout_state import Rollout, RolloutStatus
 from .setting import Ask
-from .staleness import turned_on
 from .stepping import NOTHING, Step, Touched, gated, step_from, steps_left, why_so_large
 
 Machine = TypeVar("Machine", bound="RolloutBase")

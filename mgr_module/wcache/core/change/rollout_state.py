@@ -14,12 +14,11 @@ from ..loads import OSDS_MAX
 from ..model import Role
 from ..protocol import MeasureRequest
 from ..record import Precondition
-from .cache_mode_setting import CacheModeSetting
 from .change import GOING_BACK, TOUCHED, Change, ChangeStatus
+from .domain_settings import CacheModeSetting, OptionSetting
 from .gate.evidence import Proofs, Sums
 from .gate.gate_state import GateSettings, GateStep
 from .gate.harm import Harm
-from .option_setting import OptionSetting
 from .setting import Ask, Warrant
 
 ROLLOUT_VERSION = 14

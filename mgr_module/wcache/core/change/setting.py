@@ -13,8 +13,8 @@ from typing import ClassVar, NamedTuple, Protocol, Sequence, Tuple, TypeVar, Uni
 
 from ..config_database import ConfigEdit, ConfigRequest
 from ..drive.prior import UNKNOWN, Prior, PriorDoubt
-from ..drive_kind import DriveKind
-from ..hardware.readings import Wear
+from ..hardware import Wear
+from ..host_report import DriveKind
 from ..protocol import Request
 from ..verdict.option_choice import OptionVerdict
 from ..verdict.recommend import Recommendation

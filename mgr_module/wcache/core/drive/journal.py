@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Dict, Optional, Sequence, Tuple
 
 from .. import codec, versions
 from ..errors import StorageError, VersionError, WcacheError
-from ..hardware.readings import VALUES_MAX, OptionValue
+from ..hardware import VALUES_MAX, OptionValue
 from ..model import (
     CacheMode,
     CachePage,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Mapping, Optional, Sequence, Tuple
 
 from ..model import CacheMode, DriveReport, Transport
-from ..shell import CommandLine, chained, command, commented, ticked
+from ..text import CommandLine, chained, command, commented, ticked
 from .safety import may_rest_on, pinnable
 
 

@@ -15,7 +15,7 @@ from typing import Dict, Mapping, Optional, Sequence, Tuple
 
 from .. import codec
 from ..errors import RefusedError, StorageError
-from ..hardware.readings import OptionValue
+from ..hardware import OptionValue
 from ..model import CacheMode, DriveReport, DriveState, KernelView, mode_of
 from .journal import JournalEntry, PriorDrive, prior_of
 

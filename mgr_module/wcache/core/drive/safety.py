@@ -28,7 +28,7 @@ from ..model import (
     Severity,
     Transport,
 )
-from ..options.shared_cache import SharedCache, caches_of, drive_words, shared_cache
+from ..options.option import SharedCache, caches_of, drive_words, shared_cache
 
 ROLL_BACK_FIRST = "where wcache turned it off, roll that back first"
 DROPS = "a loop device in write through drops the OSD's flushes"

@@ -11,8 +11,7 @@ from __future__ import annotations
 from typing import Callable, Iterable, List, Sequence, Tuple
 
 from ..model import CacheMode, DeviceCache, DriveReport, Transport
-from ..shell import typed
-from ..text import named
+from ..text import named, typed
 from .safety import boots_with_rule, flush_unproven, may_be_pinned
 
 NAMES_MAX = 24

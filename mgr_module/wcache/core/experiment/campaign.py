@@ -24,12 +24,12 @@ from ..cluster import SLOW_OPS, ClusterState, calm_first, in_turns
 from ..codec import one_line
 from ..drive.safety import may_toggle, refused, writeback_refusal
 from ..errors import MalformedError, NotFoundError, RefusalKind, RefusedError
-from ..hardware.bcache import WRITTEN_FOR, WRITTEN_MAX, Dirty, begins_nowhere
+from ..hardware import WRITTEN_FOR, WRITTEN_MAX, Dirty, begins_nowhere
 from ..host_report import HostReport, lost_models
 from ..loads import WATCHED_MAX
 from ..model import DriveModel, DriveReport, LoadPoint, Role
+from ..options.entries import OptionTrial
 from ..options.option import Option
-from ..options.trial import OptionTrial
 from ..record import Precondition
 from ..scope import Scope
 from ..simulation import OfDrives

@@ -13,10 +13,9 @@ from typing import Any, Callable, Dict, List, Tuple
 from .. import events
 from ..codec import one_line
 from ..drive.prior import PriorDoubt
-from ..hardware.bcache import CONTROLLER_S
+from ..hardware import CONTROLLER_S
 from ..loads import WRITE_BYTES
-from ..options.entries import DRAINS
-from ..options.trial import arms_of
+from ..options.entries import DRAINS, arms_of
 from ..protocol import (
     DrivesOutcome,
     FailureOutcome,
@@ -25,14 +24,13 @@ from ..protocol import (
     SetOptionRequest,
     StateOutcome,
 )
-from . import accounting, run_priors, starting
+from . import budget, period, run
 from . import period as period_run
+from .design import CheckSlot, Slot
 from .leased_run import ATTEMPTS_MAX, LeasedRun
-from .pairs import IN_PROGRESS, is_look
 from .period import PeriodUnderWay, Stage, Toggle, closing_request, in_place, read_at, samples_of
 from .run import Actions
-from .run_state import RunStatus
-from .slots import CheckSlot, Slot
+from .run_state import IN_PROGRESS, RunStatus, is_look
 
 _LOADED = (Stage.MEASURING, Stage.WRITING)
 
@@ -76,13 +74,13 @@ class ComparingRun(LeasedRun):
 
     def _task_failed(self, outcome: FailureOutcome, now_s: float) -> Actions:
         if self._now.phase is Stage.RELEASING:
-            problem = run_priors.words_of_failure(self.state, self._releasing, outcome)
+            problem = run.words_of_failure(self.state, self._releasing, outcome)
             return self._released(problem, outcome.doubt)
         said = outcome.message + (f": {outcome.advice}" if outcome.advice else "")
         other = outcome.doubt is PriorDoubt.OTHER_STATE
         # of what was touched since it was looked at, it may well be our own change that was found
         if self._now.phase is Stage.SETTING and other and self._step.domain_id in self._untouched:
-            self.state = run_priors.without(self.state, self._step.domain_id)
+            self.state = run.without(self.state, self._step.domain_id)
             self._looks += 1
             if self._looks < ATTEMPTS_MAX:
                 self._void(now_s)
@@ -127,7 +125,7 @@ class ComparingRun(LeasedRun):
 
     def _set_next(self) -> Actions:
         step = self._step
-        prior = run_priors.prior_of(self.state, step.domain_id)
+        prior = run.prior_of(self.state, step.domain_id)
         return [self._task(period_run.set_request(self.spec, step, prior))]
 
     def _set(self, outcome: StateOutcome, now_s: float) -> Actions:
@@ -137,7 +135,7 @@ class ComparingRun(LeasedRun):
             which = "the drive" if len(steps) == 1 else step.domain_id
             words = arms_of(self.spec.option).name(step.mode)
             return self._halt(f"{which} is not in {words} after the probe set it", now_s)
-        left_high = starting.left_high(self.spec, self._setup, now, self._prior, outcome)
+        left_high = period.left_high(self.spec, self._setup, now, self._prior, outcome)
         if left_high:
             now.before = ()
             return self._set_rate(left_high, drained=True)
@@ -259,7 +257,7 @@ class ComparingRun(LeasedRun):
     def _read(self, outcome: StateOutcome, now_s: float) -> Actions:
         now = self._now
         now.bcache += read_at(outcome, now_s)
-        next_ = starting.next_of(
+        next_ = period.next_of(
             self.spec, self._setup, now, self._prior, outcome, self._experiment.starting_left, now_s
         )
         if next_.gives_up:
@@ -274,7 +272,7 @@ class ComparingRun(LeasedRun):
             written = next_.load.count * WRITE_BYTES[next_.load.load_point]
             now.written_bytes += written
             # saved first: a mgr that takes over must know what was written
-            self.state = accounting.with_written(self.state, written)
+            self.state = budget.with_written(self.state, written)
             return [events.SaveRun(), self._load(next_.load)]
         if next_.rate:
             return self._set_rate(next_.rate, drained=not next_.drains)
@@ -286,7 +284,7 @@ class ComparingRun(LeasedRun):
         return [self._task(SetOptionRequest(self.spec.domain_id, DRAINS, rate, self._prior))]
 
     def _rate_set(self, outcome: StateOutcome, now_s: float) -> Actions:
-        if not starting.has_rate(outcome, self._now.rate):
+        if not period.has_rate(outcome, self._now.rate):
             return self._halt(f"{DRAINS} is not {self._now.rate} after it was set", now_s)
         if isinstance(self._now.slot, CheckSlot):  # it begins with a toggle, so anew
             self._now.phase = Stage.SETTING

@@ -8,16 +8,15 @@ from statistics import median
 from typing import Callable, Dict, Iterable, List, NamedTuple, Sequence, Set, Tuple
 
 from ..cluster import ClusterState
-from ..hardware.bcache import CONTROLLER_S, Dirty
+from ..hardware import CONTROLLER_S, Dirty
 from ..loads import ASSUMED_SAMPLE_S, WRITE_BYTES
 from ..model import DriveModel, LoadPoint
 from ..record import ExperimentSetup
+from . import observing_plan as observing
 from .design import design_of
-from .observing import plan as observing
-from .pairs import FIRST_LOOK
-from .run_state import RunSpec
-from .settling_time.checks import checks_at_most, pairs_limit
-from .starting import START_WAIT_S
+from .period import START_WAIT_S
+from .run_state import FIRST_LOOK, RunSpec
+from .settling import checks_at_most, pairs_limit
 
 OVERHEAD_S = 0.3  # set, read back and close, by the probe's fast polls
 

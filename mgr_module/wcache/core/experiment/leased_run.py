@@ -17,13 +17,12 @@ from ..drive.prior import Prior, PriorDoubt
 from ..errors import StorageError
 from ..protocol import DrivesOutcome, LookRequest, StateOutcome
 from ..record import Record
-from . import accounting, run_priors
+from . import budget, run
 from .budget import Experiment
-from .pairs import whole
+from .design import Periods
 from .period import PeriodUnderWay, Stage
 from .run import Actions, RunMachine
-from .run_state import RunStatus
-from .slots import Periods
+from .run_state import RunStatus, whole
 
 # A period that is interrupted (probe restart, OSD restart) is measured again this often.
 ATTEMPTS_MAX = 3
@@ -70,7 +69,7 @@ class LeasedRun(RunMachine):
 
     @property
     def _prior(self) -> Prior:
-        return run_priors.prior_of(self.state, self.spec.domain_id)
+        return run.prior_of(self.state, self.spec.domain_id)
 
     # ---- before the first touch
 
@@ -81,18 +80,18 @@ class LeasedRun(RunMachine):
         if self.state.status is RunStatus.RUNNING and self.state.ill_since_s:
             return self._give_back()
         if self.state.status is RunStatus.RUNNING:
-            self.state = accounting.with_cut_off(self.state, self.periods, now_s)
+            self.state = budget.with_cut_off(self.state, self.periods, now_s)
             domain_id = self.spec.domain_id
-            if self.spec.option_osd is not None and run_priors.touched(self.state, domain_id):
+            if self.spec.option_osd is not None and run.touched(self.state, domain_id):
                 # it may go by what the last mgr gave it: no probe has put that back
                 self._now = PeriodUnderWay(phase=Stage.RESUMING)
-                request = run_priors.release_request(self.state, domain_id)
+                request = run.release_request(self.state, domain_id)
                 return [events.SaveRun(), self._task(request)]
         self.state = replace(self.state, status=RunStatus.RUNNING, began_at_s=now_s, reason="")
         return self._look_or_go_on(now_s)
 
     def _resumed(self, outcome: StateOutcome, now_s: float) -> Actions:
-        problem = run_priors.words_of_release(self.state, self.spec.domain_id, outcome)
+        problem = run.words_of_release(self.state, self.spec.domain_id, outcome)
         if problem:
             return self._halt(problem, now_s)
         return [*self._put_back_late(outcome), *self._look_or_go_on(now_s)]
@@ -109,7 +108,7 @@ class LeasedRun(RunMachine):
 
     def _look_or_go_on(self, now_s: float) -> Actions:
         """Nothing is touched before what was there is stored."""
-        unknown = run_priors.next_unknown(self.state)
+        unknown = run.next_unknown(self.state)
         if unknown is not None:
             self._now = PeriodUnderWay(phase=Stage.LOOKING, looked_at=unknown)
             return [events.SaveRun(), self._task(LookRequest(unknown))]
@@ -123,7 +122,7 @@ class LeasedRun(RunMachine):
         """What is there before the first touch; stored before anything else is done."""
         domain_id = self._now.looked_at
         try:
-            self.state = run_priors.with_look(self.state, domain_id, outcome.drives)
+            self.state = run.with_look(self.state, domain_id, outcome.drives)
         except StorageError as error:
             return self._halt(error.message, now_s)
         self._untouched.add(domain_id)
@@ -135,12 +134,12 @@ class LeasedRun(RunMachine):
     def _void(self, now_s: float) -> None:
         """Count what the period under way has cost; its samples are not used."""
         if self._now.under_way:
-            self.state = accounting.with_voided(self.state, self._now, now_s)
+            self.state = budget.with_voided(self.state, self._now, now_s)
             self._now.phase = Stage.IDLE
 
     def _recorded(self, record: Record) -> events.SaveRecord:
         periods = self.periods[self.experiment_index]
-        self.state = accounting.with_recorded(self.state, periods, record.record_id)
+        self.state = budget.with_recorded(self.state, periods, record.record_id)
         return events.SaveRecord(record)
 
     def _stop_measuring(self, reason: str, now_s: float) -> Actions:
@@ -172,8 +171,8 @@ class LeasedRun(RunMachine):
         domain_ids = self.spec.domain_ids
         while len(self._now.released) < len(domain_ids):
             domain_id = self._releasing
-            if run_priors.touched(self.state, domain_id):
-                request = run_priors.release_request(self.state, domain_id)
+            if run.touched(self.state, domain_id):
+                request = run.release_request(self.state, domain_id)
                 return [events.SaveRun(), self._task(request)]
             self._now.released += (True,)
         owed = tuple(name for name, back in zip(domain_ids, self._now.released) if not back)
@@ -184,8 +183,8 @@ class LeasedRun(RunMachine):
 
     def _gave_back(self, outcome: StateOutcome, _: float) -> Actions:
         domain_id = self._releasing
-        self.state = run_priors.with_told(self.state, domain_id, outcome.prior)
-        problem = run_priors.words_of_release(self.state, domain_id, outcome)
+        self.state = run.with_told(self.state, domain_id, outcome.prior)
+        problem = run.words_of_release(self.state, domain_id, outcome)
         late = self._ends_for_another and not problem
         return [*(self._put_back_late(outcome) if late else []), *self._released(problem)]
 
@@ -212,7 +211,7 @@ class LeasedRun(RunMachine):
         """Nobody answers for the domains: what was touched is owed until it is read."""
         began = self.state.status is not RunStatus.WAITING
         return self._end(RunStatus.ABORTED, reason, tuple(
-            name for name in self.spec.domain_ids if began and run_priors.touched(self.state, name)
+            name for name in self.spec.domain_ids if began and run.touched(self.state, name)
         ))
 
     def _given_back_late(self, event: events.Event) -> Actions:
@@ -222,7 +221,7 @@ class LeasedRun(RunMachine):
         outcome, domain_id = event.outcome, self.spec.domain_id
         if self.state.settled or not isinstance(outcome, StateOutcome):
             return []
-        if run_priors.words_of_release(self.state, domain_id, outcome):
+        if run.words_of_release(self.state, domain_id, outcome):
             return []
         self.confirm(domain_id)
         return [events.SaveRun(), events.Note(BACK)]
@@ -252,7 +251,7 @@ class LeasedRun(RunMachine):
             self.state, ill_since_s=now_s, voided_at_s=now_s, ill_times=self.state.ill_times + 1,
             reason=one_line(f"waiting: {why}"), load_failed=load_failed,
         )
-        self.state = accounting.with_thrown_away(self.state, self._keep_whole().values())
+        self.state = budget.with_thrown_away(self.state, self._keep_whole().values())
         self._releases, self._watch_of = 0, (-1, "")  # what the watch says of them is known
         note = f"the pair under way is thrown away, and what it toggles goes back: {why}"
         return [events.Note(one_line(note), "warning"), *self._give_back()]
@@ -261,7 +260,7 @@ class LeasedRun(RunMachine):
         if owed:  # the reason says why
             return self._halt(self.state.reason, self.state.ill_since_s, unfit=True)
         for domain_id in self.spec.domain_ids:
-            self.state = run_priors.given_back(self.state, domain_id)
+            self.state = run.given_back(self.state, domain_id)
         self._now = PeriodUnderWay()
         return [events.SaveRun()]
 

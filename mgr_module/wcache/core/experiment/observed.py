@@ -10,8 +10,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 from ..codec import INT_MAX, parse_json
 from ..errors import MalformedError
 from ..figures.latency_table import LatencyTable
-from ..hardware.bcache import BcacheState
-from ..hardware.readings import FlushCounters
+from ..hardware import BcacheState, FlushCounters
 from ..model import CacheMode, KernelView, LoadPoint, Role
 from ..record import BUCKETS_MAX, LatencyHistogram, Precondition
 

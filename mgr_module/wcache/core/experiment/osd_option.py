@@ -12,10 +12,10 @@ from typing import Dict, Generator, Mapping, Optional, Sequence, Tuple, Union
 
 from ..drive.prior import PriorDoubt
 from ..errors import WcacheError
-from ..hardware.readings import OptionValue
+from ..hardware import OptionValue
 from ..model import DriveReport, DriveState
+from ..options.entries import OptionTrial
 from ..options.option import Option
-from ..options.trial import OptionTrial
 from ..protocol import (
     DrivesOutcome,
     FailureOutcome,
@@ -27,7 +27,7 @@ from ..protocol import (
     SetOptionRequest,
     StateOutcome,
 )
-from ..shell import CommandLine, command, ticked
+from ..text import CommandLine, command, ticked
 
 ELSEWHERE = "compare it on OSDs of which that is so"
 NONE = "as configured"  # in the place of a value: the OSD has none at run time

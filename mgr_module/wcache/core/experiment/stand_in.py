@@ -6,9 +6,8 @@ from dataclasses import replace
 from typing import Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from ..cluster import ClusterState
-from ..drive_kind import DriveKind
 from ..errors import WcacheError
-from ..host_report import HostReport
+from ..host_report import DriveKind, HostReport
 from ..loads import WRITE_BYTES
 from ..record import ExperimentSetup, Precondition
 from ..scope import parse_scope
@@ -20,7 +19,7 @@ from .campaign import (
     select,
 )
 from .forecast import forecast
-from .observing.capacity_run import benches_capacity
+from .observing_run import benches_capacity
 from .run_state import RunSpec, RunState, RunStatus
 from .schedule import make_runs
 

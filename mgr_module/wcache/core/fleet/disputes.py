@@ -15,10 +15,10 @@ from ..change.rollout_state import UNDER_WAY, Rollout
 from ..drive.journal import EntryKind
 from ..drive.prior import PriorDoubt
 from ..experiment.osd_option import NONE, by_hand
-from ..experiment.run_priors import prior_of, touched
+from ..experiment.run import prior_of, touched
 from ..experiment.run_state import OVER, RunState, RunStatus
 from ..host_report import HostReport, JournalNote
-from ..shell import ticked
+from ..text import ticked
 
 Key = Tuple[str, str]
 """Hostname and cache domain."""

@@ -23,8 +23,8 @@ from ..model import (
     Severity,
     Transport,
 )
-from ..shell import ticked
-from . import loaded_off, set_up
+from ..text import ticked
+from . import foreign_rules, set_up
 
 # code: (summary for `ceph health`, what to do).  A summary with a form for one and a form for more
 # (`core/text.py`, counted()) is told with the number of findings, as Ceph tells of its own.
@@ -79,12 +79,12 @@ ADVICE: Dict[FindingCode, Tuple[str, str]] = {
     ),
     FindingCode.LAYER_DROPS_FLUSHES: (
         "drive{s} {has|have} layers that would drop flushes if a reset turned the cache on",
-        f"run what {ticked(loaded_off.COMMAND)} prints; by hand, one OSD at a time: stop it, pin "
+        f"run what {ticked(foreign_rules.RELOAD)} prints; by hand, one OSD at a time: stop it, pin "
         "the disk (echo 'temporary write back' > /sys/block/DISK/device/scsi_disk/*/cache_type), "
         "deactivate and activate its LV (a dm-crypt device: close and open it), start it; then "
         "`wcache-probe prepare`, so that the next boot does not bring it back",
     ),
-    FindingCode.LOADED_OFF: loaded_off.ADVICE,
+    FindingCode.LOADED_OFF: foreign_rules.ADVICE,
     FindingCode.SETUP: set_up.ADVICE,
     FindingCode.BCACHE_STATE: (
         "bcache device{s} {runs|run} without {its|their} cache",
@@ -285,7 +285,7 @@ def of_drive(
         layers = ", ".join(lost_after_reset(drive.state))
         found.append(
             Finding(FindingCode.LOADED_OFF, Severity.WARNING, drive.dev_name, layers)
-            if loaded_off.lenient(drive, touched or leased) else
+            if foreign_rules.lenient(drive, touched or leased) else
             Finding(
                 FindingCode.LAYER_DROPS_FLUSHES, Severity.ERROR, drive.dev_name,
                 f"the cache is off, but a reset may turn it on, and {layers} drops flushes",

@@ -24,11 +24,9 @@ from typing import (
 from ..cluster import ClusterState
 from ..drive.proofs import HOSTS_MIN
 from ..drive.safety import may_toggle
-from ..drive_kind import DriveKind
-from ..host_report import HostReport
+from ..host_report import DriveKind, HostReport
 from ..model import CacheMode, DriveModel, DriveReport
-from ..shell import CommandLine, ticked
-from ..text import named
+from ..text import CommandLine, named, ticked
 
 NAMED_MAX = 3  # hosts in one line
 HostsByModel = Mapping[DriveKind, FrozenSet[str]]

@@ -20,13 +20,12 @@ from typing import (
     Tuple,
 )
 
-from ..drive_kind import DriveKind, OfDriveKind
-from ..hardware.readings import NAME_CHARS_MAX, VALUE_CHARS_MAX
+from ..hardware import NAME_CHARS_MAX, VALUE_CHARS_MAX
+from ..host_report import DriveKind, OfDriveKind
 from ..model import LoadPoint, Verdict
-from ..options.entries import BY_NAME
+from ..options.entries import BY_NAME, OptionTrial
 from ..options.option import Follow
-from ..options.trial import OptionTrial
-from ..shell import command, typed
+from ..text import command, typed
 from .hosts_by_model import HostsByModel, missing_word
 from .pooling import LoadVerdict, Pool, pooled
 from .recommend import PoolKey, drive_verdict, groups, saying

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Iterable, List, Mapping, Optional, Sequence, Tuple
 
-from ..drive_kind import DriveKind
+from ..host_report import DriveKind
 from ..model import CacheMode, LoadPoint, Verdict
-from ..shell import command
+from ..text import command
 from .hosts_by_model import Counted
 from .recommend import Recommendation
 

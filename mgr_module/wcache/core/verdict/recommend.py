@@ -26,20 +26,17 @@ from typing import (
 
 from ..cluster import ClusterState
 from ..drive.proofs import AcceptedProof
-from ..drive_kind import DriveKind, OfDriveKind
-from ..host_report import HostReport
+from ..host_report import DriveKind, HostReport, OfDriveKind
 from ..loads import MATERIAL_RATIO
 from ..model import CacheMode, DriveModel, DriveReport, FindingCode, LoadPoint, Verdict
-from ..options.trial import OptionTrial
-from ..shell import command
+from ..options.entries import OptionTrial
+from ..text import command
 from .across_loads import over_loads
-from .estimate import Estimate, estimate
-from .flush_proof import has_finding, power_cuts_by_model, withheld_for
 from .hosts_by_model import HostsByModel, missing_word
 from .load_profile import LoadProfile, evened
-from .pooling import DriveVerdict, LoadVerdict, Pool, pooled
+from .pooling import DriveVerdict, Estimate, LoadVerdict, Pool, estimate, pooled
 from .repeated import Standing, standing
-from .result import Result
+from .result import Result, has_finding, power_cuts_by_model, withheld_for
 
 Wanted = TypeVar("Wanted")
 FEW = " of this model measured; 3 or more are better"

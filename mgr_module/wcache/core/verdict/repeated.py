@@ -15,13 +15,12 @@ import math
 from dataclasses import dataclass, fields, replace
 from typing import Dict, List, Optional, Sequence, Tuple
 
-from ..experiment.pairs import FIRST_LOOK
+from ..experiment.run_state import FIRST_LOOK
 from ..loads import MATERIAL_RATIO
 from ..model import LoadPoint, Verdict
-from ..options.trial import OptionTrial, arms_of
+from ..options.entries import OptionTrial, arms_of
 from . import sequential
-from .estimate import Estimate, estimate
-from .pooling import DOUBTS, PoolTerm
+from .pooling import DOUBTS, Estimate, PoolTerm, estimate
 from .result import Result
 from .sequential import DECIDE_ALPHA, SAME_ALPHA, SD_FLOOR, Spread, interval
 

@@ -1,13 +1,38 @@
-"""What an experiment came to, as the module keeps it."""
+"""What an experiment came to, and what is known of its drive model's flushes.
+
+Power-loss protection of drive models: what drives hint at, what an admin vouches for.
+
+A drive with power-loss protection may answer a flush at once and keep its promise, so a flush
+that looks too fast is no doubt about a drive model that is trusted.  Nothing that a drive says of
+itself proves the protection: only an admin's word, with a reason, lifts the doubt.
+
+Whether a drive model may be recommended `write back`: its flushes must reach the medium.
+
+With the cache on, an acknowledged write is kept by the flush alone.  So what was seen of a
+drive model's flushes counts over all drives, loads and device classes.  A power cut that lost
+writes withholds `write back` whoever saw it: that costs a recommendation.  One that lost none
+lifts a doubt, and so needs the word of two hosts, or an admin's (`accepted_proofs`).
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import ClassVar, Optional, Tuple
+from dataclasses import dataclass, field, replace
+from typing import (
+    AbstractSet,
+    ClassVar,
+    Dict,
+    Iterable,
+    NamedTuple,
+    Optional,
+    Protocol,
+    Sequence,
+    Tuple,
+)
 
-from ..drive_kind import OfDriveKind
-from ..model import DriveModel, Finding, LoadPoint, Verdict
-from ..options.trial import OptionTrial
+from ..drive.proofs import HOSTS_MIN, AcceptedProof, is_accepted
+from ..host_report import DriveKind, HostReport, OfDriveKind, PowerCut, lost_words
+from ..model import CacheMode, DriveModel, Finding, FindingCode, LoadPoint, PlpHint, Verdict
+from ..options.entries import OptionTrial
 from .pooling import PoolTerm
 
 
@@ -85,3 +110,168 @@ class Result(OfDriveKind):
     def drive_name(self) -> str:
         """The drive, for people."""
         return f"{self.hostname} {self.drive_id}"
+
+
+UNKNOWN = "unknown"
+REASON_CHARS_MAX = 200
+MODELS_MAX = 1000
+TRUSTED_WARNING = (
+    "its flushes look too fast to be true; an admin vouches for its power-loss protection"
+)
+
+
+@dataclass(frozen=True)
+class TrustedModel:
+    """One drive model (vendor, model and firmware, as `str(DriveModel)` has them)."""
+
+    drive_model: str
+    reason: str = field(metadata={"max_chars": REASON_CHARS_MAX})
+    since_s: float = 0.0  # wall clock
+
+
+@dataclass(frozen=True)
+class TrustedModels:
+    """All of them, as they are stored."""
+
+    VERSION: ClassVar[int] = 1
+    items: Tuple[TrustedModel, ...] = field(default=(), metadata={"max_items": MODELS_MAX})
+
+
+def lifted(result: Result, trusted: AbstractSet[str]) -> Result:
+    """The result with FLUSH_TOO_FAST lifted where its drive model is trusted."""
+    fast = [item for item in result.findings if item.code is FindingCode.FLUSH_TOO_FAST]
+    if not fast or str(result.drive_model) not in trusted:
+        return result
+    findings = tuple(item for item in result.findings if item not in fast)
+    trusted_as = result.if_trusted
+    if trusted_as is None:  # the analysis that raised it did not say
+        return result
+    return replace(
+        result, verdict=trusted_as.verdict, why=trusted_as.why, findings=findings,
+        warnings=(*result.warnings, TRUSTED_WARNING),
+    )
+
+
+def plp_cell(hints: Sequence[PlpHint], trusted: bool) -> str:
+    """What is known of a drive, in a cell of a table: that an admin vouches for it, or a hint."""
+    if trusted:
+        return "trusted"
+    for hint in hints:
+        return f"{'hinted' if hint.protected else 'denied'}: {hint.source}"
+    return UNKNOWN
+
+
+class FlushEvidence(Protocol):
+    """What an experiment has seen of a drive's flushes."""
+
+    @property
+    def hostname(self) -> str:
+        """The host of the drive."""
+
+    @property
+    def drive_id(self) -> str:
+        """The drive."""
+
+    @property
+    def load_point(self) -> LoadPoint:
+        """The load under which its flushes were seen."""
+
+    @property
+    def findings(self) -> Tuple[Finding, ...]:
+        """What was wrong with them."""
+
+
+class ToldCut(NamedTuple):
+    """A witnessed power cut, by whose report, and whether an admin accepts it for all hosts."""
+
+    hostname: str
+    cut: PowerCut
+    accepted: bool = False
+
+
+def power_cuts_by_model(
+    reports: Iterable[HostReport], accepted: Sequence[AcceptedProof] = ()
+) -> Dict[DriveKind, Tuple[ToldCut, ...]]:
+    """The witnessed power cuts by drive model: `DriveKind.in_any_class`."""
+    found: Dict[DriveKind, Tuple[ToldCut, ...]] = {}
+    for report in reports:
+        for cut in report.power_cuts:
+            key = report.kind_of(cut.drive_model)
+            told = ToldCut(report.hostname, cut, is_accepted(accepted, report.hostname, cut))
+            found[key] = (*found.get(key, ()), told)
+    return found
+
+
+def lost_writes(reports: Iterable[HostReport]) -> Dict[DriveKind, str]:
+    """What was lost, in words, by drive model (`DriveKind.in_any_class`), whoever saw it."""
+    return {
+        kind: lost_words(told.hostname, told.cut)
+        for kind, cuts in power_cuts_by_model(reports).items()
+        for told in cuts if told.cut.lost
+    }
+
+
+def withheld_for(
+    verdict: Verdict, seen: Sequence[FlushEvidence], power_cuts: Sequence[ToldCut] = (),
+    homes: AbstractSet[str] = frozenset(),
+) -> str:
+    """Why `write back` is not recommended on what was seen of a drive model; '' where it is.
+
+    `homes` are the hosts that have it beside those in `seen`.
+
+    Whatever load counts, and however rare the other is: a flush that is ignored at one load
+    keeps nothing safe at another.
+    """
+    if verdict is not Verdict.WRITE_BACK or not seen:
+        return ""
+    lost = [told for told in power_cuts if told.cut.lost]
+    if lost:
+        return f"{lost_words(*lost[0][:2])}, so write back is not recommended"
+    unsent = [one for one in seen if has_finding(one, FindingCode.FLUSH_MISSING)]
+    if unsent:
+        return (
+            f"no flush reached {_named(unsent[0])} ({FindingCode.FLUSH_MISSING.value}), so write "
+            "back is not recommended"
+        )
+    kept = [
+        told for told in power_cuts
+        if told.cut.host_booted and told.cut.checked and told.cut.mode is CacheMode.WRITE_BACK
+    ]
+    fast = [one for one in seen if has_finding(one, FindingCode.FLUSH_TOO_FAST)]
+    if fast:
+        more = f" (and {len(fast) - 1} more)" if len(fast) > 1 else ""
+        return (
+            f"{_named(fast[0])} raised {FindingCode.FLUSH_TOO_FAST.value} at "
+            f"{fast[0].load_point.short}{more}: the drive may be ignoring flushes, so write back "
+            "is not recommended; if you know that it has power-loss protection, say so with `ceph "
+            "wcache drive-model trust-plp`"
+        )
+    if all(has_finding(one, FindingCode.FLUSH_NOT_COUNTED) for one in seen):
+        kept_by = {told.hostname for told in kept}
+        concerned = homes | {one.hostname for one in seen}
+        if any(told.accepted for told in kept) or len(kept_by) >= HOSTS_MIN:
+            return ""
+        if kept and concerned <= kept_by:
+            return ""  # whoever has that host's key harms that host alone
+        if kept:
+            return (
+                f"only {kept[0].hostname} says that a power cut lost nothing, and the kernel "
+                "counted no flushes: witness one on a second host, or accept that proof with `ceph "
+                "wcache drive-model accept-proof`"
+            )
+        return (
+            "nothing shows that the drive carries out its flushes: the kernel counted none (from "
+            "Linux 5.5 on it does), and no load was measured in which each sample is one "
+            f"commit; measure {LoadPoint.OSD_BENCH_DEPTH1.value} too, or pull a spare drive's "
+            "plug under `wcache-probe witness`"
+        )
+    return ""
+
+
+def has_finding(one: FlushEvidence, code: FindingCode) -> bool:
+    """Whether an experiment raised a finding."""
+    return any(finding.code is code for finding in one.findings)
+
+
+def _named(one: FlushEvidence) -> str:
+    return f"{one.hostname} {one.drive_id}"

@@ -12,9 +12,9 @@ import math
 from dataclasses import dataclass
 from typing import Dict, Optional, Sequence, Tuple
 
-from ..experiment.pairs import FIRST_LOOK
+from ..experiment.run_state import FIRST_LOOK
 from ..model import Verdict
-from ..options.trial import CACHE_MODES, Arms
+from ..options.entries import CACHE_MODES, Arms
 
 HORIZON = 80  # pairs; the error is spent by then, later pairs are not looked at
 DECIDE_ALPHA = 0.01  # "differs" is decided on the 99% interval

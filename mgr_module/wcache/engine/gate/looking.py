@@ -23,11 +23,11 @@ from typing import (
 )
 
 from ...core import events
+from ...core.change import preconditions
 from ...core.change import preconditions as holding
-from ...core.change import staleness
 from ...core.change.change import Change, ChangeStatus
 from ...core.change.gate.blocks import CONTROLS_MIN
-from ...core.change.gate.controls import controls_for
+from ...core.change.gate.evidence import controls_for
 from ...core.change.gating import BEFORE_OLD_S
 from ...core.change.rollout import RolloutMachine
 from ...core.change.rollout_state import RolloutStatus
@@ -260,7 +260,7 @@ class Looking:
         coming = machine.coming
         if not coming:
             return ""
-        found = staleness.moved(machine.rollout, self._hosts.reports, cluster, coming)
+        found = preconditions.moved(machine.rollout, self._hosts.reports, cluster, coming)
         return found[0] if found else ""
 
     def _fallen(self, coming: Sequence[Change], verdicts: Said) -> Tuple[Precondition, ...]:
@@ -271,7 +271,7 @@ class Looking:
         if not coming:
             return ()
         try:
-            moved = staleness.verdicts_moved(coming, verdicts())
+            moved = preconditions.verdicts_moved(coming, verdicts())
         except Exception as error:
             # in another thread it would be lost, and the rollout would wait for ever
             self._log.exception("the verdicts could not be asked for")

@@ -5,14 +5,18 @@ thousands.  So a part, which has the changes as they were, is left as it is whil
 changes have moved: the head has those, and where the plan stands.  A part is named after what is
 in it, and a head names its parts: whenever the mgr is lost, the next one reads the plan as it was,
 or as it became.
+
+What is stored is read back first: a value that the next mgr cannot read is not stored.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import threading
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Dict, List, Mapping, Optional, Sequence, Set, Tuple, Type, TypeVar
+from operator import attrgetter
+from typing import Any, ClassVar, Dict, List, Mapping, Optional, Sequence, Set, Tuple, Type, TypeVar
 
 from ...core import codec, versions
 from ...core.change.change import Change
@@ -21,8 +25,48 @@ from ...core.change.rollout_state import CHANGES_MAX, ROLLOUT_VERSION, Rollout, 
 from ...core.errors import StorageError, WcacheError
 from ...core.loads import Block
 from ...core.ports import Done, Store, Write
+from ...core.record import RECORD_BYTES_MAX
 from ...core.versions import Numbered
-from .readable import VALUE_BYTES_MAX, joined, prove, readable, require_key
+
+# What is larger is not put.
+VALUE_BYTES_MAX = RECORD_BYTES_MAX
+
+
+def readable(key: str, value: Numbered) -> str:
+    """The text of a value; StorageError where `Archive` would not read it again."""
+    text = versions.dumps(value)
+    prove(type(value), key, text)
+    return text
+
+
+def own_name(value: Numbered) -> Optional[str]:
+    """Return the name that a value says it is stored by (`STORED_BY`); None where it says none."""
+    field = getattr(type(value), "STORED_BY", "")
+    return str(attrgetter(field)(value)) if field else None
+
+
+def require_key(key: str, value: Numbered) -> None:
+    """Raise StorageError for a value that names another key as its own."""
+    own = own_name(value)
+    if own is not None and own != key.partition("/")[2]:
+        raise StorageError(f"{key} has the value of {codec.one_line(own, 80)!r}")
+
+
+def joined(head: Dict[str, Any], name: str, items: List[str]) -> str:
+    """The text of a value; `head` is all of it but one field, which is a list."""
+    return f'{json.dumps(head, allow_nan=False)[:-1]}, "{name}": [{", ".join(items)}]}}'
+
+
+def prove(cls: Type[Numbered], key: str, text: str) -> None:
+    """Raise StorageError where a text would not be read again."""
+    try:
+        versions.loads(cls, text, bytes_max=VALUE_BYTES_MAX, what=key)
+    except WcacheError as error:
+        raise StorageError(
+            f"{error.message}, so it is not stored",
+            "a host may report drives with names or texts that are too long",
+        ) from None
+
 
 T = TypeVar("T", bound=Numbered)
 

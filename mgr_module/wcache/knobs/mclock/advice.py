@@ -17,21 +17,24 @@ from ...core.cluster import OsdInfo
 from ...core.config_database import EDITS_MAX, Config, ConfigEdit
 from ...core.loads import SCHEDULER, capacity_limits
 from ...core.model import CacheMode
-from ...core.shell import command, typed
-from ...core.text import NAMED_MAX, many, named
+from ...core.text import NAMED_MAX, command, many, named, typed
 from ...core.verdict.hosts_by_model import missing_word
 from .capacity import (
     DEFAULT_IOPS,
+    FORCED_BENCH,
     ONE_CLASS,
     PLAUSIBLE_IOPS,
     Capacity,
+    Known,
     Measurement,
+    Override,
+    by_mclock,
     of_model,
     of_one,
     option,
+    overrides,
     uncertain,
 )
-from .config import FORCED_BENCH, Known, Override, by_mclock, overrides
 
 # A threshold to set lies so far beyond what was measured: OSDs of a model differ a little.
 WIDER = 1.1

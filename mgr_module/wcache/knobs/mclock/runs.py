@@ -16,8 +16,7 @@ from ...core.record import ExperimentSetup
 from ...core.scope import Scope
 from ...core.text import many, named
 from .advice import Basis
-from .capacity import Measurement
-from .config import by_mclock, scheduler
+from .capacity import Measurement, by_mclock, scheduler
 
 
 def choose(

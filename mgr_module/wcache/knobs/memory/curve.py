@@ -1,4 +1,4 @@
-"""What an OSD would miss with another target: its miss-ratio curve, as far as it is known.
+"""Miss-ratio curves of OSDs, and how a host's memory is divided by them.
 
 Downwards the age bins say it.  A smaller cache loses its oldest bytes first, over all kinds
 of caches alike (PriorityCache hands out by age).  The bytes per second that cross an age are
@@ -9,17 +9,114 @@ A cache holds a little more than it was granted for its bins (`AgeBins.reserved_
 target.  So it keeps what is younger than an age with that much less.
 
 Upwards nothing is known until a trial has told; there the curve stays flat.
+
+What an OSD did between two readings: hits, misses, and what a miss cost.
+
+Divides the memory that a host can give among its device classes.
+
+The sum of what all OSDs wait is made smallest.  Curves have cliffs and plateaus, so the
+local slope says nothing: every point where a curve falls is tried with every one of the
+others, and combinations that cost more and wait more than another are dropped.  What is
+left is exact on the grid of STEP_BYTES.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Dict, Iterable, List, Optional, Sequence, Tuple
+from statistics import median
+from typing import Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
-from .rates import MissCost, Rates
-from .reading import AgeBins, OsdReading
+from .reading import STEP_BYTES, AgeBins, Counters, OsdReading
 from .trial_result import TrialResult
+
+SECONDS_MIN = 0.5
+READ_S = {True: 8e-3, False: 2e-4}  # of a read nobody has seen: rotational or not
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Per second, between two readings of one process; None where it was not counted."""
+
+    seconds: float
+    onode_hits: Optional[float]
+    onode_misses: Optional[float]
+    buffer_hit_bytes: Optional[float]
+    buffer_miss_bytes: Optional[float]
+    miss_s: Optional[float]  # what an onode miss costs: rocksdb's get
+    read_s: Optional[float]  # what a read from the device costs
+    read_bytes: Optional[float]  # bytes of one read from the device
+
+    @property
+    def onode_hit_ratio(self) -> Optional[float]:
+        """Between 0 and 1; None where nothing was asked for."""
+        return ratio(self.onode_hits, self.onode_misses)
+
+
+class MissCost(NamedTuple):
+    """Seconds that an onode miss takes, and a read from the device."""
+
+    miss_s: float
+    read_s: float
+
+
+def usual_costs(told: Iterable[Tuple[bool, Rates]]) -> Dict[bool, MissCost]:
+    """By whether a drive is rotational: the median of what OSDs told, else what is assumed.
+
+    It is for OSDs that missed or read nothing, and so have not told.
+    """
+    reads: Dict[bool, List[float]] = {True: [], False: []}
+    misses: Dict[bool, List[float]] = {True: [], False: []}
+    for rotational, rates in told:
+        reads[rotational] += [] if rates.read_s is None else [rates.read_s]
+        misses[rotational] += [] if rates.miss_s is None else [rates.miss_s]
+    found = {}
+    for rotational, assumed_s in READ_S.items():
+        read_s = median(reads[rotational] or [assumed_s])
+        found[rotational] = MissCost(median(misses[rotational] or [read_s]), read_s)
+    return found
+
+
+def ratio(hits: Optional[float], misses: Optional[float]) -> Optional[float]:
+    """Hits of all; None where there were none at all."""
+    if hits is None or misses is None or hits + misses <= 0:
+        return None
+    return hits / (hits + misses)
+
+
+def restarted(before: Counters, after: Counters) -> bool:
+    """Whether counters that only grow have fallen: they are of two processes."""
+    pairs = (
+        (before.gets, after.gets), (before.read_waits, after.read_waits),
+        (before.onode_hits, after.onode_hits), (before.onode_misses, after.onode_misses),
+    )
+    return any(
+        first is not None and last is not None and last < first for first, last in pairs
+    )
+
+
+def between(before: Counters, after: Counters) -> Optional[Rates]:
+    """What was counted between; None where the OSD was restarted or too little time passed."""
+    seconds = after.at_s - before.at_s
+    if seconds < SECONDS_MIN or restarted(before, after):
+        return None
+
+    def each(first: Optional[float], last: Optional[float]) -> Optional[float]:
+        if first is None or last is None or last < first:
+            return None
+        return (last - first) / seconds
+
+    gets, waits = after.gets - before.gets, after.read_waits - before.read_waits
+    missed = each(before.buffer_miss_bytes, after.buffer_miss_bytes)
+    return Rates(
+        seconds, each(before.onode_hits, after.onode_hits),
+        each(before.onode_misses, after.onode_misses),
+        each(before.buffer_hit_bytes, after.buffer_hit_bytes), missed,
+        (after.get_s - before.get_s) / gets if gets > 0 else None,
+        (after.read_wait_s - before.read_wait_s) / waits if waits > 0 else None,
+        missed * seconds / waits if missed and waits > 0 else None,
+    )
+
 
 # Of each byte of target the caches get this much; what they have at least (osd_memory_expected_
 # fragmentation, osd_memory_base and osd_memory_cache_min, src/common/options/global.yaml.in).
@@ -174,3 +271,97 @@ def summed(curves: Sequence[Curve], share: float = 1.0) -> Curve:
             share * sum(p.low for p in each), share * sum(p.high for p in each),
         ))
     return Curve(tuple(points))
+
+
+# So little is held against a change of all the memory of a class: among divisions that wait
+# the same, the one that changes least.
+_CHANGE_WEIGHT = 1e-6
+
+
+@dataclass(frozen=True)
+class Share:
+    """The OSDs of one device class on one host, which have one target: `osds` of them."""
+
+    device_class: str
+    osds: int
+    now_bytes: int
+    curve: Curve
+
+
+def divide(
+    shares: Sequence[Share], room_bytes: float, *, floor_bytes: int, ceiling_bytes: int
+) -> Optional[Dict[str, int]]:
+    """The target of each device class; None where not even the floors fit into the room."""
+    steps = int(room_bytes // STEP_BYTES)
+    # (steps used, weight) to the chosen targets; the weight is the wait and a little for change
+    front: List[Tuple[int, float, Tuple[int, ...]]] = [(0, 0.0, ())]
+    scale = sum(share.curve.points[0].wait for share in shares) or 1.0
+    for share in shares:
+        merged: Dict[int, Tuple[float, Tuple[int, ...]]] = {}
+        for target in _candidates(share, floor_bytes, ceiling_bytes):
+            cost = share.osds * (target // STEP_BYTES)
+            change = abs(target - share.now_bytes) / max(share.now_bytes, STEP_BYTES)
+            weight = share.curve.at(target).wait + scale * _CHANGE_WEIGHT * change
+            for used, before, chosen in front:
+                total = used + cost
+                if total > steps:
+                    break  # the front is sorted by what is used
+                now = merged.get(total)
+                if now is None or before + weight < now[0]:
+                    merged[total] = (before + weight, (*chosen, target))
+        front = _undominated(merged)
+        if not front:
+            return None
+    best = min(front, key=lambda item: item[1])
+    return _handed_back(shares, best[2], steps - best[0])
+
+
+def _handed_back(
+    shares: Sequence[Share], chosen: Sequence[int], steps_left: int
+) -> Dict[str, int]:
+    """What nobody needs goes back to those who lose something, up to what they have now.
+
+    Between two points of a curve it may well help: only how much is not known.
+    """
+    targets = {share.device_class: target for share, target in zip(shares, chosen)}
+
+    def loses(share: Share) -> float:
+        return share.curve.at(targets[share.device_class]).wait - share.curve.at(
+            share.now_bytes).wait
+
+    for share in sorted(shares, key=loses, reverse=True):
+        missing = (share.now_bytes - targets[share.device_class]) // STEP_BYTES
+        more = min(missing, steps_left // share.osds)
+        if more > 0 and loses(share) > 0:
+            targets[share.device_class] += more * STEP_BYTES
+            steps_left -= more * share.osds
+    return targets
+
+
+def _undominated(
+    merged: Dict[int, Tuple[float, Tuple[int, ...]]]
+) -> List[Tuple[int, float, Tuple[int, ...]]]:
+    front: List[Tuple[int, float, Tuple[int, ...]]] = []
+    least = math.inf
+    for used in sorted(merged):
+        weight, chosen = merged[used]
+        if weight < least:
+            least = weight
+            front.append((used, weight, chosen))
+    return front
+
+
+def _candidates(share: Share, floor_bytes: int, ceiling_bytes: int) -> List[int]:
+    """Targets that are worth a try: where the curve falls, what is there now, the floor.
+
+    Rounded up to a step, so that none lies before the point where the curve falls.
+    """
+    wanted = {floor_bytes, min(max(share.now_bytes, floor_bytes), ceiling_bytes)}
+    wanted |= {
+        point.target_bytes for point in share.curve.points
+        if floor_bytes < point.target_bytes <= ceiling_bytes
+    }
+    stepped = {math.ceil(target / STEP_BYTES) * STEP_BYTES for target in wanted}
+    return sorted(
+        target for target in stepped if target <= ceiling_bytes or target - STEP_BYTES < floor_bytes
+    )

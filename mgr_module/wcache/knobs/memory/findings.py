@@ -8,8 +8,7 @@ from typing import Dict, Iterable, List, Sequence, Tuple
 from ...core.model import Finding, FindingCode, Severity
 from ...core.text import amount, named
 from .advice import why_not
-from .facts import FIXED_AT_START, Facts, HostFacts, Source
-from .promise import Outcome, Promise
+from .facts import FIXED_AT_START, Facts, HostFacts, Outcome, Promise, Source
 
 # An OSD above its target by more is not in a moment of growth (the tuner works every 5 s).
 OVER_SHARE = 1.15

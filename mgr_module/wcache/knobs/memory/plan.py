@@ -18,7 +18,7 @@ from ...core.change.config_setting import ConfigSetting, sample
 from ...core.change.rollout_state import Rollout
 from ...core.change.waves import growing
 from ...core.config_database import ConfigEdit, OsdValue
-from ...core.shell import typed
+from ...core.text import typed
 from ..knob import CHANGES_MAX, Asked, Wanted
 from .advice import GroupAdvice
 from .facts import (
@@ -29,7 +29,7 @@ from .facts import (
     crush_host_of,
     host_section,
 )
-from .knob import MEMORY, STEP_SHARE, TARGET
+from .reading import MEMORY, STEP_SHARE, TARGET
 
 # Hosts share a change: the canary host alone, then groups that grow to 1 / SHARE of them.
 SHARE = 8

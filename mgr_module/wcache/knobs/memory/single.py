@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from statistics import median_high, median_low
 from typing import Dict, List, Optional, Sequence, Tuple
 
-from ...core.shell import command
-from ...core.text import amount
+from ...core.text import amount, command
 from .advice import (
     GAIN_MIN,
     MEASURED,
@@ -22,10 +21,9 @@ from .advice import (
     ceiling_of,
     class_curve,
 )
-from .curve import Curve, summed
-from .division import Share, divide
+from .curve import Curve, Share, divide, summed
 from .facts import Facts, HostFacts, OsdFacts
-from .knob import STEP_BYTES, TARGET
+from .reading import STEP_BYTES, TARGET
 
 # It waits so many times as long as the median of its class, or that much shorter, ...
 UNLIKE = 4.0

@@ -17,10 +17,8 @@ from typing import ClassVar, Dict, List, Optional, Tuple, Union
 from ...core import events, jobs
 from ...core.codec import one_line
 from ...core.jobs import Holding, Touched
-from ...core.shell import command
-from ...core.text import amount, roughly
-from .knob import MEMORY, STEP_SHARE
-from .reading import Counters, OsdReading
+from ...core.text import amount, command, roughly
+from .reading import MEMORY, STEP_SHARE, Counters, OsdReading
 from .trial_result import TrialResult, judge
 
 OSDS_MAX = 64

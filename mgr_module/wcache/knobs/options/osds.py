@@ -1,18 +1,26 @@
-"""From verdicts about options of OSDs to changes of the config database, by failure domain."""
+"""From verdicts about options of OSDs to changes of the config database, by failure domain.
+
+What nobody but an admin changes: entries that say so, and values that plans took back.
+
+What was applied and is not there any more: a reboot takes drives' values away.
+"""
 
 from __future__ import annotations
 
-from typing import Callable, Dict, Iterable, List, NamedTuple, Optional, Tuple
+from typing import AbstractSet, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Tuple
 
-from ...core.change.change import Change
+from ...core.change.change import Change, ChangeStatus
 from ...core.change.config_setting import ConfigSetting, sample
+from ...core.change.domain_settings import OptionSetting
+from ...core.change.rollout_state import Rollout
 from ...core.change.waves import growing
 from ...core.cluster import ClusterState, OsdInfo, failure_domains
-from ...core.config_database import Config, ConfigEdit, OsdValue
-from ...core.drive_kind import DriveKind
-from ...core.host_report import HostReport
-from ...core.model import Role
+from ...core.config_database import Config, ConfigEdit, OsdValue, same
+from ...core.host_report import DriveKind, HostReport
+from ...core.model import Cure, Finding, FindingCode, Role, Severity
 from ...core.options.entries import OPTIONS
+from ...core.options.option import Follow, Option
+from ...core.text import typed
 from ...core.verdict.option_choice import (
     Choice,
     Ground,
@@ -22,10 +30,164 @@ from ...core.verdict.option_choice import (
     choose,
 )
 from ...core.verdict.recommend import recommended_for
-from ..domains import in_order
-from ..knob import CHANGES_MAX, Asked, Wanted
-from .drift import OPTIONS_KNOB
-from .refusals import Refusals
+from ..knob import CHANGES_MAX, Asked, Knob, Wanted, in_order
+
+ADVICE = (
+    (
+        FindingCode.OPTION_DRIFT,
+        "option{s} {does|do} not have the value that was applied",
+        "a reboot of the host does that: of drives' options bcache's mode alone survives one. Set "
+        "it again with `ceph wcache plan --knob=options` and `apply`, or go back with `ceph wcache "
+        "rollback` and the plan that is named",
+    ),
+)
+# What was measured of one option holds while the others stay, so they have a plan of their own.
+OPTIONS_KNOB = Knob(
+    "options", tuple(one.name for one in OPTIONS if not one.on_host), ADVICE, together=False,
+    assigns=True,
+)
+Key = Tuple[str, str]
+
+
+def drifted(
+    plans: Iterable[Rollout], reports: Mapping[str, HostReport], config: Optional[Config],
+    moving: AbstractSet[Key],
+) -> List[Finding]:
+    """A finding for each drive or OSD that does not have what the newest plan of it gave it.
+
+    `reports` and `config` are those that tell of what is there now.  `moving` are cache domains
+    that are held or changed now, by host.
+    """
+    found = []
+    drives, stored = _stands(plans)
+    for plan_id, setting in drives.values():
+        domain = setting.domain
+        report = reports.get(domain.hostname)
+        if report is None or (domain.hostname, domain.domain_id) in moving:
+            continue
+        for drive in report.drives:
+            unlike = setting.unlike(drive) if drive.domain_id == domain.domain_id else ""
+            if unlike:
+                found.append(_of_drive(plan_id, setting, drive.dev_name, unlike))
+    if config is None:
+        return found
+    for plan_id, edit in stored.values():
+        entry = config.at(*edit.key)
+        now = None if entry is None else entry.value
+        if not same(now, edit.value):
+            found.append(_finding(
+                edit.who, f"plan {plan_id} set {edit.name} {edit.value}, and it is "
+                          f"{now or 'not set'} there",
+            ))
+    return found
+
+
+def _stands(
+    plans: Iterable[Rollout],
+) -> Tuple[Dict[Key, Tuple[str, OptionSetting]], Dict[Key, Tuple[str, ConfigEdit]]]:
+    """What is applied, by the newest plan of each option of a drive and of each stored value."""
+    drives: Dict[Key, Tuple[str, OptionSetting]] = {}
+    stored: Dict[Key, Tuple[str, ConfigEdit]] = {}
+    for plan in sorted(plans, key=lambda plan: plan.created_at_s):
+        for change, setting in plan.option_changes:
+            if change.status is ChangeStatus.APPLIED:
+                key = (change.hostname, f"{change.domain_id} {setting.option}")
+                drives[key] = (plan.plan_id, setting)
+        for item in plan.config_changes:
+            if item.status is ChangeStatus.APPLIED and item.knob == OPTIONS_KNOB.name:
+                stored.update((edit.key, (plan.plan_id, edit)) for edit in item.edits)
+    return drives, stored
+
+
+def _of_drive(plan_id: str, setting: OptionSetting, dev_name: str, unlike: str) -> Finding:
+    where = f"{setting.domain.hostname} {dev_name}"
+    detail = f"plan {plan_id} gave it {setting.goal}, and {unlike}"
+    if not setting.lasts_by_itself:
+        return _finding(where, detail)
+    again = typed(
+        "ceph wcache plan --knob=options --option={}={}", setting.option, setting.after
+    )
+    return _finding(
+        where, f"{detail}. A reboot does not do that: another program or an admin has. Plan it "
+        f"again with {again}, or go back with {typed('ceph wcache rollback {}', plan_id)}",
+        Cure.IN_DETAIL,
+    )
+
+
+def _finding(where: str, detail: str, cure: Cure = Cure.GENERAL) -> Finding:
+    return Finding(FindingCode.OPTION_DRIFT, Severity.WARNING, where, detail, cure)
+
+
+# So often the same value is set by plans; where it is gone again, something else wants another.
+TIMES_MAX = 3
+
+
+class _Value(NamedTuple):
+    """A value of an option, for a class and drive model (`of`), or for a drive or an OSD."""
+
+    of: Tuple[str, str]
+    option: str
+    value: str
+
+
+class Refusals:
+    """Asked by option, value and drive; `by_itself`: no admin asks for the plan."""
+
+    def __init__(self, by_itself: bool, plans: Iterable[Rollout] = ()) -> None:
+        self._by_itself = by_itself
+        self._worse: Dict[_Value, str] = {}
+        self._set: Dict[_Value, int] = {}
+        made = sorted(plans, key=lambda plan: plan.created_at_s) if by_itself else ()
+        for plan in made:
+            for index, change in enumerate(plan.changes):
+                if change.knob != OPTIONS_KNOB.name:
+                    continue
+                if index in plan.worse.indices:
+                    self._worse.update((one, plan.plan_id) for one in _kinds(change))
+                elif change.status is ChangeStatus.APPLIED:
+                    for one in _kinds(change):
+                        self._worse.pop(one, None)  # a later plan proved it
+                    for one in _things(change):
+                        self._set[one] = self._set.get(one, 0) + 1
+
+    def why(
+        self, entry: Option, value: str, kind: Tuple[str, str], thing: Tuple[str, str]
+    ) -> str:
+        """Say why a value is not set, \"\" where it may be.
+
+        `kind` is the device class and drive model, `thing` the host and domain, or ("", "osd.N").
+        """
+        if not self._by_itself:
+            return ""
+        if entry.follow is not Follow.AUTO:
+            return "only a plan that an admin asks for changes it"
+        kinds = (kind, (kind[0], ""))
+        plan_id = next(filter(None, (
+            self._worse.get(_Value(one, entry.name, value)) for one in kinds
+        )), "")
+        if plan_id:
+            return f"it made clients slower and went back in plan {plan_id}, so an admin decides"
+        if self._set.get(_Value(thing, entry.name, value), 0) >= TIMES_MAX:
+            return f"it was set {TIMES_MAX} times and was gone again, so an admin decides"
+        return ""
+
+
+def _kinds(change: Change) -> List[_Value]:
+    setting = change.setting
+    if isinstance(setting, OptionSetting):
+        kind = (change.device_class, str(change.drive_model))
+        return [_Value(kind, setting.option, setting.after)]
+    # what is set for OSDs keeps no drive model
+    return [_Value((change.device_class, ""), one.name, one.value or "") for one in change.edits]
+
+
+def _things(change: Change) -> List[_Value]:
+    setting = change.setting
+    if isinstance(setting, OptionSetting):
+        thing = (change.hostname, change.domain_id)
+        return [_Value(thing, setting.option, setting.after)]
+    return [_Value(("", one.who), one.name, one.value or "") for one in change.edits]
+
 
 # Hosts share a change, in groups that grow to 1 / SHARE of those that are changed.
 SHARE = 8

@@ -6,21 +6,19 @@ from dataclasses import replace
 from typing import Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ...core.change.change import Change
-from ...core.change.option_setting import OptionSetting
+from ...core.change.domain_settings import OptionSetting
 from ...core.cluster import ClusterState
 from ...core.drive.safety import writeback_refusal
 from ...core.errors import MalformedError, RefusedError
 from ...core.host_report import HostReport, lost_models
 from ...core.model import DriveReport, LoadPoint
 from ...core.options.entries import DRAINS, OPTIONS, kept_from, option
-from ...core.options.option import DIRTY_DATA, Follow, Option, Place
-from ...core.options.shared_cache import shared_cache
-from ...core.shell import CommandLine, command, commented, typed
+from ...core.options.option import DIRTY_DATA, Follow, Option, Place, shared_cache
+from ...core.text import CommandLine, command, commented, typed
 from ...core.verdict.option_choice import Choice, Ground, OptionVerdict, Told, by_kind, choose
 from ...core.verdict.recommend import recommended_for
-from ..domains import Domain, Fate, by_fate, in_order, within
-from ..knob import Asked, Wanted
-from .refusals import Refusals
+from ..knob import Asked, Domain, Fate, Wanted, by_fate, in_order, within
+from .osds import Refusals
 
 LOST, KEPT = "gone after a reboot of the host", "kept over a reboot"
 # One that resets others comes first: what was measured of those was measured with what it is now.

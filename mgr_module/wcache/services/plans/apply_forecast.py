@@ -8,19 +8,19 @@ from itertools import islice
 from typing import Any, Callable, Dict, Iterable, List, Tuple
 
 from ...core import codec
+from ...core.change import preconditions
 from ...core.change import preconditions as holding
-from ...core.change import staleness
 from ...core.change.change import Change, ChangeStatus
-from ...core.change.putting_off import later_words, put_off
 from ...core.change.rollout_state import Rollout, RolloutStatus, not_lasting
 from ...core.change.stepping import gated, steps_left
 from ...core.change.time_left import time_left
+from ...core.change.waves import later_words, put_off
 from ...core.errors import NotReadyError
 from ...core.record import Precondition
-from ...core.shell import CommandLine, arguments, typed
+from ...core.text import CommandLine, arguments, typed
 from ...engine.engine import Engine
+from ..deploying import WAIT_S
 from ..guards import require_plan, require_thawed
-from ..key_work import WAIT_S
 from .plan_guards import in_the_way, writeback_shared
 
 
@@ -60,7 +60,7 @@ def apply_forecast(
         missed.append(Precondition.CLIENT_LOAD)
     if plan.to_last or persist:
         plan = replace(plan, consent_persist=persist or plan.may_last)
-    gone = staleness.reasons(plan, world.reports, world.cluster, world)
+    gone = preconditions.reasons(plan, world.reports, world.cluster, world)
     return {
         "plan_id": plan_id, "changed": False, "status": rollout.status.value,
         "dry_run": True, "waves": codec.to_plain(plan.waves),

@@ -1,19 +1,149 @@
-"""What follows from the planners of all knobs: several in one plan, and what goes stale."""
+"""What follows from the planners of all knobs, and changes of a plan as plain data.
+
+Changes of a plan as plain data: what `--format json` shows of each, in this order.
+
+What the rest asks of a knob; nobody needs to know which knobs there are.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import AbstractSet, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Set
+import logging
+from dataclasses import dataclass, replace
+from typing import (
+    AbstractSet,
+    Any,
+    Callable,
+    Dict,
+    Iterable,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Protocol,
+    Sequence,
+    Set,
+    Tuple,
+)
 
+from ...ceph.surroundings import Surroundings
+from ...core import codec
+from ...core.automation.deciding import Wish
 from ...core.change.change import Change, ChangeStatus
+from ...core.change.config_setting import ConfigSetting
+from ...core.change.domain_settings import CacheModeSetting, OptionSetting
 from ...core.change.drive_setting import DriveSetting
 from ...core.change.rollout_state import Rollout, RolloutStatus
-from ...core.errors import NotReadyError
+from ...core.cluster import ClusterView
+from ...core.errors import NotFoundError, NotReadyError
+from ...core.experiment.campaign import CampaignOptions
+from ...core.experiment.run_state import RunSpec
+from ...core.jobs import Holding
+from ...core.model import Finding, LoadPoint
 from ...core.scope import Scope
+from ...engine.engine import Engine
+from ...engine.storing.archive import Archive
 from ...engine.world import World
 from ...knobs.knob import CHANGES_MAX, Asked, Wanted
 from ...knobs.registry import ALL, TOGETHER
-from .planner import Planner
+from .plan_guards import OwnTrial
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a knob's planner may be made of.
+
+    `ceph` is the mgr's own interface to Ceph, for adapters; `emptied_at_s` tells when benches of
+    ours have last emptied an OSD's caches, where they do.
+    """
+
+    ceph: Any
+    engine: Engine
+    archive: Archive
+    view: ClusterView
+    surroundings: Surroundings
+    log: logging.Logger
+    emptied_at_s: Optional[Callable[[int], float]] = None
+
+    def is_up(self, osd_id: int) -> bool:
+        """Say whether an OSD is up."""
+        osd = self.view.cluster().osds.get(osd_id)
+        return osd is not None and osd.up
+
+
+class OwnRuns(NamedTuple):
+    """Runs that only one knob makes, and what was left out; `cost` is who waits meanwhile."""
+
+    runs: Tuple[RunSpec, ...]
+    skipped: Tuple[str, ...]
+    options: CampaignOptions
+    cost: str
+
+
+class Planner(Protocol):
+    """Plans the changes of one knob from what is known now, and finds what is wrong with them.
+
+    Only `tick` changes anything, and only what is the knob's own.  What is behind the knob's own
+    commands are methods of it as well.
+    """
+
+    # What only campaigns of its own measure, by `own_runs`.
+    own_loads: Tuple[LoadPoint, ...] = ()
+
+    def plan(self, asked: Asked, world: World) -> Wanted:
+        """The changes that make the recommendations true.
+
+        Raises NotReadyError where nothing is known to plan by.
+        """
+
+    def trial_of(self, rollout: Rollout, world: World) -> Optional[OwnTrial]:
+        """How a plan that begins with a change of this knob is tried, where not by that change.
+
+        None: the change is made, measured and taken back.  Raises where it cannot be tried.
+        """
+        return None
+
+    def findings(self, world: World) -> Sequence[Finding]:
+        """What is wrong now with what the knob is about; quick, since each `status` asks."""
+        return ()
+
+    def tick(self, world: World) -> None:
+        """Do what is due of the knob; called by the serve loop."""
+        return
+
+    def load(self) -> None:
+        """Take up what was stored, before the first tick; may raise, and is called again then."""
+        return
+
+    def start(self) -> None:
+        """Begin what works in threads of its own."""
+        return
+
+    def close(self) -> None:
+        """End that: the mgr stops."""
+        return
+
+    def measuring(self, world: World) -> Optional[Holding]:
+        """What it measures now beside the campaigns that compare cache modes."""
+        return None
+
+    def wishes(self) -> Sequence[Wish]:
+        """Hosts that `auto` may plan anew, since they are others than they were planned for."""
+        return ()
+
+    def own_runs(
+        self, world: World, campaign_id: str, arguments: Mapping[str, Any]
+    ) -> OwnRuns:
+        """The runs of a campaign of one of `own_loads`, which toggle nothing."""
+        raise NotFoundError(f"nothing measures {arguments.get('loads')}")
+
+    def stale_keys(
+        self, world: World, changing: AbstractSet[int], changed: AbstractSet[int]
+    ) -> List[str]:
+        """Stored values that a change of cache modes makes stale, or has made so.
+
+        `changing` are OSDs whose drives are still to be changed, `changed` others.
+        """
+        return []
 
 
 def with_all(found: Mapping[str, Planner]) -> Dict[str, Planner]:
@@ -110,3 +240,37 @@ def stale_keys_of(knobs: Iterable[Planner], world: World, rollout: Rollout) -> L
         open_ = change.status in (ChangeStatus.PLANNED, ChangeStatus.APPLYING)
         (changing if open_ else changed).update(ids)
     return stale_keys(knobs, world, changing, changed)
+
+
+# What a drive keeps of a change that is planned to last, and is not made yet.
+PLANNED_TO_LAST = "planned"
+_HOW_FAR = "status detail before_us before_error after_us seconds bytes_written"
+_OF_DRIVES = "action_id hostname domain_id dev_names osd_id device_class transport"
+_SHOWN: Dict[type, str] = {
+    CacheModeSetting:
+        f"{_OF_DRIVES} expected mode why manual load_point osd_ids drive_ids simulated {_HOW_FAR} "
+        "failure_domain prior doubt kept wear at_s drive_model",
+    OptionSetting:
+        f"kind {_OF_DRIVES} option expected value why manual load_point osd_ids drive_ids wait_s "
+        f"simulated {_HOW_FAR} failure_domain prior doubt wear at_s drive_model shared",
+    ConfigSetting:
+        "kind action_id knob edits device_class why failure_domain osd_id load_point "
+        f"{_HOW_FAR} at_s expect wait_s back_wait_s judged_on grounds manual",
+}
+
+
+def plain_changes(changes: Iterable[Change], to_last: bool) -> List[Dict[str, Any]]:
+    """Each with its commands by hand; `to_last`: that is planned."""
+    return [_plain(change, to_last and change.can_last) for change in changes]
+
+
+def _plain(change: Change, to_last: bool) -> Dict[str, Any]:
+    plain = codec.to_plain(change)
+    setting = plain.pop("setting")
+    plain.update(setting.pop("domain", {}), **setting)
+    before, after = plain.get("before"), plain.get("after")
+    plain.update(
+        expected=before, mode=after, value=after, manual=list(change.setting.manual),
+        kept=PLANNED_TO_LAST if to_last else after if change.lasts else None,
+    )
+    return {name: plain[name] for name in _SHOWN[type(change.setting)].split()}

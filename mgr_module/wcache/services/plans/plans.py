@@ -17,13 +17,12 @@ from typing import (
 
 from ...ceph.view import Traffic
 from ...core import codec
+from ...core.change import preconditions
 from ...core.change import preconditions as holding
-from ...core.change import staleness
 from ...core.change.change import ChangeStatus, require_room
-from ...core.change.putting_off import later_words
 from ...core.change.rollout import RolloutMachine
 from ...core.change.rollout_state import Rollout, RolloutStatus, not_lasting
-from ...core.change.waves import arranged
+from ...core.change.waves import arranged, later_words
 from ...core.errors import (
     ConflictError,
     MalformedError,
@@ -31,12 +30,11 @@ from ...core.errors import (
     RefusedError,
     StorageError,
 )
-from ...core.fleet.ages import Age
+from ...core.fleet.claims import Age
 from ...core.history import ADMIN, AUTO
 from ...core.record import Precondition
 from ...core.scope import Scope, parse_scope
-from ...core.shell import typed
-from ...core.text import many, named
+from ...core.text import many, named, typed
 from ...engine.engine import Engine
 from ...engine.orders import Orders
 from ...engine.storing.plans import require_readable
@@ -53,9 +51,9 @@ from ..guards import (
     would,
 )
 from .apply_forecast import apply_forecast, broken
-from .own_trial import OwnTrial, begin_trial_of, trial_forecast
-from .plain_changes import plain_changes
 from .plan_guards import (
+    OwnTrial,
+    begin_trial_of,
     gate_settings,
     plan_order,
     require_assignable,
@@ -66,9 +64,9 @@ from .plan_guards import (
     require_measured,
     require_startable,
     require_unmoved,
+    trial_forecast,
 )
-from .planner import Planner
-from .planners import in_place_by, stale_keys_of
+from .planners import Planner, in_place_by, plain_changes, stale_keys_of
 
 # Enough that no id of a change is ever made twice.
 NONCE_BYTES = 8
@@ -312,7 +310,7 @@ class PlanService:
         require_apart(world, rollout, unasked=True)
         changes = [rollout.changes[index] for index in not_lasting(rollout)]
         lasting = replace(rollout, consent_persist=True)
-        gone = staleness.reasons(lasting, world.reports, world.cluster, world, changes)
+        gone = preconditions.reasons(lasting, world.reports, world.cluster, world, changes)
         if gone:
             raise ConflictError(
                 f"not made to last: {gone[0]}", typed("ceph wcache rollback {}", plan_id)

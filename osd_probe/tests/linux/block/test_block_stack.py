@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from wcache.core.errors import RefusedError
-from wcache.core.hardware.readings import FlushCounters
+from wcache.core.hardware import FlushCounters
 from wcache.core.model import FindingCode, KernelView, LayerKind, Role
 from wcache_probe.linux.block import foreign, osds
 from wcache_probe.linux.block.stack import is_followed, paths_down, queues_on

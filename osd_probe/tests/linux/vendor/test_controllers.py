@@ -11,7 +11,7 @@ from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
 from wcache.core import codec
 from wcache.core.errors import MalformedError, NotReadyError, WcacheError
-from wcache.core.hardware.controller import Controller, advice
+from wcache.core.hardware import Controller, advice
 from wcache_probe.linux.vendor.controllers import (
     ControllerReader,
     arcconf,

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
 from wcache.core.errors import NotReadyError
-from wcache.core.hardware.readings import DmCacheState
+from wcache.core.hardware import DmCacheState
 from wcache_probe.linux.host import LinuxDriveHost
 from wcache_probe.linux.vendor.dm_caches import FRESH_S, DmCaches, parse
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mgr_fakes import builders as make
 from wcache.core.errors import NotReadyError, WcacheError
-from wcache.core.hardware.readings import Wear, since
+from wcache.core.hardware import Wear, since
 from wcache.core.model import Transport
 from wcache_probe.linux.vendor import tool
 from wcache_probe.linux.vendor.smart import FRESH_S, WearReader, parse

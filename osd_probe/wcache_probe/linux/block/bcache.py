@@ -10,7 +10,7 @@ import os
 import re
 from typing import Dict, List, Optional, Tuple
 
-from wcache.core.hardware.bcache import DEVICES_MAX, BcacheState
+from wcache.core.hardware import DEVICES_MAX, BcacheState
 from wcache.core.model import LayerKind
 
 from .host_files import printable, read_text

@@ -13,7 +13,7 @@ import re
 from typing import Optional, Tuple
 
 from wcache.core.errors import RefusedError
-from wcache.core.hardware.readings import OptionValue
+from wcache.core.hardware import OptionValue
 from wcache.core.model import LayerKind
 from wcache.core.options.entries import OPTIONS, option
 from wcache.core.options.option import DIRTY_DATA, Option, Place

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Callable, Dict, Iterator, List, Optional, Tuple
 
 from wcache.core.errors import NotFoundError
-from wcache.core.hardware.readings import FlushCounters
+from wcache.core.hardware import FlushCounters
 from wcache.core.model import KernelView, LayerKind
 
 from .host_files import HostFiles, entries, printable, read_device_number, read_number, read_text

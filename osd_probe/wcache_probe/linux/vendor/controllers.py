@@ -16,7 +16,7 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequ
 
 from wcache.core.codec import one_line, parse_json
 from wcache.core.errors import MalformedError, NotReadyError, WcacheError
-from wcache.core.hardware.controller import CONTROLLERS_MAX, Controller
+from wcache.core.hardware import CONTROLLERS_MAX, Controller
 
 from .tool import OUTPUT_BYTES_MAX, Run, find, run
 

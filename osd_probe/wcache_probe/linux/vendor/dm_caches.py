@@ -12,7 +12,7 @@ import time
 from typing import Callable, Dict, List, Optional
 
 from wcache.core.errors import NotReadyError
-from wcache.core.hardware.readings import DmCacheState
+from wcache.core.hardware import DmCacheState
 
 from .tool import Run, find, run
 

@@ -14,7 +14,7 @@ from typing import Any, Callable, Dict, Optional, Tuple
 
 from wcache.core.codec import parse_json
 from wcache.core.errors import WcacheError
-from wcache.core.hardware.readings import Wear
+from wcache.core.hardware import Wear
 from wcache.core.model import DriveReport, Transport
 
 from .tool import OUTPUT_BYTES_MAX, Run, find, run

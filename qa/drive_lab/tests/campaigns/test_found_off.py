@@ -16,7 +16,7 @@ from drive_lab.agent import HANG_S
 from drive_lab.osds import HOME, KEY, Stack
 from drive_lab.stage import Stage
 from harness import CommandError
-from wcache.core.experiment.observing.run import NOT_FLUSHED
+from wcache.core.experiment.observing_run import NOT_FLUSHED
 from wcache.deployment.scripts import MEASURE
 from wcache_probe.linux.persistence.boot_rule import FILE_NAME as BOOT_RULE
 

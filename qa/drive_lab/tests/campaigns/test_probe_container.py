@@ -21,7 +21,7 @@ from drive_lab.probe import GuestProbe
 from drive_lab.stage import Stage
 from harness import NotPossible
 from harness.processes import wait_until
-from wcache.deployment.form import caps_of
+from wcache.deployment.places import caps_of
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
 

@@ -6,7 +6,7 @@ QEMU's drives save nothing: this one is a program of the lab's, through target_c
 import pytest
 from drive_lab.probe import PACKAGES
 from drive_lab.saving import SavingDrive
-from wcache.core.fleet.loaded_off import Reload
+from wcache.core.fleet.foreign_rules import Reload
 from wcache.deployment.scripts import reloading
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]

@@ -11,7 +11,7 @@ from bcache_bench import BACKING, CACHE, DEVICE, MIB, Cached
 from wcache.core import codec
 from wcache.core.drive.prior import prior_from
 from wcache.core.options.entries import names_of
-from wcache.core.options.shared_cache import shared_cache
+from wcache.core.options.option import shared_cache
 from wcache.core.protocol import (
     ApplyOptionRequest,
     DrivesOutcome,

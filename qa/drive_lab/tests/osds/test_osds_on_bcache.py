@@ -16,7 +16,7 @@ from bcache_bench import BACKING, CACHE, DEVICE, MIB, Cached
 from probe_bench import BACK, THROUGH
 from wcache.core import codec
 from wcache.core.drive.prior import prior_from
-from wcache.core.hardware.bcache import Dirty, crossed_target
+from wcache.core.hardware import Dirty, crossed_target
 from wcache.core.model import Role
 from wcache.core.options.entries import leased_names
 from wcache.core.protocol import (

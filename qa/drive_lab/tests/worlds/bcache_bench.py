@@ -5,7 +5,7 @@ from __future__ import annotations
 from lab_bench import OFFSET_BLOCKS
 from probe_bench import BACK
 from wcache.core import codec
-from wcache.core.hardware.bcache import BcacheState
+from wcache.core.hardware import BcacheState
 
 BACKING, CACHE = "scsi", "nvme"
 DEVICE, SETTINGS = "/dev/bcache0", "/sys/block/bcache0/bcache"

@@ -9,8 +9,8 @@ from mgr_fakes.module import FakeMgr
 from test_what_ceph_answers import Ceph
 from wcache.engine.engine import steady_clock
 from wcache.knobs import rooms
-from wcache.knobs.memory.knob import MEMORY
-from wcache.services.plans.planner import Parts
+from wcache.knobs.memory.reading import MEMORY
+from wcache.services.plans.planners import Parts
 
 SET_S = [3600.0, -3600.0]
 BETWEEN_S = 60.0

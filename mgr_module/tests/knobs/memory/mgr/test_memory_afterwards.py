@@ -6,7 +6,7 @@ import pytest
 from memory_world import GIB, a_mgr, begun, to_its_end, watch
 from mgr_fakes.memory import uniform
 from module_world import ok, said
-from wcache.knobs.memory.promise import Outcome
+from wcache.knobs.memory.facts import Outcome
 
 pytestmark = pytest.mark.slow  # whole rollouts
 

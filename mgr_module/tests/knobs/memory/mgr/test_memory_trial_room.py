@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from memory_world import GIB, a_mgr, begun, leased, raised, shown
-from wcache.core.hardware.readings import CgroupLimit, HostMemory
+from wcache.core.hardware import CgroupLimit, HostMemory
 from wcache.core.protocol import MemoryRequest
 from wcache.knobs.memory.mgr.trial_choice import crowded
 

@@ -9,7 +9,7 @@ from mgr_fakes.memory import LruOsd, uniform
 from module_world import ok, said, start
 from wcache.core.cluster import SlowOsd
 from wcache.core.events import ClusterSeen
-from wcache.core.hardware.readings import CgroupLimit, HostMemory
+from wcache.core.hardware import CgroupLimit, HostMemory
 from wcache.core.record import Precondition
 from wcache.knobs.memory.curve import Curve, Point, gained
 from wcache.knobs.memory.trial_result import TrialResult, TrialVerdict, gains

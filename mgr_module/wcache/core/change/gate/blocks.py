@@ -1,13 +1,28 @@
-"""Blocks of clients' load as the gate takes them: who is in them, and their log ratios."""
+"""Blocks of clients' load as the gate takes them: their log ratios, and their noise.
+
+The numbers of two stretches of correlated blocks: their difference and its standard error.
+
+Blocks of time are correlated: a mean of n of them says less than n independent ones would.
+They are taken for AR(1), whose lag-1 correlation is estimated from both stretches together.
+
+Did a change make things worse?  Two measurements, before and after, and their noise.
+
+This is not the experiment that decides (pairs in random order do that): it is the check
+that an applied change did no harm.  Two stretches of time differ by more than their own
+samples show, so a run-to-run spread is allowed for before a change is taken back.
+"""
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
-from statistics import median
+import statistics
+from dataclasses import dataclass, replace
+from statistics import fmean, median, variance
 from typing import Dict, Iterable, List, Optional, Sequence, Tuple
 
-from ...loads import COMMITS_PER_S_MAX, Block
+from ...events import LoadSamples
+from ...figures.student_t import t_quantile
+from ...loads import COMMITS_PER_S_MAX, MATERIAL_LN, Block, commit_latency
 
 # More add little: the noise of the treated OSDs stays.
 CONTROLS_MAX = 12
@@ -99,3 +114,130 @@ def _mean(logs: Dict[int, float], osd_ids: Sequence[int]) -> Optional[float]:
     if not osd_ids or any(osd_id not in logs for osd_id in osd_ids):
         return None
     return sum(logs[osd_id] for osd_id in osd_ids) / len(osd_ids)
+
+
+# Above this the stretches are too short to tell noise from drift; the error is wide then.
+CORRELATION_MAX = 0.95
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Mean of the later blocks minus that of the earlier ones, with its standard error.
+
+    `freedom` are the degrees of freedom of the error, less than blocks where they correlate.
+    """
+
+    mean: float
+    error: float
+    freedom: float
+    correlation: float
+
+    def low(self, alpha: float) -> float:
+        """One-sided lower limit, missed with probability `alpha`."""
+        return self.mean - t_quantile(1.0 - alpha, self.freedom) * self.error
+
+    def high(self, alpha: float) -> float:
+        """One-sided upper limit, missed with probability `alpha`."""
+        return self.mean + t_quantile(1.0 - alpha, self.freedom) * self.error
+
+
+def difference(before: Sequence[float], after: Sequence[float]) -> Difference:
+    """The difference of two stretches of at least four blocks each; both in one unit.
+
+    The moment estimate of the correlation is too low in short stretches; what Marriott and
+    Pope (1954) give as its bias, (1 + 4 phi) / n with the mean estimated, is added for each.
+    """
+    stretches = before, after
+    residuals = [[value - fmean(each) for value in each] for each in stretches]
+    squares = sum(value * value for each in residuals for value in each)
+    products = sum(
+        first * second for each in residuals for first, second in zip(each, each[1:])
+    )
+    count = len(before) + len(after)
+    raw = products / squares if squares > 0 else 0.0
+    bias = 2.0 * (1.0 + 4.0 * max(0.0, raw)) / count
+    phi = min(CORRELATION_MAX, max(0.0, raw + bias))
+    grown = [_inflation(len(each), phi) for each in stretches]
+    # what the means take away of the spread around them
+    left = sum(len(each) - more for each, more in zip(stretches, grown))
+    variance = squares / max(left, 0.5)
+    error = math.sqrt(
+        variance * sum(more / len(each) for each, more in zip(stretches, grown))
+    )
+    effective = sum(len(each) / more for each, more in zip(stretches, grown))
+    freedom = max(1.5, min(count - 2.0, effective - 2.0))
+    return Difference(fmean(after) - fmean(before), error, freedom, phi)
+
+
+def mean_error(values: Sequence[float]) -> float:
+    """The standard error of the mean of a stretch of at least eight correlated blocks."""
+    half = len(values) // 2
+    if half < 4:
+        return math.inf
+    return difference(values[:half], values[half:]).error / 2.0
+
+
+def beside_moves(seen: Difference, moved: Sequence[float], treated: int) -> Difference:
+    """The difference, as uncertain as what unchanged OSDs do among themselves in the same time.
+
+    `moved`: by how much each control has moved.  OSDs drift, each by itself; blocks of one OSD
+    do not show that as noise, and the spread of the controls' moves does.  What it is larger by
+    is a component of its own, with the freedom of that spread (Satterthwaite, 1946).
+    """
+    if len(moved) < 2:
+        return seen
+    spread = variance(moved) * (1.0 / treated + 1.0 / len(moved))
+    more = spread - seen.error**2
+    if more <= 0.0:
+        return seen
+    parts = seen.error**4 / seen.freedom + more**2 / (len(moved) - 1)
+    return replace(seen, error=math.sqrt(spread), freedom=max(1.5, spread**2 / parts))
+
+
+def _inflation(count: int, phi: float) -> float:
+    """By how much the variance of a mean of AR(1) values exceeds that of independent ones."""
+    if phi <= 0.0:
+        return 1.0
+    tail = 2.0 * phi * (1.0 - phi**count) / (count * (1.0 - phi) ** 2)
+    return max(1.0, (1.0 + phi) / (1.0 - phi) - tail)
+
+
+# Spread of the logarithm between two runs of the same thing, beyond that of their samples.
+RUN_SPREAD = 0.05
+# A mean of counters brings no spread of its own along; this is taken for its logarithm.
+COUNTER_ERROR = 0.1
+# One-sided 99%.
+_Z = 2.33
+
+
+def latency_of(samples: LoadSamples) -> Optional[float]:
+    """One latency in us: the median sample, or the mean of the commit counter."""
+    if samples.samples_ns:
+        return statistics.median(samples.samples_ns) / 1000.0
+    commit = commit_latency(samples.counters)
+    return None if commit is None else 1e6 * commit.sum_s / commit.count
+
+
+def error_of(samples: LoadSamples) -> float:
+    """Standard error of the logarithm of `latency_of`.
+
+    For samples that of a median, sqrt(pi/2) s/sqrt(n), with s from the median absolute
+    deviation, which a few stalls do not move.
+    """
+    logs = [math.log(ns) for ns in samples.samples_ns if ns > 0]
+    if len(logs) < 2:
+        return COUNTER_ERROR
+    middle = statistics.median(logs)
+    spread = 1.4826 * statistics.median(abs(value - middle) for value in logs)
+    return math.sqrt(math.pi / 2) * spread / math.sqrt(len(logs))
+
+
+def is_worse(
+    before_us: float, before_error: float, after_us: float, after_error: float
+) -> bool:
+    """Whether the latency rose by a material ratio, and not by chance (1%)."""
+    if before_us <= 0 or after_us <= 0:
+        return False
+    rise = math.log(after_us / before_us) - MATERIAL_LN
+    noise = math.sqrt(before_error**2 + after_error**2 + 2 * RUN_SPREAD**2)
+    return rise > _Z * noise

@@ -25,10 +25,20 @@ from statistics import median
 from typing import Dict, List, Mapping, Sequence, Tuple
 
 from ...loads import MATERIAL_LN, OSDS_MAX, Block
-from .blocks import CONTROLS_MIN, alike, log_ratios, moves, present, waited_s
+from .blocks import (
+    CONTROLS_MIN,
+    Difference,
+    alike,
+    beside_moves,
+    difference,
+    log_ratios,
+    mean_error,
+    moves,
+    present,
+    waited_s,
+)
 from .evidence import COMMITS, READS, Sums, share
 from .moving import evened
-from .numbers import Difference, beside_moves, difference, mean_error
 
 BLOCKS_BEFORE = 96
 # Where noise hides the level after so many blocks, there are more, up to the last of these.

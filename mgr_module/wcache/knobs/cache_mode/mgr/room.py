@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Tuple
 
-from ....commands.command import Command
+from ....commands.views import Command
 from ....core.errors import NotReadyError
-from ....core.shell import command, ticked
+from ....core.text import command, ticked
 from ....engine.world import World
 from ....services.guards import disputed_domains, unseen
-from ....services.plans.planner import Parts, Planner
+from ....services.plans.planners import Parts, Planner
 from ...knob import Asked, Wanted
 from ..plan import make_changes
 

@@ -6,16 +6,15 @@ import threading
 from typing import AbstractSet, Callable, Dict, List, Set, Tuple
 
 from ....core.config_database import Config
-from ....core.experiment.observing.capacity_run import benches_capacity
+from ....core.experiment.observing_run import benches_capacity
 from ....core.model import Finding
 from ....engine.engine import Engine
 from ....engine.storing.archive import Archive, StoredKind
 from ....engine.world import World
 from ..advice import Basis
-from ..capacity import Measurement, option, settings, stacks
-from ..config import Known, Knowns, see
+from ..capacity import Known, Knowns, Measurement, option, see, settings, stacks
+from ..plan import stale
 from ..runs import measurement_of
-from ..stale import stale
 
 CAPACITY = StoredKind("capacity", Measurement)
 KNOWN = StoredKind("mclock/known", Knowns)

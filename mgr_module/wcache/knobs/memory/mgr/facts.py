@@ -13,17 +13,19 @@ from ....engine.world import World
 from ..facts import (
     LABELS,
     OPT_OUT_LABEL,
+    PROMISES_MAX,
     Facts,
     HostFacts,
     OsdFacts,
+    Promise,
+    Promises,
     is_autotuned,
 )
 from ..findings import findings, outdated
-from ..knob import MEMORY, MemoryOptions
-from ..promise import PROMISES_MAX, Promise, Promises
+from ..reading import MEMORY, MemoryOptions
 from ..trial import Trial
 from ..trial_result import TrialResult, TrialResults
-from .watch import MemoryWatch
+from .osds import MemoryWatch
 
 PROMISES = StoredKind("memory/promises", Promises)
 RESULTS = StoredKind("memory/results", TrialResults)

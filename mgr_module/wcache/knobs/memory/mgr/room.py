@@ -10,8 +10,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
-from ....commands.command import EACH, SCOPE, Command
 from ....commands.tables import lines_of
+from ....commands.views import EACH, SCOPE, Command
 from ....core import codec
 from ....core.automation.deciding import Wish
 from ....core.change.change import Change
@@ -23,22 +23,19 @@ from ....core.text import FORMAT_VERSION
 from ....engine.engine import steady_clock
 from ....engine.world import World
 from ....services.guards import require_all_drives, require_config, require_scope
-from ....services.plans.own_trial import OwnTrial
-from ....services.plans.planner import Parts, Planner
+from ....services.plans.plan_guards import OwnTrial
+from ....services.plans.planners import Parts, Planner
 from ...knob import Asked, Wanted
-from ..advice import GroupAdvice, advise, of_one_host, take_over
-from ..external_settings import instead
-from ..facts import Facts, HostFacts, OsdFacts
-from ..knob import MEMORY, TARGET
+from ..advice import GroupAdvice, advise, instead, of_one_host, take_over
+from ..curve import ratio
+from ..facts import Facts, HostFacts, OsdFacts, Promise
 from ..plan import make_changes
-from ..promise import Promise
-from ..rates import ratio
+from ..reading import MEMORY, TARGET
 from ..single import single_osds
 from . import tables
 from .facts import MemoryFacts
-from .osds import CephMemory, OsdMemory, TrialOsds
+from .osds import CephMemory, MemoryWatch, OsdMemory, TrialOsds
 from .trials import Trials
-from .watch import MemoryWatch
 
 # Of more OSDs `memory status` has those of single hosts, or all where it is asked for them.
 OSDS_SHOWN_MAX = 1000

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from ....commands.tables import LONG, NUMBER, Column, listing
-from ....core.shell import command
-from ....core.text import LISTED_MAX, amount, duration, many, named, table
+from ....core.text import LISTED_MAX, amount, command, duration, many, named, table
 from ..trial_result import TrialVerdict
 
 OUTSIDE_MAX = 3

@@ -10,15 +10,14 @@ from typing import AbstractSet, List, NamedTuple, Optional, Sequence, Tuple
 
 from ....core.cluster import in_turns
 from ....core.errors import ConflictError, MalformedError, NotFoundError
-from ....core.hardware.readings import HostMemory
+from ....core.hardware import HostMemory
 from ....core.text import amount, named
 from ....engine.under_way import touched_by_run
 from ....engine.world import World
 from ....services.guards import bounded
 from ..advice import why_not
 from ..facts import Facts, HostFacts, OsdFacts
-from ..knob import STEP_BYTES, MemoryOptions
-from ..reading import EDGES_DEFAULT_S
+from ..reading import EDGES_DEFAULT_S, STEP_BYTES, MemoryOptions
 from ..trial import Trial
 
 # A trial ends where so much of a limit is used, ...

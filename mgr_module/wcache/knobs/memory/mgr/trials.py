@@ -11,8 +11,7 @@ from ....core.errors import ConflictError, MalformedError, RefusedError
 from ....core.events import STOP
 from ....core.fleet.agents import MEMORY_UNTOLD_S
 from ....core.scope import parse_scope
-from ....core.shell import typed
-from ....core.text import FORMAT_VERSION, amount, many
+from ....core.text import FORMAT_VERSION, amount, many, typed
 from ....engine.engine import Engine
 from ....engine.measuring import TrialKind
 from ....engine.orders import Orders
@@ -20,9 +19,9 @@ from ....engine.storing.archive import StoredKind
 from ....engine.under_way import open_jobs
 from ....engine.world import World
 from ....services.guards import bounded, require_scope
-from ....services.plans.own_trial import OwnTrial, begin_trial
-from ..knob import MEMORY
+from ....services.plans.plan_guards import OwnTrial, begin_trial
 from ..plan import raised_by
+from ..reading import MEMORY
 from ..trial import BLOCKS_MAX, KEY, OSDS_MAX, Trial, TrialMachine, TrialStatus
 from .facts import MemoryFacts
 from .osds import TrialOsds

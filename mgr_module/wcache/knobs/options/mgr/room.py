@@ -6,17 +6,16 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Callable, Dict, Iterator, Sequence, Set, Tuple
 
-from ....commands.command import Command
+from ....commands.views import Command
 from ....core.automation.deciding import Wish
 from ....core.errors import NotReadyError
 from ....core.model import Finding
 from ....engine.world import World
 from ....services.guards import disputed_domains, require_config, unseen
-from ....services.plans.planner import Parts, Planner
+from ....services.plans.planners import Parts, Planner
 from ...knob import Asked, Wanted
 from .. import osds, plan
-from ..drift import OPTIONS_KNOB, drifted
-from ..refusals import Refusals
+from ..osds import OPTIONS_KNOB, Refusals, drifted
 
 # What `auto` may change is worked out as often: it goes through all drives.
 WISHES_EVERY_S = 60.0

@@ -1,4 +1,6 @@
-"""An option of one cache domain's drives, or bcache's mode above them.
+"""Settings of a domain's drives: the cache mode, options, and bcache's mode above them.
+
+An option of one cache domain's drives, or bcache's mode above them.
 
 What the kernel resets along with the option is part of what was there before, and goes back with
 it.  A value in sysfs is gone after a reboot of the host: what is set here never lasts.
@@ -14,17 +16,115 @@ from dataclasses import dataclass, field
 from typing import ClassVar, FrozenSet, Mapping, Sequence, Tuple
 
 from ..drive.journal import PriorDrive
-from ..drive.safety import writeback_refusal
+from ..drive.prior import not_back
+from ..drive.safety import may_toggle, writeback_refusal
 from ..errors import RefusedError
-from ..hardware.readings import NAME_CHARS_MAX, VALUE_CHARS_MAX
-from ..host_report import HostReport
-from ..model import DriveReport, DriveState
+from ..experiment.period import all_in
+from ..hardware import NAME_CHARS_MAX, VALUE_CHARS_MAX
+from ..host_report import DriveKind, HostReport
+from ..model import CacheMode, DriveReport, DriveState
 from ..options.entries import BY_NAME, kept_from, left_dirty, left_words, names_of
-from ..options.option import Follow
-from ..options.shared_cache import SharedCache
-from ..protocol import ApplyOptionRequest, DrivesOutcome, StateOutcome
+from ..options.option import Follow, SharedCache
+from ..protocol import (
+    ApplyOptionRequest,
+    ApplyRequest,
+    DrivesOutcome,
+    RollbackRequest,
+    StateOutcome,
+)
 from .drive_setting import CacheDomain, DriveSetting
-from .setting import Looked, Warrant
+from .setting import Looked, Verdicts, Warrant
+
+
+@dataclass(frozen=True)
+class CacheModeSetting(DriveSetting):
+    """The cache mode of one domain's drives."""
+
+    CAN_LAST: ClassVar[bool] = True
+    STANDS: ClassVar[str] = "in"
+    WAS: ClassVar[str] = "was in "
+    knob: ClassVar[str] = "cache_mode"
+    what: ClassVar[str] = "cache mode"
+
+    domain: CacheDomain
+    before: CacheMode
+    after: CacheMode
+    manual: Tuple[str, ...] = ()
+
+    # ---- what drives have: see DriveSetting
+
+    def is_there(self, states: Tuple[DriveState, ...]) -> bool:
+        """See DriveSetting."""
+        return all_in(self.after.value, states, self.domain.transport)
+
+    def unlike(self, drive: DriveReport, planned: bool = False) -> str:
+        """See DriveSetting."""
+        if drive.mode is (self.before if planned else self.after):
+            return ""
+        now = drive.mode.value if drive.mode else "an unknown mode"
+        return f"{drive.dev_name} is in {now}"
+
+    def differs(self, prior: Sequence[PriorDrive], read: Mapping[str, DriveState]) -> str:
+        """See DriveSetting; what is kept over a power cycle is part of it."""
+        return not_back(prior, read)
+
+    def not_kept(self, states: Sequence[DriveState]) -> str:
+        """See DriveSetting."""
+        if all(state.page.saved is self.after for state in states):
+            return ""
+        return f"{self.goal} did not read back as what the drive keeps over a power cycle"
+
+    def refusal(
+        self, warrant: Warrant, report: HostReport, drives: Sequence[DriveReport],
+        lost: Mapping[str, str],
+    ) -> str:
+        """See DriveSetting."""
+        return may_toggle(
+            drives, self.after, throwaway=warrant.throwaway, consent_turn_on=warrant.turn_on,
+            experiment=False, lasts=warrant.persist, lost=lost,
+        ) or ""
+
+    @property
+    def gone(self) -> str:
+        """See DriveSetting: a host that was reset brings a drive back as its firmware has it."""
+        return (
+            f"is no longer in {self.goal}, the mode that was judged: a reset of the host or "
+            "another program has changed it"
+        )
+
+    # ---- see Setting
+
+    def apply(self, warrant: Warrant) -> ApplyRequest:
+        """See Setting; with what was there before it."""
+        return ApplyRequest(
+            self.domain.domain_id, warrant.action_id, self.before, self.after, warrant.turn_on,
+            warrant.lasts, warrant.throwaway, warrant.prior,
+        )
+
+    def back(self, warrant: Warrant) -> RollbackRequest:
+        """See Setting."""
+        return RollbackRequest(
+            self.domain.domain_id, warrant.action_id, warrant.throwaway, warrant.prior
+        )
+
+    def verdict_moved(self, kind: DriveKind, verdicts: Verdicts) -> str:
+        """See Setting."""
+        for item in verdicts.recommendations:
+            if item.kind == kind:
+                if item.mode is self.after:
+                    return ""
+                return f"the verdict of its drive model is {item.verdict.value} now"
+        return "its drive model no longer has a verdict"
+
+    @property
+    def touches(self) -> FrozenSet[Tuple[str, str]]:
+        """What it changes: two plans that share one must be rolled back in order."""
+        return frozenset({(self.domain.hostname, self.domain.domain_id)})
+
+    @property
+    def only_lasts(self) -> bool:
+        """See Setting."""
+        return self.before is self.after
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import time
 from collections import defaultdict
 from typing import Any, Callable, Dict, List, Mapping, Optional, Set
 
-from ...core.drive.proofs import (
+from ..core.drive.proofs import (
     ACCEPTED_MAX,
     SHOWN_MAX,
     AcceptedProof,
@@ -15,15 +15,15 @@ from ...core.drive.proofs import (
     is_accepted,
     shown_of,
 )
-from ...core.errors import MalformedError, NotFoundError, RefusedError
-from ...core.host_report import ToggleProof
-from ...core.model import DriveReport
-from ...core.text import table, when
-from ...core.verdict.plp import MODELS_MAX, REASON_CHARS_MAX, TrustedModel, plp_cell
-from ...engine.engine import Engine
-from ...engine.storing.archive import ACCEPTED_PROOFS, TRUSTED
-from ...engine.world import World
-from ...services.guards import would
+from ..core.errors import MalformedError, NotFoundError, RefusedError
+from ..core.host_report import ToggleProof
+from ..core.model import DriveReport
+from ..core.text import table, when
+from ..core.verdict.result import MODELS_MAX, REASON_CHARS_MAX, TrustedModel, plp_cell
+from ..engine.engine import Engine
+from ..engine.storing.archive import ACCEPTED_PROOFS, TRUSTED
+from ..engine.world import World
+from ..services.guards import would
 
 NAMED_MAX = 5
 

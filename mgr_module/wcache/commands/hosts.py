@@ -23,16 +23,15 @@ from typing import (
     TypeVar,
 )
 
-from ...core.drive.safety import judge
-from ...core.drive_kind import DriveKind
-from ...core.fleet import foreign_rules, set_up
-from ...core.fleet.findings import modes_of, of_drive, of_power_cuts
-from ...core.fleet.loaded_off import touched_domains
-from ...core.host_report import HostReport
-from ...core.model import CacheMode, DriveReport, Finding, FindingCode, Role
-from ...core.verdict.recommend import Recommendation, recommended_for
-from ...core.verdict.result import Result
-from ...engine.world import World
+from ..core.drive.safety import judge
+from ..core.fleet import foreign_rules, set_up
+from ..core.fleet.findings import modes_of, of_drive, of_power_cuts
+from ..core.fleet.foreign_rules import touched_domains
+from ..core.host_report import DriveKind, HostReport
+from ..core.model import CacheMode, DriveReport, Finding, FindingCode, Role
+from ..core.verdict.recommend import Recommendation, recommended_for
+from ..core.verdict.result import Result
+from ..engine.world import World
 
 # (drive model, device cache, kernel view, safety)
 ModelKey = Tuple[str, str, str, str]

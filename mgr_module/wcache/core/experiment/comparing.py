@@ -16,13 +16,13 @@ from dataclasses import dataclass, fields
 from statistics import mean, stdev
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
-from ... import codec
-from ...codec import one_line
-from ...errors import MalformedError
-from ...figures.latency_table import LatencyTable
-from ...figures.student_t import t95
-from ...model import CacheMode, KernelView, LoadPoint, Role
-from ...text import latency, named, roughly, table
+from .. import codec
+from ..codec import one_line
+from ..errors import MalformedError
+from ..figures.latency_table import LatencyTable
+from ..figures.student_t import t95
+from ..model import CacheMode, KernelView, LoadPoint, Role
+from ..text import latency, named, roughly, table
 
 SAMPLES_WORTH_ONE = 19.0
 SPREAD_LN = math.log1p(0.05)

@@ -1,6 +1,12 @@
-"""Plots of lines as geometry, of values over time for one; `plot.html.j2` draws them as SVG.
+"""Plots as geometry, lines and distributions; `plot.html.j2` draws them as SVG.
 
 Values stand on logarithmic axes: the same distance is the same factor.
+
+An axis of a plot: where values lie on it, and its ticks.
+
+Empirical distributions as geometry for an inline SVG plot; no drawing library needed.
+
+The x axis is logarithmic: latencies of the two modes can differ fifty-fold.
 """
 
 from __future__ import annotations
@@ -8,11 +14,55 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass
-from typing import Callable, List, Sequence, Tuple
+from typing import Callable, Dict, List, Sequence, Tuple
 
-from ..record import Record
+from ..loads import commit_latency
+from ..model import CacheMode
+from ..record import Period, Record
 from ..text import amount, latency
-from .axis import Axis, Ticks
+
+Ticks = Tuple[Tuple[float, str], ...]
+# Multiples of powers of ten, and of every how many powers: from many ticks to few.
+_STEPS = (
+    (tuple(1 + n / 4 for n in range(36)), 1), ((1.0, 1.5, 2.0, 3.0, 5.0, 7.0), 1),
+    ((1.0, 2.0, 5.0), 1), ((1.0,), 1), ((1.0,), 2), ((1.0,), 3),
+)
+
+
+@dataclass(frozen=True)
+class Axis:
+    """Maps values from `low` to `high` onto pixels; those beyond lie on its ends.
+
+    On a logarithmic axis the same distance is the same factor.
+    """
+
+    low: float
+    high: float
+    start_px: float
+    end_px: float
+    is_log: bool = False
+
+    def at(self, value: float) -> float:
+        """Where a value lies, in pixels."""
+        if self.is_log:
+            part = math.log(max(value, 1e-9) / self.low) / math.log(self.high / self.low)
+        else:
+            part = (value - self.low) / (self.high - self.low)
+        return self.start_px + min(1.0, max(0.0, part)) * (self.end_px - self.start_px)
+
+    def ticks(self, apart_px: float, label: Callable[[float], str]) -> Ticks:
+        """Round values of a logarithmic axis, as many as stand apart; its middle where none do."""
+        first, last = math.floor(math.log10(self.low)), math.ceil(math.log10(self.high))
+        for steps, every in _STEPS:
+            powers = [10.0**power for power in range(first, last + 1) if power % every == 0]
+            values = [s * p for p in powers for s in steps if self.low <= s * p <= self.high]
+            places = [self.at(value) for value in values]
+            if values and all(abs(b - a) >= apart_px for a, b in zip(places, places[1:])):
+                break
+        else:
+            values = [math.sqrt(self.low * self.high)]
+        return tuple((round(self.at(value), 1), label(value)) for value in values)
+
 
 WIDTH, HEIGHT = 640, 300
 LEFT, RIGHT, TOP, BOTTOM = 64, 16, 14, 34
@@ -184,3 +234,94 @@ def bcache(record: Record) -> List[Plot]:
         ), words=lambda value: f"{amount(round(value))}/s"),
     ]
     return [plot for plot in found if plot.lines]
+
+
+WIDTH, HEIGHT = 480, 260
+LEFT, RIGHT, TOP, BOTTOM = 44, 36, 14, 60
+LABEL_PX = 54  # of a label of the x axis, with its space
+STEPS_MAX = 400  # more steps than pixels show nothing more
+PERCENT_TICKS = (0, 25, 50, 75, 90, 100)
+_SHARE = Axis(0.0, 100.0, HEIGHT - BOTTOM, TOP)
+
+
+@dataclass(frozen=True)
+class StepLine:
+    """The distribution of one cache mode: a step line and where its median is."""
+
+    mode: str
+    path: str  # an SVG path
+    count: int
+    median_x: float
+    median: str
+
+
+@dataclass(frozen=True)
+class RecordPlot:
+    """One plot: both modes of one record."""
+
+    record_id: str
+    title: str
+    unit: str  # what one step of the curve is
+    curves: Tuple[StepLine, ...]
+    x_ticks: Ticks
+    y_ticks: Ticks
+    width: int = WIDTH
+    height: int = HEIGHT
+    left: int = LEFT
+    right: int = WIDTH - RIGHT
+    top: int = TOP
+    bottom: int = HEIGHT - BOTTOM
+
+
+def latencies_us(record: Record) -> Dict[CacheMode, List[float]]:
+    """Sorted latencies of each mode, in us: samples, or one mean per period of traffic."""
+    found: Dict[CacheMode, List[float]] = {mode: [] for mode in CacheMode}
+    for pair in record.pairs:
+        for period in pair.periods:
+            found[period.mode] += [ns / 1e3 for ns in period.samples_ns] or _means_us(period)
+    return {mode: sorted(value for value in values if value > 0) for mode, values in found.items()}
+
+
+def _means_us(period: Period) -> List[float]:
+    commit = commit_latency(period.counters)
+    return [] if commit is None or commit.sum_s <= 0 else [1e6 * commit.sum_s / commit.count]
+
+
+def plot(record: Record) -> RecordPlot:
+    """The plot of a record; it has no curves where the record holds no latencies."""
+    by_mode = latencies_us(record)
+    values = [value for mode in by_mode.values() for value in mode]
+    sampled = any(p.samples_ns for pair in record.pairs for p in (pair.write_back,))
+    setup = record.setup
+    title = f"osd.{setup.osd_id} {setup.load_point.short} ({setup.role.value})"
+    unit = "samples" if sampled else "periods' mean commit latencies"
+    if not values:
+        return RecordPlot(record.record_id, title, unit, (), (), ())
+    # a margin at both ends; never an empty range
+    low, high = min(values), max(values)
+    x = Axis(low / 1.15, max(high, low * 1.5) * 1.15, LEFT, WIDTH - RIGHT, is_log=True)
+    curves = tuple(_curve(mode, values, x) for mode, values in by_mode.items() if values)
+    y_ticks = tuple((round(_SHARE.at(percent), 1), f"{percent}%") for percent in PERCENT_TICKS)
+    return RecordPlot(record.record_id, title, unit, curves, x.ticks(LABEL_PX, _label), y_ticks)
+
+
+def _label(tick_us: float) -> str:
+    """A round latency in as few characters as it takes."""
+    for unit, size_us in (("us", 1.0), ("ms", 1e3)):
+        if tick_us < 1e3 * size_us:
+            return f"{tick_us / size_us:.4g} {unit}"
+    return f"{tick_us / 1e6:.4g} s"
+
+
+def _curve(mode: CacheMode, values: Sequence[float], x: Axis) -> StepLine:
+    count = len(values)
+    step = max(1, math.ceil(count / STEPS_MAX))
+    kept = sorted({*range(0, count, step), count - 1})
+    words = [f"M{LEFT} {_SHARE.at(0):.1f}"]
+    for index in kept:
+        share = _SHARE.at(100 * (index + 1) / count)
+        words.append(f"H{x.at(values[index]):.1f}V{share:.1f}")
+    words.append(f"H{WIDTH - RIGHT}")
+    middle = count // 2
+    median = values[middle] if count % 2 else (values[middle - 1] + values[middle]) / 2
+    return StepLine(mode.value, "".join(words), count, round(x.at(median), 1), latency(median))

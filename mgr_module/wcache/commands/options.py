@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any, Dict, List, Mapping, Sequence
 
-from ...core import codec
-from ...core.experiment.osd_option import by_hand
-from ...core.model import load_name
-from ...core.options.entries import BY_NAME, OPTIONS
-from ...core.options.entries import option as entry_of
-from ...core.options.option import Follow, Option, Place
-from ...core.text import table
-from ...engine.world import World
+from ..core import codec
+from ..core.experiment.osd_option import by_hand
+from ..core.model import load_name
+from ..core.options.entries import BY_NAME, OPTIONS
+from ..core.options.entries import option as entry_of
+from ..core.options.option import Follow, Option, Place
+from ..core.text import table
+from ..engine.world import World
 
 VALUES_SHOWN = 4
 NOT_FOR_LONG = (

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 from typing import AbstractSet, Any, Dict, Iterable, List, Mapping, Optional, Tuple
 
-from ...core import codec
-from ...core.drive.manual import pin_word
-from ...core.drive.safety import dropping_above, judge
-from ...core.errors import NotFoundError
-from ...core.fleet import ages
-from ...core.fleet.ages import age_of
-from ...core.fleet.claims import believed_of
-from ...core.fleet.loaded_off import reloads
-from ...core.hardware.controller import advice
-from ...core.model import CacheMode, DriveReport
-from ...core.scope import Scope, parse_scope
-from ...core.shell import command
-from ...core.text import LISTED_MAX, Rows, amount, listed, named, table
-from ...core.verdict.plp import plp_cell
-from ...deployment.form import Form
-from ...deployment.scripts import reloading
-from ...engine.world import World
-from ..tables import LONG, Column, listing
+from ..core import codec
+from ..core.drive.manual import pin_word
+from ..core.drive.safety import dropping_above, judge
+from ..core.errors import NotFoundError
+from ..core.fleet import claims
+from ..core.fleet.claims import age_of, believed_of
+from ..core.fleet.foreign_rules import reloads
+from ..core.hardware import advice
+from ..core.model import CacheMode, DriveReport
+from ..core.scope import Scope, parse_scope
+from ..core.text import LISTED_MAX, Rows, amount, command, listed, named, table
+from ..core.verdict.result import plp_cell
+from ..deployment.places import Form
+from ..deployment.scripts import reloading
+from ..engine.world import World
+from .tables import LONG, Column, listing
 
 
 def drives(world: World, within: Optional[str] = None) -> Dict[str, Any]:
@@ -151,7 +149,7 @@ KINDS = tuple(
 def _below(data: Mapping[str, Any]) -> List[str]:
     return [
         *flushed(row["state"] for row in data["drives"]),
-        f"reported {ages.words(data['reported'])}",
+        f"reported {claims.words(data['reported'])}",
     ]
 
 

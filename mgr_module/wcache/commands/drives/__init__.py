@@ -1,1 +1,0 @@
-"""Hosts, drives, drive models and controllers: answers and text."""

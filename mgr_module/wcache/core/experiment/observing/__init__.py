@@ -1,1 +1,0 @@
-"""Runs that toggle nothing: what drives do in the mode they are in, as a table."""

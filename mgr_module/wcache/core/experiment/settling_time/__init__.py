@@ -1,1 +1,0 @@
-"""How long to settle after a toggle, chosen without knowing the mode."""

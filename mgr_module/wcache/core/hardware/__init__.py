@@ -1,1 +1,0 @@
-"""What hosts, drives and controllers tell of themselves: memory, bcache, vendors' tools."""
