@@ -1,4 +1,4 @@
-"""`doc/reference.md`, made of the code: commands, programs, options, findings, Ceph's health.
+"""`doc/reference.md`, made of the code: commands, programs, options, Ceph's health.
 
 `GOLDEN=write make check` writes it anew; a test holds that it is what the code says.
 """
@@ -13,30 +13,29 @@ from typing import Iterator, List, Sequence
 import manual
 from wcache.ceph.health import CHECKS, FLAGS, PG_STATES, Reach, Row
 from wcache.commands.commands import COMMANDS
-from wcache.core.text import inflected
-from wcache.knobs.registry import ADVICE
 from wcache.options import CHOICES, DESCRIPTIONS, Options
 
 COLUMNS = 98
 HEAD = """# Reference
 
-Made of the code by `qa/reference.py`: what you read here is what the module says. The manual pages
-(`man ceph-wcache`) and Ceph's own `ceph wcache -h` have the same words.
+Made of the code by `qa/reference.py`. `man ceph-wcache` and `ceph wcache -h` have the same words;
+[wcache paged me](paged.md) has the health checks.
 """
 
 
 def reference() -> str:
     """The page."""
     return "\n".join([
-        HEAD, *_commands(), "", *_programs(), "", *_exits(), "", *_options(), "", *_findings(), "",
-        *_health(), "",
+        HEAD, *_commands(), "", *_programs(), "", *_exits(), "", *_options(), "", *_health(), "",
     ])
 
 
 def _commands() -> Iterator[str]:
     yield "## Commands"
-    yield "Those with `rw` need a right to change things. All take `--format plain|json|yaml`; each"
-    yield "answer in JSON has a `format_version`."
+    yield (
+        "`rw` needs a right to change. All take `--format plain|json|yaml`; JSON has a "
+        "`format_version`."
+    )
     yield ""
     for command in COMMANDS:
         words = " ".join([f"ceph {command.prefix}", *map(_argument, command.arguments)])
@@ -45,8 +44,7 @@ def _commands() -> Iterator[str]:
 
 def _programs() -> Iterator[str]:
     yield "## Programs"
-    yield "`COMMAND -h` has the options; so have `man wcache` and `man wcache-probe`. The packages"
-    yield "bring completions for bash and zsh."
+    yield "`COMMAND -h` and the manual pages have the options; packages bring completions."
     yield ""
     for parser in reversed(manual.parsers()):
         for name, _ in manual.verbs(parser):
@@ -85,26 +83,15 @@ def _options() -> Iterator[str]:
         yield from _item(f"`{name}`: {words} ({'; '.join(about)})")
 
 
-def _findings() -> Iterator[str]:
-    yield "## Findings"
-    yield "Each is a health check of Ceph, if it is more than a note; [what to do by"
-    yield "symptom](troubleshooting.md)."
-    yield ""
-    for code, (words, what_to_do) in ADVICE.items():
-        advice = f"{what_to_do[:1].upper()}{what_to_do[1:]}"
-        yield from _item(f"`{code.value}`: {inflected(words, 2)}. {advice}.")
-
-
 def _health() -> Iterator[str]:
     yield "## What of Ceph's health keeps wcache from measuring"
     about = (
-        "Most of what is wrong in a cluster is about some OSDs: those are left alone, and no "
-        "others. While an error is raised that is not in this list, no OSD is measured or changed, "
-        "until it is cured or muted (`ceph health mute CHECK`). A warning that is not in it is "
-        "recorded with what is measured.",
-        "A mute hides a check and cures nothing: the OSDs that a muted check names are left alone "
-        "all the same. Where Ceph cuts off the list of OSDs that a check is about, it is taken to "
-        "be about all; once it is muted it is about those that it names.",
+        "While an error is raised that is not in this list, no OSD is measured or changed, until "
+        "it is cured or muted (`ceph health mute CHECK`). A warning that is not in it is recorded "
+        "with what is measured.",
+        "A mute hides a check and cures nothing: the OSDs that it names are left alone all the "
+        "same. Where Ceph cuts off the list of OSDs of a check, it is taken to be about all; once "
+        "it is muted, about those that it names.",
     )
     yield "\n\n".join("\n".join(textwrap.wrap(each, COLUMNS)) for each in about)
     for title, rows in (

@@ -1,4 +1,4 @@
-"""The commands of doc/install.md, to be typed as they stand there."""
+"""The commands of doc/install.md and doc/leave.md, to be typed as they stand there."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from harness.access import PROJECT
 from harness.errors import HarnessError
 
 GUIDE = PROJECT / "doc" / "install.md"
+LEAVE = PROJECT / "doc" / "leave.md"
 FENCE = "```"
 
 

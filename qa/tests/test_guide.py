@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -14,10 +16,12 @@ from wcache.options import DESCRIPTIONS
 
 PROJECT = Path(__file__).resolve().parents[2]
 PAGES = (
-    "install", "guide", "troubleshooting", "mclock", "memory", "rollouts", "blank-drives",
-    "web-page",
+    "install", "leave", "guide", "paged", "troubleshooting", "mclock", "memory", "rollouts",
+    "blank-drives", "web-page",
 )
 PAGE = {name: (PROJECT / "doc" / f"{name}.md").read_text(encoding="utf-8") for name in PAGES}
+# codes that have advice and no finding
+NEVER_RAISED = {"WCACHE_LEASE_EXPIRED"}
 # a command may be cut by the end of a line
 ALL = " ".join(" ".join(PAGE.values()).split())
 
@@ -33,13 +37,56 @@ def test_the_reference_is_what_the_code_says():
     if os.environ.get("GOLDEN") == "write":
         page.write_text(reference(), encoding="utf-8")
     assert page.read_text(encoding="utf-8") == reference()
-    for name in (*DESCRIPTIONS, *(c.prefix for c in COMMANDS), *(code.value for code in ADVICE)):
+    for name in (*DESCRIPTIONS, *(c.prefix for c in COMMANDS)):
         assert re.search(rf"`(ceph )?{re.escape(name)}[ `]", page.read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize("code", ADVICE)
-def test_every_finding_is_in_the_guide(code):
-    assert f"\n- `{code.value}`: " in PAGE["troubleshooting"]
+def test_every_finding_is_on_the_page_of_who_is_on_call_once(code):
+    assert PAGE["paged"].count(f"\n- `{code.value}`: ") == 1
+
+
+def sections(page):
+    """The findings under each heading of a page."""
+    return {
+        part.partition("\n")[0]: codes for part in re.split(r"^## ", page, flags=re.M)
+        if (codes := set(re.findall(r"^- `(WCACHE_\w+)`: ", part, re.M)))
+    }
+
+
+def test_the_page_tells_alerts_as_the_file_of_alerts_has_them():
+    text = (PROJECT / "templates/prometheus-alerts.yml").read_text(encoding="utf-8")
+    page = PAGE["paged"].partition("## Alerts")[2].partition("\n## ")[0]
+    told = dict(re.findall(r"^- `(\w+)` (.*)", page, re.M))
+    for name, severity in re.findall(r"alert: (\w+)$.*?severity: (\w+)$", text, re.M | re.S):
+        assert told.pop(name).startswith(f"({severity}):")
+    assert told == {}
+    acting, wrong = list(sections(PAGE["paged"]).values())[:2]
+    for name, section in (("WcacheDataAtRisk", acting), ("WcacheNotRestored", wrong)):
+        (matched,) = re.findall(rf"alert: {name}$.*?WCACHE_\(([A-Z_|]+)\)", text, re.M | re.S)[:1]
+        codes = {f"WCACHE_{code}" for code in matched.split("|")} - NEVER_RAISED
+        assert codes <= section
+        assert all(f"`{code}`" in page for code in codes)
+
+
+def test_what_pages_nobody_is_never_more_than_a_note():
+    (notes,) = [found for title, found in sections(PAGE["paged"]).items() if "Notes" in title]
+    raised = defaultdict(set)
+    for path in (
+        *(PROJECT / "mgr_module/wcache").rglob("*.py"),
+        *(PROJECT / "osd_probe/wcache_probe").rglob("*.py"),
+    ):
+        for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(call, ast.Call) and ast.unparse(call.func) == "Finding":
+                code, severity = map(ast.unparse, call.args[:2])
+                raised[code].add(severity)
+    assert len(raised) > 30
+    for code in ADVICE:
+        found = raised[f"FindingCode.{code.name}"]
+        if code.value in notes:
+            assert found <= {"Severity.INFO"}, code
+        else:
+            assert found != {"Severity.INFO"}, code
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The commands of doc/install.md for cephadm, typed on a rig as they stand there."""
+"""The commands of doc/install.md and doc/leave.md for cephadm, typed on a rig as they stand."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from probes import Wcache
 # Of the rig; the short form has one, with both mgrs on it.
 HOSTS = int(os.environ.get("HOSTS") or 2)
 ROUTE = "With cephadm"
-FIRST = "Install, and take away again"
+FIRST = "Install"
 HOME = "/root/typed-in"  # a clone that lay here would cover it
 # The page's hosts; ours are in their place.
 PAGES_HOSTS = "h1 h2 h3"
@@ -61,8 +61,8 @@ class Route:
         self.answer: Dict[str, Any] = {}  # of `try`
         self.health_before: FrozenSet[str] = frozenset()
         self._began_s = time.monotonic()
-        found = guide.blocks(ROUTE)
-        self._install, self._lines, self._apply, self._upgrade, self._undo = found
+        self._install, self._lines, self._apply, self._upgrade = guide.blocks(ROUTE)
+        (self._undo,) = guide.blocks(ROUTE, guide.LEAVE)
         (self._first,) = guide.blocks(FIRST)
 
     @property
