@@ -103,9 +103,18 @@ def test_files_that_a_page_names_are_there(page):
 @pytest.mark.parametrize(
     "page", sorted((PROJECT / "doc").rglob("*.md")), ids=lambda page: page.name
 )
-def test_pages_that_a_page_links_to_are_there(page):
-    links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8"))
-    assert [link for link in links if not (page.parent / link).exists()] == []
+def test_pages_and_headings_that_a_page_links_to_are_there(page):
+    links = re.findall(r"\]\(([^)#:]*)#?([^):]*)\)", page.read_text(encoding="utf-8"))
+    for name, heading in links:
+        target = page.parent / name if name else page
+        assert target.exists(), name
+        assert not heading or heading in anchors(target), f"{name}#{heading}"
+
+
+def anchors(page):
+    """The headings of a page as links name them."""
+    titles = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.M)
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
 def test_pages_that_a_packaged_page_links_to_are_packaged():
