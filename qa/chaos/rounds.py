@@ -32,6 +32,7 @@ Watcher = Union[NativeWatcher, GuestWatcher]
 TOLD = (
     "WCACHE_UNSAFE_THROWAWAY", "WCACHE_LEASE_EXPIRED", "WCACHE_SETUP", "WCACHE_MIXED_MODES",
     "WCACHE_AGENT_SILENT", "WCACHE_CARRYOVER", "WCACHE_NOT_PREPARED", "WCACHE_MEMORY_OVERCOMMIT",
+    "WCACHE_CAMPAIGN_ABORTS",  # until one ends well, which the next round begins
 )
 
 
