@@ -111,7 +111,10 @@ class Module(MgrModule):
             self, self._engine, archive, view, surroundings, self.log,
             loads.benched_at_s if ceph_compat.BENCH_EMPTIES_CACHES else None,
         )))
-        self._service = Service(self._engine, knobs, agents, CephTraffic(points), self.log)
+        self._service = Service(
+            self._engine, knobs, agents, CephTraffic(points), self.log,
+            drop_options=self._own.drop,
+        )
         self._web = self._web_page(self._engine.kept_blocks)
         self._views = Views(
             self._engine, self._service, self._load_watch.by_osd, self._web.findings
@@ -190,7 +193,9 @@ class Module(MgrModule):
             wait_s: Optional[float] = None
             idle_s = BUSY_TICK_S
             try:
-                if self._starter.ready:
+                if self._service.leaving.left:
+                    self._has_left()
+                elif self._starter.ready:
                     try:
                         if self._own.look(time.monotonic()):
                             self._read_options()
@@ -223,6 +228,12 @@ class Module(MgrModule):
             self.log.error("cannot start: %s", self._starter.error)
         self.set_health_checks(health_checks(self._starter.findings()))
         return self._starter.retry_s
+
+    def _has_left(self) -> None:
+        """Nothing of wcache is in the cluster any more: nothing is read, set or told again."""
+        self.set_health_checks({})
+        self._progress.show({})
+        self.shutdown()
 
     def _publish(self) -> None:
         """Health checks and progress are lost at a mgr restart, so set them every time."""

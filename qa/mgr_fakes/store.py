@@ -74,6 +74,11 @@ class PromptQueue(StoreQueue):
         super().write(writes, done)
         self.turn()
 
+    def end(self, done: Done) -> None:
+        """Queue and make."""
+        super().end(done)
+        self.turn()
+
     def write_later(self, key: str, text: Optional[str]) -> None:
         """Queue and make."""
         super().write_later(key, text)
@@ -96,6 +101,7 @@ class MemoryStore:
         self.fails: Callable[[str], bool] = lambda key: False
         self.slow = False
         self.busy = False
+        self.ended = False
         self._queued: List[Tuple[Tuple[Write, ...], Optional[Done]]] = []
         self._again: List[Write] = []
 
@@ -121,15 +127,29 @@ class MemoryStore:
 
     def write(self, writes: Sequence[Write], done: Done) -> None:
         """Queue, and have it answered unless the mons are slow."""
+        if self.ended:
+            done(StorageError("nothing is stored any more"))
+            return
         self._queued.append((tuple(writes), done))
         if not self.slow:
             self.answer()
 
     def write_later(self, key: str, text: Optional[str]) -> None:
         """The same, with nobody to be told; what the mons refuse is tried again."""
+        if self.ended:
+            return
         self._queued.append(((Write(key, text),), None))
         if not self.slow:
             self.answer()
+
+    def end(self, done: Done) -> None:
+        """Remove all; see the port."""
+        def over(error: Optional[StorageError]) -> None:
+            self.ended = error is None
+            done(error)
+
+        self.write([Write(key, None) for key in self.keys("")], over)
+        self.ended = self.ended or self.slow
 
     def answer(self) -> None:
         """The mons answer all that waits."""

@@ -3,8 +3,10 @@
 import json
 import time
 
+import pytest
 from wcache.ceph.config import OWN_EVERY_S, OwnOptions
 from wcache.commands.commands import BEGINNING
+from wcache.core.errors import RefusedError
 
 
 class Mons:
@@ -13,13 +15,18 @@ class Mons:
     module_name = "wcache"
 
     def __init__(self, *rows):
-        self.rows, self.asked = list(rows), 0
+        self.rows, self.asked, self.removed = list(rows), 0, []
 
     def get_mgr_id(self):
         return "x"
 
     def send_command(self, reply, kind, who, command, tag):
-        assert json.loads(command)["prefix"] == "config dump"
+        asked = json.loads(command)
+        if asked["prefix"] == "config rm":
+            self.removed.append((asked["who"], asked["name"]))
+            reply.complete(0, "", "")
+            return
+        assert asked["prefix"] == "config dump"
         self.asked += 1
         if self.rows is None:
             reply.complete(-11, "", "no quorum")
@@ -46,6 +53,20 @@ def test_what_the_mons_have_no_value_of_is_not_set():
     own.ask()
     assert not own.is_set("gate_by_load", "false")
     assert own.is_set("web_addr", "false")
+
+
+def test_all_values_are_dropped_wherever_they_stand_and_nothing_of_others():
+    masked = {**row("settle_s", "global"), "mask": "class:ssd"}
+    others = {"section": "mgr", "name": "mgr/dashboard/ssl", "value": "true", "mask": ""}
+    mons = Mons(row("x/web_addr"), masked, others, row("web_port", "mgr.y"), "no row")
+    assert OwnOptions(mons).drop() == 3
+    assert mons.removed == [
+        ("mgr", "mgr/wcache/x/web_addr"), ("global/class:ssd", "mgr/wcache/settle_s"),
+        ("mgr.y", "mgr/wcache/web_port"),
+    ]
+    mons.rows = None
+    with pytest.raises(RefusedError):
+        OwnOptions(mons).drop()
 
 
 def test_a_look_waits_for_nothing_and_is_made_now_and_then():

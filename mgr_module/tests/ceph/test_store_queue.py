@@ -49,6 +49,33 @@ def test_nothing_counts_as_stored_before_the_mons_have_it_though_readers_see_it_
     assert (kv.kept, told.answers) == ({"run/1": "a", "run/2": "b"}, [None])
 
 
+def test_the_end_removes_all_keys_and_nothing_is_written_after_it():
+    queue, kv, _ = a_queue()
+    ended, late = Told(), Told()
+    queue.write((Write("run/1", "a"),), Told())
+    queue.write_later("report/h1", "b")
+    queue.end(ended)
+    queue.write((Write("run/2", "c"),), late)
+    queue.write_later("report/h1", "d")
+    work_off(queue)
+    assert (kv.kept, ended.answers) == ({}, [None])
+    assert "nothing is stored any more" in late.answers[0]
+    assert (queue.keys(""), queue.get("report/h1")) == ([], None)
+
+
+def test_where_the_end_fails_the_queue_goes_on_to_write():
+    queue, kv, _ = a_queue()
+    kv.kept = kv.copy = {"run/1": "a"}
+    kv.fails = lambda key: key == "run/1"
+    ended, later = Told(), Told()
+    queue.end(ended)
+    work_off(queue)
+    assert ended.answers == ["run/1 is not stored"]
+    queue.write((Write("run/2", "c"),), later)
+    work_off(queue)
+    assert (kv.kept, later.answers) == ({"run/1": "a", "run/2": "c"}, [None])
+
+
 def test_the_first_write_that_fails_ends_its_batch_and_no_other():
     queue, kv, _ = a_queue()
     kv.fails = lambda key: key == "run/1"

@@ -36,7 +36,7 @@ def everything(mgr):
         ("rollout show", {"plan_id": "p1"}),
         ("rollout abort", {"plan_id": "p1"}),
         ("campaign stop", {"campaign_id": "c1"}), ("rollback", {"plan_id": "p1"}),
-        ("freeze", {}), ("freeze", {"thaw": True}), ("campaign start", {"loads": "timer"}),
+        ("freeze", {}), ("leave", {"back": True, "dry_run": True}), ("freeze", {"thaw": True}), ("campaign start", {"loads": "timer"}),
         ("plan ls", {}), ("auto", {"mode": "recommend"}), ("auto status", {}),
         ("auto", {"mode": "off"}), ("evidence export", {}), ("evidence ls", {}),
         ("load ls", {}), ("mclock show", {}), ("mclock recommend", {}), ("memory status", {}),

@@ -7,7 +7,7 @@ from memory_world import a_mgr as a_mgr_with_memory
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
 from mgr_fakes.probe import FakeProbe
-from module_world import WB, WT, a_mgr, measured, ok, start
+from module_world import WB, WT, a_mgr, applied, measured, ok, start
 from prior_world import left_over
 from wcache.core import codec
 from wcache.core.host_report import ToggleProof
@@ -262,11 +262,30 @@ def web_page(say):
     say(mgr, "web token")
 
 
+def leaving(say):
+    """What is applied stays or goes back, one host is gone, and nothing is left."""
+    for way in ("keep", "back"):
+        mgr = applied()
+        for name in ("h1", "h2"):
+            ok(mgr.command("agent add", hostname=name, run_by="systemd"))
+        say(mgr, "leave", **{way: True}, dry_run=True)
+        if way == "back":
+            say(mgr, "leave", back=True)
+            mgr.settle()
+            mgr.report_all()
+            mgr.now_s += 120.0
+            mgr.probes["h1"].turn()
+            say(mgr, "leave", back=True)
+            say(mgr, "leave", back=True)
+        say(mgr, "leave", **{way: True}, host_is_gone="h2")
+        say(mgr, "status")
+
+
 STORIES = {
     "11-agents": agents, "12-drive-models": drive_models, "13-proofs": proofs, "14-priors": priors,
     "15-campaigns": campaigns, "17-automation": automation,
     "18-rollouts": rollouts, "19-memory-trial": memory_trial, "20-findings": findings,
     "21-explained": explained,
     "22-found-off": found_off,
-    "23-web-page": web_page,
+    "23-web-page": web_page, "32-leaving": leaving,
 }

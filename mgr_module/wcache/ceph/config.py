@@ -130,6 +130,21 @@ class OwnOptions:
             return True
         return bool(self._then.setdefault(name, value) != value)
 
+    def drop(self) -> int:
+        """Remove all values of this module's options from the mons; how many there were.
+
+        Raises NotReadyError or RefusedError.
+        """
+        found = [
+            row for row in _rows(_ask(self._mgr, _DUMP, as_json=True))
+            if str(row.get("name")).startswith(f"mgr/{self._mgr.module_name}/")
+        ]
+        for row in found:
+            mask = str(row.get("mask") or "")
+            who = f"{row.get('section')}/{mask}" if mask else str(row.get("section"))
+            _ask(self._mgr, {"prefix": "config rm", "who": who, "name": str(row["name"])})
+        return len(found)
+
     def _next_number(self) -> int:
         with self._lock:
             self._number += 1
@@ -145,11 +160,25 @@ class OwnOptions:
             self._outdated = number
             if isinstance(rows, list):
                 self._names = frozenset(
-                    str(row.get("name")) for row in rows if isinstance(row, dict)
-                    and row.get("section") in mine
+                    str(row.get("name")) for row in _rows(rows) if row.get("section") in mine
                 )
                 self._then = {}
             return True
+
+
+def _rows(plain: Any) -> List[Dict[str, Any]]:
+    """The rows of a list that is said to have some."""
+    return [row for row in plain if isinstance(row, dict)] if isinstance(plain, list) else []
+
+
+def _ask(mgr: SendsCommands, command: Mapping[str, Any], as_json: bool = False) -> Any:
+    try:
+        text = ask_mon(mgr, command)
+        return parse(text, command["prefix"]) if as_json else text
+    except NoAnswer as failure:
+        raise NotReadyError(str(failure)) from None
+    except CommandFailed as failure:
+        raise RefusedError(str(failure)) from None
 
 
 class CephConfig:
@@ -166,7 +195,7 @@ class CephConfig:
 
     def read(self) -> Tuple[Entry, ...]:
         """`ceph config dump`."""
-        found = parse_dump(self._ask({"prefix": "config dump"}, as_json=True), self._names)
+        found = parse_dump(_ask(self._mgr, _DUMP, as_json=True), self._names)
         return (*found, *self._labels())
 
     def _labels(self) -> Tuple[Entry, ...]:
@@ -191,20 +220,11 @@ class CephConfig:
                 raise RefusedError(str(failure)) from None
             return
         if edit.value is None:
-            self._ask({"prefix": "config rm", "who": edit.who, "name": edit.name})
+            _ask(self._mgr, {"prefix": "config rm", "who": edit.who, "name": edit.name})
             return
-        self._ask({
+        _ask(self._mgr, {
             "prefix": "config set", "who": edit.who, "name": edit.name, "value": edit.value,
         })
-
-    def _ask(self, command: Mapping[str, Any], as_json: bool = False) -> Any:
-        try:
-            text = ask_mon(self._mgr, command)
-            return parse(text, command["prefix"]) if as_json else text
-        except NoAnswer as failure:
-            raise NotReadyError(str(failure)) from None
-        except CommandFailed as failure:
-            raise RefusedError(str(failure)) from None
 
 
 def labels_of(text: str) -> Tuple[Entry, ...]:

@@ -54,6 +54,7 @@ class StoreQueue:
         # queued, or stored and not yet in the mgr's copy: what a reader must see
         self._fresh: Dict[str, Optional[str]] = {}
         self._unseen: List[Write] = []  # stored, and the mgr's copy did not show it yet
+        self._ended = False
 
     # ---- the thread
 
@@ -212,16 +213,40 @@ class StoreQueue:
     def write(self, writes: Sequence[Write], done: Done) -> None:
         """Queue writes that are made in order; `done` is called from the queue's thread."""
         with self._lock:
-            for write in writes:
-                self._later.pop(write.key, None)
-                self._fresh[write.key] = write.text
-            self._batches.append(_Batch(tuple(writes), done, self._clock()))
+            ended = self._ended
+            if not ended:
+                self._queue(writes, done)
+        if ended:
+            done(StorageError("nothing is stored any more: wcache leaves this cluster"))
+        self._wake.set()
+
+    def _queue(self, writes: Sequence[Write], done: Done) -> None:
+        for write in writes:
+            self._later.pop(write.key, None)
+            self._fresh[write.key] = write.text
+        self._batches.append(_Batch(tuple(writes), done, self._clock()))
+
+    def end(self, done: Done) -> None:
+        """Queue the removal of all keys; nothing is written after it, unless it fails."""
+        def over(error: Optional[StorageError]) -> None:
+            self._ended = error is None
+            done(error)
+
+        keys = self.keys("")
+        with self._lock:
+            self._ended = True
+            for key in self._later:
+                self._fresh.pop(key, None)
+            self._later.clear()
+            self._queue([Write(key, None) for key in keys], over)
         self._wake.set()
 
     def write_later(self, key: str, text: Optional[str]) -> None:
         """Queue a write that may wait; a newer one of its key replaces it."""
         unwritten = text is None and self._busy != key and self._kv.keys(key) == []
         with self._lock:
+            if self._ended:
+                return
             waited = self._later.pop(key, None) is not None
             if unwritten and waited and self._busy != key:
                 self._fresh.pop(key, None)

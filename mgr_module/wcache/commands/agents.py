@@ -86,6 +86,29 @@ def removed(data: Mapping[str, Any]) -> str:
     return _script([*notes, *data["notes"]], data["script"], "ceph wcache agent ls")
 
 
+DISABLE = command("ceph mgr module disable wcache")
+
+
+def left_text(data: Mapping[str, Any]) -> str:
+    """`ceph wcache leave`."""
+    again = command("ceph wcache leave --{}", data["way"])
+    notes = [
+        f"stays: {row['name']} {row['what']} (plan {row['plan_id']}); kept by {row['kept_by']}"
+        + (f"; to undo it on {row['hostname'] or 'any host of an admin'}: {row['undo']}"
+           if row["undo"] else "")
+        for row in data["keeps"]
+    ]
+    if data.get("dry_run"):
+        return "\n".join([would(data), *notes])
+    notes += [f"stays on the host: {line}" for line in data["stays"]]
+    notes += [f"waits: {line}" for line in data["waits"]]
+    if data["left"]:
+        notes.append("wcache has left this cluster: nothing of it is stored any more")
+    if data["hosts"]:
+        notes.append(f"keys are removed; what is left to be run for {named(data['hosts'])}:")
+    return _script([*notes, *data["notes"]], data["script"], DISABLE if data["left"] else again)
+
+
 def agents_text(data: Mapping[str, Any]) -> str:
     """`ceph wcache agent ls`: of many, those that were not heard and those that work."""
     if len(data["agents"]) <= LISTED_MAX:

@@ -12,14 +12,14 @@ import json
 from typing import Any, Callable, Dict, List, Mapping, Tuple
 
 from ..core import codec
-from ..core.errors import MalformedError, NotReadyError, WcacheError
+from ..core.errors import MalformedError, NotReadyError, RefusedError, WcacheError
 from ..core.text import FORMAT_VERSION, Rows, arguments, ticked
 from ..deployment.places import checked_hostname
 from ..engine.world import World
 from ..knobs import rooms
 from ..services import web_tokens
 from . import history, load_views
-from .agents import added, agents, agents_text, every_agent_text, removed
+from .agents import DISABLE, added, agents, agents_text, every_agent_text, left_text, removed
 from .campaigns import (
     campaign,
     campaign_text,
@@ -187,6 +187,15 @@ COMMANDS: Tuple[Command, ...] = (
         lambda s, v, a: s.freeze(**a),
     ),
     Command(
+        "wcache leave",
+        ("name=back,type=CephBool,req=false", "name=keep,type=CephBool,req=false",
+         "name=host_is_gone,type=CephString,req=false", DRY_RUN), "rw",
+        "Leave this cluster: end everything, take back what plans have set (--back) or leave it "
+        "(--keep), remove the probes' keys and all that is stored, and print what to run on the "
+        "hosts; called again it goes on; --host-is-gone names hosts that will not come back",
+        lambda s, v, a: s.leaving.leave(**a), left_text,
+    ),
+    Command(
         "wcache web token", (), "rw",
         "Print a token for the module's web page, good for 12 hours",
         lambda s, v, a: s.web_tokens.issue(), web_tokens.lines,
@@ -233,6 +242,11 @@ def answer(
     if command is None:
         return -errno.EINVAL, "", "unknown command: see `ceph wcache -h`"
     try:
+        if service.leaving.left:
+            raise RefusedError(
+                "wcache has left this cluster",
+                f"{ticked(DISABLE)}; enabled again after that it begins anew",
+            )
         arguments = _arguments(command, cmd)
         form = cmd.get("format") or "plain"
         if form not in FORMATS:

@@ -26,6 +26,7 @@ from ..services.campaigns import CampaignService
 from ..services.deploying import WAIT_S, AgentService
 from ..services.garbage import Garbage
 from ..services.guards import would
+from ..services.leaving import LeaveService
 from ..services.outlook import OutlookService
 from ..services.plans.planners import Planner
 from ..services.plans.plans import PlanService
@@ -47,7 +48,7 @@ class Service:
     def __init__(
         self, engine: Engine, planners: Mapping[str, Planner], agents: AgentService,
         traffic: Traffic, log: logging.Logger, store_wait_s: float = WAIT_S,
-        clients: Optional[Traffic] = None,
+        clients: Optional[Traffic] = None, drop_options: Callable[[], int] = lambda: 0,
     ) -> None:
         self._engine = engine
         self._log = log
@@ -67,6 +68,7 @@ class Service:
         self.outlook = OutlookService()
         self.rollouts = RolloutService(engine, self.plans)
         self.web_tokens = WebTokens()
+        self.leaving = LeaveService(engine, self.plans, agents, self.freeze, drop_options)
         self._garbage = Garbage()
 
     def behind(self, knob: str) -> Any:

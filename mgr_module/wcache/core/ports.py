@@ -183,6 +183,9 @@ class Store(Protocol):
     def write_later(self, key: str, text: Optional[str]) -> None:
         """Queue a write that may wait, and that a newer one of its key replaces."""
 
+    def end(self, done: Done) -> None:
+        """Queue the removal of all keys; nothing is written after it, unless it fails."""
+
     def trouble(self) -> str:
         """One line on what the mons do not store now, or ""."""
 

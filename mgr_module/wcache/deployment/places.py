@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import ClassVar, Dict, List, Mapping, Optional, Sequence, Tuple
 
@@ -23,6 +23,7 @@ HOSTNAME_CHARS_MAX = 253
 IMAGE_CHARS_MAX = 512
 # "rook-ceph-client-wcache." goes before it in the name of a secret, of at most 253 characters.
 NODE_CHARS_MAX = 229
+NAMES_CHARS_MAX = 1000  # of all hosts that were removed
 # Also a part of a key in the store, of file names, caps and scripts: "/" and "#" have a meaning.
 is_name = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*").fullmatch
 # As container runtimes have it (distribution/reference): registry, path, tag, digest.
@@ -53,6 +54,28 @@ class Deployment:
     added_at_s: float
     image: str = ""
     namespace: str = ""
+
+
+@dataclass(frozen=True)
+class RemovedHosts:
+    """Hosts that were removed, the newest last: a probe's session outlives its key.
+
+    The oldest are forgotten where all take more than 1 kB.
+    """
+
+    VERSION: ClassVar[int] = 1
+    names: Tuple[str, ...] = field(default=(), metadata={"max_items": NAMES_CHARS_MAX})
+
+    def but(self, hostname: str) -> RemovedHosts:
+        """Return them without one."""
+        return RemovedHosts(tuple(name for name in self.names if name != hostname))
+
+    def and_too(self, hostname: str) -> RemovedHosts:
+        """Return them with one more."""
+        names = (*self.but(hostname).names, hostname)
+        while len("".join(names)) > NAMES_CHARS_MAX:
+            names = names[1:]
+        return RemovedHosts(names)
 
 
 def entity_of(hostname: str) -> str:

@@ -136,29 +136,30 @@ def reasons_to_stay(hostname: str, plans: Iterable[Rollout]) -> List[str]:
 
 def what_stays(
     hostname: str, plans: Iterable[Rollout], runs: Iterable[RunState],
-    report: Optional[HostReport],
+    report: Optional[HostReport], *, kept: bool = False,
 ) -> List[str]:
     """What is on the host now that only its probe could take back, a line each.
 
-    What `status` will go on to report is told with the command that ends that.
+    What is applied is not among it where it is to be `kept`.  What `status` will go on to report is
+    told with the command that ends that.
     """
     found: List[str] = []
     keys = set()
     for plan in plans:
         for change in plan.drive_changes:
             lasts = plan.consent_persist and change.setting.CAN_LAST
-            kept = " over a power cycle too" if lasts else " until the next power cycle"
+            until = " over a power cycle too" if lasts else " until the next power cycle"
             if change.hostname != hostname or change.status not in TOUCHED:
                 continue
             drives = ",".join(change.dev_names) or change.domain_id
             keys.add(f"{EntryKind.ACTION.value}/{change.action_id}")
             if change.status is ChangeStatus.APPLIED:
-                found.append(
-                    f"{drives} remains in {change.setting.goal}{kept} (plan {plan.plan_id})"
-                )
+                found += [] if kept else [(
+                    f"{drives} remains in {change.setting.goal}{until} (plan {plan.plan_id})"
+                )]
             else:
                 found.append(
-                    f"{drives} may remain in {change.setting.goal}{kept} (plan {plan.plan_id}); "
+                    f"{drives} may remain in {change.setting.goal}{until} (plan {plan.plan_id}); "
                     + _until_accepted(hostname, change.domain_id)
                 )
     for domain_id, run_id in _owed(hostname, runs).items():

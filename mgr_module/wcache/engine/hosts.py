@@ -17,8 +17,8 @@ from ..core.protocol import (
     RollbackRequest,
     Task,
 )
-from ..deployment.places import Deployment
-from .storing.archive import AGENT, DEPLOYMENT, REPORT, Archive
+from ..deployment.places import Deployment, RemovedHosts
+from .storing.archive import AGENT, DEPLOYMENT, REMOVED, REPORT, Archive
 
 # Notices of each host that are remembered, so that one that is sent twice is told once.
 NOTICES_MAX = 256
@@ -57,9 +57,9 @@ class Hosts:
     A host that is not in `reported_at_s` is asked for a report next.  `journal_known` are
     those of which a report came since this mgr and their probe started: what it told of the
     journal changes by our own tasks alone.  `deployments` are the hosts that `agent add` was
-    called for.  `removed` are hosts with the instance of their probe that goes on calling: it has
-    a session, though its key is gone.  `memory` is what a host has told of its memory and when,
-    while it is watched: reports say that too seldom to see it grow.
+    called for.  `removed` are those that were removed: a probe that goes on calling is refused
+    until its host is added again.  `memory` is what a host has told of its memory and when, while
+    it is watched: reports say that too seldom to see it grow.
     """
 
     def __init__(self) -> None:
@@ -73,7 +73,7 @@ class Hosts:
         self._notices: Dict[str, Dict[Tuple[str, str], None]] = {}
         self._looks = 0
         self.deployments: Dict[str, Deployment] = {}
-        self.removed: Dict[str, str] = {}
+        self.removed = RemovedHosts()
         self.memory: Dict[str, Tuple[float, HostMemory]] = {}
         self._memory_wanted: FrozenSet[str] = frozenset()
 
@@ -83,6 +83,7 @@ class Hosts:
             self.agents.restore(replace(agent, hostname=hostname, seen_at_s=now_s))
         self.reports = archive.all(REPORT)
         self.deployments = archive.all(DEPLOYMENT)
+        self.removed = archive.get(REMOVED) or RemovedHosts()
 
     def is_removed(self, hostname: str) -> bool:
         """Whether nothing is known of a host any more: `agent rm` forgets all of it."""

@@ -18,7 +18,7 @@ from ..core.experiment.run_state import RunState
 from ..core.fleet.claims import Age
 from ..core.verdict.foreign import Evidence, is_new
 from ..core.verdict.result import TrustedModel
-from ..deployment.places import Deployment, entity_of
+from ..deployment.places import Deployment, RemovedHosts, entity_of
 from .executor import Executor
 from .run_queue import machine_of
 from .storing.archive import (
@@ -28,6 +28,7 @@ from .storing.archive import (
     CAMPAIGN,
     DEPLOYMENT,
     FOREIGN,
+    REMOVED,
     REPORT,
     RUN,
     TRUSTED,
@@ -235,7 +236,7 @@ class Orders:
         """Remember a host that was added; its probe may call again."""
         executor = self.executor
         before = executor.hosts.deployments.get(item.hostname)
-        executor.hosts.removed.pop(item.hostname, None)
+        self._put_removed(executor.hosts.removed.but(item.hostname))
         if before is not None and _alike(before, item):
             return
         executor.hosts.deployments[item.hostname] = item
@@ -244,15 +245,19 @@ class Orders:
             text = f"host added for {item.form.value}, key {entity_of(item.hostname)}"
             executor.note("admin", item.hostname, text)
 
-    def remove_host(self, hostname: str, instance_id: str) -> None:
-        """Forget a host and refuse this instance of its probe, which goes on calling.
+    def _put_removed(self, removed: RemovedHosts) -> None:
+        if removed != self.executor.hosts.removed:
+            self.executor.hosts.removed = removed
+            self.executor.archive.put_later(REMOVED, removed)
+
+    def remove_host(self, hostname: str) -> None:
+        """Forget a host, but for its name: its probe may go on calling, and is refused.
 
         No plan waits for it; what a plan has on other hosts goes its own way.
         """
         executor = self.executor
         executor.hosts.forget(hostname)
-        if instance_id:
-            executor.hosts.removed[hostname] = instance_id
+        self._put_removed(executor.hosts.removed.and_too(hostname))
         executor.unrestored.forget(hostname)
         executor.archive.drop(DEPLOYMENT, hostname)
         executor.archive.drop(REPORT, hostname)

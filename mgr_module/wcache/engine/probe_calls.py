@@ -129,13 +129,12 @@ class ProbeCalls:
                 f"the probe on {hostname} simulates its drives",
                 "set mgr/wcache/throwaway_cluster to true, in a cluster whose data is worthless",
             )
-        if executor.hosts.removed.get(hostname) == hello.instance_id:
+        if hostname in executor.hosts.removed.names:
             raise RefusedError(
                 f"host {hostname} was removed",
                 "stop this probe, or bring it back with "
                 + typed("ceph wcache agent add {}", hostname),
             )
-        executor.hosts.removed.pop(hostname, None)
         before = executor.hosts.agents.hear(hostname, hello, executor.clock())
         if before.instance_id != hello.instance_id or before.probe_id != hello.probe_id:
             executor.hosts.reported_at_s.pop(hostname, None)

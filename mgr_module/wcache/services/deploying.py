@@ -264,12 +264,12 @@ class AgentService:
     # ---- remove
 
     def remove(
-        self, hostname: str, *, force: bool = False, dry_run: bool = False
+        self, hostname: str, *, force: bool = False, dry_run: bool = False, kept: bool = False
     ) -> Dict[str, Any]:
         """`agent rm`: end what is measured there, remove the key, say what is left to do.
 
         Refused while something stands on the host that would be forgotten with it, and for a
-        host whose probe is not responding, unless forced.
+        host whose probe is not responding, unless forced.  What is applied is to stay if `kept`.
         """
         engine = self._engine
         with engine.deciding() as (world, orders):
@@ -300,7 +300,7 @@ class AgentService:
             )
             if dry_run:
                 key = "the CephClient" if item.form is Form.ROOK else entity_of(hostname)
-                stays = _stays(world, hostname, force=force)
+                stays = _stays(world, hostname, force=force, kept=kept)
                 return {"hostname": hostname, "form": item.form.value, "stays": stays, **would([
                     *(f"end run {run_id} and restore its drives" for run_id in runs),
                     f"remove the key of {key}",
@@ -313,7 +313,7 @@ class AgentService:
                 raise NotReadyError(
                     f"what is measured on {hostname} is ended and restored", AGAIN
                 )
-            stays = _stays(ended, hostname, force=force)
+            stays = _stays(ended, hostname, force=force, kept=kept)
         if not heard and force:
             stays.append(LEFT_BEHIND)
         if item.form is not Form.ROOK:
@@ -326,7 +326,7 @@ class AgentService:
                 )
         left = f"; left as it is: {many(len(stays), 'item')}" if stays else ""
         with engine.orders() as orders:
-            orders.remove_host(hostname, "" if agent is None else agent.instance_id)
+            orders.remove_host(hostname)
             orders.note("admin", hostname, f"host removed{left}")
         return {
             "hostname": hostname, "changed": True,
@@ -364,15 +364,18 @@ def _unheard(world: World, agent: Agent) -> str:
     return f"for {silent_s:.0f} s" if silent_s >= due_s else ""
 
 
-def _stays(world: World, hostname: str, *, force: bool) -> List[str]:
-    """What only the host's probe could take back; refused while there is any, unless forced."""
+def _stays(world: World, hostname: str, *, force: bool, kept: bool = False) -> List[str]:
+    """What only the host's probe could take back; refused while there is any, unless forced.
+
+    What is applied is not told where it is to be `kept`.
+    """
     stays = what_stays(
         hostname, world.plans, [machine.state for machine in world.runs.values()],
-        world.reports.get(hostname),
+        world.reports.get(hostname), kept=kept,
     )
     if force:
         return stays
-    standing = reasons_to_stay(hostname, world.plans)
+    standing = [] if kept else reasons_to_stay(hostname, world.plans)
     if standing:
         raise RefusedError(
             "; ".join(standing),

@@ -48,7 +48,7 @@ from ...core.verdict.foreign import Evidence
 from ...core.verdict.load_profile import LoadProfile
 from ...core.verdict.result import Result, TrustedModels
 from ...core.versions import Numbered
-from ...deployment.places import Deployment
+from ...deployment.places import Deployment, RemovedHosts
 from .plans import VALUE_BYTES_MAX, StoredPlans, own_name, readable, require_key
 
 T = TypeVar("T", bound=Numbered)
@@ -93,6 +93,7 @@ FOREIGN = StoredKind("foreign", Evidence)
 PERIOD = StoredKind("period", Period, proven=False)
 PROFILE = StoredKind("profile", LoadProfile)
 RECORD = StoredKind("record", Record, proven=False)
+REMOVED = StoredKind("removed", RemovedHosts)
 REPORT = StoredKind("report", HostReport)
 RESULT = StoredKind("result", Result)
 RUN = StoredKind("run", RunState)
@@ -106,11 +107,12 @@ class Archive:
         self._store = store
         self.unreadable: Dict[str, str] = {}
         self.plans = StoredPlans(store, self.unreadable)
+        self._is_fresh = False  # nothing is stored yet: the number goes with what comes first
 
     def check_version(self) -> None:
-        """Refuse to touch the state of a newer module; mark a fresh store as ours.
+        """Refuse to touch the state of a newer module; note that a store is fresh.
 
-        One that is no number says nothing: each value has its own.
+        A number that is none says nothing: each value has its own.
         """
         for key in self._store.keys(ASIDE):
             self.unreadable[key] = f"{key[len(ASIDE):]} could not be read, and another is stored"
@@ -120,7 +122,7 @@ class Archive:
             self.unreadable["version"] = error.message
             return
         if text is None:
-            self._store.write_later("version", str(STATE_VERSION))
+            self._is_fresh = True
         elif not _NUMBER(text):
             self.unreadable["version"] = "version is no number"
         elif int(text) != STATE_VERSION:
@@ -203,7 +205,9 @@ class Archive:
 
     def _whole(self, writes: Sequence[Write]) -> List[Write]:
         """Put what could not be read of their keys first: it is not lost with them."""
-        return [each for write in writes for each in (*self._aside(write.key), write)]
+        marked = [Write("version", str(STATE_VERSION))] if self._is_fresh else []
+        self._is_fresh = False
+        return [*marked, *(each for write in writes for each in (*self._aside(write.key), write))]
 
     def _aside(self, key: str) -> Sequence[Write]:
         if key not in self.unreadable or key.startswith(ASIDE):
@@ -217,6 +221,10 @@ class Archive:
             return ()
         self.unreadable[ASIDE + key] = why
         return (Write(ASIDE + key, text),)
+
+    def end(self, done: Done) -> None:
+        """Remove all that is stored, and store nothing from then on."""
+        self._store.end(done)
 
     def trouble(self) -> str:
         """One line on what the mons do not store now, or ""."""
@@ -238,7 +246,7 @@ class Archive:
 
     def set_frozen(self, frozen: bool, done: Done) -> None:
         """Freeze or thaw."""
-        self._store.write((Write("frozen", "1" if frozen else "0"),), done)
+        self._write([Write("frozen", "1" if frozen else "0")], done)
 
     def put_campaign(
         self, campaign: Campaign, runs: Sequence[RunState], done: Done

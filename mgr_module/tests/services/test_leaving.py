@@ -1,0 +1,195 @@
+"""`ceph wcache leave` takes back or keeps what was changed, and leaves nothing of wcache behind."""
+
+import errno
+from dataclasses import replace
+
+import pytest
+from mgr_fakes.store import MemoryStore
+from module_world import WB, WT, a_mgr, all_modes, applied, fine, measured, ok, said, start
+from test_commands_do_what_they_say import refused
+from wcache.core.host_report import JournalNote
+from wcache.deployment.places import NAMES_CHARS_MAX, RemovedHosts
+
+HOSTS = ["h1", "h2"]
+
+
+def leave(mgr, *, dry_run=False, gone=None, **way):
+    return said(mgr, "leave", dry_run=dry_run, host_is_gone=gone, **way)
+
+
+def with_keys(mgr):
+    for name in HOSTS:
+        ok(mgr.command("agent add", hostname=name, run_by="systemd"))
+    return mgr
+
+
+def gone_back(mgr):
+    """Ask until everything has gone back; returns what was waited for."""
+    told = []
+    for _ in range(20):
+        code, out, error = mgr.command("leave", back=True)
+        if code == 0:
+            return told, out
+        assert code == -errno.EAGAIN
+        told.append(error)
+        mgr.settle()
+        mgr.report_all()
+    raise AssertionError(told)
+
+
+@pytest.mark.parametrize("way", [{}, {"back": True, "keep": True}])
+def test_it_must_be_said_what_becomes_of_what_was_changed(way):
+    assert "--back takes it back" in refused(a_mgr(), "leave", errno.EINVAL, **way)
+
+
+@pytest.mark.parametrize("way", ["back", "keep"])
+def test_a_dry_run_says_what_goes_and_changes_nothing(way):
+    mgr = with_keys(applied())
+    before, keys = dict(mgr.store.kept), set(mgr.keys.held)
+    told = leave(mgr, dry_run=True, **{way: True})
+    assert ("roll back plan p1 (3 changes)" in told["would"]) is (way == "back")
+    assert len(told["keeps"]) == (3 if way == "keep" else 0)
+    assert (dict(mgr.store.kept), set(mgr.keys.held)) == (before, keys)
+    assert not mgr.inside.frozen
+    assert "dry run: nothing is changed" in ok(mgr.command("leave", dry_run=True, **{way: True}))
+
+
+def test_back_takes_back_all_plans_and_leaves_nothing():
+    mgr = with_keys(applied())
+    assert all_modes(mgr) == {WT}
+    dropped = []
+    mgr.service.leaving._drop_options = lambda: dropped.append(1)
+    told, out = gone_back(mgr)
+    assert [line for line in told if "plan p1 goes back" in line]
+    assert all_modes(mgr) == {WB}
+    assert mgr.store.kept == {} == mgr.keys.held
+    assert dropped == [1]
+    assert "wcache-probe unprepare" in out
+    assert "# next: ceph mgr module disable wcache" in out
+    fine(mgr)
+
+
+def test_plans_go_back_the_newest_first():
+    mgr = with_keys(measured())
+    for number, name in enumerate(HOSTS, 1):
+        ok(mgr.command("plan", scope=f"host:{name}"))
+        ok(mgr.command("apply", plan_id=f"p{number}"))
+        mgr.settle()
+        mgr.report_all()
+    told, _ = gone_back(mgr)
+    assert ["p2" in told[0], "p1" in told[1], len(told)] == [True, True, 2]
+    assert all_modes(mgr) == {WB}
+
+
+def test_nothing_is_written_and_nothing_answered_after_that():
+    mgr = with_keys(a_mgr())
+    assert leave(mgr, back=True)["left"]
+    for probe in mgr.probes.values():
+        probe.turn()
+    mgr.steps(5)
+    assert mgr.store.kept == {}
+    for prefix in ("status", "leave"):
+        assert "`ceph mgr module disable wcache`" in refused(mgr, prefix, errno.EPERM)
+
+
+def test_enabled_anew_it_begins_with_nothing_and_stores_nothing_by_itself():
+    mgr = with_keys(measured())
+    assert leave(mgr, back=True)["left"]
+    mgr.store = MemoryStore()
+    mgr.probes.clear()
+    mgr.restart()
+    mgr.steps(5)
+    assert said(mgr, "campaign ls")["campaigns"] == []
+    assert mgr.store.kept == {}
+
+
+def test_what_is_under_way_ends_first():
+    mgr = with_keys(a_mgr())
+    start(mgr)
+    mgr.steps(6)
+    assert "is ended and taken back first" in refused(mgr, "leave", errno.EAGAIN, back=True)
+    assert mgr.inside.frozen
+    mgr.settle()
+    mgr.report_all()
+    assert leave(mgr, back=True)["left"]
+    assert all_modes(mgr) == {WB}
+
+
+def test_keep_lists_what_stays_with_what_keeps_it_and_how_to_undo_it():
+    mgr = with_keys(applied())
+    told = leave(mgr, keep=True)
+    assert told["left"]
+    assert told["waits"] == []
+    assert {row["hostname"] for row in told["keeps"]} == set(HOSTS)
+    for row in told["keeps"]:
+        assert row["plan_id"] == "p1"
+        assert row["kept_by"].startswith("nothing: a power cycle")
+        assert row["undo"].endswith("# undo it")
+        assert "write through" in row["what"]
+    assert all_modes(mgr) == {WT}
+    assert mgr.store.kept == {} == mgr.keys.held
+
+
+def test_a_host_that_is_silent_is_waited_for_and_the_others_go():
+    mgr = with_keys(a_mgr())
+    mgr.now_s += 120
+    mgr.probes["h2"].turn()
+    told = leave(mgr, back=True)
+    assert told["hosts"] == ["h2"]
+    assert not told["left"]
+    assert "h1: the probe of h1 has not called" in told["waits"][0]
+    assert set(mgr.keys.held) == {"client.wcache.h1"}
+    assert "not called" in refused(mgr, "leave", errno.EAGAIN, back=True)
+    assert leave(mgr, back=True, gone="h1")["left"]
+    assert mgr.store.kept == {} == mgr.keys.held
+
+
+def test_where_the_mons_do_not_remove_it_all_of_it_goes_on_to_work_and_again_it_goes():
+    mgr = with_keys(a_mgr())
+    mgr.store.fails = lambda key: key == "version"
+    told = leave(mgr, back=True)
+    assert not told["left"]
+    assert "version is not stored" in told["waits"][0]
+    assert said(mgr, "status")["frozen"]
+    mgr.store.fails = lambda key: False
+    assert leave(mgr, back=True)["left"]
+    assert mgr.store.kept == {}
+
+
+def test_a_host_whose_journal_is_not_empty_keeps_its_key():
+    mgr = with_keys(a_mgr())
+    report = mgr.inside.hosts.reports["h1"]
+    note = JournalNote("action/p9.0", "domain-sda")
+    mgr.inside.hosts.reports["h1"] = replace(report, journal=(note,))
+    for way in ("back", "keep"):
+        told = mgr.command("leave", **{way: True})
+        assert "the journal of h1 is not empty" in f"{told[1]}{told[2]}"
+        assert set(mgr.keys.held) == {"client.wcache.h1"}
+
+
+def test_a_name_that_is_none_is_refused_before_anything_ends():
+    mgr = with_keys(a_mgr())
+    refused(mgr, "leave", errno.EINVAL, back=True, host_is_gone="h1,$(id)")
+    assert not mgr.inside.frozen
+
+
+def test_a_removed_host_stays_removed_over_a_restart_until_it_is_added():
+    mgr = with_keys(a_mgr())
+    ok(mgr.command("agent rm", hostname="h2"))
+    mgr.restart()
+    mgr.probes["h2"].crash()
+    mgr.report_all()
+    assert [row["hostname"] for row in said(mgr, "agent ls")["agents"]] == ["h1"]
+    ok(mgr.command("agent add", hostname="h2", run_by="systemd"))
+    mgr.report_all()
+    assert [row["hostname"] for row in said(mgr, "agent ls")["agents"]] == HOSTS
+
+
+def test_names_of_removed_hosts_stay_within_their_bound():
+    removed = RemovedHosts()
+    for number in range(500):
+        removed = removed.and_too(f"host-{number:04}")
+    assert len("".join(removed.names)) <= NAMES_CHARS_MAX
+    assert removed.names[-1] == "host-0499"
+    assert removed.and_too("host-0499").names == removed.names
+    assert "host-0499" not in removed.but("host-0499").names

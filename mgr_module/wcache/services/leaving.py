@@ -1,0 +1,210 @@
+"""`ceph wcache leave`: what was changed goes back or stays, and all else of wcache goes.
+
+Each step stands by itself.  What a step waits for is said, and the same command goes on with it:
+nothing is begun any more and what is under way ends; plans go back, the newest first, or stay; the
+probes' keys go, host by host; then the module's options and all that is stored.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    FrozenSet,
+    Iterator,
+    List,
+    Mapping,
+    Optional,
+    Sequence,
+    Tuple,
+)
+
+from ..core.change.change import TOUCHED, Change, ChangeStatus
+from ..core.change.rollout_state import Rollout
+from ..core.errors import MalformedError, NotReadyError, StorageError, WcacheError
+from ..core.text import chained, many, named
+from ..deployment.places import checked_hostname
+from ..engine.engine import Engine
+from ..engine.world import World
+from .deploying import AGAIN, AgentService
+from .guards import require_store, would
+from .plans.plan_guards import plan_order
+from .plans.plans import PlanService
+
+# A command holds up the others of its mgr on some releases, so it ends and is called again.
+WORK_S = 20.0
+STORE_WAIT_S, STORE_LOOK_S = 5.0, 0.05
+UNDO = "# undo it"  # the line of a change by hand that takes it back
+
+
+class LeaveService:
+    """Leaves a cluster; `left` once nothing of wcache is stored there any more.
+
+    `freeze` has everything that is under way end.  `drop_options` removes the module's options
+    from the mons and returns how many there were.
+    """
+
+    def __init__(
+        self, engine: Engine, plans: PlanService, agents: AgentService,
+        freeze: Callable[[], object], drop_options: Callable[[], int],
+    ) -> None:
+        self._engine = engine
+        self._plans = plans
+        self._agents = agents
+        self._freeze = freeze
+        self._drop_options = drop_options
+        self._ending = False
+        self.left = False
+
+    def leave(
+        self, back: bool = False, keep: bool = False, host_is_gone: Optional[str] = None,
+        dry_run: bool = False,
+    ) -> Dict[str, Any]:
+        """`leave --back` or `--keep`: do what can be done now.
+
+        `host_is_gone` names hosts, with commas between, that will not come back.
+        """
+        if back is keep:
+            raise MalformedError(
+                "say what becomes of what was changed",
+                "--back takes it back, --keep leaves it as it is",
+            )
+        gone = frozenset(map(checked_hostname, filter(None, (host_is_gone or "").split(","))))
+        world = self._engine.world()
+        told: Dict[str, Any] = {
+            "way": "back" if back else "keep", "left": False,
+            "keeps": [] if back else list(_kept(world)),
+        }
+        if dry_run:
+            return {**told, **would(self._would(world, back))}
+        require_store(world)
+        if not self._ending:
+            self._end_all(back, gone)
+        scripts, waits = self._remove_hosts(gone, keep)
+        if not waits:
+            waits = self._end_store()
+        elif not scripts:
+            raise NotReadyError(
+                waits[0] + (f"; and {many(len(waits) - 1, 'host')} more" if waits[1:] else ""),
+                "do that, then run the same command again",
+            )
+        return {
+            **told, "left": self.left, "waits": waits,
+            "hosts": [found["hostname"] for found in scripts],
+            "notes": list(dict.fromkeys(line for found in scripts for line in found["notes"])),
+            "stays": [line for found in scripts for line in found["stays"]],
+            "script": "\n".join(found["script"] for found in scripts),
+        }
+
+    # ---- one step after the other
+
+    def _end_all(self, back: bool, gone: FrozenSet[str]) -> None:
+        """End what is under way, and have all plans go back; raises NotReadyError until it has."""
+        self._freeze()
+        world = self._engine.world()
+        open_ = [*world.open_runs, *world.open_plans, *(each.words for each in world.reserved)]
+        if open_:
+            raise NotReadyError(f"{named(open_)} is ended and taken back first", AGAIN)
+        if not back:
+            return
+        for plan in _changed(world):
+            if all(change.hostname in gone for change in _touched(plan)):
+                continue
+            self._plans.rollback(plan.plan_id)
+            raise NotReadyError(f"plan {plan.plan_id} goes back", AGAIN)
+
+    def _remove_hosts(
+        self, gone: FrozenSet[str], keep: bool
+    ) -> Tuple[List[Dict[str, Any]], List[str]]:
+        """Remove probes' keys; what is to be run on each host, and what others wait for."""
+        found: List[Dict[str, Any]] = []
+        waits: List[str] = []
+        until_s = time.monotonic() + WORK_S
+        for hostname in _hosts(self._engine.world()):
+            if time.monotonic() > until_s:
+                waits.append(f"{hostname}: {AGAIN}")
+                break
+            try:
+                found.append(self._agents.remove(hostname, force=hostname in gone, kept=keep))
+            except WcacheError as error:
+                waits.append(f"{hostname}: {error.line()}")
+        return found, waits
+
+    def _end_store(self) -> List[str]:
+        """Remove options and all that is stored; what is waited for, where it is not done yet."""
+        failed: List[str] = []
+
+        def ended(error: Optional[StorageError]) -> None:
+            self.left, self._ending = error is None, False
+            failed.extend([error.line()] if error is not None else [])
+
+        if not self._ending and not self.left:
+            self._drop_options()
+            self._ending = True
+            with self._engine.orders():
+                self._engine.ports.archive.end(ended)
+        until_s = time.monotonic() + STORE_WAIT_S
+        while self._ending and time.monotonic() < until_s:
+            time.sleep(STORE_LOOK_S)
+        return failed or ([] if self.left else ["the mons remove what was stored"])
+
+    def _would(self, world: World, back: bool) -> Iterator[str]:
+        yield "begin nothing any more, and end what is under way"
+        if back:
+            for plan in _changed(world):
+                yield f"roll back plan {plan.plan_id} ({many(len(_touched(plan)), 'change')})"
+        for hostname in _hosts(world):
+            yield f"remove the key of {hostname}'s probe, and print what is to be run there"
+        yield "remove the module's options and all that it has stored"
+
+
+def _hosts(world: World) -> List[str]:
+    """All hosts that a probe was brought to, or has called from."""
+    return sorted({
+        *world.deployments, *world.reports, *(agent.hostname for agent in world.agents)
+    })
+
+
+def _touched(plan: Rollout) -> Sequence[Change]:
+    return [change for change in plan.changes if change.status in TOUCHED]
+
+
+def _changed(world: World) -> List[Rollout]:
+    """Plans of which something is as they have set it, the newest first."""
+    plans = sorted(world.plans, key=lambda plan: plan_order(plan.plan_id), reverse=True)
+    return [plan for plan in plans if _touched(plan)]
+
+
+def _kept(world: World) -> Iterator[Mapping[str, str]]:
+    """What plans have set and stays: what keeps it, and what undoes it without wcache."""
+    for plan in _changed(world):
+        for change in _touched(plan):
+            sure = change.status is ChangeStatus.APPLIED
+            by, undo = _by_and_undo(world, change)
+            yield {
+                "plan_id": plan.plan_id, "hostname": change.hostname,
+                "name": change.name, "what": change.setting.goal if sure else
+                f"may be {change.setting.goal} ({change.status.value})",
+                "kept_by": by, "undo": undo,
+            }
+
+
+def _by_and_undo(world: World, change: Change) -> Tuple[str, str]:
+    if change.edits:
+        back = chained((edit.inverse.command for edit in reversed(change.edits)), " && ")
+        return "the mons' config database", back
+    report = world.reports.get(change.hostname)
+    drives = [
+        drive for drive in (report.drives if report is not None else ())
+        if drive.domain_id == change.domain_id
+    ]
+    undo = next((line for line in change.setting.manual if line.endswith(UNDO)), "")
+    if not change.lasts:
+        return "nothing: a power cycle ends it", undo
+    by_rule = bool(drives) and (drives[0].state.page.saved is None or drives[0].state.page.by_rule)
+    return (
+        "a udev rule, which runs wcache-probe: leave that program on the host" if by_rule
+        else "the drive's saved page"
+    ), undo
