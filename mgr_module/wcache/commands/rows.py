@@ -18,8 +18,8 @@ from .views import DRY_RUN, EACH, SCOPE, Command
 OF_DRIVES: Tuple[Command, ...] = (
     Command(
         "wcache drive reload", (SCOPE,), "r",
-        "Print a script that loads volumes of OSDs on pinned disks anew, where they were loaded "
-        "while something else had turned the cache off",
+        "Print a script that deactivates and activates LVs which device-mapper set up while the "
+        "cache was off, so that they pass flushes",
         lambda s, v, a: drives.reload(v.world(), **a), drives.reload_text,
     ),
     Command(
