@@ -24,7 +24,7 @@ from wcache_cli.compare import fio_json
 from wcache_probe import arguments, mgr_link
 from wcache_probe.linux.glance import is_of_drives
 from wcache_probe.linux.persistence import cpio_image
-from wcache_probe.linux.transports import ata_data, nvme_data, scsi_data, sg_io
+from wcache_probe.linux.transports import nvme, sata, sg_io
 from wcache_probe.linux.vendor import controllers, dm_caches, smart
 from wcache_probe.matrix import fio
 from wcache_probe.restoring import restorer
@@ -96,14 +96,14 @@ def drive_data(data: bytes) -> Any:
     """Bytes of SCSI, ATA and NVMe drives, and what the kernel tells of them."""
     sense = sg_io.parse_sense(data)
     str(sense)
-    pages = [scsi_data.parse_mode_sense(data, ten) for ten in (False, True)]
+    pages = [sg_io.parse_mode_sense(data, ten) for ten in (False, True)]
     return [
         found for found in (
-            scsi_data.parse_inquiry(data), scsi_data.parse_serial(data),
-            scsi_data.designators(data), scsi_data.nonvolatile_cache(data),
-            scsi_data.shingled(data), *((page.wce, page.with_wce(True)) for page in pages if page),
-            ata_data.parse_identify(data[:512].ljust(512, b"\0")), ata_data.returned_state(data),
-            nvme_data.parse_identify(data[:4096].ljust(4096, b"\0")), is_of_drives(data),
+            sg_io.parse_inquiry(data), sg_io.parse_serial(data),
+            sg_io.designators(data), sg_io.nonvolatile_cache(data),
+            sg_io.shingled(data), *((page.wce, page.with_wce(True)) for page in pages if page),
+            sata.parse_identify(data[:512].ljust(512, b"\0")), sata.returned_state(data),
+            nvme.parse_identify(data[:4096].ljust(4096, b"\0")), is_of_drives(data),
             blocks.decode(data[:4096].ljust(4096, b"\0")),
         ) if found
     ]

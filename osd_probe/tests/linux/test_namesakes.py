@@ -6,7 +6,7 @@ from wcache.core.drive.safety import Safety, judge
 from wcache.core.errors import NotFoundError, RefusedError
 from wcache.core.model import DeviceCache
 from wcache_probe.linux.persistence.udev_rule import pattern
-from wcache_probe.linux.transports import ata_data
+from wcache_probe.linux.transports import sata
 from wcache_probe.linux.transports.classify import Switches
 
 WWID = "naa.5000c50000000001"
@@ -85,8 +85,8 @@ def test_a_wwn_of_zeros_is_no_name(fake_host):
     raw = bytearray(ata.identify())
     raw[2 * 108 : 2 * 112] = bytes(8)
     raw[511] = -sum(raw[:511]) % 256
-    assert ata_data.parse_identify(bytes(raw)).wwn == ""
-    assert ata_data.parse_identify(ata.identify()).wwn == "naa.5000c50000000002"
+    assert sata.parse_identify(bytes(raw)).wwn == ""
+    assert sata.parse_identify(ata.identify()).wwn == "naa.5000c50000000002"
     for zeros in ("naa.0000000000000000", "eui.0000000000000000"):
         with pytest.raises(RefusedError, match="zeros"):
             pattern(zeros)

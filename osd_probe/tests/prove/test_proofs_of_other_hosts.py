@@ -7,7 +7,7 @@ from wcache.core.drive.proofs import AcceptedProof, digest, proofs_for
 from wcache.core.host_report import HostReport
 from wcache.core.model import DriveModel
 from wcache_probe.evidence.folder import EvidenceFolder
-from wcache_probe.linux.transports.sata_hba import why_unproven
+from wcache_probe.linux.transports.sata import why_unproven
 
 
 def told(hostname, *proofs, drives=(), simulated=False):

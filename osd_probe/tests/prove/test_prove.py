@@ -23,8 +23,8 @@ from wcache.core.model import CacheMode, Transport
 from wcache_probe.linux.block.sysfs import by_name
 from wcache_probe.linux.host import LinuxDriveHost
 from wcache_probe.linux.transports.classify import Switches
-from wcache_probe.linux.transports.pin import Pins
-from wcache_probe.linux.transports.sata_hba import SataHbaSwitch
+from wcache_probe.linux.transports.sata import SataHbaSwitch
+from wcache_probe.linux.transports.scsi import Pins
 from wcache_probe.prove import command
 from wcache_probe.prove.trial import FlushTimes, Found, Trial
 from wcache_probe.switcher import Switcher, nobody_else

@@ -13,7 +13,7 @@ from wcache.core.drive import journal
 from wcache.core.drive.journal import EntryKind, JournalEntry, prior_of
 from wcache.core.errors import NotReadyError, StorageError
 from wcache.core.model import FindingCode, Severity
-from wcache_probe.linux.transports.pin import PIN
+from wcache_probe.linux.transports.scsi import PIN
 from wcache_probe.linux.transports.sg_io import ScsiError, Sense
 from wcache_probe.restoring.pins import AT_ONCE, PAUSE_MAX_S, Pins
 from wcache_probe.switcher import Switcher

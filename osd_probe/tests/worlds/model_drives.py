@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from wcache_probe.linux.transports import nvme_data as nvme
-from wcache_probe.linux.transports.nvme_io import NvmeError
+from wcache_probe.linux.transports import nvme
+from wcache_probe.linux.transports.nvme import NvmeError
 from wcache_probe.linux.transports.sg_io import ScsiError, ScsiReply, Sense
 
 ILLEGAL = Sense(5, 0x20, 0)

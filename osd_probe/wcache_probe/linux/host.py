@@ -57,8 +57,8 @@ from .timing import time_flushes
 from .transports.base import Switch, namesake_id
 from .transports.classify import Switches
 from .transports.loop import refuse_false_flush
-from .transports.nvme_io import NvmeError
-from .transports.sata_hba import SataHbaSwitch
+from .transports.nvme import NvmeError
+from .transports.sata import SataHbaSwitch
 from .transports.sg_io import ScsiError
 from .vendor.smart import WearReader
 

@@ -28,7 +28,7 @@ from ..evidence.folder import EvidenceFolder
 from ..linux.block import sysfs
 from ..linux.block.host_files import HostFiles
 from ..linux.host import LinuxDriveHost
-from ..linux.transports.sata_hba import SataHbaSwitch
+from ..linux.transports.sata import SataHbaSwitch
 from ..matrix.scratch import Scratch, find, on_one_drive
 from ..switcher import Switcher
 from ..switching.steps import Pin, Program, ReadState, Switched, WriteJournal

@@ -20,7 +20,7 @@ from wcache.core.model import CacheMode, KernelView
 
 from ..linux.block.host_files import write_attribute
 from ..linux.block.sysfs import BlockDevice
-from ..linux.transports.sata_hba import SataHbaSwitch
+from ..linux.transports.sata import SataHbaSwitch
 from ..matrix.scratch import Scratch
 
 LIES = "says"

@@ -4,9 +4,9 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from model_drives import ModelAta, ModelScsi, designator, vpd
-from wcache_probe.linux.transports import ata_data as ata
-from wcache_probe.linux.transports import nvme_data as nvme
-from wcache_probe.linux.transports import scsi_data as scsi
+from wcache_probe.linux.transports import nvme
+from wcache_probe.linux.transports import sata as ata
+from wcache_probe.linux.transports import sg_io as scsi
 from wcache_probe.linux.transports.base import safe_id
 from wcache_probe.linux.transports.sg_io import Sense, parse_sense
 

@@ -12,8 +12,7 @@ from wcache_probe.linux.block.sysfs import by_name, hold
 from wcache_probe.linux.host import LinuxDriveHost
 from wcache_probe.linux.transports.classify import Switches
 from wcache_probe.linux.transports.loop import LoopSwitch
-from wcache_probe.linux.transports.nvme import NvmeSwitch
-from wcache_probe.linux.transports.nvme_io import Controller, open_controller
+from wcache_probe.linux.transports.nvme import Controller, NvmeSwitch, open_controller
 from wcache_probe.linux.transports.sg_io import ScsiError, ScsiReply, SgIo
 
 BACK, THROUGH = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH

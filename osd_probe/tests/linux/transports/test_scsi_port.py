@@ -7,9 +7,8 @@ from model_drives import ModelAta, ModelScsi
 from wcache.core.errors import RefusedError
 from wcache.core.model import CacheMode, Transport
 from wcache_probe.linux.block.sysfs import by_name
-from wcache_probe.linux.transports.pin import Pins
 from wcache_probe.linux.transports.sata import SataSwitch
-from wcache_probe.linux.transports.scsi import ScsiSwitch
+from wcache_probe.linux.transports.scsi import Pins, ScsiSwitch
 from wcache_probe.linux.transports.sg_io import ScsiReply, SgIo
 
 BACK, THROUGH = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH

@@ -10,9 +10,8 @@ from wcache.core.model import CacheMode, CachePage, DeviceCache, FindingCode, Ro
 from wcache_probe.linux.block.sysfs import by_name
 from wcache_probe.linux.transports.classify import Switches
 from wcache_probe.linux.transports.nvme import NvmeSwitch
-from wcache_probe.linux.transports.pin import Pins
 from wcache_probe.linux.transports.sata import SataSwitch
-from wcache_probe.linux.transports.scsi import ScsiSwitch
+from wcache_probe.linux.transports.scsi import Pins, ScsiSwitch
 from wcache_probe.linux.transports.sg_io import ScsiError, ScsiReply, Sense, SgIo
 
 BACK, THROUGH = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH

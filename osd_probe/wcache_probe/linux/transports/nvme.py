@@ -3,15 +3,23 @@
 The kernel reads VWC when it scans a controller and never follows the feature
 (drivers/nvme/host/core.c, nvme_update_disk_info()), so a drive that has a volatile
 cache is flushed always: it is pinned by nature.
+
+Admin commands go to the controller's own node: the same Set Features through /dev/nvme0n1
+fails, since the feature is the controller's and not the namespace's.  Offsets in data are
+those of the NVMe Base Specification 2.0.
 """
 
 from __future__ import annotations
 
+import ctypes
+import fcntl
 import os
 import re
-from typing import Optional, Tuple
+import stat
+from dataclasses import dataclass, field
+from typing import Optional, Protocol, Tuple
 
-from wcache.core.errors import RefusedError, StorageError
+from wcache.core.errors import NotFoundError, RefusedError, StorageError
 from wcache.core.model import (
     CacheMode,
     CachePage,
@@ -22,12 +30,184 @@ from wcache.core.model import (
     Transport,
 )
 
+from ...safe_files import closing_fd
 from ..block import sysfs
-from ..block.host_files import entries, printable, read_text
-from ..block.sysfs import BlockDevice
-from . import nvme_data as nvme
-from .base import CacheReading, Identity, Switch, mode_of, safe_id, why_nameless
-from .nvme_io import Controller, NvmeError, NvmePort
+from ..block.host_files import HostFiles, entries, printable, read_device_number, read_text
+from ..block.sysfs import BlockDevice, Held
+from .base import (
+    FLUSH_TIMEOUT_MS,
+    TIMEOUT_MS,
+    CacheReading,
+    Identity,
+    Switch,
+    mode_of,
+    safe_id,
+    why_nameless,
+)
+from .sg_io import text
+
+IDENTIFY, SET_FEATURES, GET_FEATURES = 0x06, 0x09, 0x0A
+IDENTIFY_BYTES = 4096
+CNS_CONTROLLER = 1
+VOLATILE_WRITE_CACHE = 0x06
+SEL_CURRENT, SEL_DEFAULT, SEL_SAVED, SEL_CAPABILITIES = 0, 1, 2, 3
+SAVABLE, CHANGEABLE = 1, 4  # bits of what Get Features with select 3 says
+SAVE = 1 << 31
+
+
+@dataclass(frozen=True)
+class IdentifyController:
+    """What a controller says of itself."""
+
+    serial: str
+    model: str
+    firmware: str
+    cache_present: bool  # VWC bit 0
+    selects: bool  # ONCS bit 4: Save and Select in Set and Get Features
+
+
+def parse_identify(raw: bytes) -> Optional[IdentifyController]:
+    """Identify Controller data; None where it is cut off or empty."""
+    if len(raw) != IDENTIFY_BYTES or not any(raw[:72]):
+        return None
+    return IdentifyController(
+        serial=text(raw[4:24]),
+        model=text(raw[24:64]),
+        firmware=text(raw[64:72]),
+        cache_present=bool(raw[525] & 0x01),
+        selects=bool(int.from_bytes(raw[520:522], "little") & 0x10),
+    )
+
+
+# include/uapi/linux/nvme_ioctl.h
+STATUS_MASK = 0x7FF  # without More and Do Not Retry
+# Invalid opcode, invalid field; a feature that is not savable, changeable, of the namespace
+REFUSALS = frozenset((0x001, 0x002, 0x10D, 0x10E, 0x10F))
+IOCTL_ID, IOCTL_ADMIN, IOCTL_IO = 0x4E40, 0xC0484E41, 0xC0484E43
+
+
+class NvmeError(StorageError):
+    """A command that the controller answered with an error status."""
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+    @property
+    def refuses(self) -> bool:
+        """Whether the controller will not do it, whenever it is asked."""
+        return self.status & STATUS_MASK in REFUSALS
+
+
+@dataclass(frozen=True)
+class Controller:
+    """An NVMe controller: "nvme0", its sysfs folder, and what the namespace holds open."""
+
+    name: str
+    folder: str
+    held: Optional[Held] = field(default=None, compare=False)
+
+
+class NvmePort(Protocol):
+    """Sends commands to a controller or a namespace."""
+
+    def admin(
+        self, files: HostFiles, controller: Controller, opcode: int, *, cdw10: int,
+        cdw11: int = 0, data_in: int = 0,
+    ) -> tuple[int, bytes]:
+        """Dword 0 of the completion, and the data; raises NvmeError, StorageError."""
+
+    def flush(self, device: BlockDevice) -> None:
+        """Flush a namespace; raises NvmeError, StorageError."""
+
+
+class _Command(ctypes.Structure):
+    _fields_ = (
+        ("opcode", ctypes.c_uint8),
+        ("flags", ctypes.c_uint8),
+        ("rsvd1", ctypes.c_uint16),
+        ("nsid", ctypes.c_uint32),
+        ("cdw2", ctypes.c_uint32),
+        ("cdw3", ctypes.c_uint32),
+        ("metadata", ctypes.c_uint64),
+        ("addr", ctypes.c_uint64),
+        ("metadata_len", ctypes.c_uint32),
+        ("data_len", ctypes.c_uint32),
+        ("cdw10", ctypes.c_uint32),
+        ("cdw11", ctypes.c_uint32),
+        ("cdw12", ctypes.c_uint32),
+        ("cdw13", ctypes.c_uint32),
+        ("cdw14", ctypes.c_uint32),
+        ("cdw15", ctypes.c_uint32),
+        ("timeout_ms", ctypes.c_uint32),
+        ("result", ctypes.c_uint32),
+    )
+
+
+class NvmeIoctl:
+    """The real door."""
+
+    def admin(
+        self, files: HostFiles, controller: Controller, opcode: int, *, cdw10: int,
+        cdw11: int = 0, data_in: int = 0,
+    ) -> tuple[int, bytes]:
+        """See `NvmePort`."""
+        with closing_fd(open_controller(files, controller)) as fd:
+            data = ctypes.create_string_buffer(max(1, data_in))
+            command = _Command(
+                opcode=opcode, cdw10=cdw10, cdw11=cdw11, timeout_ms=TIMEOUT_MS,
+                data_len=data_in, addr=ctypes.addressof(data) if data_in else 0,
+            )
+            _submit(fd, IOCTL_ADMIN, command, controller.name)
+            return int(command.result), data.raw[:data_in]
+
+    def flush(self, device: BlockDevice) -> None:
+        """See `NvmePort`."""
+        with closing_fd(device.open()) as fd:
+            try:
+                nsid = fcntl.ioctl(fd, IOCTL_ID)
+            except OSError as error:
+                why = f"{device.name} is no NVMe namespace ({error.strerror})"
+                raise StorageError(why) from None
+            command = _Command(opcode=0x00, nsid=nsid, timeout_ms=FLUSH_TIMEOUT_MS)
+            _submit(fd, IOCTL_IO, command, device.name)
+
+
+def _submit(fd: int, request: int, command: _Command, name: str) -> None:
+    try:
+        status = fcntl.ioctl(fd, request, command)
+    except OSError as error:
+        raise StorageError(f"{name} does not answer ({error.strerror})") from None
+    if status:
+        raise NvmeError(
+            f"{name} refuses NVMe command {command.opcode:02x}h (status {status:03x}h)", status
+        )
+
+
+def open_controller(files: HostFiles, controller: Controller) -> int:
+    """A descriptor proven to be the controller's character device; the caller closes it."""
+    if controller.held is not None:
+        return controller.held.descriptor(
+            controller.name, lambda: _open_node(files, controller)
+        )
+    return _open_node(files, controller)
+
+
+def _open_node(files: HostFiles, controller: Controller) -> int:
+    path = os.path.join(files.dev, controller.name)
+    number = read_device_number(os.path.join(controller.folder, "dev"))
+    files.at(f"{path} is opened, or asked something")
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        raise NotFoundError(f"{path} cannot be opened ({error.strerror})") from None
+    status = os.fstat(fd)
+    found = f"{os.major(status.st_rdev)}:{os.minor(status.st_rdev)}"
+    if not stat.S_ISCHR(status.st_mode) or found != number:
+        os.close(fd)
+        raise RefusedError(f"{path} is not the controller that sysfs means by {number}")
+    return fd
+
 
 _CONTROLLER = re.compile(r"nvme[0-9]+")
 
@@ -63,12 +243,12 @@ class NvmeSwitch(Switch):
 
     def _identify(
         self, device: BlockDevice, controller: Controller
-    ) -> nvme.IdentifyController:
+    ) -> IdentifyController:
         _, raw = self._port.admin(
-            device.files, controller, nvme.IDENTIFY, cdw10=nvme.CNS_CONTROLLER,
-            data_in=nvme.IDENTIFY_BYTES,
+            device.files, controller, IDENTIFY, cdw10=CNS_CONTROLLER,
+            data_in=IDENTIFY_BYTES,
         )
-        known = nvme.parse_identify(raw)
+        known = parse_identify(raw)
         if known is None:
             raise StorageError(f"{controller.name} gives an invalid answer to Identify")
         return known
@@ -79,7 +259,7 @@ class NvmeSwitch(Switch):
         known = self._identify(device, controller)
         if not known.cache_present:
             return CacheReading(DeviceCache.NONE)
-        current = self._get(device, controller, nvme.SEL_CURRENT)
+        current = self._get(device, controller, SEL_CURRENT)
         if current is None:
             return CacheReading(DeviceCache.UNKNOWN, refusal="it does not report feature 06h")
         page = self._page(device, controller) if known.selects else CachePage()
@@ -87,14 +267,14 @@ class NvmeSwitch(Switch):
         return CacheReading(DeviceCache(mode_of(current & 1).value), page, refusal=stuck)
 
     def _page(self, device: BlockDevice, controller: Controller) -> CachePage:
-        capabilities = self._get(device, controller, nvme.SEL_CAPABILITIES)
+        capabilities = self._get(device, controller, SEL_CAPABILITIES)
         if capabilities is None:
             return CachePage()
-        default, saved = self._get(device, controller, nvme.SEL_DEFAULT), None
-        if capabilities & nvme.SAVABLE:
-            saved = self._get(device, controller, nvme.SEL_SAVED)
+        default, saved = self._get(device, controller, SEL_DEFAULT), None
+        if capabilities & SAVABLE:
+            saved = self._get(device, controller, SEL_SAVED)
         return CachePage(
-            bool(capabilities & nvme.CHANGEABLE),
+            bool(capabilities & CHANGEABLE),
             None if default is None else mode_of(default & 1),
             None if saved is None else mode_of(saved & 1),
         )
@@ -104,8 +284,8 @@ class NvmeSwitch(Switch):
     ) -> Optional[int]:
         try:
             dword0, _ = self._port.admin(
-                device.files, controller, nvme.GET_FEATURES,
-                cdw10=nvme.VOLATILE_WRITE_CACHE | (select << 8),
+                device.files, controller, GET_FEATURES,
+                cdw10=VOLATILE_WRITE_CACHE | (select << 8),
             )
         except NvmeError:
             return None
@@ -134,7 +314,7 @@ class NvmeSwitch(Switch):
         saved = self.read(device).page.saved
         if saved is None:
             return False
-        current = self._get(device, controller, nvme.SEL_CURRENT)
+        current = self._get(device, controller, SEL_CURRENT)
         if current is None:
             raise StorageError(f"{controller.name} does not report feature 06h")
         if saved is not mode:
@@ -149,8 +329,8 @@ class NvmeSwitch(Switch):
         if remote:
             raise RefusedError(f"{controller.name} is left alone: {remote}")
         self._port.admin(
-            device.files, controller, nvme.SET_FEATURES,
-            cdw10=nvme.VOLATILE_WRITE_CACHE | (nvme.SAVE if save else 0),
+            device.files, controller, SET_FEATURES,
+            cdw10=VOLATILE_WRITE_CACHE | (SAVE if save else 0),
             cdw11=1 if mode is CacheMode.WRITE_BACK else 0,
         )
 

@@ -1,30 +1,150 @@
-"""SCSI disks, behind virtio-scsi and the like or behind a SAS host adapter.
+"""SCSI disks, behind virtio-scsi and the like or behind a SAS host adapter, and their pin.
 
 The cache is the WCE bit of the caching mode page.  MODE SELECT with SP=0 changes the
 current value alone; the saved one changes only in `save`.
+
+The pin holds the kernel view at write back through `cache_type` (drivers/scsi/sd.c,
+cache_type_store()): "temporary write back" sets `cache_override`, which no rescan and no toggle
+lowers; only a non-temporary write, an invalid string or the disk's removal ends it.  The kernel
+shows the override nowhere, so a pin is known only for the disk instance on which this process
+set it; for any other it is unknown, and pinning again does no harm.
+
+A pinned disk is sent a SYNCHRONIZE CACHE(10) for each flush (sd.c, sd_setup_flush_cmnd()).  One
+that refuses the command was sent none before: of ILLEGAL REQUEST sd_done() forgives UNMAP and
+WRITE SAME alone, so each fsync() fails, and BlueStore ends the OSD at that (KernelDevice::flush()).
 """
 
 from __future__ import annotations
 
 import os
-from typing import Optional, Tuple
+from typing import Optional, Set, Tuple
 
-from wcache.core.errors import RefusedError, StorageError
+from wcache.core.errors import RefusedError, StorageError, WcacheError
 from wcache.core.model import (
     CacheMode,
     CachePage,
     DeviceCache,
     DriveModel,
+    KernelView,
     PlpHint,
+    Transport,
 )
 
 from ..block import sysfs
-from ..block.host_files import entries, printable, read_text
+from ..block.host_files import entries, printable, read_text, write_attribute
 from ..block.sysfs import BlockDevice
-from . import scsi_data as data
-from .base import FLUSH_TIMEOUT_MS, CacheReading, Identity, mode_of, safe_id, smr, why_nameless
-from .pin import PinnedSwitch
-from .sg_io import KEY_ILLEGAL_REQUEST, ScsiError
+from . import sg_io
+from .base import (
+    FLUSH_TIMEOUT_MS,
+    CacheReading,
+    Identity,
+    Switch,
+    mode_of,
+    safe_id,
+    smr,
+    why_nameless,
+)
+from .sg_io import KEY_ILLEGAL_REQUEST, ScsiError, ScsiPort
+
+PIN = "temporary write back"
+
+
+class Pins:
+    """Pins set by this process, by disk instance."""
+
+    def __init__(self) -> None:
+        self._set: Set[str] = set()
+
+    def pin(self, device: BlockDevice, port: ScsiPort) -> None:
+        """Pin a disk; raises StorageError where the kernel does not take it.
+
+        RefusedError where each flush would fail then.
+        """
+        why = no_flush(device, port)
+        if why:
+            raise RefusedError(f"{device.name} is not pinned: {why}", "leave its cache as it is")
+        write_attribute(os.path.join(_scsi_disk(device), "cache_type"), PIN)
+        if device.kernel_view is not KernelView.WRITE_BACK:
+            # a write-protected disk is never write back for the kernel
+            raise StorageError(f"the kernel view of {device.name} did not become write back")
+        self._set.add(_instance(device))
+
+    def require(self, device: BlockDevice) -> None:
+        """Raise RefusedError unless this very coming of the disk is pinned and flushes.
+
+        Called between opening a disk and turning its cache on: a disk that was pulled and
+        plugged in since the pin is a new one for the kernel, with no pin.
+        """
+        if self.pinned(device) is not True:
+            raise RefusedError(
+                f"{device.name} is not pinned, so its cache stays off",
+                "look again: it may have been pulled and plugged in",
+            )
+
+    def pinned(self, device: BlockDevice) -> Optional[bool]:
+        """True for a disk that was pinned here and still flushes; None where unknown."""
+        if device.kernel_view is KernelView.WRITE_THROUGH:
+            return False
+        return True if _instance(device) in self._set else None
+
+
+def no_flush(device: BlockDevice, port: ScsiPort) -> str:
+    """Why a pin would make each flush of a disk fail; empty where it would not.
+
+    One that the kernel flushes already is not asked.  What fails in another way may be busy, and
+    its data is worth a pin.
+    """
+    if device.kernel_view is KernelView.WRITE_BACK:
+        return ""
+    try:
+        # the first flush of a cache that may be full: to time out is a reset under a running OSD
+        port.command(device, sg_io.synchronize_cache_cdb(), timeout_ms=FLUSH_TIMEOUT_MS)
+    except ScsiError as error:
+        if error.sense.key == KEY_ILLEGAL_REQUEST:
+            return f"it refuses SYNCHRONIZE CACHE ({error.sense}), so a pin would fail each flush"
+    except WcacheError:
+        pass
+    return ""
+
+
+class PinnedSwitch(Switch):
+    """A transport whose disks are SCSI disks for the kernel; with a refusal, only looked at."""
+
+    def __init__(
+        self, port: ScsiPort, pins: Pins, transport: Transport, refusal: str = ""
+    ) -> None:
+        self._port = port
+        self._pins = pins
+        self.transport = transport
+        self.refusal = refusal
+
+    def pinned(self, device: BlockDevice) -> Optional[bool]:
+        """Tell whether this process pinned it."""
+        return self._pins.pinned(device)
+
+    def pin(self, device: BlockDevice) -> None:
+        """Hold the kernel view at write back."""
+        self._pins.pin(device, self._port)
+
+    def no_flush(self, device: BlockDevice) -> str:
+        """Say whether it refuses SYNCHRONIZE CACHE, which a pin makes the kernel send."""
+        return no_flush(device, self._port)
+
+
+def _scsi_disk(device: BlockDevice) -> str:
+    folder = os.path.join(device.folder, "device", "scsi_disk")
+    for name in entries(folder):
+        return os.path.join(folder, name)
+    raise StorageError(f"{device.name} has no scsi_disk in sysfs, so it cannot be pinned")
+
+
+def _instance(device: BlockDevice) -> str:
+    """This coming of the disk: kernfs gives each folder a node number of its own."""
+    try:
+        return f"{device.number}/{os.stat(_scsi_disk(device)).st_ino}"
+    except (OSError, StorageError):
+        return f"{device.number}/gone"
+
 
 CURRENT, CHANGEABLE, DEFAULT, SAVED = 0, 1, 2, 3
 
@@ -34,22 +154,22 @@ class ScsiSwitch(PinnedSwitch):
 
     def identify(self, device: BlockDevice) -> Identity:
         """From INQUIRY and VPD, asked of the drive; raises StorageError where it is silent."""
-        inquiry = data.parse_inquiry(
-            self._port.command(device, data.inquiry_cdb(), data_in=data.INQUIRY_BYTES).data
+        inquiry = sg_io.parse_inquiry(
+            self._port.command(device, sg_io.inquiry_cdb(), data_in=sg_io.INQUIRY_BYTES).data
         )
         if inquiry is None or inquiry.device_type not in (0x00, 0x14):
             raise StorageError(f"{device.name} does not say that it is a disk")
-        names = data.designators(self._vpd(device, 0x83))
-        serial = data.parse_serial(self._vpd(device, 0x80))
-        wwn = names.get(data.OF_LOGICAL_UNIT, "")
+        names = sg_io.designators(self._vpd(device, 0x83))
+        serial = sg_io.parse_serial(self._vpd(device, 0x80))
+        wwn = names.get(sg_io.OF_LOGICAL_UNIT, "")
         named = f"scsi:{inquiry.vendor}:{inquiry.model}:{serial}".replace(" ", "_")
         fallback = named if serial else ""
         drive_id = safe_id(wwn or fallback or f"scsi:{device.name}")
-        protected = data.nonvolatile_cache(self._vpd(device, 0x86))
+        protected = sg_io.nonvolatile_cache(self._vpd(device, 0x86))
         wwn = wwn if wwn.startswith(("naa.", "eui.")) else ""
         return Identity(
             drive_id=drive_id,
-            domain_id=self._domain_id(device, names.get(data.OF_TARGET, ""), drive_id),
+            domain_id=self._domain_id(device, names.get(sg_io.OF_TARGET, ""), drive_id),
             drive_model=DriveModel(inquiry.vendor, inquiry.model, inquiry.firmware),
             serial=serial,
             wwn=wwn,
@@ -67,14 +187,14 @@ class ScsiSwitch(PinnedSwitch):
             return drive_id
         if target:
             return safe_id(target)
-        names = [data.designators(self._vpd(one, 0x83)) for one in siblings]
-        return safe_id(min(n.get(data.OF_LOGICAL_UNIT, drive_id) for n in names))
+        names = [sg_io.designators(self._vpd(one, 0x83)) for one in siblings]
+        return safe_id(min(n.get(sg_io.OF_LOGICAL_UNIT, drive_id) for n in names))
 
     def _vpd(self, device: BlockDevice, page: int) -> bytes:
         """A vital product data page; empty where the drive has none."""
         try:
-            cdb = data.inquiry_cdb(page)
-            return self._port.command(device, cdb, data_in=data.VPD_BYTES).data
+            cdb = sg_io.inquiry_cdb(page)
+            return self._port.command(device, cdb, data_in=sg_io.VPD_BYTES).data
         except ScsiError:
             return b""
 
@@ -94,33 +214,33 @@ class ScsiSwitch(PinnedSwitch):
             mode_of(saved.wce) if saved else None,
         )
         stuck = "its write cache cannot be changed" if page.changeable is False else ""
-        found = smr(device, "VPD page B1h") if data.shingled(self._vpd(device, 0xB1)) else ()
+        found = smr(device, "VPD page B1h") if sg_io.shingled(self._vpd(device, 0xB1)) else ()
         return CacheReading(DeviceCache(mode_of(current.wce).value), page, found, stuck)
 
-    def _page(self, device: BlockDevice, control: int) -> Optional[data.CachingPage]:
+    def _page(self, device: BlockDevice, control: int) -> Optional[sg_io.CachingPage]:
         found, _ = self._sensed(device, control)
         return found
 
     def _sensed(
         self, device: BlockDevice, control: int
-    ) -> Tuple[Optional[data.CachingPage], bool]:
+    ) -> Tuple[Optional[sg_io.CachingPage], bool]:
         """A page and whether MODE SENSE(10) gave it; None where the drive has no such page."""
         for ten in (True, False):
-            cdb = data.mode_sense_cdb(control, ten)
+            cdb = sg_io.mode_sense_cdb(control, ten)
             try:
-                reply = self._port.command(device, cdb, data_in=data.MODE_BYTES)
+                reply = self._port.command(device, cdb, data_in=sg_io.MODE_BYTES)
             except ScsiError as error:
                 if error.sense.key != KEY_ILLEGAL_REQUEST:
                     raise
                 continue
-            page = data.parse_mode_sense(reply.data, ten)
+            page = sg_io.parse_mode_sense(reply.data, ten)
             if page is not None:
                 return page, ten
         return None, True
 
     def flush(self, device: BlockDevice) -> None:
         """SYNCHRONIZE CACHE of all blocks."""
-        self._port.command(device, data.synchronize_cache_cdb(), timeout_ms=FLUSH_TIMEOUT_MS)
+        self._port.command(device, sg_io.synchronize_cache_cdb(), timeout_ms=FLUSH_TIMEOUT_MS)
 
     def set_cache(self, device: BlockDevice, mode: CacheMode) -> None:
         """Change WCE in the current page and in nothing else."""
@@ -157,8 +277,8 @@ class ScsiSwitch(PinnedSwitch):
         return True
 
     def _select(self, device: BlockDevice, page: bytes, ten: bool, *, save: bool) -> None:
-        cdb, body = data.mode_select(page, save=save, ten=ten)
-        guard = (lambda: self._pins.require(device)) if page[2] & data.WCE else None
+        cdb, body = sg_io.mode_select(page, save=save, ten=ten)
+        guard = (lambda: self._pins.require(device)) if page[2] & sg_io.WCE else None
         self._port.command(device, cdb, data_out=body, guard=guard)
 
     def siblings(self, device: BlockDevice) -> Tuple[BlockDevice, ...]:
