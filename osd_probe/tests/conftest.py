@@ -15,8 +15,8 @@ from loop_devices import loop_on
 from process_bench import mgr_of
 from sim_drives import Probe
 from switching_search import forget_histories
+from wcache_probe.linux.block.foreign import INITIAL_PID_NAMESPACE
 from wcache_probe.linux.block.host_files import HostFiles
-from wcache_probe.linux.block.writers import INITIAL_PID_NAMESPACE
 from wcache_probe.linux.host import LinuxDriveHost
 
 settings.register_profile("wcache", examples())

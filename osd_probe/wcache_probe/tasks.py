@@ -52,7 +52,7 @@ from .domain_survey import CHANGES, WAYS_BACK, DomainSurvey, entry_of, used_by
 from .evidence.folder import EvidenceFolder
 from .journal.journal_words import journal_findings, journal_notes, prior_of_entry
 from .linux.memory import rounded
-from .linux.next_boot import told_once
+from .linux.persistence.preparation import told_once
 from .mgr_link import Identity, printable
 from .restoring.owed import Holds
 from .switcher import Switcher

@@ -26,12 +26,10 @@ from wcache_probe.evidence.folder import DISOBEYED, POWER_CUT, PROOF, EvidenceFo
 from wcache_probe.journal.journal_file import StateFolder
 from wcache_probe.linux import drives_alone, memory, set_up
 from wcache_probe.linux.block import foreign, osds
-from wcache_probe.linux.block.bcache import bcaches_on
+from wcache_probe.linux.block.foreign import WriterSearch
 from wcache_probe.linux.block.mounts import kept_in_ram
-from wcache_probe.linux.block.options import values_on
-from wcache_probe.linux.block.stack import standing_on
-from wcache_probe.linux.block.sysfs import BlockDevice, by_name
-from wcache_probe.linux.block.writers import WriterSearch
+from wcache_probe.linux.block.options import bcaches_on, values_on
+from wcache_probe.linux.block.sysfs import BlockDevice, by_name, standing_on
 from wcache_probe.linux.glance import glance
 from wcache_probe.linux.host import LinuxDriveHost
 from wcache_probe.linux.persistence import foreign_rules, udev_rule

@@ -23,7 +23,7 @@ from wcache_cli import main as cli
 from wcache_cli.compare import fio_json
 from wcache_probe import arguments, mgr_link
 from wcache_probe.linux.glance import is_of_drives
-from wcache_probe.linux.persistence import cpio_image
+from wcache_probe.linux.persistence import images
 from wcache_probe.linux.transports import nvme, sata, sg_io
 from wcache_probe.linux.vendor import controllers, dm_caches, smart
 from wcache_probe.matrix import fio
@@ -111,8 +111,8 @@ def drive_data(data: bytes) -> Any:
 
 def image(data: bytes) -> Any:
     """An initramfs image."""
-    with mock.patch.object(cpio_image, "_PROGRAMS", ()):
-        return cpio_image.files_in(file_of(data), ".rules")
+    with mock.patch.object(images, "_PROGRAMS", ()):
+        return images.files_in(file_of(data), ".rules")
 
 
 # ---- what others send

@@ -22,7 +22,7 @@ READS_OF_ANY = {  # whatever stands before the dot
     "read_of", "read_handle", "text_blocks", "parse_args", "parse_qsl", "unpack", "unpack_from",
     "decompress", "b64decode", "unquote_to_bytes",
 }
-PARSERS = ("dm_caches", "ata_data", "scsi_data", "prometheus_text")
+PARSERS = ("dm_caches", "prometheus_text")
 MODULE, PROBE = "mgr_module/wcache", "osd_probe/wcache_probe"
 WITHOUT = {
     f"{MODULE}/ceph/view.py CephView.cluster": "the mgr's own words, from its own memory",

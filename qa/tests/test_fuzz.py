@@ -82,7 +82,7 @@ def test_what_reads_is_seen_in_the_code():
         "mgr_module/wcache/ceph/command.py parse",
         "mgr_module/wcache/web/app.py _fields",
         "cli/wcache_cli/compare/fio_json.py fio_json",
-        "osd_probe/wcache_probe/linux/block/bcache.py _state.said",
+        "osd_probe/wcache_probe/linux/block/options.py _state.said",
     ):
         assert known in names
 

@@ -212,7 +212,7 @@ def test_no_folder_imports_a_later_one():
         ("wcache.core.verdict.recommend", "wcache.core.fleet.findings"),
         ("wcache.ceph.loads", "wcache.engine.engine"),
         ("wcache.services.plans.plans", "wcache.commands.views"),
-        ("wcache_probe.linux.block.stack", "wcache_probe.linux.host"),
+        ("wcache_probe.linux.block.sysfs", "wcache_probe.linux.host"),
         ("wcache_probe.switching.toggle", "wcache_probe.switcher"),
         ("wcache_probe.linux.transports.scsi", "wcache_probe.prove.trial"),
         ("wcache_probe.switcher", "wcache_probe.agent"),

@@ -14,7 +14,7 @@ from harness.access import PROJECT
 from harness.roots import RIG_FILE
 from loop_devices import loop_on
 from sim_drives import DRIVES
-from wcache_probe.linux.block.writers import RIG_FILE_SHA256
+from wcache_probe.linux.block.foreign import RIG_FILE_SHA256
 from wcache_probe.matrix.scratch import MIB
 
 

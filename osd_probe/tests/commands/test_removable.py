@@ -10,8 +10,7 @@ from wcache.core.model import CacheMode
 from wcache_probe.arguments import parse
 from wcache_probe.commands.journal import removable
 from wcache_probe.journal.journal_file import StateFolder
-from wcache_probe.linux.persistence.boot_rule import FILE_NAME, BootRule
-from wcache_probe.linux.persistence.udev_rule import RuleFolder
+from wcache_probe.linux.persistence.udev_rule import FILE_NAME, BootRule, RuleFolder
 
 WWID = "naa.5000c50000000061"
 

@@ -8,10 +8,10 @@ from wcache.core.drive.journal import EntryKind, JournalEntry, prior_of
 from wcache.core.model import CacheMode
 from wcache_probe.arguments import parse
 from wcache_probe.commands.prepare import keep_lines
-from wcache_probe.linux.persistence.boot_rule import FILE_NAME, NOTE_FILE, note_of
 from wcache_probe.linux.persistence.images import Tool
 from wcache_probe.linux.persistence.preparation import Preparation
 from wcache_probe.linux.persistence.prepare import Preparer, choose
+from wcache_probe.linux.persistence.udev_rule import FILE_NAME, NOTE_FILE, note_of
 from wcache_probe.linux.transports.classify import Switches
 
 WWID = "naa.5000c50000000001"

@@ -24,8 +24,7 @@ from wcache.core.model import CacheMode, DeviceCache, DriveReport, KernelView, L
 from wcache.core.text import before_after, command, latency, table, typed
 
 from ..linux.block.host_files import HostFiles
-from ..linux.block.stack import paths_down
-from ..linux.block.sysfs import BlockDevice, by_path
+from ..linux.block.sysfs import BlockDevice, by_path, paths_down
 from ..linux.host import LinuxDriveHost
 from ..linux.timing import time_flushes
 from ..linux.transports.loop import refuse_false_flush

@@ -35,10 +35,9 @@ from ..journal.host_lock import HostLock
 from ..journal.journal_file import LeaseMarker, StateFolder
 from ..linux.block.host_files import HostFiles, printable
 from ..linux.host import LinuxDriveHost
-from ..linux.persistence.boot_rule import is_named, line_of, pins_one
 from ..linux.persistence.preparation import RULES_FOLDER, Preparation
 from ..linux.persistence.prepare import Chosen, Preparer, choose, in_container
-from ..linux.persistence.udev_rule import RuleFolder, matches, pattern
+from ..linux.persistence.udev_rule import RuleFolder, is_named, line_of, matches, pattern, pins_one
 from ..linux.real_host import linux_host
 from ..matrix.scratch import find
 from ..restoring.request import wake

@@ -19,10 +19,9 @@ from wcache.core.errors import NotFoundError, Refusal, RefusalKind, RefusedError
 from wcache.core.model import CacheMode, DriveReport, KernelView, LayerKind, Transport
 
 from .block import sysfs
-from .block.bcache import bcaches_on
 from .block.host_files import HostFiles, printable, read_bytes, read_text
-from .block.stack import layer_of, paths_down, queues_on, standing_on
-from .block.sysfs import BlockDevice
+from .block.options import bcaches_on
+from .block.sysfs import BlockDevice, layer_of, paths_down, queues_on, standing_on
 from .persistence.udev_rule import RuleFolder
 from .survey import WWID_CHARS_MAX, no_flush, report_of, unflushed, with_rule
 from .transports.base import Identity, namesake_id, safe_id

@@ -43,14 +43,18 @@ from ..arguments import STATE_DIR
 from ..evidence.folder import EvidenceFolder
 from . import memory
 from .block import options, osds, sysfs
+from .block.foreign import WriterSearch
 from .block.host_files import HostFiles
-from .block.stack import standing_on
-from .block.sysfs import BlockDevice
-from .block.writers import WriterSearch
+from .block.sysfs import BlockDevice, standing_on
 from .drives_alone import DrivesAlone
-from .next_boot import for_next_boot, with_next_boot
 from .persistence import foreign_rules
-from .persistence.preparation import Preparation, Prepared, boots_once
+from .persistence.preparation import (
+    Preparation,
+    Prepared,
+    boots_once,
+    for_next_boot,
+    with_next_boot,
+)
 from .persistence.udev_rule import RuleFolder, matches, pattern
 from .survey import Survey, state_of, with_rule
 from .timing import time_flushes

@@ -25,15 +25,12 @@ from wcache.core.model import (
 
 from . import set_up
 from .block import foreign, osds, sysfs
-from .block.bcache import bcaches_on
+from .block.foreign import WriterSearch, is_rig
 from .block.host_files import HostFiles, printable
-from .block.options import values_on
+from .block.options import bcaches_on, values_on
 from .block.osds import OsdDevices
-from .block.stack import is_followed, paths_down, queues_on
-from .block.sysfs import BlockDevice
-from .block.writers import WriterSearch, is_rig
-from .next_boot import with_next_boot
-from .persistence.preparation import Prepared
+from .block.sysfs import BlockDevice, is_followed, paths_down, queues_on
+from .persistence.preparation import Prepared, with_next_boot
 from .persistence.udev_rule import RuleFolder
 from .transports.base import CacheReading, Identity, Switch, namesake_id
 from .transports.classify import Switches

@@ -21,8 +21,7 @@ from wcache.core.model import DriveReport, LayerKind, Transport
 from wcache.core.text import typed
 
 from ..linux.block.host_files import HostFiles
-from ..linux.block.stack import is_followed, paths_down
-from ..linux.block.sysfs import BlockDevice, by_path
+from ..linux.block.sysfs import BlockDevice, by_path, is_followed, paths_down
 from ..linux.host import LinuxDriveHost
 from ..linux.transports.loop import refuse_false_flush
 from ..safe_files import closing_fd

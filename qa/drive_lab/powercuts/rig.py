@@ -13,7 +13,7 @@ from wcache.core import codec
 from wcache.core.drive.prior import Prior, prior_from
 from wcache.core.model import CacheMode
 from wcache.core.protocol import DrivesOutcome, LookRequest
-from wcache_probe.linux.persistence.boot_rule import FILE_NAME
+from wcache_probe.linux.persistence.udev_rule import FILE_NAME
 
 from ..disk import Disk
 from ..forked_probe import ProbeForks

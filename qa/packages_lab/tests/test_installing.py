@@ -24,7 +24,7 @@ StateFolder("/var/lib/wcache", "/run/wcache").journal.write(entry.key, encode(en
 """
 # The boot rule for a disk that is not here, as `prepare` writes it.
 PREPARED = """
-from wcache_probe.linux.persistence.boot_rule import BootRule
+from wcache_probe.linux.persistence.udev_rule import BootRule
 print(BootRule(("naa.5000c50000000061",)).text(), end="")
 """
 PERSISTED = """

@@ -7,7 +7,7 @@ from prepare_bench import Bank, host_of
 from sim_drives import MemoryJournal
 from wcache.core.errors import RefusedError, StorageError
 from wcache.core.model import FindingCode, Severity
-from wcache_probe.linux.block.bcache import bcaches_on, parse_size
+from wcache_probe.linux.block.options import bcaches_on, parse_size
 from wcache_probe.linux.block.sysfs import by_name
 from wcache_probe.switcher import Switcher
 from wcache_probe.switching.steps import AskCache, Switched

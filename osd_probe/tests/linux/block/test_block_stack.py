@@ -7,8 +7,7 @@ from wcache.core.errors import RefusedError
 from wcache.core.hardware import FlushCounters
 from wcache.core.model import FindingCode, KernelView, LayerKind, Role
 from wcache_probe.linux.block import foreign, osds
-from wcache_probe.linux.block.stack import is_followed, paths_down, queues_on
-from wcache_probe.linux.block.sysfs import by_name
+from wcache_probe.linux.block.sysfs import by_name, is_followed, paths_down, queues_on
 
 
 def host_of(fake, **more):

@@ -10,10 +10,10 @@ import pytest
 from model_drives import ModelScsi
 from wcache.core.drive.safety import DROPS, may_toggle
 from wcache.core.model import CacheMode, Cure, FindingCode
-from wcache_probe.linux.block import foreign, writers
+from wcache_probe.linux.block import foreign
+from wcache_probe.linux.block.foreign import WriterSearch
 from wcache_probe.linux.block.host_files import HostFiles
 from wcache_probe.linux.block.sysfs import by_name
-from wcache_probe.linux.block.writers import WriterSearch
 from wcache_probe.linux.transports.classify import Switches
 from wcache_probe.linux.transports.loop import LoopSwitch
 
@@ -151,7 +151,7 @@ def test_from_another_pid_namespace_whether_a_drive_is_shared_is_unknown(fake_ho
 def test_from_another_pid_namespace_loop_devices_are_toggled_in_a_rig_that_is_thrown_away(
     fake_host, monkeypatch, etc, is_rig
 ):
-    monkeypatch.setattr(writers, "RIG_FILE_SHA256", hashlib.sha256(b"rig").hexdigest())
+    monkeypatch.setattr(foreign, "RIG_FILE_SHA256", hashlib.sha256(b"rig").hexdigest())
     (fake_host.root / "etc").mkdir()
     for name in etc:
         (fake_host.root / "etc" / name).touch()
@@ -170,7 +170,7 @@ def test_from_another_pid_namespace_loop_devices_are_toggled_in_a_rig_that_is_th
 READ_AS_NOBODY = """
 import os, sys
 from wcache_probe.linux.block.host_files import HostFiles
-from wcache_probe.linux.block.writers import RIG_FILE_SHA256, WriterSearch
+from wcache_probe.linux.block.foreign import RIG_FILE_SHA256, WriterSearch
 os.chdir(sys.argv[1])  # what is above it may be closed to others
 os.setgroups([]); os.setgid(65534); os.setuid(65534)
 print(WriterSearch(HostFiles(proc=".")).find().unknown)

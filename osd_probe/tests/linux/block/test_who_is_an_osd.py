@@ -13,9 +13,9 @@ from contextlib import contextmanager
 import pytest
 from wcache.core.model import FindingCode, Role, Severity
 from wcache_probe.linux.block import osds
+from wcache_probe.linux.block.foreign import WriterSearch
 from wcache_probe.linux.block.host_files import HostFiles
 from wcache_probe.linux.block.sysfs import by_name
-from wcache_probe.linux.block.writers import WriterSearch
 from wcache_probe.linux.host import LinuxDriveHost
 
 OTHER = 65534

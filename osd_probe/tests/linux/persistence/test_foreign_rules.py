@@ -6,8 +6,7 @@ import pytest
 from wcache.core.model import CacheMode, FindingCode
 from wcache_probe import safe_files
 from wcache_probe.linux.persistence import foreign_rules
-from wcache_probe.linux.persistence.boot_rule import FILE_NAME, BootRule
-from wcache_probe.linux.persistence.udev_rule import RuleFolder
+from wcache_probe.linux.persistence.udev_rule import FILE_NAME, BootRule, RuleFolder
 
 RULES = "etc/udev/rules.d/99-tuning.rules"
 

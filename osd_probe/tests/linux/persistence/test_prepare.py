@@ -26,11 +26,17 @@ from wcache.core.errors import ConflictError, RefusedError, StorageError
 from wcache.core.model import DeviceCache, FindingCode, Severity, Transport
 from wcache_probe.commands.prepare import unprepare
 from wcache_probe.journal.journal_file import StateFolder
-from wcache_probe.linux.next_boot import for_next_boot, told_once, with_next_boot
-from wcache_probe.linux.persistence.boot_rule import FILE_NAME, BootRule, is_ours, line_of
-from wcache_probe.linux.persistence.cpio_image import files_in
+from wcache_probe.linux.persistence.images import files_in
+from wcache_probe.linux.persistence.preparation import for_next_boot, told_once, with_next_boot
 from wcache_probe.linux.persistence.prepare import Chosen, choose
-from wcache_probe.linux.persistence.udev_rule import matches, pattern
+from wcache_probe.linux.persistence.udev_rule import (
+    FILE_NAME,
+    BootRule,
+    is_ours,
+    line_of,
+    matches,
+    pattern,
+)
 from wcache_probe.switching.toggle import hold
 
 # ---- the rule

@@ -23,9 +23,8 @@ from prepare_bench import (
 )
 from wcache.core.errors import NotFoundError, StorageError
 from wcache_probe.commands import prepare as command
-from wcache_probe.linux.persistence import cpio_image
-from wcache_probe.linux.persistence.cpio_image import files_in
-from wcache_probe.linux.persistence.images import find_images, find_tool
+from wcache_probe.linux.persistence import images
+from wcache_probe.linux.persistence.images import files_in, find_images, find_tool
 
 
 @pytest.mark.slow
@@ -181,7 +180,7 @@ def test_an_image_that_unpacks_to_too_much_costs_little_and_is_named(
     )
     path = tmp_path / "initrd.img-6"
     path.write_bytes(compress(header + b"bin/big\0".ljust(10, b"\0") + bytes(32 << 20)))
-    monkeypatch.setattr(cpio_image, "BYTES_MAX", 8 << 20)
+    monkeypatch.setattr(images, "BYTES_MAX", 8 << 20)
     tracemalloc.start()
     try:
         with pytest.raises(StorageError, match=r"\(it holds more than 8 MiB\)$"):

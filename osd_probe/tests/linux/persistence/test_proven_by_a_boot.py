@@ -22,8 +22,8 @@ from prepare_bench import (
 )
 from wcache.core.errors import NotFoundError
 from wcache.core.model import Cure
-from wcache_probe.linux.next_boot import told_once
-from wcache_probe.linux.persistence.boot_rule import NOTE_FILE, BootRule, note_of
+from wcache_probe.linux.persistence.preparation import told_once
+from wcache_probe.linux.persistence.udev_rule import NOTE_FILE, BootRule, note_of
 
 IMAGE = "boot/initrd.img-6.1"
 OTHER = "naa.5000c50000000002"

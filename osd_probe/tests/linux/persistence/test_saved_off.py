@@ -13,7 +13,7 @@ from wcache.core.errors import ConflictError, NotFoundError, NotReadyError, Refu
 from wcache.core.model import CacheMode, DeviceCache, FindingCode, Transport
 from wcache_probe.commands import prepare as command
 from wcache_probe.journal.journal_file import StateFolder
-from wcache_probe.linux.next_boot import told_once
+from wcache_probe.linux.persistence.preparation import told_once
 from wcache_probe.linux.persistence.udev_rule import RuleFolder
 
 WB, WT = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH

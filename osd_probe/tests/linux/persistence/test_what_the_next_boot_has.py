@@ -8,7 +8,7 @@ import pytest
 from prepare_bench import WHERE, booted, host_of, mounted, preparation, prepare
 from wcache.core.errors import NotFoundError, StorageError, told
 from wcache.core.model import Transport
-from wcache_probe.linux.next_boot import for_next_boot
+from wcache_probe.linux.persistence.preparation import for_next_boot
 
 
 def refusal(host):

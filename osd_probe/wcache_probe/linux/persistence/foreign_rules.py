@@ -16,8 +16,7 @@ from wcache.core.model import Finding, FindingCode, Severity
 
 from ... import safe_files
 from ..block.host_files import entries, printable, read_table, read_text
-from .boot_rule import FILE_NAME
-from .udev_rule import PREFIX
+from .udev_rule import FILE_NAME, PREFIX
 
 # a file of one folder hides one of the same name in a later one (udev(7), tmpfiles.d(5),
 # systemd.unit(5))

@@ -21,11 +21,10 @@ from wcache.core.text import many
 
 from ...safe_files import remove, write_whole
 from ..block.host_files import read_bytes, read_text
-from .boot_rule import BootRule, is_ours
 from .how_booted import BootedBy
 from .images import IMAGES_MAX, Image, Tool, find_images, find_tool, rules_in, run_tool
 from .preparation import Preparation
-from .udev_rule import matches, pattern
+from .udev_rule import BootRule, is_ours, matches, pattern
 
 Say = Callable[[str], None]
 _NO_TOOL = "neither initramfs-tools nor dracut nor mkinitcpio is installed here"

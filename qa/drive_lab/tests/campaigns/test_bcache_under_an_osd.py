@@ -13,7 +13,7 @@ from drive_lab.agent import HANG_S
 from drive_lab.osds import Stack
 from drive_lab.stage import Stage
 from harness import CommandError
-from wcache_probe.linux.block.bcache import parse_size
+from wcache_probe.linux.block.options import parse_size
 from what_stands import applied, ended
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]

@@ -18,7 +18,7 @@ from drive_lab.stage import Stage
 from harness import CommandError
 from wcache.core.experiment.observing_run import NOT_FLUSHED
 from wcache.deployment.scripts import MEASURE
-from wcache_probe.linux.persistence.boot_rule import FILE_NAME as BOOT_RULE
+from wcache_probe.linux.persistence.udev_rule import FILE_NAME as BOOT_RULE
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
 

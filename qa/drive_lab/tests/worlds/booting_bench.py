@@ -18,7 +18,7 @@ from drive_lab.lab import Lab
 from drive_lab.machine import MachineSpec
 from lab_bench import Bench
 from probe_bench import ALL_OSDS, BACK, FSID, THROUGH, ProbeOf
-from wcache_probe.linux.persistence.boot_rule import FILE_NAME, BootRule
+from wcache_probe.linux.persistence.udev_rule import FILE_NAME, BootRule
 
 DRIVE = """
 [[drive]]
