@@ -29,7 +29,7 @@ from wcache.core.protocol import (
 )
 
 from .changes import GLANCE_EVERY_S, Changes
-from .journal.journal_back import JournalBack
+from .journal.journal_words import JournalBack
 from .mgr_link import Identity, OtherProtocolError, encode_post, printable
 from .restoring.owed import Restoring
 from .stop_signal import StopSignal

@@ -128,7 +128,7 @@ def _look_and_say(options: argparse.Namespace, drives: Drives) -> int:
 
         return time_device(options, HostFiles())
     if options.command == "witness":
-        from .witness.check import witness
+        from .witness.disk import witness
 
         return witness(options, _say)
     if options.command == "removable":
@@ -166,18 +166,15 @@ def _run(
     start: Optional[Start], drives: Drives,
 ) -> int:
     from .agent import Agent
-    from .commands import restore as restore_command
-    from .evidence.folder import EvidenceFolder
-    from .journal.journal_back import JournalBack
+    from .commands.restore import SIGNAL, AskedToRestore, RestoreRequests, child_words
+    from .evidence import EvidenceFolder
+    from .journal.journal_words import JournalBack
     from .linux.persistence.appearing import Appearing, Missed
     from .mgr_link import Identity
     from .rados_link import find_conf, fsid_in
-    from .restoring import request as restore_request
     from .restoring.owed import Guard, Holds, Restoring
-    from .restoring.pins import Pins
-    from .restoring.restorer import RestoreApart, start_again
-    from .service_manager import Heartbeat
-    from .stop_signal import StopSignal
+    from .restoring.restorer import Pins, RestoreApart, start_again
+    from .stop_signal import Heartbeat, StopSignal
     from .tasks import TaskRunner
     from .textfile import Textfile
     from .worker import Worker
@@ -185,12 +182,12 @@ def _run(
     start = start or start_again
 
     def of_cluster() -> Sequence[str]:
-        return restore_command.child_words(options, identity.cluster_fsid)
+        return child_words(options, identity.cluster_fsid)
 
     worker = Worker()
     heartbeat = Heartbeat(os.environ)
     stop = StopSignal(heartbeat.beat, heartbeat.every_s).install()
-    stop.wake_on(restore_request.SIGNAL)
+    stop.wake_on(SIGNAL)
     state = StateFolder(options.state_dir, options.run_dir, worker.fsync)
     state.lock()
     state.journal.sync_marks()
@@ -213,7 +210,7 @@ def _run(
         works_on=lambda: switcher.works_on if switcher is not None else "",
     )
     pins = Pins(
-        RestoreApart(start, lambda: [*restore_command.child_words(options), "--hold"]),
+        RestoreApart(start, lambda: [*child_words(options), "--hold"]),
         lambda: read_journal(state.journal), _say,
     )
     # before anything that may fail or wait: it needs neither librados nor another drive; the
@@ -234,8 +231,8 @@ def _run(
         evidence=EvidenceFolder(state.path, _say), not_pinned=pins.findings,
         reported=Textfile(options.textfile, _say).write,
     )
-    asked = restore_command.AskedToRestore(
-        requests=restore_request.RestoreRequests(state.path), keeper=keeper,
+    asked = AskedToRestore(
+        requests=RestoreRequests(state.path), keeper=keeper,
         restoring=restoring, journal=state.journal, say=_say,
     )
     way = link if link is not None else rados
@@ -306,7 +303,7 @@ def _measure(options: argparse.Namespace, after_step: AfterStep) -> int:
     if options.command == "matrix":
         from .matrix.command import matrix as command
     elif options.command == "prove":
-        from .prove.command import prove as command
+        from .prove import prove as command
     else:
         from .commands.bench import bench_blank as command
     host = linux_host(options)

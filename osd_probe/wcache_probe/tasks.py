@@ -49,7 +49,7 @@ from wcache.core.protocol import (
 )
 
 from .domain_survey import CHANGES, WAYS_BACK, DomainSurvey, entry_of, used_by
-from .evidence.folder import EvidenceFolder
+from .evidence import EvidenceFolder
 from .journal.journal_words import journal_findings, journal_notes, prior_of_entry
 from .linux.memory import rounded
 from .linux.persistence.preparation import told_once

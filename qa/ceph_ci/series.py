@@ -161,9 +161,7 @@ def _probe() -> Iterator[Patch]:
     yield Patch(
         "wcache-probe: linux", about(linux), dict(_files(f"{inside}/linux", linux, "*.py"))
     )
-    for folder in (
-        "journal", "evidence", "restoring", "matrix", "prove", "witness", "commands",
-    ):
+    for folder in ("journal", "restoring", "matrix", "witness", "commands"):
         files = dict(_files(f"{inside}/{folder}", here / folder, "**/*.py"))
         yield Patch(f"wcache-probe: {folder}", about(here / folder), files)
     files = dict(_files(inside, here, "*.py"))

@@ -22,7 +22,8 @@ from wcache.core.errors import WcacheError
 from wcache.core.host_report import Disobedience, PowerCut, ToggleProof
 from wcache.core.model import CacheMode
 from wcache_probe import safe_files
-from wcache_probe.evidence.folder import DISOBEYED, POWER_CUT, PROOF, EvidenceFolder
+from wcache_probe.commands.restore import RestoreRequests, catches, is_stopped
+from wcache_probe.evidence import DISOBEYED, POWER_CUT, PROOF, EvidenceFolder
 from wcache_probe.journal.journal_file import StateFolder
 from wcache_probe.linux import drives_alone, memory, set_up
 from wcache_probe.linux.block import foreign, osds
@@ -40,7 +41,6 @@ from wcache_probe.linux.persistence.prepare import in_container
 from wcache_probe.linux.persistence.udev_rule import RuleFolder
 from wcache_probe.linux.transports.classify import Switches
 from wcache_probe.rados_link import fsid_in
-from wcache_probe.restoring.request import RestoreRequests, catches, is_stopped
 from wcache_sim.settings_file import Settings, SettingsFile
 
 from .target import examples, one_line

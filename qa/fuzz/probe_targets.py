@@ -25,10 +25,11 @@ from wcache_probe import arguments, mgr_link
 from wcache_probe.linux.glance import is_of_drives
 from wcache_probe.linux.persistence import images
 from wcache_probe.linux.transports import nvme, sata, sg_io
-from wcache_probe.linux.vendor import controllers, dm_caches, smart
-from wcache_probe.matrix import fio
+from wcache_probe.linux.vendor import controllers
+from wcache_probe.linux.vendor.tool import caches_in, wear_in
+from wcache_probe.matrix import cells
 from wcache_probe.restoring import restorer
-from wcache_probe.witness import blocks, listen, wire
+from wcache_probe.witness import listen, wire
 from wcache_sim.drive_schema import load_drive_file
 
 from . import host_world
@@ -55,7 +56,7 @@ def file_of(data: bytes, name: str = "it") -> str:
 
 def smartctl(data: bytes) -> Any:
     """Wear of a drive."""
-    return smart.parse(text_of(data), 1.0)
+    return wear_in(text_of(data), 1.0)
 
 
 def storcli_json(data: bytes) -> Any:
@@ -79,14 +80,14 @@ def arcconf(data: bytes) -> Any:
 
 def dmsetup(data: bytes) -> Any:
     """Its status."""
-    return dm_caches.parse(text_of(data))
+    return caches_in(text_of(data))
 
 
 def fio_of_matrix(data: bytes) -> Any:
     """What fio prints to `wcache-probe matrix`."""
     scratch: Any = SimpleNamespace(path="/dev/x", start=0, span=2**20)
-    with mock.patch.object(fio, "_run", return_value=text_of(data)):
-        return fio.measure("fio", scratch, CELLS[0], 1.0, 1, mock.Mock())
+    with mock.patch.object(cells, "_run", return_value=text_of(data)):
+        return cells.measure_deep("fio", scratch, CELLS[0], 1.0, 1, mock.Mock())
 
 
 # ---- drives
@@ -104,7 +105,7 @@ def drive_data(data: bytes) -> Any:
             sg_io.shingled(data), *((page.wce, page.with_wce(True)) for page in pages if page),
             sata.parse_identify(data[:512].ljust(512, b"\0")), sata.returned_state(data),
             nvme.parse_identify(data[:4096].ljust(4096, b"\0")), is_of_drives(data),
-            blocks.decode(data[:4096].ljust(4096, b"\0")),
+            wire.decode(data[:4096].ljust(4096, b"\0")),
         ) if found
     ]
 

@@ -22,7 +22,7 @@ READS_OF_ANY = {  # whatever stands before the dot
     "read_of", "read_handle", "text_blocks", "parse_args", "parse_qsl", "unpack", "unpack_from",
     "decompress", "b64decode", "unquote_to_bytes",
 }
-PARSERS = ("dm_caches", "prometheus_text")
+PARSERS = ("prometheus_text",)
 MODULE, PROBE = "mgr_module/wcache", "osd_probe/wcache_probe"
 WITHOUT = {
     f"{MODULE}/ceph/view.py CephView.cluster": "the mgr's own words, from its own memory",
@@ -38,7 +38,7 @@ WITHOUT = {
         "compares a file with the rule that was written, and makes nothing of it",
     f"{PROBE}/linux/transports/nvme.py _why_remote": "compares a word of the kernel",
     f"{PROBE}/mgr_link.py encode_post": "reads what was written the line before",
-    f"{PROBE}/witness/write.py boot_id": "a word of the kernel, made printable",
+    f"{PROBE}/witness/disk.py boot_id": "a word of the kernel, made printable",
 }
 
 Function = Tuple[str, int]

@@ -16,7 +16,7 @@ from wcache.core.experiment.matrix import Cell, Pattern, Sync, cells_of
 from wcache.core.model import CacheMode
 from wcache_probe.linux.block.host_files import HostFiles
 from wcache_probe.linux.host import LinuxDriveHost
-from wcache_probe.matrix import fio
+from wcache_probe.matrix import cells
 from wcache_probe.matrix.scratch import MARK, MIB, find
 from wcache_probe.stop_signal import StopSignal
 
@@ -36,7 +36,7 @@ def test_all_cells_are_measured_in_both_modes_and_the_drive_is_as_it_was(bench):
     assert [pair.index for pair in found.pairs] == [0, 1, 2, 3]
     skipped = {item.cell for item in found.skipped}
     assert all(cell.depth > 1 for cell in skipped)
-    assert skipped == set() or fio.find() is None
+    assert skipped == set() or cells.find_fio() is None
     for pair in found.pairs:
         assert pair.first is coin(found.seed, pair.index)
         wanted = [cell for cell in cells_of(found.seed, pair.index) if cell not in skipped]
@@ -79,8 +79,9 @@ def test_no_fio_outlives_the_matrix_that_is_stopped(installed_fio, bench):
     stop = StopSignal()
     timer = threading.Timer(1.0, stop.set)
     timer.start()
+    cell = Cell(Pattern.RANDOM, Sync.NONE, 128)
     with pytest.raises(NotReadyError, match="stopped"):
-        fio.measure(fio.find(), scratch, Cell(Pattern.RANDOM, Sync.NONE, 128), 30.0, 1, stop)
+        cells.measure_deep(cells.find_fio(), scratch, cell, 30.0, 1, stop)
     timer.join()
     assert holders(bench.path) == []
 

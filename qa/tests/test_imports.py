@@ -88,7 +88,7 @@ def test_nothing_imports_the_module_or_the_cli(target):
         # who talks over a network, starts a program, or calls what is no Python
         ("socket", [
             "mgr_module/wcache/web/", "mgr_module/wcache/ceph/web_host.py",
-            "osd_probe/wcache_probe/service_manager.py",  # systemd's own socket
+            "osd_probe/wcache_probe/stop_signal.py",  # systemd's own socket
             "osd_probe/wcache_probe/linux/glance.py",  # the kernel's netlink
             "osd_probe/wcache_probe/witness/",  # by hand alone
             # the name of the host, no more
@@ -98,8 +98,8 @@ def test_nothing_imports_the_module_or_the_cli(target):
         ("ssl", ["mgr_module/wcache/web/"]),
         ("subprocess", [
             "mgr_module/wcache/engine/evidence/analysis_child.py", "cli/wcache_cli/answers.py",
-            "osd_probe/wcache_probe/restoring/restorer.py", "osd_probe/wcache_probe/matrix/fio.py",
-            "osd_probe/wcache_probe/linux/vendor/tool.py",
+            "osd_probe/wcache_probe/restoring/restorer.py",
+            "osd_probe/wcache_probe/matrix/cells.py", "osd_probe/wcache_probe/linux/vendor/tool.py",
             "osd_probe/wcache_probe/linux/persistence/",
         ]),
         ("ctypes", [
@@ -157,8 +157,8 @@ PLACES = {
     "wcache.commands.commands": "all commands", "wcache.commands.rows": "all commands",
     "wcache.knobs.rooms": "rooms",
     **{f"wcache_probe.{name}": "words" for name in (
-        "arguments", "changes", "domain_survey", "mgr_link", "safe_files", "service_manager",
-        "stop_signal", "switcher",
+        "arguments", "changes", "domain_survey", "mgr_link", "safe_files", "stop_signal",
+        "switcher",
     )},
     **{f"wcache_cli.{name}": "words" for name in (
         "answers", "evidence", "files", "matrix_table", "output", "report_page",
@@ -214,7 +214,7 @@ def test_no_folder_imports_a_later_one():
         ("wcache.services.plans.plans", "wcache.commands.views"),
         ("wcache_probe.linux.block.sysfs", "wcache_probe.linux.host"),
         ("wcache_probe.switching.toggle", "wcache_probe.switcher"),
-        ("wcache_probe.linux.transports.scsi", "wcache_probe.prove.trial"),
+        ("wcache_probe.linux.transports.scsi", "wcache_probe.prove"),
         ("wcache_probe.switcher", "wcache_probe.agent"),
         ("wcache_cli.compare.reading", "wcache_cli.main"),
     ],

@@ -12,8 +12,8 @@ from sim_drives import Probe, StopNever
 from wcache.core.errors import NotReadyError
 from wcache.core.protocol import ReportRequest
 from wcache_probe.changes import GLANCE_EVERY_S, PAUSE_MAX_S, PAUSE_S, SETTLE_S, Changes
+from wcache_probe.commands.restore import SIGNAL, wake
 from wcache_probe.linux.glance import Uevents, glance, is_of_drives
-from wcache_probe.restoring.request import SIGNAL, wake
 from wcache_probe.stop_signal import StopSignal
 
 BLOCK = b"change@/devices/x/block/sda\0ACTION=change\0SUBSYSTEM=block\0DEVNAME=sda\0"

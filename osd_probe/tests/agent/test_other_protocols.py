@@ -9,7 +9,7 @@ from wcache.core.drive.prior import prior_from
 from wcache.core.errors import NotReadyError, StorageError
 from wcache.core.protocol import PROTOCOL_VERSION, ApplyRequest, Task
 from wcache_probe.agent import Agent
-from wcache_probe.journal.journal_back import JournalBack
+from wcache_probe.journal.journal_words import JournalBack
 from wcache_probe.mgr_link import decode_reply
 
 OLDER, NEWER = PROTOCOL_VERSION - 1, PROTOCOL_VERSION + 1

@@ -4,7 +4,7 @@ import socket
 import threading
 
 import pytest
-from wcache_probe.service_manager import Heartbeat
+from wcache_probe.stop_signal import Heartbeat
 
 
 @pytest.fixture

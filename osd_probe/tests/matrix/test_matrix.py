@@ -11,8 +11,8 @@ from wcache.core.errors import MalformedError, NotReadyError, RefusedError, Stor
 from wcache.core.experiment.matrix import CELLS
 from wcache_probe.linux.block.host_files import HostFiles
 from wcache_probe.linux.host import LinuxDriveHost
-from wcache_probe.matrix import fio
-from wcache_probe.matrix.result_file import ResultFile
+from wcache_probe.matrix import cells
+from wcache_probe.matrix.command import ResultFile
 from wcache_probe.matrix.scratch import MARK, MIB, find
 from wcache_probe.stop_signal import StopSignal
 
@@ -261,7 +261,7 @@ def test_a_fio_that_fails_or_makes_no_sense_gives_one_line(tmp_path, scratch, sa
     script.write_text(f"#!/bin/sh\n{said}\n")
     script.chmod(0o755)
     with pytest.raises(error, match=why):
-        fio.measure(str(script), scratch, DEEP, 0.1, 1, StopSignal())
+        cells.measure_deep(str(script), scratch, DEEP, 0.1, 1, StopSignal())
 
 
 def test_a_fio_under_way_ends_when_the_matrix_has_to(tmp_path, scratch):
@@ -271,4 +271,4 @@ def test_a_fio_under_way_ends_when_the_matrix_has_to(tmp_path, scratch):
     stop = StopSignal()
     stop.set()
     with pytest.raises(NotReadyError, match="stopped"):
-        fio.measure(str(script), scratch, DEEP, 0.1, 1, stop)
+        cells.measure_deep(str(script), scratch, DEEP, 0.1, 1, stop)

@@ -6,7 +6,7 @@ from translations import Translation, host_with, proof
 from wcache.core.drive.proofs import AcceptedProof, digest, proofs_for
 from wcache.core.host_report import HostReport
 from wcache.core.model import DriveModel
-from wcache_probe.evidence.folder import EvidenceFolder
+from wcache_probe.evidence import EvidenceFolder
 from wcache_probe.linux.transports.sata import why_unproven
 
 

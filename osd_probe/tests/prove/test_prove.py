@@ -20,13 +20,13 @@ from translations import BEHIND, MODEL, Translation, host_with, proof
 from wcache.core.drive.journal import EntryKind
 from wcache.core.errors import RefusedError
 from wcache.core.model import CacheMode, Transport
+from wcache_probe import prove as command
 from wcache_probe.linux.block.sysfs import by_name
 from wcache_probe.linux.host import LinuxDriveHost
 from wcache_probe.linux.transports.classify import Switches
 from wcache_probe.linux.transports.sata import SataHbaSwitch
 from wcache_probe.linux.transports.scsi import Pins
-from wcache_probe.prove import command
-from wcache_probe.prove.trial import FlushTimes, Found, Trial
+from wcache_probe.prove import FlushTimes, Found, Trial
 from wcache_probe.switcher import Switcher, nobody_else
 
 BACK, THROUGH = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH

@@ -13,13 +13,12 @@ from wcache.core.drive.proofs import proofs_for
 from wcache.core.errors import RefusedError
 from wcache.core.host_report import HostReport
 from wcache.core.model import FindingCode
+from wcache_probe import prove as command
 from wcache_probe.arguments import parse
-from wcache_probe.evidence.folder import EvidenceFolder
+from wcache_probe.evidence import EvidenceFolder
 from wcache_probe.journal.journal_file import StateFolder
 from wcache_probe.main import main
-from wcache_probe.prove import command
-from wcache_probe.prove.command import InPlace
-from wcache_probe.prove.trial import Trial
+from wcache_probe.prove import InPlace, Trial
 from wcache_probe.switcher import Switcher
 
 

@@ -7,9 +7,8 @@ from prove_stage import HONEST, FakeScratch, Stage
 from translations import Translation
 from wcache.core.errors import RefusedError, WcacheError
 from wcache.core.model import KernelView, Layer, LayerKind
-from wcache_probe.prove import command
-from wcache_probe.prove.command import InPlace
-from wcache_probe.prove.trial import Found, Trial
+from wcache_probe import prove as command
+from wcache_probe.prove import Found, InPlace, Trial
 from wcache_probe.switcher import Switcher, nobody_else
 
 

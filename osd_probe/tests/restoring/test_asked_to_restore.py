@@ -12,11 +12,10 @@ from pathlib import Path
 import pytest
 from sim_drives import BACK, NVME, OBEYS, THROUGH, Probe, StopNever, hold
 from wcache.core.protocol import Lease, SetModeRequest
-from wcache_probe.commands.restore import AskedToRestore, _ask_running_probe
+from wcache_probe.commands.restore import AskedToRestore, RestoreRequests, _ask_running_probe
 from wcache_probe.journal.journal_file import StateFolder
 from wcache_probe.restoring import owed
 from wcache_probe.restoring.owed import Guard
-from wcache_probe.restoring.request import RestoreRequests
 
 BUSY = """
 import signal, sys

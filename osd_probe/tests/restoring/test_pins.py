@@ -15,7 +15,7 @@ from wcache.core.errors import NotReadyError, StorageError
 from wcache.core.model import FindingCode, Severity
 from wcache_probe.linux.transports.scsi import PIN
 from wcache_probe.linux.transports.sg_io import ScsiError, Sense
-from wcache_probe.restoring.pins import AT_ONCE, PAUSE_MAX_S, Pins
+from wcache_probe.restoring.restorer import PAUSE_MAX_S, PINS_AT_ONCE, Pins
 from wcache_probe.switcher import Switcher
 
 FAILED = StorageError("the kernel view of sda did not become write back", "see its log")
@@ -124,7 +124,7 @@ def test_a_turn_of_the_loop_starts_a_few_of_many():
     start.begin()
     start.tries_s("sda", 60.0)
     later = start.pinner.asked[1:]
-    assert max(len(keys) for keys, _ in later) == AT_ONCE
+    assert max(len(keys) for keys, _ in later) == PINS_AT_ONCE
     assert {key for keys, _ in later for key in keys} == {f"action/{name}" for name in names}
 
 

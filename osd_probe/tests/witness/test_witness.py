@@ -19,11 +19,13 @@ from wcache.core import codec
 from wcache.core.errors import MalformedError, RefusalKind, RefusedError, WcacheError
 from wcache.core.model import CacheMode, DriveModel, Transport
 from wcache_probe.arguments import parse
-from wcache_probe.evidence.folder import EvidenceFolder
+from wcache_probe.evidence import EvidenceFolder
 from wcache_probe.linux.block.host_files import read_text
 from wcache_probe.matrix.scratch import MIB
 from wcache_probe.witness import wire
-from wcache_probe.witness.blocks import (
+from wcache_probe.witness.disk import refuse_shared
+from wcache_probe.witness.listen import LogFile, listen, read_log
+from wcache_probe.witness.wire import (
     BATCH_MAX,
     BLOCK_BYTES,
     Written,
@@ -32,8 +34,6 @@ from wcache_probe.witness.blocks import (
     judge,
     place_of,
 )
-from wcache_probe.witness.listen import LogFile, listen, read_log
-from wcache_probe.witness.write import refuse_shared
 
 RUN = b"r" * 16
 BLOCKS = 64

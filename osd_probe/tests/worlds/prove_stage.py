@@ -5,12 +5,12 @@ from contextlib import contextmanager
 from translations import BEHIND
 from wcache.core.drive.safety import may_toggle
 from wcache.core.model import CacheMode, Transport
+from wcache_probe import prove as command
 from wcache_probe.journal.journal_file import StateFolder
 from wcache_probe.linux.block.sysfs import by_name
 from wcache_probe.linux.host import LinuxDriveHost
 from wcache_probe.linux.transports.classify import Switches
-from wcache_probe.prove import command
-from wcache_probe.prove.trial import FlushTimes, Trial
+from wcache_probe.prove import FlushTimes, Trial
 from wcache_probe.switcher import Switcher, nobody_else
 
 BACK, THROUGH = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH

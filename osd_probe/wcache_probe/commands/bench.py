@@ -28,13 +28,13 @@ from ..linux.block.sysfs import BlockDevice, by_path, paths_down
 from ..linux.host import LinuxDriveHost
 from ..linux.timing import time_flushes
 from ..linux.transports.loop import refuse_false_flush
-from ..matrix import writes
+from ..matrix.cells import measure
 from ..matrix.command import medians, plan_of, why_not_toggled
 from ..matrix.measurement import MatrixMeasurement
 from ..matrix.scratch import MIB, Scratch, find, on_one_drive
 from ..stop_signal import StopSignal
 from ..switcher import Switcher
-from ..witness.write import refuse_shared
+from ..witness.disk import refuse_shared
 from .inspect import Inspected, Reason, inspected, next_step
 
 FORMAT_VERSION = 1
@@ -128,7 +128,7 @@ def _as_it_is(scratch: Scratch) -> Tuple[Tuple[Timed, ...], List[Tuple[float, fl
         scratch.claim()
         for seed in range(PAIRS):
             scratch.check()
-            samples += writes.measure(scratch, COMMIT, PERIOD_S, seed).samples_ns
+            samples += measure(scratch, COMMIT, PERIOD_S, seed).samples_ns
     return (Timed(WRITE, scratch.drive.mode, of_samples(samples)),), []
 
 

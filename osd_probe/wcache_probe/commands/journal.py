@@ -16,7 +16,7 @@ from wcache.core.drive.journal import EntryKind, JournalEntry
 from wcache.core.errors import ConflictError, NotFoundError
 from wcache.core.text import named, table, when
 
-from ..evidence.folder import EvidenceFolder
+from ..evidence import EvidenceFolder
 from ..journal.journal_file import MATRIX, PROBE, StateFolder
 from ..linux.persistence.udev_rule import RuleFolder
 from ..mgr_link import printable

@@ -40,8 +40,8 @@ from ..linux.persistence.prepare import Chosen, Preparer, choose, in_container
 from ..linux.persistence.udev_rule import RuleFolder, is_named, line_of, matches, pattern, pins_one
 from ..linux.real_host import linux_host
 from ..matrix.scratch import find
-from ..restoring.request import wake
 from ..switcher import read_journal
+from .restore import wake
 
 if TYPE_CHECKING:
     import argparse

@@ -40,7 +40,7 @@ from wcache.core.protocol import SamplesOutcome
 from wcache.core.text import command, typed
 
 from ..arguments import STATE_DIR
-from ..evidence.folder import EvidenceFolder
+from ..evidence import EvidenceFolder
 from . import memory
 from .block import options, osds, sysfs
 from .block.foreign import WriterSearch
@@ -64,7 +64,7 @@ from .transports.loop import refuse_false_flush
 from .transports.nvme import NvmeError
 from .transports.sata import SataHbaSwitch
 from .transports.sg_io import ScsiError
-from .vendor.smart import WearReader
+from .vendor.tool import WearReader
 
 DM_CACHES_MAX = 16
 _MAY_CACHE = (LayerKind.LVM, LayerKind.DM)

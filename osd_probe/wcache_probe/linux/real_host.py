@@ -6,7 +6,7 @@ import os
 from functools import partial
 from typing import TYPE_CHECKING, Optional
 
-from ..evidence.folder import EvidenceFolder
+from ..evidence import EvidenceFolder
 from .block.host_files import HostFiles
 from .block.osds import DEFAULT_DATA_GLOBS
 from .host import LinuxDriveHost
@@ -15,8 +15,7 @@ from .persistence.preparation import RULES_FOLDER, Preparation
 from .persistence.udev_rule import RuleFolder
 from .transports.classify import Switches
 from .vendor.controllers import ControllerReader
-from .vendor.dm_caches import DmCaches
-from .vendor.smart import WearReader
+from .vendor.tool import DmCaches, WearReader
 
 if TYPE_CHECKING:
     import argparse

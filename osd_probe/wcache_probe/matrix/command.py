@@ -1,16 +1,23 @@
-"""`wcache-probe matrix`: asks for what it may do, measures, prints a table, writes the file."""
+"""`wcache-probe matrix`: asks for what it may do, measures, prints a table, writes the file.
+
+Its file takes minutes: it is opened before they begin, put in place after.
+    <folder>/.<name>.<random>   while it is measured
+    <folder>/<name>             when it is whole
+"""
 
 from __future__ import annotations
 
 import argparse
+import os
 import secrets
 import time
 from statistics import median
-from typing import Callable, Dict, List, Tuple, Union
+from types import TracebackType
+from typing import Callable, Dict, List, Optional, TextIO, Tuple, Type, Union
 
 from wcache.core import versions
 from wcache.core.drive.safety import may_toggle
-from wcache.core.errors import RefusedError
+from wcache.core.errors import ConflictError, RefusedError, StorageError
 from wcache.core.experiment.matrix import CELLS, Cell, Matrix
 from wcache.core.model import CacheMode, DriveReport
 from wcache.core.text import command, table
@@ -18,12 +25,73 @@ from wcache.core.text import command, table
 from ..journal.journal_file import MATRIX
 from ..linux.block.host_files import HostFiles
 from ..linux.host import LinuxDriveHost
+from ..safe_files import give_free_name, open_new, remove
 from ..stop_signal import StopSignal
 from ..switcher import Switcher
-from . import fio, sustained
+from . import sustained
+from .cells import find_fio
 from .measurement import SETTLE_S, MatrixMeasurement, Plan
-from .result_file import ResultFile
 from .scratch import MIB, Scratch, find
+
+
+class ResultFile:
+    """A new file at `path`; what was not put in place is removed at the end.
+
+    Entering raises ConflictError where something is at `path`, StorageError where no file
+    can be made beside it.
+    """
+
+    def __init__(self, path: str) -> None:
+        folder, name = os.path.split(path)
+        self._path = path
+        self._partial = os.path.join(folder, f".{name}.{secrets.token_hex(4)}")
+        self._file: Optional[TextIO] = None
+        self._whole = False
+
+    def __enter__(self) -> ResultFile:
+        if os.path.lexists(self._path):
+            raise ConflictError(f"{self._path} exists", "give another --out")
+        try:
+            self._file = open(open_new(self._partial, 0o644), "w", encoding="utf-8")
+        except OSError as error:
+            raise StorageError(
+                f"cannot write {self._path} ({error.strerror}); nothing was measured",
+                "choose an --out that can be written",
+            ) from None
+        return self
+
+    def __exit__(
+        self, kind: Optional[Type[BaseException]], error: Optional[BaseException],
+        trace: Optional[TracebackType],
+    ) -> None:
+        if self._file is not None:
+            self._file.close()
+        if not self._whole:
+            remove(self._partial)
+
+    def put(self, text: str) -> None:
+        """Write it all and give the file its name; StorageError where either fails.
+
+        What is whole and cannot have its name stays under the other one, which is told.
+        """
+        assert self._file is not None  # entered  # noqa: S101
+        try:
+            self._file.write(text + "\n")
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            raise StorageError(
+                f"cannot write {self._path} ({error.strerror})", "choose an --out with free space"
+            ) from None
+        self._whole = True
+        try:
+            give_free_name(self._partial, os.path.basename(self._path))
+        except OSError as error:
+            raise StorageError(
+                f"cannot make {self._path} ({error.strerror}); the result is in {self._partial}",
+                "move it to where you want it",
+            ) from None
+
 
 SECONDS_OF_FIO = 0.5  # to start and to end, seen on slow hosts
 
@@ -37,7 +105,7 @@ def matrix(
     scratch = find(HostFiles(), host, options.scratch, options.span)
     _refuse(options, scratch, host.domain(scratch.drive.domain_id))
     plan = plan_of(options.hostname, options.pairs, options.seconds, options.consent_turn_on)
-    deep = None if options.span or options.long else fio.find()
+    deep = None if options.span or options.long else find_fio()
     each_s = SETTLE_S + sum(
         options.seconds + (SECONDS_OF_FIO if cell.depth > 1 else 0.0)
         for cell in CELLS if deep or cell.depth == 1

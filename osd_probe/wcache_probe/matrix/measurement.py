@@ -32,7 +32,8 @@ from wcache.core.ports import DriveHost
 from ..stop_signal import StopSignal
 from ..switcher import Switcher
 from ..switching import toggle
-from . import fio, sustained, writes
+from . import sustained
+from .cells import measure, measure_deep, single
 from .scratch import Scratch
 from .sustained import LongCell
 
@@ -136,7 +137,7 @@ class MatrixMeasurement:
 
     def _long(self, mode: CacheMode, seconds: float) -> LongCell:
         checked_at = time.monotonic()
-        with writes.single(self._scratch, self._plan.seed) as write:
+        with single(self._scratch, self._plan.seed) as write:
 
             def one() -> None:
                 nonlocal checked_at
@@ -181,9 +182,9 @@ class MatrixMeasurement:
             return None
         self._scratch.check()
         if cell.depth == 1 or self._fio is None:
-            return writes.measure(self._scratch, cell, self._plan.cell_s, seed)
+            return measure(self._scratch, cell, self._plan.cell_s, seed)
         try:
-            return fio.measure(
+            return measure_deep(
                 self._fio, self._scratch, cell, self._plan.cell_s, seed, self._stop
             )
         except WcacheError as error:

@@ -18,16 +18,14 @@ import time
 from contextlib import suppress
 from typing import Callable, Dict, Iterable, List, Optional, Tuple
 
-from wcache.core.drive.journal import EntryKind, JournalEntry, PriorDrive
+from wcache.core.drive.journal import EntryKind, PriorDrive
 from wcache.core.errors import NotReadyError, WcacheError
 from wcache.core.protocol import Notice
 
 from ..journal.journal_words import prior_of_entry
 from ..mgr_link import printable
 from ..switching.lease import LeaseKeeper, Restore
-from .restorer import RestoreApart
-
-ReadJournal = Callable[[], Tuple[Dict[str, JournalEntry], Dict[str, str]]]
+from .restorer import ReadJournal, RestoreApart
 
 
 class Holds:

@@ -23,8 +23,8 @@ from wcache.core.text import command
 
 from ..linux.block.host_files import printable
 from ..safe_files import open_new, read
-from .blocks import BATCH_MAX
 from .wire import (
+    BATCH_MAX,
     HELLO_BYTES_MAX,
     NUMBER_MAX,
     TOKEN_BYTES,

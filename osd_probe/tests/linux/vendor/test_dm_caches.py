@@ -10,7 +10,7 @@ from mgr_fakes.module import FakeMgr
 from wcache.core.errors import NotReadyError
 from wcache.core.hardware import DmCacheState
 from wcache_probe.linux.host import LinuxDriveHost
-from wcache_probe.linux.vendor.dm_caches import FRESH_S, DmCaches, parse
+from wcache_probe.linux.vendor.tool import CACHES_FRESH_S, DmCaches, caches_in
 
 # The fields as the kernel's documentation lists them.
 STATUS = """\
@@ -24,7 +24,7 @@ ceph-wc: 0 419430400 writecache 0 262144 200000 0
 
 
 def test_kind_mode_policy_and_dirty_data_are_told():
-    assert parse(STATUS) == {
+    assert caches_in(STATUS) == {
         "ceph-block": DmCacheState("ceph-block", "dm-cache", "writeback", "smq", 7 * 128 * 512),
         "ceph-other": DmCacheState("ceph-other", "dm-cache", "writethrough", "mq", 0),
         "ceph-broken": DmCacheState("ceph-broken", "dm-cache", "unknown"),
@@ -34,7 +34,7 @@ def test_kind_mode_policy_and_dirty_data_are_told():
 
 @given(st.lists(st.sampled_from([*STATUS.split(), "99999999999999999999", "\x1b[2J", "-1"])))
 def test_whatever_it_prints_nothing_is_believed_that_makes_no_sense(words):
-    for name, state in parse("x: " + " ".join(words)).items():
+    for name, state in caches_in("x: " + " ".join(words)).items():
         assert (name, state.name) == ("x", "x")
         assert state.mode in ("writethrough", "writeback", "passthrough", "unknown")
         assert state.dirty_bytes is None or state.dirty_bytes >= 0
@@ -59,7 +59,7 @@ def test_one_look_at_many_drives_asks_once():
     caches = DmCaches(tool, lambda: now_s[0], "/sbin/dmsetup")
     assert [len(caches.read()) for _ in range(60)] == [4] * 60
     assert asked == [["/sbin/dmsetup", "status", "--noflush"]]
-    now_s[0] += FRESH_S
+    now_s[0] += CACHES_FRESH_S
     caches.read()
     assert len(asked) == 2
 
@@ -69,7 +69,7 @@ def test_a_drive_is_told_by_the_volumes_that_stand_on_it(fake_host):
     fake_host.disk("sdb", "8:16")
     top = fake_host.device("dm-3", "253:3", below=("sda",), dm_uuid="LVM-x")
     (top / "dm/name").write_text("ceph-block\n")
-    host = LinuxDriveHost(files=fake_host.files, dm_caches=lambda: parse(STATUS))
+    host = LinuxDriveHost(files=fake_host.files, dm_caches=lambda: caches_in(STATUS))
     assert [one.kind for one in host.dm_caches_on("sda")] == ["dm-cache"]
     assert host.dm_caches_on("sdb") == ()
     assert host.dm_caches_on("sdc") == ()  # unplugged since it was surveyed

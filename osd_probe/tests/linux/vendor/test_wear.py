@@ -13,7 +13,7 @@ from wcache.core.errors import NotReadyError, WcacheError
 from wcache.core.hardware import Wear, since
 from wcache.core.model import Transport
 from wcache_probe.linux.vendor import tool
-from wcache_probe.linux.vendor.smart import FRESH_S, WearReader, parse
+from wcache_probe.linux.vendor.tool import WEAR_FRESH_S, WearReader, wear_in
 
 
 def attributes(**raw):
@@ -41,7 +41,7 @@ def attributes(**raw):
     ],
 )
 def test_only_well_known_figures_are_taken(found, host, nand):
-    wear = parse(json.dumps(found), 5.0)
+    wear = wear_in(json.dumps(found), 5.0)
     assert wear == (None if host is nand is None else Wear(host, nand, 5.0))
 
 
@@ -57,14 +57,14 @@ JSON = st.recursive(
 
 @given(JSON)
 def test_whatever_json_comes_gives_figures_or_none(found):
-    wear = parse(json.dumps(found), 1.0)
+    wear = wear_in(json.dumps(found), 1.0)
     assert wear is None or 0 <= (wear.host_bytes or 0) < 2**63
 
 
 @given(st.text(max_size=200))
 def test_whatever_text_comes_is_one_clear_line_at_most(text):
     with suppress(WcacheError):
-        parse(text, 1.0)
+        wear_in(text, 1.0)
 
 
 def reader(answer, calls):
@@ -87,7 +87,7 @@ def test_a_drive_is_asked_once_in_a_while_and_remembered():
     assert found.read(drive) == found.read(drive) == found.known(drive) == Wear(2**30, None, 9.0)
     assert len(calls) == 1
     assert calls[0][-1] == "/dev/sda"
-    clock[0] += FRESH_S + 1
+    clock[0] += WEAR_FRESH_S + 1
     assert found.read(drive) is not None
     assert len(calls) == 1  # the time of that look was over
     found.begin()

@@ -1,22 +1,90 @@
-"""The deep cells, by fio: 128 writes under way at a time, told as time per write.
+"""The cells of a matrix: single direct writes, each with its sync, and deep queues by fio.
 
-A queue that is always full shows throughput: the latency of one write is mostly the wait
-for those before it.
+fio has 128 writes under way at a time, told as time per write.  A queue that is always full shows
+throughput: the latency of one write is mostly the wait for those before it.
 """
 
 from __future__ import annotations
 
+import mmap
+import os
+import random
 import shutil
 import subprocess
 import tempfile
-from typing import Any, Dict, List, Optional, Tuple
+import time
+from contextlib import contextmanager
+from itertools import count
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 from wcache.core.codec import one_line, parse_json
-from wcache.core.errors import MalformedError, NotReadyError
-from wcache.core.experiment.matrix import WRITE_BYTES, Cell, CellSamples, Pattern, Sync
+from wcache.core.errors import MalformedError, NotReadyError, RefusedError
+from wcache.core.experiment.matrix import SAMPLES_MAX, WRITE_BYTES, Cell, CellSamples, Pattern, Sync
 
 from ..stop_signal import StopSignal
 from .scratch import Scratch
+
+# As few as a median needs, however slow the drive is.
+SAMPLES_MIN = 5
+# Others may wait for the drive meanwhile; the same limit as a campaign's.
+LATENCY_LIMIT_S = 2.0
+
+
+def measure(scratch: Scratch, cell: Cell, seconds: float, seed: int) -> CellSamples:
+    """Writes of 4 KiB for `seconds`, or SAMPLES_MAX of them; latencies in ns, in order.
+
+    Raises StorageError where one fails, RefusedError where one passes LATENCY_LIMIT_S.
+    """
+    flags = os.O_DSYNC if cell.sync is Sync.DSYNC else 0
+    samples: List[int] = []
+    with scratch.opened(flags) as fd, mmap.mmap(-1, WRITE_BYTES) as block:
+        block[:] = os.urandom(WRITE_BYTES)  # what compresses is no load for some drives
+        begin = now = time.perf_counter_ns()
+        until = begin + int(seconds * 1e9)
+        for offset in _offsets(scratch, cell.pattern, seed):
+            if len(samples) >= SAMPLES_MAX or (now >= until and len(samples) >= SAMPLES_MIN):
+                break
+            with scratch.writing():
+                start = time.perf_counter_ns()
+                os.pwritev(fd, [block], offset)
+                if cell.sync is Sync.FDATASYNC:
+                    os.fdatasync(fd)
+                now = time.perf_counter_ns()
+            samples.append(now - start)
+            if now - start > LATENCY_LIMIT_S * 1e9:
+                raise RefusedError(
+                    f"a write to {scratch.path} took {(now - start) / 1e9:.1f} s, past the limit "
+                    f"of {LATENCY_LIMIT_S:g} s",
+                    "see `smartctl -a` and the kernel's log; measure again when nothing else "
+                    "loads the drive",
+                )
+    return CellSamples(cell, tuple(samples), len(samples), (now - begin) / 1e9)
+
+
+@contextmanager
+def single(scratch: Scratch, seed: int) -> Iterator[Callable[[], None]]:
+    """Something that writes 4 KiB at a random place, with fdatasync, each time it is called."""
+    offsets = _offsets(scratch, Pattern.RANDOM, seed)
+    with scratch.opened() as fd, mmap.mmap(-1, WRITE_BYTES) as block:
+        block[:] = os.urandom(WRITE_BYTES)
+
+        def write() -> None:
+            with scratch.writing():
+                os.pwritev(fd, [block], next(offsets))
+                os.fdatasync(fd)
+
+        yield write
+
+
+def _offsets(scratch: Scratch, pattern: Pattern, seed: int) -> Iterator[int]:
+    """Where each write goes: anywhere, or on from somewhere."""
+    blocks = scratch.span // WRITE_BYTES
+    draw = random.Random(seed)
+    first = draw.randrange(blocks)
+    for number in count():
+        block = first + number if pattern is Pattern.SEQUENTIAL else draw.randrange(blocks)
+        yield scratch.offset_of(block % blocks)
+
 
 # beside the time it measures for: its start, its end, and a full cache
 EXTRA_S = 30.0
@@ -30,12 +98,12 @@ SYNCS: Dict[Sync, List[str]] = {
 PATTERNS = {Pattern.SEQUENTIAL: "write", Pattern.RANDOM: "randwrite"}
 
 
-def find() -> Optional[str]:
+def find_fio() -> Optional[str]:
     """Where fio is, None where it is not installed."""
     return shutil.which("fio")
 
 
-def measure(
+def measure_deep(
     fio: str, scratch: Scratch, cell: Cell, seconds: float, seed: int, stop: StopSignal
 ) -> CellSamples:
     """A cell by fio; its one sample is ns per write.

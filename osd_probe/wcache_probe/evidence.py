@@ -15,17 +15,11 @@ from typing import Callable, Dict, Iterator, Mapping, Sequence, Tuple, Type, Typ
 
 from wcache.core import versions
 from wcache.core.errors import StorageError, WcacheError
-from wcache.core.host_report import (
-    EVIDENCE_MAX,
-    Disobedience,
-    PowerCut,
-    ToggleProof,
-    lost_by_model,
-)
+from wcache.core.host_report import EVIDENCE_MAX, Disobedience, PowerCut, ToggleProof, lost_by_model
 from wcache.core.versions import Numbered
 
-from ..linux.block.host_files import entries
-from ..safe_files import read_own, remove, write_whole
+from .linux.block.host_files import entries
+from .safe_files import read_own, remove, write_whole
 
 FILE_BYTES_MAX = 16_384
 POWER_CUT, PROOF, PASSED, DISOBEYED = "power-cut-", "proof-", "passed-", "disobeyed-"

@@ -1,1 +1,0 @@
-"""What was shown of hardware on this host: kept beside the journal, told to the mgr."""

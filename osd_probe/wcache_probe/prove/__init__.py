@@ -1,1 +1,0 @@
-"""Does the toggle of a drive behind a translation take, tell the truth, and come back?"""
