@@ -33,7 +33,7 @@ from .journal.journal_words import JournalBack
 from .mgr_link import Identity, OtherProtocolError, encode_post, printable
 from .restoring.owed import Restoring
 from .stop_signal import StopSignal
-from .switching.lease import TASK_MAX_S, LeaseKeeper, Repeat
+from .switching.lease import TASK_MAX_S, LeaseKeeper
 from .tasks import TaskRunner
 from .worker import Worker
 
@@ -262,9 +262,9 @@ class Agent:
             self._keeper.give_up(f"a look around did not end within its {TASK_MAX_S:g} s")
 
     def _answer(self, task: Task) -> Outcome:
-        decision = self._keeper.decide(task, self._clock())
-        if isinstance(decision, Repeat):
-            return decision.outcome
+        known = self._keeper.decide(task, self._clock())
+        if known is not None:
+            return known
         self._worker.begin(words(task))
         if isinstance(task.request, ReportRequest):
             self._changes.reporting()

@@ -172,7 +172,7 @@ def _run(
     from .linux.persistence.appearing import Appearing, Missed
     from .mgr_link import Identity
     from .rados_link import find_conf, fsid_in
-    from .restoring.owed import Guard, Holds, Restoring
+    from .restoring.owed import Holds, Restoring, guard
     from .restoring.restorer import Pins, RestoreApart, start_again
     from .stop_signal import Heartbeat, StopSignal
     from .tasks import TaskRunner
@@ -245,7 +245,7 @@ def _run(
         missed.look()
         pins.look()
 
-    Guard(restoring, worker.busy_s, look=asked.look).start()
+    guard(restoring, worker.busy_s, asked.look)
     _say(f"wcache-probe {identity.probe_id} speaks for {options.hostname}")
     agent = Agent(
         identity=identity, link=way, keeper=keeper, restoring=restoring, runner=runner,

@@ -25,7 +25,6 @@ from wcache_probe.linux.block.sysfs import by_name
 from wcache_probe.linux.host import LinuxDriveHost
 from wcache_probe.linux.transports.classify import Switches
 from wcache_probe.linux.transports.sata import SataHbaSwitch
-from wcache_probe.linux.transports.scsi import Pins
 from wcache_probe.prove import FlushTimes, Found, Trial
 from wcache_probe.switcher import Switcher, nobody_else
 
@@ -38,7 +37,7 @@ def tried(fake_host, translation, times=None, before=BACK):
     """What a trial finds; the drive is pinned."""
     fake_host.scsi_disk("sda", "8:0", rotational=1, **BEHIND)
     device = by_name(fake_host.files, "sda")
-    switch = SataHbaSwitch(translation.port(), Pins())
+    switch = SataHbaSwitch(translation.port(), set())
     switch.pin(device)
 
     def measure():
@@ -109,7 +108,7 @@ def test_what_is_proven_obeys_both_ways_and_stays_whatever_the_translation(
         found = tried(host, translation, before=BACK if enabled else THROUGH)
         if found.disagreed:
             return
-        switch = SataHbaSwitch(translation.port(), Pins(), lambda: [proof(found.by_page)])
+        switch = SataHbaSwitch(translation.port(), set(), lambda: [proof(found.by_page)])
         device = by_name(host.files, "sda")
         switch.pin(device)
         for mode in (THROUGH, BACK):

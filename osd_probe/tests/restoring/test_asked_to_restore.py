@@ -15,7 +15,7 @@ from wcache.core.protocol import Lease, SetModeRequest
 from wcache_probe.commands.restore import AskedToRestore, RestoreRequests, _ask_running_probe
 from wcache_probe.journal.journal_file import StateFolder
 from wcache_probe.restoring import owed
-from wcache_probe.restoring.owed import Guard
+from wcache_probe.restoring.owed import guard, step_in
 
 BUSY = """
 import signal, sys
@@ -55,13 +55,12 @@ def asked_of(probe: Probe, requests: RestoreRequests) -> AskedToRestore:
 def test_a_probe_that_is_busy_with_a_drive_is_made_to_restore_by_its_guard(probe, requests):
     asked = asked_of(probe, requests)
     busy_s = [1.0]
-    guard = Guard(probe.restoring, lambda: busy_s[0], look=asked.look)
     hold(probe)
     request_id = requests.ask(0)
-    guard.turn_of_requests()
+    step_in(asked.look, lambda: busy_s[0])
     assert requests.pending(), "the worker does it"
     busy_s[0] = 3.0
-    guard.turn_of_requests()
+    step_in(asked.look, lambda: busy_s[0])
     (line,) = requests.wait(request_id, 1.0, lambda: True)
     assert line.restored
     assert probe.mode(OBEYS) is BACK
@@ -81,7 +80,7 @@ def test_an_answer_that_cannot_be_written_keeps_the_guard_from_no_restore(probe,
 
     busy_s = [3.0]
     hold(probe)
-    Guard(probe.restoring, lambda: busy_s[0], look=answer).start()
+    guard(probe.restoring, lambda: busy_s[0], answer)
     assert hangs.wait(30.0)
     assert probe.mode(OBEYS) is THROUGH, "its lease lives"
     probe.clock.now_s += 60.0

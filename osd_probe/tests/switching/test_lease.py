@@ -17,7 +17,7 @@ from wcache.core.protocol import (
     SetModeRequest,
     Task,
 )
-from wcache_probe.switching.lease import ANSWERS_MAX, LeaseKeeper, Perform, Repeat
+from wcache_probe.switching.lease import ANSWERS_MAX, LeaseKeeper
 
 DOMAINS = ("d1", "d2")
 LEASES = ("L1", "L2", "L3")
@@ -70,9 +70,9 @@ class Host(RuleBasedStateMachine):
         self.restore_owed()
         if task is None:
             return
-        decision = self.keeper.decide(task, self.now_s)
-        if isinstance(decision, Repeat):
-            assert isinstance(decision.outcome, FailureOutcome)
+        answer = self.keeper.decide(task, self.now_s)
+        if answer is not None:
+            assert isinstance(answer, FailureOutcome)
             return
         # the right to touch a drive: a lease for it that is good at this moment
         assert self.live
@@ -159,7 +159,7 @@ def under_way(request=None, ttl_s: float = 10.0) -> LeaseKeeper:
     keeper = LeaseKeeper({})
     keeper.heard(reply(ttl_s=ttl_s), sent_at_s=100.0, now_s=100.0)
     task = Task("t", request or SetModeRequest("d1", CacheMode.WRITE_THROUGH))
-    assert isinstance(keeper.decide(task, 100.0), Perform)
+    assert keeper.decide(task, 100.0) is None
     return keeper
 
 
@@ -197,9 +197,7 @@ def test_the_time_of_a_task_begins_as_it_is_given_and_not_as_its_turn_comes():
     keeper.heard(PollReply(PROTOCOL_VERSION, 1.0, task, Lease("L1", "d1", 10.0)), 109.0, 109.0)
     assert keeper.lease(109.9) is not None
     assert keeper.lease(110.0) is None, "no call renews it while the task waits"
-    decision = keeper.decide(task, 110.0)
-    assert isinstance(decision, Repeat)
-    assert isinstance(decision.outcome, FailureOutcome)
+    assert isinstance(keeper.decide(task, 110.0), FailureOutcome)
     keeper.heard(reply(), sent_at_s=111.0, now_s=111.0)
     assert keeper.lease(111.0) is not None, "what was not begun is over"
 
@@ -232,8 +230,8 @@ def test_answers_are_kept_for_the_last_tasks_only():
     for number in range(ANSWERS_MAX + 1):
         keeper.answered(f"t{number}", failure)
     first, second = (Task(f"t{n}", CountersRequest("d1")) for n in (0, 1))
-    assert isinstance(keeper.decide(first, 0.0), Perform)
-    assert isinstance(keeper.decide(second, 0.0), Repeat)
+    assert keeper.decide(first, 0.0) is None
+    assert keeper.decide(second, 0.0) is failure
 
 
 def test_failed_restores_are_tried_for_ever_and_ever_more_seldom():

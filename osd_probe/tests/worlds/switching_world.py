@@ -71,7 +71,7 @@ class World:
 
     @property
     def may_come_on(self) -> bool:
-        """What the adapters' guard says (`Pins.require`)."""
+        """What the adapters' guard says (`PinnedSwitch.require_pin`)."""
         free = self.transport is Transport.NVME or not self.guarded
         return free or (self.remembered and self.view)
 

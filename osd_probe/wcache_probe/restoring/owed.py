@@ -197,38 +197,26 @@ BUSY_S = 2.0
 EVERY_S = 0.5
 
 
-class Guard:
-    """Looks now and then; `start` begins the threads."""
+def guard(
+    restoring: Restoring, busy_s: Callable[[], float], look: Callable[[], None]
+) -> None:
+    """Begin what steps in for a worker that has been busy for too long, `busy_s`.
 
-    def __init__(
-        self, restoring: Restoring, busy_s: Callable[[], float], *,
-        look: Callable[[], None] = lambda: None,
-    ) -> None:
-        """`busy_s`: for how long the worker has been at what it does.
-
-        `look` does what an admin asks for by a file.
-        """
-        self._restoring = restoring
-        self._busy_s = busy_s
-        self._look = look
-
-    def start(self) -> None:
-        """Begin; it ends with the process."""
-        for turn in (self.turn, self.turn_of_requests):
-            threading.Thread(target=_now_and_then, args=(turn,), name="guard", daemon=True).start()
-
-    def turn(self) -> None:
-        """Restore, where the worker has been busy for too long."""
-        if self._busy_s() > BUSY_S:
-            self._restoring.restore_owed()
-
-    def turn_of_requests(self) -> None:
-        """Do what an admin asks for, where the worker has been busy for too long."""
-        if self._busy_s() > BUSY_S:
-            self._look()
+    It restores, and `look` does what an admin asks for by a file, each in a thread of its own.
+    """
+    for turn in (restoring.restore_owed, look):
+        threading.Thread(
+            target=_now_and_then, args=(turn, busy_s), name="guard", daemon=True
+        ).start()
 
 
-def _now_and_then(turn: Callable[[], None]) -> None:
+def _now_and_then(turn: Callable[[], object], busy_s: Callable[[], float]) -> None:
     while True:
         time.sleep(EVERY_S)
+        step_in(turn, busy_s)
+
+
+def step_in(turn: Callable[[], object], busy_s: Callable[[], float]) -> None:
+    """Take a turn of the guard."""
+    if busy_s() > BUSY_S:
         turn()

@@ -22,7 +22,7 @@ import threading
 from collections import OrderedDict
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, TypeVar, Union, cast
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, TypeVar, cast
 
 from wcache.core.protocol import (
     APPLIED,
@@ -52,21 +52,6 @@ class Restore:
     lease_id: str
     reason: str
     attempt: int  # 0 the first time
-
-
-@dataclass(frozen=True)
-class Perform:
-    """Do the task, then call `answered`."""
-
-    task: Task
-
-
-@dataclass(frozen=True)
-class Repeat:
-    """The task was done before: post this answer again."""
-
-    task_id: str
-    outcome: Outcome
 
 
 @dataclass(frozen=True)
@@ -251,21 +236,24 @@ class LeaseKeeper:
         )
 
     @_alone
-    def decide(self, task: Task, now_s: float) -> Union[Perform, Repeat]:
-        """Decide what to do about a task whose turn has come; call it when nothing is owed."""
+    def decide(self, task: Task, now_s: float) -> Optional[Outcome]:
+        """Return the answer to a task whose turn has come; call it when nothing is owed.
+
+        None: do it, then call `answered`.
+        """
         self._expire(now_s)
         known = self._answers.get(task.task_id)
         if known is not None:
-            return Repeat(task.task_id, known)
+            return known
         waits = self._under_way is not None and self._under_way.task.task_id == task.task_id
         if not waits or isinstance(task.request, (ReleaseRequest, RollbackRequest)):
             self.given(task, now_s)  # a way back is never late: its time begins anew
         refusal = self._refusal(task) or self._stale(task, now_s)
         if refusal is None:
-            return Perform(task)
+            return None
         self._under_way = None  # it never began
         self.answered(task.task_id, refusal)
-        return Repeat(task.task_id, refusal)
+        return refusal
 
     @_alone
     def may_not_go_on(self, now_s: float) -> str:

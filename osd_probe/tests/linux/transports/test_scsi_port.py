@@ -8,7 +8,7 @@ from wcache.core.errors import RefusedError
 from wcache.core.model import CacheMode, Transport
 from wcache_probe.linux.block.sysfs import by_name
 from wcache_probe.linux.transports.sata import SataSwitch
-from wcache_probe.linux.transports.scsi import Pins, ScsiSwitch
+from wcache_probe.linux.transports.scsi import ScsiSwitch
 from wcache_probe.linux.transports.sg_io import ScsiReply, SgIo
 
 BACK, THROUGH = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
@@ -73,7 +73,7 @@ def test_no_cache_comes_on_through_the_real_door_in_a_disk_replugged_since_the_p
     def submit(fd, name, cdb, data_in, data_out, timeout_ms):
         return 0, drive.command(device, cdb, data_in=data_in, data_out=data_out)
 
-    switch = kind(SgIo(submit), Pins(), Transport.SCSI)
+    switch = kind(SgIo(submit), set(), Transport.SCSI)
     switch.pin(device)
     fake_host.replug_scsi("sda")
     with pytest.raises(RefusedError, match="not pinned"):

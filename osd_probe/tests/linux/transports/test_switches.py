@@ -11,7 +11,7 @@ from wcache_probe.linux.block.sysfs import by_name
 from wcache_probe.linux.transports.classify import Switches
 from wcache_probe.linux.transports.nvme import NvmeSwitch
 from wcache_probe.linux.transports.sata import SataSwitch
-from wcache_probe.linux.transports.scsi import Pins, ScsiSwitch
+from wcache_probe.linux.transports.scsi import ScsiSwitch
 from wcache_probe.linux.transports.sg_io import ScsiError, ScsiReply, Sense, SgIo
 
 BACK, THROUGH = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
@@ -20,7 +20,7 @@ BACK, THROUGH = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
 def scsi(fake_host, port, name="sda", number="8:0", **more):
     """A disk as the kernel shows one behind virtio-scsi, and its switch."""
     fake_host.scsi_disk(name, number, **more)
-    switch = ScsiSwitch(port, Pins(), Transport.SCSI)
+    switch = ScsiSwitch(port, set(), Transport.SCSI)
     return switch, by_name(fake_host.files, name)
 
 
@@ -51,7 +51,7 @@ def test_no_cache_comes_on_in_a_disk_that_was_replugged_since_the_pin(fake_host,
     fake_host.scsi_disk("sda", "8:0", path="ata1/host0", driver="ahci")
     device = by_name(fake_host.files, "sda")
     kind = ScsiSwitch if isinstance(drive, ModelScsi) else SataSwitch
-    switch = kind(drive, Pins(), Transport.SCSI)
+    switch = kind(drive, set(), Transport.SCSI)
     with pytest.raises(RefusedError):
         switch.set_cache(device, BACK)
     switch.pin(device)
@@ -149,7 +149,7 @@ def test_luns_of_one_target_share_one_domain(fake_host):
 
 def sata(fake_host, drive):
     fake_host.scsi_disk("sda", "8:0", path="ata1/host0")
-    return SataSwitch(drive, Pins()), by_name(fake_host.files, "sda")
+    return SataSwitch(drive, set()), by_name(fake_host.files, "sda")
 
 
 def test_sata_reads_and_sets_by_identify_and_set_features(fake_host):
@@ -177,7 +177,7 @@ def test_a_drive_that_shingles_by_itself_is_told_and_others_are_not(fake_host, z
     disk = ModelScsi()
     disk.zoned = zoned
     fake_host.scsi_disk("sdb", "8:16")
-    other = ScsiSwitch(disk, Pins(), Transport.SCSI)
+    other = ScsiSwitch(disk, set(), Transport.SCSI)
     found = [item.code for item in other.read(by_name(fake_host.files, "sdb")).findings]
     assert found == ([FindingCode.SHINGLED] if zoned == 2 else [])
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import replace
-from typing import Optional
+from typing import Optional, Set
 
 from wcache.core.model import LayerKind, Transport
 
@@ -28,8 +28,8 @@ from ..block.sysfs import BlockDevice
 from .base import Identity, Switch
 from .loop import LoopSwitch
 from .nvme import NvmeIoctl, NvmePort, NvmeSwitch
-from .sata import Proofs, SataHbaSwitch, SataSwitch, no_proofs
-from .scsi import Pins, ScsiSwitch, host_driver
+from .sata import Proofs, SataHbaSwitch, SataSwitch
+from .scsi import ScsiSwitch, host_driver
 from .sg_io import ScsiPort, SgIo
 
 RAID_HOSTS = (
@@ -73,7 +73,7 @@ def is_sas_disk(device: BlockDevice) -> bool:
 class PassedOnSwitch(ScsiSwitch):
     """Transport `sas-behind-raid`: the drive's own page, as the RAID firmware hands it on."""
 
-    def __init__(self, port: ScsiPort, pins: Pins, kernel_release: str) -> None:
+    def __init__(self, port: ScsiPort, pins: Set[str], kernel_release: str) -> None:
         super().__init__(port, pins, Transport.SAS_RAID)
         self._kernel_release = kernel_release
 
@@ -123,11 +123,11 @@ class Switches:
 
     def __init__(
         self, scsi: ScsiPort | None = None, nvme: NvmePort | None = None,
-        proofs: Proofs = no_proofs, loop: LoopSwitch | None = None,
+        proofs: Proofs = tuple, loop: LoopSwitch | None = None,
         kernel_release: str = "",
     ) -> None:
         port = scsi or SgIo()
-        pins = Pins()
+        pins: Set[str] = set()
         self._loop = loop or LoopSwitch()
         self._nvme = NvmeSwitch(nvme or NvmeIoctl())
         self._scsi = ScsiSwitch(port, pins, Transport.SCSI)

@@ -17,7 +17,7 @@ Word and bit numbers are those of ACS-4; the CDB is that of SAT-4 12.2.2.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Callable, Optional, Sequence
+from typing import Callable, Optional, Sequence, Set
 
 from wcache.core.errors import StorageError, WcacheError
 from wcache.core.host_report import ToggleProof
@@ -34,7 +34,7 @@ from wcache.core.model import (
 
 from ..block.sysfs import BlockDevice
 from .base import FLUSH_TIMEOUT_MS, CacheReading, Identity, mode_of, safe_id, smr, why_nameless
-from .scsi import PinnedSwitch, Pins, ScsiSwitch, host_driver
+from .scsi import PinnedSwitch, ScsiSwitch, host_driver
 from .sg_io import ZONED_BY_DEVICE, ScsiPort, text
 
 SECTOR_BYTES = 512
@@ -144,7 +144,7 @@ class SataSwitch(PinnedSwitch):
     """Transport `sata`."""
 
     def __init__(
-        self, port: ScsiPort, pins: Pins, transport: Transport = Transport.SATA
+        self, port: ScsiPort, pins: Set[str], transport: Transport = Transport.SATA
     ) -> None:
         super().__init__(port, pins, transport)
 
@@ -213,7 +213,7 @@ class SataSwitch(PinnedSwitch):
         """SET FEATURES, enable or disable the volatile write cache."""
         on = mode is CacheMode.WRITE_BACK
         feature = ENABLE_CACHE if on else DISABLE_CACHE
-        guard = (lambda: self._pins.require(device)) if on else None
+        guard = (lambda: self.require_pin(device)) if on else None
         cdb = pass_through(SET_FEATURES, NON_DATA, feature=feature)
         self._port.command(device, cdb, guard=guard)
 
@@ -225,15 +225,10 @@ class SataSwitch(PinnedSwitch):
 Proofs = Callable[[], Sequence[ToggleProof]]
 
 
-def no_proofs() -> Sequence[ToggleProof]:
-    """Nothing was proven."""
-    return ()
-
-
 class SataHbaSwitch(SataSwitch):
     """Transport `sata-behind-hba`."""
 
-    def __init__(self, port: ScsiPort, pins: Pins, proofs: Proofs = no_proofs) -> None:
+    def __init__(self, port: ScsiPort, pins: Set[str], proofs: Proofs = tuple) -> None:
         super().__init__(port, pins, Transport.SATA_HBA)
         self.by_ata = SataSwitch(port, pins, Transport.SATA_HBA)
         self.by_page = ScsiSwitch(port, pins, Transport.SATA_HBA)

@@ -49,27 +49,41 @@ from .sg_io import KEY_ILLEGAL_REQUEST, ScsiError, ScsiPort
 PIN = "temporary write back"
 
 
-class Pins:
-    """Pins set by this process, by disk instance."""
+class PinnedSwitch(Switch):
+    """A transport whose disks are SCSI disks for the kernel; with a refusal, only looked at.
 
-    def __init__(self) -> None:
-        self._set: Set[str] = set()
+    `pins` are the disk instances that this process has pinned, by whichever of its switches.
+    """
 
-    def pin(self, device: BlockDevice, port: ScsiPort) -> None:
-        """Pin a disk; raises StorageError where the kernel does not take it.
+    def __init__(
+        self, port: ScsiPort, pins: Set[str], transport: Transport, refusal: str = ""
+    ) -> None:
+        self._port = port
+        self._pins = pins
+        self.transport = transport
+        self.refusal = refusal
+
+    def pinned(self, device: BlockDevice) -> Optional[bool]:
+        """True for a disk that was pinned here and still flushes; None where unknown."""
+        if device.kernel_view is KernelView.WRITE_THROUGH:
+            return False
+        return True if _instance(device) in self._pins else None
+
+    def pin(self, device: BlockDevice) -> None:
+        """Hold the kernel view at write back; raises StorageError where the kernel does not.
 
         RefusedError where each flush would fail then.
         """
-        why = no_flush(device, port)
+        why = self.no_flush(device)
         if why:
             raise RefusedError(f"{device.name} is not pinned: {why}", "leave its cache as it is")
         write_attribute(os.path.join(_scsi_disk(device), "cache_type"), PIN)
         if device.kernel_view is not KernelView.WRITE_BACK:
             # a write-protected disk is never write back for the kernel
             raise StorageError(f"the kernel view of {device.name} did not become write back")
-        self._set.add(_instance(device))
+        self._pins.add(_instance(device))
 
-    def require(self, device: BlockDevice) -> None:
+    def require_pin(self, device: BlockDevice) -> None:
         """Raise RefusedError unless this very coming of the disk is pinned and flushes.
 
         Called between opening a disk and turning its cache on: a disk that was pulled and
@@ -81,54 +95,26 @@ class Pins:
                 "look again: it may have been pulled and plugged in",
             )
 
-    def pinned(self, device: BlockDevice) -> Optional[bool]:
-        """True for a disk that was pinned here and still flushes; None where unknown."""
-        if device.kernel_view is KernelView.WRITE_THROUGH:
-            return False
-        return True if _instance(device) in self._set else None
-
-
-def no_flush(device: BlockDevice, port: ScsiPort) -> str:
-    """Why a pin would make each flush of a disk fail; empty where it would not.
-
-    One that the kernel flushes already is not asked.  What fails in another way may be busy, and
-    its data is worth a pin.
-    """
-    if device.kernel_view is KernelView.WRITE_BACK:
-        return ""
-    try:
-        # the first flush of a cache that may be full: to time out is a reset under a running OSD
-        port.command(device, sg_io.synchronize_cache_cdb(), timeout_ms=FLUSH_TIMEOUT_MS)
-    except ScsiError as error:
-        if error.sense.key == KEY_ILLEGAL_REQUEST:
-            return f"it refuses SYNCHRONIZE CACHE ({error.sense}), so a pin would fail each flush"
-    except WcacheError:
-        pass
-    return ""
-
-
-class PinnedSwitch(Switch):
-    """A transport whose disks are SCSI disks for the kernel; with a refusal, only looked at."""
-
-    def __init__(
-        self, port: ScsiPort, pins: Pins, transport: Transport, refusal: str = ""
-    ) -> None:
-        self._port = port
-        self._pins = pins
-        self.transport = transport
-        self.refusal = refusal
-
-    def pinned(self, device: BlockDevice) -> Optional[bool]:
-        """Tell whether this process pinned it."""
-        return self._pins.pinned(device)
-
-    def pin(self, device: BlockDevice) -> None:
-        """Hold the kernel view at write back."""
-        self._pins.pin(device, self._port)
-
     def no_flush(self, device: BlockDevice) -> str:
-        """Say whether it refuses SYNCHRONIZE CACHE, which a pin makes the kernel send."""
-        return no_flush(device, self._port)
+        """Say whether it refuses SYNCHRONIZE CACHE, which a pin makes the kernel send.
+
+        One that the kernel flushes already is not asked.  What fails in another way may be busy,
+        and its data is worth a pin.
+        """
+        if device.kernel_view is KernelView.WRITE_BACK:
+            return ""
+        cdb = sg_io.synchronize_cache_cdb()
+        try:
+            # of a cache that may be full: to time out is a reset under a running OSD
+            self._port.command(device, cdb, timeout_ms=FLUSH_TIMEOUT_MS)
+        except ScsiError as error:
+            if error.sense.key == KEY_ILLEGAL_REQUEST:
+                return (
+                    f"it refuses SYNCHRONIZE CACHE ({error.sense}), so a pin would fail each flush"
+                )
+        except WcacheError:
+            pass
+        return ""
 
 
 def _scsi_disk(device: BlockDevice) -> str:
@@ -278,7 +264,7 @@ class ScsiSwitch(PinnedSwitch):
 
     def _select(self, device: BlockDevice, page: bytes, ten: bool, *, save: bool) -> None:
         cdb, body = sg_io.mode_select(page, save=save, ten=ten)
-        guard = (lambda: self._pins.require(device)) if page[2] & sg_io.WCE else None
+        guard = (lambda: self.require_pin(device)) if page[2] & sg_io.WCE else None
         self._port.command(device, cdb, data_out=body, guard=guard)
 
     def siblings(self, device: BlockDevice) -> Tuple[BlockDevice, ...]:

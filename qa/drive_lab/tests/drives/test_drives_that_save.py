@@ -22,13 +22,12 @@ from wcache_probe.linux.block.host_files import HostFiles
 from wcache_probe.linux.block.sysfs import by_name
 from wcache_probe.linux.host import LinuxDriveHost
 from wcache_probe.linux.transports.classify import Switches
-from wcache_probe.linux.transports.scsi import Pins
 from wcache_probe.linux.transports.scsi import ScsiSwitch
 from wcache_probe.linux.transports.sg_io import SgIo
 from wcache_probe.switcher import Switcher
 
 class Named(Switches):
-    scsi = ScsiSwitch(SgIo(), Pins(), Transport.SCSI)
+    scsi = ScsiSwitch(SgIo(), set(), Transport.SCSI)
     def of(self, device):
         return self.scsi
 
