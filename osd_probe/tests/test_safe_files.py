@@ -181,7 +181,7 @@ os.close(theirs)
 os.write(ours, b"7\\n")
 link = sys.argv[1]
 os.symlink(path, link)
-print([safe_files.read(path, 9), safe_files.read(link, 9), safe_files.read_own(link, 9),
+print([safe_files.read_bytes(path, 9), safe_files.read_bytes(link, 9), safe_files.read_own(link, 9),
        safe_files.read_of(link, 9, None)], end=" ")
 theirs = os.open(path, os.O_RDONLY | os.O_NOCTTY | os.O_NONBLOCK)
 print(os.read(theirs, 9))
@@ -197,7 +197,8 @@ def test_a_device_is_never_opened_to_be_read(tmp_path):
 
 
 @pytest.mark.parametrize("reader", [
-    safe_files.read, safe_files.read_own, lambda path, most: safe_files.read_of(path, most, None),
+    safe_files.read_bytes, safe_files.read_own,
+    lambda path, most: safe_files.read_of(path, most, None),
 ])
 def test_only_a_regular_file_is_read_and_no_more_than_is_asked_for(tmp_path, reader):
     os.mkfifo(tmp_path / "pipe")

@@ -17,13 +17,14 @@ import stat
 from contextlib import contextmanager, suppress
 from typing import Callable, Dict, FrozenSet, Iterator, Optional, Tuple
 
-from wcache.core.errors import StorageError
+from wcache.core.errors import StorageError, WcacheError
 
 Sync = Callable[[int], None]  # fsync(2) of a file or a folder
 Trusted = Optional[FrozenSet[int]]  # user ids; None where it does not matter who made a name
 
 LINKS_MAX = 40  # include/linux/namei.h, MAXSYMLINKS
 STEPS_MAX = 512
+TEXT_BYTES_MAX = 4096
 _CHUNK = 65536
 _HANDLE = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
@@ -191,7 +192,7 @@ def has_acl(path: str) -> bool:
 # ---- reading
 
 
-def read(path: str, bytes_max: int) -> Optional[bytes]:
+def read_bytes(path: str, bytes_max: int = TEXT_BYTES_MAX) -> Optional[bytes]:
     """The beginning of a regular file that a path leads to; None for anything else.
 
     For names of the kernel, of the system and of an admin: whoever made them is not asked.
@@ -250,19 +251,20 @@ def read_handle(handle: int, bytes_max: int) -> Optional[bytes]:
     return data
 
 
-# ---- writing: an error says in one line what could not be done, and why
+# ---- writing
 
 
 @contextmanager
-def _told(what: str, path: str) -> Iterator[None]:
+def failure(
+    what: str, advice: str = "", kind: Callable[[str, str], WcacheError] = StorageError
+) -> Iterator[None]:
+    """Say of an OSError in one line what failed, and why; by itself a StorageError."""
     try:
         yield
     except UntrustedError as error:
-        raise StorageError(
-            f"cannot {what} {path} ({error.strerror})", "name a folder that is root's alone"
-        ) from None
+        raise kind(f"{what} ({error.strerror})", "name a folder that is root's alone") from None
     except OSError as error:
-        raise StorageError(f"cannot {what} {path} ({error.strerror})") from None
+        raise kind(f"{what} ({error.strerror or error})", advice) from None
 
 
 @contextmanager
@@ -329,7 +331,7 @@ def make_folder(path: str, sync: Optional[Sync] = os.fsync) -> None:
 
     What is in it is worth nothing where a power cut takes its name away.
     """
-    with _told("make", path):
+    with failure(f"cannot make {path}"):
         os.close(open_folder(path, 0o700, sync, alone=True))
 
 
@@ -341,7 +343,7 @@ def open_new(path: str, mode: int = 0o600, flags: int = 0) -> int:
 
 def open_lock(path: str, make: Optional[int] = None) -> int:
     """A file to lock, made where it is not there: whoever may open it may hold it, so 0600."""
-    with _told("open", path), folder_of(path, make) as (folder, name):
+    with failure(f"cannot open {path}"), folder_of(path, make) as (folder, name):
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         fd = os.open(name, flags, 0o600, dir_fd=folder)
         try:
@@ -363,7 +365,7 @@ def write_whole(
 
     While it is written it has a name that begins with a dot.
     """
-    with _told("write", path), folder_of(path, make, sync) as (folder, name):
+    with failure(f"cannot write {path}"), folder_of(path, make, sync) as (folder, name):
         partial = f".{name}.new"
         try:
             fd = os.open(partial, _NEW, mode, dir_fd=folder)
@@ -389,13 +391,15 @@ def write_whole(
 
 def mark(path: str, mode: int = 0o600, make: Optional[int] = None) -> None:
     """Have an empty file there; one that is there stays."""
-    with _told("write", path), folder_of(path, make) as (folder, name), suppress(FileExistsError):
+    with failure(f"cannot write {path}"), folder_of(path, make) as (folder, name), suppress(
+        FileExistsError
+    ):
         os.close(os.open(name, _NEW, mode, dir_fd=folder))
 
 
 def remove(path: str, sync: Optional[Sync] = os.fsync) -> bool:
     """Remove a file; False where there was none.  With `sync` it is gone for good on return."""
-    with _told("remove", path):
+    with failure(f"cannot remove {path}"):
         try:
             with folder_of(path) as (folder, name):
                 gone = True
@@ -421,7 +425,7 @@ def give_free_name(path: str, new_name: str) -> None:
 
 def move_aside(path: str, ending: str) -> None:
     """Give a file a name that nothing reads, for good; one that has it already is replaced."""
-    with _told("move aside", path), folder_of(path) as (folder, name):
+    with failure(f"cannot move aside {path}"), folder_of(path) as (folder, name):
         os.rename(name, name + ending, src_dir_fd=folder, dst_dir_fd=folder)
         os.fsync(folder)
 

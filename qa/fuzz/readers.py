@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("mgr_module/wcache", "osd_probe/wcache_probe", "cli/wcache_cli", "qa/wcache_sim")
 READS = {
     "json.loads", "loads", "codec.loads", "versions.loads", "codec.decode", "versions.take",
-    "safe_files.read", "int.from_bytes", "command.parse",
+    "int.from_bytes", "command.parse",
 }
 READS_OF_ANY = {  # whatever stands before the dot
     "parse_json", "raw_decode", "read_text", "read_table", "read_bytes", "read_number", "read_own",

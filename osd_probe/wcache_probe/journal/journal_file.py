@@ -37,6 +37,7 @@ from wcache.core.errors import ConflictError, StorageError
 
 from ..safe_files import (
     Sync,
+    failure,
     make_folder,
     mark,
     open_lock,
@@ -96,12 +97,9 @@ class LeaseMarker:
         )
 
     def _names(self) -> Sequence[str]:
-        try:
+        with failure(f"cannot read {self._folder}"), contextlib.suppress(FileNotFoundError):
             return os.listdir(self._folder)
-        except FileNotFoundError:
-            return ()
-        except OSError as error:
-            raise StorageError(f"cannot read {self._folder} ({error.strerror})") from None
+        return ()
 
     def _path(self, entry_name: str) -> str:
         return os.path.join(self._folder, self._prefix + entry_name)
@@ -184,10 +182,8 @@ class JournalFolder:
         return next((p for p in marks if os.path.basename(p).partition(".")[2] == wanted), "")
 
     def _names(self) -> list[str]:
-        try:
+        with failure(f"cannot read {self._folder}"):
             return sorted(n for n in os.listdir(self._folder) if n.endswith(SUFFIX))
-        except OSError as error:
-            raise StorageError(f"cannot read {self._folder} ({error.strerror})") from None
 
     def _path(self, key: str) -> str:
         name = entry_file_name(key)

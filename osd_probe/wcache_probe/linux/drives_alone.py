@@ -18,8 +18,9 @@ from wcache.core.drive.safety import pinnable
 from wcache.core.errors import NotFoundError, Refusal, RefusalKind, RefusedError, WcacheError
 from wcache.core.model import CacheMode, DriveReport, KernelView, LayerKind, Transport
 
+from ..safe_files import read_bytes
 from .block import sysfs
-from .block.host_files import HostFiles, printable, read_bytes, read_text
+from .block.host_files import HostFiles, printable, read_text
 from .block.options import bcaches_on
 from .block.sysfs import BlockDevice, layer_of, paths_down, queues_on, standing_on
 from .persistence.udev_rule import RuleFolder

@@ -14,7 +14,8 @@ from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from wcache.core.hardware import CgroupLimit, HostMemory
 
-from .block.host_files import HostFiles, read_bytes, read_number, read_text
+from ..safe_files import read_bytes
+from .block.host_files import HostFiles, read_number, read_text
 from .block.osds import OsdDevices
 
 BYTES_MAX = 2**50

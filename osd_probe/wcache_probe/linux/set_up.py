@@ -12,7 +12,8 @@ from typing import Iterable, List, Sequence
 from wcache.core.model import Finding, FindingCode, LayerKind, OsdUse, Severity
 from wcache.core.text import named
 
-from .block.host_files import HostFiles, entries, read_bytes, read_number, read_text
+from ..safe_files import read_bytes
+from .block.host_files import HostFiles, entries, read_number, read_text
 from .block.osds import OsdDevices
 
 _SCALES_BY_ITSELF = ("intel_pstate", "amd-pstate", "amd-pstate-epp", "amd_pstate_epp")

@@ -10,11 +10,10 @@ import os
 import time
 from typing import Callable, List
 
-from wcache.core.errors import StorageError
 from wcache.core.loads import spread_at_s
 from wcache.core.protocol import SAMPLES_MAX, SamplesOutcome
 
-from ..safe_files import closing_fd
+from ..safe_files import closing_fd, failure
 from .block.sysfs import BlockDevice
 
 NS_PER_S = 1_000_000_000
@@ -59,12 +58,8 @@ def time_fdatasync(
             sleep(max(0.0, due_s - (clock_ns() - begin) / NS_PER_S))
         start = clock_ns()
         began.append(start - begin)
-        try:
+        with failure("the device fails fdatasync", "look at the kernel's log"):
             sync(fd)
-        except OSError as error:
-            raise StorageError(
-                f"the device fails fdatasync ({error.strerror})", "look at the kernel's log"
-            ) from None
         now = clock_ns()
         samples.append(now - start)
         if now - start > limit_ns:

@@ -17,7 +17,7 @@ from typing import Callable, Dict, List, Optional, TextIO, Tuple, Type, Union
 
 from wcache.core import versions
 from wcache.core.drive.safety import may_toggle
-from wcache.core.errors import ConflictError, RefusedError, StorageError
+from wcache.core.errors import ConflictError, RefusedError
 from wcache.core.experiment.matrix import CELLS, Cell, Matrix
 from wcache.core.model import CacheMode, DriveReport
 from wcache.core.text import command, table
@@ -25,7 +25,7 @@ from wcache.core.text import command, table
 from ..journal.journal_file import MATRIX
 from ..linux.block.host_files import HostFiles
 from ..linux.host import LinuxDriveHost
-from ..safe_files import give_free_name, open_new, remove
+from ..safe_files import failure, give_free_name, open_new, remove
 from ..stop_signal import StopSignal
 from ..switcher import Switcher
 from . import sustained
@@ -51,13 +51,9 @@ class ResultFile:
     def __enter__(self) -> ResultFile:
         if os.path.lexists(self._path):
             raise ConflictError(f"{self._path} exists", "give another --out")
-        try:
+        what = f"nothing was measured: cannot write {self._path}"
+        with failure(what, "choose an --out that can be written"):
             self._file = open(open_new(self._partial, 0o644), "w", encoding="utf-8")
-        except OSError as error:
-            raise StorageError(
-                f"cannot write {self._path} ({error.strerror}); nothing was measured",
-                "choose an --out that can be written",
-            ) from None
         return self
 
     def __exit__(
@@ -75,22 +71,14 @@ class ResultFile:
         What is whole and cannot have its name stays under the other one, which is told.
         """
         assert self._file is not None  # entered  # noqa: S101
-        try:
+        with failure(f"cannot write {self._path}", "choose an --out with free space"):
             self._file.write(text + "\n")
             self._file.flush()
             os.fsync(self._file.fileno())
-        except OSError as error:
-            raise StorageError(
-                f"cannot write {self._path} ({error.strerror})", "choose an --out with free space"
-            ) from None
         self._whole = True
-        try:
+        what = f"the result is in {self._partial}: cannot make {self._path}"
+        with failure(what, "move it to where you want it"):
             give_free_name(self._partial, os.path.basename(self._path))
-        except OSError as error:
-            raise StorageError(
-                f"cannot make {self._path} ({error.strerror}); the result is in {self._partial}",
-                "move it to where you want it",
-            ) from None
 
 
 SECONDS_OF_FIO = 0.5  # to start and to end, seen on slow hosts

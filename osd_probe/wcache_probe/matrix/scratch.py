@@ -12,8 +12,7 @@ from __future__ import annotations
 import errno
 import mmap
 import os
-from contextlib import contextmanager
-from typing import ContextManager, Iterator, Optional, Tuple
+from typing import ContextManager, Optional, Tuple
 
 from wcache.core.errors import ConflictError, RefusedError, StorageError
 from wcache.core.experiment.matrix import WRITE_BYTES
@@ -24,7 +23,7 @@ from ..linux.block.host_files import HostFiles
 from ..linux.block.sysfs import BlockDevice, by_path, is_followed, paths_down
 from ..linux.host import LinuxDriveHost
 from ..linux.transports.loop import refuse_false_flush
-from ..safe_files import closing_fd
+from ..safe_files import closing_fd, failure
 
 MIB = 2**20
 # left alone at both ends, where labels, partition tables and superblocks are
@@ -153,15 +152,9 @@ class Scratch:
             why = str(error.strerror)
         raise StorageError(f"cannot read {self.path} at {place} ({why})", "see the kernel's log")
 
-    @contextmanager
-    def writing(self, so_far: str = "") -> Iterator[None]:
+    def writing(self, so_far: str = "") -> ContextManager[None]:
         """Raise StorageError where a write or a flush of it fails."""
-        try:
-            yield
-        except OSError as error:
-            raise StorageError(
-                f"{self.path} fails a write ({error.strerror}){so_far}", "see the kernel's log"
-            ) from None
+        return failure(f"{self.path} fails a write{so_far}", "see the kernel's log")
 
     def _not_blank(self, place: int) -> RefusedError:
         return RefusedError(

@@ -13,7 +13,7 @@ from contextlib import closing
 from typing import Callable, Tuple
 
 from wcache.core.drive.safety import not_flushing, refused
-from wcache.core.errors import ConflictError, RefusalKind, RefusedError, StorageError
+from wcache.core.errors import ConflictError, RefusalKind, RefusedError
 from wcache.core.host_report import PowerCut
 from wcache.core.model import CacheMode, DriveReport, Transport
 from wcache.core.text import named
@@ -22,6 +22,7 @@ from ..evidence import EvidenceFolder
 from ..linux.block.host_files import HostFiles, read_text
 from ..linux.real_host import linux_host
 from ..matrix.scratch import MARK, Scratch, find
+from ..safe_files import failure
 from ..stop_signal import StopSignal
 from .listen import read_log
 from .wire import (
@@ -65,13 +66,8 @@ def write(
     address, key = parse_address(to), parse_token(token)
     with scratch.held():
         scratch.claim()
-        try:
+        with failure(f"{to} does not answer", "run `wcache-probe witness listen` there first"):
             connection = socket.create_connection(address, timeout=ANSWER_S)
-        except OSError as error:
-            raise StorageError(
-                f"{to} does not answer ({error.strerror or error})",
-                "run `wcache-probe witness listen` there first",
-            ) from None
         with closing(connection):
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             channel = Channel(connection, key)

@@ -22,7 +22,7 @@ from wcache.core.errors import (
 from wcache.core.text import command
 
 from ..linux.block.host_files import printable
-from ..safe_files import open_new, read
+from ..safe_files import failure, open_new, read_bytes
 from .wire import (
     BATCH_MAX,
     HELLO_BYTES_MAX,
@@ -43,14 +43,11 @@ class LogFile:
     """A new file; ConflictError where there is one, StorageError where none can be made."""
 
     def __init__(self, path: str, run: WitnessRun) -> None:
-        try:
-            self._fd = open_new(path, flags=os.O_APPEND)
-        except FileExistsError:
-            raise ConflictError(f"{path} exists", "give another --log") from None
-        except OSError as error:
-            raise StorageError(
-                f"cannot write {path} ({error.strerror})", "give a --log in a folder that takes it"
-            ) from None
+        with failure(f"cannot write {path}", "give a --log in a folder that takes it"):
+            try:
+                self._fd = open_new(path, flags=os.O_APPEND)
+            except FileExistsError:
+                raise ConflictError(f"{path} exists", "give another --log") from None
         self._size = 0
         self._append(versions.dumps(run) + "\n")
 
@@ -62,10 +59,8 @@ class LogFile:
 
     def _append(self, text: str) -> None:
         data = text.encode()
-        try:
+        with failure("cannot write the log", ROOM):
             written = os.write(self._fd, data)
-        except OSError as error:
-            raise StorageError(f"cannot write the log ({error.strerror})", ROOM) from None
         if written != len(data):
             raise StorageError("the log's disk is full", ROOM)
         self._size += written
@@ -78,7 +73,7 @@ class LogFile:
 
 def read_log(path: str) -> Tuple[WitnessRun, int]:
     """The run of a log, and how many writes were acknowledged in it."""
-    data = read(path, LOG_BYTES_MAX + HELLO_BYTES_MAX + 1)
+    data = read_bytes(path, LOG_BYTES_MAX + HELLO_BYTES_MAX + 1)
     if data is None:
         raise NotFoundError(f"cannot read {path}", "copy it from the listening machine")
     first, _, rest = data.partition(b"\n")
@@ -106,14 +101,10 @@ def listen(address: str, log: str, idle_s: float, say: Say) -> int:
     """Witness one run, until its writer has sent nothing for `idle_s`; 0 where there was one."""
     host, port = parse_address(address)
     token = secrets.token_bytes(TOKEN_BYTES)
-    try:
+    todo = "give an address of this machine (`ip address`), and port 0 for any free one"
+    with failure(f"cannot listen at {address}", todo):
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         server = socket.create_server((host, port), family=family, backlog=4)
-    except OSError as error:
-        raise StorageError(
-            f"cannot listen at {address} ({error.strerror})",
-            "give an address of this machine (`ip address`), and port 0 for any free one",
-        ) from None
     with closing(server):
         say(f"listening at {host} port {server.getsockname()[1]}; on the drive's host run:")
         say(command(

@@ -13,11 +13,11 @@ import stat
 from dataclasses import dataclass, field
 from typing import Callable, List, Optional
 
-from wcache.core.errors import NotFoundError, RefusedError, StorageError
+from wcache.core.errors import NotFoundError, RefusedError
 
 from ... import safe_files
+from ...safe_files import TEXT_BYTES_MAX, failure, read_bytes
 
-TEXT_BYTES_MAX = 4096
 TABLE_BYTES_MAX = 4_000_000
 ENTRIES_MAX = 8192
 PROCESSES_MAX = FDS_MAX = 65536
@@ -88,13 +88,9 @@ class HostFiles:
         """
         path = os.path.join(self.dev, name)
         self.at(f"{path} is opened, or asked something")
-        try:
+        needs = "the probe needs the host's /dev and must run as root"
+        with failure(f"{path} cannot be opened", needs, NotFoundError):
             fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        except OSError as error:
-            raise NotFoundError(
-                f"{path} cannot be opened ({error.strerror})",
-                "the probe needs the host's /dev and must run as root",
-            ) from None
         found = self.number_of_fd(fd)
         if found != number:
             os.close(fd)
@@ -106,11 +102,6 @@ def _number(status: os.stat_result) -> Optional[str]:
     if not stat.S_ISBLK(status.st_mode):
         return None
     return f"{os.major(status.st_rdev)}:{os.minor(status.st_rdev)}"
-
-
-def read_bytes(path: str, bytes_max: int = TEXT_BYTES_MAX) -> Optional[bytes]:
-    """The first `bytes_max` bytes of a regular file; None where it cannot be read."""
-    return safe_files.read(path, bytes_max)
 
 
 def read_text(path: str, bytes_max: int = TEXT_BYTES_MAX) -> Optional[str]:
@@ -143,14 +134,11 @@ def read_device_number(path: str) -> Optional[str]:
 
 def write_attribute(path: str, value: str) -> None:
     """Write a sysfs attribute in one call; raises StorageError with the kernel's reason."""
-    try:
-        with safe_files.closing_fd(os.open(path, os.O_WRONLY | os.O_CLOEXEC)) as fd:
-            os.write(fd, value.encode("ascii"))
-    except OSError as error:
-        raise StorageError(
-            f"{path} does not take {value!r} ({error.strerror})",
-            "the probe must run as root and see a writable /sys",
-        ) from None
+    needs = "the probe must run as root and see a writable /sys"
+    with failure(f"{path} does not take {value!r}", needs), safe_files.closing_fd(
+        os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    ) as fd:
+        os.write(fd, value.encode("ascii"))
 
 
 def entries(path: str, count_max: int = ENTRIES_MAX) -> List[str]:

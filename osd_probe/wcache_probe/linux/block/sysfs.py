@@ -17,6 +17,7 @@ from wcache.core.errors import NotFoundError
 from wcache.core.hardware import FlushCounters
 from wcache.core.model import KernelView, Layer, LayerKind
 
+from ...safe_files import failure
 from .host_files import HostFiles, entries, printable, read_device_number, read_number, read_text
 
 
@@ -226,10 +227,8 @@ def hold(device: BlockDevice) -> Iterator[BlockDevice]:
     That both are of one disk is sure, since the folder is still there, with this number,
     after the node was opened.  Raises NotFoundError where the disk has gone.
     """
-    try:
+    with failure(f"{device.name} has gone", kind=NotFoundError):
         folder = os.open(device.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError as error:
-        raise NotFoundError(f"{device.name} has gone ({error.strerror})") from None
     anchored = f"/proc/self/fd/{folder}"
 
     def there() -> bool:

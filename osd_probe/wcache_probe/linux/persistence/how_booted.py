@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Iterator, Optional, Sequence
 
-from ..block.host_files import HostFiles, read_bytes, read_text
+from ...safe_files import read_bytes
+from ..block.host_files import HostFiles, read_text
 from ..block.mounts import NETWORK, mount_of, mounts
 from .images import Image
 

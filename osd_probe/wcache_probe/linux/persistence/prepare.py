@@ -19,8 +19,8 @@ from wcache.core.errors import NotFoundError, RefusedError, StorageError
 from wcache.core.model import DeviceCache, DriveReport
 from wcache.core.text import many
 
-from ...safe_files import remove, write_whole
-from ..block.host_files import read_bytes, read_text
+from ...safe_files import read_bytes, remove, write_whole
+from ..block.host_files import read_text
 from .how_booted import BootedBy
 from .images import IMAGES_MAX, Image, Tool, find_images, find_tool, rules_in, run_tool
 from .preparation import Preparation

@@ -35,6 +35,7 @@ import hashlib
 import os
 import re
 import shutil
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import FrozenSet, Iterable, List, Optional, Tuple
 
@@ -42,7 +43,7 @@ from wcache.core.errors import RefusedError, StorageError
 from wcache.core.model import CacheMode
 
 from ...arguments import RUN_DIR
-from ...safe_files import move_aside, remove, write_whole
+from ...safe_files import failure, move_aside, remove, write_whole
 from ..block.host_files import read_text
 
 _KINDS = ("naa.", "eui.", "uuid.", "nvme.", "t10.")
@@ -239,12 +240,9 @@ class RuleFolder:
 
     def standing(self) -> Tuple[str, ...]:
         """Every file here that keeps a drive in a mode, ours or changed by hand."""
-        try:
+        names: List[str] = []
+        with failure(f"cannot read {self._folder}"), suppress(FileNotFoundError):
             names = sorted(os.listdir(self._folder))
-        except FileNotFoundError:
-            return ()
-        except OSError as error:
-            raise StorageError(f"cannot read {self._folder} ({error.strerror})") from None
         paths = (os.path.join(self._folder, n) for n in names if n.endswith(".rules"))
         return tuple(path for path in paths if acts(read_text(path) or ""))
 

@@ -21,7 +21,7 @@ from wcache.core.model import (
     Transport,
 )
 
-from ...safe_files import closing_fd
+from ...safe_files import closing_fd, failure
 from ..block.host_files import HostFiles, read_text, write_attribute
 from ..block.mounts import IN_RAM, file_system_of
 from ..block.sysfs import BlockDevice
@@ -58,11 +58,8 @@ class LoopSwitch(Switch):
 
     def flush(self, device: BlockDevice) -> None:
         """Sync the backing file; does nothing while the kernel drops flushes."""
-        with closing_fd(device.open()) as fd:
-            try:
-                os.fdatasync(fd)
-            except OSError as error:
-                raise StorageError(f"{device.name} fails a flush ({error.strerror})") from None
+        with closing_fd(device.open()) as fd, failure(f"{device.name} fails a flush"):
+            os.fdatasync(fd)
 
     def set_cache(self, device: BlockDevice, mode: CacheMode) -> None:
         """Write the kernel view, and prove that it took."""

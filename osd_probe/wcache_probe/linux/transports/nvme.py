@@ -30,7 +30,7 @@ from wcache.core.model import (
     Transport,
 )
 
-from ...safe_files import closing_fd
+from ...safe_files import closing_fd, failure
 from ..block import sysfs
 from ..block.host_files import HostFiles, entries, printable, read_device_number, read_text
 from ..block.sysfs import BlockDevice, Held
@@ -164,20 +164,15 @@ class NvmeIoctl:
     def flush(self, device: BlockDevice) -> None:
         """See `NvmePort`."""
         with closing_fd(device.open()) as fd:
-            try:
+            with failure(f"{device.name} is no NVMe namespace"):
                 nsid = fcntl.ioctl(fd, IOCTL_ID)
-            except OSError as error:
-                why = f"{device.name} is no NVMe namespace ({error.strerror})"
-                raise StorageError(why) from None
             command = _Command(opcode=0x00, nsid=nsid, timeout_ms=FLUSH_TIMEOUT_MS)
             _submit(fd, IOCTL_IO, command, device.name)
 
 
 def _submit(fd: int, request: int, command: _Command, name: str) -> None:
-    try:
+    with failure(f"{name} does not answer"):
         status = fcntl.ioctl(fd, request, command)
-    except OSError as error:
-        raise StorageError(f"{name} does not answer ({error.strerror})") from None
     if status:
         raise NvmeError(
             f"{name} refuses NVMe command {command.opcode:02x}h (status {status:03x}h)", status
@@ -197,10 +192,8 @@ def _open_node(files: HostFiles, controller: Controller) -> int:
     path = os.path.join(files.dev, controller.name)
     number = read_device_number(os.path.join(controller.folder, "dev"))
     files.at(f"{path} is opened, or asked something")
-    try:
+    with failure(f"{path} cannot be opened", kind=NotFoundError):
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError as error:
-        raise NotFoundError(f"{path} cannot be opened ({error.strerror})") from None
     status = os.fstat(fd)
     found = f"{os.major(status.st_rdev)}:{os.minor(status.st_rdev)}"
     if not stat.S_ISCHR(status.st_mode) or found != number:

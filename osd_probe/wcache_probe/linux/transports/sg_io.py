@@ -14,7 +14,7 @@ from typing import Callable, Dict, Iterator, Optional, Protocol, Tuple
 
 from wcache.core.errors import StorageError
 
-from ...safe_files import closing_fd
+from ...safe_files import closing_fd, failure
 from ..block.sysfs import BlockDevice
 from .base import TIMEOUT_MS
 
@@ -341,10 +341,8 @@ def _submit(
         sbp=ctypes.addressof(sense),
         timeout=timeout_ms,
     )
-    try:
+    with failure(f"{name} takes no SCSI commands"):
         fcntl.ioctl(fd, SG_IO, header)
-    except OSError as error:
-        raise StorageError(f"{name} takes no SCSI commands ({error.strerror})") from None
     if header.host_status:
         raise StorageError(
             f"{name} was not reached (host status {header.host_status:02x}h)",

@@ -63,14 +63,12 @@ def run(command: Sequence[str], seconds_max: float) -> str:
     if others:
         raise NotReadyError(f"{name} is not run: {others}")
     with tempfile.TemporaryFile() as output:
-        try:
+        with safe_files.failure(f"{name} does not start", kind=NotReadyError):
             child = subprocess.Popen(
                 list(command), stdin=subprocess.DEVNULL, stdout=output,
                 stderr=subprocess.DEVNULL, cwd="/", start_new_session=True,
                 env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"},
             )
-        except OSError as error:
-            raise NotReadyError(f"{name} does not start ({error.strerror})") from None
         try:
             ends_at_s = time.monotonic() + seconds_max
             while child.poll() is None:
