@@ -21,8 +21,6 @@ WRITES = {
     "mark": safe_files.mark,
     "open_lock": lambda path: os.close(safe_files.open_lock(path)),
     "remove": safe_files.remove,
-    "move_aside": lambda path: safe_files.move_aside(path, ".old"),
-    "give_free_name": lambda path: safe_files.give_free_name(path, "new"),
     "open_new": lambda path: os.close(safe_files.open_new(path)),
     "make_folder": lambda path: safe_files.make_folder(os.path.join(path, "made")),
 }

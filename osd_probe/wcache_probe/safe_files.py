@@ -92,7 +92,9 @@ def find(
             _check_folder(opened[-1], "/".join(names) or "/", trusted)
             fd = _step(opened[-1], part, make, sync if make is not None else None, not todo)
             if stat.S_ISLNK(os.fstat(fd).st_mode):
-                target = _target(fd, "/".join((*names, part)), trusted)
+                with closing_fd(fd):
+                    _check_owner(fd, "/".join((*names, part)), trusted)
+                    target = os.readlink("", dir_fd=fd)
                 links += 1
                 if links > LINKS_MAX:
                     raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
@@ -143,18 +145,12 @@ def _step(
         fd = os.open(name, _HANDLE, dir_fd=folder)
     if sync is not None and (made or last):
         try:
-            _sync_folder(folder, sync)
+            with closing_fd(os.open(".", _FOLDER, dir_fd=folder)) as opened:
+                sync(opened)
         except BaseException:
             os.close(fd)
             raise
     return fd
-
-
-def _target(link: int, shown: str, trusted: Trusted) -> str:
-    """Where a link leads; its descriptor is closed."""
-    with closing_fd(link):
-        _check_owner(link, shown, trusted)
-        return os.readlink("", dir_fd=link)
 
 
 def _check_owner(fd: int, shown: str, trusted: Trusted) -> None:
@@ -197,11 +193,9 @@ def read_bytes(path: str, bytes_max: int = TEXT_BYTES_MAX) -> Optional[bytes]:
 
     For names of the kernel, of the system and of an admin: whoever made them is not asked.
     """
-    try:
-        handle = os.open(path, os.O_PATH | os.O_CLOEXEC)
-    except (OSError, ValueError):
-        return None
-    return read_handle(handle, bytes_max)
+    with suppress(OSError, ValueError):
+        return read_handle(os.open(path, os.O_PATH | os.O_CLOEXEC), bytes_max)
+    return None
 
 
 def read_of(path: str, bytes_max: int, trusted: Trusted, root: str = "/") -> Optional[bytes]:
@@ -216,12 +210,9 @@ def read_of(path: str, bytes_max: int, trusted: Trusted, root: str = "/") -> Opt
 
 def read_own(path: str, bytes_max: int) -> Optional[bytes]:
     """The same of a file in a folder of ours, which itself is no link."""
-    try:
-        with folder_of(path) as (folder, name):
-            handle = os.open(name, _HANDLE, dir_fd=folder)
-        return read_handle(handle, bytes_max)
-    except (OSError, ValueError):
-        return None
+    with suppress(OSError, ValueError), folder_of(path) as (folder, name):
+        return read_handle(os.open(name, _HANDLE, dir_fd=folder), bytes_max)
+    return None
 
 
 def open_regular(handle: int) -> int:
@@ -335,9 +326,9 @@ def make_folder(path: str, sync: Optional[Sync] = os.fsync) -> None:
         os.close(open_folder(path, 0o700, sync, alone=True))
 
 
-def open_new(path: str, mode: int = 0o600, flags: int = 0) -> int:
+def open_new(path: str, mode: int = 0o600, flags: int = 0, make: Optional[int] = None) -> int:
     """A file that was not there, opened to write."""
-    with folder_of(path) as (folder, name):
+    with folder_of(path, make) as (folder, name):
         return os.open(name, _NEW | flags, mode, dir_fd=folder)
 
 
@@ -391,45 +382,17 @@ def write_whole(
 
 def mark(path: str, mode: int = 0o600, make: Optional[int] = None) -> None:
     """Have an empty file there; one that is there stays."""
-    with failure(f"cannot write {path}"), folder_of(path, make) as (folder, name), suppress(
-        FileExistsError
-    ):
-        os.close(os.open(name, _NEW, mode, dir_fd=folder))
+    with failure(f"cannot write {path}"), suppress(FileExistsError):
+        os.close(open_new(path, mode, make=make))
 
 
 def remove(path: str, sync: Optional[Sync] = os.fsync) -> bool:
     """Remove a file; False where there was none.  With `sync` it is gone for good on return."""
-    with failure(f"cannot remove {path}"):
-        try:
-            with folder_of(path) as (folder, name):
-                gone = True
-                try:
-                    os.unlink(name, dir_fd=folder)
-                except FileNotFoundError:
-                    gone = False  # an attempt before this one may have ended before its sync
-                if sync is not None:
-                    sync(folder)
-                return gone
-        except FileNotFoundError:
-            return False
-
-
-def give_free_name(path: str, new_name: str) -> None:
-    """Give a file another name in its folder, for good; FileExistsError where that is taken."""
-    with folder_of(path) as (folder, name):
-        # a rename would replace what somebody else has put there meanwhile
-        os.link(name, new_name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
-        os.unlink(name, dir_fd=folder)
-        os.fsync(folder)
-
-
-def move_aside(path: str, ending: str) -> None:
-    """Give a file a name that nothing reads, for good; one that has it already is replaced."""
-    with failure(f"cannot move aside {path}"), folder_of(path) as (folder, name):
-        os.rename(name, name + ending, src_dir_fd=folder, dst_dir_fd=folder)
-        os.fsync(folder)
-
-
-def _sync_folder(handle: int, sync: Sync) -> None:
-    with closing_fd(os.open(".", _FOLDER, dir_fd=handle)) as fd:
-        sync(fd)
+    gone, what = False, f"cannot remove {path}"
+    with failure(what), suppress(FileNotFoundError), folder_of(path) as (folder, name):
+        with suppress(FileNotFoundError):  # an attempt before may have ended before its sync
+            os.unlink(name, dir_fd=folder)
+            gone = True
+        if sync is not None:
+            sync(folder)
+    return gone

@@ -25,7 +25,7 @@ from wcache.core.text import command, table
 from ..journal.journal_file import MATRIX
 from ..linux.block.host_files import HostFiles
 from ..linux.host import LinuxDriveHost
-from ..safe_files import failure, give_free_name, open_new, remove
+from ..safe_files import failure, folder_of, open_new, remove
 from ..stop_signal import StopSignal
 from ..switcher import Switcher
 from . import sustained
@@ -77,8 +77,13 @@ class ResultFile:
             os.fsync(self._file.fileno())
         self._whole = True
         what = f"the result is in {self._partial}: cannot make {self._path}"
-        with failure(what, "move it to where you want it"):
-            give_free_name(self._partial, os.path.basename(self._path))
+        todo = "move it to where you want it"
+        with failure(what, todo), folder_of(self._partial) as (folder, name):
+            # a rename would replace what somebody else has put there meanwhile
+            new = os.path.basename(self._path)
+            os.link(name, new, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
+            os.unlink(name, dir_fd=folder)
+            os.fsync(folder)
 
 
 SECONDS_OF_FIO = 0.5  # to start and to end, seen on slow hosts

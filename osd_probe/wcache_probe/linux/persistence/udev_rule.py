@@ -43,7 +43,7 @@ from wcache.core.errors import RefusedError, StorageError
 from wcache.core.model import CacheMode
 
 from ...arguments import RUN_DIR
-from ...safe_files import failure, move_aside, remove, write_whole
+from ...safe_files import failure, folder_of, remove, write_whole
 from ..block.host_files import read_text
 
 _KINDS = ("naa.", "eui.", "uuid.", "nvme.", "t10.")
@@ -176,6 +176,13 @@ RULES_FOLDER = "/etc/udev/rules.d"
 ASIDE = ".changed-by-hand"
 
 
+def _move_aside(path: str) -> None:
+    """Give a file a name that nothing reads, for good; one that has it already is replaced."""
+    with failure(f"cannot move aside {path}"), folder_of(path) as (folder, name):
+        os.rename(name, name + ASIDE, src_dir_fd=folder, dst_dir_fd=folder)
+        os.fsync(folder)
+
+
 class RuleFolder:
     """The folder of the host's own udev rules."""
 
@@ -212,7 +219,7 @@ class RuleFolder:
                 f"{path} was not written by wcache-probe", "move it away, then try again"
             )
         if text and is_changed(text, wwid):
-            move_aside(path, ASIDE)
+            _move_aside(path)
         write_whole(path, rule.text(), 0o644, make=0o755)
 
     def remove(self, wwid: str) -> None:
@@ -234,7 +241,7 @@ class RuleFolder:
                 )
             return
         if is_changed(text, wwid):
-            move_aside(path, ASIDE)
+            _move_aside(path)
         else:
             remove(path)
 
