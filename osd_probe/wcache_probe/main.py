@@ -10,6 +10,7 @@ import sys
 import time
 import uuid
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Callable, Optional, Sequence, Tuple
 
 from wcache.core.config_database import CLUSTER, conf_places
@@ -28,16 +29,38 @@ if TYPE_CHECKING:
     import argparse
 
     from .changes import Changes
+    from .linux.host import LinuxDriveHost
+    from .linux.transports.classify import Switches
     from .rados_link import RadosLink
     from .restoring.restorer import Start
     from .stop_signal import StopSignal
 
 
-def linux_drives(options: argparse.Namespace, fsid: Optional[str]) -> DriveHost:
+def linux_host(
+    options: argparse.Namespace, fsid: Optional[str] = None, switches: Optional[Switches] = None
+) -> LinuxDriveHost:
     """Make the host of the drives that Linux has, as the options describe it."""
-    from .linux.real_host import linux_host
+    from .evidence import EvidenceFolder
+    from .linux.block.host_files import HostFiles
+    from .linux.block.osds import DEFAULT_DATA_GLOBS
+    from .linux.host import LinuxDriveHost
+    from .linux.persistence import foreign_rules
+    from .linux.persistence.preparation import RULES_FOLDER, Preparation
+    from .linux.persistence.udev_rule import RuleFolder
+    from .linux.transports.classify import Switches
+    from .linux.vendor.controllers import ControllerReader
+    from .linux.vendor.tool import DmCaches, WearReader
 
-    return linux_host(options, fsid)
+    root, evidence = options.host_root, EvidenceFolder(options.state_dir)
+    return LinuxDriveHost(
+        files=HostFiles(etc=os.path.join(root, "etc")),
+        osd_data_globs=options.osd_data or DEFAULT_DATA_GLOBS, cluster_fsid=fsid,
+        rules=RuleFolder(os.path.join(root, RULES_FOLDER), options.run_dir),
+        switches=switches or Switches(proofs=evidence.proofs),
+        boot_pins=Preparation(root, options.state_dir).look,
+        find_foreign_rules=partial(foreign_rules.find, root, {}), wear=WearReader(),
+        controllers=ControllerReader().read, dm_caches=DmCaches().read, evidence=evidence,
+    )
 
 
 def linux_changes(options: argparse.Namespace) -> Changes:
@@ -57,7 +80,7 @@ def linux_changes(options: argparse.Namespace) -> Changes:
 class Drives:
     """The drives that commands work on: this host's, or those that test equipment puts there."""
 
-    host: Callable[[argparse.Namespace, Optional[str]], DriveHost] = linux_drives
+    host: Callable[[argparse.Namespace, Optional[str]], DriveHost] = linux_host
     changes: Callable[[argparse.Namespace], Changes] = linux_changes
     simulated: bool = False  # the mgr is told
 
@@ -103,7 +126,7 @@ def main(
             from .commands.prepare import prepare, preparer_of, unprepare
 
             command = prepare if options.command == "prepare" else unprepare
-            return command(options, preparer_of(options))
+            return command(options, preparer_of(options), linux_host(options))
         return _look_and_say(options, drives)
     except WcacheError as error:
         print(f"wcache-probe: {error.line()}", file=sys.stderr)
@@ -130,7 +153,7 @@ def _look_and_say(options: argparse.Namespace, drives: Drives) -> int:
     if options.command == "witness":
         from .witness.disk import witness
 
-        return witness(options, _say)
+        return witness(options, linux_host, _say)
     if options.command == "removable":
         from .commands.journal import removable
         from .linux.persistence.udev_rule import RuleFolder
@@ -287,8 +310,6 @@ def _conf_places(options: argparse.Namespace) -> Tuple[str, ...]:
 
 def _measure(options: argparse.Namespace, after_step: AfterStep) -> int:
     """Measure scratch space, or try a drive; what is written or toggled is journalled."""
-    from .linux.real_host import linux_host
-
     if options.command == "bench" and not options.consent:
         from .commands.bench import bench
 

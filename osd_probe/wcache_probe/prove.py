@@ -38,7 +38,8 @@ from .linux.host import LinuxDriveHost
 from .linux.transports.sata import SataHbaSwitch
 from .matrix.scratch import Scratch, find, on_one_drive
 from .switcher import Switcher
-from .switching.steps import Pin, Program, ReadState, Switched, WriteJournal
+from .switching import toggle
+from .switching.steps import Program, Switched, WriteJournal
 
 LIES = "says"
 ROUNDS = 25
@@ -326,14 +327,7 @@ def run(
 def begin(entry: JournalEntry, drive: DriveReport) -> Program:
     """Journal, pin, and prove the pin: nothing of the drive is touched before."""
     yield WriteJournal(entry)
-    yield Pin(drive)
-    state = yield ReadState(drive)
-    if state is None or not state.pinned or state.kernel_view is not KernelView.WRITE_BACK:
-        raise RefusedError(
-            f"the kernel view of {drive.dev_name} could not be pinned",
-            "nothing was toggled; look at the kernel's log, and at "
-            f"/sys/block/{drive.dev_name}/queue/write_cache",
-        )
+    state = yield from toggle.pin(drive)
     return Switched((drive.state,), (state,), changed=False)
 
 

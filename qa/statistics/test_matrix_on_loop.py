@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shutil
 import signal
 import threading
 from pathlib import Path
@@ -36,7 +37,7 @@ def test_all_cells_are_measured_in_both_modes_and_the_drive_is_as_it_was(bench):
     assert [pair.index for pair in found.pairs] == [0, 1, 2, 3]
     skipped = {item.cell for item in found.skipped}
     assert all(cell.depth > 1 for cell in skipped)
-    assert skipped == set() or cells.find_fio() is None
+    assert skipped == set() or shutil.which("fio") is None
     for pair in found.pairs:
         assert pair.first is coin(found.seed, pair.index)
         wanted = [cell for cell in cells_of(found.seed, pair.index) if cell not in skipped]
@@ -81,7 +82,7 @@ def test_no_fio_outlives_the_matrix_that_is_stopped(installed_fio, bench):
     timer.start()
     cell = Cell(Pattern.RANDOM, Sync.NONE, 128)
     with pytest.raises(NotReadyError, match="stopped"):
-        cells.measure_deep(cells.find_fio(), scratch, cell, 30.0, 1, stop)
+        cells.measure_deep(shutil.which("fio"), scratch, cell, 30.0, 1, stop)
     timer.join()
     assert holders(bench.path) == []
 

@@ -16,11 +16,10 @@ from typing import Optional
 from wcache.core.model import DriveModel
 from wcache_probe.linux.block.sysfs import BlockDevice
 from wcache_probe.linux.host import LinuxDriveHost
-from wcache_probe.linux.real_host import linux_host
 from wcache_probe.linux.transports.base import Identity
 from wcache_probe.linux.transports.classify import Switches
 from wcache_probe.linux.transports.loop import LoopSwitch
-from wcache_probe.main import Drives, main
+from wcache_probe.main import Drives, linux_host, main
 
 
 class NamedLoops(LoopSwitch):

@@ -29,15 +29,14 @@ def test_a_change_that_came_while_prepare_looked_is_not_left_out_of_the_rule(
         StateFolder(words.state_dir, words.run_dir).journal.write(entry.key, encode(entry))
         return disks()
 
-    monkeypatch.setattr(command, "linux_host", lambda _options: host)
     monkeypatch.setattr(host, "disks", something_begins)
     made = preparer_of(fake_host)
     with pytest.raises(NotReadyError, match="the journal has changed meanwhile"):
-        command.prepare(words, made)
+        command.prepare(words, made, host)
     assert not os.path.exists(made.preparation.rule_path)
     with HostLock(words.run_dir, wait_s=0).all_held():
         pass
-    assert command.prepare(words, made) == 0
+    assert command.prepare(words, made, host) == 0
     assert made.preparation.rule_text() == chosen(host).rule
 
 
@@ -59,11 +58,10 @@ def test_an_entry_that_was_written_anew_under_its_key_is_not_left_out_either(
         journal.write(second.key, encode(second))
         return disks()
 
-    monkeypatch.setattr(command, "linux_host", lambda _options: host)
     monkeypatch.setattr(host, "disks", another_lease_begins)
     made = preparer_of(fake_host)
     with pytest.raises(NotReadyError, match="the journal has changed meanwhile"):
-        command.prepare(words, made)
+        command.prepare(words, made, host)
     assert not os.path.exists(made.preparation.rule_path)
 
 

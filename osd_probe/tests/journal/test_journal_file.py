@@ -177,7 +177,7 @@ def test_the_mark_of_another_journal_is_named_for_its_own_domain_alone(state, tm
     other.journal.write("lease/d1", "{}")
     state.journal.write("lease/d2", "{}")
     other.journal.write("action/d3", "{}")
-    (mark,) = state.journal.marks_of_others()
+    (mark,) = state.journal.marks.of_others()
     assert state.journal.held_elsewhere("d1") == mark
     assert [state.journal.held_elsewhere(domain) for domain in ("d2", "d3", "1")] == ["", "", ""]
     assert other.journal.held_elsewhere("d2")

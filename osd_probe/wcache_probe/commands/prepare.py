@@ -38,7 +38,6 @@ from ..linux.host import LinuxDriveHost
 from ..linux.persistence.preparation import RULES_FOLDER, Preparation
 from ..linux.persistence.prepare import Chosen, Preparer, choose, in_container
 from ..linux.persistence.udev_rule import RuleFolder, is_named, line_of, matches, pattern, pins_one
-from ..linux.real_host import linux_host
 from ..matrix.scratch import find
 from ..switcher import read_journal
 from .restore import wake
@@ -68,11 +67,10 @@ def say(line: str) -> None:
     print(line, flush=True)
 
 
-def prepare(options: argparse.Namespace, preparer: Preparer) -> int:
+def prepare(options: argparse.Namespace, preparer: Preparer, host: LinuxDriveHost) -> int:
     """Name the drives of OSDs, and those of the journal, in the boot rule."""
     preparer.check_rule()
     state = StateFolder(options.state_dir, options.run_dir)
-    host = linux_host(options)
     wait_for_others(host)  # before any lock: a lease may have to end meanwhile
     # a disk that hangs must hold up no restore: all is looked at before any lock
     scratch = [find(HostFiles(), host, path).drive for path in options.scratch]
@@ -263,11 +261,8 @@ def keep_lines(preparation: Preparation, host: LinuxDriveHost, chosen: Chosen) -
     return replace(chosen, kept=tuple(kept), why_kept=tuple(why))
 
 
-def unprepare(
-    options: argparse.Namespace, preparer: Preparer, host: Optional[LinuxDriveHost] = None
-) -> int:
+def unprepare(options: argparse.Namespace, preparer: Preparer, host: LinuxDriveHost) -> int:
     """Take the boot rule away, or drives out of it, where no journal and no drive needs it."""
-    host = host or linux_host(options)
     if options.drive:
         return _unprepare_drives(options, preparer, host)
     with HostLock(options.run_dir).all_held():
@@ -297,7 +292,7 @@ def unprepare(
 
 
 def _refuse_leases_elsewhere(state: StateFolder) -> None:
-    marks = state.journal.marks_of_others()
+    marks = state.journal.marks.of_others()
     if marks:
         raise ConflictError(
             f"a lease in the journal of another state folder holds {marks[0]}",

@@ -128,7 +128,7 @@ class JournalFolder:
         fsync may take very long, and what only restores needs none.
         """
         self._folder = folder
-        self._marks = LeaseMarker(run_dir, folder)
+        self.marks = LeaseMarker(run_dir, folder)
         self._fsync = sync
         self._folders = tuple(folders)
 
@@ -154,7 +154,7 @@ class JournalFolder:
         if why:
             raise StorageError(f"nothing is begun in {self._folder} ({why})", MEND)
         if _is_lease(entry_file_name(key)):
-            self._marks.show(entry_file_name(key))
+            self.marks.show(entry_file_name(key))
         for folder in self._folders:
             make_folder(folder, self._fsync)
         self._folders = ()
@@ -165,20 +165,16 @@ class JournalFolder:
         remove(self._path(key), self._fsync)
         # where it was gone already, an attempt before this one may have ended here
         if _is_lease(entry_file_name(key)):
-            self._marks.hide(entry_file_name(key))
+            self.marks.hide(entry_file_name(key))
 
     def sync_marks(self) -> None:
         """Make the marks say what the entries say (a boot empties /run, a crash does not)."""
-        self._marks.sync(name for name in self._names() if _is_lease(name))
-
-    def marks_of_others(self) -> Tuple[str, ...]:
-        """The files that mark leases which stand in other journals of this host."""
-        return self._marks.of_others()
+        self.marks.sync(name for name in self._names() if _is_lease(name))
 
     def held_elsewhere(self, domain_id: str) -> str:
         """The mark by which a lease in another journal of this host holds a domain, or ""."""
         wanted = entry_file_name(f"{EntryKind.LEASE.value}/{domain_id}")
-        marks = self.marks_of_others()
+        marks = self.marks.of_others()
         return next((p for p in marks if os.path.basename(p).partition(".")[2] == wanted), "")
 
     def _names(self) -> list[str]:

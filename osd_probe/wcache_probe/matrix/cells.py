@@ -9,13 +9,12 @@ from __future__ import annotations
 import mmap
 import os
 import random
-import shutil
 import subprocess
 import tempfile
 import time
 from contextlib import contextmanager
 from itertools import count
-from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Tuple
 
 from wcache.core.codec import one_line, parse_json
 from wcache.core.errors import MalformedError, NotReadyError, RefusedError
@@ -96,11 +95,6 @@ SYNCS: Dict[Sync, List[str]] = {
     Sync.NONE: [], Sync.FDATASYNC: ["--fdatasync=1"], Sync.DSYNC: ["--sync=dsync"],
 }
 PATTERNS = {Pattern.SEQUENTIAL: "write", Pattern.RANDOM: "randwrite"}
-
-
-def find_fio() -> Optional[str]:
-    """Where fio is, None where it is not installed."""
-    return shutil.which("fio")
 
 
 def measure_deep(

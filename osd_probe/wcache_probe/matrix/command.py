@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import os
 import secrets
+import shutil
 import time
 from statistics import median
 from types import TracebackType
@@ -29,7 +30,6 @@ from ..safe_files import failure, folder_of, open_new, remove
 from ..stop_signal import StopSignal
 from ..switcher import Switcher
 from . import sustained
-from .cells import find_fio
 from .measurement import SETTLE_S, MatrixMeasurement, Plan
 from .scratch import MIB, Scratch, find
 
@@ -98,7 +98,7 @@ def matrix(
     scratch = find(HostFiles(), host, options.scratch, options.span)
     _refuse(options, scratch, host.domain(scratch.drive.domain_id))
     plan = plan_of(options.hostname, options.pairs, options.seconds, options.consent_turn_on)
-    deep = None if options.span or options.long else find_fio()
+    deep = None if options.span or options.long else shutil.which("fio")
     each_s = SETTLE_S + sum(
         options.seconds + (SECONDS_OF_FIO if cell.depth > 1 else 0.0)
         for cell in CELLS if deep or cell.depth == 1

@@ -139,7 +139,7 @@ def restore(
 def _require_ready(drive: DriveReport) -> Generator[Step, Optional[DriveState], None]:
     """Pin a drive whose cache is about to come on, and see that every layer flushes."""
     if pinnable(drive.transport):
-        state = yield from _pin(drive)
+        state = yield from pin(drive)
     else:
         (state,) = yield from read(drive)
     _require_flushing(drive, state, CacheMode.WRITE_BACK)
@@ -276,7 +276,7 @@ def _switch(
         before.append(state)
         if pinnable(drive.transport):
             try:
-                state = yield from _pin(drive)
+                state = yield from pin(drive)
             except WcacheError:
                 if on or judge(state) is not Safety.UNSAFE:
                     raise
@@ -320,7 +320,7 @@ def _proven(
     return now
 
 
-def _pin(drive: DriveReport) -> Generator[Step, Optional[DriveState], DriveState]:
+def pin(drive: DriveReport) -> Generator[Step, Optional[DriveState], DriveState]:
     """Pin a drive and prove it: an unproven pin protects nothing.
 
     Done anew each time, since nobody tells us when somebody else has ended it.
@@ -345,7 +345,7 @@ def _pin_or_go_on(
     BLK_FLAG_WRITE_CACHE_DISABLED).
     """
     try:
-        return (yield from _pin(drive))
+        return (yield from pin(drive))
     except WcacheError:
         return state
 

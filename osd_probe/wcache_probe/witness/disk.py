@@ -20,7 +20,7 @@ from wcache.core.text import named
 
 from ..evidence import EvidenceFolder
 from ..linux.block.host_files import HostFiles, read_text
-from ..linux.real_host import linux_host
+from ..linux.host import LinuxDriveHost
 from ..matrix.scratch import MARK, Scratch, find
 from ..safe_files import failure
 from ..stop_signal import StopSignal
@@ -200,15 +200,19 @@ def tell(cut: PowerCut, found: Judgement, out: Callable[[str], None]) -> None:
             "power while the writer ran; if it did not, start again and pull the plug")
 
 
-def witness(options: argparse.Namespace, say: Callable[[str], None]) -> int:
+def witness(
+    options: argparse.Namespace, host: Callable[[argparse.Namespace], LinuxDriveHost],
+    say: Callable[[str], None],
+) -> int:
     """0 where a run was witnessed or nothing is lost, 1 where not."""
     if options.verb == "listen":
         from .listen import listen
 
         return listen(options.at, options.log, options.idle, say)
     # a mode is not changed, so no boot pin and no rule is asked for
-    host = linux_host(options)
-    scratch = find(HostFiles(), host, options.device, span_max=BLOCKS_MAX * BLOCK_BYTES)
+    scratch = find(
+        HostFiles(), host(options), options.device, span_max=BLOCKS_MAX * BLOCK_BYTES
+    )
     if options.verb == "write":
         refuse_shared(scratch.drive)
         return write(

@@ -79,8 +79,7 @@ def test_a_journal_in_another_folder_loses_no_pin_to_prepare(fake_host, host, mo
     entry = JournalEntry(2, EntryKind.ACTION, "a1", drive.domain_id, prior_of((drive,)), 0.0)
     StateFolder(other.state_dir, other.run_dir).journal.write(entry.key, encode(entry))
     (fake_host.root / "osd/osd.0/block").unlink()
-    monkeypatch.setattr(command, "linux_host", lambda _options: host)
-    assert command.prepare(options_of(fake_host, "prepare"), preparer_of(fake_host)) == 0
+    assert command.prepare(options_of(fake_host, "prepare"), preparer_of(fake_host), host) == 0
     assert WWID in rule(fake_host)
 
 

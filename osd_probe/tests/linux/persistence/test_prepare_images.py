@@ -139,10 +139,9 @@ def test_a_host_that_boots_an_image_from_elsewhere_since_is_not_prepared_any_mor
 def test_a_host_whose_drives_need_no_pin_is_prepared_wherever_its_image_is(fake_host, monkeypatch):
     host = host_of(fake_host, osds=())
     boots_from_elsewhere(fake_host)
-    monkeypatch.setattr(command, "linux_host", lambda _options: host)
     said = []
     made = preparer_of(fake_host, said.append)
-    assert command.prepare(options_of(fake_host, "prepare"), made) == 0
+    assert command.prepare(options_of(fake_host, "prepare"), made, host) == 0
     assert said == ["nothing to prepare: no drive of an OSD here needs a pin"]
     assert not os.path.exists(preparation(fake_host).rule_path)
 

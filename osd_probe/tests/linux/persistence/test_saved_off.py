@@ -32,12 +32,11 @@ class Desk:
         fake_host.set_view("sda", "write through")
         self.state, self.run = (str(fake_host.root / name) for name in ("state", "run"))
         self.said = []
-        monkeypatch.setattr(command, "linux_host", lambda _options: self.host)
 
     def _run(self, verb, words):
         self.said.clear()
         made = preparer_of(self.fake, self.said.append)
-        return verb(options_of(self.fake, verb.__name__, *words), made)
+        return verb(options_of(self.fake, verb.__name__, *words), made, self.host)
 
     def prepare(self, *words):
         return self._run(command.prepare, words)

@@ -268,22 +268,15 @@ class ScsiSwitch(PinnedSwitch):
         self._port.command(device, cdb, data_out=body, guard=guard)
 
     def siblings(self, device: BlockDevice) -> Tuple[BlockDevice, ...]:
-        """Every disk of the same target."""
-        return lun_siblings(device)
-
-
-def lun_siblings(device: BlockDevice) -> Tuple[BlockDevice, ...]:
-    """The disks whose SCSI device stands in the same `targetH:C:T` folder, itself included."""
-    target = os.path.dirname(os.path.realpath(os.path.join(device.folder, "device")))
-    found = []
-    if os.path.basename(target).startswith("target"):
-        for lun in entries(target):
-            for name in entries(os.path.join(target, lun, "block")):
-                sibling = sysfs.device_at(
-                    device.files, os.path.join(target, lun, "block", name)
-                )
-                found += [sibling] if sibling else []
-    return tuple(found) if any(one.number == device.number for one in found) else (device,)
+        """The disks whose SCSI device stands in the same `targetH:C:T` folder, itself included."""
+        target = os.path.dirname(os.path.realpath(os.path.join(device.folder, "device")))
+        found = []
+        if os.path.basename(target).startswith("target"):
+            for blocks in (os.path.join(target, lun, "block") for lun in entries(target)):
+                for name in entries(blocks):
+                    sibling = sysfs.device_at(device.files, os.path.join(blocks, name))
+                    found += [sibling] if sibling else []
+        return tuple(found) if any(one.number == device.number for one in found) else (device,)
 
 
 def host_driver(device: BlockDevice) -> str:
