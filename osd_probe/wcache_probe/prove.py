@@ -24,7 +24,7 @@ from typing import Callable, ContextManager, Dict, List, Optional, Tuple, Union
 
 from wcache.core.drive.journal import JOURNAL_VERSION, EntryKind, JournalEntry, prior_of
 from wcache.core.drive.safety import why_not_tried
-from wcache.core.errors import NotReadyError, RefusedError, WcacheError
+from wcache.core.errors import RefusedError, WcacheError
 from wcache.core.host_report import DISAGREED_MAX, ToggleProof
 from wcache.core.loads import flush_floor_us
 from wcache.core.model import CacheMode, DriveReport, KernelView, Transport
@@ -321,7 +321,7 @@ def run(
             with host.held_to_prove(drive) as (device, switch):
                 return trial(device, switch, scratch, mode)
         finally:
-            put_back(switcher, entry)
+            switcher.put_back(domain_id, entry.owner_id)
 
 
 def begin(entry: JournalEntry, drive: DriveReport) -> Program:
@@ -329,19 +329,6 @@ def begin(entry: JournalEntry, drive: DriveReport) -> Program:
     yield WriteJournal(entry)
     state = yield from toggle.pin(drive)
     return Switched((drive.state,), (state,), changed=False)
-
-
-def put_back(switcher: Switcher, entry: JournalEntry) -> None:
-    """Bring back what was there before; NotReadyError where that fails."""
-    if switcher.entry_at(entry.key) is None:
-        return
-    try:
-        switcher.restore(entry)
-    except WcacheError as error:
-        raise NotReadyError(
-            f"the prior cache state is not back: {error.line()}",
-            "run `wcache-probe restore --all`; the drive is pinned, so nothing is lost meanwhile",
-        ) from None
 
 
 def proof_of(

@@ -164,6 +164,23 @@ class Switcher:
         with self.alone(entry.domain_id):
             return self._run(self._way_back(entry, known))
 
+    def put_back(self, domain_id: str, owner_id: str) -> bool:
+        """Restore what was there before a measurement of our own; False where nothing is owed.
+
+        Raises NotReadyError where it stays owed.
+        """
+        entry = self.entry(EntryKind.LEASE, domain_id)
+        if entry is None or entry.owner_id != owner_id:
+            return False
+        try:
+            self.restore(entry)
+        except WcacheError as error:
+            raise NotReadyError(
+                f"the prior cache mode is NOT back: {error.line()}",
+                "run `wcache-probe restore --all`; a drive that is pinned loses nothing meanwhile",
+            ) from None
+        return True
+
     def _way_back(self, entry: JournalEntry, known: Optional[Prior]) -> Program:
         if entry.of_options:
             return (yield from options.restore(entry, self._host.prior(entry), known))

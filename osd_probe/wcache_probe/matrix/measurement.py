@@ -222,14 +222,5 @@ class MatrixMeasurement:
 
     def _restore(self) -> None:
         """Bring back what was there before; raises where that fails."""
-        entry = self._switcher.entry(EntryKind.LEASE, self._scratch.drive.domain_id)
-        if entry is None or entry.owner_id != self._plan.matrix_id:
-            return
-        try:
-            self._switcher.restore(entry)
-        except WcacheError as error:
-            raise NotReadyError(
-                f"prior cache mode NOT restored: {error.line()}",
-                "run `wcache-probe restore --all`",
-            ) from None
-        self._say("prior cache mode restored")
+        if self._switcher.put_back(self._scratch.drive.domain_id, self._plan.matrix_id):
+            self._say("prior cache mode restored")

@@ -12,7 +12,7 @@ from __future__ import annotations
 import errno
 import mmap
 import os
-from typing import ContextManager, Optional, Tuple
+from typing import ContextManager, Tuple
 
 from wcache.core.errors import ConflictError, RefusedError, StorageError
 from wcache.core.experiment.matrix import WRITE_BYTES
@@ -177,9 +177,11 @@ def find(
     lie on one drive by layers that are understood.
     """
     device, drive = on_one_drive(files, host, path)
-    osd = _used_by(drive, device)
-    if osd is not None:
-        raise RefusedError(f"{device.name} belongs to osd.{osd}", f"name an unused one{instead}")
+    for use in drive.uses:
+        if device.name in (layer.name for layer in use.layers):
+            raise RefusedError(
+                f"{device.name} belongs to osd.{use.osd_id}", f"name an unused one{instead}"
+            )
     if drive.transport is Transport.LOOP and device.kind is not LayerKind.LOOP:
         raise RefusedError(f"{device.name} lies on a loop device", "name a drive, not a file")
     return Scratch(files, device, drive, whole, span_max)
@@ -203,11 +205,3 @@ def on_one_drive(
     drive = host.drive_of(bottom)
     refuse_false_flush(bottom, drive.transport, files)
     return device, drive
-
-
-def _used_by(drive: DriveReport, device: BlockDevice) -> Optional[int]:
-    """The OSD that uses the device, or anything that stands on it."""
-    for use in drive.uses:
-        if device.name in (layer.name for layer in use.layers):
-            return use.osd_id
-    return None

@@ -171,7 +171,11 @@ class Restoring:
         notice_id = f"{self._instance_id}.{self._count}"
         prior = self._priors.pop(item.domain_id, ()) if restored else ()
         if restored:  # what was said of it before, and nobody has heard, is no longer so
-            self.sent(n for n in tuple(self.notices) if _same(n, item) and not n.restored)
+            of_it = (item.domain_id, item.lease_id, False)
+            self.sent(
+                one for one in tuple(self.notices)
+                if (one.domain_id, one.lease_id, one.restored) == of_it
+            )
         self.notices.append(
             Notice(notice_id, text, item.domain_id, restored, item.lease_id, prior)
         )
@@ -182,10 +186,6 @@ class Restoring:
         for notice in notices:
             with suppress(ValueError):  # the guard may have dropped it meanwhile
                 self.notices.remove(notice)
-
-
-def _same(notice: Notice, item: Restore) -> bool:
-    return (notice.domain_id, notice.lease_id) == (item.domain_id, item.lease_id)
 
 
 def _domain(key: str) -> str:

@@ -31,7 +31,6 @@ from .wire import (
     BLOCKS_MAX,
     RUN_ID_BYTES,
     Channel,
-    Judgement,
     WitnessRun,
     Written,
     check_run,
@@ -143,7 +142,7 @@ PIECE_BYTES = 2**20
 NUMBERS_SHOWN = 8
 
 
-def check(scratch: Scratch, log: str) -> Tuple[PowerCut, Judgement]:
+def check(scratch: Scratch, log: str) -> Tuple[PowerCut, Tuple[int, ...]]:
     """Compare a drive with what a witness kept; nothing is written to the drive."""
     run, acknowledged = read_log(log)
     if run.drive_id != scratch.drive.drive_id:
@@ -174,25 +173,25 @@ def check(scratch: Scratch, log: str) -> Tuple[PowerCut, Judgement]:
             scratch.read(fd, scratch.start + at, min(PIECE_BYTES, size - at))
             for at in range(0, size, PIECE_BYTES)
         )
-    found = judge(
+    checked, lost = judge(
         check_run(run), acknowledged, run.blocks,
         lambda place: region[place * BLOCK_BYTES : (place + 1) * BLOCK_BYTES],
     )
     now = boot_id(scratch.files)
     return PowerCut(
-        run.run_id, run.drive_id, run.drive_model, run.mode, found.acknowledged, found.checked,
-        len(found.lost), time.time(), bool(run.boot_id and now and run.boot_id != now),
-    ), found
+        run.run_id, run.drive_id, run.drive_model, run.mode, acknowledged, checked,
+        len(lost), time.time(), bool(run.boot_id and now and run.boot_id != now),
+    ), lost
 
 
-def tell(cut: PowerCut, found: Judgement, out: Callable[[str], None]) -> None:
+def tell(cut: PowerCut, numbers: Tuple[int, ...], out: Callable[[str], None]) -> None:
     """The answer in words."""
     mode = cut.mode.value if cut.mode else "an unknown cache mode"
     out(f"{cut.drive_model} ({cut.drive_id}), in {mode}:")
     lost = f"{cut.lost} LOST" if cut.lost else "none lost"
     out(f"{cut.acknowledged} writes acknowledged, the last {cut.checked} of them checked: {lost}")
-    if found.lost:
-        out(f"lost numbers: {named(list(map(str, found.lost)), NUMBERS_SHOWN)}")
+    if numbers:
+        out(f"lost numbers: {named(list(map(str, numbers)), NUMBERS_SHOWN)}")
         out(f"this drive model must not be used with its cache in {mode}: it acknowledges what "
             "it has not kept; next: `ceph wcache drive-model ls` shows which drives are of it")
     elif not cut.host_booted:
@@ -219,8 +218,8 @@ def witness(
             scratch, to=options.to, token=options.token, hostname=options.hostname,
             stop=StopSignal().install(), say=say,
         )
-    cut, found = check(scratch, options.log)
-    tell(cut, found, print)
+    cut, numbers = check(scratch, options.log)
+    tell(cut, numbers, print)
     path = EvidenceFolder(options.state_dir).put_power_cut(cut)
     print(f"kept in {path}; the probe of this host reports it to the mgr")
     return 1 if cut.lost else 0

@@ -51,15 +51,6 @@ class Written:
     place: int
 
 
-@dataclass(frozen=True)
-class Judgement:
-    """Writes that were acknowledged, could be checked, and are gone (their numbers)."""
-
-    acknowledged: int
-    checked: int
-    lost: Tuple[int, ...]
-
-
 def place_of(number: int, blocks: int) -> int:
     """Where a write goes."""
     return number * _STEP % blocks
@@ -83,8 +74,8 @@ def decode(data: bytes) -> Optional[Written]:
 
 def judge(
     run_id: bytes, acknowledged: int, blocks: int, read: Callable[[int], bytes]
-) -> Judgement:
-    """What a drive has kept of a run; `read` gives the block at a place.
+) -> Tuple[int, Tuple[int, ...]]:
+    """How many writes could be checked, and which are lost; `read` gives the block at a place.
 
     A later write to the same place is as good: nobody wants the earlier one any more.  What
     the writes in flight went to may be torn and is not counted.
@@ -102,7 +93,7 @@ def judge(
         found = decode(read(place))
         if found is None or (found.run_id, found.place) != (run_id, place) or found.number < number:
             lost.append(number)
-    return Judgement(acknowledged, checked, tuple(lost))
+    return checked, tuple(lost)
 
 
 TOKEN_BYTES = 16

@@ -246,6 +246,8 @@ def _from_folder(
             unresolved.append(link)
     if not devices and not unresolved:
         return None
+    with safe_files.closing_fd(safe_files.find(folder, trusted, root)) as handle:
+        status = os.fstat(handle)
     fsid = (safe_files.read_of(f"{folder}/ceph_fsid", 64, trusted, root) or b"").strip()
     return OsdDevices(
         osd_id,
@@ -253,7 +255,7 @@ def _from_folder(
         tuple(devices),
         pid,
         tuple(unresolved),
-        folder_id=_id_of(folder, trusted, root),
+        folder_id=(status.st_dev, status.st_ino),
     )
 
 
@@ -269,11 +271,6 @@ def _device_of(
         return True, None
     with safe_files.closing_fd(handle):
         return True, files.number_of_fd(handle)
-
-
-def _id_of(folder: str, trusted: Trusted, root: str) -> Tuple[int, int]:
-    with safe_files.closing_fd(safe_files.find(folder, trusted, root)) as handle:
-        return os.fstat(handle).st_dev, os.fstat(handle).st_ino
 
 
 def _osd_id(data: Optional[bytes]) -> Optional[int]:

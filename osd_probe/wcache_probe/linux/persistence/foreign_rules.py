@@ -174,7 +174,8 @@ def _lines(data: bytes) -> List[Tuple[int, str]]:
     """The lines of a text file that say something, each with its number, put together."""
     found: List[Tuple[int, str]] = []
     whole, begins = "", 0
-    for number, line in enumerate(() if b"\0" in data else _split(data), 1):
+    text = "" if b"\0" in data else data.decode("utf-8", "replace")
+    for number, line in enumerate(map(str.rstrip, text.split("\n")), 1):
         if line.lstrip().startswith(("#", ";")):
             continue
         whole, begins = whole + line, begins or number
@@ -184,10 +185,6 @@ def _lines(data: bytes) -> List[Tuple[int, str]]:
         found.append((begins, whole[:_LINE_CHARS_MAX]))
         whole, begins = "", 0
     return [*found, (begins, whole)] if whole else found
-
-
-def _split(data: bytes) -> List[str]:
-    return [line.rstrip() for line in data.decode("utf-8", "replace").split("\n")]
 
 
 def _setting(file: _File, lines: List[Tuple[int, str]]) -> Optional[Finding]:

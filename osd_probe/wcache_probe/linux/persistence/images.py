@@ -343,13 +343,18 @@ def rules_in(root: str, image: Image) -> Tuple[str, ...]:
 
 def run_tool(tool: Tool) -> None:
     """Make all images anew; raises StorageError with what the tool said last."""
+    run_program(tool.command, _TOOL_SECONDS_MAX)
+
+
+def run_program(command: Sequence[str], seconds_max: float) -> None:
+    """Run what changes this host; raises StorageError with what it said last."""
     try:
         done = subprocess.run(
-            tool.command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, timeout=_TOOL_SECONDS_MAX, check=False,
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            timeout=seconds_max, check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise StorageError(f"{tool.command[0]} failed ({error})") from None
+        raise StorageError(f"{command[0]} failed ({error})") from None
     if done.returncode:
         lines = done.stdout.decode("utf-8", "replace").strip().splitlines()[-3:]
-        raise StorageError(f"{tool.command[0]} failed: {' / '.join(lines)}")
+        raise StorageError(f"{command[0]} failed: {' / '.join(lines)}")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 from dataclasses import dataclass, field
 from typing import AbstractSet, Callable, Dict, Iterable, Mapping, Optional, Sequence, Tuple
 
@@ -22,7 +21,7 @@ from wcache.core.text import many
 from ...safe_files import read_bytes, remove, write_whole
 from ..block.host_files import read_text
 from .how_booted import BootedBy
-from .images import IMAGES_MAX, Image, Tool, find_images, find_tool, rules_in, run_tool
+from .images import IMAGES_MAX, Image, Tool, find_images, find_tool, rules_in, run_program, run_tool
 from .preparation import Preparation
 from .udev_rule import BootRule, is_ours, matches, pattern
 
@@ -309,13 +308,10 @@ def reload_udev() -> str:
     if not os.path.exists("/run/udev/control") or not shutil.which("udevadm"):
         return ""
     try:
-        done = subprocess.run(
-            ["udevadm", "control", "--reload"], stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=60.0, check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return str(error)
-    return "" if done.returncode == 0 else done.stderr.decode("utf-8", "replace").strip()
+        run_program(("udevadm", "control", "--reload"), 60.0)
+    except StorageError as error:
+        return error.message
+    return ""
 
 
 # Docker; Podman and CRI-O; systemd's word for what runs it (nspawn, LXC)
