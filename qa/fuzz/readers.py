@@ -36,6 +36,8 @@ WITHOUT = {
     f"{PROBE}/journal/journal_file.py StateFolder.holder": "a struct that fcntl(2) fills",
     f"{PROBE}/linux/persistence/prepare.py Preparer.clear_images":
         "compares a file with the rule that was written, and makes nothing of it",
+    f"{PROBE}/linux/transports/nvme.py _submit": "a struct that the kernel fills",
+    f"{PROBE}/linux/transports/sg_io.py _submit": "a struct that the kernel fills",
     f"{PROBE}/linux/transports/nvme.py _why_remote": "compares a word of the kernel",
     f"{PROBE}/mgr_link.py encode_post": "reads what was written the line before",
     f"{PROBE}/witness/disk.py boot_id": "a word of the kernel, made printable",

@@ -1,5 +1,7 @@
 """Bytes from drives: whatever they are, no crash and no certainty that is not there."""
 
+import struct
+
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
@@ -124,3 +126,9 @@ def test_an_id_is_safe_in_a_key_and_a_path_and_never_collides_by_cleaning(text):
     assert len(name) <= 130
     assert (name == text) or name.rsplit("-", 1)[-1] != ""
     assert safe_id(text + " ") != safe_id(text) or text == ""
+
+
+def test_what_the_kernel_is_handed_is_as_large_as_it_reads():
+    for request in (nvme.IOCTL_ADMIN, nvme.IOCTL_IO):
+        assert request >> 16 & 0x3FFF == nvme._COMMAND.size == nvme._RESULT.size
+    assert struct.calcsize("P") != 8 or scsi._HEADER.size == 88  # sizeof(struct sg_io_hdr)

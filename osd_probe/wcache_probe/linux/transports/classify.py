@@ -27,10 +27,10 @@ from ..block.host_files import read_text
 from ..block.sysfs import BlockDevice
 from .base import Identity, Switch
 from .loop import LoopSwitch
-from .nvme import NvmeIoctl, NvmePort, NvmeSwitch
+from .nvme import NvmeIoctl, NvmeSwitch
 from .sata import Proofs, SataHbaSwitch, SataSwitch
 from .scsi import ScsiSwitch, host_driver
-from .sg_io import ScsiPort, SgIo
+from .sg_io import SgIo
 
 RAID_HOSTS = (
     "megaraid_sas", "megaraid", "aacraid", "hpsa", "smartpqi", "arcmsr", "ips", "3w-9xxx",
@@ -73,7 +73,7 @@ def is_sas_disk(device: BlockDevice) -> bool:
 class PassedOnSwitch(ScsiSwitch):
     """Transport `sas-behind-raid`: the drive's own page, as the RAID firmware hands it on."""
 
-    def __init__(self, port: ScsiPort, pins: Set[str], kernel_release: str) -> None:
+    def __init__(self, port: SgIo, pins: Set[str], kernel_release: str) -> None:
         super().__init__(port, pins, Transport.SAS_RAID)
         self._kernel_release = kernel_release
 
@@ -122,7 +122,7 @@ class Switches:
     """One switch of each transport, shared by all drives of the host."""
 
     def __init__(
-        self, scsi: ScsiPort | None = None, nvme: NvmePort | None = None,
+        self, scsi: SgIo | None = None, nvme: NvmeIoctl | None = None,
         proofs: Proofs = tuple, loop: LoopSwitch | None = None,
         kernel_release: str = "",
     ) -> None:

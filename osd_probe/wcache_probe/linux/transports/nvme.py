@@ -16,8 +16,9 @@ import fcntl
 import os
 import re
 import stat
+import struct
 from dataclasses import dataclass, field
-from typing import Optional, Protocol, Tuple
+from typing import Optional, Tuple
 
 from wcache.core.errors import NotFoundError, RefusedError, StorageError
 from wcache.core.model import (
@@ -108,7 +109,12 @@ class Controller:
     held: Optional[Held] = field(default=None, compare=False)
 
 
-class NvmePort(Protocol):
+# include/uapi/linux/nvme_ioctl.h, struct nvme_passthru_cmd; its last field is dword 0
+_COMMAND = struct.Struct("=2BH3I2Q10I")
+_RESULT = struct.Struct("=68xI")
+
+
+class NvmeIoctl:
     """Sends commands to a controller or a namespace."""
 
     def admin(
@@ -116,67 +122,34 @@ class NvmePort(Protocol):
         cdw11: int = 0, data_in: int = 0,
     ) -> tuple[int, bytes]:
         """Dword 0 of the completion, and the data; raises NvmeError, StorageError."""
+        with closing_fd(open_controller(files, controller)) as fd:
+            data = ctypes.create_string_buffer(max(1, data_in))
+            result = _submit(fd, IOCTL_ADMIN, _COMMAND.pack(
+                opcode, 0, 0, 0, 0, 0, 0, ctypes.addressof(data) if data_in else 0, 0, data_in,
+                cdw10, cdw11, 0, 0, 0, 0, TIMEOUT_MS, 0,
+            ), controller.name)
+            return result, data.raw[:data_in]
 
     def flush(self, device: BlockDevice) -> None:
         """Flush a namespace; raises NvmeError, StorageError."""
-
-
-class _Command(ctypes.Structure):
-    _fields_ = (
-        ("opcode", ctypes.c_uint8),
-        ("flags", ctypes.c_uint8),
-        ("rsvd1", ctypes.c_uint16),
-        ("nsid", ctypes.c_uint32),
-        ("cdw2", ctypes.c_uint32),
-        ("cdw3", ctypes.c_uint32),
-        ("metadata", ctypes.c_uint64),
-        ("addr", ctypes.c_uint64),
-        ("metadata_len", ctypes.c_uint32),
-        ("data_len", ctypes.c_uint32),
-        ("cdw10", ctypes.c_uint32),
-        ("cdw11", ctypes.c_uint32),
-        ("cdw12", ctypes.c_uint32),
-        ("cdw13", ctypes.c_uint32),
-        ("cdw14", ctypes.c_uint32),
-        ("cdw15", ctypes.c_uint32),
-        ("timeout_ms", ctypes.c_uint32),
-        ("result", ctypes.c_uint32),
-    )
-
-
-class NvmeIoctl:
-    """The real door."""
-
-    def admin(
-        self, files: HostFiles, controller: Controller, opcode: int, *, cdw10: int,
-        cdw11: int = 0, data_in: int = 0,
-    ) -> tuple[int, bytes]:
-        """See `NvmePort`."""
-        with closing_fd(open_controller(files, controller)) as fd:
-            data = ctypes.create_string_buffer(max(1, data_in))
-            command = _Command(
-                opcode=opcode, cdw10=cdw10, cdw11=cdw11, timeout_ms=TIMEOUT_MS,
-                data_len=data_in, addr=ctypes.addressof(data) if data_in else 0,
-            )
-            _submit(fd, IOCTL_ADMIN, command, controller.name)
-            return int(command.result), data.raw[:data_in]
-
-    def flush(self, device: BlockDevice) -> None:
-        """See `NvmePort`."""
         with closing_fd(device.open()) as fd:
             with failure(f"{device.name} is no NVMe namespace"):
                 nsid = fcntl.ioctl(fd, IOCTL_ID)
-            command = _Command(opcode=0x00, nsid=nsid, timeout_ms=FLUSH_TIMEOUT_MS)
+            command = _COMMAND.pack(0x00, 0, 0, nsid, *bytes(12), FLUSH_TIMEOUT_MS, 0)
             _submit(fd, IOCTL_IO, command, device.name)
 
 
-def _submit(fd: int, request: int, command: _Command, name: str) -> None:
+def _submit(fd: int, request: int, packed: bytes, name: str) -> int:
+    """Dword 0 of the completion of a command."""
+    command = bytearray(packed)
     with failure(f"{name} does not answer"):
         status = fcntl.ioctl(fd, request, command)
     if status:
         raise NvmeError(
-            f"{name} refuses NVMe command {command.opcode:02x}h (status {status:03x}h)", status
+            f"{name} refuses NVMe command {command[0]:02x}h (status {status:03x}h)", status
         )
+    (result,) = _RESULT.unpack(command)
+    return int(result)
 
 
 def open_controller(files: HostFiles, controller: Controller) -> int:
@@ -211,7 +184,7 @@ class NvmeSwitch(Switch):
     transport = Transport.NVME
     refusal = ""
 
-    def __init__(self, port: NvmePort) -> None:
+    def __init__(self, port: NvmeIoctl) -> None:
         self._port = port
 
     def identify(self, device: BlockDevice) -> Identity:

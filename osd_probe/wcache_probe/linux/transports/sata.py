@@ -35,7 +35,7 @@ from wcache.core.model import (
 from ..block.sysfs import BlockDevice
 from .base import FLUSH_TIMEOUT_MS, CacheReading, Identity, mode_of, safe_id, smr, why_nameless
 from .scsi import PinnedSwitch, ScsiSwitch, host_driver
-from .sg_io import ZONED_BY_DEVICE, ScsiPort, text
+from .sg_io import ZONED_BY_DEVICE, SgIo, text
 
 SECTOR_BYTES = 512
 IDENTIFY_DEVICE, SET_FEATURES = 0xEC, 0xEF
@@ -144,7 +144,7 @@ class SataSwitch(PinnedSwitch):
     """Transport `sata`."""
 
     def __init__(
-        self, port: ScsiPort, pins: Set[str], transport: Transport = Transport.SATA
+        self, port: SgIo, pins: Set[str], transport: Transport = Transport.SATA
     ) -> None:
         super().__init__(port, pins, transport)
 
@@ -228,7 +228,7 @@ Proofs = Callable[[], Sequence[ToggleProof]]
 class SataHbaSwitch(SataSwitch):
     """Transport `sata-behind-hba`."""
 
-    def __init__(self, port: ScsiPort, pins: Set[str], proofs: Proofs = tuple) -> None:
+    def __init__(self, port: SgIo, pins: Set[str], proofs: Proofs = tuple) -> None:
         super().__init__(port, pins, Transport.SATA_HBA)
         self.by_ata = SataSwitch(port, pins, Transport.SATA_HBA)
         self.by_page = ScsiSwitch(port, pins, Transport.SATA_HBA)

@@ -44,7 +44,7 @@ from .base import (
     smr,
     why_nameless,
 )
-from .sg_io import KEY_ILLEGAL_REQUEST, ScsiError, ScsiPort
+from .sg_io import KEY_ILLEGAL_REQUEST, ScsiError, SgIo
 
 PIN = "temporary write back"
 
@@ -56,7 +56,7 @@ class PinnedSwitch(Switch):
     """
 
     def __init__(
-        self, port: ScsiPort, pins: Set[str], transport: Transport, refusal: str = ""
+        self, port: SgIo, pins: Set[str], transport: Transport, refusal: str = ""
     ) -> None:
         self._port = port
         self._pins = pins

@@ -1,16 +1,17 @@
 """SCSI commands: their data as bytes, and the SG_IO ioctl on a block device opened read-only.
 
 Drives lie and truncate, so every length is checked and what does not parse is None, never a
-guess.  `ScsiPort` is the door; `SgIo` the real one.  A descriptor is opened for each command
-and proven to be the device that was meant (`BlockDevice.open`).
+guess.  A descriptor is opened for each command and proven to be the device that was meant
+(`BlockDevice.open`).
 """
 
 from __future__ import annotations
 
 import ctypes
 import fcntl
+import struct
 from dataclasses import dataclass
-from typing import Callable, Dict, Iterator, Optional, Protocol, Tuple
+from typing import Callable, Dict, Iterator, Optional, Tuple
 
 from wcache.core.errors import StorageError
 
@@ -236,9 +237,19 @@ class ScsiReply:
 
 Guard = Callable[[], None]
 
+# fd, name, cdb, data_in, data_out, timeout_ms: the SCSI status and what came in
+Submit = Callable[[int, str, bytes, int, bytes, int], Tuple[int, ScsiReply]]
 
-class ScsiPort(Protocol):
-    """Sends a command to a drive."""
+
+# include/scsi/sg.h, struct sg_io_hdr; the last item is what C appends to align the whole
+_HEADER = struct.Struct("@2i2BHI3P2IiP4B2Hi2I0P")
+
+
+class SgIo:
+    """Sends a command to a drive; `submit` is the one ioctl."""
+
+    def __init__(self, submit: Optional[Submit] = None) -> None:
+        self._submit = submit or _submit
 
     def command(
         self, device: BlockDevice, cdb: bytes, *, data_in: int = 0, data_out: bytes = b"",
@@ -251,50 +262,6 @@ class ScsiPort(Protocol):
         not survive the disk's removal.  What it raises ends the command.
         Raises ScsiError where the drive refuses, StorageError where it is not reached.
         """
-
-
-# fd, name, cdb, data_in, data_out, timeout_ms: the SCSI status and what came in
-Submit = Callable[[int, str, bytes, int, bytes, int], Tuple[int, ScsiReply]]
-
-
-class _Header(ctypes.Structure):
-    _fields_ = (
-        ("interface_id", ctypes.c_int),
-        ("dxfer_direction", ctypes.c_int),
-        ("cmd_len", ctypes.c_ubyte),
-        ("mx_sb_len", ctypes.c_ubyte),
-        ("iovec_count", ctypes.c_ushort),
-        ("dxfer_len", ctypes.c_uint),
-        ("dxferp", ctypes.c_void_p),
-        ("cmdp", ctypes.c_void_p),
-        ("sbp", ctypes.c_void_p),
-        ("timeout", ctypes.c_uint),
-        ("flags", ctypes.c_uint),
-        ("pack_id", ctypes.c_int),
-        ("usr_ptr", ctypes.c_void_p),
-        ("status", ctypes.c_ubyte),
-        ("masked_status", ctypes.c_ubyte),
-        ("msg_status", ctypes.c_ubyte),
-        ("sb_len_wr", ctypes.c_ubyte),
-        ("host_status", ctypes.c_ushort),
-        ("driver_status", ctypes.c_ushort),
-        ("resid", ctypes.c_int),
-        ("duration", ctypes.c_uint),
-        ("info", ctypes.c_uint),
-    )
-
-
-class SgIo:
-    """The real door; `submit` is the one ioctl."""
-
-    def __init__(self, submit: Optional[Submit] = None) -> None:
-        self._submit = submit or _submit
-
-    def command(
-        self, device: BlockDevice, cdb: bytes, *, data_in: int = 0, data_out: bytes = b"",
-        timeout_ms: int = TIMEOUT_MS, guard: Optional[Guard] = None,
-    ) -> ScsiReply:
-        """See `ScsiPort`."""
         with closing_fd(device.open()) as fd:
             if guard is not None:
                 guard()
@@ -330,28 +297,22 @@ def _submit(
     data = ctypes.create_string_buffer(data_out, size) if data_out else (
         ctypes.create_string_buffer(max(1, size))
     )
-    header = _Header(
-        interface_id=ord("S"),
-        dxfer_direction=DXFER_TO_DEV if data_out else DXFER_FROM_DEV if data_in else DXFER_NONE,
-        cmd_len=len(cdb),
-        mx_sb_len=SENSE_BYTES,
-        dxfer_len=size,
-        dxferp=ctypes.addressof(data) if size else None,
-        cmdp=ctypes.addressof(command),
-        sbp=ctypes.addressof(sense),
-        timeout=timeout_ms,
-    )
+    direction = DXFER_TO_DEV if data_out else DXFER_FROM_DEV if data_in else DXFER_NONE
+    header = bytearray(_HEADER.pack(
+        ord("S"), direction, len(cdb), SENSE_BYTES, 0, size,
+        ctypes.addressof(data) if size else 0, ctypes.addressof(command),
+        ctypes.addressof(sense), timeout_ms, *bytes(12),
+    ))
     with failure(f"{name} takes no SCSI commands"):
         fcntl.ioctl(fd, SG_IO, header)
-    if header.host_status:
+    status, _, _, sense_bytes, host_status, _, resid, _, _ = _HEADER.unpack(header)[13:]
+    if host_status:
         raise StorageError(
-            f"{name} was not reached (host status {header.host_status:02x}h)",
+            f"{name} was not reached (host status {host_status:02x}h)",
             "look at the kernel's log",
         )
-    got = max(0, size - max(0, header.resid)) if data_in else 0
-    return header.status, ScsiReply(
-        data.raw[:got], parse_sense(sense.raw[: header.sb_len_wr])
-    )
+    got = max(0, size - max(0, resid)) if data_in else 0
+    return status, ScsiReply(data.raw[:got], parse_sense(sense.raw[:sense_bytes]))
 
 
 def parse_sense(raw: bytes) -> Sense:
