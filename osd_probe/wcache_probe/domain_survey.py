@@ -6,7 +6,7 @@ restored: whoever restores waits for its lock.  So no survey goes on under a loc
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Optional, Tuple, Union
 
 from wcache.core.drive.journal import EntryKind
@@ -36,13 +36,13 @@ Change = Union[
 CHANGES = (*LEASED, *APPLIED, *WAYS_BACK, AcceptRequest)
 
 
+@dataclass
 class DomainSurvey:
     """`take` before the lock of a change's domain, `drives` under it."""
 
-    def __init__(self, host: DriveHost, switcher: Switcher) -> None:
-        self._host = host
-        self._switcher = switcher
-        self._surveyed: Optional[Tuple[DriveReport, ...]] = None
+    host: DriveHost
+    switcher: Switcher
+    _surveyed: Optional[Tuple[DriveReport, ...]] = field(default=None)
 
     def take(self, request: Change) -> None:
         """Survey the host for the drives of a change's domain, where it needs them."""
@@ -52,9 +52,9 @@ class DomainSurvey:
         """None where the change goes by its journal entry, or by nothing."""
         if isinstance(request, AcceptRequest):
             return None
-        if isinstance(request, WAYS_BACK) and self._switcher.entry(*entry_of(request)) is not None:
+        if isinstance(request, WAYS_BACK) and self.switcher.entry(*entry_of(request)) is not None:
             return None
-        return self._host.domain(request.domain_id)
+        return self.host.domain(request.domain_id)
 
     def drives(self) -> Tuple[DriveReport, ...]:
         """The drives that were surveyed, as they are under the lock.
@@ -64,13 +64,13 @@ class DomainSurvey:
         """
         if self._surveyed is None:
             raise NotReadyError("the journal has changed meanwhile", "try again")
-        return self._host.anew(self._surveyed)
+        return self.host.anew(self._surveyed)
 
     def now(self, domain_id: str) -> Tuple[Tuple[str, ...], Tuple[DriveState, ...]]:
         """Ids and states of a domain's drives with their options, by a survey: not under a lock."""
-        drives = self._host.domain(domain_id)
+        drives = self.host.domain(domain_id)
         states = tuple(
-            replace(self._host.state(drive), options=drive.state.options) for drive in drives
+            replace(self.host.state(drive), options=drive.state.options) for drive in drives
         )
         return tuple(drive.drive_id for drive in drives), states
 

@@ -18,7 +18,7 @@ import random
 import secrets
 import time
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import median
 from typing import Callable, ContextManager, Dict, List, Optional, Tuple, Union
 
@@ -75,27 +75,24 @@ def rescan(device: BlockDevice) -> None:
     write_attribute(os.path.join(device.folder, "device", "rescan"), "1")
 
 
+@dataclass
 class Trial:
     """One drive, held open; `measure` writes to it and times flushes in the mode it is in.
 
     Without that nothing is written, so whether a flush is swallowed is not found.
     """
 
-    def __init__(
-        self, device: BlockDevice, switch: SataHbaSwitch, measure: Optional[Measure],
-        rescan: Callable[[BlockDevice], None] = rescan,
-    ) -> None:
-        self._device = device
-        self._switch = switch
-        self._measure = measure
-        self._rescan = rescan
-        self._times: Dict[CacheMode, FlushTimes] = {}
+    device: BlockDevice
+    switch: SataHbaSwitch
+    measure: Optional[Measure]
+    rescan: Callable[[BlockDevice], None] = rescan
+    _times: Dict[CacheMode, FlushTimes] = field(default_factory=dict)
 
     def run(self, before: CacheMode) -> Found:
         """Toggle there and back by each way; whatever fails is part of what is found."""
         ways: List[Tuple[str, Callable[[BlockDevice, CacheMode], None]]] = [
-            ("ATA PASS-THROUGH", self._switch.by_ata.set_cache),
-            ("the mode page", self._switch.by_page.set_cache),
+            ("ATA PASS-THROUGH", self.switch.by_ata.set_cache),
+            ("the mode page", self.switch.by_page.set_cache),
         ]
         wrong: List[List[str]] = []
         for name, way in ways:
@@ -117,17 +114,17 @@ class Trial:
         self, name: str, way: Callable[[BlockDevice, CacheMode], None], mode: CacheMode
     ) -> List[str]:
         try:
-            self._switch.flush(self._device)
-            way(self._device, mode)
+            self.switch.flush(self.device)
+            way(self.device, mode)
         except WcacheError as error:
             return [f"to {mode.value} by {name}: {error.message}"]
         wrong = self._compare(f"to {mode.value} by {name}", mode)
         if wrong:
             return wrong
-        if mode not in self._times and self._measure is not None:
-            self._times[mode] = self._measure()
+        if mode not in self._times and self.measure is not None:
+            self._times[mode] = self.measure()
         try:
-            self._rescan(self._device)
+            self.rescan(self.device)
         except WcacheError as error:
             return [f"rescan: {error.message}"]
         return self._compare(f"to {mode.value} by {name}, after a rescan", mode)
@@ -135,16 +132,16 @@ class Trial:
     def _compare(self, what: str, mode: CacheMode) -> List[str]:
         """What does not say `mode`, and where the kernel would not flush."""
         try:
-            own: Optional[CacheMode] = self._switch.by_ata.read(self._device).device_cache.mode
+            own: Optional[CacheMode] = self.switch.by_ata.read(self.device).device_cache.mode
         except WcacheError as error:
             return [f"{what}: {error.message}"]
         wrong = []
         if own is not mode:
             wrong.append(f"{what}: IDENTIFY DEVICE {LIES} {own.value if own else 'nothing'}")
-        page = self._switch.page_mode(self._device)
+        page = self.switch.page_mode(self.device)
         if page is not None and page is not mode:
             wrong.append(f"{what}: the mode page {LIES} {page.value}")
-        if self._device.kernel_view is not KernelView.WRITE_BACK:
+        if self.device.kernel_view is not KernelView.WRITE_BACK:
             wrong.append(f"{what}: the pin {LIES} no longer write back")
         return wrong
 
@@ -158,7 +155,7 @@ class Trial:
         through = self._times.get(CacheMode.WRITE_THROUGH)
         if back is None or through is None:
             return []
-        floor_us = flush_floor_us(self._device.rotational)
+        floor_us = flush_floor_us(self.device.rotational)
         if back.dirty_flush_us >= floor_us or through.write_us < floor_us:
             return []
         return [

@@ -16,7 +16,7 @@ the command that changes it.  The way back asks nobody.
 from __future__ import annotations
 
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Callable, ContextManager, Dict, Iterator, Optional, Tuple
 
 from wcache.core import VERSION
@@ -73,6 +73,7 @@ def read_journal(journal: Journal) -> Tuple[Dict[str, JournalEntry], Dict[str, s
     return sound, damaged
 
 
+@dataclass
 class Switcher:
     """Changes cache modes on `host`, with `journal` to find the way back.
 
@@ -81,24 +82,15 @@ class Switcher:
     made any more; `at` hears what each step is.
     """
 
-    def __init__(
-        self,
-        host: DriveHost,
-        journal: Journal,
-        after_step: AfterStep = nothing,
-        lock: Lock = nobody_else,
-        may_not_go_on: Callable[[], str] = str,
-        at: Callable[[str], None] = lambda what: None,
-    ) -> None:
-        self._host = host
-        self._journal = journal
-        self._after_step = after_step
-        self._lock = lock
-        self._may_not_go_on = may_not_go_on
-        self._at = at
-        self._alone = ""  # the domain that is held
-        self._forwards = False  # a change is made, and not taken back
-        self.touches = 0  # steps so far that changed something, or tried to
+    host: DriveHost
+    journal: Journal
+    after_step: AfterStep = nothing
+    lock: Lock = nobody_else
+    may_not_go_on: Callable[[], str] = str
+    at: Callable[[str], None] = lambda what: None
+    _alone: str = field(default="")  # the domain that is held
+    _forwards: bool = field(default=False)  # a change is made, and not taken back
+    touches: int = field(default=0)  # steps so far that changed something, or tried to
 
     @property
     def works_on(self) -> str:
@@ -107,7 +99,7 @@ class Switcher:
 
     def require_to_go_on(self) -> None:
         """Raise NotReadyError where the change under way may not be made any more."""
-        why = self._may_not_go_on() if self._forwards else ""
+        why = self.may_not_go_on() if self._forwards else ""
         if why:
             raise NotReadyError(
                 f"nothing more was changed, since it took too long: {why}",
@@ -118,7 +110,7 @@ class Switcher:
 
     def read_journal(self) -> Tuple[Dict[str, JournalEntry], Dict[str, str]]:
         """`read_journal` of the journal it works with."""
-        return read_journal(self._journal)
+        return read_journal(self.journal)
 
     def entry(self, kind: EntryKind, name: str) -> Optional[JournalEntry]:
         """The entry of a domain's lease or of an action; StorageError if it is damaged."""
@@ -150,7 +142,7 @@ class Switcher:
 
     def drop(self, key: str) -> None:
         """Take an entry away, sound or damaged: what it says is given up."""
-        self._journal.remove(key)
+        self.journal.remove(key)
 
     def restore(self, entry: JournalEntry, known: Optional[Prior] = None) -> Switched:
         """Bring back what the entry says and drop it; raises WcacheError where it stays.
@@ -183,10 +175,10 @@ class Switcher:
 
     def _way_back(self, entry: JournalEntry, known: Optional[Prior]) -> Program:
         if entry.of_options:
-            return (yield from options.restore(entry, self._host.prior(entry), known))
+            return (yield from options.restore(entry, self.host.prior(entry), known))
         # first: what follows may refuse, and the pins protect all the same
-        yield from toggle.hold(self._host.here(entry))
-        return (yield from toggle.restore(entry, self._host.prior(entry), known))
+        yield from toggle.hold(self.host.here(entry))
+        return (yield from toggle.restore(entry, self.host.prior(entry), known))
 
     def restore_key(self, key: str, known: Optional[Prior] = None) -> None:
         """Restore the entry of a key; NotFoundError where it has gone, or is another one's now.
@@ -247,15 +239,15 @@ class Switcher:
         try:
             entry = self.entry_at(key)
         except StorageError:
-            entry = entries.to_pin(self._journal.read().get(key, ""))
+            entry = entries.to_pin(self.journal.read().get(key, ""))
             if entry is None or entry.key != key:
                 raise
         if entry is not None and not entry.of_options:
             with self.alone(entry.domain_id):
-                self._run(toggle.hold(self._host.here(entry), must=True))
+                self._run(toggle.hold(self.host.here(entry), must=True))
                 # one that is here and does not say who it is was left out
                 with suppress(RefusedError):
-                    self._host.prior(entry)
+                    self.host.prior(entry)
 
     def run(self, domain_id: str, program: Program) -> Switched:
         """Make a change of a domain by a program; raises the WcacheError it ends with.
@@ -272,7 +264,7 @@ class Switcher:
         if self._alone == domain_id:
             yield
             return
-        with self._lock(domain_id):
+        with self.lock(domain_id):
             self._alone, before = domain_id, self._alone
             try:
                 yield
@@ -298,7 +290,7 @@ class Switcher:
                 return done
             result, failure = None, None
             number += 1
-            self._at(steps.words(step))
+            self.at(steps.words(step))
             if isinstance(step, steps.SetCache) and step.rescue:
                 self._forwards = False
             try:
@@ -312,7 +304,7 @@ class Switcher:
                     f"{type(step).__name__} failed ({type(error).__name__}: {error})"
                 )
             self._forwards = self._forwards and failure is None
-            self._after_step(number, step)
+            self.after_step(number, step)
 
     def _do(self, step: Step) -> Optional[DriveState]:
         if not isinstance(step, (steps.ReadState, steps.ReadOptions, steps.AskCache)):
@@ -320,24 +312,24 @@ class Switcher:
         if isinstance(step, steps.WriteJournal):
             self._write(step.entry)
         elif isinstance(step, steps.RemoveJournal):
-            self._journal.remove(step.entry.key)
+            self.journal.remove(step.entry.key)
         elif isinstance(step, steps.ReadState):
-            return self._host.state(step.drive)
+            return self.host.state(step.drive)
         elif isinstance(step, steps.ReadOptions):
-            values = self._host.option_values(step.drive)
-            return replace(self._host.state(step.drive), options=values)
+            values = self.host.option_values(step.drive)
+            return replace(self.host.state(step.drive), options=values)
         elif isinstance(step, steps.AskCache):
             self._ask_cache(step)
         elif isinstance(step, steps.SetOption):
-            self._host.set_option(step.drive, step.name, step.value, back=step.back)
+            self.host.set_option(step.drive, step.name, step.value, back=step.back)
         elif isinstance(step, steps.Pin):
-            self._host.pin(step.drive)
+            self.host.pin(step.drive)
         elif isinstance(step, steps.Flush):
-            self._host.flush(step.drive)
+            self.host.flush(step.drive)
         elif isinstance(step, steps.SetCache):
-            self._host.set_cache(step.drive, step.mode)
+            self.host.set_cache(step.drive, step.mode)
         else:
-            self._host.save_cache(step.drive, step.mode, step.saved)
+            self.host.save_cache(step.drive, step.mode, step.saved)
         return None
 
     def _ask_cache(self, step: steps.AskCache) -> None:
@@ -346,10 +338,10 @@ class Switcher:
         A way back, which nobody agreed to anew, asks nothing but what bcache itself stands on.
         """
         way_back = step.agreed is None
-        drives = self._host.bcache_members(step.drive) if way_back else self._host.look()
+        drives = self.host.bcache_members(step.drive) if way_back else self.host.look()
         mine = [drive for drive in drives if drive.drive_id == step.drive.drive_id]
         report = HostReport("this host", "", "", VERSION, drives)
-        why = writeback_refusal(report, mine, self._host.lost_writes(), step.agreed)
+        why = writeback_refusal(report, mine, self.host.lost_writes(), step.agreed)
         if why:
             raise RefusedError(
                 f"{step.drive.dev_name}: {why}",
@@ -362,7 +354,7 @@ class Switcher:
         Raises ConflictError where a lease of another journal holds its domain: what was there
         before that lease is in that journal, and either way back would undo the other.
         """
-        holder = self._journal.held_elsewhere(entry.domain_id)
+        holder = self.journal.held_elsewhere(entry.domain_id)
         if holder:
             raise ConflictError(
                 f"a lease in the journal of another state folder holds {entry.domain_id}",
@@ -372,4 +364,4 @@ class Switcher:
         known = sound.get(entry.key)
         last = max((item.serial for item in sound.values()), default=0)
         serial = known.serial if known is not None else min(last + 1, INT_MAX)
-        self._journal.write(entry.key, entries.encode(replace(entry, serial=serial)))
+        self.journal.write(entry.key, entries.encode(replace(entry, serial=serial)))

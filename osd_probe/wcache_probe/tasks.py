@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Callable, Mapping, Optional, Sequence, Tuple, Union
 
 from wcache.core import VERSION
@@ -65,42 +65,31 @@ from .switching.way_back import bring_back
 TIMER_SECONDS_MAX = 30.0
 
 
+@dataclass
 class TaskRunner:
-    """Performs tasks on one host.  `clock` is the keeper's, `wall` dates journal entries."""
+    """Performs tasks on one host.  `clock` is the keeper's, `wall` dates journal entries.
 
-    def __init__(
-        self,
-        *,
-        host: DriveHost,
-        switcher: Switcher,
-        keeper: LeaseKeeper,
-        holds: Holds,
-        identity: Identity,
-        evidence: Optional[EvidenceFolder] = None,
-        clock: Callable[[], float] = time.monotonic,
-        wall: Callable[[], float] = time.time,
-        not_pinned: Callable[[Mapping[str, JournalEntry]], Sequence[Finding]] = lambda entries: (),
-        reported: Callable[[Sequence[DriveReport]], None] = lambda drives: None,
-    ) -> None:
-        """`not_pinned` names the drives of journal entries whose pins are not in place.
+    `not_pinned` names the drives of journal entries whose pins are not in place; `reported` hears
+    of the drives of each report.
+    """
 
-        `reported` hears of the drives of each report.
-        """
-        self._host = host
-        self._switcher = switcher
-        self._keeper = keeper
-        self._holds = holds
-        self._identity = identity
-        self._evidence = evidence
-        self._clock = clock
-        self._wall = wall
-        self._not_pinned = not_pinned
-        self._reported = reported
-        self._survey = DomainSurvey(host, switcher)
+    host: DriveHost
+    switcher: Switcher
+    keeper: LeaseKeeper
+    holds: Holds
+    identity: Identity
+    evidence: Optional[EvidenceFolder] = None
+    clock: Callable[[], float] = time.monotonic
+    wall: Callable[[], float] = time.time
+    not_pinned: Callable[[Mapping[str, JournalEntry]], Sequence[Finding]] = lambda entries: ()
+    reported: Callable[[Sequence[DriveReport]], None] = lambda drives: None
+
+    def __post_init__(self) -> None:
+        self._survey = DomainSurvey(self.host, self.switcher)
 
     def perform(self, task: Task) -> Outcome:
         """Do it; a FailureOutcome says truthfully whether the prior state is in place."""
-        touches = self._switcher.touches
+        touches = self.switcher.touches
         try:
             if isinstance(task.request, CHANGES):
                 return self._change(task)
@@ -112,7 +101,7 @@ class TaskRunner:
             failure = WcacheError(f"{type(error).__name__}: {error}")
             refused = False
         doubt = failure.doubt if isinstance(failure, PriorError) else PriorDoubt.NONE
-        ids, after = self._read_back(task, touched=self._switcher.touches > touches)
+        ids, after = self._read_back(task, touched=self.switcher.touches > touches)
         return FailureOutcome(
             printable(failure.message), printable(failure.advice), refused,
             self._restored(task, states_by_id(ids, after)), ids, after, doubt,
@@ -123,7 +112,7 @@ class TaskRunner:
         request = task.request
         assert isinstance(request, CHANGES)  # callers looked  # noqa: S101
         self._survey.take(request)
-        with self._switcher.alone(request.domain_id):
+        with self.switcher.alone(request.domain_id):
             outcome = self._perform(task)
         return self._accepted(request) if isinstance(request, AcceptRequest) else outcome
 
@@ -150,9 +139,9 @@ class TaskRunner:
         """
         request = task.request
         if isinstance(request, (ReportRequest, MemoryRequest)):
-            return not self._keeper.held
+            return not self.keeper.held
         try:
-            if self._switcher.entry(*entry_of(request)) is not None:
+            if self.switcher.entry(*entry_of(request)) is not None:
                 return False
         except WcacheError:
             return False
@@ -165,13 +154,13 @@ class TaskRunner:
     def _perform(self, task: Task) -> Outcome:
         request = task.request
         if isinstance(request, ReportRequest):
-            if self._evidence is not None:
-                self._evidence.take(request.proofs)
+            if self.evidence is not None:
+                self.evidence.take(request.proofs)
             report = self.report()
-            self._reported(report.drives)
+            self.reported(report.drives)
             return ReportOutcome(report)
         if isinstance(request, MemoryRequest):
-            return MemoryOutcome(self._host.memory())
+            return MemoryOutcome(self.host.memory())
         if isinstance(request, LEASED):
             return self._under_lease(request)
         if isinstance(request, ReleaseRequest):
@@ -182,14 +171,14 @@ class TaskRunner:
             return self._rollback(request)
         if isinstance(request, AcceptRequest):
             return self._accept(request)
-        drives = self._host.domain(request.domain_id)
+        drives = self.host.domain(request.domain_id)
         if isinstance(request, LookRequest):
             return DrivesOutcome(drives)
         if isinstance(request, (CountersRequest, OptionsRequest)):
             return self._state(drives, options=isinstance(request, OptionsRequest))
         if isinstance(request, MeasureRequest):
             drive = used_by(drives, request.osd_id, None)
-            return self._host.measure(
+            return self.host.measure(
                 drive, request.osd_id, request.load_point, request.count, request.spread_s
             )
         return self._time(request, drives)
@@ -198,29 +187,29 @@ class TaskRunner:
 
     def report(self) -> HostReport:
         """Everything on the host, with what could not be restored so far."""
-        lease = self._keeper.lease(self._clock())
-        sound, _ = self._switcher.read_journal()
+        lease = self.keeper.lease(self.clock())
+        sound, _ = self.switcher.read_journal()
         drives, unprepared = told_once(
-            self._host.look(), {entry.domain_id for entry in sound.values()}
+            self.host.look(), {entry.domain_id for entry in sound.values()}
         )
         findings = (
-            *self._host.host_findings(), *journal_findings(self._switcher, lease),
-            *self._not_pinned(sound),
+            *self.host.host_findings(), *journal_findings(self.switcher, lease),
+            *self.not_pinned(sound),
         )
         return HostReport(
-            self._identity.hostname, self._identity.probe_id, self._identity.instance_id, VERSION,
+            self.identity.hostname, self.identity.probe_id, self.identity.instance_id, VERSION,
             drives, (*findings, *unprepared), lease.lease_id if lease else "",
-            self._identity.simulated, journal_notes(self._switcher),
-            power_cuts=self._evidence.power_cuts() if self._evidence else (),
-            proofs=self._evidence.own_proofs() if self._evidence else (),
-            controllers=self._host.controllers(),
-            memory=rounded(self._host.memory()),
+            self.identity.simulated, journal_notes(self.switcher),
+            power_cuts=self.evidence.power_cuts() if self.evidence else (),
+            proofs=self.evidence.own_proofs() if self.evidence else (),
+            controllers=self.host.controllers(),
+            memory=rounded(self.host.memory()),
         )
 
     def _state(self, drives: Tuple[DriveReport, ...], *, options: bool = False) -> StateOutcome:
-        states = tuple(self._host.state(drive) for drive in drives)
+        states = tuple(self.host.state(drive) for drive in drives)
         if options:
-            values = map(self._host.option_values, drives)
+            values = map(self.host.option_values, drives)
             states = tuple(replace(one, options=found) for one, found in zip(states, values))
         return self._outcome(drives, Switched(states, states, changed=False))
 
@@ -238,21 +227,21 @@ class TaskRunner:
     def _counters(self, drives: Tuple[DriveReport, ...]) -> Tuple[FlushCounters, ...]:
         """The flush counters of all drives, or none: what was switched is true without them."""
         try:
-            found = tuple(filter(None, map(self._host.counters, drives)))
+            found = tuple(filter(None, map(self.host.counters, drives)))
         except WcacheError:
             return ()
         return found if len(found) == len(drives) else ()
 
     def _time(self, request: TimerRequest, drives: Tuple[DriveReport, ...]) -> Outcome:
         seconds = min(request.seconds_max, TIMER_SECONDS_MAX)
-        remaining_s = self._keeper.remaining_s(self._clock())
+        remaining_s = self.keeper.remaining_s(self.clock())
         if remaining_s is not None:
             # nothing restores while flushes are timed, so they end before the lease does
             seconds = min(seconds, remaining_s / 2)
-        elif request.domain_id in self._keeper.held:
+        elif request.domain_id in self.keeper.held:
             raise NotReadyError(f"the lease of {request.domain_id} has run out")
         drive = used_by(drives, request.osd_id, request.role)
-        return self._host.time_flushes(
+        return self.host.time_flushes(
             drive, request.osd_id, request.role, request.count, seconds,
             request.latency_limit_ms, min(max(request.spread_s, 0.0), seconds),
         )
@@ -260,37 +249,37 @@ class TaskRunner:
     # ---- changing
 
     def _under_lease(self, request: Union[SetModeRequest, SetOptionRequest]) -> Outcome:
-        lease = self._keeper.lease(self._clock())
+        lease = self.keeper.lease(self.clock())
         if lease is None or not lease.covers(request.domain_id):
             raise RefusedError(f"there is no live lease for {request.domain_id}")
         drives = self._survey.drives()
-        entry = self._switcher.entry(EntryKind.LEASE, request.domain_id)
+        entry = self.switcher.entry(EntryKind.LEASE, request.domain_id)
         if entry is not None and entry.owner_id != lease.lease_id:
             raise RefusedError(f"lease {entry.owner_id} still holds {request.domain_id}")
         if isinstance(request, SetOptionRequest):
             program = optioning.lease_set(
                 drives, entry, lease_id=lease.lease_id, name=request.name, value=request.value,
-                now_s=self._wall(), prior=self._stored(request.prior),
+                now_s=self.wall(), prior=self._stored(request.prior),
             )
         elif entry is not None and entry.of_options:
             raise RefusedError(f"lease {entry.owner_id} is about options, not the cache mode")
         else:
             program = toggle.lease_set(
-                drives, entry, lease_id=lease.lease_id, mode=request.mode, now_s=self._wall(),
-                throwaway=request.throwaway and self._keeper.throwaway,
+                drives, entry, lease_id=lease.lease_id, mode=request.mode, now_s=self.wall(),
+                throwaway=request.throwaway and self.keeper.throwaway,
                 consent_turn_on=request.consent_turn_on, prior=self._stored(request.prior),
-                lost=self._host.lost_writes(),
+                lost=self.host.lost_writes(),
             )
         # held from the first step on: should anything break, the keeper has it restored
-        self._keeper.is_held(request.domain_id, lease.lease_id)
+        self.keeper.is_held(request.domain_id, lease.lease_id)
         try:
-            return self._outcome(drives, self._switcher.run(request.domain_id, program))
+            return self._outcome(drives, self.switcher.run(request.domain_id, program))
         finally:
-            self._holds.follow(request.domain_id)
+            self.holds.follow(request.domain_id)
 
     def _of_our_cluster(self, prior: Prior) -> Prior:
         """The prior state that a request tells of; PriorError where it is of another cluster."""
-        ours = self._identity.cluster_fsid
+        ours = self.identity.cluster_fsid
         if ours and prior.cluster_fsid and prior.cluster_fsid != ours:
             raise PriorError(
                 PriorDoubt.DISPUTED,
@@ -309,21 +298,21 @@ class TaskRunner:
 
     def _release(self, request: ReleaseRequest) -> Outcome:
         prior = self._of_our_cluster(request.prior)
-        entry = self._switcher.entry(EntryKind.LEASE, request.domain_id)
+        entry = self.switcher.entry(EntryKind.LEASE, request.domain_id)
         if entry is None and not prior.known:
-            self._holds.follow(request.domain_id)
+            self.holds.follow(request.domain_id)
             return self._state(self._survey.drives())
         if entry is not None and request.lease_id not in ("", entry.owner_id):
             raise RefusedError(f"lease {entry.owner_id} holds {request.domain_id}")
         try:
             if entry is not None:
-                done = self._switcher.restore(entry, prior)
-                return self._outcome(self._host.prior(entry), done, entry)
+                done = self.switcher.restore(entry, prior)
+                return self._outcome(self.host.prior(entry), done, entry)
             # should it break off in the middle, the keeper goes on with it
-            self._keeper.is_held(request.domain_id, request.lease_id)
+            self.keeper.is_held(request.domain_id, request.lease_id)
             return self._bring_back(request, prior, EntryKind.LEASE, request.lease_id)
         finally:
-            self._holds.follow(request.domain_id)
+            self.holds.follow(request.domain_id)
 
     def _bring_back(
         self, request: Union[ReleaseRequest, RollbackRequest], prior: Prior, kind: EntryKind,
@@ -331,21 +320,21 @@ class TaskRunner:
     ) -> Outcome:
         """Restore what only the mgr knows."""
         drives = self._survey.drives()
-        return self._outcome(drives, self._switcher.run(request.domain_id, bring_back(
-            prior, drives, kind=kind, owner_id=owner_id, now_s=self._wall(),
-            throwaway=request.throwaway and self._keeper.throwaway,
+        return self._outcome(drives, self.switcher.run(request.domain_id, bring_back(
+            prior, drives, kind=kind, owner_id=owner_id, now_s=self.wall(),
+            throwaway=request.throwaway and self.keeper.throwaway,
         )))
 
     def _accept(self, request: AcceptRequest) -> Outcome:
         """Give up what the entries say; the drives stay as they are."""
-        lease = self._keeper.lease(self._clock())
+        lease = self.keeper.lease(self.clock())
         if lease is not None and lease.covers(request.domain_id):
             raise RefusedError(f"lease {lease.lease_id} holds {request.domain_id}")
-        sound, damaged = self._switcher.read_journal()
+        sound, damaged = self.switcher.read_journal()
         for key in request.keys:
             if key in damaged or (key in sound and sound[key].domain_id == request.domain_id):
-                self._switcher.drop(key)
-        self._holds.follow(request.domain_id)
+                self.switcher.drop(key)
+        self.holds.follow(request.domain_id)
         return self._state(())
 
     def _accepted(self, request: AcceptRequest) -> Outcome:
@@ -360,7 +349,7 @@ class TaskRunner:
         self, request: Union[ApplyRequest, ApplyOptionRequest, RollbackRequest]
     ) -> Optional[JournalEntry]:
         """The entry of a request's action; RefusedError where that is of another domain."""
-        entry = self._switcher.entry(*entry_of(request))
+        entry = self.switcher.entry(*entry_of(request))
         if entry is not None and entry.domain_id != request.domain_id:
             raise RefusedError(f"action {request.action_id} changed {entry.domain_id}")
         return entry
@@ -368,17 +357,17 @@ class TaskRunner:
     def _apply(self, request: Union[ApplyRequest, ApplyOptionRequest]) -> Outcome:
         drives, entry = self._survey.drives(), self._entry_of(request)
         if isinstance(request, ApplyOptionRequest):
-            return self._outcome(drives, self._switcher.run(request.domain_id, optioning.apply(
+            return self._outcome(drives, self.switcher.run(request.domain_id, optioning.apply(
                 drives, entry, action_id=request.action_id, name=request.name,
-                expected=request.expected, value=request.value, now_s=self._wall(),
+                expected=request.expected, value=request.value, now_s=self.wall(),
                 prior=self._stored(request.prior), agreed=request.agreed,
             )))
-        done = self._switcher.run(request.domain_id, toggle.apply(
+        done = self.switcher.run(request.domain_id, toggle.apply(
             drives, entry, action_id=request.action_id, expected=request.expected,
-            mode=request.mode, now_s=self._wall(),
-            throwaway=request.throwaway and self._keeper.throwaway,
+            mode=request.mode, now_s=self.wall(),
+            throwaway=request.throwaway and self.keeper.throwaway,
             consent_turn_on=request.consent_turn_on, persist=request.consent_persist,
-            known=self._stored(request.prior), lost=self._host.lost_writes(),
+            known=self._stored(request.prior), lost=self.host.lost_writes(),
         ))
         if entry is not None and any(prior.mode is not request.mode for prior in entry.drives):
             # a crash cut this action off after the change: it was ours, a rollback undoes it
@@ -392,5 +381,5 @@ class TaskRunner:
             return self._bring_back(request, prior, EntryKind.ACTION, request.action_id)
         if not prior.known:
             raise lost(request.action_id)
-        done = self._switcher.restore(entry, prior)
-        return self._outcome(self._host.prior(entry), done, entry)
+        done = self.switcher.restore(entry, prior)
+        return self._outcome(self.host.prior(entry), done, entry)

@@ -7,6 +7,7 @@ The collector reads each `*.prom` of its folder (`--collector.textfile.directory
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass, field
 from typing import Callable, Iterable, List
 
 from wcache.core.drive.safety import Safety, judge
@@ -20,28 +21,28 @@ NAME = "wcache.prom"
 READABLE = 0o644
 
 
+@dataclass
 class Textfile:
     """Writes the file after each report; what fails is said once, and stops nothing."""
 
-    def __init__(self, folder: str, say: Callable[[str], None]) -> None:
-        self._folder = folder
-        self._say = say
-        self._trouble = ""
+    folder: str
+    say: Callable[[str], None]
+    _trouble: str = field(default="")
 
     def write(self, drives: Iterable[DriveReport]) -> None:
         """Put the file in place whole, or leave the old one; nothing where no folder is named."""
-        if not self._folder:
+        if not self.folder:
             return
         try:
             # the collector takes no other ending, so it never reads a half-written file
             write_whole(
-                os.path.join(self._folder, NAME), metrics_text(drives), READABLE, sync=None
+                os.path.join(self.folder, NAME), metrics_text(drives), READABLE, sync=None
             )
             self._trouble = ""
         except StorageError as error:
             line = f"wcache-probe: {error.line()}"
             if line != self._trouble:
-                self._say(line)
+                self.say(line)
             self._trouble = line
 
 

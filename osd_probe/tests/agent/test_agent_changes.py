@@ -187,7 +187,7 @@ def test_a_change_that_failed_is_called_restored_by_what_is_read_at_its_end(prob
             probe.host.set_cache(drive, THROUGH)
 
     probe.host.flush = second_one_fails
-    probe.switcher._after_step = after_step
+    probe.switcher.after_step = after_step
     probe.mgr.lease = lease()
     probe.mgr.ask("t1", request_of())
     probe.agent(StopNever(probe)).run_turn()
@@ -235,7 +235,7 @@ def test_an_entry_of_a_way_back_calls_the_cluster_throwaway_where_the_mgr_does_t
     prior = prior_from(FSID, OBEYS, probe.host.domain(OBEYS))
     probe.host.set_cache(probe.host.domain(OBEYS)[0], THROUGH)
     written = []
-    probe.switcher._after_step = lambda number, step: written.append(step)
+    probe.switcher.after_step = lambda number, step: written.append(step)
     probe.mgr.throwaway = throwaway
     probe.mgr.ask("back", request_of(prior))
     probe.run()

@@ -106,7 +106,7 @@ def test_no_task_is_done_while_a_request_to_restore_stands(probe, requests):
         if not ids:
             ids.append(requests.ask(0))
 
-    probe.switcher._after_step = after_step
+    probe.switcher.after_step = after_step
     agent.run_turn()
     assert probe.mgr.outcome("two").refused
     (line,) = requests.wait(ids[0], 1.0, lambda: True)

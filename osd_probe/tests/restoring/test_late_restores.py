@@ -134,7 +134,7 @@ def test_the_guard_that_hears_of_a_late_restore_forgets_no_switch_under_way(prob
             held.append(probe.keeper.held)
 
     probe.journal.write = journal_write  # type: ignore[method-assign]
-    probe.switcher._after_step = after_step
+    probe.switcher.after_step = after_step
     probe.agent(StopNever(probe)).run_turn()
     assert held == [(OBEYS,)], "also while the switch goes on: the loop may hang in it"
     assert probe.keeper.held == (OBEYS,)

@@ -217,7 +217,7 @@ def of_another_version(text, **changes):
 
 def test_the_drives_of_an_entry_of_another_version_are_pinned_and_it_stays(fake_host, two):
     _, switcher = two
-    journal_of = switcher._journal
+    journal_of = switcher.journal
     ((key, text),) = journal_of.read().items()
     journal_of.entries[key] = other = of_another_version(text)
     sound, damaged = switcher.read_journal()
@@ -237,8 +237,8 @@ def test_the_drives_of_an_entry_of_another_version_are_pinned_and_it_stays(fake_
 ])
 def test_an_entry_that_names_no_drive_pins_none_and_says_so(fake_host, two, changes):
     _, switcher = two
-    ((key, text),) = switcher._journal.read().items()
-    switcher._journal.entries[key] = of_another_version(text, **changes)
+    ((key, text),) = switcher.journal.read().items()
+    switcher.journal.entries[key] = of_another_version(text, **changes)
     with pytest.raises(StorageError):
         switcher.hold_key(key)
     assert not pinned(fake_host, "sda")

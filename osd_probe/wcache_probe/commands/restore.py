@@ -21,7 +21,7 @@ import threading
 import time
 import uuid
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Callable, Dict, List, Optional, Sequence, Tuple
 
 from wcache.core.codec import parse_json
@@ -340,19 +340,16 @@ def line_of(entry: JournalEntry, error: Optional[WcacheError]) -> Line:
     return Line(False, printable(f"not restored: {names}: {error.line()}"))
 
 
+@dataclass
 class AskedToRestore:
     """The running probe's side: gives up its lease, restores all, and answers."""
 
-    def __init__(
-        self, *, requests: RestoreRequests, keeper: LeaseKeeper, restoring: Restoring,
-        journal: JournalFolder, say: Callable[[str], None],
-    ) -> None:
-        self._requests = requests
-        self._keeper = keeper
-        self._restoring = restoring
-        self._journal = journal
-        self._say = say
-        self._one_at_a_time = threading.Lock()
+    requests: RestoreRequests
+    keeper: LeaseKeeper
+    restoring: Restoring
+    journal: JournalFolder
+    say: Callable[[str], None]
+    _one_at_a_time: threading.Lock = field(default_factory=threading.Lock)
 
     def look(self) -> None:
         """Answer a request, if there is one.
@@ -363,19 +360,19 @@ class AskedToRestore:
             self._look()
 
     def _look(self) -> None:
-        request_id = self._requests.pending()
+        request_id = self.requests.pending()
         if not request_id:
             return
-        sound, _ = read_journal(self._journal)
+        sound, _ = read_journal(self.journal)
         held = [entry for entry in sound.values() if entry.kind is EntryKind.LEASE]
-        self._keeper.give_up("`wcache-probe restore` was called on this host")
-        results = self._restoring.restore_owed(ANSWER_S / 2)
+        self.keeper.give_up("`wcache-probe restore` was called on this host")
+        results = self.restoring.restore_owed(ANSWER_S / 2)
         unknown = NotReadyError("it is not due yet", "call again")
         lines = [line_of(entry, results.get(entry.domain_id, unknown)) for entry in held]
         try:
-            self._requests.answer(request_id, lines)
+            self.requests.answer(request_id, lines)
         except WcacheError as error:
-            self._say(error.line())
+            self.say(error.line())
 
 
 def _lock(state: StateFolder, sleep: Callable[[float], None] = time.sleep) -> None:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import threading
 import time
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Callable, Dict, Iterable, List, Optional, Tuple
 
 from wcache.core.drive.journal import EntryKind, PriorDrive
@@ -28,36 +29,36 @@ from ..switching.lease import LeaseKeeper, Restore
 from .restorer import ReadJournal, RestoreApart
 
 
+@dataclass
 class Holds:
     """Tells the keeper what the journal says.  Where that is in doubt, nothing is freed."""
 
-    def __init__(self, keeper: LeaseKeeper, read: ReadJournal) -> None:
-        self._keeper = keeper
-        self._read = read
-        self._one_at_a_time = threading.Lock()
+    keeper: LeaseKeeper
+    read: ReadJournal
+    _one_at_a_time: threading.Lock = field(default_factory=threading.Lock)
 
     def follow(self, domain_id: str) -> None:
         """Hold the domain where the journal has an entry of a lease for it, else free it."""
         key = lease_key(domain_id)
         with self._one_at_a_time, suppress(WcacheError):
-            sound, damaged = self._read()
+            sound, damaged = self.read()
             if key in sound:
-                self._keeper.is_held(domain_id, sound[key].owner_id)
+                self.keeper.is_held(domain_id, sound[key].owner_id)
             elif key not in damaged:
-                self._keeper.is_free(domain_id)
+                self.keeper.is_free(domain_id)
 
     def hold_all(self) -> None:
         """Hold every domain that the journal has an entry of a lease for."""
         with self._one_at_a_time, suppress(WcacheError):
-            sound, _ = self._read()
+            sound, _ = self.read()
             for entry in sound.values():
                 if entry.kind is EntryKind.LEASE:
-                    self._keeper.is_held(entry.domain_id, entry.owner_id)
+                    self.keeper.is_held(entry.domain_id, entry.owner_id)
 
     def prior(self, domain_id: str) -> Tuple[PriorDrive, ...]:
         """What the entry of a domain's lease says; nothing without one that can be read."""
         with suppress(WcacheError):
-            return prior_of_entry(self._read()[0].get(lease_key(domain_id)))
+            return prior_of_entry(self.read()[0].get(lease_key(domain_id)))
         return ()
 
 

@@ -61,19 +61,16 @@ class _Child:
     said: bytearray = field(default_factory=bytearray)
 
 
+@dataclass
 class RestoreApart:
     """In children that `start` makes of `words` and a key."""
 
-    def __init__(
-        self, start: Start, words: Callable[[], Sequence[str]], *, patience_s: float = PATIENCE_S,
-        hangs_s: float = HANGS_S, clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._start_child = start
-        self._words = words
-        self._patience_s = patience_s
-        self._hangs_s = hangs_s
-        self._clock = clock
-        self._children: Dict[str, _Child] = {}
+    start: Start
+    words: Callable[[], Sequence[str]]
+    patience_s: float = PATIENCE_S
+    hangs_s: float = HANGS_S
+    clock: Callable[[], float] = time.monotonic
+    _children: Dict[str, _Child] = field(default_factory=dict)
 
     def restore(self, keys: Sequence[str], patience_s: Optional[float] = None) -> Results:
         """Tell what came of entries: None is back, NotReadyError is still being done.
@@ -81,14 +78,14 @@ class RestoreApart:
         Entries of earlier calls whose end was not told yet are told too.  Each child is waited
         for until it is as old as `patience_s`, where that is not the usual time.
         """
-        patience_s = self._patience_s if patience_s is None else patience_s
+        patience_s = self.patience_s if patience_s is None else patience_s
         results: Results = {}
         self._collect(results, 0.0)
         waiting = [key for key in keys if key not in self._children and key not in results]
         asked = set(keys)
         while True:
             waiting = self._start(waiting, results)
-            now_s = self._clock()
+            now_s = self.clock()
             young = [
                 child.began_s + patience_s - now_s
                 for key, child in self._children.items()
@@ -104,12 +101,12 @@ class RestoreApart:
 
     def _start(self, waiting: List[str], results: Results) -> List[str]:
         """Start as many as may run; returns those that have to wait."""
-        now_s = self._clock()
+        now_s = self.clock()
         busy = sum(now_s < child.began_s + SLOW_S for child in self._children.values())
         free = max(0, AT_ONCE - busy)
         for key in waiting[:free]:
             try:
-                process = self._start_child([*self._words(), key])
+                process = self.start([*self.words(), key])
             except OSError as error:
                 results[key] = StorageError(f"no process could be started ({error.strerror})")
                 continue
@@ -136,8 +133,8 @@ class RestoreApart:
 
     def _unfinished(self, child: _Child) -> WcacheError:
         pid = child.process.pid
-        age_s = self._clock() - child.began_s
-        if age_s < self._hangs_s:
+        age_s = self.clock() - child.began_s
+        if age_s < self.hangs_s:
             return NotReadyError(f"restore process {pid} still running after {age_s:.0f} s")
         return StorageError(
             f"process {pid} hangs in its drive",
@@ -197,36 +194,35 @@ class _Owed:
     next_s: float
 
 
+@dataclass
 class Pins:
-    """Pins what the journal's entries of changes name.  Only the probe's loop may call it."""
+    """Pins what the journal's entries of changes name; `pinner` does it by their keys.
 
-    def __init__(
-        self, pinner: RestoreApart, read: ReadJournal, say: Callable[[str], None],
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        """`pinner` pins the drives of journal entries by their keys."""
-        self._pinner = pinner
-        self._read = read
-        self._say = say
-        self._clock = clock
-        self._owed: Dict[str, _Owed] = {}
+    Only the probe's loop may call it.
+    """
+
+    pinner: RestoreApart
+    read: ReadJournal
+    say: Callable[[str], None]
+    clock: Callable[[], float] = time.monotonic
+    _owed: Dict[str, _Owed] = field(default_factory=dict)
 
     def pin(self, keys: Sequence[str]) -> None:
         """Pin the drives of these entries; waits a little, and for no drive that hangs."""
-        self._take(self._pinner.restore(keys))
+        self._take(self.pinner.restore(keys))
 
     def look(self) -> None:
         """Try again what is due, and hear what came of earlier tries."""
         if not self._owed:
             return
         try:
-            sound, damaged = self._read()
+            sound, damaged = self.read()
         except WcacheError:
             return
         self._owed = {k: o for k, o in self._owed.items() if k in sound or k in damaged}
-        now_s = self._clock()
+        now_s = self.clock()
         due = [key for key, owed in self._owed.items() if owed.next_s <= now_s][:PINS_AT_ONCE]
-        self._take(self._pinner.restore(due, 0.0))
+        self._take(self.pinner.restore(due, 0.0))
 
     def findings(self, entries: Mapping[str, JournalEntry]) -> Tuple[Finding, ...]:
         """The pins that are not in place; `entries` is what the journal holds now."""
@@ -243,7 +239,7 @@ class Pins:
         for key, error in results.items():
             if error is None:
                 if self._owed.pop(key, None) is not None:
-                    self._say(printable(f"wcache-probe: {key}: pinned now"))
+                    self.say(printable(f"wcache-probe: {key}: pinned now"))
             else:
                 self._failed(key, error)
 
@@ -255,6 +251,6 @@ class Pins:
         else:
             why, failures = error.line(), known.failures + 1
         pause_s = min(PAUSE_MAX_S, PAUSE_FIRST_S * 2.0 ** min(failures, 16))
-        self._owed[key] = _Owed(why, failures, self._clock() + pause_s)
+        self._owed[key] = _Owed(why, failures, self.clock() + pause_s)
         if known.why != why:
-            self._say(printable(f"wcache-probe: {key}: cannot be pinned now: {why}"))
+            self.say(printable(f"wcache-probe: {key}: cannot be pinned now: {why}"))

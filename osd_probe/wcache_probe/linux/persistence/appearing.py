@@ -15,6 +15,7 @@ import re
 import select
 import time
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Callable, Dict, Iterator, List, Tuple
 from urllib.parse import quote
 
@@ -113,33 +114,30 @@ def try_until_done(
             raise
 
 
+@dataclass
 class Missed:
     """The running probe's side: starts what udev's programs did not bring to an end."""
 
-    def __init__(
-        self, notes: Appearing, run_dir: str, start: Start, say: Callable[[str], None],
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._notes = notes
-        self._run_dir = run_dir
-        self._start = start
-        self._say = say
-        self._clock = clock
-        self._next_s = 0.0
-        self._children: Dict[str, Started] = {}
+    notes: Appearing
+    run_dir: str
+    start: Start
+    say: Callable[[str], None]
+    clock: Callable[[], float] = time.monotonic
+    _next_s: float = field(default=0.0)
+    _children: Dict[str, Started] = field(default_factory=dict)
 
     def look(self) -> None:
         """Now and then: start what is left, a few at a time."""
-        now_s = self._clock()
+        now_s = self.clock()
         if now_s < self._next_s:
             return
         self._next_s = now_s + EVERY_S
         self._children = {w: c for w, c in self._children.items() if not _ended(c)}
-        for device, wwid, mode in self._notes.missed():
+        for device, wwid, mode in self.notes.missed():
             if wwid in self._children or len(self._children) >= AT_ONCE:
                 continue
-            self._say(f"{device} ({wwid}) appeared and was not set to {mode.value}: once more")
-            self._children[wwid] = self._start(words_of(device, wwid, mode, self._run_dir))
+            self.say(f"{device} ({wwid}) appeared and was not set to {mode.value}: once more")
+            self._children[wwid] = self.start(words_of(device, wwid, mode, self.run_dir))
 
 
 def words_of(device: str, wwid: str, mode: CacheMode, run_dir: str) -> List[str]:
