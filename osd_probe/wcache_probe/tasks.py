@@ -51,8 +51,8 @@ from wcache.core.protocol import (
 from .domain_survey import CHANGES, WAYS_BACK, DomainSurvey, entry_of, used_by
 from .evidence import EvidenceFolder
 from .journal.journal_words import journal_findings, journal_notes, prior_of_entry
-from .linux.memory import rounded
 from .linux.persistence.preparation import told_once
+from .linux.set_up import rounded
 from .mgr_link import Identity, printable
 from .restoring.owed import Holds
 from .switcher import Switcher
@@ -60,7 +60,7 @@ from .switching import options as optioning
 from .switching import toggle
 from .switching.lease import LeaseKeeper
 from .switching.steps import Switched
-from .switching.way_back import bring_back
+from .switching.toggle import bring_back
 
 TIMER_SECONDS_MAX = 30.0
 

@@ -25,10 +25,10 @@ from wcache_probe import safe_files
 from wcache_probe.commands.restore import RestoreRequests, catches, is_stopped
 from wcache_probe.evidence import DISOBEYED, POWER_CUT, PROOF, EvidenceFolder
 from wcache_probe.journal.journal_file import StateFolder
-from wcache_probe.linux import drives_alone, memory, set_up
+from wcache_probe.linux import drives_alone, set_up
 from wcache_probe.linux.block import foreign, osds
 from wcache_probe.linux.block.foreign import WriterSearch
-from wcache_probe.linux.block.mounts import kept_in_ram
+from wcache_probe.linux.block.host_files import kept_in_ram
 from wcache_probe.linux.block.options import bcaches_on, values_on
 from wcache_probe.linux.block.sysfs import BlockDevice, by_name, standing_on
 from wcache_probe.linux.glance import glance
@@ -231,7 +231,7 @@ class Host:
             lambda: preparation.booted(find_images(root)), preparation.record, preparation.noted,
             lambda: fsid_in(f"{root}/etc/ceph/ceph.conf"), lambda: foreign_rules.find(root),
             lambda: kept_in_ram(files, self.state, root),
-            lambda: memory.rounded(memory.look(files, known, f"{root}/cgroup")),
+            lambda: set_up.rounded(set_up.memory_of(files, known, f"{root}/cgroup")),
             lambda: set_up.of_host(files, known),
             lambda: [*Appearing(f"{root}/run", lambda: 4e9).missed()],
             lambda: SettingsFile(f"{root}/state/settings").news(), whole,

@@ -29,7 +29,7 @@ from wcache_probe.linux.vendor import controllers
 from wcache_probe.linux.vendor.tool import caches_in, wear_in
 from wcache_probe.matrix import cells
 from wcache_probe.restoring import restorer
-from wcache_probe.witness import listen, wire
+from wcache_probe.witness import wire
 from wcache_sim.drive_schema import load_drive_file
 
 from . import host_world
@@ -145,7 +145,7 @@ def witness(data: bytes) -> Any:
         with mock.patch.object(channel, "_prove"):
             channel.receive_run()
             channel.receive_number(b"x")
-    return listen.read_log(file_of(data))
+    return wire.read_log(file_of(data))
 
 
 def child(data: bytes) -> Any:

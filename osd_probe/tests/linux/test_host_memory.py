@@ -2,7 +2,7 @@
 
 import pytest
 from wcache.core.hardware import CgroupLimit
-from wcache_probe.linux import memory
+from wcache_probe.linux import set_up
 from wcache_probe.linux.block.host_files import HostFiles
 from wcache_probe.linux.block.osds import OsdDevices
 
@@ -22,13 +22,13 @@ def a_host(tmp_path, cgroups, limits):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(value)
     osds = tuple(OsdDevices(pid, "", (), pid=pid) for pid in cgroups)
-    return memory.look(HostFiles(proc=str(proc)), osds, str(tmp_path / "cgroup"))
+    return set_up.memory_of(HostFiles(proc=str(proc)), osds, str(tmp_path / "cgroup"))
 
 
 def test_ram_is_told_and_what_is_available_only_roughly(tmp_path):
     found = a_host(tmp_path, {}, {})
     assert found.total_bytes == 16384000 * 1024
-    told = memory.rounded(found)
+    told = set_up.rounded(found)
     assert found.available_bytes == 8192000 * 1024
     assert found.available_bytes - found.total_bytes / 32 < told.available_bytes
     assert told.available_bytes % (told.total_bytes // 32) == 0
@@ -64,7 +64,7 @@ def test_what_a_control_group_uses_is_told_without_page_cache_and_not_in_a_repor
 ):
     found = a_host(tmp_path, {7: cgroup}, files)
     assert found.limits == (CgroupLimit(3000000000, (7,), 2000000000),)
-    assert memory.rounded(found).limits == (CgroupLimit(3000000000, (7,)),)
+    assert set_up.rounded(found).limits == (CgroupLimit(3000000000, (7,)),)
 
 
 @pytest.mark.parametrize("text", ["", "0::/../../escape\n", "nonsense", "0:memory\n"])

@@ -35,7 +35,7 @@ from wcache.core.model import (
 )
 from wcache.core.options.option import SharedCache
 from wcache_probe.switching import options, steps
-from wcache_probe.switching.way_back import bring_back
+from wcache_probe.switching.toggle import bring_back
 
 THROUGH, BACK = "writethrough", "writeback"
 AGREED = SharedCache("h", ("nvme0n1 (A C 1)",), ("bcache0",), (0,))

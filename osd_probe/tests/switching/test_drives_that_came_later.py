@@ -18,7 +18,7 @@ from wcache.core.errors import RefusalKind, RefusedError, WcacheError
 from wcache.core.model import Transport
 from wcache_probe.switching import steps
 from wcache_probe.switching import toggle as sw
-from wcache_probe.switching.way_back import bring_back
+from wcache_probe.switching.toggle import bring_back
 
 NAMES = ("A", "B")
 WAS_ON = World(Transport.SCSI, True, True, False, True, layer=True)

@@ -8,7 +8,7 @@ from wcache.core.drive.journal import EntryKind
 from wcache.core.drive.prior import PriorDoubt, PriorError, prior_from
 from wcache.core.errors import RefusedError, StorageError
 from wcache_probe.switching import options
-from wcache_probe.switching.way_back import bring_back
+from wcache_probe.switching.toggle import bring_back
 
 
 def lease(drives, value="none", entry=None, name="scheduler", prior=None):

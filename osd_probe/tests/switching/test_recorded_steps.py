@@ -39,7 +39,7 @@ from wcache.core.options.entries import DRAINS, OPTIONS, leased_names, names_of
 from wcache.core.options.option import Place
 from wcache_probe.switching import options
 from wcache_probe.switching import toggle as sw
-from wcache_probe.switching.way_back import bring_back
+from wcache_probe.switching.toggle import bring_back
 
 # ---- cache modes
 

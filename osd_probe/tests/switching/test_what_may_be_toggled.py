@@ -23,7 +23,7 @@ from wcache.core.model import (
 )
 from wcache_probe.switching import toggle as sw
 from wcache_probe.switching.steps import ReadState
-from wcache_probe.switching.way_back import bring_back
+from wcache_probe.switching.toggle import bring_back
 
 BACK, THROUGH = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
 DROPPING = (Layer("dm-0", LayerKind.LVM, KernelView.WRITE_THROUGH),)

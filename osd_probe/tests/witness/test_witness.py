@@ -24,15 +24,17 @@ from wcache_probe.linux.block.host_files import read_text
 from wcache_probe.matrix.scratch import MIB
 from wcache_probe.witness import wire
 from wcache_probe.witness.disk import refuse_shared
-from wcache_probe.witness.listen import LogFile, listen, read_log
 from wcache_probe.witness.wire import (
     BATCH_MAX,
     BLOCK_BYTES,
+    LogFile,
     Written,
     decode,
     encode,
     judge,
+    listen,
     place_of,
+    read_log,
 )
 
 RUN = b"r" * 16

@@ -18,7 +18,7 @@ from wcache.core.drive.journal import EntryKind
 from wcache.core.drive.prior import prior_from
 from wcache.core.model import Transport
 from wcache_probe.switching import toggle as sw
-from wcache_probe.switching.way_back import bring_back
+from wcache_probe.switching.toggle import bring_back
 
 
 def toggled(mode, consent=False):

@@ -41,7 +41,7 @@ from wcache.core.text import command, typed
 
 from ..arguments import STATE_DIR
 from ..evidence import EvidenceFolder
-from . import memory
+from . import set_up
 from .block import options, osds, sysfs
 from .block.foreign import WriterSearch
 from .block.host_files import HostFiles
@@ -170,7 +170,7 @@ class LinuxDriveHost(DrivesAlone):
 
     def memory(self) -> Optional[HostMemory]:
         """The host's RAM, and the limits of its OSDs with what is used of them now."""
-        return memory.look(self._files, osds.discover(self._files, self._globs))
+        return set_up.memory_of(self._files, osds.discover(self._files, self._globs))
 
     def domain(self, domain_id: str) -> Tuple[DriveReport, ...]:
         """The drives of a cache domain, also where no OSD uses them any more."""

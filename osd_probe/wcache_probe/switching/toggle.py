@@ -1,4 +1,4 @@
-"""Pin, then toggle: the order of steps for every change of a cache mode, and its way back.
+"""Pin, then toggle: the order of steps for every change of a cache mode, and the ways back.
 
 Sans-I/O: a program is a generator that yields one `Step` at a time and is sent what
 the step read.  The probe runs it against real drives, tests run it against a model
@@ -21,6 +21,7 @@ from typing import Callable, Dict, Generator, List, Mapping, Optional, Sequence,
 from wcache.core.drive.journal import JOURNAL_VERSION, EntryKind, JournalEntry, prior_of
 from wcache.core.drive.prior import (
     Prior,
+    lost,
     not_back,
     require_entry,
     require_first_touch,
@@ -40,10 +41,13 @@ from wcache.core.drive.safety import (
 from wcache.core.errors import DisobeyedError, RefusedError, StorageError, WcacheError
 from wcache.core.model import CacheMode, DriveReport, DriveState, KernelView, Transport
 
+from . import options
 from .steps import (
     Flush,
     Pin,
     Program,
+    ReadOptions,
+    ReadState,
     RemoveJournal,
     SaveCache,
     SetCache,
@@ -360,3 +364,41 @@ def _require_flushing(drive: DriveReport, state: DriveState, mode: CacheMode) ->
     why = may_rest_on(replace(drive, state=state), {}, on=True, rested=True)
     if why:
         raise RefusedError(f"{drive.dev_name}: {why}")
+
+
+def bring_back(
+    prior: Prior, drives: Sequence[DriveReport], *, kind: EntryKind, owner_id: str, now_s: float,
+    throwaway: bool = False,
+) -> Program:
+    """Restore the cache mode, or the options, of which the mgr tells.
+
+    Drives that are as they were need nothing.  Others are journalled from what the mgr
+    knows first, so that a crash in the middle leaves the way back.
+    """
+    if not prior.known:
+        raise lost(owner_id)
+    states = yield from read(*drives, how=ReadOptions if prior.of_options else ReadState)
+    ids = [drive.drive_id for drive in drives]
+    if not not_back(prior.drives, states_by_id(ids, states)):
+        return Switched(states, states, changed=False)
+    persisted = False
+    if prior.of_options:
+        throwaway = False
+    else:  # before anything is journalled
+        modes = {item.drive_id: item.mode for item in prior.drives}
+        require_throwaway(drives, modes, throwaway=throwaway)
+        if CacheMode.WRITE_BACK in modes.values():
+            require_ours(drives)
+        # what a lease found was never saved anew; an applied change may have been
+        saved = {item.drive_id: item.state.page.saved for item in prior.drives}
+        persisted = kind is EntryKind.ACTION and any(
+            state.page.saved is not saved.get(drive.drive_id)
+            for drive, state in zip(drives, states)
+        )
+    entry = JournalEntry(
+        JOURNAL_VERSION, kind, owner_id, prior.domain_id, prior.drives, now_s, throwaway,
+        persisted, prior.cluster_fsid,
+    )
+    yield WriteJournal(entry)
+    back = options.restore if prior.of_options else restore
+    return (yield from back(entry, drives))

@@ -24,7 +24,6 @@ from ..linux.host import LinuxDriveHost
 from ..matrix.scratch import MARK, Scratch, find
 from ..safe_files import failure
 from ..stop_signal import StopSignal
-from .listen import read_log
 from .wire import (
     BATCH_MAX,
     BLOCK_BYTES,
@@ -39,6 +38,7 @@ from .wire import (
     parse_address,
     parse_token,
     place_of,
+    read_log,
 )
 
 ANSWER_S = 30.0
@@ -205,7 +205,7 @@ def witness(
 ) -> int:
     """0 where a run was witnessed or nothing is lost, 1 where not."""
     if options.verb == "listen":
-        from .listen import listen
+        from .wire import listen
 
         return listen(options.at, options.log, options.idle, say)
     # a mode is not changed, so no boot pin and no rule is asked for

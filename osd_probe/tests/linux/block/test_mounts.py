@@ -1,7 +1,7 @@
 """What lies in RAM is found, also below overlays; what only cannot be seen is not taken for it."""
 
 import pytest
-from wcache_probe.linux.block.mounts import kept_in_ram, mount_of, mounts
+from wcache_probe.linux.block.host_files import kept_in_ram, mount_of, mounts
 
 
 def mounted(fake_host, *lines):

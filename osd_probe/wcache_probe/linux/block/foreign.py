@@ -33,12 +33,12 @@ from .host_files import (
     PROCESSES_MAX,
     HostFiles,
     entries,
+    mounts,
     printable,
     read_table,
     read_text,
     unescape,
 )
-from .mounts import mounts
 from .sysfs import BlockDevice, standing_on
 
 CONFIRM_S = 1.0

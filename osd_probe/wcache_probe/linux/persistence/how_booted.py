@@ -16,8 +16,7 @@ from enum import Enum
 from typing import Iterator, Optional, Sequence
 
 from ...safe_files import read_bytes
-from ..block.host_files import HostFiles, read_text
-from ..block.mounts import NETWORK, mount_of, mounts
+from ..block.host_files import NETWORK, HostFiles, mount_of, mounts, read_text
 from .images import Image
 
 # what loaders put before an image: GRUB's names of microcode (util/grub-mkconfig.in), Arch's

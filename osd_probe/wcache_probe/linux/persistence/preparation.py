@@ -37,8 +37,7 @@ from wcache.core.model import (
 from wcache.core.text import named
 
 from ...safe_files import read_bytes, write_whole
-from ..block.host_files import HostFiles, printable, read_table, read_text
-from ..block.mounts import kept_in_ram
+from ..block.host_files import HostFiles, kept_in_ram, printable, read_table, read_text
 from .how_booted import Booted, BootedBy, booted_by
 from .images import IMAGES_MAX, KERNELS_MAX, Image, find_images, find_kernels
 from .udev_rule import (

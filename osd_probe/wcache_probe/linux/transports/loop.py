@@ -22,8 +22,7 @@ from wcache.core.model import (
 )
 
 from ...safe_files import closing_fd, failure
-from ..block.host_files import HostFiles, read_text, write_attribute
-from ..block.mounts import IN_RAM, file_system_of
+from ..block.host_files import IN_RAM, HostFiles, file_system_of, read_text, write_attribute
 from ..block.sysfs import BlockDevice
 from .base import CacheReading, Identity, Switch, safe_id
 
