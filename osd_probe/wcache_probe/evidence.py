@@ -55,10 +55,6 @@ class EvidenceFolder:
         """What power cuts have shown to be lost, by drive model."""
         return lost_by_model("this host", self.power_cuts())
 
-    def put_power_cut(self, cut: PowerCut) -> str:
-        """Keep it, on stable storage; returns the file's path."""
-        return self.put(f"{POWER_CUT}{cut.run_id}", cut)
-
     def own_proofs(self) -> Tuple[ToggleProof, ...]:
         """What `prove` has shown on this host."""
         return tuple(self._all(PROOF, ToggleProof))

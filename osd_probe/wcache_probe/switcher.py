@@ -43,12 +43,7 @@ from .switching import options, steps, toggle
 from .switching.steps import Program, Step, Switched
 
 AfterStep = Callable[[int, Step], None]
-Lock = Callable[[str], ContextManager[None]]
-
-
-def nobody_else(_domain_id: str) -> ContextManager[None]:
-    """The lock where no other process knows the drives."""
-    return nullcontext()
+Lock = Callable[[str], ContextManager[object]]
 
 
 def nothing(_number: int, _step: Step) -> None:
@@ -85,7 +80,7 @@ class Switcher:
     host: DriveHost
     journal: Journal
     after_step: AfterStep = nothing
-    lock: Lock = nobody_else
+    lock: Lock = nullcontext
     may_not_go_on: Callable[[], str] = str
     at: Callable[[str], None] = lambda what: None
     _alone: str = field(default="")  # the domain that is held

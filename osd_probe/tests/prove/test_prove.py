@@ -1,7 +1,7 @@
 """`wcache-probe prove`: a translation is believed where all sides say the same, always."""
 
 import tempfile
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,7 +26,7 @@ from wcache_probe.linux.host import LinuxDriveHost
 from wcache_probe.linux.transports.classify import Switches
 from wcache_probe.linux.transports.sata import SataHbaSwitch
 from wcache_probe.prove import FlushTimes, Found, Trial
-from wcache_probe.switcher import Switcher, nobody_else
+from wcache_probe.switcher import Switcher
 
 BACK, THROUGH = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
 SWALLOWED = {BACK: FlushTimes(60.0, 50.0, 40.0), THROUGH: FlushTimes(8000.0, 50.0, 40.0)}
@@ -246,7 +246,7 @@ def test_what_changed_before_the_lock_was_had_is_not_tried(fake_host, tmp_path, 
 
     def lock(domain_id):
         happens(stage)
-        return nobody_else(domain_id)
+        return nullcontext(domain_id)
 
     with pytest.raises(RefusedError, match=said):
         stage.run(stage.trial, lock)

@@ -1,5 +1,6 @@
 """`wcache-probe prove` writes and toggles nothing where anything but the missing proof is there."""
 
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
@@ -9,14 +10,14 @@ from wcache.core.errors import RefusedError, WcacheError
 from wcache.core.model import KernelView, Layer, LayerKind
 from wcache_probe import prove as command
 from wcache_probe.prove import Found, InPlace, Trial
-from wcache_probe.switcher import Switcher, nobody_else
+from wcache_probe.switcher import Switcher
 
 
 def place_of(stage, osd):
     return InPlace(stage.drive) if osd else FakeScratch(stage.drive)
 
 
-def proven(stage, place, lock=nobody_else):
+def proven(stage, place, lock=nullcontext):
     """All that the command does with a drive that was named to it, with the consent given."""
     mode = command.refuse(stage.drive, place, True)
     switcher = Switcher(stage.host, stage.state.journal, lock=lock)
@@ -56,7 +57,7 @@ def test_what_came_before_the_lock_was_had_is_asked_again(fake_host, tmp_path, o
 
     def hidden_first(domain_id):
         fake_host.hide_processes()
-        return nobody_else(domain_id)
+        return nullcontext(domain_id)
 
     with pytest.raises(RefusedError, match="pid namespace"):
         proven(stage, place, hidden_first)

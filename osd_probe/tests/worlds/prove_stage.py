@@ -1,6 +1,6 @@
 """A drive behind a translation, and `wcache-probe prove` at work on it."""
 
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 from translations import BEHIND
 from wcache.core.drive.safety import may_toggle
@@ -11,7 +11,7 @@ from wcache_probe.linux.block.sysfs import by_name
 from wcache_probe.linux.host import LinuxDriveHost
 from wcache_probe.linux.transports.classify import Switches
 from wcache_probe.prove import FlushTimes, Trial
-from wcache_probe.switcher import Switcher, nobody_else
+from wcache_probe.switcher import Switcher
 
 BACK, THROUGH = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
 HONEST = {BACK: FlushTimes(60.0, 9000.0, 40.0), THROUGH: FlushTimes(8000.0, 50.0, 40.0)}
@@ -65,7 +65,7 @@ class Stage:
             fake_host.osd(1, block="sda")
         self.drive = self.host.drive_of(by_name(fake_host.files, "sda"))
 
-    def run(self, trial, lock=nobody_else):
+    def run(self, trial, lock=nullcontext):
         switcher = Switcher(self.host, self.state.journal, lock=lock)
         return command.run(
             self.host, switcher, FakeScratch(self.drive), self.drive.mode, trial

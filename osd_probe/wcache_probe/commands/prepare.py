@@ -114,7 +114,7 @@ def prepare(options: argparse.Namespace, preparer: Preparer, host: LinuxDriveHos
 
 def _asked(words: Iterable[str], drives: Sequence[DriveReport]) -> Tuple[str, ...]:
     """The kernel names of what `--drive` names; NotFoundError where no OSD uses one."""
-    found = tuple(word[len("/dev/"):] if word.startswith("/dev/") else word for word in words)
+    found = tuple(word.removeprefix("/dev/") for word in words)
     for name in found:
         if not any(drive.dev_name == name for drive in drives):
             raise NotFoundError(
@@ -315,7 +315,7 @@ def _unprepare_drives(
         )
         lines, gone = preparation.look().lines, set()
         for word in options.drive:
-            name = word[len("/dev/"):] if word.startswith("/dev/") else word
+            name = word.removeprefix("/dev/")
             wwid = dict(host.disks()).get(name, "")
             if not is_named(wwid, lines):
                 raise NotFoundError(

@@ -18,7 +18,7 @@ from wcache.core.host_report import PowerCut
 from wcache.core.model import CacheMode, DriveReport, Transport
 from wcache.core.text import named
 
-from ..evidence import EvidenceFolder
+from ..evidence import POWER_CUT, EvidenceFolder
 from ..linux.block.host_files import HostFiles, read_text
 from ..linux.host import LinuxDriveHost
 from ..matrix.scratch import MARK, Scratch, find
@@ -220,6 +220,6 @@ def witness(
         )
     cut, numbers = check(scratch, options.log)
     tell(cut, numbers, print)
-    path = EvidenceFolder(options.state_dir).put_power_cut(cut)
+    path = EvidenceFolder(options.state_dir).put(f"{POWER_CUT}{cut.run_id}", cut)
     print(f"kept in {path}; the probe of this host reports it to the mgr")
     return 1 if cut.lost else 0

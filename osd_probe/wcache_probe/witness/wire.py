@@ -327,10 +327,10 @@ def listen(address: str, log: str, idle_s: float, say: Say) -> int:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         server = socket.create_server((host, port), family=family, backlog=4)
     with closing(server):
-        say(f"listening at {host} port {server.getsockname()[1]}; on the drive's host run:")
-        say(command(
-            "wcache-probe witness write DEVICE --to {} --token {}", address_of(server), token.hex()
-        ))
+        bound, port = server.getsockname()[:2]
+        to = f"[{bound}]:{port}" if ":" in bound else f"{bound}:{port}"
+        say(f"listening at {host} port {port}; on the drive's host run:")
+        say(command("wcache-probe witness write DEVICE --to {} --token {}", to, token.hex()))
         while True:
             connection, peer = server.accept()
             with closing(connection):
@@ -342,12 +342,6 @@ def listen(address: str, log: str, idle_s: float, say: Say) -> int:
                     say(f"refused {printable(str(peer[0]))}: {error.message}")
                     continue
                 return _witness(channel, run, log, idle_s, say)
-
-
-def address_of(server: socket.socket) -> str:
-    """HOST:PORT as a writer has to give it."""
-    host, port = server.getsockname()[:2]
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _witness(channel: Channel, run: WitnessRun, log: str, idle_s: float, say: Say) -> int:

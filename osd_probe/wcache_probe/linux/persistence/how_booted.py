@@ -56,11 +56,6 @@ class Booted:
     by: BootedBy
     why: str = ""
 
-    @property
-    def is_seen(self) -> bool:
-        """Whether the images of this host are all that it boots."""
-        return self.by in (BootedBy.HERE, BootedBy.NONE)
-
 
 def booted_by(images: Sequence[Image], root: str, files: HostFiles) -> Booted:
     """What the kernel's own figures say of this boot.

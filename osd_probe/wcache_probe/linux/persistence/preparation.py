@@ -51,7 +51,6 @@ from .udev_rule import (
     names_in,
     note_for,
     note_of,
-    pins_one,
 )
 
 RULES_FOLDER = "etc/udev/rules.d"
@@ -94,16 +93,6 @@ class Prepared:
     journal_lost: str = ""  # why the next boot would have nothing of the journal
     proven: FrozenSet[str] = frozenset()
     unproven: str = ""  # what is said of a line that no boot has proven
-
-    @property
-    def all_proven(self) -> bool:
-        """Whether a boot has proven each line that pins a drive."""
-        return all(line in self.proven for line in self.lines if pins_one(line))
-
-    @property
-    def waits(self) -> bool:
-        """Whether the next boot may prove the others."""
-        return boots_once(self.unproven)
 
     def refusal(self, wwid: str) -> str:
         """Why a pinnable drive may not be toggled; empty where its pin comes back with it."""
@@ -160,7 +149,7 @@ class Preparation:
         """Whether this kernel was given an image of the host, or one that was made anew since."""
         if booted.by is BootedBy.OTHER_SIZE and record is not None:
             return record.seen_in_boot == self.boot_id() != ""
-        return booted.is_seen
+        return booted.by in (BootedBy.HERE, BootedBy.NONE)
 
     def _since(self, record: Record, text: str) -> str:
         """Why no note of this boot could speak of what the next one boots; empty where one can."""

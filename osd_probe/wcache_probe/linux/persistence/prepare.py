@@ -22,8 +22,8 @@ from ...safe_files import read_bytes, remove, write_whole
 from ..block.host_files import read_text
 from .how_booted import BootedBy
 from .images import IMAGES_MAX, Image, Tool, find_images, find_tool, rules_in, run_program, run_tool
-from .preparation import Preparation
-from .udev_rule import BootRule, is_ours, matches, pattern
+from .preparation import Preparation, boots_once
+from .udev_rule import BootRule, is_ours, matches, pattern, pins_one
 
 Say = Callable[[str], None]
 _NO_TOOL = "neither initramfs-tools nor dracut nor mkinitcpio is installed here"
@@ -197,12 +197,12 @@ class Preparer:
     def _say_what_is_proven(self) -> int:
         """What the probe will say of it; 1 where that is not a matter of the next boot."""
         now = self.preparation.look()
-        if not now.trouble and now.all_proven:
+        if not now.trouble and set(filter(pins_one, now.lines)) <= now.proven:
             self.say("prepared: udev pins these drives whenever they appear")
             return 0
         self.say(now.trouble or now.unproven)
         rule = f"put {self.preparation.rule_path} into what it boots"
-        if now.trouble or not now.waits:
+        if now.trouble or not boots_once(now.unproven):
             self.say(f"NOT prepared: wcache will not toggle the drives of this host; {rule}, and "
                      "boot it")
             return 1

@@ -297,7 +297,11 @@ class BootRule:
     def text(self) -> str:
         """The file."""
         lines = {*map(line_of, self.wwids), *self.kept}
-        last = map(_pins_last, filter(pins_one, lines))
+        # what pins each drive after all rules of its scsi_disk
+        last = (
+            f'{_MATCH_OWN}ATTRS{{wwid}}=="{_name_in(line)}", {_PIN_LAST}'
+            for line in filter(pins_one, lines)
+        )
         return _TEXT + "".join(
             f"{line}\n" for line in (*_notes(lines), *sorted(lines), *sorted(last))
         )
@@ -316,11 +320,6 @@ def pins_one(line: str) -> bool:
 
 def _name_in(line: str) -> str:
     return line[len(_HEAD):-len(_TAIL)]
-
-
-def _pins_last(line: str) -> str:
-    """What pins the drive of a line of `line_of` after all rules of its scsi_disk."""
-    return f'{_MATCH_OWN}ATTRS{{wwid}}=="{_name_in(line)}", {_PIN_LAST}'
 
 
 def is_ours(text: str) -> bool:

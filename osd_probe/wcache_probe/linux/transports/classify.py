@@ -65,11 +65,6 @@ def is_volume(device: BlockDevice, driver: str) -> Optional[bool]:
     return None
 
 
-def is_sas_disk(device: BlockDevice) -> bool:
-    """Whether a disk is named as SAS disks are: by NAA 5 (SPL); volumes have NAA 6."""
-    return device.wwid.startswith("naa.5")
-
-
 class PassedOnSwitch(ScsiSwitch):
     """Transport `sas-behind-raid`: the drive's own page, as the RAID firmware hands it on."""
 
@@ -173,7 +168,8 @@ class Switches:
             if ata:
                 # a volume never says that it is ATA: this is a disk that is passed on as it is
                 return self._sata_hba
-            passed_on = volume is False and is_sas_disk(device)
+            # SAS disks are named by NAA 5 (SPL), volumes by NAA 6
+            passed_on = volume is False and device.wwid.startswith("naa.5")
             return self._passed_on if passed_on else self._untold
         if driver.startswith(SAS_HOSTS):
             # a volume of the adapter's own RAID firmware hangs on no SAS end device

@@ -235,8 +235,6 @@ class ScsiReply:
     sense: Sense = Sense(0, 0, 0)
 
 
-Guard = Callable[[], None]
-
 # fd, name, cdb, data_in, data_out, timeout_ms: the SCSI status and what came in
 Submit = Callable[[int, str, bytes, int, bytes, int], Tuple[int, ScsiReply]]
 
@@ -253,7 +251,7 @@ class SgIo:
 
     def command(
         self, device: BlockDevice, cdb: bytes, *, data_in: int = 0, data_out: bytes = b"",
-        timeout_ms: int = TIMEOUT_MS, guard: Optional[Guard] = None,
+        timeout_ms: int = TIMEOUT_MS, guard: Optional[Callable[[], None]] = None,
     ) -> ScsiReply:
         """Carry out one command; Unit Attention and Busy are retried.
 
