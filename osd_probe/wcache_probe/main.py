@@ -159,14 +159,11 @@ def _look_and_say(options: argparse.Namespace, drives: Drives) -> int:
         from .linux.persistence.udev_rule import RuleFolder
 
         return removable(options, RuleFolder())
-    if options.command == "inspect":
-        from .commands.inspect import inspect
+    if options.command in ("inspect", "look"):
+        from .commands.inspect import inspect, look
 
-        return inspect(drives.host(options, None), options.hostname, options.format)
-    if options.command == "look":
-        from .commands.inspect import look
-
-        return look(drives.host(options, None), options.hostname, options.format)
+        show = look if options.command == "look" else inspect
+        return show(drives.host(options, None), options.hostname, options.format)
     from .commands.journal import status
 
     if not os.path.isdir(options.state_dir):

@@ -40,7 +40,6 @@ WITHOUT = {
     f"{PROBE}/linux/transports/sg_io.py _submit": "a struct that the kernel fills",
     f"{PROBE}/linux/transports/nvme.py _why_remote": "compares a word of the kernel",
     f"{PROBE}/mgr_link.py encode_post": "reads what was written the line before",
-    f"{PROBE}/witness/disk.py boot_id": "a word of the kernel, made printable",
 }
 
 Function = Tuple[str, int]

@@ -51,7 +51,6 @@ class Restore:
     domain_id: str
     lease_id: str
     reason: str
-    attempt: int  # 0 the first time
 
 
 @dataclass(frozen=True)
@@ -217,7 +216,7 @@ class LeaseKeeper:
         """Return the restores that are due now; they come before any task."""
         self._expire(now_s)
         return [
-            Restore(domain_id, held.lease_id, held.reason, held.attempts)
+            Restore(domain_id, held.lease_id, held.reason)
             for domain_id, held in tuple(self._held.items())
             if not self._covers(held) and now_s >= held.retry_at_s
         ]

@@ -19,7 +19,7 @@ from wcache.core.model import CacheMode, DriveReport, Transport
 from wcache.core.text import named
 
 from ..evidence import POWER_CUT, EvidenceFolder
-from ..linux.block.host_files import HostFiles, read_text
+from ..linux.block.host_files import HostFiles
 from ..linux.host import LinuxDriveHost
 from ..matrix.scratch import MARK, Scratch, find
 from ..safe_files import failure
@@ -52,7 +52,7 @@ def write(
 ) -> int:
     """Write until stopped or the power is gone; 0 where at least one write was acknowledged."""
     run = WitnessRun(
-        secrets.token_hex(RUN_ID_BYTES), hostname, boot_id(scratch.files), scratch.drive.drive_id,
+        secrets.token_hex(RUN_ID_BYTES), hostname, scratch.files.boot_id, scratch.drive.drive_id,
         scratch.drive.drive_model, scratch.drive.mode, _blocks(scratch), time.time(),
     )
     dropping = not_flushing(scratch.drive.state)
@@ -133,11 +133,6 @@ def _blocks(scratch: Scratch) -> int:
     return blocks
 
 
-def boot_id(files: HostFiles) -> str:
-    """Which boot of the host this is; empty where the kernel does not say."""
-    return read_text(os.path.join(files.proc, "sys/kernel/random/boot_id")) or ""
-
-
 PIECE_BYTES = 2**20
 NUMBERS_SHOWN = 8
 
@@ -177,7 +172,7 @@ def check(scratch: Scratch, log: str) -> Tuple[PowerCut, Tuple[int, ...]]:
         check_run(run), acknowledged, run.blocks,
         lambda place: region[place * BLOCK_BYTES : (place + 1) * BLOCK_BYTES],
     )
-    now = boot_id(scratch.files)
+    now = scratch.files.boot_id
     return PowerCut(
         run.run_id, run.drive_id, run.drive_model, run.mode, acknowledged, checked,
         len(lost), time.time(), bool(run.boot_id and now and run.boot_id != now),

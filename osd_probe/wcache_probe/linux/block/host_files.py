@@ -82,6 +82,11 @@ class HostFiles:
             return None
         return status if found else None
 
+    @property
+    def boot_id(self) -> str:
+        """Which boot of the host this is; empty where the kernel does not say."""
+        return printable(read_text(os.path.join(self.proc, "sys/kernel/random/boot_id")) or "")
+
     def open_device(self, name: str, number: str) -> int:
         """A read-only descriptor of block device `name`; the caller closes it.
 

@@ -37,7 +37,7 @@ from wcache.core.model import (
 from wcache.core.text import named
 
 from ...safe_files import read_bytes, write_whole
-from ..block.host_files import HostFiles, kept_in_ram, printable, read_table, read_text
+from ..block.host_files import HostFiles, kept_in_ram, read_table
 from .how_booted import Booted, BootedBy, booted_by
 from .images import IMAGES_MAX, KERNELS_MAX, Image, find_images, find_kernels
 from .udev_rule import (
@@ -148,7 +148,7 @@ class Preparation:
     def _is_seen(self, booted: Booted, record: Optional[Record]) -> bool:
         """Whether this kernel was given an image of the host, or one that was made anew since."""
         if booted.by is BootedBy.OTHER_SIZE and record is not None:
-            return record.seen_in_boot == self.boot_id() != ""
+            return record.seen_in_boot == self._files.boot_id != ""
         return booted.by in (BootedBy.HERE, BootedBy.NONE)
 
     def _since(self, record: Record, text: str) -> str:
@@ -165,7 +165,7 @@ class Preparation:
         why = f"whether it boots an image with the boot rule cannot be told, since {booted.why}"
         if not os.path.isdir(os.path.join(self._files.run, os.path.dirname(NOTE_FILE))):
             return f"{why}, and udev's database is not to be seen (a container needs /run/udev)"
-        if self.boot_id() == record.boot_id:
+        if self._files.boot_id == record.boot_id:
             return f"{Cure.BOOT_ONCE.value}: {why}; its next boot shows it"
         return f"{why}, and this boot left no note of the boot rule as it is: {ADVICE}"
 
@@ -175,7 +175,7 @@ class Preparation:
         It is the rule as it is, had before this boot by what the host may boot; or the one of
         before it, which an image had that is none of this host's.
         """
-        note, now = self._note(), self.boot_id()
+        note, now = self.note(), self._files.boot_id
         if not note or not now:
             return ()
         if note == note_of(text) and record.boot_id not in ("", now):
@@ -195,7 +195,7 @@ class Preparation:
     def seen_in_boot(self, images: Sequence[Image]) -> str:
         """This boot, where its kernel is or was seen to be given an image of the host."""
         seen = self._is_seen(self.booted(images), self.record())
-        return self.boot_id() if seen else ""
+        return self._files.boot_id if seen else ""
 
     def recorded(
         self, rule: str, images: Tuple[Image, ...], seen_in_boot: str, noted: Tuple[str, ...],
@@ -203,7 +203,7 @@ class Preparation:
     ) -> Record:
         """The record of this rule in these images; what has not changed since keeps its boot."""
         before, kernels = self.record(), find_kernels(self.root)
-        boot_id = "" if self._own_init() else self.boot_id()
+        boot_id = "" if self._own_init() else self._files.boot_id
         if before is not None and before.boot_id and boot_id:
             seen = (before.rule_sha256, before.images, before.kernels)
             boot_id = before.boot_id if seen == (digest(rule), images, kernels) else boot_id
@@ -261,7 +261,7 @@ class Preparation:
     def _rule_in_ram(self) -> str:
         return kept_in_ram(self._files, os.path.dirname(self.rule_path), self.root)
 
-    def _note(self) -> str:
+    def note(self) -> str:
         """The note in udev's database, which a rule of ours left in this boot's initramfs."""
         if self._own_init():
             return ""  # any event since the boot may have left it
@@ -270,15 +270,6 @@ class Preparation:
 
     def _own_init(self) -> bool:
         return os.path.lexists(os.path.join(self.root, "init"))
-
-    def noted(self) -> bool:
-        """Whether this boot left the note of the rule as it is."""
-        return self._note() == note_of(self.rule_text()) != ""
-
-    def boot_id(self) -> str:
-        """Which boot of the host this is; empty where the kernel does not say."""
-        path = os.path.join(self._files.proc, "sys/kernel/random/boot_id")
-        return printable(read_text(path) or "")
 
 
 def boots_once(refusal: str) -> bool:

@@ -179,8 +179,10 @@ class BootingHost:
         script = (
             "from wcache_probe.linux.persistence.images import find_images; "
             "from wcache_probe.linux.persistence.preparation import Preparation; "
+            "from wcache_probe.linux.persistence.udev_rule import note_of; "
             "host = Preparation('/', '/var/lib/wcache'); "
-            "print(host.booted(find_images('/')).by.name, host.noted())"
+            "noted = host.note() == note_of(host.rule_text()) != ''; "
+            "print(host.booted(find_images('/')).by.name, noted)"
         )
         return self.sh(f'PYTHONPATH={PACKAGES} python3 -B -c "{script}"').split()
 
