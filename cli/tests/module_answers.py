@@ -6,8 +6,6 @@ from typing import Any, Dict, List
 
 from wcache.core import codec
 from wcache.core.change.change import Change
-from wcache.core.change.domain_settings import CacheModeSetting
-from wcache.core.change.drive_setting import CacheDomain
 from wcache.core.change.gate.gate_state import GateSettings
 from wcache.core.change.rollout_state import Rollout, Wave, WaveKind
 from wcache.core.errors import NotFoundError
@@ -35,6 +33,8 @@ from wcache.core.record import (
     Period,
     Record,
 )
+from wcache.core.setting.domain_settings import CacheModeSetting
+from wcache.core.setting.drive_setting import CacheDomain
 from wcache.core.verdict.recommend import recommend
 from wcache.core.verdict.result import ModeSummary, Result
 from wcache.services.plans.planners import plain_changes

@@ -20,8 +20,6 @@ from mgr_fakes.gate_simulation import SCENES, Osd
 from wcache.core import events
 from wcache.core.change import preconditions as holding
 from wcache.core.change.change import Change, ChangeStatus
-from wcache.core.change.domain_settings import CacheModeSetting
-from wcache.core.change.drive_setting import CacheDomain
 from wcache.core.change.gate.blocks import CONTROLS_MAX
 from wcache.core.change.gate.evidence import controls_for
 from wcache.core.change.gate.gate_state import GateSettings
@@ -42,6 +40,8 @@ from wcache.core.protocol import (
     StateOutcome,
 )
 from wcache.core.record import Precondition
+from wcache.core.setting.domain_settings import CacheModeSetting
+from wcache.core.setting.drive_setting import CacheDomain
 from wcache.options import Options
 
 WB, WT = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH

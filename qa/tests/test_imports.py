@@ -136,7 +136,7 @@ def test_nobody_has_another_way_to_a_network_a_shell_or_code_in_data():
 ORDERS = {
     # the words of core come first
     "wcache": (
-        "words", "drive", "experiment", "verdict", "change", "automation", "fleet",
+        "words", "drive", "setting", "experiment", "verdict", "change", "automation", "fleet",
         "deployment", "knobs", "analysis", "ceph", "engine", "services", "commands", "rooms",
         "all commands", "web", "module",
     ),

@@ -8,11 +8,11 @@ import pytest
 from module_world import WB, WT, a_mgr, measured, ok, said
 from rollout_world import change, plan_of
 from wcache.core.change.change import Change, ChangeStatus
-from wcache.core.change.config_setting import ConfigSetting
 from wcache.core.change.history import line, standing
 from wcache.core.change.rollout_state import RolloutStatus
 from wcache.core.config_database import ConfigEdit
 from wcache.core.history import About, Filter, HistoryEntry, parse_since
+from wcache.core.setting.config_setting import ConfigSetting
 from wcache.engine.storing.audit_log import CHANGES_MAX
 
 LATENCY = "; latency 20.00 ms -> 4.00 ms (-80%)"

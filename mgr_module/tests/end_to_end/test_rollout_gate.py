@@ -10,13 +10,13 @@ from module_world import WB, fine, ok, said
 from test_commands_do_what_they_say import refused
 from wcache.core import codec
 from wcache.core.change.change import Change, ChangeStatus
-from wcache.core.change.config_setting import ConfigSetting
 from wcache.core.change.gate.gate_state import GateStep
 from wcache.core.change.gate.judge import BLOCKS_AGAIN, BLOCKS_BEFORE, LOOKS, LOOKS_BEFORE
 from wcache.core.change.rollout_base import Phase
 from wcache.core.change.rollout_state import Rollout
 from wcache.core.config_database import ConfigEdit
 from wcache.core.record import Precondition
+from wcache.core.setting.config_setting import ConfigSetting
 
 
 @pytest.mark.slow

@@ -8,8 +8,6 @@ from mgr_fakes import builders as make
 from module_world import ok, said
 from rollout_world import plan_of
 from wcache.core.change.change import Change
-from wcache.core.change.domain_settings import OptionSetting
-from wcache.core.change.drive_setting import CacheDomain
 from wcache.core.errors import RefusedError
 from wcache.core.hardware import DEVICES_MAX, BcacheState
 from wcache.core.host_report import PowerCut
@@ -24,6 +22,8 @@ from wcache.core.model import (
 from wcache.core.options.entries import OPTIONS, OptionTrial, option
 from wcache.core.options.option import Follow, SharedCache, shared_cache
 from wcache.core.protocol import DrivesOutcome
+from wcache.core.setting.domain_settings import OptionSetting
+from wcache.core.setting.drive_setting import CacheDomain
 from wcache.core.verdict.option_choice import OptionVerdict, by_kind
 from wcache.knobs.options.osds import Refusals
 

@@ -9,10 +9,10 @@ from typing import ClassVar, Tuple
 from wcache.ceph.command import CommandFailed, Osds
 from wcache.core.automation.deciding import Wish
 from wcache.core.change.change import Change
-from wcache.core.change.config_setting import ConfigSetting
 from wcache.core.cluster import failure_domains
 from wcache.core.config_database import ConfigEdit, same
 from wcache.core.model import LoadPoint
+from wcache.core.setting.config_setting import ConfigSetting
 from wcache.engine.config_watch import Repeating
 from wcache.engine.storing.archive import StoredKind
 from wcache.knobs.knob import Knob, Wanted

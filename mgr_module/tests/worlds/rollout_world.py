@@ -5,8 +5,6 @@ from dataclasses import replace
 from mgr_fakes import builders as make
 from wcache.core import codec, events
 from wcache.core.change.change import Change
-from wcache.core.change.domain_settings import CacheModeSetting
-from wcache.core.change.drive_setting import CacheDomain
 from wcache.core.change.gate.gate_state import GateSettings
 from wcache.core.change.rollout import RolloutMachine
 from wcache.core.change.rollout_state import Rollout
@@ -20,6 +18,8 @@ from wcache.core.protocol import (
     SamplesOutcome,
     StateOutcome,
 )
+from wcache.core.setting.domain_settings import CacheModeSetting
+from wcache.core.setting.drive_setting import CacheDomain
 
 WB, WT = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
 

@@ -23,8 +23,8 @@ from typing import (
 
 from ..core import events
 from ..core.automation.state import outside
+from ..core.change.change import Verdicts
 from ..core.change.rollout import RolloutMachine
-from ..core.change.setting import Verdicts
 from ..core.cluster import ClusterView, OsdNow
 from ..core.codec import one_line
 from ..core.errors import StorageError

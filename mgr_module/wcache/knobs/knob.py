@@ -21,12 +21,12 @@ from typing import (
 )
 
 from ..core.change.change import Change
-from ..core.change.drive_setting import CacheDomain
 from ..core.change.rollout_state import Rollout
 from ..core.cluster import ClusterState, failure_domains
 from ..core.host_report import HostReport
 from ..core.model import DriveReport, FindingCode
 from ..core.scope import Scope
+from ..core.setting.drive_setting import CacheDomain
 from ..core.text import many
 
 # Changes of one plan: as many as a large cluster has drives.

@@ -6,16 +6,16 @@ import pytest
 from mgr_fakes import builders as make
 from rollout_world import mode_change, plan_of
 from wcache.core.change.change import Change
-from wcache.core.change.config_setting import ConfigSetting
-from wcache.core.change.domain_settings import OptionSetting
-from wcache.core.change.drive_setting import CacheDomain
-from wcache.core.change.setting import Made, Warrant
 from wcache.core.config_database import ConfigEdit, ConfigState
 from wcache.core.drive.prior import prior_from
 from wcache.core.hardware import OptionValue
 from wcache.core.model import LoadPoint, Transport
 from wcache.core.options.entries import names_of
 from wcache.core.protocol import DrivesOutcome, FailureOutcome, StateOutcome
+from wcache.core.setting.config_setting import ConfigSetting
+from wcache.core.setting.domain_settings import OptionSetting
+from wcache.core.setting.drive_setting import CacheDomain
+from wcache.core.setting.setting import Made, Warrant
 
 FOUND = {"scheduler": "none", "nr_requests": "128", "wbt_lat_usec": "0"}
 MADE = {**FOUND, "scheduler": "mq-deadline", "nr_requests": "256"}

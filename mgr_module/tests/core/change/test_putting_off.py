@@ -6,7 +6,6 @@ import pytest
 from mgr_fakes import builders as make
 from rollout_world import change
 from wcache.core.change.change import Change, ChangeStatus
-from wcache.core.change.config_setting import ConfigSetting
 from wcache.core.change.gate.evidence import controls_for
 from wcache.core.change.gate.gate_state import GateSettings
 from wcache.core.change.rollout import RolloutMachine
@@ -16,6 +15,7 @@ from wcache.core.cluster import SlowOsd
 from wcache.core.config_database import ConfigEdit
 from wcache.core.model import LoadPoint
 from wcache.core.record import Precondition
+from wcache.core.setting.config_setting import ConfigSetting
 
 ILL = "has PGs that are degraded"
 

@@ -6,8 +6,8 @@ from mgr_fakes.module import FakeMgr
 from module_world import ok, said
 from test_toy_knob import statuses
 from wcache.core.change.change import Change
-from wcache.core.change.config_setting import ConfigSetting
 from wcache.core.config_database import ConfigEdit, OsdValue
+from wcache.core.setting.config_setting import ConfigSetting
 from wcache.knobs.knob import Wanted
 from wcache.services.plans.planners import Planner
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 import pytest
 from gated_plan import FAULTS, GatedMgr
 from wcache.core import codec, events
-from wcache.core.change.drive_setting import DriveSetting
 from wcache.core.change.rollout import ANSWERED, DUE, SEEN
 from wcache.core.change.rollout_base import TIMED, Phase
 from wcache.core.change.rollout_state import Rollout
 from wcache.core.model import LoadPoint
+from wcache.core.setting.drive_setting import DriveSetting
 
 ANSWERS = (events.TaskAnswered, events.LoadMeasured, events.LoadFailed, events.BlockSeen,
            events.BlocksEnded)

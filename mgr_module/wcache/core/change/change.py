@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import FrozenSet, Optional, Tuple, Union
+from typing import FrozenSet, Optional, Protocol, Sequence, Tuple, Union
 
 from .. import codec
 from ..config_database import EDITS_MAX, ConfigEdit
@@ -13,11 +13,12 @@ from ..errors import StorageError
 from ..host_report import OfDriveKind
 from ..model import DriveModel, LoadPoint
 from ..scope import Scope
-from ..verdict.option_choice import Ground, fallen
-from .config_setting import JUDGED_MAX, ConfigSetting
-from .domain_settings import CacheModeSetting, OptionSetting
-from .drive_setting import NOWHERE, CacheDomain, DriveSetting
-from .setting import DriveWear, Made, Verdicts, Warrant, WayBack
+from ..setting.config_setting import JUDGED_MAX, ConfigSetting
+from ..setting.domain_settings import CacheModeSetting, OptionSetting
+from ..setting.drive_setting import NOWHERE, CacheDomain, DriveSetting
+from ..setting.setting import DriveWear, Made, Warrant, WayBack
+from ..verdict.option_choice import Ground, OptionVerdict, fallen
+from ..verdict.recommend import Recommendation
 
 # 250 are stored in one value (RECORD_BYTES_MAX); details of failures come on top.
 CHANGE_BYTES_MAX = 30_000
@@ -53,6 +54,18 @@ TOUCHED = (
 )
 # On its way back.
 GOING_BACK = (ChangeStatus.ROLLING_BACK, ChangeStatus.ENDING_BACK)
+
+
+class Verdicts(Protocol):
+    """What verdicts say now; each is worked out where a change asks for it."""
+
+    @property
+    def recommendations(self) -> Sequence[Recommendation]:
+        """Which cache mode drives should be in."""
+
+    @property
+    def option_verdicts(self) -> Sequence[OptionVerdict]:
+        """What is known of options' values."""
 
 
 @dataclass(frozen=True)
@@ -213,7 +226,14 @@ class Change(OfDriveKind):
         """Say why it is no longer what is recommended; "" where it is, or no verdict wants it."""
         told = (fallen(ground, verdicts.option_verdicts) for ground in self.grounds)
         moved = next(filter(None, told), "")
-        return moved or self.setting.verdict_moved(self.kind, verdicts)
+        mode = self.setting.mode_wanted
+        if moved or mode is None:
+            return moved
+        for item in verdicts.recommendations:
+            if item.kind == self.kind:
+                said = f"the verdict of its drive model is {item.verdict.value} now"
+                return "" if item.mode is mode else said
+        return "its drive model no longer has a verdict"
 
     def looked(self, outcome: object, warrant: Warrant) -> Tuple[Change, str]:
         """Return it with what is there before it, or why it must not be made."""

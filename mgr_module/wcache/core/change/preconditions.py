@@ -34,11 +34,10 @@ from ..errors import MalformedError
 from ..host_report import DriveKind, HostReport, lost_models
 from ..model import CacheMode
 from ..record import Precondition
+from ..setting.drive_setting import DriveSetting
 from ..text import named
-from .change import UNFINISHED, Change, ChangeStatus
-from .drive_setting import DriveSetting
+from .change import UNFINISHED, Change, ChangeStatus, Verdicts
 from .rollout_state import Rollout, RolloutStatus
-from .setting import Verdicts
 
 SICK_MAX = 3
 # `try` needs a probe at all; everything else it asks of the cluster is a `Precondition`.

@@ -20,6 +20,7 @@ from .. import events
 from ..codec import one_line
 from ..protocol import FailureOutcome, SamplesOutcome
 from ..record import Precondition
+from ..setting.setting import Made
 from ..text import before_after, command, named
 from . import preconditions as holding
 from .change import Change, ChangeStatus
@@ -27,7 +28,6 @@ from .gate.blocks import error_of, is_worse, latency_of
 from .gating import Gating
 from .rollout_base import Phase
 from .rollout_state import RolloutStatus
-from .setting import Made
 from .stepping import REFUSED_MAX, refused_in_a_row
 
 # A change that looks worse is measured again this often: the load beside it may have grown.

@@ -11,13 +11,13 @@ from ..codec import one_line
 from ..config_database import ConfigRequest
 from ..host_report import DriveKind
 from ..record import Precondition
+from ..setting.setting import Ask
 from ..text import many, typed
 from . import preconditions
 from .change import GOING_BACK, Change, ChangeStatus
 from .gate.evidence import Proofs
 from .preconditions import turned_on
 from .rollout_state import Rollout, RolloutStatus
-from .setting import Ask
 from .stepping import NOTHING, Step, Touched, gated, step_from, steps_left, why_so_large
 
 Machine = TypeVar("Machine", bound="RolloutBase")

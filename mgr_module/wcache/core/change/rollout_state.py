@@ -14,12 +14,12 @@ from ..loads import OSDS_MAX
 from ..model import Role
 from ..protocol import MeasureRequest
 from ..record import Precondition
+from ..setting.domain_settings import CacheModeSetting, OptionSetting
+from ..setting.setting import Ask, Warrant
 from .change import GOING_BACK, TOUCHED, Change, ChangeStatus
-from .domain_settings import CacheModeSetting, OptionSetting
 from .gate.evidence import Proofs, Sums
 from .gate.gate_state import GateSettings, GateStep
 from .gate.harm import Harm
-from .setting import Ask, Warrant
 
 ROLLOUT_VERSION = 14
 # Changes of one plan.

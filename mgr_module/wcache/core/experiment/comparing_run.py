@@ -15,20 +15,20 @@ from ..codec import one_line
 from ..drive.prior import PriorDoubt
 from ..hardware import CONTROLLER_S
 from ..loads import WRITE_BYTES
-from ..options.entries import DRAINS, arms_of
+from ..options.entries import DRAINS
 from ..protocol import (
     DrivesOutcome,
     FailureOutcome,
-    OptionsRequest,
     SamplesOutcome,
-    SetOptionRequest,
     StateOutcome,
 )
+from ..setting.domain_settings import OptionSetting
+from ..setting.drive_setting import DriveSetting
+from ..setting.setting import Warrant
 from . import budget, period, run
-from . import period as period_run
 from .design import CheckSlot, Slot
 from .leased_run import ATTEMPTS_MAX, LeasedRun
-from .period import PeriodUnderWay, Stage, Toggle, closing_request, in_place, read_at, samples_of
+from .period import PeriodUnderWay, Stage, read_at, samples_of
 from .run import Actions
 from .run_state import IN_PROGRESS, RunStatus, is_look
 
@@ -77,10 +77,12 @@ class ComparingRun(LeasedRun):
             problem = run.words_of_failure(self.state, self._releasing, outcome)
             return self._released(problem, outcome.doubt)
         said = outcome.message + (f": {outcome.advice}" if outcome.advice else "")
-        other = outcome.doubt is PriorDoubt.OTHER_STATE
         # of what was touched since it was looked at, it may well be our own change that was found
-        if self._now.phase is Stage.SETTING and other and self._step.domain_id in self._untouched:
-            self.state = run.without(self.state, self._step.domain_id)
+        if self._now.phase is Stage.SETTING and outcome.doubt is PriorDoubt.OTHER_STATE:
+            domain_id = self._step.domain.domain_id
+            if domain_id not in self._untouched:
+                return self._halt(said, now_s)
+            self.state = run.without(self.state, domain_id)
             self._looks += 1
             if self._looks < ATTEMPTS_MAX:
                 self._void(now_s)
@@ -111,30 +113,34 @@ class ComparingRun(LeasedRun):
         return self._set_next()
 
     @property
-    def _sides(self) -> List[Toggle]:
-        return period_run.sides(self.spec, self._setup, self._now.slot)
+    def _sides(self) -> List[DriveSetting]:
+        return period.sides(self.spec, self._setup, self._now.slot)
 
     @property
-    def _steps(self) -> List[Toggle]:
-        return period_run.steps(self.spec, self._setup, self._now.slot)
+    def _steps(self) -> List[DriveSetting]:
+        return period.steps(self.spec, self._setup, self._now.slot)
 
     @property
-    def _step(self) -> Toggle:
+    def _step(self) -> DriveSetting:
         """What is set next, or is being set."""
         return self._steps[len(self._now.before)]
 
     def _set_next(self) -> Actions:
-        step = self._step
-        prior = run.prior_of(self.state, step.domain_id)
-        return [self._task(period_run.set_request(self.spec, step, prior))]
+        return [self._lease(self._step)]
+
+    def _lease(self, setting: DriveSetting) -> events.Action:
+        spec, domain_id = self.spec, setting.domain.domain_id
+        return self._task(setting.lease(Warrant(
+            spec.lease_id, run.prior_of(self.state, domain_id), turn_on=spec.consent_turn_on,
+            throwaway=spec.throwaway,
+        )))
 
     def _set(self, outcome: StateOutcome, now_s: float) -> Actions:
         now, steps, step = self._now, self._steps, self._step
-        self._untouched.discard(step.domain_id)
-        if not in_place(self.spec, step, outcome.after):
-            which = "the drive" if len(steps) == 1 else step.domain_id
-            words = arms_of(self.spec.option).name(step.mode)
-            return self._halt(f"{which} is not in {words} after the probe set it", now_s)
+        self._untouched.discard(step.domain.domain_id)
+        if not step.is_there(outcome.after):
+            which = "the drive" if len(steps) == 1 else step.domain.domain_id
+            return self._halt(f"{which} is not in {step.goal} after the probe set it", now_s)
         left_high = period.left_high(self.spec, self._setup, now, self._prior, outcome)
         if left_high:
             now.before = ()
@@ -159,7 +165,7 @@ class ComparingRun(LeasedRun):
         watched = self.spec.beside or self.spec.waits_for_controller
         if not watched or self._watch_of[0] == self.experiment_index:
             return []
-        request = period_run.watch_of(self.spec, self._setup)
+        request = period.watch_of(self.spec, self._setup)
         self._watch_of = self.experiment_index, self._new_token() if request.treated else ""
         return [events.WatchOsds(self._watch_of[1], request)] if request.treated else []
 
@@ -167,7 +173,7 @@ class ComparingRun(LeasedRun):
         self._now.phase = Stage.MEASURING
         self._now.cut_off_at_s = self._experiment.cut_off_at_s(self._now)
         left_s = self._now.cut_off_at_s - now_s
-        return [self._load(period_run.load_of(self.spec, self._setup, self._now.slot, left_s))]
+        return [self._load(period.load_of(self.spec, self._setup, self._now.slot, left_s))]
 
     def _load_measured(self, event: events.LoadMeasured, now_s: float) -> Actions:
         if event.token != self._now.token or self._now.phase not in _LOADED:
@@ -199,29 +205,28 @@ class ComparingRun(LeasedRun):
         if empty and not isinstance(now.slot, CheckSlot):
             return self._again("no sample was taken", now_s)
         now.phase = Stage.CLOSING
-        return [self._task(closing_request(self.spec, self.spec.domain_id))]
+        return [self._task(self._sides[0].read())]
 
     def _close(self, outcome: StateOutcome, now_s: float) -> Actions:
         sides = self._sides
-        if not in_place(self.spec, sides[len(self._now.after)], outcome.after):
-            what = "the cache mode" if self.spec.option is None else self.spec.option.name
-            return self._again(f"somebody else changed {what}", now_s)
+        side = sides[len(self._now.after)]
+        if not side.is_there(outcome.after):
+            return self._again(f"somebody else changed its {side.what}", now_s)
         if now_s >= self._now.cut_off_at_s:
             return self._cut_off(now_s)  # the answer was late
         self._now.after += (outcome,)
         self._now.bcache += read_at(outcome, now_s)
         if len(self._now.after) < len(sides):
-            domain_id = sides[len(self._now.after)].domain_id
-            return [self._task(closing_request(self.spec, domain_id))]
+            return [self._task(sides[len(self._now.after)].read())]
         return self._keep_period(now_s)
 
     def _keep_period(self, now_s: float) -> Actions:
         slot, experiment = self._now.slot, self._experiment
         settle_s = experiment.settle_s(slot)
-        period = period_run.period_of(self.spec, self._setup, self._now, settle_s, now_s)
-        self._put_periods({**experiment.periods, slot: period})
+        found = period.period_of(self.spec, self._setup, self._now, settle_s, now_s)
+        self._put_periods({**experiment.periods, slot: found})
         saved: Actions = [
-            events.SavePeriod(self.experiment_index, slot.stored_index, slot.second, period)
+            events.SavePeriod(self.experiment_index, slot.stored_index, slot.second, found)
         ]
         self._now.attempt = 0
         if self.state.starting_open:  # the period has it
@@ -252,7 +257,7 @@ class ComparingRun(LeasedRun):
         self._now.phase = Stage.READING
         if not self._now.waited_from_s:
             self._now.waited_from_s, self._now.looks_from = now_s, len(self._now.bcache)
-        return [self._task(OptionsRequest(self.spec.domain_id))]
+        return [self._task(self._sides[0].read())]
 
     def _read(self, outcome: StateOutcome, now_s: float) -> Actions:
         now = self._now
@@ -280,12 +285,14 @@ class ComparingRun(LeasedRun):
 
     def _set_rate(self, rate: str, *, drained: bool) -> Actions:
         """Set bcache's least rate of writeback: the period's own, or one that drains it."""
-        self._now.phase, self._now.rate, self._now.drained = Stage.DRAINING, rate, drained
-        return [self._task(SetOptionRequest(self.spec.domain_id, DRAINS, rate, self._prior))]
+        setting = OptionSetting(self._sides[0].domain, DRAINS, "", rate)
+        self._now.phase, self._now.rate, self._now.drained = Stage.DRAINING, setting, drained
+        return [self._lease(setting)]
 
     def _rate_set(self, outcome: StateOutcome, now_s: float) -> Actions:
-        if not period.has_rate(outcome, self._now.rate):
-            return self._halt(f"{DRAINS} is not {self._now.rate} after it was set", now_s)
+        rate = self._now.rate
+        if rate is None or not rate.is_there(outcome.after):
+            return self._halt(f"{DRAINS} is not {rate and rate.after} after it was set", now_s)
         if isinstance(self._now.slot, CheckSlot):  # it begins with a toggle, so anew
             self._now.phase = Stage.SETTING
             return self._set_next()

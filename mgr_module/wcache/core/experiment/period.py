@@ -18,19 +18,12 @@ from .. import events
 from ..drive.prior import Prior
 from ..hardware import WRITTEN_FOR, BcacheState, Dirty, moves
 from ..loads import WRITE_BYTES, BlocksRequest
-from ..model import CacheMode, DriveState, KernelView, LoadPoint, Transport
+from ..model import CacheMode, DriveState, LoadPoint, Transport
 from ..options.entries import DRAINS, names_of, option
-from ..protocol import (
-    CountersRequest,
-    MeasureRequest,
-    OptionsRequest,
-    SamplesOutcome,
-    SetModeRequest,
-    SetOptionRequest,
-    StateOutcome,
-    TimerRequest,
-)
+from ..protocol import MeasureRequest, SamplesOutcome, StateOutcome, TimerRequest
 from ..record import CrossedPeriod, ExperimentSetup, Period
+from ..setting.domain_settings import CacheModeSetting, OptionSetting
+from ..setting.drive_setting import CacheDomain, DriveSetting
 from ..text import amount
 from .design import FIRST, AnySlot, CheckSlot, design_of
 from .run_state import RunSpec
@@ -53,14 +46,6 @@ class Stage(Enum):
     CLOSING = "closing"
     DECIDING = "deciding"
     RELEASING = "releasing"
-
-
-class Toggle(NamedTuple):
-    """One cache domain and the mode it is to be in."""
-
-    domain_id: str
-    mode: CacheMode
-    transport: Transport
 
 
 @dataclass
@@ -86,7 +71,7 @@ class PeriodUnderWay:
     written_s: float = 0.0  # how long that took in all
     written_at_s: float = 0.0  # when the last of it began
     looks_from: int = 0  # of `bcache`: the first look since it was set, or last written to
-    rate: str = ""  # bcache's least rate of writeback that is being set
+    rate: Optional[OptionSetting] = None  # bcache's least rate of writeback, being set
     drained: bool = False
 
     @property
@@ -107,47 +92,30 @@ class PeriodUnderWay:
         return None
 
 
-def sides(spec: RunSpec, setup: ExperimentSetup, slot: AnySlot) -> List[Toggle]:
-    """What a period toggles: the drive, and in a factorial the other one."""
-    design = design_of(setup)
+def sides(
+    spec: RunSpec, setup: ExperimentSetup, slot: AnySlot, other: bool = False
+) -> List[DriveSetting]:
+    """What a period sets: of the drive, and in a factorial of the other one.
+
+    An arm of an experiment goes from the other arm's value to its own; `other`: that one.
+    """
+    design, trial = design_of(setup), spec.option
+
+    def arm(domain_id: str, its: CacheMode, transport: Transport) -> DriveSetting:
+        domain = CacheDomain(spec.hostname, domain_id, (), transport, (), ())
+        mode = its.other if other else its
+        if trial is None:
+            return CacheModeSetting(domain, mode.other, mode)
+        return OptionSetting(domain, trial.name, trial.value(mode.other), trial.value(mode))
+
     modes, transports = design.modes(setup.seed, slot), design.transports(setup)
-    return [Toggle(*item) for item in zip(spec.domain_ids, modes, transports)]
+    return [arm(*item) for item in zip(spec.domain_ids, modes, transports)]
 
 
-def steps(spec: RunSpec, setup: ExperimentSetup, slot: AnySlot) -> List[Toggle]:
+def steps(spec: RunSpec, setup: ExperimentSetup, slot: AnySlot) -> List[DriveSetting]:
     """What is set before measuring; a settling check begins with a toggle, so there and back."""
-    found = sides(spec, setup, slot)
-    if not isinstance(slot, CheckSlot):
-        return found
-    return [step._replace(mode=step.mode.other) for step in found] + found
-
-
-def set_request(
-    spec: RunSpec, step: Toggle, prior: Prior
-) -> Union[SetModeRequest, SetOptionRequest]:
-    """The task of a step; it changes nothing where the mode, or the option, is set already."""
-    trial = spec.option
-    if trial is not None:
-        return SetOptionRequest(step.domain_id, trial.name, trial.value(step.mode), prior)
-    return SetModeRequest(
-        step.domain_id, step.mode, spec.consent_turn_on, spec.throwaway, prior
-    )
-
-
-def closing_request(
-    spec: RunSpec, domain_id: str
-) -> Union[CountersRequest, OptionsRequest]:
-    """The task that reads what a period ended in."""
-    return CountersRequest(domain_id) if spec.option is None else OptionsRequest(domain_id)
-
-
-def in_place(spec: RunSpec, step: Toggle, states: Tuple[DriveState, ...]) -> bool:
-    """Whether every drive of the domain was read to be as a step wants it."""
-    trial = spec.option
-    if trial is None:
-        return all_in(step.mode.value, states, step.transport)
-    wanted = trial.value(step.mode)
-    return bool(states) and all(state.option(trial.name) == wanted for state in states)
+    first = sides(spec, setup, slot, other=True) if isinstance(slot, CheckSlot) else []
+    return [*first, *sides(spec, setup, slot)]
 
 
 def load_of(
@@ -241,18 +209,6 @@ def _kept(spec: RunSpec, states: Tuple[DriveState, ...]) -> Tuple[DriveState, ..
         replace(state, options=tuple(one for one in state.options if one.name in names))
         for state in states
     )
-
-
-def all_in(mode: str, states: Tuple[DriveState, ...], transport: Transport) -> bool:
-    """Whether the switch of every drive of the domain is in `mode`; no state proves nothing."""
-    if not states:
-        return False
-    if transport is Transport.LOOP:
-        return all(
-            state.kernel_view is not KernelView.UNKNOWN and state.kernel_view.value == mode
-            for state in states
-        )
-    return all(state.device_cache.value == mode for state in states)
 
 
 # So long bcache's rate controller is waited for, beyond what its option takes to settle.
@@ -357,11 +313,6 @@ def left_high(
         return ""
     own = _own_rate(spec, setup, now, prior)
     return "" if own is None or _rate(outcome) in (None, own) else own
-
-
-def has_rate(outcome: StateOutcome, value: str) -> bool:
-    """Say whether it was read to have that rate."""
-    return bool(outcome.after) and all(one.option(DRAINS) == value for one in outcome.after)
 
 
 def _own_rate(

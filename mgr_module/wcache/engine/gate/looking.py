@@ -25,13 +25,12 @@ from typing import (
 from ...core import events
 from ...core.change import preconditions
 from ...core.change import preconditions as holding
-from ...core.change.change import Change, ChangeStatus
+from ...core.change.change import Change, ChangeStatus, Verdicts
 from ...core.change.gate.blocks import CONTROLS_MIN
 from ...core.change.gate.evidence import controls_for
 from ...core.change.gating import BEFORE_OLD_S
 from ...core.change.rollout import RolloutMachine
 from ...core.change.rollout_state import RolloutStatus
-from ...core.change.setting import Verdicts
 from ...core.cluster import ClusterState, ClusterView
 from ...core.experiment.run import RunMachine
 from ...core.fleet.claims import believed

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Collection, Iterable, Mapping, Optional, Sequence, Tuple
 
 from ...core.change.change import Change
-from ...core.change.domain_settings import CacheModeSetting
 from ...core.cluster import ClusterState
 from ...core.drive.manual import by_hand, turn_off
 from ...core.drive.safety import Safety, judge, may_toggle
 from ...core.host_report import HostReport, lost_models
 from ...core.model import CacheMode, LoadPoint, Severity, Transport
+from ...core.setting.domain_settings import CacheModeSetting
 from ...core.verdict.recommend import Recommendation, recommended_for
 from ..knob import Asked, Domain, Fate, Knob, Wanted, by_fate, in_order, within
 

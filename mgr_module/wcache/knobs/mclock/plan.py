@@ -11,12 +11,12 @@ from collections import defaultdict
 from typing import Dict, Iterable, List, Optional, Sequence, Tuple, Union
 
 from ...core.change.change import Change
-from ...core.change.config_setting import ConfigSetting, sample
 from ...core.change.waves import growing
 from ...core.cluster import ClusterState, OsdInfo, failure_domains
 from ...core.config_database import Config, ConfigEdit, Entry
 from ...core.loads import MATERIAL_RATIO
 from ...core.model import Finding, FindingCode, Severity
+from ...core.setting.config_setting import ConfigSetting, sample
 from ...core.text import named, typed
 from ..knob import CHANGES_MAX, Asked, Wanted
 from .advice import Advice, Basis

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import Dict, List, Optional, Sequence, Set, Tuple
 
 from ...core.change.change import Change
-from ...core.change.config_setting import ConfigSetting, sample
 from ...core.change.rollout_state import Rollout
 from ...core.change.waves import growing
 from ...core.config_database import ConfigEdit, OsdValue
+from ...core.setting.config_setting import ConfigSetting, sample
 from ...core.text import typed
 from ..knob import CHANGES_MAX, Asked, Wanted
 from .advice import GroupAdvice

@@ -10,8 +10,6 @@ from __future__ import annotations
 from typing import AbstractSet, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Tuple
 
 from ...core.change.change import Change, ChangeStatus
-from ...core.change.config_setting import ConfigSetting, sample
-from ...core.change.domain_settings import OptionSetting
 from ...core.change.rollout_state import Rollout
 from ...core.change.waves import growing
 from ...core.cluster import ClusterState, OsdInfo, failure_domains
@@ -20,6 +18,8 @@ from ...core.host_report import DriveKind, HostReport
 from ...core.model import Cure, Finding, FindingCode, Role, Severity
 from ...core.options.entries import OPTIONS
 from ...core.options.option import Follow, Option
+from ...core.setting.config_setting import ConfigSetting, sample
+from ...core.setting.domain_settings import OptionSetting
 from ...core.text import typed
 from ...core.verdict.option_choice import (
     Choice,

@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ...core.change.change import Change
-from ...core.change.domain_settings import OptionSetting
 from ...core.cluster import ClusterState
 from ...core.drive.safety import writeback_refusal
 from ...core.errors import MalformedError, RefusedError
@@ -14,6 +13,7 @@ from ...core.host_report import HostReport, lost_models
 from ...core.model import DriveReport, LoadPoint
 from ...core.options.entries import DRAINS, OPTIONS, kept_from, option
 from ...core.options.option import DIRTY_DATA, Follow, Option, Place, shared_cache
+from ...core.setting.domain_settings import OptionSetting
 from ...core.text import CommandLine, command, commented, typed
 from ...core.verdict.option_choice import Choice, Ground, OptionVerdict, Told, by_kind, choose
 from ...core.verdict.recommend import recommended_for

@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Any, Callable, Dict, List, NamedTuple, Sequence, Tuple
 
 from ...core.change import preconditions
-from ...core.change.drive_setting import DriveSetting
 from ...core.change.gate.gate_state import GateSettings
 from ...core.change.gate.judge import WATCHED
 from ...core.change.preconditions import precondition_text
@@ -17,6 +16,7 @@ from ...core.config_database import same, values_of
 from ...core.errors import ConflictError, RefusedError, WcacheError
 from ...core.history import ADMIN
 from ...core.jobs import Touched
+from ...core.setting.drive_setting import DriveSetting
 from ...core.text import command, many, typed
 from ...engine.orders import Orders
 from ...engine.world import World

@@ -29,9 +29,6 @@ from ...ceph.surroundings import Surroundings
 from ...core import codec
 from ...core.automation.deciding import Wish
 from ...core.change.change import Change, ChangeStatus
-from ...core.change.config_setting import ConfigSetting
-from ...core.change.domain_settings import CacheModeSetting, OptionSetting
-from ...core.change.drive_setting import DriveSetting
 from ...core.change.rollout_state import Rollout, RolloutStatus
 from ...core.cluster import ClusterView
 from ...core.errors import NotFoundError, NotReadyError
@@ -40,6 +37,9 @@ from ...core.experiment.run_state import RunSpec
 from ...core.jobs import Holding
 from ...core.model import Finding, LoadPoint
 from ...core.scope import Scope
+from ...core.setting.config_setting import ConfigSetting
+from ...core.setting.domain_settings import CacheModeSetting, OptionSetting
+from ...core.setting.drive_setting import DriveSetting
 from ...engine.engine import Engine
 from ...engine.storing.archive import Archive
 from ...engine.world import World

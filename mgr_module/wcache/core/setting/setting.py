@@ -9,15 +9,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from enum import Enum
-from typing import ClassVar, NamedTuple, Protocol, Sequence, Tuple, TypeVar, Union
+from typing import ClassVar, NamedTuple, Optional, Sequence, Tuple, TypeVar, Union
 
 from ..config_database import ConfigEdit, ConfigRequest
 from ..drive.prior import UNKNOWN, Prior, PriorDoubt
 from ..hardware import Wear
-from ..host_report import DriveKind
+from ..model import CacheMode
 from ..protocol import Request
-from ..verdict.option_choice import OptionVerdict
-from ..verdict.recommend import Recommendation
 
 # To a probe, or to the config database.
 Ask = Union[Request, ConfigRequest]
@@ -82,18 +80,6 @@ class WayBack(NamedTuple):
     not_yet: str = ""
 
 
-class Verdicts(Protocol):
-    """What verdicts say now; each is worked out where a change asks for it."""
-
-    @property
-    def recommendations(self) -> Sequence[Recommendation]:
-        """Which cache mode drives should be in."""
-
-    @property
-    def option_verdicts(self) -> Sequence[OptionVerdict]:
-        """What is known of options' values."""
-
-
 class Setting(ABC):
     """Something that has a value, is given another one, and gets the first one back.
 
@@ -149,9 +135,10 @@ class Setting(ABC):
         """Say why a change that was judged is not there any more; "" where it is."""
         return ""
 
-    def verdict_moved(self, kind: DriveKind, verdicts: Verdicts) -> str:
-        """Say why it is no longer what is recommended; "" where it is, or no mode is wanted."""
-        return ""
+    @property
+    def mode_wanted(self) -> Optional[CacheMode]:
+        """The cache mode that must be recommended for it to be made, if one must."""
+        return None
 
     @property
     def unjudged(self) -> bool:

@@ -19,21 +19,24 @@ from ..drive.journal import PriorDrive
 from ..drive.prior import not_back
 from ..drive.safety import may_toggle, writeback_refusal
 from ..errors import RefusedError
-from ..experiment.period import all_in
 from ..hardware import NAME_CHARS_MAX, VALUE_CHARS_MAX
-from ..host_report import DriveKind, HostReport
-from ..model import CacheMode, DriveReport, DriveState
+from ..host_report import HostReport
+from ..model import CacheMode, DriveReport, DriveState, mode_of
 from ..options.entries import BY_NAME, kept_from, left_dirty, left_words, names_of
 from ..options.option import Follow, SharedCache
 from ..protocol import (
     ApplyOptionRequest,
     ApplyRequest,
+    CountersRequest,
     DrivesOutcome,
+    OptionsRequest,
     RollbackRequest,
+    SetModeRequest,
+    SetOptionRequest,
     StateOutcome,
 )
 from .drive_setting import CacheDomain, DriveSetting
-from .setting import Looked, Verdicts, Warrant
+from .setting import Looked, Warrant
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,8 @@ class CacheModeSetting(DriveSetting):
 
     def is_there(self, states: Tuple[DriveState, ...]) -> bool:
         """See DriveSetting."""
-        return all_in(self.after.value, states, self.domain.transport)
+        switch = self.domain.transport
+        return bool(states) and all(mode_of(switch, one) is self.after for one in states)
 
     def unlike(self, drive: DriveReport, planned: bool = False) -> str:
         """See DriveSetting."""
@@ -92,6 +96,18 @@ class CacheModeSetting(DriveSetting):
             "another program has changed it"
         )
 
+    # ---- under a lease: see DriveSetting
+
+    def lease(self, warrant: Warrant) -> SetModeRequest:
+        """See DriveSetting."""
+        return SetModeRequest(
+            self.domain.domain_id, self.after, warrant.turn_on, warrant.throwaway, warrant.prior
+        )
+
+    def read(self) -> CountersRequest:
+        """See DriveSetting."""
+        return CountersRequest(self.domain.domain_id)
+
     # ---- see Setting
 
     def apply(self, warrant: Warrant) -> ApplyRequest:
@@ -107,14 +123,10 @@ class CacheModeSetting(DriveSetting):
             self.domain.domain_id, warrant.action_id, warrant.throwaway, warrant.prior
         )
 
-    def verdict_moved(self, kind: DriveKind, verdicts: Verdicts) -> str:
+    @property
+    def mode_wanted(self) -> CacheMode:
         """See Setting."""
-        for item in verdicts.recommendations:
-            if item.kind == kind:
-                if item.mode is self.after:
-                    return ""
-                return f"the verdict of its drive model is {item.verdict.value} now"
-        return "its drive model no longer has a verdict"
+        return self.after
 
     @property
     def touches(self) -> FrozenSet[Tuple[str, str]]:
@@ -240,6 +252,16 @@ class OptionSetting(DriveSetting):
             f"no longer has {self.goal}, which was judged: {reboot}another program has changed it"
         )
 
+    # ---- under a lease: see DriveSetting
+
+    def lease(self, warrant: Warrant) -> SetOptionRequest:
+        """See DriveSetting."""
+        return SetOptionRequest(self.domain.domain_id, self.option, self.after, warrant.prior)
+
+    def read(self) -> OptionsRequest:
+        """See DriveSetting."""
+        return OptionsRequest(self.domain.domain_id)
+
     # ---- see Setting
 
     def looked(self, outcome: object, warrant: Warrant) -> Looked:
@@ -274,7 +296,7 @@ class OptionSetting(DriveSetting):
 
     @property
     def what(self) -> str:
-        """What is changed."""
+        """See DriveSetting."""
         return self.option
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass, field
-from typing import AbstractSet, ClassVar, Mapping, Optional, Sequence, Tuple
+from typing import AbstractSet, ClassVar, Mapping, Optional, Sequence, Tuple, Union
 
 from ..cluster import ClusterState
 from ..config_database import ConfigEdit
@@ -14,10 +14,14 @@ from ..errors import RefusedError, StorageError
 from ..host_report import HostReport
 from ..model import DriveModel, DriveReport, DriveState, Transport
 from ..protocol import (
+    CountersRequest,
     DrivesOutcome,
     FailureOutcome,
     LookRequest,
+    OptionsRequest,
     RollbackRequest,
+    SetModeRequest,
+    SetOptionRequest,
     StateOutcome,
 )
 from .setting import DriveWear, Looked, Made, Setting, Warrant, WayBack
@@ -124,6 +128,16 @@ class DriveSetting(Setting):
     def gone(self) -> str:
         """What it is to be no longer there: goes on from its name."""
 
+    # ---- what an experiment asks for
+
+    @abstractmethod
+    def lease(self, warrant: Warrant) -> Union[SetModeRequest, SetOptionRequest]:
+        """Say what sets it until a lease ends; it changes nothing where it is there."""
+
+    @abstractmethod
+    def read(self) -> Union[CountersRequest, OptionsRequest]:
+        """Say what reads whether it is there, and the kernel's counters."""
+
     # ---- what a rollout asks for, and what the answers mean: see Setting
 
     def look(self, later: Sequence[ConfigEdit]) -> LookRequest:
@@ -221,6 +235,11 @@ class DriveSetting(Setting):
     def concerned_osds(self, cluster: ClusterState) -> AbstractSet[int]:
         """Return all OSDs that it may concern."""
         return set(self.domain.osd_ids)
+
+    @property
+    @abstractmethod
+    def what(self) -> str:
+        """What is changed."""
 
     @property
     def prefix(self) -> str:
