@@ -324,6 +324,11 @@ class FailureOutcome:
     doubt: PriorDoubt = PriorDoubt.NONE
     by_drive: bool = False
 
+    @property
+    def said(self) -> str:
+        """The message and its advice."""
+        return self.message + (f": {self.advice}" if self.advice else "")
+
 
 @dataclass(frozen=True)
 class MemoryOutcome:

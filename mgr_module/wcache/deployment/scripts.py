@@ -17,7 +17,6 @@ from ..core.change.change import TOUCHED, ChangeStatus
 from ..core.change.rollout_state import Rollout
 from ..core.drive.journal import EntryKind
 from ..core.errors import MalformedError, NotReadyError
-from ..core.experiment.run import touched
 from ..core.experiment.run_state import RunState, RunStatus
 from ..core.fleet.foreign_rules import Reload
 from ..core.host_report import HostReport
@@ -178,14 +177,12 @@ def what_stays(
 
 def _owed(hostname: str, runs: Iterable[RunState]) -> Dict[str, str]:
     """The cache domains that a run holds, or has ended without giving back: its id by domain."""
-    found = {}
+    found: Dict[str, str] = {}
     for state in runs:
         held = state.status in (RunStatus.RUNNING, RunStatus.RELEASING)
         if state.spec.hostname != hostname or (state.restored and not held):
             continue
-        for domain_id in state.owed or state.spec.domain_ids:
-            if domain_id not in state.accepted and touched(state, domain_id):
-                found[domain_id] = state.spec.run_id
+        found.update(dict.fromkeys(state.unsettled, state.spec.run_id))
     return found
 
 

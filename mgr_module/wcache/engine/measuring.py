@@ -15,7 +15,7 @@ from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Pro
 from ..core import events
 from ..core.cluster import ClusterView
 from ..core.experiment.osd_option import Program, given_back, perform
-from ..core.experiment.run import RunMachine, release_request, touched
+from ..core.experiment.run import RunMachine
 from ..core.experiment.run_state import RunSpec
 from ..core.host_report import HostReport
 from ..core.jobs import Holding, Touched, Trial
@@ -244,12 +244,12 @@ class OsdOptionTasks:
             state, spec = machine.state, machine.spec
             owes = machine.over and not state.settled and spec.option_osd is not None
             asked_at_s = self._asked_at_s.get(run_id, float("-inf"))
-            if owes and touched(state, spec.domain_id) and now_s - asked_at_s >= RESTORE_EVERY_S:
+            if owes and now_s - asked_at_s >= RESTORE_EVERY_S:
                 self._asked_at_s[run_id] = now_s
                 self._again += 1
-                request = release_request(state, spec.domain_id)
                 token = f"{run_id}.{epoch}.again.{self._again}"
-                self.give(run_id, spec, events.GiveTask(token, request), None)
+                task = events.GiveTask(token, state.release(spec.domain_id))
+                self.give(run_id, spec, task, None)
 
 
 def _gone(request: ReleaseRequest) -> Program:

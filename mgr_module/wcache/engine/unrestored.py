@@ -22,18 +22,13 @@ from ..core.change.change import ChangeStatus
 from ..core.change.rollout import RolloutMachine
 from ..core.cluster import ClusterView
 from ..core.drive.journal import Acceptance, Acceptances, EntryKind
-from ..core.drive.prior import not_back, states_by_id
+from ..core.drive.prior import states_by_id
 from ..core.events import Begin, Event, Halt
 from ..core.experiment.leased_run import BACK
 from ..core.experiment.run import (
     RunMachine,
-    differs_from_prior,
-    prior_of,
-    release_request,
-    touched,
     with_changed_since,
     with_dispute,
-    with_told,
     with_told_back,
 )
 from ..core.fleet.disputes import Dispute, Key, disputes
@@ -80,9 +75,7 @@ class Unrestored:
             mine = machine.spec.hostname == hostname and domain_id in machine.spec.domain_ids
             if mine and notice.lease_id == machine.spec.lease_id:
                 state = with_told_back(machine.state, domain_id)
-                if notice.prior:
-                    state = with_told(state, domain_id, notice.prior)
-                    state = with_dispute(state, domain_id, notice.prior)
+                state = with_dispute(state, domain_id, notice.prior)
                 if state != machine.state:
                     machine.state = state
                     changed.append((run_id, ""))
@@ -97,9 +90,9 @@ class Unrestored:
         for run_id, machine in self._runs.items():
             if machine.spec.lease_id == request.lease_id:
                 for domain_id in _owed(machine, hostname):
-                    prior = prior_of(machine.state, domain_id)
+                    prior = machine.state.prior_of(domain_id)
                     mine = domain_id == request.domain_id and not machine.state.dispute
-                    if mine and not differs_from_prior(prior, read):
+                    if mine and not prior.differs(read):
                         machine.confirm(domain_id)
                         changed.append((run_id, BACK))
         return changed
@@ -116,10 +109,10 @@ class Unrestored:
         changed: List[Learned] = []
         for run_id, machine in self._runs.items():
             for domain_id in _owed(machine, report.hostname):
-                prior = prior_of(machine.state, domain_id)
-                if not prior.known or machine.state.dispute or _has_entry(report, domain_id):
+                if machine.state.dispute or _has_entry(report, domain_id):
                     continue  # nobody knows, or the probe itself is not done with it
-                differs, where = not_back(prior.drives, read), (run_id, domain_id)
+                prior = machine.state.prior_of(domain_id)
+                differs, where = prior.differs(read), (run_id, domain_id)
                 if not differs:
                     machine.confirm(domain_id)
                     changed.append((run_id, BACK))
@@ -143,7 +136,7 @@ class Unrestored:
         state = machine.state
         agent = self._hosts.agents.get(state.spec.hostname)
         lost = agent is not None and state.probe_id not in ("", agent.probe_id)
-        prior = prior_of(state, domain_id).drives
+        prior = state.prior_of(domain_id).drives
         if any(item.drive_id not in read for item in prior):
             return False
         as_left = all(
@@ -167,15 +160,14 @@ class Unrestored:
         read = {drive.drive_id: drive.state for drive in report.drives}
         for machine in self._runs.values():
             for domain_id in _owed(machine, hostname):
-                known = prior_of(machine.state, domain_id).known and not machine.state.dispute
-                known = known and (
+                known = not machine.state.dispute and (
                     _has_entry(report, domain_id) or self._may_restore(machine, domain_id, read)
                 )
                 if known and domain_id in here and self._asks(
                     "restore", (hostname, domain_id), now_s
                 ):
                     self._hosts.reported_at_s.pop(hostname, None)
-                    return release_request(machine.state, domain_id)
+                    return machine.state.release(domain_id)
         return None
 
     def _asks(self, what: str, key: Key, now_s: float) -> bool:
@@ -294,5 +286,4 @@ def _owed(machine: RunMachine, hostname: str) -> Iterable[str]:
         return ()
     if machine.spec.option_osd is not None:
         return ()  # no host tells of an OSD's option (`osd_options.py`)
-    owed = state.owed or state.spec.domain_ids
-    return [d for d in owed if d not in state.accepted and touched(state, d)]
+    return state.unsettled

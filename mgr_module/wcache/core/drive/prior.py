@@ -56,6 +56,10 @@ class Prior:
         """Whether it says anything."""
         return bool(self.drives)
 
+    def differs(self, read: Mapping[str, DriveState]) -> str:
+        """How a reading, by drive id, differs from it; what is not known equals nothing."""
+        return not_back(self.drives, read) if self.known else "the prior state is not known"
+
     @property
     def of_options(self) -> bool:
         """Whether it is about options, and the cache mode is not touched."""
@@ -111,14 +115,6 @@ def small_prior(cluster_fsid: str, domain_id: str, drives: Sequence[PriorDrive])
             f"the prior state of {domain_id[:60]} has {size} bytes, {PRIOR_BYTES_MAX} is the limit"
         )
     return prior
-
-
-def told_prior(cluster_fsid: str, domain_id: str, drives: Sequence[PriorDrive]) -> Prior:
-    """The same of what a journal entry said; unknown where it is too large."""
-    try:
-        return small_prior(cluster_fsid, domain_id, drives)
-    except StorageError:
-        return UNKNOWN
 
 
 def not_back(prior: Sequence[PriorDrive], read: Mapping[str, DriveState]) -> str:

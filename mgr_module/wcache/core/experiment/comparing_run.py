@@ -25,7 +25,7 @@ from ..protocol import (
 from ..setting.domain_settings import OptionSetting
 from ..setting.drive_setting import DriveSetting
 from ..setting.setting import Warrant
-from . import budget, period, run
+from . import budget, period
 from .design import CheckSlot, Slot
 from .leased_run import ATTEMPTS_MAX, LeasedRun
 from .period import PeriodUnderWay, Stage, read_at, samples_of
@@ -74,20 +74,18 @@ class ComparingRun(LeasedRun):
 
     def _task_failed(self, outcome: FailureOutcome, now_s: float) -> Actions:
         if self._now.phase is Stage.RELEASING:
-            problem = run.words_of_failure(self.state, self._releasing, outcome)
-            return self._released(problem, outcome.doubt)
-        said = outcome.message + (f": {outcome.advice}" if outcome.advice else "")
+            return self._released(self._not_back(self._releasing, outcome), outcome.doubt)
         # of what was touched since it was looked at, it may well be our own change that was found
         if self._now.phase is Stage.SETTING and outcome.doubt is PriorDoubt.OTHER_STATE:
             domain_id = self._step.domain.domain_id
             if domain_id not in self._untouched:
-                return self._halt(said, now_s)
-            self.state = run.without(self.state, domain_id)
+                return self._halt(outcome.said, now_s)
+            self.state = self.state.without(domain_id)
             self._looks += 1
             if self._looks < ATTEMPTS_MAX:
                 self._void(now_s)
                 return self._look_or_go_on(now_s)
-        return self._halt(said, now_s)
+        return self._halt(outcome.said, now_s)
 
     # ---- one period
 
@@ -131,7 +129,7 @@ class ComparingRun(LeasedRun):
     def _lease(self, setting: DriveSetting) -> events.Action:
         spec, domain_id = self.spec, setting.domain.domain_id
         return self._task(setting.lease(Warrant(
-            spec.lease_id, run.prior_of(self.state, domain_id), turn_on=spec.consent_turn_on,
+            spec.lease_id, self.state.prior_of(domain_id), turn_on=spec.consent_turn_on,
             throwaway=spec.throwaway,
         )))
 

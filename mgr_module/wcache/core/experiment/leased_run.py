@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass, field, replace
-from typing import Set, Tuple
+from typing import Set, Tuple, Union
 
 from .. import events
 from ..codec import one_line
-from ..drive.prior import Prior, PriorDoubt
+from ..drive.prior import Prior, PriorDoubt, prior_from, states_by_id
 from ..errors import StorageError
-from ..protocol import DrivesOutcome, LookRequest, StateOutcome
+from ..options.entries import leased_names
+from ..protocol import DrivesOutcome, FailureOutcome, LookRequest, StateOutcome
 from ..record import Record
 from . import budget, run
 from .budget import Experiment
@@ -69,7 +70,15 @@ class LeasedRun(RunMachine):
 
     @property
     def _prior(self) -> Prior:
-        return run.prior_of(self.state, self.spec.domain_id)
+        return self.state.prior_of(self.spec.domain_id)
+
+    def _not_back(self, domain_id: str, outcome: Union[StateOutcome, FailureOutcome]) -> str:
+        """Why a domain is not known to be as it was, by what was read of it; "" where it is."""
+        read = states_by_id(outcome.drive_ids, outcome.after)
+        differs = self.state.prior_of(domain_id).differs(read)
+        if isinstance(outcome, FailureOutcome) and (differs or not outcome.restored):
+            return outcome.said
+        return differs
 
     # ---- before the first touch
 
@@ -82,16 +91,15 @@ class LeasedRun(RunMachine):
         if self.state.status is RunStatus.RUNNING:
             self.state = budget.with_cut_off(self.state, self.periods, now_s)
             domain_id = self.spec.domain_id
-            if self.spec.option_osd is not None and run.touched(self.state, domain_id):
+            if self.spec.option_osd is not None and self.state.touched(domain_id):
                 # it may go by what the last mgr gave it: no probe has put that back
                 self._now = PeriodUnderWay(phase=Stage.RESUMING)
-                request = run.release_request(self.state, domain_id)
-                return [events.SaveRun(), self._task(request)]
+                return [events.SaveRun(), self._task(self.state.release(domain_id))]
         self.state = replace(self.state, status=RunStatus.RUNNING, began_at_s=now_s, reason="")
         return self._look_or_go_on(now_s)
 
     def _resumed(self, outcome: StateOutcome, now_s: float) -> Actions:
-        problem = run.words_of_release(self.state, self.spec.domain_id, outcome)
+        problem = self._not_back(self.spec.domain_id, outcome)
         if problem:
             return self._halt(problem, now_s)
         return [*self._put_back_late(outcome), *self._look_or_go_on(now_s)]
@@ -108,10 +116,10 @@ class LeasedRun(RunMachine):
 
     def _look_or_go_on(self, now_s: float) -> Actions:
         """Nothing is touched before what was there is stored."""
-        unknown = run.next_unknown(self.state)
-        if unknown is not None:
-            self._now = PeriodUnderWay(phase=Stage.LOOKING, looked_at=unknown)
-            return [events.SaveRun(), self._task(LookRequest(unknown))]
+        for domain_id in self.spec.domain_ids:
+            if not self.state.touched(domain_id):
+                self._now = PeriodUnderWay(phase=Stage.LOOKING, looked_at=domain_id)
+                return [events.SaveRun(), self._task(LookRequest(domain_id))]
         return [events.SaveRun(), *self._go_on(now_s)]
 
     @abstractmethod
@@ -120,11 +128,13 @@ class LeasedRun(RunMachine):
 
     def _looked(self, outcome: DrivesOutcome, now_s: float) -> Actions:
         """What is there before the first touch; stored before anything else is done."""
-        domain_id = self._now.looked_at
+        domain_id, option = self._now.looked_at, self.spec.option
+        names = () if option is None else leased_names(option.name)
         try:
-            self.state = run.with_look(self.state, domain_id, outcome.drives)
+            prior = prior_from(self._setup.fsid, domain_id, outcome.drives, names)
         except StorageError as error:
             return self._halt(error.message, now_s)
+        self.state = replace(self.state, priors=(*self.state.priors, prior))
         self._untouched.add(domain_id)
         self._now = PeriodUnderWay()
         return [events.SaveRun(), *self._look_or_go_on(now_s)]
@@ -171,9 +181,8 @@ class LeasedRun(RunMachine):
         domain_ids = self.spec.domain_ids
         while len(self._now.released) < len(domain_ids):
             domain_id = self._releasing
-            if run.touched(self.state, domain_id):
-                request = run.release_request(self.state, domain_id)
-                return [events.SaveRun(), self._task(request)]
+            if self.state.touched(domain_id):
+                return [events.SaveRun(), self._task(self.state.release(domain_id))]
             self._now.released += (True,)
         owed = tuple(name for name, back in zip(domain_ids, self._now.released) if not back)
         if self.state.status is RunStatus.RUNNING:
@@ -182,9 +191,7 @@ class LeasedRun(RunMachine):
         return self._end(final, self.state.reason, owed)
 
     def _gave_back(self, outcome: StateOutcome, _: float) -> Actions:
-        domain_id = self._releasing
-        self.state = run.with_told(self.state, domain_id, outcome.prior)
-        problem = run.words_of_release(self.state, domain_id, outcome)
+        problem = self._not_back(self._releasing, outcome)
         late = self._ends_for_another and not problem
         return [*(self._put_back_late(outcome) if late else []), *self._released(problem)]
 
@@ -211,7 +218,7 @@ class LeasedRun(RunMachine):
         """Nobody answers for the domains: what was touched is owed until it is read."""
         began = self.state.status is not RunStatus.WAITING
         return self._end(RunStatus.ABORTED, reason, tuple(
-            name for name in self.spec.domain_ids if began and run.touched(self.state, name)
+            name for name in self.spec.domain_ids if began and self.state.touched(name)
         ))
 
     def _given_back_late(self, event: events.Event) -> Actions:
@@ -221,7 +228,7 @@ class LeasedRun(RunMachine):
         outcome, domain_id = event.outcome, self.spec.domain_id
         if self.state.settled or not isinstance(outcome, StateOutcome):
             return []
-        if run.words_of_release(self.state, domain_id, outcome):
+        if self._not_back(domain_id, outcome):
             return []
         self.confirm(domain_id)
         return [events.SaveRun(), events.Note(BACK)]

@@ -9,17 +9,18 @@ pair is the unit of the statistics, since samples within a period are correlated
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import ClassVar, FrozenSet, Iterable, Optional, Set, Tuple
 
-from ..drive.prior import Prior
+from ..drive.prior import UNKNOWN, Prior
 from ..hardware import Dirty
 from ..host_report import DriveKind
 from ..loads import WATCHED_MAX
 from ..model import LoadPoint
 from ..options.entries import BY_NAME, OptionTrial
 from ..options.option import Place
+from ..protocol import ReleaseRequest
 from ..record import (
     CHECKS_MAX,
     RECORD_FORMAT,
@@ -295,7 +296,33 @@ class RunState:
         """Every precondition that its records miss."""
         return tuple(dict.fromkeys((*self.spec.missed, *self.unmet)))
 
+    def prior_of(self, domain_id: str) -> Prior:
+        """What is known of a domain before the run; UNKNOWN where it has never touched it."""
+        return next((one for one in self.priors if one.domain_id == domain_id), UNKNOWN)
+
+    def touched(self, domain_id: str) -> bool:
+        """Whether it may have touched a domain: what was there is stored before it does."""
+        return self.prior_of(domain_id).known
+
+    def without(self, domain_id: str) -> RunState:
+        """Return it as if the domain were not touched yet: it is looked at before it is."""
+        priors = tuple(one for one in self.priors if one.domain_id != domain_id)
+        return replace(self, priors=priors)
+
+    def release(self, domain_id: str) -> ReleaseRequest:
+        """Say what ends its lease on a domain."""
+        spec = self.spec
+        return ReleaseRequest(domain_id, spec.lease_id, spec.throwaway, self.prior_of(domain_id))
+
+    @property
+    def unsettled(self) -> Tuple[str, ...]:
+        """The domains that it may have touched, neither read back nor accepted as they are."""
+        return tuple(
+            name for name in self.owed or self.spec.domain_ids
+            if name not in self.accepted and self.touched(name)
+        )
+
     @property
     def settled(self) -> bool:
         """Whether nothing is owed any more: restored, or taken as it is by an admin."""
-        return self.restored or set(self.owed or self.spec.domain_ids) <= set(self.accepted)
+        return self.restored or not self.unsettled

@@ -15,7 +15,6 @@ from ..change.rollout_state import UNDER_WAY, Rollout
 from ..drive.journal import EntryKind
 from ..drive.prior import PriorDoubt
 from ..experiment.osd_option import NONE, by_hand
-from ..experiment.run import prior_of, touched
 from ..experiment.run_state import OVER, RunState, RunStatus
 from ..host_report import HostReport, JournalNote
 from ..text import ticked
@@ -107,10 +106,7 @@ def _of_run(state: RunState) -> List[Dispute]:
     if state.status not in OVER or state.restored:
         return []
     found = []
-    for domain_id in state.owed or state.spec.domain_ids:
-        if domain_id in state.accepted or not touched(state, domain_id):
-            continue
-        known = prior_of(state, domain_id).known
+    for domain_id in state.unsettled:
         told = domain_id in state.told_back
         by_probe = "its probe has restored the prior state, which" if told else "the prior state"
         why = f"{state.spec.run_id} ended, and {by_probe} was not read back yet"
@@ -118,14 +114,12 @@ def _of_run(state: RunState) -> List[Dispute]:
         if trial is not None and osd_id is not None:
             what = f"{trial.name} of osd.{osd_id}"
             why = f"{state.spec.run_id} ended, and {what} was not read back yet"
-            priors = (o.value for d in prior_of(state, domain_id).drives for o in d.options)
+            priors = (o.value for d in state.prior_of(domain_id).drives for o in d.options)
             undo = by_hand(trial.name, f"osd.{osd_id}", next(priors, NONE))
             why += f" (by hand: {ticked(undo)})"
-        if state.dispute or not known:
-            why = state.dispute or f"the state before {state.spec.run_id} is not known"
         found.append(
             Dispute(
-                state.spec.hostname, domain_id, why, bool(state.dispute) or not known,
+                state.spec.hostname, domain_id, state.dispute or why, bool(state.dispute),
                 run_id=state.spec.run_id, told_back=told, of_osd=osd_id is not None,
             )
         )

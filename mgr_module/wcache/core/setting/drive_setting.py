@@ -177,7 +177,7 @@ class DriveSetting(Setting):
     def made(self, outcome: object, warrant: Warrant, again: bool) -> Tuple[Made, str]:
         """See Setting."""
         if isinstance(outcome, FailureOutcome):
-            said = outcome.message + (f": {outcome.advice}" if outcome.advice else "")
+            said = outcome.said
             if outcome.doubt is PriorDoubt.OTHER_STATE:
                 # somebody else's change, or ours and the journal is lost
                 return Made.OTHERS, said
