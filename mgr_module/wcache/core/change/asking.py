@@ -153,8 +153,6 @@ class Asking(RollingBack):
         if rollout.step.last:
             return self._make_last()
         if change is not None and change.status is ChangeStatus.APPLYING:
-            if change.hostname and not change.prior.known:
-                return self._take_back("started by a version that stored no prior states")
             if rollout.trial:
                 return self._take_back("the mgr was restarted during the trial")
             return self._apply_again()

@@ -21,7 +21,6 @@ from .gate.evidence import Proofs, Sums
 from .gate.gate_state import GateSettings, GateStep
 from .gate.harm import Harm
 
-ROLLOUT_VERSION = 14
 # Changes of one plan.
 CHANGES_MAX = 16_384
 
@@ -93,7 +92,6 @@ class Rollout:
     clients have waited longer; at `harm_max_s` it pauses, and `harm_spent` says so.
     """
 
-    VERSION: ClassVar[int] = ROLLOUT_VERSION
     STORED_BY: ClassVar[str] = "plan_id"
     plan_id: str
     created_at_s: float

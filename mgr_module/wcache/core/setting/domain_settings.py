@@ -15,8 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar, FrozenSet, Mapping, Sequence, Tuple
 
-from ..drive.journal import PriorDrive
-from ..drive.prior import not_back
+from ..drive.prior import Prior
 from ..drive.safety import may_toggle, writeback_refusal
 from ..errors import RefusedError
 from ..hardware import NAME_CHARS_MAX, VALUE_CHARS_MAX
@@ -30,7 +29,6 @@ from ..protocol import (
     CountersRequest,
     DrivesOutcome,
     OptionsRequest,
-    RollbackRequest,
     SetModeRequest,
     SetOptionRequest,
     StateOutcome,
@@ -67,10 +65,6 @@ class CacheModeSetting(DriveSetting):
             return ""
         now = drive.mode.value if drive.mode else "an unknown mode"
         return f"{drive.dev_name} is in {now}"
-
-    def differs(self, prior: Sequence[PriorDrive], read: Mapping[str, DriveState]) -> str:
-        """See DriveSetting; what is kept over a power cycle is part of it."""
-        return not_back(prior, read)
 
     def not_kept(self, states: Sequence[DriveState]) -> str:
         """See DriveSetting."""
@@ -115,12 +109,6 @@ class CacheModeSetting(DriveSetting):
         return ApplyRequest(
             self.domain.domain_id, warrant.action_id, self.before, self.after, warrant.turn_on,
             warrant.lasts, warrant.throwaway, warrant.prior,
-        )
-
-    def back(self, warrant: Warrant) -> RollbackRequest:
-        """See Setting."""
-        return RollbackRequest(
-            self.domain.domain_id, warrant.action_id, warrant.throwaway, warrant.prior
         )
 
     @property
@@ -203,9 +191,11 @@ class OptionSetting(DriveSetting):
             return ""
         return f"{self.option} of {drive.dev_name} is {now or 'unknown'}"
 
-    def differs(self, prior: Sequence[PriorDrive], read: Mapping[str, DriveState]) -> str:
+    def differs(self, prior: Prior, read: Mapping[str, DriveState]) -> str:
         """See DriveSetting; the cache mode is a setting of its own."""
-        for drive in prior:
+        if not prior.known:
+            return super().differs(prior, read)
+        for drive in prior.drives:
             state = read.get(drive.drive_id)
             if state is None:
                 return f"{drive.dev_name} was not read"

@@ -8,7 +8,6 @@ from typing import AbstractSet, ClassVar, Mapping, Optional, Sequence, Tuple, Un
 
 from ..cluster import ClusterState
 from ..config_database import ConfigEdit
-from ..drive.journal import PriorDrive
 from ..drive.prior import Prior, PriorDoubt, prior_from, states_by_id
 from ..errors import RefusedError, StorageError
 from ..host_report import HostReport
@@ -96,9 +95,9 @@ class DriveSetting(Setting):
         `planned`: instead of what the plan was made from.
         """
 
-    @abstractmethod
-    def differs(self, prior: Sequence[PriorDrive], read: Mapping[str, DriveState]) -> str:
+    def differs(self, prior: Prior, read: Mapping[str, DriveState]) -> str:
         """Say how drives that were read, by id, differ from those before; "" where they do not."""
+        return prior.differs(read)
 
     @abstractmethod
     def refusal(
@@ -199,20 +198,14 @@ class DriveSetting(Setting):
 
     def _as_it_was(self, outcome: FailureOutcome, prior: Prior) -> bool:
         """Whether a change that failed has left the drive as it was, by what was read of it."""
-        equal = not outcome.after or not self._differs(prior, outcome.drive_ids, outcome.after)
-        return outcome.restored and equal
-
-    def _differs(
-        self, prior: Prior, drive_ids: Sequence[str], states: Sequence[DriveState]
-    ) -> str:
-        """How drives that were read differ from those before; unknown ones equal nothing."""
-        if not prior.known:
-            return "the prior state is not known"
-        return self.differs(prior.drives, states_by_id(drive_ids, states))
+        read = states_by_id(outcome.drive_ids, outcome.after)
+        return outcome.restored and not (outcome.after and self.differs(prior, read))
 
     def back(self, warrant: Warrant) -> RollbackRequest:
         """See Setting."""
-        return RollbackRequest(self.domain.domain_id, warrant.action_id, prior=warrant.prior)
+        return RollbackRequest(
+            self.domain.domain_id, warrant.action_id, warrant.throwaway, warrant.prior
+        )
 
     def went_back(self, outcome: object, prior: Prior) -> WayBack:
         """See Setting; back is what was read and equals the prior state."""
@@ -220,7 +213,7 @@ class DriveSetting(Setting):
             return WayBack(outcome.message, outcome.doubt)
         if not isinstance(outcome, StateOutcome):
             return WayBack("an unexpected answer")
-        differs = self._differs(prior, outcome.drive_ids, outcome.after)
+        differs = self.differs(prior, states_by_id(outcome.drive_ids, outcome.after))
         if differs:
             return WayBack(differs, PriorDoubt.NONE if prior.known else PriorDoubt.LOST)
         return WayBack(not_yet=self.left(self.before, outcome))

@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Dict, List, Mapping, Optional, Sequence, Set, 
 from ...core import codec, versions
 from ...core.change.change import Change
 from ...core.change.gate.blocks import BLOCKS_MAX
-from ...core.change.rollout_state import CHANGES_MAX, ROLLOUT_VERSION, Rollout, Wave
+from ...core.change.rollout_state import CHANGES_MAX, Rollout, Wave
 from ...core.errors import StorageError, WcacheError
 from ...core.loads import Block
 from ...core.ports import Done, Store, Write
@@ -39,13 +39,13 @@ def readable(key: str, value: Numbered) -> str:
     return text
 
 
-def own_name(value: Numbered) -> Optional[str]:
+def own_name(value: object) -> Optional[str]:
     """Return the name that a value says it is stored by (`STORED_BY`); None where it says none."""
     field = getattr(type(value), "STORED_BY", "")
     return str(attrgetter(field)(value)) if field else None
 
 
-def require_key(key: str, value: Numbered) -> None:
+def require_key(key: str, value: object) -> None:
     """Raise StorageError for a value that names another key as its own."""
     own = own_name(value)
     if own is not None and own != key.partition("/")[2]:
@@ -76,6 +76,7 @@ PART_CHANGES = 250
 NEWER_MAX = 64
 
 PLAN, PART = "rollout", "rollout-part"
+ROLLOUT_VERSION = 14
 
 
 @dataclass(frozen=True)
@@ -296,7 +297,8 @@ def require_readable(rollout: Rollout) -> None:
     made = _Parts(f"plan {rollout.plan_id}")
     made.name("waves", Waves(rollout.waves))
     made.parts(rollout.changes, (), None)
-    readable(f"plan {rollout.plan_id}", replace(rollout, changes=(), waves=()))
+    head = Head(replace(rollout, changes=(), waves=()), "", "", (), ())
+    readable(f"plan {rollout.plan_id}", head)
 
 
 class _Parts:
