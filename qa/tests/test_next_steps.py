@@ -9,7 +9,7 @@ from wcache.core import errors
 PROBE = Path(__file__).resolve().parents[2] / "osd_probe" / "wcache_probe"
 FILES = [
     PROBE / "commands" / "bench.py",
-    *(PROBE / "matrix" / f"{name}.py" for name in ("command", "measurement", "scratch", "writes")),
+    *(PROBE / "matrix" / f"{name}.py" for name in ("command", "measurement", "scratch")),
     *sorted((PROBE / "prove").glob("*.py")),
     *sorted((PROBE / "witness").glob("*.py")),
 ]

@@ -163,7 +163,7 @@ def test_a_host_whose_journal_is_not_empty_keeps_its_key():
     mgr.inside.hosts.reports["h1"] = replace(report, journal=(note,))
     for way in ("back", "keep"):
         told = mgr.command("leave", **{way: True})
-        assert "the journal of h1 is not empty" in f"{told[1]}{told[2]}"
+        assert "h1: h1 domain-sda: journal entry action/p9.0" in f"{told[1]}{told[2]}"
         assert set(mgr.keys.held) == {"client.wcache.h1"}
 
 

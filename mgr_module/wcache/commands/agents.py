@@ -87,11 +87,12 @@ def removed(data: Mapping[str, Any]) -> str:
 
 
 DISABLE = command("ceph mgr module disable wcache")
+AGAIN = {"back": command("ceph wcache leave --back"), "keep": command("ceph wcache leave --keep")}
 
 
 def left_text(data: Mapping[str, Any]) -> str:
     """`ceph wcache leave`."""
-    again = command("ceph wcache leave --{}", data["way"])
+    again = AGAIN[data["way"]]
     notes = [
         f"stays: {row['name']} {row['what']} (plan {row['plan_id']}); kept by {row['kept_by']}"
         + (f"; to undo it on {row['hostname'] or 'any host of an admin'}: {row['undo']}"

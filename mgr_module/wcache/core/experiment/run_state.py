@@ -325,4 +325,4 @@ class RunState:
     @property
     def settled(self) -> bool:
         """Whether nothing is owed any more: restored, or taken as it is by an admin."""
-        return self.restored or not self.unsettled
+        return self.restored or set(self.owed or self.spec.domain_ids) <= set(self.accepted)
