@@ -19,7 +19,7 @@ from .ceph.loads import CephLoads
 from .ceph.osd_options import CephOsdOptions
 from .ceph.store import CephKeys, KvStore
 from .ceph.store_queue import StoreQueue
-from .ceph.surroundings import CephKeyring, CephOrchestrator, CephStops, CephSurroundings, Upgrades
+from .ceph.surroundings import CephKeyring, CephStops, CephSurroundings, Upgrades
 from .ceph.view import CephTraffic, CephView
 from .ceph.web_host import CephWebHost, StandbyWebHost
 from .commands import commands
@@ -77,7 +77,7 @@ class Module(MgrModule):
             python=lambda: self._options.python_path,
             seconds_max=lambda: self._options.analysis_seconds_max,
         )
-        osds = Osds(self, view.is_up)
+        osds, surroundings = Osds(self, view.is_up), CephSurroundings(self)
         loads = CephLoads(
             osds, commits_min=lambda: self._options.traffic_commits_min,
             erasure_coded=view.erasure_coded, move_counters=ceph_compat.move_counters,
@@ -93,7 +93,7 @@ class Module(MgrModule):
             archive=archive, view=view, loads=loads, analysis=self._analysis,
             database=CephConfig(
                 self, (*option_names(KNOBS), *set_up.OPTIONS),
-                osds=osds, orchestrator=CephOrchestrator(self),
+                osds=osds, orchestrator=surroundings,
             ),
             blocks=CephBlocks(osds, lambda: self._options.traffic_commits_min),
             stops=CephStops(self),
@@ -105,7 +105,6 @@ class Module(MgrModule):
             log=self.log,
         ), wake=self._wake.set)
         self._keys = KeyWork(CephKeyring(self))
-        surroundings = CephSurroundings(self)
         agents = AgentService(self._engine, self._keys, surroundings)
         knobs = with_all(rooms.make_all(Parts(
             self, self._engine, archive, view, surroundings, self.log,

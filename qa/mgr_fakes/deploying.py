@@ -9,7 +9,7 @@ from wcache.deployment.places import OsdPlace
 
 
 class FakeKeys:
-    """The `Keys` port in memory; `error` is what the mons answer instead."""
+    """The cluster's keys in memory; `error` is what the mons answer instead."""
 
     def __init__(self) -> None:
         self.held: Dict[str, Dict[str, str]] = {}
@@ -30,7 +30,7 @@ class FakeKeys:
 
 
 class FakeSurroundings:
-    """The `Surroundings` port: what a test sets.  The mgr runs where no orchestrator is."""
+    """`CephSurroundings`: what a test sets.  The mgr runs where no orchestrator is."""
 
     def __init__(self) -> None:
         self.backend = ""
@@ -69,7 +69,7 @@ class FakeSurroundings:
 
 
 class FakeTraffic:
-    """The `Traffic` port: commits in a second by OSD, and ms of each, as a test sets them."""
+    """`CephTraffic`: commits in a second by OSD, and ms of each, as a test sets them."""
 
     def __init__(self, others: float = 0.0) -> None:
         self.rates: Dict[int, float] = {}

@@ -83,7 +83,7 @@ class LruOsd:
 
 
 class FakeMemory:
-    """The `OsdMemory` port.  `target(osd_id)` is what the config database says."""
+    """`CephMemory`.  `target(osd_id)` is what the config database says."""
 
     def __init__(self, clock: Callable[[], float], target: Callable[[int], Optional[int]]) -> None:
         self.osds: Dict[int, LruOsd] = {}
@@ -110,7 +110,7 @@ class FakeMemory:
         self._counted_at_s = now_s
 
     def read(self, osd_id: int) -> Optional[OsdReading]:
-        """See OsdMemory."""
+        """See CephMemory."""
         self.pass_time()
         osd = self.osds.get(osd_id)
         if osd is None or not osd.up:
@@ -132,7 +132,7 @@ class FakeMemory:
         )
 
     def lease(self, osd_id: int, target_bytes: Optional[int]) -> str:
-        """See OsdMemory."""
+        """See CephMemory."""
         self.pass_time()
         self.meanwhile(osd_id)
         osd = self.osds.get(osd_id)
@@ -144,5 +144,5 @@ class FakeMemory:
         return ""
 
     def daemons(self) -> Dict[str, Dict[str, int]]:
-        """See OsdMemory."""
+        """See CephMemory."""
         return self.hosts

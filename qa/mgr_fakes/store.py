@@ -19,7 +19,7 @@ class MgrGone(BaseException):
 
 
 class MonLikeKv:
-    """The `KeyValue` port: `kept` is what the mons have, `copy` what the mgr shows of it.
+    """`CephKeys`: `kept` is what the mons have, `copy` what the mgr shows of it.
 
     `fails(key)` says which writes the mons refuse; `lost_after` counts down the writes after
     which the mgr is gone.  With `late` the mgr's copy follows only when `follow` is called.

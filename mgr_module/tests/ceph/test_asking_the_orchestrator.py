@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 from wcache.ceph.command import CommandFailed, Osds
 from wcache.ceph.config import CephConfig
-from wcache.ceph.surroundings import CephOrchestrator
+from wcache.ceph.surroundings import CephSurroundings
 from wcache.core.config_database import ConfigEdit
 from wcache.core.errors import RefusedError
 
@@ -77,15 +77,15 @@ def interface(monkeypatch):
 
 
 def test_the_hosts_are_those_of_the_backend(interface):
-    orchestrator = CephOrchestrator(Mgr("cephadm", cephadm=Backend("h1", "h2")))
-    assert orchestrator.backend() == "cephadm"
+    orchestrator = CephSurroundings(Mgr("cephadm", cephadm=Backend("h1", "h2")))
+    assert orchestrator.orchestrator() == "cephadm"
     assert orchestrator.hosts() == ("h1", "h2")
     assert "h1" in orchestrator.ask("add_host_label", "h1", "x")
 
 
 def test_without_an_orchestrator_nothing_is_imported_and_there_is_no_list(monkeypatch):
     monkeypatch.setitem(sys.modules, "orchestrator", None)  # importing it would fail
-    assert CephOrchestrator(Mgr("")).hosts() is None
+    assert CephSurroundings(Mgr("")).hosts() is None
 
 
 @pytest.mark.parametrize("missing", ["the client", "the backend", "the host"])
@@ -93,7 +93,7 @@ def test_one_that_fails_is_told_of_in_one_line(interface, monkeypatch, missing):
     if missing == "the client":
         monkeypatch.setitem(sys.modules, "orchestrator", None)
     modules = {} if missing == "the backend" else {"cephadm": Backend("h1")}
-    orchestrator = CephOrchestrator(Mgr("cephadm", **modules))
+    orchestrator = CephSurroundings(Mgr("cephadm", **modules))
     with pytest.raises(CommandFailed) as failure:
         orchestrator.ask("add_host_label", "h9", "x")
     assert "the orchestrator cephadm refused `add_host_label`" in str(failure.value)
@@ -103,7 +103,7 @@ def test_one_that_fails_is_told_of_in_one_line(interface, monkeypatch, missing):
 def test_a_label_is_set_and_removed_by_the_backend_since_no_command_reaches_a_mgr(interface):
     backend = Backend("h1")
     mgr = Mgr("cephadm", cephadm=backend)
-    config = CephConfig(mgr, (), osds=Osds(mgr), orchestrator=CephOrchestrator(mgr))
+    config = CephConfig(mgr, (), osds=Osds(mgr), orchestrator=CephSurroundings(mgr))
     config.write(ConfigEdit("h1/cephadm", "_no_autotune_memory", "label", None))
     assert backend.labels == {("h1", "_no_autotune_memory")}
     config.write(ConfigEdit("h1/cephadm", "_no_autotune_memory", None, "label"))

@@ -11,7 +11,7 @@ from wcache.core.record import Precondition
 
 
 class Maps:
-    """The `MgrMaps` port with one OSD in a rack, and one that no bucket holds."""
+    """A mgr with one OSD in a rack, and one that no bucket holds."""
 
     version = "ceph version 18.2.4 (e7ad534) reef (stable)"
 

@@ -22,7 +22,7 @@ from wcache.ceph.config import CephConfig
 from wcache.ceph.health import CephProgress
 from wcache.ceph.loads import CephLoads
 from wcache.ceph.store import CephKeys
-from wcache.ceph.surroundings import CephKeyring, CephOrchestrator, CephStops, CephSurroundings
+from wcache.ceph.surroundings import CephKeyring, CephStops, CephSurroundings
 from wcache.ceph.view import CephTraffic, CephView
 from wcache.ceph.web_host import CephWebHost
 from wcache.core.config_database import ConfigEdit
@@ -223,7 +223,7 @@ def test_a_block_has_the_writes_and_the_reads_that_an_osd_counted(ceph):
 @each_release
 def test_the_mons_answers_are_understood(ceph):
     config = CephConfig(
-        ceph, ("osd_max_scrubs",), osds=Osds(ceph), orchestrator=CephOrchestrator(ceph)
+        ceph, ("osd_max_scrubs",), osds=Osds(ceph), orchestrator=CephSurroundings(ceph)
     )
     entries = {(entry.who, entry.name, entry.value) for entry in config.read()}
     assert {("osd.0", "osd_max_scrubs", "2"), ("h/cephadm", "l", "label")} <= entries
@@ -283,7 +283,7 @@ def test_other_modules_are_called_as_they_can_be(interface):  # noqa: F811
         ("get_hosts",), ("add_host_label", "h", "l"), ("remove_host_label", "h", "l"),
     ):
         with pytest.raises(CommandFailed, match="is off"):
-            CephOrchestrator(ceph).ask(method, *args)
+            CephSurroundings(ceph).ask(method, *args)
 
 
 def test_no_contract_is_there_that_nobody_needs(interface):  # noqa: F811

@@ -6,7 +6,7 @@ import json
 import queue
 import threading
 import time
-from typing import Any, Callable, Mapping, Optional, Protocol
+from typing import Any, Callable, Dict, List, Mapping, Optional, Protocol
 
 from ..core import codec
 from ..core.errors import MalformedError
@@ -17,22 +17,56 @@ _LOOK_EVERY_S = 0.5
 EINVAL = 22
 
 
-class SendsCommands(Protocol):
-    """Sends a command; calls `complete(r, outb, outs)` of `result` once."""
+class StandbyMgr(Protocol):
+    """What is used of MgrStandbyModule (Ceph, mgr_module.py), and of MgrModule too."""
+
+    def get_mgr_id(self) -> str:
+        """Its name."""
+
+    def get_mgr_ip(self) -> str:
+        """Its address."""
+
+    def get_store(self, key: str) -> Optional[str]:
+        """A value of this module's, from the mgr's copy."""
+
+
+class Mgr(StandbyMgr, Protocol):
+    """What is used of MgrModule (Ceph, mgr_module.py), by all that talks to Ceph."""
+
+    module_name: str
+
+    @property
+    def version(self) -> str:
+        """Ceph's version text."""
+
+    def get(self, data_name: str) -> Any:
+        """One of the mgr's structures; may be shared and read-only."""
+
+    def get_ceph_option(self, key: str) -> Any:
+        """An option as the mgr has it."""
+
+    def get_foreign_ceph_option(self, entity: str, key: str) -> Any:
+        """An option as a daemon has it; KeyError where the release has none."""
+
+    def get_module_option_ex(self, module: str, key: str, default: Any = None) -> Any:
+        """An option of another module."""
+
+    def get_store_prefix(self, key_prefix: str) -> Dict[str, str]:
+        """All keys that start with a prefix, with their values."""
+
+    def list_servers(self) -> List[Dict[str, Any]]:
+        """Hosts with their daemons."""
+
+    def remote(self, module_name: str, method_name: str, *args: Any, **kwargs: Any) -> Any:
+        """Call a method of another module; raises where that one is off."""
 
     def send_command(
         self, result: Any, svc_type: str, svc_id: str, command: str, tag: str
     ) -> None:
-        """As MgrModule.send_command."""
+        """Send a command; `complete(r, outb, outs)` of `result` is called once."""
 
-
-class StoresKeys(SendsCommands, Protocol):
-    """The part of MgrModule by which a module has keys of its own."""
-
-    module_name: str
-
-    def get_store(self, key: str) -> Optional[str]:
-        """As MgrModule.get_store."""
+    def set_uri(self, uri: str) -> None:
+        """Say in the mgr map where the web page is."""
 
 
 class CommandFailed(Exception):
@@ -120,7 +154,7 @@ class Osds:
     """
 
     def __init__(
-        self, mgr: SendsCommands, is_up: Callable[[int], bool] = lambda osd_id: True
+        self, mgr: Mgr, is_up: Callable[[int], bool] = lambda osd_id: True
     ) -> None:
         self._mgr = mgr
         self.is_up = is_up
@@ -164,7 +198,7 @@ class Osds:
 
 
 def ask_mon(
-    mgr: SendsCommands, command: Mapping[str, Any], *, timeout_s: float = COMMAND_TIMEOUT_S
+    mgr: Mgr, command: Mapping[str, Any], *, timeout_s: float = COMMAND_TIMEOUT_S
 ) -> str:
     """The output of a mon's command; raises CommandFailed."""
     reply, name = Reply(), command["prefix"]
@@ -179,7 +213,7 @@ def ask_mon(
 
 
 def config_key(
-    mgr: SendsCommands, key: str, timeout_s: float = COMMAND_TIMEOUT_S
+    mgr: Mgr, key: str, timeout_s: float = COMMAND_TIMEOUT_S
 ) -> str:
     """A value of the mons' store; "" where they have none, or do not say."""
     try:
@@ -188,7 +222,7 @@ def config_key(
         return ""
 
 
-def put_config_key(mgr: StoresKeys, key: str, value: Optional[str], timeout_s: float) -> None:
+def put_config_key(mgr: Mgr, key: str, value: Optional[str], timeout_s: float) -> None:
     """Set a value of this module's in the mons' store, or remove it; raises CommandFailed."""
     command = {"prefix": "config-key rm", "key": f"mgr/{mgr.module_name}/{key}"}
     if value is not None:

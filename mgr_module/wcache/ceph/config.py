@@ -21,16 +21,16 @@ from ..core.config_database import LABELS_OF, ConfigEdit, Entry, parse_dump
 from ..core.errors import NotReadyError, RefusedError
 from .command import (
     CommandFailed,
+    Mgr,
     NoAnswer,
     Osds,
     Reply,
-    SendsCommands,
     ask_mon,
     config_key,
     parse,
     send,
 )
-from .surroundings import CephOrchestrator
+from .surroundings import CephSurroundings
 
 # Where cephadm keeps its hosts (mgr/cephadm/inventory.py, Inventory).
 INVENTORY = "mgr/cephadm/inventory"
@@ -171,7 +171,7 @@ def _rows(plain: Any) -> List[Dict[str, Any]]:
     return [row for row in plain if isinstance(row, dict)] if isinstance(plain, list) else []
 
 
-def _ask(mgr: SendsCommands, command: Mapping[str, Any], as_json: bool = False) -> Any:
+def _ask(mgr: Mgr, command: Mapping[str, Any], as_json: bool = False) -> Any:
     try:
         text = ask_mon(mgr, command)
         return parse(text, command["prefix"]) if as_json else text
@@ -185,7 +185,7 @@ class CephConfig:
     """The `ConfigDatabase` port over a mgr module; `names` are the options that it reads."""
 
     def __init__(
-        self, mgr: SendsCommands, names: Collection[str], *, orchestrator: CephOrchestrator,
+        self, mgr: Mgr, names: Collection[str], *, orchestrator: CephSurroundings,
         osds: Osds,
     ) -> None:
         self._mgr = mgr
@@ -199,7 +199,7 @@ class CephConfig:
         return (*found, *self._labels())
 
     def _labels(self) -> Tuple[Entry, ...]:
-        if self._orchestrator.backend() != "cephadm":
+        if self._orchestrator.orchestrator() != "cephadm":
             return ()
         return labels_of(config_key(self._mgr, INVENTORY))
 

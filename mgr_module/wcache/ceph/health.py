@@ -12,11 +12,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 from fnmatch import fnmatchcase
-from typing import Any, Callable, Dict, List, Mapping, Optional, Protocol, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ..core.model import Finding, FindingCode, Severity
 from ..core.text import counted
 from ..knobs.registry import ADVICE, advice_on
+from .command import Mgr
 
 DETAILS_MAX = 50
 
@@ -68,17 +69,10 @@ def _from_each_host(group: Sequence[Finding]) -> List[Finding]:
     return [group[index] for _, index in sorted(ranks)]
 
 
-class Remote(Protocol):
-    """Calls another mgr module; raises where that module is off."""
-
-    def remote(self, module_name: str, method_name: str, *args: Any, **kwargs: Any) -> Any:
-        """As MgrModule.remote."""
-
-
 class CephProgress:
     """Tells the `progress` module what changed since the last call."""
 
-    def __init__(self, mgr: Remote) -> None:
+    def __init__(self, mgr: Mgr) -> None:
         self._mgr = mgr
         self._shown: Dict[str, Tuple[str, float]] = {}
 

@@ -12,11 +12,11 @@ from __future__ import annotations
 import base64
 import hashlib
 import zlib
-from typing import Dict, List, Mapping, Optional, Protocol, Sequence, Tuple
+from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ..core.codec import one_line
 from ..core.errors import StorageError
-from .command import CommandFailed, StoresKeys, put_config_key
+from .command import CommandFailed, Mgr, put_config_key
 
 PART_CHARS = 48_000
 PARTS_MAX = 200
@@ -31,30 +31,10 @@ _MARK = "wcache-parts:"
 _PACKED = "wcache-packed:"
 
 
-class KeyValue(Protocol):
+class CephKeys:
     """The mons' store as far as it is this module's; values are texts, None removes a key."""
 
-    def get_store(self, key: str) -> Optional[str]:
-        """The value of a key, from the mgr's copy."""
-
-    def get_store_prefix(self, key_prefix: str) -> Dict[str, str]:
-        """All keys that start with a prefix, with their values, from the mgr's copy."""
-
-    def put_key(self, key: str, val: Optional[str]) -> None:
-        """Set or remove a key; returns when the mons have it, else raises StorageError."""
-
-
-class MgrStore(StoresKeys, Protocol):
-    """The part of MgrModule that is used here."""
-
-    def get_store_prefix(self, key_prefix: str) -> Dict[str, str]:
-        """As MgrModule.get_store_prefix."""
-
-
-class CephKeys:
-    """The `KeyValue` port over a mgr module."""
-
-    def __init__(self, mgr: MgrStore) -> None:
+    def __init__(self, mgr: Mgr) -> None:
         self._mgr = mgr
 
     def get_store(self, key: str) -> Optional[str]:
@@ -66,7 +46,7 @@ class CephKeys:
         return self._mgr.get_store_prefix(key_prefix)
 
     def put_key(self, key: str, val: Optional[str]) -> None:
-        """`config-key set` or `rm`; waits, so call it from a thread that may."""
+        """`config-key set` or `rm`; waits for the mons, and raises StorageError."""
         try:
             put_config_key(self._mgr, key, val, ANSWER_S)
         except CommandFailed as failure:
@@ -82,7 +62,7 @@ def _damaged(key: str) -> StorageError:
 class KvStore:
     """Whole values over keys of bounded size.  Writes wait for the mons."""
 
-    def __init__(self, kv: KeyValue) -> None:
+    def __init__(self, kv: CephKeys) -> None:
         self._kv = kv
 
     def get(self, key: str) -> Optional[str]:

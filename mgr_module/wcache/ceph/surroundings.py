@@ -8,13 +8,13 @@ import inspect
 import os
 import threading
 import time
-from typing import Any, Callable, Dict, List, Mapping, Optional, Protocol, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ..core.cluster import IMAGE_CHARS_MAX, of_metadata
 from ..core.codec import one_line
 from ..core.config_database import parse_dump
 from ..deployment.places import OsdPlace
-from .command import CommandFailed, SendsCommands, ask_mon, config_key, parse
+from .command import CommandFailed, Mgr, ask_mon, config_key, parse
 
 # A command waits for it, as for a key (key_work.py).
 MONS_TIMEOUT_S = 5.0
@@ -24,27 +24,22 @@ IMAGE_OPTION = "container_image"
 HOSTS_MAX = 10_000
 
 
-class MgrOfOrchestrator(Protocol):
-    """The part of MgrModule that is used here, and what Ceph's client uses of it beside."""
+class CephSurroundings:
+    """Who deploys the cluster's daemons.
 
-    def get_module_option_ex(self, module: str, key: str, default: Any = None) -> Any:
-        """An option of another module."""
-
-    def remote(self, module_name: str, method_name: str, *args: Any, **kwargs: Any) -> Any:
-        """Call a method of another module."""
-
-
-class CephOrchestrator:
-    """Calls of `OrchestratorClientMixin` (orchestrator/_interface.py), held and not inherited.
-
+    It calls `OrchestratorClientMixin` (orchestrator/_interface.py), held and not inherited:
     `MgrModule.send_command` knows daemons only, so `ceph orch` cannot be sent by it.  The
     mixin is imported at its first use: it pulls in yaml and prettytable.
+
+    Image and namespace are the mgr's own, never an OSD's: a script puts a privileged
+    container of that image on hosts.
     """
 
-    def __init__(self, mgr: MgrOfOrchestrator) -> None:
+    def __init__(self, mgr: Mgr, environment: Mapping[str, str] = os.environ) -> None:
         self._mgr = mgr
+        self._environment = environment
 
-    def backend(self) -> str:
+    def orchestrator(self) -> str:
         """What `ceph orch status` names as backend; empty where there is none."""
         return str(self._mgr.get_module_option_ex("orchestrator", "orchestrator", "") or "")
 
@@ -53,7 +48,7 @@ class CephOrchestrator:
 
         Raises CommandFailed.
         """
-        if not self.backend():
+        if not self.orchestrator():
             return None
         found: List[str] = [str(spec.hostname) for spec in self.ask("get_hosts")]
         return tuple(found[:HOSTS_MAX])
@@ -70,70 +65,21 @@ class CephOrchestrator:
             # whatever a backend raises comes through here, some of it unpickled
             told = one_line(f"{type(error).__name__}: {error}", 300)
             raise CommandFailed(
-                f"the orchestrator {self.backend()[:40]} refused `{method}`: {told}"
+                f"the orchestrator {self.orchestrator()[:40]} refused `{method}`: {told}"
             ) from None
-
-
-class Surroundings(Protocol):
-    """Port: who deploys the cluster's daemons."""
-
-    def orchestrator(self) -> str:
-        """What `ceph orch status` names as backend; empty where there is none."""
-
-    def hosts(self) -> Optional[Tuple[str, ...]]:
-        """The orchestrator's hosts; None where there is no orchestrator.  Raises CommandFailed."""
 
     def image(self) -> str:
         """The container image of the mgr, or the one that the config database has for it.
 
-        Empty where neither is there.  It may wait for the mons, and raises CommandFailed.
-        """
-
-    def namespace(self) -> str:
-        """The Kubernetes namespace in which the mgr runs; empty where it runs in no pod."""
-
-    def told(self) -> Dict[int, OsdPlace]:
-        """What each OSD tells of where it runs."""
-
-    def containers_take_arguments(self) -> bool:
-        """Whether a spec of type `container` can give the container's program arguments."""
-
-
-class MgrSurroundings(MgrOfOrchestrator, SendsCommands, Protocol):
-    """The part of MgrModule that is used here."""
-
-    def get(self, data_name: str) -> Any:
-        """One of the mgr's structures; may be shared and read-only."""
-
-
-class CephSurroundings(CephOrchestrator):
-    """The port over a mgr module.
-
-    Image and namespace are the mgr's own, never an OSD's: a script puts a privileged
-    container of that image on hosts.
-    """
-
-    def __init__(
-        self, mgr: MgrSurroundings, environment: Mapping[str, str] = os.environ
-    ) -> None:
-        super().__init__(mgr)
-        self._ceph = mgr
-        self._environment = environment
-
-    def orchestrator(self) -> str:
-        """The option by which the module orchestrator chooses its backend."""
-        return self.backend()
-
-    def image(self) -> str:
-        """By the environment that cephadm and Rook give to a daemon (common/util.cc too).
-
+        Empty where neither is there.  It may wait for the mons, and raises CommandFailed.  It is
+        known by the environment that cephadm and Rook give to a daemon (common/util.cc too):
         `config get mgr container_image` would answer with a default that is no release's, so
         the dump is read.
         """
         return self._environment.get("CONTAINER_IMAGE", "") or self._configured_image()
 
     def _configured_image(self) -> str:
-        text = ask_mon(self._ceph, {"prefix": "config dump"}, timeout_s=MONS_TIMEOUT_S)
+        text = ask_mon(self._mgr, {"prefix": "config dump"}, timeout_s=MONS_TIMEOUT_S)
         found = {
             entry.who: entry.value
             for entry in parse_dump(parse(text, "config dump"), (IMAGE_OPTION,))
@@ -142,21 +88,27 @@ class CephSurroundings(CephOrchestrator):
         return found.get("mgr") or found.get("global", "")
 
     def namespace(self) -> str:
-        """As Rook tells each daemon (pkg/operator/k8sutil/pod.go, ClusterDaemonEnvVars)."""
+        """The Kubernetes namespace of the mgr, as Rook tells it; empty where it runs in no pod.
+
+        See pkg/operator/k8sutil/pod.go, ClusterDaemonEnvVars.
+        """
         return self._environment.get("POD_NAMESPACE", "")
 
     def told(self) -> Dict[int, OsdPlace]:
-        """By the OSDs' metadata (common/util.cc, collect_sys_info)."""
+        """What each OSD tells of where it runs (common/util.cc, collect_sys_info)."""
         return {
             int(osd_id): OsdPlace(
                 of_metadata(meta, "container_image", IMAGE_CHARS_MAX),
                 of_metadata(meta, "pod_namespace"),
             )
-            for osd_id, meta in self._ceph.get("osd_metadata").items()
+            for osd_id, meta in self._mgr.get("osd_metadata").items()
         }
 
     def containers_take_arguments(self) -> bool:
-        """16's class of such a spec has neither of the two keys that `cephadm.sh.j2` has."""
+        """Whether a spec of type `container` can give the container's program arguments.
+
+        16's class of such a spec has neither of the two keys that `cephadm.sh.j2` has.
+        """
         try:
             from ceph.deployment.service_spec import CustomContainerSpec
         except ImportError:
@@ -168,7 +120,7 @@ class CephSurroundings(CephOrchestrator):
 class CephStops:
     """The `Stops` port over a mgr module: asks the mons, and waits for them."""
 
-    def __init__(self, mgr: SendsCommands) -> None:
+    def __init__(self, mgr: Mgr) -> None:
         self._mgr = mgr
 
     def ask(
@@ -203,7 +155,7 @@ class Upgrades:
     """Whether the orchestrator upgrades the cluster, as the mons have said a moment ago."""
 
     def __init__(
-        self, mgr: SendsCommands, clock: Callable[[], float] = time.monotonic
+        self, mgr: Mgr, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._mgr = mgr
         self._clock = clock
@@ -223,30 +175,23 @@ class Upgrades:
         return self._under_way
 
 
-def _upgrade_under_way(mgr: SendsCommands) -> bool:
+def _upgrade_under_way(mgr: Mgr) -> bool:
     """What cephadm keeps of an upgrade that is under way or paused (cephadm/upgrade.py)."""
     # ENOENT: none, or no cephadm
     return config_key(mgr, "mgr/cephadm/upgrade_state").strip() not in ("", "null", "{}")
 
 
-class Keys(Protocol):
-    """Port: the cluster's keys.  Both methods wait for the mons, and raise CommandFailed."""
-
-    def make(self, entity: str, caps: Mapping[str, str]) -> bool:
-        """See that the key is there with these caps; False where it was."""
-
-    def remove(self, entity: str) -> None:
-        """Remove a key; one that is not there is fine."""
-
-
 class CephKeyring:
-    """The `Keys` port over a mgr module, whose own caps allow it (MonCap.cc, profile mgr)."""
+    """The cluster's keys, which a mgr may make and remove (MonCap.cc, profile mgr).
 
-    def __init__(self, mgr: SendsCommands) -> None:
+    Both methods wait for the mons, and raise CommandFailed.
+    """
+
+    def __init__(self, mgr: Mgr) -> None:
         self._mgr = mgr
 
     def make(self, entity: str, caps: Mapping[str, str]) -> bool:
-        """`auth get-or-create`, or `auth caps` where the key allows something else."""
+        """See that the key is there with these caps; False where it was."""
         found = self._caps(entity)
         if found == dict(caps):
             return False
@@ -256,7 +201,7 @@ class CephKeyring:
         return True
 
     def remove(self, entity: str) -> None:
-        """`auth rm`, which is content where there is no such key."""
+        """Remove a key; one that is not there is fine."""
         ask_mon(self._mgr, {"prefix": "auth rm", "entity": entity})
 
     def _caps(self, entity: str) -> Optional[Mapping[str, str]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from typing import Any, Callable, Dict, FrozenSet, Mapping, Optional, Protocol, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, FrozenSet, Mapping, Optional, Sequence, Set, Tuple
 
 from ..core.cluster import (
     ClusterState,
@@ -17,6 +17,7 @@ from ..core.cluster import (
 from ..core.loads import TRANSACTION_COUNTERS
 from ..core.record import CHECKS_MAX, Precondition
 from .cluster_health import flags_of, in_work, judged, pg_scope, pgs_forbid, reason
+from .command import Mgr
 from .health import Reach
 
 # Raised for an OSD whose BlueStore had an operation slower than its threshold, and kept for so
@@ -52,25 +53,11 @@ Each is (time in s, sum in ns, count) of a latency, and (time in s, value) of an
 """
 
 
-class MgrMaps(Protocol):
-    """The part of MgrModule that is used here."""
-
-    @property
-    def version(self) -> str:
-        """Ceph's version text."""
-
-    def get(self, data_name: str) -> Any:
-        """One of the mgr's structures; may be shared and read-only."""
-
-    def get_foreign_ceph_option(self, entity: str, key: str) -> Any:
-        """An option as a daemon has it; KeyError where the release has none."""
-
-
 class CephView:
     """The `ClusterView` port over a mgr module."""
 
     def __init__(
-        self, mgr: MgrMaps, *, bench_empties_caches: bool, clock: Callable[[], float] = time.time,
+        self, mgr: Mgr, *, bench_empties_caches: bool, clock: Callable[[], float] = time.time,
         upgrade: Callable[[], bool] = lambda: False,
         host_names: Callable[[], Mapping[str, str]] = dict,
         series: Series = lambda osd_id, name: (),
@@ -321,29 +308,19 @@ def _crush(crush: Mapping[str, Any]) -> Tuple[Dict[int, str], Dict[int, Location
     return classes, {item: location(parent) for item, parent in over.items() if item >= 0}
 
 
-class Traffic(Protocol):
-    """Port: how often OSDs commit, and how fast."""
-
-    def commits_per_s(self, osd_id: int) -> float:
-        """Commits in a second, over the last half minute; 0 where that is not known."""
-
-    def commit_ms(self, osd_id: int) -> Optional[float]:
-        """What one of these takes; None where that is not known, or nothing was committed."""
-
-
 class CephTraffic:
-    """The `Traffic` port over a mgr's own copies of the counters."""
+    """How often OSDs commit, and how fast, by the mgr's own copies of their counters."""
 
     def __init__(self, series: Series) -> None:
         self._series = series
 
     def commits_per_s(self, osd_id: int) -> float:
-        """See Traffic."""
+        """Commits in a second, over the last half minute; 0 where that is not known."""
         seconds, _, count = self._gained(osd_id)
         return count / seconds if seconds > 0.0 else 0.0
 
     def commit_ms(self, osd_id: int) -> Optional[float]:
-        """See Traffic."""
+        """What one of these takes; None where that is not known, or nothing was committed."""
         _, total_ns, count = self._gained(osd_id)
         # where a clock was set back, a sum may have shrunk
         return total_ns / count / NS_PER_MS if count > 0.0 and total_ns > 0.0 else None

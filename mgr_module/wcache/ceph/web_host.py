@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import socket
 from dataclasses import dataclass
-from typing import Any, Callable, List, Mapping, Optional, Protocol
+from typing import Any, Callable, List, Mapping, Optional
 
 from ..core.errors import StorageError
-from .command import CommandFailed, StoresKeys, config_key, put_config_key
+from ..options import Options
+from .command import CommandFailed, Mgr, StandbyMgr, config_key, put_config_key
 
 OFF, LOOPBACK, TLS = "off", "loopback", "tls"
 OWN_HOST = "127.0.0.1"
@@ -38,46 +39,7 @@ class Certificate:
     source: str
 
 
-class WebOptions(Protocol):
-    """The options of the page."""
-
-    @property
-    def web(self) -> str:
-        """off, loopback or tls."""
-
-    @property
-    def web_addr(self) -> str:
-        """Where it listens with TLS."""
-
-    @property
-    def web_port(self) -> int:
-        """Its port."""
-
-
-class StandbyMgr(Protocol):
-    """The part of MgrStandbyModule that is used here; MgrModule has it too."""
-
-    def get_mgr_id(self) -> str:
-        """As MgrStandbyModule.get_mgr_id."""
-
-    def get_mgr_ip(self) -> str:
-        """As MgrStandbyModule.get_mgr_ip."""
-
-    def get_store(self, key: str) -> Optional[str]:
-        """As MgrStandbyModule.get_store."""
-
-
-class MgrOfPage(StandbyMgr, StoresKeys, Protocol):
-    """The part of MgrModule that is used here."""
-
-    def get(self, data_name: str) -> Any:
-        """As MgrModule.get."""
-
-    def set_uri(self, uri: str) -> None:
-        """As MgrModule.set_uri."""
-
-
-def settings(options: WebOptions) -> WebSettings:
+def settings(options: Options) -> WebSettings:
     """Where the options want the page."""
     address = OWN_HOST if options.web == LOOPBACK else options.web_addr or any_address()
     return WebSettings(options.web, address, options.web_port)
@@ -96,7 +58,7 @@ def any_address() -> str:
 class StandbyWebHost:
     """What the page needs of a standby, which only leads to the active mgr's page."""
 
-    def __init__(self, mgr: StandbyMgr, options: Callable[[], WebOptions]) -> None:
+    def __init__(self, mgr: StandbyMgr, options: Callable[[], Options]) -> None:
         self._standby = mgr
         self._options = options
 
@@ -132,7 +94,7 @@ class StandbyWebHost:
 class CephWebHost(StandbyWebHost):
     """The same of the active mgr."""
 
-    def __init__(self, mgr: MgrOfPage, options: Callable[[], WebOptions]) -> None:
+    def __init__(self, mgr: Mgr, options: Callable[[], Options]) -> None:
         super().__init__(mgr, options)
         self._mgr = mgr
 

@@ -11,7 +11,7 @@ import time
 from functools import partial
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, TypeVar
 
-from ..ceph.view import Traffic
+from ..ceph.view import CephTraffic
 from ..core.automation.deciding import Wish
 from ..core.codec import one_line
 from ..core.errors import NotReadyError
@@ -47,8 +47,8 @@ class Service:
 
     def __init__(
         self, engine: Engine, planners: Mapping[str, Planner], agents: AgentService,
-        traffic: Traffic, log: logging.Logger, store_wait_s: float = WAIT_S,
-        clients: Optional[Traffic] = None, drop_options: Callable[[], int] = lambda: 0,
+        traffic: CephTraffic, log: logging.Logger, store_wait_s: float = WAIT_S,
+        clients: Optional[CephTraffic] = None, drop_options: Callable[[], int] = lambda: 0,
     ) -> None:
         self._engine = engine
         self._log = log

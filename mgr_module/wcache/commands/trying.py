@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
-from ..ceph.view import Traffic
+from ..ceph.view import CephTraffic
 from ..core import codec
 from ..core.automation.state import Modes, any_on
 from ..core.change.preconditions import PROBE_RESPONDS, precondition_text
@@ -58,7 +58,7 @@ PERCENT_OPEN_MAX = 99
 class TryService:
     """Picks a measurement, and says where it stands; thread-safe by the engine's lock."""
 
-    def __init__(self, engine: Engine, campaigns: CampaignService, traffic: Traffic) -> None:
+    def __init__(self, engine: Engine, campaigns: CampaignService, traffic: CephTraffic) -> None:
         self._engine = engine
         self._campaigns = campaigns
         self._traffic = traffic

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from ..ceph.command import CommandFailed
-from ..ceph.surroundings import Keys, Surroundings
+from ..ceph.surroundings import CephKeyring, CephSurroundings
 from ..core.codec import one_line
 from ..core.drive.saved_off import how_to_name, made_to_flush, say_flushed, why_pinned
 from ..core.errors import MalformedError, NotFoundError, NotReadyError, RefusedError
@@ -71,7 +71,7 @@ class KeyJob:
 class KeyWork:
     """One job after the other, in the order they were asked for."""
 
-    def __init__(self, keys: Keys, wait_s: float = WAIT_S) -> None:
+    def __init__(self, keys: CephKeyring, wait_s: float = WAIT_S) -> None:
         self._keys = keys
         self._wait_s = wait_s
         self._jobs: queue.SimpleQueue[Optional[KeyJob]] = queue.SimpleQueue()
@@ -143,7 +143,7 @@ LEFT_BEHIND = (
 class AgentService:
     """Adds and removes hosts; waits for the mons with no lock held."""
 
-    def __init__(self, engine: Engine, keys: KeyWork, surroundings: Surroundings) -> None:
+    def __init__(self, engine: Engine, keys: KeyWork, surroundings: CephSurroundings) -> None:
         self._engine = engine
         self._keys = keys
         self._surroundings = surroundings

@@ -25,7 +25,8 @@ from typing import (
     Tuple,
 )
 
-from ...ceph.surroundings import Surroundings
+from ...ceph.command import Mgr
+from ...ceph.surroundings import CephSurroundings
 from ...core import codec
 from ...core.automation.deciding import Wish
 from ...core.change.change import Change, ChangeStatus
@@ -56,11 +57,11 @@ class Parts:
     ours have last emptied an OSD's caches, where they do.
     """
 
-    ceph: Any
+    ceph: Mgr
     engine: Engine
     archive: Archive
     view: ClusterView
-    surroundings: Surroundings
+    surroundings: CephSurroundings
     log: logging.Logger
     emptied_at_s: Optional[Callable[[int], float]] = None
 

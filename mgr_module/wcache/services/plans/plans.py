@@ -15,7 +15,7 @@ from typing import (
     Tuple,
 )
 
-from ...ceph.view import Traffic
+from ...ceph.view import CephTraffic
 from ...core import codec
 from ...core.change import preconditions
 from ...core.change import preconditions as holding
@@ -102,7 +102,7 @@ class PlanService:
     """Makes plans, carries them out and takes them back; thread-safe by the engine's lock."""
 
     def __init__(
-        self, engine: Engine, planners: Mapping[str, Planner], clients: Traffic
+        self, engine: Engine, planners: Mapping[str, Planner], clients: CephTraffic
     ) -> None:
         self._engine = engine
         self._planners = planners

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Callable, Dict, List, Tuple
 
-from ....ceph.surroundings import Surroundings
+from ....ceph.surroundings import CephSurroundings
 from ....core.fleet.claims import speaking_for
 from ....core.model import Finding
 from ....engine.storing.archive import Archive, StoredKind
@@ -37,7 +37,7 @@ class MemoryFacts:
     """Reads what is known and what the watch has read; keeps what plans promise and trials tell."""
 
     def __init__(
-        self, *, watch: MemoryWatch, archive: Archive, surroundings: Surroundings,
+        self, *, watch: MemoryWatch, archive: Archive, surroundings: CephSurroundings,
         wall: Callable[[], float],
     ) -> None:
         self._watch = watch

@@ -14,9 +14,9 @@ import threading
 import time
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Protocol, Tuple
+from typing import Any, Callable, Dict, Iterable, Mapping, Optional, Tuple
 
-from ....ceph.command import CommandFailed, Osds, SendsCommands, parse
+from ....ceph.command import CommandFailed, Mgr, Osds, parse
 from ....core.cluster import ClusterView, of_metadata
 from ....engine.config_watch import Repeating
 from ..curve import Rates, between, restarted
@@ -36,31 +36,11 @@ TIMEOUT_S = 10.0
 Runner = Callable[[Callable[[], object]], None]
 
 
-class OsdMemory(Protocol):
-    """Port: the memory of OSDs.  Both methods wait for an OSD."""
-
-    def read(self, osd_id: int) -> Optional[OsdReading]:
-        """What it uses now; None where it gives no answer."""
-
-    def lease(self, osd_id: int, target_bytes: Optional[int]) -> str:
-        """Give it this target until it restarts (None: take that back); why not, or ""."""
-
-    def daemons(self) -> Dict[str, Dict[str, int]]:
-        """How many daemons of each type run on each host, by what the mgr has heard."""
-
-
-class MgrMemory(SendsCommands, Protocol):
-    """The part of MgrModule that is used here."""
-
-    def list_servers(self) -> List[Dict[str, Any]]:
-        """Hosts with their daemons."""
-
-
 class CephMemory:
-    """The port over a mgr module."""
+    """The memory of OSDs.  Its methods wait for an OSD."""
 
     def __init__(
-        self, mgr: MgrMemory, *, is_up: Callable[[int], bool],
+        self, mgr: Mgr, *, is_up: Callable[[int], bool],
         up_from: Callable[[int], int] = lambda osd_id: 0,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -72,7 +52,10 @@ class CephMemory:
         self._known: Dict[int, Tuple[int, float, str, Dict[str, Tuple[float, ...]]]] = {}
 
     def read(self, osd_id: int) -> Optional[OsdReading]:
-        """Four commands; the allocator and the bins' edges are asked for once an hour."""
+        """What it uses now, by four commands; None where it gives no answer.
+
+        The allocator and the bins' edges are asked for once an hour.
+        """
         try:
             perf = self._json(osd_id, {"prefix": "perf dump"})
             at_s = self._clock()
@@ -88,7 +71,7 @@ class CephMemory:
         return read(osd_id, at_s, perf, diff, pools, heap, edges)
 
     def lease(self, osd_id: int, target_bytes: Optional[int]) -> str:
-        """`ceph tell osd.N config set`, or `unset`; read back."""
+        """Give it this target until it restarts (None: take that back); why not, or ""."""
         wanted = None if target_bytes is None else str(target_bytes)
         try:
             if wanted is None:
@@ -105,7 +88,7 @@ class CephMemory:
         return ""
 
     def daemons(self) -> Dict[str, Dict[str, int]]:
-        """By the mgr's own list."""
+        """How many daemons of each type run on each host, by what the mgr has heard."""
         found: Dict[str, Dict[str, int]] = {}
         for server in self._mgr.list_servers():
             counts = found.setdefault(of_metadata(server, "hostname"), {})
@@ -162,7 +145,7 @@ class TrialOsds:
     """
 
     def __init__(
-        self, *, view: ClusterView, log: logging.Logger, reader: OsdMemory,
+        self, *, view: ClusterView, log: logging.Logger, reader: CephMemory,
         run: Runner = in_thread,
     ) -> None:
         self._view = view
@@ -248,7 +231,7 @@ class MemoryWatch:
     """
 
     def __init__(
-        self, *, reader: OsdMemory, osd_ids: Callable[[], Iterable[int]],
+        self, *, reader: CephMemory, osd_ids: Callable[[], Iterable[int]],
         log: Callable[[str], None], emptied_at_s: Optional[Callable[[int], float]] = None,
         clock: Callable[[], float] = time.time,
     ) -> None:

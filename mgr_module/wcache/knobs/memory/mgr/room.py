@@ -34,7 +34,7 @@ from ..reading import MEMORY, TARGET
 from ..single import single_osds
 from . import tables
 from .facts import MemoryFacts
-from .osds import CephMemory, MemoryWatch, OsdMemory, TrialOsds
+from .osds import CephMemory, MemoryWatch, TrialOsds
 from .trials import Trials
 
 # Of more OSDs `memory status` has those of single hosts, or all where it is asked for them.
@@ -61,7 +61,7 @@ class MemoryPlanner(Planner):
     """From the division of each host's memory."""
 
     def __init__(
-        self, parts: Parts, reader: OsdMemory, trial_osds: TrialOsds,
+        self, parts: Parts, reader: CephMemory, trial_osds: TrialOsds,
         wall: Callable[[], float] = time.time,
     ) -> None:
         self._engine = parts.engine
