@@ -34,12 +34,11 @@ from .engine.executor import Ports
 from .engine.gate.kept_blocks import KeptBlocks
 from .engine.load_watch import LoadWatch
 from .engine.storing.archive import Archive
-from .knobs import rooms
 from .knobs.knob import option_names
 from .knobs.registry import KNOBS
 from .options import OF_EACH_MGR, Options, module_options, read_options
 from .services.deploying import AgentService, KeyWork
-from .services.plans.planners import Parts, with_all
+from .services.plans.planners import Parts, make_all, with_all
 from .services.web_tokens import WebTokens
 from .web.app import App
 from .web.dashboard_login import DashboardLogin
@@ -106,7 +105,7 @@ class Module(MgrModule):
         ), wake=self._wake.set)
         self._keys = KeyWork(CephKeyring(self))
         agents = AgentService(self._engine, self._keys, surroundings)
-        knobs = with_all(rooms.make_all(Parts(
+        knobs = with_all(make_all(Parts(
             self, self._engine, archive, view, surroundings, self.log,
             loads.benched_at_s if ceph_compat.BENCH_EMPTIES_CACHES else None,
         )))

@@ -22,7 +22,6 @@ from wcache.core.verdict.recommend import OsdProfiles
 from wcache.engine.engine import Engine
 from wcache.engine.executor import Ports
 from wcache.engine.storing.archive import Archive
-from wcache.knobs import rooms
 from wcache.knobs.mclock.capacity import MCLOCK
 from wcache.knobs.mclock.mgr.room import MclockPlanner
 from wcache.knobs.memory.mgr.osds import TrialOsds
@@ -30,7 +29,7 @@ from wcache.knobs.memory.mgr.room import MemoryPlanner
 from wcache.knobs.memory.reading import MEMORY
 from wcache.options import Options
 from wcache.services.deploying import AgentService, KeyWork
-from wcache.services.plans.planners import Parts, Planner, with_all
+from wcache.services.plans.planners import Parts, Planner, make_all, with_all
 
 from .builders import cluster, osd
 from .deploying import FakeKeys, FakeSurroundings, FakeTraffic
@@ -283,7 +282,7 @@ class FakeMgr:
         parts = Parts(
             self.ceph, self.engine, archive, self.view, self.surroundings, self.log
         )
-        made = rooms.make_all(parts)  # in place of some, those that ask no Ceph
+        made = make_all(parts)  # in place of some, those that ask no Ceph
         self.trial_osds = TrialOsds(
             view=self.view, log=self.log, reader=self.osd_memory, run=lambda what: what()
         )

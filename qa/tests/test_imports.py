@@ -155,7 +155,6 @@ PLACES = {
     "wcache.core.options": "words", "wcache.options": "knobs",
     # the table of all commands has those of the knobs, whose text is made of what tables share
     "wcache.commands.commands": "all commands", "wcache.commands.rows": "all commands",
-    "wcache.knobs.rooms": "rooms",
     **{f"wcache_probe.{name}": "words" for name in (
         "arguments", "changes", "domain_survey", "mgr_link", "safe_files", "stop_signal",
         "switcher",

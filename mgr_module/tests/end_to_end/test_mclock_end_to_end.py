@@ -222,7 +222,7 @@ def test_a_mode_that_changes_during_the_calls_ends_the_measurement(mgr):
 
 def test_a_failover_goes_on_with_the_osd_that_is_missing_and_repeats_none(mgr):
     begin(mgr)
-    while not mgr.mclock.facts.measured:
+    while not mgr.mclock.measured:
         mgr.step()
     made = list(mgr.bench.calls)
     mgr.restart()

@@ -16,7 +16,7 @@ from ..core.errors import MalformedError, NotReadyError, RefusedError, WcacheErr
 from ..core.text import FORMAT_VERSION, Rows, arguments, ticked
 from ..deployment.places import checked_hostname
 from ..engine.world import World
-from ..knobs import rooms
+from ..knobs.registry import KNOBS
 from ..services import web_tokens
 from . import history, load_views
 from .agents import DISABLE, added, agents, agents_text, every_agent_text, left_text, removed
@@ -180,7 +180,7 @@ COMMANDS: Tuple[Command, ...] = (
         ), load_views.render,
     ),
     *OF_PLANS,
-    *rooms.ROWS,
+    *(row for knob in KNOBS for row in knob.room.ROWS),
     Command(
         "wcache freeze", ("name=thaw,type=CephBool,req=false", DRY_RUN), "rw",
         "Stop everything, restore prior states, and toggle nothing until --thaw",

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import (
+    Any,
     Callable,
     Dict,
     FrozenSet,
@@ -48,6 +50,11 @@ class Knob:
     advice: Tuple[Tuple[FindingCode, str, str], ...] = ()
     together: bool = True
     assigns: bool = False
+
+    @property
+    def room(self) -> Any:
+        """What of it runs in a mgr: `make` its planner, and ROWS of the table of commands."""
+        return import_module(f"{__package__}.{self.name}.mgr.room")
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """All knobs there are: a new one is a folder beside this file, and its lines here.
 
-A `Knob` of a folder says what the knob is; `mgr/room.py` what of it runs in
-a mgr (`rooms.py`).  Everybody else loops over what stands here, and names no knob.
+A `Knob` of a folder says what the knob is, and has what of it runs in a mgr.  Everybody else
+loops over what stands here, and names no knob.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ from ..core.record import Record
 from ..core.text import latency as latency_text
 from ..core.text import many, ratio, when
 from ..engine.gate.kept_blocks import KeptBlock
-from ..knobs import rooms
+from ..knobs.registry import KNOBS
 from . import plots
 
 # The commands that a page may ask; each needs no right but to read.
@@ -260,7 +260,10 @@ def memory(read: Reader, _query: Query) -> Page:
     """Hosts' memory, each OSD's target, and what the caches gain from it."""
     return Page("memory.html.j2", "Memory", {
         "memory": read("memory status"), "groups": read("memory recommend")["groups"][:ROWS_MAX],
-        **next(row.tables for row in rooms.ROWS if row.prefix == "wcache memory status"),
+        **next(
+            row.tables for knob in KNOBS for row in knob.room.ROWS
+            if row.prefix == "wcache memory status"
+        ),
     })
 
 

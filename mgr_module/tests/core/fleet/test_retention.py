@@ -34,7 +34,7 @@ from wcache.engine.storing.audit_log import (
     OTHERS_LOG,
 )
 from wcache.knobs.mclock.capacity import Known, Knowns
-from wcache.knobs.mclock.mgr.facts import KNOWN
+from wcache.knobs.mclock.mgr.room import KNOWN
 
 OPTIONS = CampaignOptions("cluster", (LoadPoint.OSD_BENCH_DEPTH1,), 20, 6, 0.4, 2.0, 2e3, 9e2, 9)
 STORE_BYTES_MAX = 5_000_000

@@ -45,7 +45,7 @@ from ...engine.engine import Engine
 from ...engine.storing.archive import Archive
 from ...engine.world import World
 from ...knobs.knob import CHANGES_MAX, Asked, Wanted
-from ...knobs.registry import ALL, TOGETHER
+from ...knobs.registry import ALL, KNOBS, TOGETHER
 from .plan_guards import OwnTrial
 
 
@@ -145,6 +145,11 @@ class Planner(Protocol):
         `changing` are OSDs whose drives are still to be changed, `changed` others.
         """
         return []
+
+
+def make_all(parts: Parts) -> Dict[str, Planner]:
+    """Make the planner of each knob, by the knob's name."""
+    return {knob.name: knob.room.make(parts) for knob in KNOBS}
 
 
 def with_all(found: Mapping[str, Planner]) -> Dict[str, Planner]:

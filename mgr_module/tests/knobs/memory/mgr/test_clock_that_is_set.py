@@ -8,9 +8,8 @@ import pytest
 from mgr_fakes.module import FakeMgr
 from test_what_ceph_answers import Ceph
 from wcache.engine.engine import steady_clock
-from wcache.knobs import rooms
 from wcache.knobs.memory.reading import MEMORY
-from wcache.services.plans.planners import Parts
+from wcache.services.plans.planners import Parts, make_all
 
 SET_S = [3600.0, -3600.0]
 BETWEEN_S = 60.0
@@ -42,7 +41,7 @@ def test_the_engines_clock_does_not_step(clocks, set_s):
 @pytest.mark.parametrize("set_s", SET_S)
 def test_memory_is_divided_by_the_time_that_has_passed(clocks, set_s):
     mgr, ceph = FakeMgr(), Ceph(20)
-    planner = rooms.make_all(
+    planner = make_all(
         Parts(ceph, mgr.engine, None, mgr.view, mgr.surroundings, mgr.log)
     )[MEMORY.name]
     watch = planner.watch

@@ -1,130 +1,58 @@
-"""The knob `mclock` in a mgr: capacities are measured, values planned, stale ones found.
-
-Each use case takes plain arguments, returns plain data, and raises a WcacheError with one line.
-
-The answers of `ceph wcache mclock ...` as text.
-"""
+"""The knob `mclock` in a mgr: capacities are measured, values planned, stale ones found."""
 
 from __future__ import annotations
 
-from typing import AbstractSet, Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+import threading
+from typing import AbstractSet, Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 from ....commands.views import SCOPE, Command
 from ....core import codec
+from ....core.config_database import Config
 from ....core.errors import MalformedError, NotFoundError, NotReadyError
 from ....core.experiment.campaign import RUNS_MAX, Campaign, CampaignOptions
+from ....core.experiment.observing_run import benches_capacity
 from ....core.experiment.run import RunMachine
 from ....core.experiment.run_state import RunStatus
 from ....core.jobs import Holding, Touched
 from ....core.loads import CAPACITY_CALL_BYTES, SCHEDULER
 from ....core.model import Finding, LoadPoint
 from ....core.scope import parse_scope
-from ....core.text import FORMAT_VERSION, amount, command, many, named, table, when
+from ....core.text import command, named
 from ....engine.engine import Engine
-from ....engine.storing.archive import Archive
+from ....engine.storing.archive import Archive, StoredKind
 from ....engine.world import World
 from ....services.guards import bounded, require_all_drives, require_config, require_scope
 from ....services.plans.planners import OwnRuns, Parts, Planner
 from ...knob import Asked, Wanted, knobs_of
-from ..advice import advise
-from ..capacity import CALLS_DEFAULT, CALLS_MAX, CALLS_MIN, MCLOCK, of_one, option, scheduler
-from ..plan import make_changes
-from ..runs import choose, make_runs
-from .facts import MclockFacts
+from ..advice import Basis, advise
+from ..capacity import (
+    CALLS_DEFAULT,
+    CALLS_MAX,
+    CALLS_MIN,
+    MCLOCK,
+    Known,
+    Knowns,
+    Measurement,
+    of_one,
+    option,
+    scheduler,
+    see,
+    settings,
+    stacks,
+)
+from ..plan import make_changes, stale
+from ..runs import choose, make_runs, measurement_of
+from . import tables
 
-SHOWN_MAX = 20
-FORECAST = "ceph wcache campaign start --loads=capacity --dry-run"
-
-
-def _iops(iops: Optional[float], low: float, high: float) -> str:
-    return "-" if iops is None else f"{iops:.0f} ({low:.0f} to {high:.0f})"
-
-
-def _reading_lines(data: Mapping[str, Any]) -> List[str]:
-    if data["read_error"]:
-        return [f"the config database could not be read: {data['read_error']}"]
-    if data["read_s_ago"] is None:
-        return ["the config database was not read yet"]
-    return [f"the config database was read {data['read_s_ago']:.0f} s ago"]
-
-
-def show(data: Mapping[str, Any]) -> str:
-    """`ceph wcache mclock show`."""
-    lines = []
-    job = data["job"]
-    if job is not None:
-        reason = f" ({job['reason']})" if job["reason"] else ""
-        lines.append(
-            f"measurement {job['job_id']}: {job['status']}{reason}, {job['osds_done']} of "
-            f"{job['osds']} OSDs, {job['calls']} calls each, {amount(job['bytes_written'])} written"
-        )
-    if data["measured"]:
-        rows = [
-            (f"osd.{r['osd_id']}", r["device_class"], r["drive_models"], r["setting"], r["calls"],
-             _iops(r["iops"], r["iops_low"], r["iops_high"]), when(r["ended_at_s"]),
-             "forced" if r["forced"] else "")
-            for r in data["measured"]
-        ]
-        heads = ("OSD", "CLASS", "DRIVE MODELS", "MEASURED IN", "CALLS", "IOPS (95%)", "AT (UTC)",
-                 "NOTE")
-        lines += ["", table(heads, rows)]
-    else:
-        lines.append("no capacity is measured yet")
-    for change in data["changes"]:
-        reason = f" ({change['reason']})" if change["reason"] else ""
-        lines.append(
-            f"{change['change_id']}: {many(change['changes'], 'change')} of "
-            f"{when(change['created_at_s'])}, {change['status']}{reason}"
-        )
-    following = "ceph wcache mclock recommend" if data["measured"] else FORECAST
-    return "\n".join([*lines, *_reading_lines(data), f"next: {following}"])
-
-
-def recommend(data: Mapping[str, Any]) -> str:
-    """`ceph wcache mclock recommend`."""
-    blocks = [_advice(row) for row in data["classes"]]
-    lines = []
-    if data["other_schedulers"]:
-        lines.append(
-            f"some OSDs schedule by {', '.join(data['other_schedulers'])} and not by mClock: "
-            "they use no such capacity"
-        )
-    lines += [f"stale: {item['subject']}: {item['detail']}" for item in data["stale"]]
-    lines += _reading_lines(data)
-    if not data["classes"]:
-        lines += ["no capacity is measured yet", f"next: {FORECAST}"]
-    elif any(row["changes"] for row in data["classes"]):
-        lines.append("next: ceph wcache plan --knob=mclock (exactly these changes)")
-    return "\n\n".join([*blocks, "\n".join(lines)])
-
-
-def _advice(row: Mapping[str, Any]) -> str:
-    value: Optional[int] = row["iops"]
-    lines = [f"class {row['device_class']}: {row['option']} {value if value else 'not known'}"]
-    for item in row["models"]:
-        measured = item["capacity"]
-        over = (
-            f"95% interval of the mean of {measured['drives']} OSDs" if measured["drives"] > 1
-            else "95% interval of one OSD's calls"
-        )
-        lines.append(
-            f"  {item['stack'] or '(unnamed)'} in {item['setting']}: "
-            f"{_iops(measured['iops'], measured['low'], measured['high'])} IOPS, {over}, "
-            f"{measured['calls']} calls"
-        )
-    if row["shadowing"]:
-        keys = named(row["shadowing"], SHOWN_MAX)
-        lines.append(f"  overridden by the OSDs' own keys: {keys}")
-    lines += [f"  {command}" for command in row["commands"][:SHOWN_MAX]]
-    if len(row["commands"]) > SHOWN_MAX:
-        more_count = len(row["commands"]) - SHOWN_MAX
-        lines.append(f"  and {more_count} more commands: see --format json")
-    if row["models"] and not row["commands"] and not row["warnings"]:
-        lines.append("  every value is as recommended")
-    lines += [f"  note: {line}" for line in row["warnings"]]
-    return "\n".join(lines)
-
-
+CAPACITY = StoredKind("capacity", Measurement)
+KNOWN = StoredKind("mclock/known", Knowns)
+# Findings are worked out anew when something they follow from has changed, and at least
+# this often, since device classes may change too; at 10,000 OSDs it takes a moment.
+FINDINGS_EVERY_S = 600.0
+# How old a reading may be while something is found to be wrong.
+STALE_READ_S = 60.0
+# Capacities kept, the newest of each OSD: three stand for a drive model.
+MEASURED_MAX = 300
 DRIVES_DEFAULT, DRIVES_MAX = 3, 100
 
 
@@ -137,7 +65,13 @@ def make(parts: Parts) -> Planner:
 
 
 class MclockPlanner(Planner):
-    """From measured capacities and what the config database says."""
+    """From measured capacities and what the config database says.
+
+    It keeps the newest capacity of each OSD: what runs have measured outlives their campaigns.  A
+    run is stored with what it measured, so nothing is lost where the mgr stops before this has
+    taken it over.  In which setting of the caches each stored value was first seen is kept too: it
+    is told of each reading of the config database, from its thread.
+    """
 
     own_loads = (LoadPoint.OSD_BENCH_CAPACITY,)
 
@@ -145,14 +79,94 @@ class MclockPlanner(Planner):
         self, engine: Engine, archive: Archive, compiled_queue: Callable[[], str]
     ) -> None:
         self._engine = engine
-        self.facts = MclockFacts(engine, archive, compiled_queue)
+        self._archive = archive
+        self._lock = threading.Lock()
+        self._taken: Set[str] = set()  # runs whose measurement is among `measured`
+        self.measured: Dict[int, Measurement] = {}
+        self._kept = 0  # counts measurements: there is a new one
+        self.compiled_queue = compiled_queue
+        self.known: Dict[Tuple[str, str], Known] = {}  # replaced as a whole
+        # what they follow from, until when they stand, and the findings: put there at once, for
+        # the serve loop and commands both ask
+        self._found: Tuple[Tuple[object, ...], float, Tuple[Finding, ...]] = ((), 0.0, ())
+        engine.config.on_read.append(self.see)
+
+    def load(self) -> None:
+        """Take up what was stored."""
+        with self._lock:
+            self._taken.clear()
+            self.measured = self._archive.numbered(CAPACITY)
+        found = self._archive.get(KNOWN) or Knowns()
+        self.known = {(k.who, k.name): k for k in found.items}
+        self.take(self._engine.world())
+
+    def take(self, world: World) -> None:
+        """Keep what runs have measured since."""
+        with self._lock:
+            self._taken &= set(world.runs)
+            for run_id, run in world.runs.items():
+                if run_id in self._taken or not run.over or not benches_capacity(run.spec):
+                    continue
+                self._taken.add(run_id)
+                for seen in run.state.observed:
+                    found = measurement_of(run.spec, seen)
+                    if found is not None:
+                        self._keep(found)
+
+    def _keep(self, found: Measurement) -> None:
+        before = self.measured.get(found.osd_id)
+        if before is not None and before.ended_at_s >= found.ended_at_s:
+            return
+        self._archive.put_later(CAPACITY, found)
+        self.measured[found.osd_id] = found
+        self._kept += 1
+        by_age = sorted(self.measured.values(), key=lambda m: m.ended_at_s)
+        for old in by_age[:-MEASURED_MAX]:
+            del self.measured[old.osd_id]
+            self._archive.drop(CAPACITY, str(old.osd_id))
+
+    def capacities(self, world: World) -> Tuple[Measurement, ...]:
+        """What was measured until this look: a run may have ended since the last tick."""
+        self.take(world)
+        with self._lock:
+            return tuple(self.measured.values())
+
+    def see(self, config: Config) -> None:
+        """Compare a reading with what was seen before."""
+        world = self._engine.world()
+        moving = world.leased | world.changing
+        known = see(
+            self.known, config, world.cluster.osds, settings(world.believed_real, moving)
+        )
+        if known != self.known:
+            self.known = known
+            self._archive.put_later(KNOWN, Knowns(tuple(known.values())))
+        self._engine.wake()
+
+    def tick(self, world: World) -> None:
+        """Take over what was measured, and work out the findings anew where that is due."""
+        self.take(world)
+        read_at_s = world.config_read_at_s
+        if self.stale(world) and read_at_s is not None and world.now_s - read_at_s > STALE_READ_S:
+            self._engine.config.read_soon()  # a cure by hand is to be seen soon
+
+    def stale(self, world: World) -> Tuple[Finding, ...]:
+        """Stored values that do not fit the mode of the drives."""
+        now_s, reports = world.now_s, tuple(world.reports.values())
+        # reports are immutable and kept while nothing in them changes
+        of = (world.config, self._kept, reports, world.leased | world.changing)
+        before, due_s, found = self._found
+        if of != before or now_s >= due_s:
+            found = stale(self.gather(world)) if world.config.entries else ()
+            self._found = of, now_s + FINDINGS_EVERY_S, found
+        return found
 
     def plan(self, asked: Asked, world: World) -> Wanted:
         """See Planner."""
         require_all_drives(asked.without, MCLOCK.name)
         require_config(world)
         advices = [
-            advice for advice in advise(self.facts.gather(world))
+            advice for advice in advise(self.gather(world))
             if asked.scope.has_class(advice.device_class)
         ]
         if not advices:
@@ -179,7 +193,7 @@ class MclockPlanner(Planner):
             if (report.hostname, drive.domain_id) in world.of_plans
         }
         targets, skipped = choose(
-            scope, reports, world.cluster, self.facts.gather(world), forced=forced, most=most,
+            scope, reports, world.cluster, self.gather(world), forced=forced, most=most,
             not_now=not_now,
         )
         if not targets:
@@ -201,16 +215,43 @@ class MclockPlanner(Planner):
         return OwnRuns(runs, (*skipped[:50], *more), options, cost)
 
     def findings(self, world: World) -> Sequence[Finding]:
-        """Stored values that do not fit the mode of the drives."""
-        return self.facts.findings()
+        """Stored values that do not fit the mode of the drives, as last worked out."""
+        return self._found[2]
 
-    def load(self) -> None:
-        """See Planner."""
-        self.facts.load()
+    def gather(self, world: World, with_wanted: bool = False) -> Basis:
+        """Everything that advice follows from; `with_wanted` the recommended modes too."""
+        reports = world.believed_real
+        wanted = {
+            (r.device_class, str(r.drive_model)): r.mode
+            for r in (world.recommendations if with_wanted else ())
+            if r.real and r.mode is not None
+        }
+        return Basis(
+            world.cluster.osds, settings(reports, world.leased | world.changing), stacks(reports),
+            world.config, self.capacities(world), self.known, wanted,
+            self.compiled_queue(),
+        )
 
-    def tick(self, world: World) -> None:
-        """See Planner."""
-        self.facts.tick(world)
+    def stale_keys(
+        self, world: World, changing: AbstractSet[int], changed: AbstractSet[int]
+    ) -> List[str]:
+        """OSDs' own stored capacities that a change of the cache mode makes stale.
+
+        Of OSDs whose drives are still to be changed that is every one, of others those that
+        are older than a change.
+        """
+        if not world.config.entries:
+            return []
+        now = settings(world.believed_real)
+        found = []
+        for osd_id in sorted({*changing, *changed}):
+            for rotational in (True, False):
+                who, name = f"osd.{osd_id}", option(rotational)
+                entry, known = world.config.at(who, name), self.known.get((who, name))
+                older = known is not None and known.setting and known.setting != now.get(osd_id)
+                if entry is not None and (osd_id in changing or older):
+                    found.append(f"{who} {name}")
+        return found
 
     def measuring(self, world: World) -> Optional[Holding]:
         """See Planner."""
@@ -227,19 +268,13 @@ class MclockPlanner(Planner):
             command("ceph wcache mclock show"),
         )
 
-    def stale_keys(
-        self, world: World, changing: AbstractSet[int], changed: AbstractSet[int]
-    ) -> List[str]:
-        """See Planner."""
-        return self.facts.stale_keys(world, changing, changed)
-
     # ---- look
 
     def show(self) -> Dict[str, Any]:
         """`mclock show`: what was measured, how far a measurement is, and what was set."""
         world = self._engine.world()
         rows = []
-        for item in sorted(self.facts.capacities(world), key=lambda item: item.osd_id):
+        for item in sorted(self.capacities(world), key=lambda item: item.osd_id):
             told = of_one(item.iops)
             interval = (None, None, None) if told is None else (told.iops, told.low, told.high)
             iops, low, high = (None if end is None else round(end, 1) for end in interval)
@@ -254,7 +289,7 @@ class MclockPlanner(Planner):
                 "ended_at_s": item.ended_at_s,
             })
         return {
-            "format_version": FORMAT_VERSION, "job": _job(world), "measured": rows,
+            "job": _job(world), "measured": rows,
             "changes": [
                 {
                     "change_id": r.plan_id, "created_at_s": r.created_at_s,
@@ -271,20 +306,20 @@ class MclockPlanner(Planner):
         """`mclock recommend`: what to set, what overrides it, and the commands by hand."""
         wanted, world = parse_scope(scope, ("class",)), self._engine.world()
         require_scope(world, wanted)
-        rows, measured = [], self.facts.capacities(world)
-        for advice in advise(self.facts.gather(world, with_wanted=True)) if measured else ():
+        rows, measured = [], self.capacities(world)
+        for advice in advise(self.gather(world, with_wanted=True)) if measured else ():
             if wanted.has_class(advice.device_class):
                 plain = codec.to_plain(advice)
                 plain["commands"] = [change.command for change in advice.changes]
                 rows.append(plain)
-        found = self.facts.stale(world)
-        compiled = self.facts.compiled_queue()
+        found = self.stale(world)
+        compiled = self.compiled_queue()
         queues = {
             scheduler(world.config, osd, compiled) for osd in world.cluster.osds.values()
         }
         self._engine.config.read_soon()
         return {
-            "format_version": FORMAT_VERSION, "classes": rows,
+            "classes": rows,
             "stale": [{"subject": f.subject, "detail": f.detail} for f in found],
             "other_schedulers": sorted(queues - {SCHEDULER}), **_reading(world),
         }
@@ -335,11 +370,11 @@ ROWS: Tuple[Command, ...] = (
     Command(
         "wcache mclock show", (), "r",
         "Show measured capacities with their intervals, and what was set",
-        lambda s, v, a: s.behind(MCLOCK.name).show(), show,
+        lambda s, v, a: s.behind(MCLOCK.name).show(), tables.show,
     ),
     Command(
         "wcache mclock recommend", (SCOPE,), "r",
         "Recommend osd_mclock_max_capacity_iops_* per device class, with the commands",
-        lambda s, v, a: s.behind(MCLOCK.name).recommend(a.get("scope")), recommend,
+        lambda s, v, a: s.behind(MCLOCK.name).recommend(a.get("scope")), tables.recommend,
     ),
 )

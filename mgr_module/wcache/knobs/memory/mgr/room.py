@@ -19,7 +19,6 @@ from ....core.change.rollout_state import Rollout
 from ....core.errors import NotFoundError, NotReadyError
 from ....core.model import Finding
 from ....core.scope import Scope, parse_scope
-from ....core.text import FORMAT_VERSION
 from ....engine.engine import steady_clock
 from ....engine.world import World
 from ....services.guards import require_all_drives, require_config, require_scope
@@ -191,7 +190,6 @@ class MemoryPlanner(Planner):
         for _, item in osds:
             by_class.setdefault(item.osd.device_class, []).append(item)
         return {
-            "format_version": FORMAT_VERSION,
             "read_s_ago": None if self.watch.read_at_s is None
             else round(facts.now_s - self.watch.read_at_s, 1),
             "hosts": [_host(host) for host in hosts.values()],
@@ -216,7 +214,6 @@ class MemoryPlanner(Planner):
         require_scope(world, wanted)
         facts = self._seen(world)
         return {
-            "format_version": FORMAT_VERSION,
             "groups": [
                 {
                     "hosts": list(group.hosts), "fits": group.fits,

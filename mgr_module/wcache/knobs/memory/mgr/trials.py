@@ -11,7 +11,7 @@ from ....core.errors import ConflictError, MalformedError, RefusedError
 from ....core.events import STOP
 from ....core.fleet.agents import MEMORY_UNTOLD_S
 from ....core.scope import parse_scope
-from ....core.text import FORMAT_VERSION, amount, many, typed
+from ....core.text import amount, many, typed
 from ....engine.engine import Engine
 from ....engine.measuring import TrialKind
 from ....engine.orders import Orders
@@ -70,7 +70,7 @@ class Trials:
                 begin_trial(self._own(trial), world, orders)
             engine.wake()
         return {
-            "format_version": FORMAT_VERSION, "trial_id": trial.trial_id if accept_cost else "",
+            "trial_id": trial.trial_id if accept_cost else "",
             "forecast": {
                 "osds": list(trial.osd_ids), "low_bytes": trial.low_bytes,
                 "high_bytes": trial.high_bytes, "seconds": round(trial.seconds, 1),
@@ -108,7 +108,6 @@ class Trials:
         """`memory trial show`: the last one, how far it is, and all results."""
         trial = last_trial(self._engine.world())
         return {
-            "format_version": FORMAT_VERSION,
             "trial": None if trial is None else codec.to_plain(trial),
             "results": [codec.to_plain(item) for item in self._facts.results],
         }
