@@ -49,7 +49,6 @@ class _Waking(Reply):
         self._wake = wake
 
     def complete(self, r: int, outb: str, outs: str) -> None:
-        """See Reply."""
         super().complete(r, outb, outs)
         self._wake()
 

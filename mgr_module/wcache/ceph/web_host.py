@@ -114,7 +114,6 @@ class CephWebHost(StandbyWebHost):
         return None
 
     def key(self) -> Optional[str]:
-        """See StandbyWebHost."""
         return self._mgr.get_store(KEY)
 
     def put_key(self, key: Optional[str]) -> None:

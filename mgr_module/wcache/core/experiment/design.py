@@ -188,18 +188,15 @@ class Factorial(Design):
         return factorial.cell(seed, slot.number)
 
     def transports(self, setup: ExperimentSetup) -> Tuple[Transport, ...]:
-        """See Design."""
         return setup.transport, self._other.transport
 
     def pairs(self, setup: ExperimentSetup, periods: Periods) -> Tuple[Pair, ...]:
-        """See Design."""
         by_number = {
             slot.number: period for slot, period in periods.items() if isinstance(slot, Slot)
         }
         return factorial.pairs(by_number, setup.pairs_max)
 
     def sides(self, setup: ExperimentSetup, period: Period) -> Tuple[Side, ...]:
-        """See Design."""
         first = Side(setup.transport, period.mode, period.state_before + period.state_after)
         other = period.crossed
         if other is None:
@@ -212,7 +209,6 @@ class Factorial(Design):
         return True
 
     def check_period(self, period: Period) -> None:
-        """See Design."""
         factorial.crossed_mode(period)
 
     def check_turns(self, pairs: Sequence[Pair]) -> None:

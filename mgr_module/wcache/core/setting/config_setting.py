@@ -78,7 +78,6 @@ class ConfigSetting(Setting):
         return ConfigRequest((*self.edits, *rest.values())[:EDITS_MAX], write=False)
 
     def looked(self, outcome: object, warrant: Warrant) -> Looked:
-        """See Setting."""
         if not isinstance(outcome, ConfigState) or outcome.request.write:
             return Looked(UNEXPECTED)
         if outcome.error:
@@ -98,7 +97,6 @@ class ConfigSetting(Setting):
         return replace(self, edits=edits)
 
     def apply(self, warrant: Warrant) -> ConfigRequest:
-        """See Setting."""
         return ConfigRequest(self.edits, expect=self.expect)
 
     def made(self, outcome: object, warrant: Warrant, again: bool) -> Tuple[Made, str]:
@@ -129,7 +127,6 @@ class ConfigSetting(Setting):
         )
 
     def went_back(self, outcome: object, prior: Prior) -> WayBack:
-        """See Setting."""
         if not isinstance(outcome, ConfigState) or not outcome.request.write:
             return WayBack(UNEXPECTED)
         others = [edit.who for edit, value in outcome.read if is_of_others(edit, value)]

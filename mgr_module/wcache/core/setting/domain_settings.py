@@ -55,19 +55,16 @@ class CacheModeSetting(DriveSetting):
     # ---- what drives have: see DriveSetting
 
     def is_there(self, states: Tuple[DriveState, ...]) -> bool:
-        """See DriveSetting."""
         switch = self.domain.transport
         return bool(states) and all(mode_of(switch, one) is self.after for one in states)
 
     def unlike(self, drive: DriveReport, planned: bool = False) -> str:
-        """See DriveSetting."""
         if drive.mode is (self.before if planned else self.after):
             return ""
         now = drive.mode.value if drive.mode else "an unknown mode"
         return f"{drive.dev_name} is in {now}"
 
     def not_kept(self, states: Sequence[DriveState]) -> str:
-        """See DriveSetting."""
         if all(state.page.saved is self.after for state in states):
             return ""
         return f"{self.goal} did not read back as what the drive keeps over a power cycle"
@@ -76,7 +73,6 @@ class CacheModeSetting(DriveSetting):
         self, warrant: Warrant, report: HostReport, drives: Sequence[DriveReport],
         lost: Mapping[str, str],
     ) -> str:
-        """See DriveSetting."""
         return may_toggle(
             drives, self.after, throwaway=warrant.throwaway, consent_turn_on=warrant.turn_on,
             experiment=False, lasts=warrant.persist, lost=lost,
@@ -93,13 +89,11 @@ class CacheModeSetting(DriveSetting):
     # ---- under a lease: see DriveSetting
 
     def lease(self, warrant: Warrant) -> SetModeRequest:
-        """See DriveSetting."""
         return SetModeRequest(
             self.domain.domain_id, self.after, warrant.turn_on, warrant.throwaway, warrant.prior
         )
 
     def read(self) -> CountersRequest:
-        """See DriveSetting."""
         return CountersRequest(self.domain.domain_id)
 
     # ---- see Setting
@@ -113,7 +107,6 @@ class CacheModeSetting(DriveSetting):
 
     @property
     def mode_wanted(self) -> CacheMode:
-        """See Setting."""
         return self.after
 
     @property
@@ -123,7 +116,6 @@ class CacheModeSetting(DriveSetting):
 
     @property
     def only_lasts(self) -> bool:
-        """See Setting."""
         return self.before is self.after
 
 
@@ -167,7 +159,6 @@ class OptionSetting(DriveSetting):
 
     @property
     def not_tried(self) -> str:
-        """See Setting."""
         entry = BY_NAME.get(self.option)
         if entry is None or entry.follow is not Follow.ADMIN:
             return ""
@@ -175,17 +166,14 @@ class OptionSetting(DriveSetting):
 
     @property
     def reset_too(self) -> Tuple[str, ...]:
-        """See DriveSetting."""
         return names_of(self.option)
 
     # ---- what drives have: see DriveSetting
 
     def is_there(self, states: Tuple[DriveState, ...]) -> bool:
-        """See DriveSetting."""
         return bool(states) and all(one.option(self.option) == self.after for one in states)
 
     def unlike(self, drive: DriveReport, planned: bool = False) -> str:
-        """See DriveSetting."""
         now = drive.state.option(self.option)
         if now == (self.before if planned else self.after):
             return ""
@@ -210,7 +198,6 @@ class OptionSetting(DriveSetting):
         self, warrant: Warrant, report: HostReport, drives: Sequence[DriveReport],
         lost: Mapping[str, str],
     ) -> str:
-        """See DriveSetting."""
         try:
             kept = [(one, kept_from(one, self.option)) for one in drives]
         except RefusedError as error:  # this version has no entry of it
@@ -221,7 +208,6 @@ class OptionSetting(DriveSetting):
         return "; ".join(filter(None, why))
 
     def not_agreed(self, warrant: Warrant) -> str:
-        """See DriveSetting."""
         if self.needs_consent and not warrant.writeback:
             return f"nobody has agreed to {self.goal}"
         return ""
@@ -245,11 +231,9 @@ class OptionSetting(DriveSetting):
     # ---- under a lease: see DriveSetting
 
     def lease(self, warrant: Warrant) -> SetOptionRequest:
-        """See DriveSetting."""
         return SetOptionRequest(self.domain.domain_id, self.option, self.after, warrant.prior)
 
     def read(self) -> OptionsRequest:
-        """See DriveSetting."""
         return OptionsRequest(self.domain.domain_id)
 
     # ---- see Setting
@@ -286,10 +270,8 @@ class OptionSetting(DriveSetting):
 
     @property
     def what(self) -> str:
-        """See DriveSetting."""
         return self.option
 
     @property
     def prefix(self) -> str:
-        """See DriveSetting."""
         return f"{self.option} "

@@ -140,11 +140,9 @@ class DriveSetting(Setting):
     # ---- what a rollout asks for, and what the answers mean: see Setting
 
     def look(self, later: Sequence[ConfigEdit]) -> LookRequest:
-        """See Setting."""
         return LookRequest(self.domain.domain_id)
 
     def looked(self, outcome: object, warrant: Warrant) -> Looked:
-        """See Setting."""
         if isinstance(outcome, FailureOutcome):
             return Looked(outcome.message)
         if not isinstance(outcome, DrivesOutcome):
@@ -174,7 +172,6 @@ class DriveSetting(Setting):
         return "" if self.is_there(tuple(mine)) else self.gone
 
     def made(self, outcome: object, warrant: Warrant, again: bool) -> Tuple[Made, str]:
-        """See Setting."""
         if isinstance(outcome, FailureOutcome):
             said = outcome.said
             if outcome.doubt is PriorDoubt.OTHER_STATE:
@@ -202,7 +199,6 @@ class DriveSetting(Setting):
         return outcome.restored and not (outcome.after and self.differs(prior, read))
 
     def back(self, warrant: Warrant) -> RollbackRequest:
-        """See Setting."""
         return RollbackRequest(
             self.domain.domain_id, warrant.action_id, warrant.throwaway, warrant.prior
         )

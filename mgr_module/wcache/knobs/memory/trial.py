@@ -161,7 +161,6 @@ class TrialMachine(jobs.Trial):
 
     @property
     def state(self) -> Trial:
-        """See Job."""
         return self.trial
 
     @property
@@ -171,7 +170,6 @@ class TrialMachine(jobs.Trial):
 
     @property
     def waits_long(self) -> bool:
-        """See Job."""
         return self.wake_at_s is not None
 
     @property
@@ -185,12 +183,10 @@ class TrialMachine(jobs.Trial):
 
     @property
     def failed(self) -> str:
-        """See Trial."""
         stopped = self.trial.status is TrialStatus.STOPPED
         return (self.trial.reason or "stopped") if stopped else ""
 
     def progress(self, now_s: float) -> Tuple[str, float]:
-        """See Trial."""
         trial = self.trial
         said = f"wcache memory trial {trial.trial_id}"
         if trial.status is not TrialStatus.RUNNING:
@@ -203,7 +199,6 @@ class TrialMachine(jobs.Trial):
         return self if self.over else TrialMachine(self._ending(reason), self.epoch)
 
     def handle(self, event: events.Event, now_s: float) -> List[events.Action]:
-        """See Job."""
         running = self.trial.status is TrialStatus.RUNNING
         if self.over:
             return []

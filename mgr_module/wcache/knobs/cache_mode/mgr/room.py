@@ -26,7 +26,6 @@ class CacheModePlanner(Planner):
     """From standing recommendations."""
 
     def plan(self, asked: Asked, world: World) -> Wanted:
-        """See Planner."""
         device_class = asked.scope.device_class
         classes = {r.device_class for r in world.recommendations}
         if not classes or (device_class and device_class not in classes):

@@ -162,7 +162,6 @@ class MclockPlanner(Planner):
         return found
 
     def plan(self, asked: Asked, world: World) -> Wanted:
-        """See Planner."""
         require_all_drives(asked.without, MCLOCK.name)
         require_config(world)
         advices = [
@@ -179,7 +178,6 @@ class MclockPlanner(Planner):
     def own_runs(
         self, world: World, campaign_id: str, arguments: Mapping[str, Any]
     ) -> OwnRuns:
-        """See Planner."""
         calls = bounded(arguments.get("calls"), CALLS_DEFAULT, CALLS_MIN, CALLS_MAX, "calls")
         most = bounded(
             arguments.get("drives_per_model"), DRIVES_DEFAULT, 1, DRIVES_MAX, "drives_per_model"
@@ -254,7 +252,6 @@ class MclockPlanner(Planner):
         return found
 
     def measuring(self, world: World) -> Optional[Holding]:
-        """See Planner."""
         campaign = _newest(world)
         specs = [run.spec for run in _runs_of(world, campaign) if not run.over] if campaign else []
         if campaign is None or not specs:

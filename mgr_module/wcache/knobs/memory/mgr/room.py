@@ -77,7 +77,6 @@ class MemoryPlanner(Planner):
         return [o.osd_id for o in self._engine.world().cluster.osds.values() if o.up]
 
     def plan(self, asked: Asked, world: World) -> Wanted:
-        """See Planner."""
         require_all_drives(asked.without, MEMORY.name)
         require_config(world)
         if self.watch.read_at_s is None:
@@ -132,29 +131,23 @@ class MemoryPlanner(Planner):
         return self.trials.of_plan(rollout, world)
 
     def findings(self, world: World) -> Sequence[Finding]:
-        """See Planner."""
         return self.facts.findings
 
     def load(self) -> None:
-        """See Planner."""
         self.facts.load()
 
     def start(self) -> None:
-        """See Planner."""
         self.watch.start()
 
     def close(self) -> None:
-        """See Planner."""
         self.trials.close(self._engine.world())
         self.watch.close()
 
     def tick(self, world: World) -> None:
-        """See Planner."""
         self.trials.tick(world)
         self.facts.tick(world)
 
     def wishes(self) -> Sequence[Wish]:
-        """See Planner."""
         return [
             Wish.of_host(
                 MEMORY.name, host, classes, f"divide the memory of host {host} anew",

@@ -48,7 +48,6 @@ class OptionsPlanner(Planner):
         self._due_s = 0.0
 
     def plan(self, asked: Asked, world: World) -> Wanted:
-        """See Planner."""
         if asked.option:
             named = plan.by_admin(
                 asked, world.believed_reports, world.cluster,
@@ -91,7 +90,6 @@ class OptionsPlanner(Planner):
             self._wishes = tuple(_by_host(self.plan(Asked("", "", by_itself=True), world), world))
 
     def wishes(self) -> Sequence[Wish]:
-        """See Planner."""
         return self._wishes
 
     def findings(self, world: World) -> Sequence[Finding]:
