@@ -90,10 +90,6 @@ class Asked:
         return f"{self.plan_id}.{self.first + index}.{self.nonce}"
 
 
-def _nothing(changes: Sequence[Change]) -> None:
-    """Most knobs keep nothing beside a plan."""
-
-
 @dataclass(frozen=True)
 class Wanted:
     """Changes in the order they will be made, the canary first; what is left alone, a line each.
@@ -105,7 +101,7 @@ class Wanted:
 
     changes: Tuple[Change, ...]
     left_alone: Tuple[str, ...] = ()
-    remember: Callable[[Sequence[Change]], None] = _nothing
+    remember: Callable[[Sequence[Change]], None] = lambda changes: None
     drives_in_place: Optional[int] = None
 
 

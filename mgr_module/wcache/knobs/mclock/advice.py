@@ -9,9 +9,9 @@ no OSD falls back to the default in between.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
-from typing import AbstractSet, Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
+from typing import AbstractSet, Dict, FrozenSet, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from ...core.cluster import OsdInfo
 from ...core.config_database import EDITS_MAX, Config, ConfigEdit
@@ -92,78 +92,202 @@ def advise(facts: Basis) -> Tuple[Advice, ...]:
         (facts.osds[m.osd_id].device_class, facts.osds[m.osd_id].rotational)
         for m in facts.measured if m.osd_id in facts.osds
     })
-    return tuple(_advise(facts, *group) for group in groups)
+    return tuple(_Class(facts, *group).advice() for group in groups)
 
 
-def _advise(facts: Basis, device_class: str, rotational: bool) -> Advice:
-    name = option(rotational)
-    members = [
-        osd for _, osd in sorted(facts.osds.items())
-        if osd.device_class == device_class and osd.rotational == rotational
-    ]
-    ids = {osd.osd_id for osd in members}
-    counts: Dict[str, int] = defaultdict(int)
-    for osd_id in ids & set(facts.stacks):
-        counts[facts.stacks[osd_id]] += 1
-    current = [item for item in facts.current() if item.osd_id in ids]
-    capacities, warnings = _of_models(current, counts)
-    warnings += _doubts(facts, members, current, capacities)
-    stronger = overrides(facts.config, name, members)
-    warnings += _overridden(stronger, facts.config, device_class)
-    found = tuple(capacities)
-    value: Optional[int] = None
-    shadowing: Tuple[str, ...] = ()
-    changes: List[ConfigEdit] = []
-    blocked = _blocked(facts, members, current, found)
-    if found:
-        by_class = _class_value(found, rotational)
-        own = _own_values(found, by_class, rotational)
-        given = {model.stack: own.get(model.stack, by_class) for model in found}
-        unsure = uncertain(current, given, counts)
-        unsure += _one_host_alone(facts, members, current, found)
-        value, blocked = None if unsure else by_class, [*unsure, *blocked]
-        held = {(model.stack, model.setting) for model in found}
-        mine = [
-            osd for osd in members
-            if (facts.stacks.get(osd.osd_id), facts.settings.get(osd.osd_id)) in held
+class _Class:
+    """The OSDs of a device class on drives of one kind, rotational or not, and their capacities."""
+
+    def __init__(self, facts: Basis, device_class: str, rotational: bool) -> None:
+        self.facts, self.device_class, self.rotational = facts, device_class, rotational
+        self.option = option(rotational)
+        self.osds = [
+            osd for _, osd in sorted(facts.osds.items())
+            if osd.device_class == device_class and osd.rotational == rotational
         ]
-        shadowing = tuple(
-            f"osd.{osd.osd_id}" for osd in mine if facts.config.at(f"osd.{osd.osd_id}", name)
+        self.ids = {osd.osd_id for osd in self.osds}
+        self.counts = Counter(facts.stacks[osd_id] for osd_id in self.ids & set(facts.stacks))
+        self.current = [item for item in facts.current() if item.osd_id in self.ids]
+        self.mixed: List[str] = []  # why OSDs on a stack have no common capacity
+        self.found = tuple(self._models())
+
+    def advice(self) -> Advice:
+        """What to set, or why nothing is."""
+        facts, name, found = self.facts, self.option, self.found
+        stronger = overrides(facts.config, name, self.osds)
+        warnings = [
+            *self.mixed, *self._doubts(),
+            *_overridden(stronger, facts.config, self.device_class),
+        ]
+        value: Optional[int] = None
+        shadowing: Tuple[str, ...] = ()
+        changes: List[ConfigEdit] = []
+        blocked = self._blocked()
+        if found:
+            by_class = _class_value(found, self.rotational)
+            own = _own_values(found, by_class, self.rotational)
+            given = {model.stack: own.get(model.stack, by_class) for model in found}
+            unsure = uncertain(self.current, given, self.counts) + self._one_host_alone()
+            value, blocked = None if unsure else by_class, [*unsure, *blocked]
+            held = {(model.stack, model.setting) for model in found}
+            mine = [
+                osd for osd in self.osds
+                if (facts.stacks.get(osd.osd_id), facts.settings.get(osd.osd_id)) in held
+            ]
+            shadowing = tuple(
+                f"osd.{osd.osd_id}" for osd in mine if facts.config.at(f"osd.{osd.osd_id}", name)
+            )
+            if not blocked:
+                # without its own key such an OSD would take the stronger value, not the class's
+                kept = frozenset().union(*(item.surely | item.maybe for item in stronger))
+                changes = self._changes(by_class, own, mine, kept)
+        if len(changes) > EDITS_MAX:
+            del changes[EDITS_MAX:]
+            blocked.append(f"these are the first {EDITS_MAX} changes; look again after them")
+        return Advice(
+            self.device_class, name, value, found, shadowing[:EDITS_MAX], tuple(changes),
+            (*blocked, *warnings),
         )
-        if not blocked:
-            # without its own key such an OSD would take the stronger value, not the class's
-            kept = frozenset().union(*(item.surely | item.maybe for item in stronger))
-            changes = _changes(
-                facts.config, name, device_class, by_class, own, mine, facts.stacks, kept
-            )
-    if len(changes) > EDITS_MAX:
-        del changes[EDITS_MAX:]
-        blocked.append(f"these are the first {EDITS_MAX} changes; look again after them")
-    return Advice(
-        device_class, name, value, found, shadowing[:EDITS_MAX], tuple(changes),
-        (*blocked, *warnings),
-    )
 
+    def _models(self) -> Iterator[ModelCapacity]:
+        by_model: Dict[str, List[Measurement]] = defaultdict(list)
+        for item in self.current:
+            by_model[item.stack].append(item)
+        for model, items in sorted(by_model.items()):
+            modes = sorted({item.setting for item in items})
+            capacity = of_model(items)
+            if len(modes) > 1:
+                self.mixed.append(
+                    f"{model}: its OSDs are in different modes ({'; '.join(modes)}), so they have "
+                    "no common capacity; make the modes the same and measure again"
+                )
+            elif capacity is not None:
+                yield ModelCapacity(model, modes[0], capacity, self.counts[model])
 
-def _of_models(
-    current: Sequence[Measurement], counts: Mapping[str, int]
-) -> Tuple[List[ModelCapacity], List[str]]:
-    by_model: Dict[str, List[Measurement]] = defaultdict(list)
-    for item in current:
-        by_model[item.stack].append(item)
-    found, warnings = [], []
-    for model, items in sorted(by_model.items()):
-        modes = sorted({item.setting for item in items})
-        if len(modes) > 1:
-            warnings.append(
-                f"{model}: its OSDs are in different modes ({'; '.join(modes)}), so they have "
-                "no common capacity; make the modes the same and measure again"
+    def _changes(
+        self, value: int, own: Mapping[str, int], mine: Sequence[OsdInfo], kept: FrozenSet[int]
+    ) -> List[ConfigEdit]:
+        """The class's value, then OSDs' own: set, or removed where nothing would be stronger."""
+        wanted: List[Tuple[str, Optional[int]]] = [(f"osd/class:{self.device_class}", value)]
+        for osd in mine:
+            of_stack = own.get(self.facts.stacks[osd.osd_id])
+            if of_stack is not None or osd.osd_id not in kept:
+                wanted.append((f"osd.{osd.osd_id}", of_stack))
+        changes = []
+        for who, iops in wanted:
+            entry = self.facts.config.at(who, self.option)
+            number = None if entry is None else entry.number
+            same = entry is None if iops is None else number is not None and round(number) == iops
+            if not same:
+                prior, after = entry.value if entry else None, None if iops is None else str(iops)
+                changes.append(ConfigEdit(who, self.option, after, prior))
+        return changes
+
+    # ---- why not, and doubts
+
+    def _blocked(self) -> List[str]:
+        """Reasons to change nothing, however good the numbers are."""
+        lines, facts = [], self.facts
+        others = {item.osd_id for item in self.current if item.scheduler != SCHEDULER}
+        idle = [o for o in self.osds if not by_mclock(facts.config, o, facts.compiled_queue)]
+        idle += [osd for osd in self.osds if osd.osd_id in others]
+        if idle:
+            lines.append(
+                f"{_osds(idle)} do not schedule by mClock (osd_op_queue), so the value would do "
+                "nothing there"
             )
-            continue
-        capacity = of_model(items)
-        if capacity is not None:
-            found.append(ModelCapacity(model, modes[0], capacity, counts.get(model, 0)))
-    return found, warnings
+        if not self.found:
+            lines.append("no measurement is still valid; measure again")
+        return [*lines, *filter(None, map(self._beyond, self.found))]
+
+    def _one_host_alone(self) -> List[str]:
+        """Whose word is missing before a value goes for OSDs of other hosts, by kind.
+
+        By the hosts of Ceph's map.  OSDs on models that were not measured get the class's value.
+        """
+        facts, stacks = self.facts, {item.stack for item in self.found}
+        kinds = [(item.stack, {item.stack}) for item in self.found]
+        if any(facts.stacks.get(osd.osd_id) not in stacks for osd in self.osds):
+            kinds.append((f"class {self.device_class}", stacks))
+        lines = []
+        for name, mine in kinds:
+            measured = {
+                facts.osds[item.osd_id].hostname for item in self.current
+                if item.stack in mine and of_one(item.iops) is not None
+            }
+            hosts = {
+                osd.hostname for osd in self.osds
+                if mine is stacks or facts.stacks.get(osd.osd_id) in mine
+            }
+            missing = missing_word(
+                measured, measured, hosts, have=f"OSDs of {name}", what="value",
+                measure=lambda host: command(
+                    "ceph wcache campaign start --loads=capacity --scope=host:{}", host
+                ),
+            )
+            lines += [f"{name}: {missing.why}"] if missing is not None else []
+        return lines
+
+    def _beyond(self, item: ModelCapacity) -> str:
+        """Why an OSD would discard such a bench; "" where it would not.
+
+        Its thresholds are those that are set now, else those it had when it was measured.
+        """
+        first, iops = next(m for m in self.current if m.stack == item.stack), item.capacity.iops
+        names, values = capacity_limits(self.rotational), []
+        bounds = zip(names, PLAUSIBLE_IOPS[self.rotational], (first.iops_min, first.iops_max))
+        for name, compiled, told in bounds:
+            entry = self.facts.config.of_osd(self.facts.osds[first.osd_id], name)
+            values.append((entry.number if entry else None) or told or compiled)
+        low, high = values
+        if low <= iops <= high:
+            return ""
+        wide = math.ceil(WIDER * iops) if iops > high else math.floor(iops / WIDER)
+        return (
+            f"{item.stack}: {iops:.0f} IOPS is outside of {low:.0f} to {high:.0f}, and an OSD "
+            "discards such a bench as wrong; check it with fio and set it by hand, or where it is "
+            "right: " + typed("ceph config set osd {} {}", names[iops > high], wide)
+        )
+
+    def _doubts(self) -> List[str]:
+        facts, osds = self.facts, self.osds
+        held = {item.osd_id for item in self.current}
+        old = [m for m in facts.measured if m.osd_id in self.ids - held and not m.forced]
+        lines = [
+            f"osd.{m.osd_id} was measured in {m.setting}, its drives are "
+            f"{facts.settings.get(m.osd_id) or 'in an unknown mode'} now; measure it again"
+            for m in old[:NAMED_MAX]
+        ]
+        for item in self.found:
+            mode = facts.wanted.get((self.device_class, item.stack))
+            if mode is not None and mode.value != item.setting:
+                lines.append(
+                    f"{item.stack}: {mode.value} is recommended and {item.setting} was "
+                    "measured; apply the mode first, then measure again"
+                )
+            if item.capacity.drives < 3:
+                measured = many(item.capacity.drives, "OSD")
+                lines.append(f"{item.stack}: {measured} measured; 3 or more are better")
+            others = [
+                osd for osd in osds if facts.stacks.get(osd.osd_id) == item.stack
+                and facts.settings.get(osd.osd_id, "") != item.setting
+            ]
+            if others:
+                lines.append(
+                    f"{_osds(others)} are not in {item.setting}, in which it was measured"
+                )
+        stacks = {item.stack for item in self.found}
+        others = [osd for osd in osds if facts.stacks.get(osd.osd_id) not in stacks]
+        if self.found and others:
+            lines.append(f"{_osds(others)} are on drive models that were not measured")
+        benches = ((osd, facts.config.of_osd(osd, FORCED_BENCH)) for osd in osds)
+        forced = [osd for osd, entry in benches if entry and entry.value.lower() in ("true", "1")]
+        if forced:
+            lines.append(
+                f"{_osds(forced)} bench themselves at every start ({FORCED_BENCH}) and store the "
+                "result as their own key"
+            )
+        return lines
 
 
 def _class_value(found: Sequence[ModelCapacity], rotational: bool) -> int:
@@ -192,154 +316,6 @@ def _not_default(iops: float, rotational: bool) -> int:
     """An OSD that finds the compiled default benches itself, and its key overrides ours."""
     value = max(1, round(iops))
     return value + 1 if value == DEFAULT_IOPS[rotational] else value
-
-
-def _changes(
-    config: Config, name: str, device_class: str, value: int, own: Mapping[str, int],
-    mine: Sequence[OsdInfo], stacks: Mapping[int, str], kept: FrozenSet[int],
-) -> List[ConfigEdit]:
-    """The class's value, then OSDs' own: set, or removed where nothing else would be stronger."""
-    wanted: List[Tuple[str, Optional[int]]] = [(f"osd/class:{device_class}", value)]
-    for osd in mine:
-        of_stack = own.get(stacks[osd.osd_id])
-        if of_stack is not None or osd.osd_id not in kept:
-            wanted.append((f"osd.{osd.osd_id}", of_stack))
-    changes = []
-    for who, iops in wanted:
-        entry = config.at(who, name)
-        number = None if entry is None else entry.number
-        same = entry is None if iops is None else number is not None and round(number) == iops
-        if not same:
-            prior = None if entry is None else entry.value
-            changes.append(ConfigEdit(who, name, None if iops is None else str(iops), prior))
-    return changes
-
-
-# ---- why not, and doubts
-
-
-def _blocked(
-    facts: Basis, members: Sequence[OsdInfo], current: Sequence[Measurement],
-    found: Sequence[ModelCapacity],
-) -> List[str]:
-    """Reasons to change nothing, however good the numbers are."""
-    lines = []
-    others = {item.osd_id for item in current if item.scheduler != SCHEDULER}
-    idle = [osd for osd in members if not by_mclock(facts.config, osd, facts.compiled_queue)]
-    idle += [osd for osd in members if osd.osd_id in others]
-    if idle:
-        lines.append(
-            f"{_osds(idle)} do not schedule by mClock (osd_op_queue), so the value would do "
-            "nothing there"
-        )
-    if not found:
-        lines.append("no measurement is still valid; measure again")
-    beyond = (_beyond(facts, item, current) for item in found)
-    return [*lines, *filter(None, beyond)]
-
-
-def _one_host_alone(
-    facts: Basis, members: Sequence[OsdInfo], current: Sequence[Measurement],
-    found: Sequence[ModelCapacity],
-) -> List[str]:
-    """Whose word is missing before a value goes for OSDs of other hosts, a line for each kind.
-
-    By the hosts of Ceph's map.  OSDs on drive models that were not measured get the class's value.
-    """
-    stacks = {item.stack for item in found}
-    kinds = [(item.stack, {item.stack}) for item in found]
-    if any(facts.stacks.get(osd.osd_id) not in stacks for osd in members):
-        kinds.append((f"class {members[0].device_class}", stacks))
-    lines = []
-    for name, mine in kinds:
-        measured = {
-            facts.osds[item.osd_id].hostname for item in current
-            if item.stack in mine and of_one(item.iops) is not None
-        }
-        hosts = {
-            osd.hostname for osd in members
-            if mine is stacks or facts.stacks.get(osd.osd_id) in mine
-        }
-        missing = missing_word(
-            measured, measured, hosts, have=f"OSDs of {name}", what="value",
-            measure=lambda host: command(
-                "ceph wcache campaign start --loads=capacity --scope=host:{}", host
-            ),
-        )
-        lines += [f"{name}: {missing.why}"] if missing is not None else []
-    return lines
-
-
-def _beyond(facts: Basis, item: ModelCapacity, current: Sequence[Measurement]) -> str:
-    """Why an OSD would discard such a bench; "" where it would not.
-
-    Its thresholds are those that are set now, else those it had when it was measured.
-    """
-    first, iops = next(m for m in current if m.stack == item.stack), item.capacity.iops
-    bounds = zip(
-        capacity_limits(first.rotational), PLAUSIBLE_IOPS[first.rotational],
-        (first.iops_min, first.iops_max),
-    )
-    values = []
-    for name, compiled, told in bounds:
-        entry = facts.config.of_osd(facts.osds[first.osd_id], name)
-        values.append((entry.number if entry else None) or told or compiled)
-    low, high = values
-    if low <= iops <= high:
-        return ""
-    name = capacity_limits(first.rotational)[iops > high]
-    wide = math.ceil(WIDER * iops) if iops > high else math.floor(iops / WIDER)
-    return (
-        f"{item.stack}: {iops:.0f} IOPS is outside of {low:.0f} to {high:.0f}, and an OSD discards "
-        f"such a bench as wrong; check it with fio and set it by hand, or where it is right: "
-        + typed("ceph config set osd {} {}", name, wide)
-    )
-
-
-def _doubts(
-    facts: Basis, members: Sequence[OsdInfo], current: Sequence[Measurement],
-    found: Sequence[ModelCapacity],
-) -> List[str]:
-    lines = []
-    ids = {osd.osd_id for osd in members}
-    held = {item.osd_id for item in current}
-    old = [m for m in facts.measured if m.osd_id in ids - held and not m.forced]
-    lines += [
-        f"osd.{m.osd_id} was measured in {m.setting}, its drives are "
-        f"{facts.settings.get(m.osd_id) or 'in an unknown mode'} now; measure it again"
-        for m in old[:NAMED_MAX]
-    ]
-    device_class = members[0].device_class
-    for item in found:
-        mode = facts.wanted.get((device_class, item.stack))
-        if mode is not None and mode.value != item.setting:
-            lines.append(
-                f"{item.stack}: {mode.value} is recommended and {item.setting} was "
-                "measured; apply the mode first, then measure again"
-            )
-        if item.capacity.drives < 3:
-            lines.append(
-                f"{item.stack}: {many(item.capacity.drives, 'OSD')} measured; 3 or more are better"
-            )
-        others = [
-            osd for osd in members
-            if facts.stacks.get(osd.osd_id) == item.stack
-            and facts.settings.get(osd.osd_id, "") != item.setting
-        ]
-        if others:
-            lines.append(f"{_osds(others)} are not in {item.setting}, in which it was measured")
-    measured = {item.stack for item in found}
-    others = [osd for osd in members if facts.stacks.get(osd.osd_id) not in measured]
-    if found and others:
-        lines.append(f"{_osds(others)} are on drive models that were not measured")
-    benches = ((osd, facts.config.of_osd(osd, FORCED_BENCH)) for osd in members)
-    forced = [osd for osd, entry in benches if entry and entry.value.lower() in ("true", "1")]
-    if forced:
-        lines.append(
-            f"{_osds(forced)} bench themselves at every start ({FORCED_BENCH}) and store the "
-            "result as their own key"
-        )
-    return lines
 
 
 def _overridden(

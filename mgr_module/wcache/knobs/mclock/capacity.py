@@ -294,17 +294,11 @@ def see(
         if before is None or before.value != entry.value:
             before = Known(entry.who, entry.name, entry.value)
         if not before.setting:
-            before = replace(before, setting=_setting(entry, osds, settings))
+            # that of all OSDs that the section covers; none where they differ
+            said = {settings.get(osd.osd_id, "") for osd in covered(entry, osds)}
+            before = replace(before, setting=said.pop() if len(said) == 1 else "")
         now[key] = before
     return now
-
-
-def _setting(
-    entry: Entry, osds: Mapping[int, OsdInfo], settings: Mapping[int, str]
-) -> str:
-    """The one setting of all OSDs that a section covers; empty where they differ."""
-    said = {settings.get(osd.osd_id, "") for osd in covered(entry, osds)}
-    return said.pop() if len(said) == 1 else ""
 
 
 def covered(entry: Entry, osds: Mapping[int, OsdInfo]) -> List[OsdInfo]:

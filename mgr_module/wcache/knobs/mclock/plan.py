@@ -85,15 +85,11 @@ def _grouped(
         where = ", ".join(failure_domains(osd, cluster)) if osd else f"class {advice.device_class}"
         groups.setdefault(where, []).append(edit)
     # the first is of the whole class, or of one host where the class's value stays
-    found = growing(list(groups.items()), SHARE)
     return [
-        (_named([where for where, _ in items]), tuple(edit for _, mine in items for edit in mine))
-        for items in found
+        (items[0][0] + (f" to {items[-1][0]}" if len(items) > 1 else ""),
+         tuple(edit for _, mine in items for edit in mine))
+        for items in growing(list(groups.items()), SHARE)
     ]
-
-
-def _named(places: Sequence[str]) -> str:
-    return places[0] + (f" to {places[-1]}" if len(places) > 1 else "")
 
 
 # An OSD's id, or a stack of drive models in a setting.

@@ -7,6 +7,7 @@ What was applied and is not there any more: a reboot takes drives' values away.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import AbstractSet, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Tuple
 
 from ...core.change.change import Change, ChangeStatus
@@ -136,19 +137,18 @@ class Refusals:
     def __init__(self, by_itself: bool, plans: Iterable[Rollout] = ()) -> None:
         self._by_itself = by_itself
         self._worse: Dict[_Value, str] = {}
-        self._set: Dict[_Value, int] = {}
+        self._set: Counter[_Value] = Counter()
         made = sorted(plans, key=lambda plan: plan.created_at_s) if by_itself else ()
         for plan in made:
             for index, change in enumerate(plan.changes):
                 if change.knob != OPTIONS_KNOB.name:
                     continue
-                if index in plan.worse.indices:
-                    self._worse.update((one, plan.plan_id) for one in _kinds(change))
-                elif change.status is ChangeStatus.APPLIED:
-                    for one in _kinds(change):
-                        self._worse.pop(one, None)  # a later plan proved it
-                    for one in _things(change):
-                        self._set[one] = self._set.get(one, 0) + 1
+                for kind, thing in _values(change):
+                    if index in plan.worse.indices:
+                        self._worse[kind] = plan.plan_id
+                    elif change.status is ChangeStatus.APPLIED:
+                        self._worse.pop(kind, None)  # a later plan proved it
+                        self._set[thing] += 1
 
     def why(
         self, entry: Option, value: str, kind: Tuple[str, str], thing: Tuple[str, str]
@@ -167,26 +167,22 @@ class Refusals:
         )), "")
         if plan_id:
             return f"it made clients slower and went back in plan {plan_id}, so an admin decides"
-        if self._set.get(_Value(thing, entry.name, value), 0) >= TIMES_MAX:
+        if self._set[_Value(thing, entry.name, value)] >= TIMES_MAX:
             return f"it was set {TIMES_MAX} times and was gone again, so an admin decides"
         return ""
 
 
-def _kinds(change: Change) -> List[_Value]:
-    setting = change.setting
+def _values(change: Change) -> List[Tuple[_Value, _Value]]:
+    """What a change sets: of a class and drive model, and of the drive or the OSD."""
+    setting, kind = change.setting, (change.device_class, str(change.drive_model))
     if isinstance(setting, OptionSetting):
-        kind = (change.device_class, str(change.drive_model))
-        return [_Value(kind, setting.option, setting.after)]
+        value, thing = (setting.option, setting.after), (change.hostname, change.domain_id)
+        return [(_Value(kind, *value), _Value(thing, *value))]
     # what is set for OSDs keeps no drive model
-    return [_Value((change.device_class, ""), one.name, one.value or "") for one in change.edits]
-
-
-def _things(change: Change) -> List[_Value]:
-    setting = change.setting
-    if isinstance(setting, OptionSetting):
-        thing = (change.hostname, change.domain_id)
-        return [_Value(thing, setting.option, setting.after)]
-    return [_Value(("", one.who), one.name, one.value or "") for one in change.edits]
+    return [
+        (_Value((change.device_class, ""), edit.name, edit.value or ""),
+         _Value(("", edit.who), edit.name, edit.value or "")) for edit in change.edits
+    ]
 
 
 # Hosts share a change, in groups that grow to 1 / SHARE of those that are changed.

@@ -6,6 +6,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Callable, Dict, Iterator, Sequence, Set, Tuple
 
+from ....ceph.command import value_text
 from ....commands.views import Command
 from ....core.automation.deciding import Wish
 from ....core.errors import NotReadyError
@@ -26,13 +27,9 @@ ROWS: Tuple[Command, ...] = ()
 def make(parts: Parts) -> Planner:
     """Make the planner."""
     return OptionsPlanner(
-        lambda name: _text(parts.ceph.get_ceph_option(name)), parts.engine.config.read_soon
+        lambda name: value_text(parts.ceph.get_ceph_option(name)) or "",
+        parts.engine.config.read_soon,
     )
-
-
-def _text(value: object) -> str:
-    """A compiled default as the config database would say it."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 class OptionsPlanner(Planner):
