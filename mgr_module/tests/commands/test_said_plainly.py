@@ -8,8 +8,8 @@ from module_world import a_mgr, applied, measured, ok, said, start
 from test_commands import everything
 from wcache.ceph.health import CephProgress
 from wcache.commands.commands import FILES
-from wcache.commands.history import LINES
 from wcache.commands.plans import plan_text
+from wcache.commands.views import LINES
 from wcache.core.text import amount, cell, many, setting, written
 
 

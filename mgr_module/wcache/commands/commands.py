@@ -18,7 +18,6 @@ from ..deployment.places import checked_hostname
 from ..engine.world import World
 from ..knobs.registry import KNOBS
 from ..services import web_tokens
-from . import history, load_views
 from .agents import DISABLE, added, agents, agents_text, every_agent_text, left_text, removed
 from .campaigns import (
     campaign,
@@ -31,14 +30,25 @@ from .campaigns import (
 )
 from .drives import drives, drives_text, every_drive_text
 from .explain_view import explain, render
-from .load_views import load_ls
 from .recommend import recommend_text
 from .rows import OF_AUTOMATION, OF_DRIVES, OF_PLANS
 from .service import Service
 from .status import bare, status_text
 from .tables import forecast
 from .trying import tried, try_text
-from .views import DRY_RUN, EACH, SCOPE, Answer, Command, Views
+from .views import (
+    DRY_RUN,
+    EACH,
+    HISTORY_ARGUMENTS,
+    SCOPE,
+    Answer,
+    Command,
+    Views,
+    history,
+    history_text,
+    load_ls,
+    load_text,
+)
 
 FORMATS = ("plain", "json", "json-pretty", "yaml")
 ROWS_AT_ONCE = 100
@@ -177,7 +187,7 @@ COMMANDS: Tuple[Command, ...] = (
         "Show the hourly load of measured OSDs, by which bench results are weighted",
         lambda s, v, a: load_ls(
             v.profiles(), v.world().real_results, v.latencies()
-        ), load_views.render,
+        ), load_text,
     ),
     *OF_PLANS,
     *(row for knob in KNOBS for row in knob.room.ROWS),
@@ -201,10 +211,10 @@ COMMANDS: Tuple[Command, ...] = (
         lambda s, v, a: s.web_tokens.issue(), web_tokens.lines,
     ),
     Command(
-        "wcache history", history.ARGUMENTS, "r",
+        "wcache history", HISTORY_ARGUMENTS, "r",
         "Show who or what changed something, when, from what to what, and the outcome; --what "
         "takes an id (c1, p2) or command, automation, change, probe or step",
-        lambda s, v, a: history.history(v.world(), v.entries(), **a), history.text,
+        lambda s, v, a: history(v.world(), v.entries(), **a), history_text,
     ),
 )
 

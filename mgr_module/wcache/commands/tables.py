@@ -28,6 +28,17 @@ class Column(NamedTuple):
         return self.value(row) if callable(self.value) else row[self.value]
 
 
+def known(
+    head: str, value: Union[str, Callable[[Any], Any]], words: Callable[[Any], str]
+) -> Column:
+    """A column of figures in words, of which some may not be known."""
+    def cell_of(row: Any) -> str:
+        found = value(row) if callable(value) else row.get(value)
+        return "-" if found is None else words(found)
+
+    return Column(head, cell_of, NUMBER)
+
+
 def listing(columns: Sequence[Column], rows: Iterable[Any]) -> str:
     """Rows of an answer as a table of the terminal."""
     cells = [[column.of(row) for column in columns] for row in rows]

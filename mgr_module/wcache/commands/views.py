@@ -1,7 +1,7 @@
 """What commands are made of: a look, what was measured, what is wrong.
 
 They follow from a World, so they stay fast while an analysis or a campaign runs, and need no
-right to toggle anything.
+right to toggle anything.  So do `history` and `load ls`.
 
 One command: what it is called with, what it calls, and how its answer looks.
 """
@@ -10,13 +10,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import AbstractSet, Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ..core import codec
+from ..core.change.history import standing
+from ..core.cluster import OsdLatency
+from ..core.errors import MalformedError
 from ..core.fleet.claims import age_of, speaking_for
-from ..core.model import Finding, FindingCode
-from ..core.text import command, time_left
+from ..core.history import LINES_MAX, NOTHING, Filter, HistoryEntry, kept, parse_since
+from ..core.model import Finding, FindingCode, LoadPoint
+from ..core.scope import Scope, parse_scope
+from ..core.text import command, many, time_left, when
+from ..core.verdict.load_profile import HOURS_MIN, LoadProfile, merged, shares
 from ..core.verdict.outlook import Outlook
+from ..core.verdict.result import Result
 from ..engine.engine import Engine
 from ..engine.storing.archive import RECORD
 from ..engine.world import World
@@ -24,11 +31,13 @@ from ..knobs.registry import advice_on
 from . import status, tables
 from .campaigns import head
 from .findings import FindingViews
-from .load_views import ProfilesByOsd
 from .recommend import Recommended
 from .rollouts import failed, progress
 from .service import Service
 from .status import summary
+from .tables import LONG, NUMBER, Column, known, listing
+
+ProfilesByOsd = Callable[[], Mapping[int, LoadProfile]]
 
 
 class Views:
@@ -156,6 +165,179 @@ def _finding(item: Finding) -> Dict[str, str]:
         "code": item.code.value, "severity": item.severity.value, "subject": item.subject,
         "detail": item.detail, "advice": advice_on(item),
     }
+
+
+# ---- what changed, and what came of it
+
+
+HISTORY_ARGUMENTS = (
+    "name=limit,type=CephInt,req=false",
+    "name=scope,type=CephString,req=false",
+    "name=drive,type=CephString,req=false",
+    "name=since,type=CephString,req=false",
+    "name=what,type=CephString,req=false",
+)
+LINES = 50
+
+
+def history(
+    world: World, entries: Sequence[HistoryEntry], limit: Optional[int] = None,
+    scope: Optional[str] = None, drive: Optional[str] = None, since: Optional[str] = None,
+    what: Optional[str] = None,
+) -> Dict[str, Any]:
+    """`history`: the lines that are wanted, oldest first.
+
+    What is still applied is among them, however long ago it was changed.
+    """
+    count = LINES if limit is None else limit
+    if not 1 <= count <= LINES_MAX:
+        raise MalformedError(f"limit must be a whole number from 1 to {LINES_MAX}")
+    within = parse_scope(scope)
+    wanted = Filter(
+        within.hostname, _osds_about(world, within), drive,
+        None if since is None else parse_since(since, world.now_s), what,
+    )
+    osds = {
+        (report.hostname, item.domain_id): tuple(sorted({u.osd_id for u in item.uses}))
+        for report in world.reports.values() for item in report.drives
+    }
+    found, left_out = kept([*entries, *standing(world.plans, entries, osds)], wanted, count)
+    return {
+        "history": [
+            {
+                "at_s": entry.at_s, "who": entry.who, "what": entry.what, "text": entry.text,
+                "kind": entry.kind.value, **codec.to_plain(entry.about or NOTHING),
+            } for entry in found
+        ],
+        "left_out": left_out,
+    }
+
+
+def _osds_about(world: World, scope: Scope) -> Optional[AbstractSet[int]]:
+    """The OSDs that a line must be about, None for any; one that is gone can be named."""
+    if scope.device_class or scope.drive_model:
+        return scope.osds(world.reports.values(), world.cluster)
+    return None if scope.osd_id is None else {scope.osd_id}
+
+
+EVENTS = (
+    Column("TIME (UTC)", lambda h: when(h["at_s"]), NUMBER), Column("WHO", "who"),
+    Column("WHAT", "what"), Column("EVENT", "text", LONG),
+)
+
+
+def history_text(data: Mapping[str, Any]) -> str:
+    """`ceph wcache history`, as a table; the evidence of each change below its line."""
+    if not data["history"]:
+        return "nothing in the history matches"
+    lines = listing(EVENTS, data["history"]).split("\n")
+    shown = [lines[0]]
+    for line, row in zip(lines[1:], data["history"]):
+        shown.append(line)
+        if row["outcome"] and row["evidence"]:
+            shown.append(f"    why: {row['evidence']}")
+    if data["left_out"]:
+        more, limit = many(data["left_out"], "earlier line"), len(lines) - 1 + data["left_out"]
+        shown.append(f"and {more}: see them with --limit={min(LINES_MAX, limit)}")
+    return "\n".join(shown)
+
+
+# ---- what load measured OSDs carry over hours, and which load points count for it
+
+
+def load_ls(
+    profiles: Mapping[int, LoadProfile], results: List[Result],
+    latencies: Mapping[int, OsdLatency],
+) -> Dict[str, Any]:
+    """One row per OSD with a profile, and one per device class, as `classes`.
+
+    `transactions_per_commit`, `bytes_per_write`, `deferred_per_write` and `recovery_share`
+    (of client writes and recovery operations together) are None where nothing was written;
+    `commit_ms` and `apply_ms` are what `ceph osd perf` shows, None of an OSD it does not.
+    """
+    # the newest says it: an id may have been another OSD's
+    oldest_first = sorted(results, key=lambda r: r.ended_at_s)
+    class_of = {r.osd_id: r.device_class for r in oldest_first}
+    seen = sorted(osd_id for osd_id in profiles if osd_id in class_of)
+    by_class: Dict[str, List[LoadProfile]] = {}
+    for osd_id in seen:
+        by_class.setdefault(class_of[osd_id], []).append(profiles[osd_id])
+    return {
+        "osds": [
+            {
+                "osd_id": osd_id, "device_class": class_of[osd_id], **_load(profiles[osd_id]),
+                "commit_ms": said.commit_ms if said else None,
+                "apply_ms": said.apply_ms if said else None,
+            }
+            for osd_id in seen for said in [latencies.get(osd_id)]
+        ],
+        "classes": [
+            {"device_class": name, "osds": len(found), **_load(merged(tuple(found)))}
+            for name, found in sorted(by_class.items())
+        ],
+        "hours_needed": HOURS_MIN,
+    }
+
+
+def _load(profile: LoadProfile) -> Dict[str, Any]:
+    total = profile.total
+    return {
+        "hours": len(profile.hours),
+        "known": profile.known,
+        "client_writes": total.client_writes,
+        "transactions_per_commit": _share(total.transactions, total.commits),
+        "bytes_per_write": _share(total.client_bytes, total.client_writes),
+        "deferred_per_write": _share(total.deferred_writes, total.client_writes),
+        "recovery_share": _share(
+            total.recovery_ops, total.recovery_ops + total.client_writes
+        ),
+        "load_shares": {
+            point.value: round(share, 4) for point, share in shares(total).items()
+        } if total.client_writes else {},
+    }
+
+
+def _share(part: int, whole: int) -> Optional[float]:
+    return round(part / whole, 4) if whole else None
+
+
+_PERCENT: Callable[[float], str] = "{:.0%}".format
+
+
+def _like(head: str, point: LoadPoint) -> Column:
+    return known(head, lambda row: row["load_shares"].get(point.value), _PERCENT)
+
+
+LOADS = (
+    Column("OSD", lambda r: f"osd.{r['osd_id']}" if "osd_id" in r else f"all {r['osds']}"),
+    Column("CLASS", "device_class"), known("HOURS", "hours", str),
+    known("WRITES", "client_writes", str),
+    known("TXC/COMMIT", "transactions_per_commit", "{:.1f}".format),
+    known("KIB/WRITE", "bytes_per_write", lambda size: f"{size / 1024:.1f}"),
+    known("DEFERRED/WRITE", "deferred_per_write", "{:.2f}".format),
+    known("RECOVERY", "recovery_share", _PERCENT),
+    _like("LIKE DEPTH1", LoadPoint.OSD_BENCH_DEPTH1),
+    _like("LIKE BATCH", LoadPoint.OSD_BENCH_BATCH), _like("LIKE 4M", LoadPoint.OSD_BENCH_4M),
+    # a class has none: there is no mean of what was rounded to whole ms
+    known("COMMIT MS", "commit_ms", str), known("APPLY MS", "apply_ms", str),
+)
+
+
+def load_text(data: Mapping[str, Any]) -> str:
+    """`ceph wcache load ls` as text."""
+    if not data["osds"]:
+        return (
+            "no load is known yet: the counters of measured OSDs are read every 10 minutes\n"
+            "next: ceph wcache campaign ls"
+        )
+    return "\n".join([
+        listing(LOADS, [*data["osds"], *data["classes"]]),
+        f"recommendations are weighted by this load after {data['hours_needed']} hours with writes",
+        "next: ceph wcache recommend",
+    ])
+
+
+# ---- a command
 
 
 FORMAT = "name=format,type=CephChoices,strings=plain|json|yaml,req=false"

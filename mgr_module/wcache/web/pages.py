@@ -10,12 +10,12 @@ from typing import Any, Callable, Dict, List, Mapping, Protocol, Sequence, Tuple
 
 from ..commands.campaigns import CAMPAIGNS, RESULTS, RUNS, VALUES, runs_of
 from ..commands.drives import DRIVES
-from ..commands.history import EVENTS
 from ..commands.plans import CHANGES, SETTINGS, config_changes
 from ..commands.recommend import RECOMMENDATIONS
 from ..commands.rollouts import PLANS, WAVES, wave_rows
 from ..commands.status import MODELS
 from ..commands.tables import LONG, NUMBER, Column
+from ..commands.views import EVENTS
 from ..core import versions
 from ..core.change.gate.judge import LOOKS
 from ..core.figures import geometry

@@ -47,7 +47,7 @@ class PeriodRates:
 
 
 @dataclass(frozen=True)
-class Trial:
+class TargetTrial:
     """What is tried and how far it is; stored before anything is asked of an OSD.
 
     `limit_bytes` is, for each OSD, what its process may use before the trial is ended.  `plan_id`
@@ -107,7 +107,7 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Lease:
+class LeaseTarget:
     """Give OSDs this target, or take it back (None)."""
 
     osd_ids: Tuple[int, ...]
@@ -143,7 +143,7 @@ class TrialMachine(jobs.Trial):
     A mgr that takes over does not go on with it: one that was under way takes all leases back.
     """
 
-    trial: Trial
+    trial: TargetTrial
     epoch: str = "0"
     wake_at_s: Optional[float] = None
     _only_down: bool = False  # all that is left to be taken back is at OSDs that are down
@@ -160,7 +160,7 @@ class TrialMachine(jobs.Trial):
     shown_by = command("ceph wcache memory trial show")
 
     @property
-    def state(self) -> Trial:
+    def state(self) -> TargetTrial:
         return self.trial
 
     @property
@@ -228,7 +228,7 @@ class TrialMachine(jobs.Trial):
         self._quiet_until_s = now_s  # they are as they have been
         return [events.SaveRun(), self._read()]
 
-    def _ending(self, reason: str) -> Trial:
+    def _ending(self, reason: str) -> TargetTrial:
         return replace(
             self.trial, status=TrialStatus.ENDING, reason=one_line(reason), owed=self.trial.osd_ids
         )
@@ -331,18 +331,18 @@ class TrialMachine(jobs.Trial):
         return [events.SaveRun(), events.Note("over: every target is as it was before")]
 
     def _give_back(self) -> List[events.Action]:
-        return [self._ask(Lease(self.trial.owed, None))]
+        return [self._ask(LeaseTarget(self.trial.owed, None))]
 
     def _lease(self, target_bytes: Optional[int]) -> events.AskOsds:
-        return self._ask(Lease(self.trial.osd_ids, target_bytes))
+        return self._ask(LeaseTarget(self.trial.osd_ids, target_bytes))
 
     def _read(self) -> events.AskOsds:
         return self._ask(ReadOsds(self.trial.osd_ids))
 
-    def _ask(self, request: Union[Lease, ReadOsds]) -> events.AskOsds:
+    def _ask(self, request: Union[LeaseTarget, ReadOsds]) -> events.AskOsds:
         self._serial += 1
         self._token = f"{self.trial.trial_id}.{self.epoch}.{self._serial}"
-        back = isinstance(request, Lease) and request.target_bytes is None
+        back = isinstance(request, LeaseTarget) and request.target_bytes is None
         return events.AskOsds(self._token, MEMORY.name, request, back)
 
     def _wait(self, now_s: float, until_s: float) -> List[events.Action]:

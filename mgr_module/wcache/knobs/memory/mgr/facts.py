@@ -23,7 +23,7 @@ from ..facts import (
 )
 from ..findings import findings, outdated
 from ..reading import MEMORY, MemoryOptions
-from ..trial import Trial
+from ..trial import TargetTrial
 from ..trial_result import TrialResult, TrialResults
 from .osds import MemoryWatch
 
@@ -60,7 +60,7 @@ class MemoryFacts:
             self.promises = (self._archive.get(PROMISES) or Promises()).items
         self.results = (self._archive.get(RESULTS) or TrialResults()).items
 
-    def keep(self, trial: Trial, now_s: float) -> None:
+    def keep(self, trial: TargetTrial, now_s: float) -> None:
         """Keep what a trial has told, once."""
         if all(item.trial_id != trial.trial_id for item in self.results):
             self.results = (*self.results, trial.result(now_s))[-RESULTS_MAX:]

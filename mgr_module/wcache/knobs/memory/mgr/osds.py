@@ -30,7 +30,7 @@ from ..reading import (
     read,
     tunable,
 )
-from ..trial import Lease, Leased, Read, ReadOsds
+from ..trial import Leased, LeaseTarget, Read, ReadOsds
 
 TIMEOUT_S = 10.0
 Runner = Callable[[Callable[[], object]], None]
@@ -171,7 +171,7 @@ class TrialOsds:
     def _asked(
         self, request: object, goes_on: Callable[[], bool], done: Callable[[object], None]
     ) -> None:
-        if isinstance(request, Lease):
+        if isinstance(request, LeaseTarget):
             with self._leasing:
                 errors = {
                     osd_id: self._lease(osd_id, request.target_bytes)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping, Optional, Sequence
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
-from ....commands.tables import LONG, NUMBER, Column, listing
-from ....core.text import LISTED_MAX, amount, command, duration, many, named, table
+from ....commands.tables import LONG, NUMBER, Column, known, listing
+from ....core.text import LISTED_MAX, amount, command, duration, many, named
 from ..trial_result import TrialVerdict
 
 OUTSIDE_MAX = 3
@@ -13,45 +13,33 @@ SINGLES_MAX = 8
 OLDER = "older"  # of `age_bytes`
 
 
-def _bytes(value: Optional[float]) -> str:
-    return "-" if value is None else amount(value)
-
-
-def _share(value: Optional[float]) -> str:
-    return "-" if value is None else f"{100 * value:.1f}%"
-
-
-def _rate(value: Optional[float]) -> str:
-    return "-" if value is None else f"{value:.0f}/s"
-
-
+_SHARE: Callable[[float], str] = "{:.1%}".format
+_RATE: Callable[[float], str] = "{:.0f}/s".format
 HOSTS = (
-    Column("HOST", "host"), Column("OSDS", "osds", NUMBER),
-    Column("RAM", lambda h: _bytes(h["ram_bytes"]), NUMBER),
-    Column("LIMIT", lambda h: _bytes(h["limit_bytes"]), NUMBER),
-    Column("OTHERS", lambda h: _bytes(h["others_bytes"]), NUMBER),
-    Column("FOR OSDS", lambda h: _bytes(h["room_bytes"]), NUMBER),
-    Column("GIVEN", lambda h: _bytes(h["given_bytes"]), NUMBER),
-    Column("USED", lambda h: _bytes(h["used_bytes"]), NUMBER),
-    Column("OVER", lambda h: _bytes(h["over_bytes"] or None), NUMBER),
+    Column("HOST", "host"), Column("OSDS", "osds", NUMBER), known("RAM", "ram_bytes", amount),
+    known("LIMIT", "limit_bytes", amount), known("OTHERS", "others_bytes", amount),
+    known("FOR OSDS", "room_bytes", amount), known("GIVEN", "given_bytes", amount),
+    known("USED", "used_bytes", amount), known("OVER", lambda h: h["over_bytes"] or None, amount),
     Column("SET BY", lambda h: "cephadm" if h["autotuned"] else ""),
 )
 CLASSES = (
     Column("CLASS", "device_class"), Column("OSDS", "osds", NUMBER),
-    Column("ONODE HITS", lambda c: _share(c["onode_hit_ratio"]), NUMBER),
-    Column("MISSES", lambda c: _rate(c["onode_misses_per_s"]), NUMBER),
-    Column("DATA HITS", lambda c: _share(c["buffer_hit_ratio"]), NUMBER),
-    Column("A MISS COSTS",
-           lambda c: "-" if c["miss_us"] is None else f"{c['miss_us']:.0f} us", NUMBER),
+    known("ONODE HITS", "onode_hit_ratio", _SHARE), known("MISSES", "onode_misses_per_s", _RATE),
+    known("DATA HITS", "buffer_hit_ratio", _SHARE),
+    known("A MISS COSTS", "miss_us", "{:.0f} us".format),
 )
 OSDS = (
     Column("OSD", lambda o: f"osd.{o['osd_id']}"), Column("HOST", "host"),
-    Column("CLASS", "device_class"), Column("TARGET", lambda o: _bytes(o["target_bytes"]), NUMBER),
-    Column("SOURCE", "source"), Column("USED", lambda o: _bytes(o["mapped_bytes"]), NUMBER),
-    Column("CACHES", lambda o: _bytes(o["cache_bytes"]), NUMBER),
-    Column("ONODE HITS", lambda o: _share(o["onode_hit_ratio"]), NUMBER),
-    Column("MISSES", lambda o: _rate(o["onode_misses_per_s"]), NUMBER),
-    Column("NOTE", lambda o: _note(o), LONG),
+    Column("CLASS", "device_class"), known("TARGET", "target_bytes", amount),
+    Column("SOURCE", "source"), known("USED", "mapped_bytes", amount),
+    known("CACHES", "cache_bytes", amount), known("ONODE HITS", "onode_hit_ratio", _SHARE),
+    known("MISSES", "onode_misses_per_s", _RATE), Column("NOTE", lambda o: _note(o), LONG),
+)
+PROMISES = (
+    Column("PLAN", "plan_id"), Column("HOST", "host"), Column("CLASS", "device_class"),
+    known("TARGET", "target_bytes", amount), known("MISSES BEFORE", "misses_before_per_s", _RATE),
+    Column("PROMISED", lambda p: f"{p['low_per_s']:.0f} to {p['high_per_s']:.0f}/s", NUMBER),
+    known("MISSES NOW", "misses_per_s", _RATE), Column("PROMISE", "outcome"),
 )
 
 
@@ -83,17 +71,7 @@ def status(data: Mapping[str, Any], most: Optional[int] = LISTED_MAX) -> str:
     if more:
         lines.append(f"and {' and '.join(more)} more: name a host, or add --all")
     if data["promises"]:
-        lines += ["", table(
-            ("PLAN", "HOST", "CLASS", "TARGET", "MISSES BEFORE", "PROMISED", "MISSES NOW",
-             "PROMISE"),
-            [
-                (p["plan_id"], p["host"], p["device_class"], _bytes(p["target_bytes"]),
-                 _rate(p["misses_before_per_s"]),
-                 f"{p['low_per_s']:.0f} to {p['high_per_s']:.0f}/s", _rate(p["misses_per_s"]),
-                 p["outcome"])
-                for p in data["promises"][:most]
-            ],
-        )]
+        lines += ["", listing(PROMISES, data["promises"][:most])]
     return "\n".join([
         *lines, f"read {data['read_s_ago']:.0f} s ago", "next: ceph wcache memory recommend"
     ])
@@ -184,8 +162,8 @@ def trial_show(data: Mapping[str, Any]) -> str:
             f"{len(one['periods'])} of {4 * one['blocks']} periods{owed}"
         )
     for item in data["results"]:
-        span = f"{_share(item['share'])} ({_share(item['share_low'])} to " \
-               f"{_share(item['share_high'])})"
+        span = f"{_SHARE(item['share'])} ({_SHARE(item['share_low'])} to " \
+               f"{_SHARE(item['share_high'])})"
         told = f", misses fall to {span}" if item["verdict"] != TrialVerdict.VAGUE.value else ""
         lines.append(
             f"{item['trial_id']}: {item['device_class']} {amount(item['low_bytes'])} to "

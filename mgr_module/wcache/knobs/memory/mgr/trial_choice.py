@@ -18,7 +18,7 @@ from ....services.guards import bounded
 from ..advice import why_not
 from ..facts import Facts, HostFacts, OsdFacts
 from ..reading import EDGES_DEFAULT_S, STEP_BYTES, MemoryOptions
-from ..trial import Trial
+from ..trial import TargetTrial
 
 # A trial ends where so much of a limit is used, ...
 LIMIT_SHARE = 0.9
@@ -33,7 +33,7 @@ def choose(
     trial_id: str, world: World, facts: Facts, device_class: str, target_bytes: Optional[int],
     most: int, *, among: Optional[AbstractSet[int]] = None, plan_id: str = "",
     period_s: Optional[int] = None, blocks: int = 1,
-) -> Trial:
+) -> TargetTrial:
     """Return a trial on at most so many OSDs that have one target and room for more.
 
     `among` are the OSDs of a plan that they are chosen from.
@@ -82,7 +82,7 @@ def choose(
     )
     # what a process may use before the trial is ended, below what the kernel would kill at
     own = [host.limit_of(item.osd.osd_id) for host, item in chosen]
-    return Trial(
+    return TargetTrial(
         trial_id, world.now_s, device_class,
         tuple(item.osd.osd_id for _, item in chosen),
         tuple(

@@ -22,12 +22,12 @@ from ....services.guards import bounded, require_scope
 from ....services.plans.plan_guards import OwnTrial, begin_trial
 from ..plan import raised_by
 from ..reading import MEMORY
-from ..trial import BLOCKS_MAX, KEY, OSDS_MAX, Trial, TrialMachine, TrialStatus
+from ..trial import BLOCKS_MAX, KEY, OSDS_MAX, TargetTrial, TrialMachine, TrialStatus
 from .facts import MemoryFacts
 from .osds import TrialOsds
 from .trial_choice import choose, crowded
 
-TRIAL = StoredKind(KEY, Trial)
+TRIAL = StoredKind(KEY, TargetTrial)
 CLUSTER_EVERY_S = 5.0
 OSDS_DEFAULT = 3
 
@@ -127,7 +127,7 @@ class Trials:
         ids += [last.trial_id] if last else []
         return f"t{max((int(i[1:]) for i in ids if i[1:].isdecimal()), default=0) + 1}"
 
-    def _own(self, trial: Trial) -> OwnTrial:
+    def _own(self, trial: TargetTrial) -> OwnTrial:
         words = f"memory trial of {many(len(trial.osd_ids), 'OSD')}"
 
         def start(world: World, orders: Orders, by: str) -> None:
@@ -179,7 +179,7 @@ class Trials:
         if trial is not None and trial.status in (TrialStatus.RUNNING, TrialStatus.ENDING):
             self._osds.close(trial.owed)
 
-    def _unfit(self, trial: Trial, world: World) -> str:
+    def _unfit(self, trial: TargetTrial, world: World) -> str:
         """Why the cluster is not fit for it any more, or that an OSD began anew."""
         if world.now_s < self._cluster_at_s:
             return ""
@@ -194,7 +194,7 @@ class Trials:
                 return f"osd.{osd_id} was restarted"
         return ""
 
-    def _crowded(self, trial: Trial, world: World) -> str:
+    def _crowded(self, trial: TargetTrial, world: World) -> str:
         """Why its hosts run out of memory, or that one of them does not tell."""
         for hostname, osd_ids in self._on.items():
             told_at_s, memory = world.host_memory.get(hostname, (self._asked_at_s, None))
@@ -209,7 +209,7 @@ class Trials:
         return ""
 
 
-def last_trial(world: World) -> Optional[Trial]:
+def last_trial(world: World) -> Optional[TargetTrial]:
     """The last trial of a larger target, over or not."""
     found = (machine.state for machine in world.trials.values())
-    return next((state for state in found if isinstance(state, Trial)), None)
+    return next((state for state in found if isinstance(state, TargetTrial)), None)
