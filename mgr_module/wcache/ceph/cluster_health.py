@@ -13,6 +13,7 @@ from itertools import islice
 from typing import Any, Dict, FrozenSet, List, Mapping, Set, Tuple
 
 from ..core.cluster import map_name
+from ..core.codec import as_object
 from .health import FLAGS, PG_STATES, Named, Reach, row_of
 
 # The worst of a PG's states counts.
@@ -80,7 +81,7 @@ def judged(checks: Any) -> HealthSeen:
     if len(checks) > CHECKS_MAX:
         forbids.add(f"more than {CHECKS_MAX} health checks")
     for said, each in sorted(islice(checks.items(), CHECKS_MAX), key=lambda item: str(item[0])):
-        name, check = map_name(said, NAME_CHARS_MAX), _object(each)
+        name, check = map_name(said, NAME_CHARS_MAX), as_object(each)
         # what Ceph does not say is no warning
         row, severity = row_of(name), str(check.get("severity", ""))
         muted = check.get("muted") is True
@@ -221,7 +222,7 @@ def _lines(check: Mapping[str, Any]) -> Tuple[List[str], bool]:
 
 
 def _message(part: Any) -> str:
-    text = _object(part).get("message")
+    text = as_object(part).get("message")
     return text[:LINE_CHARS_MAX] if isinstance(text, str) else ""
 
 
@@ -230,12 +231,8 @@ def _summary(check: Mapping[str, Any]) -> str:
 
 
 def _count(check: Mapping[str, Any]) -> int:
-    count = _object(check.get("summary")).get("count")
+    count = as_object(check.get("summary")).get("count")
     return count if isinstance(count, int) else 0
-
-
-def _object(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
 
 
 def _flagged(flags: Any) -> bool:
@@ -243,8 +240,7 @@ def _flagged(flags: Any) -> bool:
 
 
 def _names_flagged(flags: Any) -> FrozenSet[str]:
-    named = flags if isinstance(flags, Mapping) else {}
-    return frozenset(map_name(name) for name, each in named.items() if _flagged(each))
+    return frozenset(map_name(name) for name, each in as_object(flags).items() if _flagged(each))
 
 
 def _few(names: Set[str]) -> Tuple[str, ...]:

@@ -240,8 +240,7 @@ def parse(text: str, what: str) -> Any:
 
 def parse_object(text: str, what: str) -> Mapping[str, Any]:
     """The same, of which no more is known than that it should be an object."""
-    found = parse(text, what)
-    return found if isinstance(found, Mapping) else {}
+    return codec.as_object(parse(text, what))
 
 
 def value_text(value: Any) -> Optional[str]:

@@ -11,6 +11,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import mgr_module
 
+from ..core.codec import as_object
 from ..core.loads import (
     COMMIT_COUNTERS,
     MOVE_COUNTERS,
@@ -43,7 +44,7 @@ def commit_counters(perf_dump: Mapping[str, Any]) -> Counters:
     release.  The dump may have one of its sections only.
     """
     found: Dict[str, Tuple[float, int]] = {}
-    bluestore = _object(_at(perf_dump, "bluestore"))
+    bluestore = as_object(_at(perf_dump, "bluestore"))
     for name in ("kv_sync_lat", *COMMIT_COUNTERS):
         pair = _pair(bluestore.get(name))
         if pair is not None:
@@ -52,7 +53,7 @@ def commit_counters(perf_dump: Mapping[str, Any]) -> Counters:
         pair = _pair(bluestore.get(name))
         if pair is not None:
             found[SUBMIT_COUNTERS[0]] = pair
-    pair = _pair(_at(_object(_at(perf_dump, "osd")), "op_w_process_latency"))
+    pair = _pair(_at(as_object(_at(perf_dump, "osd")), "op_w_process_latency"))
     if pair is not None:
         found["op_w_process_latency"] = pair
     return found
@@ -61,7 +62,7 @@ def commit_counters(perf_dump: Mapping[str, Any]) -> Counters:
 def load_counters(perf_dump: Mapping[str, Any]) -> Counters:
     """The same, with clients' reads and what was moved: what a rollout is judged by."""
     found = commit_counters(perf_dump)
-    osd = _object(_at(perf_dump, "osd"))
+    osd = as_object(_at(perf_dump, "osd"))
     pair = _pair(_at(osd, READ_COUNTER))
     if pair is not None:
         found[READ_COUNTER] = pair
@@ -70,7 +71,7 @@ def load_counters(perf_dump: Mapping[str, Any]) -> Counters:
 
 def move_counters(perf_dump: Mapping[str, Any]) -> Counters:
     """What an OSD has sent and got of PGs' data; 16 does not tell the second."""
-    osd, found = _object(_at(perf_dump, "osd")), {}
+    osd, found = as_object(_at(perf_dump, "osd")), {}
     for name in MOVE_COUNTERS:
         told = _at(osd, name)
         count = _at(told, "avgcount") if isinstance(told, Mapping) else told
@@ -106,8 +107,8 @@ def bench_seconds(text: str) -> Optional[Tuple[float, int]]:
         plain = parse(text, "osd bench")
     except CommandFailed:
         return None
-    elapsed = _object(plain).get("elapsed_sec")
-    written = _object(plain).get("bytes_written")
+    elapsed = as_object(plain).get("elapsed_sec")
+    written = as_object(plain).get("bytes_written")
     if not isinstance(elapsed, (int, float)) or not isinstance(written, int):
         return None
     return (float(elapsed), written) if elapsed > 0 else None
@@ -118,12 +119,8 @@ def _at(plain: Mapping[str, Any], name: str) -> Any:
     return plain[name] if name in plain else None  # noqa: SIM401
 
 
-def _object(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
-
-
 def _pair(value: Any) -> Optional[Tuple[float, int]]:
-    plain = _object(value)
+    plain = as_object(value)
     total, count = plain.get("sum"), plain.get("avgcount")
     if isinstance(total, (int, float)) and isinstance(count, int):
         return float(total), count

@@ -195,12 +195,9 @@ class CephConfig:
     def read(self) -> Tuple[Entry, ...]:
         """`ceph config dump`."""
         found = parse_dump(_ask(self._mgr, _DUMP, as_json=True), self._names)
-        return (*found, *self._labels())
-
-    def _labels(self) -> Tuple[Entry, ...]:
         if self._orchestrator.orchestrator() != "cephadm":
-            return ()
-        return labels_of(config_key(self._mgr, INVENTORY))
+            return found
+        return (*found, *labels_of(config_key(self._mgr, INVENTORY)))
 
     def osd_value(self, osd_id: int, name: str) -> Optional[str]:
         """`ceph tell osd.N config get`."""

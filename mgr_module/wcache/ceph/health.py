@@ -45,14 +45,10 @@ def health_checks(
             "severity": "error" if worst else "warning",
             "summary": (headlines or {}).get(code) or counted(summary, len(group)),
             "count": len(group),
-            "detail": [*details, *(f"what to do: {todo}" for todo in _advice(group))],
+            # each cure once
+            "detail": [*details, *dict.fromkeys(f"what to do: {advice_on(x)}" for x in group)],
         }
     return checks
-
-
-def _advice(group: Sequence[Finding]) -> List[str]:
-    """What is to be done about these findings, each cure once."""
-    return list(dict.fromkeys(advice_on(item) for item in group))
 
 
 def _from_each_host(group: Sequence[Finding]) -> List[Finding]:

@@ -153,7 +153,10 @@ class CephLoads:
             written += done_bytes
             samples.append(int(1e9 * seconds / writes))
             if 1e3 * seconds / writes > request.latency_limit_ms:
-                aborted = _past_limit(request, 1e3 * seconds / writes)
+                aborted = (
+                    f"osd.{request.osd_id} took {1e3 * seconds / writes:.0f} ms, past the limit "
+                    f"of {request.latency_limit_ms:.0f} ms"
+                )
         seconds = time.monotonic() - begin
         return LoadSamples(
             seconds, tuple(samples), (), written, aborted, at_ns=tuple(began),
@@ -197,8 +200,7 @@ class CephLoads:
         return {request.osd_id: self._dump(request.osd_id), **self._beside(request)}
 
     def _dump(self, osd_id: int) -> Counters:
-        text = self._command(osd_id, {"prefix": "perf dump"})
-        found = counters_in(text, commit_counters)
+        found = counters_in(self._command(osd_id, ALL), commit_counters)
         if found is None:
             raise CommandFailed(f"osd.{osd_id} gave counters that are not JSON")
         return found
@@ -355,10 +357,3 @@ def _middle(
     """The look nearest the middle; None where none lies near it."""
     at_s, middle = min(between, key=lambda item: abs(item[0] - seconds / 2), default=(0.0, None))
     return middle if abs(at_s - seconds / 2) <= seconds / 4 else None
-
-
-def _past_limit(request: LoadRequest, latency_ms: float) -> str:
-    return (
-        f"osd.{request.osd_id} took {latency_ms:.0f} ms, past the limit of "
-        f"{request.latency_limit_ms:.0f} ms"
-    )

@@ -11,6 +11,7 @@ from collections import deque
 from contextlib import suppress
 from typing import Any, Callable, Deque, Dict, Mapping, Optional, Sequence
 
+from ..core.codec import as_object
 from ..core.events import LoadRequest, LoadSamples
 from ..core.experiment.osd_option import (
     OsdError,
@@ -126,8 +127,8 @@ class CephOsdOptions:
             found = self._osds.read(osd_id, command, OPTION_TIMEOUT_S)
             if "diff" not in found:
                 raise CommandFailed(f"osd.{osd_id} does not tell what it was given at run time")
-            said = found["diff"].get(step.name) if isinstance(found["diff"], Mapping) else None
-            return value_text(said.get("override") if isinstance(said, Mapping) else None)
+            said = as_object(as_object(found["diff"]).get(step.name))
+            return value_text(said.get("override"))
         assert isinstance(step, SetAtRunTime)  # there is no other  # noqa: S101
         asked: Dict[str, Any] = {"prefix": "config unset", "var": step.name}
         if step.value is not None:

@@ -100,7 +100,7 @@ class CephView:
             )
         checks = json.loads(self._mgr.get("health")["json"]).get("checks", {})
         health, pgs = judged(checks), self._mgr.get("pg_summary")
-        flags, _ = flags_of(osd_map)
+        (flags, _), words = flags_of(osd_map), self._mgr.version.split()
         noout = "noout" in flags
         sick = (
             *(reason(name) for name in health.forbids if name != _SLOW_OPS),
@@ -117,7 +117,7 @@ class CephView:
             else:
                 ill.setdefault(osd_id, f"is named by {', '.join(names)}")
         return ClusterState(
-            str(osd_map["fsid"]), self._version(), osds,
+            str(osd_map["fsid"]), words[2] if len(words) > 2 else self._mgr.version, osds,
             self._missed(bool(sick), noout, _SLOW_OPS in checks, pgs["all"]),
             self._bench_empties_caches, _failure_types(osd_map, crush),
             self._slow_osds(health.alerted), self._host_names(), sick, ill,
@@ -144,10 +144,6 @@ class CephView:
             if commit_ms is not None and apply_ms is not None:
                 found[int(row["osd"])] = OsdLatency(int(commit_ms), int(apply_ms))
         return found
-
-    def _version(self) -> str:
-        words = self._mgr.version.split()
-        return words[2] if len(words) > 2 else self._mgr.version
 
     def _slow_osds(self, ids: FrozenSet[int]) -> Tuple[SlowOsd, ...]:
         """The OSDs that an alert names, which does not say since when."""

@@ -30,7 +30,7 @@ from .campaigns import (
 )
 from .drives import drives, drives_text, every_drive_text
 from .explain_view import explain, render
-from .recommend import recommend_text
+from .recommend import load_ls, load_text, recommend_text
 from .rows import OF_AUTOMATION, OF_DRIVES, OF_PLANS
 from .service import Service
 from .status import bare, status_text
@@ -46,8 +46,6 @@ from .views import (
     Views,
     history,
     history_text,
-    load_ls,
-    load_text,
 )
 
 FORMATS = ("plain", "json", "json-pretty", "yaml")

@@ -21,7 +21,7 @@ class EvidenceService:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    def export(self) -> Dict[str, Any]:
+    def export(self) -> Evidence:
         """`evidence export`: the verdicts of this cluster's drive models, as a file."""
         world = self._engine.world()
         found = export(
@@ -32,8 +32,7 @@ class EvidenceService:
                 "nothing was measured on real drives, so there is nothing to export",
                 "measure with `ceph wcache campaign start`",
             )
-        plain: Dict[str, Any] = codec.to_plain(found)
-        return plain
+        return found
 
     def take(self, inbuf: str, dry_run: bool = False) -> Dict[str, Any]:
         """`evidence import -i FILE`: keep what another cluster found; it decides nothing."""

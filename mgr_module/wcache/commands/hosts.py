@@ -230,7 +230,10 @@ def _look(
             touched=drive.domain_id in ours,
         )
     named = [replace(one, subject=f"{report.hostname} {one.subject}".strip()) for one in found]
-    models = Counter(_model_key(drive) for drive in report.drives)
+    models = Counter(
+        (_name_of(drive), drive.state.device_cache.value, drive.state.kernel_view.value,
+         judge(drive.state).value) for drive in report.drives
+    )
     return HostView(
         report, leased, changing, touched,
         tuple(one for one in named if one.code is not FindingCode.FOREIGN_RULE),
@@ -249,10 +252,3 @@ def _osds_by_model(report: HostReport) -> Mapping[str, Tuple[int, ...]]:
 
 def _name_of(drive: DriveReport) -> str:
     return str(drive.drive_model) or drive.transport.value
-
-
-def _model_key(drive: DriveReport) -> ModelKey:
-    return (
-        _name_of(drive), drive.state.device_cache.value,
-        drive.state.kernel_view.value, judge(drive.state).value,
-    )

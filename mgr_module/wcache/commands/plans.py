@@ -27,7 +27,7 @@ from ..core.text import (
 )
 from ..engine.world import World
 from ..services.guards import require_plan
-from ..services.plans.planners import Planner, plain_changes, stale_keys_of
+from ..services.plans.planners import PLANNED_TO_LAST, Planner, plain_changes, stale_keys_of
 from .options import needs_consent, of_options
 from .recommend import stale_keys_text
 from .tables import LONG, NUMBER, Column, listing, model_of
@@ -71,7 +71,6 @@ def _written_since(world: World, change: Change) -> List[str]:
 # Commands by hand that are listed of one change.
 MANUAL_MAX = 20
 _OF_CLUSTER = "ceph wcache "
-PLANNED = "planned"  # what a drive keeps of a change that is planned to last
 
 
 def plan_text(data: Mapping[str, Any]) -> str:
@@ -100,7 +99,7 @@ def _plan_text(data: Mapping[str, Any], *, whole: bool) -> str:
     planned = data.get("status", "planned") == "planned"
     settings = listing(SETTINGS, config_changes(values)).splitlines() if values else []
     if whole:
-        lines = [*_drive_changes(drives), *settings, ""]
+        lines = [*([listing(CHANGES, drives)] if drives else []), *settings, ""]
         lines += _by_hand(data["changes"]) if planned else []
         lines += [
             f"{short_id(c['action_id'])} written since the change: {line}"
@@ -123,7 +122,7 @@ def _plan_text(data: Mapping[str, Any], *, whole: bool) -> str:
     lines += [f"note: {line}" for line in of_options(drives)]
     if planned:
         apply = _apply(data["plan_id"], drives)
-        if any(c.get("kept") == PLANNED for c in drives):
+        if any(c.get("kept") == PLANNED_TO_LAST for c in drives):
             lines.append(
                 "planned to last: that is done by --persist of `apply` alone; without it what is "
                 "changed goes at the next power cycle"
@@ -142,7 +141,7 @@ def _apply(plan_id: str, changes: Sequence[Mapping[str, Any]]) -> CommandLine:
     """What carries out all that is planned."""
     if any(map(needs_consent, changes)):
         return command("ceph wcache apply {} --consent-writeback", plan_id)
-    if any(c.get("kept") == PLANNED for c in changes):
+    if any(c.get("kept") == PLANNED_TO_LAST for c in changes):
         return command("ceph wcache apply {} --persist", plan_id)
     return command("ceph wcache apply {}", plan_id)
 
@@ -162,10 +161,6 @@ SETTINGS = (
     Column("FROM", 4, NUMBER), Column("TO", 5, NUMBER), Column("STATUS", 6),
     Column("LATENCY", 7, NUMBER), Column("RATIO", 8, NUMBER), Column("DETAIL", 9, LONG),
 )
-
-
-def _drive_changes(changes: Sequence[Mapping[str, Any]]) -> List[str]:
-    return [listing(CHANGES, changes)] if changes else []
 
 
 def _kinds_of_change(changes: Sequence[Mapping[str, Any]]) -> List[str]:

@@ -1,4 +1,7 @@
-"""`ceph wcache recommend`: a cache mode for each device class and drive model."""
+"""`ceph wcache recommend`: a cache mode for each device class and drive model.
+
+And `load ls`: the load of OSDs by which benches are weighted.
+"""
 
 from __future__ import annotations
 
@@ -12,26 +15,28 @@ from typing import (
     List,
     Mapping,
     Optional,
-    Sequence,
     Tuple,
 )
 
 from ..core import codec
+from ..core.cluster import OsdLatency
 from ..core.drive.manual import by_hand
 from ..core.host_report import lost_models
-from ..core.model import CacheMode, DriveReport, Verdict, load_name
+from ..core.model import CacheMode, DriveReport, LoadPoint, Verdict, load_name
 from ..core.scope import Scope, parse_scope
 from ..core.text import command, named, ratio, relative, ticked, typed
 from ..core.verdict.explaining import budgets, noop_flushes, of_write_through, settling
 from ..core.verdict.hosts_by_model import differing
+from ..core.verdict.load_profile import HOURS_MIN, LoadProfile, merged, shares
 from ..core.verdict.recommend import BURSTS, FEW, Recommendation
 from ..core.verdict.result import Result
 from ..engine.world import World
 from ..services.guards import require_scope
 from ..services.plans.planners import Planner, stale_keys
 from .evidence import foreign
-from .tables import NUMBER, Column, cost_words, listing, model_of
+from .tables import NUMBER, Column, cost_words, known, listing, model_of
 
+ProfilesByOsd = Callable[[], Mapping[int, LoadProfile]]
 Held = Callable[[], Mapping[Tuple[str, str], str]]
 """By device class and drive model: why `auto` does not apply its mode by itself any more."""
 
@@ -68,7 +73,9 @@ class Recommended:
                     drive, item.mode,
                     lost_models(world.reports.values())[item.simulated],
                 ))
-                plain["consequences"] = list(_consequences(item, drive, results))
+                if item.mode is CacheMode.WRITE_THROUGH:
+                    prices_us = [r.pin_price_us for r in results if r.pin_price_us is not None]
+                    plain["consequences"] = list(of_write_through(drive, prices_us))
             plain["noop_flushes"] = list(noop_flushes(results))
             plain["stale_keys"] = self._stale_keys(world, item)
             plain["settled_by"] = [] if item.verdict.decided else [
@@ -126,15 +133,6 @@ def recommended_in(world: World, scope: Scope) -> List[Recommendation]:
         item for item in found if is_measured(item)
         or not kinds.isdisjoint({(item.drive_model, item.device_class), (item.drive_model, None)})
     ]
-
-
-def _consequences(
-    item: Recommendation, drive: DriveReport, results: Sequence[Result]
-) -> Tuple[str, ...]:
-    if item.mode is not CacheMode.WRITE_THROUGH:
-        return ()
-    found = [result.pin_price_us for result in results]
-    return of_write_through(drive, [us for us in found if us is not None])
 
 
 def _measured_drive(
@@ -277,3 +275,98 @@ def stale_keys_text(data: Mapping[str, Any]) -> List[str]:
         f"({named(keys)}); after it, run `ceph wcache campaign start --loads=capacity` and `ceph "
         "wcache mclock recommend`"
     ]
+
+
+# ---- what load measured OSDs carry over hours, and which load points count for it
+
+
+def load_ls(
+    profiles: Mapping[int, LoadProfile], results: List[Result],
+    latencies: Mapping[int, OsdLatency],
+) -> Dict[str, Any]:
+    """One row per OSD with a profile, and one per device class, as `classes`.
+
+    `transactions_per_commit`, `bytes_per_write`, `deferred_per_write` and `recovery_share`
+    (of client writes and recovery operations together) are None where nothing was written;
+    `commit_ms` and `apply_ms` are what `ceph osd perf` shows, None of an OSD it does not.
+    """
+    # the newest says it: an id may have been another OSD's
+    oldest_first = sorted(results, key=lambda r: r.ended_at_s)
+    class_of = {r.osd_id: r.device_class for r in oldest_first}
+    seen = sorted(osd_id for osd_id in profiles if osd_id in class_of)
+    by_class: Dict[str, List[LoadProfile]] = {}
+    for osd_id in seen:
+        by_class.setdefault(class_of[osd_id], []).append(profiles[osd_id])
+    return {
+        "osds": [
+            {
+                "osd_id": osd_id, "device_class": class_of[osd_id], **_load(profiles[osd_id]),
+                "commit_ms": said.commit_ms if said else None,
+                "apply_ms": said.apply_ms if said else None,
+            }
+            for osd_id in seen for said in [latencies.get(osd_id)]
+        ],
+        "classes": [
+            {"device_class": name, "osds": len(found), **_load(merged(tuple(found)))}
+            for name, found in sorted(by_class.items())
+        ],
+        "hours_needed": HOURS_MIN,
+    }
+
+
+def _load(profile: LoadProfile) -> Dict[str, Any]:
+    total = profile.total
+    return {
+        "hours": len(profile.hours),
+        "known": profile.known,
+        "client_writes": total.client_writes,
+        "transactions_per_commit": _share(total.transactions, total.commits),
+        "bytes_per_write": _share(total.client_bytes, total.client_writes),
+        "deferred_per_write": _share(total.deferred_writes, total.client_writes),
+        "recovery_share": _share(
+            total.recovery_ops, total.recovery_ops + total.client_writes
+        ),
+        "load_shares": {
+            point.value: round(share, 4) for point, share in shares(total).items()
+        } if total.client_writes else {},
+    }
+
+
+def _share(part: int, whole: int) -> Optional[float]:
+    return round(part / whole, 4) if whole else None
+
+
+_PERCENT: Callable[[float], str] = "{:.0%}".format
+
+
+def _like(head: str, point: LoadPoint) -> Column:
+    return known(head, lambda row: row["load_shares"].get(point.value), _PERCENT)
+
+
+LOADS = (
+    Column("OSD", lambda r: f"osd.{r['osd_id']}" if "osd_id" in r else f"all {r['osds']}"),
+    Column("CLASS", "device_class"), known("HOURS", "hours", str),
+    known("WRITES", "client_writes", str),
+    known("TXC/COMMIT", "transactions_per_commit", "{:.1f}".format),
+    known("KIB/WRITE", "bytes_per_write", lambda size: f"{size / 1024:.1f}"),
+    known("DEFERRED/WRITE", "deferred_per_write", "{:.2f}".format),
+    known("RECOVERY", "recovery_share", _PERCENT),
+    _like("LIKE DEPTH1", LoadPoint.OSD_BENCH_DEPTH1),
+    _like("LIKE BATCH", LoadPoint.OSD_BENCH_BATCH), _like("LIKE 4M", LoadPoint.OSD_BENCH_4M),
+    # a class has none: there is no mean of what was rounded to whole ms
+    known("COMMIT MS", "commit_ms", str), known("APPLY MS", "apply_ms", str),
+)
+
+
+def load_text(data: Mapping[str, Any]) -> str:
+    """`ceph wcache load ls` as text."""
+    if not data["osds"]:
+        return (
+            "no load is known yet: the counters of measured OSDs are read every 10 minutes\n"
+            "next: ceph wcache campaign ls"
+        )
+    return "\n".join([
+        listing(LOADS, [*data["osds"], *data["classes"]]),
+        f"recommendations are weighted by this load after {data['hours_needed']} hours with writes",
+        "next: ceph wcache recommend",
+    ])

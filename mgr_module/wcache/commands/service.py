@@ -12,7 +12,6 @@ from functools import partial
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, TypeVar
 
 from ..ceph.view import CephTraffic
-from ..core.automation.deciding import Wish
 from ..core.codec import one_line
 from ..core.errors import NotReadyError
 from ..core.jobs import Holding
@@ -64,7 +63,9 @@ class Service:
         self.tries = TryService(engine, self.campaigns, traffic)
         self.plans = PlanService(engine, planners, clients or traffic)
         self.evidence = EvidenceService(engine)
-        self.auto = AutoService(engine, self.campaigns, self.plans, self._wishes)
+        self.auto = AutoService(engine, self.campaigns, self.plans, lambda: [
+            wish for planner in planners.values() for wish in planner.wishes()
+        ])
         self.outlook = OutlookService()
         self.rollouts = RolloutService(engine, self.plans)
         self.web_tokens = WebTokens()
@@ -111,9 +112,6 @@ class Service:
         """What measures OSDs and compares no cache modes."""
         found = (planner.measuring(world) for planner in self.planners.values())
         return next(filter(None, (*found, *world.reserved)), None)
-
-    def _wishes(self) -> List[Wish]:
-        return [wish for planner in self.planners.values() for wish in planner.wishes()]
 
     def headline(self, world: World) -> str:
         """What waits under `auto recommend`, in one line."""

@@ -1,7 +1,7 @@
 """What commands are made of: a look, what was measured, what is wrong.
 
 They follow from a World, so they stay fast while an analysis or a campaign runs, and need no
-right to toggle anything.  So do `history` and `load ls`.
+right to toggle anything.  So does `history`.
 
 One command: what it is called with, what it calls, and how its answer looks.
 """
@@ -14,16 +14,13 @@ from typing import AbstractSet, Any, Callable, Dict, List, Mapping, Optional, Se
 
 from ..core import codec
 from ..core.change.history import standing
-from ..core.cluster import OsdLatency
 from ..core.errors import MalformedError
 from ..core.fleet.claims import age_of, speaking_for
 from ..core.history import LINES_MAX, NOTHING, Filter, HistoryEntry, kept, parse_since
-from ..core.model import Finding, FindingCode, LoadPoint
+from ..core.model import Finding, FindingCode
 from ..core.scope import Scope, parse_scope
 from ..core.text import command, many, time_left, when
-from ..core.verdict.load_profile import HOURS_MIN, LoadProfile, merged, shares
 from ..core.verdict.outlook import Outlook
-from ..core.verdict.result import Result
 from ..engine.engine import Engine
 from ..engine.storing.archive import RECORD
 from ..engine.world import World
@@ -31,13 +28,11 @@ from ..knobs.registry import advice_on
 from . import status, tables
 from .campaigns import head
 from .findings import FindingViews
-from .recommend import Recommended
+from .recommend import ProfilesByOsd, Recommended
 from .rollouts import failed, progress
 from .service import Service
 from .status import summary
-from .tables import LONG, NUMBER, Column, known, listing
-
-ProfilesByOsd = Callable[[], Mapping[int, LoadProfile]]
+from .tables import LONG, NUMBER, Column, listing
 
 
 class Views:
@@ -100,7 +95,11 @@ class Views:
             "measuring": held.words if held else "",
             "measuring_shown_by": held.show if held else "",
             "rollout": ", ".join(world.open_plans),
-            "findings": [_finding(item) for item in self._findings.all(world, fleet)],
+            "findings": [
+                {"code": item.code.value, "severity": item.severity.value,
+                 "subject": item.subject, "detail": item.detail, "advice": advice_on(item)}
+                for item in self._findings.all(world, fleet)
+            ],
             "unreadable": dict(sorted(world.unreadable.items())[:50]),
         }
 
@@ -158,13 +157,6 @@ def _next(world: World, outlook: Outlook) -> str:
     if world.open_campaign:
         return command("ceph wcache campaign show {}", world.open_campaign)
     return outlook.next_step
-
-
-def _finding(item: Finding) -> Dict[str, str]:
-    return {
-        "code": item.code.value, "severity": item.severity.value, "subject": item.subject,
-        "detail": item.detail, "advice": advice_on(item),
-    }
 
 
 # ---- what changed, and what came of it
@@ -240,101 +232,6 @@ def history_text(data: Mapping[str, Any]) -> str:
         more, limit = many(data["left_out"], "earlier line"), len(lines) - 1 + data["left_out"]
         shown.append(f"and {more}: see them with --limit={min(LINES_MAX, limit)}")
     return "\n".join(shown)
-
-
-# ---- what load measured OSDs carry over hours, and which load points count for it
-
-
-def load_ls(
-    profiles: Mapping[int, LoadProfile], results: List[Result],
-    latencies: Mapping[int, OsdLatency],
-) -> Dict[str, Any]:
-    """One row per OSD with a profile, and one per device class, as `classes`.
-
-    `transactions_per_commit`, `bytes_per_write`, `deferred_per_write` and `recovery_share`
-    (of client writes and recovery operations together) are None where nothing was written;
-    `commit_ms` and `apply_ms` are what `ceph osd perf` shows, None of an OSD it does not.
-    """
-    # the newest says it: an id may have been another OSD's
-    oldest_first = sorted(results, key=lambda r: r.ended_at_s)
-    class_of = {r.osd_id: r.device_class for r in oldest_first}
-    seen = sorted(osd_id for osd_id in profiles if osd_id in class_of)
-    by_class: Dict[str, List[LoadProfile]] = {}
-    for osd_id in seen:
-        by_class.setdefault(class_of[osd_id], []).append(profiles[osd_id])
-    return {
-        "osds": [
-            {
-                "osd_id": osd_id, "device_class": class_of[osd_id], **_load(profiles[osd_id]),
-                "commit_ms": said.commit_ms if said else None,
-                "apply_ms": said.apply_ms if said else None,
-            }
-            for osd_id in seen for said in [latencies.get(osd_id)]
-        ],
-        "classes": [
-            {"device_class": name, "osds": len(found), **_load(merged(tuple(found)))}
-            for name, found in sorted(by_class.items())
-        ],
-        "hours_needed": HOURS_MIN,
-    }
-
-
-def _load(profile: LoadProfile) -> Dict[str, Any]:
-    total = profile.total
-    return {
-        "hours": len(profile.hours),
-        "known": profile.known,
-        "client_writes": total.client_writes,
-        "transactions_per_commit": _share(total.transactions, total.commits),
-        "bytes_per_write": _share(total.client_bytes, total.client_writes),
-        "deferred_per_write": _share(total.deferred_writes, total.client_writes),
-        "recovery_share": _share(
-            total.recovery_ops, total.recovery_ops + total.client_writes
-        ),
-        "load_shares": {
-            point.value: round(share, 4) for point, share in shares(total).items()
-        } if total.client_writes else {},
-    }
-
-
-def _share(part: int, whole: int) -> Optional[float]:
-    return round(part / whole, 4) if whole else None
-
-
-_PERCENT: Callable[[float], str] = "{:.0%}".format
-
-
-def _like(head: str, point: LoadPoint) -> Column:
-    return known(head, lambda row: row["load_shares"].get(point.value), _PERCENT)
-
-
-LOADS = (
-    Column("OSD", lambda r: f"osd.{r['osd_id']}" if "osd_id" in r else f"all {r['osds']}"),
-    Column("CLASS", "device_class"), known("HOURS", "hours", str),
-    known("WRITES", "client_writes", str),
-    known("TXC/COMMIT", "transactions_per_commit", "{:.1f}".format),
-    known("KIB/WRITE", "bytes_per_write", lambda size: f"{size / 1024:.1f}"),
-    known("DEFERRED/WRITE", "deferred_per_write", "{:.2f}".format),
-    known("RECOVERY", "recovery_share", _PERCENT),
-    _like("LIKE DEPTH1", LoadPoint.OSD_BENCH_DEPTH1),
-    _like("LIKE BATCH", LoadPoint.OSD_BENCH_BATCH), _like("LIKE 4M", LoadPoint.OSD_BENCH_4M),
-    # a class has none: there is no mean of what was rounded to whole ms
-    known("COMMIT MS", "commit_ms", str), known("APPLY MS", "apply_ms", str),
-)
-
-
-def load_text(data: Mapping[str, Any]) -> str:
-    """`ceph wcache load ls` as text."""
-    if not data["osds"]:
-        return (
-            "no load is known yet: the counters of measured OSDs are read every 10 minutes\n"
-            "next: ceph wcache campaign ls"
-        )
-    return "\n".join([
-        listing(LOADS, [*data["osds"], *data["classes"]]),
-        f"recommendations are weighted by this load after {data['hours_needed']} hours with writes",
-        "next: ceph wcache recommend",
-    ])
 
 
 # ---- a command

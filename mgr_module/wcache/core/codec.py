@@ -85,6 +85,11 @@ def _shape(cls: type) -> Optional[Tuple[Optional[str], Tuple[str, ...]]]:
     return kind, tuple(item.name for item in dataclasses.fields(cls))
 
 
+def as_object(value: Any) -> Mapping[str, Any]:
+    """The object that an answer should be; an empty one where it is something else."""
+    return value if isinstance(value, Mapping) else {}
+
+
 _COMPACT = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
 
 

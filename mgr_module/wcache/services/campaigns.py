@@ -284,7 +284,9 @@ def _prepare(
     sample: Optional[TrySample],
 ) -> Tuple[Tuple[RunSpec, ...], Tuple[str, ...], CampaignOptions]:
     options = world.options
-    observe = _observe(arguments)
+    observe = bool(arguments.get("observe"))
+    if observe:
+        _require_not(arguments, OF_TOGGLES, "--observe toggles nothing")
     trial = parse_trial(arguments["option"]) if arguments.get("option") else None
     settle_s = max(options.settle_s, arguments.get("settle_s") or 0.0)
     seconds_max = options.experiment_seconds_max
@@ -369,14 +371,6 @@ def _require_loads(trial: OptionTrial, loads: Optional[str]) -> None:
             f"{trial.name} does nothing to the load {wrong[0]}",
             f"use --loads={','.join(load.short for load in able)} or some of them",
         )
-
-
-def _observe(arguments: Mapping[str, Any]) -> bool:
-    """Whether nothing is toggled; MalformedError with what is for experiments only."""
-    if not arguments.get("observe"):
-        return False
-    _require_not(arguments, OF_TOGGLES, "--observe toggles nothing")
-    return True
 
 
 def _require_not(arguments: Mapping[str, Any], names: Iterable[str], why: str) -> None:

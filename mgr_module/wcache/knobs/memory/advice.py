@@ -363,11 +363,8 @@ def rook_patch(facts: Facts, hosts: Sequence[HostFacts]) -> List[str]:
             wanted[item.device_class] = min(known, item.target_bytes)
     return [
         command("kubectl -n rook-ceph patch cephcluster rook-ceph --type merge -p {}",
-                _patch(f"osd-{name}", f"{target // 2**20}Mi"))
+                json.dumps({"spec": {"resources": {f"osd-{name}": {
+                    "requests": {"memory": f"{target // 2**20}Mi"},
+                }}}}, separators=(",", ":")))
         for name, target in sorted(wanted.items())
     ]
-
-
-def _patch(of: str, memory: str) -> str:
-    spec = {"spec": {"resources": {of: {"requests": {"memory": memory}}}}}
-    return json.dumps(spec, separators=(",", ":"))

@@ -17,6 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
+from ...core.codec import as_object
 from ...core.model import FindingCode
 from ..knob import Knob
 
@@ -260,11 +261,6 @@ def _pools(plain: Any) -> Tuple[Tuple[Tuple[str, int], ...], float]:
     each = of_onodes / items if items > 0 else 0.0
     largest = sorted(found.items(), key=lambda item: (-item[1], item[0]))
     return tuple(largest), each
-
-
-def as_object(value: Any) -> Mapping[str, Any]:
-    """The object that an answer should be; an empty one where it is something else."""
-    return value if isinstance(value, Mapping) else {}
 
 
 def _number(value: Any) -> Optional[float]:

@@ -18,6 +18,7 @@ from typing import Any, Callable, Dict, Iterable, Mapping, Optional, Tuple
 
 from ....ceph.command import CommandFailed, Mgr, Osds, parse
 from ....core.cluster import ClusterView, of_metadata
+from ....core.codec import as_object
 from ....engine.config_watch import Repeating
 from ..curve import Rates, between, restarted
 from ..reading import (
@@ -25,7 +26,6 @@ from ..reading import (
     EDGES_OPTION,
     TARGET,
     OsdReading,
-    as_object,
     edges_of,
     read,
     tunable,

@@ -65,16 +65,14 @@ class MemoryPlanner(Planner):
     ) -> None:
         self._engine = parts.engine
         self.watch = MemoryWatch(
-            reader=reader, osd_ids=self._up, log=parts.log.warning, clock=wall,
+            reader=reader, log=parts.log.warning, clock=wall,
+            osd_ids=lambda: [o.osd_id for o in parts.view.cluster().osds.values() if o.up],
             emptied_at_s=parts.emptied_at_s,
         )
         self.facts = MemoryFacts(
             watch=self.watch, archive=parts.archive, surroundings=parts.surroundings, wall=wall
         )
         self.trials = Trials(parts.engine, self.facts, trial_osds)
-
-    def _up(self) -> List[int]:
-        return [o.osd_id for o in self._engine.world().cluster.osds.values() if o.up]
 
     def plan(self, asked: Asked, world: World) -> Wanted:
         require_all_drives(asked.without, MEMORY.name)
