@@ -13,7 +13,7 @@ import signal
 import socket
 import threading
 import time
-from typing import Any, Callable, Mapping, Optional
+from typing import Callable, Mapping, Optional
 
 from .changes import Changes
 
@@ -42,18 +42,16 @@ class StopSignal:
 
     def install(self) -> StopSignal:
         """Take SIGTERM, SIGINT and SIGHUP (a terminal that goes); only in the main thread."""
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._on_signal)
+        numbers = [signal.SIGTERM, signal.SIGINT]
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup(1) means it
-            signal.signal(signal.SIGHUP, self._on_signal)
+            numbers.append(signal.SIGHUP)
+        for number in numbers:
+            signal.signal(number, lambda _number, _frame: self.set())
         return self
 
     def wake_on(self, number: signal.Signals) -> None:
         """Let a signal end the wait that is under way, or the next one."""
         signal.signal(number, lambda _number, _frame: self._write(_ASKED))
-
-    def _on_signal(self, _number: int, _frame: Any) -> None:
-        self.set()
 
     def wake(self, end: bool) -> None:
         """From another thread: end the wait, or have it look anew at how long it is to be."""

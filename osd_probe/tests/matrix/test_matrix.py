@@ -12,7 +12,7 @@ from wcache.core.experiment.matrix import CELLS
 from wcache_probe.linux.block.host_files import HostFiles
 from wcache_probe.linux.host import LinuxDriveHost
 from wcache_probe.matrix import cells
-from wcache_probe.matrix.command import ResultFile
+from wcache_probe.matrix.command import result_file
 from wcache_probe.matrix.scratch import MARK, MIB, find
 from wcache_probe.stop_signal import StopSignal
 
@@ -138,25 +138,25 @@ def test_a_file_that_is_there_is_not_replaced(bench):
 
 def test_a_result_has_its_name_only_when_it_is_whole(tmp_path):
     path = tmp_path / "x.json"
-    with ResultFile(str(path)) as result:
+    with result_file(str(path)) as put:
         assert not path.exists()
-        result.put("text")
+        put("text")
     assert path.read_text() == "text\n"
     assert list(tmp_path.iterdir()) == [path]
 
 
 def test_of_a_measuring_that_failed_nothing_is_left(tmp_path):
-    with pytest.raises(NotReadyError), ResultFile(str(tmp_path / "x.json")):
+    with pytest.raises(NotReadyError), result_file(str(tmp_path / "x.json")):
         raise NotReadyError("stopped")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_result_whose_name_was_taken_meanwhile_is_kept_and_told(tmp_path):
     path = tmp_path / "x.json"
-    with ResultFile(str(path)) as result:
+    with result_file(str(path)) as put:
         path.write_text("mine")
         with pytest.raises(StorageError) as raised:
-            result.put("text")
+            put("text")
     assert path.read_text() == "mine"
     (kept,) = (other for other in tmp_path.iterdir() if other != path)
     assert kept.read_text() == "text\n"

@@ -357,22 +357,19 @@ class AskedToRestore:
         The loop calls it before each task, and the guard while the loop hangs.
         """
         with self._one_at_a_time:
-            self._look()
-
-    def _look(self) -> None:
-        request_id = self.requests.pending()
-        if not request_id:
-            return
-        sound, _ = read_journal(self.journal)
-        held = [entry for entry in sound.values() if entry.kind is EntryKind.LEASE]
-        self.keeper.give_up("`wcache-probe restore` was called on this host")
-        results = self.restoring.restore_owed(ANSWER_S / 2)
-        unknown = NotReadyError("it is not due yet", "call again")
-        lines = [line_of(entry, results.get(entry.domain_id, unknown)) for entry in held]
-        try:
-            self.requests.answer(request_id, lines)
-        except WcacheError as error:
-            self.say(error.line())
+            request_id = self.requests.pending()
+            if not request_id:
+                return
+            sound, _ = read_journal(self.journal)
+            held = [entry for entry in sound.values() if entry.kind is EntryKind.LEASE]
+            self.keeper.give_up("`wcache-probe restore` was called on this host")
+            results = self.restoring.restore_owed(ANSWER_S / 2)
+            unknown = NotReadyError("it is not due yet", "call again")
+            lines = [line_of(entry, results.get(entry.domain_id, unknown)) for entry in held]
+            try:
+                self.requests.answer(request_id, lines)
+            except WcacheError as error:
+                self.say(error.line())
 
 
 def _lock(state: StateFolder, sleep: Callable[[float], None] = time.sleep) -> None:

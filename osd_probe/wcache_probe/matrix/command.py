@@ -12,9 +12,9 @@ import os
 import secrets
 import shutil
 import time
+from contextlib import contextmanager
 from statistics import median
-from types import TracebackType
-from typing import Callable, Dict, List, Optional, TextIO, Tuple, Type, Union
+from typing import Callable, Dict, Iterator, List, Tuple, Union
 
 from wcache.core import versions
 from wcache.core.drive.safety import may_toggle
@@ -34,56 +34,43 @@ from .measurement import SETTLE_S, MatrixMeasurement, Plan
 from .scratch import MIB, Scratch, find
 
 
-class ResultFile:
-    """A new file at `path`; what was not put in place is removed at the end.
+@contextmanager
+def result_file(path: str) -> Iterator[Callable[[str], None]]:
+    """A new file at `path`, which gets its text and its name by what is yielded; else nothing.
 
-    Entering raises ConflictError where something is at `path`, StorageError where no file
-    can be made beside it.
+    Raises ConflictError where something is at `path`, StorageError where no file can be made
+    beside it.  What is whole and cannot have its name stays under the other one, which is told.
     """
+    if os.path.lexists(path):
+        raise ConflictError(f"{path} exists", "give another --out")
+    folder, name = os.path.split(path)
+    partial = os.path.join(folder, f".{name}.{secrets.token_hex(4)}")
+    what = f"nothing was measured: cannot write {path}"
+    with failure(what, "choose an --out that can be written"):
+        fd = open_new(partial, 0o644)
+    whole = False
 
-    def __init__(self, path: str) -> None:
-        folder, name = os.path.split(path)
-        self._path = path
-        self._partial = os.path.join(folder, f".{name}.{secrets.token_hex(4)}")
-        self._file: Optional[TextIO] = None
-        self._whole = False
-
-    def __enter__(self) -> ResultFile:
-        if os.path.lexists(self._path):
-            raise ConflictError(f"{self._path} exists", "give another --out")
-        what = f"nothing was measured: cannot write {self._path}"
-        with failure(what, "choose an --out that can be written"):
-            self._file = open(open_new(self._partial, 0o644), "w", encoding="utf-8")
-        return self
-
-    def __exit__(
-        self, kind: Optional[Type[BaseException]], error: Optional[BaseException],
-        trace: Optional[TracebackType],
-    ) -> None:
-        if self._file is not None:
-            self._file.close()
-        if not self._whole:
-            remove(self._partial)
-
-    def put(self, text: str) -> None:
-        """Write it all and give the file its name; StorageError where either fails.
-
-        What is whole and cannot have its name stays under the other one, which is told.
-        """
-        assert self._file is not None  # entered  # noqa: S101
-        with failure(f"cannot write {self._path}", "choose an --out with free space"):
-            self._file.write(text + "\n")
-            self._file.flush()
-            os.fsync(self._file.fileno())
-        self._whole = True
-        what = f"the result is in {self._partial}: cannot make {self._path}"
+    def put(text: str) -> None:
+        nonlocal whole
+        with failure(f"cannot write {path}", "choose an --out with free space"):
+            with open(fd, "w", encoding="utf-8", closefd=False) as file:
+                file.write(text + "\n")
+            os.fsync(fd)
+        whole = True
+        what = f"the result is in {partial}: cannot make {path}"
         todo = "move it to where you want it"
-        with failure(what, todo), folder_of(self._partial) as (folder, name):
+        with failure(what, todo), folder_of(partial) as (folder, old):
             # a rename would replace what somebody else has put there meanwhile
-            new = os.path.basename(self._path)
-            os.link(name, new, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
-            os.unlink(name, dir_fd=folder)
+            os.link(old, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
+            os.unlink(old, dir_fd=folder)
             os.fsync(folder)
+
+    try:
+        yield put
+    finally:
+        os.close(fd)
+        if not whole:
+            remove(partial)
 
 
 SECONDS_OF_FIO = 0.5  # to start and to end, seen on slow hosts
@@ -111,7 +98,7 @@ def matrix(
         what, forecast = "long", f"about {3 * options.long:.0f} s"
     name = scratch.device.name
     target = options.out or f"wcache-{what}-{name}-{int(time.time())}.json"
-    with ResultFile(target) as result:
+    with result_file(target) as put:
         say(f"{name} on {scratch.drive.dev_name} ({scratch.drive.drive_model}): {forecast}")
         measurement = MatrixMeasurement(
             host=host, switcher=switcher, scratch=scratch, plan=plan, say=say, fio_path=deep,
@@ -133,7 +120,7 @@ def matrix(
         try:
             print("\n".join(said), flush=True)
         finally:  # neither a closed terminal nor a full disk shall cost both
-            result.put(versions.dumps(found))
+            put(versions.dumps(found))
     print(f"written to {target}; {then}")
     return int(not done)
 

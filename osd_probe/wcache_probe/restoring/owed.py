@@ -107,30 +107,25 @@ class Restoring:
         is how long each is waited for, where nothing else is to be done.
         """
         with self._one_at_a_time:
-            return self._restore_owed(patience_s)
-
-    def _restore_owed(
-        self, patience_s: Optional[float]
-    ) -> Dict[str, Optional[WcacheError]]:
-        self._holds.hold_all()
-        told: Dict[str, Optional[WcacheError]] = {}
-        # twice where a child that was told of late had brought back an earlier entry
-        for _ in range(2):
-            owed = self._keeper.owed(self._clock())
-            self._items.update({item.domain_id: item for item in owed})
-            due = [item.domain_id for item in owed]
-            busy = self._works_on()
-            if busy in due:
-                due.remove(busy)
-                still = NotReadyError("a change of it has not ended", "it goes back by itself")
-                told[busy] = self._took(busy, still)
-            if not due and not self._items:
-                break
-            self._priors.update({name: self._holds.prior(name) for name in due})
-            results = self._restorer.restore([lease_key(name) for name in due], patience_s)
-            for key, error in results.items():
-                told[_domain(key)] = self._took(_domain(key), error)
-        return told
+            self._holds.hold_all()
+            told: Dict[str, Optional[WcacheError]] = {}
+            # twice where a child that was told of late had brought back an earlier entry
+            for _ in range(2):
+                owed = self._keeper.owed(self._clock())
+                self._items.update({item.domain_id: item for item in owed})
+                due = [item.domain_id for item in owed]
+                busy = self._works_on()
+                if busy in due:
+                    due.remove(busy)
+                    still = NotReadyError("a change of it has not ended", "it goes back by itself")
+                    told[busy] = self._took(busy, still)
+                if not due and not self._items:
+                    break
+                self._priors.update({name: self._holds.prior(name) for name in due})
+                results = self._restorer.restore([lease_key(name) for name in due], patience_s)
+                for key, error in results.items():
+                    told[_domain(key)] = self._took(_domain(key), error)
+            return told
 
     def _took(self, domain_id: str, error: Optional[WcacheError]) -> Optional[WcacheError]:
         """Take what became of a domain; returns what is so now."""
