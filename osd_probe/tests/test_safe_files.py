@@ -194,8 +194,13 @@ def test_a_device_is_never_opened_to_be_read(tmp_path):
     assert done.stdout == "[None, None, None, None] b'7\\n'\n", done.stderr
 
 
+def text_of_own(path, most):
+    text = safe_files.read_own(path, most)
+    return None if text is None else text.encode()
+
+
 @pytest.mark.parametrize("reader", [
-    safe_files.read_bytes, safe_files.read_own,
+    safe_files.read_bytes, text_of_own,
     lambda path, most: safe_files.read_of(path, most, None),
 ])
 def test_only_a_regular_file_is_read_and_no_more_than_is_asked_for(tmp_path, reader):

@@ -124,10 +124,8 @@ class EvidenceFolder:
     def _all(self, prefix: str, cls: Type[T]) -> Iterator[T]:
         names = [n for n in entries(self._folder) if n.startswith(prefix) and n.endswith(".json")]
         for name in names[:EVIDENCE_MAX]:
-            data = read_own(os.path.join(self._folder, name), FILE_BYTES_MAX + 1) or b""
+            data = read_own(os.path.join(self._folder, name), FILE_BYTES_MAX + 1) or ""
             try:
-                yield versions.loads(
-                    cls, data.decode("utf-8", "replace"), bytes_max=FILE_BYTES_MAX, what=name
-                )
+                yield versions.loads(cls, data, bytes_max=FILE_BYTES_MAX, what=name)
             except WcacheError as error:
                 self._say(f"evidence is left out: {error.message}")

@@ -208,10 +208,11 @@ def read_of(path: str, bytes_max: int, trusted: Trusted, root: str = "/") -> Opt
         return None
 
 
-def read_own(path: str, bytes_max: int) -> Optional[bytes]:
-    """The same of a file in a folder of ours, which itself is no link."""
+def read_own(path: str, bytes_max: int) -> Optional[str]:
+    """The same as text, of a file in a folder of ours, which itself is no link."""
     with suppress(OSError, ValueError), folder_of(path) as (folder, name):
-        return read_handle(os.open(name, _HANDLE, dir_fd=folder), bytes_max)
+        data = read_handle(os.open(name, _HANDLE, dir_fd=folder), bytes_max)
+        return None if data is None else data.decode("utf-8", "replace")
     return None
 
 

@@ -65,12 +65,11 @@ class SettingsFile:
         if self._path is None or self._stamp() == self._seen:
             return None
         self._seen = self._stamp()
-        data = read_own(self._path, STATE_BYTES_MAX + 1)
-        if data is None and not os.path.lexists(self._path):
+        text = read_own(self._path, STATE_BYTES_MAX + 1)
+        if text is None and not os.path.lexists(self._path):
             return None
-        if data is None:
+        if text is None:
             raise StorageError(f"cannot read {self._path}")
-        text = data.decode("utf-8", "replace")
         try:
             return versions.loads(Settings, text, bytes_max=STATE_BYTES_MAX, what=self._path)
         except (MalformedError, VersionError) as error:

@@ -72,7 +72,7 @@ class RestoreRequests:
 
     def pending(self) -> str:
         """The id of a request that waits for an answer; empty where there is none."""
-        return _text_of(self._request)
+        return (read_own(self._request, BYTES_MAX) or "").strip()
 
     def answer(self, request_id: str, lines: Sequence[Line]) -> None:
         """Say what came of it; raises StorageError."""
@@ -106,7 +106,7 @@ class RestoreRequests:
         return None
 
     def _read(self, request_id: str) -> Optional[Tuple[Line, ...]]:
-        text = _text_of(self._answer)
+        text = (read_own(self._answer, BYTES_MAX) or "").strip()
         if not text:
             return None
         try:
@@ -149,10 +149,6 @@ def _status(pid: int, wanted: str) -> str:
         if name == wanted:
             return value.strip()
     return ""
-
-
-def _text_of(path: str) -> str:
-    return (read_own(path, BYTES_MAX) or b"").decode("utf-8", "replace").strip()
 
 
 def _forget(path: str) -> None:

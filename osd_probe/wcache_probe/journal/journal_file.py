@@ -136,7 +136,8 @@ class JournalFolder:
         """All entries as they are, hostile and damaged ones too: `journal.parse` judges."""
         found = {}
         for name in self._names():
-            found[unquote(name[: -len(SUFFIX)])] = _text_of(os.path.join(self._folder, name))
+            text = read_own(os.path.join(self._folder, name), ENTRY_BYTES_MAX + 1)
+            found[unquote(name[: -len(SUFFIX)])] = text or ""
         return found
 
     def write(self, key: str, text: str) -> None:
@@ -282,7 +283,8 @@ class StateFolder:
 
     def program(self) -> str:
         """What the process is that holds the lock, where one of another process does."""
-        return MATRIX if _text_of(os.path.join(self.path, "lock")).strip() == MATRIX else PROBE
+        named = read_own(os.path.join(self.path, "lock"), NAME_BYTES_MAX) or ""
+        return MATRIX if named.strip() == MATRIX else PROBE
 
     def frozen(self) -> bool:
         """Whether the mgr said last that nothing may be changed."""
@@ -301,7 +303,7 @@ class StateFolder:
     def probe_id(self) -> str:
         """The id of this probe, made at its first start."""
         path = os.path.join(self.path, "probe_id")
-        known = _text_of(path).strip()
+        known = (read_own(path, NAME_BYTES_MAX) or "").strip()
         if re.fullmatch(r"[0-9a-f]{32}", known):
             return known
         new = uuid.uuid4().hex
@@ -311,8 +313,3 @@ class StateFolder:
 
 def _is_lease(name: str) -> bool:
     return name.startswith(quote(EntryKind.LEASE.value + "/", safe=""))
-
-
-def _text_of(path: str) -> str:
-    """The text of a file that is root's; empty for anything else, cut where it is too long."""
-    return (read_own(path, ENTRY_BYTES_MAX + 1) or b"").decode("utf-8", "replace")

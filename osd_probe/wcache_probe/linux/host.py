@@ -103,7 +103,7 @@ class LinuxDriveHost(DrivesAlone):
         self._fsid = cluster_fsid
         self._boot_pins = boot_pins or Preparation("/", STATE_DIR).look
         self._find_foreign_rules = find_foreign_rules
-        self._wear = wear
+        self._wear = wear or WearReader(lambda: None)
         self.controllers = controllers
         self._dm_caches = dm_caches
         self.lost_writes = self._evidence.lost_writes
@@ -126,14 +126,14 @@ class LinuxDriveHost(DrivesAlone):
     def look(self) -> Tuple[DriveReport, ...]:
         """Every drive that an OSD of this host uses, and every drive that shares its switch."""
         self._looked = self._survey()
-        drives = [
-            replace(self._with_memory(drive), dm_caches=self.dm_caches_on(drive.dev_name))
-            for drive in self._looked.drives()
-        ]
-        if self._wear is None:
-            return tuple(drives)
         self._wear.begin()
-        return tuple(replace(drive, wear=self._wear.read(drive)) for drive in drives)
+        return tuple(
+            replace(
+                self._with_memory(drive), dm_caches=self.dm_caches_on(drive.dev_name),
+                wear=self._wear.read(drive),
+            )
+            for drive in self._looked.drives()
+        )
 
     def dm_caches_on(self, dev_name: str) -> Tuple[DmCacheState, ...]:
         """The dm-caches and dm-writecaches that stand on a disk; none where it has gone."""
@@ -180,10 +180,9 @@ class LinuxDriveHost(DrivesAlone):
                 f"there is no cache domain {domain_id!r} on this host",
                 "see `ceph wcache drive ls`",
             )
-        found = tuple(map(self._with_memory, found))
-        if self._wear is None:
-            return found
-        return tuple(replace(drive, wear=self._wear.known(drive)) for drive in found)
+        return tuple(
+            replace(self._with_memory(drive), wear=self._wear.known(drive)) for drive in found
+        )
 
     def anew(self, drives: Sequence[DriveReport]) -> Tuple[DriveReport, ...]:
         """The same drives with their states read, and the boot rule looked at, now."""

@@ -74,7 +74,7 @@ class Appearing:
             try:
                 if name.startswith(".") or self._is_young(os.stat(path).st_mtime):
                     continue
-                text = (read_own(path, NOTE_BYTES_MAX) or b"").decode("utf-8", "replace")
+                text = read_own(path, NOTE_BYTES_MAX) or ""
                 device, wwid, mode = parse_json(text, bytes_max=3 * NOTE_BYTES_MAX, what=path)
                 if _DEVICE.fullmatch(device) and self._path(wwid) == path:
                     yield device, wwid, CacheMode(mode)
