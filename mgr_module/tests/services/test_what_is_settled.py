@@ -7,7 +7,6 @@ import pytest
 from module_world import WB, WT, a_mgr, measured, ok, start
 from prior_world import accept, errors, held_and_lost, wiped
 from test_commands_do_what_they_say import refused
-from wcache.core.experiment.run import with_changed_since
 from wcache.core.protocol import Notice, ReleaseRequest, StateOutcome
 
 
@@ -26,7 +25,7 @@ def test_an_answer_that_all_is_back_settles_what_is_owed_and_nothing_that_is_dis
     mgr = a_mgr()
     _, machine, domain_id = owed(mgr)
     if disputed:
-        machine.state = with_changed_since(machine.state, domain_id, "somebody changed it")
+        machine.state = replace(machine.state, dispute="somebody changed it")
     drives = machine.state.prior_of(domain_id).drives
     states = tuple(item.state for item in drives)
     ids = tuple(item.drive_id for item in drives)

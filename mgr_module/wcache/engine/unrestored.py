@@ -21,16 +21,12 @@ from typing import Dict, Iterable, List, Mapping, Optional, Set, Tuple
 from ..core.change.change import ChangeStatus
 from ..core.change.rollout import RolloutMachine
 from ..core.cluster import ClusterView
+from ..core.codec import one_line
 from ..core.drive.journal import Acceptance, Acceptances, EntryKind
-from ..core.drive.prior import states_by_id
+from ..core.drive.prior import entry_differs, states_by_id
 from ..core.events import Begin, Event, Halt
 from ..core.experiment.leased_run import BACK
-from ..core.experiment.run import (
-    RunMachine,
-    with_changed_since,
-    with_dispute,
-    with_told_back,
-)
+from ..core.experiment.run import RunMachine
 from ..core.fleet.disputes import Dispute, Key, disputes
 from ..core.host_report import HostReport
 from ..core.model import DriveState, mode_of
@@ -74,8 +70,14 @@ class Unrestored:
             domain_id = notice.domain_id
             mine = machine.spec.hostname == hostname and domain_id in machine.spec.domain_ids
             if mine and notice.lease_id == machine.spec.lease_id:
-                state = with_told_back(machine.state, domain_id)
-                state = with_dispute(state, domain_id, notice.prior)
+                state = machine.state
+                prior, told = state.prior_of(domain_id), state.told_back
+                if domain_id not in told:
+                    state = replace(state, told_back=(*told, domain_id))
+                wrong = entry_differs(notice.prior, prior) if notice.prior and prior.known else ""
+                if wrong:
+                    why = f"the journal has another prior state: {wrong}"
+                    state = replace(state, dispute=one_line(why))
                 if state != machine.state:
                     machine.state = state
                     changed.append((run_id, ""))
@@ -120,9 +122,12 @@ class Unrestored:
                     continue  # it is gone, and may come back as it was
                 elif not self._may_restore(machine, domain_id, read):
                     if where in self._flagged:
-                        state = with_changed_since(machine.state, domain_id, differs)
-                        machine.state = state
-                        changed.append((run_id, state.dispute))
+                        why = one_line(
+                            f"the probe's journal has no entry of {run_id} for {domain_id} any "
+                            f"more, but {domain_id} is not in its prior state: {differs}"
+                        )
+                        machine.state = replace(machine.state, dispute=why)
+                        changed.append((run_id, why))
                     else:
                         # a restore may have ended between the look and the end of the report
                         self._hosts.reported_at_s.pop(report.hostname, None)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Dict, Iterable, List, Sequence, Tuple
+from typing import Dict, Iterable, Sequence, Tuple
 
 from .. import events
 from ..loads import ASSUMED_SAMPLE_S, WRITE_BYTES, commits
@@ -240,29 +240,6 @@ def cut_off_bytes_max(setup: ExperimentSetup, slot: AnySlot) -> int:
     return samples * WRITE_BYTES[setup.load_point]
 
 
-def seconds_spent(state: RunState, periods: Sequence[Periods]) -> float:
-    """Drive time a run has spent so far, interrupted periods included."""
-    measured = sum(p.seconds for p in _open(state, periods))
-    return state.finished_seconds + measured + sum(lost.seconds for lost in state.waste)
-
-
-def bytes_spent(state: RunState, periods: Sequence[Periods]) -> int:
-    """Bytes a run has written so far by measuring, interrupted periods included."""
-    measured = sum(p.bytes_written for p in _open(state, periods))
-    measured += sum(load.bytes_written for load in state.observed)
-    return state.finished_bytes + measured + sum(lost.bytes_written for lost in state.waste)
-
-
-def with_recorded(state: RunState, periods: Periods, record_id: str) -> RunState:
-    """The experiment under way is over: keep what it cost, since its periods will be dropped."""
-    seen = periods.values()
-    return replace(
-        state, finished=(*state.finished, record_id), starting_bytes=0, starting_open=0,
-        finished_seconds=state.finished_seconds + sum(p.seconds for p in seen),
-        finished_bytes=state.finished_bytes + sum(p.bytes_written for p in seen),
-    )
-
-
 def with_voided(state: RunState, now: PeriodUnderWay, now_s: float) -> RunState:
     """Count what the period under way has cost; its samples are not used."""
     samples = now.samples
@@ -273,13 +250,6 @@ def with_voided(state: RunState, now: PeriodUnderWay, now_s: float) -> RunState:
         written += cut_off_bytes_max(state.spec.experiments[state.index], now.slot)
     state = replace(state, starting_open=0)
     return with_discarded(state, max(spent_s, samples.seconds if samples else 0.0), written)
-
-
-def with_thrown_away(state: RunState, lost: Iterable[Period]) -> RunState:
-    """Count finished periods that are not used: they have cost as much."""
-    for period in lost:
-        state = with_discarded(state, period.seconds, period.bytes_written)
-    return state
 
 
 def with_cut_off(state: RunState, periods: Sequence[Periods], now_s: float) -> RunState:
@@ -315,8 +285,3 @@ def with_discarded(state: RunState, seconds: float, bytes_written: int) -> RunSt
         old.periods + 1, old.seconds + seconds, old.bytes_written + bytes_written
     )
     return replace(state, waste=tuple(discarded))
-
-
-def _open(state: RunState, periods: Sequence[Periods]) -> List[Period]:
-    """Measured periods of experiments that are not finished yet."""
-    return [p for found in periods[state.index:] for p in found.values()]

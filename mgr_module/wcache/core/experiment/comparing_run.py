@@ -116,7 +116,11 @@ class ComparingRun(LeasedRun):
 
     @property
     def _steps(self) -> List[DriveSetting]:
-        return period.steps(self.spec, self._setup, self._now.slot)
+        """What is set before measuring; a settling check begins with a toggle: there and back."""
+        slot = self._now.slot
+        check = isinstance(slot, CheckSlot)
+        first = period.sides(self.spec, self._setup, slot, other=True) if check else []
+        return [*first, *self._sides]
 
     @property
     def _step(self) -> DriveSetting:

@@ -18,7 +18,7 @@ from ..errors import StorageError
 from ..options.entries import leased_names
 from ..protocol import DrivesOutcome, FailureOutcome, LookRequest, StateOutcome
 from ..record import Record
-from . import budget, run
+from . import budget
 from .budget import Experiment
 from .design import Periods
 from .period import PeriodUnderWay, Stage
@@ -148,8 +148,13 @@ class LeasedRun(RunMachine):
             self._now.phase = Stage.IDLE
 
     def _recorded(self, record: Record) -> events.SaveRecord:
-        periods = self.periods[self.experiment_index]
-        self.state = budget.with_recorded(self.state, periods, record.record_id)
+        """What it cost is kept, since its periods will be dropped."""
+        seen, state = self.periods[self.experiment_index].values(), self.state
+        self.state = replace(
+            state, finished=(*state.finished, record.record_id), starting_bytes=0, starting_open=0,
+            finished_seconds=state.finished_seconds + sum(p.seconds for p in seen),
+            finished_bytes=state.finished_bytes + sum(p.bytes_written for p in seen),
+        )
         return events.SaveRecord(record)
 
     def _stop_measuring(self, reason: str, now_s: float) -> Actions:
@@ -258,7 +263,8 @@ class LeasedRun(RunMachine):
             self.state, ill_since_s=now_s, voided_at_s=now_s, ill_times=self.state.ill_times + 1,
             reason=one_line(f"waiting: {why}"), load_failed=load_failed,
         )
-        self.state = budget.with_thrown_away(self.state, self._keep_whole().values())
+        for lost in self._keep_whole().values():  # they have cost as much
+            self.state = budget.with_discarded(self.state, lost.seconds, lost.bytes_written)
         self._releases, self._watch_of = 0, (-1, "")  # what the watch says of them is known
         note = f"the pair under way is thrown away, and what it toggles goes back: {why}"
         return [events.Note(one_line(note), "warning"), *self._give_back()]
@@ -267,7 +273,7 @@ class LeasedRun(RunMachine):
         if owed:  # the reason says why
             return self._halt(self.state.reason, self.state.ill_since_s, unfit=True)
         for domain_id in self.spec.domain_ids:
-            self.state = run.given_back(self.state, domain_id)
+            self.state = self.state.without(domain_id)
         self._now = PeriodUnderWay()
         return [events.SaveRun()]
 

@@ -112,12 +112,6 @@ def sides(
     return [arm(*item) for item in zip(spec.domain_ids, modes, transports)]
 
 
-def steps(spec: RunSpec, setup: ExperimentSetup, slot: AnySlot) -> List[DriveSetting]:
-    """What is set before measuring; a settling check begins with a toggle, so there and back."""
-    first = sides(spec, setup, slot, other=True) if isinstance(slot, CheckSlot) else []
-    return [*first, *sides(spec, setup, slot)]
-
-
 def load_of(
     spec: RunSpec, setup: ExperimentSetup, slot: AnySlot, seconds_left: float
 ) -> Union[TimerRequest, MeasureRequest, events.LoadRequest]:

@@ -1,63 +1,23 @@
 """Every run, whatever it measures: what others ask of it, how it is told to stop, its end.
 
 A run is a sans-I/O machine: it takes an event and the time and returns actions.
-
-The prior states of a run's cache domains: stored before a domain is touched, held to at the end.
-
-They are part of what is stored of a run.  A domain without one has never been touched.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass, field, replace
-from typing import AbstractSet, List, Optional, Tuple, TypeVar, Union
+from typing import AbstractSet, Iterator, List, Optional, Tuple, TypeVar, Union
 
 from .. import events
 from ..codec import one_line
-from ..drive.journal import PriorDrive
-from ..drive.prior import entry_differs
 from ..host_report import DriveKind
 from ..protocol import Request
-from ..record import CHECKS_MAX, ExperimentSetup
-from . import budget
+from ..record import CHECKS_MAX, ExperimentSetup, Period
 from .design import Periods, Slot
 from .period import PeriodUnderWay
 from .run_state import OVER, Discarded, RunSpec, RunState, RunStatus, may_turn_on
 from .settling import pairs_limit
-
-
-def given_back(state: RunState, domain_id: str) -> RunState:
-    """The state of a run whose domain was read to be back: it is looked at before it is touched."""
-    told_back = tuple(name for name in state.told_back if name != domain_id)
-    return replace(state.without(domain_id), told_back=told_back)
-
-
-def with_dispute(
-    state: RunState, domain_id: str, told: Tuple[PriorDrive, ...]
-) -> RunState:
-    """The state with a dispute where a journal entry said something else than the mgr knows."""
-    prior = state.prior_of(domain_id)
-    wrong = entry_differs(told, prior) if told and prior.known else ""
-    if not wrong:
-        return state
-    return replace(state, dispute=one_line(f"the journal has another prior state: {wrong}"))
-
-
-def with_told_back(state: RunState, domain_id: str) -> RunState:
-    """The state of a run whose probe said that a domain is back."""
-    if domain_id in state.told_back:
-        return state
-    return replace(state, told_back=(*state.told_back, domain_id))
-
-
-def with_changed_since(state: RunState, domain_id: str, how: str) -> RunState:
-    """The state with a dispute: no journal entry is left, and a domain is not as it was."""
-    return replace(state, dispute=one_line(
-        f"the probe's journal has no entry of {state.spec.run_id} for {domain_id} any more, but "
-        f"{domain_id} is not in its prior state: {how}"
-    ))
-
 
 Machine = TypeVar("Machine", bound="RunMachine")
 Actions = List[events.Action]
@@ -152,12 +112,21 @@ class RunMachine:
     @property
     def seconds_spent(self) -> float:
         """Drive time spent so far, interrupted periods included."""
-        return budget.seconds_spent(self.state, self.periods)
+        return self.state.finished_seconds + sum(one.seconds for one in self._spent)
 
     @property
     def bytes_spent(self) -> int:
         """Bytes written so far by measuring, interrupted periods included."""
-        return budget.bytes_spent(self.state, self.periods)
+        observed = sum(load.bytes_written for load in self.state.observed)
+        spent = sum(one.bytes_written for one in self._spent)
+        return self.state.finished_bytes + observed + spent
+
+    @property
+    def _spent(self) -> Iterator[Union[Period, Discarded]]:
+        """What is measured and not recorded yet, and what was interrupted."""
+        for periods in self.periods[self.experiment_index:]:
+            yield from periods.values()
+        yield from self.state.waste
 
     @property
     def open_experiments(self) -> Tuple[Tuple[ExperimentSetup, int], ...]:

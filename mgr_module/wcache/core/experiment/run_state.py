@@ -307,7 +307,8 @@ class RunState:
     def without(self, domain_id: str) -> RunState:
         """Return it as if the domain were not touched yet: it is looked at before it is."""
         priors = tuple(one for one in self.priors if one.domain_id != domain_id)
-        return replace(self, priors=priors)
+        told_back = tuple(name for name in self.told_back if name != domain_id)
+        return replace(self, priors=priors, told_back=told_back)
 
     def release(self, domain_id: str) -> ReleaseRequest:
         """Say what ends its lease on a domain."""
