@@ -205,7 +205,7 @@ class JudgedFleet:
             task, self.task = self.task, None
             self.now_s += TASK_S
             outcome = self._outcome_of(task.request)
-            self._give(events.TaskAnswered(task.task_id, outcome))
+            self._give(events.Answered(task.task_id, outcome))
             return
         if self.request is not None:
             self.now_s += self.request.block_s
@@ -234,7 +234,7 @@ class JudgedFleet:
             self.steps += 1
             if self.rng.random() < FAULTS:
                 self._fault()
-        if isinstance(event, events.TaskAnswered):
+        if isinstance(event, events.Answered):
             self.check()
 
     def _do(self, action: events.Action) -> None:

@@ -100,7 +100,7 @@ def test_a_run_makes_each_late_watch_once_whatever_interrupts_it(crossed, lost):
             mode = slot.mode(setup.seed)
             slower = replace(mgr.good_samples(), samples_ns=(int(1e6 * (1 + (mode is WB))),) * 10)
             mgr.now_s += 0.3
-            mgr.give(events.LoadMeasured(mgr.load.token, slower))
+            mgr.give(events.Answered(mgr.load.token, slower))
         else:
             mgr.answer()
     record = mgr.records["c1.0.0"]

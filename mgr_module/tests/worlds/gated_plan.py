@@ -130,7 +130,7 @@ class GatedMgr(Mgr):
         elif name == "refused":
             if self.task:
                 task, self.task = self.task, None
-                self.give(events.TaskAnswered(task.task_id, FailureOutcome("no", refused=True)))
+                self.give(events.Answered(task.task_id, FailureOutcome("no", refused=True)))
         elif name == "unhealthy":
             self.missed = (Precondition.CLUSTER_HEALTHY,)
         elif name == "watch ends":

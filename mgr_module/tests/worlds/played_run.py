@@ -84,7 +84,7 @@ class Played:
             if name.startswith("_"):
                 setattr(found.machine, name, copy(value))
         found.now_s += after_s
-        if isinstance(event, events.TaskAnswered):
+        if isinstance(event, events.Answered) and isinstance(self.asked, events.GiveTask):
             found.modes, found.options = dict(self.modes), dict(self.options)
             found.obey()
             found.asked = None
@@ -168,8 +168,9 @@ class Played:
                 ("aborted", replace(SAMPLES, aborted="slow")),
                 ("unusable", replace(SAMPLES, unusable="too little")),
             ):
-                yield word, self.give(events.LoadMeasured(asked.token, samples))
-            yield "load failed", self.give(events.LoadFailed(asked.token, "no answer"))
+                yield word, self.give(events.Answered(asked.token, samples))
+            failed = events.LoadFailed("no answer")
+            yield "load failed", self.give(events.Answered(asked.token, failed))
         elif isinstance(asked, events.GiveTask):
             wrong = StateOutcome((), (), (), False)
             outcomes = {
@@ -183,7 +184,7 @@ class Played:
             else:
                 outcomes["answered"] = good
             for word, outcome in outcomes.items():
-                yield word, self.give(events.TaskAnswered(asked.task_id, outcome))
+                yield word, self.give(events.Answered(asked.task_id, outcome))
 
 
 def before_a_look(name):

@@ -141,12 +141,12 @@ class Mgr:
             if lose_answer:
                 self.restart()
                 return
-            self.give(events.TaskAnswered(task.task_id, outcome), lost_after)
+            self.give(events.Answered(task.task_id, outcome), lost_after)
         elif self.load:
             domain_id, load = self.machine.current.domain_id, self.load
             self.load = None
             samples = events.LoadSamples(0.1, (self.latency(domain_id),) * 9, (), 4096)
-            self.give(events.LoadMeasured(load.token, samples), lost_after)
+            self.give(events.Answered(load.token, samples), lost_after)
         elif self.machine.wake_at_s is not None:
             self.now_s = max(self.now_s, self.machine.wake_at_s)
             self.give(events.Tick(), lost_after)

@@ -80,9 +80,9 @@ class Mgr:
 
     def keep_stale(self):
         if self.task:
-            self.stale.append(events.TaskAnswered(self.task.task_id, self.good_outcome()))
+            self.stale.append(events.Answered(self.task.task_id, self.good_outcome()))
         if self.load:
-            self.stale.append(events.LoadMeasured(self.load.token, self.good_samples()))
+            self.stale.append(events.Answered(self.load.token, self.good_samples()))
         if self.look:
             self.stale.append(events.Decided(self.look.token, True))
 
@@ -182,10 +182,10 @@ class Mgr:
             task = self.task
             if isinstance(task.request, ReleaseRequest):
                 self.ended_by = "release"
-            self.give(events.TaskAnswered(task.task_id, self.good_outcome()), lost_after)
+            self.give(events.Answered(task.task_id, self.good_outcome()), lost_after)
         elif self.load:
             token, samples = self.load.token, self.good_samples()
-            self.give(events.LoadMeasured(token, samples), lost_after)
+            self.give(events.Answered(token, samples), lost_after)
         elif self.look:
             self.give(events.Decided(self.look.token, False), lost_after)
         if not self.machine.over and not self.asked and self.machine.wake_at_s is not None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import FrozenSet, Optional, Tuple, Union
 
-from .config_database import ConfigRequest, ConfigState
+from .config_database import ConfigRequest
 from .loads import Block, BlocksRequest, CapacityCall, CapacityRecipe
 from .model import LoadPoint, Role
-from .protocol import Outcome, Request
+from .protocol import Request
 from .record import CounterDelta, LatencyHistogram, Period, Precondition, Record
 
 
@@ -76,27 +76,23 @@ class Tick:
 
 
 @dataclass(frozen=True)
-class TaskAnswered:
-    """The probe posted the outcome of a task."""
-
-    task_id: str
-    outcome: Outcome
-
-
-@dataclass(frozen=True)
-class LoadMeasured:
-    """A measurement that was asked for has ended."""
-
-    token: str
-    samples: LoadSamples
-
-
-@dataclass(frozen=True)
 class LoadFailed:
-    """A measurement could not be made (OSD stopped, command refused, time-out)."""
+    """Why a measurement could not be made (OSD stopped, command refused, time-out)."""
+
+    message: str
+
+
+@dataclass(frozen=True)
+class Answered:
+    """What was asked for under a token is there.
+
+    The outcome of a task that the probe has posted; the LoadSamples of a measurement, or
+    LoadFailed; the ConfigState after what was to be written was written or refused; or what OSDs
+    have done, or not, for a trial, which is of the trial's own kind.
+    """
 
     token: str
-    message: str
+    answer: object
 
 
 @dataclass(frozen=True)
@@ -212,25 +208,9 @@ class BlocksEnded:
     silent: bool = False
 
 
-@dataclass(frozen=True)
-class ConfigAnswered:
-    """The config database was read, after what was to be written was written or refused."""
-
-    token: str
-    state: ConfigState
-
-
-@dataclass(frozen=True)
-class OsdsAnswered:
-    """OSDs have done what a trial asked of them, or not; the answer is of the trial's own kind."""
-
-    token: str
-    answer: object
-
-
 Event = Union[
-    Begin, Tick, TaskAnswered, LoadMeasured, LoadFailed, Decided, LeaseLost, AgentSilent, Halt,
-    Unmet, Ill, Waits, ClusterSeen, ConfigAnswered, BlockSeen, BlocksEnded, OsdsAnswered,
+    Begin, Tick, Answered, Decided, LeaseLost, AgentSilent, Halt, Unmet, Ill, Waits, ClusterSeen,
+    BlockSeen, BlocksEnded,
 ]
 
 # ---- actions
@@ -246,7 +226,7 @@ class GiveTask:
 
 @dataclass(frozen=True)
 class AskConfig:
-    """Read values in the config database and write others; answered with ConfigAnswered."""
+    """Read values in the config database and write others; answered with a ConfigState."""
 
     token: str
     request: ConfigRequest
@@ -254,7 +234,7 @@ class AskConfig:
 
 @dataclass(frozen=True)
 class MeasureLoad:
-    """Run a measurement; answered with LoadMeasured or LoadFailed."""
+    """Run a measurement; answered with LoadSamples or LoadFailed."""
 
     token: str
     request: LoadRequest
@@ -322,7 +302,7 @@ class WatchOsds:
 
 @dataclass(frozen=True)
 class AskOsds:
-    """Have OSDs do what the trial of a knob is made of; answered with OsdsAnswered.
+    """Have OSDs do what the trial of a knob is made of; answered by its own kind.
 
     `back`: it brings back what was there before, and waits for nobody.
     """

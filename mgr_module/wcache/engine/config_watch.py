@@ -232,7 +232,7 @@ class ConfigWatch:
             self._forget(owner)
         values = values_of(request.edits, self.config)
         state = ConfigState(request, values, asked.written, asked.error, unlike)
-        self._post_event(owner, events.ConfigAnswered(asked.action.token, state))
+        self._post_event(owner, events.Answered(asked.action.token, state))
         return True
 
     def _unlike(self, request: ConfigRequest) -> Tuple[str, ...]:

@@ -219,7 +219,8 @@ def _turn(executor: Executor, told: Iterable[Tuple[str, events.Event]]) -> Optio
     executor.hear_store()
     now_s = executor.clock()
     for owner, event in told:
-        if isinstance(event, (events.LoadFailed, events.BlocksEnded)):
+        answer = event.answer if isinstance(event, events.Answered) else event
+        if isinstance(answer, (events.LoadFailed, events.BlocksEnded)):
             executor.watchdog.cluster_at_s = 0.0  # where its OSDs are ill, that counts first
             _tell_of_cluster(executor, now_s)
         executor.feed(owner, event)

@@ -116,14 +116,10 @@ class Measuring(ByOwner):
 
         def done(samples: events.LoadSamples, error: str) -> None:
             self._unanswered.pop(action.token, None)
-            event: events.Event = (
-                events.LoadFailed(action.token, error)
-                if error
-                else events.LoadMeasured(action.token, samples)
-            )
+            answer = events.LoadFailed(error) if error else samples
             if samples.moved:
                 self._post_event(owner, events.Unmet((Precondition.NOT_BUSY,)))
-            self._post_event(owner, event)
+            self._post_event(owner, events.Answered(action.token, answer))
 
         self.put(owner, action.token)
         self._unanswered[action.token] = Call(action.request.load_point, touched)
@@ -131,9 +127,7 @@ class Measuring(ByOwner):
 
     def ended(self, owner: str, event: events.Event) -> None:
         """An answer has come: what it answers is not under way any more."""
-        if not isinstance(event, (events.LoadMeasured, events.LoadFailed)):
-            return
-        if self.under_way.get(owner) == event.token:
+        if isinstance(event, events.Answered) and self.under_way.get(owner) == event.token:
             del self.under_way[owner]
 
     def going_on(self) -> List[Call]:
@@ -167,7 +161,7 @@ class OsdQuestions(ByOwner):
         self.put(owner, token)
 
         def done(answer: object) -> None:
-            self._post_event(owner, events.OsdsAnswered(token, answer))
+            self._post_event(owner, events.Answered(token, answer))
 
         self.kinds[action.knob].work.ask(
             action.request, lambda: self.under_way.get(owner) == token, done
@@ -231,7 +225,7 @@ class OsdOptionTasks:
 
         self._osds.start(
             osd_id, make,
-            lambda outcome: self._post_event(owner, events.TaskAnswered(token, outcome)),
+            lambda outcome: self._post_event(owner, events.Answered(token, outcome)),
         )
 
     def cancel(self, owner: str) -> None:

@@ -19,7 +19,7 @@ from ..core.drive.prior import Prior
 from ..core.drive.proofs import proofs_for
 from ..core.drive.safety import disobeyed
 from ..core.errors import RefusedError
-from ..core.events import AgentSilent, Event, Halt, LeaseLost, SaveRun, TaskAnswered
+from ..core.events import AgentSilent, Answered, Event, Halt, LeaseLost, SaveRun
 from ..core.fleet.agents import Agent
 from ..core.host_report import HostReport
 from ..core.protocol import (
@@ -191,7 +191,7 @@ class ProbeCalls:
             settle(executor, executor.unrestored.released(hostname, request, post.outcome))
         if pending.owner:
             outcome = self._checked(hostname, pending.task.request, post.outcome)
-            executor.feed(pending.owner, TaskAnswered(post.task_id, outcome))
+            executor.feed(pending.owner, Answered(post.task_id, outcome))
 
     def _remember(self, hostname: str, domain_id: str, outcome: Outcome) -> None:
         """Keep with the host's report that a drive did not obey; the next one has it anyway."""
@@ -348,7 +348,7 @@ class AcrossVersions:
         if isinstance(request, ReleaseRequest) and isinstance(outcome, StateOutcome):
             settle(executor, executor.unrestored.released(hostname, request, outcome))
         if pending.owner:
-            executor.feed(pending.owner, TaskAnswered(pending.task.task_id, outcome))
+            executor.feed(pending.owner, Answered(pending.task.task_id, outcome))
 
     def _outcome(
         self, hostname: str, request: Union[ReleaseRequest, RollbackRequest], report: across.Report

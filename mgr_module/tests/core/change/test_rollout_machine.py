@@ -70,7 +70,7 @@ def test_a_refused_change_stops_the_rollout_and_is_no_reason_to_roll_back():
     mgr = begun(change(0), change(1))
     mgr.until(ApplyRequest)
     refused = FailureOutcome("x" * 1024, "y" * 1024, refused=True)
-    mgr.give(events.TaskAnswered(mgr.task.task_id, refused))
+    mgr.give(events.Answered(mgr.task.task_id, refused))
     assert mgr.statuses == [ChangeStatus.FAILED, ChangeStatus.PLANNED]
     assert mgr.machine.rollout.status is RolloutStatus.STOPPED
     codec.loads(Rollout, mgr.stored, bytes_max=10**6, what="rollout")
@@ -82,7 +82,7 @@ REFUSES = FailureOutcome("sd0 does not let its cache be set", refused=True, by_d
 def refuse(mgr):
     """The drive under way refuses, and is as it was."""
     mgr.until(ApplyRequest)
-    mgr.give(events.TaskAnswered(mgr.task.task_id, REFUSES))
+    mgr.give(events.Answered(mgr.task.task_id, REFUSES))
 
 
 def test_a_drive_that_refuses_is_told_as_that_and_the_next_one_is_the_canary():
@@ -105,7 +105,7 @@ def test_a_drive_that_refuses_and_is_not_as_it_was_goes_back_and_ends_the_rollou
     mgr = begun(change(0), change(1))
     mgr.until(ApplyRequest)
     mgr.modes["domain-0"], mgr.prior["p1.0"] = WT, WB
-    mgr.give(events.TaskAnswered(mgr.task.task_id, replace(REFUSES, restored=False)))
+    mgr.give(events.Answered(mgr.task.task_id, replace(REFUSES, restored=False)))
     assert isinstance(mgr.task.request, RollbackRequest)
     mgr.finish()
     assert mgr.modes == {"domain-0": WB, "domain-1": WB}
@@ -120,7 +120,7 @@ def test_three_drives_of_a_model_that_refuse_in_a_row_are_enough():
         while not (mgr.task and isinstance(mgr.task.request, ApplyRequest)):
             assert mgr.step()
         task, mgr.task = mgr.task, None
-        mgr.give(events.TaskAnswered(task.task_id, REFUSES))
+        mgr.give(events.Answered(task.task_id, REFUSES))
     assert mgr.machine.paused
     assert "3 drives of one model in a row refused it" in mgr.machine.rollout.reason
     assert "does not let" in mgr.machine.rollout.reason
@@ -151,7 +151,7 @@ def test_a_failed_change_that_is_not_restored_is_said_loudly_and_rolled_back():
     mgr.until(ApplyRequest)
     mgr.modes["domain-0"], mgr.prior["p1.0"] = WT, WB
     failed = FailureOutcome("the drive is gone", restored=False)
-    mgr.give(events.TaskAnswered(mgr.task.task_id, failed))
+    mgr.give(events.Answered(mgr.task.task_id, failed))
     errors = [note.text for note in mgr.notes if note.severity == "error"]
     assert any("prior cache mode NOT restored" in text for text in errors)
     assert isinstance(mgr.task.request, RollbackRequest)
@@ -223,7 +223,7 @@ def test_a_rollback_that_fails_is_kept_and_can_be_tried_again():
     mgr = begun(change(0), change(1))
     mgr.finish()
     mgr.run(mgr.machine.start_rollback())
-    mgr.give(events.TaskAnswered(mgr.task.task_id, FailureOutcome("no such drive")))
+    mgr.give(events.Answered(mgr.task.task_id, FailureOutcome("no such drive")))
     mgr.finish()
     assert mgr.statuses == [ChangeStatus.ROLLED_BACK, ChangeStatus.ROLLBACK_FAILED]
     assert mgr.machine.rollout.status is RolloutStatus.STOPPED
@@ -245,7 +245,7 @@ def test_rolled_back_is_said_of_a_drive_that_was_read_as_it_was_and_of_no_other(
     mgr.run(mgr.machine.start_rollback())
     assert isinstance(mgr.task.request, RollbackRequest)
     said = StateOutcome(after, after, (), True, ids)
-    mgr.give(events.TaskAnswered(mgr.task.task_id, said))
+    mgr.give(events.Answered(mgr.task.task_id, said))
     mgr.finish()
     assert mgr.statuses == [ChangeStatus.ROLLED_BACK, ChangeStatus.ROLLBACK_FAILED]
     assert mgr.machine.rollout.status is RolloutStatus.STOPPED
@@ -315,13 +315,13 @@ def test_a_halt_takes_back_the_change_under_way_and_goes_on_with_a_rollback():
 def test_a_sample_past_the_latency_limit_is_no_proof():
     mgr = begun()
     samples = events.LoadSamples(0.1, (1,), (), 4096, aborted="osd.0 took 3000 ms")
-    mgr.give(events.LoadMeasured(mgr.load.token, samples))
+    mgr.give(events.Answered(mgr.load.token, samples))
     assert mgr.statuses == [ChangeStatus.FAILED]
     mgr = begun()
     mgr.until(ApplyRequest)
     mgr.answer()
     mgr.answer()
-    mgr.give(events.LoadMeasured(mgr.load.token, samples))
+    mgr.give(events.Answered(mgr.load.token, samples))
     mgr.finish()
     assert mgr.statuses == [ChangeStatus.ROLLED_BACK]
 
@@ -333,7 +333,7 @@ def test_an_answer_that_shows_another_mode_is_taken_back():
         mgr = begun()
         mgr.until(ApplyRequest)
         outcome = StateOutcome(states, states, (), True, ("d",) * len(states))
-        mgr.give(events.TaskAnswered(mgr.task.task_id, outcome))
+        mgr.give(events.Answered(mgr.task.task_id, outcome))
         mgr.finish()
         assert mgr.statuses == [ChangeStatus.ROLLED_BACK]
 
@@ -346,7 +346,7 @@ def test_odd_answers_end_a_rollout_instead_of_leaving_it_waiting(simulated):
         if mgr.machine.over:
             break
         if mgr.task:
-            mgr.give(events.TaskAnswered(mgr.task.task_id, odd))
+            mgr.give(events.Answered(mgr.task.task_id, odd))
         else:
             mgr.answer()
     assert mgr.machine.over
@@ -355,11 +355,11 @@ def test_odd_answers_end_a_rollout_instead_of_leaving_it_waiting(simulated):
 def test_stale_answers_change_nothing():
     mgr = begun()
     mgr.until(ApplyRequest)
-    old = events.TaskAnswered(mgr.task.task_id, FailureOutcome("late"))
+    old = events.Answered(mgr.task.task_id, FailureOutcome("late"))
     mgr.answer()
     before = mgr.machine.rollout
     assert mgr.machine.handle(old, mgr.now_s) == []
-    assert mgr.machine.handle(events.LoadFailed("p1.0.1", "late"), mgr.now_s) == []
+    assert mgr.machine.handle(events.Answered("p1.0.1", events.LoadFailed("late")), mgr.now_s) == []
     assert mgr.machine.rollout == before
 
 
@@ -394,7 +394,7 @@ def test_a_stored_prior_state_is_never_replaced_by_what_our_own_request_may_have
         mgr.restart()
         mgr.until(ApplyRequest)
     other = FailureOutcome("not as the mgr knows it", refused=True, doubt=PriorDoubt.OTHER_STATE)
-    mgr.give(events.TaskAnswered(mgr.task.task_id, other))
+    mgr.give(events.Answered(mgr.task.task_id, other))
     assert mgr.machine.over
     (left,) = mgr.machine.rollout.touched
     assert left.prior == kept

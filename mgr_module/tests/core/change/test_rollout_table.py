@@ -12,8 +12,7 @@ from wcache.core.change.rollout_state import Rollout
 from wcache.core.model import LoadPoint
 from wcache.core.setting.drive_setting import DriveSetting
 
-ANSWERS = (events.TaskAnswered, events.LoadMeasured, events.LoadFailed, events.BlockSeen,
-           events.BlocksEnded)
+ANSWERS = (events.Answered, events.BlockSeen, events.BlocksEnded)
 # What each event leads to: a phase, or how a plan stands of which nothing is under way.
 TABLE = {
     ("after", "answer"): "back, reading",

@@ -41,7 +41,7 @@ def look(found, actions, *drives):
     for drive in drives:
         task = only(actions, events.GiveTask)
         assert task.request == LookRequest(drive.domain_id)
-        actions = found.handle(events.TaskAnswered(task.task_id, DrivesOutcome((drive,))), 2.0)
+        actions = found.handle(events.Answered(task.task_id, DrivesOutcome((drive,))), 2.0)
     return actions
 
 
@@ -52,7 +52,7 @@ def call(found, actions, iops=300.0):
         1.0, (int(1e9 / iops),), (), CAPACITY_CALL_BYTES,
         capacity=CapacityCall(iops, "mclock_scheduler", 50.0, 500.0),
     )
-    return found.handle(events.LoadMeasured(asked.token, samples), 3.0)
+    return found.handle(events.Answered(asked.token, samples), 3.0)
 
 
 def test_all_drives_of_the_osd_are_looked_at_before_and_after_the_calls():
@@ -87,7 +87,7 @@ def test_a_db_drive_that_changes_its_mode_meanwhile_leaves_no_capacity():
 def test_nothing_is_benched_where_the_mode_of_a_drive_is_not_known():
     found, actions = machine()
     task = only(actions, events.GiveTask)
-    found.handle(events.TaskAnswered(task.task_id, FailureOutcome("sda does not answer", "")), 2.0)
+    found.handle(events.Answered(task.task_id, FailureOutcome("sda does not answer", "")), 2.0)
     assert (found.state.status, found.state.reason) == (RunStatus.ABORTED, "sda does not answer")
     found, actions = machine()
     unused = replace(BLOCK, uses=())

@@ -230,12 +230,12 @@ def looked(found, actions, state=None, counters=()):
     task = only(actions, events.GiveTask)
     assert isinstance(task.request, CountersRequest)
     outcome = make_state(state or make.state(WB), counters)
-    return found.handle(events.TaskAnswered(task.task_id, outcome), 1.0)
+    return found.handle(events.Answered(task.task_id, outcome), 1.0)
 
 
 def timed(found, task, count=3):
     outcome = SamplesOutcome((1_000_000,) * count, 0.1, 0)
-    return found.handle(events.TaskAnswered(task.task_id, outcome), 2.0)
+    return found.handle(events.Answered(task.task_id, outcome), 2.0)
 
 
 def test_flushes_are_timed_idle_and_beside_a_load_that_is_kept_up():
@@ -249,15 +249,15 @@ def test_flushes_are_timed_idle_and_beside_a_load_that_is_kept_up():
     actions = looked(found, timed(found, only(actions, events.GiveTask)))
     actions = looked(found, actions)  # before the batch
     load = only(actions, events.MeasureLoad)
-    actions = found.handle(events.LoadMeasured(load.token, LoadSamples(1.0, (5, 5), (), 100)), 3.0)
+    actions = found.handle(events.Answered(load.token, LoadSamples(1.0, (5, 5), (), 100)), 3.0)
     actions = looked(found, looked(found, actions))  # after it, and before the timer
     kinds = [type(action) for action in actions]
     assert kinds == [events.GiveTask, events.MeasureLoad], "a task ends what is measured elsewhere"
     timer, first = only(actions, events.GiveTask), only(actions, events.MeasureLoad)
-    again = found.handle(events.LoadMeasured(first.token, LoadSamples(1.0, (5,), (), 10)), 4.0)
+    again = found.handle(events.Answered(first.token, LoadSamples(1.0, (5,), (), 10)), 4.0)
     second = only(again, events.MeasureLoad)
     assert timed(found, timer) == [], "the round under way ends by itself"
-    actions = found.handle(events.LoadMeasured(second.token, LoadSamples(1.0, (5,), (), 10)), 5.0)
+    actions = found.handle(events.Answered(second.token, LoadSamples(1.0, (5,), (), 10)), 5.0)
     looked(found, actions)
     assert found.state.status is RunStatus.DONE
     idle, batch, beside = found.state.observed
@@ -272,7 +272,7 @@ def test_flushes_timed_after_the_load_beside_them_has_ended_are_not_shown():
     actions = looked(found, found.handle(events.Begin(), 0.0))
     timer, load = only(actions, events.GiveTask), only(actions, events.MeasureLoad)
     for _ in range(BESIDE_ROUNDS_MAX):
-        given = found.handle(events.LoadMeasured(load.token, LoadSamples(1.0, (5,), (), 10)), 4.0)
+        given = found.handle(events.Answered(load.token, LoadSamples(1.0, (5,), (), 10)), 4.0)
         load = given[0] if given else None
     assert load is None, "no more rounds than were forecast"
     looked(found, timed(found, timer))
@@ -297,7 +297,7 @@ def test_what_bcache_was_set_to_is_told_with_each_table_and_where_it_crossed_its
         task = only(actions, events.GiveTask)
         above = BcacheState("bcache0", True, "writeback", 4 * 2**20, dirty_bytes, 10 * 2**30, 4096)
         outcome = replace(make_state(make.state(WB)), bcache=(above,))
-        return found.handle(events.TaskAnswered(task.task_id, outcome), 1.0)
+        return found.handle(events.Answered(task.task_id, outcome), 1.0)
 
     actions = look(found.handle(events.Begin(), 0.0), 9 * 2**30)
     look(timed(found, only(actions, events.GiveTask)), 11 * 2**30)
@@ -313,11 +313,11 @@ def test_a_load_that_cannot_be_measured_is_told_and_the_next_one_is_measured():
     actions = looked(found, found.handle(events.Begin(), 0.0))
     task = only(actions, events.GiveTask)
     refused = FailureOutcome("the kernel sends no flush", refused=True)
-    actions = looked(found, found.handle(events.TaskAnswered(task.task_id, refused), 1.0))
+    actions = looked(found, found.handle(events.Answered(task.task_id, refused), 1.0))
     load = only(actions, events.MeasureLoad)
     assert load.request.spread
     assert load.request.histogram
-    looked(found, found.handle(events.LoadMeasured(load.token, LoadSamples(30.0)), 40.0))
+    looked(found, found.handle(events.Answered(load.token, LoadSamples(30.0)), 40.0))
     timer, traffic = found.state.observed
     assert (timer.note, timer.mode) == ("the kernel sends no flush", WB)
     assert (traffic.note, traffic.table.n) == (NO_SAMPLE, 0)
@@ -329,7 +329,7 @@ def test_past_the_latency_limit_the_run_ends_and_says_so():
     actions = looked(found, found.handle(events.Begin(), 0.0))
     load = only(actions, events.MeasureLoad)
     slow = LoadSamples(1.0, (3_000_000_000,), aborted="osd.0 took 3000 ms, past the limit")
-    looked(found, found.handle(events.LoadMeasured(load.token, slow), 2.0))
+    looked(found, found.handle(events.Answered(load.token, slow), 2.0))
     assert found.state.status is RunStatus.ABORTED
     assert "past the limit" in found.state.reason
     assert [one.table.n for one in found.state.observed] == [1]
@@ -339,8 +339,8 @@ def test_answers_of_another_load_or_mgr_are_not_taken():
     found = machine(LoadPoint.FDATASYNC_TIMER)
     first = only(found.handle(events.Begin(), 0.0), events.GiveTask)
     looked(found, [first])
-    assert found.handle(events.TaskAnswered(first.task_id, make_state(make.state(WB))), 1.0) == []
-    assert found.handle(events.LoadMeasured("c1.0.9.9", LoadSamples(1.0)), 1.0) == []
+    assert found.handle(events.Answered(first.task_id, make_state(make.state(WB))), 1.0) == []
+    assert found.handle(events.Answered("c1.0.9.9", LoadSamples(1.0)), 1.0) == []
     assert found.state.observed == ()
 
 

@@ -51,7 +51,7 @@ def test_a_hostile_duration_neither_ends_a_budget_nor_escapes_it():
     while not mgr.machine.over:
         if mgr.task and isinstance(mgr.task.request, TimerRequest):
             outcome = SamplesOutcome((1,) * 32, -1e12, 0)
-            mgr.give(events.TaskAnswered(mgr.task.task_id, outcome))
+            mgr.give(events.Answered(mgr.task.task_id, outcome))
         else:
             mgr.answer()
     assert mgr.machine.seconds_spent > 0
@@ -63,7 +63,7 @@ def traffic_until_over(mgr, wait_s, *, same=False):
         if mgr.load:
             mode = mgr.modes["domain-sda"]
             delta = (CounterDelta("txc_commit_lat", 100 * wait_s[mode], 100),)
-            mgr.give(events.LoadMeasured(mgr.load.token, events.LoadSamples(2.0, (), delta)))
+            mgr.give(events.Answered(mgr.load.token, events.LoadSamples(2.0, (), delta)))
         elif mgr.look:
             mgr.give(events.Decided(mgr.look.token, False, same=same))
         else:

@@ -103,7 +103,8 @@ def each_failure(*setups):
     """A run that waits since a load of it failed, at each load, and of which no map says why."""
     for mgr in each_moment(*setups):
         if mgr.load is not None:
-            mgr.falls_ill(event=events.LoadFailed(mgr.load.token, "osd.0 does not answer"))
+            failed = events.LoadFailed("osd.0 does not answer")
+            mgr.falls_ill(event=events.Answered(mgr.load.token, failed))
             assert mgr.machine.state.ill_since_s
             assert "osd.0 does not answer" in mgr.machine.state.reason
             yield mgr
@@ -217,7 +218,7 @@ def test_a_load_that_fails_ends_a_run_of_which_no_map_counts(spec):
         mgr.answer()
         if spec.get("simulated") and mgr.machine.state.status is not RunStatus.RUNNING:
             return
-    mgr.give(events.LoadFailed(mgr.load.token, "osd.0 does not answer"))
+    mgr.give(events.Answered(mgr.load.token, events.LoadFailed("osd.0 does not answer")))
     mgr.finish()
     assert mgr.machine.state.status is RunStatus.ABORTED
     assert not mgr.machine.state.ill_since_s
@@ -289,9 +290,9 @@ def test_a_drive_that_does_not_go_back_ends_it():
     mgr = measuring()
     mgr.falls_ill()
     assert mgr.goes_back
-    mgr.give(events.TaskAnswered(mgr.task.task_id, FailureOutcome("it does not answer")))
+    mgr.give(events.Answered(mgr.task.task_id, FailureOutcome("it does not answer")))
     assert mgr.machine.state.status is RunStatus.RELEASING
-    mgr.give(events.TaskAnswered(mgr.task.task_id, FailureOutcome("it does not answer")))
+    mgr.give(events.Answered(mgr.task.task_id, FailureOutcome("it does not answer")))
     assert mgr.machine.over
     assert not mgr.machine.state.restored
     assert mgr.pairs() == [1]

@@ -88,21 +88,22 @@ def happens(mgr, what, data):  # noqa: C901
         if isinstance(mgr.task.request, ReleaseRequest):
             mgr.ended_by = "failed release"
         outcome = FailureOutcome("x" * 1024, "y" * 1024, restored=False)
-        mgr.give(events.TaskAnswered(mgr.task.task_id, outcome))
+        mgr.give(events.Answered(mgr.task.task_id, outcome))
     elif what == "other state" and mgr.task and isinstance(mgr.task.request, SetModeRequest):
         differs = FailureOutcome("sda is in write through", doubt=PriorDoubt.OTHER_STATE)
         task, mgr.task = mgr.task, None  # it was refused: there is no other answer to come
-        mgr.give(events.TaskAnswered(task.task_id, differs))
+        mgr.give(events.Answered(task.task_id, differs))
         if task.request.prior not in mgr.machine.state.priors:
             mgr.touched.discard(task.request.domain_id)  # looked at anew, since untouched
     elif what == "load fails" and mgr.load:
-        mgr.give(events.LoadFailed(mgr.load.token, "osd.0 said\n\x1b[31mno" + "!" * 3000))
+        failed = events.LoadFailed("osd.0 said\n\x1b[31mno" + "!" * 3000)
+        mgr.give(events.Answered(mgr.load.token, failed))
     elif what in ("slow", "unusable", "empty") and mgr.load:
         words = {"slow": {"aborted": "too slow"}, "unusable": {"unusable": "no traffic"}}
         found = mgr.good_samples()
         if what == "empty":
             found = replace(found, samples_ns=())
-        mgr.give(events.LoadMeasured(mgr.load.token, replace(found, **words.get(what, {}))))
+        mgr.give(events.Answered(mgr.load.token, replace(found, **words.get(what, {}))))
     elif what in ("decided", "no numpy") and mgr.look:
         failed = "" if what == "decided" else "numpy is missing\n"
         mgr.give(events.Decided(mgr.look.token, what == "decided", failed))
@@ -114,10 +115,10 @@ def happens(mgr, what, data):  # noqa: C901
     elif what == "odd" and mgr.task:
         if isinstance(mgr.task.request, ReleaseRequest):
             mgr.ended_by = "failed release"
-        mgr.give(events.TaskAnswered(mgr.task.task_id, ReportOutcome(make.report("h1"))))
+        mgr.give(events.Answered(mgr.task.task_id, ReportOutcome(make.report("h1"))))
     elif what == "wrong mode" and mgr.task and isinstance(mgr.task.request, CountersRequest):
         now = (make.state(mgr.modes[mgr.task.request.domain_id].other),)
-        mgr.give(events.TaskAnswered(mgr.task.task_id, StateOutcome(now, now, counters(), False)))
+        mgr.give(events.Answered(mgr.task.task_id, StateOutcome(now, now, counters(), False)))
     elif what == "stale" and mgr.stale:
         before = mgr.machine.state
         assert mgr.machine.handle(data.draw(st.sampled_from(mgr.stale)), mgr.now_s) == []
@@ -176,7 +177,7 @@ def test_a_probe_that_restarts_while_it_releases_is_asked_to_prove_the_restore()
     mgr.give(events.LeaseLost("the probe was restarted"))
     assert not mgr.machine.over
     assert mgr.task.task_id != old.task_id
-    mgr.give(events.TaskAnswered(mgr.task.task_id, FailureOutcome("no such drive", restored=False)))
+    mgr.give(events.Answered(mgr.task.task_id, FailureOutcome("no such drive", restored=False)))
     assert mgr.machine.over
     assert not mgr.machine.state.restored
 
@@ -211,7 +212,7 @@ def test_restored_is_said_of_a_drive_that_was_read_as_it_was_and_of_no_other(
     answer = StateOutcome(after, after, counters(), True, ids)
     if fails:  # what it says of itself is not enough
         answer = FailureOutcome("broken off", restored=True, drive_ids=ids, after=after)
-    mgr.give(events.TaskAnswered(mgr.task.task_id, answer))
+    mgr.give(events.Answered(mgr.task.task_id, answer))
     assert mgr.machine.over
     assert mgr.machine.state.restored is restored
 
@@ -224,7 +225,7 @@ def test_a_probe_that_shows_no_drive_or_the_wrong_mode_proves_nothing(phase):
             mgr.answer()
         saved = set(mgr.measured)
         answer = StateOutcome(states, states, counters(), True)
-        mgr.give(events.TaskAnswered(mgr.task.task_id, answer))
+        mgr.give(events.Answered(mgr.task.task_id, answer))
         assert mgr.measured == saved
 
 
@@ -235,7 +236,7 @@ def test_a_drive_changed_behind_our_back_is_measured_again_a_bounded_number_of_t
         if mgr.task and isinstance(mgr.task.request, CountersRequest):
             now = (make.state(mgr.modes[mgr.task.request.domain_id].other),)
             outcome = StateOutcome(now, now, counters(), False)
-            mgr.give(events.TaskAnswered(mgr.task.task_id, outcome))
+            mgr.give(events.Answered(mgr.task.task_id, outcome))
             wrong += 1
         else:
             mgr.answer()
@@ -251,7 +252,7 @@ def test_traffic_is_kept_as_counters():
             delta = (CounterDelta("kv_commit_lat", 1.0, 100),)
             half = (CounterDelta("kv_commit_lat", 0.4, 50),)
             samples = events.LoadSamples(2.0, (), delta, later_counters=half)
-            mgr.give(events.LoadMeasured(mgr.load.token, samples))
+            mgr.give(events.Answered(mgr.load.token, samples))
         else:
             mgr.answer()
     (record,) = mgr.records.values()

@@ -29,7 +29,7 @@ def watch_it(mgr, disturbed=False):
                 mgr.give(events.LeaseLost("the probe was restarted"))
                 disturbed = False
             elif mgr.load:
-                mgr.give(events.LoadMeasured(mgr.load.token, fading(mgr)))
+                mgr.give(events.Answered(mgr.load.token, fading(mgr)))
                 steps.append([])
         else:
             mgr.answer()

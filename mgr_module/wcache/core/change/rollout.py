@@ -18,6 +18,7 @@ from typing import Callable, Dict, List, Tuple
 
 from .. import events
 from ..codec import one_line
+from ..experiment.period import samples_of
 from ..protocol import FailureOutcome, SamplesOutcome
 from ..record import Precondition
 from ..setting.setting import Made
@@ -64,9 +65,12 @@ class RolloutMachine(Gating):
             return SEEN[self.phase](self, event) if self.phase in SEEN else []
         if isinstance(event, events.AgentSilent):
             return self._silent(event)
-        token, answer = _answer(event)
-        heard = token == self._token and self.phase in ANSWERED
-        return ANSWERED[self.phase](self, answer) if heard else []
+        answers = (events.Answered, events.BlockSeen, events.BlocksEnded)
+        heard = isinstance(event, answers) and event.token == self._token
+        if not heard or self.phase not in ANSWERED:
+            return []
+        answer = event.answer if isinstance(event, events.Answered) else event
+        return ANSWERED[self.phase](self, answer)
 
     def _begin(self) -> List[events.Action]:
         status = self.rollout.status
@@ -191,14 +195,11 @@ class RolloutMachine(Gating):
 
     def _measured(self, answer: object) -> List[events.Action]:
         """By the mgr, or by the probe of a simulated host."""
-        if isinstance(answer, SamplesOutcome):
-            answer = events.LoadSamples(
-                answer.seconds, answer.samples_ns, (), answer.bytes_written, answer.aborted
-            )
-        if isinstance(answer, FailureOutcome):
+        if isinstance(answer, (FailureOutcome, events.LoadFailed)):
             return self._unmeasured(answer.message)
-        if not isinstance(answer, events.LoadSamples):
+        if not isinstance(answer, (events.LoadSamples, SamplesOutcome)):
             return self._unmeasured("the probe gave an unexpected answer")
+        answer = samples_of(answer)
         change, latency_us = self._one, latency_of(answer)
         self._change(
             seconds=change.seconds + max(0.0, answer.seconds),
@@ -349,21 +350,6 @@ class RolloutMachine(Gating):
             + command("ceph wcache rollback {}", self.rollout.plan_id)
         )
         return [*self._stopped(why), events.Note(said, "error")]
-
-
-def _answer(event: events.Event) -> Tuple[str, object]:
-    """The token of what was asked, and the answer."""
-    if isinstance(event, events.TaskAnswered):
-        return event.task_id, event.outcome
-    if isinstance(event, events.ConfigAnswered):
-        return event.token, event.state
-    if isinstance(event, events.LoadMeasured):
-        return event.token, event.samples
-    if isinstance(event, events.LoadFailed):
-        return event.token, FailureOutcome(event.message)
-    if isinstance(event, (events.BlockSeen, events.BlocksEnded)):
-        return event.token, event
-    return "", None
 
 
 # What the answer to what was asked for last means in each phase; older ones are nothing.

@@ -8,7 +8,7 @@ repeats none.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Callable, Dict, List, Tuple
+from typing import Any, Callable, Dict, List, Tuple, Union
 
 from .. import events
 from ..codec import one_line
@@ -31,8 +31,6 @@ from .leased_run import ATTEMPTS_MAX, LeasedRun
 from .period import PeriodUnderWay, Stage, read_at, samples_of
 from .run import Actions
 from .run_state import IN_PROGRESS, RunStatus, is_look
-
-_LOADED = (Stage.MEASURING, Stage.WRITING)
 
 
 @dataclass
@@ -60,15 +58,17 @@ class ComparingRun(LeasedRun):
         self._void(now_s)
         return self._finish_experiment("the budget ran out during a period", now_s)
 
-    def _answered(self, event: events.TaskAnswered, now_s: float) -> Actions:
-        if event.task_id != self._now.token:
+    def _answered(self, event: events.Answered, now_s: float) -> Actions:
+        if event.token != self._now.token:
             return []
-        outcome, phase = event.outcome, self._now.phase
+        outcome, phase = event.answer, self._now.phase
         if isinstance(outcome, FailureOutcome):
             return self._task_failed(outcome, now_s)
         take = _ANSWERS.get((phase, type(outcome)))
         if take is not None:
             return take(self, outcome, now_s)
+        if isinstance(outcome, (events.LoadSamples, events.LoadFailed)):
+            return []
         odd = f"the probe gave an unexpected answer to a {phase.value} task"
         return self._released(odd) if phase is Stage.RELEASING else self._halt(odd, now_s)
 
@@ -177,21 +177,13 @@ class ComparingRun(LeasedRun):
         left_s = self._now.cut_off_at_s - now_s
         return [self._load(period.load_of(self.spec, self._setup, self._now.slot, left_s))]
 
-    def _load_measured(self, event: events.LoadMeasured, now_s: float) -> Actions:
-        if event.token != self._now.token or self._now.phase not in _LOADED:
-            return []
-        return self._sampled(event.samples, now_s)
+    def _load_failed(self, answer: events.LoadFailed, now_s: float) -> Actions:
+        return self._fails(answer.message, now_s)
 
-    def _load_failed(self, event: events.LoadFailed, now_s: float) -> Actions:
-        if event.token != self._now.token or self._now.phase not in _LOADED:
-            return []
-        return self._fails(event.message, now_s)
-
-    def _taken(self, outcome: SamplesOutcome, now_s: float) -> Actions:
-        return self._sampled(samples_of(outcome), now_s)
-
-    def _sampled(self, samples: events.LoadSamples, now_s: float) -> Actions:
-        now = self._now
+    def _sampled(
+        self, answer: Union[events.LoadSamples, SamplesOutcome], now_s: float
+    ) -> Actions:
+        now, samples = self._now, samples_of(answer)
         if now.phase is Stage.WRITING:
             now.written_s += max(0.0, now_s - now.written_at_s)
             now.looks_from = len(now.bcache)
@@ -352,9 +344,7 @@ _Take = Callable[[ComparingRun, Any, float], Actions]
 _TAKES: Dict[type, _Take] = {
     events.Begin: ComparingRun._begin,
     events.Tick: ComparingRun._tick,
-    events.TaskAnswered: ComparingRun._answered,
-    events.LoadMeasured: ComparingRun._load_measured,
-    events.LoadFailed: ComparingRun._load_failed,
+    events.Answered: ComparingRun._answered,
     events.Decided: ComparingRun._decided,
     events.LeaseLost: ComparingRun._lease_lost,
     events.AgentSilent: lambda run, event, now_s: run._silent(event.detail, now_s),
@@ -371,8 +361,12 @@ _ANSWERS: Dict[Tuple[Stage, type], _Take] = {
     (Stage.SETTING, StateOutcome): ComparingRun._set,
     (Stage.READING, StateOutcome): ComparingRun._read,
     (Stage.DRAINING, StateOutcome): ComparingRun._rate_set,
-    (Stage.WRITING, SamplesOutcome): ComparingRun._taken,
-    (Stage.MEASURING, SamplesOutcome): ComparingRun._taken,
+    **{
+        (phase, kind): take for phase in (Stage.WRITING, Stage.MEASURING) for kind, take in (
+            (SamplesOutcome, ComparingRun._sampled), (events.LoadSamples, ComparingRun._sampled),
+            (events.LoadFailed, ComparingRun._load_failed),
+        )
+    },
     (Stage.CLOSING, StateOutcome): ComparingRun._close,
     (Stage.RELEASING, StateOutcome): ComparingRun._gave_back,
 }

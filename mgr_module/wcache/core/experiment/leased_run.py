@@ -228,9 +228,9 @@ class LeasedRun(RunMachine):
 
     def _given_back_late(self, event: events.Event) -> Actions:
         """An OSD that did not answer when the run ended has its own value back now."""
-        if not isinstance(event, events.TaskAnswered) or self.spec.option_osd is None:
+        if not isinstance(event, events.Answered) or self.spec.option_osd is None:
             return []
-        outcome, domain_id = event.outcome, self.spec.domain_id
+        outcome, domain_id = event.answer, self.spec.domain_id
         if self.state.settled or not isinstance(outcome, StateOutcome):
             return []
         if self._not_back(domain_id, outcome):

@@ -28,7 +28,6 @@ from ..protocol import (
     FailureOutcome,
     LookRequest,
     MeasureRequest,
-    Outcome,
     SamplesOutcome,
     StateOutcome,
     TimerRequest,
@@ -77,12 +76,8 @@ class ObservingRun(RunMachine):
             return []
         if isinstance(event, events.Begin):
             return self._begin(now_s)
-        if isinstance(event, events.TaskAnswered) and event.task_id == self._now.token:
-            return self._answered(event.outcome, now_s)
-        if isinstance(event, events.LoadMeasured):
-            return self._load_ended(event.token, event.samples, "", now_s)
-        if isinstance(event, events.LoadFailed):
-            return self._load_ended(event.token, None, event.message, now_s)
+        if isinstance(event, events.Answered):
+            return self._heard(event.token, event.answer, now_s)
         if isinstance(event, events.AgentSilent):
             return self._halt(event.detail, now_s)
         if isinstance(event, events.Halt):
@@ -91,6 +86,13 @@ class ObservingRun(RunMachine):
             # it holds nothing, and what it would tell of an OSD that is ill is of no use
             return self._halt(f"stopped: {event.why}", now_s, unfit=True)
         return self._told(event)
+
+    def _heard(self, token: str, answer: object, now_s: float) -> Actions:
+        if isinstance(answer, events.LoadSamples):
+            return self._load_ended(token, answer, "", now_s)
+        if isinstance(answer, events.LoadFailed):
+            return self._load_ended(token, None, answer.message, now_s)
+        return self._answered(answer, now_s) if token == self._now.token else []
 
     def _begin(self, now_s: float) -> Actions:
         if self.state.status is RunStatus.RUNNING and not self._all_over:
@@ -111,7 +113,7 @@ class ObservingRun(RunMachine):
         self._now.phase = phase
         return [self._task(CountersRequest(self.spec.domain_id))]
 
-    def _answered(self, outcome: Outcome, now_s: float) -> Actions:
+    def _answered(self, outcome: object, now_s: float) -> Actions:
         now = self._now
         if isinstance(outcome, FailureOutcome):
             return self._keep(None, one_line(outcome.message), now_s)
@@ -278,7 +280,7 @@ class CapacityRun(ObservingRun):
         self._bench.seen, self._bench.due = (), self.spec.looks_at
         return [self._task(LookRequest(self.spec.domain_id))]
 
-    def _answered(self, outcome: Outcome, now_s: float) -> Actions:
+    def _answered(self, outcome: object, now_s: float) -> Actions:
         bench = self._bench
         if isinstance(outcome, FailureOutcome):
             return self._halt(outcome.message, now_s)

@@ -144,8 +144,10 @@ def watch_of(spec: RunSpec, setup: ExperimentSetup) -> BlocksRequest:
 BCACHES_MAX = 16  # readings of bcache that are kept with a period
 
 
-def samples_of(outcome: SamplesOutcome) -> events.LoadSamples:
+def samples_of(outcome: Union[events.LoadSamples, SamplesOutcome]) -> events.LoadSamples:
     """What a task of the probe measured, as if a load on the OSD had."""
+    if isinstance(outcome, events.LoadSamples):
+        return outcome
     return events.LoadSamples(
         max(0.0, outcome.seconds), outcome.samples_ns, (), outcome.bytes_written,
         outcome.aborted, at_ns=outcome.at_ns,

@@ -211,7 +211,7 @@ class TrialMachine(jobs.Trial):
                 return []
             self.wake_at_s = None
             return [self._read()] if running else self._give_back()
-        if isinstance(event, events.OsdsAnswered) and event.token == self._token:
+        if isinstance(event, events.Answered) and event.token == self._token:
             answer = event.answer
             if isinstance(answer, Leased):
                 return self._leased(answer, now_s) if running else self._gave_back(answer, now_s)
