@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from harness import HarnessError
-from wcache.core.model import LoadPoint
+from wcache.core.model import LoadPoint, Verdict
 from wcache.core.text import amount, duration, latency, table
 from wcache.core.text import ratio as ratio_words
 from wcache_sim.toml_table import DriveFileError
@@ -28,6 +28,9 @@ from .stage import Stage, bold, say
 DRIVE_FILE = Path(__file__).resolve().parents[1] / "drive_models" / "lab.toml"
 OUT = Path(__file__).resolve().parents[2] / "out"
 TRAFFIC_CLASS = "hdd"  # the one that `plan` will change
+SECONDS_MAX = "experiment_seconds_max"
+UNDECIDED = Verdict.INSUFFICIENT.value
+TOO_BUSY = 3  # exit code: nothing was decided, so nothing was applied and rolled back
 # looked at fast: the defaults are for clusters with more to lose
 OPTIONS = {
     "poll_idle_s": "0.2", "settle_s": "0.2", "period_s": "0.8", "canary_wait_s": "1",
@@ -37,7 +40,7 @@ OPTIONS = {
     "gate_by_load": "false",
     # a drive that a busy machine keeps undecided is given up after this; to show that nothing
     # differs may take all of it
-    "experiment_seconds_max": "50", "no_difference_share": "1.0",
+    SECONDS_MAX: "50", "no_difference_share": "1.0",
 }
 GUEST_PATH = "qa:osd_probe:mgr_module:vstart-tests"  # from the root of the tree
 PLAN_TIMEOUT_S = 300.0
@@ -60,12 +63,12 @@ def main() -> int:
         with campaign.running(job, campaign.Stages(), keepable=keep) as up:
             stage = Stage(up, began_s)
             try:
-                _steps(stage)
+                decided = _steps(stage)
             finally:
                 stage.stop_clients()
             if not keep:
-                stage.step("Take it away again: key, service and boot rule")
-                stage.remove_host()
+                stage.step("Leave: keys, service, boot rule, options and all that was stored")
+                stage.leave()
             stage.show_health()
             if keep:
                 up.leave_running()
@@ -73,6 +76,10 @@ def main() -> int:
         if not keep:
             say("guest, drives and cluster are stopped and removed")
         say(f"whole demo: {duration(time.monotonic() - began_s)}")
+        if not decided:
+            print("demo: the machine was too busy to decide anything: run it again on a quiet one",
+                  file=sys.stderr)
+            return TOO_BUSY
     except (BuildError, DriveFileError, HarnessError, LabError, ValueError, OSError) as error:
         print(f"demo: {error}", file=sys.stderr)
         return 1
@@ -82,7 +89,8 @@ def main() -> int:
     return 0
 
 
-def _steps(stage: Stage) -> None:
+def _steps(stage: Stage) -> bool:
+    """Show all of it; whether something was decided, applied and rolled back."""
     ceph = stage.ceph
     stage.step("Set up: module, clients on one of the drives, probe")
     stage.enable(OPTIONS)
@@ -106,6 +114,7 @@ def _steps(stage: Stage) -> None:
 
     stage.step("Decide: one recommendation per device class and drive model, with its evidence")
     ceph("wcache", "recommend")
+    _measure_longer(stage)
 
     stage.step("Plan and apply under the clients' writes: each change is measured and read back")
     ceph("wcache", "plan")
@@ -114,7 +123,7 @@ def _steps(stage: Stage) -> None:
     if not plans:
         say("No verdict is strong enough to act on, so nothing is changed: that is what "
             "`insufficient data` is for.")
-        say("A busy machine does that to a demo; a quiet one decides within a few pairs.")
+        say("This machine was too busy: a quiet one decides within a few pairs.")
     else:
         applied = _apply_and_roll_back(stage, plans[-1]["plan_id"])
     stage.stop_clients()
@@ -125,6 +134,21 @@ def _steps(stage: Stage) -> None:
     stage.copy_out(["report.html"], OUT)
 
     _summary(stage, applied)
+    return bool(plans)
+
+
+def _measure_longer(stage: Stage) -> None:
+    """Measure what is undecided once more, with twice the time."""
+    found = stage.wcache("recommend")["recommendations"]
+    undecided = [r["device_class"] for r in found if r["verdict"] == UNDECIDED]
+    if not undecided:
+        return
+    say(f"Undecided on this machine: {', '.join(undecided)}. Once more, with twice the time.")
+    longer_s = 2 * int(OPTIONS[SECONDS_MAX])
+    stage.ceph("config", "set", "mgr", f"mgr/wcache/{SECONDS_MAX}", str(longer_s))
+    for device_class in undecided:
+        stage.tool("try", f"class:{device_class}", "--accept-cost")
+    stage.ceph("wcache", "recommend")
 
 
 def _apply_and_roll_back(stage: Stage, plan_id: str) -> dict[str, Any]:

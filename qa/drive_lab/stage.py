@@ -122,9 +122,36 @@ class Stage:
         """Take the probe away by what `agent rm` prints, which restores; what the host said."""
         return self._paste("rm")
 
+    def leave(self) -> None:
+        """Take wcache out of the cluster by `leave --back`; raises HarnessError for what stays."""
+        words = ["wcache", "leave", "--back"]
+
+        def left() -> Any:
+            said = self.cluster.ceph(*words, check=False, timeout_s=HANG_S)
+            for line in (said.stdout + said.stderr).rstrip().splitlines():
+                say("  " + line)
+            return said.stdout if "has left this cluster" in said.stdout else None
+
+        say(bold("$ " + shlex.join(["ceph", *words])))
+        self._run_there(self.wait("leaving", left), words)
+        self.ceph("mgr", "module", "disable", "wcache")
+        stays = [
+            *(key for key in self.cluster.ceph_json("config-key", "ls")
+              if key.startswith("mgr/wcache/")),  # config-history is the mons' own
+            *(row["name"] for row in self.cluster.ceph_json("config", "dump")
+              if "wcache" in row["name"]),
+            *(row["entity"] for row in self.cluster.ceph_json("auth", "ls")["auth_dump"]
+              if "wcache" in row["entity"]),
+        ]
+        say(f"  in the mons there is of wcache: {', '.join(stays) or 'nothing'}")
+        if stays:
+            raise HarnessError(f"leaving has left {', '.join(stays)}")
+
     def _paste(self, verb: str, *options: str) -> str:
         words = ["wcache", "agent", verb, HOSTNAME, *options]
-        script = self.ceph(*words).stdout
+        return self._run_there(self.ceph(*words).stdout, words)
+
+    def _run_there(self, script: str, words: Sequence[str]) -> str:
         say(bold("$ " + shlex.join(["ceph", *words]) + " | sh"))
         said = self._arrival.paste(script)
         for line in said.splitlines():
