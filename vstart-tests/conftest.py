@@ -170,7 +170,7 @@ def sim_probe(wcache: Wcache) -> Iterator[Probe]:
     )
     yield heard_of(wcache, probe)
     probe.stop()
-    wcache("agent rm", hostname="simhost", force=True)
+    wcache("agent rm", hostname="simhost", host_is_gone=True)
 
 
 @pytest.fixture

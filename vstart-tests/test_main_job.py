@@ -127,7 +127,7 @@ def test_a_probes_key_can_do_its_two_commands_for_its_host_and_nothing_else(
     ):
         assert as_probe(*words) == 13, words
     # no probe runs under that key, so none answers
-    wcache("agent rm", hostname="keyhost", force=True)
+    wcache("agent rm", hostname="keyhost", host_is_gone=True)
     assert own.entity not in cluster.ceph("auth", "ls").stdout
 
 

@@ -145,4 +145,4 @@ def test_of_all_hosts_those_get_probes_that_the_orchestrator_has(
     finally:
         steady.ceph("config", "rm", "global", "container_image")
     assert '"registry.example/ceph:v1"' in script
-    wcache("agent rm", hostname=hostname, force=True)
+    wcache("agent rm", hostname=hostname, host_is_gone=True)

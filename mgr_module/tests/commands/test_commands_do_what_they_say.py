@@ -136,7 +136,7 @@ def test_a_plan_whose_drive_or_host_has_gone_since_says_so():
     mgr.report_all()
     error = refused(mgr, "apply", errno.EBUSY, plan_id="p1")
     assert "plan p1 is done, and h1 sda is not there any more" in error
-    ok(mgr.command("agent rm", hostname="h1", force=True))
+    ok(mgr.command("agent rm", hostname="h1", host_is_gone=True))
     mgr.inside.hosts.reported_at_s["h1"] = mgr.now_s  # a report that could not be taken
     assert said(mgr, "apply", plan_id="p1")["changed"] is False
 

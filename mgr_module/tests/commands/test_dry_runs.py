@@ -75,7 +75,7 @@ def test_campaign_stop_and_agent_rm_name_the_runs_that_would_end():
     lines = dry(mgr, "campaign stop", campaign_id="c1")
     assert lines
     assert all(line.startswith("end run c1.") for line in lines)
-    lines = dry(mgr, "agent rm", hostname="h1", force=True)
+    lines = dry(mgr, "agent rm", hostname="h1", host_is_gone=True)
     assert "forget h1, its reports and how it was added" in lines
     assert any(line.startswith("end run c1.") for line in lines)
 

@@ -50,7 +50,7 @@ def test_the_name_of_a_cache_domain_is_one_word_of_what_gives_it_up():
         mgr, "drive accept", errno.EAGAIN, hostname="h1", domain_id=EVIL, yes=True
     )
     assert pasted(error, "wcache-probe accept") == [["wcache-probe", "accept", EVIL, "--yes"]]
-    stays = said(mgr, "agent rm", hostname="h1", force=True)["stays"]
+    stays = said(mgr, "agent rm", hostname="h1", host_is_gone=True)["stays"]
     assert pasted("\n".join(stays), "drive accept") == [[*accept, "--yes"]]
 
 

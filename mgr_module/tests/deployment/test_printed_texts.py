@@ -26,7 +26,7 @@ def added(form, **arguments):
     mgr.surroundings.own_image = "quay.io/ceph/ceph:v20.2.4"
     every = {"all": True, "hosts_read": True, "run_by": form}
     texts = [ok(mgr.command("agent add", **every, **arguments))]
-    return "\n".join([*texts, ok(mgr.command("agent rm", hostname="1e3", force=True)), ""])
+    return "\n".join([*texts, ok(mgr.command("agent rm", hostname="1e3", host_is_gone=True)), ""])
 
 
 def reloads():

@@ -288,7 +288,7 @@ def test_a_long_list_of_names_is_not_printed_as_advice():
 @pytest.mark.parametrize("up", [True, False])
 def test_a_key_of_no_host_of_the_map_gives_no_memory_to_a_host_without_a_probe(up):
     mgr = a_mgr_with_memory(hosts=2, ram_bytes=int(7.8 * GIB), memory_floor=GIB)
-    ok(mgr.command("agent rm", hostname="h1", force=True))
+    ok(mgr.command("agent rm", hostname="h1", host_is_gone=True))
     del mgr.probes["h1"]
     if not up:  # one that has told of no host since the mgr started
         osd = replace(mgr.view.state.osds[2], up=False, hostname="", failure_domain="h1")
@@ -307,7 +307,7 @@ def test_a_key_of_no_host_of_the_map_gives_no_memory_to_a_host_without_a_probe(u
 @pytest.mark.parametrize("claims", [False, True])
 def test_no_key_of_another_host_decides_the_memory_of_a_host_without_a_probe(claims):
     mgr = a_mgr_with_memory(hosts=2, ram_bytes=int(7.8 * GIB), memory_floor=3 * GIB)
-    ok(mgr.command("agent rm", hostname="h1", force=True))
+    ok(mgr.command("agent rm", hostname="h1", host_is_gone=True))
     del mgr.probes["h1"]
     own = mgr.probes["h0"].drives.values()
     claimed = [make.drive("sdx", 2), make.drive("sdy", 3)] if claims else []

@@ -289,20 +289,20 @@ def test_an_applied_change_keeps_its_host_until_it_is_rolled_back():
 
 
 @pytest.mark.slow
-def test_forced_it_is_left_and_listed():
-    data = said(applied(), "agent rm", hostname="h1", force=True)
+def test_of_a_host_that_is_gone_it_is_left_and_listed():
+    data = said(applied(), "agent rm", hostname="h1", host_is_gone=True)
     assert [line for line in data["stays"] if "sda remains in write through" in line]
 
 
 @pytest.mark.slow
-def test_a_dead_host_needs_force_and_what_stays_is_listed():
+def test_a_dead_host_has_to_be_called_gone_and_what_stays_is_listed():
     mgr = applied()
     del mgr.probes["h1"]
     mgr.now_s += 600.0
     error = refused(mgr, "agent rm", errno.EAGAIN, hostname="h1")
     assert "has not called" in error
-    assert "--force" in error
-    data = said(mgr, "agent rm", hostname="h1", force=True)
+    assert "--host-is-gone" in error
+    data = said(mgr, "agent rm", hostname="h1", host_is_gone=True)
     assert [line for line in data["stays"] if "sda remains in write through" in line]
     assert "wcache-probe prepare" in data["stays"][-1]
     assert "wcache-probe unprepare" in data["script"]

@@ -70,9 +70,9 @@ def test_a_host_that_is_gone_for_good_is_forgotten_with_what_it_owed():
     error = refused(
         mgr, "drive accept", errno.EAGAIN, hostname="h1", domain_id="domain-sda", yes=True
     )
-    assert "`ceph wcache agent rm h1 --force`" in error
-    assert "--force" in refused(mgr, "agent rm", errno.EAGAIN, hostname="h1")
-    ok(mgr.command("agent rm", hostname="h1", force=True))
+    assert "`ceph wcache agent rm h1 --host-is-gone`" in error
+    assert "--host-is-gone" in refused(mgr, "agent rm", errno.EAGAIN, hostname="h1")
+    ok(mgr.command("agent rm", hostname="h1", host_is_gone=True))
     assert errors(mgr) == ["h1 domain-sda"]
     ok(mgr.command("drive accept", hostname="h1", domain_id="domain-sda", yes=True))
     assert errors(mgr) == []

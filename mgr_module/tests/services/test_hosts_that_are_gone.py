@@ -1,4 +1,4 @@
-"""A host that is gone is forgotten only by --force, which lists what stays and ends what waits."""
+"""A host is forgotten unheard by --host-is-gone alone: it lists what stays, ends what waits."""
 
 import errno
 
@@ -14,7 +14,7 @@ def dies(mgr, hostname="h1"):
 
 
 @pytest.mark.parametrize("silent_s", [60.0, 85.0, 600.0])
-def test_a_host_that_died_lately_is_not_removed_without_force(silent_s):
+def test_a_host_that_died_lately_is_not_removed_without_that_word(silent_s):
     mgr = a_mgr()
     ok(mgr.command("agent add", all=True, hosts_read=True))
     dies(mgr)
@@ -23,7 +23,7 @@ def test_a_host_that_died_lately_is_not_removed_without_force(silent_s):
         mgr, "agent rm", errno.EAGAIN, hostname="h1"
     )
     assert "client.wcache.h1" in mgr.keys.held
-    assert said(mgr, "agent rm", hostname="h1", force=True)["stays"]
+    assert said(mgr, "agent rm", hostname="h1", host_is_gone=True)["stays"]
 
 
 def test_a_probe_between_two_of_its_calls_counts_as_heard():
@@ -57,12 +57,12 @@ def test_a_new_mgr_has_heard_no_probe_before_it_calls():
     assert said(mgr, "status")["agents"] == {"known": 2, "heard": 1, "hosts_without": []}
     error = refused(mgr, "agent rm", errno.EAGAIN, hostname="h1")
     assert "since the mgr started" in error
-    assert "--force" in error
+    assert "--host-is-gone" in error
     ok(mgr.command("agent rm", hostname="h2"))
 
 
 @pytest.mark.parametrize("noticed", [False, True])
-def test_forced_off_in_the_middle_of_a_measurement_the_drive_left_switched_is_listed(noticed):
+def test_removed_in_the_middle_of_a_measurement_the_drive_left_switched_is_listed(noticed):
     mgr = a_mgr()
     start(mgr, scope="osd.0")
     while not mgr.probes["h1"].leased:
@@ -71,8 +71,8 @@ def test_forced_off_in_the_middle_of_a_measurement_the_drive_left_switched_is_li
     mgr.now_s += 60.0
     if noticed:
         mgr.step()
-    stays = said(mgr, "agent rm", hostname="h1", force=True)["stays"]
-    (line,) = [item for item in stays if item.startswith("sda may remain in")]
+    stays = said(mgr, "agent rm", hostname="h1", host_is_gone=True)["stays"]
+    (line,) = [item for item in stays if item.startswith("sda may remain in write through, ")]
     assert "`ceph wcache drive accept h1 domain-sda --yes`" in line
     mgr.now_s += 600.0
     mgr.step()
@@ -95,7 +95,7 @@ def test_a_rollback_gives_up_a_removed_host_at_once_and_the_next_plan_goes_on():
     mgr = applied()
     dies(mgr)
     mgr.now_s += 600.0
-    ok(mgr.command("agent rm", hostname="h1", force=True))
+    ok(mgr.command("agent rm", hostname="h1", host_is_gone=True))
     ok(mgr.command("rollback", plan_id="p1"))
     for _ in range(20):
         mgr.step(1.0)
@@ -124,9 +124,9 @@ def test_a_rollback_under_way_says_what_it_waits_for_until_the_host_is_removed()
     for command in ("plan show", "rollout show"):
         (line,) = said(mgr, command, plan_id="p1")["waiting_for"]
         assert "the probe on h1" in line
-        assert "`ceph wcache agent rm h1 --force`" in line
+        assert "`ceph wcache agent rm h1 --host-is-gone`" in line
         assert line in ok(mgr.command(command, plan_id="p1"))
-    stays = said(mgr, "agent rm", hostname="h1", force=True)["stays"]
+    stays = said(mgr, "agent rm", hostname="h1", host_is_gone=True)["stays"]
     assert [line for line in stays if "drive accept h1 domain-sda --yes" in line]
     for _ in range(5):
         mgr.step(1.0)
@@ -152,7 +152,7 @@ def test_an_apply_in_flight_ends_with_its_host(restarted):
     assert said(mgr, "plan show", plan_id="p1")["status"] == "running"
     if restarted:
         mgr.restart()
-    stays = said(mgr, "agent rm", hostname="h1", force=True)["stays"]
+    stays = said(mgr, "agent rm", hostname="h1", host_is_gone=True)["stays"]
     assert [line for line in stays if "may remain in write through" in line]
     for _ in range(5):
         mgr.step(1.0)
@@ -173,7 +173,7 @@ def test_a_plan_that_has_still_to_change_a_removed_host_stops(paused):
     if paused:
         ok(mgr.command("rollout pause", plan_id="p1"))
     dies(mgr, last)
-    ok(mgr.command("agent rm", hostname=last, force=True))
+    ok(mgr.command("agent rm", hostname=last, host_is_gone=True))
     for _ in range(300):
         mgr.step(1.0)
     plan = said(mgr, "plan show", plan_id="p1")

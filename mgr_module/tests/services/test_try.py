@@ -263,6 +263,6 @@ def test_a_drive_of_a_removed_host_is_named_by_its_cache_domain():
     del mgr.probes["h1"]
     mgr.now_s += 600.0
     mgr.step()
-    ok(mgr.command("agent rm", hostname="h1", force=True))
+    ok(mgr.command("agent rm", hostname="h1", host_is_gone=True))
     mgr.settle()
     assert "not measured: h1 domain-sd" in ok(mgr.command("try"))

@@ -48,7 +48,7 @@ def campaigns_with_more(say):
     mgr.settle()
     say(mgr, "agent add", hostname="h1", run_by="systemd", image="quay.io/ceph/ceph:v20")
     say(mgr, "agent add", hostname="h1", run_by="cephadm", image="quay.io/ceph/ceph:v20")
-    say(mgr, "agent rm", hostname="h1", force=True)
+    say(mgr, "agent rm", hostname="h1", host_is_gone=True)
 
 
 def plans_with_more(say):

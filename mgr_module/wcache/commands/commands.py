@@ -112,9 +112,11 @@ COMMANDS: Tuple[Command, ...] = (
     ),
     Command(
         "wcache agent rm",
-        ("name=hostname,type=CephString", "name=force,type=CephBool,req=false", DRY_RUN), "rw",
+        ("name=hostname,type=CephString", "name=host_is_gone,type=CephBool,req=false", DRY_RUN),
+        "rw",
         "Restore what is measured on a host, remove its key, and print what is left to remove; "
-        "--force where the host is gone for good",
+        "--host-is-gone forgets a host with drives that nobody puts back: it says which stay in "
+        "which mode",
         lambda s, v, a: s.agents.remove(**a), removed,
     ),
     Command(

@@ -161,10 +161,10 @@ def what_stays(
                     f"{drives} may remain in {change.setting.goal}{until} (plan {plan.plan_id}); "
                     + _until_accepted(hostname, change.domain_id)
                 )
-    for domain_id, run_id in _owed(hostname, runs).items():
+    for domain_id, state in _owed(hostname, runs).items():
         keys.add(f"{EntryKind.LEASE.value}/{domain_id}")
         found.append(
-            f"{_drives(domain_id, report)} may remain in the mode that {run_id} measured last; "
+            f"{_drives(domain_id, report)} may remain {_left_in(state, domain_id)}; "
             + _until_accepted(hostname, domain_id)
         )
     for note in report.journal if report is not None else ():
@@ -175,15 +175,24 @@ def what_stays(
     return found
 
 
-def _owed(hostname: str, runs: Iterable[RunState]) -> Dict[str, str]:
-    """The cache domains that a run holds, or has ended without giving back: its id by domain."""
-    found: Dict[str, str] = {}
+def _owed(hostname: str, runs: Iterable[RunState]) -> Dict[str, RunState]:
+    """The cache domains that a run holds, or has ended without giving back: the run by domain."""
+    found: Dict[str, RunState] = {}
     for state in runs:
         held = state.status in (RunStatus.RUNNING, RunStatus.RELEASING)
         if state.spec.hostname != hostname or (state.restored and not held):
             continue
-        found.update(dict.fromkeys(state.unsettled, state.spec.run_id))
+        found.update(dict.fromkeys(state.unsettled, state))
     return found
+
+
+def _left_in(state: RunState, domain_id: str) -> str:
+    """How a run may leave a domain that it does not give back."""
+    prior, run_id = state.prior_of(domain_id), state.spec.run_id
+    if prior.of_options:
+        return f"at the value that {run_id} measured last"
+    modes = " or ".join(sorted({drive.mode.other.value for drive in prior.drives}))
+    return f"in {modes}, which {run_id} measured"
 
 
 def _drives(domain_id: str, report: Optional[HostReport]) -> str:

@@ -84,8 +84,9 @@ def _require_probe(world: World, hostname: str, domain_id: str) -> None:
     if agent is None or agent.silent(world.now_s):
         raise NotReadyError(
             f"the probe on {hostname} is not responding, and its journal has entries to drop",
-            f"start it, or run {typed('wcache-probe accept {} --yes', domain_id)} there; where the "
-            f"host is gone for good, {typed('ceph wcache agent rm {} --force', hostname)} first",
+            f"start it, or run {typed('wcache-probe accept {} --yes', domain_id)} there; first "
+            + typed("ceph wcache agent rm {} --host-is-gone", hostname)
+            + " where the host is gone for good",
         )
 
 

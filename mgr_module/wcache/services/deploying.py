@@ -264,12 +264,14 @@ class AgentService:
     # ---- remove
 
     def remove(
-        self, hostname: str, *, force: bool = False, dry_run: bool = False, kept: bool = False
+        self, hostname: str, *, host_is_gone: bool = False, dry_run: bool = False,
+        kept: bool = False,
     ) -> Dict[str, Any]:
         """`agent rm`: end what is measured there, remove the key, say what is left to do.
 
         Refused while something stands on the host that would be forgotten with it, and for a
-        host whose probe is not responding, unless forced.  What is applied is to stay if `kept`.
+        host whose probe is not responding, unless `host_is_gone`.  What is applied is to stay if
+        `kept`.
         """
         engine = self._engine
         with engine.deciding() as (world, orders):
@@ -281,11 +283,11 @@ class AgentService:
                 )
             unheard = "" if agent is None else _unheard(world, agent)
             heard = agent is not None and not unheard
-            if unheard and not force:
+            if unheard and not host_is_gone:
                 raise NotReadyError(
                     f"the probe of {hostname} has not called {unheard}, so nothing on that host "
                     "can be looked at or restored",
-                    "wait for its next call, or start it; --force forgets a host that is gone",
+                    "wait for its next call, or start it; a host that is gone: --host-is-gone",
                 )
             # one that `agent add` never added is as it would be added now
             item = known or Deployment(hostname, self._form(None)[0], 0.0, "", self._namespace())
@@ -300,7 +302,7 @@ class AgentService:
             )
             if dry_run:
                 key = "the CephClient" if item.form is Form.ROOK else entity_of(hostname)
-                stays = _stays(world, hostname, force=force, kept=kept)
+                stays = _stays(world, hostname, host_is_gone, kept=kept)
                 return {"hostname": hostname, "form": item.form.value, "stays": stays, **would([
                     *(f"end run {run_id} and restore its drives" for run_id in runs),
                     f"remove the key of {key}",
@@ -309,12 +311,12 @@ class AgentService:
             for run_id in runs:
                 orders.executor.feed(run_id, Halt(REMOVING))
             ended = orders.look(world)
-            if (heard or not force) and any(name == hostname for name, _ in ended.leased):
+            if (heard or not host_is_gone) and any(name == hostname for name, _ in ended.leased):
                 raise NotReadyError(
                     f"what is measured on {hostname} is ended and restored", AGAIN
                 )
-            stays = _stays(ended, hostname, force=force, kept=kept)
-        if not heard and force:
+            stays = _stays(ended, hostname, host_is_gone, kept=kept)
+        if not heard and host_is_gone:
             stays.append(LEFT_BEHIND)
         if item.form is not Form.ROOK:
             job = self._keys.remove(hostname)
@@ -364,8 +366,10 @@ def _unheard(world: World, agent: Agent) -> str:
     return f"for {silent_s:.0f} s" if silent_s >= due_s else ""
 
 
-def _stays(world: World, hostname: str, *, force: bool, kept: bool = False) -> List[str]:
-    """What only the host's probe could take back; refused while there is any, unless forced.
+def _stays(
+    world: World, hostname: str, host_is_gone: bool, *, kept: bool = False
+) -> List[str]:
+    """What only the host's probe could take back; refused while there is any, unless it is gone.
 
     What is applied is not told where it is to be `kept`.
     """
@@ -373,24 +377,24 @@ def _stays(world: World, hostname: str, *, force: bool, kept: bool = False) -> L
         hostname, world.plans, [machine.state for machine in world.runs.values()],
         world.reports.get(hostname), kept=kept,
     )
-    if force:
+    if host_is_gone:
         return stays
     standing = [] if kept else reasons_to_stay(hostname, world.plans)
     if standing:
         raise RefusedError(
             "; ".join(standing),
-            "roll it back, then run this again (--force leaves it as it is)",
+            "roll it back, then run this again (--host-is-gone leaves it as it is)",
         )
     owed = [item for item in world.disputes if item.hostname == hostname]
     if owed:
         raise RefusedError(
             f"{hostname} {owed[0].domain_id}: {owed[0].why}",
-            "see `ceph wcache status`; --force forgets the host all the same",
+            "see `ceph wcache status`; --host-is-gone forgets the host all the same",
         )
     if stays:
         raise RefusedError(
             f"the journal of {hostname} is not empty: {stays[0]}",
             "run `wcache-probe restore --all` on the host, and what it prints for changes that "
-            "were applied (--force leaves them)",
+            "were applied (--host-is-gone leaves them)",
         )
     return stays

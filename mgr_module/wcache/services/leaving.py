@@ -127,7 +127,9 @@ class LeaveService:
                 waits.append(f"{hostname}: {AGAIN}")
                 break
             try:
-                found.append(self._agents.remove(hostname, force=hostname in gone, kept=keep))
+                found.append(self._agents.remove(
+                    hostname, host_is_gone=hostname in gone, kept=keep
+                ))
             except WcacheError as error:
                 waits.append(f"{hostname}: {error.line()}")
         return found, waits

@@ -329,5 +329,5 @@ class RolloutBase:
             return tuple(item.value for item in self.rollout.missed)
         return (
             f"the probe on {change.hostname}, which is asked again for an hour; where the host is "
-            f"gone for good: {typed('ceph wcache agent rm {} --force', change.hostname)}",
+            f"gone for good: {typed('ceph wcache agent rm {} --host-is-gone', change.hostname)}",
         )
