@@ -21,12 +21,13 @@ def run(answers, accept_cost=False):
 
 
 def test_without_consent_it_says_what_it_would_cost():
-    assert run({"try cluster": [FORECAST]}) == (0, "this would measure\nnext: ceph wcache try -y\n")
+    told = "this would measure\nnext: ceph wcache try -y\n"
+    assert run({"try cluster --dry-run": [FORECAST]}) == (0, told)
 
 
 def test_with_consent_it_follows_to_the_answer():
     code, text = run({
-        "try cluster --accept-cost": [MEASURING], "try cluster": [ANSWER],
+        "try cluster --accept-cost": [MEASURING], "try cluster --dry-run": [ANSWER],
         "campaign show c1": [campaign("running", 2), campaign("done", 8)],
     }, accept_cost=True)
     assert code == 0
@@ -36,11 +37,11 @@ def test_with_consent_it_follows_to_the_answer():
 
 def test_an_aborted_one_has_its_own_exit_code():
     code, _ = run({
-        "try cluster": [MEASURING, ANSWER], "campaign show c1": [campaign("aborted", 3)],
+        "try cluster --dry-run": [MEASURING, ANSWER], "campaign show c1": [campaign("aborted", 3)],
     })
     assert code == 2
 
 
 def test_an_answer_of_another_version_is_one_line_of_error():
     with pytest.raises(MalformedError, match="not that of"):
-        run({"try cluster": [{"format_version": 1}]})
+        run({"try cluster --dry-run": [{"format_version": 1}]})

@@ -13,6 +13,7 @@ from .answers import Answers, add_cluster_arguments, ceph_tool
 from .watch import follow
 
 NAME = "try"
+LOOK = "--dry-run"  # begins nothing, and a forecast is an answer too
 ERROR_CODE = 1
 HELP = (
     "Measure a drive or two of each drive model in the cheapest way, and follow it to the "
@@ -44,7 +45,7 @@ def tried(
     pause: Callable[[float], None] = time.sleep,
 ) -> int:
     """Ask, follow what is under way, and print the answer."""
-    data = answers.ask("try", scope, *(["--accept-cost"] if accept_cost else []))
+    data = answers.ask("try", scope, "--accept-cost" if accept_cost else LOOK)
     code = 0
     for _ in range(LOOKS_MAX):
         if _field(data, "state") != "measuring":
@@ -53,7 +54,7 @@ def tried(
             answers, str(_field(data, "campaign_id")), out, interval_s=INTERVAL_S, pause=pause
         )
         code = code or followed
-        data = answers.ask("try", scope)
+        data = answers.ask("try", scope, LOOK)
     out.write("".join(f"{line}\n" for line in _lines(data)))
     return code
 

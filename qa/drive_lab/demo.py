@@ -109,7 +109,7 @@ def _steps(stage: Stage) -> bool:
         "one that is not decided after 50 s of its time is given up, and that is said.",
     )
     stage.wait_clean()
-    ceph("wcache", "try")
+    ceph("wcache", "try", "--dry-run")
     stage.tool("try", "--accept-cost")
 
     stage.step("Decide: one recommendation per device class and drive model, with its evidence")

@@ -37,7 +37,7 @@ def test_people_may_look_and_ask_beside_slow_operations(
         (result,) = done(scope="osd.0", loads="traffic", pairs=4)["results"]
         record = rig.wcache("campaign record", record_id=result["record_id"])
         assert SLOW_OPS in record["missed_preconditions"]
-        tried = rig.wcache("try", scope="osd.1")
+        tried = rig.wcache("try", scope="osd.1", dry_run=True)
         assert (tried["state"], tried["in_the_way"]) == ("forecast", [])
         assert tried["next"] == "ceph wcache try osd.1 --accept-cost"
     assert rig.changed() == set()

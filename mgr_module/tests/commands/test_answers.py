@@ -42,7 +42,8 @@ def test_a_fleet_with_a_finding_for_each_drive_is_told_in_some_lines_and_a_numbe
 
 LOOKS = (
     ("", {}), ("status", {}), ("drive ls", {}), ("agent ls", {}), ("campaign ls", {}),
-    ("recommend", {}), ("load ls", {}), ("plan ls", {}), ("try", {}), ("auto status", {}),
+    ("recommend", {}), ("load ls", {}), ("plan ls", {}), ("auto status", {}),
+    ("try", {"dry_run": True}),
     ("campaign start", {"loads": "depth1", "dry_run": True}), ("memory status", {}),
     ("memory recommend", {}), ("mclock show", {}), ("mclock recommend", {}), ("history", {}),
     ("drive-model ls", {}), ("controller ls", {}), ("evidence ls", {}),

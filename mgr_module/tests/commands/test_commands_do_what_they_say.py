@@ -1,6 +1,7 @@
 """A command does what it says, or fails with a line that says what to do."""
 
 import errno
+import json
 import re
 from dataclasses import replace
 
@@ -15,6 +16,22 @@ def refused(mgr, prefix, number, **arguments):
     assert (code, out) == (-number, ""), error
     assert "\n" not in error
     return error
+
+
+def unconsented(mgr, prefix, **arguments):
+    """What is told where a consent is missing: the error, and the command that gives it.
+
+    It is what --dry-run tells, and nothing is begun.
+    """
+    dry = mgr.command(prefix, dry_run=True, **arguments)
+    code, out, error = mgr.command(prefix, **arguments)
+    assert (code, out) == (-errno.EPERM, dry[1] + "\n"), error
+    assert "\n" not in error
+    assert (dry[0], dry[2]) == (0, "")
+    shown = json.loads(mgr.command(prefix, format="json", **arguments)[1])
+    assert shown["started"] is False
+    assert out.splitlines()[-1] == f"next: {shown['next']}"
+    return error, shown["next"]
 
 
 def applying():

@@ -4,19 +4,15 @@ import pytest
 from gate_world import begun
 from module_world import applied, ok, said
 from test_auto import a_mgr
+from test_commands_do_what_they_say import unconsented
 from test_foreign_evidence import FILE
 from wcache.commands.commands import COMMANDS
 from wcache.core import codec
 from wcache.core.change.change import ChangeStatus
 from wcache.core.record import Precondition
 
-# What changes something by their own consent or forecast, or is not for people.
 OTHERS = {
     "wcache agent poll", "wcache agent post",  # for probes
-    "wcache agent add",  # makes a key, and prints what somebody would run
-    "wcache drive accept",  # without --yes it says what it would give up
-    "wcache try", "wcache campaign start",  # ask for --accept-cost
-    "wcache memory trial start",
     "wcache web token",  # lets somebody read
     "wcache memory trial stop",  # takes a lease back that ends by itself
 }
@@ -44,6 +40,26 @@ def dry(mgr, prefix, **arguments):
     assert text.startswith("dry run: nothing is changed")
     assert (stored(mgr), {name: probe.modes() for name, probe in mgr.probes.items()}) == before
     return data["would"]
+
+
+@pytest.mark.parametrize(("prefix", "arguments", "begins"), [
+    ("try", {"scope": "class:hdd"}, "ceph wcache try class:hdd --accept-cost"),
+    ("campaign start", {"scope": "host:h1", "loads": "depth1", "pairs": 4, "observe": False},
+     "ceph wcache campaign start --scope=host:h1 --loads=depth1 --pairs=4 --accept-cost"),
+])
+def test_without_its_consent_a_command_tells_its_dry_run_and_the_line_that_begins_it(
+    prefix, arguments, begins
+):
+    mgr = a_mgr()
+    before = stored(mgr)
+    error, following = unconsented(mgr, prefix, **arguments)
+    assert error.endswith("add --accept-cost")
+    assert following == begins
+    assert stored(mgr) == before
+    assert mgr.command(prefix, dry_run=True, accept_cost=True, **arguments)[0] == 0
+    assert stored(mgr) == before
+    ok(mgr.command(prefix, accept_cost=True, **arguments))
+    assert mgr.inside.runs
 
 
 def test_auto_says_what_it_would_begin_first_and_why_it_would_wait():

@@ -4,6 +4,7 @@ import pytest
 from bcache_world import HOSTS, a_mgr, begun, make_dirty, plan_now, planned, until, values
 from gate_world import GateMgr
 from module_world import fine, ok, said
+from test_commands_do_what_they_say import unconsented
 from wcache.core.hardware import OptionValue
 
 
@@ -37,7 +38,7 @@ def test_towards_writeback_the_plan_names_what_is_lost_with_the_cache_device():
     assert text.count("all of them lose it at once") == len(HOSTS)
     assert "does not survive a reboot" not in text
     assert "survives a reboot" in text
-    assert "next: ceph wcache apply p1 --consent-writeback" in text
+    assert "next: ceph wcache apply p1 --consent-turn-on" in text
     assert values(mgr) == ["writethrough"] * 4
 
 
@@ -45,14 +46,13 @@ def test_without_its_consent_nothing_is_put_into_writeback():
     mgr = a_mgr()
     planned(mgr, "writeback")
     for more in ({}, {"persist": True}, {"override": "client_load"}):
-        code, _, error = mgr.command("apply", plan_id="p1", **more)
-        assert code != 0
+        error, following = unconsented(mgr, "apply", plan_id="p1", **more)
         assert "nvme0n1 (ACME Cache 1.0, serial SN0) of h0, which is the cache of" in error
         assert "(and 1 other cache device)" in error
-        assert "`ceph wcache apply p1 --consent-writeback`" in error
-        assert error.count("\n") <= 1
+        assert following.startswith("ceph wcache apply p1 ")
+        assert "--consent-turn-on" in following
     dry = said(mgr, "apply", plan_id="p1", dry_run=True)
-    assert dry["next"] == "ceph wcache apply p1 --consent-writeback"
+    assert dry["next"] == "ceph wcache apply p1 --consent-turn-on"
     mgr.settle()
     assert (status(mgr), values(mgr)) == ("planned", ["writethrough"] * 4)
 

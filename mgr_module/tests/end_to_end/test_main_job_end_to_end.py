@@ -26,8 +26,8 @@ from wcache.core.change.change import ChangeStatus
 def test_the_main_job_from_forecast_to_rollback():
     mgr = a_mgr()
     assert said(mgr, "campaign start", dry_run=True, loads="depth1")["forecast"]["drives"] == 3
-    code, out, error = mgr.command("campaign start", loads="depth1")
-    assert (code, out) == (-errno.EPERM, "")
+    code, _, error = mgr.command("campaign start", loads="depth1")
+    assert code == -errno.EPERM
     assert "--accept-cost" in error
     campaign_id = start(mgr)
     mgr.settle()

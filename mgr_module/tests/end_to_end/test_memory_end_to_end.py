@@ -18,6 +18,7 @@ from memory_world import (
     watch,
 )
 from module_world import ok, said
+from test_commands_do_what_they_say import unconsented
 from wcache.core.config_database import Config
 from wcache.core.hardware import CgroupLimit, HostMemory
 from wcache.core.record import Precondition
@@ -251,7 +252,12 @@ def test_a_trial_tells_what_more_would_gain_and_the_division_gives_it():
     watch(mgr)
     (group,) = said(mgr, "memory recommend")["groups"]
     assert not any(row["changed"] for row in group["classes"])  # nobody knows yet
-    forecast = said(mgr, "memory trial start", scope="class:hdd", target_bytes=7 * GIB)
+    asked = {"scope": "class:hdd", "target_bytes": 7 * GIB}
+    _, following = unconsented(mgr, "memory trial start", **asked)
+    assert following == (
+        f"ceph wcache memory trial start class:hdd --target-bytes={7 * GIB} --accept-cost"
+    )
+    forecast = said(mgr, "memory trial start", dry_run=True, **asked)
     assert forecast["trial_id"] == ""
     assert forecast["forecast"]["seconds"] > 3600
     shown = tried(mgr, target_bytes=7 * GIB, osds=4)
@@ -290,7 +296,7 @@ def test_the_target_that_a_refused_trial_names_is_taken(ram, limit, osds):
         mgr.inside.hosts.reported_at_s.clear()
         mgr.report_all()
     watch(mgr)
-    ask = {"scope": "class:hdd", "osds": osds}
+    ask = {"scope": "class:hdd", "osds": osds, "dry_run": True}
     code, _, error = mgr.command("memory trial start", target_bytes=100 * GIB, **ask)
     assert code == -errno.EINVAL
     advised = int(re.search(r"choose --target-bytes=(\d+) or less", error).group(1))

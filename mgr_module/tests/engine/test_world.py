@@ -93,7 +93,8 @@ def test_a_command_fetches_the_maps_once_and_only_where_it_needs_them(monkeypatc
     ok(mgr.command("plan"))
     fetch = mgr.view.cluster
     monkeypatch.setattr(mgr.view, "cluster", lambda: fetched.append(prefix) or fetch())
-    ok(mgr.command(prefix, **({"plan_id": "p1"} if prefix == "apply" else {})))
+    more = {"apply": {"plan_id": "p1"}, "try": {"dry_run": True}}
+    ok(mgr.command(prefix, **more.get(prefix, {})))
     assert len(fetched) <= most
 
 

@@ -151,7 +151,7 @@ def test_where_a_pool_keeps_all_copies_on_one_host_it_is_said():
     assert "all copies of an object may be behind one cache device" in ok(
         mgr.command("plan show", plan_id="p1")
     )
-    ok(mgr.command("apply", plan_id="p1", consent_writeback=True))
+    ok(mgr.command("apply", plan_id="p1", consent_turn_on=True))
     until(mgr, lambda: plan_now(mgr)["status"] == "done")
 
 
@@ -163,7 +163,7 @@ def test_a_plan_is_of_no_use_once_something_else_shares_the_cache():
         cache, bcache=(*cache.bcache, BcacheState("bcache7", True, "writeback"))
     )
     retold(mgr)
-    code, _, error = mgr.command("apply", plan_id="p1", consent_writeback=True)
+    code, _, error = mgr.command("apply", plan_id="p1", consent_turn_on=True)
     assert code != 0
     assert "no longer fits: h1 sda: its cache device is nvme0n1" in error
     assert "bcache0, bcache1, bcache7" in error
@@ -230,7 +230,7 @@ def test_a_plan_made_before_is_not_applied_and_not_printed_to_be_done_by_hand(ha
     assert "echo writeback > /sys/block/bcache0/bcache/cache_mode  # kept over a reboot" in by_hand
     happens(mgr, "h1")
     retold(mgr)
-    code, _, error = mgr.command("apply", plan_id="p1", consent_writeback=True)
+    code, _, error = mgr.command("apply", plan_id="p1", consent_turn_on=True)
     assert code != 0
     assert f"no longer fits: h1 sda: {NAMED}" in error
     assert words in error
@@ -292,7 +292,7 @@ def test_away_from_it_nothing_is_asked_and_it_is_not_printed_to_be_undone_by_han
 def test_it_is_not_tried(mode):
     mgr = a_mgr()
     planned(mgr, mode)
-    code, _, error = mgr.command("apply", plan_id="p1", trial=True, consent_writeback=True)
+    code, _, error = mgr.command("apply", plan_id="p1", trial=True, consent_turn_on=True)
     assert code != 0
     assert "cache_mode is not tried" in error
     assert values(mgr) == ["writethrough"] * 4

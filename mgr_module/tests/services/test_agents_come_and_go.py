@@ -243,6 +243,17 @@ def test_whoever_is_faster_than_the_first_probe_is_told_to_wait():
         assert "wait some seconds" in refused(mgr, command, errno.EAGAIN)
 
 
+def test_what_it_would_do_is_no_script_and_makes_no_key():
+    mgr = a_mgr()
+    for code, more in ((-errno.EPERM, {}), (0, {"dry_run": True}), (0, {**EVERY, "dry_run": True})):
+        found, out, _ = mgr.command("agent add", **{"all": True, **more})
+        assert found == code
+        assert "# would make the key client.wcache.h2, and print how" in out
+        assert out.rstrip().endswith("# next: ceph wcache agent add --all --hosts-read")
+        assert all(line.startswith("# ") for line in out.splitlines())
+    assert mgr.keys.held == {}
+
+
 # ---- rm
 
 

@@ -4,7 +4,7 @@ import errno
 
 import pytest
 from module_world import a_mgr, measured, ok, said, start
-from test_commands_do_what_they_say import refused
+from test_commands_do_what_they_say import refused, unconsented
 
 
 def errors(mgr):
@@ -47,8 +47,8 @@ def test_a_drive_that_died_is_an_error_until_an_admin_gives_it_up(dies, restarte
         mgr.restart()
         mgr.report_all()
     assert errors(mgr) == ["h1 domain-sda"]
-    error = refused(mgr, "drive accept", errno.EPERM, hostname="h1", domain_id="domain-sda")
-    assert "--yes" in error
+    _, following = unconsented(mgr, "drive accept", hostname="h1", domain_id="domain-sda")
+    assert following == "ceph wcache drive accept h1 domain-sda --yes"
     assert errors(mgr) == ["h1 domain-sda"]
     ok(mgr.command("drive accept", hostname="h1", domain_id="domain-sda", yes=True))
     mgr.report_all()

@@ -75,7 +75,7 @@ COMMANDS = [
     ("plan", {"dry_run": True}, "ceph wcache plan"),
     ("campaign start", {"loads": "timer", "dry_run": True}, "ceph wcache campaign start --dry-run"),
     ("campaign start", {"loads": "timer"}, "ceph wcache campaign start --dry-run"),
-    ("try", {}, "ceph wcache try"),
+    ("try", {"dry_run": True}, "ceph wcache try"),
 ]
 
 

@@ -5,7 +5,7 @@ import errno
 import pytest
 from gate_world import begun
 from module_world import WB, WT, applied, fine, measured, ok, said
-from test_commands_do_what_they_say import refused
+from test_commands_do_what_they_say import refused, unconsented
 from test_verdicts_that_fall import fall
 from wcache.core.change.change import ChangeStatus
 
@@ -63,9 +63,9 @@ def test_a_plan_that_is_made_to_last_changes_for_now_until_apply_has_the_consent
 def test_drives_that_are_only_to_keep_their_mode_are_left_until_apply_has_the_consent():
     mgr = applied()
     assert said(mgr, "plan", persist=True)["plan_id"] == "p2"
-    for dry_run in (True, False):
-        error = refused(mgr, "apply", errno.EPERM, plan_id="p2", dry_run=dry_run)
-        assert "`ceph wcache apply p2 --persist`" in error
+    error, following = unconsented(mgr, "apply", plan_id="p2")
+    assert error.endswith("the modes that they are to keep: add --persist")
+    assert following == "ceph wcache apply p2 --persist"
     assert saved(mgr) == {None}
     ok(mgr.command("apply", plan_id="p2", persist=True))
     mgr.settle()

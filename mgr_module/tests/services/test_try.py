@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 from module_world import WB, a_mgr, all_modes, fine, measured, ok, said, start, with_osds_on
-from test_commands_do_what_they_say import refused
+from test_commands_do_what_they_say import refused, unconsented
 from wcache.ceph.view import CephTraffic
 from wcache.core.record import Precondition
 
@@ -20,14 +20,15 @@ def loads(mgr):
 
 def test_first_it_says_what_it_costs_and_begins_nothing():
     mgr = a_mgr()
-    data = said(mgr, "try")
+    data = said(mgr, "try", dry_run=True)
     assert data["state"] == "forecast"
     assert data["forecast"]["bytes_written"] > 0
-    assert data["next"] == "ceph wcache try --accept-cost"
+    for scope, of in ((None, ""), ("class:hdd", "class:hdd ")):
+        asked = {"scope": scope} if scope else {}
+        error, following = unconsented(mgr, "try", **asked)
+        assert error == "this is only what it would cost: add --accept-cost"
+        assert following == f"ceph wcache try {of}--accept-cost"
     assert mgr.inside.runs == {}
-    assert said(mgr, "try", scope="class:hdd")["next"] == (
-        "ceph wcache try class:hdd --accept-cost"
-    )
 
 
 @pytest.mark.slow
@@ -89,7 +90,7 @@ def test_a_second_consent_while_it_runs_begins_nothing_and_one_after_it_measures
 def test_clients_writes_are_taken_where_there_are_enough_of_them():
     mgr = a_mgr()
     mgr.traffic.rates = {0: 1000.0, 1: 0.5}
-    data = said(mgr, "try")
+    data = said(mgr, "try", dry_run=True)
     assert data["busy_osds"] == [0]
     said(mgr, "try", accept_cost=True)
     found = loads(mgr)
@@ -108,7 +109,7 @@ def test_at_most_two_drives_of_a_drive_model_on_different_hosts():
 def test_a_cluster_that_is_not_well_is_said_before_and_refused():
     mgr = a_mgr()
     mgr.view.state = replace(mgr.view.state, missed=(Precondition.CLUSTER_HEALTHY,))
-    assert "not now" in ok(mgr.command("try"))
+    assert "not now" in ok(mgr.command("try", dry_run=True))
     error = refused(mgr, "try", errno.EPERM, accept_cost=True)
     assert "not healthy" in error
     assert "--force" not in error
@@ -136,7 +137,7 @@ def test_what_a_shell_would_take_apart_is_quoted_in_the_next_command():
         osd_id: replace(osd, device_class="my class; reboot")
         for osd_id, osd in mgr.view.state.osds.items()
     })
-    data = said(mgr, "try", scope="class:my class; reboot")
+    data = said(mgr, "try", scope="class:my class; reboot", dry_run=True)
     assert data["next"] == "ceph wcache try 'class:my class; reboot' --accept-cost"
 
 
@@ -162,16 +163,16 @@ def test_what_a_commit_takes_comes_from_them_too(points, took_ms):
 def test_hosts_that_have_not_reported_yet_are_named_before_anything_is_begun():
     mgr = with_osds_on(a_mgr(), "h3")
     ok(mgr.command("agent add", all=True, hosts_read=True))
-    data = said(mgr, "try")
+    data = said(mgr, "try", dry_run=True)
     assert data["not_heard"] == ["h3"]
-    assert "not responding: h3" in ok(mgr.command("try"))
+    assert "not responding: h3" in ok(mgr.command("try", dry_run=True))
     assert data["next"].startswith("ceph wcache try, once they respond")
 
 
 def test_with_no_probe_responding_it_says_so_and_begins_nothing():
     mgr = a_mgr()
     mgr.now_s += 600.0
-    data = said(mgr, "try")
+    data = said(mgr, "try", dry_run=True)
     assert data["not_heard"] == ["h1", "h2"]
     assert "--accept-cost" not in data["next"]
     error = refused(mgr, "try", errno.EPERM, accept_cost=True)
@@ -182,8 +183,8 @@ def test_with_no_probe_responding_it_says_so_and_begins_nothing():
 def test_a_frozen_cluster_is_named_and_its_thaw_comes_next():
     mgr = a_mgr()
     ok(mgr.command("freeze"))
-    assert "not now: the cluster is frozen" in ok(mgr.command("try"))
-    assert said(mgr, "try")["next"] == "ceph wcache freeze --thaw"
+    assert "not now: the cluster is frozen" in ok(mgr.command("try", dry_run=True))
+    assert said(mgr, "try", dry_run=True)["next"] == "ceph wcache freeze --thaw"
 
 
 def test_where_one_host_alone_has_decided_the_next_command_measures_the_other():
@@ -234,7 +235,7 @@ def test_a_consent_while_something_else_is_measured_is_refused_and_not_dropped()
     error = refused(mgr, "try", errno.EBUSY, accept_cost=True)
     assert "campaign c1 is under way" in error
     assert "begin this after it" in error
-    data = said(mgr, "try")
+    data = said(mgr, "try", dry_run=True)
     assert (data["state"], data["under_way"]) == ("forecast", "c1")
     mgr.settle()
     said(mgr, "try", scope="host:h2", accept_cost=True)
@@ -248,7 +249,7 @@ def test_a_plan_under_way_is_named_and_nothing_is_begun_beside_it():
     mgr = measured()
     ok(mgr.command("plan"))
     ok(mgr.command("apply", plan_id="p1"))
-    data = said(mgr, "try")
+    data = said(mgr, "try", dry_run=True)
     assert "not now: plan p1 is under way" in data["lines"]
     assert data["next"] == "ceph wcache try, once plan p1 has ended"
     error = refused(mgr, "try", errno.EBUSY, accept_cost=True)

@@ -71,7 +71,7 @@ def retold(mgr):
 def begun(mgr, mode, **arguments):
     """A plan that is being applied, with the consent that it may need."""
     plan_id = planned(mgr, mode, **arguments)["plan_id"]
-    ok(mgr.command("apply", plan_id=plan_id, consent_writeback=True))
+    ok(mgr.command("apply", plan_id=plan_id, consent_turn_on=True))
     return plan_id
 
 

@@ -44,9 +44,11 @@ def campaigns_with_more(say):
     mgr.settle()
     say(mgr, "auto", mode="apply", scope="class:hdd", dry_run=True)
     say(mgr, "try", scope="osd.0")
+    say(mgr, "try", scope="osd.0", dry_run=True)
     say(mgr, "try", scope="osd.0", accept_cost=True)
     mgr.settle()
     say(mgr, "agent add", hostname="h1", run_by="systemd", image="quay.io/ceph/ceph:v20")
+    say(mgr, "agent add", hostname="h1", dry_run=True)
     say(mgr, "agent add", hostname="h1", run_by="cephadm", image="quay.io/ceph/ceph:v20")
     say(mgr, "agent rm", hostname="h1", host_is_gone=True)
 
@@ -139,7 +141,7 @@ def bcache(say):
     mgr = bcache_world.a_mgr()
     say(mgr, "plan", knob="options", option=f"cache_mode={mode}", scope="host:h0")
     say(mgr, "apply", plan_id="p1")
-    say(mgr, "apply", plan_id="p1", consent_writeback=True)
+    say(mgr, "apply", plan_id="p1", consent_turn_on=True)
     bcache_world.until(mgr, lambda: not mgr.engine.is_active())
     bcache_world.retold(mgr)
     say(mgr, "plan show", plan_id="p1")
@@ -194,7 +196,7 @@ def memory(say):
     watch(mgr)
     say(
         mgr, "memory trial start", scope="class:hdd", target_bytes=6 * GIB, osds=2, period_s=900,
-        blocks=4,
+        blocks=4, dry_run=True,
     )
     say(mgr, "try")
     start(mgr)

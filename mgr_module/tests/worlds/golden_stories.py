@@ -96,6 +96,7 @@ def priors(say):
     say(mgr, "status")
     drive = {"hostname": "h1", "domain_id": domain_id}
     say(mgr, "drive accept", **drive)
+    say(mgr, "drive accept", dry_run=True, **drive)
     say(mgr, "drive accept", yes=True, **drive)
     mgr.report_all()
     mgr.report_all()

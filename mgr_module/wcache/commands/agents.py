@@ -55,6 +55,9 @@ _KEYS = {
 
 def added(data: Mapping[str, Any]) -> str:
     """`ceph wcache agent add`."""
+    if data.get("dry_run"):
+        # it may be piped into a shell, as the script is
+        return "\n".join(f"# {line}" for line in would(data).splitlines())
     hosts = data["hosts"]
     notes = [f"probes on {_named(hosts)}, run by {data['form']}: {data['why']}"]
     if data["why"] != "as --run-by says":

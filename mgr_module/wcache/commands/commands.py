@@ -12,8 +12,14 @@ import json
 from typing import Any, Callable, Dict, List, Mapping, Tuple
 
 from ..core import codec
-from ..core.errors import MalformedError, NotReadyError, RefusedError, WcacheError
-from ..core.text import FORMAT_VERSION, Rows, arguments, ticked
+from ..core.errors import (
+    ConsentError,
+    MalformedError,
+    NotReadyError,
+    RefusedError,
+    WcacheError,
+)
+from ..core.text import FORMAT_VERSION, CommandLine, Rows, arguments, ticked
 from ..deployment.places import checked_hostname
 from ..engine.world import World
 from ..knobs.registry import KNOBS
@@ -75,7 +81,7 @@ COMMANDS: Tuple[Command, ...] = (
     Command(
         "wcache drive accept",
         ("name=hostname,type=CephString", "name=domain_id,type=CephString",
-         "name=yes,type=CephBool,req=false"), "rw",
+         "name=yes,type=CephBool,req=false", DRY_RUN), "rw",
         "Accept a drive's current cache mode where its prior mode is lost or disputed; --yes says "
         "that you have looked at the drive",
         lambda s, v, a: s.accepts.accept(**a),
@@ -101,13 +107,13 @@ COMMANDS: Tuple[Command, ...] = (
         ("name=hostname,type=CephString,req=false", "name=all,type=CephBool,req=false",
          "name=run_by,type=CephChoices,strings=cephadm|rook|systemd,req=false",
          "name=image,type=CephString,req=false",
-         "name=hosts_read,type=CephBool,req=false"), "rw",
+         "name=hosts_read,type=CephBool,req=false", DRY_RUN), "rw",
         "Make the key of a host's probe, or with --all of each host's, and print what to run to "
         "bring the probes there; --run-by says what starts them, --image which container image "
         "has the probe, --hosts-read that you have read the hosts' names",
         lambda s, v, a: s.agents.add(
             a.get("hostname"), every=bool(a.get("all")), form=a.get("run_by"), image=a.get("image"),
-            hosts_read=bool(a.get("hosts_read")),
+            hosts_read=bool(a.get("hosts_read")), dry_run=bool(a.get("dry_run")),
         ), added,
     ),
     Command(
@@ -121,7 +127,7 @@ COMMANDS: Tuple[Command, ...] = (
     ),
     Command(
         "wcache try",
-        (SCOPE, "name=accept_cost,type=CephBool,req=false"), "rw",
+        (SCOPE, "name=accept_cost,type=CephBool,req=false", DRY_RUN), "rw",
         "Say what measuring a drive or two per drive model would cost; --accept-cost begins it; "
         "called again, show the progress, and then the result",
         lambda s, v, a: tried(s.tries, v.world, v.recommended, s.auto.state.modes, **a), try_text,
@@ -246,7 +252,8 @@ def answer(
 ) -> Answer:
     """Run one command; returns (0 or negative errno, output, one line of error).
 
-    Nothing is let through: the mgr turns an exception into a traceback for the user.
+    Nothing is let through: the mgr turns an exception into a traceback for the user.  Where a
+    consent is missing, the output is that of --dry-run.
     """
     command = _BY_PREFIX.get(str(cmd.get("prefix")))
     if command is None:
@@ -265,8 +272,20 @@ def answer(
             if not inbuf:
                 raise MalformedError("this command reads from a file", "add -i FILE")
             arguments["inbuf"] = inbuf
-        data = command.call(service, views, arguments)
-        return 0, _format(command, data, form, whole=bool(arguments.get("all"))), ""
+        code, line = 0, ""
+        consent: Dict[str, Any] = {}
+        try:
+            data = command.call(service, views, arguments)
+        except ConsentError as missing:
+            data, consent = missing.told, {missing.word: True}
+            if not arguments.get("dry_run"):
+                code, line = -missing.errno, missing.line()
+        if consent or arguments.get("dry_run"):
+            following = _to_begin(command, {**arguments, **consent})
+            data = {"started": False, "next": following, **data}
+        out = _format(command, data, form, whole=bool(arguments.get("all")))
+        # the `ceph` tool prints the error after it, and ends no line itself
+        return code, f"{out}\n" if code else out, line
     except WcacheError as error:
         return -error.errno, "", error.line()
     except Exception as error:
@@ -303,6 +322,22 @@ def _arguments(command: Command, cmd: Mapping[str, Any]) -> Dict[str, Any]:
     if "hostname" in found:
         checked_hostname(found["hostname"])
     return found
+
+
+def _to_begin(command: Command, given: Mapping[str, Any]) -> CommandLine:
+    """The command with these arguments, to be pasted; without --dry-run."""
+    words = ["ceph", *command.prefix.split()]
+    for item in command.arguments:
+        declared = dict(part.split("=", 1) for part in item.split(","))
+        name, value = declared["name"], given.get(declared["name"])
+        if name == "dry_run" or value is None or value is False:
+            continue
+        option = f"--{name.replace('_', '-')}"
+        if declared.get("req") != "false":
+            words.append(str(value))
+        else:
+            words.append(option if value is True else f"{option}={value}")
+    return arguments(words)
 
 
 def _checked(name: str, declared: Mapping[str, str], value: Any) -> Any:

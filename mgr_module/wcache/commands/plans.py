@@ -140,7 +140,7 @@ def _plan_text(data: Mapping[str, Any], *, whole: bool) -> str:
 def _apply(plan_id: str, changes: Sequence[Mapping[str, Any]]) -> CommandLine:
     """What carries out all that is planned."""
     if any(map(needs_consent, changes)):
-        return command("ceph wcache apply {} --consent-writeback", plan_id)
+        return command("ceph wcache apply {} --consent-turn-on", plan_id)
     if any(c.get("kept") == PLANNED_TO_LAST for c in changes):
         return command("ceph wcache apply {} --persist", plan_id)
     return command("ceph wcache apply {}", plan_id)

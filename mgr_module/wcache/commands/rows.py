@@ -196,12 +196,12 @@ OF_PLANS: Tuple[Command, ...] = (
         "wcache apply",
         (_ID, _OVERRIDE, "name=trial,type=CephBool,req=false",
          "name=persist,type=CephBool,req=false",
-         "name=consent_writeback,type=CephBool,req=false", DRY_RUN), "rw",
+         "name=consent_turn_on,type=CephBool,req=false", DRY_RUN), "rw",
         "Carry out a plan in waves, each step judged by clients' writes; --persist, and nothing "
         "else, makes changes that are judged well last over a power cycle; --override skips named "
         "preconditions, as cluster_healthy or client_load (judge by benches); --trial makes the "
         "first change only and takes it back, or of a plan of memory leases its larger target to "
-        "some OSDs; --consent-writeback lets bcache acknowledge what its cache device alone has",
+        "some OSDs; --consent-turn-on lets bcache acknowledge what its cache device alone has",
         lambda s, v, a: s.plans.apply(**a), forecast_text,
     ),
     Command(

@@ -46,7 +46,7 @@ def listing(columns: Sequence[Column], rows: Iterable[Any]) -> str:
 
 
 def forecast(data: Mapping[str, Any]) -> str:
-    """`ceph wcache campaign start` and `ab`: what it costs, with --dry-run or begun."""
+    """`ceph wcache campaign start` and `ab`: what it costs, begun or not."""
     cost = data["forecast"]
     emptied = ", ".join(f"osd.{o}" for o in cost["osds_emptied"]) or "none"
     lines = [
@@ -68,9 +68,7 @@ def forecast(data: Mapping[str, Any]) -> str:
         lines += ["", f"campaign {data['campaign_id']} started",
                   "next: " + command("ceph wcache campaign show {}", data["campaign_id"])]
     else:
-        consent = ", and --accept-cost" if cost["bytes_written"] else ""
-        what = "ceph wcache ab" if data.get("compares") else "ceph wcache campaign start"
-        lines += ["", f"next: {what}, without --dry-run (same arguments{consent})"]
+        lines += ["", f"next: {data['next']}"]
     return "\n".join(lines)
 
 
@@ -111,6 +109,7 @@ def would(data: Mapping[str, Any]) -> str:
     if not data.get("dry_run"):
         return lines_of(data)
     lines = [f"would {line}" for line in data["would"]] or ["there is nothing to do"]
+    lines += [f"next: {data['next']}"] if data["would"] else []
     return "\n".join(["dry run: nothing is changed", *lines])
 
 

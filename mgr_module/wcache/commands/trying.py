@@ -13,7 +13,7 @@ from ..ceph.view import CephTraffic
 from ..core import codec
 from ..core.automation.state import Modes, any_on
 from ..core.change.preconditions import PROBE_RESPONDS, precondition_text
-from ..core.errors import ConflictError, RefusedError, WcacheError
+from ..core.errors import ConflictError, ConsentError, RefusedError, WcacheError
 from ..core.experiment.campaign import Campaign, candidates
 from ..core.experiment.forecast import forecast
 from ..core.experiment.run_state import RunSpec
@@ -63,11 +63,13 @@ class TryService:
         self._campaigns = campaigns
         self._traffic = traffic
 
-    def look(self, scope: Optional[str] = None, accept_cost: bool = False) -> Dict[str, Any]:
+    def look(
+        self, scope: Optional[str] = None, accept_cost: bool = False, dry_run: bool = False
+    ) -> Dict[str, Any]:
         """`try`: what it would cost; with `accept_cost` it is begun, and then told of."""
         chosen, looked = str(parse_scope(scope)), self._engine.world()
-        if not accept_cost:
-            return self._looked(looked, chosen)
+        if dry_run or not accept_cost:
+            return self._looked(looked, chosen, anew=accept_cost)
         told = _under_way(looked, chosen)
         if told:
             return told
@@ -82,11 +84,11 @@ class TryService:
             now = orders.look(world)
             return _measuring(now, now.campaigns[begun["campaign_id"]])
 
-    def _looked(self, world: World, chosen: str) -> Dict[str, Any]:
+    def _looked(self, world: World, chosen: str, *, anew: bool) -> Dict[str, Any]:
         running = world.campaigns.get(world.open_campaign)
         if running is not None and running.trial:
             return _measuring(world, running)
-        last = None if running is not None else _last(world, chosen)
+        last = None if anew or running is not None else _last(world, chosen)
         if last is not None:
             with self._engine.orders() as orders:
                 reported = orders.refresh()
@@ -206,7 +208,10 @@ def tried(
     tries: TryService, look: Callable[[], World], recommended: Recommended, modes: Modes,
     **arguments: Any,
 ) -> Dict[str, Any]:
-    """What `try` answers, with its lines as text and the next command."""
+    """What `try` answers, with its lines as text and the next command.
+
+    Raises ConsentError with it where nothing is begun yet.
+    """
     data = tries.look(**arguments)
     again_by = command("ceph wcache try {}", data["scope"])
     if data["scope"] == "cluster":
@@ -239,7 +244,10 @@ def tried(
         following = again_by
     if "reported" in data:
         lines += again(data["reported"], again_by)
-    return {**data, "lines": lines, "next": following}
+    told = {**data, "lines": lines, "next": following}
+    if data["state"] == FORECAST:
+        raise ConsentError("this is only what it would cost", "accept_cost", told)
+    return told
 
 
 def try_text(data: Mapping[str, Any]) -> str:

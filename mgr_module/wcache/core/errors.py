@@ -13,7 +13,7 @@ from __future__ import annotations
 import errno as codes
 from dataclasses import dataclass
 from enum import Enum
-from typing import AbstractSet, Iterable, Tuple
+from typing import AbstractSet, Any, Iterable, Mapping, Tuple
 
 
 class WcacheError(Exception):
@@ -59,6 +59,15 @@ class RefusedError(WcacheError):
     """Something that would be unsafe, or that consent was not given for."""
 
     errno = codes.EPERM
+
+
+class ConsentError(RefusedError):
+    """A consent is missing: `told` is what would be begun, `word` the argument that consents."""
+
+    def __init__(self, message: str, word: str, told: Mapping[str, Any]) -> None:
+        super().__init__(message, f"add --{word.replace('_', '-')}")
+        self.word = word
+        self.told = told
 
 
 class DisobeyedError(RefusedError):

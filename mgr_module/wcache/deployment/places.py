@@ -16,7 +16,7 @@ from enum import Enum
 from typing import ClassVar, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ..core.cluster import OsdInfo
-from ..core.errors import MalformedError, NotFoundError, RefusedError
+from ..core.errors import ConsentError, MalformedError, NotFoundError, RefusedError
 from ..core.text import named
 
 HOSTNAME_CHARS_MAX = 253
@@ -248,9 +248,10 @@ def chosen(
         more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
         raise RefusedError(found[0] + more, "find out which of them is wrong before you go on")
     if listed is None and not hosts_read:
-        raise RefusedError(
+        raise ConsentError(
             f"only the OSDs say that the hosts are {named(hostnames, NAMED_MAX)} (there is no "
-            "orchestrator to say it)", "if each of these is a host of yours, add --hosts-read",
+            "orchestrator to say it): see that each is yours", "hosts_read",
+            {"hostnames": hostnames},
         )
     return hostnames, left_out[:LEFT_OUT_MAX]
 
@@ -272,7 +273,10 @@ def _one(
         )
     found = places.disagreement(hostname)
     if found and not hosts_read:
-        raise RefusedError(found, f"if {hostname} is the host you mean, add --hosts-read")
+        raise ConsentError(
+            f"{found}: see that {hostname} is the host you mean", "hosts_read",
+            {"hostnames": [hostname]},
+        )
     return hostname
 
 

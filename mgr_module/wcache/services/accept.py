@@ -9,11 +9,12 @@ from __future__ import annotations
 from typing import Any, Dict, List, Tuple
 
 from ..core.drive.journal import Acceptance
-from ..core.errors import ConflictError, NotFoundError, NotReadyError, RefusedError
+from ..core.errors import ConflictError, ConsentError, NotFoundError, NotReadyError
 from ..core.fleet.disputes import Dispute
 from ..core.text import command, typed
 from ..engine.engine import Engine
 from ..engine.world import World
+from .guards import would
 
 
 class AcceptService:
@@ -22,7 +23,9 @@ class AcceptService:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    def accept(self, hostname: str, domain_id: str, yes: bool = False) -> Dict[str, Any]:
+    def accept(
+        self, hostname: str, domain_id: str, yes: bool = False, dry_run: bool = False
+    ) -> Dict[str, Any]:
         """`drive accept`: give up what is owed or in dispute of one cache domain.
 
         A damaged journal entry that names no domain is accepted by its key.
@@ -42,11 +45,15 @@ class AcceptService:
                     "see `ceph wcache status`",
                 )
             why = "; ".join(item.why for item in found)
+            told = {"hostname": hostname, "domain_id": domain_id, **would([
+                f"give up the prior state, and change no drive: {item.why}" for item in found
+            ])}
             if not yes:
-                raise RefusedError(
-                    f"{why}. Accepting gives up the prior state and changes no drive",
-                    "look at the drive first (`ceph wcache drive ls`), then add --yes",
+                raise ConsentError(
+                    f"{why}. Look at the drive first (`ceph wcache drive ls`)", "yes", told
                 )
+            if dry_run:
+                return told
             if world.busy(hostname):
                 raise ConflictError(f"something is under way on {hostname}", "wait for its end")
             keys = _keys(world, hostname, domain_id, found) or (pending.keys if pending else ())

@@ -10,7 +10,13 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optio
 
 from ..core import codec
 from ..core.change.preconditions import precondition_text
-from ..core.errors import ConflictError, MalformedError, NotFoundError, RefusedError
+from ..core.errors import (
+    ConflictError,
+    ConsentError,
+    MalformedError,
+    NotFoundError,
+    RefusedError,
+)
 from ..core.events import STOP
 from ..core.experiment import observing_plan as observing
 from ..core.experiment.campaign import (
@@ -81,13 +87,18 @@ class CampaignService:
     def forecast(
         self, sample: Optional[TrySample] = None, world: Optional[World] = None, **arguments: Any
     ) -> Dict[str, Any]:
-        """`--dry-run`: what a campaign with these arguments would cost at most."""
+        """What a campaign with these arguments would cost at most."""
+        return self._forecast(sample, world, arguments)[2]
+
+    def _forecast(
+        self, sample: Optional[TrySample], world: Optional[World], arguments: Mapping[str, Any]
+    ) -> Tuple[OwnRuns, Forecast, Dict[str, Any]]:
         world = world or self._engine.world()
         _seed(arguments.get("seed"))  # refused here as it is where it counts
         made = self.prepare(world, arguments, sample)
         cost = self._cost(world, made)
         with self._engine.orders() as orders:
-            return _answer(made, cost, orders.refresh())
+            return made, cost, _answer(made, cost, orders.refresh())
 
     @staticmethod
     def _cost(world: World, made: OwnRuns) -> Forecast:
@@ -96,7 +107,10 @@ class CampaignService:
     def start(self, *, dry_run: bool = False, **arguments: Any) -> Dict[str, Any]:
         """`campaign start`: store the campaign; its runs begin as hosts become free."""
         if dry_run:
-            return self.forecast(**arguments)
+            made, cost, told = self._forecast(None, None, arguments)
+            if not arguments.get("accept_cost"):
+                _require_no_cost(made, cost, told)
+            return told
         with self.deciding(lambda world: self.ready(world, **arguments)) as (world, orders, ready):
             return self.started(world, orders, ready)
 
@@ -143,9 +157,8 @@ class CampaignService:
         """Start a campaign that is ready, by a look that holds."""
         require_free(world)
         made, cost, campaign, chosen = ready.made, ready.cost, ready.campaign, ready.made.options
-        real = any(run.real for run in made.runs)
         broken = world.cluster.blocking
-        if real and broken and not chosen.forced:
+        if made.real and broken and not chosen.forced:
             way = "wait until they are met, or use --force (the records are then never pooled)"
             if made.cost:
                 way = (
@@ -153,34 +166,23 @@ class CampaignService:
                     "recommended)"
                 )
             raise RefusedError(precondition_text(broken, sick=world.cluster.sick), way)
-        if cost.bytes_written and real and not ready.cost_accepted:
-            other = ", or measure with --loads=traffic,timer only"
-            if made.cost or chosen.dirty is not Dirty.ANY:
-                other = ""
-            emptied = named([f"osd.{osd_id}" for osd_id in cost.osds_emptied])
-            raise RefusedError(
-                f"this writes up to {amount(cost.bytes_written)} in "
-                f"{many(cost.bench_calls, 'bench call')}"
-                + (emptied and f", and each call empties the caches of {emptied}")
-                + (made.cost and f"; {made.cost}"),
-                f"add --accept-cost{other}",
-            )
+        told = _answer(made, cost, orders.refresh())
+        if not ready.cost_accepted:
+            _require_no_cost(made, cost, told)
         text = f"campaign started, scope {chosen.scope}, seed {campaign.seed}"
         text += ", toggles nothing" if chosen.observe else ""
         text += f", compares {chosen.option}" if chosen.option else ""
         orders.note(campaign.by, campaign.campaign_id, text)
         orders.add_campaign(campaign, [RunState(run, RunStatus.WAITING) for run in made.runs])
         self._engine.wake()
-        return {"campaign_id": campaign.campaign_id, **_answer(made, cost, orders.refresh())}
+        return {"campaign_id": campaign.campaign_id, "started": True, **told}
 
     def compare_values(self, **arguments: Any) -> Dict[str, Any]:
         """`ab`: a campaign that compares two values of an option, or what it would cost."""
         trial = parse_trial(str(arguments["option"]))
         arguments["option"] = str(trial)
         arguments["unfit"] = self._unfit(trial.entry, arguments)
-        made = self.start(**arguments)
-        undo = "" if trial.entry.on_host else by_hand(trial.name, "osd.N")
-        return {**made, "compares": arguments["option"], "undo_with_no_mgr": undo}
+        return self.start(**arguments)
 
     def _unfit(self, entry: Option, arguments: Dict[str, Any]) -> Dict[int, str]:
         """OSDs of the sample on which an option does nothing, by what they say themselves.
@@ -276,7 +278,29 @@ def _drives(world: World, run: RunSpec) -> List[DriveReport]:
 
 def _answer(made: OwnRuns, cost: Forecast, reported: Age) -> Dict[str, Any]:
     found = {"forecast": codec.to_plain(cost), "reported": codec.to_plain(reported)}
-    return {**found, "clients": made.cost} if made.cost else found
+    if made.cost:
+        found["clients"] = made.cost
+    trial = made.options.option
+    if trial is not None:
+        undo = "" if trial.entry.on_host else by_hand(trial.name, "osd.N")
+        found.update(compares=f"{trial.name}={trial.a},{trial.b}", undo_with_no_mgr=undo)
+    return found
+
+
+def _require_no_cost(made: OwnRuns, cost: Forecast, told: Dict[str, Any]) -> None:
+    """What writes to real drives, and empties caches, is begun where that was agreed to."""
+    if not (cost.bytes_written and made.real):
+        return
+    emptied = named([f"osd.{osd_id}" for osd_id in cost.osds_emptied])
+    raise ConsentError(
+        f"this writes up to {amount(cost.bytes_written)} in "
+        f"{many(cost.bench_calls, 'bench call')}"
+        + (emptied and f", and each call empties the caches of {emptied}")
+        + (made.cost and f"; {made.cost}")
+        + ("" if made.cost or made.options.dirty is not Dirty.ANY else
+           "; --loads=traffic,timer writes nothing"),
+        "accept_cost", told,
+    )
 
 
 def _prepare(

@@ -20,7 +20,13 @@ from ..ceph.command import CommandFailed
 from ..ceph.surroundings import CephKeyring, CephSurroundings
 from ..core.codec import one_line
 from ..core.drive.saved_off import how_to_name, made_to_flush, say_flushed, why_pinned
-from ..core.errors import MalformedError, NotFoundError, NotReadyError, RefusedError
+from ..core.errors import (
+    ConsentError,
+    MalformedError,
+    NotFoundError,
+    NotReadyError,
+    RefusedError,
+)
 from ..core.events import Halt
 from ..core.fleet.agents import Agent, overdue_s
 from ..core.fleet.foreign_rules import touched_domains
@@ -152,20 +158,26 @@ class AgentService:
 
     def add(
         self, hostname: Optional[str] = None, *, every: bool = False, form: Optional[str] = None,
-        image: Optional[str] = None, hosts_read: bool = False,
+        image: Optional[str] = None, hosts_read: bool = False, dry_run: bool = False,
     ) -> Dict[str, Any]:
         """`agent add`: keys for these hosts, and the script that brings probes onto them."""
         places = Places(self._engine.world().cluster.osds, self._surroundings.told())
         run_by, why = self._form(form)
         listed = self._listed(run_by, every)
-        asked, left_out = chosen(
-            hostname, places, every=every, listed=listed, hosts_read=hosts_read
-        )
+        try:
+            asked, left_out = chosen(
+                hostname, places, every=every, listed=listed, hosts_read=hosts_read
+            )
+        except ConsentError as missing:
+            missing.told = _would_add(missing.told["hostnames"], places)
+            raise
         self._require_possible(run_by, image)
         hostnames = named_for(run_by, asked, left_out, every=every)
         made = self._deployments(run_by, hostnames, image)
         # what cannot be printed is refused before keys are made
         told = self._script(made, program_inside=image is not None)
+        if dry_run:
+            return _would_add(hostnames, places)
         require_store(self._engine.world())
         # Rook makes the key itself, with the CephClient
         job = None if run_by is Form.ROOK else self._keys.make(hostnames)
@@ -334,6 +346,15 @@ class AgentService:
             "hostname": hostname, "changed": True,
             "form": item.form.value, "stays": stays, "notes": told.notes, "script": told.text,
         }
+
+
+def _would_add(hostnames: Sequence[str], places: Places) -> Dict[str, Any]:
+    """What `agent add` would do, a line a host with the OSDs that say that they are there."""
+    osds = {name: named([f"osd.{one}" for one in places.osd_ids(name)]) for name in hostnames}
+    return {"hostnames": list(hostnames), **would(
+        f"make the key {entity_of(name)}, and print how its probe comes to {on}"
+        for name, on in osds.items()
+    )}
 
 
 def _pins_of(report: HostReport) -> List[str]:

@@ -101,7 +101,7 @@ def apply(
     if dirty and agreed is None:
         raise RefusedError(
             f"{name} is not set to {value}, since nobody has agreed to it",
-            "`ceph wcache apply PLAN --consent-writeback`",
+            "`ceph wcache apply PLAN --consent-turn-on`",
         )
     found = yield from _as_now(drives)
     began = entry is not None

@@ -25,8 +25,8 @@ from .plan_guards import in_the_way, writeback_shared
 
 
 def apply_forecast(
-    engine: Engine, plan_id: str, need_not: Tuple[Precondition, ...], *, trial: bool,
-    persist: bool, commits_per_s: Callable[[int], float],
+    engine: Engine, plan_id: str, need_not: Tuple[Precondition, ...], persist: bool, *,
+    trial: bool, commits_per_s: Callable[[int], float],
 ) -> Dict[str, Any]:
     """What `apply` would do, in which order and for how long, and what would keep it.
 
@@ -79,7 +79,7 @@ def apply_forecast(
         "in_the_way": in_the_way(world, plan),
         "next": "ceph wcache plan" if gone else _command(
             plan_id, (*need_not, *missed), trial=trial, persist=persist,
-            writeback=bool(writeback_shared(plan)),
+            turn_on=bool(writeback_shared(plan)),
         ),
     }
 
@@ -134,13 +134,13 @@ def _seen_by_mons(engine: Engine, plan_id: str) -> Tuple[Precondition, ...]:
 
 def _command(
     plan_id: str, need_not: Iterable[Precondition], *, trial: bool, persist: bool,
-    writeback: bool,
+    turn_on: bool,
 ) -> CommandLine:
     """The command that carries the plan out whatever of these does not hold."""
     names = dict.fromkeys(item.name.lower() for item in need_not if item not in holding.ALWAYS)
     return arguments((
         "ceph", "wcache", "apply", plan_id, *(["--trial"] if trial else []),
         *(["--persist"] if persist else []),
-        *(["--consent-writeback"] if writeback else []),
+        *(["--consent-turn-on"] if turn_on else []),
         *([f"--override={','.join(names)}"] if names else []),
     ))

@@ -13,7 +13,7 @@ from ...core.change.gate.judge import WATCHED
 from ...core.change.preconditions import precondition_text
 from ...core.change.rollout_state import Rollout, RolloutStatus
 from ...core.config_database import same, values_of
-from ...core.errors import ConflictError, RefusedError, WcacheError
+from ...core.errors import ConflictError, ConsentError, RefusedError, WcacheError
 from ...core.history import ADMIN
 from ...core.jobs import Touched
 from ...core.setting.drive_setting import DriveSetting
@@ -81,20 +81,24 @@ def require_consent(rollout: Rollout, consent: bool) -> None:
     shared = writeback_shared(rollout)
     if shared and not consent:
         more = f" (and {many(len(shared) - 1, 'other cache device')})" if shared[1:] else ""
-        raise RefusedError(
+        raise ConsentError(
             f"plan {rollout.plan_id} puts bcache into writeback: what OSDs acknowledge is then on "
             f"{shared[0]}{more} alone until it is written back, and all of them lose it at once if "
-            "that device fails",
-            typed("ceph wcache apply {} --consent-writeback", rollout.plan_id),
+            "that device fails", "consent_turn_on", {},
         )
+
+
+def only_to_last(rollout: Rollout) -> bool:
+    """Whether a plan that was not begun changes nothing for now."""
+    return rollout.status is RolloutStatus.PLANNED and all(c.only_lasts for c in rollout.changes)
 
 
 def require_for_now(rollout: Rollout, persist: bool) -> None:
     """A plan whose drives are only to keep their modes does nothing without that consent."""
-    if not persist and all(change.only_lasts for change in rollout.changes):
-        raise RefusedError(
+    if not persist and only_to_last(rollout):
+        raise ConsentError(
             f"plan {rollout.plan_id} changes nothing for now: its drives are in the modes that "
-            "they are to keep", typed("ceph wcache apply {} --persist", rollout.plan_id),
+            "they are to keep", "persist", {},
         )
 
 

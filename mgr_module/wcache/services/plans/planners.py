@@ -79,6 +79,11 @@ class OwnRuns(NamedTuple):
     options: CampaignOptions
     cost: str
 
+    @property
+    def real(self) -> bool:
+        """Whether a drive that is not simulated is among them."""
+        return any(run.real for run in self.runs)
+
 
 class Planner(Protocol):
     """Plans the changes of one knob from what is known now, and finds what is wrong with them.

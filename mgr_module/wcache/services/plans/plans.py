@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import replace
+from functools import partial
 from typing import (
     Any,
     Dict,
@@ -25,6 +26,7 @@ from ...core.change.rollout_state import Rollout, RolloutStatus, not_lasting
 from ...core.change.waves import arranged, later_words
 from ...core.errors import (
     ConflictError,
+    ConsentError,
     MalformedError,
     NotFoundError,
     RefusedError,
@@ -55,6 +57,7 @@ from .plan_guards import (
     OwnTrial,
     begin_trial_of,
     gate_settings,
+    only_to_last,
     plan_order,
     require_assignable,
     require_consent,
@@ -188,20 +191,24 @@ class PlanService:
 
     def apply(
         self, plan_id: str, override: Optional[str] = None, trial: bool = False,
-        persist: bool = False, dry_run: bool = False, consent_writeback: bool = False,
+        persist: bool = False, dry_run: bool = False, consent_turn_on: bool = False,
     ) -> Dict[str, Any]:
         """`apply`: carry out a plan in the background, proving each change.
 
         `override` names preconditions that need not hold, also of a plan that waits for them.
         A `trial` makes the first change, measures what it gains, and takes it back, or is the
         knob's own.  `persist` is the only consent to make what was judged well last, and
-        `consent_writeback` the one to acknowledge what bcache's cache device alone has.  A
-        `dry_run` says what would happen.
+        `consent_turn_on` the one to acknowledge what bcache's cache device alone has.  A
+        `dry_run` says what would happen, and so does what is missing a consent.
         """
         engine, need_not = self._engine, holding.parse_override(override or "")
         world = engine.world()
         rollout = require_plan(world.rollouts, plan_id).rollout
         own = self._own_trial(world, rollout) if trial else None
+        forecast = partial(
+            apply_forecast, engine, plan_id, need_not, trial=trial,
+            commits_per_s=self._clients.commits_per_s,
+        )
         if own is not None and (need_not or persist):
             raise RefusedError(
                 f"plan {plan_id} is tried by a trial of its own, which takes neither --override "
@@ -210,19 +217,18 @@ class PlanService:
         if dry_run:
             if rollout.status is not RolloutStatus.PLANNED:
                 require_in_place(world, rollout)
-            elif own is None:
-                require_for_now(rollout, persist)
             if own is not None:
                 return trial_forecast(rollout, own, world)
-            return apply_forecast(
-                engine, plan_id, need_not, trial=trial, persist=persist,
-                commits_per_s=self._clients.commits_per_s,
-            )
-        with engine.deciding(world.advised()) as (world, orders):
-            return self.applied(
-                world, orders, plan_id, need_not, trial=trial, persist=persist, own=own,
-                writeback=consent_writeback,
-            )
+            return forecast(persist or only_to_last(rollout))
+        try:
+            with engine.deciding(world.advised()) as (world, orders):
+                return self.applied(
+                    world, orders, plan_id, need_not, trial=trial, persist=persist, own=own,
+                    turn_on=consent_turn_on,
+                )
+        except ConsentError as missing:
+            missing.told = forecast(persist or only_to_last(rollout))
+            raise
 
     def _own_trial(self, world: World, rollout: Rollout) -> Optional[OwnTrial]:
         if rollout.status is not RolloutStatus.PLANNED:
@@ -232,7 +238,7 @@ class PlanService:
     def applied(
         self, world: World, orders: Orders, plan_id: str,
         need_not: Tuple[Precondition, ...] = (), *, trial: bool = False, persist: bool = False,
-        by: str = ADMIN, own: Optional[OwnTrial] = None, writeback: bool = False,
+        by: str = ADMIN, own: Optional[OwnTrial] = None, turn_on: bool = False,
     ) -> Dict[str, Any]:
         """Apply by a look that holds; `own` is a trial in place of the plan's first change."""
         require_thawed(world)
@@ -254,15 +260,15 @@ class PlanService:
         require_startable(world, rollout)
         # what it was planned with is no consent: what is asked for now is held against the drives
         require_unmoved(world, replace(rollout, consent_persist=persist))
-        require_consent(rollout, writeback)
+        require_consent(rollout, turn_on)
         self._require_fit(world, orders, rollout, need_not)
         if trial:
             require_measured(rollout)
-        given = (("trial", trial), ("persist", persist), ("consent-writeback", writeback))
+        given = (("trial", trial), ("persist", persist), ("consent-turn-on", turn_on))
         words = "".join(f" --{name}" for name, is_given in given if is_given)
         orders.note(by, plan_id, f"apply{words} requested")
         orders.steer(
-            plan_id, lambda plan: plan.consent(trial=trial, persist=persist, writeback=writeback)
+            plan_id, lambda plan: plan.consent(trial=trial, persist=persist, writeback=turn_on)
         )
         self.override(orders, rollout, need_not)
         status = orders.begin(plan_id)

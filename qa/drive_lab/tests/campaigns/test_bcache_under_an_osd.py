@@ -268,7 +268,7 @@ def test_its_mode_leaves_writeback_when_nothing_is_dirty_and_comes_back_with_con
     with pytest.raises(CommandError, match=r"nvme0n1 \(.*serial .*under osd\.0 .*--consent-wr"):
         stage.wcache("apply", plan_id=back_id)
     assert mode_of(stage) == "writethrough"
-    stage.wcache("apply", plan_id=back_id, consent_writeback=True)
+    stage.wcache("apply", plan_id=back_id, consent_turn_on=True)
     # a busy machine may make the step look worse: then it went back by itself
     assert ended(stage.wcache, back_id, 2 * HANG_S)["status"] in ("done", "rolled back")
     if stage.wcache("plan show", plan_id=back_id)["status"] == "done":

@@ -38,7 +38,7 @@ def test_nearly_all_of_a_commit_with_the_cache_off_is_flushes_with_nothing_to_wr
     stage, release
 ):
     stage.wait_clean()
-    stage.wait("the forecast", lambda: stage.wcache("try")["state"] == "forecast")
+    stage.wait("the forecast", lambda: stage.wcache("try", dry_run=True)["state"] == "forecast")
     stage.ceph("wcache", "try", "--accept-cost")
     stage.wait("the answer", lambda: stage.wcache("try")["state"] == "answer", 4 * HANG_S)
 

@@ -65,7 +65,9 @@ def test_what_is_printed_leads_a_newcomer_to_a_true_answer_and_back(stage):
     before = seen(stage)
     stage.add_host()
 
-    forecast, confirming = until(stage, TRY, lambda _, next_: next_.endswith("--accept-cost"))
+    forecast, confirming = until(
+        stage, f"{TRY} --dry-run", lambda _, next_: next_.endswith("--accept-cost")
+    )
     assert "this would measure 3 drives" in forecast[0]
     begun, following = typed(stage, confirming)
     assert "measuring: " in begun[0]

@@ -212,7 +212,8 @@ def test_osds_that_move_or_get_data_or_had_the_alert_are_tried_after_others():
 
     def tried(osds):
         return said(
-            mgr, "memory trial start", scope="class:hdd", osds=osds)["forecast"]["osds"]
+            mgr, "memory trial start", scope="class:hdd", osds=osds, dry_run=True,
+        )["forecast"]["osds"]
 
     first = tried(6)
     assert tried(3) == first[:3]
@@ -476,6 +477,6 @@ def test_what_is_counted_after_caches_were_emptied_is_no_evidence_until_they_hav
 def test_beside_a_trial_that_has_every_osd_try_tells_what_it_would_cost_once_that_is_over():
     mgr = begun(three_hosts(classes=("hdd",)))
     assert {*shown(mgr)["osd_ids"]} == {0, 1, 2}
-    told = said(mgr, "try")
+    told = said(mgr, "try", dry_run=True)
     assert told["occupied"] == "memory trial t1"
     assert told["forecast"]["drives"] > 0

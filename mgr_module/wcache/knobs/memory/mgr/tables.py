@@ -146,7 +146,7 @@ def trial(data: Mapping[str, Any]) -> str:
     if data["trial_id"]:
         return "\n".join([*lines, f"trial {data['trial_id']} started",
                           "next: ceph wcache memory trial show"])
-    return "\n".join([*lines, "next: the same command with --accept-cost"])
+    return "\n".join([*lines, f"next: {data['next']}"])
 
 
 def trial_show(data: Mapping[str, Any]) -> str:

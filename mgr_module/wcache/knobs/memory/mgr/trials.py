@@ -7,7 +7,7 @@ from typing import Any, Dict, List, Optional
 from ....core import codec
 from ....core.change.preconditions import no_longer_met
 from ....core.change.rollout_state import Rollout
-from ....core.errors import ConflictError, MalformedError, RefusedError
+from ....core.errors import ConflictError, ConsentError, MalformedError, RefusedError
 from ....core.events import STOP
 from ....core.fleet.agents import MEMORY_UNTOLD_S
 from ....core.scope import parse_scope
@@ -51,6 +51,7 @@ class Trials:
     def ask(
         self, scope: str, target_bytes: Optional[int] = None, osds: Optional[int] = None,
         period_s: Optional[int] = None, blocks: Optional[int] = None, accept_cost: bool = False,
+        dry_run: bool = False,
     ) -> Dict[str, Any]:
         """`memory trial start`: what it would take; with `accept_cost` it is begun."""
         engine, world = self._engine, self._engine.world()
@@ -65,12 +66,8 @@ class Trials:
             self._next_id(world), world, facts, wanted.device_class, target_bytes, most,
             period_s=period_s, blocks=blocks,
         )
-        if accept_cost:
-            with engine.deciding(world) as (world, orders):
-                begin_trial(self._own(trial), world, orders)
-            engine.wake()
-        return {
-            "trial_id": trial.trial_id if accept_cost else "",
+        told = {
+            "trial_id": "",
             "forecast": {
                 "osds": list(trial.osd_ids), "low_bytes": trial.low_bytes,
                 "high_bytes": trial.high_bytes, "seconds": round(trial.seconds, 1),
@@ -78,6 +75,14 @@ class Trials:
                 "settle_s": trial.settle_s,
             },
         }
+        if not accept_cost:
+            raise ConsentError("this is only what it would take", "accept_cost", told)
+        if dry_run:
+            return told
+        with engine.deciding(world) as (world, orders):
+            begin_trial(self._own(trial), world, orders)
+        engine.wake()
+        return {**told, "trial_id": trial.trial_id, "started": True}
 
     def of_plan(self, rollout: Rollout, world: World) -> OwnTrial:
         """`apply --trial` of a plan: its first larger target, on OSDs that are to have it."""
