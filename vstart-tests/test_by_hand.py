@@ -77,10 +77,10 @@ def test_a_prior_state_that_nobody_here_knows_stops_its_drive_until_an_admin_acc
     assert ELSEWHERE in status(wcache)
     with pytest.raises(CommandError, match="drive accept"):
         wcache("campaign start", scope="osd.0", loads="depth1", pairs=4, accept_cost=True)
-    with pytest.raises(CommandError, match="--yes"):
+    with pytest.raises(CommandError, match="--accept-cost"):
         wcache("drive accept", hostname="h1", domain_id=domain_id)
     assert entry.exists()
-    wcache("drive accept", hostname="h1", domain_id=domain_id, yes=True)
+    wcache("drive accept", hostname="h1", domain_id=domain_id, accept_cost=True)
     wcache.wait("it is accepted", lambda: "WCACHE_PRIOR_LOST" not in status(wcache))
     assert not entry.exists()
     assert kernel_view(device) == "write back"

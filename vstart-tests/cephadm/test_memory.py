@@ -113,7 +113,7 @@ def test_a_host_is_taken_over_from_the_autotuner_which_works_on_and_given_back(
         if row["host"] == HOST and row["target_bytes"] == before[f"osd/host:{HOST}"]
         and row["onode_misses_per_s"] is not None and not row["settling_s"]
     ], 400)
-    plan = wcache("plan", knob="memory", take_over=HOST)
+    plan = wcache("plan", knob="memory", override=f"autotuner:{HOST}")
     edits = [edit for change in plan["changes"] for edit in change["edits"]]
     assert (f"{HOST}/cephadm", LABEL) in {(edit["who"], edit["name"]) for edit in edits}
     # the last step of each section; the host's own value goes, which overrides that of a class

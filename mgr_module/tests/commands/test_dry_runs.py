@@ -26,6 +26,23 @@ def test_every_command_that_changes_something_has_a_dry_run():
     assert without <= OTHERS
 
 
+CONSENTS = {
+    "accept_cost", "consent_turn_on", "host_is_gone", "hosts_read", "override", "persist",
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.prefix)
+def test_the_help_names_each_word_of_consent(command):
+    declared = {item.split(",")[0][len("name="):] for item in command.arguments}
+    told = command.help
+    if command.prefix == "wcache ab":
+        assert "arguments as for `campaign start`" in told
+        told = next(one.help for one in COMMANDS if one.prefix == "wcache campaign start")
+    for word in declared & CONSENTS:
+        assert f"--{word.replace('_', '-')}" in told
+    assert not declared & {"yes", "force", "confirm", "take_over", "consent_writeback"}
+
+
 def stored(mgr):
     return dict(mgr.store.kept)
 

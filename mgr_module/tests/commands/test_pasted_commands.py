@@ -47,11 +47,11 @@ def test_the_name_of_a_cache_domain_is_one_word_of_what_gives_it_up():
     mgr.now_s += 600.0
     mgr.step()
     error = refused(
-        mgr, "drive accept", errno.EAGAIN, hostname="h1", domain_id=EVIL, yes=True
+        mgr, "drive accept", errno.EAGAIN, hostname="h1", domain_id=EVIL, accept_cost=True
     )
     assert pasted(error, "wcache-probe accept") == [["wcache-probe", "accept", EVIL, "--yes"]]
     stays = said(mgr, "agent rm", hostname="h1", host_is_gone=True)["stays"]
-    assert pasted("\n".join(stays), "drive accept") == [[*accept, "--yes"]]
+    assert pasted("\n".join(stays), "drive accept") == [[*accept, "--accept-cost"]]
 
 
 def test_the_section_of_a_setting_and_the_host_of_a_label_are_one_word():
@@ -74,8 +74,8 @@ def test_the_name_of_a_host_is_one_word_of_the_ways_around_cephadm():
     *_, label = cephadm_settings(facts, [host])
     assert shlex.split(label)[-2:] == [EVIL, "_no_autotune_memory"]
     (kept,) = advise(replace(facts, hosts=(host,)))
-    (words,) = pasted(kept.left_alone[0], "take-over")
-    assert words[-1] == f"--take-over={EVIL}"
+    (words,) = pasted(kept.left_alone[0], "--override")
+    assert words[-1] == f"--override=autotuner:{EVIL}"
 
 
 def test_the_name_of_a_device_class_is_one_word_of_a_patch_for_rook():

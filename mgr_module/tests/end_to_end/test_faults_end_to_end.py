@@ -178,15 +178,17 @@ def test_what_cannot_be_read_is_told_and_its_number_is_not_used_again():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("force", [False, True])
-def test_a_sick_cluster_is_not_measured_unless_forced_and_then_stays_out_of_advice(force):
+@pytest.mark.parametrize("override", [None, "cluster_healthy"])
+def test_a_sick_cluster_is_not_measured_unless_forced_and_then_stays_out_of_advice(override):
     mgr = a_mgr()
     mgr.now_s += 60.0
     mgr.view.state = make.cluster(
         mgr.view.state.osds.values(), missed=(Precondition.CLUSTER_HEALTHY,)
     )
-    code, _, error = mgr.command("campaign start", loads="depth1", accept_cost=True, force=force)
-    if not force:
+    code, _, error = mgr.command(
+        "campaign start", loads="depth1", accept_cost=True, override=override
+    )
+    if not override:
         assert code == -errno.EPERM
         assert "the cluster is not healthy" in error
         return

@@ -194,7 +194,7 @@ def test_an_osd_without_tcmalloc_is_reported_and_left_alone():
 
 CURES = {
     "no tcmalloc": "linked to it", "environment": "CephCluster", "ceph.conf": "remove it there",
-    "autotuner": "--take-over",
+    "autotuner": "--override",
 }
 
 
@@ -232,7 +232,7 @@ def test_cephadms_autotuner_keeps_its_hosts_until_one_is_taken_over_and_gets_it_
     assert said_of == "cephadm's autotuner se"
     instead = said(mgr, "memory recommend")["groups"][0]["instead"]
     assert any("autotune_memory_target_ratio" in line for line in instead)
-    answer = said(mgr, "plan", knob="memory", take_over="h2")
+    answer = said(mgr, "plan", knob="memory", override="autotuner:h2")
     assert answer["changes"][0]["manual"] == [
         "ceph orch host label add h2 _no_autotune_memory"]
     touched = {e["who"] for c in answer["changes"] for e in c["edits"]}

@@ -274,7 +274,7 @@ def test_the_mons_are_asked_again_before_a_run_goes_on(allowed):
 def test_of_a_db_drive_each_of_its_osds_counts():
     mgr = with_db()
     is_ill(mgr, 9)
-    code, _, error = mgr.command("campaign start", scope="osd.0", loads="timer", force=False)
+    code, _, error = mgr.command("campaign start", scope="osd.0", loads="timer")
     assert code == 0, error
     assert all(9 not in one.spec.osd_ids for one in runs(mgr).values())
     told = said(mgr, "campaign show", campaign_id="c1")["skipped"]

@@ -321,7 +321,7 @@ def test_a_drive_that_does_not_go_back_is_owed_until_an_admin_takes_it_as_it_is(
     assert schedulers(mgr) == ["none", "mq-deadline", "none"]
     owed = [f for f in said(mgr, "status")["findings"] if f["code"] == "WCACHE_RESTORE_FAILED"]
     assert [f["subject"] for f in owed] == ["h1 domain-sda"]
-    ok(mgr.command("drive accept", hostname="h1", domain_id="domain-sda", yes=True))
+    ok(mgr.command("drive accept", hostname="h1", domain_id="domain-sda", accept_cost=True))
     mgr.steps(3, 5.0)
     assert shown(mgr, "p1")["changes"][1]["status"] == "accepted as it is"
     assert mgr.probes["h1"].option_actions == {}

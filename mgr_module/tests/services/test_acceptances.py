@@ -49,7 +49,7 @@ def test_a_probe_hears_of_an_acceptance_only_once_the_mons_have_it():
     mgr = a_mgr()
     probe, domain_id = left_over(mgr)
     mgr.store.slow = True
-    done = said(mgr, "drive accept", hostname="h1", domain_id=domain_id, yes=True)
+    done = said(mgr, "drive accept", hostname="h1", domain_id=domain_id, accept_cost=True)
     assert done["stored"] is False
     assert "once the mons have stored it and the probe has dropped its entries" in done["next"]
     mgr.report_all()

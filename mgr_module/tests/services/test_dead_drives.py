@@ -48,9 +48,9 @@ def test_a_drive_that_died_is_an_error_until_an_admin_gives_it_up(dies, restarte
         mgr.report_all()
     assert errors(mgr) == ["h1 domain-sda"]
     _, following = unconsented(mgr, "drive accept", hostname="h1", domain_id="domain-sda")
-    assert following == "ceph wcache drive accept h1 domain-sda --yes"
+    assert following == "ceph wcache drive accept h1 domain-sda --accept-cost"
     assert errors(mgr) == ["h1 domain-sda"]
-    ok(mgr.command("drive accept", hostname="h1", domain_id="domain-sda", yes=True))
+    ok(mgr.command("drive accept", hostname="h1", domain_id="domain-sda", accept_cost=True))
     mgr.report_all()
     assert errors(mgr) == []
     assert mgr.probes["h1"].leased == {}
@@ -59,7 +59,8 @@ def test_a_drive_that_died_is_an_error_until_an_admin_gives_it_up(dies, restarte
     mgr.restart()
     mgr.report_all()
     assert errors(mgr) == []
-    refused(mgr, "drive accept", errno.ENOENT, hostname="h1", domain_id="domain-sda", yes=True)
+    drive = {"hostname": "h1", "domain_id": "domain-sda"}
+    refused(mgr, "drive accept", errno.ENOENT, accept_cost=True, **drive)
 
 
 def test_a_host_that_is_gone_for_good_is_forgotten_with_what_it_owed():
@@ -68,12 +69,12 @@ def test_a_host_that_is_gone_for_good_is_forgotten_with_what_it_owed():
     mgr.now_s += 600.0
     mgr.step()
     error = refused(
-        mgr, "drive accept", errno.EAGAIN, hostname="h1", domain_id="domain-sda", yes=True
+        mgr, "drive accept", errno.EAGAIN, hostname="h1", domain_id="domain-sda", accept_cost=True
     )
     assert "`ceph wcache agent rm h1 --host-is-gone`" in error
     assert "--host-is-gone" in refused(mgr, "agent rm", errno.EAGAIN, hostname="h1")
     ok(mgr.command("agent rm", hostname="h1", host_is_gone=True))
     assert errors(mgr) == ["h1 domain-sda"]
-    ok(mgr.command("drive accept", hostname="h1", domain_id="domain-sda", yes=True))
+    ok(mgr.command("drive accept", hostname="h1", domain_id="domain-sda", accept_cost=True))
     assert errors(mgr) == []
     assert said(mgr, "status")["findings"] == []

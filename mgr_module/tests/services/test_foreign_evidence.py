@@ -79,11 +79,11 @@ def test_confirming_an_imported_verdict_costs_less_and_decides_by_its_own_data()
     mgr = imported()
     whole = said(mgr, "campaign start", dry_run=True, loads="depth1,batch")["forecast"]
     brief = said(
-        mgr, "campaign start", dry_run=True, loads="depth1,batch", confirm=True
+        mgr, "campaign start", dry_run=True, loads="depth1,batch", recheck=True
     )["forecast"]
     assert brief["drive_seconds"] < whole["drive_seconds"] / 2
     assert (brief["drives"], whole["drives"]) == (2, 4)
-    ok(mgr.command("campaign start", loads="depth1,batch", confirm=True, accept_cost=True))
+    ok(mgr.command("campaign start", loads="depth1,batch", recheck=True, accept_cost=True))
     mgr.settle()
     (row,) = said(mgr, "recommend")["recommendations"]
     assert row["mode"] == "write through"
@@ -94,7 +94,7 @@ def test_a_foreign_verdict_that_is_wrong_here_loses_against_what_is_measured_her
     mgr = imported()
     for probe in mgr.probes.values():
         probe.latency_ns = {mode: 5_000_000 for mode in probe.latency_ns}
-    ok(mgr.command("campaign start", loads="depth1", confirm=True, accept_cost=True))
+    ok(mgr.command("campaign start", loads="depth1", recheck=True, accept_cost=True))
     mgr.settle()
     (row,) = said(mgr, "recommend")["recommendations"]
     assert row["verdict"] == "no material difference"
@@ -104,8 +104,8 @@ def test_a_foreign_verdict_that_is_wrong_here_loses_against_what_is_measured_her
 def test_a_drive_model_without_a_verdict_is_measured_whole_though_confirming_was_asked_for():
     mgr = fresh()
     whole, brief = (
-        said(mgr, "campaign start", dry_run=True, loads="depth1", confirm=confirm)["forecast"]
-        for confirm in (False, True)
+        said(mgr, "campaign start", dry_run=True, loads="depth1", recheck=recheck)["forecast"]
+        for recheck in (False, True)
     )
     assert brief == whole
 

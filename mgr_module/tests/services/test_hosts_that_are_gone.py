@@ -73,11 +73,11 @@ def test_removed_in_the_middle_of_a_measurement_the_drive_left_switched_is_liste
         mgr.step()
     stays = said(mgr, "agent rm", hostname="h1", host_is_gone=True)["stays"]
     (line,) = [item for item in stays if item.startswith("sda may remain in write through, ")]
-    assert "`ceph wcache drive accept h1 domain-sda --yes`" in line
+    assert "`ceph wcache drive accept h1 domain-sda --accept-cost`" in line
     mgr.now_s += 600.0
     mgr.step()
     assert errors(mgr) == ["h1 domain-sda"]
-    ok(mgr.command("drive accept", hostname="h1", domain_id="domain-sda", yes=True))
+    ok(mgr.command("drive accept", hostname="h1", domain_id="domain-sda", accept_cost=True))
     assert errors(mgr) == []
 
 
@@ -108,7 +108,8 @@ def test_a_rollback_gives_up_a_removed_host_at_once_and_the_next_plan_goes_on():
     assert all_modes(mgr) == {WB}
     assert set(errors(mgr)) == {f"h1 {c['domain_id']}" for c in gone}
     for change in gone:
-        ok(mgr.command("drive accept", hostname="h1", domain_id=change["domain_id"], yes=True))
+        drive = {"hostname": "h1", "domain_id": change["domain_id"]}
+        ok(mgr.command("drive accept", accept_cost=True, **drive))
     assert errors(mgr) == []
     others_go_on(mgr)
 
@@ -127,7 +128,7 @@ def test_a_rollback_under_way_says_what_it_waits_for_until_the_host_is_removed()
         assert "`ceph wcache agent rm h1 --host-is-gone`" in line
         assert line in ok(mgr.command(command, plan_id="p1"))
     stays = said(mgr, "agent rm", hostname="h1", host_is_gone=True)["stays"]
-    assert [line for line in stays if "drive accept h1 domain-sda --yes" in line]
+    assert [line for line in stays if "drive accept h1 domain-sda --accept-cost" in line]
     for _ in range(5):
         mgr.step(1.0)
     plan = said(mgr, "plan show", plan_id="p1")

@@ -103,7 +103,7 @@ def test_a_cache_that_an_admin_switched_off_after_a_restore_nobody_heard_of_stay
     assert probe.modes()[domain_id] is WT
     (finding,) = [f for f in errors(mgr) if f["code"] == "WCACHE_PRIOR_LOST"]
     assert "has no entry of" in finding["detail"]
-    ok(mgr.command("drive accept", hostname="h1", domain_id=domain_id, yes=True))
+    ok(mgr.command("drive accept", hostname="h1", domain_id=domain_id, accept_cost=True))
     mgr.report_all()
     assert errors(mgr) == []
 
@@ -212,9 +212,9 @@ def test_an_entry_the_mgr_knows_nothing_of_is_told_until_an_admin_accepts_the_dr
     assert "WCACHE_PRIOR_LOST" in codes(mgr)
     code, _, error = mgr.command("drive accept", hostname="h1", domain_id="domain-sda")
     assert code == -errno.EPERM
-    assert "--yes" in error
+    assert "--accept-cost" in error
     assert "WCACHE_PRIOR_LOST" in codes(mgr)
-    done = said(mgr, "drive accept", hostname="h1", domain_id="domain-sda", yes=True)
+    done = said(mgr, "drive accept", hostname="h1", domain_id="domain-sda", accept_cost=True)
     assert done["journal_entries"] == ["action/p1.0"]
     assert done["stored"] is True
     assert done["next"].endswith("once the probe has dropped its entries")
@@ -222,7 +222,9 @@ def test_an_entry_the_mgr_knows_nothing_of_is_told_until_an_admin_accepts_the_dr
     mgr.report_all()
     assert "WCACHE_PRIOR_LOST" not in codes(mgr)
     assert "accepted as it is" in ok(mgr.command("history"))
-    code, _, error = mgr.command("drive accept", hostname="h1", domain_id="domain-sda", yes=True)
+    code, _, error = mgr.command(
+        "drive accept", hostname="h1", domain_id="domain-sda", accept_cost=True
+    )
     assert code == -errno.ENOENT
 
 
@@ -291,7 +293,7 @@ def test_an_entry_of_a_lease_that_no_run_owns_is_told_and_can_be_given_up(restar
     if restarted:
         mgr.restart()
     assert "WCACHE_RESTORE_FAILED" in codes(mgr)
-    done = said(mgr, "drive accept", hostname="h1", domain_id="domain-sda", yes=True)
+    done = said(mgr, "drive accept", hostname="h1", domain_id="domain-sda", accept_cost=True)
     assert done["journal_entries"] == ["lease/domain-sda"]
     mgr.report_all()
     mgr.report_all()

@@ -112,7 +112,7 @@ def test_a_cluster_that_is_not_well_is_said_before_and_refused():
     assert "not now" in ok(mgr.command("try", dry_run=True))
     error = refused(mgr, "try", errno.EPERM, accept_cost=True)
     assert "not healthy" in error
-    assert "--force" not in error
+    assert "--override" not in error
 
 
 def test_a_new_mgr_knows_the_answer_still():

@@ -55,7 +55,7 @@ def test_nothing_is_given_up_on_a_host_where_something_is_under_way():
     while not mgr.probes["h1"].leased:
         mgr.step()
     error = refused(
-        mgr, "drive accept", errno.EBUSY, hostname="h1", domain_id=domain_id, yes=True
+        mgr, "drive accept", errno.EBUSY, hostname="h1", domain_id=domain_id, accept_cost=True
     )
     assert "something is under way on h1" in error
     assert errors(mgr)

@@ -13,7 +13,8 @@ from wcache.core.model import DriveModel
 from wcache.core.options.entries import DRAINS
 
 MEASURE = {
-    "scope": "host:h1", "loads": "depth1", "pairs": 4, "drives_per_model": 1, "force": True,
+    "scope": "host:h1", "loads": "depth1", "pairs": 4, "drives_per_model": 1,
+    "override": "cluster_healthy",
 }
 
 
@@ -35,10 +36,10 @@ def campaigns_with_more(say):
     """Campaigns of one host, as many drives and pairs as is said."""
     more = {**MEASURE, "seed": 1, "consent_turn_on": True}
     mgr = measured()
-    say(mgr, "campaign start", dry_run=True, confirm=True, observe=False, **more)
-    say(mgr, "campaign start", confirm=True, accept_cost=True, **more)
+    say(mgr, "campaign start", dry_run=True, recheck=True, observe=False, **more)
+    say(mgr, "campaign start", recheck=True, accept_cost=True, **more)
     mgr.settle()
-    say(mgr, "campaign start", dry_run=True, observe=True, loads="traffic", force=True)
+    say(mgr, "campaign start", dry_run=True, observe=True, loads="traffic")
     say(mgr, "campaign start", dry_run=True, loads="capacity", calls=3)
     say(mgr, "campaign start", loads="capacity", calls=3, accept_cost=True)
     mgr.settle()
@@ -108,9 +109,11 @@ def options(say):
     mgr.report_all()
     two = {
         "option": "scheduler=none,mq-deadline", "scope": "cluster", "loads": "batch", "pairs": 4,
-        "drives_per_model": 3, "seed": 1, "force": False,
+        "drives_per_model": 3, "seed": 1,
     }
-    for more in ({"dry_run": True}, {}, {"accept_cost": True}):
+    for more in (
+        {"dry_run": True, "override": "cluster_healthy"}, {}, {"accept_cost": True},
+    ):
         say(mgr, "ab", **two, **more)
     mgr.settle()
     mgr.report_all()
@@ -155,7 +158,7 @@ def mclock(say):
     mgr = FakeMgr(*((f"h{i}", (make.drive("sda", i),)) for i in range(2)))
     mgr.report_all()
     mgr.step()
-    some = {"scope": "cluster", "calls": 3, "drives_per_model": 2, "force": True}
+    some = {"scope": "cluster", "calls": 3, "drives_per_model": 2, "override": "cluster_healthy"}
     say(mgr, "campaign start", dry_run=True, loads="capacity", **some)
     say(mgr, "campaign start", loads="capacity", accept_cost=True, **some)
     mgr.step()
@@ -186,7 +189,7 @@ def memory(say):
     say(mgr, "memory status", scope="host:h1")
     say(mgr, "memory status", all=True)
     say(mgr, "memory recommend", scope="class:hdd")
-    say(mgr, "plan", knob="memory", take_over="h1")
+    say(mgr, "plan", knob="memory", override="autotuner:h1")
     say(mgr, "apply", plan_id="p1")
     to_its_end(mgr)
     say(mgr, "plan show", plan_id="p1")

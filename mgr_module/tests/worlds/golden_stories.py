@@ -97,10 +97,10 @@ def priors(say):
     drive = {"hostname": "h1", "domain_id": domain_id}
     say(mgr, "drive accept", **drive)
     say(mgr, "drive accept", dry_run=True, **drive)
-    say(mgr, "drive accept", yes=True, **drive)
+    say(mgr, "drive accept", accept_cost=True, **drive)
     mgr.report_all()
     mgr.report_all()
-    say(mgr, "drive accept", yes=True, **drive)
+    say(mgr, "drive accept", accept_cost=True, **drive)
     say(mgr, "status")
 
 

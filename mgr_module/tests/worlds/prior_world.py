@@ -66,4 +66,4 @@ def left_over(mgr):
 
 
 def accept(mgr, domain_id):
-    return said(mgr, "drive accept", hostname="h1", domain_id=domain_id, yes=True)
+    return said(mgr, "drive accept", hostname="h1", domain_id=domain_id, accept_cost=True)

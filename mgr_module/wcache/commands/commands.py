@@ -43,10 +43,13 @@ from .status import bare, status_text
 from .tables import forecast
 from .trying import tried, try_text
 from .views import (
+    ACCEPT_COST,
     DRY_RUN,
     EACH,
     HISTORY_ARGUMENTS,
+    OF_CAMPAIGNS,
     SCOPE,
+    TURN_ON,
     Answer,
     Command,
     Views,
@@ -81,9 +84,9 @@ COMMANDS: Tuple[Command, ...] = (
     Command(
         "wcache drive accept",
         ("name=hostname,type=CephString", "name=domain_id,type=CephString",
-         "name=yes,type=CephBool,req=false", DRY_RUN), "rw",
-        "Accept a drive's current cache mode where its prior mode is lost or disputed; --yes says "
-        "that you have looked at the drive",
+         ACCEPT_COST, DRY_RUN), "rw",
+        "Accept a drive's current cache mode where its prior mode is lost or disputed; "
+        "--accept-cost gives the prior mode up for good",
         lambda s, v, a: s.accepts.accept(**a),
     ),
     *OF_DRIVES,
@@ -110,7 +113,8 @@ COMMANDS: Tuple[Command, ...] = (
          "name=hosts_read,type=CephBool,req=false", DRY_RUN), "rw",
         "Make the key of a host's probe, or with --all of each host's, and print what to run to "
         "bring the probes there; --run-by says what starts them, --image which container image "
-        "has the probe, --hosts-read that you have read the hosts' names",
+        "has the probe; without an orchestrator a stolen key can forge hosts' names, and "
+        "--hosts-read says that you have read them",
         lambda s, v, a: s.agents.add(
             a.get("hostname"), every=bool(a.get("all")), form=a.get("run_by"), image=a.get("image"),
             hosts_read=bool(a.get("hosts_read")), dry_run=bool(a.get("dry_run")),
@@ -127,27 +131,28 @@ COMMANDS: Tuple[Command, ...] = (
     ),
     Command(
         "wcache try",
-        (SCOPE, "name=accept_cost,type=CephBool,req=false", DRY_RUN), "rw",
-        "Say what measuring a drive or two per drive model would cost; --accept-cost begins it; "
-        "called again, show the progress, and then the result",
+        (SCOPE, ACCEPT_COST, DRY_RUN), "rw",
+        "Say what measuring a drive or two per drive model would cost; --accept-cost accepts that "
+        "(time, bytes, OSD caches emptied) and begins it; called again, show the progress, and "
+        "then the result",
         lambda s, v, a: tried(s.tries, v.world, v.recommended, s.auto.state.modes, **a), try_text,
     ),
     Command(
         "wcache campaign start",
         (SCOPE, "name=loads,type=CephString,req=false", "name=pairs,type=CephInt,req=false",
          "name=drives_per_model,type=CephInt,req=false", "name=seed,type=CephInt,req=false",
-         "name=consent_turn_on,type=CephBool,req=false", "name=force,type=CephBool,req=false",
-         "name=confirm,type=CephBool,req=false", "name=observe,type=CephBool,req=false",
-         "name=calls,type=CephInt,req=false", "name=accept_cost,type=CephBool,req=false",
+         TURN_ON, OF_CAMPAIGNS, "name=recheck,type=CephBool,req=false",
+         "name=observe,type=CephBool,req=false", "name=calls,type=CephInt,req=false", ACCEPT_COST,
          DRY_RUN), "rw",
         "Measure both cache modes on sampled drives of scope cluster, class:NAME, host:NAME, "
         "osd.N or model:PART, under loads traffic,depth1,batch,4m,timer; --dry-run shows the "
-        "most it can cost: time, bytes, OSD caches emptied; --accept-cost accepts that; "
-        "--consent-turn-on may turn a cache on that is off; "
-        "--confirm measures less where there is a verdict; --force measures on an unhealthy "
-        "cluster; with --observe nothing is toggled, and latencies come as tables of the mode that "
-        "is there; --loads=capacity toggles nothing either, and benches each OSD --calls times for "
-        "mClock",
+        "most it can cost, and --accept-cost accepts that: time, bytes, OSD caches emptied; "
+        "--consent-turn-on may turn a cache on that is off: a drive that lies about flushes then "
+        "loses writes at a power cut; --recheck measures less where there is a verdict; "
+        "--override=cluster_healthy adds load to a cluster or OSDs that are not well, and such "
+        "records are never pooled; with --observe nothing is toggled, and latencies come as tables "
+        "of the mode that is there; --loads=capacity toggles nothing either, and benches each OSD "
+        "--calls times for mClock",
         lambda s, v, a: s.campaigns.start(**a), forecast,
     ),
     Command(

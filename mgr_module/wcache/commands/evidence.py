@@ -60,7 +60,7 @@ class EvidenceService:
         return {
             "changed": new, "cluster": found.cluster, "verdicts": len(found.verdicts),
             "note": "not authenticated: shown as foreign, and decides nothing until measuring "
-                    "here confirms it (`ceph wcache campaign start --confirm`)",
+                    "here confirms it (`ceph wcache campaign start --recheck`)",
         }
 
     def drop(self, cluster: str, dry_run: bool = False) -> Dict[str, Any]:

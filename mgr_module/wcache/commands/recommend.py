@@ -205,7 +205,7 @@ def _foreign(rows: List[Dict[str, Any]]) -> List[str]:
             f"{load_name(load['load_point'])} {ratio(load)}" for load in row["loads"]
             if load["verdict"] == row["verdict"]
         )
-        todo = "" if row["measured_here"] else "; confirm it: ceph wcache campaign start --confirm"
+        todo = "" if row["measured_here"] else "; confirm it: ceph wcache campaign start --recheck"
         shown.append(
             f"foreign (decides nothing): class {row['device_class']}, drive model "
             f"{model_of(row)}: {row['verdict']}" + (f" ({loads})" if loads else "")

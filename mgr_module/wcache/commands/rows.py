@@ -13,7 +13,7 @@ from .evidence import evidence_text
 from .plans import plan, plan_text, whole_plan_text
 from .rollouts import forecast_text, plans, plans_text, rollout, rollout_text
 from .tables import forecast
-from .views import DRY_RUN, EACH, SCOPE, Command
+from .views import ACCEPT_COST, DRY_RUN, EACH, OF_CAMPAIGNS, SCOPE, TURN_ON, Command
 
 OF_DRIVES: Tuple[Command, ...] = (
     Command(
@@ -48,7 +48,7 @@ OF_DRIVES: Tuple[Command, ...] = (
         ("name=option,type=CephString", SCOPE,
          "name=loads,type=CephString,req=false", "name=pairs,type=CephInt,req=false",
          "name=drives_per_model,type=CephInt,req=false", "name=seed,type=CephInt,req=false",
-         "name=force,type=CephBool,req=false", "name=accept_cost,type=CephBool,req=false",
+         OF_CAMPAIGNS, ACCEPT_COST,
          "name=dirty_data,type=CephChoices,strings=clean|target|beyond,req=false",
          DRY_RUN), "rw",
         "Compare two values of an option, OPTION=A,B, by a campaign; arguments as for "
@@ -156,9 +156,9 @@ _OVERRIDE = "name=override,type=CephString,req=false"
 _KNOBS = "|".join((*(knob.name for knob in KNOBS), ALL))
 _PLAN = (
     SCOPE,
-    "name=consent_turn_on,type=CephBool,req=false",
+    TURN_ON,
     "name=persist,type=CephBool,req=false",
-    "name=take_over,type=CephString,req=false",
+    _OVERRIDE,
     f"name=knob,type=CephChoices,strings={_KNOBS},req=false",
     "name=option,type=CephString,req=false",
     "name=without,type=CephString,req=false",
@@ -171,9 +171,10 @@ OF_PLANS: Tuple[Command, ...] = (
         "Print the ordered changes that carry out the recommendations, in waves; changes nothing. "
         "--scope=class:NAME, host:NAME, osd.N, model:PART or several, with commas between, narrows "
         "it; --without=DRIVE,DRIVE leaves drives out (HOST:sda, a drive's id, or osd.N); "
-        "--knob=all: cache modes, then memory; --consent-turn-on may turn a cache on that is off; "
-        "--persist plans them to last over a power cycle, too; --take-over=HOST takes memory over "
-        "from cephadm; "
+        "--knob=all: cache modes, then memory; --consent-turn-on may turn a cache on that is off: "
+        "a drive that lies about flushes then loses writes at a power cut; --persist plans them to "
+        "last: a power cycle no longer takes them back; --override=autotuner:HOST takes memory "
+        "over from cephadm, which then divides it no more; "
         "--knob=options --option=cache_mode=MODE names bcache's mode; --dry-run keeps no plan",
         lambda s, v, a: s.plans.plan(**a), plan_text,
     ),
@@ -196,12 +197,15 @@ OF_PLANS: Tuple[Command, ...] = (
         "wcache apply",
         (_ID, _OVERRIDE, "name=trial,type=CephBool,req=false",
          "name=persist,type=CephBool,req=false",
-         "name=consent_turn_on,type=CephBool,req=false", DRY_RUN), "rw",
+         TURN_ON, DRY_RUN), "rw",
         "Carry out a plan in waves, each step judged by clients' writes; --persist, and nothing "
-        "else, makes changes that are judged well last over a power cycle; --override skips named "
-        "preconditions, as cluster_healthy or client_load (judge by benches); --trial makes the "
+        "else, makes changes that are judged well last: a power cycle no longer takes them back; "
+        "--override skips named "
+        "preconditions, each of which keeps clients from harm, as cluster_healthy or client_load "
+        "(judge by benches); --trial makes the "
         "first change only and takes it back, or of a plan of memory leases its larger target to "
-        "some OSDs; --consent-turn-on lets bcache acknowledge what its cache device alone has",
+        "some OSDs; --consent-turn-on turns bcache's writeback on: what its cache device alone "
+        "has is lost with it",
         lambda s, v, a: s.plans.apply(**a), forecast_text,
     ),
     Command(

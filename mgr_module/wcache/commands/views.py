@@ -241,6 +241,10 @@ FORMAT = "name=format,type=CephChoices,strings=plain|json|yaml,req=false"
 EACH = "name=all,type=CephBool,req=false"
 DRY_RUN = "name=dry_run,type=CephBool,req=false"
 SCOPE = "name=scope,type=CephString,req=false"
+# Words of consent: the help of each command that has one says what is risked.
+ACCEPT_COST = "name=accept_cost,type=CephBool,req=false"
+TURN_ON = "name=consent_turn_on,type=CephBool,req=false"
+OF_CAMPAIGNS = "name=override,type=CephChoices,strings=cluster_healthy,req=false"
 
 Answer = Tuple[int, str, str]
 Renderer = Callable[[Mapping[str, Any]], str]

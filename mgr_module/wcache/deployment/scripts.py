@@ -203,5 +203,5 @@ def _drives(domain_id: str, report: Optional[HostReport]) -> str:
 def _until_accepted(hostname: str, domain_id: str) -> str:
     return (
         "`ceph wcache status` reports it until you run "
-        + typed("ceph wcache drive accept {} {} --yes", hostname, domain_id)
+        + typed("ceph wcache drive accept {} {} --accept-cost", hostname, domain_id)
     )

@@ -24,7 +24,7 @@ class AcceptService:
         self._engine = engine
 
     def accept(
-        self, hostname: str, domain_id: str, yes: bool = False, dry_run: bool = False
+        self, hostname: str, domain_id: str, accept_cost: bool = False, dry_run: bool = False
     ) -> Dict[str, Any]:
         """`drive accept`: give up what is owed or in dispute of one cache domain.
 
@@ -48,9 +48,9 @@ class AcceptService:
             told = {"hostname": hostname, "domain_id": domain_id, **would([
                 f"give up the prior state, and change no drive: {item.why}" for item in found
             ])}
-            if not yes:
+            if not accept_cost:
                 raise ConsentError(
-                    f"{why}. Look at the drive first (`ceph wcache drive ls`)", "yes", told
+                    f"{why}. Look at the drive first (`ceph wcache drive ls`)", "accept_cost", told
                 )
             if dry_run:
                 return told

@@ -269,7 +269,7 @@ class AutoService:
         """Begin a campaign of as many drives as may be measured today; returns why it was not."""
         arguments: Dict[str, Any] = {
             "loads": LOADS if limits.bytes_per_day else FREE_LOADS, "only": frozenset(wish.keys),
-            "confirm": wish.purpose is not Purpose.AGAIN, "accept_cost": True, "by": AUTO,
+            "recheck": wish.purpose is not Purpose.AGAIN, "accept_cost": True, "by": AUTO,
         }
         if wish.purpose is Purpose.AGAIN:
             arguments["settle_s"] = max(SETTLE_AGAIN_S, SETTLE_FACTOR * world.options.settle_s)

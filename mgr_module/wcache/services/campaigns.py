@@ -59,7 +59,7 @@ from .plans.planners import OwnRuns, Planner
 ASKED_MAX = 64
 ASKED_S = 3.0
 CHECKS_MAX = 16  # settling checks of an experiment, there and back each
-OF_TOGGLES = ("pairs", "confirm", "consent_turn_on")  # arguments that only these have
+OF_TOGGLES = ("pairs", "recheck", "consent_turn_on")  # arguments that only these have
 # What it goes by may change while it is prepared, and then it is prepared anew.
 PREPARED_MAX = 3
 # Of all hosts alike; of a host's report see `_moved`.
@@ -159,12 +159,11 @@ class CampaignService:
         made, cost, campaign, chosen = ready.made, ready.cost, ready.campaign, ready.made.options
         broken = world.cluster.blocking
         if made.real and broken and not chosen.forced:
-            way = "wait until they are met, or use --force (the records are then never pooled)"
-            if made.cost:
-                way = (
-                    "wait until they are met, or use --force (what is measured is then never "
-                    "recommended)"
-                )
+            never = "recommended" if made.cost else "pooled"
+            way = (
+                "wait until they are met, or use --override=cluster_healthy (what is measured is "
+                f"then never {never})"
+            )
             raise RefusedError(precondition_text(broken, sick=world.cluster.sick), way)
         told = _answer(made, cost, orders.refresh())
         if not ready.cost_accepted:
@@ -346,7 +345,7 @@ def _prepare(
         seconds_max=seconds_max,
         bytes_max=options.experiment_bytes_max,
         consent_turn_on=bool(arguments.get("consent_turn_on")),
-        forced=bool(arguments.get("force")),
+        forced=bool(arguments.get("override")),
         client_wait_max_s=options.experiment_client_wait_max_s,
         same_share=options.no_difference_share,
         observe=observe,
@@ -375,7 +374,7 @@ def _prepare(
     runs, skipped = fit, (*selection.skipped, *unfit.values())
     if sample is not None:
         runs, chosen = cheapest(runs, chosen, sample)
-    if arguments.get("confirm"):
+    if arguments.get("recheck"):
         foreign = [verdict for _, verdict in world.foreign_verdicts]
         runs = shortened(runs, priors(world.recommendations, foreign))
     if observe:

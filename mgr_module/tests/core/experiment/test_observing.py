@@ -149,7 +149,7 @@ def make_state(state, counters=()):
 
 
 @pytest.mark.parametrize("what", [
-    {"pairs": 8}, {"confirm": True}, {"consent_turn_on": True},
+    {"pairs": 8}, {"recheck": True}, {"consent_turn_on": True},
 ])
 def test_what_belongs_to_experiments_is_refused_beside_observe(what):
     code, _, error = a_mgr().command("campaign start", observe=True, **what)

@@ -23,7 +23,10 @@ from .journal import JournalEntry, PriorDrive, prior_of
 # a drive takes some 600 bytes.
 PRIOR_BYTES_MAX = 16_000
 
-ACCEPT = "look at the drive, then accept it as it is: `ceph wcache drive accept HOST DOMAIN --yes`"
+ACCEPT = (
+    "look at the drive, then accept it as it is: `ceph wcache drive accept HOST DOMAIN "
+    "--accept-cost`"
+)
 
 
 class PriorDoubt(str, Enum):

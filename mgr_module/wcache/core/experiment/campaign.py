@@ -289,7 +289,10 @@ def _sampled_last(
 
 
 def _way_beside(left_alone: Mapping[str, Sequence[str]], *, gentle: bool) -> str:
-    way = "wait until they are well, or use --force (the records are then never pooled)"
+    way = (
+        "wait until they are well, or use --override=cluster_healthy (the records are then never "
+        "pooled)"
+    )
     if gentle or {*left_alone} != {SLOW_OPS}:
         return way
     return (

@@ -190,7 +190,7 @@ ADVICE: Dict[FindingCode, Tuple[str, str]] = {
     FindingCode.PRIOR_LOST: (
         "drive{s} had another cache mode before a change, and which is lost or disputed",
         "wcache does not touch that cache domain: look at the drive, correct its mode by hand if "
-        "it is wrong, then run `ceph wcache drive accept HOST DOMAIN --yes`",
+        "it is wrong, then run `ceph wcache drive accept HOST DOMAIN --accept-cost`",
     ),
     FindingCode.NO_ANALYSIS: (
         "the analysis cannot run",

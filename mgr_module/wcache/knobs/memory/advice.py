@@ -119,7 +119,7 @@ def why_not(host: HostFacts) -> str:
     if host.autotuned:
         return (
             "cephadm's autotuner sets its targets; take it over with "
-            + typed("ceph wcache plan --knob=memory --take-over={}", host.name)
+            + typed("ceph wcache plan --knob=memory --override=autotuner:{}", host.name)
             + ", or set cephadm's own options"
         )
     if host.room is None:

@@ -28,7 +28,7 @@ IN_ENVIRONMENT = "set the resources in the CephCluster"
 AT_START = "remove it there and restart the OSDs"
 AUTOTUNED = (
     "cephadm's autotuner sets their targets, and would undo others; set its options, or take the "
-    "host over with `ceph wcache plan --knob=memory --take-over={host}`"
+    "host over with `ceph wcache plan --knob=memory --override=autotuner:{host}`"
 )
 
 

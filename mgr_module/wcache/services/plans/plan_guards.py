@@ -13,7 +13,13 @@ from ...core.change.gate.judge import WATCHED
 from ...core.change.preconditions import precondition_text
 from ...core.change.rollout_state import Rollout, RolloutStatus
 from ...core.config_database import same, values_of
-from ...core.errors import ConflictError, ConsentError, RefusedError, WcacheError
+from ...core.errors import (
+    ConflictError,
+    ConsentError,
+    MalformedError,
+    RefusedError,
+    WcacheError,
+)
 from ...core.history import ADMIN
 from ...core.jobs import Touched
 from ...core.setting.drive_setting import DriveSetting
@@ -66,6 +72,19 @@ def require_assignable(knob: str, option: str) -> None:
             f"--option names nothing of the knob {knob}",
             typed("ceph wcache plan --knob={} --option=OPTION=VALUE", takes[0]),
         )
+
+
+def hosts_taken_over(override: str) -> Tuple[str, ...]:
+    """The hosts whose memory a plan takes over from cephadm, of `autotuner:HOST,...`."""
+    hosts = []
+    for name in filter(None, override.split(",")):
+        owner, _, host = name.strip().partition(":")
+        if owner != "autotuner" or not host:
+            raise MalformedError(
+                f"{name.strip()[:60]!r} is nothing that a plan overrides", "use autotuner:HOST"
+            )
+        hosts.append(host)
+    return tuple(hosts)
 
 
 def gate_settings(options: Options) -> GateSettings:

@@ -57,6 +57,7 @@ from .plan_guards import (
     OwnTrial,
     begin_trial_of,
     gate_settings,
+    hosts_taken_over,
     only_to_last,
     plan_order,
     require_assignable,
@@ -88,7 +89,7 @@ class PlanWish(NamedTuple):
     knob: str = DEFAULT.name
     only: Optional[FrozenSet[Tuple[str, str]]] = None
     by: str = ADMIN
-    take_over: str = ""
+    override: str = ""
     option: str = ""
     without: str = ""
 
@@ -142,7 +143,7 @@ class PlanService:
         require_assignable(knob, wish.option)
         options, cluster, scope = world.options, world.cluster, wish.scope
         require_scope(world, scope)
-        taken = tuple(name for name in wish.take_over.split(",") if name)
+        taken = hosts_taken_over(wish.override)
         wanted = planner.plan(Asked(
             plan_id, secrets.token_hex(NONCE_BYTES), scope, wish.consent_turn_on, wish.persist,
             wish.only, taken, wish.by == AUTO, wish.option, left_out(world, wish.without),

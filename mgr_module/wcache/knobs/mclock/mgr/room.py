@@ -183,7 +183,7 @@ class MclockPlanner(Planner):
             arguments.get("drives_per_model"), DRIVES_DEFAULT, 1, DRIVES_MAX, "drives_per_model"
         )
         scope = parse_scope(arguments.get("scope"))
-        forced = bool(arguments.get("force"))
+        forced = bool(arguments.get("override"))
         set_to, reports = world.options, world.believed_real
         not_now = {
             use.osd_id: world.of_plans[report.hostname, drive.domain_id]

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from ....commands.tables import lines_of
-from ....commands.views import DRY_RUN, EACH, SCOPE, Command
+from ....commands.views import ACCEPT_COST, DRY_RUN, EACH, SCOPE, Command
 from ....core import codec
 from ....core.automation.deciding import Wish
 from ....core.change.change import Change
@@ -306,10 +306,10 @@ ROWS: Tuple[Command, ...] = (
         "wcache memory trial start",
         ("name=scope,type=CephString", "name=target_bytes,type=CephInt,req=false",
          "name=osds,type=CephInt,req=false", "name=period_s,type=CephInt,req=false",
-         "name=blocks,type=CephInt,req=false", "name=accept_cost,type=CephBool,req=false",
-         DRY_RUN), "rw",
+         "name=blocks,type=CephInt,req=false", ACCEPT_COST, DRY_RUN), "rw",
         "Try a larger target on some OSDs of a device class, class:NAME, by a lease, as "
-        "`apply --trial` does for a plan; without --accept-cost, say what it would take",
+        "`apply --trial` does for a plan; --accept-cost accepts what it takes: minutes, and caches "
+        "that are filled and emptied again",
         lambda s, v, a: s.behind(MEMORY.name).trials.ask(**a), tables.trial,
     ),
     Command(
