@@ -30,7 +30,7 @@ from .design import CheckSlot, Slot
 from .leased_run import ATTEMPTS_MAX, LeasedRun
 from .period import PeriodUnderWay, Stage, read_at, samples_of
 from .run import Actions
-from .run_state import IN_PROGRESS, RunStatus, is_look
+from .run_state import IN_PROGRESS, is_look
 
 
 @dataclass
@@ -323,10 +323,7 @@ class ComparingRun(LeasedRun):
             # a probe that restarted restores by itself; only its answer proves that it could
             if self._releases < ATTEMPTS_MAX:
                 return self._give_back()
-            said = f"{event.detail}, {ATTEMPTS_MAX} times while restoring"
-            running = self.state.status is RunStatus.RUNNING
-            saved = self._stop_measuring(said, now_s) if running else []
-            return [*saved, *self._end_owing(said)]
+            return self._end_owing(f"{event.detail}, {ATTEMPTS_MAX} times while restoring", now_s)
         if self._now.phase in (Stage.DECIDING, Stage.IDLE):
             return []
         if self._now.phase is Stage.LOOKING:

@@ -185,16 +185,32 @@ class Factorial(Design):
         """See Design; in a settling check both go together: either transient shows."""
         if isinstance(slot, CheckSlot):
             return (slot.mode(seed), slot.mode(seed))
-        return factorial.cell(seed, slot.number)
+        replicate, place = divmod(slot.number, self.periods_per_unit)
+        return factorial.order(seed, replicate)[place]
 
     def transports(self, setup: ExperimentSetup) -> Tuple[Transport, ...]:
         return setup.transport, self._other.transport
 
     def pairs(self, setup: ExperimentSetup, periods: Periods) -> Tuple[Pair, ...]:
-        by_number = {
-            slot.number: period for slot, period in periods.items() if isinstance(slot, Slot)
-        }
-        return factorial.pairs(by_number, setup.pairs_max)
+        """See Design; the periods of a pair need not be neighbours.
+
+        Of a replicate first the pair in which the other drive was in write back, then the one in
+        which it was in write through.
+        """
+        found: List[Pair] = []
+        for index in range(0, setup.pairs_max - 1, self.pairs_per_unit):
+            four = [Slot(at, second) for at in (index, index + 1) for second in (False, True)]
+            if any(slot not in periods for slot in four):
+                break
+            at = {
+                (periods[slot].mode, factorial.crossed_mode(periods[slot])): slot for slot in four
+            }
+            for number, other in enumerate(CacheMode, index):
+                back, through = (at[(mode, other)] for mode in CacheMode)
+                sooner = back.number < through.number
+                first = CacheMode.WRITE_BACK if sooner else CacheMode.WRITE_THROUGH
+                found.append(Pair(number, first, periods[back], periods[through]))
+        return tuple(found)
 
     def sides(self, setup: ExperimentSetup, period: Period) -> Tuple[Side, ...]:
         first = Side(setup.transport, period.mode, period.state_before + period.state_after)

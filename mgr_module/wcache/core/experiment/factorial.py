@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import replace
 from itertools import permutations
-from typing import Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import List, Optional, Sequence, Tuple
 
 from ..errors import MalformedError
 from ..model import CacheMode
@@ -37,39 +37,6 @@ def order(seed: int, replicate: int) -> Tuple[Cell, ...]:
     """The four combinations in the order of time: fair, reproducible, in every release."""
     digest = hashlib.sha256(f"wcache replicate {seed} {replicate}".encode()).digest()
     return ORDERS[int.from_bytes(digest[:8], "big") % len(ORDERS)]
-
-
-def cell(seed: int, period_index: int) -> Cell:
-    """The combination of an experiment's n-th period, from 0."""
-    replicate, place = divmod(period_index, len(CELLS))
-    return order(seed, replicate)[place]
-
-
-def pairs(periods: Mapping[int, Period], pairs_max: int) -> Tuple[Pair, ...]:
-    """The pairs of the complete replicates, from the periods by their number in time.
-
-    Of a replicate first the pair in which the other drive was in write back, then the one
-    in which it was in write through; their periods need not be neighbours.
-    """
-    found: List[Pair] = []
-    for replicate in range(pairs_max // PAIRS_PER_REPLICATE):
-        first = replicate * len(CELLS)
-        numbers = range(first, first + len(CELLS))
-        if any(number not in periods for number in numbers):
-            break
-        at: Dict[Cell, int] = {}
-        for number in numbers:
-            at[(periods[number].mode, crossed_mode(periods[number]))] = number
-        for half, other in enumerate(CacheMode):
-            back, through = (at[(mode, other)] for mode in CacheMode)
-            sooner = CacheMode.WRITE_BACK if back < through else CacheMode.WRITE_THROUGH
-            found.append(
-                Pair(
-                    PAIRS_PER_REPLICATE * replicate + half, sooner, periods[back],
-                    periods[through],
-                )
-            )
-    return tuple(found)
 
 
 def replicates(found: Sequence[Pair]) -> List[Tuple[Pair, Pair]]:

@@ -214,17 +214,14 @@ class LeasedRun(RunMachine):
     def _silent(self, detail: str, now_s: float) -> Actions:
         """Nobody is there to release: the probe restores by itself when its lease runs out."""
         before = self.state.reason
-        detail = one_line(f"{before}; {detail}" if before else detail)
-        running = self.state.status is RunStatus.RUNNING
-        saved = self._stop_measuring(detail, now_s) if running else []
-        return [*saved, *self._end_owing(detail)]
+        return self._end_owing(one_line(f"{before}; {detail}" if before else detail), now_s)
 
-    def _end_owing(self, reason: str) -> Actions:
+    def _end_owing(self, reason: str, now_s: float) -> Actions:
         """Nobody answers for the domains: what was touched is owed until it is read."""
-        began = self.state.status is not RunStatus.WAITING
-        return self._end(RunStatus.ABORTED, reason, tuple(
-            name for name in self.spec.domain_ids if began and self.state.touched(name)
-        ))
+        running = self.state.status is RunStatus.RUNNING
+        saved = self._stop_measuring(reason, now_s) if running else []
+        owed = tuple(name for name in self.spec.domain_ids if self.state.touched(name))
+        return [*saved, *self._end(RunStatus.ABORTED, reason, owed)]
 
     def _given_back_late(self, event: events.Event) -> Actions:
         """An OSD that did not answer when the run ended has its own value back now."""
