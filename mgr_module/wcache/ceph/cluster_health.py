@@ -1,6 +1,6 @@
 """What Ceph's health, flags and PG states say of the cluster, and of which OSDs.
 
-`health_table` says what each forbids.  A mute hides a check and cures nothing: OSDs that a muted
+`health.py` says what each forbids.  A mute hides a check and cures nothing: OSDs that a muted
 check names stay ill, and what it does not name is not kept.
 """
 

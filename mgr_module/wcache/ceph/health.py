@@ -1,10 +1,7 @@
 """Health checks and progress events: those that wcache raises, and what Ceph's own mean.
 
-A check for each code, with what to do in its detail.
-
-The one table of Ceph's health checks, flags and PG states: what follows, and why.
-
-Read in the source of Ceph 18.2.7 and 20.2.4, and in the programs of 16.2.15.
+The table of Ceph's checks, flags and PG states was read in the source of Ceph 18.2.7 and 20.2.4,
+and in the programs of 16.2.15.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""What OSDs are told by `ceph tell`: options at run time, and a bench by mClock's recipe.
-
-Benches an OSD by the recipe by which it benches itself for mClock.
-"""
+"""What OSDs are told by `ceph tell`: options at run time, and a bench by mClock's recipe."""
 
 from __future__ import annotations
 

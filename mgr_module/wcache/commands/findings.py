@@ -1,6 +1,6 @@
 """Everything that is wrong at the moment: a finding is a function of a World.
 
-`FINDERS` has all of them but those of single hosts, which are kept (`drives/hosts.py`), and what
+`FINDERS` has all of them but those of single hosts, which are kept (`hosts.py`), and what
 services find of what they are about.
 """
 

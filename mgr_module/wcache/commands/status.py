@@ -2,8 +2,6 @@
 
 An alert of slow operations in BlueStore forbids nothing: it is explained, by what the OSD does
 now beside its like.
-
-`ceph wcache status`: the text of what there is, of what is under way, of what is wrong.
 """
 
 from __future__ import annotations

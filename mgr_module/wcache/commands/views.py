@@ -2,8 +2,6 @@
 
 They follow from a World, so they stay fast while an analysis or a campaign runs, and need no
 right to toggle anything.  So does `history`.
-
-One command: what it is called with, what it calls, and how its answer looks.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""What is expected: the gain of all plans, what waits, and when a campaign ends.
-
-When a campaign is expected to end, and when at the latest.
-"""
+"""What is expected: the gain of all plans, what waits, and when a campaign ends."""
 
 from __future__ import annotations
 

@@ -4,12 +4,10 @@ The OSD's own traffic is the load that counts: what it decided stands, and what 
 is not named for a bench's sake.  Without it a known load profile weights the benches, and
 where that is unknown too, each load that was measured has to agree or to be harmless.
 
-One verdict over several load points, weighted by the load an OSD really carries.
-
-The intervals of the log ratios are summed by each load's share of the writes.  The sum
-has to decide for the whole time, and no variant of the load (an hour, a load half or
-twice as crowded) may decide otherwise.  A load with 5% of the writes that is proven twice
-as slow vetoes a mode, and `no material difference` too: an average must not hide who pays.
+To weight the benches, the intervals of the log ratios are summed by each load's share of the
+writes.  The sum has to decide for the whole time, and no variant of the load (an hour, a load half
+or twice as crowded) may decide otherwise.  A load with 5% of the writes that is proven twice as
+slow vetoes a mode, and `no material difference` too: an average must not hide who pays.
 """
 
 from __future__ import annotations

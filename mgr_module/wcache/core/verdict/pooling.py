@@ -4,8 +4,6 @@ From three drives on the child's pool speaks, with the drive as the unit.  Below
 where there is no pool, agreement decides: what half of the drives decided, as long as the
 others are undecided and may be like them; contradiction is said.  Neither overrules a
 finding about a single drive: what a flush too fast or a transient showed was no cache mode.
-
-A verdict and the interval that it stands on: what it leaves open, what it proves.
 """
 
 from __future__ import annotations

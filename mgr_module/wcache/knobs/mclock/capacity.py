@@ -6,8 +6,6 @@ of this single call under its own name (src/osd/OSD.cc,
 `maybe_override_max_osd_capacity_for_qos`).  The same call made several times gives the
 capacity with an interval.  Capacities are positive and spread by factors, so everything
 is computed on logarithms, and the drive is the unit where several were measured.
-
-What the config database says to mClock: when it was stored, and what overrides it.
 """
 
 from __future__ import annotations

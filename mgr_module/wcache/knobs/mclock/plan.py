@@ -1,8 +1,6 @@
 """From mClock's advice to changes, and which stored capacities are stale.
 
 The order matters: no OSD falls back to the compiled default in between.
-
-Which stored capacities cannot be true of the cache mode that the drives are in.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""From facts to a recommendation for each group of hosts that are alike, in words.
-
-What an admin does where cephadm or Rook sets the targets: their own settings.
-"""
+"""From facts to a recommendation for each group of hosts that are alike, in words."""
 
 from __future__ import annotations
 

@@ -10,14 +10,10 @@ target.  So it keeps what is younger than an age with that much less.
 
 Upwards nothing is known until a trial has told; there the curve stays flat.
 
-What an OSD did between two readings: hits, misses, and what a miss cost.
-
-Divides the memory that a host can give among its device classes.
-
-The sum of what all OSDs wait is made smallest.  Curves have cliffs and plateaus, so the
-local slope says nothing: every point where a curve falls is tried with every one of the
-others, and combinations that cost more and wait more than another are dropped.  What is
-left is exact on the grid of STEP_BYTES.
+Where memory is divided, the sum of what all OSDs wait is made smallest.  Curves have cliffs and
+plateaus, so the local slope says nothing: every point where a curve falls is tried with every one
+of the others, and combinations that cost more and wait more than another are dropped.  What is left
+is exact on the grid of STEP_BYTES.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """What is known of the memory of OSDs and hosts, and what a plan has promised of it.
 
-What a plan has promised of a host, and whether it came true.
-
-It is stored when the plan is made, and watched once the plan is done.
+A promise is stored when the plan is made, and watched once the plan is done.
 """
 
 from __future__ import annotations

@@ -4,12 +4,8 @@ Everything is optional: counters differ between releases, and an OSD may leave o
 The age bins (18 and later) say how many bytes of a cache were used within how long; their
 edges are the OSD's own options (src/common/PriorityCache.cc, src/os/bluestore/BlueStore.h).
 
-How much memory a host can give to its OSDs.
-
 What other daemons need is assumed as cephadm's autotuner does: it takes a share of the RAM, takes
 that off, and divides the rest equally (src/pybind/mgr/cephadm/autotune.py).
-
-osd_memory_target as a knob.
 """
 
 from __future__ import annotations

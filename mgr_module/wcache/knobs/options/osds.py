@@ -1,8 +1,7 @@
 """From verdicts about options of OSDs to changes of the config database, by failure domain.
 
-What nobody but an admin changes: entries that say so, and values that plans took back.
-
-What was applied and is not there any more: a reboot takes drives' values away.
+And what only an admin changes: entries that say so, values that plans took back, values that were
+applied and are gone, as a reboot takes drives' values away.
 """
 
 from __future__ import annotations

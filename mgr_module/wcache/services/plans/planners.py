@@ -1,9 +1,4 @@
-"""What follows from the planners of all knobs, and changes of a plan as plain data.
-
-Changes of a plan as plain data: what `--format json` shows of each, in this order.
-
-What the rest asks of a knob; nobody needs to know which knobs there are.
-"""
+"""What follows from the planners of all knobs, and changes of a plan as plain data."""
 
 from __future__ import annotations
 

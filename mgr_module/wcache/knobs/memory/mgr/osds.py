@@ -1,10 +1,8 @@
 """Asks OSDs what they use of memory, and leases them another target for a while.
 
-Reads the memory of all OSDs again and again, in a thread of its own.
-
-Rates need two readings.  After a change of an OSD's target, a restart, or a bench that empties
-its caches, its age bins and rates tell of that and not of the load, so for as long as its bins
-reach back it counts as settling.
+All of them are read again and again, in a thread of its own.  Rates need two readings.  After a
+change of an OSD's target, a restart, or a bench that empties its caches, its age bins and rates
+tell of that and not of the load, so for as long as its bins reach back it counts as settling.
 """
 
 from __future__ import annotations
