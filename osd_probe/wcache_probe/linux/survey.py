@@ -139,15 +139,14 @@ class Survey:
 
     def host_findings(self) -> Tuple[Finding, ...]:
         """OSDs whose roles lead to no block device of this host, and what cannot be seen."""
-        return (*self._lost, *self._blind_finding(), *set_up.of_host(self._files, self._ours))
-
-    def _blind_finding(self) -> Tuple[Finding, ...]:
-        if not self._blind:
-            return ()
         text = f"whether other programs use the drives is unknown: {self._blind}"
-        return (Finding(
+        blind = Finding(
             FindingCode.SHARED_DRIVE, Severity.WARNING, OTHER_PROGRAMS, text, Cure.LET_PROBE_SEE
-        ),)
+        )
+        return (
+            *self._lost, *([blind] if self._blind else ()),
+            *set_up.of_host(self._files, self._ours),
+        )
 
     def _follow(self, osd: OsdDevices, ours: bool) -> None:
         name = f"osd.{osd.osd_id}"

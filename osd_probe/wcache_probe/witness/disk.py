@@ -51,9 +51,12 @@ def write(
     say: Callable[[str], None],
 ) -> int:
     """Write until stopped or the power is gone; 0 where at least one write was acknowledged."""
+    blocks = BLOCKS_MAX
+    while blocks * BLOCK_BYTES > scratch.span:
+        blocks //= 2
     run = WitnessRun(
         secrets.token_hex(RUN_ID_BYTES), hostname, scratch.files.boot_id, scratch.drive.drive_id,
-        scratch.drive.drive_model, scratch.drive.mode, _blocks(scratch), time.time(),
+        scratch.drive.drive_model, scratch.drive.mode, blocks, time.time(),
     )
     dropping = not_flushing(scratch.drive.state)
     if dropping and scratch.drive.mode is not CacheMode.WRITE_THROUGH:
@@ -124,13 +127,6 @@ def _write_all(
     say(f"stopped after {number} acknowledged writes; the plug was not pulled, so this test "
         "shows nothing; next: start both sides again, and pull it while this writes")
     return 0 if number else 1
-
-
-def _blocks(scratch: Scratch) -> int:
-    blocks = BLOCKS_MAX
-    while blocks * BLOCK_BYTES > scratch.span:
-        blocks //= 2
-    return blocks
 
 
 PIECE_BYTES = 2**20

@@ -45,8 +45,8 @@ def test_a_tool_in_trouble_tells_of_none():
     def late(command, seconds):
         raise NotReadyError("took too long")
 
-    assert DmCaches(late, tool="/sbin/dmsetup").read() == {}
-    assert DmCaches(late, tool=None).read() == {}
+    assert DmCaches(lambda: "/sbin/dmsetup", late).read() == {}
+    assert DmCaches(lambda: None, late).read() == {}
 
 
 def test_one_look_at_many_drives_asks_once():
@@ -56,7 +56,7 @@ def test_one_look_at_many_drives_asks_once():
         asked.append(command)
         return STATUS
 
-    caches = DmCaches(tool, lambda: now_s[0], "/sbin/dmsetup")
+    caches = DmCaches(lambda: "/sbin/dmsetup", tool, lambda: now_s[0])
     assert [len(caches.read()) for _ in range(60)] == [4] * 60
     assert asked == [["/sbin/dmsetup", "status", "--noflush"]]
     now_s[0] += CACHES_FRESH_S

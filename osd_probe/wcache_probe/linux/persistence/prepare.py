@@ -66,6 +66,20 @@ def choose(
     wanted: Dict[str, str] = {}
     unpinned = set()
     left_out, off = [], []
+
+    def want(wwid: str, dev_name: str) -> None:
+        """Name a drive in the rule, unless none can match it and no other."""
+        try:
+            name = pattern(wwid)
+        except RefusedError as error:
+            left_out.append(f"{dev_name}: {error.message}")
+            return
+        same = [disk for disk, other in disks if other != wwid and matches(name, other)]
+        if same:
+            left_out.append(f"{dev_name}: a rule for its wwid would also match {same[0]}")
+        else:
+            wanted[wwid] = dev_name
+
     for drive in (*drives, *journalled):
         # one that says it has no cache has none that could be pinned
         uncached = drive.state.device_cache is DeviceCache.NONE and drive.drive_id not in held
@@ -82,35 +96,17 @@ def choose(
         if drive.dev_name in keep_off:
             off.append(f"{drive.dev_name}: {how_to_name(drive)}")
             continue
-        why = _not_matched(drive.wwid, disks)
-        if why:
-            left_out.append(f"{drive.dev_name}: {why}")
-        else:
-            wanted[drive.wwid] = drive.dev_name
+        want(drive.wwid, drive.dev_name)
     # a drive that is not here now and comes back is still off
     for entry in entries:
         for prior in () if entry.of_options else entry.drives:
-            if prior.wwid in {"", *wanted, *unpinned} or not boots_with_rule(prior.transport):
-                continue
-            why = _not_matched(prior.wwid, disks)
-            if why:
-                left_out.append(f"{prior.dev_name}: {why}")
-            else:
-                wanted[prior.wwid] = prior.dev_name
+            known = prior.wwid in {"", *wanted, *unpinned}
+            if not known and boots_with_rule(prior.transport):
+                want(prior.wwid, prior.dev_name)
     return Chosen(
         tuple(sorted(wanted)), tuple(dict.fromkeys(left_out)), unpinned=tuple(off),
         flushed=made_to_flush(one for one in (*drives, *journalled) if one.wwid in wanted),
     )
-
-
-def _not_matched(wwid: str, disks: Sequence[Tuple[str, str]]) -> str:
-    """Why no rule can match the drive with this wwid and no other; empty where one can."""
-    try:
-        name = pattern(wwid)
-    except RefusedError as error:
-        return error.message
-    same = [disk for disk, other in disks if other != wwid and matches(name, other)]
-    return f"a rule for its wwid would also match {same[0]}" if same else ""
 
 
 @dataclass

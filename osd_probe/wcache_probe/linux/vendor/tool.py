@@ -234,13 +234,10 @@ class DmCaches:
     """Reads them, for all drives of a look at once."""
 
     def __init__(
-        self, run_tool: Run = run, clock: Callable[[], float] = time.monotonic,
-        tool: Optional[str] = "",
+        self, tool: Callable[[], Optional[str]] = lambda: find("dmsetup"), run: Run = run,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`tool`: where dmsetup is; looked for where it is empty, None where there is none."""
-        self._run = run_tool
-        self._clock = clock
-        self._tool = find("dmsetup") if tool == "" else tool
+        self._tool, self._run, self._clock = tool(), run, clock
         self._read_at_s = float("-inf")
         self._known: Dict[str, DmCacheState] = {}
 
