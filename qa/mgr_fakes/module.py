@@ -193,12 +193,12 @@ class FakeEngine(Engine):
     def __init__(self, ports: Ports, stops: FakeStops, clock: Callable[[], float]) -> None:
         super().__init__(ports, clock=clock)
         self._stops = stops
-        self.inside = self._executor
+        self.inside = self
 
     @property
     def free(self) -> bool:
         """Whether nobody has the lock now."""
-        return not self._lock._lock.locked()
+        return not self._lock.locked()
 
     def tick(self) -> Optional[float]:
         """See Engine."""

@@ -93,12 +93,17 @@ def test_like_steps_of_a_setting_are_one_line():
     assert "did not take" in shown
 
 
+def note(mgr, text):
+    with mgr.engine.orders() as orders:
+        orders.note("admin", "x", text)
+
+
 def test_lines_of_the_history_that_are_left_out_are_counted():
     mgr = a_mgr()
     for _ in range(LINES - len(said(mgr, "history")["history"])):
-        mgr.inside.note("admin", "x", "did something")
+        note(mgr, "did something")
     assert "earlier line" not in ok(mgr.command("history"))
-    mgr.inside.note("admin", "x", "and once more")
+    note(mgr, "and once more")
     assert ok(mgr.command("history")).endswith("and 1 earlier line: see them with --limit=51")
     assert said(mgr, "history")["left_out"] == 1
 

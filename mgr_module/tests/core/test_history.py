@@ -200,7 +200,8 @@ def test_what_is_no_longer_applied_is_not_made_up_from_its_plan():
 
 def test_a_probe_that_restores_is_told_with_host_and_drive():
     mgr = a_mgr()
-    mgr.inside.note("probe h1", "domain-sda", "restored: the lease ran out")
+    with mgr.engine.orders() as orders:
+        orders.note("probe h1", "domain-sda", "restored: the lease ran out")
     (row,) = said(mgr, "history", what="probe", scope="osd.0")["history"]
     assert (row["hostname"], row["drive"], row["osd_ids"]) == ("h1", "domain-sda", [0])
 

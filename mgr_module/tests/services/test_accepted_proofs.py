@@ -43,7 +43,7 @@ def passed_to_h1(mgr):
     """What h1 is told with the request for its next report."""
     mgr.inside.hosts.tasks.clear()
     mgr.inside.hosts.reported_at_s.pop("h1", None)
-    task = ProbeCalls(mgr.inside, lambda hostname: 1).task_for("h1", mgr.now_s)
+    task = ProbeCalls(mgr.inside, lambda hostname: 1).next_look("h1", mgr.now_s)
     assert isinstance(task.request, ReportRequest)
     return task.request.proofs
 

@@ -89,7 +89,8 @@ def test_a_paused_rollout_takes_back_what_it_has_turned_on_and_not_judged():
     mgr = turning_on()
     until(mgr, MAKING)
     rollout = mgr.inside.rollouts["p1"]
-    mgr.inside.execute("p1", rollout.pause("by an admin"))
+    with mgr.engine.orders() as orders:
+        orders.execute("p1", rollout.pause("by an admin"))
     while not rollout.paused:
         mgr.step()
     tells_of_a_loss(mgr)

@@ -52,8 +52,9 @@ class DriveModelService:
                 if old is None and len(world.trusted) >= MODELS_MAX:
                     raise RefusedError(f"{MODELS_MAX} drive models are trusted already")
                 orders.note("admin", drive_model, f"power-loss protection trusted: {said}")
-                orders.trust(TrustedModel(drive_model, said, self._wall_clock()))
-            stored = orders.executor.is_stored(TRUSTED.prefix)
+                item = TrustedModel(drive_model, said, self._wall_clock())
+                orders.trust(drive_model, item)
+            stored = orders.is_stored(TRUSTED.prefix)
         return {
             "drive_model": drive_model, "trusted": True, "reason": said, "changed": changed,
             "stored": stored,
@@ -73,10 +74,10 @@ class DriveModelService:
                 return {"drive_model": drive_model, **would(lines)}
             if changed:
                 orders.note("admin", drive_model, "power-loss protection no longer trusted")
-                orders.distrust(drive_model)
+                orders.trust(drive_model, None)
             else:
                 _require_known(world, drive_model)
-            stored = orders.executor.is_stored(TRUSTED.prefix)
+            stored = orders.is_stored(TRUSTED.prefix)
         return {
             "drive_model": drive_model, "trusted": False, "changed": changed, "stored": stored,
             "note": "drives that were put into write back on this trust stay in it",
@@ -112,8 +113,8 @@ class DriveModelService:
                     raise RefusedError(f"{ACCEPTED_MAX} proofs are accepted already")
                 text = f"what {hostname} has shown is accepted: {said}"
                 orders.note("admin", drive_model, text)
-                orders.accept_proof(proof)
-            stored = orders.executor.is_stored(ACCEPTED_PROOFS.prefix)
+                orders.accept_proof(hostname, drive_model, proof)
+            stored = orders.is_stored(ACCEPTED_PROOFS.prefix)
         return {
             "drive_model": drive_model, "hostname": hostname, "accepted": len(proof.shown),
             "changed": changed, "stored": stored,
@@ -137,8 +138,8 @@ class DriveModelService:
             if changed:
                 text = f"what {hostname} has shown is no longer accepted"
                 orders.note("admin", drive_model, text)
-                orders.revoke_proof(hostname, drive_model)
-            stored = orders.executor.is_stored(ACCEPTED_PROOFS.prefix)
+                orders.accept_proof(hostname, drive_model, None)
+            stored = orders.is_stored(ACCEPTED_PROOFS.prefix)
         return {
             "drive_model": drive_model, "hostname": hostname, "changed": changed,
             "stored": stored,

@@ -157,7 +157,7 @@ class Service:
         until_s = time.monotonic() + self._store_wait_s
         while True:
             with self._engine.orders() as orders:
-                if orders.executor.is_stored(owner):
+                if orders.is_stored(owner):
                     return True
             if time.monotonic() >= until_s:
                 return False

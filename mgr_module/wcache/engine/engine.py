@@ -7,26 +7,28 @@ are made.
 
 from __future__ import annotations
 
-import queue
+import threading
 import time
 from contextlib import contextmanager
+from copy import copy
 from functools import partial
-from typing import Callable, Dict, Iterable, Iterator, List, Optional, Tuple
+from typing import Callable, Dict, Iterator, List, Optional, Tuple
 
 from ..core import events
 from ..core.automation.state import AutoState
 from ..core.change.rollout import RolloutMachine
+from ..core.cluster import ClusterState
 from ..core.errors import StorageError
 from ..core.experiment.run_state import OVER
 from ..core.history import HistoryEntry
-from ..core.jobs import Job
+from ..core.verdict.recommend import OsdProfiles
 from .another_drive import take_others
-from .executor import Executor, Ports
-from .orders import EngineLock, Orders
+from .executor import Ports
+from .orders import Orders
 from .run_queue import CLUSTER_GRACE_S, machine_of
 from .storing.archive import AUTOMATION, CAMPAIGN, RUN
 from .under_way import at_once, begun_jobs, in_common, open_jobs, touched_by, touched_by_run
-from .world import World, look
+from .world import World
 
 
 def steady_clock() -> Callable[[], float]:
@@ -35,32 +37,113 @@ def steady_clock() -> Callable[[], float]:
     return lambda: offset_s + time.monotonic()
 
 
-class Engine:
+class Engine(Orders):
     """Lets one in at a time: to look, to give orders, or to have the next thing done.
 
-    `ports`, `clock`, `wake` (there is something to do: the next tick comes at once), `config`,
-    `kept_blocks` and, before anything is loaded, `trial_kinds` are for anybody, who need not have
-    the lock.
+    What this file defines takes the lock, and is for others; what it inherits is for whoever has
+    the lock.  `ports`, `clock`, `wake` (there is something to do: the next tick comes at once),
+    `config`, `kept_blocks` and, before anything is loaded, `trial_kinds` are for anybody.
     """
 
     def __init__(
         self, ports: Ports, *, wake: Callable[[], None] = lambda: None,
         clock: Optional[Callable[[], float]] = None,
     ) -> None:
-        self.ports = ports
-        self.wake = wake
-        self.clock = clock or steady_clock()
-        self._lock = EngineLock()
-        self._events: queue.Queue[Tuple[str, events.Event]] = queue.Queue()
-        self._executor = Executor(
-            ports, clock=self.clock, wake=wake, post_event=self.post_event,
-            note=self._note, verdicts=lambda: look(self._executor, ports.view.cluster),
-            verdicts_later=self.world,
+        self._lock = threading.Lock()
+        super().__init__(
+            ports, clock=clock or steady_clock(), wake=wake, note=self._note,
+            verdicts=lambda: self._look(ports.view.cluster), verdicts_later=self.world,
         )
-        self._orders = Orders(self._executor, self._lock)
-        self.config = self._executor.config
-        self.trial_kinds = self._executor.questions.kinds
-        self.kept_blocks = self._executor.watching.kept
+
+    @contextmanager
+    def orders(self) -> Iterator[Engine]:
+        """Orders that follow from no look; nothing else changes meanwhile."""
+        if self._holder == threading.get_ident():  # it would wait for itself for ever
+            raise RuntimeError("the engine's lock is taken twice")
+        with self._lock:
+            self._holder = threading.get_ident()
+            try:
+                yield self
+            finally:
+                self._holder = 0
+
+    @contextmanager
+    def deciding(self, before: Optional[World] = None) -> Iterator[Tuple[World, Engine]]:
+        """A look, and orders that follow from it: nothing else changes meanwhile."""
+        looked = before or self.world()
+        _ = looked.cluster  # fetched while no lock is held
+        with self.orders():
+            yield self.look(looked), self
+
+    def _note(self, owner: str, text: str) -> None:
+        with self.orders():
+            self.note("mgr", owner, text)
+
+    # ---- what there is
+
+    def world(self, before: Optional[World] = None) -> World:
+        """What there is now; with the maps of an earlier look, and its advice where that stands."""
+        with self.orders():
+            return self._look(self.view.cluster) if before is None else self.look(before)
+
+    def look(self, before: World) -> World:
+        """The same for whoever has the lock."""
+        self.require_lock()
+        return self._look(lambda: before.cluster).taking_over(before)
+
+    def _look(self, maps: Callable[[], ClusterState]) -> World:
+        """What there is now; `maps` fetches the cluster's, where somebody looks at them."""
+        hosts, analyses, config = self.hosts, self.analyses, self.config
+        analyses.hear()
+        now_s = self.clock()
+        agents, only_stored, other_versions = hosts.agents.look(now_s)
+
+        def loads() -> OsdProfiles:
+            # from this look alone: the lock may be held, or not
+            return self.ports.profiles(lambda: world.real_results, lambda: world.osds_now)
+
+        world = World(
+            now_s=now_s, maps=maps, loads=loads, options=self.options(),
+            reports=dict(hosts.reports), reported_at_s=dict(hosts.reported_at_s),
+            awaited_until_s=dict(hosts.awaited_until_s),
+            journal_known=frozenset(hosts.journal_known), host_memory=dict(hosts.memory),
+            agents=agents, only_stored=only_stored, other_versions=other_versions,
+            blocked=hosts.agents.blocked(now_s), deployments=dict(hosts.deployments),
+            runs={run_id: copy(machine) for run_id, machine in self.runs.items()},
+            rollouts={plan_id: copy(machine) for plan_id, machine in self.rollouts.items()},
+            trials={job_id: copy(machine) for job_id, machine in self.trials.items()},
+            campaigns=dict(self.campaigns), awaited=self.awaited,
+            all_results=dict(analyses.results), pools=analyses.pools.known(),
+            trusted=analyses.trusted, accepted=analyses.accepted,
+            foreign=dict(analyses.foreign), analysis_error=analyses.error,
+            acceptances=dict(self.unrestored.accepted), frozen=self.frozen,
+            reserved=self.reserved, broken=dict(self.broken),
+            trouble=self.archive.trouble(), store_error=self.persistence.error,
+            unreadable=dict(self.archive.unreadable), unticked_s=now_s - self.ticked_at_s,
+            config=config.config, config_read_at_s=config.read_at_s, config_error=config.error,
+        )
+        return world
+
+    def is_active(self) -> bool:
+        """Whether something is under way, so that time matters."""
+        with self.orders():
+            return bool(self.reserved or begun_jobs(self.rollouts) or open_jobs(self.runs))
+
+    def history(self) -> List[HistoryEntry]:
+        """The lines of the audit log."""
+        with self.orders():
+            return self.audit.all()
+
+    def put_automation(self, state: AutoState, refused: Callable[[], None]) -> None:
+        """Store what `auto` keeps; where the mons refuse it, `status` says so."""
+        def done(error: Optional[StorageError]) -> None:
+            if error is not None:
+                refused()
+                self.persistence.failed(error)
+
+        self.archive.put(AUTOMATION, state, done)
+
+    # ---- the module's start and end
 
     def load(self) -> None:
         """Take up the stored state and go on where the last mgr stopped.
@@ -68,236 +151,151 @@ class Engine:
         Raises a WcacheError where it cannot be read; then nothing has begun, and it can be
         called again.
         """
-        with self._lock:
-            _load(self._executor)
+        with self.orders():
+            self._load()
+
+    def _load(self) -> None:
+        for jobs in (self.runs, self.rollouts, self.trials):
+            jobs.clear()
+        self.archive.check_version()
+        now_s = self.clock()
+        self.watchdog.trusted_from_s = self.queue.trusted_from_s = now_s + CLUSTER_GRACE_S
+        self.epoch = format(int(now_s * 1000), "x")
+        self.frozen = self.archive.frozen
+        self.audit.load()
+        self.hosts.load(self.archive, now_s)
+        self.analyses.load()
+        self.campaigns = self.archive.all(CAMPAIGN)
+        for plan_id, rollout in self.archive.plans.all().items():
+            with self._taking_up(f"rollout/{plan_id}"):
+                self.rollouts[plan_id] = RolloutMachine(rollout, self.epoch)
+        self.told.load(self.rollouts)
+        for run_id, state in self.archive.all(RUN).items():
+            if state.spec.campaign_id not in self.campaigns:
+                continue  # its campaign was never wholly stored, or cannot be read
+            over = state.status in OVER
+            count = len(state.spec.experiments)
+            periods = (
+                [{} for _ in range(count)] if over else self.archive.periods(run_id, count)
+            )
+            with self._taking_up(f"run/{run_id}"):
+                self.runs[run_id] = machine_of(state, periods, self.epoch)
+        for kind in self.trial_kinds.values():
+            stored = self.archive.get(kind.stored)
+            if stored is not None:
+                with self._taking_up(kind.stored.prefix):
+                    trial = kind.machine_of(stored, self.epoch)
+                    self.trials[trial.job_id] = trial
+        for owner in self.unrestored.load():
+            self.execute(owner, [events.SaveRun()])
+        for owner in [*begun_jobs(self.runs), *begun_jobs(self.rollouts)]:
+            self.note("mgr", owner, "resumed after a restart of the mgr")
+            if self.frozen:
+                self.feed(owner, events.FREEZE)
+            self.feed(owner, events.Begin())
+        for owner in open_jobs(self.trials):
+            self.feed(owner, events.Begin())
+        # what ended under the last mgr has had its turn
+        self.had_their_turn = {*self.runs}.difference(open_jobs(self.runs))
+        self.persistence.records.recover({run_id: m.state for run_id, m in self.runs.items()})
+        self.analyses.catch_up()
+        self.prune()
+        self.ticked_at_s = self.clock()
+
+    @contextmanager
+    def _taking_up(self, key: str) -> Iterator[None]:
+        """Leave out a stored value that no machine can be made of; the others go on."""
+        try:
+            yield
+        except Exception as error:
+            self.log.exception("%s is left out", key)
+            self.archive.left_out(key, error)
 
     def cancel_loads(self) -> None:
         """Stop every measurement that is under way: the mgr stops."""
-        with self._lock:
-            self._executor.cancel_all()
+        with self.orders():
+            for work in (self.measuring, self.questions, self.watching):
+                work.cancel_all()
 
-    # ---- the world's events
+    # ---- the loop
 
     def tick(self) -> Optional[float]:
         """Do what is due; returns the seconds until something is due again, or None."""
-        with self._lock:
-            return _turn(self._executor, self._posted())
+        with self.orders():
+            self.hear_store()
+            now_s = self.clock()
+            while not self._events.empty():
+                owner, event = self._events.get_nowait()
+                answer = event.answer if isinstance(event, events.Answered) else event
+                if isinstance(answer, (events.LoadFailed, events.BlocksEnded)):
+                    self.watchdog.cluster_at_s = 0.0  # where its OSDs are ill, that counts first
+                    self._tell_of_cluster(now_s)
+                self.feed(owner, event)
+            for owner in [*self.runs, *self.rollouts, *self.trials]:
+                self.guarded(owner, partial(self._tell_of_time, owner, now_s))
+            self._start_waiting(now_s)
+            self._tell_of_cluster(now_s)
+            take_others(self)
+            self.end_overdue(self.options().lease_ttl_s)
+            self.osd_options.ask_again(self.runs, now_s, self.epoch)
+            self.analyses.tick(now_s)
+            self.persistence.retry(now_s, self.save, self.analyses)
+            if self.persistence.prune_due:
+                self.prune()
+            self.ticked_at_s = self.clock()
+            self.log.debug("tick: %.3f s", self.ticked_at_s - now_s)
+            wakes = [
+                machine.wake_at_s for jobs in (self.runs, self.rollouts, self.trials)
+                for machine in jobs.values()
+            ]
+            due = [at_s for at_s in wakes if at_s is not None]
+            return max(0.001, min(due) - now_s) if due else None
 
-    def _posted(self) -> Iterator[Tuple[str, events.Event]]:
-        while True:
-            try:
-                yield self._events.get_nowait()
-            except queue.Empty:
-                return
+    def _tell_of_time(self, owner: str, now_s: float) -> None:
+        machine = self.machine(owner)
+        for event in self.watchdog.due(owner, machine, now_s) if machine is not None else ():
+            self.feed(owner, event)
 
-    def post_event(self, owner: str, event: events.Event) -> None:
-        """Queue an event from another thread; `tick` feeds it."""
-        self._events.put((owner, event))
-        self.wake()
+    def _tell_of_cluster(self, now_s: float) -> None:
+        for run_id, event in self.watchdog.unfit(self.runs.items(), now_s):
+            self.feed(run_id, event)
 
-    def _note(self, owner: str, text: str) -> None:
-        with self._lock:
-            self._executor.note("mgr", owner, text)
+    def _start_waiting(self, now_s: float) -> None:
+        if self.frozen or self.archive.trouble():
+            return
+        runs = self.runs
+        if self.unstored:
+            runs = {i: m for i, m in runs.items() if m.spec.campaign_id not in self.unstored}
+        benched = {name for call in self.measuring.going_on() for name in call.touched.hosts}
+        due = self.queue.due(runs, now_s, benched, self._apart())
+        for run_id, event in self.unrestored.begin(due, self.view):
+            if isinstance(event, events.Begin):
+                spec = self.runs[run_id].spec
+                self.note("mgr", run_id, f"started on {spec.hostname} {spec.domain_id}")
+            self.feed(run_id, event)
 
-    # ---- orders
-
-    @contextmanager
-    def deciding(self, before: Optional[World] = None) -> Iterator[Tuple[World, Orders]]:
-        """A look, and orders that follow from it: nothing else changes meanwhile."""
-        looked = before or self.world()
-        _ = looked.cluster  # fetched while no lock is held
-        with self._lock:
-            yield self._orders.look(looked), self._orders
-
-    @contextmanager
-    def orders(self) -> Iterator[Orders]:
-        """Orders that follow from no look."""
-        with self._lock:
-            yield self._orders
-
-    def put_automation(self, state: AutoState, refused: Callable[[], None]) -> None:
-        """Store what `auto` keeps; where the mons refuse it, `status` says so."""
-        def done(error: Optional[StorageError]) -> None:
-            if error is not None:
-                refused()
-                self._executor.persistence.failed(error)
-
-        self.ports.archive.put(AUTOMATION, state, done)
-
-    # ---- what there is
-
-    def world(self, before: Optional[World] = None) -> World:
-        """What there is now; with the maps of an earlier look, and its advice where that stands."""
-        with self._lock:
-            if before is not None:
-                return self._orders.look(before)
-            return look(self._executor, self.ports.view.cluster)
-
-    def is_active(self) -> bool:
-        """Whether something is under way, so that time matters."""
-        executor = self._executor
-        with self._lock:
-            return bool(
-                executor.reserved or begun_jobs(executor.rollouts) or open_jobs(executor.runs)
-            )
-
-    def history(self) -> List[HistoryEntry]:
-        """The lines of the audit log."""
-        with self._lock:
-            return self._executor.audit.all()
-
-
-# ---- by whoever has the lock
-
-
-def _load(executor: Executor) -> None:
-    """Take up the stored state and go on where the last mgr stopped."""
-    executor.runs.clear()
-    executor.rollouts.clear()
-    executor.trials.clear()
-    executor.archive.check_version()
-    now_s = executor.clock()
-    executor.watchdog.trusted_from_s = executor.queue.trusted_from_s = now_s + CLUSTER_GRACE_S
-    executor.epoch = format(int(now_s * 1000), "x")
-    executor.frozen = executor.archive.frozen
-    executor.audit.load()
-    executor.hosts.load(executor.archive, now_s)
-    executor.analyses.load()
-    executor.campaigns = executor.archive.all(CAMPAIGN)
-    for plan_id, rollout in executor.archive.plans.all().items():
-        with _taking_up(executor, f"rollout/{plan_id}"):
-            executor.rollouts[plan_id] = RolloutMachine(rollout, executor.epoch)
-    executor.told.load(executor.rollouts)
-    for run_id, state in executor.archive.all(RUN).items():
-        if state.spec.campaign_id not in executor.campaigns:
-            continue  # its campaign was never wholly stored, or cannot be read
-        over = state.status in OVER
-        count = len(state.spec.experiments)
-        periods = (
-            [{} for _ in range(count)] if over else executor.archive.periods(run_id, count)
-        )
-        with _taking_up(executor, f"run/{run_id}"):
-            executor.runs[run_id] = machine_of(state, periods, executor.epoch)
-    for kind in executor.questions.kinds.values():
-        stored = executor.archive.get(kind.stored)
-        if stored is not None:
-            with _taking_up(executor, kind.stored.prefix):
-                trial = kind.machine_of(stored, executor.epoch)
-                executor.trials[trial.job_id] = trial
-    for owner in executor.unrestored.load():
-        executor.execute(owner, [events.SaveRun()])
-    for owner in [*begun_jobs(executor.runs), *begun_jobs(executor.rollouts)]:
-        executor.note("mgr", owner, "resumed after a restart of the mgr")
-        if executor.frozen:
-            executor.feed(owner, events.FREEZE)
-        executor.feed(owner, events.Begin())
-    for owner in open_jobs(executor.trials):
-        executor.feed(owner, events.Begin())
-    # what ended under the last mgr has had its turn
-    executor.had_their_turn = {*executor.runs}.difference(open_jobs(executor.runs))
-    executor.persistence.records.recover({run_id: m.state for run_id, m in executor.runs.items()})
-    executor.analyses.catch_up()
-    executor.prune()
-    executor.ticked_at_s = executor.clock()
-
-
-@contextmanager
-def _taking_up(executor: Executor, key: str) -> Iterator[None]:
-    """Leave out a stored value that no machine can be made of; the others go on."""
-    try:
-        yield
-    except Exception as error:
-        executor.log.exception("%s is left out", key)
-        executor.archive.left_out(key, error)
-
-
-def _turn(executor: Executor, told: Iterable[Tuple[str, events.Event]]) -> Optional[float]:
-    """Do what is due; returns the seconds until something is due again, or None.
-
-    `told` is what has happened since.
-    """
-    executor.hear_store()
-    now_s = executor.clock()
-    for owner, event in told:
-        answer = event.answer if isinstance(event, events.Answered) else event
-        if isinstance(answer, (events.LoadFailed, events.BlocksEnded)):
-            executor.watchdog.cluster_at_s = 0.0  # where its OSDs are ill, that counts first
-            _tell_of_cluster(executor, now_s)
-        executor.feed(owner, event)
-    for owner in [*executor.runs, *executor.rollouts, *executor.trials]:
-        executor.guarded(owner, partial(_tell_of_time, executor, owner, now_s))
-    _start_waiting(executor, now_s)
-    _tell_of_cluster(executor, now_s)
-    take_others(executor)
-    executor.end_overdue(executor.options().lease_ttl_s)
-    executor.osd_options.ask_again(executor.runs, now_s, executor.epoch)
-    executor.analyses.tick(now_s)
-    executor.persistence.retry(now_s, executor.save, executor.analyses)
-    if executor.persistence.prune_due:
-        executor.prune()
-    executor.ticked_at_s = executor.clock()
-    executor.log.debug("tick: %.3f s", executor.ticked_at_s - now_s)
-    return _next_wake_s(executor, now_s)
-
-
-def _tell_of_time(executor: Executor, owner: str, now_s: float) -> None:
-    machine = executor.machine(owner)
-    for event in executor.watchdog.due(owner, machine, now_s) if machine is not None else ():
-        executor.feed(owner, event)
-
-
-def _tell_of_cluster(executor: Executor, now_s: float) -> None:
-    for run_id, event in executor.watchdog.unfit(executor.runs.items(), now_s):
-        executor.feed(run_id, event)
-
-
-def _start_waiting(executor: Executor, now_s: float) -> None:
-    if executor.frozen or executor.archive.trouble():
-        return
-    runs = executor.runs
-    if executor.unstored:
-        runs = {
-            i: m for i, m in runs.items() if m.spec.campaign_id not in executor.unstored
-        }
-    benched = {name for call in executor.measuring.going_on() for name in call.touched.hosts}
-    due = executor.queue.due(runs, now_s, benched, _apart(executor))
-    for run_id, event in executor.unrestored.begin(due, executor.view):
-        if isinstance(event, events.Begin):
-            spec = executor.runs[run_id].spec
-            executor.note("mgr", run_id, f"started on {spec.hostname} {spec.domain_id}")
-        executor.feed(run_id, event)
-
-
-def _apart(executor: Executor) -> Dict[str, str]:
-    """Waiting runs that are not begun beside what is not over, and why; "" for a moment."""
-    plans, reserved = open_jobs(executor.rollouts), executor.reserved
-    begun = {*begun_jobs(executor.runs)}
-    waiting = [run_id for run_id in open_jobs(executor.runs) if run_id not in begun]
-    if not (plans or reserved) or not waiting:
-        return {}
-    cluster, found = executor.view.cluster(), {}
-    others = [
-        *((f"plan {i}", touched_by(executor.rollouts[i].rollout, cluster)) for i in plans),
-        *((each.words, each.touched) for each in reserved),
-    ]
-    changing_now = at_once({}, executor.rollouts)
-    for run_id in waiting:
-        spec = executor.runs[run_id].spec
-        if spec.toggles and changing_now:
-            found[run_id] = ""
-        for name, touched in others:
-            mine = touched_by_run(spec)
-            common = in_common(mine, touched.own)
-            if common:
-                found[run_id] = f"waiting: {name} has {common} for itself"
-            elif in_common(mine, touched):  # until its step is over
-                found.setdefault(run_id, "")
-    return found
-
-
-def _next_wake_s(executor: Executor, now_s: float) -> Optional[float]:
-    machines: List[Job] = [
-        *executor.runs.values(), *executor.rollouts.values(), *executor.trials.values()
-    ]
-    due = [m.wake_at_s for m in machines if m.wake_at_s is not None]
-    return max(0.001, min(due) - now_s) if due else None
+    def _apart(self) -> Dict[str, str]:
+        """Waiting runs that are not begun beside what is not over, and why; "" for a moment."""
+        plans, reserved = open_jobs(self.rollouts), self.reserved
+        begun = {*begun_jobs(self.runs)}
+        waiting = [run_id for run_id in open_jobs(self.runs) if run_id not in begun]
+        if not (plans or reserved) or not waiting:
+            return {}
+        cluster, found = self.view.cluster(), {}
+        others = [
+            *((f"plan {i}", touched_by(self.rollouts[i].rollout, cluster)) for i in plans),
+            *((each.words, each.touched) for each in reserved),
+        ]
+        changing_now = at_once({}, self.rollouts)
+        for run_id in waiting:
+            spec = self.runs[run_id].spec
+            if spec.toggles and changing_now:
+                found[run_id] = ""
+            for name, touched in others:
+                mine = touched_by_run(spec)
+                common = in_common(mine, touched.own)
+                if common:
+                    found[run_id] = f"waiting: {name} has {common} for itself"
+                elif in_common(mine, touched):  # until its step is over
+                    found.setdefault(run_id, "")
+        return found

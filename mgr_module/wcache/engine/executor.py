@@ -8,6 +8,8 @@ the others go on: its lease is not named any more, so its probe restores.
 from __future__ import annotations
 
 import logging
+import queue
+import threading
 from dataclasses import dataclass
 from typing import (
     Callable,
@@ -78,21 +80,24 @@ class Ports:
 
 
 class Executor:
-    """All machines of the module, and what they share."""
+    """The first part of the engine: all machines of the module, and what they share."""
 
     def __init__(
         self, ports: Ports, *, clock: Callable[[], float], wake: Callable[[], None],
-        post_event: Callable[[str, events.Event], None], note: Callable[[str, str], None],
-        verdicts: Callable[[], Verdicts], verdicts_later: Callable[[], Verdicts],
+        note: Callable[[str, str], None], verdicts: Callable[[], Verdicts],
+        verdicts_later: Callable[[], Verdicts],
     ) -> None:
         archive, view, options = ports.archive, ports.view, ports.options
+        post_event = self.post_event
+        self.ports = ports
         self.archive = archive
         self.view = view
         self.options = options
         self.clock = clock
+        self.wake = wake
         self.log = ports.log
-        self.profiles = ports.profiles
-        self._cluster_log = ports.cluster_log
+        self._holder = 0  # the thread that has the lock
+        self._events: queue.Queue[Tuple[str, events.Event]] = queue.Queue()
         self.runs: Dict[str, RunMachine] = {}
         self.rollouts: Dict[str, RolloutMachine] = {}
         self.trials: Dict[str, Trial] = {}  # the last one of each knob that has its own
@@ -105,8 +110,7 @@ class Executor:
         self.ticked_at_s = 0.0  # when the last whole tick ended
         self.hosts = Hosts()
         self.audit = AuditLog(archive, clock, ports.log)
-        self._post_event = post_event
-        self.told = ChangeHistory(self.audit, lambda: self.hosts.reports, clock)
+        self.told = ChangeHistory(self.audit, self.hosts.reports, clock)
         self.gate = StoreGate(wake)
         self.persistence = StatePersistence(archive, ports.bounds, self.gate)
         self.unrestored = Unrestored(
@@ -115,6 +119,7 @@ class Executor:
         self.analyses = Analyses(analysis=ports.analysis, archive=archive, wake=wake)
         self.measuring = Measuring(ports.loads, post_event)
         self.questions = OsdQuestions(post_event)
+        self.trial_kinds = self.questions.kinds
         self.osd_options = OsdOptionTasks(ports.osd_options, view, post_event)
         self.config = ConfigWatch(
             database=ports.database, clock=clock, post_event=post_event, note=note,
@@ -126,6 +131,7 @@ class Executor:
             hosts=self.hosts, view=view, options=options, may_not_stop=self.queue.may_not_stop,
         )
         self.watching = Watching(ports.blocks, post_event, view, clock)
+        self.kept_blocks = self.watching.kept
         self.looking = Looking(
             stops=ports.stops, view=view, hosts=self.hosts, clock=clock, post_event=post_event,
             reserved=lambda: self.reserved,
@@ -134,17 +140,22 @@ class Executor:
             verdicts=verdicts, verdicts_later=verdicts_later, log=ports.log,
         )
 
+    def require_lock(self) -> None:
+        """Raise RuntimeError where this thread has not the engine's lock."""
+        if self._holder != threading.get_ident():
+            raise RuntimeError("an order is given without the engine's lock")
+
+    def post_event(self, owner: str, event: events.Event) -> None:
+        """Queue an event from another thread; the next tick feeds it."""
+        self._events.put((owner, event))
+        self.wake()
+
     # ---- what there is
 
     @property
     def reserved(self) -> Tuple[Holding, ...]:
         """What has OSDs for itself beside runs and plans."""
         return (*held(self.trials), *self.measuring.last_calls())
-
-    @property
-    def unticked_s(self) -> float:
-        """Seconds since the last whole tick."""
-        return self.clock() - self.ticked_at_s
 
     @property
     def awaited(self) -> FrozenSet[str]:
@@ -165,13 +176,9 @@ class Executor:
             self.campaigns, self.runs, self.analyses.results, self.rollouts,
         )
 
-    def is_stored(self, owner: str) -> bool:
-        """Whether the mons have a value, or where a machine stands."""
-        self.hear_store()
-        return self.persistence.is_stored(owner)
-
     def note(self, who: str, what: str, text: str, severity: Optional[str] = None) -> None:
         """Add a line to the audit log and to the mgr's; that of a run names its drive."""
+        self.require_lock()
         about = self.told.about(who, what, self.runs.get(what))
         self.audit.note(who, what, text, severity, about)
 
@@ -183,6 +190,7 @@ class Executor:
 
     def feed(self, owner: str, event: events.Event) -> None:
         """Give an event to a machine and do what it wants."""
+        self.require_lock()
         machine = self.machine(owner)
         if machine is None:
             return
@@ -196,6 +204,7 @@ class Executor:
 
     def execute(self, owner: str, actions: List[events.Action]) -> None:
         """Carry out actions in order; a step waits until what came before it is stored."""
+        self.require_lock()
         for action in actions:
             if self.gate.closed(owner) and not self.gate.passes(action):
                 self.gate.hold(owner, action, self.clock())
@@ -250,19 +259,13 @@ class Executor:
         self.guarded(owner, lambda: self._do_one(owner, action))
 
     def _do_one(self, owner: str, action: events.Action) -> None:
+        if isinstance(
+            action, (events.GiveTask, events.AskConfig, events.WatchBlocks, events.AskOsds)
+        ):
+            self._begins(owner)
         if isinstance(action, events.GiveTask):
-            self._begins(owner)
-            hostname = self._host_of(owner)
-            run = self.runs.get(owner)
-            if run is not None and run.spec.option_osd is not None:
-                report = self.hosts.reports.get(hostname)
-                self.osd_options.give(owner, run.spec, action, report)
-            elif hostname:
-                name = type(action.request).__name__
-                self.log.debug("%s: %s to %s: %s", owner, action.task_id, hostname, name)
-                self.hosts.tasks[hostname] = OpenTask(owner, Task(action.task_id, action.request))
+            self._give(owner, action)
         elif isinstance(action, events.AskConfig):
-            self._begins(owner)
             self.config.ask(owner, action)
         elif isinstance(action, events.MeasureLoad):
             self.gate.take(owner)
@@ -272,7 +275,7 @@ class Executor:
             touched = touched_by_run(run.spec) if run else Touched(osds=frozenset({load.osd_id}))
             self.measuring.start(owner, action, touched)
         elif isinstance(action, events.AskAnalysis):
-            self.analyses.look(action, lambda decided: self._post_event(owner, decided))
+            self.analyses.look(action, lambda decided: self.post_event(owner, decided))
         elif isinstance(action, events.SavePeriod):
             slot = slot_at(action.pair_index, action.second)
             self.archive.put_period(
@@ -284,21 +287,14 @@ class Executor:
             self.save(owner)
         elif isinstance(action, events.LookAtCluster):
             self.looking.look(owner, self.rollouts[owner], action.groups)
-        elif isinstance(action, events.WatchBlocks):
-            self._begins(owner)
-            self.watching.start(owner, action)
-        elif isinstance(action, events.WatchOsds):
+        elif isinstance(action, (events.WatchBlocks, events.WatchOsds)):
             self.watching.start(owner, action)
         elif isinstance(action, events.AskOsds):
-            self._begins(owner)
             self.questions.ask(owner, action)
         else:
-            self._say(owner, action)
-
-    def _say(self, owner: str, line: events.Note) -> None:
-        self.note("mgr", owner, line.text, line.severity)
-        if line.loud:
-            self._cluster_log(one_line(f"wcache {owner}: {line.text}", 900))
+            self.note("mgr", owner, action.text, action.severity)
+            if action.loud:
+                self.ports.cluster_log(one_line(f"wcache {owner}: {action.text}", 900))
 
     def _begins(self, owner: str) -> None:
         """A step is taken: what was held or measured before it is over.
@@ -310,11 +306,18 @@ class Executor:
         if owner not in self.runs:
             self.watching.cancel(owner)
 
-    def _host_of(self, owner: str) -> str:
-        if owner in self.runs:
-            return self.runs[owner].spec.hostname
-        change = self.rollouts[owner].current
-        return change.hostname if change else ""
+    def _give(self, owner: str, action: events.GiveTask) -> None:
+        """Have a probe do it with its next call; what is of an OSD's option is done here."""
+        run = self.runs.get(owner)
+        change = self.rollouts[owner].current if run is None else None
+        hostname = run.spec.hostname if run is not None else change.hostname if change else ""
+        if run is not None and run.spec.option_osd is not None:
+            report = self.hosts.reports.get(hostname)
+            self.osd_options.give(owner, run.spec, action, report)
+        elif hostname:
+            name = type(action.request).__name__
+            self.log.debug("%s: %s to %s: %s", owner, action.task_id, hostname, name)
+            self.hosts.tasks[hostname] = OpenTask(owner, Task(action.task_id, action.request))
 
     def save(self, owner: str) -> None:
         """Store where a machine stands, or whether all of it is FROZEN."""
@@ -350,12 +353,6 @@ class Executor:
         """What its hosts have told is of before what it has done."""
         for hostname in machine.hostnames:
             self.hosts.reported_at_s.pop(hostname, None)
-
-    def cancel_all(self) -> None:
-        """Stop every measurement that is under way: the mgr stops."""
-        self.measuring.cancel_all()
-        self.questions.cancel_all()
-        self.watching.cancel_all()
 
     # ---- errors of our own
 

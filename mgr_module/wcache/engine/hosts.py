@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Dict, FrozenSet, Iterable, Optional, Set, Tuple
 
@@ -81,7 +82,7 @@ class Hosts:
         """Take up what was stored; every probe counts as heard now."""
         for hostname, agent in archive.all(AGENT).items():
             self.agents.restore(replace(agent, hostname=hostname, seen_at_s=now_s))
-        self.reports = archive.all(REPORT)
+        self.reports.update(archive.all(REPORT))
         self.deployments = archive.all(DEPLOYMENT)
         self.removed = archive.get(REMOVED) or RemovedHosts()
 
@@ -92,9 +93,8 @@ class Hosts:
 
     def look_due(self, hostname: str, now_s: float) -> bool:
         """Whether the host's drives should be looked at again."""
-        age_s = self.report_age_s(hostname, now_s)
-        wanted = hostname in self.look_wanted
-        return age_s is None or age_s > (CHANGED_EVERY_S if wanted else REPORT_EVERY_S)
+        every_s = CHANGED_EVERY_S if hostname in self.look_wanted else REPORT_EVERY_S
+        return now_s - self.reported_at_s.get(hostname, -math.inf) > every_s
 
     def reported(self, hostname: str, now_s: float) -> None:
         """A report came: when the next one is needed, the time to wait for it begins anew."""
@@ -114,17 +114,12 @@ class Hosts:
         ):
             self.awaited_until_s[hostname] = now_s + AWAITED_S
 
-    def report_age_s(self, hostname: str, now_s: float) -> Optional[float]:
-        """How old the host's report is; None where none came that tells of what is there now."""
-        reported = self.reported_at_s.get(hostname)
-        return None if reported is None else now_s - reported
-
     def refresh(self, now_s: float) -> Age:
         """How old what a command goes by is; hosts whose reports are old are looked at again."""
-        for name in self.reports:
-            age_s = self.report_age_s(name, now_s)
-            if age_s is None or age_s > OLD_S:
-                self.look_wanted.add(name)
+        self.look_wanted.update(
+            name for name in self.reports
+            if now_s - self.reported_at_s.get(name, -math.inf) > OLD_S
+        )
         return age_of(self.reports.keys(), self.reported_at_s, now_s)
 
     def holds_no_lease(self, hostname: str, domain_id: str) -> bool:

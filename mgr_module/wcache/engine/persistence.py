@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Callable, Dict, Mapping, Set, Tuple, Union
+from typing import Callable, Dict, Mapping, Optional, Set, Tuple, Union
 
 from ..core.change.rollout import RolloutMachine
 from ..core.errors import StorageError
@@ -148,9 +148,9 @@ class StatePersistence:
         self.prune_due = False
         self.error = ""
 
-    def failed(self, error: StorageError) -> None:
-        """Something was not stored: shown until nothing waits for the store."""
-        self.error = error.line()
+    def failed(self, error: Optional[StorageError]) -> None:
+        """Something was not stored, or was: shown until nothing waits for the store."""
+        self.error = self.error if error is None else error.line()
 
     def not_saved(self, owner: str) -> None:
         """Where a machine stands was not stored: tried again later."""
@@ -205,7 +205,8 @@ class StatePersistence:
         self, owner: str, record: Record, analyses: Analyses, then: Callable[[], None]
     ) -> None:
         def stored() -> None:
-            self.records.stored(record, analyses.ended_at_s())
+            results = analyses.results
+            self.records.stored(record, {name: results[name].ended_at_s for name in results})
             analyses.final(record)
             then()
             self.stored()

@@ -55,7 +55,7 @@ class Unrestored:
         self._persistence = persistence
         self._runs = runs
         self._rollouts = rollouts
-        self._accepted: Dict[Key, Acceptance] = {}
+        self.accepted: Dict[Key, Acceptance] = {}  # what waits, by domain
         self._asked_at_s: Dict[Tuple[str, Key], float] = {}  # to restore, or to drop
         self._flagged: Set[Tuple[str, str]] = set()  # run and domain
 
@@ -103,7 +103,7 @@ class Unrestored:
         """A host has reported: domains that are as they were, and those somebody changed."""
         there = {note.key for note in report.journal}
         self._drop(
-            key for key, item in self._accepted.items()
+            key for key, item in self.accepted.items()
             if item.hostname == report.hostname and not there & set(item.keys)
             and all(map(self._persistence.is_stored, item.owners))
         )
@@ -153,7 +153,7 @@ class Unrestored:
 
     def request(self, hostname: str, now_s: float) -> Optional[Request]:
         """What a probe with nothing else to do should drop, or restore by what the mgr knows."""
-        for key, item in self._accepted.items():
+        for key, item in self.accepted.items():
             # only what the mons know to be given up
             stored = all(map(self._persistence.is_stored, (ACCEPTED.prefix, *item.owners)))
             if item.hostname == hostname and stored and self._asks("drop", key, now_s):
@@ -220,7 +220,7 @@ class Unrestored:
     def load(self) -> List[str]:
         """Take up what was stored: ids of runs and plans that it changed."""
         items = (self._archive.get(ACCEPTED) or Acceptances()).items
-        self._accepted = {(item.hostname, item.domain_id): item for item in items}
+        self.accepted = {(item.hostname, item.domain_id): item for item in items}
         return [owner for item in items for owner in self._give_up(item)]
 
     def accept(self, item: Acceptance) -> List[str]:
@@ -229,34 +229,30 @@ class Unrestored:
         Returns the ids of runs and plans that it changes.
         """
         key = (item.hostname, item.domain_id)
-        old, merged = self._accepted.get(key), item
+        old, merged = self.accepted.get(key), item
         if old is not None:
             keys, owners = {*old.keys, *item.keys}, {*old.owners, *item.owners}
             merged = replace(item, keys=tuple(sorted(keys)), owners=tuple(sorted(owners)))
         if item.keys:
             self._asked_at_s.pop(("drop", key), None)
         if item.keys and merged != old:
-            self._accepted[key] = merged
+            self.accepted[key] = merged
             self._save()  # before all else, so that all of it is stored or none
         return self._give_up(item)
 
-    def accepted(self) -> Dict[Key, Acceptance]:
-        """What waits, by domain."""
-        return dict(self._accepted)
-
     def forget(self, hostname: str) -> None:
         """A host that is gone has no journal."""
-        self._drop(key for key in self._accepted if key[0] == hostname)
+        self._drop(key for key in self.accepted if key[0] == hostname)
 
     def _drop(self, keys: Iterable[Key]) -> None:
         gone = [*keys]
         for key in gone:
-            del self._accepted[key]
+            del self.accepted[key]
         if gone:
             self._save()
 
     def _save(self) -> None:
-        self._persistence.save_value(ACCEPTED, Acceptances(tuple(self._accepted.values())))
+        self._persistence.save_value(ACCEPTED, Acceptances(tuple(self.accepted.values())))
 
     def _give_up(self, item: Acceptance) -> List[str]:
         """What runs and plans owe of a domain: ids of those that this changes."""

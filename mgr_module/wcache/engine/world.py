@@ -1,13 +1,13 @@
 """What there is at one moment: the frozen value that views, findings, guards and planners go by.
 
-`look` makes one: the engine's lock is held only for that.  The maps are fetched and what follows
-is worked out on first use, once, and without the lock.  A test makes one by hand, with no engine.
+`Engine.world` makes one: the engine's lock is held only for that.  The maps are fetched and what
+follows is worked out on first use, once, and without the lock.  A test makes one by hand, with no
+engine.
 """
 
 from __future__ import annotations
 
 import math
-from copy import copy
 from dataclasses import dataclass, field
 from typing import (
     Any,
@@ -46,7 +46,6 @@ from ..core.verdict.recommend import OsdProfiles, PoolKey, Recommendation, recom
 from ..core.verdict.result import Result, TrustedModel, lifted
 from ..deployment.places import Deployment
 from ..options import Options
-from .executor import Executor
 from .under_way import (
     Rollouts,
     Runs,
@@ -351,40 +350,3 @@ class World:
     def marks(self) -> Dict[DriveKind, FoundWorse]:
         """Kinds of drives that were found to be worse in a mode, by the newest plan that did."""
         return marked(self.plans, self.results.values())
-
-
-def look(executor: Executor, maps: Callable[[], ClusterState]) -> World:
-    """Return what there is now; `maps` fetches the cluster's, where somebody looks at them.
-
-    Whoever calls this holds the engine's lock.
-    """
-    executor.analyses.hear()
-    hosts, analyses, config = executor.hosts, executor.analyses, executor.config
-    now_s = executor.clock()
-    agents, only_stored, other_versions = hosts.agents.look(now_s)
-
-    def loads() -> OsdProfiles:
-        # from this look alone: the lock may be held, or not
-        return executor.profiles(lambda: world.real_results, lambda: world.osds_now)
-
-    world = World(
-        now_s=now_s, maps=maps, loads=loads, options=executor.options(),
-        reports=dict(hosts.reports), reported_at_s=dict(hosts.reported_at_s),
-        awaited_until_s=dict(hosts.awaited_until_s),
-        journal_known=frozenset(hosts.journal_known), host_memory=dict(hosts.memory),
-        agents=agents, only_stored=only_stored, other_versions=other_versions,
-        blocked=hosts.agents.blocked(now_s), deployments=dict(hosts.deployments),
-        runs={run_id: copy(machine) for run_id, machine in executor.runs.items()},
-        rollouts={plan_id: copy(machine) for plan_id, machine in executor.rollouts.items()},
-        trials={job_id: copy(machine) for job_id, machine in executor.trials.items()},
-        campaigns=dict(executor.campaigns), awaited=executor.awaited,
-        all_results=dict(analyses.results), pools=analyses.pools(),
-        trusted=analyses.trusted_models().items, accepted=analyses.accepted_proofs().items,
-        foreign=dict(analyses.foreign), analysis_error=analyses.error,
-        acceptances=executor.unrestored.accepted(), frozen=executor.frozen,
-        reserved=executor.reserved, broken=dict(executor.broken),
-        trouble=executor.archive.trouble(), store_error=executor.persistence.error,
-        unreadable=dict(executor.archive.unreadable), unticked_s=executor.unticked_s,
-        config=config.config, config_read_at_s=config.read_at_s, config_error=config.error,
-    )
-    return world

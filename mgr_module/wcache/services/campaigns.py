@@ -117,7 +117,7 @@ class CampaignService:
     @contextmanager
     def deciding(
         self, prepare: Callable[[World], Ready], before: Optional[World] = None
-    ) -> Iterator[Tuple[World, Orders, Ready]]:
+    ) -> Iterator[Tuple[World, Engine, Ready]]:
         """A look and orders, as the engine's, with a campaign that was prepared before.
 
         That takes long on a large fleet, so others have the lock meanwhile.  It is prepared anew
@@ -226,7 +226,7 @@ class CampaignService:
             if stopping:
                 orders.note(ADMIN, campaign_id, STOP.reason)
             for run_id in stopping:
-                orders.executor.feed(run_id, STOP)
+                orders.feed(run_id, STOP)
         return {"campaign_id": campaign_id, "changed": bool(stopping), "stopping": stopping}
 
 

@@ -321,7 +321,7 @@ class AgentService:
                     f"forget {hostname}, its reports and how it was added",
                 ])}
             for run_id in runs:
-                orders.executor.feed(run_id, Halt(REMOVING))
+                orders.feed(run_id, Halt(REMOVING))
             ended = orders.look(world)
             if (heard or not host_is_gone) and any(name == hostname for name, _ in ended.leased):
                 raise NotReadyError(

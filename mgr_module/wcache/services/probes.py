@@ -15,13 +15,13 @@ import json
 import logging
 import threading
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, Optional, Union
+from typing import Any, Callable, Dict, Union
 
 from ..core import across, codec, versions
 from ..core.errors import MalformedError, NotReadyError, RefusedError, WcacheError
 from ..core.protocol import POST_BYTES_MAX, PROTOCOL_VERSION, Hello, PollReply, Post
 from ..engine.engine import Engine
-from ..engine.probe_calls import AcrossVersions, ProbeCalls
+from ..engine.probe_calls import ProbeCalls
 from ..options import Options
 
 # So many may be remembered at once; full buckets are forgotten first.
@@ -168,20 +168,29 @@ class ProbeService:
         self._engine = engine
         self._log = log
         self._admission = Admission(engine.ports.options, engine.clock)
+        self._probes = ProbeCalls(engine, self._admission.line)
 
     def poll(self, hostname: str, text: str) -> Reply:
         """`wcache agent poll`: who asks, and what it should do next."""
-        return self._logged(hostname, "poll", lambda: self._poll(hostname, text))
+        return self._answer(hostname, text, is_post=False)
 
     def post(self, hostname: str, text: str) -> Reply:
         """`wcache agent post`: take an outcome once; a repeated one changes nothing."""
-        return self._logged(hostname, "post", lambda: self._post(hostname, text))
+        return self._answer(hostname, text, is_post=True)
 
-    def _logged(self, hostname: str, what: str, call: Callable[[], Reply]) -> Reply:
+    def _answer(self, hostname: str, text: str, *, is_post: bool) -> Reply:
         """The reply; why a call is refused is in the mgr's log, unless there were too many."""
+        what = "post" if is_post else "poll"
         self._log.debug("%s of %s", what, hostname)
         try:
-            return call()
+            self._admission.call(hostname, len(text))
+            plain = codec.parse_json(
+                text, bytes_max=POST_BYTES_MAX if is_post else HELLO_BYTES_MAX,
+                what="post" if is_post else "hello",
+            )
+            if versions.number_in(plain) not in (0, PROTOCOL_VERSION) or across.is_across(plain):
+                return self._across(hostname, plain)
+            return self._take(hostname, plain, is_post)
         except WcacheError as error:
             lines = self._admission.line(hostname)
             if lines:
@@ -189,43 +198,30 @@ class ProbeService:
                 self._log.warning("refused a %s of %s: %s", what, hostname, said)
             raise
 
-    def _poll(self, hostname: str, text: str) -> Reply:
-        self._admission.call(hostname, len(text))
-        plain = codec.parse_json(text, bytes_max=HELLO_BYTES_MAX, what="hello")
-        other = self._across(hostname, plain)
-        if other is not None:
-            return other
-        hello = versions.take(Hello, plain, "hello")
-        with self._engine.orders() as orders:
-            return ProbeCalls(orders.executor, self._admission.line).poll(hostname, hello)
+    def _take(self, hostname: str, plain: Any, is_post: bool) -> PollReply:
+        post = None
+        if is_post:
+            check_drives(plain)
+            post = versions.take(Post, plain, "post")
+            if post.hostname != hostname:
+                raise RefusedError(f"{hostname} sent a post in the name of {post.hostname[:60]}")
+            hello = Hello(
+                post.version, post.probe_id, post.instance_id, post.lease_id, post.simulated,
+                post.changed,
+            )
+        else:
+            hello = versions.take(Hello, plain, "hello")
+        with self._engine.orders():
+            return self._probes.answer(hostname, hello, post)
 
-    def _post(self, hostname: str, text: str) -> Reply:
-        self._admission.call(hostname, len(text))
-        plain = codec.parse_json(text, bytes_max=POST_BYTES_MAX, what="post")
-        other = self._across(hostname, plain)
-        if other is not None:
-            return other
-        check_drives(plain)
-        post = versions.take(Post, plain, "post")
-        if post.hostname != hostname:
-            raise RefusedError(f"{hostname} sent a post in the name of {post.hostname[:60]}")
-        hello = Hello(
-            post.version, post.probe_id, post.instance_id, post.lease_id, post.simulated,
-            post.changed,
-        )
-        with self._engine.orders() as orders:
-            return ProbeCalls(orders.executor, self._admission.line).post(hostname, hello, post)
-
-    def _across(self, hostname: str, plain: Any) -> Optional[Dict[str, Any]]:
+    def _across(self, hostname: str, plain: Any) -> Dict[str, Any]:
         """The answer to a probe of another protocol: by its number, before any other field."""
-        number = versions.number_in(plain)
         report = across.report_in(plain) if across.is_across(plain) else None
-        if number in (0, PROTOCOL_VERSION):
+        if versions.number_in(plain) in (0, PROTOCOL_VERSION):
             # it has not heard yet that the module was updated
-            return None if report is None else across.Order(PROTOCOL_VERSION, 0.05).plain()
+            return across.Order(PROTOCOL_VERSION, 0.05).plain()
         if report is not None and report.hostname != hostname:
             raise RefusedError(f"{hostname} sent a report in the name of {report.hostname[:60]}")
         hello = across.hello_in(plain)
-        with self._engine.orders() as orders:
-            calls = AcrossVersions(orders.executor, self._admission.line)
-            return calls.take(hostname, hello, report).plain()
+        with self._engine.orders():
+            return self._probes.answer_other(hostname, hello, report).plain()

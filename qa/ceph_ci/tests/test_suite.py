@@ -46,10 +46,10 @@ class Break(NamedTuple):
 
 BREAKS = {
     "an apply that changes nothing": Break(
-        "orders.begin(plan_id)", "rollout.status", MAIN_JOB, "in _wait_plan",
+        "orders.feed(plan_id, Begin())", "rollout.status", MAIN_JOB, "in _wait_plan",
     ),
     "a lease not restored at a failover": Break(
-        "FREEZE)\n        executor.feed(owner, events.Begin())",
+        "FREEZE)\n            self.feed(owner, events.Begin())",
         "FREEZE)", FAILOVER, "in _wait_over",
     ),
     "a command that raises": Break(

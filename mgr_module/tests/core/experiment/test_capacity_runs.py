@@ -230,7 +230,8 @@ def test_no_run_begins_on_a_host_while_a_bench_call_of_an_ended_one_goes_on():
             probe.turn()
         mgr.engine.tick()
     ends = mgr.loads.ends_late()
-    mgr.inside.feed("c1.0", events.Halt("its OSD went down"))
+    with mgr.engine.orders() as orders:
+        orders.feed("c1.0", events.Halt("its OSD went down"))
     for _ in range(5):
         mgr.step()
     assert mgr.inside.runs["c1.1"].state.status is RunStatus.WAITING

@@ -179,10 +179,10 @@ class Analyses:
         self._analysis = analysis
         self._archive = archive
         self._wake = wake
-        self._pools = Pools(analysis.pool)
+        self.pools = Pools(analysis.pool)
         # what admins vouch for: drive models, and what a host has shown of one
-        self.trusted: Dict[str, TrustedModel] = {}
-        self.accepted: Dict[Tuple[str, str], AcceptedProof] = {}
+        self.trusted: Tuple[TrustedModel, ...] = ()
+        self.accepted: Tuple[AcceptedProof, ...] = ()
         self._pools_at_s = 0.0
         self._retry_at_s = 0.0
         self._retries = 0
@@ -199,26 +199,12 @@ class Analyses:
         """Take up the stored results, and what was imported."""
         self.results.update(self._archive.all(RESULT))
         self.foreign = self._archive.all(FOREIGN)
-        models = self._archive.get(TRUSTED) or TrustedModels()
-        self.trusted = {item.drive_model: item for item in models.items}
-        proofs = self._archive.get(ACCEPTED_PROOFS) or AcceptedProofs()
-        self.accepted = {(item.hostname, item.drive_model): item for item in proofs.items}
-
-    def trusted_models(self) -> TrustedModels:
-        """Return the drive models whose power-loss protection an admin vouches for."""
-        return TrustedModels(tuple(self.trusted[key] for key in sorted(self.trusted)))
-
-    def accepted_proofs(self) -> AcceptedProofs:
-        """Return what hosts have shown and an admin has accepted for all hosts."""
-        return AcceptedProofs(tuple(self.accepted[key] for key in sorted(self.accepted)))
-
-    def believed(self) -> Tuple[Result, ...]:
-        """All results, with what an admin vouches for."""
-        return tuple(lifted(result, self.trusted.keys()) for result in self.results.values())
+        self.trusted = (self._archive.get(TRUSTED) or TrustedModels()).items
+        self.accepted = (self._archive.get(ACCEPTED_PROOFS) or AcceptedProofs()).items
 
     def trust_changed(self) -> None:
         """Pool anew: what a drive is flagged for has changed."""
-        self._pools.clear()
+        self.pools.clear()
         self._pools_at_s = 0.0
         self._wake()
 
@@ -237,19 +223,12 @@ class Analyses:
         self._retry(now_s)
         if now_s >= self._pools_at_s:
             self._pools_at_s = now_s + POOLS_EVERY_S
-            self._pools.refresh(self.believed())
-
-    def pools(self) -> Dict[PoolKey, Pool]:
-        """The pooled estimates there are."""
-        return self._pools.known()
+            models = {item.drive_model for item in self.trusted}
+            self.pools.refresh([lifted(result, models) for result in self.results.values()])
 
     def awaited(self) -> Set[str]:
         """Campaigns of which a record is with the child now."""
         return {self.results[r].campaign_id for r in self._asked if r in self.results}
-
-    def ended_at_s(self) -> Dict[str, float]:
-        """When each record ended, by its id."""
-        return {record_id: result.ended_at_s for record_id, result in self.results.items()}
 
     def look(self, action: events.AskAnalysis, decided: Callable[[events.Decided], None]) -> None:
         """Look at an experiment under way; `decided` is called from another thread."""

@@ -123,8 +123,7 @@ class ChangeHistory:
     """
 
     def __init__(
-        self, audit: AuditLog, reports: Callable[[], Mapping[str, HostReport]],
-        clock: Callable[[], float],
+        self, audit: AuditLog, reports: Mapping[str, HostReport], clock: Callable[[], float],
     ) -> None:
         self._audit = audit
         self._reports = reports
@@ -145,7 +144,7 @@ class ChangeHistory:
         now_s, changes = self._clock(), [*rollout.changes]
         for index in indices:
             change = changes[index] = replace(changes[index], at_s=now_s)
-            ids = osds_of(self._reports(), change.hostname, change.domain_id)
+            ids = osds_of(self._reports, change.hostname, change.domain_id)
             self._audit.add(line(rollout, change, now_s, ids))
         machine.rollout = replace(rollout, changes=tuple(changes))
 
@@ -157,7 +156,7 @@ class ChangeHistory:
             hostname, domain_id = who[len(PROBE_PREFIX):], what
         else:
             return None
-        ids = osds_of(self._reports(), hostname, domain_id)
+        ids = osds_of(self._reports, hostname, domain_id)
         return About(hostname, ids[:OSDS_MAX], "" if domain_id == hostname else domain_id)
 
 

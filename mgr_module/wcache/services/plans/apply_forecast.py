@@ -119,8 +119,8 @@ def _seen_by_mons(engine: Engine, plan_id: str) -> Tuple[Precondition, ...]:
     """What does not hold now, with what only the mons know; holds no lock while it waits."""
     answers: queue.SimpleQueue[Tuple[Precondition, ...]] = queue.SimpleQueue()
     with engine.orders() as orders:
-        machine = orders.executor.rollouts[plan_id]
-        orders.executor.looking.see(
+        machine = orders.rollouts[plan_id]
+        orders.looking.see(
             machine, machine.groups_next, lambda seen: answers.put(seen.missed)
         )
     try:

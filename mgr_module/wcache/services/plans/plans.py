@@ -32,6 +32,7 @@ from ...core.errors import (
     RefusedError,
     StorageError,
 )
+from ...core.events import Begin
 from ...core.fleet.claims import Age
 from ...core.history import ADMIN, AUTO
 from ...core.record import Precondition
@@ -272,8 +273,9 @@ class PlanService:
             plan_id, lambda plan: plan.consent(trial=trial, persist=persist, writeback=turn_on)
         )
         self.override(orders, rollout, need_not)
-        status = orders.begin(plan_id)
+        orders.feed(plan_id, Begin())
         self._engine.wake()
+        status = orders.rollouts[plan_id].rollout.status
         later = later_words(holding.override(rollout, need_not), world.cluster)
         told = {"plan_id": plan_id, "changed": True, "status": status.value}
         return {**told, "later": later} if later else told
@@ -298,9 +300,8 @@ class PlanService:
         world: World, orders: Orders, rollout: Rollout, need_not: Tuple[Precondition, ...] = ()
     ) -> List[Precondition]:
         """What keeps the plan from going on, by what the mgr knows itself."""
-        executor = orders.executor
-        machine = executor.rollouts[rollout.plan_id]
-        missed = executor.looking.missed_now(machine, world.cluster, lambda: world)
+        machine = orders.rollouts[rollout.plan_id]
+        missed = orders.looking.missed_now(machine, world.cluster, lambda: world)
         return broken(rollout, need_not, missed)
 
     def _make_last(

@@ -9,7 +9,6 @@ from ...core.change.rollout_state import Rollout, RolloutStatus
 from ...core.errors import ConflictError
 from ...core.events import STOP, Halt
 from ...engine.engine import Engine
-from ...engine.orders import Orders
 from ...engine.world import World
 from ..guards import require_plan, require_store, require_thawed, would
 from .plan_guards import require_unmoved
@@ -97,11 +96,11 @@ class RolloutService:
                 }
             if changed:
                 orders.note("admin", plan_id, "abort requested")
-                orders.executor.feed(plan_id, Halt("aborted by an admin"))
+                orders.feed(plan_id, Halt("aborted by an admin"))
         return self._answered(plan_id, changed)
 
     def _end_trial(
-        self, world: World, orders: Orders, trial_id: str, dry_run: bool
+        self, world: World, orders: Engine, trial_id: str, dry_run: bool
     ) -> Dict[str, Any]:
         trial = world.trials[trial_id]
         told = {"trial_id": trial_id, "changed": False, "status": trial.status}

@@ -176,7 +176,7 @@ class Trials:
         with self._engine.orders() as orders:
             if trial is not None and why:
                 orders.end_trial(trial.trial_id, why)
-            orders.executor.hosts.watch_memory(self._on if running and not why else ())
+            orders.hosts.watch_memory(self._on if running and not why else ())
 
     def close(self, world: World) -> None:
         """The mgr stops: all leases go back, as far as Ceph lets them."""
