@@ -7,7 +7,7 @@ another version or with an unknown field is refused by `versions.take`, whole.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Optional, Tuple, Union
 
 from .drive.journal import PriorDrive
@@ -287,6 +287,13 @@ class StateOutcome:
     prior: Tuple[PriorDrive, ...] = field(default=(), metadata={"max_items": DOMAIN_DRIVES_MAX})
     # of the bcache devices above the drives, read before anything was done
     bcache: Tuple[BcacheState, ...] = field(default=(), metadata={"max_items": DOMAIN_DRIVES_MAX})
+
+    @staticmethod
+    def of_prior(prior: Prior, *, changed: bool) -> StateOutcome:
+        """Return the answer where what was there before is there again, or still."""
+        states = tuple(replace(item.state, options=item.options) for item in prior.drives)
+        ids = tuple(item.drive_id for item in prior.drives)
+        return StateOutcome(states, states, (), changed, ids)
 
 
 @dataclass(frozen=True)

@@ -14,13 +14,13 @@ from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Pro
 
 from ..core import events
 from ..core.cluster import ClusterView
-from ..core.experiment.osd_option import Program, given_back, perform
+from ..core.experiment.osd_option import Program, perform
 from ..core.experiment.run import RunMachine
 from ..core.experiment.run_state import RunSpec
 from ..core.host_report import HostReport
 from ..core.jobs import Holding, Touched, Trial
 from ..core.model import LoadPoint, Role
-from ..core.protocol import Outcome, ReleaseRequest
+from ..core.protocol import Outcome, ReleaseRequest, StateOutcome
 from ..core.record import Precondition
 from ..core.text import command
 from .storing.archive import StoredKind
@@ -248,5 +248,5 @@ class OsdOptionTasks:
 
 def _gone(request: ReleaseRequest) -> Program:
     """The OSD is not in the cluster any more: what it had at run time went with it."""
-    return given_back(request, False)
+    return StateOutcome.of_prior(request.prior, changed=False)
     yield  # a program of no steps

@@ -15,7 +15,6 @@ from typing import Callable, Optional, Sequence, Union
 
 from ..core import across
 from ..core.codec import one_line
-from ..core.drive.prior import Prior
 from ..core.drive.proofs import proofs_for
 from ..core.drive.safety import disobeyed
 from ..core.errors import RefusedError
@@ -336,7 +335,7 @@ class ProbeCalls:
         lease = isinstance(request, ReleaseRequest)
         if key in report.restored or (lease and same and key not in report.keys):
             if request.prior.known:
-                return as_before(request.prior)
+                return StateOutcome.of_prior(request.prior, changed=True)
             why = "what was there before is not known here"
         elif key in report.keys:
             why = dict(report.failed).get(key, "")
@@ -348,10 +347,3 @@ class ProbeCalls:
             f"the probe is of protocol {report.version}, this module of {PROTOCOL_VERSION}: {why}",
             "update the older of the two, then try again", restored=False,
         )
-
-
-def as_before(prior: Prior) -> StateOutcome:
-    """The answer of a probe that has read every drive as it was before."""
-    states = tuple(item.state for item in prior.drives)
-    ids = tuple(item.drive_id for item in prior.drives)
-    return StateOutcome(states, states, (), True, ids)

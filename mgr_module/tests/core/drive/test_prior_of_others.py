@@ -1,10 +1,20 @@
 """A prior state is of the drives of one cache domain, all of them and no other."""
 
+from dataclasses import replace
+
 import pytest
 from mgr_fakes import builders as make
 from wcache.core.drive.journal import JOURNAL_VERSION, EntryKind, JournalEntry, prior_of
-from wcache.core.drive.prior import PriorDoubt, PriorError, prior_from, require_entry
+from wcache.core.drive.prior import (
+    PriorDoubt,
+    PriorError,
+    prior_from,
+    require_entry,
+    states_by_id,
+)
 from wcache.core.errors import StorageError
+from wcache.core.hardware import OptionValue
+from wcache.core.protocol import StateOutcome
 
 
 def drive(name, domain_id="d"):
@@ -31,3 +41,14 @@ def test_nothing_is_stored_as_prior_of_a_domain_that_the_drive_is_not_in(others)
         prior_from("", "d", drives)
     with pytest.raises(StorageError, match="no drive of d"):
         prior_from("", "d", [])
+
+
+@pytest.mark.parametrize("names", [(), ("scheduler", "nr_requests")])
+def test_an_answer_that_what_was_there_is_back_says_so_of_modes_and_of_options(names):
+    found = drive("sda")
+    options = tuple(OptionValue(name, f"{name} of before") for name in names)
+    found = replace(found, state=replace(found.state, options=options))
+    known = prior_from("", "d", [found], names)
+    answer = StateOutcome.of_prior(known, changed=True)
+    assert known.differs(states_by_id(answer.drive_ids, answer.after)) == ""
+    assert answer.changed

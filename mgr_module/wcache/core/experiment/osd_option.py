@@ -162,7 +162,8 @@ class OnOsd:
                 f"{name} of osd.{self.osd_id} is {now} and was {prior}",
                 "something else changes it", restored=False,
             )
-        return given_back(request, now != before)
+        # the drives' own state was neither touched nor read
+        return StateOutcome.of_prior(request.prior, changed=now != before)
 
     def _held(self) -> Generator[Step, Optional[str], str]:
         found = yield ReadAtRunTime(self.trial.name)
@@ -196,16 +197,6 @@ def by_hand(name: str, osd: str, prior: str = NONE) -> CommandLine:
     if prior == NONE:
         return command("ceph tell {} config unset {}", osd, name)
     return command("ceph tell {} config set {} {}", osd, name, prior)
-
-
-def given_back(request: ReleaseRequest, changed: bool) -> StateOutcome:
-    """The answer where what was stored before was read, or the OSD is gone with what it had.
-
-    Drives are as they were stored: nothing of theirs was touched or read.
-    """
-    drives = request.prior.drives
-    states = tuple(replace(drive.state, options=drive.options) for drive in drives)
-    return StateOutcome(states, states, (), changed, tuple(drive.drive_id for drive in drives))
 
 
 def _prior(request: Union[SetOptionRequest, ReleaseRequest], name: str) -> Optional[str]:
