@@ -326,7 +326,11 @@ class LinuxDriveHost(DrivesAlone):
         """Time bare fdatasync() calls on the device that plays `role` for the OSD."""
         with self._held(drive) as (drive_device, switch):
             refuse_false_flush(drive_device, switch.transport, self._files)
-        top = self._device_of(drive, osd_id, role)
+        tops = [use.layers[0] for use in drive.uses if use.layers
+                and (use.osd_id, use.role) == (osd_id, role)]
+        if not tops:
+            raise NotFoundError(f"{drive.dev_name} is not the {role.value} device of osd.{osd_id}")
+        top = sysfs.by_name(self._files, tops[0].name)
         if switch.transport is not Transport.LOOP and (
             top.kernel_view is KernelView.WRITE_THROUGH
         ):
@@ -394,9 +398,3 @@ class LinuxDriveHost(DrivesAlone):
                     f"{device.name}: {lacks}", "" if boots_once(lacks) else prepare
                 )
             yield device, switch
-
-    def _device_of(self, drive: DriveReport, osd_id: int, role: Role) -> BlockDevice:
-        for use in drive.uses:
-            if use.osd_id == osd_id and use.role is role and use.layers:
-                return sysfs.by_name(self._files, use.layers[0].name)
-        raise NotFoundError(f"{drive.dev_name} is not the {role.value} device of osd.{osd_id}")
