@@ -47,8 +47,8 @@ def everything(mgr):
         ("controller ls", {}), ("drive reload", {}),
         ("option ls", {}), ("option show", {"option": "scheduler"}),
         ("option verdicts", {}),
-        ("drive-model trust-plp", {"drive_model": "ACME HD1 1.0", "reason": "data sheet"}),
-        ("drive-model distrust-plp", {"drive_model": "ACME HD1 1.0"}),
+        ("drive-model trust", {"drive_model": "ACME HD1 1.0", "reason": "data sheet"}),
+        ("drive-model trust", {"drive_model": "ACME HD1 1.0", "take_back": True}),
         ("agent add", {"hostname": "h2"}), ("agent rm", {"hostname": "h2"}),
     ]
 
@@ -97,8 +97,7 @@ def test_every_command_answers_in_every_format(form, state):
         mgr.settle()
     assert mgr.exceptions == []
     # what needs a probe, a file or a state that is in dispute is tried where those are
-    files = {"wcache evidence import", "wcache evidence rm", "wcache memory trial start",
-             "wcache drive-model accept-proof", "wcache drive-model revoke-proof"}
+    files = {"wcache evidence import", "wcache evidence rm", "wcache memory trial start"}
     # "wcache web token" wants a page (tests/web)
     agent = {*files, "wcache web token", "wcache agent poll", "wcache agent post",
              "wcache drive accept", "wcache rollout pause", "wcache rollout resume",

@@ -139,9 +139,9 @@ def test_evidence_is_looked_at_before_it_is_taken():
 def test_a_word_for_a_drive_model_is_not_given_in_a_dry_run():
     mgr = a_mgr()
     model = said(mgr, "drive-model ls")["drive_models"][0]["drive_model"]
-    lines = dry(mgr, "drive-model trust-plp", drive_model=model, reason="data sheet")
+    lines = dry(mgr, "drive-model trust", drive_model=model, reason="data sheet")
     assert lines == [f"trust the power-loss protection of {model}"]
-    assert dry(mgr, "drive-model distrust-plp", drive_model=model) == []
+    assert dry(mgr, "drive-model trust", take_back=True, drive_model=model) == []
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""`drive-model accept-proof` and `revoke-proof`: one host's word made to count for all."""
+"""`drive-model trust --hostname`: one host's word made to count for all."""
 
 import errno
 from dataclasses import replace
@@ -51,7 +51,7 @@ def passed_to_h1(mgr):
 def test_a_forged_report_opens_nothing_on_another_host_until_an_admin_accepts_it():
     mgr = a_mgr((proof(),))
     assert passed_to_h1(mgr) == ()
-    answer = said(mgr, "drive-model accept-proof", drive_model=MODEL, hostname="h2",
+    answer = said(mgr, "drive-model trust", drive_model=MODEL, hostname="h2",
                   reason="I ran it myself")
     assert (answer["accepted"], answer["changed"]) == (1, True)
     assert passed_to_h1(mgr) == (proof(),)
@@ -65,16 +65,16 @@ def test_a_forged_report_opens_nothing_on_another_host_until_an_admin_accepts_it
 def test_an_accepted_word_survives_a_restart_is_audited_and_can_be_taken_back():
     mgr = a_mgr((proof(),))
     arguments = {"drive_model": MODEL, "hostname": "h2"}
-    said(mgr, "drive-model accept-proof", reason="seen", **arguments)
-    again = said(mgr, "drive-model accept-proof", reason="seen", **arguments)
+    said(mgr, "drive-model trust", reason="seen", **arguments)
+    again = said(mgr, "drive-model trust", reason="seen", **arguments)
     assert again["changed"] is False
     mgr.restart()
     mgr.report_all()
     assert passed_to_h1(mgr) == (proof(),)
     listed = ok(mgr.command("drive-model ls"))
     assert "h2 on toggling behind mpt3sas: proven (accepted for all hosts)" in listed
-    assert said(mgr, "drive-model revoke-proof", **arguments)["changed"] is True
-    assert said(mgr, "drive-model revoke-proof", **arguments)["changed"] is False
+    assert said(mgr, "drive-model trust", take_back=True, **arguments)["changed"] is True
+    assert said(mgr, "drive-model trust", take_back=True, **arguments)["changed"] is False
     assert passed_to_h1(mgr) == ()
     log = ok(mgr.command("history"))
     assert "what h2 has shown is accepted: seen" in log
@@ -90,7 +90,7 @@ def test_an_accepted_word_survives_a_restart_is_audited_and_can_be_taken_back():
 def test_what_nobody_has_shown_cannot_be_accepted(arguments, code):
     mgr = a_mgr((proof(),))
     words = {"drive_model": MODEL, "hostname": "h2", "reason": "seen", **arguments}
-    got, _, error = mgr.command("drive-model accept-proof", **words)
+    got, _, error = mgr.command("drive-model trust", **words)
     assert got == -code, error
     assert len(error.strip().splitlines()) == 1
 

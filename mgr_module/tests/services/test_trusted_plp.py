@@ -43,7 +43,7 @@ def advice(mgr):
 
 
 def refused(mgr, **arguments):
-    code, out, error = mgr.command("drive-model trust-plp", **arguments)
+    code, out, error = mgr.command("drive-model trust", **arguments)
     assert (code < 0, out, error.count("\n")) == (True, "", 0)
     return error
 
@@ -53,13 +53,13 @@ def test_flush_too_fast_is_lifted_by_trust_and_comes_back_when_it_is_revoked():
     name = model(mgr)
     assert advice(mgr)["verdict"] == "insufficient data"
     assert "WCACHE_FLUSH_TOO_FAST" in codes(mgr)
-    answer = said(mgr, "drive-model trust-plp", drive_model=name, reason=REASON)
+    answer = said(mgr, "drive-model trust", drive_model=name, reason=REASON)
     assert (answer["changed"], answer["stored"]) == (True, True)
     found = advice(mgr)
     assert found["verdict"] == "write back"
     assert any("an admin vouches for its power-loss protection" in x for x in found["warnings"])
     assert "WCACHE_FLUSH_TOO_FAST" not in codes(mgr)
-    assert said(mgr, "drive-model distrust-plp", drive_model=name)["changed"] is True
+    assert said(mgr, "drive-model trust", take_back=True, drive_model=name)["changed"] is True
     assert advice(mgr)["verdict"] == "insufficient data"
     assert "WCACHE_FLUSH_TOO_FAST" in codes(mgr)
 
@@ -67,13 +67,13 @@ def test_flush_too_fast_is_lifted_by_trust_and_comes_back_when_it_is_revoked():
 def test_trust_is_audited_and_outlasts_a_failover():
     mgr = measured()
     name = model(mgr)
-    said(mgr, "drive-model trust-plp", drive_model=name, reason=REASON)
+    said(mgr, "drive-model trust", drive_model=name, reason=REASON)
     mgr.restart()
     mgr.report_all()
     assert advice(mgr)["verdict"] == "write back"
     (row,) = said(mgr, "drive-model ls")["drive_models"]
     assert row["plp_trusted"]["reason"] == REASON
-    said(mgr, "drive-model distrust-plp", drive_model=name)
+    said(mgr, "drive-model trust", take_back=True, drive_model=name)
     mgr.restart()
     mgr.report_all()
     assert advice(mgr)["verdict"] == "insufficient data"
@@ -85,7 +85,7 @@ def test_trust_is_audited_and_outlasts_a_failover():
 def test_trust_that_the_mons_refuse_says_so_and_is_stored_later():
     mgr = a_mgr()
     mgr.store.fails = lambda key: True
-    answer = said(mgr, "drive-model trust-plp", drive_model=model(mgr), reason=REASON)
+    answer = said(mgr, "drive-model trust", drive_model=model(mgr), reason=REASON)
     assert answer["stored"] is False
     mgr.store.fails = lambda key: False
     mgr.now_s += 20.0
@@ -100,9 +100,9 @@ def test_trust_that_the_mons_refuse_says_so_and_is_stored_later():
 def test_both_are_idempotent_and_another_reason_is_a_change():
     mgr = a_mgr()
     name = model(mgr)
-    assert said(mgr, "drive-model distrust-plp", drive_model=name)["changed"] is False
+    assert said(mgr, "drive-model trust", take_back=True, drive_model=name)["changed"] is False
     for reason, changed in ((REASON, True), (REASON, False), ("pulled the plug", True)):
-        answer = said(mgr, "drive-model trust-plp", drive_model=name, reason=reason)
+        answer = said(mgr, "drive-model trust", drive_model=name, reason=reason)
         assert answer["changed"] is changed
 
 
@@ -123,7 +123,7 @@ def test_the_column_says_where_the_hint_comes_from():
     assert drive["plp"] == "hinted: VPD page 86h: NV_SUP"
     assert "PLP" in ok(mgr.command("drive ls")).splitlines()[0]
     assert "hinted: VPD page 86h: NV_SUP" in ok(mgr.command("drive-model ls"))
-    said(mgr, "drive-model trust-plp", drive_model=model(mgr), reason=REASON)
+    said(mgr, "drive-model trust", drive_model=model(mgr), reason=REASON)
     (drive,) = said(mgr, "drive ls")["drives"]
     assert drive["plp"] == "trusted"
     text = ok(mgr.command("drive-model ls"))

@@ -61,11 +61,11 @@ def drive_models(say):
     say(mgr, "status")
     given = {"drive_model": MODEL, "reason": "data sheet, page 3"}
     for dry_run in (True, False, False):
-        say(mgr, "drive-model trust-plp", dry_run=dry_run, **given)
-    say(mgr, "drive-model trust-plp", drive_model="X", reason="seen")
+        say(mgr, "drive-model trust", dry_run=dry_run, **given)
+    say(mgr, "drive-model trust", drive_model="X", reason="seen")
     say(mgr, "recommend")
     for dry_run in (True, False, False):
-        say(mgr, "drive-model distrust-plp", drive_model=MODEL, dry_run=dry_run)
+        say(mgr, "drive-model trust", take_back=True, drive_model=MODEL, dry_run=dry_run)
     say(mgr, "status")
 
 
@@ -83,10 +83,10 @@ def proofs(say):
     mgr.report_all()
     given = {"drive_model": MODEL, "hostname": "h2"}
     for dry_run in (True, False, False):
-        say(mgr, "drive-model accept-proof", reason="seen", dry_run=dry_run, **given)
-    say(mgr, "drive-model accept-proof", drive_model=MODEL, hostname="h1", reason="seen")
+        say(mgr, "drive-model trust", reason="seen", dry_run=dry_run, **given)
+    say(mgr, "drive-model trust", drive_model=MODEL, hostname="h1", reason="seen")
     for dry_run in (True, False, False):
-        say(mgr, "drive-model revoke-proof", dry_run=dry_run, **given)
+        say(mgr, "drive-model trust", take_back=True, dry_run=dry_run, **given)
 
 
 def priors(say):

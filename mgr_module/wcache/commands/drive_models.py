@@ -35,10 +35,23 @@ class DriveModelService:
         self._engine = engine
         self._wall_clock = wall_clock
 
-    def trust_plp(
-        self, drive_model: str, reason: str, dry_run: bool = False
+    def trust(
+        self, drive_model: str, reason: str = "", hostname: str = "", *, take_back: bool = False,
+        dry_run: bool = False,
     ) -> Dict[str, Any]:
-        """`drive-model trust-plp`: lift FLUSH_TOO_FAST for one drive model."""
+        """`drive-model trust`: an admin's word for a drive model, or for what a host has shown."""
+        if hostname and take_back:
+            return self._revoke_proof(drive_model, hostname, dry_run)
+        if hostname:
+            return self._accept_proof(drive_model, hostname, reason, dry_run)
+        if take_back:
+            return self._distrust_plp(drive_model, dry_run)
+        return self._trust_plp(drive_model, reason, dry_run)
+
+    def _trust_plp(
+        self, drive_model: str, reason: str, dry_run: bool
+    ) -> Dict[str, Any]:
+        """Lift FLUSH_TOO_FAST for one drive model."""
         said = _reason(reason)
         engine = self._engine
         with engine.deciding() as (world, orders):
@@ -61,11 +74,11 @@ class DriveModelService:
             "note": "if this drive model has no power-loss protection, write back can lose "
             "acknowledged data at a power cut",
             "next": "ceph wcache recommend; take it back with `ceph wcache drive-model "
-            "distrust-plp`",
+            "trust --take-back`",
         }
 
-    def distrust_plp(self, drive_model: str, dry_run: bool = False) -> Dict[str, Any]:
-        """`drive-model distrust-plp`: FLUSH_TOO_FAST counts again for this drive model."""
+    def _distrust_plp(self, drive_model: str, dry_run: bool) -> Dict[str, Any]:
+        """FLUSH_TOO_FAST counts again for this drive model."""
         engine = self._engine
         with engine.deciding() as (world, orders):
             changed = _trusted(world, drive_model) is not None
@@ -84,10 +97,10 @@ class DriveModelService:
             "next": "ceph wcache recommend; `ceph wcache rollback` takes back what was applied",
         }
 
-    def accept_proof(
-        self, drive_model: str, hostname: str, reason: str, dry_run: bool = False
+    def _accept_proof(
+        self, drive_model: str, hostname: str, reason: str, dry_run: bool
     ) -> Dict[str, Any]:
-        """`drive-model accept-proof`: what a host has shown of a drive model counts everywhere."""
+        """What a host has shown of a drive model counts everywhere."""
         said, engine = _reason(reason), self._engine
         with engine.deciding() as (world, orders):
             report = world.reports.get(hostname)
@@ -121,13 +134,13 @@ class DriveModelService:
             "note": f"what {hostname} has shown until now counts on all hosts; what it shows "
             "later does not",
             "next": "ceph wcache drive-model ls; take it back with `ceph wcache drive-model "
-            "revoke-proof`",
+            "trust --hostname --take-back`",
         }
 
-    def revoke_proof(
-        self, drive_model: str, hostname: str, dry_run: bool = False
+    def _revoke_proof(
+        self, drive_model: str, hostname: str, dry_run: bool
     ) -> Dict[str, Any]:
-        """`drive-model revoke-proof`: a host's word counts by the rule of two hosts again."""
+        """A host's word counts by the rule of two hosts again."""
         engine = self._engine
         with engine.deciding() as (world, orders):
             changed = _accepted(world, hostname, drive_model) is not None
@@ -265,6 +278,6 @@ def drive_models_text(data: Mapping[str, Any]) -> str:
     if len(lines) > 1:
         lines.append(
             "a proof counts on its own host, and on others when two hosts have it or an admin "
-            "accepts it: `ceph wcache drive-model accept-proof`"
+            "accepts it: `ceph wcache drive-model trust --hostname`"
         )
     return "\n".join(lines)

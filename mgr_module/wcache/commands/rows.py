@@ -61,29 +61,14 @@ OF_DRIVES: Tuple[Command, ...] = (
         lambda s, v, a: drive_models(v.world()), drive_models_text,
     ),
     Command(
-        "wcache drive-model trust-plp",
-        ("name=drive_model,type=CephString", "name=reason,type=CephString", DRY_RUN), "rw",
-        "Vouch for a drive model's power-loss protection: lifts WCACHE_FLUSH_TOO_FAST for it",
-        lambda s, v, a: s.drive_models.trust_plp(**a),
-    ),
-    Command(
-        "wcache drive-model distrust-plp", ("name=drive_model,type=CephString", DRY_RUN), "rw",
-        "No longer vouch for a drive model's power-loss protection",
-        lambda s, v, a: s.drive_models.distrust_plp(**a),
-    ),
-    Command(
-        "wcache drive-model accept-proof",
-        ("name=drive_model,type=CephString", "name=hostname,type=CephString",
-         "name=reason,type=CephString", DRY_RUN), "rw",
-        "Accept on all hosts what one host has shown of a drive model, by proofs and power cuts",
-        lambda s, v, a: s.drive_models.accept_proof(**a),
-    ),
-    Command(
-        "wcache drive-model revoke-proof",
-        ("name=drive_model,type=CephString", "name=hostname,type=CephString", DRY_RUN), "rw",
-        "Take back an accepted proof: it counts on its own host, and on others once two hosts "
-        "have it",
-        lambda s, v, a: s.drive_models.revoke_proof(**a),
+        "wcache drive-model trust",
+        ("name=drive_model,type=CephString", "name=reason,type=CephString,req=false",
+         "name=hostname,type=CephString,req=false", "name=take_back,type=CephBool,req=false",
+         DRY_RUN), "rw",
+        "Vouch for a drive model's power-loss protection, which lifts WCACHE_FLUSH_TOO_FAST for "
+        "it; with --hostname accept on all hosts what that one has shown of the model, by proofs "
+        "and power cuts; --take-back takes either back",
+        lambda s, v, a: s.drive_models.trust(**a),
     ),
 )
 

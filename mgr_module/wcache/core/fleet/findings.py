@@ -103,7 +103,7 @@ ADVICE: Dict[FindingCode, Tuple[str, str]] = {
     FindingCode.FLUSH_TOO_FAST: (
         "drive{s} {answers|answer} flushes faster than any medium can write",
         "keep them in write through; where you know that they have power-loss protection, say so "
-        "with `ceph wcache drive-model trust-plp`",
+        "with `ceph wcache drive-model trust`",
     ),
     FindingCode.FLUSH_NOT_COUNTED: (
         "drive{s} {is|are} faster in write back, and the kernel counted no flush of {it|them}",

@@ -244,7 +244,7 @@ def withheld_for(
             f"{_named(fast[0])} raised {FindingCode.FLUSH_TOO_FAST.value} at "
             f"{fast[0].load_point.short}{more}: the drive may be ignoring flushes, so write back "
             "is not recommended; if you know that it has power-loss protection, say so with `ceph "
-            "wcache drive-model trust-plp`"
+            "wcache drive-model trust`"
         )
     if all(has_finding(one, FindingCode.FLUSH_NOT_COUNTED) for one in seen):
         kept_by = {told.hostname for told in kept}
@@ -257,7 +257,7 @@ def withheld_for(
             return (
                 f"only {kept[0].hostname} says that a power cut lost nothing, and the kernel "
                 "counted no flushes: witness one on a second host, or accept that proof with `ceph "
-                "wcache drive-model accept-proof`"
+                "wcache drive-model trust --hostname`"
             )
         return (
             "nothing shows that the drive carries out its flushes: the kernel counted none (from "
