@@ -28,7 +28,7 @@ def slow_until_it_waits(mgr):
     mgr.store.slow = True
     for _ in range(40):
         mgr.step()
-        if mgr.inside.gate._held:
+        if mgr.inside.gate.held:
             return
     raise AssertionError("it never waited")
 

@@ -12,15 +12,16 @@ import time
 from contextlib import contextmanager
 from copy import copy
 from functools import partial
-from typing import Callable, Dict, Iterator, List, Optional, Tuple
+from typing import Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 
 from ..core import events
 from ..core.automation.state import AutoState
 from ..core.change.rollout import RolloutMachine
 from ..core.cluster import ClusterState
 from ..core.errors import StorageError
-from ..core.experiment.run_state import OVER
+from ..core.experiment.run_state import OVER, RunStatus
 from ..core.history import HistoryEntry
+from ..core.jobs import Job
 from ..core.verdict.recommend import OsdProfiles
 from .another_drive import take_others
 from .executor import Ports
@@ -96,7 +97,15 @@ class Engine(Orders):
         hosts, analyses, config = self.hosts, self.analyses, self.config
         analyses.hear()
         now_s = self.clock()
-        agents, only_stored, other_versions = hosts.agents.look(now_s)
+        agents, only_stored, other_versions, blocked = hosts.agents.look(now_s)
+
+        # of what was aborted nobody waits for mons that do not answer
+        aborted = {
+            machine.state.spec.campaign_id for machine in self.runs.values()
+            if machine.state.status is RunStatus.ABORTED
+        }
+        unsaved = {record.campaign_id for record in self.persistence.records.unsaved.values()}
+        asked = {analyses.results[i].campaign_id for i in analyses.asked if i in analyses.results}
 
         def loads() -> OsdProfiles:
             # from this look alone: the lock may be held, or not
@@ -108,11 +117,11 @@ class Engine(Orders):
             awaited_until_s=dict(hosts.awaited_until_s),
             journal_known=frozenset(hosts.journal_known), host_memory=dict(hosts.memory),
             agents=agents, only_stored=only_stored, other_versions=other_versions,
-            blocked=hosts.agents.blocked(now_s), deployments=dict(hosts.deployments),
+            blocked=blocked, deployments=dict(hosts.deployments),
             runs={run_id: copy(machine) for run_id, machine in self.runs.items()},
             rollouts={plan_id: copy(machine) for plan_id, machine in self.rollouts.items()},
             trials={job_id: copy(machine) for job_id, machine in self.trials.items()},
-            campaigns=dict(self.campaigns), awaited=self.awaited,
+            campaigns=dict(self.campaigns), awaited=frozenset((unsaved - aborted) | asked),
             all_results=dict(analyses.results), pools=analyses.pools.known(),
             trusted=analyses.trusted, accepted=analyses.accepted,
             foreign=dict(analyses.foreign), analysis_error=analyses.error,
@@ -231,7 +240,11 @@ class Engine(Orders):
                     self.watchdog.cluster_at_s = 0.0  # where its OSDs are ill, that counts first
                     self._tell_of_cluster(now_s)
                 self.feed(owner, event)
-            for owner in [*self.runs, *self.rollouts, *self.trials]:
+            all_jobs: Tuple[Mapping[str, Job], ...] = (self.runs, self.rollouts, self.trials)
+            for owner in [
+                job_id for jobs in all_jobs for job_id, job in jobs.items()
+                if not job.over or job.wake_at_s is not None
+            ]:
                 self.guarded(owner, partial(self._tell_of_time, owner, now_s))
             self._start_waiting(now_s)
             self._tell_of_cluster(now_s)
@@ -244,10 +257,7 @@ class Engine(Orders):
                 self.prune()
             self.ticked_at_s = self.clock()
             self.log.debug("tick: %.3f s", self.ticked_at_s - now_s)
-            wakes = [
-                machine.wake_at_s for jobs in (self.runs, self.rollouts, self.trials)
-                for machine in jobs.values()
-            ]
+            wakes = [job.wake_at_s for jobs in all_jobs for job in jobs.values()]
             due = [at_s for at_s in wakes if at_s is not None]
             return max(0.001, min(due) - now_s) if due else None
 
@@ -257,7 +267,7 @@ class Engine(Orders):
             self.feed(owner, event)
 
     def _tell_of_cluster(self, now_s: float) -> None:
-        for run_id, event in self.watchdog.unfit(self.runs.items(), now_s):
+        for run_id, event in self.watchdog.unfit(self.runs, now_s):
             self.feed(run_id, event)
 
     def _start_waiting(self, now_s: float) -> None:
@@ -267,7 +277,7 @@ class Engine(Orders):
         if self.unstored:
             runs = {i: m for i, m in runs.items() if m.spec.campaign_id not in self.unstored}
         benched = {name for call in self.measuring.going_on() for name in call.touched.hosts}
-        due = self.queue.due(runs, now_s, benched, self._apart())
+        due = self.queue.due(runs, now_s, benched, self._apart)
         for run_id, event in self.unrestored.begin(due, self.view):
             if isinstance(event, events.Begin):
                 spec = self.runs[run_id].spec
@@ -277,10 +287,10 @@ class Engine(Orders):
     def _apart(self) -> Dict[str, str]:
         """Waiting runs that are not begun beside what is not over, and why; "" for a moment."""
         plans, reserved = open_jobs(self.rollouts), self.reserved
+        if not (plans or reserved):
+            return {}
         begun = {*begun_jobs(self.runs)}
         waiting = [run_id for run_id in open_jobs(self.runs) if run_id not in begun]
-        if not (plans or reserved) or not waiting:
-            return {}
         cluster, found = self.view.cluster(), {}
         others = [
             *((f"plan {i}", touched_by(self.rollouts[i].rollout, cluster)) for i in plans),

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import (
     Callable,
     Dict,
-    FrozenSet,
     List,
     Mapping,
     Optional,
@@ -33,11 +32,12 @@ from ..core.errors import StorageError
 from ..core.experiment.campaign import Campaign
 from ..core.experiment.design import slot_at
 from ..core.experiment.run import RunMachine
-from ..core.experiment.run_state import RunStatus
 from ..core.fleet.retention import Bounds
 from ..core.jobs import Holding, Touched, Trial
+from ..core.model import LoadPoint
 from ..core.ports import ConfigDatabase
 from ..core.protocol import RollbackRequest, Task
+from ..core.text import command
 from ..core.verdict.recommend import OsdProfiles
 from ..core.verdict.result import Result
 from ..options import Options
@@ -51,11 +51,12 @@ from .persistence import FROZEN, Machine, StatePersistence
 from .run_queue import RunQueue
 from .storing.archive import Archive, StoreGate
 from .storing.audit_log import AuditLog, ChangeHistory
-from .under_way import held, touched_by_run
+from .under_way import touched_by_run
 from .unrestored import Unrestored
 from .watchdog import Watchdog
 
 T = TypeVar("T")
+SHOW = command("ceph wcache mclock show")
 Results = Callable[[], List[Result]]
 OsdsNow = Callable[[], Mapping[int, OsdNow]]
 
@@ -155,20 +156,14 @@ class Executor:
     @property
     def reserved(self) -> Tuple[Holding, ...]:
         """What has OSDs for itself beside runs and plans."""
-        return (*held(self.trials), *self.measuring.last_calls())
-
-    @property
-    def awaited(self) -> FrozenSet[str]:
-        """Campaigns of which a record is still to be stored or analysed.
-
-        What was aborted does not wait for mons that do not answer.
-        """
-        aborted = {
-            machine.spec.campaign_id for machine in self.runs.values()
-            if machine.state.status is RunStatus.ABORTED
-        }
-        unsaved = {record.campaign_id for record in self.persistence.records.unsaved}
-        return frozenset((unsaved - aborted) | self.analyses.awaited())
+        return (
+            *(trial.holds for trial in self.trials.values() if trial.holds is not None),
+            *(
+                Holding("the last bench call of an mclock measurement", call.touched, SHOW)
+                for call in self.measuring.going_on()
+                if call.load_point is LoadPoint.OSD_BENCH_CAPACITY
+            ),
+        )
 
     def prune(self) -> None:
         """Forget what is beyond the bounds."""
@@ -230,7 +225,8 @@ class Executor:
 
     def end_overdue(self, limit_s: float) -> None:
         """What the mons have kept waiting for too long ends as if they had refused."""
-        for owner in self.gate.overdue(self.clock(), limit_s):
+        now_s = self.clock()
+        for owner in [o for o, (_, since_s) in self.gate.held.items() if now_s - since_s > limit_s]:
             said = f"the mons have not answered for {limit_s:.0f} s"
             error = StorageError(said, "check `ceph health` and the mons' disks")
             self._refused(owner, error)

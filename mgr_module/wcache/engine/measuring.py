@@ -18,11 +18,10 @@ from ..core.experiment.osd_option import Program, perform
 from ..core.experiment.run import RunMachine
 from ..core.experiment.run_state import RunSpec
 from ..core.host_report import HostReport
-from ..core.jobs import Holding, Touched, Trial
+from ..core.jobs import Touched, Trial
 from ..core.model import LoadPoint, Role
 from ..core.protocol import Outcome, ReleaseRequest, StateOutcome
 from ..core.record import Precondition
-from ..core.text import command
 from .storing.archive import StoredKind
 from .unrestored import RESTORE_EVERY_S
 
@@ -135,14 +134,6 @@ class Measuring(ByOwner):
         awaited = set(self.under_way.values())
         return [call for token, call in list(self._unanswered.items()) if token not in awaited]
 
-    def last_calls(self) -> List[Holding]:
-        """The bench calls of capacities that go on after their runs have ended."""
-        show = command("ceph wcache mclock show")
-        return [
-            Holding("the last bench call of an mclock measurement", call.touched, show)
-            for call in self.going_on() if call.load_point is LoadPoint.OSD_BENCH_CAPACITY
-        ]
-
 
 class OsdQuestions(ByOwner):
     """What trials ask of OSDs; each question replaces the one before of its trial.
@@ -235,10 +226,11 @@ class OsdOptionTasks:
     def ask_again(self, runs: Mapping[str, RunMachine], now_s: float, epoch: str) -> None:
         """Runs that are over and owe an OSD its own value: it may answer now."""
         for run_id, machine in runs.items():
-            state, spec = machine.state, machine.spec
-            owes = machine.over and not state.restored and state.unsettled
+            state, spec = machine.state, machine.state.spec
+            owes = spec.option_osd is not None and machine.over
+            owes = owes and not state.restored and bool(state.unsettled)
             asked_at_s = self._asked_at_s.get(run_id, float("-inf"))
-            if owes and spec.option_osd is not None and now_s - asked_at_s >= RESTORE_EVERY_S:
+            if owes and now_s - asked_at_s >= RESTORE_EVERY_S:
                 self._asked_at_s[run_id] = now_s
                 self._again += 1
                 token = f"{run_id}.{epoch}.again.{self._again}"

@@ -48,18 +48,13 @@ class RecordPersistence:
     def __init__(self, archive: Archive, bounds: Bounds) -> None:
         self._archive = archive
         self._bounds = bounds
-        self._unsaved: Dict[str, Record] = {}
+        self.unsaved: Dict[str, Record] = {}
         self._sizes: Dict[str, int] = {}  # of those that are stored
-
-    @property
-    def unsaved(self) -> Tuple[Record, ...]:
-        """Records that are not stored yet."""
-        return tuple(self._unsaved.values())
 
     def take(self, record: Record) -> Tuple[Record, ...]:
         """What is to be stored of a record, a factorial's for either drive: kept until it is."""
         sides = both_sides(record)
-        self._unsaved.update((side.record_id, side) for side in sides)
+        self.unsaved.update((side.record_id, side) for side in sides)
         return sides
 
     def stored(self, record: Record, ended_at_s: Mapping[str, float]) -> None:
@@ -67,7 +62,7 @@ class RecordPersistence:
 
         `ended_at_s` is when each record ended; one without counts as the newest.
         """
-        self._unsaved.pop(record.record_id, None)
+        self.unsaved.pop(record.record_id, None)
         size = self._archive.sizes(RECORD, record.record_id).get(record.record_id, 0)
         self._sizes[record.record_id] = size
         self._make_room(record.record_id, ended_at_s)
@@ -82,7 +77,7 @@ class RecordPersistence:
     def drop_periods(self, run_id: str, experiment: int) -> None:
         """Remove the periods of an ended experiment, unless a record still needs them."""
         record_id = f"{run_id}.{experiment}"
-        if record_id not in self._unsaved and record_id + OTHER not in self._unsaved:
+        if record_id not in self.unsaved and record_id + OTHER not in self.unsaved:
             self._archive.drop_periods(run_id, experiment)
 
     def recover(self, runs: Mapping[str, RunState]) -> None:
@@ -100,7 +95,7 @@ class RecordPersistence:
                 if record_id in state.finished:
                     for record in both_sides(self._made_anew(state, record_id, index)):
                         if record.pairs and record.record_id not in self._sizes:
-                            self._unsaved[record.record_id] = record
+                            self.unsaved[record.record_id] = record
                 if over or record_id in state.finished:
                     self.drop_periods(run_id, index)
 
@@ -235,7 +230,7 @@ class StatePersistence:
                     self._put(owner, put)
                 else:
                     save(owner)
-        for record in self.records.unsaved:
+        for record in [*self.records.unsaved.values()]:
             run_id, index = self.records.made_of(record)
             again = f"record {record.record_id}"
             if self._gate.closed(run_id) or self._gate.closed(again):

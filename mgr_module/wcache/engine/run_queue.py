@@ -7,7 +7,6 @@ from functools import partial
 from typing import (
     AbstractSet,
     Callable,
-    Collection,
     Dict,
     Iterator,
     List,
@@ -47,48 +46,11 @@ def machine_of(state: RunState, periods: List[Periods], epoch: str) -> RunMachin
 
 @dataclass
 class _Question:
+    """What the mons were asked of a run, and `denied`: what they have said against it last."""
+
     at_s: float
+    denied: str = ""
     answered: bool = False
-
-
-class _MayStop:
-    """Whether the mons allow that all OSDs of a run stop at once: a drive that hangs stops them.
-
-    Of one OSD alone nobody is asked: that it is well says as much.
-    """
-
-    def __init__(self, stops: Stops, wake: Callable[[], None]) -> None:
-        self._stops = stops
-        self._wake = wake
-        self._asked: Dict[str, _Question] = {}
-        self._denied: Dict[str, str] = {}  # until they say something else
-
-    def denied(self, spec: RunSpec) -> str:
-        """Why a run does not begin, by what they have said last; "" where it may."""
-        return self._denied.get(spec.run_id, "")
-
-    def asked(self, spec: RunSpec, now_s: float) -> Optional[str]:
-        """The same by a word that is not old; None until it is there, for which they are asked."""
-        if not (spec.heeds_cluster and spec.toggles) or len(spec.osd_ids) < 2:
-            return ""
-        asked = self._asked.get(spec.run_id)
-        if asked is None or now_s - asked.at_s >= STOPS_EVERY_S:
-            asked = self._asked[spec.run_id] = _Question(now_s)
-            self._stops.ask((tuple(sorted(spec.osd_ids)),), partial(self._answer, spec, asked))
-        return self.denied(spec) if asked.answered else None
-
-    def _answer(self, spec: RunSpec, asked: _Question, together: int, _: bool) -> None:
-        osds = named([f"osd.{osd_id}" for osd_id in sorted(spec.osd_ids)])
-        said = f"`ceph osd ok-to-stop` does not allow {osds}, which share a drive"
-        self._denied[spec.run_id] = "" if together else said
-        asked.answered = True
-        self._wake()
-
-    def keep(self, run_ids: Collection[str]) -> None:
-        """Forget all others."""
-        for known in (self._asked, self._denied):
-            for run_id in [one for one in [*known] if one not in run_ids]:
-                del known[run_id]
 
 
 class RunQueue:
@@ -102,19 +64,39 @@ class RunQueue:
         self, *, agents: Agents, view: ClusterView, options: Callable[[], Options],
         stops: Stops, wake: Callable[[], None],
     ) -> None:
-        self._may_stop = _MayStop(stops, wake)
         self._agents = agents
         self._view = view
         self._options = options
+        self._stops = stops
+        self._wake = wake
+        self._asked: Dict[str, _Question] = {}
         self.trusted_from_s = 0.0
 
     def may_not_stop(self, spec: RunSpec, now_s: float) -> Optional[str]:
-        """Why the OSDs of a run may not stop at once, "" where they may; None until it is known."""
-        return self._may_stop.asked(spec, now_s)
+        """Why the OSDs of a run may not stop at once, "" where they may; None until it is known.
+
+        A drive that hangs stops all of them.  The mons are asked for a word that is not old; of
+        one OSD alone nobody is asked: that it is well says as much.
+        """
+        if not (spec.heeds_cluster and spec.toggles) or len(spec.osd_ids) < 2:
+            return ""
+        asked = self._asked.get(spec.run_id)
+        if asked is None or now_s - asked.at_s >= STOPS_EVERY_S:
+            asked = _Question(now_s, asked.denied if asked is not None else "")
+            self._asked[spec.run_id] = asked
+            self._stops.ask((tuple(sorted(spec.osd_ids)),), partial(self._answer, spec, asked))
+        return asked.denied if asked.answered else None
+
+    def _answer(self, spec: RunSpec, asked: _Question, together: int, _: bool) -> None:
+        osds = named([f"osd.{osd_id}" for osd_id in sorted(spec.osd_ids)])
+        said = f"`ceph osd ok-to-stop` does not allow {osds}, which share a drive"
+        asked.denied = "" if together else said
+        asked.answered = True
+        self._wake()
 
     def due(
         self, runs: Mapping[str, RunMachine], now_s: float, benched: AbstractSet[str],
-        apart: Mapping[str, str],
+        apart: Callable[[], Mapping[str, str]],
     ) -> Iterator[Tuple[str, events.Event]]:
         """(run id, Begin or the Halt that says why not) of each run whose turn has come.
 
@@ -122,11 +104,14 @@ class RunQueue:
         On hosts that are `benched` a call goes on, though its run may be over.  Runs that are
         kept `apart` wait, for what that says.
         """
-        waiting = [i for i, m in runs.items() if m.state.status is RunStatus.WAITING]
-        self._may_stop.keep([*waiting, *(i for i, m in runs.items() if m.state.ill_since_s)])
+        waiting = {i: m for i, m in runs.items() if m.state.status is RunStatus.WAITING}
+        self._asked = {
+            run_id: asked for run_id, asked in self._asked.items()
+            if run_id in waiting or (run_id in runs and runs[run_id].state.ill_since_s)
+        }
         if not waiting:
             return
-        cluster = self._view.cluster()
+        cluster, kept_apart = self._view.cluster(), apart()
         upgrade = ""
         if Precondition.NO_UPGRADE in cluster.blocking:
             upgrade = f"waiting: {precondition_text([Precondition.NO_UPGRADE])}"
@@ -134,15 +119,14 @@ class RunQueue:
             self.trusted_from_s = now_s + CLUSTER_GRACE_S
         throwaway = self._options().throwaway_cluster
         busy = {*benched, *(runs[run_id].spec.hostname for run_id in begun_jobs(runs))}
-        for run_id, machine in sorted(runs.items(), key=_run_order):
-            if machine.state.status is not RunStatus.WAITING:
-                continue
+        for run_id, machine in sorted(waiting.items(), key=_run_order):
             held = upgrade if machine.spec.heeds_cluster else ""
-            denied = self._may_stop.denied(machine.spec)
-            waits = held or apart.get(run_id, "") or (denied and f"waiting: {denied}")
+            asked = self._asked.get(run_id)
+            denied = asked.denied if asked is not None else ""
+            waits = held or kept_apart.get(run_id, "") or (denied and f"waiting: {denied}")
             if machine.state.reason != waits:
                 yield run_id, events.Waits(waits)
-            if held or run_id in apart:
+            if held or run_id in kept_apart:
                 continue
             hostname = machine.spec.hostname
             if hostname in busy or len(busy) >= self._options().parallel_hosts_max:
@@ -163,7 +147,7 @@ class RunQueue:
                 said = f"not measured: {precondition_text(missed) if missed else ill}"
                 yield run_id, events.Halt(said, unfit=True)
                 continue
-            if self._may_stop.asked(spec, now_s) != "":
+            if self.may_not_stop(spec, now_s) != "":
                 continue
             busy.add(hostname)
             if spec.has_clients:

@@ -1,11 +1,11 @@
 """The one place that knows what is under way: runs, plans and trials that are not over, and where.
 
-A bench call that goes on after its run is one of `Measuring.last_calls`.
+A bench call that goes on after its run is one of `Measuring.going_on`.
 """
 
 from __future__ import annotations
 
-from typing import Callable, Dict, FrozenSet, Iterable, Iterator, List, Mapping, Set, Tuple
+from typing import Callable, Dict, FrozenSet, Iterable, List, Mapping, Set, Tuple
 
 from ..core.change.change import ChangeStatus
 from ..core.change.preconditions import waited_s
@@ -16,7 +16,7 @@ from ..core.experiment.run import RunMachine
 from ..core.experiment.run_state import RunSpec
 from ..core.fleet.disputes import Key
 from ..core.host_report import HostReport
-from ..core.jobs import Holding, Job, Touched, Trial
+from ..core.jobs import Holding, Job, Touched
 from ..core.text import named
 
 Runs = Mapping[str, RunMachine]
@@ -38,24 +38,11 @@ def begun_jobs(jobs: Mapping[str, Job]) -> List[str]:
     return [job_id for job_id, machine in jobs.items() if machine.under_way]
 
 
-def held(trials: Mapping[str, Trial]) -> Iterator[Holding]:
-    """The trials that have OSDs for themselves."""
-    return (one.holds for one in trials.values() if one.holds is not None)
-
-
 def leased(runs: Runs) -> FrozenSet[Key]:
     """The cache domains that experiments hold."""
     return frozenset(
         (machine.spec.hostname, domain_id) for machine in runs.values()
         if machine.holds_lease for domain_id in machine.spec.domain_ids
-    )
-
-
-def changing(rollouts: Rollouts) -> FrozenSet[Key]:
-    """The cache domains of plans that are not over: mixed modes are their very purpose."""
-    return frozenset(
-        (change.hostname, change.domain_id) for plan_id in open_jobs(rollouts)
-        for change in rollouts[plan_id].rollout.drive_changes
     )
 
 

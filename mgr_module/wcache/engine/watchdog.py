@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Callable, Dict, Iterable, Iterator, List, Optional, Tuple
+from typing import Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 
 from ..core import events
 from ..core.change.preconditions import no_longer_met
@@ -57,7 +57,17 @@ class Watchdog:
         if not machine.over:
             yield from self._lost_writes(machine)
         if machine.under_way:
-            yield from self._overdue(owner, machine, machine.waited_for, now_s)
+            # no probe has a part in a change of the config database
+            hostname = machine.waited_for
+            silent = self._silent(hostname, now_s) if hostname else None
+            if silent is not None:
+                self._hosts.tasks.pop(hostname, None)
+                yield silent
+            # for what waits for an answer that will not come: no lease may be held for ever
+            heard_at_s = self._heard_at_s.setdefault(owner, now_s)
+            if not machine.waits_long and now_s - heard_at_s > STALL_S:
+                self._heard_at_s[owner] = now_s
+                yield machine.stalled(f"nothing has happened for {STALL_S:.0f} s")
         if machine.wake_at_s is not None and machine.wake_at_s <= now_s:
             yield events.Tick()
 
@@ -80,33 +90,20 @@ class Watchdog:
         lost = lost_models(reports.values())[spec.simulated]
         return writeback_refusal(report, drives, lost)
 
-    def _overdue(
-        self, owner: str, machine: Job, hostname: str, now_s: float
-    ) -> Iterator[events.Event]:
-        # no probe has a part in a change of the config database
-        silent = self.silent(hostname, now_s) if hostname else None
-        if silent is not None:
-            self._hosts.tasks.pop(hostname, None)
-            yield silent
-        stalled = self.stalled(owner, machine, now_s)
-        if stalled is not None:
-            yield stalled
-
-    def silent(self, hostname: str, now_s: float) -> Optional[events.AgentSilent]:
+    def _silent(self, hostname: str, now_s: float) -> Optional[events.AgentSilent]:
         """A machine that waits for a probe does not wait for ever.
 
         One of another protocol restores, and does nothing else.
         """
         other = self._hosts.agents.other(hostname, now_s)
+        limit_s = self._options().lease_ttl_s + RESTORE_GRACE_S
         if other is not None:
             pending = self._hosts.tasks.get(hostname)
             goes_back = pending is not None and key_of(pending.task.request) is not None
-            limit_s = self._options().lease_ttl_s + RESTORE_GRACE_S
             if goes_back and (other.speaks or now_s - other.since_s <= limit_s):
                 return None
             return events.AgentSilent(other.words)
         agent = self._hosts.agents.get(hostname)
-        limit_s = self._options().lease_ttl_s + RESTORE_GRACE_S
         if agent is not None and now_s - agent.seen_at_s <= limit_s:
             return None
         if self._hosts.is_removed(hostname):
@@ -117,34 +114,16 @@ class Watchdog:
             f"the probe on {hostname} has not responded for {limit_s:.0f} s{waits}"
         )
 
-    def stalled(
-        self, owner: str, machine: Job, now_s: float
-    ) -> Optional[events.Event]:
-        """For what waits for an answer that will not come: no lease may be held for ever."""
-        heard_at_s = self._heard_at_s.setdefault(owner, now_s)
-        if machine.waits_long or now_s - heard_at_s <= STALL_S:
-            return None
-        self._heard_at_s[owner] = now_s
-        return machine.stalled(f"nothing has happened for {STALL_S:.0f} s")
-
     def unfit(
-        self, runs: Iterable[Tuple[str, RunMachine]], now_s: float
+        self, runs: Mapping[str, RunMachine], now_s: float
     ) -> List[Tuple[str, events.Event]]:
         """What runs are told of the cluster: to stop, since a precondition broke; who is ill.
 
         Benches would make it worse.  What is borne is told too, for the records.
         """
-        runs = tuple(runs)
-        measuring = [
-            (run_id, machine)
-            for run_id, machine in runs
-            if machine.state.status is RunStatus.RUNNING
-            and machine.spec.heeds_cluster
-        ]
-        dirtying = [
-            (run_id, machine.spec) for run_id, machine in runs
-            if machine.state.status is RunStatus.RUNNING and machine.spec.dirty in WRITTEN_FOR
-        ]
+        running = [item for item in runs.items() if item[1].state.status is RunStatus.RUNNING]
+        measuring = [item for item in running if item[1].spec.heeds_cluster]
+        dirtying = [(i, m.spec) for i, m in running if m.spec.dirty in WRITTEN_FOR]
         if not (measuring or dirtying) or now_s < self.cluster_at_s:
             return []
         self.cluster_at_s = now_s + CLUSTER_EVERY_S

@@ -50,7 +50,6 @@ from .under_way import (
     Rollouts,
     Runs,
     busy,
-    changing,
     domains_taken,
     leased,
     open_jobs,
@@ -259,7 +258,10 @@ class World:
     @Once
     def changing(self) -> FrozenSet[Key]:
         """The cache domains of plans that are not over: mixed modes are their very purpose."""
-        return changing(self.rollouts)
+        return frozenset(
+            (change.hostname, change.domain_id) for plan_id in open_jobs(self.rollouts)
+            for change in self.rollouts[plan_id].rollout.drive_changes
+        )
 
     def busy(self, hostname: str) -> bool:
         """Whether a run or a plan has something to do with a host now."""

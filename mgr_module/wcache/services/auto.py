@@ -191,7 +191,10 @@ class AutoService:
             if now_s < self._look_at_s:
                 return
             self._look_at_s = now_s + LOOK_EVERY_S
-            undone = find_undone(state.undone, stands(world), modes_now(world), now_s)
+            stand = stands(world)
+            undone = find_undone(
+                state.undone, stand, modes_now(world) if stand else {}, now_s
+            ) if stand or state.undone else ()
             if undone != state.undone:
                 self._keep(replace(state, undone=undone))
             if any_on(state.modes) or state.begun:

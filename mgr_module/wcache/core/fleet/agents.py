@@ -181,16 +181,19 @@ class Agents:
 
     def look(
         self, now_s: float
-    ) -> Tuple[Tuple[Agent, ...], FrozenSet[str], Tuple[OtherVersion, ...]]:
-        """All agents, the hosts of those that are only stored, and those of other versions."""
-        return tuple(self.all()), frozenset(self._only_stored), tuple(self.others(now_s))
+    ) -> Tuple[
+        Tuple[Agent, ...], FrozenSet[str], Tuple[OtherVersion, ...], Dict[str, Blocked],
+    ]:
+        """Those of this protocol, hosts of which only a stored one is known, others, and `blocked`.
 
-    def others(self, now_s: float) -> List[OtherVersion]:
-        """Probes of another protocol that called lately, by host name."""
+        All agents, and probes of another protocol that called lately, by host name.
+        """
         for hostname, one in list(self._others.items()):
             if now_s - one.seen_at_s > SILENT_S:
                 del self._others[hostname]
-        return [self._others[name] for name in sorted(self._others)]
+        others = tuple(self._others[name] for name in sorted(self._others))
+        agents = tuple(self._agents[name] for name in sorted(self._agents))
+        return agents, frozenset(self._only_stored), others, self.blocked(now_s)
 
     def note_version(self, hostname: str, probe_version: str) -> None:
         """Remember the version a report named."""

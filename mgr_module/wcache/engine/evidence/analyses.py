@@ -188,7 +188,7 @@ class Analyses:
         self._retries = 0
         # the last look at an experiment under way: how many pairs it saw, and its answer
         self._looks: Dict[str, Tuple[int, Dict[str, object]]] = {}
-        self._asked: Set[str] = set()  # ids of records that are with the child
+        self.asked: Set[str] = set()  # ids of records that are with the child
         self._answers: queue.SimpleQueue[Tuple[Record, _Answer, str]] = queue.SimpleQueue()
         self.results: Dict[str, Result] = {}
         # the newest file of each other cluster, by its fsid
@@ -220,15 +220,12 @@ class Analyses:
     def tick(self, now_s: float) -> None:
         """Try again what could not be analysed, and pool what has changed."""
         self.hear()
-        self._retry(now_s)
+        if self.error and now_s >= self._retry_at_s:
+            self._retry(now_s)
         if now_s >= self._pools_at_s:
             self._pools_at_s = now_s + POOLS_EVERY_S
             models = {item.drive_model for item in self.trusted}
             self.pools.refresh([lifted(result, models) for result in self.results.values()])
-
-    def awaited(self) -> Set[str]:
-        """Campaigns of which a record is with the child now."""
-        return {self.results[r].campaign_id for r in self._asked if r in self.results}
 
     def look(self, action: events.AskAnalysis, decided: Callable[[events.Decided], None]) -> None:
         """Look at an experiment under way; `decided` is called from another thread."""
@@ -250,7 +247,7 @@ class Analyses:
             self._keep(of_record(record, result))
             return
         self._keep(not_analysed(record, BEING_ANALYSED))
-        self._asked.add(record.record_id)
+        self.asked.add(record.record_id)
 
         def done(answer: _Answer, error: str) -> None:
             self._answers.put((record, answer, error))
@@ -266,7 +263,7 @@ class Analyses:
             except queue.Empty:
                 return
             self.error = error
-            self._asked.discard(record.record_id)
+            self.asked.discard(record.record_id)
             self._keep(not_analysed(record, error) if answer is None else of_record(record, answer))
 
     def _keep(self, result: Result) -> None:
@@ -277,8 +274,6 @@ class Analyses:
 
     def _retry(self, now_s: float) -> None:
         """Try a record again that nobody could analyse: numpy may have been installed."""
-        if not self.error or now_s < self._retry_at_s:
-            return
         self._retry_at_s = now_s + RETRY_S
         waiting = sorted(key for key, result in self.results.items() if not result.analysed)
         self._retries += 1

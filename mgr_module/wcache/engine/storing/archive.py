@@ -105,6 +105,7 @@ class Archive:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self.trouble = store.trouble  # one line on what the mons do not store now, or ""
         self.unreadable: Dict[str, str] = {}
         self.plans = StoredPlans(store, self.unreadable)
         self._is_fresh = False  # nothing is stored yet: the number goes with what comes first
@@ -226,10 +227,6 @@ class Archive:
         """Remove all that is stored, and store nothing from then on."""
         self._store.end(done)
 
-    def trouble(self) -> str:
-        """One line on what the mons do not store now, or ""."""
-        return self._store.trouble()
-
     # ---- what is no value of a kind, or several
 
     @property
@@ -322,7 +319,7 @@ class StoreGate:
         self._wake = wake
         self._answers: queue.Queue[Answer] = queue.Queue()
         self._open: Dict[str, int] = {}
-        self._held: Dict[str, Tuple[events.Action, float]] = {}
+        self.held: Dict[str, Tuple[events.Action, float]] = {}  # a step, and since when it waits
 
     @staticmethod
     def passes(action: events.Action) -> bool:
@@ -366,14 +363,10 @@ class StoreGate:
 
     def hold(self, owner: str, step: events.Action, now_s: float) -> None:
         """Keep a step until `take`; it replaces the one before."""
-        since_s = self._held[owner][1] if owner in self._held else now_s
-        self._held[owner] = (step, since_s)
+        since_s = self.held[owner][1] if owner in self.held else now_s
+        self.held[owner] = (step, since_s)
 
     def take(self, owner: str) -> Optional[events.Action]:
         """The step that waits, which is not kept any more; None where there is none."""
-        step, _ = self._held.pop(owner, (None, 0.0))
+        step, _ = self.held.pop(owner, (None, 0.0))
         return step
-
-    def overdue(self, now_s: float, limit_s: float) -> List[str]:
-        """Whose step has waited for longer."""
-        return [owner for owner, (_, since_s) in self._held.items() if now_s - since_s > limit_s]
