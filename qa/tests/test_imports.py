@@ -43,7 +43,7 @@ def test_all_packages_are_looked_at():
     assert {name.partition(".")[0] for name, _, _ in imports()} == set(PACKAGES)
     assert len(imports()) > 40
     by_name = {name: found for name, _, found in imports()}
-    assert "wcache.core.experiment.run" in by_name["wcache.engine.executor"]
+    assert "wcache.core.experiment.run" in by_name["wcache.engine.under_way"]
     assert "wcache.core.events" in by_name["wcache.core.experiment.run"]
 
 

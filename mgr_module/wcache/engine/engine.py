@@ -278,7 +278,7 @@ class Engine(Orders):
             runs = {i: m for i, m in runs.items() if m.spec.campaign_id not in self.unstored}
         benched = {name for call in self.measuring.going_on() for name in call.touched.hosts}
         due = self.queue.due(runs, now_s, benched, self._apart)
-        for run_id, event in self.unrestored.begin(due, self.view):
+        for run_id, event in self.unrestored.begin(due):
             if isinstance(event, events.Begin):
                 spec = self.runs[run_id].spec
                 self.note("mgr", run_id, f"started on {spec.hostname} {spec.domain_id}")

@@ -8,7 +8,6 @@ the others go on: its lease is not named any more, so its probe restores.
 from __future__ import annotations
 
 import logging
-import queue
 import threading
 from dataclasses import dataclass
 from typing import (
@@ -18,26 +17,20 @@ from typing import (
     Mapping,
     Optional,
     Set,
-    Tuple,
     TypeVar,
 )
 
 from ..core import events
-from ..core.automation.state import outside
 from ..core.change.change import Verdicts
 from ..core.change.rollout import RolloutMachine
 from ..core.cluster import ClusterView, OsdNow
 from ..core.codec import one_line
 from ..core.errors import StorageError
-from ..core.experiment.campaign import Campaign
 from ..core.experiment.design import slot_at
-from ..core.experiment.run import RunMachine
 from ..core.fleet.retention import Bounds
-from ..core.jobs import Holding, Touched, Trial
-from ..core.model import LoadPoint
+from ..core.jobs import Touched
 from ..core.ports import ConfigDatabase
 from ..core.protocol import RollbackRequest, Task
-from ..core.text import command
 from ..core.verdict.recommend import OsdProfiles
 from ..core.verdict.result import Result
 from ..options import Options
@@ -45,18 +38,17 @@ from .config_watch import ConfigWatch
 from .evidence.analyses import Analyses, Analysis
 from .gate.kept_blocks import BlockRunner, Watching
 from .gate.looking import Looking, Stops
-from .hosts import Hosts, OpenTask
-from .measuring import LoadRunner, Measuring, OsdOptionTasks, OsdPrograms, OsdQuestions
+from .hosts import OpenTask
+from .measuring import LoadRunner, OsdOptionTasks, OsdPrograms, OsdQuestions
 from .persistence import FROZEN, Machine, StatePersistence
 from .run_queue import RunQueue
 from .storing.archive import Archive, StoreGate
 from .storing.audit_log import AuditLog, ChangeHistory
-from .under_way import touched_by_run
+from .under_way import Shared, touched_by_run
 from .unrestored import Unrestored
 from .watchdog import Watchdog
 
 T = TypeVar("T")
-SHOW = command("ceph wcache mclock show")
 Results = Callable[[], List[Result]]
 OsdsNow = Callable[[], Mapping[int, OsdNow]]
 
@@ -80,90 +72,47 @@ class Ports:
     bounds: Bounds = Bounds()  # noqa: RUF009  frozen
 
 
-class Executor:
-    """The first part of the engine: all machines of the module, and what they share."""
+class Executor(Shared):
+    """The second part of the engine: what its machines want is carried out here."""
 
     def __init__(
         self, ports: Ports, *, clock: Callable[[], float], wake: Callable[[], None],
         note: Callable[[str, str], None], verdicts: Callable[[], Verdicts],
         verdicts_later: Callable[[], Verdicts],
     ) -> None:
-        archive, view, options = ports.archive, ports.view, ports.options
-        post_event = self.post_event
+        archive = ports.archive
+        super().__init__(
+            archive, ports.view, ports.options, ports.loads, ports.log, clock, wake
+        )
         self.ports = ports
-        self.archive = archive
-        self.view = view
-        self.options = options
-        self.clock = clock
-        self.wake = wake
-        self.log = ports.log
         self._holder = 0  # the thread that has the lock
-        self._events: queue.Queue[Tuple[str, events.Event]] = queue.Queue()
-        self.runs: Dict[str, RunMachine] = {}
-        self.rollouts: Dict[str, RolloutMachine] = {}
-        self.trials: Dict[str, Trial] = {}  # the last one of each knob that has its own
-        self.campaigns: Dict[str, Campaign] = {}
         self.unstored: Set[str] = set()  # ids of campaigns that the mons do not have yet
         self.broken: Dict[str, str] = {}  # what machines were ended for, until the mgr restarts
         self.had_their_turn: Set[str] = set()  # runs that were over before, or seen to be
-        self.frozen = False
         self.epoch = "0"
         self.ticked_at_s = 0.0  # when the last whole tick ended
-        self.hosts = Hosts()
         self.audit = AuditLog(archive, clock, ports.log)
         self.told = ChangeHistory(self.audit, self.hosts.reports, clock)
         self.gate = StoreGate(wake)
         self.persistence = StatePersistence(archive, ports.bounds, self.gate)
-        self.unrestored = Unrestored(
-            self.hosts, archive, self.persistence, self.runs, self.rollouts
-        )
+        self.unrestored = Unrestored(self, self.persistence)
         self.analyses = Analyses(analysis=ports.analysis, archive=archive, wake=wake)
-        self.measuring = Measuring(ports.loads, post_event)
-        self.questions = OsdQuestions(post_event)
+        self.questions = OsdQuestions(self.post_event)
         self.trial_kinds = self.questions.kinds
-        self.osd_options = OsdOptionTasks(ports.osd_options, view, post_event)
+        self.osd_options = OsdOptionTasks(ports.osd_options, ports.view, self.post_event)
         self.config = ConfigWatch(
-            database=ports.database, clock=clock, post_event=post_event, note=note,
+            database=ports.database, clock=clock, post_event=self.post_event, note=note,
         )
-        self.queue = RunQueue(
-            agents=self.hosts.agents, view=view, options=options, stops=ports.stops, wake=wake,
-        )
-        self.watchdog = Watchdog(
-            hosts=self.hosts, view=view, options=options, may_not_stop=self.queue.may_not_stop,
-        )
-        self.watching = Watching(ports.blocks, post_event, view, clock)
+        self.queue = RunQueue(self, ports.stops)
+        self.watchdog = Watchdog(self, self.queue.may_not_stop)
+        self.watching = Watching(ports.blocks, self.post_event, ports.view, clock)
         self.kept_blocks = self.watching.kept
-        self.looking = Looking(
-            stops=ports.stops, view=view, hosts=self.hosts, clock=clock, post_event=post_event,
-            reserved=lambda: self.reserved,
-            outside_windows=lambda: outside(options().auto_windows, clock()), runs=self.runs,
-            rollouts=self.rollouts, frozen=lambda: self.frozen,
-            verdicts=verdicts, verdicts_later=verdicts_later, log=ports.log,
-        )
+        self.looking = Looking(self, ports.stops, verdicts, verdicts_later)
 
     def require_lock(self) -> None:
         """Raise RuntimeError where this thread has not the engine's lock."""
         if self._holder != threading.get_ident():
             raise RuntimeError("an order is given without the engine's lock")
-
-    def post_event(self, owner: str, event: events.Event) -> None:
-        """Queue an event from another thread; the next tick feeds it."""
-        self._events.put((owner, event))
-        self.wake()
-
-    # ---- what there is
-
-    @property
-    def reserved(self) -> Tuple[Holding, ...]:
-        """What has OSDs for itself beside runs and plans."""
-        return (
-            *(trial.holds for trial in self.trials.values() if trial.holds is not None),
-            *(
-                Holding("the last bench call of an mclock measurement", call.touched, SHOW)
-                for call in self.measuring.going_on()
-                if call.load_point is LoadPoint.OSD_BENCH_CAPACITY
-            ),
-        )
 
     def prune(self) -> None:
         """Forget what is beyond the bounds."""

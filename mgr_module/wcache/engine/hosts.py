@@ -31,6 +31,8 @@ CHANGED_EVERY_S = 5.0
 # seconds; then they go on without it, and wait for it again no sooner than this later.
 AWAITED_S = 600.0
 AWAITED_AGAIN_S = 3600.0
+# How often a probe is asked to restore what its journal has lost, or to drop what is accepted.
+RESTORE_EVERY_S = 60.0
 # A host whose memory is watched tells of it this often, as its calls allow.
 MEMORY_EVERY_S = 2.0
 

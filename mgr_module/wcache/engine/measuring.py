@@ -22,8 +22,8 @@ from ..core.jobs import Touched, Trial
 from ..core.model import LoadPoint, Role
 from ..core.protocol import Outcome, ReleaseRequest, StateOutcome
 from ..core.record import Precondition
+from .hosts import RESTORE_EVERY_S
 from .storing.archive import StoredKind
-from .unrestored import RESTORE_EVERY_S
 
 
 class OsdWork(Protocol):

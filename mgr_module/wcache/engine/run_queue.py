@@ -17,18 +17,15 @@ from typing import (
 
 from ..core import events
 from ..core.change.preconditions import precondition_text
-from ..core.cluster import ClusterView
 from ..core.experiment.comparing_run import ComparingRun
 from ..core.experiment.design import Periods
 from ..core.experiment.observing_run import CapacityRun, ObservingRun, benches_capacity
 from ..core.experiment.run import RunMachine
 from ..core.experiment.run_state import RunSpec, RunState, RunStatus
-from ..core.fleet.agents import Agents
 from ..core.record import Precondition
 from ..core.text import named
-from ..options import Options
 from .gate.looking import Stops
-from .under_way import begun_jobs
+from .under_way import Shared, begun_jobs
 from .watchdog import beside
 
 # What a mgr says of the PGs means nothing until the OSDs have reported (mgr_stats_period).
@@ -60,15 +57,9 @@ class RunQueue:
     then runs wait.
     """
 
-    def __init__(
-        self, *, agents: Agents, view: ClusterView, options: Callable[[], Options],
-        stops: Stops, wake: Callable[[], None],
-    ) -> None:
-        self._agents = agents
-        self._view = view
-        self._options = options
+    def __init__(self, shared: Shared, stops: Stops) -> None:
+        self._shared = shared
         self._stops = stops
-        self._wake = wake
         self._asked: Dict[str, _Question] = {}
         self.trusted_from_s = 0.0
 
@@ -92,7 +83,7 @@ class RunQueue:
         said = f"`ceph osd ok-to-stop` does not allow {osds}, which share a drive"
         asked.denied = "" if together else said
         asked.answered = True
-        self._wake()
+        self._shared.wake()
 
     def due(
         self, runs: Mapping[str, RunMachine], now_s: float, benched: AbstractSet[str],
@@ -111,13 +102,13 @@ class RunQueue:
         }
         if not waiting:
             return
-        cluster, kept_apart = self._view.cluster(), apart()
+        cluster, kept_apart = self._shared.view.cluster(), apart()
         upgrade = ""
         if Precondition.NO_UPGRADE in cluster.blocking:
             upgrade = f"waiting: {precondition_text([Precondition.NO_UPGRADE])}"
             # OSDs restart in it, and the mgr needs a while to see all PGs clean again
             self.trusted_from_s = now_s + CLUSTER_GRACE_S
-        throwaway = self._options().throwaway_cluster
+        throwaway = self._shared.options().throwaway_cluster
         busy = {*benched, *(runs[run_id].spec.hostname for run_id in begun_jobs(runs))}
         for run_id, machine in sorted(waiting.items(), key=_run_order):
             held = upgrade if machine.spec.heeds_cluster else ""
@@ -129,9 +120,9 @@ class RunQueue:
             if held or run_id in kept_apart:
                 continue
             hostname = machine.spec.hostname
-            if hostname in busy or len(busy) >= self._options().parallel_hosts_max:
+            if hostname in busy or len(busy) >= self._shared.options().parallel_hosts_max:
                 continue
-            agent = self._agents.get(hostname)
+            agent = self._shared.hosts.agents.get(hostname)
             if agent is None or agent.silent(now_s):
                 yield run_id, events.Halt(f"the probe on {hostname} is not responding")
                 continue

@@ -1,31 +1,82 @@
 """The one place that knows what is under way: runs, plans and trials that are not over, and where.
 
-A bench call that goes on after its run is one of `Measuring.going_on`.
+A bench call that goes on after its run is one of them (`Shared.reserved`).
 """
 
 from __future__ import annotations
 
+import logging
+import queue
 from typing import Callable, Dict, FrozenSet, Iterable, List, Mapping, Set, Tuple
 
+from ..core import events
 from ..core.change.change import ChangeStatus
 from ..core.change.preconditions import waited_s
 from ..core.change.rollout import RolloutMachine
 from ..core.change.rollout_state import Rollout
-from ..core.cluster import ClusterState
+from ..core.cluster import ClusterState, ClusterView
+from ..core.experiment.campaign import Campaign
 from ..core.experiment.run import RunMachine
 from ..core.experiment.run_state import RunSpec
 from ..core.fleet.disputes import Key
 from ..core.host_report import HostReport
-from ..core.jobs import Holding, Job, Touched
-from ..core.text import named
+from ..core.jobs import Holding, Job, Touched, Trial
+from ..core.model import LoadPoint
+from ..core.text import command, named
+from ..options import Options
+from .hosts import Hosts
+from .measuring import LoadRunner, Measuring
+from .storing.archive import Archive
 
 Runs = Mapping[str, RunMachine]
 Rollouts = Mapping[str, RolloutMachine]
+SHOW = command("ceph wcache mclock show")
 
 # Plans that were begun and are not over: each looks at the others, and stores a step's blocks.
 OPEN_PLANS_MAX = 4
 # A plan that has been held for so long waits, as a paused one does: `auto` begins others beside it.
 WAITS_AFTER_S = 600.0
+
+
+class Shared:
+    """What the parts of the engine share; guarded by its lock, but for `post_event` and `wake`."""
+
+    def __init__(
+        self, archive: Archive, view: ClusterView, options: Callable[[], Options],
+        loads: LoadRunner, log: logging.Logger, clock: Callable[[], float],
+        wake: Callable[[], None],
+    ) -> None:
+        self.archive = archive
+        self.view = view
+        self.options = options
+        self.log = log
+        self.clock = clock
+        self.wake = wake
+        self._events: queue.Queue[Tuple[str, events.Event]] = queue.Queue()
+        self.runs: Dict[str, RunMachine] = {}
+        self.rollouts: Dict[str, RolloutMachine] = {}
+        self.trials: Dict[str, Trial] = {}  # the last one of each knob that has its own
+        self.campaigns: Dict[str, Campaign] = {}
+        self.frozen = False
+        self.hosts = Hosts()
+        self.measuring = Measuring(loads, self.post_event)
+
+    def post_event(self, owner: str, event: events.Event) -> None:
+        """Queue an event from another thread; the next tick feeds it."""
+        self._events.put((owner, event))
+        self.wake()
+
+    @property
+    def reserved(self) -> Tuple[Holding, ...]:
+        """What has OSDs for itself beside runs and plans."""
+        return (
+            *(trial.holds for trial in self.trials.values() if trial.holds is not None),
+            *(
+                Holding("the last bench call of an mclock measurement", call.touched, SHOW)
+                for call in self.measuring.going_on()
+                if call.load_point is LoadPoint.OSD_BENCH_CAPACITY
+            ),
+        )
 
 
 def open_jobs(jobs: Mapping[str, Job]) -> List[str]:

@@ -19,8 +19,6 @@ from dataclasses import replace
 from typing import Dict, Iterable, List, Mapping, Optional, Set, Tuple
 
 from ..core.change.change import ChangeStatus
-from ..core.change.rollout import RolloutMachine
-from ..core.cluster import ClusterView
 from ..core.codec import one_line
 from ..core.drive.journal import Acceptance, Acceptances, EntryKind
 from ..core.drive.prior import entry_differs, states_by_id
@@ -31,12 +29,11 @@ from ..core.fleet.disputes import Dispute, Key, disputes
 from ..core.host_report import HostReport
 from ..core.model import DriveState, mode_of
 from ..core.protocol import AcceptRequest, Notice, ReleaseRequest, Request, StateOutcome
-from .hosts import Hosts
+from .hosts import RESTORE_EVERY_S
 from .persistence import StatePersistence
-from .storing.archive import ACCEPTED, Archive
+from .storing.archive import ACCEPTED
+from .under_way import Shared
 
-# How often a probe is asked to restore what its journal has lost, or to drop what is accepted.
-RESTORE_EVERY_S = 60.0
 _OWING = (ChangeStatus.APPLYING, ChangeStatus.ROLLBACK_FAILED)
 
 Learned = Tuple[str, str]
@@ -46,15 +43,10 @@ Learned = Tuple[str, str]
 class Unrestored:
     """Guarded by the engine's lock."""
 
-    def __init__(
-        self, hosts: Hosts, archive: Archive, persistence: StatePersistence,
-        runs: Mapping[str, RunMachine], rollouts: Mapping[str, RolloutMachine],
-    ) -> None:
-        self._hosts = hosts
-        self._archive = archive
+    def __init__(self, shared: Shared, persistence: StatePersistence) -> None:
+        self._shared = shared
+        self._hosts = shared.hosts
         self._persistence = persistence
-        self._runs = runs
-        self._rollouts = rollouts
         self.accepted: Dict[Key, Acceptance] = {}  # what waits, by domain
         self._asked_at_s: Dict[Tuple[str, Key], float] = {}  # to restore, or to drop
         self._flagged: Set[Tuple[str, str]] = set()  # run and domain
@@ -66,7 +58,7 @@ class Unrestored:
         """
         self._hosts.reported_at_s.pop(hostname, None)
         changed: List[Learned] = []
-        for run_id, machine in self._runs.items():
+        for run_id, machine in self._shared.runs.items():
             domain_id = notice.domain_id
             mine = machine.spec.hostname == hostname and domain_id in machine.spec.domain_ids
             if mine and notice.lease_id == machine.spec.lease_id:
@@ -89,7 +81,7 @@ class Unrestored:
         """A probe did what `restore` asked for, and read the drives afterwards."""
         read = states_by_id(outcome.drive_ids, outcome.after)
         changed: List[Learned] = []
-        for run_id, machine in self._runs.items():
+        for run_id, machine in self._shared.runs.items():
             if machine.spec.lease_id == request.lease_id:
                 for domain_id in _owed(machine, hostname):
                     prior = machine.state.prior_of(domain_id)
@@ -109,7 +101,7 @@ class Unrestored:
         )
         read = {drive.drive_id: drive.state for drive in report.drives}
         changed: List[Learned] = []
-        for run_id, machine in self._runs.items():
+        for run_id, machine in self._shared.runs.items():
             for domain_id in _owed(machine, report.hostname):
                 if machine.state.dispute or _has_entry(report, domain_id):
                     continue  # nobody knows, or the probe itself is not done with it
@@ -163,7 +155,7 @@ class Unrestored:
             return None
         here = {drive.domain_id for drive in report.drives}
         read = {drive.drive_id: drive.state for drive in report.drives}
-        for machine in self._runs.values():
+        for machine in self._shared.runs.values():
             for domain_id in _owed(machine, hostname):
                 known = not machine.state.dispute and (
                     _has_entry(report, domain_id) or self._may_restore(machine, domain_id, read)
@@ -182,9 +174,7 @@ class Unrestored:
             self._asked_at_s[what, key] = now_s
         return due
 
-    def begin(
-        self, due: Iterable[Tuple[str, Event]], view: ClusterView
-    ) -> List[Tuple[str, Event]]:
+    def begin(self, due: Iterable[Tuple[str, Event]]) -> List[Tuple[str, Event]]:
         """The same for waiting runs, with the Halt of each whose domains are not settled.
 
         A run waits on until the journal of its host is known.
@@ -192,13 +182,13 @@ class Unrestored:
         known = self._hosts.journal_known
         found = [
             (run_id, event) for run_id, event in due
-            if not isinstance(event, Begin) or self._runs[run_id].spec.hostname in known
+            if not isinstance(event, Begin) or self._shared.runs[run_id].spec.hostname in known
         ]
         if not found:
             return []
-        reasons = {i.key: i.why for i in self.disputes(view.cluster().fsid)}
+        reasons = {i.key: i.why for i in self.disputes(self._shared.view.cluster().fsid)}
         for index, (run_id, event) in enumerate(found):
-            machine = self._runs[run_id]
+            machine = self._shared.runs[run_id]
             spec = machine.spec
             why = [reasons.get((spec.hostname, name), "") for name in spec.domain_ids]
             if isinstance(event, Begin) and any(why) and not spec.observes:
@@ -210,8 +200,9 @@ class Unrestored:
 
     def disputes(self, cluster_fsid: str) -> Tuple[Dispute, ...]:
         """Everything that is not settled."""
+        runs, rollouts = self._shared.runs.values(), self._shared.rollouts.values()
         return disputes(
-            (m.state for m in self._runs.values()), (m.rollout for m in self._rollouts.values()),
+            (machine.state for machine in runs), (machine.rollout for machine in rollouts),
             self._hosts.reports, cluster_fsid, self._hosts.reported_at_s,
         )
 
@@ -219,7 +210,7 @@ class Unrestored:
 
     def load(self) -> List[str]:
         """Take up what was stored: ids of runs and plans that it changed."""
-        items = (self._archive.get(ACCEPTED) or Acceptances()).items
+        items = (self._shared.archive.get(ACCEPTED) or Acceptances()).items
         self.accepted = {(item.hostname, item.domain_id): item for item in items}
         return [owner for item in items for owner in self._give_up(item)]
 
@@ -258,7 +249,7 @@ class Unrestored:
         """What runs and plans owe of a domain: ids of those that this changes."""
         changed = []
         for owner in item.owners:
-            run, plan = self._runs.get(owner), self._rollouts.get(owner)
+            run, plan = self._shared.runs.get(owner), self._shared.rollouts.get(owner)
             if run is not None and item.domain_id not in run.state.accepted:
                 run.state = replace(run.state, accepted=(*run.state.accepted, item.domain_id))
                 changed.append(owner)

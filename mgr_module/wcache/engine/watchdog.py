@@ -6,7 +6,7 @@ from typing import Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 
 from ..core import events
 from ..core.change.preconditions import no_longer_met
-from ..core.cluster import ClusterState, ClusterView
+from ..core.cluster import ClusterState
 from ..core.drive.safety import writeback_refusal
 from ..core.experiment.run import RunMachine
 from ..core.experiment.run_state import RunSpec, RunStatus
@@ -16,8 +16,8 @@ from ..core.host_report import lost_models
 from ..core.jobs import Job
 from ..core.record import Precondition
 from ..core.verdict.result import lost_writes
-from ..options import Options
-from .hosts import Hosts, key_of
+from .hosts import key_of
+from .under_way import Shared
 
 # A machine that has heard nothing at all for this long is stopped.  Longer than the longest
 # measurement: 32 benches of 30 s each (`ceph_command.COMMAND_TIMEOUT_S`).
@@ -30,13 +30,10 @@ class Watchdog:
     """Says what a machine must be told, from the time alone; guarded by the engine's lock."""
 
     def __init__(
-        self, *, hosts: Hosts, view: ClusterView, options: Callable[[], Options],
-        may_not_stop: Callable[[RunSpec, float], Optional[str]],
+        self, shared: Shared, may_not_stop: Callable[[RunSpec, float], Optional[str]]
     ) -> None:
-        self._hosts = hosts
+        self._shared = shared
         self._may_not_stop = may_not_stop
-        self._view = view
-        self._options = options
         self._heard_at_s: Dict[str, float] = {}
         self.cluster_at_s = 0.0  # when the cluster is looked at next
         self.trusted_from_s = 0.0  # until then only an upgrade counts, which needs no OSD's word
@@ -61,7 +58,7 @@ class Watchdog:
             hostname = machine.waited_for
             silent = self._silent(hostname, now_s) if hostname else None
             if silent is not None:
-                self._hosts.tasks.pop(hostname, None)
+                self._shared.hosts.tasks.pop(hostname, None)
                 yield silent
             # for what waits for an answer that will not come: no lease may be held for ever
             heard_at_s = self._heard_at_s.setdefault(owner, now_s)
@@ -73,7 +70,7 @@ class Watchdog:
 
     def _lost_writes(self, machine: Job) -> Iterator[events.Halt]:
         """A drive model that was shown to lose writes is not turned on: stopped, and goes back."""
-        lost = lost_writes(self._hosts.reports.values())
+        lost = lost_writes(self._shared.hosts.reports.values())
         if not lost:
             return
         for kind in machine.may_turn_on & set(lost):
@@ -82,7 +79,7 @@ class Watchdog:
 
     def _unsafe(self, spec: RunSpec) -> str:
         """Why a run must not have more of what is acknowledged on a cache device alone."""
-        reports = self._hosts.reports
+        reports = self._shared.hosts.reports
         report = reports.get(spec.hostname)
         if report is None:
             return ""
@@ -95,20 +92,20 @@ class Watchdog:
 
         One of another protocol restores, and does nothing else.
         """
-        other = self._hosts.agents.other(hostname, now_s)
-        limit_s = self._options().lease_ttl_s + RESTORE_GRACE_S
+        other = self._shared.hosts.agents.other(hostname, now_s)
+        limit_s = self._shared.options().lease_ttl_s + RESTORE_GRACE_S
         if other is not None:
-            pending = self._hosts.tasks.get(hostname)
+            pending = self._shared.hosts.tasks.get(hostname)
             goes_back = pending is not None and key_of(pending.task.request) is not None
             if goes_back and (other.speaks or now_s - other.since_s <= limit_s):
                 return None
             return events.AgentSilent(other.words)
-        agent = self._hosts.agents.get(hostname)
+        agent = self._shared.hosts.agents.get(hostname)
         if agent is not None and now_s - agent.seen_at_s <= limit_s:
             return None
-        if self._hosts.is_removed(hostname):
+        if self._shared.hosts.is_removed(hostname):
             return events.AgentSilent(f"host {hostname} was removed", removed=True)
-        blocked = self._hosts.agents.blocked(now_s).get(hostname)
+        blocked = self._shared.hosts.agents.blocked(now_s).get(hostname)
         waits = f", and waits: {blocked.what}" if blocked is not None else ""
         return events.AgentSilent(
             f"the probe on {hostname} has not responded for {limit_s:.0f} s{waits}"
@@ -133,7 +130,7 @@ class Watchdog:
         ]
         if not measuring:
             return found
-        cluster = self._view.cluster()
+        cluster = self._shared.view.cluster()
         broken = cluster.blocking
         if now_s < self.trusted_from_s:
             broken = tuple(item for item in broken if item is Precondition.NO_UPGRADE)

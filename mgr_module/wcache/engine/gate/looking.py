@@ -6,12 +6,10 @@ elsewhere, and the answer is posted.
 
 from __future__ import annotations
 
-import logging
 from copy import copy
 from dataclasses import replace
 from typing import (
     Callable,
-    Dict,
     FrozenSet,
     Iterator,
     List,
@@ -23,6 +21,7 @@ from typing import (
 )
 
 from ...core import events
+from ...core.automation.state import outside
 from ...core.change import preconditions
 from ...core.change import preconditions as holding
 from ...core.change.change import Change, ChangeStatus, Verdicts
@@ -31,14 +30,13 @@ from ...core.change.gate.evidence import controls_for
 from ...core.change.gating import BEFORE_OLD_S
 from ...core.change.rollout import RolloutMachine
 from ...core.change.rollout_state import RolloutStatus
-from ...core.cluster import ClusterState, ClusterView
-from ...core.experiment.run import RunMachine
+from ...core.cluster import ClusterState
 from ...core.fleet.claims import believed
 from ...core.history import AUTO
-from ...core.jobs import Holding, Touched
+from ...core.jobs import Touched
 from ...core.record import Precondition
-from ..hosts import Hosts
 from ..under_way import (
+    Shared,
     at_once,
     begun_jobs,
     in_common,
@@ -69,25 +67,12 @@ class Looking:
     """
 
     def __init__(
-        self, *, stops: Stops, view: ClusterView, hosts: Hosts, clock: Callable[[], float],
-        post_event: Callable[[str, events.Event], None], reserved: Callable[[], Sequence[Holding]],
-        outside_windows: Callable[[], bool], runs: Dict[str, RunMachine],
-        rollouts: Dict[str, RolloutMachine], frozen: Callable[[], bool],
-        verdicts: Said, verdicts_later: Said, log: logging.Logger,
+        self, shared: Shared, stops: Stops, verdicts: Said, verdicts_later: Said
     ) -> None:
+        self._shared = shared
         self._stops = stops
-        self._view = view
-        self._hosts = hosts
-        self._clock = clock
-        self._post_event = post_event
-        self._reserved = reserved
-        self._outside_windows = outside_windows
-        self._runs = runs
-        self._rollouts = rollouts
-        self._frozen = frozen
         self._verdicts = verdicts
         self._verdicts_later = verdicts_later
-        self._log = log
 
     def missed_now(
         self, machine: RolloutMachine, cluster: ClusterState, verdicts: Said
@@ -108,20 +93,21 @@ class Looking:
             missed.append(Precondition.PLAN_STANDS)
         if not self._is_settled(machine):
             missed.append(Precondition.JOURNAL_SETTLED)
-        if self._frozen():
+        if self._shared.frozen:
             missed.append(Precondition.NOT_FROZEN)
         if not self._heard(machine):
             missed.append(Precondition.PROBES_HEARD)
         if in_the_way:
             missed.append(Precondition.NO_OTHER_PLAN)
-        if machine.rollout.by == AUTO and self._outside_windows():
+        windows = self._shared.options().auto_windows
+        if machine.rollout.by == AUTO and outside(windows, self._shared.clock()):
             missed.append(Precondition.IN_WINDOW)
         return tuple(missed)
 
     def _others(self, machine: RolloutMachine) -> List[RolloutMachine]:
         """The other plans that are not over."""
-        mine = machine.rollout.plan_id
-        return [self._rollouts[name] for name in open_jobs(self._rollouts) if name != mine]
+        mine, plans = machine.rollout.plan_id, self._shared.rollouts
+        return [plans[name] for name in open_jobs(plans) if name != mine]
 
     def _in_the_way(self, machine: RolloutMachine, cluster: ClusterState) -> str:
         """What it has in common with what goes on and goes first; "" for nothing."""
@@ -134,9 +120,9 @@ class Looking:
         return next(filter(None, (in_common(mine, each) for each in theirs)), "")
 
     def _before(self, machine: RolloutMachine, cluster: ClusterState) -> Iterator[Touched]:
-        for run_id in begun_jobs(self._runs):
-            yield touched_by_run(self._runs[run_id].spec)
-        for each in self._reserved():
+        for run_id in begun_jobs(self._shared.runs):
+            yield touched_by_run(self._shared.runs[run_id].spec)
+        for each in self._shared.reserved:
             yield each.touched
         for other in self._others(machine):
             if _goes_first(other, machine):
@@ -148,7 +134,7 @@ class Looking:
         What the mons were not asked about together is not touched at once, and what others change
         or measure, or may take back, is no control.
         """
-        machine = self._rollouts.get(owner)
+        machine = self._shared.rollouts.get(owner)
         if machine is None:
             return seen
         ahead = copy(machine)
@@ -157,12 +143,12 @@ class Looking:
             seen = replace(seen, missed=(*seen.missed, Precondition.OK_TO_STOP))
         if not seen.controls:
             return seen
-        taken = self._taken(machine, self._view.cluster())
+        taken = self._taken(machine, self._shared.view.cluster())
         left = tuple(osd_id for osd_id in seen.controls if osd_id not in taken)
         return replace(seen, controls=left if len(left) >= CONTROLS_MIN else ())
 
     def _at_once(self, machine: RolloutMachine) -> FrozenSet[int]:
-        return at_once(self._runs, self._rollouts, but=machine.rollout.plan_id)
+        return at_once(self._shared.runs, self._shared.rollouts, but=machine.rollout.plan_id)
 
     def _taken(self, machine: RolloutMachine, cluster: ClusterState) -> Set[int]:
         """OSDs that other plans may change or take back, or that runs or trials measure.
@@ -171,13 +157,13 @@ class Looking:
         measured before may be of a time before they were changed.
         """
         found = {
-            osd_id for run_id in open_jobs(self._runs)
-            for osd_id in self._runs[run_id].spec.osd_ids
+            osd_id for run_id in open_jobs(self._shared.runs)
+            for osd_id in self._shared.runs[run_id].spec.osd_ids
         }
-        for each in self._reserved():
+        for each in self._shared.reserved:
             found |= each.touched.osds
-        since_s = max(machine.rollout.began_at_s, self._clock() - BEFORE_OLD_S)
-        for name, other in self._rollouts.items():
+        since_s = max(machine.rollout.began_at_s, self._shared.clock() - BEFORE_OLD_S)
+        for name, other in self._shared.rollouts.items():
             mine = name == machine.rollout.plan_id
             if not mine and (not other.over or other.rollout.ended_at_s > since_s):
                 found |= touched_by(other.rollout, cluster).osds
@@ -185,14 +171,14 @@ class Looking:
 
     def look(self, owner: str, machine: RolloutMachine, groups: Groups) -> None:
         """Post a ClusterSeen, at once or when the mons have answered."""
-        self.see(machine, groups, lambda seen: self._post_event(owner, seen))
+        self.see(machine, groups, lambda seen: self._shared.post_event(owner, seen))
 
     def see(
         self, machine: RolloutMachine, groups: Groups,
         done: Callable[[events.ClusterSeen], None],
     ) -> None:
         """The same for anybody: `done` is called once, at once or from another thread."""
-        cluster = self._view.cluster()
+        cluster = self._shared.view.cluster()
         machine = machine.looking_ahead(cluster)
         coming, later = machine.coming, machine.rollout.later
         if not machine.rollout.step.last:
@@ -243,7 +229,7 @@ class Looking:
             for osd_id in change.treated
         }
         reports = [
-            one for one in believed(self._hosts.reports.values(), cluster) if one.real
+            one for one in believed(self._shared.hosts.reports.values(), cluster) if one.real
         ]
         return controls_for(treated, touched, reports, cluster, turns)
 
@@ -252,14 +238,14 @@ class Looking:
         change = machine.current
         if change is None or not change.domain_id:
             return True
-        return self._hosts.holds_no_lease(change.hostname, change.domain_id)
+        return self._shared.hosts.holds_no_lease(change.hostname, change.domain_id)
 
     def _moved(self, machine: RolloutMachine, cluster: ClusterState) -> str:
         """Why what comes next would not be planned like this any more; "" where it would."""
         coming = machine.coming
         if not coming:
             return ""
-        found = preconditions.moved(machine.rollout, self._hosts.reports, cluster, coming)
+        found = preconditions.moved(machine.rollout, self._shared.hosts.reports, cluster, coming)
         return found[0] if found else ""
 
     def _fallen(self, coming: Sequence[Change], verdicts: Said) -> Tuple[Precondition, ...]:
@@ -273,17 +259,17 @@ class Looking:
             moved = preconditions.verdicts_moved(coming, verdicts())
         except Exception as error:
             # in another thread it would be lost, and the rollout would wait for ever
-            self._log.exception("the verdicts could not be asked for")
+            self._shared.log.exception("the verdicts could not be asked for")
             moved = [repr(error)]
         return (Precondition.VERDICT_STANDS,) if moved else ()
 
     def _heard(self, machine: RolloutMachine) -> bool:
         """Whether the probe that makes the change is heard, and most of the others."""
-        change, now_s = machine.current, self._clock()
+        change, now_s = machine.current, self._shared.clock()
         heard = {
-            agent.hostname for agent in self._hosts.agents.all() if not agent.silent(now_s)
+            agent.hostname for agent in self._shared.hosts.agents.all() if not agent.silent(now_s)
         }
-        known = len(self._hosts.agents.all())
+        known = len(self._shared.hosts.agents.all())
         needed = change.hostname if change is not None else ""
         return (not needed or needed in heard) and 2 * len(heard) >= known
 
