@@ -245,7 +245,7 @@ class FakeMgr:
         self.osd_memory = FakeMemory(lambda: self.now_s, self._set_target)
         self.compiled_queue = "mclock_scheduler"
         self.profiles: OsdProfiles = {}
-        self.profiles_of: Callable[..., OsdProfiles] = lambda results, osds: self.profiles
+        self.profiles_of: Callable[..., OsdProfiles] = lambda world: self.profiles
         self.more_planners: Dict[str, Planner] = {}
         self.make_more: Callable[[Parts], Dict[str, Planner]] = lambda parts: {}
         # what knobs' own adapters ask
@@ -273,7 +273,7 @@ class FakeMgr:
             analysis=self.analysis, blocks=self.blocks, stops=self.stops,
             osd_options=self.osd_options, cluster_log=self.cluster_log.append,
             database=self.config, options=lambda: self.options, bounds=self.bounds,
-            profiles=lambda *about: self.profiles_of(*about), log=self.log,
+            profiles=lambda world: self.profiles_of(world), log=self.log,
         ), self.stops, clock=lambda: self.now_s)
         self.inside = self.engine.inside
         self.kept_blocks = self.engine.kept_blocks

@@ -152,7 +152,7 @@ def test_periods_come_back_by_their_places_and_odd_keys_do_not():
 
 
 def a_log(store):
-    log = AuditLog(Archive(store), lambda: 0.0, logging.getLogger("wcache"))
+    log = AuditLog(Archive(store), lambda: 0.0, logging.getLogger("wcache"), {})
     log.load()
     return log
 

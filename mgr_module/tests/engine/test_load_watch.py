@@ -66,7 +66,7 @@ def watch(results, reader, shelf=None, osds=None):
 
 def profiles(found):
     now = found.world()
-    return found.profiles(lambda: now.real_results, lambda: now.osds_now)
+    return found.profiles(now)
 
 
 HDD, SSD = ("hdd", "A B C"), ("ssd", "S S S")

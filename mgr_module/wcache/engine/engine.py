@@ -22,7 +22,6 @@ from ..core.errors import StorageError
 from ..core.experiment.run_state import OVER, RunStatus
 from ..core.history import HistoryEntry
 from ..core.jobs import Job
-from ..core.verdict.recommend import OsdProfiles
 from .another_drive import take_others
 from .executor import Ports
 from .orders import Orders
@@ -107,14 +106,10 @@ class Engine(Orders):
         unsaved = {record.campaign_id for record in self.persistence.records.unsaved.values()}
         asked = {analyses.results[i].campaign_id for i in analyses.asked if i in analyses.results}
 
-        def loads() -> OsdProfiles:
-            # from this look alone: the lock may be held, or not
-            return self.ports.profiles(lambda: world.real_results, lambda: world.osds_now)
-
         world = World(
-            now_s=now_s, maps=maps, loads=loads, options=self.options(),
-            reports=dict(hosts.reports), reported_at_s=dict(hosts.reported_at_s),
-            awaited_until_s=dict(hosts.awaited_until_s),
+            now_s=now_s, maps=maps, loads=lambda: self.ports.profiles(world),
+            options=self.options(), reports=dict(hosts.reports),
+            reported_at_s=dict(hosts.reported_at_s), awaited_until_s=dict(hosts.awaited_until_s),
             journal_known=frozenset(hosts.journal_known), host_memory=dict(hosts.memory),
             agents=agents, only_stored=only_stored, other_versions=other_versions,
             blocked=blocked, deployments=dict(hosts.deployments),
@@ -178,7 +173,7 @@ class Engine(Orders):
         for plan_id, rollout in self.archive.plans.all().items():
             with self._taking_up(f"rollout/{plan_id}"):
                 self.rollouts[plan_id] = RolloutMachine(rollout, self.epoch)
-        self.told.load(self.rollouts)
+                self.audit.know(rollout)
         for run_id, state in self.archive.all(RUN).items():
             if state.spec.campaign_id not in self.campaigns:
                 continue  # its campaign was never wholly stored, or cannot be read

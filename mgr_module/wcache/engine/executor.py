@@ -14,7 +14,6 @@ from typing import (
     Callable,
     Dict,
     List,
-    Mapping,
     Optional,
     Set,
     TypeVar,
@@ -23,7 +22,7 @@ from typing import (
 from ..core import events
 from ..core.change.change import Verdicts
 from ..core.change.rollout import RolloutMachine
-from ..core.cluster import ClusterView, OsdNow
+from ..core.cluster import ClusterView
 from ..core.codec import one_line
 from ..core.errors import StorageError
 from ..core.experiment.design import slot_at
@@ -32,7 +31,6 @@ from ..core.jobs import Touched
 from ..core.ports import ConfigDatabase
 from ..core.protocol import RollbackRequest, Task
 from ..core.verdict.recommend import OsdProfiles
-from ..core.verdict.result import Result
 from ..options import Options
 from .config_watch import ConfigWatch
 from .evidence.analyses import Analyses, Analysis
@@ -43,14 +41,13 @@ from .measuring import LoadRunner, OsdOptionTasks, OsdPrograms, OsdQuestions
 from .persistence import FROZEN, Machine, StatePersistence
 from .run_queue import RunQueue
 from .storing.archive import Archive, StoreGate
-from .storing.audit_log import AuditLog, ChangeHistory
+from .storing.audit_log import AuditLog
 from .under_way import Shared, touched_by_run
 from .unrestored import Unrestored
 from .watchdog import Watchdog
+from .world import World
 
 T = TypeVar("T")
-Results = Callable[[], List[Result]]
-OsdsNow = Callable[[], Mapping[int, OsdNow]]
 
 
 @dataclass(frozen=True)
@@ -67,7 +64,7 @@ class Ports:
     osd_options: OsdPrograms
     cluster_log: Callable[[str], None]  # a warning in it
     options: Callable[[], Options]
-    profiles: Callable[[Results, OsdsNow], OsdProfiles]  # asks for no more than these two
+    profiles: Callable[[World], OsdProfiles]
     log: logging.Logger = logging.getLogger("wcache")  # noqa: RUF009  always the same
     bounds: Bounds = Bounds()  # noqa: RUF009  frozen
 
@@ -91,8 +88,7 @@ class Executor(Shared):
         self.had_their_turn: Set[str] = set()  # runs that were over before, or seen to be
         self.epoch = "0"
         self.ticked_at_s = 0.0  # when the last whole tick ended
-        self.audit = AuditLog(archive, clock, ports.log)
-        self.told = ChangeHistory(self.audit, self.hosts.reports, clock)
+        self.audit = AuditLog(archive, clock, ports.log, self.hosts.reports)
         self.gate = StoreGate(wake)
         self.persistence = StatePersistence(archive, ports.bounds, self.gate)
         self.unrestored = Unrestored(self, self.persistence)
@@ -123,8 +119,7 @@ class Executor(Shared):
     def note(self, who: str, what: str, text: str, severity: Optional[str] = None) -> None:
         """Add a line to the audit log and to the mgr's; that of a run names its drive."""
         self.require_lock()
-        about = self.told.about(who, what, self.runs.get(what))
-        self.audit.note(who, what, text, severity, about)
+        self.audit.note(who, what, text, severity, self.runs.get(what))
 
     # ---- machines
 
@@ -231,7 +226,9 @@ class Executor(Shared):
         elif isinstance(action, events.SaveRun):
             self.save(owner)
         elif isinstance(action, events.LookAtCluster):
-            self.looking.look(owner, self.rollouts[owner], action.groups)
+            self.looking.see(
+                self.rollouts[owner], action.groups, lambda seen: self.post_event(owner, seen)
+            )
         elif isinstance(action, (events.WatchBlocks, events.WatchOsds)):
             self.watching.start(owner, action)
         elif isinstance(action, events.AskOsds):
@@ -274,7 +271,7 @@ class Executor(Shared):
             self.persistence.forget(owner)  # pruned meanwhile
             return
         if isinstance(machine, RolloutMachine):
-            self.told.look(machine)
+            self.audit.look(machine)
         if machine.over:
             self._let_go(owner, machine)
         elif isinstance(machine, RolloutMachine) and machine.paused:

@@ -9,9 +9,8 @@ OSD itself and may take long: they have a thread of their own, and nothing waits
 from __future__ import annotations
 
 import threading
-from typing import Callable, Dict, List, Mapping, Optional, Protocol, Tuple
+from typing import Callable, Dict, Iterator, List, Optional, Protocol, Tuple
 
-from ..core.cluster import OsdNow
 from ..core.errors import WcacheError
 from ..core.verdict.load_profile import LoadProfile, WorkCounters, add, bound
 from ..core.verdict.result import Result
@@ -57,46 +56,35 @@ class LoadWatch:
         with self._lock:
             self._profiles = self._archive.numbered(PROFILE)
 
-    def profiles(
-        self, results: Callable[[], List[Result]], osds: Callable[[], Mapping[int, OsdNow]]
-    ) -> Dict[Tuple[str, str], Dict[int, LoadProfile]]:
-        """By (device class, drive model) the profiles of the OSDs now on its measured drives."""
-        known = self._bound(osds)
+    def profiles(self, world: World) -> Dict[Tuple[str, str], Dict[int, LoadProfile]]:
+        """By (device class, drive model) the profiles of the OSDs now on its measured drives.
+
+        Asks for results and OSDs alone, for the engine's lock may be held.
+        """
         found: Dict[Tuple[str, str], Dict[int, LoadProfile]] = {}
-        for result in self._standing(known, results):
+        for result, profile in self._standing(world):
             key = (result.device_class, str(result.drive_model))
-            found.setdefault(key, {})[result.osd_id] = known[result.osd_id][1]
+            found.setdefault(key, {})[result.osd_id] = profile
         return found
 
     def by_osd(self) -> Dict[int, LoadProfile]:
         """Profiles by OSD, of those now on a drive that was measured."""
-        world = self._world()
-        known = self._bound(lambda: world.osds_now)
-        mine = self._standing(known, lambda: world.real_results)
-        return {r.osd_id: known[r.osd_id][1] for r in mine}
+        return {result.osd_id: profile for result, profile in self._standing(self._world())}
 
-    def _bound(
-        self, osds_now: Callable[[], Mapping[int, OsdNow]]
-    ) -> Dict[int, Tuple[OsdNow, LoadProfile]]:
-        """Each profile with the OSD that has its id now; a new one where it is another's."""
+    def _standing(self, world: World) -> Iterator[Tuple[Result, LoadProfile]]:
+        """Results of drives that are still under the OSD they were measured with.
+
+        Each with the profile of the OSD that has its id now; a new one where it is another's.
+        """
         with self._lock:
             profiles = dict(self._profiles)
-        osds = osds_now() if profiles else {}
-        return {
-            osd_id: (osds[osd_id], bound(profile, osds[osd_id].uuid))
-            for osd_id, profile in profiles.items() if osd_id in osds
-        }
-
-    @staticmethod
-    def _standing(
-        known: Mapping[int, Tuple[OsdNow, LoadProfile]], results: Callable[[], List[Result]]
-    ) -> List[Result]:
-        """Results of drives that are still under the OSD they were measured with."""
-        return [
-            result for result in results()
-            if result.osd_id in known
-            and (result.hostname, result.drive_id) in known[result.osd_id][0].drives
-        ]
+        osds = world.osds_now if profiles else {}
+        for result in world.real_results if profiles else ():
+            profile, osd = profiles.get(result.osd_id), osds.get(result.osd_id)
+            if profile is not None and osd is not None and (
+                (result.hostname, result.drive_id) in osd.drives
+            ):
+                yield result, bound(profile, osd.uuid)
 
     def read(self) -> None:
         """One reading of every OSD that was measured; stored now and then."""

@@ -169,15 +169,11 @@ class Looking:
                 found |= touched_by(other.rollout, cluster).osds
         return found
 
-    def look(self, owner: str, machine: RolloutMachine, groups: Groups) -> None:
-        """Post a ClusterSeen, at once or when the mons have answered."""
-        self.see(machine, groups, lambda seen: self._shared.post_event(owner, seen))
-
     def see(
         self, machine: RolloutMachine, groups: Groups,
         done: Callable[[events.ClusterSeen], None],
     ) -> None:
-        """The same for anybody: `done` is called once, at once or from another thread."""
+        """Look for a step of these groups: `done` is called once, now or from another thread."""
         cluster = self._shared.view.cluster()
         machine = machine.looking_ahead(cluster)
         coming, later = machine.coming, machine.rollout.later

@@ -37,17 +37,23 @@ LOG_LEVELS = {"warning": logging.WARNING, "error": logging.ERROR}
 
 
 class AuditLog:
-    """The logs, bounded each; guarded by the engine's lock."""
+    """The logs, bounded each; guarded by the engine's lock.
+
+    `reports` are the hosts' last ones: which OSDs a drive has.
+    """
 
     def __init__(
-        self, archive: Archive, clock: Callable[[], float], log: logging.Logger
+        self, archive: Archive, clock: Callable[[], float], log: logging.Logger,
+        reports: Mapping[str, HostReport],
     ) -> None:
         self._archive = archive
         self._clock = clock
         self._log = log
+        self._reports = reports
         logs = (ADMINS_LOG, CHANGES_LOG, OTHERS_LOG)
         self._lines: Dict[_Log, Dict[int, HistoryEntry]] = {log: {} for log in logs}
         self._next = {log: 0 for log in logs}
+        self._told: Dict[str, Dict[str, ChangeStatus]] = {}  # by plan, what its changes had come to
 
     def load(self) -> None:
         """Take up what was stored."""
@@ -56,120 +62,88 @@ class AuditLog:
             self._next[log] = self._archive.next_number(log)
 
     def note(
-        self, who: str, what: str, text: str, severity: Optional[str] = None,
-        about: Optional[About] = None,
+        self, who: str, what: str, text: str, severity: Optional[str], run: Optional[RunMachine]
     ) -> None:
-        """Add a line here and to the mgr's log, printable and bounded."""
+        """Add a line here and to the mgr's log, printable and bounded.
+
+        That of a run is about its drive, one of a probe about the cache domain that it names.
+        """
+        about, hostname, domain_id = None, "", ""
+        if run is not None:
+            hostname, domain_id = run.spec.hostname, run.spec.domain_id
+        elif who.startswith(PROBE_PREFIX):
+            hostname, domain_id = who[len(PROBE_PREFIX):], what
+        if hostname:
+            ids = self._osds_of(hostname, domain_id)
+            about = About(hostname, ids[:OSDS_MAX], "" if domain_id == hostname else domain_id)
         said = one_line(who, 200), one_line(what, 200), one_line(text, 900)
         self._log.log(LOG_LEVELS.get(severity or "", logging.INFO), "%s: %s: %s", *said)
         self.add(HistoryEntry(self._clock(), *said, about))
 
     def add(self, entry: HistoryEntry) -> None:
-        """Add a line; the oldest one that is too many goes."""
-        if entry.kind is Kind.CHANGE:
-            self._append(CHANGES_LOG, entry)
-            return
-        if entry.who in (ADMIN, AUTO):
-            self._append(ADMINS_LOG, entry)
-            return
-        if entry.who.startswith(PROBE_PREFIX):
-            lines = self._lines[OTHERS_LOG].items()
-            same = [number for number, old in lines if old.who == entry.who]
-            for number in same[: max(0, len(same) - PROBE_LINES_MAX + 1)]:
-                self._remove(OTHERS_LOG, number)
-        self._append(OTHERS_LOG, entry)
+        """Add a line; the oldest one that is too many goes.
 
-    def _append(self, log: _Log, entry: HistoryEntry) -> None:
-        number = self._next[log]
-        self._next[log] += 1
-        self._lines[log][number] = entry
-        self._put(log, number, entry)
-        while len(self._lines[log]) > (CHANGES_MAX if log == CHANGES_LOG else LINES_MAX):
-            self._remove(log, next(iter(self._lines[log])))
-
-    def _put(self, log: _Log, number: int, entry: HistoryEntry) -> None:
-        """Store a line before what is stored after it; a probe's line may wait.
-
-        A mgr that is told to end does so at once (handle_mgr_signal() of Ceph's src/mgr/Mgr.cc),
-        and what a plan is stored to have come to is not told again.
+        It is stored before what is stored after it; a probe's line may wait.  A mgr that is told
+        to end does so at once (handle_mgr_signal() of Ceph's src/mgr/Mgr.cc), and what a plan is
+        stored to have come to is not told again.
         """
+        log = CHANGES_LOG if entry.kind is Kind.CHANGE else OTHERS_LOG
+        if log is OTHERS_LOG and entry.who in (ADMIN, AUTO):
+            log = ADMINS_LOG
+        if log is OTHERS_LOG and entry.who.startswith(PROBE_PREFIX):
+            same = [number for number, old in self._lines[log].items() if old.who == entry.who]
+            for number in same[: max(0, len(same) - PROBE_LINES_MAX + 1)]:
+                self._remove(log, number)
+        added, name = self._next[log], f"{self._next[log]:010d}"
+        self._next[log] += 1
+        self._lines[log][added] = entry
+
         def done(error: Optional[StorageError]) -> None:
             if error is not None:  # tried again until the mons have it
-                self._archive.put_later(log, entry, _name(number))
+                self._archive.put_later(log, entry, name)
 
         if entry.kind is Kind.PROBE:
-            self._archive.put_later(log, entry, _name(number))
+            self._archive.put_later(log, entry, name)
         else:
-            self._archive.put(log, entry, done, _name(number))
+            self._archive.put(log, entry, done, name)
+        while len(self._lines[log]) > (CHANGES_MAX if log is CHANGES_LOG else LINES_MAX):
+            self._remove(log, next(iter(self._lines[log])))
 
     def _remove(self, log: _Log, number: int) -> None:
         del self._lines[log][number]
-        self._archive.drop(log, _name(number))
+        self._archive.drop(log, f"{number:010d}")
 
     def all(self) -> List[HistoryEntry]:
         """The lines of all logs, oldest first."""
         lines = [entry for log in self._lines.values() for entry in log.values()]
         return sorted(lines, key=lambda entry: entry.at_s)
 
+    # ---- what changes have come to
 
-def _name(number: int) -> str:
-    return f"{number:010d}"
-
-
-class ChangeHistory:
-    """Looks at plans as they are stored; guarded by the engine's lock.
-
-    `reports` are the hosts' last ones: which OSDs a drive has.
-    """
-
-    def __init__(
-        self, audit: AuditLog, reports: Mapping[str, HostReport], clock: Callable[[], float],
-    ) -> None:
-        self._audit = audit
-        self._reports = reports
-        self._clock = clock
-        self._known: Dict[str, Dict[str, ChangeStatus]] = {}
-
-    def load(self, rollouts: Mapping[str, RolloutMachine]) -> None:
-        """What stored plans have come to is told already."""
-        self._known = {plan_id: _statuses(one.rollout) for plan_id, one in rollouts.items()}
+    def know(self, rollout: Rollout) -> None:
+        """What a stored plan has come to is told already."""
+        self._told[rollout.plan_id] = {
+            change.action_id: change.status for change in rollout.changes
+        }
 
     def look(self, machine: RolloutMachine) -> None:
         """Tell what has ended since; the plan keeps when it did."""
         rollout = machine.rollout
-        indices = ended(self._known.get(rollout.plan_id, {}), rollout)
-        self._known[rollout.plan_id] = _statuses(rollout)
+        indices = ended(self._told.get(rollout.plan_id, {}), rollout)
+        self.know(rollout)
         if not indices:
             return
         now_s, changes = self._clock(), [*rollout.changes]
         for index in indices:
             change = changes[index] = replace(changes[index], at_s=now_s)
-            ids = osds_of(self._reports, change.hostname, change.domain_id)
-            self._audit.add(line(rollout, change, now_s, ids))
+            ids = self._osds_of(change.hostname, change.domain_id)
+            self.add(line(rollout, change, now_s, ids))
         machine.rollout = replace(rollout, changes=tuple(changes))
 
-    def about(self, who: str, what: str, run: Optional[RunMachine]) -> Optional[About]:
-        """The drive that a line of a run is about, or of a probe that names a cache domain."""
-        if run is not None:
-            hostname, domain_id = run.spec.hostname, run.spec.domain_id
-        elif who.startswith(PROBE_PREFIX):
-            hostname, domain_id = who[len(PROBE_PREFIX):], what
-        else:
-            return None
-        ids = osds_of(self._reports, hostname, domain_id)
-        return About(hostname, ids[:OSDS_MAX], "" if domain_id == hostname else domain_id)
-
-
-def _statuses(rollout: Rollout) -> Dict[str, ChangeStatus]:
-    return {change.action_id: change.status for change in rollout.changes}
-
-
-def osds_of(
-    reports: Mapping[str, HostReport], hostname: str, domain_id: str
-) -> Tuple[int, ...]:
-    """The OSDs on a cache domain, as its host has last reported."""
-    report = reports.get(hostname)
-    drives = report.drives if report is not None else ()
-    return tuple(sorted({
-        use.osd_id for drive in drives if drive.domain_id == domain_id for use in drive.uses
-    }))
+    def _osds_of(self, hostname: str, domain_id: str) -> Tuple[int, ...]:
+        """The OSDs on a cache domain, as its host has last reported."""
+        report = self._reports.get(hostname)
+        drives = report.drives if report is not None else ()
+        return tuple(sorted({
+            use.osd_id for drive in drives if drive.domain_id == domain_id for use in drive.uses
+        }))
