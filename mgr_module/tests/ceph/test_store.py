@@ -246,9 +246,9 @@ def a_record(name, pairs=0):
 
 def save(persistence, kept, record, ended):
     """As the engine does."""
-    (side,) = persistence.take(record)
-    kept.put(RECORD, side, stored)
-    persistence.stored(side, ended)
+    persistence.unsaved[record.record_id] = record
+    kept.put(RECORD, record, stored)
+    persistence.stored(record, ended)
 
 
 def test_records_beyond_the_number_of_them_go_oldest_first():

@@ -75,4 +75,4 @@ def _add(engine: Orders, campaign: Campaign, spec: RunSpec) -> None:
     more = replace(campaign, run_ids=(*campaign.run_ids, run_id))
     said = f"takes the place of {spec.instead_of}, whose OSDs are not well"
     engine.note("mgr", run_id, said)
-    engine.put_runs(more, [RunState(spec, RunStatus.WAITING)], lambda: None, failed)
+    engine.put_runs(more, [RunState(spec, RunStatus.WAITING)], failed)

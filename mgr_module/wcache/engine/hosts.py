@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Dict, FrozenSet, Iterable, Optional, Set, Tuple
+from typing import Dict, FrozenSet, Optional, Set, Tuple
 
 from ..core.drive.journal import EntryKind
 from ..core.fleet.agents import Agents
@@ -139,9 +139,8 @@ class Hosts:
         self.tasks[hostname] = OpenTask("", task)
         return task
 
-    def watch_memory(self, hostnames: Iterable[str]) -> None:
+    def watch_memory(self, wanted: FrozenSet[str]) -> None:
         """Ask these hosts for their memory again and again, and no others."""
-        wanted = frozenset(hostnames)
         for hostname in self._memory_wanted - wanted:
             self.memory.pop(hostname, None)
             pending = self.tasks.get(hostname)

@@ -42,14 +42,14 @@ class Orders(Executor):
 
     def put_runs(
         self, campaign: Campaign, states: Sequence[RunState],
-        stored: Callable[[], None], failed: Callable[[StorageError], None],
+        failed: Callable[[StorageError], None],
     ) -> None:
         """Have a campaign with new runs stored; they begin once the mons have all of it."""
         campaign_id = campaign.campaign_id
 
         def taken() -> None:
             self.unstored.discard(campaign_id)
-            stored()
+            self.persistence.stored()
 
         def refused(error: StorageError) -> None:
             self.unstored.discard(campaign_id)
@@ -130,7 +130,7 @@ class Orders(Executor):
             self.archive.drop(CAMPAIGN, campaign_id)
             self.note("mgr", campaign_id, f"not started: {error.message}", "warning")
 
-        self.put_runs(campaign, states, self.persistence.stored, failed)
+        self.put_runs(campaign, states, failed)
         self.hear_store()
         self.prune()
 

@@ -51,12 +51,6 @@ class RecordPersistence:
         self.unsaved: Dict[str, Record] = {}
         self._sizes: Dict[str, int] = {}  # of those that are stored
 
-    def take(self, record: Record) -> Tuple[Record, ...]:
-        """What is to be stored of a record, a factorial's for either drive: kept until it is."""
-        sides = both_sides(record)
-        self.unsaved.update((side.record_id, side) for side in sides)
-        return sides
-
     def stored(self, record: Record, ended_at_s: Mapping[str, float]) -> None:
         """The mons have a record; the oldest make room.
 
@@ -193,17 +187,21 @@ class StatePersistence:
 
     def save_record(self, owner: str, record: Record, analyses: Analyses) -> None:
         """Store a finished record and have it analysed then; tried again later."""
-        for side in self.records.take(record):
-            self._put_record(owner, side, analyses, lambda: None)
+        for side in both_sides(record):  # a factorial's for either drive
+            self.records.unsaved[side.record_id] = side
+            self._put_record(owner, side, analyses)
 
     def _put_record(
-        self, owner: str, record: Record, analyses: Analyses, then: Callable[[], None]
+        self, owner: str, record: Record, analyses: Analyses, again: bool = False
     ) -> None:
+        run_id, index = self.records.made_of(record)
+
         def stored() -> None:
             results = analyses.results
             self.records.stored(record, {name: results[name].ended_at_s for name in results})
             analyses.final(record)
-            then()
+            if again and self.is_stored(run_id):
+                self.records.drop_periods(run_id, index)
             self.stored()
 
         self._archive.put(RECORD, record, self._gate.expect(owner, stored))
@@ -231,16 +229,10 @@ class StatePersistence:
                 else:
                     save(owner)
         for record in [*self.records.unsaved.values()]:
-            run_id, index = self.records.made_of(record)
             again = f"record {record.record_id}"
-            if self._gate.closed(run_id) or self._gate.closed(again):
+            if self._gate.closed(self.records.made_of(record)[0]) or self._gate.closed(again):
                 continue  # the mons have not answered yet
-
-            def drop(run_id: str = run_id, index: int = index) -> None:
-                if run_id not in self._unsaved and not self._gate.closed(run_id):
-                    self.records.drop_periods(run_id, index)
-
-            self._put_record(again, record, analyses, drop)
+            self._put_record(again, record, analyses, again=True)
 
     def stored(self) -> None:
         """The store takes values: nothing is wrong with it, once nothing waits for it."""

@@ -186,7 +186,7 @@ class Archive:
         except StorageError as error:
             done(error)
             return
-        self._write([write], done)
+        self._store.write(self._whole([write]), done)
 
     def put_later(self, kind: StoredKind[T], value: T, name: Optional[str] = None) -> None:
         """Store a value that may wait, and of which only the newest counts."""
@@ -200,9 +200,6 @@ class Archive:
     def left_out(self, key: str, error: Exception) -> None:
         """What was read of a key does not do: it is left out, and stays where it is."""
         self.unreadable[key] = codec.one_line(f"{key} does not do ({error!r})", 300)
-
-    def _write(self, writes: Sequence[Write], done: Done) -> None:
-        self._store.write(self._whole(writes), done)
 
     def _whole(self, writes: Sequence[Write]) -> List[Write]:
         """Put what could not be read of their keys first: it is not lost with them."""
@@ -257,7 +254,7 @@ class Archive:
         except StorageError as error:
             done(error)
             return
-        self._write(writes, done)
+        self._store.write(self._whole(writes), done)
 
     def drop_run(self, run_id: str) -> None:
         """Remove a run with what is left of its periods."""
@@ -305,10 +302,6 @@ class Answer:
     failed: Optional[Callable[[StorageError], None]]
 
 
-def _nothing() -> None:
-    """What follows from a write that nobody waits for."""
-
-
 class StoreGate:
     """Writes without an answer, and the step that each of their owners wants to take next.
 
@@ -331,7 +324,7 @@ class StoreGate:
         return not isinstance(action, (events.MeasureLoad, events.AskConfig, events.WatchBlocks))
 
     def expect(
-        self, owner: str, then: Callable[[], None] = _nothing,
+        self, owner: str, then: Callable[[], None] = lambda: None,
         failed: Optional[Callable[[StorageError], None]] = None,
     ) -> Done:
         """For a write of `owner`: what to call with its answer.  `then` follows where it is

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, FrozenSet, List, Optional
 
 from ....core import codec
 from ....core.change.preconditions import no_longer_met
@@ -44,6 +44,7 @@ class Trials:
         # its OSDs by the host that tells of their memory, and since when that is asked
         self._on: Dict[str, List[int]] = {}
         self._asked_at_s = 0.0
+        self._watched: FrozenSet[str] = frozenset()  # hosts whose memory is asked for now
         engine.trial_kinds[MEMORY.name] = TrialKind(TRIAL, TrialMachine, osds)
 
     # ---- what admins ask
@@ -173,10 +174,14 @@ class Trials:
             running = trial.status is TrialStatus.RUNNING
             if running:
                 why = self._unfit(trial, world) or self._crowded(trial, world)
+        watched = frozenset(self._on if running and not why else ())
+        if not why and watched == self._watched:
+            return
         with self._engine.orders() as orders:
             if trial is not None and why:
                 orders.end_trial(trial.trial_id, why)
-            orders.hosts.watch_memory(self._on if running and not why else ())
+            orders.hosts.watch_memory(watched)
+        self._watched = watched
 
     def close(self, world: World) -> None:
         """The mgr stops: all leases go back, as far as Ceph lets them."""
