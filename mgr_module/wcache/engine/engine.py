@@ -7,10 +7,12 @@ are made.
 
 from __future__ import annotations
 
+import secrets
 import threading
 import time
 from contextlib import contextmanager
 from copy import copy
+from dataclasses import replace
 from functools import partial
 from typing import Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 
@@ -19,15 +21,26 @@ from ..core.automation.state import AutoState
 from ..core.change.rollout import RolloutMachine
 from ..core.cluster import ClusterState
 from ..core.errors import StorageError
-from ..core.experiment.run_state import OVER, RunStatus
+from ..core.experiment.campaign import Campaign
+from ..core.experiment.run_state import OVER, RunSpec, RunState, RunStatus
+from ..core.experiment.stand_in import stand_in, wants_another
+from ..core.fleet.claims import believed
 from ..core.history import HistoryEntry
 from ..core.jobs import Job
-from .another_drive import take_others
 from .executor import Ports
 from .orders import Orders
 from .run_queue import CLUSTER_GRACE_S, machine_of
 from .storing.archive import AUTOMATION, CAMPAIGN, RUN
-from .under_way import at_once, begun_jobs, in_common, open_jobs, touched_by, touched_by_run
+from .under_way import (
+    at_once,
+    begun_jobs,
+    domains_taken,
+    in_common,
+    open_jobs,
+    taken,
+    touched_by,
+    touched_by_run,
+)
 from .world import World
 
 
@@ -243,7 +256,7 @@ class Engine(Orders):
                 self.guarded(owner, partial(self._tell_of_time, owner, now_s))
             self._start_waiting(now_s)
             self._tell_of_cluster(now_s)
-            take_others(self)
+            self._take_others()
             self.end_overdue(self.options().lease_ttl_s)
             self.osd_options.ask_again(self.runs, now_s, self.epoch)
             self.analyses.tick(now_s)
@@ -304,3 +317,62 @@ class Engine(Orders):
                 elif in_common(mine, touched):  # until its step is over
                     found.setdefault(run_id, "")
         return found
+
+    def _take_others(self) -> None:
+        """Measure another drive of its model, where one is well, for each run that fell ill.
+
+        The cluster must be well otherwise.
+        """
+        over = {*self.runs}.difference(open_jobs(self.runs), self.had_their_turn)
+        ended = [i for i, run in self.runs.items() if i in over and run.state.unfit]
+        self.had_their_turn.update(ended)
+        if not ended or self.frozen or self.archive.trouble():
+            return
+        cluster = self.view.cluster()
+        if cluster.blocking:
+            return
+        reports = list(believed(self.hosts.reports.values(), cluster))
+        by_others = taken(self.rollouts, self.reserved, lambda: cluster)
+        not_now = domains_taken(self.hosts.reports, by_others)
+        for item in self.unrestored.disputes(cluster.fsid):
+            not_now[item.key] = item.why
+        for run_id in ended:
+            ill = self.runs[run_id]
+            campaign = self.campaigns.get(ill.spec.campaign_id)
+            if campaign is None:
+                continue
+            runs = [
+                machine.state for machine in self.runs.values()
+                if machine.spec.campaign_id == campaign.campaign_id
+            ]
+            if not wants_another(ill.state, runs):
+                continue
+            try:
+                spec = stand_in(
+                    ill.state, ill.bytes_spent, campaign, runs, reports=reports, cluster=cluster,
+                    disputed=not_now, throwaway=self.options().throwaway_cluster,
+                    nonce=secrets.token_hex(8),
+                )
+            except Exception:
+                # whatever it is: the others go on, and what was measured stands
+                self.log.exception("no drive is taken for %s", run_id)
+                continue
+            if spec is None:
+                said = "no other drive of its model is measured in its place"
+                self.note("mgr", run_id, said)
+            else:
+                self._add_run(campaign, spec)
+
+    def _add_run(self, campaign: Campaign, spec: RunSpec) -> None:
+        campaign_id, run_id = campaign.campaign_id, spec.run_id
+
+        def failed(error: StorageError) -> None:
+            self.runs.pop(run_id, None)
+            self.campaigns[campaign_id] = campaign
+            self.archive.drop_run(run_id)
+            self.note("mgr", campaign_id, f"{run_id} is not begun: {error.message}")
+
+        more = replace(campaign, run_ids=(*campaign.run_ids, run_id))
+        said = f"takes the place of {spec.instead_of}, whose OSDs are not well"
+        self.note("mgr", run_id, said)
+        self.put_runs(more, [RunState(spec, RunStatus.WAITING)], failed)
