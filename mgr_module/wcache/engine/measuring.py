@@ -227,10 +227,9 @@ class OsdOptionTasks:
         """Runs that are over and owe an OSD its own value: it may answer now."""
         for run_id, machine in runs.items():
             state, spec = machine.state, machine.state.spec
-            owes = spec.option_osd is not None and machine.over
-            owes = owes and not state.restored and bool(state.unsettled)
+            owed = spec.option_osd is not None and machine.over and not state.restored
             asked_at_s = self._asked_at_s.get(run_id, float("-inf"))
-            if owes and now_s - asked_at_s >= RESTORE_EVERY_S:
+            if owed and state.unsettled and now_s - asked_at_s >= RESTORE_EVERY_S:
                 self._asked_at_s[run_id] = now_s
                 self._again += 1
                 token = f"{run_id}.{epoch}.again.{self._again}"

@@ -240,7 +240,7 @@ class Archive:
 
     def set_frozen(self, frozen: bool, done: Done) -> None:
         """Freeze or thaw."""
-        self._write([Write("frozen", "1" if frozen else "0")], done)
+        self._store.write(self._whole([Write("frozen", "1" if frozen else "0")]), done)
 
     def put_campaign(
         self, campaign: Campaign, runs: Sequence[RunState], done: Done
