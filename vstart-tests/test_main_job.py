@@ -76,7 +76,7 @@ def test_every_command_has_three_formats_and_help(wcache: Wcache, probe: Probe):
         as_yaml = cluster.ceph("wcache", *words, "--format", "yaml").stdout
         assert "format_version" in as_yaml
     # a command of one word beside those of two: neither hides the other
-    assert ". Next: `ceph wcache " in cluster.ceph("wcache").stdout
+    assert "\nnext: ceph wcache " in cluster.ceph("wcache").stdout
     assert json.loads(cluster.ceph("wcache", "--format", "json").stdout)["summary"]["drives"] > 0
     assert cluster.ceph("wcache", "nonsense", check=False).rc != 0
     shown = cluster.ceph("wcache", "--help", check=False).stdout

@@ -60,7 +60,7 @@ def tried(
 
 
 def _lines(data: Dict[str, Any]) -> List[str]:
-    lines = [*_field(data, "lines"), f"next: {_field(data, 'next')}"]
+    lines = [*_field(data, "lines"), f"next: {_field(data, 'next') or 'nothing'}"]
     return ["".join(c if c.isprintable() else "?" for c in str(line)) for line in lines]
 
 

@@ -140,7 +140,7 @@ def test_a_cluster_that_is_not_healthy_is_told_by_what_is_wrong():
     assert told in ok(mgr.command("", format="plain"))
     data = said(mgr, "try", dry_run=True)
     assert data["sick"] == [*SICK]
-    assert data["next"].startswith("ceph health detail; once ")
+    assert data["next"] == "ceph wcache status  # says what of the cluster is waited for"
     assert any(told in line for line in data["lines"])
     for prefix in ("try", "campaign start"):
         code, _, error = mgr.command(prefix, accept_cost=True)

@@ -75,7 +75,10 @@ def test_an_open_verdict_names_what_would_settle_it_and_recommend_follows_it():
     (row,) = said(mgr, "recommend")["recommendations"]
     (step,) = row["settled_by"]
     assert step["command"] == "ceph wcache campaign start --scope=class:hdd --loads=depth1"
-    assert ok(mgr.command("recommend")).endswith(f"next: {step['command']}")
+    assert ok(mgr.command("recommend")).endswith(f"next: {step['command']} --dry-run")
+    assert ok(mgr.command("explain", scope="class:hdd")).endswith(
+        f"next: {step['command']} --dry-run"
+    )
 
 
 @pytest.mark.slow

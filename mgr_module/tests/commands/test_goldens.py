@@ -22,6 +22,7 @@ from wcache.commands.commands import COMMANDS
 from wcache.core.model import DriveModel
 
 FORMS = ("plain", "json-pretty")
+LOOK = None  # is shown each mgr with what it has answered
 STORIES = {**golden_stories.STORIES, **golden_arguments.STORIES}
 # The arguments that each command was given where it succeeded, by its prefix and form.
 GIVEN = defaultdict(set)
@@ -51,6 +52,8 @@ def answered(form, mgr, prefix, inbuf="", **arguments):
     command = f"wcache {prefix}".strip()
     if code == 0:
         GIVEN[command, form.partition("-")[0]].update(("", *arguments))
+    if LOOK is not None:
+        LOOK(mgr, out)
     return f"$ ceph {command} --format {form}  -> {code}\n{out}{error}\n"
 
 

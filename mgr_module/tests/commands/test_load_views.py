@@ -55,8 +55,8 @@ def test_an_idle_osd_has_no_shares_and_the_table_says_so():
     assert text.splitlines()[1].split() == ["osd.3", "hdd", "1", "0", *["-"] * 9]
 
 
-def test_where_nothing_was_measured_it_says_what_to_do():
-    assert "next:" in load_text(load_ls({}, [], {}))
+def test_where_nothing_was_measured_it_says_when_it_will_be():
+    assert "read every 10 minutes" in load_text(load_ls({}, [], {}))
 
 
 class Mgr:

@@ -95,9 +95,8 @@ def test_stop_and_freeze_restore_at_once_whatever_is_under_way(how, steps):
     if how == "stop":
         assert said(mgr, "campaign stop", campaign_id=campaign_id)["changed"] is True
     else:
-        assert said(mgr, "freeze") == {
-            "format_version": 1, "frozen": True, "changed": True
-        }
+        frozen = said(mgr, "freeze")
+        assert (frozen["frozen"], frozen["changed"]) == (True, True)
         assert said(mgr, "freeze")["changed"] is False
     mgr.settle(10)
     assert all_modes(mgr) == {WB}

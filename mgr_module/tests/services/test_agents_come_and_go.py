@@ -113,7 +113,9 @@ def test_all_that_is_printed_is_one_shell_script(form):
         )
         assert (done.returncode, done.stderr) == (0, "")
         assert script.splitlines()[0].startswith("# ")
-        assert script.splitlines()[-1].startswith("# next: ceph wcache ")
+        following, undo = script.splitlines()[-2:]
+        assert following.startswith("# next: ceph wcache ")
+        assert undo.startswith("# undo: ceph wcache agent ")
 
 
 @pytest.mark.parametrize("hostname", [

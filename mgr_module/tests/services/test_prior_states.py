@@ -217,7 +217,7 @@ def test_an_entry_the_mgr_knows_nothing_of_is_told_until_an_admin_accepts_the_dr
     done = said(mgr, "drive accept", hostname="h1", domain_id="domain-sda", accept_cost=True)
     assert done["journal_entries"] == ["action/p1.0"]
     assert done["stored"] is True
-    assert done["next"].endswith("once the probe has dropped its entries")
+    assert done["next"].endswith("the probe has dropped it")
     mgr.report_all()
     mgr.report_all()
     assert "WCACHE_PRIOR_LOST" not in codes(mgr)

@@ -228,7 +228,7 @@ def test_hostile_words_of_a_probe_break_no_table():
     assert mgr.send("wcache agent post", "h1", json.dumps(post))[0] == 0
     assert "WARNING WCACHE_DRIFT" in ok(mgr.command("status"))
     lines = ok(mgr.command("drive ls")).splitlines()
-    assert len(lines) == 5  # the last one tells how old they are
+    assert len(lines) == 6  # the last two tell how old they are, and what follows
 
 
 def test_a_task_failure_that_says_much_is_shown_as_one_line():

@@ -9,6 +9,8 @@ from test_commands_do_what_they_say import refused, unconsented
 from wcache.ceph.view import CephTraffic
 from wcache.core.record import Precondition
 
+TELL = "ceph wcache auto recommend  # shows this on the dashboard, changes nothing"
+
 
 def loads(mgr):
     """The load at which each OSD is measured."""
@@ -48,11 +50,13 @@ def test_it_measures_tells_how_far_it_is_and_then_the_answer():
     ), told
     mgr.report_all()
     answer = said(mgr, "try")
-    assert (answer["state"], answer["next"]) == ("answer", "ceph wcache plan")
+    assert (answer["state"], answer["next"]) == ("answer", TELL)
     text = " ".join(answer["lines"])
     assert "turn the write cache off" in text
     assert "times as fast" in text
-    assert ok(mgr.command("try")).splitlines()[-1] == "next: ceph wcache plan"
+    assert "to change these drives: `ceph wcache plan`" in answer["lines"]
+    assert ok(mgr.command("try")).splitlines()[-1] == f"next: {TELL}"
+    assert ok(mgr.command("recommend")).splitlines()[-1] == f"next: {TELL}"
     assert ok(mgr.command("plan"))
     assert all_modes(mgr) == {WB}
     fine(mgr)
@@ -65,13 +69,13 @@ def test_an_old_run_that_measured_nothing_does_not_hide_what_a_plan_would_change
     ok(mgr.command("campaign stop", campaign_id="c1"))
     mgr.settle()
     mgr.report_all()
-    assert said(mgr, "try")["next"] == "ceph wcache campaign show c1"
+    assert said(mgr, "try")["next"] == "ceph wcache try --accept-cost"
     start(mgr)
     mgr.settle()
     mgr.report_all()
     assert said(mgr, "plan", dry_run=True)["changes"]
     answer = said(mgr, "try")
-    assert answer["next"] == "ceph wcache plan"
+    assert answer["next"] == TELL
     assert "campaign c1 of 1970-01-12 13:46:41 UTC: aborted" in answer["lines"][0]
     assert "by other measurements: hdd, ACME HD1 1.0: turn the write cache off" in answer["lines"]
 
@@ -166,7 +170,9 @@ def test_hosts_that_have_not_reported_yet_are_named_before_anything_is_begun():
     data = said(mgr, "try", dry_run=True)
     assert data["not_heard"] == ["h3"]
     assert "not responding: h3" in ok(mgr.command("try", dry_run=True))
-    assert data["next"].startswith("ceph wcache try, once they respond")
+    assert data["next"] == (
+        "ceph wcache try --accept-cost  # without the hosts that are not responding"
+    )
 
 
 def test_with_no_probe_responding_it_says_so_and_begins_nothing():
@@ -174,7 +180,7 @@ def test_with_no_probe_responding_it_says_so_and_begins_nothing():
     mgr.now_s += 600.0
     data = said(mgr, "try", dry_run=True)
     assert data["not_heard"] == ["h1", "h2"]
-    assert "--accept-cost" not in data["next"]
+    assert data["next"] == "ceph wcache agent ls"
     error = refused(mgr, "try", errno.EPERM, accept_cost=True)
     assert "preconditions not met: no probe is responding" in error
     assert mgr.inside.runs == {}
@@ -194,8 +200,7 @@ def test_where_one_host_alone_has_decided_the_next_command_measures_the_other():
     mgr.report_all()
     data = said(mgr, "try", scope="host:h1")
     assert "not decided" in " ".join(data["lines"])
-    assert data["next"] == "ceph wcache campaign start --scope=host:h2"
-    assert data["next"] in " ".join(data["lines"])
+    assert data["next"] == "ceph wcache campaign start --scope=host:h2 --dry-run"
     assert ok(mgr.command("recommend")).endswith(data["next"])
 
 
@@ -224,7 +229,8 @@ def test_what_is_in_place_is_said_to_be_and_a_plan_under_way_comes_next():
     mgr.report_all()
     data = said(mgr, "try")
     assert "already in write through" in " ".join(data["lines"])
-    assert data["next"] == "nothing; leave the drives as they are"
+    assert data["next"] == ""
+    assert ok(mgr.command("try")).splitlines()[-1] == "next: nothing"
     assert "in place, by plan p1" in ok(mgr.command("plan"))
 
 
@@ -251,7 +257,7 @@ def test_a_plan_under_way_is_named_and_nothing_is_begun_beside_it():
     ok(mgr.command("apply", plan_id="p1"))
     data = said(mgr, "try", dry_run=True)
     assert "not now: plan p1 is under way" in data["lines"]
-    assert data["next"] == "ceph wcache try, once plan p1 has ended"
+    assert data["next"] == "ceph wcache rollout show p1"
     error = refused(mgr, "try", errno.EBUSY, accept_cost=True)
     assert error.endswith("plan p1 is under way: begin this after it")
     mgr.settle()

@@ -39,7 +39,7 @@ def test_the_overview_says_the_sentence_and_the_verdict_by_device_class():
     assert status["summary"]["text"] in text
     assert "Device class hdd" in text
     assert "hdd ACME HD1 1.0 write through depth1 (-80%, 99%: -80 to -80) 5.00 3 3" in text
-    assert "Next: ceph wcache plan" in text
+    assert f"Next: {status['summary']['next']}" in text
 
 
 def test_findings_stand_on_the_overview_with_what_to_do():

@@ -74,7 +74,7 @@ def added(data: Mapping[str, Any]) -> str:
             notes.append(f"keys {words}: {_named(found)}")
     notes += [f"NO KEY for {row['hostname']}: {row['error']}" for row in hosts if row["error"]]
     notes += [f"left out: {line}" for line in data["left_out"]]
-    return _script([*notes, *data["notes"]], data["script"], "ceph wcache try")
+    return _script([*notes, *data["notes"]], data["script"])
 
 
 def removed(data: Mapping[str, Any]) -> str:
@@ -86,16 +86,21 @@ def removed(data: Mapping[str, Any]) -> str:
         notes = [f"{data['hostname']} is forgotten; its key goes with the CephClient"]
     notes += [f"stays on the host: {line}" for line in data["stays"]]
     notes.append("What is left to remove on the host:")
-    return _script([*notes, *data["notes"]], data["script"], "ceph wcache agent ls")
+    return _script([*notes, *data["notes"]], data["script"])
 
 
 DISABLE = command("ceph mgr module disable wcache")
 AGAIN = {"back": command("ceph wcache leave --back"), "keep": command("ceph wcache leave --keep")}
 
 
+def left(data: Dict[str, Any]) -> Dict[str, Any]:
+    """`leave`, with what goes on, or ends it."""
+    following = DISABLE if data["left"] else AGAIN[data["way"]]
+    return data if data.get("dry_run") else {**data, "next": following}
+
+
 def left_text(data: Mapping[str, Any]) -> str:
     """`ceph wcache leave`."""
-    again = AGAIN[data["way"]]
     notes = [
         f"stays: {row['name']} {row['what']} (plan {row['plan_id']}); kept by {row['kept_by']}"
         + (f"; to undo it on {row['hostname'] or 'any host of an admin'}: {row['undo']}"
@@ -110,7 +115,7 @@ def left_text(data: Mapping[str, Any]) -> str:
         notes.append("wcache has left this cluster: nothing of it is stored any more")
     if data["hosts"]:
         notes.append(f"keys are removed; what is left to be run for {named(data['hosts'])}:")
-    return _script([*notes, *data["notes"]], data["script"], DISABLE if data["left"] else again)
+    return _script([*notes, *data["notes"]], data["script"])
 
 
 def agents_text(data: Mapping[str, Any]) -> str:
@@ -150,8 +155,7 @@ def every_agent_text(data: Mapping[str, Any]) -> str:
 def _every(data: Mapping[str, Any], told: List[Mapping[str, Any]]) -> str:
     refused = [f"{one['hostname']}: refused, {one['why']}" for one in data["refused"]]
     if not data["agents"]:
-        none = "no probe has contacted the mgr yet\nnext: ceph wcache agent add --all"
-        return "\n".join(refused) or none
+        return "\n".join(refused) or "no probe has contacted the mgr yet"
     rows = [
         (a["hostname"], a["form"] or "by hand", _last_seen(a), a["drives"], a["lease_id"] or "-",
          a["probe_version"], a["probe_id"] + (" (simulated)" if a["simulated"] else ""))
@@ -171,11 +175,10 @@ def _named(rows: List[Mapping[str, Any]]) -> str:
     return named([row["hostname"] for row in rows])
 
 
-def _script(notes: List[str], script: str, following: str) -> str:
+def _script(notes: List[str], script: str) -> str:
     """One paste.  The notes are told to whoever runs it too, quoted: some came from outside."""
     lines = [
         command("echo {} >&2", note.replace(_ESCAPE, "?"))
         for note in notes
     ]
-    return "\n".join(["# a shell script: read it, then run it with sh", *lines, script,
-                      f"# next: {following}"])
+    return "\n".join(["# a shell script: read it, then run it with sh", *lines, script])

@@ -126,11 +126,14 @@ def campaign(world: World, campaign_id: str) -> Dict[str, Any]:
     ]
     options = codec.to_plain(one.options)
     del options["option"]  # see `compares`
-    return {
+    shown = {
         **head(world, campaign_id),
         **_of_options(world, one), "options": options, "skipped": list(one.skipped),
         "run_list": runs, "results": results, "observed": observed,
     }
+    dropped = any(NOT_FLUSHED in row["note"] for row in observed)
+    says = "ceph wcache status  # says what to do about flushes that are dropped"
+    return {**shown, "next": command(says if dropped else "")}
 
 
 def _of_options(world: World, campaign: Campaign) -> Dict[str, Any]:
@@ -237,7 +240,7 @@ VALUES = (*_MEASURED, Column("A OVER B", options.interval), Column("BETTER", "ve
 def campaigns_text(data: Mapping[str, Any]) -> str:
     """`ceph wcache campaign ls`."""
     if not data["campaigns"]:
-        return "no campaign yet\nnext: ceph wcache campaign start --dry-run"
+        return "no campaign yet"
     return listing(CAMPAIGNS, data["campaigns"])
 
 
@@ -263,14 +266,6 @@ def campaign_text(data: Mapping[str, Any]) -> str:
         lines += _undecided(r for r in data["option_results"] if not r["decided"])
     lines += observed_text(data["observed"])
     lines += left_out(data["skipped"])
-    lines += ["", "next: ceph wcache " + (command("campaign show {}", data["campaign_id"])
-              if data["status"] == "running"
-              else "status, which says what to do about flushes that are dropped"
-              if any(NOT_FLUSHED in row["note"] for row in data["observed"])
-              else "campaign start --dry-run, to measure both cache modes" if data["observes"]
-              else "option verdicts" if "compares" in data
-              else "campaign start (same arguments), once the reason no longer holds"
-              if data["status"] == "aborted" and not data["results"] else "recommend")]
     return "\n".join(lines)
 
 

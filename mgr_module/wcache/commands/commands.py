@@ -19,12 +19,13 @@ from ..core.errors import (
     RefusedError,
     WcacheError,
 )
-from ..core.text import FORMAT_VERSION, CommandLine, Rows, arguments, ticked
+from ..core.text import FORMAT_VERSION, NOTHING, CommandLine, Rows, arguments, ticked
 from ..deployment.places import checked_hostname
 from ..engine.world import World
 from ..knobs.registry import KNOBS
 from ..services import web_tokens
-from .agents import DISABLE, added, agents, agents_text, every_agent_text, left_text, removed
+from ..services.outlook import next_step
+from .agents import DISABLE, added, agents, agents_text, every_agent_text, left, left_text, removed
 from .campaigns import (
     campaign,
     campaign_text,
@@ -40,7 +41,7 @@ from .recommend import load_ls, load_text, recommend_text
 from .rows import OF_AUTOMATION, OF_DRIVES, OF_PLANS
 from .service import Service
 from .status import bare, status_text
-from .tables import forecast
+from .tables import IDS, done, forecast
 from .trying import tried, try_text
 from .views import (
     ACCEPT_COST,
@@ -135,7 +136,7 @@ COMMANDS: Tuple[Command, ...] = (
         "Say what measuring a drive or two per drive model would cost; --accept-cost accepts that "
         "(time, bytes, OSD caches emptied) and begins it; called again, show the progress, and "
         "then the result",
-        lambda s, v, a: tried(s.tries, v.world, v.recommended, s.auto.state.modes, **a), try_text,
+        lambda s, v, a: tried(s.tries, v.world, v.recommended, **a), try_text,
     ),
     Command(
         "wcache campaign start",
@@ -214,7 +215,7 @@ COMMANDS: Tuple[Command, ...] = (
         "Leave this cluster: end everything, take back what plans have set (--back) or leave it "
         "(--keep), remove the probes' keys and all that is stored, and print what to run on the "
         "hosts; called again it goes on; --host-is-gone names hosts that will not come back",
-        lambda s, v, a: s.leaving.leave(**a), left_text,
+        lambda s, v, a: left(s.leaving.leave(**a)), left_text,
     ),
     Command(
         "wcache web token", (), "rw",
@@ -285,10 +286,15 @@ def answer(
             data, consent = missing.told, {missing.word: True}
             if not arguments.get("dry_run"):
                 code, line = -missing.errno, missing.line()
-        if consent or arguments.get("dry_run"):
-            following = _to_begin(command, {**arguments, **consent})
-            data = {"started": False, "next": following, **data}
-        out = _format(command, data, form, whole=bool(arguments.get("all")))
+        # what views return is plain already, and may be large
+        plain = data if isinstance(data, dict) else codec.to_plain(data)
+        begun = not consent and not arguments.get("dry_run")
+        if not begun:
+            following = _to_begin(command, {**arguments, **consent}, plain)
+            plain = {"started": False, "next": following, **plain}
+        if command.prefix not in FILES:
+            plain = _followed(command, plain, views, begun=begun)
+        out = _format(command, plain, form, whole=bool(arguments.get("all")))
         # the `ceph` tool prints the error after it, and ends no line itself
         return code, f"{out}\n" if code else out, line
     except WcacheError as error:
@@ -329,8 +335,16 @@ def _arguments(command: Command, cmd: Mapping[str, Any]) -> Dict[str, Any]:
     return found
 
 
-def _to_begin(command: Command, given: Mapping[str, Any]) -> CommandLine:
-    """The command with these arguments, to be pasted; without --dry-run."""
+def _to_begin(
+    command: Command, given: Mapping[str, Any], told: Mapping[str, Any]
+) -> CommandLine:
+    """The command with these arguments, to be pasted; without --dry-run.
+
+    NOTHING where it would do nothing, or reads a file whose name is not known here.
+    """
+    does = (told[name] for name in ("would", "would_restore", "changes") if name in told)
+    if command.prefix in READS_FILE or not all(does):
+        return NOTHING
     words = ["ceph", *command.prefix.split()]
     for item in command.arguments:
         declared = dict(part.split("=", 1) for part in item.split(","))
@@ -362,9 +376,18 @@ def _checked(name: str, declared: Mapping[str, str], value: Any) -> Any:
     return value
 
 
-def _format(command: Command, data: Any, form: str, *, whole: bool) -> str:
-    # what views return is plain already, and may be large
-    plain = data if isinstance(data, dict) else codec.to_plain(data)
+def _followed(
+    command: Command, data: Dict[str, Any], views: Views, *, begun: bool
+) -> Dict[str, Any]:
+    """An answer with the command that follows; of a change with a sentence, and its undo."""
+    told = done(command.prefix, data) if begun else {}
+    about = tuple(str(data[name]) for name in IDS if data.get(name))
+    following = data.get("next") or next_step(views.standing(views.world(), about))
+    said = {name: value for name, value in data.items() if name != "undo" or told}
+    return {**said, **told, "next": following}
+
+
+def _format(command: Command, plain: Dict[str, Any], form: str, *, whole: bool) -> str:
     if form != "plain" and command.prefix not in FILES:
         plain = {"format_version": FORMAT_VERSION, **plain}
     if form != "json":
@@ -377,7 +400,12 @@ def _format(command: Command, data: Any, form: str, *, whole: bool) -> str:
         return _json(plain)
     if form == "yaml":
         return _yaml(plain)
-    return (command.whole if whole and command.whole else command.render)(plain)
+    text = (command.whole if whole and command.whole else command.render)(plain)
+    if command.prefix in FILES:
+        return text
+    comment = "# " if text.startswith("#") else ""  # it may be piped into a shell
+    ends = [(name, plain[name] or "nothing") for name in ("next", "undo") if name in plain]
+    return "\n".join([text, *(f"{comment}{name}: {line}" for name, line in ends)])
 
 
 _encoded = json.JSONEncoder(allow_nan=False).encode  # dumps() makes an encoder in each call

@@ -18,7 +18,7 @@ from ..core.drive.proofs import (
 from ..core.errors import MalformedError, NotFoundError, RefusedError
 from ..core.host_report import ToggleProof
 from ..core.model import DriveReport
-from ..core.text import table, when
+from ..core.text import command, table, when
 from ..core.verdict.result import MODELS_MAX, REASON_CHARS_MAX, TrustedModel, plp_cell
 from ..engine.engine import Engine
 from ..engine.storing.archive import ACCEPTED_PROOFS, TRUSTED
@@ -73,15 +73,16 @@ class DriveModelService:
             "stored": stored,
             "note": "if this drive model has no power-loss protection, write back can lose "
             "acknowledged data at a power cut",
-            "next": "ceph wcache recommend; take it back with `ceph wcache drive-model "
-            "trust --take-back`",
+            "text": f"the power-loss protection of {drive_model} is trusted: {said}",
+            "undo": command("ceph wcache drive-model trust {} --take-back", drive_model),
         }
 
     def _distrust_plp(self, drive_model: str, dry_run: bool) -> Dict[str, Any]:
         """FLUSH_TOO_FAST counts again for this drive model."""
         engine = self._engine
         with engine.deciding() as (world, orders):
-            changed = _trusted(world, drive_model) is not None
+            old = _trusted(world, drive_model)
+            changed = old is not None
             if dry_run:
                 lines = [f"no longer trust {drive_model}"] if changed else []
                 return {"drive_model": drive_model, **would(lines)}
@@ -93,8 +94,11 @@ class DriveModelService:
             stored = orders.is_stored(TRUSTED.prefix)
         return {
             "drive_model": drive_model, "trusted": False, "changed": changed, "stored": stored,
+            "text": f"the power-loss protection of {drive_model} is no longer trusted",
+            "undo": command(
+                "ceph wcache drive-model trust {} {}", drive_model, old.reason if old else ""
+            ),
             "note": "drives that were put into write back on this trust stay in it",
-            "next": "ceph wcache recommend; `ceph wcache rollback` takes back what was applied",
         }
 
     def _accept_proof(
@@ -133,8 +137,10 @@ class DriveModelService:
             "changed": changed, "stored": stored,
             "note": f"what {hostname} has shown until now counts on all hosts; what it shows "
             "later does not",
-            "next": "ceph wcache drive-model ls; take it back with `ceph wcache drive-model "
-            "trust --hostname --take-back`",
+            "text": f"what {hostname} has shown of {drive_model} is accepted",
+            "undo": command(
+                "ceph wcache drive-model trust {} --hostname={} --take-back", drive_model, hostname
+            ),
         }
 
     def _revoke_proof(
@@ -143,7 +149,8 @@ class DriveModelService:
         """A host's word counts by the rule of two hosts again."""
         engine = self._engine
         with engine.deciding() as (world, orders):
-            changed = _accepted(world, hostname, drive_model) is not None
+            old = _accepted(world, hostname, drive_model)
+            changed = old is not None
             if dry_run:
                 text = f"no longer accept what {hostname} has shown of {drive_model}"
                 about = {"drive_model": drive_model, "hostname": hostname}
@@ -156,8 +163,12 @@ class DriveModelService:
         return {
             "drive_model": drive_model, "hostname": hostname, "changed": changed,
             "stored": stored,
+            "text": f"what {hostname} has shown of {drive_model} is no longer accepted",
+            "undo": command(
+                "ceph wcache drive-model trust {} {} --hostname={}", drive_model,
+                old.reason if old else "", hostname,
+            ),
             "note": "hosts learn of it at their next report; drives that were changed stay changed",
-            "next": "ceph wcache recommend; `ceph wcache rollback` takes back what was applied",
         }
 
 
@@ -258,7 +269,7 @@ def _shown(hostname: str, evidence: Evidence, accepted: bool) -> Dict[str, Any]:
 def drive_models_text(data: Mapping[str, Any]) -> str:
     """`ceph wcache drive-model ls`."""
     if not data["drive_models"]:
-        return "no probe has reported a drive yet\nnext: ceph wcache agent ls"
+        return "no probe has reported a drive yet"
     rows = []
     for row in data["drive_models"]:
         word, sources = row["plp_trusted"], row["plp_hints"]

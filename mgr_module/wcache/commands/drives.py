@@ -91,7 +91,7 @@ def drives_text(data: Mapping[str, Any]) -> str:
 def every_drive_text(data: Mapping[str, Any]) -> str:
     """`ceph wcache drive ls --all`."""
     if not data["drives"]:
-        return "no probe has reported a drive yet\nnext: ceph wcache agent ls"
+        return "no probe has reported a drive yet"
     return "\n".join([listing(DRIVES, data["drives"]), *_below(data)])
 
 

@@ -132,7 +132,7 @@ def _would_take(world: World, found: Evidence) -> List[str]:
 def evidence_text(data: Mapping[str, Any]) -> str:
     """Word what was imported."""
     if not data["imported"]:
-        return "nothing is imported\nnext: ceph wcache evidence import -i FILE"
+        return "nothing is imported: `ceph wcache evidence import -i FILE` takes a file"
     rows = [
         (file["cluster"], when(file["exported_at_s"]), row["device_class"], model_of(row),
          row["verdict"], row["drives"], row["hosts"])

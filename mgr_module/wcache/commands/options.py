@@ -93,7 +93,7 @@ def render(data: Mapping[str, Any]) -> str:
 def render_verdicts(data: Mapping[str, Any]) -> str:
     """`ceph wcache option verdicts`."""
     if not data["verdicts"]:
-        return "no option was compared yet\nnext: ceph wcache ab OPTION=A,B --dry-run"
+        return "no option was compared yet: `ceph wcache option ls` lists them"
     rows = [
         (_compared(row["option"]),
          row["device_class"], row["drive_model"] + (" (simulated)" if row["simulated"] else ""),

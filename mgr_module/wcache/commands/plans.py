@@ -15,7 +15,6 @@ from ..core.hardware import since
 from ..core.record import Precondition
 from ..core.text import (
     LISTED_MAX,
-    CommandLine,
     before_after,
     command,
     listed,
@@ -24,11 +23,12 @@ from ..core.text import (
     setting,
     short_id,
     table,
+    typed,
 )
 from ..engine.world import World
 from ..services.guards import require_plan
 from ..services.plans.planners import PLANNED_TO_LAST, Planner, plain_changes, stale_keys_of
-from .options import needs_consent, of_options
+from .options import of_options
 from .recommend import stale_keys_text
 from .tables import LONG, NUMBER, Column, listing, model_of
 
@@ -121,29 +121,20 @@ def _plan_text(data: Mapping[str, Any], *, whole: bool) -> str:
     lines += [f"note: {line}" for line in stale_keys_text(data)]
     lines += [f"note: {line}" for line in of_options(drives)]
     if planned:
-        apply = _apply(data["plan_id"], drives)
         if any(c.get("kept") == PLANNED_TO_LAST for c in drives):
             lines.append(
                 "planned to last: that is done by --persist of `apply` alone; without it what is "
                 "changed goes at the next power cycle"
             )
         lines += [
-            f"what would block it, and how long it takes: {apply} --dry-run", f"next: {apply}",
-        ] if data["plan_id"] else ["next: ceph wcache plan (same arguments, without --dry-run)"]
+            "what would block it, and how long it takes: "
+            + typed("ceph wcache apply {} --dry-run", data["plan_id"]),
+        ] if data["plan_id"] else []
     else:
         reason = f" ({data['reason']})" if data.get("reason") else ""
         lines.append(f"plan {data['plan_id']}: {data['status']}{reason}")
         lines += waiting(data)
     return "\n".join(lines)
-
-
-def _apply(plan_id: str, changes: Sequence[Mapping[str, Any]]) -> CommandLine:
-    """What carries out all that is planned."""
-    if any(map(needs_consent, changes)):
-        return command("ceph wcache apply {} --consent-turn-on", plan_id)
-    if any(c.get("kept") == PLANNED_TO_LAST for c in changes):
-        return command("ceph wcache apply {} --persist", plan_id)
-    return command("ceph wcache apply {}", plan_id)
 
 
 CHANGES = (

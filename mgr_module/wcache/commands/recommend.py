@@ -164,8 +164,7 @@ def recommend_text(data: Mapping[str, Any]) -> str:
         + cost_words(row["forecast"]) for row in data["unmeasured"]
     ]
     if not data["recommendations"]:
-        following = data["summary"]["next"] or "ceph wcache try"
-        return "\n".join(["nothing is measured yet", *others, f"next: {following}"])
+        return "\n".join(["nothing is measured yet", *others])
     rows = sorted(data["recommendations"], key=_by_weight)
     lines = [data["summary"]["text"], ""]
     lines.append(listing(RECOMMENDATIONS, rows))
@@ -190,9 +189,9 @@ def recommend_text(data: Mapping[str, Any]) -> str:
             said_of.setdefault(line, []).append(model_of(r))
     lines += [f"{named(list(dict.fromkeys(of)))}: {line}" for line, of in said_of.items()]
     lines += others
-    explain = command("ceph wcache explain model:{}", model_of(rows[0]))
+    explain = typed("ceph wcache explain model:{}", model_of(rows[0]))
     lines.append(f"why, with figures and what to do by hand: {explain}")
-    return "\n".join([*lines, f"next: {after_recommend(data)}"])
+    return "\n".join([*lines, *to_change(rows)])
 
 
 def _foreign(rows: List[Dict[str, Any]]) -> List[str]:
@@ -228,7 +227,6 @@ def _gain(row: Mapping[str, Any]) -> Tuple[str, Optional[float]]:
     return f"{load_name(loads[0]['load_point'])}{relative(loads[0])}", loads[0]["ratio"]
 
 
-_PLAN = command("ceph wcache plan")
 _BY_TRAFFIC = command("ceph wcache campaign start --loads=traffic --dry-run")
 
 
@@ -251,18 +249,10 @@ def went_back(row: Mapping[str, Any]) -> List[str]:
     return lines
 
 
-def after_recommend(data: Mapping[str, Any]) -> str:
-    """A plan, or the command that would settle what is open; nothing may be left to settle."""
-    if data["rollout"]:
-        return command("ceph wcache rollout show {}", data["rollout"])
-    if any(r["to_change"] and r["went_back"] is None for r in data["recommendations"]):
-        return _PLAN
-    if any(r["to_change"] for r in data["recommendations"]):
-        return f"{_BY_TRAFFIC}, while clients write"
-    steps = [step for r in data["recommendations"] for step in r["settled_by"]]
-    if steps:
-        return str(steps[0]["command"])
-    return "nothing; leave the drives as they are"
+def to_change(rows: Iterable[Mapping[str, Any]]) -> List[str]:
+    """How drives are changed, where any are to be."""
+    waits = any(row["to_change"] and row["went_back"] is None for row in rows)
+    return [f"to change these drives: {typed('ceph wcache plan')}"] if waits else []
 
 
 def stale_keys_text(data: Mapping[str, Any]) -> List[str]:
@@ -361,12 +351,8 @@ LOADS = (
 def load_text(data: Mapping[str, Any]) -> str:
     """`ceph wcache load ls` as text."""
     if not data["osds"]:
-        return (
-            "no load is known yet: the counters of measured OSDs are read every 10 minutes\n"
-            "next: ceph wcache campaign ls"
-        )
+        return "no load is known yet: the counters of measured OSDs are read every 10 minutes"
     return "\n".join([
         listing(LOADS, [*data["osds"], *data["classes"]]),
         f"recommendations are weighted by this load after {data['hours_needed']} hours with writes",
-        "next: ceph wcache recommend",
     ])

@@ -14,11 +14,11 @@ from ..core.change.rollout_state import Rollout, RolloutStatus
 from ..core.change.time_left import TimeLeft, between, time_left
 from ..core.change.waves import later_words
 from ..core.jobs import Trial
-from ..core.text import command, listed, many, named, roughly, ticked, when
+from ..core.text import listed, many, named, roughly, ticked, typed, when
 from ..engine.world import World
 from ..services.guards import require_plan
 from .plans import coming_later, waiting
-from .tables import LONG, NUMBER, Column, lines_of, listing
+from .tables import LONG, NUMBER, Column, listing, said_of
 
 
 def plans(world: World) -> Dict[str, Any]:
@@ -181,7 +181,7 @@ def plans_text(data: Mapping[str, Any]) -> str:
     """`ceph wcache plan ls`."""
     tried = [trial_line(one) for one in data["trials"]]
     if not data["plans"]:
-        return "\n".join(tried or ["no plan yet", "next: ceph wcache recommend"])
+        return "\n".join(tried or ["no plan yet"])
     return "\n".join([listing(PLANS, data["plans"]), *tried])
 
 
@@ -232,10 +232,7 @@ def rollout_text(data: Mapping[str, Any]) -> str:
     if data["seconds_left_most"] is not None:
         lines.append(f"time left: {_left(data)}, without what it may wait for")
     if data["status"] == "paused":
-        lines += [
-            "next: " + command("ceph wcache rollout resume {}", data["plan_id"]),
-            "or:   " + command("ceph wcache rollout abort {}", data["plan_id"]),
-        ]
+        lines.append(f"to end it: {typed('ceph wcache rollout abort {}', data['plan_id'])}")
     return "\n".join(lines)
 
 
@@ -271,8 +268,7 @@ def _told(item: Mapping[str, Any]) -> str:
 def forecast_text(data: Mapping[str, Any]) -> str:
     """`ceph wcache apply --dry-run`, `rollback --dry-run`, and what they really answer."""
     if not data.get("dry_run"):
-        rest = {name: value for name, value in data.items() if name != "later"}
-        return "\n".join([lines_of(rest), *coming_later(data)])
+        return "\n".join([*said_of(data), *coming_later(data)])
     of = f"trial {data['trial_id']}" if "trial_id" in data else f"plan {data['plan_id']}"
     lines = [f"dry run: nothing of {of} is changed"]
     waves = [
@@ -297,8 +293,6 @@ def forecast_text(data: Mapping[str, Any]) -> str:
     lines += [f"not met now: {line}" for line in faults(data.get("missed", ()), NEEDED)]
     lines += coming_later(data)
     lines += [f"has changed: {line}" for line in data.get("moved", ())]
-    if data.get("next"):
-        lines.append(f"next: {data['next']}")
     return "\n".join(lines)
 
 

@@ -16,6 +16,7 @@ from ..core.codec import one_line
 from ..core.errors import NotReadyError
 from ..core.jobs import Holding
 from ..core.model import Finding, FindingCode, Severity
+from ..core.text import command
 from ..engine.engine import Engine
 from ..engine.persistence import FROZEN
 from ..engine.world import World
@@ -150,7 +151,12 @@ class Service:
                 "stored it: a mgr that takes over would not know of it",
                 "ask again in a moment; check `ceph health` and the mons' disks if that goes on",
             )
-        return {"frozen": not thaw, "changed": changed}
+        if thaw:
+            said, undo = "thawed: drives may be toggled again", command("ceph wcache freeze")
+        else:
+            said = "frozen: what is under way is restored, and no drive is toggled"
+            undo = command("ceph wcache freeze --thaw")
+        return {"frozen": not thaw, "changed": changed, "text": said, "undo": undo}
 
     def _is_stored(self, owner: str) -> bool:
         """Wait a moment for the mons' answer, without the lock: probes must not wait for it."""

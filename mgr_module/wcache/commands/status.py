@@ -226,18 +226,12 @@ def _side(found: Backlog) -> Dict[str, Any]:
     }
 
 
-def sentence(data: Mapping[str, Any]) -> str:
-    """The sentence with the command that follows."""
-    following = f". Next: {ticked(data['next'])}" if data["next"] else ""
-    return f"{data['text']}{following}"
-
-
 def bare(data: Mapping[str, Any]) -> str:
     """`ceph wcache`: the sentence, and what is wrong; the rest is `status`."""
     by_severity: Dict[str, List[str]] = {}
     for item in data["findings"]:
         by_severity.setdefault(item["severity"], []).append(item["code"])
-    lines = [sentence(data["summary"])]
+    lines = [data["summary"]["text"]]
     for severity in ("error", "warning"):
         codes = by_severity.get(severity)
         if codes:
@@ -264,7 +258,7 @@ def status_text(data: Mapping[str, Any]) -> str:
     """`ceph wcache status`."""
     agents, reported = data["agents"], claims.words(data["reported"])
     lines = [
-        sentence(data["summary"]), "",
+        data["summary"]["text"], "",
         f"probes:    {agents['heard']} of {agents['known']} responding" + without_probe(agents),
         f"drives:    {data['drives']}" + (f", reported {reported}" if reported else ""),
         *cluster_lines(data["cluster"]),

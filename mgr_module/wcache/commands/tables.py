@@ -1,11 +1,12 @@
-"""What answers have in common as text: tables by columns, costs, what is left out or would be."""
+"""What answers have in common as text: tables by columns, costs, what was done or would be."""
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Sequence, Union
+import re
+from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Sequence, Tuple, Union
 
 from ..core.fleet import claims
-from ..core.text import at_most, cell, command, named, table, written
+from ..core.text import NOTHING, at_most, command, named, table, written
 
 # Drives left out for one reason that are listed one by one.
 ALIKE_MAX = 3
@@ -64,12 +65,7 @@ def forecast(data: Mapping[str, Any]) -> str:
         lines.append(f"with no mgr:     nothing puts it back; {data['undo_with_no_mgr']}")
     lines += strict(cost["strict_pools"]) + left_out(cost["skipped"])
     lines += claims.again(data["reported"], command("ceph wcache campaign start --dry-run"))
-    if "campaign_id" in data:
-        lines += ["", f"campaign {data['campaign_id']} started",
-                  "next: " + command("ceph wcache campaign show {}", data["campaign_id"])]
-    else:
-        lines += ["", f"next: {data['next']}"]
-    return "\n".join(lines)
+    return "\n".join([*lines, "", *said_of(data)])
 
 
 def cost_words(cost: Mapping[str, Any]) -> str:
@@ -104,18 +100,72 @@ def left_out(skipped: Sequence[str]) -> List[str]:
     return list(dict.fromkeys(lines))
 
 
+# What each command says of what it has changed, and the command that undoes that.  Where it depends
+# on more, the answer has its own.  There is none of probes' calls and of the page's token.
+DONE: Mapping[str, Tuple[str, str]] = {
+    "wcache drive accept": ("{hostname} {domain_id} is taken as it is", ""),
+    "wcache agent add": ("", ""),
+    "wcache agent rm": ("", "ceph wcache agent add {hostname}"),
+    "wcache try": ("", "ceph wcache campaign stop {campaign_id}"),
+    "wcache campaign start": (
+        "campaign {campaign_id} begins", "ceph wcache campaign stop {campaign_id}"),
+    "wcache ab": ("campaign {campaign_id} begins", "ceph wcache campaign stop {campaign_id}"),
+    "wcache campaign stop": ("campaign {campaign_id} ends, and its drives are restored", ""),
+    "wcache auto": ("auto {mode}, {scope}: {allows}", "ceph wcache auto {before} {scope}"),
+    "wcache evidence import": (
+        "what cluster {cluster} has found is kept", "ceph wcache evidence rm {cluster}"),
+    "wcache evidence rm": ("what cluster {cluster} has found is forgotten", ""),
+    "wcache plan": ("", "ceph wcache plan rm {plan_id}"),
+    "wcache plan rm": ("plan {plan_id} is forgotten", ""),
+    "wcache apply": ("", "ceph wcache rollback {plan_id}"),
+    "wcache rollback": ("{plan_id} goes back, its last change first", ""),
+    "wcache rollout pause": (
+        "{plan_id} pauses: a change under way is made first, and what was changed stays",
+        "ceph wcache rollout resume {plan_id}"),
+    "wcache rollout resume": ("{plan_id} goes on", "ceph wcache rollout pause {plan_id}"),
+    "wcache rollout abort": (
+        "{plan_id} ends: what is not judged goes back, what was judged stays", ""),
+    "wcache freeze": ("", ""),
+    "wcache leave": ("", ""),
+    "wcache drive-model trust": ("", ""),
+    "wcache memory trial start": ("trial {trial_id} begins", "ceph wcache memory trial stop"),
+    "wcache memory trial stop": ("trial {trial_id} ends: what it leased goes back", ""),
+}
+# What names what was begun: an answer without any of them has begun nothing.
+IDS = ("plan_id", "trial_id", "campaign_id")
+_HOLE = re.compile(r"\{(\w+)\}")
+
+
+def done(prefix: str, data: Mapping[str, Any]) -> Dict[str, str]:
+    """The sentence and the undo of an answer to a command that has changed something."""
+    ids = [data[name] for name in IDS if data.get(name)]
+    begun = ids and data.get("state") in (None, "measuring")
+    if prefix not in DONE or not (begun or "changed" in data or "hosts" in data):
+        return {}
+    if data.get("changed") is False:
+        is_so = f"{ids[0]} is {data['status']}" if "status" in data else "it is so already"
+        return {"text": f"nothing changes: {is_so}", "undo": NOTHING}
+    said, undo = DONE[prefix]
+    back = command(_HOLE.sub("{}", undo), *(data[name] for name in _HOLE.findall(undo)))
+    return {"text": data.get("text", said.format_map(data)), "undo": data.get("undo", back)}
+
+
 def would(data: Mapping[str, Any]) -> str:
     """What a command has done, or with --dry-run what it would do."""
     if not data.get("dry_run"):
-        return lines_of(data)
+        return "\n".join(said_of(data))
     lines = [f"would {line}" for line in data["would"]] or ["there is nothing to do"]
-    lines += [f"next: {data['next']}"] if data["would"] else []
     return "\n".join(["dry run: nothing is changed", *lines])
 
 
-def lines_of(data: Mapping[str, Any]) -> str:
-    """Small answers: one `key: value` line each."""
-    return "\n".join(f"{key}: {cell(value)}" for key, value in data.items())
+def said_of(data: Mapping[str, Any]) -> List[str]:
+    """What was changed, and what to mind about it."""
+    lines = [data["text"]] if data.get("text") else []
+    lines += [f"given up: {line}" for line in data.get("given_up", ())]
+    lines += [f"note: {data['note']}"] if "note" in data else []
+    if data.get("stored") is False:
+        lines.append("the mons have not stored it yet")
+    return lines
 
 
 def model_of(row: Mapping[str, Any]) -> str:

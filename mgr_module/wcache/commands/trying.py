@@ -11,7 +11,6 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 from ..ceph.view import CephTraffic
 from ..core import codec
-from ..core.automation.state import Modes, any_on
 from ..core.change.preconditions import PROBE_RESPONDS, precondition_text
 from ..core.errors import ConflictError, ConsentError, RefusedError, WcacheError
 from ..core.experiment.campaign import Campaign, candidates
@@ -29,13 +28,16 @@ from ..core.model import CacheMode, DriveModel, FindingCode, Verdict, load_name
 from ..core.scope import parse_scope
 from ..core.text import (
     NAMED_MAX,
-    CommandLine,
+    NOTHING,
     amount,
+    chained,
     command,
+    commented,
     duration,
     latency,
     many,
     named,
+    ticked,
     time_left,
     when,
 )
@@ -44,9 +46,9 @@ from ..engine.evidence.results import BEING_ANALYSED
 from ..engine.world import World
 from ..services.campaigns import CampaignService, Ready
 from ..services.guards import require_reports
-from ..services.outlook import ending, periods_of
+from ..services.outlook import ending, periods_of, try_of
 from .campaigns import campaign as campaign_of
-from .recommend import Recommended, after_recommend
+from .recommend import Recommended, to_change
 from .tables import cost_words, left_out, model_of, strict
 
 ARGUMENTS: Mapping[str, Any] = {"loads": TRY_LOADS, "drives_per_model": TRY_DRIVES_PER_MODEL}
@@ -205,19 +207,21 @@ _OFF, _ON = "turn the write cache off", "keep the write cache on"
 
 
 def tried(
-    tries: TryService, look: Callable[[], World], recommended: Recommended, modes: Modes,
-    **arguments: Any,
+    tries: TryService, look: Callable[[], World], recommended: Recommended, **arguments: Any
 ) -> Dict[str, Any]:
-    """What `try` answers, with its lines as text and the next command.
+    """What `try` answers, with its lines as text, and what begins it.
 
     Raises ConsentError with it where nothing is begun yet.
     """
     data = tries.look(**arguments)
-    again_by = command("ceph wcache try {}", data["scope"])
-    if data["scope"] == "cluster":
-        again_by = command("ceph wcache try")
+    again_by, begin = try_of(data["scope"]), NOTHING
+    accepted = chained((again_by, command("--accept-cost")), " ")
     if data["state"] == FORECAST:
-        lines, following = _forecast(data), _after_forecast(data, again_by)
+        lines = _forecast(data)
+        if not any(data[name] for name in ("frozen", "under_way", "occupied", "in_the_way")):
+            begin = accepted if not data["not_heard"] else commented(
+                accepted, "without the hosts that are not responding"
+            )
     elif data["state"] == ANSWER:
         campaign = campaign_of(look(), data["campaign_id"])
         shown = recommended.answer(look())
@@ -226,33 +230,25 @@ def tried(
         lines = _answer(rows, campaign)
         others = _elsewhere(rows, shown["recommendations"], data["scope"])
         lines += [f"by other measurements: {_named(row)}: {_advice(row)}" for row in others]
-        following = after_recommend({**shown, "recommendations": rows + others}) if (
-            rows or others or shown["rollout"]
-        ) else command("ceph wcache campaign show {}", data["campaign_id"])
-        lines.append(f"to measure again: {again_by} --accept-cost")
-        if not any_on(modes):
-            lines.append(
-                "to have drives that come later measured too, and what waits told by `ceph "
-                "health`: ceph wcache auto recommend"
-            )
+        lines += to_change(rows + others)
+        lines.append(f"to measure again: {ticked(accepted)}")
     else:
         lines = [
             f"measuring: {data['percent']}%, {time_left(data)}, "
             f"{data['drives_done']} of {data['drives']} drives done "
             f"(campaign {data['campaign_id']})"
         ]
-        following = again_by
     if "reported" in data:
         lines += again(data["reported"], again_by)
-    told = {**data, "lines": lines, "next": following}
+    told = {**data, "lines": lines, "next": begin}
     if data["state"] == FORECAST:
         raise ConsentError("this is only what it would cost", "accept_cost", told)
     return told
 
 
 def try_text(data: Mapping[str, Any]) -> str:
-    """The lines, and what to type next."""
-    return "\n".join([*data["lines"], f"next: {data['next']}"])
+    """The lines."""
+    return "\n".join(data["lines"])
 
 
 def _forecast(data: Mapping[str, Any]) -> List[str]:
@@ -286,22 +282,6 @@ def _forecast(data: Mapping[str, Any]) -> List[str]:
     if data["in_the_way"]:
         lines.append(f"not now: {precondition_text(data['in_the_way'], sick=data['sick'])}")
     return lines
-
-
-def _after_forecast(data: Mapping[str, Any], again_by: CommandLine) -> str:
-    if data["frozen"]:
-        return "ceph wcache freeze --thaw"
-    if data["under_way"]:
-        return f"{again_by}, once campaign {data['under_way']} has ended"
-    if data["occupied"]:
-        return f"{again_by}, once {data['occupied']} has ended"
-    if data["sick"] and data["in_the_way"]:
-        return command("ceph health detail") + f"; once the cluster is healthy again: {again_by}"
-    if data["in_the_way"]:
-        return f"{again_by}, once the preconditions are met"
-    if data["not_heard"]:
-        return f"{again_by}, once they respond; without them: {again_by} --accept-cost"
-    return f"{again_by} --accept-cost"
 
 
 def _measured(

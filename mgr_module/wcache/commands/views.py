@@ -17,12 +17,12 @@ from ..core.fleet.claims import age_of, speaking_for
 from ..core.history import LINES_MAX, NOTHING, Filter, HistoryEntry, kept, parse_since
 from ..core.model import Finding, FindingCode
 from ..core.scope import Scope, parse_scope
-from ..core.text import command, many, time_left, when
-from ..core.verdict.outlook import Outlook
+from ..core.text import many, time_left, when
 from ..engine.engine import Engine
 from ..engine.storing.archive import RECORD
 from ..engine.world import World
 from ..knobs.registry import advice_on
+from ..services.outlook import Standing, next_step
 from . import status, tables
 from .campaigns import head
 from .findings import FindingViews
@@ -101,9 +101,13 @@ class Views:
             "unreadable": dict(sorted(world.unreadable.items())[:50]),
         }
 
+    def standing(self, world: World, about: Tuple[str, ...] = ()) -> Standing:
+        """What `next:` goes by."""
+        return Standing(world, self._service.outlook, self._service.auto.state.modes, about)
+
     def _summary(self, world: World) -> Dict[str, Any]:
-        found = self._service.outlook.look(world)
-        return summary(found, _next(world, found))
+        now = self.standing(world)
+        return summary(now.outlook, next_step(now))
 
     def under_way(self) -> Dict[str, Tuple[str, float]]:
         """Open campaigns, rollouts and trials: event id to (message, fraction done)."""
@@ -142,19 +146,6 @@ def hosts_without_probe(world: World) -> List[str]:
     """Hosts of the map with OSDs of which no probe speaks."""
     spoken_for = speaking_for([agent.hostname for agent in world.agents], world.cluster)
     return sorted(world.cluster.hostnames.difference(spoken_for.values()))
-
-
-def _next(world: World, outlook: Outlook) -> str:
-    """The one command that follows: what is under way comes before what would be begun."""
-    if not world.agents:
-        return "ceph wcache agent add --all"
-    if world.frozen:
-        return "ceph wcache freeze --thaw"
-    if world.open_plan:
-        return command("ceph wcache rollout show {}", world.open_plan)
-    if world.open_campaign:
-        return command("ceph wcache campaign show {}", world.open_campaign)
-    return outlook.next_step
 
 
 # ---- what changed, and what came of it

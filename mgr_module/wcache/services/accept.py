@@ -16,6 +16,8 @@ from ..engine.engine import Engine
 from ..engine.world import World
 from .guards import would
 
+SHOWN = "ceph wcache status  # shows it until the mons have it and the probe has dropped it"
+
 
 class AcceptService:
     """Settles disputes by an admin's word; thread-safe by the engine's lock."""
@@ -67,7 +69,7 @@ class AcceptService:
             "hostname": hostname, "domain_id": domain_id, "changed": True,
             "given_up": [item.why for item in found], "journal_entries": list(keys),
             "stored": stored,
-            "next": _next(stored, bool(keys)),
+            "next": command(SHOWN if keys or not stored else ""),
         }
 
 
@@ -105,12 +107,3 @@ def _owners(world: World, found: List[Dispute]) -> Tuple[str, ...]:
         if actions & {change.action_id for change in plan.changes}
     }
     return tuple(sorted(plans | {item.run_id for item in found if item.run_id}))
-
-
-def _next(stored: bool, entries: bool) -> str:
-    """What has still to happen before `status` stops showing it."""
-    left = [] if stored else ["the mons have stored it"]
-    left += ["the probe has dropped its entries"] if entries else []
-    if not left:
-        return ""
-    return command("ceph wcache status") + f"; it stops showing it once {' and '.join(left)}"

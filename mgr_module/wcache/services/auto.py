@@ -56,6 +56,13 @@ FREE_LOADS = "traffic,timer"  # they write nothing
 # A second experiment settles for so many times the first one's, and for this long at least.
 SETTLE_FACTOR, SETTLE_AGAIN_S = 5.0, 2.0
 LEFT_SHOWN_MAX = 100
+ALLOWS = {
+    Mode.OFF: "nothing is begun without an admin",
+    Mode.RECOMMEND: "drives are measured within the daily limits and brought back; `ceph health` "
+    "and the dashboard show what would gain, and nothing is applied",
+    Mode.APPLY: "drives are measured, and what would gain is applied, within the daily limits",
+}
+FROZEN = "; the cluster is frozen: nothing is begun before it is thawed"
 
 
 class AutoService:
@@ -99,7 +106,11 @@ class AutoService:
         require_store(world)
         require_scope(world, within)
         limits = _limits(world.options)
-        answer: Dict[str, Any] = {"device_class": device_class, "mode": wanted.value}
+        answer: Dict[str, Any] = {
+            "device_class": device_class, "mode": wanted.value, "scope": str(within),
+            "frozen": world.frozen, "before": mode_of(self.state.modes, device_class).value,
+            "allows": ALLOWS[wanted] + (FROZEN if world.frozen else ""),
+        }
         with self._lock:
             before, seen = self.state, self._seen(world)
             # a host whose next report is awaited has no new drives for that

@@ -32,7 +32,7 @@ from ..core.fleet.agents import Agent, overdue_s
 from ..core.fleet.foreign_rules import touched_domains
 from ..core.host_report import HostReport
 from ..core.model import DriveReport
-from ..core.text import many, named
+from ..core.text import chained, command, many, named
 from ..deployment.places import (
     Deployment,
     Form,
@@ -200,6 +200,10 @@ class AgentService:
             "form": run_by.value, "why": why, "hosts": rows,
             "named_by_osds": every and listed is None, "left_out": left_out,
             "notes": [*told.notes, *self._pins(hostnames)], "script": told.text,
+            "undo": chained(
+                command("ceph wcache agent rm {}", row["hostname"]) for row in rows
+                if row["key"] != THERE and not row["error"]
+            ),
         }
 
     def _pins(self, hostnames: Sequence[str]) -> List[str]:

@@ -1,17 +1,27 @@
-"""What is expected: the gain of all plans, what waits, and when a campaign ends."""
+"""What is expected: the gain of all plans, what waits, what follows, and when a campaign ends.
+
+What follows is by a table of states.  One state has one command, whichever command, page or report
+tells of it: it moves the state on, or shows what is waited for.
+"""
 
 from __future__ import annotations
 
-from typing import Dict, List, Optional, Tuple
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from ..core.automation.state import Mode, Modes, mode_of
+from ..core.change.preconditions import reasons
+from ..core.change.rollout_state import RolloutStatus
 from ..core.experiment.campaign import Campaign
 from ..core.experiment.forecast import forecast, periods_expected
 from ..core.experiment.run import RunMachine
 from ..core.model import Finding, FindingCode, Severity
+from ..core.text import NOTHING, CommandLine, chained, command
+from ..core.verdict.explaining import START, budgets, settling
 from ..core.verdict.hosts_by_model import counted
 from ..core.verdict.outlook import WAITING, Outlook, Position, outlook, standings
-from ..engine.world import World
+from ..engine.world import Once, World
+from .plans.plan_guards import plan_order, to_begin
 
 # A fleet of more drives than this is looked at anew no sooner than after so long, since health
 # checks are told at each tick.
@@ -76,6 +86,112 @@ class OutlookService:
         drives = sum(len(report.drives) for report in reports)
         self._kept = (world.now_s, len(world.results), rows, drives)
         return rows, drives
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What a state is read from; `about` are ids of what an answer is about, told of first."""
+
+    world: World
+    outlooks: OutlookService
+    modes: Modes  # of `auto`; empty until an admin has said a word about it
+    about: Tuple[str, ...] = ()
+
+    @Once
+    def outlook(self) -> Outlook:
+        """All drive models: not looked at where something is under way."""
+        return self.outlooks.look(self.world)
+
+
+def _under_way(now: Standing) -> CommandLine:
+    """What shows the first of all that is under way, or lets it go on."""
+    world = now.world
+    found = {
+        plan_id: command(
+            "ceph wcache rollout resume {}" if world.rollouts[plan_id].paused
+            else "ceph wcache rollout show {}", plan_id,
+        ) for plan_id in world.open_plans
+    }
+    # a campaign that has ended is told of once it is analysed
+    for campaign_id in (world.open_campaign, *sorted(world.awaited)):
+        one = world.campaigns.get(campaign_id)
+        if one is not None:
+            found[campaign_id] = try_of(one.options.scope) if one.trial else command(
+                "ceph wcache campaign show {}", campaign_id
+            )
+    found.update({key: one.shown_by for key, one in world.trials.items() if not one.over})
+    found.update({held.words: held.show for held in world.reserved})
+    return next((found[key] for key in (*now.about, *found) if key in found), NOTHING)
+
+
+def _planned(now: Standing) -> CommandLine:
+    """What carries out the newest of all plans, where it was not begun and still fits."""
+    world = now.world
+    plan = max(world.plans, key=lambda one: plan_order(one.plan_id), default=None)
+    if plan is None or plan.status is not RolloutStatus.PLANNED or reasons(
+        plan, world.reports, world.cluster, world
+    ):
+        return NOTHING
+    return to_begin(plan, plan.to_last)
+
+
+def _undecided(now: Standing) -> CommandLine:
+    """What would settle the first drive model that is undecided, or why it is."""
+    name, world = now.outlook.ask_about, now.world
+    for found in world.recommendations if name else ():
+        results = [world.results[key] for key in found.record_ids if key in world.results]
+        if found.verdict.decided or str(found.drive_model) != name:
+            continue
+        for _, line in settling(found, results, budgets(world.options)):
+            if line.startswith(START):
+                return chained((line, command("--dry-run")), " ")
+            if line.startswith("ceph wcache "):
+                return line
+    return command("ceph wcache explain model:{}", name) if name else NOTHING
+
+
+# The state, whether it holds, and its command where the second does not make one.
+STATES: Tuple[Tuple[str, Callable[[Standing], Any], str], ...] = (
+    ("no probe", lambda now: not now.world.agents and not now.world.deployments,
+     "ceph wcache agent add --all"),
+    ("frozen", lambda now: now.world.frozen, "ceph wcache freeze --thaw"),
+    ("under way", _under_way, ""),
+    ("no probe responds",
+     lambda now: {*now.world.reports} <= {*now.world.not_heard} or not now.outlook.models,
+     "ceph wcache agent ls"),
+    ("unfit", lambda now: now.world.real_reports and now.world.cluster.blocking,
+     "ceph wcache status  # says what of the cluster is waited for"),
+    ("planned", _planned, ""),
+    ("told to nobody", lambda now: now.outlook.waiting and not now.modes,
+     "ceph wcache auto recommend  # shows this on the dashboard, changes nothing"),
+    ("to be changed", lambda now: now.outlook.waiting, "ceph wcache plan"),
+    # `try` alone tells of the last one
+    ("not measured again", lambda now: now.outlook.unmeasured and any(
+        one.trial and one.options.scope == "cluster" for one in now.world.campaigns.values()
+    ), "ceph wcache try --accept-cost"),
+    ("not measured", lambda now: now.outlook.unmeasured, "ceph wcache try"),
+    ("undecided", _undecided, ""),
+    ("went back", lambda now: now.outlook.went_back,
+     "ceph wcache campaign start --loads=traffic --dry-run  # while clients write"),
+    ("fixed", lambda now: now.outlook.fixed == now.outlook.models, "ceph wcache drive ls"),
+)
+
+
+def next_step(now: Standing) -> CommandLine:
+    """The command of the first state that holds; NOTHING where none does."""
+    for _, holds, line in STATES:
+        found = holds(now)
+        if found:
+            following: CommandLine = command(line) if line else found
+            return following
+    return NOTHING
+
+
+def try_of(scope: str) -> CommandLine:
+    """`try` of a scope, as it is typed."""
+    return command("ceph wcache try {}", scope) if scope != "cluster" else (
+        command("ceph wcache try")
+    )
 
 
 # Below this share of the periods, what is over says too little of the pace.

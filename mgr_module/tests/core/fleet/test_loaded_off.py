@@ -77,7 +77,7 @@ def test_flushes_that_reach_no_drive_are_not_shown_as_its_times(drive, dropped):
     (row,) = said(mgr, "campaign show", campaign_id="c1")["observed"]
     assert ("no flush of the OSD reaches the drive" in row["note"]) is dropped
     following = ok(mgr.command("campaign show", campaign_id="c1")).splitlines()[-1]
-    assert following.startswith(f"next: ceph wcache {'status' if dropped else 'campaign start'}")
+    assert following.startswith(f"next: ceph wcache {'status' if dropped else 'try'}")
 
 
 @pytest.mark.parametrize(

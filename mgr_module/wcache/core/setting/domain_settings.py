@@ -142,6 +142,11 @@ class OptionSetting(DriveSetting):
         return entry.dirty_in if entry is not None else ""
 
     @property
+    def assigned(self) -> bool:
+        """Whether an admin has named the value: nothing recommends one."""
+        return bool(self._dirty_in)
+
+    @property
     def needs_consent(self) -> bool:
         """Whether what is acknowledged may be on a cache device alone with it."""
         return bool(self._dirty_in) and self.after == self._dirty_in

@@ -11,7 +11,6 @@ from typing import Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from ..host_report import DriveKind
 from ..model import CacheMode, LoadPoint, Verdict
-from ..text import command
 from .hosts_by_model import Counted
 from .recommend import Recommendation
 
@@ -127,21 +126,6 @@ class Outlook:
         """What waits, in words; '' where nothing does."""
         return "; ".join(self._gains())
 
-    @property
-    def next_step(self) -> str:
-        """The one command that follows, where nothing is under way; empty where none does."""
-        if not self.models:
-            return "ceph wcache agent ls"
-        if self.waiting:
-            return "ceph wcache plan"
-        if self.unmeasured:
-            return "ceph wcache try"
-        if self.ask_about:
-            return command("ceph wcache explain model:{}", self.ask_about)
-        if self.fixed == self.models:
-            return "ceph wcache drive ls"  # says why
-        return ""
-
     def _gains(self, of: str = "", drives: int = 0) -> List[str]:
         """A part for each direction; `of` and `drives` say in the first of how many."""
         parts: List[str] = []
@@ -165,7 +149,7 @@ def outlook(rows: Sequence[Position], drives: int) -> Outlook:
     for row in rows:
         if row.group != WAITING:
             sums[row.group] += 1
-        if row.group in ("undecided", "went_back"):
+        if row.group == "undecided":
             ask_about = ask_about or row.kind.drive_model
     return Outlook(
         len(rows), drives, _side(CacheMode.WRITE_THROUGH, rows), _side(CacheMode.WRITE_BACK, rows),

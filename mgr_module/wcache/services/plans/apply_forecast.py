@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 from dataclasses import replace
 from itertools import islice
-from typing import Any, Callable, Dict, Iterable, List, Tuple
+from typing import Any, Callable, Dict, List, Tuple
 
 from ...core import codec
 from ...core.change import preconditions
@@ -17,11 +17,11 @@ from ...core.change.time_left import time_left
 from ...core.change.waves import later_words, put_off
 from ...core.errors import NotReadyError
 from ...core.record import Precondition
-from ...core.text import CommandLine, arguments, typed
+from ...core.text import typed
 from ...engine.engine import Engine
 from ..deploying import WAIT_S
 from ..guards import require_plan, require_thawed
-from .plan_guards import in_the_way, writeback_shared
+from .plan_guards import in_the_way, to_begin
 
 
 def apply_forecast(
@@ -77,9 +77,8 @@ def apply_forecast(
         "later": later_words(asked, world.cluster),
         "moved": gone,
         "in_the_way": in_the_way(world, plan),
-        "next": "ceph wcache plan" if gone else _command(
-            plan_id, (*need_not, *missed), trial=trial, persist=persist,
-            turn_on=bool(writeback_shared(plan)),
+        "next": "ceph wcache plan" if gone else to_begin(
+            plan, persist, trial, (*need_not, *missed)
         ),
     }
 
@@ -130,17 +129,3 @@ def _seen_by_mons(engine: Engine, plan_id: str) -> Tuple[Precondition, ...]:
             f"the mons have not said within {WAIT_S:g} s whether the OSDs may stop",
             "ask again in a moment",
         ) from None
-
-
-def _command(
-    plan_id: str, need_not: Iterable[Precondition], *, trial: bool, persist: bool,
-    turn_on: bool,
-) -> CommandLine:
-    """The command that carries the plan out whatever of these does not hold."""
-    names = dict.fromkeys(item.name.lower() for item in need_not if item not in holding.ALWAYS)
-    return arguments((
-        "ceph", "wcache", "apply", plan_id, *(["--trial"] if trial else []),
-        *(["--persist"] if persist else []),
-        *(["--consent-turn-on"] if turn_on else []),
-        *([f"--override={','.join(names)}"] if names else []),
-    ))

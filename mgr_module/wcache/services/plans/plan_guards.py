@@ -5,12 +5,12 @@ What a knob tries by itself, in place of a plan's first change, and the one way 
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, NamedTuple, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Sequence, Tuple
 
 from ...core.change import preconditions
 from ...core.change.gate.gate_state import GateSettings
 from ...core.change.gate.judge import WATCHED
-from ...core.change.preconditions import precondition_text
+from ...core.change.preconditions import ALWAYS, precondition_text
 from ...core.change.rollout_state import Rollout, RolloutStatus
 from ...core.config_database import same, values_of
 from ...core.errors import (
@@ -22,11 +22,13 @@ from ...core.errors import (
 )
 from ...core.history import ADMIN
 from ...core.jobs import Touched
+from ...core.record import Precondition
 from ...core.setting.drive_setting import DriveSetting
-from ...core.text import command, many, typed
+from ...core.text import CommandLine, arguments, command, many, roughly, typed
 from ...engine.orders import Orders
 from ...engine.world import World
-from ...knobs.registry import KNOBS
+from ...knobs.knob import knobs_of
+from ...knobs.registry import ALL, KNOBS
 from ...options import Options
 from ..guards import require_apart, require_clear, require_settled, require_store, require_thawed
 
@@ -125,6 +127,30 @@ def writeback_shared(rollout: Rollout) -> List[str]:
     """The cache devices, with who is behind them, that a plan puts before acknowledged data."""
     shared = (one.shared.words for _, one in rollout.option_changes if one.needs_consent)
     return list(dict.fromkeys(shared))
+
+
+def anew(rollout: Rollout) -> CommandLine:
+    """The command that plans again what a plan changes, where it is taken back or forgotten."""
+    for _, one in rollout.option_changes:
+        if one.assigned:
+            return command(
+                "ceph wcache plan --knob={} --option={}={}", one.knob, one.option, one.after
+            )
+    first, *more = knobs_of(rollout)
+    return command("ceph wcache plan --knob={}", ALL if more else first)
+
+
+def to_begin(
+    rollout: Rollout, persist: bool, trial: bool = False, need_not: Iterable[Precondition] = ()
+) -> CommandLine:
+    """The command that carries a plan out, whatever of these does not hold."""
+    names = dict.fromkeys(item.name.lower() for item in need_not if item not in ALWAYS)
+    return arguments((
+        "ceph", "wcache", "apply", rollout.plan_id, *(["--trial"] if trial else []),
+        *(["--persist"] if persist else []),
+        *(["--consent-turn-on"] if writeback_shared(rollout) else []),
+        *([f"--override={','.join(names)}"] if names else []),
+    ))
 
 
 def require_measured(rollout: Rollout) -> None:
@@ -253,7 +279,9 @@ def begin_trial_of(
     orders.note(by, rollout.plan_id, f"apply --trial requested: {trial.trial_id}, {trial.words}")
     return {
         **_answer(rollout, changed=True), "trial_id": trial.trial_id,
-        "next": command("ceph wcache rollout show {}", trial.trial_id),
+        "text": f"trial {trial.trial_id} of {rollout.plan_id} begins: {trial.words}, at most "
+        f"{roughly(trial.seconds)}",
+        "undo": command("ceph wcache rollout abort {}", trial.trial_id),
     }
 
 

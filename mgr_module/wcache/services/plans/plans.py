@@ -23,6 +23,7 @@ from ...core.change import preconditions as holding
 from ...core.change.change import ChangeStatus, require_room
 from ...core.change.rollout import RolloutMachine
 from ...core.change.rollout_state import Rollout, RolloutStatus, not_lasting
+from ...core.change.time_left import between, time_left
 from ...core.change.waves import arranged, later_words
 from ...core.errors import (
     ConflictError,
@@ -56,6 +57,7 @@ from ..guards import (
 from .apply_forecast import apply_forecast, broken
 from .plan_guards import (
     OwnTrial,
+    anew,
     begin_trial_of,
     gate_settings,
     hosts_taken_over,
@@ -188,7 +190,7 @@ class PlanService:
             if not dry_run:
                 require_store(world)
                 orders.remove_plan(plan_id)
-        told = {"plan_id": plan_id, "changed": not dry_run}
+        told = {"plan_id": plan_id, "changed": not dry_run, "undo": anew(rollout)}
         return {**told, **would([f"forget plan {plan_id}"])} if dry_run else told
 
     def apply(
@@ -224,13 +226,20 @@ class PlanService:
             return forecast(persist or only_to_last(rollout))
         try:
             with engine.deciding(world.advised()) as (world, orders):
-                return self.applied(
+                told = self.applied(
                     world, orders, plan_id, need_not, trial=trial, persist=persist, own=own,
                     turn_on=consent_turn_on,
                 )
         except ConsentError as missing:
             missing.told = forecast(persist or only_to_last(rollout))
             raise
+        if "text" in told:
+            return told
+        machine = engine.world().rollouts[plan_id]
+        left = time_left(machine.rollout, machine.steps_left(), world.now_s)
+        planned = many(1 if trial else len(rollout.changes), "change")
+        took = between(left.least_s, left.most_s)
+        return {**told, "text": f"{plan_id} begins: {planned}, {took}"}
 
     def _own_trial(self, world: World, rollout: Rollout) -> Optional[OwnTrial]:
         if rollout.status is not RolloutStatus.PLANNED:
@@ -253,7 +262,10 @@ class PlanService:
                 return self._make_last(world, orders, rollout, by)
             under_way = rollout.status is RolloutStatus.RUNNING
             new = under_way and self.override(orders, rollout, need_not)
-            return {"plan_id": plan_id, "changed": new, "status": rollout.status.value}
+            return {
+                "plan_id": plan_id, "changed": new, "status": rollout.status.value,
+                "text": f"{plan_id} goes on without what is overridden",
+            }
         if own is not None:
             told = begin_trial_of(rollout, own, world, orders, by)
             self._engine.wake()
@@ -327,7 +339,11 @@ class PlanService:
             orders.note(by, plan_id, "apply --persist requested")
         status = orders.steer(plan_id, RolloutMachine.make_last)
         self._engine.wake()
-        return {"plan_id": plan_id, "changed": bool(changes), "status": status.value}
+        return {
+            "plan_id": plan_id, "changed": bool(changes), "status": status.value,
+            "text": f"{plan_id} is made to last over a power cycle: "
+            f"{many(len(changes), 'change')}",
+        }
 
     @staticmethod
     def override(
@@ -371,7 +387,10 @@ class PlanService:
             if going and not any(c.status is ChangeStatus.APPLIED for c in rollout.changes):
                 # of an abort, what earlier waves have changed would stay
                 return {"plan_id": plan_id, "changed": False, "status": "rolling back"}
-            told = {"plan_id": plan_id, "changed": False, "status": rollout.status.value}
+            told = {
+                "plan_id": plan_id, "changed": False, "status": rollout.status.value,
+                "undo": anew(rollout),
+            }
             if machine.over and not rollout.touched:
                 return told
             if dry_run:
@@ -383,7 +402,7 @@ class PlanService:
             orders.note("admin", plan_id, "rollback requested")
             status = orders.steer(plan_id, lambda plan: plan.start_rollback())
             self._engine.wake()
-            return {"plan_id": plan_id, "changed": True, "status": status.value}
+            return {**told, "changed": True, "status": status.value}
 
 
 def _kept(orders: Orders, made: _Made) -> Dict[str, Any]:

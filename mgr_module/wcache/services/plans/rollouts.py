@@ -11,7 +11,7 @@ from ...core.events import STOP, Halt
 from ...engine.engine import Engine
 from ...engine.world import World
 from ..guards import require_plan, require_store, require_thawed, would
-from .plan_guards import require_unmoved
+from .plan_guards import anew, require_unmoved
 from .plans import PlanService
 
 SEE = "see `ceph wcache plan ls`"
@@ -97,7 +97,7 @@ class RolloutService:
             if changed:
                 orders.note("admin", plan_id, "abort requested")
                 orders.feed(plan_id, Halt("aborted by an admin"))
-        return self._answered(plan_id, changed)
+        return {**self._answered(plan_id, changed), "undo": anew(rollout)}
 
     def _end_trial(
         self, world: World, orders: Engine, trial_id: str, dry_run: bool
@@ -109,7 +109,10 @@ class RolloutService:
             return {**told, "dry_run": True, "would_restore": lines}
         changed = orders.end_trial(trial_id, STOP.reason)
         self._engine.wake()
-        return {**told, "changed": changed, "status": orders.look(world).trials[trial_id].status}
+        return {
+            **told, "changed": changed, "status": orders.look(world).trials[trial_id].status,
+            "text": f"{trial_id} ends: what it leased goes back",
+        }
 
     def _answered(self, plan_id: str, changed: bool) -> Dict[str, Any]:
         self._engine.wake()

@@ -17,7 +17,7 @@ from ....core.jobs import Holding, Touched
 from ....core.loads import CAPACITY_CALL_BYTES, SCHEDULER
 from ....core.model import Finding, LoadPoint
 from ....core.scope import parse_scope
-from ....core.text import command, named
+from ....core.text import NOTHING, command, named
 from ....engine.engine import Engine
 from ....engine.storing.archive import Archive, StoredKind
 from ....engine.world import World
@@ -44,6 +44,7 @@ from ..plan import make_changes, stale
 from ..runs import choose, make_runs, measurement_of
 from . import tables
 
+FORECAST = command("ceph wcache campaign start --loads=capacity --dry-run")
 CAPACITY = StoredKind("capacity", Measurement)
 KNOWN = StoredKind("mclock/known", Knowns)
 # Findings are worked out anew when something they follow from has changed, and at least
@@ -297,6 +298,7 @@ class MclockPlanner(Planner):
                 if MCLOCK.name in knobs_of(r)
             ],
             **_reading(world),
+            "next": command("ceph wcache mclock recommend") if rows else FORECAST,
         }
 
     def recommend(self, scope: Optional[str] = None) -> Dict[str, Any]:
@@ -319,6 +321,8 @@ class MclockPlanner(Planner):
             "classes": rows,
             "stale": [{"subject": f.subject, "detail": f.detail} for f in found],
             "other_schedulers": sorted(queues - {SCHEDULER}), **_reading(world),
+            "next": command("ceph wcache plan --knob=mclock")
+            if any(row["changes"] for row in rows) else NOTHING if rows else FORECAST,
         }
 
 

@@ -7,7 +7,6 @@ from typing import Any, List, Mapping, Optional
 from ....core.text import amount, many, named, table, when
 
 SHOWN_MAX = 20
-FORECAST = "ceph wcache campaign start --loads=capacity --dry-run"
 
 
 def _iops(iops: Optional[float], low: float, high: float) -> str:
@@ -50,8 +49,7 @@ def show(data: Mapping[str, Any]) -> str:
             f"{change['change_id']}: {many(change['changes'], 'change')} of "
             f"{when(change['created_at_s'])}, {change['status']}{reason}"
         )
-    following = "ceph wcache mclock recommend" if data["measured"] else FORECAST
-    return "\n".join([*lines, *_reading_lines(data), f"next: {following}"])
+    return "\n".join([*lines, *_reading_lines(data)])
 
 
 def recommend(data: Mapping[str, Any]) -> str:
@@ -66,9 +64,7 @@ def recommend(data: Mapping[str, Any]) -> str:
     lines += [f"stale: {item['subject']}: {item['detail']}" for item in data["stale"]]
     lines += _reading_lines(data)
     if not data["classes"]:
-        lines += ["no capacity is measured yet", f"next: {FORECAST}"]
-    elif any(row["changes"] for row in data["classes"]):
-        lines.append("next: ceph wcache plan --knob=mclock (exactly these changes)")
+        lines.append("no capacity is measured yet")
     return "\n\n".join([*blocks, "\n".join(lines)])
 
 

@@ -10,7 +10,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
-from ....commands.tables import lines_of
 from ....commands.views import ACCEPT_COST, DRY_RUN, EACH, SCOPE, Command
 from ....core import codec
 from ....core.automation.deciding import Wish
@@ -19,6 +18,7 @@ from ....core.change.rollout_state import Rollout
 from ....core.errors import NotFoundError, NotReadyError
 from ....core.model import Finding
 from ....core.scope import Scope, parse_scope
+from ....core.text import command
 from ....engine.engine import steady_clock
 from ....engine.world import World
 from ....services.guards import require_all_drives, require_config, require_scope
@@ -197,6 +197,8 @@ class MemoryPlanner(Planner):
                 for one in self.facts.standing(world) if one.host in hosts
                 for outcome, misses in [one.outcome(hosts[one.host])]
             ],
+            "next": command("ceph wcache memory status") if self.watch.read_at_s is None
+            else command("ceph wcache memory recommend"),
         }
 
     def recommend(self, scope: Optional[str] = None) -> Dict[str, Any]:
@@ -204,24 +206,26 @@ class MemoryPlanner(Planner):
         wanted, world = parse_scope(scope, ("class", "host")), self._engine.world()
         require_scope(world, wanted)
         facts = self._seen(world)
+        groups = [
+            {
+                "hosts": list(group.hosts), "fits": group.fits,
+                "room_bytes": group.room.osds_bytes if group.room else None,
+                "classes": [
+                    {**codec.to_plain(item), "changed": item.changed}
+                    for item in group.classes if wanted.has_class(item.device_class)
+                ],
+                "single_osds": [
+                    codec.to_plain(item) for item in single_osds(facts, group)
+                    if wanted.has_class(item.device_class)
+                ],
+                "left_alone": list(group.left_alone), "instead": instead(facts, group.hosts),
+            }
+            for group in advise(facts) if any(map(wanted.has_host, group.hosts))
+        ]
         return {
-            "groups": [
-                {
-                    "hosts": list(group.hosts), "fits": group.fits,
-                    "room_bytes": group.room.osds_bytes if group.room else None,
-                    "classes": [
-                        {**codec.to_plain(item), "changed": item.changed}
-                        for item in group.classes if wanted.has_class(item.device_class)
-                    ],
-                    "single_osds": [
-                        codec.to_plain(item) for item in single_osds(facts, group)
-                        if wanted.has_class(item.device_class)
-                    ],
-                    "left_alone": list(group.left_alone), "instead": instead(facts, group.hosts),
-                }
-                for group in advise(facts) if any(map(wanted.has_host, group.hosts))
-            ],
+            "groups": groups,
             "trials": [codec.to_plain(item) for item in facts.trials],
+            "next": tables.after_recommend(groups),
         }
 
 
@@ -319,6 +323,6 @@ ROWS: Tuple[Command, ...] = (
     Command(
         "wcache memory trial stop", (), "rw",
         "End a trial and take its leases back, as `rollout abort` does",
-        lambda s, v, a: s.behind(MEMORY.name).trials.stop(), lines_of,
+        lambda s, v, a: s.behind(MEMORY.name).trials.stop(),
     ),
 )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
-from ....commands.tables import LONG, NUMBER, Column, known, listing
-from ....core.text import LISTED_MAX, amount, command, duration, many, named
+from ....commands.tables import LONG, NUMBER, Column, known, listing, said_of
+from ....core.text import LISTED_MAX, CommandLine, amount, command, duration, many, named
 from ..trial_result import TrialVerdict
 
 OUTSIDE_MAX = 3
@@ -72,9 +72,7 @@ def status(data: Mapping[str, Any], most: Optional[int] = LISTED_MAX) -> str:
         lines.append(f"and {' and '.join(more)} more: name a host, or add --all")
     if data["promises"]:
         lines += ["", listing(PROMISES, data["promises"][:most])]
-    return "\n".join([
-        *lines, f"read {data['read_s_ago']:.0f} s ago", "next: ceph wcache memory recommend"
-    ])
+    return "\n".join([*lines, f"read {data['read_s_ago']:.0f} s ago"])
 
 
 def _note(row: Mapping[str, Any]) -> str:
@@ -93,7 +91,6 @@ def _note(row: Mapping[str, Any]) -> str:
 def recommend(data: Mapping[str, Any]) -> str:
     """`ceph wcache memory recommend`."""
     blocks = []
-    changed = False
     groups = _alike(data["groups"])
     for group in groups[:LISTED_MAX]:
         room = group["room_bytes"]
@@ -107,16 +104,19 @@ def recommend(data: Mapping[str, Any]) -> str:
         lines += [f"  left alone: {line}" for line in group["left_alone"]]
         lines += [f"  instead: {line}" for line in group["instead"]]
         blocks.append("\n".join(lines))
-        changed = changed or any(item["changed"] for item in group["classes"])
     if len(groups) > LISTED_MAX:
         blocks.append(f"and {len(groups) - LISTED_MAX} more groups: see --format json")
-    classes = sorted({item["device_class"] for one in groups for item in one["classes"]})
-    following = command("ceph wcache memory status")
-    if changed:
-        following = command("ceph wcache plan --knob=memory")
-    if classes and not changed:
-        following = command("ceph wcache memory trial start class:{}", classes[0])
-    return "\n\n".join([*blocks, f"next: {following}"])
+    return "\n\n".join(blocks)
+
+
+def after_recommend(groups: Sequence[Mapping[str, Any]]) -> CommandLine:
+    """A plan of what is to be changed, else a trial of a class that is told of."""
+    told = [item for group in groups for item in group["classes"]]
+    if any(item["changed"] for item in told):
+        return command("ceph wcache plan --knob=memory")
+    classes = sorted(item["device_class"] for item in told)
+    trial = "ceph wcache memory trial start class:{}"
+    return command(trial, classes[0]) if classes else command("ceph wcache memory status")
 
 
 def _alike(groups: Sequence[Mapping[str, Any]]) -> List[Mapping[str, Any]]:
@@ -143,10 +143,7 @@ def trial(data: Mapping[str, Any]) -> str:
         "change",
         "cost:    caches are filled and emptied again; nothing is written",
     ]
-    if data["trial_id"]:
-        return "\n".join([*lines, f"trial {data['trial_id']} started",
-                          "next: ceph wcache memory trial show"])
-    return "\n".join([*lines, f"next: {data['next']}"])
+    return "\n".join([*lines, *said_of(data)])
 
 
 def trial_show(data: Mapping[str, Any]) -> str:
@@ -169,6 +166,4 @@ def trial_show(data: Mapping[str, Any]) -> str:
             f"{item['trial_id']}: {item['device_class']} {amount(item['low_bytes'])} to "
             f"{amount(item['high_bytes'])}: {item['verdict']}{told}"
         )
-    if not lines:
-        lines = ["no trial was made yet", "next: ceph wcache memory recommend"]
-    return "\n".join(lines)
+    return "\n".join(lines or ["no trial was made yet"])

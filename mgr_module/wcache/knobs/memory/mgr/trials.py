@@ -11,7 +11,7 @@ from ....core.errors import ConflictError, ConsentError, MalformedError, Refused
 from ....core.events import STOP
 from ....core.fleet.agents import MEMORY_UNTOLD_S
 from ....core.scope import parse_scope
-from ....core.text import amount, many, typed
+from ....core.text import NOTHING, amount, command, many, typed
 from ....engine.engine import Engine
 from ....engine.measuring import TrialKind
 from ....engine.orders import Orders
@@ -112,20 +112,23 @@ class Trials:
 
     def show(self) -> Dict[str, Any]:
         """`memory trial show`: the last one, how far it is, and all results."""
-        trial = last_trial(self._engine.world())
+        world = self._engine.world()
+        trial = last_trial(world)
         return {
             "trial": None if trial is None else codec.to_plain(trial),
             "results": [codec.to_plain(item) for item in self._facts.results],
+            "next": NOTHING if trial is not None and trial.trial_id in open_jobs(world.trials)
+            else command("ceph wcache memory recommend"),
         }
 
-    def stop(self) -> Dict[str, bool]:
+    def stop(self) -> Dict[str, Any]:
         """`memory trial stop`: take all leases back."""
         trial, changed = last_trial(self._engine.world()), False
         if trial is not None:
             with self._engine.orders() as orders:
                 changed = orders.end_trial(trial.trial_id, STOP.reason)
         self._engine.wake()
-        return {"changed": changed}
+        return {"changed": changed, "trial_id": trial.trial_id if trial else ""}
 
     def _next_id(self, world: World) -> str:
         last = last_trial(world)
