@@ -146,8 +146,9 @@ def done(prefix: str, data: Mapping[str, Any]) -> Dict[str, str]:
         is_so = f"{ids[0]} is {data['status']}" if "status" in data else "it is so already"
         return {"text": f"nothing changes: {is_so}", "undo": NOTHING}
     said, undo = DONE[prefix]
-    back = command(_HOLE.sub("{}", undo), *(data[name] for name in _HOLE.findall(undo)))
-    return {"text": data.get("text", said.format_map(data)), "undo": data.get("undo", back)}
+    words = (data.get(name, "") for name in _HOLE.findall(undo))
+    back = data.get("undo", command(_HOLE.sub("{}", undo), *words))
+    return {"text": data["text"] if "text" in data else said.format_map(data), "undo": back}
 
 
 def would(data: Mapping[str, Any]) -> str:
