@@ -6,6 +6,7 @@ import json
 import queue
 import threading
 import time
+from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Mapping, Optional, Protocol
 
 from ..core import codec
@@ -147,22 +148,20 @@ def send(mgr: Any, reply: Any, kind: str, who: str, command: str) -> None:
     _SENDER.send(mgr, reply, kind, who, command)
 
 
+@dataclass
 class Osds:
     """Commands to OSDs; `is_up` says which of them run.
 
     The error code of an OSD is lost on its way to a module, so no output is a failure.
     """
 
-    def __init__(
-        self, mgr: Mgr, is_up: Callable[[int], bool] = lambda osd_id: True
-    ) -> None:
-        self._mgr = mgr
-        self.is_up = is_up
+    mgr: Mgr
+    is_up: Callable[[int], bool] = lambda osd_id: True
 
     def put(self, osd_id: int, command: Mapping[str, Any]) -> Reply:
         """Send a command; what is returned has its answer once that has come."""
         reply = Reply()
-        send(self._mgr, reply, "osd", str(osd_id), json.dumps({**command, "format": "json"}))
+        send(self.mgr, reply, "osd", str(osd_id), json.dumps({**command, "format": "json"}))
         return reply
 
     def ask(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ..core.events import LoadRequest, LoadSamples
@@ -51,27 +51,20 @@ _CALLS: Dict[LoadPoint, Tuple[int, int, int]] = {
 Done = Callable[[LoadSamples, str], None]
 
 
+@dataclass
 class CephLoads:
-    """The `LoadRunner` port over a mgr module."""
+    """The `LoadRunner` port over a mgr module.
 
-    def __init__(
-        self,
-        osds: Osds,
-        *,
-        commits_min: Callable[[], int],
-        erasure_coded: Callable[[], bool] = lambda: False,
-        move_counters: Optional[Callable[[Mapping[str, Any]], Counters]] = None,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        """`clock`: the time of day that does not step, by which what OSDs count is divided."""
-        self._osds = osds
-        self._commits_min = commits_min
-        self._erasure_coded = erasure_coded
-        self._move_counters = move_counters
-        self._clock = clock
-        self._cancels: Dict[str, threading.Event] = {}
-        self._benched_at_s: Dict[int, float] = {}
-        self._capacity = CapacityBench(osds, self._command)
+    `clock`: the time of day that does not step, by which what OSDs count is divided.
+    """
+
+    osds: Osds
+    commits_min: Callable[[], int]
+    erasure_coded: Callable[[], bool] = lambda: False
+    move_counters: Optional[Callable[[Mapping[str, Any]], Counters]] = None
+    clock: Callable[[], float] = time.time
+    _cancels: Dict[str, threading.Event] = field(default_factory=dict, init=False)
+    _benched_at_s: Dict[int, float] = field(default_factory=dict, init=False)
 
     def start(self, token: str, request: LoadRequest, done: Done) -> None:
         """Measure in a thread; `done(samples, error)` is called once."""
@@ -111,7 +104,7 @@ class CephLoads:
                     return self._traffic_parts(request, cancel), ""
                 return self._traffic(request, cancel), ""
             if request.load_point is LoadPoint.OSD_BENCH_CAPACITY:
-                return self._capacity.call(request), ""
+                return CapacityBench(self.osds, self._command).call(request), ""
             return self._bench(request, cancel), ""
         except CommandFailed as error:
             return LoadSamples(0.0), str(error)
@@ -123,10 +116,10 @@ class CephLoads:
         self, osd_id: int, command: Mapping[str, Any], timeout_s: float = COMMAND_TIMEOUT_S
     ) -> str:
         try:
-            return self._osds.ask(osd_id, command, timeout_s)
+            return self.osds.ask(osd_id, command, timeout_s)
         finally:
             if command["prefix"] == "bench":
-                self._benched_at_s[osd_id] = self._clock()
+                self._benched_at_s[osd_id] = self.clock()
 
     def _bench(self, request: LoadRequest, cancel: threading.Event) -> LoadSamples:
         total_bytes, write_bytes, writes = _CALLS[request.load_point]
@@ -173,9 +166,9 @@ class CephLoads:
 
     def _moves(self, request: LoadRequest) -> Dict[int, Counters]:
         """What all OSDs on the drives have sent and got of PGs' data."""
-        if self._move_counters is None:
+        if self.move_counters is None:
             return {}
-        return self._answered((request.osd_id, *request.beside), ALL, self._move_counters)
+        return self._answered((request.osd_id, *request.beside), ALL, self.move_counters)
 
     def _answered(
         self, osd_ids: Sequence[int], command: Mapping[str, Any],
@@ -183,8 +176,8 @@ class CephLoads:
     ) -> Dict[int, Counters]:
         """Counters of OSDs that are asked all at once; of those that answer."""
         asked = {
-            osd_id: self._osds.put(osd_id, command)
-            for osd_id in osd_ids if self._osds.is_up(osd_id)
+            osd_id: self.osds.put(osd_id, command)
+            for osd_id in osd_ids if self.osds.is_up(osd_id)
         }
         until_s = time.monotonic() + ANSWER_S
         found: Dict[int, Counters] = {}
@@ -207,13 +200,13 @@ class CephLoads:
 
     def work(self, osd_id: int) -> Optional[WorkCounters]:
         """The `WorkReader` port: what an OSD did since it started; None if it says nothing."""
-        if not self._osds.is_up(osd_id):
+        if not self.osds.is_up(osd_id):
             return None
         try:
-            plain = self._osds.read(osd_id, {"prefix": "perf dump"})
+            plain = self.osds.read(osd_id, {"prefix": "perf dump"})
         except CommandFailed:
             return None
-        return work_counters(plain, self._clock(), self._erasure_coded()) if plain else None
+        return work_counters(plain, self.clock(), self.erasure_coded()) if plain else None
 
     def _histogram(self, osd_id: int) -> Optional[LatencyHistogram]:
         """Client writes by latency; None where the OSD does not tell, or not at once."""
@@ -252,10 +245,10 @@ class CephLoads:
         later = () if middle is None else _together(osd_ids, middle, last)
         commits = max((d.count for d in deltas if d.name in COMMIT_COUNTERS), default=0)
         unusable = ""
-        if commits < self._commits_min() and not aborted:
+        if commits < self.commits_min() and not aborted:
             unusable = (
                 f"too little client traffic: {commits} commits in {seconds:.1f} s, "
-                f"{self._commits_min()} are needed"
+                f"{self.commits_min()} are needed"
             )
         histogram = None
         if writes is not None and not aborted and not unusable:

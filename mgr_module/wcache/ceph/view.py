@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, FrozenSet, Mapping, Optional, Sequence, Set, Tuple
 
 from ..core.cluster import (
@@ -53,28 +54,23 @@ Each is (time in s, sum in ns, count) of a latency, and (time in s, value) of an
 """
 
 
+@dataclass
 class CephView:
     """The `ClusterView` port over a mgr module."""
 
-    def __init__(
-        self, mgr: Mgr, *, bench_empties_caches: bool, clock: Callable[[], float] = time.time,
-        upgrade: Callable[[], bool] = lambda: False,
-        host_names: Callable[[], Mapping[str, str]] = dict,
-        series: Series = lambda osd_id, name: (),
-    ) -> None:
-        self._mgr = mgr
-        self._host_names = host_names
-        self._upgrade = upgrade
-        self._clock = clock
-        self._series = series
-        self._slow: Dict[int, SlowOsd] = {}
-        self._bench_empties_caches = bench_empties_caches
+    mgr: Mgr
+    bench_empties_caches: bool
+    clock: Callable[[], float] = time.time
+    upgrade: Callable[[], bool] = lambda: False
+    host_names: Callable[[], Mapping[str, str]] = dict
+    series: Series = lambda osd_id, name: ()
+    _slow: Dict[int, SlowOsd] = field(default_factory=dict, init=False)
 
     def cluster(self) -> ClusterState:
         """OSDs, health and versions as of now."""
-        osd_map = self._mgr.get("osd_map")
-        metadata = self._mgr.get("osd_metadata")
-        crush = self._mgr.get("osd_map_crush")
+        osd_map = self.mgr.get("osd_map")
+        metadata = self.mgr.get("osd_metadata")
+        crush = self.mgr.get("osd_map_crush")
         classes, locations = _crush(crush)
         osds: Dict[int, OsdInfo] = {}
         for row in osd_map["osds"]:
@@ -98,9 +94,9 @@ class CephView:
                 _bytes(meta.get("bluestore_min_alloc_size")),
                 {"0": False, "1": True}.get(str(meta.get("bluestore_bdev_support_discard"))),
             )
-        checks = json.loads(self._mgr.get("health")["json"]).get("checks", {})
-        health, pgs = judged(checks), self._mgr.get("pg_summary")
-        (flags, _), words = flags_of(osd_map), self._mgr.version.split()
+        checks = json.loads(self.mgr.get("health")["json"]).get("checks", {})
+        health, pgs = judged(checks), self.mgr.get("pg_summary")
+        (flags, _), words = flags_of(osd_map), self.mgr.version.split()
         noout = "noout" in flags
         sick = (
             *(reason(name) for name in health.forbids if name != _SLOW_OPS),
@@ -117,12 +113,12 @@ class CephView:
             else:
                 ill.setdefault(osd_id, f"is named by {', '.join(names)}")
         return ClusterState(
-            str(osd_map["fsid"]), words[2] if len(words) > 2 else self._mgr.version, osds,
+            str(osd_map["fsid"]), words[2] if len(words) > 2 else self.mgr.version, osds,
             self._missed(bool(sick), noout, _SLOW_OPS in checks, pgs["all"]),
-            self._bench_empties_caches, _failure_types(osd_map, crush),
-            self._slow_osds(health.alerted), self._host_names(), sick, ill,
+            self.bench_empties_caches, _failure_types(osd_map, crush),
+            self._slow_osds(health.alerted), self.host_names(), sick, ill,
             frozenset(slow_ops), busy, (*health.forbids, *health.recorded)[:CHECKS_MAX],
-            _strict_pools(osd_map), _Getting(self._series, pgs["by_osd"], osd_map),
+            _strict_pools(osd_map), _Getting(self.series, pgs["by_osd"], osd_map),
         )
 
     def is_up(self, osd_id: int) -> bool:
@@ -132,13 +128,13 @@ class CephView:
 
     def erasure_coded(self) -> bool:
         """Whether the cluster has an erasure-coded pool (osd_types.h, TYPE_ERASURE)."""
-        pools = self._mgr.get("osd_map").get("pools", ())
+        pools = self.mgr.get("osd_map").get("pools", ())
         return any(pool.get("type") == _ERASURE for pool in pools)
 
     def latencies(self) -> Dict[int, OsdLatency]:
         """As `ceph osd perf` has them, of the OSDs that report any."""
         found: Dict[int, OsdLatency] = {}
-        for row in self._mgr.get("osd_stats").get("osd_stats", ()):
+        for row in self.mgr.get("osd_stats").get("osd_stats", ()):
             stat = row.get("perf_stat", {})
             commit_ms, apply_ms = stat.get("commit_latency_ms"), stat.get("apply_latency_ms")
             if commit_ms is not None and apply_ms is not None:
@@ -148,13 +144,13 @@ class CephView:
     def _slow_osds(self, ids: FrozenSet[int]) -> Tuple[SlowOsd, ...]:
         """The OSDs that an alert names, which does not say since when."""
         known = self._slow
-        slow = {i: known.get(i) or SlowOsd(i, self._clock(), self._kept_s(i)) for i in sorted(ids)}
+        slow = {i: known.get(i) or SlowOsd(i, self.clock(), self._kept_s(i)) for i in sorted(ids)}
         self._slow = slow  # at once: several threads look
         return tuple(slow.values())
 
     def _kept_s(self, osd_id: int) -> float:
         try:
-            return float(self._mgr.get_foreign_ceph_option(f"osd.{osd_id}", _SLOW_KEPT))
+            return float(self.mgr.get_foreign_ceph_option(f"osd.{osd_id}", _SLOW_KEPT))
         except (AttributeError, KeyError, TypeError, ValueError):
             return _SLOW_KEPT_DEFAULT_S
 
@@ -168,7 +164,7 @@ class CephView:
             Precondition.PGS_CLEAN: any(not {"active", "clean"} <= each for each in words),
             Precondition.NO_RECOVERY: any(each & _MOVES for each in words),
             Precondition.NO_SCRUB: any("scrubbing" in each for each in words),
-            Precondition.NO_UPGRADE: self._upgrade(),
+            Precondition.NO_UPGRADE: self.upgrade(),
             Precondition.NO_MAINTENANCE: noout,
         }
         return tuple(item for item, missed in found.items() if missed)

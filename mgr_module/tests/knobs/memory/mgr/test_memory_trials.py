@@ -42,7 +42,7 @@ def test_ceph_progress_shows_a_trial_with_its_time_left_and_one_that_is_stopped_
 def test_a_lease_is_not_given_by_a_batch_that_is_under_way_when_the_trial_ends():
     mgr = three_hosts()
     later = []
-    mgr.trial_osds._run = later.append  # as threads that come to their turn some time
+    mgr.trial_osds.run = later.append  # as threads that come to their turn some time
 
     def stop(osd_id):
         mgr.osd_memory.meanwhile = lambda osd_id: None
@@ -168,7 +168,7 @@ def test_an_osd_that_cannot_be_read_ends_the_trial_whatever_went_wrong():
     def broken(osd_id):
         raise RuntimeError("an answer of another kind")
 
-    mgr.trial_osds._reader = type("Reader", (), {
+    mgr.trial_osds.reader = type("Reader", (), {
         "read": staticmethod(broken), "lease": mgr.osd_memory.lease,
     })
     mgr.steps(4, 10.0)

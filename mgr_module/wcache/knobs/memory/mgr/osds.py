@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Callable, Dict, Iterable, Mapping, Optional, Tuple
 
@@ -135,6 +135,7 @@ def in_thread(what: Callable[[], object]) -> None:
     threading.Thread(target=what, daemon=True, name="wcache-memory-trial").start()
 
 
+@dataclass
 class TrialOsds:
     """Asks the OSDs of a trial: the port `OsdWork`, in threads.
 
@@ -142,21 +143,17 @@ class TrialOsds:
     what is taken back must stay back.
     """
 
-    def __init__(
-        self, *, view: ClusterView, log: logging.Logger, reader: CephMemory,
-        run: Runner = in_thread,
-    ) -> None:
-        self._view = view
-        self._log = log
-        self._reader = reader
-        self._run = run
-        self._leasing = threading.Lock()
+    view: ClusterView
+    log: logging.Logger
+    reader: CephMemory
+    run: Runner = in_thread
+    _leasing: threading.Lock = field(default_factory=threading.Lock, init=False)
 
     def ask(
         self, request: object, goes_on: Callable[[], bool], done: Callable[[object], None]
     ) -> None:
         """See OsdWork."""
-        self._run(lambda: self._asked(request, goes_on, done))
+        self.run(lambda: self._asked(request, goes_on, done))
 
     def close(self, owed: Iterable[int]) -> None:
         """The mgr stops: every lease is taken back now, as far as Ceph lets it.
@@ -164,7 +161,7 @@ class TrialOsds:
         Not waited for: the next mgr has the trial stored and takes them back again.
         """
         for osd_id in owed:
-            self._run(partial(self._give_back, osd_id))
+            self.run(partial(self._give_back, osd_id))
 
     def _asked(
         self, request: object, goes_on: Callable[[], bool], done: Callable[[object], None]
@@ -176,7 +173,7 @@ class TrialOsds:
                     if goes_on() else "the trial has ended"
                     for osd_id in request.osd_ids
                 }
-            osds = self._view.cluster().osds
+            osds = self.view.cluster().osds
             down = (i for i in request.osd_ids if i not in osds or not osds[i].up)
             done(Leased(errors, tuple(down)))
         elif isinstance(request, ReadOsds):
@@ -185,10 +182,10 @@ class TrialOsds:
 
     def _read(self, osd_id: int) -> Optional[OsdReading]:
         try:
-            return self._reader.read(osd_id)
+            return self.reader.read(osd_id)
         except Exception as error:
             # a thread's exception would go nowhere, and the lease stay for ever
-            self._log.warning(f"reading the memory of osd.{osd_id} failed: {error!r}")
+            self.log.warning(f"reading the memory of osd.{osd_id} failed: {error!r}")
             return None
 
     def _give_back(self, osd_id: int) -> None:
@@ -198,10 +195,10 @@ class TrialOsds:
 
     def _lease(self, osd_id: int, target_bytes: Optional[int]) -> str:
         """Why an OSD has it not; one that is not in the cluster any more owes nothing."""
-        if target_bytes is None and osd_id not in self._view.cluster().osds:
+        if target_bytes is None and osd_id not in self.view.cluster().osds:
             return ""
         try:
-            return self._reader.lease(osd_id, target_bytes)
+            return self.reader.lease(osd_id, target_bytes)
         except Exception as error:
             # a thread's exception would go nowhere, and the trial wait for ever
             return f"osd.{osd_id}: {error!r}"[:300]
