@@ -54,6 +54,7 @@ from .unrestored import Learned
 # How soon a probe of another protocol calls again that has something to bring back.
 BUSY_S = 1.0
 
+
 def settle(engine: Executor, learned: Sequence[Learned]) -> None:
     """Store what became known of the prior states that runs owe."""
     for run_id, said in learned:
