@@ -99,7 +99,7 @@ def test_a_planted_effect_is_found_applied_missed_when_gone_and_taken_back(
     assert result["verdict"] == f"nr_requests {FAST}", result
     assert result["ratio_low"] > 1.1
     (row,) = [
-        one for one in wcache("option verdicts")["verdicts"]
+        one for one in wcache("option ls")["verdicts"]
         if result["record_id"] in one["record_ids"]
     ]
     assert row["verdict"] == f"nr_requests {FAST}"

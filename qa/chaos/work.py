@@ -109,9 +109,7 @@ def stop(wcache: Wcache, work: Work) -> None:
     """Stop it by its command, where it goes on."""
     if over(wcache, work):
         return
-    if work.kind == MEMORY:
-        wcache("memory trial stop")
-    elif work.kind == ROLLOUT:
+    if work.kind in (MEMORY, ROLLOUT):
         wcache("rollout abort", plan_id=work.work_id)
     else:
         wcache("campaign stop", campaign_id=work.work_id)

@@ -47,7 +47,7 @@ LOOKS = (
     ("campaign start", {"loads": "depth1", "dry_run": True}), ("memory status", {}),
     ("memory recommend", {}), ("mclock show", {}), ("mclock recommend", {}), ("history", {}),
     ("drive-model ls", {}), ("controller ls", {}), ("evidence ls", {}),
-    ("option ls", {}), ("option verdicts", {}),
+    ("option ls", {}),
 )
 LINES_MAX, PLAIN_BYTES_MAX, JSON_BYTES_MAX = 100, 16_000, 700_000
 DRIVE_BYTES_MAX = 1000  # of JSON; a program that asks for all drives gets all

@@ -42,11 +42,10 @@ def everything(mgr):
         ("auto", {"mode": "off"}), ("evidence export", {}), ("evidence ls", {}),
         ("load ls", {}), ("mclock show", {}), ("mclock recommend", {}), ("memory status", {}),
         ("memory recommend", {}),
-        ("memory trial show", {}), ("memory trial stop", {}),
+        ("memory trial show", {}),
         ("try", {"accept_cost": True}), ("try", {}), ("drive-model ls", {}),
         ("controller ls", {}), ("drive reload", {}),
         ("option ls", {}), ("option show", {"option": "scheduler"}),
-        ("option verdicts", {}),
         ("drive-model trust", {"drive_model": "ACME HD1 1.0", "reason": "data sheet"}),
         ("drive-model trust", {"drive_model": "ACME HD1 1.0", "take_back": True}),
         ("agent add", {"hostname": "h2"}), ("agent rm", {"hostname": "h2"}),
@@ -101,7 +100,6 @@ def test_every_command_answers_in_every_format(form, state):
     # "wcache web token" wants a page (tests/web)
     agent = {*files, "wcache web token", "wcache agent poll", "wcache agent post",
              "wcache drive accept", "wcache rollout pause", "wcache rollout resume",
-             "wcache campaign compare",
              "wcache ab"}  # on drives with options (end_to_end)
     assert tried | agent == {command.prefix for command in commands.COMMANDS}
 

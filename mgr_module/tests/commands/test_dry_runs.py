@@ -14,7 +14,6 @@ from wcache.core.record import Precondition
 OTHERS = {
     "wcache agent poll", "wcache agent post",  # for probes
     "wcache web token",  # lets somebody read
-    "wcache memory trial stop",  # takes a lease back that ends by itself
 }
 
 

@@ -82,7 +82,7 @@ def chapters():
         mgr, "campaign start", dry_run=True, loads="depth1"
     ) + told(mgr, "plan") + "".join(
         (told(mgr, "option ls"), told(mgr, "option show", option="scheduler"),
-         told(mgr, "option show", option="fua"), told(mgr, "option verdicts"),
+         told(mgr, "option show", option="fua"),
          told(mgr, "ab", option="scheduler=none,kyber"), told(mgr, "ab", option="fua=0,1"))
     )
     campaign_id = start(mgr)

@@ -405,12 +405,12 @@ def test_each_starting_state_has_a_verdict_of_its_own_though_the_target_is_cross
              accept_cost=True)
         world.finished()
         world.mgr.step(60.0)
-    found = {one["option"]["dirty"]: one for one in said(world.mgr, "option verdicts")["verdicts"]}
+    found = {one["option"]["dirty"]: one for one in said(world.mgr, "option ls")["verdicts"]}
     assert {state_: (one["decided"], one["drives"]) for state_, one in found.items()} == {
         "beyond": (True, 1), "clean": (True, 1),
     }
     assert (found["beyond"]["verdict"], found["clean"]["verdict"]) == (f"{NAME} 40", f"{NAME} 4000")
-    _, table, _ = world.mgr.command("option verdicts")
+    _, table, _ = world.mgr.command("option ls")
     assert f"{TRIAL} --dirty-data=beyond" in table
     why = choose("40", world.mgr.engine.world().option_verdicts).why_not
     assert "from one starting state, and worse at another" in why

@@ -78,12 +78,12 @@ def test_two_values_are_compared_decided_by_class_and_model_and_taken_back():
     assert shown["status"] == "done"
     assert shown["results"] == []
     assert {one["verdict"] for one in shown["option_results"]} == {"scheduler mq-deadline"}
-    (verdict,) = said(mgr, "option verdicts")["verdicts"]
+    (verdict,) = said(mgr, "option ls")["verdicts"]
     assert (verdict["verdict"], verdict["drives"]) == ("scheduler mq-deadline", 2)
     assert verdict["drive_model"] == "ACME HD1 1.0"
     assert 1.4 < verdict["ratio_low"] < verdict["ratio_high"] < 1.6
     assert verdict["interval"] == "widest 99% of 2 drives"
-    for command in ("option verdicts", "campaign show"):
+    for command in ("option ls", "campaign show"):
         text = mgr.command(command, **({"campaign_id": campaign_id} if "show" in command else {}))
         assert "scheduler mq-deadline" in text[1]
         assert "write through" not in text[1]
@@ -99,7 +99,7 @@ def test_three_drives_of_a_model_are_pooled_and_other_values_are_not_among_them(
     mgr.settle()
     found = {
         (one["option"]["a"], one["drives"]): one
-        for one in said(mgr, "option verdicts")["verdicts"]
+        for one in said(mgr, "option ls")["verdicts"]
     }
     assert set(found) == {("none", 1), ("kyber", 4)}
     assert found["none", 1]["verdict"] == "insufficient data", "the word of one of four hosts"
@@ -110,7 +110,7 @@ def test_three_drives_of_a_model_are_pooled_and_other_values_are_not_among_them(
     mgr.restart()  # pools are computed anew
     wire(mgr)
     mgr.step()
-    again = said(mgr, "option verdicts")["verdicts"]
+    again = said(mgr, "option ls")["verdicts"]
     assert sorted(one["interval"] for one in again) == [
         "99% of one drive", "99% of the mean of 4 drives",
     ]
@@ -130,7 +130,7 @@ def test_no_verdict_about_an_option_becomes_one_about_cache_modes():
 def test_where_nothing_differs_no_value_is_called_better():
     mgr = a_mgr(factor=1.0)
     compared(mgr)
-    (verdict,) = said(mgr, "option verdicts")["verdicts"]
+    (verdict,) = said(mgr, "option ls")["verdicts"]
     assert verdict["verdict"] == "no material difference"
 
 
@@ -148,7 +148,7 @@ def test_a_probe_that_is_killed_and_a_mgr_that_is_lost_leave_the_option_as_it_wa
     wire(mgr)
     mgr.settle()
     assert options_of(mgr) == BEFORE
-    (verdict,) = said(mgr, "option verdicts")["verdicts"]
+    (verdict,) = said(mgr, "option ls")["verdicts"]
     assert verdict["verdict"] == "scheduler mq-deadline"
 
 

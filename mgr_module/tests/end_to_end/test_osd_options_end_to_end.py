@@ -88,7 +88,7 @@ def test_an_effect_is_found_by_class_and_model_and_nothing_stays():
     assert mgr.osd_options.at_run_time == {}
     assert {value for _, _, value in mgr.osd_options.set_so_far} == {SLOW, FAST, None}
     assert {name for _, name, _ in mgr.osd_options.set_so_far} == {HDD}
-    (verdict,) = said(mgr, "option verdicts")["verdicts"]
+    (verdict,) = said(mgr, "option ls")["verdicts"]
     assert (verdict["verdict"], verdict["drives"]) == (f"{HDD} {FAST}", 2)
     assert verdict["drive_model"] == "ACME HD1 1.0"
     assert 1.4 < verdict["ratio_low"] < verdict["ratio_high"] < 1.6
@@ -102,7 +102,7 @@ def test_where_nothing_differs_no_value_is_called_better():
     mgr = a_mgr(factor=1.0)
     start(mgr)
     mgr.settle()
-    (verdict,) = said(mgr, "option verdicts")["verdicts"]
+    (verdict,) = said(mgr, "option ls")["verdicts"]
     assert verdict["verdict"] == "no material difference"
 
 
@@ -125,7 +125,7 @@ def test_it_goes_on_without_the_probe_of_its_host():
     until_set(mgr)
     mgr.probes["h0"].muted = True
     mgr.settle()
-    (verdict,) = said(mgr, "option verdicts")["verdicts"]
+    (verdict,) = said(mgr, "option ls")["verdicts"]
     assert verdict["verdict"] == f"{HDD} {FAST}"
 
 
@@ -162,7 +162,7 @@ def test_a_mgr_that_is_lost_at_any_step_leaves_a_value_that_the_next_puts_back_f
         assert mgr.osd_options.at_run_time == was, f"lost before step {steps}: {left} is left"
         mgr.settle()
         assert mgr.osd_options.at_run_time == was
-        (verdict,) = said(mgr, "option verdicts")["verdicts"]
+        (verdict,) = said(mgr, "option ls")["verdicts"]
         assert verdict["verdict"] == f"{HDD} {FAST}"
     assert seen == {before, SLOW, FAST}  # it was lost in each of the states
 
@@ -264,7 +264,7 @@ def test_an_osd_that_starts_again_meanwhile_voids_the_period_alone():
     mgr.osd_options.restart(0)
     mgr.settle()
     assert mgr.osd_options.at_run_time == {}
-    (verdict,) = said(mgr, "option verdicts")["verdicts"]
+    (verdict,) = said(mgr, "option ls")["verdicts"]
     assert verdict["verdict"] == f"{HDD} {FAST}"
 
 

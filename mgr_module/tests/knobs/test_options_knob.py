@@ -232,7 +232,7 @@ def test_a_verdict_that_falls_holds_the_rollout_and_no_further_drive_is_set():
     assert (plan["status"], [c["status"] for c in plan["changes"]]) == (
         "running", ["applied", "planned", "planned"])
     assert "no longer stands" in plan["reason"]
-    assert "`ceph wcache option verdicts`" in plan["reason"]
+    assert "`ceph wcache option ls`" in plan["reason"]
     mgr.inside.analyses.results.update(kept)
     mgr.settle()
     assert schedulers(mgr) == ["mq-deadline"] * 3
@@ -373,7 +373,7 @@ def test_a_mgr_or_a_probe_that_is_lost_anywhere_leaves_nothing_half_done(lost):
 def test_what_one_host_measured_changes_no_option_where_others_have_the_drive_model(by_itself):
     mgr = a_mgr(factor=3.0)
     compared(mgr, scope="host:h0")
-    (verdict,) = said(mgr, "option verdicts")["verdicts"]
+    (verdict,) = said(mgr, "option ls")["verdicts"]
     assert verdict["verdict"] == "insufficient data"
     assert "`ceph wcache ab scheduler=none,mq-deadline --scope=host:h1`" in verdict["why"]
     planner = OptionsPlanner(lambda name: "", lambda: None)

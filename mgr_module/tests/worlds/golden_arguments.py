@@ -118,7 +118,6 @@ def options(say):
     mgr.settle()
     mgr.report_all()
     say(mgr, "option ls")
-    say(mgr, "option verdicts")
     say(mgr, "campaign show", campaign_id="c1")
     say(mgr, "plan", knob="options")
     say(mgr, "apply", plan_id="p1")

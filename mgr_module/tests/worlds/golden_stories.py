@@ -194,11 +194,11 @@ def memory_trial(say):
         if mgr.osd_memory.osds[0].leased:
             break
     say(mgr, "memory trial show")
-    say(mgr, "memory trial stop")
+    say(mgr, "rollout abort", plan_id="t1")
     for _ in range(10):
         mgr.step(10.0)
     say(mgr, "memory trial show")
-    say(mgr, "memory trial stop")
+    say(mgr, "rollout abort", plan_id="t1")
 
 
 def findings(say):
@@ -246,8 +246,8 @@ def found_off(say):
     for seed in (1, 2):
         say(mgr, "campaign start", observe=True, loads="traffic", seed=seed)
         mgr.settle()
-    say(mgr, "campaign compare", before="c1", after="c2")
-    say(mgr, "campaign compare", before="c1", after="c1")
+    say(mgr, "campaign show", before="c1", campaign_id="c2")
+    say(mgr, "campaign show", before="c1", campaign_id="c1")
     say(mgr, "drive reload")
     say(mgr, "drive reload", scope="host:h9")
 

@@ -348,10 +348,11 @@ def _latencies(plain: Mapping[str, Any]) -> LatencyTable:
     return decode(LatencyTable, dict(plain), "a table")
 
 
-def compared(world: World, before: str, after: str) -> Dict[str, Any]:
+def compared(world: World, campaign_id: str, before: str) -> Dict[str, Any]:
     """Both campaigns, the earlier one as before."""
     first, second = sorted(
-        (_that_observes(world, name) for name in (before, after)), key=lambda one: one.created_at_s
+        (_that_observes(world, name) for name in (before, campaign_id)),
+        key=lambda one: one.created_at_s,
     )
     if first.campaign_id == second.campaign_id:
         raise MalformedError("a campaign compared with itself says nothing", "name two")
@@ -366,7 +367,7 @@ def compared(world: World, before: str, after: str) -> Dict[str, Any]:
 
 
 def compared_text(data: Mapping[str, Any]) -> str:
-    """`ceph wcache campaign compare`."""
+    """`ceph wcache campaign show --before`."""
     head = (
         f"before: campaign {data['before']} of {when(data['before_at_s'])} UTC; after: campaign "
         f"{data['after']} of {when(data['after_at_s'])} UTC"

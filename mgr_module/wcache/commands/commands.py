@@ -161,15 +161,12 @@ COMMANDS: Tuple[Command, ...] = (
         campaigns_text,
     ),
     Command(
-        "wcache campaign show", ("name=campaign_id,type=CephString",), "r",
-        "Show the runs and results of a campaign",
-        lambda s, v, a: campaign(v.world(), **a), campaign_text,
-    ),
-    Command(
-        "wcache campaign compare",
-        ("name=before,type=CephString", "name=after,type=CephString"), "r",
-        "Compare two campaigns of --observe: before and after, with intervals",
-        lambda s, v, a: compared(v.world(), **a), compared_text,
+        "wcache campaign show",
+        ("name=campaign_id,type=CephString", "name=before,type=CephString,req=false"), "r",
+        "Show the runs and results of a campaign; with --before=ID compare two campaigns of "
+        "--observe, with intervals",
+        lambda s, v, a: (compared if a.get("before") else campaign)(v.world(), **a),
+        lambda data: (compared_text if "comparison" in data else campaign_text)(data),
     ),
     Command(
         "wcache campaign record", ("name=record_id,type=CephString",), "r",

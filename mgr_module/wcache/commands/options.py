@@ -33,7 +33,7 @@ TOWARDS = (
 
 
 def options(world: World) -> Dict[str, Any]:
-    """Every entry, with the values that probes have read of drives of OSDs."""
+    """Every entry, the values that probes have read of drives of OSDs, and what `ab` has found."""
     found: Dict[str, Counter[str]] = {one.name: Counter() for one in OPTIONS}
     for report in world.reports.values():
         for drive in report.drives:
@@ -42,6 +42,7 @@ def options(world: World) -> Dict[str, Any]:
                     found[item.name][item.value] += 1
     return {
         "options": [{**_row(one), "now": dict(found[one.name])} for one in OPTIONS],
+        "verdicts": _verdicts(world),
     }
 
 
@@ -50,21 +51,18 @@ def one_option(option: str) -> Dict[str, Any]:
     return {"option": _row(entry_of(option))}
 
 
-def verdicts(world: World) -> Dict[str, Any]:
-    """What `ab` has found: by option and values, device class, drive model and load."""
-    return {
-        "verdicts": [
-            {
-                "option": codec.to_plain(one.trial), "device_class": one.device_class,
-                "drive_model": one.drive_model, "load_point": one.load_point.value,
-                "simulated": one.simulated, "verdict": one.words,
-                "decided": one.verdict.decided, "why": one.why, "drives": one.drives,
-                "ratio_low": one.ratio_low, "ratio_high": one.ratio_high,
-                "interval": one.interval, "record_ids": list(one.record_ids),
-            }
-            for one in world.option_verdicts
-        ],
-    }
+def _verdicts(world: World) -> List[Dict[str, Any]]:
+    return [
+        {
+            "option": codec.to_plain(one.trial), "device_class": one.device_class,
+            "drive_model": one.drive_model, "load_point": one.load_point.value,
+            "simulated": one.simulated, "verdict": one.words,
+            "decided": one.verdict.decided, "why": one.why, "drives": one.drives,
+            "ratio_low": one.ratio_low, "ratio_high": one.ratio_high,
+            "interval": one.interval, "record_ids": list(one.record_ids),
+        }
+        for one in world.option_verdicts
+    ]
 
 
 def _row(one: Option) -> Dict[str, Any]:
@@ -86,25 +84,25 @@ def render(data: Mapping[str, Any]) -> str:
         rows.append((row["name"], row["place"], row["values"], ", ".join(words + more) or "-"))
     return "\n".join([
         table(("OPTION", "PLACE", "VALUES", "NOW (DRIVES)"), rows),
-        "what to mind about one: ceph wcache option show OPTION",
+        "what to mind about one: ceph wcache option show OPTION", "",
+        _found(data["verdicts"]),
     ])
 
 
-def render_verdicts(data: Mapping[str, Any]) -> str:
-    """`ceph wcache option verdicts`."""
-    if not data["verdicts"]:
-        return "no option was compared yet: `ceph wcache option ls` lists them"
+def _found(verdicts: Sequence[Mapping[str, Any]]) -> str:
+    if not verdicts:
+        return "no option was compared yet"
     rows = [
         (_compared(row["option"]),
          row["device_class"], row["drive_model"] + (" (simulated)" if row["simulated"] else ""),
          load_name(row["load_point"]), row["drives"], interval(row), row["verdict"])
-        for row in data["verdicts"]
+        for row in verdicts
     ]
     heads = ("COMPARED", "CLASS", "DRIVE MODEL", "LOAD", "DRIVES", "A OVER B", "BETTER")
     return "\n".join([
         table(heads, rows), "A OVER B: latency with the first value over latency with the second",
         *(f"{row['option']['name']} {row['device_class']} {row['drive_model']}: {row['why']}"
-          for row in data["verdicts"] if not row["decided"]),
+          for row in verdicts if not row["decided"]),
     ])
 
 

@@ -30,18 +30,14 @@ OF_DRIVES: Tuple[Command, ...] = (
     Command(
         "wcache option ls", (), "r",
         "List the options beside the cache mode that have an entry: where each lives, its values, "
-        "and what drives have now",
+        "and what drives have now; and what `ab` has found, by option and values, device class, "
+        "drive model and load",
         lambda s, v, a: options.options(v.world()), options.render,
     ),
     Command(
         "wcache option show", ("name=option,type=CephString",), "r",
         "Show an option's entry: its values, how it is undone, what to mind about it",
         lambda s, v, a: options.one_option(**a), options.render_one,
-    ),
-    Command(
-        "wcache option verdicts", (), "r",
-        "Show what `ab` has found, by option and values, device class, drive model and load",
-        lambda s, v, a: options.verdicts(v.world()), options.render_verdicts,
     ),
     Command(
         "wcache ab",

@@ -106,14 +106,14 @@ def test_the_command_compares_what_campaigns_saw():
         ok(mgr.command("campaign start", loads="timer", observe=True))
         mgr.settle()
         mgr.now_s += 3600.0
-    found = said(mgr, "campaign compare", before="c2", after="c1")
+    found = said(mgr, "campaign show", before="c2", campaign_id="c1")
     assert (found["before"], found["after"]) == ("c1", "c2")
     assert len(found["comparison"]["rows"]) == 2
     assert found["comparison"]["rows"][0]["ratio"]["value"] == pytest.approx(1.0)
-    text = ok(mgr.command("campaign compare", before="c1", after="c2"))
+    text = ok(mgr.command("campaign show", before="c1", campaign_id="c2"))
     assert "BEFORE / AFTER (95%)" in text
     assert "60 min passed" in text or "1.0 h passed" in text
-    code, _, error = mgr.command("campaign compare", before="c1", after="c9")
+    code, _, error = mgr.command("campaign show", before="c1", campaign_id="c9")
     assert (code, "there is no campaign 'c9'" in error) == (-2, True)
 
 
@@ -122,6 +122,6 @@ def test_a_campaign_that_toggled_is_not_compared():
     mgr = a_mgr()
     said(mgr, "campaign start", loads="depth1", accept_cost=True)
     mgr.settle()
-    code, _, error = mgr.command("campaign compare", before="c1", after="c1")
+    code, _, error = mgr.command("campaign show", before="c1", campaign_id="c1")
     assert code != 0
     assert "compares the modes by itself" in error

@@ -67,7 +67,7 @@ _FAULTS: Dict[str, str] = {
     Precondition.NOT_FROZEN: "the cluster is frozen",
     Precondition.VERDICT_STANDS:
         "the verdict that the next change was planned by no longer stands (see `ceph wcache "
-        "recommend` and `ceph wcache option verdicts`)",
+        "recommend` and `ceph wcache option ls`)",
     Precondition.PLAN_STANDS: "the plan no longer fits",
 }
 # The first three and OSDS_WELL forbid measuring too (`ClusterState`).

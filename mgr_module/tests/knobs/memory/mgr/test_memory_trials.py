@@ -33,7 +33,7 @@ def test_ceph_progress_shows_a_trial_with_its_time_left_and_one_that_is_stopped_
     assert 0.0 < fraction < 0.5
     mgr.steps(60, 10.0)
     assert mgr.views.under_way()[event_id][1] > fraction
-    ok(mgr.command("memory trial stop"))
+    ok(mgr.command("rollout abort", plan_id="t1"))
     mgr.step()
     assert mgr.views.under_way() == {}
     assert mgr.views.failed(event_id) == "stopped by an admin"
@@ -46,7 +46,7 @@ def test_a_lease_is_not_given_by_a_batch_that_is_under_way_when_the_trial_ends()
 
     def stop(osd_id):
         mgr.osd_memory.meanwhile = lambda osd_id: None
-        ok(mgr.command("memory trial stop"))
+        ok(mgr.command("rollout abort", plan_id="t1"))
 
     mgr.osd_memory.meanwhile = stop  # while the first OSD is asked
     begun(mgr)
@@ -83,7 +83,7 @@ def test_a_lease_that_waits_for_the_store_is_not_given_after_the_trial_was_stopp
     mgr.store.slow = True
     while not a_trial(mgr).trial.periods:
         mgr.step(10.0)
-    ok(mgr.command("memory trial stop"))
+    ok(mgr.command("rollout abort", plan_id="t1"))
     mgr.store.slow = False
     mgr.store.answer()
     mgr.steps(5, 10.0)
@@ -94,7 +94,7 @@ def test_a_lease_that_waits_for_the_store_is_not_given_after_the_trial_was_stopp
 def test_what_is_taken_back_waits_for_no_mon():
     mgr = trying()
     mgr.store.slow = True
-    ok(mgr.command("memory trial stop"))
+    ok(mgr.command("rollout abort", plan_id="t1"))
     mgr.step(1.0)
     assert leased(mgr) == {}
 

@@ -317,12 +317,8 @@ ROWS: Tuple[Command, ...] = (
         lambda s, v, a: s.behind(MEMORY.name).trials.ask(**a), tables.trial,
     ),
     Command(
-        "wcache memory trial show", (), "r", "Show the last trial and the results of all trials",
+        "wcache memory trial show", (), "r",
+        "Show the last trial and the results of all trials; `rollout abort t1` ends one",
         lambda s, v, a: s.behind(MEMORY.name).trials.show(), tables.trial_show,
-    ),
-    Command(
-        "wcache memory trial stop", (), "rw",
-        "End a trial and take its leases back, as `rollout abort` does",
-        lambda s, v, a: s.behind(MEMORY.name).trials.stop(),
     ),
 )

@@ -8,7 +8,6 @@ from ....core import codec
 from ....core.change.preconditions import no_longer_met
 from ....core.change.rollout_state import Rollout
 from ....core.errors import ConflictError, ConsentError, MalformedError, RefusedError
-from ....core.events import STOP
 from ....core.fleet.agents import MEMORY_UNTOLD_S
 from ....core.scope import parse_scope
 from ....core.text import NOTHING, amount, command, many, typed
@@ -120,15 +119,6 @@ class Trials:
             "next": NOTHING if trial is not None and trial.trial_id in open_jobs(world.trials)
             else command("ceph wcache memory recommend"),
         }
-
-    def stop(self) -> Dict[str, Any]:
-        """`memory trial stop`: take all leases back."""
-        trial, changed = last_trial(self._engine.world()), False
-        if trial is not None:
-            with self._engine.orders() as orders:
-                changed = orders.end_trial(trial.trial_id, STOP.reason)
-        self._engine.wake()
-        return {"changed": changed, "trial_id": trial.trial_id if trial else ""}
 
     def _next_id(self, world: World) -> str:
         last = last_trial(world)
