@@ -41,14 +41,14 @@ def read_again(wcache: Wcache) -> Iterator[Any]:
         asked_s = time.monotonic()
         # an idle mgr reads at once: rounded, that could not be told from a reading before
         time.sleep(3 * ROUNDED_S)
-        wcache("mclock recommend")
+        wcache("mclock show")
 
         def since_asked() -> bool:
             ago_s = wcache("mclock show")["read_s_ago"]
             return ago_s is not None and ago_s < time.monotonic() - asked_s - ROUNDED_S
 
         wcache.wait("a new reading", since_asked)
-        shown: Dict[str, Any] = wcache("mclock recommend")
+        shown: Dict[str, Any] = wcache("mclock show")
         return shown
 
     return read

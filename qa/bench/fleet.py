@@ -1,7 +1,7 @@
 """What a large fleet costs the mgr, on the module's real code over fake ports.
 
     make bench-fleet [HOSTS=1000] [FORMAT=json]
-    make bench-fleet HOSTS=10000 BESIDE="mclock recommend,page /memory"    of the last table alone
+    make bench-fleet HOSTS=10000 BESIDE="mclock show,page /memory"    of the last table alone
 
 Ten drives on each host.  The commands are asked as a mgr asks them, from the arguments to the
 text; between two calls of `status` one host reports something new, as probes do all the time.
@@ -93,7 +93,7 @@ def measure(hosts: int, only_beside: Sequence[str] = ()) -> Figures:
     others: Dict[str, Callable[[], Any]] = {
         "": lambda: time.sleep(1.0),
         **{name: lambda name=name: _ask(mgr, name) for name in (
-            "mclock recommend", "recommend", "memory status", "memory recommend", "drive ls",
+            "mclock show", "recommend", "memory status", "memory recommend", "drive ls",
         )},
         "mclock findings": lambda: mgr.mclock.tick(mgr.engine.world()),
         **{f"page /{place}": lambda place=place: _page(app, place) for place in PAGES},
@@ -129,7 +129,7 @@ def _alone(
     sizes = {f"status {form}": len(_ask(mgr, "status", form)) for form in ("plain", "json")}
     for name in (
         "status", "health tick", "drive ls HOST", "drive ls (all)", "mclock findings",
-        "mclock recommend", *(f"page /{place}" for place in PAGES), f"/{METRICS}",
+        "mclock show", *(f"page /{place}" for place in PAGES), f"/{METRICS}",
     ):
         took[name] = []
     for number in range(STATUS_CALLS):
@@ -140,7 +140,7 @@ def _alone(
     for _ in range(LS_CALLS):
         _change(mgr, "host0000")
         took["mclock findings"].append(_us(lambda: mgr.mclock.tick(mgr.engine.world())))
-        took["mclock recommend"].append(_us(lambda: _ask(mgr, "mclock recommend")))
+        took["mclock show"].append(_us(lambda: _ask(mgr, "mclock show")))
         took["drive ls (all)"].append(_us(lambda: _ask(mgr, "drive ls")))
         for place in PAGES:
             sizes[f"page /{place}"], spent = _page(app, place)

@@ -45,7 +45,7 @@ LOOKS = (
     ("recommend", {}), ("load ls", {}), ("plan ls", {}), ("auto status", {}),
     ("try", {"dry_run": True}),
     ("campaign start", {"loads": "depth1", "dry_run": True}), ("memory status", {}),
-    ("memory recommend", {}), ("mclock show", {}), ("mclock recommend", {}), ("history", {}),
+    ("memory recommend", {}), ("mclock show", {}), ("history", {}),
     ("drive-model ls", {}), ("controller ls", {}), ("evidence ls", {}),
     ("option ls", {}),
 )

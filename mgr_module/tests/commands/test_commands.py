@@ -40,7 +40,7 @@ def everything(mgr):
         ("campaign start", {"loads": "timer"}),
         ("plan ls", {}), ("auto", {"mode": "recommend"}), ("auto status", {}),
         ("auto", {"mode": "off"}), ("evidence export", {}), ("evidence ls", {}),
-        ("load ls", {}), ("mclock show", {}), ("mclock recommend", {}), ("memory status", {}),
+        ("load ls", {}), ("mclock show", {}), ("memory status", {}),
         ("memory recommend", {}),
         ("memory trial show", {}),
         ("try", {"accept_cost": True}), ("try", {}), ("drive-model ls", {}),

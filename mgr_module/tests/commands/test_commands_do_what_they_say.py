@@ -258,7 +258,7 @@ def test_a_plan_where_all_is_as_it_should_be_is_no_error():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("prefix", ["recommend", "plan", "mclock recommend"])
+@pytest.mark.parametrize("prefix", ["recommend", "plan", "mclock show"])
 def test_a_device_class_that_does_not_exist_is_named(prefix):
     for mgr in (a_mgr(), measured()):
         error = refused(mgr, prefix, errno.ENOENT, scope="class:zzz")

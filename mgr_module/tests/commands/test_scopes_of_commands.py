@@ -27,7 +27,7 @@ def test_drives_are_listed_by_scope(scope, osds):
 
 @pytest.mark.parametrize(("prefix", "scope", "number", "error"), [
     ("auto", "host:h1", errno.EINVAL, f"scope 'host:h1' is not known here: {OF_CLASS}"),
-    ("mclock recommend", "osd.0", errno.EINVAL, f"scope 'osd.0' is not known here: {OF_CLASS}"),
+    ("mclock show", "osd.0", errno.EINVAL, f"scope 'osd.0' is not known here: {OF_CLASS}"),
     ("memory recommend", "osd.0", errno.EINVAL, f"scope 'osd.0' is not known here: {OF_HOST}"),
     ("memory trial start", "cluster", errno.EINVAL,
      "a trial is of OSDs of one device class: use class:NAME"),

@@ -135,7 +135,7 @@ def test_measure_recommend_apply_and_roll_back(mgr):
     assert all(row["setting"] == "write back" for row in shown["measured"])
     assert all(row["iops_low"] < row["iops"] < row["iops_high"] for row in shown["measured"])
     assert shown["job"]["bytes_written"] == 12 * CALL_BYTES
-    (advice,) = asked(mgr, "mclock recommend")["classes"]
+    (advice,) = asked(mgr, "mclock show")["classes"]
     value = round(math.exp(sum(
         math.log(300.0 + o + c) for o in range(3) for c in range(4)) / 12))
     assert advice["shadowing"] == ["osd.0"]
@@ -150,7 +150,7 @@ def test_measure_recommend_apply_and_roll_back(mgr):
     assert mgr.config.kept == {("osd/class:hdd", HDD): f"{value}.000000"}
     assert [c["status"] for c in asked(mgr, "mclock show")["changes"]] == ["done"]
     assert asked(mgr, "plan", knob="mclock")["changes"] == []
-    assert asked(mgr, "mclock recommend")["classes"][0]["commands"] == []
+    assert asked(mgr, "mclock show")["classes"][0]["commands"] == []
 
     assert asked(mgr, "rollback")["changed"] is True
     mgr.step()
@@ -203,7 +203,7 @@ def test_what_was_seen_of_a_value_outlives_the_mgr(mgr):
 def test_a_measurement_in_a_mode_that_is_gone_is_not_recommended(mgr):
     measure(mgr)
     switch(mgr, THROUGH, "h0", "h1", "h2", "h3")
-    (advice,) = asked(mgr, "mclock recommend")["classes"]
+    (advice,) = asked(mgr, "mclock show")["classes"]
     assert advice["commands"] == []
     assert "osd.0 was measured in write back" in " ".join(advice["warnings"])
     assert "no measurement is still valid" in str(asked(mgr, "plan", knob="mclock")["left_alone"])
@@ -329,8 +329,8 @@ def test_an_osd_that_refuses_and_a_silent_probe_end_it_with_the_reason(mgr):
 def test_where_mclock_does_not_schedule_nothing_is_benched_and_it_says_so(mgr):
     mgr.compiled_queue = "wpq"
     assert "schedules by wpq, not by mClock" in not_begun(mgr, accept_cost=True)
-    assert asked(mgr, "mclock recommend")["other_schedulers"] == ["wpq"]
-    assert "schedule by wpq" in mgr.command("mclock recommend")[1]
+    assert asked(mgr, "mclock show")["other_schedulers"] == ["wpq"]
+    assert "schedule by wpq" in mgr.command("mclock show")[1]
     mgr.config.kept[("osd", "osd_op_queue")] = "mclock_scheduler"
     mgr.step()
     mgr.step()
@@ -435,13 +435,12 @@ def test_a_bad_argument_gets_one_clear_line(mgr, arguments, said, dry_run):
     assert said in refused(mgr, "campaign start", **asked)
 
 
-@pytest.mark.parametrize("prefix", ["show", "recommend"])
-def test_every_look_has_text_with_and_without_measurements(mgr, prefix):
-    before = mgr.command(f"mclock {prefix}")
+def test_it_has_text_with_and_without_measurements(mgr):
+    before = mgr.command("mclock show")
     measure(mgr)
     apply(mgr)
     mgr.step()
-    after = mgr.command(f"mclock {prefix}")
+    after = mgr.command("mclock show")
     assert before[0] == after[0] == 0
     assert "next: ceph wcache campaign" in before[1]
     assert "None" not in before[1] + after[1]

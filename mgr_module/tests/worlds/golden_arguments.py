@@ -166,7 +166,7 @@ def mclock(say):
     mgr.settle()
     ok(mgr.command("campaign start", loads="capacity", calls=3, accept_cost=True))
     mgr.settle()
-    say(mgr, "mclock recommend", scope="class:hdd")
+    say(mgr, "mclock show", scope="class:hdd")
     say(mgr, "plan", knob="mclock", scope="class:hdd")
     for dry_run in (True, False):
         say(mgr, "apply", plan_id="p1", dry_run=dry_run)

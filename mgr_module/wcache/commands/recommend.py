@@ -263,7 +263,7 @@ def stale_keys_text(data: Mapping[str, Any]) -> List[str]:
     return [
         "a change of cache mode makes mClock's stored capacities stale "
         f"({named(keys)}); after it, run `ceph wcache campaign start --loads=capacity` and `ceph "
-        "wcache mclock recommend`"
+        "wcache mclock show`"
     ]
 
 

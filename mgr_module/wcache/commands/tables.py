@@ -128,7 +128,8 @@ DONE: Mapping[str, Tuple[str, str]] = {
     "wcache freeze": ("", ""),
     "wcache leave": ("", ""),
     "wcache drive-model trust": ("", ""),
-    "wcache memory trial start": ("trial {trial_id} begins", "ceph wcache rollout abort {trial_id}"),
+    "wcache memory trial start": (
+        "trial {trial_id} begins", "ceph wcache rollout abort {trial_id}"),
 }
 # What names what was begun: an answer without any of them has begun nothing.
 IDS = ("plan_id", "trial_id", "campaign_id")

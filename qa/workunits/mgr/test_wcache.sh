@@ -26,7 +26,7 @@ for _ in $(seq 60); do
 done
 
 for command in status "drive ls" "controller ls" "drive-model ls" "agent ls" "campaign ls" \
-    recommend "load ls" "plan ls" "mclock show" "mclock recommend" "memory status" \
+    recommend "load ls" "plan ls" "mclock show" "memory status" \
     "memory recommend" "memory trial show" "auto status" "evidence ls" history; do
     # shellcheck disable=SC2086
     ceph wcache $command > /dev/null

@@ -16,7 +16,7 @@ from ....core.experiment.run_state import RunStatus
 from ....core.jobs import Holding, Touched
 from ....core.loads import CAPACITY_CALL_BYTES, SCHEDULER
 from ....core.model import Finding, LoadPoint
-from ....core.scope import parse_scope
+from ....core.scope import Scope, parse_scope
 from ....core.text import NOTHING, command, named
 from ....engine.engine import Engine
 from ....engine.storing.archive import Archive, StoredKind
@@ -268,11 +268,14 @@ class MclockPlanner(Planner):
 
     # ---- look
 
-    def show(self) -> Dict[str, Any]:
-        """`mclock show`: what was measured, how far a measurement is, and what was set."""
-        world = self._engine.world()
-        rows = []
-        for item in sorted(self.capacities(world), key=lambda item: item.osd_id):
+    def show(self, scope: Optional[str] = None) -> Dict[str, Any]:
+        """`mclock show`: what was measured and set, what to set, and what overrides it."""
+        wanted, world = parse_scope(scope, ("class",)), self._engine.world()
+        require_scope(world, wanted)
+        rows, capacities = [], self.capacities(world)
+        for item in sorted(capacities, key=lambda item: item.osd_id):
+            if not wanted.has_class(item.device_class):
+                continue
             told = of_one(item.iops)
             interval = (None, None, None) if told is None else (told.iops, told.low, told.high)
             iops, low, high = (None if end is None else round(end, 1) for end in interval)
@@ -297,15 +300,11 @@ class MclockPlanner(Planner):
                 for r in sorted(world.plans, key=lambda plan: plan.created_at_s)
                 if MCLOCK.name in knobs_of(r)
             ],
-            **_reading(world),
-            "next": command("ceph wcache mclock recommend") if rows else FORECAST,
+            **self._recommended(world, wanted, measured=bool(capacities)),
         }
 
-    def recommend(self, scope: Optional[str] = None) -> Dict[str, Any]:
-        """`mclock recommend`: what to set, what overrides it, and the commands by hand."""
-        wanted, world = parse_scope(scope, ("class",)), self._engine.world()
-        require_scope(world, wanted)
-        rows, measured = [], self.capacities(world)
+    def _recommended(self, world: World, wanted: Scope, *, measured: bool) -> Dict[str, Any]:
+        rows = []
         for advice in advise(self.gather(world, with_wanted=True)) if measured else ():
             if wanted.has_class(advice.device_class):
                 plain = codec.to_plain(advice)
@@ -369,13 +368,9 @@ def _reading(world: World) -> Dict[str, Any]:
 
 ROWS: Tuple[Command, ...] = (
     Command(
-        "wcache mclock show", (), "r",
-        "Show measured capacities with their intervals, and what was set",
-        lambda s, v, a: s.behind(MCLOCK.name).show(), tables.show,
-    ),
-    Command(
-        "wcache mclock recommend", (SCOPE,), "r",
-        "Recommend osd_mclock_max_capacity_iops_* per device class, with the commands",
-        lambda s, v, a: s.behind(MCLOCK.name).recommend(a.get("scope")), tables.recommend,
+        "wcache mclock show", (SCOPE,), "r",
+        "Show measured capacities with their intervals, what was set, and what is recommended for "
+        "osd_mclock_max_capacity_iops_* per device class, with the commands",
+        lambda s, v, a: s.behind(MCLOCK.name).show(a.get("scope")), tables.show,
     ),
 )

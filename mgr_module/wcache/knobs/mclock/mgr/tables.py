@@ -41,19 +41,16 @@ def show(data: Mapping[str, Any]) -> str:
         heads = ("OSD", "CLASS", "DRIVE MODELS", "MEASURED IN", "CALLS", "IOPS (95%)", "AT (UTC)",
                  "NOTE")
         lines += ["", table(heads, rows)]
-    else:
-        lines.append("no capacity is measured yet")
     for change in data["changes"]:
         reason = f" ({change['reason']})" if change["reason"] else ""
         lines.append(
             f"{change['change_id']}: {many(change['changes'], 'change')} of "
             f"{when(change['created_at_s'])}, {change['status']}{reason}"
         )
-    return "\n".join([*lines, *_reading_lines(data)])
+    return "\n\n".join(filter(None, ["\n".join(lines), *_recommended(data)]))
 
 
-def recommend(data: Mapping[str, Any]) -> str:
-    """`ceph wcache mclock recommend`."""
+def _recommended(data: Mapping[str, Any]) -> List[str]:
     blocks = [_advice(row) for row in data["classes"]]
     lines = []
     if data["other_schedulers"]:
@@ -65,7 +62,7 @@ def recommend(data: Mapping[str, Any]) -> str:
     lines += _reading_lines(data)
     if not data["classes"]:
         lines.append("no capacity is measured yet")
-    return "\n\n".join([*blocks, "\n".join(lines)])
+    return [*blocks, "\n".join(lines)]
 
 
 def _advice(row: Mapping[str, Any]) -> str:
