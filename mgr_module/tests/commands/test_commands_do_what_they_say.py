@@ -125,7 +125,8 @@ def test_a_frozen_cluster_lets_a_plan_be_taken_back_and_nothing_be_changed():
 def test_a_plan_under_way_or_in_place_is_not_applied_again_and_says_so():
     mgr = applying()
     assert said(mgr, "apply", plan_id="p1") == {
-        "format_version": 1, "plan_id": "p1", "changed": False, "status": "running"
+        "format_version": 1, "plan_id": "p1", "changed": False, "status": "running",
+        "text": "nothing changes: p1 is running", "undo": "", "next": "ceph wcache rollout show p1",
     }
     mgr.settle()
     assert said(mgr, "apply", plan_id="p1")["changed"] is False
