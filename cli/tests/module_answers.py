@@ -73,8 +73,8 @@ def _result() -> Result:
         "c1.0.0", "c1", "h1", 3, "hdd", "d1", "d1", MODEL, LoadPoint.OSD_BENCH_DEPTH1,
         Verdict.WRITE_THROUGH, 4, 17.6, 98304, "decided", 9.5, 7.0, 12.1,
         "the 99% interval lies wholly above 1.1",
-        ModeSummary(12, 6000.0, 2100.0, 4000.0, 4000.0, 5000.0, 9000.0, None, 9000.0),
-        ModeSummary(12, 966.0, 700.0, 400.0, 400.0, 500.0, 2000.0, None, 2000.0),
+        ModeSummary(12, 6000.0, 2100.0, 4000.0, 4000.0, 5000.0, 9000.0, None, 9000.0, 4750.0),
+        ModeSummary(12, 966.0, 700.0, 400.0, 400.0, 500.0, 2000.0, None, 2000.0, 500.0),
         ("few samples",),
     )
 
@@ -139,7 +139,7 @@ def everything() -> Dict[str, Any]:
         "plan ls": {"format_version": 1, "plans": [{"plan_id": "p1"}]},
         "plan show p1": {
             "format_version": 1, **codec.to_plain(plan),
-            "changes": [{**row, "ratio": 10.0} for row in plain_changes((change,), False)],
+            "changes": [{**row, "ratio": 10.0} for row in plain_changes((change,), False, {})],
         },
         "history 1000": {"format_version": 1, "history": [
             {"at_s": 1.7e9, "who": "admin", "what": "c1", "text": f"started {HOSTILE}"}

@@ -88,6 +88,7 @@ def _measured(
         for mode in ("write_back", "write_through")
     )
     ratio = back_us / through_us
+    back, through = replace(back, level_us=back_us), replace(through, level_us=through_us)
     better = kind == 0
     result = Result(
         record_id, "c1", setup.hostname, osd, "hdd" if better else "ssd", setup.domain_id,

@@ -58,7 +58,7 @@ def test_in_a_log_a_change_is_one_line_and_nothing_else_for_a_minute():
     )
     assert lines[2] == "c1.0 h1 sda?[2J: done"
     assert lines[3].startswith("campaign c1: done, 17.6 s of drive time, 96.0 KiB written")
-    assert "write through, cache off 5.00 ms -> 500 us (-89%, 99%: -92 to -86)" in lines[4]
+    assert "write through, cache off 4.75 ms -> 500 us (-89%, 99%: -92 to -86)" in lines[4]
     assert len(lines) == 5
     assert "\x1b" not in text
 

@@ -13,6 +13,7 @@ from wcache.core.experiment.matrix import MATRIX_FORMAT, Matrix
 from wcache.core.loads import MATERIAL_RATIO
 from wcache.core.model import load_name
 from wcache.core.record import RECORD_BYTES_MAX, Record
+from wcache.core.text import amount
 
 from .files import read_text
 from .matrix_table import matrix_lines
@@ -137,5 +138,5 @@ def _heading(result: Dict[str, Any]) -> List[str]:
         f"(osd.{subject['osd_id']} {alike['role']}), {load_name(alike['load_point'])}"
         + (f" [{'; '.join(marks)}]" if marks else ""),
         f"{result['pairs']} pairs in {result['seconds']:.1f} s of drive time, "
-        f"{result['bytes_written']} bytes written",
+        f"{amount(result['bytes_written'])} written",
     ]

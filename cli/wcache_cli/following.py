@@ -8,7 +8,8 @@ from typing import Any, Dict, List, Mapping, Tuple
 from wcache.core.change.time_left import between
 from wcache.core.errors import MalformedError, NotFoundError
 from wcache.core.model import load_name
-from wcache.core.text import amount, duration, many, time_left, turned_off, when
+from wcache.core.text import amount, duration, many, time_left, when
+from wcache.core.verdict.result import turned_off
 
 from .answers import Answers
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any, List, Mapping
 
 from wcache.core.model import CacheMode
-from wcache.core.text import table
+from wcache.core.text import latency, table
 
 from .tables import ratio_text
 
 HEADS = (
-    "PATTERN", "SYNC", "DEPTH", "WRITE BACK us", "WRITE THROUGH us", "RATIO", "99% INTERVAL",
+    "PATTERN", "SYNC", "DEPTH", "WRITE BACK", "WRITE THROUGH", "RATIO", "99% INTERVAL",
     "BETTER",
 )
 MEANING = "evidence about this drive: none of these loads is an OSD's, so none decides for one"
@@ -21,7 +21,7 @@ def matrix_lines(found: Mapping[str, Any]) -> List[str]:
     rows = [
         (
             cell["pattern"], cell["sync"], cell["depth"],
-            *(f"{cell['per_mode'][mode.value]['p50_us']:.4g}" for mode in CacheMode),
+            *(latency(cell["per_mode"][mode.value]["p50_us"]) for mode in CacheMode),
             ratio_text(cell["ratio"]),
             f"{ratio_text(cell['ratio_low'])} to {ratio_text(cell['ratio_high'])}", cell["better"],
         )

@@ -22,11 +22,10 @@ from wcache.core.text import (
     duration,
     latency,
     named,
-    ratio,
     short_id,
-    turned_off,
     when,
 )
+from wcache.core.verdict.result import turned_off
 
 from . import report_story
 from .evidence import Evidence
@@ -50,7 +49,7 @@ def render(evidence: Evidence, *, now_s: Optional[float] = None) -> str:
     )
     environment.filters.update(
         amount=amount, before_after=before_after, duration=duration, latency=latency,
-        load_name=load_name, named=named, pin_word=pin_word, ratio=ratio,
+        load_name=load_name, named=named, pin_word=pin_word,
         setting_of=report_story.setting_of, short_id=short_id, turned_off=turned_off, when=when,
     )
     records = {record.record_id: record for record in evidence.records}

@@ -16,6 +16,7 @@ from wcache.core.text import (
     duration,
     latency,
     many,
+    relative,
     setting,
 )
 
@@ -173,22 +174,18 @@ def _done(evidence: Evidence, measured: Sequence[Mapping[str, Any]]) -> List[str
 
 
 def _verdicts(evidence: Evidence) -> Iterable[Mapping[str, Any]]:
-    """Each drive model at each load, with the median over its drives of each mode's median."""
-    results = {row["record_id"]: row for c in evidence.campaigns for row in c["results"]}
+    """Each drive model at each load, with what is expected of one more drive."""
     for item in evidence.recommendations:
-        mine = [results[key] for key in item["record_ids"] if key in results]
         for load in item["loads"]:
-            row = {
+            coming = {
+                "interval": "95%", "ratio": load["ratio"] if load["next_low"] else None,
+                "ratio_low": load["next_low"], "ratio_high": load["next_high"],
+            }
+            yield {
                 **load, "verdict_at_it": load["verdict"], "verdict": item["verdict"],
+                "next": relative(coming).strip(" ()"),
                 **{key: item[key] for key in ("device_class", "drive_model", "simulated")},
             }
-            for mode in ("write_back", "write_through"):
-                medians = [
-                    r[mode]["p50_us"] for r in mine
-                    if r["load_point"] == load["load_point"] and r[mode]["p50_us"] is not None
-                ]
-                row[mode] = {"p50_us": median(medians) if medians else None}
-            yield row
 
 
 def _plan_line(plan: Mapping[str, Any]) -> str:

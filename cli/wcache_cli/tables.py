@@ -7,6 +7,7 @@ from typing import Any, Dict, List, Mapping, Optional
 from wcache.core.experiment.run_state import FIRST_LOOK
 from wcache.core.model import CacheMode, Verdict
 from wcache.core.options.entries import CACHE_MODES, Arms, OptionTrial, arms_of
+from wcache.core.text import latency, table
 
 COLUMNS = ("mean", "std", "min", "p25", "p50", "p75", "p90", "p99", "max")
 
@@ -21,23 +22,14 @@ def mode_table(
     per_mode: Mapping[str, Mapping[str, Any]], arms: Arms = CACHE_MODES
 ) -> List[str]:
     """A line of latencies for each arm, and one of its stalls."""
-    header = ["latency in us", "n", *COLUMNS, "stalls below"]
-    rows = [header]
+    rows = []
     for mode, found in per_mode.items():
-        row = [arms.name(CacheMode(mode)), str(found["n"])]
-        for column in COLUMNS:
-            row.append(_microseconds(found, column))
         below = found.get("stall_rate_below")
-        row.append("-" if below is None else f"{below:.2%}")
-        rows.append(row)
-    widths = [max(len(row[i]) for row in rows) for i in range(len(header))]
-    return [
-        "  ".join(
-            cell.ljust(width) if i == 0 else cell.rjust(width)
-            for i, (cell, width) in enumerate(zip(row, widths))
-        ).rstrip()
-        for row in rows
-    ]
+        rows.append((
+            arms.name(CacheMode(mode)), found["n"], *(_latency(found, name) for name in COLUMNS),
+            "-" if below is None else f"{below:.2%}",
+        ))
+    return table(("latency", "n", *COLUMNS, "stalls below"), rows).splitlines()
 
 
 def write_lines(per_mode: Mapping[str, Mapping[str, Any]], arms: Arms) -> List[str]:
@@ -47,26 +39,22 @@ def write_lines(per_mode: Mapping[str, Mapping[str, Any]], arms: Arms) -> List[s
         writes = found.get("client_writes")
         if writes is not None:
             parts = ", ".join(
-                f"{name} about {_figure(writes[f'{name}_about_us'])}"
+                f"{name} about {latency(writes[f'{name}_about_us'])}"
                 for name in ("p50", "p90", "p99") if f"{name}_about_us" in writes
             )
             lines.append(
-                f"{writes['n']} client writes in {arms.name(CacheMode(mode))}, in us: {parts} "
+                f"{writes['n']} client writes in {arms.name(CacheMode(mode))}: {parts} "
                 "(read from buckets a factor of 2 wide)"
             )
     return lines
 
 
-def _microseconds(found: Mapping[str, Any], column: str) -> str:
+def _latency(found: Mapping[str, Any], column: str) -> str:
     value = found.get(f"{column}_us")
     if value is not None:
-        return _figure(value)
+        return latency(value)
     bound = found.get(f"{column}_at_least_us")
-    return "-" if bound is None else f">={_figure(bound)}"
-
-
-def _figure(value: float) -> str:
-    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+    return "-" if bound is None else f">={latency(bound)}"
 
 
 def result_lines(result: Dict[str, Any]) -> List[str]:

@@ -16,8 +16,8 @@ from typing import Any
 
 from harness import HarnessError
 from wcache.core.model import LoadPoint, Verdict
-from wcache.core.text import amount, duration, latency, table
-from wcache.core.text import ratio as ratio_words
+from wcache.core.text import amount, before_after, duration, table
+from wcache.core.verdict.result import turned_off
 from wcache_sim.toml_table import DriveFileError
 
 from . import campaign
@@ -181,26 +181,24 @@ def _summary(stage: Stage, applied: dict[str, Any]) -> None:
             truth = drive.spec.truth[LoadPoint(r["load_point"])].verdict.value
             rows.append([
                 drive.name, r["device_class"], r["load_point"],
-                latency(r["write_back"]["p50_us"]), latency(r["write_through"]["p50_us"]),
-                ratio_words(r), r["verdict"], "yes" if r["verdict"] == truth else f"no: {truth}",
+                turned_off(r), r["verdict"], "yes" if r["verdict"] == truth else f"no: {truth}",
                 duration(r["seconds"]), amount(r["bytes_written"]),
             ])  # fmt: skip
     say(bold("measured"))
-    say(table(("DRIVE", "CLASS", "LOAD", "WRITE BACK", "WRITE THROUGH", "RATIO (99%)", "VERDICT",
-               "AS MODELLED", "TIME", "WRITTEN"), rows))
+    say(table(("DRIVE", "CLASS", "LOAD", "CACHE OFF", "VERDICT", "AS MODELLED", "TIME",
+               "WRITTEN"), rows))
     _summary_of_advice(stage)
     changed = [
         [f"osd.{c['osd_id']}", c["device_class"], ", ".join(c["dev_names"]), c["mode"],
-         c["status"], latency(c["before_us"]), latency(c["after_us"]),
-         f"{c['ratio']:.2f}" if c["ratio"] is not None else "-",
+         c["status"], before_after(c["before_us"], c["after_us"]),
          duration(c["seconds"]), amount(c["bytes_written"])]
         for c in applied["changes"]
     ]  # fmt: skip
     if changed:
         say("")
         say(bold("changed, measured before and after, then rolled back"))
-        say(table(("OSD", "CLASS", "DRIVE", "TO", "APPLY", "BEFORE", "AFTER", "RATIO", "TIME",
-                   "WRITTEN"), changed))
+        say(table(("OSD", "CLASS", "DRIVE", "TO", "APPLY", "LATENCY", "TIME", "WRITTEN"),
+                  changed))
         if applied["reason"]:
             say(f"plan {applied['plan_id']}: {applied['reason']}")
     say("")

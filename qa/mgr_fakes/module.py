@@ -146,7 +146,11 @@ class FakeAnalysis:
         verdict = "no material difference"
         if ratio > MATERIAL_RATIO or ratio < 1 / MATERIAL_RATIO:
             verdict = "write through" if ratio > 1 else "write back"
-        mode = {"n": len(record.pairs), "p50_us": 1.0}
+        unit = 1e-3 if record.pairs[0].write_back.samples_ns else 1e6
+        modes = {
+            mode.value: {"n": len(record.pairs), "p50_us": 1.0, "level_us": unit * level}
+            for mode, level in zip(CacheMode, (back, through))
+        }
         fast = any("WCACHE_FLUSH_TOO_FAST" in str(item) for item in self.findings)
         trusted = {"verdict": verdict, "why": "medians"} if fast else None
         verdict = "insufficient data" if fast else verdict
@@ -155,7 +159,7 @@ class FakeAnalysis:
             "ratio_low": ratio * 0.98, "ratio_high": ratio * 1.02, "warnings": [],
             "findings": self.findings, "if_plp_trusted": trusted,
             "pin_price_us": 300.0, "write_through_commit_us": self.commit_us,
-            "per_mode": {"write back": mode, "write through": mode},
+            "per_mode": modes, "tail_verdict": verdict,
         }
 
     @staticmethod

@@ -58,6 +58,19 @@ def test_an_osd_that_moves_data_in_half_of_the_periods_makes_no_verdict_wrong(ra
     assert 2 * found.count(verdict) > len(found)
 
 
+@pytest.mark.parametrize("record", [
+    made(1.08, sample_sd=0.3, period_sd=0.1),
+    synthetic.counter_record(
+        synthetic.lognormal(random.Random(1), ratio=0.7, period_sd=0.1), 9, ["txc_commit_lat"]
+    ),
+])
+def test_the_latencies_of_the_modes_have_the_ratio_of_the_pairs(record):
+    found = analyse(record, OPTIONS)
+    on_us, off_us = (found["per_mode"][mode.value]["level_us"] for mode in CacheMode)
+    assert on_us / off_us == pytest.approx(found["ratio"], rel=1e-6)
+    assert 2_000 < off_us < 50_000
+
+
 def test_fewer_than_four_pairs_decide_nothing_and_go_on():
     result = analyse(made(50.0, pairs=3), OPTIONS)
     assert (result["verdict"], result["stop"]) == ("insufficient data", False)

@@ -57,6 +57,20 @@ def traffic(pairs, ratio, tail_ratio, seed=1, **spread):
     return with_histograms(record, lambda mode: drawn(rng, middles[mode.value], **spread))
 
 
+@pytest.mark.parametrize(("tail_ratio", "said"), [
+    (3.0, "write through"), (1.0, "insufficient data"),
+])
+def test_buckets_show_that_a_tail_gains_and_never_that_it_does_not(tail_ratio, said):
+    found = analyse(traffic(20, 3.0, tail_ratio, sd=0.1), OPTIONS)
+    assert found["tail_verdict"] == said
+
+
+def test_samples_show_that_a_tail_does_not_gain():
+    draw = synthetic.lognormal(random.Random(1), ratio=1.0, sample_sd=0.02, period_sd=0.02)
+    record = synthetic.record(draw, 20)
+    assert analyse(record, OPTIONS)["tail_verdict"] == "no material difference"
+
+
 def tail_verdict(found):
     seen = sequential.spread(found)
     return verdict_of(seen, OPTIONS.margin + summary.SLACK)

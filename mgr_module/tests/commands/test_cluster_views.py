@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
-from module_world import measured, ok, said
+from module_world import measured, ok, said, unwrapped
 from wcache.core.cluster import SlowOsd
 from wcache.core.record import Precondition
 
@@ -29,7 +29,7 @@ def a_fleet(*per_host):
 
 def seen(mgr, **what):
     mgr.view.state = replace(mgr.view.state, **what)
-    return ok(mgr.command("status", format="plain")), said(mgr, "status")["cluster"]
+    return unwrapped(ok(mgr.command("status", format="plain"))), said(mgr, "status")["cluster"]
 
 
 def slow(mgr, *osd_ids, ago_s=3600.0):
@@ -55,7 +55,7 @@ def test_ill_and_busy_osds_are_counted_by_reason():
         slow_op_osds=frozenset((4,)),
     )
     assert (
-        "ill OSDs:  4 of 6 are left alone: 2 have PGs that are active+undersized+degraded, "
+        "ill OSDs: 4 of 6 are left alone: 2 have PGs that are active+undersized+degraded, "
         "1 has slow operations (SLOW_OPS), 1 is not up and in"
     ) in plain
     assert "busy OSDs: 1 of 6 move data" in plain
@@ -136,8 +136,8 @@ def test_a_cluster_that_is_not_healthy_is_told_by_what_is_wrong():
     mgr = a_fleet(3)
     plain, _ = seen(mgr, missed=(Precondition.CLUSTER_HEALTHY,), sick=SICK)
     told = f"the cluster is not healthy: {', '.join(SICK)}"
-    assert f"cluster:   nothing is measured or changed: {told}" in plain
-    assert told in ok(mgr.command("", format="plain"))
+    assert f"cluster: nothing is measured or changed: {told}" in plain
+    assert told in unwrapped(ok(mgr.command("", format="plain")))
     data = said(mgr, "try", dry_run=True)
     assert data["sick"] == [*SICK]
     assert data["next"] == "ceph wcache status  # says what of the cluster is waited for"

@@ -22,7 +22,7 @@ def test_the_raw_pairs_are_those_of_the_record():
     assert {p["write_through_us"] for p in result["raw_pairs"]} == {4000.0}
     text = ok(mgr.command("explain", scope="osd.2"))
     assert "PAIR" in text
-    assert "20.00 ms    4.00 ms         5.00" in text
+    assert "20.00 ms    4.00 ms        -80%" in text
     assert "osd.1" not in text
 
 

@@ -39,6 +39,11 @@ LOOKS_NOW_AND_THEN = (
     ("drive-model ls", {}), ("evidence ls", {}), ("evidence export", {}),
 )
 # a seed is a number of any length
+# A command that stands alone on its line, after its label or in backticks.
+_COMMAND = r"(ceph|wcache|wcache-probe|for|echo|sdparm|hdparm|nvme|cat) "
+PASTED = re.compile(
+    rf" *((next|undo|or|instead, by wcache): +)?({_COMMAND}.*|`{_COMMAND}[^`]*`[.,;:]?)"
+)
 _RANDOM = re.compile(r'\b[0-9a-f]{8,64}\b|(?<="seed": )\d+|(?<=, seed )\d{4,}')
 
 
@@ -219,6 +224,19 @@ def test_every_command_prints_what_it_printed(said_now, name):
         FOLDER.mkdir(exist_ok=True)
         path.write_text(said_now[name])
     assert said_now[name] == path.read_text()
+
+
+def wide_lines(text):
+    """Lines that are wider than 120 columns, of plain answers: scripts and errors are none."""
+    for part in re.split(r"(?m)^(?=\$ ceph )", text):
+        command, _, answer = part.partition("\n")
+        if command.endswith("--format plain  -> 0") and not answer.startswith(("#", "{")):
+            yield from (line for line in answer.split("\n") if len(line) > 120)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_only_what_is_pasted_is_wider_than_a_terminal(said_now, name):
+    assert [line for line in wide_lines(said_now[name]) if not PASTED.fullmatch(line)] == []
 
 
 def test_each_file_is_of_a_stage():

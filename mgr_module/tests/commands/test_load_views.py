@@ -52,7 +52,7 @@ def test_the_class_is_that_of_the_newest_result():
 def test_an_idle_osd_has_no_shares_and_the_table_says_so():
     idle = LoadProfile((HourLoad(0),))
     text = load_text(load_ls({3: idle}, [RESULT], {}))
-    assert text.splitlines()[1].split() == ["osd.3", "hdd", "1", "0", *["-"] * 9]
+    assert text.splitlines()[1].split() == ["osd.3", "hdd", "1", "0"]
 
 
 def test_where_nothing_was_measured_it_says_when_it_will_be():
@@ -82,5 +82,5 @@ def test_what_ceph_osd_perf_shows_stands_beside_it_in_whole_milliseconds():
     other = replace(RESULT, osd_id=4)
     data = load_ls({3: profile(2), 4: profile(2)}, [RESULT, other], said)
     assert [(r["commit_ms"], r["apply_ms"]) for r in data["osds"]] == [(12, 11), (None, None)]
-    lines = [line.split() for line in load_text(data).splitlines()[1:4]]
+    lines = [line.split() for line in load_text(data).splitlines()[-4:-1]]
     assert [line[-2:] for line in lines] == [["12", "11"], ["-", "-"], ["-", "-"]]

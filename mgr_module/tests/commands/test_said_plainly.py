@@ -4,11 +4,12 @@ import json
 from dataclasses import replace
 
 import pytest
-from module_world import a_mgr, applied, measured, ok, said, start
+from module_world import RealAnalysis, a_mgr, applied, measured, ok, said, start
 from test_commands import everything
 from wcache.ceph.health import CephProgress
 from wcache.commands.commands import FILES
 from wcache.commands.plans import plan_text
+from wcache.commands.status import status_text, whole_status_text
 from wcache.commands.views import LINES
 from wcache.core.text import amount, cell, many, setting, written
 
@@ -61,12 +62,39 @@ def test_a_plan_that_is_in_place_is_named_and_no_next_step_lacks_an_id():
     assert said(mgr, "plan")["plan_id"] == "p2"
 
 
-def test_a_plan_has_short_names_and_commands_of_the_cluster_once():
+def test_a_plan_says_what_to_expect_and_where_it_is_told_how_it_is_done_by_hand():
     mgr = measured()
     text = ok(mgr.command("plan"))
-    assert "p1.0 by hand on h1: sdparm --clear=WCE /dev/sda" in text
-    assert text.count("ceph wcache plan --persist") == 1
-    assert "by hand on h1: ceph" not in text
+    assert text.count("20.00 ms -> 4.00 ms (-80%)") == 3
+    assert "sdparm" not in text
+    asked = text.partition("by hand: ceph wcache ")[2].split("\n")[0]
+    assert asked == "explain model:'ACME HD1 1.0'"
+    told = ok(mgr.command("explain", scope="model:ACME HD1 1.0"))
+    assert "\n  sdparm --clear=WCE /dev/sda\n" in told
+    assert told.count("ceph wcache plan --persist") == 1
+
+
+def test_a_drive_that_was_measured_twice_is_one_drive():
+    mgr = measured(make_analysis=RealAnalysis)
+    ok(mgr.command("campaign start", loads="depth1", scope="osd.0", recheck=True, accept_cost=True))
+    mgr.settle()
+    mgr.report_all()
+    told = ok(mgr.command("explain", scope="osd.0"))
+    assert told.count("osd.0 h1 sda, all 2 experiments of this drive: 20.00 ms -> 4.00 ms") == 1
+    assert told.count("this experiment: 20.00 ms -> 4.00 ms") == 2
+    assert "all 3 drives" in told
+    (row,) = said(mgr, "recommend")["recommendations"]
+    assert (row["loads"][0]["drives"], len(row["figures"])) == (3, 3)
+
+
+def test_what_only_informs_is_counted_and_shown_where_all_is_asked_for():
+    data = said(measured(), "status")
+    note = {"code": "WCACHE_SETUP", "subject": "h1 sda", "detail": "slow", "advice": "look"}
+    data["findings"] = [{**note, "severity": "info"}, {**note, "severity": "info"}]
+    text = status_text(data)
+    assert text.endswith("2 INFO findings: ceph wcache status --all")
+    assert "WCACHE_SETUP" not in text
+    assert "INFO WCACHE_SETUP h1 sda: slow" in whole_status_text(data)
 
 
 def test_like_steps_of_a_setting_are_one_line():

@@ -3,7 +3,7 @@
 import pytest
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
-from module_world import WB, WT, ok, said
+from module_world import WB, WT, ok, said, unwrapped
 from wcache.core.model import PlpHint
 
 FAST = {"code": "WCACHE_FLUSH_TOO_FAST", "detail": "0.01 ms for a disk"}
@@ -126,7 +126,7 @@ def test_the_column_says_where_the_hint_comes_from():
     said(mgr, "drive-model trust", drive_model=model(mgr), reason=REASON)
     (drive,) = said(mgr, "drive ls")["drives"]
     assert drive["plp"] == "trusted"
-    text = ok(mgr.command("drive-model ls"))
+    text = unwrapped(ok(mgr.command("drive-model ls")))
     assert REASON in text
     assert "and hinted: VPD page 86h: NV_SUP" in text
 

@@ -23,6 +23,7 @@ def looks(say):
     mgr = applied()
     say(mgr, "drive ls", scope="host:h1")
     say(mgr, "drive ls", all=True)
+    say(mgr, "status", all=True)
     say(mgr, "drive reload", scope="host:h2")
     say(mgr, "agent ls", all=True)
     say(mgr, "recommend", scope="class:hdd")

@@ -47,6 +47,11 @@ def ok(answer):
     return out
 
 
+def unwrapped(text):
+    """An answer in one line, with one space between words."""
+    return " ".join(text.split())
+
+
 def said(mgr, prefix, **arguments):
     return json.loads(ok(mgr.command(prefix, format="json", **arguments)))
 

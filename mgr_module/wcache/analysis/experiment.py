@@ -202,9 +202,12 @@ def _tail(seen: Differences, unit: int, options: Materiality) -> Dict[str, Any]:
     if not seen.tail:
         return dict.fromkeys((
             "tail_ratio", "tail_ratio_low", "tail_ratio_high", "tail_log_ratio", "tail_pair_sd",
-            "tail_material_ratio",
+            "tail_material_ratio", "tail_verdict",
         ))
     spread = sequential.spread(seen.tail)
+    verdict = verdict_of(spread, options.margin + seen.tail_slack)
+    if verdict is Verdict.NO_DIFFERENCE and seen.tail_slack:
+        verdict = Verdict.INSUFFICIENT  # buckets hide a difference
     found = sequential.interval(spread, DECIDE_ALPHA)
     return {
         "tail_ratio": ratio(found.mean),
@@ -214,4 +217,5 @@ def _tail(seen: Differences, unit: int, options: Materiality) -> Dict[str, Any]:
         "tail_pair_sd": summary.rounded(spread.sd * math.sqrt(unit)),
         # what its interval must lie beyond to count
         "tail_material_ratio": ratio(options.margin + seen.tail_slack),
+        "tail_verdict": verdict.value,
     }

@@ -142,6 +142,7 @@ def differences(
 def per_mode(pairs: Sequence[Pair], counter: str) -> Dict[str, Any]:
     """Summary of all samples per mode; of the per-period means where counters decide.
 
+    `level_us` is the geometric mean of the mode's periods: the two have the pairs' ratio.
     `client_writes` where an OSD's histogram tells of them (`summary.client_writes`).
     """
     result = {}
@@ -152,6 +153,10 @@ def per_mode(pairs: Sequence[Pair], counter: str) -> Dict[str, Any]:
         else:
             values = [ns / 1e3 for period in periods for ns in period.samples_ns]
         result[mode.value] = summary.latencies(values)
+        if periods:
+            log = math.fsum(level(period, counter) for period in periods) / len(periods)
+            level_us = math.exp(log) / (1 if counter else 1e3)
+            result[mode.value]["level_us"] = summary.rounded(level_us)
         writes = summary.client_writes(periods)
         if writes is not None:
             result[mode.value]["client_writes"] = writes

@@ -19,8 +19,8 @@ from ..core.hardware import BcacheState, crossed_target
 from ..core.model import LoadPoint, Verdict, load_name
 from ..core.options.entries import OptionTrial
 from ..core.record import Record
-from ..core.text import amount, command, duration, table, time_left, turned_off, when
-from ..core.verdict.result import Result
+from ..core.text import amount, command, duration, table, time_left, when
+from ..core.verdict.result import Result, turned_off
 from ..engine.world import World
 from ..services.guards import require_campaign
 from ..services.outlook import ending, periods_of
@@ -108,7 +108,7 @@ def campaign(world: World, campaign_id: str) -> Dict[str, Any]:
                 "domain_ids": list(machine.spec.domain_ids),
                 "dev_names": [
                     name for domain_id in machine.spec.domain_ids
-                    for name in _dev_names(world, machine.spec.hostname, domain_id)
+                    for name in dev_names(world, machine.spec.hostname, domain_id)
                 ],
                 "status": machine.state.status.value, "reason": machine.state.reason,
                 "waits_s": _waits_s(world, machine),
@@ -121,7 +121,7 @@ def campaign(world: World, campaign_id: str) -> Dict[str, Any]:
                 "interrupted_periods": sum(w.periods for w in machine.state.waste),
             })
     results = [
-        {**told(result), "dev_names": _dev_names(world, result.hostname, result.domain_id)}
+        {**told(result), "dev_names": dev_names(world, result.hostname, result.domain_id)}
         for _, result in sorted(world.results.items()) if result.campaign_id == campaign_id
     ]
     options = codec.to_plain(one.options)
@@ -164,12 +164,11 @@ def _told_of_option(world: World, result: Result, trial: OptionTrial) -> Dict[st
         "hostname": result.hostname, "osd_id": result.osd_id,
         "device_class": result.device_class, "drive_model": str(result.drive_model),
         "simulated": result.simulated,
-        "dev_names": _dev_names(world, result.hostname, result.domain_id),
+        "dev_names": dev_names(world, result.hostname, result.domain_id),
         "load_point": result.load_point.value, "option": codec.to_plain(trial),
         "verdict": trial.arms.said(result.verdict), "decided": result.verdict.decided,
         "ratio": result.ratio, "ratio_low": result.ratio_low, "ratio_high": result.ratio_high,
-        "a_us": result.write_back.p50_us or result.write_back.mean_us,
-        "b_us": result.write_through.p50_us or result.write_through.mean_us,
+        "a_us": result.write_back.level_us, "b_us": result.write_through.level_us,
         "pairs": result.pairs, "seconds": result.seconds, "bytes_written": result.bytes_written,
         "why": result.why, "ended": result.ended,
         "warnings": list(result.warnings),
@@ -181,7 +180,7 @@ def _observed(world: World, machine: RunMachine) -> List[Dict[str, Any]]:
     spec = machine.spec
     about = {
         "run_id": spec.run_id, "hostname": spec.hostname, "domain_id": spec.domain_id,
-        "dev_names": _dev_names(world, spec.hostname, spec.domain_id),
+        "dev_names": dev_names(world, spec.hostname, spec.domain_id),
     }
     models = {setup.osd_id: str(setup.drive_model) for setup in spec.experiments}
     return [
@@ -190,7 +189,7 @@ def _observed(world: World, machine: RunMachine) -> List[Dict[str, Any]]:
     ]
 
 
-def _dev_names(world: World, hostname: str, domain_id: str) -> List[str]:
+def dev_names(world: World, hostname: str, domain_id: str) -> List[str]:
     """What the host calls the drives of a cache domain now; empty where it is gone."""
     report = world.reports.get(hostname)
     drives = report.drives if report else ()
@@ -213,8 +212,7 @@ CAMPAIGNS = (
 )
 RUNS = (
     Column("RUN", "run_id"), Column("HOST", "hostname"),
-    Column("DRIVE", lambda r: ",".join(r["dev_names"])),
-    Column("CACHE DOMAIN", lambda r: " x ".join(r["domain_ids"])),
+    Column("DRIVE", lambda r: ",".join(r["dev_names"]) or " x ".join(r["domain_ids"])),
     Column("STATUS", lambda r: r["status"] if r["waits_s"] is None
            else f"waiting, {duration(r['waits_s'])}"),
     Column("PRIOR STATE", "prior_state"),
@@ -231,8 +229,7 @@ _SPENT = (
     Column("WRITTEN", lambda r: amount(r["bytes_written"]), NUMBER),
 )
 RESULTS = (
-    *_MEASURED, Column("CACHE OFF", turned_off), Column("RATIO", "ratio", NUMBER),
-    Column("VERDICT", "verdict"), *_SPENT,
+    *_MEASURED, Column("CACHE OFF", turned_off), Column("VERDICT", "verdict"), *_SPENT,
 )
 VALUES = (*_MEASURED, Column("A OVER B", options.interval), Column("BETTER", "verdict"), *_SPENT)
 
@@ -255,8 +252,8 @@ def campaign_text(data: Mapping[str, Any]) -> str:
     ]
     if data["results"]:
         lines += ["", listing(RESULTS, data["results"]), "",
-                  "CACHE OFF: median latency with the cache on -> off, what turning it off does to "
-                  "latency, and the interval at 99%; RATIO: on over off"]
+                  "CACHE OFF: latency with the cache on -> off in this experiment, what turning it "
+                  "off does, and the interval at 99%"]
         if any(r["verdict"] == Verdict.NO_DIFFERENCE.value for r in data["results"]):
             lines.append(BY_95)
         lines += _undecided(r for r in data["results"] if not Verdict(r["verdict"]).decided)

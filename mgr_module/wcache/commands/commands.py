@@ -19,7 +19,7 @@ from ..core.errors import (
     RefusedError,
     WcacheError,
 )
-from ..core.text import FORMAT_VERSION, NOTHING, CommandLine, Rows, arguments, ticked
+from ..core.text import FORMAT_VERSION, NOTHING, CommandLine, Rows, arguments, fitted, ticked
 from ..deployment.places import checked_hostname
 from ..engine.world import World
 from ..knobs.registry import KNOBS
@@ -40,7 +40,7 @@ from .explain_view import explain, render
 from .recommend import load_ls, load_text, recommend_text
 from .rows import OF_AUTOMATION, OF_DRIVES, OF_PLANS
 from .service import Service
-from .status import bare, status_text
+from .status import bare, status_text, whole_status_text
 from .tables import IDS, done, forecast
 from .trying import tried, try_text
 from .views import (
@@ -72,9 +72,9 @@ COMMANDS: Tuple[Command, ...] = (
         lambda s, v, a: v.status(), bare,
     ),
     Command(
-        "wcache status", (), "r",
-        "Show probes, drives by model with device cache and kernel view, and findings",
-        lambda s, v, a: v.status(), status_text,
+        "wcache status", (EACH,), "r",
+        "Show probes, drives by model with both sides of the cache, and findings; --all: each",
+        lambda s, v, a: v.status(), status_text, whole_status_text,
     ),
     Command(
         "wcache drive ls", (SCOPE, EACH), "r",
@@ -402,7 +402,7 @@ def _format(command: Command, plain: Dict[str, Any], form: str, *, whole: bool) 
         return text
     comment = "# " if text.startswith("#") else ""  # it may be piped into a shell
     ends = [(name, plain[name] or "nothing") for name in ("next", "undo") if name in plain]
-    return "\n".join([text, *(f"{comment}{name}: {line}" for name, line in ends)])
+    return "\n".join([fitted(text), *(f"{comment}{name}: {line}" for name, line in ends)])
 
 
 _encoded = json.JSONEncoder(allow_nan=False).encode  # dumps() makes an encoder in each call

@@ -14,12 +14,12 @@ from ..core.fleet.foreign_rules import reloads
 from ..core.hardware import advice
 from ..core.model import CacheMode, DriveReport
 from ..core.scope import Scope, parse_scope
-from ..core.text import LISTED_MAX, Rows, amount, command, listed, named, table
+from ..core.text import LISTED_MAX, Rows, amount, command, named
 from ..core.verdict.result import plp_cell
 from ..deployment.places import Form
 from ..deployment.scripts import reloading
 from ..engine.world import World
-from .tables import LONG, Column, listing
+from .tables import LONG, Column, first_rows, listing
 
 
 def drives(world: World, within: Optional[str] = None) -> Dict[str, Any]:
@@ -108,7 +108,7 @@ def _kinds(data: Mapping[str, Any]) -> str:
     ]
     heads = ("DRIVES", "HOSTS", *(column.head for column in KINDS))
     return "\n".join([
-        *listed(table(heads, rows).splitlines(), "kinds of drives"), *_below(data),
+        *first_rows(heads, rows, "kinds of drives"), *_below(data),
         "each drive: ceph wcache drive ls --all, or of one host: "
         + command("ceph wcache drive ls host:{}", found[0][1][0]["hostname"]),
     ])
@@ -130,7 +130,7 @@ def _note(row: Row) -> str:
 DRIVES = (
     Column("HOST", "hostname"), Column("DRIVE", "dev_name"), Column("TRANSPORT", "transport"),
     Column("MODEL", lambda row: " ".join(filter(None, row["drive_model"].values()))),
-    Column("OSDS", lambda row: ",".join(
+    Column("OSDS", lambda row: ", ".join(
         sorted(f"osd.{use['osd_id']}/{use['role']}" for use in row["uses"]))),
     Column("DEVICE CACHE", lambda row: row["state"]["device_cache"]),
     Column("KERNEL VIEW", lambda row: row["state"]["kernel_view"]),

@@ -9,12 +9,13 @@ from ..core.loads import level_ns
 from ..core.model import Verdict, load_name
 from ..core.record import Record
 from ..core.scope import Scope, parse_scope
-from ..core.text import latency, ratio, relative, table, ticked
+from ..core.text import latency, pasted, relative, table, ticked
 from ..core.verdict.explaining import budgets, would_change
 from ..core.verdict.recommend import Recommendation
+from ..core.verdict.result import turned_off
 from ..engine.world import World
-from .campaigns import told
-from .recommend import Recommended, recommended_in
+from .campaigns import dev_names, told
+from .recommend import Recommended, figures, recommended_in
 from .tables import BY_95, model_of
 
 # Records whose pairs are shown of one drive model, and lines of the plain form.
@@ -62,7 +63,10 @@ def _row(
         # a factorial's pairs are those of its other drive
         kept = number < RECORDS_MAX and not result.measured_in
         record = record_of(result.record_id) if kept else None
-        measured.append({**told(result), "raw_pairs": _pairs(record)})
+        measured.append({
+            **told(result), "raw_pairs": _pairs(record),
+            "dev_names": dev_names(world, result.hostname, result.domain_id),
+        })
     return {
         **row, "measured": measured,
         "would_change": [
@@ -114,15 +118,13 @@ def _lines(row: Mapping[str, Any]) -> List[str]:
         f"why: {row['why']}",
     ]
     for load in row["loads"]:
-        lines.append(
-            f"  {load_name(load['load_point'])}: {load['verdict']}, ratio {ratio(load)}, "
-            f"{load['interval']}"
-            + (f"; {BY_95}" if load["verdict"] == Verdict.NO_DIFFERENCE.value else "")
-        )
+        lines += figures(row, load)
+        lines += [f"    {BY_95}"] if load["verdict"] == Verdict.NO_DIFFERENCE.value else []
         if load["next_low"] is not None and load["next_high"] is not None:
             lines.append(
-                f"    expected of the next drive of this model (95%): {load['next_low']:.2f} to "
-                f"{load['next_high']:.2f}"
+                "    expected of the next drive of this model: "
+                + relative({"interval": "95%", "ratio": load["ratio"],
+                            "ratio_low": load["next_low"], "ratio_high": load["next_high"]})
             )
     lines.append(
         "  (ratio is write back over write through: above 1, it is faster with the cache off)"
@@ -136,7 +138,10 @@ def _lines(row: Mapping[str, Any]) -> List[str]:
     ]
     lines += row["noop_flushes"]
     lines += [f"note: {line}" for line in row["warnings"]]
-    lines += [f"write through: {line}" for line in row["consequences"]]
+    lines += [
+        pasted(line) if line.startswith(" ") else f"write through: {line}"
+        for line in row["consequences"]
+    ]
     return [*lines, *_by_hand(row)]
 
 
@@ -146,8 +151,8 @@ def _by_hand(row: Mapping[str, Any]) -> List[str]:
         return []
     of_cluster = [line for line in row["manual"] if line.startswith("ceph ")]
     lines = [f"by hand, for example on {row['manual_on']}:"]
-    lines += [f"  {line}" for line in row["manual"] if line not in of_cluster]
-    return lines + [f"instead, by wcache: {line}" for line in of_cluster]
+    lines += [pasted(f"  {line}") for line in row["manual"] if line not in of_cluster]
+    return lines + [pasted(f"instead, by wcache: {line}") for line in of_cluster]
 
 
 def _measured(result: Mapping[str, Any]) -> List[str]:
@@ -155,16 +160,13 @@ def _measured(result: Mapping[str, Any]) -> List[str]:
         text for text in (result["why"], result["ended"]) if text not in ("", "decided")
     )
     lines = [
-        f"osd.{result['osd_id']} {result['hostname']} {result['drive_id']}, "
+        f"osd.{result['osd_id']} {result['hostname']} "
+        f"{','.join(result['dev_names']) or result['drive_id']}, "
         f"{load_name(result['load_point'])}, record {result['record_id']}: {result['verdict']}"
         + (f": {told}" if told else "")
     ]
-    back, through = (result[mode]["p50_us"] for mode in ("write_back", "write_through"))
-    if back is not None and through is not None:
-        lines.append(
-            f"  {latency(back)} with the cache on -> {latency(through)} with it off"
-            f"{relative(result)}"
-        )
+    if result["ratio"] is not None:
+        lines.append(f"  this experiment: {turned_off(result)}")
     pairs = result["raw_pairs"]
     if result["measured_in"]:
         return [*lines, f"  its pairs are those of record {result['measured_in']}"]
@@ -174,10 +176,11 @@ def _measured(result: Mapping[str, Any]) -> List[str]:
         return [*lines, "  no pair was completed"]
     rows = [
         (pair["pair"] + 1, pair["first"], latency(pair["write_back_us"]),
-         latency(pair["write_through_us"]), pair["write_back_us"] / pair["write_through_us"])
+         latency(pair["write_through_us"]),
+         f"{100 * (pair['write_through_us'] / pair['write_back_us'] - 1):+.0f}%")
         for pair in pairs[:PAIRS_SHOWN_MAX]
     ]
-    text = table(("PAIR", "FIRST", "WRITE BACK", "WRITE THROUGH", "RATIO"), rows)
+    text = table(("PAIR", "FIRST", "WRITE BACK", "WRITE THROUGH", "CACHE OFF"), rows)
     lines += [f"  {line}" for line in text.split("\n")]
     if len(pairs) > PAIRS_SHOWN_MAX:
         lines.append(f"  and {len(pairs) - PAIRS_SHOWN_MAX} more pairs: see --format json")

@@ -11,7 +11,7 @@ from ..core.model import load_name
 from ..core.options.entries import BY_NAME, OPTIONS
 from ..core.options.entries import option as entry_of
 from ..core.options.option import Follow, Option, Place
-from ..core.text import table
+from ..core.text import many, table
 from ..engine.world import World
 
 VALUES_SHOWN = 4
@@ -68,6 +68,7 @@ def _verdicts(world: World) -> List[Dict[str, Any]]:
 def _row(one: Option) -> Dict[str, Any]:
     return {
         "name": one.name, "place": one.place.value, "title": one.title, "values": one.range,
+        "unit": one.unit,
         "undone": one.undone, "settle_s": one.settle_s, "settles": one.settles,
         "loads": [load.short for load in one.loads], "hazards": list(one.hazards),
         "resets": list(one.resets), "followed_by": one.follow.value,
@@ -79,11 +80,12 @@ def render(data: Mapping[str, Any]) -> str:
     rows = []
     for row in data["options"]:
         now = sorted(row["now"].items(), key=lambda item: (-item[1], item[0]))
-        words = [f"{value} ({count})" for value, count in now[:VALUES_SHOWN]]
+        words = [f"{value} {row['unit']}".rstrip() + f" on {many(count, 'drive')}"
+                 for value, count in now[:VALUES_SHOWN]]
         more = [f"{len(now) - VALUES_SHOWN} more"] if len(now) > VALUES_SHOWN else []
         rows.append((row["name"], row["place"], row["values"], ", ".join(words + more) or "-"))
     return "\n".join([
-        table(("OPTION", "PLACE", "VALUES", "NOW (DRIVES)"), rows),
+        table(("OPTION", "PLACE", "VALUES", "NOW"), rows),
         "what to mind about one: ceph wcache option show OPTION", "",
         _found(data["verdicts"]),
     ])

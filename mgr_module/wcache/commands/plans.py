@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from statistics import median
 from typing import Any, Collection, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
@@ -22,15 +21,20 @@ from ..core.text import (
     named,
     setting,
     short_id,
-    table,
     typed,
 )
 from ..engine.world import World
 from ..services.guards import require_plan
-from ..services.plans.planners import PLANNED_TO_LAST, Planner, plain_changes, stale_keys_of
+from ..services.plans.planners import (
+    PLANNED_TO_LAST,
+    Planner,
+    expectations,
+    plain_changes,
+    stale_keys_of,
+)
 from .options import of_options
 from .recommend import stale_keys_text
-from .tables import LONG, NUMBER, Column, listing, model_of
+from .tables import LONG, NUMBER, Column, first_rows, listing, model_of
 
 
 def plan(world: World, knobs: Collection[Planner], plan_id: str) -> Dict[str, Any]:
@@ -39,7 +43,9 @@ def plan(world: World, knobs: Collection[Planner], plan_id: str) -> Dict[str, An
     plain: Dict[str, Any] = codec.to_plain(machine.rollout)
     for inside in ("step", "step_at_s", "judged_s", "pausing"):
         del plain[inside]  # `rollout show` tells of them
-    plain["changes"] = plain_changes(machine.rollout.changes, machine.rollout.to_last)
+    plain["changes"] = plain_changes(
+        machine.rollout.changes, machine.rollout.to_last, expectations(world)
+    )
     planned = [c for c in machine.rollout.changes if c.status is ChangeStatus.PLANNED]
     moved = preconditions.moved_by_id(machine.rollout, world.reports, world.cluster, planned)
     plain["moved"] = [
@@ -68,9 +74,6 @@ def _written_since(world: World, change: Change) -> List[str]:
     return lines
 
 
-# Commands by hand that are listed of one change.
-MANUAL_MAX = 20
-_OF_CLUSTER = "ceph wcache "
 
 
 def plan_text(data: Mapping[str, Any]) -> str:
@@ -97,13 +100,18 @@ def _plan_text(data: Mapping[str, Any], *, whole: bool) -> str:
     drives = [c for c in data["changes"] if c.get("kind") != "config"]
     values = [c for c in data["changes"] if c.get("kind") == "config"]
     planned = data.get("status", "planned") == "planned"
-    settings = listing(SETTINGS, config_changes(values)).splitlines() if values else []
+    settings = config_changes(values)
     if whole:
-        lines = [*([listing(CHANGES, drives)] if drives else []), *settings, ""]
-        lines += _by_hand(data["changes"]) if planned else []
-        lines += [
+        lines = [listing(CHANGES, drives)] if drives else []
+        lines += [listing(SETTINGS, settings)] if settings else []
+        lines += ["", *(
             f"{short_id(c['action_id'])} written since the change: {line}"
             for c in drives for line in c.get("written_since", [])
+        )]
+        modes = [c for c in drives if "mode" in c] if planned else []
+        lines += [
+            "a drive changed by hand: " + command("ceph wcache explain model:{}", model_of(c))
+            for c in modes[:1]
         ]
     else:
         where = command("ceph wcache plan --format json")
@@ -112,9 +120,10 @@ def _plan_text(data: Mapping[str, Any], *, whole: bool) -> str:
         told = [f"{short_id(c['action_id'])} {c['status']}: {c['detail']}"
                 for c in data["changes"] if c["detail"]]
         lines = [
-            *_kinds_of_change(drives), *listed(settings, "changes of settings"), "",
-            *listed(told, "with a detail"),
-            f"each change, and how it is made by hand: {where}",
+            *_kinds_of_change(drives),
+            *(first_rows([c.head for c in SETTINGS], settings, "changes of settings")
+              if settings else ()),
+            "", *listed(told, "with a detail"), f"each change: {where}",
         ]
     lines += left
     lines += listed([f"no longer fits: {line}" for line in data.get("moved", [])], "such changes")
@@ -143,32 +152,33 @@ CHANGES = (
     Column("DRIVE", lambda c: ",".join(c["dev_names"])),
     Column("OSD", lambda c: f"osd.{c['osd_id']}"), Column("FROM", lambda c: _from_to(c)[0]),
     Column("TO", lambda c: _from_to(c)[1]), Column("KEPT", lambda c: _from_to(c)[2]),
-    Column("STATUS", "status"),
+    Column("STATUS", "status"), Column("EXPECTED", lambda c: before_after(
+        c.get("expected_before_us"), c.get("expected_after_us")), NUMBER),
     Column("LATENCY", lambda c: before_after(c["before_us"], c["after_us"]), NUMBER),
-    Column("RATIO", lambda c: c.get("ratio"), NUMBER), Column("DETAIL", "detail", LONG),
+    Column("DETAIL", "detail", LONG),
 )
 SETTINGS = (
     Column("CHANGE", 0), Column("KNOB", 1), Column("OF", 2), Column("SETTING", 3),
     Column("FROM", 4, NUMBER), Column("TO", 5, NUMBER), Column("STATUS", 6),
-    Column("LATENCY", 7, NUMBER), Column("RATIO", 8, NUMBER), Column("DETAIL", 9, LONG),
+    Column("LATENCY", 7, NUMBER), Column("DETAIL", 8, LONG),
 )
 
 
 def _kinds_of_change(changes: Sequence[Mapping[str, Any]]) -> List[str]:
-    """Like changes of drives in one line, with the medians of what was measured."""
+    """Like changes of drives in one line, with the medians of what is expected and measured."""
     kinds: Dict[Tuple[str, ...], List[Mapping[str, Any]]] = {}
     for c in changes:
         kind = (c["device_class"], model_of(c), *_from_to(c), c["status"])
         kinds.setdefault(kind, []).append(c)
     rows = [
         (len(alike), len({c["hostname"] for c in alike}), *kind,
-         before_after(*(_middle(c[key] for c in alike) for key in ("before_us", "after_us"))),
-         _middle(c.get("ratio") for c in alike))
+         *(before_after(*(_middle(c.get(key) for c in alike) for key in ends)) for ends in (
+             ("expected_before_us", "expected_after_us"), ("before_us", "after_us"))))
         for kind, alike in kinds.items()
     ]
     heads = ("CHANGES", "HOSTS", "CLASS", "DRIVE MODEL", "FROM", "TO", "KEPT", "STATUS",
-             "MEDIAN LATENCY", "RATIO")
-    return listed(table(heads, rows).splitlines(), "kinds of changes") if rows else []
+             "EXPECTED", "MEDIAN LATENCY")
+    return first_rows(heads, rows, "kinds of changes") if rows else []
 
 
 def _from_to(change: Mapping[str, Any]) -> Tuple[str, str, str]:
@@ -182,42 +192,6 @@ def _from_to(change: Mapping[str, Any]) -> Tuple[str, str, str]:
 def _middle(values: Iterable[Optional[float]]) -> Optional[float]:
     known = [value for value in values if value is not None]
     return median(known) if known else None
-
-
-def _by_hand(changes: Sequence[Mapping[str, Any]]) -> List[str]:
-    lines: List[str] = []
-    lasts: Dict[str, None] = {}
-    alike: Dict[Tuple[str, ...], List[Mapping[str, Any]]] = {}
-    for c in changes:
-        # what is typed on no host is the same for all of them
-        lasts.update(dict.fromkeys(x for x in c["manual"] if x.startswith(_OF_CLUSTER)))
-        alike.setdefault(_whatever_the_drive(c), []).append(c)
-    for first, *others in alike.values():
-        where = f" on {first['hostname']}" if first.get("hostname") else ""
-        by_hand, change = _on_host(first), short_id(first["action_id"])
-        lines += [f"{change} by hand{where}: {line}" for line in by_hand[:MANUAL_MAX]]
-        if len(by_hand) > MANUAL_MAX:
-            lines.append(f"and {len(by_hand) - MANUAL_MAX} more commands: see --format json")
-        if others and by_hand:
-            lines.append("the same with their drives: " + named([
-                " ".join([short_id(c["action_id"]), c.get("hostname", ""), *c.get("dev_names", [])])
-                for c in others
-            ]))
-    return [*lines, *(f"instead, by wcache: {line}" for line in lasts)]
-
-
-def _whatever_the_drive(change: Mapping[str, Any]) -> Tuple[str, ...]:
-    """The commands on a host without the names of its drives and of NVMe's controllers."""
-    names = change.get("dev_names", [])
-    controllers = [re.sub(r"n\d+$", "", name) for name in names if name.startswith("nvme")]
-    lines = "\n".join(_on_host(change))
-    for name in (*names, *controllers):
-        lines = re.sub(rf"\b{re.escape(name)}\b", "DRIVE", lines)
-    return tuple(lines.split("\n"))
-
-
-def _on_host(change: Mapping[str, Any]) -> List[str]:
-    return [line for line in change["manual"] if not line.startswith(_OF_CLUSTER)]
 
 
 def waiting(data: Mapping[str, Any]) -> List[str]:
@@ -264,7 +238,6 @@ def config_changes(changes: Sequence[Mapping[str, Any]]) -> List[Tuple[Any, ...]
             ids, c["knob"], c["failure_domain"],
             f"{first['who']} {first['name']}" + (f" and {more} more" if more else "") + steps_told,
             setting(first["name"], first["prior"]), setting(end["name"], end["value"]),
-            c["status"], before_after(c["before_us"], c["after_us"]), c.get("ratio"),
-            c["detail"],
+            c["status"], before_after(c["before_us"], c["after_us"]), c["detail"],
         ))
     return rows

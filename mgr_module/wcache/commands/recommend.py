@@ -24,15 +24,17 @@ from ..core.drive.manual import by_hand
 from ..core.host_report import lost_models
 from ..core.model import CacheMode, DriveReport, LoadPoint, Verdict, load_name
 from ..core.scope import Scope, parse_scope
-from ..core.text import command, named, ratio, relative, ticked, typed
+from ..core.text import NAMED_MAX, command, listed, named, relative, ticked, typed
 from ..core.verdict.explaining import budgets, noop_flushes, of_write_through, settling
 from ..core.verdict.hosts_by_model import differing
 from ..core.verdict.load_profile import HOURS_MIN, LoadProfile, merged, shares
 from ..core.verdict.recommend import BURSTS, FEW, Recommendation
-from ..core.verdict.result import Result
+from ..core.verdict.repeated import Standing, standing
+from ..core.verdict.result import Result, turned_off
 from ..engine.world import World
 from ..services.guards import require_scope
 from ..services.plans.planners import Planner, stale_keys
+from .campaigns import dev_names
 from .evidence import foreign
 from .tables import NUMBER, Column, cost_words, known, listing, model_of
 
@@ -76,6 +78,7 @@ class Recommended:
                 if item.mode is CacheMode.WRITE_THROUGH:
                     prices_us = [r.pin_price_us for r in results if r.pin_price_us is not None]
                     plain["consequences"] = list(of_write_through(drive, prices_us))
+            plain["figures"] = [_figure(world, one) for one in standing(results)]
             plain["noop_flushes"] = list(noop_flushes(results))
             plain["stale_keys"] = self._stale_keys(world, item)
             plain["settled_by"] = [] if item.verdict.decided else [
@@ -107,6 +110,17 @@ class Recommended:
             {u.osd_id for d in drives if d.mode is item.mode.other for u in d.uses},
             {u.osd_id for d in drives if d.mode is item.mode for u in d.uses},
         )
+
+
+def _figure(world: World, one: Standing) -> Dict[str, Any]:
+    """What all experiments of a drive say together at a load."""
+    plain, names = codec.to_plain(one), dev_names(world, one.hostname, one.domain_id)
+    kept = ("hostname", "osd_id", "load_point", "verdict", "ratio", "ratio_low", "ratio_high",
+            "write_back", "write_through", "tail")
+    return {
+        "drive": ",".join(names) or one.drive_id, "experiments": len(one.record_ids),
+        **{key: plain[key] for key in kept},
+    }
 
 
 def recommended_in(world: World, scope: Scope) -> List[Recommendation]:
@@ -150,8 +164,7 @@ def _measured_drive(
 RECOMMENDATIONS = (
     Column("CLASS", "device_class"),
     Column("DRIVE MODEL", lambda r: model_of(r) + (" (simulated)" if r["simulated"] else "")),
-    Column("VERDICT", "verdict"), Column("CACHE OFF", lambda r: _gain(r)[0]),
-    Column("RATIO", lambda r: _gain(r)[1], NUMBER),
+    Column("VERDICT", "verdict"), Column("CACHE OFF", lambda r: _gain(r)),
     Column("MEASURED", lambda r: max((load["drives"] for load in r["loads"]), default=0), NUMBER),
     Column("TO CHANGE", "to_change", NUMBER),
 )
@@ -170,7 +183,7 @@ def recommend_text(data: Mapping[str, Any]) -> str:
     lines.append(listing(RECOMMENDATIONS, rows))
     lines += [
         "CACHE OFF: what turning the cache off does to the latency of a commit, with the interval "
-        "at 99%; RATIO: latency with it on over latency with it off", "",
+        "at 99%, by all experiments", "",
     ]
     said_of: Dict[str, List[str]] = {}  # what is said of several drive models is said once
     for r in rows:
@@ -201,7 +214,7 @@ def _foreign(rows: List[Dict[str, Any]]) -> List[str]:
         if not row["drives_here"]:
             continue
         loads = ", ".join(
-            f"{load_name(load['load_point'])} {ratio(load)}" for load in row["loads"]
+            f"{load_name(load['load_point'])}{relative(load)}" for load in row["loads"]
             if load["verdict"] == row["verdict"]
         )
         todo = "" if row["measured_here"] else "; confirm it: ceph wcache campaign start --recheck"
@@ -213,18 +226,33 @@ def _foreign(rows: List[Dict[str, Any]]) -> List[str]:
     return shown
 
 
+def figures(row: Mapping[str, Any], load: Mapping[str, Any]) -> List[str]:
+    """Each drive measured at a load of a row, by all its experiments, and all drives together."""
+    lines = [
+        f"osd.{one['osd_id']} {one['hostname']} {one['drive']}, "
+        + ("its one experiment" if one["experiments"] == 1 else
+           f"all {one['experiments']} experiments of this drive") + f": {turned_off(one)}"
+        for one in row["figures"] if one["load_point"] == load["load_point"]
+    ]
+    together = f"all {len(lines)} drives:{relative(load)}, {load['interval']}"
+    load_words = f"{load_name(load['load_point'])}, {load['verdict']}"
+    return [
+        f"  {load_words}; latency with the cache on -> off:",
+        *(f"    {line}" for line in listed(lines, "drives: see --format json", NAMED_MAX)),
+        *([f"    {together}"] if len(lines) > 1 else ()),
+    ]
+
+
 def _by_weight(row: Mapping[str, Any]) -> Tuple[bool, bool, str, str]:
     """What is to be done comes first, then what is open."""
     open_ = not Verdict(row["verdict"]).decided
     return not row["to_change"], not open_, row["device_class"], model_of(row)
 
 
-def _gain(row: Mapping[str, Any]) -> Tuple[str, Optional[float]]:
-    """What is gained and the ratio, of the first load that decided; `explain` has the others."""
+def _gain(row: Mapping[str, Any]) -> str:
+    """What is gained at the first load that decided; `explain` has the others."""
     loads = [load for load in row["loads"] if load["verdict"] == row["verdict"]] or row["loads"]
-    if not loads:
-        return "-", None
-    return f"{load_name(loads[0]['load_point'])}{relative(loads[0])}", loads[0]["ratio"]
+    return f"{load_name(loads[0]['load_point'])}{relative(loads[0])}" if loads else "-"
 
 
 _BY_TRAFFIC = command("ceph wcache campaign start --loads=traffic --dry-run")

@@ -13,6 +13,7 @@ from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Seque
 from ..core.change.preconditions import faults
 from ..core.cluster import ClusterState, SlowOsd
 from ..core.fleet import claims
+from ..core.model import Severity
 from ..core.text import duration, many, named, ticked, typed, when
 from ..core.verdict.outlook import Backlog, Outlook
 from ..engine.world import World
@@ -255,7 +256,15 @@ MODELS = (
 
 
 def status_text(data: Mapping[str, Any]) -> str:
-    """`ceph wcache status`."""
+    """`ceph wcache status`: findings that only inform are counted."""
+    told = [item for item in data["findings"] if item["severity"] != Severity.INFO.value]
+    more = len(data["findings"]) - len(told)
+    text = whole_status_text({**data, "findings": told})
+    return f"{text}\n{many(more, 'INFO finding')}: ceph wcache status --all" if more else text
+
+
+def whole_status_text(data: Mapping[str, Any]) -> str:
+    """`ceph wcache status --all`."""
     agents, reported = data["agents"], claims.words(data["reported"])
     lines = [
         data["summary"]["text"], "",

@@ -6,7 +6,7 @@ import re
 from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Sequence, Tuple, Union
 
 from ..core.fleet import claims
-from ..core.text import NOTHING, at_most, command, named, table, written
+from ..core.text import LISTED_MAX, NOTHING, at_most, command, listed, named, table, written
 
 # Drives left out for one reason that are listed one by one.
 ALIKE_MAX = 3
@@ -44,6 +44,11 @@ def listing(columns: Sequence[Column], rows: Iterable[Any]) -> str:
     """Rows of an answer as a table of the terminal."""
     cells = [[column.of(row) for column in columns] for row in rows]
     return table([column.head for column in columns], cells)
+
+
+def first_rows(heads: Sequence[str], rows: Sequence[Sequence[Any]], more: str) -> List[str]:
+    """The first rows as a table, and how many more there are."""
+    return [table(heads, rows[:LISTED_MAX]), *listed([""] * len(rows), more)[LISTED_MAX:]]
 
 
 def forecast(data: Mapping[str, Any]) -> str:

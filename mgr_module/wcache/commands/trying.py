@@ -24,7 +24,7 @@ from ..core.experiment.schedule import (
 )
 from ..core.fleet.claims import again
 from ..core.fleet.findings import ADVICE
-from ..core.model import CacheMode, DriveModel, FindingCode, Verdict, load_name
+from ..core.model import CacheMode, DriveModel, FindingCode, Verdict
 from ..core.scope import parse_scope
 from ..core.text import (
     NAMED_MAX,
@@ -34,7 +34,6 @@ from ..core.text import (
     command,
     commented,
     duration,
-    latency,
     many,
     named,
     ticked,
@@ -48,7 +47,7 @@ from ..services.campaigns import CampaignService, Ready
 from ..services.guards import require_reports
 from ..services.outlook import ending, periods_of, try_of
 from .campaigns import campaign as campaign_of
-from .recommend import Recommended, to_change
+from .recommend import Recommended, figures, to_change
 from .tables import cost_words, left_out, model_of, strict
 
 ARGUMENTS: Mapping[str, Any] = {"loads": TRY_LOADS, "drives_per_model": TRY_DRIVES_PER_MODEL}
@@ -319,8 +318,8 @@ def _answer(rows: List[Dict[str, Any]], campaign: Mapping[str, Any]) -> List[str
     ]
     for row in rows:
         lines.append(f"{_named(row)}: {_advice(row)}")
-        lines += [f"  {_figures(load)}" for load in row["loads"]]
-        lines += [f"  {line}" for line in _medians(row, campaign["results"])]
+        for load in row["loads"]:
+            lines += figures(row, load)
         lines += [f"  {line}" for line in row["noop_flushes"]]
         lines.append(f"  why: {row['why']}")
     ended = [run for run in campaign["run_list"] if run["reason"] and run["status"] == "aborted"]
@@ -360,29 +359,3 @@ def _advice(row: Mapping[str, Any]) -> str:
     if verdict == Verdict.CONFLICTING.value:
         return "not decided: the results conflict"
     return _OFF if row["mode"] == CacheMode.WRITE_THROUGH.value else _ON
-
-
-def _figures(load: Mapping[str, Any]) -> str:
-    """A ratio said so that it is above 1, with its interval."""
-    name = load_name(load["load_point"])
-    if load["ratio"] is None:
-        return f"{name}: {load['verdict']}, {many(load['drives'], 'drive')}"
-    ratio, low, high = load["ratio"], load["ratio_low"], load["ratio_high"]
-    faster = "off"
-    if ratio < 1.0:
-        faster, ratio = "on", 1.0 / ratio
-        low, high = (1.0 / end if end else None for end in (high, low))
-    between = "" if low is None or high is None else f" ({low:.2f} to {high:.2f})"
-    return (
-        f"{name}: writes are {ratio:.2f} times as fast{between} with the cache {faster}, on "
-        f"{many(load['drives'], 'drive')}"
-    )
-
-
-def _medians(row: Mapping[str, Any], results: List[Dict[str, Any]]) -> List[str]:
-    return [
-        f"osd.{r['osd_id']} {','.join(r['dev_names'])}: {latency(r['write_back']['p50_us'])} with "
-        f"the cache on, {latency(r['write_through']['p50_us'])} with it off"
-        for r in results
-        if r["record_id"] in row["record_ids"] and r["write_back"]["p50_us"] is not None
-    ][:NAMED_MAX]

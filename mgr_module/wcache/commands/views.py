@@ -208,19 +208,20 @@ EVENTS = (
 
 
 def history_text(data: Mapping[str, Any]) -> str:
-    """`ceph wcache history`, as a table; the evidence of each change below its line."""
-    if not data["history"]:
+    """`ceph wcache history`, as a table; the evidence of each change with its event."""
+    rows = data["history"]
+    if not rows:
         return "nothing in the history matches"
-    lines = listing(EVENTS, data["history"]).split("\n")
-    shown = [lines[0]]
-    for line, row in zip(lines[1:], data["history"]):
-        shown.append(line)
-        if row["outcome"] and row["evidence"]:
-            shown.append(f"    why: {row['evidence']}")
+    shown = listing((*EVENTS[:-1], Column("EVENT", _with_evidence)), rows)
     if data["left_out"]:
-        more, limit = many(data["left_out"], "earlier line"), len(lines) - 1 + data["left_out"]
-        shown.append(f"and {more}: see them with --limit={min(LINES_MAX, limit)}")
-    return "\n".join(shown)
+        more, limit = many(data["left_out"], "earlier line"), len(rows) + data["left_out"]
+        shown += f"\nand {more}: see them with --limit={min(LINES_MAX, limit)}"
+    return shown
+
+
+def _with_evidence(row: Mapping[str, Any]) -> str:
+    why = f"; why: {row['evidence']}" if row["outcome"] and row["evidence"] else ""
+    return f"{row['text']}{why}"
 
 
 # ---- a command

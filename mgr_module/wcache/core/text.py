@@ -9,8 +9,10 @@ refuses any other text where a command is wanted; a test refuses f-strings that 
 
 from __future__ import annotations
 
+import itertools
 import re
 import shlex
+import textwrap
 import time
 from typing import (
     Any,
@@ -27,6 +29,9 @@ from typing import (
     TypeVar,
 )
 
+# Columns of an answer; only what is pasted may be wider.
+WIDTH = 120
+SHORT = len("write through")
 NAMED_MAX = 8
 # What are more lines than this is told by number and kind; --all or JSON has each.
 LISTED_MAX = 60
@@ -157,17 +162,8 @@ def latency(value_us: Optional[float]) -> str:
     return f"{value_us:.0f} us" if value_us < 1000 else f"{value_us / 1000:.2f} ms"
 
 
-def ratio(row: Mapping[str, Any]) -> str:
-    """A ratio with its interval, from a row's `ratio`, `ratio_low` and `ratio_high`."""
-    if row["ratio"] is None:
-        return "-"
-    if row["ratio_low"] is None or row["ratio_high"] is None:
-        return f"{row['ratio']:.2f}"
-    return f"{row['ratio']:.2f} ({row['ratio_low']:.2f} to {row['ratio_high']:.2f})"
-
-
 def relative(row: Mapping[str, Any]) -> str:
-    """What turning the cache off changes, in percent of latency, of the same fields; or ''."""
+    """What turning the cache off changes, in percent of latency, by `ratio` and its ends; or ''."""
     ends = [row[key] for key in ("ratio", "ratio_high", "ratio_low")]
     if ends[0] is None or not all(end is None or end > 0 for end in ends):
         return ""
@@ -189,36 +185,97 @@ def before_after(before_us: Optional[float], after_us: Optional[float]) -> str:
     return f"{told} ({100 * (after_us / before_us - 1):+.0f}%)"
 
 
-def turned_off(result: Mapping[str, Any]) -> str:
-    """What turning the cache off does to latency, of a result: medians, percent, interval."""
-    medians = [(result.get(mode) or {}).get("p50_us") for mode in ("write_back", "write_through")]
-    told = "" if None in medians else " -> ".join(map(latency, medians))
-    return (told + relative(result)).strip() or "-"
-
-
 def when(at_s: float) -> str:
     """A wall-clock time in UTC."""
     return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(at_s))
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """Left-aligned columns two spaces apart; numbers go to the right."""
-    cells = [[cell(value) for value in row] for row in rows]
-    widths = [
-        max([len(head), *(len(row[i]) for row in cells)]) for i, head in enumerate(headings)
-    ]
+    """Left-aligned columns two spaces apart; numbers go to the right.
+
+    Where it is too wide, columns without a value go, then those that are the same in every row,
+    which is said once above; then cells are wrapped.
+    """
+    columns = [[head, *(cell(row[i]) for row in rows)] for i, head in enumerate(headings)]
     right = [
         bool(rows) and all(isinstance(row[i], (int, float)) or row[i] is None for row in rows)
         for i in range(len(headings))
     ]
-    lines = []
-    for line in [list(headings), *cells]:
-        padded = [
-            text.rjust(width) if to_right else text.ljust(width)
-            for text, width, to_right in zip(line, widths, right)
-        ]
-        lines.append("  ".join(padded).rstrip())
+    shown, said = list(range(len(headings))), []
+    for empty in (True, False):
+        for i in shown[1:] if _across(columns[i] for i in shown) > WIDTH else ():
+            value = columns[i][-1]
+            if {*columns[i][1:]} == {value} and (value == "-" if empty else len(rows) > 1):
+                shown.remove(i)
+                said += [] if empty else [f"{columns[i][0]}: {value}"]
+    widths = _narrowed([columns[i] for i in shown])
+    lines = [f"in each row {'; '.join(said)}"] if said else []
+    for line in zip(*(columns[i] for i in shown)):
+        wrapped = [_wrapped(text, width) for text, width in zip(line, widths)]
+        for parts in itertools.zip_longest(*wrapped, fillvalue=""):
+            padded = [
+                part.rjust(width) if right[i] else part.ljust(width)
+                for i, part, width in zip(shown, parts, widths)
+            ]
+            lines.append("  ".join(padded).rstrip())
     return "\n".join(lines)
+
+
+def _across(columns: Iterable[Sequence[str]]) -> int:
+    """How wide columns are beside each other."""
+    return sum(max(map(len, column)) + 2 for column in columns) - 2
+
+
+def _narrowed(columns: Sequence[Sequence[str]]) -> List[int]:
+    """The width of each column: the widest give way, short cells last, and no word is cut."""
+    widths = [max(map(len, column)) for column in columns]
+    if _across(columns) <= WIDTH:
+        return widths
+    words = [max(len(word) for text in each for word in _kept(text).split(" ")) for each in columns]
+    for short in (SHORT, 0):
+        least = [max(word, min(width, short)) for word, width in zip(words, widths)]
+        for _ in range(sum(widths) + 2 * len(widths) - 2 - WIDTH):
+            wide, at = max(((w, i) for i, w in enumerate(widths) if w > least[i]), default=(0, 0))
+            widths[at] -= min(wide, 1)
+    return widths
+
+
+def _wrapped(text: str, width: int, before: str = "", between: str = "") -> List[str]:
+    if len(before) + len(text) <= width:
+        return [before + text]
+    lines = textwrap.wrap(
+        _kept(text), width, initial_indent=before, subsequent_indent=between,
+        break_long_words=False, break_on_hyphens=False,
+    )
+    return [line.replace(_KEPT, " ") for line in lines]
+
+
+_KEPT = "\u00a0"  # a space that no line ends at
+
+
+def pasted(line: str) -> str:
+    """Mark a line that is pasted as it is: `fitted` leaves it whole."""
+    return line.replace(" ", _KEPT)
+
+
+def _kept(text: str) -> str:
+    return re.sub("`[^`]*`", lambda found: pasted(found[0]), text)
+
+
+def fitted(text: str) -> str:
+    """Wrap the lines of an answer that are too wide, but no command.
+
+    Commands are what is in backticks, what follows `next: ` and its like, what `pasted` has
+    marked.  A script, which begins with a comment, and JSON stay as they are.
+    """
+    if text.startswith(("#", "{")):
+        return text
+    lines: List[str] = []
+    for line in text.split("\n"):
+        indent = " " * (len(line) - len(line.lstrip(" ")))
+        whole = line.startswith(("next: ", "undo: ", "or: "))
+        lines += [line] if whole else _wrapped(line.lstrip(" "), WIDTH, indent, indent + "  ")
+    return "\n".join(lines).replace(_KEPT, " ")
 
 
 def cell(value: Any) -> str:

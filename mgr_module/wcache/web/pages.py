@@ -25,7 +25,7 @@ from ..core.model import CacheMode, load_name
 from ..core.options.entries import arms_of
 from ..core.record import Record
 from ..core.text import latency as latency_text
-from ..core.text import many, ratio, when
+from ..core.text import many, relative, when
 from ..engine.gate.kept_blocks import KeptBlock
 from ..knobs.registry import KNOBS
 from . import plots
@@ -104,7 +104,7 @@ EXPERIMENT = Column(
 )
 RECOMMENDED = (
     *RECOMMENDATIONS, Column("LOADS", lambda row: "; ".join(
-        f"{load_name(load['load_point'])} on {many(load['drives'], 'drive')}: {ratio(load)}"
+        f"{load_name(load['load_point'])} on {many(load['drives'], 'drive')}{relative(load)}"
         for load in row["loads"]
     ), LONG),
     Column("WHY", "why", LONG),

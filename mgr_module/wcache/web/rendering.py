@@ -15,7 +15,8 @@ from markupsafe import Markup, escape
 from ..commands.tables import Column
 from ..core.figures.geometry import Geometry
 from ..core.model import load_name
-from ..core.text import amount, cell, duration, latency, many, ratio, relative, roughly, when
+from ..core.text import amount, cell, duration, many, roughly, when
+from ..core.verdict.result import turned_off
 from .pages import ROWS_MAX
 
 TEMPLATES = Path(__file__).with_name("templates")
@@ -65,9 +66,8 @@ class Renderer:
             finalize=shown, auto_reload=False,
         )
         self._environment.filters.update(
-            amount=amount, cell=cell, code=code, duration=duration, latency=latency,
-            load_name=load_name, look=look, many=many, ratio=ratio, relative=relative,
-            roughly=roughly, when=when,
+            amount=amount, cell=cell, code=code, duration=duration, load_name=load_name,
+            look=look, many=many, roughly=roughly, turned_off=turned_off, when=when,
         )
         self._environment.globals["rows_max"] = ROWS_MAX
 

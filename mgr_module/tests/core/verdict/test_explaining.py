@@ -1,11 +1,14 @@
 """What would change a verdict, and what would settle an open one: never the same again."""
 
+from dataclasses import replace
+
+import pytest
 from mgr_fakes import builders as make
 from wcache.core.model import FindingCode, LoadPoint, Verdict
-from wcache.core.verdict.explaining import settling, would_change
+from wcache.core.verdict.explaining import expected, settling, would_change
 from wcache.core.verdict.pooling import LoadVerdict
 from wcache.core.verdict.recommend import Recommendation
-from wcache.core.verdict.result import Result
+from wcache.core.verdict.result import ModeSummary, Result
 
 DEPTH1, TRAFFIC = LoadPoint.OSD_BENCH_DEPTH1, LoadPoint.OSD_TRAFFIC
 OPEN = Verdict.INSUFFICIENT
@@ -17,7 +20,8 @@ def load(verdict=OPEN, low=0.9, high=1.4, point=DEPTH1, drives=3, **changes):
 
 def advice(verdict, *loads, **changes):
     return Recommendation(
-        "hdd", make.MODEL, verdict, verdict.mode, "", loads, (), (), **changes
+        "hdd", make.MODEL, verdict, verdict.mode, "", loads, (),
+        changes.pop("record_ids", ()), **changes
     )
 
 
@@ -25,6 +29,24 @@ def result(ended, point=DEPTH1, pairs=40):
     return Result(
         "c1.0.0", "c1", "h1", 0, "hdd", "d", "d", make.MODEL, point, OPEN, pairs, 1.0, 0, ended
     )
+
+
+def test_what_is_expected_is_the_mean_of_the_measured_drives_with_the_ratio_of_the_verdict():
+    found = advice(
+        Verdict.WRITE_BACK, load(Verdict.NO_DIFFERENCE, point=TRAFFIC),
+        load(Verdict.WRITE_BACK, 0.5, 0.5), record_ids=("r1", "r2", "r3", "gone"),
+    )
+    results = {
+        name: replace(
+            result("decided", point), record_id=name, drive_id=name, ratio=0.5, ratio_low=0.4,
+            ratio_high=0.6, write_back=ModeSummary(9, level_us=level_us),
+        ) for name, point, level_us in (
+            ("r1", DEPTH1, 1000.0), ("r2", DEPTH1, 4000.0), ("r3", TRAFFIC, 9.0),
+        )
+    }
+    assert expected(found, results) == (pytest.approx(2000.0), pytest.approx(4000.0))
+    assert expected(found, {}) is None
+    assert expected(advice(OPEN), results) is None
 
 
 def test_a_decided_verdict_names_the_figure_it_would_take_and_what_was_not_measured():

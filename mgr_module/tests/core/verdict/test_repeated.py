@@ -12,6 +12,7 @@ from wcache.core.options.entries import OptionTrial
 from wcache.core.verdict.pooling import PoolTerm
 from wcache.core.verdict.recommend import recommend
 from wcache.core.verdict.repeated import standing
+from wcache.core.verdict.result import ModeSummary, turned_off
 from wcache.core.verdict.sequential import half_width
 
 MARGIN = math.log(1.1)
@@ -55,6 +56,22 @@ def test_what_was_compared_on_a_drive_is_weighed_with_its_like_alone():
 
 
 STOPPED = "stopped by an admin"
+
+
+@pytest.mark.parametrize(("verdict", "tail", "words"), [
+    ("write through", "write through", "p90 too"),
+    ("write through", "no material difference", "p90 unchanged: the gain is in the middle"),
+    ("write through", "insufficient data", "p90 undecided"), ("write through", None, ""),
+    ("no material difference", "write through", ""),
+])
+def test_one_figure_has_one_percentage_one_interval_and_one_word_on_the_tail(verdict, tail, words):
+    told = turned_off({
+        "verdict": verdict, "tail": tail, "ratio": 1.25, "ratio_low": 1.2, "ratio_high": 1.3,
+        "write_back": {"level_us": 50_000.0}, "write_through": {"level_us": 40_000.0},
+    })
+    figure, _, last = told.partition("; ")
+    assert figure == "50.00 ms -> 40.00 ms (-20%, 99%: -23 to -17)"
+    assert last == words
 
 
 @pytest.mark.parametrize("pairs", [1, 3])
@@ -105,6 +122,23 @@ def test_two_that_decide_nothing_alone_decide_together():
 def test_each_pair_counts_once_whatever_it_came_to():
     item = one(measured("r1", 1, 2.0, pairs=30, sd=0.1), measured("r2", 2, 1.9, pairs=10, sd=0.1))
     assert item.ratio == pytest.approx(math.exp((30 * math.log(2.0) + 10 * math.log(1.9)) / 40))
+
+
+def test_the_latencies_of_a_drive_have_the_ratio_of_all_its_experiments():
+    def levels(on_us, off_us):
+        return {"write_back": ModeSummary(9, level_us=on_us),
+                "write_through": ModeSummary(9, level_us=off_us)}
+
+    first = measured("r1", 1, 2.0, pairs=30, sd=0.1, tail=THROUGH, **levels(8000.0, 4000.0))
+    second = measured("r2", 2, 1.9, pairs=10, sd=0.1, tail=SAME, **levels(3800.0, 2000.0))
+    item = one(first, second)
+    on_us, off_us = item.write_back.level_us, item.write_through.level_us
+    assert on_us / off_us == pytest.approx(item.ratio)
+    assert on_us == pytest.approx(math.exp((3 * math.log(8000.0) + math.log(3800.0)) / 4))
+    assert item.tail is None
+    assert one(first, replace(second, tail=THROUGH)).tail is THROUGH
+    old = one(first, replace(second, write_back=ModeSummary(9)))
+    assert old.write_back.level_us is None
 
 
 def test_experiments_that_scatter_more_than_their_pairs_widen_the_interval():

@@ -55,8 +55,7 @@ def by_hand(
     elif drive.transport is not Transport.LOOP:
         lines.append(commented(
             command("ceph wcache plan --persist"),
-            "and apply --persist: have it last; a udev rule sets it at each boot, since the drive "
-            "saves no mode of its own",
+            "and apply --persist: a udev rule sets it at each boot, the drive saves no mode",
         ))
     before = drive.mode
     if before is not None and before is not mode:

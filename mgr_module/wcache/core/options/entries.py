@@ -61,14 +61,14 @@ OPTIONS: Tuple[Option, ...] = (
         "the inverse of the controller's proportional term",
         settle_s=60.0, settles=_CONTROLLER, loads=_WRITES,
         hazards=(_DIRTY, "a small one swings: the backing drive is at 100% for dozens of seconds"),
-        low=1, high=_UINT_MAX,
+        low=1, high=_UINT_MAX, unit="(divisor)",
     ),
     Option(
         "writeback_rate_i_term_inverse", Place.BCACHE,
         "the inverse of the controller's integral term",
         settle_s=120.0, settles=_CONTROLLER, loads=_WRITES,
         hazards=(_DIRTY, "its effect adds up over minutes: short periods do not show it"),
-        low=1, high=_UINT_MAX,
+        low=1, high=_UINT_MAX, unit="(divisor)",
     ),
     Option(
         "cache_mode", Place.BCACHE, "whether bcache acknowledges what its cache device alone has",
@@ -92,7 +92,7 @@ OPTIONS: Tuple[Option, ...] = (
         "nr_requests", Place.QUEUE, "how many requests the drive's queue holds",
         settle_s=2.0, settles="requests that are in the queue", loads=_QUEUED,
         hazards=("with scheduler none the drive's own queue depth bounds it",),
-        low=4, high=4096,
+        low=4, high=4096, unit="requests",
     ),
     Option(
         "read_ahead_kb", Place.QUEUE, "how much the kernel reads ahead of buffered reads",

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from statistics import median
-from typing import Dict, Iterable, List, Mapping, Sequence, Tuple
+from statistics import fmean, median
+from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from ..drive.manual import pin
 from ..drive.saved_off import saves_by_itself, saves_off
@@ -19,6 +19,7 @@ from ..model import DriveReport, LoadPoint, Transport, Verdict
 from ..text import NOTHING, CommandLine, arguments, chained, command, commented, many, ticked
 from .pooling import POOL_DRIVES_MIN, LoadVerdict
 from .recommend import Recommendation
+from .repeated import standing
 from .result import Result
 
 START = "ceph wcache campaign start"
@@ -39,6 +40,20 @@ Step = Tuple[str, CommandLine]
 def budgets(options: object) -> Dict[str, float]:
     """The present values of the options that bound an experiment."""
     return {name: float(getattr(options, name)) for _, name in BUDGETS}
+
+
+def expected(
+    found: Recommendation, results: Mapping[str, Result]
+) -> Optional[Tuple[float, float]]:
+    """Latency in us with the cache on and off by a verdict: the mean of drives, and its ratio."""
+    load = next((one for one in found.loads if one.verdict is found.verdict), None)
+    if load is None or not load.ratio:
+        return None
+    mine = standing([results[key] for key in found.record_ids if key in results])
+    levels = [one.write_back.level_us for one in mine if one.load_point is load.load_point]
+    known = [math.log(us) for us in levels if us]
+    on_us = math.exp(fmean(known)) if known else 0.0
+    return (on_us, on_us / load.ratio) if known else None
 
 
 def would_change(

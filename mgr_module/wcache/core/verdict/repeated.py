@@ -21,7 +21,7 @@ from ..model import LoadPoint, Verdict
 from ..options.entries import OptionTrial, arms_of
 from . import sequential
 from .pooling import DOUBTS, Estimate, PoolTerm, estimate
-from .result import Result
+from .result import ModeSummary, Result
 from .sequential import DECIDE_ALPHA, SAME_ALPHA, SD_FLOOR, Spread, interval
 
 MARGIN = math.log(MATERIAL_RATIO)
@@ -210,7 +210,7 @@ def _tails_agree(verdict: Verdict, like: Sequence[Result]) -> bool:
 
 
 def _as_one(chief: Result, together: Spread, verdict: Verdict, like: Sequence[Result]) -> Result:
-    """The chief with what all say together; its median and spread of modes stay its own."""
+    """The chief with what all say together; its percentiles of modes stay its own."""
     if len(like) == 1:
         return chief
     term = chief.pool_term
@@ -220,10 +220,23 @@ def _as_one(chief: Result, together: Spread, verdict: Verdict, like: Sequence[Re
         chief, verdict=verdict, ratio=math.exp(found.mean), ratio_low=math.exp(found.low),
         ratio_high=math.exp(found.high), pairs=together.n * term.unit,
         why=f"{len(like)} experiments of this drive weighed together: {_named(like)}",
+        write_back=_level(chief.write_back, [(_units(r), r.write_back.level_us) for r in like]),
+        write_through=_level(
+            chief.write_through, [(_units(r), r.write_through.level_us) for r in like]
+        ),
+        tail=chief.tail if len({r.tail for r in like}) == 1 else None,
         pool_term=replace(
             term, log_ratio=together.mean, pair_sd=together.sd * math.sqrt(term.unit),
         ),
     )
+
+
+def _level(own: ModeSummary, levels: Sequence[Tuple[int, Optional[float]]]) -> ModeSummary:
+    """A mode with the level of all experiments, each unit once: as their ratio was made."""
+    known = [(n, math.log(us)) for n, us in levels if us]
+    whole = sum(n for n, _ in known)
+    log = math.fsum(n * log for n, log in known) / whole if len(known) == len(levels) else None
+    return replace(own, level_us=None if log is None else math.exp(log))
 
 
 def _conflicting(

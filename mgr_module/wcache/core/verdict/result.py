@@ -19,9 +19,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import (
     AbstractSet,
+    Any,
     ClassVar,
     Dict,
     Iterable,
+    Mapping,
     NamedTuple,
     Optional,
     Protocol,
@@ -33,12 +35,16 @@ from ..drive.proofs import HOSTS_MIN, AcceptedProof, is_accepted
 from ..host_report import DriveKind, HostReport, OfDriveKind, PowerCut, lost_words
 from ..model import CacheMode, DriveModel, Finding, FindingCode, LoadPoint, PlpHint, Verdict
 from ..options.entries import OptionTrial
+from ..text import latency, relative
 from .pooling import PoolTerm
 
 
 @dataclass(frozen=True)
 class ModeSummary:
-    """Descriptive numbers of one mode, in microseconds; None where n does not allow one."""
+    """Descriptive numbers of one mode, in microseconds; None where n does not allow one.
+
+    `level_us`: the geometric mean of its periods.  Both modes' have the ratio of the result.
+    """
 
     n: int
     mean_us: Optional[float] = None
@@ -49,6 +55,7 @@ class ModeSummary:
     p75_us: Optional[float] = None
     p90_us: Optional[float] = None
     max_us: Optional[float] = None
+    level_us: Optional[float] = None
 
 
 @dataclass(frozen=True)
@@ -63,10 +70,12 @@ class Trusted:
 class Result(OfDriveKind):
     """One analysed experiment, as the module keeps it.
 
-    `ratio` is write back over write through: above 1, write through is faster.
+    `ratio` is write back over write through: above 1, write through is faster.  `tail` is what
+    the 90th percentiles alone would say; None where periods hold too little.
     """
 
-    VERSION: ClassVar[int] = 3
+    VERSION: ClassVar[int] = 4
+    READS: ClassVar[Tuple[int, ...]] = (3,)
     STORED_BY: ClassVar[str] = "record_id"
     record_id: str
     campaign_id: str
@@ -105,11 +114,23 @@ class Result(OfDriveKind):
     write_through_commit_us: Optional[float] = None
     # what was compared in place of the cache modes: such a result is no verdict about them
     option: Optional[OptionTrial] = None
+    tail: Optional[Verdict] = None
 
     @property
     def drive_name(self) -> str:
         """The drive, for people."""
         return f"{self.hostname} {self.drive_id}"
+
+
+def turned_off(result: Mapping[str, Any]) -> str:
+    """What turning the cache off does to latency, of a result: levels, percent, interval, tail."""
+    levels = [(result.get(mode) or {}).get("level_us") for mode in ("write_back", "write_through")]
+    told = "" if None in levels else " -> ".join(map(latency, levels))
+    tail = {
+        None: "", result["verdict"]: "; p90 too",
+        Verdict.NO_DIFFERENCE.value: "; p90 unchanged: the gain is in the middle",
+    }.get(result.get("tail"), "; p90 undecided") if Verdict(result["verdict"]).mode else ""
+    return (told + relative(result)).strip() + tail or "-"
 
 
 UNKNOWN = "unknown"

@@ -39,6 +39,7 @@ def of_record(record: Record, answer: Mapping[str, Any]) -> Result:
         pool_term=_pool_term(answer, record), pin_price_us=number(answer.get("pin_price_us")),
         write_through_commit_us=number(answer.get("write_through_commit_us")),
         if_trusted=_if_trusted(answer.get("if_plp_trusted")),
+        tail=_verdict(answer["tail_verdict"]) if answer.get("tail_verdict") else None,
     )
 
 

@@ -30,12 +30,14 @@ from ...core.cluster import ClusterView
 from ...core.errors import NotFoundError, NotReadyError
 from ...core.experiment.campaign import CampaignOptions
 from ...core.experiment.run_state import RunSpec
+from ...core.host_report import DriveKind
 from ...core.jobs import Holding
-from ...core.model import Finding, LoadPoint
+from ...core.model import CacheMode, Finding, LoadPoint
 from ...core.scope import Scope
 from ...core.setting.config_setting import ConfigSetting
 from ...core.setting.domain_settings import CacheModeSetting, OptionSetting
 from ...core.setting.drive_setting import DriveSetting
+from ...core.verdict.explaining import expected
 from ...engine.engine import Engine
 from ...engine.storing.archive import Archive
 from ...engine.world import World
@@ -255,7 +257,8 @@ _OF_DRIVES = "action_id hostname domain_id dev_names osd_id device_class transpo
 _SHOWN: Dict[type, str] = {
     CacheModeSetting:
         f"{_OF_DRIVES} expected mode why manual load_point osd_ids drive_ids simulated {_HOW_FAR} "
-        "failure_domain prior doubt kept wear at_s drive_model",
+        "expected_before_us expected_after_us failure_domain prior doubt kept wear at_s "
+        "drive_model",
     OptionSetting:
         f"kind {_OF_DRIVES} option expected value why manual load_point osd_ids drive_ids wait_s "
         f"simulated {_HOW_FAR} failure_domain prior doubt wear at_s drive_model shared",
@@ -265,13 +268,29 @@ _SHOWN: Dict[type, str] = {
 }
 
 
-def plain_changes(changes: Iterable[Change], to_last: bool) -> List[Dict[str, Any]]:
-    """Each with its commands by hand; `to_last`: that is planned."""
-    return [_plain(change, to_last and change.can_last) for change in changes]
+Expectations = Mapping[DriveKind, Optional[Tuple[float, float]]]
 
 
-def _plain(change: Change, to_last: bool) -> Dict[str, Any]:
+def expectations(world: World) -> Expectations:
+    """Latency in us with the cache on and off, as verdicts have it."""
+    return {item.kind: expected(item, world.results) for item in world.recommendations}
+
+
+def plain_changes(
+    changes: Iterable[Change], to_last: bool, told: Expectations
+) -> List[Dict[str, Any]]:
+    """Each with its commands by hand, and what is expected; `to_last`: that is planned."""
+    return [_plain(change, to_last and change.can_last, told) for change in changes]
+
+
+def _plain(change: Change, to_last: bool, told: Expectations) -> Dict[str, Any]:
     plain = codec.to_plain(change)
+    if isinstance(change.setting, CacheModeSetting):
+        ends = told.get(change.kind) if change.status is ChangeStatus.PLANNED else None
+        on_us, off_us = ends or (None, None)
+        modes = {CacheMode.WRITE_BACK: on_us, CacheMode.WRITE_THROUGH: off_us}
+        plain["expected_before_us"] = modes[change.setting.after.other]
+        plain["expected_after_us"] = modes[change.setting.after]
     setting = plain.pop("setting")
     plain.update(setting.pop("domain", {}), **setting)
     before, after = plain.get("before"), plain.get("after")

@@ -73,7 +73,7 @@ from .plan_guards import (
     require_unmoved,
     trial_forecast,
 )
-from .planners import Planner, in_place_by, plain_changes, stale_keys_of
+from .planners import Planner, expectations, in_place_by, plain_changes, stale_keys_of
 
 # Enough that no id of a change is ever made twice.
 NONCE_BYTES = 8
@@ -172,7 +172,7 @@ class PlanService:
             require_room(change)
         require_readable(rollout)
         return _Made({
-            "plan_id": "", "changes": plain_changes(changes, wish.persist),
+            "plan_id": "", "changes": plain_changes(changes, wish.persist, expectations(world)),
             "left_alone": list(wanted.left_alone), "drives_in_place": wanted.drives_in_place,
             "stale_keys": stale_keys_of(self._planners.values(), world, rollout),
             "waves": codec.to_plain(waves), "reported": codec.to_plain(reported),
