@@ -29,7 +29,7 @@ def test_towards_writeback_the_plan_names_what_is_lost_with_the_cache_device():
         "hostname": "h0", "devices": ["nvme0n1 (ACME Cache 1.0, serial SN0)"],
         "bcaches": ["bcache0", "bcache1"], "osd_ids": [0, 1], "all_copies": False,
     }
-    text = ok(mgr.command("plan show", plan_id="p1"))
+    text = " ".join(ok(mgr.command("plan show", plan_id="p1")).split())
     for number, host in enumerate(HOSTS):
         assert (
             f"what osd.{2 * number}, osd.{2 * number + 1} (bcache0, bcache1) acknowledge is on "

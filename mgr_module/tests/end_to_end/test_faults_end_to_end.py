@@ -4,7 +4,18 @@ import errno
 
 import pytest
 from mgr_fakes import builders as make
-from module_world import WB, a_mgr, all_modes, fine, first_look, measured, ok, said, start
+from module_world import (
+    WB,
+    a_mgr,
+    all_modes,
+    fine,
+    first_look,
+    has_words,
+    measured,
+    ok,
+    said,
+    start,
+)
 from wcache.core.protocol import Notice
 from wcache.core.record import Precondition
 from wcache.engine.watchdog import STALL_S
@@ -127,7 +138,9 @@ def test_a_release_that_fails_is_said_until_the_probe_says_otherwise():
     mgr.restart()
     mgr.report_all()
     shown = said(mgr, "campaign show", campaign_id=campaign_id)
-    assert "NOT CONFIRMED" in ok(mgr.command("campaign show", campaign_id=campaign_id))
+    assert has_words(
+        ok(mgr.command("campaign show", campaign_id=campaign_id)), "NOT CONFIRMED"
+    )
     assert not shown["run_list"][0]["restored"]
 
 

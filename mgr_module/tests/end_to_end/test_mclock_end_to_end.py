@@ -166,7 +166,8 @@ def test_a_change_of_mode_makes_a_stored_value_stale_until_it_is_measured_again(
     switch(mgr, THROUGH, "h0")
     mgr.step(31.0)
     assert FindingCode.MCLOCK_STALE.value in codes(mgr)
-    assert "osd.0 was stored while the drives were in write back" in mgr.command("status")[1]
+    told = " ".join(mgr.command("status")[1].split())
+    assert "osd.0 was stored while the drives were in write back" in told
     switch(mgr, BACK, "h0")
     mgr.step(31.0)
     assert FindingCode.MCLOCK_STALE.value not in codes(mgr)
@@ -186,7 +187,7 @@ def test_an_expansion_makes_a_value_stale_for_the_new_osd_and_says_what_to_type(
     mgr.report_all()
     mgr.step(61.0)
     assert FindingCode.MCLOCK_STALE.value in codes(mgr)
-    said = mgr.command("status")[1]
+    said = " ".join(mgr.command("status")[1].split())
     assert "osd/class:hdd for osd.9 was stored while the drives were in write through" in said
     assert "ceph wcache campaign start --loads=capacity --scope=class:hdd --accept-cost" in said
 

@@ -52,6 +52,11 @@ def unwrapped(text):
     return " ".join(text.split())
 
 
+def has_words(text, phrase):
+    """Whether each word of a phrase is in a text, of which columns and lines may be wrapped."""
+    return set(phrase.split()) <= set(text.split())
+
+
 def said(mgr, prefix, **arguments):
     return json.loads(ok(mgr.command(prefix, format="json", **arguments)))
 

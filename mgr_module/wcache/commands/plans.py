@@ -74,8 +74,6 @@ def _written_since(world: World, change: Change) -> List[str]:
     return lines
 
 
-
-
 def plan_text(data: Mapping[str, Any]) -> str:
     """`ceph wcache plan`, and `plan show`: many changes by what they are."""
     few = len(data["changes"]) <= LISTED_MAX
