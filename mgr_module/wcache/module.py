@@ -158,13 +158,13 @@ class Module(MgrModule):
         What begins something goes by the options as the mons have them now.
         """
         self.log.debug("command: %s", cmd.get("prefix"))
-        if not self._starter.ready:
-            return commands.not_ready(self._starter.error)
-        if cmd.get("prefix") in commands.BEGINNING:
+        ready = self._starter.ready
+        if ready and cmd.get("prefix") in commands.BEGINNING:
             self._own.ask()
             self._read_options()
         return commands.answer(
-            self._service, self._views, cmd, inbuf or "", self.log.exception
+            self._service, self._views, cmd, inbuf or "", self.log.exception,
+            None if ready else self._starter.error,
         )
 
     def self_test(self) -> None:

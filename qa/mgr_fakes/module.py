@@ -222,6 +222,7 @@ class FakeMgr:
         make_analysis: Callable[[], Any] = FakeAnalysis, **options: Any,
     ) -> None:
         self.now_s = 1_000_000.0
+        self.starting: Optional[str] = None  # why the stored state is not loaded
         self.options = replace(
             Options(
                 settle_s=0.25, canary_wait_s=5.0, throwaway_cluster=simulated, gate_by_load=False,
@@ -341,7 +342,9 @@ class FakeMgr:
     def command(self, prefix: str, inbuf: str = "", **arguments: Any) -> Tuple[int, str, str]:
         """One `ceph wcache` command, as a mgr hands it over."""
         cmd = {"prefix": f"wcache {prefix}".strip(), "target": ["mgr", ""], **arguments}
-        return commands.answer(self.service, self.views, cmd, inbuf, self.exceptions.append)
+        return commands.answer(
+            self.service, self.views, cmd, inbuf, self.exceptions.append, self.starting
+        )
 
     def send(self, prefix: str, hostname: str, body: str) -> Tuple[int, str, str]:
         """A probe's call."""

@@ -9,7 +9,7 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from mgr_fakes.module import FakeMgr
-from module_world import a_mgr, measured
+from module_world import a_mgr, measured, with_osds_on
 from wcache.commands import commands
 
 # The options of the `ceph` tool itself (ceph/ceph, src/ceph.in, parse_cmdargs()); it takes what
@@ -171,6 +171,116 @@ def test_a_choice_is_one_of_those_that_are_declared(prefix, name):
     code, out, error = mgr.command(prefix, **{**NEEDED, name: "sideways"})
     assert (code, out, mgr.exceptions) == (-errno.EINVAL, "", [])
     assert " must be one of " in error
+
+
+def unloaded():
+    mgr = a_mgr()
+    mgr.starting = "the stored state cannot be read"
+    return mgr
+
+
+def frozen():
+    mgr = a_mgr()
+    assert mgr.command("freeze")[0] == 0
+    return mgr
+
+
+STATES = {"well": a_mgr, "frozen": frozen, "no probes": FakeMgr, "unreadable store": unloaded}
+# Good ones of those that a command must have.
+GOOD = {
+    **NEEDED, "hostname": "h1", "domain_id": "domain-sda", "campaign_id": "c1", "before": "c1",
+    "after": "c2", "record_id": "c1.0.0", "scope": "class:hdd", "drive_model": "ACME HD1 1.0",
+    "reason": "data sheet", "plan_id": "p1", "cluster": "other",
+}
+GOOD_OF = {"ab": {"option": "nr_requests=64,256"}, "option show": {"option": "scheduler"}}
+BAD = {
+    "CephBool": ("perhaps", 2), "CephInt": ("many", True), "CephChoices": ("sideways",),
+    "CephString": ("a\nb", 7, "x" * 2000),
+}
+BAD_OF = {
+    "scope": ("moon", "osd.x", "rack:1", ""), "loads": ("fio", ",", "capacity,timer"),
+    "override": ("luck",), "since": ("yesterday",), "image": ("not an image",),
+    "hostname": ("a/b", "../x"), "reason": ("  ",),
+    **dict.fromkeys(
+        ("pairs", "drives_per_model", "limit", "calls", "osds", "blocks", "period_s", "seed"),
+        (-1, 10**12),
+    ),
+}
+TOGETHER = [
+    ("campaign start", {"observe": True, "pairs": 8}), ("campaign start", {"calls": 3}),
+    ("campaign start", {"loads": "capacity", "recheck": True}), ("agent add", {}),
+    ("agent add", {"hostname": "h1", "all": True}),
+    ("agent add", {"hostname": "h1", "run_by": "systemd", "image": "quay.io/ceph/ceph:v20"}),
+    ("campaign compare", {"before": "c1", "after": "c1"}), ("ab", {"option": "nr_requests"}),
+    ("ab", {"option": "nr_requests=64,64"}), ("ab", {"option": "nr_requests=64,9999999"}),
+    ("ab", {"option": "nr_requests=64,256", "loads": "timer"}),
+    ("ab", {"option": "nr_requests=64,256", "dirty_data": "clean"}),
+    ("plan", {"option": "cache_mode=writethrough"}),
+    ("plan", {"option": "cache_mode", "knob": "options"}),
+    ("plan", {"option": "cache_mode=sideways", "knob": "options"}),
+    ("drive-model trust", {"drive_model": "ACME HD1 1.0"}),
+    ("plan", {"override": "client_load"}), ("leave", {}), ("leave", {"back": True, "keep": True}),
+    ("leave", {"back": True, "host_is_gone": "h1,../x"}),
+    ("memory trial start", {"scope": "cluster"}), ("memory trial start", {"scope": "osd.0"}),
+    ("mclock recommend", {"scope": "osd.0"}), ("memory recommend", {"scope": "osd.0"}),
+    ("auto", {"mode": "apply", "scope": "host:h1"}), ("status", {"format": "xml"}),
+]
+
+
+def malformed():
+    """Each argument of each command with what it cannot be, beside good ones of the others."""
+    for one in commands.COMMANDS:
+        declared = [dict(part.split("=", 1) for part in item.split(",")) for item in one.arguments]
+        prefix = one.prefix[len("wcache "):]
+        good = {
+            item["name"]: GOOD_OF.get(prefix, {}).get(item["name"], GOOD[item["name"]])
+            for item in declared if item.get("req") != "false"
+        }
+        for item in declared:
+            name = item["name"]
+            for bad in (*BAD[item["type"]], *BAD_OF.get(name, ())):
+                yield prefix, {**good, name: bad}
+            if name in good:
+                yield prefix, {key: value for key, value in good.items() if key != name}
+    yield from TOGETHER
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_a_malformed_argument_is_told_before_anything_is_looked_at(state):
+    mgr, tried = STATES[state](), 0
+    for prefix, arguments in malformed():
+        code, out, error = mgr.command(prefix, **arguments)
+        assert (code, out) == (-errno.EINVAL, ""), (prefix, arguments, error)
+        tried += 1
+    assert tried > 300
+    assert mgr.exceptions == []
+
+
+@pytest.mark.parametrize(("prefix", "arguments", "number"), [
+    ("explain", {"scope": "osd.0"}, errno.EAGAIN), ("evidence export", {}, errno.EAGAIN),
+    ("plan", {"knob": "options"}, errno.EAGAIN), ("plan", {"knob": "mclock"}, errno.EAGAIN),
+    ("memory trial start", {"scope": "class:hdd"}, errno.EAGAIN),
+    ("explain", {"scope": "osd.99"}, errno.ENOENT),
+    ("option show", {"option": "wishes"}, errno.ENOENT),
+    ("ab", {"option": "wishes=1,2"}, errno.ENOENT), ("ab", {"option": "fua=0,1"}, errno.EPERM),
+])
+def test_what_is_not_yet_there_is_no_unknown_name(prefix, arguments, number):
+    assert a_mgr().command(prefix, **arguments)[0] == -number
+
+
+def test_a_host_of_the_cluster_may_yet_report():
+    mgr = with_osds_on(a_mgr(), "h9")
+    for prefix in ("drive ls", "drive reload"):
+        assert mgr.command(prefix, scope="host:h9")[0] == -errno.EAGAIN
+        assert mgr.command(prefix, scope="host:nowhere")[0] == -errno.ENOENT
+
+
+def test_while_the_stored_state_cannot_be_read_every_command_may_succeed_later():
+    mgr = unloaded()
+    for prefix, arguments in everything(mgr):
+        code, out, error = mgr.command(prefix, **arguments)
+        assert (code, out) == (-errno.EAGAIN, ""), prefix
+        assert error == "the stored state cannot be read: try again in a moment"
 
 
 def test_words_for_true_and_false_mean_what_they_say():

@@ -173,7 +173,8 @@ def test_what_somebody_else_sets_meanwhile_is_noticed():
         ("write_cache=0,1", "durable"), ("fua=0,1", "durable"), ("scheduler=none", "OPTION=A,B"),
         ("cache_mode=writeback,writethrough", "an admin's plan alone"),
         ("scheduler=none,cfq", "its values"),
-        ("scheduler=none,none", "no other value"), ("max_sectors_kb=4,8", "no entry"),
+        ("scheduler=none,none", "no other value"),
+        ("max_sectors_kb=4,8", "there is no option"),
         ("writeback_percent=10,20", "has no writeback_percent"),
     ],
 )

@@ -45,7 +45,7 @@ def refused(mgr, **arguments):
         ("write_cache=write back", "durable"), ("cache_type=write back", "durable"),
         ("scheduler=none", "scheduler goes by verdicts"),
         ("osd_mclock_profile=balanced", "`ceph wcache ab osd_mclock_profile=A,B`"),
-        ("max_sectors_kb=4", "no entry"),
+        ("max_sectors_kb=4", "there is no option"),
     ],
 )
 def test_only_what_is_left_to_admins_may_be_named(named, words):

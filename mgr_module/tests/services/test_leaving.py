@@ -88,8 +88,8 @@ def test_nothing_is_written_and_nothing_answered_after_that():
         probe.turn()
     mgr.steps(5)
     assert mgr.store.kept == {}
-    for prefix in ("status", "leave"):
-        assert "`ceph mgr module disable wcache`" in refused(mgr, prefix, errno.EPERM)
+    for prefix, way in (("status", {}), ("leave", {"back": True})):
+        assert "`ceph mgr module disable wcache`" in refused(mgr, prefix, errno.EPERM, **way)
 
 
 def test_enabled_anew_it_begins_with_nothing_and_stores_nothing_by_itself():

@@ -345,14 +345,18 @@ def _latencies(plain: Mapping[str, Any]) -> LatencyTable:
     return decode(LatencyTable, dict(plain), "a table")
 
 
+def require_two(arguments: Mapping[str, Any]) -> None:
+    """Raise MalformedError where one campaign is named twice."""
+    if arguments.get("before") == arguments["campaign_id"]:
+        raise MalformedError("a campaign compared with itself says nothing", "name two")
+
+
 def compared(world: World, campaign_id: str, before: str) -> Dict[str, Any]:
     """Both campaigns, the earlier one as before."""
     first, second = sorted(
         (_that_observes(world, name) for name in (before, campaign_id)),
         key=lambda one: one.created_at_s,
     )
-    if first.campaign_id == second.campaign_id:
-        raise MalformedError("a campaign compared with itself says nothing", "name two")
     shown = [campaign(world, one.campaign_id)["observed"] for one in (first, second)]
     found = compare(*map(of_shown, shown))
     return {

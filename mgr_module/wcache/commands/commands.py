@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import errno
 import json
-from typing import Any, Callable, Dict, List, Mapping, Tuple
+from functools import partial
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 from ..core import codec
 from ..core.errors import (
@@ -19,11 +20,16 @@ from ..core.errors import (
     RefusedError,
     WcacheError,
 )
+from ..core.experiment.campaign import parse_loads
+from ..core.history import LINES_MAX, parse_since
+from ..core.scope import parse_scope
 from ..core.text import FORMAT_VERSION, NOTHING, CommandLine, Rows, arguments, fitted, ticked
-from ..deployment.places import checked_hostname
+from ..deployment.places import checked_hostname, checked_image, require_one_or_all
 from ..engine.world import World
 from ..knobs.registry import KNOBS
 from ..services import web_tokens
+from ..services.campaigns import BOUNDS, require_fitting
+from ..services.leaving import require_way
 from ..services.outlook import next_step
 from .agents import DISABLE, added, agents, agents_text, every_agent_text, left, left_text, removed
 from .campaigns import (
@@ -34,6 +40,7 @@ from .campaigns import (
     compared,
     compared_text,
     plain_record,
+    require_two,
 )
 from .drives import drives, drives_text, every_drive_text
 from .explain_view import explain, render
@@ -64,6 +71,11 @@ OF_PROBES = ("wcache agent poll", "wcache agent post")
 READS_FILE = (*OF_PROBES, "wcache evidence import")
 # Their answers are files and messages with versions of their own.
 FILES = (*OF_PROBES, "wcache campaign record", "wcache evidence export")
+# What an argument must be, whatever there is; each raises a MalformedError.
+READERS: Mapping[str, Callable[[str], object]] = {
+    "hostname": checked_hostname, "image": checked_image, "loads": parse_loads,
+    "since": partial(parse_since, now_s=0.0),
+}
 
 COMMANDS: Tuple[Command, ...] = (
     Command(
@@ -119,7 +131,7 @@ COMMANDS: Tuple[Command, ...] = (
         lambda s, v, a: s.agents.add(
             a.get("hostname"), every=bool(a.get("all")), form=a.get("run_by"), image=a.get("image"),
             hosts_read=bool(a.get("hosts_read")), dry_run=bool(a.get("dry_run")),
-        ), added,
+        ), added, fit=require_one_or_all,
     ),
     Command(
         "wcache agent rm",
@@ -154,7 +166,7 @@ COMMANDS: Tuple[Command, ...] = (
         "records are never pooled; with --observe nothing is toggled, and latencies come as tables "
         "of the mode that is there; --loads=capacity toggles nothing either, and benches each OSD "
         "--calls times for mClock",
-        lambda s, v, a: s.campaigns.start(**a), forecast,
+        lambda s, v, a: s.campaigns.start(**a), forecast, bounds=BOUNDS, fit=require_fitting,
     ),
     Command(
         "wcache campaign ls", (), "r", "List campaigns", lambda s, v, a: campaigns(v.world()),
@@ -167,6 +179,7 @@ COMMANDS: Tuple[Command, ...] = (
         "--observe, with intervals",
         lambda s, v, a: (compared if a.get("before") else campaign)(v.world(), **a),
         lambda data: (compared_text if "comparison" in data else campaign_text)(data),
+        fit=require_two,
     ),
     Command(
         "wcache campaign record", ("name=record_id,type=CephString",), "r",
@@ -212,7 +225,7 @@ COMMANDS: Tuple[Command, ...] = (
         "Leave this cluster: end everything, take back what plans have set (--back) or leave it "
         "(--keep), remove the probes' keys and all that is stored, and print what to run on the "
         "hosts; called again it goes on; --host-is-gone names hosts that will not come back",
-        lambda s, v, a: left(s.leaving.leave(**a)), left_text,
+        lambda s, v, a: left(s.leaving.leave(**a)), left_text, fit=require_way,
     ),
     Command(
         "wcache web token", (), "rw",
@@ -224,6 +237,7 @@ COMMANDS: Tuple[Command, ...] = (
         "Show who or what changed something, when, from what to what, and the outcome; --what "
         "takes an id (c1, p2) or command, automation, change, probe or step",
         lambda s, v, a: history(v.world(), v.entries(), **a), history_text,
+        bounds={"limit": (1, LINES_MAX)},
     ),
 )
 
@@ -251,22 +265,18 @@ def specs() -> List[Dict[str, Any]]:
 
 def answer(
     service: Service, views: Views, cmd: Mapping[str, Any], inbuf: str,
-    log_exception: Callable[[str], None],
+    log_exception: Callable[[str], None], starting: Optional[str] = None,
 ) -> Answer:
     """Run one command; returns (0 or negative errno, output, one line of error).
 
     Nothing is let through: the mgr turns an exception into a traceback for the user.  Where a
-    consent is missing, the output is that of --dry-run.
+    consent is missing, the output is that of --dry-run.  `starting` says why the stored state is
+    not loaded, or '' where it soon will be; None once it is.
     """
     command = _BY_PREFIX.get(str(cmd.get("prefix")))
     if command is None:
         return -errno.EINVAL, "", "unknown command: see `ceph wcache -h`"
     try:
-        if service.leaving.left:
-            raise RefusedError(
-                "wcache has left this cluster",
-                f"{ticked(DISABLE)}; enabled again after that it begins anew",
-            )
         arguments = _arguments(command, cmd)
         form = cmd.get("format") or "plain"
         if form not in FORMATS:
@@ -275,6 +285,13 @@ def answer(
             if not inbuf:
                 raise MalformedError("this command reads from a file", "add -i FILE")
             arguments["inbuf"] = inbuf
+        if starting is not None:
+            raise NotReadyError(starting or "wcache is still starting", "try again in a moment")
+        if service.leaving.left:
+            raise RefusedError(
+                "wcache has left this cluster",
+                f"{ticked(DISABLE)}; enabled again after that it begins anew",
+            )
         code, line = 0, ""
         consent: Dict[str, Any] = {}
         try:
@@ -304,14 +321,8 @@ def answer(
         )
 
 
-def not_ready(error: str) -> Answer:
-    """The answer while the stored state is not loaded, or could not be."""
-    line = NotReadyError(error or "wcache is still starting", "try again in a moment").line()
-    return -errno.EAGAIN, "", line
-
-
 def _arguments(command: Command, cmd: Mapping[str, Any]) -> Dict[str, Any]:
-    """The command's own arguments, of the declared types; the mgr does not check them all."""
+    """The command's own arguments, well formed; the mgr does not check them all."""
     found: Dict[str, Any] = {}
     for item in command.arguments:
         declared = dict(part.split("=", 1) for part in item.split(","))
@@ -326,9 +337,15 @@ def _arguments(command: Command, cmd: Mapping[str, Any]) -> Dict[str, Any]:
             value = " ".join(str(part) for part in value)  # a name of several words
         optional = declared.get("req") == "false"
         shown = f"--{name.replace('_', '-')}" if optional else name
-        found[name] = _checked(shown, declared, value)
-    if "hostname" in found:
-        checked_hostname(found["hostname"])
+        value = found[name] = _checked(shown, declared, value)
+        low, high = command.bounds.get(name, (value, value))
+        if not low <= value <= high:
+            raise MalformedError(f"{shown} must be a whole number from {low} to {high}")
+        if name == "scope":
+            parse_scope(value, command.terms)
+        if name in READERS:
+            READERS[name](value)
+    command.fit(found)
     return found
 
 

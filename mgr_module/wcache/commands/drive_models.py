@@ -52,7 +52,7 @@ class DriveModelService:
         self, drive_model: str, reason: str, dry_run: bool
     ) -> Dict[str, Any]:
         """Lift FLUSH_TOO_FAST for one drive model."""
-        said = _reason(reason)
+        said = reason_in(reason)
         engine = self._engine
         with engine.deciding() as (world, orders):
             _require_known(world, drive_model)
@@ -105,7 +105,7 @@ class DriveModelService:
         self, drive_model: str, hostname: str, reason: str, dry_run: bool
     ) -> Dict[str, Any]:
         """What a host has shown of a drive model counts everywhere."""
-        said, engine = _reason(reason), self._engine
+        said, engine = reason_in(reason), self._engine
         with engine.deciding() as (world, orders):
             report = world.reports.get(hostname)
             known = report is not None and report.real and drive_model
@@ -198,7 +198,7 @@ def _require_known(world: World, drive_model: str) -> None:
         )
 
 
-def _reason(reason: str) -> str:
+def reason_in(reason: str) -> str:
     """A reason in one line; MalformedError where there is none, or too much of it."""
     said = " ".join(reason.split())
     if not said:

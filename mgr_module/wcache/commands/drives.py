@@ -7,7 +7,7 @@ from typing import AbstractSet, Any, Dict, Iterable, List, Mapping, Optional, Tu
 from ..core import codec
 from ..core.drive.manual import pin_word
 from ..core.drive.safety import dropping_above, judge
-from ..core.errors import NotFoundError
+from ..core.errors import NotFoundError, NotReadyError
 from ..core.fleet import claims
 from ..core.fleet.claims import age_of, believed_of
 from ..core.fleet.foreign_rules import reloads
@@ -26,10 +26,7 @@ def drives(world: World, within: Optional[str] = None) -> Dict[str, Any]:
     """`drive ls`: every OSD drive with both sides of its cache and every layer."""
     scope = parse_scope(within)
     hostname = scope.hostname
-    if hostname and hostname not in world.reports:
-        raise NotFoundError(
-            f"no probe has reported for host {hostname[:60]!r}", "see `ceph wcache agent ls`"
-        )
+    _require_reported(world, hostname)
     names = [hostname] if hostname else sorted(world.reports)
     if hostname:
         told = {hostname: believed_of(hostname, world.reports, world.cluster)}
@@ -55,6 +52,15 @@ def drives(world: World, within: Optional[str] = None) -> Dict[str, Any]:
     rows = Rows(found, row_of)
     age = age_of({*names}, world.reported_at_s, world.now_s)
     return {"drives": rows, "reported": codec.to_plain(age)}
+
+
+def _require_reported(world: World, hostname: str) -> None:
+    """The host that is asked for, if one is, has reported; one of the cluster's may yet do so."""
+    if hostname and hostname not in world.reports:
+        unknown = hostname not in world.cluster.hostnames
+        raise (NotFoundError if unknown else NotReadyError)(
+            f"no probe has reported for host {hostname[:60]!r}", "see `ceph wcache agent ls`"
+        )
 
 
 def _drive(
@@ -237,8 +243,7 @@ _ROOK = (
 def reload(world: World, scope: Optional[str] = None) -> Dict[str, Any]:
     """`drive reload`: OSDs whose volumes drop flushes above drives that are off, and a script."""
     wanted = parse_scope(scope)
-    if wanted.hostname and wanted.hostname not in world.reports:
-        raise NotFoundError(f"no probe reports from {wanted.hostname[:60]!r}")
+    _require_reported(world, wanted.hostname)
     by_hand = {name: _ROOK for name, one in world.deployments.items() if one.form is Form.ROOK}
     reports = world.believed_real
     covered = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Dict, List, Mapping
 
 from ..core import codec
-from ..core.errors import NotFoundError, RefusedError
+from ..core.errors import NotFoundError, NotReadyError, RefusedError
 from ..core.scope import Scope
 from ..core.text import many, table, when
 from ..core.verdict.foreign import Evidence, export, is_new, parse
@@ -28,7 +28,7 @@ class EvidenceService:
             world.cluster.fsid, world.recommendations, tuple(world.results.values()), world.now_s
         )
         if not found.verdicts:
-            raise NotFoundError(
+            raise NotReadyError(
                 "nothing was measured on real drives, so there is nothing to export",
                 "measure with `ceph wcache campaign start`",
             )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Dict, List, Mapping, NoReturn, Optional
 
-from ..core.errors import MalformedError, NotFoundError
+from ..core.errors import MalformedError, NotFoundError, NotReadyError
 from ..core.loads import level_ns
 from ..core.model import Verdict, load_name
 from ..core.record import Record
@@ -32,7 +32,7 @@ def explain(
 ) -> Dict[str, Any]:
     """`explain`: the verdicts on drives of a scope.
 
-    Raises NotFoundError where nothing in it is measured.
+    Raises NotReadyError where nothing in it is measured yet.
     """
     within = parse_scope(scope)
     advice = recommended_in(world, within)
@@ -81,7 +81,7 @@ def _row(
 def _refuse(world: World, scope: Scope) -> NoReturn:
     drives = [(report, drive) for report in world.reports.values() for drive in report.drives]
     if any(scope.covers(report, drive, world.cluster) for report, drive in drives):
-        raise NotFoundError(f"nothing is measured of {scope} yet", "measure it: `ceph wcache try`")
+        raise NotReadyError(f"nothing is measured of {scope} yet", "measure it: `ceph wcache try`")
     names = sorted({
         *(str(item.drive_model) for item in world.recommendations),
         *(str(drive.drive_model) for _, drive in drives),

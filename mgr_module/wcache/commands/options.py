@@ -8,8 +8,7 @@ from typing import Any, Dict, List, Mapping, Sequence
 from ..core import codec
 from ..core.experiment.osd_option import by_hand
 from ..core.model import load_name
-from ..core.options.entries import BY_NAME, OPTIONS
-from ..core.options.entries import option as entry_of
+from ..core.options.entries import BY_NAME, OPTIONS, known
 from ..core.options.option import Follow, Option, Place
 from ..core.text import many, table
 from ..engine.world import World
@@ -47,8 +46,8 @@ def options(world: World) -> Dict[str, Any]:
 
 
 def one_option(option: str) -> Dict[str, Any]:
-    """An entry with all that it says; RefusedError where there is none."""
-    return {"option": _row(entry_of(option))}
+    """An entry with all that it says."""
+    return {"option": _row(known(option))}
 
 
 def _verdicts(world: World) -> List[Dict[str, Any]]:

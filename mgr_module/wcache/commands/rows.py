@@ -5,10 +5,15 @@ from __future__ import annotations
 import json
 from typing import Any, Mapping, Tuple
 
-from ..core.text import amount, duration, many
-from ..knobs.registry import ALL, KNOBS
+from ..core.change.preconditions import parse_override
+from ..core.errors import MalformedError
+from ..core.options.entries import parse_assignment
+from ..core.text import amount, duration, many, typed
+from ..knobs.registry import ALL, DEFAULT, KNOBS
+from ..services.campaigns import BOUNDS, require_comparable
+from ..services.plans.plan_guards import hosts_taken_over
 from . import drives, options
-from .drive_models import drive_models, drive_models_text
+from .drive_models import drive_models, drive_models_text, reason_in
 from .evidence import evidence_text
 from .plans import plan, plan_text, whole_plan_text
 from .rollouts import forecast_text, plans, plans_text, rollout, rollout_text
@@ -49,7 +54,8 @@ OF_DRIVES: Tuple[Command, ...] = (
          DRY_RUN), "rw",
         "Compare two values of an option, OPTION=A,B, by a campaign; arguments as for "
         "`campaign start`; with --dry-run say what it would cost",
-        lambda s, v, a: s.campaigns.compare_values(**a), forecast,
+        lambda s, v, a: s.campaigns.compare_values(**a), forecast, bounds=BOUNDS,
+        fit=require_comparable,
     ),
     Command(
         "wcache drive-model ls", (), "r",
@@ -65,6 +71,7 @@ OF_DRIVES: Tuple[Command, ...] = (
         "it; with --hostname accept on all hosts what that one has shown of the model, by proofs "
         "and power cuts; --take-back takes either back",
         lambda s, v, a: s.drive_models.trust(**a),
+        fit=lambda a: a.get("take_back") or reason_in(a.get("reason", "")),
     ),
 )
 
@@ -102,7 +109,7 @@ OF_AUTOMATION: Tuple[Command, ...] = (
          SCOPE, DRY_RUN), "rw",
         "Say what may be begun without an admin: nothing, measuring, or also applying; new drives "
         "of a known model are confirmed first; the options auto_* set windows and daily limits",
-        lambda s, v, a: s.auto.turn(**a),
+        lambda s, v, a: s.auto.turn(**a), terms=("class",),
     ),
     Command(
         "wcache auto status", (), "r",
@@ -132,6 +139,23 @@ OF_AUTOMATION: Tuple[Command, ...] = (
 )
 
 
+def _require_assignable(arguments: Mapping[str, Any]) -> None:
+    """An admin names an option and its value only to a knob that takes such words."""
+    takes = [one.name for one in KNOBS if one.assigns]
+    if "option" in arguments and arguments.get("knob") not in takes:
+        raise MalformedError(
+            f"--option names nothing of the knob {arguments.get('knob', DEFAULT.name)}",
+            typed("ceph wcache plan --knob={} --option=OPTION=VALUE", takes[0]),
+        )
+    if "option" in arguments:
+        parse_assignment(arguments["option"])
+    hosts_taken_over(arguments.get("override", ""))
+
+
+def _require_preconditions(arguments: Mapping[str, Any]) -> None:
+    parse_override(arguments.get("override", ""))
+
+
 _ID = "name=plan_id,type=CephString"
 _OVERRIDE = "name=override,type=CephString,req=false"
 _KNOBS = "|".join((*(knob.name for knob in KNOBS), ALL))
@@ -157,7 +181,7 @@ OF_PLANS: Tuple[Command, ...] = (
         "last: a power cycle no longer takes them back; --override=autotuner:HOST takes memory "
         "over from cephadm, which then divides it no more; "
         "--knob=options --option=cache_mode=MODE names bcache's mode; --dry-run keeps no plan",
-        lambda s, v, a: s.plans.plan(**a), plan_text,
+        lambda s, v, a: s.plans.plan(**a), plan_text, fit=_require_assignable,
     ),
     Command(
         "wcache plan ls", (), "r",
@@ -187,7 +211,7 @@ OF_PLANS: Tuple[Command, ...] = (
         "first change only and takes it back, or of a plan of memory leases its larger target to "
         "some OSDs; --consent-turn-on turns bcache's writeback on: what its cache device alone "
         "has is lost with it",
-        lambda s, v, a: s.plans.apply(**a), forecast_text,
+        lambda s, v, a: s.plans.apply(**a), forecast_text, fit=_require_preconditions,
     ),
     Command(
         "wcache rollback", ("name=plan_id,type=CephString,req=false", DRY_RUN), "rw",
@@ -209,7 +233,7 @@ OF_PLANS: Tuple[Command, ...] = (
         "wcache rollout resume", (_ID, _OVERRIDE, DRY_RUN), "rw",
         "Go on with a paused plan; --override=gate_decided goes on though the gate is undecided, "
         "--override=client_load judges by benches",
-        lambda s, v, a: s.rollouts.resume(**a), forecast_text,
+        lambda s, v, a: s.rollouts.resume(**a), forecast_text, fit=_require_preconditions,
     ),
     Command(
         "wcache rollout abort", (_ID, DRY_RUN), "rw",

@@ -12,11 +12,10 @@ from typing import AbstractSet, Any, Callable, Dict, List, Mapping, Optional, Se
 
 from ..core import codec
 from ..core.change.history import standing
-from ..core.errors import MalformedError
 from ..core.fleet.claims import age_of, speaking_for
 from ..core.history import LINES_MAX, NOTHING, Filter, HistoryEntry, kept, parse_since
 from ..core.model import Finding, FindingCode
-from ..core.scope import Scope, parse_scope
+from ..core.scope import FORMS, Scope, parse_scope
 from ..core.text import many, time_left, when
 from ..engine.engine import Engine
 from ..engine.storing.archive import RECORD
@@ -170,9 +169,6 @@ def history(
 
     What is still applied is among them, however long ago it was changed.
     """
-    count = LINES if limit is None else limit
-    if not 1 <= count <= LINES_MAX:
-        raise MalformedError(f"limit must be a whole number from 1 to {LINES_MAX}")
     within = parse_scope(scope)
     wanted = Filter(
         within.hostname, _osds_about(world, within), drive,
@@ -182,7 +178,8 @@ def history(
         (report.hostname, item.domain_id): tuple(sorted({u.osd_id for u in item.uses}))
         for report in world.reports.values() for item in report.drives
     }
-    found, left_out = kept([*entries, *standing(world.plans, entries, osds)], wanted, count)
+    lines = [*entries, *standing(world.plans, entries, osds)]
+    found, left_out = kept(lines, wanted, limit or LINES)
     return {
         "history": [
             {
@@ -252,6 +249,10 @@ class Command:
     render: Renderer = tables.would
     whole: Optional[Renderer] = None  # with --all: what `render` groups
     tables: Mapping[str, Sequence[tables.Column]] = field(default_factory=dict)  # for the page
+    # What of its arguments needs no look at what there is: see `commands.py`.
+    bounds: Mapping[str, Tuple[int, int]] = field(default_factory=dict)  # of whole numbers
+    terms: Tuple[str, ...] = tuple(FORMS)  # that its scope may have
+    fit: Callable[[Mapping[str, Any]], object] = bool  # raises where they do not fit together
 
     def spec(self) -> Dict[str, Any]:
         """The command as an entry of a mgr module's COMMANDS."""

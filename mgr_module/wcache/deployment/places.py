@@ -13,10 +13,16 @@ import re
 from collections import defaultdict
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import ClassVar, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, ClassVar, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ..core.cluster import OsdInfo
-from ..core.errors import ConsentError, MalformedError, NotFoundError, RefusedError
+from ..core.errors import (
+    ConsentError,
+    MalformedError,
+    NotFoundError,
+    NotReadyError,
+    RefusedError,
+)
 from ..core.text import named
 
 HOSTNAME_CHARS_MAX = 253
@@ -212,6 +218,14 @@ def _by_what_is_said(said: Mapping[int, str]) -> str:
     return "; ".join(lines[:4]) + (" ..." if len(lines) > 4 else "")
 
 
+def require_one_or_all(arguments: Mapping[str, Any]) -> None:
+    """`agent add` is of one host or of all, and an image is of what runs in a container."""
+    if bool(arguments.get("all")) == ("hostname" in arguments):
+        raise MalformedError("name one host, or add --all", "see `ceph wcache agent add -h`")
+    if "image" in arguments and arguments.get("run_by") == Form.SYSTEMD.value:
+        raise MalformedError("a program of the host has no image", "leave out --image")
+
+
 def chosen(
     hostname: Optional[str], places: Places, *, every: bool, listed: Optional[Sequence[str]],
     hosts_read: bool,
@@ -221,12 +235,10 @@ def chosen(
     `listed` are the orchestrator's hosts.  Without it, all hosts are refused until an admin
     says that their names were read (`hosts_read`).
     """
-    if every == (hostname is not None):
-        raise MalformedError("name one host, or add --all", "see `ceph wcache agent add -h`")
     if hostname is not None:
         return [_one(hostname, places, listed, hosts_read)], []
     if not places.hostnames:
-        raise NotFoundError("no OSD has named its host yet", "see `ceph osd metadata`")
+        raise NotReadyError("no OSD has named its host yet", "see `ceph osd metadata`")
     hostnames, left_out, known = [], [], frozenset(listed or ())
     for name in places.hostnames:
         try:

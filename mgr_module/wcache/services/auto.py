@@ -101,7 +101,7 @@ class AutoService:
         A `dry_run` says what would be begun first.
         """
         wanted, world = Mode(mode), self._engine.world()
-        within = parse_scope(scope, ("class",))
+        within = parse_scope(scope)
         device_class = within.device_class
         require_store(world)
         require_scope(world, within)

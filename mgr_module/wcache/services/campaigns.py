@@ -20,6 +20,7 @@ from ..core.errors import (
 from ..core.events import STOP
 from ..core.experiment import observing_plan as observing
 from ..core.experiment.campaign import (
+    OWN_NAMES,
     Campaign,
     CampaignOptions,
     candidates,
@@ -27,6 +28,7 @@ from ..core.experiment.campaign import (
     select,
 )
 from ..core.experiment.forecast import Forecast, forecast
+from ..core.experiment.observed import CAPACITY_CALLS_MAX
 from ..core.experiment.osd_option import ELSEWHERE, by_hand, unmet
 from ..core.experiment.period import START_WAIT_S
 from ..core.experiment.run_state import RunSpec, RunState, RunStatus
@@ -35,7 +37,7 @@ from ..core.fleet.claims import Age
 from ..core.hardware import Dirty
 from ..core.history import ADMIN
 from ..core.model import DriveReport, LoadPoint
-from ..core.options.entries import OptionTrial, parse_trial
+from ..core.options.entries import parse_trial
 from ..core.options.option import Option, Place
 from ..core.scope import parse_scope
 from ..core.text import amount, many, named, typed
@@ -44,7 +46,6 @@ from ..engine.engine import Engine
 from ..engine.orders import Orders
 from ..engine.world import World
 from .guards import (
-    bounded,
     domains_not_now,
     require_campaign,
     require_reports,
@@ -60,6 +61,10 @@ ASKED_MAX = 64
 ASKED_S = 3.0
 CHECKS_MAX = 16  # settling checks of an experiment, there and back each
 OF_TOGGLES = ("pairs", "recheck", "consent_turn_on")  # arguments that only these have
+BOUNDS = {
+    "pairs": (4, 80), "drives_per_model": (1, 1000), "seed": (0, 2**31 - 1),
+    "calls": (3, CAPACITY_CALLS_MAX),
+}
 # What it goes by may change while it is prepared, and then it is prepared anew.
 PREPARED_MAX = 3
 # Of all hosts alike; of a host's report see `_moved`.
@@ -94,7 +99,6 @@ class CampaignService:
         self, sample: Optional[TrySample], world: Optional[World], arguments: Mapping[str, Any]
     ) -> Tuple[OwnRuns, Forecast, Dict[str, Any]]:
         world = world or self._engine.world()
-        _seed(arguments.get("seed"))  # refused here as it is where it counts
         made = self.prepare(world, arguments, sample)
         cost = self._cost(world, made)
         with self._engine.orders() as orders:
@@ -203,13 +207,9 @@ class CampaignService:
         campaign_id: str = "c0", seed: int = 0,
     ) -> OwnRuns:
         """Choose the runs of a campaign with these arguments."""
-        loads = parse_loads(arguments.get("loads") or "traffic")
-        planner = self._planners.get(loads[0])
+        planner = self._planners.get(parse_loads(arguments.get("loads") or "traffic")[0])
         if planner is not None:
-            why = f"--loads={arguments['loads']} toggles nothing"
-            _require_not(arguments, OF_TOGGLES, why)
             return planner.own_runs(world, campaign_id, arguments)
-        _require_not(arguments, ("calls",), "only --loads=capacity has a number of calls")
         return OwnRuns(*_prepare(world, campaign_id, seed, arguments, sample), "")
 
     def stop(self, campaign_id: str, dry_run: bool = False) -> Dict[str, Any]:
@@ -308,23 +308,15 @@ def _prepare(
 ) -> Tuple[Tuple[RunSpec, ...], Tuple[str, ...], CampaignOptions]:
     options = world.options
     observe = bool(arguments.get("observe"))
-    if observe:
-        _require_not(arguments, OF_TOGGLES, "--observe toggles nothing")
     trial = parse_trial(arguments["option"]) if arguments.get("option") else None
     settle_s = max(options.settle_s, arguments.get("settle_s") or 0.0)
     seconds_max = options.experiment_seconds_max
-    pairs_max = bounded(arguments.get("pairs"), options.pairs_max, 4, 80, "pairs")
+    pairs_max = arguments.get("pairs") or options.pairs_max
     if trial is not None:
-        _require_loads(trial, arguments.get("loads"))
         settle_s = max(settle_s, trial.entry.settle_s)
         # the budget is for measuring: what an option takes to settle comes on top
         seconds_max += (2 * pairs_max + CHECKS_MAX) * settle_s
     dirty = Dirty(arguments.get("dirty_data") or Dirty.ANY)
-    if dirty is not Dirty.ANY and (trial is None or trial.entry.place is not Place.BCACHE):
-        raise MalformedError(
-            "--dirty-data is where bcache's dirty data is to be, and this is no option of bcache",
-            "leave it out",
-        )
     if trial is not None and dirty is not Dirty.ANY:
         trial = replace(trial, dirty=dirty)
         seconds_max += START_WAIT_S
@@ -335,10 +327,7 @@ def _prepare(
                                        else "traffic,depth1,batch")
         ),
         pairs_max=pairs_max,
-        drives_per_model=bounded(
-            arguments.get("drives_per_model"), options.drives_per_model, 1, 1000,
-            "drives_per_model",
-        ),
+        drives_per_model=arguments.get("drives_per_model") or options.drives_per_model,
         settle_s=settle_s,
         period_s=options.period_s,
         latency_limit_ms=options.latency_limit_ms,
@@ -386,13 +375,31 @@ def _prepare(
     return runs, skipped, chosen
 
 
-def _require_loads(trial: OptionTrial, loads: Optional[str]) -> None:
+def require_fitting(arguments: Mapping[str, Any]) -> None:
+    """Raise MalformedError where the arguments of `campaign start` do not fit together."""
+    if {*parse_loads(arguments.get("loads") or "traffic")} & {*OWN_NAMES.values()}:
+        _require_not(arguments, OF_TOGGLES, f"--loads={arguments['loads']} toggles nothing")
+    else:
+        _require_not(arguments, ("calls",), "only --loads=capacity has a number of calls")
+    if arguments.get("observe"):
+        _require_not(arguments, OF_TOGGLES, "--observe toggles nothing")
+
+
+def require_comparable(arguments: Mapping[str, Any]) -> None:
+    """The same of `ab`; a WcacheError where two such values are not compared."""
+    trial = parse_trial(str(arguments["option"]))
     able = trial.entry.loads
-    wrong = [load.short for load in parse_loads(loads or "traffic") if load not in able]
+    loads = parse_loads(arguments.get("loads") or "traffic")
+    wrong = [load.short for load in loads if load not in able]
     if wrong:
         raise MalformedError(
             f"{trial.name} does nothing to the load {wrong[0]}",
             f"use --loads={','.join(load.short for load in able)} or some of them",
+        )
+    if "dirty_data" in arguments and trial.entry.place is not Place.BCACHE:
+        raise MalformedError(
+            "--dirty-data is where bcache's dirty data is to be, and this is no option of bcache",
+            "leave it out",
         )
 
 
@@ -406,6 +413,4 @@ def _require_not(arguments: Mapping[str, Any], names: Iterable[str], why: str) -
 
 
 def _seed(value: Any) -> int:
-    if value is None:
-        return random.SystemRandom().randrange(2**31)
-    return bounded(value, 0, 0, 2**31 - 1, "seed")
+    return random.SystemRandom().randrange(2**31) if value is None else int(value)

@@ -223,10 +223,7 @@ class AgentService:
 
     def _form(self, asked: Optional[str]) -> Tuple[Form, str]:
         if asked is not None:
-            known = {item.value: item for item in Form}
-            if asked not in known:
-                raise MalformedError(f"--run-by is one of {', '.join(known)}")
-            return known[asked], "as --run-by says"
+            return Form(asked), "as --run-by says"
         backend = self._surroundings.orchestrator()
         if backend == Form.ROOK.value or self._surroundings.namespace():
             return Form.ROOK, "the mgr runs in a pod"

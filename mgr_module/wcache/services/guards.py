@@ -19,16 +19,6 @@ MAKE_ONE = "make one with `ceph wcache plan`"
 Plan = TypeVar("Plan")
 
 
-def bounded(value: Any, default: int, low: int, high: int, name: str) -> int:
-    """A whole number that was asked for, or the default; it must lie in its bounds."""
-    if value is None:
-        return default
-    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        option = f"--{name.replace('_', '-')}"
-        raise MalformedError(f"{option} must be a whole number from {low} to {high}")
-    return int(value)
-
-
 def require_thawed(world: World) -> None:
     """Nothing is begun on a frozen cluster."""
     if world.frozen:
@@ -227,7 +217,7 @@ def left_out(world: World, names: str) -> Dict[Key, str]:
 def require_all_drives(without: Mapping[Key, str], what: str) -> None:
     """No drive is left out of what does not go drive by drive."""
     if without:
-        raise RefusedError(
+        raise MalformedError(
             f"--without leaves drives out, and {what} goes by whole hosts or classes of OSDs",
             "take --without away, or plan drives and OSD options alone: --knob=cache_mode, "
             "--knob=options",

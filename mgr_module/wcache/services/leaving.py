@@ -39,6 +39,20 @@ STORE_WAIT_S, STORE_LOOK_S = 5.0, 0.05
 UNDO = "# undo it"  # the line of a change by hand that takes it back
 
 
+def require_way(arguments: Mapping[str, Any]) -> None:
+    """Raise MalformedError where it is not said what becomes of what was changed."""
+    if bool(arguments.get("back")) is bool(arguments.get("keep")):
+        raise MalformedError(
+            "say what becomes of what was changed",
+            "--back takes it back, --keep leaves it as it is",
+        )
+    _named(arguments.get("host_is_gone", ""))
+
+
+def _named(hosts: str) -> FrozenSet[str]:
+    return frozenset(map(checked_hostname, filter(None, hosts.split(","))))
+
+
 class LeaveService:
     """Leaves a cluster; `left` once nothing of wcache is stored there any more.
 
@@ -66,12 +80,7 @@ class LeaveService:
 
         `host_is_gone` names hosts, with commas between, that will not come back.
         """
-        if back is keep:
-            raise MalformedError(
-                "say what becomes of what was changed",
-                "--back takes it back, --keep leaves it as it is",
-            )
-        gone = frozenset(map(checked_hostname, filter(None, (host_is_gone or "").split(","))))
+        gone = _named(host_is_gone or "")
         world = self._engine.world()
         told: Dict[str, Any] = {
             "way": "back" if back else "keep", "left": False,

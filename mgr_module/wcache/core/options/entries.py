@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Dict, Optional, Tuple
 
-from ..errors import MalformedError, RefusalKind, RefusedError
+from ..errors import MalformedError, NotFoundError, RefusalKind, RefusedError
 from ..hardware import NAME_CHARS_MAX, VALUE_CHARS_MAX, Dirty
 from ..model import CacheMode, DriveReport, DriveState, LoadPoint, Verdict
 from ..text import amount, roughly, typed
@@ -313,9 +313,42 @@ def parse_trial(text: str) -> OptionTrial:
         raise MalformedError(
             f"{text[:80]!r} is not OPTION=A,B", "as in `ceph wcache ab nr_requests=64,256`"
         )
-    entry = comparable(name)
-    for value in parts:
-        entry.require(value)
+    comparable(_typed(name, *parts).name)
     if parts[0] == parts[1]:
         raise MalformedError(f"{name} {parts[0]} is no other value than {parts[1]}")
     return OptionTrial(name, parts[0], parts[1])
+
+
+def parse_assignment(text: str) -> Tuple[Option, str]:
+    """OPTION=VALUE; raises a WcacheError where no admin's plan may name it."""
+    name, _, value = text.partition("=")
+    if not value:
+        raise MalformedError(
+            f"{text[:80]!r} is not OPTION=VALUE",
+            "as in `ceph wcache plan --knob=options --option=cache_mode=writethrough`",
+        )
+    entry = _typed(name, value)
+    if entry.follow is not Follow.ADMIN:
+        raise RefusedError(
+            f"{name} goes by verdicts",
+            typed("ceph wcache ab {}=A,B", name) + ", then `ceph wcache plan --knob=options`",
+        )
+    return entry, value
+
+
+def known(name: str) -> Option:
+    """The option of a name that an admin has typed; NotFoundError where nobody has such one."""
+    if name not in BY_NAME and name not in REFUSED:
+        raise NotFoundError(f"there is no option {name[:64]!r}", "see `ceph wcache option ls`")
+    return option(name)
+
+
+def _typed(name: str, *values: str) -> Option:
+    """The same with values of it; MalformedError where it does not take one."""
+    found = known(name)
+    for value in values:
+        if not found.allows(value):
+            raise MalformedError(
+                f"{name} is not set to {value[:40]!r}", f"its values are {found.range}"
+            )
+    return found

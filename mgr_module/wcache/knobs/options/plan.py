@@ -8,13 +8,13 @@ from typing import Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence
 from ...core.change.change import Change
 from ...core.cluster import ClusterState
 from ...core.drive.safety import writeback_refusal
-from ...core.errors import MalformedError, RefusedError
+from ...core.errors import RefusedError
 from ...core.host_report import HostReport, lost_models
 from ...core.model import DriveReport, LoadPoint
-from ...core.options.entries import DRAINS, OPTIONS, kept_from, option
-from ...core.options.option import DIRTY_DATA, Follow, Option, Place, shared_cache
+from ...core.options.entries import DRAINS, OPTIONS, kept_from, parse_assignment
+from ...core.options.option import DIRTY_DATA, Option, Place, shared_cache
 from ...core.setting.domain_settings import OptionSetting
-from ...core.text import CommandLine, command, commented, typed
+from ...core.text import CommandLine, command, commented
 from ...core.verdict.option_choice import Choice, Ground, OptionVerdict, Told, by_kind, choose
 from ...core.verdict.recommend import recommended_for
 from ..knob import Asked, Domain, Fate, Wanted, by_fate, in_order, within
@@ -171,24 +171,6 @@ def _path(drive: DriveReport, entry: Option) -> str:
 # ---- what an admin's plan names (`plan --option=OPTION=VALUE`): no verdict speaks for it
 
 
-def named(text: str) -> Tuple[Option, str]:
-    """OPTION=VALUE; raises a WcacheError where no admin's plan may name it."""
-    name, _, value = text.partition("=")
-    if not value:
-        raise MalformedError(
-            f"{text[:80]!r} is not OPTION=VALUE",
-            "as in `ceph wcache plan --knob=options --option=cache_mode=writethrough`",
-        )
-    entry = option(name)
-    if entry.follow is not Follow.ADMIN:
-        raise RefusedError(
-            f"{name} goes by verdicts",
-            typed("ceph wcache ab {}=A,B", name) + ", then `ceph wcache plan --knob=options`",
-        )
-    entry.require(value)
-    return entry, value
-
-
 def by_admin(
     asked: Asked, reports: Iterable[HostReport], cluster: ClusterState,
     disputed: Mapping[Tuple[str, str], str] = {},
@@ -197,7 +179,7 @@ def by_admin(
 
     `disputed`: by host and cache domain, why nothing is begun there.
     """
-    entry, value = named(asked.option)
+    entry, value = parse_assignment(asked.option)
     reports = tuple(reports)
     lost = lost_models(reports)
 

@@ -28,7 +28,7 @@ from ...core.text import CommandLine, arguments, command, many, roughly, typed
 from ...engine.orders import Orders
 from ...engine.world import World
 from ...knobs.knob import knobs_of
-from ...knobs.registry import ALL, KNOBS
+from ...knobs.registry import ALL
 from ...options import Options
 from ..guards import require_apart, require_clear, require_settled, require_store, require_thawed
 
@@ -63,16 +63,6 @@ def require_unmoved(world: World, rollout: Rollout) -> None:
         raise ConflictError(
             f"plan {rollout.plan_id} no longer fits: {found[0]}{more}",
             "make a new one with `ceph wcache plan`",
-        )
-
-
-def require_assignable(knob: str, option: str) -> None:
-    """An admin names an option and its value only to a knob that takes such words."""
-    takes = [one.name for one in KNOBS if one.assigns]
-    if option and knob not in takes:
-        raise RefusedError(
-            f"--option names nothing of the knob {knob}",
-            typed("ceph wcache plan --knob={} --option=OPTION=VALUE", takes[0]),
         )
 
 

@@ -63,7 +63,6 @@ from .plan_guards import (
     hosts_taken_over,
     only_to_last,
     plan_order,
-    require_assignable,
     require_consent,
     require_for_now,
     require_in_place,
@@ -143,7 +142,6 @@ class PlanService:
             raise NotFoundError(
                 f"there is no knob {knob[:40]!r}", f"use one of {', '.join(self._planners)}"
             )
-        require_assignable(knob, wish.option)
         options, cluster, scope = world.options, world.cluster, wish.scope
         require_scope(world, scope)
         taken = hosts_taken_over(wish.override)

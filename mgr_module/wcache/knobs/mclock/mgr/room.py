@@ -21,14 +21,12 @@ from ....core.text import NOTHING, command, named
 from ....engine.engine import Engine
 from ....engine.storing.archive import Archive, StoredKind
 from ....engine.world import World
-from ....services.guards import bounded, require_all_drives, require_config, require_scope
+from ....services.guards import require_all_drives, require_config, require_scope
 from ....services.plans.planners import OwnRuns, Parts, Planner
 from ...knob import Asked, Wanted, knobs_of
 from ..advice import Basis, advise
 from ..capacity import (
     CALLS_DEFAULT,
-    CALLS_MAX,
-    CALLS_MIN,
     MCLOCK,
     Known,
     Knowns,
@@ -54,7 +52,7 @@ FINDINGS_EVERY_S = 600.0
 STALE_READ_S = 60.0
 # Capacities kept, the newest of each OSD: three stand for a drive model.
 MEASURED_MAX = 300
-DRIVES_DEFAULT, DRIVES_MAX = 3, 100
+DRIVES_DEFAULT = 3
 
 
 def make(parts: Parts) -> Planner:
@@ -179,10 +177,8 @@ class MclockPlanner(Planner):
     def own_runs(
         self, world: World, campaign_id: str, arguments: Mapping[str, Any]
     ) -> OwnRuns:
-        calls = bounded(arguments.get("calls"), CALLS_DEFAULT, CALLS_MIN, CALLS_MAX, "calls")
-        most = bounded(
-            arguments.get("drives_per_model"), DRIVES_DEFAULT, 1, DRIVES_MAX, "drives_per_model"
-        )
+        calls = arguments.get("calls") or CALLS_DEFAULT
+        most = arguments.get("drives_per_model") or DRIVES_DEFAULT
         scope = parse_scope(arguments.get("scope"))
         forced = bool(arguments.get("override"))
         set_to, reports = world.options, world.believed_real
@@ -270,7 +266,7 @@ class MclockPlanner(Planner):
 
     def show(self, scope: Optional[str] = None) -> Dict[str, Any]:
         """`mclock show`: what was measured and set, what to set, and what overrides it."""
-        wanted, world = parse_scope(scope, ("class",)), self._engine.world()
+        wanted, world = parse_scope(scope), self._engine.world()
         require_scope(world, wanted)
         rows, capacities = [], self.capacities(world)
         for item in sorted(capacities, key=lambda item: item.osd_id):
@@ -372,5 +368,6 @@ ROWS: Tuple[Command, ...] = (
         "Show measured capacities with their intervals, what was set, and what is recommended for "
         "osd_mclock_max_capacity_iops_* per device class, with the commands",
         lambda s, v, a: s.behind(MCLOCK.name).show(a.get("scope")), tables.show,
+        terms=("class",),
     ),
 )

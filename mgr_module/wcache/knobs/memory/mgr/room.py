@@ -34,7 +34,7 @@ from ..single import single_osds
 from . import tables
 from .facts import MemoryFacts
 from .osds import CephMemory, MemoryWatch, TrialOsds
-from .trials import Trials
+from .trials import BOUNDS, Trials, require_class
 
 # Of more OSDs `memory status` has those of single hosts, or all where it is asked for them.
 OSDS_SHOWN_MAX = 1000
@@ -203,7 +203,7 @@ class MemoryPlanner(Planner):
 
     def recommend(self, scope: Optional[str] = None) -> Dict[str, Any]:
         """`memory recommend`: a division for each group of hosts that are alike."""
-        wanted, world = parse_scope(scope, ("class", "host")), self._engine.world()
+        wanted, world = parse_scope(scope), self._engine.world()
         require_scope(world, wanted)
         facts = self._seen(world)
         groups = [
@@ -305,6 +305,7 @@ ROWS: Tuple[Command, ...] = (
         "wcache memory recommend", (SCOPE,), "r",
         "Recommend osd_memory_target per host and device class, and say what it would gain",
         lambda s, v, a: s.behind(MEMORY.name).recommend(a.get("scope")), tables.recommend,
+        terms=("class", "host"),
     ),
     Command(
         "wcache memory trial start",
@@ -315,6 +316,7 @@ ROWS: Tuple[Command, ...] = (
         "`apply --trial` does for a plan; --accept-cost accepts what it takes: minutes, and caches "
         "that are filled and emptied again",
         lambda s, v, a: s.behind(MEMORY.name).trials.ask(**a), tables.trial,
+        bounds=BOUNDS, terms=("class",), fit=require_class,
     ),
     Command(
         "wcache memory trial show", (), "r",

@@ -9,12 +9,11 @@ from __future__ import annotations
 from typing import AbstractSet, List, NamedTuple, Optional, Sequence, Tuple
 
 from ....core.cluster import in_turns
-from ....core.errors import ConflictError, MalformedError, NotFoundError
+from ....core.errors import ConflictError, MalformedError, NotReadyError
 from ....core.hardware import HostMemory
 from ....core.text import amount, named
 from ....engine.under_way import touched_by_run
 from ....engine.world import World
-from ....services.guards import bounded
 from ..advice import why_not
 from ..facts import Facts, HostFacts, OsdFacts
 from ..reading import EDGES_DEFAULT_S, STEP_BYTES, MemoryOptions
@@ -58,7 +57,7 @@ def choose(
         elif not chosen or item.target_bytes == chosen[0][1].target_bytes:
             chosen.append((host, item))
     if not chosen:
-        raise NotFoundError(f"nothing can be tried: {why}", "see `ceph wcache memory status`")
+        raise NotReadyError(f"nothing can be tried: {why}", "see `ceph wcache memory status`")
     low = chosen[0][1].target_bytes
     high = int(low * RAISE) // STEP_BYTES * STEP_BYTES if target_bytes is None else target_bytes
     most_bytes = most_of_trial(chosen, low, facts.limits)
@@ -89,7 +88,7 @@ def choose(
             int(OVER_SHARE * high) if limit is None
             else min(int(OVER_SHARE * high), int(LIMIT_SHARE * limit)) for limit in own
         ), low, high,
-        float(bounded(period_s, max(1, int(reach_s)), 1, 86400, "period_s")), reach_s,
+        float(period_s or max(1, int(reach_s))), reach_s,
         world.options.of(MemoryOptions).memory_step_s, blocks, plan_id=plan_id,
     )
 

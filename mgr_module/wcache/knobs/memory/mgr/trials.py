@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, FrozenSet, List, Optional
+from typing import Any, Dict, FrozenSet, List, Mapping, Optional
 
 from ....core import codec
 from ....core.change.preconditions import no_longer_met
 from ....core.change.rollout_state import Rollout
 from ....core.errors import ConflictError, ConsentError, MalformedError, RefusedError
 from ....core.fleet.agents import MEMORY_UNTOLD_S
-from ....core.scope import parse_scope
+from ....core.scope import WHOLE, parse_scope
 from ....core.text import NOTHING, amount, command, many, typed
 from ....engine.engine import Engine
 from ....engine.measuring import TrialKind
@@ -17,7 +17,7 @@ from ....engine.orders import Orders
 from ....engine.storing.archive import StoredKind
 from ....engine.under_way import open_jobs
 from ....engine.world import World
-from ....services.guards import bounded, require_scope
+from ....services.guards import require_scope
 from ....services.plans.plan_guards import OwnTrial, begin_trial
 from ..plan import raised_by
 from ..reading import MEMORY
@@ -29,6 +29,13 @@ from .trial_choice import choose, crowded
 TRIAL = StoredKind(KEY, TargetTrial)
 CLUSTER_EVERY_S = 5.0
 OSDS_DEFAULT = 3
+BOUNDS = {"osds": (1, OSDS_MAX), "blocks": (1, BLOCKS_MAX), "period_s": (1, 86400)}
+
+
+def require_class(arguments: Mapping[str, Any]) -> None:
+    """Raise MalformedError where the scope of a trial names no device class."""
+    if arguments["scope"] == WHOLE:
+        raise MalformedError("a trial is of OSDs of one device class", "use class:NAME")
 
 
 class Trials:
@@ -55,16 +62,12 @@ class Trials:
     ) -> Dict[str, Any]:
         """`memory trial start`: what it would take; with `accept_cost` it is begun."""
         engine, world = self._engine, self._engine.world()
-        wanted = parse_scope(scope, ("class",))
-        if not wanted.device_class:
-            raise MalformedError("a trial is of OSDs of one device class", "use class:NAME")
+        wanted = parse_scope(scope)
         require_scope(world, wanted)
         facts = self._facts.gather(world)
-        most = bounded(osds, OSDS_DEFAULT, 1, OSDS_MAX, "osds")
-        blocks = bounded(blocks, 1, 1, BLOCKS_MAX, "blocks")
         trial = choose(
-            self._next_id(world), world, facts, wanted.device_class, target_bytes, most,
-            period_s=period_s, blocks=blocks,
+            self._next_id(world), world, facts, wanted.device_class, target_bytes,
+            osds or OSDS_DEFAULT, period_s=period_s, blocks=blocks or 1,
         )
         told = {
             "trial_id": "",
