@@ -5,6 +5,7 @@ import json
 from dataclasses import replace
 
 import pytest
+from gate_world import begun
 from module_world import WB, WT, a_mgr, measured, ok, said
 from rollout_world import change, plan_of
 from wcache.core.change.change import Change, ChangeStatus
@@ -12,6 +13,7 @@ from wcache.core.change.history import line, standing
 from wcache.core.change.rollout_state import RolloutStatus
 from wcache.core.config_database import ConfigEdit
 from wcache.core.history import About, Filter, HistoryEntry, parse_since
+from wcache.core.protocol import ApplyRequest, FailureOutcome
 from wcache.core.setting.config_setting import ConfigSetting
 from wcache.engine.storing.audit_log import CHANGES_MAX
 
@@ -56,7 +58,45 @@ def test_a_rollback_has_lines_of_its_own_with_the_modes_the_other_way_round():
     assert len(changes(mgr)) == 6
     last = changes(mgr)[-1]
     assert (last["before"], last["after"]) == ("write through", "write back")
-    assert last["outcome"] == f"rolled back{LATENCY} while it was in place"
+    assert last["outcome"] == f"rolled back: an admin asked for it{LATENCY} while it was in place"
+    assert last["evidence"] == "an admin asked for it"
+    # no line of why it was changed, nor the reason once more
+    assert "why: " not in ok(mgr.command("history", limit=3))
+
+
+def test_each_change_of_a_step_is_told_once_beside_the_judgement_of_the_step():
+    mgr = begun()
+    mgr.end()
+    rows = said(mgr, "history", what="p1", limit=1000)["history"]
+    told = [row["text"] for row in rows if row["kind"] == "change"]
+    assert len(told) == len({text.partition(":")[0] for text in told}) == 10
+    others = [row["text"] for row in rows if row["kind"] != "change"]
+    judged = [text for text in others if text.startswith("step judged ")]
+    assert [text for text in others if text not in judged] == [
+        "planned 10 changes", "apply requested", "done",
+    ]
+
+
+def test_a_wave_that_goes_back_says_of_each_change_why():
+    mgr = begun(before=lambda mgr: setattr(mgr, "factor", 2.0))
+    assert mgr.end() == "rolled back"
+    (row,) = changes(mgr)
+    assert row["outcome"].startswith("rolled back: worse: commit latency 2.0")
+    assert row["evidence"].startswith("worse: commit latency 2.0")
+    assert row["evidence"] in row["text"]
+
+
+def test_a_drive_that_refuses_has_one_line():
+    mgr = measured()
+    plan_id = said(mgr, "plan", scope="osd.0")["plan_id"]
+    refuses = FailureOutcome("the drive aborted it", refused=True, restored=True, by_drive=True)
+    mgr.probes["h1"].fails = lambda task: (
+        refuses if isinstance(task.request, ApplyRequest) else None
+    )
+    ok(mgr.command("apply", plan_id=plan_id))
+    mgr.settle()
+    rows = said(mgr, "history", what=plan_id)["history"]
+    assert len([row for row in rows if "aborted" in row["text"]]) == 1
 
 
 @pytest.mark.slow
@@ -146,9 +186,11 @@ def test_filters_choose_by_host_osd_drive_time_and_what():
     assert [row["osd_ids"] for row in changes(mgr, scope="osd.1")] == [[1]]
     assert len(changes(mgr, scope="class:hdd,model:HD1")) == 3
     assert [row["osd_ids"] for row in changes(mgr, scope="host:h1,model:HD1,osd.1")] == [[1]]
-    assert changes(mgr, scope="class:ssd") == changes(mgr, scope="model:HD2") == []
     assert [row["drive"] for row in changes(mgr, drive="sdb")] == ["domain-sdb"]
-    assert len(changes(mgr, drive="domain-sdb")) == 1
+    for name in ("domain-sdb", "h1:sdb", "wwn-sdb"):
+        assert len(changes(mgr, drive=name)) == 1
+    of_drive = said(mgr, "history", drive="sda")["history"]
+    assert {row["what"].partition(".")[0] for row in of_drive} == {"c1", plan_id}
     assert len(changes(mgr, what="change")) == 3
     assert len(changes(mgr, what=plan_id)) == 3
     assert changes(mgr, what="c1") == []
@@ -196,6 +238,45 @@ def test_what_is_no_longer_applied_is_not_made_up_from_its_plan():
     assert [line.about.hostname for line in standing([plan], [])] == ["h1"]
     told = standing([plan], [])
     assert standing([plan], told) == []
+
+
+def test_each_setting_that_stands_has_a_line_of_its_own():
+    steps = [
+        Change(
+            f"a{n}", ConfigSetting("memory", (ConfigEdit(f"osd.{n}", "a", "301", None),)), "hdd",
+            "", "host h1", status=ChangeStatus.APPLIED,
+        ) for n in range(2)
+    ]
+    plan = plan_of(*steps, status=RolloutStatus.DONE)
+    told = standing([plan], [])
+    assert len(told) == 2
+    assert len(standing([plan], told[:1])) == 1
+    assert standing([plan], told) == []
+
+
+@pytest.mark.parametrize("unknown", [
+    {"scope": "host:h9"}, {"scope": "osd.9"}, {"scope": "class:ssd"}, {"scope": "model:HD2"},
+    {"drive": "sdz"}, {"what": "p9"}, {"what": "changes"},
+])
+def test_a_filter_that_nobody_knows_is_no_empty_history(unknown):
+    mgr = a_mgr()
+    code, out, error = mgr.command("history", **unknown)
+    assert (code, out) == (-errno.ENOENT, "")
+    assert next(iter(unknown.values())).rpartition(":")[2] in error
+
+
+def test_what_is_known_and_has_no_line_yet_or_is_gone_and_has_one_is_no_unknown_name():
+    mgr = a_mgr()
+    for known in (
+        {"scope": "osd.0"}, {"scope": "class:hdd"}, {"drive": "sda"}, {"what": "change"},
+    ):
+        assert said(mgr, "history", **known)["history"] == []
+    gone = About("h9", (77,), "domain-gone", ("sdx",))
+    mgr.inside.audit.add(HistoryEntry(mgr.now_s, "mgr", "c7.0", "done", gone))
+    for named in (
+        {"scope": "host:h9"}, {"scope": "osd.77"}, {"drive": "sdx"}, {"what": "c7"},
+    ):
+        assert len(said(mgr, "history", **named)["history"]) == 1
 
 
 def test_a_probe_that_restores_is_told_with_host_and_drive():

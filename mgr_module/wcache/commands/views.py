@@ -8,12 +8,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import partial
-from typing import AbstractSet, Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import (
+    AbstractSet,
+    Any,
+    Callable,
+    Dict,
+    FrozenSet,
+    List,
+    Mapping,
+    Optional,
+    Sequence,
+    Tuple,
+)
 
 from ..core import codec
 from ..core.change.history import standing
+from ..core.errors import NotFoundError
 from ..core.fleet.claims import age_of, speaking_for
-from ..core.history import LINES_MAX, NOTHING, Filter, HistoryEntry, kept, parse_since
+from ..core.history import LINES_MAX, NOTHING, Filter, HistoryEntry, Kind, kept, parse_since
 from ..core.model import Finding, FindingCode
 from ..core.scope import FORMS, Scope, parse_scope
 from ..core.text import many, time_left, when
@@ -21,6 +33,7 @@ from ..engine.engine import Engine
 from ..engine.storing.archive import RECORD
 from ..engine.world import World
 from ..knobs.registry import advice_on
+from ..services.guards import require_scope
 from ..services.outlook import Standing, next_step
 from . import status, tables
 from .campaigns import head
@@ -171,7 +184,7 @@ def history(
     """
     within = parse_scope(scope)
     wanted = Filter(
-        within.hostname, _osds_about(world, within), drive,
+        within.hostname, _osds_about(world, within), drive, _drives_named(world, drive),
         None if since is None else parse_since(since, world.now_s), what,
     )
     osds = {
@@ -179,6 +192,7 @@ def history(
         for report in world.reports.values() for item in report.drives
     }
     lines = [*entries, *standing(world.plans, entries, osds)]
+    _require_known(world, lines, within, wanted)
     found, left_out = kept(lines, wanted, limit or LINES)
     return {
         "history": [
@@ -196,6 +210,36 @@ def _osds_about(world: World, scope: Scope) -> Optional[AbstractSet[int]]:
     if scope.device_class or scope.drive_model:
         return scope.osds(world.reports.values(), world.cluster)
     return None if scope.osd_id is None else {scope.osd_id}
+
+
+def _drives_named(world: World, name: Optional[str]) -> FrozenSet[Tuple[str, str]]:
+    """The cache domains of the drives of that name, WWN or serial, by host."""
+    return frozenset(
+        (report.hostname, item.domain_id) for report in world.reports.values()
+        for item in report.drives if name and name in (
+            item.dev_name, f"{report.hostname}:{item.dev_name}", item.drive_id, item.wwid,
+        )
+    )
+
+
+def _require_known(
+    world: World, lines: Sequence[HistoryEntry], within: Scope, wanted: Filter
+) -> None:
+    """What is asked for is there, or has a line: a name that nobody knows has no history."""
+    def has_line(**only: Any) -> bool:
+        return any(map(Filter(**only).takes, lines))
+
+    drive, what = wanted.drive, wanted.what
+    if not has_line(hostname=wanted.hostname, osd_ids=wanted.osd_ids):
+        require_scope(world, within)
+    if drive is not None and not wanted.drives and not has_line(drive=drive):
+        raise NotFoundError(f"there is no drive {drive[:60]!r}", "see `ceph wcache drive ls`")
+    known = {*Kind, *world.campaigns, *world.runs, *world.rollouts, *world.trials}
+    if what is not None and what not in known and not has_line(what=what):
+        raise NotFoundError(
+            f"nothing here is named {what[:60]!r}",
+            f"use the id of a campaign, run or plan, or one of {', '.join(Kind)}",
+        )
 
 
 EVENTS = (
@@ -217,8 +261,8 @@ def history_text(data: Mapping[str, Any]) -> str:
 
 
 def _with_evidence(row: Mapping[str, Any]) -> str:
-    why = f"; why: {row['evidence']}" if row["outcome"] and row["evidence"] else ""
-    return f"{row['text']}{why}"
+    known = not row["outcome"] or row["evidence"] in row["outcome"]
+    return row["text"] if known else f"{row['text']}; why: {row['evidence']}"
 
 
 # ---- a command

@@ -17,6 +17,7 @@ PROBE_PREFIX = "probe "
 OSDS_MAX = 64
 LINES_MAX = 10_000
 _AGO = re.compile(r"([0-9]{1,6})(s|m|h|d)")
+_PLAIN = re.compile(r"[\w.:/@+-]+")
 _UNIT_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _FORMS = ("%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M", "%Y-%m-%dT%H:%M:%S",
           "%Y-%m-%d %H:%M:%S")
@@ -65,6 +66,18 @@ class HistoryEntry:
     about: Optional[About] = None
 
     @property
+    def logged(self) -> str:
+        """It as a line of a log, with host, drive and OSDs; what others have said is quoted."""
+        about, of_probe = self.about or NOTHING, self.who.startswith(PROBE_PREFIX)
+        where = [about.hostname, about.drive and _word(about.drive)]
+        where += [f"osd.{osd_id}" for osd_id in about.osd_ids]
+        shown = " ".join(filter(None, where))
+        return (
+            f"{self.who}: {_word(self.what)}: {repr(self.text) if of_probe else self.text}"
+            + (shown and f" [{shown}]")
+        )
+
+    @property
     def kind(self) -> Kind:
         """What sort of thing it tells of."""
         if self.about is not None and self.about.outcome:
@@ -76,6 +89,10 @@ class HistoryEntry:
         return Kind.PROBE if self.who.startswith(PROBE_PREFIX) else Kind.STEP
 
 
+def _word(name: str) -> str:
+    return name if _PLAIN.fullmatch(name) else repr(name)
+
+
 @dataclass(frozen=True)
 class Filter:
     """What a line must be about; None is anything."""
@@ -83,6 +100,7 @@ class Filter:
     hostname: str = ""
     osd_ids: Optional[AbstractSet[int]] = None
     drive: Optional[str] = None
+    drives: AbstractSet[Tuple[str, str]] = frozenset()  # that bear this name, by host and domain
     since_s: Optional[float] = None
     what: Optional[str] = None
 
@@ -99,7 +117,7 @@ class Filter:
             return False
         if self.drive is not None and self.drive not in (
             about.drive, *about.dev_names, entry.what, entry.what.rpartition(" ")[2]
-        ):
+        ) and (about.hostname, about.drive) not in self.drives:
             return False
         if self.what is None:
             return True

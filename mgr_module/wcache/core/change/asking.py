@@ -24,6 +24,7 @@ from .rollout_state import BY_ADMIN, RolloutStatus, Worse, not_lasting
 
 # A probe that is gone is asked for so long to take a change back.
 PROBE_AWAITED_S = 3600.0
+ASKED_BACK = "an admin asked for it"
 
 
 @dataclass
@@ -59,7 +60,7 @@ class RollingBack(RolloutBase):
         """Take back every change that touched its drive, last first: an admin wants it."""
         changes = enumerate(self.rollout.changes)
         touched = [index for index, item in changes if item.status in TOUCHED]
-        self._put_all(touched, status=ChangeStatus.ROLLING_BACK)
+        self._put_all(touched, status=ChangeStatus.ROLLING_BACK, detail=ASKED_BACK)
         self._set(
             RolloutStatus.ROLLING_BACK, reason=BY_ADMIN, by_will=True, step=GateStep(),
             pausing="", afterwards=False,
@@ -119,9 +120,8 @@ class RollingBack(RolloutBase):
     def _not_back(self, change: Change, why: str) -> List[events.Action]:
         """This one is not back; the others are still tried, and it can be tried again."""
         self._silent_since_s = None
-        said = one_line(f"rollback failed: {why}")
-        self._keep(replace(change, status=ChangeStatus.ROLLBACK_FAILED, detail=said))
-        return [events.Note(said, "error"), *self._next_back()]
+        self._keep(replace(change, status=ChangeStatus.ROLLBACK_FAILED, detail=one_line(why)))
+        return self._next_back()
 
     def _silent_back(self, change: Change, detail: str, removed: bool) -> List[events.Action]:
         """A probe that is gone may come back: it is asked again for a while.
@@ -193,11 +193,7 @@ class Asking(RollingBack):
         self._have(
             step=GateStep(judgement=verdict), judged_s=took if verdict else rollout.judged_s
         )
-        if verdict is None and any(c.status is ChangeStatus.APPLIED for c in rollout.of_step):
-            return self._next()  # by a bench, which was told
-        said = ", ".join(change.name for change in rollout.of_step)
-        words = verdict.verdict.value if verdict else "already as planned"
-        return [events.Note(f"{said}: {words}"), *self._next()]
+        return self._next()
 
     def _check(self) -> List[events.Action]:
         """Look whether the preconditions of the next change hold."""

@@ -260,7 +260,7 @@ class Change(OfDriveKind):
         """Return it with what came of its way back."""
         found = self.setting.went_back(outcome, self.prior)
         lasts = self.lasts and bool(found.not_back)
-        detail = found.left_alone or self.detail
+        detail = codec.one_line("; ".join(filter(None, (self.detail, found.left_alone))))
         return replace(self, doubt=found.doubt, lasts=lasts, detail=detail), found
 
 

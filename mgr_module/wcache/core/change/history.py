@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Dict, Iterable, List, Mapping, Optional, Set, Tuple
 
 from ..codec import one_line
-from ..history import OSDS_MAX, About, HistoryEntry
+from ..history import NOTHING, OSDS_MAX, About, HistoryEntry, Kind
 from ..host_report import DriveKind
 from ..model import CacheMode, LoadPoint
 from ..text import before_after
@@ -47,7 +47,7 @@ def line(
     outcome = one_line(_outcome(change), TEXT_MAX)
     about = About(
         change.hostname, tuple(shown[:OSDS_MAX]), change.domain_id, change.dev_names, *sides,
-        one_line(change.why, TEXT_MAX), outcome,
+        one_line(change.detail if back else change.why, TEXT_MAX), outcome,
     )
     text = f"{change.name}: {change.setting.moved(back)}, {outcome}"
     return HistoryEntry(at_s, rollout.by, rollout.plan_id, one_line(text, 900), about)
@@ -57,17 +57,22 @@ def standing(
     rollouts: Iterable[Rollout], lines: Iterable[HistoryEntry], osds: Optional[OsdsOf] = None
 ) -> List[HistoryEntry]:
     """Lines of what is still applied and has none in the log any more."""
-    told: Set[Tuple[str, str, str]] = {
-        (entry.what, entry.about.hostname, entry.about.drive)
-        for entry in lines if entry.about is not None and entry.about.outcome
+    told: Set[Tuple[str, ...]] = {
+        (entry.what, about.hostname, about.drive) if about.drive else
+        (entry.what, about.before, about.after)
+        for entry, about in ((entry, entry.about or NOTHING) for entry in lines)
+        if entry.kind is Kind.CHANGE
     }
     found = []
     for rollout in rollouts:
         for change in rollout.changes:
-            drive = change.domain_id
-            key = (rollout.plan_id, change.hostname, drive)
-            if change.status in ENDS and change.status in TOUCHED and key not in told:
-                ids = (osds or {}).get((change.hostname, drive), ())
+            drive = change.hostname, change.domain_id
+            key = drive if change.domain_id else change.setting.sides
+            if (
+                change.status in ENDS and change.status in TOUCHED
+                and (rollout.plan_id, *key) not in told
+            ):
+                ids = (osds or {}).get(drive, ())
                 at_s = change.at_s or rollout.created_at_s
                 found.append(line(rollout, change, at_s, ids))
     return found
@@ -119,11 +124,11 @@ def marked(rollouts: Iterable[Rollout], results: Iterable[Result]) -> Dict[Drive
 
 
 def _outcome(change: Change) -> str:
-    said = change.status.value
+    said = change.status.value + (change.detail and f": {change.detail}")
     if change.before_us is not None and change.after_us is not None:
         latency = before_after(change.before_us, change.after_us)
         if latency not in change.detail:  # it went back for that
             said += f"; latency {latency}"
             if change.status is ChangeStatus.ROLLED_BACK:
                 said += " while it was in place"
-    return f"{said}: {change.detail}" if change.detail else said
+    return said

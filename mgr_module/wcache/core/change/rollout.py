@@ -289,17 +289,16 @@ class RolloutMachine(Gating):
         What else is made of the step is judged without it.
         """
         index, self._resumed = self._index, False
-        said = events.Note(f"{change.name}: refused: {one_line(why)}", "warning")
         self._keep(replace(change, status=ChangeStatus.REFUSED, detail=one_line(why)))
         rest = tuple(i for i in self.rollout.step.indices if i != index)
         self.rollout = self.rollout.with_step_of(rest)
         many = refused_in_a_row(self.rollout, index)
         if many % REFUSED_MAX == 0:
-            return [said, *self._pause(
+            return self._pause(
                 f"{many} drives of one model in a row refused it ({change.pooled_as}), the last "
                 f"one: {why}"
-            )]
-        return [events.SaveRun(), said, *(self._next_of_step() if rest else self._next())]
+            )
+        return [events.SaveRun(), *(self._next_of_step() if rest else self._next())]
 
     def _read(self, outcome: object) -> List[events.Action]:
         """What was judged, once more."""

@@ -34,6 +34,10 @@ CHANGES_MAX = 200
 PROBE_LINES_MAX = 100
 # Of lines in the mgr's log, by the severity of what is noted; others are info.
 LOG_LEVELS = {"warning": logging.WARNING, "error": logging.ERROR}
+SEVERITIES = {
+    ChangeStatus.FAILED: "warning", ChangeStatus.REFUSED: "warning",
+    ChangeStatus.ROLLBACK_FAILED: "error",
+}
 
 
 class AuditLog:
@@ -64,7 +68,7 @@ class AuditLog:
     def note(
         self, who: str, what: str, text: str, severity: Optional[str], run: Optional[RunMachine]
     ) -> None:
-        """Add a line here and to the mgr's log, printable and bounded.
+        """Add a line, printable and bounded.
 
         That of a run is about its drive, one of a probe about the cache domain that it names.
         """
@@ -77,16 +81,16 @@ class AuditLog:
             ids = self._osds_of(hostname, domain_id)
             about = About(hostname, ids[:OSDS_MAX], "" if domain_id == hostname else domain_id)
         said = one_line(who, 200), one_line(what, 200), one_line(text, 900)
-        self._log.log(LOG_LEVELS.get(severity or "", logging.INFO), "%s: %s: %s", *said)
-        self.add(HistoryEntry(self._clock(), *said, about))
+        self.add(HistoryEntry(self._clock(), *said, about), severity)
 
-    def add(self, entry: HistoryEntry) -> None:
-        """Add a line; the oldest one that is too many goes.
+    def add(self, entry: HistoryEntry, severity: Optional[str] = None) -> None:
+        """Add a line here and to the mgr's log; the oldest one that is too many goes.
 
         It is stored before what is stored after it; a probe's line may wait.  A mgr that is told
         to end does so at once (handle_mgr_signal() of Ceph's src/mgr/Mgr.cc), and what a plan is
         stored to have come to is not told again.
         """
+        self._log.log(LOG_LEVELS.get(severity or "", logging.INFO), "%s", entry.logged)
         log = CHANGES_LOG if entry.kind is Kind.CHANGE else OTHERS_LOG
         if log is OTHERS_LOG and entry.who in (ADMIN, AUTO):
             log = ADMINS_LOG
@@ -137,7 +141,7 @@ class AuditLog:
         for index in indices:
             change = changes[index] = replace(changes[index], at_s=now_s)
             ids = self._osds_of(change.hostname, change.domain_id)
-            self.add(line(rollout, change, now_s, ids))
+            self.add(line(rollout, change, now_s, ids), SEVERITIES.get(change.status))
         machine.rollout = replace(rollout, changes=tuple(changes))
 
     def _osds_of(self, hostname: str, domain_id: str) -> Tuple[int, ...]:
