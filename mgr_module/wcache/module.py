@@ -230,13 +230,13 @@ class Module(MgrModule):
     def _has_left(self) -> None:
         """Nothing of wcache is in the cluster any more: nothing is read, set or told again."""
         self.set_health_checks({})
-        self._progress.show({})
+        self._progress.show({}, self._views.ended)
         self.shutdown()
 
     def _publish(self) -> None:
         """Health checks and progress are lost at a mgr restart, so set them every time."""
         self.set_health_checks(health_checks(self._views.findings(), self._views.headlines()))
-        self._progress.show(self._views.under_way(), self._views.failed)
+        self._progress.show(self._views.under_way(), self._views.ended)
 
     def shutdown(self) -> None:
         """The mgr stops or hands over: leases run on until the next mgr renews them."""

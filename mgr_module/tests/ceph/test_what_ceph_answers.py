@@ -272,13 +272,13 @@ def _no_such_key(send):
 
 def test_other_modules_are_called_as_they_can_be(interface):  # noqa: F811
     """Whatever they answer: `watch` holds the arguments to the contracts."""
-    ceph = Ceph(20)
-    CephProgress(ceph).show({"c1": ("measures", 0.5)})
+    ceph, over = Ceph(20), lambda event_id: ("over", "")
+    CephProgress(ceph).show({"c1": ("measures", 0.5)}, over)
     progress = CephProgress(ceph)
-    progress.show({"c1": ("measures", 0.5)})
-    progress.show({})
-    progress.show({"c2": ("measures", 0.5)})
-    progress.show({}, lambda event_id: "stopped by an admin")
+    progress.show({"c1": ("measures", 0.5)}, over)
+    progress.show({}, over)
+    progress.show({"c2": ("measures", 0.5)}, over)
+    progress.show({}, lambda event_id: ("over", "stopped by an admin"))
     for method, *args in (
         ("get_hosts",), ("add_host_label", "h", "l"), ("remove_host_label", "h", "l"),
     ):

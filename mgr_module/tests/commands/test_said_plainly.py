@@ -1,6 +1,7 @@
 """Answers say numbers with their units and nouns, and leave nothing out without a word."""
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -140,10 +141,12 @@ class Progress:
 
     def remote(self, module_name, method_name, *args, **kwargs):
         self.calls.append((method_name, args[0], args[1] if method_name == "fail" else ""))
+        if method_name == "update":
+            self.last = args[1:3]
 
 
 def shown(mgr, progress, seen):
-    progress.show(mgr.views.under_way(), mgr.views.failed)
+    progress.show(mgr.views.under_way(), mgr.views.ended)
     return [call for call in seen.calls if call[0] != "update"]
 
 
@@ -158,6 +161,18 @@ def test_what_was_stopped_is_not_told_as_complete():
     ((method, event_id, why),) = shown(mgr, progress, seen)
     assert (method, event_id) == ("fail", "wcache.c1")
     assert "admin" in why
+    assert seen.last == ("wcache campaign c1: over, 0 of 3 runs done", 1.0)
+
+
+def test_the_last_text_of_what_is_complete_tells_its_end():
+    mgr, seen = a_mgr(), Progress()
+    progress = CephProgress(seen)
+    start(mgr)
+    mgr.step()
+    shown(mgr, progress, seen)
+    mgr.settle()
+    assert shown(mgr, progress, seen) == [("complete", "wcache.c1", "")]
+    assert seen.last == ("wcache campaign c1: over, 3 of 3 runs done", 1.0)
 
 
 @pytest.mark.slow
@@ -169,6 +184,10 @@ def test_what_is_done_is_complete_and_a_plan_that_goes_back_by_itself_has_failed
     shown(mgr, progress, seen)
     mgr.settle()
     assert shown(mgr, progress, seen) == [("complete", "wcache.p1", "")]
+    assert seen.last == ("wcache plan p1: done", 1.0)
+    for command in ("plan show", "rollout show"):
+        text = ok(mgr.command(command, plan_id="p1"))
+        assert re.search(r"^plan p1: done at .* UTC; nothing of it is under way$", text, re.M)
     mgr.report_all()
     ok(mgr.command("rollback"))
     shown(mgr, progress, seen)
@@ -176,4 +195,22 @@ def test_what_is_done_is_complete_and_a_plan_that_goes_back_by_itself_has_failed
     assert shown(mgr, progress, seen)[1:] == [("complete", "wcache.p1", "")]
     machine = mgr.inside.rollouts["p1"]
     machine.rollout = replace(machine.rollout, reason="osd.0 got slower", by_will=False)
-    assert mgr.views.failed("wcache.p1") == "osd.0 got slower"
+    assert mgr.views.ended("wcache.p1") == ("wcache plan p1: rolled back", "osd.0 got slower")
+
+
+def test_status_says_which_rollout_is_paused_and_how_it_goes_on():
+    mgr = measured()
+    ok(mgr.command("plan"))
+    ok(mgr.command("apply", plan_id="p1"))
+    mgr.step()
+    assert said(mgr, "status")["paused"] == []
+    ok(mgr.command("rollout pause", plan_id="p1"))
+    for _ in range(100):
+        mgr.step()
+    assert said(mgr, "status")["paused"] == ["p1"]
+    text = ok(mgr.command("status"))
+    assert "rollout:   p1; paused: p1" in text
+    assert (
+        "WCACHE_ROLLOUT_PAUSED p1: paused by an admin: `ceph wcache rollout resume p1` or "
+        "`ceph wcache rollout abort p1`"
+    ) in text

@@ -1,5 +1,7 @@
 """`ab`: two values of an option compared by a campaign, and nothing of it in the cache mode's."""
 
+import errno
+import re
 from dataclasses import replace
 
 import pytest
@@ -60,6 +62,33 @@ def test_what_it_costs_is_said_before_anything_is_touched():
     assert cost["compares"] == "scheduler=none,mq-deadline"
     assert (cost["forecast"]["drives"], cost["forecast"]["factorials"]) == (1, 0)
     assert said(mgr, "campaign ls")["campaigns"] == []
+
+
+@pytest.mark.parametrize("option", ["scheduler=none,mq-deadline", "wbt_lat_usec=0,2000"])
+def test_the_way_that_writes_nothing_is_named_and_is_not_refused(option):
+    mgr = a_mgr()
+    asked = {"option": option, "loads": "batch", "pairs": 4}
+    code, _, error = mgr.command("ab", **asked)
+    assert code == -errno.EPERM
+    way = re.search(r"; --loads=([a-z,]+) writes nothing: add --accept-cost$", error)
+    assert mgr.command("ab", **{**asked, "loads": way[1]})[0] == 0
+
+
+class Undecided(RealAnalysis):
+    def start(self, record, done):
+        done({"verdict": "insufficient data", "stop": False, "why": "few pairs"}, "")
+
+
+def test_it_ends_within_what_it_says_is_the_most_however_slow_each_sample_is():
+    mgr = FakeMgr(("h0", (tunable("sda", 0),)), make_analysis=Undecided)
+    mgr.report_all()
+    asked = {"option": "scheduler=none,mq-deadline", "loads": "batch", "accept_cost": True}
+    most_s = said(mgr, "ab", dry_run=True, **asked)["forecast"]["seconds"]
+    began_s = mgr.now_s
+    campaign_id = said(mgr, "ab", **asked)["campaign_id"]
+    while said(mgr, "campaign show", campaign_id=campaign_id)["status"] == "running":
+        mgr.step(3.0)
+    assert mgr.now_s - began_s <= most_s
 
 
 @pytest.mark.slow

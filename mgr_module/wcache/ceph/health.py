@@ -71,11 +71,12 @@ class CephProgress:
 
     def show(
         self, under_way: Mapping[str, Tuple[str, float]],
-        failed: Callable[[str], str] = lambda event_id: "",
+        ended: Callable[[str], Tuple[str, str]],
     ) -> None:
         """`under_way`: id to (message, fraction done); what is missing now has ended.
 
-        `failed` says why it came to nothing; '' where it is complete.
+        `ended` says how, and why it came to nothing; '' where it is complete.  `progress` keeps
+        the last message that an event had.
         """
         for event_id, (message, exact) in under_way.items():
             fraction = round(exact, 3)  # time passes at every look
@@ -83,7 +84,8 @@ class CephProgress:
                 self._call("update", event_id, message, fraction, [], True)
                 self._shown[event_id] = message, fraction
         for event_id in set(self._shown) - set(under_way):
-            why = failed(event_id)
+            message, why = ended(event_id)
+            self._call("update", event_id, message, 1.0, [], True)
             if why:
                 self._call("fail", event_id, why)
             else:

@@ -16,6 +16,7 @@ from ..core.fleet.agents import SILENT_S
 from ..core.fleet.disputes import Dispute, Key, unconfirmed
 from ..core.fleet.foreign_rules import together
 from ..core.model import Cure, Finding, FindingCode, Severity
+from ..core.text import typed
 from ..core.verdict.result import Result
 from ..engine.auto_look import stands
 from ..engine.world import World
@@ -132,7 +133,11 @@ def _unsettled(item: Dispute, world: World) -> Finding:
 def paused(world: World) -> List[Finding]:
     """Find rollouts that wait for an admin: what they have made stays meanwhile."""
     return [
-        Finding(FindingCode.ROLLOUT_PAUSED, Severity.WARNING, plan_id, machine.rollout.reason)
+        Finding(
+            FindingCode.ROLLOUT_PAUSED, Severity.WARNING, plan_id,
+            f"{machine.rollout.reason}: {typed('ceph wcache rollout resume {}', plan_id)} or "
+            + typed("ceph wcache rollout abort {}", plan_id),
+        )
         for plan_id, machine in world.rollouts.items() if machine.paused
     ]
 

@@ -22,6 +22,7 @@ from ..core.text import (
     setting,
     short_id,
     typed,
+    when,
 )
 from ..engine.world import World
 from ..services.guards import require_plan
@@ -138,10 +139,16 @@ def _plan_text(data: Mapping[str, Any], *, whole: bool) -> str:
             + typed("ceph wcache apply {} --dry-run", data["plan_id"]),
         ] if data["plan_id"] else []
     else:
-        reason = f" ({data['reason']})" if data.get("reason") else ""
-        lines.append(f"plan {data['plan_id']}: {data['status']}{reason}")
-        lines += waiting(data)
+        lines += [stands(data), *waiting(data)]
     return "\n".join(lines)
+
+
+def stands(data: Mapping[str, Any]) -> str:
+    """Where a plan stands, and since when it is over."""
+    reason = f" ({data['reason']})" if data["reason"] else ""
+    over = data["status"] in ("done", "stopped", "rolled back")
+    since = f" at {when(data['ended_at_s'])} UTC; nothing of it is under way" if over else ""
+    return f"plan {data['plan_id']}: {data['status']}{reason}{since}"
 
 
 CHANGES = (

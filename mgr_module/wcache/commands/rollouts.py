@@ -17,7 +17,7 @@ from ..core.jobs import Trial
 from ..core.text import listed, many, named, roughly, ticked, typed, when
 from ..engine.world import World
 from ..services.guards import require_plan
-from .plans import coming_later, waiting
+from .plans import coming_later, stands, waiting
 from .tables import LONG, NUMBER, Column, listing, said_of
 
 
@@ -95,7 +95,8 @@ def _head(world: World, machine: RolloutMachine) -> Dict[str, Any]:
         "applied": sum(c.status is ChangeStatus.APPLIED for c in rollout.changes),
         "not_judged": sum(c.status is ChangeStatus.MADE for c in rollout.changes),
         "wave": _wave_now(rollout), "waves_total": len(rollout.waves),
-        "began_at_s": rollout.began_at_s, "paused_at_s": rollout.paused_at_s,
+        "began_at_s": rollout.began_at_s, "ended_at_s": rollout.ended_at_s,
+        "paused_at_s": rollout.paused_at_s,
         "seconds_left_least": None if left is None else round(left.least_s),
         "seconds_left_most": None if left is None else round(left.most_s),
         "ends_at_s": round(world.now_s + left.expected_s)
@@ -198,8 +199,7 @@ def rollout_text(data: Mapping[str, Any]) -> str:
     """`ceph wcache rollout show`, of a plan or a trial."""
     if "trial" in data:
         return trial_line(data["trial"])
-    reason = f" ({data['reason']})" if data["reason"] else ""
-    lines = [f"plan {data['plan_id']}: {data['status']}{reason}"]
+    lines = [stands(data)]
     if data["waves"]:
         lines.append(listing(WAVES, wave_rows(data["waves"])))
     step = data["step"]

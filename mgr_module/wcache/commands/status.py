@@ -272,7 +272,8 @@ def whole_status_text(data: Mapping[str, Any]) -> str:
         f"drives:    {data['drives']}" + (f", reported {reported}" if reported else ""),
         *cluster_lines(data["cluster"]),
         f"campaign:  {data['campaign'] or 'none under way'}",
-        f"rollout:   {data['rollout'] or 'none under way'}",
+        f"rollout:   {data['rollout'] or 'none under way'}"
+        + (f"; paused: {', '.join(data['paused'])}" if data["paused"] else ""),
     ]
     if data["measuring"]:
         lines.append(f"measuring: {data['measuring']}; see {ticked(data['measuring_shown_by'])}")

@@ -105,6 +105,7 @@ class Views:
             "measuring": held.words if held else "",
             "measuring_shown_by": held.show if held else "",
             "rollout": ", ".join(world.open_plans),
+            "paused": [i for i in world.open_plans if world.rollouts[i].paused],
             "findings": [
                 {"code": item.code.value, "severity": item.severity.value,
                  "subject": item.subject, "detail": item.detail, "advice": advice_on(item)}
@@ -138,20 +139,25 @@ class Views:
                 found[f"wcache.{trial_id}"] = trial.progress(world.now_s)
         return found
 
-    def failed(self, event_id: str) -> str:
-        """Why what was under way came to nothing; '' where it did what it should."""
+    def ended(self, event_id: str) -> Tuple[str, str]:
+        """How what was under way has ended, and why it came to nothing; '' where it did not."""
         owner, world = event_id.partition(".")[2], self.world()
         machine = world.rollouts.get(owner)
         if machine is not None:
-            return failed(machine.rollout)
+            return f"wcache plan {owner}: {machine.rollout.status.value}", failed(machine.rollout)
         if owner in world.trials:
-            return world.trials[owner].failed
-        if owner not in world.campaigns or head(world, owner)["status"] != "aborted":
-            return ""
-        reasons = (
-            run.state.reason for run in world.runs.values() if run.spec.campaign_id == owner
-        )
-        return next(filter(None, reasons), "") or "aborted"
+            trial = world.trials[owner]
+            return f"wcache trial {owner}: {trial.status}", trial.failed
+        if owner not in world.campaigns:
+            return f"wcache {owner}: over", ""
+        row = head(world, owner)
+        done, why = row["runs_over"] - row["runs_aborted"], ""
+        if row["status"] == "aborted":
+            reasons = (
+                run.state.reason for run in world.runs.values() if run.spec.campaign_id == owner
+            )
+            why = next(filter(None, reasons), "") or "aborted"
+        return f"wcache campaign {owner}: over, {done} of {many(row['runs'], 'run')} done", why
 
 
 def hosts_without_probe(world: World) -> List[str]:

@@ -61,6 +61,7 @@ ASKED_MAX = 64
 ASKED_S = 3.0
 CHECKS_MAX = 16  # settling checks of an experiment, there and back each
 OF_TOGGLES = ("pairs", "recheck", "consent_turn_on")  # arguments that only these have
+FREE_LOADS = (LoadPoint.OSD_TRAFFIC, LoadPoint.FDATASYNC_TIMER)  # they write nothing
 BOUNDS = {
     "pairs": (4, 80), "drives_per_model": (1, 1000), "seed": (0, 2**31 - 1),
     "calls": (3, CAPACITY_CALLS_MAX),
@@ -290,14 +291,15 @@ def _require_no_cost(made: OwnRuns, cost: Forecast, told: Dict[str, Any]) -> Non
     """What writes to real drives, and empties caches, is begun where that was agreed to."""
     if not (cost.bytes_written and made.real):
         return
-    emptied = named([f"osd.{osd_id}" for osd_id in cost.osds_emptied])
+    emptied, option = named([f"osd.{osd_id}" for osd_id in cost.osds_emptied]), made.options.option
+    free = [load.short for load in FREE_LOADS if option is None or load in option.entry.loads]
+    no_way = made.cost or made.options.dirty is not Dirty.ANY or not free
     raise ConsentError(
         f"this writes up to {amount(cost.bytes_written)} in "
         f"{many(cost.bench_calls, 'bench call')}"
         + (emptied and f", and each call empties the caches of {emptied}")
         + (made.cost and f"; {made.cost}")
-        + ("" if made.cost or made.options.dirty is not Dirty.ANY else
-           "; --loads=traffic,timer writes nothing"),
+        + ("" if no_way else f"; --loads={','.join(free)} writes nothing"),
         "accept_cost", told,
     )
 

@@ -18,6 +18,7 @@ from .period import START_WAIT_S
 from .run_state import FIRST_LOOK, RunSpec
 from .settling import checks_at_most, pairs_limit
 
+CALLS_S = 40.0  # until an idle probe has called (poll_idle_s and its jitter)
 OVERHEAD_S = 0.3  # set, read back and close, by the probe's fast polls
 
 # Drive model, load point and pairs of an experiment that has ended.
@@ -87,6 +88,8 @@ def forecast(
     emptied: Set[int] = set()
     for run in runs:
         run_s = expected_s = 1.0
+        if run.option is not None:
+            run_s += CALLS_S
         if run.dirty is not Dirty.ANY:
             run_s += START_WAIT_S * len(run.experiments)
         for setup in run.experiments:
@@ -131,8 +134,10 @@ def _of_experiment(run: RunSpec, setup: ExperimentSetup, expected: ExpectedPairs
         calls = -(-run.starting_bytes // WRITE_BYTES[LoadPoint.OSD_BENCH_BATCH])
         calls += samples if each else 0
     most_s, written_max = run.seconds_max + 10.0, run.bytes_max - run.starting_bytes
+    # what a value does to a sample is not known before: then only the budget ends it for sure
+    sure_s = checked_s + 2 * setup.pairs_max * period_s if run.option is None else most_s
     return _Cost(
-        min(checked_s + 2 * setup.pairs_max * period_s, most_s),
+        min(sure_s, most_s),
         min(checked_s + 2 * expected(setup) * period_s, most_s),
         run.starting_bytes + min(samples * each, written_max), calls,
     )

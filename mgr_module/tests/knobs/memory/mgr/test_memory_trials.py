@@ -36,7 +36,7 @@ def test_ceph_progress_shows_a_trial_with_its_time_left_and_one_that_is_stopped_
     ok(mgr.command("rollout abort", plan_id="t1"))
     mgr.step()
     assert mgr.views.under_way() == {}
-    assert mgr.views.failed(event_id) == "stopped by an admin"
+    assert mgr.views.ended(event_id) == ("wcache trial t1: stopped", "stopped by an admin")
 
 
 def test_a_lease_is_not_given_by_a_batch_that_is_under_way_when_the_trial_ends():
