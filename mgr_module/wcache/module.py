@@ -157,7 +157,6 @@ class Module(MgrModule):
 
         What begins something goes by the options as the mons have them now.
         """
-        self.log.debug("command: %s", cmd.get("prefix"))
         ready = self._starter.ready
         if ready and cmd.get("prefix") in commands.BEGINNING:
             self._own.ask()

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import errno
 import json
+import logging
 from functools import partial
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 from ..core import codec
+from ..core.codec import one_line
 from ..core.errors import (
     ConsentError,
     MalformedError,
@@ -312,6 +314,11 @@ def answer(
         # the `ceph` tool prints the error after it, and ends no line itself
         return code, f"{out}\n" if code else out, line
     except WcacheError as error:
+        by_admin = command.perm == "rw" and command.prefix not in OF_PROBES
+        service.log.log(
+            logging.INFO if by_admin else logging.DEBUG, "admin: %s is refused: %s",
+            command.prefix, one_line(error.line(), 300),
+        )
         return -error.errno, "", error.line()
     except Exception as error:
         log_exception(f"{command.prefix} failed")

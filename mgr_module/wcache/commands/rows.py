@@ -141,10 +141,10 @@ OF_AUTOMATION: Tuple[Command, ...] = (
 
 def _require_assignable(arguments: Mapping[str, Any]) -> None:
     """An admin names an option and its value only to a knob that takes such words."""
-    takes = [one.name for one in KNOBS if one.assigns]
-    if "option" in arguments and arguments.get("knob") not in takes:
+    knob, takes = arguments.get("knob", DEFAULT.name), [one.name for one in KNOBS if one.assigns]
+    if "option" in arguments and knob not in takes:
         raise MalformedError(
-            f"--option names nothing of the knob {arguments.get('knob', DEFAULT.name)}",
+            f"--option names nothing of the knob {knob}",
             typed("ceph wcache plan --knob={} --option=OPTION=VALUE", takes[0]),
         )
     if "option" in arguments:

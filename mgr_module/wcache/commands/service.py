@@ -51,7 +51,7 @@ class Service:
         clients: Optional[CephTraffic] = None, drop_options: Callable[[], int] = lambda: 0,
     ) -> None:
         self._engine = engine
-        self._log = log
+        self.log = log
         self._store_wait_s = store_wait_s
         self.planners = planners
         self._failed: Dict[str, str] = {}  # what of the knobs raised when it was asked last
@@ -128,7 +128,7 @@ class Service:
             # whatever it is: drives are safe without it, and `status` must say what is unsafe
             said = one_line(f"failed: {error!r}", 300)
             if self._failed.get(name) != said:
-                self._log.exception("%s failed", name)
+                self.log.exception("%s failed", name)
             self._failed[name] = said
             return instead
         self._failed.pop(name, None)

@@ -151,12 +151,9 @@ class Views:
         if owner not in world.campaigns:
             return f"wcache {owner}: over", ""
         row = head(world, owner)
-        done, why = row["runs_over"] - row["runs_aborted"], ""
-        if row["status"] == "aborted":
-            reasons = (
-                run.state.reason for run in world.runs.values() if run.spec.campaign_id == owner
-            )
-            why = next(filter(None, reasons), "") or "aborted"
+        done = row["runs_over"] - row["runs_aborted"]
+        mine = (run.state.reason for run in world.runs.values() if run.spec.campaign_id == owner)
+        why = next(filter(None, mine), "aborted") if row["status"] == "aborted" else ""
         return f"wcache campaign {owner}: over, {done} of {many(row['runs'], 'run')} done", why
 
 

@@ -17,7 +17,7 @@ PROBE_PREFIX = "probe "
 OSDS_MAX = 64
 LINES_MAX = 10_000
 _AGO = re.compile(r"([0-9]{1,6})(s|m|h|d)")
-_PLAIN = re.compile(r"[\w.:/@+-]+")
+_PLAIN = re.compile(r"[\w.:/@+-]*")
 _UNIT_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _FORMS = ("%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M", "%Y-%m-%dT%H:%M:%S",
           "%Y-%m-%d %H:%M:%S")
@@ -69,13 +69,9 @@ class HistoryEntry:
     def logged(self) -> str:
         """It as a line of a log, with host, drive and OSDs; what others have said is quoted."""
         about, of_probe = self.about or NOTHING, self.who.startswith(PROBE_PREFIX)
-        where = [about.hostname, about.drive and _word(about.drive)]
-        where += [f"osd.{osd_id}" for osd_id in about.osd_ids]
-        shown = " ".join(filter(None, where))
-        return (
-            f"{self.who}: {_word(self.what)}: {repr(self.text) if of_probe else self.text}"
-            + (shown and f" [{shown}]")
-        )
+        where = about.hostname, _word(about.drive), *(f"osd.{osd_id}" for osd_id in about.osd_ids)
+        shown, said = " ".join(filter(None, where)), repr(self.text) if of_probe else self.text
+        return f"{self.who}: {_word(self.what)}: {said}" + (shown and f" [{shown}]")
 
     @property
     def kind(self) -> Kind:

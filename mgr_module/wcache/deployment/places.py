@@ -227,8 +227,7 @@ def require_one_or_all(arguments: Mapping[str, Any]) -> None:
 
 
 def chosen(
-    hostname: Optional[str], places: Places, *, every: bool, listed: Optional[Sequence[str]],
-    hosts_read: bool,
+    hostname: Optional[str], places: Places, *, listed: Optional[Sequence[str]], hosts_read: bool,
 ) -> Tuple[List[str], List[str]]:
     """The hosts that are meant, and why others are left out.
 

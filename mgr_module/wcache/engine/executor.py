@@ -41,7 +41,7 @@ from .measuring import LoadRunner, OsdOptionTasks, OsdPrograms, OsdQuestions
 from .persistence import FROZEN, Machine, StatePersistence
 from .run_queue import RunQueue
 from .storing.archive import Archive, StoreGate
-from .storing.audit_log import AuditLog
+from .storing.audit_log import AuditLog, traced
 from .under_way import Shared, touched_by_run
 from .unrestored import Unrestored
 from .watchdog import Watchdog
@@ -92,7 +92,9 @@ class Executor(Shared):
         self.gate = StoreGate(wake)
         self.persistence = StatePersistence(archive, ports.bounds, self.gate)
         self.unrestored = Unrestored(self, self.persistence)
-        self.analyses = Analyses(analysis=ports.analysis, archive=archive, wake=wake)
+        self.analyses = Analyses(
+            analysis=ports.analysis, archive=archive, wake=wake, log=ports.log
+        )
         self.questions = OsdQuestions(self.post_event)
         self.trial_kinds = self.questions.kinds
         self.osd_options = OsdOptionTasks(ports.osd_options, ports.view, self.post_event)
@@ -133,6 +135,7 @@ class Executor(Shared):
         machine = self.machine(owner)
         if machine is None:
             return
+        self._trace(owner, event)
         self.measuring.ended(owner, event)
         if isinstance(event, events.ClusterSeen):
             event = self.looking.as_of_now(owner, event)
@@ -153,6 +156,7 @@ class Executor(Shared):
 
     def hear_store(self) -> None:
         """Go on where the mons have answered since."""
+        refused = self.persistence.error
         for answer in self.gate.answers():
             if answer.error is None:
                 self.guarded(answer.owner, answer.then)
@@ -166,6 +170,8 @@ class Executor(Shared):
             step = None if self.gate.closed(answer.owner) else self.gate.take(answer.owner)
             if step is not None:
                 self._do(answer.owner, step)
+        if refused and not self.persistence.error:
+            self.log.info("the mons store again what they refused: %s", refused)
 
     def end_overdue(self, limit_s: float) -> None:
         """What the mons have kept waiting for too long ends as if they had refused."""
@@ -196,7 +202,13 @@ class Executor(Shared):
     # ---- one action
 
     def _do(self, owner: str, action: events.Action) -> None:
+        self._trace(owner, action)
         self.guarded(owner, lambda: self._do_one(owner, action))
+
+    def _trace(self, owner: str, told: object) -> None:
+        """Tell at debug what a machine hears and wants; what it notes is told as such."""
+        if not isinstance(told, (events.Tick, events.Note)):
+            self.log.debug("%s: %s", f"{owner} {self._host_of(owner)}".rstrip(), traced(told))
 
     def _do_one(self, owner: str, action: events.Action) -> None:
         if isinstance(
@@ -209,10 +221,8 @@ class Executor(Shared):
             self.config.ask(owner, action)
         elif isinstance(action, events.MeasureLoad):
             self.gate.take(owner)
-            load = action.request
-            self.log.debug("%s: measures osd.%d %s", owner, load.osd_id, load.load_point.value)
-            run = self.runs.get(owner)
-            touched = touched_by_run(run.spec) if run else Touched(osds=frozenset({load.osd_id}))
+            run, osds = self.runs.get(owner), frozenset({action.request.osd_id})
+            touched = touched_by_run(run.spec) if run else Touched(osds=osds)
             self.measuring.start(owner, action, touched)
         elif isinstance(action, events.AskAnalysis):
             self.analyses.look(action, lambda decided: self.post_event(owner, decided))
@@ -250,16 +260,18 @@ class Executor(Shared):
 
     def _give(self, owner: str, action: events.GiveTask) -> None:
         """Have a probe do it with its next call; what is of an OSD's option is done here."""
-        run = self.runs.get(owner)
-        change = self.rollouts[owner].current if run is None else None
-        hostname = run.spec.hostname if run is not None else change.hostname if change else ""
+        run, hostname = self.runs.get(owner), self._host_of(owner)
         if run is not None and run.spec.option_osd is not None:
             report = self.hosts.reports.get(hostname)
             self.osd_options.give(owner, run.spec, action, report)
         elif hostname:
-            name = type(action.request).__name__
-            self.log.debug("%s: %s to %s: %s", owner, action.task_id, hostname, name)
             self.hosts.tasks[hostname] = OpenTask(owner, Task(action.task_id, action.request))
+
+    def _host_of(self, owner: str) -> str:
+        if owner in self.runs:
+            return self.runs[owner].spec.hostname
+        change = self.rollouts[owner].current if owner in self.rollouts else None
+        return change.hostname if change else ""
 
     def save(self, owner: str) -> None:
         """Store where a machine stands, or whether all of it is FROZEN."""

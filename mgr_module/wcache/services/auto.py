@@ -209,7 +209,11 @@ class AutoService:
             if undone != state.undone:
                 self._keep(replace(state, undone=undone))
             if any_on(state.modes) or state.begun:
+                before = self.waiting
                 self._go_on(world)
+                if self.waiting != before:
+                    said = f"waits: {self.waiting}" if self.waiting else "goes on"
+                    self._engine.ports.log.info("auto: %s", said)
 
     def _keep(self, state: AutoState) -> None:
         """Take a new state, and store it where it differs."""

@@ -165,9 +165,7 @@ class AgentService:
         run_by, why = self._form(form)
         listed = self._listed(run_by, every)
         try:
-            asked, left_out = chosen(
-                hostname, places, every=every, listed=listed, hosts_read=hosts_read
-            )
+            asked, left_out = chosen(hostname, places, listed=listed, hosts_read=hosts_read)
         except ConsentError as missing:
             missing.told = _would_add(missing.told["hostnames"], places)
             raise

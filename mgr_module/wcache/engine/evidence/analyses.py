@@ -8,6 +8,7 @@ failover is computed anew from the stored results, in milliseconds a pool.
 
 from __future__ import annotations
 
+import logging
 import queue
 import threading
 from typing import (
@@ -174,11 +175,13 @@ class Analyses:
     """
 
     def __init__(
-        self, *, analysis: Analysis, archive: Archive, wake: Callable[[], None]
+        self, *, analysis: Analysis, archive: Archive, wake: Callable[[], None],
+        log: logging.Logger,
     ) -> None:
         self._analysis = analysis
         self._archive = archive
         self._wake = wake
+        self._log = log
         self.pools = Pools(analysis.pool)
         # what admins vouch for: drive models, and what a host has shown of one
         self.trusted: Tuple[TrustedModel, ...] = ()
@@ -268,6 +271,11 @@ class Analyses:
 
     def _keep(self, result: Result) -> None:
         self.results[result.record_id] = result
+        if result.why != BEING_ANALYSED:
+            self._log.info(
+                "mgr: %s: %s: %s [%s osd.%d]", result.record_id, result.verdict.value,
+                one_line(result.why), result.hostname, result.osd_id,
+            )
         self._pools_at_s = 0.0
         self._wake()
         self._archive.put_later(RESULT, result)

@@ -10,7 +10,8 @@ Puts a line into the audit log when a change of a plan has come to an end.
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
+from dataclasses import is_dataclass, replace
+from enum import Enum
 from typing import Callable, Dict, List, Mapping, Optional, Tuple
 
 from ...core.change.change import ChangeStatus
@@ -151,3 +152,17 @@ class AuditLog:
         return tuple(sorted({
             use.osd_id for drive in drives if drive.domain_id == domain_id for use in drive.uses
         }))
+
+
+def traced(thing: object, depth: int = 1) -> str:
+    """An event or action in words: its kind and what of it is short; all that is text is quoted."""
+    said = [type(thing).__name__]
+    for name, value in vars(thing).items():
+        plain = value.value if isinstance(value, Enum) else value
+        if name == "osd_id":
+            said.append(f"osd.{value}")
+        elif isinstance(plain, (str, int, float)):
+            said.append(f"{name}={plain!r}")
+        elif depth and is_dataclass(value):
+            said.append(f"({traced(value, depth - 1)})")
+    return " ".join(said)
