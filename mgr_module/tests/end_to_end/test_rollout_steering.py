@@ -265,7 +265,7 @@ def test_the_verdict_is_asked_at_each_look_for_all_changes_that_come_next(monkey
         asked.append(tuple(change.name for change in changes))
         return [f"{name}: no longer" for name in asked[-1] if name in fallen]
 
-    monkeypatch.setattr("wcache.engine.gate.looking.staleness.verdicts_moved", moved)
+    monkeypatch.setattr("wcache.engine.gate.looking.preconditions.verdicts_moved", moved)
     mgr = begun(rollout_parallel_max=2)
     mgr.go(lambda: mgr.changed == {0, 1})
     fallen.add(mgr.plan.changes[3].name)  # of the two that come next the second one
