@@ -248,10 +248,10 @@ def test_pages_that_are_kept_are_few_and_none_that_could_not_be_made(site, monke
     monkeypatch.setattr("wcache.web.app.REST_MAX_S", 0.0)
     mine = {"HTTP_COOKIE": f"wcache_token={site.token}"}
     for number in range(KEPT_MAX + 3):
-        site.ask(f"/history?since={number}d", **mine)
+        site.ask(f"/?host=h{number}", **mine)
         site.ask(f"/none{number}", **mine)
     kept = [what[1] for what in site.app._kept._made]
-    assert kept == [(("since", f"{number}d"),) for number in range(3, KEPT_MAX + 3)]
+    assert kept == [(("host", f"h{number}"),) for number in range(3, KEPT_MAX + 3)]
 
 
 def test_who_asks_without_a_login_again_and_again_gets_a_line_in_place_of_a_page(
