@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping
+from typing import Any, Dict, List, Mapping, Tuple
 
 from ..core.fleet.agents import SILENT_S
 from ..core.model import Cure
 from ..core.text import LISTED_MAX, command, many, named, table
+from ..deployment.places import require_one_or_all
 from ..engine.world import World
+from ..services.leaving import require_way
 from .tables import would
+from .views import DRY_RUN, EACH, Command
 
 
 def agents(world: World) -> Dict[str, Any]:
@@ -182,3 +185,55 @@ def _script(notes: List[str], script: str) -> str:
         for note in notes
     ]
     return "\n".join(["# a shell script: read it, then run it with sh", *lines, script])
+
+
+OF_AGENTS: Tuple[Command, ...] = (
+    Command(
+        "wcache agent ls", (EACH,), "r",
+        "List the probes and when each was last seen; of many those that want a look, with --all "
+        "each", lambda s, v, a: agents(v.world()), agents_text, every_agent_text,
+    ),
+    Command(
+        "wcache agent poll", ("name=hostname,type=CephString",), "rw",
+        "For wcache-probe: ask for work (hello message with -i)",
+        lambda s, v, a: s.probes.poll(a["hostname"], a["inbuf"]),
+    ),
+    Command(
+        "wcache agent post", ("name=hostname,type=CephString",), "rw",
+        "For wcache-probe: report an outcome (post message with -i)",
+        lambda s, v, a: s.probes.post(a["hostname"], a["inbuf"]),
+    ),
+    Command(
+        "wcache agent add",
+        ("name=hostname,type=CephString,req=false", "name=all,type=CephBool,req=false",
+         "name=run_by,type=CephChoices,strings=cephadm|rook|systemd,req=false",
+         "name=image,type=CephString,req=false",
+         "name=hosts_read,type=CephBool,req=false", DRY_RUN), "rw",
+        "Make the key of a host's probe, or with --all of each host's, and print what to run to "
+        "bring the probes there; --run-by says what starts them, --image which container image "
+        "has the probe; without an orchestrator a stolen key can forge hosts' names, and "
+        "--hosts-read says that you have read them",
+        lambda s, v, a: s.agents.add(
+            a.get("hostname"), every=bool(a.get("all")), form=a.get("run_by"), image=a.get("image"),
+            hosts_read=bool(a.get("hosts_read")), dry_run=bool(a.get("dry_run")),
+        ), added, fit=require_one_or_all,
+    ),
+    Command(
+        "wcache agent rm",
+        ("name=hostname,type=CephString", "name=host_is_gone,type=CephBool,req=false", DRY_RUN),
+        "rw",
+        "Restore what is measured on a host, remove its key, and print what is left to remove; "
+        "--host-is-gone forgets a host with drives that nobody puts back: it says which stay in "
+        "which mode",
+        lambda s, v, a: s.agents.remove(**a), removed,
+    ),
+)
+LEAVE = Command(
+    "wcache leave",
+    ("name=back,type=CephBool,req=false", "name=keep,type=CephBool,req=false",
+     "name=host_is_gone,type=CephString,req=false", DRY_RUN), "rw",
+    "Leave this cluster: end everything, take back what plans have set (--back) or leave it "
+    "(--keep), remove the probes' keys and all that is stored, and print what to run on the "
+    "hosts; called again it goes on; --host-is-gone names hosts that will not come back",
+    lambda s, v, a: left(s.leaving.leave(**a)), left_text, fit=require_way,
+)

@@ -26,14 +26,13 @@ from ..core.experiment.campaign import parse_loads
 from ..core.history import LINES_MAX, parse_since
 from ..core.scope import parse_scope
 from ..core.text import FORMAT_VERSION, NOTHING, CommandLine, Rows, arguments, fitted, ticked
-from ..deployment.places import checked_hostname, checked_image, require_one_or_all
+from ..deployment.places import checked_hostname, checked_image
 from ..engine.world import World
 from ..knobs.registry import KNOBS
 from ..services import web_tokens
 from ..services.campaigns import BOUNDS, require_fitting
-from ..services.leaving import require_way
 from ..services.outlook import next_step
-from .agents import DISABLE, added, agents, agents_text, every_agent_text, left, left_text, removed
+from .agents import DISABLE, LEAVE, OF_AGENTS
 from .campaigns import (
     campaign,
     campaign_text,
@@ -46,7 +45,7 @@ from .campaigns import (
 )
 from .drives import drives, drives_text, every_drive_text
 from .explain_view import explain, render
-from .recommend import load_ls, load_text, recommend_text
+from .recommend import recommend_text
 from .rows import OF_AUTOMATION, OF_DRIVES, OF_PLANS
 from .service import Service
 from .status import bare, status_text, whole_status_text
@@ -105,45 +104,7 @@ COMMANDS: Tuple[Command, ...] = (
         lambda s, v, a: s.accepts.accept(**a),
     ),
     *OF_DRIVES,
-    Command(
-        "wcache agent ls", (EACH,), "r",
-        "List the probes and when each was last seen; of many those that want a look, with --all "
-        "each", lambda s, v, a: agents(v.world()), agents_text, every_agent_text,
-    ),
-    Command(
-        "wcache agent poll", ("name=hostname,type=CephString",), "rw",
-        "For wcache-probe: ask for work (hello message with -i)",
-        lambda s, v, a: s.probes.poll(a["hostname"], a["inbuf"]),
-    ),
-    Command(
-        "wcache agent post", ("name=hostname,type=CephString",), "rw",
-        "For wcache-probe: report an outcome (post message with -i)",
-        lambda s, v, a: s.probes.post(a["hostname"], a["inbuf"]),
-    ),
-    Command(
-        "wcache agent add",
-        ("name=hostname,type=CephString,req=false", "name=all,type=CephBool,req=false",
-         "name=run_by,type=CephChoices,strings=cephadm|rook|systemd,req=false",
-         "name=image,type=CephString,req=false",
-         "name=hosts_read,type=CephBool,req=false", DRY_RUN), "rw",
-        "Make the key of a host's probe, or with --all of each host's, and print what to run to "
-        "bring the probes there; --run-by says what starts them, --image which container image "
-        "has the probe; without an orchestrator a stolen key can forge hosts' names, and "
-        "--hosts-read says that you have read them",
-        lambda s, v, a: s.agents.add(
-            a.get("hostname"), every=bool(a.get("all")), form=a.get("run_by"), image=a.get("image"),
-            hosts_read=bool(a.get("hosts_read")), dry_run=bool(a.get("dry_run")),
-        ), added, fit=require_one_or_all,
-    ),
-    Command(
-        "wcache agent rm",
-        ("name=hostname,type=CephString", "name=host_is_gone,type=CephBool,req=false", DRY_RUN),
-        "rw",
-        "Restore what is measured on a host, remove its key, and print what is left to remove; "
-        "--host-is-gone forgets a host with drives that nobody puts back: it says which stay in "
-        "which mode",
-        lambda s, v, a: s.agents.remove(**a), removed,
-    ),
+    *OF_AGENTS,
     Command(
         "wcache try",
         (SCOPE, ACCEPT_COST, DRY_RUN), "rw",
@@ -206,13 +167,6 @@ COMMANDS: Tuple[Command, ...] = (
         lambda s, v, a: explain(v.world(), v.recommended, v.record, **a), render,
     ),
     *OF_AUTOMATION,
-    Command(
-        "wcache load ls", (), "r",
-        "Show the hourly load of measured OSDs, by which bench results are weighted",
-        lambda s, v, a: load_ls(
-            v.profiles(), v.world().real_results, v.latencies()
-        ), load_text,
-    ),
     *OF_PLANS,
     *(row for knob in KNOBS for row in knob.room.ROWS),
     Command(
@@ -220,15 +174,7 @@ COMMANDS: Tuple[Command, ...] = (
         "Stop everything, restore prior states, and toggle nothing until --thaw",
         lambda s, v, a: s.freeze(**a),
     ),
-    Command(
-        "wcache leave",
-        ("name=back,type=CephBool,req=false", "name=keep,type=CephBool,req=false",
-         "name=host_is_gone,type=CephString,req=false", DRY_RUN), "rw",
-        "Leave this cluster: end everything, take back what plans have set (--back) or leave it "
-        "(--keep), remove the probes' keys and all that is stored, and print what to run on the "
-        "hosts; called again it goes on; --host-is-gone names hosts that will not come back",
-        lambda s, v, a: left(s.leaving.leave(**a)), left_text, fit=require_way,
-    ),
+    LEAVE,
     Command(
         "wcache web token", (), "rw",
         "Print a token for the module's web page, good for 12 hours",

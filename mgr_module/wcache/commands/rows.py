@@ -16,6 +16,7 @@ from . import drives, options
 from .drive_models import drive_models, drive_models_text, reason_in
 from .evidence import evidence_text
 from .plans import plan, plan_text, whole_plan_text
+from .recommend import load_ls, load_text
 from .rollouts import forecast_text, plans, plans_text, rollout, rollout_text
 from .tables import forecast
 from .views import ACCEPT_COST, DRY_RUN, EACH, OF_CAMPAIGNS, SCOPE, TURN_ON, Command
@@ -135,6 +136,13 @@ OF_AUTOMATION: Tuple[Command, ...] = (
         "wcache evidence rm", ("name=cluster,type=CephString", DRY_RUN), "rw",
         "Forget what was imported from a cluster",
         lambda s, v, a: s.evidence.drop(**a),
+    ),
+    Command(
+        "wcache load ls", (), "r",
+        "Show the hourly load of measured OSDs, by which bench results are weighted",
+        lambda s, v, a: load_ls(
+            v.profiles(), v.world().real_results, v.latencies()
+        ), load_text,
     ),
 )
 
