@@ -402,7 +402,7 @@ def test_show_says_when_it_ends_what_steps_say_together_and_why_the_next_is_so_l
     assert found["evidence"][0]["drives"] == 3
     assert found["evidence"][0]["high"] < 0.7
     assert mgr.now_s < found["ends_at_s"] < mgr.now_s + found["seconds_left_most"]
-    text = ok(mgr.command("rollout show", plan_id="p1"))
+    text = " ".join(ok(mgr.command("rollout show", plan_id="p1")).split())
     for said_now in ("so far: ", "2 steps together, 3 changes proven", "next step: 2 changes, all",
                      "expected end: "):
         assert said_now in text

@@ -152,8 +152,11 @@ def test_the_plan_says_how_it_is_done_by_hand_and_that_it_does_not_last():
     text = ok(mgr.command("plan", knob="options"))
     assert "scheduler none" in text
     path = "/sys/block/sda/queue"
-    assert f"by hand on h0: echo mq-deadline > {path}/scheduler  # gone after a reboot" in text
-    assert f"echo 128 > {path}/nr_requests  # undo it" in text
+    by_hand = {change["hostname"]: change["manual"] for change in shown(mgr, "p1")["changes"]}
+    assert sorted(by_hand) == sorted(HOSTS)
+    do, *_ = by_hand["h0"]
+    assert do == f"echo mq-deadline > {path}/scheduler  # gone after a reboot of the host"
+    assert f"echo 128 > {path}/nr_requests  # undo it" in by_hand["h0"]
     assert "note: a value of a drive does not survive a reboot of its host" in text
     assert "p1.0 " in ok(mgr.command("plan show", plan_id="p1", all=True))
 

@@ -94,7 +94,7 @@ def test_a_command_that_goes_by_old_reports_says_so_and_has_the_hosts_looked_at_
     assert polled(mgr, False).task is None
     mgr.now_s += 100.0
     mgr.engine.tick()
-    text = ok(mgr.command(prefix, **arguments))
+    text = " ".join(ok(mgr.command(prefix, **arguments)).split())
     assert "; the probes are asked to look again: in half a minute " in text
     assert f"`{command}` goes by what is there then" in text
     assert polled(mgr, False).task.request.KIND == "report"

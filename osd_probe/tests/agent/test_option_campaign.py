@@ -154,14 +154,16 @@ def told(mgr, prefix, **arguments):
 @pytest.mark.slow
 def test_the_better_value_is_found_and_what_was_there_is_back(mgr):
     probe = mgr.probes["sim1"]
-    assert "64 (1)" in mgr.command("option ls")[1]
+    assert "64 requests on 1 drive" in mgr.command("option ls")[1]
+    now = {row["name"]: row["now"] for row in told(mgr, "option ls")["options"]}
+    assert now["nr_requests"] == {"64": 1}
     campaign_id = told(mgr, "ab", option="nr_requests=32,256", accept_cost=True)["campaign_id"]
     seen = set()
     while mgr.engine.is_active():
         mgr.step()
         seen.add(probe.values["nr_requests"])
     assert {"32", "256"} <= seen
-    (verdict,) = told(mgr, "option verdicts")["verdicts"]
+    (verdict,) = told(mgr, "option ls")["verdicts"]
     assert verdict["verdict"] == "nr_requests 256"
     assert (verdict["drives"], verdict["simulated"]) == (1, True)
     assert 1.1 < verdict["ratio_low"] < 1.5 < verdict["ratio_high"]
@@ -180,7 +182,7 @@ def test_a_probe_that_is_killed_at_any_step_leaves_the_option_as_it_was(mgr, ste
     mgr.settle()
     assert probe.starts > 2
     assert (probe.values, probe.journal.entries) == (TUNED, {})
-    (verdict,) = told(mgr, "option verdicts")["verdicts"]
+    (verdict,) = told(mgr, "option ls")["verdicts"]
     assert verdict["verdict"] in ("no material difference", "insufficient data")
 
 
@@ -196,7 +198,7 @@ def test_a_mgr_that_is_lost_goes_on_and_gives_the_option_back(mgr):
     mgr.restart()
     mgr.settle()
     assert (probe.values, probe.journal.entries) == (TUNED, {})
-    (verdict,) = told(mgr, "option verdicts")["verdicts"]
+    (verdict,) = told(mgr, "option ls")["verdicts"]
     assert verdict["verdict"] == "nr_requests 256"
 
 

@@ -86,8 +86,16 @@ def test_every_load_ends_with_a_full_table_and_no_drive_is_touched():
     depth1 = [one for one in found["observed"] if one["load_point"] == "osd_bench_depth1"]
     assert all(len(one["samples_ns"]) == one["table"]["n"] == 100 for one in depth1)
     plain = ok(mgr.command("campaign show", campaign_id=campaign_id))
-    for word in ("MEAN", "P99", "WRITES/S", "not touched", "write through"):
+    for word in ("MEAN", "P99", "WRITES/S", "not touched"):
         assert word in plain
+    lines = [line.split() for line in plain.splitlines()]
+    modes = [  # a mode is wrapped in its cell
+        (row[0], row[3], after[0]) for row, after in zip(lines, lines[1:])
+        if row[2:3] in (["traffic"], ["timer"], ["depth1"])
+    ]
+    assert sorted(modes) == sorted(
+        (f"osd.{one['osd_id']}/block", *one["mode"].split()) for one in found["observed"]
+    )
     fine(mgr)
 
 

@@ -96,6 +96,7 @@ def test_a_dry_run_of_an_abort_ends_nothing():
     text = ok(mgr.command("rollout abort", plan_id="t2", dry_run=True))
     assert text.splitlines() == [
         "dry run: nothing of trial t2 is changed", "would restore what OSDs were leased",
+        "next: ceph wcache rollout abort t2",
     ]
     assert leased(mgr)
 
