@@ -236,12 +236,12 @@ def bcache(record: Record) -> List[Plot]:
     return [plot for plot in found if plot.lines]
 
 
-WIDTH, HEIGHT = 480, 260
-LEFT, RIGHT, TOP, BOTTOM = 44, 36, 14, 60
+RECORD_WIDTH, RECORD_HEIGHT = 480, 260
+RECORD_LEFT, RECORD_RIGHT, RECORD_TOP, RECORD_BOTTOM = 44, 36, 14, 60
 LABEL_PX = 54  # of a label of the x axis, with its space
 STEPS_MAX = 400  # more steps than pixels show nothing more
 PERCENT_TICKS = (0, 25, 50, 75, 90, 100)
-_SHARE = Axis(0.0, 100.0, HEIGHT - BOTTOM, TOP)
+_SHARE = Axis(0.0, 100.0, RECORD_HEIGHT - RECORD_BOTTOM, RECORD_TOP)
 
 
 @dataclass(frozen=True)
@@ -265,12 +265,12 @@ class RecordPlot:
     curves: Tuple[StepLine, ...]
     x_ticks: Ticks
     y_ticks: Ticks
-    width: int = WIDTH
-    height: int = HEIGHT
-    left: int = LEFT
-    right: int = WIDTH - RIGHT
-    top: int = TOP
-    bottom: int = HEIGHT - BOTTOM
+    width: int = RECORD_WIDTH
+    height: int = RECORD_HEIGHT
+    left: int = RECORD_LEFT
+    right: int = RECORD_WIDTH - RECORD_RIGHT
+    top: int = RECORD_TOP
+    bottom: int = RECORD_HEIGHT - RECORD_BOTTOM
 
 
 def latencies_us(record: Record) -> Dict[CacheMode, List[float]]:
@@ -299,7 +299,10 @@ def plot(record: Record) -> RecordPlot:
         return RecordPlot(record.record_id, title, unit, (), (), ())
     # a margin at both ends; never an empty range
     low, high = min(values), max(values)
-    x = Axis(low / 1.15, max(high, low * 1.5) * 1.15, LEFT, WIDTH - RIGHT, is_log=True)
+    x = Axis(
+        low / 1.15, max(high, low * 1.5) * 1.15, RECORD_LEFT, RECORD_WIDTH - RECORD_RIGHT,
+        is_log=True,
+    )
     curves = tuple(_curve(mode, values, x) for mode, values in by_mode.items() if values)
     y_ticks = tuple((round(_SHARE.at(percent), 1), f"{percent}%") for percent in PERCENT_TICKS)
     return RecordPlot(record.record_id, title, unit, curves, x.ticks(LABEL_PX, _label), y_ticks)
@@ -317,11 +320,11 @@ def _curve(mode: CacheMode, values: Sequence[float], x: Axis) -> StepLine:
     count = len(values)
     step = max(1, math.ceil(count / STEPS_MAX))
     kept = sorted({*range(0, count, step), count - 1})
-    words = [f"M{LEFT} {_SHARE.at(0):.1f}"]
+    words = [f"M{RECORD_LEFT} {_SHARE.at(0):.1f}"]
     for index in kept:
         share = _SHARE.at(100 * (index + 1) / count)
         words.append(f"H{x.at(values[index]):.1f}V{share:.1f}")
-    words.append(f"H{WIDTH - RIGHT}")
+    words.append(f"H{RECORD_WIDTH - RECORD_RIGHT}")
     middle = count // 2
     median = values[middle] if count % 2 else (values[middle - 1] + values[middle]) / 2
     return StepLine(mode.value, "".join(words), count, round(x.at(median), 1), latency(median))
