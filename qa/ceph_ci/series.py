@@ -95,7 +95,7 @@ def _core() -> Iterator[Patch]:
         "python-common: add ceph.wcache, its words", body, dict(_files(CORE, here, "*.py"))
     )
     order = (
-        "figures", "options", "drive", "experiment", "verdict", "change",
+        "figures", "options", "drive", "setting", "experiment", "verdict", "change",
         "automation", "fleet",
     )
     for folder in order:
