@@ -6,6 +6,7 @@ import atexit
 import importlib.util
 import json
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -24,7 +25,7 @@ from wcache.core.model import CacheMode
 from wcache_probe import safe_files
 from wcache_probe.commands.restore import RestoreRequests, catches, is_stopped
 from wcache_probe.evidence import DISOBEYED, POWER_CUT, PROOF, EvidenceFolder
-from wcache_probe.journal.journal_file import StateFolder
+from wcache_probe.journal.journal_file import MATRIX, StateFolder
 from wcache_probe.linux import drives_alone, set_up
 from wcache_probe.linux.block import foreign, osds
 from wcache_probe.linux.block.foreign import WriterSearch
@@ -43,7 +44,7 @@ from wcache_probe.linux.transports.classify import Switches
 from wcache_probe.rados_link import fsid_in
 from wcache_sim.settings_file import Settings, SettingsFile
 
-from .target import examples, one_line
+from .target import Broken, examples, one_line
 
 WWID = "naa.5000c50000000001"
 DEBUG = "rate:\t\t4.0k/sec\ndirty:\t\t1.1G\ntarget:\t\t10.2G\nproportional:\t-8.0k\n"
@@ -167,6 +168,8 @@ class Host:
             self.fake.write(f"state/{path}", json.dumps(examples(cls)[0]))
         self.fake.write("state/restore.answer", '{"id": "x", "lines": [[true, "restored"]]}')
         self.fake.write("state/restore.request", "x")
+        self.fake.write("state/lock", MATRIX)
+        self.fake.write("state/probe_id", "0123456789abcdef" * 2 + "\n")
         self.fake.write(f"etc/udev/rules.d/{udev_rule.file_name(WWID)}", "")
         Appearing(str(self.root / "run")).begin("sda", "a", CacheMode.WRITE_THROUGH)
 
@@ -204,6 +207,12 @@ class Host:
             )
             return [host.look(), host.host_findings(), host.disks()]
 
+        def probe_id() -> str:
+            found = self.journal.probe_id()
+            if not re.fullmatch(r"[0-9a-f]{32}", found):
+                raise Broken(f"a probe's id of {found[:300]!r}")
+            return found
+
         def running() -> Tuple[osds.OsdDevices, ...]:
             return tuple(osds.discover(files, [self.fake.osd_glob], self.said.append))
 
@@ -225,8 +234,8 @@ class Host:
             lambda: glance(files.sys, root, ()), lambda: files.boot_id,
             lambda: in_container(root, {}),
             lambda: [is_stopped(os.getpid()), catches(os.getpid())], lambda: rules.mode(WWID),
-            self.journal.journal.read, evidence.proofs, evidence.power_cuts,
-            evidence.disobeyed, self.requests.pending,
+            self.journal.journal.read, self.journal.program, probe_id, evidence.proofs,
+            evidence.power_cuts, evidence.disobeyed, self.requests.pending,
             lambda: self.requests.wait("x", 0.1, lambda: True, lambda _seconds: None),
             lambda: preparation.booted(find_images(root)), preparation.record, preparation.note,
             lambda: fsid_in(f"{root}/etc/ceph/ceph.conf"), lambda: foreign_rules.find(root),

@@ -76,9 +76,9 @@ def test_each_target_takes_its_inputs_and_each_reader_of_outside_input_is_entere
 def test_what_reads_is_seen_in_the_code():
     names = {f"{file} {name}" for (file, _), name in readers.reading().items()}
     for known in (
-        "osd_probe/wcache_probe/linux/vendor/tool.py parse",
+        "osd_probe/wcache_probe/linux/vendor/tool.py wear_in",
         "qa/wcache_sim/toml_table.py parse_toml",
-        "mgr_module/wcache/services/probes.py ProbeService._post",
+        "mgr_module/wcache/services/probes.py ProbeService._take",
         "mgr_module/wcache/ceph/command.py parse",
         "mgr_module/wcache/web/app.py _fields",
         "cli/wcache_cli/compare/fio_json.py fio_json",
