@@ -19,7 +19,7 @@ from ..core.hardware import BcacheState, crossed_target
 from ..core.model import LoadPoint, Verdict, load_name
 from ..core.options.entries import OptionTrial
 from ..core.record import Record
-from ..core.text import amount, command, duration, table, time_left, when
+from ..core.text import NOTHING, amount, command, duration, table, time_left, when
 from ..core.verdict.result import Result, turned_off
 from ..engine.world import World
 from ..services.guards import require_campaign
@@ -132,8 +132,10 @@ def campaign(world: World, campaign_id: str) -> Dict[str, Any]:
         "run_list": runs, "results": results, "observed": observed,
     }
     dropped = any(NOT_FLUSHED in row["note"] for row in observed)
-    says = "ceph wcache status  # says what to do about flushes that are dropped"
-    return {**shown, "next": command(says if dropped else "")}
+    following = command(
+        "ceph wcache status  # says what to do about flushes that are dropped"
+    ) if dropped else NOTHING
+    return {**shown, "next": following}
 
 
 def _of_options(world: World, campaign: Campaign) -> Dict[str, Any]:

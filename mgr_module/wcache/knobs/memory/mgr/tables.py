@@ -115,8 +115,9 @@ def after_recommend(groups: Sequence[Mapping[str, Any]]) -> CommandLine:
     if any(item["changed"] for item in told):
         return command("ceph wcache plan --knob=memory")
     classes = sorted(item["device_class"] for item in told)
-    trial = "ceph wcache memory trial start class:{}"
-    return command(trial, classes[0]) if classes else command("ceph wcache memory status")
+    if classes:
+        return command("ceph wcache memory trial start class:{}", classes[0])
+    return command("ceph wcache memory status")
 
 
 def _alike(groups: Sequence[Mapping[str, Any]]) -> List[Mapping[str, Any]]:
