@@ -112,6 +112,9 @@ def _plan_text(data: Mapping[str, Any], *, whole: bool) -> str:
             "a drive changed by hand: " + command("ceph wcache explain model:{}", model_of(c))
             for c in modes[:1]
         ]
+        if planned and data["plan_id"] and len(modes) < len(data["changes"]):
+            shown = command("ceph wcache plan show {} --format json-pretty", data["plan_id"])
+            lines.append(f"what is changed by hand, at `manual`: {shown}")
     else:
         where = command("ceph wcache plan --format json")
         if data["plan_id"]:
