@@ -61,6 +61,12 @@ def test_a_plot_stays_in_its_frame(levels):
             assert 1 <= len(plot.y_ticks) <= 8
 
 
+def test_levels_reach_both_ends_of_their_frame():
+    plot = plots.levels(of([(20_000_000, 10_000_000)] * 3))
+    at = [x for line in plot.lines for x, _ in corners(line.path.replace("L", " L"))]
+    assert (min(at), max(at)) == (plot.left, plot.right)
+
+
 @given(LEVELS)
 def test_looks_begin_with_the_fourth_pair_and_hold_their_mean(levels):
     seen = plots.looks(of(levels))
