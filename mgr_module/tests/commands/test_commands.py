@@ -211,7 +211,7 @@ TOGETHER = [
     ("campaign start", {"loads": "capacity", "recheck": True}), ("agent add", {}),
     ("agent add", {"hostname": "h1", "all": True}),
     ("agent add", {"hostname": "h1", "run_by": "systemd", "image": "quay.io/ceph/ceph:v20"}),
-    ("campaign compare", {"before": "c1", "after": "c1"}), ("ab", {"option": "nr_requests"}),
+    ("campaign show", {"campaign_id": "c1", "before": "c1"}), ("ab", {"option": "nr_requests"}),
     ("ab", {"option": "nr_requests=64,64"}), ("ab", {"option": "nr_requests=64,9999999"}),
     ("ab", {"option": "nr_requests=64,256", "loads": "timer"}),
     ("ab", {"option": "nr_requests=64,256", "dirty_data": "clean"}),
@@ -222,7 +222,7 @@ TOGETHER = [
     ("plan", {"override": "client_load"}), ("leave", {}), ("leave", {"back": True, "keep": True}),
     ("leave", {"back": True, "host_is_gone": "h1,../x"}),
     ("memory trial start", {"scope": "cluster"}), ("memory trial start", {"scope": "osd.0"}),
-    ("mclock recommend", {"scope": "osd.0"}), ("memory recommend", {"scope": "osd.0"}),
+    ("mclock show", {"scope": "osd.0"}), ("memory recommend", {"scope": "osd.0"}),
     ("auto", {"mode": "apply", "scope": "host:h1"}), ("status", {"format": "xml"}),
 ]
 
