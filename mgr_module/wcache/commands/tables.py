@@ -168,6 +168,7 @@ def said_of(data: Mapping[str, Any]) -> List[str]:
     """What was changed, and what to mind about it."""
     lines = [data["text"]] if data.get("text") else []
     lines += [f"given up: {line}" for line in data.get("given_up", ())]
+    lines += [f"goes on: {data['goes_on']}"] if data.get("goes_on") else []
     lines += [f"note: {data['note']}"] if "note" in data else []
     if data.get("stored") is False:
         lines.append("the mons have not stored it yet")

@@ -63,6 +63,8 @@ class Engine(Orders):
         clock: Optional[Callable[[], float]] = None,
     ) -> None:
         self._lock = threading.Lock()
+        self._looked: Optional[World] = None
+        self._advised: Optional[World] = None
         super().__init__(
             ports, clock=clock or steady_clock(), wake=wake, note=self._note,
             verdicts=lambda: self._look(ports.view.cluster), verdicts_later=self.world,
@@ -97,7 +99,17 @@ class Engine(Orders):
     def world(self, before: Optional[World] = None) -> World:
         """What there is now; with the maps of an earlier look, and its advice where that stands."""
         with self.orders():
-            return self._look(self.view.cluster) if before is None else self.look(before)
+            if before is not None:
+                return self.look(before)
+            self._advised, self._looked = self.advised, self._look(self.view.cluster)
+            return self._looked
+
+    @property
+    def advised(self) -> Optional[World]:
+        """The newest look of which the advice is worked out; the newest at all where none is."""
+        looked = self._looked
+        has_advice = looked is not None and "recommendations" in vars(looked)
+        return looked if has_advice or self._advised is None else self._advised
 
     def look(self, before: World) -> World:
         """The same for whoever has the lock."""

@@ -137,7 +137,7 @@ def test_what_is_under_way_when_it_is_turned_off_is_named_with_the_command_that_
         mgr.step(6.0)
     turned = said(mgr, "auto", mode="off")
     assert turned["goes_on"] == "plan p1: `ceph wcache rollout abort p1` ends it"
-    assert "goes_on: plan p1" in ok(mgr.command("auto", mode="off"))
+    assert "goes on: plan p1" in ok(mgr.command("auto", mode="off"))
     ok(mgr.command("rollout abort", plan_id="p1"))
     mgr.settle()
     assert "goes_on" not in said(mgr, "auto", mode="off")

@@ -36,7 +36,7 @@ class Bounds:
     plans: int = 20
     plan_changes: int = 10_000
     records: int = 400
-    records_bytes: int = 690_000
+    records_bytes: int = 680_000
 
 
 @dataclass(frozen=True)
