@@ -120,8 +120,9 @@ def test_the_command_compares_what_campaigns_saw():
 @pytest.mark.slow
 def test_a_campaign_that_toggled_is_not_compared():
     mgr = a_mgr()
-    said(mgr, "campaign start", loads="depth1", accept_cost=True)
-    mgr.settle()
-    code, _, error = mgr.command("campaign show", before="c1", campaign_id="c1")
+    for observe in (False, True):
+        said(mgr, "campaign start", loads="depth1", accept_cost=True, observe=observe)
+        mgr.settle()
+    code, _, error = mgr.command("campaign show", before="c1", campaign_id="c2")
     assert code != 0
     assert "compares the modes by itself" in error
