@@ -52,8 +52,7 @@ class Views:
         self, engine: Engine, service: Service, profiles: ProfilesByOsd = dict,
         of_page: Callable[[], Sequence[Finding]] = tuple,
     ) -> None:
-        self._engine = engine
-        self.world = engine.world
+        self.world, self.after = engine.world, engine.world_soon_after
         self.latencies = engine.ports.view.latencies
         self.profiles = profiles
         self._findings = FindingViews(lambda world: [*service.findings(world), *of_page()])
@@ -62,13 +61,6 @@ class Views:
         self.entries = engine.history
         self.knobs = service.planners.values()
         self.recommended = Recommended(self.knobs, service.auto.held, self._summary)
-
-    def after(self) -> World:
-        """What there is after a command, with maps and advice of the last look that has some.
-
-        The loop looks every few seconds, and what follows a command needs no newer ones.
-        """
-        return self._engine.world(self._engine.advised)
 
     def warm(self) -> None:
         """Look at all stored reports once, so that the first `status` need not."""

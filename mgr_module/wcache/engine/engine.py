@@ -101,11 +101,19 @@ class Engine(Orders):
         with self.orders():
             if before is not None:
                 return self.look(before)
-            self._advised, self._looked = self.advised, self._look(self.view.cluster)
+            self._advised = self._newest_advised
+            self._looked = self._look(self.view.cluster)
             return self._looked
 
+    def world_soon_after(self) -> World:
+        """What there is now, with maps and advice of the last look that has some.
+
+        The loop looks every few seconds, and what follows a command needs no newer ones.
+        """
+        return self.world(self._newest_advised)
+
     @property
-    def advised(self) -> Optional[World]:
+    def _newest_advised(self) -> Optional[World]:
         """The newest look of which the advice is worked out; the newest at all where none is."""
         looked = self._looked
         has_advice = looked is not None and "recommendations" in vars(looked)
