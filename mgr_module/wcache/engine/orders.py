@@ -216,8 +216,10 @@ class Orders(Executor):
         No plan waits for it; what a plan has on other hosts goes its own way.
         """
         self.require_lock()
+        agent = self.hosts.agents.get(hostname)
+        if agent is not None:
+            self._put_removed(self.hosts.removed.and_too(hostname, agent.instance_id))
         self.hosts.forget(hostname)
-        self._put_removed(self.hosts.removed.and_too(hostname))
         self.unrestored.forget(hostname)
         self.archive.drop(DEPLOYMENT, hostname)
         self.archive.drop(REPORT, hostname)
