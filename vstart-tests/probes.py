@@ -17,6 +17,8 @@ POLL_S = 0.05
 # A campaign that noise left undecided is repeated this often.
 CAMPAIGNS_MAX = 4
 # what a machine does that stalls, and a cluster that recovers
+# PGs of a pool that was just made peer for a moment.
+NOT_CLEAN_YET = ("preconditions not met", "no drive is measured now")
 REPEATED = (
     "past the limit", "preconditions no longer met", "preconditions not met", "stopped: osd.",
 )
@@ -156,7 +158,8 @@ class Wcache:
             try:
                 return str(self("campaign start", **arguments)["campaign_id"])
             except CommandError as refusal:
-                if "preconditions not met" not in str(refusal) or time.monotonic() > deadline:
+                waits = any(each in str(refusal) for each in NOT_CLEAN_YET)
+                if not waits or time.monotonic() > deadline:
                     raise
             time.sleep(0.5)
 
