@@ -16,9 +16,9 @@ MODULE = ClusterAccess.project / "mgr_module" / "wcache"
 POLL_S = 0.05
 # A campaign that noise left undecided is repeated this often.
 CAMPAIGNS_MAX = 4
-# what a machine does that stalls, and a cluster that recovers
 # PGs of a pool that was just made peer for a moment.
 NOT_CLEAN_YET = ("preconditions not met", "no drive is measured now")
+# what a machine does that stalls, and a cluster that recovers
 REPEATED = (
     "past the limit", "preconditions no longer met", "preconditions not met", "stopped: osd.",
 )
