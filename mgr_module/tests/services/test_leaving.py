@@ -7,6 +7,7 @@ import pytest
 from mgr_fakes.store import MemoryStore
 from module_world import WB, WT, a_mgr, all_modes, applied, fine, measured, ok, said, start
 from test_commands_do_what_they_say import refused
+from wcache.core.errors import NotReadyError
 from wcache.core.host_report import JournalNote
 from wcache.deployment.places import NAMES_CHARS_MAX, RemovedHosts
 
@@ -165,6 +166,31 @@ def test_a_host_whose_journal_is_not_empty_keeps_its_key():
         told = mgr.command("leave", **{way: True})
         assert "h1: h1 domain-sda: journal entry action/p9.0" in f"{told[1]}{told[2]}"
         assert set(mgr.keys.held) == {"client.wcache.h1"}
+
+
+def test_what_hosts_are_to_run_is_printed_though_the_options_are_still_there():
+    mgr = with_keys(a_mgr())
+
+    def refuse():
+        raise NotReadyError("the mons gave no answer to `config dump` within 30 s")
+
+    mgr.service.leaving._drop_options = refuse
+    told = leave(mgr, back=True)
+    assert told["hosts"] == HOSTS
+    assert "client.wcache.h1.keyring" in told["script"]
+    assert not told["left"]
+    assert "config dump" in told["waits"][0]
+    mgr.service.leaving._drop_options = lambda: 0
+    assert leave(mgr, back=True)["left"]
+
+
+def test_a_plan_that_cannot_be_read_is_not_taken_for_one_that_went_back():
+    mgr = with_keys(applied())
+    mgr.store.kept["rollout/p1"] = "damaged"
+    mgr.restart()
+    mgr.report_all()
+    assert "rollout/p1" in refused(mgr, "leave", errno.EPERM, back=True)
+    assert mgr.store.kept["rollout/p1"] == "damaged"
 
 
 def test_a_name_that_is_none_is_refused_before_anything_ends():

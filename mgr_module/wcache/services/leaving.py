@@ -23,7 +23,13 @@ from typing import (
 
 from ..core.change.change import TOUCHED, Change, ChangeStatus
 from ..core.change.rollout_state import Rollout
-from ..core.errors import MalformedError, NotReadyError, StorageError, WcacheError
+from ..core.errors import (
+    MalformedError,
+    NotReadyError,
+    RefusedError,
+    StorageError,
+    WcacheError,
+)
 from ..core.text import chained, many, named
 from ..deployment.places import checked_hostname
 from ..engine.engine import Engine
@@ -118,6 +124,12 @@ class LeaveService:
             raise NotReadyError(f"{named(open_)} is ended and taken back first", AGAIN)
         if not back:
             return
+        lost = [key for key in world.unreadable if key.startswith("rollout/")]
+        if lost:
+            raise RefusedError(
+                f"what {named(lost)} has changed cannot be read, so it is not taken back",
+                "see `ceph wcache status`; --keep leaves it as it is",
+            )
         for plan in _changed(world):
             if all(change.hostname in gone for change in _touched(plan)):
                 continue
@@ -152,7 +164,10 @@ class LeaveService:
             failed.extend([error.line()] if error is not None else [])
 
         if not self._ending and not self.left:
-            self._drop_options()
+            try:
+                self._drop_options()
+            except WcacheError as error:
+                return [error.line()]  # what hosts are to run is printed all the same
             self._ending = True
             with self._engine.orders():
                 self._engine.ports.archive.end(ended)
