@@ -15,7 +15,7 @@ import time
 from contextlib import suppress
 from typing import Callable, Optional
 
-from wcache.core.protocol import WAITING_CHARS_MAX, Waiting
+from wcache.core.host_report import WAITING_CHARS_MAX, Waiting
 
 from .mgr_link import printable
 

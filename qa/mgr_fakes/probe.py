@@ -13,7 +13,7 @@ from wcache.core import codec
 from wcache.core.drive.journal import prior_of
 from wcache.core.drive.safety import disobeyed, not_flushing
 from wcache.core.hardware import BcacheState, FlushCounters, HostMemory, OptionValue
-from wcache.core.host_report import HostReport, JournalNote, KeptPrior
+from wcache.core.host_report import HostReport, JournalNote, KeptPrior, Waiting
 from wcache.core.model import CacheMode, DeviceCache, DriveReport, Finding, Transport
 from wcache.core.protocol import (
     PROTOCOL_VERSION,
@@ -43,7 +43,6 @@ from wcache.core.protocol import (
     StateOutcome,
     Task,
     TimerRequest,
-    Waiting,
 )
 
 from .builders import CLUSTER_ID, LATENCY_NS

@@ -17,8 +17,9 @@ from wcache.core.experiment.design import Slot, coin
 from wcache.core.experiment.run_state import next_slot
 from wcache.core.fleet.agents import SILENT_S, Agents
 from wcache.core.fleet.findings import modes_of, of_drive
+from wcache.core.host_report import Waiting
 from wcache.core.model import CacheMode, DeviceCache, FindingCode, Severity, Transport
-from wcache.core.protocol import PROTOCOL_VERSION, Hello, Waiting
+from wcache.core.protocol import PROTOCOL_VERSION, Hello
 from wcache.engine.world import World
 from wcache.knobs.registry import ADVICE
 from wcache.options import DESCRIPTIONS, Options, read_options

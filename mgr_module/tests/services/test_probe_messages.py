@@ -9,6 +9,7 @@ from mgr_fakes import builders as make
 from mgr_fakes.probe import FakeProbe
 from module_world import a_mgr, fine, ok, said, start
 from wcache.core import codec
+from wcache.core.host_report import Waiting
 from wcache.core.model import Finding, FindingCode, Severity
 from wcache.core.protocol import (
     PROTOCOL_VERSION,
@@ -18,7 +19,6 @@ from wcache.core.protocol import (
     ReportRequest,
     SetModeRequest,
     StateOutcome,
-    Waiting,
 )
 
 

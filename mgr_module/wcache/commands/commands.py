@@ -30,7 +30,8 @@ from ..deployment.places import checked_hostname, checked_image
 from ..engine.world import World
 from ..knobs.registry import KNOBS
 from ..services import web_tokens
-from ..services.campaigns import BOUNDS, require_fitting
+from ..services.campaigns import BOUNDS
+from ..services.guards import require_fitting
 from ..services.outlook import next_step
 from .agents import DISABLE, LEAVE, OF_AGENTS
 from .campaigns import (

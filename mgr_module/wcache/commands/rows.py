@@ -10,7 +10,8 @@ from ..core.errors import MalformedError
 from ..core.options.entries import parse_assignment
 from ..core.text import amount, duration, many, typed
 from ..knobs.registry import ALL, DEFAULT, KNOBS
-from ..services.campaigns import BOUNDS, require_comparable
+from ..services.campaigns import BOUNDS
+from ..services.guards import require_comparable
 from ..services.plans.plan_guards import hosts_taken_over
 from . import drives, options
 from .drive_models import drive_models, drive_models_text, reason_in
@@ -224,7 +225,7 @@ OF_PLANS: Tuple[Command, ...] = (
     Command(
         "wcache rollback", ("name=plan_id,type=CephString,req=false", DRY_RUN), "rw",
         "Restore what was there before a plan (default: the last one applied)",
-        lambda s, v, a: s.plans.rollback(**a), forecast_text,
+        lambda s, v, a: s.rollouts.rollback(**a), forecast_text,
     ),
     Command(
         "wcache rollout show", (_ID,), "r",

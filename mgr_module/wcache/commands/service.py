@@ -70,7 +70,7 @@ class Service:
         self.outlook = OutlookService()
         self.rollouts = RolloutService(engine, self.plans)
         self.web_tokens = WebTokens()
-        self.leaving = LeaveService(engine, self.plans, agents, self.freeze, drop_options)
+        self.leaving = LeaveService(engine, self.rollouts, agents, self.freeze, drop_options)
         self._garbage = Garbage()
 
     def behind(self, knob: str) -> Any:

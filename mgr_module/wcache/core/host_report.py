@@ -1,6 +1,6 @@
 """What a probe tells of its host: drives, findings, its journal, what was proven there.
 
-The kind of a drive: what is measured, judged and changed together.
+The kind of a drive: what is measured, judged and changed together.  What the probe is at.
 """
 
 from __future__ import annotations
@@ -196,3 +196,18 @@ def lost_models(reports: Iterable[HostReport]) -> Lost:
     for report in reports:
         found[report.simulated].update(lost_by_model(report.hostname, report.power_cuts))
     return found
+
+
+WAITING_CHARS_MAX = 300
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """What a probe is at on its host, and for how long at the last step of that.
+
+    The kernel lets nobody out of the fsync of a journal entry, or of the opening of a device:
+    the probe's calls go on meanwhile.
+    """
+
+    what: str = field(metadata={"max_chars": WAITING_CHARS_MAX})
+    seconds: float

@@ -13,7 +13,7 @@ from typing import ClassVar, Optional, Tuple, Union
 from .drive.journal import PriorDrive
 from .drive.prior import UNKNOWN, Prior, PriorDoubt
 from .hardware import NAME_CHARS_MAX, VALUE_CHARS_MAX, BcacheState, FlushCounters, HostMemory
-from .host_report import EVIDENCE_MAX, HostReport, ToggleProof
+from .host_report import EVIDENCE_MAX, HostReport, ToggleProof, Waiting
 from .model import CacheMode, DriveReport, DriveState, LoadPoint, Role
 from .options.option import SharedCache
 
@@ -24,7 +24,6 @@ REPLY_BYTES_MAX = 64_000
 SAMPLES_MAX = 10_000
 # A cache domain has at most this many drives (the namespaces of a controller).
 DOMAIN_DRIVES_MAX = 64
-WAITING_CHARS_MAX = 300
 
 
 @dataclass(frozen=True)
@@ -361,18 +360,6 @@ class Notice:
     lease_id: str = ""
     # what the journal entry said that was gone back to
     prior: Tuple[PriorDrive, ...] = field(default=(), metadata={"max_items": DOMAIN_DRIVES_MAX})
-
-
-@dataclass(frozen=True)
-class Waiting:
-    """What a probe is at on its host, and for how long at the last step of that.
-
-    The kernel lets nobody out of the fsync of a journal entry, or of the opening of a device:
-    the probe's calls go on meanwhile.
-    """
-
-    what: str = field(metadata={"max_chars": WAITING_CHARS_MAX})
-    seconds: float
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,8 @@
 
 jinja2 is imported when a script is wanted, since a mgr may lack it.
 
-What a host that is removed would keep: read from plans, runs and its last report.
+What a host that is added will have flushed, and what one that is removed would keep: read from
+plans, runs and its last report.
 """
 
 from __future__ import annotations
@@ -16,10 +17,12 @@ from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Opt
 from ..core.change.change import TOUCHED, ChangeStatus
 from ..core.change.rollout_state import Rollout
 from ..core.drive.journal import EntryKind
+from ..core.drive.saved_off import how_to_name, made_to_flush, say_flushed, why_pinned
 from ..core.errors import MalformedError, NotReadyError
 from ..core.experiment.run_state import RunState, RunStatus
-from ..core.fleet.foreign_rules import Reload
+from ..core.fleet.foreign_rules import Reload, touched_domains
 from ..core.host_report import HostReport
+from ..core.model import DriveReport
 from ..core.text import CommandLine, arguments, many, named, typed
 from .places import caps_of, is_name
 
@@ -113,7 +116,39 @@ QUOTING: Mapping[str, Callable[[Any], str]] = {
 }
 
 
+PINS = (
+    "prepare has the kernel flush the SCSI and SATA drives of OSDs from the next boot on, also",
+    "those that are off: each of their commits pays for a flush with nothing to write then. It",
+    "leaves out drives that are off and save that themselves, and says which are which; so does",
+    "`wcache-probe prepare --dry-run`, which changes nothing.",
+)
 LINES_MAX = 50
+
+
+def pins(reports: Iterable[HostReport]) -> List[str]:
+    """Which drives `wcache-probe prepare` will make flush, as far as probes have reported."""
+    return [*PINS, *(line for report in reports for line in _pins_of(report))]
+
+
+def _pins_of(report: HostReport) -> List[str]:
+    """What `prepare` will do to the drives of one host, going by its probe's last report."""
+    touched = touched_domains(report)
+
+    def named_by(drive: DriveReport) -> str:
+        if drive.domain_id in touched:
+            return "the journal has an entry of it"
+        not_named = any(one.text == how_to_name(drive) for one in drive.refusals)
+        return "" if not_named else "the boot rule names it, or cannot"
+
+    def left_out(drive: DriveReport) -> bool:
+        domain = [one for one in report.drives if one.domain_id == drive.domain_id]
+        return not why_pinned(domain, named_by)
+
+    off = [drive.dev_name for drive in report.drives if left_out(drive)]
+    flushed = made_to_flush(drive for drive in report.drives if not left_out(drive))
+    lines = [f"left as they are: {named(off)}"] if off else []
+    lines += [say_flushed(flushed)] if flushed else []
+    return [f"{report.hostname}: {line}" for line in lines]
 
 
 def reasons_to_stay(hostname: str, plans: Iterable[Rollout]) -> List[str]:

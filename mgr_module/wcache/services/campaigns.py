@@ -13,14 +13,12 @@ from ..core.change.preconditions import precondition_text
 from ..core.errors import (
     ConflictError,
     ConsentError,
-    MalformedError,
     NotFoundError,
     RefusedError,
 )
 from ..core.events import STOP
 from ..core.experiment import observing_plan as observing
 from ..core.experiment.campaign import (
-    OWN_NAMES,
     Campaign,
     CampaignOptions,
     candidates,
@@ -38,7 +36,7 @@ from ..core.hardware import Dirty
 from ..core.history import ADMIN
 from ..core.model import DriveReport, LoadPoint
 from ..core.options.entries import parse_trial
-from ..core.options.option import Option, Place
+from ..core.options.option import Option
 from ..core.scope import parse_scope
 from ..core.text import amount, many, named, typed
 from ..core.verdict.foreign import priors, shortened
@@ -60,7 +58,6 @@ from .plans.planners import OwnRuns, Planner
 ASKED_MAX = 64
 ASKED_S = 3.0
 CHECKS_MAX = 16  # settling checks of an experiment, there and back each
-OF_TOGGLES = ("pairs", "recheck", "consent_turn_on")  # arguments that only these have
 FREE_LOADS = (LoadPoint.OSD_TRAFFIC, LoadPoint.FDATASYNC_TIMER)  # they write nothing
 BOUNDS = {
     "pairs": (4, 80), "drives_per_model": (1, 1000), "seed": (0, 2**31 - 1),
@@ -375,43 +372,6 @@ def _prepare(
             "none of these loads touches a drive in the scope", "add `timer` or `4m`"
         )
     return runs, skipped, chosen
-
-
-def require_fitting(arguments: Mapping[str, Any]) -> None:
-    """Raise MalformedError where the arguments of `campaign start` do not fit together."""
-    if {*parse_loads(arguments.get("loads") or "traffic")} & {*OWN_NAMES.values()}:
-        _require_not(arguments, OF_TOGGLES, f"--loads={arguments['loads']} toggles nothing")
-    else:
-        _require_not(arguments, ("calls",), "only --loads=capacity has a number of calls")
-    if arguments.get("observe"):
-        _require_not(arguments, OF_TOGGLES, "--observe toggles nothing")
-
-
-def require_comparable(arguments: Mapping[str, Any]) -> None:
-    """The same of `ab`; a WcacheError where two such values are not compared."""
-    trial = parse_trial(str(arguments["option"]))
-    able = trial.entry.loads
-    loads = parse_loads(arguments.get("loads") or "traffic")
-    wrong = [load.short for load in loads if load not in able]
-    if wrong:
-        raise MalformedError(
-            f"{trial.name} does nothing to the load {wrong[0]}",
-            f"use --loads={','.join(load.short for load in able)} or some of them",
-        )
-    if "dirty_data" in arguments and trial.entry.place is not Place.BCACHE:
-        raise MalformedError(
-            "--dirty-data is where bcache's dirty data is to be, and this is no option of bcache",
-            "leave it out",
-        )
-
-
-def _require_not(arguments: Mapping[str, Any], names: Iterable[str], why: str) -> None:
-    given = next(filter(arguments.get, names), "")
-    if given:
-        raise MalformedError(
-            f"{why}, so --{given.replace('_', '-')} cannot be given with it",
-            "leave one of them out",
-        )
 
 
 def _seed(value: Any) -> int:

@@ -19,7 +19,6 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 from ..ceph.command import CommandFailed
 from ..ceph.surroundings import CephKeyring, CephSurroundings
 from ..core.codec import one_line
-from ..core.drive.saved_off import how_to_name, made_to_flush, say_flushed, why_pinned
 from ..core.errors import (
     ConsentError,
     MalformedError,
@@ -29,9 +28,6 @@ from ..core.errors import (
 )
 from ..core.events import Halt
 from ..core.fleet.agents import Agent, overdue_s
-from ..core.fleet.foreign_rules import touched_domains
-from ..core.host_report import HostReport
-from ..core.model import DriveReport
 from ..core.text import chained, command, many, named
 from ..deployment.places import (
     Deployment,
@@ -44,7 +40,7 @@ from ..deployment.places import (
     entity_of,
     named_for,
 )
-from ..deployment.scripts import Script, reasons_to_stay, script, what_stays
+from ..deployment.scripts import Script, pins, reasons_to_stay, script, what_stays
 from ..engine.engine import Engine
 from ..engine.world import World
 from .guards import require_store, would
@@ -132,12 +128,6 @@ class KeyWork:
             job.errors[hostname] = f"{entity}: {type(failure).__name__}"
 
 
-PINS = (
-    "prepare has the kernel flush the SCSI and SATA drives of OSDs from the next boot on, also",
-    "those that are off: each of their commits pays for a flush with nothing to write then. It",
-    "leaves out drives that are off and save that themselves, and says which are which; so does",
-    "`wcache-probe prepare --dry-run`, which changes nothing.",
-)
 REMOVING = "the host is being removed"
 AGAIN = "run the same command again in a moment"
 LEFT_BEHIND = (
@@ -194,21 +184,17 @@ class AgentService:
             raise NotReadyError(f"no key was made: {rows[0]['error']}", "see `ceph health`")
         if len(with_key) < len(made):
             told = self._script(with_key, program_inside=image is not None)
+        reports = self._engine.world().reports
+        pinned = pins(reports[name] for name in hostnames if name in reports)
         return {
             "form": run_by.value, "why": why, "hosts": rows,
             "named_by_osds": every and listed is None, "left_out": left_out,
-            "notes": [*told.notes, *self._pins(hostnames)], "script": told.text,
+            "notes": [*told.notes, *pinned], "script": told.text,
             "undo": chained(
                 command("ceph wcache agent rm {}", row["hostname"]) for row in rows
                 if row["key"] != THERE and not row["error"]
             ),
         }
-
-    def _pins(self, hostnames: Sequence[str]) -> List[str]:
-        """Which drives `wcache-probe prepare` will make flush, as far as probes have reported."""
-        reports = self._engine.world().reports
-        known = [reports[name] for name in hostnames if name in reports]
-        return [*PINS, *(line for report in known for line in _pins_of(report))]
 
     def _listed(self, form: Form, every: bool) -> Optional[Tuple[str, ...]]:
         """The orchestrator's hosts; None where there is none, and for one that goes by ssh."""
@@ -354,27 +340,6 @@ def _would_add(hostnames: Sequence[str], places: Places) -> Dict[str, Any]:
         f"make the key {entity_of(name)}, and print how its probe comes to {on}"
         for name, on in osds.items()
     )}
-
-
-def _pins_of(report: HostReport) -> List[str]:
-    """What `prepare` will do to the drives of one host, going by its probe's last report."""
-    touched = touched_domains(report)
-
-    def named_by(drive: DriveReport) -> str:
-        if drive.domain_id in touched:
-            return "the journal has an entry of it"
-        not_named = any(one.text == how_to_name(drive) for one in drive.refusals)
-        return "" if not_named else "the boot rule names it, or cannot"
-
-    def left_out(drive: DriveReport) -> bool:
-        domain = [one for one in report.drives if one.domain_id == drive.domain_id]
-        return not why_pinned(domain, named_by)
-
-    off = [drive.dev_name for drive in report.drives if left_out(drive)]
-    flushed = made_to_flush(drive for drive in report.drives if not left_out(drive))
-    lines = [f"left as they are: {named(off)}"] if off else []
-    lines += [say_flushed(flushed)] if flushed else []
-    return [f"{report.hostname}: {line}" for line in lines]
 
 
 def _unheard(world: World, agent: Agent) -> str:

@@ -6,15 +6,18 @@ from typing import Any, Dict, Iterable, List, Mapping, Sequence, Set, TypeVar
 
 from ..core.change.rollout_state import Rollout
 from ..core.errors import ConflictError, MalformedError, NotFoundError, NotReadyError, RefusedError
-from ..core.experiment.campaign import Campaign
+from ..core.experiment.campaign import OWN_NAMES, Campaign, parse_loads
 from ..core.fleet.claims import how_to_name, speaking_for
 from ..core.fleet.disputes import Dispute, Key
 from ..core.jobs import Holding, Touched
+from ..core.options.entries import parse_trial
+from ..core.options.option import Place
 from ..core.scope import Scope
 from ..core.text import named, ticked, typed
 from ..engine.under_way import OPEN_PLANS_MAX, at_once, in_common, touched_by, touched_by_run
 from ..engine.world import World
 
+OF_TOGGLES = ("pairs", "recheck", "consent_turn_on")  # arguments that only these have
 MAKE_ONE = "make one with `ceph wcache plan`"
 Plan = TypeVar("Plan")
 
@@ -299,6 +302,43 @@ def _cure(item: Dispute) -> str:
             f"that is gone for good: {accept}"
         )
     return f"see {accept}"
+
+
+def require_fitting(arguments: Mapping[str, Any]) -> None:
+    """Raise MalformedError where the arguments of `campaign start` do not fit together."""
+    if {*parse_loads(arguments.get("loads") or "traffic")} & {*OWN_NAMES.values()}:
+        _require_not(arguments, OF_TOGGLES, f"--loads={arguments['loads']} toggles nothing")
+    else:
+        _require_not(arguments, ("calls",), "only --loads=capacity has a number of calls")
+    if arguments.get("observe"):
+        _require_not(arguments, OF_TOGGLES, "--observe toggles nothing")
+
+
+def require_comparable(arguments: Mapping[str, Any]) -> None:
+    """The same of `ab`; a WcacheError where two such values are not compared."""
+    trial = parse_trial(str(arguments["option"]))
+    able = trial.entry.loads
+    loads = parse_loads(arguments.get("loads") or "traffic")
+    wrong = [load.short for load in loads if load not in able]
+    if wrong:
+        raise MalformedError(
+            f"{trial.name} does nothing to the load {wrong[0]}",
+            f"use --loads={','.join(load.short for load in able)} or some of them",
+        )
+    if "dirty_data" in arguments and trial.entry.place is not Place.BCACHE:
+        raise MalformedError(
+            "--dirty-data is where bcache's dirty data is to be, and this is no option of bcache",
+            "leave it out",
+        )
+
+
+def _require_not(arguments: Mapping[str, Any], names: Iterable[str], why: str) -> None:
+    given = next(filter(arguments.get, names), "")
+    if given:
+        raise MalformedError(
+            f"{why}, so --{given.replace('_', '-')} cannot be given with it",
+            "leave one of them out",
+        )
 
 
 def would(lines: Iterable[str]) -> Dict[str, Any]:

@@ -37,7 +37,7 @@ from ..engine.world import World
 from .deploying import AGAIN, AgentService
 from .guards import require_store, would
 from .plans.plan_guards import plan_order
-from .plans.plans import PlanService
+from .plans.rollouts import RolloutService
 
 # A command holds up the others of its mgr on some releases, so it ends and is called again.
 WORK_S = 20.0
@@ -67,11 +67,11 @@ class LeaveService:
     """
 
     def __init__(
-        self, engine: Engine, plans: PlanService, agents: AgentService,
+        self, engine: Engine, rollouts: RolloutService, agents: AgentService,
         freeze: Callable[[], object], drop_options: Callable[[], int],
     ) -> None:
         self._engine = engine
-        self._plans = plans
+        self._rollouts = rollouts
         self._agents = agents
         self._freeze = freeze
         self._drop_options = drop_options
@@ -133,7 +133,7 @@ class LeaveService:
         for plan in _changed(world):
             if all(change.hostname in gone for change in _touched(plan)):
                 continue
-            self._plans.rollback(plan.plan_id)
+            self._rollouts.rollback(plan.plan_id)
             raise NotReadyError(f"plan {plan.plan_id} goes back", AGAIN)
 
     def _remove_hosts(

@@ -23,6 +23,7 @@ from sim_drives import (
     lease,
 )
 from wcache.core.errors import NotReadyError
+from wcache.core.host_report import Waiting
 from wcache.core.protocol import (
     ApplyRequest,
     FailureOutcome,
@@ -30,7 +31,6 @@ from wcache.core.protocol import (
     ReleaseRequest,
     SetModeRequest,
     StateOutcome,
-    Waiting,
 )
 from wcache_probe.agent import Agent
 from wcache_probe.stop_signal import StopSignal

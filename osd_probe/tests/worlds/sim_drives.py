@@ -7,8 +7,9 @@ from typing import Dict, List, Optional, Sequence, Union
 
 from fake_mgr import FSID, ScriptedMgr
 from wcache.core.errors import WcacheError
+from wcache.core.host_report import Waiting
 from wcache.core.model import CacheMode, DriveReport
-from wcache.core.protocol import Lease, Outcome, Request, SetModeRequest, StateOutcome, Waiting
+from wcache.core.protocol import Lease, Outcome, Request, SetModeRequest, StateOutcome
 from wcache_probe.agent import Agent
 from wcache_probe.mgr_link import Identity
 from wcache_probe.restoring.owed import Holds, Restoring

@@ -1,4 +1,4 @@
-"""The use cases behind `ceph wcache plan`, `apply` and `rollback`."""
+"""The use cases behind `ceph wcache plan` and `apply`."""
 
 from __future__ import annotations
 
@@ -18,9 +18,8 @@ from typing import (
 
 from ...ceph.view import CephTraffic
 from ...core import codec
-from ...core.change import preconditions
 from ...core.change import preconditions as holding
-from ...core.change.change import ChangeStatus, require_room
+from ...core.change.change import require_room
 from ...core.change.rollout import RolloutMachine
 from ...core.change.rollout_state import Rollout, RolloutStatus, not_lasting
 from ...core.change.time_left import between, time_left
@@ -28,10 +27,8 @@ from ...core.change.waves import arranged, later_words
 from ...core.errors import (
     ConflictError,
     ConsentError,
-    MalformedError,
     NotFoundError,
     RefusedError,
-    StorageError,
 )
 from ...core.events import Begin
 from ...core.fleet.claims import Age
@@ -62,11 +59,9 @@ from .plan_guards import (
     gate_settings,
     hosts_taken_over,
     only_to_last,
-    plan_order,
     require_consent,
     require_for_now,
     require_in_place,
-    require_latest,
     require_measured,
     require_startable,
     require_unmoved,
@@ -105,7 +100,7 @@ class _Made(NamedTuple):
 
 
 class PlanService:
-    """Makes plans, carries them out and takes them back; thread-safe by the engine's lock."""
+    """Makes plans and carries them out; thread-safe by the engine's lock."""
 
     def __init__(
         self, engine: Engine, planners: Mapping[str, Planner], clients: CephTraffic
@@ -328,7 +323,7 @@ class PlanService:
         require_apart(world, rollout, unasked=True)
         changes = [rollout.changes[index] for index in not_lasting(rollout)]
         lasting = replace(rollout, consent_persist=True)
-        gone = preconditions.reasons(lasting, world.reports, world.cluster, world, changes)
+        gone = holding.reasons(lasting, world.reports, world.cluster, world, changes)
         if gone:
             raise ConflictError(
                 f"not made to last: {gone[0]}", typed("ceph wcache rollback {}", plan_id)
@@ -354,53 +349,6 @@ class PlanService:
         orders.note("admin", rollout.plan_id, f"overridden: {names}")
         orders.steer(rollout.plan_id, lambda plan: plan.override(need_not))
         return True
-
-    def rollback(
-        self, plan_id: Optional[str] = None, dry_run: bool = False
-    ) -> Dict[str, Any]:
-        """`rollback`: bring back what was there before a plan (default: the last one applied).
-
-        A plan that is being carried out stops where it is and goes back.  It works while the
-        cluster is frozen: a freeze stops changes, and this only takes them back.
-        """
-        with self._engine.deciding() as (world, orders):
-            if plan_id is None:
-                done = {*(plan.plan_id for plan in world.plans if plan.touched), *world.open_plans}
-                if not done:
-                    raise NotFoundError("nothing is applied", "see `ceph wcache history`")
-                if len(world.open_plans) > 1:
-                    raise MalformedError(
-                        f"{len(world.open_plans)} plans are not over",
-                        f"name one of {named(world.open_plans)}",
-                    )
-                plan_id = max(done, key=plan_order)
-            machine = world.rollouts.get(plan_id)
-            if machine is None:
-                damaged = world.unreadable.get(f"rollout/{plan_id}")
-                if damaged:
-                    raise StorageError(f"plan {plan_id[:40]!r} cannot be read: {damaged}")
-                raise NotFoundError(f"there is no plan {plan_id[:40]!r}")
-            rollout = machine.rollout
-            going = rollout.status is RolloutStatus.ROLLING_BACK
-            if going and not any(c.status is ChangeStatus.APPLIED for c in rollout.changes):
-                # of an abort, what earlier waves have changed would stay
-                return {"plan_id": plan_id, "changed": False, "status": "rolling back"}
-            told = {
-                "plan_id": plan_id, "changed": False, "status": rollout.status.value,
-                "undo": anew(rollout),
-            }
-            if machine.over and not rollout.touched:
-                return told
-            if dry_run:
-                lines = [f"{c.name}: {c.setting.what}" for c in rollout.touched]
-                return {**told, "dry_run": True, "would_restore": lines}
-            if machine.over:
-                require_apart(world, rollout, unasked=True)
-            require_latest(world, rollout)
-            orders.note("admin", plan_id, "rollback requested")
-            status = orders.steer(plan_id, lambda plan: plan.start_rollback())
-            self._engine.wake()
-            return {**told, "changed": True, "status": status.value}
 
 
 def _kept(orders: Orders, made: _Made) -> Dict[str, Any]:

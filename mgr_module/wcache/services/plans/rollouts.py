@@ -1,17 +1,19 @@
-"""The use cases behind `ceph wcache rollout pause`, `resume` and `abort`."""
+"""The use cases behind `ceph wcache rollout pause`, `resume` and `abort`, and `rollback`."""
 
 from __future__ import annotations
 
 from typing import Any, Dict, Optional
 
 from ...core.change import preconditions as holding
+from ...core.change.change import ChangeStatus
 from ...core.change.rollout_state import Rollout, RolloutStatus
-from ...core.errors import ConflictError
+from ...core.errors import ConflictError, MalformedError, NotFoundError, StorageError
 from ...core.events import STOP, Halt
+from ...core.text import named
 from ...engine.engine import Engine
 from ...engine.world import World
-from ..guards import require_plan, require_store, require_thawed, would
-from .plan_guards import anew, require_unmoved
+from ..guards import require_apart, require_plan, require_store, require_thawed, would
+from .plan_guards import anew, plan_order, require_latest, require_unmoved
 from .plans import PlanService
 
 SEE = "see `ceph wcache plan ls`"
@@ -113,6 +115,53 @@ class RolloutService:
             **told, "changed": changed, "status": orders.look(world).trials[trial_id].status,
             "text": f"{trial_id} ends: what it leased goes back",
         }
+
+    def rollback(
+        self, plan_id: Optional[str] = None, dry_run: bool = False
+    ) -> Dict[str, Any]:
+        """`rollback`: bring back what was there before a plan (default: the last one applied).
+
+        A plan that is being carried out stops where it is and goes back.  It works while the
+        cluster is frozen: a freeze stops changes, and this only takes them back.
+        """
+        with self._engine.deciding() as (world, orders):
+            if plan_id is None:
+                done = {*(plan.plan_id for plan in world.plans if plan.touched), *world.open_plans}
+                if not done:
+                    raise NotFoundError("nothing is applied", "see `ceph wcache history`")
+                if len(world.open_plans) > 1:
+                    raise MalformedError(
+                        f"{len(world.open_plans)} plans are not over",
+                        f"name one of {named(world.open_plans)}",
+                    )
+                plan_id = max(done, key=plan_order)
+            machine = world.rollouts.get(plan_id)
+            if machine is None:
+                damaged = world.unreadable.get(f"rollout/{plan_id}")
+                if damaged:
+                    raise StorageError(f"plan {plan_id[:40]!r} cannot be read: {damaged}")
+                raise NotFoundError(f"there is no plan {plan_id[:40]!r}")
+            rollout = machine.rollout
+            going = rollout.status is RolloutStatus.ROLLING_BACK
+            if going and not any(c.status is ChangeStatus.APPLIED for c in rollout.changes):
+                # of an abort, what earlier waves have changed would stay
+                return {"plan_id": plan_id, "changed": False, "status": "rolling back"}
+            told = {
+                "plan_id": plan_id, "changed": False, "status": rollout.status.value,
+                "undo": anew(rollout),
+            }
+            if machine.over and not rollout.touched:
+                return told
+            if dry_run:
+                lines = [f"{c.name}: {c.setting.what}" for c in rollout.touched]
+                return {**told, "dry_run": True, "would_restore": lines}
+            if machine.over:
+                require_apart(world, rollout, unasked=True)
+            require_latest(world, rollout)
+            orders.note("admin", plan_id, "rollback requested")
+            status = orders.steer(plan_id, lambda plan: plan.start_rollback())
+            self._engine.wake()
+            return {**told, "changed": True, "status": status.value}
 
     def _answered(self, plan_id: str, changed: bool) -> Dict[str, Any]:
         self._engine.wake()
