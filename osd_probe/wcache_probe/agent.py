@@ -28,7 +28,7 @@ from wcache.core.protocol import (
     Task,
 )
 
-from .changes import GLANCE_EVERY_S, Changes
+from .changes import GLANCE_EVERY_S, HostWatch
 from .journal.journal_words import JournalBack
 from .mgr_link import Identity, OtherProtocolError, encode_post, printable
 from .restoring.owed import Restoring
@@ -58,7 +58,7 @@ END_PATIENCE_S = 18.0
 CHILDREN_S = 15.0
 
 
-class Agent:
+class ProbeLoop:
     """One probe's dealings with the mgr."""
 
     def __init__(
@@ -75,7 +75,7 @@ class Agent:
         clock: Callable[[], float] = time.monotonic,
         jitter: Callable[[float, float], float] = random.uniform,
         at_turn: Callable[[], None] = lambda: None,
-        changes: Optional[Changes] = None,
+        changes: Optional[HostWatch] = None,
         heard: Callable[[PollReply], None] = lambda reply: None,
         journal: Optional[JournalBack] = None,
     ) -> None:
@@ -91,7 +91,7 @@ class Agent:
         self._clock = clock
         self._jitter = jitter
         self._at_turn = at_turn
-        self._changes = changes or Changes(clock=clock)
+        self._changes = changes or HostWatch(clock=clock)
         self._heard = heard
         self._replies: Deque[PollReply] = deque(maxlen=1)  # what `heard` has not seen
         self._doing = ""  # the task that the worker has, or has done and nobody was told

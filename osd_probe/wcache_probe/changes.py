@@ -20,7 +20,7 @@ PAUSE_S, PAUSE_MAX_S = 5.0, 60.0
 GLANCE_EVERY_S = 10.0
 
 
-class Changes:
+class HostWatch:
     """What has changed since the last report began.
 
     The probe's loop listens and tells; `look` and `reporting` are the worker's.

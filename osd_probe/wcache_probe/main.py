@@ -28,7 +28,7 @@ from .switching.lease import LeaseKeeper
 if TYPE_CHECKING:
     import argparse
 
-    from .changes import Changes
+    from .changes import HostWatch
     from .linux.host import LinuxDriveHost
     from .linux.transports.classify import Switches
     from .rados_link import RadosLink
@@ -63,9 +63,9 @@ def linux_host(
     )
 
 
-def linux_changes(options: argparse.Namespace) -> Changes:
+def linux_changes(options: argparse.Namespace) -> HostWatch:
     """Listen for events of the kernel, and glance at what no event tells."""
-    from .changes import Changes
+    from .changes import HostWatch
     from .linux.glance import Uevents, glance
     from .linux.persistence.preparation import RECORD_NAME, RULES_FOLDER
 
@@ -73,7 +73,7 @@ def linux_changes(options: argparse.Namespace) -> Changes:
     paths = [os.path.join(state_dir, name) for name in ("journal", RECORD_NAME, "evidence")]
     paths.append(os.path.join(root, RULES_FOLDER))
     events = Uevents()
-    return Changes(events.fd, events.drain, lambda: glance("/sys", root, paths))
+    return HostWatch(events.fd, events.drain, lambda: glance("/sys", root, paths))
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Drives:
     """The drives that commands work on: this host's, or those that test equipment puts there."""
 
     host: Callable[[argparse.Namespace, Optional[str]], DriveHost] = linux_host
-    changes: Callable[[argparse.Namespace], Changes] = linux_changes
+    changes: Callable[[argparse.Namespace], HostWatch] = linux_changes
     simulated: bool = False  # the mgr is told
 
 
@@ -185,7 +185,7 @@ def _run(
     options: argparse.Namespace, link: Optional[MgrLink], after_step: AfterStep,
     start: Optional[Start], drives: Drives,
 ) -> int:
-    from .agent import Agent
+    from .agent import ProbeLoop
     from .commands.restore import SIGNAL, AskedToRestore, RestoreRequests, child_words
     from .evidence import EvidenceFolder
     from .journal.journal_words import JournalBack
@@ -267,7 +267,7 @@ def _run(
 
     guard(restoring, worker.busy_s, asked.look)
     _say(f"wcache-probe {identity.probe_id} speaks for {options.hostname}")
-    agent = Agent(
+    agent = ProbeLoop(
         identity=identity, link=way, keeper=keeper, restoring=restoring, runner=runner,
         worker=worker, stop=stop, say=_say, at_turn=at_turn, changes=changes,
         heard=lambda reply: state.note_frozen(reply.frozen),

@@ -76,7 +76,7 @@ def rescan(device: BlockDevice) -> None:
 
 
 @dataclass
-class Trial:
+class Prover:
     """One drive, held open; `measure` writes to it and times flushes in the mode it is in.
 
     Without that nothing is written, so whether a flush is swallowed is not found.
@@ -287,8 +287,8 @@ def trial_on(
 ) -> Found:
     """The trial itself, on a drive that is pinned."""
     if isinstance(scratch, InPlace):
-        return Trial(device, switch, None).run(mode)
-    return Trial(device, switch, lambda: measure(scratch, secrets.randbits(32))).run(mode)
+        return Prover(device, switch, None).run(mode)
+    return Prover(device, switch, lambda: measure(scratch, secrets.randbits(32))).run(mode)
 
 
 def entry_of(drive: DriveReport) -> JournalEntry:

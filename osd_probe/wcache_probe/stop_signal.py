@@ -15,7 +15,7 @@ import threading
 import time
 from typing import Callable, Mapping, Optional
 
-from .changes import Changes
+from .changes import HostWatch
 
 # Events that come in a storm are taken this often.
 EVENTS_EVERY_S = 0.2
@@ -30,7 +30,7 @@ class StopSignal:
     `watch` has, and calls `tend` as often as that is to glance.
     """
 
-    watch: Optional[Changes] = None
+    watch: Optional[HostWatch] = None
 
     def __init__(self, beat: Callable[[], None] = lambda: None, beat_s: float = 0.0) -> None:
         self.fd, self._write_fd = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)

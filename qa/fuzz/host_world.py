@@ -37,7 +37,7 @@ from wcache_probe.linux.host import LinuxDriveHost
 from wcache_probe.linux.persistence import foreign_rules, udev_rule
 from wcache_probe.linux.persistence.appearing import Appearing
 from wcache_probe.linux.persistence.images import find_images
-from wcache_probe.linux.persistence.preparation import RECORD_NAME, Preparation, Record
+from wcache_probe.linux.persistence.preparation import RECORD_NAME, BootRecord, Preparation
 from wcache_probe.linux.persistence.prepare import in_container
 from wcache_probe.linux.persistence.udev_rule import RuleFolder
 from wcache_probe.linux.transports.classify import Switches
@@ -162,7 +162,7 @@ class Host:
         self.journal = StateFolder(self.state, str(self.root / "run"), lambda fd: None)
         for path, cls in (
             ("journal/lease%2Fd.json", JournalEntry), (f"evidence/{PROOF}a.json", ToggleProof),
-            (f"evidence/{DISOBEYED}a.json", Disobedience), (RECORD_NAME, Record),
+            (f"evidence/{DISOBEYED}a.json", Disobedience), (RECORD_NAME, BootRecord),
             (f"evidence/{POWER_CUT}a.json", PowerCut), ("settings", Settings),
         ):
             self.fake.write(f"state/{path}", json.dumps(examples(cls)[0]))

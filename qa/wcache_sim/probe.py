@@ -13,7 +13,7 @@ from typing import Optional, Sequence
 
 from wcache.core.ports import MgrLink
 from wcache_probe import main as probe
-from wcache_probe.changes import Changes
+from wcache_probe.changes import HostWatch
 from wcache_probe.linux.glance import stamps
 from wcache_probe.restoring.restorer import Start, Started, start_again
 from wcache_probe.switcher import AfterStep, nothing
@@ -57,10 +57,10 @@ def drives_of(file: str) -> probe.Drives:
             load_drive_file(file), options.hostname, state_path=settings(options)
         )
 
-    def changes(options: argparse.Namespace) -> Changes:
+    def changes(options: argparse.Namespace) -> HostWatch:
         folder = options.state_dir
         paths = [os.path.join(folder, name) for name in ("journal", "evidence")]
         paths += [file, settings(options)]
-        return Changes(glance=lambda: stamps(paths))
+        return HostWatch(glance=lambda: stamps(paths))
 
     return probe.Drives(host, changes, simulated=True)

@@ -16,7 +16,7 @@ from typing import Optional
 from wcache.core.model import DriveModel
 from wcache_probe.linux.block.sysfs import BlockDevice
 from wcache_probe.linux.host import LinuxDriveHost
-from wcache_probe.linux.transports.base import Identity
+from wcache_probe.linux.transports.base import DriveIdentity
 from wcache_probe.linux.transports.classify import Switches
 from wcache_probe.linux.transports.loop import LoopSwitch
 from wcache_probe.main import Drives, linux_host, main
@@ -28,7 +28,7 @@ class NamedLoops(LoopSwitch):
     def __init__(self, models: Path) -> None:
         self._models = models
 
-    def identify(self, device: BlockDevice) -> Identity:
+    def identify(self, device: BlockDevice) -> DriveIdentity:
         """As a loop device, of the model that the file has for it."""
         found = super().identify(device)
         models = json.loads(self._models.read_text(encoding="utf-8"))

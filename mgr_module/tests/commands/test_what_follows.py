@@ -69,7 +69,7 @@ class Looks:
         self.lines, self.states, self.failed = set(), set(), []
 
     def __call__(self, mgr, out):
-        now = mgr.views.standing(mgr.views.world())
+        now = mgr.views.situation(mgr.views.world())
         self.states.add(next((name for name, holds, _ in STATES if holds(now)), "nothing"))
         for _, line in ENDS.findall(out):
             self.lines.add(test_goldens.masked(line))

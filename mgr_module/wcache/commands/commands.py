@@ -350,7 +350,7 @@ def _followed(
     """An answer with the command that follows; of a change with a sentence, and its undo."""
     told = done(command.prefix, data) if begun else {}
     about = tuple(str(data[name]) for name in IDS if data.get(name))
-    following = data.get("next") or next_step(views.standing(views.after(), about))
+    following = data.get("next") or next_step(views.situation(views.after(), about))
     said = {name: value for name, value in data.items() if name != "undo" or told}
     return {**said, **told, "next": following}
 

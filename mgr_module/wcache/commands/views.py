@@ -34,7 +34,7 @@ from ..engine.storing.archive import RECORD
 from ..engine.world import World
 from ..knobs.registry import advice_on
 from ..services.guards import require_scope
-from ..services.outlook import Standing, next_step
+from ..services.outlook import Situation, next_step
 from . import status, tables
 from .campaigns import head
 from .findings import FindingViews
@@ -114,12 +114,12 @@ class Views:
             "unreadable": dict(sorted(world.unreadable.items())[:50]),
         }
 
-    def standing(self, world: World, about: Tuple[str, ...] = ()) -> Standing:
+    def situation(self, world: World, about: Tuple[str, ...] = ()) -> Situation:
         """What `next:` goes by."""
-        return Standing(world, self._service.outlook, self._service.auto.state.modes, about)
+        return Situation(world, self._service.outlook, self._service.auto.state.modes, about)
 
     def _summary(self, world: World) -> Dict[str, Any]:
-        now = self.standing(world)
+        now = self.situation(world)
         return summary(now.outlook, next_step(now))
 
     def under_way(self) -> Dict[str, Tuple[str, float]]:

@@ -89,7 +89,7 @@ class OutlookService:
 
 
 @dataclass(frozen=True)
-class Standing:
+class Situation:
     """What a state is read from; `about` are ids of what an answer is about, told of first."""
 
     world: World
@@ -103,7 +103,7 @@ class Standing:
         return self.outlooks.look(self.world)
 
 
-def _under_way(now: Standing) -> CommandLine:
+def _under_way(now: Situation) -> CommandLine:
     """What shows the first of all that is under way, or lets it go on."""
     world = now.world
     found = {
@@ -124,7 +124,7 @@ def _under_way(now: Standing) -> CommandLine:
     return next((found[key] for key in (*now.about, *found) if key in found), NOTHING)
 
 
-def _planned(now: Standing) -> CommandLine:
+def _planned(now: Situation) -> CommandLine:
     """What carries out the newest of all plans, where it was not begun and still fits."""
     world = now.world
     plan = max(world.plans, key=lambda one: plan_order(one.plan_id), default=None)
@@ -135,7 +135,7 @@ def _planned(now: Standing) -> CommandLine:
     return to_begin(plan, plan.to_last)
 
 
-def _undecided(now: Standing) -> CommandLine:
+def _undecided(now: Situation) -> CommandLine:
     """What would settle the first drive model that is undecided, or why it is."""
     name, world = now.outlook.ask_about, now.world
     for found in world.recommendations if name else ():
@@ -151,7 +151,7 @@ def _undecided(now: Standing) -> CommandLine:
 
 
 # The state, whether it holds, and its command where the second does not make one.
-STATES: Tuple[Tuple[str, Callable[[Standing], Any], str], ...] = (
+STATES: Tuple[Tuple[str, Callable[[Situation], Any], str], ...] = (
     ("no probe", lambda now: not now.world.agents and not now.world.deployments,
      "ceph wcache agent add --all"),
     ("frozen", lambda now: now.world.frozen, "ceph wcache freeze --thaw"),
@@ -177,7 +177,7 @@ STATES: Tuple[Tuple[str, Callable[[Standing], Any], str], ...] = (
 )
 
 
-def next_step(now: Standing) -> CommandLine:
+def next_step(now: Situation) -> CommandLine:
     """The command of the first state that holds; NOTHING where none does."""
     for _, holds, line in STATES:
         found = holds(now)

@@ -32,7 +32,7 @@ from wcache.core.protocol import (
     SetModeRequest,
     StateOutcome,
 )
-from wcache_probe.agent import Agent
+from wcache_probe.agent import ProbeLoop
 from wcache_probe.stop_signal import StopSignal
 from wcache_probe.switching import steps
 from wcache_probe.switching.lease import TASK_MAX_S
@@ -223,31 +223,31 @@ class Hanging(WorkHere):
 
 def behind_a_hanging_look(
     probe: Probe, worker: Hanging, stop: Optional[Union[FakeStop, StopNever]] = None
-) -> Agent:
+) -> ProbeLoop:
     probe.mgr.next_poll_s = 2.0
     agent = probe.agent(stop or StopNever(probe))
     agent._worker = worker
     return agent
 
 
-def withdrawn(probe: Probe, agent: Agent) -> None:
+def withdrawn(probe: Probe, agent: ProbeLoop) -> None:
     probe.mgr.tasks.clear()
     agent.run_turn()
 
 
-def replaced(probe: Probe, agent: Agent) -> None:
+def replaced(probe: Probe, agent: ProbeLoop) -> None:
     probe.mgr.tasks.clear()
     probe.mgr.ask("t2", ReleaseRequest(NVME))
     agent.run_turn()
 
 
-def overdue(probe: Probe, agent: Agent) -> None:
+def overdue(probe: Probe, agent: ProbeLoop) -> None:
     until_s = probe.clock.now_s + TASK_MAX_S
     while probe.clock.now_s < until_s:
         agent.run_turn()
 
 
-def unheard(probe: Probe, agent: Agent) -> None:
+def unheard(probe: Probe, agent: ProbeLoop) -> None:
     probe.mgr.error = NotReadyError("gone")
     overdue(probe, agent)
     probe.mgr.error = None
@@ -263,7 +263,7 @@ def unheard(probe: Probe, agent: Agent) -> None:
     ],
 )
 def test_a_decided_change_that_waited_too_long_for_its_turn_is_not_begun(
-    meanwhile: Callable[[Probe, Agent], None], why: str
+    meanwhile: Callable[[Probe, ProbeLoop], None], why: str
 ):
     probe, worker = Probe(), Hanging()
     probe.mgr.ask("t1", ApplyRequest(OBEYS, "a1", BACK, THROUGH))

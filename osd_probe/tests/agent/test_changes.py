@@ -11,7 +11,7 @@ import pytest
 from sim_drives import Probe, StopNever
 from wcache.core.errors import NotReadyError
 from wcache.core.protocol import ReportRequest
-from wcache_probe.changes import GLANCE_EVERY_S, PAUSE_MAX_S, PAUSE_S, SETTLE_S, Changes
+from wcache_probe.changes import GLANCE_EVERY_S, PAUSE_MAX_S, PAUSE_S, SETTLE_S, HostWatch
 from wcache_probe.commands.restore import SIGNAL, wake
 from wcache_probe.linux.glance import Uevents, glance, is_of_drives
 from wcache_probe.stop_signal import StopSignal
@@ -43,7 +43,7 @@ class Door:
 
 def changes_of(door, clock, seen=None):
     glance = (lambda: seen[0]) if seen else (lambda: 0)
-    found = Changes(door.events.fd, door.events.drain, glance, clock)
+    found = HostWatch(door.events.fd, door.events.drain, glance, clock)
     found.reporting()
     clock.now_s += 100.0
     return found
@@ -214,7 +214,7 @@ def test_a_mgr_that_does_not_answer_is_not_called_in_a_hurry_for_a_change():
 @pytest.mark.slow
 def test_a_wait_ends_early_for_a_change_and_for_nothing_else():
     door, stop = Door(), StopSignal()
-    changes = Changes(door.events.fd, door.events.drain)
+    changes = HostWatch(door.events.fd, door.events.drain)
     changes.reporting()
     stop.watch = changes
     threading.Timer(0.2, door.send, [USB]).start()
@@ -232,7 +232,7 @@ def test_a_wait_ends_early_for_a_change_and_for_nothing_else():
 @pytest.mark.slow
 def test_a_wait_ends_early_for_what_a_glance_sees():
     stop, seen = StopSignal(), [0]
-    stop.watch = changes = Changes(glance=lambda: seen[0])
+    stop.watch = changes = HostWatch(glance=lambda: seen[0])
     changes.reporting()
     changes.glance_every_s = 0.1
     changes._reported_at_s -= 60.0
@@ -255,7 +255,7 @@ def test_a_wait_ends_early_for_what_a_glance_sees():
 @pytest.mark.slow
 def test_a_flood_of_events_does_not_keep_the_processor_busy():
     door, stop = Door(), StopSignal()
-    stop.watch = Changes(door.events.fd, door.events.drain)
+    stop.watch = HostWatch(door.events.fd, door.events.drain)
     flooding = True
 
     def flood():
@@ -278,7 +278,7 @@ def test_another_command_wakes_the_running_probe_which_glances_at_once():
     before = signal.getsignal(SIGNAL)
     try:
         stop.wake_on(SIGNAL)
-        stop.watch = Changes(glance=lambda: looks.append(1))
+        stop.watch = HostWatch(glance=lambda: looks.append(1))
         stop.watch.look()
         stop.tend = stop.watch.look
         wake(os.getpid())

@@ -12,7 +12,7 @@ from sim_drives import Crash, MemoryJournal, RestoreHere, WorkHere, crash_after
 from wcache.analysis.decision import Materiality
 from wcache.analysis.experiment import analyse
 from wcache.core.errors import NotReadyError
-from wcache_probe.agent import Agent
+from wcache_probe.agent import ProbeLoop
 from wcache_probe.mgr_link import Identity, decode_reply
 from wcache_probe.restoring.owed import Holds, Restoring
 from wcache_probe.switcher import Switcher, nothing
@@ -102,7 +102,7 @@ class RealProbe:
         keeper = LeaseKeeper({entry.domain_id: entry.owner_id for entry in held})
         holds = Holds(keeper, switcher.read_journal)
         identity = Identity("sim1", "probe-sim1", f"i{self.starts}", True, FSID)
-        self.agent = Agent(
+        self.agent = ProbeLoop(
             identity=identity, link=Link(self.mgr), keeper=keeper, stop=Awake(),
             worker=WorkHere(),
             restoring=Restoring(

@@ -8,7 +8,7 @@ from wcache.core import across
 from wcache.core.drive.prior import prior_from
 from wcache.core.errors import NotReadyError, StorageError
 from wcache.core.protocol import PROTOCOL_VERSION, ApplyRequest, Task
-from wcache_probe.agent import Agent
+from wcache_probe.agent import ProbeLoop
 from wcache_probe.journal.journal_words import JournalBack
 from wcache_probe.mgr_link import decode_reply
 
@@ -51,7 +51,7 @@ class RestoreLate(RestoreHere):
 
 def run(probe, link, turns=6, back=None):
     back = back or RestoreHere(probe.switcher)
-    Agent(
+    ProbeLoop(
         identity=probe.identity, link=link, keeper=probe.keeper, restoring=probe.restoring,
         runner=probe.runner, worker=WorkHere(), stop=FakeStop(probe.clock, turns),
         say=probe.said.append, clock=probe.clock, jitter=lambda low, high: (low + high) / 2,

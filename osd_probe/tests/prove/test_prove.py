@@ -25,7 +25,7 @@ from wcache_probe.linux.block.sysfs import by_name
 from wcache_probe.linux.host import LinuxDriveHost
 from wcache_probe.linux.transports.classify import Switches
 from wcache_probe.linux.transports.sata import SataHbaSwitch
-from wcache_probe.prove import FlushTimes, Found, Trial
+from wcache_probe.prove import FlushTimes, Found, Prover
 from wcache_probe.switcher import Switcher
 
 BACK, THROUGH = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
@@ -43,7 +43,7 @@ def tried(fake_host, translation, times=None, before=BACK):
     def measure():
         return (times or HONEST)[BACK if translation.drive.enabled else THROUGH]
 
-    return Trial(device, switch, measure, translation.rescan).run(before)
+    return Prover(device, switch, measure, translation.rescan).run(before)
 
 
 @pytest.mark.parametrize("enabled", [True, False])

@@ -18,7 +18,7 @@ from wcache_probe.arguments import parse
 from wcache_probe.evidence import EvidenceFolder
 from wcache_probe.journal.journal_file import StateFolder
 from wcache_probe.main import main
-from wcache_probe.prove import InPlace, Trial
+from wcache_probe.prove import InPlace, Prover
 from wcache_probe.switcher import Switcher
 
 
@@ -57,7 +57,7 @@ def test_a_translation_that_lies_is_found_under_the_osd_too(fake_host, tmp_path,
 
     def trial(device, switch, _place, mode):
         assert stage.journal(), "journalled before anything is touched"
-        return Trial(device, switch, None, stage.translation.rescan).run(mode)
+        return Prover(device, switch, None, stage.translation.rescan).run(mode)
 
     shown = prove(stage, trial)
     assert not shown.in_place

@@ -9,7 +9,7 @@ from translations import Translation
 from wcache.core.errors import RefusedError, WcacheError
 from wcache.core.model import KernelView, Layer, LayerKind
 from wcache_probe import prove as command
-from wcache_probe.prove import Found, InPlace, Trial
+from wcache_probe.prove import Found, InPlace, Prover
 from wcache_probe.switcher import Switcher
 
 
@@ -121,7 +121,7 @@ def test_a_toggle_that_lifts_the_pin_is_found_whichever_way_it_takes(fake_host, 
     stage = Stage(fake_host, tmp_path, Lifts(**{way: True}))
     with stage.host.held_to_prove(stage.drive) as (device, switch):
         switch.pin(device)
-        found = Trial(device, switch, None, stage.translation.rescan).run(stage.drive.mode)
+        found = Prover(device, switch, None, stage.translation.rescan).run(stage.drive.mode)
     assert any("the pin says no longer write back" in line for line in found.disagreed)
     assert command.proof_of(found, stage.drive, "h").disagreed
 
@@ -144,7 +144,7 @@ def test_a_measurement_that_fails_leaves_no_proof_and_the_prior_mode(fake_host, 
         def measure():
             raise RefusedError("something else wrote to it")
 
-        return Trial(device, switch, measure, stage.translation.rescan).run(mode)
+        return Prover(device, switch, measure, stage.translation.rescan).run(mode)
 
     with pytest.raises(WcacheError, match="something else wrote"):
         stage.run(trial)

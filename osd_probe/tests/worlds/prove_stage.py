@@ -10,7 +10,7 @@ from wcache_probe.journal.journal_file import StateFolder
 from wcache_probe.linux.block.sysfs import by_name
 from wcache_probe.linux.host import LinuxDriveHost
 from wcache_probe.linux.transports.classify import Switches
-from wcache_probe.prove import FlushTimes, Trial
+from wcache_probe.prove import FlushTimes, Prover
 from wcache_probe.switcher import Switcher
 
 BACK, THROUGH = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
@@ -78,7 +78,7 @@ class Stage:
             assert self.journal(), "journalled before anything is touched"
             return times[BACK if self.translation.drive.enabled else THROUGH]
 
-        return Trial(device, switch, measure, self.translation.rescan).run(mode)
+        return Prover(device, switch, measure, self.translation.rescan).run(mode)
 
     def journal(self):
         return Switcher(self.host, self.state.journal).read_journal()[0]

@@ -10,7 +10,7 @@ from wcache.core.errors import WcacheError
 from wcache.core.host_report import Waiting
 from wcache.core.model import CacheMode, DriveReport
 from wcache.core.protocol import Lease, Outcome, Request, SetModeRequest, StateOutcome
-from wcache_probe.agent import Agent
+from wcache_probe.agent import ProbeLoop
 from wcache_probe.mgr_link import Identity
 from wcache_probe.restoring.owed import Holds, Restoring
 from wcache_probe.restoring.restorer import RestoreApart, Results
@@ -248,9 +248,9 @@ class Probe:
         self.agent(stop).run()
         return stop
 
-    def agent(self, stop: Union[FakeStop, StopNever]) -> Agent:
+    def agent(self, stop: Union[FakeStop, StopNever]) -> ProbeLoop:
         """A new loop over what is there."""
-        return Agent(
+        return ProbeLoop(
             identity=self.identity, link=self.mgr, keeper=self.keeper, restoring=self.restoring,
             runner=self.runner, worker=WorkHere(), stop=stop, say=self.said.append,
             clock=self.clock, jitter=lambda low, high: (low + high) / 2,

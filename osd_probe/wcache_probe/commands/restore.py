@@ -54,7 +54,7 @@ STEP_S = 0.1
 
 
 @dataclass(frozen=True)
-class Line:
+class Restoration:
     """What became of one cache domain, for the admin."""
 
     restored: bool
@@ -74,7 +74,7 @@ class RestoreRequests:
         """The id of a request that waits for an answer; empty where there is none."""
         return (read_own(self._request, BYTES_MAX) or "").strip()
 
-    def answer(self, request_id: str, lines: Sequence[Line]) -> None:
+    def answer(self, request_id: str, lines: Sequence[Restoration]) -> None:
         """Say what came of it; raises StorageError."""
         said = [[line.restored, line.text] for line in lines]
         write_whole(self._answer, json.dumps({"id": request_id, "lines": said}), sync=None)
@@ -95,7 +95,7 @@ class RestoreRequests:
     def wait(
         self, request_id: str, seconds: float, there: Callable[[], bool],
         sleep: Callable[[float], None] = time.sleep,
-    ) -> Optional[Tuple[Line, ...]]:
+    ) -> Optional[Tuple[Restoration, ...]]:
         """The answer; None where none came in time, or the probe ended (`there` is false)."""
         for _ in range(int(seconds / STEP_S)):
             alive = there()
@@ -105,7 +105,7 @@ class RestoreRequests:
             sleep(STEP_S)
         return None
 
-    def _read(self, request_id: str) -> Optional[Tuple[Line, ...]]:
+    def _read(self, request_id: str) -> Optional[Tuple[Restoration, ...]]:
         text = (read_own(self._answer, BYTES_MAX) or "").strip()
         if not text:
             return None
@@ -113,7 +113,9 @@ class RestoreRequests:
             plain = parse_json(text, bytes_max=3 * BYTES_MAX, what="the answer")
             if plain["id"] != request_id:
                 return None
-            return tuple(Line(restored is True, str(line)) for restored, line in plain["lines"])
+            return tuple(
+                Restoration(restored is True, str(line)) for restored, line in plain["lines"]
+            )
         except (MalformedError, ValueError, KeyError, TypeError):
             return None
 
@@ -219,7 +221,7 @@ def restore(options: argparse.Namespace, start: Start) -> int:
 
 def _ask_running_probe(
     state: StateFolder, answer_s: float = ANSWER_S
-) -> Optional[Tuple[Line, ...]]:
+) -> Optional[Tuple[Restoration, ...]]:
     """What the running probe answers; None where there is none, or it does nothing at all.
 
     A request that is not answered stands: until the probe has obeyed it, it changes nothing
@@ -253,7 +255,7 @@ def _ask_running_probe(
         "until then", "call again to see it done, or add --stop",
     )
     owed = [line_of(entry, late) for entry in chosen.values()]
-    return tuple(owed) or (Line(False, printable(late.line())),)
+    return tuple(owed) or (Restoration(False, printable(late.line())),)
 
 
 def _without(pid: int) -> str:
@@ -316,7 +318,9 @@ def _places(options: argparse.Namespace) -> List[str]:
     return words
 
 
-def _print(lines: Sequence[Line], damaged: Dict[str, str], applied: Sequence[str] = ()) -> int:
+def _print(
+    lines: Sequence[Restoration], damaged: Dict[str, str], applied: Sequence[str] = ()
+) -> int:
     for line in lines:
         print(line.text, file=sys.stdout if line.restored else sys.stderr)
     for text in damaged.values():
@@ -328,12 +332,12 @@ def _print(lines: Sequence[Line], damaged: Dict[str, str], applied: Sequence[str
     return 0 if all(line.restored for line in lines) and not damaged else 1
 
 
-def line_of(entry: JournalEntry, error: Optional[WcacheError]) -> Line:
+def line_of(entry: JournalEntry, error: Optional[WcacheError]) -> Restoration:
     """What became of an entry."""
     names = ", ".join(f"{drive.dev_name} to {drive.words}" for drive in entry.drives)
     if error is None:
-        return Line(True, printable(f"restored {names} (domain {entry.domain_id})"))
-    return Line(False, printable(f"not restored: {names}: {error.line()}"))
+        return Restoration(True, printable(f"restored {names} (domain {entry.domain_id})"))
+    return Restoration(False, printable(f"not restored: {names}: {error.line()}"))
 
 
 @dataclass

@@ -25,7 +25,7 @@ from .block.options import bcaches_on
 from .block.sysfs import BlockDevice, layer_of, paths_down, queues_on, standing_on
 from .persistence.udev_rule import RuleFolder
 from .survey import WWID_CHARS_MAX, no_flush, report_of, unflushed, with_rule
-from .transports.base import Identity, namesake_id, safe_id
+from .transports.base import DriveIdentity, namesake_id, safe_id
 from .transports.classify import Switches
 
 SERIAL_CHARS_MIN = 4
@@ -173,7 +173,7 @@ def _candidates(prior: PriorDrive, disks: Sequence[BlockDevice]) -> Tuple[BlockD
     return named or tuple(disk for disk in disks if disk.name == prior.dev_name)
 
 
-def _is_meant(prior: PriorDrive, known: Identity) -> bool:
+def _is_meant(prior: PriorDrive, known: DriveIdentity) -> bool:
     """Whether a disk says that it is the drive of an entry.
 
     Two drives may have one WWN: their serial numbers tell them apart.  One that had such a

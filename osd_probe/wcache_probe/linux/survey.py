@@ -32,7 +32,7 @@ from .block.osds import OsdDevices
 from .block.sysfs import BlockDevice, is_followed, paths_down, queues_on
 from .persistence.preparation import Prepared, with_next_boot
 from .persistence.udev_rule import RuleFolder
-from .transports.base import CacheReading, Identity, Switch, namesake_id
+from .transports.base import CacheReading, DriveIdentity, Switch, namesake_id
 from .transports.classify import Switches
 
 DRIVES_MAX = 1024
@@ -44,7 +44,7 @@ IF_IT_IS_ONE = (
 )
 
 # A disk, what switches its cache, who it is, and why it could not say so, if it could not.
-Way = Tuple[BlockDevice, Switch, Identity, str]
+Way = Tuple[BlockDevice, Switch, DriveIdentity, str]
 
 
 class Survey:
@@ -126,7 +126,7 @@ class Survey:
                 return report
         raise NotFoundError(f"{device.name} is reached over several paths")
 
-    def _known(self, device: BlockDevice) -> Tuple[Switch, Identity, str]:
+    def _known(self, device: BlockDevice) -> Tuple[Switch, DriveIdentity, str]:
         """The switch of a drive, who it is, and why it could not say so, if it could not.
 
         A drive that answers nothing must not hide the others, so it is shown by its name.
@@ -320,7 +320,7 @@ def state_of(device: BlockDevice, switch: Switch, reading: CacheReading) -> Driv
 
 
 def report_of(
-    device: BlockDevice, switch: Switch, identity: Identity, reading: CacheReading
+    device: BlockDevice, switch: Switch, identity: DriveIdentity, reading: CacheReading
 ) -> DriveReport:
     """Report what a drive itself says, and its layers; nothing of who uses it."""
     return DriveReport(
@@ -330,7 +330,7 @@ def report_of(
     )
 
 
-def unflushed(name: str, identity: Identity) -> Tuple[Finding, ...]:
+def unflushed(name: str, identity: DriveIdentity) -> Tuple[Finding, ...]:
     text = f"{identity.unflushed}: its cache is not turned on where it is found off"
     found = Finding(FindingCode.FLUSH_UNPROVEN, Severity.INFO, name, text)
     return (found,) if identity.unflushed else ()

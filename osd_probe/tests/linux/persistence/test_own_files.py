@@ -8,7 +8,7 @@ import sys
 
 import pytest
 from wcache.core.model import CacheMode
-from wcache_probe.linux.persistence.preparation import RULES_FOLDER, Preparation, Record
+from wcache_probe.linux.persistence.preparation import RULES_FOLDER, BootRecord, Preparation
 from wcache_probe.linux.persistence.prepare import Chosen, Preparer
 from wcache_probe.linux.persistence.udev_rule import RuleFolder
 
@@ -47,7 +47,7 @@ def boot_rule(root):
 
 
 def record(root):
-    return lambda: Preparation(root, f"{root}/state").write_record(Record(3, "a" * 64))
+    return lambda: Preparation(root, f"{root}/state").write_record(BootRecord(3, "a" * 64))
 
 
 def drives_rule(root):

@@ -12,7 +12,7 @@ from wcache_probe.linux.block.sysfs import by_name, hold
 from wcache_probe.linux.host import LinuxDriveHost
 from wcache_probe.linux.transports.classify import Switches
 from wcache_probe.linux.transports.loop import LoopSwitch
-from wcache_probe.linux.transports.nvme import Controller, NvmeSwitch, open_controller
+from wcache_probe.linux.transports.nvme import NvmeController, NvmeSwitch, open_controller
 from wcache_probe.linux.transports.sg_io import ScsiError, ScsiReply, SgIo
 
 BACK, THROUGH = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
@@ -126,7 +126,7 @@ def test_the_controller_of_a_held_namespace_is_opened_once(fake_host):
             return os.open("/dev/null", os.O_RDONLY)
 
         os.close(device.held.descriptor("nvme0", opener))
-        controller = Controller("nvme0", "/nowhere", device.held)
+        controller = NvmeController("nvme0", "/nowhere", device.held)
         os.close(open_controller(fake_host.files, controller))
         assert calls == [1]
 

@@ -64,7 +64,7 @@ NOT_NAMED = f"the boot rule does not name it: {ADVICE}"
 
 
 @dataclass(frozen=True)
-class Record:
+class BootRecord:
     """What `prepare` saw when it was done.
 
     `boot_id` is the boot in which rule, images and kernels became what they are: a note of a
@@ -145,13 +145,13 @@ class Preparation:
         proven = lines & lines_for(self._noted_names(record, text))
         return Prepared(lines, "", lost, proven, self._unproven(record, booted))
 
-    def _is_seen(self, booted: Booted, record: Optional[Record]) -> bool:
+    def _is_seen(self, booted: Booted, record: Optional[BootRecord]) -> bool:
         """Whether this kernel was given an image of the host, or one that was made anew since."""
         if booted.by is BootedBy.OTHER_SIZE and record is not None:
             return record.seen_in_boot == self._files.boot_id != ""
         return booted.by in (BootedBy.HERE, BootedBy.NONE)
 
-    def _since(self, record: Record, text: str) -> str:
+    def _since(self, record: BootRecord, text: str) -> str:
         """Why no note of this boot could speak of what the next one boots; empty where one can."""
         if self._own_init():
             return "its root has an /init, as an initramfs has, so no note tells when a rule ran"
@@ -161,7 +161,7 @@ class Preparation:
             return "the kernels in /boot are not those that the last check saw"
         return ""
 
-    def _unproven(self, record: Record, booted: Booted) -> str:
+    def _unproven(self, record: BootRecord, booted: Booted) -> str:
         why = f"whether it boots an image with the boot rule cannot be told, since {booted.why}"
         if not os.path.isdir(os.path.join(self._files.run, os.path.dirname(NOTE_FILE))):
             return f"{why}, and udev's database is not to be seen (a container needs /run/udev)"
@@ -169,7 +169,7 @@ class Preparation:
             return f"{Cure.BOOT_ONCE.value}: {why}; its next boot shows it"
         return f"{why}, and this boot left no note of the boot rule as it is: {ADVICE}"
 
-    def _noted_names(self, record: Record, text: str) -> Tuple[str, ...]:
+    def _noted_names(self, record: BootRecord, text: str) -> Tuple[str, ...]:
         """The drives of the rule whose note this boot left; none where that proves nothing.
 
         It is the rule as it is, had before this boot by what the host may boot; or the one of
@@ -200,14 +200,14 @@ class Preparation:
     def recorded(
         self, rule: str, images: Tuple[Image, ...], seen_in_boot: str, noted: Tuple[str, ...],
         *, image_elsewhere: bool,
-    ) -> Record:
+    ) -> BootRecord:
         """The record of this rule in these images; what has not changed since keeps its boot."""
         before, kernels = self.record(), find_kernels(self.root)
         boot_id = "" if self._own_init() else self._files.boot_id
         if before is not None and before.boot_id and boot_id:
             seen = (before.rule_sha256, before.images, before.kernels)
             boot_id = before.boot_id if seen == (digest(rule), images, kernels) else boot_id
-        return Record(
+        return BootRecord(
             RECORD_VERSION, digest(rule), images, kernels, boot_id, image_elsewhere, seen_in_boot,
             noted,
         )
@@ -222,20 +222,20 @@ class Preparation:
             f"{kind}: give the probe a --state-dir on a disk"
         )
 
-    def record(self) -> Optional[Record]:
+    def record(self) -> Optional[BootRecord]:
         """What `prepare` wrote; None where nothing sound is there."""
         data = read_bytes(self.record_path, RECORD_BYTES_MAX + 1)
         if data is None:
             return None
         try:
             return versions.loads(
-                Record, data.decode("utf-8", "replace"), bytes_max=RECORD_BYTES_MAX,
+                BootRecord, data.decode("utf-8", "replace"), bytes_max=RECORD_BYTES_MAX,
                 what=self.record_path,
             )
         except (MalformedError, VersionError):
             return None
 
-    def write_record(self, record: Record) -> None:
+    def write_record(self, record: BootRecord) -> None:
         """Say what was seen."""
         write_whole(self.record_path, versions.dumps(record) + "\n", make=0o700)
 
@@ -244,7 +244,7 @@ class Preparation:
         booted = self.booted(images)
         return self._in_ram(None) or (booted.why if booted.by is BootedBy.ELSEWHERE else "")
 
-    def _in_ram(self, record: Optional[Record]) -> str:
+    def _in_ram(self, record: Optional[BootRecord]) -> str:
         """What is lost of the rule with this boot; an image may bring it anew, as an admin says."""
         kind = self._rule_in_ram()
         if not kind or (record is not None and record.image_elsewhere):
@@ -277,7 +277,7 @@ def boots_once(refusal: str) -> bool:
     return refusal.startswith(Cure.BOOT_ONCE.value)
 
 
-def _changed(record: Record, images: Sequence[Image]) -> str:
+def _changed(record: BootRecord, images: Sequence[Image]) -> str:
     """What has become of the images since the record was made; empty where nothing has."""
     new = [image.path for image in images if image not in record.images]
     if new:

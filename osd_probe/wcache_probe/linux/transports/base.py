@@ -29,7 +29,7 @@ _ID_CHARS_MAX = 120
 
 
 @dataclass(frozen=True)
-class Identity:
+class DriveIdentity:
     """Which drive it is; `drive_id` and `domain_id` are safe in a key and on a terminal.
 
     `refusal` says why it could be taken for another drive; empty where it cannot.  `unproven`
@@ -78,10 +78,10 @@ class Switch:
     transport = Transport.UNKNOWN
     refusal = "its transport is not known"  # empty where its drives can be toggled
 
-    def identify(self, device: BlockDevice) -> Identity:
+    def identify(self, device: BlockDevice) -> DriveIdentity:
         """Tell who the drive is, from the drive and from sysfs; here nothing but its name."""
         drive_id = safe_id(f"{self.transport.value}:{device.name}")
-        return Identity(drive_id, drive_id, DriveModel("", "", ""))
+        return DriveIdentity(drive_id, drive_id, DriveModel("", "", ""))
 
     def read(self, device: BlockDevice) -> CacheReading:
         """Read the device cache, asked of the drive now; UNKNOWN is an answer."""
@@ -131,7 +131,7 @@ def why_nameless(wwn: str, serial: str) -> str:
     return "it has neither a WWN nor a serial number, so another drive could be taken for it"
 
 
-def namesake_id(identity: Identity) -> str:
+def namesake_id(identity: DriveIdentity) -> str:
     """The id of a drive whose name another drive has as well: told apart by serial number."""
     return safe_id(f"{identity.drive_id}:{identity.serial}")
 

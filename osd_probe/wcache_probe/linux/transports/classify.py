@@ -25,7 +25,7 @@ from wcache.core.model import LayerKind, Transport
 
 from ..block.host_files import read_text
 from ..block.sysfs import BlockDevice
-from .base import Identity, Switch
+from .base import DriveIdentity, Switch
 from .loop import LoopSwitch
 from .nvme import NvmeIoctl, NvmeSwitch
 from .sata import Proofs, SataHbaSwitch, SataSwitch
@@ -72,7 +72,7 @@ class PassedOnSwitch(ScsiSwitch):
         super().__init__(port, pins, Transport.SAS_RAID)
         self._kernel_release = kernel_release
 
-    def identify(self, device: BlockDevice) -> Identity:
+    def identify(self, device: BlockDevice) -> DriveIdentity:
         """As of any SCSI disk; unproven where the kernel would swallow its flushes."""
         found = super().identify(device)
         return replace(

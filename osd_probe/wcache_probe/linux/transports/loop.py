@@ -24,7 +24,7 @@ from wcache.core.model import (
 from ...safe_files import closing_fd, failure
 from ..block.host_files import IN_RAM, HostFiles, file_system_of, read_text, write_attribute
 from ..block.sysfs import BlockDevice
-from .base import CacheReading, Identity, Switch, safe_id
+from .base import CacheReading, DriveIdentity, Switch, safe_id
 
 # include/uapi/linux/loop.h: struct loop_info64 begins with lo_device, lo_inode
 LOOP_GET_STATUS64 = 0x4C05
@@ -37,12 +37,12 @@ class LoopSwitch(Switch):
     transport = Transport.LOOP
     refusal = ""
 
-    def identify(self, device: BlockDevice) -> Identity:
+    def identify(self, device: BlockDevice) -> DriveIdentity:
         """The drive is the backing file: its device and inode, which no chroot hides."""
         behind = _backing_inode(device)
         file = read_text(os.path.join(device.folder, "loop", "backing_file"))
         drive_id = safe_id(f"loop:{behind or file or f'{device.name} without a backing file'}")
-        return Identity(
+        return DriveIdentity(
             drive_id, drive_id, DriveModel("", "loop device", ""), host_driver="loop",
             refusal="" if behind else "it does not say which file is behind it",
         )

@@ -39,7 +39,7 @@ from .base import (
     FLUSH_TIMEOUT_MS,
     TIMEOUT_MS,
     CacheReading,
-    Identity,
+    DriveIdentity,
     Switch,
     mode_of,
     safe_id,
@@ -101,7 +101,7 @@ class NvmeError(StorageError):
 
 
 @dataclass(frozen=True)
-class Controller:
+class NvmeController:
     """An NVMe controller: "nvme0", its sysfs folder, and what the namespace holds open."""
 
     name: str
@@ -118,7 +118,7 @@ class NvmeIoctl:
     """Sends commands to a controller or a namespace."""
 
     def admin(
-        self, files: HostFiles, controller: Controller, opcode: int, *, cdw10: int,
+        self, files: HostFiles, controller: NvmeController, opcode: int, *, cdw10: int,
         cdw11: int = 0, data_in: int = 0,
     ) -> tuple[int, bytes]:
         """Dword 0 of the completion, and the data; raises NvmeError, StorageError."""
@@ -152,7 +152,7 @@ def _submit(fd: int, request: int, packed: bytes, name: str) -> int:
     return int(result)
 
 
-def open_controller(files: HostFiles, controller: Controller) -> int:
+def open_controller(files: HostFiles, controller: NvmeController) -> int:
     """A descriptor proven to be the controller's character device; the caller closes it."""
     if controller.held is not None:
         return controller.held.descriptor(
@@ -161,7 +161,7 @@ def open_controller(files: HostFiles, controller: Controller) -> int:
     return _open_node(files, controller)
 
 
-def _open_node(files: HostFiles, controller: Controller) -> int:
+def _open_node(files: HostFiles, controller: NvmeController) -> int:
     path = os.path.join(files.dev, controller.name)
     number = read_device_number(os.path.join(controller.folder, "dev"))
     files.at(f"{path} is opened, or asked something")
@@ -187,7 +187,7 @@ class NvmeSwitch(Switch):
     def __init__(self, port: NvmeIoctl) -> None:
         self._port = port
 
-    def identify(self, device: BlockDevice) -> Identity:
+    def identify(self, device: BlockDevice) -> DriveIdentity:
         """From Identify Controller and the namespace's own name."""
         controller = _one_controller(device)
         known = self._identify(device, controller)
@@ -196,7 +196,7 @@ class NvmeSwitch(Switch):
         domain = named if known.serial else f"nvme:{controller.name}"
         own = wwn if wwn.startswith(("eui.", "uuid.")) else ""
         hint = PlpHint(True, "Identify Controller: VWC says that no volatile cache is there")
-        return Identity(
+        return DriveIdentity(
             drive_id=safe_id(wwn or f"{domain}:{device.name}"),
             domain_id=safe_id(domain),
             drive_model=DriveModel("", known.model, known.firmware),
@@ -208,7 +208,7 @@ class NvmeSwitch(Switch):
         )
 
     def _identify(
-        self, device: BlockDevice, controller: Controller
+        self, device: BlockDevice, controller: NvmeController
     ) -> IdentifyController:
         _, raw = self._port.admin(
             device.files, controller, IDENTIFY, cdw10=CNS_CONTROLLER,
@@ -232,7 +232,7 @@ class NvmeSwitch(Switch):
         stuck = "its write cache cannot be changed" if page.changeable is False else ""
         return CacheReading(DeviceCache(mode_of(current & 1).value), page, refusal=stuck)
 
-    def _page(self, device: BlockDevice, controller: Controller) -> CachePage:
+    def _page(self, device: BlockDevice, controller: NvmeController) -> CachePage:
         capabilities = self._get(device, controller, SEL_CAPABILITIES)
         if capabilities is None:
             return CachePage()
@@ -246,7 +246,7 @@ class NvmeSwitch(Switch):
         )
 
     def _get(
-        self, device: BlockDevice, controller: Controller, select: int
+        self, device: BlockDevice, controller: NvmeController, select: int
     ) -> Optional[int]:
         try:
             dword0, _ = self._port.admin(
@@ -308,19 +308,19 @@ class NvmeSwitch(Switch):
         return found or (device,)
 
 
-def _controllers(device: BlockDevice) -> Tuple[Controller, ...]:
+def _controllers(device: BlockDevice) -> Tuple[NvmeController, ...]:
     """The controllers of a namespace: its parent, or, with native multipath, the subsystem's."""
     parent = os.path.realpath(os.path.join(device.folder, "device"))
     if _CONTROLLER.fullmatch(os.path.basename(parent)):
-        return (Controller(os.path.basename(parent), parent, device.held),)
+        return (NvmeController(os.path.basename(parent), parent, device.held),)
     return tuple(
-        Controller(name, os.path.realpath(os.path.join(parent, name)), device.held)
+        NvmeController(name, os.path.realpath(os.path.join(parent, name)), device.held)
         for name in entries(parent)
         if _CONTROLLER.fullmatch(name)
     )
 
 
-def _why_remote(controller: Controller) -> str:
+def _why_remote(controller: NvmeController) -> str:
     """Why a controller is not this host's own; empty for one in a PCIe slot.
 
     What a fabric leads to may serve other hosts too, and one of them may switch it.
@@ -331,7 +331,7 @@ def _why_remote(controller: Controller) -> str:
     return f"its NVMe transport is {transport or 'unknown'} and not pcie"
 
 
-def _one_controller(device: BlockDevice) -> Controller:
+def _one_controller(device: BlockDevice) -> NvmeController:
     found = _controllers(device)
     if len(found) != 1:
         names = ", ".join(one.name for one in found) or "none"

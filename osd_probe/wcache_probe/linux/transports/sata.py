@@ -33,7 +33,15 @@ from wcache.core.model import (
 )
 
 from ..block.sysfs import BlockDevice
-from .base import FLUSH_TIMEOUT_MS, CacheReading, Identity, mode_of, safe_id, smr, why_nameless
+from .base import (
+    FLUSH_TIMEOUT_MS,
+    CacheReading,
+    DriveIdentity,
+    mode_of,
+    safe_id,
+    smr,
+    why_nameless,
+)
 from .scsi import PinnedSwitch, ScsiSwitch, host_driver
 from .sg_io import ZONED_BY_DEVICE, SgIo, text
 
@@ -148,12 +156,12 @@ class SataSwitch(PinnedSwitch):
     ) -> None:
         super().__init__(port, pins, transport)
 
-    def identify(self, device: BlockDevice) -> Identity:
+    def identify(self, device: BlockDevice) -> DriveIdentity:
         """From IDENTIFY DEVICE."""
         known = self._identify(device)
         named = f"ata:{known.model}:{known.serial}".replace(" ", "_")
         drive_id = safe_id(known.wwn or (named if known.serial else f"ata:{device.name}"))
-        return Identity(
+        return DriveIdentity(
             drive_id, drive_id, DriveModel("ATA", known.model, known.firmware),
             known.serial, known.wwn, host_driver(device),
             refusal=why_nameless(known.wwn, known.serial),
@@ -234,7 +242,7 @@ class SataHbaSwitch(SataSwitch):
         self.by_page = ScsiSwitch(port, pins, Transport.SATA_HBA)
         self._proofs = proofs
 
-    def identify(self, device: BlockDevice) -> Identity:
+    def identify(self, device: BlockDevice) -> DriveIdentity:
         """From IDENTIFY DEVICE, by pass-through; and whether its like was proven."""
         found = self.by_ata.identify(device)
         proofs = self._proofs()

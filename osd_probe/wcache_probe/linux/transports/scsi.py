@@ -37,7 +37,7 @@ from . import sg_io
 from .base import (
     FLUSH_TIMEOUT_MS,
     CacheReading,
-    Identity,
+    DriveIdentity,
     Switch,
     mode_of,
     safe_id,
@@ -138,7 +138,7 @@ CURRENT, CHANGEABLE, DEFAULT, SAVED = 0, 1, 2, 3
 class ScsiSwitch(PinnedSwitch):
     """Transports `scsi` and `sas`; with a refusal, those that are only looked at."""
 
-    def identify(self, device: BlockDevice) -> Identity:
+    def identify(self, device: BlockDevice) -> DriveIdentity:
         """From INQUIRY and VPD, asked of the drive; raises StorageError where it is silent."""
         inquiry = sg_io.parse_inquiry(
             self._port.command(device, sg_io.inquiry_cdb(), data_in=sg_io.INQUIRY_BYTES).data
@@ -153,7 +153,7 @@ class ScsiSwitch(PinnedSwitch):
         drive_id = safe_id(wwn or fallback or f"scsi:{device.name}")
         protected = sg_io.nonvolatile_cache(self._vpd(device, 0x86))
         wwn = wwn if wwn.startswith(("naa.", "eui.")) else ""
-        return Identity(
+        return DriveIdentity(
             drive_id=drive_id,
             domain_id=self._domain_id(device, names.get(sg_io.OF_TARGET, ""), drive_id),
             drive_model=DriveModel(inquiry.vendor, inquiry.model, inquiry.firmware),
