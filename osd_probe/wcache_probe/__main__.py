@@ -1,7 +1,0 @@
-"""`python3 -m wcache_probe`."""
-
-import sys
-
-from .main import main
-
-sys.exit(main())
