@@ -56,16 +56,18 @@ def read_again(wcache: Wcache) -> Iterator[Any]:
 
 def measure(wcache: Wcache, scope: str, calls: int) -> Dict[str, Any]:
     """Measure a capacity to the end; returns its row."""
-    wcache.wait("clean PGs", lambda: wcache(
+    begun = wcache.wait("clean PGs", lambda: wcache(
         "campaign start", loads="capacity", scope=scope, calls=calls, accept_cost=True))
     with pytest.raises(CommandError, match="is not over yet"):
         wcache("campaign start", scope="osd.0", accept_cost=True)
-    wcache.wait(
-        "the measurement", lambda: wcache("mclock show")["job"]["status"] != "running", 300
-    )
-    shown = wcache("mclock show")
-    assert shown["job"]["status"] == "done", shown["job"]
-    (row,) = [r for r in shown["measured"] if r["osd_id"] == OSD]
+
+    def ended() -> Any:
+        campaign = wcache("campaign show", campaign_id=begun["campaign_id"])
+        return campaign if campaign["status"] != "running" else None
+
+    campaign = wcache.wait("the measurement", ended, 300)
+    assert campaign["status"] == "done", campaign["run_list"]
+    (row,) = [r for r in wcache("mclock show")["measured"] if r["osd_id"] == OSD]
     assert len(row["each_iops"]) == calls
     assert row["iops_low"] < row["iops"] < row["iops_high"]
     assert row["setting"] == "write back"
@@ -107,8 +109,8 @@ def test_a_capacity_is_measured_recommended_set_and_taken_back(
         wcache("apply", plan_id=plan_id)
 
         def last() -> Any:
-            change = wcache("mclock show")["changes"][-1]
-            return change if change["status"] not in ("running", "rolling back") else None
+            plan = wcache("plan ls")["plans"][-1]
+            return plan if plan["status"] not in ("running", "rolling back") else None
 
         assert wcache.wait("apply", last)["status"] == "done"
         after = stored(steady)

@@ -292,8 +292,8 @@ LEGEND = (
     "timer: one fdatasync() on the OSD's device; traffic: the mean commit latency of each part "
     "of a second",
     "client writes: one by one, from the OSD's histogram, whose buckets span up to a factor of two",
-    "WRITES/S is of the whole drive, in the same time",
 )
+OF_WRITES = "WRITES/S is of the whole drive, in the same time"
 
 
 def observed_text(observed: List[Mapping[str, Any]]) -> List[str]:
@@ -318,7 +318,8 @@ def observed_text(observed: List[Mapping[str, Any]]) -> List[str]:
         ]
         notes += [f"{name} {drive} {load}: {line}" for line in _bcache(one.get("bcache", ()))]
     heads = ("OSD", "DRIVE", "LOAD", "CACHE MODE", *HEADINGS, "WRITES/S")
-    return ["", table(heads, rows), "", *LEGEND, *notes]
+    seen = [OF_WRITES] if {cells[-1] for cells in rows} != {"-"} else []
+    return ["", table(heads, rows), "", *LEGEND, *seen, *notes]
 
 
 def load_words(one: Mapping[str, Any]) -> str:

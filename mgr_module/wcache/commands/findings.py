@@ -7,6 +7,7 @@ services find of what they are about.
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 from typing import Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
 from ..core.change import preconditions as holding
@@ -173,7 +174,20 @@ def results(world: World) -> List[Finding]:
             known = latest.get(key)
             if known is None or known.ended_at_s <= result.ended_at_s:
                 latest[key] = result
-    return list(dict.fromkeys(item for one in latest.values() for item in one.findings))
+    return list(dict.fromkeys(
+        replace(item, subject=f"{one.hostname} {_name(world, one)}")
+        for one in latest.values() for item in one.findings
+    ))
+
+
+def _name(world: World, result: Result) -> str:
+    """What the host calls the drive of a result now; its id where it is gone."""
+    report = world.reports.get(result.hostname)
+    names = (
+        drive.dev_name for drive in (report.drives if report else ())
+        if drive.drive_id == result.drive_id
+    )
+    return next(names, result.drive_id)
 
 
 def probes(world: World) -> Iterator[Finding]:

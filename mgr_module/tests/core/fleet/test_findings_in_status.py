@@ -146,7 +146,7 @@ def test_a_flush_too_fast_to_be_true_stays_until_it_is_measured_otherwise():
         "nonsense",
     ]
     measure(mgr)
-    assert found(mgr) == {("WCACHE_FLUSH_TOO_FAST", "warning"): "h1 wwn-sda"}
+    assert found(mgr) == {("WCACHE_FLUSH_TOO_FAST", "warning"): "h1 sda"}
     assert health(mgr) == {"WCACHE_FLUSH_TOO_FAST": "warning"}
     mgr.restart()
     mgr.report_all()
@@ -161,7 +161,7 @@ def test_carryover_is_told_and_is_no_health_warning():
     mgr = a_mgr(make.drive("sda", 0))
     mgr.analysis.findings = [{"code": "WCACHE_CARRYOVER", "detail": "still fading"}]
     measure(mgr)
-    assert found(mgr) == {("WCACHE_CARRYOVER", "info"): "h1 wwn-sda"}
+    assert found(mgr) == {("WCACHE_CARRYOVER", "info"): "h1 sda"}
     assert health(mgr) == {}
 
 

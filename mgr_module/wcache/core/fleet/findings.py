@@ -304,11 +304,13 @@ def of_drive(
 
 def of_power_cuts(report: HostReport) -> List[Finding]:
     """Drive models that lost acknowledged writes when somebody pulled a plug on this host."""
+    names = {drive.drive_id: drive.dev_name for drive in report.drives}
     return [
         Finding(
             FindingCode.FLUSH_LOST, Severity.WARNING, str(cut.drive_model),
-            f"{cut.drive_id} lost {cut.lost} of the last {cut.checked} writes that it had "
-            f"acknowledged in {cut.mode.value if cut.mode else 'an unknown mode'}",
+            f"{names.get(cut.drive_id, cut.drive_id)} lost {cut.lost} of the last {cut.checked} "
+            "writes that it had acknowledged in "
+            + (cut.mode.value if cut.mode else "an unknown mode"),
         )
         for cut in report.power_cuts if cut.lost
     ]

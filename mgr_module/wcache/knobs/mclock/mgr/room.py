@@ -12,7 +12,6 @@ from ....core.errors import MalformedError, NotFoundError, NotReadyError
 from ....core.experiment.campaign import RUNS_MAX, Campaign, CampaignOptions
 from ....core.experiment.observing_run import benches_capacity
 from ....core.experiment.run import RunMachine
-from ....core.experiment.run_state import RunStatus
 from ....core.jobs import Holding, Touched
 from ....core.loads import CAPACITY_CALL_BYTES, SCHEDULER
 from ....core.model import Finding, LoadPoint
@@ -23,7 +22,7 @@ from ....engine.storing.archive import Archive, StoredKind
 from ....engine.world import World
 from ....services.guards import require_all_drives, require_config, require_scope
 from ....services.plans.planners import OwnRuns, Parts, Planner
-from ...knob import Asked, Wanted, knobs_of
+from ...knob import Asked, Wanted
 from ..advice import Basis, advise
 from ..capacity import (
     CALLS_DEFAULT,
@@ -259,7 +258,7 @@ class MclockPlanner(Planner):
                 frozenset(spec.hostname for spec in specs),
                 frozenset(osd_id for spec in specs for osd_id in spec.osd_ids),
             ),
-            command("ceph wcache mclock show"),
+            command("ceph wcache campaign show {}", campaign.campaign_id),
         )
 
     # ---- look
@@ -286,16 +285,7 @@ class MclockPlanner(Planner):
                 "ended_at_s": item.ended_at_s,
             })
         return {
-            "job": _job(world), "measured": rows,
-            "changes": [
-                {
-                    "change_id": r.plan_id, "created_at_s": r.created_at_s,
-                    "status": r.status.value, "reason": r.reason,
-                    "changes": sum(len(change.edits) for change in r.config_changes),
-                }
-                for r in sorted(world.plans, key=lambda plan: plan.created_at_s)
-                if MCLOCK.name in knobs_of(r)
-            ],
+            "measured": rows,
             **self._recommended(world, wanted, measured=bool(capacities)),
         }
 
@@ -333,25 +323,6 @@ def _newest(world: World) -> Optional[Campaign]:
 def _runs_of(world: World, campaign: Campaign) -> List[RunMachine]:
     """Its runs, in order."""
     return [world.runs[run_id] for run_id in campaign.run_ids if run_id in world.runs]
-
-
-def _job(world: World) -> Optional[Dict[str, Any]]:
-    """How far the newest measurement is; its id is that of its campaign."""
-    campaign = _newest(world)
-    if campaign is None:
-        return None
-    runs = _runs_of(world, campaign)
-    aborted = [run.state.reason for run in runs if run.state.status is RunStatus.ABORTED]
-    status = "running" if any(not run.over for run in runs) else "stopped"
-    if status == "stopped" and not aborted:
-        status = "done"
-    return {
-        "job_id": campaign.campaign_id, "status": status, "reason": next(iter(aborted), ""),
-        "osds_done": sum(run.state.status is RunStatus.DONE for run in runs),
-        "osds": len(campaign.run_ids),
-        "calls": max((run.spec.experiments[0].samples_per_period for run in runs), default=0),
-        "bytes_written": sum(run.bytes_spent for run in runs),
-    }
 
 
 def _reading(world: World) -> Dict[str, Any]:

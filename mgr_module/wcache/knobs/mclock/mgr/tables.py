@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, List, Mapping, Optional
 
-from ....core.text import amount, many, named, table, when
+from ....core.text import named, table, when
 
 SHOWN_MAX = 20
 
@@ -23,14 +23,7 @@ def _reading_lines(data: Mapping[str, Any]) -> List[str]:
 
 def show(data: Mapping[str, Any]) -> str:
     """`ceph wcache mclock show`."""
-    lines = []
-    job = data["job"]
-    if job is not None:
-        reason = f" ({job['reason']})" if job["reason"] else ""
-        lines.append(
-            f"measurement {job['job_id']}: {job['status']}{reason}, {job['osds_done']} of "
-            f"{job['osds']} OSDs, {job['calls']} calls each, {amount(job['bytes_written'])} written"
-        )
+    blocks = _recommended(data)
     if data["measured"]:
         rows = [
             (f"osd.{r['osd_id']}", r["device_class"], r["drive_models"], r["setting"], r["calls"],
@@ -40,14 +33,8 @@ def show(data: Mapping[str, Any]) -> str:
         ]
         heads = ("OSD", "CLASS", "DRIVE MODELS", "MEASURED IN", "CALLS", "IOPS (95%)", "AT (UTC)",
                  "NOTE")
-        lines += ["", table(heads, rows)]
-    for change in data["changes"]:
-        reason = f" ({change['reason']})" if change["reason"] else ""
-        lines.append(
-            f"{change['change_id']}: {many(change['changes'], 'change')} of "
-            f"{when(change['created_at_s'])}, {change['status']}{reason}"
-        )
-    return "\n\n".join(filter(None, ["\n".join(lines), *_recommended(data)]))
+        blocks.insert(0, table(heads, rows))
+    return "\n\n".join(filter(None, blocks))
 
 
 def _recommended(data: Mapping[str, Any]) -> List[str]:
