@@ -23,7 +23,9 @@ from wcache.core.model import (
 )
 from wcache.core.protocol import (
     FailureOutcome,
+    Lease,
     MeasureRequest,
+    PollReply,
     Post,
     SamplesOutcome,
     SetModeRequest,
@@ -161,3 +163,10 @@ def test_equal_states_of_drives_are_one_object_and_no_more_are_kept_than_a_bound
         if isinstance(cell.cell_contents, dict)
     ]
     assert 0 < len(shared) <= codec.SHARED_MAX
+
+
+def test_an_answer_has_no_key_for_what_is_none_and_one_for_what_is_empty():
+    reply = PollReply(6, 1.0, None, Lease("l", "d", 30.0), throwaway=False)
+    told = codec.told(reply)
+    assert told == {name: item for name, item in codec.to_plain(reply).items() if name != "task"}
+    assert (told["throwaway"], told["lease"]["other_domain_id"]) == (False, "")

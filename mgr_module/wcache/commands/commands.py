@@ -249,8 +249,9 @@ def answer(
             data, consent = missing.told, {missing.word: True}
             if not arguments.get("dry_run"):
                 code, line = -missing.errno, missing.line()
-        # what views return is plain already, and may be large
-        plain = data if isinstance(data, dict) else codec.to_plain(data)
+        plain = data
+        if not isinstance(data, dict):  # what views return is plain already, and may be large
+            plain = (codec.to_plain if command.prefix in OF_PROBES else codec.told)(data)
         begun = not consent and not arguments.get("dry_run")
         if not begun:
             following = _to_begin(command, {**arguments, **consent}, plain)

@@ -81,9 +81,8 @@ class TryService:
             if told:
                 return told
             _require_fit(world)
-            begun = self._campaigns.started(world, orders, ready)
-            now = orders.look(world)
-            return _measuring(now, now.campaigns[begun["campaign_id"]])
+            self._campaigns.started(world, orders, ready)
+            return _measuring(orders.look(world), ready.campaign)
 
     def _looked(self, world: World, chosen: str, *, anew: bool) -> Dict[str, Any]:
         running = world.campaigns.get(world.open_campaign)
@@ -100,7 +99,7 @@ class TryService:
         sample = self._sample(world, chosen)
         # beside a plan or a trial that leaves no drive: what it costs once that has ended
         then = replace(world, rollouts={}, reserved=()) if world.occupied else world
-        told = self._campaigns.forecast(sample, then, scope=chosen, **ARGUMENTS)
+        told = codec.told(self._campaigns.forecast(sample, then, scope=chosen, **ARGUMENTS))
         return {
             "state": FORECAST, "scope": chosen, **told, "in_the_way": _in_the_way(world),
             "sick": list(world.cluster.sick),

@@ -85,6 +85,11 @@ def _shape(cls: type) -> Optional[Tuple[Optional[str], Tuple[str, ...]]]:
     return kind, tuple(item.name for item in dataclasses.fields(cls))
 
 
+def told(answer: Any) -> Dict[str, Any]:
+    """The JSON-ready form of an answer, without what is None: there is no such thing."""
+    return {name: item for name, item in to_plain(answer).items() if item is not None}
+
+
 def as_object(value: Any) -> Mapping[str, Any]:
     """The object that an answer should be; an empty one where it is something else."""
     return value if isinstance(value, Mapping) else {}

@@ -13,7 +13,7 @@ from __future__ import annotations
 import errno as codes
 from dataclasses import dataclass
 from enum import Enum
-from typing import AbstractSet, Any, Iterable, Mapping, Tuple
+from typing import AbstractSet, Any, Iterable, Tuple
 
 
 class WcacheError(Exception):
@@ -64,7 +64,7 @@ class RefusedError(WcacheError):
 class ConsentError(RefusedError):
     """A consent is missing: `told` is what would be begun, `word` the argument that consents."""
 
-    def __init__(self, message: str, word: str, told: Mapping[str, Any]) -> None:
+    def __init__(self, message: str, word: str, told: Any) -> None:
         super().__init__(message, f"add --{word.replace('_', '-')}")
         self.word = word
         self.told = told

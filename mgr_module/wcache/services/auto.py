@@ -308,7 +308,8 @@ class AutoService:
             why = over(now, ready)
             if why:
                 return why
-            campaign_id = self._campaigns.started(now, orders, ready)["campaign_id"]
+            campaign_id = ready.campaign.campaign_id
+            self._campaigns.started(now, orders, ready)
             for text in filter(None, (wish.why, without)):
                 orders.note(AUTO, campaign_id, text)
             cost = ready.cost

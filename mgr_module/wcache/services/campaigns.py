@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple
 
-from ..core import codec
 from ..core.change.preconditions import precondition_text
 from ..core.errors import (
     ConflictError,
@@ -80,6 +79,19 @@ class Ready:
     cost_accepted: bool
 
 
+@dataclass(frozen=True)
+class Priced:
+    """What a campaign costs at most, and its id once it is begun."""
+
+    campaign_id: Optional[str]
+    started: Optional[bool]
+    forecast: Forecast
+    reported: Age
+    clients: Optional[str]
+    compares: Optional[str] = None
+    undo_with_no_mgr: Optional[str] = None
+
+
 class CampaignService:
     """Forecasts, starts and stops campaigns; thread-safe by the engine's lock."""
 
@@ -88,31 +100,23 @@ class CampaignService:
         self._planners = {load: one for one in planners for load in one.own_loads}
 
     def forecast(
-        self, sample: Optional[TrySample] = None, world: Optional[World] = None, **arguments: Any
-    ) -> Dict[str, Any]:
+        self, sample: Optional[TrySample] = None, world: Optional[World] = None, *,
+        accepted: bool = True, **arguments: Any,
+    ) -> Priced:
         """What a campaign with these arguments would cost at most."""
-        return self._forecast(sample, world, arguments)[2]
-
-    def _forecast(
-        self, sample: Optional[TrySample], world: Optional[World], arguments: Mapping[str, Any]
-    ) -> Tuple[OwnRuns, Forecast, Dict[str, Any]]:
         world = world or self._engine.world()
         made = self.prepare(world, arguments, sample)
-        cost = self._cost(world, made)
         with self._engine.orders() as orders:
-            return made, cost, _answer(made, cost, orders.refresh())
+            return _priced(made, self._cost(world, made), orders.refresh(), accepted=accepted)
 
     @staticmethod
     def _cost(world: World, made: OwnRuns) -> Forecast:
         return forecast(made.runs, world.cluster, made.skipped, world.expected_pairs)
 
-    def start(self, *, dry_run: bool = False, **arguments: Any) -> Dict[str, Any]:
+    def start(self, *, dry_run: bool = False, **arguments: Any) -> Priced:
         """`campaign start`: store the campaign; its runs begin as hosts become free."""
         if dry_run:
-            made, cost, told = self._forecast(None, None, arguments)
-            if not arguments.get("accept_cost"):
-                _require_no_cost(made, cost, told)
-            return told
+            return self.forecast(accepted=bool(arguments.get("accept_cost")), **arguments)
         with self.deciding(lambda world: self.ready(world, **arguments)) as (world, orders, ready):
             return self.started(world, orders, ready)
 
@@ -155,10 +159,10 @@ class CampaignService:
             made, self._cost(world, made), bool(arguments.get("accept_cost")),
         )
 
-    def started(self, world: World, orders: Orders, ready: Ready) -> Dict[str, Any]:
+    def started(self, world: World, orders: Orders, ready: Ready) -> Priced:
         """Start a campaign that is ready, by a look that holds."""
         require_free(world)
-        made, cost, campaign, chosen = ready.made, ready.cost, ready.campaign, ready.made.options
+        made, campaign, chosen = ready.made, ready.campaign, ready.made.options
         broken = world.cluster.blocking
         if made.real and broken and not chosen.forced:
             never = "recommended" if made.cost else "pooled"
@@ -167,18 +171,16 @@ class CampaignService:
                 f"then never {never})"
             )
             raise RefusedError(precondition_text(broken, sick=world.cluster.sick), way)
-        told = _answer(made, cost, orders.refresh())
-        if not ready.cost_accepted:
-            _require_no_cost(made, cost, told)
+        told = _priced(made, ready.cost, orders.refresh(), accepted=ready.cost_accepted)
         text = f"campaign started, scope {chosen.scope}, seed {campaign.seed}"
         text += ", toggles nothing" if chosen.observe else ""
         text += f", compares {chosen.option}" if chosen.option else ""
         orders.note(campaign.by, campaign.campaign_id, text)
         orders.add_campaign(campaign, [RunState(run, RunStatus.WAITING) for run in made.runs])
         self._engine.wake()
-        return {"campaign_id": campaign.campaign_id, "started": True, **told}
+        return replace(told, campaign_id=campaign.campaign_id, started=True)
 
-    def compare_values(self, **arguments: Any) -> Dict[str, Any]:
+    def compare_values(self, **arguments: Any) -> Priced:
         """`ab`: a campaign that compares two values of an option, or what it would cost."""
         trial = parse_trial(str(arguments["option"]))
         arguments["option"] = str(trial)
@@ -273,23 +275,22 @@ def _drives(world: World, run: RunSpec) -> List[DriveReport]:
     ]
 
 
-def _answer(made: OwnRuns, cost: Forecast, reported: Age) -> Dict[str, Any]:
-    found = {"forecast": codec.to_plain(cost), "reported": codec.to_plain(reported)}
-    if made.cost:
-        found["clients"] = made.cost
+def _priced(made: OwnRuns, cost: Forecast, reported: Age, *, accepted: bool) -> Priced:
+    """The answer; raises ConsentError with it where an admin has to agree to the cost.
+
+    That is what writes to real drives, and empties caches.
+    """
     trial = made.options.option
+    told = Priced(None, None, cost, reported, made.cost or None)
     if trial is not None:
         undo = "" if trial.entry.on_host else by_hand(trial.name, "osd.N")
-        found.update(compares=f"{trial.name}={trial.a},{trial.b}", undo_with_no_mgr=undo)
-    return found
-
-
-def _require_no_cost(made: OwnRuns, cost: Forecast, told: Dict[str, Any]) -> None:
-    """What writes to real drives, and empties caches, is begun where that was agreed to."""
-    if not (cost.bytes_written and made.real):
-        return
-    emptied, option = named([f"osd.{osd_id}" for osd_id in cost.osds_emptied]), made.options.option
-    free = [load.short for load in FREE_LOADS if option is None or load in option.entry.loads]
+        told = replace(
+            told, compares=f"{trial.name}={trial.a},{trial.b}", undo_with_no_mgr=undo
+        )
+    if accepted or not (cost.bytes_written and made.real):
+        return told
+    emptied = named([f"osd.{osd_id}" for osd_id in cost.osds_emptied])
+    free = [load.short for load in FREE_LOADS if trial is None or load in trial.entry.loads]
     no_way = made.cost or made.options.dirty is not Dirty.ANY or not free
     raise ConsentError(
         f"this writes up to {amount(cost.bytes_written)} in "

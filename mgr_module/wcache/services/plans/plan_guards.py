@@ -5,7 +5,8 @@ What a knob tries by itself, in place of a plan's first change, and the one way 
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Sequence, Tuple
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 from ...core.change import preconditions
 from ...core.change.gate.gate_state import GateSettings
@@ -259,33 +260,48 @@ def begin_trial(trial: OwnTrial, world: World, orders: Orders, by: str = ADMIN) 
     trial.start(world, orders, by)
 
 
+@dataclass(frozen=True)
+class Steered:
+    """What became of a plan that was to be steered; `trial_id` is a trial of its changes."""
+
+    plan_id: str
+    changed: bool
+    status: Optional[RolloutStatus] = None
+    reason: Optional[str] = None
+    trial_id: Optional[str] = None
+    text: Optional[str] = None
+    undo: Optional[CommandLine] = None
+    later: Optional[List[str]] = None
+    dry_run: Optional[bool] = None
+    would: Optional[List[str]] = None
+    would_restore: Optional[List[str]] = None
+    missed: Optional[List[Precondition]] = None
+
+
 def begin_trial_of(
     rollout: Rollout, trial: OwnTrial, world: World, orders: Orders, by: str
-) -> Dict[str, Any]:
+) -> Steered:
     """Begin the trial of a plan's changes; the plan itself is not begun."""
     require_startable(world, rollout)
     require_unmoved(world, rollout)
     begin_trial(trial, world, orders, by)
     orders.note(by, rollout.plan_id, f"apply --trial requested: {trial.trial_id}, {trial.words}")
-    return {
-        **_answer(rollout, changed=True), "trial_id": trial.trial_id,
-        "text": f"trial {trial.trial_id} of {rollout.plan_id} begins: {trial.words}, at most "
+    return Steered(
+        rollout.plan_id, True, rollout.status, trial_id=trial.trial_id,
+        text=f"trial {trial.trial_id} of {rollout.plan_id} begins: {trial.words}, at most "
         f"{roughly(trial.seconds)}",
-        "undo": command("ceph wcache rollout abort {}", trial.trial_id),
-    }
+        undo=command("ceph wcache rollout abort {}", trial.trial_id),
+    )
 
 
 def trial_forecast(rollout: Rollout, trial: OwnTrial, world: World) -> Dict[str, Any]:
     """Say what it would change and for how long, and what would keep it."""
     return {
-        **_answer(rollout, changed=False), "dry_run": True,
+        "plan_id": rollout.plan_id, "changed": False, "status": rollout.status.value,
+        "dry_run": True,
         "would_change": list(trial.would),
         "seconds_least": round(trial.seconds), "seconds_most": round(trial.seconds),
         "missed": [item.value for item in world.cluster.blocking],
         "in_the_way": in_the_way(world, rollout),
         "next": command("ceph wcache apply {} --trial", rollout.plan_id),
     }
-
-
-def _answer(rollout: Rollout, *, changed: bool) -> Dict[str, Any]:
-    return {"plan_id": rollout.plan_id, "changed": changed, "status": rollout.status.value}

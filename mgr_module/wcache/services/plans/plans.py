@@ -14,6 +14,7 @@ from typing import (
     NamedTuple,
     Optional,
     Tuple,
+    Union,
 )
 
 from ...ceph.view import CephTraffic
@@ -49,11 +50,11 @@ from ..guards import (
     require_scope,
     require_store,
     require_thawed,
-    would,
 )
 from .apply_forecast import apply_forecast, broken
 from .plan_guards import (
     OwnTrial,
+    Steered,
     anew,
     begin_trial_of,
     gate_settings,
@@ -171,7 +172,7 @@ class PlanService:
             "waves": codec.to_plain(waves), "reported": codec.to_plain(reported),
         }, wanted, rollout)
 
-    def remove(self, plan_id: str, dry_run: bool = False) -> Dict[str, Any]:
+    def remove(self, plan_id: str, dry_run: bool = False) -> Steered:
         """`plan rm`: forget a plan that was never begun; what was begun is the way back."""
         with self._engine.deciding() as (world, orders):
             rollout = require_plan(world.rollouts, plan_id).rollout
@@ -183,13 +184,14 @@ class PlanService:
             if not dry_run:
                 require_store(world)
                 orders.remove_plan(plan_id)
-        told = {"plan_id": plan_id, "changed": not dry_run, "undo": anew(rollout)}
-        return {**told, **would([f"forget plan {plan_id}"])} if dry_run else told
+        if dry_run:
+            return Steered(plan_id, False, dry_run=True, would=[f"forget plan {plan_id}"])
+        return Steered(plan_id, True, undo=anew(rollout))
 
     def apply(
         self, plan_id: str, override: Optional[str] = None, trial: bool = False,
         persist: bool = False, dry_run: bool = False, consent_turn_on: bool = False,
-    ) -> Dict[str, Any]:
+    ) -> Union[Steered, Dict[str, Any]]:
         """`apply`: carry out a plan in the background, proving each change.
 
         `override` names preconditions that need not hold, also of a plan that waits for them.
@@ -226,13 +228,13 @@ class PlanService:
         except ConsentError as missing:
             missing.told = forecast(persist or only_to_last(rollout))
             raise
-        if "text" in told:
+        if told.text is not None:
             return told
         machine = engine.world().rollouts[plan_id]
         left = time_left(machine.rollout, machine.steps_left(), world.now_s)
         planned = many(1 if trial else len(rollout.changes), "change")
         took = between(left.least_s, left.most_s)
-        return {**told, "text": f"{plan_id} begins: {planned}, {took}"}
+        return replace(told, text=f"{plan_id} begins: {planned}, {took}")
 
     def _own_trial(self, world: World, rollout: Rollout) -> Optional[OwnTrial]:
         if rollout.status is not RolloutStatus.PLANNED:
@@ -243,7 +245,7 @@ class PlanService:
         self, world: World, orders: Orders, plan_id: str,
         need_not: Tuple[Precondition, ...] = (), *, trial: bool = False, persist: bool = False,
         by: str = ADMIN, own: Optional[OwnTrial] = None, turn_on: bool = False,
-    ) -> Dict[str, Any]:
+    ) -> Steered:
         """Apply by a look that holds; `own` is a trial in place of the plan's first change."""
         require_thawed(world)
         rollout = require_plan(world.rollouts, plan_id).rollout
@@ -255,10 +257,8 @@ class PlanService:
                 return self._make_last(world, orders, rollout, by)
             under_way = rollout.status is RolloutStatus.RUNNING
             new = under_way and self.override(orders, rollout, need_not)
-            return {
-                "plan_id": plan_id, "changed": new, "status": rollout.status.value,
-                "text": f"{plan_id} goes on without what is overridden",
-            }
+            said = f"{plan_id} goes on without what is overridden"
+            return Steered(plan_id, new, rollout.status, text=said)
         if own is not None:
             told = begin_trial_of(rollout, own, world, orders, by)
             self._engine.wake()
@@ -282,8 +282,7 @@ class PlanService:
         self._engine.wake()
         status = orders.rollouts[plan_id].rollout.status
         later = later_words(holding.override(rollout, need_not), world.cluster)
-        told = {"plan_id": plan_id, "changed": True, "status": status.value}
-        return {**told, "later": later} if later else told
+        return Steered(plan_id, True, status, later=later or None)
 
     def _require_fit(
         self, world: World, orders: Orders, rollout: Rollout, need_not: Tuple[Precondition, ...]
@@ -309,9 +308,7 @@ class PlanService:
         missed = orders.looking.missed_now(machine, world.cluster, lambda: world)
         return broken(rollout, need_not, missed)
 
-    def _make_last(
-        self, world: World, orders: Orders, rollout: Rollout, by: str
-    ) -> Dict[str, Any]:
+    def _make_last(self, world: World, orders: Orders, rollout: Rollout, by: str) -> Steered:
         """The consent to last, after the one to change."""
         plan_id = rollout.plan_id
         if rollout.status is RolloutStatus.RUNNING:
@@ -332,11 +329,8 @@ class PlanService:
             orders.note(by, plan_id, "apply --persist requested")
         status = orders.steer(plan_id, RolloutMachine.make_last)
         self._engine.wake()
-        return {
-            "plan_id": plan_id, "changed": bool(changes), "status": status.value,
-            "text": f"{plan_id} is made to last over a power cycle: "
-            f"{many(len(changes), 'change')}",
-        }
+        said = f"{plan_id} is made to last over a power cycle: {many(len(changes), 'change')}"
+        return Steered(plan_id, bool(changes), status, text=said)
 
     @staticmethod
     def override(

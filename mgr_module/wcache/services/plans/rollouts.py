@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Optional
+from dataclasses import replace
+from typing import Any, Dict, Optional, Union
 
 from ...core.change import preconditions as holding
 from ...core.change.change import ChangeStatus
@@ -12,8 +13,8 @@ from ...core.events import STOP, Halt
 from ...core.text import named
 from ...engine.engine import Engine
 from ...engine.world import World
-from ..guards import require_apart, require_plan, require_store, require_thawed, would
-from .plan_guards import anew, plan_order, require_latest, require_unmoved
+from ..guards import require_apart, require_plan, require_store, require_thawed
+from .plan_guards import Steered, anew, plan_order, require_latest, require_unmoved
 from .plans import PlanService
 
 SEE = "see `ceph wcache plan ls`"
@@ -26,7 +27,7 @@ class RolloutService:
         self._engine = engine
         self._plans = plans
 
-    def pause(self, plan_id: str, dry_run: bool = False) -> Dict[str, Any]:
+    def pause(self, plan_id: str, dry_run: bool = False) -> Steered:
         """`rollout pause`: nothing further is changed; what is made stays, and is not persisted.
 
         A change that is under way is made first.
@@ -43,7 +44,7 @@ class RolloutService:
             if dry_run:
                 after = " once the change under way is made" if machine.mid_change else ""
                 lines = [f"change nothing further{after}"] if changed else []
-                return {**_answer(rollout, False), **would(lines)}
+                return replace(_answer(rollout, False), dry_run=True, would=lines)
             if changed:
                 orders.note("admin", plan_id, "pause requested")
                 orders.steer(plan_id, lambda plan: plan.pause("paused by an admin"))
@@ -51,7 +52,7 @@ class RolloutService:
 
     def resume(
         self, plan_id: str, override: Optional[str] = None, dry_run: bool = False
-    ) -> Dict[str, Any]:
+    ) -> Steered:
         """`rollout resume`: go on; a step that is made and not judged is watched anew."""
         engine = self._engine
         need_not = holding.parse_override(override or "")
@@ -68,16 +69,15 @@ class RolloutService:
             require_unmoved(world, rollout)
             if dry_run:
                 broken = self._plans.broken(world, orders, rollout, need_not)
-                return {
-                    **_answer(rollout, False), "dry_run": True,
-                    "missed": [item.value for item in broken],
-                }
+                return replace(_answer(rollout, False), dry_run=True, missed=broken)
             orders.note("admin", plan_id, "resume requested")
             self._plans.override(orders, rollout, need_not)
             orders.steer(plan_id, lambda plan: plan.resume(world.now_s))
         return self._answered(plan_id, True)
 
-    def abort(self, plan_id: str, dry_run: bool = False) -> Dict[str, Any]:
+    def abort(
+        self, plan_id: str, dry_run: bool = False
+    ) -> Union[Steered, Dict[str, Any]]:
         """`rollout abort`: the wave that is not judged goes back, the plan is over.
 
         What earlier waves have changed stays; `rollback` takes that back too.  A trial ends, and
@@ -92,14 +92,12 @@ class RolloutService:
             changed = not machine.over and rollout.status is not RolloutStatus.ROLLING_BACK
             if dry_run:
                 back = machine.would_go_back if changed else ()
-                return {
-                    **_answer(rollout, False), "dry_run": True,
-                    "would_restore": [change.name for change in back],
-                }
+                names = [change.name for change in back]
+                return replace(_answer(rollout, False), dry_run=True, would_restore=names)
             if changed:
                 orders.note("admin", plan_id, "abort requested")
                 orders.feed(plan_id, Halt("aborted by an admin"))
-        return {**self._answered(plan_id, changed), "undo": anew(rollout)}
+        return replace(self._answered(plan_id, changed), undo=anew(rollout))
 
     def _end_trial(
         self, world: World, orders: Engine, trial_id: str, dry_run: bool
@@ -116,9 +114,7 @@ class RolloutService:
             "text": f"{trial_id} ends: what it leased goes back",
         }
 
-    def rollback(
-        self, plan_id: Optional[str] = None, dry_run: bool = False
-    ) -> Dict[str, Any]:
+    def rollback(self, plan_id: Optional[str] = None, dry_run: bool = False) -> Steered:
         """`rollback`: bring back what was there before a plan (default: the last one applied).
 
         A plan that is being carried out stops where it is and goes back.  It works while the
@@ -145,31 +141,25 @@ class RolloutService:
             going = rollout.status is RolloutStatus.ROLLING_BACK
             if going and not any(c.status is ChangeStatus.APPLIED for c in rollout.changes):
                 # of an abort, what earlier waves have changed would stay
-                return {"plan_id": plan_id, "changed": False, "status": "rolling back"}
-            told = {
-                "plan_id": plan_id, "changed": False, "status": rollout.status.value,
-                "undo": anew(rollout),
-            }
+                return Steered(plan_id, False, rollout.status)
+            told = Steered(plan_id, False, rollout.status, undo=anew(rollout))
             if machine.over and not rollout.touched:
                 return told
             if dry_run:
                 lines = [f"{c.name}: {c.setting.what}" for c in rollout.touched]
-                return {**told, "dry_run": True, "would_restore": lines}
+                return replace(told, dry_run=True, would_restore=lines)
             if machine.over:
                 require_apart(world, rollout, unasked=True)
             require_latest(world, rollout)
             orders.note("admin", plan_id, "rollback requested")
             status = orders.steer(plan_id, lambda plan: plan.start_rollback())
             self._engine.wake()
-            return {**told, "changed": True, "status": status.value}
+            return replace(told, changed=True, status=status)
 
-    def _answered(self, plan_id: str, changed: bool) -> Dict[str, Any]:
+    def _answered(self, plan_id: str, changed: bool) -> Steered:
         self._engine.wake()
         return _answer(self._engine.world().rollouts[plan_id].rollout, changed)
 
 
-def _answer(rollout: Rollout, changed: bool) -> Dict[str, Any]:
-    return {
-        "plan_id": rollout.plan_id, "changed": changed, "status": rollout.status.value,
-        "reason": rollout.reason or rollout.pausing,
-    }
+def _answer(rollout: Rollout, changed: bool) -> Steered:
+    return Steered(rollout.plan_id, changed, rollout.status, rollout.reason or rollout.pausing)
