@@ -17,7 +17,7 @@ from .views import DRY_RUN, EACH, Command
 def agents(world: World) -> Dict[str, Any]:
     """`agent ls`: all probes, with those that never called, and those that were refused."""
     added, known = world.deployments, {agent.hostname: agent for agent in world.agents}
-    rows: List[Dict[str, Any]] = []
+    rows = []
     for name in (*known, *sorted(added.keys() - known.keys())):
         one, report = known.get(name), world.reports.get(name)
         heard = one is not None and name not in world.only_stored

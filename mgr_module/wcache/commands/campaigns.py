@@ -45,8 +45,7 @@ def plain_record(record: Optional[Record], record_id: str) -> Dict[str, Any]:
         raise NotFoundError(
             f"there is no record {record_id[:60]!r}", "see `ceph wcache campaign show`"
         )
-    plain: Dict[str, Any] = versions.to_plain(record)
-    return plain
+    return versions.to_plain(record)
 
 
 def head(world: World, campaign_id: str) -> Dict[str, Any]:
@@ -95,31 +94,29 @@ def _waits_s(world: World, machine: RunMachine) -> Optional[float]:
 def campaign(world: World, campaign_id: str) -> Dict[str, Any]:
     """`campaign show`: runs, results and what was left out."""
     one = require_campaign(world, campaign_id)
-    runs: List[Dict[str, Any]] = []
-    observed: List[Dict[str, Any]] = []
-    for run_id in one.run_ids:
-        machine = world.runs.get(run_id)
-        if machine is not None:
-            done, most, at_end = periods_of(world, machine)
-            observed += _observed(world, machine)
-            runs.append({
-                "run_id": run_id, "hostname": machine.spec.hostname,
-                "domain_id": machine.spec.domain_id,
-                "domain_ids": list(machine.spec.domain_ids),
-                "dev_names": [
-                    name for domain_id in machine.spec.domain_ids
-                    for name in dev_names(world, machine.spec.hostname, domain_id)
-                ],
-                "status": machine.state.status.value, "reason": machine.state.reason,
-                "waits_s": _waits_s(world, machine),
-                "given_back": not machine.over and bool(machine.state.ill_since_s)
-                and not machine.state.priors,
-                "instead_of": machine.spec.instead_of,
-                "restored": machine.state.restored or not machine.over,
-                "periods_done": done, "periods_max": most,
-                "periods_expected": at_end,
-                "interrupted_periods": sum(w.periods for w in machine.state.waste),
-            })
+    machines = [world.runs[run_id] for run_id in one.run_ids if run_id in world.runs]
+    runs = [
+        {
+            "run_id": machine.spec.run_id, "hostname": machine.spec.hostname,
+            "domain_id": machine.spec.domain_id,
+            "domain_ids": list(machine.spec.domain_ids),
+            "dev_names": [
+                name for domain_id in machine.spec.domain_ids
+                for name in dev_names(world, machine.spec.hostname, domain_id)
+            ],
+            "status": machine.state.status.value, "reason": machine.state.reason,
+            "waits_s": _waits_s(world, machine),
+            "given_back": not machine.over and bool(machine.state.ill_since_s)
+            and not machine.state.priors,
+            "instead_of": machine.spec.instead_of,
+            "restored": machine.state.restored or not machine.over,
+            "periods_done": done, "periods_max": most,
+            "periods_expected": at_end,
+            "interrupted_periods": sum(w.periods for w in machine.state.waste),
+        }
+        for machine in machines for done, most, at_end in [periods_of(world, machine)]
+    ]
+    observed = [row for machine in machines for row in _observed(world, machine)]
     results = [
         {**told(result), "dev_names": dev_names(world, result.hostname, result.domain_id)}
         for _, result in sorted(world.results.items()) if result.campaign_id == campaign_id

@@ -27,7 +27,6 @@ from ..core.history import LINES_MAX, parse_since
 from ..core.scope import parse_scope
 from ..core.text import FORMAT_VERSION, NOTHING, CommandLine, Rows, arguments, fitted, ticked
 from ..deployment.places import checked_hostname, checked_image
-from ..engine.world import World
 from ..knobs.registry import KNOBS
 from ..services import web_tokens
 from ..services.campaigns import BOUNDS
@@ -159,7 +158,7 @@ COMMANDS: Tuple[Command, ...] = (
         "wcache recommend", (SCOPE,), "r",
         "Recommend a cache mode per device class and drive model, with the evidence; of those not "
         "measured say what `try` would cost",
-        lambda s, v, a: _recommended(s, v, v.world(), a), recommend_text,
+        lambda s, v, a: _recommended(s, v, **a), recommend_text,
     ),
     Command(
         "wcache explain", ("name=scope,type=CephString,n=N",), "r",
@@ -201,10 +200,11 @@ BEGINNING = frozenset(
 
 
 def _recommended(
-    service: Service, views: Views, world: World, asked: Dict[str, Any]
+    service: Service, views: Views, scope: Optional[str] = None
 ) -> Dict[str, Any]:
-    found = views.recommended.answer(world, **asked)
-    return {**found, "unmeasured": service.tries.costs(world, **asked)}
+    world = views.world()
+    found = views.recommended.answer(world, scope)
+    return {**found, "unmeasured": service.tries.costs(world, scope)}
 
 
 def specs() -> List[Dict[str, Any]]:
@@ -241,20 +241,19 @@ def answer(
                 "wcache has left this cluster",
                 f"{ticked(DISABLE)}; enabled again after that it begins anew",
             )
-        code, line = 0, ""
-        consent: Dict[str, Any] = {}
+        code, line, begun = 0, "", not arguments.get("dry_run")
         try:
             data = command.call(service, views, arguments)
         except ConsentError as missing:
-            data, consent = missing.told, {missing.word: True}
-            if not arguments.get("dry_run"):
+            data = missing.told
+            if begun:
                 code, line = -missing.errno, missing.line()
+            arguments[missing.word], begun = True, False
         plain = data
         if not isinstance(data, dict):  # what views return is plain already, and may be large
             plain = (codec.to_plain if command.prefix in OF_PROBES else codec.told)(data)
-        begun = not consent and not arguments.get("dry_run")
         if not begun:
-            following = _to_begin(command, {**arguments, **consent}, plain)
+            following = _to_begin(command, arguments, plain)
             plain = {"started": False, "next": following, **plain}
         if command.prefix not in FILES:
             plain = _followed(command, plain, views, begun=begun)

@@ -66,15 +66,14 @@ def _require_reported(world: World, hostname: str) -> None:
 def _drive(
     hostname: str, drive: DriveReport, leased: bool, trusted: AbstractSet[str]
 ) -> Dict[str, Any]:
-    plain: Dict[str, Any] = codec.to_plain(drive)
-    plain.update(
-        hostname=hostname, leased=leased, safety=judge(drive.state).value,
-        mode=drive.mode.value if drive.mode else "unknown",
-        osds=sorted({use.osd_id for use in drive.uses}),
-        plp=plp_cell(drive.plp_hints, str(drive.drive_model) in trusted),
-        toggle_refusal=drive.toggle_refusal or _must_stay_off(drive),
-    )
-    return plain
+    return {
+        **codec.to_plain(drive),
+        "hostname": hostname, "leased": leased, "safety": judge(drive.state).value,
+        "mode": drive.mode.value if drive.mode else "unknown",
+        "osds": sorted({use.osd_id for use in drive.uses}),
+        "plp": plp_cell(drive.plp_hints, str(drive.drive_model) in trusted),
+        "toggle_refusal": drive.toggle_refusal or _must_stay_off(drive),
+    }
 
 
 def _must_stay_off(drive: DriveReport) -> str:

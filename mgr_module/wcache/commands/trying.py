@@ -221,14 +221,7 @@ def tried(
                 accepted, "without the hosts that are not responding"
             )
     elif data["state"] == ANSWER:
-        campaign = campaign_of(look(), data["campaign_id"])
-        shown = recommended.answer(look())
-        rows = _measured(shown["recommendations"], campaign["results"])
-        data["recommendations"] = rows
-        lines = _answer(rows, campaign)
-        others = _elsewhere(rows, shown["recommendations"], data["scope"])
-        lines += [f"by other measurements: {_named(row)}: {_advice(row)}" for row in others]
-        lines += to_change(rows + others)
+        lines = _answered(look(), recommended, data)
         lines.append(f"to measure again: {ticked(accepted)}")
     else:
         lines = [
@@ -282,26 +275,23 @@ def _forecast(data: Mapping[str, Any]) -> List[str]:
     return lines
 
 
-def _measured(
-    rows: List[Dict[str, Any]], results: List[Dict[str, Any]]
-) -> List[Dict[str, Any]]:
-    """The recommendations for what the campaign has measured."""
-    here = {(r["device_class"], str(r["drive_model"]), r["simulated"]) for r in results}
-    return [
-        row for row in rows
+def _answered(world: World, recommended: Recommended, data: Dict[str, Any]) -> List[str]:
+    """What a campaign came to; its recommendations are put into the data."""
+    campaign = campaign_of(world, data["campaign_id"])
+    shown = recommended.answer(world)["recommendations"]
+    here = {(r["device_class"], str(r["drive_model"]), r["simulated"]) for r in campaign["results"]}
+    rows = data["recommendations"] = [
+        row for row in shown
         if (row["device_class"], str(row["drive_model"]), row["simulated"]) in here
     ]
-
-
-def _elsewhere(
-    rows: List[Dict[str, Any]], all_rows: List[Dict[str, Any]], scope: str
-) -> List[Dict[str, Any]]:
-    """What a plan would change too, by other campaigns than the one that is told of."""
-    return [
-        row for row in all_rows
-        if row["to_change"] and row not in rows
-        and scope in ("cluster", f"class:{row['device_class']}")
+    # what a plan would change too
+    others = [
+        row for row in shown if row["to_change"] and row not in rows
+        and data["scope"] in ("cluster", f"class:{row['device_class']}")
     ]
+    lines = _answer(rows, campaign)
+    lines += [f"by other measurements: {_named(row)}: {_advice(row)}" for row in others]
+    return lines + to_change(rows + others)
 
 
 def _named(row: Mapping[str, Any]) -> str:

@@ -58,11 +58,10 @@ def loads(cls: Type[T], text: str, *, bytes_max: int, what: str) -> T:
 
 def to_plain(value: Numbered) -> Dict[str, Any]:
     """The JSON-ready form of a whole value, its number first."""
-    plain: Dict[str, Any] = codec.to_plain(value)
-    if _has_field(type(value)):
-        plain["version"] = type(value).VERSION  # what was read of an older number is not that now
-        return plain
-    return {"version": type(value).VERSION, **plain}
+    plain, number = codec.to_plain(value), type(value).VERSION
+    if _has_field(type(value)):  # what was read of an older number is not that now
+        return {**plain, "version": number}
+    return {"version": number, **plain}
 
 
 def dumps(value: Numbered) -> str:

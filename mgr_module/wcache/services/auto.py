@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
+from functools import partial
 from typing import Any, Callable, Dict, FrozenSet, List, Optional, Sequence, Tuple
 
 from ..core import codec
@@ -285,12 +286,13 @@ class AutoService:
 
     def _measure(self, world: World, wish: Wish, limits: Allowance, without: str) -> str:
         """Begin a campaign of as many drives as may be measured today; returns why it was not."""
-        arguments: Dict[str, Any] = {
-            "loads": LOADS if limits.bytes_per_day else FREE_LOADS, "only": frozenset(wish.keys),
-            "recheck": wish.purpose is not Purpose.AGAIN, "accept_cost": True, "by": AUTO,
-        }
-        if wish.purpose is Purpose.AGAIN:
-            arguments["settle_s"] = max(SETTLE_AGAIN_S, SETTLE_FACTOR * world.options.settle_s)
+        again = wish.purpose is Purpose.AGAIN
+        longer_s = max(SETTLE_AGAIN_S, SETTLE_FACTOR * world.options.settle_s)
+        ready_with = partial(
+            self._campaigns.ready, loads=LOADS if limits.bytes_per_day else FREE_LOADS,
+            only=frozenset(wish.keys), recheck=not again, accept_cost=True, by=AUTO,
+            settle_s=longer_s if again else None,
+        )
 
         def over(now: World, ready: Ready) -> str:
             spent, cost = self.state.spent.today(now.now_s), ready.cost
@@ -299,7 +301,7 @@ class AutoService:
         def prepare(now: World) -> Ready:
             most = now.options.drives_per_model
             for drives in sorted({most, min(2, most), 1}, reverse=True):
-                ready = self._campaigns.ready(now, drives_per_model=drives, **arguments)
+                ready = ready_with(now, drives_per_model=drives)
                 if not over(now, ready):
                     break
             return ready

@@ -140,7 +140,7 @@ class LeaveService:
         self, gone: FrozenSet[str], keep: bool
     ) -> Tuple[List[Dict[str, Any]], List[str]]:
         """Remove probes' keys; what is to be run on each host, and what others wait for."""
-        found: List[Dict[str, Any]] = []
+        found = []
         waits: List[str] = []
         until_s = time.monotonic() + WORK_S
         for hostname in _hosts(self._engine.world()):

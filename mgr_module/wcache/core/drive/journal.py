@@ -162,8 +162,7 @@ def parse(key: str, text: str) -> JournalEntry:
 
 def frozen(text: str) -> FrozenEntry:
     """The frozen part of an entry of any version; raises MalformedError where it has none."""
-    plain = codec.parse_json(text, bytes_max=ENTRY_BYTES_MAX, what="it")
-    plain = plain if isinstance(plain, dict) else {}
+    plain = codec.as_object(codec.parse_json(text, bytes_max=ENTRY_BYTES_MAX, what="it"))
     drives = plain.get("drives")
     return codec.decode(FrozenEntry, {
         **_only(plain, ("kind", "owner_id", "domain_id")),
@@ -173,17 +172,13 @@ def frozen(text: str) -> FrozenEntry:
 
 def _frozen_drive(plain: Any) -> Dict[str, Any]:
     names = [item.name for item in fields(FrozenDrive) if item.name != "saved"]
-    return {**_only(plain, names), "saved": _inside(_inside(plain, "state"), "page").get("saved")}
+    page = codec.as_object(codec.as_object(codec.as_object(plain).get("state")).get("page"))
+    return {**_only(plain, names), "saved": page.get("saved")}
 
 
 def _only(plain: Any, names: Sequence[str]) -> Dict[str, Any]:
-    plain = plain if isinstance(plain, dict) else {}
-    return {name: plain[name] for name in names if name in plain}
-
-
-def _inside(plain: Any, name: str) -> Dict[str, Any]:
-    found = plain.get(name) if isinstance(plain, dict) else None
-    return found if isinstance(found, dict) else {}
+    found = codec.as_object(plain)
+    return {name: found[name] for name in names if name in found}
 
 
 def to_pin(text: str) -> Optional[JournalEntry]:

@@ -280,22 +280,22 @@ def plain_changes(
     changes: Iterable[Change], to_last: bool, told: Expectations
 ) -> List[Dict[str, Any]]:
     """Each with its commands by hand, and what is expected; `to_last`: that is planned."""
-    return [_plain(change, to_last and change.can_last, told) for change in changes]
-
-
-def _plain(change: Change, to_last: bool, told: Expectations) -> Dict[str, Any]:
-    plain = codec.to_plain(change)
-    if isinstance(change.setting, CacheModeSetting):
-        ends = told.get(change.kind) if change.status is ChangeStatus.PLANNED else None
-        on_us, off_us = ends or (None, None)
-        modes = {CacheMode.WRITE_BACK: on_us, CacheMode.WRITE_THROUGH: off_us}
-        plain["expected_before_us"] = modes[change.setting.after.other]
-        plain["expected_after_us"] = modes[change.setting.after]
-    setting = plain.pop("setting")
-    plain.update(setting.pop("domain", {}), **setting)
-    before, after = plain.get("before"), plain.get("after")
-    plain.update(
-        expected=before, mode=after, value=after, manual=list(change.setting.manual),
-        kept=PLANNED_TO_LAST if to_last else after if change.lasts else None,
-    )
-    return {name: plain[name] for name in _SHOWN[type(change.setting)].split()}
+    rows = []
+    for change in changes:
+        plain = codec.to_plain(change)
+        if isinstance(change.setting, CacheModeSetting):
+            ends = told.get(change.kind) if change.status is ChangeStatus.PLANNED else None
+            on_us, off_us = ends or (None, None)
+            modes = {CacheMode.WRITE_BACK: on_us, CacheMode.WRITE_THROUGH: off_us}
+            plain["expected_before_us"] = modes[change.setting.after.other]
+            plain["expected_after_us"] = modes[change.setting.after]
+        setting = plain.pop("setting")
+        plain.update(setting.pop("domain", {}), **setting)
+        before, after = plain.get("before"), plain.get("after")
+        plain.update(
+            expected=before, mode=after, value=after, manual=list(change.setting.manual),
+            kept=PLANNED_TO_LAST if to_last and change.can_last
+            else after if change.lasts else None,
+        )
+        rows.append({name: plain[name] for name in _SHOWN[type(change.setting)].split()})
+    return rows

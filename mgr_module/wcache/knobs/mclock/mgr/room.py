@@ -296,7 +296,7 @@ class MclockPlanner(Planner):
                 plain = codec.to_plain(advice)
                 plain["commands"] = [change.command for change in advice.changes]
                 rows.append(plain)
-        found = self.stale(world)
+        found, read_at_s = self.stale(world), world.config_read_at_s
         compiled = self.compiled_queue()
         queues = {
             scheduler(world.config, osd, compiled) for osd in world.cluster.osds.values()
@@ -305,7 +305,9 @@ class MclockPlanner(Planner):
         return {
             "classes": rows,
             "stale": [{"subject": f.subject, "detail": f.detail} for f in found],
-            "other_schedulers": sorted(queues - {SCHEDULER}), **_reading(world),
+            "other_schedulers": sorted(queues - {SCHEDULER}),
+            "read_s_ago": None if read_at_s is None else round(world.now_s - read_at_s, 1),
+            "read_error": world.config_error,
             "next": command("ceph wcache plan --knob=mclock")
             if any(row["changes"] for row in rows) else NOTHING if rows else FORECAST,
         }
@@ -323,14 +325,6 @@ def _newest(world: World) -> Optional[Campaign]:
 def _runs_of(world: World, campaign: Campaign) -> List[RunMachine]:
     """Its runs, in order."""
     return [world.runs[run_id] for run_id in campaign.run_ids if run_id in world.runs]
-
-
-def _reading(world: World) -> Dict[str, Any]:
-    at_s = world.config_read_at_s
-    return {
-        "read_s_ago": None if at_s is None else round(world.now_s - at_s, 1),
-        "read_error": world.config_error,
-    }
 
 
 ROWS: Tuple[Command, ...] = (
