@@ -150,19 +150,15 @@ _TYPE_NAMES = {"bool": "bool", "int": "int", "float": "float", "str": "str"}
 
 def module_options() -> List[Dict[str, Any]]:
     """The options as keyword arguments for Ceph's `Option`."""
-    listed = []
-    for item in fields(Options):
-        text, low, high = DESCRIPTIONS[item.name]
-        option: Dict[str, Any] = {
+    return [
+        {
             "name": item.name, "type": _TYPE_NAMES[str(item.type)], "default": item.default,
             "desc": text, "runtime": True,
+            **({} if low is None else {"min": low, "max": high}),
+            **({"enum_allowed": list(CHOICES[item.name])} if item.name in CHOICES else {}),
         }
-        if low is not None:
-            option.update(min=low, max=high)
-        if item.name in CHOICES:
-            option["enum_allowed"] = list(CHOICES[item.name])
-        listed.append(option)
-    return listed
+        for item in fields(Options) for text, low, high in [DESCRIPTIONS[item.name]]
+    ]
 
 
 def read_options(values: Mapping[str, Any]) -> Options:

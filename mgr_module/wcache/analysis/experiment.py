@@ -107,7 +107,7 @@ def _analysed(record: Record, options: Materiality) -> Dict[str, Any]:
         named = ", ".join(str(index + 1) for index in odd)  # people count from 1
         warnings.append(f"outliers, kept: {pairs} {named}")
     warnings += [text for item, text in _BESIDE.items() if item in record.missed_preconditions]
-    price, commit = pin_price_us(record, used), commit_us(record, used)
+    price, commit, setup = pin_price_us(record, used), commit_us(record, used), record.setup
     findings = list(decision.findings)
     too_fast = any(code is FindingCode.FLUSH_TOO_FAST for code, _ in findings)
     if unsent:
@@ -151,7 +151,10 @@ def _analysed(record: Record, options: Materiality) -> Dict[str, Any]:
         "material_ratio": options.material_ratio,
         "seconds": summary.rounded(record.seconds),
         "bytes_written": record.bytes_written,
-        "subject": _subject(record),
+        "subject": {
+            "fsid": setup.fsid, "hostname": setup.hostname, "osd_id": setup.osd_id,
+            "domain_id": setup.domain_id, "drive_id": setup.drive_id,
+        },
         "alike": alike(record),
         # what it would be, were its power-loss protection proven
         "if_plp_trusted": trusted and {"verdict": trusted.verdict.value, "why": trusted.why},
@@ -160,8 +163,8 @@ def _analysed(record: Record, options: Materiality) -> Dict[str, Any]:
         "missed_preconditions": [item.value for item in record.missed_preconditions],
         "forced": record.forced,
     }
-    if record.setup.option is not None:  # `verdict` says which value, in the place of its mode
-        result["compared"] = codec.to_plain(record.setup.option)
+    if setup.option is not None:  # `verdict` says which value, in the place of its mode
+        result["compared"] = codec.to_plain(setup.option)
     return result
 
 
@@ -186,14 +189,6 @@ def alike(record: Record) -> Dict[str, Any]:
         "rotational": setup.rotational,
         "simulated": setup.simulated,
         "throwaway": setup.throwaway,
-    }
-
-
-def _subject(record: Record) -> Dict[str, Any]:
-    setup = record.setup
-    return {
-        "fsid": setup.fsid, "hostname": setup.hostname, "osd_id": setup.osd_id,
-        "domain_id": setup.domain_id, "drive_id": setup.drive_id,
     }
 
 

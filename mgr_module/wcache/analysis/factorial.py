@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from ..core.experiment.factorial import PROVEN, crossed_mode, replicates
 from ..core.experiment.run_state import FIRST_LOOK
@@ -140,7 +140,7 @@ def as_plain(
     }
 
 
-def _ratios(values: Sequence[float]) -> Dict[str, Any]:
+def _ratios(values: Sequence[float]) -> Dict[str, Optional[float]]:
     seen = sequential.spread(values)
     far = sequential.interval(seen, DECIDE_ALPHA)
     near = sequential.interval(seen, SAME_ALPHA)

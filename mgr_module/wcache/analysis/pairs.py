@@ -163,7 +163,7 @@ def per_mode(pairs: Sequence[Pair], counter: str) -> Dict[str, Any]:
     return result
 
 
-def counter_ratios(pairs: Sequence[Pair]) -> Dict[str, Any]:
+def counter_ratios(pairs: Sequence[Pair]) -> Dict[str, Dict[str, Optional[float]]]:
     """For each counter that is in every period: the ratio with its 99% interval."""
     result = {}
     for name in _shared_counters(pairs):

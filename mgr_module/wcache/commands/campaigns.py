@@ -17,7 +17,6 @@ from ..core.experiment.run_state import RunStatus
 from ..core.figures.latency_table import HEADINGS, LatencyTable, row
 from ..core.hardware import BcacheState, crossed_target
 from ..core.model import LoadPoint, Verdict, load_name
-from ..core.options.entries import OptionTrial
 from ..core.record import Record
 from ..core.text import NOTHING, amount, command, duration, table, time_left, when
 from ..core.verdict.result import Result, turned_off
@@ -136,15 +135,30 @@ def campaign(world: World, campaign_id: str) -> Dict[str, Any]:
 
 
 def _of_options(world: World, campaign: Campaign) -> Dict[str, Any]:
-    """What a campaign that compares two values of an option has besides."""
+    """What a campaign that compares two values of an option has, in the option's own words."""
     if campaign.options.option is None:
         return {}
     return {
         "compares": str(campaign.options.option),
         "option_results": [
-            _told_of_option(world, result, result.option)
+            {
+                "record_id": result.record_id, "campaign_id": result.campaign_id,
+                "hostname": result.hostname, "osd_id": result.osd_id,
+                "device_class": result.device_class, "drive_model": str(result.drive_model),
+                "simulated": result.simulated,
+                "dev_names": dev_names(world, result.hostname, result.domain_id),
+                "load_point": result.load_point.value, "option": codec.to_plain(trial),
+                "verdict": trial.arms.said(result.verdict), "decided": result.verdict.decided,
+                "ratio": result.ratio, "ratio_low": result.ratio_low,
+                "ratio_high": result.ratio_high,
+                "a_us": result.write_back.level_us, "b_us": result.write_through.level_us,
+                "pairs": result.pairs, "seconds": result.seconds,
+                "bytes_written": result.bytes_written, "why": result.why, "ended": result.ended,
+                "warnings": list(result.warnings),
+            }
             for _, result in sorted(world.all_results.items())
-            if result.campaign_id == campaign.campaign_id and result.option is not None
+            if result.campaign_id == campaign.campaign_id
+            for trial in [result.option] if trial is not None
         ],
     }
 
@@ -153,24 +167,6 @@ def told(result: Result) -> Dict[str, Any]:
     """What an experiment with the cache modes came to."""
     return {
         key: value for key, value in codec.to_plain(result).items() if key != "option"
-    }
-
-
-def _told_of_option(world: World, result: Result, trial: OptionTrial) -> Dict[str, Any]:
-    """What an experiment with two values of an option came to, in the option's own words."""
-    return {
-        "record_id": result.record_id, "campaign_id": result.campaign_id,
-        "hostname": result.hostname, "osd_id": result.osd_id,
-        "device_class": result.device_class, "drive_model": str(result.drive_model),
-        "simulated": result.simulated,
-        "dev_names": dev_names(world, result.hostname, result.domain_id),
-        "load_point": result.load_point.value, "option": codec.to_plain(trial),
-        "verdict": trial.arms.said(result.verdict), "decided": result.verdict.decided,
-        "ratio": result.ratio, "ratio_low": result.ratio_low, "ratio_high": result.ratio_high,
-        "a_us": result.write_back.level_us, "b_us": result.write_through.level_us,
-        "pairs": result.pairs, "seconds": result.seconds, "bytes_written": result.bytes_written,
-        "why": result.why, "ended": result.ended,
-        "warnings": list(result.warnings),
     }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import AbstractSet, Any, Dict, Iterable, List, Mapping, Optional, Tuple
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple
 
 from ..core import codec
 from ..core.drive.manual import pin_word
@@ -36,10 +36,15 @@ def drives(world: World, within: Optional[str] = None) -> Dict[str, Any]:
 
     def row_of(item: Tuple[str, DriveReport]) -> Dict[str, Any]:
         name, drive = item
-        leased = (name, drive.domain_id) in world.leased
         age_s = world.report_age_s(name)
         return {
-            **_drive(name, drive, leased, trusted),
+            **codec.to_plain(drive),
+            "hostname": name, "leased": (name, drive.domain_id) in world.leased,
+            "safety": judge(drive.state).value,
+            "mode": drive.mode.value if drive.mode else "unknown",
+            "osds": sorted({use.osd_id for use in drive.uses}),
+            "plp": plp_cell(drive.plp_hints, str(drive.drive_model) in trusted),
+            "toggle_refusal": drive.toggle_refusal or _must_stay_off(drive),
             "reported_s_ago": None if age_s is None else round(age_s, 1),
         }
 
@@ -61,19 +66,6 @@ def _require_reported(world: World, hostname: str) -> None:
         raise (NotFoundError if unknown else NotReadyError)(
             f"no probe has reported for host {hostname[:60]!r}", "see `ceph wcache agent ls`"
         )
-
-
-def _drive(
-    hostname: str, drive: DriveReport, leased: bool, trusted: AbstractSet[str]
-) -> Dict[str, Any]:
-    return {
-        **codec.to_plain(drive),
-        "hostname": hostname, "leased": leased, "safety": judge(drive.state).value,
-        "mode": drive.mode.value if drive.mode else "unknown",
-        "osds": sorted({use.osd_id for use in drive.uses}),
-        "plp": plp_cell(drive.plp_hints, str(drive.drive_model) in trusted),
-        "toggle_refusal": drive.toggle_refusal or _must_stay_off(drive),
-    }
 
 
 def _must_stay_off(drive: DriveReport) -> str:

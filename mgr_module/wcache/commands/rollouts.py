@@ -7,7 +7,6 @@ from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
 from ..core import codec
 from ..core.change.change import ChangeStatus
-from ..core.change.gate.evidence import Sums
 from ..core.change.preconditions import NEEDED, faults
 from ..core.change.rollout import RolloutMachine
 from ..core.change.rollout_state import Rollout, RolloutStatus
@@ -50,7 +49,16 @@ def rollout(world: World, plan_id: str) -> Dict[str, Any]:
         "judgement": None if judged is None else {
             **codec.to_plain(judged), "words": judged.words,
         },
-        "evidence": [_evidence(item) for item in plan.evidence],
+        # what all steps of a kind say together, with a 95% interval
+        "evidence": [
+            {
+                "kind": item.kind, "of": item.of, "steps": item.steps, "drives": item.drives,
+                "ratio": round(math.exp(told.mean), 3),
+                "low": round(math.exp(told.low(0.025)), 3),
+                "high": round(math.exp(told.high(0.025)), 3),
+            }
+            for item in plan.evidence for told in [item.difference]
+        ],
         "next_step": None if machine.over else dict(zip(("size", "why"), machine.next_step())),
         "harm_s": round(plan.harm.spent_s, 1), "harm_max_s": plan.harm_max_s,
         "waiting_for": list(machine.waits_for),
@@ -71,16 +79,6 @@ def _trial(trial: Trial, now_s: float) -> Dict[str, Any]:
         "trial_id": trial.job_id, "plan_id": trial.plan_id, "status": trial.status,
         "reason": trial.reason, "words": words, "fraction": round(fraction, 4),
         "shown_by": trial.shown_by,
-    }
-
-
-def _evidence(item: Sums) -> Dict[str, Any]:
-    """What all steps of a kind say together, with a 95% interval."""
-    told = item.difference
-    return {
-        "kind": item.kind, "of": item.of, "steps": item.steps, "drives": item.drives,
-        "ratio": round(math.exp(told.mean), 3), "low": round(math.exp(told.low(0.025)), 3),
-        "high": round(math.exp(told.high(0.025)), 3),
     }
 
 

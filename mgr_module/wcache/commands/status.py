@@ -15,8 +15,9 @@ from ..core.cluster import ClusterState, SlowOsd
 from ..core.fleet import claims
 from ..core.model import Severity
 from ..core.text import duration, many, named, ticked, typed, when
-from ..core.verdict.outlook import Backlog, Outlook
+from ..core.verdict.outlook import Backlog
 from ..engine.world import World
+from ..services.outlook import Situation, next_step
 from .drives import flushed
 from .hosts import FleetView, HostView
 from .tables import NUMBER, Column, listing
@@ -210,17 +211,18 @@ def _of_model(one: Mapping[str, Any]) -> str:
     )
 
 
-def summary(found: Outlook, following: str) -> Dict[str, Any]:
-    """The sentence and its figures as plain data."""
+def summary(now: Situation) -> Dict[str, Any]:
+    """The sentence and its figures as plain data, and the command that follows."""
+    found = now.outlook
     return {
-        "text": found.text, "next": following, "drive_models": found.models,
+        "text": found.text, "next": next_step(now), "drive_models": found.models,
         "drives": found.drives, "cache_off": _side(found.off), "cache_on": _side(found.on),
         "right": found.right, "undecided": found.undecided, "unmeasured": found.unmeasured,
         "went_back": found.went_back, "fixed": found.fixed, "simulated": found.simulated,
     }
 
 
-def _side(found: Backlog) -> Dict[str, Any]:
+def _side(found: Backlog) -> Dict[str, Optional[float]]:
     return {
         "drive_models": found.models, "drives": found.drives, "times_low": found.times_low,
         "times_high": found.times_high,

@@ -34,7 +34,7 @@ from ..engine.storing.archive import RECORD
 from ..engine.world import World
 from ..knobs.registry import advice_on
 from ..services.guards import require_scope
-from ..services.outlook import Situation, next_step
+from ..services.outlook import Situation
 from . import status, tables
 from .campaigns import head
 from .findings import FindingViews
@@ -60,7 +60,9 @@ class Views:
         self.record = partial(engine.ports.archive.get, RECORD)
         self.entries = engine.history
         self.knobs = service.planners.values()
-        self.recommended = Recommended(self.knobs, service.auto.held, self._summary)
+        self.recommended = Recommended(
+            self.knobs, service.auto.held, lambda world: summary(self.situation(world))
+        )
 
     def warm(self) -> None:
         """Look at all stored reports once, so that the first `status` need not."""
@@ -80,7 +82,7 @@ class Views:
         held = self._service.measuring(world)
         fleet = self._findings.hosts(world)
         return {
-            "summary": self._summary(world),
+            "summary": summary(self.situation(world)),
             "frozen": world.frozen,
             "throwaway_cluster": world.options.throwaway_cluster,
             "agents": {
@@ -117,10 +119,6 @@ class Views:
     def situation(self, world: World, about: Tuple[str, ...] = ()) -> Situation:
         """What `next:` goes by."""
         return Situation(world, self._service.outlook, self._service.auto.state.modes, about)
-
-    def _summary(self, world: World) -> Dict[str, Any]:
-        now = self.situation(world)
-        return summary(now.outlook, next_step(now))
 
     def under_way(self) -> Dict[str, Tuple[str, float]]:
         """Open campaigns, rollouts and trials: event id to (message, fraction done)."""
