@@ -55,7 +55,8 @@ def plan(world: World, knobs: Collection[Planner], plan_id: str) -> Dict[str, An
     for row, change in zip(plain["changes"], machine.rollout.changes):
         if change.action_id in moved:
             row["manual"] = []  # what is not done by a plan is not done by hand either
-        row["ratio"] = change.ratio
+        before_us, after_us = change.before_us, change.after_us
+        row["ratio"] = before_us / after_us if before_us and after_us else None
         row["written_since"] = _written_since(world, change)
     plain["waiting_for"] = list(machine.waits_for)
     plain["stale_keys"] = stale_keys_of(knobs, world, machine.rollout)

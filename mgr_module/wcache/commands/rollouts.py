@@ -126,7 +126,9 @@ def progress(machine: RolloutMachine, now_s: float) -> Tuple[str, float]:
     if rollout.missed:
         return f"{said}: waiting", left.fraction
     wave = f"wave {_wave_now(rollout)} of {len(rollout.waves)}"
-    return f"{said}: {wave}, {left.words}", left.fraction
+    text = between(left.least_s, left.most_s)
+    about = "" if " to " in text else "about "
+    return f"{said}: {wave}, {about}{text} left", left.fraction
 
 
 def _wave_now(rollout: Rollout) -> int:

@@ -29,7 +29,7 @@ def test_changes_that_help_are_applied_and_proven_in_order():
     mgr.finish()
     assert mgr.machine.rollout.status is RolloutStatus.DONE
     assert mgr.log == [("ApplyRequest", "domain-0"), ("ApplyRequest", "domain-1")]
-    assert [c.ratio for c in mgr.machine.rollout.changes] == [5.0, 5.0]
+    assert [c.before_us / c.after_us for c in mgr.machine.rollout.changes] == [5.0, 5.0]
     assert all(c.bytes_written == 8192 for c in mgr.machine.rollout.changes)
 
 

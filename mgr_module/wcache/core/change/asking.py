@@ -15,6 +15,8 @@ from typing import List, Tuple
 
 from .. import events
 from ..codec import one_line
+from ..model import Role
+from ..protocol import MeasureRequest
 from .change import TOUCHED, Change, ChangeStatus
 from .gate.gate_state import GateStep
 from .gate.harm import Harm
@@ -28,8 +30,10 @@ ASKED_BACK = "an admin asked for it"
 
 
 @dataclass
-class RollingBack(RolloutBase):
-    """Takes changes back: of a whole plan, or of the wave under way."""
+class Asking(RolloutBase):
+    """Asks for what comes next; what is answered is the machine's."""
+
+    # ---- backwards
 
     @property
     def _in_doubt(self) -> Tuple[int, ...]:
@@ -140,11 +144,6 @@ class RollingBack(RolloutBase):
         self._silent_since_s = self._now_s
         return [events.Note(f"the rollback waits for a probe: {detail}", "warning")]
 
-
-@dataclass
-class Asking(RollingBack):
-    """Asks for what comes next; what is answered is the machine's."""
-
     # ---- forwards
 
     def _go_on(self) -> List[events.Action]:
@@ -214,12 +213,19 @@ class Asking(RollingBack):
         return self._apply()
 
     def _measure(self, phase: Phase) -> List[events.Action]:
-        request = self.rollout.measure(self._one)
-        if request is None:  # reading it back is all the check there is
+        rollout, change = self.rollout, self._one
+        if change.load_point is None or not change.measured:
+            # reading it back is all the check there is
             return self._check() if phase is Phase.BEFORE else self._applied("as read back")
-        if not isinstance(request, events.LoadRequest):
-            return [self._ask(request, phase)]
+        if change.measured_by_probe:
+            return [self._ask(MeasureRequest(
+                change.domain_id, change.osd_id, change.load_point, rollout.count
+            ), phase)]
         self.phase = phase
+        request = events.LoadRequest(
+            change.osd_id, change.load_point, Role.BLOCK, rollout.count, rollout.period_s,
+            rollout.latency_limit_ms,
+        )
         return [events.MeasureLoad(self._new_token(), request)]
 
     def _applied(self, latency: str) -> List[events.Action]:

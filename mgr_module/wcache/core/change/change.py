@@ -207,12 +207,6 @@ class Change(OfDriveKind):
     # ---- how far it has come
 
     @property
-    def ratio(self) -> Optional[float]:
-        """Latency before over latency after: above 1, the change helped."""
-        before_us, after_us = self.before_us, self.after_us
-        return before_us / after_us if before_us and after_us else None
-
-    @property
     def only_lasts(self) -> bool:
         """Whether nothing is toggled: what is there is only to last."""
         return self.setting.only_lasts

@@ -34,7 +34,6 @@ from .gate.judge import (
     level_known,
     load_of,
     load_of_any,
-    look_at,
 )
 from .preconditions import illness_of, words
 from .rollout_base import Phase
@@ -270,7 +269,7 @@ class Gating(Asking):
         self._blocks_at_s = self._now_s
         self._await_block()
         if after:
-            return self._judge_step() if look_at(len(self._blocks)) else []
+            return self._judge_step() if len(self._blocks) in LOOKS else []
         return self._judge_load() if self._enough_before() else []
 
     def _forget_step(self) -> None:

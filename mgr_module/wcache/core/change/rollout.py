@@ -4,7 +4,7 @@ Sans-I/O, and the same for every knob; what is asked for a setting is in `settin
 goes wave by wave (`waves`): see that the preconditions hold (`preconditions`), take blocks of
 clients' load (`gating`), read what is there and store it, change it (it is read back), and
 judge the step by blocks beside unchanged OSDs.  What has no such load is measured before and
-after each change.  What made things worse goes back at once (`rolling_back`), and the rollout
+after each change.  What made things worse goes back at once (`asking`), and the rollout
 stops there; the first change is the canary and is watched longer.
 
 What an answer, a look at the cluster, and the time mean in each phase stands in `ANSWERED`,

@@ -7,12 +7,9 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
 from itertools import accumulate
-from typing import ClassVar, Dict, FrozenSet, Iterable, Optional, Sequence, Set, Tuple, Union
+from typing import ClassVar, Dict, FrozenSet, Iterable, Optional, Sequence, Set, Tuple
 
-from ..events import LoadRequest
 from ..loads import OSDS_MAX
-from ..model import Role
-from ..protocol import MeasureRequest
 from ..record import Precondition
 from ..setting.domain_settings import CacheModeSetting, OptionSetting
 from ..setting.setting import Ask, Warrant
@@ -189,19 +186,6 @@ class Rollout:
             for edit in item.edits
         ])
 
-    def measure(self, change: Change) -> Union[MeasureRequest, LoadRequest, None]:
-        """Say what measures an OSD before and after; None where it is read back and no more."""
-        if change.load_point is None or not change.measured:
-            return None
-        if change.measured_by_probe:
-            return MeasureRequest(
-                change.domain_id, change.osd_id, change.load_point, self.count
-            )
-        return LoadRequest(
-            change.osd_id, change.load_point, Role.BLOCK, self.count, self.period_s,
-            self.latency_limit_ms,
-        )
-
     @property
     def rolling_back(self) -> bool:
         """Whether changes are taken back now."""
@@ -217,7 +201,10 @@ class Rollout:
 
     def proven_least(self, indices: Iterable[int]) -> int:
         """Return how many changes are proven of the kind of which the fewest are, of these."""
-        return Proofs(self.evidence).least(hosts_of(self.changes[index] for index in indices))
+        hosts: Dict[str, Set[str]] = {}
+        for change in (self.changes[index] for index in indices):
+            hosts.setdefault(change.pooled_as, set()).add(change.hostname)
+        return Proofs(self.evidence).least(hosts)
 
     @property
     def touched(self) -> Tuple[Change, ...]:
@@ -346,14 +333,6 @@ class Rollout:
             at = self._statuses.index(status, at + 1)
             found.append(at)
         return tuple(found)
-
-
-def hosts_of(changes: Iterable[Change]) -> Dict[str, Set[str]]:
-    """Return the hosts of some changes by their kind."""
-    hosts: Dict[str, Set[str]] = {}
-    for change in changes:
-        hosts.setdefault(change.pooled_as, set()).add(change.hostname)
-    return hosts
 
 
 def not_lasting(rollout: Rollout) -> Tuple[int, ...]:

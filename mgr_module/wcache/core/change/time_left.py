@@ -33,13 +33,7 @@ class TimeLeft:
     least_s: float
     most_s: float
     fraction: float
-    expected_s: float = 0.0
-
-    @property
-    def words(self) -> str:
-        """For people."""
-        text = between(self.least_s, self.most_s)
-        return f"{text} left" if " to " in text else f"about {text} left"
+    expected_s: float
 
 
 def between(least_s: float, most_s: float) -> str:

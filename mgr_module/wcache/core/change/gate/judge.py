@@ -173,11 +173,6 @@ def level_known(
     return known
 
 
-def look_at(blocks_after: int) -> bool:
-    """Whether it is judged after so many blocks."""
-    return blocks_after in LOOKS
-
-
 def judge_all(
     before: Sequence[Block], after: Sequence[Block], kinds: Mapping[str, Sequence[int]],
     controls: Sequence[int], *, reads: bool = False, look: int = 1,
