@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import threading
 import time
-from dataclasses import dataclass
 from typing import Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from ..core.loads import (
@@ -59,12 +58,12 @@ class CommitLimit:
 
     def look(self, osd_id: int, now: Counters, asked_s: float) -> str:
         """Why it is past the limit, or "".  `asked_s`: the clock before the OSD was asked."""
-        before = self._last.get(osd_id)
+        since = gained(self._last.get(osd_id, {}), now)
         self._last[osd_id] = now
-        mean = None if before is None else mean_ms(before, now)
-        if mean is not None and mean > self._limit_ms:
+        mean_ms = 0.0 if since is None else 1e3 * since[0] / since[1]
+        if mean_ms > self._limit_ms:
             return (
-                f"osd.{osd_id} took {mean:.0f} ms, past the limit of {self._limit_ms:.0f} ms"
+                f"osd.{osd_id} took {mean_ms:.0f} ms, past the limit of {self._limit_ms:.0f} ms"
             )
         return self._stalled(osd_id, now, asked_s)
 
@@ -93,12 +92,6 @@ def in_flight(counters: Counters) -> int:
     return 0 if begun is None or committed is None else begun[1] - committed
 
 
-def mean_ms(before: Counters, after: Counters) -> Optional[float]:
-    """The mean of what was committed between two looks; None where nothing was."""
-    found = gained(before, after)
-    return None if found is None else 1e3 * found[0] / found[1]
-
-
 def gained(
     before: Counters, after: Counters, names: Sequence[str] = COMMIT_COUNTERS
 ) -> Optional[Tuple[float, int]]:
@@ -119,14 +112,6 @@ def _commits(counters: Counters) -> Optional[int]:
     return None if pair is None else pair[1]
 
 
-@dataclass(frozen=True)
-class Question:
-    """A question to an OSD: when it was put, and what may become its answer."""
-
-    at_s: float
-    answer: Reply
-
-
 class BlockWatch:
     """Takes the blocks of one request; `ask` sends for the counters, `read` understands them.
 
@@ -145,7 +130,7 @@ class BlockWatch:
         self._is_up = is_up
         self._clock = clock
         self._limit = CommitLimit(request.latency_limit_ms, clock)
-        self._asked: Dict[int, Question] = {}
+        self._asked: Dict[int, Tuple[float, Reply]] = {}  # when, and what may be its answer
         self._witnesses: Dict[int, Reply] = {}
         self._looked_s = 0.0
         self.silent = False  # it ended since an OSD did not answer
@@ -184,16 +169,16 @@ class BlockWatch:
         looked = [osd_id for osd_id in osd_ids if self._put(osd_id, edge)]
         found: Dict[int, Counters] = {}
         for osd_id in looked:
-            asked = self._asked[osd_id]
-            if not asked.answer.wait(max(0.0, until_s - self._clock())):
+            asked_s, answer = self._asked[osd_id]
+            if not answer.wait(max(0.0, until_s - self._clock())):
                 continue
             del self._asked[osd_id]
-            counters = self._read(asked.answer.out)
+            counters = self._read(answer.out)
             if counters is None:
                 continue
             found[osd_id] = counters
             if osd_id in self._request.treated:
-                slow = self._limit.look(osd_id, counters, asked.at_s)
+                slow = self._limit.look(osd_id, counters, asked_s)
                 if slow:
                     return found, slow
         silent = (self._silent(o) for o in self._request.treated if o in self._asked)
@@ -208,22 +193,22 @@ class BlockWatch:
             self._asked.pop(osd_id, None)
             return False
         asked = self._asked.get(osd_id)
-        if asked is None or asked.answer.wait(0.0):  # too late for the look before this one
-            self._asked[osd_id] = Question(self._clock(), self._ask(osd_id, edge))
+        if asked is None or asked[1].wait(0.0):  # too late for the look before this one
+            self._asked[osd_id] = self._clock(), self._ask(osd_id, edge)
         return True
 
     def _silent(self, osd_id: int) -> str:
         """Why it is past the limit: it has not answered for longer, and others do."""
-        asked, limit_ms = self._asked[osd_id], self._request.latency_limit_ms
-        if 1e3 * (self._clock() - asked.at_s) <= limit_ms or not self._is_up(osd_id):
+        (asked_s, answer), limit_ms = self._asked[osd_id], self._request.latency_limit_ms
+        if 1e3 * (self._clock() - asked_s) <= limit_ms or not self._is_up(osd_id):
             return ""
         everyone = (*self._request.treated, *self._request.controls)
         others = [self._witness(o) for o in everyone if o != osd_id and self._is_up(o)]
         until_s = self._clock() + (ANSWER_S if others else LAST_CHANCE_S)
-        while not asked.answer.wait(LAST_CHANCE_S):
+        while not answer.wait(LAST_CHANCE_S):
             answers = any(other.wait(0.0) for other in others)
             if answers or not others:
-                silent_ms = 1e3 * (self._clock() - asked.at_s)
+                silent_ms = 1e3 * (self._clock() - asked_s)
                 self.silent = True
                 beside = " while other OSDs do" if others else ""
                 return (
@@ -283,7 +268,6 @@ class CephBlocks:
         self, token: str, request: BlocksRequest, on_block: Callable[[Block], None],
         on_end: Callable[[str, bool, bool], None],
     ) -> None:
-        """See BlockRunner; in a thread."""
         cancel = self._cancels[token] = threading.Event()
 
         def run() -> None:

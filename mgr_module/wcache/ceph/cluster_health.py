@@ -48,23 +48,6 @@ class HealthSeen:
     recorded: Tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class InWork:
-    """What an admin has set a flag on, as for work on it."""
-
-    osds: FrozenSet[int]
-    nodes: FrozenSet[str]  # of CRUSH, by name
-    classes: FrozenSet[str]
-
-
-def no_quorum_if_one_more_goes(mons: int, in_quorum: int) -> bool:
-    """Whether a mon is missing and the cluster stops with the next one.
-
-    All mons there is no case of it, however few they are: one, or two.
-    """
-    return in_quorum < mons and in_quorum - 1 < mons // 2 + 1
-
-
 def judged(checks: Any) -> HealthSeen:
     """What all checks say, as `get("health")` of a mgr has them.
 
@@ -137,10 +120,12 @@ def flags_of(osd_map: Mapping[str, Any]) -> Tuple[Tuple[str, ...], Tuple[str, ..
     return _few(forbids), _few({flag for flag, scope in scopes.items() if scope not in known})
 
 
-def in_work(osd_map: Mapping[str, Any]) -> InWork:
-    """What an admin keeps from coming up, going down or out, as for work on it."""
+def in_work(
+    osd_map: Mapping[str, Any]
+) -> Tuple[FrozenSet[int], FrozenSet[str], FrozenSet[str]]:
+    """OSDs, names of CRUSH and classes that an admin keeps from coming up, or going down or out."""
     rows = osd_map.get("osds", ())
-    return InWork(
+    return (
         frozenset(int(row["osd"]) for row in rows if _flagged(row.get("state", ()))),
         _names_flagged(osd_map.get("crush_node_flags")),
         _names_flagged(osd_map.get("device_class_flags")),
@@ -200,12 +185,15 @@ def _of_summary(text: str) -> Tuple[FrozenSet[int], bool]:
 
 
 def _mons_at_risk(check: Mapping[str, Any]) -> bool:
-    """Of MON_DOWN; also where its words cannot be read."""
+    """Of MON_DOWN, whether the cluster stops with the next mon; also where it cannot be read.
+
+    All mons there is no case of it, however few they are: one, or two.
+    """
     matched = _MONS.match(_summary(check))
     if not matched:
         return True
     missing, mons = int(matched.group(1)), int(matched.group(2))
-    return no_quorum_if_one_more_goes(mons, mons - missing)
+    return missing > 0 and mons - missing - 1 < mons // 2 + 1
 
 
 def _hosts_named(check: Mapping[str, Any]) -> FrozenSet[str]:

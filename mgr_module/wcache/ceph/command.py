@@ -100,7 +100,6 @@ class Reply:
         self._event.set()
 
     def wait(self, timeout_s: float) -> bool:
-        """Whether the answer has come."""
         return self._event.wait(timeout_s)
 
 

@@ -33,7 +33,7 @@ from ..core.verdict.load_profile import WorkCounters, work_counters
 from .blocks import ALL, ANSWER_S, COMMITS, CommitLimit
 from .command import COMMAND_TIMEOUT_S, CommandFailed, Osds
 from .compat import Counters, bench_seconds, commit_counters, counters_in
-from .osd_options import CapacityBench
+from .osd_options import bench_capacity
 
 # How often a period of the OSD's own traffic is checked against the latency limit.
 CHECK_EVERY_S = 0.5
@@ -104,7 +104,7 @@ class CephLoads:
                     return self._traffic_parts(request, cancel), ""
                 return self._traffic(request, cancel), ""
             if request.load_point is LoadPoint.OSD_BENCH_CAPACITY:
-                return CapacityBench(self.osds, self._command).call(request), ""
+                return bench_capacity(self.osds, self._command, request), ""
             return self._bench(request, cancel), ""
         except CommandFailed as error:
             return LoadSamples(0.0), str(error)
@@ -199,7 +199,7 @@ class CephLoads:
         return found
 
     def work(self, osd_id: int) -> Optional[WorkCounters]:
-        """The `WorkReader` port: what an OSD did since it started; None if it says nothing."""
+        """What an OSD did since it started; None if it says nothing."""
         if not self.osds.is_up(osd_id):
             return None
         try:

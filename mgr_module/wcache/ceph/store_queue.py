@@ -59,7 +59,6 @@ class StoreQueue:
     # ---- the thread
 
     def start(self) -> None:
-        """Begin to write."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, daemon=True, name="wcache-store")
             self._thread.start()

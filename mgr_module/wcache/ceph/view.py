@@ -122,7 +122,6 @@ class CephView:
         )
 
     def is_up(self, osd_id: int) -> bool:
-        """Whether an OSD is up."""
         osd = self.cluster().osds.get(osd_id)
         return osd is not None and osd.up
 
@@ -234,10 +233,10 @@ def _by_map(
     hosts: FrozenSet[str],
 ) -> None:
     """How full OSDs are, and those on which somebody works."""
-    work = in_work(osd_map)
-    places = work.nodes | hosts
-    for osd_id, osd in osds.items() if places or work.classes or work.osds else ():
-        if osd_id in work.osds or osd.device_class in work.classes or any(
+    ids, nodes, classes = in_work(osd_map)
+    places = nodes | hosts
+    for osd_id, osd in osds.items() if places or classes or ids else ():
+        if osd_id in ids or osd.device_class in classes or any(
             name in places for _, name in osd.location
         ):
             ill.setdefault(osd_id, "has a flag such as noout, or its host is in maintenance")
