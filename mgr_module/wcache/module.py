@@ -85,7 +85,7 @@ class Module(MgrModule):
         self._store = StoreQueue(KvStore(CephKeys(self)))
         archive = Archive(self._store)
         self._load_watch = LoadWatch(
-            reader=loads, archive=archive, world=lambda: self._engine.world(),
+            work=loads.work, archive=archive, world=lambda: self._engine.world(),
             log=self.log.warning,
         )
         self._engine = Engine(Ports(

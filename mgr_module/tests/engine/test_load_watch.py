@@ -57,7 +57,7 @@ def watch(results, reader, shelf=None, osds=None):
         return now
 
     found = LoadWatch(
-        reader=reader, archive=Archive(shelf or MemoryStore()), world=world,
+        work=reader.work, archive=Archive(shelf or MemoryStore()), world=world,
         log=lambda text: None,
     )
     found.world = world

@@ -190,7 +190,7 @@ def test_an_order_is_given_only_by_whoever_has_the_lock():
 def test_advice_on_loads_is_worked_out_under_the_lock_by_the_look_alone():
     mgr = measured()
     watch = LoadWatch(
-        reader=None, archive=mgr.inside.archive, world=mgr.engine.world, log=print
+        work=None, archive=mgr.inside.archive, world=mgr.engine.world, log=print
     )
     watch._profiles = {0: LoadProfile(())}
     mgr.profiles_of = watch.profiles

@@ -36,7 +36,7 @@ def drives(world: World, within: Optional[str] = None) -> Dict[str, Any]:
 
     def row_of(item: Tuple[str, DriveReport]) -> Dict[str, Any]:
         name, drive = item
-        age_s = world.report_age_s(name)
+        at_s = world.reported_at_s.get(name)
         return {
             **codec.to_plain(drive),
             "hostname": name, "leased": (name, drive.domain_id) in world.leased,
@@ -45,7 +45,7 @@ def drives(world: World, within: Optional[str] = None) -> Dict[str, Any]:
             "osds": sorted({use.osd_id for use in drive.uses}),
             "plp": plp_cell(drive.plp_hints, str(drive.drive_model) in trusted),
             "toggle_refusal": drive.toggle_refusal or _must_stay_off(drive),
-            "reported_s_ago": None if age_s is None else round(age_s, 1),
+            "reported_s_ago": None if at_s is None else round(world.now_s - at_s, 1),
         }
 
     found = [

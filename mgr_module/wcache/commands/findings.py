@@ -247,7 +247,7 @@ def the_module(world: World) -> Iterator[Finding]:
     trouble = world.store_error or world.trouble
     if trouble:
         yield Finding(FindingCode.STORE_FAILED, Severity.ERROR, "mgr", trouble)
-    if world.stuck:
+    if world.unticked_s > world.options.lease_ttl_s:
         said = f"stuck for {world.unticked_s:.0f} s; no lease is renewed until it resumes"
         yield Finding(FindingCode.INTERNAL_ERROR, Severity.ERROR, "mgr", said)
     for owner, reason in world.broken.items():

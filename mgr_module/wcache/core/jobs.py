@@ -51,10 +51,6 @@ class Job(Protocol):
     """
 
     @property
-    def state(self) -> Any:
-        """Where it stands, as it is stored."""
-
-    @property
     def over(self) -> bool:
         """Whether nothing is under way and nothing waits for an admin."""
 
@@ -103,6 +99,10 @@ class Trial(Job, Protocol):
 
     One that is abandoned, or was stored under way, takes everything back at `Begin`.
     """
+
+    @property
+    def state(self) -> Any:
+        """Where it stands, as it is stored."""
 
     @property
     def job_id(self) -> str:

@@ -183,7 +183,7 @@ def look(
         or (f"the next report of {named(awaited, 3)} is awaited" if awaited else ""),
         ended={owner: end for owner, end in ends if end is not None},
         waits=waiting, of_plans=frozenset(world.of_plans),
-        knobs=frozenset(change.knob for plan in plans for change in plan.config_changes),
+        knobs=frozenset(change.setting.knob for plan in plans for change in plan.config_changes),
         under_way=_under_way(world, waiting), wishes=tuple(wishes),
         went_back=_went_back(world), without=tuple(world.unreported(waited_for=False)),
     )

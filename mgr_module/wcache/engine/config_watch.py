@@ -50,7 +50,6 @@ class Repeating:
         self.stopped = False
 
     def start(self) -> None:
-        """Begin."""
         self._thread = threading.Thread(target=self._work, daemon=True, name=self._name)
         self._thread.start()
 

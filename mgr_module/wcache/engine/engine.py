@@ -167,7 +167,6 @@ class Engine(Orders):
             return bool(self.reserved or begun_jobs(self.rollouts) or open_jobs(self.runs))
 
     def history(self) -> List[HistoryEntry]:
-        """The lines of the audit log."""
         with self.orders():
             return self.audit.all()
 

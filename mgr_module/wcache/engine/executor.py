@@ -113,7 +113,6 @@ class Executor(Shared):
             raise RuntimeError("an order is given without the engine's lock")
 
     def prune(self) -> None:
-        """Forget what is beyond the bounds."""
         self.persistence.prune(
             self.campaigns, self.runs, self.analyses.results, self.rollouts,
         )
@@ -126,7 +125,6 @@ class Executor(Shared):
     # ---- machines
 
     def machine(self, owner: str) -> Optional[Machine]:
-        """The run, rollout or trial of that id."""
         return self.runs.get(owner) or self.rollouts.get(owner) or self.trials.get(owner)
 
     def feed(self, owner: str, event: events.Event) -> None:

@@ -37,10 +37,20 @@ RESTORE_EVERY_S = 60.0
 MEMORY_EVERY_S = 2.0
 
 
+def lease_key(domain_id: str) -> str:
+    """The journal's entry of a lease of a cache domain."""
+    return f"{EntryKind.LEASE.value}/{domain_id}"
+
+
+def leased_by(report: HostReport, domain_id: str) -> bool:
+    """Whether the journal of a host's probe has an entry of a lease of a cache domain."""
+    return any(note.key == lease_key(domain_id) for note in report.journal)
+
+
 def key_of(request: Request) -> Optional[str]:
     """The journal's entry that a request goes back to; None where it does something else."""
     if isinstance(request, ReleaseRequest):
-        return f"{EntryKind.LEASE.value}/{request.domain_id}"
+        return lease_key(request.domain_id)
     if isinstance(request, RollbackRequest):
         return f"{EntryKind.ACTION.value}/{request.action_id}"
     return None
@@ -124,14 +134,6 @@ class Hosts:
         )
         return age_of(self.reports.keys(), self.reported_at_s, now_s)
 
-    def holds_no_lease(self, hostname: str, domain_id: str) -> bool:
-        """Whether the probe's journal is known, and has no entry of a lease of the domain."""
-        report = self.reports.get(hostname)
-        if report is None or hostname not in self.journal_known:
-            return False
-        key = f"{EntryKind.LEASE.value}/{domain_id}"
-        return all(note.key != key for note in report.journal)
-
     def give(self, hostname: str, epoch: str, request: Request) -> Task:
         """A new task for the host that no machine waits for."""
         self._looks += 1
@@ -167,7 +169,6 @@ class Hosts:
             del self.tasks[hostname]
 
     def forget(self, hostname: str) -> None:
-        """Drop a host that is gone."""
         self.agents.forget(hostname)
         self.reports.pop(hostname, None)
         self.reported_at_s.pop(hostname, None)

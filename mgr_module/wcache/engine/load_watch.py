@@ -9,7 +9,7 @@ OSD itself and may take long: they have a thread of their own, and nothing waits
 from __future__ import annotations
 
 import threading
-from typing import Callable, Dict, Iterator, List, Optional, Protocol, Tuple
+from typing import Callable, Dict, Iterator, List, Optional, Tuple
 
 from ..core.errors import WcacheError
 from ..core.verdict.load_profile import LoadProfile, WorkCounters, add, bound
@@ -24,21 +24,17 @@ OSDS_MAX = 128
 STORE_EVERY = 6  # readings; an hour is lost at worst
 
 
-class WorkReader(Protocol):
-    """Port: the counters of a real OSD."""
-
-    def work(self, osd_id: int) -> Optional[WorkCounters]:
-        """What an OSD's counters say now; None where it cannot be read."""
-
-
 class LoadWatch:
-    """Load profiles by OSD, read in a thread of their own and stored hourly."""
+    """Load profiles by OSD, read in a thread of their own and stored hourly.
+
+    `work` says what an OSD's counters are now; None where they cannot be read.
+    """
 
     def __init__(
-        self, *, reader: WorkReader, archive: Archive, world: Callable[[], World],
-        log: Callable[[str], None],
+        self, *, work: Callable[[int], Optional[WorkCounters]], archive: Archive,
+        world: Callable[[], World], log: Callable[[str], None],
     ) -> None:
-        self._reader = reader
+        self._work = work
         self._archive = archive
         self._world = world
         self._log = log
@@ -52,7 +48,6 @@ class LoadWatch:
         self.start, self.close = self._repeating.start, self._repeating.close
 
     def load(self) -> None:
-        """Take up the stored profiles."""
         with self._lock:
             self._profiles = self._archive.numbered(PROFILE)
 
@@ -96,7 +91,7 @@ class LoadWatch:
         for osd_id in ids:
             if self._repeating.stopped:
                 return
-            now = self._reader.work(osd_id) if osd_id in osds else None
+            now = self._work(osd_id) if osd_id in osds else None
             if now is None:
                 continue
             uuid = osds[osd_id].uuid

@@ -254,7 +254,6 @@ class ProbeCalls:
     # ---- what it hears
 
     def lease_of(self, hostname: str) -> Optional[Lease]:
-        """The lease that a run holds on a host."""
         for machine in self._engine.runs.values():
             if machine.holds_lease and machine.spec.hostname == hostname:
                 spec = machine.spec

@@ -119,7 +119,7 @@ def touched_by(rollout: Rollout, cluster: ClusterState) -> Touched:
     compares = not rollout.missed or bool(rollout.all_in(ChangeStatus.MADE))
     return Touched(
         frozenset(change.hostname for change in drives), frozenset(osds),
-        frozenset(change.knob for change in values),
+        frozenset(change.setting.knob for change in values),
         frozenset(rollout.step.controls if compares else ()),
     )
 

@@ -20,7 +20,7 @@ from typing import Dict, Iterable, List, Mapping, Optional, Set, Tuple
 
 from ..core.change.change import ChangeStatus
 from ..core.codec import one_line
-from ..core.drive.journal import Acceptance, Acceptances, EntryKind
+from ..core.drive.journal import Acceptance, Acceptances
 from ..core.drive.prior import entry_differs, states_by_id
 from ..core.events import Begin, Event, Halt
 from ..core.experiment.leased_run import BACK
@@ -29,7 +29,7 @@ from ..core.fleet.disputes import Dispute, Key, disputes
 from ..core.host_report import HostReport
 from ..core.model import DriveState, mode_of
 from ..core.protocol import AcceptRequest, Notice, ReleaseRequest, Request, StateOutcome
-from .hosts import RESTORE_EVERY_S
+from .hosts import RESTORE_EVERY_S, leased_by
 from .persistence import StatePersistence
 from .storing.archive import ACCEPTED
 from .under_way import Shared
@@ -103,7 +103,7 @@ class Unrestored:
         changed: List[Learned] = []
         for run_id, machine in self._shared.runs.items():
             for domain_id in _owed(machine, report.hostname):
-                if machine.state.dispute or _has_entry(report, domain_id):
+                if machine.state.dispute or leased_by(report, domain_id):
                     continue  # nobody knows, or the probe itself is not done with it
                 prior = machine.state.prior_of(domain_id)
                 differs, where = prior.differs(read), (run_id, domain_id)
@@ -158,7 +158,7 @@ class Unrestored:
         for machine in self._shared.runs.values():
             for domain_id in _owed(machine, hostname):
                 known = not machine.state.dispute and (
-                    _has_entry(report, domain_id) or self._may_restore(machine, domain_id, read)
+                    leased_by(report, domain_id) or self._may_restore(machine, domain_id, read)
                 )
                 if known and domain_id in here and self._asks(
                     "restore", (hostname, domain_id), now_s
@@ -265,11 +265,6 @@ class Unrestored:
                 plan.rollout = replace(plan.rollout, changes=changes)
                 changed.append(owner)
         return changed
-
-
-def _has_entry(report: HostReport, domain_id: str) -> bool:
-    key = f"{EntryKind.LEASE.value}/{domain_id}"
-    return any(note.key == key for note in report.journal)
 
 
 def _owed(machine: RunMachine, hostname: str) -> Iterable[str]:

@@ -46,15 +46,7 @@ from ..core.verdict.recommend import OsdProfiles, PoolKey, Recommendation, recom
 from ..core.verdict.result import Result, TrustedModel, lifted
 from ..deployment.places import Deployment
 from ..options import Options
-from .under_way import (
-    Rollouts,
-    Runs,
-    busy,
-    domains_taken,
-    leased,
-    open_jobs,
-    taken,
-)
+from .under_way import Rollouts, Runs, domains_taken, leased, open_jobs, taken
 
 T = TypeVar("T")
 
@@ -173,11 +165,6 @@ class World:
         """The probe that speaks for a host."""
         return next((item for item in self.agents if item.hostname == hostname), None)
 
-    def report_age_s(self, hostname: str) -> Optional[float]:
-        """How old a host's report is; None where none came that tells of what is there now."""
-        at_s = self.reported_at_s.get(hostname)
-        return None if at_s is None else self.now_s - at_s
-
     def unreported(self, *, waited_for: bool) -> List[str]:
         """Hosts that are heard and have still to report, since something ended on them.
 
@@ -189,11 +176,6 @@ class World:
             name for name in missing
             if (self.now_s < self.awaited_until_s.get(name, math.inf)) is waited_for
         )
-
-    @property
-    def stuck(self) -> bool:
-        """Whether no whole tick was made for as long as a lease lasts."""
-        return self.unticked_s > self.options.lease_ttl_s
 
     @property
     def not_heard(self) -> List[str]:
@@ -216,7 +198,6 @@ class World:
 
     @property
     def open_runs(self) -> List[str]:
-        """Runs that are not over."""
         return open_jobs(self.runs)
 
     @property
@@ -252,7 +233,6 @@ class World:
 
     @Once
     def leased(self) -> FrozenSet[Key]:
-        """The cache domains that experiments hold."""
         return leased(self.runs)
 
     @Once
@@ -262,10 +242,6 @@ class World:
             (change.hostname, change.domain_id) for plan_id in open_jobs(self.rollouts)
             for change in self.rollouts[plan_id].rollout.drive_changes
         )
-
-    def busy(self, hostname: str) -> bool:
-        """Whether a run or a plan has something to do with a host now."""
-        return busy(hostname, self.runs, self.rollouts)
 
     @Once
     def disputes(self) -> Tuple[Dispute, ...]:
@@ -277,7 +253,6 @@ class World:
 
     @property
     def plans(self) -> Sequence[Rollout]:
-        """All plans as they are stored."""
         return [machine.rollout for machine in self.rollouts.values()]
 
     # ---- verdicts

@@ -13,6 +13,7 @@ from ..core.errors import ConflictError, ConsentError, NotFoundError, NotReadyEr
 from ..core.fleet.disputes import Dispute
 from ..core.text import command, typed
 from ..engine.engine import Engine
+from ..engine.under_way import busy
 from ..engine.world import World
 from .guards import would
 
@@ -56,7 +57,7 @@ class AcceptService:
                 )
             if dry_run:
                 return told
-            if world.busy(hostname):
+            if busy(hostname, world.runs, world.rollouts):
                 raise ConflictError(f"something is under way on {hostname}", "wait for its end")
             keys = _keys(world, hostname, domain_id, found) or (pending.keys if pending else ())
             if keys:

@@ -14,8 +14,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from dataclasses import dataclass
-from typing import Any, Callable, Dict, Union
+from typing import Any, Callable, Dict, Tuple, Union
 
 from ..core import across, codec, versions
 from ..core.errors import MalformedError, NotReadyError, RefusedError, WcacheError
@@ -28,40 +27,31 @@ from ..options import Options
 BUCKETS_MAX = 20_000
 
 
-@dataclass
-class _Bucket:
-    left: float
-    at_s: float
-
-
 class TokenBuckets:
     """A bucket for each name.  No clock: the caller gives the time."""
 
     def __init__(self, most: float) -> None:
         self._most = most
-        self._buckets: Dict[str, _Bucket] = {}
+        self._buckets: Dict[str, Tuple[float, float]] = {}  # what is left, and when
 
     def take(self, name: str, cost: float, per_s: float, now_s: float) -> bool:
         """Take `cost` tokens; False, and none taken, where there are too few.
 
         `per_s` come in each second, up to `most`.
         """
-        bucket = self._buckets.get(name)
-        if bucket is None:
+        if name not in self._buckets:
             self._make_room(per_s, now_s)
-            bucket = self._buckets[name] = _Bucket(self._most, now_s)
-        since_s = max(0.0, now_s - bucket.at_s)
-        bucket.left, bucket.at_s = min(self._most, bucket.left + since_s * per_s), now_s
-        if bucket.left < cost:
-            return False
-        bucket.left -= cost
-        return True
+        left, at_s = self._buckets.get(name, (self._most, now_s))
+        left = min(self._most, left + max(0.0, now_s - at_s) * per_s)
+        taken = left >= cost
+        self._buckets[name] = left - cost if taken else left, now_s
+        return taken
 
     def _make_room(self, per_s: float, now_s: float) -> None:
         if len(self._buckets) < BUCKETS_MAX:
             return
         full_s = self._most / per_s
-        kept = {n: b for n, b in self._buckets.items() if now_s - b.at_s < full_s}
+        kept = {n: b for n, b in self._buckets.items() if now_s - b[1] < full_s}
         self._buckets = kept if len(kept) < BUCKETS_MAX else {}
 
 

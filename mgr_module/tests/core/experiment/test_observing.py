@@ -35,6 +35,7 @@ from wcache.core.protocol import (
 from wcache.core.record import LatencyHistogram
 from wcache.engine.run_queue import machine_of
 from wcache.engine.storing.archive import RECORD
+from wcache.engine.under_way import busy
 
 TOUCHING = ("SetModeRequest", "ReleaseRequest", "ApplyRequest", "RollbackRequest")
 
@@ -207,7 +208,8 @@ def test_while_observing_a_host_polls_fast_and_holds_no_lease():
     mgr.step()
     assert [m.under_way for m in mgr.inside.runs.values()].count(True) == 2
     assert not any(m.holds_lease for m in mgr.inside.runs.values())
-    assert all(mgr.engine.world().busy(hostname) for hostname in mgr.probes)
+    world = mgr.engine.world()
+    assert all(busy(hostname, world.runs, world.rollouts) for hostname in mgr.probes)
 
 
 def test_a_silent_probe_ends_what_is_observed_there():

@@ -81,18 +81,12 @@ class RolloutBase:
     # ---- see Job
 
     @property
-    def state(self) -> Rollout:
-        """See Job."""
-        return self.rollout
-
-    @property
     def over(self) -> bool:
         """Whether nothing is under way and nothing waits for an admin."""
         return not self.under_way and not self.paused
 
     @property
     def under_way(self) -> bool:
-        """See Job."""
         return self.rollout.status in (RolloutStatus.RUNNING, RolloutStatus.ROLLING_BACK)
 
     @property
@@ -121,16 +115,13 @@ class RolloutBase:
 
     @property
     def hostnames(self) -> AbstractSet[str]:
-        """See Job."""
         return {change.hostname for change in self.rollout.drive_changes}
 
     @property
     def may_turn_on(self) -> AbstractSet[DriveKind]:
-        """See Job."""
         return turned_on(self.rollout)
 
     def stalled(self, said: str) -> events.Event:
-        """See Job."""
         return events.AgentSilent(said)
 
     def abandoned(self: Machine, reason: str) -> Machine:

@@ -47,7 +47,6 @@ class KeptBlocks:
             return [item for item in self._kept if item.at_s >= at_s]
 
     def keep(self, item: KeptBlock) -> None:
-        """Remember one."""
         with self._lock:
             self._kept.append(item)
             self._values += max(1, len(item.block.osds))

@@ -23,7 +23,6 @@ from typing import (
 from ...core import events
 from ...core.automation.state import outside
 from ...core.change import preconditions
-from ...core.change import preconditions as holding
 from ...core.change.change import Change, ChangeStatus, Verdicts
 from ...core.change.gate.blocks import CONTROLS_MIN
 from ...core.change.gate.evidence import controls_for
@@ -35,6 +34,7 @@ from ...core.fleet.claims import believed
 from ...core.history import AUTO
 from ...core.jobs import Touched
 from ...core.record import Precondition
+from ..hosts import leased_by
 from ..under_way import (
     Shared,
     at_once,
@@ -234,7 +234,10 @@ class Looking:
         change = machine.current
         if change is None or not change.domain_id:
             return True
-        return self._shared.hosts.holds_no_lease(change.hostname, change.domain_id)
+        hosts = self._shared.hosts
+        report = hosts.reports.get(change.hostname)
+        known = change.hostname in hosts.journal_known
+        return known and report is not None and not leased_by(report, change.domain_id)
 
     def _moved(self, machine: RolloutMachine, cluster: ClusterState) -> str:
         """Why what comes next would not be planned like this any more; "" where it would."""
@@ -282,7 +285,7 @@ def _ill(machine: RolloutMachine, cluster: ClusterState) -> Tuple[str, ...]:
     """Which OSDs keep the next changes from being made, and why, in words."""
     if machine.waits_to_judge:
         return tuple(filter(None, (machine.illness_of_step(cluster),)))
-    found = (holding.illness_of(change, cluster) for change in machine.coming)
+    found = (preconditions.illness_of(change, cluster) for change in machine.coming)
     return tuple(filter(None, found))
 
 
@@ -297,4 +300,4 @@ def _may_stop_several(change: Optional[Change], groups: Groups) -> bool:
 
 
 def _toggles(change: Optional[Change]) -> bool:
-    return change is not None and bool(change.domain_id) and not change.only_lasts
+    return change is not None and bool(change.domain_id) and not change.setting.only_lasts

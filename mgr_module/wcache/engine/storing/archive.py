@@ -72,7 +72,6 @@ class StoredKind(Generic[T]):
     proven: bool = True
 
     def key(self, name: Optional[str] = None) -> str:
-        """Return the key of a value."""
         return self.prefix if name is None else f"{self.prefix}/{name}"
 
     def write(self, value: T, name: Optional[str] = None, *, proven: bool = True) -> Write:
@@ -194,7 +193,6 @@ class Archive:
             self._store.write_later(write.key, write.text)
 
     def drop(self, kind: StoredKind[T], name: str) -> None:
-        """Remove a value."""
         self._store.write_later(kind.key(name), None)
 
     def left_out(self, key: str, error: Exception) -> None:
@@ -239,7 +237,6 @@ class Archive:
         return text not in (None, "0")
 
     def set_frozen(self, frozen: bool, done: Done) -> None:
-        """Freeze or thaw."""
         self._store.write(self._whole([Write("frozen", "1" if frozen else "0")]), done)
 
     def put_campaign(
@@ -275,7 +272,6 @@ class Archive:
     def put_period(
         self, run_id: str, experiment: int, slot: AnySlot, period: Period, done: Done
     ) -> None:
-        """Store a finished period."""
         name = f"{run_id}/{experiment}/{slot.stored_index}/{int(slot.second)}"
         self.put(PERIOD, period, done, name)
 

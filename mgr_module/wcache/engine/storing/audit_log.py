@@ -61,7 +61,6 @@ class AuditLog:
         self._told: Dict[str, Dict[str, ChangeStatus]] = {}  # by plan, what its changes had come to
 
     def load(self) -> None:
-        """Take up what was stored."""
         for log in self._lines:
             self._lines[log] = self._archive.numbered(log)
             self._next[log] = self._archive.next_number(log)

@@ -101,8 +101,6 @@ class Head:
 
 @dataclass(frozen=True)
 class Waves:
-    """The waves of a plan."""
-
     VERSION: ClassVar[int] = ROLLOUT_VERSION
     waves: Tuple[Wave, ...] = field(metadata={"max_items": CHANGES_MAX})
 
@@ -117,8 +115,6 @@ class Before:
 
 @dataclass(frozen=True)
 class Changes:
-    """Changes in a row."""
-
     VERSION: ClassVar[int] = ROLLOUT_VERSION
     changes: Tuple[Change, ...]
 
