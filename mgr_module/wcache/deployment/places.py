@@ -74,7 +74,6 @@ class RemovedHosts:
     items: Tuple[str, ...] = field(default=(), metadata={"max_items": NAMES_CHARS_MAX})
 
     def has(self, hostname: str, instance_id: str) -> bool:
-        """Whether this probe's host was removed."""
         return f"{hostname} {instance_id}" in self.items
 
     def but(self, hostname: str) -> RemovedHosts:

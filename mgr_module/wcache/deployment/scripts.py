@@ -156,7 +156,7 @@ def reasons_to_stay(hostname: str, plans: Iterable[Rollout]) -> List[str]:
     found = []
     for plan in plans:
         names = [
-            f"{','.join(change.dev_names) or change.domain_id} is {change.setting.goal}"
+            f"{','.join(change.domain.dev_names) or change.domain_id} is {change.setting.goal}"
             for change in plan.drive_changes
             if change.hostname == hostname and change.status in TOUCHED
         ]
@@ -185,7 +185,7 @@ def what_stays(
             until = " over a power cycle too" if lasts else " until the next power cycle"
             if change.hostname != hostname or change.status not in TOUCHED:
                 continue
-            drives = ",".join(change.dev_names) or change.domain_id
+            drives = ",".join(change.domain.dev_names) or change.domain_id
             keys.add(f"{EntryKind.ACTION.value}/{change.action_id}")
             if change.status is ChangeStatus.APPLIED:
                 found += [] if kept else [(

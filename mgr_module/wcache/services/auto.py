@@ -89,7 +89,6 @@ class AutoService:
         self._held_since_s: Optional[float] = None  # by the cluster, or as it was refused
 
     def load(self) -> None:
-        """Take up the stored state."""
         self.state = self._engine.ports.archive.get(AUTOMATION) or AutoState()
 
     # ---- commands

@@ -48,7 +48,6 @@ def require_reports(world: World) -> None:
 
 
 def require_plan(rollouts: Mapping[str, Plan], plan_id: str, see: str = MAKE_ONE) -> Plan:
-    """The plan of that id."""
     machine = rollouts.get(plan_id)
     if machine is None:
         raise NotFoundError(f"there is no plan {plan_id[:40]!r}", see)
@@ -56,7 +55,6 @@ def require_plan(rollouts: Mapping[str, Plan], plan_id: str, see: str = MAKE_ONE
 
 
 def require_campaign(world: World, campaign_id: str) -> Campaign:
-    """The campaign of that id."""
     campaign = world.campaigns.get(campaign_id)
     if campaign is None:
         raise NotFoundError(

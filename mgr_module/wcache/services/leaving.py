@@ -17,11 +17,10 @@ from typing import (
     List,
     Mapping,
     Optional,
-    Sequence,
     Tuple,
 )
 
-from ..core.change.change import TOUCHED, Change, ChangeStatus
+from ..core.change.change import Change, ChangeStatus
 from ..core.change.rollout_state import Rollout
 from ..core.errors import (
     MalformedError,
@@ -131,7 +130,7 @@ class LeaveService:
                 "see `ceph wcache status`; --keep leaves it as it is",
             )
         for plan in _changed(world):
-            if all(change.hostname in gone for change in _touched(plan)):
+            if all(change.hostname in gone for change in plan.touched):
                 continue
             self._rollouts.rollback(plan.plan_id)
             raise NotReadyError(f"plan {plan.plan_id} goes back", AGAIN)
@@ -180,7 +179,7 @@ class LeaveService:
         yield "begin nothing any more, and end what is under way"
         if back:
             for plan in _changed(world):
-                yield f"roll back plan {plan.plan_id} ({many(len(_touched(plan)), 'change')})"
+                yield f"roll back plan {plan.plan_id} ({many(len(plan.touched), 'change')})"
         for hostname in _hosts(world):
             yield f"remove the key of {hostname}'s probe, and print what is to be run there"
         yield "remove the module's options and all that it has stored"
@@ -193,20 +192,16 @@ def _hosts(world: World) -> List[str]:
     })
 
 
-def _touched(plan: Rollout) -> Sequence[Change]:
-    return [change for change in plan.changes if change.status in TOUCHED]
-
-
 def _changed(world: World) -> List[Rollout]:
     """Plans of which something is as they have set it, the newest first."""
     plans = sorted(world.plans, key=lambda plan: plan_order(plan.plan_id), reverse=True)
-    return [plan for plan in plans if _touched(plan)]
+    return [plan for plan in plans if plan.touched]
 
 
 def _kept(world: World) -> Iterator[Mapping[str, str]]:
     """What plans have set and stays: what keeps it, and what undoes it without wcache."""
     for plan in _changed(world):
-        for change in _touched(plan):
+        for change in plan.touched:
             sure = change.status is ChangeStatus.APPLIED
             by, undo = _by_and_undo(world, change)
             yield {

@@ -78,14 +78,24 @@ def prior_from(
 ) -> Prior:
     """The prior state of a domain whose drives were just read, with these options.
 
-    Raises StorageError where a mode or an option is unknown, no drive is there, or one of another
-    domain.
+    Raises StorageError where a mode or an option is unknown, no drive is there, one of another
+    domain, or it is too large to be stored.
     """
     if not drives:
         raise StorageError(f"no drive of {domain_id} is on the host any more")
     if any(drive.domain_id != domain_id for drive in drives):
         raise StorageError(f"what was read is not of {domain_id} alone")
-    return small_prior(cluster_fsid, domain_id, with_options(drives, option_names))
+    found = tuple(
+        replace(item, state=replace(item.state, layers=(), options=()))  # these are not restored
+        for item in with_options(drives, option_names)
+    )
+    prior = Prior(domain_id, cluster_fsid, found)
+    size = len(codec.dumps(prior))
+    if size > PRIOR_BYTES_MAX:
+        raise StorageError(
+            f"the prior state of {domain_id[:60]} has {size} bytes, {PRIOR_BYTES_MAX} is the limit"
+        )
+    return prior
 
 
 def with_options(drives: Sequence[DriveReport], names: Sequence[str]) -> Tuple[PriorDrive, ...]:
@@ -101,23 +111,6 @@ def with_options(drives: Sequence[DriveReport], names: Sequence[str]) -> Tuple[P
         options = tuple(OptionValue(name, value) for name, value in values if value is not None)
         found.append(replace(prior, options=options))
     return tuple(found)
-
-
-def small_prior(cluster_fsid: str, domain_id: str, drives: Sequence[PriorDrive]) -> Prior:
-    """A prior state as it is stored; StorageError where it is too large for that.
-
-    Layers are left out: they are not restored.
-    """
-    found = tuple(
-        replace(item, state=replace(item.state, layers=(), options=())) for item in drives
-    )
-    prior = Prior(domain_id, cluster_fsid, found)
-    size = len(codec.dumps(prior))
-    if size > PRIOR_BYTES_MAX:
-        raise StorageError(
-            f"the prior state of {domain_id[:60]} has {size} bytes, {PRIOR_BYTES_MAX} is the limit"
-        )
-    return prior
 
 
 def not_back(prior: Sequence[PriorDrive], read: Mapping[str, DriveState]) -> str:

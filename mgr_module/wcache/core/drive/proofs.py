@@ -72,15 +72,6 @@ def is_accepted(accepted: Iterable[AcceptedProof], hostname: str, evidence: Evid
     )
 
 
-def counts_elsewhere(
-    said_by: Dict[str, Evidence], accepted: Sequence[AcceptedProof] = ()
-) -> bool:
-    """Whether what hosts have shown counts on other hosts; one piece of evidence of each."""
-    return len(said_by) >= HOSTS_MIN or any(
-        is_accepted(accepted, hostname, one) for hostname, one in said_by.items()
-    )
-
-
 def proofs_for(
     hostname: str, reports: Iterable[HostReport], accepted: Sequence[AcceptedProof] = ()
 ) -> Tuple[ToggleProof, ...]:
@@ -112,8 +103,9 @@ def proofs_for(
             continue
         # a host that saw both is no word for it
         sure = {name: one for name, one in held[key].items() if name not in failed[key]}
-        if counts_elsewhere(dict(sure), accepted):
-            found.append(min(sure.items(), key=lambda item: not is_accepted(accepted, *item))[1])
+        word = [one for name, one in sure.items() if is_accepted(accepted, name, one)]
+        if word or len(sure) >= HOSTS_MIN:
+            found.append([*word, *sure.values()][0])
     return tuple(found)[:EVIDENCE_MAX]
 
 

@@ -96,7 +96,6 @@ class Agents:
         self._only_stored: Set[str] = set()
 
     def get(self, hostname: str) -> Optional[Agent]:
-        """The agent of a host, or None."""
         return self._agents.get(hostname)
 
     def all(self) -> List[Agent]:
@@ -196,13 +195,11 @@ class Agents:
         return agents, frozenset(self._only_stored), others, self.blocked(now_s)
 
     def note_version(self, hostname: str, probe_version: str) -> None:
-        """Remember the version a report named."""
         agent = self._agents.get(hostname)
         if agent:
             self._agents[hostname] = replace(agent, probe_version=probe_version)
 
     def forget(self, hostname: str) -> None:
-        """Drop a host that is gone."""
         self._agents.pop(hostname, None)
         self._blocked.pop(hostname, None)
         self._only_stored.discard(hostname)

@@ -16,7 +16,7 @@ from typing import AbstractSet, Any, Dict, FrozenSet, Iterable, List, Mapping, O
 from ..cluster import ClusterState, OsdNow
 from ..errors import Refusal, RefusalKind
 from ..host_report import HostReport
-from ..model import DriveReport, OsdUse
+from ..model import DriveReport
 from ..text import CommandLine, many, roughly, ticked, typed
 
 HOST_NAMES_CHARS_MAX = 100_000
@@ -96,16 +96,12 @@ def _checked(
     return replace(report, drives=drives)
 
 
-def _foreign(use: OsdUse, host: str, cluster: ClusterState) -> bool:
-    osd = cluster.osds.get(use.osd_id)
-    return osd is not None and osd.hostname not in ("", host)
-
-
 def _checked_drive(
     drive: DriveReport, key: str, cluster: ClusterState, hosts: Mapping[str, str]
 ) -> DriveReport:
     host = hosts[key]
-    others = [use for use in drive.uses if _foreign(use, host, cluster)]
+    known = (use for use in drive.uses if use.osd_id in cluster.osds)
+    others = [use for use in known if cluster.osds[use.osd_id].hostname not in ("", host)]
     if not others:
         return drive
     last = cluster.osds[others[-1].osd_id]

@@ -117,7 +117,7 @@ def _plans(plans: Mapping[str, Rollout], bounds: Bounds) -> List[str]:
     gone: List[str] = []
     idle = idle_changes = carried_out = 0
     for plan in newest_first:
-        mine = {key for change in plan.touched for key in change.touches}
+        mine = {key for change in plan.touched for key in change.setting.touches}
         if plan.status in UNDER_WAY:
             pass
         elif not mine:
