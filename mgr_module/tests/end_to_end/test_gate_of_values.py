@@ -125,7 +125,7 @@ def steps_of(machine):
     return [
         (falls, set().union(*(felt(edit.who for edit in change.edits) for change in changes)))
         for (falls, _), changes in itertools.groupby(
-            machine.rollout.changes, key=lambda c: (c.wait_s > 0.0, c.touches))
+            machine.rollout.changes, key=lambda c: (c.wait_s > 0.0, c.setting.touches))
     ]
 
 

@@ -123,7 +123,7 @@ def test_every_drive_of_a_scope_is_told_of_once(hosts, scope):
     told = [item for item in asked.values()
             if item[1] != "silent" and item[2] != "not in its report"]
     together, alone = counted(wanted.left_alone)
-    changed = [f"{change.hostname} {change.dev_names[0]}" for change in wanted.changes]
+    changed = [f"{change.hostname} {change.domain.dev_names[0]}" for change in wanted.changes]
     assert len({*changed, *alone}) == len(changed) + len(alone)
     assert len(changed) + together + len(alone) + wanted.drives_in_place == len(told)
     assert wanted.drives_in_place == sum(

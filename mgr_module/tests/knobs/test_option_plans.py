@@ -148,7 +148,8 @@ def test_osds_are_given_values_of_their_own_by_host_and_read_back():
         ("osd.0", "0", None), ("osd.1", "0", "65536"), ("osd.2", "0", None)]
     assert [len(change.edits) for change in wanted.changes] == [1, 1, 1]
     first = wanted.changes[0]
-    assert (first.knob, first.failure_domain, first.judged_on) == ("options", "host h0", (0,))
+    assert first.setting.knob == "options"
+    assert (first.failure_domain, first.judged_on) == ("host h0", (0,))
     assert [(o.osd_id, o.value, o.prior) for o in first.setting.expect] == [(0, "0", "65536")]
     assert first.setting.manual == (f"ceph config set osd.0 {DEFERRED} 0",)
 

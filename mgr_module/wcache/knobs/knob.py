@@ -112,7 +112,7 @@ def option_names(knobs: Iterable[Knob]) -> Tuple[str, ...]:
 
 def knobs_of(rollout: Rollout) -> Tuple[str, ...]:
     """The names of the knobs that a plan changes."""
-    return tuple(dict.fromkeys(change.knob for change in rollout.changes))
+    return tuple(dict.fromkeys(change.setting.knob for change in rollout.changes))
 
 
 class Domain(NamedTuple):

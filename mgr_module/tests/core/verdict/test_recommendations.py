@@ -173,7 +173,7 @@ def test_a_plan_leaves_alone_what_is_so_already_what_is_down_and_what_is_in_erro
         throwaway=False,
     )
     changes, left = wanted.changes, wanted.left_alone
-    assert [c.dev_names for c in changes] == [("sd3",)]
+    assert [c.domain.dev_names for c in changes] == [("sd3",)]
     assert any("osd.1 is not up" in line for line in left)
     assert any("WCACHE_UNSAFE" in line for line in left)
 

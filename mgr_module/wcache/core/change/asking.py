@@ -288,7 +288,7 @@ class Asking(RolloutBase):
         rollout, asked = self.rollout, self.rollout.current_index
         untouched = {
             index for index in rollout.unjudged
-            if rollout.changes[index].only_lasts and index != asked
+            if rollout.changes[index].setting.only_lasts and index != asked
         }
         self._put_all({*rollout.unjudged} - untouched, status=ChangeStatus.APPLIED)
         self._put_all(untouched, status=ChangeStatus.UNCHANGED)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import FrozenSet, Optional, Protocol, Sequence, Tuple, Union
+from typing import Optional, Protocol, Sequence, Tuple, Union
 
 from .. import codec
 from ..config_database import EDITS_MAX, ConfigEdit
@@ -128,11 +128,6 @@ class Change(OfDriveKind):
         return self.domain.domain_id
 
     @property
-    def dev_names(self) -> Tuple[str, ...]:
-        """Their names on the host."""
-        return self.domain.dev_names
-
-    @property
     def simulated(self) -> bool:
         """Whether they are; a config database is always the real one."""
         return self.domain.simulated
@@ -148,19 +143,10 @@ class Change(OfDriveKind):
         return self.setting.edits if isinstance(self.setting, ConfigSetting) else ()
 
     @property
-    def knob(self) -> str:
-        """The name of the knob that plans such changes."""
-        return self.setting.knob
-
-    @property
     def name(self) -> str:
         """What is changed, for people."""
-        return self.domain.name if self.hostname else f"{self.knob} of {self.failure_domain}"
-
-    @property
-    def touches(self) -> FrozenSet[Tuple[str, str]]:
-        """What it changes: two plans that share one must be rolled back in order."""
-        return self.setting.touches
+        of_values = f"{self.setting.knob} of {self.failure_domain}"
+        return self.domain.name if self.hostname else of_values
 
     @property
     def pooled_as(self) -> str:
@@ -205,11 +191,6 @@ class Change(OfDriveKind):
         )
 
     # ---- how far it has come
-
-    @property
-    def only_lasts(self) -> bool:
-        """Whether nothing is toggled: what is there is only to last."""
-        return self.setting.only_lasts
 
     @property
     def can_last(self) -> bool:

@@ -123,8 +123,8 @@ class Gating(Asking):
             found.take_later(put_off(rollout, cluster, self._without_clients))
         return found
 
-    def take_later(self, later: Tuple[int, ...]) -> bool:
-        """Put changes off, and take them out of the step; whether some of it is left out.
+    def take_later(self, later: Tuple[int, ...]) -> None:
+        """Put changes off, and take them out of the step.
 
         What was measured before them is of another load when they come back.
         """
@@ -135,10 +135,8 @@ class Gating(Asking):
         ), before_us=None)
         rest = tuple(index for index in step.indices if index not in new)
         self.rollout = self.rollout.putting_off(tuple(sorted({*later})))
-        if rest == step.indices:
-            return False
-        self.rollout = self.rollout.with_step_of(rest)
-        return True
+        if rest != step.indices:
+            self.rollout = self.rollout.with_step_of(rest)
 
     @property
     def waits_to_judge(self) -> bool:
@@ -284,7 +282,7 @@ class Gating(Asking):
             why = load_of_any(self._blocks, step.treated, step.controls)
             if why:
                 # nobody waits for these OSDs: reading the values back is all the proof there is
-                self._without_clients = change.touches
+                self._without_clients = change.setting.touches
                 self._have(step=GateStep())
                 said = events.Note(f"{change.name}: {why}: it is only read back")
                 return [said, *self._check()]

@@ -46,8 +46,8 @@ def line(
     shown = osd_ids or ((change.osd_id,) if change.domain_id else ())
     outcome = one_line(_outcome(change), TEXT_MAX)
     about = About(
-        change.hostname, tuple(shown[:OSDS_MAX]), change.domain_id, change.dev_names, *sides,
-        one_line(change.detail if back else change.why, TEXT_MAX), outcome,
+        change.hostname, tuple(shown[:OSDS_MAX]), change.domain_id, change.domain.dev_names,
+        *sides, one_line(change.detail if back else change.why, TEXT_MAX), outcome,
     )
     text = f"{change.name}: {change.setting.moved(back)}, {outcome}"
     return HistoryEntry(at_s, rollout.by, rollout.plan_id, one_line(text, 900), about)

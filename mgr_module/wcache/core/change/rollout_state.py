@@ -160,7 +160,6 @@ class Rollout:
 
     @property
     def config_changes(self) -> Tuple[Change, ...]:
-        """The changes of the config database."""
         return tuple(item for item in self.changes if item.edits)
 
     # ---- what is asked for a change
@@ -171,7 +170,7 @@ class Rollout:
         There is nothing to judge where a drive is in its mode and is only to keep it.
         """
         lasts = self.consent_persist and change.setting.CAN_LAST and (
-            self.step.last or change.only_lasts
+            self.step.last or change.setting.only_lasts
         )
         return Warrant(
             change.action_id, change.prior, self.cluster_fsid, self.consent_turn_on, lasts,
@@ -188,11 +187,9 @@ class Rollout:
 
     @property
     def rolling_back(self) -> bool:
-        """Whether changes are taken back now."""
         return self.status is RolloutStatus.ROLLING_BACK
 
     def wave_of(self, index: int) -> int:
-        """Which wave a change belongs to."""
         return bisect_right(self._wave_ends, index)
 
     @cached_property
@@ -279,12 +276,10 @@ class Rollout:
 
     @property
     def of_step(self) -> Tuple[Change, ...]:
-        """The changes of the step."""
         return tuple(self.changes[index] for index in self.step.indices)
 
     @property
     def is_canary(self) -> bool:
-        """Whether the step has the canary."""
         return self.canary_index in self.step.indices
 
     @property
@@ -304,7 +299,7 @@ class Rollout:
 
     def apart(self, indices: Iterable[int]) -> int:
         """Count the things that are changed: the steps of one value are one."""
-        return len({self.changes[index].touches for index in indices})
+        return len({self.changes[index].setting.touches for index in indices})
 
     @property
     def to_last(self) -> bool:
@@ -344,6 +339,6 @@ def not_lasting(rollout: Rollout) -> Tuple[int, ...]:
         index for index, item in enumerate(rollout.changes)
         if item.can_last and (
             item.status is ChangeStatus.APPLIED
-            or (item.only_lasts and item.status is ChangeStatus.UNCHANGED)
+            or (item.setting.only_lasts and item.status is ChangeStatus.UNCHANGED)
         )
     )

@@ -42,8 +42,8 @@ def gated(rollout: Rollout, change: Change, without_clients: Touched = NOTHING) 
     return (
         rollout.gate.by_load and not rollout.trial and change.has_clients
         and Precondition.CLIENT_LOAD not in rollout.overridden
-        and bool(change.judging_osds) and not change.only_lasts
-        and change.touches != without_clients
+        and bool(change.judging_osds) and not change.setting.only_lasts
+        and change.setting.touches != without_clients
     )
 
 
@@ -58,7 +58,7 @@ def step_from(
     in_its_place = first == rollout.canary_index and first  # of one that its drive refused
     if in_its_place or not by_load:
         return Step((first,), by_load, proven)
-    apart, touched, osds = {one.touches}, {*one.touches}, {*one.judging_osds}
+    apart, touched, osds = {one.setting.touches}, {*one.setting.touches}, {*one.judging_osds}
     for index in range(first + 1, len(rollout.changes)):
         item = rollout.changes[index]
         if rollout.wave_of(index) != wave:
@@ -67,14 +67,15 @@ def step_from(
             continue
         if not gated(rollout, item, without_clients):
             break
-        touches, mine = item.touches, hosts.setdefault(item.pooled_as, set())
+        touches, mine = item.setting.touches, hosts.setdefault(item.pooled_as, set())
         osds.update(item.judging_osds)
         least = proven
         if item.hostname not in mine:
             mine.add(item.hostname)
             least = proofs.least(hosts)
         # one value in several steps: each alone is too small to be seen
-        ramp = item.setting.MAY_RAMP and touches == one.touches and index - first < RAMP_MAX
+        near = touches == one.setting.touches and index - first < RAMP_MAX
+        ramp = item.setting.MAY_RAMP and near
         if not ramp and (
             len(osds) > TREATED_MAX or not touched.isdisjoint(touches)
             or len(apart) >= max(rollout.parallel_max, least)
@@ -134,7 +135,8 @@ def _but_later(rollout: Rollout) -> Rollout:
 def drives_of(changes: Iterable[Change]) -> Dict[str, Dict[str, int]]:
     """Count how many things are changed, by kind and host: the steps of one value are one."""
     found: Dict[str, Dict[str, int]] = {}
-    for kind, host, _ in {(item.pooled_as, item.hostname, item.touches) for item in changes}:
+    apart = {(item.pooled_as, item.hostname, item.setting.touches) for item in changes}
+    for kind, host, _ in apart:
         hosts = found.setdefault(kind, {})
         hosts[host] = hosts.get(host, 0) + 1
     return found

@@ -274,7 +274,7 @@ def _waits_for(change: Change) -> FrozenSet[Key]:
     if change.domain_id:
         return frozenset({("drive", change.hostname, change.domain_id)})
     where = change.failure_domain
-    return frozenset({*change.touches, ("in", where), ("everywhere",) if where else ("value",)})
+    return change.setting.touches | {("in", where), ("everywhere",) if where else ("value",)}
 
 
 def _holds_back(change: Change) -> FrozenSet[Key]:
@@ -282,7 +282,7 @@ def _holds_back(change: Change) -> FrozenSet[Key]:
         return _waits_for(change)
     where = change.failure_domain
     more: Tuple[Key, ...] = (("value",),) if where else (("value",), ("everywhere",))
-    return frozenset({*change.touches, ("in", where), *more})
+    return frozenset({*change.setting.touches, ("in", where), *more})
 
 
 def later_words(rollout: Rollout, cluster: ClusterState) -> List[str]:

@@ -74,7 +74,7 @@ def raised_by(rollout: Rollout) -> Dict[int, int]:
     before: Dict[int, int] = {}
     after: Dict[int, int] = {}
     for change in rollout.changes:
-        setting = change.setting if change.knob == MEMORY.name else None
+        setting = change.setting if change.setting.knob == MEMORY.name else None
         for value in setting.expect if isinstance(setting, ConfigSetting) else ():
             before.setdefault(value.osd_id, int(value.prior))
             after[value.osd_id] = int(value.value)

@@ -94,7 +94,7 @@ def _stands(
                 key = (change.hostname, f"{change.domain_id} {setting.option}")
                 drives[key] = (plan.plan_id, setting)
         for item in plan.config_changes:
-            if item.status is ChangeStatus.APPLIED and item.knob == OPTIONS_KNOB.name:
+            if item.status is ChangeStatus.APPLIED and item.setting.knob == OPTIONS_KNOB.name:
                 stored.update((edit.key, (plan.plan_id, edit)) for edit in item.edits)
     return drives, stored
 
@@ -140,7 +140,7 @@ class Refusals:
         made = sorted(plans, key=lambda plan: plan.created_at_s) if by_itself else ()
         for plan in made:
             for index, change in enumerate(plan.changes):
-                if change.knob != OPTIONS_KNOB.name:
+                if change.setting.knob != OPTIONS_KNOB.name:
                     continue
                 for kind, thing in _values(change):
                     if index in plan.worse.indices:

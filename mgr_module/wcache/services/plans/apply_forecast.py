@@ -9,7 +9,6 @@ from typing import Any, Callable, Dict, List, Tuple
 
 from ...core import codec
 from ...core.change import preconditions
-from ...core.change import preconditions as holding
 from ...core.change.change import Change, ChangeStatus
 from ...core.change.rollout_state import Rollout, RolloutStatus, not_lasting
 from ...core.change.stepping import gated, steps_left
@@ -40,7 +39,7 @@ def apply_forecast(
     rollout = replace(plan, trial=trial or plan.trial)
     planned = [c for c in rollout.changes if c.status is ChangeStatus.PLANNED]
     if trial:
-        later = frozenset(put_off(holding.override(rollout, need_not), world.cluster))
+        later = frozenset(put_off(preconditions.override(rollout, need_not), world.cluster))
         well = (
             c for i, c in enumerate(rollout.changes)
             if i not in later and c.status is ChangeStatus.PLANNED
@@ -54,7 +53,7 @@ def apply_forecast(
         *(c for c in planned if c.can_last), *(rollout.changes[i] for i in not_lasting(rollout)),
     ]
     left = time_left(rollout, steps_left(rollout), world.now_s)
-    asked = holding.override(rollout, need_not)
+    asked = preconditions.override(rollout, need_not)
     missed = broken(plan, need_not, seen)
     if planned and _idle(asked, planned[0], world.options.traffic_commits_min, commits_per_s):
         missed.append(Precondition.CLIENT_LOAD)
@@ -65,9 +64,10 @@ def apply_forecast(
         "plan_id": plan_id, "changed": False, "status": rollout.status.value,
         "dry_run": True, "waves": codec.to_plain(plan.waves),
         "would_change": [
-            f"{change.name}: {change.setting.words}" for change in planned if not change.only_lasts
+            f"{change.name}: {change.setting.words}" for change in planned
+            if not change.setting.only_lasts
         ],
-        "would_keep": [change.name for change in planned if change.only_lasts],
+        "would_keep": [change.name for change in planned if change.setting.only_lasts],
         "would_persist": [change.name for change in lasting] if lasts else [],
         "judged_by": asked.judged_by if any(one.has_clients for one in planned) else "",
         "lasting": _lasting(rollout, lasts=lasts, any_can=bool(lasting)),
@@ -109,8 +109,8 @@ def broken(
     rollout: Rollout, need_not: Tuple[Precondition, ...], seen: Tuple[Precondition, ...]
 ) -> List[Precondition]:
     """What keeps the plan from going on, of what was seen not to hold."""
-    asked = holding.override(rollout, need_not)
-    missed = {item for c in asked.changes for item in holding.missed(asked, c, seen)}
+    asked = preconditions.override(rollout, need_not)
+    missed = {item for c in asked.changes for item in preconditions.missed(asked, c, seen)}
     return [item for item in seen if item in missed]
 
 

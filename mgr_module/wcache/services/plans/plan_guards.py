@@ -102,7 +102,8 @@ def require_consent(rollout: Rollout, consent: bool) -> None:
 
 def only_to_last(rollout: Rollout) -> bool:
     """Whether a plan that was not begun changes nothing for now."""
-    return rollout.status is RolloutStatus.PLANNED and all(c.only_lasts for c in rollout.changes)
+    changed = any(not change.setting.only_lasts for change in rollout.changes)
+    return rollout.status is RolloutStatus.PLANNED and not changed
 
 
 def require_for_now(rollout: Rollout, persist: bool) -> None:
@@ -186,7 +187,7 @@ def require_in_place(world: World, rollout: Rollout) -> None:
         if not drives:
             raise ConflictError(
                 f"plan {rollout.plan_id} is done, and {change.hostname} "
-                f"{', '.join(change.dev_names)} is not there any more", again,
+                f"{', '.join(change.domain.dev_names)} is not there any more", again,
             )
         for drive in drives:
             moved = setting.unlike(drive)
@@ -212,10 +213,10 @@ def _require_set(world: World, rollout: Rollout, again: str) -> None:
 
 def require_latest(world: World, rollout: Rollout) -> None:
     """A later plan on the same drive keeps the state that this one left: it goes first."""
-    mine = {key for change in rollout.touched for key in change.touches}
+    mine = {key for change in rollout.touched for key in change.setting.touches}
     for other in world.plans:
         later = plan_order(other.plan_id) > plan_order(rollout.plan_id)
-        theirs = {key for change in other.touched for key in change.touches}
+        theirs = {key for change in other.touched for key in change.setting.touches}
         if later and mine & theirs:
             raise ConflictError(
                 f"plan {other.plan_id} changed drives of {rollout.plan_id} after it",

@@ -63,7 +63,6 @@ class Parts:
     emptied_at_s: Optional[Callable[[int], float]] = None
 
     def is_up(self, osd_id: int) -> bool:
-        """Say whether an OSD is up."""
         osd = self.view.cluster().osds.get(osd_id)
         return osd is not None and osd.up
 
@@ -165,7 +164,7 @@ def in_place_by(world: World, knob: str, scope: Scope) -> str:
         plan_id for plan_id, machine in world.rollouts.items()
         if machine.rollout.status is RolloutStatus.DONE and any(
             change.status is ChangeStatus.APPLIED and change.is_within(scope)
-            and knob == change.knob and _is_there(world, change)
+            and knob == change.setting.knob and _is_there(world, change)
             for change in machine.rollout.changes
         )
     ]
@@ -238,7 +237,7 @@ def stale_keys_of(knobs: Iterable[Planner], world: World, rollout: Rollout) -> L
     changing: Set[int] = set()
     changed: Set[int] = set()
     for change, _ in rollout.mode_changes:
-        if not change.real or change.only_lasts:
+        if not change.real or change.setting.only_lasts:
             continue  # one that is only made to last changes no latency
         report = world.reports.get(change.hostname)
         ids = {

@@ -239,7 +239,7 @@ class PlanService:
     def _own_trial(self, world: World, rollout: Rollout) -> Optional[OwnTrial]:
         if rollout.status is not RolloutStatus.PLANNED:
             return None
-        return self._planners[rollout.changes[0].knob].trial_of(rollout, world)
+        return self._planners[rollout.changes[0].setting.knob].trial_of(rollout, world)
 
     def applied(
         self, world: World, orders: Orders, plan_id: str,

@@ -64,7 +64,7 @@ def plans(mgr):
     """Those of memory, with who asked for them."""
     return [
         m.rollout for m in mgr.inside.rollouts.values()
-        if any(change.knob == "memory" for change in m.rollout.config_changes)
+        if any(change.setting.knob == "memory" for change in m.rollout.config_changes)
     ]
 
 

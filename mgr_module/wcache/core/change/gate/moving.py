@@ -11,7 +11,7 @@ known of the cost makes the verdict less certain where the treated moved more th
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Iterable, List, Sequence, Tuple
 
 from ...loads import Block
@@ -25,14 +25,6 @@ CORRELATED = 4.0
 VARIANCE_MIN = 0.001
 
 
-@dataclass(frozen=True)
-class MovingCost:
-    """How much slower OSDs are while they move data, as a logarithm, and its standard error."""
-
-    mean: float
-    error: float
-
-
 def evened(
     before: Sequence[Block], after: Sequence[Block], treated: Sequence[int],
     controls: Sequence[int],
@@ -44,16 +36,19 @@ def evened(
     osd_ids = (*treated, *controls)
     if all(block.movers.isdisjoint(osd_ids) for block in (*before, *after)):
         return before, after, 0.0
-    cost = moving_cost(before, after, treated, controls)
-    doubt = cost.error * abs(_uneven(before, after, treated, controls)) if after else 0.0
+    cost, error = moving_cost(before, after, treated, controls)
+    doubt = error * abs(_uneven(before, after, treated, controls)) if after else 0.0
     return _without(before, cost), _without(after, cost), doubt
 
 
 def moving_cost(
     before: Sequence[Block], after: Sequence[Block], treated: Sequence[int],
     controls: Sequence[int],
-) -> MovingCost:
-    """By the blocks in which all of these are: least squares, drawn towards none."""
+) -> Tuple[float, float]:
+    """How much slower OSDs are while they move data, as a logarithm, and its standard error.
+
+    By the blocks in which all of these are: least squares, drawn towards none.
+    """
     sides = [_table(each, (*treated, *controls)) for each in (before, after)]
     over = under = squares = freedom = 0.0
     for logs, moved in sides:
@@ -68,14 +63,14 @@ def moving_cost(
         over += weight * shift * share
         under += weight * share * share
     if under <= 0.0 or freedom <= 0.0:
-        return MovingCost(0.0, USUAL_LN)
+        return 0.0, USUAL_LN
     variance = CORRELATED * max(VARIANCE_MIN, (squares - over * over / under) / freedom)
     told = under + variance / USUAL_LN**2
-    return MovingCost(over / told, math.sqrt(variance / told))
+    return over / told, math.sqrt(variance / told)
 
 
-def _without(blocks: Iterable[Block], cost: MovingCost) -> Tuple[Block, ...]:
-    factor = math.exp(-cost.mean)
+def _without(blocks: Iterable[Block], cost: float) -> Tuple[Block, ...]:
+    factor = math.exp(-cost)
     return tuple(
         replace(block, osds=tuple(
             replace(osd, latency_us=factor * osd.latency_us) if osd.moved else osd

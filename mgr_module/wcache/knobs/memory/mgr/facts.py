@@ -89,7 +89,7 @@ class MemoryFacts:
         done = {
             plan.plan_id for plan in world.plans
             if plan.plan_id not in world.open_plans and any(
-                c.knob == MEMORY.name for c in plan.touched
+                c.setting.knob == MEMORY.name for c in plan.touched
             )
         }
         return list({

@@ -101,7 +101,7 @@ class MemoryPlanner(Planner):
 
         What is looked at anew and stays was divided for what is there now.
         """
-        planned = any(c.knob == MEMORY.name for c in changes)
+        planned = any(c.setting.knob == MEMORY.name for c in changes)
         by_name = {host.name: host for host in facts.hosts}
         stays: Dict[Tuple[str, str], str] = {}
         new: List[Promise] = []
