@@ -14,6 +14,7 @@ from wcache.core.loads import MATERIAL_RATIO
 from wcache.core.model import load_name
 from wcache.core.record import RECORD_BYTES_MAX, Record
 from wcache.core.text import amount
+from wcache.core.verdict.pooling import POOL_DRIVES_MIN
 
 from .files import read_text
 from .matrix_table import matrix_lines
@@ -112,14 +113,14 @@ def _pools(results: List[Dict[str, Any]], options: Any) -> List[Dict[str, Any]]:
 
     Its verdict is the cluster's: a drive that is flagged keeps it from deciding.
     """
-    from wcache.analysis.pooling import DRIVES_MIN, pool
+    from wcache.analysis.pooling import pool
 
     groups: Dict[str, List[Dict[str, Any]]] = {}
     for result in results:
         if not result["forced"] and not _depends(result):
             groups.setdefault(repr(sorted(result["alike"].items())), []).append(result)
     pools = [pool(group, options) for _, group in sorted(groups.items())]
-    return [item for item in pools if item["drives"] >= DRIVES_MIN]
+    return [item for item in pools if item["drives"] >= POOL_DRIVES_MIN]
 
 
 def _depends(result: Dict[str, Any]) -> bool:

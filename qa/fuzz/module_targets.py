@@ -207,7 +207,7 @@ def analysis_seeds() -> List[bytes]:
     return lines_of([
         *({"id": 1, "op": "experiment", "record": {**one, "format": RECORD_FORMAT}}
           for one in examples(Record)),
-        {"id": 1, "op": "pool", "items": pool}, {"id": 1, "op": "ping"},
+        {"id": 1, "op": "pool", "items": pool},
     ])
 
 

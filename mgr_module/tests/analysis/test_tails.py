@@ -11,7 +11,7 @@ from bench_decision import synthetic
 from mgr_fakes import histogram as made
 from scipy.special import ndtr
 from wcache.analysis import summary
-from wcache.analysis.decision import Materiality, verdict_of
+from wcache.analysis.decision import Materiality
 from wcache.analysis.experiment import analyse
 from wcache.analysis.pairs import differences
 from wcache.analysis.pooling import pool
@@ -73,7 +73,7 @@ def test_samples_show_that_a_tail_does_not_gain():
 
 def tail_verdict(found):
     seen = sequential.spread(found)
-    return verdict_of(seen, OPTIONS.margin + summary.SLACK)
+    return sequential.verdict_of(seen, OPTIONS.margin + summary.SLACK)
 
 
 @pytest.mark.slow

@@ -1,8 +1,8 @@
 """The analysis child: `python3 -m wcache.analysis`, JSON lines in, JSON lines out.
 
-One request per line, `{"id": int, "op": "experiment"|"pool"|"ping", ...}`, one reply per
-request, `{"id", "ok": true, "result"}` or `{"id", "ok": false, "error": one line}`, with
-`"of_record": true` where it is the record that cannot be analysed, now or later.
+One request per line, `{"id": int, "op": "experiment"|"pool", ...}`, one reply per request,
+`{"id", "ok": true, "result"}` or `{"id", "ok": false, "error": one line}`, with `"of_record": true`
+where it is the record that cannot be analysed, now or later.
 It lives until its input ends.  numpy and scipy stay here: inside a mgr they can
 deadlock (sub-interpreters) and they would hold the lock all modules share.
 """
@@ -57,24 +57,15 @@ def answer(line: bytes) -> Dict[str, Any]:
 
 def _result(request: Mapping[str, Any]) -> Dict[str, Any]:
     op = request.get("op")
-    if op == "ping":
-        import numpy
-        import scipy
-
-        return {
-            "numpy": str(numpy.__version__), "scipy": str(scipy.__version__),
-            "python": sys.version.split()[0],
-        }
     from . import experiment, pooling
     from .decision import Materiality
 
-    options = codec.decode(Materiality, request.get("options", {}), "options")
     if op == "experiment":
         record = versions.take(Record, request.get("record"), "record")
-        return experiment.analyse(record, options)
+        return experiment.analyse(record, Materiality())
     if op == "pool":
-        return pooling.pool(request.get("records"), options)
-    raise MalformedError(f"unknown op {str(op)[:40]!r}; known: experiment, pool, ping")
+        return pooling.pool(request.get("records"), Materiality())
+    raise MalformedError(f"unknown op {str(op)[:40]!r}; known: experiment, pool")
 
 
 def serve(source: BinaryIO, sink: TextIO) -> None:

@@ -16,7 +16,7 @@ from ..core.model import CacheMode, FindingCode, Verdict
 from ..core.options.entries import CACHE_MODES, Arms, arms_of
 from ..core.record import Pair, Record
 from ..core.verdict import sequential
-from ..core.verdict.sequential import DECIDE_ALPHA, SAME_ALPHA, Spread
+from ..core.verdict.sequential import DECIDE_ALPHA, SAME_ALPHA, Spread, verdict_of
 from . import summary
 from .flushes import too_fast
 from .pairs import Differences
@@ -58,11 +58,6 @@ class Decision:
     why: str
     findings: Tuple[Tuple[FindingCode, str], ...] = ()
     hopeless: bool = False
-
-
-def verdict_of(seen: Spread, margin: float) -> Verdict:
-    far, near = (sequential.interval(seen, alpha) for alpha in (DECIDE_ALPHA, SAME_ALPHA))
-    return sequential.verdict(far, near, margin)
 
 
 def decide(

@@ -23,11 +23,11 @@ from ..core.record import (
     Record,
 )
 from ..core.verdict import sequential
-from ..core.verdict.sequential import DECIDE_ALPHA, SAME_ALPHA
+from ..core.verdict.sequential import DECIDE_ALPHA, SAME_ALPHA, verdict_of
 from ..core.versions import reads
 from . import factorial, summary
 from . import pairs as pairing
-from .decision import Decision, Materiality, decide, verdict_of
+from .decision import Decision, Materiality, decide
 from .flushes import NOT_COUNTED, commit_us, missing, pin_price_us, unproven
 from .pairs import Differences, check
 from .summary import ratio

@@ -19,9 +19,9 @@ from ..core.experiment.run_state import FIRST_LOOK
 from ..core.model import CacheMode, Verdict
 from ..core.record import CrossedDrive, Pair, Period
 from ..core.verdict import sequential
-from ..core.verdict.sequential import DECIDE_ALPHA, SAME_ALPHA
+from ..core.verdict.sequential import DECIDE_ALPHA, SAME_ALPHA, verdict_of
 from . import summary
-from .decision import Decision, Materiality, holds, verdict_of
+from .decision import Decision, Materiality, holds
 from .pairs import Differences, differences, level, toggled_between
 from .summary import DIGITS
 

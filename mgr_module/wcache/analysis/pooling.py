@@ -22,7 +22,7 @@ from ..core.model import FindingCode, Verdict
 from ..core.options.entries import Arms, OptionTrial, arms_of
 from ..core.record import RESULT_FORMAT, RESULT_VERSION
 from ..core.verdict import sequential
-from ..core.verdict.pooling import DOUBTS, overruled
+from ..core.verdict.pooling import DOUBTS, POOL_DRIVES_MIN, overruled
 from ..core.verdict.sequential import DECIDE_ALPHA, SAME_ALPHA, Interval
 from . import summary
 from .decision import Materiality, contradicted_by_tail
@@ -30,9 +30,7 @@ from .summary import ratio
 
 POOL_FORMAT = "wcache.pool"
 POOL_VERSION = 1
-DRIVES_MIN = 3
 RESULTS_MAX = 4096
-ODD_Z = 3.5
 
 
 @dataclass(frozen=True)
@@ -82,19 +80,19 @@ def pool(results: Any, options: Materiality) -> Dict[str, Any]:
         "warnings": [],
         **({"compared": compared} if trial is not None else {}),
     }
-    if len(names) < DRIVES_MIN:
+    if len(names) < POOL_DRIVES_MIN:
         return {
             **answer, "verdict": Verdict.INSUFFICIENT.value, "ratio": None, "ratio_low": None,
             "ratio_high": None, "odd_drives": [], "tau": None, "next_low": None,
             "next_high": None, "tail_ratio": None, "tail_ratio_low": None,
             "tail_ratio_high": None,
-            "why": f"{len(names)} drives measured; pooling needs {DRIVES_MIN}",
+            "why": f"{len(names)} drives measured; pooling needs {POOL_DRIVES_MIN}",
         }
     found = _pooled(means, variances)
     far, near = found.mean_within(DECIDE_ALPHA), found.mean_within(SAME_ALPHA)
     tail = _tail(results)
     coming = found.next_within(SAME_ALPHA)
-    odd = _odd_drives(names, means, variances)
+    odd = [names[i] for i in summary.odd_ones(means, variances)]
     if odd:
         answer["warnings"].append(f"outlier drives, kept in the pool: {', '.join(odd)}")
     slack = summary.slack_of(results[0]["alike"])
@@ -228,28 +226,10 @@ def _tail(results: Sequence[Mapping[str, Any]]) -> Optional[Interval]:
     """The pooled p90 ratio with its 99% interval, where enough drives tell of theirs."""
     telling = [item for item in results if item.get("tail_log_ratio") is not None]
     drives = _by_drive(telling, "tail_log_ratio", "tail_pair_sd")
-    if len(drives) < DRIVES_MIN:
+    if len(drives) < POOL_DRIVES_MIN:
         return None
     means, variances, _ = zip(*drives.values())
     return _pooled(means, variances).mean_within(DECIDE_ALPHA)
-
-
-def _odd_drives(
-    names: Sequence[str], means: Sequence[float], variances: Sequence[float]
-) -> List[str]:
-    """Drives far from the median of the drive model on either side, by robust z.
-
-    The scale is the larger of the drives' spread (1.4826 MAD) and each one's own error,
-    so that equal drives measured well don't make each other odd.
-    """
-    if len(names) < 5:
-        return []
-    centre = summary.median(means)
-    scale = 1.4826 * summary.median([abs(mean - centre) for mean in means])
-    return [
-        name for name, mean, variance in zip(names, means, variances)
-        if abs(mean - centre) > ODD_Z * math.sqrt(scale * scale + variance)
-    ]
 
 
 def _decide(

@@ -17,9 +17,11 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 from ..core.figures.latency_table import P99_SAMPLES_MIN, quantile
 from ..core.model import LoadPoint
 from ..core.record import LatencyHistogram, Pair, Period
+from ..core.verdict.sequential import moments
 
 # A sample this many times the median of its mode is a stall.
 STALL_FACTOR = 10.0
+ODD_Z = 3.5
 DIGITS = 9  # of a log latency; beyond them libraries differ, and the verdict must not
 
 
@@ -44,13 +46,11 @@ def latencies(values_us: Sequence[float]) -> Dict[str, Any]:
     `p99_us` only where n allows; else `p99_at_least_us`, which lies under the true one
     with 95% confidence (None for n so small that even that cannot be said).
     """
-    n = len(values_us)
+    seen, n = moments(values_us), len(values_us)
     if n == 0:
         return {"n": 0}
     ordered = sorted(values_us)
-    mean = math.fsum(ordered) / n
-    spread = math.sqrt(math.fsum((v - mean) ** 2 for v in ordered) / (n - 1)) if n > 1 else 0.0
-    result: Dict[str, Any] = {"n": n, "mean_us": rounded(mean), "std_us": rounded(spread)}
+    result: Dict[str, Any] = {"n": n, "mean_us": rounded(seen.mean), "std_us": rounded(seen.sd)}
     for name, part in (
         ("min_us", 0.0), ("p25_us", 0.25), ("p50_us", 0.5), ("p75_us", 0.75),
         ("p90_us", 0.9), ("max_us", 1.0),
@@ -84,27 +84,29 @@ def student(degrees: float, alpha: float) -> float:
 
 def fixed_interval(values: Sequence[float], alpha: float) -> Tuple[float, float]:
     """The ordinary t interval of a mean: right for one look that was planned beforehand."""
-    n = len(values)
-    if n < 2:
+    seen = moments(values)
+    if seen.n < 2:
         return -math.inf, math.inf
-    mean = math.fsum(values) / n
-    sd = math.sqrt(math.fsum((v - mean) ** 2 for v in values) / (n - 1))
-    half = student(n - 1, alpha) * sd / math.sqrt(n)
-    return mean - half, mean + half
+    half = student(seen.n - 1, alpha) * seen.sd / math.sqrt(seen.n)
+    return seen.mean - half, seen.mean + half
 
 
-def odd_ones(values: Sequence[float], limit: float = 3.5) -> Tuple[int, ...]:
+def odd_ones(values: Sequence[float], variances: Sequence[float] = ()) -> Tuple[int, ...]:
     """Indexes of values far from the rest, on either side; at least 5 values are needed.
 
-    Robust z = (x - median) / (1.4826 MAD) (Iglewicz and Hoaglin, 1993).
+    Robust z = (x - median) / (1.4826 MAD) (Iglewicz and Hoaglin, 1993).  Where the variance of
+    each is known it adds to that scale, so that equal ones measured well don't make each other
+    odd.
     """
     if len(values) < 5:
         return ()
     centre = median(values)
     scale = 1.4826 * median([abs(value - centre) for value in values])
-    if scale == 0.0:
-        return ()
-    return tuple(i for i, value in enumerate(values) if abs(value - centre) > limit * scale)
+    scales = [math.hypot(scale, math.sqrt(own)) for own in variances or [0.0] * len(values)]
+    return tuple(
+        i for i, (value, own) in enumerate(zip(values, scales))
+        if own > 0.0 and abs(value - centre) > ODD_Z * own
+    )
 
 
 def _p99_lower(ordered: Sequence[float]) -> Optional[float]:

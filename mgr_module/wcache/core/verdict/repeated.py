@@ -19,10 +19,9 @@ from ..experiment.run_state import FIRST_LOOK
 from ..loads import MATERIAL_RATIO
 from ..model import LoadPoint, Verdict
 from ..options.entries import OptionTrial, arms_of
-from . import sequential
 from .pooling import DOUBTS, Estimate, PoolTerm, estimate
 from .result import ModeSummary, Result
-from .sequential import DECIDE_ALPHA, SAME_ALPHA, SD_FLOOR, Spread, interval
+from .sequential import DECIDE_ALPHA, SD_FLOOR, Spread, interval, verdict_of
 
 MARGIN = math.log(MATERIAL_RATIO)
 # So many experiments in a row that agree outweigh older ones that they contradict: drives change.
@@ -133,7 +132,7 @@ def _weighed(chief: Result, like: Sequence[Result], mine: Sequence[Result]) -> S
     together = _together(like)
     if together is None:
         return _standing(chief, [chief], mine)
-    verdict = _verdict(together)
+    verdict = verdict_of(together, MARGIN)
     if verdict.decided and (decided or _tails_agree(verdict, like)):
         return _standing(_as_one(chief, together, verdict, like), like, mine)
     if not decided:
@@ -144,7 +143,7 @@ def _weighed(chief: Result, like: Sequence[Result], mine: Sequence[Result]) -> S
         ))
     # what is undecided is no reason to doubt what was decided
     both = _together(decided)
-    if both is None or _verdict(both) is not chief.verdict:
+    if both is None or verdict_of(both, MARGIN) is not chief.verdict:
         return _standing(chief, [chief], mine)
     return _standing(_as_one(chief, both, chief.verdict, decided), decided, mine)
 
@@ -178,12 +177,6 @@ def _mean(units: Sequence[int], parts: Sequence[Tuple[float, float]]) -> Spread:
     scatter = math.fsum(n * (part[0] - mean) ** 2 for n, part in zip(units, parts))
     birge = max(1.0, scatter / max(1, len(units) - 1) / variance)
     return Spread(count, mean, math.sqrt(variance * birge))
-
-
-def _verdict(together: Spread) -> Verdict:
-    """What the rule of one experiment says of all of them."""
-    far, near = (interval(together, alpha) for alpha in (DECIDE_ALPHA, SAME_ALPHA))
-    return sequential.verdict(far, near, MARGIN)
 
 
 def _allows(together: Spread, verdict: Verdict) -> bool:

@@ -124,6 +124,12 @@ def verdict(far: Interval, near: Interval, margin: float) -> Verdict:
     return Verdict.NO_DIFFERENCE if same(near, margin) else Verdict.INSUFFICIENT
 
 
+def verdict_of(seen: Spread, margin: float) -> Verdict:
+    """What all differences so far say; margin is a log."""
+    far, near = (interval(seen, alpha) for alpha in (DECIDE_ALPHA, SAME_ALPHA))
+    return verdict(far, near, margin)
+
+
 def pairs_needed(seen: Spread, margin: float, pairs_max: int) -> Optional[int]:
     """Pairs (in all) that would decide if mean and sd stayed as they are.
 
