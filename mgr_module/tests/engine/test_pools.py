@@ -9,14 +9,14 @@ from bench_decision import synthetic
 from mgr_fakes.module import cluster
 from scipy import stats
 from wcache.analysis.decision import Materiality
-from wcache.analysis.experiment import alike, analyse
+from wcache.analysis.experiment import analyse
 from wcache.analysis.pooling import pool
 from wcache.core.errors import MalformedError
 from wcache.core.model import DriveModel, Finding, FindingCode, LoadPoint, Role, Severity, Verdict
 from wcache.core.options.entries import OptionTrial
 from wcache.core.verdict.pooling import POOL_DRIVES_MAX, LoadVerdict
 from wcache.core.verdict.recommend import alpha_of, recommend, widened
-from wcache.engine.evidence.analyses import TRIES_MAX, Pools, item
+from wcache.engine.evidence.analyses import TRIES_MAX, Pools
 from wcache.engine.evidence.results import of_record
 from wcache.engine.world import World
 
@@ -155,11 +155,6 @@ def test_a_drive_in_doubt_keeps_the_pool_from_deciding(code):
     (advice,) = recommend(found, pools=pooled(found))
     assert advice.verdict is Verdict.INSUFFICIENT
     assert any(code.value in line for line in advice.warnings)
-
-
-def test_a_pool_takes_the_same_fields_for_alike_as_records_do():
-    record, result = measured("d0", 3.0)
-    assert item(result)["alike"] == alike(record)
 
 
 def test_a_pool_is_asked_for_once_and_again_when_a_result_is_new():

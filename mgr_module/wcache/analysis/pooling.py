@@ -22,7 +22,8 @@ from ..core.model import FindingCode, Verdict
 from ..core.options.entries import Arms, OptionTrial, arms_of
 from ..core.record import RESULT_FORMAT, RESULT_VERSION
 from ..core.verdict import sequential
-from ..core.verdict.pooling import DOUBTS, POOL_DRIVES_MIN, overruled
+from ..core.verdict.pooling import POOL_DRIVES_MIN, overruled
+from ..core.verdict.result import DOUBTS
 from ..core.verdict.sequential import DECIDE_ALPHA, SAME_ALPHA, Interval
 from . import summary
 from .decision import Materiality, contradicted_by_tail

@@ -20,9 +20,8 @@ from wcache.core.history import About, HistoryEntry
 from wcache.core.model import DriveModel, LoadPoint, Role, Transport, Verdict
 from wcache.core.options.entries import OptionTrial
 from wcache.core.verdict.load_profile import HOURS_MAX, HourLoad, LoadProfile
-from wcache.core.verdict.pooling import PoolTerm
 from wcache.core.verdict.recommend import recommend
-from wcache.core.verdict.result import ModeSummary, Result
+from wcache.core.verdict.result import ModeSummary, PoolTerm, Result
 from wcache.engine.load_watch import OSDS_MAX
 from wcache.engine.persistence import RECOVERED
 from wcache.engine.storing.archive import AGENT, PROFILE, RECORD, REPORT, RESULT, RUN, Archive

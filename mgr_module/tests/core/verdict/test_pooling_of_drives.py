@@ -3,8 +3,19 @@
 from dataclasses import replace
 
 import pytest
-from wcache.core.model import FindingCode, LoadPoint, Role, Transport, Verdict
-from wcache.core.verdict.pooling import DriveVerdict, Pool, PoolTerm, estimate, pooled
+from wcache.core.model import (
+    DriveModel,
+    Finding,
+    FindingCode,
+    LoadPoint,
+    Role,
+    Severity,
+    Transport,
+    Verdict,
+)
+from wcache.core.verdict.pooling import Pool, pooled
+from wcache.core.verdict.repeated import Standing
+from wcache.core.verdict.result import PoolTerm
 
 D1 = LoadPoint.OSD_BENCH_DEPTH1
 THROUGH, BACK, SAME, FEW, CONFLICTS = (
@@ -17,10 +28,13 @@ FAST, CARRIED = FindingCode.FLUSH_TOO_FAST, FindingCode.CARRYOVER
 def drives(*items):
     """Drives d0, d1, ... from (verdict, low, high) and, where flagged, a finding's code."""
     return [
-        DriveVerdict(
-            f"r{i}", f"h1 d{i}", estimate(item[0], item[1], *item[1:3]), 20, tuple(item[3:])
+        Standing(
+            f"r{i}", "c1", "h1", i, "hdd", f"d{i}", f"d{i}", DriveModel("V", "M", "1"), D1, verdict,
+            20, 1.0, 0, "decided", low, low, high,
+            findings=tuple(Finding(code, Severity.WARNING, f"h1 d{i}", "") for code in codes),
+            record_ids=(f"r{i}",),
         )
-        for i, item in enumerate(items)
+        for i, (verdict, low, high, *codes) in enumerate(items)
     ]
 
 
@@ -41,10 +55,10 @@ def test_a_drive_in_doubt_keeps_the_others_from_deciding_by_agreement(items):
 def test_a_drive_in_doubt_keeps_a_pool_from_deciding(verdict):
     term = PoolTerm(0.0, 0.1, Transport.SAS, Role.BLOCK, "20", 1)
     measured = [
-        replace(drive, term=term)
+        replace(drive, pool_term=term)
         for drive in drives(*[(verdict, 0.98, 1.02)] * 2, (FEW, 0.98, 1.02, CARRIED))
     ]
-    cured = replace(measured[2], doubts=())
+    cured = replace(measured[2], findings=())
     pool = Pool(("r0", "r1", "r2"), verdict, "", 3, 1.0, 0.98, 1.02)
     assert pooled(D1, [*measured[:2], cured], pool).verdict is verdict
     assert pooled(D1, measured, pool).verdict is FEW
@@ -88,8 +102,9 @@ def test_drives_proven_to_be_unlike_are_named_with_their_intervals():
 def test_what_differs_between_two_drives_is_said_too():
     term = PoolTerm(0.4, 0.1, Transport.SAS, Role.BLOCK, "16", 1)
     one, other = drives((THROUGH, 1.5, 1.6), (THROUGH, 1.5, 1.6))
-    other = replace(other, term=replace(term, ceph_release="20"))
-    found = pooled(D1, [replace(one, term=term), other])
+    other = replace(other, pool_term=replace(term, ceph_release="20"))
+    found = pooled(D1, [replace(one, pool_term=term), other])
     assert found.verdict is THROUGH
     assert any("they differ in Ceph release (16, 20)" in note for note in found.notes)
-    assert pooled(D1, [replace(one, term=term), replace(other, term=term)]).notes == ()
+    alike = [replace(drive, pool_term=term) for drive in (one, other)]
+    assert pooled(D1, alike).notes == ()

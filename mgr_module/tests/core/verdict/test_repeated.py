@@ -9,10 +9,9 @@ from mgr_fakes import builders as make
 from test_recommendations import BACK, BATCH, CONFLICTS, FEW, SAME, THROUGH, result
 from wcache.core.model import Finding, FindingCode, Role, Severity, Transport
 from wcache.core.options.entries import OptionTrial
-from wcache.core.verdict.pooling import PoolTerm
 from wcache.core.verdict.recommend import recommend
 from wcache.core.verdict.repeated import standing
-from wcache.core.verdict.result import ModeSummary, turned_off
+from wcache.core.verdict.result import ModeSummary, PoolTerm, turned_off
 from wcache.core.verdict.sequential import half_width
 
 MARGIN = math.log(1.1)

@@ -10,8 +10,9 @@ from test_recommendations import BACK, BATCH, FEW, SAME, THROUGH, TIMER, result
 from wcache.core.host_report import DriveKind
 from wcache.core.model import Role, Transport, Verdict
 from wcache.core.verdict.hosts_by_model import hosts_by_model
-from wcache.core.verdict.pooling import Pool, PoolTerm
+from wcache.core.verdict.pooling import Pool
 from wcache.core.verdict.recommend import groups, recommend
+from wcache.core.verdict.result import PoolTerm
 
 KEY = DriveKind("hdd", str(make.MODEL), False)
 TWO = {KEY: frozenset({"h1", "h2"})}

@@ -19,7 +19,8 @@ from wcache.core.verdict.load_profile import (
     shares,
     work_counters,
 )
-from wcache.core.verdict.pooling import Estimate, LoadVerdict
+from wcache.core.verdict.pooling import LoadVerdict
+from wcache.core.verdict.result import Estimate
 
 DEPTH1, BATCH = LoadPoint.OSD_BENCH_DEPTH1, LoadPoint.OSD_BENCH_BATCH
 LARGE = LoadPoint.OSD_BENCH_4M

@@ -18,7 +18,8 @@ from typing import Dict, Mapping, Optional, Sequence, Tuple
 from ..loads import MATERIAL_LN, MATERIAL_RATIO
 from ..model import LoadPoint, Verdict
 from .load_profile import LoadProfile, variants
-from .pooling import Estimate, LoadVerdict
+from .pooling import LoadVerdict
+from .result import Estimate
 
 VETO_SHARE = 0.05
 VETO_RATIO = 2.0

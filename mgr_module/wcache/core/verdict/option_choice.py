@@ -28,7 +28,7 @@ from ..options.option import Follow
 from ..text import command, typed
 from .hosts_by_model import HostsByModel, missing_word
 from .pooling import LoadVerdict, Pool, pooled
-from .recommend import PoolKey, drive_verdict, groups, saying
+from .recommend import PoolKey, groups, saying
 from .repeated import Standing
 from .result import Result
 
@@ -84,7 +84,7 @@ def _of_kind(
     at_home: HostsByModel,
 ) -> OptionVerdict:
     first = drives[0]
-    said = pooled(load_point, [drive_verdict(one) for one in drives], pool, trial.arms)
+    said = pooled(load_point, drives, pool, trial.arms)
     undecided = [one.why for one in drives if not one.verdict.decided]
     why = [said.interval]
     if not said.verdict.decided:

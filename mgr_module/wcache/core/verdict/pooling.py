@@ -13,69 +13,10 @@ from dataclasses import dataclass, field, replace
 from typing import Dict, Iterable, List, Optional, Sequence, Set, Tuple
 
 from ..experiment.run_state import FIRST_LOOK
-from ..loads import MATERIAL_RATIO
-from ..model import FindingCode, LoadPoint, Role, Transport, Verdict
+from ..model import FindingCode, LoadPoint, Verdict
 from ..options.entries import CACHE_MODES, Arms
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """What was measured at one load point; the ratio is write back over write through.
-
-    Where there is no interval both of its ends are open: 0 and infinite.
-    `finding`: a transient or a flush too fast was found: what was measured was no cache mode.
-    """
-
-    verdict: Verdict
-    ratio_low: float = 0.0
-    ratio_high: float = math.inf
-    finding: bool = False
-    ratio: Optional[float] = None
-
-    @property
-    def bounded(self) -> bool:
-        """Whether there is an interval."""
-        return self.ratio_low > 0.0 and self.ratio_high < math.inf
-
-    @property
-    def flagged(self) -> bool:
-        """Whether its interval proves nothing.
-
-        Also where no finding says why: what lies beyond the margin and is undecided all the
-        same waits for something, such as a check for transients.
-        """
-        beyond = self.ratio_low > MATERIAL_RATIO or self.ratio_high < 1 / MATERIAL_RATIO
-        return self.finding or (self.verdict is Verdict.INSUFFICIENT and beyond)
-
-    @property
-    def span(self) -> str:
-        """The interval in words."""
-        if not self.bounded:
-            return "no interval yet"
-        return f"ratio {self.ratio_low:.3g} to {self.ratio_high:.3g}"
-
-    def allows(self, mode: Verdict) -> bool:
-        """Whether the interval leaves room for a material gain in `mode`."""
-        if mode is Verdict.WRITE_THROUGH:
-            return self.ratio_high > MATERIAL_RATIO
-        return self.ratio_low < 1 / MATERIAL_RATIO
-
-    def loss(self, mode: Verdict) -> float:
-        """How many times slower `mode` is proven to be here; 1 where it is not."""
-        if mode is Verdict.WRITE_THROUGH:
-            return max(1.0, 1 / self.ratio_high)
-        return max(1.0, self.ratio_low)
-
-
-def estimate(
-    verdict: Verdict, ratio: Optional[float], low: Optional[float], high: Optional[float],
-    finding: bool = False,
-) -> Estimate:
-    """What was measured, of stored fields: an interval counts where both of its ends are there."""
-    if low is None or high is None or low <= 0 or high <= 0:
-        return Estimate(verdict, finding=finding, ratio=ratio)
-    return Estimate(verdict, low, high, finding, ratio)
-
+from .repeated import Standing
+from .result import DOUBTS, Estimate, estimate
 
 POOL_DRIVES_MIN = 3
 # A campaign samples 6 drives of a drive model; more than these would tell nothing more.
@@ -83,29 +24,6 @@ POOL_DRIVES_MAX = 512
 # Fewer pairs have no spread to judge a drive by.
 POOL_PAIRS_MIN = FIRST_LOOK
 NAMED_MAX = 3  # drives in one note
-DOUBTS = (FindingCode.FLUSH_MISSING, FindingCode.FLUSH_TOO_FAST, FindingCode.CARRYOVER)
-
-
-@dataclass(frozen=True)
-class PoolTerm:
-    """What pooling needs of an experiment beside its verdict.
-
-    `log_ratio` is the mean of its pairs and `pair_sd` their spread, `tail_log_ratio` and
-    `tail_pair_sd` those of the 90th percentiles where there are any; the other fields are
-    those in which experiments must agree, with drive model, load and class.
-    """
-
-    log_ratio: float
-    pair_sd: float
-    transport: Transport
-    role: Role
-    ceph_release: str
-    unit: int = field(metadata={"min": 1})  # pairs that one difference stands for
-    rotational: Optional[bool] = None
-    tail_log_ratio: Optional[float] = None
-    tail_pair_sd: Optional[float] = None
-    apart: str = ""  # the roles that the OSD has on other drives than its block
-    slow_ops: bool = False  # the cluster had slow operations meanwhile
 
 
 @dataclass(frozen=True)
@@ -127,23 +45,6 @@ class Pool:
     next_high: Optional[float] = None
     odd_drives: Tuple[str, ...] = ()
     refused: str = ""
-
-
-@dataclass(frozen=True)
-class DriveVerdict:
-    """What counts of one drive at the load point, as far as pooling needs it."""
-
-    record_id: str
-    name: str  # of the drive, for people
-    estimate: Estimate
-    pairs: int
-    doubts: Tuple[FindingCode, ...] = ()
-    term: Optional[PoolTerm] = None
-
-    @property
-    def verdict(self) -> Verdict:
-        """What its experiment says."""
-        return self.estimate.verdict
 
 
 @dataclass(frozen=True)
@@ -178,11 +79,11 @@ class LoadVerdict:
 
 
 def pooled(
-    load_point: LoadPoint, drives: Sequence[DriveVerdict], pool: Optional[Pool] = None,
+    load_point: LoadPoint, drives: Sequence[Standing], pool: Optional[Pool] = None,
     arms: Arms = CACHE_MODES,
 ) -> LoadVerdict:
     """The drives as one: by `pool` where it is one of just these, else by agreement."""
-    ids = tuple(sorted(drive.record_id for drive in poolable(drives)))
+    ids = tuple(sorted(drive.weighed_id for drive in poolable(drives)))
     if pool is not None and pool.record_ids == ids and not pool.refused:
         return _unless_flagged(_by_pool(load_point, drives, pool), drives)
     reason = unlike(drives)
@@ -196,17 +97,17 @@ def pooled(
     return _unless_flagged(_by_agreement(load_point, drives, notes, arms), drives)
 
 
-def poolable(drives: Sequence[DriveVerdict]) -> List[DriveVerdict]:
+def poolable(drives: Sequence[Standing]) -> List[Standing]:
     """The drives that a pool takes, at most POOL_DRIVES_MAX; none where they are not alike."""
     if unlike(drives):
         return []
-    kept = [d for d in drives if d.term is not None and d.pairs >= POOL_PAIRS_MIN]
-    return sorted(kept, key=lambda drive: drive.record_id)[:POOL_DRIVES_MAX]
+    kept = [d for d in drives if d.pool_term is not None and d.pairs >= POOL_PAIRS_MIN]
+    return sorted(kept, key=lambda drive: drive.weighed_id)[:POOL_DRIVES_MAX]
 
 
-def unlike(drives: Sequence[DriveVerdict]) -> str:
+def unlike(drives: Sequence[Standing]) -> str:
     """The fields in which drives differ that pooling needs alike, in words; empty if none."""
-    terms = [drive.term for drive in drives if drive.term is not None]
+    terms = [drive.pool_term for drive in drives if drive.pool_term is not None]
     values: Dict[str, List[str]] = {
         "transport": [term.transport.value for term in terms],
         "role": [term.role.value for term in terms],
@@ -222,7 +123,7 @@ def unlike(drives: Sequence[DriveVerdict]) -> str:
     return f"they differ in {'; '.join(parts)}" if parts else ""
 
 
-def _by_pool(load_point: LoadPoint, drives: Sequence[DriveVerdict], pool: Pool) -> LoadVerdict:
+def _by_pool(load_point: LoadPoint, drives: Sequence[Standing], pool: Pool) -> LoadVerdict:
     notes: Tuple[str, ...] = ()
     if pool.odd_drives:
         odd = ", ".join(pool.odd_drives)
@@ -234,11 +135,11 @@ def _by_pool(load_point: LoadPoint, drives: Sequence[DriveVerdict], pool: Pool) 
     )
 
 
-def _unless_flagged(load: LoadVerdict, drives: Sequence[DriveVerdict]) -> LoadVerdict:
+def _unless_flagged(load: LoadVerdict, drives: Sequence[Standing]) -> LoadVerdict:
     """The load as pooled, unless one of its drives contradicts itself or is flagged."""
     doubts = {code for drive in drives for code in drive.doubts}
     verdict, why = overruled(
-        load.verdict, [(drive.name, drive.verdict, drive.doubts) for drive in drives]
+        load.verdict, [(drive.drive_name, drive.verdict, drive.doubts) for drive in drives]
     )
     notes = load.notes
     if why:
@@ -272,9 +173,9 @@ def overruled(
 
 
 def _by_agreement(
-    load_point: LoadPoint, drives: Sequence[DriveVerdict], notes: Tuple[str, ...], arms: Arms
+    load_point: LoadPoint, drives: Sequence[Standing], notes: Tuple[str, ...], arms: Arms
 ) -> LoadVerdict:
-    sure = [drive for drive in drives if not any(code in DOUBTS for code in drive.doubts)]
+    sure = [drive for drive in drives if not drive.doubts]
     verdict, said = _agreed(sure, arms)
     if said:
         notes = (*notes, f"{load_point.short}: {said}")
@@ -296,12 +197,12 @@ def _middle(ratios: Sequence[float]) -> float:
     return below * math.sqrt(above / below)
 
 
-def _agreed(drives: Sequence[DriveVerdict], arms: Arms) -> Tuple[Verdict, str]:
+def _agreed(drives: Sequence[Standing], arms: Arms) -> Tuple[Verdict, str]:
     """What drives that are not pooled say together, and who disagrees, in words.
 
     Half of them name an arm for all, if the others are undecided and may be like them.
     """
-    of: Dict[Verdict, List[DriveVerdict]] = {verdict: [] for verdict in Verdict}
+    of: Dict[Verdict, List[Standing]] = {verdict: [] for verdict in Verdict}
     for drive in drives:
         of[drive.verdict].append(drive)
     modes = [verdict for verdict in of if verdict.mode is not None and of[verdict]]
@@ -326,17 +227,17 @@ def _agreed(drives: Sequence[DriveVerdict], arms: Arms) -> Tuple[Verdict, str]:
     return (mode if 2 * len(alike) >= len(drives) else Verdict.INSUFFICIENT), ""
 
 
-def _overlap(one: DriveVerdict, other: DriveVerdict) -> bool:
+def _overlap(one: Standing, other: Standing) -> bool:
     """Whether two drives may have one ratio; what has no interval may have any."""
     a, b = one.estimate, other.estimate
     return a.ratio_low <= b.ratio_high and b.ratio_low <= a.ratio_high
 
 
-def _named(drives: Sequence[DriveVerdict]) -> str:
+def _named(drives: Sequence[Standing]) -> str:
     """Drives by name with their intervals, the first few of them."""
     found = []
     for drive in drives[:NAMED_MAX]:
         known = drive.estimate.bounded
-        found.append(f"{drive.name} ({drive.estimate.span})" if known else drive.name)
+        found.append(f"{drive.drive_name} ({drive.estimate.span})" if known else drive.drive_name)
     more = len(drives) - len(found)
     return f"{', '.join(found)}{f' and {more} more' if more else ''}"

@@ -34,9 +34,9 @@ from ..text import command
 from .across_loads import over_loads
 from .hosts_by_model import HostsByModel, missing_word
 from .load_profile import LoadProfile, evened
-from .pooling import DriveVerdict, Estimate, LoadVerdict, Pool, estimate, pooled
+from .pooling import LoadVerdict, Pool, pooled
 from .repeated import Standing, standing
-from .result import Result, has_finding, power_cuts_by_model, withheld_for
+from .result import Estimate, Result, has_finding, power_cuts_by_model, withheld_for
 
 Wanted = TypeVar("Wanted")
 FEW = " of this model measured; 3 or more are better"
@@ -94,15 +94,6 @@ def groups(results: Sequence[Result]) -> Dict[PoolKey, List[Standing]]:
         key = PoolKey(result.kind, result.load_point, result.option)
         found[key].append(result)
     return dict(found)
-
-
-def drive_verdict(result: Standing) -> DriveVerdict:
-    """What counts of a drive as pooling takes it; named by all that it was weighed of."""
-    return DriveVerdict(
-        "+".join(result.record_ids), result.drive_name,
-        estimate(result.verdict, result.ratio, result.ratio_low, result.ratio_high), result.pairs,
-        tuple(finding.code for finding in result.findings), result.pool_term,
-    )
 
 
 def recommend(
@@ -195,7 +186,7 @@ def alpha_of(selected: int, among: int) -> float:
     return min(LEVEL_ALPHA, FALSE_SHARE_MAX * selected / among)
 
 
-def widened(load: LoadVerdict, drives: Sequence[DriveVerdict], alpha: float) -> LoadVerdict:
+def widened(load: LoadVerdict, drives: Sequence[Standing], alpha: float) -> LoadVerdict:
     """The load with its interval at level 1 - alpha; undecided where that proves too little.
 
     `drives` are those it was pooled of: where they were not pooled, each is widened about
@@ -203,7 +194,7 @@ def widened(load: LoadVerdict, drives: Sequence[DriveVerdict], alpha: float) -> 
     """
     if alpha >= LEVEL_ALPHA or load.verdict.mode is None:
         return load
-    found: Sequence[Union[LoadVerdict, DriveVerdict]] = [load] if load.pooled else drives
+    found: Sequence[Union[LoadVerdict, Standing]] = [load] if load.pooled else drives
     logs = [_logs(item.estimate) for item in found]
     three = load.pooled and load.drives <= 3
     times = (LEVEL_ALPHA / alpha) ** (1 / (_POOL_OF_THREE_EXPONENT if three else _EXPONENT))
@@ -246,7 +237,7 @@ def _recommend(
     kind = first.kind
     loads = []
     for point in LoadPoint:
-        measured = [drive_verdict(result) for result in by_load.get(point, ())]
+        measured = by_load.get(point, [])
         if measured:
             load = pooled(point, measured, pools.get(PoolKey(kind, point)))
             loads.append(widened(load, measured, alpha))

@@ -19,8 +19,7 @@ from ..experiment.run_state import FIRST_LOOK
 from ..loads import MATERIAL_RATIO
 from ..model import LoadPoint, Verdict
 from ..options.entries import OptionTrial, arms_of
-from .pooling import DOUBTS, Estimate, PoolTerm, estimate
-from .result import ModeSummary, Result
+from .result import Estimate, ModeSummary, PoolTerm, Result
 from .sequential import DECIDE_ALPHA, SD_FLOOR, Spread, interval, verdict_of
 
 MARGIN = math.log(MATERIAL_RATIO)
@@ -39,6 +38,11 @@ class Standing(Result):
 
     record_ids: Tuple[str, ...] = ()
     beside: Tuple[str, ...] = ()
+
+    @property
+    def weighed_id(self) -> str:
+        """Its name, by all that it was weighed of."""
+        return "+".join(self.record_ids)
 
 
 def standing(results: Sequence[Result]) -> List[Standing]:
@@ -82,18 +86,14 @@ def _chief(mine: Sequence[Result]) -> Result:
 
 
 def _flagged(result: Result) -> bool:
-    return any(finding.code in DOUBTS for finding in result.findings) or _of(result).flagged
-
-
-def _of(result: Result) -> Estimate:
-    return estimate(result.verdict, result.ratio, result.ratio_low, result.ratio_high)
+    return bool(result.doubts) or result.estimate.flagged
 
 
 def _tells(result: Result) -> bool:
     """Whether its interval says something of the cache mode."""
     return (
         result.verdict is not Verdict.CONFLICTING and not _flagged(result)
-        and _of(result).bounded and _units(result) >= FIRST_LOOK
+        and result.estimate.bounded and _units(result) >= FIRST_LOOK
     )
 
 
@@ -149,7 +149,7 @@ def _weighed(chief: Result, like: Sequence[Result], mine: Sequence[Result]) -> S
 
 
 def _disjoint(one: Result, other: Result) -> bool:
-    a, b = _of(one), _of(other)
+    a, b = one.estimate, other.estimate
     return a.ratio_low > b.ratio_high or b.ratio_low > a.ratio_high
 
 
@@ -235,7 +235,7 @@ def _level(own: ModeSummary, levels: Sequence[Tuple[int, Optional[float]]]) -> M
 def _conflicting(
     chief: Result, like: Sequence[Result], mine: Sequence[Result], why: str
 ) -> Standing:
-    known = [_of(result) for result in like]
+    known = [result.estimate for result in like]
     said = replace(
         chief, verdict=Verdict.CONFLICTING, why=why, pool_term=None,
         ratio_low=min(item.ratio_low for item in known),
@@ -270,6 +270,6 @@ def _beside(result: Result, other: Result) -> str:
 
 def _named(results: Sequence[Result]) -> str:
     """Experiments with their intervals, the first few of them."""
-    found = [f"{r.record_id} ({_of(r).span})" for r in results[:NAMED_MAX]]
+    found = [f"{r.record_id} ({r.estimate.span})" for r in results[:NAMED_MAX]]
     more = f" and {len(results) - NAMED_MAX} more" if len(results) > NAMED_MAX else ""
     return ", ".join(found) + more

@@ -16,6 +16,7 @@ lifts a doubt, and so needs the word of two hosts, or an admin's (`accepted_proo
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from typing import (
     AbstractSet,
@@ -26,17 +27,109 @@ from typing import (
     Mapping,
     NamedTuple,
     Optional,
-    Protocol,
     Sequence,
     Tuple,
 )
 
 from ..drive.proofs import HOSTS_MIN, AcceptedProof, is_accepted
 from ..host_report import DriveKind, HostReport, OfDriveKind, PowerCut, lost_words
-from ..model import CacheMode, DriveModel, Finding, FindingCode, LoadPoint, PlpHint, Verdict
+from ..loads import MATERIAL_RATIO
+from ..model import (
+    CacheMode,
+    DriveModel,
+    Finding,
+    FindingCode,
+    LoadPoint,
+    PlpHint,
+    Role,
+    Transport,
+    Verdict,
+)
 from ..options.entries import OptionTrial
 from ..text import latency, relative
-from .pooling import PoolTerm
+
+DOUBTS = (FindingCode.FLUSH_MISSING, FindingCode.FLUSH_TOO_FAST, FindingCode.CARRYOVER)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What was measured at one load point; the ratio is write back over write through.
+
+    Where there is no interval both of its ends are open: 0 and infinite.
+    `finding`: a transient or a flush too fast was found: what was measured was no cache mode.
+    """
+
+    verdict: Verdict
+    ratio_low: float = 0.0
+    ratio_high: float = math.inf
+    finding: bool = False
+    ratio: Optional[float] = None
+
+    @property
+    def bounded(self) -> bool:
+        """Whether there is an interval."""
+        return self.ratio_low > 0.0 and self.ratio_high < math.inf
+
+    @property
+    def flagged(self) -> bool:
+        """Whether its interval proves nothing.
+
+        Also where no finding says why: what lies beyond the margin and is undecided all the
+        same waits for something, such as a check for transients.
+        """
+        beyond = self.ratio_low > MATERIAL_RATIO or self.ratio_high < 1 / MATERIAL_RATIO
+        return self.finding or (self.verdict is Verdict.INSUFFICIENT and beyond)
+
+    @property
+    def span(self) -> str:
+        """The interval in words."""
+        if not self.bounded:
+            return "no interval yet"
+        return f"ratio {self.ratio_low:.3g} to {self.ratio_high:.3g}"
+
+    def allows(self, mode: Verdict) -> bool:
+        """Whether the interval leaves room for a material gain in `mode`."""
+        if mode is Verdict.WRITE_THROUGH:
+            return self.ratio_high > MATERIAL_RATIO
+        return self.ratio_low < 1 / MATERIAL_RATIO
+
+    def loss(self, mode: Verdict) -> float:
+        """How many times slower `mode` is proven to be here; 1 where it is not."""
+        if mode is Verdict.WRITE_THROUGH:
+            return max(1.0, 1 / self.ratio_high)
+        return max(1.0, self.ratio_low)
+
+
+def estimate(
+    verdict: Verdict, ratio: Optional[float], low: Optional[float], high: Optional[float],
+    finding: bool = False,
+) -> Estimate:
+    """What was measured, of stored fields: an interval counts where both of its ends are there."""
+    if low is None or high is None or low <= 0 or high <= 0:
+        return Estimate(verdict, finding=finding, ratio=ratio)
+    return Estimate(verdict, low, high, finding, ratio)
+
+
+@dataclass(frozen=True)
+class PoolTerm:
+    """What pooling needs of an experiment beside its verdict.
+
+    `log_ratio` is the mean of its pairs and `pair_sd` their spread, `tail_log_ratio` and
+    `tail_pair_sd` those of the 90th percentiles where there are any; the other fields are
+    those in which experiments must agree, with drive model, load and class.
+    """
+
+    log_ratio: float
+    pair_sd: float
+    transport: Transport
+    role: Role
+    ceph_release: str
+    unit: int = field(metadata={"min": 1})  # pairs that one difference stands for
+    rotational: Optional[bool] = None
+    tail_log_ratio: Optional[float] = None
+    tail_pair_sd: Optional[float] = None
+    apart: str = ""  # the roles that the OSD has on other drives than its block
+    slow_ops: bool = False  # the cluster had slow operations meanwhile
 
 
 @dataclass(frozen=True)
@@ -121,6 +214,16 @@ class Result(OfDriveKind):
         """The drive, for people."""
         return f"{self.hostname} {self.drive_id}"
 
+    @property
+    def estimate(self) -> Estimate:
+        """Its verdict with its interval."""
+        return estimate(self.verdict, self.ratio, self.ratio_low, self.ratio_high)
+
+    @property
+    def doubts(self) -> Tuple[FindingCode, ...]:
+        """What its drive is flagged for: then its interval proves nothing."""
+        return tuple(finding.code for finding in self.findings if finding.code in DOUBTS)
+
 
 def turned_off(result: Mapping[str, Any]) -> str:
     """What turning the cache off does to latency, of a result: levels, percent, interval, tail."""
@@ -182,26 +285,6 @@ def plp_cell(hints: Sequence[PlpHint], trusted: bool) -> str:
     return UNKNOWN
 
 
-class FlushEvidence(Protocol):
-    """What an experiment has seen of a drive's flushes."""
-
-    @property
-    def hostname(self) -> str:
-        """The host of the drive."""
-
-    @property
-    def drive_id(self) -> str:
-        """The drive."""
-
-    @property
-    def load_point(self) -> LoadPoint:
-        """The load under which its flushes were seen."""
-
-    @property
-    def findings(self) -> Tuple[Finding, ...]:
-        """What was wrong with them."""
-
-
 class ToldCut(NamedTuple):
     """A witnessed power cut, by whose report, and whether an admin accepts it for all hosts."""
 
@@ -233,7 +316,7 @@ def lost_writes(reports: Iterable[HostReport]) -> Dict[DriveKind, str]:
 
 
 def withheld_for(
-    verdict: Verdict, seen: Sequence[FlushEvidence], power_cuts: Sequence[ToldCut] = (),
+    verdict: Verdict, seen: Sequence[Result], power_cuts: Sequence[ToldCut] = (),
     homes: AbstractSet[str] = frozenset(),
 ) -> str:
     """Why `write back` is not recommended on what was seen of a drive model; '' where it is.
@@ -251,8 +334,8 @@ def withheld_for(
     unsent = [one for one in seen if has_finding(one, FindingCode.FLUSH_MISSING)]
     if unsent:
         return (
-            f"no flush reached {_named(unsent[0])} ({FindingCode.FLUSH_MISSING.value}), so write "
-            "back is not recommended"
+            f"no flush reached {unsent[0].drive_name} ({FindingCode.FLUSH_MISSING.value}), so "
+            "write back is not recommended"
         )
     kept = [
         told for told in power_cuts
@@ -262,7 +345,7 @@ def withheld_for(
     if fast:
         more = f" (and {len(fast) - 1} more)" if len(fast) > 1 else ""
         return (
-            f"{_named(fast[0])} raised {FindingCode.FLUSH_TOO_FAST.value} at "
+            f"{fast[0].drive_name} raised {FindingCode.FLUSH_TOO_FAST.value} at "
             f"{fast[0].load_point.short}{more}: the drive may be ignoring flushes, so write back "
             "is not recommended; if you know that it has power-loss protection, say so with `ceph "
             "wcache drive-model trust`"
@@ -289,10 +372,6 @@ def withheld_for(
     return ""
 
 
-def has_finding(one: FlushEvidence, code: FindingCode) -> bool:
+def has_finding(one: Result, code: FindingCode) -> bool:
     """Whether an experiment raised a finding."""
     return any(finding.code is code for finding in one.findings)
-
-
-def _named(one: FlushEvidence) -> str:
-    return f"{one.hostname} {one.drive_id}"

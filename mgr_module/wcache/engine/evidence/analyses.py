@@ -31,7 +31,7 @@ from ...core.model import Verdict
 from ...core.record import RESULT_FORMAT, RESULT_VERSION, Record
 from ...core.verdict.foreign import Evidence
 from ...core.verdict.pooling import POOL_DRIVES_MIN, Pool, poolable
-from ...core.verdict.recommend import PoolKey, drive_verdict, groups
+from ...core.verdict.recommend import PoolKey, groups
 from ...core.verdict.repeated import Standing
 from ...core.verdict.result import Result, TrustedModel, TrustedModels, lifted
 from ..storing.archive import ACCEPTED_PROOFS, FOREIGN, RECORD, RESULT, TRUSTED, Archive
@@ -68,7 +68,7 @@ class Pools:
 
     def refresh(self, results: Sequence[Result]) -> None:
         """Have computed what is missing for these results; forget what they no longer hold."""
-        wanted = {key: _poolable(found) for key, found in groups(results).items()}
+        wanted = {key: poolable(found) for key, found in groups(results).items()}
         wanted = {key: found for key, found in wanted.items() if len(found) >= POOL_DRIVES_MIN}
         with self._lock:
             self._pools = {key: pool for key, pool in self._pools.items() if key in wanted}
@@ -77,7 +77,7 @@ class Pools:
             self._ask(key, wanted[key])
 
     def _ask(self, key: PoolKey, found: List[Standing]) -> None:
-        ids = tuple(sorted(drive_verdict(result).record_id for result in found))
+        ids = tuple(result.weighed_id for result in found)
         with self._lock:
             asked, tries = self._asked.get(key, ((), 0))
             tries = tries if asked == ids else 0
@@ -98,14 +98,11 @@ class Pools:
         self._pool([item(result) for result in found], done)
 
 
-def _poolable(found: Sequence[Standing]) -> List[Standing]:
-    by_id = {drive_verdict(result).record_id: result for result in found}
-    kept = poolable([drive_verdict(result) for result in found])
-    return [by_id[drive.record_id] for drive in kept]
-
-
 def item(result: Result) -> Dict[str, Any]:
-    """A result as the child's `pool` takes it: what `experiment` answered, in part."""
+    """A result as the child's `pool` takes it: what `experiment` answered, in part.
+
+    What else drives must have in common `groups` and `poolable` have asked.
+    """
     term = result.pool_term
     assert term is not None  # poolable() kept it  # noqa: S101
     trial = result.option
@@ -117,17 +114,7 @@ def item(result: Result) -> Dict[str, Any]:
         "verdict": result.verdict.value,
         "subject": {"domain_id": result.drive_name},
         "alike": {
-            **({"meanwhile": "slow operations"} if term.slow_ops else {}),
-            **({"compared": str(trial)} if trial is not None else {}),
-            "load_point": result.load_point.value,
-            "drive_model": str(result.drive_model),
-            "transport": term.transport.value,
-            "role": term.role.value,
-            "apart_from_block": term.apart,
-            "device_class": result.device_class,
-            "ceph_release": term.ceph_release,
-            "rotational": term.rotational,
-            "simulated": result.simulated,
+            "load_point": result.load_point.value, "simulated": result.simulated,
             "throwaway": result.throwaway,
         },
     }

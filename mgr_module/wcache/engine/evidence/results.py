@@ -11,8 +11,7 @@ from ...core.experiment.design import design_of
 from ...core.experiment.factorial import PROVEN, measured_in
 from ...core.model import CacheMode, Finding, FindingCode, Severity, Verdict
 from ...core.record import Precondition, Record
-from ...core.verdict.pooling import PoolTerm
-from ...core.verdict.result import ModeSummary, Result, Trusted
+from ...core.verdict.result import ModeSummary, PoolTerm, Result, Trusted
 
 BEING_ANALYSED = "being analysed"
 DRIVE_DOUBTS = (
