@@ -26,7 +26,7 @@ from ..core.model import CacheMode, DriveReport, LoadPoint, Verdict, load_name
 from ..core.scope import Scope, parse_scope
 from ..core.text import NAMED_MAX, command, listed, named, relative, ticked, typed
 from ..core.verdict.explaining import budgets, noop_flushes, of_write_through, settling
-from ..core.verdict.hosts_by_model import differing
+from ..core.verdict.hosts_by_model import counted
 from ..core.verdict.load_profile import HOURS_MIN, LoadProfile, merged, shares
 from ..core.verdict.recommend import BURSTS, FEW, Recommendation
 from ..core.verdict.repeated import Standing, standing
@@ -64,6 +64,9 @@ class Recommended:
     def rows(self, world: World, scope: Scope) -> List[Dict[str, Any]]:
         """The recommendations as plain data."""
         rows, held = [], self.held()
+        drives = counted(
+            world.believed_reports, world.cluster, throwaway=world.options.throwaway_cluster
+        )
         for item in recommended_in(world, scope):
             results = [world.results[key] for key in item.record_ids if key in world.results]
             plain = codec.to_plain(item)
@@ -86,9 +89,8 @@ class Recommended:
                 for words, command in settling(item, results, budgets(world.options))
             ]
             kind = item.kind
-            plain["to_change"] = 0 if item.mode is None else differing(
-                world.believed_reports, world.cluster, kind, item.mode,
-                throwaway=world.options.throwaway_cluster,
+            plain["to_change"] = (
+                drives[kind.home].changeable[item.mode] if item.mode and kind.home in drives else 0
             )
             mark = world.marks.get(kind)
             counts = mark is not None and mark.mode is item.mode

@@ -14,6 +14,7 @@ from typing import (
     Dict,
     FrozenSet,
     Iterable,
+    Iterator,
     Mapping,
     NamedTuple,
     Optional,
@@ -25,7 +26,7 @@ from ..cluster import ClusterState
 from ..drive.proofs import HOSTS_MIN
 from ..drive.safety import may_toggle
 from ..host_report import DriveKind, HostReport
-from ..model import CacheMode, DriveModel, DriveReport
+from ..model import CacheMode, DriveReport
 from ..text import CommandLine, named, ticked
 
 NAMED_MAX = 3  # hosts in one line
@@ -78,17 +79,13 @@ def counted(
     reports: Iterable[HostReport], cluster: ClusterState, *, throwaway: bool
 ) -> Dict[DriveKind, Counted]:
     """By `DriveKind.home`, the drives of each kind by what they could be changed to."""
-    found: Dict[DriveKind, Counted] = {}
-    for report in reports:
-        for drive in report.drives:
-            mode = drive.mode
-            for device_class in _classes(drive, report, cluster):
-                kind = report.kind_of(drive.drive_model, device_class)
-                of_kind = found.setdefault(kind, Counted())
-                if mode is not None:
-                    can = _switchable(drive, throwaway)
-                    (of_kind.changeable if can else of_kind.stuck)[mode.other] += 1
-    return found
+    found: Dict[DriveKind, Counted] = defaultdict(Counted)
+    for kind, _, drive in _at_home(reports, cluster):
+        of_kind, mode = found[kind], drive.mode
+        if mode is not None:
+            can = _switchable(drive, throwaway)
+            (of_kind.changeable if can else of_kind.stuck)[mode.other] += 1
+    return dict(found)
 
 
 def hosts_by_model(
@@ -100,30 +97,22 @@ def hosts_by_model(
     Only drives count whose cache mode could be changed, where that is what is asked about.
     """
     found: Dict[DriveKind, Set[str]] = defaultdict(set)
-    for report in reports:
-        here: Set[Tuple[str, DriveModel]] = set()
-        for drive in report.drives:
-            for device_class in _classes(drive, report, cluster):
-                # one drive that can be switched is enough: what cannot is changed nowhere
-                kind = device_class, drive.drive_model
-                if kind not in here and (not switchable or _switchable(drive, throwaway)):
-                    here.add(kind)
-                    key = report.kind_of(drive.drive_model, device_class)
-                    found[key].add(report.hostname)
+    for kind, hostname, drive in _at_home(reports, cluster):
+        # one drive that can be switched is enough: what cannot is changed nowhere
+        known = kind in found and hostname in found[kind]
+        if not known and (not switchable or _switchable(drive, throwaway)):
+            found[kind].add(hostname)
     return {key: frozenset(names) for key, names in found.items()}
 
 
-def differing(
-    reports: Iterable[HostReport], cluster: ClusterState, kind: DriveKind, mode: CacheMode, *,
-    throwaway: bool,
-) -> int:
-    """How many drives of a kind could be changed to `mode`, by the last reports."""
-    device_class, drive_model, _ = kind.home
-    return sum(
-        str(drive.drive_model) == drive_model and drive.mode is mode.other
-        and device_class in _classes(drive, report, cluster) and _switchable(drive, throwaway)
-        for report in reports if report.real == kind.real for drive in report.drives
-    )
+def _at_home(
+    reports: Iterable[HostReport], cluster: ClusterState
+) -> Iterator[Tuple[DriveKind, str, DriveReport]]:
+    """Each drive of each host, once for each device class of its OSDs."""
+    for report in reports:
+        for drive in report.drives:
+            for device_class in _classes(drive, report, cluster):
+                yield report.kind_of(drive.drive_model, device_class), report.hostname, drive
 
 
 def _classes(drive: DriveReport, report: HostReport, cluster: ClusterState) -> Set[str]:
