@@ -20,6 +20,7 @@ from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
 from ..core.errors import MalformedError
 from ..core.experiment import settling
 from ..core.experiment.design import design_of
+from ..core.experiment.factorial import as_of_each
 from ..core.experiment.settling import RECHECK_PAIRS
 from ..core.figures.latency_table import quantile
 from ..core.loads import COMMIT_COUNTERS
@@ -184,11 +185,11 @@ def _held(record: Record, period: Period) -> bool:
             for state in period.state_before + period.state_after
         )
     return all(
-        state.device_cache.mode in (None, side.mode)
-        for side in design_of(record.setup).sides(record.setup, period)
+        state.device_cache.mode in (None, one.mode)
+        for setup, one in as_of_each(record.setup, period)
         # a loop device has no cache of its own; its kernel view is what was switched
-        if side.transport is not Transport.LOOP
-        for state in side.states
+        if setup.transport is not Transport.LOOP
+        for state in one.state_before + one.state_after
     )
 
 

@@ -177,17 +177,17 @@ class OsdPrograms(Protocol):
         """Return what OSDs go by; of those that answer in time, which is waited for."""
 
 
-class OsdOptionTasks:
+class OsdOptionTasks(ByOwner):
     """One task for each run at most; guarded by the engine's lock."""
 
     def __init__(
         self, osds: OsdPrograms, view: ClusterView,
         post_event: Callable[[str, events.Event], None],
     ) -> None:
+        super().__init__()
         self._osds = osds
         self._view = view
         self._post_event = post_event
-        self._wanted: Dict[str, str] = {}  # owner to the task that it waits for
         self._asked_at_s: Dict[str, float] = {}
         self._again = 0
 
@@ -198,7 +198,7 @@ class OsdOptionTasks:
         osd_id, trial, token = spec.option_osd, spec.option, action.task_id
         if osd_id is None or trial is None:
             raise ValueError(f"{owner} is about no option of an OSD")
-        self._wanted[owner] = token
+        self.put(owner, token)
         drives = [
             drive for drive in (report.drives if report is not None else ())
             if drive.domain_id == spec.domain_id
@@ -210,7 +210,7 @@ class OsdOptionTasks:
             if isinstance(request, ReleaseRequest):
                 if osd_id not in self._view.cluster().osds:
                     return _gone(request)
-            elif self._wanted.get(owner) != token:
+            elif self.under_way.get(owner) != token:
                 return None
             return perform(request, trial, osd_id, drives)
 
@@ -218,10 +218,6 @@ class OsdOptionTasks:
             osd_id, make,
             lambda outcome: self._post_event(owner, events.Answered(token, outcome)),
         )
-
-    def cancel(self, owner: str) -> None:
-        """Nobody waits for the task of a run any more."""
-        self._wanted.pop(owner, None)
 
     def ask_again(self, runs: Mapping[str, RunMachine], now_s: float, epoch: str) -> None:
         """Runs that are over and owe an OSD its own value: it may answer now."""

@@ -177,9 +177,6 @@ class ComparingRun(LeasedRun):
         left_s = self._now.cut_off_at_s - now_s
         return [self._load(period.load_of(self.spec, self._setup, self._now.slot, left_s))]
 
-    def _load_failed(self, answer: events.LoadFailed, now_s: float) -> Actions:
-        return self._fails(answer.message, now_s)
-
     def _sampled(
         self, answer: Union[events.LoadSamples, SamplesOutcome], now_s: float
     ) -> Actions:
@@ -361,7 +358,7 @@ _ANSWERS: Dict[Tuple[Stage, type], _Take] = {
     **{
         (phase, kind): take for phase in (Stage.WRITING, Stage.MEASURING) for kind, take in (
             (SamplesOutcome, ComparingRun._sampled), (events.LoadSamples, ComparingRun._sampled),
-            (events.LoadFailed, ComparingRun._load_failed),
+            (events.LoadFailed, lambda run, answer, now_s: run._fails(answer.message, now_s)),
         )
     },
     (Stage.CLOSING, StateOutcome): ComparingRun._close,

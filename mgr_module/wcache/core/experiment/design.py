@@ -1,8 +1,6 @@
-"""What an experiment toggles, and where a period stands in it.
+"""What an experiment toggles, and where a period stands in it: in a pair, or in a settling check.
 
-`design_of` is the one place that asks which of the two it is.
-
-Where a period stands in its experiment: in a pair, or in a settling check beside the pairs.
+`design_of` is the one place that asks whether it toggles one drive or two.
 """
 
 from __future__ import annotations
@@ -10,12 +8,12 @@ from __future__ import annotations
 import hashlib
 import math
 from dataclasses import dataclass
-from typing import Dict, List, NamedTuple, Sequence, Tuple, Union
+from typing import Dict, List, Sequence, Tuple, Union
 
 from ..errors import MalformedError
 from ..loads import MATERIAL_LN, level_ns
-from ..model import CacheMode, DriveState, Transport
-from ..record import CrossedDrive, ExperimentSetup, Pair, Period
+from ..model import CacheMode
+from ..record import ExperimentSetup, Pair, Period
 from . import factorial
 
 # The settling checks, in the order in which they may come; rechecks are numbered from here on.
@@ -102,14 +100,6 @@ def apart_ln(pairs: Sequence[Pair]) -> float:
     return abs(math.fsum(gaps)) / len(gaps) if gaps else 0.0
 
 
-class Side(NamedTuple):
-    """One drive in a period: the mode that it was set to, and the states that were read."""
-
-    transport: Transport
-    mode: CacheMode
-    states: Tuple[DriveState, ...]
-
-
 class Design:
     """How periods are arranged.  Of one drive two adjacent ones, one in each mode, are the unit."""
 
@@ -122,10 +112,6 @@ class Design:
         """The modes of a slot: of the drive, and in a factorial of the other one."""
         return (slot.mode(seed),)
 
-    def transports(self, setup: ExperimentSetup) -> Tuple[Transport, ...]:
-        """Of each drive that is toggled."""
-        return (setup.transport,)
-
     def pairs(self, setup: ExperimentSetup, periods: Periods) -> Tuple[Pair, ...]:
         """The complete pairs among `periods`, in order; what is not whole is left out."""
         found: List[Pair] = []
@@ -137,10 +123,6 @@ class Design:
             back, through = by_mode[CacheMode.WRITE_BACK], by_mode[CacheMode.WRITE_THROUGH]
             found.append(Pair(index, first.mode, back, through))
         return tuple(found)
-
-    def sides(self, setup: ExperimentSetup, period: Period) -> Tuple[Side, ...]:
-        """Each drive that was toggled in a period."""
-        return (Side(setup.transport, period.mode, period.state_before + period.state_after),)
 
     def wants_recheck(self, setup: ExperimentSetup, periods: Periods) -> bool:
         """Whether the modes lie so far apart that a transient may be what does it."""
@@ -178,18 +160,12 @@ class Factorial(Design):
     pairs_per_unit = factorial.PAIRS_PER_REPLICATE
     periods_per_unit = len(factorial.CELLS)
 
-    def __init__(self, other: CrossedDrive) -> None:
-        self._other = other
-
     def modes(self, seed: int, slot: AnySlot) -> Tuple[CacheMode, ...]:
         """See Design; in a settling check both go together: either transient shows."""
         if isinstance(slot, CheckSlot):
             return (slot.mode(seed), slot.mode(seed))
         replicate, place = divmod(slot.number, self.periods_per_unit)
         return factorial.order(seed, replicate)[place]
-
-    def transports(self, setup: ExperimentSetup) -> Tuple[Transport, ...]:
-        return setup.transport, self._other.transport
 
     def pairs(self, setup: ExperimentSetup, periods: Periods) -> Tuple[Pair, ...]:
         """See Design; the periods of a pair need not be neighbours.
@@ -211,14 +187,6 @@ class Factorial(Design):
                 first = CacheMode.WRITE_BACK if sooner else CacheMode.WRITE_THROUGH
                 found.append(Pair(number, first, periods[back], periods[through]))
         return tuple(found)
-
-    def sides(self, setup: ExperimentSetup, period: Period) -> Tuple[Side, ...]:
-        first = Side(setup.transport, period.mode, period.state_before + period.state_after)
-        other = period.crossed
-        if other is None:
-            raise MalformedError(factorial.SILENT)
-        states = other.state_before + other.state_after
-        return first, Side(self._other.transport, other.mode, states)
 
     def wants_recheck(self, setup: ExperimentSetup, periods: Periods) -> bool:
         """See Design; either of the two drives may be the one that differs."""
@@ -246,11 +214,9 @@ class Factorial(Design):
                 )
 
 
-_PAIRED = Design()
+_PAIRED, _CROSSED = Design(), Factorial()
 
 
 def design_of(setup: ExperimentSetup) -> Design:
     """The design of an experiment."""
-    if setup.crossed is None:
-        return _PAIRED
-    return Factorial(setup.crossed)
+    return _PAIRED if setup.crossed is None else _CROSSED

@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import replace
 from itertools import permutations
-from typing import List, Optional, Sequence, Tuple
+from typing import Iterator, List, Sequence, Tuple
 
 from ..errors import MalformedError
 from ..model import CacheMode
@@ -110,6 +110,15 @@ def transposed(record: Record) -> Record:
     )
 
 
+def as_of_each(
+    setup: ExperimentSetup, period: Period
+) -> Iterator[Tuple[ExperimentSetup, Period]]:
+    """A period as each drive that it toggled has it."""
+    yield setup, period
+    if setup.crossed is not None:
+        yield _swapped_setup(setup, setup.crossed), _swapped(period)
+
+
 def _other_side(period: Period) -> CrossedPeriod:
     if period.crossed is None:
         raise MalformedError(SILENT)
@@ -137,8 +146,3 @@ def _swapped_setup(setup: ExperimentSetup, crossed: CrossedDrive) -> ExperimentS
             setup.rotational,
         ),
     )
-
-
-def crossed_domain(setups: Sequence[ExperimentSetup]) -> Optional[str]:
-    """The other cache domain that a run's experiments toggle, or None."""
-    return next((setup.crossed.domain_id for setup in setups if setup.crossed), None)

@@ -5,21 +5,20 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 from statistics import median
-from typing import Callable, Dict, Iterable, List, NamedTuple, Sequence, Set, Tuple
+from typing import Callable, Dict, Iterable, List, Sequence, Set, Tuple
 
 from ..cluster import ClusterState
 from ..hardware import CONTROLLER_S, Dirty
 from ..loads import ASSUMED_SAMPLE_S, WRITE_BYTES
 from ..model import DriveModel, LoadPoint
 from ..record import ExperimentSetup
-from . import observing_plan as observing
 from .design import design_of
+from .observing_plan import OVERHEAD_S, LoadCost, cost_of
 from .period import START_WAIT_S
 from .run_state import FIRST_LOOK, RunSpec
 from .settling import checks_at_most, pairs_limit
 
 CALLS_S = 40.0  # until an idle probe has called (poll_idle_s and its jitter)
-OVERHEAD_S = 0.3  # set, read back and close, by the probe's fast polls
 
 # Drive model, load point and pairs of an experiment that has ended.
 Ended = Tuple[DriveModel, LoadPoint, int]
@@ -64,15 +63,6 @@ class Forecast:
     strict_pools: Tuple[str, ...] = ()  # take no writes while a drive that is toggled hangs
 
 
-class _Cost(NamedTuple):
-    """Of one experiment, or load that is observed."""
-
-    seconds: float
-    seconds_expected: float
-    bytes_written: int
-    bench_calls: int
-
-
 def forecast(
     runs: Sequence[RunSpec], cluster: ClusterState, skipped: Tuple[str, ...],
     expected: ExpectedPairs = pairs_limit,
@@ -93,7 +83,7 @@ def forecast(
         if run.dirty is not Dirty.ANY:
             run_s += START_WAIT_S * len(run.experiments)
         for setup in run.experiments:
-            cost = (_of_load if run.observes else _of_experiment)(run, setup, expected)
+            cost = cost_of(setup) if run.observes else _of_experiment(run, setup, expected)
             run_s += cost.seconds
             expected_s += cost.seconds_expected
             written += cost.bytes_written
@@ -115,13 +105,7 @@ def forecast(
     )
 
 
-def _of_load(_: RunSpec, setup: ExperimentSetup, expected: ExpectedPairs) -> _Cost:
-    cost = observing.cost_of(setup)
-    seconds = cost.seconds + 2 * OVERHEAD_S
-    return _Cost(seconds, seconds, cost.bytes_written, cost.bench_calls)
-
-
-def _of_experiment(run: RunSpec, setup: ExperimentSetup, expected: ExpectedPairs) -> _Cost:
+def _of_experiment(run: RunSpec, setup: ExperimentSetup, expected: ExpectedPairs) -> LoadCost:
     sample_s = max(ASSUMED_SAMPLE_S[setup.load_point], setup.period_s)
     period_s = CONTROLLER_S if run.waits_for_controller else 0.0
     period_s += setup.settle_s + OVERHEAD_S + setup.samples_per_period * sample_s
@@ -136,7 +120,7 @@ def _of_experiment(run: RunSpec, setup: ExperimentSetup, expected: ExpectedPairs
     most_s, written_max = run.seconds_max + 10.0, run.bytes_max - run.starting_bytes
     # what a value does to a sample is not known before: then only the budget ends it for sure
     sure_s = checked_s + 2 * setup.pairs_max * period_s if run.option is None else most_s
-    return _Cost(
+    return LoadCost(
         min(sure_s, most_s),
         min(checked_s + 2 * expected(setup) * period_s, most_s),
         run.starting_bytes + min(samples * each, written_max), calls,

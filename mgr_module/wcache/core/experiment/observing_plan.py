@@ -1,7 +1,4 @@
-"""What a run that toggles nothing measures: its drives, its loads, its cost at most.
-
-What a run that toggles nothing measures, and what that costs at most.
-"""
+"""What a run that toggles nothing measures: its drives, its loads, its cost at most."""
 
 from __future__ import annotations
 
@@ -71,6 +68,7 @@ def setting_and_stack(osd_id: int, drives: Iterable[DriveReport]) -> Tuple[str, 
 
 
 LOADS = "traffic,timer"
+OVERHEAD_S = 0.3  # set, read back and close, by the probe's fast polls
 # Parts of the OSD's own traffic of which each gives a mean; timed flushes, of which so many
 # tell a 99th percentile; and bench writes or calls.
 SAMPLES = {
@@ -113,16 +111,17 @@ def _setup(setup: ExperimentSetup) -> ExperimentSetup:
     )
 
 
-class ObservingCost(NamedTuple):
-    """What one load of a run that toggles nothing costs at most; its seconds are assumed."""
+class LoadCost(NamedTuple):
+    """What a load of a run costs at most, and how long it is expected to take."""
 
     seconds: float
+    seconds_expected: float
     bytes_written: int
     bench_calls: int
 
 
-def cost_of(setup: ExperimentSetup) -> ObservingCost:
-    """The cost of one load."""
+def cost_of(setup: ExperimentSetup) -> LoadCost:
+    """The cost of a load of a run that toggles nothing; its seconds are assumed."""
     calls = _calls(setup)
     seconds = setup.period_s
     if setup.load_point is LoadPoint.FDATASYNC_TIMER:
@@ -131,7 +130,10 @@ def cost_of(setup: ExperimentSetup) -> ObservingCost:
         seconds = setup.samples_per_period * CAPACITY_CALL_S[bool(setup.rotational)]
     elif not seconds:
         seconds = setup.samples_per_period * ASSUMED_SAMPLE_S[setup.load_point]
-    return ObservingCost(seconds, sum(n * size for n, size in calls), sum(n for n, _ in calls))
+    seconds += 2 * OVERHEAD_S
+    return LoadCost(
+        seconds, seconds, sum(n * size for n, size in calls), sum(n for n, _ in calls)
+    )
 
 
 def _calls(setup: ExperimentSetup) -> Tuple[Tuple[int, int], ...]:

@@ -108,8 +108,10 @@ def sides(
             return CacheModeSetting(domain, mode.other, mode)
         return OptionSetting(domain, trial.name, trial.value(mode.other), trial.value(mode))
 
-    modes, transports = design.modes(setup.seed, slot), design.transports(setup)
-    return [arm(*item) for item in zip(spec.domain_ids, modes, transports)]
+    transports = [one.transport for one in (setup, setup.crossed) if one is not None]
+    return [
+        arm(*item) for item in zip(spec.domain_ids, design.modes(setup.seed, slot), transports)
+    ]
 
 
 def load_of(

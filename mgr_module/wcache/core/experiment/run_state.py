@@ -33,7 +33,6 @@ from ..record import (
 )
 from ..simulation import OfDrives
 from .design import AnySlot, CheckSlot, Periods, Slot, design_of
-from .factorial import crossed_domain
 from .observed import Observed
 from .settling import checks_of, rechecks_of, settled
 
@@ -182,8 +181,8 @@ class RunSpec(OfDrives):
     @property
     def domain_ids(self) -> Tuple[str, ...]:
         """Every cache domain the run toggles: its own, and in factorials the other one."""
-        other = crossed_domain(self.experiments)
-        return (self.domain_id,) if other is None else (self.domain_id, other)
+        crossed = [one.crossed.domain_id for one in self.experiments if one.crossed is not None]
+        return (self.domain_id, *crossed[:1])
 
     @property
     def osd_ids(self) -> FrozenSet[int]:

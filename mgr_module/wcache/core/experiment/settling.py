@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
+from statistics import median
 from typing import Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 from ..loads import MATERIAL_LN
@@ -89,7 +90,7 @@ def suspicious(checks: Sequence[Period], least_s: float) -> bool:
 
 def _apart(series: Sequence[Series]) -> float:
     """How far the ends of checks lie from one another, in ln; no sign, no mode."""
-    ends = [_median(logs[len(logs) // 4:]) for _, logs in series if logs]
+    ends = [median(logs[len(logs) // 4:]) for _, logs in series if logs]
     return max(ends) - min(ends) if ends else 0.0
 
 
@@ -244,13 +245,7 @@ def _loss(residuals: Sequence[float], scale: float) -> float:
 
 
 def _mad(residuals: Sequence[float]) -> float:
-    return 1.4826 * _median([abs(item) for item in residuals])
-
-
-def _median(values: Sequence[float]) -> float:
-    ordered = sorted(values)
-    half = len(ordered) // 2
-    return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
+    return 1.4826 * median([abs(item) for item in residuals])
 
 
 # Where nothing is decided after so many pairs, noise is such that the first checks may have

@@ -224,8 +224,8 @@ def _of_traffic(
     if own is Verdict.NO_DIFFERENCE:
         said = "the OSD's own traffic shows no material difference; leave the mode as it is"
         parts = [
-            f"{_names([load])} is at least {_loss(load):.1f}x slower in {_worse(load)}"
-            for load in heavy
+            f"{_names([load])} is at least {_loss(load):.1f}x slower in {mode.other.value}"
+            for load in heavy if (mode := load.verdict.mode)
         ]
         return own, f"{said} (but {'; '.join(parts)}, should it get that load)" if parts else said
     against = [x for x in heavy if x.verdict is not own and may_veto(x.load_point, profile)]
@@ -310,13 +310,6 @@ def _may_lose(load: LoadVerdict, verdict: Verdict) -> bool:
 def _loss(load: LoadVerdict) -> float:
     """How many times slower the other mode is proven to be (1 where nothing is proven)."""
     return max(load.estimate.loss(mode) for mode in MODES)
-
-
-def _worse(load: LoadVerdict) -> str:
-    """The mode that a decided load is slower in, in words."""
-    better_through = load.verdict is Verdict.WRITE_THROUGH
-    slower = Verdict.WRITE_BACK if better_through else Verdict.WRITE_THROUGH
-    return slower.value
 
 
 def _span(load: LoadVerdict) -> str:

@@ -30,7 +30,7 @@ from ..host_report import DriveKind, HostReport, OfDriveKind
 from ..loads import MATERIAL_RATIO
 from ..model import CacheMode, DriveModel, DriveReport, FindingCode, LoadPoint, Verdict
 from ..options.entries import OptionTrial
-from ..text import command
+from ..text import command, many
 from .across_loads import over_loads
 from .hosts_by_model import HostsByModel, missing_word
 from .load_profile import LoadProfile, evened
@@ -250,7 +250,7 @@ def _recommend(
     warnings += [note for load in loads for note in load.notes]
     drives = len({(r.hostname, r.drive_id) for r in results})
     if drives < 3:
-        warnings.append(f"{drives} drive{'' if drives == 1 else 's'}{FEW}")
+        warnings.append(many(drives, "drive") + FEW)
     warnings.append(BURSTS)
     return Recommendation(
         first.device_class, first.drive_model, verdict, verdict.mode, why, tuple(loads),
