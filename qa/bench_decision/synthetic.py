@@ -99,6 +99,19 @@ def counter_record(draw: Draw, pairs: int, names: Sequence[str]) -> Record:
     )
 
 
+def altered(
+    found: Record, write_back: Callable[[Period], Period],
+    write_through: Callable[[Period], Period] = lambda period: period,
+) -> Record:
+    """The record with its periods changed by a function for each mode."""
+    return replace(found, pairs=tuple(
+        replace(
+            pair, write_back=write_back(pair.write_back),
+            write_through=write_through(pair.write_through),
+        ) for pair in found.pairs
+    ))
+
+
 def _period(mode: CacheMode, started_at_s: float, samples_ns: Tuple[int, ...]) -> Period:
     return Period(
         mode=mode, started_at_s=started_at_s, settle_s=0.0, seconds=sum(samples_ns) / 1e9,

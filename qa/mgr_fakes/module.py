@@ -252,7 +252,6 @@ class FakeMgr:
         self.profiles: OsdProfiles = {}
         self.profiles_of: Callable[..., OsdProfiles] = lambda world: self.profiles
         self.more_planners: Dict[str, Planner] = {}
-        self.make_more: Callable[[Parts], Dict[str, Planner]] = lambda parts: {}
         # what knobs' own adapters ask
         self.ceph = SimpleNamespace(get_ceph_option=lambda name: "0")
         self.osd_iops: Callable[[int, int], float] = lambda osd_id, call: 300.0 + call
@@ -296,7 +295,6 @@ class FakeMgr:
         )
         knobs = with_all({
             **made, MCLOCK.name: self.mclock, MEMORY.name: self.memory, **self.more_planners,
-            **self.make_more(parts),
         })
         self.service = Service(
             self.engine, knobs, agents, self.traffic, self.log, store_wait_s=0.1,

@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
-from module_world import WB, WT, ok
-from test_options_knob import RealAnalysis
+from module_world import WB, WT, RealAnalysis, ok
 
 README = Path(__file__).resolve().parents[2] / "README.md"
 SCREEN = re.compile(r"(?<=```\n)\$ ceph wcache try\n.*?(?=```)", re.DOTALL)

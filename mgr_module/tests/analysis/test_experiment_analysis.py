@@ -171,11 +171,9 @@ def test_kernel_flush_counters_unmask_a_liar_at_any_load():
 
     def flushing(record, flush_ms):
         counters = (FlushCounters(0, 0, 0, 0), FlushCounters(1, 0, 100, 100 * flush_ms))
-        pairs = tuple(
-            replace(pair, write_back=replace(pair.write_back, flush_counters=counters))
-            for pair in record.pairs
-        )
-        return analyse(replace(record, pairs=pairs), OPTIONS)
+        return analyse(synthetic.altered(
+            record, lambda period: replace(period, flush_counters=counters)
+        ), OPTIONS)
 
     assert flushing(honest, flush_ms=8)["verdict"] == "write back"
     assert flushing(honest, flush_ms=8)["if_plp_trusted"] is None
@@ -196,19 +194,16 @@ def test_a_flush_that_takes_no_longer_than_an_empty_one_is_doubted(back_us, thro
     draw = synthetic.lognormal(random.Random(4), ratio=0.1, sample_sd=0.05, period_sd=0.01)
     batch = replace(synthetic.SETUP, load_point=LoadPoint.OSD_BENCH_BATCH, rotational=False)
 
-    def counted(period, each_us):
+    def counted(each_us):
         end = FlushCounters(1, 0, 1000, each_us)  # 1000 flushes in so many ms
-        return replace(period, flush_counters=(FlushCounters(0, 0, 0, 0), end))
-
-    record = synthetic.record(draw, 10, setup=batch)
-    pairs = tuple(
-        replace(
-            pair, write_back=counted(pair.write_back, back_us),
-            write_through=counted(pair.write_through, through_us),
+        return lambda period: replace(
+            period, flush_counters=(FlushCounters(0, 0, 0, 0), end)
         )
-        for pair in record.pairs
+
+    record = synthetic.altered(
+        synthetic.record(draw, 10, setup=batch), counted(back_us), counted(through_us)
     )
-    assert analyse(replace(record, pairs=pairs), OPTIONS)["verdict"] == verdict
+    assert analyse(record, OPTIONS)["verdict"] == verdict
 
 
 def test_a_disk_that_flushes_too_fast_is_never_told_write_back():

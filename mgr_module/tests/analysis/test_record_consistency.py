@@ -21,12 +21,7 @@ def late(pairs, seconds):
     def moved(period):
         return replace(period, started_at_s=period.started_at_s + seconds)
 
-    return tuple(
-        replace(
-            pair, write_back=moved(pair.write_back), write_through=moved(pair.write_through)
-        )
-        for pair in pairs
-    )
+    return synthetic.altered(replace(RECORD, pairs=pairs), moved, moved).pairs
 
 
 def altered(**changes):
@@ -53,12 +48,7 @@ def of_traffic(half):
             later_counters=(half,),
         )
 
-    return replace(RECORD, pairs=tuple(
-        replace(
-            pair, write_back=counted(pair.write_back), write_through=counted(pair.write_through)
-        )
-        for pair in RECORD.pairs
-    ))
+    return synthetic.altered(RECORD, counted, counted)
 
 
 def test_a_half_of_a_period_may_hold_all_of_it():

@@ -120,14 +120,13 @@ def test_a_record_whose_settling_does_not_follow_from_its_watches_is_refused():
     chosen = settling.choose(watches, LEAST_S)
     draw = synthetic.lognormal(random.Random(3), ratio=2.0)
     made = synthetic.record(draw, 8, setup=SETUP)
-    pairs = tuple(
-        replace(
-            pair, write_back=replace(pair.write_back, settle_s=chosen.settle_s),
-            write_through=replace(pair.write_through, settle_s=chosen.settle_s),
-        )
-        for pair in made.pairs
+
+    def waited(period):
+        return replace(period, settle_s=chosen.settle_s)
+
+    record = replace(
+        synthetic.altered(made, waited, waited), watches=watches, settling=chosen
     )
-    record = replace(made, pairs=pairs, watches=watches, settling=chosen)
     result = analyse(record, Materiality())
     assert result["settling"]["settle_s"] == chosen.settle_s > LEAST_S
     other = replace(record, settling=replace(chosen, settle_s=chosen.settle_s + 1))

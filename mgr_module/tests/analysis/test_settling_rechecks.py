@@ -238,13 +238,7 @@ def test_a_drive_that_flushes_too_fast_is_named_whatever_else_is_in_doubt():
     def faster(period):
         return replace(period, samples_ns=tuple(ns // 1000 for ns in period.samples_ns))
 
-    pairs = tuple(
-        replace(
-            pair, write_back=faster(pair.write_back), write_through=faster(pair.write_through)
-        )
-        for pair in record.pairs
-    )
-    fast = analyse(replace(record, pairs=pairs), Materiality())["findings"]
+    fast = analyse(synthetic.altered(record, faster, faster), Materiality())["findings"]
     assert [item["code"] for item in fast] == ["WCACHE_CARRYOVER", "WCACHE_FLUSH_TOO_FAST"]
 
 

@@ -41,12 +41,7 @@ def with_histograms(record, draw):
     def counted(period):
         return replace(period, histogram=draw(period.mode))
 
-    return replace(record, pairs=tuple(
-        replace(
-            pair, write_back=counted(pair.write_back), write_through=counted(pair.write_through)
-        )
-        for pair in record.pairs
-    ))
+    return synthetic.altered(record, counted, counted)
 
 
 def traffic(pairs, ratio, tail_ratio, seed=1, **spread):

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from gate_world import begun
-from module_world import WB, WT, a_mgr, measured, ok, said
+from module_world import WB, WT, a_mgr, applied, measured, ok, said
 from rollout_world import change, plan_of
 from wcache.core.change.change import Change, ChangeStatus
 from wcache.core.change.history import line, standing
@@ -20,15 +20,6 @@ from wcache.engine.storing.audit_log import CHANGES_MAX
 LATENCY = "; latency 20.00 ms -> 4.00 ms (-80%)"
 
 
-def applied():
-    mgr = measured()
-    plan_id = said(mgr, "plan")["plan_id"]
-    ok(mgr.command("apply", plan_id=plan_id))
-    mgr.settle()
-    mgr.report_all()
-    return mgr, plan_id
-
-
 def changes(mgr, **filters):
     rows = said(mgr, "history", limit=1000, **filters)["history"]
     return [row for row in rows if row["kind"] == "change"]
@@ -36,11 +27,11 @@ def changes(mgr, **filters):
 
 @pytest.mark.slow
 def test_each_change_has_a_line_with_its_drive_both_modes_its_evidence_and_its_outcome():
-    mgr, plan_id = applied()
+    mgr = applied()
     rows = changes(mgr)
     assert [row["hostname"] for row in rows] == ["h1", "h1", "h2"]
     first = rows[0]
-    assert (first["who"], first["what"]) == ("admin", plan_id)
+    assert (first["who"], first["what"]) == ("admin", "p1")
     assert (first["before"], first["after"]) == ("write back", "write through")
     assert (first["osd_ids"], first["dev_names"]) == ([0], ["sda"])
     assert "depth1" in first["evidence"]
@@ -52,7 +43,7 @@ def test_each_change_has_a_line_with_its_drive_both_modes_its_evidence_and_its_o
 
 @pytest.mark.slow
 def test_a_rollback_has_lines_of_its_own_with_the_modes_the_other_way_round():
-    mgr, _ = applied()
+    mgr = applied()
     ok(mgr.command("rollback"))
     mgr.settle()
     assert len(changes(mgr)) == 6
@@ -129,7 +120,7 @@ def test_a_line_of_settings_names_each_setting_once_with_both_values(status, wor
 
 @pytest.mark.slow
 def test_a_mgr_that_restarts_tells_no_change_twice():
-    mgr, _ = applied()
+    mgr = applied()
     mgr.restart()
     mgr.report_all()
     mgr.step()
@@ -181,7 +172,7 @@ def test_lines_of_a_probe_wait_so_that_no_host_can_hold_up_what_others_do():
 
 @pytest.mark.slow
 def test_filters_choose_by_host_osd_drive_time_and_what():
-    mgr, plan_id = applied()
+    mgr = applied()
     assert {row["hostname"] for row in changes(mgr, scope="host:h2")} == {"h2"}
     assert [row["osd_ids"] for row in changes(mgr, scope="osd.1")] == [[1]]
     assert len(changes(mgr, scope="class:hdd,model:HD1")) == 3
@@ -190,9 +181,9 @@ def test_filters_choose_by_host_osd_drive_time_and_what():
     for name in ("domain-sdb", "h1:sdb", "wwn-sdb"):
         assert len(changes(mgr, drive=name)) == 1
     of_drive = said(mgr, "history", drive="sda")["history"]
-    assert {row["what"].partition(".")[0] for row in of_drive} == {"c1", plan_id}
+    assert {row["what"].partition(".")[0] for row in of_drive} == {"c1", "p1"}
     assert len(changes(mgr, what="change")) == 3
-    assert len(changes(mgr, what=plan_id)) == 3
+    assert len(changes(mgr, what="p1")) == 3
     assert changes(mgr, what="c1") == []
     runs = said(mgr, "history", what="c1")["history"]
     assert {row["what"].partition(".")[0] for row in runs} == {"c1"}
@@ -216,13 +207,13 @@ def test_a_filter_that_makes_no_sense_is_refused_with_what_is_allowed(arguments)
 
 @pytest.mark.slow
 def test_what_is_still_applied_is_shown_after_its_line_is_gone_from_the_log():
-    mgr, plan_id = applied()
+    mgr = applied()
     for number in range(CHANGES_MAX + 1):
         mgr.inside.audit.add(HistoryEntry(
             mgr.now_s + number, "admin", "p9", "x", About("h9", outcome="rolled back")
         ))
     for _ in range(2):
-        rows = changes(mgr, what=plan_id)
+        rows = changes(mgr, what="p1")
         assert [(row["hostname"], row["after"]) for row in rows] == [
             ("h1", "write through"), ("h1", "write through"), ("h2", "write through"),
         ]

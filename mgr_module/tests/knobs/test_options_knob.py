@@ -6,10 +6,7 @@ import pytest
 from gate_world import GateMgr
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
-from module_world import fine, ok, said
-from wcache.analysis.decision import Materiality
-from wcache.analysis.experiment import analyse
-from wcache.analysis.pooling import pool
+from module_world import RealAnalysis, fine, ok, refusal, said
 from wcache.core.change.preconditions import HOLD_MAX_S, verdicts_moved
 from wcache.core.hardware import OptionValue
 from wcache.core.model import DriveModel
@@ -23,18 +20,6 @@ BEFORE = (
 AFTER = OptionValue("scheduler", "mq-deadline")
 HOSTS = ("h0", "h1", "h2")
 AB = "scheduler=none,mq-deadline"
-
-
-class RealAnalysis:
-    """The `Analysis` port with the statistics in this process."""
-
-    error = ""
-
-    def start(self, record, done):
-        done(analyse(record, Materiality()), "")
-
-    def pool(self, items, done):
-        done(pool(items, Materiality()), "")
 
 
 class GatedMgr(GateMgr):
@@ -118,8 +103,7 @@ def drift(mgr):
 
 def test_nothing_is_planned_before_something_was_compared():
     mgr = a_mgr()
-    code, _, error = mgr.command("plan", knob="options")
-    assert code != 0
+    error = refusal(mgr, "plan", knob="options")
     assert "no option was compared yet" in error
     assert "ceph wcache ab OPTION=A,B" in error
 
@@ -171,9 +155,7 @@ def test_what_is_gone_after_a_reboot_is_a_finding_and_is_planned_again():
     assert found["detail"] == (
         "plan p1 gave it scheduler mq-deadline, and scheduler of sda is none"
     )
-    code, _, error = mgr.command("apply", plan_id="p1")
-    assert code != 0
-    assert "scheduler of sda is none since" in error
+    assert "scheduler of sda is none since" in refusal(mgr, "apply", plan_id="p1")
     assert [c["hostname"] for c in planned(mgr)["changes"]] == ["h1"]
 
 
@@ -341,9 +323,7 @@ def test_two_plans_of_one_option_go_back_in_order_and_the_cache_mode_is_by_itsel
     ok(mgr.command("apply", plan_id=plan_id))
     mgr.settle()
     assert schedulers(mgr) == ["kyber"] * 3
-    code, _, error = mgr.command("rollback", plan_id="p1")
-    assert code != 0
-    assert f"roll back {plan_id} first" in error
+    assert f"roll back {plan_id} first" in refusal(mgr, "rollback", plan_id="p1")
     for each in (plan_id, "p1"):
         ok(mgr.command("rollback", plan_id=each))
         mgr.settle()

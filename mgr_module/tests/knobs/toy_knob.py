@@ -2,44 +2,16 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass, field
-from typing import ClassVar, Tuple
-
-from wcache.ceph.command import CommandFailed, Osds
-from wcache.core.automation.deciding import Wish
 from wcache.core.change.change import Change
 from wcache.core.cluster import failure_domains
 from wcache.core.config_database import ConfigEdit, same
 from wcache.core.model import LoadPoint
 from wcache.core.setting.config_setting import ConfigSetting
-from wcache.engine.config_watch import Repeating
-from wcache.engine.storing.archive import StoredKind
 from wcache.knobs.knob import Knob, Wanted
 from wcache.services.plans.planners import Planner
 
 DEPTH = "osd_toy_depth"
 TOY = Knob("toy", (DEPTH,), together=False)
-EVERY_S = 120.0
-
-
-@dataclass(frozen=True)
-class Reading:
-    """The depth that an OSD has said it goes by."""
-
-    osd_id: int
-    depth: float
-
-
-@dataclass(frozen=True)
-class Readings:
-    """The last one of each OSD, as they are stored."""
-
-    VERSION: ClassVar[int] = 1
-    items: Tuple[Reading, ...] = field(default=(), metadata={"max_items": 10_000})
-
-
-READINGS = StoredKind("toy/readings", Readings)
 
 
 def make_changes(asked, wanted_depth, config, cluster):
@@ -65,53 +37,10 @@ def make_changes(asked, wanted_depth, config, cluster):
 
 
 class ToyPlanner(Planner):
-    """From what the config database says, and what OSDs say, which it reads in a thread."""
+    """From what the config database says."""
 
-    def __init__(self, parts, wanted_depth):
-        self._parts = parts
+    def __init__(self, wanted_depth):
         self._wanted_depth = wanted_depth
-        self._unlike = ()
-        self.readings = Readings()
-        repeating = Repeating("wcache-toy", self.read, parts.log.warning, lambda: EVERY_S)
-        self.start, self.close = repeating.start, repeating.close
-
-    def load(self):
-        self.readings = self._parts.archive.get(READINGS) or Readings()
 
     def plan(self, asked, world):
-        return make_changes(asked, self._wanted_depth(world), world.config, world.cluster)
-
-    def tick(self, world):
-        wanted = self._wanted_depth(world)
-        ids = {item.osd_id for item in self.readings.items if item.depth < wanted}
-        osds = [osd for osd_id, osd in world.cluster.osds.items() if osd_id in ids]
-        self._unlike = tuple(sorted({(osd.hostname, osd.device_class) for osd in osds}))
-
-    def wishes(self):
-        return [
-            Wish.of_host(
-                TOY.name, host, (device_class,), f"give host {host} a deeper toy queue",
-                f"an OSD of host {host} goes by a shallow queue",
-            )
-            for host, device_class in self._unlike
-        ]
-
-    def read(self):
-        """Read each OSD once, and store what they said."""
-        found = [self._read(osd_id) for osd_id in sorted(self._parts.view.cluster().osds)]
-        self.readings = Readings(tuple(item for item in found if item is not None))
-        self._parts.archive.put_later(READINGS, self.readings)
-
-    def _read(self, osd_id):
-        command = {"prefix": "config get", "var": DEPTH}
-        try:
-            said = Osds(self._parts.ceph, self._parts.is_up).ask(osd_id, command)
-            return Reading(osd_id, float(json.loads(said)[DEPTH]))
-        except (CommandFailed, ValueError, KeyError, TypeError):
-            return None  # it gave no answer, or one that nobody understands
-
-    def show(self):
-        """`toy show`: the depth of each OSD."""
-        return {"osds": [
-            {"osd_id": item.osd_id, "depth": item.depth} for item in self.readings.items
-        ]}
+        return make_changes(asked, self._wanted_depth, world.config, world.cluster)

@@ -47,6 +47,13 @@ def ok(answer):
     return out
 
 
+def refusal(mgr, prefix, **arguments):
+    """Why a command is refused."""
+    code, _, error = mgr.command(prefix, **arguments)
+    assert code != 0
+    return error
+
+
 def unwrapped(text):
     """An answer in one line, with one space between words."""
     return " ".join(text.split())
@@ -92,6 +99,13 @@ def applied():
     mgr.settle()
     mgr.report_all()
     return mgr
+
+
+def report_anew(mgr):
+    """When the next report of every host is due."""
+    mgr.now_s += 700.0
+    mgr.engine.tick()
+    mgr.report_all()
 
 
 def go_on(mgr, steps, lost, crashes=(), seconds=0.3):

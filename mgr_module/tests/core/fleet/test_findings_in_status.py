@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
-from module_world import said
+from module_world import report_anew, said
 from wcache.ceph.health import health_checks
 from wcache.core.drive.safety import Safety, judge, may_toggle
 from wcache.core.fleet.findings import ADVICE, of_drive
@@ -44,13 +44,6 @@ def found(mgr):
 
 def health(mgr):
     return {code: check["severity"] for code, check in health_checks(mgr.views.findings()).items()}
-
-
-def report_anew(mgr):
-    """When the next report of every host is due."""
-    mgr.now_s += 700.0
-    mgr.engine.tick()
-    mgr.report_all()
 
 
 def measure(mgr):

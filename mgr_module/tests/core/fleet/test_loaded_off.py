@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
-from module_world import WB, WT, ok, said
+from module_world import WB, WT, ok, refusal, report_anew, said
 from wcache.ceph.health import health_checks
 from wcache.core.drive.safety import dropping_above, may_rest_on
 from wcache.core.drive.saved_off import how_to_name
@@ -56,9 +56,7 @@ def test_all_of_them_are_one_warning_that_can_be_muted_by_itself():
 
 def test_what_is_there_is_measured_at_once_and_toggling_is_refused_with_the_cure():
     mgr = a_mgr(found_off())
-    code, _, error = mgr.command("campaign start", loads="depth1", accept_cost=True,
-                                 consent_turn_on=True)
-    assert code != 0
+    error = refusal(mgr, "campaign start", loads="depth1", accept_cost=True, consent_turn_on=True)
     assert "ceph wcache drive reload" in error
     assert "`ceph wcache campaign start --observe`" in error
     (drive,) = said(mgr, "drive ls")["drives"]
@@ -127,9 +125,7 @@ def test_a_drive_that_a_plan_turned_off_stays_an_error_until_it_is_rolled_back()
     probe.drives[domain_id] = off
     report = probe.report
     probe.report = lambda: replace(report(), journal=())  # only the plan knows of it
-    mgr.now_s += 700.0
-    mgr.engine.tick()
-    mgr.report_all()
+    report_anew(mgr)
     assert ERROR in told(mgr)
     assert WARNING not in told(mgr)
 
@@ -165,10 +161,7 @@ def saved_off(layers=LOADED_OFF, **more):
 def test_what_refuses_to_turn_a_drive_on_that_saves_it_is_what_reload_cures():
     mgr = a_mgr(saved_off())
     assert told(mgr) == [("WCACHE_LAYER_DROPS_FLUSHES", "info")]
-    code, _, error = mgr.command(
-        "campaign start", loads="depth1", accept_cost=True, consent_turn_on=True
-    )
-    assert code != 0
+    error = refusal(mgr, "campaign start", loads="depth1", accept_cost=True, consent_turn_on=True)
     assert "dm-0 does not flush" in error
     assert "`wcache-probe prepare --drive=sda`" in error
     shown = said(mgr, "drive reload")
@@ -199,9 +192,7 @@ NAME_IT = "`wcache-probe prepare --drive=sdb`"
 
 @pytest.mark.parametrize("words", ["try", "campaign start"])
 def test_what_would_measure_a_drive_that_keeps_itself_off_prints_the_command(words):
-    code, _, error = a_mgr(saved_off(LOADED_ON, name="sdb")).command(words, accept_cost=True)
-    assert code != 0
-    assert NAME_IT in error
+    assert NAME_IT in refusal(a_mgr(saved_off(LOADED_ON, name="sdb")), words, accept_cost=True)
 
 
 def test_what_would_turn_on_a_drive_that_keeps_itself_off_prints_the_command():

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
-from module_world import WB, WT, ok, said
+from module_world import WB, WT, ok, report_anew, said
 from wcache.ceph.health import health_checks
 from wcache.core.drive.manual import by_hand
 from wcache.core.fleet.foreign_rules import Sets, judged, sets
@@ -129,9 +129,7 @@ def measured(*found, latency_ns):
     mgr.report_all()
     said(mgr, "campaign start", loads="depth1", accept_cost=True)
     mgr.settle()
-    mgr.now_s += 700.0
-    mgr.engine.tick()
-    mgr.report_all()
+    report_anew(mgr)
     return mgr
 
 
@@ -154,9 +152,7 @@ def test_the_way_to_ours_is_walked_from_the_finding_to_the_rule_that_can_go():
     shown = said(mgr, "plan show", plan_id=plan["plan_id"])
     assert [c["kept"] for c in shown["changes"]] == ["write through"] * 2
     assert shown["status"] == "done"
-    mgr.now_s += 700.0
-    mgr.engine.tick()
-    mgr.report_all()
+    report_anew(mgr)
     assert "remove this rule" in rule_of(mgr)["detail"]
     assert said(mgr, "plan", persist=True)["changes"] == []
 

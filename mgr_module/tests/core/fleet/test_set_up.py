@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
-from module_world import said
+from module_world import report_anew, said
 from wcache.ceph.health import health_checks
 from wcache.commands.hosts import FindingsOfHosts, HostViews
 from wcache.core.config_database import Config, Entry
@@ -157,9 +157,7 @@ def test_it_is_information_in_status_and_no_health_warning():
     assert health_checks(mgr.views.findings()) == {}
     probe = mgr.probes["h1"]
     probe.drives = {name: replace(one, uses=one.uses[:1]) for name, one in probe.drives.items()}
-    mgr.now_s += 700.0
-    mgr.engine.tick()
-    mgr.report_all()
+    report_anew(mgr)
     assert said(mgr, "status")["findings"] == []
 
 

@@ -58,18 +58,12 @@ def at_level(record, level_us):
         each = tuple(round(ns * level_us * 1e3 / level) for ns in period.samples_ns)
         return replace(period, samples_ns=each)
 
-    return replace(record, pairs=tuple(
-        replace(pair, write_back=scaled(pair.write_back), write_through=scaled(pair.write_through))
-        for pair in record.pairs
-    ))
+    return synthetic.altered(record, scaled, scaled)
 
 
 def with_counters(record):
     counters = (FlushCounters(0, 0, 0, 0), FlushCounters(1, 0, 100, 800))
-    return replace(record, pairs=tuple(
-        replace(pair, write_back=replace(pair.write_back, flush_counters=counters))
-        for pair in record.pairs
-    ))
+    return synthetic.altered(record, lambda period: replace(period, flush_counters=counters))
 
 
 def still(record, *, writes=100, flushes=0, view=KernelView.WRITE_BACK, paths=1):
@@ -85,11 +79,7 @@ def still(record, *, writes=100, flushes=0, view=KernelView.WRITE_BACK, paths=1)
             flush_counters=tuple(replace(item, paths=paths) for item in counters),
         )
 
-    return replace(record, pairs=tuple(
-        replace(
-            pair, write_back=one(pair.write_back), write_through=one(pair.write_through)
-        ) for pair in record.pairs
-    ))
+    return synthetic.altered(record, one, one)
 
 
 def codes(result):

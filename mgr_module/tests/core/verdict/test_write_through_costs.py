@@ -11,7 +11,7 @@ from bench_decision import synthetic
 from bench_decision.loop import experiment
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
-from module_world import WB, WT, ok, said
+from module_world import WB, WT, ok, report_anew, said
 from wcache.analysis.decision import Materiality
 from wcache.analysis.experiment import analyse
 from wcache.analysis.flushes import commit_us
@@ -94,14 +94,10 @@ def counted(view, each_us=300, **setup):
     record = synthetic.record(draw, 10)
     counters = (FlushCounters(0, 0, 0, 0), FlushCounters(1, 0, 1000, each_us))
     state = make.state(WT, kernel_view=view)
-    pairs = tuple(
-        replace(pair, write_through=replace(
-            pair.write_through, flush_counters=counters, state_after=(state,)
-        ))
-        for pair in record.pairs
-    )
-    record = replace(record, setup=replace(record.setup, **setup), pairs=pairs)
-    return analyse(record, Materiality())
+    record = synthetic.altered(record, lambda period: period, lambda period: replace(
+        period, flush_counters=counters, state_after=(state,)
+    ))
+    return analyse(replace(record, setup=replace(record.setup, **setup)), Materiality())
 
 
 def test_the_analysis_takes_the_price_from_the_kernels_counters():
@@ -202,9 +198,7 @@ def test_a_plan_shows_what_was_written_since_the_change():
     probe = mgr.probes["h1"]
     for name, one in list(probe.drives.items()):
         probe.drives[name] = replace(one, wear=Wear(110 * 2**30, 230 * 2**30))
-    mgr.now_s += 700.0
-    mgr.engine.tick()
-    mgr.report_all()
+    report_anew(mgr)
     (line,) = said(mgr, "plan show", plan_id=plan_id)["changes"][0]["written_since"]
     assert "3.00 times as much" in line
     assert "2.00 times over its life before" in line

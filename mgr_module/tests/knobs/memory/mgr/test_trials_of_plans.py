@@ -13,7 +13,7 @@ from memory_world import (
     to_its_end,
     watch,
 )
-from module_world import ok, said
+from module_world import ok, refusal, said
 
 
 def with_a_plan(**options):
@@ -117,8 +117,7 @@ def test_a_dry_run_says_which_osds_and_for_how_long_and_leases_nothing():
 @pytest.mark.parametrize("arguments", [{"persist": True}, {"override": "osds_well"}])
 def test_what_a_trial_does_not_take_is_refused(arguments):
     mgr = with_a_plan()
-    code, _, error = mgr.command("apply", plan_id="p1", trial=True, **arguments)
-    assert code
+    error = refusal(mgr, "apply", plan_id="p1", trial=True, **arguments)
     assert "takes neither --override nor --persist" in error
     assert a_trial(mgr).job_id == "t1"
 
@@ -142,8 +141,7 @@ def test_a_plan_that_only_shrinks_is_not_tried():
     mgr = a_mgr(hosts=3, ram_bytes=9 * GIB)
     watch(mgr)
     plan_id = said(mgr, "plan", knob="memory", scope="class:ssd")["plan_id"]
-    code, _, error = mgr.command("apply", plan_id=plan_id, trial=True)
-    assert code
+    error = refusal(mgr, "apply", plan_id=plan_id, trial=True)
     assert "raises no target" in error
     assert "apply it without --trial" in error
 
@@ -155,9 +153,7 @@ def test_a_target_that_a_host_has_no_memory_for_is_not_tried():
         probe.memory = type(probe.memory)(11 * GIB)
     mgr.report_all()
     mgr.step()
-    code, _, error = mgr.command("apply", plan_id="p1", trial=True)
-    assert code
-    assert "does not have the memory for it" in error
+    assert "does not have the memory for it" in refusal(mgr, "apply", plan_id="p1", trial=True)
     assert mgr.osd_memory.leases == []
 
 
