@@ -7,7 +7,6 @@ from mgr_fakes import builders as make
 from wcache.ceph.health import health_checks
 from wcache.core.fleet.findings import of_drive
 from wcache.core.model import Cure, Finding, FindingCode, Severity
-from wcache.core.text import counted
 from wcache.knobs.registry import ADVICE
 
 
@@ -45,11 +44,6 @@ def test_it_reads_as_ceph_would_say_it():
     assert check_of(findings(FindingCode.AGENT_SILENT, "x"))["summary"] == (
         "1 probe does not respond"
     )
-
-
-def test_forms_are_chosen_by_the_number():
-    assert counted("drive{s} {is|are} here", 1) == "1 drive is here"
-    assert counted("drive{s} {is|are} here", 2) == "2 drives are here"
 
 
 def test_only_the_cure_that_applies_is_named():

@@ -223,7 +223,7 @@ class Mgr:
         result.complete(self.code, "", "no quorum" if self.code else "")
 
 
-def test_a_key_is_set_under_the_name_that_set_store_gives_it():
+def test_a_key_is_set_under_the_name_that_set_store_gives_it_and_the_mons_code_decides():
     mgr = Mgr(0)
     CephKeys(mgr).put_key("run/1", "a")
     CephKeys(mgr).put_key("run/1", None)
@@ -232,9 +232,6 @@ def test_a_key_is_set_under_the_name_that_set_store_gives_it():
         ("mon", "config-key set", "mgr/wcache/run/1"), ("mon", "config-key rm", "mgr/wcache/run/1"),
     ]
     assert mgr.asked[0][1]["val"] == "a"
-
-
-def test_the_mons_return_code_decides_whether_a_key_is_stored():
     with pytest.raises(StorageError, match=r"run/1 is not stored.*no quorum"):
         CephKeys(Mgr(-11)).put_key("run/1", "a")
 

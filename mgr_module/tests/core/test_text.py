@@ -8,10 +8,6 @@ LONG = "osd_memory_target of a host that has many OSDs and little memory for eac
 COMMAND = "`ceph wcache campaign start --scope=class:hdd --loads=traffic --accept-cost --pairs=80`"
 
 
-def test_a_table_that_fits_has_all_its_columns():
-    assert table(("A", "B"), [("x", None), ("x", None)]) == "A  B\nx  -\nx  -"
-
-
 def test_a_column_that_is_the_same_in_every_row_is_said_once_where_the_table_is_too_wide():
     rows = [(f"p1.{i}", LONG, None, 10 * i) for i in range(2)]
     text = table(("CHANGE", "SETTING", "EMPTY OF ALL THAT COULD BE SAID OF IT", "N"), rows)
@@ -21,10 +17,8 @@ def test_a_column_that_is_the_same_in_every_row_is_said_once_where_the_table_is_
         f"in each row SETTING: {LONG}; FROM: write back of all drives that there are on it\n"
         "CHANGE  N\np1.1    1\np1.2    2"
     )
-
-
-def test_one_row_says_itself():
     assert "in each row" not in table(("A", "B"), [(LONG, f"{LONG} and more")])
+    assert table(("A", "B"), [("x", None), ("x", None)]) == "A  B\nx  -\nx  -", "it fits"
 
 
 WORDS = st.text("ab ", max_size=90)

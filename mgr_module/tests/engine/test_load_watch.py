@@ -81,6 +81,7 @@ def test_only_measured_real_osds_are_read():
     reader = Reader()
     watch([result(1), result(1), result(5), result(9, simulated=True)], reader).read()
     assert reader.asked == [1, 5]
+    assert profiles(watch([], Reader())) == {}
 
 
 def test_the_osds_measured_last_are_read_and_profiles_of_others_go():
@@ -98,19 +99,15 @@ def test_the_osds_measured_last_are_read_and_profiles_of_others_go():
     assert f"profile/{OSDS_MAX}" in shelf.kept
 
 
-def test_osds_of_a_drive_model_stand_together():
-    found = watch([result(1), result(2)], Reader())
+@pytest.mark.parametrize(("silent", "known"), [((), {1: 2000, 2: 2000}), ((1,), {2: 2000})])
+def test_osds_of_a_drive_model_stand_together_and_one_that_says_nothing_hides_no_other(
+    silent, known
+):
+    found = watch([result(1), result(2)], Reader(silent))
     for _ in range(3):
         found.read()
-    (by_osd,) = profiles(found).values()
-    assert {n: p.total.client_writes for n, p in by_osd.items()} == {1: 2000, 2: 2000}
-
-
-def test_an_osd_that_says_nothing_does_not_hide_the_others():
-    found = watch([result(1), result(2)], Reader(silent={1}))
-    found.read()
-    found.read()
-    assert writes(found, HDD) == {2: 1000}
+    assert list(profiles(found)) == [HDD]
+    assert writes(found, HDD) == known
 
 
 def test_profiles_outlive_the_mgr():
@@ -134,10 +131,6 @@ def test_what_a_store_refuses_is_kept_in_memory_and_stored_later():
     shelf.fails = lambda key: False
     shelf.answer()
     assert list(shelf.kept) == ["profile/1"]
-
-
-def test_nothing_measured_is_nothing_known():
-    assert profiles(watch([], Reader())) == {}
 
 
 def reused(found, results, osds):

@@ -24,19 +24,6 @@ def stored(error):
     assert error is None
 
 
-def test_every_step_of_a_plan_is_read_as_it_was_stored():
-    kept = archive()
-    plan = plan_of(change(0), change(1), change(2))
-    for index in range(3):
-        done = replace(plan.changes[index], status=ChangeStatus.APPLIED, after_us=1.0 + index)
-        plan = replace(
-            plan, status=RolloutStatus.RUNNING, reason=f"step {index}",
-            changes=(*plan.changes[:index], done, *plan.changes[index + 1:]),
-        )
-        kept.plans.put(plan, stored)
-        assert kept.plans.all() == {"p1": plan}
-
-
 def test_plans_with_other_numbers_of_changes_and_other_ids_are_not_mixed_up():
     kept = archive()
     first = plan_of(change(0), change(1), status=RolloutStatus.RUNNING)
@@ -141,11 +128,16 @@ def steps_of(plan, size=40):
     return found
 
 
-@pytest.mark.slow
-def test_every_step_of_a_large_plan_is_read_as_it_was_stored_by_this_mgr_and_the_next():
+SIZES = pytest.mark.parametrize(("many", "size"), [
+    (5, 1), pytest.param(MANY, 40, marks=pytest.mark.slow),
+])
+
+
+@SIZES
+def test_every_step_of_a_plan_is_read_as_it_was_stored_by_this_mgr_and_the_next(many, size):
     kv = MonLikeKv()
     kept = Archive(PromptQueue(kv))
-    for plan in steps_of(a_large_plan()):
+    for plan in steps_of(plan_of(*(change(n) for n in range(many))), size):
         kept.plans.put(plan, stored)
         assert kept.plans.all() == {"p1": plan}
         assert Archive(PromptQueue(kv)).plans.all() == {"p1": plan}
@@ -185,9 +177,7 @@ def test_a_mgr_that_takes_over_writes_no_part_anew_that_is_there():
     assert Archive(PromptQueue(kv)).plans.all() == {"p1": again}
 
 
-@pytest.mark.parametrize(("many", "size"), [
-    (5, 1), pytest.param(MANY, 40, marks=pytest.mark.slow),
-])
+@SIZES
 def test_a_mgr_lost_between_any_two_writes_leaves_a_plan_as_it_was_or_as_it_became(many, size):
     seen = set()
     for lost_after in range(16):

@@ -11,6 +11,15 @@ from wcache.core.experiment.run_state import RunStatus
 LEASE_S = 60.0
 
 
+def two_hosts_at_once():
+    mgr = FakeMgr(
+        ("h1", (make.drive("sda", 0),)), ("h2", (make.drive("sdb", 1),)), parallel_hosts_max=2,
+    )
+    mgr.report_all()
+    start(mgr)
+    return mgr
+
+
 def codes(mgr):
     return {f["code"] for f in said(mgr, "status")["findings"]}
 
@@ -151,11 +160,7 @@ def test_a_stop_does_not_wait_for_the_mons_to_restore():
 
 
 def test_a_refused_write_ends_its_run_alone():
-    mgr = FakeMgr(
-        ("h1", (make.drive("sda", 0),)), ("h2", (make.drive("sdb", 1),)), parallel_hosts_max=2,
-    )
-    mgr.report_all()
-    start(mgr)
+    mgr = two_hosts_at_once()
     for _ in range(6):
         mgr.step()
     mgr.store.fails = lambda key: key.startswith("period/c1.0/")
@@ -235,11 +240,7 @@ def broken_by(mgr, owner, when):
 
 
 def test_a_machine_that_raises_is_ended_and_told_of_and_the_others_go_on():
-    mgr = FakeMgr(
-        ("h1", (make.drive("sda", 0),)), ("h2", (make.drive("sdb", 1),)), parallel_hosts_max=2,
-    )
-    mgr.report_all()
-    start(mgr)
+    mgr = two_hosts_at_once()
     broken_by(mgr, "c1.0", lambda machine: len(machine.periods[0]) >= 3)
     mgr.settle()
     run = mgr.inside.runs["c1.0"].state
@@ -261,11 +262,7 @@ def test_a_machine_that_raises_is_ended_and_told_of_and_the_others_go_on():
 
 
 def test_a_machine_that_cannot_say_when_it_is_due_keeps_no_other_waiting():
-    mgr = FakeMgr(
-        ("h1", (make.drive("sda", 0),)), ("h2", (make.drive("sdb", 1),)), parallel_hosts_max=2,
-    )
-    mgr.report_all()
-    start(mgr)
+    mgr = two_hosts_at_once()
 
     class Broken(ComparingRun):
         @property

@@ -7,7 +7,7 @@ from gate_world import GateMgr
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
 from module_world import RealAnalysis, fine, ok, refusal, said
-from wcache.core.change.preconditions import HOLD_MAX_S, verdicts_moved
+from wcache.core.change.preconditions import verdicts_moved
 from wcache.core.hardware import OptionValue
 from wcache.core.model import DriveModel
 from wcache.knobs.knob import Asked
@@ -160,29 +160,6 @@ def test_what_is_gone_after_a_reboot_is_a_finding_and_is_planned_again():
 
 
 @pytest.mark.slow
-def test_a_value_that_makes_clients_slower_goes_back_at_the_canary():
-    mgr = a_mgr()
-    compared(mgr)
-    plan_id = planned(mgr)["plan_id"]
-    mgr.slow = "mq-deadline"
-    ok(mgr.command("apply", plan_id=plan_id))
-    mgr.settle()
-    assert [c["status"] for c in shown(mgr, plan_id)["changes"]] == [
-        "rolled back", "planned", "planned"]
-    assert schedulers(mgr) == ["none"] * 3
-
-
-@pytest.mark.slow
-def test_clients_load_judges_each_value_beside_drives_that_keep_theirs():
-    mgr = a_mgr(kind=GatedMgr)
-    compared(mgr)
-    ok(mgr.command("apply", plan_id=planned(mgr)["plan_id"]))
-    assert mgr.end() == "done"
-    assert schedulers(mgr) == ["mq-deadline"] * 3
-    assert all(change.before_us > 1.3 * change.after_us for change in mgr.plan.changes)
-
-
-@pytest.mark.slow
 def test_clients_that_are_worse_off_have_the_canary_back_and_the_rest_as_it_was():
     mgr = a_mgr(kind=GatedMgr)
     compared(mgr)
@@ -221,22 +198,6 @@ def test_a_verdict_that_falls_holds_the_rollout_and_no_further_drive_is_set():
     mgr.inside.analyses.results.update(kept)
     mgr.settle()
     assert schedulers(mgr) == ["mq-deadline"] * 3
-
-
-@pytest.mark.slow
-def test_a_rollout_whose_verdict_stays_fallen_pauses_where_it_is_and_can_go_back():
-    mgr = a_mgr()
-    compared(mgr)
-    plan_id = planned(mgr)["plan_id"]
-    ok(mgr.command("apply", plan_id=plan_id))
-    stopped_on_its_way(mgr, plan_id)
-    mgr.step(HOLD_MAX_S)
-    mgr.settle()
-    assert shown(mgr, plan_id)["status"] == "paused"
-    assert schedulers(mgr) == ["mq-deadline", "none", "none"]
-    ok(mgr.command("rollback"))
-    mgr.settle()
-    assert schedulers(mgr) == ["none"] * 3
 
 
 @pytest.mark.slow

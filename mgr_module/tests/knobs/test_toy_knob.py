@@ -75,16 +75,6 @@ def until(mgr, status):
     raise AssertionError(f"no change is ever {status}")
 
 
-def test_a_plan_names_each_change_its_failure_domain_and_the_command_by_hand():
-    mgr = a_mgr()
-    plan = said(mgr, "plan", knob=TOY.name)
-    assert [change["failure_domain"] for change in plan["changes"]] == [
-        "host h0", "host h1", "host h2"]
-    assert plan["changes"][1]["manual"] == [f"ceph config set osd/host:h1 {DEPTH} 8"]
-    assert plan["changes"][1]["edits"][0]["prior"] == "3.000000"
-    assert mgr.config.writes == []
-
-
 def test_tried_it_says_what_the_first_change_gains_and_takes_it_back():
     mgr = a_mgr()
     plan_id = planned(mgr)
@@ -142,28 +132,6 @@ def test_rolled_out_each_change_is_proven_and_all_of_it_goes_back():
     assert f"ceph config set osd/host:h1 {DEPTH} 8 (was 3.000000)" in log
     assert f"ceph config set osd/host:h1 {DEPTH} 3.000000 (was 8)" in log
     fine(mgr)
-
-
-def test_what_makes_it_worse_goes_back_at_the_canary_and_the_rest_is_not_begun():
-    mgr = a_mgr(gain=0.5)
-    plan_id = planned(mgr)
-    ok(mgr.command("apply", plan_id=plan_id))
-    mgr.settle()
-    assert statuses(mgr, plan_id) == ["rolled back", "planned", "planned"]
-    assert "20.00 ms -> 40.00 ms (+100%)" in shown(mgr, plan_id)["reason"]
-    assert mgr.config.kept == BEFORE
-
-
-def test_nothing_is_set_while_the_cluster_is_not_well():
-    mgr = a_mgr()
-    plan_id = planned(mgr)
-    mgr.view.state = make.cluster(
-        mgr.view.state.osds.values(), missed=(Precondition.CLUSTER_HEALTHY,))
-    assert "--override=cluster_healthy" in refusal(mgr, "apply", plan_id=plan_id)
-    ok(mgr.command("apply", plan_id=plan_id, override="cluster_healthy"))
-    mgr.settle()
-    assert mgr.config.kept == AFTER
-    assert shown(mgr, plan_id)["forced"] == ["cluster healthy"]
 
 
 def test_a_plan_is_not_begun_where_a_value_has_moved_since():

@@ -24,13 +24,17 @@ from wcache.core.protocol import (
 from wcache.core.record import Precondition
 
 
-def test_changes_that_help_are_applied_and_proven_in_order():
-    mgr = begun(change(0), change(1))
+def test_changes_that_help_are_applied_and_proven_in_order_and_a_rollback_goes_backwards():
+    mgr = begun(change(0), change(1), change(2))
     mgr.finish()
     assert mgr.machine.rollout.status is RolloutStatus.DONE
-    assert mgr.log == [("ApplyRequest", "domain-0"), ("ApplyRequest", "domain-1")]
-    assert [c.before_us / c.after_us for c in mgr.machine.rollout.changes] == [5.0, 5.0]
+    assert mgr.log == [("ApplyRequest", f"domain-{i}") for i in (0, 1, 2)]
+    assert [c.before_us / c.after_us for c in mgr.machine.rollout.changes] == [5.0] * 3
     assert all(c.bytes_written == 8192 for c in mgr.machine.rollout.changes)
+    mgr.log.clear()
+    mgr.run(mgr.machine.start_rollback())
+    mgr.finish()
+    assert mgr.log == [("RollbackRequest", f"domain-{i}") for i in (2, 1, 0)]
 
 
 def test_the_canary_is_watched_for_its_time_and_the_next_one_only_settles():
@@ -101,11 +105,16 @@ def test_a_drive_that_refuses_is_told_as_that_and_the_next_one_is_the_canary():
     assert mgr.machine.rollout.changes[0] not in mgr.machine.rollout.touched
 
 
-def test_a_drive_that_refuses_and_is_not_as_it_was_goes_back_and_ends_the_rollout():
+@pytest.mark.parametrize("fails", [
+    replace(REFUSES, restored=False), FailureOutcome("the drive is gone", restored=False),
+])
+def test_a_drive_that_refuses_and_is_not_as_it_was_goes_back_and_ends_the_rollout(fails):
     mgr = begun(change(0), change(1))
     mgr.until(ApplyRequest)
     mgr.modes["domain-0"], mgr.prior["p1.0"] = WT, WB
-    mgr.give(events.Answered(mgr.task.task_id, replace(REFUSES, restored=False)))
+    mgr.give(events.Answered(mgr.task.task_id, fails))
+    errors = [note.text for note in mgr.notes if note.severity == "error"]
+    assert any("prior cache mode NOT restored" in text for text in errors)
     assert isinstance(mgr.task.request, RollbackRequest)
     mgr.finish()
     assert mgr.modes == {"domain-0": WB, "domain-1": WB}
@@ -144,19 +153,6 @@ def test_a_drive_that_takes_it_in_between_begins_the_count_anew():
     refuse(mgr)
     assert mgr.machine.rollout.status is RolloutStatus.PAUSED
     assert mgr.modes["domain-2"] is WT
-
-
-def test_a_failed_change_that_is_not_restored_is_said_loudly_and_rolled_back():
-    mgr = begun()
-    mgr.until(ApplyRequest)
-    mgr.modes["domain-0"], mgr.prior["p1.0"] = WT, WB
-    failed = FailureOutcome("the drive is gone", restored=False)
-    mgr.give(events.Answered(mgr.task.task_id, failed))
-    errors = [note.text for note in mgr.notes if note.severity == "error"]
-    assert any("prior cache mode NOT restored" in text for text in errors)
-    assert isinstance(mgr.task.request, RollbackRequest)
-    mgr.finish()
-    assert mgr.modes == {"domain-0": WB}
 
 
 def test_unchanged_is_said_where_the_drive_was_so_already():
@@ -208,15 +204,6 @@ def test_losing_the_mgr_anywhere_never_loses_a_prior_state(losses, gain, event, 
     mgr.finish()
     assert all(mode is WB for mode in mgr.modes.values())
     assert mgr.machine.rollout.status is RolloutStatus.ROLLED_BACK
-
-
-def test_a_rollback_goes_backwards():
-    mgr = begun(change(0), change(1), change(2))
-    mgr.finish()
-    mgr.log.clear()
-    mgr.run(mgr.machine.start_rollback())
-    mgr.finish()
-    assert mgr.log == [("RollbackRequest", f"domain-{i}") for i in (2, 1, 0)]
 
 
 def test_a_rollback_that_fails_is_kept_and_can_be_tried_again():
@@ -327,8 +314,6 @@ def test_a_sample_past_the_latency_limit_is_no_proof():
 
 
 def test_an_answer_that_shows_another_mode_is_taken_back():
-    mgr = begun()
-    mgr.until(ApplyRequest)
     for states in ((), (make.state(WB),)):
         mgr = begun()
         mgr.until(ApplyRequest)

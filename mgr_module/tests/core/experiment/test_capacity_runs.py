@@ -155,18 +155,6 @@ def test_it_is_the_load_of_a_campaign_which_toggles_nothing(name, observe):
     assert [row["calls"] for row in said(mgr, "mclock show")["measured"]] == [3, 3]
 
 
-def test_its_forecast_is_a_campaigns_and_says_who_waits():
-    mgr = a_mgr()
-    cost = said(mgr, "campaign start", dry_run=True, loads="capacity")["forecast"]
-    assert cost["bench_calls"] == 8
-    assert cost["bytes_written"] == 8 * CAPACITY_CALL_BYTES
-    waits = "clients of osd.0, osd.1 wait behind 3,000 queued writes during each"
-    assert waits in mgr.command("campaign start", dry_run=True, loads="capacity")[1]
-    error = refusal(mgr, "campaign start", loads="capacity")
-    assert waits in error
-    assert error.endswith("add --accept-cost")
-
-
 @pytest.mark.parametrize(("asked", "why"), [
     ({"loads": "capacity,timer"}, "capacity is measured by itself"),
     ({"loads": "capacity", "pairs": 8}, "--loads=capacity toggles nothing, so --pairs"),
@@ -188,18 +176,12 @@ def ended_without_a_tick(mgr):
         mgr.engine.tick()
 
 
-def test_a_measurement_that_is_done_is_shown_with_its_capacities_at_once():
+def test_what_was_measured_outlives_its_campaign_and_a_mgr_that_stops_at_once():
     mgr = a_mgr()
     said(mgr, "campaign start", loads="capacity", accept_cost=True)
     ended_without_a_tick(mgr)
     shown = said(mgr, "mclock show")
     assert [row["osd_id"] for row in shown["measured"]] == [0, 1]
-
-
-def test_what_was_measured_outlives_its_campaign_and_a_mgr_that_stops_at_once():
-    mgr = a_mgr()
-    said(mgr, "campaign start", loads="capacity", accept_cost=True)
-    ended_without_a_tick(mgr)
     mgr.restart()
     assert [row["osd_id"] for row in said(mgr, "mclock show")["measured"]] == [0, 1]
     mgr.step()

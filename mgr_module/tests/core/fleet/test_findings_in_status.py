@@ -52,22 +52,17 @@ def measure(mgr):
     mgr.report_all()
 
 
-def test_a_state_that_loses_data_is_an_error():
-    state = make.state(WB, kernel_view=KernelView.WRITE_THROUGH)
-    mgr = a_mgr(make.drive("sda", 0, state=state))
-    assert found(mgr) == {("WCACHE_UNSAFE", "error"): "h1 sda"}
-    assert health(mgr) == {"WCACHE_UNSAFE": "error"}
-
-
-def test_a_layer_that_drops_flushes_makes_the_drive_unsafe_too():
-    mgr = a_mgr(make.drive("sda", 0, state=make.state(WB, layers=OFF_LAYER)))
-    assert health(mgr) == {"WCACHE_UNSAFE": "error"}
-
-
-def test_drives_of_one_model_in_different_modes_are_mixed():
-    mgr = a_mgr(make.drive("sda", 0), make.drive("sdb", 1, mode=WT))
-    assert found(mgr) == {("WCACHE_MIXED_MODES", "warning"): str(make.MODEL)}
-    assert health(mgr) == {"WCACHE_MIXED_MODES": "warning"}
+@pytest.mark.parametrize(("drives", "code", "severity", "subject"), [
+    ([make.unsafe_drive()], "WCACHE_UNSAFE", "error", "h1 sda"),
+    ([make.drive("sda", 0, state=make.state(WB, layers=OFF_LAYER))], "WCACHE_UNSAFE", "error",
+     "h1 sda"),
+    ([make.drive("sda", 0), make.drive("sdb", 1, mode=WT)], "WCACHE_MIXED_MODES", "warning",
+     str(make.MODEL)),
+], ids=["loses data", "a layer drops flushes", "mixed"])
+def test_what_reports_show_is_found_with_its_severity(drives, code, severity, subject):
+    mgr = a_mgr(*drives)
+    assert found(mgr) == {(code, severity): subject}
+    assert health(mgr) == {code: severity}
 
 
 @pytest.mark.slow
@@ -206,13 +201,3 @@ def test_a_disk_that_is_off_and_known_to_be_off_is_no_finding():
     assert all(
         f.code is not FindingCode.UNSAFE for f in of_drive(loop, throwaway=True, leased=False)
     )
-
-
-@pytest.mark.parametrize(("age_s", "silent"), [(89.0, False), (90.0, True), (119.0, True)])
-def test_status_counts_a_probe_as_responding_until_its_finding_says_otherwise(age_s, silent):
-    mgr = a_mgr()
-    mgr.now_s += age_s
-    mgr.engine.tick()
-    counted = {"known": 1, "heard": 0 if silent else 1, "hosts_without": []}
-    assert said(mgr, "status")["agents"] == counted
-    assert (("WCACHE_AGENT_SILENT", "warning") in found(mgr)) is silent

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 from mgr_fakes import builders as make
 from wcache.core.host_report import DriveKind
 from wcache.core.model import CacheMode, DeviceCache, DriveModel, LoadPoint, Verdict
@@ -127,19 +128,17 @@ def test_what_was_not_measured_cannot_be_changed_or_went_back_is_said():
     assert (found.unmeasured, found.went_back, found.fixed) == (1, 1, 2)
 
 
-def test_where_nothing_can_be_changed_it_says_so():
-    found = told({kind("a"): drives(), kind("b"): drives()}, [], total=5)
-    assert found.text == "2 drive models on 5 drives: 2 cannot be changed as things are"
+SAME = advice("a", Verdict.NO_DIFFERENCE, load(Verdict.NO_DIFFERENCE, 0.97, 1.04))
 
 
-def test_a_fleet_that_is_right_has_nothing_to_do():
-    same = advice("a", Verdict.NO_DIFFERENCE, load(Verdict.NO_DIFFERENCE, 0.97, 1.04))
-    found = told({kind("a"): drives(3)}, [same])
-    assert found.text == "the only drive model is right as it is (3 drives)"
-
-
-def test_without_a_drive_there_is_only_what_to_do():
-    assert told({}, []).text == "no probe has reported a drive yet"
+@pytest.mark.parametrize(("counts", "found", "total", "text"), [
+    ({kind("a"): drives(), kind("b"): drives()}, [], 5,
+     "2 drive models on 5 drives: 2 cannot be changed as things are"),
+    ({kind("a"): drives(3)}, [SAME], 3, "the only drive model is right as it is (3 drives)"),
+    ({}, [], 0, "no probe has reported a drive yet"),
+])
+def test_where_nothing_is_to_be_changed_it_says_why(counts, found, total, text):
+    assert told(counts, found, total).text == text
 
 
 def test_simulated_drives_count_only_where_there_are_no_others_and_are_called_so():

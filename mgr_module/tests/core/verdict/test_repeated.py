@@ -87,11 +87,8 @@ def test_a_stopped_campaign_does_not_erase_what_was_decided_and_is_shown_beside_
         "osd.0 depth1: a later experiment (c2.0.0) is not counted: insufficient data, ratio 4.93 "
         f"of {pairs} pairs, {STOPPED}"
     ) in advice.warnings
-
-
-def test_a_stopped_campaign_of_enough_pairs_is_weighed_and_does_not_erase_it_either():
-    stopped = measured("c2.0.0", 2, 4.93, pairs=4, sd=1.0, ended=STOPPED)
-    item = one(measured("c1.0.0", 1, 3.63), stopped)
+    enough = measured("c2.0.0", 2, 4.93, pairs=4, sd=1.0, ended=STOPPED)
+    item = one(decided, enough)
     assert (item.verdict, item.record_ids) == (THROUGH, ("c2.0.0", "c1.0.0"))
 
 
@@ -159,12 +156,9 @@ def test_results_that_exclude_each_other_are_conflicting_until_two_in_a_row_agre
     assert one(before, now, again).verdict is THROUGH
     assert one(before, now, again).record_ids == ("r3", "r2")
     assert any("r1" in line for line in one(before, now, again).beside)
+    assert one(measured("r1", 1, 3.0), measured("r2", 2, 0.3)).verdict is CONFLICTS
     # the older ratio found again settles nothing
     assert one(before, now, measured("r3", 3, 3.0)).verdict is CONFLICTS
-
-
-def test_a_mode_and_its_opposite_are_conflicting_though_the_newer_one_is_clear():
-    assert one(measured("r1", 1, 3.0), measured("r2", 2, 0.3)).verdict is CONFLICTS
 
 
 def test_an_undecided_one_that_rules_out_what_was_decided_makes_it_conflicting():
@@ -188,14 +182,11 @@ def test_what_was_flagged_or_measured_otherwise_is_not_weighed():
     assert one(decided, newer).record_ids == ("r3",)
 
 
-def test_a_later_clean_result_answers_an_earlier_transient():
+def test_a_later_clean_result_answers_an_earlier_transient_and_no_flush_too_fast():
     shaky = Finding(FindingCode.CARRYOVER, Severity.INFO, "h1 w0", "fades")
     flagged = measured("r1", 1, 3.0, verdict=FEW, findings=(shaky,))
     assert recommend([flagged])[0].verdict is FEW
     assert recommend([flagged, measured("r2", 2, 3.0)])[0].verdict is THROUGH
-
-
-def test_a_flush_too_fast_is_not_forgotten_when_the_drive_is_measured_again():
     fast = Finding(FindingCode.FLUSH_TOO_FAST, Severity.WARNING, "h1 w0", "0.1 ms")
     flagged = measured("r1", 1, 0.3, verdict=FEW, findings=(fast,))
     (advice,) = recommend([flagged, measured("r2", 2, 0.3)])
@@ -203,14 +194,10 @@ def test_a_flush_too_fast_is_not_forgotten_when_the_drive_is_measured_again():
     assert "WCACHE_FLUSH_TOO_FAST" in advice.why
 
 
-def test_a_drive_with_another_firmware_is_another_drive_model():
+def test_other_drives_and_loads_are_by_themselves_and_another_firmware_begins_anew():
     old = measured("r1", 1, 3.0)
     new = measured("r2", 2, 1.2, pairs=1, drive_model=replace(make.MODEL, firmware="2.0"))
-    (item,) = standing([old, new])
-    assert (item.record_ids, item.verdict) == (("r2",), FEW)
-
-
-def test_other_drives_and_loads_are_by_themselves():
+    assert [(item.record_ids, item.verdict) for item in standing([old, new])] == [(("r2",), FEW)]
     found = [measured("r1", 1, 3.0), measured("r2", 2, 0.3, drive_id="w1"),
              measured("r3", 3, 0.3, load_point=BATCH), measured("r4", 4, 0.3, hostname="h2")]
     assert {item.record_ids for item in standing(found)} == {("r1",), ("r2",), ("r3",), ("r4",)}

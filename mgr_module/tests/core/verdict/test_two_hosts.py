@@ -47,12 +47,9 @@ def test_a_host_that_was_measured_and_is_undecided_is_named_where_no_other_is_le
     assert "measure on h2, which is undecided, with more pairs" in found.why
 
 
-def test_two_drives_of_one_host_are_one_word():
+def test_two_drives_of_one_host_are_one_word_and_so_is_another_load_than_that_which_decides():
     first, second = on("h1"), replace(on("h1"), drive_id="w1", record_id="r2")
     assert advice(first, second).mode is None
-
-
-def test_another_load_than_the_one_that_decides_is_no_word_for_it():
     assert advice(on("h1"), on("h2", load=TIMER)).mode is None
     assert advice(on("h1"), on("h2", load=BATCH)).mode is not None
 
@@ -61,10 +58,7 @@ def test_a_model_on_one_host_needs_no_other():
     other = {KEY._replace(device_class="ssd"): frozenset({"h1", "h2"})}
     for at_home in ({KEY: frozenset({"h1"})}, {}, other):
         assert advice(on("h1"), at_home=at_home).verdict is THROUGH
-
-
-def test_the_word_of_a_host_that_has_no_such_drive_any_more_is_one_hosts_word():
-    assert advice(on("gone"), at_home={KEY: frozenset({"h1"})}).mode is None
+    assert advice(on("gone"), at_home={KEY: frozenset({"h1"})}).mode is None, "no such drive now"
 
 
 TERM = PoolTerm(0.2, 0.1, Transport.SCSI, Role.BLOCK, "20", 1)

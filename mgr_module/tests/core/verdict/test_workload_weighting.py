@@ -13,7 +13,6 @@ from wcache.core.verdict.load_profile import (
     HOURS_MIN,
     HourLoad,
     LoadProfile,
-    WorkCounters,
     add,
     merged,
     shares,
@@ -76,6 +75,7 @@ def test_a_load_with_five_percent_that_would_be_twice_as_slow_vetoes():
     assert verdict is Verdict.CONFLICTING
     assert "batch" in why
     assert "8.3x slower" in why
+    assert weighted(flash, profile(hour(together=1.01)))[0] is THROUGH, "under five percent"
 
 
 def test_losses_proven_both_ways_never_cancel_out():
@@ -108,11 +108,6 @@ def test_hours_that_are_proven_either_way_are_no_lack_of_a_difference():
     assert "write back is better in the variant" in why
 
 
-def test_under_five_percent_there_is_no_veto():
-    flash = measured(Estimate(THROUGH, 3.0, 3.3), Estimate(BACK, 0.1, 0.12))
-    assert weighted(flash, profile(hour(together=1.01)))[0] is THROUGH
-
-
 def test_an_hour_that_is_proven_the_other_way_is_conflicting_and_named():
     disk = measured(Estimate(THROUGH, 1.6, 1.9), Estimate(BACK, 0.6, 0.7))
     busy_night = profile(*[hour(n, 1.0) for n in range(20)], hour(26, together=30.0))
@@ -122,9 +117,11 @@ def test_an_hour_that_is_proven_the_other_way_is_conflicting_and_named():
 
 
 def test_a_load_that_counts_and_was_not_measured_is_asked_for():
-    verdict, why = weighted({DEPTH1: Estimate(THROUGH, 3, 4)}, profile(hour(together=4)))
+    alone = {DEPTH1: Estimate(THROUGH, 3, 4)}
+    verdict, why = weighted(alone, profile(hour(together=4)))
     assert verdict is Verdict.INSUFFICIENT
     assert "75% of the writes resemble batch" in why
+    assert weighted(alone, profile(hour(together=1.02)))[0] is THROUGH, "rare at all times"
 
 
 def test_an_hour_of_a_load_that_was_not_measured_is_asked_for_however_small_on_the_whole():
@@ -137,15 +134,8 @@ def test_an_hour_of_a_load_that_was_not_measured_is_asked_for_however_small_on_t
     assert weighted(both, backup)[0] is THROUGH
 
 
-def test_a_load_that_is_rare_at_all_times_need_not_be_measured():
-    assert weighted({DEPTH1: Estimate(THROUGH, 2, 3)}, profile(hour(together=1.02)))[0] is THROUGH
-
-
-def test_no_difference_at_every_load_is_no_difference():
+def test_no_difference_at_every_load_is_no_difference_and_too_few_writes_weigh_nothing():
     assert weighted(measured(), profile(hour(together=3)))[0] is Verdict.NO_DIFFERENCE
-
-
-def test_too_few_writes_weigh_nothing():
     assert weighted(measured(), profile(hour(writes=50)))[0] is Verdict.INSUFFICIENT
 
 
@@ -257,8 +247,9 @@ def test_a_replicas_writes_are_writes_of_clients_too():
     assert work_counters(only, 1.0).client_writes == 100
 
 
-def test_a_restarted_osd_adds_nothing_for_that_stretch():
-    before, after = work_counters(dump(100), 10.0), work_counters(dump(3), 20.0)
+@pytest.mark.parametrize(("count", "at_s"), [(3, 20.0), (200, 5.0)], ids=["restarted", "late"])
+def test_counters_or_a_clock_that_went_back_add_nothing(count, at_s):
+    before, after = work_counters(dump(100), 10.0), work_counters(dump(count), at_s)
     assert add(LoadProfile(), before, after) == LoadProfile()
 
 
@@ -271,18 +262,10 @@ def test_a_profile_keeps_a_week_and_survives_the_store():
     long = merged(tuple(profile(hour(n)) for n in range(HOURS_MAX + 50)))
     assert len(long.hours) == HOURS_MAX
     assert long.hours[0].hour == 50
-    again = codec.loads(LoadProfile, codec.dumps(long), bytes_max=10**6, what="profile")
-    assert again == long
-
-
-def test_merging_osds_adds_their_hours():
     both = merged((profile(hour(1), hour(2)), profile(hour(2))))
     assert [item.client_writes for item in both.hours] == [10_000, 20_000]
-
-
-def test_readings_out_of_order_add_nothing():
-    later = WorkCounters(50.0, 9, 9, 9, 9, 9, 9)
-    assert add(LoadProfile(), later, replace(later, at_s=40.0)) == LoadProfile()
+    again = codec.loads(LoadProfile, codec.dumps(long), bytes_max=10**6, what="profile")
+    assert again == long
 
 
 def test_hours_read_while_the_clock_was_ahead_go_with_the_next_reading():
@@ -332,15 +315,13 @@ def test_the_shards_of_an_erasure_coded_pool_count_at_every_osd_and_at_their_siz
     assert (found.client_writes, found.client_bytes) == (300, 300 * SHARD)
 
 
-def test_without_such_a_pool_the_osd_counts_its_clients_and_replicas_alone():
-    found = hour_of(lambda n: shards(n, primary=True), erasure_coded=False)
+@pytest.mark.parametrize(("written", "erasure_coded"), [(True, False), (False, True)])
+def test_without_such_a_pool_or_data_the_osd_counts_its_clients_alone(written, erasure_coded):
+    found = hour_of(
+        lambda n: shards(n, primary=True, written=written), erasure_coded=erasure_coded
+    )
     assert (found.client_writes, found.client_bytes) == (300, 300 * OBJECT)
     assert hour_of(shards, erasure_coded=False).client_writes == 0
-
-
-def test_writes_without_data_of_an_object_are_still_those_of_clients():
-    found = hour_of(lambda n: shards(n, primary=True, written=False))
-    assert (found.client_writes, found.client_bytes) == (300, 300 * OBJECT)
 
 
 def test_the_first_such_pool_adds_nothing_of_what_was_written_before_it():

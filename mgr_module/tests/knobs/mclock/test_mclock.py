@@ -141,17 +141,17 @@ def test_the_class_is_set_first_and_what_shadows_it_is_removed_then():
     ]
     assert [change.prior for change in found.changes] == [None, "120.1"]
     assert found.warnings == ()
-
-
-def test_what_is_set_already_is_not_set_again():
-    entries = [("osd/class:hdd", HDD, "302.000000")]
-    (found,) = advise(facts(*(measured(i) for i in (0, 1, 2)), entries=entries))
+    done = [("osd/class:hdd", HDD, "302.000000")]
+    (found,) = advise(facts(*(measured(i) for i in (0, 1, 2)), entries=done))
     assert found.changes == ()
 
 
 def test_the_compiled_default_is_never_recommended_since_osds_then_bench_themselves():
     (found,) = advise(on_one_host(measured(0, 315.0, 315.0, 315.0)))
     assert found.iops == 316
+    one, two = measured(0, 150.0, 150.0, 150.0), measured(3, 315.0, 315.0, 315.0, model=OTHER)
+    (found,) = advise(on_one_host(one, two, models_={3: OTHER}))
+    assert commands(found)[-1] == f"ceph config set osd.3 {HDD} 316"
 
 
 def test_drive_models_that_are_close_share_a_value_and_others_get_their_own():
@@ -166,15 +166,19 @@ def test_drive_models_that_are_close_share_a_value_and_others_get_their_own():
     ]
 
 
-@pytest.mark.parametrize(("changes", "said"), [
-    ({"compiled_queue": "wpq"}, "do not schedule by mClock"),
-    ({"settings_": {0: "write back"}}, "no measurement is still valid"),
-    ({"models_": {0: OTHER}}, "no measurement is still valid"),
+@pytest.mark.parametrize(("measurements", "changes", "said"), [
+    ([measured(0)], {"compiled_queue": "wpq"}, "do not schedule by mClock"),
+    ([measured(0)], {"settings_": {0: "write back"}}, "no measurement is still valid"),
+    ([measured(0)], {"models_": {0: OTHER}}, "no measurement is still valid"),
+    ([measured(0, forced=True)], {}, "no measurement is still valid"),
+    ([measured(0), measured(1, setting="write back")], {"settings_": {1: "write back"}},
+     "different modes"),
 ])
-def test_nothing_is_changed_where_the_number_would_mean_nothing(changes, said):
-    (found,) = advise(facts(measured(0), **changes))
-    assert found.changes == ()
+def test_nothing_is_changed_where_the_number_would_mean_nothing(measurements, changes, said):
+    (found,) = advise(facts(*measurements, **changes))
+    assert (found.iops, found.changes) == (None, ())
     assert any(said in line for line in found.warnings)
+    assert advise(facts(measured(9))) == (), "of an OSD that is gone"
 
 
 def test_a_capacity_that_an_osd_would_not_believe_is_not_set():
@@ -237,38 +241,14 @@ def test_one_osd_that_stands_apart_is_named_and_the_others_are_not():
     assert "osd.3 (144 to 159 IOPS) would be set to" in found.warnings[0]
 
 
-def test_an_own_value_is_never_the_compiled_default_either():
-    one, two = measured(0, 150.0, 150.0, 150.0), measured(3, 315.0, 315.0, 315.0, model=OTHER)
-    (found,) = advise(on_one_host(one, two, models_={3: OTHER}))
-    assert commands(found)[-1] == f"ceph config set osd.3 {HDD} 316"
-
-
-def test_forced_measurements_and_osds_that_are_gone_are_never_recommended():
-    (forced,) = advise(facts(measured(0, forced=True)))
-    assert forced.iops is None
-    assert advise(facts(measured(9))) == ()
-
-
-def test_osds_of_one_drive_model_in_two_modes_have_no_common_capacity():
-    (found,) = advise(facts(
-        measured(0), measured(1, setting="write back"), settings_={1: "write back"}
-    ))
-    assert found.iops is None
-    assert "different modes" in " ".join(found.warnings)
-
-
-def test_a_mode_that_is_still_to_be_applied_is_named():
-    (found,) = advise(facts(measured(0), wanted={("hdd", MODEL): BACK}))
-    assert "write back is recommended" in " ".join(found.warnings)
-
-
-def test_host_masks_and_forced_benches_are_named_since_they_undo_the_change():
-    entries = [("osd/host:h1", HDD, "5"),
-               ("osd", "osd_mclock_force_run_benchmark_on_init", "true")]
-    (found,) = advise(facts(measured(0), entries=entries))
-    text = " ".join(found.warnings)
-    assert "osd/host:h1 (5) takes precedence over the class for osd.1" in text
-    assert "bench themselves at every start" in text
+@pytest.mark.parametrize(("more", "words"), [
+    ({"wanted": {("hdd", MODEL): BACK}}, "write back is recommended"),
+    ({"entries": [("osd", "osd_mclock_force_run_benchmark_on_init", "true")]},
+     "bench themselves at every start"),
+])
+def test_what_undoes_the_change_later_is_named(more, words):
+    (found,) = advise(facts(measured(0), **more))
+    assert words in " ".join(found.warnings)
 
 
 def placed(*entries, known=True):
@@ -347,16 +327,12 @@ def test_what_is_not_known_to_be_older_is_no_finding(changes):
     assert stale(facts(entries=[("osd.1", HDD, "300")], **changes)) == ()
 
 
-def test_a_value_outside_of_what_one_call_gives_is_found():
+def test_a_value_outside_of_what_one_call_gives_is_found_by_three_of_the_drive_model():
     three = [measured(i) for i in (0, 1, 2)]
     (found,) = stale(facts(*three, entries=[("osd.3", HDD, "900"), ("osd.0", HDD, "305")]))
     assert "osd.3 is outside of what was measured in write through" in found.detail
     assert "osd.0" not in found.detail
-
-
-def test_an_osd_that_was_not_measured_is_judged_from_three_of_its_model_on():
-    two = [measured(i) for i in (0, 1)]
-    assert stale(facts(*two, entries=[("osd.3", HDD, "900")])) == ()
+    assert stale(facts(*three[:2], entries=[("osd.3", HDD, "900")])) == ()
 
 
 def test_a_value_is_judged_only_where_an_osd_takes_it():
@@ -378,10 +354,6 @@ def test_ten_thousand_stale_keys_are_one_finding():
     ))
     assert len(found) == 1
     assert "and 9992 more" in found[0].detail
-
-
-def test_a_change_is_told_as_its_command():
-    assert ConfigEdit("osd.1", HDD, None, "3").command == f"ceph config rm osd.1 {HDD}"
 
 
 @pytest.mark.parametrize(("hosts", "sizes"), [
