@@ -10,13 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from wcache.analysis.decision import Materiality
 from wcache.analysis.experiment import analyse
-from wcache.core import codec
 from wcache.core.errors import MalformedError
 from wcache.core.experiment import settling
 from wcache.core.experiment.settling import check_size, checks_at_most, due_check, settled
 from wcache.core.loads import spread_at_s
 from wcache.core.model import CacheMode
-from wcache.core.record import Period, Record, Settling
+from wcache.core.record import Period, Settling
 
 WB, WT = CacheMode
 LEAST_S = 0.4
@@ -134,18 +133,3 @@ def test_a_record_whose_settling_does_not_follow_from_its_watches_is_refused():
         analyse(other, Materiality())
     with pytest.raises(MalformedError, match="settled for 0 s, but the record's settling time is"):
         analyse(replace(record, pairs=made.pairs), Materiality())
-
-
-def test_a_record_from_before_there_were_watches_is_read_and_says_the_same():
-    draw = synthetic.lognormal(random.Random(4), ratio=2.0)
-    record = synthetic.record(draw, 8)
-    plain = codec.to_plain(record)
-    for name in ("watches", "settling", "late_watches"):
-        del plain[name]
-    del plain["setup"]["watch_samples"]
-    for pair in plain["pairs"]:
-        for side in ("write_back", "write_through"):
-            del pair[side]["at_ns"]
-    old = codec.decode(Record, plain, "record")
-    assert old == record
-    assert analyse(old, Materiality()) == analyse(record, Materiality())

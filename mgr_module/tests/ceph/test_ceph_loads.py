@@ -51,19 +51,29 @@ class ScriptedOsd:
         result.complete(0, perf_dump(*dump), "")
 
 
+def answer_of(loads, request):
+    """What a load measures, or why not."""
+    done = queue.Queue()
+    loads.start("t", request, lambda *answer: done.put(answer))
+    return done.get(timeout=60)
+
+
+def samples_of(mgr, request, up=lambda osd_id: True, **options):
+    loads = CephLoads(Osds(mgr, up), commits_min=lambda: 20, **options)
+    samples, error = answer_of(loads, request)
+    assert error == ""
+    return samples
+
+
 def measured(mgr, seconds=0.2, limit_ms=1000.0):
     """A period in which every dump of the script was asked for, or that was cut short.
 
     A busy machine sleeps through a look now and then: then the period is measured again.
     """
-    loads = CephLoads(Osds(mgr), commits_min=lambda: 20)
     request = LoadRequest(0, LoadPoint.OSD_TRAFFIC, Role.BLOCK, 0, seconds, limit_ms)
     for _ in range(20):
         mgr.begin()
-        done = queue.Queue()
-        loads.start("t", request, lambda *answer, done=done: done.put(answer))
-        samples, error = done.get(timeout=20)
-        assert error == ""
+        samples = samples_of(mgr, request)
         if len(mgr.dumps) == 1 or samples.aborted:
             break
     return samples
@@ -94,14 +104,8 @@ def test_a_load_tells_whether_an_osd_on_its_drives_has_moved_data_meanwhile(poin
             else:
                 result.complete(-22, "", "")
 
-    loads = CephLoads(
-        Osds(Moving(DUMPS)), commits_min=lambda: 20, move_counters=move_counters
-    )
-    done = queue.Queue()
     request = LoadRequest(0, point, Role.BLOCK, 2, 0.1, 1000.0, beside=(5,))
-    loads.start("t", request, lambda *answer: done.put(answer))
-    samples, error = done.get(timeout=20)
-    assert error == ""
+    samples = samples_of(Moving(DUMPS), request, move_counters=move_counters)
     assert samples.moved is moved
 
 
@@ -153,12 +157,6 @@ def test_a_period_that_a_busy_machine_slept_through_has_a_look_at_its_end():
     assert gains(samples.counters) == [("txc_commit_lat", 4.0, 300)]
 
 
-def test_a_period_cut_short_by_the_latency_limit_says_so():
-    samples = measured(ScriptedOsd(DUMPS), limit_ms=20.0)
-    assert "past the limit" in samples.aborted
-    assert samples.later_counters == ()
-
-
 HISTOGRAM = "perf histogram dump"
 
 
@@ -194,9 +192,11 @@ def test_without_a_histogram_the_period_still_counts(histograms, asked):
     assert mgr.asked.count(HISTOGRAM) == asked
 
 
-def test_after_the_latency_limit_nothing_more_is_asked_of_the_osd():
+def test_a_period_cut_short_by_the_latency_limit_says_so_and_asks_nothing_more_of_the_osd():
     mgr = ScriptedOsd(DUMPS, [dump({1: 5}), dump({1: 15})])
-    assert measured(mgr, limit_ms=20.0).aborted
+    samples = measured(mgr, limit_ms=20.0)
+    assert "past the limit" in samples.aborted
+    assert samples.later_counters == ()
     assert mgr.asked[-1] == "perf dump"
 
 
@@ -220,13 +220,8 @@ class SeveralOsds:
 
 
 def together(mgr, load, seconds, beside, up=lambda osd_id: True):
-    loads = CephLoads(Osds(mgr, up), commits_min=lambda: 20)
-    done = queue.Queue()
     request = LoadRequest(0, load, Role.DB, 1, seconds, 1000.0, beside=beside)
-    loads.start("t", request, lambda *answer: done.put(answer))
-    samples, error = done.get(timeout=20)
-    assert error == ""
-    return samples
+    return samples_of(mgr, request, up)
 
 
 @pytest.mark.slow

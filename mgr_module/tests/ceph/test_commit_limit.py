@@ -4,10 +4,10 @@ import json
 import queue
 
 import pytest
+from test_ceph_loads import samples_of
 from wcache.ceph.blocks import CephBlocks, CommitLimit, in_flight
 from wcache.ceph.command import Osds
 from wcache.ceph.compat import commit_counters
-from wcache.ceph.loads import CephLoads
 from wcache.core.events import LoadRequest
 from wcache.core.loads import BlocksRequest
 from wcache.core.model import LoadPoint, Role
@@ -142,32 +142,38 @@ def test_a_control_that_hangs_ends_no_watch_and_is_in_no_block():
 @pytest.mark.slow
 @pytest.mark.parametrize("spread", [False, True])
 def test_a_measurement_of_traffic_ends_when_its_osd_hangs(spread):
-    loads = CephLoads(Osds(HungOsd()), commits_min=lambda: 20)
-    done = queue.Queue()
     request = LoadRequest(
         1, LoadPoint.OSD_TRAFFIC, Role.BLOCK, 10_000, 3600.0, 50.0, spread=spread)
-    loads.start("t", request, lambda *answer: done.put(answer))
-    samples, error = done.get(timeout=60)
-    assert error == ""
-    assert "committed nothing for" in samples.aborted
+    assert "committed nothing for" in samples_of(HungOsd(), request).aborted
+
+
+class Grows:
+    """A mgr with an OSD whose counters are those of `counted` by the number of the look."""
+
+    def __init__(self, counted):
+        self.counted, self.looks = counted, 0
+
+    def send_command(self, result, svc_type, svc_id, command, tag):
+        self.looks += 1
+        asked = json.loads(command).get("logger")  # an OSD answers with this section alone
+        counted = self.counted(self.looks)
+        told = {name: one for name, one in counted.items() if asked in (None, name)}
+        result.complete(0, json.dumps(told), "")
+
+
+def a_block(counted):
+    heard = queue.Queue()
+    CephBlocks(Osds(Grows(counted)), lambda: 1).watch(
+        "t", BlocksRequest((0,), (), 0.01, 1, 1000.0), heard.put, lambda *end: heard.put(end)
+    )
+    return heard.get(timeout=60)
 
 
 def test_a_block_tells_of_reads_too_and_of_an_osd_that_only_reads():
-    class Reads(HungOsd):
-        def send_command(self, result, svc_type, svc_id, command, tag):
-            self.looks += 1
-            counted = {"bluestore": {"txc_commit_lat": {"avgcount": 7, "sum": 0.1}},
-                       "osd": {"op_r_latency": {"avgcount": 10 * self.looks,
-                                                "sum": 0.004 * self.looks}}}
-            asked = json.loads(command).get("logger")  # an OSD answers with this section alone
-            told = {name: one for name, one in counted.items() if asked in (None, name)}
-            result.complete(0, json.dumps(told), "")
-
-    heard = queue.Queue()
-    CephBlocks(Osds(Reads()), lambda: 1).watch(
-        "t", BlocksRequest((0,), (), 0.01, 1, 1000.0), heard.put, lambda *end: heard.put(end)
-    )
-    (osd,) = heard.get(timeout=60).osds
+    (osd,) = a_block(lambda look: {
+        "bluestore": {"txc_commit_lat": {"avgcount": 7, "sum": 0.1}},
+        "osd": {"op_r_latency": {"avgcount": 10 * look, "sum": 0.004 * look}},
+    }).osds
     assert (osd.latency_us, osd.commits, osd.read_us) == (0.0, 0, 400.0)
     assert osd.reads >= 10
 
@@ -178,19 +184,10 @@ def test_a_block_tells_of_reads_too_and_of_an_osd_that_only_reads():
     ({"recovery_ops": None, "l_osd_recovery_push_queue_latency": {"sum": 1.0}}, False),
 ])
 def test_a_block_tells_whether_an_osd_has_sent_or_got_data_of_pgs(counters, moved):
-    class Moves(HungOsd):
-        def send_command(self, result, svc_type, svc_id, command, tag):
-            self.looks += 1
-            grown = json.loads(json.dumps(counters), parse_int=lambda n: int(n) * self.looks)
-            commits = {"avgcount": 10 * self.looks, "sum": 0.004 * self.looks}
-            result.complete(0, json.dumps({"bluestore": {"txc_commit_lat": commits},
-                                           "osd": grown}), "")
-
-    heard = queue.Queue()
-    CephBlocks(Osds(Moves()), lambda: 1).watch(
-        "t", BlocksRequest((0,), (), 0.01, 1, 1000.0), heard.put, lambda *end: heard.put(end)
-    )
-    block = heard.get(timeout=60)
+    block = a_block(lambda look: {
+        "bluestore": {"txc_commit_lat": {"avgcount": 10 * look, "sum": 0.004 * look}},
+        "osd": json.loads(json.dumps(counters), parse_int=lambda number: int(number) * look),
+    })
     assert block.osds[0].moved is moved
     assert block.movers == ({0} if moved else set())
     assert block.of_reads.movers == block.movers

@@ -15,6 +15,7 @@ import test_osd_option_answers as run_time
 from mgr_fakes import watch
 from mgr_fakes.contracts import CALLS, COMMANDS, METHODS_ONLY, REMOTE
 from test_asking_the_orchestrator import interface  # noqa: F401  a fixture
+from test_ceph_loads import answer_of
 from wcache.ceph import compat
 from wcache.ceph.blocks import CephBlocks
 from wcache.ceph.command import CommandFailed, Osds
@@ -112,10 +113,8 @@ def loads_of(ceph):
 
 
 def measured(ceph, load, **more):
-    done = queue.Queue()
     request = LoadRequest(0, load, Role.BLOCK, 1, 0.05, 1e6, **more)
-    loads_of(ceph).start("t", request, lambda *answer: done.put(answer))
-    samples, error = done.get(timeout=60)
+    samples, error = answer_of(loads_of(ceph), request)
     assert error == ""
     return samples
 
@@ -300,6 +299,7 @@ def test_no_contract_is_there_that_nobody_needs(interface):  # noqa: F811
             view.test_what_real_clusters_say_of_single_osds_is_understood(release, what)
         view.test_slow_operations_and_pings_of_real_clusters_name_their_osds(release)
     view.test_pools_that_write_only_with_all_copies_are_named()
+    view.test_an_osd_to_which_an_upmap_moves_a_pg_that_is_not_there_yet_gets_data([0, 5], 1, {1})
     run_time.test_what_an_osd_has_at_run_time_is_told_from_what_is_configured(
         {run_time.NAME: {"default": True, "override": True, "final": True}}, "true"
     )

@@ -121,13 +121,6 @@ def test_a_probe_that_calls_and_hangs_is_told_long_before_a_silent_one():
     assert HANGS_S < SILENT_S
 
 
-def test_a_silent_probe_is_a_finding():
-    agents = Agents()
-    agents.hear("h1", hello(), 0.0)
-    assert told_of(agents, SILENT_S - 1) == []
-    assert told_of(agents, SILENT_S)[0].code is FindingCode.AGENT_SILENT
-
-
 # ---- findings
 
 

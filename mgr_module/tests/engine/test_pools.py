@@ -12,7 +12,7 @@ from wcache.analysis.decision import Materiality
 from wcache.analysis.experiment import analyse
 from wcache.analysis.pooling import pool
 from wcache.core.errors import MalformedError
-from wcache.core.model import DriveModel, Finding, FindingCode, LoadPoint, Role, Severity, Verdict
+from wcache.core.model import DriveModel, LoadPoint, Role, Verdict
 from wcache.core.options.entries import OptionTrial
 from wcache.core.verdict.pooling import POOL_DRIVES_MAX, LoadVerdict
 from wcache.core.verdict.recommend import alpha_of, recommend, widened
@@ -98,14 +98,6 @@ def test_drives_that_do_not_decide_one_by_one_decide_together_and_predict_the_ne
     assert load.next_low < load.ratio < load.next_high
 
 
-def test_two_drives_are_joined_by_agreement():
-    found = results([3.0, 3.0])
-    (advice,) = recommend(found, pools=pooled(found))
-    assert [(load.pooled, load.interval) for load in advice.loads] == [
-        (False, "widest 99% of 2 drives")
-    ]
-
-
 def test_unlike_drives_are_not_pooled_and_what_differs_is_said():
     found = [*results([3.0, 3.1]), measured("late", 3.0, ceph_version="16.2.15")[1]]
     (advice,) = recommend(found, pools=pooled(found))
@@ -137,19 +129,6 @@ def test_an_odd_drive_is_named_and_kept():
     (advice,) = recommend(found, pools=pooled(found))
     assert [name.split()[-1] for name in advice.loads[0].odd_drives] == ["d5"]
     assert advice.loads[0].drives == 6
-
-
-@pytest.mark.parametrize("code", [FindingCode.FLUSH_TOO_FAST, FindingCode.CARRYOVER])
-def test_a_drive_in_doubt_keeps_the_pool_from_deciding(code):
-    found = results([0.3, 0.31, 0.3])
-    flagged = replace(
-        found[1], verdict=Verdict.INSUFFICIENT,
-        findings=(Finding(code, Severity.WARNING, "h d1", "too good"),),
-    )
-    found = [found[0], flagged, found[2]]
-    (advice,) = recommend(found, pools=pooled(found))
-    assert advice.verdict is Verdict.INSUFFICIENT
-    assert any(code.value in line for line in advice.warnings)
 
 
 def test_a_pool_is_asked_for_once_and_again_when_a_result_is_new():

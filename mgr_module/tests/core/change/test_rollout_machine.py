@@ -31,6 +31,9 @@ def test_changes_that_help_are_applied_and_proven_in_order_and_a_rollback_goes_b
     assert mgr.log == [("ApplyRequest", f"domain-{i}") for i in (0, 1, 2)]
     assert [c.before_us / c.after_us for c in mgr.machine.rollout.changes] == [5.0] * 3
     assert all(c.bytes_written == 8192 for c in mgr.machine.rollout.changes)
+    before = mgr.machine.rollout
+    assert mgr.machine.handle(events.Begin(), mgr.now_s) == [], "it is not begun again"
+    assert mgr.machine.rollout == before
     mgr.log.clear()
     mgr.run(mgr.machine.start_rollback())
     mgr.finish()
@@ -345,14 +348,6 @@ def test_stale_answers_change_nothing():
     before = mgr.machine.rollout
     assert mgr.machine.handle(old, mgr.now_s) == []
     assert mgr.machine.handle(events.Answered("p1.0.1", events.LoadFailed("late")), mgr.now_s) == []
-    assert mgr.machine.rollout == before
-
-
-def test_a_finished_plan_is_not_begun_again():
-    mgr = begun()
-    mgr.finish()
-    before = mgr.machine.rollout
-    assert mgr.machine.handle(events.Begin(), mgr.now_s) == []
     assert mgr.machine.rollout == before
 
 

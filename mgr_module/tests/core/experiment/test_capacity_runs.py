@@ -1,13 +1,13 @@
 """mClock's capacities are measured by runs that toggle nothing."""
 
 import json
-import queue
 from dataclasses import replace
 
 import pytest
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
 from module_world import refusal, said
+from test_ceph_loads import answer_of
 from wcache.ceph.command import Osds
 from wcache.ceph.loads import CephLoads
 from wcache.core import events
@@ -233,13 +233,10 @@ class BenchedOsd:
 
 
 def benched(osd, **recipe):
-    loads = CephLoads(Osds(osd), commits_min=lambda: 20)
-    done = queue.Queue()
     request = events.LoadRequest(
         0, CAPACITY, Role.BLOCK, 1, 0.0, 1.0, recipe=CapacityRecipe(True, **recipe)
     )
-    loads.start("t", request, lambda *answer: done.put(answer))
-    return done.get(timeout=20)
+    return answer_of(CephLoads(Osds(osd), commits_min=lambda: 20), request)
 
 
 def test_a_call_is_the_bench_by_which_an_osd_finds_its_own_capacity():

@@ -8,10 +8,10 @@ from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
 from module_world import all_modes, fine, start
 from run_world import WB, WT, begun
-from wcache.core import codec, events
+from wcache.core import events
 from wcache.core.errors import NotFoundError
 from wcache.core.experiment.budget import client_wait_s
-from wcache.core.experiment.run_state import RunSpec, RunStatus
+from wcache.core.experiment.run_state import RunStatus
 from wcache.core.experiment.schedule import TrySample, cheapest
 from wcache.core.loads import WATCHED_MAX
 from wcache.core.model import LoadPoint, Role
@@ -84,12 +84,6 @@ def test_a_drive_of_one_osd_costs_no_watch():
     while not mgr.machine.over:
         mgr.answer()  # its executor knows no WatchOsds
     assert mgr.records
-
-
-def test_a_run_that_was_stored_before_watches_none():
-    plain = codec.to_plain(make.run_spec(make.setup()))
-    del plain["beside"]
-    assert codec.decode(RunSpec, plain, "run").beside == ()
 
 
 def test_a_db_drive_is_watched_through_all_its_osds_and_a_block_drive_through_its_own():

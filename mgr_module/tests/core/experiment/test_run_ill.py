@@ -114,15 +114,19 @@ SHAPES = [(PLAIN,), (CROSSED,), (TIMED, PLAIN)]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("setups", SHAPES)
-@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize(("setups", "restarts", "lost_after"), [
+    *((setups, restarts, None) for setups in SHAPES for restarts in (False, True)),
+    *(((PLAIN,), False, actions) for actions in range(4)),  # the mgr is lost meanwhile
+])
 def test_at_whatever_moment_they_fall_ill_all_is_measured_once_when_they_are_well(
-    setups, restarts
+    setups, restarts, lost_after
 ):
     count = 0
     for mgr in each_moment(*setups):
         count += 1
-        mgr.falls_ill()
+        mgr.falls_ill(lost_after=lost_after)
+        if not mgr.machine.state.ill_since_s:
+            mgr.falls_ill()
         if restarts:
             mgr.restart()
         mgr.goes_back_wholly()
@@ -222,22 +226,6 @@ def test_a_load_that_fails_ends_a_run_of_which_no_map_counts(spec):
     mgr.finish()
     assert mgr.machine.state.status is RunStatus.ABORTED
     assert not mgr.machine.state.ill_since_s
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("lost_after", range(4))
-def test_a_mgr_that_is_lost_while_it_gives_back_gives_back_again(lost_after):
-    for mgr in each_moment(PLAIN):
-        mgr.falls_ill(lost_after=lost_after)
-        if not mgr.machine.state.ill_since_s:
-            mgr.falls_ill()
-        mgr.goes_back_wholly()
-        mgr.waits()
-        mgr.now_s += ILL_WAIT_S
-        mgr.give(events.Ill(""))
-        mgr.finish()
-        mgr.check()
-        assert set(mgr.pairs()) == {4}
 
 
 def measuring():

@@ -157,13 +157,6 @@ def test_the_way_to_ours_is_walked_from_the_finding_to_the_rule_that_can_go():
     assert said(mgr, "plan", persist=True)["changes"] == []
 
 
-def test_a_rule_against_the_recommendation_is_a_health_warning():
-    mgr = measured(finding(), latency_ns={WB: 1_000_000, WT: 9_000_000})
-    assert rule_of(mgr)["severity"] == "warning"
-    assert "contradicts" in rule_of(mgr)["detail"]
-    assert "WCACHE_FOREIGN_RULE" in health_checks(mgr.views.findings())
-
-
 @pytest.mark.parametrize(
     ("transport", "name", "saved", "wanted"),
     [

@@ -27,12 +27,6 @@ def told(*drives, osds=(), results=(), config=()):
     )]
 
 
-def test_a_plain_host_has_nothing_to_tell():
-    assert told(make.drive("sda", 0), make.drive("sdb", 1)) == []
-    ssd = make.drive("sdc", 2, transport=Transport.SATA, **FLASH)
-    assert told(ssd, osds=[make.osd(2, "h1", **SSD)]) == []
-
-
 def shared(**changes):
     return make.drive("sda", 0, 1, **changes)
 
@@ -61,6 +55,8 @@ def test_each_kind_is_told_once_with_what_it_costs(drives, osds, words):
 @pytest.mark.parametrize(
     ("drives", "osds"),
     [
+        ((make.drive("sda", 0), make.drive("sdb", 1)), ()),
+        ((make.drive("sdc", 2, transport=Transport.SATA, **FLASH),), [make.osd(2, "h1", **SSD)]),
         ((shared(transport=Transport.NVME, **FLASH),), [make.osd(i, "h1", **SSD) for i in (0, 1)]),
         ((make.drive("sda", 0, roles=(Role.BLOCK, Role.DB)),), ()),  # the DB is on its own disk
         ((make.drive("sda", 0, bcache=BCACHE),), ()),  # a disk behind flash is what it is for

@@ -284,21 +284,15 @@ def test_what_covers_none_of_the_class_or_is_weaker_is_not_named(who):
     assert found.warnings == ()
 
 
-def test_an_osd_that_would_not_take_the_class_keeps_its_own_key():
+@pytest.mark.parametrize(("known", "removed", "said"), [
+    (True, [f"ceph config rm osd.0 {HDD}"], "; until then osd.1, osd.2 keep their own keys"),
+    (False, [], "may take precedence over the class for osd.0, osd.1, osd.2, whose CRUSH"),
+], ids=["in a rack", "who knows where"])
+def test_an_osd_that_would_not_take_the_class_or_may_not_keeps_its_own_key(known, removed, said):
     own = [(f"osd.{i}", HDD, "120") for i in range(3)]
-    (found,) = advise(placed(("osd/rack:r1", HDD, "5000"), *own))
-    assert commands(found) == [
-        f"ceph config set osd/class:hdd {HDD} 302", f"ceph config rm osd.0 {HDD}",
-    ]
-    assert found.warnings[0].endswith("; until then osd.1, osd.2 keep their own keys")
-
-
-def test_where_the_crush_location_is_not_known_an_entry_may_override_the_class():
-    own = [("osd.0", HDD, "120")]
-    (found,) = advise(placed(("osd/rack:r1", HDD, "5000"), *own, known=False))
-    said = "may take precedence over the class for osd.0, osd.1, osd.2, whose CRUSH"
+    (found,) = advise(placed(("osd/rack:r1", HDD, "5000"), *own, known=known))
+    assert commands(found) == [f"ceph config set osd/class:hdd {HDD} 302", *removed]
     assert said in found.warnings[0]
-    assert commands(found) == [f"ceph config set osd/class:hdd {HDD} 302"]
 
 
 # ---- what is stale
@@ -314,17 +308,14 @@ def test_a_value_older_than_a_change_of_mode_is_found_and_named():
         "wcache plan --knob=mclock --scope=class:hdd`")
 
 
-@pytest.mark.parametrize("changes", [
-    {"known": {("osd.1", HDD): Known("osd.1", HDD, "300", "write through")}},
-    {"known": {("osd.1", HDD): Known("osd.1", HDD, "300", "")}},
-    {"known": {("osd.1", HDD): Known("osd.1", HDD, "200", "write back")}},
-    {"known": {("osd.1", HDD): Known("osd.1", HDD, "300", "write back")},
-     "compiled_queue": "wpq"},
-    {"known": {("osd.1", HDD): Known("osd.1", HDD, "300", "write back")},
-     "settings_": {1: ""}},
+@pytest.mark.parametrize(("value", "setting", "changes"), [
+    ("300", "write through", {}), ("300", "", {}), ("200", "write back", {}),
+    ("300", "write back", {"compiled_queue": "wpq"}),
+    ("300", "write back", {"settings_": {1: ""}}),
 ])
-def test_what_is_not_known_to_be_older_is_no_finding(changes):
-    assert stale(facts(entries=[("osd.1", HDD, "300")], **changes)) == ()
+def test_what_is_not_known_to_be_older_is_no_finding(value, setting, changes):
+    known = {("osd.1", HDD): Known("osd.1", HDD, value, setting)}
+    assert stale(facts(entries=[("osd.1", HDD, "300")], known=known, **changes)) == ()
 
 
 def test_a_value_outside_of_what_one_call_gives_is_found_by_three_of_the_drive_model():

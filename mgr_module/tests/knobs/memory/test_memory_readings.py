@@ -6,7 +6,16 @@ import pytest
 from mgr_fakes.memory import LruOsd, uniform
 from wcache.ceph.config import labels_of
 from wcache.core.config_database import Entry
-from wcache.knobs.memory.curve import MissCost, Rates, between, curve_of, usual_costs
+from wcache.knobs.memory.curve import (
+    Curve,
+    MissCost,
+    Point,
+    Rates,
+    between,
+    curve_of,
+    gained,
+    usual_costs,
+)
 from wcache.knobs.memory.reading import (
     TARGET,
     AgeBins,
@@ -15,7 +24,7 @@ from wcache.knobs.memory.reading import (
     edges_of,
     read,
 )
-from wcache.knobs.memory.trial_result import TrialResult, judge
+from wcache.knobs.memory.trial_result import TrialResult, TrialVerdict, gains, judge
 
 GIB = 2**30
 PERF_20 = {
@@ -175,3 +184,25 @@ def test_cephadms_labels_are_entries_and_an_odd_inventory_is_none():
     text = '{"h1": {"hostname": "h1", "labels": ["_no_autotune_memory"]}, "h2": {"labels": 3}}'
     assert labels_of(text) == (Entry("h1/cephadm", "_no_autotune_memory", "label"),)
     assert labels_of("[]") == labels_of("x") == ()
+
+
+NOW_S = 1000.0
+
+
+def a_result(target_gib, share, ended_at_s, verdict="gain"):
+    return TrialResult(
+        "t", "hdd", ended_at_s, 4 * GIB, target_gib * GIB, (0,), 100.0, share, share - 0.02,
+        share + 0.02, TrialVerdict(verdict),
+    )
+
+
+@pytest.mark.parametrize(("results", "left"), [
+    ([(6, 0.5, 1.0), (8, 0.3, 2.0)], {6: 50.0, 8: 30.0}),  # of what is missed now
+    ([(6, 0.8, 2.0), (6, 0.5, 1.0)], {6: 80.0}),  # the last one tells
+    ([(6, 1.0, 2.0, "no material difference"), (6, 0.5, 1.0)], {6: 100.0}),
+    ([(6, 1.0, 2.0, "insufficient data"), (6, 0.5, 1.0)], {6: 50.0}),  # unless it could not
+])
+def test_each_of_several_trials_tells_of_its_target(results, left):
+    now = Curve((Point(4 * GIB, 1.0, 100.0, 100.0, 100.0),))
+    known = gains([a_result(*one) for one in results], "hdd", 4 * GIB, NOW_S)
+    assert {gib: gained(now, known).at(gib * GIB).misses for gib in left} == left

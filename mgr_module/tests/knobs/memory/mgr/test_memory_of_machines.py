@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from memory_world import GIB, TARGET, a_mgr, watch
 from mgr_fakes import builders as make
+from mgr_fakes.memory import LruOsd, uniform
 from module_world import said
 
 RAM_BYTES = int(7.8 * GIB)
@@ -73,3 +74,47 @@ def test_a_crush_host_of_two_machines_gets_no_section_and_the_reason_names_both(
     named, left = sections_of_h0(mgr)
     assert named == []
     assert "the OSDs of machine h0 and of h1 are in one CRUSH host, shelf" in str(left)
+
+
+def test_each_host_is_promised_what_its_own_load_makes_of_it():
+    mgr = a_mgr(hosts=3, ram_bytes=int(7.8 * GIB), memory_floor=3 * GIB)
+    mgr.osd_memory.osds[0] = LruOsd(uniform(1.5 * GIB, 10e6))  # h0 is less busy
+    watch(mgr)
+    plan_id = said(mgr, "plan", knob="memory")["plan_id"]
+    promised = {
+        p.host: p for p in mgr.memory.facts.promises
+        if p.plan_id == plan_id and p.device_class == "hdd"
+    }
+    for index, (_host, promise) in enumerate(sorted(promised.items())):
+        truth = mgr.osd_memory.osds[2 * index].misses_per_s(promise.target_bytes)
+        assert promise.low <= truth <= promise.high
+    assert promised["h0"].high < promised["h1"].low
+
+
+def test_one_osd_that_is_down_does_not_turn_measurement_into_a_rule():
+    mgr = a_mgr(hosts=3, ram_bytes=int(7.8 * GIB), memory_floor=3 * GIB)
+    mgr.osd_memory.osds[4].up = False
+    osd = mgr.view.state.osds[4]
+    mgr.view.state = replace(
+        mgr.view.state, osds={**mgr.view.state.osds, 4: replace(osd, up=False)}
+    )
+    watch(mgr)
+    bases = {
+        row["basis"] for group in said(mgr, "memory recommend")["groups"]
+        for row in group["classes"] if "h0" in group["hosts"]
+    }
+    assert bases == {"measured"}
+
+
+def test_hosts_whose_targets_differ_now_do_not_share_a_way_down():
+    mgr = a_mgr(hosts=2, ram_bytes=int(7.8 * GIB), memory_floor=2 * GIB)
+    mgr.config.kept[("osd/host:h1/class:ssd", "osd_memory_target")] = str(2 * GIB)
+    mgr.inside.config.read_soon()
+    mgr.step()
+    watch(mgr, 1000.0)
+    watch(mgr)
+    answer = said(mgr, "plan", knob="memory")
+    for change in answer["changes"]:
+        for edit in change["edits"]:
+            if edit["who"] == "osd/host:h1/class:ssd":
+                assert float(edit["value"]) <= 2 * GIB

@@ -5,14 +5,11 @@ from dataclasses import replace
 
 import pytest
 from memory_world import GIB, a_mgr, a_trial, begun, leased, raised, shown, watch
-from mgr_fakes.memory import LruOsd, uniform
 from module_world import ok, refusal, said, start
 from wcache.core.cluster import SlowOsd
 from wcache.core.events import ClusterSeen
 from wcache.core.hardware import CgroupLimit, HostMemory
 from wcache.core.record import Precondition
-from wcache.knobs.memory.curve import Curve, Point, gained
-from wcache.knobs.memory.trial_result import TrialResult, TrialVerdict, gains
 
 
 def three_hosts(**options):
@@ -345,85 +342,6 @@ def test_a_trial_goes_down_by_at_most_5_percent_a_minute():
         assert after >= 0.95 * before - 1
     # the first one is up, and the one after it ends two periods
     assert all(later - sooner >= 60.0 for sooner, later in zip(ways[1:-2], ways[2:-1]))
-
-
-# ---- what several trials tell
-
-NOW_S = 1000.0
-
-
-def a_result(high, share, ended_at_s, verdict="gain"):
-    return TrialResult(
-        "t", "hdd", ended_at_s, 4 * GIB, high, (0,), 100.0, share, share - 0.02, share + 0.02,
-        TrialVerdict(verdict),
-    )
-
-
-def test_each_of_several_trials_tells_of_what_is_missed_now_and_not_of_another_ones_gain():
-    now = Curve((Point(4 * GIB, 1.0, 100.0, 100.0, 100.0),))
-    found = gained(now, gains(
-        [a_result(6 * GIB, 0.5, 1.0), a_result(8 * GIB, 0.3, 2.0)], "hdd", 4 * GIB, NOW_S))
-    assert (found.at(6 * GIB).misses, found.at(8 * GIB).misses) == (50.0, 30.0)
-
-
-@pytest.mark.parametrize(("verdict", "share", "left"), [
-    ("gain", 0.8, 80.0), ("no material difference", 1.0, 100.0),
-    ("insufficient data", 1.0, 50.0),
-])
-def test_the_last_trial_of_a_target_tells_unless_it_could_not(verdict, share, left):
-    now = Curve((Point(4 * GIB, 1.0, 100.0, 100.0, 100.0),))
-    found = gained(now, gains(
-        [a_result(6 * GIB, share, 2.0, verdict), a_result(6 * GIB, 0.5, 1.0)], "hdd", 4 * GIB,
-        NOW_S,
-    ))
-    assert found.at(6 * GIB).misses == left
-
-
-# ---- hosts of one group
-
-
-def test_each_host_is_promised_what_its_own_load_makes_of_it():
-    mgr = a_mgr(hosts=3, ram_bytes=int(7.8 * GIB), memory_floor=3 * GIB)
-    mgr.osd_memory.osds[0] = LruOsd(uniform(1.5 * GIB, 10e6))  # h0 is less busy
-    watch(mgr)
-    plan_id = said(mgr, "plan", knob="memory")["plan_id"]
-    promised = {
-        p.host: p for p in mgr.memory.facts.promises
-        if p.plan_id == plan_id and p.device_class == "hdd"
-    }
-    for index, (_host, promise) in enumerate(sorted(promised.items())):
-        truth = mgr.osd_memory.osds[2 * index].misses_per_s(promise.target_bytes)
-        assert promise.low <= truth <= promise.high
-    assert promised["h0"].high < promised["h1"].low
-
-
-def test_one_osd_that_is_down_does_not_turn_measurement_into_a_rule():
-    mgr = a_mgr(hosts=3, ram_bytes=int(7.8 * GIB), memory_floor=3 * GIB)
-    mgr.osd_memory.osds[4].up = False
-    osd = mgr.view.state.osds[4]
-    mgr.view.state = replace(
-        mgr.view.state, osds={**mgr.view.state.osds, 4: replace(osd, up=False)}
-    )
-    watch(mgr)
-    bases = {
-        row["basis"] for group in said(mgr, "memory recommend")["groups"]
-        for row in group["classes"] if "h0" in group["hosts"]
-    }
-    assert bases == {"measured"}
-
-
-def test_hosts_whose_targets_differ_now_do_not_share_a_way_down():
-    mgr = a_mgr(hosts=2, ram_bytes=int(7.8 * GIB), memory_floor=2 * GIB)
-    mgr.config.kept[("osd/host:h1/class:ssd", "osd_memory_target")] = str(2 * GIB)
-    mgr.inside.config.read_soon()
-    mgr.step()
-    watch(mgr, 1000.0)
-    watch(mgr)
-    answer = said(mgr, "plan", knob="memory")
-    for change in answer["changes"]:
-        for edit in change["edits"]:
-            if edit["who"] == "osd/host:h1/class:ssd":
-                assert float(edit["value"]) <= 2 * GIB
 
 
 # ---- what empties the caches
