@@ -207,38 +207,33 @@ def test_a_threshold_that_is_set_as_advised_is_the_one_that_counts(iops, who, na
 OWN = [(f"osd.{i}", HDD, "350") for i in range(4)]
 
 
-def test_osds_of_one_drive_model_that_lie_apart_are_told_no_value_between_them():
-    two = (measured(0, 100.0, 101.0, 102.0), measured(1, 400.0, 401.0, 402.0))
-    for count in (2, 4):  # all of them measured, or not
-        (found,) = advise(facts(*two, osds=count, entries=OWN[:count]))
-        assert found.iops is None
-        assert found.changes == ()
-        assert "osd.0 (96 to 106 IOPS), osd.1 (382 to 421 IOPS)" in found.warnings[0]
-        assert "would be set to 201" in found.warnings[0]
-        assert ("2 OSDs: interval 0-" in found.warnings[1]) == (count == 4)
+APART = [(100.0, 101.0, 102.0), (400.0, 401.0, 402.0)]
+A_SEVENTH = [(300.0, 301.0, 302.0), (343.0, 344.0, 345.0)]
+ALIKE = [(300.0 + i, 301.0 + i, 302.0 + i) for i in range(3)]
 
 
-def test_calls_that_say_nothing_set_nothing():
-    (found,) = advise(facts(measured(0, 60.0, 450.0, 60.0, 450.0), entries=OWN))
+@pytest.mark.parametrize(("iops", "osds", "words"), [
+    (APART, 2, ["osd.0 (96 to 106 IOPS), osd.1 (382 to 421 IOPS) would be set to 201"]),
+    (APART, 4, ["osd.0 (96 to 106 IOPS), osd.1 (382 to 421 IOPS) would be set to 201",
+                "2 OSDs: interval 0-"]),
+    ([(60.0, 450.0, 60.0, 450.0)], 4, ["osd.0: interval 26-1046 IOPS is too wide",
+                                       "with more --calls"]),
+    (A_SEVENTH, 3, ["measure more of its OSDs"]),
+    ([*ALIKE, (150.0, 151.0, 152.0)], 4, ["osd.3 (144 to 159 IOPS) would be set to"]),
+], ids=["apart", "apart, of four", "noise", "a third is not measured", "one stands apart"])
+def test_osds_of_one_drive_model_that_lie_apart_are_told_no_value_between_them(iops, osds, words):
+    each = (measured(i, *found) for i, found in enumerate(iops))
+    (found,) = advise(facts(*each, osds=osds, entries=OWN[:osds]))
     assert (found.iops, found.changes) == (None, ())
-    assert found.warnings[0].startswith("osd.0: interval 26-1046 IOPS is too wide")
-    assert "with more --calls" in found.warnings[0]
+    text = " ".join(found.warnings)
+    assert all(word in text for word in words), text
+    assert ("2 OSDs: interval 0-" in text) == (iops is APART and osds == 4)
 
 
-def test_two_osds_a_seventh_apart_say_too_little_of_a_third_and_enough_of_themselves():
-    two = (measured(0, 300.0, 301.0, 302.0), measured(1, 343.0, 344.0, 345.0))
-    (found,) = advise(facts(*two, osds=3, entries=OWN[:3]))
-    assert found.changes == ()
-    assert "measure more of its OSDs" in found.warnings[0]
+def test_two_osds_a_seventh_apart_say_enough_of_themselves():
+    two = (measured(i, *found) for i, found in enumerate(A_SEVENTH))
     (found,) = advise(facts(*two, osds=2, entries=OWN[:2]))
     assert commands(found)[0] == f"ceph config set osd/class:hdd {HDD} 322"
-
-
-def test_one_osd_that_stands_apart_is_named_and_the_others_are_not():
-    three = (measured(i, 300.0 + i, 301.0 + i, 302.0 + i) for i in range(3))
-    (found,) = advise(facts(*three, measured(3, 150.0, 151.0, 152.0), entries=OWN))
-    assert found.changes == ()
-    assert "osd.3 (144 to 159 IOPS) would be set to" in found.warnings[0]
 
 
 @pytest.mark.parametrize(("more", "words"), [
@@ -399,8 +394,5 @@ def test_the_value_of_a_class_needs_two_hosts_where_others_have_drive_models_nob
 def test_a_measurement_counts_for_the_host_that_ceph_has_for_its_osd_whatever_a_key_is_called():
     one, two = measured(0, hostname="a key"), measured(1, hostname="another key")
     found = facts(one, two, osds=4)
-    found = replace(found, osds={
-        **found.osds, 0: replace(found.osds[0], hostname="h9"),
-        1: replace(found.osds[1], hostname="h9"),
-    })
-    assert not advise(found)[0].changes
+    osds = {i: replace(osd, hostname="h9" if i < 2 else "h") for i, osd in found.osds.items()}
+    assert not advise(replace(found, osds=osds))[0].changes
