@@ -60,7 +60,7 @@ class Service:
         self.agents = agents
         self.accepts = AcceptService(engine)
         self.drive_models = DriveModelService(engine)
-        self.campaigns = CampaignService(engine, planners.values())
+        self.campaigns = CampaignService(engine, planners)
         self.tries = TryService(engine, self.campaigns, traffic)
         self.plans = PlanService(engine, planners, clients or traffic)
         self.evidence = EvidenceService(engine)

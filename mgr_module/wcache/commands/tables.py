@@ -6,7 +6,17 @@ import re
 from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Sequence, Tuple, Union
 
 from ..core.fleet import claims
-from ..core.text import LISTED_MAX, NOTHING, at_most, command, listed, named, table, written
+from ..core.text import (
+    LISTED_MAX,
+    NOTHING,
+    at_most,
+    command,
+    listed,
+    named,
+    roughly,
+    table,
+    written,
+)
 
 # Drives left out for one reason that are listed one by one.
 ALIKE_MAX = 3
@@ -65,12 +75,23 @@ def forecast(data: Mapping[str, Any]) -> str:
         f"written at most: {written(cost)}",
         f"caches emptied:  {emptied}",
     ]
+    lines += [f"{'':17}{line}" for line in pauses(data)]
     lines += [f"clients:         {data['clients']}"] if data.get("clients") else []
     if data.get("undo_with_no_mgr"):
         lines.append(f"with no mgr:     nothing puts it back; {data['undo_with_no_mgr']}")
     lines += strict(cost["strict_pools"]) + left_out(cost["skipped"])
     lines += claims.again(data["reported"], command("ceph wcache campaign start --dry-run"))
     return "\n".join([*lines, "", *said_of(data)])
+
+
+def pauses(data: Mapping[str, Any]) -> List[str]:
+    """For how long knobs have no advice on OSDs whose caches are emptied."""
+    return [
+        f"{one['knob']} advice for the hosts of "
+        f"{named([f'osd.{osd_id}' for osd_id in one['osd_ids']])} pauses meanwhile, and for at "
+        f"most {roughly(one['seconds'])} after it"
+        for one in data.get("pauses", ())
+    ]
 
 
 def cost_words(cost: Mapping[str, Any]) -> str:

@@ -48,7 +48,7 @@ from ..services.guards import require_reports
 from ..services.outlook import ending, periods_of, try_of
 from .campaigns import campaign as campaign_of
 from .recommend import Recommended, figures, to_change
-from .tables import cost_words, left_out, model_of, strict
+from .tables import cost_words, left_out, model_of, pauses, strict
 
 ARGUMENTS: Mapping[str, Any] = {"loads": TRY_LOADS, "drives_per_model": TRY_DRIVES_PER_MODEL}
 FORECAST, MEASURING, ANSWER = "forecast", "measuring", "answer"
@@ -81,8 +81,9 @@ class TryService:
             if told:
                 return told
             _require_fit(world)
-            self._campaigns.started(world, orders, ready)
-            return _measuring(orders.look(world), ready.campaign)
+            begun = self._campaigns.started(world, orders, ready)
+            told = _measuring(orders.look(world), ready.campaign)
+            return {**told, "pauses": codec.to_plain(begun.pauses or [])}
 
     def _looked(self, world: World, chosen: str, *, anew: bool) -> Dict[str, Any]:
         running = world.campaigns.get(world.open_campaign)
@@ -227,7 +228,8 @@ def tried(
         lines = [
             f"measuring: {data['percent']}%, {time_left(data)}, "
             f"{data['drives_done']} of {data['drives']} drives done "
-            f"(campaign {data['campaign_id']})"
+            f"(campaign {data['campaign_id']})",
+            *pauses(data),
         ]
     if "reported" in data:
         lines += again(data["reported"], again_by)
@@ -257,6 +259,7 @@ def _forecast(data: Mapping[str, Any]) -> List[str]:
     if emptied:
         osds = named([f"osd.{osd_id}" for osd_id in emptied])
         lines.append(f"  each call empties the OSD's caches, so reads are slower after it: {osds}")
+    lines += [f"  {line}" for line in pauses(data)]
     lines.append("  every drive is brought back to the cache mode that it is in now")
     lines += strict(cost["strict_pools"]) + left_out(cost["skipped"])
     if data["not_heard"]:

@@ -6,7 +6,7 @@ import random
 import secrets
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from ..core.change.preconditions import precondition_text
 from ..core.errors import (
@@ -80,6 +80,15 @@ class Ready:
 
 
 @dataclass(frozen=True)
+class Pause:
+    """Advice of a knob on these OSDs that cannot be had meanwhile, and for so long after it."""
+
+    knob: str
+    osd_ids: Sequence[int]
+    seconds: float
+
+
+@dataclass(frozen=True)
 class Priced:
     """What a campaign costs at most, and its id once it is begun."""
 
@@ -88,6 +97,7 @@ class Priced:
     forecast: Forecast
     reported: Age
     clients: Optional[str]
+    pauses: Optional[Sequence[Pause]] = None
     compares: Optional[str] = None
     undo_with_no_mgr: Optional[str] = None
 
@@ -95,9 +105,10 @@ class Priced:
 class CampaignService:
     """Forecasts, starts and stops campaigns; thread-safe by the engine's lock."""
 
-    def __init__(self, engine: Engine, planners: Iterable[Planner] = ()) -> None:
+    def __init__(self, engine: Engine, knobs: Mapping[str, Planner]) -> None:
         self._engine = engine
-        self._planners = {load: one for one in planners for load in one.own_loads}
+        self._knobs = knobs
+        self._planners = {load: one for one in knobs.values() for load in one.own_loads}
 
     def forecast(
         self, sample: Optional[TrySample] = None, world: Optional[World] = None, *,
@@ -107,7 +118,7 @@ class CampaignService:
         world = world or self._engine.world()
         made = self.prepare(world, arguments, sample)
         with self._engine.orders() as orders:
-            return _priced(made, self._cost(world, made), orders.refresh(), accepted=accepted)
+            return self._priced(made, self._cost(world, made), orders.refresh(), accepted)
 
     @staticmethod
     def _cost(world: World, made: OwnRuns) -> Forecast:
@@ -171,7 +182,7 @@ class CampaignService:
                 f"then never {never})"
             )
             raise RefusedError(precondition_text(broken, sick=world.cluster.sick), way)
-        told = _priced(made, ready.cost, orders.refresh(), accepted=ready.cost_accepted)
+        told = self._priced(made, ready.cost, orders.refresh(), ready.cost_accepted)
         text = f"campaign started, scope {chosen.scope}, seed {campaign.seed}"
         text += ", toggles nothing" if chosen.observe else ""
         text += f", compares {chosen.option}" if chosen.option else ""
@@ -179,6 +190,23 @@ class CampaignService:
         orders.add_campaign(campaign, [RunState(run, RunStatus.WAITING) for run in made.runs])
         self._engine.wake()
         return replace(told, campaign_id=campaign.campaign_id, started=True)
+
+    def _priced(self, made: OwnRuns, cost: Forecast, reported: Age, accepted: bool) -> Priced:
+        """The answer; raises ConsentError with it where an admin has to agree to the cost."""
+        trial = made.options.option
+        pauses = [
+            Pause(name, sorted(each), max(each.values())) for name, knob in self._knobs.items()
+            if (each := knob.pauses_s(cost.osds_emptied))
+        ]
+        told = Priced(None, None, cost, reported, made.cost or None, pauses or None)
+        if trial is not None:
+            undo = "" if trial.entry.on_host else by_hand(trial.name, "osd.N")
+            told = replace(
+                told, compares=f"{trial.name}={trial.a},{trial.b}", undo_with_no_mgr=undo
+            )
+        if not accepted:
+            _require_no_cost(made, cost, told)
+        return told
 
     def compare_values(self, **arguments: Any) -> Priced:
         """`ab`: a campaign that compares two values of an option, or what it would cost."""
@@ -275,22 +303,12 @@ def _drives(world: World, run: RunSpec) -> List[DriveReport]:
     ]
 
 
-def _priced(made: OwnRuns, cost: Forecast, reported: Age, *, accepted: bool) -> Priced:
-    """The answer; raises ConsentError with it where an admin has to agree to the cost.
-
-    That is what writes to real drives, and empties caches.
-    """
-    trial = made.options.option
-    told = Priced(None, None, cost, reported, made.cost or None)
-    if trial is not None:
-        undo = "" if trial.entry.on_host else by_hand(trial.name, "osd.N")
-        told = replace(
-            told, compares=f"{trial.name}={trial.a},{trial.b}", undo_with_no_mgr=undo
-        )
-    if accepted or not (cost.bytes_written and made.real):
-        return told
-    emptied = named([f"osd.{osd_id}" for osd_id in cost.osds_emptied])
-    free = [load.short for load in FREE_LOADS if trial is None or load in trial.entry.loads]
+def _require_no_cost(made: OwnRuns, cost: Forecast, told: Priced) -> None:
+    """What writes to real drives, and empties caches, is begun where that was agreed to."""
+    if not (cost.bytes_written and made.real):
+        return
+    emptied, option = named([f"osd.{osd_id}" for osd_id in cost.osds_emptied]), made.options.option
+    free = [load.short for load in FREE_LOADS if option is None or load in option.entry.loads]
     no_way = made.cost or made.options.dirty is not Dirty.ANY or not free
     raise ConsentError(
         f"this writes up to {amount(cost.bytes_written)} in "

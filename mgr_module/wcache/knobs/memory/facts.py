@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
-from typing import ClassVar, Dict, Optional, Tuple
+from typing import ClassVar, Dict, Mapping, Optional, Tuple
 
 from ...core.cluster import OsdInfo
 from ...core.config_database import LABELS_OF, Config, Mask, mask_of
@@ -25,7 +25,7 @@ from .reading import (
     others_bytes,
     room_of,
 )
-from .trial_result import TrialResult
+from .trial_result import AGE_S_MAX, TrialResult
 
 # The label by which cephadm leaves a host's targets alone (mgr/cephadm/serve.py).
 OPT_OUT_LABEL = "_no_autotune_memory"
@@ -63,6 +63,7 @@ class OsdFacts:
     reading: Optional[OsdReading] = None
     rates: Optional[Rates] = None
     settling_s: float = 0.0  # its target was changed: until then it tells of the change
+    known_in_s: float = 0.0  # at most, until it has rates
 
     @property
     def target_bytes(self) -> int:
@@ -172,6 +173,40 @@ class HostFacts:
         return min(found, default=None)
 
 
+class Want(str, Enum):
+    """What an OSD would do better with than its target, whatever its host can give."""
+
+    MORE = "more"  # by a trial it would wait less
+    LESS = "less"  # by its bins it would hardly wait longer
+    RIGHT = "right"
+    UNTRIED = "untried"  # not less; only a trial tells whether it is more
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What an OSD wants that has this target, and when it was read."""
+
+    osd_id: int
+    want: Want
+    target_bytes: int
+    at_s: int
+
+
+ANSWERS_MAX = 20_000
+
+
+@dataclass(frozen=True)
+class Answers:
+    """The last one of each OSD, as they are stored."""
+
+    VERSION: ClassVar[int] = 1
+    items: Tuple[Answer, ...] = field(default=(), metadata={"max_items": ANSWERS_MAX})
+
+
+# So far the clocks of two mgrs may be apart.
+CLOCKS_S = 60.0
+
+
 @dataclass(frozen=True)
 class Facts:
     """Everything that advice follows from."""
@@ -181,6 +216,15 @@ class Facts:
     limits: MemoryOptions
     trials: Tuple[TrialResult, ...] = ()
     now_s: float = 0.0
+    answers: Mapping[int, Answer] = field(default_factory=dict)  # the last one of each OSD
+
+    def answer_of(self, item: OsdFacts) -> Optional[Answer]:
+        """The last answer on what it wants; None where that is of another target, or too old."""
+        last = self.answers.get(item.osd.osd_id)
+        if last is None or not -CLOCKS_S <= self.now_s - last.at_s <= AGE_S_MAX:
+            return None
+        another = item.reading is not None and item.target_bytes != last.target_bytes
+        return None if another else last
 
     @cached_property
     def usual_costs(self) -> Dict[bool, MissCost]:

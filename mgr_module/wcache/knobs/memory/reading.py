@@ -153,6 +153,11 @@ class OsdReading:
     outside: Tuple[Tuple[str, int], ...] = field(default=())  # memory outside of the caches
     fixed: bool = False
 
+    @property
+    def reach_s(self) -> float:
+        """How far its bins reach back; 0 where it has none."""
+        return max((bins.edges_s[-1] for bins in self.bins), default=0.0)
+
 
 def read(
     osd_id: int, at_s: float, perf: Any, diff: Any, pools: Any, heap: str,

@@ -1,8 +1,8 @@
-"""OSDs that wait quite unlike the others of their class on a host: advice, and never a plan.
+"""Single OSDs: what each wants, and those that wait unlike the others of their class on a host.
 
-A target of one OSD is the key `osd.N`.  cephadm's autotuner removes such keys
-(mgr/cephadm/serve.py), and a value with the mask of a host may take precedence over them, so
-it is the admin who sets it.  Plans leave an OSD that has one alone.
+That is advice, and never a plan.  A target of one OSD is the key `osd.N`.  cephadm's autotuner
+removes such keys (mgr/cephadm/serve.py), and a value with the mask of a host may take precedence
+over them, so it is the admin who sets it.  Plans leave an OSD that has one alone.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .advice import (
     class_curve,
 )
 from .curve import Curve, Share, divide, summed
-from .facts import Facts, HostFacts, OsdFacts
+from .facts import Facts, HostFacts, OsdFacts, Source, Want
 from .reading import STEP_BYTES, TARGET
 
 # It waits so many times as long as the median of its class, or that much shorter, ...
@@ -46,6 +46,40 @@ class SingleAdvice:
     wait: float
     wait_of_class: float
     words: str
+
+
+def want_of(facts: Facts, item: OsdFacts, ceiling_bytes: int) -> Optional[Want]:
+    """What an OSD would do better with, up to the ceiling; None where its bins do not tell.
+
+    It wants more where that saves a tenth of what it waits and no trifle, less where a tenth less
+    costs a trifle, even with the most misses that its bins allow.
+    """
+    leased = item.told_source is not None and item.told_source[0] is Source.LEASED
+    if item.reading is None or item.rates is None or item.reading.tunable is False or leased:
+        return None
+    name, now_bytes = item.osd.device_class, item.target_bytes
+    curve = class_curve(facts, name, [item], 1)
+    if curve is None:
+        return None
+    now, less_bytes = curve.at(now_bytes), (1.0 - GAIN_MIN) * now_bytes
+    wait, less = now.wait, curve.at(less_bytes)
+    saved = wait - curve.at(max(now_bytes, ceiling_bytes)).wait
+    if saved >= max(GAIN_MIN * wait, DIFFERENCE_MIN):
+        return Want.MORE
+    miss_s = item.rates.miss_s or facts.usual_costs[item.osd.rotational].miss_s
+    lost = max(less.wait - wait, (less.high - now.misses) * miss_s)
+    if lost < DIFFERENCE_MIN and less_bytes >= facts.limits.least_target_bytes:
+        return Want.LESS
+    told = wait < DIFFERENCE_MIN or now_bytes >= ceiling_bytes or _tried(facts, item)
+    return Want.RIGHT if told else Want.UNTRIED
+
+
+def _tried(facts: Facts, item: OsdFacts) -> bool:
+    """Whether a trial tells what more than its target gains."""
+    return any(
+        trial.tells_of(item.target_bytes, facts.now_s)
+        for trial in facts.trials if trial.device_class == item.osd.device_class
+    )
 
 
 def single_osds(facts: Facts, group: GroupAdvice) -> Tuple[SingleAdvice, ...]:
@@ -86,9 +120,7 @@ def _of_class(
             curves[osd_id], others, advice.target_bytes, spare_bytes,
             facts.limits.least_target_bytes, ceiling_of(facts, [host]),
         )
-        told = any(t.tells_of(item.target_bytes, facts.now_s)
-                   for t in facts.trials if t.device_class == name)
-        if target is None and (told or waits[osd_id] < usual):
+        if target is None and (_tried(facts, item) or waits[osd_id] < usual):
             continue  # what is known says that none would help
         found.append(SingleAdvice(
             osd_id, host.name, name, item.target_bytes, target, waits[osd_id], usual,

@@ -132,6 +132,10 @@ class Planner(Protocol):
         """Hosts that `auto` may plan anew, since they are others than they were planned for."""
         return ()
 
+    def pauses_s(self, emptied: Iterable[int]) -> Mapping[int, float]:
+        """By OSD, how long its advice pauses once benches have emptied its caches."""
+        return {}
+
     def own_runs(
         self, world: World, campaign_id: str, arguments: Mapping[str, Any]
     ) -> OwnRuns:

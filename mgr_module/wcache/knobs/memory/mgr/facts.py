@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import math
 import threading
-from typing import Callable, Dict, List, Tuple
+from typing import Callable, Dict, List, Optional, Tuple
 
 from ....ceph.surroundings import CephSurroundings
 from ....core.fleet.claims import speaking_for
 from ....core.model import Finding
 from ....engine.storing.archive import Archive, StoredKind
 from ....engine.world import World
+from ..advice import ceiling_of
 from ..facts import (
+    ANSWERS_MAX,
     LABELS,
     OPT_OUT_LABEL,
     PROMISES_MAX,
+    Answer,
+    Answers,
     Facts,
     HostFacts,
     OsdFacts,
@@ -23,14 +28,18 @@ from ..facts import (
 )
 from ..findings import findings, outdated
 from ..reading import MEMORY, MemoryOptions
+from ..single import want_of
 from ..trial import TargetTrial
 from ..trial_result import TrialResult, TrialResults
-from .osds import MemoryWatch
+from .osds import EVERY_S, MemoryWatch
 
+ANSWERS = StoredKind("memory/answers", Answers)
 PROMISES = StoredKind("memory/promises", Promises)
 RESULTS = StoredKind("memory/results", TrialResults)
 FINDINGS_EVERY_S = 60.0
 RESULTS_MAX = 100
+# Answers that are others than those stored wait so long for more of them; new ages wait longer.
+STORE_EVERY_S, AGES_EVERY_S = 600.0, 3600.0
 
 
 class MemoryFacts:
@@ -50,6 +59,9 @@ class MemoryFacts:
         # What plans have promised, whatever became of it; replaced under the lock.
         self.promises: Tuple[Promise, ...] = ()
         self.results: Tuple[TrialResult, ...] = ()  # what trials have told
+        self.answers: Dict[int, Answer] = {}  # on what OSDs want, the last one of each
+        self._stored: Tuple[Answer, ...] = ()  # of them
+        self._stored_at_s = float("-inf")
         self.findings: Tuple[Finding, ...] = ()  # as last worked out
         # Hosts that ask for a new division, and can have one now, with their device classes.
         self.to_divide: Tuple[Tuple[str, Tuple[str, ...]], ...] = ()
@@ -59,6 +71,8 @@ class MemoryFacts:
         with self._lock:
             self.promises = (self._archive.get(PROMISES) or Promises()).items
         self.results = (self._archive.get(RESULTS) or TrialResults()).items
+        self._stored = (self._archive.get(ANSWERS) or Answers()).items
+        self.answers = {item.osd_id: item for item in self._stored}
 
     def keep(self, trial: TargetTrial, now_s: float) -> None:
         """Keep what a trial has told, once."""
@@ -83,6 +97,34 @@ class MemoryFacts:
             facts, promises = self.gather(world), self.standing(world)
             self.findings = findings(facts, promises) if self._watch.read_at_s else ()
             self.to_divide = outdated(facts, promises) if self._watch.read_at_s else ()
+            self._answer(facts)
+
+    def _answer(self, facts: Facts) -> None:
+        """Say anew what OSDs want, and store it where it is due; else the last answer stays."""
+        if not facts.hosts:
+            return  # no map yet
+        found: List[Answer] = []
+        for host in facts.hosts:
+            ceiling = ceiling_of(facts, [host])
+            said = (self._answer_of(facts, item, ceiling) for item in host.osds)
+            found += [answer for answer in said if answer is not None]
+        self.answers = {item.osd_id: item for item in found}
+        items = tuple(sorted(self.answers.values(), key=lambda item: item.osd_id))[:ANSWERS_MAX]
+        changed = [_said(item) for item in items] != [_said(item) for item in self._stored]
+        due_s = self._stored_at_s + (STORE_EVERY_S if changed else AGES_EVERY_S)
+        if items != self._stored and facts.now_s >= due_s:
+            self._stored, self._stored_at_s = items, facts.now_s
+            self._archive.put_later(ANSWERS, Answers(items))
+
+    def _answer_of(self, facts: Facts, item: OsdFacts, ceiling_bytes: int) -> Optional[Answer]:
+        last = self.answers.get(item.osd.osd_id)
+        if item.reading is None or item.rates is None:
+            return last
+        at_s = math.ceil(item.reading.counters.at_s)
+        if last is not None and last.at_s == at_s:
+            return last
+        want = want_of(facts, item, ceiling_bytes)
+        return last if want is None else Answer(item.osd.osd_id, want, item.target_bytes, at_s)
 
     def standing(self, world: World) -> List[Promise]:
         """What plans that were carried out have promised; of several, the last one counts."""
@@ -111,8 +153,10 @@ class MemoryFacts:
             # CRUSH hosts need not be machines; one that was never up has told of no machine
             name = osd.hostname or osd.failure_domain
             seen = known.get(osd.osd_id)
-            item = OsdFacts(osd) if seen is None else OsdFacts(
-                osd, seen.last, seen.rates, max(0.0, seen.settled_at_s - now_s)
+            first_s = EVERY_S if osd.up and self._watch.read_at_s is None else 0.0
+            item = OsdFacts(osd, known_in_s=first_s) if seen is None else OsdFacts(
+                osd, seen.last, seen.rates, max(0.0, seen.settled_at_s - now_s),
+                seen.known_in_s(now_s),
             )
             by_host.setdefault(name, []).append(item)
         config, limits = world.config, world.options.of(MemoryOptions)
@@ -130,4 +174,9 @@ class MemoryFacts:
             )
             for name, items in sorted(by_host.items()) if name
         )
-        return Facts(hosts, config, limits, self.results, now_s)
+        return Facts(hosts, config, limits, self.results, now_s, self.answers)
+
+
+def _said(item: Answer) -> Tuple[object, ...]:
+    """What of an answer is no age."""
+    return item.osd_id, item.want, item.target_bytes

@@ -205,6 +205,7 @@ class TrialOsds:
 
 
 EVERY_S = 120.0
+READINGS_S = 2 * EVERY_S  # at most, until an OSD was read twice
 # Shorter stretches say little; a reading that is asked for sooner is shown, and not counted.
 STRETCH_S_MIN = 50.0
 
@@ -217,6 +218,16 @@ class Watched:
     base: OsdReading
     rates: Optional[Rates] = None
     settled_at_s: float = float("-inf")
+
+    def known_in_s(self, now_s: float) -> float:
+        """At most how long until it has rates: it is to settle, and to be read twice then."""
+        if self.rates is not None:
+            return 0.0
+        base_s = self.base.counters.at_s
+        known_at_s = base_s + EVERY_S if base_s >= self.settled_at_s else (
+            self.settled_at_s + READINGS_S
+        )
+        return max(0.0, known_at_s - now_s)
 
 
 class MemoryWatch:
@@ -267,17 +278,16 @@ class MemoryWatch:
         with self._lock:
             old = self._watched.get(new.osd_id) or Watched(new, new)
             rates, base = old.rates, old.base
-            reach_s = max((b.edges_s[-1] for b in new.bins), default=0.0)
             disturbed_at_s = self._emptied_at_s(new.osd_id)
             if new.target_bytes != old.last.target_bytes or restarted(
                 old.last.counters, new.counters
             ):
                 disturbed_at_s = new.counters.at_s
-            settled_at_s = max(old.settled_at_s, disturbed_at_s + reach_s)
+            settled_at_s = max(old.settled_at_s, disturbed_at_s + new.reach_s)
             if base.counters.at_s < max(settled_at_s, disturbed_at_s):
                 rates, base = None, new  # what was counted until here tells of the change
             elif new.counters.at_s - base.counters.at_s >= min(
-                STRETCH_S_MIN, reach_s or STRETCH_S_MIN  # as long as its bins reach back
+                STRETCH_S_MIN, new.reach_s or STRETCH_S_MIN  # as long as its bins reach back
             ):
                 rates, base = between(base.counters, new.counters), new
             self._watched[new.osd_id] = Watched(new, base, rates, settled_at_s)

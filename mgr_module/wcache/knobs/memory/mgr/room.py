@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 from functools import partial
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from ....commands.views import ACCEPT_COST, DRY_RUN, EACH, SCOPE, Command
 from ....core import codec
@@ -27,13 +27,13 @@ from ....services.plans.planners import Parts, Planner
 from ...knob import Asked, Wanted
 from ..advice import GroupAdvice, advise, instead, of_one_host, take_over
 from ..curve import ratio
-from ..facts import Facts, HostFacts, OsdFacts, Promise
+from ..facts import Facts, HostFacts, OsdFacts, Promise, Want
 from ..plan import make_changes
 from ..reading import MEMORY, TARGET
 from ..single import single_osds
 from . import tables
 from .facts import MemoryFacts
-from .osds import CephMemory, MemoryWatch, TrialOsds
+from .osds import READINGS_S, CephMemory, MemoryWatch, TrialOsds
 from .trials import BOUNDS, Trials, require_class
 
 # Of more OSDs `memory status` has those of single hosts, or all where it is asked for them.
@@ -154,6 +154,12 @@ class MemoryPlanner(Planner):
             for host, classes in self.facts.to_divide
         ]
 
+    def pauses_s(self, emptied: Iterable[int]) -> Mapping[int, float]:
+        """See Planner: the bins are to reach back to after it, and two readings are needed."""
+        known = self.watch.by_osd()
+        reach_s = {osd_id: known[osd_id].last.reach_s for osd_id in emptied if osd_id in known}
+        return {osd_id: each_s + READINGS_S for osd_id, each_s in reach_s.items() if each_s}
+
     # ---- look
 
     def _seen(self, world: World) -> Facts:
@@ -178,14 +184,18 @@ class MemoryPlanner(Planner):
         }
         shown = osds if whole else osds[:OSDS_SHOWN_MAX]
         by_class: Dict[str, List[OsdFacts]] = {}
+        wants: Dict[str, List[int]] = {want.value: [] for want in Want}
         for _, item in osds:
             by_class.setdefault(item.osd.device_class, []).append(item)
+            last = facts.answer_of(item)
+            if last is not None:
+                wants[last.want.value].append(item.osd.osd_id)
         return {
             "read_s_ago": None if self.watch.read_at_s is None
             else round(facts.now_s - self.watch.read_at_s, 1),
             "hosts": [_host(host) for host in hosts.values()],
             "osds": [_osd(facts, host, item) for host, item in shown],
-            "osds_left_out": len(osds) - len(shown),
+            "osds_left_out": len(osds) - len(shown), "wants": wants,
             "classes": [_class(name, items) for name, items in sorted(by_class.items())],
             "promises": [
                 {
@@ -248,6 +258,7 @@ def _host(host: HostFacts) -> Dict[str, Any]:
 
 def _osd(facts: Facts, host: HostFacts, item: OsdFacts) -> Dict[str, Any]:
     read, rates, entry = item.reading, item.rates, facts.config.of_osd(item.osd, TARGET)
+    last = facts.answer_of(item)
     return {
         "osd_id": item.osd.osd_id, "host": host.name, "device_class": item.osd.device_class,
         "target_bytes": read.target_bytes if read else None,
@@ -259,6 +270,9 @@ def _osd(facts: Facts, host: HostFacts, item: OsdFacts) -> Dict[str, Any]:
         "cache_bytes": read.cache_bytes if read else None,
         "limit_bytes": host.limit_of(item.osd.osd_id),
         "settling_s": round(item.settling_s, 1),
+        "wants": None if last is None else last.want.value,
+        "wants_age_s": None if last is None else max(0.0, round(facts.now_s - last.at_s, 1)),
+        "known_in_s": round(item.known_in_s, 1),
         "onode_hit_ratio": rates.onode_hit_ratio if rates else None,
         "onode_misses_per_s": rates.onode_misses if rates else None,
         "miss_us": 1e6 * rates.miss_s if rates and rates.miss_s is not None else None,
@@ -295,8 +309,9 @@ def _class(name: str, items: List[OsdFacts]) -> Dict[str, Any]:
 ROWS: Tuple[Command, ...] = (
     Command(
         "wcache memory status", (SCOPE, EACH), "r",
-        "Show hosts' memory, each OSD's target with its source, hit ratios, and age bins; many "
-        "hosts and OSDs are listed with --all, or those of a scope, as host:NAME",
+        "Show hosts' memory, each OSD's target with its source, whether it wants more or less, "
+        "hit ratios, and age bins; many hosts and OSDs are listed with --all, or those of a "
+        "scope, as host:NAME",
         lambda s, v, a: s.behind(MEMORY.name).status(a.get("scope"), whole=bool(a.get("all"))),
         tables.status, partial(tables.status, most=None),
         {"hosts": tables.HOSTS, "classes": tables.CLASSES, "osds": tables.OSDS},

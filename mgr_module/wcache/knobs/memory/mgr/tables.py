@@ -5,8 +5,19 @@ from __future__ import annotations
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
 from ....commands.tables import LONG, NUMBER, Column, known, listing, said_of
-from ....core.text import LISTED_MAX, CommandLine, amount, command, duration, many, named
+from ....core.text import (
+    LISTED_MAX,
+    CommandLine,
+    amount,
+    command,
+    duration,
+    many,
+    named,
+    roughly,
+)
+from ..facts import Want
 from ..trial_result import TrialVerdict
+from .osds import READINGS_S
 
 OUTSIDE_MAX = 3
 SINGLES_MAX = 8
@@ -28,9 +39,12 @@ CLASSES = (
     known("DATA HITS", "buffer_hit_ratio", _SHARE),
     known("A MISS COSTS", "miss_us", "{:.0f} us".format),
 )
-OSDS = (
+WANTED = (
     Column("OSD", lambda o: f"osd.{o['osd_id']}"), Column("HOST", "host"),
-    Column("CLASS", "device_class"), known("TARGET", "target_bytes", amount),
+    Column("CLASS", "device_class"), Column("WANTS", lambda o: _wants(o)),
+)
+OSDS = (
+    *WANTED, known("TARGET", "target_bytes", amount),
     Column("SOURCE", "source"), known("USED", "mapped_bytes", amount),
     known("CACHES", "cache_bytes", amount), known("ONODE HITS", "onode_hit_ratio", _SHARE),
     known("MISSES", "onode_misses_per_s", _RATE), Column("NOTE", lambda o: _note(o), LONG),
@@ -46,7 +60,11 @@ PROMISES = (
 def status(data: Mapping[str, Any], most: Optional[int] = LISTED_MAX) -> str:
     """`ceph wcache memory status`, with at most so many hosts, OSDs and promises."""
     if data["read_s_ago"] is None:
-        return "no OSD has reported its memory yet: try again in a minute"
+        last = [row for row in data["osds"] if row["wants"]][:most]
+        return "\n".join([
+            *([listing(WANTED, last), ""] if last else []),
+            "no OSD has reported its memory yet: try again in a minute",
+        ])
     lines = [listing(HOSTS, data["hosts"][:most]), "", listing(CLASSES, data["classes"])]
     for row in data["classes"]:
         for cache, ages in sorted(row["age_bytes"].items()):
@@ -72,7 +90,27 @@ def status(data: Mapping[str, Any], most: Optional[int] = LISTED_MAX) -> str:
         lines.append(f"and {' and '.join(more)} more: name a host, or add --all")
     if data["promises"]:
         lines += ["", listing(PROMISES, data["promises"][:most])]
-    return "\n".join([*lines, f"read {data['read_s_ago']:.0f} s ago"])
+    said = {want: len(osd_ids) for want, osd_ids in data["wants"].items()}
+    more_ids = data["wants"][Want.MORE.value]
+    unknown = len(data["osds"]) + data["osds_left_out"] - sum(said.values())
+    return "\n".join([
+        *lines,
+        f"want more: {named([f'osd.{osd_id}' for osd_id in more_ids]) or 'none'}; less: "
+        f"{said[Want.LESS.value]}, right: {said[Want.RIGHT.value]}, only a trial tells: "
+        f"{said[Want.UNTRIED.value]}, not known: {unknown}",
+        f"read {data['read_s_ago']:.0f} s ago",
+    ])
+
+
+def _wants(row: Mapping[str, Any]) -> str:
+    """The last answer, with its age where it is not of the last readings."""
+    if row["wants"] is None:
+        return f"? {roughly(row['known_in_s'])}" if row["known_in_s"] else "?"
+    word = "? trial" if row["wants"] == Want.UNTRIED.value else str(row["wants"])
+    counted = row["onode_misses_per_s"] is not None
+    if counted and row["wants_age_s"] < READINGS_S:
+        return word
+    return f"{word}, {roughly(row['wants_age_s'])} ago"
 
 
 def _note(row: Mapping[str, Any]) -> str:
