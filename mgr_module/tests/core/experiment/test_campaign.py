@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from campaign_world import a_host, runs_of
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,6 +21,7 @@ from wcache.core.experiment.forecast import forecast
 from wcache.core.experiment.schedule import make_runs
 from wcache.core.loads import SAMPLES
 from wcache.core.model import CacheMode, DriveModel, LoadPoint, Role, Transport
+from wcache.core.options.entries import OptionTrial
 from wcache.core.scope import Scope, parse_scope
 
 WT = CacheMode.WRITE_THROUGH
@@ -141,3 +143,14 @@ def test_a_forecast_bounds_what_its_runs_can_write(loads, pairs, per_model):
 def test_a_load_is_put_down_to_the_drive_it_touches(load, roles, separate, expected):
     osd = make.osd(0, "h1", dedicated_db=separate)
     assert touches(load, roles, osd) is expected
+
+
+def test_an_option_of_an_osd_is_measured_by_what_the_osd_writes_wherever_that_goes():
+    reports, cluster = a_host()
+    osd = cluster.osds[0]
+    assert not touches(D1, (Role.BLOCK,), osd)
+    trial = OptionTrial("bluestore_prefer_deferred_size_hdd", "0", "65536")
+    runs, _ = runs_of((reports, cluster), options(loads=(D1, BATCH), option=trial))
+    assert [(run.option_osd, one.load_point) for run in runs for one in run.experiments] == [
+        (osd.osd_id, D1), (osd.osd_id, BATCH)
+    ]

@@ -71,7 +71,7 @@ def make_runs(
         experiments = tuple(
             _setup(candidate, osd, load_point, cluster, options, run_id, seed, throwaway, crossing)
             for load_point in loads
-            if crossing or touches(load_point, _roles(candidate, osd_id), osd)
+            if crossing or of_osd or touches(load_point, _roles(candidate, osd_id), osd)
         )
         starting_bytes = candidate.starting_bytes(options)
         if experiments:
@@ -91,6 +91,8 @@ def make_runs(
     # what is borne comes and goes: a run notes whether it saw any
     missed = cluster.missed if options.forced else cluster.blocking
     osds = _osds(selection.chosen, cluster)
+    # such an option is in the way of all that its OSD writes, whichever drive that goes to
+    of_osd = options.option is not None and not options.option.entry.on_host
     alone = options.observe or options.option is not None
     crossed = () if alone else crossings(selection.chosen, osds, options)
     for candidate in selection.chosen:
