@@ -6,7 +6,7 @@ The kind of a drive: what is measured, judged and changed together.  What the pr
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar, Dict, Iterable, Mapping, NamedTuple, Optional, Protocol, Tuple
+from typing import ClassVar, Dict, Iterable, List, Mapping, NamedTuple, Optional, Protocol, Tuple
 
 from .hardware import Controller, HostMemory
 from .model import CacheMode, DriveModel, DriveReport, Finding, FindingCode
@@ -180,6 +180,14 @@ class HostReport(OfDrives):
     memory: Optional[HostMemory] = None
     controllers: Tuple[Controller, ...] = field(default=(), metadata={"max_items": 16})
     proofs: Tuple[ToggleProof, ...] = field(default=(), metadata={"max_items": EVIDENCE_MAX})
+
+    @property
+    def domains(self) -> Dict[str, List[DriveReport]]:
+        """Its drives by their cache domain."""
+        found: Dict[str, List[DriveReport]] = {}
+        for drive in self.drives:
+            found.setdefault(drive.domain_id, []).append(drive)
+        return found
 
     def kind_of(self, drive_model: DriveModel, device_class: str = "") -> DriveKind:
         """The kind of its drives of a model."""

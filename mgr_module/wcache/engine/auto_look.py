@@ -77,12 +77,9 @@ class Domains:
         """List the cache domains of a report that have OSDs."""
         known = self._known.get((report.hostname, throwaway))
         if known is None or known[0] is not report:
-            domains: Dict[str, List[DriveReport]] = defaultdict(list)
-            for drive in report.drives:
-                domains[drive.domain_id].append(drive)
             known = self._known[report.hostname, throwaway] = report, tuple(
                 _domain(report.hostname, tuple(drives), throwaway)
-                for drives in domains.values() if any(drive.uses for drive in drives)
+                for drives in report.domains.values() if any(drive.uses for drive in drives)
             )
         return known[1]
 

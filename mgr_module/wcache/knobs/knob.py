@@ -5,7 +5,7 @@ The cache domains of hosts in the order in which plans go through them.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import (
@@ -202,10 +202,7 @@ def in_order(reports: Iterable[HostReport], cluster: ClusterState) -> List[Domai
     """All of them, those of one failure domain before those of the next."""
     found = []
     for report in reports:
-        domains: Dict[str, List[DriveReport]] = defaultdict(list)
-        for drive in report.drives:
-            domains[drive.domain_id].append(drive)
-        for drives in domains.values():
+        for drives in report.domains.values():
             ids = [use.osd_id for drive in drives for use in drive.uses]
             osd = cluster.osd_of(report, ids[0]) if ids else None
             where = failure_domains(osd, cluster) if osd else (f"host {report.hostname}",)

@@ -217,10 +217,7 @@ def _by_and_undo(world: World, change: Change) -> Tuple[str, str]:
         back = chained((edit.inverse.command for edit in reversed(change.edits)), " && ")
         return "the mons' config database", back
     report = world.reports.get(change.hostname)
-    drives = [
-        drive for drive in (report.drives if report is not None else ())
-        if drive.domain_id == change.domain_id
-    ]
+    drives = report.domains.get(change.domain_id, []) if report is not None else []
     undo = next((line for line in change.setting.manual if line.endswith(UNDO)), "")
     if not change.lasts:
         return "nothing: a power cycle ends it", undo

@@ -176,10 +176,7 @@ def candidates(
     reports = tuple(reports)
     lost = lost_models(reports)
     for report in sorted(reports, key=lambda r: r.hostname):
-        domains: Dict[str, List[DriveReport]] = defaultdict(list)
-        for drive in report.drives:
-            domains[drive.domain_id].append(drive)
-        for domain_id, drives in sorted(domains.items()):
+        for domain_id, drives in sorted(report.domains.items()):
             if any(scope.covers(report, drive, cluster) for drive in drives):
                 backing = any(not one.is_cache for drive in drives for one in drive.bcache)
                 found.append(Candidate(

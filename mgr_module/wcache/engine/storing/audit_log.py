@@ -147,10 +147,8 @@ class AuditLog:
     def _osds_of(self, hostname: str, domain_id: str) -> Tuple[int, ...]:
         """The OSDs on a cache domain, as its host has last reported."""
         report = self._reports.get(hostname)
-        drives = report.drives if report is not None else ()
-        return tuple(sorted({
-            use.osd_id for drive in drives if drive.domain_id == domain_id for use in drive.uses
-        }))
+        drives = report.domains.get(domain_id, ()) if report is not None else ()
+        return tuple(sorted({use.osd_id for drive in drives for use in drive.uses}))
 
 
 def traced(thing: object, depth: int = 1) -> str:

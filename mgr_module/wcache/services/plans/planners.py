@@ -244,10 +244,8 @@ def stale_keys_of(knobs: Iterable[Planner], world: World, rollout: Rollout) -> L
         if not change.real or change.setting.only_lasts:
             continue  # one that is only made to last changes no latency
         report = world.reports.get(change.hostname)
-        ids = {
-            use.osd_id for drive in (report.drives if report else ())
-            if drive.domain_id == change.domain_id for use in drive.uses
-        }
+        drives = report.domains.get(change.domain_id, ()) if report else ()
+        ids = {use.osd_id for drive in drives for use in drive.uses}
         open_ = change.status in (ChangeStatus.PLANNED, ChangeStatus.APPLYING)
         (changing if open_ else changed).update(ids)
     return stale_keys(knobs, world, changing, changed)
