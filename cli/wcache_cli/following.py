@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Tuple
 
-from wcache.core.change.time_left import between
+from wcache.core.change.stepping import between
 from wcache.core.errors import MalformedError, NotFoundError
 from wcache.core.model import load_name
 from wcache.core.text import amount, duration, many, time_left, when

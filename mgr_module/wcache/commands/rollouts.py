@@ -10,7 +10,7 @@ from ..core.change.change import ChangeStatus
 from ..core.change.preconditions import NEEDED, faults
 from ..core.change.rollout import RolloutMachine
 from ..core.change.rollout_state import Rollout, RolloutStatus
-from ..core.change.time_left import TimeLeft, between, time_left
+from ..core.change.stepping import TimeLeft, between, time_left
 from ..core.change.waves import later_words
 from ..core.jobs import Trial
 from ..core.text import listed, many, named, roughly, ticked, typed, when

@@ -10,7 +10,7 @@ from rollout_world import change, plan_of
 from wcache.core import codec
 from wcache.core.change.gate.blocks import Difference
 from wcache.core.change.gate.evidence import Proofs, Sums
-from wcache.core.change.gate.harm import Harm
+from wcache.core.change.gate.gate_state import Harm
 from wcache.core.change.gate.judge import Effect, HostHarm, Judgement, judge_all
 from wcache.core.loads import COMMITS_PER_S_MAX, MATERIAL_LN, Block, OsdBlock
 

@@ -13,8 +13,7 @@ from wcache.core.change.gate.evidence import Sums
 from wcache.core.change.gate.gate_state import GateSettings
 from wcache.core.change.rollout import RolloutMachine
 from wcache.core.change.rollout_state import Rollout
-from wcache.core.change.stepping import steps_left
-from wcache.core.change.time_left import time_left
+from wcache.core.change.stepping import steps_left, time_left
 from wcache.core.change.waves import arranged
 from wcache.core.model import LoadPoint
 from wcache.core.protocol import ApplyRequest, DrivesOutcome, StateOutcome

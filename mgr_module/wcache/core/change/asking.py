@@ -18,8 +18,7 @@ from ..codec import one_line
 from ..model import Role
 from ..protocol import MeasureRequest
 from .change import TOUCHED, Change, ChangeStatus
-from .gate.gate_state import GateStep
-from .gate.harm import Harm
+from .gate.gate_state import GateStep, Harm
 from .preconditions import LOOK_EVERY_S
 from .rollout_base import MID_CHANGE, Phase, RolloutBase
 from .rollout_state import BY_ADMIN, RolloutStatus, Worse, not_lasting

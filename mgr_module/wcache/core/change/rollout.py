@@ -29,10 +29,8 @@ from .gate.blocks import error_of, is_worse, latency_of
 from .gating import Gating
 from .rollout_base import Phase
 from .rollout_state import RolloutStatus
-from .stepping import REFUSED_MAX, refused_in_a_row
+from .stepping import DOUBTS_MAX, REFUSED_MAX, refused_in_a_row
 
-# A change that looks worse is measured again this often: the load beside it may have grown.
-DOUBTS_MAX = 2
 # Nothing is made to last where one of these does not hold.
 MUST_STAND = (
     Precondition.NOT_FROZEN, Precondition.VERDICT_STANDS, Precondition.PLAN_STANDS,

@@ -217,8 +217,7 @@ class RolloutBase:
         step = next((one for one in self.steps_left() if not one.under_way), None)
         if step is None:
             return 0, ""
-        by_load = self._gated(self.rollout.changes[step.indices[0]])
-        return len(step.indices), why_so_large(self.rollout, step, by_load, self._together_max)
+        return len(step.indices), why_so_large(self.rollout, step, self._together_max)
 
     # ---- small changes of it
 

@@ -15,8 +15,7 @@ from ..setting.domain_settings import CacheModeSetting, OptionSetting
 from ..setting.setting import Ask, Warrant
 from .change import GOING_BACK, TOUCHED, Change, ChangeStatus
 from .gate.evidence import Proofs, Sums
-from .gate.gate_state import GateSettings, GateStep
-from .gate.harm import Harm
+from .gate.gate_state import GateSettings, GateStep, Harm
 
 # Changes of one plan.
 CHANGES_MAX = 16_384

@@ -11,8 +11,7 @@ from ...core import codec
 from ...core.change import preconditions
 from ...core.change.change import Change, ChangeStatus
 from ...core.change.rollout_state import Rollout, RolloutStatus, not_lasting
-from ...core.change.stepping import gated, steps_left
-from ...core.change.time_left import time_left
+from ...core.change.stepping import gated, steps_left, time_left
 from ...core.change.waves import later_words, put_off
 from ...core.errors import NotReadyError
 from ...core.record import Precondition

@@ -23,7 +23,7 @@ from ...core.change import preconditions as holding
 from ...core.change.change import require_room
 from ...core.change.rollout import RolloutMachine
 from ...core.change.rollout_state import Rollout, RolloutStatus, not_lasting
-from ...core.change.time_left import between, time_left
+from ...core.change.stepping import between, time_left
 from ...core.change.waves import arranged, later_words
 from ...core.errors import (
     ConflictError,

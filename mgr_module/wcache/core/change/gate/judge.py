@@ -9,7 +9,7 @@ What earlier steps of the rollout have shown of the same kind counts (`evidence`
 of the whole rollout spends its part of the same error rates.
 
 What one host claims decides for its own drives; for those of others it counts no more than all
-others do together (`evidence`), and its gains make good no harm of theirs (`harm`).
+others do together (`evidence`), and its gains make good no harm of theirs (`gate_state`).
 
 A step goes on where all steps together are proven no worse, and where it does not look worse by
 itself.  It goes back where all together are proven worse, or it is by itself: one host may have
