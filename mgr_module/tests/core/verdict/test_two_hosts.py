@@ -112,12 +112,3 @@ def test_a_campaign_on_one_of_two_hosts_plans_nothing_and_the_other_one_settles_
     mgr.settle()
     mgr.report_all()
     assert len(said(mgr, "plan")["changes"]) == 2
-
-
-def test_a_campaign_that_samples_two_drives_takes_them_from_two_hosts():
-    drives = [make.drive(f"sd{i}", i) for i in range(6)]
-    mgr = FakeMgr(("h1", tuple(drives[:5])), ("h2", tuple(drives[5:])))
-    mgr.report_all()
-    campaign_id = start(mgr, drives_per_model=2)
-    shown = said(mgr, "campaign show", campaign_id=campaign_id)
-    assert {run["hostname"] for run in shown["run_list"]} == {"h1", "h2"}
