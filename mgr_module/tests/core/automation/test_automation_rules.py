@@ -186,19 +186,16 @@ def test_what_a_plan_went_back_on_is_held_though_no_host_of_it_has_reported_yet(
     assert [item.held for item in state.tried] == ["aborted by an admin"]
 
 
-def test_a_campaign_that_failed_is_tried_again_after_an_hour_and_not_at_once():
-    seen = Seen((drive(1),))
+@pytest.mark.parametrize(("verdicts", "done", "early_s", "late_s"), [
+    ({}, False, 100.0, HOUR_S),  # it failed
+    ({("hdd", "M"): Verdict.INSUFFICIENT}, True, 6 * DAY_S, 7 * DAY_S + 1.0),  # it is undecided
+])
+def test_a_campaign_is_tried_again_after_an_hour_or_a_week_and_not_at_once(
+    verdicts, done, early_s, late_s
+):
+    seen = Seen((drive(1),), verdicts)
     found = decide(ON, seen, LIMITS, 100.0)
     state = begun(found.state, found.wish, "c1", 1.0, 1, 0)
-    state = decide(state, replace(seen, ended={"c1": Ended(False)}), LIMITS, 200.0).state
-    assert decide(state, seen, LIMITS, 300.0).wish is None
-    assert decide(state, seen, LIMITS, 200.0 + HOUR_S).wish is not None
-
-
-def test_an_undecided_drive_model_is_measured_again_after_a_week():
-    seen = Seen((drive(1),), {("hdd", "M"): Verdict.INSUFFICIENT})
-    found = decide(ON, seen, LIMITS, 100.0)
-    state = begun(found.state, found.wish, "c1", 1.0, 1, 0)
-    state = decide(state, replace(seen, ended={"c1": Ended(True)}), LIMITS, 200.0).state
-    assert decide(state, seen, LIMITS, 200.0 + 6 * DAY_S).wish is None
-    assert decide(state, seen, LIMITS, 201.0 + 7 * DAY_S).wish is not None
+    state = decide(state, replace(seen, ended={"c1": Ended(done)}), LIMITS, 200.0).state
+    assert decide(state, seen, LIMITS, 200.0 + early_s).wish is None
+    assert decide(state, seen, LIMITS, 200.0 + late_s).wish is not None

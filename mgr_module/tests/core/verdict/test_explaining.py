@@ -73,33 +73,29 @@ def test_where_clients_write_too_little_a_bench_is_named_and_not_the_same_again(
     assert command.endswith("--loads=traffic")
 
 
-def test_a_spent_budget_is_named_with_its_option_and_more_of_it():
-    found = advice(OPEN, load())
-    for ended, command in (
-        ("budget of 300 s is spent", "experiment_seconds_max 600"),
-        ("budget of 4096 bytes is spent", "experiment_bytes_max 8192"),
-        ("budget of 600 s of client waiting is spent", "experiment_client_wait_max_s 1200"),
-        ("budget of 150 s for showing that there is no difference is spent",
-         "no_difference_share 1"),
-    ):
-        ((words, said),) = settling(found, [result(ended)])
-        assert (ended in words, said) == (True, f"ceph config set mgr mgr/wcache/{command}")
+SET = "ceph config set mgr mgr/wcache/"
+MEASURE = "ceph wcache campaign start --scope=class:hdd --loads=depth1"
 
 
-def test_a_budget_that_no_option_sets_is_left_for_a_campaign_and_none_is_made_smaller():
-    found, ended = advice(OPEN, load()), result("budget of 60 s is spent")
-    ((_, command),) = settling(found, [ended], {"experiment_seconds_max": 900.0})
-    assert command == "ceph wcache campaign start --scope=class:hdd --loads=depth1"
-    ((_, command),) = settling(found, [ended], {"experiment_seconds_max": 60.0})
-    assert command.endswith("experiment_seconds_max 120")
-
-
-def test_spent_pairs_ask_for_more_pairs_and_then_for_more_drives():
-    found = advice(OPEN, load())
-    ((_, command),) = settling(found, [result("budget of 40 pairs is spent")])
-    assert command.endswith("--loads=depth1 --pairs=80")
-    ((_, command),) = settling(found, [result("budget of 80 pairs is spent", pairs=80)])
-    assert command.endswith("--pairs=80 --drives-per-model=6")
+@pytest.mark.parametrize(("ended", "pairs", "options", "command"), [
+    ("budget of 300 s is spent", 40, {}, f"{SET}experiment_seconds_max 600"),
+    ("budget of 4096 bytes is spent", 40, {}, f"{SET}experiment_bytes_max 8192"),
+    ("budget of 600 s of client waiting is spent", 40, {},
+     f"{SET}experiment_client_wait_max_s 1200"),
+    ("budget of 150 s for showing that there is no difference is spent", 40, {},
+     f"{SET}no_difference_share 1"),
+    # one that no option sets is left for a campaign, and none is made smaller
+    ("budget of 60 s is spent", 40, {"experiment_seconds_max": 900.0}, MEASURE),
+    ("budget of 60 s is spent", 40, {"experiment_seconds_max": 60.0},
+     f"{SET}experiment_seconds_max 120"),
+    # more pairs are asked for first, and then more drives
+    ("budget of 40 pairs is spent", 40, {}, f"{MEASURE} --pairs=80"),
+    ("budget of 80 pairs is spent", 80, {}, f"{MEASURE} --pairs=80 --drives-per-model=6"),
+])
+def test_a_spent_budget_is_named_with_what_gives_more_of_it(ended, pairs, options, command):
+    ((words, said),) = settling(advice(OPEN, load()), [result(ended, pairs=pairs)], options)
+    assert said == command
+    assert ended in words or "pairs" in ended
 
 
 def test_findings_conflicts_and_a_missing_host_come_first():
@@ -107,8 +103,5 @@ def test_findings_conflicts_and_a_missing_host_come_first():
     assert settling(flagged, [])[0][1] == "ceph wcache status"
     assert settling(advice(Verdict.CONFLICTING, load()), [])[0][1].endswith("--loads=traffic")
     assert settling(advice(OPEN, measure_on="h 2"), [])[0][1].endswith("--scope=host:'h 2'")
-
-
-def test_where_only_the_bare_timer_was_measured_a_load_is_named():
-    found = advice(OPEN, load(point=LoadPoint.FDATASYNC_TIMER))
-    assert settling(found, [])[0][1].endswith("--loads=depth1")
+    timed = advice(OPEN, load(point=LoadPoint.FDATASYNC_TIMER))  # a load was not measured yet
+    assert settling(timed, [])[0][1].endswith("--loads=depth1")

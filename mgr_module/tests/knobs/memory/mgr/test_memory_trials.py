@@ -127,7 +127,7 @@ def test_whatever_ends_a_trial_takes_its_leases_back_and_nothing_is_counted(happ
 
 
 @pytest.mark.slow
-def test_a_trial_that_an_older_version_has_stored_is_put_back_and_told_once():
+def test_a_trial_that_a_mgr_left_behind_is_put_back_and_told_once():
     mgr = trying()
     while len(a_trial(mgr).trial.periods) < 3:
         mgr.step(10.0)
