@@ -30,7 +30,7 @@ class Mgr:
         result.complete(0, "" if said is None else json.dumps(said), "")
 
 
-def outcome(mgr, request, up=True):
+def outcome(mgr, request, up=True, program=None):
     """What the port tells of one program, at most once."""
     told, over = [], threading.Event()
 
@@ -39,7 +39,7 @@ def outcome(mgr, request, up=True):
         over.set()
 
     osds = CephOsdOptions(Osds(mgr, lambda osd_id: up))
-    osds.start(3, lambda: perform(request, TRIAL, 3, [DRIVE]), done)
+    osds.start(3, program or (lambda: perform(request, TRIAL, 3, [DRIVE])), done)
     assert over.wait(20)
     return told[0]
 
@@ -71,19 +71,12 @@ def test_an_answer_that_is_none_proves_nothing(said):
 
 
 def test_a_program_that_fails_by_itself_is_told_too():
-    told, over = [], threading.Event()
-
     def broken():
         raise KeyError("x")
 
-    def done(found):
-        told.append(found)
-        over.set()
-
-    CephOsdOptions(Osds(Mgr())).start(3, broken, done)
-    assert over.wait(20)
-    assert "could not be set or read" in told[0].message
-    assert told[0].restored is False
+    found = outcome(Mgr(), None, program=broken)
+    assert "could not be set or read" in found.message
+    assert found.restored is False
 
 
 def test_what_is_begun_for_an_osd_ends_before_the_next_begins():

@@ -40,7 +40,6 @@ CHANGE = Change(
     "p1.0.x", OptionSetting(DOMAIN, "scheduler", "none", "mq-deadline"), "hdd", "",
     load_point=LoadPoint.OSD_BENCH_DEPTH1, prior=PRIOR,
 )
-ROLLOUT = plan_of(CHANGE)
 
 
 @pytest.mark.parametrize(("drives", "there"), [
@@ -87,26 +86,17 @@ OTHERS = {
 }
 
 
+@pytest.mark.parametrize("change", [
+    replace(CHANGE, prior=type(PRIOR)()), mode_change("p1.0.x", DOMAIN),
+], ids=["an option", "the cache mode"])
 @pytest.mark.parametrize("others", OTHERS)
-def test_a_plan_is_one_for_the_drives_and_osds_that_it_names_and_for_no_others(others):
-    change = replace(CHANGE, prior=type(PRIOR)())
-    warrant = ROLLOUT.warrant(change)
-    _, why = change.looked(DrivesOutcome(two(FOUND, FOUND)), warrant)
-    assert why == ""
-    seen, why = change.looked(DrivesOutcome(OTHERS[others]), warrant)
-    assert why.endswith("; make a new plan")
-    assert not seen.prior.known, "nothing is asked for"
-
-
-@pytest.mark.parametrize("others", OTHERS)
-def test_so_is_a_plan_about_the_cache_mode(others):
-    change = mode_change("p1.0.x", DOMAIN)
+def test_a_plan_is_one_for_the_drives_and_osds_that_it_names_and_for_no_others(change, others):
     warrant = plan_of(change, consent_turn_on=True).warrant(change)
     seen, why = change.looked(DrivesOutcome((A, B)), warrant)
     assert (why, seen.prior.known) == ("", True)
     seen, why = change.looked(DrivesOutcome(OTHERS[others]), warrant)
     assert why.endswith("; make a new plan")
-    assert not seen.prior.known
+    assert not seen.prior.known, "nothing is asked for"
 
 
 def test_what_a_look_has_found_is_no_answer_to_a_change_and_the_other_way_round():
