@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from campaign_world import a_host, runs_of
+from campaign_world import a_host, options, runs_of
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,17 +12,14 @@ from wcache.core.cluster import touches
 from wcache.core.errors import RefusedError
 from wcache.core.experiment.campaign import (
     SKIPPED_MAX,
-    CampaignOptions,
     candidates,
     parse_loads,
     select,
 )
-from wcache.core.experiment.forecast import forecast
-from wcache.core.experiment.schedule import make_runs
 from wcache.core.loads import SAMPLES
 from wcache.core.model import CacheMode, DriveModel, LoadPoint, Role, Transport
 from wcache.core.options.entries import OptionTrial
-from wcache.core.scope import Scope, parse_scope
+from wcache.core.scope import parse_scope
 
 WT = CacheMode.WRITE_THROUGH
 D1, BATCH, M4, TIMER = (
@@ -31,13 +28,8 @@ D1, BATCH, M4, TIMER = (
 )
 
 
-def options(**changes):
-    return replace(CampaignOptions("cluster", (D1,), 20, 6, 0.25, 2.0, 2000.0, 900.0, 2**32),
-                   **changes)
-
-
 def chosen(reports, cluster, **changes):
-    wanted = options(**changes)
+    wanted = options(D1, **changes)
     found = candidates(reports, cluster, parse_scope(wanted.scope))
     return select(found, cluster, wanted, throwaway=False)
 
@@ -107,8 +99,7 @@ def test_a_domain_whose_first_osd_is_on_its_second_lun_is_measured():
     luns = (make.drive("sda", 5), make.drive("sdb", 3, domain_id="domain-sda"))
     reports = [make.report("h1", *luns)]
     cluster = make.cluster([make.osd(3, "h1"), make.osd(5, "h1")])
-    picked = chosen(reports, cluster)
-    (run,) = make_runs("c1", picked, cluster, options(), seed=1, throwaway=False, nonce="n")
+    (run,), _ = runs_of((reports, cluster), options(D1))
     assert [(e.osd_id, e.drive_id) for e in run.experiments] == [(3, "wwn-sdb")]
 
 
@@ -117,11 +108,9 @@ def test_a_domain_whose_first_osd_is_on_its_second_lun_is_measured():
        st.integers(1, 30))
 def test_a_forecast_bounds_what_its_runs_can_write(loads, pairs, per_model):
     reports, cluster = make.fleet(3, 3)
-    wanted = options(loads=tuple(loads), pairs_max=pairs, drives_per_model=per_model)
-    found = candidates(reports, cluster, Scope())
-    picked = select(found, cluster, wanted, throwaway=False)
-    runs = make_runs("c1", picked, cluster, wanted, seed=1, throwaway=False, nonce="n")
-    cost = forecast(runs, cluster, ())
+    runs, cost = runs_of(
+        (reports, cluster), options(*loads, pairs_max=pairs, drives_per_model=per_model)
+    )
     assert cost.drives == len(runs) == min(per_model, 9)
     assert (cost.bytes_written == 0) is not ({D1, BATCH, M4} & set(loads))
     assert cost.seconds <= cost.drive_seconds
