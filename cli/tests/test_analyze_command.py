@@ -89,7 +89,7 @@ def test_a_matrix_beside_a_record_is_decided_cell_by_cell(tmp_path, capsys):
     }
     main(["analyze", files[0]])
     shown = capsys.readouterr().out
-    assert "sdz1 on h1, V M 1, scsi: 8 pairs, ratio is write back / write through" in shown
+    assert "sdz1 on h1, V M 1, scsi: 8 pairs, latency with the cache on -> off" in shown
     assert "none decides for one" in shown
     assert len(shown.splitlines()) == 16
 
@@ -110,6 +110,18 @@ def test_plain_output_names_the_drive_the_reason_and_the_cost(tmp_path, capsys):
     assert re.search(r"\d [KM]?i?B written", shown)
 
 
+def test_the_percentage_follows_from_the_latencies_beside_it(tmp_path, capsys):
+    main(["analyze", stored(tmp_path / "r", made(ratio=4.0)), stored(tmp_path / "m", a_matrix())])
+    shown = capsys.readouterr().out
+    found = re.findall(r"([\d.]+) (ms|us) -> ([\d.]+) (ms|us) \(([+-]\d+)%, 99%: ", shown)
+    assert len(found) > 5
+    us = {"ms": 1000.0, "us": 1.0}
+    for on, on_unit, off, off_unit, percent in found:
+        change = 100 * (float(off) * us[off_unit] / (float(on) * us[on_unit]) - 1)
+        assert abs(change - float(percent)) <= 1.5  # all three are rounded
+    assert "ratio" not in shown.partition("why:")[0]
+
+
 def test_values_of_an_option_are_called_by_their_names_also_where_drives_are_pooled(
     tmp_path, capsys
 ):
@@ -117,7 +129,7 @@ def test_values_of_an_option_are_called_by_their_names_also_where_drives_are_poo
     records = [made(f"d{i}", seed=i, option=trial) for i in range(3)]
     main(["analyze", stored(tmp_path / "r", *records)])
     shown = capsys.readouterr().out
-    assert shown.count("ratio (nr_requests 64 / nr_requests 256): ") == 4  # three and their pool
+    assert shown.count("nr_requests 64 -> nr_requests 256: ") == 4  # three and their pool
     assert shown.count("verdict: nr_requests 256") == 4
     assert "\nnr_requests 64  " in shown
     assert not re.search("write (back|through)", shown)

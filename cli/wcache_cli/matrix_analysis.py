@@ -87,9 +87,9 @@ def _cell(matrix: Matrix, cell: Cell, options: Materiality) -> List[Dict[str, An
     ]
     if not both:
         return []
-    logs = [_log_median(back) - _log_median(through) for back, through in both]
+    levels = [(_log_median(back), _log_median(through)) for back, through in both]
+    logs = [back - through for back, through in levels]
     better, far = _decide(logs, options)
-    back_ns, through_ns = ([ns for item in side for ns in item.samples_ns] for side in zip(*both))
     return [{
         **_named(cell),
         "pairs": len(logs),
@@ -98,10 +98,11 @@ def _cell(matrix: Matrix, cell: Cell, options: Materiality) -> List[Dict[str, An
         "ratio_low": ratio(far.low),
         "ratio_high": ratio(far.high),
         "per_mode": {
-            mode.value: summary.latencies([ns / 1e3 for ns in found])
-            for mode, found in (
-                (CacheMode.WRITE_BACK, back_ns), (CacheMode.WRITE_THROUGH, through_ns),
-            )
+            mode.value: {
+                **summary.latencies([ns / 1e3 for item in periods for ns in item.samples_ns]),
+                # both have the ratio: the geometric mean of the periods' medians
+                "level_us": summary.rounded(math.exp(math.fsum(own) / len(own)) / 1e3),
+            } for mode, periods, own in zip(CacheMode, zip(*both), zip(*levels))
         },
     }]
 

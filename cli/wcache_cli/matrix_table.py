@@ -5,14 +5,9 @@ from __future__ import annotations
 from typing import Any, List, Mapping
 
 from wcache.core.model import CacheMode
-from wcache.core.text import latency, table
+from wcache.core.text import latency, relative, table
 
-from .tables import ratio_text
-
-HEADS = (
-    "PATTERN", "SYNC", "DEPTH", "WRITE BACK", "WRITE THROUGH", "RATIO", "99% INTERVAL",
-    "BETTER",
-)
+HEADS = ("PATTERN", "SYNC", "DEPTH", "CACHE OFF", "BETTER")
 MEANING = "evidence about this drive: none of these loads is an OSD's, so none decides for one"
 
 
@@ -21,15 +16,14 @@ def matrix_lines(found: Mapping[str, Any]) -> List[str]:
     rows = [
         (
             cell["pattern"], cell["sync"], cell["depth"],
-            *(latency(cell["per_mode"][mode.value]["p50_us"]) for mode in CacheMode),
-            ratio_text(cell["ratio"]),
-            f"{ratio_text(cell['ratio_low'])} to {ratio_text(cell['ratio_high'])}", cell["better"],
+            " -> ".join(latency(cell["per_mode"][mode.value]["level_us"]) for mode in CacheMode)
+            + relative(cell), cell["better"],
         )
         for cell in found["cells"]
     ]
     lines = [
         f"{found['scratch']} on {found['hostname']}, {found['drive_model']}, "
-        f"{found['transport']}: {found['pairs']} pairs, ratio is write back / write through",
+        f"{found['transport']}: {found['pairs']} pairs, latency with the cache on -> off",
         table(HEADS, rows) if rows else "no cell was measured",
     ]
     lines += [

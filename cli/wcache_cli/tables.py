@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping, Optional
+from typing import Any, Dict, List, Mapping
 
 from wcache.core.experiment.run_state import FIRST_LOOK
 from wcache.core.model import CacheMode, Verdict
 from wcache.core.options.entries import CACHE_MODES, Arms, OptionTrial, arms_of
-from wcache.core.text import latency, table
+from wcache.core.text import latency, relative, table
 
 COLUMNS = ("mean", "std", "min", "p25", "p50", "p75", "p90", "p99", "max")
 
@@ -58,24 +58,21 @@ def _latency(found: Mapping[str, Any], column: str) -> str:
 
 
 def result_lines(result: Dict[str, Any]) -> List[str]:
-    """Ratio, verdict, reason, doubts and what would help, a line each."""
+    """Latencies, verdict, reason, doubts and what would help, a line each."""
     lines = []
     arms = arms_in(result)
     verdict = arms.said(Verdict(result["verdict"]))
-    level = f"{result.get('level', 0.99):.0%}"
-    if result.get("ratio") is not None:
-        lines.append(
-            f"ratio ({arms.a} / {arms.b}): "
-            f"{ratio_text(result['ratio'])}, {level} interval {ratio_text(result['ratio_low'])} "
-            f"to {ratio_text(result['ratio_high'])}"
-        )
+    change = relative({**result, "interval": f"{result.get('level', 0.99):.0%}"})
+    if change:
+        levels = [found.get("level_us") for found in result.get("per_mode", {}).values()]
+        told = " -> ".join(map(latency, levels)) if levels and None not in levels else ""
+        lines.append(f"{arms.a} -> {arms.b}: " + (told + change).strip())
     if result.get("tail_ratio") is not None:
-        lines.append(f"ratio of the 90th percentiles: {ratio_text(result['tail_ratio'])}")
+        tail = {"ratio": result["tail_ratio"], "ratio_low": None, "ratio_high": None}
+        lines.append(f"90th percentiles:{relative(tail)}")
     if result.get("next_low") is not None:
-        lines.append(
-            f"the next drive, 95%: {ratio_text(result['next_low'])} to "
-            f"{ratio_text(result['next_high'])}"
-        )
+        coming = {"ratio_low": result["next_low"], "ratio_high": result["next_high"]}
+        lines.append("the next drive:" + relative({**result, **coming, "interval": "95%"}))
     lines.append(f"verdict: {verdict}")
     lines.append(f"why: {result['why']}")
     codes = result.get("warnings", [])
@@ -102,13 +99,8 @@ def _more(result: Mapping[str, Any]) -> str:
         count = result["more_needed"]["count"]
         what = result["more_needed"]["what"].replace("runs", "measurements")
         if count is None:
-            return "more: no number of files like these will decide it; the ratio is too close"
+            return "more: no number of files like these will decide it; they differ too little"
         per_mode = result["more_needed"]["per_mode"]
         each = ", ".join(f"{more} in {mode}" for mode, more in per_mode.items())
         return f"more: about {count} {what} per mode at this spread ({each})"
     return ""
-
-
-def ratio_text(value: Optional[float]) -> str:
-    """Four digits of a ratio, "?" where there is none."""
-    return "?" if value is None else f"{value:.4g}"
