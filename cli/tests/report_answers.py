@@ -21,13 +21,13 @@ LATENCY_US = ((22_000.0, 7_900.0), (380.0, 372.0))
 OSDS_PER_MODEL = 6
 
 
-def a_lot() -> Dict[str, Any]:
-    """Twelve drives measured at two loads, one plan applied, one of values, one campaign empty."""
+def a_lot(drives: int = 2 * OSDS_PER_MODEL) -> Dict[str, Any]:
+    """Drives measured at two loads, one plan applied, one of values, one campaign empty."""
     random_ = random.Random(7)
     answers = everything()
     found = [
         _measured(f"c1.{osd}.{n}", osd, load, random_)
-        for osd in range(2 * OSDS_PER_MODEL) for n, load in enumerate(LOADS)
+        for osd in range(drives) for n, load in enumerate(LOADS)
     ]
     results = tuple(result for result, _ in found)
     shown = answers["campaign show c1"]
@@ -49,11 +49,12 @@ def a_lot() -> Dict[str, Any]:
             "sdparm --clear=WCE /dev/sda", "ceph wcache plan --persist  # have it last"]}
         for item in recommend(results)
     ]
-    answers["plan show p1"]["changes"] = _changes(answers["plan show p1"]["changes"][0], random_)
+    answers["plan show p1"]["changes"] = _changes(
+        answers["plan show p1"]["changes"][0], min(drives, OSDS_PER_MODEL), random_)
     answers["drive ls"]["drives"] = [
         {**answers["drive ls"]["drives"][0], "hostname": f"h{n % 4}",
          "dev_name": f"sd{chr(97 + n)}", "drive_model": codec.to_plain(MODELS[n // OSDS_PER_MODEL])}
-        for n in range(2 * OSDS_PER_MODEL)
+        for n in range(drives)
     ]
     answers["status"]["summary"] = {
         "text": "1 of 2 drive models would commit 2.6 to 2.9 times as fast with the cache off (6 "
@@ -108,9 +109,11 @@ def _summary(values_us: List[float]) -> ModeSummary:
     )
 
 
-def _changes(first: Dict[str, Any], random_: random.Random) -> List[Dict[str, Any]]:
+def _changes(
+    first: Dict[str, Any], drives: int, random_: random.Random
+) -> List[Dict[str, Any]]:
     changes: List[Dict[str, Any]] = []
-    for n in range(OSDS_PER_MODEL):
+    for n in range(drives):
         before, after = (
             us * random_.lognormvariate(0, 0.05) for us in LATENCY_US[0]
         )

@@ -22,6 +22,7 @@ from wcache.core.text import (
     duration,
     latency,
     named,
+    relative,
     short_id,
     when,
 )
@@ -49,11 +50,12 @@ def render(evidence: Evidence, *, now_s: Optional[float] = None) -> str:
     )
     environment.filters.update(
         amount=amount, before_after=before_after, duration=duration, latency=latency,
-        load_name=load_name, named=named, pin_word=pin_word,
-        setting_of=report_story.setting_of, short_id=short_id, turned_off=turned_off, when=when,
+        load_name=load_name, named=named, next_words=report_story.next_words, pin_word=pin_word,
+        relative=relative, setting_of=report_story.setting_of, short_id=short_id,
+        turned_off=turned_off, when=when,
     )
     records = {record.record_id: record for record in evidence.records}
-    plots = {record.record_id: geometry.plot(record) for record in evidence.records}
+    plots = {record.record_id: _distribution(record) for record in evidence.records}
     try:
         return environment.get_template(TEMPLATE).render(
             evidence=evidence, plots=plots, story=report_story.tell(evidence),
@@ -73,6 +75,14 @@ def render(evidence: Evidence, *, now_s: Optional[float] = None) -> str:
             f"an answer does not have what the report shows ({error})",
             "install module and tool of the same version",
         ) from None
+
+
+def _distribution(record: Record) -> geometry.Plot:
+    setup = record.setup
+    return geometry.distribution(
+        record, f"osd.{setup.osd_id} {setup.load_point.short} ({setup.role.value}), "
+        f"{record.record_id}",
+    )
 
 
 def _over_time(campaign: Mapping[str, Any], records: Mapping[str, Record]) -> List[geometry.Plot]:

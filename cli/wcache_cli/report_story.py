@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any, Dict, Iterable, List, Mapping, Sequence, Tuple
 
-from wcache.core.figures.geometry import Axis, Ticks
+from wcache.core.figures.geometry import Gain, GainPlot, gain_plot
 from wcache.core.model import load_name
 from wcache.core.text import (
     amount,
@@ -14,7 +14,6 @@ from wcache.core.text import (
     before_after,
     commented,
     duration,
-    latency,
     many,
     relative,
     setting,
@@ -24,47 +23,32 @@ from .evidence import Evidence
 
 ROWS_MAX = 40  # of the plot; the tables have all of them
 PLOTS_MAX = 12  # ECDFs of one drive model
-WIDTH, LEFT, RIGHT, ROW, TOP, BOTTOM = 760, 250, 130, 26, 10, 30
-LABEL_PX = 90  # of a label of the axis on a phone, with its space
 # Statuses of a change that is in place.
 APPLIED = "applied"
 LATENCIES = (
     ("mean_us", "Mean"), ("std_us", "Std"), ("min_us", "Min"), ("p25_us", "p25"),
     ("p50_us", "p50"), ("p75_us", "p75"), ("p90_us", "p90"), ("max_us", "Max"),
 )
+# What the command that follows means for who was sent the report.
+NEXT = (
+    ("agent add", "an admin puts a probe on each OSD host; nothing is known of drives before"),
+    ("agent ls", "an admin finds out why no probe responds"),
+    ("freeze", "an admin has frozen all work; nothing is measured or changed until it is thawed"),
+    ("status", "the cluster has to be well before anything is measured or changed"),
+    ("rollout resume", "a rollout is paused; an admin decides whether it goes on or goes back"),
+    ("apply", "a plan is made; who answers for the cluster decides whether it is applied"),
+    ("auto recommend", "who answers for the cluster hears of what would gain; nothing changes yet"),
+    ("plan", "who answers for the cluster decides whether a plan is made; it changes nothing yet, "
+             "and shows what it would change"),
+    ("try", "an admin measures the drives; it says first what that costs, and sets each back"),
+    ("campaign start", "more is to be measured before it is decided; the command says what it "
+                       "costs"),
+    ("explain", "it is undecided; the command says why"),
+    ("drive", "these drives cannot be changed as things are; the command says why"),
+)
+UNDER_WAY = "something is under way; a report made after it tells more"
 # Arguments of `campaign start` by their names in a campaign's options.
 OPTIONS = (("pairs_max", "pairs"), ("drives_per_model", "drives-per-model"))
-
-
-@dataclass(frozen=True)
-class Moved:
-    """One change in the plot of before and after."""
-
-    label: str
-    told: str
-    y: float
-    before_x: float
-    after_x: float
-    better: bool
-
-
-@dataclass(frozen=True)
-class GainPlot:
-    """Latency before and after each change that was measured, on a logarithmic axis."""
-
-    rows: Tuple[Moved, ...]
-    ticks: Ticks
-    left_out: int
-    height: int
-    width: int = WIDTH
-    left: int = LEFT
-    right: int = WIDTH - RIGHT
-    top: int = TOP
-
-    @property
-    def bottom(self) -> int:
-        """Where the axis is."""
-        return self.height - BOTTOM
 
 
 @dataclass(frozen=True)
@@ -77,6 +61,7 @@ class Story:
     measured: Tuple[Mapping[str, Any], ...]  # campaigns with something to show
     empty: Tuple[str, ...]  # the others, a line each
     repeat: Tuple[str, ...]  # commands
+    advice: Tuple[Tuple[str, str], ...]  # by code of a finding, each once
 
 
 def tell(evidence: Evidence) -> Story:
@@ -88,8 +73,9 @@ def tell(evidence: Evidence) -> Story:
     empty = [_empty(c) for c in evidence.campaigns if c not in measured]
     return Story(
         tuple(_done(evidence, measured)), tuple(_verdicts(evidence)),
-        gain_plot(evidence.plans), tuple(measured), tuple(empty),
+        gain_plot(gains(evidence.plans), ROWS_MAX), tuple(measured), tuple(empty),
         tuple(_repeat(evidence, measured)),
+        tuple(dict.fromkeys((f["code"], f["advice"]) for f in evidence.status["findings"])),
     )
 
 
@@ -112,40 +98,32 @@ def setting_of(change: Mapping[str, Any]) -> Dict[str, str]:
     }
 
 
-def gain_plot(plans: Sequence[Mapping[str, Any]]) -> GainPlot:
+def gains(plans: Sequence[Mapping[str, Any]]) -> List[Gain]:
     """The changes that were measured before and after, the newest plan first."""
-    found = [
-        change for plan in reversed(plans) for change in plan["changes"]
+    return [
+        Gain(
+            setting_of(change)["where"], before_after(change["before_us"], change["after_us"]),
+            change["before_us"], change["after_us"],
+        )
+        for plan in reversed(plans) for change in plan["changes"]
         if change["before_us"] and change["after_us"]
     ]
-    shown = found[:ROWS_MAX]
-    height = TOP + ROW * len(shown) + BOTTOM
-    ends = [end for change in shown for end in (change["before_us"], change["after_us"])]
-    if not ends:
-        return GainPlot((), (), 0, height)
-    x = Axis(min(ends) / 1.2, max(ends) * 1.2, LEFT, WIDTH - RIGHT, is_log=True)
-    rows = tuple(
-        Moved(
-            _short(setting_of(change)["where"]),
-            before_after(change["before_us"], change["after_us"]).rpartition("(")[2].rstrip(")"),
-            TOP + ROW * (n + 0.5), round(x.at(change["before_us"]), 1),
-            round(x.at(change["after_us"]), 1), change["after_us"] <= change["before_us"],
-        )
-        for n, change in enumerate(shown)
-    )
-    return GainPlot(rows, x.ticks(LABEL_PX, latency), len(found) - len(shown), height)
 
 
-def _short(text: str) -> str:
-    return text if len(text) <= 34 else text[:33] + "…"
+def next_words(following: str) -> str:
+    """What follows in words, for who reads it and has no cluster at hand."""
+    words = following.partition("ceph wcache ")[2]
+    return next(
+        (said for begins, said in NEXT if words.startswith(begins)), UNDER_WAY
+    ) if words else "nothing is to be done"
 
 
 def _done(evidence: Evidence, measured: Sequence[Mapping[str, Any]]) -> List[str]:
     lines = []
-    drives = {row["domain_id"] for c in measured for row in c["results"]}
     of_modes = [c for c in measured if not c.get("compares")]
     if of_modes:
-        results = [row for c in of_modes for row in c["results"]]
+        results = [row for c in of_modes for row in (*c["results"], *c.get("observed", ()))]
+        drives = {(row["hostname"], row["domain_id"]) for row in results}
         lines.append(
             f"Measured: {many(len(drives), 'drive')} in {many(len(of_modes), 'campaign')}, "
             f"{many(len(results), 'result')}."

@@ -54,6 +54,7 @@ def pages(tmp_path_factory) -> Iterator[tuple[str, List[str]]]:
     # a model string that is one word, and longer than any column
     answers["drive ls"]["drives"][0]["drive_model"]["model"] = "W" * 10_000 + HOSTILE
     (folder / "report.html").write_text(render(gather(FakeAnswers(answers))))
+    (folder / "three.html").write_text(render(gather(FakeAnswers(a_lot(drives=3)))))
     for width in (360, 1400):
         (folder / f"{width}.html").write_text(AROUND.replace("WIDTH", str(width)))
     asked: List[str] = []
@@ -90,10 +91,11 @@ def test_every_column_is_within_the_page(pages, tmp_path, width, labelled):
     assert found["scroll"] <= found["width"]
     assert width - 20 <= found["width"] <= width  # a scroll bar takes the rest
     assert found["cells"] > 500
-    assert (found["out"], found["scripts"], found["svgs"]) == (0, 0, 25)
+    assert (found["out"], found["scripts"], found["svgs"]) == (0, 0, 24)
     assert (found["labelled"] > 500) is labelled
     assert "CONSOLE" not in done.stderr
-    assert set(asked) <= {f"/{width}.html", "/360.html", "/report.html", "/favicon.ico"}
+    assert set(asked) <= {f"/{width}.html", "/360.html", "/report.html", "/three.html",
+                          "/favicon.ico"}
 
 
 def test_it_prints_with_every_column(pages, tmp_path):
@@ -108,6 +110,16 @@ def test_it_prints_with_every_column(pages, tmp_path):
     heads = "OSD Drive Load Mode n Mean Std Min p25 p50 p75 p90 Max"
     assert heads in {" ".join(line.split()) for line in text.splitlines()}
     assert "Glossary" in text
+
+
+def test_of_three_drives_it_prints_on_four_pages(pages, tmp_path):
+    install_packages(["poppler-utils"])
+    paper = tmp_path / "three.pdf"
+    browse(tmp_path, "--no-pdf-header-footer", f"--print-to-pdf={paper}", f"{pages[0]}/three.html")
+    told = subprocess.run(
+        ["pdfinfo", str(paper)], capture_output=True, text=True, check=True, timeout=60
+    ).stdout
+    assert 1 <= int(re.search(r"Pages: +(\d+)", told)[1]) <= 4
 
 
 def test_it_is_accessible_on_a_phone_and_a_screen_light_and_dark(pages):

@@ -104,6 +104,9 @@ def a_page(browser: Any, to: Served, **context: Any) -> Iterator[Any]:
 NO_HINT = """[...document.querySelectorAll('.wide')].filter(
     e => e.scrollWidth > e.clientWidth
          && !getComputedStyle(e).backgroundImage.includes('gradient')).length"""
+# What has to be scrolled sideways, which nothing has on a phone.
+SCROLLED = """[...document.querySelectorAll('.wide, figure')].filter(
+    e => e.scrollWidth > e.clientWidth + 1).length"""
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -125,6 +128,8 @@ def test_every_page_fits_complains_of_nothing_and_is_accessible(
                 shot(page, f"{'hostile-' * (to is hostile)}{name}-{width}-{scheme}")
                 if watched.too_wide() > 0:
                     wrong.append(f"/{place}: {watched.too_wide()} px too wide")
+                if width < 600 and page.evaluate(SCROLLED):
+                    wrong.append(f"/{place}: something is scrolled sideways on a phone")
                 if page.evaluate(NO_HINT):
                     wrong.append(f"/{place}: nothing hints that a table is scrolled")
                 wrong += [f"/{place}: {line}" for line in watched.violations()]
@@ -133,8 +138,9 @@ def test_every_page_fits_complains_of_nothing_and_is_accessible(
     assert wrong == []
 
 
-def test_what_the_plots_draw_is_within_their_frames(browser, changed):
-    with a_page(browser, changed, viewport={"width": 1400, "height": 900}) as page:
+@pytest.mark.parametrize("width", [390, 1400])
+def test_what_the_plots_draw_is_within_their_frames(browser, changed, width):
+    with a_page(browser, changed, viewport={"width": width, "height": 900}) as page:
         for place, count in (("experiments/c1.0.0", 3), ("latency", 1), ("rollouts/p1", 1)):
             page.goto(changed.at + place)
             plots = page.query_selector_all("figure > svg[role=img]")

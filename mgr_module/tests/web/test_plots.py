@@ -71,7 +71,7 @@ def test_levels_reach_both_ends_of_their_frame():
 def test_looks_begin_with_the_fourth_pair_and_hold_their_mean(levels):
     seen = plots.looks(of(levels))
     assert all(look.pairs >= 4 for look in seen)
-    assert all(look.low <= look.ratio <= look.high for look in seen)
+    assert all(look.low <= look.times <= look.high for look in seen)
 
 
 def test_the_interval_closes_in_where_pairs_agree():
@@ -79,5 +79,71 @@ def test_the_interval_closes_in_where_pairs_agree():
     seen = plots.looks(of(levels))
     widths = [math.log(look.high / look.low) for look in seen]
     assert widths[-1] < widths[0] / 3
-    assert abs(seen[-1].ratio - 2.0) < 0.02
-    assert "after 40 pairs the ratio is 2.00" in plots.closing(of(levels)).said
+    assert abs(seen[-1].times - 0.5) < 0.005
+    said = plots.closing(of(levels)).said
+    assert "after 40 pairs write back -> write through is -50% of latency" in said
+
+
+def a_row(verdict, on_us, off_us, *, to_change=0, model="HD1", low=0.9, high=1.1):
+    """A row of `recommend`; low and high are of its ratio, in parts of it."""
+    modes = {mode.value for mode in CacheMode}
+    ratio = on_us / off_us if on_us else 2.0
+    load = {"load_point": "osd_bench_depth1", "verdict": verdict, "interval": "99% of 3 drives",
+            "ratio": ratio, "ratio_low": ratio * low, "ratio_high": ratio * high}
+    return {
+        "device_class": "hdd", "drive_model": {"vendor": "", "model": model, "firmware": "1"},
+        "simulated": False, "verdict": verdict, "mode": verdict if verdict in modes else None,
+        "expected_on_us": on_us, "expected_off_us": off_us, "to_change": to_change,
+        "loads": [load],
+    }
+
+
+def drawn(*rows, now="write back"):
+    counted = [{"drive_model": "HD1 1", "device_cache": mode, "drives": drives}
+               for mode, drives in ((now, 5), ("write through", 2), ("unknown", 9))]
+    return plots.drive_models(rows, counted).rows
+
+
+@pytest.mark.parametrize(
+    ("verdict", "on_us", "off_us", "told"),
+    [
+        ("write through", 20_000.0, 4_000.0,
+         "depth1, cache off: 20.00 ms -> 4.00 ms (-80%, 99%: -82 to -78)"),
+        ("write back", 100.0, 400.0, "depth1, cache on: 400 us -> 100 us (-75%, 99%: -78 to -72)"),
+    ],
+)
+def test_a_drive_model_is_drawn_now_and_in_the_better_mode_with_its_interval(
+    verdict, on_us, off_us, told
+):
+    (row,) = drawn(a_row(verdict, on_us, off_us, to_change=3))
+    assert (row.label, row.told, row.better) == ("hdd HD1 1", told, True)
+    assert row.low < row.after < row.high < row.before
+    (worse,) = drawn(a_row(verdict, off_us, on_us, to_change=3))  # it says so where it is slower
+    assert not worse.better
+
+
+def test_a_drive_model_that_stays_is_drawn_where_it_is():
+    def both(verdict, **now):
+        (row,) = drawn(a_row(verdict, 20_000.0, 4_000.0), **now)
+        return row.told, row.before is not None, row.after is not None, row.low
+
+    right = "right as it is: 4.00 ms with the cache off"
+    assert both("write through") == (right, False, True, None)
+    same, open_ = "no material difference", "insufficient data"
+    assert both(same) == (f"{same}: 20.00 ms with the cache on", False, True, None)
+    assert both(open_, now="write through") == (
+        f"{open_}: 4.00 ms with the cache off", True, False, None)
+
+
+def test_a_drive_model_whose_latencies_are_not_known_has_its_percentage_alone():
+    known = a_row("write through", 20_000.0, 4_000.0, to_change=1)
+    row = drawn(known, a_row("write through", None, None, to_change=1))[1]
+    assert (row.told, row.before, row.after) == (
+        "depth1, cache off: (-50%, 99%: -55 to -44)", None, None)
+    assert drawn(a_row("insufficient data", None, None)) == ()
+
+
+def test_of_many_drive_models_the_first_are_drawn_and_the_others_counted():
+    rows = [a_row("write through", 20_000.0, 4_000.0, model=f"m{n}") for n in range(1000)]
+    plot = plots.drive_models(rows, [])
+    assert (len(plot.rows), plot.left_out) == (plots.MODELS_DRAWN, 1000 - plots.MODELS_DRAWN)

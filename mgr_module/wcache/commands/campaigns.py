@@ -226,7 +226,7 @@ _SPENT = (
 RESULTS = (
     *_MEASURED, Column("CACHE OFF", turned_off), Column("VERDICT", "verdict"), *_SPENT,
 )
-VALUES = (*_MEASURED, Column("A OVER B", options.interval), Column("BETTER", "verdict"), *_SPENT)
+VALUES = (*_MEASURED, Column("A -> B", options.moved), Column("BETTER", "verdict"), *_SPENT)
 
 
 def campaigns_text(data: Mapping[str, Any]) -> str:

@@ -10,7 +10,7 @@ from ..core.experiment.osd_option import by_hand
 from ..core.model import load_name
 from ..core.options.entries import BY_NAME, OPTIONS, known
 from ..core.options.option import Follow, Option, Place
-from ..core.text import many, table
+from ..core.text import latency, many, relative, table
 from ..engine.world import World
 
 VALUES_SHOWN = 4
@@ -57,7 +57,7 @@ def _verdicts(world: World) -> List[Dict[str, Any]]:
             "drive_model": one.drive_model, "load_point": one.load_point.value,
             "simulated": one.simulated, "verdict": one.words,
             "decided": one.verdict.decided, "why": one.why, "drives": one.drives,
-            "ratio_low": one.ratio_low, "ratio_high": one.ratio_high,
+            "ratio": one.ratio, "ratio_low": one.ratio_low, "ratio_high": one.ratio_high,
             "interval": one.interval, "record_ids": list(one.record_ids),
         }
         for one in world.option_verdicts
@@ -96,12 +96,13 @@ def _found(verdicts: Sequence[Mapping[str, Any]]) -> str:
     rows = [
         (_compared(row["option"]),
          row["device_class"], row["drive_model"] + (" (simulated)" if row["simulated"] else ""),
-         load_name(row["load_point"]), row["drives"], interval(row), row["verdict"])
+         load_name(row["load_point"]), row["drives"], moved(row), row["verdict"])
         for row in verdicts
     ]
-    heads = ("COMPARED", "CLASS", "DRIVE MODEL", "LOAD", "DRIVES", "A OVER B", "BETTER")
+    heads = ("COMPARED", "CLASS", "DRIVE MODEL", "LOAD", "DRIVES", "A -> B", "BETTER")
     return "\n".join([
-        table(heads, rows), "A OVER B: latency with the first value over latency with the second",
+        table(heads, rows),
+        "A -> B: what the second value in place of the first does to latency, and the interval",
         *(f"{row['option']['name']} {row['device_class']} {row['drive_model']}: {row['why']}"
           for row in verdicts if not row["decided"]),
     ])
@@ -112,11 +113,11 @@ def _compared(trial: Mapping[str, Any]) -> str:
     return f"{trial['name']}={trial['a']},{trial['b']}{began}"
 
 
-def interval(row: Mapping[str, Any]) -> str:
-    """The ratio of latencies as an interval."""
-    if row["ratio_low"] is None or row["ratio_high"] is None:
-        return "-"
-    return f"{row['ratio_low']:.3g} to {row['ratio_high']:.3g}"
+def moved(row: Mapping[str, Any]) -> str:
+    """Latency with the first value and with the second, where known, and the change in percent."""
+    levels = [row.get("a_us"), row.get("b_us")]
+    told = "" if None in levels else " -> ".join(map(latency, levels))
+    return (told + relative(row)).strip() or "-"
 
 
 def of_options(changes: Sequence[Mapping[str, Any]]) -> List[str]:

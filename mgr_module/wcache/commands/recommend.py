@@ -25,7 +25,13 @@ from ..core.host_report import lost_models
 from ..core.model import CacheMode, DriveReport, LoadPoint, Verdict, load_name
 from ..core.scope import Scope, parse_scope
 from ..core.text import NAMED_MAX, command, listed, named, relative, ticked, typed
-from ..core.verdict.explaining import budgets, noop_flushes, of_write_through, settling
+from ..core.verdict.explaining import (
+    budgets,
+    expected,
+    noop_flushes,
+    of_write_through,
+    settling,
+)
 from ..core.verdict.hosts_by_model import counted
 from ..core.verdict.load_profile import HOURS_MIN, LoadProfile, merged, shares
 from ..core.verdict.recommend import BURSTS, FEW, Recommendation
@@ -81,6 +87,9 @@ class Recommended:
                 if item.mode is CacheMode.WRITE_THROUGH:
                     prices_us = [r.pin_price_us for r in results if r.pin_price_us is not None]
                     plain["consequences"] = list(of_write_through(drive, prices_us))
+            plain["expected_on_us"], plain["expected_off_us"] = (
+                expected(item, world.results) or (None, None)
+            )
             plain["figures"] = [_figure(world, one) for one in standing(results)]
             plain["noop_flushes"] = list(noop_flushes(results))
             plain["stale_keys"] = self._stale_keys(world, item)
@@ -180,7 +189,7 @@ def recommend_text(data: Mapping[str, Any]) -> str:
     ]
     if not data["recommendations"]:
         return "\n".join(["nothing is measured yet", *others])
-    rows = sorted(data["recommendations"], key=_by_weight)
+    rows = sorted(data["recommendations"], key=by_weight)
     lines = [data["summary"]["text"], ""]
     lines.append(listing(RECOMMENDATIONS, rows))
     lines += [
@@ -245,8 +254,8 @@ def figures(row: Mapping[str, Any], load: Mapping[str, Any]) -> List[str]:
     ]
 
 
-def _by_weight(row: Mapping[str, Any]) -> Tuple[bool, bool, str, str]:
-    """What is to be done comes first, then what is open."""
+def by_weight(row: Mapping[str, Any]) -> Tuple[bool, bool, str, str]:
+    """Sort by it: what is to be done comes first, then what is open."""
     open_ = not Verdict(row["verdict"]).decided
     return not row["to_change"], not open_, row["device_class"], model_of(row)
 

@@ -13,7 +13,7 @@ from ..core.change.rollout_state import Rollout, RolloutStatus
 from ..core.change.stepping import TimeLeft, between, time_left
 from ..core.change.waves import later_words
 from ..core.jobs import Trial
-from ..core.text import listed, many, named, roughly, ticked, typed, when
+from ..core.text import NOTHING, command, listed, many, named, roughly, ticked, typed, when
 from ..engine.world import World
 from ..services.guards import require_plan
 from .plans import coming_later, stands, waiting
@@ -94,6 +94,9 @@ def _head(world: World, machine: RolloutMachine) -> Dict[str, Any]:
         "not_judged": sum(c.status is ChangeStatus.MADE for c in rollout.changes),
         "wave": _wave_now(rollout), "waves_total": len(rollout.waves),
         "began_at_s": rollout.began_at_s, "ended_at_s": rollout.ended_at_s,
+        "undone_by": command("ceph wcache rollback {}", rollout.plan_id)
+        if rollout.status is not RolloutStatus.ROLLING_BACK
+        and (rollout.touched or (not planned and not machine.over)) else NOTHING,
         "paused_at_s": rollout.paused_at_s,
         "seconds_left_least": None if left is None else round(left.least_s),
         "seconds_left_most": None if left is None else round(left.most_s),

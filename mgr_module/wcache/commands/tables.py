@@ -21,13 +21,14 @@ from ..core.text import (
 # Drives left out for one reason that are listed one by one.
 ALIKE_MAX = 3
 BY_95 = "`no material difference` is decided by the 95% interval, which is narrower"
-NUMBER, LONG = "number", "long"
+NUMBER, LONG, COMMAND = "number", "long", "command"
 
 
 class Column(NamedTuple):
     """A heading, and how a row's cell is found: by its key, or by a function of the row.
 
-    `look` is the page's: a number, a long text, or the path of what the cell links to.
+    `look` is the page's: a number, a long text, what is pasted, or the path of what the cell links
+    to.
     """
 
     head: str

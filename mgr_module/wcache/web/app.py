@@ -270,7 +270,7 @@ class App:
             code = 200
         return Response(code, self._render(page.template, {
             **self._frame(path.partition("/")[0]), **page.values, "title": page.title,
-            "user": user,
+            "user": user, "read_at_s": time.time(),
         }))
 
     def _metrics(self) -> Response:
@@ -283,7 +283,7 @@ class App:
         return Response(200, text, kind=CONTENT_TYPE)
 
     def _frame(self, place: str) -> Dict[str, Any]:
-        return {"navigation": pages.NAVIGATION, "place": place, "user": ""}
+        return {"navigation": pages.NAVIGATION, "place": place, "user": "", "read_at_s": 0.0}
 
     # ---- who may come in
 

@@ -11,14 +11,15 @@ from typing import Any, Callable, Dict, List, Mapping, Protocol, Sequence, Tuple
 from ..commands.campaigns import CAMPAIGNS, RESULTS, RUNS, VALUES, runs_of
 from ..commands.drives import DRIVES
 from ..commands.plans import CHANGES, SETTINGS, config_changes
-from ..commands.recommend import RECOMMENDATIONS
+from ..commands.recommend import RECOMMENDATIONS, by_weight
 from ..commands.rollouts import PLANS, WAVES, wave_rows
 from ..commands.status import MODELS
-from ..commands.tables import LONG, NUMBER, Column
+from ..commands.tables import COMMAND, LONG, NUMBER, Column
 from ..commands.views import EVENTS
 from ..core import versions
 from ..core.change.gate.judge import LOOKS
 from ..core.figures import geometry
+from ..core.fleet import claims
 from ..core.history import Kind
 from ..core.loads import level_ns
 from ..core.model import CacheMode, load_name
@@ -103,7 +104,8 @@ EXPERIMENT = Column(
     "EXPERIMENT", lambda row: row.get("measured_in") or row["record_id"], "/experiments/"
 )
 RECOMMENDED = (
-    *RECOMMENDATIONS, Column("LOADS", lambda row: "; ".join(
+    *(column for column in RECOMMENDATIONS if column.head != "CACHE OFF"),
+    Column("CACHE OFF", lambda row: "; ".join(
         f"{load_name(load['load_point'])} on {many(load['drives'], 'drive')}{relative(load)}"
         for load in row["loads"]
     ), LONG),
@@ -112,19 +114,19 @@ RECOMMENDED = (
 )
 FINDINGS = (
     Column("SEVERITY", "severity"), Column("CODE", "code"), Column("WHERE", "subject"),
-    Column("WHAT", "detail", LONG), Column("WHAT TO DO", "advice", LONG),
+    Column("WHAT", "detail", LONG),
 )
 
 
 def overview(read: Reader, _query: Query) -> Page:
-    """What was found, what is recommended by device class, what is wrong."""
-    by_class: Dict[str, List[Row]] = {}
-    for row in read("recommend")["recommendations"]:
-        by_class.setdefault(row["device_class"], []).append(row)
+    """What was found, what is recommended of each drive model, what is wrong."""
+    rows = sorted(read("recommend")["recommendations"], key=by_weight)
+    status = read("status")
+    advice = dict.fromkeys((row["code"], row["advice"]) for row in status["findings"][:ROWS_MAX])
     return Page("overview.html.j2", "Overview", {
-        "status": read("status"), "classes": sorted(by_class.items()),
-        "auto": read("auto status"), "recommended": RECOMMENDED, "findings": FINDINGS,
-        "models": MODELS,
+        "status": status, "reported": claims.words(status["reported"]), "rows": rows,
+        "plot": plots.drive_models(rows, status["drive_models"]), "auto": read("auto status"),
+        "recommended": RECOMMENDED, "findings": FINDINGS, "advice": advice, "models": MODELS,
     })
 
 
@@ -173,13 +175,9 @@ HOST = Column("HOST", "hostname")
 def campaign(read: Reader, query: Query) -> Page:
     """One campaign: its runs and their results."""
     found = read("campaign show", campaign_id=query["id"])
-    medians = (
-        Column("A, MEDIAN", lambda row: latency_text(row["a_us"]), NUMBER),
-        Column("B", lambda row: latency_text(row["b_us"]), NUMBER),
-    )
     return Page("campaign.html.j2", f"Campaign {found['campaign_id']}", {
         "campaign": found, "runs": runs_of(found),
-        "values": (EXPERIMENT, HOST, *VALUES, *medians, WHY),
+        "values": (EXPERIMENT, HOST, *VALUES, WHY),
         "results": (EXPERIMENT, HOST, *RESULTS, Column("DRIVE ID", "drive_id"), WHY),
         "run_columns": (*RUNS, Column(
             "PERIODS", lambda row: f"{row['periods_done']} of {row['periods_max']}", NUMBER)),
@@ -188,9 +186,9 @@ def campaign(read: Reader, query: Query) -> Page:
 
 LOOKS_SHOWN = (
     Column("PAIRS", lambda look: look.pairs, NUMBER),
-    Column("RATIO", lambda look: f"{look.ratio:.3f}", NUMBER),
-    Column("99% FROM", lambda look: f"{look.low:.3g}", NUMBER),
-    Column("TO", lambda look: f"{look.high:.3g}", NUMBER),
+    Column("CHANGE", lambda look: plots.percent(look.times), NUMBER),
+    Column("99% FROM", lambda look: plots.percent(look.low), NUMBER),
+    Column("TO", lambda look: plots.percent(look.high), NUMBER),
 )
 
 
@@ -217,12 +215,12 @@ def experiment(read: Reader, query: Query) -> Page:
                    lambda pair: latency_text(level_ns(pair.write_back) / 1e3), NUMBER),
             Column(arms.name(CacheMode.WRITE_THROUGH),
                    lambda pair: latency_text(level_ns(pair.write_through) / 1e3), NUMBER),
-            Column("RATIO", lambda pair: f"{math.exp(plots.difference(pair)):.3f}", NUMBER),
+            Column("CHANGE", lambda pair: plots.percent(math.exp(plots.difference(pair))), NUMBER),
         ),
         "pairs": record.pairs, "looks": plots.looks(record), "look_columns": LOOKS_SHOWN,
         "plots": [
             item for item in (
-                plots.closing(record), plots.distribution(record), plots.levels(record),
+                plots.closing(record), geometry.distribution(record), plots.levels(record),
                 *geometry.bcache(record),
             ) if item.lines
         ],
@@ -272,6 +270,7 @@ def rollouts(read: Reader, _query: Query) -> Page:
     more = (
         Column("BEGUN", lambda row: row["began_at_s"] and when(row["began_at_s"]), NUMBER),
         Column("DONE", lambda row: f"{100 * row['fraction']:.0f}%", NUMBER),
+        Column("UNDO", "undone_by", COMMAND),
     )
     begun = [row for row in read("plan ls")["plans"] if row["status"] != "planned"]
     return _listing(

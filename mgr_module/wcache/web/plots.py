@@ -1,57 +1,91 @@
-"""Plots of one experiment on the page: its distributions, its interval, the level of its periods.
+"""Plots of the page: drive models now and in the better mode; an experiment's distributions, its
+interval, the level of its periods.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import List
+from typing import Any, Dict, List, Mapping, Optional, Sequence
 
-from ..core.figures import geometry
-from ..core.figures.geometry import TICKS_APART_PX, Geometry, Line, Plot, Series, axes_of, over_time
+from ..commands.tables import model_of
+from ..core.figures.geometry import (
+    TICKS_APART_PX,
+    Gain,
+    GainPlot,
+    Geometry,
+    Line,
+    Plot,
+    Series,
+    axes_of,
+    gain_plot,
+    over_time,
+)
 from ..core.loads import MATERIAL_RATIO, level_ns
-from ..core.model import CacheMode
+from ..core.model import CacheMode, Verdict, load_name
 from ..core.options.entries import arms_of
 from ..core.record import Pair, Record
+from ..core.text import latency, relative
 from ..core.verdict.sequential import DECIDE_ALPHA, HORIZON, half_width
 
-
-def ratio_text(value: float) -> str:
-    """A ratio as a tick says it."""
-    return f"{value:.3g}"
+MODELS_DRAWN = 20
+_ON_OFF = {CacheMode.WRITE_BACK: "on", CacheMode.WRITE_THROUGH: "off"}
 
 
-def distribution(record: Record) -> Plot:
-    """The ECDFs of a record: which share of its latencies is below a latency."""
-    drawn, arms = geometry.plot(record), arms_of(record.setup.option)
-    looks = {CacheMode.WRITE_BACK.value: "back", CacheMode.WRITE_THROUGH.value: "through"}
-    curves = [(arms.name(CacheMode(curve.mode)), curve) for curve in drawn.curves]
-    said = "; ".join(
-        f"{name}: median {curve.median} of {curve.count} {drawn.unit}" for name, curve in curves
-    )
-    return Plot(
-        "Distribution of the latencies", said,
-        tuple(
-            Line(f"{name}, median {curve.median}", looks[curve.mode], Geometry(curve.path))
-            for name, curve in curves
-        ),
-        drawn.x_ticks, drawn.y_ticks, x_name=f"share of {drawn.unit} up to a latency",
-        width=drawn.width, height=drawn.bottom + 24, left=drawn.left, right=drawn.right,
-        top=drawn.top, bottom=drawn.bottom,
-    )
+def drive_models(
+    rows: Sequence[Mapping[str, Any]], counted: Sequence[Mapping[str, Any]]
+) -> GainPlot:
+    """Each drive model now, and in the better mode: rows of `recommend`, and of `status`."""
+    modes = {mode.value: mode for mode in CacheMode}
+    most: Dict[str, CacheMode] = {}  # the mode of most drives: the last one stands
+    for row in sorted(counted, key=lambda row: int(row["drives"])):
+        if row["device_cache"] in modes:
+            most[row["drive_model"]] = modes[row["device_cache"]]
+    return gain_plot([_drive_model(row, most.get(model_of(row))) for row in rows], MODELS_DRAWN)
+
+
+def _drive_model(row: Mapping[str, Any], most: Optional[CacheMode]) -> Gain:
+    label = f"{row['device_class']} {model_of(row)}{' (simulated)' if row['simulated'] else ''}"
+    levels_us = dict(zip(CacheMode, (row["expected_on_us"], row["expected_off_us"])))
+    better = CacheMode(row["mode"]) if row["mode"] else None
+    load = next((one for one in row["loads"] if one["verdict"] == row["verdict"]), None)
+    if better is None or not row["to_change"] or load is None:
+        now = better or most
+        us = levels_us[now] if now else None
+        word = "right as it is" if better else row["verdict"]
+        told = f"{word}: {latency(us)} with the cache {_ON_OFF[now]}" if now and us else word
+        known = Verdict(row["verdict"]).decided
+        return Gain(label, told, None if known else us, us if known else None)
+    before_us, after_us = levels_us[better.other], levels_us[better]
+    ends = [load["ratio"], load["ratio_low"], load["ratio_high"]]
+    if better is CacheMode.WRITE_BACK:  # of turning it on
+        ends = [1 / end if end else None for end in (ends[0], ends[2], ends[1])]
+    gain = dict(zip(("ratio", "ratio_low", "ratio_high"), ends), interval=load["interval"])
+    told = f"{latency(before_us)} -> {latency(after_us)}" if before_us else ""
+    told = f"{load_name(load['load_point'])}, cache {_ON_OFF[better]}: " + (
+        told + relative(gain)).strip()
+    if not before_us or not ends[1] or not ends[2]:
+        return Gain(label, told, before_us, after_us)
+    return Gain(label, told, before_us, after_us, before_us / ends[2], before_us / ends[1])
+
+
+def percent(times: float) -> str:
+    """A change of latency to so many times as much, in percent."""
+    change = 100 * (times - 1)
+    return f"{change:+.2g}%" if abs(change) < 10 else f"{change:+.0f}%"
 
 
 def difference(pair: Pair) -> float:
-    """ln of write back over write through, of one pair."""
-    return math.log(level_ns(pair.write_back) / level_ns(pair.write_through))
+    """ln of write through over write back, of one pair."""
+    return math.log(level_ns(pair.write_through) / level_ns(pair.write_back))
 
 
 @dataclass(frozen=True)
 class Look:
-    """What was known after so many pairs: the ratio, and its 99% interval."""
+    """After so many pairs: how many times as long write through takes, and its 99% interval."""
 
     pairs: int
-    ratio: float
+    times: float
     low: float
     high: float
 
@@ -75,7 +109,7 @@ def looks(record: Record) -> List[Look]:
 
 
 def closing(record: Record) -> Plot:
-    """Each pair's ratio, and the interval closing in look by look, beside what is material."""
+    """Each pair's change, and the interval closing in look by look, beside what is material."""
     seen = looks(record)
     if not seen:
         return Plot("The interval, look by look", "", (), (), ())
@@ -85,28 +119,29 @@ def closing(record: Record) -> Plot:
     # a first interval can be absurdly wide: what is beyond the frame lies on its edge
     last = seen[-1]
     widest = 4.0 * max(last.high / last.low, 1.2)
-    ys = [*edges, *(ratio for _, ratio in pairs), last.low, last.high]
-    ys += [min(x.high, x.ratio * widest) for x in seen]
-    ys += [max(x.low, x.ratio / widest) for x in seen]
+    ys = [*edges, *(times for _, times in pairs), last.low, last.high]
+    ys += [min(x.high, x.times * widest) for x in seen]
+    ys += [max(x.low, x.times / widest) for x in seen]
     axes = axes_of([0.5, len(pairs) + 0.5], ys)
     upper = axes.path([(x.pairs, x.high) for x in seen])
     lower = axes.path([(x.pairs, x.low) for x in reversed(seen)])
     step = max(1, math.ceil(len(pairs) / 10))
     return Plot(
         "The interval, look by look",
-        f"after {last.pairs} pairs the ratio is {last.ratio:.2f}, its 99% interval {last.low:.2f} "
-        f"to {last.high:.2f}; a difference is material beyond {edges[1]:.2f} and {edges[0]:.2f}",
+        f"after {last.pairs} pairs {arms.a} -> {arms.b} is {percent(last.times)} of latency, its "
+        f"99% interval {percent(last.low)} to {percent(last.high)}; a difference is material "
+        f"beyond {percent(edges[1])} and {percent(edges[0])}",
         (
-            Line(f"crosses: each pair, {arms.a} over {arms.b}", "pair", axes.crosses(pairs)),
+            Line(f"crosses: each pair, {arms.a} -> {arms.b}", "pair", axes.crosses(pairs)),
             Line("their mean, and its 99% interval", "ratio", Geometry(
-                axes.path([(x.pairs, x.ratio) for x in seen])
+                axes.path([(x.pairs, x.times) for x in seen])
                 + "".join(axes.whisker(x.pairs, x.low, x.high) for x in (seen[0], last))
             )),
             Line("material from here on", "edge", axes.level(edges[0])),
             Line("", "edge", axes.level(edges[1])),
         ),
         tuple((round(axes.x.at(n), 1), str(n)) for n, _ in pairs[::step]),
-        axes.y.ticks(TICKS_APART_PX, ratio_text), Geometry(f"{upper}L{lower[1:]}Z"), x_name="pairs",
+        axes.y.ticks(TICKS_APART_PX, percent), Geometry(f"{upper}L{lower[1:]}Z"), x_name="pairs",
     )
 
 

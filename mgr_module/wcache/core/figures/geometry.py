@@ -7,17 +7,21 @@ An axis of a plot: where values lie on it, and its ticks.
 Empirical distributions as geometry for an inline SVG plot; no drawing library needed.
 
 The x axis is logarithmic: latencies of the two modes can differ fifty-fold.
+
+Latencies before and after as shares of a width, which `gain.html.j2` draws on any screen.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass
-from typing import Callable, Dict, List, Sequence, Tuple
+from dataclasses import dataclass, replace
+from statistics import median
+from typing import Callable, Dict, List, Optional, Sequence, Tuple
 
 from ..loads import commit_latency
 from ..model import CacheMode
+from ..options.entries import arms_of
 from ..record import Period, Record
 from ..text import amount, latency
 
@@ -68,6 +72,7 @@ WIDTH, HEIGHT = 640, 300
 LEFT, RIGHT, TOP, BOTTOM = 64, 16, 14, 34
 LEAST_PERCENT = 0.1  # the axis is logarithmic
 TICKS_APART_PX = 34  # of the y axis
+GAIN_LABEL_PERCENT = 25.0  # of a label of the axis of gains on a phone, with its space
 POINTS_MAX = 600  # of one line: more than pixels show nothing more
 Point = Tuple[float, float]
 
@@ -95,7 +100,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Plot:
-    """A plot; `said` tells in words what it shows, for those who do not see it."""
+    """A plot; `said` tells in words what its lines' names do not."""
 
     title: str
     said: str
@@ -173,6 +178,56 @@ class Series:
     points: Tuple[Point, ...]
 
 
+@dataclass(frozen=True)
+class Gain:
+    """A latency in us before and after, with its interval; None where there is none.
+
+    With nothing before, what is now is right; with nothing after, nothing is known to be better.
+    In a GainPlot these are places on the axis, in percent of its width.
+    """
+
+    label: str
+    told: str
+    before: Optional[float] = None
+    after: Optional[float] = None
+    low: Optional[float] = None
+    high: Optional[float] = None
+
+    @property
+    def better(self) -> bool:
+        """Whether it is not slower after than before."""
+        return self.before is None or self.after is None or self.after <= self.before
+
+
+@dataclass(frozen=True)
+class GainPlot:
+    """The first gains, on one logarithmic axis."""
+
+    rows: Tuple[Gain, ...] = ()
+    ticks: Ticks = ()
+    left_out: int = 0
+
+
+def gain_plot(gains: Sequence[Gain], most: int) -> GainPlot:
+    """The plot of the first `most`; it has no rows where there is nothing to show."""
+    shown = gains[:most]
+    ends = [us for one in shown for us in (one.before, one.after, one.low, one.high) if us]
+    if not ends:
+        return GainPlot()
+    x = Axis(min(ends) / 1.2, max(ends) * 1.2, 0.0, 100.0, is_log=True)
+
+    def at(us: Optional[float]) -> Optional[float]:
+        return None if us is None else round(x.at(us), 1)
+
+    return GainPlot(
+        tuple(
+            replace(one, before=at(one.before), after=at(one.after), low=at(one.low),
+                    high=at(one.high)) for one in shown
+        ),
+        x.ticks(GAIN_LABEL_PERCENT, _label), len(gains) - len(shown),
+    )
+
+
 def over_time(
     title: str, series: Sequence[Series], marks: Sequence[Point] = (),
     words: Callable[[float], str] = latency,
@@ -236,41 +291,12 @@ def bcache(record: Record) -> List[Plot]:
     return [plot for plot in found if plot.lines]
 
 
-RECORD_WIDTH, RECORD_HEIGHT = 480, 260
-RECORD_LEFT, RECORD_RIGHT, RECORD_TOP, RECORD_BOTTOM = 44, 36, 14, 60
-LABEL_PX = 54  # of a label of the x axis, with its space
+RECORD_WIDTH, RECORD_HEIGHT = 480, 224
+RECORD_LEFT, RECORD_RIGHT, RECORD_TOP, RECORD_BOTTOM = 44, 36, 20, 200
+LABEL_PX = 64  # of a label of the x axis, with its space
 STEPS_MAX = 400  # more steps than pixels show nothing more
 PERCENT_TICKS = (0, 25, 50, 75, 90, 100)
-_SHARE = Axis(0.0, 100.0, RECORD_HEIGHT - RECORD_BOTTOM, RECORD_TOP)
-
-
-@dataclass(frozen=True)
-class StepLine:
-    """The distribution of one cache mode: a step line and where its median is."""
-
-    mode: str
-    path: str  # an SVG path
-    count: int
-    median_x: float
-    median: str
-
-
-@dataclass(frozen=True)
-class RecordPlot:
-    """One plot: both modes of one record."""
-
-    record_id: str
-    title: str
-    unit: str  # what one step of the curve is
-    curves: Tuple[StepLine, ...]
-    x_ticks: Ticks
-    y_ticks: Ticks
-    width: int = RECORD_WIDTH
-    height: int = RECORD_HEIGHT
-    left: int = RECORD_LEFT
-    right: int = RECORD_WIDTH - RECORD_RIGHT
-    top: int = RECORD_TOP
-    bottom: int = RECORD_HEIGHT - RECORD_BOTTOM
+_SHARE = Axis(0.0, 100.0, RECORD_BOTTOM, RECORD_TOP)
 
 
 def latencies_us(record: Record) -> Dict[CacheMode, List[float]]:
@@ -287,25 +313,31 @@ def _means_us(period: Period) -> List[float]:
     return [] if commit is None or commit.sum_s <= 0 else [1e6 * commit.sum_s / commit.count]
 
 
-def plot(record: Record) -> RecordPlot:
-    """The plot of a record; it has no curves where the record holds no latencies."""
-    by_mode = latencies_us(record)
+def distribution(record: Record, title: str = "Distribution of the latencies") -> Plot:
+    """The ECDFs of a record; it has no lines where the record holds no latencies."""
+    by_mode, arms = latencies_us(record), arms_of(record.setup.option)
     values = [value for mode in by_mode.values() for value in mode]
-    sampled = any(p.samples_ns for pair in record.pairs for p in (pair.write_back,))
-    setup = record.setup
-    title = f"osd.{setup.osd_id} {setup.load_point.short} ({setup.role.value})"
-    unit = "samples" if sampled else "periods' mean commit latencies"
     if not values:
-        return RecordPlot(record.record_id, title, unit, (), (), ())
+        return Plot(title, "", (), (), ())
+    sampled = any(p.samples_ns for pair in record.pairs for p in (pair.write_back,))
+    unit = "samples" if sampled else "periods' mean commit latencies"
     # a margin at both ends; never an empty range
     low, high = min(values), max(values)
     x = Axis(
         low / 1.15, max(high, low * 1.5) * 1.15, RECORD_LEFT, RECORD_WIDTH - RECORD_RIGHT,
         is_log=True,
     )
-    curves = tuple(_curve(mode, values, x) for mode, values in by_mode.items() if values)
-    y_ticks = tuple((round(_SHARE.at(percent), 1), f"{percent}%") for percent in PERCENT_TICKS)
-    return RecordPlot(record.record_id, title, unit, curves, x.ticks(LABEL_PX, _label), y_ticks)
+    lines = tuple(
+        Line(f"{arms.name(mode)}, median {latency(median(found))}, n {len(found)}", look,
+             _steps(found, x))
+        for (mode, found), look in zip(by_mode.items(), ("back", "through")) if found
+    )
+    return Plot(
+        title, "", lines, x.ticks(LABEL_PX, _label),
+        tuple((round(_SHARE.at(percent), 1), f"{percent}%") for percent in PERCENT_TICKS),
+        x_name=f"share of {unit} up to a latency", width=RECORD_WIDTH, height=RECORD_HEIGHT,
+        left=RECORD_LEFT, right=RECORD_WIDTH - RECORD_RIGHT, top=RECORD_TOP, bottom=RECORD_BOTTOM,
+    )
 
 
 def _label(tick_us: float) -> str:
@@ -316,7 +348,8 @@ def _label(tick_us: float) -> str:
     return f"{tick_us / 1e6:.4g} s"
 
 
-def _curve(mode: CacheMode, values: Sequence[float], x: Axis) -> StepLine:
+def _steps(values: Sequence[float], x: Axis) -> Geometry:
+    """The share of sorted values that are up to each, as a step line."""
     count = len(values)
     step = max(1, math.ceil(count / STEPS_MAX))
     kept = sorted({*range(0, count, step), count - 1})
@@ -324,7 +357,4 @@ def _curve(mode: CacheMode, values: Sequence[float], x: Axis) -> StepLine:
     for index in kept:
         share = _SHARE.at(100 * (index + 1) / count)
         words.append(f"H{x.at(values[index]):.1f}V{share:.1f}")
-    words.append(f"H{RECORD_WIDTH - RECORD_RIGHT}")
-    middle = count // 2
-    median = values[middle] if count % 2 else (values[middle - 1] + values[middle]) / 2
-    return StepLine(mode.value, "".join(words), count, round(x.at(median), 1), latency(median))
+    return Geometry("".join([*words, f"H{RECORD_WIDTH - RECORD_RIGHT}"]))

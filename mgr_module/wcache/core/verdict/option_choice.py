@@ -51,6 +51,7 @@ class OptionVerdict(OfDriveKind):
     verdict: Verdict
     why: str
     drives: int
+    ratio: Optional[float]
     ratio_low: Optional[float]
     ratio_high: Optional[float]
     interval: str
@@ -93,7 +94,7 @@ def _of_kind(
     found = OptionVerdict(
         trial, first.device_class, str(first.drive_model), load_point, first.simulated,
         said.verdict, next((line for line in why if line), ""), said.drives,
-        said.ratio_low, said.ratio_high, said.interval,
+        said.ratio, said.ratio_low, said.ratio_high, said.interval,
         tuple(record_id for one in drives for record_id in one.record_ids),
     )
     return _unless_one_host(found, said, drives, at_home)
