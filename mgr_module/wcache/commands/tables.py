@@ -81,7 +81,10 @@ def forecast(data: Mapping[str, Any]) -> str:
     if data.get("undo_with_no_mgr"):
         lines.append(f"with no mgr:     nothing puts it back; {data['undo_with_no_mgr']}")
     lines += strict(cost["strict_pools"]) + left_out(cost["skipped"])
-    lines += claims.again(data["reported"], command("ceph wcache campaign start --dry-run"))
+    anew = command("ceph wcache campaign start --dry-run")
+    if data.get("compares"):
+        anew = command("ceph wcache ab {} --dry-run", data["compares"])
+    lines += claims.again(data["reported"], anew)
     return "\n".join([*lines, "", *said_of(data)])
 
 

@@ -239,7 +239,8 @@ def _require_known(
     if what is not None and what not in known and not has_line(what=what):
         raise NotFoundError(
             f"nothing here is named {what[:60]!r}",
-            f"use the id of a campaign, run or plan, or one of {', '.join(Kind)}",
+            f"use the id of a campaign, run or plan, or one of {', '.join(Kind)}; "
+            "--scope=osd.N, host:NAME and --drive=NAME find the rest",
         )
 
 

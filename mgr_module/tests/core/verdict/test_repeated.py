@@ -84,8 +84,8 @@ def test_a_stopped_campaign_does_not_erase_what_was_decided_and_is_shown_beside_
     assert advice.verdict is THROUGH
     assert advice.record_ids == ("c1.0.0",)
     assert (
-        "osd.0 depth1: a later experiment (c2.0.0) is not counted: insufficient data, ratio 4.93 "
-        f"of {pairs} pairs, {STOPPED}"
+        "osd.0 depth1: a later experiment (c2.0.0) is not counted: insufficient data (-80%) "
+        f"of {pairs} pair{'s' * (pairs > 1)}, {STOPPED}"
     ) in advice.warnings
     enough = measured("c2.0.0", 2, 4.93, pairs=4, sd=1.0, ended=STOPPED)
     item = one(decided, enough)

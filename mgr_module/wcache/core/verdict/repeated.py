@@ -19,6 +19,7 @@ from ..experiment.run_state import FIRST_LOOK
 from ..loads import MATERIAL_RATIO
 from ..model import LoadPoint, Verdict
 from ..options.entries import OptionTrial, arms_of
+from ..text import many, relative
 from .result import Estimate, ModeSummary, PoolTerm, Result
 from .sequential import DECIDE_ALPHA, SD_FLOOR, Spread, interval, verdict_of
 
@@ -260,11 +261,11 @@ def _standing(
 def _beside(result: Result, other: Result) -> str:
     """What another experiment of the drive said, and how it ended."""
     when = "later" if other.ended_at_s > result.ended_at_s else "earlier"
-    ratio = "" if other.ratio is None else f", ratio {other.ratio:.3g}"
+    gain = relative({"ratio": other.ratio, "ratio_low": None, "ratio_high": None})
     said = arms_of(other.option).said(other.verdict)
     return (
         f"a{'n' if when == 'earlier' else ''} {when} experiment ({other.record_id}) is not "
-        f"counted: {said}{ratio} of {other.pairs} pairs, {other.ended}"
+        f"counted: {said}{gain} of {many(other.pairs, 'pair')}, {other.ended}"
     )
 
 
