@@ -212,17 +212,17 @@ class CampaignService:
         """`ab`: a campaign that compares two values of an option, or what it would cost."""
         trial = parse_trial(str(arguments["option"]))
         arguments["option"] = str(trial)
-        arguments["unfit"] = self._unfit(trial.entry, arguments)
+        if trial.entry.needs:
+            arguments["unfit"] = self._unfit(
+                trial.entry, self.prepare(self._engine.world(), arguments).runs
+            )
         return self.start(**arguments)
 
-    def _unfit(self, entry: Option, arguments: Dict[str, Any]) -> Dict[int, str]:
+    def _unfit(self, entry: Option, runs: Sequence[RunSpec]) -> Dict[int, str]:
         """OSDs of the sample on which an option does nothing, by what they say themselves.
 
         One that does not answer in time stays in it: its run asks again.
         """
-        if not entry.needs:
-            return {}
-        runs = self.prepare(self._engine.world(), arguments).runs
         osd_ids = [run.option_osd for run in runs if run.option_osd is not None][:ASKED_MAX]
         told = self._engine.ports.osd_options.values(
             osd_ids, [name for name, _ in entry.needs], ASKED_S

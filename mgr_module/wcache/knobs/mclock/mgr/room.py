@@ -9,13 +9,12 @@ from ....commands.views import SCOPE, Command
 from ....core import codec
 from ....core.config_database import Config
 from ....core.errors import MalformedError, NotFoundError, NotReadyError
-from ....core.experiment.campaign import RUNS_MAX, Campaign, CampaignOptions
+from ....core.experiment.campaign import RUNS_MAX, CampaignOptions
 from ....core.experiment.observing_run import benches_capacity
-from ....core.experiment.run import RunMachine
 from ....core.jobs import Holding, Touched
 from ....core.loads import CAPACITY_CALL_BYTES, SCHEDULER
 from ....core.model import Finding, LoadPoint
-from ....core.scope import Scope, parse_scope
+from ....core.scope import parse_scope
 from ....core.text import NOTHING, command, named
 from ....engine.engine import Engine
 from ....engine.storing.archive import Archive, StoredKind
@@ -248,17 +247,20 @@ class MclockPlanner(Planner):
         return found
 
     def measuring(self, world: World) -> Optional[Holding]:
-        campaign = _newest(world)
-        specs = [run.spec for run in _runs_of(world, campaign) if not run.over] if campaign else []
-        if campaign is None or not specs:
+        specs = [
+            world.runs[run_id].spec for run_id in world.open_runs
+            if benches_capacity(world.runs[run_id].spec)
+        ]
+        if not specs:
             return None
+        campaign_id = specs[0].campaign_id
         return Holding(
-            f"mclock measurement {campaign.campaign_id}",
+            f"mclock measurement {campaign_id}",
             Touched(
                 frozenset(spec.hostname for spec in specs),
                 frozenset(osd_id for spec in specs for osd_id in spec.osd_ids),
             ),
-            command("ceph wcache campaign show {}", campaign.campaign_id),
+            command("ceph wcache campaign show {}", campaign_id),
         )
 
     # ---- look
@@ -267,14 +269,14 @@ class MclockPlanner(Planner):
         """`mclock show`: what was measured and set, what to set, and what overrides it."""
         wanted, world = parse_scope(scope), self._engine.world()
         require_scope(world, wanted)
-        rows, capacities = [], self.capacities(world)
+        measured, capacities = [], self.capacities(world)
         for item in sorted(capacities, key=lambda item: item.osd_id):
             if not wanted.has_class(item.device_class):
                 continue
             told = of_one(item.iops)
             interval = (None, None, None) if told is None else (told.iops, told.low, told.high)
             iops, low, high = (None if end is None else round(end, 1) for end in interval)
-            rows.append({
+            measured.append({
                 "osd_id": item.osd_id, "hostname": item.hostname,
                 "device_class": item.device_class, "drive_models": item.stack,
                 "option": option(item.rotational), "setting": item.setting,
@@ -284,18 +286,11 @@ class MclockPlanner(Planner):
                 "scheduler": item.scheduler, "forced": item.forced,
                 "ended_at_s": item.ended_at_s,
             })
-        return {
-            "measured": rows,
-            **self._recommended(world, wanted, measured=bool(capacities)),
-        }
-
-    def _recommended(self, world: World, wanted: Scope, *, measured: bool) -> Dict[str, Any]:
-        rows = []
-        for advice in advise(self.gather(world, with_wanted=True)) if measured else ():
+        classes = []
+        for advice in advise(self.gather(world, with_wanted=True)) if capacities else ():
             if wanted.has_class(advice.device_class):
-                plain = codec.to_plain(advice)
-                plain["commands"] = [change.command for change in advice.changes]
-                rows.append(plain)
+                commands = [change.command for change in advice.changes]
+                classes.append({**codec.to_plain(advice), "commands": commands})
         found, read_at_s = self.stale(world), world.config_read_at_s
         compiled = self.compiled_queue()
         queues = {
@@ -303,28 +298,14 @@ class MclockPlanner(Planner):
         }
         self._engine.config.read_soon()
         return {
-            "classes": rows,
+            "measured": measured, "classes": classes,
             "stale": [{"subject": f.subject, "detail": f.detail} for f in found],
             "other_schedulers": sorted(queues - {SCHEDULER}),
             "read_s_ago": None if read_at_s is None else round(world.now_s - read_at_s, 1),
             "read_error": world.config_error,
             "next": command("ceph wcache plan --knob=mclock")
-            if any(row["changes"] for row in rows) else NOTHING if rows else FORECAST,
+            if any(row["changes"] for row in classes) else NOTHING if classes else FORECAST,
         }
-
-
-def _newest(world: World) -> Optional[Campaign]:
-    """The newest campaign that measures capacities."""
-    found = [
-        c for c in world.campaigns.values() if LoadPoint.OSD_BENCH_CAPACITY in c.options.loads
-    ]
-    found.sort(key=lambda c: (c.created_at_s, len(c.campaign_id), c.campaign_id))
-    return found[-1] if found else None
-
-
-def _runs_of(world: World, campaign: Campaign) -> List[RunMachine]:
-    """Its runs, in order."""
-    return [world.runs[run_id] for run_id in campaign.run_ids if run_id in world.runs]
 
 
 ROWS: Tuple[Command, ...] = (
