@@ -191,6 +191,7 @@ def _by_pgs(by_osd: Mapping[str, Mapping[str, int]]) -> Tuple[Dict[int, str], Fr
     return ill, frozenset(busy)
 
 
+@dataclass(eq=False)
 class _Getting:
     """Says of an OSD whether it gets data of PGs, or may, as the maps were at one look.
 
@@ -201,13 +202,10 @@ class _Getting:
     it counts at each new map alone, and copies count too that wait, or are to be deleted.
     """
 
-    def __init__(
-        self, series: Series, by_osd: Mapping[str, Mapping[str, int]], osd_map: Mapping[str, Any]
-    ) -> None:
-        self._series = series
-        self._by_osd = by_osd
-        self._osd_map = osd_map
-        self._targets: Optional[Set[int]] = None
+    _series: Series
+    _by_osd: Mapping[str, Mapping[str, int]]
+    _osd_map: Mapping[str, Any]
+    _targets: Optional[Set[int]] = None
 
     def __call__(self, osd_id: int) -> bool:
         if self._targets is None:  # at the first question: a large cluster has many

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 
 from ..core import events
@@ -26,17 +27,15 @@ STALL_S = 1200.0
 CLUSTER_EVERY_S = 5.0
 
 
+@dataclass
 class Watchdog:
     """Says what a machine must be told, from the time alone; guarded by the engine's lock."""
 
-    def __init__(
-        self, shared: Shared, may_not_stop: Callable[[RunSpec, float], Optional[str]]
-    ) -> None:
-        self._shared = shared
-        self._may_not_stop = may_not_stop
-        self._heard_at_s: Dict[str, float] = {}
-        self.cluster_at_s = 0.0  # when the cluster is looked at next
-        self.trusted_from_s = 0.0  # until then only an upgrade counts, which needs no OSD's word
+    _shared: Shared
+    _may_not_stop: Callable[[RunSpec, float], Optional[str]]
+    _heard_at_s: Dict[str, float] = field(default_factory=dict, init=False)
+    cluster_at_s: float = 0.0  # when the cluster is looked at next
+    trusted_from_s: float = 0.0  # until then only an upgrade counts, which needs no OSD's word
 
     def heard(self, owner: str, now_s: float) -> None:
         """Something has happened to a machine."""

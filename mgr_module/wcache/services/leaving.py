@@ -8,6 +8,7 @@ probes' keys go, host by host; then the module's options and all that is stored.
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from typing import (
     Any,
     Callable,
@@ -58,6 +59,7 @@ def _named(hosts: str) -> FrozenSet[str]:
     return frozenset(map(checked_hostname, filter(None, hosts.split(","))))
 
 
+@dataclass
 class LeaveService:
     """Leaves a cluster; `left` once nothing of wcache is stored there any more.
 
@@ -65,17 +67,13 @@ class LeaveService:
     from the mons and returns how many there were.
     """
 
-    def __init__(
-        self, engine: Engine, rollouts: RolloutService, agents: AgentService,
-        freeze: Callable[[], object], drop_options: Callable[[], int],
-    ) -> None:
-        self._engine = engine
-        self._rollouts = rollouts
-        self._agents = agents
-        self._freeze = freeze
-        self._drop_options = drop_options
-        self._ending = False
-        self.left = False
+    _engine: Engine
+    _rollouts: RolloutService
+    _agents: AgentService
+    _freeze: Callable[[], object]
+    _drop_options: Callable[[], int]
+    _ending: bool = False
+    left: bool = False
 
     def leave(
         self, back: bool = False, keep: bool = False, host_is_gone: Optional[str] = None,

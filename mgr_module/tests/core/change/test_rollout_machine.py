@@ -272,7 +272,7 @@ def test_a_way_back_asks_a_silent_probe_for_an_hour_and_then_says_that_it_is_not
     mgr.answer()
     mgr.give(events.Halt("frozen"))
     mgr.give(events.AgentSilent("the probe on h0 is silent"))
-    assert mgr.machine.rollout.rolling_back
+    assert mgr.machine.rollout.status is RolloutStatus.ROLLING_BACK
     mgr.now_s += PROBE_AWAITED_S
     mgr.give(events.AgentSilent("the probe on h0 is silent"))
     assert mgr.statuses == [ChangeStatus.ROLLBACK_FAILED]

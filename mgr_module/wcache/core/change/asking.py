@@ -342,7 +342,7 @@ class Asking(RolloutBase):
     def _stop(self, reason: str) -> List[events.Action]:
         """Stop going on.  A change under way is taken back; finished ones stay."""
         reason = one_line(reason)
-        if self.rollout.rolling_back:
+        if self.rollout.status is RolloutStatus.ROLLING_BACK:
             return []
         if self.rollout.afterwards:
             return self._left_as_made(reason)

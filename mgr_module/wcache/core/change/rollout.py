@@ -326,7 +326,7 @@ class RolloutMachine(Gating):
         detail, change = one_line(event.detail), self.current
         if change is None:
             return []
-        if self.rollout.rolling_back:
+        if self.rollout.status is RolloutStatus.ROLLING_BACK:
             return self._silent_back(change, detail, event.removed)
         if event.removed:
             return self._stop(detail)

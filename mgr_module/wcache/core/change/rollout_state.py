@@ -184,10 +184,6 @@ class Rollout:
             for edit in item.edits
         ])
 
-    @property
-    def rolling_back(self) -> bool:
-        return self.status is RolloutStatus.ROLLING_BACK
-
     def wave_of(self, index: int) -> int:
         return bisect_right(self._wave_ends, index)
 
@@ -213,7 +209,7 @@ class Rollout:
 
         What is put off comes after the others.
         """
-        if self.rolling_back:
+        if self.status is RolloutStatus.ROLLING_BACK:
             # what happens by itself is looked at when all others have been asked to go back
             going = (self.all_in(status) for status in GOING_BACK)
             return next((max(indices) for indices in going if indices), None)

@@ -7,7 +7,7 @@ elsewhere, and the answer is posted.
 from __future__ import annotations
 
 from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import (
     Callable,
     FrozenSet,
@@ -60,19 +60,17 @@ class Stops(Protocol):
         """
 
 
+@dataclass
 class Looking:
     """Answers what rollouts ask before a wave; guarded by the engine's lock.
 
     `verdicts` are asked for under it, `verdicts_later` by whoever does not hold it.
     """
 
-    def __init__(
-        self, shared: Shared, stops: Stops, verdicts: Said, verdicts_later: Said
-    ) -> None:
-        self._shared = shared
-        self._stops = stops
-        self._verdicts = verdicts
-        self._verdicts_later = verdicts_later
+    _shared: Shared
+    _stops: Stops
+    _verdicts: Said
+    _verdicts_later: Said
 
     def missed_now(
         self, machine: RolloutMachine, cluster: ClusterState, verdicts: Said
@@ -275,7 +273,7 @@ class Looking:
 
 def _goes_first(one: RolloutMachine, other: RolloutMachine) -> bool:
     """Of two plans that must not go on together: the one in a step, else the one begun first."""
-    if one.rollout.step.indices or one.rollout.rolling_back:
+    if one.rollout.step.indices or one.rollout.status is RolloutStatus.ROLLING_BACK:
         return True
     first, second = ((each.rollout.began_at_s, each.rollout.plan_id) for each in (one, other))
     return other.rollout.status is RolloutStatus.PLANNED or first < second
