@@ -56,8 +56,7 @@ def test_a_campaign_goes_on_until_its_last_record_is_stored():
     assert {run["status"] for run in shown["run_list"]} == {"done"}
     assert (shown["status"], len(shown["results"])) == ("running", 2)
     mgr.store.fails = lambda key: False
-    for _ in range(3):
-        mgr.step(SAVE_RETRY_S)
+    mgr.steps(3, SAVE_RETRY_S)
     shown = said(mgr, "campaign show", campaign_id="c1")
     assert (shown["status"], len(shown["results"])) == ("done", 3)
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
-from module_world import measured, ok, said, unwrapped
+from module_world import measured, ok, refused, said, unwrapped
 from wcache.core.cluster import SlowOsd
 from wcache.core.record import Precondition
 
@@ -142,10 +142,11 @@ def test_a_cluster_that_is_not_healthy_is_told_by_what_is_wrong():
     assert data["sick"] == [*SICK]
     assert data["next"] == "ceph wcache status  # says what of the cluster is waited for"
     assert any(told in line for line in data["lines"])
+    assert "not now" in ok(mgr.command("try", dry_run=True))
     for prefix in ("try", "campaign start"):
-        code, _, error = mgr.command(prefix, accept_cost=True)
-        assert code == -errno.EPERM
+        error = refused(mgr, prefix, errno.EPERM, accept_cost=True)
         assert told in error
+        assert prefix != "try" or "--override" not in error
 
 
 def test_osds_of_another_class_are_no_like():

@@ -9,7 +9,7 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from mgr_fakes.module import FakeMgr
-from module_world import a_mgr, measured, with_osds_on
+from module_world import a_mgr, measured, refused, with_osds_on
 from wcache.commands import commands
 
 # The options of the `ceph` tool itself (ceph/ceph, src/ceph.in, parse_cmdargs()); it takes what
@@ -104,73 +104,20 @@ def test_every_command_answers_in_every_format(form, state):
     assert tried | agent == {command.prefix for command in commands.COMMANDS}
 
 
-@pytest.mark.parametrize(
-    ("prefix", "arguments", "number"),
-    [
-        ("nonsense", {}, errno.EINVAL),
-        ("status", {"format": "xml"}, errno.EINVAL),
-        ("status", {"format": ["json"]}, errno.EINVAL),
-        ("drive ls", {"scope": "host:nowhere"}, errno.ENOENT),
-        ("drive ls", {"scope": 3}, errno.EINVAL),
-        ("agent poll", {"hostname": "a/b"}, errno.EINVAL),
-        ("agent poll", {"hostname": "a#b"}, errno.EINVAL),
-        ("agent poll", {"hostname": "../x"}, errno.EINVAL),
-        ("agent poll", {}, errno.EINVAL),
-        ("campaign show", {}, errno.EINVAL),
-        ("campaign show", {"campaign_id": "c9"}, errno.ENOENT),
-        ("campaign show", {"campaign_id": "a\nb"}, errno.EINVAL),
-        ("campaign record", {"record_id": "../version"}, errno.ENOENT),
-        ("campaign stop", {"campaign_id": "c9"}, errno.ENOENT),
-        ("campaign start", {"scope": "rack:1"}, errno.EINVAL),
-        ("campaign start", {"scope": "osd.x"}, errno.EINVAL),
-        ("campaign start", {"scope": "osd.999"}, errno.ENOENT),
-        ("campaign start", {"loads": "fio"}, errno.EINVAL),
-        ("campaign start", {"loads": ","}, errno.EINVAL),
-        ("campaign start", {"pairs": 3}, errno.EINVAL),
-        ("campaign start", {"pairs": "many"}, errno.EINVAL),
-        ("campaign start", {"pairs": True}, errno.EINVAL),
-        ("campaign start", {"seed": -1}, errno.EINVAL),
-        ("campaign start", {"override": "perhaps"}, errno.EINVAL),
-        ("plan", {"knob": "memory", "override": "client_load"}, errno.EINVAL),
-        ("plan", {"knob": "memory", "override": "autotuner:"}, errno.EINVAL),
-        ("campaign start", {"drives_per_model": 10**30}, errno.EINVAL),
-        ("explain", {"scope": "osd.99"}, errno.ENOENT),
-        ("explain", {"scope": "osd.x"}, errno.EINVAL),
-        ("explain", {"scope": "model:SEAGATE"}, errno.ENOENT),
-        ("explain", {"scope": ["model:a", "b\n"]}, errno.EINVAL),
-        ("explain", {"scope": []}, errno.EINVAL),
-        ("explain", {}, errno.EINVAL),
-        ("plan", {"scope": "class:tape"}, errno.ENOENT),
-        ("plan show", {"plan_id": "p9"}, errno.ENOENT),
-        ("apply", {"plan_id": "p9"}, errno.ENOENT),
-        ("rollback", {"plan_id": "p9"}, errno.ENOENT),
-        ("rollback", {}, errno.ENOENT),
-        ("history", {"limit": 0}, errno.EINVAL),
-    ],
-)
-def test_bad_arguments_give_one_clear_line(prefix, arguments, number):
+@pytest.mark.parametrize(("prefix", "arguments"), [
+    ("campaign show", {"campaign_id": "c9"}), ("campaign record", {"record_id": "../version"}),
+    ("campaign stop", {"campaign_id": "c9"}), ("campaign start", {"scope": "osd.999"}),
+    ("explain", {"scope": "model:SEAGATE"}), ("plan", {"scope": "class:tape"}),
+    ("plan show", {"plan_id": "p9"}), ("apply", {"plan_id": "p9"}),
+    ("rollback", {"plan_id": "p9"}), ("rollback", {}),
+])
+def test_what_there_is_not_gives_one_clear_line(prefix, arguments):
     mgr = a_mgr()
-    code, out, error = mgr.command(prefix, **arguments)
-    assert (code, out) == (-number, ""), error
-    assert error
-    assert "\n" not in error
+    assert refused(mgr, prefix, errno.ENOENT, **arguments)
     assert mgr.exceptions == []
 
 
 NEEDED = {"option": "cache_mode=writethrough", "mode": "off"}
-CHOICES = [
-    (one.prefix[len("wcache "):], item.split(",")[0][len("name="):])
-    for one in commands.COMMANDS for item in one.arguments if "type=CephChoices" in item
-]
-
-
-@pytest.mark.parametrize(("prefix", "name"), CHOICES)
-def test_a_choice_is_one_of_those_that_are_declared(prefix, name):
-    """The mgr does not check all; `ceph tell` and modules may send what they like."""
-    mgr = a_mgr()
-    code, out, error = mgr.command(prefix, **{**NEEDED, name: "sideways"})
-    assert (code, out, mgr.exceptions) == (-errno.EINVAL, "", [])
-    assert " must be one of " in error
 
 
 def unloaded():
@@ -208,7 +155,8 @@ BAD_OF = {
 }
 TOGETHER = [
     ("campaign start", {"observe": True, "pairs": 8}), ("campaign start", {"calls": 3}),
-    ("campaign start", {"loads": "capacity", "recheck": True}), ("agent add", {}),
+    ("campaign start", {"loads": "capacity", "recheck": True}),
+    ("campaign start", {"loads": "capacity", "calls": 2}), ("agent add", {}),
     ("agent add", {"hostname": "h1", "all": True}),
     ("agent add", {"hostname": "h1", "run_by": "systemd", "image": "quay.io/ceph/ceph:v20"}),
     ("campaign show", {"campaign_id": "c1", "before": "c1"}), ("ab", {"option": "nr_requests"}),
@@ -224,6 +172,11 @@ TOGETHER = [
     ("memory trial start", {"scope": "cluster"}), ("memory trial start", {"scope": "osd.0"}),
     ("mclock show", {"scope": "osd.0"}), ("memory recommend", {"scope": "osd.0"}),
     ("auto", {"mode": "apply", "scope": "host:h1"}), ("status", {"format": "xml"}),
+    ("status", {"format": ["json"]}), ("nonsense", {}), ("campaign start", {"pairs": 3}),
+    ("plan", {"knob": "memory", "override": "client_load"}),
+    ("plan", {"knob": "memory", "override": "autotuner:"}),
+    ("explain", {"scope": ["model:a", "b\n"]}), ("explain", {"scope": []}),
+    ("agent poll", {"hostname": "a#b"}), ("history", {"limit": 0}),
 ]
 
 
@@ -251,6 +204,10 @@ def test_a_malformed_argument_is_told_before_anything_is_looked_at(state):
     for prefix, arguments in malformed():
         code, out, error = mgr.command(prefix, **arguments)
         assert (code, out) == (-errno.EINVAL, ""), (prefix, arguments, error)
+        assert error
+        assert "\n" not in error
+        # the mgr does not check all choices; `ceph tell` and modules may send what they like
+        assert "sideways" not in arguments.values() or " must be one of " in error
         tried += 1
     assert tried > 300
     assert mgr.exceptions == []

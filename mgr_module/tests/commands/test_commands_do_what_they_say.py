@@ -1,45 +1,28 @@
 """A command does what it says, or fails with a line that says what to do."""
 
 import errno
-import json
 import re
 from dataclasses import replace
 
 import pytest
 from mgr_fakes import builders as make
-from module_world import WB, WT, a_mgr, all_modes, fine, measured, ok, said, start, with_osds_on
+from module_world import (
+    WB,
+    WT,
+    a_mgr,
+    all_modes,
+    applying,
+    findings_of,
+    fine,
+    measured,
+    ok,
+    refused,
+    said,
+    settled,
+    start,
+    with_osds_on,
+)
 from wcache.core.change.change import ChangeStatus
-
-
-def refused(mgr, prefix, number, **arguments):
-    code, out, error = mgr.command(prefix, **arguments)
-    assert (code, out) == (-number, ""), error
-    assert "\n" not in error
-    return error
-
-
-def unconsented(mgr, prefix, **arguments):
-    """What is told where a consent is missing: the error, and the command that gives it.
-
-    It is what --dry-run tells, and nothing is begun.
-    """
-    dry = mgr.command(prefix, dry_run=True, **arguments)
-    code, out, error = mgr.command(prefix, **arguments)
-    assert (code, out) == (-errno.EPERM, dry[1] + "\n"), error
-    assert "\n" not in error
-    assert (dry[0], dry[2]) == (0, "")
-    shown = json.loads(mgr.command(prefix, format="json", **arguments)[1])
-    assert shown["started"] is False
-    assert out.splitlines()[-1] == f"next: {shown['next']}"
-    return error, shown["next"]
-
-
-def applying():
-    """A mgr whose plan p1 was just begun."""
-    mgr = measured()
-    assert said(mgr, "plan")["plan_id"] == "p1"
-    ok(mgr.command("apply", plan_id="p1"))
-    return mgr
 
 
 def until(mgr, *statuses):
@@ -93,13 +76,11 @@ def test_a_campaign_is_not_begun_beside_a_plan_and_the_reason_is_named():
     assert error == f"plan p1 is under way: wait for it, or {end}"
     until(mgr, ChangeStatus.APPLIED, ChangeStatus.APPLYING)
     ok(mgr.command("rollout pause", plan_id="p1"))
-    for _ in range(20):
-        mgr.step()
+    mgr.steps(20)
     error = refused(mgr, "campaign start", errno.EBUSY, **campaign)
     assert error.startswith("plan p1 is paused: go on with `ceph wcache rollout resume p1`, or")
     ok(mgr.command("rollback", plan_id="p1"))
-    mgr.settle()
-    mgr.report_all()
+    settled(mgr)
     start(mgr)
 
 
@@ -168,8 +149,7 @@ def test_a_host_that_a_plan_cannot_tell_of_is_named_with_the_reason():
 @pytest.mark.slow
 def test_what_was_in_place_by_a_report_from_before_a_change_is_named_with_the_reason():
     mgr = applying()
-    mgr.settle()
-    mgr.report_all()
+    settled(mgr)
     every = said(mgr, "plan", dry_run=True)["drives_in_place"]
     assert f"{every} drives in place, and not changed" in ok(mgr.command("plan", dry_run=True))
     mgr.inside.hosts.reported_at_s.pop("h2")
@@ -199,8 +179,7 @@ def test_a_change_that_is_to_last_shows_what_the_drives_keep_and_is_not_made_whe
     changes = said(mgr, "plan show", plan_id="p1")["changes"]
     assert {change["kept"] for change in changes} == {"write through"}
     ok(mgr.command("rollback"))
-    mgr.settle()
-    mgr.report_all()
+    settled(mgr)
     assert {drive["state"]["page"]["saved"] for drive in said(mgr, "drive ls")["drives"]} == {None}
     changes = said(mgr, "plan show", plan_id="p1")["changes"]
     assert {change["kept"] for change in changes} == {None}
@@ -241,21 +220,12 @@ def test_a_plan_names_a_drive_that_loses_writes_with_the_commands_that_cure_it()
     for probe in mgr.probes.values():
         probe.latency_ns = {WB: 1_000_000, WT: 4_000_000}
     start(mgr, scope="host:h2")
-    mgr.settle()
-    mgr.report_all()
+    settled(mgr)
     (line,) = [line for line in said(mgr, "plan")["left_alone"] if "sda" in line]
     assert line.startswith("h1 sda: loses acknowledged writes at a power cut; turn the cache off")
     assert "sdparm --clear=WCE /dev/sda" in line
-    (finding,) = [f for f in said(mgr, "status")["findings"] if f["code"] == "WCACHE_UNSAFE"]
+    (finding,) = findings_of(mgr, "WCACHE_UNSAFE")
     assert "sdparm --clear=WCE /dev/sda" in finding["detail"]
-
-
-@pytest.mark.slow
-def test_a_plan_where_all_is_as_it_should_be_is_no_error():
-    mgr = applying()
-    mgr.settle()
-    mgr.report_all()
-    assert "in place, by plan p1" in ok(mgr.command("plan"))
 
 
 @pytest.mark.slow
@@ -279,7 +249,7 @@ def test_a_frozen_cluster_is_a_health_warning():
 
 
 def aborts(mgr):
-    found = [f for f in said(mgr, "status")["findings"] if f["code"] == "WCACHE_CAMPAIGN_ABORTS"]
+    found = findings_of(mgr, "WCACHE_CAMPAIGN_ABORTS")
     return found[0]["detail"] if found else ""
 
 

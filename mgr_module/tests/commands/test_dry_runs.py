@@ -2,9 +2,8 @@
 
 import pytest
 from gate_world import begun
-from module_world import applied, ok, said
+from module_world import applied, ok, said, unconsented
 from test_auto import a_mgr
-from test_commands_do_what_they_say import unconsented
 from test_foreign_evidence import FILE
 from wcache.commands.commands import COMMANDS
 from wcache.core import codec
@@ -102,8 +101,7 @@ def test_freeze_and_thaw_name_what_would_end():
 def test_campaign_stop_and_agent_rm_name_the_runs_that_would_end():
     mgr = a_mgr()
     ok(mgr.command("campaign start", accept_cost=True, loads="depth1"))
-    for _ in range(4):
-        mgr.step()
+    mgr.steps(4)
     lines = dry(mgr, "campaign stop", campaign_id="c1")
     assert lines
     assert all(line.startswith("end run c1.") for line in lines)
@@ -141,16 +139,6 @@ def test_a_word_for_a_drive_model_is_not_given_in_a_dry_run():
     lines = dry(mgr, "drive-model trust", drive_model=model, reason="data sheet")
     assert lines == [f"trust the power-loss protection of {model}"]
     assert dry(mgr, "drive-model trust", take_back=True, drive_model=model) == []
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("persist", [False, True])
-def test_a_plan_that_is_done_says_what_would_be_made_to_last(persist):
-    mgr = begun(apply={"persist": persist})
-    assert mgr.end() == "done"
-    would = said(mgr, "apply", plan_id="p1", persist=True, dry_run=True)
-    assert len(would["would_persist"]) == (0 if persist else len(mgr.changed))
-    assert all(change.lasts for change in mgr.plan.changes) is persist
 
 
 @pytest.mark.slow

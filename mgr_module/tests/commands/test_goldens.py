@@ -17,7 +17,7 @@ import pytest
 from golden_stories import records
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
-from module_world import a_mgr, ok, start, with_osds_on
+from module_world import a_mgr, ok, settled, start, with_osds_on
 from wcache.commands.commands import COMMANDS
 from wcache.core.model import DriveModel
 
@@ -93,22 +93,19 @@ def chapters():
     campaign_id = start(mgr)
     mgr.step()
     yield "2-measuring", looked(mgr) + told(mgr, "campaign show", campaign_id=campaign_id)
-    mgr.settle()
-    mgr.report_all()
+    settled(mgr)
     yield "3-measured", looked(mgr) + told(mgr, "campaign show", campaign_id=campaign_id)
     now_and_then.append(looked(mgr, LOOKS_NOW_AND_THEN))
     ok(mgr.command("plan"))
     yield "4-planned", looked(mgr) + told(mgr, "plan show", plan_id="p1")
     ok(mgr.command("apply", plan_id="p1"))
-    mgr.settle()
-    mgr.report_all()
+    settled(mgr)
     yield "5-applied", looked(mgr) + told(mgr, "plan show", plan_id="p1")
     now_and_then.append(
         looked(mgr, LOOKS_NOW_AND_THEN) + told(mgr, "rollout show", plan_id="p1")
     )
     ok(mgr.command("rollback"))
-    mgr.settle()
-    mgr.report_all()
+    settled(mgr)
     yield "6-rolled-back", looked(mgr) + told(mgr, "plan show", plan_id="p1")
     yield "7-refused", "".join((
         told(mgr, "plan rm", plan_id="p1"),
@@ -138,16 +135,14 @@ def at_300_osds():
     with_osds_on(mgr, "h90", "h91")
     mgr.report_all()
     start(mgr, seed=1)
-    mgr.settle()
-    mgr.report_all()
+    settled(mgr)
     parts = [in_short(mgr, prefix, **more) for prefix, more in (*LOOKS, *LOOKS_NOW_AND_THEN)]
     parts += [
         in_short(mgr, "plan"), in_short(mgr, "apply", plan_id="p1", dry_run=True),
         in_short(mgr, "campaign show", campaign_id="c1"), in_short(mgr, "explain", scope="osd.1"),
     ]
     ok(mgr.command("apply", plan_id="p1"))
-    for _ in range(150):
-        mgr.step()
+    mgr.steps(150)
     mgr.now_s += 95.0  # no probe called meanwhile
     parts += [
         in_short(mgr, prefix, **more) for prefix, more in (

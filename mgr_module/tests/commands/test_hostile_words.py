@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
-from module_world import ok, said
+from module_world import ok, said, settled
 from wcache.commands.commands import COMMANDS
 from wcache.core.drive.manual import by_hand, turn_off
 from wcache.core.figures.prometheus_text import gauge, text
@@ -132,8 +132,7 @@ def test_no_view_prints_a_foreign_word_outside_of_quotes(word):
     mgr = a_world(word)
     texts = [*answers(mgr)]
     said(mgr, "campaign start", loads="depth1", accept_cost=True)
-    mgr.settle()
-    mgr.report_all()
+    settled(mgr)
     ok(mgr.command("plan"))
     ok(mgr.command("plan", knob="options", option="cache_mode=writethrough"))
     texts += answers(mgr)

@@ -10,9 +10,8 @@ from memory_world import GIB, watch
 from memory_world import a_mgr as a_mgr_with_memory
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
-from module_world import ok, said
+from module_world import ok, refused, said
 from prior_world import left_over
-from test_commands_do_what_they_say import refused
 from wcache.core.config_database import LABELS_OF, ConfigEdit
 from wcache.core.model import Verdict
 from wcache.core.verdict.explaining import settling

@@ -5,7 +5,17 @@ import re
 from dataclasses import replace
 
 import pytest
-from module_world import RealAnalysis, a_mgr, applied, measured, ok, said, start
+from module_world import (
+    RealAnalysis,
+    a_mgr,
+    applied,
+    apply_plan,
+    measured,
+    ok,
+    said,
+    settled,
+    start,
+)
 from test_commands import everything
 from wcache.ceph.health import CephProgress
 from wcache.commands.commands import FILES
@@ -58,8 +68,7 @@ def test_a_plan_that_is_in_place_is_named_and_no_next_step_lacks_an_id():
     assert ok(mgr.command("plan")).split("\n")[0] == "in place, by plan p1"
     assert said(mgr, "plan")["in_place_by"] == "p1"
     ok(mgr.command("rollback"))
-    mgr.settle()
-    mgr.report_all()
+    settled(mgr)
     assert said(mgr, "plan")["plan_id"] == "p2"
 
 
@@ -78,8 +87,7 @@ def test_a_plan_says_what_to_expect_and_where_it_is_told_how_it_is_done_by_hand(
 def test_a_drive_that_was_measured_twice_is_one_drive():
     mgr = measured(make_analysis=RealAnalysis)
     ok(mgr.command("campaign start", loads="depth1", scope="osd.0", recheck=True, accept_cost=True))
-    mgr.settle()
-    mgr.report_all()
+    settled(mgr)
     told = ok(mgr.command("explain", scope="osd.0"))
     assert told.count("osd.0 h1 sda, all 2 experiments of this drive: 20.00 ms -> 4.00 ms") == 1
     assert told.count("this experiment: 20.00 ms -> 4.00 ms") == 2
@@ -179,8 +187,7 @@ def test_the_last_text_of_what_is_complete_tells_its_end():
 def test_what_is_done_is_complete_and_a_plan_that_goes_back_by_itself_has_failed():
     mgr, seen = measured(), Progress()
     progress = CephProgress(seen)
-    ok(mgr.command("plan"))
-    ok(mgr.command("apply", plan_id="p1"))
+    apply_plan(mgr)
     shown(mgr, progress, seen)
     mgr.settle()
     assert shown(mgr, progress, seen) == [("complete", "wcache.p1", "")]
@@ -200,13 +207,11 @@ def test_what_is_done_is_complete_and_a_plan_that_goes_back_by_itself_has_failed
 
 def test_status_says_which_rollout_is_paused_and_how_it_goes_on():
     mgr = measured()
-    ok(mgr.command("plan"))
-    ok(mgr.command("apply", plan_id="p1"))
+    apply_plan(mgr)
     mgr.step()
     assert said(mgr, "status")["paused"] == []
     ok(mgr.command("rollout pause", plan_id="p1"))
-    for _ in range(100):
-        mgr.step()
+    mgr.steps(100)
     assert said(mgr, "status")["paused"] == ["p1"]
     text = ok(mgr.command("status"))
     assert "rollout:   p1; paused: p1" in text

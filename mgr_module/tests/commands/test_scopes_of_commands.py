@@ -34,6 +34,10 @@ def test_drives_are_listed_by_scope(scope, osds):
     ("memory status", "host:h9", errno.ENOENT,
      "no OSD is in scope host:h9: see `ceph osd tree`"),
     ("recommend", "osd.99", errno.ENOENT, "there is no osd.99: see `ceph osd ls`"),
+    ("plan", "osd.99", errno.ENOENT, "there is no osd.99: see `ceph osd ls`"),
+    ("plan", "host:nope", errno.ENOENT, "there is no host 'nope': use one of h1, h2"),
+    ("plan", "model:nope", errno.ENOENT,
+     "there is no drive model with 'nope' in its name: use a part of one of ACME HD1 1.0"),
     ("drive ls", "model:HD9", errno.ENOENT,
      "no drive is in scope model:HD9: see `ceph wcache drive ls`"),
 ])

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 import test_goldens
 from mgr_fakes.module import FakeMgr
-from module_world import WT, a_mgr, all_modes, fine, measured, ok, said
+from module_world import WT, a_mgr, all_modes, fine, measured, ok, said, settled
 from test_foreign_evidence import FILE
 from wcache.commands.agents import DISABLE
 from wcache.commands.commands import COMMANDS
@@ -141,8 +141,7 @@ def test_next_leads_from_nothing_to_drives_that_are_in_the_better_mode():
         code, out, _ = mgr.command(command.prefix.partition(" ")[2], format="json", **given)
         assert code in (0, -errno.EPERM)  # without its consent it says what it would cost
         lines.append(json.loads(out)["next"])
-        mgr.settle()
-        mgr.report_all()
+        settled(mgr)
     assert list(dict.fromkeys(lines)) == [
         "ceph wcache try", "ceph wcache try --accept-cost",
         "ceph wcache auto recommend  # shows this on the dashboard, changes nothing",

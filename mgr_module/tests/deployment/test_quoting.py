@@ -9,8 +9,7 @@ import jinja2
 import pytest
 import yaml
 from jinja2 import nodes
-from module_world import a_mgr, ok
-from test_commands_do_what_they_say import refused
+from module_world import a_mgr, ok, refused
 from wcache.core.errors import MalformedError, NotReadyError
 from wcache.core.fleet.foreign_rules import Reload
 from wcache.deployment import scripts

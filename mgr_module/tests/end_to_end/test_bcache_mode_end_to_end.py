@@ -3,8 +3,7 @@
 import pytest
 from bcache_world import HOSTS, a_mgr, begun, make_dirty, plan_now, planned, until, values
 from gate_world import GateMgr
-from module_world import fine, ok, said
-from test_commands_do_what_they_say import unconsented
+from module_world import findings_of, fine, ok, said, taken_over, unconsented
 from wcache.core.hardware import OptionValue
 
 
@@ -14,11 +13,6 @@ def status(mgr):
 
 def waits(mgr, plan_id="p1"):
     return said(mgr, "rollout show", plan_id=plan_id)["waiting_for"]
-
-
-def seconds(mgr, count):
-    for _ in range(count):
-        mgr.step(1.0)
 
 
 def test_towards_writeback_the_plan_names_what_is_lost_with_the_cache_device():
@@ -65,16 +59,15 @@ def test_it_is_applied_with_consent_and_goes_back_once_nothing_is_dirty():
     assert values(mgr) == ["writeback"] * 4
     make_dirty(mgr, "h1", "sdb", 8192)
     ok(mgr.command("rollback", plan_id="p1"))
-    seconds(mgr, 120)
+    mgr.steps(120, 1.0)
     assert status(mgr) == "rolling back"
     assert plan_now(mgr)["changes"][3]["status"] == "rolled back in a while"
     assert values(mgr)[3] == "writethrough"
     assert waits(mgr) == [
         "8.0 KiB of dirty data of h1 sdb to be written back at 4.0 KiB/s: 2 s at that rate"
     ]
-    mgr.restart()
-    mgr.report_all()
-    seconds(mgr, 60)
+    taken_over(mgr)
+    mgr.steps(60, 1.0)
     assert (status(mgr), len(waits(mgr))) == ("rolling back", 1)
     make_dirty(mgr, "h1", "sdb", 0)
     until(mgr, lambda: status(mgr) == "rolled back")
@@ -91,12 +84,12 @@ def test_all_leave_writeback_at_once_on_the_way_back_and_then_each_is_waited_for
     for host, drive in drives:
         make_dirty(mgr, host, drive, 4096)
     ok(mgr.command("rollback", plan_id="p1"))
-    seconds(mgr, 30)
+    mgr.steps(30, 1.0)
     assert values(mgr) == ["writethrough"] * 4
     assert waits(mgr)[0].endswith("at that rate, and 3 more drives")
     for left, (host, drive) in enumerate(drives, 1):
         make_dirty(mgr, host, drive, 0)
-        seconds(mgr, 80)
+        mgr.steps(80, 1.0)
         if left < len(drives):
             assert status(mgr) == "rolling back", left
     assert status(mgr) == "rolled back"
@@ -112,9 +105,8 @@ def test_away_from_writeback_it_is_made_when_nothing_is_dirty_over_a_failover_to
     left = "3.0 MiB of dirty data of h0 sda to be written back at 4.0 KiB/s: 13 min at that rate"
     for lost in (False, True):
         if lost:
-            mgr.restart()
-            mgr.report_all()
-        seconds(mgr, 100)
+            taken_over(mgr)
+        mgr.steps(100, 1.0)
         (change,) = plan_now(mgr)["changes"]
         assert (status(mgr), change["status"], change["detail"]) == ("running", "applying", left)
         assert waits(mgr) == [left]
@@ -135,7 +127,7 @@ def test_dirty_data_that_is_not_told_is_not_taken_for_none():
     mgr = a_mgr("writeback")
     mgr.probes["h0"].set_options("domain-sda", (OptionValue("dirty_data", "?"),))
     begun(mgr, "writearound", scope="osd.0")
-    seconds(mgr, 100)
+    mgr.steps(100, 1.0)
     assert waits(mgr) == ["dirty data of h0 sda, which cannot be read"]
     assert status(mgr) == "running"
 
@@ -145,7 +137,7 @@ def test_while_it_is_written_back_it_can_be_taken_back(how):
     mgr = a_mgr("writeback")
     make_dirty(mgr, "h0", "sda", 2**20)
     begun(mgr, "writethrough")
-    seconds(mgr, 60)
+    mgr.steps(60, 1.0)
     assert values(mgr) == ["writethrough", *["writeback"] * 3], "one after the other"
     command = {"abort": "rollout abort", "freeze": "freeze", "rollback": "rollback"}[how]
     ok(mgr.command(command, **({} if how == "freeze" else {"plan_id": "p1"})))
@@ -159,11 +151,11 @@ def test_a_probe_that_is_silent_meanwhile_is_waited_for():
     mgr = a_mgr("writeback")
     make_dirty(mgr, "h0", "sda", 2**20)
     begun(mgr, "writethrough", scope="osd.0")
-    seconds(mgr, 60)
+    mgr.steps(60, 1.0)
     mgr.probes["h0"].muted = True
-    seconds(mgr, 300)
+    mgr.steps(300, 1.0)
     mgr.probes["h0"].muted = False
-    seconds(mgr, 100)
+    mgr.steps(100, 1.0)
     assert (status(mgr), len(waits(mgr))) == ("running", 1)
     make_dirty(mgr, "h0", "sda", 0)
     until(mgr, lambda: status(mgr) == "done")
@@ -175,11 +167,9 @@ def test_one_that_is_gone_again_is_said_to_be_no_work_of_a_reboot():
     begun(mgr, "writethrough")
     until(mgr, lambda: status(mgr) == "done")
     mgr.probes["h0"].set_options("domain-sdb", (OptionValue("cache_mode", "writeback"),))
-    seconds(mgr, 5)
+    mgr.steps(5, 1.0)
     mgr.report_all()
-    (found,) = [
-        one for one in said(mgr, "status")["findings"] if one["code"] == "WCACHE_OPTION_DRIFT"
-    ]
+    (found,) = findings_of(mgr, "WCACHE_OPTION_DRIFT")
     assert "plan p1 gave it cache_mode writethrough, and cache_mode of sdb is writeback" in (
         found["detail"]
     )

@@ -4,9 +4,7 @@
 import pytest
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
-from module_world import said
-from wcache.analysis.decision import Materiality
-from wcache.analysis.experiment import analyse
+from module_world import RealAnalysis, said, settled
 from wcache.core.model import CacheMode, DriveModel, Role, Transport
 from wcache.core.protocol import Notice
 from wcache.engine.storing.archive import PERIOD, RECORD
@@ -17,18 +15,6 @@ WB, WT = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
 DISK, DB = "domain-sda", "domain-nvme0n1"
 # of a commit while (disk, DB drive) are in these modes, in us: each gains by write through
 COMMIT_US = {(WB, WB): 9000, (WB, WT): 4000, (WT, WB): 5000, (WT, WT): 2200}
-
-
-class RealAnalysis:
-    """The `Analysis` port with the statistics in this process."""
-
-    error = ""
-
-    def start(self, record, done):
-        done(analyse(record, Materiality()), "")
-
-    def pool(self, items, done):
-        done(None, "not here")
 
 
 def a_mgr():
@@ -94,8 +80,7 @@ def test_both_drives_are_measured_at_once_decided_and_recommended():
 def test_however_it_is_cut_off_both_drives_are_as_before(steps, what):
     mgr = a_mgr()
     campaign_id = said(mgr, "campaign start", loads="traffic")["campaign_id"]
-    for _ in range(steps):
-        mgr.step()
+    mgr.steps(steps)
     probe = mgr.probes["h1"]
     if what == "stop":
         mgr.command("campaign stop", campaign_id=campaign_id)
@@ -111,8 +96,7 @@ def test_however_it_is_cut_off_both_drives_are_as_before(steps, what):
     else:
         mgr.now_s += 1000.0
         mgr.engine.tick()
-    mgr.settle()
-    mgr.report_all()
+    settled(mgr)
     both_back(mgr)
     shown = said(mgr, "campaign show", campaign_id=campaign_id)
     if what in ("crash", "lost lease", "failover"):
@@ -127,13 +111,11 @@ def test_a_drive_that_cannot_be_restored_is_told_until_it_was_read_as_it_was():
     mgr = a_mgr()
     probe = mgr.probes["h1"]
     campaign_id = said(mgr, "campaign start", loads="traffic")["campaign_id"]
-    for _ in range(4):
-        mgr.step()
+    mgr.steps(4)
 
     probe.stuck = {DISK}
     mgr.command("campaign stop", campaign_id=campaign_id)
-    for _ in range(4):
-        mgr.step()
+    mgr.steps(4)
     (run,) = said(mgr, "campaign show", campaign_id=campaign_id)["run_list"]
     assert not run["restored"]
     (state,) = [machine.state for machine in mgr.inside.runs.values()]
@@ -154,16 +136,14 @@ def test_a_record_that_the_mons_did_not_take_is_stored_later_for_both_drives(los
     mgr = a_mgr()
     said(mgr, "campaign start", loads="traffic")
     mgr.store.fails = lambda key: key == lost
-    for _ in range(400):
-        mgr.step()
+    mgr.steps(400)
     assert lost not in mgr.store.kept
     assert mgr.inside.archive.names(PERIOD), "they are what it would be made from"
     mgr.store.fails = lambda key: False
     if failover:
         mgr.restart()
         wire(mgr)
-    for _ in range(60):
-        mgr.step()
+    mgr.steps(60)
     assert sorted(mgr.inside.archive.names(RECORD)) == ["c1.0.0", "c1.0.0.other"]
     assert {r.record_id for r in mgr.inside.analyses.results.values() if r.analysed} == {
         "c1.0.0", "c1.0.0.other",

@@ -7,7 +7,7 @@ from io import StringIO
 import pytest
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
-from module_world import WB, WT, ok, said, start
+from module_world import WB, WT, apply_plan, said, settled, start
 from test_ceph_view import Maps, bucket
 from test_goldens import LOOKS, LOOKS_NOW_AND_THEN
 from test_metrics import LINE
@@ -69,12 +69,9 @@ def a_cluster(name):
         probe.latency_ns = {WB: 20_000_000, WT: 4_000_000}
     mgr.report_all()
     start(mgr)
-    mgr.settle()
-    mgr.report_all()
-    ok(mgr.command("plan"))
-    ok(mgr.command("apply", plan_id="p1"))
-    mgr.settle()
-    mgr.report_all()
+    settled(mgr)
+    apply_plan(mgr)
+    settled(mgr)
     return mgr
 
 

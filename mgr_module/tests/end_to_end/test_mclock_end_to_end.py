@@ -1,6 +1,5 @@
 """`ceph wcache mclock ...` from forecast to rollback, over failovers and failures."""
 
-import json
 import math
 from dataclasses import replace
 
@@ -8,11 +7,23 @@ import pytest
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
 from mgr_fakes.probe import FakeProbe
+from module_world import (
+    apply_plan,
+    codes,
+    ok,
+    refused,
+    said,
+    settled,
+    start,
+    taken_over,
+    unwrapped,
+)
 from wcache.core.loads import CAPACITY_CALL_BYTES as CALL_BYTES
-from wcache.core.model import CacheMode, FindingCode
+from wcache.core.model import CacheMode
 from wcache.core.record import Precondition
 
 BACK, THROUGH = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
+STALE = "WCACHE_MCLOCK_STALE"
 HDD = "osd_mclock_max_capacity_iops_hdd"
 
 
@@ -23,14 +34,8 @@ def mgr():
     found.report_all()
     found.config.kept[("osd.0", HDD)] = "120.500000"
     found.step()
-    return found
-
-
-def asked(mgr, prefix, **arguments):
-    code, out, error = mgr.command(prefix, format="json", **arguments)
-    assert code == 0, error
-    assert mgr.exceptions == []
-    return json.loads(out)
+    yield found
+    assert found.exceptions == []
 
 
 def not_begun(mgr, **arguments):
@@ -38,40 +43,20 @@ def not_begun(mgr, **arguments):
     return refused(mgr, "campaign start", loads="capacity", **arguments)
 
 
-def refused(mgr, prefix, **arguments):
-    code, out, error = mgr.command(prefix, **arguments)
-    assert code != 0, out
-    assert "\n" not in error
-    return error
-
-
-def begin(mgr, **arguments):
-    """Begin to measure capacities; returns the campaign's id."""
-    asked_for = {"loads": "capacity", "accept_cost": True, **arguments}
-    return asked(mgr, "campaign start", **asked_for)["campaign_id"]
-
-
 def campaign(mgr):
     """The newest campaign, and why its runs ended."""
-    found = asked(mgr, "campaign ls")["campaigns"][-1]
-    shown = asked(mgr, "campaign show", campaign_id=found["campaign_id"])
+    found = said(mgr, "campaign ls")["campaigns"][-1]
+    shown = said(mgr, "campaign show", campaign_id=found["campaign_id"])
     return {**shown, "reason": " ".join(run["reason"] for run in shown["run_list"])}
 
 
 def plan(mgr):
     """The newest plan."""
-    return asked(mgr, "plan ls")["plans"][-1]
-
-
-def apply(mgr):
-    """Plan what is recommended and apply it; returns the plan."""
-    planned = asked(mgr, "plan", knob="mclock")
-    asked(mgr, "apply", plan_id=planned["plan_id"])
-    return planned
+    return said(mgr, "plan ls")["plans"][-1]
 
 
 def measure(mgr, **arguments):
-    begin(mgr, **arguments)
+    start(mgr, "capacity", **arguments)
     mgr.settle()
 
 
@@ -87,28 +72,24 @@ def switch(mgr, mode, *hostnames):
     mgr.report_all()
 
 
-def codes(mgr):
-    return [f["code"] for f in json.loads(mgr.command("status", format="json")[1])["findings"]]
-
-
 def test_the_cost_is_forecast_and_needs_consent(mgr):
-    cost = asked(mgr, "campaign start", dry_run=True, loads="capacity", calls=5)["forecast"]
+    cost = said(mgr, "campaign start", dry_run=True, loads="capacity", calls=5)["forecast"]
     assert cost["bench_calls"] == 15
     assert cost["bytes_written"] == 15 * CALL_BYTES
-    said = not_begun(mgr, calls=5)
-    assert "6.0 GiB in 15 bench calls" in said
-    assert "--accept-cost" in said
+    told = not_begun(mgr, calls=5)
+    assert "6.0 GiB in 15 bench calls" in told
+    assert "--accept-cost" in told
     assert mgr.bench.calls == []
 
 
 def test_osds_that_are_not_well_are_passed_over_and_those_that_move_data_come_last(mgr):
     mgr.step(61.0)  # from now on the mgr knows of its PGs
     mgr.view.state = replace(mgr.view.state, ill={0: "is near full"}, busy=frozenset([1]))
-    cost = asked(
+    cost = said(
         mgr, "campaign start", dry_run=True, loads="capacity", drives_per_model=2
     )["forecast"]
     assert "1 OSD passed over, each is near full: osd.0" in cost["skipped"]
-    begin(mgr, drives_per_model=2)
+    start(mgr, "capacity", drives_per_model=2)
     assert [one.spec.osd_ids for one in mgr.inside.runs.values()] == [{2}, {3}]
     mgr.step()
     mgr.view.state = replace(mgr.view.state, ill={2: "is near full"})
@@ -124,7 +105,7 @@ def test_osds_that_are_not_well_are_passed_over_and_those_that_move_data_come_la
 def test_an_osd_that_may_get_data_is_benched_last(mgr):
     mgr.view.state = replace(
         mgr.view.state, missed=(Precondition.NO_RECOVERY,), gets_data=lambda osd_id: osd_id == 0)
-    told = asked(mgr, "campaign start", dry_run=True, loads="capacity", drives_per_model=2)
+    told = said(mgr, "campaign start", dry_run=True, loads="capacity", drives_per_model=2)
     assert told["clients"].startswith("clients of osd.1, osd.2 wait ")
 
 
@@ -133,7 +114,7 @@ def test_pgs_that_move_elsewhere_keep_no_capacity_from_being_measured(mgr):
         Precondition.PGS_CLEAN, Precondition.NO_RECOVERY, Precondition.NO_SLOW_OPS))
     measure(mgr, calls=4)
     assert campaign(mgr)["status"] == "done"
-    assert [row["forced"] for row in asked(mgr, "mclock show")["measured"]] == [False] * 3
+    assert [row["forced"] for row in said(mgr, "mclock show")["measured"]] == [False] * 3
     mgr.view.state = replace(
         mgr.view.state, missed=(Precondition.CLUSTER_HEALTHY,), sick=("flag pause is set",))
     assert "flag pause is set" in not_begun(mgr, accept_cost=True)
@@ -142,12 +123,12 @@ def test_pgs_that_move_elsewhere_keep_no_capacity_from_being_measured(mgr):
 def test_measure_recommend_apply_and_roll_back(mgr):
     mgr.osd_iops = lambda osd_id, call: 300.0 + osd_id + call
     measure(mgr)
-    shown = asked(mgr, "mclock show")
+    shown = said(mgr, "mclock show")
     assert [row["osd_id"] for row in shown["measured"]] == [0, 1, 2]
     assert all(row["setting"] == "write back" for row in shown["measured"])
     assert all(row["iops_low"] < row["iops"] < row["iops_high"] for row in shown["measured"])
     assert campaign(mgr)["bytes_written"] == 12 * CALL_BYTES
-    (advice,) = asked(mgr, "mclock show")["classes"]
+    (advice,) = said(mgr, "mclock show")["classes"]
     value = round(math.exp(sum(
         math.log(300.0 + o + c) for o in range(3) for c in range(4)) / 12))
     assert advice["shadowing"] == ["osd.0"]
@@ -155,16 +136,17 @@ def test_measure_recommend_apply_and_roll_back(mgr):
         f"ceph config set osd/class:hdd {HDD} {value}", f"ceph config rm osd.0 {HDD}"]
     assert mgr.config.writes == []
 
-    planned = apply(mgr)
+    planned = said(mgr, "plan", knob="mclock")
+    ok(mgr.command("apply", plan_id=planned["plan_id"]))
     assert [line for row in planned["changes"] for line in row["manual"]] == advice["commands"]
     mgr.step()
     assert mgr.config.writes == advice["commands"]
     assert mgr.config.kept == {("osd/class:hdd", HDD): f"{value}.000000"}
     assert plan(mgr)["status"] == "done"
-    assert asked(mgr, "plan", knob="mclock")["changes"] == []
-    assert asked(mgr, "mclock show")["classes"][0]["commands"] == []
+    assert said(mgr, "plan", knob="mclock")["changes"] == []
+    assert said(mgr, "mclock show")["classes"][0]["commands"] == []
 
-    assert asked(mgr, "rollback")["changed"] is True
+    assert said(mgr, "rollback")["changed"] is True
     mgr.step()
     assert mgr.config.kept == {("osd.0", HDD): "120.500000"}
     assert plan(mgr)["status"] == "rolled back"
@@ -174,15 +156,15 @@ def test_measure_recommend_apply_and_roll_back(mgr):
 
 
 def test_a_change_of_mode_makes_a_stored_value_stale_until_it_is_measured_again(mgr):
-    assert FindingCode.MCLOCK_STALE.value not in codes(mgr)
+    assert STALE not in codes(mgr)
     switch(mgr, THROUGH, "h0")
     mgr.step(31.0)
-    assert FindingCode.MCLOCK_STALE.value in codes(mgr)
-    told = " ".join(mgr.command("status")[1].split())
+    assert STALE in codes(mgr)
+    told = unwrapped(mgr.command("status")[1])
     assert "osd.0 was stored while the drives were in write back" in told
     switch(mgr, BACK, "h0")
     mgr.step(31.0)
-    assert FindingCode.MCLOCK_STALE.value not in codes(mgr)
+    assert STALE not in codes(mgr)
 
 
 def test_an_expansion_makes_a_value_stale_for_the_new_osd_and_says_what_to_type(mgr):
@@ -192,50 +174,49 @@ def test_an_expansion_makes_a_value_stale_for_the_new_osd_and_says_what_to_type(
     mgr.config.kept[("osd/class:hdd", HDD)] = "310.000000"
     mgr.step(61.0)
     mgr.step()
-    assert FindingCode.MCLOCK_STALE.value not in codes(mgr)
+    assert STALE not in codes(mgr)
     mgr.probes["h9"] = FakeProbe(mgr.send, "h9", (make.drive("sda", 9),))
     osds = (*mgr.view.state.osds.values(), make.osd(9, "h9"))
     mgr.view.state = make.cluster(osds)
     mgr.report_all()
     mgr.step(61.0)
-    assert FindingCode.MCLOCK_STALE.value in codes(mgr)
-    said = " ".join(mgr.command("status")[1].split())
-    assert "osd/class:hdd for osd.9 was stored while the drives were in write through" in said
-    assert "ceph wcache campaign start --loads=capacity --scope=class:hdd --accept-cost" in said
+    assert STALE in codes(mgr)
+    told = unwrapped(mgr.command("status")[1])
+    assert "osd/class:hdd for osd.9 was stored while the drives were in write through" in told
+    assert "ceph wcache campaign start --loads=capacity --scope=class:hdd --accept-cost" in told
 
 
 def test_what_was_seen_of_a_value_outlives_the_mgr(mgr):
-    mgr.restart()
-    mgr.report_all()
+    taken_over(mgr)
     mgr.step()
     switch(mgr, THROUGH, "h0")
     mgr.step(31.0)
-    assert FindingCode.MCLOCK_STALE.value in codes(mgr)
+    assert STALE in codes(mgr)
 
 
 def test_a_measurement_in_a_mode_that_is_gone_is_not_recommended(mgr):
     measure(mgr)
     switch(mgr, THROUGH, "h0", "h1", "h2", "h3")
-    (advice,) = asked(mgr, "mclock show")["classes"]
+    (advice,) = said(mgr, "mclock show")["classes"]
     assert advice["commands"] == []
     assert "osd.0 was measured in write back" in " ".join(advice["warnings"])
-    assert "no measurement is still valid" in str(asked(mgr, "plan", knob="mclock")["left_alone"])
+    assert "no measurement is still valid" in str(said(mgr, "plan", knob="mclock")["left_alone"])
 
 
 def test_a_mode_that_changes_during_the_calls_ends_the_measurement(mgr):
-    begin(mgr)
+    start(mgr, "capacity")
     mgr.step()
     mgr.bench.iops = lambda osd_id, call: switch(mgr, THROUGH, "h0") or 300.0
     mgr.settle()
+    shown = said(mgr, "mclock show")
     ended = campaign(mgr)
     assert (ended["status"], ended["runs_aborted"]) == ("aborted", 1)
     assert "went from write back to write through meanwhile" in ended["reason"]
-    shown = asked(mgr, "mclock show")
     assert [row["osd_id"] for row in shown["measured"]] == [1, 2]  # of these it is known
 
 
 def test_a_failover_goes_on_with_the_osd_that_is_missing_and_repeats_none(mgr):
-    begin(mgr)
+    start(mgr, "capacity")
     while not mgr.mclock.measured:
         mgr.step()
     made = list(mgr.bench.calls)
@@ -248,10 +229,8 @@ def test_a_failover_goes_on_with_the_osd_that_is_missing_and_repeats_none(mgr):
 
 
 def test_nothing_is_toggled_while_osds_are_benched_and_the_other_way_round(mgr):
-    begin(mgr)
-    code, _, error = mgr.command("campaign start", accept_cost=True)
-    assert code != 0
-    assert "campaign c1 is not over yet" in error
+    start(mgr, "capacity")
+    assert "campaign c1 is not over yet" in refused(mgr, "campaign start", accept_cost=True)
     assert "campaign c1 is not over yet" in not_begun(mgr, accept_cost=True)
     assert "measuring: mclock measurement c1" in mgr.command("status")[1]
     ((message, fraction),) = mgr.views.under_way().values()
@@ -275,36 +254,36 @@ def test_freeze_a_sick_cluster_and_an_admin_end_it_and_the_next_starts(mgr):
         mgr.now_s += 10.0
 
     def stopped():
-        assert asked(mgr, "campaign stop", campaign_id=f"c{number}")["changed"] is True
+        assert said(mgr, "campaign stop", campaign_id=f"c{number}")["changed"] is True
 
     mgr.step(61.0)  # from now on the mgr knows of its PGs
-    for number, (trouble, said) in enumerate(
+    for number, (trouble, why) in enumerate(
         [(frozen, "frozen"), (sick, "no longer met"), (stopped, "stopped by an admin")], 1
     ):
         mgr.command("freeze", thaw=True)
         mgr.view.state = make.cluster(mgr.view.state.osds.values())
-        assert begin(mgr) == f"c{number}"
+        assert start(mgr, "capacity") == f"c{number}"
         mgr.step()
         trouble()
         mgr.engine.tick()
         mgr.engine.tick()  # those that wait end as well
         shown = campaign(mgr)
         assert shown["status"] == "aborted"
-        assert said in shown["reason"]
+        assert why in shown["reason"]
         assert mgr.inside.reserved == ()
         assert mgr.loads.waiting == {}
 
 
 @pytest.mark.parametrize("run_known", [True, False])
 def test_a_host_is_left_alone_before_the_bench_call_that_was_stopped_has_ended(mgr, run_known):
-    begin(mgr)
+    start(mgr, "capacity")
     while not mgr.loads.waiting:
         mgr.now_s += 0.3
         for probe in mgr.probes.values():
             probe.turn()
         mgr.engine.tick()
     ends = mgr.loads.ends_late()
-    asked(mgr, "campaign stop", campaign_id="c1")
+    said(mgr, "campaign stop", campaign_id="c1")
     mgr.engine.tick()
     shown = campaign(mgr)
     assert shown["status"] == "aborted"
@@ -319,7 +298,7 @@ def test_a_host_is_left_alone_before_the_bench_call_that_was_stopped_has_ended(m
         "itself")
 
     def left_out(**arguments):
-        told = asked(mgr, "campaign start", dry_run=True, **arguments)
+        told = said(mgr, "campaign start", dry_run=True, **arguments)
         return [line for line in told["forecast"]["skipped"] if line.endswith(alone)]
 
     assert left_out(**capacity) == [f"osd.{osd_id}{alone}"]
@@ -334,7 +313,7 @@ def test_an_osd_that_refuses_and_a_silent_probe_end_it_with_the_reason(mgr):
     measure(mgr)
     assert mgr.bench.error in campaign(mgr)["reason"]
     mgr.probes.clear()
-    begin(mgr)
+    start(mgr, "capacity")
     mgr.step()
     mgr.step(121.0)
     assert "has not responded" in campaign(mgr)["reason"]
@@ -343,118 +322,47 @@ def test_an_osd_that_refuses_and_a_silent_probe_end_it_with_the_reason(mgr):
 def test_where_mclock_does_not_schedule_nothing_is_benched_and_it_says_so(mgr):
     mgr.compiled_queue = "wpq"
     assert "schedules by wpq, not by mClock" in not_begun(mgr, accept_cost=True)
-    assert asked(mgr, "mclock show")["other_schedulers"] == ["wpq"]
+    assert said(mgr, "mclock show")["other_schedulers"] == ["wpq"]
     assert "schedule by wpq" in mgr.command("mclock show")[1]
     mgr.config.kept[("osd", "osd_op_queue")] = "mclock_scheduler"
     mgr.step()
     mgr.step()
-    assert asked(mgr, "campaign start", dry_run=True, loads="capacity")["forecast"]["drives"] == 3
-
-
-def test_a_value_that_somebody_changed_since_is_not_overwritten(mgr):
-    measure(mgr)
-    mgr.config.kept[("osd.0", HDD)] = "200.000000"  # not read yet
-    apply(mgr)
-    mgr.step()
-    assert plan(mgr)["status"] == "stopped"
-    assert "osd.0 was changed since" in plan(mgr)["reason"]
-    assert mgr.config.writes == []
+    assert said(mgr, "campaign start", dry_run=True, loads="capacity")["forecast"]["drives"] == 3
 
 
 def test_a_rollback_leaves_alone_what_others_changed_meanwhile(mgr):
     measure(mgr)
-    apply(mgr)
+    apply_plan(mgr, knob="mclock")
     mgr.step()
     mgr.config.kept[("osd/class:hdd", HDD)] = "250.000000"
-    asked(mgr, "rollback")
+    said(mgr, "rollback")
     mgr.step()
     assert mgr.config.kept == {
         ("osd/class:hdd", HDD): "250.000000", ("osd.0", HDD): "120.500000"}
     assert "osd/class:hdd" in plan(mgr)["reason"]
 
 
-def test_mons_that_refuse_halfway_stop_it_and_what_was_done_can_be_taken_back(mgr):
-    measure(mgr)
-    mgr.config.fails = lambda who: who == "osd.0"
-    apply(mgr)
-    mgr.step()
-    assert plan(mgr)["status"] == "stopped"
-    assert ("osd/class:hdd", HDD) in mgr.config.kept
-    mgr.config.fails = lambda who: False
-    asked(mgr, "rollback")
-    mgr.step()
-    assert mgr.config.kept == {("osd.0", HDD): "120.500000"}
-
-
-def test_a_failover_between_two_changes_makes_the_rest_and_keeps_the_way_back(mgr):
-    measure(mgr)
-    apply(mgr)
-    mgr.config.down = True
-    mgr.step()
-    mgr.config.down = False
-    mgr.restart()
-    mgr.report_all()
-    mgr.step()
-    assert plan(mgr)["status"] == "done"
-    asked(mgr, "rollback")
-    mgr.step()
-    assert mgr.config.kept == {("osd.0", HDD): "120.500000"}
-
-
-def test_a_frozen_cluster_changes_no_settings(mgr):
-    measure(mgr)
-    mgr.command("freeze")
-    plan_id = asked(mgr, "plan", knob="mclock")["plan_id"]
-    assert "frozen" in refused(mgr, "apply", plan_id=plan_id)
-    assert "frozen" in not_begun(mgr, accept_cost=True)
-
-
 @pytest.mark.slow
 def test_a_plan_and_the_recommendation_name_the_keys_that_will_be_stale(mgr):
-    mgr.command("campaign start", loads="depth1", accept_cost=True)
+    start(mgr)
     mgr.settle()
-    (row,) = json.loads(mgr.command("recommend", format="json")[1])["recommendations"]
+    (row,) = said(mgr, "recommend")["recommendations"]
     assert row["mode"] == "write through"
     assert row["stale_keys"] == [f"osd.0 {HDD}"]
     assert "campaign start --loads=capacity" in mgr.command("recommend")[1]
-    plan = json.loads(mgr.command("plan", format="json")[1])
+    plan = said(mgr, "plan")
     assert plan["stale_keys"] == [f"osd.0 {HDD}"]
     assert f"osd.0 {HDD}" in mgr.command("plan show", plan_id=plan["plan_id"])[1]
 
     def keys():
-        shown = json.loads(mgr.command("plan show", plan_id=plan["plan_id"], format="json")[1])
-        (row,) = json.loads(mgr.command("recommend", format="json")[1])["recommendations"]
+        shown = said(mgr, "plan show", plan_id=plan["plan_id"])
+        (row,) = said(mgr, "recommend")["recommendations"]
         return [shown["stale_keys"], row["stale_keys"]]
 
     mgr.command("apply", plan_id=plan["plan_id"])
-    mgr.settle()
-    mgr.report_all()
+    settled(mgr)
     assert keys() == [[f"osd.0 {HDD}"]] * 2
     mgr.config.kept[("osd.0", HDD)] = "299.000000"  # measured anew, by whomever
     mgr.step(61.0)
     mgr.step()
     assert keys() == [[], []]
-
-
-@pytest.mark.parametrize("dry_run", [True, False])
-@pytest.mark.parametrize(("arguments", "said"), [
-    ({"scope": "moon"}, "scope 'moon' is not known"),
-    ({"scope": "class:nvme"}, "no OSD is in scope class:nvme"),
-    ({"calls": 2}, "--calls must be a whole number from 3 to 20"),
-    ({"drives_per_model": 0}, "--drives-per-model must be"),
-])
-def test_a_bad_argument_gets_one_clear_line(mgr, arguments, said, dry_run):
-    asked = {"loads": "capacity", "dry_run": dry_run, **arguments}
-    assert said in refused(mgr, "campaign start", **asked)
-
-
-def test_it_has_text_with_and_without_measurements(mgr):
-    before = mgr.command("mclock show")
-    measure(mgr)
-    apply(mgr)
-    mgr.step()
-    after = mgr.command("mclock show")
-    assert before[0] == after[0] == 0
-    assert "next: ceph wcache campaign" in before[1]
-    assert "None" not in before[1] + after[1]
-    assert mgr.exceptions == []

@@ -6,9 +6,8 @@ from dataclasses import replace
 import pytest
 from gate_world import GateMgr
 from mgr_fakes import builders as make
-from module_world import ok, said, start
+from module_world import ok, refused, said, settled, start, taken_over
 from test_auto import expand
-from test_commands_do_what_they_say import refused
 from wcache.core.change.rollout_base import Phase
 from wcache.core.events import ClusterSeen
 from wcache.core.model import DriveModel
@@ -26,8 +25,7 @@ def a_mgr(hosts=ONE_DRIVE_EACH, **options):
     mgr = GateMgr(*hosts, **options)
     mgr.report_all()
     start(mgr)
-    mgr.settle()
-    mgr.report_all()
+    settled(mgr)
     return mgr
 
 
@@ -335,8 +333,7 @@ def test_auto_makes_no_plan_that_could_not_begin_beside_so_many_paused_ones():
     mgr = a_mgr(auto_quiet_s=0.0)
     plans = [paused(mgr, host) for host in range(OPEN_PLANS_MAX)]
     ok(mgr.command("auto", mode="apply"))
-    for _ in range(4):
-        mgr.step(400.0)
+    mgr.steps(4, 400.0)
     assert [*mgr.inside.rollouts] == plans
     told = said(mgr, "auto status")
     assert told["waiting"].startswith(f"{OPEN_PLANS_MAX} plans are not over")
@@ -355,8 +352,7 @@ def test_two_plans_go_on_after_a_restart_of_the_mgr(phase):
     first = applied(mgr, 0, 1)
     second = applied(mgr, 2, 3)
     until(mgr, lambda: mgr.inside.rollouts[second].phase is phase)
-    mgr.restart()
-    mgr.report_all()
+    taken_over(mgr)
     done(mgr, first, second)
     assert mgr.changed == {0, 1, 2, 3}
 

@@ -6,20 +6,18 @@ from dataclasses import replace
 import pytest
 from gate_world import COMMIT_US, HOSTS, a_gate_mgr, begun, shown
 from mgr_fakes import builders as make
-from module_world import WB, fine, ok, said
-from test_commands_do_what_they_say import refused
-from wcache.core import codec
+from module_world import WB, fine, ok, refused, said, taken_over
 from wcache.core.change.change import Change, ChangeStatus
 from wcache.core.change.gate.gate_state import GateStep
 from wcache.core.change.gate.judge import BLOCKS_AGAIN, BLOCKS_BEFORE, LOOKS, LOOKS_BEFORE
 from wcache.core.change.rollout_base import Phase
-from wcache.core.change.rollout_state import Rollout
 from wcache.core.config_database import ConfigEdit
 from wcache.core.record import Precondition
 from wcache.core.setting.config_setting import ConfigSetting
 
+pytestmark = pytest.mark.slow
 
-@pytest.mark.slow
+
 def test_waves_are_the_canary_then_its_host_then_one_failure_domain_after_another():
     mgr = a_gate_mgr()
     plan = said(mgr, "plan")
@@ -31,7 +29,6 @@ def test_waves_are_the_canary_then_its_host_then_one_failure_domain_after_anothe
         f"h{h}" for h in range(HOSTS) for _ in range(2)]
 
 
-@pytest.mark.slow
 def test_a_rollout_that_helps_changes_all_and_judges_each_step_beside_unchanged_osds():
     mgr = begun()
     assert mgr.end() == "done"
@@ -57,7 +54,6 @@ EIGHT_DRIVES_EACH = tuple(
 )
 
 
-@pytest.mark.slow
 def test_what_is_measured_while_steps_are_judged_is_the_before_of_later_ones():
     mgr = begun(hosts=EIGHT_DRIVES_EACH)
     befores = []
@@ -73,7 +69,6 @@ def test_what_is_measured_while_steps_are_judged_is_the_before_of_later_ones():
     assert controls[:3] == [(23, 15, 7, 22, 14, 6)] * 3
 
 
-@pytest.mark.slow
 def test_what_reaches_other_osds_than_it_is_judged_on_leaves_no_before_for_later_steps():
     mgr = begun(hosts=EIGHT_DRIVES_EACH)
     mgr.go(lambda: sum(item.drives for item in mgr.plan.evidence) == 3)
@@ -89,7 +84,6 @@ def test_what_reaches_other_osds_than_it_is_judged_on_leaves_no_before_for_later
     assert machine._seen == []
 
 
-@pytest.mark.slow
 def test_what_was_measured_before_a_wait_is_not_the_before_of_a_step_after_it():
     mgr = begun(hosts=EIGHT_DRIVES_EACH)
     mgr.go(lambda: sum(item.drives for item in mgr.plan.evidence) == 3)
@@ -107,7 +101,6 @@ def test_what_was_measured_before_a_wait_is_not_the_before_of_a_step_after_it():
     assert mgr.plan.status.value == "done"
 
 
-@pytest.mark.slow
 def test_what_is_of_another_kind_than_what_was_judged_gets_all_blocks_after_a_wait():
     mgr = begun(hosts=EIGHT_DRIVES_EACH)
     mgr.go(lambda: sum(item.drives for item in mgr.plan.evidence) == 3)
@@ -122,7 +115,6 @@ def test_what_is_of_another_kind_than_what_was_judged_gets_all_blocks_after_a_wa
     assert replace(gate, canary_block_s=60.0).before_max(True, 0) == BLOCKS_BEFORE
 
 
-@pytest.mark.slow
 def test_steps_grow_with_what_is_proven_inside_one_failure_domain_and_within_ok_to_stop():
     mgr = begun(hosts=EIGHT_DRIVES_EACH)
     assert mgr.end() == "done"
@@ -140,7 +132,6 @@ def test_steps_grow_with_what_is_proven_inside_one_failure_domain_and_within_ok_
     assert max(map(len, made)) == 3
 
 
-@pytest.mark.slow
 def test_a_kind_that_was_never_judged_begins_small_again():
     mgr = begun(hosts=EIGHT_DRIVES_EACH)
     mgr.go(lambda: sum(item.drives for item in mgr.plan.evidence) == 16)
@@ -155,50 +146,21 @@ def test_a_kind_that_was_never_judged_begins_small_again():
     assert machine._candidates() == (16, 17)
 
 
-@pytest.mark.slow
 def test_a_mgr_that_takes_over_knows_what_is_proven_and_how_often_it_has_looked():
     mgr = begun(hosts=EIGHT_DRIVES_EACH)
     mgr.go(lambda: sum(item.drives for item in mgr.plan.evidence) == 3)
     evidence, looks = mgr.plan.evidence, mgr.plan.looks
-    mgr.restart()
-    mgr.report_all()
+    taken_over(mgr)
     assert (mgr.plan.evidence, mgr.plan.looks) == (evidence, looks)
     mgr.go(lambda: len(mgr.plan.step.indices) == 3)
 
 
-@pytest.mark.slow
-def test_a_plan_of_an_older_version_goes_on_and_begins_small():
-    mgr = begun(hosts=EIGHT_DRIVES_EACH)
-    mgr.go(lambda: sum(item.drives for item in mgr.plan.evidence) == 8 and mgr.plan.step.before)
-    old = codec.to_plain(mgr.plan)
-    for name in ("evidence", "looks"):
-        del old[name]
-    del (old["step"]["judgement"] or {"together": 0})["together"]
-    loaded = codec.decode(Rollout, old, "rollout")
-    machine = mgr.inside.rollouts["p1"]
-    machine.rollout = replace(loaded, step=GateStep())
-    machine._go_on()
-    assert len(machine._candidates()) == 2
-
-
-@pytest.mark.slow
-def test_a_canary_that_is_worse_under_its_load_goes_back_and_nothing_else_is_touched():
+def test_a_canary_that_is_worse_goes_back_alone_and_recommend_shows_what_would_settle_it():
     mgr = begun()
     mgr.factor = 1.5
     seen = set()
     mgr.go(lambda: seen.update(mgr.changed) or mgr.plan.status.value == "rolled back")
-    assert seen == {0}
-    assert mgr.changed == set()
-    assert "worse" in mgr.plan.reason
-    assert "rolled back" in ok(mgr.command("plan ls"))
-    fine(mgr)
-
-
-@pytest.mark.slow
-def test_recommend_shows_that_a_drive_model_went_back_and_what_would_settle_it():
-    mgr = begun()
-    mgr.factor = 1.5
-    mgr.go(lambda: mgr.plan.status.value == "rolled back")
+    assert (seen, mgr.changed) == ({0}, set())
     mgr.report_all()
     (row,) = said(mgr, "recommend")["recommendations"]
     assert (row["mode"], row["to_change"]) == ("write through", 2 * HOSTS)
@@ -209,8 +171,7 @@ def test_recommend_shows_that_a_drive_model_went_back_and_what_would_settle_it()
     assert "went back: plan p1 put drives of this model into write through" in text
     by_traffic = "ceph wcache campaign start --loads=traffic --dry-run  # while clients write"
     assert text.splitlines()[-1] == f"next: {by_traffic}"
-    mgr.restart()
-    mgr.report_all()
+    taken_over(mgr)
     assert said(mgr, "recommend")["recommendations"][0]["went_back"] == mark
     # a later plan that stays answers it
     mgr.factor = 0.5
@@ -222,7 +183,6 @@ def test_recommend_shows_that_a_drive_model_went_back_and_what_would_settle_it()
     assert "to change these drives: `ceph wcache plan`" in ok(mgr.command("recommend"))
 
 
-@pytest.mark.slow
 def test_what_an_admin_takes_back_is_no_mark_of_its_drive_model():
     mgr = begun(plan={"scope": "osd.0"})
     assert mgr.end() == "done"
@@ -232,7 +192,6 @@ def test_what_an_admin_takes_back_is_no_mark_of_its_drive_model():
     assert said(mgr, "recommend")["recommendations"][0]["went_back"] is None
 
 
-@pytest.mark.slow
 def test_a_later_wave_that_is_worse_goes_back_alone_and_the_rollout_stops():
     mgr = begun()
     mgr.go(lambda: mgr.plan.step.indices == (2, 3) and mgr.plan.step.before)
@@ -243,7 +202,6 @@ def test_a_later_wave_that_is_worse_goes_back_alone_and_the_rollout_stops():
     assert statuses[:4] == [ChangeStatus.APPLIED] * 2 + [ChangeStatus.ROLLED_BACK] * 2
 
 
-@pytest.mark.slow
 def test_a_neighbours_load_that_rises_meanwhile_does_not_fool_the_gate():
     mgr = begun()
     mgr.factor = 1.0
@@ -255,7 +213,6 @@ def test_a_neighbours_load_that_rises_meanwhile_does_not_fool_the_gate():
     assert any(text.startswith("step judged no worse") for text in log)
 
 
-@pytest.mark.slow
 def test_no_load_pauses_before_anything_is_changed_and_says_what_would_settle_it():
     mgr = a_gate_mgr()
     said(mgr, "plan")
@@ -274,7 +231,6 @@ def test_no_load_pauses_before_anything_is_changed_and_says_what_would_settle_it
     assert mgr.changed == set(range(2 * HOSTS))
 
 
-@pytest.mark.slow
 def test_undecided_pauses_keeps_what_is_made_and_persists_nothing():
     mgr = begun(apply={"persist": True})
     mgr.factor, mgr.noise = 1.0, 1.0
@@ -284,8 +240,7 @@ def test_undecided_pauses_keeps_what_is_made_and_persists_nothing():
     assert not mgr.plan.changes[0].lasts
     assert "it would be settled by" in mgr.plan.reason
     assert "undecided" in ok(mgr.command("rollout show", plan_id="p1"))
-    for _ in range(50):
-        mgr.step(60.0)
+    mgr.steps(50, 60.0)
     assert mgr.changed == {0}
     ok(mgr.command("rollout resume", plan_id="p1", override="gate_decided"))
     mgr.go(lambda: mgr.plan.changes[0].status is ChangeStatus.APPLIED)
@@ -293,7 +248,6 @@ def test_undecided_pauses_keeps_what_is_made_and_persists_nothing():
     assert Precondition.GATE_DECIDED in mgr.plan.forced
 
 
-@pytest.mark.slow
 def test_what_is_judged_well_is_persisted_only_then_and_only_with_consent():
     mgr = begun(apply={"persist": True})
     mgr.go(lambda: mgr.plan.changes[0].status is ChangeStatus.MADE)
@@ -305,31 +259,25 @@ def test_what_is_judged_well_is_persisted_only_then_and_only_with_consent():
     assert mgr.changed == set()
 
 
-@pytest.mark.slow
-def test_an_osd_past_the_latency_limit_ends_its_step_at_the_next_look():
-    mgr = begun()
-    mgr.go(lambda: mgr.plan.changes[0].status is ChangeStatus.MADE)
-    mgr.neighbour = lambda osd_id: 500.0 if osd_id == 0 else 1.0
-    mgr.go(lambda: mgr.plan.status.value == "rolled back", steps=12)
-    assert "past the limit" in mgr.plan.reason
-    assert mgr.changed == set()
-    assert mgr.plan.worse.indices == (0,)
-
-
-@pytest.mark.slow
-def test_an_osd_that_goes_silent_takes_its_step_back_and_says_nothing_of_its_drive_model():
+@pytest.mark.parametrize(("silent", "worse"), [(False, (0,)), (True, ())])
+def test_an_osd_past_the_limit_ends_its_step_and_one_that_is_silent_says_nothing_of_its_model(
+    silent, worse
+):
     mgr = begun()
     mgr.go(lambda: mgr.plan.changes[0].status is ChangeStatus.MADE and mgr.blocks.waiting)
-    ((token, (_, _, on_end)),) = mgr.blocks.waiting.items()
-    mgr.blocks.cancel(token)
-    on_end("osd.0 has not answered for 4000 ms", True, True)
+    if silent:
+        ((token, (_, _, on_end)),) = mgr.blocks.waiting.items()
+        mgr.blocks.cancel(token)
+        on_end("osd.0 has not answered for 4000 ms", True, True)
+    else:
+        mgr.neighbour = lambda osd_id: 500.0 if osd_id == 0 else 1.0
     mgr.go(lambda: mgr.plan.status.value == "rolled back", steps=12)
+    assert ("past the limit" in mgr.plan.reason) is not silent
     assert mgr.changed == set()
-    assert mgr.plan.undone
-    assert mgr.plan.worse.indices == ()
+    assert mgr.plan.worse.indices == worse
+    assert mgr.plan.undone is silent
 
 
-@pytest.mark.slow
 def test_what_was_judged_and_is_not_there_any_more_goes_back_and_is_never_called_applied():
     mgr = begun()
     mgr.go(lambda: shown(mgr)["step"]["phase"] == "blocks after")
@@ -343,7 +291,6 @@ def test_what_was_judged_and_is_not_there_any_more_goes_back_and_is_never_called
     fine(mgr)
 
 
-@pytest.mark.slow
 def test_a_rollout_pauses_when_its_budget_of_harm_is_spent_and_resume_allows_as_much_again():
     mgr = a_gate_mgr(hosts=EIGHT_DRIVES_EACH, rollout_harm_max_s=5.0)
     ok(mgr.command("plan"))
@@ -361,7 +308,6 @@ def test_a_rollout_pauses_when_its_budget_of_harm_is_spent_and_resume_allows_as_
     mgr.go(lambda: len(mgr.changed) > before)
 
 
-@pytest.mark.slow
 def test_a_pause_for_another_reason_gives_back_nothing_of_the_budget():
     mgr = a_gate_mgr(hosts=EIGHT_DRIVES_EACH)
     ok(mgr.command("plan"))
@@ -375,7 +321,6 @@ def test_a_pause_for_another_reason_gives_back_nothing_of_the_budget():
     assert mgr.plan.harm.spent_s == spent_s > 0.0
 
 
-@pytest.mark.slow
 def test_noise_and_what_clients_gain_spend_nothing_of_the_budget():
     for factor in (1.0, 0.5):
         mgr = begun(hosts=EIGHT_DRIVES_EACH)
@@ -385,7 +330,6 @@ def test_noise_and_what_clients_gain_spend_nothing_of_the_budget():
         assert sum(host.squares for host in mgr.plan.harm.hosts) > 0.0
 
 
-@pytest.mark.slow
 def test_show_says_when_it_ends_what_steps_say_together_and_why_the_next_is_so_large():
     mgr = begun(hosts=EIGHT_DRIVES_EACH)
     first = shown(mgr)

@@ -2,7 +2,18 @@
 
 import pytest
 from memory_world import GIB, a_mgr, watch
-from module_world import WB, WT, all_modes, fine, ok, said
+from module_world import (
+    WB,
+    WT,
+    all_modes,
+    apply_plan,
+    fine,
+    ok,
+    refused,
+    said,
+    settled,
+    taken_over,
+)
 
 RAM_BYTES = int(7.8 * GIB)
 
@@ -13,8 +24,7 @@ def measured():
         hosts=3, ram_bytes=RAM_BYTES, memory_floor=3 * GIB, canary_wait_s=0.0, memory_step_s=5.0
     )
     said(mgr, "campaign start", loads="depth1", accept_cost=True)
-    mgr.settle()
-    mgr.report_all()
+    settled(mgr)
     watch(mgr)
     return mgr
 
@@ -84,9 +94,7 @@ def test_a_knob_of_which_nothing_is_known_is_named_and_the_other_is_planned():
 
 def test_where_nothing_is_known_of_either_the_plan_is_refused():
     mgr = a_mgr(hosts=3)
-    code, _, error = mgr.command("plan", knob="all")
-    assert code != 0
-    assert "nothing was measured yet" in error
+    assert "nothing was measured yet" in refused(mgr, "plan", knob="all")
 
 
 @pytest.mark.slow
@@ -94,11 +102,9 @@ def test_where_nothing_is_known_of_either_the_plan_is_refused():
 def test_a_mgr_that_is_lost_in_either_half_goes_on_and_all_of_it_goes_back(moment):
     mgr = measured()
     before = dict(mgr.config.kept)
-    plan_id = said(mgr, "plan", knob="all")["plan_id"]
-    ok(mgr.command("apply", plan_id=plan_id))
+    plan_id = apply_plan(mgr, knob="all")
     mgr.steps(moment, 1.0)
-    mgr.restart()
-    mgr.report_all()
+    taken_over(mgr)
     go_on(mgr)
     assert said(mgr, "plan show", plan_id=plan_id)["status"] == "done"
     ok(mgr.command("rollback"))

@@ -3,8 +3,8 @@
 import errno
 
 import pytest
-from module_world import a_mgr, measured, ok, said, start
-from test_commands_do_what_they_say import refused, unconsented
+from module_world import a_mgr, measured, ok, said, start, unconsented
+from test_commands_do_what_they_say import refused
 
 
 def errors(mgr):

@@ -4,8 +4,8 @@ import errno
 
 import pytest
 from gate_world import begun
-from module_world import WB, WT, applied, fine, measured, ok, said
-from test_commands_do_what_they_say import refused, unconsented
+from module_world import WB, WT, applied, fine, measured, ok, said, unconsented
+from test_commands_do_what_they_say import refused
 from test_verdicts_that_fall import fall
 from wcache.core.change.change import ChangeStatus
 

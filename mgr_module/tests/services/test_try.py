@@ -4,8 +4,19 @@ import errno
 from dataclasses import replace
 
 import pytest
-from module_world import WB, a_mgr, all_modes, fine, measured, ok, said, start, with_osds_on
-from test_commands_do_what_they_say import refused, unconsented
+from module_world import (
+    WB,
+    a_mgr,
+    all_modes,
+    fine,
+    measured,
+    ok,
+    said,
+    start,
+    unconsented,
+    with_osds_on,
+)
+from test_commands_do_what_they_say import refused
 from wcache.ceph.view import CephTraffic
 from wcache.core.record import Precondition
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
 from mgr_fakes.probe import FakeProbe
-from module_world import WB, WT, ok
+from module_world import WB, WT, ok, taken_over
 from wcache.core.change.rollout_state import RolloutStatus
 from wcache.core.model import DriveModel
 from wcache.core.record import Precondition
@@ -121,8 +121,7 @@ class AutoWorld:
         mgr = self.mgr
         self.heals_at = self.steps + FAULT_STEPS
         if name == "failover":
-            mgr.restart()
-            mgr.report_all()
+            taken_over(mgr)
         elif name == "kill -9":
             mgr.probes[self.where()].crash()
         elif name == "probe silent":

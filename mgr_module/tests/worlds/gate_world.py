@@ -4,7 +4,7 @@ import random
 
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
-from module_world import WT, ok, said, start
+from module_world import WT, ok, said, settled, start
 
 HOSTS = 5
 COMMIT_US = 10_000.0
@@ -73,8 +73,7 @@ def a_gate_mgr(hosts=TWO_DRIVES_EACH, **options):
     mgr = GateMgr(*hosts, **options)
     mgr.report_all()
     start(mgr)
-    mgr.settle()
-    mgr.report_all()
+    settled(mgr)
     return mgr
 
 

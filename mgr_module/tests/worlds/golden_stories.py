@@ -7,7 +7,7 @@ from memory_world import a_mgr as a_mgr_with_memory
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
 from mgr_fakes.probe import FakeProbe
-from module_world import WB, WT, a_mgr, applied, measured, ok, start
+from module_world import WB, WT, a_mgr, applied, measured, ok, settled, start
 from prior_world import left_over
 from wcache.core import codec
 from wcache.core.host_report import ToggleProof
@@ -56,8 +56,7 @@ def drive_models(say):
     mgr.analysis.findings = [{"code": "WCACHE_FLUSH_TOO_FAST", "detail": "0.01 ms for a disk"}]
     mgr.report_all()
     start(mgr)
-    mgr.settle()
-    mgr.report_all()
+    settled(mgr)
     say(mgr, "status")
     given = {"drive_model": MODEL, "reason": "data sheet, page 3"}
     for dry_run in (True, False, False):
@@ -159,8 +158,7 @@ def rollouts(say):
     mgr = measured()
     ok(mgr.command("plan"))
     ok(mgr.command("apply", plan_id="p1"))
-    for _ in range(12):
-        mgr.step()
+    mgr.steps(12)
     for dry_run in (True, False):
         say(mgr, "rollout pause", plan_id="p1", dry_run=dry_run)
     for _ in range(200):
@@ -171,8 +169,7 @@ def rollouts(say):
     say(mgr, "rollout resume", plan_id="p1", override="nonsense")
     for dry_run in (True, False):
         say(mgr, "rollout resume", plan_id="p1", dry_run=dry_run)
-    for _ in range(3):
-        mgr.step()
+    mgr.steps(3)
     for dry_run in (True, False):
         say(mgr, "rollout abort", plan_id="p1", dry_run=dry_run)
     mgr.settle()
@@ -195,8 +192,7 @@ def memory_trial(say):
             break
     say(mgr, "memory trial show")
     say(mgr, "rollout abort", plan_id="t1")
-    for _ in range(10):
-        mgr.step(10.0)
+    mgr.steps(10, 10.0)
     say(mgr, "memory trial show")
     say(mgr, "rollout abort", plan_id="t1")
 
@@ -223,8 +219,7 @@ def explained(say):
     mgr = a_mgr()
     say(mgr, "explain", scope="osd.0")
     start(mgr, seed=1)
-    mgr.settle()
-    mgr.report_all()
+    settled(mgr)
     say(mgr, "explain", scope="osd.0")
     say(mgr, "explain", scope=["model:ACME", "HD1", "1.0"])
     say(mgr, "explain", scope="model:HD9")
@@ -272,8 +267,7 @@ def leaving(say):
         say(mgr, "leave", **{way: True}, dry_run=True)
         if way == "back":
             say(mgr, "leave", back=True)
-            mgr.settle()
-            mgr.report_all()
+            settled(mgr)
             mgr.now_s += 120.0
             mgr.probes["h1"].turn()
             say(mgr, "leave", back=True)

@@ -5,7 +5,7 @@ from dataclasses import replace
 from mgr_fakes import builders as make
 from mgr_fakes.memory import LruOsd, uniform
 from mgr_fakes.module import FakeMgr
-from module_world import said
+from module_world import said, taken_over
 from wcache.core.hardware import HostMemory
 
 GIB = 2**30
@@ -43,8 +43,7 @@ def a_mgr(hosts=2, ram_bytes=16 * GIB, classes=("hdd", "ssd"), each=1, **options
     mgr.osd_memory.hosts = {host: {"osd": len(mine)} for host, mine in drives.items()}
     for probe in mgr.probes.values():
         probe.memory = HostMemory(ram_bytes)
-    mgr.restart()
-    mgr.report_all()
+    taken_over(mgr)
     mgr.step()
     return mgr
 

@@ -1,6 +1,8 @@
 """The whole module on fake ports with three drives on two hosts, and short words for its use."""
 
+import errno
 import json
+from dataclasses import replace
 
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
@@ -8,6 +10,7 @@ from wcache.analysis.decision import Materiality
 from wcache.analysis.experiment import analyse
 from wcache.analysis.pooling import pool
 from wcache.core.model import CacheMode
+from wcache.core.protocol import ReportOutcome
 
 WB, WT = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
 
@@ -41,6 +44,13 @@ def with_osds_on(mgr, *hostnames):
     return mgr
 
 
+def change_osd(mgr, osd_id, **changes):
+    """From now on Ceph's maps say this of an OSD."""
+    osds = mgr.view.state.osds
+    osds = {**osds, osd_id: replace(osds[osd_id], **changes)}
+    mgr.view.state = replace(mgr.view.state, osds=osds)
+
+
 def ok(answer):
     code, out, error = answer
     assert (code, error) == (0, "")
@@ -68,8 +78,53 @@ def said(mgr, prefix, **arguments):
     return json.loads(ok(mgr.command(prefix, format="json", **arguments)))
 
 
+def refused(mgr, prefix, number=None, **arguments):
+    """The line of error of a command that fails; by this number, where one is given."""
+    code, out, error = mgr.command(prefix, **arguments)
+    assert code < 0 if number is None else (code, out) == (-number, ""), error
+    assert "\n" not in error
+    return error
+
+
+def unconsented(mgr, prefix, **arguments):
+    """What is told where a consent is missing: the error, and the command that gives it.
+
+    It is what --dry-run tells, and nothing is begun.
+    """
+    dry = mgr.command(prefix, dry_run=True, **arguments)
+    code, out, error = mgr.command(prefix, **arguments)
+    assert (code, out) == (-errno.EPERM, dry[1] + "\n"), error
+    assert "\n" not in error
+    assert (dry[0], dry[2]) == (0, "")
+    shown = json.loads(mgr.command(prefix, format="json", **arguments)[1])
+    assert shown["started"] is False
+    assert out.splitlines()[-1] == f"next: {shown['next']}"
+    return error, shown["next"]
+
+
+def codes(mgr):
+    """The codes of what `status` has found."""
+    return {item["code"] for item in said(mgr, "status")["findings"]}
+
+
+def findings_of(mgr, code):
+    """What `status` has found of one code."""
+    return [item for item in said(mgr, "status")["findings"] if item["code"] == code]
+
+
 def start(mgr, loads="depth1", **arguments):
     return said(mgr, "campaign start", loads=loads, accept_cost=True, **arguments)["campaign_id"]
+
+
+def report_of(mgr, hostname, *drives):
+    """Have a host report these drives; returns the answer."""
+    probe = mgr.probes[hostname]
+    mgr.now_s += 700.0
+    mgr.engine.tick()
+    probe.drives = {drive.domain_id: drive for drive in drives}
+    task = probe.turn(0).task
+    probe.post(task.task_id, ReportOutcome(probe.report()))
+    return probe.error
 
 
 def all_modes(mgr):
@@ -83,21 +138,43 @@ def fine(mgr):
     assert mgr.inside.measuring.under_way == {}
 
 
+def settled(mgr):
+    """Until nothing is under way, and every probe has reported its drives since."""
+    mgr.settle()
+    mgr.report_all()
+
+
+def taken_over(mgr):
+    """Another mgr starts from what is stored, and every probe reports to it."""
+    mgr.restart()
+    mgr.report_all()
+
+
 def measured(**options):
     mgr = a_mgr(**options)
     start(mgr)
-    mgr.settle()
-    mgr.report_all()
+    settled(mgr)
+    return mgr
+
+
+def apply_plan(mgr, **plan):
+    """Make a plan and apply it; returns its id."""
+    plan_id = said(mgr, "plan", **plan)["plan_id"]
+    ok(mgr.command("apply", plan_id=plan_id))
+    return plan_id
+
+
+def applying():
+    """A mgr whose plan p1 was just begun."""
+    mgr = measured()
+    assert apply_plan(mgr) == "p1"
     return mgr
 
 
 def applied():
     """A mgr whose plan p1 has changed every drive."""
-    mgr = measured()
-    ok(mgr.command("plan"))
-    ok(mgr.command("apply", plan_id="p1"))
-    mgr.settle()
-    mgr.report_all()
+    mgr = applying()
+    settled(mgr)
     return mgr
 
 
