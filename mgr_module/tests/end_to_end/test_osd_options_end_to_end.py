@@ -3,87 +3,33 @@
 from dataclasses import replace
 
 import pytest
-from mgr_fakes import builders as make
-from mgr_fakes.module import FakeMgr
-from mgr_fakes.osd_options import MgrLost
-from module_world import RealAnalysis, ok, said
+from compared_world import (
+    FAST,
+    HDD,
+    PROFILE,
+    SLOW,
+    TRIAL,
+    decided,
+    lost,
+    planned,
+    start,
+    stop,
+    the_run,
+    turning,
+    until_set,
+    wire,
+    with_osds,
+    with_value_set,
+)
+from module_world import findings_of, ok, refused, said, settled
 from wcache.core.experiment.osd_option import NONE
-from wcache.core.model import DriveModel, Verdict
-
-HDD = "bluestore_prefer_deferred_size_hdd"
-PROFILE = "osd_mclock_profile"
-SLOW, FAST = "0", "65536"
-TRIAL = f"{HDD}={SLOW},{FAST}"
-CONFIGURED = {
-    HDD: "65536", "bluestore_prefer_deferred_size": "0", PROFILE: "balanced",
-    "osd_op_queue": "mclock_scheduler", "bluefs_buffered_io": "true",
-}
-
-
-def a_mgr(hosts=1, factor=1.5, **more):
-    """A cluster whose commits take longer while writes are not deferred."""
-    drives = [
-        make.drive("sda", i, drive_model=DriveModel("ACME", "HD1", "1.0"), rotational=True)
-        for i in range(hosts)
-    ]
-    mgr = FakeMgr(
-        *((f"h{i}", (drive,)) for i, drive in enumerate(drives)), make_analysis=RealAnalysis,
-        **more,
-    )
-    turning(mgr)
-    for osd_id in range(hosts):
-        for name, value in CONFIGURED.items():
-            mgr.osd_options.configured[osd_id, name] = value
-    wire(mgr, factor)
-    mgr.report_all()
-    return mgr
-
-
-def turning(mgr, rotational=True):
-    osds = {i: replace(osd, rotational=rotational) for i, osd in mgr.view.state.osds.items()}
-    mgr.view.state = replace(mgr.view.state, osds=osds)
-
-
-def wire(mgr, factor=1.5):
-    calls = iter(range(10**6))
-
-    def latency_ns(osd_id):
-        worse = factor if mgr.osd_options.value(osd_id, HDD) == SLOW else 1.0
-        return int(5_000_000 * worse * (1 + next(calls) % 7 / 1000))
-
-    mgr.loads.latency_ns = latency_ns
-
-
-def start(mgr, option=TRIAL, **arguments):
-    return said(mgr, "ab", option=option, **arguments)["campaign_id"]
-
-
-def until_set(mgr, value=SLOW, name=HDD):
-    for _ in range(200):
-        mgr.step()
-        if mgr.osd_options.at_run_time.get((0, name)) == value:
-            return
-    raise AssertionError(f"{name} was never {value}")
-
-
-def lost(mgr, steps=400):
-    """Whether the mgr is lost within so many steps."""
-    try:
-        mgr.steps(steps)
-    except MgrLost:
-        return True
-    return False
-
-
-def run_of(mgr, campaign_id):
-    (run,) = said(mgr, "campaign show", campaign_id=campaign_id)["run_list"]
-    return run
+from wcache.core.model import Verdict
 
 
 @pytest.mark.slow
 def test_an_effect_is_found_by_class_and_model_and_nothing_stays():
-    mgr = a_mgr(hosts=2)
-    campaign_id = start(mgr)
+    mgr = with_osds(hosts=2)
+    start(mgr)
     mgr.settle()
     assert mgr.osd_options.at_run_time == {}
     assert {value for _, _, value in mgr.osd_options.set_so_far} == {SLOW, FAST, None}
@@ -92,51 +38,20 @@ def test_an_effect_is_found_by_class_and_model_and_nothing_stays():
     assert (verdict["verdict"], verdict["drives"]) == (f"{HDD} {FAST}", 2)
     assert verdict["drive_model"] == "ACME HD1 1.0"
     assert 1.4 < verdict["ratio_low"] < verdict["ratio_high"] < 1.6
-    shown = said(mgr, "campaign show", campaign_id=campaign_id)
+    shown = said(mgr, "campaign show", campaign_id="c1")
     assert shown["status"] == "done"
     assert all(run["restored"] for run in shown["run_list"])
     assert mgr.exceptions == []
 
 
-def test_where_nothing_differs_no_value_is_called_better():
-    mgr = a_mgr(factor=1.0)
-    start(mgr)
-    mgr.settle()
-    (verdict,) = said(mgr, "option ls")["verdicts"]
-    assert verdict["verdict"] == "no material difference"
-
-
-def test_no_probe_is_asked_for_anything():
-    mgr = a_mgr()
-    start(mgr)
+def test_no_probe_is_asked_for_anything_and_it_goes_on_without_the_one_of_its_host():
+    mgr = with_value_set()
     probe = mgr.probes["h0"]
-    for _ in range(200):
-        mgr.step()
-        assert probe.lease is None
-    assert not any(
-        pending.owner for pending in mgr.inside.hosts.tasks.values()
-    )
-    assert probe.leased_options == {}
-
-
-def test_it_goes_on_without_the_probe_of_its_host():
-    mgr = a_mgr()
-    start(mgr)
-    until_set(mgr)
-    mgr.probes["h0"].muted = True
+    assert (probe.lease, probe.leased_options) == (None, {})
+    assert not any(pending.owner for pending in mgr.inside.hosts.tasks.values())
+    probe.muted = True
     mgr.settle()
-    (verdict,) = said(mgr, "option ls")["verdicts"]
-    assert verdict["verdict"] == f"{HDD} {FAST}"
-
-
-@pytest.mark.slow
-def test_what_an_admin_gave_the_osd_at_run_time_is_given_back():
-    mgr = a_mgr()
-    mgr.osd_options.at_run_time[0, HDD] = "32768"
-    start(mgr)
-    until_set(mgr)
-    mgr.settle()
-    assert mgr.osd_options.at_run_time == {(0, HDD): "32768"}
+    assert decided(mgr) == f"{HDD} {FAST}"
 
 
 @pytest.mark.slow
@@ -145,7 +60,7 @@ def test_a_mgr_that_is_lost_at_any_step_leaves_a_value_that_the_next_puts_back_f
     """Counted over the steps of the look, the first settling checks and periods."""
     seen = set()
     for steps in range(40):
-        mgr = a_mgr()
+        mgr = with_osds()
         if before is not None:
             mgr.osd_options.at_run_time[0, HDD] = before
         was = dict(mgr.osd_options.at_run_time)
@@ -162,8 +77,7 @@ def test_a_mgr_that_is_lost_at_any_step_leaves_a_value_that_the_next_puts_back_f
         assert mgr.osd_options.at_run_time == was, f"lost before step {steps}: {left} is left"
         mgr.settle()
         assert mgr.osd_options.at_run_time == was
-        (verdict,) = said(mgr, "option ls")["verdicts"]
-        assert verdict["verdict"] == f"{HDD} {FAST}"
+        assert decided(mgr) == f"{HDD} {FAST}"
     assert seen == {before, SLOW, FAST}  # it was lost in each of the states
 
 
@@ -171,30 +85,27 @@ def test_a_mgr_that_is_lost_at_any_step_leaves_a_value_that_the_next_puts_back_f
     ("before", "undo"), [(None, f"unset {HDD}"), ("32768", f"set {HDD} 32768")]
 )
 def test_the_cluster_is_told_of_a_value_that_stood_while_no_mgr_ran_the_module(before, undo):
-    mgr = a_mgr()
+    mgr = with_osds()
     if before is not None:
         mgr.osd_options.at_run_time[0, HDD] = before
-    campaign_id = start(mgr)
+    start(mgr)
     until_set(mgr)
     assert mgr.cluster_log == []
     mgr.restart()
     wire(mgr)
     mgr.step()
     (told,) = mgr.cluster_log
-    assert told.startswith(f"wcache {campaign_id}.0: osd.0 still had the {HDD} that it was")
+    assert told.startswith(f"wcache c1.0: osd.0 still had the {HDD} that it was")
     assert f"osd.0 still had the {HDD}" in ok(mgr.command("history"))
     mgr.osd_options.down.add(0)
-    said(mgr, "campaign stop", campaign_id=campaign_id)
-    mgr.settle()
+    stop(mgr)
     (found,) = said(mgr, "status")["findings"]
     assert f"by hand: `ceph tell osd.0 config {undo}`" in found["detail"]
 
 
 @pytest.mark.slow
 def test_nobody_is_told_where_the_osd_had_its_own_value_again():
-    mgr = a_mgr()
-    start(mgr)
-    until_set(mgr)
+    mgr = with_value_set()
     mgr.osd_options.restart(0)
     mgr.restart()
     wire(mgr)
@@ -203,34 +114,29 @@ def test_nobody_is_told_where_the_osd_had_its_own_value_again():
 
 
 def test_ab_and_the_entry_say_what_an_admin_does_while_no_mgr_runs_the_module():
-    mgr = a_mgr()
+    mgr = with_osds()
     undo = f"ceph tell osd.N config unset {HDD}"
     assert undo in ok(mgr.command("ab", option=TRIAL, dry_run=True))
     assert undo in ok(mgr.command("option show", option=HDD))
 
 
 def test_a_frozen_cluster_has_its_value_back_after_a_failover():
-    mgr = a_mgr()
-    campaign_id = start(mgr)
-    until_set(mgr)
+    mgr = with_value_set()
     mgr.restart()
     said(mgr, "freeze", yes=True)
     wire(mgr)
     mgr.settle()
     assert mgr.osd_options.at_run_time == {}
-    assert run_of(mgr, campaign_id)["restored"] is True
+    assert the_run(mgr)["restored"] is True
 
 
 def test_an_osd_that_does_not_answer_at_the_end_is_asked_until_it_does():
-    mgr = a_mgr()
-    campaign_id = start(mgr)
-    until_set(mgr)
+    mgr = with_value_set()
     mgr.osd_options.down.add(0)
-    said(mgr, "campaign stop", campaign_id=campaign_id)
-    mgr.settle()
-    assert run_of(mgr, campaign_id)["restored"] is False
-    code, _, error = mgr.command("ab", option=TRIAL)  # nothing is begun there meanwhile
-    assert (code != 0, f"{HDD} of osd.0 was not read back yet" in error) == (True, True)
+    stop(mgr)
+    assert the_run(mgr)["restored"] is False
+    error = refused(mgr, "ab", option=TRIAL)  # nothing is begun there meanwhile
+    assert f"{HDD} of osd.0 was not read back yet" in error
     (found,) = said(mgr, "status")["findings"]
     assert found["code"] == "WCACHE_RESTORE_FAILED"
     assert "start the OSD if it is down" in found["advice"]
@@ -243,58 +149,52 @@ def test_an_osd_that_does_not_answer_at_the_end_is_asked_until_it_does():
     mgr.step(70.0)
     mgr.step()
     assert mgr.osd_options.at_run_time == {}
-    assert run_of(mgr, campaign_id)["restored"] is True
+    assert the_run(mgr)["restored"] is True
 
 
 def test_an_osd_that_left_the_cluster_owes_nothing():
-    mgr = a_mgr()
-    campaign_id = start(mgr)
-    until_set(mgr)
+    mgr = with_value_set()
     mgr.osd_options.down.add(0)
     mgr.view.state = replace(mgr.view.state, osds={})
-    said(mgr, "campaign stop", campaign_id=campaign_id)
-    mgr.settle()
-    assert run_of(mgr, campaign_id)["restored"] is True
+    stop(mgr)
+    assert the_run(mgr)["restored"] is True
 
 
 def test_an_osd_that_starts_again_meanwhile_voids_the_period_alone():
-    mgr = a_mgr()
-    start(mgr)
-    until_set(mgr)
+    mgr = with_value_set()
     mgr.osd_options.restart(0)
     mgr.settle()
     assert mgr.osd_options.at_run_time == {}
-    (verdict,) = said(mgr, "option ls")["verdicts"]
-    assert verdict["verdict"] == f"{HDD} {FAST}"
+    assert decided(mgr) == f"{HDD} {FAST}"
 
 
 def test_one_that_does_not_take_it_ends_the_run_and_has_its_own():
-    mgr = a_mgr()
+    mgr = with_osds()
     mgr.osd_options.stubborn.add(0)
-    campaign_id = start(mgr)
+    start(mgr)
     mgr.settle()
-    run = run_of(mgr, campaign_id)
+    run = the_run(mgr)
     assert (run["status"], run["restored"]) == ("aborted", True)
     assert f"osd.0 was given {HDD}" in run["reason"]
     assert f"has {NONE}" in run["reason"]
 
 
 def test_what_somebody_else_sets_meanwhile_ends_it():
-    mgr = a_mgr()
-    campaign_id = start(mgr)
+    mgr = with_osds()
+    start(mgr)
     for _ in range(2000):
         mgr.step()
         if (0, HDD) in mgr.osd_options.at_run_time:
             mgr.osd_options.at_run_time[0, HDD] = "4096"
-        if run_of(mgr, campaign_id)["status"] == "aborted":
+        if the_run(mgr)["status"] == "aborted":
             break
-    assert run_of(mgr, campaign_id)["status"] == "aborted"
+    assert the_run(mgr)["status"] == "aborted"
     assert mgr.osd_options.at_run_time == {}
 
 
 def test_nothing_is_set_before_the_mons_have_what_was_there():
-    mgr = a_mgr()
-    campaign_id = start(mgr)
+    mgr = with_osds()
+    start(mgr)
     mgr.store.slow = True
     mgr.steps(20)
     assert mgr.osd_options.set_so_far == []
@@ -302,16 +202,14 @@ def test_nothing_is_set_before_the_mons_have_what_was_there():
     mgr.store.answer()
     until_set(mgr)
     mgr.restart()  # so the next mgr knows
-    (prior,) = mgr.inside.runs[f"{campaign_id}.0"].state.priors
+    (prior,) = mgr.inside.runs["c1.0"].state.priors
     assert [(one.name, one.value) for one in prior.drives[0].options] == [(HDD, NONE)]
 
 
 @pytest.mark.parametrize("steps", range(3))
 def test_a_mgr_that_is_lost_while_it_gives_back_leaves_it_to_the_next(steps):
-    mgr = a_mgr()
-    campaign_id = start(mgr)
-    until_set(mgr)
-    said(mgr, "campaign stop", campaign_id=campaign_id)
+    mgr = with_value_set()
+    said(mgr, "campaign stop", campaign_id="c1")
     for _ in range(2):  # the next one too
         mgr.osd_options.steps_left = steps
         lost(mgr, 5)
@@ -321,7 +219,7 @@ def test_a_mgr_that_is_lost_while_it_gives_back_leaves_it_to_the_next(steps):
     mgr.settle()
     assert mgr.osd_options.at_run_time == {}
     assert bool(mgr.cluster_log) is left
-    assert run_of(mgr, campaign_id)["restored"] is True
+    assert the_run(mgr)["restored"] is True
 
 
 def without_effect(mgr, osd_id=0):
@@ -342,7 +240,7 @@ NO_EFFECT = pytest.mark.parametrize(
 @NO_EFFECT
 @pytest.mark.parametrize("dry_run", [False, True])
 def test_where_an_option_does_nothing_on_any_osd_the_command_is_refused(option, words, dry_run):
-    mgr = a_mgr()
+    mgr = with_osds()
     without_effect(mgr)
     code, _, error = mgr.command("ab", option=option, dry_run=dry_run)
     assert code != 0
@@ -351,7 +249,7 @@ def test_where_an_option_does_nothing_on_any_osd_the_command_is_refused(option, 
 
 
 def test_osds_of_the_sample_on_which_it_does_nothing_are_left_out_and_named():
-    mgr = a_mgr(hosts=2)
+    mgr = with_osds(hosts=2)
     without_effect(mgr)
     made = said(mgr, "ab", option=TRIAL)
     assert any("does nothing on osd.0" in line for line in made["forecast"]["skipped"])
@@ -360,76 +258,56 @@ def test_osds_of_the_sample_on_which_it_does_nothing_are_left_out_and_named():
 
 
 def test_an_osd_that_does_not_answer_the_command_is_asked_again_by_its_run():
-    mgr = a_mgr()
+    mgr = with_osds()
     without_effect(mgr)
     mgr.osd_options.down.add(0)
-    campaign_id = start(mgr)
+    start(mgr)
     mgr.osd_options.down.clear()
     mgr.settle()
-    assert "does nothing on osd.0" in run_of(mgr, campaign_id)["reason"]
+    assert "does nothing on osd.0" in the_run(mgr)["reason"]
 
 
 @NO_EFFECT
 def test_where_an_option_does_nothing_the_run_says_so_and_sets_nothing(option, words):
-    mgr = a_mgr()
-    campaign_id = start(mgr, option=option)
+    mgr = with_osds()
+    start(mgr, option=option)
     without_effect(mgr)
     mgr.settle()
-    run = run_of(mgr, campaign_id)
+    run = the_run(mgr)
     assert (run["status"], run["restored"]) == ("aborted", True)
     assert words in run["reason"]
     assert mgr.osd_options.set_so_far == []
 
 
-def test_an_option_of_drives_that_rotate_is_not_compared_on_others():
-    mgr = a_mgr()
-    turning(mgr, rotational=False)
-    code, _, error = mgr.command("ab", option=TRIAL)
-    assert code != 0
-    assert f"the drive of osd.0 does not rotate: {HDD} does nothing there" in error
-
-
-def test_simulated_osds_have_no_options():
-    mgr = a_mgr(simulated=True)
-    code, _, error = mgr.command("ab", option=TRIAL)
-    assert code != 0
-    assert "a simulated one has none" in error
+@pytest.mark.parametrize(("simulated", "words"), [
+    (False, f"the drive of osd.0 does not rotate: {HDD} does nothing there"),
+    (True, "a simulated one has none"),
+])
+def test_it_is_not_compared_on_drives_of_another_kind_nor_on_simulated_ones(simulated, words):
+    mgr = with_osds(simulated=simulated)
+    turning(mgr, rotational=simulated)
+    assert words in refused(mgr, "ab", option=TRIAL)
 
 
 def test_a_task_that_the_release_overtakes_is_not_begun_any_more():
-    mgr = a_mgr()
-    campaign_id = start(mgr)
+    mgr = with_osds()
+    start(mgr)
     for _ in range(400):
         mgr.step()
         mgr.engine.tick()
         if mgr.osd_options.waiting and mgr.osd_options.at_run_time:
             break
     before = len(mgr.osd_options.set_so_far)
-    said(mgr, "campaign stop", campaign_id=campaign_id)
+    said(mgr, "campaign stop", campaign_id="c1")
     assert mgr.osd_options.waiting == 2
     mgr.settle()
     assert [value for _, _, value in mgr.osd_options.set_so_far[before:]] == [None]
 
 
-def planned(mgr):
-    """A plan about OSDs that write by the slow value."""
-    start(mgr)
-    mgr.settle()
-    mgr.report_all()
-    stored = mgr.config.kept
-    mgr.config.osd_values = lambda osd_id, name: stored.get((f"osd.{osd_id}", name), SLOW)
-    stored["osd.1", HDD] = SLOW
-    mgr.restart()
-    wire(mgr)
-    mgr.step(30.0)
-    return said(mgr, "plan", knob="options")
-
-
 def test_what_an_admin_has_stored_since_is_known_to_the_next_plan():
-    mgr = a_mgr()
+    mgr = with_osds()
     start(mgr)
-    mgr.settle()
-    mgr.report_all()
+    settled(mgr)
     mgr.config.kept["osd.0", HDD] = FAST  # a reading of before has the default, SLOW
     assert said(mgr, "plan", knob="options", dry_run=True)["changes"] != []
     mgr.step(1.0)
@@ -438,7 +316,7 @@ def test_what_an_admin_has_stored_since_is_known_to_the_next_plan():
 
 @pytest.mark.slow
 def test_a_verdict_that_falls_holds_the_plan_before_the_next_osds_are_set():
-    mgr = a_mgr(hosts=2)
+    mgr = with_osds(hosts=2)
     plan_id, stored = planned(mgr)["plan_id"], mgr.config.kept
     said(mgr, "apply", plan_id=plan_id)
     while float(stored.get(("osd.0", HDD), SLOW)) == float(SLOW):
@@ -458,17 +336,16 @@ def test_a_verdict_that_falls_holds_the_plan_before_the_next_osds_are_set():
 
 @pytest.mark.slow
 def test_a_plan_about_osds_is_refused_once_its_verdict_is_gone():
-    mgr = a_mgr(hosts=2)
+    mgr = with_osds(hosts=2)
     plan_id = planned(mgr)["plan_id"]
     mgr.inside.analyses.results.clear()
-    code, _, error = mgr.command("apply", plan_id=plan_id)
-    assert code != 0
-    assert f"no verdict about {HDD} of its drive model is left" in error
+    words = f"no verdict about {HDD} of its drive model is left"
+    assert words in refused(mgr, "apply", plan_id=plan_id)
 
 
 @pytest.mark.slow
 def test_a_verdict_about_osds_is_planned_set_read_back_from_them_and_taken_back():
-    mgr = a_mgr(hosts=2)
+    mgr = with_osds(hosts=2)
     plan, stored = planned(mgr), mgr.config.kept
     edits = [edit for change in plan["changes"] for edit in change["edits"]]
     assert [(e["who"], e["prior"], e["value"]) for e in edits] == [
@@ -480,8 +357,7 @@ def test_a_verdict_about_osds_is_planned_set_read_back_from_them_and_taken_back(
         "osd.0": float(FAST), "osd.1": float(FAST)}
     del stored["osd.1", HDD]
     mgr.steps(3, 400.0)
-    (found,) = [
-        f for f in said(mgr, "status")["findings"] if f["code"] == "WCACHE_OPTION_DRIFT"]
+    (found,) = findings_of(mgr, "WCACHE_OPTION_DRIFT")
     assert found["subject"] == "osd.1"
     stored["osd.1", HDD] = FAST
     said(mgr, "rollback", plan_id=plan["plan_id"])

@@ -1,22 +1,17 @@
 """Verdicts of `ab` become plans: each value proven, read back, taken back, and missed when gone."""
 
-from dataclasses import replace
 
 import pytest
+from compared_world import options_before, options_of, slower, with_drives
 from gate_world import GateMgr
-from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
-from module_world import RealAnalysis, fine, ok, refusal, said
+from module_world import fine, ok, refusal, said
 from wcache.core.change.preconditions import verdicts_moved
 from wcache.core.hardware import OptionValue
-from wcache.core.model import DriveModel
 from wcache.knobs.knob import Asked
 from wcache.knobs.options.mgr.room import OptionsPlanner
 
-BEFORE = (
-    OptionValue("scheduler", "none"), OptionValue("nr_requests", "128"),
-    OptionValue("wbt_lat_usec", "0"),
-)
+BEFORE = options_before("none")
 AFTER = OptionValue("scheduler", "mq-deadline")
 HOSTS = ("h0", "h1", "h2")
 AB = "scheduler=none,mq-deadline"
@@ -32,33 +27,21 @@ class GatedMgr(GateMgr):
 
 def a_mgr(factor=1.5, slow="none", kind=FakeMgr):
     """Hosts of one drive each, whose commits take longer while a scheduler is set."""
-    def drive(osd_id):
-        found = make.drive("sda", osd_id, drive_model=DriveModel("ACME", "HD1", "1.0"))
-        return replace(found, state=replace(found.state, options=BEFORE))
-
-    mgr = kind(
-        *((name, (drive(i),)) for i, name in enumerate(HOSTS)), make_analysis=RealAnalysis
-    )
+    mgr = with_drives(slow, factor, len(HOSTS), "none", kind)
     mgr.factor, mgr.slow = factor, slow
     wire(mgr)
-    mgr.report_all()
     mgr.step()
     return mgr
 
 
 def wire(mgr):
-    calls = iter(range(10**6))
-
-    def latency_ns(osd_id):
-        worse = mgr.factor if values(mgr, f"h{osd_id}")["scheduler"] == mgr.slow else 1.0
-        return int(5_000_000 * worse * (1 + next(calls) % 7 / 1000))
-
-    mgr.loads.latency_ns = latency_ns
+    slower(
+        mgr, lambda osd_id: values(mgr, f"h{osd_id}")["scheduler"] == mgr.slow, mgr.factor
+    )
 
 
 def values(mgr, hostname):
-    (drive,) = mgr.probes[hostname].drives.values()
-    return {one.name: one.value for one in drive.state.options}
+    return {one.name: one.value for one in options_of(mgr, hostname)}
 
 
 def schedulers(mgr):

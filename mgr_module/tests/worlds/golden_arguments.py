@@ -3,13 +3,13 @@
 from dataclasses import replace
 
 import bcache_world
+from compared_world import slow_with, tunable
 from memory_world import GIB, to_its_end, watch
 from memory_world import a_mgr as a_mgr_with_memory
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
-from module_world import applied, measured, ok, start
+from module_world import applied, measured, ok, settled, start, taken_over
 from wcache.core.hardware import BcacheState, OptionValue
-from wcache.core.model import DriveModel
 from wcache.core.options.entries import DRAINS
 
 MEASURE = {
@@ -71,42 +71,24 @@ def plans_with_more(say):
     say(mgr, "apply", plan_id="p2", trial=True, dry_run=True)
     say(mgr, "apply", plan_id="p2", persist=True, override="client_load", dry_run=True)
     say(mgr, "apply", plan_id="p2", persist=True, override="client_load")
-    for _ in range(12):
-        mgr.step()
+    mgr.steps(12)
     ok(mgr.command("rollout pause", plan_id="p2"))
     for _ in range(200):
         mgr.step()
         if mgr.inside.rollouts["p2"].paused:
             break
     say(mgr, "rollout resume", plan_id="p2", override="gate_decided")
-    mgr.settle()
-    mgr.report_all()
+    settled(mgr)
     for dry_run in (True, False):
         say(mgr, "rollback", plan_id="p2", dry_run=dry_run)
     mgr.settle()
     say(mgr, "rollout show", plan_id="p2")
 
 
-def _tunable(name, osd_id):
-    drive = make.drive(name, osd_id, drive_model=DriveModel("ACME", "HD1", "1.0"))
-    options = (
-        OptionValue("scheduler", "mq-deadline"), OptionValue("nr_requests", "128"),
-        OptionValue("wbt_lat_usec", "0"),
-    )
-    return replace(drive, state=replace(drive.state, options=options))
-
-
 def options(say):
     """Two values of an option, from their cost to their verdict, a plan and its way back."""
-    mgr = FakeMgr(*((f"h{i}", (_tunable("sda", i),)) for i in range(3)))
-    calls = iter(range(10**6))
-
-    def latency_ns(osd_id):
-        (drive,) = mgr.probes[f"h{osd_id}"].drives.values()
-        worse = 1.5 if drive.state.option("scheduler") == "mq-deadline" else 1.0
-        return int(5_000_000 * worse * (1 + next(calls) % 7 / 1000))
-
-    mgr.loads.latency_ns = latency_ns
+    mgr = FakeMgr(*((f"h{i}", (tunable(i),)) for i in range(3)))
+    slow_with(mgr, "mq-deadline")
     mgr.report_all()
     two = {
         "option": "scheduler=none,mq-deadline", "scope": "cluster", "loads": "batch", "pairs": 4,
@@ -116,14 +98,12 @@ def options(say):
         {"dry_run": True, "override": "cluster_healthy"}, {}, {"accept_cost": True},
     ):
         say(mgr, "ab", **two, **more)
-    mgr.settle()
-    mgr.report_all()
+    settled(mgr)
     say(mgr, "option ls")
     say(mgr, "campaign show", campaign_id="c1")
     say(mgr, "plan", knob="options")
     say(mgr, "apply", plan_id="p1")
-    mgr.settle()
-    mgr.report_all()
+    settled(mgr)
     say(mgr, "plan show", plan_id="p1")
     say(mgr, "rollback")
     mgr.settle()
@@ -182,8 +162,7 @@ def memory(say):
     """Memory of one host and class, taken over from cephadm, and a trial of a known length."""
     mgr = a_mgr_with_memory(ram_bytes=int(7.8 * GIB))
     mgr.surroundings.backend = "cephadm"
-    mgr.restart()
-    mgr.report_all()
+    taken_over(mgr)
     watch(mgr)
     mgr.memory.watch.read_at_s = mgr.now_s  # by the wall clock
     say(mgr, "memory status", scope="host:h1")
