@@ -5,13 +5,13 @@ from dataclasses import replace
 import pytest
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
-from module_world import RealAnalysis, said
+from module_world import RealAnalysis, refused, said
 from wcache.core import codec
 from wcache.core.experiment.budget import client_wait_s
 from wcache.core.experiment.campaign import CampaignOptions, Candidate
 from wcache.core.experiment.period import BCACHES_MAX, DRAIN_SECTORS_S, some_of
 from wcache.core.figures import geometry
-from wcache.core.hardware import WRITTEN_MAX, BcacheState, Dirty, OptionValue, moves
+from wcache.core.hardware import WRITTEN_MAX, BcacheState, Dirty, OptionValue
 from wcache.core.model import CacheMode
 from wcache.core.options.entries import DRAINS, parse_trial
 from wcache.core.record import Period, Record
@@ -55,8 +55,22 @@ class Controlled:
     def passed_s(self):
         return self.mgr.now_s - self.began_s
 
-    def compare(self, trial=TRIAL, **arguments):
-        return said(self.mgr, "ab", option=trial, pairs=4, **arguments)["campaign_id"]
+    def begin(self, **arguments):
+        said(self.mgr, "ab", **{"option": TRIAL, "pairs": 4, **arguments})
+
+    def run(self, **arguments):
+        """A campaign to its end."""
+        self.begin(**arguments)
+        self.finished()
+
+    def shown(self):
+        return said(self.mgr, "campaign show", campaign_id="c1")
+
+    def periods(self):
+        return [
+            period for pair in self.record().pairs
+            for period in (pair.write_back, pair.write_through)
+        ]
 
     def record(self):
         (record_id,) = self.mgr.inside.analyses.results
@@ -70,65 +84,28 @@ class Controlled:
         raise AssertionError("still under way")
 
 
-def test_where_dirty_data_is_to_its_target():
-    shares = {0.0: "CLEAN", 0.05: "CLEAN", 0.06: "BELOW", 0.95: "TARGET", 1.05: "TARGET",
-              1.2: "BEYOND"}
-    assert {share: state(share).dirty.name for share in shares} == shares
-    assert state(1.2, mode="writethrough").dirty is Dirty.ANY
-    assert replace(state(1.2), target_bytes=0).dirty is Dirty.BEYOND
-    assert replace(state(0.0), target_bytes=0).dirty is Dirty.CLEAN
-    assert "the target is 0" in moves([replace(state(1.2), target_bytes=0)], Dirty.CLEAN)
-    assert "no target" in moves([replace(state(1.2), target_bytes=0)] * 2, Dirty.BEYOND)
-
-
-@pytest.mark.parametrize(
-    ("seen", "wanted", "said_"),
-    [
-        ((1.0,), Dirty.ANY, "looked at once"), ((1.0, 1.01), Dirty.ANY, ""),
-        ((0.9, 1.0), Dirty.ANY, "still moves"), ((0.5, 0.5), Dirty.TARGET, "is below (50%"),
-        ((1.5, 1.5), Dirty.BEYOND, ""), ((0.0, 0.0), Dirty.CLEAN, ""),
-    ],
-)
-def test_a_controller_has_settled_where_two_looks_agree_at_the_place_wanted(seen, wanted, said_):
-    found = moves([state(share) for share in seen], wanted)
-    assert said_ in found
-    assert bool(found) == bool(said_)
-
-
-def test_what_is_not_known_is_waited_for_only_where_it_is_to_be_somewhere():
-    unknown = [state(1.0, mode="writethrough")]
-    assert moves(unknown) == ""
-    assert "is unknown and not target" in moves(unknown, Dirty.TARGET)
-    assert moves([], Dirty.CLEAN) == "no bcache device tells its dirty data"
-    assert moves([state(1.0, is_cache=True)]) == ""
-
-
 @pytest.mark.slow
 def test_a_campaign_waits_until_the_controller_has_settled():
     world = Controlled(lambda at_s: max(1.0, 2.0 - at_s / 200))
-    world.compare()
-    world.finished()
-    record = world.record()
-    assert len(record.pairs) == 4
+    world.run()
+    assert len(world.record().pairs) == 4
     # dirty data stood from the 200th second on, and no pair begins while it moves by 5% in 5 s
-    for pair in record.pairs:
-        for period in (pair.write_back, pair.write_through):
-            last, *_ = [one for one in reversed(period.bcache) if one.at_s]
-            assert last.dirty is Dirty.TARGET or last.dirty is Dirty.BEYOND
-            assert len(period.bcache) >= 4  # set, two looks, closed
+    for period in world.periods():
+        last, *_ = [one for one in reversed(period.bcache) if one.at_s]
+        assert last.dirty is Dirty.TARGET or last.dirty is Dirty.BEYOND
+        assert len(period.bcache) >= 4  # set, two looks, closed
 
 
 def test_an_osd_alone_is_watched_for_as_long_as_the_controller_is_waited_for():
     world = Controlled(lambda at_s: 1.0)
-    campaign_id = world.compare()
-    for _ in range(30):  # the option settles for 60 s
-        world.mgr.step(1.0)
+    world.begin()
+    world.mgr.steps(30, 1.0)  # the option settles for 60 s
     assert world.probe.drives["domain-sda"].state.option(NAME) != "50"
     ((request, _, on_end),) = world.mgr.blocks.waiting.values()
     assert request.treated == (0,)
     on_end("osd.0 is past the limit", True, False)
     world.finished()
-    (run,) = said(world.mgr, "campaign show", campaign_id=campaign_id)["run_list"]
+    (run,) = world.shown()["run_list"]
     assert (run["reason"], run["restored"]) == ("osd.0 is past the limit", True)
     assert world.probe.drives["domain-sda"].state.option(NAME) == "50"
 
@@ -136,19 +113,16 @@ def test_an_osd_alone_is_watched_for_as_long_as_the_controller_is_waited_for():
 @pytest.mark.slow
 def test_what_our_own_bench_fills_the_queue_of_is_not_watched():
     world = Writable()
-    world.compare(dirty_data="target", accept_cost=True)
-    world.finished()
-    world.compare(loads="traffic,depth1", accept_cost=True)
-    world.finished()
+    world.run(dirty_data="target", accept_cost=True)
+    world.run(loads="traffic,depth1", accept_cost=True)
     (watched,) = world.mgr.blocks.requests
     assert watched.treated == (0,)  # of the traffic without a start that is written for
 
 
 def test_one_that_never_settles_ends_the_experiment_and_says_so():
     world = Controlled(lambda at_s: 1.0 + at_s / 50)
-    campaign_id = world.compare()
-    world.finished()
-    shown = said(world.mgr, "campaign show", campaign_id=campaign_id)
+    world.run()
+    shown = world.shown()
     (result,) = shown["option_results"]
     assert "bcache did not settle within 300 s" in result["ended"]
     assert result["decided"] is False
@@ -159,13 +133,11 @@ def test_one_that_never_settles_ends_the_experiment_and_says_so():
 @pytest.mark.slow
 def test_a_starting_state_is_waited_for_and_one_that_does_not_come_is_said():
     world = Controlled(lambda at_s: 1.0)
-    world.compare(dirty_data="target", accept_cost=True)
-    world.finished()
+    world.run(dirty_data="target", accept_cost=True)
     assert len(world.record().pairs) == 4
     world = Controlled(lambda at_s: 1.0)
-    campaign_id = world.compare(dirty_data="clean")
-    world.finished()
-    (result,) = said(world.mgr, "campaign show", campaign_id=campaign_id)["option_results"]
+    world.run(dirty_data="clean")
+    (result,) = world.shown()["option_results"]
     assert "its dirty data is target (100% of the target) and not clean" in result["ended"]
 
 
@@ -202,8 +174,8 @@ class Writable(Controlled):
             "bcache0", False, MODE, self.cutoff, int(self.dirty), TARGET_BYTES, 4096, True, 0
         ),)
 
-    def ended(self, campaign_id):
-        shown = said(self.mgr, "campaign show", campaign_id=campaign_id)
+    def ended(self):
+        shown = self.shown()
         assert shown["run_list"][0]["restored"] is True
         assert (self.rate, self.probe.leased_options) == (OWN_RATE, {})
         (result,) = shown["option_results"]
@@ -211,10 +183,7 @@ class Writable(Controlled):
 
     def begins(self):
         """Where each period began: the last reading before it was measured."""
-        return [
-            period.bcache[-2].dirty for pair in self.record().pairs
-            for period in (pair.write_back, pair.write_through)
-        ]
+        return [period.bcache[-2].dirty for period in self.periods()]
 
 
 @pytest.mark.slow
@@ -226,11 +195,9 @@ def test_what_is_not_dirty_yet_is_written_and_counted(wanted):
         world.mgr, "ab", option=TRIAL, dry_run=True, pairs=4, dirty_data=wanted.value
     )["forecast"]
     assert more["bytes_written"] == cost["bytes_written"] + WRITTEN_MAX * TARGET_BYTES
-    world.compare(dirty_data=wanted.value, accept_cost=True)
-    world.finished()
+    world.run(dirty_data=wanted.value, accept_cost=True)
     assert set(world.begins()) == {wanted}
-    first = world.record().pairs[0]
-    periods = [first.write_back, first.write_through]
+    periods = world.periods()[:2]
     assert sum(p.bytes_written for p in periods) > 1.8 * TARGET_BYTES  # half of it got dirty
     if wanted is Dirty.TARGET:  # where it is to stand as well
         assert all(p.waited_s >= 5 for p in periods)
@@ -240,32 +207,38 @@ def test_what_is_not_dirty_yet_is_written_and_counted(wanted):
 def test_a_stream_that_bcache_passes_by_is_written_no_longer_than_was_consented_to():
     world = Writable(kept=0.0, cutoff=4 * 2**20)
     cost = said(world.mgr, "ab", option=TRIAL, dry_run=True, pairs=4, dirty_data="target")
-    campaign_id = world.compare(dirty_data="target", accept_cost=True)
-    world.finished()
-    assert "bcache passes by what is beyond its sequential_cutoff" in world.ended(campaign_id)
+    world.run(dirty_data="target", accept_cost=True)
+    assert "bcache passes by what is beyond its sequential_cutoff" in world.ended()
     assert 0 < world.mgr.loads.written_bytes <= cost["forecast"]["bytes_written"]
 
 
-@pytest.mark.parametrize("mode", ["writethrough", "unknown"])
-def test_dirty_data_is_brought_nowhere_in_another_mode(mode):
+@pytest.mark.parametrize(("mode", "option", "words"), [
+    ("writethrough", TRIAL, "bcache is in mode writethrough, and keeps dirty data in writeback"),
+    ("unknown", TRIAL, "bcache is in mode unknown, and keeps dirty data in writeback"),
+    (MODE, "scheduler=none,bfq", "this is no option of bcache"),
+])
+def test_a_starting_state_that_cannot_be_is_refused(mode, option, words):
     world = Controlled(lambda at_s: 0.0, (state(0.0, mode=mode),))
-    code, _, error = world.mgr.command("ab", option=TRIAL, dirty_data="clean")
-    assert code != 0
-    assert f"bcache is in mode {mode}, and keeps dirty data in writeback" in error
+    assert words in refused(world.mgr, "ab", option=option, dirty_data="clean")
 
 
-def test_nothing_is_written_where_the_forecast_counted_nothing():
-    world = Writable(told_bytes=0)
-    campaign_id = world.compare(dirty_data="target")
-    world.finished()
-    assert "bcache told no target when it was planned" in world.ended(campaign_id)
+@pytest.mark.parametrize(("how", "wanted", "words"), [
+    # the forecast counted nothing
+    ({"told_bytes": 0}, "target", "bcache told no target when it was planned"),
+    ({"dirty": 2.0 * TARGET_BYTES, "written_anew": 1_500_000}, "clean",
+     "after it was written back: its dirty data is"),
+])
+def test_where_a_start_cannot_be_had_nothing_is_measured_or_written(how, wanted, words):
+    world = Writable(**how)
+    world.run(dirty_data=wanted)
+    assert words in world.ended()
     assert world.mgr.loads.written_bytes == 0
 
 
 @pytest.mark.slow
 def test_a_mgr_that_takes_over_knows_what_the_last_one_has_written():
     world = Writable(kept=0.0, cutoff=4 * 2**20)
-    campaign_id = world.compare(dirty_data="target", accept_cost=True)
+    world.begin(dirty_data="target", accept_cost=True)
     written = 0
     for _ in range(8):
         for _ in range(300):
@@ -277,9 +250,9 @@ def test_a_mgr_that_takes_over_knows_what_the_last_one_has_written():
         world.seen_bytes = world.mgr.loads.written_bytes = 0
     world.finished()
     written += world.mgr.loads.written_bytes
-    assert "bcache passes by what is beyond its sequential_cutoff" in world.ended(campaign_id)
+    assert "bcache passes by what is beyond its sequential_cutoff" in world.ended()
     assert written <= WRITTEN_MAX * TARGET_BYTES
-    (result,) = said(world.mgr, "campaign show", campaign_id=campaign_id)["option_results"]
+    (result,) = world.shown()["option_results"]
     assert result["bytes_written"] >= written
 
 
@@ -288,9 +261,8 @@ def test_what_a_bench_writes_for_a_start_is_time_that_clients_wait():
     world.mgr.options = replace(world.mgr.options, experiment_client_wait_max_s=60.0)
     run, calls = world.mgr.loads.run, iter(range(10**6))
     world.mgr.loads.run = lambda: None if next(calls) % 40 else run()
-    campaign_id = world.compare(dirty_data="target", accept_cost=True)
-    world.finished()
-    assert "the budget of client waiting was spent by writing" in world.ended(campaign_id)
+    world.run(dirty_data="target", accept_cost=True)
+    assert "the budget of client waiting was spent by writing" in world.ended()
     written = Period(CacheMode.WRITE_BACK, 0.0, 0.0, 50.0, written_s=40.0)
     assert client_wait_s(world.record().setup, [written]) == 40.0
 
@@ -299,7 +271,7 @@ def test_what_a_bench_writes_for_a_start_is_time_that_clients_wait():
 @pytest.mark.parametrize("trial", [TRIAL, f"{DRAINS}=8,64"])
 def test_what_is_dirty_is_written_back_for_a_clean_start_at_a_rate_that_goes_back(trial):
     world = Writable(dirty=2.0 * TARGET_BYTES)
-    world.compare(dirty_data="clean", trial=trial)
+    world.begin(dirty_data="clean", option=trial)
     rates = set()
     while not world.mgr.engine.is_active():
         world.mgr.step(1.0)
@@ -322,7 +294,7 @@ def test_what_is_dirty_is_written_back_for_a_clean_start_at_a_rate_that_goes_bac
 @pytest.mark.slow
 def test_a_mgr_that_takes_over_while_bcache_is_written_back_puts_the_rate_back():
     world = Writable(dirty=8.0 * TARGET_BYTES)
-    campaign_id = world.compare(dirty_data="clean")
+    world.begin(dirty_data="clean")
     for _ in range(200):
         world.mgr.step(1.0)
         if world.rate == DRAIN_SECTORS_S:
@@ -332,7 +304,7 @@ def test_a_mgr_that_takes_over_while_bcache_is_written_back_puts_the_rate_back()
     world.mgr.loads.latency_ns = lambda osd_id: 5_000_000
     world.seen_bytes = 0
     world.finished()
-    world.ended(campaign_id)
+    world.ended()
     assert set(world.begins()) == {Dirty.CLEAN}
 
 
@@ -352,8 +324,7 @@ def test_a_settling_check_has_the_drives_own_rate_whatever_was_cut_off_before():
         return latency_ns(osd_id)
 
     world.mgr.loads.latency_ns = measure
-    world.compare(loads="depth1", dirty_data="clean", accept_cost=True)
-    world.finished()
+    world.run(loads="depth1", dirty_data="clean", accept_cost=True)
     assert len(world.record().watches) >= 2
     assert set(rates) == {OWN_RATE}
 
@@ -361,7 +332,7 @@ def test_a_settling_check_has_the_drives_own_rate_whatever_was_cut_off_before():
 @pytest.mark.slow
 def test_a_rate_that_is_higher_than_ours_is_not_lowered():
     world = Writable(dirty=100.0 * TARGET_BYTES, own_rate="20480")
-    world.compare(dirty_data="clean")
+    world.begin(dirty_data="clean")
     rates = set()
     for _ in range(3000):
         world.mgr.step(1.0)
@@ -384,13 +355,6 @@ def test_a_larger_target_of_a_compared_value_is_what_may_be_written_for():
         )
         assert candidate.starting_bytes(asked) == WRITTEN_MAX * times * TARGET_BYTES
         assert candidate.starting_bytes(replace(asked, dirty=Dirty.CLEAN)) == 0
-
-
-def test_what_does_not_stay_clean_is_not_measured():
-    world = Writable(dirty=2.0 * TARGET_BYTES, written_anew=1_500_000)
-    campaign_id = world.compare(dirty_data="clean")
-    world.finished()
-    assert "after it was written back: its dirty data is" in world.ended(campaign_id)
 
 
 @pytest.mark.slow
@@ -416,27 +380,13 @@ def test_each_starting_state_has_a_verdict_of_its_own_though_the_target_is_cross
     assert "from one starting state, and worse at another" in why
 
 
-def test_a_starting_state_of_what_is_not_bcache_is_refused():
-    world = Controlled(lambda at_s: 1.0)
-    code, _, error = world.mgr.command(
-        "ab", option="scheduler=none,bfq", dirty_data="clean"
-    )
-    assert code != 0
-    assert "this is no option of bcache" in error
-
-
 @pytest.mark.slow
 def test_dirty_data_rate_and_the_backing_disk_are_kept_over_time_and_plotted():
     world = Controlled(lambda at_s: 1.0)
-    world.compare()
-    world.finished()
+    world.run()
     plain = said(world.mgr, "campaign record", record_id=world.record().record_id)
     record = codec.decode(Record, plain, "record")
-    readings = [
-        one for pair in record.pairs for period in (pair.write_back, pair.write_through)
-        for one in period.bcache
-    ]
-    assert all(one.at_s > 0 for one in readings)
+    assert all(one.at_s > 0 for period in world.periods() for one in period.bcache)
     dirty, rate = geometry.bcache(record)
     assert "dirty data, in percent of its target: 100% first, 100% last" in dirty.said
     assert "how busy the backing disk was: 50% first, 50% last" in dirty.said
