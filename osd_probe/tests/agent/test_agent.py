@@ -36,9 +36,7 @@ from wcache.core.protocol import (
 
 
 def test_a_report_carries_every_drive_and_both_sides_of_its_cache(probe):
-    probe.mgr.ask("t1", ReportRequest())
-    probe.run()
-    outcome = probe.mgr.outcome("t1")
+    outcome = probe.ask(ReportRequest())
     assert isinstance(outcome, ReportOutcome)
     assert [drive.wwn for drive in outcome.report.drives] == [OBEYS, IGNORES, REFUSES, NVME, OFF]
     assert outcome.report.simulated

@@ -42,21 +42,15 @@ def test_an_applied_change_outlives_leases_stops_and_crashes_until_its_rollback(
 
 
 def test_a_rollback_whose_answer_was_lost_in_a_crash_is_still_ours(probe):
-    probe.mgr.ask("apply", ApplyRequest(OBEYS, "a1", BACK, THROUGH))
-    probe.run()
+    probe.ask(ApplyRequest(OBEYS, "a1", BACK, THROUGH))
     probe.restart()
-    probe.mgr.ask("apply again", ApplyRequest(OBEYS, "a1", BACK, THROUGH))
-    probe.run()
-    assert probe.mgr.outcome("apply again").changed
-    probe.mgr.ask("back", RollbackRequest(OBEYS, "a1"))
-    probe.run()
+    assert probe.ask(ApplyRequest(OBEYS, "a1", BACK, THROUGH)).changed
+    probe.ask(RollbackRequest(OBEYS, "a1"))
     assert probe.mode(OBEYS) is BACK
 
 
 def test_a_plan_made_from_another_mode_is_refused(probe):
-    probe.mgr.ask("apply", ApplyRequest(OFF, "a1", BACK, BACK, consent_turn_on=True))
-    probe.run()
-    assert probe.mgr.outcome("apply").refused
+    assert probe.ask(ApplyRequest(OFF, "a1", BACK, BACK, consent_turn_on=True)).refused
     assert probe.mode(OFF) is THROUGH
 
 
@@ -86,12 +80,9 @@ def refuse(drive):
 
 @pytest.mark.parametrize("method", ["domain", "state"])
 def test_the_entry_of_a_drive_that_died_is_dropped_when_an_admin_gives_it_up(probe, method):
-    probe.mgr.ask("apply", ApplyRequest(OBEYS, "a1", BACK, THROUGH))
-    probe.run()
+    probe.ask(ApplyRequest(OBEYS, "a1", BACK, THROUGH))
     setattr(probe.host, method, gone)
-    probe.mgr.ask("accept", AcceptRequest(OBEYS, ("action/a1",)))
-    probe.run()
-    assert probe.mgr.outcome("accept").after == ()
+    assert probe.ask(AcceptRequest(OBEYS, ("action/a1",))).after == ()
     assert probe.journal.entries == {}
 
 
@@ -102,9 +93,7 @@ def gone(_):
 def test_only_entries_of_the_domain_that_was_accepted_are_given_up(probe):
     probe.mgr.ask("a1", ApplyRequest(OBEYS, "a1", BACK, THROUGH))
     probe.mgr.ask("a2", ApplyRequest(NVME, "a2", BACK, THROUGH))
-    probe.mgr.ask("accept", AcceptRequest(OBEYS, ("action/a1", "action/a2")))
-    probe.run()
-    assert isinstance(probe.mgr.outcome("accept"), StateOutcome)
+    assert isinstance(probe.ask(AcceptRequest(OBEYS, ("action/a1", "action/a2"))), StateOutcome)
     assert list(probe.journal.entries) == ["action/a2"]
 
 
@@ -125,8 +114,7 @@ def test_nothing_is_given_up_of_a_domain_under_a_live_lease(probe):
 def test_a_change_is_one_of_its_own_domain_alone(probe, back):
     """Two plans that gave one id would take the entry of one drive for that of another."""
     known = prior_from(FSID, NVME, probe.host.domain(NVME))
-    probe.mgr.ask("apply", ApplyRequest(OBEYS, "a1", BACK, THROUGH))
-    probe.run()
+    probe.ask(ApplyRequest(OBEYS, "a1", BACK, THROUGH))
     entries = dict(probe.journal.entries)
     other = ApplyRequest(NVME, "a1", BACK, THROUGH, prior=known)
     if back:
@@ -237,9 +225,7 @@ def test_an_entry_of_a_way_back_calls_the_cluster_throwaway_where_the_mgr_does_t
     written = []
     probe.switcher.after_step = lambda number, step: written.append(step)
     probe.mgr.throwaway = throwaway
-    probe.mgr.ask("back", request_of(prior))
-    probe.run()
-    assert isinstance(probe.mgr.outcome("back"), StateOutcome)
+    assert isinstance(probe.ask(request_of(prior)), StateOutcome)
     (entry,) = [step.entry for step in written if isinstance(step, WriteJournal)]
     assert entry.throwaway is throwaway
     assert probe.mode(OBEYS) is BACK

@@ -16,6 +16,8 @@ from wcache.core.protocol import (
     SetModeRequest,
 )
 
+pytestmark = pytest.mark.slow
+
 ENDS = """
 import ctypes, signal, threading, time
 signal.signal(signal.SIGUSR1, lambda number, frame: None)
@@ -31,7 +33,6 @@ def probe(tmp_path: Path):
     made.kill()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("runs", [True, False])
 def test_an_applied_change_survives_a_restore_of_leases_which_names_what_takes_it_back(
     probe, mgr, runs
@@ -52,7 +53,6 @@ def test_an_applied_change_survives_a_restore_of_leases_which_names_what_takes_i
     assert "applied" not in probe.restore_all().stdout
 
 
-@pytest.mark.slow
 def test_an_applied_change_is_not_taken_back_under_a_lease(probe, mgr):
     probe.start()
     mgr.say(ApplyRequest(OBEYS, "a1", BACK, THROUGH), "t1")
@@ -65,7 +65,6 @@ def test_an_applied_change_is_not_taken_back_under_a_lease(probe, mgr):
     assert "restore --all` first" in one.stderr
 
 
-@pytest.mark.slow
 def test_restore_all_has_a_running_probe_restore_and_give_up_its_lease(probe, mgr):
     probe.start()
     set_mode(mgr, THROUGH)
@@ -84,7 +83,6 @@ def test_restore_all_has_a_running_probe_restore_and_give_up_its_lease(probe, mg
     assert probe.stop() == 0
 
 
-@pytest.mark.slow
 def test_restore_all_says_that_a_running_probe_has_nothing_to_restore(probe, mgr):
     mgr.say()
     probe.start()
@@ -94,7 +92,6 @@ def test_restore_all_says_that_a_running_probe_has_nothing_to_restore(probe, mgr
     assert done.stdout.endswith("nothing to restore\n")
 
 
-@pytest.mark.slow
 def test_restore_all_stops_a_running_probe_where_told_to(probe, mgr):
     probe.start()
     set_mode(mgr, THROUGH)
@@ -104,7 +101,6 @@ def test_restore_all_stops_a_running_probe_where_told_to(probe, mgr):
     assert mode_of(probe) is BACK
 
 
-@pytest.mark.slow
 def test_restore_all_restores_beside_a_probe_that_does_nothing_any_more(probe, mgr):
     probe.start()
     set_mode(mgr, THROUGH)
@@ -120,7 +116,6 @@ def test_restore_all_restores_beside_a_probe_that_does_nothing_any_more(probe, m
     assert probe.stop() == 0
 
 
-@pytest.mark.slow
 def test_a_program_that_does_not_know_the_request_is_not_signalled(probe, mgr):
     with holding(probe.state, probe.run_dir) as holder:
         done = probe.restore_all()
@@ -129,7 +124,6 @@ def test_a_program_that_does_not_know_the_request_is_not_signalled(probe, mgr):
         assert holder.poll() is None
 
 
-@pytest.mark.slow
 def test_restore_all_tells_a_probe_that_ended_and_is_in_the_kernel_from_a_suspended_one(
     probe, mgr
 ):
@@ -147,7 +141,6 @@ def test_restore_all_tells_a_probe_that_ended_and_is_in_the_kernel_from_a_suspen
     assert mode_of(probe) is BACK
 
 
-@pytest.mark.slow
 def test_restore_all_names_a_damaged_entry_leaves_it_and_restores_the_others(probe, mgr):
     probe.start()
     set_mode(mgr, THROUGH)
