@@ -4,9 +4,8 @@ import errno
 import threading
 
 import pytest
-from module_world import WB, WT, a_mgr, ok, said, start, unwrapped
-from prior_world import accept, codes, errors, left_over
-from test_commands_do_what_they_say import refused
+from module_world import WB, WT, a_mgr, codes, ok, refused, said, start, taken_over, unwrapped
+from prior_world import accept, errors, left_over
 from wcache.core.protocol import (
     AcceptRequest,
     FailureOutcome,
@@ -40,8 +39,7 @@ def test_an_acceptance_waits_until_the_probe_has_dropped_its_entry(then):
     assert (probe.leased, probe.modes()[domain_id], errors(mgr)) == ({}, WT, [])
     probe.stuck = set()
     mgr.restart()
-    for _ in range(12):
-        mgr.step()
+    mgr.steps(12)
     assert (probe.modes()[domain_id], errors(mgr)) == (WT, [])
 
 
@@ -69,8 +67,7 @@ def test_a_run_whose_acceptance_was_not_stored_is_given_up_by_the_next_mgr():
     mgr.report_all()
     assert probe.leased == {domain_id: WB}
     mgr.store.fails = lambda key: False
-    mgr.restart()
-    mgr.report_all()
+    taken_over(mgr)
     mgr.report_all()
     assert (probe.leased, probe.modes()[domain_id], errors(mgr)) == ({}, WT, [])
 

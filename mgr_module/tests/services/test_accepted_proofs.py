@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
-from module_world import ok, said
+from module_world import ok, said, taken_over
 from wcache.core.host_report import PowerCut, ToggleProof
 from wcache.core.model import CacheMode, Transport
 from wcache.core.protocol import ReportRequest
@@ -68,8 +68,7 @@ def test_an_accepted_word_survives_a_restart_is_audited_and_can_be_taken_back():
     said(mgr, "drive-model trust", reason="seen", **arguments)
     again = said(mgr, "drive-model trust", reason="seen", **arguments)
     assert again["changed"] is False
-    mgr.restart()
-    mgr.report_all()
+    taken_over(mgr)
     assert passed_to_h1(mgr) == (proof(),)
     listed = ok(mgr.command("drive-model ls"))
     assert "h2 on toggling behind mpt3sas: proven (accepted for all hosts)" in listed

@@ -10,8 +10,7 @@ from dataclasses import replace
 import pytest
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
-from module_world import a_mgr, applied, fine, ok, said, start, with_osds_on
-from test_commands_do_what_they_say import refused
+from module_world import a_mgr, applied, fine, ok, refused, said, settled, start, with_osds_on
 from wcache.ceph.command import CommandFailed
 from wcache.core.drive.saved_off import how_to_name
 from wcache.core.errors import Refusal, RefusalKind
@@ -149,8 +148,7 @@ def test_what_the_mgr_has_of_its_container_is_checked_too(image, namespace, word
     mgr = a_mgr()
     mgr.surroundings.own_image, mgr.surroundings.own_namespace = image, namespace
     for form in ("cephadm", "rook") if not namespace else ("rook",):
-        code, _, error = mgr.command("agent add", hostname="h1", **{"run_by": form})
-        assert code < 0
+        error = refused(mgr, "agent add", hostname="h1", **{"run_by": form})
         assert word in error
 
 
@@ -268,8 +266,7 @@ def test_removing_a_host_ends_what_is_measured_there_and_restores_first():
     error = refused(mgr, "agent rm", errno.EAGAIN, hostname="h1")
     assert "run the same command again" in error
     assert "client.wcache.h1" in mgr.keys.held
-    for _ in range(20):
-        mgr.step()
+    mgr.steps(20)
     assert mgr.probes["h1"].leased == {}
     data = said(mgr, "agent rm", hostname="h1")
     assert data["stays"] == []
@@ -296,8 +293,7 @@ def test_an_applied_change_keeps_its_host_until_it_is_rolled_back():
     assert "`ceph wcache rollback p1`" in error
     assert "sda is write through" in error
     ok(mgr.command("rollback"))
-    mgr.settle()
-    mgr.report_all()
+    settled(mgr)
     assert said(mgr, "agent rm", hostname="h1")["stays"] == []
 
 

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 from bench_decision import synthetic
-from module_world import WB, a_mgr, all_modes, fine, ok, said, start
-from test_commands_do_what_they_say import refused
+from module_world import WB, a_mgr, all_modes, fine, ok, refused, said, settled, start
 from wcache.analysis.decision import Materiality
 from wcache.analysis.experiment import analyse
 from wcache.analysis.pooling import pool
@@ -63,8 +62,7 @@ def test_a_try_works_beside_them():
     miss(mgr, SLOW)
     assert said(mgr, "try", dry_run=True)["in_the_way"] == []
     said(mgr, "try", accept_cost=True)
-    mgr.settle()
-    mgr.report_all()
+    settled(mgr)
     assert {record.setup.load_point.value for record in records(mgr)} == {"osd_bench_depth1"}
     assert all(SLOW in record.missed_preconditions for record in records(mgr))
     assert said(mgr, "try")["state"] == "answer"
@@ -97,8 +95,7 @@ def under_way(loads, steps=8):
     mgr.now_s += 60.0  # a mgr this old has heard from every PG
     mgr.report_all()
     start(mgr, loads=loads)
-    for _ in range(steps):
-        mgr.step()
+    mgr.steps(steps)
     assert mgr.engine.is_active()
     return mgr
 

@@ -4,8 +4,7 @@ import errno
 from dataclasses import replace
 
 import pytest
-from module_world import WB, a_mgr, all_modes, fine, ok, said, start
-from test_commands_do_what_they_say import refused
+from module_world import WB, a_mgr, all_modes, fine, ok, refused, said, start
 from wcache.core.record import Precondition
 
 UPGRADE, CLEAN = Precondition.NO_UPGRADE, Precondition.PGS_CLEAN
@@ -58,13 +57,11 @@ def test_what_is_measured_ends_and_the_rest_waits_for_the_end_of_the_upgrade(arg
     told = ok(mgr.command("history")).count("waiting: preconditions not met")
     assert told == len(waiting)
     mgr.restart()  # the upgrade deploys the mgr too
-    for _ in range(400):
-        mgr.step(0.3)
+    mgr.steps(400, 0.3)
     assert ok(mgr.command("history")).count("waiting: preconditions not met") == told
     # right after it the PGs of the last OSD are not clean yet: nobody gives up for that
     miss(mgr, CLEAN)
-    for _ in range(20):
-        mgr.step(0.3)
+    mgr.steps(20, 0.3)
     miss(mgr)
     mgr.settle()
     after = {run["run_id"]: run for run in runs(mgr, campaign_id)}

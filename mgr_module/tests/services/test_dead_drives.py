@@ -3,8 +3,18 @@
 import errno
 
 import pytest
-from module_world import a_mgr, measured, ok, said, start, unconsented
-from test_commands_do_what_they_say import refused
+from module_world import (
+    a_mgr,
+    apply_plan,
+    measured,
+    ok,
+    refused,
+    said,
+    settled,
+    start,
+    taken_over,
+    unconsented,
+)
 
 
 def errors(mgr):
@@ -21,20 +31,17 @@ def dies_under_a_lease():
         mgr.step()
     mgr.probes["h1"].stuck.add("domain-sda")
     ok(mgr.command("campaign stop", campaign_id="c1"))
-    mgr.settle()
-    mgr.report_all()
+    settled(mgr)
     return mgr
 
 
 def dies_under_a_plan():
     mgr = measured()
-    ok(mgr.command("plan"))
-    ok(mgr.command("apply", plan_id="p1"))
+    apply_plan(mgr)
     mgr.settle()
     mgr.probes["h1"].stuck.add("domain-sda")
     ok(mgr.command("rollback"))
-    mgr.settle()
-    mgr.report_all()
+    settled(mgr)
     return mgr
 
 
@@ -44,8 +51,7 @@ def dies_under_a_plan():
 def test_a_drive_that_died_is_an_error_until_an_admin_gives_it_up(dies, restarted):
     mgr = dies()
     if restarted:
-        mgr.restart()
-        mgr.report_all()
+        taken_over(mgr)
     assert errors(mgr) == ["h1 domain-sda"]
     _, following = unconsented(mgr, "drive accept", hostname="h1", domain_id="domain-sda")
     assert following == "ceph wcache drive accept h1 domain-sda --accept-cost"
@@ -56,8 +62,7 @@ def test_a_drive_that_died_is_an_error_until_an_admin_gives_it_up(dies, restarte
     assert mgr.probes["h1"].leased == {}
     log = [entry["text"] for entry in said(mgr, "history")["history"]]
     assert any("accepted as it is" in text for text in log)
-    mgr.restart()
-    mgr.report_all()
+    taken_over(mgr)
     assert errors(mgr) == []
     drive = {"hostname": "h1", "domain_id": "domain-sda"}
     refused(mgr, "drive accept", errno.ENOENT, accept_cost=True, **drive)

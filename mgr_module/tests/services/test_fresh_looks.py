@@ -4,8 +4,7 @@ import json
 
 import pytest
 from mgr_fakes import builders as make
-from module_world import WB, a_mgr, applied, measured, ok, said
-from prior_world import codes
+from module_world import WB, a_mgr, applied, codes, measured, ok, said
 from wcache.core import codec
 from wcache.core.fleet.claims import OLD_S
 from wcache.core.protocol import PROTOCOL_VERSION, Hello, PollReply

@@ -10,6 +10,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 BEFORE = """
 import gc, json, weakref
 from mgr_fakes import builders as make
@@ -46,7 +48,6 @@ def shown(script):
     return json.loads(done.stdout.splitlines()[-1])
 
 
-@pytest.mark.slow
 def test_a_full_collection_goes_through_no_report_of_a_large_fleet():
     found = shown(LARGE + """
 before = tracked("DriveReport")
@@ -56,7 +57,6 @@ print(json.dumps([before >= 200, tracked("DriveReport"), len(mgr.inside.hosts.re
     assert found == [True, 0, 20]
 
 
-@pytest.mark.slow
 def test_what_a_full_collection_has_left_is_gone_through_by_no_other_one():
     found = shown(LARGE + """
 mgr.service.tick()
@@ -68,7 +68,6 @@ print(json.dumps([new, tracked("Cycle"), len(kept)]))
     assert found == [500, 0, 500]
 
 
-@pytest.mark.slow
 def test_a_younger_collection_freezes_nothing():
     found = shown(LARGE + """
 mgr.service.tick()
@@ -79,7 +78,6 @@ print(json.dumps([tracked("Cycle"), len(kept)]))
     assert found == [500, 500]
 
 
-@pytest.mark.slow
 def test_a_small_fleet_leaves_the_interpreter_as_it_is():
     found = shown("""
 before = len(gc.callbacks), gc.get_freeze_count()
@@ -91,7 +89,6 @@ print(json.dumps([before, (len(gc.callbacks), gc.get_freeze_count())]))
     assert found == [[0, 0], [0, 0]]
 
 
-@pytest.mark.slow
 def test_a_fleet_that_shrinks_is_gone_through_again():
     found = shown(LARGE + """
 mgr.service.tick()
@@ -105,7 +102,6 @@ print(json.dumps([frozen, len(gc.callbacks), gc.get_freeze_count()]))
     assert found == [True, 0, 0]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("share", "gone"), [(0.1, False), (0.4, True)])
 def test_frozen_garbage_goes_once_what_is_frozen_has_grown_by_a_quarter(share, gone):
     found = shown(LARGE + f"""
@@ -130,7 +126,6 @@ print(json.dumps([before, at_once, seen() is None]))
     assert found == [True, True, gone]
 
 
-@pytest.mark.slow
 def test_a_mgr_that_fills_up_after_its_start_does_not_collect_all_for_that():
     found = shown(LARGE + """
 mgr.service.tick()

@@ -4,9 +4,7 @@ import errno
 from dataclasses import replace
 
 import pytest
-from mgr_fakes import builders as make
-from module_world import a_mgr, ok, said, with_osds_on
-from test_commands_do_what_they_say import refused
+from module_world import a_mgr, change_osd, ok, refused, said, with_osds_on
 from wcache.deployment.places import OsdPlace
 
 IMAGE = "quay.io/ceph/ceph:v20.2.4"
@@ -37,12 +35,6 @@ def contained(**told):
         osd_id: OsdPlace(**told) for osd_id in mgr.view.state.osds
     }
     return mgr
-
-
-def change_osd(mgr, osd_id, **changes):
-    osds = dict(mgr.view.state.osds)
-    osds[osd_id] = replace(osds[osd_id], **changes)
-    mgr.view.state = make.cluster(osds.values())
 
 
 @pytest.mark.parametrize("form", CONTAINERS)

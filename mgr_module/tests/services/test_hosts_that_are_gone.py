@@ -3,8 +3,19 @@
 import errno
 
 import pytest
-from module_world import WB, a_mgr, all_modes, applied, measured, ok, said, start
-from test_commands_do_what_they_say import refused
+from module_world import (
+    WB,
+    a_mgr,
+    all_modes,
+    applied,
+    apply_plan,
+    measured,
+    ok,
+    refused,
+    said,
+    start,
+    taken_over,
+)
 from test_dead_drives import errors
 from wcache.core.fleet.agents import SILENT_S
 
@@ -48,8 +59,7 @@ def test_a_new_mgr_has_heard_no_probe_before_it_calls():
     mgr = a_mgr()
     dies(mgr)
     mgr.now_s += 600.0
-    mgr.restart()
-    mgr.report_all()
+    taken_over(mgr)
     assert "not since the mgr started" in ok(mgr.command("agent ls"))
     heard = {row["hostname"]: row["heard_s_ago"] for row in said(mgr, "agent ls")["agents"]}
     assert heard["h1"] is None
@@ -97,8 +107,7 @@ def test_a_rollback_gives_up_a_removed_host_at_once_and_the_next_plan_goes_on():
     mgr.now_s += 600.0
     ok(mgr.command("agent rm", hostname="h1", host_is_gone=True))
     ok(mgr.command("rollback", plan_id="p1"))
-    for _ in range(20):
-        mgr.step(1.0)
+    mgr.steps(20, 1.0)
     plan = said(mgr, "plan show", plan_id="p1")
     assert plan["status"] == "stopped"
     gone = [c for c in plan["changes"] if c["hostname"] == "h1"]
@@ -119,8 +128,7 @@ def test_a_rollback_under_way_says_what_it_waits_for_until_the_host_is_removed()
     mgr = applied()
     dies(mgr)
     ok(mgr.command("rollback", plan_id="p1"))
-    for _ in range(300):
-        mgr.step(1.0)
+    mgr.steps(300, 1.0)
     assert said(mgr, "plan show", plan_id="p1")["status"] == "rolling back"
     for command in ("plan show", "rollout show"):
         (line,) = said(mgr, command, plan_id="p1")["waiting_for"]
@@ -129,8 +137,7 @@ def test_a_rollback_under_way_says_what_it_waits_for_until_the_host_is_removed()
         assert line in " ".join(ok(mgr.command(command, plan_id="p1")).split())
     stays = said(mgr, "agent rm", hostname="h1", host_is_gone=True)["stays"]
     assert [line for line in stays if "drive accept h1 domain-sda --accept-cost" in line]
-    for _ in range(5):
-        mgr.step(1.0)
+    mgr.steps(5, 1.0)
     plan = said(mgr, "plan show", plan_id="p1")
     assert (plan["status"], plan["waiting_for"]) == ("stopped", [])
     others_go_on(mgr)
@@ -140,23 +147,20 @@ def test_a_rollback_under_way_says_what_it_waits_for_until_the_host_is_removed()
 @pytest.mark.parametrize("restarted", [False, True])
 def test_an_apply_in_flight_ends_with_its_host(restarted):
     mgr = measured()
-    ok(mgr.command("plan"))
-    ok(mgr.command("apply", plan_id="p1"))
+    apply_plan(mgr)
     for _ in range(200):
         change = mgr.inside.rollouts["p1"].current
         if change is not None and change.hostname == "h1" and change.status.value == "applying":
             break
         mgr.step()
     dies(mgr)
-    for _ in range(100):
-        mgr.step(1.0)
+    mgr.steps(100, 1.0)
     assert said(mgr, "plan show", plan_id="p1")["status"] == "running"
     if restarted:
         mgr.restart()
     stays = said(mgr, "agent rm", hostname="h1", host_is_gone=True)["stays"]
     assert [line for line in stays if "may remain in write through" in line]
-    for _ in range(5):
-        mgr.step(1.0)
+    mgr.steps(5, 1.0)
     plan = said(mgr, "plan show", plan_id="p1")
     assert plan["status"] == "stopped"
     assert "host h1 was removed" in plan["reason"]
@@ -167,16 +171,14 @@ def test_an_apply_in_flight_ends_with_its_host(restarted):
 @pytest.mark.parametrize("paused", [False, True])
 def test_a_plan_that_has_still_to_change_a_removed_host_stops(paused):
     mgr = measured()
-    ok(mgr.command("plan"))
-    ok(mgr.command("apply", plan_id="p1"))
+    apply_plan(mgr)
     first = mgr.inside.rollouts["p1"].rollout.changes[0].hostname
     last = {"h1": "h2", "h2": "h1"}[first]
     if paused:
         ok(mgr.command("rollout pause", plan_id="p1"))
     dies(mgr, last)
     ok(mgr.command("agent rm", hostname=last, host_is_gone=True))
-    for _ in range(300):
-        mgr.step(1.0)
+    mgr.steps(300, 1.0)
     plan = said(mgr, "plan show", plan_id="p1")
     assert plan["status"] in ("stopped", "rolled back")
     assert f"host {last} was removed" in plan["reason"]

@@ -4,7 +4,7 @@ import pytest
 from memory_world import a_mgr as memory_mgr
 from memory_world import watch
 from mgr_fakes.module import FakeMgr
-from module_world import a_mgr, ok, said
+from module_world import a_mgr, ok, refused, said, taken_over
 from wcache.services.plans.planners import Planner
 
 
@@ -22,8 +22,7 @@ def broken_mgr():
     mgr = a_mgr()
     mgr.more_planners = {"toy": Broken()}
     mgr.config.kept[("osd", "osd_mclock_max_capacity_iops_hdd")] = "many"
-    mgr.restart()
-    mgr.report_all()
+    taken_over(mgr)
     mgr.step()
     return mgr
 
@@ -102,9 +101,7 @@ def test_a_dry_run_of_a_plan_stores_nothing_and_promises_nothing(knob):
 @pytest.mark.parametrize("knob", ["memory", "mclock", "all"])
 def test_a_knob_that_does_not_go_by_drives_refuses_to_leave_some_out(knob):
     mgr = starved()
-    code, _, error = mgr.command("plan", knob=knob, without="osd.0")
-    assert code < 0
-    assert "--without leaves drives out, and m" in error
+    assert "--without leaves drives out, and m" in refused(mgr, "plan", knob=knob, without="osd.0")
     assert said(mgr, "plan ls")["plans"] == []
 
 

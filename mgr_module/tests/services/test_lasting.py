@@ -4,8 +4,20 @@ import errno
 
 import pytest
 from gate_world import begun
-from module_world import WB, WT, applied, fine, measured, ok, said, unconsented
-from test_commands_do_what_they_say import refused
+from module_world import (
+    WB,
+    WT,
+    applied,
+    apply_plan,
+    fine,
+    measured,
+    ok,
+    refused,
+    said,
+    settled,
+    taken_over,
+    unconsented,
+)
 from test_verdicts_that_fall import fall
 from wcache.core.change.change import ChangeStatus
 
@@ -49,14 +61,12 @@ def test_a_plan_that_is_made_to_last_changes_for_now_until_apply_has_the_consent
         assert len(would["would_persist"]) == drives
         assert f"lasts: {lasting}" in ok(mgr.command("apply", plan_id="p1", dry_run=True, **asked))
     ok(mgr.command("apply", plan_id="p1"))
-    mgr.settle()
-    mgr.report_all()
+    settled(mgr)
     assert saved(mgr) == {None}
     assert said(mgr, "plan show", plan_id="p1")["status"] == "done"
     assert {c["kept"] for c in said(mgr, "plan show", plan_id="p1")["changes"]} == {None}
     ok(mgr.command("apply", plan_id="p1", persist=True))
-    mgr.settle()
-    mgr.report_all()
+    settled(mgr)
     assert saved(mgr) == {WT}
 
 
@@ -75,18 +85,15 @@ def test_drives_that_are_only_to_keep_their_mode_are_left_until_apply_has_the_co
 def with_one_host_changed():
     """A mgr whose plan p2 has drives of h1 only last, and changes h2; it is done, for now."""
     mgr = measured()
-    ok(mgr.command("plan", scope="host:h1"))
-    ok(mgr.command("apply", plan_id="p1"))
-    mgr.settle()
-    mgr.report_all()
+    apply_plan(mgr, scope="host:h1")
+    settled(mgr)
     ok(mgr.command("plan", persist=True))
     would = ok(mgr.command("apply", plan_id="p2", dry_run=True))
     assert "h1 sda keeps its mode" in would
     assert "would change h1" not in would
     assert "would change h2 sdc: write back to write through" in would
     ok(mgr.command("apply", plan_id="p2"))
-    mgr.settle()
-    mgr.report_all()
+    settled(mgr)
     assert saved(mgr) == {None}
     return mgr
 
@@ -96,8 +103,7 @@ def test_drives_that_are_only_to_keep_their_mode_last_by_a_consent_after_the_one
     would = said(mgr, "apply", plan_id="p2", persist=True, dry_run=True)["would_persist"]
     assert would == ["h1 sda", "h1 sdb", "h2 sdc"]
     ok(mgr.command("apply", plan_id="p2", persist=True))
-    mgr.settle()
-    mgr.report_all()
+    settled(mgr)
     assert saved(mgr) == {WT}
     ok(mgr.command("rollback", plan_id="p2"))
     mgr.settle()
@@ -117,8 +123,7 @@ def test_drives_that_were_not_reached_when_the_second_consent_was_cut_short_stay
     ok(mgr.command("freeze", thaw=True))
     mgr.report_all()
     ok(mgr.command("apply", plan_id="p2", persist=True))
-    mgr.settle()
-    mgr.report_all()
+    settled(mgr)
     assert saved(mgr) == {WT}
 
 
@@ -132,10 +137,8 @@ def test_a_plan_under_way_is_told_to_wait_with_its_second_consent():
 def test_a_mgr_lost_while_a_done_plan_is_made_to_last_goes_on(step):
     mgr = done()
     ok(mgr.command("apply", plan_id="p1", persist=True))
-    for _ in range(step):
-        mgr.step(0.05)
-    mgr.restart()
-    mgr.report_all()
+    mgr.steps(step, 0.05)
+    taken_over(mgr)
     assert mgr.end() == "done"
     assert saved(mgr) == {WT}
 
@@ -148,15 +151,6 @@ def test_a_drive_that_does_not_keep_it_stays_changed_and_is_named():
     assert len(mgr.changed) == len(mgr.plan.changes)
     assert "h2 sda does not last" in mgr.plan.reason
     assert {change.status for change in mgr.plan.changes} == {ChangeStatus.APPLIED}
-
-
-def test_a_freeze_ends_it_and_what_was_judged_well_stays_changed():
-    mgr = done()
-    ok(mgr.command("apply", plan_id="p1", persist=True))
-    mgr.step(0.05)
-    ok(mgr.command("freeze"))
-    assert mgr.end() == "done"
-    assert len(mgr.changed) == len(mgr.plan.changes)
 
 
 def test_a_consent_to_last_that_was_cut_short_is_given_again():
@@ -175,8 +169,7 @@ def test_a_consent_to_last_that_was_cut_short_is_given_again():
     would = said(mgr, "apply", plan_id="p1", persist=True, dry_run=True)
     assert len(would["would_persist"]) == 3
     assert said(mgr, "apply", plan_id="p1", persist=True)["changed"] is True
-    mgr.settle()
-    mgr.report_all()
+    settled(mgr)
     assert saved(mgr) == {WT}
     assert said(mgr, "apply", plan_id="p1", persist=True)["changed"] is False
 

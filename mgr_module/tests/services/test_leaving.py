@@ -5,8 +5,21 @@ from dataclasses import replace
 
 import pytest
 from mgr_fakes.store import MemoryStore
-from module_world import WB, WT, a_mgr, all_modes, applied, fine, measured, ok, said, start
-from test_commands_do_what_they_say import refused
+from module_world import (
+    WB,
+    WT,
+    a_mgr,
+    all_modes,
+    applied,
+    fine,
+    measured,
+    ok,
+    refused,
+    said,
+    settled,
+    start,
+    taken_over,
+)
 from wcache.core.errors import NotReadyError
 from wcache.core.host_report import JournalNote
 from wcache.deployment.places import NAMES_CHARS_MAX, RemovedHosts
@@ -33,8 +46,7 @@ def gone_back(mgr):
             return told, out
         assert code == -errno.EAGAIN
         told.append(error)
-        mgr.settle()
-        mgr.report_all()
+        settled(mgr)
     raise AssertionError(told)
 
 
@@ -75,8 +87,7 @@ def test_plans_go_back_the_newest_first():
     for number, name in enumerate(HOSTS, 1):
         ok(mgr.command("plan", scope=f"host:{name}"))
         ok(mgr.command("apply", plan_id=f"p{number}"))
-        mgr.settle()
-        mgr.report_all()
+        settled(mgr)
     told, _ = gone_back(mgr)
     assert ["p2" in told[0], "p1" in told[1], len(told)] == [True, True, 2]
     assert all_modes(mgr) == {WB}
@@ -110,8 +121,7 @@ def test_what_is_under_way_ends_first():
     mgr.steps(6)
     assert "is ended and taken back first" in refused(mgr, "leave", errno.EAGAIN, back=True)
     assert mgr.inside.frozen
-    mgr.settle()
-    mgr.report_all()
+    settled(mgr)
     assert leave(mgr, back=True)["left"]
     assert all_modes(mgr) == {WB}
 
@@ -187,8 +197,7 @@ def test_what_hosts_are_to_run_is_printed_though_the_options_are_still_there():
 def test_a_plan_that_cannot_be_read_is_not_taken_for_one_that_went_back():
     mgr = with_keys(applied())
     mgr.store.kept["rollout/p1"] = "damaged"
-    mgr.restart()
-    mgr.report_all()
+    taken_over(mgr)
     assert "rollout/p1" in refused(mgr, "leave", errno.EPERM, back=True)
     assert mgr.store.kept["rollout/p1"] == "damaged"
 
@@ -202,8 +211,7 @@ def test_a_name_that_is_none_is_refused_before_anything_ends():
 def test_a_removed_host_stays_removed_over_a_restart_until_it_is_added():
     mgr = with_keys(a_mgr())
     ok(mgr.command("agent rm", hostname="h2"))
-    mgr.restart()
-    mgr.report_all()
+    taken_over(mgr)
     assert [row["hostname"] for row in said(mgr, "agent ls")["agents"]] == ["h1"]
     ok(mgr.command("agent add", hostname="h2", run_by="systemd"))
     mgr.report_all()

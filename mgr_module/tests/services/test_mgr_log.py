@@ -6,7 +6,7 @@ import pytest
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
 from mgr_fakes.store import MemoryStore
-from module_world import measured, said
+from module_world import measured, said, settled
 from wcache.core.events import Answered, LoadFailed
 from wcache.core.protocol import ApplyRequest, FailureOutcome, RollbackRequest
 from wcache.engine.storing.audit_log import traced
@@ -38,8 +38,7 @@ def test_the_log_tells_the_story_of_a_campaign_and_a_plan_without_a_look_at_the_
     mgr = a_mgr()
     mgr.command("apply", plan_id="p1")
     mgr.command("campaign start", loads="depth1", accept_cost=True)
-    mgr.settle()
-    mgr.report_all()
+    settled(mgr)
     mgr.command("plan")
     mgr.command("apply", plan_id="p1")
     mgr.settle()

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from module_world import a_mgr, all_modes, applied, said, start
+from module_world import a_mgr, all_modes, applied, said, settled, start
 from wcache.core import across
 from wcache.core.model import CacheMode
 from wcache.core.protocol import PROTOCOL_VERSION
@@ -143,8 +143,7 @@ def test_a_journal_without_the_entry_says_nothing_of_the_drive():
 def test_a_lease_is_released_and_nothing_is_measured(version):
     mgr = a_mgr()
     campaign_id = start(mgr)
-    for _ in range(5):
-        mgr.step()
+    mgr.steps(5)
     assert mgr.probes["h1"].leased
     other = OfAnotherProtocol(mgr, "h1", version)
     count = mgr.probes["h1"].set_count
@@ -163,8 +162,7 @@ def test_a_lease_is_released_and_nothing_is_measured(version):
 def test_a_plan_is_not_applied_on_its_host():
     mgr = applied()
     said(mgr, "rollback", plan_id="p1")
-    mgr.settle()
-    mgr.report_all()
+    settled(mgr)
     other = OfAnotherProtocol(mgr, "h1", NEWER)
     count = other.probe.set_count
     said(mgr, "plan")

@@ -3,7 +3,7 @@
 import pytest
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
-from module_world import WB, WT, applied, measured, ok, said
+from module_world import WB, WT, applied, apply_plan, measured, ok, said, settled
 from wcache.ceph.health import health_checks
 from wcache.engine import world
 from wcache.services import outlook
@@ -78,15 +78,12 @@ def test_try_ends_by_offering_auto_recommend_where_it_is_off():
 def test_it_is_gone_while_it_is_carried_out_and_after_and_back_after_a_rollback():
     mgr = measured(auto_quiet_s=1e9)
     ok(mgr.command("auto", mode="recommend"))
-    ok(mgr.command("plan"))
-    ok(mgr.command("apply", plan_id="p1"))
+    apply_plan(mgr)
     assert CODE not in checks(mgr)
-    mgr.settle()
-    mgr.report_all()
+    settled(mgr)
     assert CODE not in checks(mgr)
     ok(mgr.command("rollback"))
-    mgr.settle()
-    mgr.report_all()
+    settled(mgr)
     assert CODE in checks(mgr)
 
 

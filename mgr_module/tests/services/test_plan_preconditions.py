@@ -5,8 +5,23 @@ from dataclasses import replace
 
 import pytest
 from mgr_fakes import builders as make
-from module_world import WB, WT, all_modes, fine, first_look, measured, ok, said
-from test_commands_do_what_they_say import applying, refused, until
+from module_world import (
+    WB,
+    WT,
+    all_modes,
+    applied,
+    apply_plan,
+    applying,
+    findings_of,
+    fine,
+    first_look,
+    measured,
+    ok,
+    refused,
+    said,
+    taken_over,
+)
+from test_commands_do_what_they_say import until
 from test_recommendations import result
 from wcache.core.change.change import ChangeStatus
 from wcache.core.change.preconditions import (
@@ -30,6 +45,15 @@ PLANNED, MAKING, MADE = ChangeStatus.PLANNED, ChangeStatus.APPLYING, ChangeStatu
 def miss(mgr, *items):
     """From now on these do not hold."""
     mgr.view.state = replace(mgr.view.state, missed=items)
+
+
+def waiting():
+    """A mgr whose plan waits between its first change and the next one."""
+    mgr = applying()
+    until(mgr, MADE, PLANNED)
+    miss(mgr, HEALTHY)
+    mgr.steps(20, 1.0)
+    return mgr
 
 
 def shown(mgr):
@@ -98,8 +122,7 @@ def test_a_change_under_way_is_finished_and_the_next_one_waits_until_all_holds_a
     mgr = applying()
     until(mgr, MAKING)
     miss(mgr, HEALTHY)
-    for _ in range(60):
-        mgr.step(1.0)
+    mgr.steps(60, 1.0)
     assert statuses(mgr) == ["applied", "planned", "planned"]
     plan = shown(mgr)
     assert (plan["status"], plan["missed"]) == ("running", ["cluster healthy"])
@@ -120,19 +143,14 @@ def test_what_breaks_while_the_osd_is_measured_before_a_change_keeps_that_change
     first_look(mgr)
     assert mgr.loads.waiting
     miss(mgr, HEALTHY)
-    for _ in range(20):
-        mgr.step()
+    mgr.steps(20)
     assert statuses(mgr) == ["planned"] * 3
     assert all_modes(mgr) == {WB}
 
 
 @pytest.mark.slow
 def test_a_plan_that_waits_can_be_told_to_go_on():
-    mgr = applying()
-    until(mgr, MADE, PLANNED)
-    miss(mgr, HEALTHY)
-    for _ in range(20):
-        mgr.step(1.0)
+    mgr = waiting()
     assert said(mgr, "apply", plan_id="p1")["changed"] is False
     assert said(mgr, "apply", plan_id="p1", override="cluster_healthy")["changed"] is True
     assert said(mgr, "apply", plan_id="p1", override="cluster_healthy")["changed"] is False
@@ -144,14 +162,9 @@ def test_a_plan_that_waits_can_be_told_to_go_on():
 
 @pytest.mark.slow
 def test_a_plan_that_waits_survives_a_mgr_that_is_lost_and_measures_nothing_meanwhile():
-    mgr = applying()
-    until(mgr, MADE, PLANNED)
-    miss(mgr, HEALTHY)
-    for _ in range(20):
-        mgr.step(1.0)
+    mgr = waiting()
     mgr.restart()
-    for _ in range(20):
-        mgr.step(1.0)
+    mgr.steps(20, 1.0)
     assert mgr.loads.measured == 0
     miss(mgr)
     mgr.settle()
@@ -160,9 +173,7 @@ def test_a_plan_that_waits_survives_a_mgr_that_is_lost_and_measures_nothing_mean
 
 def waits_told(mgr):
     """(severity, subject, detail) of each plan or `auto` that has waited for long."""
-    found = [
-        item for item in said(mgr, "status")["findings"] if item["code"] == "WCACHE_PLAN_WAITS"
-    ]
+    found = findings_of(mgr, "WCACHE_PLAN_WAITS")
     return [(item["severity"], item["subject"], item["detail"]) for item in found]
 
 
@@ -171,8 +182,7 @@ def test_an_hour_of_waiting_is_told_and_after_a_week_a_plan_pauses_and_can_go_on
     mgr = applying()
     until(mgr, MAKING)
     miss(mgr, HEALTHY)
-    for _ in range(20):
-        mgr.step(1.0)
+    mgr.steps(20, 1.0)
     mgr.step(TOLD_AFTER_S - 60.0)
     assert waits_told(mgr) == []
     mgr.restart()
@@ -183,8 +193,7 @@ def test_an_hour_of_waiting_is_told_and_after_a_week_a_plan_pauses_and_can_go_on
     assert detail == shown(mgr)["reason"]
     assert "(cluster_healthy)" in detail
     for part in range(3):
-        for _ in range(20):
-            mgr.step(HOLD_MAX_S / 50)
+        mgr.steps(20, HOLD_MAX_S / 50)
         if part < 2:
             assert shown(mgr)["status"] == "running"
             mgr.restart()
@@ -205,11 +214,7 @@ def test_an_hour_of_waiting_is_told_and_after_a_week_a_plan_pauses_and_can_go_on
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["rollback", "freeze"])
 def test_a_plan_that_waits_can_be_ended(how):
-    mgr = applying()
-    until(mgr, MADE, PLANNED)
-    miss(mgr, HEALTHY)
-    for _ in range(20):
-        mgr.step(1.0)
+    mgr = waiting()
     ok(mgr.command(how))
     mgr.settle()
     assert shown(mgr)["status"] == {"rollback": "rolled back", "freeze": "stopped"}[how]
@@ -237,8 +242,7 @@ def test_nothing_is_applied_while_the_cluster_is_frozen_whatever_is_overridden(m
 @pytest.mark.slow
 def test_what_is_in_place_is_not_made_to_last_while_the_cluster_is_frozen():
     mgr = measured()
-    ok(mgr.command("plan"))
-    ok(mgr.command("apply", plan_id="p1"))
+    apply_plan(mgr)
     mgr.settle()
     ok(mgr.command("freeze"))
     error = refused(mgr, "apply", errno.EPERM, plan_id="p1", persist=True)
@@ -254,8 +258,7 @@ def test_a_plan_that_goes_on_after_a_restart_waits_for_the_journal_of_the_next_h
     mgr.restart()
     for probe in mgr.probes.values():
         probe.fails = no_report
-    for _ in range(60):
-        mgr.step(1.0)
+    mgr.steps(60, 1.0)
     assert statuses(mgr) == ["applied", "planned", "planned"]
     assert f"waiting: {precondition_text([Precondition.JOURNAL_SETTLED])}" in shown(mgr)["reason"]
     for probe in mgr.probes.values():
@@ -272,8 +275,7 @@ def test_a_plan_waits_while_the_journal_names_a_lease_on_its_next_drive():
     mgr.restart()
     mgr.probes["h1"].stuck.add("domain-sdb")
     mgr.probes["h1"].leased["domain-sdb"] = WB
-    for _ in range(60):
-        mgr.step(1.0)
+    mgr.steps(60, 1.0)
     assert statuses(mgr) == ["applied", "planned", "planned"]
     mgr.probes["h1"].stuck.clear()
     mgr.probes["h1"].leased.clear()
@@ -304,7 +306,8 @@ def test_simulated_drives_need_no_healthy_cluster():
     miss(mgr, *NEEDED)
     ok(mgr.command("apply", plan_id="p1"))
     mgr.settle()
-    assert shown(mgr)["status"] == "done"
+    assert (shown(mgr)["status"], all_modes(mgr)) == ("done", {WT})
+    assert mgr.loads.measured == 0, "no OSD is asked"
 
 
 def test_a_plan_goes_by_rack_and_host_where_pools_spread_over_racks():
@@ -339,3 +342,24 @@ def plan_of(reports, cluster):
 
 def order(reports, cluster):
     return [change.hostname for change in plan_of(reports, cluster)]
+
+
+def test_a_plan_that_was_never_begun_is_forgotten_and_its_number_never_comes_again():
+    mgr = measured()
+    ok(mgr.command("plan"))
+    assert said(mgr, "plan rm", plan_id="p1", dry_run=True)["would"] == ["forget plan p1"]
+    assert [row["plan_id"] for row in said(mgr, "plan ls")["plans"]] == ["p1"]
+    assert said(mgr, "plan rm", plan_id="p1")["changed"] is True
+    mgr.settle()
+    taken_over(mgr)
+    assert said(mgr, "plan ls")["plans"] == []
+    assert "p1" in refused(mgr, "apply", plan_id="p1")
+    assert said(mgr, "plan")["plan_id"] == "p2"
+
+
+@pytest.mark.slow
+def test_a_plan_that_was_begun_is_kept_as_the_way_back():
+    mgr = applied()
+    assert "it says what was there before" in refused(mgr, "plan rm", plan_id="p1")
+    assert said(mgr, "plan ls")["plans"][0]["plan_id"] == "p1"
+    ok(mgr.command("rollback", plan_id="p1"))

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 import wcache.services.campaigns as campaigns
-from module_world import a_mgr, measured, ok, said, start
+from module_world import a_mgr, measured, ok, refused, said, start
 from wcache.core.errors import Refusal, RefusalKind
 from wcache.core.host_report import JournalNote, KeptPrior, PowerCut
 from wcache.core.model import CacheMode
@@ -142,16 +142,13 @@ def test_of_two_that_are_prepared_at_once_one_is_begun(monkeypatch):
 def test_a_freeze_meanwhile_holds(monkeypatch):
     mgr = a_mgr()
     meanwhile(monkeypatch, mgr, lambda chosen: ok(mgr.command("freeze")))
-    code, _, error = mgr.command("campaign start", loads="depth1", accept_cost=True)
-    assert code != 0
-    assert "frozen" in error
+    assert "frozen" in refused(mgr, "campaign start", loads="depth1", accept_cost=True)
 
 
 def test_where_it_moves_again_and_again_it_is_asked_for_anew(monkeypatch):
     mgr = a_mgr()
     free = meanwhile(monkeypatch, mgr, lambda chosen: other_options(mgr, chosen), times=99)
-    code, _, error = mgr.command("campaign start", loads="depth1", accept_cost=True)
-    assert code != 0
+    error = refused(mgr, "campaign start", loads="depth1", accept_cost=True)
     assert "changes while it is chosen" in error
     assert len(free) == PREPARED_MAX
     assert mgr.inside.campaigns == {}

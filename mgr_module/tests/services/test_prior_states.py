@@ -5,8 +5,21 @@ import json
 
 import pytest
 from mgr_fakes.builders import CLUSTER_ID
-from module_world import WB, WT, a_mgr, all_modes, measured, ok, said, start
-from prior_world import codes, errors, held_and_lost, wiped
+from module_world import (
+    WB,
+    WT,
+    a_mgr,
+    all_modes,
+    codes,
+    findings_of,
+    measured,
+    ok,
+    refused,
+    said,
+    start,
+    unconsented,
+)
+from prior_world import errors, held_and_lost, wiped
 from wcache.core.protocol import (
     Notice,
     ReleaseRequest,
@@ -18,8 +31,7 @@ def test_a_drive_whose_journal_is_gone_is_restored_from_what_the_mgr_stored():
     held_and_lost(mgr)
     assert "WCACHE_RESTORE_FAILED" in codes(mgr)
     mgr.restart()
-    for _ in range(10):
-        mgr.step()
+    mgr.steps(10)
     assert all_modes(mgr) == {WB}
     assert "WCACHE_RESTORE_FAILED" not in codes(mgr)
 
@@ -46,11 +58,8 @@ def stopped_in_a_run(mgr, told):
 def test_a_drive_of_a_probe_that_is_gone_is_a_warning_until_it_is_read(told):
     mgr = a_mgr()
     probe = stopped_in_a_run(mgr, told)
-    for _ in range(20):
-        mgr.step(5.0)
-    (finding,) = [
-        f for f in said(mgr, "status")["findings"] if f["code"] == "WCACHE_RESTORE_FAILED"
-    ]
+    mgr.steps(20, 5.0)
+    (finding,) = findings_of(mgr, "WCACHE_RESTORE_FAILED")
     assert (errors(mgr), finding["severity"]) == ([], "warning")
     assert ("its probe has restored the prior state" in finding["detail"]) is told
     assert "the probe does not respond" in finding["detail"]
@@ -66,15 +75,13 @@ def test_a_drive_that_its_probe_cannot_bring_back_is_an_error():
     while not probe.leased:
         mgr.step()
     probe.stuck = set(probe.drives)
-    for _ in range(50):
-        mgr.step(5.0)
+    mgr.steps(50, 5.0)
     assert "WCACHE_RESTORE_FAILED" in {f["code"] for f in errors(mgr)}
 
 
 def restored_unheard(mgr):
     """A probe restores by itself, its word is lost, and an admin switches the drive off by hand."""
-    _, probe = held_and_lost(mgr, "probe-h1")
-    return probe, next(name for name, mode in probe.modes().items() if mode is WT)
+    return held_and_lost(mgr, "probe-h1")
 
 
 def asked_to_release(probe):
@@ -97,8 +104,7 @@ def test_a_cache_that_an_admin_switched_off_after_a_restore_nobody_heard_of_stay
     asked = asked_to_release(probe)
     if restarted:
         mgr.restart()
-    for _ in range(90):
-        mgr.step(1.0)
+    mgr.steps(90, 1.0)
     assert asked == []
     assert probe.modes()[domain_id] is WT
     (finding,) = [f for f in errors(mgr) if f["code"] == "WCACHE_PRIOR_LOST"]
@@ -110,26 +116,23 @@ def test_a_cache_that_an_admin_switched_off_after_a_restore_nobody_heard_of_stay
 
 def test_a_cache_that_an_admin_switched_off_after_the_probe_said_it_was_back_stays_off():
     mgr = a_mgr()
-    _, probe = held_and_lost(mgr)  # the probe that spoke is replaced too, with its journal
-    domain_id = next(name for name, mode in probe.modes().items() if mode is WT)
+    # the probe that spoke is replaced too, with its journal
+    probe, domain_id = held_and_lost(mgr)
     lease_id = next(m.spec.lease_id for m in mgr.inside.runs.values()
                     if m.spec.domain_id == domain_id)
     asked = asked_to_release(probe)
     probe.post("", None, notices=(Notice("n", "it is back", domain_id, True, lease_id),))
-    for _ in range(90):
-        mgr.step(1.0)
+    mgr.steps(90, 1.0)
     assert asked == []
     assert probe.modes()[domain_id] is WT
 
 
 def test_a_drive_whose_saved_mode_was_changed_is_not_as_wcache_left_it_and_not_touched():
     mgr = a_mgr()
-    _, probe = held_and_lost(mgr)
-    domain_id = next(name for name, mode in probe.modes().items() if mode is WT)
+    probe, domain_id = held_and_lost(mgr)
     probe._keep(domain_id, WT)
     asked = asked_to_release(probe)
-    for _ in range(90):
-        mgr.step(1.0)
+    mgr.steps(90, 1.0)
     assert asked == []
     assert "WCACHE_PRIOR_LOST" in codes(mgr)
 
@@ -137,8 +140,7 @@ def test_a_drive_whose_saved_mode_was_changed_is_not_as_wcache_left_it_and_not_t
 def test_what_was_read_after_a_restore_that_was_asked_for_settles_it_at_once():
     """An admin who changes the drive before the next report is not overruled a minute later."""
     mgr = a_mgr()
-    _, probe = held_and_lost(mgr)
-    domain_id = next(name for name, mode in probe.modes().items() if mode is WT)
+    probe, domain_id = held_and_lost(mgr)
     asked = asked_to_release(probe)
     mgr.restart()
     for _ in range(20):
@@ -146,8 +148,7 @@ def test_what_was_read_after_a_restore_that_was_asked_for_settles_it_at_once():
             break
         mgr.step()
     probe.switch(domain_id, WT)
-    for _ in range(90):
-        mgr.step(1.0)
+    mgr.steps(90, 1.0)
     assert len(asked) == 1
     assert probe.modes()[domain_id] is WT
     assert errors(mgr) == []
@@ -155,8 +156,7 @@ def test_what_was_read_after_a_restore_that_was_asked_for_settles_it_at_once():
 
 def test_an_answer_to_a_restore_that_shows_another_state_settles_nothing():
     mgr = a_mgr()
-    _, probe = held_and_lost(mgr)
-    domain_id = next(name for name, mode in probe.modes().items() if mode is WT)
+    probe, domain_id = held_and_lost(mgr)
     asked, do = asked_to_release(probe), probe.do
 
     def stays(task):
@@ -179,25 +179,22 @@ def test_one_report_that_was_made_while_a_restore_ended_is_no_dispute():
     probe, domain_id = restored_unheard(mgr)
     probe.turn(1)
     probe.switch(domain_id, WB)
-    for _ in range(20):
-        mgr.step()
+    mgr.steps(20)
     assert errors(mgr) == []
 
 
 def test_a_probes_word_that_a_state_is_back_settles_nothing():
     mgr = a_mgr()
-    _, probe = held_and_lost(mgr)
+    probe, domain_id = held_and_lost(mgr)
     probe.stuck = set(probe.drives)
-    domain_id = next(name for name, mode in probe.modes().items() if mode is WT)
     probe.post("", None, notices=(Notice("n", "it is back", domain_id, True),))
-    for _ in range(10):
-        mgr.step()
+    mgr.steps(10)
     assert "WCACHE_RESTORE_FAILED" in codes(mgr)
 
 
 def test_nothing_is_begun_where_a_prior_state_is_owed():
     mgr = a_mgr()
-    _, probe = held_and_lost(mgr)
+    probe, _ = held_and_lost(mgr)
     probe.stuck = set(probe.drives)
     mgr.report_all()
     code, out, error = mgr.command("campaign start", loads="depth1", scope="host:h1",
@@ -210,8 +207,7 @@ def test_an_entry_the_mgr_knows_nothing_of_is_told_until_an_admin_accepts_the_dr
     mgr = a_mgr()
     wiped(mgr)
     assert "WCACHE_PRIOR_LOST" in codes(mgr)
-    code, _, error = mgr.command("drive accept", hostname="h1", domain_id="domain-sda")
-    assert code == -errno.EPERM
+    error, _ = unconsented(mgr, "drive accept", hostname="h1", domain_id="domain-sda")
     assert "--accept-cost" in error
     assert "WCACHE_PRIOR_LOST" in codes(mgr)
     done = said(mgr, "drive accept", hostname="h1", domain_id="domain-sda", accept_cost=True)
@@ -222,19 +218,16 @@ def test_an_entry_the_mgr_knows_nothing_of_is_told_until_an_admin_accepts_the_dr
     mgr.report_all()
     assert "WCACHE_PRIOR_LOST" not in codes(mgr)
     assert "accepted as it is" in ok(mgr.command("history"))
-    code, _, error = mgr.command(
-        "drive accept", hostname="h1", domain_id="domain-sda", accept_cost=True
+    error = refused(
+        mgr, "drive accept", errno.ENOENT, hostname="h1", domain_id="domain-sda", accept_cost=True
     )
-    assert code == -errno.ENOENT
 
 
 def test_no_plan_touches_a_drive_that_is_in_dispute():
     mgr = measured()
     plan_id = said(mgr, "plan")["plan_id"]
     wiped(mgr, fsid="another-cluster")
-    code, _, error = mgr.command("apply", plan_id=plan_id)
-    assert code == -errno.EPERM
-    assert "another-cluster" in error
+    assert "another-cluster" in refused(mgr, "apply", errno.EPERM, plan_id=plan_id)
     assert all_modes(mgr) == {WB}
     left = said(mgr, "plan")["left_alone"]
     assert any("another-cluster" in line for line in left)
@@ -250,9 +243,8 @@ def test_a_dispute_holds_and_nothing_begins_while_no_new_report_is_there(restart
         mgr.restart()
     mgr.inside.hosts.reported_at_s.clear()
     assert "WCACHE_PRIOR_LOST" in codes(mgr)
-    code, _, error = mgr.command("apply", plan_id=plan_id)
-    assert (code, all_modes(mgr)) == (-errno.EPERM, {WB})
-    assert "another-cluster" in error
+    assert "another-cluster" in refused(mgr, "apply", errno.EPERM, plan_id=plan_id)
+    assert all_modes(mgr) == {WB}
 
 
 @pytest.mark.slow
@@ -260,9 +252,8 @@ def test_nothing_is_applied_before_a_hosts_journal_is_known():
     mgr = measured()
     plan_id = said(mgr, "plan")["plan_id"]
     mgr.restart()
-    code, _, error = mgr.command("apply", plan_id=plan_id)
-    assert (code, all_modes(mgr)) == (-errno.EAGAIN, {WB})
-    assert "journal" in error
+    assert "journal" in refused(mgr, "apply", errno.EAGAIN, plan_id=plan_id)
+    assert all_modes(mgr) == {WB}
     mgr.report_all()
     ok(mgr.command("apply", plan_id=plan_id))
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from mgr_fakes import builders as make
 from mgr_fakes.probe import FakeProbe
-from module_world import a_mgr, fine, ok, said, start
+from module_world import a_mgr, findings_of, fine, ok, said, start
 from wcache.core import codec
 from wcache.core.host_report import Waiting
 from wcache.core.model import Finding, FindingCode, Severity
@@ -66,25 +66,21 @@ def test_a_probe_of_another_version_is_named_with_what_to_upgrade(version, todo,
 def test_a_probe_that_calls_and_hangs_ends_its_run_as_a_silent_one_does_and_says_why():
     mgr = a_mgr()
     campaign_id = start(mgr)
-    for _ in range(5):
-        mgr.step()
+    mgr.steps(5)
     since_s, probe = mgr.now_s, mgr.probes["h1"]
     what = "set_mode of d1: fsync of /var/lib/wcache/journal"
     probe.waiting = lambda: Waiting(what, mgr.now_s - since_s)
-    for _ in range(2):
-        mgr.step(10.0)
+    mgr.steps(2, 10.0)
     assert f"h1: the probe calls, and has waited for 20 s: {what}" in ok(mgr.command("agent ls"))
     assert said(mgr, "status")["findings"] == []
-    for _ in range(2):
-        mgr.step(10.0)
+    mgr.steps(2, 10.0)
     (finding,) = said(mgr, "status")["findings"]
     assert finding["code"] == "WCACHE_AGENT_SILENT"
-    for _ in range(6):
-        mgr.step(10.0)
+    mgr.steps(6, 10.0)
     run = said(mgr, "campaign show", campaign_id=campaign_id)["run_list"][0]
     assert (run["status"], run["restored"]) == ("aborted", False)
     assert f"the probe on h1 has not responded for 90 s, and waits: {what}" in run["reason"]
-    silent = [f for f in said(mgr, "status")["findings"] if f["code"] == "WCACHE_AGENT_SILENT"]
+    silent = findings_of(mgr, "WCACHE_AGENT_SILENT")
     assert [(one["subject"], what in one["detail"]) for one in silent] == [("h1", True)]
     probe.waiting = None
     mgr.step(10.0)
@@ -96,8 +92,7 @@ def test_a_probe_that_calls_and_hangs_ends_its_run_as_a_silent_one_does_and_says
 def test_a_probe_that_takes_over_a_host_is_not_given_the_lease_of_the_one_before():
     mgr = a_mgr(lease_ttl_s=600.0)
     campaign_id = start(mgr)
-    for _ in range(5):
-        mgr.step()
+    mgr.steps(5)
     mgr.now_s += 100.0
     rival = FakeProbe(mgr.send, "h1", (make.drive("sda", 0),), probe_id="rival")
     reply = rival.turn(0)
@@ -124,8 +119,7 @@ def test_a_probe_that_takes_over_a_host_is_not_given_the_lease_of_the_one_before
 def test_a_post_that_is_not_right_is_refused_with_one_line_and_changes_nothing(change, number):
     mgr = a_mgr()
     start(mgr)
-    for _ in range(4):
-        mgr.step()
+    mgr.steps(4)
     probe = mgr.probes["h1"]
     probe.post("nothing", None)
     before = dict(mgr.store.kept)

@@ -3,9 +3,11 @@
 import pytest
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
-from module_world import has_words, said
+from module_world import apply_plan, findings_of, has_words, refused, said, taken_over
 from wcache.core.model import CacheMode, FindingCode
 from wcache.core.protocol import ApplyRequest, FailureOutcome, SetModeRequest
+
+pytestmark = pytest.mark.slow
 
 WT = CacheMode.WRITE_THROUGH
 NO = "sdb does not let its cache be put into write through; it stays write back"
@@ -16,8 +18,7 @@ def fleet():
         (name, tuple(make.drive(f"sd{chr(98 + i)}", first + i) for i in range(3)))
         for name, first in (("h1", 0), ("h2", 3))
     ))
-    mgr.restart()
-    mgr.report_all()
+    taken_over(mgr)
     mgr.step()
     return mgr
 
@@ -39,8 +40,7 @@ def refuses(mgr, by_drive=True):
 
 def told(mgr):
     """Of which drives it is told that they did not obey."""
-    code = FindingCode.TOGGLE_INEFFECTIVE.value
-    return [f["subject"] for f in said(mgr, "status")["findings"] if f["code"] == code]
+    return [one["subject"] for one in findings_of(mgr, FindingCode.TOGGLE_INEFFECTIVE.value)]
 
 
 def measured(mgr):
@@ -49,7 +49,6 @@ def measured(mgr):
     return mgr
 
 
-@pytest.mark.slow
 def test_a_refusal_in_a_campaign_is_known_to_plans_and_samples_after_a_failover_too():
     mgr = fleet()
     name = refuses(mgr)
@@ -68,24 +67,20 @@ def test_a_refusal_in_a_campaign_is_known_to_plans_and_samples_after_a_failover_
     assert told(mgr) == ["h1 sdb"]
 
 
-@pytest.mark.slow
 def test_a_refusal_is_known_before_the_next_report():
     mgr = measured(fleet())
     refuses(mgr)
-    mgr.command("plan")
-    mgr.command("apply", plan_id="p1")
+    apply_plan(mgr)
     mgr.probes["h1"].report = None  # its next report fails
     with pytest.raises(TypeError):
         mgr.settle()
     assert told(mgr) == ["h1 sdb"]
 
 
-@pytest.mark.slow
 def test_the_canary_that_refuses_is_passed_by_and_all_others_are_changed():
     mgr = measured(fleet())
     refuses(mgr)
-    assert mgr.command("plan")[0] == 0
-    mgr.command("apply", plan_id="p1")
+    apply_plan(mgr)
     mgr.settle()
     shown = mgr.command("rollout show", plan_id="p1")[1] + mgr.command("plan show", plan_id="p1")[1]
     assert "refused by the drive" in shown
@@ -97,18 +92,15 @@ def test_the_canary_that_refuses_is_passed_by_and_all_others_are_changed():
     assert mgr.command("plan ls")[1].count("done") == 1
 
 
-@pytest.mark.slow
 def test_a_change_that_fails_otherwise_ends_the_rollout_and_is_no_refusal():
     mgr = measured(fleet())
     refuses(mgr, by_drive=False)
-    mgr.command("plan")
-    mgr.command("apply", plan_id="p1")
+    apply_plan(mgr)
     mgr.settle()
     assert "stopped" in mgr.command("plan ls")[1]
     assert told(mgr) == []
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["h1:sdb", "osd.0", "ID"])
 def test_drives_that_an_admin_names_are_left_out_with_that_as_the_reason(name):
     mgr = measured(fleet())
@@ -123,9 +115,6 @@ def test_drives_that_an_admin_names_are_left_out_with_that_as_the_reason(name):
     assert ("h1", "sdc") in changed
 
 
-@pytest.mark.slow
 def test_a_drive_that_is_not_there_cannot_be_left_out():
     mgr = measured(fleet())
-    code, _, error = mgr.command("plan", without="h1:sdx")
-    assert code < 0
-    assert "there is no drive 'h1:sdx' to leave out" in error
+    assert "there is no drive 'h1:sdx' to leave out" in refused(mgr, "plan", without="h1:sdx")

@@ -3,7 +3,7 @@
 import pytest
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
-from module_world import WB, WT, ok, said, unwrapped
+from module_world import WB, WT, codes, ok, refused, said, settled, taken_over, unwrapped
 from wcache.core.model import PlpHint
 
 FAST = {"code": "WCACHE_FLUSH_TOO_FAST", "detail": "0.01 ms for a disk"}
@@ -23,8 +23,7 @@ def measured():
     mgr = a_mgr()
     mgr.analysis.findings = [FAST]
     said(mgr, "campaign start", loads="depth1", accept_cost=True)
-    mgr.settle()
-    mgr.report_all()
+    settled(mgr)
     return mgr
 
 
@@ -33,19 +32,9 @@ def model(mgr):
     return row["drive_model"]
 
 
-def codes(mgr):
-    return [item["code"] for item in said(mgr, "status")["findings"]]
-
-
 def advice(mgr):
     (row,) = said(mgr, "recommend")["recommendations"]
     return row
-
-
-def refused(mgr, **arguments):
-    code, out, error = mgr.command("drive-model trust", **arguments)
-    assert (code < 0, out, error.count("\n")) == (True, "", 0)
-    return error
 
 
 def test_flush_too_fast_is_lifted_by_trust_and_comes_back_when_it_is_revoked():
@@ -68,14 +57,12 @@ def test_trust_is_audited_and_outlasts_a_failover():
     mgr = measured()
     name = model(mgr)
     said(mgr, "drive-model trust", drive_model=name, reason=REASON)
-    mgr.restart()
-    mgr.report_all()
+    taken_over(mgr)
     assert advice(mgr)["verdict"] == "write back"
     (row,) = said(mgr, "drive-model ls")["drive_models"]
     assert row["plp_trusted"]["reason"] == REASON
     said(mgr, "drive-model trust", take_back=True, drive_model=name)
-    mgr.restart()
-    mgr.report_all()
+    taken_over(mgr)
     assert advice(mgr)["verdict"] == "insufficient data"
     lines = [h["text"] for h in said(mgr, "history")["history"] if h["who"] == "admin"]
     assert f"power-loss protection trusted: {REASON}" in lines
@@ -91,8 +78,7 @@ def test_trust_that_the_mons_refuse_says_so_and_is_stored_later():
     mgr.now_s += 20.0
     mgr.engine.tick()
     mgr.engine.tick()
-    mgr.restart()
-    mgr.report_all()
+    taken_over(mgr)
     (row,) = said(mgr, "drive-model ls")["drive_models"]
     assert row["plp_trusted"] is not None
 
@@ -109,12 +95,14 @@ def test_both_are_idempotent_and_another_reason_is_a_change():
 def test_trust_is_for_one_known_drive_model_with_a_reason():
     mgr = a_mgr()
     name = model(mgr)
-    assert "there is no drive model 'other'" in refused(mgr, drive_model="other", reason=REASON)
-    assert "there is no drive model ''" in refused(mgr, drive_model="", reason=REASON)
-    assert "a reason is missing" in refused(mgr, drive_model=name, reason="   ")
-    assert "longer than 200" in refused(mgr, drive_model=name, reason="x" * 201)
-    assert "printable" in refused(mgr, drive_model=name, reason="a\nb")
-    assert "reason is missing" in refused(mgr, drive_model=name)
+    for words, model_name, reason in (
+        ("there is no drive model 'other'", "other", REASON), ("drive model ''", "", REASON),
+        ("a reason is missing", name, "   "), ("longer than 200", name, "x" * 201),
+        ("printable", name, "a\nb"), ("reason is missing", name, ""),
+    ):
+        assert words in refused(
+            mgr, "drive-model trust", drive_model=model_name, reason=reason
+        )
 
 
 def test_the_column_says_where_the_hint_comes_from():

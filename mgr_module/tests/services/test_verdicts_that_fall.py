@@ -9,8 +9,21 @@ from gate_world import begun
 from gated_plan import GatedMgr
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
-from module_world import WB, WT, all_modes, fine, measured, ok, said, start
-from test_commands_do_what_they_say import refused, until
+from module_world import (
+    WB,
+    WT,
+    all_modes,
+    apply_plan,
+    fine,
+    measured,
+    ok,
+    refused,
+    said,
+    settled,
+    start,
+    taken_over,
+)
+from test_commands_do_what_they_say import until
 from wcache.core import events
 from wcache.core.change.change import ChangeStatus
 from wcache.core.change.preconditions import precondition_text
@@ -41,10 +54,8 @@ def turned_off(**options):
 def turning_on():
     mgr = turned_off()
     start(mgr, consent_turn_on=True)
-    mgr.settle()
-    mgr.report_all()
-    ok(mgr.command("plan", consent_turn_on=True))
-    ok(mgr.command("apply", plan_id="p1"))
+    settled(mgr)
+    apply_plan(mgr, consent_turn_on=True)
     return mgr
 
 
@@ -94,8 +105,7 @@ def test_a_paused_rollout_takes_back_what_it_has_turned_on_and_not_judged():
     while not rollout.paused:
         mgr.step()
     tells_of_a_loss(mgr)
-    for _ in range(20):
-        mgr.step()
+    mgr.steps(20)
     assert shown(mgr)["status"] in ("stopped", "rolled back")
     assert SAYS in shown(mgr)["reason"]
 
@@ -132,8 +142,7 @@ def test_no_change_is_made_once_its_verdict_has_fallen_and_nobody_may_override_t
     until(mgr, MAKING)
     results = dict(mgr.inside.analyses.results)
     fall(mgr)
-    for _ in range(60):
-        mgr.step(1.0)
+    mgr.steps(60, 1.0)
     assert statuses(mgr) == ["applied", "planned", "planned"]
     assert f"waiting: {precondition_text([Precondition.VERDICT_STANDS])}" in shown(mgr)["reason"]
     assert "is not a precondition" in refused(
@@ -170,8 +179,7 @@ def test_where_the_verdicts_cannot_be_told_nothing_is_changed_until_they_can(mon
     mgr = begun()
     recommend = wcache.engine.world.recommend
     monkeypatch.setattr(wcache.engine.world, "recommend", lambda *about: 1 / 0)
-    for _ in range(60):
-        mgr.step(1.0)
+    mgr.steps(60, 1.0)
     assert precondition_text([Precondition.VERDICT_STANDS]) in mgr.plan.reason
     assert mgr.changed == set()
     assert "the verdicts could not be asked for" in mgr.exceptions
@@ -183,8 +191,7 @@ def test_nothing_is_changed_while_frozen_whatever_the_machine_was_told():
     mgr = turning_on()
     until(mgr, MAKING)
     mgr.inside.frozen = True  # the Halt of the command is what usually ends it
-    for _ in range(60):
-        mgr.step(1.0)
+    mgr.steps(60, 1.0)
     assert statuses(mgr) == ["applied", "planned", "planned"]
     assert f"waiting: {precondition_text([Precondition.NOT_FROZEN])}" in shown(mgr)["reason"]
 
@@ -273,8 +280,7 @@ def test_a_campaign_that_is_stopped_after_a_pair_leaves_what_was_decided(ends):
     stopped = [r for r in mgr.inside.analyses.results.values() if r.campaign_id == campaign_id]
     assert stopped
     assert all(0 < r.pairs < 4 for r in stopped)
-    mgr.restart()
-    mgr.report_all()
+    taken_over(mgr)
     (after,) = said(mgr, "recommend")["recommendations"]
     same = ("verdict", "mode", "why", "record_ids", "loads")
     assert [after[key] for key in same] == [before[key] for key in same]

@@ -4,16 +4,14 @@ import errno
 from dataclasses import replace
 
 import pytest
-from module_world import WB, WT, a_mgr, measured, ok, start
+from module_world import WB, a_mgr, measured, ok, refused, start
 from prior_world import accept, errors, held_and_lost, wiped
-from test_commands_do_what_they_say import refused
 from wcache.core.protocol import Notice, ReleaseRequest, StateOutcome
 
 
 def owed(mgr):
     """The run that owes a domain of h1, the domain, and what it was before."""
-    _, probe = held_and_lost(mgr)
-    domain_id = next(name for name, mode in probe.modes().items() if mode is WT)
+    probe, domain_id = held_and_lost(mgr)
     machine = next(
         one for one in mgr.inside.runs.values() if domain_id in one.spec.domain_ids
     )

@@ -6,17 +6,13 @@ from module_world import WB, WT, said, start
 from wcache.core.host_report import JournalNote, KeptPrior
 
 
-def codes(mgr):
-    return {f["code"] for f in said(mgr, "status")["findings"]}
-
-
 def errors(mgr):
     return [f for f in said(mgr, "status")["findings"] if f["severity"] == "error"]
 
 
 def held_and_lost(mgr, probe_id="probe-made-anew"):
     """A run's probe is gone with its journal, and the drive is left in the other mode."""
-    campaign_id = start(mgr)
+    start(mgr)
     probe = mgr.probes["h1"]
     for _ in range(400):
         mgr.step()
@@ -28,8 +24,7 @@ def held_and_lost(mgr, probe_id="probe-made-anew"):
     probe.leased.clear()
     probe.probe_id = probe_id
     probe.turn(0)
-    assert WT in probe.modes().values()
-    return campaign_id, probe
+    return probe, next(name for name, mode in probe.modes().items() if mode is WT)
 
 
 def wiped(mgr, key="action/p1.0", fsid="", mode=WB):
@@ -56,9 +51,8 @@ def wiped(mgr, key="action/p1.0", fsid="", mode=WB):
 
 def left_over(mgr):
     """A run's drive that does not go back, its entry in the probe's journal, and its domain."""
-    _, probe = held_and_lost(mgr)
+    probe, domain_id = held_and_lost(mgr)
     probe.stuck = set(probe.drives)
-    domain_id = next(name for name, mode in probe.modes().items() if mode is WT)
     probe.leased[domain_id] = WB
     mgr.inside.hosts.reported_at_s.clear()
     mgr.report_all()

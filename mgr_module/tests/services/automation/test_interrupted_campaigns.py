@@ -17,8 +17,7 @@ def _mgr():
         auto_quiet_s=0.0, canary_wait_s=0.0,
     )
     mgr.report_all()
-    for _ in range(70):  # a new mgr trusts what it knows of the PGs after a minute
-        mgr.step(1.0)
+    mgr.steps(70, 1.0)  # a new mgr trusts what it knows of the PGs after a minute
     ok(mgr.command("auto", mode="apply"))
     return mgr
 

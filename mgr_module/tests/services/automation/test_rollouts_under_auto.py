@@ -1,10 +1,11 @@
 """Rollouts that `auto` has begun: nobody watches them, so pauses end and windows hold them."""
 
 import time
+from dataclasses import replace
 
 import pytest
 from gate_world import HOSTS, a_gate_mgr, begun, shown
-from module_world import fine, ok, said
+from module_world import fine, ok, said, taken_over
 from wcache.core.change.change import ChangeStatus
 from wcache.core.record import Precondition
 
@@ -35,9 +36,13 @@ def windows(at_s, hours):
     return f"{begin}-{end}"
 
 
-def test_a_rollout_of_auto_that_stays_paused_takes_back_what_is_not_judged_after_pause_max_h():
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_rollout_of_auto_that_stays_paused_takes_back_what_is_not_judged_after_pause_max_h(lost):
     mgr = undecided(under_auto(pause_max_h=2.0))
     paused_s = mgr.now_s
+    if lost:  # a mgr that takes over keeps its time
+        mgr.steps(50, 60.0)
+        taken_over(mgr)
     while mgr.plan.status.value == "paused":
         mgr.step(60.0)
     assert 0 <= mgr.now_s - paused_s - 2 * HOUR_S <= 120.0
@@ -49,33 +54,19 @@ def test_a_rollout_of_auto_that_stays_paused_takes_back_what_is_not_judged_after
     fine(mgr)
 
 
-def test_a_mgr_that_takes_over_a_paused_rollout_of_auto_keeps_its_time():
-    mgr = undecided(under_auto(pause_max_h=1.0))
-    for _ in range(50):
-        mgr.step(60.0)
-    mgr.restart()
-    mgr.report_all()
-    for _ in range(15):
-        mgr.step(60.0)
-    assert mgr.end() == "rolled back"
-    assert mgr.changed == set()
-
-
 def test_what_earlier_waves_have_changed_stays_when_a_pause_of_auto_ends():
     mgr = under_auto(pause_max_h=1.0)
     mgr.go(lambda: mgr.plan.changes[3].status is ChangeStatus.MADE)
     ok(mgr.command("rollout pause", plan_id="p1"))
     mgr.end()
-    for _ in range(70):
-        mgr.step(60.0)
+    mgr.steps(70, 60.0)
     assert mgr.end() == "stopped"
     assert mgr.changed == {0, 1}
 
 
 def test_a_rollout_of_an_admin_stays_paused_for_as_long_as_it_takes():
     mgr = undecided(begun(pause_max_h=1.0))
-    for _ in range(100):
-        mgr.step(HOUR_S)
+    mgr.steps(100, HOUR_S)
     assert mgr.plan.status.value == "paused"
     assert mgr.changed == {0}
 
@@ -85,34 +76,28 @@ def test_resumed_in_time_a_rollout_of_auto_goes_on_and_its_pause_is_forgotten():
     mgr.go(lambda: mgr.plan.changes[0].status is ChangeStatus.MADE)
     ok(mgr.command("rollout pause", plan_id="p1"))
     assert mgr.end() == "paused"
-    for _ in range(55):
-        mgr.step(60.0)
+    mgr.steps(55, 60.0)
     ok(mgr.command("rollout resume", plan_id="p1"))
     assert mgr.end() == "done"
-    for _ in range(10):
-        mgr.step(60.0)
+    mgr.steps(10, 60.0)
     assert mgr.changed == ALL
 
 
 def test_a_window_that_closes_holds_a_rollout_of_auto_before_its_next_step_and_opens_it_again():
     mgr = under_auto()
     mgr.go(lambda: mgr.plan.changes[0].status is ChangeStatus.MADE)
-    mgr.options = type(mgr.options)(**{
-        **vars(mgr.options), "auto_windows": windows(mgr.now_s + 6 * HOUR_S, 4)})
+    mgr.options = replace(mgr.options, auto_windows=windows(mgr.now_s + 6 * HOUR_S, 4))
     mgr.go(lambda: mgr.plan.missed)
     assert mgr.plan.missed == (Precondition.IN_WINDOW,)
     # the step under way was judged; nothing else was begun
     assert mgr.changed == {0}
     assert mgr.plan.changes[0].status is ChangeStatus.APPLIED
     assert "maintenance window" in shown(mgr)["waiting_for"][0]
-    for _ in range(5 * 60):  # longer than a plan waits for anything else
-        mgr.step(60.0)
+    mgr.steps(5 * 60, 60.0)  # longer than a plan waits for anything else
     assert mgr.plan.missed == (Precondition.IN_WINDOW,)
     assert mgr.plan.status.value == "running"
-    mgr.restart()
-    mgr.report_all()
-    for _ in range(70):
-        mgr.step(60.0)
+    taken_over(mgr)
+    mgr.steps(70, 60.0)
     assert mgr.end() == "done"
     assert mgr.changed == ALL
     fine(mgr)
@@ -121,14 +106,11 @@ def test_a_window_that_closes_holds_a_rollout_of_auto_before_its_next_step_and_o
 def test_waiting_for_a_window_does_not_count_as_waiting_for_the_cluster():
     mgr = under_auto()
     mgr.go(lambda: mgr.plan.changes[0].status is ChangeStatus.MADE)
-    mgr.options = type(mgr.options)(**{
-        **vars(mgr.options), "auto_windows": windows(mgr.now_s + 3 * HOUR_S, 4)})
+    mgr.options = replace(mgr.options, auto_windows=windows(mgr.now_s + 3 * HOUR_S, 4))
     mgr.go(lambda: mgr.plan.missed)
-    for _ in range(150):
-        mgr.step(60.0)
+    mgr.steps(150, 60.0)
     mgr.stops.upgrading = True
-    for _ in range(60):
-        mgr.step(60.0)
+    mgr.steps(60, 60.0)
     assert mgr.plan.status.value == "running"
     assert mgr.plan.missed == (Precondition.NO_UPGRADE,)
     mgr.stops.upgrading = False
@@ -158,8 +140,7 @@ def test_what_went_back_under_an_admins_plan_is_not_applied_by_itself():
     mgr.go(lambda: mgr.plan.status.value == "rolled back")
     mgr.report_all()
     ok(mgr.command("auto", mode="apply"))
-    for _ in range(100):
-        mgr.step(10.0)
+    mgr.steps(100, 10.0)
     assert "p2" not in mgr.inside.rollouts
     assert mgr.changed == set()
     assert "went back in plan p1" in ok(mgr.command("auto status"))
