@@ -9,11 +9,12 @@ import os
 import signal
 import threading
 import time
-from typing import Any, Dict, Iterator, List, Optional
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 import pytest
 from harness import ClusterAccess, CommandError, HarnessError
 from harness.console import Console
+from harness.processes import wait_until
 from probes import Probe, Wcache
 from wcache.core.options.entries import OPTIONS, REFUSED
 from wcache.core.options.option import Place
@@ -22,15 +23,17 @@ from worlds.what_stands import applied, ended
 pytestmark = pytest.mark.cluster
 
 OSD = 2  # its drive does not rotate
+ROTATES = 1
 SSD = "bluestore_prefer_deferred_size_ssd"
 THROTTLE = "bluestore_throttle_bytes"
-OTHER = {"true": "false", "balanced": "high_recovery_ops", "high_client_ops": "balanced"}
-WRITES = 64
+BATCH = "bluestore_deferred_batch_ops_hdd"
+OTHER = {"true": ["false"], "balanced": ["high_recovery_ops"], "high_client_ops": ["balanced"]}
+WRITES, SINGLE = 64, 20
 BENCH = {"count": WRITES * 4096, "size": 4096, "object_size": 4 * 2**20, "object_num": 4}
 
 
-def tell(cluster: ClusterAccess, *words: str) -> Dict[str, Any]:
-    answer: Dict[str, Any] = cluster.ceph_json("tell", f"osd.{OSD}", *words)
+def tell(cluster: ClusterAccess, *words: str, osd: int = OSD) -> Dict[str, Any]:
+    answer: Dict[str, Any] = cluster.ceph_json("tell", f"osd.{osd}", *words)
     return answer
 
 
@@ -38,16 +41,18 @@ def value(cluster: ClusterAccess, name: str) -> str:
     return str(tell(cluster, "config", "get", name)[name])
 
 
-@pytest.mark.parametrize("name", [one.name for one in OPTIONS if one.place is Place.OSD])
-def test_an_osd_takes_an_option_at_run_time_and_has_what_it_had_after_unset(steady, name):
-    before = value(steady, name)
-    wanted = OTHER.get(before, "131072")
-    steady.ceph("tell", f"osd.{OSD}", "config", "set", name, wanted)
-    try:
-        assert value(steady, name) == wanted
-    finally:
-        steady.ceph("tell", f"osd.{OSD}", "config", "unset", name)
-    assert value(steady, name) == before
+@pytest.mark.parametrize(
+    "entry", [one for one in OPTIONS if one.place is Place.OSD], ids=lambda one: one.name
+)
+def test_an_osd_takes_an_option_at_run_time_and_has_what_it_had_after_unset(steady, entry):
+    before = value(steady, entry.name)
+    for wanted in OTHER.get(before, (str(entry.low), str(entry.high))):
+        steady.ceph("tell", f"osd.{OSD}", "config", "set", entry.name, wanted)
+        try:
+            assert value(steady, entry.name) == wanted
+        finally:
+            steady.ceph("tell", f"osd.{OSD}", "config", "unset", entry.name)
+    assert value(steady, entry.name) == before
 
 
 def deferred(cluster: ClusterAccess) -> int:
@@ -83,6 +88,32 @@ def test_what_may_be_on_its_way_at_once_holds_from_then_on(steady):
         seen[size] = after["wait"]["avgcount"] - before["wait"]["avgcount"]
     steady.ceph("tell", f"osd.{OSD}", "config", "unset", THROTTLE)
     assert seen["67108864"] == 0 < seen["65536"], seen
+
+
+def queued(cluster: ClusterAccess) -> Tuple[int, float]:
+    """How many deferred writes the drive was given so far, and how long all had waited for it."""
+    told = tell(cluster, "perf", "dump", osd=ROTATES)["bluestore"]["state_deferred_queued_lat"]
+    return told["avgcount"], told["sum"]
+
+
+def waits_s(cluster: ClusterAccess) -> float:
+    """How long a deferred write waits, of some that come one after the other."""
+    count, waited_s = queued(cluster)
+    for _ in range(SINGLE):
+        cluster.command("bench", target=ROTATES, count=4096, size=4096)
+    # what is left is drained after 3 s, bluestore_max_defer_interval
+    assert wait_until(lambda: queued(cluster)[0] >= count + SINGLE, 30.0)
+    later, all_s = queued(cluster)
+    return (all_s - waited_s) / (later - count)
+
+
+def test_how_long_deferred_writes_wait_for_each_other_holds_from_then_on(steady):
+    seen = {}
+    for batch in ("64", "1"):
+        steady.ceph("tell", f"osd.{ROTATES}", "config", "set", BATCH, batch)
+        seen[batch] = waits_s(steady)
+    steady.ceph("tell", f"osd.{ROTATES}", "config", "unset", BATCH)
+    assert seen["1"] < seen["64"] / 10, seen
 
 
 def test_an_osd_refuses_another_queue_at_run_time(steady, release):

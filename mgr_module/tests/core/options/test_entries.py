@@ -51,6 +51,7 @@ def test_whatever_has_no_entry_is_refused_and_named(name):
         (Place.BCACHE, "writeback_percent", ("1", "10", "40"), ("0", "41", "10%", "-1", "010")),
         (Place.QUEUE, "scheduler", ("none", "mq-deadline"), ("", "cfq", "none\n", "[none]")),
         (Place.OSD, "bluestore_throttle_bytes", ("65536", "67108864"), ("0", "65535", "64M")),
+        (Place.OSD, "bluestore_deferred_batch_ops_hdd", ("1", "64", "65535"), ("0", "65536")),
         (Place.OSD, "osd_mclock_profile", ("balanced",), ("custom", "1")),
     ],
 )

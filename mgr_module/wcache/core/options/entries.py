@@ -4,7 +4,7 @@ Bounds are the kernel's own (drivers/md/bcache/sysfs.c, __cached_dev_store(); bl
 or narrower.  The kernel cuts a number off at its bounds and says nothing, so a value is held
 against its entry before it is written, and read back after.
 
-`doc/options.md` says how to add one.
+`doc/add-a-setting.md` says how to add one.
 
 What an experiment compares, an arm each: the two cache modes, or two values of an option.
 """
@@ -21,10 +21,8 @@ from ..text import amount, roughly, typed
 from .option import Follow, Option, Place
 
 _TRAFFIC = (LoadPoint.OSD_TRAFFIC,)
-_WRITES = (
-    LoadPoint.OSD_TRAFFIC, LoadPoint.OSD_BENCH_DEPTH1, LoadPoint.OSD_BENCH_BATCH,
-    LoadPoint.OSD_BENCH_4M,
-)
+_SMALL = (LoadPoint.OSD_TRAFFIC, LoadPoint.OSD_BENCH_DEPTH1, LoadPoint.OSD_BENCH_BATCH)
+_WRITES = (*_SMALL, LoadPoint.OSD_BENCH_4M)
 _QUEUED = (LoadPoint.OSD_TRAFFIC, LoadPoint.OSD_BENCH_BATCH, LoadPoint.OSD_BENCH_4M)
 _UINT_MAX = 2**32 - 1
 # The controller looks every writeback_rate_update_seconds, 5 by default.
@@ -128,6 +126,19 @@ OPTIONS: Tuple[Option, ...] = (
             "bluestore_prefer_deferred_size takes precedence where it is not 0",
         ),
         low=0, high=4 * 2**20, unit="bytes", rotational=False, needs=_NO_OVERRIDING_SIZE,
+    ),
+    Option(
+        "bluestore_deferred_batch_ops_hdd", Place.OSD,
+        "how many deferred writes a drive that rotates is given at once",
+        settle_s=4.0, settles="deferred writes, which are drained after 3 s", loads=_SMALL,
+        hazards=(
+            "after each batch a commit flushes the drive, also where DB and WAL are on another",
+            "a PG with more than bluestore_max_deferred_txc (32) is drained whatever it is",
+            "what is not drained is replayed when the OSD starts after a crash",
+            "bluestore_deferred_batch_ops takes precedence where it is not 0",
+        ),
+        low=1, high=65535, unit="writes", rotational=True,
+        needs=(("bluestore_deferred_batch_ops", "0"),),
     ),
     Option(
         "bluestore_throttle_bytes", Place.OSD, "how much may be on its way to the drive at once",
