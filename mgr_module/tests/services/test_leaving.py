@@ -20,8 +20,10 @@ from module_world import (
     start,
     taken_over,
 )
+from wcache.core.change.change import ChangeStatus
 from wcache.core.errors import NotReadyError
 from wcache.core.host_report import JournalNote
+from wcache.core.setting.domain_settings import OptionSetting
 from wcache.deployment.places import NAMES_CHARS_MAX, RemovedHosts
 
 HOSTS = ["h1", "h2"]
@@ -135,7 +137,7 @@ def test_keep_lists_what_stays_with_what_keeps_it_and_how_to_undo_it():
     for row in told["keeps"]:
         assert row["plan_id"] == "p1"
         assert row["kept_by"].startswith("nothing: a power cycle")
-        assert row["undo"].endswith("# undo it")
+        assert "sdparm --set=WCE" in row["undo"]
         assert "write through" in row["what"]
     assert all_modes(mgr) == {WT}
     assert mgr.store.kept == {} == mgr.keys.held
@@ -153,6 +155,112 @@ def test_a_host_that_is_silent_is_waited_for_and_the_others_go():
     assert "not called" in refused(mgr, "leave", errno.EAGAIN, back=True)
     assert leave(mgr, back=True, gone="h1")["left"]
     assert mgr.store.kept == {} == mgr.keys.held
+
+
+def persisted():
+    mgr = with_keys(measured())
+    ok(mgr.command("plan", persist=True))
+    ok(mgr.command("apply", plan_id="p1", persist=True))
+    mgr.settle()
+    mgr.report_all()
+    return mgr
+
+
+@pytest.mark.parametrize("removed_before", [False, True])
+def test_a_plan_goes_back_on_the_other_hosts_of_one_that_is_gone(removed_before):
+    mgr = with_keys(applied())
+    mgr.now_s += 120
+    mgr.probes["h2"].turn()
+    way = {"back": True, "gone": "h1"}
+    if removed_before:
+        ok(mgr.command("agent rm", hostname="h1", host_is_gone=True))
+        assert "p1 goes back" in refused(mgr, "leave", errno.EAGAIN, back=True)
+    else:
+        told = leave(mgr, **way)
+        assert (told["hosts"], told["keeps"], told["left"]) == (["h1"], [], False)
+        assert told["next"] == "ceph wcache leave --back --host-is-gone=h1"
+    del mgr.probes["h1"]
+    mgr.settle()
+    mgr.report_all()
+    told = leave(mgr, **way)
+    assert told["left"]
+    assert all_modes(mgr) == {WB}
+    assert {(row["name"], row["what"]) for row in told["keeps"]} == {
+        (f"h1 {name}", "may be write through (rollback failed)") for name in ("sda", "sdb")
+    }
+
+
+def test_what_a_plan_that_goes_back_waits_for_is_said():
+    mgr = with_keys(applied())
+    del mgr.probes["h1"]
+    refused(mgr, "leave", errno.EAGAIN, back=True)
+    for _ in range(300):
+        mgr.step(1.0)
+    error = refused(mgr, "leave", errno.EAGAIN, back=True)
+    assert "p1 is ended and taken back first, and waits for the probe on h1" in error
+
+
+def test_why_a_plan_does_not_go_back_is_said():
+    mgr = with_keys(applied())
+    plan = mgr.inside.rollouts["p1"]
+    plan.rollout = replace(plan.rollout, changes=tuple(
+        replace(one, status=ChangeStatus.ROLLBACK_FAILED, detail="the drive hangs")
+        for one in plan.rollout.changes
+    ))
+    error = refused(mgr, "leave", errno.EAGAIN, back=True)
+    assert "plan p1 goes back, once more: h1 sda: the drive hangs" in error
+
+
+def test_what_keeps_a_drive_whose_host_reports_no_more_is_not_guessed():
+    mgr = persisted()
+    mgr.now_s += 120
+    mgr.probes["h1"].turn()
+    told = {row["hostname"]: row["kept_by"] for row in leave(mgr, keep=True)["keeps"]}
+    assert told == dict.fromkeys(HOSTS, "the drive's saved page")
+    told = leave(mgr, keep=True, gone="h2")
+    assert told["left"]
+    assert {row["kept_by"] for row in told["keeps"] if row["hostname"] == "h1"} == {
+        "a udev rule or the drive's saved page: its host no longer reports which"
+    }
+
+
+def test_a_drive_that_a_rule_keeps_goes_back_with_its_rule():
+    mgr = persisted()
+    report = mgr.inside.hosts.reports["h1"]
+    drives = tuple(
+        replace(one, state=replace(one.state, page=replace(one.state.page, by_rule=True)))
+        for one in report.drives
+    )
+    mgr.inside.hosts.reports["h1"] = replace(report, drives=drives)
+    for row in leave(mgr, keep=True, dry_run=True)["keeps"]:
+        by_rule = row["hostname"] == "h1"
+        assert row["kept_by"].startswith("a udev rule, which runs wcache-probe") is by_rule
+        assert row["undo"].startswith("wcache-probe restore --action p1.") is by_rule
+
+
+def test_the_undo_of_a_change_is_all_of_it_and_has_the_kernel_flush_first():
+    mgr = with_keys(applied())
+    plan = mgr.inside.rollouts["p1"]
+    first = plan.rollout.changes[0]
+    lines = (*first.setting.manual, "sdparm --set=WCE /dev/sdq  # undo it")
+    both = replace(first, setting=replace(first.setting, manual=lines))
+    plan.rollout = replace(plan.rollout, changes=(both, *plan.rollout.changes[1:]))
+    row = leave(mgr, keep=True, dry_run=True)["keeps"][0]
+    pin, _, undo = row["undo"].partition("; done && ")
+    assert 'echo "temporary write back"' in pin
+    assert undo == "sdparm --set=WCE /dev/sda && sdparm --set=WCE /dev/sdq"
+    shown = ok(mgr.command("leave", keep=True, dry_run=True)).splitlines()
+    assert f"  {row['undo']}" in shown, "it is pasted, so it stands alone and whole"
+
+
+def test_a_mode_of_bcache_outlives_wcache_by_itself():
+    mgr = with_keys(applied())
+    plan = mgr.inside.rollouts["p1"]
+    first = plan.rollout.changes[0]
+    setting = OptionSetting(first.setting.domain, "cache_mode", "writeback", "writethrough")
+    plan.rollout = replace(plan.rollout, changes=(replace(first, setting=setting),))
+    (row,) = leave(mgr, keep=True, dry_run=True)["keeps"]
+    assert row["kept_by"] == "the drive: bcache saves it there"
 
 
 def test_where_the_mons_do_not_remove_it_all_of_it_goes_on_to_work_and_again_it_goes():

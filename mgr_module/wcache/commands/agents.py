@@ -6,7 +6,7 @@ from typing import Any, Dict, List, Mapping, Tuple
 
 from ..core.fleet.agents import SILENT_S
 from ..core.model import Cure
-from ..core.text import LISTED_MAX, command, many, named, table
+from ..core.text import LISTED_MAX, arguments, command, many, named, pasted, table
 from ..deployment.places import require_one_or_all
 from ..engine.world import World
 from ..services.leaving import require_way
@@ -93,25 +93,27 @@ def removed(data: Mapping[str, Any]) -> str:
 
 
 DISABLE = command("ceph mgr module disable wcache")
-AGAIN = {"back": command("ceph wcache leave --back"), "keep": command("ceph wcache leave --keep")}
 
 
-def left(data: Dict[str, Any]) -> Dict[str, Any]:
+def left(data: Dict[str, Any], host_is_gone: str = "") -> Dict[str, Any]:
     """`leave`, with what goes on, or ends it."""
-    following = DISABLE if data["left"] else AGAIN[data["way"]]
+    words = ["ceph", "wcache", "leave", f"--{data['way']}"]
+    again = arguments([*words, *([f"--host-is-gone={host_is_gone}"] if host_is_gone else [])])
+    following = DISABLE if data["left"] else again
     return data if data.get("dry_run") else {**data, "next": following}
 
 
 def left_text(data: Mapping[str, Any]) -> str:
     """`ceph wcache leave`."""
-    notes = [
-        f"stays: {row['name']} {row['what']} (plan {row['plan_id']}); kept by {row['kept_by']}"
-        + (f"; to undo it on {row['hostname'] or 'any host of an admin'}: {row['undo']}"
-           if row["undo"] else "")
-        for row in data["keeps"]
-    ]
+    notes: List[str] = []
+    for row in data["keeps"]:
+        stays = f"stays: {row['name']} {row['what']} (plan {row['plan_id']}); kept by "
+        where = row["hostname"] or "any host of an admin"
+        undo = [f"; to undo it on {where}:", f"  {row['undo']}"] if row["undo"] else [""]
+        notes += [f"{stays}{row['kept_by']}{undo[0]}", *undo[1:]]
     if data.get("dry_run"):
-        return "\n".join([would(data), *notes])
+        whole = (pasted(line) if line.startswith("  ") else line for line in notes)
+        return "\n".join([would(data), *whole])
     notes += [f"stays on the host: {line}" for line in data["stays"]]
     notes += [f"waits: {line}" for line in data["waits"]]
     if data["left"]:
@@ -235,5 +237,6 @@ LEAVE = Command(
     "Leave this cluster: end everything, take back what plans have set (--back) or leave it "
     "(--keep), remove the probes' keys and all that is stored, and print what to run on the "
     "hosts; called again it goes on; --host-is-gone names hosts that will not come back",
-    lambda s, v, a: left(s.leaving.leave(**a)), left_text, fit=require_way,
+    lambda s, v, a: left(s.leaving.leave(**a), a.get("host_is_gone", "")), left_text,
+    fit=require_way,
 )

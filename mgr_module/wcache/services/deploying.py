@@ -14,7 +14,7 @@ from __future__ import annotations
 import queue
 import threading
 from dataclasses import dataclass, field
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
 
 from ..ceph.command import CommandFailed
 from ..ceph.surroundings import CephKeyring, CephSurroundings
@@ -259,6 +259,12 @@ class AgentService:
         )
 
     # ---- remove
+
+    def unheard(self, hostnames: Iterable[str]) -> List[str]:
+        """Those of some hosts whose probe should have called by now and has not."""
+        world = self._engine.world()
+        agents = [world.agent(name) for name in sorted(hostnames)]
+        return [one.hostname for one in agents if one is not None and _unheard(world, one)]
 
     def remove(
         self, hostname: str, *, host_is_gone: bool = False, dry_run: bool = False,

@@ -14,6 +14,7 @@ from typing import (
     Callable,
     Dict,
     FrozenSet,
+    Iterable,
     Iterator,
     List,
     Mapping,
@@ -30,7 +31,8 @@ from ..core.errors import (
     StorageError,
     WcacheError,
 )
-from ..core.text import chained, many, named
+from ..core.setting.domain_settings import OptionSetting
+from ..core.text import chained, command, many, named
 from ..deployment.places import checked_hostname
 from ..engine.engine import Engine
 from ..engine.world import World
@@ -42,7 +44,7 @@ from .plans.rollouts import RolloutService
 # A command holds up the others of its mgr on some releases, so it ends and is called again.
 WORK_S = 20.0
 STORE_WAIT_S, STORE_LOOK_S = 5.0, 0.05
-UNDO = "# undo it"  # the line of a change by hand that takes it back
+UNDO = "  # undo it"  # the lines of a change by hand that take it back
 
 
 def require_way(arguments: Mapping[str, Any]) -> None:
@@ -92,9 +94,22 @@ class LeaveService:
         if dry_run:
             return {**told, **would(self._would(world, back))}
         require_store(world)
+        scripts: List[Dict[str, Any]] = []
+        waits: List[str] = []
         if not self._ending:
-            self._end_all(back, gone)
-        scripts, waits = self._remove_hosts(gone, keep)
+            self._freeze()
+            # nothing waits for hosts that are gone, and what they are to run is printed once
+            scripts, waits = self._remove_hosts(self._agents.unheard(gone), gone, keep)
+            try:
+                self._end_all(back, gone)
+                told["keeps"] = list(_kept(self._engine.world()))
+            except WcacheError as error:
+                if not scripts:
+                    raise
+                waits.append(error.line())
+        if not waits:
+            found, waits = self._remove_hosts(_hosts(self._engine.world()), gone, keep)
+            scripts += found
         if not waits:
             waits = self._end_store()
         elif not scripts:
@@ -114,11 +129,12 @@ class LeaveService:
 
     def _end_all(self, back: bool, gone: FrozenSet[str]) -> None:
         """End what is under way, and have all plans go back; raises NotReadyError until it has."""
-        self._freeze()
         world = self._engine.world()
         open_ = [*world.open_runs, *world.open_plans, *(each.words for each in world.reserved)]
+        waits = [line for one in world.open_plans for line in world.rollouts[one].waits_for]
         if open_:
-            raise NotReadyError(f"{named(open_)} is ended and taken back first", AGAIN)
+            why = f", and waits for {waits[0]}" if waits else ""
+            raise NotReadyError(f"{named(open_)} is ended and taken back first{why}", AGAIN)
         if not back:
             return
         lost = [key for key in world.unreadable if key.startswith("rollout/")]
@@ -127,20 +143,23 @@ class LeaveService:
                 f"what {named(lost)} has changed cannot be read, so it is not taken back",
                 "see `ceph wcache status`; --keep leaves it as it is",
             )
+        there = {"", *_hosts(world)} - gone
         for plan in _changed(world):
-            if all(change.hostname in gone for change in plan.touched):
-                continue
+            if all(change.hostname not in there for change in plan.touched):
+                continue  # what hosts that are gone have of it is told
             self._rollouts.rollback(plan.plan_id)
-            raise NotReadyError(f"plan {plan.plan_id} goes back", AGAIN)
+            failed = [one for one in plan.touched if one.status is ChangeStatus.ROLLBACK_FAILED]
+            why = f", once more: {failed[0].name}: {failed[0].detail}" if failed else ""
+            raise NotReadyError(f"plan {plan.plan_id} goes back{why}", AGAIN)
 
     def _remove_hosts(
-        self, gone: FrozenSet[str], keep: bool
+        self, hostnames: Iterable[str], gone: FrozenSet[str], keep: bool
     ) -> Tuple[List[Dict[str, Any]], List[str]]:
         """Remove probes' keys; what is to be run on each host, and what others wait for."""
         found = []
         waits: List[str] = []
         until_s = time.monotonic() + WORK_S
-        for hostname in _hosts(self._engine.world()):
+        for hostname in hostnames:
             if time.monotonic() > until_s:
                 waits.append(f"{hostname}: {AGAIN}")
                 break
@@ -214,13 +233,18 @@ def _by_and_undo(world: World, change: Change) -> Tuple[str, str]:
     if change.edits:
         back = chained((edit.inverse.command for edit in reversed(change.edits)), " && ")
         return "the mons' config database", back
-    report = world.reports.get(change.hostname)
-    drives = report.domains.get(change.domain_id, []) if report is not None else []
-    undo = next((line for line in change.setting.manual if line.endswith(UNDO)), "")
+    lines = [line[:-len(UNDO)] for line in change.setting.manual if line.endswith(UNDO)]
+    undo = " && ".join(lines)
+    if isinstance(change.setting, OptionSetting) and change.setting.lasts_by_itself:
+        return "the drive: bcache saves it there", undo
     if not change.lasts:
         return "nothing: a power cycle ends it", undo
-    by_rule = bool(drives) and (drives[0].state.page.saved is None or drives[0].state.page.by_rule)
-    return (
-        "a udev rule, which runs wcache-probe: leave that program on the host" if by_rule
-        else "the drive's saved page"
-    ), undo
+    report = world.reports.get(change.hostname)
+    drives = report.domains.get(change.domain_id, []) if report is not None else []
+    if not drives:
+        return "a udev rule or the drive's saved page: its host no longer reports which", undo
+    page = drives[0].state.page
+    if page.saved is None or page.by_rule:
+        by_probe = command("wcache-probe restore --action {}", change.action_id)
+        return "a udev rule, which runs wcache-probe: leave that program on the host", by_probe
+    return "the drive's saved page", undo

@@ -59,8 +59,9 @@ def by_hand(
         ))
     before = drive.mode
     if before is not None and before is not mode:
-        undo = _saving(drive, before) or commands(drive, before)[-1]
-        lines.append(commented(undo, "undo it"))
+        *first, last = commands(drive, before)  # it may be pasted long after, with no pin there
+        undo = [*first, _saving(drive, before) or last]
+        lines.append(commented(chained(undo, " && "), "undo it"))
     return tuple(lines)
 
 
