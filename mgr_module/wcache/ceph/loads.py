@@ -24,6 +24,7 @@ from ..core.loads import (
     LARGE_BYTES,
     LARGE_WRITES,
     LATENCY_SUM_MAX_S,
+    SMALL_BYTES,
     commit_latency,
     spread_at_s,
 )
@@ -41,11 +42,11 @@ CHECK_EVERY_S = 0.5
 HISTOGRAM_TIMEOUT_S = 2.0
 # The shortest part of a watch of it: a dump takes some milliseconds of the OSD's one admin thread.
 PART_MIN_S = 0.05
-# (bytes in all, bytes per write, writes) of one bench call at each load point
-_CALLS: Dict[LoadPoint, Tuple[int, int, int]] = {
-    LoadPoint.OSD_BENCH_DEPTH1: (4096, 4096, 1),
-    LoadPoint.OSD_BENCH_BATCH: (BATCH_WRITES * 4096, 4096, BATCH_WRITES),
-    LoadPoint.OSD_BENCH_4M: (LARGE_WRITES * LARGE_BYTES, LARGE_BYTES, LARGE_WRITES),
+# (bytes per write, writes) of one bench call at each load point
+_CALLS: Dict[LoadPoint, Tuple[int, int]] = {
+    LoadPoint.OSD_BENCH_DEPTH1: (SMALL_BYTES, 1),
+    LoadPoint.OSD_BENCH_BATCH: (SMALL_BYTES, BATCH_WRITES),
+    LoadPoint.OSD_BENCH_4M: (LARGE_BYTES, LARGE_WRITES),
 }
 
 Done = Callable[[LoadSamples, str], None]
@@ -122,7 +123,7 @@ class CephLoads:
                 self._benched_at_s[osd_id] = self.clock()
 
     def _bench(self, request: LoadRequest, cancel: threading.Event) -> LoadSamples:
-        total_bytes, write_bytes, writes = _CALLS[request.load_point]
+        write_bytes, writes = _CALLS[request.load_point]
         others = self._beside(request)
         samples: List[int] = []
         written = 0
@@ -136,9 +137,9 @@ class CephLoads:
             if cancel.wait(max(0.0, due_s - time.monotonic())):
                 raise CommandFailed("stopped")
             began.append(int(1e9 * (time.monotonic() - begin)))
-            text = self._command(
-                request.osd_id, {"prefix": "bench", "count": total_bytes, "size": write_bytes}
-            )
+            text = self._command(request.osd_id, {
+                "prefix": "bench", "count": writes * write_bytes, "size": write_bytes,
+            })
             parsed = bench_seconds(text)
             if parsed is None:
                 raise CommandFailed(f"osd.{request.osd_id} refused to bench: {text.strip()[:200]}")

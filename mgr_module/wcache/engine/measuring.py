@@ -1,11 +1,10 @@
-"""What is done elsewhere for machines: measurements, and what trials ask of OSDs.
+"""What OSDs are asked for machines: measurements, questions of trials, tasks about their options.
 
-One of either for each machine at most.
+One of each for each machine at most.  Answers come from other threads, as events of the machine.
 
-Tasks of runs that compare an option of an OSD: done here, where others go to a probe.
-
-No probe holds the lease of such an option, so nothing puts it back while no mgr runs the module.
-The next mgr does so first; and where an OSD did not answer when its run ended, it is asked again.
+Tasks about other settings go to a probe.  No probe holds the lease of an OSD's option, so nothing
+puts it back while no mgr runs the module.  The next mgr does so first; and where an OSD did not
+answer when its run ended, it is asked again.
 """
 
 from __future__ import annotations

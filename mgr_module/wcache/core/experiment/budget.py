@@ -1,4 +1,4 @@
-"""What an experiment may cost, and what its run has spent in all.
+"""An experiment by its saved periods: what is next, what it has cost, when it ends, its record.
 
 There is a budget for finding a difference, and a smaller one for showing that there is
 none: where nothing differs, nothing has to be changed, and to prove it is worth less.
@@ -6,11 +6,9 @@ Both are in drive seconds, bytes written and seconds that clients waited.  What 
 pair will take is counted before it begins: its bytes exactly, its time by the longest
 period so far.  A period that lasts longer than that is cut off where the budget ends.
 
-What a run has cost in all, with the periods that were discarded.
-
-They are part of what is stored of a run: a mgr that takes over must not get anew what
-was spent before, be it by experiments that ended, by periods that were voided, or by the
-one that went under with the mgr before it.
+What discarded periods have cost is part of what is stored of a run: a mgr that takes over must
+not get anew what was spent before, be it by experiments that ended, by periods that were voided,
+or by the one that went under with the mgr before it.
 """
 
 from __future__ import annotations

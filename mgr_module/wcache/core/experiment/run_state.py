@@ -1,6 +1,4 @@
-"""What a run is to do, and what is stored of where it stands.
-
-An experiment: pairs of periods in random order, looked at after each one.
+"""What a run is to do, what is stored of where it stands, and the record made of its periods.
 
 Two adjacent periods, one in each cache mode, form a pair; which comes first is decided
 by a coin that the recorded seed determines, so that drift cannot favour a mode.  The
