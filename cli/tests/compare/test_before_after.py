@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from bench_decision import synthetic
 from wcache.core import codec
-from wcache.core.experiment.comparing import ObservedLoad
+from wcache.core.experiment.two_campaigns import ObservedLoad
 from wcache.core.figures.latency_table import of_samples
 from wcache.core.model import CacheMode, LoadPoint, Role
 from wcache_cli.main import main

@@ -12,7 +12,14 @@ from wcache.analysis import pairs as pairing
 from wcache.analysis import summary
 from wcache.core import codec, versions
 from wcache.core.errors import MalformedError
-from wcache.core.experiment.comparing import Ratio, compare, lines, of_shown, time_passed, words
+from wcache.core.experiment.two_campaigns import (
+    Ratio,
+    compare,
+    lines,
+    of_shown,
+    time_passed,
+    words,
+)
 from wcache.core.model import CacheMode
 from wcache.core.record import RECORD_BYTES_MAX, RECORD_FORMAT, Record
 from wcache.core.text import latency, table

@@ -9,11 +9,11 @@ from ..core.change.preconditions import faults
 from ..core.codec import decode
 from ..core.errors import MalformedError, NotFoundError
 from ..core.experiment.campaign import Campaign
-from ..core.experiment.comparing import compare, lines, of_shown
 from ..core.experiment.observed import IDLE_WRITES_PER_S
 from ..core.experiment.observing_run import NOT_FLUSHED
 from ..core.experiment.run import RunMachine
 from ..core.experiment.run_state import RunStatus
+from ..core.experiment.two_campaigns import compare, lines, of_shown
 from ..core.figures.latency_table import HEADINGS, LatencyTable, row
 from ..core.hardware import BcacheState, crossed_target
 from ..core.model import LoadPoint, Verdict, load_name

@@ -10,7 +10,7 @@ from mgr_fakes.module import FakeMgr
 from module_world import WB, WT, a_mgr, ok, refusal, said
 from wcache.core import codec
 from wcache.core.errors import MalformedError
-from wcache.core.experiment.comparing import ObservedLoad, compare, lines, of_shown
+from wcache.core.experiment.two_campaigns import ObservedLoad, compare, lines, of_shown
 from wcache.core.figures.latency_table import LatencyTable, of_samples
 from wcache.core.model import KernelView, LoadPoint, Role
 
