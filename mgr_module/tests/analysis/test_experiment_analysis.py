@@ -312,6 +312,10 @@ def test_batches_of_one_sample_a_period_can_decide():
     result = analyse(record, OPTIONS)
     assert result["verdict"] == "write back"
     assert result["tail_ratio"] is None
+    alone = replace(synthetic.SETUP, seed=8, samples_per_period=1)  # no mode twice in a row
+    same = synthetic.lognormal(random.Random(9), ratio=1.0, sample_sd=1e-3, period_sd=1e-3)
+    few = synthetic.record(same, 4, setup=alone)
+    assert "transients were not checked" in " ".join(analyse(few, OPTIONS)["warnings"])
 
 
 @pytest.mark.parametrize("material_ratio", [1.0, 0.5, 100.0])
