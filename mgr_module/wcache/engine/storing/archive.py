@@ -289,7 +289,7 @@ def next_number(ids: Iterable[str]) -> int:
 
 
 @dataclass(frozen=True)
-class Written:
+class MonsAnswer:
     """The mons' answer to one write: whose it was, and what follows from it."""
 
     owner: str
@@ -306,7 +306,7 @@ class StoreGate:
 
     def __init__(self, wake: Callable[[], None]) -> None:
         self._wake = wake
-        self._answers: queue.Queue[Written] = queue.Queue()
+        self._answers: queue.Queue[MonsAnswer] = queue.Queue()
         self._open: Dict[str, int] = {}
         self.held: Dict[str, Tuple[events.Action, float]] = {}  # a step, and since when it waits
 
@@ -328,12 +328,12 @@ class StoreGate:
         self._open[owner] = self._open.get(owner, 0) + 1
 
         def done(error: Optional[StorageError]) -> None:
-            self._answers.put(Written(owner, error, then, failed))
+            self._answers.put(MonsAnswer(owner, error, then, failed))
             self._wake()
 
         return done
 
-    def answers(self) -> Iterator[Written]:
+    def answers(self) -> Iterator[MonsAnswer]:
         """What the mons have answered since."""
         while True:
             try:
