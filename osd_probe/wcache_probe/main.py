@@ -366,7 +366,3 @@ def _restore_one(options: argparse.Namespace, after_step: AfterStep, drives: Dri
     return restore_one(
         switcher, options.key, hold=options.hold, cluster_fsid=options.fsid
     )
-
-
-if __name__ == "__main__":
-    sys.exit(main())

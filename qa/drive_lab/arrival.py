@@ -33,13 +33,13 @@ verb=$1
 shift
 case $verb in
 prepare)
-    python3 -m wcache_probe.main prepare --image-elsewhere --osd-data '{OSD_DATA}' "$@" &&
+    python3 -m wcache_probe prepare --image-elsewhere --osd-data '{OSD_DATA}' "$@" &&
         {" ".join(BOOTED_SINCE)} {STATE_DIR}
     exit
     ;;
-run|restore) exec python3 -m wcache_probe.main "$verb" --osd-data '{OSD_DATA}' "$@" ;;
+run|restore) exec python3 -m wcache_probe "$verb" --osd-data '{OSD_DATA}' "$@" ;;
 esac
-exec python3 -m wcache_probe.main "$verb" "$@"
+exec python3 -m wcache_probe "$verb" "$@"
 """
 
 _SYSTEMCTL = f"""#!/bin/sh

@@ -46,7 +46,7 @@ class GuestProbe:
             "run", "--keyring", "/share/probe.keyring", "--id", f"wcache.{self.hostname}",
             *self._drives(),
         ]  # fmt: skip
-        script = f"exec python3 -m wcache_probe.main {shlex.join(words)} >>/share/probe.log 2>&1"
+        script = f"exec python3 -m wcache_probe {shlex.join(words)} >>/share/probe.log 2>&1"
         self.process = self._lab.guest.spawn(
             ["/bin/sh", "-c", script], env={"PYTHONPATH": PACKAGES}
         )

@@ -32,7 +32,7 @@ def forks_of(lab, session_forks, older_packages):
 
 def install(lab, packages):
     """The probe that udev's rule starts."""
-    script = f'#!/bin/sh\nPYTHONPATH={packages} exec python3 -B -m wcache_probe.main "$@"\n'
+    script = f'#!/bin/sh\nPYTHONPATH={packages} exec python3 -B -m wcache_probe "$@"\n'
     lab.guest.run(["tee", COMMAND], stdin=script).checked()
     lab.guest.run(["chmod", "755", COMMAND]).checked()
 

@@ -17,7 +17,7 @@ PACKAGES = "/wcache/osd_probe:/wcache/mgr_module"
 @pytest.fixture(scope="module", autouse=True)
 def installed(lab):
     """The probe where a rule finds it."""
-    script = f'#!/bin/sh\nPYTHONPATH={PACKAGES} exec python3 -B -m wcache_probe.main "$@"\n'
+    script = f'#!/bin/sh\nPYTHONPATH={PACKAGES} exec python3 -B -m wcache_probe "$@"\n'
     lab.guest.run(["tee", COMMAND], stdin=script).checked()
     lab.guest.run(["chmod", "755", COMMAND]).checked()
     lab.guest.run(["sync"]).checked()

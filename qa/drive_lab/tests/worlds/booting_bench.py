@@ -102,7 +102,7 @@ class BootingHost:
     # as it is installed
 
     def _install(self):
-        script = f'#!/bin/sh\nPYTHONPATH={PACKAGES} exec python3 -B -m wcache_probe.main "$@"\n'
+        script = f'#!/bin/sh\nPYTHONPATH={PACKAGES} exec python3 -B -m wcache_probe "$@"\n'
         self.lab.guest.run(["tee", COMMAND], stdin=script).checked()
         self.sh(f"modprobe sg; chmod 755 {COMMAND}; head -c 64 /dev/urandom | base64 -w0 > {KEY}")
         if self.initramfs is Initramfs.DRACUT:
