@@ -176,6 +176,9 @@ def test_a_plan_goes_back_on_the_other_hosts_of_one_that_is_gone(removed_before)
         ok(mgr.command("agent rm", hostname="h1", host_is_gone=True))
         assert "p1 goes back" in refused(mgr, "leave", errno.EAGAIN, back=True)
     else:
+        assert leave(mgr, dry_run=True, **way)["would"][1] == (
+            "roll back plan p1 (1 change); 2 changes on hosts that are gone would stay"
+        )
         told = leave(mgr, **way)
         assert (told["hosts"], told["keeps"], told["left"]) == (["h1"], [], False)
         assert told["next"] == "ceph wcache leave --back --host-is-gone=h1"
@@ -308,6 +311,8 @@ def test_a_plan_that_cannot_be_read_is_not_taken_for_one_that_went_back():
     taken_over(mgr)
     assert "rollout/p1" in refused(mgr, "leave", errno.EPERM, back=True)
     assert mgr.store.kept["rollout/p1"] == "damaged"
+    (kept,) = said(mgr, "leave", keep=True, dry_run=True)["keeps"]
+    assert (kept["plan_id"], kept["what"]) == ("p1", "and that cannot be read")
 
 
 def test_a_name_that_is_none_is_refused_before_anything_ends():

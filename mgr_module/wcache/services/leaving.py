@@ -92,7 +92,7 @@ class LeaveService:
             "keeps": [] if back else list(_kept(world)),
         }
         if dry_run:
-            return {**told, **would(self._would(world, back))}
+            return {**told, **would(self._would(world, back, gone))}
         require_store(world)
         scripts: List[Dict[str, Any]] = []
         waits: List[str] = []
@@ -137,7 +137,7 @@ class LeaveService:
             raise NotReadyError(f"{named(open_)} is ended and taken back first{why}", AGAIN)
         if not back:
             return
-        lost = [key for key in world.unreadable if key.startswith("rollout/")]
+        lost = _unreadable(world)
         if lost:
             raise RefusedError(
                 f"what {named(lost)} has changed cannot be read, so it is not taken back",
@@ -192,11 +192,15 @@ class LeaveService:
             time.sleep(STORE_LOOK_S)
         return failed or ([] if self.left else ["the mons remove what was stored"])
 
-    def _would(self, world: World, back: bool) -> Iterator[str]:
+    def _would(self, world: World, back: bool, gone: FrozenSet[str]) -> Iterator[str]:
         yield "begin nothing any more, and end what is under way"
         if back:
             for plan in _changed(world):
-                yield f"roll back plan {plan.plan_id} ({many(len(plan.touched), 'change')})"
+                there = [change for change in plan.touched if change.hostname not in gone]
+                lost = len(plan.touched) - len(there)
+                yield f"roll back plan {plan.plan_id} ({many(len(there), 'change')})" + (
+                    f"; {many(lost, 'change')} on hosts that are gone would stay" if lost else ""
+                )
         for hostname in _hosts(world):
             yield f"remove the key of {hostname}'s probe, and print what is to be run there"
         yield "remove the module's options and all that it has stored"
@@ -215,6 +219,11 @@ def _changed(world: World) -> List[Rollout]:
     return [plan for plan in plans if plan.touched]
 
 
+def _unreadable(world: World) -> List[str]:
+    """The stored plans that cannot be read."""
+    return [key for key in world.unreadable if key.startswith("rollout/")]
+
+
 def _kept(world: World) -> Iterator[Mapping[str, str]]:
     """What plans have set and stays: what keeps it, and what undoes it without wcache."""
     for plan in _changed(world):
@@ -227,6 +236,11 @@ def _kept(world: World) -> Iterator[Mapping[str, str]]:
                 f"may be {change.setting.goal} ({change.status.value})",
                 "kept_by": by, "undo": undo,
             }
+    for key in _unreadable(world):
+        yield {
+            "plan_id": key.partition("/")[2], "hostname": "", "name": "all that it has changed",
+            "what": "and that cannot be read", "kept_by": "what is not known", "undo": "",
+        }
 
 
 def _by_and_undo(world: World, change: Change) -> Tuple[str, str]:
