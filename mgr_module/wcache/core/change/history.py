@@ -80,10 +80,11 @@ def standing(
 
 @dataclass(frozen=True)
 class FoundWorse:
-    """Which plan found that a drive model is worse off in a mode, and when."""
+    """Which plan found that a drive model is worse off in a mode, and how."""
 
     plan_id: str
     mode: CacheMode
+    why: str
     at_s: float
 
 
@@ -103,7 +104,9 @@ def marked(rollouts: Iterable[Rollout], results: Iterable[Result]) -> Dict[Drive
                 continue
             kind = change.kind
             if change.action_id in worse:
-                mark = FoundWorse(rollout.plan_id, setting.after, rollout.worse.at_s)
+                mark = FoundWorse(
+                    rollout.plan_id, setting.after, rollout.worse.why, rollout.worse.at_s
+                )
                 if kind not in found or found[kind].at_s < mark.at_s:
                     found[kind] = mark
             elif change.status is ChangeStatus.APPLIED and not indices:
