@@ -320,11 +320,9 @@ class ProbeLoop:
     def _body(
         self, task_id: str, outcome: Optional[Outcome], notices: tuple[Notice, ...]
     ) -> Post:
-        hello = self._hello()
         return Post(
-            PROTOCOL_VERSION, self._identity.hostname, hello.probe_id, hello.instance_id,
-            task_id, outcome, notices, hello.lease_id, hello.simulated, hello.changed,
-            hello.waiting,
+            **vars(self._hello()), hostname=self._identity.hostname, task_id=task_id,
+            outcome=outcome, notices=notices,
         )
 
     # ---- the end

@@ -50,7 +50,7 @@ from wcache.core.protocol import (
 
 from .domain_survey import CHANGES, WAYS_BACK, DomainSurvey, entry_of, used_by
 from .evidence import EvidenceFolder
-from .journal.journal_words import journal_findings, journal_notes, prior_of_entry
+from .journal.journal_words import journal_findings, journal_notes
 from .linux.persistence.preparation import told_once
 from .linux.set_up import rounded
 from .mgr_link import Identity, printable
@@ -213,14 +213,10 @@ class TaskRunner:
             states = tuple(replace(one, options=found) for one, found in zip(states, values))
         return self._outcome(drives, Switched(states, states, changed=False))
 
-    def _outcome(
-        self, drives: Tuple[DriveReport, ...], done: Switched,
-        entry: Optional[JournalEntry] = None,
-    ) -> StateOutcome:
-        """What was done; `entry` is the journal entry that was gone back to."""
+    def _outcome(self, drives: Tuple[DriveReport, ...], done: Switched) -> StateOutcome:
         return StateOutcome(
             done.before, done.after, self._counters(drives), done.changed,
-            tuple(drive.drive_id for drive in drives), prior_of_entry(entry),
+            tuple(drive.drive_id for drive in drives),
             tuple(one for drive in drives for one in drive.bcache)[:DOMAIN_DRIVES_MAX],
         )
 
@@ -307,7 +303,7 @@ class TaskRunner:
         try:
             if entry is not None:
                 done = self.switcher.restore(entry, prior)
-                return self._outcome(self.host.prior(entry), done, entry)
+                return self._outcome(self.host.prior(entry), done)
             # should it break off in the middle, the keeper goes on with it
             self.keeper.is_held(request.domain_id, request.lease_id)
             return self._bring_back(request, prior, EntryKind.LEASE, request.lease_id)
@@ -382,4 +378,4 @@ class TaskRunner:
         if not prior.known:
             raise lost(request.action_id)
         done = self.switcher.restore(entry, prior)
-        return self._outcome(self.host.prior(entry), done, entry)
+        return self._outcome(self.host.prior(entry), done)

@@ -30,7 +30,7 @@ UNDO_NOTHING = ("kill probe", "stop probe", "full probe", "slow flush")
 Watcher = Union[NativeWatcher, GuestWatcher]
 # Findings that tell of what has happened, or of drives that are a throwaway cluster's.
 TOLD = (
-    "WCACHE_UNSAFE_THROWAWAY", "WCACHE_LEASE_EXPIRED", "WCACHE_SETUP", "WCACHE_MIXED_MODES",
+    "WCACHE_UNSAFE_THROWAWAY", "WCACHE_SETUP", "WCACHE_MIXED_MODES",
     "WCACHE_AGENT_SILENT", "WCACHE_CARRYOVER", "WCACHE_NOT_PREPARED", "WCACHE_MEMORY_OVERCOMMIT",
     "WCACHE_CAMPAIGN_ABORTS",  # until one ends well, which the next round begins
 )

@@ -10,7 +10,6 @@ from dataclasses import replace
 from typing import Any, Callable, Dict, Optional, Sequence, Set, Tuple, Union
 
 from wcache.core import codec
-from wcache.core.drive.journal import prior_of
 from wcache.core.drive.safety import disobeyed, not_flushing
 from wcache.core.hardware import BcacheState, FlushCounters, HostMemory, OptionValue
 from wcache.core.host_report import HostReport, JournalNote, KeptPrior, Waiting
@@ -131,8 +130,8 @@ class FakeProbe:
     def post(self, task_id: str, outcome: Optional[Outcome], **changes: Any) -> Optional[PollReply]:
         """Report an outcome."""
         post = Post(
-            PROTOCOL_VERSION, self.hostname, self.probe_id, self._instance, task_id, outcome,
-            (), self.lease or "", self.simulated,
+            PROTOCOL_VERSION, self.probe_id, self._instance, self.lease or "", self.simulated,
+            hostname=self.hostname, task_id=task_id, outcome=outcome,
         )
         self.last_post = codec.dumps(replace(post, **changes))
         return self._call("wcache agent post", self.last_post)
@@ -289,12 +288,9 @@ class FakeProbe:
         if isinstance(request, RollbackRequest):
             back = request.prior.drives[0].mode if request.prior.known else mode
             prior = self.actions.pop(request.action_id, (request.domain_id, back))
-            (was,) = prior_of((replace(self.drives[prior[0]], state=replace(
-                self.drives[prior[0]].state, device_cache=DeviceCache(prior[1].value)
-            )),))
             if request.prior.known:
                 self._keep(prior[0], request.prior.drives[0].state.page.saved)
-            return replace(self.switch(*prior), prior=(was,))
+            return self.switch(*prior)
         assert isinstance(request, (TimerRequest, MeasureRequest))
         return self._refuses(request) or SamplesOutcome(
             (self.latency_ns[mode],) * request.count, 0.1, 0

@@ -9,7 +9,7 @@ from wcache.ceph.command import Osds
 from wcache.ceph.compat import bench_seconds, move_counters
 from wcache.ceph.loads import CephLoads
 from wcache.core.events import LoadRequest
-from wcache.core.model import LoadPoint, Role
+from wcache.core.model import LoadPoint
 from wcache.core.record import LatencyHistogram
 
 # Dumps of a period: at its start, in its middle, and at its end.
@@ -70,7 +70,7 @@ def measured(mgr, seconds=0.2, limit_ms=1000.0):
 
     A busy machine sleeps through a look now and then: then the period is measured again.
     """
-    request = LoadRequest(0, LoadPoint.OSD_TRAFFIC, Role.BLOCK, 0, seconds, limit_ms)
+    request = LoadRequest(0, LoadPoint.OSD_TRAFFIC, 0, seconds, limit_ms)
     for _ in range(20):
         mgr.begin()
         samples = samples_of(mgr, request)
@@ -104,7 +104,7 @@ def test_a_load_tells_whether_an_osd_on_its_drives_has_moved_data_meanwhile(poin
             else:
                 result.complete(-22, "", "")
 
-    request = LoadRequest(0, point, Role.BLOCK, 2, 0.1, 1000.0, beside=(5,))
+    request = LoadRequest(0, point, 2, 0.1, 1000.0, beside=(5,))
     samples = samples_of(Moving(DUMPS), request, move_counters=move_counters)
     assert samples.moved is moved
 
@@ -220,7 +220,7 @@ class SeveralOsds:
 
 
 def together(mgr, load, seconds, beside, up=lambda osd_id: True):
-    request = LoadRequest(0, load, Role.DB, 1, seconds, 1000.0, beside=beside)
+    request = LoadRequest(0, load, 1, seconds, 1000.0, beside=beside)
     return samples_of(mgr, request, up)
 
 

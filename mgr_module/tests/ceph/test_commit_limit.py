@@ -10,7 +10,7 @@ from wcache.ceph.command import Osds
 from wcache.ceph.compat import commit_counters
 from wcache.core.events import LoadRequest
 from wcache.core.loads import BlocksRequest
-from wcache.core.model import LoadPoint, Role
+from wcache.core.model import LoadPoint
 
 LIMIT_MS = 2000.0
 
@@ -143,7 +143,7 @@ def test_a_control_that_hangs_ends_no_watch_and_is_in_no_block():
 @pytest.mark.parametrize("spread", [False, True])
 def test_a_measurement_of_traffic_ends_when_its_osd_hangs(spread):
     request = LoadRequest(
-        1, LoadPoint.OSD_TRAFFIC, Role.BLOCK, 10_000, 3600.0, 50.0, spread=spread)
+        1, LoadPoint.OSD_TRAFFIC, 10_000, 3600.0, 50.0, spread=spread)
     assert "committed nothing for" in samples_of(HungOsd(), request).aborted
 
 

@@ -29,7 +29,7 @@ from wcache.ceph.web_host import CephWebHost
 from wcache.core.config_database import ConfigEdit
 from wcache.core.events import LoadRequest
 from wcache.core.loads import BlocksRequest, CapacityRecipe
-from wcache.core.model import LoadPoint, Role
+from wcache.core.model import LoadPoint
 from wcache.core.record import Precondition
 from wcache.knobs.memory.mgr.osds import CephMemory
 from wcache.options import Options
@@ -113,7 +113,7 @@ def loads_of(ceph):
 
 
 def measured(ceph, load, **more):
-    request = LoadRequest(0, load, Role.BLOCK, 1, 0.05, 1e6, **more)
+    request = LoadRequest(0, load, 1, 0.05, 1e6, **more)
     samples, error = answer_of(loads_of(ceph), request)
     assert error == ""
     return samples

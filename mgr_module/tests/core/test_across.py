@@ -32,7 +32,7 @@ def test_a_probe_and_a_module_of_all_versions_say_it_in_these_bytes():
 
 def test_a_message_of_this_protocol_begins_as_a_hello_that_all_versions_read():
     for text in (
-        dumps(Hello(PROTOCOL_VERSION, "0f", "i1")), dumps(Post(PROTOCOL_VERSION, "h1", "0f", "i1"))
+        dumps(Hello(PROTOCOL_VERSION, "0f", "i1")), dumps(Post(PROTOCOL_VERSION, "0f", "i1"))
     ):
         plain = json.loads(text)
         assert across.hello_in(plain) == across.Caller(PROTOCOL_VERSION, "0f", "i1")

@@ -133,8 +133,8 @@ def test_a_list_that_must_not_be_empty_is_refused_where_it_is():
 
 def test_a_missing_field_is_named():
     plain = codec.to_plain(a_post())
-    del plain["hostname"]
-    with pytest.raises(MalformedError, match=r"post\.hostname is missing"):
+    del plain["probe_id"]
+    with pytest.raises(MalformedError, match=r"post\.probe_id is missing"):
         codec.decode(Post, plain, "post")
 
 

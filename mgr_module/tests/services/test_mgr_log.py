@@ -98,7 +98,7 @@ def test_each_task_for_a_probe_and_each_call_of_it_is_at_debug():
         r"domain_id='domain-sda' mode='write (back|through)'", task,
     )
     (load, *_) = (line for line in found if "MeasureLoad" in line)
-    assert "(LoadRequest osd.0 load_point='osd_bench_depth1' role='block'" in load
+    assert "(LoadRequest osd.0 load_point='osd_bench_depth1' count=" in load
     assert any(line.startswith("c1.0 h1: Decided token=") for line in found)
     assert not any("Tick" in line for line in found)
 

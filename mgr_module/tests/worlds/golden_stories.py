@@ -37,7 +37,7 @@ def agents(say):
     say(mgr, "agent add", hostname="h9")
     hello = codec.dumps(Hello(PROTOCOL_VERSION, "probe-h1", "i1", "", False))
     post = codec.dumps(
-        Post(PROTOCOL_VERSION, "h1", "probe-h1", "i1", "t9", None, (), "", False)
+        Post(PROTOCOL_VERSION, "probe-h1", "i1", hostname="h1", task_id="t9")
     )
     say(mgr, "agent poll", hello, hostname="h1")
     say(mgr, "agent post", post, hostname="h1")

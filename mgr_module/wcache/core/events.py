@@ -7,7 +7,7 @@ from typing import FrozenSet, Optional, Tuple, Union
 
 from .config_database import ConfigRequest
 from .loads import Block, BlocksRequest, CapacityCall, CapacityRecipe
-from .model import LoadPoint, Role
+from .model import LoadPoint
 from .protocol import Request
 from .record import CounterDelta, LatencyHistogram, Period, Precondition, Record
 
@@ -26,7 +26,6 @@ class LoadRequest:
 
     osd_id: int
     load_point: LoadPoint
-    role: Role
     count: int
     seconds: float
     latency_limit_ms: float

@@ -165,7 +165,7 @@ class Disobedience:
 class HostReport(OfDrives):
     """Everything a probe found on its host."""
 
-    VERSION: ClassVar[int] = 3
+    VERSION: ClassVar[int] = 4
     STORED_BY: ClassVar[str] = "hostname"
     hostname: str
     probe_id: str

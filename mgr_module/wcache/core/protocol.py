@@ -17,7 +17,7 @@ from .host_report import EVIDENCE_MAX, HostReport, ToggleProof, Waiting
 from .model import CacheMode, DriveReport, DriveState, LoadPoint, Role
 from .options.option import SharedCache
 
-PROTOCOL_VERSION = 6
+PROTOCOL_VERSION = 7
 # A post carries at most this much: a full report of a host with 60 drives is 60 KB.
 POST_BYTES_MAX = 1_000_000
 REPLY_BYTES_MAX = 64_000
@@ -274,7 +274,7 @@ class StateOutcome:
     `changed` is False where the asked-for state was there already (idempotence).
     `before` and `after` are read from the drive, not remembered, in the order of
     `drive_ids`.  `counters` are of every drive of the domain, or empty (a kernel before
-    5.5).  `prior` is what the journal entry said, where one was gone back to.
+    5.5).
     """
 
     KIND: ClassVar[str] = "state"
@@ -283,7 +283,6 @@ class StateOutcome:
     counters: Tuple[FlushCounters, ...] = field(metadata={"max_items": DOMAIN_DRIVES_MAX})
     changed: bool
     drive_ids: Tuple[str, ...] = field(default=(), metadata={"max_items": DOMAIN_DRIVES_MAX})
-    prior: Tuple[PriorDrive, ...] = field(default=(), metadata={"max_items": DOMAIN_DRIVES_MAX})
     # of the bcache devices above the drives, read before anything was done
     bcache: Tuple[BcacheState, ...] = field(default=(), metadata={"max_items": DOMAIN_DRIVES_MAX})
 
@@ -364,7 +363,7 @@ class Notice:
 
 @dataclass(frozen=True)
 class Hello:
-    """Sent with every poll: who asks, and the lease it believes it holds.
+    """Sent with every call: who asks, and the lease it believes it holds.
 
     `probe_id` lives in the probe's state folder, `instance_id` is new at each start.
     `changed`: the host is not as it was reported last.
@@ -381,18 +380,11 @@ class Hello:
 
 
 @dataclass(frozen=True)
-class Post:
-    """The body of `wcache agent post`."""
+class Post(Hello):
+    """The body of `wcache agent post`: a hello that tells something."""
 
     VERSION: ClassVar[int] = PROTOCOL_VERSION
-    version: int
-    hostname: str
-    probe_id: str
-    instance_id: str
+    hostname: str = ""
     task_id: str = ""
     outcome: Optional[Outcome] = None
     notices: Tuple[Notice, ...] = field(default=(), metadata={"max_items": 64})
-    lease_id: str = ""
-    simulated: bool = False
-    changed: bool = False
-    waiting: Optional[Waiting] = None

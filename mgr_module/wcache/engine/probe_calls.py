@@ -74,12 +74,12 @@ class ProbeCalls:
         self._engine = engine
         self._lines = lines
 
-    def answer(self, hostname: str, hello: Hello, post: Optional[Post]) -> PollReply:
+    def answer(self, hostname: str, hello: Hello) -> PollReply:
         """A probe asks what to do, and may tell an outcome; a repeated one changes nothing."""
-        if post is None:
+        if not isinstance(hello, Post):
             self._hear(hostname, hello)
-        elif not self._is_old(hostname, post):
-            self._take(hostname, hello, post)
+        elif not self._is_old(hostname, hello):
+            self._take(hostname, hello)
         return self._reply(hostname)
 
     def _note(self, hostname: str, what: str, text: str) -> None:
@@ -89,10 +89,10 @@ class ProbeCalls:
             more = f" (and {lines - 1} lines before it were too many)" if lines > 1 else ""
             self._engine.note(f"probe {hostname}", what, text + more)
 
-    def _take(self, hostname: str, hello: Hello, post: Post) -> None:
+    def _take(self, hostname: str, post: Post) -> None:
         engine = self._engine
-        # the outcome first: it may be what ended the lease that `hello` no longer holds
-        self._hear(hostname, hello, answers=post.task_id)
+        # the outcome first: it may be what ended the lease that it no longer holds
+        self._hear(hostname, post, answers=post.task_id)
         for notice in post.notices:
             if engine.hosts.seen_notice(hostname, post.probe_id, notice.notice_id):
                 continue

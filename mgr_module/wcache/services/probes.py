@@ -83,7 +83,7 @@ LINES_BURST = 128.0
 LINES_PER_S = 0.2
 DRIVE_BYTES_MAX = 8192
 # Lists in outcomes with an item for each drive.
-_OF_DRIVES = ("drives", "before", "after", "prior", "drive_ids")
+_OF_DRIVES = ("drives", "before", "after", "drive_ids")
 
 
 class Admission:
@@ -189,20 +189,15 @@ class ProbeService:
             raise
 
     def _take(self, hostname: str, plain: Any, is_post: bool) -> PollReply:
-        post = None
-        if is_post:
+        if not is_post:
+            hello = versions.take(Hello, plain, "hello")
+        else:
             check_drives(plain)
-            post = versions.take(Post, plain, "post")
+            hello = post = versions.take(Post, plain, "post")
             if post.hostname != hostname:
                 raise RefusedError(f"{hostname} sent a post in the name of {post.hostname[:60]}")
-            hello = Hello(
-                post.version, post.probe_id, post.instance_id, post.lease_id, post.simulated,
-                post.changed,
-            )
-        else:
-            hello = versions.take(Hello, plain, "hello")
         with self._engine.orders():
-            return self._probes.answer(hostname, hello, post)
+            return self._probes.answer(hostname, hello)
 
     def _across(self, hostname: str, plain: Any) -> Dict[str, Any]:
         """The answer to a probe of another protocol: by its number, before any other field."""

@@ -102,7 +102,7 @@ def a_step(mean, error=0.01, weight=10.0, **hosts):
     """A step of a host, or of several with equal parts."""
     part = 1.0 / len(hosts)
     return (
-        Difference(mean, error, 50.0, 0.0), weight,
+        Difference(mean, error, 50.0), weight,
         {host: (part, moved) for host, moved in hosts.items()},
     )
 

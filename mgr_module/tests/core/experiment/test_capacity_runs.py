@@ -234,7 +234,7 @@ class BenchedOsd:
 
 def benched(osd, **recipe):
     request = events.LoadRequest(
-        0, CAPACITY, Role.BLOCK, 1, 0.0, 1.0, recipe=CapacityRecipe(True, **recipe)
+        0, CAPACITY, 1, 0.0, 1.0, recipe=CapacityRecipe(True, **recipe)
     )
     return answer_of(CephLoads(Osds(osd), commits_min=lambda: 20), request)
 

@@ -247,7 +247,7 @@ def _settled(
     if anew:
         host = (pending.knob, pending.host)
         others = [item for item in state.anew if (item.knob, item.host) != host]
-        return replace(state, anew=(*others, PlannedAnew(*host, now_s, why)))
+        return replace(state, anew=(*others, PlannedAnew(*host, why)))
     if pending.purpose is Purpose.APPLY:
         return _after_plan(state, pending, ended, why, seen, now_s)
     one = Tried(pending.device_class, pending.drive_model, now_s, failed=not ended.good)

@@ -325,11 +325,10 @@ class Ended:
 
 @dataclass(frozen=True)
 class PlannedAnew:
-    """A host's values of a knob that were planned anew, and when."""
+    """A host's values of a knob that were planned anew."""
 
     knob: str
     host: str
-    at_s: float
     held: str = ""  # why that is not done by itself any more
 
 
@@ -360,7 +359,7 @@ class AutoState:
     `aside` are plans that were begun and wait, so that others are begun beside them.
     """
 
-    VERSION: ClassVar[int] = 2
+    VERSION: ClassVar[int] = 3
     modes: Modes = ()
     known: Tuple[str, ...] = field(default=(), metadata={"max_items": TOKENS_MAX})
     fresh: Tuple[str, ...] = field(default=(), metadata={"max_items": TOKENS_MAX})

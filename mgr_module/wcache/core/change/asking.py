@@ -15,7 +15,6 @@ from typing import List, Tuple
 
 from .. import events
 from ..codec import one_line
-from ..model import Role
 from ..protocol import MeasureRequest
 from .change import TOUCHED, Change, ChangeStatus
 from .gate.gate_state import GateStep, Harm
@@ -222,7 +221,7 @@ class Asking(RolloutBase):
             ), phase)]
         self.phase = phase
         request = events.LoadRequest(
-            change.osd_id, change.load_point, Role.BLOCK, rollout.count, rollout.period_s,
+            change.osd_id, change.load_point, rollout.count, rollout.period_s,
             rollout.latency_limit_ms,
         )
         return [events.MeasureLoad(self._new_token(), request)]

@@ -197,10 +197,7 @@ class Gating(Asking):
             self._together_max = 0
         treated, controls = self.rollout.judged_on(able[:most]), tuple(event.controls)
         before = self._blocks_there(treated, controls)
-        at_s = self._blocks_at_s if before else 0.0
-        self._have(
-            step=GateStep(able[:most], treated, controls, before, at_s), step_at_s=self._now_s
-        )
+        self._have(step=GateStep(able[:most], treated, controls, before), step_at_s=self._now_s)
         self._watches = 0
         return self._look() if before else self._watch(Phase.BLOCKS_BEFORE)
 
@@ -292,7 +289,7 @@ class Gating(Asking):
                 "by benches before and after each change and not by what clients see"
             )
         before = only_of(self._blocks, (*step.treated, *step.controls))
-        self._have(step=replace(step, before=before, before_at_s=self._now_s))
+        self._have(step=replace(step, before=before))
         return self._next_of_step()
 
     def _blocks_ended(self, event: events.BlocksEnded) -> List[events.Action]:

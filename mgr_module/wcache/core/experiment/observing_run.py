@@ -147,7 +147,7 @@ class ObservingRun(RunMachine):
     def _request(self, load_point: LoadPoint, count: int, seconds: float) -> events.LoadRequest:
         traffic = load_point is LoadPoint.OSD_TRAFFIC
         return events.LoadRequest(
-            self._setup.osd_id, load_point, self._setup.role, count, seconds,
+            self._setup.osd_id, load_point, count, seconds,
             self.spec.latency_limit_ms, spread=traffic, histogram=traffic,
         )
 
@@ -317,7 +317,7 @@ class CapacityRun(ObservingRun):
         setup = self._setup
         self._bench.calling = True
         return self._load(events.LoadRequest(
-            setup.osd_id, setup.load_point, setup.role, 1, 0.0, self.spec.latency_limit_ms,
+            setup.osd_id, setup.load_point, 1, 0.0, self.spec.latency_limit_ms,
             recipe=CapacityRecipe(bool(setup.rotational), self.spec.forced),
         ))
 

@@ -131,7 +131,7 @@ def load_of(
     if spec.measured_by_probe:
         return MeasureRequest(spec.domain_id, setup.osd_id, setup.load_point, count, spread_s)
     return events.LoadRequest(
-        setup.osd_id, setup.load_point, setup.role, count, seconds, spec.latency_limit_ms,
+        setup.osd_id, setup.load_point, count, seconds, spec.latency_limit_ms,
         isinstance(slot, CheckSlot), beside=spec.beside,
     )
 
@@ -293,7 +293,7 @@ def _write(
     if spec.measured_by_probe:
         return Start(load=MeasureRequest(spec.domain_id, setup.osd_id, load, count))
     return Start(load=events.LoadRequest(
-        setup.osd_id, load, setup.role, count, setup.period_s, spec.latency_limit_ms,
+        setup.osd_id, load, count, setup.period_s, spec.latency_limit_ms,
         beside=spec.beside,
     ))
 

@@ -161,10 +161,6 @@ ADVICE: Dict[FindingCode, Tuple[str, str]] = {
         "bring wcache-probe on the host and the module on the mgrs to one version: doc/install.md "
         "has an upgrade for each route (packages, cephadm, Rook, by hand)",
     ),
-    FindingCode.LEASE_EXPIRED: (
-        "lease{s} ran out before the experiment ended",
-        "the probe restored the prior state; check the connection from its host to the mgr",
-    ),
     FindingCode.ROLLOUT_PAUSED: (
         "rollout{s} {is|are} paused and {waits|wait} for you",
         "see `ceph wcache rollout show`; then `ceph wcache rollout resume` or `abort`",

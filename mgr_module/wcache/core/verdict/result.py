@@ -167,8 +167,7 @@ class Result(OfDriveKind):
     the 90th percentiles alone would say; None where periods hold too little.
     """
 
-    VERSION: ClassVar[int] = 4
-    READS: ClassVar[Tuple[int, ...]] = (3,)
+    VERSION: ClassVar[int] = 5
     STORED_BY: ClassVar[str] = "record_id"
     record_id: str
     campaign_id: str

@@ -76,7 +76,7 @@ PART_CHANGES = 250
 NEWER_MAX = 64
 
 PLAN, PART = "rollout", "rollout-part"
-ROLLOUT_VERSION = 14
+ROLLOUT_VERSION = 15
 
 
 @dataclass(frozen=True)

@@ -130,7 +130,6 @@ class Difference:
     mean: float
     error: float
     freedom: float
-    correlation: float
 
     def low(self, alpha: float) -> float:
         """One-sided lower limit, missed with probability `alpha`."""
@@ -166,7 +165,7 @@ def difference(before: Sequence[float], after: Sequence[float]) -> Difference:
     )
     effective = sum(len(each) / more for each, more in zip(stretches, grown))
     freedom = max(1.5, min(count - 2.0, effective - 2.0))
-    return Difference(fmean(after) - fmean(before), error, freedom, phi)
+    return Difference(fmean(after) - fmean(before), error, freedom)
 
 
 def mean_error(values: Sequence[float]) -> float:

@@ -215,7 +215,7 @@ def _mean_of(parts: Sequence[HostShare]) -> Difference:
     freedom = squares**2 / fourths if fourths > 0 else 1e6
     return Difference(
         sum(item.moved for item in parts) / weight, math.sqrt(squares) / weight,
-        max(1.5, freedom), 0.0,
+        max(1.5, freedom),
     )
 
 

@@ -65,15 +65,14 @@ class GateSettings:
 class GateStep:
     """The step under way: which changes, whose OSDs, beside which controls.
 
-    `before` are the blocks before the step, which ended at `before_at_s`; a mgr that takes over
-    judges by them.  `last`: it was judged well, and what is to last is being made to.
+    `before` are the blocks before the step: a mgr that takes over judges by them.  `last`: it was
+    judged well, and what is to last is being made to.
     """
 
     indices: Tuple[int, ...] = field(default=(), metadata={"max_items": OSDS_MAX})
     treated: Tuple[int, ...] = field(default=(), metadata={"max_items": OSDS_MAX})
     controls: Tuple[int, ...] = field(default=(), metadata={"max_items": OSDS_MAX})
     before: Tuple[Block, ...] = field(default=(), metadata={"max_items": BLOCKS_MAX})
-    before_at_s: float = 0.0
     judgement: Optional[Judgement] = None
     last: bool = False
 
