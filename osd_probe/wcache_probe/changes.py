@@ -10,6 +10,7 @@ follows closely.
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from typing import Callable, Optional
 
 # udev's rules for a drive that appears run meanwhile, and several events come for one change.
@@ -20,37 +21,31 @@ PAUSE_S, PAUSE_MAX_S = 5.0, 60.0
 GLANCE_EVERY_S = 10.0
 
 
+@dataclass
 class HostWatch:
     """What has changed since the last report began.
 
-    The probe's loop listens and tells; `look` and `reporting` are the worker's.
+    `fd` is readable where events are; -1 where none come.  `events` takes them and tells whether
+    one of them matters.  The probe's loop listens and tells; `look` and `reporting` are the
+    worker's.
     """
 
     glance_every_s = GLANCE_EVERY_S
-
-    def __init__(
-        self, fd: int = -1, events: Callable[[], bool] = bool,
-        glance: Callable[[], object] = lambda: None, clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        """`fd` is readable where events are; -1 where none come.
-
-        `events` takes them and tells whether one of them matters.
-        """
-        self.fd = fd
-        self._events = events
-        self._glance = glance
-        self._clock = clock
-        self._seen: object = None
-        self._glanced_at_s = float("-inf")
-        self._reported_at_s = float("-inf")
-        self._caused = False  # whether a change caused the last report
-        self._pause_s = PAUSE_S
-        self._since_s: Optional[float] = None
-        self._told = False
+    fd: int = -1
+    events: Callable[[], bool] = bool
+    glance: Callable[[], object] = lambda: None
+    clock: Callable[[], float] = time.monotonic
+    _seen: object = None
+    _glanced_at_s: float = float("-inf")
+    _reported_at_s: float = float("-inf")
+    _caused: bool = False  # whether a change caused the last report
+    _pause_s: float = PAUSE_S
+    _since_s: Optional[float] = None
+    _told: bool = False
 
     def drain(self) -> None:
         """Take the events that have come."""
-        if self._events():
+        if self.events():
             self._changed()
 
     def hurry(self) -> None:
@@ -59,29 +54,29 @@ class HostWatch:
 
     def look(self) -> None:
         """Glance, now and then."""
-        now_s = self._clock()
+        now_s = self.clock()
         if now_s < self._glanced_at_s + GLANCE_EVERY_S:
             return
         self._glanced_at_s = now_s
-        seen = self._glance()
+        seen = self.glance()
         if seen != self._seen and self._seen is not None:
             self._changed()
         self._seen = seen
 
     def _changed(self) -> None:
         if self._since_s is None:
-            self._since_s = self._clock()
+            self._since_s = self.clock()
 
     @property
     def due(self) -> bool:
         """Whether the mgr should ask for a report now."""
         at_s = self.due_at_s
-        return at_s is not None and self._clock() >= at_s
+        return at_s is not None and self.clock() >= at_s
 
     def wake_in_s(self) -> Optional[float]:
         """In how long the mgr should be called for it; None where it need not, or was."""
         at_s = None if self._told else self.due_at_s
-        return None if at_s is None else max(0.0, at_s - self._clock())
+        return None if at_s is None else max(0.0, at_s - self.clock())
 
     def told(self) -> None:
         """The mgr has been told; it asks when it can."""
@@ -89,7 +84,7 @@ class HostWatch:
 
     def reporting(self) -> None:
         """A report begins: what changes from now on is not in it."""
-        now_s = self._clock()
+        now_s = self.clock()
         caused = self._since_s is not None
         if caused and self._caused and now_s < self._reported_at_s + PAUSE_MAX_S + PAUSE_S:
             self._pause_s = min(PAUSE_MAX_S, 2.0 * self._pause_s)

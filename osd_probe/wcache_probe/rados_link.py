@@ -25,6 +25,7 @@ import select
 import threading
 import time
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, Callable, List, Optional, Tuple
 
 from wcache.core.config_database import looked_in
@@ -88,6 +89,7 @@ def share_one_heap() -> None:
         ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
 
 
+@dataclass
 class RadosLink:
     """MgrLink over librados.
 
@@ -95,18 +97,17 @@ class RadosLink:
     RefusedError at once where python3-rados is missing or the files cannot be used.
     """
 
-    def __init__(
-        self, *, hostname: str, places: Tuple[str, ...], cluster: str, keyring: str, name: str,
-        interrupt_fd: int, bindings: Any = None, stuck_s: float = STUCK_S,
-    ) -> None:
-        self._rados = bindings or _bindings()
-        self._stuck_s = stuck_s
-        self._hostname = hostname
-        self._places = places
-        self._cluster = cluster
-        self._keyring = keyring
-        self._name = name
-        self._interrupt_fd = interrupt_fd
+    hostname: str
+    places: Tuple[str, ...]
+    cluster: str
+    keyring: str
+    name: str
+    interrupt_fd: int
+    bindings: Any = None
+    stuck_s: float = STUCK_S
+
+    def __post_init__(self) -> None:
+        self._rados = self.bindings or _bindings()
         self._left: List[_Line] = []
         self._line = _Line(self._connect)
 
@@ -138,7 +139,7 @@ class RadosLink:
         deadline_s = time.monotonic() + timeout_s
         if self._line.busy and not self._collect(timeout_s):
             raise self._late()
-        argument = {"prefix": prefix, "hostname": self._hostname, "format": "json"}
+        argument = {"prefix": prefix, "hostname": self.hostname, "format": "json"}
         self._line.send(json.dumps(argument), body.encode("utf-8"))
         answer = self._collect(max(0.0, deadline_s - time.monotonic()))
         if answer is None:
@@ -147,7 +148,7 @@ class RadosLink:
             raise answer
         code, out, said = answer
         if code:
-            raise refusal_of(code, said, self._name)
+            raise refusal_of(code, said, self.name)
         if len(out) > REPLY_BYTES_MAX:
             raise MalformedError(f"the mgr's reply is longer than {REPLY_BYTES_MAX} bytes")
         try:
@@ -157,12 +158,12 @@ class RadosLink:
 
     def _collect(self, timeout_s: float) -> Any:
         """The answer of the call under way, or None when it does not come in time."""
-        ready, _, _ = select.select([self._line.done_fd, self._interrupt_fd], [], [], timeout_s)
+        ready, _, _ = select.select([self._line.done_fd, self.interrupt_fd], [], [], timeout_s)
         return self._line.take() if self._line.done_fd in ready else None
 
     def _late(self) -> NotReadyError:
         """Say that no answer came; a connection that is stuck is left behind."""
-        if time.monotonic() - self._line.sent_at_s >= self._stuck_s:
+        if time.monotonic() - self._line.sent_at_s >= self.stuck_s:
             self._left = [line for line in self._left if line.alive]
             if len(self._left) >= LEFT_BEHIND_MAX:
                 return NotReadyError(
@@ -174,15 +175,15 @@ class RadosLink:
         return NotReadyError("the mgr does not answer", "it is tried again and again")
 
     def _make(self) -> Any:
-        path = find_conf(self._places)
+        path = find_conf(self.places)
         if path is None:
-            raise NotReadyError(looked_in(self._places), ADVICE)
+            raise NotReadyError(looked_in(self.places), ADVICE)
         conf = {"client_mount_timeout": str(CONNECT_S)}
-        if self._keyring:
-            conf["keyring"] = self._keyring
+        if self.keyring:
+            conf["keyring"] = self.keyring
         try:
             cluster = self._rados.Rados(
-                name=self._name, clustername=self._cluster, conffile=path, conf=conf
+                name=self.name, clustername=self.cluster, conffile=path, conf=conf
             )
         except self._rados.Error as error:
             raise NotReadyError(f"{path} cannot be used ({error})", ADVICE) from None
@@ -197,16 +198,16 @@ class RadosLink:
         except (self._rados.PermissionDeniedError, self._rados.PermissionError) as error:
             cluster.shutdown()
             raise RefusedError(
-                f"the cluster does not accept the key of {self._name} ({error})", ADVICE
+                f"the cluster does not accept the key of {self.name} ({error})", ADVICE
             ) from None
         except self._rados.ObjectNotFound:
             # no keyring that can be read, or none with this name in it
             looked = str(cluster.conf_get("keyring") or "").replace(",", ", ")
             cluster.shutdown()
-            raise NotReadyError(f"{self._name} has no key in {looked}", ADVICE) from None
+            raise NotReadyError(f"{self.name} has no key in {looked}", ADVICE) from None
         except self._rados.Error as error:
             cluster.shutdown()
-            raise NotReadyError(f"no way to the cluster as {self._name} ({error})") from None
+            raise NotReadyError(f"no way to the cluster as {self.name} ({error})") from None
         return cluster
 
 

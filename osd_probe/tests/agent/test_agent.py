@@ -175,7 +175,7 @@ def test_idle_polls_have_jitter_and_busy_ones_are_exact(probe):
     for next_poll_s, expected_s in ((0.05, 0.05), (30.0, 36.0)):
         probe.mgr.next_poll_s = next_poll_s
         agent = probe.agent(StopNever(probe))
-        agent._jitter = jitter
+        agent.jitter = jitter
         before_s = probe.clock.now_s
         agent.run_turn()
         assert probe.clock.now_s - before_s == pytest.approx(expected_s)

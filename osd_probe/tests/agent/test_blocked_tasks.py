@@ -226,7 +226,7 @@ def behind_a_hanging_look(
 ) -> ProbeLoop:
     probe.mgr.next_poll_s = 2.0
     agent = probe.agent(stop or StopNever(probe))
-    agent._worker = worker
+    agent.worker = worker
     return agent
 
 

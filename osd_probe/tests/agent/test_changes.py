@@ -182,11 +182,11 @@ def test_a_glance_is_taken_now_and_then_and_at_once_when_a_command_asks():
 def test_the_mgr_hears_that_the_host_has_changed_until_it_has_a_report():
     probe, door = Probe(), Door()
     agent = probe.agent(StopNever(probe))
-    agent._changes = changes_of(door, probe.clock)
+    agent.changes = changes_of(door, probe.clock)
     agent.run_turn()
     assert probe.mgr.hellos[-1].changed is False
     door.send(BLOCK)
-    agent._changes.drain()
+    agent.changes.drain()
     probe.clock.now_s += SETTLE_S
     agent.run_turn()
     agent.run_turn()
@@ -201,14 +201,14 @@ def test_the_mgr_hears_that_the_host_has_changed_until_it_has_a_report():
 def test_a_mgr_that_does_not_answer_is_not_called_in_a_hurry_for_a_change():
     probe, door = Probe(), Door()
     agent = probe.agent(StopNever(probe))
-    agent._changes = changes_of(door, probe.clock)
+    agent.changes = changes_of(door, probe.clock)
     door.send(BLOCK)
-    agent._changes.drain()
+    agent.changes.drain()
     probe.clock.now_s += SETTLE_S
     probe.mgr.error = NotReadyError("gone")
     agent.run_turn()
-    assert agent._changes.wake_in_s() is None
-    assert agent._changes.due
+    assert agent.changes.wake_in_s() is None
+    assert agent.changes.due
 
 
 @pytest.mark.slow

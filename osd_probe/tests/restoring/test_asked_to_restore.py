@@ -99,7 +99,7 @@ def test_no_task_is_done_while_a_request_to_restore_stands(probe, requests):
     probe.mgr.ask("one", SetModeRequest(OBEYS, THROUGH))
     probe.mgr.ask("two", SetModeRequest(NVME, THROUGH))
     agent = probe.agent(StopNever(probe))
-    agent._at_turn = asked_of(probe, requests).look
+    agent.at_turn = asked_of(probe, requests).look
     ids = []
 
     def after_step(_number: int, _step: object) -> None:

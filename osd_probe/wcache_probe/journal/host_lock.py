@@ -14,6 +14,7 @@ import hashlib
 import os
 import time
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Callable, Iterator
 from urllib.parse import quote
 
@@ -28,21 +29,17 @@ POLL_S = 0.05
 NAME_CHARS_MAX = 200
 
 
+@dataclass
 class HostLock:
     """Advisory locks on files of the run folder; each ends with the process that holds it."""
 
-    def __init__(
-        self,
-        run_dir: str,
-        *,
-        wait_s: float = WAIT_S,
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
-    ) -> None:
-        self._folder = os.path.join(run_dir, "locks")
-        self._wait_s = wait_s
-        self._clock = clock
-        self._sleep = sleep
+    run_dir: str
+    wait_s: float = WAIT_S
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+
+    def __post_init__(self) -> None:
+        self._folder = os.path.join(self.run_dir, "locks")
 
     @contextmanager
     def held(self, domain_id: str) -> Iterator[None]:
@@ -60,7 +57,7 @@ class HostLock:
             yield
 
     def _take(self, path: str, how: int) -> int:
-        until_s = self._clock() + self._wait_s
+        until_s = self.clock() + self.wait_s
         while True:
             fd = self._open(path)
             try:
@@ -73,12 +70,12 @@ class HostLock:
                 os.close(fd)
                 raise
             os.close(fd)
-            if self._clock() >= until_s:
+            if self.clock() >= until_s:
                 raise NotReadyError(
-                    f"another program has switched this drive for {self._wait_s:g} s",
+                    f"another program has switched this drive for {self.wait_s:g} s",
                     f"see who holds {path} (lslocks) and what the drive is doing",
                 )
-            self._sleep(POLL_S)
+            self.sleep(POLL_S)
 
     @staticmethod
     def _open(path: str) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import Callable, Dict, List, Optional, Tuple
+from typing import Callable, List, Optional, Tuple
 
 from wcache.core.drive.journal import EntryKind
 from wcache.core.errors import ConflictError, NotReadyError, RefusedError, WcacheError
@@ -58,26 +58,24 @@ class Plan:
     only: Tuple[Cell, ...] = CELLS
 
 
+@dataclass
 class MatrixMeasurement:
     """One matrix on one scratch device."""
 
-    def __init__(
-        self, *, host: DriveHost, switcher: Switcher, scratch: Scratch, plan: Plan,
-        stop: StopSignal, say: Callable[[str], None], fio_path: Optional[str],
-    ) -> None:
-        self._host = host
-        self._switcher = switcher
-        self._scratch = scratch
-        self._plan = plan
-        self._stop = stop
-        self._say = say
-        self._fio = fio_path
-        self._skipped: Dict[Cell, str] = {}
-        self._writes = 0
-        self._skipped.update({cell: "not asked for" for cell in CELLS if cell not in plan.only})
-        if fio_path is None:
-            why = IN_PIECES if scratch.whole else NO_FIO
-            self._skipped.update({cell: why for cell in plan.only if cell.depth > 1})
+    host: DriveHost
+    switcher: Switcher
+    scratch: Scratch
+    plan: Plan
+    stop: StopSignal
+    say: Callable[[str], None]
+    fio_path: Optional[str]
+    _writes: int = 0
+
+    def __post_init__(self) -> None:
+        self._skipped = {cell: "not asked for" for cell in CELLS if cell not in self.plan.only}
+        if self.fio_path is None:
+            why = IN_PIECES if self.scratch.whole else NO_FIO
+            self._skipped.update({cell: why for cell in self.plan.only if cell.depth > 1})
 
     def run(self) -> Matrix:
         """Measure until all pairs are done or it has to stop; the prior state is back then.
@@ -89,9 +87,9 @@ class MatrixMeasurement:
         ended = "done"
         try:
             # held read-only: other programs that write to a drive make it a shared one
-            with self._scratch.held():
-                self._scratch.claim()
-                for index in range(self._plan.pairs):
+            with self.scratch.held():
+                self.scratch.claim()
+                for index in range(self.plan.pairs):
                     pairs.append(self._pair(index))
         except WcacheError as error:
             if not pairs:
@@ -99,14 +97,14 @@ class MatrixMeasurement:
             ended = error.message
         finally:
             self._restore()
-        drive, plan = self._scratch.drive, self._plan
+        drive, plan = self.scratch.drive, self.plan
         return Matrix(
             MATRIX_FORMAT, MATRIX_VERSION, plan.matrix_id, plan.hostname,
-            self._scratch.device.name, drive.domain_id, drive.drive_id, drive.drive_model,
+            self.scratch.device.name, drive.domain_id, drive.drive_id, drive.drive_model,
             drive.transport, drive.rotational, plan.seed, SETTLE_S, plan.cell_s, plan.pairs,
             tuple(pairs),
             tuple(Skipped(cell, why) for cell, why in self._skipped.items()),
-            self._writes * WRITE_BYTES, ended, self._scratch.whole,
+            self._writes * WRITE_BYTES, ended, self.scratch.whole,
         )
 
     def run_long(self, seconds: float) -> Tuple[LongCell, ...]:
@@ -115,20 +113,20 @@ class MatrixMeasurement:
         The prior state is back when it returns; a mode that was not ended is left out.
         """
         cells: List[LongCell] = []
-        first = coin(self._plan.seed, 0)
+        first = coin(self.plan.seed, 0)
         try:
-            with self._scratch.held():
-                self._scratch.claim()
+            with self.scratch.held():
+                self.scratch.claim()
                 for mode in (first, first.other):
                     if cells:
-                        self._say(f"resting {seconds:g} s, so that caches can empty")
-                        self._stop.wait(seconds)
-                    self._say(f"{mode.value}: {seconds:g} s of single writes")
+                        self.say(f"resting {seconds:g} s, so that caches can empty")
+                        self.stop.wait(seconds)
+                    self.say(f"{mode.value}: {seconds:g} s of single writes")
                     before = self._set(mode)
                     found = self._long(mode, seconds)
-                    if tuple(self._host.state(drive) for drive in self._drives()) != before:
+                    if tuple(self.host.state(drive) for drive in self._drives()) != before:
                         raise RefusedError(CHANGED, FIND)
-                    if self._stop.is_set():
+                    if self.stop.is_set():
                         break
                     cells.append(found)
         finally:
@@ -137,22 +135,22 @@ class MatrixMeasurement:
 
     def _long(self, mode: CacheMode, seconds: float) -> LongCell:
         checked_at = time.monotonic()
-        with single(self._scratch, self._plan.seed) as write:
+        with single(self.scratch, self.plan.seed) as write:
 
             def one() -> None:
                 nonlocal checked_at
                 if time.monotonic() - checked_at > LONG_CHECK_S:
-                    self._scratch.check()
+                    self.scratch.check()
                     checked_at = time.monotonic()
                 write()
 
-            return sustained.run(mode, seconds, one, self._stop.is_set)
+            return sustained.run(mode, seconds, one, self.stop.is_set)
 
     def _pair(self, index: int) -> MatrixPair:
-        first = coin(self._plan.seed, index)
+        first = coin(self.plan.seed, index)
         found = {}
         for mode in (first, first.other):
-            self._say(f"pair {index + 1} of {self._plan.pairs}: {mode.value}")
+            self.say(f"pair {index + 1} of {self.plan.pairs}: {mode.value}")
             found[mode] = self._period(index, mode)
         return MatrixPair(
             index, first, found[CacheMode.WRITE_BACK], found[CacheMode.WRITE_THROUGH]
@@ -161,16 +159,16 @@ class MatrixMeasurement:
     def _period(self, index: int, mode: CacheMode) -> MatrixPeriod:
         started_at_s, begin = time.time(), time.monotonic()
         before = self._set(mode)
-        self._stop.wait(SETTLE_S)
+        self.stop.wait(SETTLE_S)
         cells: List[CellSamples] = []
-        for number, cell in enumerate(cells_of(self._plan.seed, index)):
-            if self._stop.is_set():
+        for number, cell in enumerate(cells_of(self.plan.seed, index)):
+            if self.stop.is_set():
                 raise NotReadyError("stopped")
             found = self._measure(cell, len(CELLS) * index + number)
             if found is not None:
                 self._writes += found.writes
                 cells.append(found)
-        after = tuple(self._host.state(drive) for drive in self._drives())
+        after = tuple(self.host.state(drive) for drive in self._drives())
         if after != before:
             raise RefusedError(CHANGED, FIND)
         return MatrixPeriod(
@@ -180,47 +178,47 @@ class MatrixMeasurement:
     def _measure(self, cell: Cell, seed: int) -> Optional[CellSamples]:
         if cell in self._skipped:
             return None
-        self._scratch.check()
-        if cell.depth == 1 or self._fio is None:
-            return measure(self._scratch, cell, self._plan.cell_s, seed)
+        self.scratch.check()
+        if cell.depth == 1 or self.fio_path is None:
+            return measure(self.scratch, cell, self.plan.cell_s, seed)
         try:
             return measure_deep(
-                self._fio, self._scratch, cell, self._plan.cell_s, seed, self._stop
+                self.fio_path, self.scratch, cell, self.plan.cell_s, seed, self.stop
             )
         except WcacheError as error:
-            if self._stop.is_set():
+            if self.stop.is_set():
                 raise
             # an older fio, or one without libaio: the other cells can still be measured
             self._skipped[cell] = error.message
-            self._say(f"not measured: {cell.pattern.value}, {cell.sync.value}, depth "
+            self.say(f"not measured: {cell.pattern.value}, {cell.sync.value}, depth "
                       f"{cell.depth}: {error.message}")
             return None
 
     # ---- the cache mode
 
     def _drives(self) -> Tuple[DriveReport, ...]:
-        return self._host.domain(self._scratch.drive.domain_id)
+        return self.host.domain(self.scratch.drive.domain_id)
 
     def _set(self, mode: CacheMode) -> Tuple[DriveState, ...]:
         """Put the drive into a mode; returns its state then."""
-        domain_id = self._scratch.drive.domain_id
+        domain_id = self.scratch.drive.domain_id
         surveyed = self._drives()
-        with self._switcher.alone(domain_id):
-            drives = self._host.anew(surveyed)
-            entry = self._switcher.entry(EntryKind.LEASE, domain_id)
-            if entry is not None and entry.owner_id != self._plan.matrix_id:
+        with self.switcher.alone(domain_id):
+            drives = self.host.anew(surveyed)
+            entry = self.switcher.entry(EntryKind.LEASE, domain_id)
+            if entry is not None and entry.owner_id != self.plan.matrix_id:
                 raise ConflictError(
                     f"lease {entry.owner_id} still holds {domain_id}",
                     "restore it first: `wcache-probe restore --all`",
                 )
-            done = self._switcher.run(domain_id, toggle.lease_set(
-                drives, entry, lease_id=self._plan.matrix_id, mode=mode, now_s=time.time(),
-                throwaway=self._scratch.is_loop,
-                consent_turn_on=self._plan.consent_turn_on,
+            done = self.switcher.run(domain_id, toggle.lease_set(
+                drives, entry, lease_id=self.plan.matrix_id, mode=mode, now_s=time.time(),
+                throwaway=self.scratch.is_loop,
+                consent_turn_on=self.plan.consent_turn_on,
             ))
         return done.after
 
     def _restore(self) -> None:
         """Bring back what was there before; raises where that fails."""
-        if self._switcher.put_back(self._scratch.drive.domain_id, self._plan.matrix_id):
-            self._say("prior cache mode restored")
+        if self.switcher.put_back(self.scratch.drive.domain_id, self.plan.matrix_id):
+            self.say("prior cache mode restored")

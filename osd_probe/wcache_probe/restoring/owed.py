@@ -72,31 +72,28 @@ NOTICES_MAX = 64
 RUNNING_TOLD_S = 20.0
 
 
+@dataclass
 class Restoring:
-    """Has everything restored that the keeper says is owed; `notices` wait for the mgr."""
+    """Has everything restored that the keeper says is owed; `notices` wait for the mgr.
 
-    def __init__(
-        self, *, keeper: LeaseKeeper, holds: Holds, restorer: RestoreApart, instance_id: str,
-        say: Callable[[str], None], clock: Callable[[], float] = time.monotonic,
-        works_on: Callable[[], str] = str,
-    ) -> None:
-        """`works_on`: the domain that a task of this process is changing at this moment.  It is
-        left to that task, which goes back by itself: two never work on one domain.
-        """
-        self._keeper = keeper
-        self._holds = holds
-        self._restorer = restorer
-        self._instance_id = instance_id
-        self._say = say
-        self._clock = clock
-        self._works_on = works_on
-        self._priors: Dict[str, Tuple[PriorDrive, ...]] = {}
-        self._one_at_a_time = threading.Lock()
-        self._count = 0
-        self._told: Dict[str, str] = {}  # what was said last of a domain that is not back
-        self._running_since_s: Dict[str, float] = {}
-        self._items: Dict[str, Restore] = {}
-        self.notices: List[Notice] = []
+    `works_on`: the domain that a task of this process is changing at this moment.  It is left to
+    that task, which goes back by itself: two never work on one domain.
+    """
+
+    keeper: LeaseKeeper
+    holds: Holds
+    restorer: RestoreApart
+    instance_id: str
+    say: Callable[[str], None]
+    clock: Callable[[], float] = time.monotonic
+    works_on: Callable[[], str] = str
+    notices: List[Notice] = field(default_factory=list)
+    _priors: Dict[str, Tuple[PriorDrive, ...]] = field(default_factory=dict)
+    _one_at_a_time: threading.Lock = field(default_factory=threading.Lock)
+    _count: int = 0
+    _told: Dict[str, str] = field(default_factory=dict)  # said last of a domain that is not back
+    _running_since_s: Dict[str, float] = field(default_factory=dict)
+    _items: Dict[str, Restore] = field(default_factory=dict)
 
     def restore_owed(
         self, patience_s: Optional[float] = None
@@ -107,48 +104,48 @@ class Restoring:
         is how long each is waited for, where nothing else is to be done.
         """
         with self._one_at_a_time:
-            self._holds.hold_all()
+            self.holds.hold_all()
             told: Dict[str, Optional[WcacheError]] = {}
             # twice where a child that was told of late had brought back an earlier entry
             for _ in range(2):
-                owed = self._keeper.owed(self._clock())
+                owed = self.keeper.owed(self.clock())
                 self._items.update({item.domain_id: item for item in owed})
                 due = [item.domain_id for item in owed]
-                busy = self._works_on()
+                busy = self.works_on()
                 if busy in due:
                     due.remove(busy)
                     still = NotReadyError("a change of it has not ended", "it goes back by itself")
                     told[busy] = self._took(busy, still)
                 if not due and not self._items:
                     break
-                self._priors.update({name: self._holds.prior(name) for name in due})
-                results = self._restorer.restore([lease_key(name) for name in due], patience_s)
+                self._priors.update({name: self.holds.prior(name) for name in due})
+                results = self.restorer.restore([lease_key(name) for name in due], patience_s)
                 for key, error in results.items():
                     told[_domain(key)] = self._took(_domain(key), error)
             return told
 
     def _took(self, domain_id: str, error: Optional[WcacheError]) -> Optional[WcacheError]:
         """Take what became of a domain; returns what is so now."""
-        self._holds.follow(domain_id)
+        self.holds.follow(domain_id)
         item = self._items.get(domain_id)
-        now_s = self._clock()
+        now_s = self.clock()
         if not isinstance(error, NotReadyError):
             self._running_since_s.pop(domain_id, None)
         if error is None:
             self._told.pop(domain_id, None)
-            again = domain_id in self._keeper.held
+            again = domain_id in self.keeper.held
             if item is not None:
                 del self._items[domain_id]
                 more = ", and was changed anew under its lease" if again else ""
                 self._note(item, f"the prior state is back{more}", restored=True)
             return NotReadyError("it was changed anew meanwhile", "call again") if again else None
-        if domain_id not in self._keeper.held and not isinstance(error, NotReadyError):
+        if domain_id not in self.keeper.held and not isinstance(error, NotReadyError):
             self._told.pop(domain_id, None)
             if item is not None:
                 del self._items[domain_id]
                 self._note(item, error.line(), restored=False)
             return error
-        self._keeper.not_restored(domain_id, now_s)
+        self.keeper.not_restored(domain_id, now_s)
         if isinstance(error, NotReadyError):
             since_s = self._running_since_s.setdefault(domain_id, now_s)
             if now_s - since_s < RUNNING_TOLD_S:
@@ -162,9 +159,9 @@ class Restoring:
 
     def _note(self, item: Restore, what: str, *, restored: bool) -> None:
         text = printable(f"{item.domain_id} (lease {item.lease_id}): {item.reason}; {what}")
-        self._say(text)
+        self.say(text)
         self._count += 1
-        notice_id = f"{self._instance_id}.{self._count}"
+        notice_id = f"{self.instance_id}.{self._count}"
         prior = self._priors.pop(item.domain_id, ()) if restored else ()
         if restored:  # what was said of it before, and nobody has heard, is no longer so
             of_it = (item.domain_id, item.lease_id, False)

@@ -170,17 +170,17 @@ def parse_token(text: str) -> bytes:
     return token
 
 
+@dataclass
 class Channel:
     """A connection, from either side."""
 
-    def __init__(self, connection: socket.socket, token: bytes) -> None:
-        self._connection = connection
-        self._token = token
-        self._run_id = b""
+    connection: socket.socket
+    token: bytes
+    _run_id: bytes = b""
 
     def wait_at_most(self, seconds: float) -> None:
         """How long each of the following may take; NotReadyError after that."""
-        self._connection.settimeout(seconds)
+        self.connection.settimeout(seconds)
 
     def send_run(self, run: WitnessRun) -> None:
         """The writer's first word."""
@@ -218,7 +218,7 @@ class Channel:
         return int(number)
 
     def _mac(self, what: bytes, data: bytes) -> bytes:
-        return hmac.new(self._token, what + b"\0" + data, hashlib.sha256).digest()[:_MAC_BYTES]
+        return hmac.new(self.token, what + b"\0" + data, hashlib.sha256).digest()[:_MAC_BYTES]
 
     def _prove(self, what: bytes, data: bytes) -> None:
         if not hmac.compare_digest(self._receive(_MAC_BYTES), self._mac(what, data)):
@@ -229,7 +229,7 @@ class Channel:
 
     def _send(self, data: bytes) -> None:
         try:
-            self._connection.sendall(data)
+            self.connection.sendall(data)
         except OSError as error:
             raise _gone(error) from None
 
@@ -237,7 +237,7 @@ class Channel:
         data = b""
         while len(data) < size:
             try:
-                piece = self._connection.recv(size - len(data))
+                piece = self.connection.recv(size - len(data))
             except OSError as error:
                 raise _gone(error) from None
             if not piece:

@@ -77,19 +77,17 @@ def is_rig(files: HostFiles) -> bool:
     return any(hashlib.sha256(name).hexdigest() == RIG_FILE_SHA256 for name in names)
 
 
+@dataclass
 class WriterSearch:
     """Looks through /proc; remembers what stayed, so that only news takes time."""
 
-    def __init__(
-        self, files: HostFiles, *, sleep: Callable[[float], None] = time.sleep
-    ) -> None:
-        self._files = files
-        self._sleep = sleep
-        self._stayed: FrozenSet[Opened] = frozenset()
+    files: HostFiles
+    sleep: Callable[[float], None] = time.sleep
+    _stayed: FrozenSet[Opened] = frozenset()
 
     def find(self, by_osds: FrozenSet[Tuple[int, str]] = frozenset()) -> Writers:
         """Everybody, without what OSDs are known to hold: process and number of the device."""
-        names = entries(self._files.proc, PROCESSES_MAX + 1)
+        names = entries(self.files.proc, PROCESSES_MAX + 1)
         pids = [name for name in names if name.isdigit()]
         unknown = self._blindness(len(pids))
         found: Set[Opened] = set()
@@ -108,12 +106,12 @@ class WriterSearch:
 
     def _blindness(self, processes: int) -> str:
         try:
-            namespace = os.readlink(os.path.join(self._files.proc, "self", "ns", "pid"))
+            namespace = os.readlink(os.path.join(self.files.proc, "self", "ns", "pid"))
         except OSError:
             namespace = ""
         if namespace != INITIAL_PID_NAMESPACE:
             return "the processes of the host cannot be seen from this pid namespace"
-        status = read_text(os.path.join(self._files.proc, "self", "status")) or ""
+        status = read_text(os.path.join(self.files.proc, "self", "status")) or ""
         rights = re.search(r"^CapEff:\s*([0-9a-f]{1,16})$", status, re.MULTILINE)
         if rights and not int(rights[1], 16) & _SYS_PTRACE:
             # descriptors of other users' processes can be listed, but not read
@@ -124,7 +122,7 @@ class WriterSearch:
 
     def _of_process(self, pid: str) -> Tuple[Set[Opened], str]:
         """Block devices that it has open for writing, and why that may not be all."""
-        folder = os.path.join(self._files.proc, pid, "fd")
+        folder = os.path.join(self.files.proc, pid, "fd")
         try:
             names = os.listdir(folder)
         except PermissionError:
@@ -145,16 +143,16 @@ class WriterSearch:
         Only names below some /dev are asked for their number: that of a file on a network
         file system could make the probe wait for its server.
         """
-        link = os.path.join(self._files.proc, pid, "fd", fd)
+        link = os.path.join(self.files.proc, pid, "fd", fd)
         try:
             if "/dev/" not in os.readlink(link):
                 return None
         except OSError:
             return None
-        number = self._files.number_of_path(link)
+        number = self.files.number_of_path(link)
         if number is None:
             return None
-        info = read_text(os.path.join(self._files.proc, pid, "fdinfo", fd)) or ""
+        info = read_text(os.path.join(self.files.proc, pid, "fdinfo", fd)) or ""
         flags = re.search(r"^flags:\s*([0-7]{1,12})$", info, re.MULTILINE)
         # one that does not say how it is open may well write
         writes = flags is None or int(flags[1], 8) & _ACCESS_MODE != os.O_RDONLY
@@ -167,12 +165,12 @@ class WriterSearch:
         for _ in range(round(CONFIRM_S / CONFIRM_STEP_S)):
             if not news:
                 break
-            self._sleep(CONFIRM_STEP_S)
+            self.sleep(CONFIRM_STEP_S)
             news = {one for one in news if self._written(one.pid, one.fd) == one.number}
         return known | news
 
     def _name(self, pid: str) -> str:
-        comm = read_text(os.path.join(self._files.proc, pid, "comm")) or "a process"
+        comm = read_text(os.path.join(self.files.proc, pid, "comm")) or "a process"
         return f"{printable(comm, 32)} (pid {pid})"
 
 

@@ -21,16 +21,16 @@ from ...safe_files import failure
 from .host_files import HostFiles, entries, printable, read_device_number, read_number, read_text
 
 
+@dataclass
 class Held:
     """The open nodes of one coming of a disk: its own, and that of its controller.
 
     `there` says whether the disk is still the one whose sysfs folder is held open.
     """
 
-    def __init__(self, name: str, there: Callable[[], bool]) -> None:
-        self._name = name
-        self._there = there
-        self._open: Dict[str, int] = {}
+    name: str
+    there: Callable[[], bool]
+    _open: Dict[str, int] = field(default_factory=dict)
 
     def descriptor(self, key: str, opener: Callable[[], int]) -> int:
         """A duplicate of the descriptor `key`, opened at the first call; the caller closes it.
@@ -40,10 +40,10 @@ class Held:
         """
         if key not in self._open:
             fd = opener()
-            if not self._there():
+            if not self.there():
                 os.close(fd)
                 raise NotFoundError(
-                    f"{self._name} is no longer the disk it was",
+                    f"{self.name} is no longer the disk it was",
                     "look again: drives were added or removed",
                 )
             self._open[key] = fd
