@@ -49,7 +49,7 @@ def linux_host(
     from .linux.persistence.udev_rule import RuleFolder
     from .linux.transports.classify import Switches
     from .linux.vendor.controllers import ControllerReader
-    from .linux.vendor.tool import DmCaches, WearReader
+    from .linux.vendor.tool import WearReader, dm_caches
 
     root, evidence = options.host_root, EvidenceFolder(options.state_dir)
     return LinuxDriveHost(
@@ -58,8 +58,8 @@ def linux_host(
         rules=RuleFolder(os.path.join(root, RULES_FOLDER), options.run_dir),
         switches=switches or Switches(proofs=evidence.proofs),
         boot_pins=Preparation(root, options.state_dir).look,
-        find_foreign_rules=partial(foreign_rules.find, root, {}), wear=WearReader(),
-        controllers=ControllerReader().read, dm_caches=DmCaches().read, evidence=evidence,
+        find_foreign_rules=partial(foreign_rules.find, root), wear=WearReader(),
+        controllers=ControllerReader().read, dm_caches=dm_caches, evidence=evidence,
     )
 
 

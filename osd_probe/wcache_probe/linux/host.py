@@ -127,22 +127,24 @@ class LinuxDriveHost(DrivesAlone):
         """Every drive that an OSD of this host uses, and every drive that shares its switch."""
         self._looked = self._survey()
         self._wear.begin()
+        caches = self._dm_caches()
         return tuple(
             replace(
-                self._with_memory(drive), dm_caches=self.dm_caches_on(drive.dev_name),
+                self._with_memory(drive), dm_caches=self.dm_caches_on(drive.dev_name, caches),
                 wear=self._wear.read(drive),
             )
             for drive in self._looked.drives()
         )
 
-    def dm_caches_on(self, dev_name: str) -> Tuple[DmCacheState, ...]:
-        """The dm-caches and dm-writecaches that stand on a disk; none where it has gone."""
+    def dm_caches_on(
+        self, dev_name: str, known: Mapping[str, DmCacheState]
+    ) -> Tuple[DmCacheState, ...]:
+        """Those of the known ones that stand on a disk; none where it has gone."""
         try:
             drive = sysfs.by_name(self._files, dev_name)
         except NotFoundError:
             return ()
         names = [one.dm_name for one in standing_on(drive) if one.kind in _MAY_CACHE]
-        known = self._dm_caches() if names else {}
         found = [known[name] for name in names if name in known]
         return tuple(found[:DM_CACHES_MAX])
 

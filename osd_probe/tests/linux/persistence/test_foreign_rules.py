@@ -4,7 +4,6 @@ import os
 
 import pytest
 from wcache.core.model import CacheMode, FindingCode
-from wcache_probe import safe_files
 from wcache_probe.linux.persistence import foreign_rules
 from wcache_probe.linux.persistence.udev_rule import FILE_NAME, BootRule, RuleFolder
 
@@ -292,33 +291,3 @@ def test_a_file_that_starts_very_many_is_followed_so_often(host, tmp_path):
     assert details(tmp_path) == []
     host("etc/rc.local", f"{names[-1]}\n")
     assert len(details(tmp_path)) == 1
-
-
-def test_only_what_has_changed_since_the_last_look_is_read_again(tmp_path, host, monkeypatch):
-    read = []
-    reader = safe_files.read_handle
-
-    def counted(handle, most):
-        read.append(os.path.basename(os.readlink(f"/proc/self/fd/{handle}")))
-        return reader(handle, most)
-
-    monkeypatch.setattr(safe_files, "read_handle", counted)
-    host("etc/rc.local", "/usr/local/sbin/tune\n")
-    host("usr/local/sbin/tune", "hdparm -W 1 /dev/sda\n")
-    host("etc/crontab", "nothing of it\n")
-    known = {}
-    first = foreign_rules.find(str(tmp_path), known)
-    assert [finding.subject for finding in first] == ["tune"]
-    assert sorted(read) == ["crontab", "rc.local", "tune"]
-    read.clear()
-    assert foreign_rules.find(str(tmp_path), known) == first
-    assert read == []
-    host("usr/local/sbin/tune", "hdparm -W 0 /dev/sda\n")
-    (finding,) = foreign_rules.find(str(tmp_path), known)
-    assert "hdparm -W 0" in finding.detail
-    assert read == ["tune"]
-    host("root/bin/tune", "hdparm -W 0 /dev/sdb\n")  # what a name leads to is no matter of its file
-    (tmp_path / "usr/local/sbin/tune").unlink()
-    host("etc/rc.local", "tune\n")
-    (finding,) = foreign_rules.find(str(tmp_path), known)
-    assert finding.detail.startswith("/root/bin/tune:1")

@@ -10,7 +10,7 @@ from mgr_fakes.module import FakeMgr
 from wcache.core.errors import NotReadyError
 from wcache.core.hardware import DmCacheState
 from wcache_probe.linux.host import LinuxDriveHost
-from wcache_probe.linux.vendor.tool import CACHES_FRESH_S, DmCaches, caches_in
+from wcache_probe.linux.vendor.tool import caches_in, dm_caches
 
 # The fields as the kernel's documentation lists them.
 STATUS = """\
@@ -45,23 +45,19 @@ def test_a_tool_in_trouble_tells_of_none():
     def late(command, seconds):
         raise NotReadyError("took too long")
 
-    assert DmCaches(lambda: "/sbin/dmsetup", late).read() == {}
-    assert DmCaches(lambda: None, late).read() == {}
+    assert dm_caches(lambda: "/sbin/dmsetup", late) == {}
+    assert dm_caches(lambda: None, late) == {}
 
 
-def test_one_look_at_many_drives_asks_once():
-    asked, now_s = [], [100.0]
+def test_the_tool_is_asked_without_having_the_cache_commit():
+    asked = []
 
     def tool(command, seconds):
         asked.append(command)
         return STATUS
 
-    caches = DmCaches(lambda: "/sbin/dmsetup", tool, lambda: now_s[0])
-    assert [len(caches.read()) for _ in range(60)] == [4] * 60
+    assert len(dm_caches(lambda: "/sbin/dmsetup", tool)) == 4
     assert asked == [["/sbin/dmsetup", "status", "--noflush"]]
-    now_s[0] += CACHES_FRESH_S
-    caches.read()
-    assert len(asked) == 2
 
 
 def test_a_drive_is_told_by_the_volumes_that_stand_on_it(fake_host):
@@ -69,10 +65,10 @@ def test_a_drive_is_told_by_the_volumes_that_stand_on_it(fake_host):
     fake_host.disk("sdb", "8:16")
     top = fake_host.device("dm-3", "253:3", below=("sda",), dm_uuid="LVM-x")
     (top / "dm/name").write_text("ceph-block\n")
-    host = LinuxDriveHost(files=fake_host.files, dm_caches=lambda: caches_in(STATUS))
-    assert [one.kind for one in host.dm_caches_on("sda")] == ["dm-cache"]
-    assert host.dm_caches_on("sdb") == ()
-    assert host.dm_caches_on("sdc") == ()  # unplugged since it was surveyed
+    host, known = LinuxDriveHost(files=fake_host.files), caches_in(STATUS)
+    assert [one.kind for one in host.dm_caches_on("sda", known)] == ["dm-cache"]
+    assert host.dm_caches_on("sdb", known) == ()
+    assert host.dm_caches_on("sdc", known) == ()  # unplugged since it was surveyed
 
 
 @pytest.mark.parametrize(

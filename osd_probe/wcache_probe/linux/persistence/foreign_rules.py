@@ -101,25 +101,8 @@ class _File:
     started_by: Tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class _Read:
-    """What a file said when it was like this: the line that sets a cache, and what it starts."""
-
-    stamp: Tuple[object, ...]
-    setting: Optional[Finding] = None
-    starts: Tuple[str, ...] = ()
-
-
-Known = Dict[_File, _Read]
-
-
-def find(root: str = "/", known: Optional[Known] = None) -> List[Finding]:
-    """One finding for each file that sets a write cache, with the first line that does.
-
-    `known` is what the last call has read: only what has changed since is read again.
-    """
-    known, before = ({}, {}) if known is None else (known, dict(known))
-    known.clear()
+def find(root: str = "/") -> List[Finding]:
+    """One finding for each file that sets a write cache, with the first line that does."""
     found: List[Finding] = []
     seen: Set[str] = set()
     listed: Set[str] = set()
@@ -131,10 +114,10 @@ def find(root: str = "/", known: Optional[Known] = None) -> List[Finding]:
         if real in seen or len(found) >= FOUND_MAX:
             continue
         seen.add(real)
-        known[file] = read = _read(root, file, own, before.get(file))
-        if read.setting:
-            found.append(read.setting)
-        for path in read.starts:
+        lines = _lines(root, file.path)
+        setting = _setting(file, lines)
+        found += [setting] if setting else []
+        for path in _started(file, lines, own):
             on_host = _on_host(root, path)
             if len(todo) < most and os.path.lexists(on_host) and on_host not in listed:
                 listed.add(on_host)
@@ -154,24 +137,9 @@ def _names_in(root: str, folders: Tuple[str, ...]) -> Dict[str, str]:
     }
 
 
-def _read(root: str, file: _File, own: Dict[str, str], before: Optional[_Read]) -> _Read:
-    """Read a file, where it is not as it was before."""
-    try:
-        handle = safe_files.find(file.path, None, root)
-    except (OSError, ValueError):
-        return _Read(())
-    now = os.fstat(handle)
-    file_now = (now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns)
-    stamp = (*file_now, tuple(own.items()))
-    if before is not None and before.stamp == stamp:
-        os.close(handle)
-        return before
-    lines = _lines(safe_files.read_handle(handle, _BYTES_MAX) or b"")
-    return _Read(stamp, _setting(file, lines), tuple(_started(file, lines, own)))
-
-
-def _lines(data: bytes) -> List[Tuple[int, str]]:
+def _lines(root: str, path: str) -> List[Tuple[int, str]]:
     """The lines of a text file that say something, each with its number, put together."""
+    data = safe_files.read_of(path, _BYTES_MAX, None, root) or b""
     found: List[Tuple[int, str]] = []
     whole, begins = "", 0
     text = "" if b"\0" in data else data.decode("utf-8", "replace")

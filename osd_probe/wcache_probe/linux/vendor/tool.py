@@ -222,7 +222,6 @@ class WearReader:
         return self._known.get(drive.drive_id, (0.0, None))[1]
 
 
-CACHES_FRESH_S = 2.0  # a look asks for each drive
 DEVICES_MAX = 64
 SECTOR_BYTES = 512
 MODES = ("writethrough", "writeback", "passthrough")
@@ -230,29 +229,15 @@ _NAME = re.compile(r"[0-9A-Za-z#+\-.:=@_\\]{1,127}")
 _WORD = re.compile(r"[a-z][a-z0-9_-]{0,15}")
 
 
-class DmCaches:
-    """Reads them, for all drives of a look at once."""
-
-    def __init__(
-        self, tool: Callable[[], Optional[str]] = lambda: find("dmsetup"), run: Run = run,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._tool, self._run, self._clock = tool(), run, clock
-        self._read_at_s = float("-inf")
-        self._known: Dict[str, DmCacheState] = {}
-
-    def read(self) -> Dict[str, DmCacheState]:
-        """Every such device by its name in device mapper; none where nobody can say."""
-        now_s = self._clock()
-        if self._tool is None or now_s - self._read_at_s < CACHES_FRESH_S:
-            return self._known
-        self._read_at_s = now_s
-        try:
-            told = self._run([self._tool, "status", "--noflush"], SECONDS_MAX)
-            self._known = caches_in(told)
-        except NotReadyError:
-            self._known = {}
-        return self._known
+def dm_caches(
+    tool: Callable[[], Optional[str]] = lambda: find("dmsetup"), run: Run = run
+) -> Dict[str, DmCacheState]:
+    """Every such device by its name in device mapper; none where nobody can say."""
+    path = tool()
+    try:
+        return caches_in(run([path, "status", "--noflush"], SECONDS_MAX)) if path else {}
+    except NotReadyError:
+        return {}
 
 
 def caches_in(text: str) -> Dict[str, DmCacheState]:
