@@ -114,7 +114,7 @@ _FLOCK = struct.Struct("@hhqqi")  # struct flock of fcntl(2) on 64-bit Linux
 
 
 class JournalFolder:
-    """The Journal port on a folder.  Entries of leases are marked.
+    """The Journal port, which says what its methods do, on a folder.  Entries of leases are marked.
 
     Several processes may work on it at once, as long as each entry is one's business.
     """
@@ -133,7 +133,6 @@ class JournalFolder:
         self._folders = tuple(folders)
 
     def read(self) -> Dict[str, str]:
-        """All entries as they are, hostile and damaged ones too: `journal.parse` judges."""
         found = {}
         for name in self._names():
             text = read_own(os.path.join(self._folder, name), ENTRY_BYTES_MAX + 1)
@@ -141,7 +140,6 @@ class JournalFolder:
         return found
 
     def write(self, key: str, text: str) -> None:
-        """Add or replace an entry; on return it is on stable storage."""
         path = self._path(key)
         names = self._names()
         if len(names) >= ENTRIES_MAX and entry_file_name(key) not in names:
@@ -173,7 +171,6 @@ class JournalFolder:
         self.marks.sync(name for name in self._names() if _is_lease(name))
 
     def held_elsewhere(self, domain_id: str) -> str:
-        """The mark by which a lease in another journal of this host holds a domain, or ""."""
         wanted = entry_file_name(f"{EntryKind.LEASE.value}/{domain_id}")
         marks = self.marks.of_others()
         return next((p for p in marks if os.path.basename(p).partition(".")[2] == wanted), "")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Dict, List, Optional, Sequence, Tuple
 
 from wcache.core.drive.journal import JournalEntry, PriorDrive
@@ -31,16 +31,15 @@ from .transports.classify import Switches
 SERIAL_CHARS_MIN = 4
 
 
+@dataclass
 class DrivesAlone:
     """Looks at single drives, with nothing asked of any other one."""
 
-    def __init__(self, files: HostFiles, switches: Switches, rules: RuleFolder) -> None:
-        self._files = files
-        self._switches = switches
-        self._rules = rules
+    files: HostFiles = field(default_factory=HostFiles)
+    switches: Switches = field(default_factory=Switches)
+    rules: RuleFolder = field(default_factory=RuleFolder)
 
     def here(self, entry: JournalEntry) -> Tuple[DriveReport, ...]:
-        """Every path to each drive of the entry, and every disk that shares their switch now."""
         disks = self._disks()
         found: Dict[str, DriveReport] = {}
         for prior in entry.drives:
@@ -58,7 +57,7 @@ class DrivesAlone:
 
     def _disks(self) -> Tuple[BlockDevice, ...]:
         return tuple(
-            disk for disk in sysfs.all_disks(self._files)
+            disk for disk in sysfs.all_disks(self.files)
             if disk.kind in (LayerKind.DISK, LayerKind.LOOP)
         )
 
@@ -89,11 +88,11 @@ class DrivesAlone:
 
         Raises NotFoundError where it is not here.
         """
-        disks = [disk for disk in sysfs.all_disks(self._files) if disk.wwid == wwid]
+        disks = [disk for disk in sysfs.all_disks(self.files) if disk.wwid == wwid]
         disks.sort(key=lambda disk: disk.name != dev_name)
         if not disks:
             raise NotFoundError(f"{dev_name} is not the drive {printable(wwid)}")
-        switch = self._switches.of(disks[0])
+        switch = self.switches.of(disks[0])
         return tuple(self._read(one)[0] for one in switch.siblings(disks[0]))
 
     def members_on(self, drive: BlockDevice) -> Tuple[DriveReport, ...]:
@@ -130,13 +129,13 @@ class DrivesAlone:
         Raises NotFoundError where it is not the drive `prior`, whose id the report then has.
         """
         with sysfs.hold(disk) as device:
-            switch = self._switches.of(device)
+            switch = self.switches.of(device)
             known = switch.identify(device)
             if prior is not None and not _is_meant(prior, known):
                 raise NotFoundError(
                     f"{disk.name} is {namesake_id(known)} and not {prior.drive_id}"
                 )
-            reading = with_rule(switch.read(device), device, self._rules)
+            reading = with_rule(switch.read(device), device, self.rules)
             why = no_flush(switch, device, reading)
             report = replace(
                 report_of(device, switch, known, reading),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Callable, Iterator, Mapping, Optional, Sequence, Tuple
 
 from wcache.core.codec import one_line
@@ -44,7 +44,6 @@ from ..evidence import EvidenceFolder
 from . import set_up
 from .block import options, osds, sysfs
 from .block.foreign import WriterSearch
-from .block.host_files import HostFiles
 from .block.sysfs import BlockDevice, standing_on
 from .drives_alone import DrivesAlone
 from .persistence import foreign_rules
@@ -55,7 +54,7 @@ from .persistence.preparation import (
     for_next_boot,
     with_next_boot,
 )
-from .persistence.udev_rule import RuleFolder, matches, pattern
+from .persistence.udev_rule import matches, pattern
 from .survey import Survey, state_of, with_rule
 from .timing import time_flushes
 from .transports.base import Switch, namesake_id
@@ -70,68 +69,56 @@ DM_CACHES_MAX = 16
 _MAY_CACHE = (LayerKind.LVM, LayerKind.DM)
 
 
+@dataclass
 class LinuxDriveHost(DrivesAlone):
     """Drives under the OSDs of one host, through sysfs and ioctls.
 
     `cluster_fsid` limits it to the OSDs of one cluster: drives used by OSDs of another
     are then shared.  None takes every OSD that is found (a restore with no mgr at hand).
+    The port (`ports.DriveHost`) says what a method without a word does.
     """
 
-    def __init__(
-        self,
-        *,
-        files: Optional[HostFiles] = None,
-        osd_data_globs: Sequence[str] = osds.DEFAULT_DATA_GLOBS,
-        cluster_fsid: Optional[str] = None,
-        switches: Optional[Switches] = None,
-        rules: Optional[RuleFolder] = None,
-        boot_pins: Optional[Callable[[], Prepared]] = None,
-        find_foreign_rules: Callable[[], Sequence[Finding]] = foreign_rules.find,
-        wear: Optional[WearReader] = None,
-        controllers: Callable[[], Tuple[Controller, ...]] = tuple,
-        dm_caches: Callable[[], Mapping[str, DmCacheState]] = dict,
-        evidence: Optional[EvidenceFolder] = None,
-        clock_ns: Callable[[], int] = time.monotonic_ns,
-        sleep: Callable[[float], None] = time.sleep,
-    ) -> None:
-        self._evidence = evidence or EvidenceFolder(STATE_DIR)
-        super().__init__(
-            files or HostFiles(), switches or Switches(proofs=self._evidence.proofs),
-            rules or RuleFolder(),
-        )
-        self._globs = tuple(osd_data_globs)
-        self._fsid = cluster_fsid
-        self._boot_pins = boot_pins or Preparation("/", STATE_DIR).look
-        self._find_foreign_rules = find_foreign_rules
-        self._wear = wear or WearReader(lambda: None)
-        self.controllers = controllers
-        self._dm_caches = dm_caches
-        self.lost_writes = self._evidence.lost_writes
-        self._clock_ns = clock_ns
-        self._writers = WriterSearch(self._files, sleep=sleep)
-        self._before_change: Callable[[], None] = lambda: None
-        self._looked: Optional[Survey] = None  # of a look whose findings nobody has asked for yet
+    switches: Switches = field(
+        default_factory=lambda: Switches(proofs=EvidenceFolder(STATE_DIR).proofs)
+    )
+    osd_data_globs: Sequence[str] = osds.DEFAULT_DATA_GLOBS
+    cluster_fsid: Optional[str] = None
+    boot_pins: Callable[[], Prepared] = field(
+        default_factory=lambda: Preparation("/", STATE_DIR).look
+    )
+    find_foreign_rules: Callable[[], Sequence[Finding]] = foreign_rules.find
+    wear: WearReader = field(default_factory=lambda: WearReader(lambda: None))
+    controllers: Callable[[], Tuple[Controller, ...]] = tuple
+    dm_caches: Callable[[], Mapping[str, DmCacheState]] = dict
+    evidence: EvidenceFolder = field(default_factory=lambda: EvidenceFolder(STATE_DIR))
+    clock_ns: Callable[[], int] = time.monotonic_ns
+    sleep: Callable[[float], None] = time.sleep
+    _before_change: Callable[[], None] = lambda: None
+    _looked: Optional[Survey] = None  # of a look whose findings nobody has asked for yet
+
+    def __post_init__(self) -> None:
+        self.lost_writes = self.evidence.lost_writes
+        self._writers = WriterSearch(self.files, self.sleep)
 
     def watched_by(self, at: Callable[[str], None], before_change: Callable[[], None]) -> None:
-        """Tell `at` which device is opened, and ask `before_change` before each change of one."""
-        self._files = replace(self._files, at=at)
+        self.files = replace(self.files, at=at)
         self._before_change = before_change
 
     def _survey(self) -> Survey:
         return Survey(
-            self._files, self._switches, self._rules, self._writers, self._globs, self._fsid,
-            self._boot_pins(),
+            self.files, self.switches, self.rules, self._writers, self.osd_data_globs,
+            self.cluster_fsid, self.boot_pins(),
         )
 
     def look(self) -> Tuple[DriveReport, ...]:
         """Every drive that an OSD of this host uses, and every drive that shares its switch."""
         self._looked = self._survey()
-        self._wear.begin()
-        caches = self._dm_caches()
+        self.wear.begin()
+        caches = self.dm_caches()
         return tuple(
             replace(
                 self._with_memory(drive), dm_caches=self.dm_caches_on(drive.dev_name, caches),
-                wear=self._wear.read(drive),
+                wear=self.wear.read(drive),
             )
             for drive in self._looked.drives()
         )
@@ -141,7 +128,7 @@ class LinuxDriveHost(DrivesAlone):
     ) -> Tuple[DmCacheState, ...]:
         """Those of the known ones that stand on a disk; none where it has gone."""
         try:
-            drive = sysfs.by_name(self._files, dev_name)
+            drive = sysfs.by_name(self.files, dev_name)
         except NotFoundError:
             return ()
         names = [one.dm_name for one in standing_on(drive) if one.kind in _MAY_CACHE]
@@ -153,14 +140,14 @@ class LinuxDriveHost(DrivesAlone):
 
         That counts no more where its firmware has changed, or somebody has put it into that mode.
         """
-        known = self._evidence.disobeyed().get(drive.drive_id)
+        known = self.evidence.disobeyed().get(drive.drive_id)
         if known is None or not known.holds_of(drive):
             return drive
         again = command("wcache-probe accept --disobeyed {}", known.domain_id)
         return disobeyed(drive, known.answer, f"to have it tried again, on its host: {again}")
 
     def _remember(self, drive: DriveReport, asked: CacheMode, answer: str) -> None:
-        self._evidence.put_disobeyed(Disobedience(
+        self.evidence.put_disobeyed(Disobedience(
             drive.drive_id, drive.domain_id, drive.drive_model, asked, one_line(answer, 300),
             time.time(),
         ))
@@ -168,11 +155,10 @@ class LinuxDriveHost(DrivesAlone):
     def host_findings(self) -> Tuple[Finding, ...]:
         """What could not be followed or seen, by the look just before, and who sets caches."""
         survey, self._looked = self._looked or self._survey(), None
-        return (*survey.host_findings(), *self._find_foreign_rules())
+        return (*survey.host_findings(), *self.find_foreign_rules())
 
     def memory(self) -> Optional[HostMemory]:
-        """The host's RAM, and the limits of its OSDs with what is used of them now."""
-        return set_up.memory_of(self._files, osds.discover(self._files, self._globs))
+        return set_up.memory_of(self.files, osds.discover(self.files, self.osd_data_globs))
 
     def domain(self, domain_id: str) -> Tuple[DriveReport, ...]:
         """The drives of a cache domain, also where no OSD uses them any more."""
@@ -183,12 +169,11 @@ class LinuxDriveHost(DrivesAlone):
                 "see `ceph wcache drive ls`",
             )
         return tuple(
-            replace(self._with_memory(drive), wear=self._wear.known(drive)) for drive in found
+            replace(self._with_memory(drive), wear=self.wear.known(drive)) for drive in found
         )
 
     def anew(self, drives: Sequence[DriveReport]) -> Tuple[DriveReport, ...]:
-        """The same drives with their states read, and the boot rule looked at, now."""
-        pins = self._boot_pins()
+        pins = self.boot_pins()
         return tuple(
             # one that is refused may be one that answers no command: it is not asked again
             drive if left(drive.refusals, FOR_THE_NEXT_BOOT | {RefusalKind.DISOBEYED})
@@ -197,27 +182,22 @@ class LinuxDriveHost(DrivesAlone):
         )
 
     def state(self, drive: DriveReport) -> DriveState:
-        """Both sides of the cache and every layer that stands on the drive now."""
         with self._held(drive) as (device, switch):
-            return state_of(device, switch, with_rule(switch.read(device), device, self._rules))
+            return state_of(device, switch, with_rule(switch.read(device), device, self.rules))
 
     def counters(self, drive: DriveReport) -> Optional[FlushCounters]:
-        """The kernel's write and flush counters of the drive, where it has them."""
         with self._held(drive) as (device, _):
-            return device.counters(self._clock_ns())
+            return device.counters(self.clock_ns())
 
     def pin(self, drive: DriveReport) -> None:
-        """Hold the kernel view at write back."""
         with self._held(drive, to_change=True) as (device, switch):
             switch.pin(device)
 
     def flush(self, drive: DriveReport) -> None:
-        """Have the drive write its volatile cache to the medium."""
         with self._held(drive) as (device, switch):
             switch.flush(device)
 
     def set_cache(self, drive: DriveReport, mode: CacheMode) -> None:
-        """Switch the current value of the device cache."""
         with self._held(drive, to_change=True) as (device, switch):
             try:
                 try:
@@ -248,7 +228,7 @@ class LinuxDriveHost(DrivesAlone):
         now = switch.read(device).device_cache
         if now.mode is mode:
             with suppress(StorageError):
-                self._evidence.forget_disobeyed(drive.drive_id)
+                self.evidence.forget_disobeyed(drive.drive_id)
             return
         text = f"told to become {mode.value}, it stays {now.value}"
         if now.mode is not mode.other:
@@ -259,16 +239,15 @@ class LinuxDriveHost(DrivesAlone):
     def save_cache(
         self, drive: DriveReport, mode: Optional[CacheMode], saved: Optional[CacheMode]
     ) -> None:
-        """Make `mode` what the drive has after power-on; None takes that back."""
         with self._held(drive, to_change=True) as (device, switch):
             if mode is not None:
                 if not switch.save(device, mode):
                     self._refuse_namesake(device)
-                    self._rules.write(device.wwid, mode)
+                    self.rules.write(device.wwid, mode)
             elif saved is None:
-                self._rules.remove(device.wwid)
+                self.rules.remove(device.wwid)
             elif not switch.save(device, saved):
-                self._rules.write(device.wwid, saved)
+                self.rules.write(device.wwid, saved)
 
     def bcache_members(self, drive: DriveReport) -> Tuple[DriveReport, ...]:
         """The drives below each bcache device above a drive, whether an OSD uses it or not."""
@@ -292,7 +271,6 @@ class LinuxDriveHost(DrivesAlone):
             options.set_option(device, name, value, back=back)
 
     def option_values(self, drive: DriveReport) -> Tuple[OptionValue, ...]:
-        """Every option that the drive has, read now."""
         with self._held(drive) as (device, _):
             return options.values_on(device)
 
@@ -312,27 +290,26 @@ class LinuxDriveHost(DrivesAlone):
 
     def again(self, drive: DriveReport) -> DriveReport:
         """The same drive, with all that speaks against it now."""
-        found = self.drive_of(sysfs.by_name(self._files, drive.dev_name))
+        found = self.drive_of(sysfs.by_name(self.files, drive.dev_name))
         if found.drive_id != drive.drive_id:
             raise NotFoundError(f"{drive.dev_name} is another drive now", "start again")
         return found
 
     def disks(self) -> Tuple[Tuple[str, str], ...]:
         """Kernel name and wwid of every disk of the host."""
-        return tuple((disk.name, disk.wwid) for disk in sysfs.all_disks(self._files))
+        return tuple((disk.name, disk.wwid) for disk in sysfs.all_disks(self.files))
 
     def time_flushes(
         self, drive: DriveReport, osd_id: int, role: Role, count: int,
         seconds_max: float, latency_limit_ms: float, spread_s: float = 0.0,
     ) -> SamplesOutcome:
-        """Time bare fdatasync() calls on the device that plays `role` for the OSD."""
         with self._held(drive) as (drive_device, switch):
-            refuse_false_flush(drive_device, switch.transport, self._files)
+            refuse_false_flush(drive_device, switch.transport, self.files)
         tops = [use.layers[0] for use in drive.uses if use.layers
                 and (use.osd_id, use.role) == (osd_id, role)]
         if not tops:
             raise NotFoundError(f"{drive.dev_name} is not the {role.value} device of osd.{osd_id}")
-        top = sysfs.by_name(self._files, tops[0].name)
+        top = sysfs.by_name(self.files, tops[0].name)
         if switch.transport is not Transport.LOOP and (
             top.kernel_view is KernelView.WRITE_THROUGH
         ):
@@ -358,8 +335,8 @@ class LinuxDriveHost(DrivesAlone):
         Raises NotFoundError where its name is another drive now, RefusedError where it is
         to be changed and must not be.
         """
-        with sysfs.hold(sysfs.by_name(self._files, drive.dev_name)) as device:
-            switch = self._switches.of(device)
+        with sysfs.hold(sysfs.by_name(self.files, drive.dev_name)) as device:
+            switch = self.switches.of(device)
             found = switch.identify(device)
             if drive.drive_id not in (found.drive_id, namesake_id(found)):
                 raise NotFoundError(
@@ -393,7 +370,7 @@ class LinuxDriveHost(DrivesAlone):
                     f"{device.name} is left alone: {other}",
                     "give another drive of this model, or end what speaks against this one",
                 )
-            lacks = told(for_next_boot(drive, self._boot_pins()))
+            lacks = told(for_next_boot(drive, self.boot_pins()))
             if lacks:
                 prepare = typed("wcache-probe prepare --scratch {}", f"/dev/{device.name}")
                 raise RefusedError(

@@ -66,7 +66,7 @@ def test_it_is_neither_pinned_nor_named_by_the_boot_rule_and_says_why(fake_host,
 
 def test_a_rule_that_names_it_from_before_needs_not_stay_for_it(fake_host):
     host = host_with(fake_host, ILLEGAL)
-    bank_drive = host._switches._scsi._port.drives["sda"]
+    bank_drive = host.switches._scsi._port.drives["sda"]
     bank_drive.sense = NOT_READY
     assert prepare(fake_host, host)[0] == 0
     assert needing_the_rule(preparation(fake_host), host)
@@ -92,7 +92,7 @@ def test_a_flush_that_it_is_asked_for_first_has_as_long_as_any_other(fake_host):
     host = host_with(fake_host, NOT_READY, page=True)
     (drive,) = host.look()
     fake_host.set_view("sda", "write back")
-    asked = host._switches._scsi._port.drives["sda"].flush_timeouts_ms
+    asked = host.switches._scsi._port.drives["sda"].flush_timeouts_ms
     host.pin(drive)
     assert asked == {FLUSH_TIMEOUT_MS}
 
