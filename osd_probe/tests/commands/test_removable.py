@@ -10,7 +10,7 @@ from wcache.core.model import CacheMode
 from wcache_probe.arguments import parse
 from wcache_probe.commands.journal import removable
 from wcache_probe.journal.journal_file import StateFolder
-from wcache_probe.linux.persistence.udev_rule import FILE_NAME, BootRule, RuleFolder
+from wcache_probe.linux.persistence.udev_rule import FILE_NAME, RuleFolder, boot_rule
 
 WWID = "naa.5000c50000000061"
 
@@ -82,5 +82,5 @@ def test_a_rule_that_starts_the_program_is_a_reason_changed_by_hand_or_not(host,
 
 def test_the_boot_rule_starts_nothing_and_may_stay(host):
     host.rules_d.mkdir()
-    (host.rules_d / FILE_NAME).write_text(BootRule((WWID,)).text())
+    (host.rules_d / FILE_NAME).write_text(boot_rule((WWID,)))
     assert host.ask() == 0

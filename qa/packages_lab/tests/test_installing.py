@@ -24,8 +24,8 @@ StateFolder("/var/lib/wcache", "/run/wcache").journal.write(entry.key, encode(en
 """
 # The boot rule for a disk that is not here, as `prepare` writes it.
 PREPARED = """
-from wcache_probe.linux.persistence.udev_rule import BootRule
-print(BootRule(("naa.5000c50000000061",)).text(), end="")
+from wcache_probe.linux.persistence.udev_rule import boot_rule
+print(boot_rule(("naa.5000c50000000061",)), end="")
 """
 PERSISTED = """
 from wcache.core.model import CacheMode

@@ -5,7 +5,7 @@ import os
 import pytest
 from wcache.core.model import CacheMode, FindingCode
 from wcache_probe.linux.persistence import foreign_rules
-from wcache_probe.linux.persistence.udev_rule import FILE_NAME, BootRule, RuleFolder
+from wcache_probe.linux.persistence.udev_rule import FILE_NAME, RuleFolder, boot_rule
 
 RULES = "etc/udev/rules.d/99-tuning.rules"
 
@@ -123,7 +123,7 @@ def test_our_own_rules_and_masked_ones_are_no_findings(host, tmp_path):
     host("usr/lib/udev/rules.d/99-x.rules", 'ATTR{cache_type}="write through"\n')
     rules = RuleFolder(str(tmp_path / "etc/udev/rules.d"), "/run/wcache", "/usr/bin/wcache-probe")
     rules.write("naa.5000c50000000001", CacheMode.WRITE_THROUGH)
-    host(f"etc/udev/rules.d/{FILE_NAME}", BootRule(("naa.5000c50000000001",)).text())
+    host(f"etc/udev/rules.d/{FILE_NAME}", boot_rule(("naa.5000c50000000001",)))
     assert foreign_rules.find(str(tmp_path)) == []
 
 

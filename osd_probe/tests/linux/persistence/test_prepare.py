@@ -31,7 +31,7 @@ from wcache_probe.linux.persistence.preparation import for_next_boot, told_once,
 from wcache_probe.linux.persistence.prepare import Chosen, choose
 from wcache_probe.linux.persistence.udev_rule import (
     FILE_NAME,
-    BootRule,
+    boot_rule,
     is_ours,
     line_of,
     matches,
@@ -49,13 +49,13 @@ def test_a_line_pins_one_disk_in_its_own_event_and_starts_no_program():
         'ATTR{device/scsi_disk/*/cache_type}="temporary write back"'
     )
     assert FILE_NAME < "60-persistent-storage.rules" < "69-lvm.rules"
-    assert is_ours(BootRule(()).text())
+    assert is_ours(boot_rule(()))
 
 
 def test_a_rule_of_others_that_writes_the_view_in_its_own_event_is_followed_by_a_pin():
     kept = line_of(BLANKS)
     lines = [
-        line for line in BootRule((WWID,), (kept,)).text().splitlines() if "scsi_disk\"" in line
+        line for line in boot_rule((WWID,), (kept,)).splitlines() if "scsi_disk\"" in line
     ]
     assert lines == [
         f'ACTION=="add", SUBSYSTEM=="scsi_disk", ATTRS{{wwid}}=="{wwid}", '

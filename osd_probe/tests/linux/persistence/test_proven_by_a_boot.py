@@ -23,7 +23,7 @@ from prepare_bench import (
 from wcache.core.errors import NotFoundError
 from wcache.core.model import Cure
 from wcache_probe.linux.persistence.preparation import told_once
-from wcache_probe.linux.persistence.udev_rule import NOTE_FILE, BootRule, note_of
+from wcache_probe.linux.persistence.udev_rule import NOTE_FILE, boot_rule, note_of
 
 IMAGE = "boot/initrd.img-6.1"
 OTHER = "naa.5000c50000000002"
@@ -153,7 +153,7 @@ def test_where_the_boot_cannot_be_told_nothing_is_toggled_before_a_boot_left_the
     booted(fake_host, "second")
     assert "this boot left no note of the boot rule" in refusal_of(host)
     assert prepare(fake_host, host)[0] == 1
-    booted(fake_host, "third", noted=BootRule((OTHER,)).text())
+    booted(fake_host, "third", noted=boot_rule((OTHER,)))
     assert refusal_of(host) != ""
     booted(fake_host, "fourth", noted=rule(fake_host))
     assert refusal_of(host) == ""
@@ -326,7 +326,7 @@ def test_a_rule_of_an_older_version_that_leaves_no_note_is_written_anew(fake_hos
 
 
 def test_the_rule_leaves_its_note_in_an_initramfs_alone_and_the_root_takes_it_along():
-    text = BootRule(()).text()
+    text = boot_rule(())
     lines = [line for line in text.splitlines() if not line.startswith("#")]
     name, _, value = note_of(text).partition("=")
     assert lines == [
@@ -335,4 +335,4 @@ def test_the_rule_leaves_its_note_in_an_initramfs_alone_and_the_root_takes_it_al
         f'ENV{{{name}}}="{value}", OPTIONS+="db_persist"',
     ]
     assert NOTE_FILE == "udev/data/c1:3"
-    assert note_of(BootRule(("naa.5000c50000000001",)).text()) != note_of(text)
+    assert note_of(boot_rule(("naa.5000c50000000001",))) != note_of(text)

@@ -93,6 +93,7 @@ class Prepared:
     journal_lost: str = ""  # why the next boot would have nothing of the journal
     proven: FrozenSet[str] = frozenset()
     unproven: str = ""  # what is said of a line that no boot has proven
+    noted: Tuple[str, ...] = ()  # the drives of the rule whose note this boot left
 
     def refusal(self, wwid: str) -> str:
         """Why a pinnable drive may not be toggled; empty where its pin comes back with it."""
@@ -136,14 +137,14 @@ class Preparation:
         trouble = _changed(record, images) or self._in_ram(record)
         if trouble:
             return Prepared(lines, trouble, lost)
-        booted = self.booted(images)
+        booted, trouble = self.booted(images), self._since(record, text)
+        noted = () if trouble else self._noted_names(record, text)
         if self._is_seen(booted, record):
-            return Prepared(lines, "", lost, lines)
-        trouble = self._since(record, text)
+            return Prepared(lines, "", lost, lines, noted=noted)
         if trouble:
             return Prepared(lines, trouble, lost)
-        proven = lines & lines_for(self._noted_names(record, text))
-        return Prepared(lines, "", lost, proven, self._unproven(record, booted))
+        proven = lines & lines_for(noted)
+        return Prepared(lines, "", lost, proven, self._unproven(record, booted), noted)
 
     def _is_seen(self, booted: Booted, record: Optional[BootRecord]) -> bool:
         """Whether this kernel was given an image of the host, or one that was made anew since."""
@@ -181,16 +182,6 @@ class Preparation:
         if note == note_of(text) and record.boot_id not in ("", now):
             return names_in(text)
         return record.noted if record.noted and note == note_for(record.noted) else ()
-
-    def proven_names(self) -> Tuple[str, ...]:
-        """What a boot has proven of the rule as it is, for the record of one that is to come."""
-        text, record = self.rule_text(), self.record()
-        if record is None or record.rule_sha256 != digest(text):
-            return ()
-        changed = _changed(record, find_images(self.root)) or self._in_ram(record)
-        if changed or self._since(record, text):
-            return ()
-        return self._noted_names(record, text)
 
     def seen_in_boot(self, images: Sequence[Image]) -> str:
         """This boot, where its kernel is or was seen to be given an image of the host."""

@@ -23,7 +23,7 @@ from ..block.host_files import read_text
 from .how_booted import BootedBy
 from .images import IMAGES_MAX, Image, Tool, find_images, find_tool, rules_in, run_program, run_tool
 from .preparation import Preparation, boots_once
-from .udev_rule import BootRule, is_ours, matches, pattern, pins_one
+from .udev_rule import boot_rule, is_ours, matches, pattern, pins_one
 
 Say = Callable[[str], None]
 _NO_TOOL = "neither initramfs-tools nor dracut nor mkinitcpio is installed here"
@@ -43,7 +43,7 @@ class Chosen:
     @property
     def rule(self) -> str:
         """The rule's text; RefusedError where a wwid fits no rule."""
-        return BootRule(self.wwids, self.kept).text()
+        return boot_rule(self.wwids, self.kept)
 
     @property
     def count(self) -> int:
@@ -139,7 +139,7 @@ class Preparer:
             raise StorageError(lost)
         images = self._images()
         self.seen_in_boot = self.preparation.seen_in_boot(images)
-        self.noted = self.preparation.proven_names()
+        self.noted = self.preparation.look().noted
         elsewhere = self.preparation.elsewhere(images)
         self.image_elsewhere = bool(elsewhere)
         if elsewhere and not image_elsewhere:

@@ -284,27 +284,20 @@ _MATCH_OWN = 'ACTION=="add", SUBSYSTEM=="scsi_disk", '
 _PIN_LAST = """RUN+="/bin/sh -c 'echo temporary write back >/sys%p/cache_type'\""""
 
 
-@dataclass(frozen=True)
-class BootRule:
-    """The rule for drives with these names; raises RefusedError for one that is none.
+def boot_rule(wwids: Iterable[str], kept: Iterable[str] = ()) -> str:
+    """The file for drives with these names; raises RefusedError for one that is none.
 
     `kept` are lines of the rule of before that stay.
     """
-
-    wwids: Tuple[str, ...]
-    kept: Tuple[str, ...] = ()
-
-    def text(self) -> str:
-        """The file."""
-        lines = {*map(line_of, self.wwids), *self.kept}
-        # what pins each drive after all rules of its scsi_disk
-        last = (
-            f'{_MATCH_OWN}ATTRS{{wwid}}=="{_name_in(line)}", {_PIN_LAST}'
-            for line in filter(pins_one, lines)
-        )
-        return _TEXT + "".join(
-            f"{line}\n" for line in (*_notes(lines), *sorted(lines), *sorted(last))
-        )
+    lines = {*map(line_of, wwids), *kept}
+    # what pins each drive after all rules of its scsi_disk
+    last = (
+        f'{_MATCH_OWN}ATTRS{{wwid}}=="{_name_in(line)}", {_PIN_LAST}'
+        for line in filter(pins_one, lines)
+    )
+    return _TEXT + "".join(
+        f"{line}\n" for line in (*_notes(lines), *sorted(lines), *sorted(last))
+    )
 
 
 def line_of(wwid: str) -> str:

@@ -18,7 +18,7 @@ from drive_lab.lab import Lab
 from drive_lab.machine import MachineSpec
 from lab_bench import Bench
 from probe_bench import ALL_OSDS, BACK, FSID, THROUGH, ProbeOf
-from wcache_probe.linux.persistence.udev_rule import FILE_NAME, BootRule
+from wcache_probe.linux.persistence.udev_rule import FILE_NAME, boot_rule
 
 DRIVE = """
 [[drive]]
@@ -170,7 +170,7 @@ class BootingHost:
             self.sh(f"cat /sys/block/{self.bench.disk(drive.name).name}/device/wwid").strip()
             for drive in drives
         )
-        text = BootRule(tuple(wwids)).text()
+        text = boot_rule(tuple(wwids))
         self.lab.put_into_image({f"{self.initramfs.rules_folder}/{FILE_NAME}": text})
         return text
 
