@@ -200,6 +200,7 @@ def _run(
     from .worker import Worker
 
     start = start or start_again
+    places = conf_places(options.conf, options.cluster, os.environ)
 
     def of_cluster() -> Sequence[str]:
         return child_words(options, identity.cluster_fsid)
@@ -220,7 +221,7 @@ def _run(
     # what librados would say is not known yet, and may never be
     identity = Identity(
         options.hostname, state.probe_id(), uuid.uuid4().hex, drives.simulated,
-        "" if link is not None else fsid_in(find_conf(_conf_places(options)) or ""),
+        "" if link is not None else fsid_in(find_conf(places) or ""),
     )
     holds = Holds(keeper, lambda: read_journal(state.journal))
     switcher: Optional[Switcher] = None  # what is owed is restored before there is one
@@ -237,7 +238,7 @@ def _run(
     # children that restore leases pin their drives themselves
     pins.pin([*(k for k, e in sound.items() if e.kind is EntryKind.ACTION), *damaged])
     restoring.restore_owed()
-    rados = None if link is not None else _rados_link(options, stop)
+    rados = None if link is not None else _rados_link(options, places, stop)
     fsid = rados.fsid() if rados else None
     identity = replace(identity, cluster_fsid=fsid or identity.cluster_fsid)
     host = drives.host(options, fsid)
@@ -286,20 +287,18 @@ def _run(
     return code
 
 
-def _rados_link(options: argparse.Namespace, stop: StopSignal) -> RadosLink:
+def _rados_link(
+    options: argparse.Namespace, places: Tuple[str, ...], stop: StopSignal
+) -> RadosLink:
     from .rados_link import RadosLink
 
     name = options.name or f"client.{options.id or 'wcache.' + options.hostname}"
     return RadosLink(
-        hostname=options.hostname, places=_conf_places(options),
+        hostname=options.hostname, places=places,
         # librados takes the name from the file's where --conf gave it, and only there
         cluster=options.cluster or ("" if options.conf else CLUSTER),
         keyring=options.keyring, name=name, interrupt_fd=stop.fd,
     )
-
-
-def _conf_places(options: argparse.Namespace) -> Tuple[str, ...]:
-    return conf_places(options.conf, options.cluster, os.environ)
 
 
 # ---- with no probe beside it, which restores what it finds

@@ -188,18 +188,18 @@ class TaskRunner:
     def report(self) -> HostReport:
         """Everything on the host, with what could not be restored so far."""
         lease = self.keeper.lease(self.clock())
-        sound, _ = self.switcher.read_journal()
+        sound, damaged = self.switcher.read_journal()
         drives, unprepared = told_once(
             self.host.look(), {entry.domain_id for entry in sound.values()}
         )
         findings = (
-            *self.host.host_findings(), *journal_findings(self.switcher, lease),
+            *self.host.host_findings(), *journal_findings(sound, damaged, lease),
             *self.not_pinned(sound),
         )
         return HostReport(
             self.identity.hostname, self.identity.probe_id, self.identity.instance_id, VERSION,
             drives, (*findings, *unprepared), lease.lease_id if lease else "",
-            self.identity.simulated, journal_notes(self.switcher),
+            self.identity.simulated, journal_notes(sound, damaged),
             power_cuts=self.evidence.power_cuts() if self.evidence else (),
             proofs=self.evidence.own_proofs() if self.evidence else (),
             controllers=self.host.controllers(),

@@ -13,7 +13,6 @@ from wcache.core.model import Finding, FindingCode, Severity
 from wcache.core.protocol import PROTOCOL_VERSION, Lease
 
 from ..mgr_link import Identity, printable
-from ..switcher import Switcher
 
 NOTES_MAX = 1024
 _LEASE = f"{EntryKind.LEASE.value}/"
@@ -25,9 +24,10 @@ def prior_of_entry(entry: Optional[JournalEntry]) -> Tuple[PriorDrive, ...]:
     return tuple(replace(d, state=replace(d.state, layers=())) for d in drives)
 
 
-def journal_notes(switcher: Switcher) -> Tuple[JournalNote, ...]:
+def journal_notes(
+    sound: Mapping[str, JournalEntry], damaged: Mapping[str, str]
+) -> Tuple[JournalNote, ...]:
     """What the journal holds, for the mgr to compare with what it knows."""
-    sound, damaged = switcher.read_journal()
     notes = [
         JournalNote(
             entry.key, entry.domain_id, entry.cluster_fsid,
@@ -42,9 +42,10 @@ def journal_notes(switcher: Switcher) -> Tuple[JournalNote, ...]:
     return tuple(notes[:NOTES_MAX])
 
 
-def journal_findings(switcher: Switcher, lease: Optional[Lease]) -> Tuple[Finding, ...]:
+def journal_findings(
+    sound: Mapping[str, JournalEntry], damaged: Mapping[str, str], lease: Optional[Lease]
+) -> Tuple[Finding, ...]:
     """What could not be restored so far; `lease` is the live one."""
-    sound, damaged = switcher.read_journal()
     lines = [(printable(key), text) for key, text in damaged.items()]
     for entry in sound.values():
         live = lease is not None and lease.lease_id == entry.owner_id
