@@ -335,7 +335,7 @@ class Switcher:
         way_back = step.agreed is None
         drives = self.host.bcache_members(step.drive) if way_back else self.host.look()
         mine = [drive for drive in drives if drive.drive_id == step.drive.drive_id]
-        report = HostReport("this host", "", "", VERSION, drives)
+        report = HostReport("this host", VERSION, drives)
         why = writeback_refusal(report, mine, self.host.lost_writes(), step.agreed)
         if why:
             raise RefusedError(

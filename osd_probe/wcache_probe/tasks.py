@@ -197,8 +197,7 @@ class TaskRunner:
             *self.not_pinned(sound),
         )
         return HostReport(
-            self.identity.hostname, self.identity.probe_id, self.identity.instance_id, VERSION,
-            drives, (*findings, *unprepared), lease.lease_id if lease else "",
+            self.identity.hostname, VERSION, drives, (*findings, *unprepared),
             self.identity.simulated, journal_notes(sound, damaged),
             power_cuts=self.evidence.power_cuts() if self.evidence else (),
             proofs=self.evidence.own_proofs() if self.evidence else (),

@@ -61,7 +61,7 @@ def unsafe_drive(**changes: Any) -> DriveReport:
 
 def report(hostname: str, *drives: DriveReport, **changes: Any) -> HostReport:
     """A host's report."""
-    found = HostReport(hostname, f"probe-{hostname}", "i1", "0.1", drives)
+    found = HostReport(hostname, "0.1", drives)
     return replace(found, **changes)
 
 

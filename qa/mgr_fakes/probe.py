@@ -193,9 +193,8 @@ class FakeProbe:
     def report(self) -> HostReport:
         """What the probe sees now."""
         return HostReport(
-            self.hostname, self.probe_id, self._instance, "0.1.0", tuple(self.drives.values()),
-            self.findings, self.lease or "", self.simulated, self._journal_notes(),
-            memory=self.memory,
+            self.hostname, "0.1.0", tuple(self.drives.values()), self.findings, self.simulated,
+            self._journal_notes(), memory=self.memory,
         )
 
     def _journal_notes(self) -> Tuple[JournalNote, ...]:

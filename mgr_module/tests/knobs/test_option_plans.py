@@ -132,7 +132,7 @@ def planned(name=DEFERRED, values="65536,0", says=B, stored=(), by_itself=False,
             plans=(), without=NOTHING):
     hosts = ("h0", "h1", "h2")
     reports = [
-        HostReport(host, "p", "i", "v", (make.drive("sda", index, drive_model=MODEL),))
+        HostReport(host, "v", (make.drive("sda", index, drive_model=MODEL),))
         for index, host in enumerate(hosts)
     ]
     cluster = make.cluster([make.osd(index, host) for index, host in enumerate(hosts)])

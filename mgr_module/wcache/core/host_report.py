@@ -168,12 +168,9 @@ class HostReport(OfDrives):
     VERSION: ClassVar[int] = 4
     STORED_BY: ClassVar[str] = "hostname"
     hostname: str
-    probe_id: str
-    instance_id: str
     probe_version: str
     drives: Tuple[DriveReport, ...] = field(default=(), metadata={"max_items": 1024})
     findings: Tuple[Finding, ...] = field(default=(), metadata={"max_items": 1024})
-    lease_id: str = ""
     simulated: bool = False
     journal: Tuple[JournalNote, ...] = field(default=(), metadata={"max_items": 1024})
     power_cuts: Tuple[PowerCut, ...] = field(default=(), metadata={"max_items": EVIDENCE_MAX})

@@ -11,7 +11,7 @@ from wcache_probe.linux.transports.sata import why_unproven
 
 
 def told(hostname, *proofs, drives=(), simulated=False):
-    return HostReport(hostname, "p", "i", "1", drives, proofs=proofs, simulated=simulated)
+    return HostReport(hostname, "1", drives, proofs=proofs, simulated=simulated)
 
 
 def test_the_mgr_passes_a_proof_to_hosts_that_have_the_combination_and_to_no_other(fake_host):

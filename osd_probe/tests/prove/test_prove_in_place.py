@@ -161,7 +161,7 @@ def test_it_replaces_nothing_that_a_blank_drive_has_shown(tmp_path, first):
 def test_it_counts_on_no_other_host_however_many_have_it(fake_host):
     (drive,) = host_with(fake_host, Translation()).look()
     reports = [
-        HostReport(f"h{n}", f"p{n}", f"i{n}", "1", (drive,), proofs=(in_place(),))
+        HostReport(f"h{n}", "1", (drive,), proofs=(in_place(),))
         for n in range(4)
     ]
     assert proofs_for("h0", reports) == ()

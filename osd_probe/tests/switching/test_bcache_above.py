@@ -167,7 +167,7 @@ class Run:
         elif isinstance(step, steps.AskCache):
             lost = {"A C 1": "h1: lost"} if stack.lost else {}
             why = safety.writeback_refusal(
-                HostReport("h", "", "", "", stack.drives), (stack.backing,), lost, step.agreed
+                HostReport("h", "", stack.drives), (stack.backing,), lost, step.agreed
             )
             if why:
                 raise RefusedError(why)

@@ -172,8 +172,8 @@ def cut(lost=0, *, booted=True, mode=CacheMode.WRITE_BACK):
 def told(*cuts, by=("h8", "h9")):
     """What hosts say, the last of them about all, the others about the first."""
     *others, last = by
-    first = [HostReport(name, "p", "i", "1", power_cuts=cuts[:1]) for name in others]
-    return [*first, HostReport(last, "p", "i", "1", power_cuts=cuts)]
+    first = [HostReport(name, "1", power_cuts=cuts[:1]) for name in others]
+    return [*first, HostReport(last, "1", power_cuts=cuts)]
 
 
 def test_a_drive_model_that_lost_acknowledged_writes_never_gets_write_back():
