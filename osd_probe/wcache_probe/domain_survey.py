@@ -45,16 +45,13 @@ class DomainSurvey:
     _surveyed: Optional[Tuple[DriveReport, ...]] = field(default=None)
 
     def take(self, request: Change) -> None:
-        """Survey the host for the drives of a change's domain, where it needs them."""
-        self._surveyed = self._survey(request)
+        """Survey the host for the drives of a change's domain.
 
-    def _survey(self, request: Change) -> Optional[Tuple[DriveReport, ...]]:
-        """None where the change goes by its journal entry, or by nothing."""
-        if isinstance(request, AcceptRequest):
-            return None
-        if isinstance(request, WAYS_BACK) and self.switcher.entry(*entry_of(request)) is not None:
-            return None
-        return self.host.domain(request.domain_id)
+        None are needed where it goes by its journal entry, or by nothing.
+        """
+        by_entry = isinstance(request, WAYS_BACK) and self.switcher.entry(*entry_of(request))
+        none = by_entry or isinstance(request, AcceptRequest)
+        self._surveyed = None if none else self.host.domain(request.domain_id)
 
     def drives(self) -> Tuple[DriveReport, ...]:
         """The drives that were surveyed, as they are under the lock.

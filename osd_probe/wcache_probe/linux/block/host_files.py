@@ -206,12 +206,8 @@ def file_system_of(files: HostFiles, number: str) -> str:
     return next((mount.kind for mount in mounts(files.proc) if mount.number == number), "")
 
 
-def mount_of(table: List[Mount], path: str) -> Optional[Mount]:
-    """The mount that a path lies on, where the table has one."""
-    return _mount_of(table, os.path.realpath(path))
-
-
-def _mount_of(table: List[Mount], real: str) -> Optional[Mount]:
+def mount_of(table: List[Mount], real: str) -> Optional[Mount]:
+    """The mount that a path without links lies on, where the table has one."""
     found = None
     for mount in table:
         around = f"{real}/".startswith(mount.point.rstrip("/") + "/")
@@ -231,7 +227,7 @@ def kept_in_ram(files: HostFiles, path: str, root: str = "/") -> str:
     table, real, over = mounts(files.proc), os.path.realpath(path), ""
     first = os.path.join(files.proc, "1", "root")
     for _ in range(OVERLAYS_MAX):
-        mount = _mount_of(table, real)
+        mount = mount_of(table, real)
         if mount is None:
             return ""
         if mount.kind in IN_RAM:

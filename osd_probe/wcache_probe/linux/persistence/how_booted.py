@@ -86,7 +86,7 @@ def booted_by(images: Sequence[Image], root: str, files: HostFiles) -> Booted:
 
 def _not_from_here(root: str, files: HostFiles) -> str:
     """What says that this host may be booted in a way that its images do not show."""
-    mount = mount_of(mounts(files.proc), os.path.join(root, "etc"))
+    mount = mount_of(mounts(files.proc), os.path.realpath(os.path.join(root, "etc")))
     if mount is not None and mount.kind in NETWORK:
         return "it has its root from the network, and may have its image from there too"
     loader = _LOADERS.get((_boot_parameters(files) or bytes(0x220))[0x210] >> 4)

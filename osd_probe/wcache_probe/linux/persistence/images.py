@@ -141,24 +141,17 @@ class _Stream:
 def _row(file: IO[bytes], ending: str) -> Iterator[Tuple[str, bytes]]:
     """Every file of all archives of a row, with the content of those that end as wanted."""
     stream = _Stream(file.read)
-    start = stream.next_archive()
-    if not start:
+    if not stream.next_archive():
         raise ValueError("it is empty")
-    while start.startswith(b"07070"):
+    while stream.next_archive().startswith(b"07070"):
         yield from _archive(stream, ending)
-        start = stream.next_archive()
+    start = stream.next_archive()
     if start:
         file.seek(stream.position)
         with _decompressed(file, start) as read:
-            yield from _compressed_row(_Stream(read), ending)
-
-
-def _compressed_row(stream: _Stream, ending: str) -> Iterator[Tuple[str, bytes]]:
-    """The archives in one compressed part; what follows that part is nobody's here."""
-    start = stream.next_archive()
-    while start:
-        yield from _archive(stream, ending)
-        start = stream.next_archive()
+            stream = _Stream(read)
+            while stream.next_archive():  # what follows that part is nobody's here
+                yield from _archive(stream, ending)
 
 
 def _archive(stream: _Stream, ending: str) -> Iterator[Tuple[str, bytes]]:

@@ -16,6 +16,7 @@ Word and bit numbers are those of ACS-4; the CDB is that of SAT-4 12.2.2.
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass, replace
 from typing import Callable, Optional, Sequence, Set
 
@@ -55,7 +56,11 @@ SCT_LOG = 0xE0
 
 # ACS-4 8.3.4: SCT Feature Control, feature code 1 is the write cache
 SCT_FEATURE_CONTROL, SCT_RETURN_STATE, SCT_WRITE_CACHE = 0x0004, 0x0002, 0x0001
-SCT_BY_SET_FEATURES, SCT_FORCED_ON, SCT_FORCED_OFF = 1, 2, 3
+SCT_FORCED_ON, SCT_FORCED_OFF = 2, 3
+# the key sector that asks what rules the write cache
+SCT_STATE_REQUEST = struct.pack(
+    "<3H", SCT_FEATURE_CONTROL, SCT_RETURN_STATE, SCT_WRITE_CACHE
+).ljust(SECTOR_BYTES, b"\0")
 
 
 @dataclass(frozen=True)
@@ -132,12 +137,6 @@ def pass_through(
     ))
 
 
-def sct_state_request() -> bytes:
-    """The SCT key sector that asks what rules the write cache."""
-    words = (SCT_FEATURE_CONTROL, SCT_RETURN_STATE, SCT_WRITE_CACHE)
-    return b"".join(word.to_bytes(2, "little") for word in words).ljust(SECTOR_BYTES, b"\0")
-
-
 def returned_state(descriptors: bytes) -> Optional[int]:
     """The SCT state in an ATA Status Return descriptor (SAT-4 12.2.7); None without one.
 
@@ -205,7 +204,7 @@ class SataSwitch(PinnedSwitch):
             want_registers=True,
         )
         try:
-            reply = self._port.command(device, cdb, data_out=sct_state_request())
+            reply = self._port.command(device, cdb, data_out=SCT_STATE_REQUEST)
         except WcacheError:
             return None
         return returned_state(reply.sense.descriptors)
