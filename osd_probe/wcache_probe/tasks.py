@@ -95,17 +95,16 @@ class TaskRunner:
                 return self._change(task)
             return self._perform(task)
         except WcacheError as error:
-            failure, refused = error, isinstance(error, RefusedError)
+            failure = error
         except Exception as error:
             # a drive or a file that nobody thought of must not end the probe
             failure = WcacheError(f"{type(error).__name__}: {error}")
-            refused = False
         doubt = failure.doubt if isinstance(failure, PriorError) else PriorDoubt.NONE
         ids, after = self._read_back(task, touched=self.switcher.touches > touches)
         return FailureOutcome(
-            printable(failure.message), printable(failure.advice), refused,
-            self._restored(task, states_by_id(ids, after)), ids, after, doubt,
-            isinstance(failure, DisobeyedError),
+            printable(failure.message), printable(failure.advice),
+            isinstance(failure, RefusedError), self._restored(task, states_by_id(ids, after)),
+            ids, after, doubt, isinstance(failure, DisobeyedError),
         )
 
     def _change(self, task: Task) -> Outcome:
@@ -113,8 +112,10 @@ class TaskRunner:
         assert isinstance(request, CHANGES)  # callers looked  # noqa: S101
         self._survey.take(request)
         with self.switcher.alone(request.domain_id):
-            outcome = self._perform(task)
-        return self._accepted(request) if isinstance(request, AcceptRequest) else outcome
+            if not isinstance(request, AcceptRequest):
+                return self._perform(task)
+            self._accept(request)
+        return self._accepted(request)
 
     def _read_back(
         self, task: Task, *, touched: bool
@@ -169,8 +170,6 @@ class TaskRunner:
             return self._apply(request)
         if isinstance(request, RollbackRequest):
             return self._rollback(request)
-        if isinstance(request, AcceptRequest):
-            return self._accept(request)
         drives = self.host.domain(request.domain_id)
         if isinstance(request, LookRequest):
             return DrivesOutcome(drives)
@@ -181,6 +180,7 @@ class TaskRunner:
             return self.host.measure(
                 drive, request.osd_id, request.load_point, request.count, request.spread_s
             )
+        assert isinstance(request, TimerRequest)  # what is accepted is not asked here  # noqa: S101
         return self._time(request, drives)
 
     # ---- reading
@@ -320,7 +320,7 @@ class TaskRunner:
             throwaway=request.throwaway and self.keeper.throwaway,
         )))
 
-    def _accept(self, request: AcceptRequest) -> Outcome:
+    def _accept(self, request: AcceptRequest) -> None:
         """Give up what the entries say; the drives stay as they are."""
         lease = self.keeper.lease(self.clock())
         if lease is not None and lease.covers(request.domain_id):
@@ -330,7 +330,6 @@ class TaskRunner:
             if key in damaged or (key in sound and sound[key].domain_id == request.domain_id):
                 self.switcher.drop(key)
         self.holds.follow(request.domain_id)
-        return self._state(())
 
     def _accepted(self, request: AcceptRequest) -> Outcome:
         """What the drives of a domain that was given up are like now."""

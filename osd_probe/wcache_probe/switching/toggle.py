@@ -15,6 +15,7 @@ is no cache (drivers/scsi/sd.c, sd_read_cache_type()).
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import Callable, Dict, Generator, List, Mapping, Optional, Sequence, Tuple
 
@@ -284,7 +285,11 @@ def _switch(
             except WcacheError:
                 if on or judge(state) is not Safety.UNSAFE:
                     raise
-                state = yield from _pin_or_go_on(drive, state)
+                # off is the cure without a pin too: Linux 6.11 and later keeps a `write through`
+                # that was written into queue/write_cache, whatever the driver says
+                # (block/blk-sysfs.c, queue_wc_store(), BLK_FLAG_WRITE_CACHE_DISABLED)
+                with suppress(WcacheError):
+                    state = yield from pin(drive)
         _require_flushing(drive, state, ends)
     changed = False
     after: Dict[str, DriveState] = {}
@@ -337,21 +342,6 @@ def pin(drive: DriveReport) -> Generator[Step, Optional[DriveState], DriveState]
             "look at scsi_disk/*/cache_type and at what else writes it",
         )
     return state
-
-
-def _pin_or_go_on(
-    drive: DriveReport, state: DriveState
-) -> Generator[Step, Optional[DriveState], DriveState]:
-    """Try the pin of a drive that loses data now once more; off is its cure without it too.
-
-    Linux 6.11 and later keeps a `write through` that was written into queue/write_cache,
-    whatever the driver says (block/blk-sysfs.c, queue_wc_store(),
-    BLK_FLAG_WRITE_CACHE_DISABLED).
-    """
-    try:
-        return (yield from pin(drive))
-    except WcacheError:
-        return state
 
 
 def _require_flushing(drive: DriveReport, state: DriveState, mode: CacheMode) -> None:
