@@ -10,7 +10,7 @@ from wcache.core.errors import RefusedError, StorageError
 from wcache.core.model import CacheMode
 from wcache_probe.arguments import parse
 from wcache_probe.journal.journal_file import StateFolder
-from wcache_probe.linux.persistence.udev_rule import RuleFolder, UdevRule, pattern
+from wcache_probe.linux.persistence.udev_rule import RuleFolder, drive_rule, pattern
 from wcache_probe.linux.transports.classify import Switches
 from wcache_probe.switcher import Switcher
 from wcache_probe.switching import toggle
@@ -31,7 +31,7 @@ def files(tmp_path):
 
 
 def test_a_rule_pins_first_and_leaves_the_rest_to_the_probe():
-    pin, run = UdevRule(WWID, THROUGH, COMMAND, "/run/wcache").text().splitlines()[2:]
+    pin, run = drive_rule(WWID, THROUGH, COMMAND, "/run/wcache").splitlines()[2:]
     assert pin == (
         f'ACTION=="add", SUBSYSTEM=="scsi_disk", ATTRS{{wwid}}=="{WWID}", '
         'ATTR{cache_type}="temporary write back"'
@@ -47,7 +47,7 @@ FIELD = st.text(alphabet="a0._-/ \"'$%{}*?\n\\", max_size=12)
 @given(FIELD, FIELD, FIELD)
 def test_no_field_of_a_rule_can_break_out(wwid, command, marker):
     try:
-        text = UdevRule(f"naa.{wwid}", THROUGH, f"/{command}", f"/{marker}").text()
+        text = drive_rule(f"naa.{wwid}", THROUGH, f"/{command}", f"/{marker}")
     except RefusedError:
         return
     assert re.fullmatch(r"[A-Za-z0-9._/ :?#%\"={},!+`\n-]*", text[text.index("\nACTION") :])

@@ -36,7 +36,6 @@ import os
 import re
 import shutil
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import FrozenSet, Iterable, List, Optional, Tuple
 
 from wcache.core.errors import RefusedError, StorageError
@@ -78,55 +77,41 @@ PREFIX = "85-wcache-"
 _HEADER = "# Written by wcache-probe: keeps this drive in "
 
 
-@dataclass(frozen=True)
-class UdevRule:
-    """Keep one drive, by its `wwid`, in a mode; raises RefusedError for unsafe fields.
+def drive_rule(wwid: str, mode: CacheMode, command: str, run_dir: str) -> str:
+    """The file that keeps one drive in a mode; raises RefusedError for unsafe words.
 
     `command` is the probe on the host, `run_dir` where that finds out whether a lease
     holds the drive: one that returns under an experiment is not the rule's to change.
+
+    The scsi_disk event comes before the kernel's first look at the cache
+    (drivers/scsi/sd.c, sd_probe()), so the pin is there as early as can be; it is
+    safe at any time, so it never yields.
     """
+    name = pattern(wwid)
+    for path in (command, run_dir):
+        if not _PATH.fullmatch(path):
+            raise RefusedError(
+                "a udev rule needs the path of wcache-probe on this host",
+                "install wcache-probe, for example in /usr/bin",
+            )
+    return (
+        f"{_HEADER}{mode.value}.\n"
+        "# `ceph wcache rollback` removes it; one that was changed by hand it moves aside.\n"
+        f'ACTION=="add", SUBSYSTEM=="scsi_disk", ATTRS{{wwid}}=="{name}", '
+        'ATTR{cache_type}="temporary write back"\n'
+        f'ACTION=="add", SUBSYSTEM=="block", ENV{{DEVTYPE}}=="disk", '
+        f'ATTRS{{wwid}}=="{name}", '
+        f'RUN+="{command} {_request(wwid, mode)} --run-dir {run_dir} %k"\n'
+    )
 
-    wwid: str
-    mode: CacheMode
-    command: str
-    run_dir: str
 
-    def __post_init__(self) -> None:
-        pattern(self.wwid)
-        for path in (self.command, self.run_dir):
-            if not _PATH.fullmatch(path):
-                raise RefusedError(
-                    "a udev rule needs the path of wcache-probe on this host",
-                    "install wcache-probe, for example in /usr/bin",
-                )
+def _request(wwid: str, mode: CacheMode) -> str:
+    """What it asks of the probe.
 
-    @property
-    def request(self) -> str:
-        """What it asks of the probe.
-
-        A name with blanks or signs goes in hex: in a RUN, percent and dollar are udev's.
-        """
-        plain = _PLAIN.fullmatch(self.wwid)
-        name = f"--wwid {self.wwid}" if plain else f"--wwid-hex {self.wwid.encode().hex()}"
-        return f"appear --mode {self.mode.value.replace(' ', '-')} {name}"
-
-    def text(self) -> str:
-        """The file.
-
-        The scsi_disk event comes before the kernel's first look at the cache
-        (drivers/scsi/sd.c, sd_probe()), so the pin is there as early as can be; it is
-        safe at any time, so it never yields.
-        """
-        name = pattern(self.wwid)
-        return (
-            f"{_HEADER}{self.mode.value}.\n"
-            "# `ceph wcache rollback` removes it; one that was changed by hand it moves aside.\n"
-            f'ACTION=="add", SUBSYSTEM=="scsi_disk", ATTRS{{wwid}}=="{name}", '
-            'ATTR{cache_type}="temporary write back"\n'
-            f'ACTION=="add", SUBSYSTEM=="block", ENV{{DEVTYPE}}=="disk", '
-            f'ATTRS{{wwid}}=="{name}", '
-            f'RUN+="{self.command} {self.request} --run-dir {self.run_dir} %k"\n'
-        )
+    A name with blanks or signs goes in hex: in a RUN, percent and dollar are udev's.
+    """
+    name = f"--wwid {wwid}" if _PLAIN.fullmatch(wwid) else f"--wwid-hex {wwid.encode().hex()}"
+    return f"appear --mode {mode.value.replace(' ', '-')} {name}"
 
 
 def file_name(wwid: str) -> str:
@@ -155,7 +140,7 @@ def is_changed(text: str, wwid: str) -> bool:
     if mode is None or run is None:
         return True
     try:
-        written = UdevRule(wwid, mode, run[1], run[2]).text()
+        written = drive_rule(wwid, mode, run[1], run[2])
     except RefusedError:
         return True
     return rules_in(text) != rules_in(written)
@@ -199,11 +184,7 @@ class RuleFolder:
 
     def says(self, wwid: str, mode: CacheMode) -> bool:
         """Whether the file of a drive still asks for a mode, changed by an admin or not."""
-        try:
-            rule = UdevRule(wwid, mode, "/wcache-probe", self._run_dir)
-        except RefusedError:
-            return False
-        return rule.request in self._text(wwid)
+        return _request(wwid, mode) in self._text(wwid)
 
     def write(self, wwid: str, mode: CacheMode) -> None:
         """Keep a drive in a mode from its next appearance on.
@@ -211,7 +192,7 @@ class RuleFolder:
         Raises RefusedError where no safe rule can be made, StorageError where a file of
         somebody else is in its place or the folder cannot be written.
         """
-        rule = UdevRule(wwid, mode, self._command, self._run_dir)
+        rule = drive_rule(wwid, mode, self._command, self._run_dir)
         path = self._path(wwid)
         text = self._text(wwid)
         if os.path.lexists(path) and mode_in(text) is None:
@@ -220,7 +201,7 @@ class RuleFolder:
             )
         if text and is_changed(text, wwid):
             _move_aside(path)
-        write_whole(path, rule.text(), 0o644, make=0o755)
+        write_whole(path, rule, 0o644, make=0o755)
 
     def remove(self, wwid: str) -> None:
         """Take our rule for a drive away; on return no rule of ours is there.
