@@ -14,7 +14,6 @@ from wcache.core.loads import MATERIAL_RATIO
 from wcache.core.model import load_name
 from wcache.core.record import RECORD_BYTES_MAX, Record
 from wcache.core.text import amount
-from wcache.core.verdict.pooling import POOL_DRIVES_MIN
 
 from .files import read_text
 from .matrix_table import matrix_lines
@@ -120,7 +119,7 @@ def _pools(results: List[Dict[str, Any]], options: Any) -> List[Dict[str, Any]]:
         if not result["forced"] and not _depends(result):
             groups.setdefault(repr(sorted(result["alike"].items())), []).append(result)
     pools = [pool(group, options) for _, group in sorted(groups.items())]
-    return [item for item in pools if item["drives"] >= POOL_DRIVES_MIN]
+    return [item for item in pools if item is not None]
 
 
 def _depends(result: Dict[str, Any]) -> bool:

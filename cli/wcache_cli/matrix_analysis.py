@@ -7,7 +7,6 @@ from typing import Any, Dict, List, Tuple
 
 from wcache.analysis import summary
 from wcache.analysis.decision import Materiality
-from wcache.analysis.summary import ratio
 from wcache.core.errors import MalformedError
 from wcache.core.experiment.design import coin
 from wcache.core.experiment.matrix import (
@@ -22,7 +21,7 @@ from wcache.core.experiment.matrix import (
 )
 from wcache.core.model import CacheMode, Verdict
 from wcache.core.verdict import sequential
-from wcache.core.verdict.sequential import DECIDE_ALPHA, SAME_ALPHA, Interval
+from wcache.core.verdict.sequential import DECIDE_ALPHA, SAME_ALPHA, Interval, ratio, rounded
 
 MATRIX_RESULT_FORMAT = "wcache.matrix_result"
 MATRIX_RESULT_VERSION = 1
@@ -101,7 +100,7 @@ def _cell(matrix: Matrix, cell: Cell, options: Materiality) -> List[Dict[str, An
             mode.value: {
                 **summary.latencies([ns / 1e3 for item in periods for ns in item.samples_ns]),
                 # both have the ratio: the geometric mean of the periods' medians
-                "level_us": summary.rounded(math.exp(math.fsum(own) / len(own)) / 1e3),
+                "level_us": rounded(math.exp(math.fsum(own) / len(own)) / 1e3),
             } for mode, periods, own in zip(CacheMode, zip(*both), zip(*levels))
         },
     }]

@@ -26,10 +26,9 @@ from wcache.core.drive import journal
 from wcache.core.errors import WcacheError
 from wcache.core.experiment.observed import parse_histogram
 from wcache.core.figures.prometheus_text import gauge, text
-from wcache.core.record import RECORD_FORMAT, RESULT_FORMAT, Record
+from wcache.core.record import RECORD_FORMAT, Record
 from wcache.core.verdict import foreign
 from wcache.core.verdict.load_profile import work_counters
-from wcache.core.verdict.result import Result
 from wcache.engine.storing.plans import Head, StoredPlans
 from wcache.knobs.memory import reading
 from wcache.web import dashboard_login
@@ -202,12 +201,9 @@ def analysed(data: bytes) -> Any:
 
 
 def analysis_seeds() -> List[bytes]:
-    """Records in all their forms, and a pool."""
-    pool = [{**one, "format": RESULT_FORMAT} for one in examples(Result)]
+    """Records in all their forms."""
     return lines_of([
-        *({"id": 1, "op": "experiment", "record": {**one, "format": RECORD_FORMAT}}
-          for one in examples(Record)),
-        {"id": 1, "op": "pool", "items": pool},
+        {"id": 1, "record": {**one, "format": RECORD_FORMAT}} for one in examples(Record)
     ])
 
 

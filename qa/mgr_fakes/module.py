@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from wcache.commands import commands
 from wcache.commands.service import Service
@@ -130,13 +130,6 @@ class FakeAnalysis:
             done(None, self.error)
         else:
             done(self._answer(record), "")
-
-    def pool(
-        self, items: Sequence[Mapping[str, Any]],
-        done: Callable[[Optional[Dict[str, object]], str], None],
-    ) -> None:
-        """Pool nothing: what is not pooled is joined by agreement."""
-        done(None, self.error or "this analysis does not pool")
 
     def _answer(self, record: Record) -> Dict[str, object]:
         if len(record.pairs) < 4:

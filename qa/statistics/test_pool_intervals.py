@@ -29,7 +29,7 @@ def drive(name, log_ratio, error):
         "pairs": PAIRS, "log_ratio": log_ratio, "pair_sd": error * math.sqrt(PAIRS),
         "tail_log_ratio": log_ratio, "tail_pair_sd": error * math.sqrt(PAIRS),
         "verdict": "insufficient data", "subject": {"domain_id": name, "fsid": "f"},
-        "alike": {"load_point": "osd_bench_depth1", "simulated": False},
+        "alike": {"load_point": "osd_bench_depth1", "simulated": False}, "findings": [],
     }
 
 

@@ -15,12 +15,17 @@ from dataclasses import replace
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from wcache.analysis import summary
-from wcache.analysis.decision import Materiality, contradicted_by_tail
-from wcache.analysis.summary import ratio
+from wcache.analysis.decision import Materiality
 from wcache.core.figures.latency_table import quantile
 from wcache.core.model import CacheMode, Verdict
 from wcache.core.verdict import sequential
-from wcache.core.verdict.sequential import DECIDE_ALPHA, SAME_ALPHA
+from wcache.core.verdict.sequential import (
+    DECIDE_ALPHA,
+    SAME_ALPHA,
+    contradicted_by_tail,
+    ratio,
+    rounded,
+)
 
 from . import latency_file, longrun
 from .fio_settings import UNSYNCED, UNTOLD_SYNCS
@@ -157,7 +162,7 @@ def compare(
         "level": 1 - SAME_ALPHA,
         "tail_ratio": None if "p90" in untold else ratio(tail.mean),
         "n": sum(item["n"] for item in per_mode.values()),
-        "n_effective": {mode.value: summary.rounded(worth[mode]) for mode in CacheMode},
+        "n_effective": {mode.value: rounded(worth[mode]) for mode in CacheMode},
         "unit": "run" if replicated else "sample",
         "run_to_run_spread": None if replicated else SPREAD_ASSUMED,
         "more_needed": more,

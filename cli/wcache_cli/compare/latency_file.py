@@ -15,6 +15,7 @@ from typing import Any, Dict, FrozenSet, List, Mapping, Optional, Sequence, Tupl
 from wcache.analysis import summary
 from wcache.core.errors import MalformedError
 from wcache.core.model import CacheMode
+from wcache.core.verdict.sequential import rounded
 
 LATENCY_MIN_US = 1e-6  # a picosecond
 LATENCY_MAX_US = 86_400e6
@@ -186,7 +187,7 @@ def table(found_side: Side) -> Dict[str, Any]:
     if any(file.figures for file in files):
         share = found[STALLS] / len(values)
         found[STALLS] = round(share * found["n"])
-        found["stall_rate_below"] = summary.rounded(
+        found["stall_rate_below"] = rounded(
             summary.rate_below(found[STALLS], found["n"])
         )
         found.update(_own(together([file.figures or _measured(file) for file in files])))
@@ -234,7 +235,7 @@ def _measured(file: LatencyFile) -> Figures:
 
 def _own(figures: Figures) -> Dict[str, Optional[float]]:
     own = {
-        f"{name}_us": None if value is None else summary.rounded(value)
+        f"{name}_us": None if value is None else rounded(value)
         for name, value in (
             ("mean", figures.mean_us), ("std", figures.std_us),
             ("min", figures.min_us), ("max", figures.max_us),
@@ -244,7 +245,7 @@ def _own(figures: Figures) -> Dict[str, Optional[float]]:
         ("min", figures.min_us, figures.lowest_us), ("max", figures.max_us, figures.highest_us)
     ):
         if value is None and bound is not None:
-            own[f"{name}_at_least_us"] = summary.rounded(bound)
+            own[f"{name}_at_least_us"] = rounded(bound)
     return own
 
 

@@ -68,7 +68,7 @@ def test_samples_show_that_a_tail_does_not_gain():
 
 def tail_verdict(found):
     seen = sequential.spread(found)
-    return sequential.verdict_of(seen, OPTIONS.margin + summary.SLACK)
+    return sequential.verdict_of(seen, OPTIONS.margin + sequential.SLACK)
 
 
 @pytest.mark.slow

@@ -10,13 +10,10 @@ from mgr_fakes.module import cluster
 from scipy import stats
 from wcache.analysis.decision import Materiality
 from wcache.analysis.experiment import analyse
-from wcache.analysis.pooling import pool
-from wcache.core.errors import MalformedError
 from wcache.core.model import DriveModel, LoadPoint, Role, Verdict
 from wcache.core.options.entries import OptionTrial
 from wcache.core.verdict.pooling import POOL_DRIVES_MAX, LoadVerdict
 from wcache.core.verdict.recommend import alpha_of, recommend, widened
-from wcache.engine.evidence.analyses import TRIES_MAX, Pools
 from wcache.engine.evidence.results import of_record
 from wcache.engine.world import World
 
@@ -40,32 +37,6 @@ def results(ratios, **more):
     return [measured(f"d{i}", ratio, **more)[1] for i, ratio in enumerate(ratios)]
 
 
-class InProcess:
-    """The port `pool` on the real statistics; `error` instead where it is set."""
-
-    def __init__(self, error=""):
-        self.error = error
-        self.asked = 0
-
-    def pool(self, items, done):
-        self.asked += 1
-        if self.error:
-            done(None, self.error)
-            return
-        try:
-            answer = pool(items, OPTIONS)
-        except MalformedError as error:
-            done(None, error.line())
-        else:
-            done(answer, "")
-
-
-def pooled(found):
-    pools = Pools(InProcess().pool)
-    pools.refresh(found)
-    return pools.known()
-
-
 def test_values_of_an_option_are_pooled_apart_from_cache_modes_and_from_other_values():
     trials = (OptionTrial("nr_requests", "64", "256"), OptionTrial("nr_requests", "64", "128"))
     found = [
@@ -73,13 +44,8 @@ def test_values_of_an_option_are_pooled_apart_from_cache_modes_and_from_other_va
         for trial, ratio in ((None, 3.0), (trials[0], 0.25), (trials[1], 1.0))
         for one in results([ratio] * 3, option=trial)
     ]
-    pools = pooled(found)
-    assert {(key.option, pool.verdict, pool.drives) for key, pool in pools.items()} == {
-        (None, Verdict.WRITE_THROUGH, 3), (trials[0], Verdict.WRITE_BACK, 3),
-        (trials[1], Verdict.NO_DIFFERENCE, 3),
-    }
     world = World(
-        1000.0, lambda: cluster([]), all_results={one.record_id: one for one in found}, pools=pools
+        1000.0, lambda: cluster([]), all_results={one.record_id: one for one in found}
     )
     (advice,) = world.recommendations
     assert (advice.verdict, len(advice.record_ids)) == (Verdict.WRITE_THROUGH, 3)
@@ -90,8 +56,7 @@ def test_values_of_an_option_are_pooled_apart_from_cache_modes_and_from_other_va
 def test_drives_that_do_not_decide_one_by_one_decide_together_and_predict_the_next():
     found = results([1.28] * 8, pairs=6, period_sd=0.06)
     assert any("more pairs like these would decide" in item.why for item in found)
-    assert recommend(found)[0].verdict is Verdict.INSUFFICIENT
-    (advice,) = recommend(found, pools=pooled(found))
+    (advice,) = recommend(found)
     (load,) = advice.loads
     assert (advice.verdict, load.pooled) == (Verdict.WRITE_THROUGH, True)
     assert load.interval == "99% of the mean of 8 drives"
@@ -100,7 +65,7 @@ def test_drives_that_do_not_decide_one_by_one_decide_together_and_predict_the_ne
 
 def test_unlike_drives_are_not_pooled_and_what_differs_is_said():
     found = [*results([3.0, 3.1]), measured("late", 3.0, ceph_version="16.2.15")[1]]
-    (advice,) = recommend(found, pools=pooled(found))
+    (advice,) = recommend(found)
     assert not advice.loads[0].pooled
     assert any("Ceph release (16, " in line for line in advice.warnings)
 
@@ -110,45 +75,15 @@ def test_a_disk_with_its_db_elsewhere_is_not_pooled_with_one_that_holds_all():
         *results([2.0, 2.1]), measured("d8", 1.0, apart=(Role.DB,))[1],
         measured("d9", 1.0, apart=(Role.DB,))[1],
     ]
-    (advice,) = recommend(found, pools=pooled(found))
+    (advice,) = recommend(found)
     assert any("roles on other drives than block (db, nothing)" in line for line in advice.warnings)
-
-
-def test_without_an_analysis_agreement_decides_and_says_why():
-    found = results([3.0, 3.1, 3.2])
-    pools = Pools(InProcess("numpy and scipy are needed").pool)
-    pools.refresh(found)
-    (advice,) = recommend(found, pools=pools.known())
-    assert advice.verdict is Verdict.WRITE_THROUGH
-    said = "consensus of the drives, not pooled: numpy and scipy"
-    assert any(said in line for line in advice.warnings)
 
 
 def test_an_odd_drive_is_named_and_kept():
     found = results([3.0, 3.05, 3.1, 2.95, 3.0, 9.0], period_sd=0.005)
-    (advice,) = recommend(found, pools=pooled(found))
+    (advice,) = recommend(found)
     assert [name.split()[-1] for name in advice.loads[0].odd_drives] == ["d5"]
     assert advice.loads[0].drives == 6
-
-
-def test_a_pool_is_asked_for_once_and_again_when_a_result_is_new():
-    analysis = InProcess()
-    pools = Pools(analysis.pool)
-    found = results([3.0, 3.1, 3.2])
-    pools.refresh(found)
-    pools.refresh(found)
-    assert analysis.asked == 1
-    pools.refresh([*found, measured("d9", 3.0)[1]])
-    assert analysis.asked == 2
-    assert [len(p.record_ids) for p in pools.known().values()] == [4]
-
-
-def test_a_pool_that_fails_is_tried_again_a_few_times():
-    analysis = InProcess("the analysis child failed")
-    pools = Pools(analysis.pool)
-    for _ in range(TRIES_MAX + 2):
-        pools.refresh(results([3.0, 3.1, 3.2]))
-    assert analysis.asked == TRIES_MAX
 
 
 def test_a_pool_of_more_drives_than_it_takes_is_used_all_the_same():
@@ -157,25 +92,9 @@ def test_a_pool_of_more_drives_than_it_takes_is_used_all_the_same():
         replace(base[i % 3], record_id=f"r{i}", drive_id=f"d{i}")
         for i in range(POOL_DRIVES_MAX + 1)
     ]
-    (advice,) = recommend(found, pools=pooled(found))
+    (advice,) = recommend(found)
     assert advice.loads[0].pooled
     assert advice.loads[0].interval == f"99% of the mean of {POOL_DRIVES_MAX} drives"
-
-
-def test_an_answer_to_results_that_have_changed_is_not_used():
-    late = []
-
-    class Slow:
-        def pool(self, items, done):
-            late.append((pool(items, OPTIONS), done))
-
-    pools = Pools(Slow().pool)
-    pools.refresh(results([3.0, 3.1, 3.2]))
-    more = results([3.0, 3.1, 3.2, 3.3])
-    pools.refresh(more)
-    for answer, done in reversed(late):
-        done(answer, "")
-    assert [len(p.record_ids) for p in pools.known().values()] == [4]
 
 
 # ---- few that differ, among many

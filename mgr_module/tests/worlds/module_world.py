@@ -8,7 +8,6 @@ from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
 from wcache.analysis.decision import Materiality
 from wcache.analysis.experiment import analyse
-from wcache.analysis.pooling import pool
 from wcache.core.model import CacheMode
 from wcache.core.protocol import ReportOutcome
 
@@ -22,9 +21,6 @@ class RealAnalysis:
 
     def start(self, record, done):
         done(analyse(record, Materiality()), "")
-
-    def pool(self, items, done):
-        done(pool(items, Materiality()), "")
 
 
 def a_mgr(**options):

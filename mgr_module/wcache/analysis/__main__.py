@@ -1,6 +1,6 @@
 """The analysis child: `python3 -m wcache.analysis`, JSON lines in, JSON lines out.
 
-One request per line, `{"id": int, "op": "experiment"|"pool", ...}`, one reply per request,
+One request per line, `{"id": int, "record": ...}`, one reply per request,
 `{"id", "ok": true, "result"}` or `{"id", "ok": false, "error": one line}`, with `"of_record": true`
 where it is the record that cannot be analysed, now or later.
 It lives until its input ends.  numpy and scipy stay here: inside a mgr they can
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any, BinaryIO, Dict, Mapping, TextIO
+from typing import Any, BinaryIO, Dict, TextIO
 
 from ..core import codec, versions
 from ..core.errors import MalformedError, WcacheError
@@ -38,10 +38,15 @@ def answer(line: bytes) -> Dict[str, Any]:
         if isinstance(given, bool) or not isinstance(given, int):
             raise MalformedError("the request needs a whole number as its id")
         request_id = given
-        if request.get("op") in ("experiment", "pool"):
-            import scipy.special  # noqa: F401  (whatever this raises is not the record's fault)
-        of_record = request.get("op") == "experiment"
-        return {"id": request_id, "ok": True, "result": _result(request)}
+        import scipy.special  # noqa: F401  (whatever this raises is not the record's fault)
+
+        from . import experiment
+        from .decision import Materiality
+
+        of_record = True
+        record = versions.take(Record, request.get("record"), "record")
+        result = experiment.analyse(record, Materiality())
+        return {"id": request_id, "ok": True, "result": result}
     except WcacheError as error:
         message = error.line()
     except ImportError as error:
@@ -53,19 +58,6 @@ def answer(line: bytes) -> Dict[str, Any]:
     message = " ".join(message.split())[:REPLY_ERROR_CHARS_MAX]
     reply = {"id": request_id, "ok": False, "error": message}
     return {**reply, "of_record": True} if of_record else reply
-
-
-def _result(request: Mapping[str, Any]) -> Dict[str, Any]:
-    op = request.get("op")
-    from . import experiment, pooling
-    from .decision import Materiality
-
-    if op == "experiment":
-        record = versions.take(Record, request.get("record"), "record")
-        return experiment.analyse(record, Materiality())
-    if op == "pool":
-        return pooling.pool(request.get("records"), Materiality())
-    raise MalformedError(f"unknown op {str(op)[:40]!r}; known: experiment, pool")
 
 
 def serve(source: BinaryIO, sink: TextIO) -> None:

@@ -13,7 +13,7 @@ from ..core.experiment.settling import RECHECK_PAIRS, pairs_limit
 from ..core.hardware import Dirty, crossed_target
 from ..core.loads import MATERIAL_RATIO
 from ..core.model import CacheMode, FindingCode, Verdict
-from ..core.options.entries import CACHE_MODES, Arms, arms_of
+from ..core.options.entries import Arms, arms_of
 from ..core.record import Pair, Record
 from ..core.verdict import sequential
 from ..core.verdict.sequential import DECIDE_ALPHA, SAME_ALPHA, Spread, verdict_of
@@ -111,7 +111,7 @@ def decide(
     if seen.tail:
         tail = verdict_of(sequential.spread(seen.tail), options.margin + seen.tail_slack)
         name = "mean" if seen.tail_slack else "median"
-        contradiction = contradicted_by_tail(verdict, tail, name, arms)
+        contradiction = sequential.contradicted_by_tail(verdict, tail, name, arms)
         if contradiction:
             return Decision(
                 Verdict.CONFLICTING, f"{contradiction}; measure the load that matters for longer"
@@ -256,16 +256,6 @@ def _unchecked(seen: Differences, mean: float, arms: Arms) -> str:
         return ""
     missing = " and ".join(arms.name(mode) for mode in CacheMode if mode not in stayed)
     return f"transients are not checked yet: no two consecutive periods in {missing}"
-
-
-def contradicted_by_tail(
-    middle: Verdict, tail: Verdict, name: str = "median", arms: Arms = CACHE_MODES
-) -> str:
-    """Why the tail contradicts the verdict on the median (or what `name` says), or ''."""
-    if middle is Verdict.INSUFFICIENT or tail.mode is None or tail is middle:
-        return ""
-    of_middle = "does not differ" if middle.mode is None else f"is better in {arms.said(middle)}"
-    return f"the {name} {of_middle}, but the 90th percentile is proven better in {arms.said(tail)}"
 
 
 def _said(verdict: Verdict, record: Record, seen: Spread, options: Materiality) -> str:

@@ -23,14 +23,13 @@ from ..core.record import (
     Record,
 )
 from ..core.verdict import sequential
-from ..core.verdict.sequential import DECIDE_ALPHA, SAME_ALPHA, verdict_of
+from ..core.verdict.sequential import DECIDE_ALPHA, SAME_ALPHA, ratio, rounded, verdict_of
 from ..core.versions import reads
 from . import factorial, summary
 from . import pairs as pairing
 from .decision import Decision, Materiality, decide
 from .flushes import NOT_COUNTED, commit_us, missing, pin_price_us, unproven
 from .pairs import Differences, check
-from .summary import ratio
 
 
 def analyse(record: Record, options: Materiality) -> Dict[str, Any]:
@@ -101,7 +100,7 @@ def _analysed(record: Record, options: Materiality) -> Dict[str, Any]:
     far = sequential.interval(measured, DECIDE_ALPHA)
     near = sequential.interval(measured, SAME_ALPHA)
     fixed = summary.fixed_interval(seen.whole, SAME_ALPHA)
-    odd = [seen.indexes[i] for i in summary.odd_ones(seen.whole)]
+    odd = [seen.indexes[i] for i in sequential.odd_ones(seen.whole)]
     if odd:
         pairs = "pair" if len(odd) == 1 else "pairs"
         named = ", ".join(str(index + 1) for index in odd)  # people count from 1
@@ -134,9 +133,9 @@ def _analysed(record: Record, options: Materiality) -> Dict[str, Any]:
         "ratio_high_95": ratio(near.high) if measured.n else None,
         "ratio_low_fixed_95": ratio(fixed[0]),
         "ratio_high_fixed_95": ratio(fixed[1]),
-        "log_ratio": summary.rounded(measured.mean),
+        "log_ratio": rounded(measured.mean),
         # of one pair, so that pair_sd / sqrt(pairs) is the error of the mean
-        "pair_sd": summary.rounded(measured.sd * math.sqrt(unit)),
+        "pair_sd": rounded(measured.sd * math.sqrt(unit)),
         "statistic": f"log mean of {counter}" if counter else "median log latency",
         **_tail(seen, unit, options),
         "interaction": None
@@ -149,7 +148,7 @@ def _analysed(record: Record, options: Materiality) -> Dict[str, Any]:
         "warnings": warnings,
         "findings": [{"code": code.value, "detail": text} for code, text in findings],
         "material_ratio": options.material_ratio,
-        "seconds": summary.rounded(record.seconds),
+        "seconds": rounded(record.seconds),
         "bytes_written": record.bytes_written,
         "subject": {
             "fsid": setup.fsid, "hostname": setup.hostname, "osd_id": setup.osd_id,
@@ -158,8 +157,8 @@ def _analysed(record: Record, options: Materiality) -> Dict[str, Any]:
         "alike": alike(record),
         # what it would be, were its power-loss protection proven
         "if_plp_trusted": trusted and {"verdict": trusted.verdict.value, "why": trusted.why},
-        "pin_price_us": summary.rounded(price) if price is not None else None,
-        "write_through_commit_us": summary.rounded(commit) if commit is not None else None,
+        "pin_price_us": rounded(price) if price is not None else None,
+        "write_through_commit_us": rounded(commit) if commit is not None else None,
         "missed_preconditions": [item.value for item in record.missed_preconditions],
         "forced": record.forced,
     }
@@ -208,8 +207,8 @@ def _tail(seen: Differences, unit: int, options: Materiality) -> Dict[str, Any]:
         "tail_ratio": ratio(found.mean),
         "tail_ratio_low": ratio(found.low),
         "tail_ratio_high": ratio(found.high),
-        "tail_log_ratio": summary.rounded(spread.mean),
-        "tail_pair_sd": summary.rounded(spread.sd * math.sqrt(unit)),
+        "tail_log_ratio": rounded(spread.mean),
+        "tail_pair_sd": rounded(spread.sd * math.sqrt(unit)),
         # what its interval must lie beyond to count
         "tail_material_ratio": ratio(options.margin + seen.tail_slack),
         "tail_verdict": verdict.value,

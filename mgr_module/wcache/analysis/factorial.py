@@ -19,8 +19,7 @@ from ..core.experiment.run_state import FIRST_LOOK
 from ..core.model import CacheMode, Verdict
 from ..core.record import CrossedDrive, Pair, Period
 from ..core.verdict import sequential
-from ..core.verdict.sequential import DECIDE_ALPHA, SAME_ALPHA, verdict_of
-from . import summary
+from ..core.verdict.sequential import DECIDE_ALPHA, SAME_ALPHA, ratio, rounded, verdict_of
 from .decision import Decision, Materiality, holds
 from .pairs import Differences, differences, level, toggled_between
 from .summary import DIGITS
@@ -133,7 +132,7 @@ def as_plain(
         "cells": [
             {
                 "mode": mode.value, "other_mode": other.value, "periods": len(levels),
-                "level_us": summary.rounded(math.exp(math.fsum(levels) / len(levels)) * to_us),
+                "level_us": rounded(math.exp(math.fsum(levels) / len(levels)) * to_us),
             }
             for (mode, other), levels in sorted(cells.items(), key=str)
         ],
@@ -145,9 +144,9 @@ def _ratios(values: Sequence[float]) -> Dict[str, Optional[float]]:
     far = sequential.interval(seen, DECIDE_ALPHA)
     near = sequential.interval(seen, SAME_ALPHA)
     return {
-        "ratio": summary.ratio(seen.mean), "ratio_low": summary.ratio(far.low),
-        "ratio_high": summary.ratio(far.high), "ratio_low_95": summary.ratio(near.low),
-        "ratio_high_95": summary.ratio(near.high),
+        "ratio": ratio(seen.mean), "ratio_low": ratio(far.low),
+        "ratio_high": ratio(far.high), "ratio_low_95": ratio(near.low),
+        "ratio_high_95": ratio(near.high),
     }
 
 

@@ -28,6 +28,7 @@ from ..core.model import CacheMode, Transport
 from ..core.options.entries import arms_of
 from ..core.record import RECORDED, CounterDelta, Pair, Period, Record
 from ..core.verdict import sequential
+from ..core.verdict.sequential import ratio, rounded
 from . import summary
 from .summary import DIGITS
 
@@ -127,7 +128,7 @@ def differences(
     if counter:
         return Differences(
             indexes, whole, _later_of_counter(pairs, counter), summary.differences(pairs), stays,
-            orders, tail_slack=summary.SLACK,
+            orders, tail_slack=sequential.SLACK,
         )
     logs = [(_logs(pair.write_back), _logs(pair.write_through)) for pair in pairs]
     fewest = min((min(len(back), len(through)) for back, through in logs), default=0)
@@ -157,7 +158,7 @@ def per_mode(pairs: Sequence[Pair], counter: str) -> Dict[str, Any]:
         if periods:
             log = math.fsum(level(period, counter) for period in periods) / len(periods)
             level_us = math.exp(log) / (1 if counter else 1e3)
-            result[mode.value]["level_us"] = summary.rounded(level_us)
+            result[mode.value]["level_us"] = rounded(level_us)
         writes = summary.client_writes(periods)
         if writes is not None:
             result[mode.value]["client_writes"] = writes
@@ -171,8 +172,8 @@ def counter_ratios(pairs: Sequence[Pair]) -> Dict[str, Dict[str, Optional[float]
         seen = sequential.spread(differences(pairs, name).whole)
         found = sequential.interval(seen, sequential.DECIDE_ALPHA)
         result[name] = {
-            "ratio": summary.ratio(found.mean), "ratio_low": summary.ratio(found.low),
-            "ratio_high": summary.ratio(found.high),
+            "ratio": ratio(found.mean), "ratio_low": ratio(found.low),
+            "ratio_high": ratio(found.high),
         }
     return result
 

@@ -4,35 +4,23 @@ Percentiles of client writes from histograms whose buckets are a factor of two w
 
 Within its bucket a percentile is interpolated in the log of latency.  That is no
 measurement: a shift of a tenth can move it by more, or not at all, depending on where the
-bucket's edge lies.  Two modes are therefore only told apart beyond SLACK on top of the
-material ratio.  Where the modes do not differ neither do their histograms, whatever the
+bucket's edge lies.  Two modes are therefore only told apart beyond `sequential.SLACK` on
+top of the material ratio.  Where the modes do not differ neither do their histograms, whatever the
 edges are.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from ..core.figures.latency_table import P99_SAMPLES_MIN, quantile
-from ..core.model import LoadPoint
 from ..core.record import LatencyHistogram, Pair, Period
-from ..core.verdict.sequential import moments
+from ..core.verdict.sequential import moments, rounded
 
 # A sample this many times the median of its mode is a stall.
 STALL_FACTOR = 10.0
-ODD_Z = 3.5
 DIGITS = 9  # of a log latency; beyond them libraries differ, and the verdict must not
-
-
-def rounded(value: float) -> Optional[float]:
-    """Seven significant digits, None where not finite: the same bytes on any machine."""
-    return float(f"{value:.7g}") if math.isfinite(value) else None
-
-
-def ratio(log_value: float) -> Optional[float]:
-    """exp() of a log ratio, rounded; None where it is infinite."""
-    return rounded(math.exp(log_value)) if abs(log_value) < 700 else None
 
 
 def median(values: Sequence[float]) -> float:
@@ -91,24 +79,6 @@ def fixed_interval(values: Sequence[float], alpha: float) -> Tuple[float, float]
     return seen.mean - half, seen.mean + half
 
 
-def odd_ones(values: Sequence[float], variances: Sequence[float] = ()) -> Tuple[int, ...]:
-    """Indexes of values far from the rest, on either side; at least 5 values are needed.
-
-    Robust z = (x - median) / (1.4826 MAD) (Iglewicz and Hoaglin, 1993).  Where the variance of
-    each is known it adds to that scale, so that equal ones measured well don't make each other
-    odd.
-    """
-    if len(values) < 5:
-        return ()
-    centre = median(values)
-    scale = 1.4826 * median([abs(value - centre) for value in values])
-    scales = [math.hypot(scale, math.sqrt(own)) for own in variances or [0.0] * len(values)]
-    return tuple(
-        i for i, (value, own) in enumerate(zip(values, scales))
-        if own > 0.0 and abs(value - centre) > ODD_Z * own
-    )
-
-
 def _p99_lower(ordered: Sequence[float]) -> Optional[float]:
     """The highest order statistic that lies under the 99th percentile with 95% confidence.
 
@@ -124,20 +94,9 @@ def _p99_lower(ordered: Sequence[float]) -> Optional[float]:
 
 
 WRITES_MIN = 100  # per period: ten of them lie beyond its 90th percentile
-# Half a bucket, as a log ratio.
-SLACK = math.log(2.0) / 2
 # The first bucket begins at 0, which has no log.
 _FIRST_WIDTH = 2.0
 _PARTS = (("p50", 0.5), ("p90", 0.9), ("p99", 0.99))
-
-
-def slack_of(alike: Mapping[str, Any]) -> float:
-    """What the tail of results must clear beyond the margin: SLACK where buckets told it.
-
-    Simulated traffic gives single latencies.
-    """
-    traffic = alike.get("load_point") == LoadPoint.OSD_TRAFFIC.value
-    return SLACK if traffic and alike.get("simulated") is False else 0.0
 
 
 def differences(pairs: Sequence[Pair]) -> Tuple[float, ...]:

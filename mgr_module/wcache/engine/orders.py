@@ -241,7 +241,6 @@ class Orders(Executor):
         self.analyses.trusted = tuple(kept)
         self.persistence.save_value(TRUSTED, TrustedModels(self.analyses.trusted))
         self.hear_store()
-        self.analyses.trust_changed()
 
     def accept_proof(
         self, hostname: str, drive_model: str, item: Optional[AcceptedProof]

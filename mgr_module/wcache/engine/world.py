@@ -41,8 +41,7 @@ from ..core.verdict.foreign import Evidence, ForeignVerdict
 from ..core.verdict.hosts_by_model import hosts_by_model
 from ..core.verdict.load_profile import merged
 from ..core.verdict.option_choice import OptionVerdict, option_verdicts
-from ..core.verdict.pooling import Pool
-from ..core.verdict.recommend import OsdProfiles, PoolKey, Recommendation, recommend
+from ..core.verdict.recommend import OsdProfiles, Recommendation, recommend
 from ..core.verdict.result import Result, TrustedModel, lifted
 from ..deployment.places import Deployment
 from ..options import Options
@@ -69,7 +68,7 @@ class Once(Generic[T]):
         return found
 
 
-_ADVICE_FOLLOWS_FROM = ("options", "reports", "results", "pools", "trusted", "accepted")
+_ADVICE_FOLLOWS_FROM = ("options", "reports", "results", "trusted", "accepted")
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +106,6 @@ class World:
     campaigns: Mapping[str, Campaign] = field(default_factory=dict)
     awaited: FrozenSet[str] = frozenset()
     all_results: Mapping[str, Result] = field(default_factory=dict)
-    pools: Mapping[PoolKey, Pool] = field(default_factory=dict)
     trusted: Tuple[TrustedModel, ...] = ()
     accepted: Tuple[AcceptedProof, ...] = ()
     acceptances: Mapping[Key, Acceptance] = field(default_factory=dict)
@@ -302,8 +300,8 @@ class World:
         return recommend(
             self.believed_results,
             {key: merged(tuple(each.values())) for key, each in profiles.items()},
-            self.pools, hosts_by_model(reports, self.cluster, throwaway=throwaway), profiles,
-            reports, self.accepted,
+            hosts_by_model(reports, self.cluster, throwaway=throwaway), profiles, reports,
+            self.accepted,
         )
 
     @Once
@@ -313,7 +311,7 @@ class World:
             self.believed_reports, self.cluster, switchable=False,
             throwaway=self.options.throwaway_cluster,
         )
-        return tuple(option_verdicts(tuple(self.all_results.values()), self.pools, homes))
+        return tuple(option_verdicts(tuple(self.all_results.values()), homes))
 
     @property
     def foreign_verdicts(self) -> List[Tuple[str, ForeignVerdict]]:

@@ -47,9 +47,6 @@ class RealAnalysis:
     def start(self, record, done):
         done(analyse(record, Materiality()), "")
 
-    def pool(self, items, done):
-        done(None, "not here")
-
 
 @dataclass
 class Link:

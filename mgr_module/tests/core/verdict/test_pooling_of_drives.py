@@ -13,7 +13,7 @@ from wcache.core.model import (
     Transport,
     Verdict,
 )
-from wcache.core.verdict.pooling import Pool, pooled
+from wcache.core.verdict.pooling import pool_drives, pooled
 from wcache.core.verdict.repeated import Standing
 from wcache.core.verdict.result import PoolTerm
 
@@ -53,15 +53,17 @@ def test_a_drive_in_doubt_keeps_the_others_from_deciding_by_agreement(items):
 
 @pytest.mark.parametrize("verdict", [THROUGH, SAME])
 def test_a_drive_in_doubt_keeps_a_pool_from_deciding(verdict):
-    term = PoolTerm(0.0, 0.1, Transport.SAS, Role.BLOCK, "20", 1)
+    log_ratio = 0.0 if verdict is SAME else 1.0
+    term = PoolTerm(log_ratio, 0.01, Transport.SAS, Role.BLOCK, "20", 1)
     measured = [
         replace(drive, pool_term=term)
         for drive in drives(*[(verdict, 0.98, 1.02)] * 2, (FEW, 0.98, 1.02, CARRIED))
     ]
     cured = replace(measured[2], findings=())
-    pool = Pool(("r0", "r1", "r2"), verdict, "", 3, 1.0, 0.98, 1.02)
-    assert pooled(D1, [*measured[:2], cured], pool).verdict is verdict
-    assert pooled(D1, measured, pool).verdict is FEW
+    for last, together in ((cured, verdict), (measured[2], FEW)):
+        of = [*measured[:2], last]
+        found = pooled(D1, of, pool_drives(of))
+        assert (found.pooled, found.verdict) == (True, together)
 
 
 def test_a_drive_that_contradicts_itself_is_named():
@@ -108,3 +110,12 @@ def test_what_differs_between_two_drives_is_said_too():
     assert any("they differ in Ceph release (16, 20)" in note for note in found.notes)
     alike = [replace(drive, pool_term=term) for drive in (one, other)]
     assert pooled(D1, alike).notes == ()
+
+
+def test_drives_of_a_throwaway_cluster_are_pooled_with_their_like_only():
+    term = PoolTerm(0.4, 0.01, Transport.SAS, Role.BLOCK, "20", 1)
+    alike = [replace(one, pool_term=term) for one in drives(*[(THROUGH, 1.4, 1.6)] * 3)]
+    assert pool_drives(alike).verdict is THROUGH
+    mixed = [*alike[:2], replace(alike[2], throwaway=True)]
+    assert pool_drives(mixed) is None
+    assert any("throwaway (False, True)" in note for note in pooled(D1, mixed).notes)

@@ -1,5 +1,6 @@
 """One host's word is not enough for what is recommended to another."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -10,16 +11,15 @@ from test_recommendations import BACK, BATCH, FEW, SAME, THROUGH, TIMER, result
 from wcache.core.host_report import DriveKind
 from wcache.core.model import Role, Transport, Verdict
 from wcache.core.verdict.hosts_by_model import hosts_by_model
-from wcache.core.verdict.pooling import Pool
-from wcache.core.verdict.recommend import groups, recommend
+from wcache.core.verdict.recommend import recommend
 from wcache.core.verdict.result import PoolTerm
 
 KEY = DriveKind("hdd", str(make.MODEL), False)
 TWO = {KEY: frozenset({"h1", "h2"})}
 
 
-def advice(*results, at_home=TWO, pools=None):
-    (found,) = recommend(results, pools=pools, at_home=at_home)
+def advice(*results, at_home=TWO):
+    (found,) = recommend(results, at_home=at_home)
     return found
 
 
@@ -61,7 +61,7 @@ def test_a_model_on_one_host_needs_no_other():
     assert advice(on("gone"), at_home={KEY: frozenset({"h1"})}).mode is None, "no such drive now"
 
 
-TERM = PoolTerm(0.2, 0.1, Transport.SCSI, Role.BLOCK, "20", 1)
+TERM = PoolTerm(math.log(1.25), 0.01, Transport.SCSI, Role.BLOCK, "20", 1)
 
 
 @pytest.mark.parametrize(
@@ -73,10 +73,7 @@ def test_where_only_a_pool_decides_two_hosts_must_lie_on_its_side(ratios, verdic
         on(f"h{i}", verdict=FEW, ratio=ratio, ratio_low=0.9, ratio_high=2.0, pool_term=TERM)
         for i, ratio in enumerate(ratios)
     ]
-    (key,) = groups(each)
-    ids = tuple(sorted(item.record_id for item in each))
-    pool = Pool(ids, THROUGH, "", 3, 1.25, 1.15, 1.4)
-    found = advice(*each, pools={key: pool})
+    found = advice(*each)
     assert found.loads[0].pooled
     assert found.verdict is verdict
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from statistics import NormalDist
 
 # Two-sided 95%, for 1 to 30 degrees of freedom.
@@ -51,3 +52,30 @@ def t_quantile(probability: float, freedom: float) -> float:
              + 0.5 / (freedom + 4.0)) * y - 1.0
         ) * (freedom + 1.0) / (freedom + 2.0) + 1.0 / y
     return math.sqrt(freedom * y)
+
+
+@lru_cache(maxsize=1024)
+def t_exact(freedom: int, alpha: float) -> float:
+    """Student's t for a two-sided interval at level 1 - alpha.
+
+    For whole degrees of freedom its distribution is a finite sum in the angle whose tangent is
+    t / sqrt(freedom) (Abramowitz and Stegun, 26.7.3 and 26.7.4).
+    """
+    low, high = 0.0, math.pi / 2
+    for _ in range(60):
+        angle = (low + high) / 2
+        if _within(angle, freedom) < 1 - alpha:
+            low = angle
+        else:
+            high = angle
+    return math.sqrt(freedom) * math.tan(low)
+
+
+def _within(angle: float, freedom: int) -> float:
+    odd, square = freedom % 2 == 1, math.cos(angle) ** 2
+    term, total = math.cos(angle) if odd else 1.0, 0.0
+    for k in range(2 if odd else 1, freedom, 2):
+        total += term
+        term *= square * k / (k + 1)
+    total *= math.sin(angle)
+    return 2 / math.pi * (angle + total) if odd else total

@@ -27,8 +27,8 @@ from ..options.entries import BY_NAME, OptionTrial
 from ..options.option import Follow
 from ..text import command, typed
 from .hosts_by_model import HostsByModel, missing_word
-from .pooling import LoadVerdict, Pool, pooled
-from .recommend import PoolKey, groups, saying
+from .pooling import LoadVerdict, pool_drives, pooled
+from .recommend import groups, saying
 from .repeated import Standing
 from .result import Result
 
@@ -64,7 +64,7 @@ class OptionVerdict(OfDriveKind):
 
 
 def option_verdicts(
-    results: Sequence[Result], pools: Mapping[PoolKey, Pool], at_home: HostsByModel
+    results: Sequence[Result], at_home: HostsByModel
 ) -> List[OptionVerdict]:
     """One for each option, its two values, device class, drive model and load.
 
@@ -72,7 +72,7 @@ def option_verdicts(
     so is whose word is needed, by `at_home`.
     """
     found = [
-        _of_kind(key.option, key.load_point, drives, pools.get(key), at_home)
+        _of_kind(key.option, key.load_point, drives, at_home)
         for key, drives in groups(results).items() if key.option is not None
     ]
     return sorted(found, key=lambda item: (
@@ -81,15 +81,15 @@ def option_verdicts(
 
 
 def _of_kind(
-    trial: OptionTrial, load_point: LoadPoint, drives: Sequence[Standing], pool: Optional[Pool],
-    at_home: HostsByModel,
+    trial: OptionTrial, load_point: LoadPoint, drives: Sequence[Standing], at_home: HostsByModel
 ) -> OptionVerdict:
     first = drives[0]
+    pool = pool_drives(drives, trial.arms)
     said = pooled(load_point, drives, pool, trial.arms)
     undecided = [one.why for one in drives if not one.verdict.decided]
     why = [said.interval]
     if not said.verdict.decided:
-        by_pool = [pool.why] if said.pooled and pool is not None else []
+        by_pool = [pool.why] if pool is not None else []
         why = [*by_pool, *undecided[:1], *said.notes]
     found = OptionVerdict(
         trial, first.device_class, str(first.drive_model), load_point, first.simulated,

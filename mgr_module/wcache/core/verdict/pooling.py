@@ -1,22 +1,33 @@
 """What the measured drives of one drive model say together at one load point.
 
-From three drives on the child's pool speaks, with the drive as the unit.  Below that, or
-where there is no pool, agreement decides: what half of the drives decided, as long as the
-others are undecided and may be like them; contradiction is said.  Neither overrules a
-finding about a single drive: what a flush too fast or a transient showed was no cache mode.
+From three drives on they are pooled, with the drive as the unit.  Below that, or where they
+are not alike, agreement decides: what half of the drives decided, as long as the others are
+undecided and may be like them; contradiction is said.  Neither overrules a finding about a
+single drive: what a flush too fast or a transient showed was no cache mode.
+
+Each drive has its own true log ratio, spread with tau around the drive model's, and is
+measured with its own error.  The interval of a pool is Student's t of the drives' plain mean,
+with k - 1 degrees of freedom: at 95% and above it misses no more often than it says, however
+unlike the drives' errors are (Bakirov and Szekely, Journal of Mathematical Sciences 2006;
+Ibragimov and Mueller, Journal of Business & Economic Statistics 2010).  What the drives'
+own errors come to is a floor: drives that agree by chance never narrow it.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import Dict, Iterable, List, Optional, Sequence, Set, Tuple
+from typing import Dict, Iterable, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from ..experiment.run_state import FIRST_LOOK
+from ..figures.student_t import t_exact
+from ..loads import MATERIAL_RATIO
 from ..model import FindingCode, LoadPoint, Verdict
 from ..options.entries import CACHE_MODES, Arms
+from . import sequential
 from .repeated import Standing
 from .result import DOUBTS, Estimate, estimate
+from .sequential import DECIDE_ALPHA, SAME_ALPHA, Interval, ratio
 
 POOL_DRIVES_MIN = 3
 # A campaign samples 6 drives of a drive model; more than these would tell nothing more.
@@ -26,25 +37,118 @@ POOL_PAIRS_MIN = FIRST_LOOK
 NAMED_MAX = 3  # drives in one note
 
 
+class Member(NamedTuple):
+    """A drive of a pool: its mean log ratio, the variance of that, and its own verdict."""
+
+    name: str
+    mean: float
+    variance: float
+    verdict: Verdict
+
+
+def member(name: str, pairs: int, mean: float, pair_sd: float, verdict: Verdict) -> Member:
+    """A drive by what its pairs say."""
+    return Member(name, mean, max(pair_sd, sequential.SD_FLOOR) ** 2 / pairs, verdict)
+
+
 @dataclass(frozen=True)
 class Pool:
-    """The pooled estimate over `record_ids`, or in `refused` why there is none.
+    """Drives as one, in log ratios: `far` and `near` are the 99% and the 95% interval of the mean.
 
-    `low` and `high` are the 99% interval of the mean, `next_low` and `next_high` where one
-    more drive, measured as well as these, is expected with 95%.
+    `coming` is where one more drive, measured as well as these, is expected with 95%, and `tail`
+    the 99% interval of the 90th percentiles, where enough drives tell of theirs.
     """
 
-    record_ids: Tuple[str, ...]
-    verdict: Verdict = Verdict.INSUFFICIENT
-    why: str = ""
-    drives: int = 0
-    ratio: Optional[float] = None
-    low: Optional[float] = None
-    high: Optional[float] = None
-    next_low: Optional[float] = None
-    next_high: Optional[float] = None
+    verdict: Verdict
+    why: str
+    drives: int
+    far: Interval
+    near: Interval
+    coming: Interval
+    tau: float = 0.0
+    tail: Optional[Interval] = None
     odd_drives: Tuple[str, ...] = ()
-    refused: str = ""
+
+
+class _Together(NamedTuple):
+    """Drives as one: their mean, the sd of one drive as it was measured, tau^2, their count."""
+
+    mean: float
+    sd: float
+    tau2: float
+    drives: int
+
+    def mean_within(self, alpha: float) -> Interval:
+        """Where the mean of the drive model lies."""
+        return self._around(self.sd / math.sqrt(self.drives), alpha)
+
+    def next_within(self, alpha: float) -> Interval:
+        """Where one more drive would be found, measured as well as these."""
+        return self._around(self.sd * math.sqrt(1 + 1 / self.drives), alpha)
+
+    def _around(self, error: float, alpha: float) -> Interval:
+        half = t_exact(self.drives - 1, alpha) * error
+        return Interval(self.mean, self.mean - half, self.mean + half)
+
+
+def _together(drives: Sequence[Member]) -> _Together:
+    """The unweighted mean of drives, how far one drive lies from it, and tau^2 of that.
+
+    No weights: they would need tau, of which a few noisy drives show nothing, and then the
+    best measured drive would stand for all.  Nor is it chance how well one is measured:
+    those that clearly differ stop early.
+    """
+    count = len(drives)
+    mean = math.fsum(one.mean for one in drives) / count
+    seen = math.fsum((one.mean - mean) ** 2 for one in drives) / (count - 1)
+    within = math.fsum(one.variance for one in drives) / count
+    return _Together(mean, math.sqrt(max(seen, within)), max(0.0, seen - within), count)
+
+
+def pool_of(
+    drives: Iterable[Member], tails: Sequence[Member], tail_slack: float, arms: Arms,
+    material_ratio: float = MATERIAL_RATIO,
+) -> Pool:
+    """What POOL_DRIVES_MIN drives or more say as one; those that stand apart are named."""
+    drives = sorted(drives)
+    found = _together(drives)
+    far, near = found.mean_within(DECIDE_ALPHA), found.mean_within(SAME_ALPHA)
+    tail = None
+    if len(tails) >= POOL_DRIVES_MIN:
+        tail = _together(tails).mean_within(DECIDE_ALPHA)
+    odd = sequential.odd_ones([one.mean for one in drives], [one.variance for one in drives])
+    verdict, why = _decide(drives, far, near, tail, tail_slack, arms, material_ratio)
+    return Pool(
+        verdict, why, len(drives), far, near, found.next_within(SAME_ALPHA),
+        math.sqrt(found.tau2), tail, tuple(drives[i].name for i in odd),
+    )
+
+
+def _decide(
+    drives: Sequence[Member], far: Interval, near: Interval, tail: Optional[Interval],
+    tail_slack: float, arms: Arms, material_ratio: float,
+) -> Tuple[Verdict, str]:
+    through, back = (
+        [one.name for one in drives if one.verdict is verdict]
+        for verdict in (Verdict.WRITE_THROUGH, Verdict.WRITE_BACK)
+    )
+    if through and back:
+        return Verdict.CONFLICTING, (
+            f"{len(through)} drives are proven better in {arms.b} and {len(back)} in "
+            f"{arms.a} (such as {through[0]} and {back[0]}); look at those drives"
+        )
+    margin = math.log(material_ratio)
+    verdict, basis = sequential.verdict(far, near, margin), f"over {len(drives)} drives"
+    worse = sequential.differs(tail, margin + tail_slack) if tail else 0
+    contradiction = worse and sequential.contradicted_by_tail(
+        verdict, Verdict.WRITE_THROUGH if worse > 0 else Verdict.WRITE_BACK,
+        "mean" if tail_slack else "median", arms,
+    )
+    if contradiction:
+        return Verdict.CONFLICTING, (
+            f"{contradiction}, {basis}; measure the load that matters for longer"
+        )
+    return verdict, sequential.verdict_text(verdict, far, near, material_ratio, basis, arms)
 
 
 @dataclass(frozen=True)
@@ -82,27 +186,36 @@ def pooled(
     load_point: LoadPoint, drives: Sequence[Standing], pool: Optional[Pool] = None,
     arms: Arms = CACHE_MODES,
 ) -> LoadVerdict:
-    """The drives as one: by `pool` where it is one of just these, else by agreement."""
-    ids = tuple(sorted(drive.weighed_id for drive in poolable(drives)))
-    if pool is not None and pool.record_ids == ids and not pool.refused:
+    """The drives as one: by their pool where there is one, else by agreement."""
+    if pool is not None:
         return _unless_flagged(_by_pool(load_point, drives, pool), drives)
-    reason = unlike(drives)
-    if not reason and len(drives) >= POOL_DRIVES_MIN:
-        few = len(ids) < POOL_DRIVES_MIN
-        reason = pool.refused if pool is not None else ""
-        reason = reason or ("too few pairs on some" if few else "its result is not computed yet")
+    few = "too few pairs on some" if len(drives) >= POOL_DRIVES_MIN else ""
+    reason = unlike(drives) or few
     notes: Tuple[str, ...] = ()
     if reason:
         notes = (f"{load_point.short}: judged by consensus of the drives, not pooled: {reason}",)
     return _unless_flagged(_by_agreement(load_point, drives, notes, arms), drives)
 
 
-def poolable(drives: Sequence[Standing]) -> List[Standing]:
-    """The drives that a pool takes, at most POOL_DRIVES_MAX; none where they are not alike."""
+def pool_drives(drives: Sequence[Standing], arms: Arms = CACHE_MODES) -> Optional[Pool]:
+    """The pool of at most POOL_DRIVES_MAX of them; None where they are not alike, or too few."""
     if unlike(drives):
-        return []
-    kept = [d for d in drives if d.pool_term is not None and d.pairs >= POOL_PAIRS_MIN]
-    return sorted(kept, key=lambda drive: drive.weighed_id)[:POOL_DRIVES_MAX]
+        return None
+    taken: List[Member] = []
+    tails: List[Member] = []
+    for drive in sorted(drives, key=lambda drive: drive.weighed_id):
+        term, of = drive.pool_term, (drive.drive_name, drive.pairs)
+        if term is None or drive.pairs < POOL_PAIRS_MIN or len(taken) == POOL_DRIVES_MAX:
+            continue
+        taken.append(member(*of, term.log_ratio, term.pair_sd, drive.verdict))
+        if term.tail_log_ratio is not None and term.tail_pair_sd is not None:
+            tails.append(member(*of, term.tail_log_ratio, term.tail_pair_sd, drive.verdict))
+    if len(taken) < POOL_DRIVES_MIN:
+        return None
+    traffic = drives[0].load_point is LoadPoint.OSD_TRAFFIC and drives[0].real
+    found = pool_of(taken, tails, sequential.SLACK if traffic else 0.0, arms)
+    verdict, why = overruled(found.verdict, [(one.name, one.verdict, ()) for one in taken])
+    return replace(found, verdict=verdict, why=why or found.why)
 
 
 def unlike(drives: Sequence[Standing]) -> str:
@@ -115,6 +228,7 @@ def unlike(drives: Sequence[Standing]) -> str:
         "rotational": [str(term.rotational) for term in terms],
         "roles on other drives than block": [term.apart or "nothing" for term in terms],
         "slow operations meanwhile": ["yes" if term.slow_ops else "no" for term in terms],
+        "throwaway": [str(drive.throwaway) for drive in drives if drive.pool_term is not None],
     }
     parts = [
         f"{name} ({', '.join(sorted(set(found)))})"
@@ -129,9 +243,9 @@ def _by_pool(load_point: LoadPoint, drives: Sequence[Standing], pool: Pool) -> L
         odd = ", ".join(pool.odd_drives)
         notes = (f"{load_point.short}: outlier drives, kept in the pool: {odd}",)
     return LoadVerdict(
-        load_point, pool.verdict, len(drives), pool.ratio, pool.low, pool.high,
-        f"99% of the mean of {pool.drives} drives", True, pool.next_low, pool.next_high,
-        pool.odd_drives, notes,
+        load_point, pool.verdict, len(drives), ratio(pool.far.mean), ratio(pool.far.low),
+        ratio(pool.far.high), f"99% of the mean of {pool.drives} drives", True,
+        ratio(pool.coming.low), ratio(pool.coming.high), pool.odd_drives, notes,
     )
 
 

@@ -34,7 +34,7 @@ from ..text import command, many
 from .across_loads import over_loads
 from .hosts_by_model import HostsByModel, missing_word
 from .load_profile import LoadProfile, evened
-from .pooling import LoadVerdict, Pool, pooled
+from .pooling import LoadVerdict, pool_drives, pooled
 from .repeated import Standing, standing
 from .result import Estimate, Result, has_finding, power_cuts_by_model, withheld_for
 
@@ -99,7 +99,6 @@ def groups(results: Sequence[Result]) -> Dict[PoolKey, List[Standing]]:
 def recommend(
     results: Sequence[Result],
     profiles: Optional[Profiles] = None,
-    pools: Optional[Mapping[PoolKey, Pool]] = None,
     at_home: Optional[HostsByModel] = None,
     by_osd: Optional[OsdProfiles] = None,
     reports: Iterable[HostReport] = (),
@@ -108,7 +107,7 @@ def recommend(
     """One recommendation per (device class, drive model), in a stable order.
 
     Where the load profile is known, bench loads are weighted by it, and `by_osd` names the OSDs
-    whose own load would give another verdict.  Drives are pooled where `pools` has them.
+    whose own load would give another verdict.
     `reports` tell of power cuts that somebody has witnessed, and `accepted` whose evidence
     an admin accepts.  Where few of many drive models would change, they are held to a stricter
     level (`alpha_of`).  What two hosts or more have needs the word of two.
@@ -128,7 +127,7 @@ def recommend(
     homes: HostsByModel = at_home or {}
 
     def at_level(kind: DriveKind, alpha: float) -> Recommendation:
-        found = _recommend(by_kind[kind], known.get(kind[:2]), pools or {}, alpha)
+        found = _recommend(by_kind[kind], known.get(kind[:2]), alpha)
         found = _unless_one_host(found, by_kind[kind], homes)
         model = kind.in_any_class
         hosts = {
@@ -227,19 +226,17 @@ def _not_significant(selected: int, among: int) -> str:
 
 
 def _recommend(
-    results: List[Standing], profile: Optional[LoadProfile], pools: Mapping[PoolKey, Pool],
-    alpha: float,
+    results: List[Standing], profile: Optional[LoadProfile], alpha: float
 ) -> Recommendation:
     by_load: Dict[LoadPoint, List[Standing]] = defaultdict(list)
     for result in results:
         by_load[result.load_point].append(result)
     first = results[0]
-    kind = first.kind
     loads = []
     for point in LoadPoint:
         measured = by_load.get(point, [])
         if measured:
-            load = pooled(point, measured, pools.get(PoolKey(kind, point)))
+            load = pooled(point, measured, pool_drives(measured))
             loads.append(widened(load, measured, alpha))
     verdict, why = over_loads(loads, profile)
     warnings = [

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Dict, Optional, Sequence, Tuple
 
 from ..experiment.run_state import FIRST_LOOK
+from ..figures.latency_table import quantile
 from ..model import Verdict
 from ..options.entries import CACHE_MODES, Arms
 
@@ -22,6 +23,9 @@ SAME_ALPHA = 0.05  # "no material difference" on the 95% interval
 # A spread between periods below this is finer than a host's clocks and caches can
 # promise; it keeps equal readings (a coarse clock) from passing as certainty.
 SD_FLOOR = 0.002
+# Half a bucket of an OSD's histogram, as a log ratio: what tails must clear beyond the margin.
+SLACK = math.log(2.0) / 2
+ODD_Z = 3.5
 
 # c_n for n = 4..80, printed by `python3 -m bench_decision.boundaries` in qa/.
 C_N: Dict[float, Tuple[float, ...]] = {
@@ -166,6 +170,44 @@ def verdict_text(
     )
 
 
+def contradicted_by_tail(
+    middle: Verdict, tail: Verdict, name: str = "median", arms: Arms = CACHE_MODES
+) -> str:
+    """Why the tail contradicts the verdict on the median (or what `name` says), or ''."""
+    if middle is Verdict.INSUFFICIENT or tail.mode is None or tail is middle:
+        return ""
+    of_middle = "does not differ" if middle.mode is None else f"is better in {arms.said(middle)}"
+    return f"the {name} {of_middle}, but the 90th percentile is proven better in {arms.said(tail)}"
+
+
 def span(found: Interval) -> str:
     """An interval of log ratios as ratios."""
     return f"{math.exp(max(found.low, -99)):.4g} to {math.exp(min(found.high, 99)):.4g}"
+
+
+def rounded(value: float) -> Optional[float]:
+    """Seven significant digits, None where not finite: the same bytes on any machine."""
+    return float(f"{value:.7g}") if math.isfinite(value) else None
+
+
+def ratio(log_value: float) -> Optional[float]:
+    """exp() of a log ratio, rounded; None where it is infinite."""
+    return rounded(math.exp(log_value)) if abs(log_value) < 700 else None
+
+
+def odd_ones(values: Sequence[float], variances: Sequence[float] = ()) -> Tuple[int, ...]:
+    """Indexes of values far from the rest, on either side; at least 5 values are needed.
+
+    Robust z = (x - median) / (1.4826 MAD) (Iglewicz and Hoaglin, 1993).  Where the variance of
+    each is known it adds to that scale, so that equal ones measured well don't make each other
+    odd.
+    """
+    if len(values) < 5:
+        return ()
+    centre = quantile(sorted(values), 0.5)
+    scale = 1.4826 * quantile(sorted(abs(value - centre) for value in values), 0.5)
+    scales = [math.hypot(scale, math.sqrt(own)) for own in variances or [0.0] * len(values)]
+    return tuple(
+        i for i, (value, own) in enumerate(zip(values, scales))
+        if own > 0.0 and abs(value - centre) > ODD_Z * own
+    )

@@ -22,12 +22,13 @@ import subprocess
 import threading
 import time
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Callable, Dict, Iterator, List, Optional, Tuple
 
 from ...core import versions
 from ...core.codec import one_line, parse_json
 from ...core.errors import MalformedError
 from ...core.record import Record
+from .analyses import Done
 
 # as many as the kernel follows (include/linux/namei.h, MAXSYMLINKS)
 LINKS_MAX = 40
@@ -93,10 +94,6 @@ ANSWER_BYTES_MAX = 4_000_000
 # A child that has had nothing to do for this long is let go; it holds 60 MB.
 IDLE_S = 60.0
 
-Done = Callable[[Optional[Dict[str, object]], str], None]
-# Makes a request in the worker's thread, where it may take time.
-Request = Callable[[], Dict[str, object]]
-
 
 def _import_path() -> str:
     """The folders that the child imports the module and `core` from, as PYTHONPATH has them."""
@@ -117,7 +114,7 @@ class AnalysisChild:
     def __init__(self, *, python: Callable[[], str], seconds_max: Callable[[], float]) -> None:
         self._python = python
         self._seconds_max = seconds_max
-        self._jobs: queue.Queue[Optional[Tuple[Request, Done]]] = queue.Queue(maxsize=1000)
+        self._jobs: queue.Queue[Optional[Tuple[Record, Done]]] = queue.Queue(maxsize=1000)
         self._child: Optional[subprocess.Popen[bytes]] = None
         self._started = ""
         self._serial = 0
@@ -133,16 +130,8 @@ class AnalysisChild:
 
     def start(self, record: Record, done: Done) -> None:
         """Queue a record; `done(result, error)` is called once from the worker's thread."""
-        self._queue(lambda: {"op": "experiment", "record": versions.to_plain(record)}, done)
-
-    def pool(self, items: Sequence[Mapping[str, Any]], done: Done) -> None:
-        """Queue results of like drives to be pooled; `done` as above."""
-        taken = list(items)
-        self._queue(lambda: {"op": "pool", "records": taken}, done)
-
-    def _queue(self, request: Request, done: Done) -> None:
         try:
-            self._jobs.put_nowait((request, done))
+            self._jobs.put_nowait((record, done))
         except queue.Full:
             done(None, "too many analyses are waiting")
 
@@ -166,20 +155,20 @@ class AnalysisChild:
                 continue
             if job is None:
                 return
-            request, done = job
-            result, error = self._ask(request)
+            record, done = job
+            result, error = self._ask(record)
             with contextlib.suppress(Exception):
                 # whatever its taker does, the next record needs this thread
                 done(result, error)
 
-    def _ask(self, request: Request) -> Tuple[Optional[Dict[str, object]], str]:
-        """One request; a child that dies on it is started again once."""
+    def _ask(self, record: Record) -> Tuple[Optional[Dict[str, object]], str]:
+        """One record; a child that dies on it is started again once."""
         error = ""
         for _ in range(2):
             if self._closed:
                 break
             try:
-                return self._exchange(request()), ""
+                return self._exchange(record), ""
             except _ChildRefusedError as refusal:
                 return None, str(refusal)
             except _BadRecordError as refusal:
@@ -191,14 +180,14 @@ class AnalysisChild:
                 error = str(failure) or type(failure).__name__
         return None, one_line(f"the analysis child failed: {error or 'the mgr stops'}", 300)
 
-    def _exchange(self, request: Mapping[str, object]) -> Dict[str, object]:
+    def _exchange(self, record: Record) -> Dict[str, object]:
         child = self._child
         if child is None or child.poll() is not None or self._started != self._python():
             self._stop()
             child = self._child = self._spawn()
         self._serial += 1
-        numbered = {"id": self._serial, **request}
-        line = json.dumps(numbered, separators=(",", ":"), allow_nan=False) + "\n"
+        request = {"id": self._serial, "record": versions.to_plain(record)}
+        line = json.dumps(request, separators=(",", ":"), allow_nan=False) + "\n"
         deadline = time.monotonic() + self._seconds_max()
         self._write(child, line.encode(), deadline)
         answer = self._read_line(child, deadline)
