@@ -7,6 +7,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
+from wcache.analysis.experiment import analysed
 from wcache.commands import commands
 from wcache.commands.service import Service
 from wcache.commands.views import Views
@@ -19,6 +20,7 @@ from wcache.core.model import CacheMode, DriveReport, LoadPoint
 from wcache.core.ports import Store
 from wcache.core.record import CounterDelta, Record
 from wcache.core.verdict.recommend import OsdProfiles
+from wcache.core.verdict.result import Analysed
 from wcache.engine.engine import Engine
 from wcache.engine.executor import Ports
 from wcache.engine.storing.archive import Archive
@@ -121,15 +123,13 @@ class FakeAnalysis:
         self.findings: List[Dict[str, str]] = []
         self.commit_us: Optional[float] = None  # of a commit in write through
 
-    def start(
-        self, record: Record, done: Callable[[Optional[Dict[str, object]], str], None]
-    ) -> None:
+    def start(self, record: Record, done: Callable[[Optional[Analysed], str], None]) -> None:
         """Answer at once, from the caller's thread."""
         self.asked += 1
         if self.error:
             done(None, self.error)
         else:
-            done(self._answer(record), "")
+            done(analysed(record, self._answer(record)), "")
 
     def _answer(self, record: Record) -> Dict[str, object]:
         if len(record.pairs) < 4:

@@ -43,7 +43,7 @@ record = Record(RECORD_FORMAT, RECORD_VERSION, "r", "c", setup, (), 0.0, 1.0, "s
 child.start(record, lambda result, error: answers.put((result, error)))
 result, error = answers.get(timeout=60)
 child.close()
-print(error or result["verdict"])
+print(error or result.result.verdict.value)
 """
 
 

@@ -43,7 +43,7 @@ def test_the_process_decides_over_its_pipes_and_exits_when_they_close():
     assert [(reply["id"], reply["ok"]) for reply in replies] == [
         (7, True), (3, True), (None, False),
     ]
-    assert replies[0]["result"]["verdict"] == "write through"
+    assert replies[0]["result"]["result"]["verdict"] == "write through"
     assert run.stderr == ""
 
 

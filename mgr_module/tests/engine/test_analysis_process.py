@@ -8,17 +8,13 @@ import time
 
 import pytest
 from mgr_fakes import builders as make
+from wcache.core import codec
 from wcache.core.experiment.design import Slot
 from wcache.core.experiment.run_state import compose
 from wcache.core.model import CacheMode
+from wcache.core.verdict.result import Analysed, not_analysed
 from wcache.engine.evidence.analysis_child import AnalysisChild
 
-ANSWER = (
-    "import json, sys\n"
-    "for line in sys.stdin:\n"
-    "    n = json.loads(line)['id']\n"
-    "    print(json.dumps({'id': n, 'ok': True, 'result': {'stop': True}}), flush=True)\n"
-)
 BAD = {
     "dies": ("import sys\nsys.exit(3)\n", "ended with code 3"),
     "is killed": ("import os\nos.kill(os.getpid(), 9)\n", "killed by signal 9"),
@@ -65,6 +61,16 @@ def record(samples=2000):
     )
 
 
+FOUND = Analysed(not_analysed(record(10), "x"), True)
+ANSWER = (
+    "import json, sys\n"
+    "for line in sys.stdin:\n"
+    "    n = json.loads(line)['id']\n"
+    "    print(json.dumps({'id': n, 'ok': True, 'result': "
+    f"json.loads({codec.dumps(FOUND)!r})}}), flush=True)\n"
+)
+
+
 @pytest.fixture
 def child():
     made = []
@@ -104,17 +110,18 @@ def test_a_child_that_fails_gives_one_line_and_is_started_anew(child, tmp_path, 
     python[0], seconds[0] = script(tmp_path / "good", ANSWER), 20.0
     if it.pid is not None:
         os.kill(it.pid, 9)
-    assert ask(it)[1] == ({"stop": True}, "")
+    assert ask(it)[1] == (FOUND, "")
 
 
 def test_a_record_that_cannot_be_analysed_is_answered_once_for_all(child, tmp_path):
     refuses = ANSWER.replace(
-        "'ok': True, 'result': {'stop': True}",
-        "'ok': False, 'of_record': True, 'error': 'pair 3 is a lie'",
+        "'ok': True", "'ok': False, 'of_record': True, 'error': 'pair 3 is a lie'"
     )
     it = child([script(tmp_path / "refuses", refuses)])
-    result, error = ask(it)[1]
-    assert result == {"why": "its record cannot be analysed: pair 3 is a lie", "stop": True}
+    found, error = ask(it)[1]
+    why = found.result.why
+    assert (why, found.stop) == ("its record cannot be analysed: pair 3 is a lie", True)
+    assert found.result.analysed
     assert error == ""  # of nothing that holds for other records
 
 
@@ -133,7 +140,7 @@ def test_the_child_gets_nothing_of_the_mgrs_environment_but_the_way_to_our_code(
     monkeypatch.setenv("LD_PRELOAD", "")
     told = "import os, sys\n" f"open({str(tmp_path / 'told')!r}, 'w').write(str([\n" \
         "    sorted(set(os.environ) - {'LC_CTYPE'}), sorted(os.listdir('/proc/self/fd'))]))\n"
-    assert ask(child([script(tmp_path / "good", told + ANSWER)]))[1] == ({"stop": True}, "")
+    assert ask(child([script(tmp_path / "good", told + ANSWER)]))[1] == (FOUND, "")
     names, files = ast.literal_eval((tmp_path / "told").read_text())
     assert names == ["LC_ALL", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "PATH", "PYTHONPATH"]
     # its three pipes, the script, the file it writes and the folder it lists
@@ -147,7 +154,7 @@ def test_a_taker_that_breaks_does_not_end_the_worker(child, tmp_path):
         raise RuntimeError("the store failed")
 
     it.start(record(10), broken)
-    assert ask(it)[1] == ({"stop": True}, "")
+    assert ask(it)[1] == (FOUND, "")
 
 
 def test_a_child_is_kept_for_the_next_record(child, tmp_path):

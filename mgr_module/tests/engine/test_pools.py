@@ -9,12 +9,11 @@ from bench_decision import synthetic
 from mgr_fakes.module import cluster
 from scipy import stats
 from wcache.analysis.decision import Materiality
-from wcache.analysis.experiment import analyse
+from wcache.analysis.experiment import analyse, analysed
 from wcache.core.model import DriveModel, LoadPoint, Role, Verdict
 from wcache.core.options.entries import OptionTrial
 from wcache.core.verdict.pooling import POOL_DRIVES_MAX, LoadVerdict
 from wcache.core.verdict.recommend import alpha_of, recommend, widened
-from wcache.engine.evidence.results import of_record
 from wcache.engine.world import World
 
 OPTIONS = Materiality()
@@ -30,7 +29,7 @@ def measured(drive, ratio, *, seed=1, pairs=8, period_sd=0.02, **setup):
         **setup,
     )
     record = replace(synthetic.record(draw, pairs, setup=changed), record_id=f"r-{drive}")
-    return record, of_record(record, analyse(record, OPTIONS))
+    return record, analysed(record, analyse(record, OPTIONS)).result
 
 
 def results(ratios, **more):

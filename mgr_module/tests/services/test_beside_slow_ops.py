@@ -8,13 +8,12 @@ import pytest
 from bench_decision import synthetic
 from module_world import WB, a_mgr, all_modes, fine, ok, refused, said, settled, start
 from wcache.analysis.decision import Materiality
-from wcache.analysis.experiment import analyse
+from wcache.analysis.experiment import analyse, analysed
 from wcache.analysis.pooling import pool
 from wcache.core.cluster import SlowOsd
 from wcache.core.record import Precondition
 from wcache.core.verdict.pooling import unlike
 from wcache.core.verdict.repeated import standing
-from wcache.engine.evidence.results import of_record
 from wcache.engine.storing.archive import RECORD
 
 SLOW, CLEAN = Precondition.NO_SLOW_OPS, Precondition.PGS_CLEAN
@@ -179,7 +178,7 @@ def results(*slow):
             missed_preconditions=(SLOW,) if missed else (),
         )
         answer = analyse(record, Materiality())
-        found.append((answer, of_record(record, answer)))
+        found.append((answer, analysed(record, answer).result))
     return found
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
 from wcache.analysis.decision import Materiality
-from wcache.analysis.experiment import analyse
+from wcache.analysis.experiment import analyse, analysed
 from wcache.core.model import CacheMode
 from wcache.core.protocol import ReportOutcome
 
@@ -20,7 +20,7 @@ class RealAnalysis:
     error = ""
 
     def start(self, record, done):
-        done(analyse(record, Materiality()), "")
+        done(analysed(record, analyse(record, Materiality())), "")
 
 
 def a_mgr(**options):

@@ -45,8 +45,8 @@ def answer(line: bytes) -> Dict[str, Any]:
 
         of_record = True
         record = versions.take(Record, request.get("record"), "record")
-        result = experiment.analyse(record, Materiality())
-        return {"id": request_id, "ok": True, "result": result}
+        found = experiment.analysed(record, experiment.analyse(record, Materiality()))
+        return {"id": request_id, "ok": True, "result": codec.to_plain(found)}
     except WcacheError as error:
         message = error.line()
     except ImportError as error:

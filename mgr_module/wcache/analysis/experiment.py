@@ -6,14 +6,16 @@ Only the record is read, so the verdict is the same wherever and whenever it is 
 from __future__ import annotations
 
 import math
-from typing import Any, Dict, List, Optional
+from dataclasses import fields, replace
+from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from ..core import codec
+from ..core.codec import one_line
 from ..core.errors import MalformedError
 from ..core.experiment.design import design_of
-from ..core.experiment.factorial import both_sides, other_drive
+from ..core.experiment.factorial import PROVEN, both_sides, other_drive
 from ..core.experiment.run_state import FIRST_LOOK
-from ..core.model import FindingCode, Verdict
+from ..core.model import CacheMode, Finding, FindingCode, Severity, Verdict
 from ..core.record import (
     RECORD_FORMAT,
     RECORD_VERSION,
@@ -23,6 +25,7 @@ from ..core.record import (
     Record,
 )
 from ..core.verdict import sequential
+from ..core.verdict.result import Analysed, ModeSummary, PoolTerm, Trusted, not_analysed
 from ..core.verdict.sequential import DECIDE_ALPHA, SAME_ALPHA, ratio, rounded, verdict_of
 from ..core.versions import reads
 from . import factorial, summary
@@ -56,6 +59,69 @@ _BESIDE = {
         "measured beside slow operations (SLOW_OPS); pooled with its like only",
     Precondition.NOT_BUSY: "an OSD on the drive moved data meanwhile",
 }
+
+
+def analysed(record: Record, answer: Mapping[str, Any]) -> Analysed:
+    """What the module keeps of an answer of `analyse`, and what a run goes on by."""
+    modes, trusted = answer.get("per_mode", {}), answer.get("if_plp_trusted")
+    back, through = (
+        ModeSummary(**{item.name: found.get(item.name) for item in fields(ModeSummary)})
+        for found in (modes.get(mode.value, {"n": 0}) for mode in CacheMode)
+    )
+    tail = answer.get("tail_verdict")
+    result = replace(
+        not_analysed(record, _why(answer)), analysed=True, verdict=Verdict(answer["verdict"]),
+        ratio=answer.get("ratio"), ratio_low=answer.get("ratio_low"),
+        ratio_high=answer.get("ratio_high"), write_back=back, write_through=through,
+        warnings=tuple(one_line(text, 300) for text in answer.get("warnings", ())[:64]),
+        findings=_findings(answer, record), pool_term=_pool_term(answer, record),
+        pin_price_us=answer.get("pin_price_us"),
+        write_through_commit_us=answer.get("write_through_commit_us"),
+        if_trusted=trusted and Trusted(Verdict(trusted["verdict"]), one_line(trusted["why"])),
+        tail=Verdict(tail) if tail else None,
+    )
+    return Analysed(result, answer["stop"], answer.get("seems_same", False))
+
+
+def _why(answer: Mapping[str, Any]) -> str:
+    """The reason, and where it is undecided about how many more pairs would do."""
+    more = answer.get("pairs_needed_more")
+    return answer["why"] + (f"; about {more} more pairs like these would decide it" if more else "")
+
+
+def _pool_term(answer: Mapping[str, Any], record: Record) -> Optional[PoolTerm]:
+    """What pooling takes of it; None where the figures are not there."""
+    mean, sd, crossed = (answer.get(name) for name in ("log_ratio", "pair_sd", "interaction"))
+    if mean is None or sd is None or (crossed and crossed["standing"] == PROVEN):
+        return None  # or it stands for one mode of the other drive only
+    setup = record.setup
+    return PoolTerm(
+        mean, sd, setup.transport, setup.role, setup.ceph_version.split(".")[0],
+        design_of(setup).pairs_per_unit, setup.rotational, answer.get("tail_log_ratio"),
+        answer.get("tail_pair_sd"), ", ".join(role.value for role in setup.apart),
+        Precondition.NO_SLOW_OPS in record.missed_preconditions,
+    )
+
+
+def _findings(answer: Mapping[str, Any], record: Record) -> Tuple[Finding, ...]:
+    """What the analysis found wrong with the drive, for `status`."""
+    setup = record.setup
+    return tuple(
+        Finding(
+            code, _severity(code, setup.throwaway), f"{setup.hostname} {setup.drive_id}",
+            one_line(detail, 300),
+        ) for code, detail in (
+            (FindingCode(item["code"]), item["detail"]) for item in answer.get("findings", ())
+        )
+    )
+
+
+def _severity(code: FindingCode, throwaway: bool) -> Severity:
+    if code is FindingCode.FLUSH_MISSING:
+        return Severity.ERROR
+    # a longer period cures the others; a loop device has no medium to be slow
+    grave = code is FindingCode.FLUSH_TOO_FAST and not throwaway
+    return Severity.WARNING if grave else Severity.INFO
 
 
 def _analysed(record: Record, options: Materiality) -> Dict[str, Any]:

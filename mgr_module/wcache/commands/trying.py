@@ -40,8 +40,8 @@ from ..core.text import (
     time_left,
     when,
 )
+from ..core.verdict.result import BEING_ANALYSED
 from ..engine.engine import Engine
-from ..engine.evidence.results import BEING_ANALYSED
 from ..engine.world import World
 from ..services.campaigns import CampaignService, Ready
 from ..services.guards import require_reports

@@ -10,7 +10,7 @@ from fake_mgr import FSID
 from mgr_fakes.module import FakeMgr
 from sim_drives import Crash, MemoryJournal, RestoreHere, WorkHere, crash_after
 from wcache.analysis.decision import Materiality
-from wcache.analysis.experiment import analyse
+from wcache.analysis.experiment import analyse, analysed
 from wcache.core.errors import NotReadyError
 from wcache_probe.agent import ProbeLoop
 from wcache_probe.mgr_link import Identity, decode_reply
@@ -45,7 +45,7 @@ class RealAnalysis:
     error = ""
 
     def start(self, record, done):
-        done(analyse(record, Materiality()), "")
+        done(analysed(record, analyse(record, Materiality())), "")
 
 
 @dataclass

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from bench_decision import synthetic
 from wcache.analysis.decision import Materiality
-from wcache.analysis.experiment import analyse
+from wcache.analysis.experiment import analyse, analysed
 from wcache.ceph.health import health_checks
 from wcache.commands.findings import results
 from wcache.core.drive.proofs import AcceptedProof, digest
@@ -25,7 +25,6 @@ from wcache.core.model import (
     Verdict,
 )
 from wcache.core.verdict.recommend import recommend
-from wcache.engine.evidence.results import of_record
 from wcache.engine.world import World
 
 BATCH, DEPTH1, TRAFFIC = (
@@ -47,7 +46,7 @@ def measured(load, *, counted=False, ratio=0.1, level_us=None, also=lambda recor
     if counted:
         record = with_counters(record)
     record = replace(also(record), record_id=f"r-{load.value}")
-    return of_record(record, analyse(record, Materiality()))
+    return analysed(record, analyse(record, Materiality())).result
 
 
 def at_level(record, level_us):

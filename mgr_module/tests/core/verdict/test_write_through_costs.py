@@ -13,7 +13,7 @@ from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
 from module_world import WB, WT, ok, report_anew, said
 from wcache.analysis.decision import Materiality
-from wcache.analysis.experiment import analyse
+from wcache.analysis.experiment import analyse, analysed
 from wcache.analysis.flushes import commit_us
 from wcache.core.hardware import FlushCounters, Wear
 from wcache.core.model import (
@@ -28,7 +28,6 @@ from wcache.core.model import (
 from wcache.core.record import CounterDelta
 from wcache.core.verdict.explaining import noop_flushes, of_write_through
 from wcache.core.verdict.result import Result
-from wcache.engine.evidence.results import of_record
 from wcache_sim.drive_schema import load_drive_file
 
 MODELS = Path(__file__).resolve().parents[4] / "qa" / "drive_models"
@@ -152,7 +151,7 @@ def test_of_a_drive_model_with_a_dear_clean_flush_neither_mode_is_better_and_it_
     (spec,) = drives.drives
     outcome, record = experiment(drives, spec, LoadPoint.OSD_BENCH_DEPTH1, 3)
     assert outcome.verdict is Verdict.NO_DIFFERENCE
-    (line,) = noop_flushes([of_record(record, analyse(record, Materiality()))])
+    (line,) = noop_flushes([analysed(record, analyse(record, Materiality())).result])
     flush_ms, commit_ms = map(float, re.findall(r"([\d.]+) of ([\d.]+) ms of a commit", line)[0])
     assert flush_ms == pytest.approx(25, rel=0.1)
     assert flush_ms > 0.9 * commit_ms

@@ -31,7 +31,9 @@ from typing import (
     Tuple,
 )
 
+from ..codec import one_line
 from ..drive.proofs import HOSTS_MIN, AcceptedProof, is_accepted
+from ..experiment.factorial import measured_in
 from ..host_report import DriveKind, HostReport, OfDriveKind, PowerCut, lost_words
 from ..loads import MATERIAL_RATIO
 from ..model import (
@@ -46,6 +48,7 @@ from ..model import (
     Verdict,
 )
 from ..options.entries import OptionTrial
+from ..record import Record
 from ..text import latency, relative
 
 DOUBTS = (FindingCode.FLUSH_MISSING, FindingCode.FLUSH_TOO_FAST, FindingCode.CARRYOVER)
@@ -222,6 +225,34 @@ class Result(OfDriveKind):
     def doubts(self) -> Tuple[FindingCode, ...]:
         """What its drive is flagged for: then its interval proves nothing."""
         return tuple(finding.code for finding in self.findings if finding.code in DOUBTS)
+
+
+BEING_ANALYSED = "being analysed"
+
+
+def not_analysed(record: Record, why: str) -> Result:
+    """The Result of a record that nobody could analyse yet."""
+    setup = record.setup
+    return Result(
+        record.record_id, record.campaign_id, setup.hostname, setup.osd_id, setup.device_class,
+        setup.domain_id, setup.drive_id, setup.drive_model, setup.load_point,
+        Verdict.INSUFFICIENT, len(record.pairs), record.seconds, record.bytes_written,
+        record.ended, why=one_line(why), simulated=setup.simulated, throwaway=setup.throwaway,
+        forced=record.forced, ended_at_s=record.ended_at_s, analysed=False,
+        measured_in=measured_in(record.record_id), option=setup.option,
+    )
+
+
+@dataclass(frozen=True)
+class Analysed:
+    """What the analysis says of a record, and whether its experiment is to go on.
+
+    `seems_same`: the levels lie so near that it would go on to show that nothing differs.
+    """
+
+    result: Result
+    stop: bool = False
+    seems_same: bool = False
 
 
 def turned_off(result: Mapping[str, Any]) -> str:

@@ -11,22 +11,28 @@ from ...core.codec import one_line
 from ...core.drive.proofs import AcceptedProof, AcceptedProofs
 from ...core.record import Record
 from ...core.verdict.foreign import Evidence
-from ...core.verdict.result import Result, TrustedModel, TrustedModels
+from ...core.verdict.result import (
+    BEING_ANALYSED,
+    Analysed,
+    Result,
+    TrustedModel,
+    TrustedModels,
+    not_analysed,
+)
 from ..storing.archive import ACCEPTED_PROOFS, FOREIGN, RECORD, RESULT, TRUSTED, Archive
-from .results import BEING_ANALYSED, not_analysed, of_record
 
 # How often a record that could not be analysed is tried again.
 RETRY_S = 10.0
 
-_Answer = Optional[Dict[str, object]]
-Done = Callable[[_Answer, str], None]
+_Found = Optional[Analysed]
+Done = Callable[[_Found, str], None]
 
 
 class Analysis(Protocol):
     """Port: the statistics, in a child process."""
 
     def start(self, record: Record, done: Done) -> None:
-        """Analyse; calls `done(result, error)` once, from another thread."""
+        """Analyse; calls `done(found, error)` once, from another thread."""
 
 
 class Analyses:
@@ -48,10 +54,8 @@ class Analyses:
         self.accepted: Tuple[AcceptedProof, ...] = ()
         self._retry_at_s = 0.0
         self._retries = 0
-        # the last look at an experiment under way: how many pairs it saw, and its answer
-        self._looks: Dict[str, Tuple[int, Dict[str, object]]] = {}
         self.asked: Set[str] = set()  # ids of records that are with the child
-        self._answers: queue.SimpleQueue[Tuple[Record, _Answer, str]] = queue.SimpleQueue()
+        self._answers: queue.SimpleQueue[Tuple[Record, _Found, str]] = queue.SimpleQueue()
         self.results: Dict[str, Result] = {}
         # the newest file of each other cluster, by its fsid
         self.foreign: Dict[str, Evidence] = {}
@@ -82,27 +86,20 @@ class Analyses:
     def look(self, action: events.AskAnalysis, decided: Callable[[events.Decided], None]) -> None:
         """Look at an experiment under way; `decided` is called from another thread."""
 
-        def done(result: _Answer, error: str) -> None:
+        def done(found: _Found, error: str) -> None:
             self.error = error
-            if result is not None:
-                self._looks[action.record.record_id] = (len(action.record.pairs), result)
-            stop = bool(result and result.get("stop") is True)
-            same = bool(result and result.get("seems_same") is True)
+            stop, same = (found.stop, found.seems_same) if found is not None else (False, False)
             decided(events.Decided(action.token, stop, error, same))
 
         self._analysis.start(action.record, done)
 
     def final(self, record: Record) -> None:
-        """Have a finished record analysed, or take the look that saw the same pairs."""
-        pairs, result = self._looks.pop(record.record_id, (-1, {}))
-        if pairs == len(record.pairs):
-            self._keep(of_record(record, result))
-            return
+        """Have a finished record analysed."""
         self._keep(not_analysed(record, BEING_ANALYSED))
         self.asked.add(record.record_id)
 
-        def done(answer: _Answer, error: str) -> None:
-            self._answers.put((record, answer, error))
+        def done(found: _Found, error: str) -> None:
+            self._answers.put((record, found, error))
             self._wake()
 
         self._analysis.start(record, done)
@@ -111,12 +108,12 @@ class Analyses:
         """Keep what the child has answered since; one that is lost is analysed again."""
         while True:
             try:
-                record, answer, error = self._answers.get_nowait()
+                record, found, error = self._answers.get_nowait()
             except queue.Empty:
                 return
             self.error = error
             self.asked.discard(record.record_id)
-            self._keep(not_analysed(record, error) if answer is None else of_record(record, answer))
+            self._keep(not_analysed(record, error) if found is None else found.result)
 
     def _keep(self, result: Result) -> None:
         self.results[result.record_id] = result

@@ -21,13 +21,15 @@ import stat
 import subprocess
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
-from typing import Callable, Dict, Iterator, List, Optional, Tuple
+from typing import Callable, Iterator, List, Optional, Tuple
 
 from ...core import versions
-from ...core.codec import one_line, parse_json
+from ...core.codec import decode, one_line, parse_json
 from ...core.errors import MalformedError
 from ...core.record import Record
+from ...core.verdict.result import Analysed, not_analysed
 from .analyses import Done
 
 # as many as the kernel follows (include/linux/namei.h, MAXSYMLINKS)
@@ -129,7 +131,7 @@ class AnalysisChild:
         return child.pid if child is not None and child.poll() is None else None
 
     def start(self, record: Record, done: Done) -> None:
-        """Queue a record; `done(result, error)` is called once from the worker's thread."""
+        """Queue a record; `done(found, error)` is called once from the worker's thread."""
         try:
             self._jobs.put_nowait((record, done))
         except queue.Full:
@@ -156,12 +158,12 @@ class AnalysisChild:
             if job is None:
                 return
             record, done = job
-            result, error = self._ask(record)
+            found, error = self._ask(record)
             with contextlib.suppress(Exception):
                 # whatever its taker does, the next record needs this thread
-                done(result, error)
+                done(found, error)
 
-    def _ask(self, record: Record) -> Tuple[Optional[Dict[str, object]], str]:
+    def _ask(self, record: Record) -> Tuple[Optional[Analysed], str]:
         """One record; a child that dies on it is started again once."""
         error = ""
         for _ in range(2):
@@ -174,13 +176,13 @@ class AnalysisChild:
             except _BadRecordError as refusal:
                 # others can be analysed, and this one never: not a word of numpy, and no retry
                 why = one_line(f"its record cannot be analysed: {refusal}", 300)
-                return {"why": why, "stop": True}, ""
+                return Analysed(replace(not_analysed(record, why), analysed=True), True), ""
             except (OSError, ValueError, MalformedError, _ChildDiedError) as failure:
                 self._stop()
                 error = str(failure) or type(failure).__name__
         return None, one_line(f"the analysis child failed: {error or 'the mgr stops'}", 300)
 
-    def _exchange(self, record: Record) -> Dict[str, object]:
+    def _exchange(self, record: Record) -> Analysed:
         child = self._child
         if child is None or child.poll() is not None or self._started != self._python():
             self._stop()
@@ -194,11 +196,10 @@ class AnalysisChild:
         plain = parse_json(answer.decode("utf-8"), bytes_max=ANSWER_BYTES_MAX, what="its answer")
         if not isinstance(plain, dict) or plain.get("id") != self._serial:
             raise _ChildDiedError("it answered another request")
-        if plain.get("ok") is not True or not isinstance(plain.get("result"), dict):
+        if plain.get("ok") is not True:
             refused = _BadRecordError if plain.get("of_record") is True else _ChildRefusedError
             raise refused(one_line(str(plain.get("error") or "no reason given"), 300))
-        result: Dict[str, object] = plain["result"]
-        return result
+        return decode(Analysed, plain.get("result"), "its answer")
 
     def _spawn(self) -> subprocess.Popen[bytes]:
         env = {"PATH": os.defpath, "PYTHONPATH": _import_path(), "LC_ALL": "C.UTF-8",
