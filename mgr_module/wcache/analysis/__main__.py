@@ -61,22 +61,9 @@ def answer(line: bytes) -> Dict[str, Any]:
 
 
 def serve(source: BinaryIO, sink: TextIO) -> None:
-    """Answer each line of `source` on `sink` until it ends; a line too long is skipped."""
-    while True:
-        line = source.readline(LINE_BYTES_MAX + 1)
-        if not line:
-            return
-        if len(line) > LINE_BYTES_MAX and not line.endswith(b"\n"):
-            while line and not line.endswith(b"\n"):
-                line = source.readline(LINE_BYTES_MAX)
-            reply: Dict[str, Any] = {
-                "id": None, "ok": False,
-                "error": f"the request is longer than {LINE_BYTES_MAX} bytes",
-            }
-        elif not line.strip():
-            continue
-        else:
-            reply = answer(line)
+    """Answer each line of `source` on `sink` until it ends."""
+    for line in source:
+        reply = answer(line)
         try:
             text = codec.dumps(reply)
         except ValueError:

@@ -4,10 +4,9 @@ A mgr must never import scipy: 16 and 18 load modules in sub-interpreters, where
 deadlocks or breaks.  The child is started when it is first needed, bounded in time,
 and started anew when it dies; without numpy it says what to install.
 
-Whether the interpreter that an option names may be run.
-
-Whoever may set the module's options must not thereby run what anybody has put somewhere:
-only what root, or the user that the mgr runs as, could have put there is started.
+Whoever may set the module's options must not thereby run what anybody has put somewhere: of
+the interpreter that an option names only what root, or the user that the mgr runs as, could
+have put there is started.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ import contextlib
 import json
 import os
 import queue
-import selectors
 import stat
 import subprocess
 import threading
@@ -190,9 +188,7 @@ class AnalysisChild:
         self._serial += 1
         request = {"id": self._serial, "record": versions.to_plain(record)}
         line = json.dumps(request, separators=(",", ":"), allow_nan=False) + "\n"
-        deadline = time.monotonic() + self._seconds_max()
-        self._write(child, line.encode(), deadline)
-        answer = self._read_line(child, deadline)
+        answer = self._line_for(child, line.encode())
         plain = parse_json(answer.decode("utf-8"), bytes_max=ANSWER_BYTES_MAX, what="its answer")
         if not isinstance(plain, dict) or plain.get("id") != self._serial:
             raise _ChildDiedError("it answered another request")
@@ -216,41 +212,30 @@ class AnalysisChild:
             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=env, cwd="/",
         )
 
-    def _write(self, child: subprocess.Popen[bytes], line: bytes, deadline: float) -> None:
-        """A child that does not read must not hold the worker: a record fills its pipe."""
-        assert child.stdin is not None  # noqa: S101  (Popen was given PIPE)
-        pipe = child.stdin.fileno()
-        os.set_blocking(pipe, False)
-        left = memoryview(line)
-        with selectors.DefaultSelector() as selector:
-            selector.register(pipe, selectors.EVENT_WRITE)
-            while left:
-                left_s = deadline - time.monotonic()
-                if left_s <= 0 or not selector.select(left_s):
-                    raise _ChildDiedError(
-                        f"it did not read the record within {self._seconds_max():.0f} s"
-                    )
-                try:
-                    left = left[os.write(pipe, left[:65536]):]
-                except BrokenPipeError:
-                    raise _ChildDiedError(self._exit_text(child)) from None
-
-    def _read_line(self, child: subprocess.Popen[bytes], deadline: float) -> bytes:
-        assert child.stdout is not None  # noqa: S101  (Popen was given PIPE)
-        received = b""
-        with selectors.DefaultSelector() as selector:
-            selector.register(child.stdout, selectors.EVENT_READ)
-            while not received.endswith(b"\n"):
-                left_s = deadline - time.monotonic()
-                if left_s <= 0 or not selector.select(left_s):
-                    raise _ChildDiedError(f"no answer within {self._seconds_max():.0f} s")
-                part = os.read(child.stdout.fileno(), 65536)
-                if not part:
-                    raise _ChildDiedError(self._exit_text(child))
-                received += part
-                if len(received) > ANSWER_BYTES_MAX:
-                    raise _ChildDiedError("its answer is too long")
-        return received
+    def _line_for(self, child: subprocess.Popen[bytes], line: bytes) -> bytes:
+        """Its answer to a line; one that does not read, or answers too late, is killed."""
+        assert child.stdin is not None and child.stdout is not None  # noqa: S101, PT018  (PIPE)
+        seconds_max = self._seconds_max()
+        deadline = time.monotonic() + seconds_max
+        late = threading.Timer(seconds_max, child.kill)
+        late.daemon = True
+        late.start()
+        failed, received = "it did not read the record", b""
+        try:
+            child.stdin.write(line)
+            child.stdin.flush()
+            failed = "no answer"
+            received = child.stdout.readline(ANSWER_BYTES_MAX)
+        except BrokenPipeError:
+            pass  # it has ended, by itself or since it was late
+        finally:
+            late.cancel()
+        if received.endswith(b"\n"):
+            return received
+        if time.monotonic() >= deadline:
+            raise _ChildDiedError(f"{failed} within {seconds_max:.0f} s")
+        long = len(received) == ANSWER_BYTES_MAX
+        raise _ChildDiedError("its answer is too long" if long else self._exit_text(child))
 
     @staticmethod
     def _exit_text(child: subprocess.Popen[bytes]) -> str:
