@@ -16,7 +16,7 @@ from wcache.analysis.decision import Decision, Materiality, decide
 from wcache.analysis.experiment import analyse
 from wcache.analysis.flushes import ONE_COMMIT_EACH
 from wcache.core.experiment.budget import Experiment
-from wcache.core.experiment.design import CheckSlot, Periods, Slot
+from wcache.core.experiment.design import Periods, Slot
 from wcache.core.experiment.run_state import (
     FIRST_LOOK,
     IN_PROGRESS,
@@ -139,7 +139,7 @@ class Bench:
                 return "the toggle does not take"
         return ""
 
-    def watch(self, mode: CacheMode, setup: ExperimentSetup, slot: CheckSlot) -> Period:
+    def watch(self, mode: CacheMode, setup: ExperimentSetup, slot: Slot) -> Period:
         """Toggle, even where the drive is in that mode already, and look at once."""
         started_ns = self.now_ns
         if self.option is not None or self.drive.mode is mode:
@@ -225,7 +225,7 @@ def experiment(
         return Outcome(Verdict.INSUFFICIENT, true, refused=refused), None
     setup = bench.setup(load_point, plan, seed)
     periods: Periods = {}
-    slot: Optional[CheckSlot] = due_check(setup, periods)
+    slot: Optional[Slot] = due_check(setup, periods)
     while slot is not None:
         periods[slot] = bench.watch(slot.mode(seed), setup, slot)
         slot = due_check(setup, periods)
@@ -254,7 +254,7 @@ def experiment(
     waited = bool(record.late_watches) and looks.last.verdict is Verdict.INSUFFICIENT
     if result["verdict"] != looks.last.verdict.value and not waited and len(record.pairs) >= 4:
         raise AssertionError("the record says something else than the looks on the way")
-    measured = [period for slot, period in periods.items() if isinstance(slot, Slot)]
+    measured = [period for slot, period in periods.items() if not slot.checks]
     outcome = Outcome(
         Verdict(result["verdict"]), true, result["ratio"], result["ratio_low"],
         result["ratio_high"], result["pair_sd"],

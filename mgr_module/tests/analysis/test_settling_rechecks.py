@@ -15,7 +15,7 @@ from wcache.core import events
 from wcache.core.errors import MalformedError
 from wcache.core.experiment import settling
 from wcache.core.experiment.budget import client_wait_s
-from wcache.core.experiment.design import RECHECK, CheckSlot, Slot
+from wcache.core.experiment.design import RECHECK, Slot
 from wcache.core.experiment.run_state import IN_PROGRESS
 from wcache.core.experiment.settling import RECHECK_PAIRS, due_check
 from wcache.core.loads import spread_at_s
@@ -24,8 +24,10 @@ from wcache.core.record import CounterDelta, Period, Settling
 
 WB, WT = CacheMode
 SETUP = replace(synthetic.SETUP, settle_s=0.4, watch_samples=16)
-FIRST = tuple(CheckSlot(check, second) for check in (2, 3) for second in (False, True))
-AGAIN = tuple(CheckSlot(check, second) for check in (4, 5) for second in (False, True))
+FIRST, AGAIN = (
+    tuple(Slot(RECHECK + check, second) for check in checks for second in (False, True))
+    for checks in ((0, 1), (2, 3))
+)
 
 
 # ---- when
@@ -90,13 +92,13 @@ def test_a_run_makes_each_late_watch_once_whatever_interrupts_it(crossed, lost):
         if mgr.machine.over:
             break
         slot = mgr.machine._now.slot
-        if mgr.load and isinstance(slot, CheckSlot) and slot.check >= RECHECK:
+        if mgr.load and slot.index >= RECHECK:
             assert mgr.load.request.spread
             late += 1
             if late == lost:
                 mgr.restart()
                 continue
-        if mgr.load and not isinstance(slot, CheckSlot):
+        if mgr.load and not slot.checks:
             mode = slot.mode(setup.seed)
             slower = replace(mgr.good_samples(), samples_ns=(int(1e6 * (1 + (mode is WB))),) * 10)
             mgr.now_s += 0.3

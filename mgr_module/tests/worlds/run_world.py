@@ -7,7 +7,7 @@ from mgr_fakes import builders as make
 from wcache.core import codec, events
 from wcache.core.experiment.budget import Experiment
 from wcache.core.experiment.comparing_run import ComparingRun
-from wcache.core.experiment.design import coin, slot_at
+from wcache.core.experiment.design import Slot, coin
 from wcache.core.experiment.factorial import OTHER, both_sides, measured_in
 from wcache.core.experiment.run_state import RunState, RunStatus
 from wcache.core.hardware import FlushCounters
@@ -63,7 +63,7 @@ class Mgr:
         periods = [{} for _ in state.spec.experiments]
         for (index, pair, second), text in self.periods.items():
             found = codec.loads(Period, text, bytes_max=10**6, what="period")
-            periods[index][slot_at(pair, second)] = found
+            periods[index][Slot(pair, second)] = found
         self.machine = ComparingRun(state, periods, str(self.restarts))
         self.task = self.load = self.look = None
 

@@ -249,7 +249,7 @@ class AskAnalysis:
 
 @dataclass(frozen=True)
 class SavePeriod:
-    """Keep a finished period, before anything else is done; `pair_index` is `slot.stored_index`."""
+    """Keep a finished period, before anything else is done; `pair_index` is `slot.index`."""
 
     experiment_index: int
     pair_index: int

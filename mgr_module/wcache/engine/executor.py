@@ -25,7 +25,7 @@ from ..core.change.rollout import RolloutMachine
 from ..core.cluster import ClusterView
 from ..core.codec import one_line
 from ..core.errors import StorageError
-from ..core.experiment.design import slot_at
+from ..core.experiment.design import Slot
 from ..core.fleet.retention import Bounds
 from ..core.jobs import Touched
 from ..core.ports import ConfigDatabase
@@ -225,7 +225,7 @@ class Executor(Shared):
         elif isinstance(action, events.AskAnalysis):
             self.analyses.look(action, lambda decided: self.post_event(owner, decided))
         elif isinstance(action, events.SavePeriod):
-            slot = slot_at(action.pair_index, action.second)
+            slot = Slot(action.pair_index, action.second)
             self.archive.put_period(
                 owner, action.experiment_index, slot, action.period, self.gate.expect(owner)
             )

@@ -33,7 +33,7 @@ class Cluster(Mgr):
         if not self.machine.over and index < len(self.machine.periods):
             # what is thrown away may be measured anew
             kept = {
-                (index, slot.stored_index, slot.second) for slot in self.machine.periods[index]
+                (index, slot.index, slot.second) for slot in self.machine.periods[index]
             }
             self.measured = {key for key in self.measured if key[0] < index} | kept
 

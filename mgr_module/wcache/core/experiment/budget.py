@@ -21,7 +21,7 @@ from .. import events
 from ..loads import ASSUMED_SAMPLE_S, WRITE_BYTES, commits
 from ..model import CacheMode, LoadPoint
 from ..record import ExperimentSetup, Period, Record
-from .design import AnySlot, CheckSlot, Periods, design_of
+from .design import Periods, Slot, design_of
 from .period import PeriodUnderWay, Stage
 from .run_state import (
     PAIRS_WITHOUT_ANALYSIS,
@@ -76,7 +76,7 @@ class Experiment:
         return waste[self.index] if self.index < len(waste) else Discarded()
 
     @property
-    def next_slot(self) -> AnySlot:
+    def next_slot(self) -> Slot:
         """Where the first settling check or period is missing; beyond the last pair, if none is."""
         return due_check(self.setup, self.periods) or next_slot(self.periods)
 
@@ -84,7 +84,7 @@ class Experiment:
     def all_measured(self) -> bool:
         """Whether there are as many pairs as there may be."""
         slot = self.next_slot
-        return not isinstance(slot, CheckSlot) and slot.pair_index >= pairs_limit(self.setup)
+        return not slot.checks and slot.index >= pairs_limit(self.setup)
 
     @property
     def look_is_due(self) -> bool:
@@ -105,9 +105,9 @@ class Experiment:
             client_wait_s(self.setup, seen) + voided_s,
         )
 
-    def settle_s(self, slot: AnySlot) -> float:
+    def settle_s(self, slot: Slot) -> float:
         """How long a period settles; a settling check begins at once."""
-        return 0.0 if isinstance(slot, CheckSlot) else settled(self.setup, self.periods).settle_s
+        return 0.0 if slot.checks else settled(self.setup, self.periods).settle_s
 
     def spent(self, *, same: bool = False) -> str:
         """Which budget does not hold what comes next, in words; empty where it goes on.
@@ -131,10 +131,10 @@ class Experiment:
     def _next_cost(self) -> Cost:
         """What the next check, or the rest of the pair or replicate, is expected to cost."""
         setup, slot = self.setup, self.next_slot
-        if isinstance(slot, CheckSlot):
+        if slot.checks:
             return Cost(self.cut_off_seconds, cut_off_bytes_max(setup, slot))
         unit = design_of(setup).periods_per_unit
-        done = [p for at, p in self.periods.items() if not isinstance(at, CheckSlot)]
+        done = [p for at, p in self.periods.items() if not at.checks]
         left = unit - len(done) % unit
         longest = max((p.seconds for p in done), default=self.cut_off_seconds)
         each = cut_off_bytes_max(setup, slot)
@@ -146,7 +146,7 @@ class Experiment:
     def cut_off_seconds(self) -> float:
         """What a period that was cut off by a restart of the mgr may have taken."""
         setup, slot = self.setup, self.next_slot
-        if isinstance(slot, CheckSlot):
+        if slot.checks:
             return check_size(setup, slot)[1]
         samples_s = setup.samples_per_period * ASSUMED_SAMPLE_S[setup.load_point]
         return self.settle_s(slot) + max(setup.period_s, samples_s)
@@ -230,10 +230,10 @@ def _longer(seen: Iterable[Tuple[CacheMode, float, int]]) -> Tuple[CacheMode, fl
     return slower, waits[slower][1] * (means[slower] - means[slower.other])
 
 
-def cut_off_bytes_max(setup: ExperimentSetup, slot: AnySlot) -> int:
+def cut_off_bytes_max(setup: ExperimentSetup, slot: Slot) -> int:
     """What a period that was cut off may have written."""
     samples = setup.samples_per_period
-    if isinstance(slot, CheckSlot):
+    if slot.checks:
         samples = max(samples, check_size(setup, slot)[0])
     return samples * WRITE_BYTES[setup.load_point]
 

@@ -26,7 +26,6 @@ from ..setting.domain_settings import OptionSetting
 from ..setting.drive_setting import DriveSetting
 from ..setting.setting import Warrant
 from . import budget, period
-from .design import CheckSlot, Slot
 from .leased_run import ATTEMPTS_MAX, LeasedRun
 from .period import PeriodUnderWay, Stage, read_at, samples_of
 from .run import Actions
@@ -118,8 +117,7 @@ class ComparingRun(LeasedRun):
     def _steps(self) -> List[DriveSetting]:
         """What is set before measuring; a settling check begins with a toggle: there and back."""
         slot = self._now.slot
-        check = isinstance(slot, CheckSlot)
-        first = period.sides(self.spec, self._setup, slot, other=True) if check else []
+        first = period.sides(self.spec, self._setup, slot, other=True) if slot.checks else []
         return [*first, *self._sides]
 
     @property
@@ -193,7 +191,7 @@ class ComparingRun(LeasedRun):
             return self._finish_experiment(samples.unusable, now_s)
         # a settling check that saw nothing chooses nothing
         empty = not samples.samples_ns and not samples.counters
-        if empty and not isinstance(now.slot, CheckSlot):
+        if empty and not now.slot.checks:
             return self._again("no sample was taken", now_s)
         now.phase = Stage.CLOSING
         return [self._task(self._sides[0].read())]
@@ -217,13 +215,13 @@ class ComparingRun(LeasedRun):
         found = period.period_of(self.spec, self._setup, self._now, settle_s, now_s)
         self._put_periods({**experiment.periods, slot: found})
         saved: Actions = [
-            events.SavePeriod(self.experiment_index, slot.stored_index, slot.second, found)
+            events.SavePeriod(self.experiment_index, slot.index, slot.second, found)
         ]
         self._now.attempt = 0
         if self.state.starting_open:  # the period has it
             self.state = replace(self.state, starting_open=0)
             saved.append(events.SaveRun())
-        if isinstance(slot, Slot) and is_look(self._setup, slot.following):
+        if not slot.checks and is_look(self._setup, slot.following):
             return [*saved, *self._look(now_s)]
         return [*saved, *self._next_period(now_s)]
 
@@ -243,7 +241,7 @@ class ComparingRun(LeasedRun):
 
     def _start(self, now_s: float) -> Actions:
         """Measure; of bcache once its controller has settled, by what is read of it first."""
-        if not self.spec.waits_for_controller or isinstance(self._now.slot, CheckSlot):
+        if not self.spec.waits_for_controller or self._now.slot.checks:
             return self._measure(now_s)
         self._now.phase = Stage.READING
         if not self._now.waited_from_s:
@@ -284,7 +282,7 @@ class ComparingRun(LeasedRun):
         rate = self._now.rate
         if rate is None or not rate.is_there(outcome.after):
             return self._halt(f"{DRAINS} is not {rate and rate.after} after it was set", now_s)
-        if isinstance(self._now.slot, CheckSlot):  # it begins with a toggle, so anew
+        if self._now.slot.checks:  # it begins with a toggle, so anew
             self._now.phase = Stage.SETTING
             return self._set_next()
         return self._look_again_later(now_s)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import math
 from dataclasses import dataclass
-from typing import Dict, List, Sequence, Tuple, Union
+from typing import Dict, List, Sequence, Tuple
 
 from ..errors import MalformedError
 from ..loads import MATERIAL_LN, level_ns
@@ -17,9 +17,7 @@ from ..record import ExperimentSetup, Pair, Period
 from . import factorial
 
 # The settling checks, in the order in which they may come; rechecks are numbered from here on.
-FIRST_CHECK, LONG_CHECK, RECHECK = 0, 1, 2
-# Stored periods are numbered: those of pairs by their pair, those of settling checks from here on.
-_CHECKS_STORED_FROM = 1000
+FIRST_CHECK, LONG_CHECK, RECHECK = 1000, 1001, 1002
 
 
 def coin(seed: int, pair_index: int) -> CacheMode:
@@ -30,66 +28,41 @@ def coin(seed: int, pair_index: int) -> CacheMode:
 
 @dataclass(frozen=True)
 class Slot:
-    """The place of one period: its pair and whether it comes first or second in it."""
+    """The place of one period: its pair and whether it comes first or second in it.
 
-    pair_index: int
+    `index` is that of the pair, or of a settling check, which has one period in each mode.
+    """
+
+    index: int
     second: bool
+
+    @property
+    def checks(self) -> bool:
+        """Whether it is of a settling check."""
+        return self.index >= FIRST_CHECK
 
     @property
     def following(self) -> Slot:
         """The slot measured after this one."""
-        return Slot(self.pair_index + 1, False) if self.second else Slot(self.pair_index, True)
+        return Slot(self.index + 1, False) if self.second else Slot(self.index, True)
 
     @property
     def number(self) -> int:
         """Its place in time among all slots, from 0."""
-        return 2 * self.pair_index + int(self.second)
+        return 2 * self.index + int(self.second)
 
     def mode(self, seed: int) -> CacheMode:
-        """The cache mode this slot is measured in, where one drive is toggled."""
-        return _mode(seed, self)
+        """The cache mode that it is measured in, or that a settling check begins with a toggle to.
 
-    @property
-    def stored_index(self) -> int:
-        """The number under which its period is stored."""
-        return self.pair_index
+        Of pairs that is so where one drive is toggled.
+        """
+        first = coin(seed, self.index)
+        return first.other if self.second else first
 
 
 FIRST = Slot(0, False)
-
-
-@dataclass(frozen=True)
-class CheckSlot:
-    """The place of one period of a settling check, which has one in each mode."""
-
-    check: int
-    second: bool
-
-    def mode(self, seed: int) -> CacheMode:
-        """The cache mode that it begins with a toggle to."""
-        return _mode(seed, self)
-
-    @property
-    def stored_index(self) -> int:
-        """The number under which its period is stored."""
-        return _CHECKS_STORED_FROM + self.check
-
-
-AnySlot = Union[Slot, CheckSlot]
-Periods = Dict[AnySlot, Period]
+Periods = Dict[Slot, Period]
 """The finished periods of one experiment."""
-
-
-def slot_at(stored_index: int, second: bool) -> AnySlot:
-    """The slot whose period is stored under that number."""
-    if stored_index >= _CHECKS_STORED_FROM:
-        return CheckSlot(stored_index - _CHECKS_STORED_FROM, second)
-    return Slot(stored_index, second)
-
-
-def _mode(seed: int, slot: AnySlot) -> CacheMode:
-    first = coin(seed, slot.stored_index)
-    return first.other if slot.second else first
 
 
 def apart_ln(pairs: Sequence[Pair]) -> float:
@@ -108,7 +81,7 @@ class Design:
     pairs_per_unit = 1
     periods_per_unit = len(CacheMode)
 
-    def modes(self, seed: int, slot: AnySlot) -> Tuple[CacheMode, ...]:
+    def modes(self, seed: int, slot: Slot) -> Tuple[CacheMode, ...]:
         """The modes of a slot: of the drive, and in a factorial of the other one."""
         return (slot.mode(seed),)
 
@@ -160,9 +133,9 @@ class Factorial(Design):
     pairs_per_unit = factorial.PAIRS_PER_REPLICATE
     periods_per_unit = len(factorial.CELLS)
 
-    def modes(self, seed: int, slot: AnySlot) -> Tuple[CacheMode, ...]:
+    def modes(self, seed: int, slot: Slot) -> Tuple[CacheMode, ...]:
         """See Design; in a settling check both go together: either transient shows."""
-        if isinstance(slot, CheckSlot):
+        if slot.checks:
             return (slot.mode(seed), slot.mode(seed))
         replicate, place = divmod(slot.number, self.periods_per_unit)
         return factorial.order(seed, replicate)[place]

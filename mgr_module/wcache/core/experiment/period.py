@@ -25,7 +25,7 @@ from ..record import CrossedPeriod, ExperimentSetup, Period
 from ..setting.domain_settings import CacheModeSetting, OptionSetting
 from ..setting.drive_setting import CacheDomain, DriveSetting
 from ..text import amount
-from .design import FIRST, AnySlot, CheckSlot, design_of
+from .design import FIRST, Slot, design_of
 from .run_state import RunSpec
 from .settling import check_size
 
@@ -52,7 +52,7 @@ class Stage(Enum):
 class PeriodUnderWay:
     """The period under way; lost with the mgr, and measured again then."""
 
-    slot: AnySlot = FIRST
+    slot: Slot = FIRST
     attempt: int = 0
     phase: Stage = Stage.IDLE
     token: str = ""
@@ -93,7 +93,7 @@ class PeriodUnderWay:
 
 
 def sides(
-    spec: RunSpec, setup: ExperimentSetup, slot: AnySlot, other: bool = False
+    spec: RunSpec, setup: ExperimentSetup, slot: Slot, other: bool = False
 ) -> List[DriveSetting]:
     """What a period sets: of the drive, and in a factorial of the other one.
 
@@ -115,12 +115,12 @@ def sides(
 
 
 def load_of(
-    spec: RunSpec, setup: ExperimentSetup, slot: AnySlot, seconds_left: float
+    spec: RunSpec, setup: ExperimentSetup, slot: Slot, seconds_left: float
 ) -> Union[TimerRequest, MeasureRequest, events.LoadRequest]:
     """What measures a period: a task of the probe, or a load on the OSD."""
     count, seconds = setup.samples_per_period, setup.period_s
     spread_s = 0.0
-    if isinstance(slot, CheckSlot):
+    if slot.checks:
         count, seconds = check_size(setup, slot)
         spread_s = seconds
     if setup.load_point is LoadPoint.FDATASYNC_TIMER:
@@ -132,7 +132,7 @@ def load_of(
         return MeasureRequest(spec.domain_id, setup.osd_id, setup.load_point, count, spread_s)
     return events.LoadRequest(
         setup.osd_id, setup.load_point, count, seconds, spec.latency_limit_ms,
-        isinstance(slot, CheckSlot), beside=spec.beside,
+        slot.checks, beside=spec.beside,
     )
 
 
@@ -306,7 +306,7 @@ def left_high(
 
     A period that was cut off may have left it high, and a check waits for no controller.
     """
-    waits = spec.waits_for_controller and isinstance(now.slot, CheckSlot)
+    waits = spec.waits_for_controller and now.slot.checks
     if not waits or spec.option is None or spec.option.name == DRAINS:
         return ""
     own = _own_rate(spec, setup, now, prior)

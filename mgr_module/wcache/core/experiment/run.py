@@ -14,7 +14,7 @@ from ..codec import one_line
 from ..host_report import DriveKind
 from ..protocol import Request
 from ..record import CHECKS_MAX, ExperimentSetup, Period
-from .design import Periods, Slot
+from .design import Periods
 from .period import PeriodUnderWay
 from .run_state import OVER, Discarded, RunSpec, RunState, RunStatus, may_turn_on
 from .settling import pairs_limit
@@ -133,7 +133,7 @@ class RunMachine:
         """Each experiment that has not ended, with its periods done."""
         first = len(self.spec.experiments) if self.over else self.experiment_index
         return tuple(
-            (setup, sum(isinstance(slot, Slot) for slot in periods))
+            (setup, sum(not slot.checks for slot in periods))
             for setup, periods in zip(self.spec.experiments[first:], self.periods[first:])
         )
 

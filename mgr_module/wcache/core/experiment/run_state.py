@@ -30,7 +30,7 @@ from ..record import (
     Record,
 )
 from ..simulation import OfDrives
-from .design import AnySlot, CheckSlot, Periods, Slot, design_of
+from .design import Periods, Slot, design_of
 from .observed import Observed
 from .settling import checks_of, rechecks_of, settled
 
@@ -43,7 +43,7 @@ PAIRS_WITHOUT_ANALYSIS = 8
 IN_PROGRESS = "in progress"  # what a record says whose experiment has not ended
 
 
-def next_slot(done: Iterable[AnySlot]) -> Slot:
+def next_slot(done: Iterable[Slot]) -> Slot:
     """The first slot of a pair that has no period yet."""
     taken = set(done)
     slot = Slot(0, False)
@@ -67,9 +67,9 @@ def whole(setup: ExperimentSetup, periods: Periods, before_s: float) -> Periods:
         for period in pair.periods
     }
 
-    def counts(slot: AnySlot, period: Period) -> bool:
-        if isinstance(slot, CheckSlot):
-            both = {CheckSlot(slot.check, False), CheckSlot(slot.check, True)} <= periods.keys()
+    def counts(slot: Slot, period: Period) -> bool:
+        if slot.checks:
+            both = {Slot(slot.index, False), Slot(slot.index, True)} <= periods.keys()
         else:
             both = id(period) in used
         return both or period.started_at_s >= before_s
@@ -82,7 +82,7 @@ def is_look(setup: ExperimentSetup, next_one: Slot) -> bool:
     if next_one.second:
         return False
     unit = design_of(setup).pairs_per_unit
-    units, rest = divmod(next_one.pair_index, unit)
+    units, rest = divmod(next_one.index, unit)
     return not rest and units >= min(FIRST_LOOK, setup.pairs_max // unit)
 
 
@@ -114,10 +114,7 @@ def compose(
     discarded = discarded or Discarded()
     used = {id(p) for pair in pairs for p in pair.periods}
     # of a pair or replicate that is not whole: no evidence, but it has cost as much
-    half = [
-        period for slot, period in periods.items()
-        if not isinstance(slot, CheckSlot) and id(period) not in used
-    ]
+    half = [p for slot, p in periods.items() if not slot.checks and id(p) not in used]
     return Record(
         RECORD_FORMAT, RECORD_VERSION, record_id, campaign_id, setup, pairs, started,
         ended_at_s, ended, discarded.periods + len(half),

@@ -29,7 +29,7 @@ from typing import Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 from ..loads import MATERIAL_LN
 from ..model import CacheMode
 from ..record import ExperimentSetup, Period, Settling
-from .design import FIRST_CHECK, LONG_CHECK, RECHECK, CheckSlot, Periods, Slot, design_of
+from .design import FIRST_CHECK, LONG_CHECK, RECHECK, Periods, Slot, design_of
 
 # The first two checks last this many times the shortest settling allowed; where they
 # leave it open whether anything fades, two more last LONG_TIMES of it.
@@ -254,7 +254,7 @@ def _mad(residuals: Sequence[float]) -> float:
 RECHECK_PAIRS = (12, 12, 36, 36)
 
 
-def due_check(setup: ExperimentSetup, periods: Periods) -> Optional[CheckSlot]:
+def due_check(setup: ExperimentSetup, periods: Periods) -> Optional[Slot]:
     """The next settling check that is due, or None.  Which mode is faster has no part in it."""
     if not setup.watch_samples or setup.settle_s <= 0:
         return None
@@ -270,7 +270,7 @@ def due_check(setup: ExperimentSetup, periods: Periods) -> Optional[CheckSlot]:
     return None
 
 
-def _due_recheck(setup: ExperimentSetup, periods: Periods) -> Optional[CheckSlot]:
+def _due_recheck(setup: ExperimentSetup, periods: Periods) -> Optional[Slot]:
     design = design_of(setup)
     for check, after in enumerate(RECHECK_PAIRS, RECHECK):
         between = Slot(after - 1, True) in periods and Slot(after, False) not in periods
@@ -287,15 +287,15 @@ def pairs_limit(setup: ExperimentSetup) -> int:
     return setup.pairs_max - setup.pairs_max % design_of(setup).pairs_per_unit
 
 
-def _missing(check: int, periods: Periods) -> Optional[CheckSlot]:
+def _missing(check: int, periods: Periods) -> Optional[Slot]:
     """The first slot of a settling check that has no period yet."""
-    slots = (CheckSlot(check, False), CheckSlot(check, True))
+    slots = (Slot(check, False), Slot(check, True))
     return next((slot for slot in slots if slot not in periods), None)
 
 
 def checks_of(periods: Periods) -> Tuple[Period, ...]:
     """The finished settling checks before the first pair, in the order they were made."""
-    return _at(range(RECHECK), periods)
+    return _at(range(FIRST_CHECK, RECHECK), periods)
 
 
 def rechecks_of(periods: Periods) -> Tuple[Period, ...]:
@@ -304,16 +304,16 @@ def rechecks_of(periods: Periods) -> Tuple[Period, ...]:
 
 
 def _at(checks: Iterable[int], periods: Periods) -> Tuple[Period, ...]:
-    order = [CheckSlot(check, second) for check in checks for second in (False, True)]
+    order = [Slot(check, second) for check in checks for second in (False, True)]
     return tuple(periods[slot] for slot in order if slot in periods)
 
 
-def check_size(setup: ExperimentSetup, slot: CheckSlot) -> Tuple[int, float]:
+def check_size(setup: ExperimentSetup, slot: Slot) -> Tuple[int, float]:
     """(samples, seconds) of a settling check in one mode."""
-    if slot.check >= RECHECK:
+    if slot.index >= RECHECK:
         again_s = min(RECHECK_TIMES * setup.settle_s, RECHECK_MAX_S)
         return RECHECK_SAMPLES * setup.watch_samples, again_s
-    if slot.check == LONG_CHECK:
+    if slot.index == LONG_CHECK:
         long_s = min(LONG_TIMES * setup.settle_s, LONG_MAX_S)
         return LONG_SAMPLES * setup.watch_samples, long_s
     return setup.watch_samples, min(CHECK_TIMES * setup.settle_s, SHORT_MAX_S)
@@ -326,7 +326,7 @@ def checks_at_most(setup: ExperimentSetup) -> Tuple[int, int, float]:
     checks = [FIRST_CHECK, LONG_CHECK] + [
         check for check, after in enumerate(RECHECK_PAIRS, RECHECK) if after < pairs_limit(setup)
     ]
-    each = [check_size(setup, CheckSlot(check, False)) for check in checks]
+    each = [check_size(setup, Slot(check, False)) for check in checks]
     return (
         len(CacheMode) * len(each),
         len(CacheMode) * sum(count for count, _ in each),

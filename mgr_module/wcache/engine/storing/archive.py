@@ -37,7 +37,7 @@ from ...core.drive.journal import Acceptances
 from ...core.drive.proofs import AcceptedProofs
 from ...core.errors import StorageError, WcacheError
 from ...core.experiment.campaign import Campaign
-from ...core.experiment.design import AnySlot, Periods, slot_at
+from ...core.experiment.design import Periods, Slot
 from ...core.experiment.run_state import RunState
 from ...core.fleet.agents import Agent
 from ...core.host_report import HostReport
@@ -266,13 +266,13 @@ class Archive:
             if len(parts) == 3 and all(map(_NUMBER, parts)):
                 index, number, second = (int(part) for part in parts)
                 if index < experiments:
-                    found[index][slot_at(number, bool(second))] = period
+                    found[index][Slot(number, bool(second))] = period
         return found
 
     def put_period(
-        self, run_id: str, experiment: int, slot: AnySlot, period: Period, done: Done
+        self, run_id: str, experiment: int, slot: Slot, period: Period, done: Done
     ) -> None:
-        name = f"{run_id}/{experiment}/{slot.stored_index}/{int(slot.second)}"
+        name = f"{run_id}/{experiment}/{slot.index}/{int(slot.second)}"
         self.put(PERIOD, period, done, name)
 
     def drop_periods(self, run_id: str, experiment: Optional[int] = None) -> None:
