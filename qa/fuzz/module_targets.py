@@ -193,10 +193,10 @@ def evidence_seeds() -> List[bytes]:
 def analysed(data: bytes) -> Any:
     """A request to the child that decides: each record has its answer, and none goes wrong."""
     reply = analysis.answer(data)
-    if not reply["ok"]:
-        one_line(reply["error"])
-        if reply["error"].startswith("analysis failed"):
-            raise Broken(reply["error"])
+    said = reply["result"]["result"]["why"] if reply["ok"] else reply["error"]
+    one_line(said)
+    if "analysis failed" in said:
+        raise Broken(said)
     return reply["ok"]
 
 

@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from wcache.analysis.__main__ import LINE_BYTES_MAX, answer, serve
 from wcache.core import codec
+from wcache.core.verdict.result import Analysed
 
 
 def asked(request):
@@ -50,11 +51,20 @@ def test_the_process_decides_over_its_pipes_and_exits_when_they_close():
 def test_a_record_that_breaks_the_schema_is_answered_with_its_path():
     request = experiment()
     request["record"]["pairs"][3]["write_back"]["seconds"] = "long"
-    reply = asked(request)
-    assert reply == {
+    assert asked(request) == {
         "id": 7, "ok": False, "error": "record.pairs[3].write_back.seconds must be a number",
-        "of_record": True,
     }
+
+
+def test_a_record_that_cannot_be_analysed_is_answered_once_for_all():
+    request = experiment()
+    request["record"]["pairs"][3]["write_back"]["seconds"] = -1.0
+    reply = asked(request)
+    found = codec.decode(Analysed, reply["result"], "it")
+    assert found.result.why == (
+        "its record cannot be analysed: a period of the record has an impossible duration"
+    )
+    assert (reply["ok"], found.stop, found.result.analysed) == (True, True, True)
 
 
 @pytest.mark.parametrize("broken", [ImportError("no scipy"), MemoryError()])
@@ -63,9 +73,7 @@ def test_what_the_machine_lacks_is_not_said_of_the_record(monkeypatch, broken):
         raise broken
 
     monkeypatch.setattr("wcache.analysis.experiment.analyse", analyse)
-    reply = asked(experiment())
-    assert not reply["ok"]
-    assert "of_record" not in reply
+    assert not asked(experiment())["ok"]
 
 
 def test_a_line_too_long_is_refused_and_the_next_one_answered():

@@ -113,18 +113,6 @@ def test_a_child_that_fails_gives_one_line_and_is_started_anew(child, tmp_path, 
     assert ask(it)[1] == (FOUND, "")
 
 
-def test_a_record_that_cannot_be_analysed_is_answered_once_for_all(child, tmp_path):
-    refuses = ANSWER.replace(
-        "'ok': True", "'ok': False, 'of_record': True, 'error': 'pair 3 is a lie'"
-    )
-    it = child([script(tmp_path / "refuses", refuses)])
-    found, error = ask(it)[1]
-    why = found.result.why
-    assert (why, found.stop) == ("its record cannot be analysed: pair 3 is a lie", True)
-    assert found.result.analysed
-    assert error == ""  # of nothing that holds for other records
-
-
 @pytest.mark.parametrize("path", ["/nonexistent/python", "", "/etc/passwd", "a\0b"])
 def test_an_interpreter_that_is_none_is_named_as_the_trouble(child, path):
     _, (result, error) = ask(child([path]))

@@ -1,8 +1,7 @@
 """The analysis child: `python3 -m wcache.analysis`, JSON lines in, JSON lines out.
 
 One request per line, `{"id": int, "record": ...}`, one reply per request,
-`{"id", "ok": true, "result"}` or `{"id", "ok": false, "error": one line}`, with `"of_record": true`
-where it is the record that cannot be analysed, now or later.
+`{"id", "ok": true, "result"}` or `{"id", "ok": false, "error": one line}`.
 It lives until its input ends.  numpy and scipy stay here: inside a mgr they can
 deadlock (sub-interpreters) and they would hold the lock all modules share.
 """
@@ -14,11 +13,11 @@ import sys
 from typing import Any, BinaryIO, Dict, TextIO
 
 from ..core import codec, versions
-from ..core.errors import MalformedError, WcacheError
+from ..core.errors import MalformedError
 from ..core.record import RECORD_BYTES_MAX, Record
+from .experiment import failure, found_in
 
 LINE_BYTES_MAX = RECORD_BYTES_MAX + 65_536
-REPLY_ERROR_CHARS_MAX = 500
 NO_NUMPY = (
     "numpy and scipy are needed to decide: install python3-numpy and python3-scipy "
     "where the mgr runs"
@@ -27,37 +26,23 @@ NO_NUMPY = (
 
 def answer(line: bytes) -> Dict[str, Any]:
     """The reply to one request; never raises but for the end of the process."""
-    request_id, of_record = None, False
+    request_id = None
     try:
         request = codec.parse_json(
             line.decode("utf-8", "replace"), bytes_max=LINE_BYTES_MAX, what="the request"
         )
         if not isinstance(request, dict):
             raise MalformedError("the request must be an object")
-        given = request.get("id")
-        if isinstance(given, bool) or not isinstance(given, int):
-            raise MalformedError("the request needs a whole number as its id")
-        request_id = given
+        request_id = request.get("id")
         import scipy.special  # noqa: F401  (whatever this raises is not the record's fault)
 
-        from . import experiment
-        from .decision import Materiality
-
-        of_record = True
         record = versions.take(Record, request.get("record"), "record")
-        found = experiment.analysed(record, experiment.analyse(record, Materiality()))
-        return {"id": request_id, "ok": True, "result": codec.to_plain(found)}
-    except WcacheError as error:
-        message = error.line()
+        return {"id": request_id, "ok": True, "result": codec.to_plain(found_in(record))}
     except ImportError as error:
-        message, of_record = f"{NO_NUMPY} ({error})", False
-    except MemoryError as error:
-        message, of_record = f"analysis failed: out of memory {error}", False
-    except Exception as error:  # the loop outlives whatever a record makes go wrong
-        message = f"analysis failed: {type(error).__name__}: {error}"
-    message = " ".join(message.split())[:REPLY_ERROR_CHARS_MAX]
-    reply = {"id": request_id, "ok": False, "error": message}
-    return {**reply, "of_record": True} if of_record else reply
+        message = f"{NO_NUMPY} ({error})"
+    except Exception as error:  # the loop outlives whatever goes wrong
+        message = failure(error)
+    return {"id": request_id, "ok": False, "error": codec.one_line(message)}
 
 
 def serve(source: BinaryIO, sink: TextIO) -> None:

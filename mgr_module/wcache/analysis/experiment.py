@@ -11,7 +11,7 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from ..core import codec
 from ..core.codec import one_line
-from ..core.errors import MalformedError
+from ..core.errors import MalformedError, WcacheError
 from ..core.experiment.design import design_of
 from ..core.experiment.factorial import PROVEN, both_sides, other_drive
 from ..core.experiment.run_state import FIRST_LOOK
@@ -59,6 +59,24 @@ _BESIDE = {
         "measured beside slow operations (SLOW_OPS); pooled with its like only",
     Precondition.NOT_BUSY: "an OSD on the drive moved data meanwhile",
 }
+
+
+def found_in(record: Record) -> Analysed:
+    """What the module keeps of a record; of one that can never be analysed it is why."""
+    try:
+        return analysed(record, analyse(record, Materiality()))
+    except (ImportError, MemoryError):
+        raise
+    except Exception as error:
+        why = one_line(f"its record cannot be analysed: {failure(error)}", 300)
+        return Analysed(replace(not_analysed(record, why), analysed=True), True)
+
+
+def failure(error: Exception) -> str:
+    """What went wrong, in words."""
+    if isinstance(error, WcacheError):
+        return error.line()
+    return f"analysis failed: {type(error).__name__}: {error}"
 
 
 def analysed(record: Record, answer: Mapping[str, Any]) -> Analysed:

@@ -19,7 +19,6 @@ import stat
 import subprocess
 import threading
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Callable, Iterator, List, Optional, Tuple
 
@@ -27,7 +26,7 @@ from ...core import versions
 from ...core.codec import decode, one_line, parse_json
 from ...core.errors import MalformedError
 from ...core.record import Record
-from ...core.verdict.result import Analysed, not_analysed
+from ...core.verdict.result import Analysed
 from .analyses import Done
 
 # as many as the kernel follows (include/linux/namei.h, MAXSYMLINKS)
@@ -171,10 +170,6 @@ class AnalysisChild:
                 return self._exchange(record), ""
             except _ChildRefusedError as refusal:
                 return None, str(refusal)
-            except _BadRecordError as refusal:
-                # others can be analysed, and this one never: not a word of numpy, and no retry
-                why = one_line(f"its record cannot be analysed: {refusal}", 300)
-                return Analysed(replace(not_analysed(record, why), analysed=True), True), ""
             except (OSError, ValueError, MalformedError, _ChildDiedError) as failure:
                 self._stop()
                 error = str(failure) or type(failure).__name__
@@ -193,8 +188,7 @@ class AnalysisChild:
         if not isinstance(plain, dict) or plain.get("id") != self._serial:
             raise _ChildDiedError("it answered another request")
         if plain.get("ok") is not True:
-            refused = _BadRecordError if plain.get("of_record") is True else _ChildRefusedError
-            raise refused(one_line(str(plain.get("error") or "no reason given"), 300))
+            raise _ChildRefusedError(one_line(str(plain.get("error") or "no reason given"), 300))
         return decode(Analysed, plain.get("result"), "its answer")
 
     def _spawn(self) -> subprocess.Popen[bytes]:
@@ -261,10 +255,6 @@ class AnalysisChild:
 
 class _ChildDiedError(Exception):
     """The child ended, hung or spoke nonsense: worth a second try with a new one."""
-
-
-class _BadRecordError(Exception):
-    """The child says that this record contradicts itself, or makes the statistics fail."""
 
 
 class _ChildRefusedError(Exception):
