@@ -181,8 +181,6 @@ def _analysed(record: Record, options: Materiality) -> Dict[str, Any]:
         needed = sequential.pairs_needed(measured, options.margin, sequential.HORIZON)
     if needed is not None:
         needed = unit * max(needed - measured.n, 1)
-    far = sequential.interval(measured, DECIDE_ALPHA)
-    near = sequential.interval(measured, SAME_ALPHA)
     fixed = summary.fixed_interval(seen.whole, SAME_ALPHA)
     odd = [seen.indexes[i] for i in sequential.odd_ones(seen.whole)]
     if odd:
@@ -190,7 +188,7 @@ def _analysed(record: Record, options: Materiality) -> Dict[str, Any]:
         named = ", ".join(str(index + 1) for index in odd)  # people count from 1
         warnings.append(f"outliers, kept: {pairs} {named}")
     warnings += [text for item, text in _BESIDE.items() if item in record.missed_preconditions]
-    price, commit, setup = pin_price_us(record, used), commit_us(record, used), record.setup
+    price, commit, setup = pin_price_us(used), commit_us(record, used), record.setup
     findings = list(decision.findings)
     too_fast = any(code is FindingCode.FLUSH_TOO_FAST for code, _ in findings)
     if unsent:
@@ -210,11 +208,7 @@ def _analysed(record: Record, options: Materiality) -> Dict[str, Any]:
         "pairs": unit * measured.n,
         "pairs_max": unit * pairs_max,
         "pairs_needed_more": needed,
-        "ratio": ratio(measured.mean) if measured.n else None,
-        "ratio_low": ratio(far.low) if measured.n else None,
-        "ratio_high": ratio(far.high) if measured.n else None,
-        "ratio_low_95": ratio(near.low) if measured.n else None,
-        "ratio_high_95": ratio(near.high) if measured.n else None,
+        **sequential.ratios(seen.whole),
         "ratio_low_fixed_95": ratio(fixed[0]),
         "ratio_high_fixed_95": ratio(fixed[1]),
         "log_ratio": rounded(measured.mean),

@@ -12,14 +12,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Sequence, Tuple
 
 from ..core.experiment.factorial import PROVEN, crossed_mode, replicates
 from ..core.experiment.run_state import FIRST_LOOK
 from ..core.model import CacheMode, Verdict
 from ..core.record import CrossedDrive, Pair, Period
 from ..core.verdict import sequential
-from ..core.verdict.sequential import DECIDE_ALPHA, SAME_ALPHA, ratio, rounded, verdict_of
+from ..core.verdict.sequential import DECIDE_ALPHA, SAME_ALPHA, ratios, rounded, verdict_of
 from .decision import Decision, Materiality, holds
 from .pairs import Differences, differences, level, toggled_between
 from .summary import DIGITS
@@ -127,8 +127,8 @@ def as_plain(
     to_us = 1.0 if counter else 1e-3
     return {
         "standing": seen.standing(options.margin).value,
-        **_ratios(seen.interaction),
-        "while_other_in": {mode.value: _ratios(values) for mode, values in seen.at.items()},
+        **ratios(seen.interaction),
+        "while_other_in": {mode.value: ratios(values) for mode, values in seen.at.items()},
         "cells": [
             {
                 "mode": mode.value, "other_mode": other.value, "periods": len(levels),
@@ -136,17 +136,6 @@ def as_plain(
             }
             for (mode, other), levels in sorted(cells.items(), key=str)
         ],
-    }
-
-
-def _ratios(values: Sequence[float]) -> Dict[str, Optional[float]]:
-    seen = sequential.spread(values)
-    far = sequential.interval(seen, DECIDE_ALPHA)
-    near = sequential.interval(seen, SAME_ALPHA)
-    return {
-        "ratio": ratio(seen.mean), "ratio_low": ratio(far.low),
-        "ratio_high": ratio(far.high), "ratio_low_95": ratio(near.low),
-        "ratio_high_95": ratio(near.high),
     }
 
 

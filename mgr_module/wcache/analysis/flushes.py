@@ -162,7 +162,7 @@ def _kv_syncs(period: Period) -> Optional[CounterDelta]:
     return None
 
 
-def pin_price_us(record: Record, pairs: Sequence[Pair]) -> Optional[float]:
+def pin_price_us(pairs: Sequence[Pair]) -> Optional[float]:
     """The price of the pin in write through: mean time of a flush with nothing to write, in us.
 
     None where none was sent, or too few were counted.

@@ -11,6 +11,7 @@ from typing import Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from ..host_report import DriveKind
 from ..model import CacheMode, LoadPoint, Verdict
+from ..text import many
 from .hosts_by_model import Counted
 from .recommend import Recommendation
 
@@ -47,7 +48,7 @@ class Position:
         """What waits of a drive model, in words."""
         mode = self.mode
         off_on = "" if mode is None else f" with the cache {_OFF_ON[mode]}"
-        return f"{_drives(self.drives)} would commit {gain(self.times)}{off_on}"
+        return f"{many(self.drives, 'drive')} would commit {gain(self.times)}{off_on}"
 
 
 @dataclass(frozen=True)
@@ -102,23 +103,24 @@ class Outlook:
         """The sentence, without what to do next."""
         if not self.models:
             return "no probe has reported a drive yet"
-        many = self.models > 1
+        several, drives = self.models > 1, many(self.drives, "drive")
+        models = many(self.models, "drive model")
         if self.right == self.models:
-            every = f"all {self.models} drive models are" if many else "the only drive model is"
-            return self._told([f"{every} right as {_it(self.right)} ({_drives(self.drives)})"])
+            every = f"all {self.models} drive models are" if several else "the only drive model is"
+            return self._told([f"{every} right as {_it(self.right)} ({drives})"])
         groups = [
             (self.right, f"right as {_it(self.right)}"), (self.undecided, "undecided"),
             (self.unmeasured, "not measured yet"), (self.went_back, "went back in a rollout"),
             (self.fixed, "cannot be changed as things are"),
         ]
         rest = [f"{n} {_verb(n, words)}{words}" for n, words in groups if n]
-        parts = self._gains(f" of {_models(self.models)}" if many else " drive model", self.drives)
-        if not parts and not many:
+        parts = self._gains(f" of {models}" if several else " drive model", self.drives)
+        if not parts and not several:
             words = next(words for n, words in groups if n)
             is_ = "" if words in _VERBS else "is "
-            return self._told([f"the only drive model ({_drives(self.drives)}) {is_}{words}"])
+            return self._told([f"the only drive model ({drives}) {is_}{words}"])
         if not parts:
-            parts = [f"{_models(self.models)} on {_drives(self.drives)}: {rest.pop(0)}"]
+            parts = [f"{models} on {drives}: {rest.pop(0)}"]
         return self._told([*parts, *rest])
 
     @property
@@ -130,7 +132,7 @@ class Outlook:
         """A part for each direction; `of` and `drives` say in the first of how many."""
         parts: List[str] = []
         for side in self.waiting:
-            models = f"{side.models}{of}" if of and not parts else _models(side.models)
+            models = f"{side.models}{of}" if of and not parts else many(side.models, "drive model")
             total = f" of {drives}" if drives and not parts else ""
             counted = f"{side.drives}{total} drive{'' if max(side.drives, drives) == 1 else 's'}"
             parts.append(
@@ -241,11 +243,3 @@ def _verb(count: int, words: str) -> str:
 
 def _it(count: int) -> str:
     return "it is" if count == 1 else "they are"
-
-
-def _models(count: int) -> str:
-    return f"{count} drive model{'' if count == 1 else 's'}"
-
-
-def _drives(count: int) -> str:
-    return f"{count} drive{'' if count == 1 else 's'}"

@@ -24,6 +24,7 @@ from ..figures.student_t import t_exact
 from ..loads import MATERIAL_RATIO
 from ..model import FindingCode, LoadPoint, Verdict
 from ..options.entries import CACHE_MODES, Arms
+from ..text import named
 from . import sequential
 from .repeated import Standing
 from .result import DOUBTS, Estimate, estimate
@@ -332,7 +333,9 @@ def _agreed(drives: Sequence[Standing], arms: Arms) -> Tuple[Verdict, str]:
             f"{_named(alike)} better in {arms.said(mode)}, but {_named(against)} not; look at "
             f"those drives, and measure {POOL_DRIVES_MIN} or more of the same kind"
         )
-    apart = [drive for drive in rest if not any(_overlap(drive, other) for other in alike)]
+    apart = [
+        drive for drive in rest if not any(drive.estimate.overlaps(one.estimate) for one in alike)
+    ]
     if apart:
         return Verdict.INSUFFICIENT, (
             f"{_named(alike)} better in {arms.said(mode)}, {_named(apart)} undecided and proven "
@@ -341,17 +344,9 @@ def _agreed(drives: Sequence[Standing], arms: Arms) -> Tuple[Verdict, str]:
     return (mode if 2 * len(alike) >= len(drives) else Verdict.INSUFFICIENT), ""
 
 
-def _overlap(one: Standing, other: Standing) -> bool:
-    """Whether two drives may have one ratio; what has no interval may have any."""
-    a, b = one.estimate, other.estimate
-    return a.ratio_low <= b.ratio_high and b.ratio_low <= a.ratio_high
-
-
 def _named(drives: Sequence[Standing]) -> str:
     """Drives by name with their intervals, the first few of them."""
-    found = []
-    for drive in drives[:NAMED_MAX]:
-        known = drive.estimate.bounded
-        found.append(f"{drive.drive_name} ({drive.estimate.span})" if known else drive.drive_name)
-    more = len(drives) - len(found)
-    return f"{', '.join(found)}{f' and {more} more' if more else ''}"
+    return named([
+        f"{one.drive_name} ({one.estimate.span})" if one.estimate.bounded else one.drive_name
+        for one in drives
+    ], NAMED_MAX)

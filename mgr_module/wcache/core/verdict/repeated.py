@@ -19,7 +19,7 @@ from ..experiment.run_state import FIRST_LOOK
 from ..loads import MATERIAL_RATIO
 from ..model import LoadPoint, Verdict
 from ..options.entries import OptionTrial, arms_of
-from ..text import many, relative
+from ..text import many, named, relative
 from .result import Estimate, ModeSummary, PoolTerm, Result
 from .sequential import DECIDE_ALPHA, SD_FLOOR, Spread, interval, verdict_of
 
@@ -120,7 +120,7 @@ def _setup(term: PoolTerm) -> Tuple[object, ...]:
 
 def _weighed(chief: Result, like: Sequence[Result], mine: Sequence[Result]) -> Standing:
     """`like` are oldest first; all of them tell, and they were measured in the same way."""
-    apart = [result for result in like if _disjoint(result, chief)]
+    apart = [result for result in like if not result.estimate.overlaps(chief.estimate)]
     if apart:
         since = [r for r in like if r.ended_at_s > apart[-1].ended_at_s and r not in apart]
         if sum(result.verdict is chief.verdict for result in since) < REPEATED:
@@ -147,11 +147,6 @@ def _weighed(chief: Result, like: Sequence[Result], mine: Sequence[Result]) -> S
     if both is None or verdict_of(both, MARGIN) is not chief.verdict:
         return _standing(chief, [chief], mine)
     return _standing(_as_one(chief, both, chief.verdict, decided), decided, mine)
-
-
-def _disjoint(one: Result, other: Result) -> bool:
-    a, b = one.estimate, other.estimate
-    return a.ratio_low > b.ratio_high or b.ratio_low > a.ratio_high
 
 
 def _together(like: Sequence[Result]) -> Optional[Spread]:
@@ -271,6 +266,4 @@ def _beside(result: Result, other: Result) -> str:
 
 def _named(results: Sequence[Result]) -> str:
     """Experiments with their intervals, the first few of them."""
-    found = [f"{r.record_id} ({r.estimate.span})" for r in results[:NAMED_MAX]]
-    more = f" and {len(results) - NAMED_MAX} more" if len(results) > NAMED_MAX else ""
-    return ", ".join(found) + more
+    return named([f"{r.record_id} ({r.estimate.span})" for r in results], NAMED_MAX)

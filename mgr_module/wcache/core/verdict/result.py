@@ -90,6 +90,10 @@ class Estimate:
             return "no interval yet"
         return f"ratio {self.ratio_low:.3g} to {self.ratio_high:.3g}"
 
+    def overlaps(self, other: Estimate) -> bool:
+        """Whether both may be of one ratio; what has no interval may be of any."""
+        return self.ratio_low <= other.ratio_high and other.ratio_low <= self.ratio_high
+
     def allows(self, mode: Verdict) -> bool:
         """Whether the interval leaves room for a material gain in `mode`."""
         if mode is Verdict.WRITE_THROUGH:

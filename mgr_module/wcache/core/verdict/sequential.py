@@ -195,6 +195,17 @@ def ratio(log_value: float) -> Optional[float]:
     return rounded(math.exp(log_value)) if abs(log_value) < 700 else None
 
 
+def ratios(values: Sequence[float]) -> Dict[str, Optional[float]]:
+    """The ratio of log differences with its 99% and its 95% interval, JSON-ready."""
+    seen = spread(values)
+    far, near = interval(seen, DECIDE_ALPHA), interval(seen, SAME_ALPHA)
+    return {
+        "ratio": ratio(seen.mean) if seen.n else None, "ratio_low": ratio(far.low),
+        "ratio_high": ratio(far.high), "ratio_low_95": ratio(near.low),
+        "ratio_high_95": ratio(near.high),
+    }
+
+
 def odd_ones(values: Sequence[float], variances: Sequence[float] = ()) -> Tuple[int, ...]:
     """Indexes of values far from the rest, on either side; at least 5 values are needed.
 
