@@ -23,7 +23,6 @@ from wcache.core.experiment.run_state import (
     RunSpec,
     RunState,
     RunStatus,
-    compose,
     pairs_of,
 )
 from wcache.core.experiment.settling import check_size, due_check, rechecks_of, settled
@@ -232,7 +231,7 @@ def experiment(
     if setup.watch_samples:
         plan = replace(plan, settle_s=settled(setup, periods).settle_s)
     run = RunState(_spec(setup, plan), RunStatus.RUNNING)
-    looks = _Looks(setup, options, dict(periods))
+    looks = _Looks(setup, options, Experiment(run, 0, periods).record(IN_PROGRESS, 0.0))
     for index in range(plan.pairs_max):
         slot = due_check(setup, periods)
         while slot is not None:
@@ -245,10 +244,7 @@ def experiment(
             break
         if Experiment(run, 0, periods).spent(same=looks.seem_same):
             break
-    record = compose(
-        setup, periods, record_id="sim", campaign_id="sim", ended="decided",
-        ended_at_s=bench.now_ns / 1e9,
-    )
+    record = Experiment(run, 0, periods).record("decided", bench.now_ns / 1e9)
     result = analyse(record, options)
     # a suspicion that nothing more would settle falls with the experiment's end
     waited = bool(record.late_watches) and looks.last.verdict is Verdict.INSUFFICIENT
@@ -312,13 +308,10 @@ class _Looks:
     """The analysis after each pair, without going over the old pairs again."""
 
     def __init__(
-        self, setup: ExperimentSetup, options: Materiality, watches: Dict[Slot, Period]
+        self, setup: ExperimentSetup, options: Materiality, record: Record
     ) -> None:
         self._setup = setup
-        self._record = compose(  # once: it goes over the watches to choose the settling
-            setup, watches, record_id="sim", campaign_id="sim", ended=IN_PROGRESS,
-            ended_at_s=0.0,
-        )
+        self._record = record  # made once: that goes over the watches to choose the settling
         self._options = options
         self._seen = pairing.Differences((), (), (), ())
         self.last = Decision(Verdict.INSUFFICIENT, "")

@@ -17,8 +17,9 @@ from wcache.ceph.store import PACKED_FROM_CHARS, PART_CHARS, KvStore
 from wcache.core.drive.journal import PriorDrive
 from wcache.core.drive.prior import Prior
 from wcache.core.errors import StorageError, WcacheError
+from wcache.core.experiment.budget import Experiment
 from wcache.core.experiment.design import Slot
-from wcache.core.experiment.run_state import RunState, RunStatus, compose
+from wcache.core.experiment.run_state import RunState, RunStatus
 from wcache.core.fleet.retention import Bounds
 from wcache.core.history import HistoryEntry
 from wcache.core.model import CacheMode, Transport
@@ -239,9 +240,8 @@ def a_record(name, pairs=0):
             slot.mode(setup.seed), samples_ns=tuple(rng.randrange(10**9) for _ in range(100)))
         for pair in range(pairs) for slot in (Slot(pair, False), Slot(pair, True))
     }
-    return compose(
-        setup, periods, record_id=name, campaign_id="c1", ended="x", ended_at_s=1.0
-    )
+    state = RunState(make.run_spec(setup, campaign_id="c1"), RunStatus.RUNNING)
+    return replace(Experiment(state, 0, periods).record("x", 1.0), record_id=name)
 
 
 def save(persistence, kept, record, ended):

@@ -9,8 +9,9 @@ import time
 import pytest
 from mgr_fakes import builders as make
 from wcache.core import codec
+from wcache.core.experiment.budget import Experiment
 from wcache.core.experiment.design import Slot
-from wcache.core.experiment.run_state import compose
+from wcache.core.experiment.run_state import RunState, RunStatus
 from wcache.core.model import CacheMode
 from wcache.core.verdict.result import Analysed, not_analysed
 from wcache.engine.evidence.analysis_child import AnalysisChild
@@ -56,9 +57,8 @@ def record(samples=2000):
     periods = {
         slot: make.period(mode, samples_ns=many) for slot, mode in modes.items()
     }
-    return compose(
-        make.setup(), periods, record_id="r", campaign_id="c1", ended="x", ended_at_s=1.0
-    )
+    state = RunState(make.run_spec(make.setup()), RunStatus.RUNNING)
+    return Experiment(state, 0, periods).record("x", 1.0)
 
 
 FOUND = Analysed(not_analysed(record(10), "x"), True)

@@ -75,7 +75,7 @@ class Mgr:
 
     def cost(self):
         """What the experiment under way has cost."""
-        index = self.machine.experiment_index
+        index = self.machine.state.index
         return Experiment(self.machine.state, index, self.machine.periods[index]).cost
 
     def keep_stale(self):
@@ -120,7 +120,7 @@ class Mgr:
         elif isinstance(action, events.MeasureLoad):
             self.load, self.task = action, None
             point = action.request.load_point
-            index = machine.experiment_index
+            index = machine.state.index
             self.bytes_begun[index] += action.request.count * WRITE_BYTES[point]
             assert self.bytes_begun[index] <= machine.spec.bytes_max
         elif isinstance(action, events.AskAnalysis):
@@ -138,7 +138,7 @@ class Mgr:
                 )
         elif isinstance(action, events.SaveRun):
             self.stored = codec.dumps(machine.state)
-            for key in [k for k in self.periods if k[0] < machine.experiment_index]:
+            for key in [k for k in self.periods if k[0] < machine.state.index]:
                 del self.periods[key]
         elif isinstance(action, events.Note):
             assert action.text

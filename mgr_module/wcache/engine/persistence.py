@@ -7,10 +7,11 @@ from typing import Callable, Dict, Mapping, Optional, Set, Tuple, Union
 
 from ..core.change.rollout import RolloutMachine
 from ..core.errors import StorageError
+from ..core.experiment.budget import Experiment
 from ..core.experiment.campaign import Campaign
 from ..core.experiment.factorial import OTHER, both_sides, measured_in
 from ..core.experiment.run import RunMachine
-from ..core.experiment.run_state import OVER, Discarded, RunState, compose, whole
+from ..core.experiment.run_state import OVER, RunState, whole
 from ..core.fleet.retention import Bounds, surplus
 from ..core.jobs import Trial
 from ..core.ports import Done
@@ -87,24 +88,18 @@ class RecordPersistence:
             for index in range(len(state.spec.experiments)):
                 record_id = f"{run_id}.{index}"
                 if record_id in state.finished:
-                    for record in both_sides(self._made_anew(state, record_id, index)):
+                    for record in both_sides(self._made_anew(state, index)):
                         if record.pairs and record.record_id not in self._sizes:
                             self.unsaved[record.record_id] = record
                 if over or record_id in state.finished:
                     self.drop_periods(run_id, index)
 
-    def _made_anew(self, state: RunState, record_id: str, index: int) -> Record:
+    def _made_anew(self, state: RunState, index: int) -> Record:
         spec = state.spec
         stored = self._archive.periods(spec.run_id, len(spec.experiments))[index]
         periods = whole(spec.experiments[index], stored, state.voided_at_s)
         ended_at_s = max((p.started_at_s + p.seconds for p in periods.values()), default=0.0)
-        discarded = state.waste[index] if index < len(state.waste) else Discarded()
-        return compose(
-            spec.experiments[index], periods, record_id=record_id,
-            campaign_id=spec.campaign_id, ended=RECOVERED, ended_at_s=ended_at_s,
-            discarded=discarded, missed=state.missed, forced=spec.forced,
-            checks=state.checks,
-        )
+        return Experiment(state, index, periods).record(RECOVERED, ended_at_s)
 
     def _make_room(self, newest: str, ended_at_s: Mapping[str, float]) -> None:
         for record_id in sorted(self._sizes, key=lambda i: (ended_at_s.get(i, float("inf")), i)):
@@ -155,7 +150,7 @@ class StatePersistence:
                 kind = StoredKind(machine.key, type(machine.state))
                 self._archive.put(kind, machine.state, done)
             return
-        ended = len(machine.spec.experiments) if machine.over else machine.experiment_index
+        ended = len(machine.spec.experiments) if machine.over else machine.state.index
         indices = range(ended) if machine.over else range(max(0, ended - 1), ended)
 
         def stored() -> None:

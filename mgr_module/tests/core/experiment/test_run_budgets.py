@@ -115,7 +115,7 @@ def test_a_budget_is_not_exceeded_by_the_pair_that_would_be_next():
 def hangs(mgr, period):
     """Answer all but the measurement of one period, and let time pass until the next wake."""
     seen = 0
-    while mgr.machine.experiment_index == 0:
+    while mgr.machine.state.index == 0:
         if mgr.measures():
             seen += 1
             if seen > period:
@@ -171,7 +171,7 @@ def test_a_probe_that_answers_late_does_not_stretch_the_budget(request_of, ticks
         mgr.give(events.Tick())
     else:
         mgr.answer()
-    assert mgr.machine.experiment_index == 1
+    assert mgr.machine.state.index == 1
     assert mgr.measured == measured
     (record,) = mgr.records.values()
     assert record.ended == "the budget ran out during a period"
@@ -182,7 +182,7 @@ def test_a_probe_that_answers_late_does_not_stretch_the_budget(request_of, ticks
 def test_restarts_of_the_mgr_do_not_stretch_the_budget():
     mgr = begun(make.setup(LoadPoint.OSD_BENCH_4M, pairs_max=40), seconds_max=60.0)
     began_s = mgr.now_s
-    while mgr.machine.experiment_index == 0 and not mgr.machine.over:
+    while mgr.machine.state.index == 0 and not mgr.machine.over:
         assert mgr.now_s - began_s < 200.0
         if mgr.measures():
             mgr.now_s += 25.0

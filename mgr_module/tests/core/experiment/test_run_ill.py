@@ -29,7 +29,7 @@ class Cluster(Mgr):
     def falls_ill(self, why=SLOW, lost_after=None, event=None):
         self.ill_at_s.append(self.now_s)
         self.give(event or events.Ill(why), lost_after)
-        index = self.machine.experiment_index
+        index = self.machine.state.index
         if not self.machine.over and index < len(self.machine.periods):
             # what is thrown away may be measured anew
             kept = {

@@ -121,7 +121,7 @@ def alike(played):
     counts = (now.attempt, machine._releases, machine._looks, state.ill_times)
     most = max(counts)
     return (
-        phase(machine), machine.experiment_index, now.slot.checks, now.slot.second,
+        phase(machine), machine.state.index, now.slot.checks, now.slot.second,
         len(now.before), len(now.after), len(now.released), now.drained, most,
         counts.index(most), bool(state.load_failed), bool(state.priors),
     )

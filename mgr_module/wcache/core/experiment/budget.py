@@ -20,7 +20,7 @@ from typing import Dict, Iterable, Sequence, Tuple
 from .. import events
 from ..loads import ASSUMED_SAMPLE_S, WRITE_BYTES, commits
 from ..model import CacheMode, LoadPoint
-from ..record import ExperimentSetup, Period, Record
+from ..record import RECORD_FORMAT, RECORD_VERSION, ExperimentSetup, Period, Record
 from .design import Periods, Slot, design_of
 from .period import PeriodUnderWay, Stage
 from .run_state import (
@@ -28,12 +28,11 @@ from .run_state import (
     Discarded,
     RunSpec,
     RunState,
-    compose,
     is_look,
     next_slot,
     pairs_of,
 )
-from .settling import check_size, due_check, pairs_limit, settled
+from .settling import check_size, checks_of, due_check, pairs_limit, rechecks_of, settled
 
 FOR_SAME = " for showing that there is no difference"
 
@@ -188,11 +187,19 @@ class Experiment:
 
     def record(self, ended: str, now_s: float) -> Record:
         """The record of what was measured so far; `ended` says why no more was."""
-        return compose(
-            self.setup, self.periods, record_id=f"{self.spec.run_id}.{self.index}",
-            campaign_id=self.spec.campaign_id, ended=ended, ended_at_s=now_s,
-            discarded=self.discarded, missed=self.state.missed, forced=self.spec.forced,
-            checks=self.state.checks,
+        spec, setup, periods, lost = self.spec, self.setup, self.periods, self.discarded
+        pairs = pairs_of(setup, periods)
+        used = {id(p) for pair in pairs for p in pair.periods}
+        # of a pair or replicate that is not whole: no evidence, but it has cost as much
+        half = [p for slot, p in periods.items() if not slot.checks and id(p) not in used]
+        return Record(
+            RECORD_FORMAT, RECORD_VERSION, f"{spec.run_id}.{self.index}", spec.campaign_id, setup,
+            pairs, min((p.started_at_s for p in periods.values()), default=now_s), now_s, ended,
+            lost.periods + len(half), lost.seconds + sum(p.seconds for p in half),
+            lost.bytes_written + sum(p.bytes_written for p in half), self.state.missed,
+            spec.forced, checks_of(periods),
+            settled(setup, periods) if setup.watch_samples else None, rechecks_of(periods),
+            self.state.checks,
         )
 
 

@@ -107,7 +107,7 @@ class ComparingRun(LeasedRun):
         attempt = self._now.attempt if self._now.slot == slot else 0
         self._now = PeriodUnderWay(slot, attempt, Stage.SETTING, started_at_s=now_s)
         self._now.cut_off_at_s = experiment.cut_off_at_s(self._now)
-        return self._set_next()
+        return [self._lease(self._step)]
 
     @property
     def _sides(self) -> List[DriveSetting]:
@@ -124,9 +124,6 @@ class ComparingRun(LeasedRun):
     def _step(self) -> DriveSetting:
         """What is set next, or is being set."""
         return self._steps[len(self._now.before)]
-
-    def _set_next(self) -> Actions:
-        return [self._lease(self._step)]
 
     def _lease(self, setting: DriveSetting) -> events.Action:
         spec, domain_id = self.spec, setting.domain.domain_id
@@ -149,7 +146,7 @@ class ComparingRun(LeasedRun):
         if len(now.before) > len(steps) - len(self._sides):
             now.bcache += read_at(outcome, now_s)
         if len(now.before) < len(steps):
-            return self._set_next()
+            return [self._lease(self._step)]
         now.phase = Stage.SETTLING
         now.settled_at_s = now_s + self._experiment.settle_s(now.slot)
         now.cut_off_at_s = self._experiment.cut_off_at_s(now)
@@ -163,10 +160,10 @@ class ComparingRun(LeasedRun):
         bcache's controller is waited for: that takes minutes.
         """
         watched = self.spec.beside or self.spec.waits_for_controller
-        if not watched or self._watch_of[0] == self.experiment_index:
+        if not watched or self._watch_of[0] == self.state.index:
             return []
         request = period.watch_of(self.spec, self._setup)
-        self._watch_of = self.experiment_index, self._new_token() if request.treated else ""
+        self._watch_of = self.state.index, self._new_token() if request.treated else ""
         return [events.WatchOsds(self._watch_of[1], request)] if request.treated else []
 
     def _measure(self, now_s: float) -> Actions:
@@ -215,7 +212,7 @@ class ComparingRun(LeasedRun):
         found = period.period_of(self.spec, self._setup, self._now, settle_s, now_s)
         self._put_periods({**experiment.periods, slot: found})
         saved: Actions = [
-            events.SavePeriod(self.experiment_index, slot.index, slot.second, found)
+            events.SavePeriod(self.state.index, slot.index, slot.second, found)
         ]
         self._now.attempt = 0
         if self.state.starting_open:  # the period has it
@@ -284,7 +281,7 @@ class ComparingRun(LeasedRun):
             return self._halt(f"{DRAINS} is not {rate and rate.after} after it was set", now_s)
         if self._now.slot.checks:  # it begins with a toggle, so anew
             self._now.phase = Stage.SETTING
-            return self._set_next()
+            return [self._lease(self._step)]
         return self._look_again_later(now_s)
 
     def _look_again_later(self, now_s: float) -> Actions:

@@ -53,19 +53,19 @@ class LeasedRun(RunMachine):
         """Leave out what was thrown away, and return it; what is stored of it is written over."""
         if self.over or self._all_over or not self.state.voided_at_s:
             return {}
-        before = self.periods[self.experiment_index]
+        before = self.periods[self.state.index]
         kept = whole(self._setup, before, self.state.voided_at_s)
         self._put_periods(kept)
         return {slot: period for slot, period in before.items() if slot not in kept}
 
     def _put_periods(self, periods: Periods) -> None:
         """Replace those of the experiment under way, as a copy of this run has the same list."""
-        index = self.experiment_index
+        index = self.state.index
         self.periods = [*self.periods[:index], periods, *self.periods[index + 1:]]
 
     @property
     def _experiment(self) -> Experiment:
-        index = self.experiment_index
+        index = self.state.index
         return Experiment(self.state, index, self.periods[index])
 
     @property
@@ -149,7 +149,7 @@ class LeasedRun(RunMachine):
 
     def _recorded(self, record: Record) -> events.SaveRecord:
         """What it cost is kept, since its periods will be dropped."""
-        seen, state = self.periods[self.experiment_index].values(), self.state
+        seen, state = self.periods[self.state.index].values(), self.state
         self.state = replace(
             state, finished=(*state.finished, record.record_id), starting_bytes=0, starting_open=0,
             finished_seconds=state.finished_seconds + sum(p.seconds for p in seen),

@@ -105,11 +105,6 @@ class RunMachine:
         return type(self)(state, [{} for _ in self.spec.experiments], self.epoch)
 
     @property
-    def experiment_index(self) -> int:
-        """Index of the experiment under way."""
-        return self.state.index
-
-    @property
     def seconds_spent(self) -> float:
         """Drive time spent so far, interrupted periods included."""
         return self.state.finished_seconds + sum(one.seconds for one in self._spent)
@@ -124,14 +119,14 @@ class RunMachine:
     @property
     def _spent(self) -> Iterator[Union[Period, Discarded]]:
         """What is measured and not recorded yet, and what was interrupted."""
-        for periods in self.periods[self.experiment_index:]:
+        for periods in self.periods[self.state.index:]:
             yield from periods.values()
         yield from self.state.waste
 
     @property
     def open_experiments(self) -> Tuple[Tuple[ExperimentSetup, int], ...]:
         """Each experiment that has not ended, with its periods done."""
-        first = len(self.spec.experiments) if self.over else self.experiment_index
+        first = len(self.spec.experiments) if self.over else self.state.index
         return tuple(
             (setup, sum(not slot.checks for slot in periods))
             for setup, periods in zip(self.spec.experiments[first:], self.periods[first:])
@@ -146,11 +141,11 @@ class RunMachine:
     @property
     def _all_over(self) -> bool:
         """Whether every experiment has ended."""
-        return self.experiment_index >= len(self.spec.experiments)
+        return self.state.index >= len(self.spec.experiments)
 
     @property
     def _setup(self) -> ExperimentSetup:
-        return self.spec.experiments[self.experiment_index]
+        return self.spec.experiments[self.state.index]
 
     # ---- stopping
 

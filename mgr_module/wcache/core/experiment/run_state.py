@@ -1,4 +1,4 @@
-"""What a run is to do, what is stored of where it stands, and the record made of its periods.
+"""What a run is to do, and what is stored of where it stands.
 
 Two adjacent periods, one in each cache mode, form a pair; which comes first is decided
 by a coin that the recorded seed determines, so that drift cannot favour a mode.  The
@@ -19,20 +19,10 @@ from ..model import LoadPoint
 from ..options.entries import BY_NAME, OptionTrial
 from ..options.option import Place
 from ..protocol import ReleaseRequest
-from ..record import (
-    CHECKS_MAX,
-    RECORD_FORMAT,
-    RECORD_VERSION,
-    ExperimentSetup,
-    Pair,
-    Period,
-    Precondition,
-    Record,
-)
+from ..record import CHECKS_MAX, ExperimentSetup, Pair, Period, Precondition
 from ..simulation import OfDrives
 from .design import Periods, Slot, design_of
 from .observed import Observed
-from .settling import checks_of, rechecks_of, settled
 
 # The analysis looks after every pair from this one on: fewer say too little of their spread.  Its
 # boundaries are made for that (repeated confidence intervals, `core/verdict/sequential.py`), and a
@@ -93,36 +83,6 @@ class Discarded:
     periods: int = 0
     seconds: float = 0.0
     bytes_written: int = 0
-
-
-def compose(
-    setup: ExperimentSetup,
-    periods: Periods,
-    *,
-    record_id: str,
-    campaign_id: str,
-    ended: str,
-    ended_at_s: float,
-    discarded: Optional[Discarded] = None,
-    missed: Tuple[Precondition, ...] = (),
-    forced: bool = False,
-    checks: Tuple[str, ...] = (),
-) -> Record:
-    """The record of what was measured so far."""
-    pairs = pairs_of(setup, periods)
-    started = min((period.started_at_s for period in periods.values()), default=ended_at_s)
-    discarded = discarded or Discarded()
-    used = {id(p) for pair in pairs for p in pair.periods}
-    # of a pair or replicate that is not whole: no evidence, but it has cost as much
-    half = [p for slot, p in periods.items() if not slot.checks and id(p) not in used]
-    return Record(
-        RECORD_FORMAT, RECORD_VERSION, record_id, campaign_id, setup, pairs, started,
-        ended_at_s, ended, discarded.periods + len(half),
-        discarded.seconds + sum(p.seconds for p in half),
-        discarded.bytes_written + sum(p.bytes_written for p in half), missed, forced,
-        checks_of(periods), settled(setup, periods) if setup.watch_samples else None,
-        rechecks_of(periods), checks,
-    )
 
 
 class RunStatus(str, Enum):
