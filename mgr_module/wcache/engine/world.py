@@ -39,7 +39,6 @@ from ..core.host_report import DriveKind, HostReport
 from ..core.jobs import Holding, Touched, Trial
 from ..core.verdict.foreign import Evidence, ForeignVerdict
 from ..core.verdict.hosts_by_model import hosts_by_model
-from ..core.verdict.load_profile import merged
 from ..core.verdict.option_choice import OptionVerdict, option_verdicts
 from ..core.verdict.recommend import OsdProfiles, Recommendation, recommend
 from ..core.verdict.result import Result, TrustedModel, lifted
@@ -296,13 +295,8 @@ class World:
     def recommendations(self) -> Tuple[Recommendation, ...]:
         """What should be, from all results and the loads that are known."""
         reports, throwaway = self.believed_reports, self.options.throwaway_cluster
-        profiles = self.loads()
-        return recommend(
-            self.believed_results,
-            {key: merged(tuple(each.values())) for key, each in profiles.items()},
-            hosts_by_model(reports, self.cluster, throwaway=throwaway), profiles, reports,
-            self.accepted,
-        )
+        homes = hosts_by_model(reports, self.cluster, throwaway=throwaway)
+        return recommend(self.believed_results, self.loads(), homes, reports, self.accepted)
 
     @Once
     def option_verdicts(self) -> Tuple[OptionVerdict, ...]:

@@ -12,7 +12,6 @@ from wcache.core.verdict.load_profile import (
     HourLoad,
     LoadProfile,
     evened,
-    merged,
     shares,
 )
 from wcache.core.verdict.recommend import OSDS_NAMED_MAX, recommend
@@ -44,8 +43,7 @@ def osd(together, writes=100_000):
 
 
 def advice(profiles, results=DISK):
-    joined = {KEY: merged(tuple(profiles.values()))}
-    (found,) = recommend(results, joined, by_osd={KEY: profiles})
+    (found,) = recommend(results, {KEY: profiles})
     return found
 
 

@@ -80,10 +80,10 @@ def profiles():
         st.sampled_from([4096, 200_000, 4_000_000]),
     )
     return st.lists(hour, max_size=9).map(
-        lambda hours: {("ssd", str(make.MODEL)): LoadProfile(tuple(
+        lambda hours: {("ssd", str(make.MODEL)): {0: LoadProfile(tuple(
             HourLoad(n, writes, commits, writes, size)
             for n, (writes, commits, size) in enumerate(hours)
-        ))}
+        ))}}
     )
 
 

@@ -33,7 +33,7 @@ from ..options.entries import OptionTrial
 from ..text import command, many
 from .across_loads import over_loads
 from .hosts_by_model import HostsByModel, missing_word
-from .load_profile import LoadProfile, evened
+from .load_profile import LoadProfile, evened, merged
 from .pooling import LoadVerdict, pool_drives, pooled
 from .repeated import Standing, standing
 from .result import Estimate, Result, has_finding, power_cuts_by_model, withheld_for
@@ -72,11 +72,8 @@ class Recommendation(OfDriveKind):
     measure_on: str = ""
 
 
-Profiles = Mapping[Tuple[str, str], LoadProfile]
-"""Load profiles by (device class, drive model)."""
-
 OsdProfiles = Mapping[Tuple[str, str], Mapping[int, LoadProfile]]
-"""The same, and in each by OSD."""
+"""Load profiles by (device class, drive model), and in each by OSD."""
 
 
 class PoolKey(NamedTuple):
@@ -98,16 +95,15 @@ def groups(results: Sequence[Result]) -> Dict[PoolKey, List[Standing]]:
 
 def recommend(
     results: Sequence[Result],
-    profiles: Optional[Profiles] = None,
+    profiles: Optional[OsdProfiles] = None,
     at_home: Optional[HostsByModel] = None,
-    by_osd: Optional[OsdProfiles] = None,
     reports: Iterable[HostReport] = (),
     accepted: Sequence[AcceptedProof] = (),
 ) -> Tuple[Recommendation, ...]:
     """One recommendation per (device class, drive model), in a stable order.
 
-    Where the load profile is known, bench loads are weighted by it, and `by_osd` names the OSDs
-    whose own load would give another verdict.
+    Where the load profile is known, bench loads are weighted by it, and OSDs are named whose own
+    load would give another verdict.
     `reports` tell of power cuts that somebody has witnessed, and `accepted` whose evidence
     an admin accepts.  Where few of many drive models would change, they are held to a stricter
     level (`alpha_of`).  What two hosts or more have needs the word of two.
@@ -122,7 +118,8 @@ def recommend(
         # nor is it forgotten once the drive was measured again
         if not result.forced and has_finding(result, FindingCode.FLUSH_TOO_FAST):
             flushing[result.kind.in_any_class].append(result)
-    known = profiles or {}
+    own = profiles or {}
+    known = {key: merged(tuple(each.values())) for key, each in own.items()}
     cuts = power_cuts_by_model(reports, accepted)
     homes: HostsByModel = at_home or {}
 
@@ -139,7 +136,6 @@ def recommend(
         ) if why else found
 
     found = {kind: at_level(kind, LEVEL_ALPHA) for kind in sorted(by_kind)}
-    own = by_osd or {}
     return tuple(
         _with_own_loads(item, own.get(kind[:2], {}) if kind.real else {})
         for kind, item in _corrected(found, at_level).items()
