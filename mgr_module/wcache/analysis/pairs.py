@@ -4,8 +4,6 @@ The statistic of a pair is the difference, write back minus write through, of th
 periods' median log latencies; for an OSD's counters, which keep only sums, of their
 log means.  Above 0 write through is faster.
 
-Whether a record can be what it says it is: what follows from its setup must be so.
-
 A record is read from files too.  What contradicts its own seed, settling or budget was
 altered or put together by hand, and no statistics of it would mean anything.
 """

@@ -1,12 +1,10 @@
 """Percentiles of latencies: of samples, and of histograms of client writes.
 
-Percentiles of client writes from histograms whose buckets are a factor of two wide.
-
-Within its bucket a percentile is interpolated in the log of latency.  That is no
-measurement: a shift of a tenth can move it by more, or not at all, depending on where the
-bucket's edge lies.  Two modes are therefore only told apart beyond `sequential.SLACK` on
-top of the material ratio.  Where the modes do not differ neither do their histograms, whatever the
-edges are.
+Buckets of these histograms are a factor of two wide, and within its bucket a percentile is
+interpolated in the log of latency.  That is no measurement: a shift of a tenth can move it by
+more, or not at all, depending on where the bucket's edge lies.  Two modes are therefore only told
+apart beyond `sequential.SLACK` on top of the material ratio.  Where the modes do not differ
+neither do their histograms, whatever the edges are.
 """
 
 from __future__ import annotations

@@ -4,9 +4,8 @@ Before and after each load the drives are looked at: what they were set to is to
 table, and a mode that changed meanwhile makes it useless.  What was observed is stored before
 the next load; a mgr that takes over goes on with the first load that is missing.
 
-A run that benches one OSD for mClock's capacity, by the recipe of the OSD itself.
-
-All drives under the OSD are looked at before and after the calls, so that a capacity is known
+One such run benches an OSD for mClock's capacity, by the recipe of the OSD itself.  All drives
+under the OSD are looked at before and after the calls, so that a capacity is known
 to belong to one setting of the caches.  A call is not called back: what is stopped meanwhile is
 charged with it.  Calls that were made go under with the mgr, and are made again by the next one.
 """

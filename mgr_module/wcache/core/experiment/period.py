@@ -1,7 +1,6 @@
 """One period under way: the steps that set it up, what measures it, and what was seen of it.
 
-Where a period of bcache begins: its controller has settled, with dirty data where it is to be.
-
+One of bcache begins when its controller has settled, with dirty data where it is to be.
 Where there is too little of it, the OSD is benched until there is enough.  Where it is to be
 clean, the least rate of writeback is raised under the run's own lease until it is, and put back.
 What is next follows from what was read last, so a mgr that takes over finds the same.

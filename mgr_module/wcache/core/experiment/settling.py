@@ -12,11 +12,10 @@ The model of what fades is ln latency = level + amplitude * exp(-t / fading), fi
 Huber's loss (1964), so that stalls count little.  The experiment then waits, in every
 period, until what is left of the largest one is immaterial.
 
-When settling is checked: before the first pair, and again where noise may hide a transient.
-
 In a settling check a drive is toggled there and back, and its latency is sampled densely from
 then on.  Before the first pair there is one in each mode, from which the settling time is chosen
-(`settling.choose`), and two longer ones where those leave it open whether there is a transient.
+(`choose`), and two longer ones where those leave it open whether there is a transient.  There are
+others between pairs where noise may hide one.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """What is explained of a verdict: what would change it, what it costs beside.
 
-What `write through` costs beside what was measured: the pin's flushes, and flash that wears.
-
-The pin's flushes are said whatever the verdict is: without them it could be another one.
+Beside what was measured `write through` costs the pin's flushes, and wears flash.  The pin's
+flushes are said whatever the verdict is: without them it could be another one.
 """
 
 from __future__ import annotations

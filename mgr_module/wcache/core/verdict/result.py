@@ -1,12 +1,8 @@
 """What an experiment came to, and what is known of its drive model's flushes.
 
-Power-loss protection of drive models: what drives hint at, what an admin vouches for.
-
 A drive with power-loss protection may answer a flush at once and keep its promise, so a flush
 that looks too fast is no doubt about a drive model that is trusted.  Nothing that a drive says of
 itself proves the protection: only an admin's word, with a reason, lifts the doubt.
-
-Whether a drive model may be recommended `write back`: its flushes must reach the medium.
 
 With the cache on, an acknowledged write is kept by the flush alone.  So what was seen of a
 drive model's flushes counts over all drives, loads and device classes.  A power cut that lost
