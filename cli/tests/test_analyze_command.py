@@ -41,8 +41,7 @@ def test_the_result_is_bit_for_bit_that_of_the_analysis_child(tmp_path, capsys):
     record = made()
     assert main(["analyze", stored(tmp_path / "r", record), "--format", "json"]) == 0
     offline = json.loads(capsys.readouterr().out)["results"][0]
-    request = {"id": 1, "record": codec.to_plain(record)}
-    online = answer(json.dumps(request).encode())["result"]
+    online = json.loads(answer(codec.dumps(record).encode()))["found"]
     assert online == codec.to_plain(analysed(record, offline))
 
 

@@ -192,18 +192,18 @@ def evidence_seeds() -> List[bytes]:
 
 def analysed(data: bytes) -> Any:
     """A request to the child that decides: each record has its answer, and none goes wrong."""
-    reply = analysis.answer(data)
-    said = reply["result"]["result"]["why"] if reply["ok"] else reply["error"]
+    reply = json.loads(analysis.answer(data))
+    said = reply["found"]["result"]["why"] if "found" in reply else reply["error"]
     one_line(said)
     if "analysis failed" in said:
         raise Broken(said)
-    return reply["ok"]
+    return "found" in reply
 
 
 def analysis_seeds() -> List[bytes]:
     """Records in all their forms."""
     return lines_of([
-        {"id": 1, "record": {**one, "format": RECORD_FORMAT}} for one in examples(Record)
+        {**one, "format": RECORD_FORMAT} for one in examples(Record)
     ])
 
 

@@ -5,6 +5,7 @@ import os
 import queue
 import sys
 import time
+from dataclasses import replace
 
 import pytest
 from mgr_fakes import builders as make
@@ -15,33 +16,6 @@ from wcache.core.experiment.run_state import RunState, RunStatus
 from wcache.core.model import CacheMode
 from wcache.core.verdict.result import Analysed, not_analysed
 from wcache.engine.evidence.analysis_child import AnalysisChild
-
-BAD = {
-    "dies": ("import sys\nsys.exit(3)\n", "ended with code 3"),
-    "is killed": ("import os\nos.kill(os.getpid(), 9)\n", "killed by signal 9"),
-    "hangs": ("import sys, time\nsys.stdin.readline()\ntime.sleep(60)\n", "no answer within"),
-    "reads nothing": ("import time\ntime.sleep(60)\n", "it did not read the record within"),
-    "garbage": (
-        "import sys\nsys.stdin.readline()\nprint('what?\\x1b[31m', flush=True)\n", "failed",
-    ),
-    "another answer": (
-        "import sys\nsys.stdin.readline()\n"
-        "print('{\"id\": 77, \"ok\": true, \"result\": {}}', flush=True)\n",
-        "it answered another request",
-    ),
-    "too much": (
-        "import sys\nsys.stdin.readline()\n"
-        "while True: sys.stdout.write('x' * 65536)\n",
-        "too long",
-    ),
-    "no numpy": (
-        "import sys\nsys.stdin.readline()\n"
-        "print('{\"id\": 1, \"ok\": false, \"error\": \"numpy is missing\\\\nreally\"}')\n"
-        "sys.stdout.flush()\n"
-        "sys.stdin.readline()\n",
-        "numpy is missing really",
-    ),
-}
 
 
 def script(path, body):
@@ -62,13 +36,38 @@ def record(samples=2000):
 
 
 FOUND = Analysed(not_analysed(record(10), "x"), True)
+OTHER = codec.dumps({"found": replace(FOUND, result=replace(FOUND.result, record_id="other"))})
 ANSWER = (
-    "import json, sys\n"
+    "import sys\n"
     "for line in sys.stdin:\n"
-    "    n = json.loads(line)['id']\n"
-    "    print(json.dumps({'id': n, 'ok': True, 'result': "
-    f"json.loads({codec.dumps(FOUND)!r})}}), flush=True)\n"
+    f"    print({codec.dumps({'found': FOUND})!r}, flush=True)\n"
 )
+BAD = {
+    "dies": ("import sys\nsys.exit(3)\n", "ended with code 3"),
+    "is killed": ("import os\nos.kill(os.getpid(), 9)\n", "killed by signal 9"),
+    "hangs": ("import sys, time\nsys.stdin.readline()\ntime.sleep(60)\n", "no answer within"),
+    "reads nothing": ("import time\ntime.sleep(60)\n", "it did not read the record within"),
+    "garbage": (
+        "import sys\nsys.stdin.readline()\nprint('what?\\x1b[31m', flush=True)\n", "failed",
+    ),
+    "another answer": (
+        "import sys\nsys.stdin.readline()\n"
+        f"print({OTHER!r}, flush=True)\n",
+        "it answered another request",
+    ),
+    "too much": (
+        "import sys\nsys.stdin.readline()\n"
+        "while True: sys.stdout.write('x' * 65536)\n",
+        "too long",
+    ),
+    "no numpy": (
+        "import sys\nsys.stdin.readline()\n"
+        "print('{\"error\": \"numpy is missing\\\\nreally\"}')\n"
+        "sys.stdout.flush()\n"
+        "sys.stdin.readline()\n",
+        "numpy is missing really",
+    ),
+}
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@ have put there is started.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import queue
 import stat
@@ -23,7 +22,7 @@ from pathlib import Path
 from typing import Callable, Iterator, List, Optional, Tuple
 
 from ...core import versions
-from ...core.codec import decode, one_line, parse_json
+from ...core.codec import as_object, decode, one_line, parse_json
 from ...core.errors import MalformedError
 from ...core.record import Record
 from ...core.verdict.result import Analysed
@@ -116,7 +115,6 @@ class AnalysisChild:
         self._jobs: queue.Queue[Optional[Tuple[Record, Done]]] = queue.Queue(maxsize=1000)
         self._child: Optional[subprocess.Popen[bytes]] = None
         self._started = ""
-        self._serial = 0
         self._closed = False
         self._thread = threading.Thread(target=self._work, daemon=True, name="wcache-analysis")
         self._thread.start()
@@ -180,16 +178,14 @@ class AnalysisChild:
         if child is None or child.poll() is not None or self._started != self._python():
             self._stop()
             child = self._child = self._spawn()
-        self._serial += 1
-        request = {"id": self._serial, "record": versions.to_plain(record)}
-        line = json.dumps(request, separators=(",", ":"), allow_nan=False) + "\n"
-        answer = self._line_for(child, line.encode())
+        answer = self._line_for(child, (versions.dumps(record) + "\n").encode())
         plain = parse_json(answer.decode("utf-8"), bytes_max=ANSWER_BYTES_MAX, what="its answer")
-        if not isinstance(plain, dict) or plain.get("id") != self._serial:
+        if isinstance(plain, dict) and "error" in plain:
+            raise _ChildRefusedError(one_line(str(plain["error"]), 300))
+        found = decode(Analysed, as_object(plain).get("found"), "its answer")
+        if found.result.record_id != record.record_id:
             raise _ChildDiedError("it answered another request")
-        if plain.get("ok") is not True:
-            raise _ChildRefusedError(one_line(str(plain.get("error") or "no reason given"), 300))
-        return decode(Analysed, plain.get("result"), "its answer")
+        return found
 
     def _spawn(self) -> subprocess.Popen[bytes]:
         env = {"PATH": os.defpath, "PYTHONPATH": _import_path(), "LC_ALL": "C.UTF-8",
