@@ -10,7 +10,7 @@ independent, the pairs within one are not: they share its place in time.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Dict, List, Sequence, Tuple
 
@@ -89,6 +89,7 @@ def decide(
     margin, other = options.margin, f"the {crossed.role.value} drive"
     standing = seen.standing(margin)
     told = f"interaction with the mode of {other}: {_told(seen, standing)}"
+    kept = replace(decision, why=f"{decision.why}; {told}")
     one_way = decision.verdict.decided
     if standing is not Interaction.PROVEN:
         means = [sequential.spread(values).mean for values in seen.at.values()]
@@ -98,7 +99,7 @@ def decide(
                 f"{decision.verdict.value} on average over both modes of {other}, but not in "
                 f"each; {told}",
             )
-        return _told_too(decision, told)
+        return kept
     verdicts = {
         mode: verdict_of(sequential.spread(values), margin) for mode, values in seen.at.items()
     }
@@ -106,7 +107,7 @@ def decide(
         f"{verdict.value} while it is in {mode.value}" for mode, verdict in verdicts.items()
     )
     if len(set(verdicts.values())) == 1:
-        return _told_too(decision, told)
+        return kept
     if Verdict.INSUFFICIENT in verdicts.values():
         return Decision(Verdict.INSUFFICIENT, f"{told}; {each}", decision.findings)
     return Decision(
@@ -145,12 +146,6 @@ def _told(seen: Effects, standing: Interaction) -> str:
     return (
         f"{standing.value} (ratio of ratios {math.exp(found.mean):.3g}, {1 - alpha:.0%} "
         f"{sequential.span(sequential.interval(found, alpha))})"
-    )
-
-
-def _told_too(decision: Decision, told: str) -> Decision:
-    return Decision(
-        decision.verdict, f"{decision.why}; {told}", decision.findings, decision.hopeless
     )
 
 

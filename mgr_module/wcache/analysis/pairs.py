@@ -295,7 +295,7 @@ def check(record: Record) -> None:
             raise MalformedError(
                 "the record's settling time does not follow from its settling checks"
             )
-    periods = _periods(record)
+    periods = [(pair.index, period) for pair in record.pairs for period in pair.periods]
     _check_pairs(record)
     _check_late_watches(record)
     _check_conditions(record)
@@ -315,13 +315,6 @@ def _check_late_watches(record: Record) -> None:
         raise MalformedError(
             f"the record has late settling checks, but fewer than {RECHECK_PAIRS[0]} pairs"
         )
-
-
-def _periods(record: Record) -> List[Tuple[int, Period]]:
-    return [
-        (pair.index, period) for pair in record.pairs
-        for period in pair.periods
-    ]
 
 
 def _check_pairs(record: Record) -> None:
