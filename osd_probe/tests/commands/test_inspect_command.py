@@ -18,7 +18,7 @@ from wcache.core.model import (
     Severity,
     Transport,
 )
-from wcache_probe.commands.inspect import inspected, look, next_step
+from wcache_probe.commands.inspect import inspect, inspected, look, next_step
 from wcache_sim.drive_schema import parse_drive_file
 from wcache_sim.host import SimulatedHost
 from wcache_sim.probe import main
@@ -53,11 +53,18 @@ def test_each_point_that_is_taken_has_its_reason(drive):
     assert [reason.points for reason in one.reasons] == [20, 10]
 
 
-def test_a_host_that_is_not_prepared_is_prepared_next(drive):
-    item = Finding(FindingCode.NOT_PREPARED, Severity.WARNING, "sim1", "no rule")
-    assert next_step([inspected(drive)], [item]) == "wcache-probe prepare --dry-run"
-    waits = replace(item, cure=Cure.BOOT_ONCE)
-    assert next_step([inspected(drive)], [waits]) == "boot this host once"
+@pytest.mark.parametrize(("cure", "said"), [
+    (Cure.GENERAL, "wcache-probe prepare --dry-run"), (Cure.BOOT_ONCE, "boot this host once"),
+])
+def test_a_host_whose_drive_no_rule_names_is_prepared_next(drive, capsys, cure, said):
+    item = Finding(FindingCode.NOT_PREPARED, Severity.INFO, drive.dev_name, "no rule", cure)
+    inspect(OneDrive(replace(drive, findings=(item,)), drive.transport), "sim1", "text")
+    *_, told, following = capsys.readouterr().out.splitlines()
+    assert told == f"info: WCACHE_NOT_PREPARED: {drive.dev_name}: no rule"
+    assert following == f"next: {said}"
+
+
+def test_a_drive_with_its_cache_on_is_timed_next(drive):
     assert next_step([inspected(drive)], []) == f"wcache-probe time /dev/{drive.dev_name}"
     assert next_step([], []) == "wcache-probe look"
 

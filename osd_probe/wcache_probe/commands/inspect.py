@@ -19,6 +19,8 @@ from wcache.core.model import Cure, DeviceCache, DriveReport, Finding, FindingCo
 from wcache.core.ports import DriveHost
 from wcache.core.text import amount, command, commented, table
 
+from ..linux.persistence.preparation import told_once
+
 FORMAT_VERSION = 1
 _BY_SAFETY = {
     Safety.UNSAFE: (100, "its cache is on and the kernel sends no flush: a power cut loses data"),
@@ -100,8 +102,9 @@ class Inspected:
 
 def inspect(host: DriveHost, hostname: str, style: str) -> int:
     """Print the drives under OSDs of this host; exit code 1 where one is in an unsafe state."""
-    found = [inspected(drive) for drive in host.look()]
-    of_host = host.host_findings()
+    drives, unprepared = told_once(host.look(), frozenset())
+    found = [inspected(drive) for drive in drives]
+    of_host = (*host.host_findings(), *unprepared)
     following = next_step(found, of_host)
     unsafe = any(judge(one.drive.state) is Safety.UNSAFE for one in found)
     if style == "json":
