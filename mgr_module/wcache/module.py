@@ -13,7 +13,7 @@ from mgr_module import MgrModule, MgrStandbyModule
 from .ceph import compat as ceph_compat
 from .ceph.blocks import CephBlocks
 from .ceph.command import Osds
-from .ceph.config import CephConfig, OwnOptions
+from .ceph.config import CephConfig, OwnOptions, disable_soon
 from .ceph.health import CephProgress, health_checks
 from .ceph.loads import CephLoads
 from .ceph.osd_options import CephOsdOptions
@@ -111,7 +111,7 @@ class Module(MgrModule):
         )))
         self._service = Service(
             self._engine, knobs, agents, CephTraffic(points), self.log,
-            drop_options=self._own.drop,
+            drop_options=self._own.drop, disable_soon=partial(disable_soon, self, self.log),
         )
         self._web = self._web_page(self._engine.kept_blocks)
         self._views = Views(

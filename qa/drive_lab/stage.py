@@ -134,7 +134,9 @@ class Stage:
 
         say(bold("$ " + shlex.join(["ceph", *words])))
         self._run_there(self.wait("leaving", left), words)
-        self.ceph("mgr", "module", "disable", "wcache")
+        self.wait("the module's own end", lambda: "wcache" not in (
+            self.cluster.ceph_json("mgr", "module", "ls")["enabled_modules"]
+        ))
         stays = [
             *(key for key in self.cluster.ceph_json("config-key", "ls")
               if key.startswith("mgr/wcache/")),  # config-history is the mons' own

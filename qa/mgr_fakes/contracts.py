@@ -165,6 +165,7 @@ COMMANDS: List[Tuple[str, Dict[str, Any], Paths]] = [
     ("mon", {"prefix": "auth get", "entity": "client.contracts"}, {"[]/caps/*": "str"}),
     ("mon", {"prefix": "auth rm", "entity": "client.contracts"}, {}),
     ("mon", {"prefix": "osd ok-to-stop", "ids": ["0"]}, {}),
+    ("mon", {"prefix": "mgr module disable", "module": "contracts"}, {}),
     ("osd", {"prefix": "config set", "var": _KNOB, "val": ["2147483648"]}, {}),
     ("osd", {"prefix": "config diff get", "var": _KNOB}, {
         f"diff/{_KNOB}/final": "str", f"diff/{_KNOB}/override": "str",

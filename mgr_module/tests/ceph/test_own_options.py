@@ -1,10 +1,11 @@
 """An option that was removed is at its default again, though Ceph tells a module nothing of it."""
 
 import json
+import logging
 import time
 
 import pytest
-from wcache.ceph.config import OWN_EVERY_S, OwnOptions
+from wcache.ceph.config import OWN_EVERY_S, OwnOptions, disable_soon
 from wcache.commands.commands import BEGINNING
 from wcache.core.errors import RefusedError
 
@@ -67,6 +68,20 @@ def test_all_values_are_dropped_wherever_they_stand_and_nothing_of_others():
     mons.rows = None
     with pytest.raises(RefusedError):
         OwnOptions(mons).drop()
+
+
+@pytest.mark.parametrize("code", [0, -13])
+def test_where_the_mons_do_not_disable_it_the_log_says_so(code, caplog):
+    asked = []
+
+    class Refusing(Mons):
+        def send_command(self, reply, kind, who, command, tag):
+            asked.append(json.loads(command))
+            reply.complete(code, "", "no")
+
+    disable_soon(Refusing(), logging.getLogger(), 0.0).join(60)
+    assert [(one["prefix"], one["module"]) for one in asked] == [("mgr module disable", "wcache")]
+    assert ("the module is still enabled: the mons refused" in caplog.text) is (code != 0)
 
 
 def test_a_look_waits_for_nothing_and_is_made_now_and_then():

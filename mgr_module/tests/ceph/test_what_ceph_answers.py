@@ -5,6 +5,7 @@
 
 import errno
 import json
+import logging
 import queue
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from test_ceph_loads import answer_of
 from wcache.ceph import compat
 from wcache.ceph.blocks import CephBlocks
 from wcache.ceph.command import CommandFailed, Osds
-from wcache.ceph.config import CephConfig
+from wcache.ceph.config import CephConfig, disable_soon
 from wcache.ceph.health import CephProgress
 from wcache.ceph.loads import CephLoads
 from wcache.ceph.store import CephKeys
@@ -239,6 +240,7 @@ def test_the_mons_answers_are_understood(ceph):
     CephKeys(ceph).put_key("a", "b")
     CephKeys(ceph).put_key("a", None)
     assert isinstance(CephKeys(ceph).get_store_prefix(""), dict)
+    disable_soon(ceph, logging.getLogger(), 0.0).join(60)
     done = queue.Queue()
     CephStops(ceph).ask([[0]], lambda *answer: done.put(answer))
     assert done.get(timeout=60) == (1, True)

@@ -106,6 +106,44 @@ def test_nothing_is_written_and_nothing_answered_after_that():
         assert "`ceph mgr module disable wcache`" in refused(mgr, prefix, errno.EPERM, **way)
 
 
+def with_ends(mgr):
+    """What is stored and which keys are there whenever the module has itself disabled."""
+    ends = []
+    mgr.service.leaving._disable_soon = lambda: ends.append(
+        (dict(mgr.store.kept), {*mgr.keys.held})
+    )
+    return ends
+
+
+def test_it_disables_itself_once_it_has_left_and_never_while_anything_is_owed():
+    mgr = with_keys(applied())
+    ends = with_ends(mgr)
+    leave(mgr, back=True, dry_run=True)
+    assert "p1 goes back" in refused(mgr, "leave", errno.EAGAIN, back=True)
+    settled(mgr)
+    mgr.now_s += 120
+    mgr.probes["h2"].turn()
+    assert leave(mgr, back=True)["waits"]
+    assert "not called" in refused(mgr, "leave", errno.EAGAIN, back=True)
+    mgr.store.fails = lambda key: key == "version"
+    assert not leave(mgr, back=True, gone="h1")["left"]
+    assert ends == []
+    mgr.store.fails = lambda key: False
+    out = ok(mgr.command("leave", back=True))
+    assert "the module is disabled in a moment" in out
+    assert ends == [({}, set())]
+
+
+def test_a_script_that_asks_the_mgrs_for_something_disables_it_at_its_end():
+    mgr = a_mgr()
+    ok(mgr.command("agent add", hostname="h1", run_by="systemd"))
+    ok(mgr.command("agent add", hostname="h2", run_by="cephadm", image="ceph"))
+    ends = with_ends(mgr)
+    told = leave(mgr, keep=True)
+    assert (told["left"], ends) == (True, [])
+    assert told["script"].splitlines()[-1] == "ceph mgr module disable wcache" == told["next"]
+
+
 def test_enabled_anew_it_begins_with_nothing_and_stores_nothing_by_itself():
     mgr = with_keys(measured())
     assert leave(mgr, back=True)["left"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import threading
 from typing import (
     Any,
@@ -38,6 +39,7 @@ LABEL = "label"  # what the value of a label is called, where it stands
 # Of this module's own options: how long a command waits for the mons, and how often they are asked.
 OWN_TIMEOUT_S, OWN_EVERY_S = 3.0, 60.0
 OWN_TRIES = 3  # of a command, where options go on to change while the mons answer
+ANSWERED_S = 2.0  # after which a command's answer has gone out
 _DUMP = {"prefix": "config dump"}
 
 
@@ -163,6 +165,24 @@ class OwnOptions:
                 )
                 self._then = {}
             return True
+
+
+def disable_soon(mgr: Mgr, log: logging.Logger, after_s: float = ANSWERED_S) -> threading.Timer:
+    """Have the mons disable this module, once the answer of the command at hand has gone out.
+
+    All mgrs start anew for it, and what they had still to answer is lost.
+    """
+
+    def disable() -> None:
+        try:
+            ask_mon(mgr, {"prefix": "mgr module disable", "module": mgr.module_name})
+        except CommandFailed as failure:
+            log.error("the module is still enabled: %s", failure)
+
+    timer = threading.Timer(after_s, disable)
+    timer.daemon = True
+    timer.start()
+    return timer
 
 
 def _rows(plain: Any) -> List[Dict[str, Any]]:

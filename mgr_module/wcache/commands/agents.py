@@ -9,7 +9,7 @@ from ..core.model import Cure
 from ..core.text import LISTED_MAX, arguments, command, many, named, pasted, table
 from ..deployment.places import require_one_or_all
 from ..engine.world import World
-from ..services.leaving import require_way
+from ..services.leaving import DISABLE, require_way
 from .tables import would
 from .views import DRY_RUN, EACH, Command
 
@@ -92,9 +92,6 @@ def removed(data: Mapping[str, Any]) -> str:
     return _script([*notes, *data["notes"]], data["script"])
 
 
-DISABLE = command("ceph mgr module disable wcache")
-
-
 def left(data: Dict[str, Any], host_is_gone: str = "") -> Dict[str, Any]:
     """`leave`, with what goes on, or ends it."""
     words = ["ceph", "wcache", "leave", f"--{data['way']}"]
@@ -117,7 +114,11 @@ def left_text(data: Mapping[str, Any]) -> str:
     notes += [f"stays on the host: {line}" for line in data["stays"]]
     notes += [f"waits: {line}" for line in data["waits"]]
     if data["left"]:
-        notes.append("wcache has left this cluster: nothing of it is stored any more")
+        last = "at the end of this script" if data["script"].endswith(DISABLE) else "in a moment"
+        notes.append(
+            "wcache has left this cluster: nothing of it is stored any more, and the module is "
+            f"disabled {last}; all mgrs start anew for that"
+        )
     if data["hosts"]:
         notes.append(f"keys are removed; what is left to be run for {named(data['hosts'])}:")
     return _script([*notes, *data["notes"]], data["script"])
@@ -235,8 +236,9 @@ LEAVE = Command(
     ("name=back,type=CephBool,req=false", "name=keep,type=CephBool,req=false",
      "name=host_is_gone,type=CephString,req=false", DRY_RUN), "rw",
     "Leave this cluster: end everything, take back what plans have set (--back) or leave it "
-    "(--keep), remove the probes' keys and all that is stored, and print what to run on the "
-    "hosts; called again it goes on; --host-is-gone names hosts that will not come back",
+    "(--keep), remove the probes' keys and all that is stored, print what to run on the hosts, "
+    "and disable the module; called again it goes on; --host-is-gone names hosts that will not "
+    "come back",
     lambda s, v, a: left(s.leaving.leave(**a), a.get("host_is_gone", "")), left_text,
     fit=require_way,
 )

@@ -31,8 +31,9 @@ from ..knobs.registry import KNOBS
 from ..services import web_tokens
 from ..services.campaigns import BOUNDS
 from ..services.guards import require_fitting
+from ..services.leaving import DISABLE
 from ..services.outlook import next_step
-from .agents import DISABLE, LEAVE, OF_AGENTS
+from .agents import LEAVE, OF_AGENTS
 from .campaigns import (
     campaign,
     campaign_text,

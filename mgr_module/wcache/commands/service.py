@@ -49,6 +49,7 @@ class Service:
         self, engine: Engine, planners: Mapping[str, Planner], agents: AgentService,
         traffic: CephTraffic, log: logging.Logger, store_wait_s: float = WAIT_S,
         clients: Optional[CephTraffic] = None, drop_options: Callable[[], int] = lambda: 0,
+        disable_soon: Callable[[], object] = lambda: None,
     ) -> None:
         self._engine = engine
         self.log = log
@@ -70,7 +71,9 @@ class Service:
         self.outlook = OutlookService()
         self.rollouts = RolloutService(engine, self.plans)
         self.web_tokens = WebTokens()
-        self.leaving = LeaveService(engine, self.rollouts, agents, self.freeze, drop_options)
+        self.leaving = LeaveService(
+            engine, self.rollouts, agents, self.freeze, drop_options, disable_soon
+        )
         self._garbage = Garbage()
 
     def behind(self, knob: str) -> Any:

@@ -2,7 +2,8 @@
 
 Each step stands by itself.  What a step waits for is said, and the same command goes on with it:
 nothing is begun any more and what is under way ends; plans go back, the newest first, or stay; the
-probes' keys go, host by host; then the module's options and all that is stored.
+probes' keys go, host by host; then the module's options and all that is stored.  At last the
+module is disabled: a mgr that takes over would begin anew.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from ..core.errors import (
 )
 from ..core.setting.domain_settings import OptionSetting
 from ..core.text import chained, command, many, named
-from ..deployment.places import checked_hostname
+from ..deployment.places import Form, checked_hostname
 from ..engine.engine import Engine
 from ..engine.world import World
 from .deploying import AGAIN, AgentService
@@ -44,6 +45,7 @@ from .plans.rollouts import RolloutService
 # A command holds up the others of its mgr on some releases, so it ends and is called again.
 WORK_S = 20.0
 STORE_WAIT_S, STORE_LOOK_S = 5.0, 0.05
+DISABLE = command("ceph mgr module disable wcache")
 UNDO = "  # undo it"  # the lines of a change by hand that take it back
 
 
@@ -66,7 +68,8 @@ class LeaveService:
     """Leaves a cluster; `left` once nothing of wcache is stored there any more.
 
     `freeze` has everything that is under way end.  `drop_options` removes the module's options
-    from the mons and returns how many there were.
+    from the mons and returns how many there were.  `disable_soon` has the module disabled once
+    the answer is out.
     """
 
     _engine: Engine
@@ -74,6 +77,7 @@ class LeaveService:
     _agents: AgentService
     _freeze: Callable[[], object]
     _drop_options: Callable[[], int]
+    _disable_soon: Callable[[], object]
     _ending: bool = False
     left: bool = False
 
@@ -117,12 +121,17 @@ class LeaveService:
                 waits[0] + (f"; and {many(len(waits) - 1, 'host')} more" if waits[1:] else ""),
                 "do that, then run the same command again",
             )
+        left, script = self.left, [found["script"] for found in scripts]
+        if left and any(found["form"] == Form.CEPHADM.value for found in scripts):
+            script.append(DISABLE)  # what comes before it asks the mgrs, which start anew for it
+        elif left:
+            self._disable_soon()
         return {
-            **told, "left": self.left, "waits": waits,
+            **told, "left": left, "waits": waits,
             "hosts": [found["hostname"] for found in scripts],
             "notes": list(dict.fromkeys(line for found in scripts for line in found["notes"])),
             "stays": [line for found in scripts for line in found["stays"]],
-            "script": "\n".join(found["script"] for found in scripts),
+            "script": "\n".join(script),
         }
 
     # ---- one step after the other
@@ -204,6 +213,7 @@ class LeaveService:
         for hostname in _hosts(world):
             yield f"remove the key of {hostname}'s probe, and print what is to be run there"
         yield "remove the module's options and all that it has stored"
+        yield "disable the module, for which all mgrs start anew"
 
 
 def _hosts(world: World) -> List[str]:
