@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from bcache_world import HOSTS, a_mgr, backing, begun, plan_now, planned, retold, until, values
 from mgr_fakes import builders as make
-from module_world import ok, refusal, said
+from module_world import ok, refused, said
 from rollout_world import plan_of
 from wcache.core.change.change import Change
 from wcache.core.errors import RefusedError
@@ -30,9 +30,9 @@ from wcache.knobs.options.osds import Refusals
 BACK = option("cache_mode")
 
 
-def refused(mgr, **arguments):
-    error = refusal(mgr, "plan", **arguments)
-    return error
+def unplanned(mgr, **arguments):
+    """Why no plan is made."""
+    return refused(mgr, "plan", **arguments)
 
 
 @pytest.mark.parametrize(
@@ -49,14 +49,14 @@ def refused(mgr, **arguments):
 )
 def test_only_what_is_left_to_admins_may_be_named(named, words):
     mgr = a_mgr()
-    assert words in refused(mgr, knob="options", option=named)
+    assert words in unplanned(mgr, knob="options", option=named)
     assert said(mgr, "plan ls")["plans"] == []
 
 
 @pytest.mark.parametrize("knob", [None, "cache_mode", "memory", "all"])
 def test_it_is_in_no_plan_of_another_knob(knob):
     more = {} if knob is None else {"knob": knob}
-    error = refused(a_mgr(), option="cache_mode=writethrough", **more)
+    error = unplanned(a_mgr(), option="cache_mode=writethrough", **more)
     assert f"--option names nothing of the knob {knob or 'cache_mode'}" in error
     assert "`ceph wcache plan --knob=options --option=OPTION=VALUE`" in error
 
@@ -162,7 +162,7 @@ def test_a_plan_is_of_no_use_once_something_else_shares_the_cache():
         cache, bcache=(*cache.bcache, BcacheState("bcache7", True, "writeback"))
     )
     retold(mgr)
-    error = refusal(mgr, "apply", plan_id="p1", consent_turn_on=True)
+    error = refused(mgr, "apply", plan_id="p1", consent_turn_on=True)
     assert "no longer fits: h1 sda: its cache device is nvme0n1" in error
     assert "bcache0, bcache1, bcache7" in error
     mgr.settle()
@@ -229,7 +229,7 @@ def test_a_plan_made_before_is_not_applied_and_not_printed_to_be_done_by_hand(ha
     assert "echo writeback > /sys/block/bcache0/bcache/cache_mode  # kept over a reboot" in by_hand
     happens(mgr, "h1")
     retold(mgr)
-    error = refusal(mgr, "apply", plan_id="p1", consent_turn_on=True)
+    error = refused(mgr, "apply", plan_id="p1", consent_turn_on=True)
     assert f"no longer fits: h1 sda: {NAMED}" in error
     assert words in error
     text = ok(mgr.command("plan show", plan_id="p1"))
@@ -253,7 +253,7 @@ def test_the_look_before_each_change_asks_what_apply_asked(happens, words):
     assert "nvme0n1 (ACME Cache 1.0, serial SN" in plan_now(mgr)["reason"]
     assert words in plan_now(mgr)["reason"]
     assert values(mgr)[2:] == ["writethrough"] * 2
-    assert words in refusal(mgr, "rollout resume", plan_id="p1")
+    assert words in refused(mgr, "rollout resume", plan_id="p1")
 
 
 def test_what_was_agreed_to_is_asked_again_before_each_change():
@@ -288,7 +288,7 @@ def test_away_from_it_nothing_is_asked_and_it_is_not_printed_to_be_undone_by_han
 def test_it_is_not_tried(mode):
     mgr = a_mgr()
     planned(mgr, mode)
-    error = refusal(mgr, "apply", plan_id="p1", trial=True, consent_turn_on=True)
+    error = refused(mgr, "apply", plan_id="p1", trial=True, consent_turn_on=True)
     assert "cache_mode is not tried" in error
     assert values(mgr) == ["writethrough"] * 4
 

@@ -5,7 +5,7 @@ import pytest
 from compared_world import options_before, options_of, slower, with_drives
 from gate_world import GateMgr
 from mgr_fakes.module import FakeMgr
-from module_world import fine, ok, refusal, said
+from module_world import fine, ok, refused, said
 from wcache.core.change.preconditions import verdicts_moved
 from wcache.core.hardware import OptionValue
 from wcache.knobs.knob import Asked
@@ -86,7 +86,7 @@ def drift(mgr):
 
 def test_nothing_is_planned_before_something_was_compared():
     mgr = a_mgr()
-    error = refusal(mgr, "plan", knob="options")
+    error = refused(mgr, "plan", knob="options")
     assert "no option was compared yet" in error
     assert "ceph wcache ab OPTION=A,B" in error
 
@@ -138,7 +138,7 @@ def test_what_is_gone_after_a_reboot_is_a_finding_and_is_planned_again():
     assert found["detail"] == (
         "plan p1 gave it scheduler mq-deadline, and scheduler of sda is none"
     )
-    assert "scheduler of sda is none since" in refusal(mgr, "apply", plan_id="p1")
+    assert "scheduler of sda is none since" in refused(mgr, "apply", plan_id="p1")
     assert [c["hostname"] for c in planned(mgr)["changes"]] == ["h1"]
 
 
@@ -267,7 +267,7 @@ def test_two_plans_of_one_option_go_back_in_order_and_the_cache_mode_is_by_itsel
     ok(mgr.command("apply", plan_id=plan_id))
     mgr.settle()
     assert schedulers(mgr) == ["kyber"] * 3
-    assert f"roll back {plan_id} first" in refusal(mgr, "rollback", plan_id="p1")
+    assert f"roll back {plan_id} first" in refused(mgr, "rollback", plan_id="p1")
     for each in (plan_id, "p1"):
         ok(mgr.command("rollback", plan_id=each))
         mgr.settle()

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from mgr_fakes import builders as make
 from mgr_fakes.mclock import MgrGone
 from mgr_fakes.module import FakeMgr
-from module_world import fine, ok, refusal, said
+from module_world import fine, ok, refused, said
 from toy_knob import DEPTH, TOY, ToyPlanner
 from wcache.commands import commands
 from wcache.core.config_database import Config, ConfigEdit, ConfigRequest, Entry, left_to_write
@@ -98,7 +98,7 @@ def test_a_value_is_tried_on_an_osd_that_is_well_whatever_goes_on_elsewhere():
         mgr.view.state, missed=(Precondition.PGS_CLEAN, Precondition.NO_RECOVERY),
         ill=dict.fromkeys((0, 1, 2), ill),
     )
-    assert f"osd.0 {ill}" in refusal(mgr, "apply", plan_id=plan_id, trial=True)
+    assert f"osd.0 {ill}" in refused(mgr, "apply", plan_id=plan_id, trial=True)
     mgr.view.state = replace(mgr.view.state, ill={0: ill})
     dry = said(mgr, "apply", plan_id=plan_id, trial=True, dry_run=True)
     assert [line.partition(":")[0] for line in dry["would_change"]] == ["toy of host h1"]
@@ -147,7 +147,7 @@ def test_a_plan_is_not_begun_where_a_value_has_moved_since():
 
 
 def test_an_unknown_knob_is_refused_and_the_known_ones_are_told():
-    error = refusal(a_mgr(), "plan", knob="moon")
+    error = refused(a_mgr(), "plan", knob="moon")
     assert "use one of cache_mode, mclock, memory, " in error
     assert "toy" in error
 
@@ -158,7 +158,7 @@ def test_a_knob_that_nothing_measures_cannot_be_tried():
     ok(mgr.command("campaign start", loads="capacity", accept_cost=True))
     mgr.settle()
     ok(mgr.command("plan", knob="mclock"))
-    assert "nothing measures" in refusal(mgr, "apply", plan_id="p1", trial=True)
+    assert "nothing measures" in refused(mgr, "apply", plan_id="p1", trial=True)
     assert shown(mgr, "p1")["status"] == "planned"
 
 

@@ -53,13 +53,6 @@ def ok(answer):
     return out
 
 
-def refusal(mgr, prefix, **arguments):
-    """Why a command is refused."""
-    code, _, error = mgr.command(prefix, **arguments)
-    assert code != 0
-    return error
-
-
 def unwrapped(text):
     """An answer in one line, with one space between words."""
     return " ".join(text.split())

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
-from module_world import refusal, said
+from module_world import refused, said
 from test_ceph_loads import answer_of
 from wcache.ceph.command import Osds
 from wcache.ceph.loads import CephLoads
@@ -163,7 +163,7 @@ def test_it_is_the_load_of_a_campaign_which_toggles_nothing(name, observe):
     ({"loads": "timer", "calls": 3}, "only --loads=capacity has a number of calls, so --calls"),
 ])
 def test_what_it_cannot_be_asked_for_is_refused(asked, why):
-    assert why in refusal(a_mgr(), "campaign start", accept_cost=True, **asked)
+    assert why in refused(a_mgr(), "campaign start", accept_cost=True, **asked)
 
 
 def ended_without_a_tick(mgr):

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
-from module_world import WB, WT, a_mgr, ok, refusal, said
+from module_world import WB, WT, a_mgr, ok, refused, said
 from wcache.core import codec
 from wcache.core.errors import MalformedError
 from wcache.core.experiment.two_campaigns import ObservedLoad, compare, lines, of_shown
@@ -123,5 +123,5 @@ def test_a_campaign_that_toggled_is_not_compared():
     for observe in (False, True):
         said(mgr, "campaign start", loads="depth1", accept_cost=True, observe=observe)
         mgr.settle()
-    error = refusal(mgr, "campaign show", before="c1", campaign_id="c2")
+    error = refused(mgr, "campaign show", before="c1", campaign_id="c2")
     assert "compares the modes by itself" in error

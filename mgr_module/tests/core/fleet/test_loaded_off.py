@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
-from module_world import WB, WT, ok, refusal, report_anew, said
+from module_world import WB, WT, ok, refused, report_anew, said
 from wcache.ceph.health import health_checks
 from wcache.core.drive.safety import dropping_above, may_rest_on
 from wcache.core.drive.saved_off import how_to_name
@@ -56,7 +56,7 @@ def test_all_of_them_are_one_warning_that_can_be_muted_by_itself():
 
 def test_what_is_there_is_measured_at_once_and_toggling_is_refused_with_the_cure():
     mgr = a_mgr(found_off())
-    error = refusal(mgr, "campaign start", loads="depth1", accept_cost=True, consent_turn_on=True)
+    error = refused(mgr, "campaign start", loads="depth1", accept_cost=True, consent_turn_on=True)
     assert "ceph wcache drive reload" in error
     assert "`ceph wcache campaign start --observe`" in error
     (drive,) = said(mgr, "drive ls")["drives"]
@@ -161,7 +161,7 @@ def saved_off(layers=LOADED_OFF, **more):
 def test_what_refuses_to_turn_a_drive_on_that_saves_it_is_what_reload_cures():
     mgr = a_mgr(saved_off())
     assert told(mgr) == [("WCACHE_LAYER_DROPS_FLUSHES", "info")]
-    error = refusal(mgr, "campaign start", loads="depth1", accept_cost=True, consent_turn_on=True)
+    error = refused(mgr, "campaign start", loads="depth1", accept_cost=True, consent_turn_on=True)
     assert "dm-0 does not flush" in error
     assert "`wcache-probe prepare --drive=sda`" in error
     shown = said(mgr, "drive reload")
@@ -192,7 +192,7 @@ NAME_IT = "`wcache-probe prepare --drive=sdb`"
 
 @pytest.mark.parametrize("words", ["try", "campaign start"])
 def test_what_would_measure_a_drive_that_keeps_itself_off_prints_the_command(words):
-    assert NAME_IT in refusal(a_mgr(saved_off(LOADED_ON, name="sdb")), words, accept_cost=True)
+    assert NAME_IT in refused(a_mgr(saved_off(LOADED_ON, name="sdb")), words, accept_cost=True)
 
 
 def test_what_would_turn_on_a_drive_that_keeps_itself_off_prints_the_command():
@@ -213,8 +213,8 @@ def test_what_would_turn_on_a_drive_that_keeps_itself_off_prints_the_command():
 @pytest.mark.parametrize("mode", [WB, WT])
 def test_whatever_a_drive_is_refused_for_its_layers_is_named_to_be_reloaded(transport, page, mode):
     drive = replace(found_off(page=page, mode=mode), transport=transport)
-    refused = "`ceph wcache drive reload`" in may_rest_on(drive, {}, on=True, pinned_first=True)
-    assert refused
+    why = may_rest_on(drive, {}, on=True, pinned_first=True)
+    assert "`ceph wcache drive reload`" in why
     assert [one[0] for one in osds(drive)] == [0]
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 from memory_world import GIB, a_mgr, a_trial, begun, leased, raised, shown, watch
-from module_world import ok, refusal, said, start
+from module_world import ok, refused, said, start
 from wcache.core.cluster import SlowOsd
 from wcache.core.events import ClusterSeen
 from wcache.core.hardware import CgroupLimit, HostMemory
@@ -291,7 +291,7 @@ def test_an_osd_that_stays_down_holds_up_its_own_lease_and_nothing_else():
     assert (shown(mgr)["status"], shown(mgr)["owed"]) == ("ending", [0])
     assert not mgr.inside.reserved
     watch(mgr)
-    error = refusal(mgr, "memory trial start", scope="class:hdd", accept_cost=True)
+    error = refused(mgr, "memory trial start", scope="class:hdd", accept_cost=True)
     assert "has not taken back the targets of osd.0" in error
     mgr.restart()  # the next mgr knows it too
     mgr.osd_memory.osds[0].up = True  # it was cut off, and not restarted
@@ -308,7 +308,7 @@ def test_no_trial_gives_an_osd_more_than_its_own_cgroup_has_room_for():
     mgr.restart()
     mgr.report_all()
     watch(mgr)
-    error = refusal(
+    error = refused(
         mgr, "memory trial start", scope="class:hdd", target_bytes=6 * GIB, accept_cost=True
     )
     assert "is 7.0 GiB, of which 20% stays free (memory_headroom)" in error
@@ -321,7 +321,7 @@ def test_a_target_that_an_admin_set_by_ceph_tell_is_named_and_neither_tried_nor_
     watch(mgr)
     (group,) = said(mgr, "memory recommend")["groups"]
     assert "ceph tell osd.0 config unset osd_memory_target" in group["left_alone"][0]
-    error = refusal(mgr, "memory trial start", scope="class:hdd", accept_cost=True)
+    error = refused(mgr, "memory trial start", scope="class:hdd", accept_cost=True)
     assert "set by `ceph tell`" in error
     assert mgr.osd_memory.leases == []
 

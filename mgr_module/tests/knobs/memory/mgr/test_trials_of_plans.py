@@ -13,7 +13,7 @@ from memory_world import (
     to_its_end,
     watch,
 )
-from module_world import ok, refusal, said
+from module_world import ok, refused, said
 
 
 def with_a_plan(**options):
@@ -103,7 +103,7 @@ def test_a_dry_run_says_which_osds_and_for_how_long_and_leases_nothing():
     assert told["seconds_most"] > 3600
     assert "would change osd." in ok(mgr.command("apply", plan_id="p1", trial=True, dry_run=True))
     for arguments in ({"persist": True}, {"override": "osds_well"}):
-        error = refusal(mgr, "apply", plan_id="p1", trial=True, **arguments)
+        error = refused(mgr, "apply", plan_id="p1", trial=True, **arguments)
         assert "takes neither --override nor --persist" in error
     assert mgr.osd_memory.leases == []
     assert a_trial(mgr).job_id == "t1"
@@ -128,7 +128,7 @@ def test_a_plan_that_only_shrinks_is_not_tried():
     mgr = a_mgr(hosts=3, ram_bytes=9 * GIB)
     watch(mgr)
     plan_id = said(mgr, "plan", knob="memory", scope="class:ssd")["plan_id"]
-    error = refusal(mgr, "apply", plan_id=plan_id, trial=True)
+    error = refused(mgr, "apply", plan_id=plan_id, trial=True)
     assert "raises no target" in error
     assert "apply it without --trial" in error
 
@@ -140,7 +140,7 @@ def test_a_target_that_a_host_has_no_memory_for_is_not_tried():
         probe.memory = type(probe.memory)(11 * GIB)
     mgr.report_all()
     mgr.step()
-    assert "does not have the memory for it" in refusal(mgr, "apply", plan_id="p1", trial=True)
+    assert "does not have the memory for it" in refused(mgr, "apply", plan_id="p1", trial=True)
     assert mgr.osd_memory.leases == []
 
 
