@@ -5,11 +5,12 @@ from dataclasses import replace
 import pytest
 from bcache_world import HOSTS, a_mgr, backing, begun, plan_now, planned, retold, until, values
 from mgr_fakes import builders as make
-from module_world import ok, refused, said
+from mgr_fakes.module import FakeMgr
+from module_world import change_osd, ok, refused, said
 from rollout_world import plan_of
 from wcache.core.change.change import Change
 from wcache.core.errors import RefusedError
-from wcache.core.hardware import DEVICES_MAX, BcacheState
+from wcache.core.hardware import DEVICES_MAX, BcacheState, OptionValue
 from wcache.core.host_report import PowerCut
 from wcache.core.model import (
     CacheMode,
@@ -333,3 +334,16 @@ def test_each_host_of_a_plan_is_a_failure_domain_of_its_own():
     waves = plan_now(mgr)["waves"]
     assert [wave["size"] for wave in waves] == [1, 1, 2]
     assert {c["failure_domain"] for c in plan_now(mgr)["changes"]} == {f"host {h}" for h in HOSTS}
+
+
+@pytest.mark.parametrize(("prefix", "more", "advice"), [
+    ("campaign start", {}, "add `timer` or `4m`"),
+    ("ab", {"option": "nr_requests=32,64"}, "add `traffic`, while clients write"),
+])
+def test_where_a_load_touches_no_drive_one_is_named_that_may_be_given(prefix, more, advice):
+    drive = make.drive("sda", 0, rotational=True)
+    state = replace(drive.state, options=(OptionValue("nr_requests", "32"),))
+    mgr = FakeMgr(("h1", (replace(drive, state=state),)))
+    mgr.report_all()
+    change_osd(mgr, 0, dedicated_db=True, rotational=True)
+    assert f"touches a drive in the scope: {advice}" in refused(mgr, prefix, loads="batch", **more)

@@ -388,7 +388,8 @@ def _prepare(
         runs = tuple(observing.observing(run) for run in runs)
     if not runs:
         raise NotFoundError(
-            "none of these loads touches a drive in the scope", "add `timer` or `4m`"
+            "none of these loads touches a drive in the scope",
+            "add `timer` or `4m`" if trial is None else "add `traffic`, while clients write",
         )
     return runs, skipped, chosen
 
