@@ -99,7 +99,7 @@ def _of_records(before: Record, after: Record) -> Dict[str, Any]:
             latency(middles[1]), words(ratio),
         ))
     heads = ("CACHE MODE", "PERIODS BEFORE", "PERIODS AFTER", "BEFORE", "AFTER",
-             "BEFORE / AFTER (95%)")
+             "CHANGE (95%)")
     notes = [
         f"{name} differs: {one}, then {other}"
         for name, one, other in (
@@ -112,8 +112,8 @@ def _of_records(before: Record, after: Record) -> Dict[str, Any]:
     level = f"the mean of {counters[0]}" if counters[0] else "the median"
     return {"modes": plain, "lines": [
         table(heads, rows), "",
-        f"before / after is the ratio of {level} of the periods ({setups[0].load_point.short}): "
-        "above 1, it is faster now",
+        f"the change is of {level} of the periods ({setups[0].load_point.short}): below 0, it is "
+        "faster now",
         time_passed(passed_s), *notes,
     ]}
 

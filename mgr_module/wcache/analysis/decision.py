@@ -15,6 +15,7 @@ from ..core.loads import MATERIAL_RATIO
 from ..core.model import CacheMode, FindingCode, Verdict
 from ..core.options.entries import Arms, arms_of
 from ..core.record import Pair, Record
+from ..core.text import gained
 from ..core.verdict import sequential
 from ..core.verdict.sequential import DECIDE_ALPHA, SAME_ALPHA, Spread, verdict_of
 from . import summary
@@ -194,9 +195,9 @@ def _carryover(
         low, high = summary.fixed_interval(moved, alpha)
         if (low > 0 or high < 0) and not holds(verdict, later.mean, margin):
             return (
-                "transient: without the first half of every period the ratio is "
-                f"{math.exp(later.mean):.3g}, so {arms.said(verdict)!r} does not hold; increase "
-                "settle_s"
+                f"transient: without the first half of every period {arms.a} -> {arms.b} changes "
+                f"latency by {gained(math.exp(later.mean))}, so {arms.said(verdict)!r} does not "
+                "hold; increase settle_s"
             )
     if verdict.mode is None:
         return ""

@@ -18,6 +18,7 @@ from ..core.experiment.factorial import PROVEN, crossed_mode, replicates
 from ..core.experiment.run_state import FIRST_LOOK
 from ..core.model import CacheMode, Verdict
 from ..core.record import CrossedDrive, Pair, Period
+from ..core.text import gained
 from ..core.verdict import sequential
 from ..core.verdict.sequential import DECIDE_ALPHA, SAME_ALPHA, ratios, rounded, verdict_of
 from .decision import Decision, Materiality, holds
@@ -144,8 +145,8 @@ def _told(seen: Effects, standing: Interaction) -> str:
     found = sequential.spread(seen.interaction)
     alpha = SAME_ALPHA if standing is Interaction.NONE else DECIDE_ALPHA
     return (
-        f"{standing.value} (ratio of ratios {math.exp(found.mean):.3g}, {1 - alpha:.0%} "
-        f"{sequential.span(sequential.interval(found, alpha))})"
+        f"{standing.value} (the other drive's mode changes this by {gained(math.exp(found.mean))}, "
+        f"{1 - alpha:.0%}: {sequential.span(sequential.interval(found, alpha))})"
     )
 
 

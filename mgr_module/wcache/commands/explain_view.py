@@ -127,7 +127,7 @@ def _lines(row: Mapping[str, Any]) -> List[str]:
                             "ratio_low": load["next_low"], "ratio_high": load["next_high"]})
             )
     lines.append(
-        "  (ratio is write back over write through: above 1, it is faster with the cache off)"
+        "  (a percentage is latency with the cache off against on: below 0, off is faster)"
     )
     for result in row["measured"]:
         lines += ["", *_measured(result)]

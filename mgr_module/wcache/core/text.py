@@ -175,6 +175,11 @@ def relative(row: Mapping[str, Any]) -> str:
     return f" ({middle:+.0f}%{between})"
 
 
+def gained(ratio: float) -> str:
+    """How latency changes, in percent, where before over after is `ratio`."""
+    return f"{100 * (1 / ratio - 1):+.0f}%" if ratio > 1e-4 else "any rise"
+
+
 def before_after(before_us: Optional[float], after_us: Optional[float]) -> str:
     """Two latencies and how much the second is below or above the first, in percent."""
     if before_us is None and after_us is None:

@@ -111,7 +111,7 @@ def test_the_command_compares_what_campaigns_saw():
     assert len(found["comparison"]["rows"]) == 2
     assert found["comparison"]["rows"][0]["ratio"]["value"] == pytest.approx(1.0)
     text = ok(mgr.command("campaign show", before="c1", campaign_id="c2"))
-    assert "BEFORE / AFTER (95%)" in text
+    assert "CHANGE (95%)" in text
     assert "60 min passed" in text or "1.0 h passed" in text
     code, _, error = mgr.command("campaign show", before="c1", campaign_id="c9")
     assert (code, "there is no campaign 'c9'" in error) == (-2, True)

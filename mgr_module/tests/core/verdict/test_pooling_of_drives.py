@@ -97,8 +97,8 @@ def test_agreement_of_half_the_drives_overrules_no_drive_that_says_otherwise(ite
 def test_drives_proven_to_be_unlike_are_named_with_their_intervals():
     found = pooled(D1, drives((THROUGH, 1.2, 1.3), (SAME, 0.99, 1.01)))
     (said,) = found.notes
-    assert "h1 d0 (ratio 1.2 to 1.3) better in write through" in said
-    assert "h1 d1 (ratio 0.99 to 1.01) not" in said
+    assert "h1 d0 (-23% to -17%) better in write through" in said
+    assert "h1 d1 (-1% to +1%) not" in said
 
 
 def test_what_differs_between_two_drives_is_said_too():

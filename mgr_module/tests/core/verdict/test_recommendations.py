@@ -90,7 +90,7 @@ def test_the_verdict_over_loads(items, verdict):
      "batch is at least 5.0x slower in write through"),
     ([(TRAFFIC, THROUGH, 3.0, 4.0), (BATCH, CONFLICTS, 0.95, 1.05)],
      "batch gave contradictory results, see the notes"),
-    ([(D1, THROUGH, 4.0, 5.0), (BATCH, FEW, 0.2, 1.5)], "batch (ratio 0.2 to 1.5) is undecided"),
+    ([(D1, THROUGH, 4.0, 5.0), (BATCH, FEW, 0.2, 1.5)], "batch (-33% to +400%) is undecided"),
     ([(TRAFFIC, FEW, 0.5, 1.02), (D1, THROUGH, 4.0, 5.0)], "measure traffic for longer"),
 ])
 def test_what_a_load_says_beside_the_one_that_decides_or_would_settle_it_is_named(items, said):

@@ -149,7 +149,7 @@ def test_results_that_exclude_each_other_are_conflicting_until_two_in_a_row_agre
     assert before.verdict is now.verdict is THROUGH
     item = one(before, now)
     assert item.verdict is CONFLICTS
-    assert "r1 (ratio 2.68 to 3.36), r2 (ratio 1.34 to 1.68) prove different ratios" in item.why
+    assert "r1 (-70% to -63%), r2 (-40% to -25%) prove different gains" in item.why
     (advice,) = recommend([before, now])
     assert (advice.verdict, advice.mode) == (CONFLICTS, None)
     again = measured("r3", 3, 1.55)

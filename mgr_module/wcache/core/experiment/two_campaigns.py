@@ -22,7 +22,7 @@ from ..errors import MalformedError
 from ..figures.latency_table import LatencyTable
 from ..figures.student_t import t95
 from ..model import CacheMode, KernelView, LoadPoint, Role
-from ..text import latency, named, roughly, table
+from ..text import gained, latency, named, roughly, table
 
 SAMPLES_WORTH_ONE = 19.0
 SPREAD_LN = math.log1p(0.05)
@@ -229,7 +229,7 @@ def lines(found: Comparison, passed_s: float) -> List[str]:
         ))
         notes += [f"{now.hostname} {now.name}: {note}" for note in one.notes]
     heads = ("OSD", "DRIVE", "LOAD", "CACHE MODE", "P50 BEFORE", "P50 AFTER",
-             "BEFORE / AFTER (95%)", "P90 BEFORE", "P90 AFTER", "WRITES/S")
+             "CHANGE (95%)", "P90 BEFORE", "P90 AFTER", "WRITES/S")
     shown = [table(heads, rows)] if rows else ["no load was observed in both"]
     for model in found.models:
         load = _load(model.load_point, model.beside)
@@ -239,8 +239,8 @@ def lines(found: Comparison, passed_s: float) -> List[str]:
     lefts = (("before", found.only_before), ("after", found.only_after))
     return [
         *shown, "",
-        "before / after is the ratio of the medians: above 1, it is faster now. Of one drive the "
-        "interval takes 5% for how measurements differ by themselves",
+        "the change is of the median: below 0, it is faster now. Of one drive the interval takes "
+        "5% for how measurements differ by themselves",
         time_passed(passed_s), *notes,
         *(f"only {side}: {named(names, NAMED_MAX)}" for side, names in lefts if names),
     ]
@@ -256,12 +256,12 @@ def time_passed(passed_s: float) -> str:
 
 
 def words(found: Optional[Ratio]) -> str:
-    """A ratio with its interval."""
+    """How latency changed, with its interval."""
     if found is None:
         return "-"
     if found.low is None or found.high is None:
-        return f"{found.value:.2f} (too few samples)"
-    return f"{found.value:.2f} ({found.low:.2f} to {found.high:.2f})"
+        return f"{gained(found.value)} (too few samples)"
+    return f"{gained(found.value)} ({gained(found.high)} to {gained(found.low)})"
 
 
 def _load(load_point: LoadPoint, beside: Optional[LoadPoint]) -> str:

@@ -17,6 +17,7 @@ from typing import Dict, Mapping, Optional, Sequence, Tuple
 
 from ..loads import MATERIAL_LN, MATERIAL_RATIO
 from ..model import LoadPoint, Verdict
+from ..text import gained
 from .load_profile import LoadProfile, variants
 from .pooling import LoadVerdict
 from .result import Estimate
@@ -54,16 +55,16 @@ def weighted(measured: Mapping[LoadPoint, Estimate], profile: LoadProfile) -> Tu
     if contradictory:
         return Verdict.CONFLICTING, contradictory
     verdict, span = _summed(measured, overall)
-    said = _described(overall)
+    weighted = f"weighted by the load ({_described(overall)}), latency with the cache off is {span}"
     if verdict is Verdict.INSUFFICIENT:
-        return verdict, f"weighted by the load ({said}), the ratio is {span}; measure for longer"
+        return verdict, f"{weighted}; measure for longer"
     veto = _veto(measured, loads, verdict)
     if veto:
         return Verdict.CONFLICTING, veto
     otherwise = _otherwise(measured, loads, verdict)
     if otherwise:
         return Verdict.CONFLICTING, otherwise
-    return verdict, f"weighted by the load ({said}), the ratio is {span}"
+    return verdict, weighted
 
 
 def may_veto(point: LoadPoint, profile: Optional[LoadProfile]) -> bool:
@@ -102,7 +103,7 @@ def _summed(measured: Mapping[LoadPoint, Estimate], shares: Shares) -> Tuple[Ver
         return Verdict.INSUFFICIENT, "unknown"
     low = sum(share * math.log(measured[p].ratio_low) for p, share in known.items()) / total
     high = sum(share * math.log(measured[p].ratio_high) for p, share in known.items()) / total
-    span = f"{math.exp(low):.3g} to {math.exp(high):.3g}"
+    span = f"{gained(math.exp(high))} to {gained(math.exp(low))}"
     if low > MATERIAL_LN:
         return Verdict.WRITE_THROUGH, span
     if high < -MATERIAL_LN:

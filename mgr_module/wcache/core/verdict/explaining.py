@@ -15,7 +15,17 @@ from ..drive.manual import pin
 from ..drive.saved_off import saves_by_itself, saves_off
 from ..loads import MATERIAL_RATIO
 from ..model import DriveReport, LoadPoint, Transport, Verdict
-from ..text import NOTHING, CommandLine, arguments, chained, command, commented, many, ticked
+from ..text import (
+    NOTHING,
+    CommandLine,
+    arguments,
+    chained,
+    command,
+    commented,
+    gained,
+    many,
+    ticked,
+)
 from .pooling import POOL_DRIVES_MIN, LoadVerdict
 from .recommend import Recommendation
 from .repeated import standing
@@ -160,10 +170,10 @@ def _more(
 def _beyond(load: LoadVerdict) -> str:
     """Which figure an interval would have to reach."""
     found, name = load.estimate, load.load_point.short
-    above, below = f"{MATERIAL_RATIO:g}", f"{1 / MATERIAL_RATIO:.2f}"
+    less, more = gained(MATERIAL_RATIO), gained(1 / MATERIAL_RATIO)
     if load.verdict is Verdict.NO_DIFFERENCE:
-        return f"{name}: an interval beyond {above} or {below}; it is {found.span}"
-    edge = f"{above} or less" if load.verdict is Verdict.WRITE_THROUGH else f"{below} or more"
+        return f"{name}: an interval beyond {less} or {more}; it is {found.span}"
+    edge = less if load.verdict is Verdict.WRITE_THROUGH else more
     return f"{name}: an interval that reaches {edge}; it is {found.span}"
 
 

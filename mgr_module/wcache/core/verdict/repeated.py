@@ -125,7 +125,7 @@ def _weighed(chief: Result, like: Sequence[Result], mine: Sequence[Result]) -> S
         since = [r for r in like if r.ended_at_s > apart[-1].ended_at_s and r not in apart]
         if sum(result.verdict is chief.verdict for result in since) < REPEATED:
             return _conflicting(chief, like, mine, (
-                f"{_named([*apart, chief])} prove different ratios for the same drive: measure it "
+                f"{_named([*apart, chief])} prove different gains for the same drive: measure it "
                 "again; two in a row that agree settle it"
             ))
         like = since

@@ -45,7 +45,7 @@ from ..model import (
 )
 from ..options.entries import OptionTrial
 from ..record import Record
-from ..text import latency, relative
+from ..text import gained, latency, relative
 
 DOUBTS = (FindingCode.FLUSH_MISSING, FindingCode.FLUSH_TOO_FAST, FindingCode.CARRYOVER)
 
@@ -84,7 +84,7 @@ class Estimate:
         """The interval in words."""
         if not self.bounded:
             return "no interval yet"
-        return f"ratio {self.ratio_low:.3g} to {self.ratio_high:.3g}"
+        return f"{gained(self.ratio_high)} to {gained(self.ratio_low)}"
 
     def overlaps(self, other: Estimate) -> bool:
         """Whether both may be of one ratio; what has no interval may be of any."""

@@ -16,6 +16,7 @@ from ..experiment.run_state import FIRST_LOOK
 from ..figures.latency_table import quantile
 from ..model import Verdict
 from ..options.entries import CACHE_MODES, Arms
+from ..text import gained
 
 HORIZON = 80  # pairs; the error is spent by then, later pairs are not looked at
 DECIDE_ALPHA = 0.01  # "differs" is decided on the 99% interval
@@ -152,22 +153,17 @@ def verdict_text(
     arms: Arms = CACHE_MODES,
 ) -> str:
     """Why `verdict`: `far` is its 99% interval, `near` its 95% one; `basis` ends the line."""
-    beyond = f"{material_ratio:g}x"
+    less, more = gained(material_ratio), gained(1 / material_ratio)
+    changes = f"{arms.a} -> {arms.b} changes latency by"
     if verdict is Verdict.NO_DIFFERENCE:
-        return (
-            f"the 95% interval of the ratio, {span(near)}, lies within {beyond} in either "
-            f"direction {basis}; {arms.alike}"
-        )
+        return f"{changes} {span(near)} (95%), within {less} and {more} {basis}; {arms.alike}"
     if verdict.mode is not None:
-        times = math.exp(min(abs(far.mean), 99))
+        edge = less if verdict is Verdict.WRITE_THROUGH else more
         return (
-            f"{arms.said(verdict)} is {times:.3g}x as fast: the 99% interval of the ratio, "
-            f"{span(far)}, lies beyond {beyond} {basis}"
+            f"{arms.said(verdict)} is faster: {changes} {gained(_times(far.mean))} "
+            f"(99%: {span(far)}), beyond {edge} {basis}"
         )
-    return (
-        f"undecided: the 99% interval of the ratio, {span(far)}, straddles {beyond} in one "
-        f"direction or both {basis}"
-    )
+    return f"undecided: {changes} {span(far)} (99%), across {less}, {more} or both {basis}"
 
 
 def contradicted_by_tail(
@@ -181,8 +177,12 @@ def contradicted_by_tail(
 
 
 def span(found: Interval) -> str:
-    """An interval of log ratios as ratios."""
-    return f"{math.exp(max(found.low, -99)):.4g} to {math.exp(min(found.high, 99)):.4g}"
+    """An interval of log ratios as changes of latency, in percent."""
+    return f"{gained(_times(found.high))} to {gained(_times(found.low))}"
+
+
+def _times(log_ratio: float) -> float:
+    return math.exp(max(-99, min(log_ratio, 99)))
 
 
 def rounded(value: float) -> Optional[float]:
