@@ -250,7 +250,7 @@ def test_pages_that_are_kept_are_few_and_none_that_could_not_be_made(site, monke
     for number in range(KEPT_MAX + 3):
         site.ask(f"/?host=h{number}", **mine)
         site.ask(f"/none{number}", **mine)
-    kept = [what[1] for what in site.app._kept._made]
+    kept = [what[1] for what in site.app._kept]
     assert kept == [(("host", f"h{number}"),) for number in range(3, KEPT_MAX + 3)]
 
 

@@ -75,7 +75,7 @@ def test_the_page_comes_and_goes_with_the_option(served):
     time.sleep(0.05)
     assert host.uris == []
     host.wanted = WebSettings("loopback", "127.0.0.1", free_port())
-    page.look()
+    page._wake.set()
     until(lambda: page.uri)
     assert host.uris == [f"http://127.0.0.1:{host.wanted.port}/"]
     token = page.tokens.issue()["token"]
@@ -83,7 +83,7 @@ def test_the_page_comes_and_goes_with_the_option(served):
     assert get(host)[0] == 401
     assert page.findings() == []
     host.wanted = WebSettings("off")
-    page.look()
+    page._wake.set()
     until(lambda: host.uris[-1] == "")
     assert host.stored is None  # tokens end with the page
     assert page.tokens.refused(token)
@@ -96,7 +96,7 @@ def test_another_port_is_taken_up_and_the_old_one_left(served):
     until(lambda: page.uri)
     token, old = page.tokens.issue()["token"], host.wanted.port
     host.wanted = WebSettings("loopback", "127.0.0.1", free_port())
-    page.look()
+    page._wake.set()
     until(lambda: str(host.wanted.port) in page.uri)
     assert refuses(old)
     assert get(host, token=token)[0] == 200  # the key is the same

@@ -126,30 +126,6 @@ Headers = List[Tuple[str, str]]
 StartResponse = Callable[[str, Headers], Any]
 
 
-class KeptPages:
-    """Pages made a moment ago: a flood of views of one page makes it once in that moment."""
-
-    def __init__(self) -> None:
-        self._made: Dict[Any, Tuple[float, Response]] = {}
-        self._lock = threading.Lock()
-
-    def get(self, what: Any) -> Optional[Response]:
-        """The page, unless it is old."""
-        with self._lock:
-            made_at_s, page = self._made.get(what, (-math.inf, None))
-        return page if time.monotonic() - made_at_s < KEPT_S else None
-
-    def put(self, what: Any, page: Response) -> None:
-        """Keep a page that could be made, in place of the oldest."""
-        if page.code != 200:
-            return
-        with self._lock:
-            self._made.pop(what, None)
-            self._made[what] = time.monotonic(), page
-            while len(self._made) > KEPT_MAX:
-                del self._made[next(iter(self._made))]
-
-
 class Response(Exception):
     """An answer that is no page of `pages`; raised from wherever it is known."""
 
@@ -185,14 +161,15 @@ class App:
         self._log_exception = log_exception
         self._open_metrics = open_metrics
         self._making = threading.Lock()
-        self._kept = KeptPages()
+        # pages made a moment ago: a flood of views of one page makes it once in that moment
+        self._kept: Dict[Any, Tuple[float, Response]] = {}
         self.rest_until_s = 0.0
         self._style = ""
         self._refusals = Budget(*REFUSALS)
 
     def forget(self) -> None:
         """Make the next page anew, and at once."""
-        self._kept = KeptPages()
+        self._kept.clear()
         self.rest_until_s = 0.0
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
@@ -229,7 +206,7 @@ class App:
             raise Response(405, "nothing can be changed here\n", kind="text/plain",
                            headers=[("Allow", "GET, HEAD")])
         if path == "style.css":
-            self._style = self._style or self._render("style.css.j2", {})
+            self._style = self._style or self._render("style.css.j2")
             return Response(200, self._style, kind="text/css",
                             headers=[("Cache-Control", "private, max-age=300")])
         if path == "login":
@@ -237,14 +214,14 @@ class App:
         user = "" if path == METRICS and self._open_metrics() else self._user(environ)
         query = {name: value for name, value in _fields(text).items() if name in pages.ASKED}
         what = path, tuple(sorted(query.items())), user
-        kept = self._kept.get(what)
+        kept = self._lately(what)
         if kept is not None:
             return kept
         if not self._making.acquire(timeout=WAIT_S):
             raise Response(503, "busy: reload in a moment\n", kind="text/plain",
                            headers=[("Retry-After", "5")])
         try:
-            kept = self._kept.get(what)  # made while this one waited
+            kept = self._lately(what)  # made while this one waited
             if kept is not None:
                 return kept
             time.sleep(max(0.0, min(self.rest_until_s - time.monotonic(), REST_MAX_S)))
@@ -253,10 +230,19 @@ class App:
                 made = self._page(path, query, user)
             finally:
                 self.rest_until_s = time.monotonic() + RESTS * (time.thread_time() - began_s)
-            self._kept.put(what, made)
+            if made.code == 200:
+                self._kept.pop(what, None)
+                self._kept[what] = time.monotonic(), made
+                while len(self._kept) > KEPT_MAX:
+                    del self._kept[next(iter(self._kept))]
             return made
         finally:
             self._making.release()
+
+    def _lately(self, what: Any) -> Optional[Response]:
+        """A page that is kept, unless it is old."""
+        made_at_s, page = self._kept.get(what, (-math.inf, None))
+        return page if time.monotonic() - made_at_s < KEPT_S else None
 
     def _page(self, path: str, query: Dict[str, str], user: str) -> Response:
         if path == METRICS:
@@ -268,10 +254,10 @@ class App:
             page = pages.Page("message.html.j2", title, {"message": str(error)})
         else:
             code = 200
-        return Response(code, self._render(page.template, {
-            **self._frame(path.partition("/")[0]), **page.values, "title": page.title,
-            "user": user, "read_at_s": time.time(),
-        }))
+        return Response(code, self._render(
+            page.template, **page.values, title=page.title, place=path.partition("/")[0],
+            user=user, read_at_s=time.time(),
+        ))
 
     def _metrics(self) -> Response:
         """For Prometheus, which says who it is by `authorization: {credentials: TOKEN}`."""
@@ -281,9 +267,6 @@ class App:
         except CannotReadError as error:
             return Response(503, f"{error}\n", kind="text/plain")
         return Response(200, text, kind=CONTENT_TYPE)
-
-    def _frame(self, place: str) -> Dict[str, Any]:
-        return {"navigation": pages.NAVIGATION, "place": place, "user": "", "read_at_s": 0.0}
 
     # ---- who may come in
 
@@ -310,9 +293,7 @@ class App:
         if not self._refusals.take(whose, time.monotonic()):
             return Response(429, "too many requests without a login: wait a moment\n",
                             kind="text/plain", headers=[("Retry-After", "5")])
-        text = self._render("login.html.j2", {
-            **self._frame("login"), "title": "Log in", "why": why, "navigation": (),
-        })
+        text = self._render("login.html.j2", title="Log in", why=why, navigation=())
         return Response(code, text)
 
     def _log_in(self, environ: Environ) -> Response:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any, Dict
+from typing import Any
 
 import jinja2
 from markupsafe import Markup, escape
@@ -17,7 +17,7 @@ from ..core.figures.geometry import Geometry
 from ..core.model import load_name
 from ..core.text import amount, cell, duration, many, roughly, when
 from ..core.verdict.result import turned_off
-from .pages import ROWS_MAX
+from .pages import NAVIGATION, ROWS_MAX
 
 TEMPLATES = Path(__file__).with_name("templates")
 # What a cell says that stands out.
@@ -69,8 +69,10 @@ class Renderer:
             amount=amount, cell=cell, code=code, duration=duration, load_name=load_name,
             look=look, many=many, roughly=roughly, turned_off=turned_off, when=when,
         )
-        self._environment.globals["rows_max"] = ROWS_MAX
+        self._environment.globals.update(
+            rows_max=ROWS_MAX, navigation=NAVIGATION, user="", read_at_s=0.0
+        )
 
-    def __call__(self, template: str, values: Dict[str, Any]) -> str:
+    def __call__(self, template: str, **values: Any) -> str:
         """The text of a page."""
         return self._environment.get_template(template).render(values)

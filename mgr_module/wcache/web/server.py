@@ -70,10 +70,6 @@ class WebPage:
         self._thread = threading.Thread(target=self.run, daemon=True, name="wcache-web")
         self._thread.start()
 
-    def look(self) -> None:
-        """The options have changed."""
-        self._wake.set()
-
     def close(self) -> None:
         """The mgr stops or hands over."""
         self._stop = True
