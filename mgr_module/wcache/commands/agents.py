@@ -6,7 +6,7 @@ from typing import Any, Dict, List, Mapping, Tuple
 
 from ..core.fleet.agents import SILENT_S
 from ..core.model import Cure
-from ..core.text import LISTED_MAX, arguments, command, many, named, pasted, table
+from ..core.text import LISTED_MAX, command, many, named, pasted, table
 from ..deployment.places import require_one_or_all
 from ..engine.world import World
 from ..services.leaving import DISABLE, require_way
@@ -90,14 +90,6 @@ def removed(data: Mapping[str, Any]) -> str:
     notes += [f"stays on the host: {line}" for line in data["stays"]]
     notes.append("What is left to remove on the host:")
     return _script([*notes, *data["notes"]], data["script"])
-
-
-def left(data: Dict[str, Any], host_is_gone: str = "") -> Dict[str, Any]:
-    """`leave`, with what goes on, or ends it."""
-    words = ["ceph", "wcache", "leave", f"--{data['way']}"]
-    again = arguments([*words, *([f"--host-is-gone={host_is_gone}"] if host_is_gone else [])])
-    following = DISABLE if data["left"] else again
-    return data if data.get("dry_run") else {**data, "next": following}
 
 
 def left_text(data: Mapping[str, Any]) -> str:
@@ -239,6 +231,5 @@ LEAVE = Command(
     "(--keep), remove the probes' keys and all that is stored, print what to run on the hosts, "
     "and disable the module; called again it goes on; --host-is-gone names hosts that will not "
     "come back",
-    lambda s, v, a: left(s.leaving.leave(**a), a.get("host_is_gone", "")), left_text,
-    fit=require_way,
+    lambda s, v, a: s.leaving.leave(**a), left_text, fit=require_way,
 )

@@ -33,7 +33,7 @@ from ..core.errors import (
     WcacheError,
 )
 from ..core.setting.domain_settings import OptionSetting
-from ..core.text import chained, command, many, named
+from ..core.text import arguments, chained, command, many, named
 from ..deployment.places import Form, checked_hostname
 from ..engine.engine import Engine
 from ..engine.world import World
@@ -126,12 +126,14 @@ class LeaveService:
             script.append(DISABLE)  # what comes before it asks the mgrs, which start anew for it
         elif left:
             self._disable_soon()
+        again = ["ceph", "wcache", "leave", f"--{told['way']}"]
+        again += [f"--host-is-gone={host_is_gone}"] if host_is_gone else []
         return {
             **told, "left": left, "waits": waits,
             "hosts": [found["hostname"] for found in scripts],
             "notes": list(dict.fromkeys(line for found in scripts for line in found["notes"])),
             "stays": [line for found in scripts for line in found["stays"]],
-            "script": "\n".join(script),
+            "script": "\n".join(script), "next": DISABLE if left else arguments(again),
         }
 
     # ---- one step after the other
