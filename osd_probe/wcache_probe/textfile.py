@@ -12,7 +12,7 @@ from typing import Callable, Iterable, List
 
 from wcache.core.drive.safety import Safety, judge
 from wcache.core.errors import StorageError
-from wcache.core.figures.prometheus_text import Sample, gauge, text
+from wcache.core.figures.prometheus_text import Sample, gauge
 from wcache.core.model import DeviceCache, DriveReport
 
 from .safe_files import write_whole
@@ -57,7 +57,7 @@ def metrics_text(drives: Iterable[DriveReport]) -> str:
                 ({"device": drive.dev_name, "to": to}, count) for to, count in by
                 if count is not None
             ]
-    return text([
+    return "".join([
         gauge("wcache_probe_drives", "Drives under OSDs of this host.", ({}, len(drives))),
         gauge("wcache_probe_drive_info", "A drive, both sides of its cache, and its OSDs.",
               *(({"device": d.dev_name, "drive_model": str(d.drive_model),

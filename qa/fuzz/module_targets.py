@@ -25,7 +25,7 @@ from wcache.core.config_database import Config, parse_dump
 from wcache.core.drive import journal
 from wcache.core.errors import WcacheError
 from wcache.core.experiment.observed import parse_histogram
-from wcache.core.figures.prometheus_text import gauge, text
+from wcache.core.figures.prometheus_text import gauge
 from wcache.core.record import RECORD_FORMAT, Record
 from wcache.core.verdict import foreign
 from wcache.core.verdict.load_profile import work_counters
@@ -287,9 +287,9 @@ def _environ(data: bytes) -> Dict[str, Any]:
 def metrics(data: bytes) -> Any:
     """Prometheus' text with labels from outside: each line is one of its format."""
     words = text_of(data).split("\0")
-    said = text([gauge("wcache_x", "X.", *(
+    said = gauge("wcache_x", "X.", *(
         ({"device": word, "drive_model": word[::-1]}, len(word)) for word in words
-    ))])
+    ))
     for line in said.split("\n")[:-1]:
         if not METRIC.fullmatch(line):
             raise Broken(f"no line of the format: {line[:200]!r}")

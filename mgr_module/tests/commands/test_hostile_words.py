@@ -13,7 +13,7 @@ from mgr_fakes.module import FakeMgr
 from module_world import ok, said, settled
 from wcache.commands.commands import COMMANDS
 from wcache.core.drive.manual import by_hand, turn_off
-from wcache.core.figures.prometheus_text import gauge, text
+from wcache.core.figures.prometheus_text import gauge
 from wcache.core.hardware import BcacheState, Controller, OptionValue, advice
 from wcache.core.model import (
     CacheMode,
@@ -177,7 +177,7 @@ def test_a_word_of_a_template_stays_one_word(word):
 @pytest.mark.parametrize("word", [*WORDS, *CONTROL, "A\\", 'A"} 1\\nwcache_x{a="b"} 0 #', "\\n"])
 def test_a_label_of_prometheus_holds_the_word_and_nothing_follows_it(word):
     """By the grammar of the text format: https://prometheus.io/docs/instrumenting/."""
-    told = text([gauge("wcache_x", "help", ({"model": word, "device": word}, 1.0))])
+    told = gauge("wcache_x", "help", ({"model": word, "device": word}, 1.0))
     *_, sample = told.splitlines()
     assert told.count("\n") == 3
     value = r'"((?:[^"\\\n]|\\[\\"n])*)"'

@@ -4,7 +4,7 @@ import re
 
 import pytest
 from module_world import a_mgr, applied, measured, said
-from wcache.core.figures.prometheus_text import OTHERS, SERIES_MAX, gauge, text
+from wcache.core.figures.prometheus_text import OTHERS, SERIES_MAX, gauge
 from wcache.web.app import metrics_text
 
 LINE = re.compile(r'[a-z_]+(\{([a-z_]+="(\\["\\]|[^"\\\n])*",?)+\})? -?[0-9.e+-]+')
@@ -39,7 +39,7 @@ def test_what_was_applied_waits_no_more():
 
 def test_a_hostile_string_is_one_label_on_one_line():
     hostile = '"} 1\nwcache_frozen 1\\' + "\u202e" + "x" * 10_000
-    told = text([gauge("wcache_drives", "Drives.", ({"drive_model": hostile}, 1))])
+    told = gauge("wcache_drives", "Drives.", ({"drive_model": hostile}, 1))
     assert len(told.splitlines()) == 3
     assert len(told) < 400
     assert "\u202e" not in told
@@ -48,8 +48,8 @@ def test_a_hostile_string_is_one_label_on_one_line():
 
 def test_labels_that_are_alike_are_told_once_and_their_number_is_bounded():
     samples = [({"device": "x" * 300 + str(n)}, 1) for n in range(3)]
-    assert text([gauge("a", "A.", *samples)]).splitlines()[2:] == [f'a{{device="{"x" * 200}"}} 3']
+    assert gauge("a", "A.", *samples).splitlines()[2:] == [f'a{{device="{"x" * 200}"}} 3']
     many = [({"device": f"sd{n}"}, 1) for n in range(SERIES_MAX + 50)]
-    lines = text([gauge("a", "A.", *many)]).splitlines()[2:]
+    lines = gauge("a", "A.", *many).splitlines()[2:]
     assert len(lines) == SERIES_MAX + 1
     assert lines[-1] == f'a{{device="{OTHERS}"}} 50'

@@ -20,7 +20,7 @@ from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Seque
 from urllib.parse import parse_qsl, unquote
 
 from ..core import VERSION
-from ..core.figures.prometheus_text import CONTENT_TYPE, Metric, Sample, gauge, text
+from ..core.figures.prometheus_text import CONTENT_TYPE, Sample, gauge
 from ..services.probes import Budget
 from ..services.web_tokens import WebTokens
 from . import pages
@@ -37,7 +37,7 @@ def metrics_text(
     """Metrics of the answers of `status`, `campaign ls` and `plan ls`."""
     summary, reported = status["summary"], status["reported"]
     rows, listed = campaigns["campaigns"], plans["plans"]
-    return text([
+    return "".join([
         gauge("wcache_info", "The module and its version.", ({"version": VERSION}, 1)),
         gauge("wcache_probes", "Probes by whether they respond.",
               ({"state": "responding"}, status["agents"]["heard"]),
@@ -74,7 +74,7 @@ def metrics_text(
     ])
 
 
-def _flag(name: str, help_: str, on: bool) -> Metric:
+def _flag(name: str, help_: str, on: bool) -> str:
     return gauge(name, help_, ({}, int(on)))
 
 

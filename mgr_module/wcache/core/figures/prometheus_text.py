@@ -5,7 +5,6 @@ See https://prometheus.io/docs/instrumenting/exposition_formats/.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Dict, Iterable, List, Mapping, Tuple
 
 CONTENT_TYPE = "text/plain; version=0.0.4"
@@ -18,31 +17,13 @@ _ESCAPED = str.maketrans({"\\": r"\\", '"': r"\""})
 Sample = Tuple[Mapping[str, str], float]
 
 
-@dataclass(frozen=True)
-class Metric:
-    """One metric; all of ours are gauges, since what is counted may be forgotten."""
+def gauge(name: str, help_: str, *samples: Sample) -> str:
+    """A metric by its samples; `({}, 3)` is one without labels.  Without samples it is nothing.
 
-    name: str
-    help: str
-    samples: Tuple[Sample, ...]
-
-
-def gauge(name: str, help_: str, *samples: Sample) -> Metric:
-    """A metric from its samples; `({}, 3)` is one without labels."""
-    return Metric(name, help_, tuple(samples))
-
-
-def text(metrics: Iterable[Metric]) -> str:
-    """All of them; one without samples is left out."""
-    lines: List[str] = []
-    for metric in metrics:
-        if metric.samples:
-            lines += [f"# HELP {metric.name} {metric.help}", f"# TYPE {metric.name} gauge"]
-            lines += [
-                f"{metric.name}{_labels(labels)} {_number(value)}"
-                for labels, value in _told_once(metric.samples)
-            ]
-    return "".join(f"{line}\n" for line in lines)
+    All of ours are gauges, since what is counted may be forgotten.
+    """
+    told = [f"{name}{_labels(of)} {_number(value)}\n" for of, value in _told_once(samples)]
+    return "".join([f"# HELP {name} {help_}\n# TYPE {name} gauge\n", *told]) if told else ""
 
 
 def _told_once(samples: Iterable[Sample]) -> List[Sample]:
