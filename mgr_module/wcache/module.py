@@ -103,8 +103,7 @@ class Module(MgrModule):
             options=lambda: self._options, profiles=self._load_watch.profiles,
             log=self.log,
         ), wake=self._wake.set)
-        self._keys = KeyWork(CephKeyring(self))
-        agents = AgentService(self._engine, self._keys, surroundings)
+        agents = AgentService(self._engine, KeyWork(CephKeyring(self)), surroundings)
         knobs = with_all(make_all(Parts(
             self, self._engine, archive, view, surroundings, self.log,
             loads.benched_at_s if ceph_compat.BENCH_EMPTIES_CACHES else None,
@@ -242,7 +241,6 @@ class Module(MgrModule):
         self._run = False
         self._wake.set()
         self._engine.cancel_loads()
-        self._keys.close()
         for knob in self._service.planners.values():
             knob.close()
         self._engine.config.close()

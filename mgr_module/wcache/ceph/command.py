@@ -103,19 +103,34 @@ class Reply:
         return self._event.wait(timeout_s)
 
 
-class Sender:
-    """Sends in one thread, which begins with the first command and does not end.
+class Worker:
+    """Does one thing after the other, in a thread that begins with the first and does not end."""
+
+    def __init__(self, name: str) -> None:
+        self._lock = threading.Lock()
+        self._due: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._work, daemon=True, name=name)
+
+    def put(self, work: Callable[[], None]) -> None:
+        """Have something done that raises nothing; returns at once."""
+        with self._lock:
+            if self._thread.ident is None:
+                self._thread.start()
+        self._due.put(work)
+
+    def _work(self) -> None:
+        while True:
+            self._due.get()()
+
+
+class Sender(Worker):
+    """Sends in one thread.
 
     A completion runs on the Python thread state of the thread that sent its command, to its very
     end (MonCommandCompletion in src/mgr/BaseMgrModule.cc keeps PyThreadState_Get(), and Gil::~Gil
     releases through it after `complete` has returned).  A thread that sent a command, took its
     answer and ended could be gone by then: the mgr died of a segmentation fault.
     """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._due: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-        self._thread: Optional[threading.Thread] = None
 
     def send(self, mgr: Any, reply: Any, kind: str, who: str, command: str) -> None:
         """As MgrModule.send_command; what it raises completes the reply as a failure."""
@@ -126,20 +141,10 @@ class Sender:
             except Exception as error:  # the thread must live on
                 reply.complete(-EINVAL, "", repr(error))
 
-        with self._lock:
-            if self._thread is None:
-                self._thread = threading.Thread(
-                    target=self._work, daemon=True, name="wcache-sender"
-                )
-                self._thread.start()
-        self._due.put(once)
-
-    def _work(self) -> None:
-        while True:
-            self._due.get()()
+        self.put(once)
 
 
-_SENDER = Sender()
+_SENDER = Sender("wcache-sender")
 
 
 def send(mgr: Any, reply: Any, kind: str, who: str, command: str) -> None:

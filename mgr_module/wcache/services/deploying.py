@@ -11,12 +11,11 @@ the same command tells what came of it when it is called again.
 
 from __future__ import annotations
 
-import queue
 import threading
 from dataclasses import dataclass, field
 from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
 
-from ..ceph.command import CommandFailed
+from ..ceph.command import CommandFailed, Worker
 from ..ceph.surroundings import CephKeyring, CephSurroundings
 from ..core.codec import one_line
 from ..core.errors import (
@@ -76,9 +75,7 @@ class KeyWork:
     def __init__(self, keys: CephKeyring, wait_s: float = WAIT_S) -> None:
         self._keys = keys
         self._wait_s = wait_s
-        self._jobs: queue.SimpleQueue[Optional[KeyJob]] = queue.SimpleQueue()
-        self._lock = threading.Lock()
-        self._thread: Optional[threading.Thread] = None
+        self._worker = Worker("wcache-keys")
 
     def make(self, hostnames: Sequence[str]) -> KeyJob:
         """See that these hosts have their keys; returns when done, or after a moment."""
@@ -88,29 +85,15 @@ class KeyWork:
         """The same for a key that has to go."""
         return self._ask(KeyJob((hostname,), remove=True))
 
-    def close(self) -> None:
-        """End the thread after the command under way."""
-        self._jobs.put(None)
-
     def _ask(self, job: KeyJob) -> KeyJob:
-        with self._lock:
-            if self._thread is None:
-                self._thread = threading.Thread(
-                    target=self._work, daemon=True, name="wcache-keys"
-                )
-                self._thread.start()
-        self._jobs.put(job)
-        job.done.wait(self._wait_s)
-        return job
-
-    def _work(self) -> None:
-        while True:
-            job = self._jobs.get()
-            if job is None:
-                return
+        def work() -> None:
             for hostname in job.hostnames:
                 self._do(job, hostname)
             job.done.set()
+
+        self._worker.put(work)
+        job.done.wait(self._wait_s)
+        return job
 
     def _do(self, job: KeyJob, hostname: str) -> None:
         entity = entity_of(hostname)
