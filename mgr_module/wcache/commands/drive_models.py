@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from typing import Any, Callable, Dict, List, Mapping, Optional, Set
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Set
 
 from ..core.drive.proofs import (
     ACCEPTED_MAX,
@@ -21,11 +21,25 @@ from ..core.model import DriveReport
 from ..core.text import command, table, when
 from ..core.verdict.result import MODELS_MAX, REASON_CHARS_MAX, TrustedModel, plp_cell
 from ..engine.engine import Engine
+from ..engine.orders import Orders
 from ..engine.storing.archive import ACCEPTED_PROOFS, TRUSTED
 from ..engine.world import World
 from ..services.guards import would
 
 NAMED_MAX = 5
+_ASKED = ("drive_model", "hostname", "reason")  # what a dry run has of the answer
+
+
+class _Word(NamedTuple):
+    """An admin's word, given or taken back: what it does, what is stored, and what is told."""
+
+    changed: bool
+    would: str
+    log: str
+    about: Mapping[str, Any]
+    told: Mapping[str, str]
+    store: Callable[[Orders], None]
+    too_many: str = ""
 
 
 class DriveModelService:
@@ -40,148 +54,96 @@ class DriveModelService:
         dry_run: bool = False,
     ) -> Dict[str, Any]:
         """`drive-model trust`: an admin's word for a drive model, or for what a host has shown."""
-        if hostname and take_back:
-            return self._revoke_proof(drive_model, hostname, dry_run)
-        if hostname:
-            return self._accept_proof(drive_model, hostname, reason, dry_run)
-        if take_back:
-            return self._distrust_plp(drive_model, dry_run)
-        return self._trust_plp(drive_model, reason, dry_run)
-
-    def _trust_plp(
-        self, drive_model: str, reason: str, dry_run: bool
-    ) -> Dict[str, Any]:
-        """Lift FLUSH_TOO_FAST for one drive model."""
-        said = reason_in(reason)
-        engine = self._engine
-        with engine.deciding() as (world, orders):
-            _require_known(world, drive_model)
-            old = _trusted(world, drive_model)
-            changed = old is None or old.reason != said
-            if dry_run:
-                lines = [f"trust the power-loss protection of {drive_model}"] if changed else []
-                return {"drive_model": drive_model, "reason": said, **would(lines)}
-            if changed:
-                if old is None and len(world.trusted) >= MODELS_MAX:
-                    raise RefusedError(f"{MODELS_MAX} drive models are trusted already")
-                orders.note("admin", drive_model, f"power-loss protection trusted: {said}")
-                item = TrustedModel(drive_model, said, self._wall_clock())
-                orders.trust(drive_model, item)
-            stored = orders.is_stored(TRUSTED.prefix)
-        return {
-            "drive_model": drive_model, "trusted": True, "reason": said, "changed": changed,
-            "stored": stored,
-            "note": "if this drive model has no power-loss protection, write back can lose "
-            "acknowledged data at a power cut",
-            "text": f"the power-loss protection of {drive_model} is trusted: {said}",
-            "undo": command("ceph wcache drive-model trust {} --take-back", drive_model),
-        }
-
-    def _distrust_plp(self, drive_model: str, dry_run: bool) -> Dict[str, Any]:
-        """FLUSH_TOO_FAST counts again for this drive model."""
-        engine = self._engine
-        with engine.deciding() as (world, orders):
-            old = _trusted(world, drive_model)
-            changed = old is not None
-            if dry_run:
-                lines = [f"no longer trust {drive_model}"] if changed else []
-                return {"drive_model": drive_model, **would(lines)}
-            if changed:
-                orders.note("admin", drive_model, "power-loss protection no longer trusted")
-                orders.trust(drive_model, None)
-            else:
-                _require_known(world, drive_model)
-            stored = orders.is_stored(TRUSTED.prefix)
-        return {
-            "drive_model": drive_model, "trusted": False, "changed": changed, "stored": stored,
-            "text": f"the power-loss protection of {drive_model} is no longer trusted",
-            "undo": command(
-                "ceph wcache drive-model trust {} {}", drive_model, old.reason if old else ""
-            ),
-            "note": "drives that were put into write back on this trust stay in it",
-        }
-
-    def _accept_proof(
-        self, drive_model: str, hostname: str, reason: str, dry_run: bool
-    ) -> Dict[str, Any]:
-        """What a host has shown of a drive model counts everywhere."""
-        said, engine = reason_in(reason), self._engine
-        with engine.deciding() as (world, orders):
-            report = world.reports.get(hostname)
-            known = report is not None and report.real and drive_model
-            shown = shown_of(report, drive_model) if known and report else ()
-            if not shown:
-                raise NotFoundError(
-                    f"{hostname} has shown nothing of {drive_model[:80]!r}",
-                    "see `ceph wcache drive-model ls`; run `wcache-probe prove` or `witness` there",
-                )
-            proof = AcceptedProof(
-                hostname, drive_model, said, tuple(digest(one) for one in shown)[:SHOWN_MAX],
-                self._wall_clock(),
+        said = "" if take_back else reason_in(reason)
+        with self._engine.deciding() as (world, orders):
+            word = self._of_proof(world, drive_model, hostname, said) if hostname else (
+                self._of_plp(world, drive_model, said, dry_run)
             )
-            old = _accepted(world, hostname, drive_model)
-            changed = old is None or (old.reason, old.shown) != (said, proof.shown)
             if dry_run:
-                text = f"accept on all hosts what {hostname} has shown of {drive_model}"
-                about = {"drive_model": drive_model, "hostname": hostname}
-                return {**about, **would([text] if changed else [])}
-            if changed:
-                if old is None and len(world.accepted) >= ACCEPTED_MAX:
-                    raise RefusedError(f"{ACCEPTED_MAX} proofs are accepted already")
-                text = f"what {hostname} has shown is accepted: {said}"
-                orders.note("admin", drive_model, text)
-                orders.accept_proof(hostname, drive_model, proof)
-            stored = orders.is_stored(ACCEPTED_PROOFS.prefix)
-        return {
-            "drive_model": drive_model, "hostname": hostname, "accepted": len(proof.shown),
-            "changed": changed, "stored": stored,
-            "note": f"what {hostname} has shown until now counts on all hosts; what it shows "
-            "later does not",
-            "text": f"what {hostname} has shown of {drive_model} is accepted",
-            "undo": command(
-                "ceph wcache drive-model trust {} --hostname={} --take-back", drive_model, hostname
-            ),
-        }
+                about = {name: word.about[name] for name in _ASKED if name in word.about}
+                return {**about, **would([word.would] if word.changed else [])}
+            if word.changed:
+                if word.too_many:
+                    raise RefusedError(word.too_many)
+                orders.note("admin", drive_model, word.log)
+                word.store(orders)
+            stored = orders.is_stored((ACCEPTED_PROOFS if hostname else TRUSTED).prefix)
+        return {**word.about, "changed": word.changed, "stored": stored, **word.told}
 
-    def _revoke_proof(
-        self, drive_model: str, hostname: str, dry_run: bool
-    ) -> Dict[str, Any]:
-        """A host's word counts by the rule of two hosts again."""
-        engine = self._engine
-        with engine.deciding() as (world, orders):
-            old = _accepted(world, hostname, drive_model)
-            changed = old is not None
-            if dry_run:
-                text = f"no longer accept what {hostname} has shown of {drive_model}"
-                about = {"drive_model": drive_model, "hostname": hostname}
-                return {**about, **would([text] if changed else [])}
-            if changed:
-                text = f"what {hostname} has shown is no longer accepted"
-                orders.note("admin", drive_model, text)
-                orders.accept_proof(hostname, drive_model, None)
-            stored = orders.is_stored(ACCEPTED_PROOFS.prefix)
-        return {
-            "drive_model": drive_model, "hostname": hostname, "changed": changed,
-            "stored": stored,
-            "text": f"what {hostname} has shown of {drive_model} is no longer accepted",
-            "undo": command(
-                "ceph wcache drive-model trust {} {} --hostname={}", drive_model,
-                old.reason if old else "", hostname,
-            ),
-            "note": "hosts learn of it at their next report; drives that were changed stay changed",
-        }
+    def _of_plp(self, world: World, drive_model: str, said: str, dry_run: bool) -> _Word:
+        """What lifts FLUSH_TOO_FAST for one drive model; where nothing is said, it counts again."""
+        old = next((one for one in world.trusted if one.drive_model == drive_model), None)
+        if said or (old is None and not dry_run):
+            _require_known(world, drive_model)
+        plp, about = f"the power-loss protection of {drive_model}", {"drive_model": drive_model}
+        if not said:
+            return _Word(
+                old is not None, f"no longer trust {drive_model}",
+                "power-loss protection no longer trusted", {**about, "trusted": False}, {
+                    "text": f"{plp} is no longer trusted",
+                    "undo": command(
+                        "ceph wcache drive-model trust {} {}", drive_model,
+                        old.reason if old else "",
+                    ),
+                    "note": "drives that were put into write back on this trust stay in it",
+                }, lambda orders: orders.trust(drive_model, None),
+            )
+        item = TrustedModel(drive_model, said, self._wall_clock())
+        full = old is None and len(world.trusted) >= MODELS_MAX
+        return _Word(
+            old is None or old.reason != said, f"trust {plp}",
+            f"power-loss protection trusted: {said}", {**about, "trusted": True, "reason": said}, {
+                "note": "if this drive model has no power-loss protection, write back can lose "
+                "acknowledged data at a power cut",
+                "text": f"{plp} is trusted: {said}",
+                "undo": command("ceph wcache drive-model trust {} --take-back", drive_model),
+            }, lambda orders: orders.trust(drive_model, item),
+            f"{MODELS_MAX} drive models are trusted already" if full else "",
+        )
 
-
-def _trusted(world: World, drive_model: str) -> Optional[TrustedModel]:
-    return next((item for item in world.trusted if item.drive_model == drive_model), None)
-
-
-def _accepted(world: World, hostname: str, drive_model: str) -> Optional[AcceptedProof]:
-    found = (
-        item for item in world.accepted
-        if (item.hostname, item.drive_model) == (hostname, drive_model)
-    )
-    return next(found, None)
+    def _of_proof(self, world: World, drive_model: str, hostname: str, said: str) -> _Word:
+        """What has a host's word count everywhere, or by the rule of two hosts again."""
+        key = (hostname, drive_model)
+        old = next((o for o in world.accepted if (o.hostname, o.drive_model) == key), None)
+        about = {"drive_model": drive_model, "hostname": hostname}
+        shown = f"what {hostname} has shown"
+        if not said:
+            return _Word(
+                old is not None, f"no longer accept {shown} of {drive_model}",
+                f"{shown} is no longer accepted", about, {
+                    "text": f"{shown} of {drive_model} is no longer accepted",
+                    "undo": command(
+                        "ceph wcache drive-model trust {} {} --hostname={}", drive_model,
+                        old.reason if old else "", hostname,
+                    ),
+                    "note": "hosts learn of it at their next report; drives that were changed stay "
+                    "changed",
+                }, lambda orders: orders.accept_proof(hostname, drive_model, None),
+            )
+        report = world.reports.get(hostname)
+        known = report is not None and report.real and drive_model
+        found = shown_of(report, drive_model) if known and report else ()
+        if not found:
+            raise NotFoundError(
+                f"{hostname} has shown nothing of {drive_model[:80]!r}",
+                "see `ceph wcache drive-model ls`; run `wcache-probe prove` or `witness` there",
+            )
+        digests = tuple(digest(one) for one in found)[:SHOWN_MAX]
+        proof = AcceptedProof(hostname, drive_model, said, digests, self._wall_clock())
+        full = old is None and len(world.accepted) >= ACCEPTED_MAX
+        return _Word(
+            old is None or (old.reason, old.shown) != (said, digests),
+            f"accept on all hosts {shown} of {drive_model}", f"{shown} is accepted: {said}",
+            {**about, "accepted": len(digests)}, {
+                "note": f"{shown} until now counts on all hosts; what it shows later does not",
+                "text": f"{shown} of {drive_model} is accepted",
+                "undo": command(
+                    "ceph wcache drive-model trust {} --hostname={} --take-back", drive_model,
+                    hostname,
+                ),
+            }, lambda orders: orders.accept_proof(hostname, drive_model, proof),
+            f"{ACCEPTED_MAX} proofs are accepted already" if full else "",
+        )
 
 
 def _require_known(world: World, drive_model: str) -> None:
