@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ..core.model import Finding, FindingCode, Severity
-from ..core.text import counted
+from ..core.text import counted, grouped
 from ..knobs.registry import ADVICE, advice_on
 from .command import Mgr
 
@@ -26,10 +26,7 @@ def health_checks(
 
     A headline is told in place of the summary that a code has.
     """
-    by_code: Dict[FindingCode, List[Finding]] = {}
-    for finding in findings:
-        if finding.severity is not Severity.INFO:
-            by_code.setdefault(finding.code, []).append(finding)
+    by_code = grouped((one.code, one) for one in findings if one.severity is not Severity.INFO)
     checks: Dict[str, Dict[str, Any]] = {}
     for code, group in sorted(by_code.items(), key=lambda item: item[0].value):
         summary = ADVICE[code][0]

@@ -30,6 +30,7 @@ from ..core.loads import (
 )
 from ..core.model import LoadPoint
 from ..core.record import CounterDelta, LatencyHistogram
+from ..core.text import grouped
 from ..core.verdict.load_profile import WorkCounters, work_counters
 from .blocks import ALL, ANSWER_S, COMMITS, CommitLimit
 from .command import COMMAND_TIMEOUT_S, CommandFailed, Osds
@@ -335,10 +336,10 @@ def _together(
     osd_ids: Sequence[int], before: Mapping[int, Counters], after: Mapping[int, Counters]
 ) -> Tuple[CounterDelta, ...]:
     """What OSDs gained in sum, by the counters that all of them have."""
-    by_name: Dict[str, List[CounterDelta]] = {}
-    for osd_id in osd_ids:
-        for delta in _gained(before[osd_id], after[osd_id]):
-            by_name.setdefault(delta.name, []).append(delta)
+    by_name = grouped(
+        (delta.name, delta) for osd_id in osd_ids
+        for delta in _gained(before[osd_id], after[osd_id])
+    )
     return tuple(
         CounterDelta(name, sum(d.sum_s for d in deltas), sum(d.count for d in deltas))
         for name, deltas in by_name.items() if len(deltas) == len(osd_ids)

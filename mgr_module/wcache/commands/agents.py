@@ -6,7 +6,7 @@ from typing import Any, Dict, List, Mapping, Tuple
 
 from ..core.fleet.agents import SILENT_S
 from ..core.model import Cure
-from ..core.text import LISTED_MAX, command, many, named, pasted, table
+from ..core.text import LISTED_MAX, command, grouped, many, named, pasted, table
 from ..deployment.places import require_one_or_all
 from ..engine.world import World
 from ..services.leaving import DISABLE, require_way
@@ -138,10 +138,7 @@ def _heard(row: Mapping[str, Any]) -> bool:
 
 def _waiting(rows: List[Mapping[str, Any]]) -> List[str]:
     """What hosts wait for before their drives are measured, a line for each thing."""
-    found: Dict[str, List[Mapping[str, Any]]] = {}
-    for row in rows:
-        if row["waits"]:
-            found.setdefault(row["waits"], []).append(row)
+    found = grouped((row["waits"], row) for row in rows if row["waits"])
     return [f"{_named(those)}: {what}" for what, those in found.items()]
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import defaultdict
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Set
+from typing import Any, Callable, Dict, Mapping, NamedTuple, Set
 
 from ..core.drive.proofs import (
     ACCEPTED_MAX,
@@ -17,8 +16,7 @@ from ..core.drive.proofs import (
 )
 from ..core.errors import MalformedError, NotFoundError, RefusedError
 from ..core.host_report import ToggleProof
-from ..core.model import DriveReport
-from ..core.text import command, table, when
+from ..core.text import command, grouped, table, when
 from ..core.verdict.result import MODELS_MAX, REASON_CHARS_MAX, TrustedModel, plp_cell
 from ..engine.engine import Engine
 from ..engine.orders import Orders
@@ -174,26 +172,24 @@ def reason_in(reason: str) -> str:
 
 def drive_models(world: World) -> Dict[str, Any]:
     """Every drive model that a host reported, or that an admin vouches for."""
-    found: Dict[str, List[DriveReport]] = defaultdict(list)
-    hosts: Dict[str, Set[str]] = defaultdict(set)
-    for report in world.reports.values():
-        for drive in report.drives:
-            name = str(drive.drive_model)
-            if name:
-                found[name].append(drive)
-                hosts[name].add(report.hostname)
+    on_hosts = grouped(
+        (str(drive.drive_model), (report.hostname, drive))
+        for report in world.reports.values() for drive in report.drives
+    )
+    on_hosts.pop("", None)
     trusted = {item.drive_model: item for item in world.trusted}
     shown = [
         _shown(report.hostname, one, is_accepted(world.accepted, report.hostname, one))
         for report in world.real_reports for one in shown_of(report, "")
     ]
     rows = []
-    for name in sorted({*found, *trusted}):
+    for name in sorted({*on_hosts, *trusted}):
         word = trusted.get(name)
-        drives = found.get(name, [])
+        mine = on_hosts.get(name, [])
+        hosts, drives = {hostname for hostname, _ in mine}, [drive for _, drive in mine]
         told = dict.fromkeys(hint for drive in drives for hint in drive.plp_hints)
         rows.append({
-            "drive_model": name, "drives": len(drives), "hosts": len(hosts[name]),
+            "drive_model": name, "drives": len(drives), "hosts": len(hosts),
             "transports": sorted({drive.transport.value for drive in drives}),
             "rotational": drives[0].rotational if drives else None,
             "plp": plp_cell(tuple(told), word is not None),

@@ -14,7 +14,7 @@ from ..core.fleet.foreign_rules import reloads
 from ..core.hardware import advice
 from ..core.model import CacheMode, DriveReport
 from ..core.scope import Scope, parse_scope
-from ..core.text import LISTED_MAX, Rows, amount, command, named
+from ..core.text import LISTED_MAX, Rows, amount, command, grouped, named
 from ..core.verdict.result import plp_cell
 from ..deployment.places import Form
 from ..deployment.scripts import reloading
@@ -94,9 +94,7 @@ def every_drive_text(data: Mapping[str, Any]) -> str:
 
 def _kinds(data: Mapping[str, Any]) -> str:
     """Drives that look alike in one line: those in a state that is not safe first."""
-    kinds: Dict[Tuple[Any, ...], List[Row]] = {}
-    for row in data["drives"]:
-        kinds.setdefault(tuple(column.of(row) for column in KINDS), []).append(row)
+    kinds = grouped((tuple(column.of(row) for column in KINDS), row) for row in data["drives"])
     found = sorted(kinds.items(), key=lambda one: (one[1][0]["safety"] == SAFE, -len(one[1])))
     rows = [
         (len(alike), named(list(dict.fromkeys(row["hostname"] for row in alike)), HOSTS_NAMED),

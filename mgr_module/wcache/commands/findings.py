@@ -12,12 +12,12 @@ from typing import Callable, Dict, Iterable, Iterator, List, Mapping, Optional, 
 
 from ..core.change import preconditions as holding
 from ..core.change.change import ChangeStatus
-from ..core.experiment.run_state import OVER, RunState, RunStatus
+from ..core.experiment.run_state import OVER, RunStatus
 from ..core.fleet.agents import SILENT_S
 from ..core.fleet.disputes import Dispute, Key, unconfirmed
 from ..core.fleet.foreign_rules import together
 from ..core.model import Cure, Finding, FindingCode, Severity
-from ..core.text import typed
+from ..core.text import grouped, typed
 from ..core.verdict.result import Result
 from ..engine.auto_look import stands
 from ..engine.world import World
@@ -217,12 +217,10 @@ def probes(world: World) -> Iterator[Finding]:
 
 def campaigns(world: World) -> List[Finding]:
     """Find the newest campaigns that are over, where each had a run that aborted by itself."""
-    states: Dict[str, List[RunState]] = defaultdict(list)
-    for machine in world.runs.values():
-        states[machine.spec.campaign_id].append(machine.state)
+    states = grouped((run.spec.campaign_id, run.state) for run in world.runs.values())
     last: List[Tuple[str, str]] = []  # campaign, why its last run aborted; newest first
     for campaign in sorted(world.campaigns.values(), key=lambda c: c.created_at_s, reverse=True):
-        mine = states[campaign.campaign_id]
+        mine = states.get(campaign.campaign_id, [])
         old = world.now_s - campaign.created_at_s > ABORTS_WITHIN_S
         under_way = any(s.status not in OVER for s in mine)
         if old or not mine or under_way:

@@ -18,7 +18,6 @@ from typing import (
     List,
     Mapping,
     Optional,
-    Set,
     Tuple,
     TypeVar,
 )
@@ -29,8 +28,8 @@ from ..core.fleet.findings import modes_of, of_drive, of_power_cuts
 from ..core.fleet.foreign_rules import touched_domains
 from ..core.host_report import DriveKind, HostReport
 from ..core.model import CacheMode, DriveReport, Finding, FindingCode, Role
+from ..core.text import grouped
 from ..core.verdict.recommend import Recommendation, recommended_for
-from ..core.verdict.result import Result
 from ..engine.world import World
 
 # (drive model, device cache, kernel view, safety)
@@ -159,9 +158,8 @@ class FindingsOfHosts:
         told, advice = dict(old.told), old.advice
         for name in (*again, *(old.views.keys() - fleet.views.keys())):
             told.pop(name, None)
-        results: Dict[str, List[Result]] = {}
-        for one in world.believed_results if again else ():
-            results.setdefault(one.hostname, []).append(one)
+        mine = world.believed_results if again else ()
+        results = grouped((one.hostname, one) for one in mine)
         for name in again:
             view = fleet.views[name]
             if view.rules and advice is None:
@@ -207,10 +205,7 @@ def _add(counts: Dict[Key, int], more: Mapping[Key, int], sign: int) -> None:
 
 
 def _by_host(pairs: Iterable[Tuple[str, str]]) -> Dict[str, FrozenSet[str]]:
-    found: Dict[str, Set[str]] = {}
-    for hostname, domain_id in pairs:
-        found.setdefault(hostname, set()).add(domain_id)
-    return {hostname: frozenset(ids) for hostname, ids in found.items()}
+    return {hostname: frozenset(ids) for hostname, ids in grouped(pairs).items()}
 
 
 def _look(
@@ -243,11 +238,11 @@ def _look(
 
 
 def _osds_by_model(report: HostReport) -> Mapping[str, Tuple[int, ...]]:
-    found: Dict[str, Set[int]] = {}
-    for drive in report.drives:
-        mine = found.setdefault(_name_of(drive), set())
-        mine |= {use.osd_id for use in drive.uses if use.role is Role.BLOCK}
-    return {name: tuple(sorted(osds)) for name, osds in found.items() if osds}
+    found = grouped(
+        (_name_of(drive), use.osd_id) for drive in report.drives
+        for use in drive.uses if use.role is Role.BLOCK
+    )
+    return {name: tuple(sorted({*osds})) for name, osds in found.items()}
 
 
 def _name_of(drive: DriveReport) -> str:

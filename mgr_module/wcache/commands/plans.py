@@ -16,6 +16,7 @@ from ..core.text import (
     LISTED_MAX,
     before_after,
     command,
+    grouped,
     listed,
     many,
     named,
@@ -175,10 +176,9 @@ SETTINGS = (
 
 def _kinds_of_change(changes: Sequence[Mapping[str, Any]]) -> List[str]:
     """Like changes of drives in one line, with the medians of what is expected and measured."""
-    kinds: Dict[Tuple[str, ...], List[Mapping[str, Any]]] = {}
-    for c in changes:
-        kind = (c["device_class"], model_of(c), *_from_to(c), c["status"])
-        kinds.setdefault(kind, []).append(c)
+    kinds = grouped(
+        ((c["device_class"], model_of(c), *_from_to(c), c["status"]), c) for c in changes
+    )
     rows = [
         (len(alike), len({c["hostname"] for c in alike}), *kind,
          *(before_after(*(_middle(c.get(key) for c in alike) for key in ends)) for ends in (

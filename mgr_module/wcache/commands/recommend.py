@@ -24,7 +24,7 @@ from ..core.drive.manual import by_hand
 from ..core.host_report import lost_models
 from ..core.model import CacheMode, DriveReport, LoadPoint, Verdict, load_name
 from ..core.scope import Scope, parse_scope
-from ..core.text import NAMED_MAX, command, listed, named, relative, ticked, typed
+from ..core.text import NAMED_MAX, command, grouped, listed, named, relative, ticked, typed
 from ..core.verdict.explaining import (
     budgets,
     expected,
@@ -323,9 +323,7 @@ def load_ls(
     oldest_first = sorted(results, key=lambda r: r.ended_at_s)
     class_of = {r.osd_id: r.device_class for r in oldest_first}
     seen = sorted(osd_id for osd_id in profiles if osd_id in class_of)
-    by_class: Dict[str, List[LoadProfile]] = {}
-    for osd_id in seen:
-        by_class.setdefault(class_of[osd_id], []).append(profiles[osd_id])
+    by_class = grouped((class_of[osd_id], profiles[osd_id]) for osd_id in seen)
     return {
         "osds": [
             {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
 from ..core import codec
@@ -147,9 +148,7 @@ def _waves(rollout: Rollout) -> List[Dict[str, Any]]:
     rows, at = [], 0
     for wave in rollout.waves:
         members = rollout.changes[at:at + wave.size]
-        counts: Dict[str, int] = {}
-        for item in members:
-            counts[item.status.value] = counts.get(item.status.value, 0) + 1
+        counts = dict(Counter(item.status.value for item in members))
         rows.append({
             "kind": wave.kind.value, "name": wave.name, "changes": wave.size, "statuses": counts,
         })

@@ -14,7 +14,7 @@ from ..core.change.preconditions import faults
 from ..core.cluster import ClusterState, SlowOsd
 from ..core.fleet import claims
 from ..core.model import Severity
-from ..core.text import duration, many, named, ticked, typed, when
+from ..core.text import duration, grouped, many, named, ticked, typed, when
 from ..core.verdict.outlook import Backlog
 from ..engine.world import World
 from ..services.outlook import Situation, next_step
@@ -231,9 +231,7 @@ def _side(found: Backlog) -> Dict[str, Optional[float]]:
 
 def bare(data: Mapping[str, Any]) -> str:
     """`ceph wcache`: the sentence, and what is wrong; the rest is `status`."""
-    by_severity: Dict[str, List[str]] = {}
-    for item in data["findings"]:
-        by_severity.setdefault(item["severity"], []).append(item["code"])
+    by_severity = grouped((item["severity"], item["code"]) for item in data["findings"])
     lines = [data["summary"]["text"]]
     for severity in ("error", "warning"):
         codes = by_severity.get(severity)

@@ -11,6 +11,7 @@ from ..core.text import (
     NOTHING,
     at_most,
     command,
+    grouped,
     listed,
     named,
     roughly,
@@ -114,10 +115,9 @@ def strict(pools: Sequence[str]) -> List[str]:
 
 def left_out(skipped: Sequence[str]) -> List[str]:
     """What is not measured; many drives with the same reason are one line."""
-    alike: Dict[str, List[str]] = {}
-    for line in skipped:
-        of, _, reason = line.partition(": ")  # a host and a domain, then mostly a device's name
-        alike.setdefault(reason.rpartition(": ")[2], []).append(of)
+    # a host and a domain, then mostly a device's name
+    parts = [line.partition(": ") for line in skipped]
+    alike = grouped((why.rpartition(": ")[2], of) for of, _, why in parts)
     lines = []
     for line in skipped:
         reason = line.partition(": ")[2].rpartition(": ")[2]

@@ -7,7 +7,7 @@ then what came out.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional
 
 from ..ceph.view import CephTraffic
 from ..core import codec
@@ -15,7 +15,6 @@ from ..core.change.preconditions import PROBE_RESPONDS, precondition_text
 from ..core.errors import ConflictError, ConsentError, RefusedError, WcacheError
 from ..core.experiment.campaign import Campaign, candidates
 from ..core.experiment.forecast import forecast
-from ..core.experiment.run_state import RunSpec
 from ..core.experiment.schedule import (
     TRY_DRIVES_PER_MODEL,
     TRY_LOADS,
@@ -24,7 +23,7 @@ from ..core.experiment.schedule import (
 )
 from ..core.fleet.claims import again
 from ..core.fleet.findings import ADVICE
-from ..core.model import CacheMode, DriveModel, FindingCode, Verdict
+from ..core.model import CacheMode, FindingCode, Verdict
 from ..core.scope import parse_scope
 from ..core.text import (
     NAMED_MAX,
@@ -34,6 +33,7 @@ from ..core.text import (
     command,
     commented,
     duration,
+    grouped,
     many,
     named,
     ticked,
@@ -116,16 +116,15 @@ class TryService:
         if all(d.drive_model in measured for r in world.reports.values() for d in r.drives):
             return []
         chosen, then = str(parse_scope(scope)), replace(world, rollouts={}, reserved=())
-        runs: Dict[Tuple[str, DriveModel], List[RunSpec]] = {}
         try:
             sample = self._sample(then, chosen)
             made = self._campaigns.prepare(then, {"scope": chosen, **ARGUMENTS}, sample)
         except WcacheError:
             return []  # `try` says why
-        for run in made.runs:
-            setup = run.experiments[0]
-            if setup.drive_model not in measured:
-                runs.setdefault((setup.device_class, setup.drive_model), []).append(run)
+        runs = grouped(
+            ((setup.device_class, setup.drive_model), run) for run in made.runs
+            for setup in [run.experiments[0]] if setup.drive_model not in measured
+        )
         return [
             {"device_class": device_class, "drive_model": codec.to_plain(model),
              "forecast": codec.to_plain(forecast(alike, world.cluster, (), world.expected_pairs))}

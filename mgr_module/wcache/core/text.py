@@ -26,6 +26,7 @@ from typing import (
     NewType,
     Optional,
     Sequence,
+    Tuple,
     TypeVar,
 )
 
@@ -39,6 +40,7 @@ LISTED_MAX = 60
 FORMAT_VERSION = 1
 
 Item = TypeVar("Item")
+Key = TypeVar("Key")
 
 
 class Rows(Generic[Item]):
@@ -69,6 +71,14 @@ def listed(lines: Sequence[str], more: str, most: int = LISTED_MAX) -> List[str]
     """The first lines, and how many more there are; `more` says of what, and where they are."""
     left = len(lines) - most
     return [*lines[:most], *([f"and {left} more {more}"] if left > 0 else [])]
+
+
+def grouped(pairs: Iterable[Tuple[Key, Item]]) -> Dict[Key, List[Item]]:
+    """What belongs together, by its key, in the order of the pairs."""
+    found: Dict[Key, List[Item]] = {}
+    for key, item in pairs:
+        found.setdefault(key, []).append(item)
+    return found
 
 
 def counted(text: str, count: int) -> str:

@@ -10,7 +10,6 @@ The ways to run a probe on a host, and which names of hosts, images and namespac
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, ClassVar, Dict, List, Mapping, Optional, Sequence, Tuple
@@ -23,7 +22,7 @@ from ..core.errors import (
     NotReadyError,
     RefusedError,
 )
-from ..core.text import named
+from ..core.text import grouped, named
 
 HOSTNAME_CHARS_MAX = 253
 IMAGE_CHARS_MAX = 512
@@ -172,13 +171,9 @@ class Places:
 
     def __init__(self, osds: Mapping[int, OsdInfo], told: Mapping[int, OsdPlace]) -> None:
         self._told = told
-        self._of_host: Dict[str, List[OsdInfo]] = defaultdict(list)
-        self._under: Dict[str, List[OsdInfo]] = defaultdict(list)
-        for _, osd in sorted(osds.items()):
-            if osd.hostname:
-                self._of_host[osd.hostname].append(osd)
-                if osd.failure_domain:
-                    self._under[osd.failure_domain].append(osd)
+        told_of = [osd for _, osd in sorted(osds.items()) if osd.hostname]
+        self._of_host = grouped((osd.hostname, osd) for osd in told_of)
+        self._under = grouped((osd.failure_domain, osd) for osd in told_of)
 
     @property
     def hostnames(self) -> List[str]:
@@ -213,9 +208,7 @@ class Places:
 
 def _by_what_is_said(said: Mapping[int, str]) -> str:
     """Each thing that is said, by whom; what most say comes first."""
-    groups: Dict[str, List[str]] = defaultdict(list)
-    for osd_id, text in sorted(said.items()):
-        groups[text].append(f"osd.{osd_id}")
+    groups = grouped((text, f"osd.{osd_id}") for osd_id, text in sorted(said.items()))
     ordered = sorted(groups.items(), key=lambda group: -len(group[1]))
     lines = [
         f"{named(osds)} {'says' if len(osds) == 1 else 'say'} {text[:SAID_CHARS_MAX]!r}"

@@ -25,8 +25,8 @@ from ..core.loads import level_ns
 from ..core.model import CacheMode, load_name
 from ..core.options.entries import arms_of
 from ..core.record import Record
+from ..core.text import grouped, many, relative, when
 from ..core.text import latency as latency_text
-from ..core.text import many, relative, when
 from ..engine.gate.kept_blocks import KeptBlock
 from ..knobs.registry import KNOBS
 from . import plots
@@ -231,11 +231,10 @@ def latency(read: Reader, query: Query) -> Page:
     """Commit latency over time, with the changes that were made meanwhile."""
     changes = _changes(read)
     blocks = read.latencies.since(0.0)
-    by_osd: Dict[int, List[geometry.Point]] = {}
-    for item in blocks:
-        for osd in item.block.osds:
-            if osd.latency_us > 0:
-                by_osd.setdefault(osd.osd_id, []).append((item.at_s, osd.latency_us))
+    by_osd = grouped(
+        (osd.osd_id, (item.at_s, osd.latency_us))
+        for item in blocks for osd in item.block.osds if osd.latency_us > 0
+    )
     touched = {osd_id for row in changes for osd_id in row["osd_ids"]}
     order = sorted(by_osd, key=lambda osd_id: (osd_id not in touched, osd_id))
     wanted = [osd_id for osd_id in order if f"osd.{osd_id}" == query.get("osd")]
