@@ -103,21 +103,19 @@ def reason(name: str) -> str:
     return f"{name}: {row.why}"
 
 
-def flags_of(osd_map: Mapping[str, Any]) -> Tuple[Tuple[str, ...], Tuple[str, ...]]:
-    """(what forbids, what is recorded) of the whole OSD map: its flags, and its stretch mode.
+def flags_forbid(osd_map: Mapping[str, Any]) -> Tuple[str, ...]:
+    """What of the whole OSD map keeps all OSDs: its flags, and its stretch mode.
 
     The check of a stretch mode can be turned off (mon_warn_on_degraded_stretch_mode).
     """
     flags = str(osd_map.get("flags", ""))[:LINE_CHARS_MAX].split(",")
-    scopes = {map_name(flag, NAME_CHARS_MAX): row_of(flag, FLAGS).scope for flag in flags if flag}
-    forbids = {flag for flag, scope in scopes.items() if scope is Reach.CLUSTER}
+    forbids = {flag for flag in flags if row_of(flag, FLAGS).scope is Reach.CLUSTER}
     stretch = osd_map.get("stretch_mode")
     if isinstance(stretch, Mapping) and any(
         stretch.get(f"{word}_stretch_mode") for word in ("degraded", "recovering")
     ):
         forbids.add("degraded stretch mode")
-    known = (Reach.CLUSTER, Reach.NOTHING)
-    return _few(forbids), _few({flag for flag, scope in scopes.items() if scope not in known})
+    return _few(forbids)
 
 
 def in_work(

@@ -17,7 +17,7 @@ from ..core.cluster import (
 )
 from ..core.loads import TRANSACTION_COUNTERS
 from ..core.record import CHECKS_MAX, Precondition
-from .cluster_health import flags_of, in_work, judged, pg_scope, pgs_forbid, reason
+from .cluster_health import flags_forbid, in_work, judged, pg_scope, pgs_forbid, reason
 from .command import Mgr
 from .health import Reach
 
@@ -96,7 +96,7 @@ class CephView:
             )
         checks = json.loads(self.mgr.get("health")["json"]).get("checks", {})
         health, pgs = judged(checks), self.mgr.get("pg_summary")
-        (flags, _), words = flags_of(osd_map), self.mgr.version.split()
+        flags, words = flags_forbid(osd_map), self.mgr.version.split()
         noout = "noout" in flags
         sick = (
             *(reason(name) for name in health.forbids if name != _SLOW_OPS),
