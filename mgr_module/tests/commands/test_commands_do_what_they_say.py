@@ -103,19 +103,6 @@ def test_a_frozen_cluster_lets_a_plan_be_taken_back_and_nothing_be_changed():
 
 
 @pytest.mark.slow
-def test_a_plan_under_way_or_in_place_is_not_applied_again_and_says_so():
-    mgr = applying()
-    assert said(mgr, "apply", plan_id="p1") == {
-        "format_version": 1, "plan_id": "p1", "changed": False, "status": "running",
-        "text": "nothing changes: p1 is running", "undo": "", "next": "ceph wcache rollout show p1",
-    }
-    mgr.settle()
-    assert said(mgr, "apply", plan_id="p1")["changed"] is False
-    mgr.report_all()
-    assert said(mgr, "apply", plan_id="p1")["status"] == "done"
-
-
-@pytest.mark.slow
 def test_a_plan_whose_drives_have_left_its_mode_is_not_called_applied():
     mgr = applying()
     mgr.settle()
@@ -203,13 +190,6 @@ def test_a_plan_that_was_taken_back_or_stopped_is_not_applied_again():
     assert "plan p1 is stopped" in refused(mgr, "apply", errno.EBUSY, plan_id="p1")
 
 
-@pytest.mark.parametrize("arguments", [{}, {"scope": "class:hdd"}])
-def test_a_plan_with_nothing_measured_says_so_and_how_to_measure(arguments):
-    error = refused(a_mgr(), "plan", errno.EAGAIN, **arguments)
-    assert "nothing was measured yet" in error
-    assert "`ceph wcache campaign start" in error
-
-
 @pytest.mark.slow
 def test_a_plan_names_a_drive_that_loses_writes_with_the_commands_that_cure_it():
     mgr = applying()
@@ -226,26 +206,6 @@ def test_a_plan_names_a_drive_that_loses_writes_with_the_commands_that_cure_it()
     assert "sdparm --clear=WCE /dev/sda" in line
     (finding,) = findings_of(mgr, "WCACHE_UNSAFE")
     assert "sdparm --clear=WCE /dev/sda" in finding["detail"]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("prefix", ["recommend", "plan", "mclock show"])
-def test_a_device_class_that_does_not_exist_is_named(prefix):
-    for mgr in (a_mgr(), measured()):
-        error = refused(mgr, prefix, errno.ENOENT, scope="class:zzz")
-        assert "there is no device class 'zzz'" in error
-        assert "use one of hdd" in error
-
-
-def test_a_frozen_cluster_is_a_health_warning():
-    mgr = a_mgr()
-    ok(mgr.command("freeze"))
-    mgr.restart()
-    (finding,) = said(mgr, "status")["findings"]
-    assert (finding["code"], finding["severity"]) == ("WCACHE_FROZEN", "warning")
-    assert "freeze --thaw" in finding["advice"]
-    ok(mgr.command("freeze", thaw=True))
-    assert said(mgr, "status")["findings"] == []
 
 
 def aborts(mgr):

@@ -4,9 +4,7 @@ import pytest
 from gate_world import begun
 from module_world import applied, ok, said, unconsented
 from test_auto import a_mgr
-from test_foreign_evidence import FILE
 from wcache.commands.commands import COMMANDS
-from wcache.core import codec
 from wcache.core.change.change import ChangeStatus
 from wcache.core.record import Precondition
 
@@ -45,18 +43,6 @@ def stored(mgr):
     return dict(mgr.store.kept)
 
 
-def dry(mgr, prefix, **arguments):
-    """A dry run: what it would do, after a look that the store and the drives are as before."""
-    before = stored(mgr), {name: probe.modes() for name, probe in mgr.probes.items()}
-    data = said(mgr, prefix, dry_run=True, **arguments)
-    assert data["dry_run"] is True
-    assert data["changed"] is False
-    text = ok(mgr.command(prefix, dry_run=True, **arguments))
-    assert text.startswith("dry run: nothing is changed")
-    assert (stored(mgr), {name: probe.modes() for name, probe in mgr.probes.items()}) == before
-    return data["would"]
-
-
 @pytest.mark.parametrize(("prefix", "arguments", "begins"), [
     ("try", {"scope": "class:hdd"}, "ceph wcache try class:hdd --accept-cost"),
     ("campaign start", {"scope": "host:h1", "loads": "depth1", "pairs": 4, "observe": False},
@@ -78,67 +64,18 @@ def test_without_its_consent_a_command_tells_its_dry_run_and_the_line_that_begin
 
 
 def test_auto_says_what_it_would_begin_first_and_why_it_would_wait():
-    mgr = a_mgr()
-    allow, first = dry(mgr, "auto", mode="apply")
-    assert allow == "allow: all classes apply"
+    first = said(a_mgr(), "auto", mode="apply", dry_run=True)["would"][1]
     assert first.startswith("measure drive model ACME HD1 1.0 of class hdd first, on drives of: h")
-    mgr = a_mgr(auto_windows="00:00-00:01")
-    assert "wait: outside the maintenance windows" in dry(mgr, "auto", mode="apply")[1]
+    waits = said(a_mgr(auto_windows="00:00-00:01"), "auto", mode="apply", dry_run=True)["would"][1]
+    assert "wait: outside the maintenance windows" in waits
 
 
 @pytest.mark.slow
-def test_freeze_and_thaw_name_what_would_end():
+def test_freeze_names_the_plan_that_would_end():
     mgr = begun()
     mgr.go(lambda: mgr.plan.changes[0].status is ChangeStatus.MADE)
-    assert dry(mgr, "freeze") == [
-        "toggle nothing until it is thawed", "end plan p1 and take back what is not judged"]
-    assert dry(mgr, "freeze", thaw=True) == []
-    ok(mgr.command("freeze"))
-    mgr.end()
-    assert dry(mgr, "freeze", thaw=True) == ["allow drives to be toggled again"]
-
-
-def test_campaign_stop_and_agent_rm_name_the_runs_that_would_end():
-    mgr = a_mgr()
-    ok(mgr.command("campaign start", accept_cost=True, loads="depth1"))
-    mgr.steps(4)
-    lines = dry(mgr, "campaign stop", campaign_id="c1")
-    assert lines
-    assert all(line.startswith("end run c1.") for line in lines)
-    lines = dry(mgr, "agent rm", hostname="h1", host_is_gone=True)
-    assert "forget h1, its reports and how it was added" in lines
-    assert any(line.startswith("end run c1.") for line in lines)
-
-
-@pytest.mark.slow
-def test_a_pause_says_whether_a_change_is_finished_first():
-    mgr = begun()
-    mgr.go(lambda: mgr.plan.changes[0].status is ChangeStatus.APPLYING, seconds=0.05)
-    assert dry(mgr, "rollout pause", plan_id="p1") == [
-        "change nothing further once the change under way is made"]
-    ok(mgr.command("rollout pause", plan_id="p1"))
-    mgr.end()
-    assert dry(mgr, "rollout pause", plan_id="p1") == []
-
-
-def test_evidence_is_looked_at_before_it_is_taken():
-    mgr = a_mgr()
-    text = codec.dumps(FILE)
-    (line,) = dry(mgr, "evidence import", inbuf=text)
-    assert line.startswith("keep ")
-    ok(mgr.command("evidence import", inbuf=text))
-    assert dry(mgr, "evidence import", inbuf=text) == []
-    cluster = said(mgr, "evidence ls")["imported"][0]["cluster"]
-    (line,) = dry(mgr, "evidence rm", cluster=cluster)
-    assert line.startswith("forget ")
-
-
-def test_a_word_for_a_drive_model_is_not_given_in_a_dry_run():
-    mgr = a_mgr()
-    model = said(mgr, "drive-model ls")["drive_models"][0]["drive_model"]
-    lines = dry(mgr, "drive-model trust", drive_model=model, reason="data sheet")
-    assert lines == [f"trust the power-loss protection of {model}"]
-    assert dry(mgr, "drive-model trust", take_back=True, drive_model=model) == []
+    assert "end plan p1 and take back what is not judged" in said(mgr, "freeze", dry_run=True)[
+        "would"]
 
 
 @pytest.mark.slow

@@ -12,20 +12,6 @@ from wcache.engine.storing.archive import RECORD
 
 
 @pytest.mark.slow
-def test_the_raw_pairs_are_those_of_the_record():
-    mgr = measured()
-    (row,) = said(mgr, "explain", scope="osd.2")["explained"]
-    (result,) = row["measured"]
-    record = said(mgr, "campaign record", record_id=result["record_id"])
-    assert [pair["first"] for pair in result["raw_pairs"]] == [p["first"] for p in record["pairs"]]
-    assert {p["write_back_us"] for p in result["raw_pairs"]} == {20000.0}
-    assert {p["write_through_us"] for p in result["raw_pairs"]} == {4000.0}
-    text = ok(mgr.command("explain", scope="osd.2"))
-    assert text.count("PAIR  FIRST") == 1, "of osd.2 alone"
-    assert "20.00 ms    4.00 ms        -80%" in text
-
-
-@pytest.mark.slow
 def test_a_drive_model_of_several_words_needs_no_quotes_and_shows_all_its_drives():
     mgr = measured()
     for scope, osd_ids in (

@@ -5,6 +5,7 @@ What is drawn at random (ids of changes and leases) is masked.  Each command suc
 in both forms, and so with each argument that it declares.
 """
 
+import errno
 import json
 import os
 import re
@@ -51,9 +52,19 @@ def masked(text):
     return _RANDOM.sub("<random>", text)
 
 
+def kept(mgr):
+    modes = {name: probe.modes() for name, probe in mgr.probes.items()}
+    return dict(mgr.store.kept), dict(mgr.keys.held), modes
+
+
 def answered(form, mgr, prefix, inbuf="", **arguments):
-    """A command and its answer in one form; errors as they come."""
+    """A command and its answer in one form; errors as they come.
+
+    What is a dry run, or lacks a consent, changes nothing.
+    """
+    before = kept(mgr)
     code, out, error = mgr.command(prefix, inbuf, format=form, **arguments)
+    assert kept(mgr) == before or not (arguments.get("dry_run") or code == -errno.EPERM), prefix
     command = f"wcache {prefix}".strip()
     if code == 0:
         GIVEN[command, form.partition("-")[0]].update(("", *arguments))

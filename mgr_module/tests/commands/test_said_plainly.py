@@ -1,6 +1,5 @@
 """Answers say numbers with their units and nouns, and leave nothing out without a word."""
 
-import json
 import re
 from dataclasses import replace
 
@@ -16,25 +15,11 @@ from module_world import (
     settled,
     start,
 )
-from test_commands import everything
 from wcache.ceph.health import CephProgress
-from wcache.commands.commands import FILES
 from wcache.commands.plans import plan_text
 from wcache.commands.status import status_text, whole_status_text
 from wcache.commands.views import LINES
 from wcache.core.text import amount, cell, many, setting, written
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("form", ["json", "json-pretty"])
-def test_every_answer_but_files_has_a_format_version(form):
-    mgr = measured()
-    for prefix, arguments in everything(mgr):
-        code, out, error = mgr.command(prefix, format=form, **arguments)
-        assert code == 0, (prefix, error)
-        versioned = "format_version" in json.loads(out)
-        assert versioned or f"wcache {prefix}" in FILES, prefix
-        mgr.settle()
 
 
 def test_sizes_and_counts_are_said_with_their_units_and_nouns():
@@ -70,18 +55,6 @@ def test_a_plan_that_is_in_place_is_named_and_no_next_step_lacks_an_id():
     ok(mgr.command("rollback"))
     settled(mgr)
     assert said(mgr, "plan")["plan_id"] == "p2"
-
-
-def test_a_plan_says_what_to_expect_and_where_it_is_told_how_it_is_done_by_hand():
-    mgr = measured()
-    text = ok(mgr.command("plan"))
-    assert text.count("20.00 ms -> 4.00 ms (-80%)") == 3
-    assert "sdparm" not in text
-    asked = text.partition("by hand: ceph wcache ")[2].split("\n")[0]
-    assert asked == "explain model:'ACME HD1 1.0'"
-    told = ok(mgr.command("explain", scope="model:ACME HD1 1.0"))
-    assert "\n  sdparm --clear=WCE /dev/sda\n" in told
-    assert told.count("ceph wcache plan --persist") == 1
 
 
 def test_a_drive_that_was_measured_twice_is_one_drive():

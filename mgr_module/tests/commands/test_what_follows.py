@@ -185,19 +185,6 @@ def test_undo_brings_back_what_was_shown_before(make, prefix, given, shown):
     assert of_itself(mgr, shown) == before
 
 
-@pytest.mark.parametrize(("prefix", "given"), [
-    ("freeze", {}), ("freeze", {"thaw": True}), ("auto", {"mode": "recommend"}),
-    ("drive-model trust", {"drive_model": MODEL, "take_back": True}),
-    ("evidence import", {"inbuf": FILED}),
-])
-def test_what_is_so_already_says_that_nothing_changes_and_has_nothing_to_undo(prefix, given):
-    mgr = a_mgr()
-    ok(mgr.command(prefix, **given))
-    told = ok(mgr.command(prefix, **given)).splitlines()
-    assert told[0] == "nothing changes: it is so already"
-    assert told[-1] == "undo: nothing"
-
-
 @pytest.mark.slow
 def test_undo_of_an_apply_brings_the_modes_back_and_that_of_a_campaign_ends_it():
     mgr = measured()

@@ -15,27 +15,6 @@ def waits(mgr, plan_id="p1"):
     return said(mgr, "rollout show", plan_id=plan_id)["waiting_for"]
 
 
-def test_towards_writeback_the_plan_names_what_is_lost_with_the_cache_device():
-    mgr = a_mgr()
-    plan = planned(mgr, "writeback")
-    assert [c["hostname"] for c in plan["changes"]] == ["h0", "h0", "h1", "h1"]
-    assert plan["changes"][0]["shared"] == {
-        "hostname": "h0", "devices": ["nvme0n1 (ACME Cache 1.0, serial SN0)"],
-        "bcaches": ["bcache0", "bcache1"], "osd_ids": [0, 1], "all_copies": False,
-    }
-    text = " ".join(ok(mgr.command("plan show", plan_id="p1")).split())
-    for number, host in enumerate(HOSTS):
-        assert (
-            f"what osd.{2 * number}, osd.{2 * number + 1} (bcache0, bcache1) acknowledge is on "
-            f"nvme0n1 (ACME Cache 1.0, serial SN{number}) of {host} alone until it is written back"
-        ) in text
-    assert text.count("all of them lose it at once") == len(HOSTS)
-    assert "does not survive a reboot" not in text
-    assert "survives a reboot" in text
-    assert "next: ceph wcache apply p1 --consent-turn-on" in text
-    assert values(mgr) == ["writethrough"] * 4
-
-
 def test_without_its_consent_nothing_is_put_into_writeback():
     mgr = a_mgr()
     planned(mgr, "writeback")

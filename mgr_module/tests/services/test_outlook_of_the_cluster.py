@@ -3,7 +3,7 @@
 import pytest
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
-from module_world import WB, WT, applied, apply_plan, measured, ok, said, settled
+from module_world import WB, WT, apply_plan, measured, ok, said, settled
 from wcache.ceph.health import health_checks
 from wcache.engine import world
 from wcache.services import outlook
@@ -18,27 +18,6 @@ def summary(mgr):
 
 def checks(mgr):
     return health_checks(mgr.views.findings(), mgr.views.headlines())
-
-
-def test_the_sentence_is_that_of_status_and_of_the_bare_command():
-    mgr = measured()
-    found = summary(mgr)
-    following = "ceph wcache auto recommend  # shows this on the dashboard, changes nothing"
-    assert (found["text"], found["next"]) == (f"{GAIN} (3 of 3 drives)", following)
-    assert found["cache_off"] == {
-        "drive_models": 1, "drives": 3, "times_low": 4.9, "times_high": 5.1
-    }
-    line = f"{GAIN} (3 of 3 drives)"
-    assert ok(mgr.command("")) == f"{line}\nnext: {following}"
-    first, *_, last = ok(mgr.command("status")).split("\n")
-    assert (first, last) == (line, f"next: {following}")
-
-
-@pytest.mark.slow
-def test_once_it_is_applied_nothing_is_left_to_do():
-    mgr = applied()
-    assert summary(mgr)["text"] == "the only drive model is right as it is (3 drives)"
-    assert summary(mgr)["next"] == ""
 
 
 def test_the_bare_command_names_what_is_wrong():

@@ -3,7 +3,7 @@
 import pytest
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
-from module_world import WB, WT, codes, ok, refused, said, settled, taken_over, unwrapped
+from module_world import WB, WT, ok, refused, said, settled, taken_over, unwrapped
 from wcache.core.model import PlpHint
 
 FAST = {"code": "WCACHE_FLUSH_TOO_FAST", "detail": "0.01 ms for a disk"}
@@ -37,22 +37,6 @@ def advice(mgr):
     return row
 
 
-def test_flush_too_fast_is_lifted_by_trust_and_comes_back_when_it_is_revoked():
-    mgr = measured()
-    name = model(mgr)
-    assert advice(mgr)["verdict"] == "insufficient data"
-    assert "WCACHE_FLUSH_TOO_FAST" in codes(mgr)
-    answer = said(mgr, "drive-model trust", drive_model=name, reason=REASON)
-    assert (answer["changed"], answer["stored"]) == (True, True)
-    found = advice(mgr)
-    assert found["verdict"] == "write back"
-    assert any("an admin vouches for its power-loss protection" in x for x in found["warnings"])
-    assert "WCACHE_FLUSH_TOO_FAST" not in codes(mgr)
-    assert said(mgr, "drive-model trust", take_back=True, drive_model=name)["changed"] is True
-    assert advice(mgr)["verdict"] == "insufficient data"
-    assert "WCACHE_FLUSH_TOO_FAST" in codes(mgr)
-
-
 def test_trust_is_audited_and_outlasts_a_failover():
     mgr = measured()
     name = model(mgr)
@@ -81,15 +65,6 @@ def test_trust_that_the_mons_refuse_says_so_and_is_stored_later():
     taken_over(mgr)
     (row,) = said(mgr, "drive-model ls")["drive_models"]
     assert row["plp_trusted"] is not None
-
-
-def test_both_are_idempotent_and_another_reason_is_a_change():
-    mgr = a_mgr()
-    name = model(mgr)
-    assert said(mgr, "drive-model trust", take_back=True, drive_model=name)["changed"] is False
-    for reason, changed in ((REASON, True), (REASON, False), ("pulled the plug", True)):
-        answer = said(mgr, "drive-model trust", drive_model=name, reason=reason)
-        assert answer["changed"] is changed
 
 
 def test_trust_is_for_one_known_drive_model_with_a_reason():

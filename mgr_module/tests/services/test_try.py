@@ -17,7 +17,6 @@ from module_world import (
     settled,
     start,
     taken_over,
-    unconsented,
     with_osds_on,
 )
 from wcache.ceph.view import CephTraffic
@@ -31,19 +30,6 @@ def loads(mgr):
         setup.osd_id: setup.load_point.value
         for run in mgr.inside.runs.values() for setup in run.spec.experiments
     }
-
-
-def test_first_it_says_what_it_costs_and_begins_nothing():
-    mgr = a_mgr()
-    data = said(mgr, "try", dry_run=True)
-    assert data["state"] == "forecast"
-    assert data["forecast"]["bytes_written"] > 0
-    for scope, of in ((None, ""), ("class:hdd", "class:hdd ")):
-        asked = {"scope": scope} if scope else {}
-        error, following = unconsented(mgr, "try", **asked)
-        assert error == "this is only what it would cost: add --accept-cost"
-        assert following == f"ceph wcache try {of}--accept-cost"
-    assert mgr.inside.runs == {}
 
 
 @pytest.mark.slow
@@ -180,13 +166,6 @@ def test_with_no_probe_responding_it_says_so_and_begins_nothing():
     error = refused(mgr, "try", errno.EPERM, accept_cost=True)
     assert "preconditions not met: no probe is responding" in error
     assert mgr.inside.runs == {}
-
-
-def test_a_frozen_cluster_is_named_and_its_thaw_comes_next():
-    mgr = a_mgr()
-    ok(mgr.command("freeze"))
-    assert "not now: the cluster is frozen" in ok(mgr.command("try", dry_run=True))
-    assert said(mgr, "try", dry_run=True)["next"] == "ceph wcache freeze --thaw"
 
 
 def test_where_one_host_alone_has_decided_the_next_command_measures_the_other():

@@ -113,20 +113,6 @@ def test_tokens_are_those_of_the_key_they_were_made_with():
     assert one.refused(token)
 
 
-def test_the_command_prints_a_token_while_there_is_a_page():
-    mgr = a_mgr()
-    code, _, said_ = mgr.command("web token")
-    assert code < 0
-    assert "the web page is off: switch it on: `ceph config set mgr mgr/wcache/web" in said_
-    mgr.service.web_tokens.rest("port 8447 is taken")
-    assert "port 8447 is taken" in mgr.command("web token")[2]
-    mgr.service.web_tokens.serve(KEY, "http://h:1/")
-    found = said(mgr, "web token")
-    assert mgr.service.web_tokens.refused(found["token"]) == ""
-    assert found["uri"] == "http://h:1/"
-    assert f"token: {found['token'][:9]}" in mgr.command("web token")[1]
-
-
 def test_a_login_of_the_dashboard_is_good_here(site):
     answer = site.ask("/", HTTP_COOKIE="token=good")
     assert answer.code == 200
