@@ -155,12 +155,6 @@ def test_what_is_no_record_is_one_clear_line_and_code_2(tmp_path, capsys, text, 
     assert len(shown.err.splitlines()) == 1
 
 
-def test_a_record_of_another_version_is_refused(tmp_path, capsys):
-    later = replace(made(), version=RECORD_VERSION + 1)
-    assert main(["analyze", stored(tmp_path / "r", later)]) == 2
-    assert f"version {RECORD_VERSION + 1}" in capsys.readouterr().err
-
-
 @pytest.mark.slow
 def test_it_runs_as_a_module_and_from_a_zipapp(tmp_path):
     record = stored(tmp_path / "r", made())

@@ -5,9 +5,8 @@ from dataclasses import replace
 import pytest
 from matrices import RATIOS, a_matrix
 from wcache.analysis.decision import Materiality
-from wcache.core import codec
 from wcache.core.errors import MalformedError
-from wcache.core.experiment.matrix import CELLS, DEPTHS, Matrix, Skipped, Sync, cells_of
+from wcache.core.experiment.matrix import CELLS, DEPTHS, Skipped, Sync, cells_of
 from wcache_cli.matrix_analysis import analyse
 
 
@@ -30,13 +29,6 @@ def test_the_99_percent_intervals_of_600_cells_miss_as_often_as_they_say():
     )
     assert len(cells) == 600
     assert 1 <= missed <= 15
-
-
-def test_a_matrix_survives_its_file_bit_for_bit():
-    whole = a_matrix()
-    again = codec.loads(Matrix, codec.dumps(whole), bytes_max=10**7, what="matrix")
-    assert again == whole
-    assert analyse(again, Materiality()) == analyse(whole, Materiality())
 
 
 def test_few_pairs_decide_nothing():

@@ -55,17 +55,12 @@ def test_a_curve_is_a_distribution_within_the_frame(back, through):
 
 
 @given(SAMPLES, SAMPLES)
-def test_ticks_lie_on_their_axis_and_are_few(back, through):
+def test_ticks_lie_on_their_axis_and_are_few_with_labels_whole_and_apart(back, through):
     plot = geometry.distribution(with_samples(back, through))
     places = [x for x, _ in plot.x_ticks]
     assert 1 <= len(places) <= 12
     assert places == sorted(places)
     assert all(plot.left <= x <= plot.right for x in places)
-
-
-@given(SAMPLES, SAMPLES)
-def test_labels_of_ticks_are_whole_and_apart(back, through):
-    plot = geometry.distribution(with_samples(back, through))
     labels = [(x - CHAR_PX * len(text) / 2, x + CHAR_PX * len(text) / 2)
               for x, text in plot.x_ticks]
     assert labels[0][0] >= 0
