@@ -125,21 +125,6 @@ def test_a_treated_osd_that_hangs_ends_the_watch_as_past_the_limit():
 
 
 @pytest.mark.slow
-def test_a_treated_osd_whose_process_is_stopped_ends_the_watch_as_past_the_limit():
-    _, why, past_limit = watched((0,), (2, 3, 4), limit_ms=50.0, blocks=16, stopped="0")
-    assert past_limit
-    assert why.startswith("osd.0 has not answered for ")
-    assert why.endswith(" ms while other OSDs do, past the limit of 50 ms")
-
-
-@pytest.mark.slow
-def test_a_control_that_hangs_ends_no_watch_and_is_in_no_block():
-    seen, why, past_limit = watched((0,), (1, 2, 3, 4), limit_ms=50.0, blocks=30)
-    assert (why, past_limit) == ("", False)
-    assert {item.osd_id for block in seen for item in block.osds} == {0, 2, 3, 4}
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("spread", [False, True])
 def test_a_measurement_of_traffic_ends_when_its_osd_hangs(spread):
     request = LoadRequest(
