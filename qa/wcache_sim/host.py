@@ -41,7 +41,7 @@ from wcache.core.protocol import SamplesOutcome
 
 from .drive_schema import DriveFile
 from .osd import Measured, SimulatedOsd
-from .physics import ResetKind, SimulatedDrive, ToggleOutcome
+from .physics import SimulatedDrive, ToggleOutcome
 from .placement import PlacedDrive, place
 from .settings_file import STATE_VERSION, DriveSetting, Settings, SettingsFile
 
@@ -276,19 +276,6 @@ class SimulatedHost:
             tuple(measured.latencies_ns), measured.seconds, measured.bytes_written,
             at_ns=measured.at_ns if spread_s > 0 else (),
         )
-
-    # ---- what happens to drives
-
-    def reset(self, drive: DriveReport, kind: ResetKind) -> None:
-        """A reset or a power-on; at a power-on the machine boots and nothing is pinned."""
-        with self._changing():
-            found = self._find(drive)
-            if kind is ResetKind.POWER_ON:
-                found.physics.power_cut()
-            found.physics.reset(kind)
-            if kind is ResetKind.POWER_ON:
-                found.pinned = False
-                found.kernel_view = _view_at_boot(found)
 
     # ---- small things
 
