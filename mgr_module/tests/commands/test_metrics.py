@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from module_world import a_mgr, applied, measured, said
+from module_world import a_mgr, measured, said
 from wcache.core.figures.prometheus_text import OTHERS, SERIES_MAX, gauge
 from wcache.web.app import metrics_text
 
@@ -27,14 +27,6 @@ def test_what_waits_is_counted_with_what_it_would_gain():
     assert 'wcache_gain_ratio{cache="on"' not in "".join(lines)
     for line in (*lines, *metrics(a_mgr()).splitlines()):
         assert line.startswith(("# HELP wcache_", "# TYPE wcache_")) or LINE.fullmatch(line)
-
-
-@pytest.mark.slow
-def test_what_was_applied_waits_no_more():
-    lines = metrics(applied()).splitlines()
-    assert 'wcache_drives_to_change{cache="off"} 0' in lines
-    assert 'wcache_drive_models{group="right"} 1' in lines
-    assert any(line.startswith("wcache_plans{") for line in lines)
 
 
 def test_a_hostile_string_is_one_label_on_one_line():

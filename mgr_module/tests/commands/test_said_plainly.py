@@ -18,7 +18,6 @@ from module_world import (
 from wcache.ceph.health import CephProgress
 from wcache.commands.plans import plan_text
 from wcache.commands.status import status_text, whole_status_text
-from wcache.commands.views import LINES
 from wcache.core.text import amount, cell, many, setting, written
 
 
@@ -99,21 +98,6 @@ def test_like_steps_of_a_setting_are_one_line():
     shown = plan_text({"changes": told, "plan_id": "p1", "status": "planned"})
     assert shown.count("osd_memory_target") == 2
     assert "did not take" in shown
-
-
-def note(mgr, text):
-    with mgr.engine.orders() as orders:
-        orders.note("admin", "x", text)
-
-
-def test_lines_of_the_history_that_are_left_out_are_counted():
-    mgr = a_mgr()
-    for _ in range(LINES - len(said(mgr, "history")["history"])):
-        note(mgr, "did something")
-    assert "earlier line" not in ok(mgr.command("history"))
-    note(mgr, "and once more")
-    assert "\nand 1 earlier line: see them with --limit=51\n" in ok(mgr.command("history"))
-    assert said(mgr, "history")["left_out"] == 1
 
 
 class Progress:

@@ -114,17 +114,6 @@ def test_it_says_where_it_is_what_the_next_boot_undoes_and_what_comes_next(tmp_p
     assert ("NOT prepared, so that the next boot brings it back: h1" in done.stderr) is not prepared
 
 
-def test_the_plan_goes_host_by_host_and_counts_its_osds():
-    text = reloading([
-        Reload("h1", 1, ("dm-0",)), Reload("h1", 2, ("dm-1",)), Reload("h2", 0, ("dm-0",)),
-    ], FSID)
-    assert "# The plan: the volumes of 3 OSDs on 2 hosts are loaded anew." in text
-    steps = [line for line in text.splitlines() if line.startswith(("prepare h", "reload h"))]
-    prepare = "'wcache-probe prepare'"
-    assert steps == [f"prepare h1 {prepare}", "reload h1 1 '1 of 3'", "reload h1 2 '2 of 3'",
-                     f"prepare h2 {prepare}", "reload h2 0 '3 of 3'"]
-
-
 def test_the_drives_that_prepare_would_leave_out_are_named_to_it(tmp_path):
     host = Host(tmp_path)
     done, _ = host.run(to_name=("sda", "x'; touch $ROOT/broken-out; '"))
@@ -192,13 +181,3 @@ def test_it_waits_for_ok_to_stop_and_gives_up(tmp_path):
     done, calls = host.run()
     assert (done.returncode, calls) == (1, [])
     assert "gave up waiting: ceph osd ok-to-stop 3" in done.stderr
-
-
-def test_what_no_script_can_do_is_named_in_its_notes():
-    text = reloading([Reload("h1", 3, ("md0",), "md0 is md")], FSID)
-    assert "# left out: osd.3 on h1: md0 is md" in text
-    assert "reload h1" not in text
-    assert "prepare --drive" not in text
-    # nor would a boot pin a drive that keeps itself off
-    text = reloading([Reload("h1", 3, ("md0",), "md0 is md", ("sda",))], FSID)
-    assert "# and on h1, to have it pinned: wcache-probe prepare --drive=sda" in text

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import pytest
 from fake_mgr import FSID
 from mgr_fakes.module import FakeMgr
+from module_world import RealAnalysis
 from sim_drives import Crash, MemoryJournal, RestoreHere, WorkHere, crash_after
-from wcache.analysis.decision import Materiality
-from wcache.analysis.experiment import analyse, analysed
 from wcache.core.errors import NotReadyError
 from wcache_probe.agent import ProbeLoop
 from wcache_probe.mgr_link import Identity, decode_reply
@@ -37,15 +36,6 @@ nr_requests = { value = "256", slow_value = "32", slow_factor = 1.5 }
 read_ahead_kb = { value = "128" }
 """
 TUNED = {"scheduler": "mq-deadline", "nr_requests": "64", "read_ahead_kb": "128"}
-
-
-class RealAnalysis:
-    """The `Analysis` port with the statistics in this process."""
-
-    error = ""
-
-    def start(self, record, done):
-        done(analysed(record, analyse(record, Materiality())), "")
 
 
 @dataclass

@@ -54,11 +54,6 @@ def test_a_mode_that_makes_no_sense_is_unknown_and_crosses_nothing(fake_host, mo
     assert (found.mode, found.target_bytes, found.above_target) == ("unknown", None, None)
 
 
-def test_a_drive_without_bcache_has_none(fake_host):
-    fake_host.disk("sda", "8:0")
-    assert bcaches_on(by_name(fake_host.files, "sda")) == ()
-
-
 @given(st.text(max_size=40))
 def test_no_text_is_a_size_by_mistake(text):
     found = parse_size(text)

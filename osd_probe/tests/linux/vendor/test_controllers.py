@@ -224,10 +224,6 @@ def test_tools_are_looked_for_where_their_vendors_put_them():
     assert {"/opt/MegaRAID/storcli2", "/opt/MegaRAID/perccli2"} <= set(PLACES)
 
 
-def test_a_good_battery_is_no_reason_for_advice():
-    assert advice(Controller("storcli", "0", cache_policy="WB", battery="Optimal")) == ()
-
-
 def test_no_word_of_a_controller_stands_in_a_command():
     assert advice(Controller("storcli", "0; reboot", cache_policy="WB", drive_cache="`id`")) == ()
     loud = Controller("ssacli", "1", drive_cache="`id`")
