@@ -14,7 +14,6 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 from ..ceph.view import CephTraffic
 from ..core.codec import one_line
 from ..core.errors import NotReadyError
-from ..core.jobs import Holding
 from ..core.model import Finding, FindingCode, Severity
 from ..core.text import command
 from ..engine.engine import Engine
@@ -111,11 +110,6 @@ class Service:
             )
             for name, why in sorted(self._failed.items())
         )]
-
-    def measuring(self, world: World) -> Optional[Holding]:
-        """What measures OSDs and compares no cache modes."""
-        found = (planner.measuring(world) for planner in self.planners.values())
-        return next(filter(None, (*found, *world.reserved)), None)
 
     def headline(self, world: World) -> str:
         """What waits under `auto recommend`, in one line."""

@@ -24,11 +24,12 @@ from typing import (
 from ..core import codec
 from ..core.change.history import standing
 from ..core.errors import NotFoundError
+from ..core.experiment.observing_run import benches_capacity
 from ..core.fleet.claims import age_of, speaking_for
 from ..core.history import LINES_MAX, NOTHING, Filter, HistoryEntry, Kind, kept, parse_since
 from ..core.model import Finding, FindingCode
 from ..core.scope import FORMS, Scope, parse_scope
-from ..core.text import many, time_left, when
+from ..core.text import command, many, time_left, when
 from ..engine.engine import Engine
 from ..engine.storing.archive import RECORD
 from ..engine.world import World
@@ -79,7 +80,7 @@ class Views:
     def status(self) -> Dict[str, Any]:
         """`status`: probes, drives by model, what is under way, findings with advice."""
         world = self.world()
-        held = self._service.measuring(world)
+        measuring, shown_by = _measuring(world)
         fleet = self._findings.hosts(world)
         return {
             "summary": summary(self.situation(world)),
@@ -104,8 +105,7 @@ class Views:
                 for (model, cache, view, safety), count in sorted(fleet.models.items())
             ],
             "campaign": world.open_campaign,
-            "measuring": held.words if held else "",
-            "measuring_shown_by": held.show if held else "",
+            "measuring": measuring, "measuring_shown_by": shown_by,
             "rollout": ", ".join(world.open_plans),
             "paused": [i for i in world.open_plans if world.rollouts[i].paused],
             "findings": [
@@ -153,6 +153,15 @@ class Views:
         mine = (run.state.reason for run in world.runs.values() if run.spec.campaign_id == owner)
         why = next(filter(None, mine), "aborted") if row["status"] == "aborted" else ""
         return f"wcache campaign {owner}: over, {done} of {many(row['runs'], 'run')} done", why
+
+
+def _measuring(world: World) -> Tuple[str, str]:
+    """What measures OSDs and compares no cache modes, and the command that shows it."""
+    specs = (world.runs[run_id].spec for run_id in world.open_runs)
+    found = next((spec.campaign_id for spec in specs if benches_capacity(spec)), "")
+    if found:
+        return f"mclock measurement {found}", command("ceph wcache campaign show {}", found)
+    return next(((held.words, held.show) for held in world.reserved), ("", ""))
 
 
 def hosts_without_probe(world: World) -> List[str]:

@@ -31,7 +31,6 @@ from ...core.errors import NotFoundError, NotReadyError
 from ...core.experiment.campaign import CampaignOptions
 from ...core.experiment.run_state import RunSpec
 from ...core.host_report import DriveKind
-from ...core.jobs import Holding
 from ...core.model import CacheMode, Finding, LoadPoint
 from ...core.scope import Scope
 from ...core.setting.config_setting import ConfigSetting
@@ -123,10 +122,6 @@ class Planner(Protocol):
     def close(self) -> None:
         """End that: the mgr stops."""
         return
-
-    def measuring(self, world: World) -> Optional[Holding]:
-        """What it measures now beside the campaigns that compare cache modes."""
-        return None
 
     def wishes(self) -> Sequence[Wish]:
         """Hosts that `auto` may plan anew, since they are others than they were planned for."""

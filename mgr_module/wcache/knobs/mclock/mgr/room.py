@@ -11,7 +11,6 @@ from ....core.config_database import Config
 from ....core.errors import MalformedError, NotFoundError, NotReadyError
 from ....core.experiment.campaign import RUNS_MAX, CampaignOptions
 from ....core.experiment.observing_run import benches_capacity
-from ....core.jobs import Holding, Touched
 from ....core.loads import CAPACITY_CALL_BYTES, SCHEDULER
 from ....core.model import Finding, LoadPoint
 from ....core.scope import parse_scope
@@ -245,23 +244,6 @@ class MclockPlanner(Planner):
                 if entry is not None and (osd_id in changing or older):
                     found.append(f"{who} {name}")
         return found
-
-    def measuring(self, world: World) -> Optional[Holding]:
-        specs = [
-            world.runs[run_id].spec for run_id in world.open_runs
-            if benches_capacity(world.runs[run_id].spec)
-        ]
-        if not specs:
-            return None
-        campaign_id = specs[0].campaign_id
-        return Holding(
-            f"mclock measurement {campaign_id}",
-            Touched(
-                frozenset(spec.hostname for spec in specs),
-                frozenset(osd_id for spec in specs for osd_id in spec.osd_ids),
-            ),
-            command("ceph wcache campaign show {}", campaign_id),
-        )
 
     # ---- look
 
