@@ -16,7 +16,7 @@ from statistics import fmean, stdev
 from typing import ClassVar, Dict, FrozenSet, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from ...core.cluster import OsdInfo
-from ...core.config_database import Config, Entry, Mask, mask_of
+from ...core.config_database import Config, Entry, mask_of
 from ...core.experiment.observed import CAPACITY_CALLS_MAX
 from ...core.experiment.observing_plan import drives_by_osd, setting_of, stack_of
 from ...core.figures.student_t import t95
@@ -332,24 +332,13 @@ def overrides(config: Config, name: str, members: Sequence[OsdInfo]) -> Tuple[Ov
     Those that are known to cover none of `members` are left out.
     """
     found = []
-    by_id = {osd.osd_id: osd for osd in members}
     for entry in config.entries:
         mask = mask_of(entry.who)
         if entry.name != name or not mask.precedes_class() or "/" not in entry.who:
             continue
-        covers = [(osd.osd_id, mask.covers(osd)) for osd in _within(mask, by_id, members)]
+        covers = [(osd.osd_id, mask.covers(osd)) for osd in members]
         surely = frozenset(osd_id for osd_id, said in covers if said)
         maybe = frozenset(osd_id for osd_id, said in covers if said is None)
         if surely or maybe:
             found.append(Override(entry, surely, maybe))
     return tuple(found)
-
-
-def _within(
-    mask: Mask, by_id: Dict[int, OsdInfo], members: Sequence[OsdInfo]
-) -> Sequence[OsdInfo]:
-    """The OSDs that may be in a section; an OSD's own has one at most."""
-    own = mask.section[4:]
-    if not mask.section.startswith("osd."):
-        return members
-    return [by_id[int(own)]] if own.isdecimal() and int(own) in by_id else []
