@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, List, Mapping, Optional
+from typing import Any, Mapping, Optional
 
 from ....core.text import named, table, when
 
@@ -13,17 +13,9 @@ def _iops(iops: Optional[float], low: float, high: float) -> str:
     return "-" if iops is None else f"{iops:.0f} ({low:.0f} to {high:.0f})"
 
 
-def _reading_lines(data: Mapping[str, Any]) -> List[str]:
-    if data["read_error"]:
-        return [f"the config database could not be read: {data['read_error']}"]
-    if data["read_s_ago"] is None:
-        return ["the config database was not read yet"]
-    return [f"the config database was read {data['read_s_ago']:.0f} s ago"]
-
-
 def show(data: Mapping[str, Any]) -> str:
     """`ceph wcache mclock show`."""
-    blocks = _recommended(data)
+    blocks, lines = [], []
     if data["measured"]:
         rows = [
             (f"osd.{r['osd_id']}", r["device_class"], r["drive_models"], r["setting"], r["calls"],
@@ -33,23 +25,23 @@ def show(data: Mapping[str, Any]) -> str:
         ]
         heads = ("OSD", "CLASS", "DRIVE MODELS", "MEASURED IN", "CALLS", "IOPS (95%)", "AT (UTC)",
                  "NOTE")
-        blocks.insert(0, table(heads, rows))
-    return "\n\n".join(filter(None, blocks))
-
-
-def _recommended(data: Mapping[str, Any]) -> List[str]:
-    blocks = [_advice(row) for row in data["classes"]]
-    lines = []
+        blocks.append(table(heads, rows))
+    blocks += [_advice(row) for row in data["classes"]]
     if data["other_schedulers"]:
         lines.append(
             f"some OSDs schedule by {', '.join(data['other_schedulers'])} and not by mClock: "
             "they use no such capacity"
         )
     lines += [f"stale: {item['subject']}: {item['detail']}" for item in data["stale"]]
-    lines += _reading_lines(data)
+    said = "was not read yet"
+    if data["read_error"]:
+        said = f"could not be read: {data['read_error']}"
+    elif data["read_s_ago"] is not None:
+        said = f"was read {data['read_s_ago']:.0f} s ago"
+    lines.append(f"the config database {said}")
     if not data["classes"]:
         lines.append("no capacity is measured yet")
-    return [*blocks, "\n".join(lines)]
+    return "\n\n".join([*blocks, "\n".join(lines)])
 
 
 def _advice(row: Mapping[str, Any]) -> str:
