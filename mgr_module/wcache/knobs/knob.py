@@ -67,8 +67,8 @@ class Asked:
     `option`: OPTION=VALUE, where an admin names what is to be changed.
     """
 
-    plan_id: str
-    nonce: str
+    plan_id: str = ""
+    nonce: str = ""
     scope: Scope = Scope()  # noqa: RUF009  frozen
     consent_turn_on: bool = False
     persist: bool = False

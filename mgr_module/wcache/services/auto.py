@@ -33,6 +33,7 @@ from ..engine.hosts import AWAITED_S
 from ..engine.storing.archive import AUTOMATION
 from ..engine.under_way import touched_by, words_of
 from ..engine.world import World
+from ..knobs.knob import Asked
 from ..knobs.registry import DEFAULT
 from ..options import Options
 from .campaigns import CampaignService, Ready
@@ -45,7 +46,7 @@ from .guards import (
     require_thawed,
     would,
 )
-from .plans.plans import PlanService, PlanWish
+from .plans.plans import PlanService
 
 LOOK_EVERY_S = 5.0
 # While something is under way, what else there is may wait: a look at all drives is not free.
@@ -326,9 +327,9 @@ class AutoService:
             require_store(now)
             require_few(now.open_plans)
             persist = now.options.auto_persist and not wish.knob
-            plan = self._plans.planned(now, orders, PlanWish(
-                Scope(wish.device_class), persist=persist,
-                knob=wish.knob or DEFAULT.name, only=frozenset(wish.keys), by=AUTO,
+            plan = self._plans.planned(now, orders, wish.knob or DEFAULT.name, Asked(
+                scope=Scope(wish.device_class), persist=persist, only=frozenset(wish.keys),
+                by_itself=True,
             ))
             plan_id, changes = plan["plan_id"], len(plan["changes"])
             if not plan_id:

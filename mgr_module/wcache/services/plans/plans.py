@@ -8,7 +8,6 @@ from functools import partial
 from typing import (
     Any,
     Dict,
-    FrozenSet,
     List,
     Mapping,
     NamedTuple,
@@ -35,7 +34,7 @@ from ...core.events import Begin
 from ...core.fleet.claims import Age
 from ...core.history import ADMIN, AUTO
 from ...core.record import Precondition
-from ...core.scope import Scope, parse_scope
+from ...core.scope import parse_scope
 from ...core.text import many, named, typed
 from ...engine.engine import Engine
 from ...engine.orders import Orders
@@ -74,24 +73,6 @@ from .planners import Planner, expectations, in_place_by, plain_changes, stale_k
 NONCE_BYTES = 8
 
 
-class PlanWish(NamedTuple):
-    """What a plan is asked for.
-
-    `option` names an option and its value, in place of the recommendations; `without` are
-    drives that are left out.
-    """
-
-    scope: Scope = Scope()
-    consent_turn_on: bool = False
-    persist: bool = False
-    knob: str = DEFAULT.name
-    only: Optional[FrozenSet[Tuple[str, str]]] = None
-    by: str = ADMIN
-    override: str = ""
-    option: str = ""
-    without: str = ""
-
-
 class _Made(NamedTuple):
     """A plan that is not kept yet; `rollout` is None where there is nothing to change."""
 
@@ -111,40 +92,43 @@ class PlanService:
         self._clients = clients
 
     def plan(
-        self, scope: Optional[str] = None, dry_run: bool = False, **words: Any
+        self, scope: Optional[str] = None, dry_run: bool = False, knob: str = DEFAULT.name,
+        override: str = "", without: str = "", **words: Any,
     ) -> Dict[str, Any]:
         """`plan`: ordered changes that make the recommendations true; nothing is changed.
 
-        `words` are the rest of `PlanWish`.  A `dry_run` keeps no plan either.
+        `words` are the rest of `Asked`.  A `dry_run` keeps no plan either.
         """
-        engine, wish = self._engine, PlanWish(parse_scope(scope), **words)
+        engine, within = self._engine, parse_scope(scope)
         world = engine.world()
+        if knob not in self._planners:
+            raise NotFoundError(
+                f"there is no knob {knob[:40]!r}", f"use one of {', '.join(self._planners)}"
+            )
+        require_scope(world, within)
+        asked = Asked(
+            scope=within, take_over=hosts_taken_over(override), without=left_out(world, without),
+            **words,
+        )
         with engine.orders() as orders:
             plan_id, reported = orders.new_plan_id(), orders.refresh()
-        made = self._made(world, plan_id, reported, wish)
+        made = self._made(world, plan_id, reported, knob, asked)
         if dry_run:
             return made.told
         with engine.orders() as orders:
             return _kept(orders, made)
 
-    def planned(self, world: World, orders: Orders, wish: PlanWish) -> Dict[str, Any]:
+    def planned(self, world: World, orders: Orders, knob: str, asked: Asked) -> Dict[str, Any]:
         """Plan by a look that holds."""
-        return _kept(orders, self._made(world, orders.new_plan_id(), orders.refresh(), wish))
+        plan_id, reported = orders.new_plan_id(), orders.refresh()
+        return _kept(orders, self._made(world, plan_id, reported, knob, asked))
 
-    def _made(self, world: World, plan_id: str, reported: Age, wish: PlanWish) -> _Made:
-        knob = wish.knob
-        planner = self._planners.get(knob)
-        if planner is None:
-            raise NotFoundError(
-                f"there is no knob {knob[:40]!r}", f"use one of {', '.join(self._planners)}"
-            )
-        options, cluster, scope = world.options, world.cluster, wish.scope
-        require_scope(world, scope)
-        taken = hosts_taken_over(wish.override)
-        wanted = planner.plan(Asked(
-            plan_id, secrets.token_hex(NONCE_BYTES), scope, wish.consent_turn_on, wish.persist,
-            wish.only, taken, wish.by == AUTO, wish.option, left_out(world, wish.without),
-        ), world)
+    def _made(
+        self, world: World, plan_id: str, reported: Age, knob: str, asked: Asked
+    ) -> _Made:
+        asked = replace(asked, plan_id=plan_id, nonce=secrets.token_hex(NONCE_BYTES))
+        options, cluster, scope = world.options, world.cluster, asked.scope
+        wanted = self._planners[knob].plan(asked, world)
         changes, waves = arranged([c for c in wanted.changes if c.is_within(scope)], cluster)
         if not changes:
             return _Made({
@@ -153,20 +137,20 @@ class PlanService:
                 "in_place_by": in_place_by(world, knob, scope),
             }, wanted)
         rollout = Rollout(
-            plan_id, world.now_s, changes, consent_turn_on=wish.consent_turn_on,
-            consent_persist=wish.persist, throwaway=options.throwaway_cluster,
+            plan_id, world.now_s, changes, consent_turn_on=asked.consent_turn_on,
+            consent_persist=asked.persist, throwaway=options.throwaway_cluster,
             settle_s=max(options.settle_s, 1.0), canary_wait_s=options.canary_wait_s,
             latency_limit_ms=options.latency_limit_ms, period_s=2 * options.period_s,
-            cluster_fsid=cluster.fsid, by=wish.by, waves=waves,
+            cluster_fsid=cluster.fsid, by=AUTO if asked.by_itself else ADMIN, waves=waves,
             gate=gate_settings(options), parallel_max=options.rollout_parallel_max,
             harm_max_s=options.rollout_harm_max_s,
-            pause_max_s=3600.0 * options.pause_max_h if wish.by == AUTO else 0.0,
+            pause_max_s=3600.0 * options.pause_max_h if asked.by_itself else 0.0,
         )
         for change in changes:
             require_room(change)
         require_readable(rollout)
         return _Made({
-            "plan_id": "", "changes": plain_changes(changes, wish.persist, expectations(world)),
+            "plan_id": "", "changes": plain_changes(changes, asked.persist, expectations(world)),
             "left_alone": list(wanted.left_alone), "drives_in_place": wanted.drives_in_place,
             "stale_keys": stale_keys_of(self._planners.values(), world, rollout),
             "waves": codec.to_plain(waves), "reported": codec.to_plain(reported),

@@ -84,7 +84,7 @@ class OptionsPlanner(Planner):
         self._due_s = world.now_s + WISHES_EVERY_S
         self._wishes = ()
         with suppress(NotReadyError):
-            self._wishes = tuple(_by_host(self.plan(Asked("", "", by_itself=True), world), world))
+            self._wishes = tuple(_by_host(self.plan(Asked(by_itself=True), world), world))
 
     def wishes(self) -> Sequence[Wish]:
         return self._wishes
