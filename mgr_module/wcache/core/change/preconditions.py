@@ -27,9 +27,7 @@ from typing import (
     Tuple,
 )
 
-from .. import events
 from ..cluster import ClusterState, failure_domains
-from ..codec import one_line
 from ..errors import MalformedError
 from ..host_report import DriveKind, HostReport, lost_models
 from ..model import CacheMode
@@ -137,31 +135,6 @@ def illness_of(change: Change, cluster: ClusterState) -> str:
     return f"{len(ill)} of the {len(concerned)} OSDs that it concerns are ill"
 
 
-def look(
-    rollout: Rollout, change: Change, seen: Tuple[Precondition, ...], now_s: float,
-    detail: str = "",
-) -> Tuple[Rollout, List[events.Action]]:
-    """The plan as it stands after a look at the cluster, and what is to be saved and said.
-
-    It goes on where its `missed` is empty.  `detail`: what is wrong with the cluster, or which
-    OSDs are ill.
-    """
-    broken, before = missed(rollout, change, seen), rollout.missed
-    if not broken and change.has_clients:
-        forced = [item for item in seen if item in rollout.overridden]
-        rollout = replace(rollout, forced=tuple(dict.fromkeys((*rollout.forced, *forced))))
-    reason = one_line(f"waiting: {words(broken, detail)}") if broken else ""
-    if broken == before:
-        # other OSDs may be ill by now: told, and not stored at each look
-        return (replace(rollout, reason=reason) if broken else rollout), []
-    impatient = before and PATIENT not in (before, broken)
-    since_s = rollout.held_since_s if impatient else now_s
-    rollout = replace(rollout, missed=broken, held_since_s=since_s, reason=reason)
-    if broken:
-        return rollout, [events.SaveRun(), events.Note(reason, "warning")]
-    return rollout, [events.SaveRun(), events.Note("resumed: all preconditions hold again")]
-
-
 def waited_s(rollout: Rollout, now_s: float) -> float:
     """For how long a plan has been held by what an admin may have to mend; 0 where it is not."""
     held = rollout.status is RolloutStatus.RUNNING and rollout.missed not in ((), PATIENT)
@@ -171,7 +144,8 @@ def waited_s(rollout: Rollout, now_s: float) -> float:
 def words(items: Collection[Precondition], detail: str = "", moved: str = "") -> str:
     """What is wrong, with the names that `--override` takes.
 
-    `detail`: see `look`.  `moved`: which change no longer fits, and why.
+    `detail`: what is wrong with the cluster, or which OSDs are ill.  `moved`: which change no
+    longer fits, and why.
     """
     of_osds = {*items} & {
         Precondition.CLUSTER_HEALTHY, Precondition.OSDS_WELL, Precondition.NO_OTHER_PLAN,

@@ -167,8 +167,24 @@ class RolloutMachine(Gating):
     def _held_by(
         self, change: Change, seen: Tuple[Precondition, ...], detail: str
     ) -> List[events.Action]:
-        self.rollout, said = holding.look(self.rollout, change, seen, self._now_s, detail)
-        return said
+        """What is to be saved and said after a look; it goes on where its `missed` is empty."""
+        rollout, before = self.rollout, self.rollout.missed
+        broken = holding.missed(rollout, change, seen)
+        if not broken and change.has_clients:
+            forced = [item for item in seen if item in rollout.overridden]
+            self._have(forced=tuple(dict.fromkeys((*rollout.forced, *forced))))
+        reason = one_line(f"waiting: {holding.words(broken, detail)}") if broken else ""
+        if broken == before:
+            # other OSDs may be ill by now: told, and not stored at each look
+            if broken:
+                self._have(reason=reason)
+            return []
+        impatient = before and holding.PATIENT not in (before, broken)
+        since_s = rollout.held_since_s if impatient else self._now_s
+        self._have(missed=broken, held_since_s=since_s, reason=reason)
+        if broken:
+            return [events.SaveRun(), events.Note(reason, "warning")]
+        return [events.SaveRun(), events.Note("resumed: all preconditions hold again")]
 
     def _wait_for_more(self, said: List[events.Action]) -> List[events.Action]:
         if holding.waited_s(self.rollout, self._now_s) < holding.HOLD_MAX_S:
