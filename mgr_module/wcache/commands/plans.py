@@ -49,10 +49,8 @@ def plan(world: World, knobs: Collection[Planner], plan_id: str) -> Dict[str, An
         machine.rollout.changes, machine.rollout.to_last, expectations(world)
     )
     planned = [c for c in machine.rollout.changes if c.status is ChangeStatus.PLANNED]
-    moved = preconditions.moved_by_id(machine.rollout, world.reports, world.cluster, planned)
-    plain["moved"] = [
-        f"{c.name}: {moved[c.action_id]}" for c in planned if c.action_id in moved
-    ]
+    moved = preconditions.moved(machine.rollout, world.reports, world.cluster, planned)
+    plain["moved"] = [*moved.values()]
     for row, change in zip(plain["changes"], machine.rollout.changes):
         if change.action_id in moved:
             row["manual"] = []  # what is not done by a plan is not done by hand either

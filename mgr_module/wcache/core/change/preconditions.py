@@ -208,24 +208,15 @@ def reasons(
     """
     if changes is None:
         changes = [one for one in rollout.changes if one.status is ChangeStatus.PLANNED]
-    return [*moved(rollout, reports, cluster, changes), *verdicts_moved(changes, verdicts)]
+    told = moved(rollout, reports, cluster, changes).values()
+    return [*told, *verdicts_moved(changes, verdicts)]
 
 
 def moved(
     rollout: Rollout, reports: Mapping[str, HostReport], cluster: ClusterState,
     changes: Sequence[Change],
-) -> List[str]:
-    """The same but for the verdicts, which take a large cluster a tenth of a second."""
-    names = {one.action_id: one.name for one in changes}
-    told = moved_by_id(rollout, reports, cluster, changes)
-    return [f"{names[action_id]}: {why}" for action_id, why in told.items()]
-
-
-def moved_by_id(
-    rollout: Rollout, reports: Mapping[str, HostReport], cluster: ClusterState,
-    changes: Sequence[Change],
 ) -> Dict[str, str]:
-    """The same by the changes' ids."""
+    """The same by id, but for the verdicts, which take a large cluster a tenth of a second."""
     lost = lost_models(reports.values())
     told = (
         (one, _moved(
@@ -233,7 +224,7 @@ def moved_by_id(
         ))
         for one in changes if isinstance(one.setting, DriveSetting)
     )
-    return {one.action_id: why for one, why in told if why}
+    return {one.action_id: f"{one.name}: {why}" for one, why in told if why}
 
 
 def _moved(

@@ -243,7 +243,7 @@ class Looking:
         if not coming:
             return ""
         found = preconditions.moved(machine.rollout, self._shared.hosts.reports, cluster, coming)
-        return found[0] if found else ""
+        return next(iter(found.values()), "")
 
     def _fallen(self, coming: Sequence[Change], verdicts: Said) -> Tuple[Precondition, ...]:
         """VERDICT_STANDS where what comes next is no longer what verdicts speak for.
