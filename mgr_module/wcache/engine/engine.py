@@ -17,7 +17,6 @@ from functools import partial
 from typing import Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 
 from ..core import events
-from ..core.automation.state import AutoState
 from ..core.change.rollout import RolloutMachine
 from ..core.cluster import ClusterState
 from ..core.errors import StorageError
@@ -30,7 +29,7 @@ from ..core.jobs import Job
 from .executor import Ports
 from .orders import Orders
 from .run_queue import CLUSTER_GRACE_S, machine_of
-from .storing.archive import AUTOMATION, CAMPAIGN, RUN
+from .storing.archive import CAMPAIGN, RUN
 from .under_way import (
     at_once,
     begun_jobs,
@@ -169,15 +168,6 @@ class Engine(Orders):
     def history(self) -> List[HistoryEntry]:
         with self.orders():
             return self.audit.all()
-
-    def put_automation(self, state: AutoState, refused: Callable[[], None]) -> None:
-        """Store what `auto` keeps; where the mons refuse it, `status` says so."""
-        def done(error: Optional[StorageError]) -> None:
-            if error is not None:
-                refused()
-                self.persistence.failed(error)
-
-        self.archive.put(AUTOMATION, state, done)
 
     # ---- the module's start and end
 

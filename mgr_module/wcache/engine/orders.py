@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Callable, List, Optional, Sequence
 
+from ..core.automation.state import AutoState
 from ..core.change.change import UNFINISHED
 from ..core.change.rollout import RolloutMachine
 from ..core.change.rollout_state import Rollout, RolloutStatus
@@ -25,6 +26,7 @@ from .storing.archive import (
     ACCEPTED,
     ACCEPTED_PROOFS,
     AGENT,
+    AUTOMATION,
     CAMPAIGN,
     DEPLOYMENT,
     FOREIGN,
@@ -231,7 +233,12 @@ class Orders(Executor):
             ):
                 self.feed(plan_id, Halt(f"host {hostname} was removed"))
 
-    # ---- an admin's word, and that of other clusters
+    # ---- an admin's word, what `auto` keeps, and the word of other clusters
+
+    def keep_automation(self, state: AutoState) -> None:
+        """Store what `auto` keeps."""
+        self.require_lock()
+        self.persistence.save_value(AUTOMATION, state)
 
     def trust(self, drive_model: str, item: Optional[TrustedModel]) -> None:
         """Vouch for the power-loss protection of a drive model; with None no longer."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import Any, Callable, Dict, FrozenSet, List, Optional, Sequence, Tuple
@@ -30,6 +31,7 @@ from ..core.text import duration, named, typed
 from ..engine.auto_look import Domains, arrivals, ended, going_on, look, modes_now, stands
 from ..engine.engine import Engine
 from ..engine.hosts import AWAITED_S
+from ..engine.orders import Orders
 from ..engine.storing.archive import AUTOMATION
 from ..engine.under_way import touched_by, words_of
 from ..engine.world import World
@@ -80,7 +82,6 @@ class AutoService:
         self._plans = plans
         self._wishes = wishes
         self.state = AutoState()
-        self._unsaved = False  # what was not stored is stored again with the next change
         self._domains = Domains()
         self._look_at_s = 0.0
         self._whole_look_at_s = 0.0
@@ -216,17 +217,13 @@ class AutoService:
                     said = f"waits: {self.waiting}" if self.waiting else "goes on"
                     self._engine.ports.log.info("auto: %s", said)
 
-    def _keep(self, state: AutoState) -> None:
-        """Take a new state, and store it where it differs."""
-        if state == self.state and not self._unsaved:
+    def _keep(self, state: AutoState, orders: Optional[Orders] = None) -> None:
+        """Take a new state, and store it where it differs; `orders` of whoever has the lock."""
+        if state == self.state:
             return
         self.state = state
-        self._unsaved = False
-
-        def refused() -> None:
-            self._unsaved = True
-
-        self._engine.put_automation(state, refused)
+        with nullcontext(orders) if orders is not None else self._engine.orders() as given:
+            given.keep_automation(state)
 
     def _go_on(self, world: World) -> None:
         now_s, before = world.now_s, self.state.begun
@@ -317,7 +314,7 @@ class AutoService:
             cost = ready.cost
             self._keep(begun(
                 self.state, wish, campaign_id, cost.drive_seconds, cost.bytes_written, 0
-            ))
+            ), orders)
         return ""
 
     def _plan(self, world: World, wish: Wish, without: str) -> str:
@@ -344,7 +341,7 @@ class AutoService:
                     *(item["osd_id"] for item in step.get("expect", ())),
                     *step.get("osd_ids", ()),
                 )})
-            self._keep(begun(self.state, wish, plan_id, 0.0, 0, changes))
+            self._keep(begun(self.state, wish, plan_id, 0.0, 0, changes), orders)
             self._plans.applied(orders.look(now), orders, plan_id, persist=persist, by=AUTO)
             if without:
                 orders.note(AUTO, plan_id, without)
