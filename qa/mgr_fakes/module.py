@@ -25,7 +25,6 @@ from wcache.engine.engine import Engine
 from wcache.engine.executor import Ports
 from wcache.engine.storing.archive import Archive
 from wcache.knobs.mclock.capacity import MCLOCK
-from wcache.knobs.mclock.mgr.room import MclockPlanner
 from wcache.knobs.memory.mgr.osds import TrialOsds
 from wcache.knobs.memory.mgr.room import MemoryPlanner
 from wcache.knobs.memory.reading import MEMORY
@@ -246,7 +245,9 @@ class FakeMgr:
         self.profiles_of: Callable[..., OsdProfiles] = lambda world: self.profiles
         self.more_planners: Dict[str, Planner] = {}
         # what knobs' own adapters ask
-        self.ceph = SimpleNamespace(get_ceph_option=lambda name: "0")
+        self.ceph = SimpleNamespace(
+            get_ceph_option=lambda name: self.compiled_queue if name == "osd_op_queue" else "0"
+        )
         self.osd_iops: Callable[[int, int], float] = lambda osd_id, call: 300.0 + call
         self._polls_at_s: Dict[Tuple[str, int], float] = {}
         self.restart()
@@ -274,21 +275,19 @@ class FakeMgr:
         ), self.stops, clock=lambda: self.now_s)
         self.inside = self.engine.inside
         self.kept_blocks = self.engine.kept_blocks
-        self.mclock = MclockPlanner(self.engine, archive, lambda: self.compiled_queue)
         agents = AgentService(self.engine, KeyWork(self.keys), self.surroundings)
         parts = Parts(
             self.ceph, self.engine, archive, self.view, self.surroundings, self.log
         )
-        made = make_all(parts)  # in place of some, those that ask no Ceph
+        made = make_all(parts)  # in place of memory's, one that asks no Ceph
+        self.mclock = made[MCLOCK.name]
         self.trial_osds = TrialOsds(
             view=self.view, log=self.log, reader=self.osd_memory, run=lambda what: what()
         )
         self.memory = MemoryPlanner(
             parts, self.osd_memory, self.trial_osds, lambda: self.now_s
         )
-        knobs = with_all({
-            **made, MCLOCK.name: self.mclock, MEMORY.name: self.memory, **self.more_planners,
-        })
+        knobs = with_all({**made, MEMORY.name: self.memory, **self.more_planners})
         self.service = Service(
             self.engine, knobs, agents, self.traffic, self.log, store_wait_s=0.1,
             clients=self.clients,

@@ -9,7 +9,6 @@ from module_world import fine, ok, refused, said
 from wcache.core.change.preconditions import verdicts_moved
 from wcache.core.hardware import OptionValue
 from wcache.knobs.knob import Asked
-from wcache.knobs.options.mgr.room import OptionsPlanner
 
 BEFORE = options_before("none")
 AFTER = OptionValue("scheduler", "mq-deadline")
@@ -303,7 +302,7 @@ def test_what_one_host_measured_changes_no_option_where_others_have_the_drive_mo
     (verdict,) = said(mgr, "option ls")["verdicts"]
     assert verdict["verdict"] == "insufficient data"
     assert "`ceph wcache ab scheduler=none,mq-deadline --scope=host:h1`" in verdict["why"]
-    planner = OptionsPlanner(lambda name: "", lambda: None)
+    planner = mgr.service.planners["options"]
     asked = Asked("p1", "nonce", by_itself=by_itself)
     assert planner.plan(asked, mgr.engine.world()).changes == ()
     compared(mgr, scope="host:h1")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import AbstractSet, Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import AbstractSet, Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 from ....commands.views import SCOPE, Command
 from ....core import codec
@@ -15,8 +15,7 @@ from ....core.loads import CAPACITY_CALL_BYTES, SCHEDULER
 from ....core.model import Finding, LoadPoint
 from ....core.scope import parse_scope
 from ....core.text import NOTHING, command, named
-from ....engine.engine import Engine
-from ....engine.storing.archive import Archive, StoredKind
+from ....engine.storing.archive import StoredKind
 from ....engine.world import World
 from ....services.guards import require_all_drives, require_config, require_scope
 from ....services.plans.planners import OwnRuns, Parts, Planner
@@ -52,14 +51,6 @@ MEASURED_MAX = 300
 DRIVES_DEFAULT = 3
 
 
-def make(parts: Parts) -> Planner:
-    """Make the planner."""
-    # what the mgr sees is the compiled default, unless it is set for all daemons
-    return MclockPlanner(
-        parts.engine, parts.archive, lambda: str(parts.ceph.get_ceph_option("osd_op_queue"))
-    )
-
-
 class MclockPlanner(Planner):
     """From measured capacities and what the config database says.
 
@@ -71,21 +62,23 @@ class MclockPlanner(Planner):
 
     own_loads = (LoadPoint.OSD_BENCH_CAPACITY,)
 
-    def __init__(
-        self, engine: Engine, archive: Archive, compiled_queue: Callable[[], str]
-    ) -> None:
-        self._engine = engine
-        self._archive = archive
+    def __init__(self, parts: Parts) -> None:
+        self._engine = parts.engine
+        self._archive = parts.archive
         self._lock = threading.Lock()
         self._taken: Set[str] = set()  # runs whose measurement is among `measured`
         self.measured: Dict[int, Measurement] = {}
         self._kept = 0  # counts measurements: there is a new one
-        self.compiled_queue = compiled_queue
+        self._ceph = parts.ceph
         self.known: Dict[Tuple[str, str], Known] = {}  # replaced as a whole
         # what they follow from, until when they stand, and the findings: put there at once, for
         # the serve loop and commands both ask
         self._found: Tuple[Tuple[object, ...], float, Tuple[Finding, ...]] = ((), 0.0, ())
-        engine.config.on_read.append(self.see)
+        parts.engine.config.on_read.append(self.see)
+
+    def _compiled_queue(self) -> str:
+        # what the mgr sees is the compiled default, unless it is set for all daemons
+        return str(self._ceph.get_ceph_option("osd_op_queue"))
 
     def load(self) -> None:
         """Take up what was stored."""
@@ -221,7 +214,7 @@ class MclockPlanner(Planner):
         return Basis(
             world.cluster.osds, settings(reports, world.leased | world.changing), stacks(reports),
             world.config, self.capacities(world), self.known, wanted,
-            self.compiled_queue(),
+            self._compiled_queue(),
         )
 
     def stale_keys(
@@ -274,7 +267,7 @@ class MclockPlanner(Planner):
                 commands = [change.command for change in advice.changes]
                 classes.append({**codec.to_plain(advice), "commands": commands})
         found, read_at_s = self.stale(world), world.config_read_at_s
-        compiled = self.compiled_queue()
+        compiled = self._compiled_queue()
         queues = {
             scheduler(world.config, osd, compiled) for osd in world.cluster.osds.values()
         }
@@ -290,6 +283,7 @@ class MclockPlanner(Planner):
         }
 
 
+make = MclockPlanner
 ROWS: Tuple[Command, ...] = (
     Command(
         "wcache mclock show", (SCOPE,), "r",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
-from typing import Callable, Dict, Iterator, Sequence, Set, Tuple
+from typing import Dict, Iterator, Sequence, Set, Tuple
 
 from ....ceph.command import value_text
 from ....commands.views import Command
@@ -24,23 +24,13 @@ WISHES_EVERY_S = 60.0
 ROWS: Tuple[Command, ...] = ()
 
 
-def make(parts: Parts) -> Planner:
-    """Make the planner."""
-    return OptionsPlanner(
-        lambda name: value_text(parts.ceph.get_ceph_option(name)) or "",
-        parts.engine.config.read_soon,
-    )
-
-
 class OptionsPlanner(Planner):
-    """From verdicts of `ab`, or as an admin says; `default_of` has an option's compiled default.
+    """From verdicts of `ab`, or as an admin says."""
 
-    `read_soon` has the config database read again.
-    """
-
-    def __init__(self, default_of: Callable[[str], str], read_soon: Callable[[], None]) -> None:
-        self._default_of = default_of
-        self._read_soon = read_soon
+    def __init__(self, parts: Parts) -> None:
+        # the compiled default of an option
+        self._default_of = lambda name: value_text(parts.ceph.get_ceph_option(name)) or ""
+        self._read_soon = parts.engine.config.read_soon
         self._wishes: Tuple[Wish, ...] = ()
         self._due_s = 0.0
 
@@ -102,6 +92,9 @@ class OptionsPlanner(Planner):
             world.config if world.config_read_at_s is not None else None,
             world.leased | world.changing,
         )
+
+
+make = OptionsPlanner
 
 
 def _by_host(wanted: Wanted, world: World) -> Iterator[Wish]:
