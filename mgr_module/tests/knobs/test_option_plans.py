@@ -85,7 +85,8 @@ def of_drives(disputed=NOTHING, up=True, refusals=(), **more):
     report = make.report("h0", replace(drive, state=state))
     cluster = make.cluster([make.osd(0, "h0"), make.osd(1, "h0", up=up)])
     return by_verdicts(
-        Asked("p1", "n"), [verdict("64,256", B)], [report], cluster, Refusals(False), disputed
+        Asked("p1", "n", without=disputed), [verdict("64,256", B)], [report], cluster,
+        Refusals(False),
     )
 
 
@@ -98,9 +99,8 @@ def of_bcache(disputed=NOTHING, up=True, refusals=(), value="writearound", **mor
     state = replace(drive.state, options=(OptionValue("cache_mode", "writeback"),))
     report = make.report("h0", replace(drive, state=state))
     cluster = make.cluster([make.osd(0, "h0"), make.osd(1, "h0", up=up)])
-    return by_admin(
-        Asked("p1", "n", option=f"cache_mode={value}"), [report], cluster, disputed
-    )
+    asked = Asked("p1", "n", option=f"cache_mode={value}", without=disputed)
+    return by_admin(asked, [report], cluster)
 
 
 @pytest.mark.parametrize("plan", [of_drives, of_bcache])

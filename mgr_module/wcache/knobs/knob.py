@@ -76,7 +76,7 @@ class Asked:
     take_over: Tuple[str, ...] = ()
     by_itself: bool = False
     option: str = ""
-    # by host and cache domain, why an admin has them left out
+    # by host and cache domain, why they are left out: an admin named them, or they are disputed
     without: Mapping[Tuple[str, str], str] = field(default_factory=dict)
     first: int = 0  # how many changes the plan has before those that are asked for
 

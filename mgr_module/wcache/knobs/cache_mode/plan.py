@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Collection, Iterable, Mapping, Optional, Sequence, Tuple
+from typing import Collection, Iterable, Optional, Sequence
 
 from ...core.change.change import Change
 from ...core.cluster import ClusterState
@@ -31,14 +31,12 @@ def make_changes(
     cluster: ClusterState,
     *,
     throwaway: bool,
-    disputed: Mapping[Tuple[str, str], str] = {},
     fresh: Optional[Collection[str]] = None,
 ) -> Wanted:
     """Changes in the order they will be made, one failure domain after the other.
 
     Whatever one of them does, the copies in the others are as they were.  The first change
-    is the canary.  `disputed`: by host and cache domain, why nothing is begun there.  `fresh` are
-    hosts whose report tells of what is there now; None: all.
+    is the canary.  `fresh` are hosts whose report tells of what is there now; None: all.
     """
     wanted = {
         r.kind: r
@@ -70,7 +68,7 @@ def make_changes(
         if there and (lasts or not asked.persist):
             is_fresh = fresh is None or report.hostname in fresh
             return Fate() if is_fresh else Fate(reasons=(STALE,), of=f"host {report.hostname}")
-        reason = disputed.get((report.hostname, first.domain_id)) or may_toggle(
+        reason = asked.without.get((report.hostname, first.domain_id)) or may_toggle(
             drives, mode, throwaway=throwaway, consent_turn_on=asked.consent_turn_on,
             experiment=False, lasts=asked.persist, lost=lost[report.simulated],
         )

@@ -35,12 +35,9 @@ class NewValue(NamedTuple):
 
 def by_verdicts(
     asked: Asked, verdicts: Iterable[OptionVerdict], reports: Iterable[HostReport],
-    cluster: ClusterState, refusals: Refusals, disputed: Mapping[Tuple[str, str], str] = {},
+    cluster: ClusterState, refusals: Refusals,
 ) -> Wanted:
-    """Changes in the order they will be made, one failure domain after the other.
-
-    `disputed`: by host and cache domain, why nothing is begun there.
-    """
+    """Changes in the order they will be made, one failure domain after the other."""
     kinds = by_kind(verdicts, on_host=True)
 
     def is_asked_for(domain: Domain) -> bool:
@@ -60,7 +57,7 @@ def by_verdicts(
         step, reasons = _step(domain, told, refusals)
         if step is None:
             return Fate(reasons=tuple(reasons))
-        refusal = refusal_of(domain, cluster, step.entry, disputed)
+        refusal = refusal_of(domain, cluster, step.entry, asked.without)
         if refusal:
             return Fate(reasons=(*reasons, refusal))
         return Fate(_change(asked.action_id(before), domain, told, step), tuple(reasons))
@@ -101,10 +98,10 @@ def _step(
 
 def refusal_of(
     domain: Domain, cluster: ClusterState, entry: Option,
-    disputed: Mapping[Tuple[str, str], str],
+    without: Mapping[Tuple[str, str], str],
 ) -> str:
     """Why an option is not changed on a domain's drives now; "" where it may be."""
-    why = disputed.get((domain.report.hostname, domain.drives[0].domain_id), "")
+    why = without.get((domain.report.hostname, domain.drives[0].domain_id), "")
     for drive in domain.drives if not why else ():
         kept = kept_from(drive, entry.name)
         if kept:
@@ -171,14 +168,8 @@ def _path(drive: DriveReport, entry: Option) -> str:
 # ---- what an admin's plan names (`plan --option=OPTION=VALUE`): no verdict speaks for it
 
 
-def by_admin(
-    asked: Asked, reports: Iterable[HostReport], cluster: ClusterState,
-    disputed: Mapping[Tuple[str, str], str] = {},
-) -> Wanted:
-    """Changes of the backing drives that have another value, by failure domain.
-
-    `disputed`: by host and cache domain, why nothing is begun there.
-    """
+def by_admin(asked: Asked, reports: Iterable[HostReport], cluster: ClusterState) -> Wanted:
+    """Changes of the backing drives that have another value, by failure domain."""
     entry, value = parse_assignment(asked.option)
     reports = tuple(reports)
     lost = lost_models(reports)
@@ -202,10 +193,13 @@ def by_admin(
         wanted = asked.wants(change.hostname, change.device_class)
         if not wanted or not change.is_within(asked.scope):
             return Fate()
+        why_not = (
+            _why_not(domain, setting) or refusal_of(domain, cluster, entry, asked.without)
+            or (unsafe if setting.needs_consent else "")
+        )
+        if why_not:
+            return Fate(reasons=(why_not,))
         try:
-            _require(domain, setting, refusal_of(domain, cluster, entry, disputed))
-            if setting.needs_consent and unsafe:
-                raise RefusedError(unsafe)
             return Fate(replace(change, setting=_with_shared(setting, domain, cluster)))
         except RefusedError as error:
             return Fate(reasons=(error.message,))
@@ -220,20 +214,17 @@ def by_admin(
     return replace(found, left_alone=left, drives_in_place=None)
 
 
-def _require(domain: Domain, setting: OptionSetting, refusal: str) -> None:
-    """Raise RefusedError where there is nothing to change, or it must not be changed."""
+def _why_not(domain: Domain, setting: OptionSetting) -> str:
+    """Why there is nothing to change, or nobody knows; "" where there is something."""
     values = {drive.state.option(setting.option) for drive in domain.drives}
     if len(values) > 1:
-        raise RefusedError(f"{setting.option} differs between its drives")
+        return f"{setting.option} differs between its drives"
     if not setting.before:
-        raise RefusedError(
+        return (
             f"{setting.option} cannot be read: two bcache devices are on the drive, or its probe "
             "does not know it"
         )
-    if setting.before == setting.after:
-        raise RefusedError(f"{setting.option} is {setting.after} already")
-    if refusal:
-        raise RefusedError(refusal)
+    return f"{setting.option} is {setting.after} already" if setting.before == setting.after else ""
 
 
 def _with_shared(

@@ -37,11 +37,10 @@ class CacheModePlanner(Planner):
                 f"nothing was measured yet{of_class}, so there is nothing to plan by",
                 f"measure with {ticked(start)}",
             )
+        here = replace(asked, without={**disputed_domains(world), **asked.without})
         wanted = make_changes(
-            asked, world.recommendations, world.believed_reports, world.cluster,
-            throwaway=world.options.throwaway_cluster,
-            disputed={**disputed_domains(world), **asked.without},
-            fresh=world.reported_at_s,
+            here, world.recommendations, world.believed_reports, world.cluster,
+            throwaway=world.options.throwaway_cluster, fresh=world.reported_at_s,
         )
         left = (*wanted.left_alone, *unseen(world, asked.scope))
         return replace(wanted, left_alone=left)

@@ -35,11 +35,9 @@ class OptionsPlanner(Planner):
         self._due_s = 0.0
 
     def plan(self, asked: Asked, world: World) -> Wanted:
+        of_drives = replace(asked, without={**disputed_domains(world), **asked.without})
         if asked.option:
-            named = plan.by_admin(
-                asked, world.believed_reports, world.cluster,
-                {**disputed_domains(world), **asked.without},
-            )
+            named = plan.by_admin(of_drives, world.believed_reports, world.cluster)
             left = (*named.left_alone, *unseen(world, asked.scope))
             return replace(named, left_alone=left)
         refusals = Refusals(asked.by_itself, world.plans)
@@ -53,10 +51,7 @@ class OptionsPlanner(Planner):
         if not asked.by_itself:
             self._read_soon()  # what the next plan says is of now
         reports = world.believed_reports
-        wanted = plan.by_verdicts(
-            asked, verdicts, reports, world.cluster, refusals,
-            {**disputed_domains(world), **asked.without},
-        )
+        wanted = plan.by_verdicts(of_drives, verdicts, reports, world.cluster, refusals)
         of_osds = osds.make_changes(
             asked, verdicts, reports, world.cluster, world.config, self._default_of,
             refusals, len(wanted.changes),
