@@ -9,11 +9,10 @@ OSD itself and may take long: they have a thread of their own, and nothing waits
 from __future__ import annotations
 
 import threading
-from typing import Callable, Dict, Iterator, List, Optional, Tuple
+from typing import Callable, Dict, List, Optional, Tuple
 
 from ..core.errors import WcacheError
 from ..core.verdict.load_profile import LoadProfile, WorkCounters, add, bound
-from ..core.verdict.result import Result
 from .config_watch import Repeating
 from .storing.archive import PROFILE, Archive
 from .world import World
@@ -56,30 +55,24 @@ class LoadWatch:
 
         Asks for results and OSDs alone, for the engine's lock may be held.
         """
-        found: Dict[Tuple[str, str], Dict[int, LoadProfile]] = {}
-        for result, profile in self._standing(world):
-            key = (result.device_class, str(result.drive_model))
-            found.setdefault(key, {})[result.osd_id] = profile
-        return found
-
-    def by_osd(self) -> Dict[int, LoadProfile]:
-        """Profiles by OSD, of those now on a drive that was measured."""
-        return {result.osd_id: profile for result, profile in self._standing(self._world())}
-
-    def _standing(self, world: World) -> Iterator[Tuple[Result, LoadProfile]]:
-        """Results of drives that are still under the OSD they were measured with.
-
-        Each with the profile of the OSD that has its id now; a new one where it is another's.
-        """
         with self._lock:
             profiles = dict(self._profiles)
         osds = world.osds_now if profiles else {}
+        found: Dict[Tuple[str, str], Dict[int, LoadProfile]] = {}
         for result in world.real_results if profiles else ():
             profile, osd = profiles.get(result.osd_id), osds.get(result.osd_id)
             if profile is not None and osd is not None and (
                 (result.hostname, result.drive_id) in osd.drives
             ):
-                yield result, bound(profile, osd.uuid)
+                mine = found.setdefault((result.device_class, str(result.drive_model)), {})
+                # a new one where the OSD that has the id now is another one
+                mine[result.osd_id] = bound(profile, osd.uuid)
+        return found
+
+    def by_osd(self) -> Dict[int, LoadProfile]:
+        """Profiles by OSD, of those now on a drive that was measured."""
+        each = self.profiles(self._world()).values()
+        return {osd_id: profile for mine in each for osd_id, profile in mine.items()}
 
     def read(self) -> None:
         """One reading of every OSD that was measured; stored now and then."""
