@@ -9,7 +9,7 @@ from ..core import codec
 from ..core.experiment.osd_option import by_hand
 from ..core.model import load_name
 from ..core.options.entries import BY_NAME, OPTIONS, known
-from ..core.options.option import Follow, Option, Place
+from ..core.options.option import UNDONE, Follow, Option, Place
 from ..core.text import latency, many, relative, table
 from ..engine.world import World
 
@@ -68,7 +68,7 @@ def _row(one: Option) -> Dict[str, Any]:
     return {
         "name": one.name, "place": one.place.value, "title": one.title, "values": one.range,
         "unit": one.unit,
-        "undone": one.undone, "settle_s": one.settle_s, "settles": one.settles,
+        "undone": UNDONE[one.place], "settle_s": one.settle_s, "settles": one.settles,
         "loads": [load.short for load in one.loads], "hazards": list(one.hazards),
         "resets": list(one.resets), "followed_by": one.follow.value,
     }

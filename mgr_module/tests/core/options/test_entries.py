@@ -25,7 +25,7 @@ from wcache.core.options.entries import (
     option,
     parse_trial,
 )
-from wcache.core.options.option import Follow, Place
+from wcache.core.options.option import UNDONE, Follow, Place
 
 
 @pytest.mark.parametrize("name", ["write_cache", "fua", "cache_type"])
@@ -80,7 +80,7 @@ def test_every_entry_is_whole():
     for one in OPTIONS:
         assert one.words or one.low < one.high, one.name
         assert one.settle_s > 0, one.name
-        assert all((one.settles, one.title, one.hazards, one.undone)), one.name
+        assert all((one.settles, one.title, one.hazards, UNDONE[one.place])), one.name
         assert set(one.loads) <= set(LoadPoint) - {LoadPoint.OSD_BENCH_CAPACITY}, one.name
         assert len(one.name) <= NAME_CHARS_MAX
         assert all(len(word) <= VALUE_CHARS_MAX and one.could_be(word) for word in one.words)

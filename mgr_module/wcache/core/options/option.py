@@ -91,11 +91,6 @@ class Option:
         return f"{self.low} to {self.high}" + (f" {self.unit}" if self.unit else "")
 
     @property
-    def undone(self) -> str:
-        """How it is leased and undone."""
-        return UNDONE[self.place]
-
-    @property
     def outlives_boot(self) -> bool:
         """Whether what it was set to is there after a reboot: bcache keeps its mode on a drive.
 
