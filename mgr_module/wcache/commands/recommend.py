@@ -39,7 +39,7 @@ from ..core.verdict.repeated import Standing, standing
 from ..core.verdict.result import Result, turned_off
 from ..engine.world import World
 from ..services.guards import require_scope
-from ..services.plans.planners import Planner, stale_keys
+from ..services.plans.planners import Planner
 from .campaigns import dev_names
 from .evidence import foreign
 from .tables import NUMBER, Column, cost_words, known, listing, model_of
@@ -116,11 +116,9 @@ class Recommended:
             drive for report in world.real_reports
             for drive in report.drives if drive.drive_model == item.drive_model
         ]
-        return stale_keys(
-            self.knobs, world,
-            {u.osd_id for d in drives if d.mode is item.mode.other for u in d.uses},
-            {u.osd_id for d in drives if d.mode is item.mode for u in d.uses},
-        )
+        changing = {u.osd_id for d in drives if d.mode is item.mode.other for u in d.uses}
+        changed = {u.osd_id for d in drives if d.mode is item.mode for u in d.uses}
+        return [key for knob in self.knobs for key in knob.stale_keys(world, changing, changed)]
 
 
 def _figure(world: World, one: Standing) -> Dict[str, Any]:

@@ -223,16 +223,8 @@ class _Together(Planner):
         return Wanted(tuple(changes), tuple(left), remember, in_place)
 
 
-def stale_keys(
-    knobs: Iterable[Planner], world: World, changing: AbstractSet[int],
-    changed: AbstractSet[int] = frozenset(),
-) -> List[str]:
-    """Stored values, of whatever knob, that a change of cache modes makes stale."""
-    return [key for knob in knobs for key in knob.stale_keys(world, changing, changed)]
-
-
 def stale_keys_of(knobs: Iterable[Planner], world: World, rollout: Rollout) -> List[str]:
-    """The same for the OSDs on the cache domains of a plan."""
+    """Stored values, of whatever knob, that a plan makes stale, or has made so."""
     changing: Set[int] = set()
     changed: Set[int] = set()
     for change, _ in rollout.mode_changes:
@@ -243,7 +235,7 @@ def stale_keys_of(knobs: Iterable[Planner], world: World, rollout: Rollout) -> L
         ids = {use.osd_id for drive in drives for use in drive.uses}
         open_ = change.status in (ChangeStatus.PLANNED, ChangeStatus.APPLYING)
         (changing if open_ else changed).update(ids)
-    return stale_keys(knobs, world, changing, changed)
+    return [key for knob in knobs for key in knob.stale_keys(world, changing, changed)]
 
 
 # What a drive keeps of a change that is planned to last, and is not made yet.

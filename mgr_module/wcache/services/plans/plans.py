@@ -187,7 +187,9 @@ class PlanService:
         engine, need_not = self._engine, holding.parse_override(override or "")
         world = engine.world()
         rollout = require_plan(world.rollouts, plan_id).rollout
-        own = self._own_trial(world, rollout) if trial else None
+        own = None
+        if trial and rollout.status is RolloutStatus.PLANNED:
+            own = self._planners[rollout.changes[0].setting.knob].trial_of(rollout, world)
         forecast = partial(
             apply_forecast, engine, plan_id, need_not, trial=trial,
             commits_per_s=self._clients.commits_per_s,
@@ -219,11 +221,6 @@ class PlanService:
         planned = many(1 if trial else len(rollout.changes), "change")
         took = between(left.least_s, left.most_s)
         return replace(told, text=f"{plan_id} begins: {planned}, {took}")
-
-    def _own_trial(self, world: World, rollout: Rollout) -> Optional[OwnTrial]:
-        if rollout.status is not RolloutStatus.PLANNED:
-            return None
-        return self._planners[rollout.changes[0].setting.knob].trial_of(rollout, world)
 
     def applied(
         self, world: World, orders: Orders, plan_id: str,
