@@ -123,11 +123,6 @@ class Domain(NamedTuple):
     drives: Tuple[DriveReport, ...]
 
     @property
-    def name(self) -> str:
-        """For people."""
-        return f"{self.report.hostname} {', '.join(drive.dev_name for drive in self.drives)}"
-
-    @property
     def osd_ids(self) -> Tuple[int, ...]:
         """All OSDs on it."""
         return tuple(sorted({use.osd_id for drive in self.drives for use in drive.uses}))
@@ -170,7 +165,7 @@ def by_fate(domains: Iterable[Domain], fate_of: Callable[[Domain, int], Fate]) -
             if fate.of:
                 together[fate.of, reason] += 1
             else:
-                left.append(f"{domain.name}: {reason}")
+                left.append(f"{domain.planned.name}: {reason}")
         if fate.change is not None and len(changes) < CHANGES_MAX:
             changes.append(fate.change)
         elif fate.change is not None:

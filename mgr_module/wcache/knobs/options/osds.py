@@ -30,7 +30,7 @@ from ...core.verdict.option_choice import (
     choose,
 )
 from ...core.verdict.recommend import recommended_for
-from ..knob import CHANGES_MAX, Asked, Knob, Wanted, in_order
+from ..knob import CHANGES_MAX, Asked, Knob, Wanted
 
 ADVICE = (
     (
@@ -122,12 +122,8 @@ def _finding(where: str, detail: str, cure: Cure = Cure.GENERAL) -> Finding:
 TIMES_MAX = 3
 
 
-class _Value(NamedTuple):
-    """A value of an option, for a class and drive model (`of`), or for a drive or an OSD."""
-
-    of: Tuple[str, str]
-    option: str
-    value: str
+# Of a class and drive model, or of a drive or an OSD: an option and its value.
+_Value = Tuple[Tuple[str, str], str, str]
 
 
 class Refusals:
@@ -162,11 +158,11 @@ class Refusals:
             return "only a plan that an admin asks for changes it"
         kinds = (kind, (kind[0], ""))
         plan_id = next(filter(None, (
-            self._worse.get(_Value(one, entry.name, value)) for one in kinds
+            self._worse.get((one, entry.name, value)) for one in kinds
         )), "")
         if plan_id:
             return f"it made clients slower and went back in plan {plan_id}, so an admin decides"
-        if self._set[_Value(thing, entry.name, value)] >= TIMES_MAX:
+        if self._set[thing, entry.name, value] >= TIMES_MAX:
             return f"it was set {TIMES_MAX} times and was gone again, so an admin decides"
         return ""
 
@@ -176,11 +172,11 @@ def _values(change: Change) -> List[Tuple[_Value, _Value]]:
     setting, kind = change.setting, (change.device_class, str(change.drive_model))
     if isinstance(setting, OptionSetting):
         value, thing = (setting.option, setting.after), (change.hostname, change.domain_id)
-        return [(_Value(kind, *value), _Value(thing, *value))]
+        return [((kind, *value), (thing, *value))]
     # what is set for OSDs keeps no drive model
     return [
-        (_Value((change.device_class, ""), edit.name, edit.value or ""),
-         _Value(("", edit.who), edit.name, edit.value or "")) for edit in change.edits
+        (((change.device_class, ""), edit.name, edit.value or ""),
+         (("", edit.who), edit.name, edit.value or "")) for edit in change.edits
     ]
 
 
@@ -199,11 +195,11 @@ class _Osd(NamedTuple):
 def make_changes(
     asked: Asked, verdicts: Iterable[OptionVerdict], reports: Iterable[HostReport],
     cluster: ClusterState, config: Config, default_of: Callable[[str], str],
-    refusals: Refusals, first: int = 0,
+    refusals: Refusals,
 ) -> Wanted:
     """Changes of the OSDs' own values, one option after the other.
 
-    `default_of` has the compiled default of an option.  `first`: how many changes the plan has.
+    `default_of` has the compiled default of an option.
     """
     reports = list(reports)
     told, without = _told(verdicts, reports, cluster), _without(asked, reports)
@@ -240,7 +236,7 @@ def make_changes(
             osds = [one for _, mine_ in places for one in mine_]
             (where, device_class), more = places[0][0], len(places) - 1
             changes.append(_change(
-                asked.action_id(first + len(changes)), entry.name, osds, device_class,
+                asked.action_id(len(changes)), entry.name, osds, device_class,
                 where + (f" and {more} more" if more else ""), config, entry.settle_s,
             ))
     return Wanted(tuple(changes[:CHANGES_MAX]), tuple(left))
@@ -252,13 +248,12 @@ def _told(
     """What is known of the kind of the drive that has an OSD's data, by OSD."""
     kinds = by_kind(verdicts, on_host=False)
     found: Dict[int, Told] = {}
-    for domain in in_order(reports, cluster) if kinds else ():
-        for drive in domain.drives:
-            known = recommended_for(drive, domain.report, cluster, kinds)
-            ids = {use.osd_id for use in drive.uses if use.role is Role.BLOCK}
-            for osd_id in ids if known is not None and domain.report.real else ():
-                if osd_id in cluster.osds and known is not None:
-                    found[osd_id] = known
+    for report in reports if kinds else ():
+        for drive in report.drives if report.real else ():
+            known = recommended_for(drive, report, cluster, kinds)
+            for use in drive.uses if known is not None else ():
+                if use.role is Role.BLOCK and use.osd_id in cluster.osds and known is not None:
+                    found[use.osd_id] = known
     return found
 
 

@@ -53,8 +53,8 @@ class OptionsPlanner(Planner):
         reports = world.believed_reports
         wanted = plan.by_verdicts(of_drives, verdicts, reports, world.cluster, refusals)
         of_osds = osds.make_changes(
-            asked, verdicts, reports, world.cluster, world.config, self._default_of,
-            refusals, len(wanted.changes),
+            replace(asked, first=asked.first + len(wanted.changes)), verdicts, reports,
+            world.cluster, world.config, self._default_of, refusals,
         )
         return Wanted(
             (*wanted.changes, *of_osds.changes),
