@@ -8,7 +8,8 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Callable, Iterator, List, Tuple
 
-from wcache.knobs.memory.curve import BASE_BYTES, CACHE_SHARE, Curve, MissCost, Rates, curve_of
+from mgr_fakes.memory import BASE_BYTES
+from wcache.knobs.memory.curve import CACHE_SHARE, Curve, MissCost, Rates, curve_of
 from wcache.knobs.memory.reading import AgeBins, Counters, OsdReading
 
 EDGES_S = (1.0, 2.0, 6.0, 24.0, 120.0, 720.0)

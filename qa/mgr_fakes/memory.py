@@ -5,12 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Callable, Dict, List, Optional
 
-from wcache.knobs.memory.curve import cache_bytes
+from wcache.knobs.memory.curve import CACHE_SHARE
 from wcache.knobs.memory.reading import AgeBins, Counters, OsdReading
 
 EDGES_S = (1.0, 2.0, 6.0, 24.0, 120.0, 720.0)
 ONODE_BYTES = 1500.0
 AGES_S_MAX = 4000
+# What an OSD has beside its caches, and its caches at least (osd_memory_base and
+# osd_memory_cache_min, src/common/options/global.yaml.in).
+BASE_BYTES = 768 * 2**20
+CACHE_BYTES_MIN = 128 * 2**20
+
+
+def cache_bytes(target_bytes: float) -> float:
+    """What the caches of an OSD with this target get in all."""
+    return max(float(CACHE_BYTES_MIN), CACHE_SHARE * target_bytes - BASE_BYTES)
 
 
 def uniform(bytes_in_use: float, bytes_per_s: float) -> Callable[[float], float]:

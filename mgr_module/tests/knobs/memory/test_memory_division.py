@@ -4,7 +4,8 @@ import itertools
 import random
 
 import pytest
-from wcache.knobs.memory.curve import Curve, Point, Share, cache_bytes, divide
+from mgr_fakes.memory import cache_bytes
+from wcache.knobs.memory.curve import Curve, Point, Share, divide
 from wcache.knobs.memory.reading import (
     GIB,
     STEP_BYTES,

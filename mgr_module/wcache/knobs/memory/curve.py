@@ -114,11 +114,9 @@ def between(before: Counters, after: Counters) -> Optional[Rates]:
     )
 
 
-# Of each byte of target the caches get this much; what they have at least (osd_memory_expected_
-# fragmentation, osd_memory_base and osd_memory_cache_min, src/common/options/global.yaml.in).
+# Of each byte of target the caches get this much (osd_memory_expected_fragmentation,
+# src/common/options/global.yaml.in).
 CACHE_SHARE = 0.85
-BASE_BYTES = 768 * 2**20
-CACHE_BYTES_MIN = 128 * 2**20
 # One block of RocksDB, and what an onode takes where no OSD has told.
 BLOCK_BYTES = 4096.0
 ONODE_BYTES = 1500.0
@@ -152,11 +150,6 @@ class Curve:
                 break
             found = point
         return found
-
-
-def cache_bytes(target_bytes: float) -> float:
-    """What the caches of an OSD with this target get in all."""
-    return max(float(CACHE_BYTES_MIN), CACHE_SHARE * target_bytes - BASE_BYTES)
 
 
 def curve_of(reading: OsdReading, rates: Rates, usual: MissCost) -> Optional[Curve]:
