@@ -33,7 +33,6 @@ from .gate.judge import (
     judge_all,
     level_known,
     load_of,
-    load_of_any,
 )
 from .preconditions import illness_of, words
 from .rollout_base import Phase
@@ -276,13 +275,14 @@ class Gating(Asking):
         step, change = self.rollout.step, self.current
         _, _, why = load_of(self._blocks, step.treated, step.controls)
         if why and change is not None and change.setting.READS_TOO:
-            why = load_of_any(self._blocks, step.treated, step.controls)
-            if why:
+            reads = [block.of_reads for block in self._blocks]
+            if load_of(reads, step.treated, step.controls)[2]:
                 # nobody waits for these OSDs: reading the values back is all the proof there is
                 self._without_clients = change.setting.touches
                 self._have(step=GateStep())
                 said = events.Note(f"{change.name}: {why}: it is only read back")
                 return [said, *self._check()]
+            why = ""
         if why:
             return self._pause_without_step(
                 f"{why}; resume when clients write, or with --override=client_load, which judges "

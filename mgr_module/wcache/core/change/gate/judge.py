@@ -206,14 +206,6 @@ def _of_reads(blocks: Sequence[Block]) -> List[Block]:
     return [block.of_reads for block in blocks]
 
 
-def load_of_any(
-    before: Sequence[Block], treated: Sequence[int], controls: Sequence[int]
-) -> str:
-    """Why neither writes nor reads can judge a change; "" where one of them can."""
-    why = load_of(before, treated, controls)[2]
-    return why and (load_of(_of_reads(before), treated, controls)[2] and why)
-
-
 def judge(
     before: Sequence[Block], after: Sequence[Block], treated: Sequence[int],
     controls: Sequence[int], *, look: int = 1, past: Sums = NOTHING_PAST, parts: int = 1,
