@@ -23,18 +23,16 @@ from typing import (
     Mapping,
     Optional,
     Sequence,
-    Set,
     Tuple,
 )
 
 from ..cluster import ClusterState, failure_domains
 from ..errors import MalformedError
-from ..host_report import DriveKind, HostReport, lost_models
-from ..model import CacheMode
+from ..host_report import HostReport, lost_models
 from ..record import Precondition
 from ..setting.drive_setting import DriveSetting
 from ..text import named
-from .change import UNFINISHED, Change, ChangeStatus, Verdicts
+from .change import Change, ChangeStatus, Verdicts
 from .rollout_state import Rollout, RolloutStatus
 
 SICK_MAX = 3
@@ -184,17 +182,6 @@ def precondition_text(
 def no_longer_met(items: Iterable[str], sick: Sequence[str] = ()) -> str:
     """The same of what is under way and has to end."""
     return f"preconditions no longer met: {'; '.join(faults(items, sick=sick))}"
-
-
-def turned_on(rollout: Rollout) -> Set[DriveKind]:
-    """The drive models whose caches a plan turns on, now or at each power-on from now on.
-
-    Those that it has turned on for good are left out.
-    """
-    return {
-        change.kind.in_any_class for change, setting in rollout.mode_changes
-        if change.status in UNFINISHED and setting.after is CacheMode.WRITE_BACK
-    }
 
 
 def reasons(

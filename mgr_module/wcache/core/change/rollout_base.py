@@ -10,13 +10,13 @@ from .. import events
 from ..codec import one_line
 from ..config_database import ConfigRequest
 from ..host_report import DriveKind
+from ..model import CacheMode
 from ..record import Precondition
 from ..setting.setting import Ask
 from ..text import many, typed
 from . import preconditions
-from .change import GOING_BACK, Change, ChangeStatus
+from .change import GOING_BACK, UNFINISHED, Change, ChangeStatus
 from .gate.evidence import Proofs
-from .preconditions import turned_on
 from .rollout_state import Rollout, RolloutStatus
 from .stepping import NOTHING, Step, Touched, gated, step_from, steps_left, why_so_large
 
@@ -119,7 +119,11 @@ class RolloutBase:
 
     @property
     def may_turn_on(self) -> AbstractSet[DriveKind]:
-        return turned_on(self.rollout)
+        """See Job; now, or at each power-on from now on."""
+        return {
+            change.kind.in_any_class for change, setting in self.rollout.mode_changes
+            if change.status in UNFINISHED and setting.after is CacheMode.WRITE_BACK
+        }
 
     def stalled(self, said: str) -> events.Event:
         return events.AgentSilent(said)
