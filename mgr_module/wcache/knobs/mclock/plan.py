@@ -23,11 +23,10 @@ from .capacity import MCLOCK, Capacity, Measurement, by_mclock, covered, of_mode
 # Hosts share a change, in groups that grow to 1 / SHARE of a device class: a plan is stored
 # whole after each step, and thousands of OSDs have a key of their own.
 SHARE = 32
-NOTHING = Config(())
 
 
 def make_changes(
-    asked: Asked, advices: Sequence[Advice], cluster: ClusterState, config: Config = NOTHING,
+    asked: Asked, advices: Sequence[Advice], cluster: ClusterState, config: Config
 ) -> Wanted:
     """The changes that make the advice of each device class true.
 
