@@ -70,7 +70,7 @@ def test_the_name_of_a_host_is_one_word_of_the_ways_around_cephadm():
     watch(mgr)
     facts = mgr.memory.facts.gather(mgr.engine.world())
     host = replace(facts.hosts[0], name=EVIL, autotuned=True)
-    *_, label = cephadm_settings(facts, [host])
+    *_, label = cephadm_settings([host])
     assert shlex.split(label)[-2:] == [EVIL, "_no_autotune_memory"]
     (kept,) = advise(replace(facts, hosts=(host,)))
     (words,) = pasted(kept.left_alone[0], "--override")

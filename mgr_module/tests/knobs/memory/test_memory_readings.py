@@ -102,7 +102,7 @@ def test_rates_are_none_over_a_restart():
     before, after = Counters(0.0, 1, 5, gets=5), Counters(100.0, 1, 2, gets=2)
     assert between(before, after) is None
     rates = between(Counters(0.0, 10, 5), Counters(10.0, 110, 105))
-    assert (rates.onode_misses, rates.onode_hit_ratio) == (10.0, 0.5)
+    assert (rates.onode_hits, rates.onode_misses) == (10.0, 10.0)
 
 
 def test_what_a_miss_costs_is_told_by_osds_on_such_drives_and_else_assumed():

@@ -61,11 +61,6 @@ class GroupAdvice:
     left_alone: Tuple[str, ...] = ()
     fits: bool = True
 
-    @property
-    def name(self) -> str:
-        """The hosts, for people."""
-        return named(self.hosts)
-
 
 def advise(facts: Facts) -> Tuple[GroupAdvice, ...]:
     """What each group of hosts that are alike should give to its device classes."""
@@ -316,13 +311,13 @@ def instead(facts: Facts, names: Collection[str]) -> List[str]:
     """What to do for these hosts where somebody else sets the targets."""
     hosts = [host for host in facts.hosts if host.name in names]
     if any(host.autotuned for host in hosts):
-        return cephadm_settings(facts, hosts)
+        return cephadm_settings(hosts)
     told = (item.told_source for host in hosts for item in host.osds)
     sources = {found[0] for found in told if found}
     return rook_patch(facts, hosts) if Source.ENVIRONMENT in sources else []
 
 
-def cephadm_settings(facts: Facts, hosts: Sequence[HostFacts]) -> List[str]:
+def cephadm_settings(hosts: Sequence[HostFacts]) -> List[str]:
     """cephadm's own way to give OSDs what they should have, and the ways out of it."""
     lines: List[str] = []
     ratios = []

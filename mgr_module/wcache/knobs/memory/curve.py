@@ -43,11 +43,6 @@ class Rates:
     read_s: Optional[float]  # what a read from the device costs
     read_bytes: Optional[float]  # bytes of one read from the device
 
-    @property
-    def onode_hit_ratio(self) -> Optional[float]:
-        """Between 0 and 1; None where nothing was asked for."""
-        return ratio(self.onode_hits, self.onode_misses)
-
 
 class MissCost(NamedTuple):
     """Seconds that an onode miss takes, and a read from the device."""

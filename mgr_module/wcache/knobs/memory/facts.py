@@ -102,11 +102,6 @@ class HostFacts:
         return tuple(sorted({crush_host_of(item.osd) for item in self.osds}))
 
     @property
-    def given_bytes(self) -> int:
-        """The sum of what its OSDs go by."""
-        return sum(item.target_bytes for item in self.osds)
-
-    @property
     def mapped_bytes(self) -> int:
         """What its OSDs have of the host's memory, by their own account."""
         return sum(item.reading.mapped_bytes for item in self.osds if item.reading)

@@ -18,7 +18,7 @@ from ...core.change.rollout_state import Rollout
 from ...core.change.waves import growing
 from ...core.config_database import ConfigEdit, OsdValue
 from ...core.setting.config_setting import ConfigSetting, sample
-from ...core.text import typed
+from ...core.text import named, typed
 from ..knob import CHANGES_MAX, Asked, Wanted
 from .advice import GroupAdvice
 from .facts import (
@@ -40,7 +40,7 @@ def make_changes(
     asked: Asked, groups: Sequence[GroupAdvice], facts: Facts, taken_over: Sequence[str] = ()
 ) -> Wanted:
     """The changes that make the advice true: what shrinks first, so that a host never overflows."""
-    left = [f"{group.name}: {line}" for group in groups for line in group.left_alone]
+    left = [f"{named(group.hosts)}: {line}" for group in groups for line in group.left_alone]
     edits, refused = _sections({
         (host, item.device_class): (item.now_bytes, item.target_bytes)
         for group in groups for host in group.hosts for item in group.classes

@@ -273,7 +273,7 @@ def _osd(facts: Facts, host: HostFacts, item: OsdFacts) -> Dict[str, Any]:
         "wants": None if last is None else last.want.value,
         "wants_age_s": None if last is None else max(0.0, round(facts.now_s - last.at_s, 1)),
         "known_in_s": round(item.known_in_s, 1),
-        "onode_hit_ratio": rates.onode_hit_ratio if rates else None,
+        "onode_hit_ratio": ratio(rates.onode_hits, rates.onode_misses) if rates else None,
         "onode_misses_per_s": rates.onode_misses if rates else None,
         "miss_us": 1e6 * rates.miss_s if rates and rates.miss_s is not None else None,
         "age_bins": [codec.to_plain(bins) for bins in read.bins] if read else [],

@@ -170,7 +170,8 @@ def most_of_trial(
                 f"{limits.memory_headroom:.0%} stays free (memory_headroom)",
             ))
         room = host.room
-        free = room.osds_bytes - host.given_bytes if room is not None else 0
+        given = sum(item.target_bytes for item in host.osds)
+        free = room.osds_bytes - given if room is not None else 0
         found.append(Most(
             low_bytes + free // len(ids), f"host {host.name} does not have the memory for it",
             free >= STEP_BYTES and len(ids) > 1,
