@@ -16,7 +16,7 @@ import json
 import threading
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
-from typing import Any, ClassVar, Dict, List, Mapping, Optional, Sequence, Set, Tuple, Type, TypeVar
+from typing import Any, ClassVar, Dict, List, Mapping, Optional, Sequence, Set, Tuple, Type
 
 from ...core import codec, versions
 from ...core.change.change import Change
@@ -68,8 +68,6 @@ def prove(cls: Type[Numbered], key: str, text: str) -> None:
         ) from None
 
 
-T = TypeVar("T", bound=Numbered)
-
 # Of so many changes is a part, each of at most CHANGE_BYTES_MAX.
 PART_CHANGES = 250
 # With more changes that have moved, a head has new parts made.
@@ -100,23 +98,13 @@ class Head:
 
 
 @dataclass(frozen=True)
-class Waves:
-    VERSION: ClassVar[int] = ROLLOUT_VERSION
-    waves: Tuple[Wave, ...] = field(metadata={"max_items": CHANGES_MAX})
+class Part:
+    """What a head names: the waves, the blocks before the step under way, or some changes."""
 
-
-@dataclass(frozen=True)
-class Before:
-    """The blocks before the step under way."""
-
-    VERSION: ClassVar[int] = ROLLOUT_VERSION
-    blocks: Tuple[Block, ...] = field(metadata={"max_items": BLOCKS_MAX})
-
-
-@dataclass(frozen=True)
-class Changes:
-    VERSION: ClassVar[int] = ROLLOUT_VERSION
-    changes: Tuple[Change, ...]
+    VERSION: ClassVar[int] = 16
+    waves: Tuple[Wave, ...] = field(default=(), metadata={"max_items": CHANGES_MAX})
+    blocks: Tuple[Block, ...] = field(default=(), metadata={"max_items": BLOCKS_MAX})
+    changes: Tuple[Change, ...] = ()
 
 
 @dataclass
@@ -174,10 +162,10 @@ class StoredPlans:
         if text is None:
             return None
         head = versions.loads(Head, text, bytes_max=VALUE_BYTES_MAX, what=key)
-        parts = [self._part(plan_id, Changes, name) for name in head.changes]
+        parts = [self._part(plan_id, name) for name in head.changes]
         base = tuple(item for part in parts for item in part.changes)
-        waves = self._part(plan_id, Waves, head.waves).waves
-        before = self._part(plan_id, Before, head.before).blocks
+        waves = self._part(plan_id, head.waves).waves
+        before = self._part(plan_id, head.before).blocks
         changes = [*base]
         if sum(wave.size for wave in waves) != len(changes):
             raise StorageError(f"{key} has {len(changes)} changes, and its waves have others")
@@ -194,12 +182,12 @@ class StoredPlans:
             step=replace(head.plan.step, before=before),
         )
 
-    def _part(self, plan_id: str, cls: Type[T], name: str) -> T:
+    def _part(self, plan_id: str, name: str) -> Part:
         key = f"{PART}/{plan_id}/{name}"
         text = self._store.get(key)
         if text is None:
             raise StorageError(f"{key} is missing")
-        return versions.loads(cls, text, bytes_max=VALUE_BYTES_MAX, what=key)
+        return versions.loads(Part, text, bytes_max=VALUE_BYTES_MAX, what=key)
 
     def _kept_of(self, plan_id: str) -> _Kept:
         kept = self._kept.get(plan_id)
@@ -222,9 +210,9 @@ class StoredPlans:
         plan_id, kept, made = rollout.plan_id, self._kept_of(rollout.plan_id), _Parts(key)
         waves, before = kept.waves, kept.before
         if waves[0] is not rollout.waves or not waves[1]:
-            waves = rollout.waves, made.name("waves", Waves(rollout.waves))
+            waves = rollout.waves, made.name("waves", Part(rollout.waves))
         if before[0] is not rollout.step.before or not before[1]:
-            before = rollout.step.before, made.name("before", Before(rollout.step.before))
+            before = rollout.step.before, made.name("before", Part(blocks=rollout.step.before))
         base, parts, moved = kept.changes, kept.parts, _moved(kept.changes, rollout.changes)
         if moved is None or len(moved) > NEWER_MAX:
             base, parts = rollout.changes, made.parts(rollout.changes, kept.parts, moved)
@@ -291,7 +279,7 @@ class StoredPlans:
 def require_readable(rollout: Rollout) -> None:
     """Raise StorageError where a plan would not be read again."""
     made = _Parts(f"plan {rollout.plan_id}")
-    made.name("waves", Waves(rollout.waves))
+    made.name("waves", Part(rollout.waves))
     made.parts(rollout.changes, (), None)
     head = Head(replace(rollout, changes=(), waves=()), "", "", (), ())
     readable(f"plan {rollout.plan_id}", head)
@@ -304,7 +292,7 @@ class _Parts:
         self._key = key
         self.texts: Dict[str, str] = {}
 
-    def name(self, stem: str, part: Numbered) -> str:
+    def name(self, stem: str, part: Part) -> str:
         """Make one part."""
         text = readable(f"{self._key}, part {stem}", part)
         name = f"{stem}.{hashlib.sha256(text.encode('utf-8')).hexdigest()[:24]}"
@@ -318,7 +306,7 @@ class _Parts:
         numbers = None if moved is None else {index // PART_CHANGES for index in moved}
         return tuple(
             known[number] if numbers is not None and number not in numbers
-            else self.name(str(number), Changes(tuple(changes[at:at + PART_CHANGES])))
+            else self.name(str(number), Part(changes=tuple(changes[at:at + PART_CHANGES])))
             for number, at in enumerate(range(0, len(changes), PART_CHANGES))
         )
 
