@@ -141,7 +141,7 @@ class _Asked:
     cancelled: bool = False
 
 
-class ConfigWatch:
+class ConfigWatch(Repeating):
     """The config database as last read, and one request for each rollout at most.
 
     `post_event(owner, event)` takes the answers, from this thread; `note(owner, text)` a line
@@ -159,8 +159,7 @@ class ConfigWatch:
         self._lock = threading.Lock()  # of `_asked` alone
         self._asked: Dict[str, _Asked] = {}
         self._due_at_s = float("-inf")
-        self._repeating = Repeating("wcache-config", self.turn, self._failed, self._wait_s)
-        self.start, self.close = self._repeating.start, self._repeating.close
+        super().__init__("wcache-config", self.turn, self._failed, self._wait_s)
         self.config = Config(())
         self.read_at_s: Optional[float] = None
         self.error = ""
@@ -169,7 +168,7 @@ class ConfigWatch:
     def read_soon(self) -> None:
         """Read again at once: something has changed, or somebody looks."""
         self._due_at_s = float("-inf")
-        self._repeating.soon()
+        self.soon()
 
     # ---- asked by rollouts
 
@@ -178,7 +177,7 @@ class ConfigWatch:
         with self._lock:
             self._forget(owner)
             self._asked[owner] = _Asked(action)
-        self._repeating.soon()
+        self.soon()
 
     def cancel(self, owner: str) -> None:
         """Nobody waits for it any more: nothing else is written for it."""
@@ -225,7 +224,7 @@ class ConfigWatch:
         if unlike and self._clock() < (asked.expect_until_s or 0.0):
             asked.due_at_s = self._clock() + 1.0
             return False
-        if self._repeating.stopped or asked.cancelled:
+        if self.stopped or asked.cancelled:
             return False  # the next mgr goes on
         with self._lock:
             self._forget(owner)
@@ -238,7 +237,7 @@ class ConfigWatch:
         """OSDs that do not have what is expected of them; one that gives no answer is not."""
         found = []
         for item in request.expect:
-            if self._repeating.stopped:
+            if self.stopped:
                 break
             value = self._database.osd_value(item.osd_id, item.name)
             if value is not None and not same(value, item.value):
@@ -247,7 +246,7 @@ class ConfigWatch:
 
     def _write(self, owner: str, asked: _Asked, left: List[ConfigEdit]) -> None:
         for index, edit in enumerate(left):
-            if self._repeating.stopped or asked.cancelled:
+            if self.stopped or asked.cancelled:
                 return
             try:
                 self._database.write(edit)

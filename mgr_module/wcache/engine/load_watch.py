@@ -23,7 +23,7 @@ OSDS_MAX = 128
 STORE_EVERY = 6  # readings; an hour is lost at worst
 
 
-class LoadWatch:
+class LoadWatch(Repeating):
     """Load profiles by OSD, read in a thread of their own and stored hourly.
 
     `work` says what an OSD's counters are now; None where they cannot be read.
@@ -33,7 +33,7 @@ class LoadWatch:
         self, *, work: Callable[[int], Optional[WorkCounters]], archive: Archive,
         world: Callable[[], World], log: Callable[[str], None],
     ) -> None:
-        self._work = work
+        self._work_of = work
         self._archive = archive
         self._world = world
         self._log = log
@@ -41,10 +41,7 @@ class LoadWatch:
         self._profiles: Dict[int, LoadProfile] = {}
         self._last: Dict[int, Tuple[str, WorkCounters]] = {}  # with the OSD's uuid
         self._readings = 0
-        self._repeating = Repeating(
-            "wcache-load-watch", self.read, self._failed, lambda: EVERY_S
-        )
-        self.start, self.close = self._repeating.start, self._repeating.close
+        super().__init__("wcache-load-watch", self.read, self._failed, lambda: EVERY_S)
 
     def load(self) -> None:
         with self._lock:
@@ -82,9 +79,9 @@ class LoadWatch:
         ids = list(dict.fromkeys(r.osd_id for r in newest))[:OSDS_MAX]
         osds = world.osds_now if ids else {}
         for osd_id in ids:
-            if self._repeating.stopped:
+            if self.stopped:
                 return
-            now = self._work(osd_id) if osd_id in osds else None
+            now = self._work_of(osd_id) if osd_id in osds else None
             if now is None:
                 continue
             uuid = osds[osd_id].uuid

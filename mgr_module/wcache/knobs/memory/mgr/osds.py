@@ -230,7 +230,7 @@ class Watched:
         return max(0.0, known_at_s - now_s)
 
 
-class MemoryWatch:
+class MemoryWatch(Repeating):
     """Readings and rates by OSD.
 
     `emptied_at_s` tells when we ourselves have last emptied an OSD's caches, by the same clock.
@@ -250,9 +250,7 @@ class MemoryWatch:
         self._watched: Dict[int, Watched] = {}
         self.daemons: Dict[str, Dict[str, int]] = {}
         self.read_at_s: Optional[float] = None
-        self._repeating = Repeating("wcache-memory", self.read, self._failed, lambda: EVERY_S)
-        self.start, self.close = self._repeating.start, self._repeating.close
-        self.read_soon = self._repeating.soon  # somebody looks
+        super().__init__("wcache-memory", self.read, self._failed, lambda: EVERY_S)
 
     def by_osd(self) -> Dict[int, Watched]:
         """What is known of each OSD now."""
@@ -264,7 +262,7 @@ class MemoryWatch:
         ids = set(self._osd_ids())
         self.daemons = self._reader.daemons()
         for osd_id in sorted(ids):
-            if self._repeating.stopped:
+            if self.stopped:
                 return
             reading = self._reader.read(osd_id)
             if reading is not None:

@@ -164,7 +164,7 @@ class MemoryPlanner(Planner):
 
     def _seen(self, world: World) -> Facts:
         """What is known; somebody looks, so what the next answer says is of now."""
-        self.watch.read_soon()
+        self.watch.soon()
         self._engine.config.read_soon()
         return self.facts.gather(world)
 
