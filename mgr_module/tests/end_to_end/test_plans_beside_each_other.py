@@ -4,10 +4,10 @@ import errno
 from dataclasses import replace
 
 import pytest
+from auto_world import expand
 from gate_world import GateMgr
 from mgr_fakes import builders as make
 from module_world import ok, refused, said, settled, start, taken_over
-from test_auto import expand
 from wcache.core.change.rollout_base import Phase
 from wcache.core.events import ClusterSeen
 from wcache.core.model import DriveModel

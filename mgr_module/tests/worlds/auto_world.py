@@ -24,6 +24,17 @@ FAULTS = (
 GOES_ON = FAULTS[:9]
 
 
+def expand(mgr, hostname, *drives):
+    """OSDs that come to the cluster, on a host of their own that reports them."""
+    new = {use.osd_id for drive in drives for use in drive.uses}
+    mgr.view.state = replace(mgr.view.state, osds={
+        **mgr.view.state.osds,
+        **{osd_id: make.osd(osd_id, hostname, uuid=f"u{osd_id}") for osd_id in new},
+    })
+    mgr.probes[hostname] = FakeProbe(mgr.send, hostname, drives)
+    mgr.probes[hostname].turn(2)
+
+
 class AutoWorld:
     """One run of it; `state` is where the automation and what it has begun stand."""
 
@@ -98,14 +109,8 @@ class AutoWorld:
         self.expand(make.drive("sdd", 3, drive_model=OTHER))
 
     def expand(self, drive):
-        mgr, hostname = self.mgr, f"h{self.added + 1}"
         self.added += 1
-        osds = dict(mgr.view.state.osds)
-        for use in drive.uses:
-            osds[use.osd_id] = make.osd(use.osd_id, hostname, uuid=f"u{use.osd_id}")
-        mgr.view.state = replace(mgr.view.state, osds=osds)
-        mgr.probes[hostname] = FakeProbe(mgr.send, hostname, (drive,))
-        mgr.probes[hostname].turn(2)
+        expand(self.mgr, f"h{self.added}", drive)
 
     def where(self):
         """The host where something is under way, else the first."""
