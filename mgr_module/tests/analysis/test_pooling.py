@@ -141,35 +141,6 @@ def told(drive, log_ratio, error, tail=None):
     }
 
 
-def drawn(rng, tau, errors, centre=0.7):
-    return [
-        told(f"d{i}", rng.gauss(rng.gauss(centre, tau), error), error)
-        for i, error in enumerate(errors)
-    ]
-
-
-def test_the_pooled_interval_misses_no_more_often_than_it_says():
-    rng = random.Random(11)
-    misses, trials = 0, 400
-    for _ in range(trials):
-        pooled = pool(drawn(rng, 0.3, [0.1] * 5), OPTIONS)
-        misses += not pooled["ratio_low_95"] <= 2.0137527 <= pooled["ratio_high_95"]
-    assert misses <= 35  # 5% of 400 is 20; 35 is 3.4 standard errors above
-
-
-@pytest.mark.parametrize("errors", [(0.01, 0.1, 0.1), (0.005, 0.3, 0.3), (0.005, *[0.15] * 5)])
-def test_one_drive_that_was_measured_well_does_not_stand_for_those_that_were_not(errors):
-    rng = random.Random(12)
-    misses = beyond = 0
-    for _ in range(200):
-        pooled = pool(drawn(rng, 0.15, errors, 0.0), OPTIONS)
-        misses += not pooled["ratio_low"] <= 1.0 <= pooled["ratio_high"]
-        beyond += not pooled["next_low"] <= math.exp(rng.gauss(0, 0.15)) <= pooled["next_high"]
-        assert pooled["verdict"] == "insufficient data"
-    assert misses <= 7  # 1% of 200 is 2; 7 is 3.5 standard errors above
-    assert beyond <= 21  # 5% is 10, as many above
-
-
 def test_where_drives_are_measured_equally_well_weights_would_change_nothing():
     values, error = (0.5, 0.9, 0.4, 0.6), 0.02
     pooled = pool([told(f"d{i}", value, error) for i, value in enumerate(values)], OPTIONS)

@@ -130,17 +130,6 @@ def test_one_that_never_settles_ends_the_experiment_and_says_so():
     assert world.probe.drives["domain-sda"].state.option(NAME) == "50"
 
 
-@pytest.mark.slow
-def test_a_starting_state_is_waited_for_and_one_that_does_not_come_is_said():
-    world = Controlled(lambda at_s: 1.0)
-    world.run(dirty_data="target", accept_cost=True)
-    assert len(world.record().pairs) == 4
-    world = Controlled(lambda at_s: 1.0)
-    world.run(dirty_data="clean")
-    (result,) = world.shown()["option_results"]
-    assert "its dirty data is target (100% of the target) and not clean" in result["ended"]
-
-
 class Writable(Controlled):
     """The same on a cache of 240 MiB, whose dirty data comes and goes as on a real one.
 

@@ -203,18 +203,6 @@ def test_a_measurement_in_a_mode_that_is_gone_is_not_recommended(mgr):
     assert "no measurement is still valid" in str(said(mgr, "plan", knob="mclock")["left_alone"])
 
 
-def test_a_mode_that_changes_during_the_calls_ends_the_measurement(mgr):
-    start(mgr, "capacity")
-    mgr.step()
-    mgr.bench.iops = lambda osd_id, call: switch(mgr, THROUGH, "h0") or 300.0
-    mgr.settle()
-    shown = said(mgr, "mclock show")
-    ended = campaign(mgr)
-    assert (ended["status"], ended["runs_aborted"]) == ("aborted", 1)
-    assert "went from write back to write through meanwhile" in ended["reason"]
-    assert [row["osd_id"] for row in shown["measured"]] == [1, 2]  # of these it is known
-
-
 def test_a_failover_goes_on_with_the_osd_that_is_missing_and_repeats_none(mgr):
     start(mgr, "capacity")
     while not mgr.mclock.measured:

@@ -302,16 +302,6 @@ def test_a_dry_run_of_a_memory_plan_says_the_minutes_that_it_waits_between_its_s
 
 
 @pytest.mark.slow
-def test_a_trial_without_misses_is_insufficient_data():
-    mgr = a_mgr(hosts=3, classes=("ssd",))
-    watch(mgr)
-    mgr_said = said(mgr, "memory trial start", scope="class:ssd", accept_cost=True)
-    to_its_end(mgr, 10.0)
-    (result,) = said(mgr, "memory trial show")["results"]
-    assert (result["trial_id"], result["verdict"]) == (mgr_said["trial_id"], "insufficient data")
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("limit", [None, int(6.3 * GIB)])
 def test_memory_that_grows_during_a_trial_ends_it(limit):
     mgr = a_mgr(hosts=3, ram_bytes=32 * GIB)

@@ -6,7 +6,6 @@ import pytest
 from compared_world import decided, options_before, options_of, slow_with, tunable, with_drives
 from mgr_fakes.module import FakeMgr
 from module_world import RealAnalysis, refused, said, unconsented
-from wcache.core.hardware import OptionValue
 from wcache.core.model import CacheMode
 
 DISK = "domain-sda"
@@ -17,14 +16,6 @@ def compared(mgr, **arguments):
     found = said(mgr, "ab", option="scheduler=none,mq-deadline", **arguments)
     mgr.settle()
     return found["campaign_id"]
-
-
-def test_what_it_costs_is_said_before_anything_is_touched():
-    mgr = with_drives()
-    cost = said(mgr, "ab", option="scheduler=none,mq-deadline", dry_run=True)
-    assert cost["compares"] == "scheduler=none,mq-deadline"
-    assert (cost["forecast"]["drives"], cost["forecast"]["factorials"]) == (1, 0)
-    assert said(mgr, "campaign ls")["campaigns"] == []
 
 
 @pytest.mark.parametrize("option", ["scheduler=none,mq-deadline", "wbt_lat_usec=0,2000"])
@@ -116,12 +107,6 @@ def test_no_verdict_about_an_option_becomes_one_about_cache_modes():
     assert mgr.probes["h0"].set_count == 0
 
 
-def test_where_nothing_differs_no_value_is_called_better():
-    mgr = with_drives(factor=1.0)
-    compared(mgr)
-    assert decided(mgr) == "no material difference"
-
-
 def test_a_probe_that_is_killed_and_a_mgr_that_is_lost_leave_the_option_as_it_was():
     mgr = with_drives()
     said(mgr, "ab", option="scheduler=none,mq-deadline")
@@ -137,21 +122,6 @@ def test_a_probe_that_is_killed_and_a_mgr_that_is_lost_leave_the_option_as_it_wa
     mgr.settle()
     assert options_of(mgr) == BEFORE
     assert decided(mgr) == "scheduler mq-deadline"
-
-
-@pytest.mark.slow
-def test_what_somebody_else_sets_meanwhile_is_noticed():
-    mgr = with_drives()
-    campaign_id = said(mgr, "ab", option="scheduler=none,mq-deadline")["campaign_id"]
-    probe = mgr.probes["h0"]
-    for _ in range(2000):
-        mgr.step()
-        if probe.leased_options:
-            probe.set_options(DISK, (OptionValue("scheduler", "kyber"),))
-    shown = said(mgr, "campaign show", campaign_id=campaign_id)
-    (run,) = shown["run_list"]
-    assert run["status"] == "aborted"
-    assert options_of(mgr) == BEFORE
 
 
 @pytest.mark.parametrize(

@@ -335,15 +335,6 @@ def test_a_verdict_that_falls_holds_the_plan_before_the_next_osds_are_set():
 
 
 @pytest.mark.slow
-def test_a_plan_about_osds_is_refused_once_its_verdict_is_gone():
-    mgr = with_osds(hosts=2)
-    plan_id = planned(mgr)["plan_id"]
-    mgr.inside.analyses.results.clear()
-    words = f"no verdict about {HDD} of its drive model is left"
-    assert words in refused(mgr, "apply", plan_id=plan_id)
-
-
-@pytest.mark.slow
 def test_a_verdict_about_osds_is_planned_set_read_back_from_them_and_taken_back():
     mgr = with_osds(hosts=2)
     plan, stored = planned(mgr), mgr.config.kept

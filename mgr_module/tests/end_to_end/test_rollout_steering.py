@@ -92,27 +92,6 @@ def test_a_dry_run_waits_for_mons_that_do_not_answer_for_a_moment_only(monkeypat
     assert error.startswith("the mons have not said within")
 
 
-def test_an_orchestrated_upgrade_holds_a_wave():
-    mgr = begun()
-    mgr.stops.upgrading = True
-    mgr.go(lambda: mgr.plan.missed)
-    assert mgr.plan.missed == (Precondition.NO_UPGRADE,)
-    mgr.stops.upgrading = False
-    assert mgr.end() == "done"
-
-
-@pytest.mark.parametrize(("scope", "osds"), [
-    ("host:h2", {4, 5}), ("osd.7", {7}), ("model:acme", set(range(10))),
-    ("class:hdd", set(range(10))), ("class:hdd,host:h2,osd.4", {4}),
-])
-def test_a_plan_can_be_narrowed_and_a_dry_run_keeps_none(scope, osds):
-    mgr = a_gate_mgr()
-    plan = said(mgr, "plan", dry_run=True, scope=scope)
-    assert {c["osd_id"] for c in plan["changes"]} == osds
-    assert plan["plan_id"] == ""
-    assert said(mgr, "plan ls")["plans"] == []
-
-
 def test_a_plan_whose_drive_has_moved_is_refused_and_the_drive_named():
     mgr = a_gate_mgr()
     said(mgr, "plan")

@@ -4,31 +4,18 @@ import random
 from dataclasses import replace
 
 import pytest
-from mgr_fakes.gate_simulation import HOST_DRIVES, SCENES, rates, whole, wholes
-from wcache.core.change.gate.blocks import Difference, beside_moves, difference, mean_error
+from wcache.core.change.gate.blocks import Difference, beside_moves, mean_error
 from wcache.core.change.gate.evidence import READS, HostShare, Sums, share
 from wcache.core.change.gate.judge import (
     BLOCKS_BEFORE,
     LEVEL_ERROR,
     Effect,
-    Judgement,
     judge,
     judge_all,
     level_known,
     load_of,
 )
 from wcache.core.loads import Block, OsdBlock
-
-
-def test_correlated_blocks_have_a_wider_error_than_independent_ones():
-    drawn = random.Random(3)
-    white = [drawn.gauss(0, 1) for _ in range(100)]
-    red = [0.0]
-    for _ in range(99):
-        red.append(0.8 * red[-1] + 0.6 * drawn.gauss(0, 1))
-    plain, wide = difference(white[:50], white[50:]), difference(red[:50], red[50:])
-    assert wide.error > 1.5 * plain.error
-    assert wide.freedom < plain.freedom
 
 
 def blocks(count, latency_us, osds=(0, 1, 2, 3), seed=0):
@@ -158,18 +145,6 @@ def test_noise_that_hides_the_answer_is_undecided_and_never_goes_on():
     assert "times as many blocks" in found.settle
 
 
-def test_what_is_undecided_does_not_go_on():
-    assert not Judgement(Effect.UNDECIDED).goes_on
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.name)
-def test_false_worse_and_missed_worse_are_rare(scene):
-    same, worse = rates(scene, 1.0, 60), rates(scene, 1.3, 60)
-    assert same[Effect.WORSE] <= 0.05  # 1% in the long form, `qa/statistics/test_gate.py`
-    assert worse[Effect.NO_WORSE] + worse[Effect.BETTER] <= 0.05
-
-
 def test_all_looks_of_a_rollout_spend_one_error_rate_and_the_first_ones_most():
     parts = [share(look) for look in range(1, 100_000)]
     assert sum(parts) == pytest.approx(1.0, abs=1e-4)
@@ -231,15 +206,6 @@ def test_each_kind_of_change_in_a_step_is_judged_by_its_own_past():
     assert [(item.together.kind, item.verdict) for item in found] == [
         ("bad", Effect.WORSE), ("good", Effect.BETTER)]
     assert all(item.together.of != READS for item in found)
-
-
-@pytest.mark.slow
-def test_a_good_rollout_goes_to_its_end_and_a_worse_one_stops_with_its_canary():
-    scene = next(scene for scene in SCENES if scene.name == "AR(1) 0.3")
-    assert all(item.verdict is Effect.BETTER for item in wholes(scene, 0.9, 4))
-    assert [(i.verdict, i.drives) for i in wholes(scene, 1.2, 4)] == [(Effect.WORSE, 1)] * 4
-    odd = whole(scene, 0.9, 1, odd_from=100, odd_ratio=1.3)
-    assert (odd.verdict, odd.drives) == (Effect.WORSE, 100 + HOST_DRIVES)
 
 
 def test_two_stalls_among_ten_blocks_are_no_proof_and_many_among_forty_are():

@@ -1,13 +1,10 @@
 """What one host claims of its OSDs decides for its own drives and weighs its share for others."""
 
-import math
 import random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rollout_world import change, plan_of
-from wcache.core import codec
 from wcache.core.change.gate.blocks import Difference
 from wcache.core.change.gate.evidence import Proofs, Sums
 from wcache.core.change.gate.gate_state import Harm
@@ -162,23 +159,3 @@ def test_of_what_is_proven_one_other_host_counts_for_a_half_at_most(drives, host
     for host, more in drives.items():
         grown.add({"kind": {host: more}})
     assert grown.least({"kind": hosts}) == proven
-
-
-def test_the_next_step_of_another_host_does_not_grow_by_what_one_host_has_claimed():
-    changes = tuple(
-        change(i, hostname=f"h{i // 4}", drive_ids=(f"wwn-{i}",)) for i in range(12)
-    )
-    kind = changes[0].pooled_as
-    evidence = (Sums(kind).having_proven({"h0": 4}),)
-    found = plan_of(*changes, evidence=evidence)
-    assert Proofs(evidence).least({kind: {"h0"}}) == 4
-    assert found.proven_least([3]) == 4
-    assert found.proven_least([4, 5]) == found.proven_least([3, 4]) == 0
-
-
-def test_what_hosts_have_shown_is_stored_and_read_again():
-    past = Sums("kind").beside(*a_step(0.02, h1=0.01, h2=0.03)).having_proven({"h1": 3})
-    harm = Harm((HostHarm("h1", 3.0, 4.0),))
-    for value in (past, harm):
-        assert codec.decode(type(value), codec.to_plain(value), "it") == value
-    assert math.isclose(sum(item.moved for item in past.hosts), past.moved)

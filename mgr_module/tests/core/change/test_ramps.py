@@ -1,6 +1,5 @@
 """Changes of the config database that wait, and that OSDs themselves have to take."""
 
-import pytest
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
 from module_world import ok, said
@@ -61,28 +60,6 @@ def test_steps_of_a_ramp_are_a_minute_apart_and_so_is_the_way_back():
     assert writes_within(mgr, 55) == 1
     mgr.settle(1000)
     assert statuses(mgr, "p1") == ["rolled back"] * 3
-    assert float(mgr.config.kept[("osd/class:hdd", NAME)]) == float(VALUES[0])
-
-
-def test_values_are_set_where_no_osd_may_stop_since_none_does():
-    mgr = a_mgr()
-    mgr.stops.most = 0
-    ok(mgr.command("apply", plan_id="p1"))
-    mgr.settle(1000)
-    assert statuses(mgr, "p1") == ["applied"] * 3
-
-
-@pytest.mark.slow
-def test_a_mgr_that_takes_over_between_two_steps_goes_on_and_can_go_back():
-    mgr = a_mgr()
-    ok(mgr.command("apply", plan_id="p1"))
-    writes_within(mgr, 70)
-    mgr.restart()
-    mgr.settle(1000)
-    assert statuses(mgr, "p1") == ["applied"] * 3
-    ok(mgr.command("rollback"))
-    mgr.restart()
-    mgr.settle(1000)
     assert float(mgr.config.kept[("osd/class:hdd", NAME)]) == float(VALUES[0])
 
 

@@ -27,14 +27,6 @@ def test_the_states_are_all_that_a_rollout_has():
     assert len(STATES) > 25
 
 
-def test_undisturbed_it_changes_all_in_waves():
-    mgr = GatedMgr()
-    mgr.give(events.Begin())
-    assert mgr.to_the_end()
-    assert mgr.machine.rollout.status is RolloutStatus.DONE
-    assert set(mgr.modes.values()) == {WT}
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_in_any_state_ends_well_and_can_be_taken_back(fault):

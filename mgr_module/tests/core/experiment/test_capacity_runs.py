@@ -126,22 +126,6 @@ def a_mgr():
     return mgr
 
 
-def test_a_measurement_is_a_campaign_that_is_shown_and_stopped_like_any_other():
-    mgr = a_mgr()
-    campaign_id = said(mgr, "campaign start", loads="capacity", accept_cost=True)["campaign_id"]
-    mgr.settle()
-    shown = said(mgr, "campaign show", campaign_id=campaign_id)
-    assert (shown["status"], shown["observes"], shown["runs"]) == ("done", True, 2)
-    assert [one["osd_id"] for one in shown["observed"]] == [0, 1]
-    assert shown["observed"][0]["capacity"]["iops"] == [300.0, 301.0, 302.0, 303.0]
-    assert "mclock capacity" in mgr.command("campaign show", campaign_id=campaign_id)[1]
-    second = said(mgr, "campaign start", loads="capacity", accept_cost=True)["campaign_id"]
-    mgr.step()
-    assert said(mgr, "campaign stop", campaign_id=second)["changed"] is True
-    assert said(mgr, "campaign show", campaign_id=second)["status"] == "aborted"
-    assert said(mgr, "recommend")["recommendations"] == []
-
-
 @pytest.mark.parametrize("name", ["osd_bench_capacity", "capacity"])
 @pytest.mark.parametrize("observe", [False, True])
 def test_it_is_the_load_of_a_campaign_which_toggles_nothing(name, observe):

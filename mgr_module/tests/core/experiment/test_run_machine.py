@@ -10,7 +10,6 @@ from mgr_fakes import builders as make
 from run_world import OTHER_DRIVE, WB, WT, Mgr, begun, counters
 from wcache.core import codec, events
 from wcache.core.drive.prior import PriorDoubt
-from wcache.core.experiment.design import Slot
 from wcache.core.experiment.run_state import RunState, RunStatus
 from wcache.core.loads import SAMPLES
 from wcache.core.model import DeviceCache, LoadPoint
@@ -147,26 +146,6 @@ def test_no_numpy_means_a_fixed_number_of_pairs_and_a_record_that_says_so():
     (record,) = mgr.records.values()
     assert len(record.pairs) == 8
     assert "numpy is missing" in record.ended
-
-
-def test_the_first_period_after_a_restart_is_the_one_that_was_cut_off():
-    mgr = begun()
-    for _ in range(7):
-        mgr.answer()
-    done = set(mgr.measured)
-    mgr.restart()
-    mode = mgr.task.request.mode
-    slot = Slot(len(done) // 2, bool(len(done) % 2))
-    assert mode is slot.mode(7)
-
-
-def test_a_restart_while_the_analysis_looks_asks_again_instead_of_measuring_on():
-    mgr = begun(make.setup(pairs_max=20))
-    while not mgr.look:
-        mgr.answer()
-    mgr.restart()
-    assert mgr.look is not None
-    assert len(mgr.look.record.pairs) == 4
 
 
 def test_a_probe_that_restarts_while_it_releases_is_asked_to_prove_the_restore():

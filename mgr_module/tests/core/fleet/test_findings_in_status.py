@@ -98,16 +98,6 @@ def test_what_a_probe_finds_at_a_drive_is_shown_with_its_host(code, severity):
     assert health(mgr) == warned
 
 
-def test_what_a_probe_finds_on_a_host_is_shown_with_its_host():
-    mgr = a_mgr()
-    mgr.probes["h1"].findings = (
-        Finding(FindingCode.FOREIGN_RULE, Severity.WARNING, "99-x.rules", "line 3"),
-    )
-    report_anew(mgr)
-    assert found(mgr) == {("WCACHE_FOREIGN_RULE", "warning"): "h1 99-x.rules"}
-    assert health(mgr) == {"WCACHE_FOREIGN_RULE": "warning"}
-
-
 def test_a_pin_that_fails_is_an_error_with_its_cure_until_a_report_is_without_it():
     mgr = a_mgr()
     why = "the kernel view of sda did not become write back; the probe tries again"
@@ -138,14 +128,6 @@ def test_a_flush_too_fast_to_be_true_stays_until_it_is_measured_otherwise():
     mgr.now_s += 10.0
     measure(mgr)
     assert found(mgr) == {}
-
-
-def test_carryover_is_told_and_is_no_health_warning():
-    mgr = a_mgr(make.drive("sda", 0))
-    mgr.analysis.findings = [{"code": "WCACHE_CARRYOVER", "detail": "still fading"}]
-    measure(mgr)
-    assert found(mgr) == {("WCACHE_CARRYOVER", "info"): "h1 sda"}
-    assert health(mgr) == {}
 
 
 def test_a_layer_above_a_drive_that_saves_write_through_is_told_and_no_warning():
