@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from gate_world import begun
-from module_world import WB, WT, a_mgr, applied, measured, ok, said
+from module_world import WB, WT, a_mgr, applied, measured, ok, said, taken_over
 from rollout_world import change, plan_of
 from wcache.core.change.change import Change, ChangeStatus
 from wcache.core.change.history import line, standing
@@ -39,8 +39,7 @@ def test_each_change_has_a_line_with_its_drive_both_modes_its_evidence_and_its_o
     text = ok(mgr.command("history"))
     assert "h1 sda: write back to write through, applied" in text
     assert "why: depth1" in text
-    mgr.restart()
-    mgr.report_all()
+    taken_over(mgr)
     mgr.step()
     assert changes(mgr) == rows, "no change is told twice"
 

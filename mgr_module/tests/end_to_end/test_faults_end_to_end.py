@@ -8,16 +8,15 @@ from module_world import (
     WB,
     a_mgr,
     all_modes,
-    apply_plan,
     codes,
     fine,
-    first_look,
     has_words,
     measured,
     ok,
     said,
     start,
     taken_over,
+    until_benched,
 )
 from wcache.core.protocol import Notice
 from wcache.core.record import Precondition
@@ -28,11 +27,7 @@ from wcache.engine.watchdog import STALL_S
 def test_a_bench_cut_off_by_a_lost_lease_is_cancelled_before_the_next_one():
     mgr = a_mgr()
     start(mgr)
-    while not mgr.loads.waiting:
-        mgr.now_s += 0.3
-        for probe in mgr.probes.values():
-            probe.turn()
-        mgr.engine.tick()
+    until_benched(mgr)
     (token,) = mgr.loads.waiting
     mgr.probes["h1"].crash()
     mgr.probes["h1"].turn()
@@ -73,32 +68,6 @@ def test_a_probe_silent_for_a_lease_and_half_a_minute_ends_the_run_and_is_report
     assert said(mgr, "campaign show", campaign_id=campaign_id)["run_list"][0]["restored"] is True
 
 
-@pytest.mark.slow
-def test_a_rollout_whose_probe_is_silent_waits_and_after_an_hour_that_is_told():
-    mgr = measured()
-    plan_id = apply_plan(mgr)
-    first_look(mgr)
-    mgr.loads.run()
-    mgr.engine.tick()
-    mgr.probes["h1"].turn()  # it looks, and then it is never heard again
-    mgr.now_s += 95.0
-    mgr.engine.tick()
-    plan = said(mgr, "plan show", plan_id=plan_id)
-    assert plan["status"] == "running"
-    assert "has not responded" in plan["reason"]
-    assert plan["changes"][0]["status"] == "applying"
-    for _ in range(40):
-        mgr.now_s += 95.0
-        mgr.engine.tick()
-    plan = said(mgr, "plan show", plan_id=plan_id)
-    assert plan["status"] == "running"
-    assert "WCACHE_PLAN_WAITS" in codes(mgr)
-    mgr.report_all()
-    ok(mgr.command("rollback"))
-    mgr.settle()
-    assert all_modes(mgr) == {WB}
-
-
 def test_what_never_answers_is_stopped_so_that_no_lease_is_held_for_ever():
     mgr = a_mgr(experiment_seconds_max=86400.0, experiment_client_wait_max_s=86400.0)
     campaign_id = start(mgr)
@@ -108,19 +77,6 @@ def test_what_never_answers_is_stopped_so_that_no_lease_is_held_for_ever():
     shown = said(mgr, "campaign show", campaign_id=campaign_id)
     assert "nothing has happened for" in shown["run_list"][0]["reason"]
     assert mgr.probes["h1"].leased == {}
-
-
-def test_a_bench_that_never_ends_is_cut_off_by_the_budget_and_the_drive_is_released():
-    mgr = a_mgr(experiment_seconds_max=60.0)
-    campaign_id = start(mgr, scope="osd.0")
-    mgr.steps(3)
-    mgr.loads.run = lambda: None
-    mgr.steps(5, 10.0)
-    assert mgr.probes["h1"].leased, "not yet"
-    mgr.steps(7, 10.0)
-    (run,) = said(mgr, "campaign show", campaign_id=campaign_id)["run_list"]
-    assert run["status"] == "done"
-    fine(mgr)
 
 
 def test_a_release_that_fails_is_said_until_the_probe_says_otherwise():
@@ -221,15 +177,3 @@ def test_a_missing_numpy_still_measures_and_is_analysed_after_a_restart():
     mgr.restart()
     results = said(mgr, "campaign show", campaign_id="c1")["results"]
     assert {r["verdict"] for r in results} == {"write through"}
-
-
-def test_an_osd_that_stops_during_its_bench_ends_its_run_in_one_clear_line():
-    mgr = a_mgr()
-    campaign_id = start(mgr)
-    mgr.loads.error = "osd.0 went\ndown \x1b[31m" + "x" * 2000
-    mgr.settle()
-    mgr.restart()
-    run = said(mgr, "campaign show", campaign_id=campaign_id)["run_list"][0]
-    assert run["status"] == "aborted"
-    assert run["reason"].startswith("osd.0 went down")
-    assert all_modes(mgr) == {WB}

@@ -6,7 +6,6 @@ from dataclasses import replace
 import pytest
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
-from mgr_fakes.probe import FakeProbe
 from module_world import (
     apply_plan,
     codes,
@@ -16,6 +15,7 @@ from module_world import (
     settled,
     start,
     taken_over,
+    until_benched,
     unwrapped,
 )
 from wcache.core.loads import CAPACITY_CALL_BYTES as CALL_BYTES
@@ -167,25 +167,6 @@ def test_a_change_of_mode_makes_a_stored_value_stale_until_it_is_measured_again(
     assert STALE not in codes(mgr)
 
 
-def test_an_expansion_makes_a_value_stale_for_the_new_osd_and_says_what_to_type(mgr):
-    """A new drive comes with its cache on; the value of its class is of drives with it off."""
-    switch(mgr, THROUGH, "h0", "h1", "h2", "h3")
-    mgr.config.kept.clear()
-    mgr.config.kept[("osd/class:hdd", HDD)] = "310.000000"
-    mgr.step(61.0)
-    mgr.step()
-    assert STALE not in codes(mgr)
-    mgr.probes["h9"] = FakeProbe(mgr.send, "h9", (make.drive("sda", 9),))
-    osds = (*mgr.view.state.osds.values(), make.osd(9, "h9"))
-    mgr.view.state = make.cluster(osds)
-    mgr.report_all()
-    mgr.step(61.0)
-    assert STALE in codes(mgr)
-    told = unwrapped(mgr.command("status")[1])
-    assert "osd/class:hdd for osd.9 was stored while the drives were in write through" in told
-    assert "ceph wcache campaign start --loads=capacity --scope=class:hdd --accept-cost" in told
-
-
 def test_what_was_seen_of_a_value_outlives_the_mgr(mgr):
     taken_over(mgr)
     mgr.step()
@@ -232,44 +213,10 @@ def test_nothing_is_toggled_while_osds_are_benched_and_the_other_way_round(mgr):
     assert "campaign c2 is not over yet" in not_begun(mgr, accept_cost=True)
 
 
-def test_freeze_a_sick_cluster_and_an_admin_end_it_and_the_next_starts(mgr):
-    def frozen():
-        mgr.command("freeze")
-
-    def sick():
-        mgr.view.state = make.cluster(
-            mgr.view.state.osds.values(), missed=(Precondition.CLUSTER_HEALTHY,))
-        mgr.now_s += 10.0
-
-    def stopped():
-        assert said(mgr, "campaign stop", campaign_id=f"c{number}")["changed"] is True
-
-    mgr.step(61.0)  # from now on the mgr knows of its PGs
-    for number, (trouble, why) in enumerate(
-        [(frozen, "frozen"), (sick, "no longer met"), (stopped, "stopped by an admin")], 1
-    ):
-        mgr.command("freeze", thaw=True)
-        mgr.view.state = make.cluster(mgr.view.state.osds.values())
-        assert start(mgr, "capacity") == f"c{number}"
-        mgr.step()
-        trouble()
-        mgr.engine.tick()
-        mgr.engine.tick()  # those that wait end as well
-        shown = campaign(mgr)
-        assert shown["status"] == "aborted"
-        assert why in shown["reason"]
-        assert mgr.inside.reserved == ()
-        assert mgr.loads.waiting == {}
-
-
 @pytest.mark.parametrize("run_known", [True, False])
 def test_a_host_is_left_alone_before_the_bench_call_that_was_stopped_has_ended(mgr, run_known):
     start(mgr, "capacity")
-    while not mgr.loads.waiting:
-        mgr.now_s += 0.3
-        for probe in mgr.probes.values():
-            probe.turn()
-        mgr.engine.tick()
+    until_benched(mgr)
     ends = mgr.loads.ends_late()
     said(mgr, "campaign stop", campaign_id="c1")
     mgr.engine.tick()

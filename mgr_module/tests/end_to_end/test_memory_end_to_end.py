@@ -13,6 +13,7 @@ from memory_world import (
     begun,
     leased,
     raised,
+    settled_caches,
     shown,
     to_its_end,
     watch,
@@ -69,18 +70,6 @@ def test_status_says_who_has_what_from_where_and_what_it_misses():
     text = ok(mgr.command("memory status"))
     assert "A MISS COSTS" in text
     assert "last used within" in text
-
-
-def test_a_host_that_gives_more_than_it_has_is_found_and_the_idle_class_gives():
-    mgr = overcommitted()
-    assert "WCACHE_MEMORY_OVERCOMMIT" in codes(mgr)
-    (group,) = said(mgr, "memory recommend")["groups"]
-    assert group["hosts"] == ["h0", "h1", "h2"]
-    by_class = {row["device_class"]: row for row in group["classes"]}
-    assert by_class["ssd"]["target_bytes"] == 3 * GIB
-    assert sum(row["target_bytes"] for row in by_class.values()) <= 0.8 * RAM_BYTES
-    assert by_class["hdd"]["target_bytes"] > 3 * GIB
-    assert "onode misses" in by_class["hdd"]["words"]
 
 
 def test_a_plan_sets_classes_slowly_down_and_rolls_all_of_it_back():
@@ -141,8 +130,7 @@ def test_a_target_that_an_admin_gave_to_one_osd_is_named_and_never_overwritten()
     mgr = overcommitted()
     mgr.config.kept[("osd.3", TARGET)] = "3100000000.000000"
     mgr.inside.config.read_soon()
-    watch(mgr, 1000.0)
-    watch(mgr)
+    settled_caches(mgr)
     answer = said(mgr, "plan", knob="memory")
     assert any("osd.3 has a target of its own" in line for line in answer["left_alone"])
     for change in answer["changes"]:
@@ -246,8 +234,7 @@ def test_a_trial_tells_what_more_would_gain_and_the_division_gives_it():
     assert result["share_low"] - 0.02 <= truth <= result["share_high"] + 0.02
     assert set(targets(mgr).values()) == {4 * GIB}
     assert all(o.leased is None for o in mgr.osd_memory.osds.values())
-    watch(mgr, 1000.0)
-    watch(mgr)
+    settled_caches(mgr)
     (group,) = said(mgr, "memory recommend")["groups"]
     by_class = {row["device_class"]: row for row in group["classes"]}
     assert by_class["hdd"]["target_bytes"] == 7 * GIB

@@ -26,24 +26,6 @@ from wcache.core.experiment.osd_option import NONE
 from wcache.core.model import Verdict
 
 
-@pytest.mark.slow
-def test_an_effect_is_found_by_class_and_model_and_nothing_stays():
-    mgr = with_osds(hosts=2)
-    start(mgr)
-    mgr.settle()
-    assert mgr.osd_options.at_run_time == {}
-    assert {value for _, _, value in mgr.osd_options.set_so_far} == {SLOW, FAST, None}
-    assert {name for _, name, _ in mgr.osd_options.set_so_far} == {HDD}
-    (verdict,) = said(mgr, "option ls")["verdicts"]
-    assert (verdict["verdict"], verdict["drives"]) == (f"{HDD} {FAST}", 2)
-    assert verdict["drive_model"] == "ACME HD1 1.0"
-    assert 1.4 < verdict["ratio_low"] < verdict["ratio_high"] < 1.6
-    shown = said(mgr, "campaign show", campaign_id="c1")
-    assert shown["status"] == "done"
-    assert all(run["restored"] for run in shown["run_list"])
-    assert mgr.exceptions == []
-
-
 def test_no_probe_is_asked_for_anything_and_it_goes_on_without_the_one_of_its_host():
     mgr = with_value_set()
     probe = mgr.probes["h0"]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from mgr_fakes import builders as make
 from mgr_fakes.mclock import MgrGone
 from mgr_fakes.module import FakeMgr
-from module_world import fine, ok, refused, said
+from module_world import fine, ok, refused, said, taken_over
 from toy_knob import DEPTH, TOY, ToyPlanner
 from wcache.commands import commands
 from wcache.core.config_database import Config, ConfigEdit, ConfigRequest, Entry, left_to_write
@@ -48,8 +48,7 @@ def a_mgr(gain=5.0):
     mgr.gain = gain
     mgr.more_planners = {TOY.name: ToyPlanner(8)}
     mgr.config.kept.update(BEFORE)
-    mgr.restart()
-    mgr.report_all()
+    taken_over(mgr)
     mgr.step()
     return mgr
 
@@ -172,8 +171,7 @@ def test_a_trial_is_undone_however_it_ends(what, when):
     mgr.config.down = when == "rolling back"  # the way back waits for the mons
     until(mgr, when)
     if what == "restart":
-        mgr.restart()
-        mgr.report_all()
+        taken_over(mgr)
     else:
         ok(mgr.command(what))
     mgr.config.down = False
@@ -230,8 +228,7 @@ def test_no_loss_of_the_mgr_or_the_mons_ever_loses_a_prior_value(events, trial, 
     ok(mgr.command("apply", plan_id=plan_id, trial=trial))
     for event in events:
         if event == "lost":
-            mgr.restart()
-            mgr.report_all()
+            taken_over(mgr)
         elif event == "lost in a write":
             mgr.config.lost_after = 1
         elif event in ("down", "up"):
@@ -242,8 +239,7 @@ def test_no_loss_of_the_mgr_or_the_mons_ever_loses_a_prior_value(events, trial, 
             mgr.step(40.0 if event == "up" else 0.3)
         except MgrGone:
             mgr.config.lost_after = None
-            mgr.restart()
-            mgr.report_all()
+            taken_over(mgr)
     mgr.config.down, mgr.config.lost_after = False, None
     mgr.config.fails = lambda who: False
     mgr.now_s += 40.0

@@ -69,8 +69,8 @@ def slow_with(mgr, slow="none", factor=1.5):
     slower(mgr, lambda osd_id: options_of(mgr, f"h{osd_id}")[0].value == slow, factor)
 
 
-def with_drives(slow="none", factor=1.5, hosts=1, scheduler="mq-deadline", kind=FakeMgr):
-    mgr = kind(
+def with_drives(slow="none", factor=1.5, hosts=1, scheduler="mq-deadline"):
+    mgr = FakeMgr(
         *((f"h{i}", (tunable(i, scheduler),)) for i in range(hosts)), make_analysis=RealAnalysis
     )
     slow_with(mgr, slow, factor)

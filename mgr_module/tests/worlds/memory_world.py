@@ -56,6 +56,12 @@ def watch(mgr, seconds=120.0):
     mgr.step()
 
 
+def settled_caches(mgr):
+    """Readings after all that was counted before the caches settled."""
+    watch(mgr, 1000.0)
+    watch(mgr)
+
+
 def begun(mgr, **arguments):
     """A trial of the starved class, of OSDs that were watched for a while."""
     watch(mgr)

@@ -4,7 +4,7 @@ import random
 from dataclasses import replace
 
 import pytest
-from wcache.core.change.gate.blocks import Difference, beside_moves, mean_error
+from wcache.core.change.gate.blocks import Difference, mean_error
 from wcache.core.change.gate.evidence import READS, HostShare, Sums, share
 from wcache.core.change.gate.judge import (
     BLOCKS_BEFORE,
@@ -249,17 +249,6 @@ def test_more_blocks_before_are_taken_where_noise_hides_the_level_of_writes_or_r
     assert not level_known(noisy(0.5, 0.05), (0,), controls, False)
     # nothing is waited for where nobody writes: that is told at once
     assert level_known(blocks(96, lambda o: 0.0), (0,), controls, False)
-
-
-def test_a_step_is_as_uncertain_as_what_unchanged_osds_do_among_themselves():
-    seen = Difference(0.12, 0.02, 100.0)
-    assert beside_moves(seen, (0.0, 0.001, -0.001), 1) == seen
-    wide = beside_moves(seen, (0.1, -0.1, 0.05, -0.05), 1)
-    assert wide.error == pytest.approx((0.025 / 3.0 * 1.25) ** 0.5)
-    assert wide.freedom < 4.0
-    # of many treated OSDs the mean drifts less
-    assert beside_moves(seen, (0.1, -0.1, 0.05, -0.05), 10).error < wide.error
-    assert beside_moves(seen, (0.5,), 1) == seen
 
 
 def test_an_osd_that_drifts_as_the_others_do_is_not_called_worse_and_one_that_jumps_is():

@@ -2,7 +2,7 @@
 
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
-from module_world import ok, said
+from module_world import ok, said, taken_over
 from test_toy_knob import statuses
 from wcache.core.change.change import Change
 from wcache.core.config_database import ConfigEdit, OsdValue
@@ -34,8 +34,8 @@ def a_mgr():
     mgr = FakeMgr(("h0", (make.drive("sda", 0),)))
     mgr.more_planners = {"cache_mode": Ramp()}
     mgr.config.kept[("osd/class:hdd", NAME)] = VALUES[0]
-    mgr.restart()
-    mgr.report_all()
+    mgr.stops.most = 0  # no OSD may stop, and none does
+    taken_over(mgr)
     mgr.step()
     ok(mgr.command("plan"))
     return mgr

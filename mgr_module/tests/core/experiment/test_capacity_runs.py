@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
-from module_world import refused, said
+from module_world import refused, said, until_benched
 from test_ceph_loads import answer_of
 from wcache.ceph.command import Osds
 from wcache.ceph.loads import CephLoads
@@ -180,11 +180,7 @@ def test_what_was_measured_outlives_its_campaign_and_a_mgr_that_stops_at_once():
 def test_no_run_begins_on_a_host_while_a_bench_call_of_an_ended_one_goes_on():
     mgr = a_mgr()
     said(mgr, "campaign start", loads="capacity", accept_cost=True)
-    while not mgr.loads.waiting:
-        mgr.now_s += 0.3
-        for probe in mgr.probes.values():
-            probe.turn()
-        mgr.engine.tick()
+    until_benched(mgr)
     ends = mgr.loads.ends_late()
     with mgr.engine.orders() as orders:
         orders.feed("c1.0", events.Halt("its OSD went down"))

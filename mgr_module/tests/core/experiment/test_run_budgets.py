@@ -57,13 +57,17 @@ def test_a_hostile_duration_neither_ends_a_budget_nor_escapes_it():
     assert mgr.machine.seconds_spent > 0
 
 
+HALF = (CounterDelta("txc_commit_lat", 0.4, 50),)
+
+
 def traffic_until_over(mgr, wait_s, *, same=False):
     """Feed 100 commits a period, `wait_s` of write back and of write through; say `same`."""
     while not mgr.machine.over:
         if mgr.load:
             mode = mgr.modes["domain-sda"]
             delta = (CounterDelta("txc_commit_lat", 100 * wait_s[mode], 100),)
-            mgr.give(events.Answered(mgr.load.token, events.LoadSamples(2.0, (), delta)))
+            samples = events.LoadSamples(2.0, (), delta, later_counters=HALF)
+            mgr.give(events.Answered(mgr.load.token, samples))
         elif mgr.look:
             mgr.give(events.Decided(mgr.look.token, False, same=same))
         else:
@@ -78,6 +82,8 @@ def test_what_clients_may_wait_is_a_budget_of_its_own():
     assert "50 s of client waiting is spent" in record.ended
     # 7 s longer in each period in write back
     assert len(record.pairs) == 7
+    assert record.pairs[0].write_back.later_counters == HALF
+    assert record.bytes_written == 0
     periods = [p for pair in record.pairs for p in (pair.write_back, pair.write_through)]
     assert client_wait_s(setup, periods) == pytest.approx(49.0)
 

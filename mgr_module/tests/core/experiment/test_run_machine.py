@@ -21,7 +21,6 @@ from wcache.core.protocol import (
     SetModeRequest,
     StateOutcome,
 )
-from wcache.core.record import CounterDelta
 
 EVENTS = st.sampled_from(
     ["answer"] * 12
@@ -222,22 +221,6 @@ def test_a_drive_changed_behind_our_back_is_measured_again_a_bounded_number_of_t
     assert wrong == 3
     assert mgr.measured == set()
     assert "3 times in one period" in mgr.machine.state.reason
-
-
-def test_traffic_is_kept_as_counters():
-    mgr = begun(make.setup(LoadPoint.OSD_TRAFFIC, pairs_max=4))
-    while not mgr.machine.over:
-        if mgr.load:
-            delta = (CounterDelta("kv_commit_lat", 1.0, 100),)
-            half = (CounterDelta("kv_commit_lat", 0.4, 50),)
-            samples = events.LoadSamples(2.0, (), delta, later_counters=half)
-            mgr.give(events.Answered(mgr.load.token, samples))
-        else:
-            mgr.answer()
-    (record,) = mgr.records.values()
-    assert record.pairs[0].write_back.counters[0].count == 100
-    assert record.pairs[0].write_back.later_counters == half
-    assert record.bytes_written == 0
 
 
 def test_a_run_that_never_began_ends_without_touching_anything():

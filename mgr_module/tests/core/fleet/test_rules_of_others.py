@@ -116,10 +116,12 @@ def test_one_on_a_host_that_was_not_measured_stays_until_it_was():
     )
 
 
-def test_one_that_only_fools_the_kernel_never_agrees():
+def test_one_that_only_fools_the_kernel_or_cannot_be_read_never_agrees():
     said_ = judged(finding('a:1: ATTR{queue/write_cache}="write through"'), "h1", [drive()], [WT])
     assert said_.severity is Severity.WARNING
     assert "remove it now" in said_.detail
+    unread = judged(finding("a:1: line 3"), "h1", [drive()], [WT])
+    assert "compare it with `ceph wcache recommend`" in unread.detail
 
 
 def measured(*found, latency_ns):

@@ -51,17 +51,13 @@ THROUGH, BACK, SAME, FEW, CONFLICTS = (
         ([(D1, THROUGH, 4.0, 5.0), (BATCH, FEW, 0.2, 1.5)], FEW),
         ([(D1, THROUGH, 4.0, 5.0), (BATCH, FEW, 0.95, 1.5)], THROUGH),
         ([(D1, THROUGH, 4.0, 5.0), (BATCH, FEW, 4.0, 5.0)], FEW),  # flagged: a carryover
-        ([(D1, BACK, 0.2, 0.3), (BATCH, FEW, 0.8, 1.05)], BACK),
-        ([(D1, BACK, 0.2, 0.3), (BATCH, FEW, 0.8, 1.2)], FEW),
         ([(D1, THROUGH, 4.0, 5.0), (BATCH, SAME, 0.95, 1.05)], THROUGH),
         ([(D1, THROUGH, 4.0, 5.0), (TIMER, FEW, 0.2, 1.5)], THROUGH),
         ([(TRAFFIC, SAME, 0.95, 1.05), (D1, THROUGH, 4.0, 5.0)], SAME),
         ([(TRAFFIC, SAME, 0.95, 1.05), (D1, THROUGH, 4.0, 5.0), (BATCH, BACK, 0.1, 0.2)], SAME),
         ([(TRAFFIC, FEW, 0.5, 1.02), (D1, THROUGH, 4.0, 5.0)], FEW),
-        ([(TRAFFIC, FEW, 0.98, 2.0), (D1, BACK, 0.2, 0.3)], FEW),
         ([(TRAFFIC, FEW, 0.8, 1.5), (D1, THROUGH, 4.0, 5.0)], FEW),
         ([(TRAFFIC, FEW, 0.95, 1.5), (D1, THROUGH, 4.0, 5.0)], THROUGH),
-        ([(TRAFFIC, FEW, 0.7, 1.05), (D1, BACK, 0.2, 0.3)], BACK),
         ([(TRAFFIC, FEW, 0.95, 1.5), (D1, SAME, 0.95, 1.05)], FEW),
         ([(TRAFFIC, FEW, 0.5, 1.02)], FEW),
         ([(D1, SAME, 0.99, 1.01), (BATCH, SAME, 0.99, 1.01)], SAME),
@@ -105,13 +101,6 @@ def test_a_doubt_that_keeps_a_load_from_deciding_is_named():
         assert found is FEW
         assert "depth1 (flagged: WCACHE_FLUSH_TOO_FAST)" in why
         assert "longer" not in why
-
-
-def test_drives_that_contradict_each_other_are_not_averaged():
-    results = [result(drive_id="a"), result(drive_id="b", verdict=BACK, record_id="r2")]
-    (advice,) = recommend(results)
-    assert advice.verdict is CONFLICTS
-    assert advice.mode is None
 
 
 def test_the_newest_result_of_a_drive_counts_and_forced_or_empty_ones_never():

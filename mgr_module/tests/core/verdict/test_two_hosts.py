@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
-from module_world import ok, said, start
+from module_world import ok, said, settled, start
 from test_recommendations import BACK, BATCH, FEW, SAME, THROUGH, TIMER, result
 from wcache.core.host_report import DriveKind
 from wcache.core.model import Role, Transport, Verdict
@@ -97,8 +97,7 @@ def test_a_campaign_on_one_of_two_hosts_plans_nothing_and_the_other_one_settles_
     mgr = FakeMgr(("h1", (make.drive("sda", 0),)), ("h2", (make.drive("sdb", 1),)))
     mgr.report_all()
     start(mgr, scope="host:h1")
-    mgr.settle()
-    mgr.report_all()
+    settled(mgr)
     (found,) = said(mgr, "recommend")["recommendations"]
     assert (found["verdict"], found["mode"]) == ("insufficient data", None)
     assert "--scope=host:h2" in ok(mgr.command("recommend"))
@@ -106,6 +105,5 @@ def test_a_campaign_on_one_of_two_hosts_plans_nothing_and_the_other_one_settles_
     assert plan["changes"] == []
     assert "--scope=host:h2" in plan["left_alone"][0]
     start(mgr, scope="host:h2")
-    mgr.settle()
-    mgr.report_all()
+    settled(mgr)
     assert len(said(mgr, "plan")["changes"]) == 2

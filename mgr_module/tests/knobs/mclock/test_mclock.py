@@ -329,6 +329,13 @@ def test_a_value_is_judged_only_where_an_osd_takes_it():
     assert stale(facts(*three, entries=entries)) == ()
     (found,) = stale(facts(*three, entries=entries[:5]))
     assert "osd/class:hdd for osd.3" in found.detail
+    # a new drive comes with its cache on; the value of its class is of drives with it off
+    of_class = Known("osd/class:hdd", HDD, "900", "write through")
+    (found,) = stale(facts(
+        entries=entries[:1], known={(of_class.who, HDD): of_class}, settings_={3: "write back"}
+    ))
+    assert "osd/class:hdd for osd.3 was stored while the drives were in write through" in (
+        found.detail)
 
 
 @pytest.mark.slow

@@ -21,24 +21,15 @@ def test_a_dump_is_read_row_by_row_and_odd_rows_are_left_out():
     assert parse_dump({"section": "osd"}, NAMES) == ()
 
 
-@pytest.mark.parametrize(("sections", "taken"), [
-    (("global", "osd"), "osd"),
-    (("osd/class:hdd", "osd"), "osd/class:hdd"),
-    (("osd/host:h1", "osd/class:hdd"), "osd/host:h1"),
-    (("osd.1", "osd/host:h1", "global"), "osd/host:h1"),  # nothing stands between the two
-    (("osd.1", "osd", "global"), "osd.1"),
-    (("osd.2", "osd/class:ssd", "osd/host:h2"), None),
-])
-def test_the_most_specific_section_wins(sections, taken):
-    config = Config([Entry(who, HDD, "300") for who in sections])
-    entry = config.of_osd(make.osd(1, "h1"), HDD)
-    assert (entry.who if entry else None) == taken
-
-
 PLACE = (("host", "h1"), ("rack", "r1"), ("root", "default"))
 
 
 @pytest.mark.parametrize(("sections", "taken"), [
+    (("global", "osd"), "osd"),
+    (("osd/class:hdd", "osd"), "osd/class:hdd"),
+    (("osd.1", "osd/host:h1", "global"), "osd/host:h1"),  # nothing stands between the two
+    (("osd.1", "osd", "global"), "osd.1"),
+    (("osd.2", "osd/class:ssd", "osd/host:h2"), None),
     (("osd/rack:r1", "osd/class:hdd"), "osd/rack:r1"),
     (("osd/root:default", "osd/class:hdd", "osd"), "osd/root:default"),
     (("osd/host:h1", "osd/rack:r1", "osd/root:default"), "osd/host:h1"),
@@ -51,10 +42,10 @@ PLACE = (("host", "h1"), ("rack", "r1"), ("root", "default"))
     (("osd/host:h1", "osd.1/rack:r1"), "osd/host:h1"),
     (("osd.1", "osd.1/rack:r2"), "osd.1"),
 ])
-def test_any_crush_location_overrides_a_class_and_the_inner_one_the_outer(sections, taken):
+def test_the_most_specific_section_wins_and_any_crush_location_overrides_a_class(sections, taken):
     config = Config([Entry(who, HDD, "300") for who in sections])
     entry = config.of_osd(replace(make.osd(1, "h1"), location=PLACE), HDD)
-    assert entry.who == taken
+    assert (entry.who if entry else None) == taken
 
 
 @pytest.mark.parametrize(("between", "taken"), [

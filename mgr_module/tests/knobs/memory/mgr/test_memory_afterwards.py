@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 import pytest
-from memory_world import GIB, a_mgr, begun, to_its_end, watch
+from memory_world import GIB, a_mgr, begun, settled_caches, to_its_end, watch
 from mgr_fakes.memory import uniform
-from module_world import ok, said
+from module_world import ok, said, taken_over
 from wcache.knobs.memory.facts import Outcome
 
 pytestmark = pytest.mark.slow  # whole rollouts
@@ -19,8 +19,7 @@ def applied(device_class=None):
     """The idle class has given memory to the starved one, by what a trial has told."""
     mgr = a_mgr(hosts=4, ram_bytes=16 * GIB, memory_step_s=5.0)
     to_its_end(begun(mgr, target_bytes=7 * GIB, osds=4), 10.0)
-    watch(mgr, 1000.0)
-    watch(mgr)
+    settled_caches(mgr)
     wanted = {} if device_class is None else {"scope": f"class:{device_class}"}
     plan_id = said(mgr, "plan", knob="memory", **wanted)["plan_id"]
     ok(mgr.command("apply", plan_id=plan_id))
@@ -53,10 +52,8 @@ def test_what_is_counted_before_the_caches_have_settled_is_no_evidence_of_the_pr
 def test_a_promise_that_came_true_is_shown_with_what_was_promised_and_what_is(takes_over):
     mgr = applied()
     if takes_over:  # the next mgr knows it too
-        mgr.restart()
-        mgr.report_all()
-    watch(mgr, 1000.0)
-    watch(mgr)
+        taken_over(mgr)
+    settled_caches(mgr)
     rows = promises(mgr)
     assert len(rows) == 4
     for row in rows:
@@ -75,8 +72,7 @@ def test_a_promise_that_did_not_come_true_is_said_with_what_to_do():
     osd.crossing = uniform(24 * GIB, 160e6)
     osd.known_s.clear()
     osd.known_bins.clear()
-    watch(mgr, 1000.0)
-    watch(mgr)
+    settled_caches(mgr)
     outcomes = {row["host"]: row["outcome"] for row in promises(mgr)}
     assert outcomes == {"h0": "broken", "h1": "kept", "h2": "kept", "h3": "kept"}
     said_of = codes(mgr)["WCACHE_MEMORY_STALE"]
@@ -88,8 +84,7 @@ def test_a_rollback_ends_the_promise():
     mgr = applied()
     ok(mgr.command("rollback"))
     to_its_end(mgr, 10.0)
-    watch(mgr, 1000.0)
-    watch(mgr)
+    settled_caches(mgr)
     assert promises(mgr) == []
     assert "WCACHE_MEMORY_STALE" not in codes(mgr)
 
@@ -114,8 +109,7 @@ def test_what_a_plan_of_one_class_did_not_change_it_did_not_promise():
 
 def test_a_promise_is_judged_by_the_interval_that_was_printed():
     mgr = applied()
-    watch(mgr, 1000.0)
-    watch(mgr)
+    settled_caches(mgr)
     (facts,) = [h for h in mgr.memory.facts.gather(mgr.engine.world()).hosts if h.name == "h0"]
     (promise,) = [
         p for p in mgr.memory.facts.promises if (p.device_class, p.host) == ("hdd", "h0")

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from memory_world import GIB, TARGET, a_mgr, watch
+from memory_world import GIB, TARGET, a_mgr, settled_caches, watch
 from mgr_fakes import builders as make
 from mgr_fakes.memory import LruOsd, uniform
 from module_world import said
@@ -111,8 +111,7 @@ def test_hosts_whose_targets_differ_now_do_not_share_a_way_down():
     mgr.config.kept[("osd/host:h1/class:ssd", "osd_memory_target")] = str(2 * GIB)
     mgr.inside.config.read_soon()
     mgr.step()
-    watch(mgr, 1000.0)
-    watch(mgr)
+    settled_caches(mgr)
     answer = said(mgr, "plan", knob="memory")
     for change in answer["changes"]:
         for edit in change["edits"]:

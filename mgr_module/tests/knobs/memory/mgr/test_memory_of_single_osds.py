@@ -1,7 +1,7 @@
 """An OSD that waits quite unlike the others of its class is named, with what would help it."""
 
 import pytest
-from memory_world import GIB, TARGET, a_mgr, watch
+from memory_world import GIB, TARGET, a_mgr, settled_caches
 from mgr_fakes.memory import LruOsd, uniform
 from module_world import ok, said
 from wcache.knobs.memory.trial_result import TrialResult, TrialVerdict
@@ -24,8 +24,7 @@ def a_host(*loads, told=None, **options):
         mgr.memory.facts.results = (TrialResult(
             "t1", "hdd", 0.0, 4 * GIB, 6 * GIB, (0,), 100.0, share, share, share,
             TrialVerdict(verdict)),)
-    watch(mgr, 1000.0)
-    watch(mgr)
+    settled_caches(mgr)
     return mgr
 
 

@@ -4,8 +4,8 @@ import json
 from dataclasses import replace
 
 import pytest
-from memory_world import GIB, a_mgr, a_trial, begun, leased, raised, shown, watch
-from module_world import ok, refused, said, start
+from memory_world import GIB, a_mgr, a_trial, begun, leased, raised, settled_caches, shown, watch
+from module_world import ok, refused, said, settled, start, taken_over
 from wcache.core.cluster import SlowOsd
 from wcache.core.events import ClusterSeen
 from wcache.core.hardware import CgroupLimit, HostMemory
@@ -221,8 +221,7 @@ def beside_plans(each=1):
     """OSDs with memory, of drives whose mode has a verdict."""
     mgr = a_mgr(hosts=6, ram_bytes=32 * GIB, each=each)
     start(mgr, scope="class:hdd")
-    mgr.settle()
-    mgr.report_all()
+    settled(mgr)
     watch(mgr)
     return mgr
 
@@ -305,8 +304,7 @@ def test_no_trial_gives_an_osd_more_than_its_own_cgroup_has_room_for():
     mgr = a_mgr(hosts=3, ram_bytes=64 * GIB)
     for index, probe in enumerate(mgr.probes.values()):
         probe.memory = HostMemory(64 * GIB, 0, (CgroupLimit(7 * GIB, (2 * index,)),))
-    mgr.restart()
-    mgr.report_all()
+    taken_over(mgr)
     watch(mgr)
     error = refused(
         mgr, "memory trial start", scope="class:hdd", target_bytes=6 * GIB, accept_cost=True
@@ -317,8 +315,7 @@ def test_no_trial_gives_an_osd_more_than_its_own_cgroup_has_room_for():
 def test_a_target_that_an_admin_set_by_ceph_tell_is_named_and_neither_tried_nor_planned():
     mgr = a_mgr(hosts=1, ram_bytes=32 * GIB)
     mgr.osd_memory.osds[0].leased = 5 * GIB
-    watch(mgr, 1000.0)
-    watch(mgr)
+    settled_caches(mgr)
     (group,) = said(mgr, "memory recommend")["groups"]
     assert "ceph tell osd.0 config unset osd_memory_target" in group["left_alone"][0]
     error = refused(mgr, "memory trial start", scope="class:hdd", accept_cost=True)
@@ -347,16 +344,11 @@ def test_a_trial_goes_down_by_at_most_5_percent_a_minute():
 # ---- what empties the caches
 
 
-@pytest.mark.parametrize("how", ["restart", "bench"])
-def test_what_is_counted_after_caches_were_emptied_is_no_evidence_until_they_have_settled(how):
+def test_what_is_counted_after_caches_were_emptied_is_no_evidence_until_they_have_settled():
     mgr = a_mgr(hosts=1)
     watch(mgr)
     assert said(mgr, "memory status")["osds"][0]["onode_misses_per_s"]
-    if how == "restart":
-        mgr.osd_memory.osds[0].misses = mgr.osd_memory.osds[0].accesses = 0.0
-    else:
-        at_s = mgr.now_s
-        mgr.memory.watch._emptied_at_s = lambda osd_id: at_s if osd_id == 0 else float("-inf")
+    mgr.osd_memory.osds[0].misses = mgr.osd_memory.osds[0].accesses = 0.0  # it restarted
     for _ in range(4):
         watch(mgr, 100.0)
     row, other = said(mgr, "memory status")["osds"]

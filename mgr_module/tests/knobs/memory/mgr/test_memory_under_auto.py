@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from memory_world import GIB, TARGET, a_mgr, watch
+from memory_world import GIB, TARGET, a_mgr, settled_caches, watch
 from mgr_fakes import builders as make
 from mgr_fakes.memory import LruOsd, uniform
 from module_world import fine, ok, said
@@ -26,13 +26,8 @@ def divided(**options):
     ok(mgr.command("apply", plan_id=plan_id))
     go_on(mgr)
     assert said(mgr, "plan show", plan_id=plan_id)["status"] == "done"
-    settle(mgr)
+    settled_caches(mgr)
     return mgr
-
-
-def settle(mgr):
-    watch(mgr, 1000.0)
-    watch(mgr)
 
 
 def go_on(mgr):
@@ -57,7 +52,7 @@ def add_osd(mgr, host="h1", osd_id=6):
     drive = make.drive("sdz", osd_id)
     mgr.probes[host].drives[drive.domain_id] = drive
     mgr.report_all()
-    settle(mgr)
+    settled_caches(mgr)
 
 
 def plans(mgr):
@@ -79,7 +74,7 @@ def test_a_new_osd_changes_the_division_of_its_host_alone():
     add_osd(mgr)
     assert given(mgr, "h1") > 0.8 * RAM_BYTES
     go_on(mgr)
-    settle(mgr)
+    settled_caches(mgr)
     first, *more = plans(mgr)
     assert first.by == "admin"
     (plan,) = more

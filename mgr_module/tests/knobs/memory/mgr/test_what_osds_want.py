@@ -4,10 +4,10 @@ import json
 from dataclasses import replace
 
 import pytest
-from memory_world import GIB, a_mgr, watch
+from memory_world import GIB, a_mgr, settled_caches, watch
 from mgr_fakes.memory import LruOsd, uniform
 from mgr_fakes.store import MonLikeKv
-from module_world import ok, said
+from module_world import ok, said, taken_over
 from wcache.ceph.store import KvStore
 from wcache.core import versions
 from wcache.core.errors import WcacheError
@@ -60,8 +60,7 @@ def emptied(mgr, osd_id):
 
 
 def fails_over(mgr):
-    mgr.restart()
-    mgr.report_all()
+    taken_over(mgr)
     mgr.step()
 
 
@@ -87,8 +86,7 @@ def test_a_trial_of_long_ago_or_of_another_target_does_not_tell_what_is_wanted()
     assert cells(a_cluster(BUSY, told=("gain", 0.5), at_s=1_000_000.0 - 61 * DAY_S)) == ["? trial"]
     mgr = a_cluster(BUSY, told=("gain", 0.5))
     mgr.osd_memory.osds[0].file_bytes = 3 * GIB
-    watch(mgr, 1000.0)
-    watch(mgr)
+    settled_caches(mgr)
     assert cells(mgr) == ["? trial"]
 
 
@@ -104,8 +102,7 @@ def test_where_bins_do_not_tell_of_the_target_nothing_is_said_to_be_wanted(why):
     else:
         read = mgr.osd_memory.read
         mgr.osd_memory.read = lambda osd_id: replace(read(osd_id), bins=())
-    watch(mgr, 1000.0)
-    watch(mgr)
+    settled_caches(mgr)
     assert cells(mgr) == ["?"]
 
 
@@ -286,8 +283,7 @@ def test_no_pause_is_said_where_no_advice_is_lost(why):
     if why != "another release":
         benched(mgr)
     if why == "nothing is known":
-        mgr.restart()
-        mgr.report_all()
+        taken_over(mgr)
         mgr.step()
     loads = "traffic" if why == "clients' writes" else "depth1"
     _, text, _ = mgr.command("campaign start", loads=loads, dry_run=True, format="json")
