@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from gate_world import begun
-from module_world import WB, WT, a_mgr, applied, measured, ok, said, taken_over
+from module_world import WB, WT, a_mgr, applied, measured, ok, said
 from rollout_world import change, plan_of
 from wcache.core.change.change import Change, ChangeStatus
 from wcache.core.change.history import line, standing
@@ -17,45 +17,10 @@ from wcache.core.protocol import ApplyRequest, FailureOutcome
 from wcache.core.setting.config_setting import ConfigSetting
 from wcache.engine.storing.audit_log import CHANGES_MAX
 
-LATENCY = "; latency 20.00 ms -> 4.00 ms (-80%)"
-
 
 def changes(mgr, **filters):
     rows = said(mgr, "history", limit=1000, **filters)["history"]
     return [row for row in rows if row["kind"] == "change"]
-
-
-@pytest.mark.slow
-def test_each_change_has_a_line_with_its_drive_both_modes_its_evidence_and_its_outcome():
-    mgr = applied()
-    rows = changes(mgr)
-    assert [row["hostname"] for row in rows] == ["h1", "h1", "h2"]
-    first = rows[0]
-    assert (first["who"], first["what"]) == ("admin", "p1")
-    assert (first["before"], first["after"]) == ("write back", "write through")
-    assert (first["osd_ids"], first["dev_names"]) == ([0], ["sda"])
-    assert "depth1" in first["evidence"]
-    assert first["outcome"] == f"applied{LATENCY}"
-    text = ok(mgr.command("history"))
-    assert "h1 sda: write back to write through, applied" in text
-    assert "why: depth1" in text
-    taken_over(mgr)
-    mgr.step()
-    assert changes(mgr) == rows, "no change is told twice"
-
-
-@pytest.mark.slow
-def test_a_rollback_has_lines_of_its_own_with_the_modes_the_other_way_round():
-    mgr = applied()
-    ok(mgr.command("rollback"))
-    mgr.settle()
-    assert len(changes(mgr)) == 6
-    last = changes(mgr)[-1]
-    assert (last["before"], last["after"]) == ("write through", "write back")
-    assert last["outcome"] == f"rolled back: an admin asked for it{LATENCY} while it was in place"
-    assert last["evidence"] == "an admin asked for it"
-    # no line of why it was changed, nor the reason once more
-    assert "why: " not in ok(mgr.command("history", limit=3))
 
 
 def test_each_change_of_a_step_is_told_once_beside_the_judgement_of_the_step():

@@ -72,16 +72,6 @@ def switch(mgr, mode, *hostnames):
     mgr.report_all()
 
 
-def test_the_cost_is_forecast_and_needs_consent(mgr):
-    cost = said(mgr, "campaign start", dry_run=True, loads="capacity", calls=5)["forecast"]
-    assert cost["bench_calls"] == 15
-    assert cost["bytes_written"] == 15 * CALL_BYTES
-    told = not_begun(mgr, calls=5)
-    assert "6.0 GiB in 15 bench calls" in told
-    assert "--accept-cost" in told
-    assert mgr.bench.calls == []
-
-
 def test_osds_that_are_not_well_are_passed_over_and_those_that_move_data_come_last(mgr):
     mgr.step(61.0)  # from now on the mgr knows of its PGs
     mgr.view.state = replace(mgr.view.state, ill={0: "is near full"}, busy=frozenset([1]))

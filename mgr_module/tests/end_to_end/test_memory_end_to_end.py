@@ -47,7 +47,7 @@ def overcommitted(each=1):
     return mgr
 
 
-def test_status_says_who_has_what_from_where_and_what_it_misses():
+def test_status_says_from_where_an_osd_has_its_target():
     mgr = a_mgr(hosts=1)
     mgr.config.kept[("osd/class:hdd", TARGET)] = str(3 * GIB)
     mgr.step()
@@ -55,21 +55,10 @@ def test_status_says_who_has_what_from_where_and_what_it_misses():
     mgr.step()
     watch(mgr)
     shown = said(mgr, "memory status")
-    (host,) = shown["hosts"]
-    assert host["ram_bytes"] == 16 * GIB
-    assert host["given_bytes"] == 7 * GIB
-    assert host["over_bytes"] == 0
+    assert shown["hosts"][0]["given_bytes"] == 7 * GIB
     hdd, ssd = shown["osds"]
     assert (hdd["source"], hdd["target_bytes"]) == ("class", 3 * GIB)
     assert (ssd["source"], ssd["target_bytes"]) == ("default", 4 * GIB)
-    assert hdd["onode_misses_per_s"] > 1000
-    by_class = {row["device_class"]: row for row in shown["classes"]}
-    assert by_class["hdd"]["onode_hit_ratio"] < 0.9
-    assert by_class["hdd"]["miss_us"] == pytest.approx(1000.0)
-    assert by_class["hdd"]["age_bytes"]["meta"]["24"] > 0
-    text = ok(mgr.command("memory status"))
-    assert "A MISS COSTS" in text
-    assert "last used within" in text
 
 
 def test_a_plan_sets_classes_slowly_down_and_rolls_all_of_it_back():

@@ -104,21 +104,6 @@ def test_a_plan_whose_drive_has_moved_is_refused_and_the_drive_named():
     assert said(mgr, "apply", plan_id="p1", dry_run=True)["moved"]
 
 
-def test_a_dry_run_says_what_would_happen_and_how_long_it_takes_and_changes_nothing():
-    mgr = a_gate_mgr()
-    said(mgr, "plan")
-    would = said(mgr, "apply", plan_id="p1", dry_run=True)
-    assert len(would["would_change"]) == 2 * HOSTS
-    assert 0 < would["seconds_least"] < would["seconds_most"]
-    assert mgr.plan.status.value == "planned"
-    text = ok(mgr.command("apply", plan_id="p1", dry_run=True))
-    assert "wave 1, canary: h0 sda" in text
-    ok(mgr.command("apply", plan_id="p1"))
-    assert mgr.end() == "done"
-    assert len(said(mgr, "rollback", dry_run=True)["would_restore"]) == 2 * HOSTS
-    assert mgr.plan.status.value == "done"
-
-
 def test_progress_never_goes_back_by_much_and_its_time_left_holds():
     mgr = begun()
     began_s, seen = mgr.now_s, []

@@ -89,21 +89,6 @@ def test_a_verdict_is_applied_read_back_and_taken_back():
 
 
 @pytest.mark.slow
-def test_the_plan_says_how_it_is_done_by_hand_and_that_it_does_not_last():
-    mgr = compared(a_mgr())
-    text = ok(mgr.command("plan", knob="options"))
-    assert "scheduler none" in text
-    path = "/sys/block/sda/queue"
-    by_hand = {change["hostname"]: change["manual"] for change in shown(mgr)["changes"]}
-    assert sorted(by_hand) == sorted(HOSTS)
-    do, *_ = by_hand["h0"]
-    assert do == f"echo mq-deadline > {path}/scheduler  # gone after a reboot of the host"
-    assert f"echo 128 > {path}/nr_requests  # undo it" in by_hand["h0"]
-    assert "note: a value of a drive does not survive a reboot of its host" in text
-    assert "p1.0 " in ok(mgr.command("plan show", plan_id="p1", all=True))
-
-
-@pytest.mark.slow
 def test_what_is_gone_after_a_reboot_is_a_finding_and_is_planned_again():
     mgr = applied()
     mgr.probes["h1"].set_options("domain-sda", BEFORE)

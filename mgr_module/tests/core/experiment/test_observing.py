@@ -79,11 +79,8 @@ def test_every_load_ends_with_a_full_table_and_no_drive_is_touched():
     timer = [one for one in found["observed"] if one["load_point"] == "fdatasync_timer"]
     assert len(timer) == 3
     for one in timer:
-        table = one["table"]
-        assert table["n"] == SAMPLES[LoadPoint.FDATASYNC_TIMER]
-        assert all(table[name] is not None for name in (
-            "mean", "std", "min", "p25", "p50", "p75", "p90", "p99", "max"
-        ))
+        assert one["table"]["n"] == SAMPLES[LoadPoint.FDATASYNC_TIMER]
+        assert None not in one["table"].values()
     depth1 = [one for one in found["observed"] if one["load_point"] == "osd_bench_depth1"]
     assert all(len(one["samples_ns"]) == one["table"]["n"] == 100 for one in depth1)
     plain = ok(mgr.command("campaign show", campaign_id=campaign_id))
@@ -92,14 +89,6 @@ def test_every_load_ends_with_a_full_table_and_no_drive_is_touched():
     assert "WRITES/S" not in plain, "no drive told its writes"
     busy = [{**one, "writes_per_s": 12.0} for one in found["observed"]]
     assert OF_WRITES in observed_text(busy)
-    lines = [line.split() for line in plain.splitlines()]
-    modes = [  # a mode is wrapped in its cell
-        (row[0], row[3], after[0]) for row, after in zip(lines, lines[1:])
-        if row[2:3] in (["traffic"], ["timer"], ["depth1"])
-    ]
-    assert sorted(modes) == sorted(
-        (f"osd.{one['osd_id']}/block", *one["mode"].split()) for one in found["observed"]
-    )
     fine(mgr)
 
 

@@ -5,9 +5,7 @@ import random
 from dataclasses import replace
 
 import pytest
-from mgr_fakes import builders as make
-from mgr_fakes.module import FakeMgr
-from module_world import WB, WT, a_mgr, ok, refused, said
+from module_world import WB, WT, a_mgr, refused, said
 from wcache.core import codec
 from wcache.core.errors import MalformedError
 from wcache.core.experiment.two_campaigns import ObservedLoad, compare, lines, of_shown
@@ -97,24 +95,6 @@ def test_what_made_a_load_useless_or_another_one_is_said_and_no_ratio_of_it():
 def test_rows_that_are_none_are_refused(rows):
     with pytest.raises(MalformedError):
         of_shown(rows)
-
-
-def test_the_command_compares_what_campaigns_saw():
-    mgr = FakeMgr(("h1", (make.drive("sda", 0), make.drive("sdb", 1))))
-    mgr.report_all()
-    for _ in range(2):
-        ok(mgr.command("campaign start", loads="timer", observe=True))
-        mgr.settle()
-        mgr.now_s += 3600.0
-    found = said(mgr, "campaign show", before="c2", campaign_id="c1")
-    assert (found["before"], found["after"]) == ("c1", "c2")
-    assert len(found["comparison"]["rows"]) == 2
-    assert found["comparison"]["rows"][0]["ratio"]["value"] == pytest.approx(1.0)
-    text = ok(mgr.command("campaign show", before="c1", campaign_id="c2"))
-    assert "CHANGE (95%)" in text
-    assert "60 min passed" in text or "1.0 h passed" in text
-    code, _, error = mgr.command("campaign show", before="c1", campaign_id="c9")
-    assert (code, "there is no campaign 'c9'" in error) == (-2, True)
 
 
 @pytest.mark.slow

@@ -222,10 +222,7 @@ def test_without_bytes_to_write_only_free_loads_are_measured():
 
 def drift(mgr):
     """Somebody turns a cache on again."""
-    probe = mgr.probes["h2"]
-    (name,) = probe.drives
-    drive = probe.drives[name]
-    probe.drives[name] = replace(drive, state=make.state(WB))
+    mgr.probes["h2"].switch("domain-sdc", WB)
     mgr.inside.hosts.reported_at_s.clear()
     mgr.report_all()
 

@@ -106,17 +106,6 @@ def test_where_bins_do_not_tell_of_the_target_nothing_is_said_to_be_wanted(why):
     assert cells(mgr) == ["?"]
 
 
-def test_all_that_want_more_are_named_in_one_line():
-    mgr = a_cluster(BUSY, IDLE, BUSY, told=("gain", 0.5))
-    assert said(mgr, "memory status")["wants"] == {
-        "more": [0, 2], "less": [1], "right": [], "untried": [],
-    }
-    assert (
-        "want more: osd.0, osd.2; less: 1, right: 0, only a trial tells: 0, not known: 0\n"
-        in ok(mgr.command("memory status"))
-    )
-
-
 @pytest.mark.parametrize("after_s", [0.0, 1.0, 60.0, 119.0])
 def test_an_osd_is_known_no_later_than_was_said_and_what_is_said_only_falls(after_s):
     """Caches are emptied some time after a reading, and OSDs are read every two minutes."""
