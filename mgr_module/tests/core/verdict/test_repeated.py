@@ -115,11 +115,6 @@ def test_two_that_decide_nothing_alone_decide_together():
     assert "2 experiments of this drive weighed together" in item.why
 
 
-def test_each_pair_counts_once_whatever_it_came_to():
-    item = one(measured("r1", 1, 2.0, pairs=30, sd=0.1), measured("r2", 2, 1.9, pairs=10, sd=0.1))
-    assert item.ratio == pytest.approx(math.exp((30 * math.log(2.0) + 10 * math.log(1.9)) / 40))
-
-
 def test_the_latencies_of_a_drive_have_the_ratio_of_all_its_experiments():
     def levels(on_us, off_us):
         return {"write_back": ModeSummary(9, level_us=on_us),

@@ -6,7 +6,7 @@ import pytest
 from memory_world import GIB, TARGET, a_mgr, settled_caches, watch
 from mgr_fakes import builders as make
 from mgr_fakes.memory import LruOsd, uniform
-from module_world import said
+from module_world import change_osd, said
 
 RAM_BYTES = int(7.8 * GIB)
 
@@ -94,10 +94,7 @@ def test_each_host_is_promised_what_its_own_load_makes_of_it():
 def test_one_osd_that_is_down_does_not_turn_measurement_into_a_rule():
     mgr = a_mgr(hosts=3, ram_bytes=int(7.8 * GIB), memory_floor=3 * GIB)
     mgr.osd_memory.osds[4].up = False
-    osd = mgr.view.state.osds[4]
-    mgr.view.state = replace(
-        mgr.view.state, osds={**mgr.view.state.osds, 4: replace(osd, up=False)}
-    )
+    change_osd(mgr, 4, up=False)
     watch(mgr)
     bases = {
         row["basis"] for group in said(mgr, "memory recommend")["groups"]

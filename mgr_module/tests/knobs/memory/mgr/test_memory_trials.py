@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 from memory_world import GIB, a_mgr, a_trial, begun, leased, raised, settled_caches, shown, watch
-from module_world import ok, refused, said, settled, start, taken_over
+from module_world import change_osd, ok, refused, said, settled, start, taken_over
 from wcache.core.cluster import SlowOsd
 from wcache.core.events import ClusterSeen
 from wcache.core.hardware import CgroupLimit, HostMemory
@@ -143,10 +143,7 @@ def test_a_trial_that_a_mgr_left_behind_is_put_back_and_told_once():
 def test_an_osd_that_was_restarted_in_a_period_without_a_lease_ends_the_trial():
     mgr = begun(three_hosts())
     mgr.step(10.0)
-    osd = mgr.view.state.osds[0]
-    mgr.view.state = replace(
-        mgr.view.state, osds={**mgr.view.state.osds, 0: replace(osd, up_from=7)}
-    )
+    change_osd(mgr, 0, up_from=7)
     mgr.steps(3, 10.0)
     assert (shown(mgr)["status"], shown(mgr)["reason"]) == ("stopped", "osd.0 was restarted")
 
@@ -281,11 +278,8 @@ def test_beside_a_trial_a_plan_and_a_campaign_go_on_and_its_osds_are_left_alone(
 
 def test_an_osd_that_stays_down_holds_up_its_own_lease_and_nothing_else():
     mgr = trying()
-    osd = mgr.view.state.osds[0]
     mgr.osd_memory.osds[0].up = False
-    mgr.view.state = replace(
-        mgr.view.state, osds={**mgr.view.state.osds, 0: replace(osd, up=False)}
-    )
+    change_osd(mgr, 0, up=False)
     mgr.steps(5, 10.0)
     assert (shown(mgr)["status"], shown(mgr)["owed"]) == ("ending", [0])
     assert not mgr.inside.reserved
@@ -294,7 +288,7 @@ def test_an_osd_that_stays_down_holds_up_its_own_lease_and_nothing_else():
     assert "has not taken back the targets of osd.0" in error
     mgr.restart()  # the next mgr knows it too
     mgr.osd_memory.osds[0].up = True  # it was cut off, and not restarted
-    mgr.view.state = replace(mgr.view.state, osds={**mgr.view.state.osds, 0: osd})
+    change_osd(mgr, 0, up=True)
     mgr.steps(5, 10.0)
     assert shown(mgr)["status"] == "stopped"
     assert leased(mgr) == {}
