@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from bcache_world import bcache_of
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
 from module_world import RealAnalysis, refused, said
@@ -20,23 +21,16 @@ from wcache.engine.storing.archive import RECORD
 
 NAME = "writeback_rate_p_term_inverse"
 TRIAL = f"{NAME}=40,4000"
-GIB = 2**30
 MODE = "writeback"
 TARGET_BYTES = 24 * 2**20
 OWN_RATE = "16"
-
-
-def state(share, mode=MODE, name="bcache0", is_cache=False, busy_ms=None):
-    return BcacheState(
-        name, is_cache, mode, 0, int(share * 10 * GIB), 10 * GIB, 4096, True, busy_ms
-    )
 
 
 class Controlled:
     """A mgr with one OSD on bcache, whose dirty data is what `share` says of the time."""
 
     def __init__(self, share, bcache=None, own_rate=OWN_RATE):
-        bcache = bcache or (state(0.0),)
+        bcache = bcache or (bcache_of(0.0),)
         drive = make.drive("sda", 0)
         options = (OptionValue(NAME, "50"), OptionValue(DRAINS, own_rate))
         drive = replace(drive, state=replace(drive.state, options=options), bcache=bcache)
@@ -47,7 +41,7 @@ class Controlled:
         self.mgr.loads.latency_ns = lambda osd_id: 5_000_000 + next(calls) % 7 * 5_000
         self.probe = self.mgr.probes["h0"]
         self.probe.bcache = lambda: (
-            state(share(self.passed_s), busy_ms=int(self.passed_s * 500)),
+            bcache_of(share(self.passed_s), busy_ms=int(self.passed_s * 500)),
         )
         self.mgr.report_all()
 
@@ -144,7 +138,7 @@ class Writable(Controlled):
         self.written_anew = written_anew  # by clients, in bytes a second
         self.seen_s = self.seen_bytes = 0.0
         super().__init__(
-            lambda at_s: 0.0, (replace(state(0.0), target_bytes=told_bytes),), own_rate
+            lambda at_s: 0.0, (replace(bcache_of(0.0), target_bytes=told_bytes),), own_rate
         )
         self.probe.bcache = self.state
 
@@ -207,7 +201,7 @@ def test_a_stream_that_bcache_passes_by_is_written_no_longer_than_was_consented_
     (MODE, "scheduler=none,bfq", "this is no option of bcache"),
 ])
 def test_a_starting_state_that_cannot_be_is_refused(mode, option, words):
-    world = Controlled(lambda at_s: 0.0, (state(0.0, mode=mode),))
+    world = Controlled(lambda at_s: 0.0, (bcache_of(0.0, mode=mode),))
     assert words in refused(world.mgr, "ab", option=option, dirty_data="clean")
 
 
@@ -386,7 +380,7 @@ def test_dirty_data_rate_and_the_backing_disk_are_kept_over_time_and_plotted():
 
 
 def test_so_many_readings_are_kept_and_no_more():
-    many = [state(share / 100) for share in range(100)]
+    many = [bcache_of(share / 100) for share in range(100)]
     kept = some_of(many)
     assert len(kept) == BCACHES_MAX
     assert (kept[0], kept[-2:]) == (many[0], tuple(many[-2:]))

@@ -1,9 +1,9 @@
 """bcache's mode by an admin's plan: consent, a failure domain with its name, no dirty data left."""
 
 import pytest
-from bcache_world import HOSTS, a_mgr, begun, make_dirty, plan_now, planned, until, values
+from bcache_world import HOSTS, a_mgr, begun, make_dirty, plan_now, planned, values
 from gate_world import GateMgr
-from module_world import findings_of, fine, ok, said, taken_over, unconsented
+from module_world import findings_of, fine, ok, said, taken_over, unconsented, until
 from wcache.core.hardware import OptionValue
 
 
@@ -168,7 +168,7 @@ class Clients(GateMgr):
 
 def gated_end(mgr, plan_id):
     going = ("running", "rolling back")
-    until(mgr, lambda: plan_now(mgr, plan_id)["status"] not in going, 4000, 0.5)
+    until(mgr, lambda: plan_now(mgr, plan_id)["status"] not in going)
     return plan_now(mgr, plan_id)
 
 
@@ -185,7 +185,7 @@ def test_towards_writeback_clients_judge_it(others, ends):
     mgr = a_mgr("writethrough", Clients)
     mgr.others = others
     plan_id = begun(mgr, "writeback")
-    until(mgr, lambda: values(mgr)[0] == "writeback", 4000, 0.5)
+    until(mgr, lambda: values(mgr)[0] == "writeback")
     plan = gated_end(mgr, plan_id)
     assert plan["status"] == ends, plan["reason"]
     assert values(mgr) == ["writeback" if ends == "done" else "writethrough"] * 4

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
-from module_world import WB, all_modes, ok, said, start, taken_over
+from module_world import WB, all_modes, ok, said, start, taken_over, until
 from wcache.core.experiment.run_state import RunStatus
 from wcache.core.model import DriveModel, Role, Transport
 from wcache.core.record import Precondition
@@ -51,14 +51,6 @@ def measuring(mgr, **arguments):
     return runs(mgr)["c1.0"].spec.experiments[0].osd_id
 
 
-def step_until(mgr, what, steps=900):
-    for _ in range(steps):
-        if what():
-            return
-        mgr.step()
-    raise AssertionError("it never happens")
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("restarts", [False, True])
 def test_the_drive_goes_back_at_once_and_the_run_goes_on_when_its_osd_is_well(restarts):
@@ -66,7 +58,7 @@ def test_the_drive_goes_back_at_once_and_the_run_goes_on_when_its_osd_is_well(re
     osd_id = measuring(mgr)
     run = runs(mgr)["c1.0"]
     is_ill(mgr, osd_id)
-    step_until(mgr, lambda: runs(mgr)["c1.0"].state.ill_since_s)
+    until(mgr, lambda: runs(mgr)["c1.0"].state.ill_since_s)
     mgr.steps(4)
     drive = next(iter(mgr.probes[run.spec.hostname].drives.values()))
     assert drive.mode is WB
@@ -139,7 +131,7 @@ def test_no_more_drives_are_taken_than_were_sampled_and_none_that_is_ill():
     start(many, loads="depth1", drives_per_model=2)
     for osd_id in range(9):
         is_ill(many, *[one for one in range(9) if one != osd_id])
-        step_until(many, lambda: len(runs(many)) > 1)
+        until(many, lambda: len(runs(many)) > 1)
     is_ill(many, *range(9))
     many.settle()
     assert len(runs(many)) <= 4
@@ -153,7 +145,7 @@ def test_none_is_taken_where_an_admin_ended_it_or_nothing_is_measured_anyway(how
         mgr.view.state = replace(mgr.view.state, missed=(Precondition.CLUSTER_HEALTHY,))
     else:
         is_ill(mgr, osd_id)
-        step_until(mgr, lambda: runs(mgr)["c1.0"].state.ill_since_s)
+        until(mgr, lambda: runs(mgr)["c1.0"].state.ill_since_s)
         stop = {"stop": ("campaign stop", {"campaign_id": "c1"}), "frozen": ("freeze", {})}[how]
         ok(mgr.command(stop[0], **stop[1]))
     mgr.settle()
@@ -220,13 +212,13 @@ def test_the_mons_are_asked_again_before_a_run_goes_on(allowed):
     mgr = with_db()
     mgr.stops.most = 1000
     start(mgr, loads="depth1", drives_per_model=1)
-    step_until(mgr, lambda: of_db(mgr).state.status is RunStatus.RUNNING)
+    until(mgr, lambda: of_db(mgr).state.status is RunStatus.RUNNING)
     is_ill(mgr, 9)
-    step_until(mgr, lambda: of_db(mgr).state.ill_since_s, 60)
+    until(mgr, lambda: of_db(mgr).state.ill_since_s)
     asked = len(mgr.stops.asked)
     mgr.stops.most = 1000 if allowed else 0
     is_ill(mgr)
-    step_until(mgr, lambda: of_db(mgr).over or not of_db(mgr).state.ill_since_s)
+    until(mgr, lambda: of_db(mgr).over or not of_db(mgr).state.ill_since_s)
     assert {len(groups[0]) for groups in mgr.stops.asked[asked:]} == {10}
     if not allowed:
         assert of_db(mgr).state.unfit
@@ -249,9 +241,9 @@ def test_of_a_db_drive_each_of_its_osds_counts():
     mgr.settle()
     is_ill(mgr)
     start(mgr, scope="osd.0", loads="timer")
-    step_until(mgr, lambda: of_db(mgr).state.status is RunStatus.RUNNING)
+    until(mgr, lambda: of_db(mgr).state.status is RunStatus.RUNNING)
     is_ill(mgr, 9)
-    step_until(mgr, lambda: of_db(mgr).state.ill_since_s, 60)
+    until(mgr, lambda: of_db(mgr).state.ill_since_s)
     is_ill(mgr)
     mgr.settle()
     assert all_modes(mgr) == {WB}

@@ -7,7 +7,7 @@ import pytest
 from auto_world import expand
 from gate_world import GateMgr
 from mgr_fakes import builders as make
-from module_world import ok, refused, said, settled, start, taken_over
+from module_world import ok, refused, said, settled, start, taken_over, until
 from wcache.core.change.rollout_base import Phase
 from wcache.core.events import ClusterSeen
 from wcache.core.model import DriveModel
@@ -58,14 +58,6 @@ def rollout(mgr, plan_id):
 
 def status(mgr, plan_id):
     return rollout(mgr, plan_id).status.value
-
-
-def until(mgr, seen, steps=4000):
-    for _ in range(steps):
-        if seen():
-            return
-        mgr.step(0.5)
-    raise AssertionError({name: each.rollout.reason for name, each in mgr.inside.rollouts.items()})
 
 
 def done(mgr, *plan_ids):

@@ -3,10 +3,10 @@
 from dataclasses import replace
 
 import pytest
-from bcache_world import HOSTS, a_mgr, backing, begun, plan_now, planned, retold, until, values
+from bcache_world import HOSTS, a_mgr, backing, begun, plan_now, planned, retold, values
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
-from module_world import change_osd, ok, refused, said
+from module_world import change_osd, ok, refused, said, until
 from rollout_world import plan_of
 from wcache.core.change.change import Change
 from wcache.core.errors import RefusedError

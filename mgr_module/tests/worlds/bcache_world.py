@@ -18,6 +18,14 @@ def backing(name, osd_id, device, mode, dirty="0"):
     return replace(drive, state=replace(drive.state, options=options))
 
 
+def bcache_of(share, mode="writeback", is_cache=False, busy_ms=None):
+    """A bcache device with so much dirty data for its target of 10 GiB."""
+    target = 10 * 2**30
+    return BcacheState(
+        "bcache0", is_cache, mode, 0, int(share * target), target, 4096, True, busy_ms
+    )
+
+
 def a_host(host, mode):
     """sda behind bcache0 and sdb behind bcache1, both with nvme0n1 as their cache."""
     names = (("sda", "bcache0"), ("sdb", "bcache1"))
@@ -73,11 +81,3 @@ def begun(mgr, mode, **arguments):
     plan_id = planned(mgr, mode, **arguments)["plan_id"]
     ok(mgr.command("apply", plan_id=plan_id, consent_turn_on=True))
     return plan_id
-
-
-def until(mgr, holds, steps=600, seconds=1.0):
-    for _ in range(steps):
-        if holds():
-            return
-        mgr.step(seconds)
-    raise AssertionError(plan_now(mgr))

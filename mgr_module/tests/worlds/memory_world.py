@@ -7,6 +7,7 @@ from mgr_fakes.memory import LruOsd, uniform
 from mgr_fakes.module import FakeMgr
 from module_world import said, taken_over
 from wcache.core.hardware import HostMemory
+from wcache.knobs.memory.trial_result import TrialResult, TrialVerdict
 
 GIB = 2**30
 TARGET = "osd_memory_target"
@@ -60,6 +61,27 @@ def settled_caches(mgr):
     """Readings after all that was counted before the caches settled."""
     watch(mgr, 1000.0)
     watch(mgr)
+
+
+# What they use fits into no target that is tried, or into all of them.
+BUSY, IDLE = (6 * GIB, 40e6), (0.01 * GIB, 1e4)
+
+
+def one_host(*loads, told=None, at_s=1_000_000.0, **options):
+    """One host whose OSDs of class hdd have these loads and 4 GiB each.
+
+    `told` is what a trial said of 6 GiB: its verdict, and the share of misses that is left.
+    """
+    mgr = a_mgr(hosts=1, classes=("hdd",), each=len(loads), **{"ram_bytes": 32 * GIB, **options})
+    for osd_id, load in enumerate(loads):
+        mgr.osd_memory.osds[osd_id] = LruOsd(uniform(*load))
+    if told is not None:
+        verdict, share = told
+        mgr.memory.facts.results = (TrialResult(
+            "t1", "hdd", at_s, 4 * GIB, 6 * GIB, (0,), 100.0, share, share, share,
+            TrialVerdict(verdict)),)
+    watch(mgr)
+    return mgr
 
 
 def begun(mgr, **arguments):

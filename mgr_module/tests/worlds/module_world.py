@@ -139,6 +139,15 @@ def taken_over(mgr):
     mgr.report_all()
 
 
+def until(mgr, holds, steps=4000, seconds=0.5):
+    """Steps until something holds."""
+    for _ in range(steps):
+        if holds():
+            return
+        mgr.step(seconds)
+    raise AssertionError({name: each.rollout.reason for name, each in mgr.inside.rollouts.items()})
+
+
 def until_benched(mgr):
     """Until a load is measured, which goes on."""
     while not mgr.loads.waiting:

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from bcache_world import bcache_of
 from hypothesis import given
 from hypothesis import strategies as st
 from mgr_fakes import builders as make
@@ -10,7 +11,6 @@ from wcache.core.errors import RefusedError
 from wcache.core.hardware import (
     NAME_CHARS_MAX,
     VALUE_CHARS_MAX,
-    BcacheState,
     Dirty,
     OptionValue,
     moves,
@@ -123,27 +123,15 @@ def test_what_latencies_of_clients_cannot_judge_is_never_followed_by_itself():
     assert never == {"osd_mclock_profile", "bluefs_buffered_io"}
 
 
-GIB = 2**30
-
-
-MODE = "writeback"
-
-
-def state(share, mode=MODE, name="bcache0", is_cache=False, busy_ms=None):
-    return BcacheState(
-        name, is_cache, mode, 0, int(share * 10 * GIB), 10 * GIB, 4096, True, busy_ms
-    )
-
-
 def test_where_dirty_data_is_to_its_target():
     shares = {0.0: "CLEAN", 0.05: "CLEAN", 0.06: "BELOW", 0.95: "TARGET", 1.05: "TARGET",
               1.2: "BEYOND"}
-    assert {share: state(share).dirty.name for share in shares} == shares
-    assert state(1.2, mode="writethrough").dirty is Dirty.ANY
-    assert replace(state(1.2), target_bytes=0).dirty is Dirty.BEYOND
-    assert replace(state(0.0), target_bytes=0).dirty is Dirty.CLEAN
-    assert "the target is 0" in moves([replace(state(1.2), target_bytes=0)], Dirty.CLEAN)
-    assert "no target" in moves([replace(state(1.2), target_bytes=0)] * 2, Dirty.BEYOND)
+    assert {share: bcache_of(share).dirty.name for share in shares} == shares
+    assert bcache_of(1.2, mode="writethrough").dirty is Dirty.ANY
+    assert replace(bcache_of(1.2), target_bytes=0).dirty is Dirty.BEYOND
+    assert replace(bcache_of(0.0), target_bytes=0).dirty is Dirty.CLEAN
+    assert "the target is 0" in moves([replace(bcache_of(1.2), target_bytes=0)], Dirty.CLEAN)
+    assert "no target" in moves([replace(bcache_of(1.2), target_bytes=0)] * 2, Dirty.BEYOND)
 
 
 @pytest.mark.parametrize(
@@ -155,14 +143,14 @@ def test_where_dirty_data_is_to_its_target():
     ],
 )
 def test_a_controller_has_settled_where_two_looks_agree_at_the_place_wanted(seen, wanted, said_):
-    found = moves([state(share) for share in seen], wanted)
+    found = moves([bcache_of(share) for share in seen], wanted)
     assert said_ in found
     assert bool(found) == bool(said_)
 
 
 def test_what_is_not_known_is_waited_for_only_where_it_is_to_be_somewhere():
-    unknown = [state(1.0, mode="writethrough")]
+    unknown = [bcache_of(1.0, mode="writethrough")]
     assert moves(unknown) == ""
     assert "is unknown and not target" in moves(unknown, Dirty.TARGET)
     assert moves([], Dirty.CLEAN) == "no bcache device tells its dirty data"
-    assert moves([state(1.0, is_cache=True)]) == ""
+    assert moves([bcache_of(1.0, is_cache=True)]) == ""

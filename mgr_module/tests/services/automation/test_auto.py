@@ -13,6 +13,7 @@ from module_world import (
     WT,
     all_modes,
     apply_plan,
+    codes,
     findings_of,
     fine,
     ok,
@@ -227,10 +228,6 @@ def drift(mgr):
     mgr.report_all()
 
 
-def codes(mgr):
-    return {f["code"]: f["detail"] for f in said(mgr, "status")["findings"]}
-
-
 @pytest.mark.slow
 def test_a_drive_that_drifts_is_set_right_once_and_then_contested_with_the_suspect_named():
     mgr = standing()
@@ -245,7 +242,7 @@ def test_a_drive_that_drifts_is_set_right_once_and_then_contested_with_the_suspe
     mgr.probes["h2"].findings = (rule,)
     drift(mgr)
     mgr.step(6.0)
-    assert "suspect: " in codes(mgr)["WCACHE_CONTESTED"]
+    assert "suspect: " in findings_of(mgr, "WCACHE_CONTESTED")[0]["detail"]
     count = len(changes(mgr))
     go_on(mgr)
     assert len(changes(mgr)) == count

@@ -5,14 +5,10 @@ from dataclasses import replace
 import pytest
 from memory_world import GIB, a_mgr, begun, settled_caches, to_its_end, watch
 from mgr_fakes.memory import uniform
-from module_world import ok, said, taken_over
+from module_world import codes, findings_of, ok, said, taken_over
 from wcache.knobs.memory.facts import Outcome
 
 pytestmark = pytest.mark.slow  # whole rollouts
-
-
-def codes(mgr):
-    return {item["code"]: item["detail"] for item in said(mgr, "status")["findings"]}
 
 
 def applied(device_class=None):
@@ -75,7 +71,7 @@ def test_a_promise_that_did_not_come_true_is_said_with_what_to_do():
     settled_caches(mgr)
     outcomes = {row["host"]: row["outcome"] for row in promises(mgr)}
     assert outcomes == {"h0": "broken", "h1": "kept", "h2": "kept", "h3": "kept"}
-    said_of = codes(mgr)["WCACHE_MEMORY_STALE"]
+    said_of = findings_of(mgr, "WCACHE_MEMORY_STALE")[0]["detail"]
     assert "plan p1 promised at most" in said_of
     assert "plan again, or roll it back" in said_of
 
@@ -98,7 +94,8 @@ def test_a_host_whose_daemons_or_osds_changed_asks_for_a_new_division(change):
     else:
         del mgr.view.state.osds[3], mgr.osd_memory.osds[3]
     watch(mgr, 1000.0)
-    assert "divided by plan p1 for other OSDs and daemons" in codes(mgr)["WCACHE_MEMORY_STALE"]
+    (found,) = findings_of(mgr, "WCACHE_MEMORY_STALE")
+    assert "divided by plan p1 for other OSDs and daemons" in found["detail"]
 
 
 def test_what_a_plan_of_one_class_did_not_change_it_did_not_promise():

@@ -1,29 +1,13 @@
 """An OSD that waits quite unlike the others of its class is named, with what would help it."""
 
 import pytest
-from memory_world import GIB, TARGET, a_mgr, settled_caches
-from mgr_fakes.memory import LruOsd, uniform
+from memory_world import BUSY, GIB, IDLE, TARGET, one_host, settled_caches
 from module_world import ok, said
-from wcache.knobs.memory.trial_result import TrialResult, TrialVerdict
-
-# What they use fits into no target that is tried here, or into all of them.
-BUSY, IDLE = (6 * GIB, 40e6), (0.01 * GIB, 1e4)
 
 
 def a_host(*loads, told=None, **options):
-    """One host whose OSDs of class hdd have these loads and 4 GiB each.
-
-    `told` is what a trial said of 6 GiB: its verdict, and the share of misses that is left.
-    """
-    options.setdefault("ram_bytes", len(loads) * 5 * GIB)
-    mgr = a_mgr(hosts=1, classes=("hdd",), each=len(loads), **options)
-    for osd_id, load in enumerate(loads):
-        mgr.osd_memory.osds[osd_id] = LruOsd(uniform(*load))
-    if told is not None:
-        verdict, share = told
-        mgr.memory.facts.results = (TrialResult(
-            "t1", "hdd", 0.0, 4 * GIB, 6 * GIB, (0,), 100.0, share, share, share,
-            TrialVerdict(verdict)),)
+    """One host, watched for as long as it takes, and with 5 GiB of RAM for each OSD."""
+    mgr = one_host(*loads, told=told, **{"ram_bytes": len(loads) * 5 * GIB, **options})
     settled_caches(mgr)
     return mgr
 

@@ -6,7 +6,7 @@ import pytest
 from memory_world import GIB, TARGET, a_mgr, settled_caches, watch
 from mgr_fakes import builders as make
 from mgr_fakes.memory import LruOsd, uniform
-from module_world import fine, ok, said
+from module_world import codes, fine, ok, said
 
 pytestmark = pytest.mark.slow  # whole rollouts
 
@@ -84,8 +84,7 @@ def test_a_new_osd_changes_the_division_of_its_host_alone():
     assert {key for key in after if after[key] != before.get(key)} <= {
         ("osd/host:h1/class:hdd", TARGET), ("osd/host:h1/class:ssd", TARGET)}
     assert "its memory is divided anew" in ok(mgr.command("history", what=plan.plan_id))
-    codes = {item["code"] for item in said(mgr, "status")["findings"]}
-    assert "WCACHE_MEMORY_STALE" not in codes
+    assert "WCACHE_MEMORY_STALE" not in codes(mgr)
     go_on(mgr)
     assert len(plans(mgr)) == 2  # it is done
     fine(mgr)
@@ -108,7 +107,7 @@ def test_a_class_that_is_not_left_to_the_automation_keeps_its_host_as_it_is():
     would = ok(mgr.command("auto", mode="apply", dry_run=True))
     assert "divide the memory of host h1 anew" in would
     assert len(plans(mgr)) == 1
-    assert "WCACHE_MEMORY_STALE" in {i["code"] for i in said(mgr, "status")["findings"]}
+    assert "WCACHE_MEMORY_STALE" in codes(mgr)
 
 
 def test_memory_that_nobody_has_divided_is_left_alone():

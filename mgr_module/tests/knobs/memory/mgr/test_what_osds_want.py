@@ -4,7 +4,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from memory_world import GIB, a_mgr, settled_caches, watch
+from memory_world import BUSY, GIB, IDLE, a_mgr, one_host, settled_caches, watch
 from mgr_fakes.memory import LruOsd, uniform
 from mgr_fakes.store import MonLikeKv
 from module_world import ok, said, taken_over
@@ -15,26 +15,9 @@ from wcache.engine.storing.archive import ASIDE
 from wcache.engine.storing.plans import VALUE_BYTES_MAX
 from wcache.knobs.memory.facts import ANSWERS_MAX, Answer, Answers, Want
 from wcache.knobs.memory.mgr.osds import EVERY_S
-from wcache.knobs.memory.trial_result import TrialResult, TrialVerdict
 
 KEY = "memory/answers"
 DAY_S, FOREVER = 86400.0, 10**17
-# What they use fits into no target that is tried here, or into all of them.
-BUSY, IDLE = (6 * GIB, 40e6), (0.01 * GIB, 1e4)
-
-
-def a_cluster(*loads, told=None, at_s=1_000_000.0, **options):
-    """One host whose OSDs have these loads and 4 GiB each; `told` is a trial of 6 GiB."""
-    mgr = a_mgr(hosts=1, classes=("hdd",), each=len(loads), **{"ram_bytes": 32 * GIB, **options})
-    for osd_id, load in enumerate(loads):
-        mgr.osd_memory.osds[osd_id] = LruOsd(uniform(*load))
-    if told is not None:
-        verdict, share = told
-        mgr.memory.facts.results = (TrialResult(
-            "t1", "hdd", at_s, 4 * GIB, 6 * GIB, (0,), 100.0, share, share, share,
-            TrialVerdict(verdict)),)
-    watch(mgr)
-    return mgr
 
 
 def rows(mgr):
@@ -79,12 +62,12 @@ def fails_over(mgr):
     (BUSY, ("gain", 0.5), {"memory_ceiling": 4 * GIB}, "right"),  # it may have no more
 ])
 def test_what_an_osd_wants_follows_from_bins_and_trials(load, told, options, wanted):
-    assert cells(a_cluster(load, told=told, **options)) == [wanted]
+    assert cells(one_host(load, told=told, **options)) == [wanted]
 
 
 def test_a_trial_of_long_ago_or_of_another_target_does_not_tell_what_is_wanted():
-    assert cells(a_cluster(BUSY, told=("gain", 0.5), at_s=1_000_000.0 - 61 * DAY_S)) == ["? trial"]
-    mgr = a_cluster(BUSY, told=("gain", 0.5))
+    assert cells(one_host(BUSY, told=("gain", 0.5), at_s=1_000_000.0 - 61 * DAY_S)) == ["? trial"]
+    mgr = one_host(BUSY, told=("gain", 0.5))
     mgr.osd_memory.osds[0].file_bytes = 3 * GIB
     settled_caches(mgr)
     assert cells(mgr) == ["? trial"]
@@ -92,7 +75,7 @@ def test_a_trial_of_long_ago_or_of_another_target_does_not_tell_what_is_wanted()
 
 @pytest.mark.parametrize("why", ["leased", "not tunable", "no bins"])
 def test_where_bins_do_not_tell_of_the_target_nothing_is_said_to_be_wanted(why):
-    mgr = a_cluster(BUSY)
+    mgr = one_host(BUSY)
     mgr.store.kept.clear()
     mgr.restart()
     if why == "leased":
@@ -109,7 +92,7 @@ def test_where_bins_do_not_tell_of_the_target_nothing_is_said_to_be_wanted(why):
 @pytest.mark.parametrize("after_s", [0.0, 1.0, 60.0, 119.0])
 def test_an_osd_is_known_no_later_than_was_said_and_what_is_said_only_falls(after_s):
     """Caches are emptied some time after a reading, and OSDs are read every two minutes."""
-    mgr = a_cluster(BUSY)
+    mgr = one_host(BUSY)
     mgr.now_s += after_s
     begin_s = mgr.now_s
     emptied(mgr, 0)
@@ -138,7 +121,7 @@ def test_minutes_are_told_until_an_osd_was_watched_for_long_enough():
 
 
 def test_a_bench_that_empties_caches_leaves_the_last_answer_with_its_age():
-    mgr = a_cluster(BUSY, BUSY, told=("gain", 0.5))
+    mgr = one_host(BUSY, BUSY, told=("gain", 0.5))
     emptied(mgr, 0)
     for _ in range(5):
         watch(mgr, EVERY_S / 2)
@@ -154,7 +137,7 @@ def test_a_bench_that_empties_caches_leaves_the_last_answer_with_its_age():
 
 
 def test_a_mgr_that_takes_over_has_the_last_answers_at_once_with_their_age():
-    mgr = a_cluster(BUSY, IDLE, told=("gain", 0.5))
+    mgr = one_host(BUSY, IDLE, told=("gain", 0.5))
     mgr.now_s += 3 * 3600.0
     fails_over(mgr)
     assert cells(mgr) == ["more, 3.0 h ago", "less, 3.0 h ago"]  # no OSD was read yet
@@ -168,20 +151,20 @@ def test_a_mgr_that_takes_over_has_the_last_answers_at_once_with_their_age():
 
 
 def test_an_answer_is_not_shown_for_another_target_nor_for_ever():
-    mgr = a_cluster(BUSY, told=("gain", 0.5))
+    mgr = one_host(BUSY, told=("gain", 0.5))
     fails_over(mgr)
     mgr.osd_memory.osds[0].file_bytes = 3 * GIB
     mgr.memory.watch.read()
     mgr.step()
     assert cells(mgr) == ["? 2 min"]
-    mgr = a_cluster(BUSY, told=("gain", 0.5))
+    mgr = one_host(BUSY, told=("gain", 0.5))
     mgr.now_s += 61 * DAY_S
     fails_over(mgr)
     assert rows(mgr)[0]["wants"] is None
 
 
 def test_it_is_stored_when_answers_change_and_their_ages_once_an_hour():
-    mgr = a_cluster(BUSY, BUSY, told=("gain", 0.5))
+    mgr = one_host(BUSY, BUSY, told=("gain", 0.5))
     first = stored(mgr)
     assert {row["want"] for row in first.values()} == {"more"}
     watch(mgr)
@@ -232,7 +215,7 @@ def answers(*items):
     ("[" * 10_000, None),
 ])
 def test_whatever_is_stored_the_module_starts_and_answers_anew(text, shown):
-    mgr = a_cluster(BUSY)
+    mgr = one_host(BUSY)
     mgr.store.kept[KEY] = text
     fails_over(mgr)
     assert mgr.exceptions == []
@@ -252,7 +235,7 @@ def benched(mgr):
 
 
 def test_try_says_before_and_as_it_begins_for_how_long_memory_advice_pauses():
-    mgr = benched(a_cluster(BUSY, BUSY))
+    mgr = benched(one_host(BUSY, BUSY))
     pauses = [{"knob": "memory", "osd_ids": [0, 1], "seconds": 960.0}]
     line = (
         "memory advice for the hosts of osd.0, osd.1 pauses meanwhile, and for at most 16 min "
@@ -268,7 +251,7 @@ def test_try_says_before_and_as_it_begins_for_how_long_memory_advice_pauses():
 
 @pytest.mark.parametrize("why", ["another release", "clients' writes", "nothing is known"])
 def test_no_pause_is_said_where_no_advice_is_lost(why):
-    mgr = a_cluster(BUSY, BUSY)
+    mgr = one_host(BUSY, BUSY)
     if why != "another release":
         benched(mgr)
     if why == "nothing is known":
