@@ -7,8 +7,6 @@ import pytest
 from bench_decision import synthetic
 from wcache.analysis.decision import Materiality
 from wcache.analysis.experiment import analyse
-from wcache.commands.drives import bcache_words
-from wcache.core.codec import to_plain
 from wcache.core.hardware import BcacheState
 
 GIB = 2**30
@@ -44,10 +42,3 @@ def test_across_the_target_nothing_is_decided_and_it_is_said():
 
 def test_in_another_mode_nothing_is_dirty_that_could_cross():
     assert verdict([9, 11], mode="writethrough")["verdict"] == "write through"
-
-
-def test_drive_ls_says_what_bcache_is_set_to():
-    assert bcache_words(to_plain(bcache(1))) == (
-        "backing of bcache0 (writeback, sequential cutoff 4.0 MiB, dirty 1.0 GiB of 10.0 GiB, "
-        "4.0 KiB/s)"
-    )

@@ -166,22 +166,6 @@ def test_without_clients_it_is_read_back_and_that_is_said_once_for_a_value():
     assert all("clients write too little" in text for text in said_so)
 
 
-def test_a_mgr_that_is_lost_within_the_steps_of_a_value_goes_on():
-    mgr = memory_mgr()
-    Clients(mgr)
-    begin(mgr, knob="memory")
-    for _ in range(4000):
-        mgr.step(0.5)
-        made = [c.status.value for c in mgr.inside.rollouts["p1"].rollout.changes]
-        if made.count("made, not judged yet") == 3:
-            break
-    mgr.restart()
-    Clients(mgr)
-    mgr.report_all()
-    read_memory(mgr)
-    assert end(mgr, mgr.inside.rollouts["p1"]) == "done"
-
-
 # ---- mClock
 
 

@@ -81,6 +81,8 @@ def test_a_drive_of_one_osd_stops_none_and_goes_by_itself_where_none_may_stop():
     assert mgr.end() == "done"
     assert {len(r.treated) for r in mgr.blocks.requests} == {1}
     assert all(len(groups) != 1 for groups in mgr.stops.asked)
+    assert len(said(mgr, "rollback", dry_run=True)["would_restore"]) == 2 * HOSTS
+    assert mgr.plan.status.value == "done"
 
 
 def test_a_dry_run_waits_for_mons_that_do_not_answer_for_a_moment_only(monkeypatch):
@@ -102,24 +104,6 @@ def test_a_plan_whose_drive_has_moved_is_refused_and_the_drive_named():
     error = refused(mgr, "apply", errno.EBUSY, plan_id="p1")
     assert "h3 sdb: the drive is gone or was replaced" in error
     assert said(mgr, "apply", plan_id="p1", dry_run=True)["moved"]
-
-
-def test_progress_never_goes_back_by_much_and_its_time_left_holds():
-    mgr = begun()
-    began_s, seen = mgr.now_s, []
-    while mgr.plan.status.value == "running":
-        mgr.step(0.5)
-        row = shown(mgr)
-        seen.append((mgr.now_s, row["fraction"], row["seconds_left_least"],
-                     row["seconds_left_most"]))
-    took_s = mgr.now_s - began_s
-    running = [row for row in seen if row[3] is not None]
-    for at_s, fraction, least_s, most_s in running:
-        left_s = began_s + took_s - at_s
-        assert least_s <= left_s + 45, "it promised too much"
-        assert left_s <= most_s + 45, "it ended later than it said"
-        assert 0.0 <= fraction <= 1.0
-    assert running[-1][1] > 0.85
 
 
 def test_the_message_of_ceph_progress_says_which_wave_and_how_long():

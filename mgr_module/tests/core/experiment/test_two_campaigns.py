@@ -5,7 +5,7 @@ import random
 from dataclasses import replace
 
 import pytest
-from module_world import WB, WT, a_mgr, refused, said
+from module_world import WB, WT, a_mgr, ok, refused, said
 from wcache.core import codec
 from wcache.core.errors import MalformedError
 from wcache.core.experiment.two_campaigns import ObservedLoad, compare, lines, of_shown
@@ -95,6 +95,18 @@ def test_what_made_a_load_useless_or_another_one_is_said_and_no_ratio_of_it():
 def test_rows_that_are_none_are_refused(rows):
     with pytest.raises(MalformedError):
         of_shown(rows)
+
+
+def test_the_command_compares_what_campaigns_saw_the_earlier_one_first():
+    mgr = a_mgr()
+    for _ in range(2):
+        ok(mgr.command("campaign start", loads="timer", observe=True))
+        mgr.settle()
+    found = said(mgr, "campaign show", before="c2", campaign_id="c1")
+    assert (found["before"], found["after"]) == ("c1", "c2")
+    assert found["comparison"]["rows"][0]["ratio"]["value"] == pytest.approx(1.0)
+    assert "BEFORE / AFTER (95%)" in ok(mgr.command("campaign show", before="c1", campaign_id="c2"))
+    assert "no campaign 'c9'" in refusal(mgr, "campaign show", before="c1", campaign_id="c9")
 
 
 @pytest.mark.slow

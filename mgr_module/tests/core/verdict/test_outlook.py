@@ -77,12 +77,6 @@ def test_a_gain_by_turning_the_cache_on_is_said_the_other_way_round():
         "; 1 drive model would commit 1.25 to 2.00 times as fast with the cache on (9 drives); "
         in both.text
     )
-    alone = told(
-        {kind("e"): drives(to_back=9)}, [advice("e", Verdict.WRITE_BACK, loads)]
-    )
-    assert alone.text == (
-        "1 drive model would commit 1.25 to 2.00 times as fast with the cache on (9 of 9 drives)"
-    )
 
 
 def test_a_load_that_gains_nothing_or_is_undecided_takes_the_low_end_away():
