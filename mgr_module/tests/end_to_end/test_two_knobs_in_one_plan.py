@@ -29,16 +29,18 @@ def measured():
     return mgr
 
 
-def go_on(mgr):
-    for _ in range(2000):
-        if not mgr.engine.is_active():
-            return
-        mgr.step(1.0)
-    raise AssertionError("still under way")
-
-
 def targets(mgr):
     return {mgr.osd_memory.target_of(osd_id) for osd_id in mgr.osd_memory.osds}
+
+
+def gone_on(mgr):
+    """Until nothing is under way: the modes and targets at each step."""
+    seen = []
+    while mgr.engine.is_active():
+        mgr.step(1.0)
+        seen.append((all_modes(mgr), targets(mgr)))
+        assert len(seen) < 2000, "still under way"
+    return seen
 
 
 @pytest.mark.slow
@@ -52,25 +54,13 @@ def test_both_knobs_are_in_one_plan_one_after_the_other_and_both_go_back():
     ids = [change["action_id"] for change in answer["changes"]]
     assert len(set(ids)) == len(ids)
     ok(mgr.command("apply", plan_id=answer["plan_id"]))
-    seen = []
-    for _ in range(2000):
-        if not mgr.engine.is_active():
-            break
-        mgr.step(1.0)
-        seen.append((all_modes(mgr), targets(mgr)))
     # no memory is moved before the last drive was judged
-    assert all(modes == {WT} for modes, given in seen if given != {4 * GIB})
+    assert all(modes == {WT} for modes, given in gone_on(mgr) if given != {4 * GIB})
     assert said(mgr, "plan show", plan_id=answer["plan_id"])["status"] == "done"
     assert all_modes(mgr) == {WT}
     assert min(targets(mgr)) == 3 * GIB
     ok(mgr.command("rollback"))
-    went = []
-    for _ in range(2000):
-        if not mgr.engine.is_active():
-            break
-        mgr.step(1.0)
-        went.append((all_modes(mgr), targets(mgr)))
-    assert all(modes == {WT} for modes, given in went if given != {4 * GIB})
+    assert all(modes == {WT} for modes, given in gone_on(mgr) if given != {4 * GIB})
     assert (all_modes(mgr), targets(mgr)) == ({WB}, {4 * GIB})
     assert mgr.config.kept == before
     fine(mgr)
@@ -105,10 +95,10 @@ def test_a_mgr_that_is_lost_in_either_half_goes_on_and_all_of_it_goes_back(momen
     plan_id = apply_plan(mgr, knob="all")
     mgr.steps(moment, 1.0)
     taken_over(mgr)
-    go_on(mgr)
+    gone_on(mgr)
     assert said(mgr, "plan show", plan_id=plan_id)["status"] == "done"
     ok(mgr.command("rollback"))
-    go_on(mgr)
+    gone_on(mgr)
     assert (all_modes(mgr), targets(mgr)) == ({WB}, {4 * GIB})
     assert mgr.config.kept == before
     fine(mgr)
