@@ -6,7 +6,7 @@ import pytest
 from bcache_world import bcache_of
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
-from module_world import RealAnalysis, refused, said
+from module_world import RealAnalysis, refused, said, until
 from wcache.core import codec
 from wcache.core.experiment.budget import client_wait_s
 from wcache.core.experiment.campaign import CampaignOptions, Candidate
@@ -278,11 +278,7 @@ def test_what_is_dirty_is_written_back_for_a_clean_start_at_a_rate_that_goes_bac
 def test_a_mgr_that_takes_over_while_bcache_is_written_back_puts_the_rate_back():
     world = Writable(dirty=8.0 * TARGET_BYTES)
     world.begin(dirty_data="clean")
-    for _ in range(200):
-        world.mgr.step(1.0)
-        if world.rate == DRAIN_SECTORS_S:
-            break
-    assert world.rate == DRAIN_SECTORS_S
+    until(world.mgr, lambda: world.rate == DRAIN_SECTORS_S, seconds=1.0)
     world.mgr.restart()
     world.mgr.loads.latency_ns = lambda osd_id: 5_000_000
     world.seen_bytes = 0

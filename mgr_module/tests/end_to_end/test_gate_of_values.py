@@ -9,7 +9,7 @@ from memory_world import GIB, TARGET, a_mgr
 from memory_world import watch as read_memory
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
-from module_world import apply_plan, ok, said
+from module_world import apply_plan, ok, said, until
 from wcache.core.record import Precondition
 
 pytestmark = pytest.mark.slow  # whole rollouts
@@ -51,11 +51,8 @@ def begin(mgr, **plan):
 
 
 def end(mgr, machine, seconds=0.5):
-    for _ in range(8000):
-        if not machine.under_way:
-            return machine.rollout.status.value
-        mgr.step(seconds)
-    raise AssertionError(f"never ends: {machine.phase} {machine.rollout.reason}")
+    until(mgr, lambda: not machine.under_way, 8000, seconds)
+    return machine.rollout.status.value
 
 
 def notes(mgr):

@@ -5,7 +5,7 @@ import re
 import pytest
 from compared_world import decided, options_before, options_of, slow_with, tunable, with_drives
 from mgr_fakes.module import FakeMgr
-from module_world import RealAnalysis, refused, said, unconsented
+from module_world import RealAnalysis, refused, said, unconsented, until
 from wcache.core.model import CacheMode
 
 DISK = "domain-sda"
@@ -107,11 +107,7 @@ def test_no_verdict_about_an_option_becomes_one_about_cache_modes():
 def test_a_probe_that_is_killed_and_a_mgr_that_is_lost_leave_the_option_as_it_was():
     mgr = with_drives()
     said(mgr, "ab", option="scheduler=none,mq-deadline")
-    for _ in range(40):
-        mgr.step()
-        if options_of(mgr)[0].value == "none":
-            break
-    assert options_of(mgr)[0].value == "none"
+    until(mgr, lambda: options_of(mgr)[0].value == "none", seconds=0.3)
     mgr.probes["h0"].crash()
     assert options_of(mgr) == BEFORE
     mgr.restart()

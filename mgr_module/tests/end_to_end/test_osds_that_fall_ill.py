@@ -44,10 +44,7 @@ def pairs_of(mgr):
 def measuring(mgr, **arguments):
     """The OSD of a run that is in its third pair."""
     start(mgr, **{"loads": "depth1", "drives_per_model": 2, **arguments})
-    for _ in range(400):
-        mgr.step()
-        if len(runs(mgr)["c1.0"].periods[0]) >= 5:
-            break
+    until(mgr, lambda: len(runs(mgr)["c1.0"].periods[0]) >= 5, seconds=0.3)
     return runs(mgr)["c1.0"].spec.experiments[0].osd_id
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 from compared_world import options_before, options_of, slow_with, with_drives
-from module_world import findings_of, fine, ok, refused, report_anew, said, settled
+from module_world import findings_of, fine, ok, refused, report_anew, said, settled, until
 from wcache.core.hardware import OptionValue
 from wcache.knobs.knob import Asked
 
@@ -128,21 +128,14 @@ def test_a_plan_whose_verdict_fell_before_it_is_applied_is_refused():
     assert why in said(mgr, "apply", plan_id="p1", dry_run=True)["moved"][0]
 
 
-def under_auto(mgr, until, steps=400):
-    ok(mgr.command("auto", mode="apply"))
-    for _ in range(steps):
-        mgr.step(5.0)
-        if until():
-            return True
-    return False
-
-
 @pytest.mark.slow
 def test_auto_sets_what_is_better_and_sets_it_again_after_a_reboot():
     mgr = compared(a_mgr())
-    assert under_auto(mgr, lambda: schedulers(mgr) == ["mq-deadline"] * 3)
+    ok(mgr.command("auto", mode="apply"))
+    until(mgr, lambda: schedulers(mgr) == ["mq-deadline"] * 3, seconds=5.0)
     mgr.probes["h1"].set_options("domain-sda", BEFORE)
-    assert under_auto(mgr, lambda: schedulers(mgr) == ["mq-deadline"] * 3)
+    mgr.step(5.0)
+    until(mgr, lambda: schedulers(mgr) == ["mq-deadline"] * 3, seconds=5.0)
     log = ok(mgr.command("history", limit=200))
     assert "do not have the values that were found to be better" in log
 

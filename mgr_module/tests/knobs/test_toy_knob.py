@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from mgr_fakes import builders as make
 from mgr_fakes.mclock import MgrGone
 from mgr_fakes.module import FakeMgr
-from module_world import fine, ok, refused, said, taken_over
+from module_world import fine, ok, refused, said, taken_over, until
 from toy_knob import DEPTH, TOY, ToyPlanner
 from wcache.commands import commands
 from wcache.core.config_database import Config, ConfigEdit, ConfigRequest, Entry, left_to_write
@@ -63,15 +63,6 @@ def shown(mgr, plan_id):
 
 def statuses(mgr, plan_id):
     return [change["status"] for change in shown(mgr, plan_id)["changes"]]
-
-
-def until(mgr, status):
-    """Until some change of the only plan has come so far."""
-    for _ in range(200):
-        if status in statuses(mgr, "p1"):
-            return
-        mgr.step(0.1)
-    raise AssertionError(f"no change is ever {status}")
 
 
 def test_tried_it_says_what_the_first_change_gains_and_takes_it_back():
@@ -167,9 +158,10 @@ def test_a_trial_is_undone_however_it_ends(what, when):
     mgr = a_mgr()
     plan_id = planned(mgr)
     ok(mgr.command("apply", plan_id=plan_id, trial=True))
-    until(mgr, "applying" if when == "rolling back" else when)
+    come = "applying" if when == "rolling back" else when
+    until(mgr, lambda: come in statuses(mgr, plan_id), seconds=0.1)
     mgr.config.down = when == "rolling back"  # the way back waits for the mons
-    until(mgr, when)
+    until(mgr, lambda: when in statuses(mgr, plan_id), seconds=0.1)
     if what == "restart":
         taken_over(mgr)
     else:

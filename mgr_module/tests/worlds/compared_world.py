@@ -5,7 +5,7 @@ from dataclasses import replace
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
 from mgr_fakes.osd_options import MgrLost
-from module_world import RealAnalysis, said, settled
+from module_world import RealAnalysis, said, settled, until
 from wcache.core.hardware import OptionValue
 from wcache.core.model import DriveModel
 
@@ -111,11 +111,7 @@ def start(mgr, option=TRIAL, **arguments):
 
 
 def until_set(mgr, value=SLOW, name=HDD):
-    for _ in range(200):
-        mgr.step()
-        if mgr.osd_options.at_run_time.get((0, name)) == value:
-            return
-    raise AssertionError(f"{name} was never {value}")
+    until(mgr, lambda: mgr.osd_options.at_run_time.get((0, name)) == value, seconds=0.3)
 
 
 def with_value_set():
