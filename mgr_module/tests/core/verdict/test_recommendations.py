@@ -51,6 +51,8 @@ THROUGH, BACK, SAME, FEW, CONFLICTS = (
         ([(D1, THROUGH, 4.0, 5.0), (BATCH, FEW, 0.2, 1.5)], FEW),
         ([(D1, THROUGH, 4.0, 5.0), (BATCH, FEW, 0.95, 1.5)], THROUGH),
         ([(D1, THROUGH, 4.0, 5.0), (BATCH, FEW, 4.0, 5.0)], FEW),  # flagged: a carryover
+        ([(D1, BACK, 0.2, 0.3), (BATCH, FEW, 0.8, 1.05)], BACK),
+        ([(D1, BACK, 0.2, 0.3), (BATCH, FEW, 0.8, 1.2)], FEW),
         ([(D1, THROUGH, 4.0, 5.0), (BATCH, SAME, 0.95, 1.05)], THROUGH),
         ([(D1, THROUGH, 4.0, 5.0), (TIMER, FEW, 0.2, 1.5)], THROUGH),
         ([(TRAFFIC, SAME, 0.95, 1.05), (D1, THROUGH, 4.0, 5.0)], SAME),
