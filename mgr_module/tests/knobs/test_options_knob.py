@@ -169,16 +169,15 @@ def test_a_drive_that_does_not_go_back_is_owed_until_an_admin_takes_it_as_it_is(
 
 @pytest.mark.slow
 def test_two_plans_of_one_option_go_back_in_order_and_the_cache_mode_is_by_itself():
-    mgr = a_mgr()
-    applied(mgr)
-    mgr.slow = "mq-deadline"
-    compared(mgr, "scheduler=mq-deadline,kyber", pairs=8)
-    plan_id = planned(mgr)["plan_id"]
-    ok(mgr.command("apply", plan_id=plan_id))
+    mgr = applied()
+    slow_with(mgr, "mq-deadline")
+    said(mgr, "ab", option="scheduler=mq-deadline,kyber", loads="batch", pairs=8, accept_cost=True)
+    settled(mgr)
+    ok(mgr.command("apply", plan_id=planned(mgr)["plan_id"]))
     mgr.settle()
     assert schedulers(mgr) == ["kyber"] * 3
-    assert f"roll back {plan_id} first" in refused(mgr, "rollback", plan_id="p1")
-    for each in (plan_id, "p1"):
+    assert "roll back p2 first" in refused(mgr, "rollback", plan_id="p1")
+    for each in ("p2", "p1"):
         ok(mgr.command("rollback", plan_id=each))
         mgr.settle()
     assert schedulers(mgr) == ["none"] * 3

@@ -8,7 +8,7 @@ from memory_world import GIB, to_its_end, watch
 from memory_world import a_mgr as a_mgr_with_memory
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
-from module_world import applied, measured, ok, settled, start, taken_over
+from module_world import applied, measured, ok, settled, start, taken_over, until
 from wcache.core.hardware import BcacheState, OptionValue
 from wcache.core.options.entries import DRAINS
 
@@ -125,11 +125,11 @@ def bcache(say):
     say(mgr, "plan", knob="options", option=f"cache_mode={mode}", scope="host:h0")
     say(mgr, "apply", plan_id="p1")
     say(mgr, "apply", plan_id="p1", consent_turn_on=True)
-    bcache_world.until(mgr, lambda: not mgr.engine.is_active())
+    until(mgr, lambda: not mgr.engine.is_active(), seconds=1.0)
     bcache_world.retold(mgr)
     say(mgr, "plan show", plan_id="p1")
     say(mgr, "rollback", plan_id="p1")
-    bcache_world.until(mgr, lambda: not mgr.engine.is_active())
+    until(mgr, lambda: not mgr.engine.is_active(), seconds=1.0)
     say(mgr, "plan show", plan_id="p1")
 
 

@@ -105,7 +105,7 @@ def test_the_command_compares_what_campaigns_saw_the_earlier_one_first():
     found = said(mgr, "campaign show", before="c2", campaign_id="c1")
     assert (found["before"], found["after"]) == ("c1", "c2")
     assert found["comparison"]["rows"][0]["ratio"]["value"] == pytest.approx(1.0)
-    assert "BEFORE / AFTER (95%)" in ok(mgr.command("campaign show", before="c1", campaign_id="c2"))
+    assert "CHANGE (95%)" in ok(mgr.command("campaign show", before="c1", campaign_id="c2"))
     assert "no campaign 'c9'" in refused(mgr, "campaign show", before="c1", campaign_id="c9")
 
 
