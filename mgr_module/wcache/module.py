@@ -21,7 +21,7 @@ from .ceph.store import CephKeys, KvStore
 from .ceph.store_queue import StoreQueue
 from .ceph.surroundings import CephKeyring, CephStops, CephSurroundings, Upgrades
 from .ceph.view import CephTraffic, CephView
-from .ceph.web_host import CephWebHost, StandbyWebHost
+from .ceph.web_host import CephWebHost, StandbyWebHost, WebTokens
 from .commands import commands
 from .commands.service import Service
 from .commands.views import Views
@@ -39,7 +39,6 @@ from .knobs.registry import KNOBS
 from .options import OF_EACH_MGR, Options, module_options, read_options
 from .services.deploying import AgentService, KeyWork
 from .services.plans.planners import Parts, make_all, with_all
-from .services.web_tokens import WebTokens
 from .web.app import App
 from .web.dashboard_login import DashboardLogin
 from .web.pages import Reader

@@ -6,7 +6,7 @@ import time
 
 import pytest
 from module_world import a_mgr, measured, said
-from wcache.services.web_tokens import HOURS, WebTokens
+from wcache.ceph.web_host import HOURS, WebTokens
 from wcache.web.app import KEPT_MAX, KEPT_S, REST_MAX_S, Response, network_of
 from wcache.web.dashboard_login import NotLetInError
 from web_world import KEY, Site, words

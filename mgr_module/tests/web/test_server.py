@@ -15,8 +15,7 @@ from types import SimpleNamespace
 
 import pytest
 from module_world import a_mgr
-from wcache.ceph.web_host import Certificate, WebSettings
-from wcache.services.web_tokens import WebTokens
+from wcache.ceph.web_host import Certificate, WebSettings, WebTokens
 from wcache.web import server
 from wcache.web.app import App
 from wcache.web.server import WebPage, redirecting, tls_context, uri_of

@@ -9,6 +9,7 @@ from mgr_fakes.module import FakeMgr
 from mgr_fakes.probe import FakeProbe
 from module_world import WB, WT, a_mgr, applied, measured, ok, settled, start
 from prior_world import left_over
+from wcache.ceph.web_host import WebTokens
 from wcache.core import codec
 from wcache.core.host_report import ToggleProof
 from wcache.core.model import (
@@ -22,7 +23,6 @@ from wcache.core.model import (
 )
 from wcache.core.protocol import PROTOCOL_VERSION, Hello, Post
 from wcache.core.verdict.foreign import BYTES_MAX, Evidence, checksum
-from wcache.services.web_tokens import WebTokens
 
 MODEL = str(make.MODEL)
 ELSEWHERE = "11111111-2222-4333-8444-555555555555"

@@ -7,11 +7,10 @@ from html.parser import HTMLParser
 from io import BytesIO
 
 from module_world import said
-from wcache.ceph.web_host import WebSettings
+from wcache.ceph.web_host import WebSettings, WebTokens
 from wcache.core.change.gate.judge import BLOCKS_BEFORE, LOOKS
 from wcache.core.loads import Block, BlocksRequest, OsdBlock
 from wcache.engine.gate.kept_blocks import KeptBlock
-from wcache.services.web_tokens import WebTokens
 from wcache.web.app import App
 from wcache.web.dashboard_login import NotLetInError
 from wcache.web.pages import Reader

@@ -13,6 +13,7 @@ import logging
 from functools import partial
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
+from ..ceph import web_host
 from ..core import codec
 from ..core.codec import one_line
 from ..core.errors import (
@@ -28,7 +29,6 @@ from ..core.scope import parse_scope
 from ..core.text import FORMAT_VERSION, NOTHING, CommandLine, Rows, arguments, fitted, ticked
 from ..deployment.places import checked_hostname, checked_image
 from ..knobs.registry import KNOBS
-from ..services import web_tokens
 from ..services.campaigns import BOUNDS
 from ..services.guards import require_fitting
 from ..services.leaving import DISABLE
@@ -179,7 +179,7 @@ COMMANDS: Tuple[Command, ...] = (
     Command(
         "wcache web token", (), "rw",
         "Print a token for the module's web page, good for 12 hours",
-        lambda s, v, a: s.web_tokens.issue(), web_tokens.lines,
+        lambda s, v, a: s.web_tokens.issue(), web_host.lines,
     ),
     Command(
         "wcache history", HISTORY_ARGUMENTS, "r",

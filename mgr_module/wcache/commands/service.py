@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, TypeVar
 
 from ..ceph.view import CephTraffic
+from ..ceph.web_host import WebTokens
 from ..core.codec import one_line
 from ..core.errors import NotReadyError
 from ..core.model import Finding, FindingCode, Severity
@@ -31,7 +32,6 @@ from ..services.plans.planners import Planner
 from ..services.plans.plans import PlanService
 from ..services.plans.rollouts import RolloutService
 from ..services.probes import ProbeService
-from ..services.web_tokens import WebTokens
 from .drive_models import DriveModelService
 from .evidence import EvidenceService
 from .trying import TryService

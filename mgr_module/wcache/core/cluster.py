@@ -20,9 +20,9 @@ from typing import (
     TypeVar,
 )
 
+from .host_report import MayBeSimulated
 from .model import DriveReport, LoadPoint, Role
 from .record import RECORDED, Precondition
-from .simulation import MayBeSimulated
 
 SLOW_OPS = "has slow operations (SLOW_OPS)"
 T = TypeVar("T")

@@ -1,6 +1,10 @@
 """What a probe tells of its host: drives, findings, its journal, what was proven there.
 
 The kind of a drive: what is measured, judged and changed together.  What the probe is at.
+
+A simulated host tells of drives and OSDs that it has made up.  The cluster does not know those
+OSDs, an id of theirs may be that of a real one, and no client waits for them.  The probe
+measures them itself, and their time passes faster than ours.
 """
 
 from __future__ import annotations
@@ -10,7 +14,38 @@ from typing import ClassVar, Dict, Iterable, List, Mapping, NamedTuple, Optional
 
 from .hardware import Controller, HostMemory
 from .model import CacheMode, DriveModel, DriveReport, Finding, FindingCode
-from .simulation import MayBeSimulated, OfDrives
+
+
+class MayBeSimulated(Protocol):
+    """What a host has told of, or what comes of it."""
+
+    @property
+    def simulated(self) -> bool:
+        """Whether a simulated host told of it."""
+
+
+class OfDrives:
+    """A host's report, and what comes of it: a run, its setup, a result, a change."""
+
+    @property
+    def real(self: MayBeSimulated) -> bool:
+        """Whether it is of real drives: the cluster knows only theirs, and only they prove."""
+        return not self.simulated
+
+    @property
+    def has_clients(self: MayBeSimulated) -> bool:
+        """Whether clients may wait for the OSDs: their load can judge, and a step must not hurt."""
+        return not self.simulated
+
+    @property
+    def measured_by_probe(self: MayBeSimulated) -> bool:
+        """Whether the probe measures the OSDs too; of a real cluster the mgr does."""
+        return self.simulated
+
+    @property
+    def on_our_clock(self: MayBeSimulated) -> bool:
+        """Whether what is measured takes as long by our clock as by its own."""
+        return not self.simulated
 
 
 class DriveKind(NamedTuple):

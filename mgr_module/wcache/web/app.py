@@ -19,10 +19,10 @@ from http.cookies import CookieError, SimpleCookie
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 from urllib.parse import parse_qsl, unquote
 
+from ..ceph.web_host import WebTokens
 from ..core import VERSION
 from ..core.figures.prometheus_text import CONTENT_TYPE, Sample, gauge
 from ..services.probes import Budget
-from ..services.web_tokens import WebTokens
 from . import pages
 from .dashboard_login import DashboardLogin, NotLetInError
 from .pages import CannotReadError, Reader

@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, List, Optional, Protocol, Tuple
 from urllib.parse import quote
 
-from ..ceph.web_host import OFF, TLS, Certificate, StandbyWebHost, WebSettings
+from ..ceph.web_host import KEY_BYTES, OFF, TLS, Certificate, StandbyWebHost, WebSettings, WebTokens
 from ..core.codec import one_line
 from ..core.model import Finding, FindingCode, Severity
-from ..services.web_tokens import KEY_BYTES, WebTokens
 
 WsgiApp = Callable[..., Iterable[bytes]]
 # A page that is being made is not waited for: the mgr stops within seconds.

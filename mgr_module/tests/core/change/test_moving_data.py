@@ -6,8 +6,8 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
+from wcache.core.change.gate.blocks import evened, moving_cost
 from wcache.core.change.gate.judge import LOOKS, Effect, judge, level_known
-from wcache.core.change.gate.moving import evened, moving_cost
 from wcache.core.loads import Block, OsdBlock
 
 SLOWED = 1.3

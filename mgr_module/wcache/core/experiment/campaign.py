@@ -25,14 +25,13 @@ from ..codec import one_line
 from ..drive.safety import may_toggle, refused, writeback_refusal
 from ..errors import MalformedError, NotFoundError, RefusalKind, RefusedError
 from ..hardware import WRITTEN_FOR, WRITTEN_MAX, Dirty, begins_nowhere
-from ..host_report import HostReport, lost_models
+from ..host_report import HostReport, OfDrives, lost_models
 from ..loads import WATCHED_MAX
 from ..model import DriveModel, DriveReport, LoadPoint, Role
 from ..options.entries import OptionTrial
 from ..options.option import Option
 from ..record import Precondition
 from ..scope import Scope
-from ..simulation import OfDrives
 from ..text import many, named
 
 SHORT_NAMES = {

@@ -13,14 +13,13 @@ from typing import ClassVar, FrozenSet, Iterable, Optional, Set, Tuple
 
 from ..drive.prior import UNKNOWN, Prior
 from ..hardware import Dirty
-from ..host_report import DriveKind
+from ..host_report import DriveKind, OfDrives
 from ..loads import WATCHED_MAX
 from ..model import LoadPoint
 from ..options.entries import BY_NAME, OptionTrial
 from ..options.option import Place
 from ..protocol import ReleaseRequest
 from ..record import CHECKS_MAX, ExperimentSetup, Pair, Period, Precondition
-from ..simulation import OfDrives
 from .design import Periods, Slot, design_of
 from .observed import Observed
 

@@ -6,7 +6,7 @@ import pytest
 from memory_world import GIB, a_mgr, begun, leased, raised, shown
 from wcache.core.hardware import CgroupLimit, HostMemory
 from wcache.core.protocol import MemoryRequest
-from wcache.knobs.memory.mgr.trial_choice import crowded
+from wcache.knobs.memory.mgr.trials import crowded
 
 RAM = 32 * GIB
 HIGH = 5 * GIB

@@ -31,6 +31,7 @@ from .blocks import (
     alike,
     beside_moves,
     difference,
+    evened,
     log_ratios,
     mean_error,
     moves,
@@ -38,7 +39,6 @@ from .blocks import (
     waited_s,
 )
 from .evidence import COMMITS, READS, Sums, share
-from .moving import evened
 
 BLOCKS_BEFORE = 96
 # Where noise hides the level after so many blocks, there are more, up to the last of these.
