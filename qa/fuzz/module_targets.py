@@ -29,7 +29,7 @@ from wcache.core.figures.prometheus_text import gauge
 from wcache.core.record import RECORD_FORMAT, Record
 from wcache.core.verdict import foreign
 from wcache.core.verdict.load_profile import work_counters
-from wcache.engine.storing.plans import Head, StoredPlans
+from wcache.engine.storing.plans import Head, Part, StoredPlans
 from wcache.knobs.memory import reading
 from wcache.web import dashboard_login
 from web_world import Site
@@ -112,10 +112,10 @@ def plan_seeds() -> List[bytes]:
     """A head whose parts are there, and one whose are not."""
     head: Any = {**example(Head, {}, 0), "version": Head.VERSION, "waves": "w", "before": "b",
                  "changes": ["0"]}
-    changes = {"version": Head.VERSION, "changes": [example_change(head)]}
+    changes = {"version": Part.VERSION, "changes": [example_change(head)]}
     waves = [{"kind": "canary", "name": "", "size": 1}]
-    parts = {"rollout-part/p1/w": {"version": Head.VERSION, "waves": waves},
-             "rollout-part/p1/b": {"version": Head.VERSION, "blocks": []},
+    parts = {"rollout-part/p1/w": {"version": Part.VERSION, "waves": waves},
+             "rollout-part/p1/b": {"version": Part.VERSION, "blocks": []},
              "rollout-part/p1/0": changes}
     whole = {**head, "newer": [{"index": 0, "change": example_change(head)}]}
     return lines_of([{"rollout/p1": whole, **parts}, {"rollout/p1": head}])

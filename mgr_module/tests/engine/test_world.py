@@ -85,8 +85,8 @@ def test_a_world_holds_still_whatever_happens_after_it():
 @pytest.mark.parametrize(("prefix", "most"), [
     ("status", 1), ("recommend", 1), ("try", 1), ("plan", 1), ("auto status", 1),
     ("drive ls", 1), ("campaign ls", 0), ("agent ls", 0),
-    # the look before the first wave is the plan's own
-    ("apply", 2),
+    # the look before the first wave is the plan's own; in another thread it asks for verdicts
+    ("apply", 3),
 ])
 def test_a_command_fetches_the_maps_once_and_only_where_it_needs_them(monkeypatch, prefix, most):
     mgr, fetched = measured(), []

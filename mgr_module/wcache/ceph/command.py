@@ -103,7 +103,7 @@ class Reply:
         return self._event.wait(timeout_s)
 
 
-class Worker:
+class InTurn:
     """Does one thing after the other, in a thread that begins with the first and does not end."""
 
     def __init__(self, name: str) -> None:
@@ -123,7 +123,7 @@ class Worker:
             self._due.get()()
 
 
-class Sender(Worker):
+class Sender(InTurn):
     """Sends in one thread.
 
     A completion runs on the Python thread state of the thread that sent its command, to its very

@@ -15,7 +15,7 @@ import threading
 from dataclasses import dataclass, field
 from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
 
-from ..ceph.command import CommandFailed, Worker
+from ..ceph.command import CommandFailed, InTurn
 from ..ceph.surroundings import CephKeyring, CephSurroundings
 from ..core.codec import one_line
 from ..core.errors import (
@@ -75,7 +75,7 @@ class KeyWork:
     def __init__(self, keys: CephKeyring, wait_s: float = WAIT_S) -> None:
         self._keys = keys
         self._wait_s = wait_s
-        self._worker = Worker("wcache-keys")
+        self._worker = InTurn("wcache-keys")
 
     def make(self, hostnames: Sequence[str]) -> KeyJob:
         """See that these hosts have their keys; returns when done, or after a moment."""

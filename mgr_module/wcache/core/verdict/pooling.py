@@ -71,7 +71,7 @@ class Pool:
     odd_drives: Tuple[str, ...] = ()
 
 
-class _Together(NamedTuple):
+class _AsOne(NamedTuple):
     """Drives as one: their mean, the sd of one drive as it was measured, tau^2, their count."""
 
     mean: float
@@ -92,7 +92,7 @@ class _Together(NamedTuple):
         return Interval(self.mean, self.mean - half, self.mean + half)
 
 
-def _together(drives: Sequence[Member]) -> _Together:
+def _together(drives: Sequence[Member]) -> _AsOne:
     """The unweighted mean of drives, how far one drive lies from it, and tau^2 of that.
 
     No weights: they would need tau, of which a few noisy drives show nothing, and then the
@@ -103,7 +103,7 @@ def _together(drives: Sequence[Member]) -> _Together:
     mean = math.fsum(one.mean for one in drives) / count
     seen = math.fsum((one.mean - mean) ** 2 for one in drives) / (count - 1)
     within = math.fsum(one.variance for one in drives) / count
-    return _Together(mean, math.sqrt(max(seen, within)), max(0.0, seen - within), count)
+    return _AsOne(mean, math.sqrt(max(seen, within)), max(0.0, seen - within), count)
 
 
 def pool_of(
