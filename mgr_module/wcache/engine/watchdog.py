@@ -8,6 +8,7 @@ from typing import Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 from ..core import events
 from ..core.change.preconditions import no_longer_met
 from ..core.cluster import ClusterState
+from ..core.drive.proofs import lost_writes
 from ..core.drive.safety import writeback_refusal
 from ..core.experiment.run import RunMachine
 from ..core.experiment.run_state import RunSpec, RunStatus
@@ -16,7 +17,6 @@ from ..core.hardware import WRITTEN_FOR
 from ..core.host_report import lost_models
 from ..core.jobs import Job
 from ..core.record import Precondition
-from ..core.verdict.result import lost_writes
 from .hosts import key_of
 from .under_way import Shared
 

@@ -14,10 +14,10 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import ClassVar, DefaultDict, Dict, Iterable, List, Sequence, Tuple, Union
+from typing import ClassVar, DefaultDict, Dict, Iterable, List, NamedTuple, Sequence, Tuple, Union
 
 from .. import codec
-from ..host_report import EVIDENCE_MAX, HostReport, PowerCut, ToggleProof
+from ..host_report import EVIDENCE_MAX, DriveKind, HostReport, PowerCut, ToggleProof, lost_words
 from ..model import DriveModel, Transport
 
 # What concerns several hosts needs the word of as many.
@@ -115,3 +115,33 @@ def _makes_sense(proof: ToggleProof) -> bool:
         return False
     times = (*proof.write_back_us, *proof.write_through_us)
     return bool(proof.disagreed) or (len(times) == 6 and all(us > 0 for us in times))
+
+
+class ToldCut(NamedTuple):
+    """A witnessed power cut, by whose report, and whether an admin accepts it for all hosts."""
+
+    hostname: str
+    cut: PowerCut
+    accepted: bool = False
+
+
+def power_cuts_by_model(
+    reports: Iterable[HostReport], accepted: Sequence[AcceptedProof] = ()
+) -> Dict[DriveKind, Tuple[ToldCut, ...]]:
+    """The witnessed power cuts by drive model: `DriveKind.in_any_class`."""
+    found: Dict[DriveKind, Tuple[ToldCut, ...]] = {}
+    for report in reports:
+        for cut in report.power_cuts:
+            key = report.kind_of(cut.drive_model)
+            told = ToldCut(report.hostname, cut, is_accepted(accepted, report.hostname, cut))
+            found[key] = (*found.get(key, ()), told)
+    return found
+
+
+def lost_writes(reports: Iterable[HostReport]) -> Dict[DriveKind, str]:
+    """What was lost, in words, by drive model (`DriveKind.in_any_class`), whoever saw it."""
+    return {
+        kind: lost_words(told.hostname, told.cut)
+        for kind, cuts in power_cuts_by_model(reports).items()
+        for told in cuts if told.cut.lost
+    }

@@ -25,7 +25,7 @@ from typing import (
 )
 
 from ..cluster import ClusterState
-from ..drive.proofs import AcceptedProof
+from ..drive.proofs import AcceptedProof, power_cuts_by_model
 from ..host_report import DriveKind, HostReport, OfDriveKind
 from ..loads import MATERIAL_RATIO
 from ..model import CacheMode, DriveModel, DriveReport, FindingCode, LoadPoint, Verdict
@@ -36,7 +36,7 @@ from .hosts_by_model import HostsByModel, missing_word
 from .load_profile import LoadProfile, evened, merged
 from .pooling import LoadVerdict, pool_drives, pooled
 from .repeated import Standing, standing
-from .result import Estimate, Result, has_finding, power_cuts_by_model, withheld_for
+from .result import Estimate, Result, has_finding, withheld_for
 
 Wanted = TypeVar("Wanted")
 FEW = " of this model measured; 3 or more are better"

@@ -18,19 +18,16 @@ from typing import (
     AbstractSet,
     Any,
     ClassVar,
-    Dict,
-    Iterable,
     Mapping,
-    NamedTuple,
     Optional,
     Sequence,
     Tuple,
 )
 
 from ..codec import one_line
-from ..drive.proofs import HOSTS_MIN, AcceptedProof, is_accepted
+from ..drive.proofs import HOSTS_MIN, ToldCut
 from ..experiment.factorial import measured_in
-from ..host_report import DriveKind, HostReport, OfDriveKind, PowerCut, lost_words
+from ..host_report import OfDriveKind, lost_words
 from ..loads import MATERIAL_RATIO
 from ..model import (
     CacheMode,
@@ -313,36 +310,6 @@ def plp_cell(hints: Sequence[PlpHint], trusted: bool) -> str:
     for hint in hints:
         return f"{'hinted' if hint.protected else 'denied'}: {hint.source}"
     return UNKNOWN
-
-
-class ToldCut(NamedTuple):
-    """A witnessed power cut, by whose report, and whether an admin accepts it for all hosts."""
-
-    hostname: str
-    cut: PowerCut
-    accepted: bool = False
-
-
-def power_cuts_by_model(
-    reports: Iterable[HostReport], accepted: Sequence[AcceptedProof] = ()
-) -> Dict[DriveKind, Tuple[ToldCut, ...]]:
-    """The witnessed power cuts by drive model: `DriveKind.in_any_class`."""
-    found: Dict[DriveKind, Tuple[ToldCut, ...]] = {}
-    for report in reports:
-        for cut in report.power_cuts:
-            key = report.kind_of(cut.drive_model)
-            told = ToldCut(report.hostname, cut, is_accepted(accepted, report.hostname, cut))
-            found[key] = (*found.get(key, ()), told)
-    return found
-
-
-def lost_writes(reports: Iterable[HostReport]) -> Dict[DriveKind, str]:
-    """What was lost, in words, by drive model (`DriveKind.in_any_class`), whoever saw it."""
-    return {
-        kind: lost_words(told.hostname, told.cut)
-        for kind, cuts in power_cuts_by_model(reports).items()
-        for told in cuts if told.cut.lost
-    }
 
 
 def withheld_for(
