@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 import time
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Callable, Deque, Optional, Sequence, Tuple
 
 from wcache.core import versions
@@ -306,8 +306,11 @@ class ProbeLoop:
     def _body(
         self, task_id: str, outcome: Optional[Outcome], notices: tuple[Notice, ...]
     ) -> Post:
+        hello = self._hello()
+        if outcome is not None:
+            hello = replace(hello, waiting=None)  # what it waited for is over
         return Post(
-            **vars(self._hello()), hostname=self.identity.hostname, task_id=task_id,
+            **vars(hello), hostname=self.identity.hostname, task_id=task_id,
             outcome=outcome, notices=notices,
         )
 

@@ -188,10 +188,9 @@ class TaskRunner:
     def report(self) -> HostReport:
         """Everything on the host, with what could not be restored so far."""
         lease = self.keeper.lease(self.clock())
-        sound, damaged = self.switcher.read_journal()
-        drives, unprepared = told_once(
-            self.host.look(), {entry.domain_id for entry in sound.values()}
-        )
+        looked = self.host.look()
+        sound, damaged = self.switcher.read_journal()  # what a look outlived is not told any more
+        drives, unprepared = told_once(looked, {entry.domain_id for entry in sound.values()})
         findings = (
             *self.host.host_findings(), *journal_findings(sound, damaged, lease),
             *self.not_pinned(sound),

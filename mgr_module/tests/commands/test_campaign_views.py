@@ -2,6 +2,7 @@
 
 import pytest
 from module_world import a_mgr, ok, said, start
+from wcache.engine.evidence.analyses import RETRY_S
 from wcache.engine.persistence import SAVE_RETRY_S
 
 
@@ -45,6 +46,19 @@ def test_a_campaign_goes_on_until_what_it_measured_is_analysed_or_cannot_be(stop
     assert shown["status"] == "running"
     late.answer(error)
     assert said(mgr, "campaign show", campaign_id="c1")["status"] == "aborted"
+
+
+def test_a_record_whose_analysis_failed_is_analysed_though_others_were_since(stopped):
+    mgr, late = stopped
+    for _ in range(2):  # it is tried again at once
+        late.answer("killed by signal 9")
+        mgr.step()
+    mgr.inside.analyses.error = ""  # a look at another experiment has succeeded
+    mgr.step(RETRY_S)
+    late.answer()
+    mgr.step()
+    (result,) = said(mgr, "campaign show", campaign_id="c1")["results"]
+    assert result["why"] == "few pairs"
 
 
 def test_a_campaign_goes_on_until_its_last_record_is_stored():

@@ -4,6 +4,7 @@ import ast
 import os
 import queue
 import sys
+import threading
 import time
 from dataclasses import replace
 
@@ -134,13 +135,21 @@ def test_the_child_gets_nothing_of_the_mgrs_environment_but_the_way_to_our_code(
     assert len(files) <= 6, files
 
 
+def broken(*_):
+    raise RuntimeError("can't start new thread")
+
+
 def test_a_taker_that_breaks_does_not_end_the_worker(child, tmp_path):
     it = child([script(tmp_path / "good", ANSWER)])
-
-    def broken(result, error):
-        raise RuntimeError("the store failed")
-
     it.start(record(10), broken)
+    assert ask(it)[1] == (FOUND, "")
+
+
+def test_what_nobody_foresaw_does_not_end_the_worker(child, tmp_path, monkeypatch):
+    it = child([script(tmp_path / "good", ANSWER)])
+    with monkeypatch.context() as now:
+        now.setattr(threading.Timer, "start", broken)
+        assert ask(it)[1] == (None, "the analysis child failed: can't start new thread")
     assert ask(it)[1] == (FOUND, "")
 
 

@@ -90,8 +90,10 @@ def test_nothing_is_written_and_nothing_answered_after_that():
         probe.turn()
     mgr.steps(5)
     assert mgr.store.kept == {}
-    for prefix, way in (("status", {}), ("leave", {"back": True})):
-        assert "`ceph mgr module disable wcache`" in refused(mgr, prefix, errno.EPERM, **way)
+    assert "`ceph mgr module disable wcache`" in refused(mgr, "status", errno.EPERM)
+    ends = with_ends(mgr)
+    assert leave(mgr, back=True)["left"]  # the mons may have refused to disable it
+    assert (mgr.store.kept, len(ends)) == ({}, 1)
 
 
 def with_ends(mgr):
@@ -130,6 +132,30 @@ def test_a_script_that_asks_the_mgrs_for_something_disables_it_at_its_end():
     told = leave(mgr, keep=True)
     assert (told["left"], ends) == (True, [])
     assert told["script"].splitlines()[-1] == "ceph mgr module disable wcache" == told["next"]
+
+
+def test_where_the_mons_take_long_it_disables_itself_when_they_are_done(monkeypatch):
+    mgr = with_keys(a_mgr())
+    ends, late = with_ends(mgr), []
+    monkeypatch.setattr("wcache.services.leaving.STORE_WAIT_S", 0.0)
+    archive = mgr.engine.ports.archive
+    end = archive.end
+    monkeypatch.setattr(archive, "end", late.append)
+    assert leave(mgr, back=True)["waits"] == ["the mons remove what was stored"]
+    assert ends == []
+    end(late[0])
+    assert ends == [({}, set())]
+
+
+def test_a_script_that_asks_the_mgrs_is_not_cut_off_by_a_later_call():
+    mgr = a_mgr()
+    ok(mgr.command("agent add", hostname="h2", run_by="cephadm", image="ceph"))
+    ends = with_ends(mgr)
+    mgr.store.fails = lambda key: key == "version"
+    assert "ceph orch rm" in leave(mgr, keep=True)["script"]
+    mgr.store.fails = lambda key: False
+    told = leave(mgr, keep=True)
+    assert (told["left"], told["script"], ends) == (True, "ceph mgr module disable wcache", [])
 
 
 def test_enabled_anew_it_begins_with_nothing_and_stores_nothing_by_itself():

@@ -126,8 +126,8 @@ def _findings(answer: Mapping[str, Any], record: Record) -> Tuple[Finding, ...]:
     setup = record.setup
     return tuple(
         Finding(
-            code, _severity(code, setup.throwaway), f"{setup.hostname} {setup.drive_id}",
-            one_line(detail, 300),
+            code, _severity(code, setup.throwaway),
+            one_line(f"{setup.hostname} {setup.drive_id}", 300), one_line(detail, 300),
         ) for code, detail in (
             (FindingCode(item["code"]), item["detail"]) for item in answer.get("findings", ())
         )

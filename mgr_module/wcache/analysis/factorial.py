@@ -142,11 +142,13 @@ def as_plain(
 
 
 def _told(seen: Effects, standing: Interaction) -> str:
-    found = sequential.spread(seen.interaction)
+    # the other way round, as latency is told: below 0 is faster in write through
+    found = sequential.spread([-each for each in seen.interaction])
     alpha = SAME_ALPHA if standing is Interaction.NONE else DECIDE_ALPHA
+    span = sequential.span(sequential.interval(found, alpha))
     return (
-        f"{standing.value} (the other drive's mode changes this by {gained(math.exp(found.mean))}, "
-        f"{1 - alpha:.0%}: {sequential.span(sequential.interval(found, alpha))})"
+        f"{standing.value} (turning the other drive's cache off changes that factor by "
+        f"{gained(math.exp(found.mean))}, {1 - alpha:.0%}: {span})"
     )
 
 

@@ -237,7 +237,7 @@ def answer(
             arguments["inbuf"] = inbuf
         if starting is not None:
             raise NotReadyError(starting or "wcache is still starting", "try again in a moment")
-        if service.leaving.left:
+        if service.leaving.left and command is not LEAVE:
             raise RefusedError(
                 "wcache has left this cluster",
                 f"{ticked(DISABLE)}; enabled again after that it begins anew",

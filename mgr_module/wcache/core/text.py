@@ -186,8 +186,14 @@ def relative(row: Mapping[str, Any]) -> str:
 
 
 def gained(ratio: float) -> str:
-    """How latency changes, in percent, where before over after is `ratio`."""
-    return f"{100 * (1 / ratio - 1):+.0f}%" if ratio > 1e-4 else "any rise"
+    """How latency changes, in percent, where before over after is `ratio`.
+
+    Below 10% with a digit more: what is material begins there.
+    """
+    if ratio <= 1e-4:
+        return "any rise"
+    change = max(100 * (1 / ratio - 1), -99.9)
+    return f"{change:+.{int(abs(change) < 9.95 or change < -99)}f}%"
 
 
 def before_after(before_us: Optional[float], after_us: Optional[float]) -> str:

@@ -79,6 +79,8 @@ class LeaveService:
     _drop_options: Callable[[], int]
     _disable_soon: Callable[[], object]
     _ending: bool = False
+    # a script that was printed asks cephadm's mgr, and all mgrs start anew where a module goes
+    _asks_mgrs: bool = False
     left: bool = False
 
     def leave(
@@ -89,7 +91,7 @@ class LeaveService:
 
         `host_is_gone` names hosts, with commas between, that will not come back.
         """
-        gone = _named(host_is_gone or "")
+        gone, had_left = _named(host_is_gone or ""), self.left
         world = self._engine.world()
         told: Dict[str, Any] = {
             "way": "back" if back else "keep", "left": False,
@@ -97,10 +99,11 @@ class LeaveService:
         }
         if dry_run:
             return {**told, **would(self._would(world, back, gone))}
-        require_store(world)
+        if not self.left:
+            require_store(world)
         scripts: List[Dict[str, Any]] = []
         waits: List[str] = []
-        if not self._ending:
+        if not (self._ending or self.left):
             self._freeze()
             # nothing waits for hosts that are gone, and what they are to run is printed once
             scripts, waits = self._remove_hosts(self._agents.unheard(gone), gone, keep)
@@ -111,9 +114,10 @@ class LeaveService:
                 if not scripts:
                     raise
                 waits.append(error.line())
-        if not waits:
+        if not (waits or self.left):
             found, waits = self._remove_hosts(_hosts(self._engine.world()), gone, keep)
             scripts += found
+        self._asks_mgrs |= any(found["form"] == Form.CEPHADM.value for found in scripts)
         if not waits:
             waits = self._end_store()
         elif not scripts:
@@ -122,10 +126,10 @@ class LeaveService:
                 "do that, then run the same command again",
             )
         left, script = self.left, [found["script"] for found in scripts]
-        if left and any(found["form"] == Form.CEPHADM.value for found in scripts):
-            script.append(DISABLE)  # what comes before it asks the mgrs, which start anew for it
-        elif left:
-            self._disable_soon()
+        if left and self._asks_mgrs:
+            script.append(DISABLE)
+        elif had_left:
+            self._disable_soon()  # the mons have refused it, or it is done twice
         again = ["ceph", "wcache", "leave", f"--{told['way']}"]
         again += [f"--host-is-gone={host_is_gone}"] if host_is_gone else []
         return {
@@ -188,6 +192,8 @@ class LeaveService:
 
         def ended(error: Optional[StorageError]) -> None:
             self.left, self._ending = error is None, False
+            if self.left and not self._asks_mgrs:
+                self._disable_soon()
             failed.extend([error.line()] if error is not None else [])
 
         if not self._ending and not self.left:
@@ -215,7 +221,7 @@ class LeaveService:
         for hostname in _hosts(world):
             yield f"remove the key of {hostname}'s probe, and print what is to be run there"
         yield "remove the module's options and all that it has stored"
-        yield "disable the module, for which all mgrs start anew"
+        yield "disable the module, for which all mgrs start anew; with cephadm the script does it"
 
 
 def _hosts(world: World) -> List[str]:

@@ -68,6 +68,7 @@ def test_an_fsync_that_hangs_stops_no_call_and_renews_no_lease_beyond_its_task(p
     (probe.hangs / "fsync").unlink()
     answer = mgr.answer_to("t1")
     assert (answer["kind"], answer["restored"]) == ("failure", True)
+    assert {post["waiting"] for post in mgr.posts()} == {None}  # it is over
     assert "task t1 was not done within its 4 s" in answer["message"]
     assert mode_of(probe) is BACK
     assert list((probe.state / "journal").glob("*.json")) == []

@@ -175,7 +175,7 @@ class Channel:
     """A connection, from either side."""
 
     connection: socket.socket
-    token: bytes
+    token: bytes = field(repr=False)
     _run_id: bytes = b""
 
     def wait_at_most(self, seconds: float) -> None:

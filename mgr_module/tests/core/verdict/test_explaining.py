@@ -51,13 +51,13 @@ def test_what_is_expected_is_the_mean_of_the_measured_drives_with_the_ratio_of_t
 
 def test_a_decided_verdict_names_the_figure_it_would_take_and_what_was_not_measured():
     steps = would_change(advice(Verdict.WRITE_THROUGH, load(Verdict.WRITE_THROUGH, 4.9, 5.1)), [])
-    assert steps[0] == ("depth1: an interval that reaches -9%; it is -80% to -80%", "")
+    assert steps[0] == ("depth1: an interval that reaches -9.1%; it is -80% to -80%", "")
     assert steps[1][1] == "ceph wcache campaign start --scope=class:hdd --loads=traffic"
     assert not any("other drives" in words for words, _ in steps)
     same = would_change(advice(Verdict.NO_DIFFERENCE, load(
         Verdict.NO_DIFFERENCE, 0.97, 1.03, TRAFFIC, drives=1
     )), [])
-    assert "traffic: an interval beyond -9% or +10%" in same[0][0]
+    assert "traffic: an interval beyond -9.1% or +10%" in same[0][0]
     assert "1 of them is measured" in same[1][0]
 
 

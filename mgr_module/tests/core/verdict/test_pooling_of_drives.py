@@ -96,7 +96,7 @@ def test_drives_proven_to_be_unlike_are_named_with_their_intervals():
     found = pooled(D1, drives((THROUGH, 1.2, 1.3), (SAME, 0.99, 1.01)))
     (said,) = found.notes
     assert "h1 d0 (-23% to -17%) better in write through" in said
-    assert "h1 d1 (-1% to +1%) not" in said
+    assert "h1 d1 (-1.0% to +1.0%) not" in said
 
 
 def test_what_differs_between_two_drives_is_said_too():

@@ -55,7 +55,8 @@ def weighted(measured: Mapping[LoadPoint, Estimate], profile: LoadProfile) -> Tu
     if contradictory:
         return Verdict.CONFLICTING, contradictory
     verdict, span = _summed(measured, overall)
-    weighted = f"weighted by the load ({_described(overall)}), latency with the cache off is {span}"
+    of = f"weighted by the load ({_described(overall)})"
+    weighted = f"{of}, turning the cache off changes latency by {span}"
     if verdict is Verdict.INSUFFICIENT:
         return verdict, f"{weighted}; measure for longer"
     veto = _veto(measured, loads, verdict)

@@ -80,7 +80,7 @@ class Analyses:
     def tick(self, now_s: float) -> None:
         """Hear what was analysed, and try again what could not be."""
         self.hear()
-        if self.error and now_s >= self._retry_at_s:
+        if now_s >= self._retry_at_s:
             self._retry(now_s)
 
     def look(self, action: events.AskAnalysis, decided: Callable[[events.Decided], None]) -> None:
@@ -128,7 +128,10 @@ class Analyses:
     def _retry(self, now_s: float) -> None:
         """Try a record again that nobody could analyse: numpy may have been installed."""
         self._retry_at_s = now_s + RETRY_S
-        waiting = sorted(key for key, result in self.results.items() if not result.analysed)
+        waiting = sorted(
+            key for key, result in self.results.items()
+            if not result.analysed and key not in self.asked
+        )
         self._retries += 1
         for offset in range(len(waiting)):
             # a record that fails for a reason of its own must not hold up the others
@@ -137,4 +140,5 @@ class Analyses:
             if record is not None:
                 self.final(record)
                 return
-        self.error = ""  # nothing waits for it any more
+        if not self.asked:
+            self.error = ""  # nothing waits for it any more

@@ -23,7 +23,6 @@ from typing import Callable, Iterator, List, Optional, Tuple
 
 from ...core import versions
 from ...core.codec import as_object, decode, one_line, parse_json
-from ...core.errors import MalformedError
 from ...core.record import Record
 from ...core.verdict.result import Analysed
 from .analyses import Done
@@ -168,7 +167,7 @@ class AnalysisChild:
                 return self._exchange(record), ""
             except _ChildRefusedError as refusal:
                 return None, str(refusal)
-            except (OSError, ValueError, MalformedError, _ChildDiedError) as failure:
+            except Exception as failure:  # the next record needs this thread, whatever it is
                 self._stop()
                 error = str(failure) or type(failure).__name__
         return None, one_line(f"the analysis child failed: {error or 'the mgr stops'}", 300)
@@ -239,13 +238,13 @@ class AnalysisChild:
         child, self._child = self._child, None
         if child is None:
             return
+        child.kill()  # first: a reader holds its pipe until then
         for pipe in (child.stdin, child.stdout):
             if pipe is not None:
                 try:
                     pipe.close()
                 except OSError:
                     continue  # its end is gone, which is what is wanted
-        child.kill()
         child.wait()
 
 
