@@ -33,7 +33,7 @@ from ..core.errors import (
     WcacheError,
 )
 from ..core.setting.domain_settings import OptionSetting
-from ..core.text import arguments, chained, command, many, named
+from ..core.text import arguments, chained, command, commented, many, named
 from ..deployment.places import Form, checked_hostname
 from ..engine.engine import Engine
 from ..engine.world import World
@@ -46,6 +46,7 @@ from .plans.rollouts import RolloutService
 WORK_S = 20.0
 STORE_WAIT_S, STORE_LOOK_S = 5.0, 0.05
 DISABLE = command("ceph mgr module disable wcache")
+BY_HAND = commented(DISABLE, "only where it is still enabled in a minute")
 UNDO = "  # undo it"  # the lines of a change by hand that take it back
 
 
@@ -137,7 +138,7 @@ class LeaveService:
             "hosts": [found["hostname"] for found in scripts],
             "notes": list(dict.fromkeys(line for found in scripts for line in found["notes"])),
             "stays": [line for found in scripts for line in found["stays"]],
-            "script": "\n".join(script), "next": DISABLE if left else arguments(again),
+            "script": "\n".join(script), "next": BY_HAND if left else arguments(again),
         }
 
     # ---- one step after the other
