@@ -73,6 +73,7 @@ def test_a_look_at_a_drive_with_a_cache(line: str, wrong: str):
     assert (wrong in found) if wrong else not found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dropped_first", [False, True])
 def test_an_entry_that_goes_before_its_drive_is_back_is_seen(tmp_path, monkeypatch, dropped_first):
     drive, entry = tmp_path / "loop1", tmp_path / "journal" / "entry.json"

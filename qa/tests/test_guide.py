@@ -67,6 +67,7 @@ def test_the_page_tells_alerts_as_the_file_of_alerts_has_them():
         assert all(f"`{code}`" in page for code in codes)
 
 
+@pytest.mark.slow
 def test_what_pages_nobody_is_never_more_than_a_note():
     (notes,) = [found for title, found in sections(PAGE["paged"]).items() if "Notes" in title]
     raised = defaultdict(set)

@@ -241,6 +241,7 @@ def test_a_command_of_literals_is_not(source):
     assert not unquoted(f"from ..core.text import command, typed\n{source}")
 
 
+@pytest.mark.slow
 def test_who_makes_commands_is_seen():
     """What makes them may move to another file, and the tests above shall not fall silent."""
     trees = [ast.parse(path.read_text(encoding="utf-8")) for path in CODE]

@@ -8,12 +8,19 @@ from dataclasses import replace
 import pytest
 from bench_decision import synthetic
 from wcache.analysis.decision import Materiality
-from wcache.analysis.experiment import analyse
+from wcache.analysis.experiment import analyse, found_in
 from wcache.analysis.pairs import differences
 from wcache.core import codec
 from wcache.core.errors import MalformedError
 from wcache.core.hardware import FlushCounters
-from wcache.core.model import CacheMode, DeviceCache, DriveState, KernelView, LoadPoint
+from wcache.core.model import (
+    CacheMode,
+    DeviceCache,
+    DriveState,
+    Finding,
+    KernelView,
+    LoadPoint,
+)
 from wcache.core.options.entries import OptionTrial
 
 OPTIONS = Materiality()
@@ -196,6 +203,15 @@ def test_a_disk_that_flushes_too_fast_is_never_told_write_back():
     assert result["verdict"] == "insufficient data"
     assert [item["code"] for item in result["findings"]] == ["WCACHE_FLUSH_TOO_FAST"]
     assert result["if_plp_trusted"]["verdict"] == "write back"
+
+
+def test_a_drive_with_a_long_name_has_its_finding_kept():
+    """The mgr takes no longer subject, so it would refuse the whole result."""
+    setup = replace(synthetic.SETUP, drive_id="X" * 1024)
+    lying = synthetic.lognormal(random.Random(4), ratio=0.1, base_us=500.0, period_sd=0.01)
+    (finding,) = found_in(synthetic.record(lying, 12, setup=setup)).result.findings
+    assert finding.subject.startswith(f"{setup.hostname} XXX")
+    codec.loads(Finding, codec.dumps(finding), bytes_max=4096, what="finding")
 
 
 def slow_in_the_tail():

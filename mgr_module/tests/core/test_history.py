@@ -23,6 +23,7 @@ def changes(mgr, **filters):
     return [row for row in rows if row["kind"] == "change"]
 
 
+@pytest.mark.slow
 def test_each_change_of_a_step_is_told_once_beside_the_judgement_of_the_step():
     mgr = begun()
     mgr.end()
@@ -36,6 +37,7 @@ def test_each_change_of_a_step_is_told_once_beside_the_judgement_of_the_step():
     ]
 
 
+@pytest.mark.slow
 def test_a_wave_that_goes_back_says_of_each_change_why():
     mgr = begun(before=lambda mgr: setattr(mgr, "factor", 2.0))
     assert mgr.end() == "rolled back"

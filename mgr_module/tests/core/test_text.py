@@ -1,8 +1,9 @@
 """Answers fit a terminal, and what is pasted stays whole."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from wcache.core.text import WIDTH, fitted, pasted, table
+from wcache.core.text import WIDTH, fitted, gained, pasted, table
 
 LONG = "osd_memory_target of a host that has many OSDs and little memory for each of them"
 COMMAND = "`ceph wcache campaign start --scope=class:hdd --loads=traffic --accept-cost --pairs=80`"
@@ -52,3 +53,11 @@ def test_what_is_pasted_stands_alone_and_whole_however_long_it_is():
     assert fitted(pasted(f"  {long}")) == f"  {long}"
     assert f"\n  `{long}`" in fitted(f"{LONG}: `{long}`; {LONG}")
     assert fitted(f"# a script\n{long}; {LONG}") == f"# a script\n{long}; {LONG}"
+
+
+@pytest.mark.parametrize(("ratio", "told"), [
+    (1.1, "-9.1%"), (1.105, "-9.5%"), (1.12, "-11%"), (0.96, "+4.2%"), (0.5, "+100%"),
+    (2.857, "-65%"), (200.0, "-99.5%"), (1e6, "-99.9%"), (1e-5, "any rise"),
+])
+def test_a_change_is_told_by_a_digit_more_where_a_digit_matters(ratio, told):
+    assert gained(ratio) == told

@@ -145,6 +145,7 @@ def test_silent_clients_below_the_number_of_threads_keep_nobody_waiting(server):
         one.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [PLAIN, TLS])
 def test_silent_clients_are_sent_away(context, kind, monkeypatch):
     monkeypatch.setitem(cheroot_server.SETTINGS, "timeout", 0.1)
@@ -186,6 +187,7 @@ def test_nobody_who_is_connected_is_waited_for_at_the_end(server, begun):
         assert all_of(client) == b""
 
 
+@pytest.mark.slow
 def test_where_all_threads_are_busy_and_enough_wait_who_comes_is_sent_away(server):
     held = []
     for _ in range(3):
@@ -223,6 +225,7 @@ def test_what_is_too_large_or_no_request_never_reaches_the_page(server, request_
     assert server.app.heard == []
 
 
+@pytest.mark.slow
 def test_threads_outlive_clients_that_break_off(server, monkeypatch):
     unraisable = []
     monkeypatch.setattr(sys, "unraisablehook", lambda args: unraisable.append(str(args)))

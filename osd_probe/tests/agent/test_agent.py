@@ -44,6 +44,20 @@ def test_a_report_carries_every_drive_and_both_sides_of_its_cache(probe):
     assert off.device_cache.value == off.kernel_view.value == "write through"
 
 
+def test_an_entry_of_the_journal_that_goes_while_the_host_is_looked_at_is_not_told(probe):
+    hold(probe)
+    assert [note.key for note in probe.ask(ReportRequest()).report.journal] == [f"lease/{OBEYS}"]
+    look = probe.host.look
+
+    def restored_meanwhile():
+        drives = look()
+        probe.journal.entries.clear()
+        return drives
+
+    probe.host.look = restored_meanwhile
+    assert probe.ask(ReportRequest()).report.journal == ()
+
+
 def test_what_a_host_has_of_memory_is_told_without_a_look_at_its_drives(probe):
     probe.mgr.ask("t1", MemoryRequest())
     drives, probe.host.look = probe.host.look, None

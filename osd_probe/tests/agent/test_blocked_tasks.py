@@ -68,7 +68,6 @@ def test_an_fsync_that_hangs_stops_no_call_and_renews_no_lease_beyond_its_task(p
     (probe.hangs / "fsync").unlink()
     answer = mgr.answer_to("t1")
     assert (answer["kind"], answer["restored"]) == ("failure", True)
-    assert {post["waiting"] for post in mgr.posts()} == {None}  # it is over
     assert "task t1 was not done within its 4 s" in answer["message"]
     assert mode_of(probe) is BACK
     assert list((probe.state / "journal").glob("*.json")) == []
@@ -287,6 +286,19 @@ def test_a_change_that_waited_a_little_for_its_turn_is_made():
         agent.run_turn()
     worker.let_go()
     assert probe.mode(OBEYS) is THROUGH
+
+
+def test_an_answer_does_not_say_that_its_task_still_waits_where_what_follows_hangs():
+    probe, worker = Probe(), Hanging()
+    probe.mgr.ask("t1", ApplyRequest(OBEYS, "a1", BACK, THROUGH))
+    agent = behind_a_hanging_look(probe, worker)
+    agent.run_turn()
+    worker.let_go()
+    worker.give(lambda: None)
+    agent.run_turn()
+    assert [(post.task_id, post.waiting) for post in probe.mgr.posts] == [("t1", None)]
+    agent.run_turn()
+    assert probe.mgr.hellos[-1].waiting == Waiting("looking around", 5.0)
 
 
 def test_a_change_of_one_lease_is_not_begun_under_the_next():

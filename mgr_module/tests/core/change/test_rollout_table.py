@@ -104,6 +104,7 @@ def played(monkeypatch, seeds):
     return {key: ", ".join(sorted(phases)) for key, phases in found.items()}
 
 
+@pytest.mark.slow
 def test_nothing_follows_that_is_not_in_the_table(monkeypatch):
     for key, phases in played(monkeypatch, 40).items():
         assert {*phases.split(", ")} <= {*TABLE[key].split(", ")}, key

@@ -3,6 +3,7 @@
 import json
 import math
 import random
+import re
 from collections import Counter
 from dataclasses import replace
 
@@ -190,6 +191,9 @@ def test_an_interaction_that_only_makes_an_effect_larger_leaves_the_verdict():
     at = result["interaction"]["while_other_in"]
     assert at["write back"]["ratio"] == pytest.approx(4.0, rel=0.2)
     assert at["write through"]["ratio"] == pytest.approx(2.0, rel=0.2)
+    # turning this drive's cache off quarters latency, and halves it where the other's is off
+    (rises,) = re.findall(r"changes that factor by \+(\d+)%", result["why"])
+    assert int(rises) == pytest.approx(100, abs=40)
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from collections import defaultdict, deque
 
+import pytest
 from played_run import SPECS, Played, before_a_look, phase
 
 TABLE = """
@@ -140,6 +141,7 @@ def walked(begun, found):
                 due.append(then)
 
 
+@pytest.mark.slow
 def test_each_event_takes_a_run_where_the_table_says_and_nowhere_else():
     found = defaultdict(set)
     for name in SPECS:

@@ -182,6 +182,7 @@ def test_it_is_stored_when_answers_change_and_their_ages_once_an_hour():
     assert {*stored(mgr)} == {1}
 
 
+@pytest.mark.slow
 def test_answers_of_20000_osds_fit_into_the_store():
     items = tuple(Answer(i, list(Want)[i % 4], 4 * GIB, 1_760_000_000 + i % 997)
                   for i in range(ANSWERS_MAX))
