@@ -4,7 +4,6 @@ SATA disks under LVM and dm-crypt.  Power is cut in between: nothing acknowledge
 """
 
 import json
-import re
 import subprocess
 import threading
 import time
@@ -225,7 +224,7 @@ def test_a_cluster_by_cephs_documented_rule_is_warned_observed_cured_and_measure
     assert line["subject"] == "2 drives on 1 host"
 
     before, saved_before = stage.observe(flushed=False)
-    shown = stage.ceph("wcache", "campaign", "show", before).stdout
+    shown = " ".join(stage.ceph("wcache", "campaign", "show", before).stdout.split())
     assert shown.count(NOT_FLUSHED) == len(OSDS)
     assert "next: ceph wcache status" in shown
     with pytest.raises(CommandError, match="drive reload"):
@@ -264,15 +263,14 @@ def test_a_cluster_by_cephs_documented_rule_is_warned_observed_cured_and_measure
     stage.wait_clean()
     after, saved_after = stage.observe(flushed=True)
     for table in (
-        stage.ceph("wcache", "campaign", "compare", before, after).stdout,
+        stage.ceph("wcache", "campaign", "show", after, f"--before={before}").stdout,
         stage.tool("compare", "--before", saved_before, "--after", saved_after),
     ):
         rows = [line for line in table.splitlines() if line.startswith(("osd.0/", "osd.1/"))]
         assert len(rows) == 4, table
         # before, no flush was sent to the drives: there are no times to compare
-        ratio = re.compile(r"\d\.\d+ \(\d+\.\d+ to \d+\.\d+\)")
-        assert [bool(ratio.search(row)) for row in rows] == [" traffic " in row for row in rows]
-        assert "passed between the two" in table
+        assert ["%" in row for row in rows] == [" traffic" in row for row in rows], table
+        assert "passed between the two" in " ".join(table.split())
     stage.wait_clean()
     words = [word.lstrip("-") for word in MEASURE.split()[4:]]
     assert words == ["consent-turn-on", "accept-cost"]

@@ -30,9 +30,9 @@ def typed(stage, line):
     """What a command line answers, and the next one that it names."""
     words = shlex.split(line)
     assert words[0] == "ceph"
-    *answer, last = stage.ceph(*words[1:]).stdout.rstrip().splitlines()
-    assert last.startswith("next: "), (answer, last)
-    return answer, last[len("next: ") :]
+    lines = stage.ceph(*words[1:]).stdout.rstrip().splitlines()
+    (following,) = [line for line in lines if line.startswith("next: ")]
+    return lines[:lines.index(following)], following[len("next: "):]
 
 
 def until(stage, line, done, timeout_s=MEASURE_S):
@@ -82,9 +82,8 @@ def test_what_is_printed_leads_a_newcomer_to_a_true_answer_and_back(stage):
         assert row["verdict"] in (expected[name], undecided), answer
         assert any(line.startswith(f"{name}, ") for line in answer), answer
     if any(row["to_change"] for row in rows.values()):
-        assert following.startswith("ceph wcache auto recommend  # ")
-        assert any("turn the write cache off" in line for line in answer), answer
-        assert any(line.endswith("`ceph wcache plan`") for line in answer), answer
+        assert following == "ceph wcache plan"
+        assert "turn the write cache off" in " ".join(" ".join(answer).split()), answer
         stage.ceph("wcache", "plan")
     assert seen(stage) == before
 
