@@ -29,7 +29,7 @@ print(boot_rule(("naa.5000c50000000061",)), end="")
 """
 PERSISTED = """
 from wcache.core.model import CacheMode
-from wcache_probe.linux.persistence.rule_folder import RuleFolder
+from wcache_probe.linux.persistence.udev_rule import RuleFolder
 RuleFolder().write("naa.5000c50000000061", CacheMode.WRITE_THROUGH)
 """
 
