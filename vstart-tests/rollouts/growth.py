@@ -15,7 +15,7 @@ CLASS, OTHER_CLASS = "hdd", "ssd"
 KNOWN, UNKNOWN = "HD-KNOWN", "HD-UNKNOWN"
 POOL, RULE = "grows", "by-host"
 HOSTS = ("h1", "h2", "h3")
-QUIET_S = 20.0
+QUIET_S = 60.0  # most of what has to move has moved by then
 # It looks every 5 s; what is under way is looked at when it has ended.
 GROWTH_OPTIONS = {
     **OPTIONS, "gate_by_load": False, "auto_quiet_s": QUIET_S, "drives_per_model": 1,
