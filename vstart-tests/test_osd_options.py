@@ -237,8 +237,7 @@ def drifted(wcache: Wcache) -> Any:
 
 def compare(wcache: Wcache, trial: str = TRIAL, **more: Any) -> str:
     asked = {
-        "option": trial, "scope": f"osd.{OSD}", "loads": "batch", "settle_s": 0.1,
-        "accept_cost": True, **more,
+        "option": trial, "scope": f"osd.{OSD}", "loads": "batch", "accept_cost": True, **more,
     }
     return str(wcache.wait("a campaign", lambda: wcache("ab", **asked))["campaign_id"])
 
