@@ -76,7 +76,7 @@ def test_what_a_loop_device_does_not_tell_is_shown_as_unknown(
 
     wcache.decide(own_class, scope="osd.0", loads="depth1")
     advice = wcache.advice(own_class)
-    plain = steady.ceph("wcache", "recommend", f"class:{own_class}").stdout
+    plain = steady.ceph("wcache", "explain", f"class:{own_class}").stdout
     print(listed, told, plain, sep="\n")
     flash = {row["rotational"] for row in rows if 0 in row["osds"]} == {False}
     through = advice["mode"] == "write through"
