@@ -5,10 +5,12 @@ from __future__ import annotations
 import ast
 import os
 import re
+import subprocess
 from collections import defaultdict
 from pathlib import Path
 
 import pytest
+from packages_lab import guide
 from reference import reference
 from wcache.commands.commands import COMMANDS
 from wcache.knobs.registry import ADVICE
@@ -137,3 +139,53 @@ def test_files_that_the_pages_for_maintainers_name_by_their_folder_are_there():
     ]
     assert len(names) > 20
     assert [name for name in names if not any((home / name).exists() for home in homes)] == []
+
+
+CEPH = """#!/bin/sh
+echo "ceph $*" >> said
+case $(grep -c 'ceph wcache leave' said) in
+1) echo 'plan p1 goes back: run the same command again in a moment' >&2; exit 11 ;;
+2) echo "echo 'waits: h2' >&2"; echo 'echo h1 >> said' ;;
+*) echo "echo 'wcache has left this cluster: ...' >&2"; echo 'echo h2 >> said' ;;
+esac
+"""
+SSH = """#!/bin/sh
+PATH=$PWD/$1:$PATH
+sh -c "$2"
+"""
+
+
+def program(path, text):
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    path.chmod(0o755)
+
+
+def typed(folder, block):
+    """Type the lines of a block; what the programs in `folder` have noted by then."""
+    path = f"{folder}:{os.environ['PATH']}"
+    subprocess.run(["bash", "-c", "\n".join(block)], cwd=folder, env={"PATH": path}, check=False)
+    return (folder / "said").read_text(encoding="utf-8").splitlines()
+
+
+def test_leave_is_repeated_until_it_has_left_and_keeps_each_script(tmp_path):
+    program(tmp_path / "ceph", CEPH)
+    program(tmp_path / "sleep", "#!/bin/sh\n")
+    (block,) = guide.blocks("Leave", guide.LEAVE)
+    call = "ceph wcache leave --back"
+    assert typed(tmp_path, block) == [call, call, "h1", call, "h2"]
+    kept = (tmp_path / "leave.sh").read_text(encoding="utf-8")
+    assert re.findall("echo (h.) >> said", kept) == ["h1", "h2"]
+
+
+@pytest.mark.parametrize("fails", ["removable", "restore --all", ""])
+def test_under_cephadm_a_host_keeps_the_program_and_the_journal_of_what_stands(tmp_path, fails):
+    program(tmp_path / "ceph", CEPH)
+    program(tmp_path / "ssh", SSH)
+    for host in ("h1", "h2", "h3"):
+        refuses = f'[ "$*" != "{fails}" ]\n' if host == "h2" else ""
+        program(tmp_path / f"root@{host}/wcache-probe", f"#!/bin/sh\n{refuses}")
+        program(tmp_path / f"root@{host}/rm", f'#!/bin/sh\necho "{host} $*" >> said\n')
+    (block,) = guide.blocks("With cephadm", guide.LEAVE)
+    gone = [line.partition(" ")[0] for line in typed(tmp_path, block) if "/var/lib/wcache" in line]
+    assert gone == (["h1", "h3"] if fails else ["h1", "h2", "h3"])

@@ -62,6 +62,7 @@ class Route:
         self.health_before: FrozenSet[str] = frozenset()
         self._began_s = time.monotonic()
         self._install, self._lines, self._apply, self._upgrade = guide.blocks(ROUTE)
+        (self._leave,) = guide.blocks("Leave", guide.LEAVE)
         (self._undo,) = guide.blocks(ROUTE, guide.LEAVE)
         (self._first,) = guide.blocks(FIRST)
 
@@ -75,7 +76,7 @@ class Route:
         text = "\n".join(block).replace(PAGES_HOSTS, " ".join(self.rig.machines))
         began_s = time.monotonic()
         done = self.rig.admin.run(text, timeout_s=COMMAND_S, folder=HOME, check=check)
-        commands = [line for line in block if not line.startswith((" ", "done"))]
+        commands = [line for line in block if not line.startswith((" ", "do"))]
         self.commands += len(commands)
         for line in commands:
             print(f"  {time.monotonic() - began_s:6.1f} s  # {line}", flush=True)
@@ -139,6 +140,7 @@ class Route:
 
     def undo(self) -> None:
         """All of it is taken away; cephadm deploys the mgrs as they were."""
+        self.type(self._leave)
         before = self.containers("mgr")
         leave, *after = self._undo
         deadline = time.monotonic() + ANSWER_S
