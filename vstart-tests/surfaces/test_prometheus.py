@@ -123,8 +123,8 @@ FIRED = (
     ("WCACHE_UNSAFE", 1, "2m", "WcacheDataAtRisk"), ("WCACHE_UNSAFE", 0, "2h", ""),
     ("WCACHE_RESTORE_FAILED", 1, "6m", "WcacheNotRestored"),
     ("WCACHE_RECOMMENDATION", 1, "61m", "WcacheRecommendation"),
-    ("WCACHE_RECOMMENDATION", 1, "30m", ""), ("WCACHE_NOT_PINNED", 1, "16m", "WcacheFinding"),
-    ("OSD_DOWN", 1, "2h", ""),
+    ("WCACHE_RECOMMENDATION", 1, "30m", ""), ("WCACHE_DRIFT", 1, "16m", "WcacheFinding"),
+    ("WCACHE_NOT_PINNED", 1, "2m", "WcacheDataAtRisk"), ("OSD_DOWN", 1, "2h", ""),
 )
 ALERTS = ("WcacheDataAtRisk", "WcacheNotRestored", "WcacheRecommendation", "WcacheFinding")
 
