@@ -11,6 +11,8 @@ import manual
 import pytest
 from ceph_ci.module_page import PAGE
 from wcache.commands.commands import COMMANDS
+from wcache.core.errors import MalformedError
+from wcache.core.scope import parse_scope
 from wcache.knobs.registry import ADVICE
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -43,7 +45,7 @@ HOLE = re.compile(
 # of the `ceph` tool itself
 CEPHS = ("--format", "--conf", "--cluster", "--keyring", "--name", "-f", "-i", "-h")
 
-ANSWERS = {command.prefix: command.arguments for command in COMMANDS}
+ANSWERS = {command.prefix: command for command in COMMANDS}
 VERBS: Dict[Tuple[str, str], List[str]] = {
     (parser.prog, name): [word for action in verb._actions for word in action.option_strings]
     for parser in manual.parsers() for name, verb in manual.verbs(parser)
@@ -76,7 +78,10 @@ def wrong(program: str, words: List[str]) -> str:
         prefix = next(name for name in names if name in ANSWERS)
         if prefix == "wcache" and words and words[0].islower() and not options:
             return words[0]
-        fields = {part for one in ANSWERS[prefix] for part in one.split(",")}
+        scope = wrong_scope(prefix, words[len(prefix.split()) - 1:])
+        if scope:
+            return scope
+        fields = {part for one in ANSWERS[prefix].arguments for part in one.split(",")}
         takes = [f"--{part[5:].replace('_', '-')}" for part in fields if part.startswith("name=")]
         takes += CEPHS
     else:
@@ -86,6 +91,25 @@ def wrong(program: str, words: List[str]) -> str:
             return words[0] if words and re.fullmatch(r"[a-z][a-z-]*", words[0]) else ""
         takes = VERBS[program, verb]
     return " ".join(one for one in options if one.partition("=")[0] not in takes)
+
+
+def wrong_scope(prefix: str, words: List[str]) -> str:
+    """The scope among the words after a command's name, where it is none; else ''."""
+    command = ANSWERS[prefix]
+    names = [one.partition("name=")[2].partition(",")[0] for one in command.arguments]
+    here = words[:words.index(">")] if ">" in words else words
+    given = dict(zip(names, [
+        word for before, word in zip(["", *here], here)
+        if not word.startswith("-") and before not in CEPHS
+    ]))
+    options = [word[8:] for word in words if word.startswith("--scope=")]
+    scope = options[0] if options else given.get("scope", "SCOPE")
+    try:
+        # X is what a template has a hole for
+        parse_scope(None if scope in ("SCOPE", "X") else scope.replace("X", "1"), command.terms)
+    except MalformedError:
+        return scope
+    return ""
 
 
 def mistakes(text: str) -> List[str]:
