@@ -125,7 +125,7 @@ def test_pages_that_a_packaged_page_links_to_are_packaged():
     assert [page for page in pages if page not in spec] == []
     for page in pages:
         text = (PROJECT / page).read_text(encoding="utf-8")
-        for link in re.findall(r"\]\(([\w-]+\.md)", text):
+        for link in re.findall(r"\]\(([\w/-]+\.md)", text):
             assert f"doc/{link}" in pages, f"{page} links to {link}"
 
 
