@@ -91,7 +91,10 @@ def test_what_pages_nobody_is_never_more_than_a_note():
 
 
 @pytest.mark.parametrize(
-    "page", ["README.md", "SECURITY.md", "doc/architecture.md", *(f"doc/{one}.md" for one in PAGES)]
+    "page", [
+        "README.md", "SECURITY.md", "doc/architecture.md", "doc/what-was-shown.md",
+        *(f"doc/{one}.md" for one in PAGES),
+    ],
 )
 def test_files_that_a_page_names_are_there(page):
     text = (PROJECT / page).read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The pages on safety and security name the test behind each claim: each of them is there."""
+"""Pages on safety, security and what was shown name the test of a claim: each is there."""
 
 import re
 from pathlib import Path
@@ -8,7 +8,7 @@ FOLDERS = (
     "mgr_module/tests", "osd_probe/tests", "cli/tests", "qa/drive_lab/tests", "qa/statistics",
     "vstart-tests", "qa/packages_lab/tests", "qa/tests",
 )
-PAGES = ("safety.md", "safety-tests.md", "security.md")
+PAGES = ("safety.md", "safety-tests.md", "security.md", "what-was-shown.md")
 DOC = "".join((PROJECT / "doc" / name).read_text() for name in PAGES)
 
 
