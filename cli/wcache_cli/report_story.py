@@ -37,7 +37,6 @@ NEXT = (
     ("status", "the cluster has to be well before anything is measured or changed"),
     ("rollout resume", "a rollout is paused; an admin decides whether it goes on or goes back"),
     ("apply", "a plan is made; who answers for the cluster decides whether it is applied"),
-    ("auto recommend", "who answers for the cluster hears of what would gain; nothing changes yet"),
     ("plan", "who answers for the cluster decides whether a plan is made; it changes nothing yet, "
              "and shows what it would change"),
     ("try", "an admin measures the drives; it says first what that costs, and sets each back"),

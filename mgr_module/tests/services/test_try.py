@@ -21,7 +21,11 @@ from module_world import (
 )
 from wcache.ceph.view import CephTraffic
 
-TELL = "ceph wcache auto recommend  # shows this on the dashboard, changes nothing"
+PLAN = "ceph wcache plan"
+OFFER = (
+    "to see what waits in `ceph health`: `ceph wcache auto recommend  # from now on measures new "
+    "and unmeasured drives by itself, within daily limits; applies nothing`"
+)
 
 
 def loads(mgr):
@@ -49,14 +53,15 @@ def test_it_measures_tells_how_far_it_is_and_then_the_answer():
     ), told
     mgr.report_all()
     answer = said(mgr, "try")
-    assert (answer["state"], answer["next"]) == ("answer", TELL)
+    assert (answer["state"], answer["next"]) == ("answer", PLAN)
     text = " ".join(answer["lines"])
     assert "turn the write cache off" in text
     assert text.count("20.00 ms -> 4.00 ms (-80%, 99%: -80 to -80)") == 2
     assert "times as fast with the cache off" in ok(mgr.command("recommend"))
     assert "to change these drives: `ceph wcache plan`" in answer["lines"]
-    assert ok(mgr.command("try")).splitlines()[-1] == f"next: {TELL}"
-    assert ok(mgr.command("recommend")).splitlines()[-1] == f"next: {TELL}"
+    assert OFFER in answer["lines"]
+    assert ok(mgr.command("try")).splitlines()[-1] == f"next: {PLAN}"
+    assert ok(mgr.command("recommend")).splitlines()[-1] == f"next: {PLAN}"
     assert ok(mgr.command("plan"))
     assert all_modes(mgr) == {WB}
     fine(mgr)
@@ -73,7 +78,7 @@ def test_an_old_run_that_measured_nothing_does_not_hide_what_a_plan_would_change
     settled(mgr)
     assert said(mgr, "plan", dry_run=True)["changes"]
     answer = said(mgr, "try")
-    assert answer["next"] == TELL
+    assert answer["next"] == PLAN
     assert "campaign c1 of 1970-01-12 13:46:41 UTC: aborted" in answer["lines"][0]
     assert "by other measurements: hdd, ACME HD1 1.0: turn the write cache off" in answer["lines"]
 

@@ -19,6 +19,7 @@ from typing import (
 )
 
 from ..core import codec
+from ..core.automation.state import Modes
 from ..core.cluster import OsdLatency
 from ..core.drive.manual import by_hand
 from ..core.host_report import lost_models
@@ -56,6 +57,7 @@ class Recommended:
     knobs: Collection[Planner]
     held: Held
     summary: Callable[[World], Mapping[str, Any]]
+    modes: Callable[[], Modes]  # of `auto`; empty until an admin has said a word about it
 
     def answer(self, world: World, scope: Optional[str] = None) -> Dict[str, Any]:
         """`recommend`: one per device class and drive model, with evidence and commands."""

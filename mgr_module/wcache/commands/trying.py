@@ -38,6 +38,7 @@ from ..core.text import (
     named,
     ticked,
     time_left,
+    typed,
     when,
 )
 from ..core.verdict.result import BEING_ANALYSED
@@ -293,7 +294,16 @@ def _answered(world: World, recommended: Recommended, data: Dict[str, Any]) -> L
     ]
     lines = _answer(rows, campaign)
     lines += [f"by other measurements: {_named(row)}: {_advice(row)}" for row in others]
-    return lines + to_change(rows + others)
+    ways = to_change(rows + others)
+    return lines + ways + ([_offered()] if ways and not recommended.modes() else [])
+
+
+def _offered() -> str:
+    """What `auto` does in the mode in which it changes nothing, for who has not asked for it."""
+    return "to see what waits in `ceph health`: " + typed(
+        "ceph wcache auto recommend  # from now on measures new and unmeasured drives by itself, "
+        "within daily limits; applies nothing"
+    )
 
 
 def _named(row: Mapping[str, Any]) -> str:

@@ -62,7 +62,8 @@ class Views:
         self.entries = engine.history
         self.knobs = service.planners.values()
         self.recommended = Recommended(
-            self.knobs, service.auto.held, lambda world: summary(self.situation(world))
+            self.knobs, service.auto.held, lambda world: summary(self.situation(world)),
+            lambda: service.auto.state.modes,
         )
 
     def warm(self) -> None:
@@ -118,7 +119,7 @@ class Views:
 
     def situation(self, world: World, about: Tuple[str, ...] = ()) -> Situation:
         """What `next:` goes by."""
-        return Situation(world, self._service.outlook, self._service.auto.state.modes, about)
+        return Situation(world, self._service.outlook, about)
 
     def under_way(self) -> Dict[str, Tuple[str, float]]:
         """Open campaigns, rollouts and trials: event id to (message, fraction done)."""

@@ -94,7 +94,6 @@ class Situation:
 
     world: World
     outlooks: OutlookService
-    modes: Modes  # of `auto`; empty until an admin has said a word about it
     about: Tuple[str, ...] = ()
 
     @Once
@@ -162,8 +161,6 @@ STATES: Tuple[Tuple[str, Callable[[Situation], Any], str], ...] = (
     ("unfit", lambda now: now.world.real_reports and now.world.cluster.blocking,
      "ceph wcache status  # says what of the cluster is waited for"),
     ("planned", _planned, ""),
-    ("told to nobody", lambda now: now.outlook.waiting and not now.modes,
-     "ceph wcache auto recommend  # shows this on the dashboard, changes nothing"),
     ("to be changed", lambda now: now.outlook.waiting, "ceph wcache plan"),
     # `try` alone tells of the last one
     ("not measured again", lambda now: now.outlook.unmeasured and any(
