@@ -11,11 +11,11 @@ import test_goldens
 from mgr_fakes.module import FakeMgr
 from module_world import WT, a_mgr, all_modes, fine, measured, ok, said, settled
 from test_foreign_evidence import FILE
-from wcache.commands.agents import DISABLE
 from wcache.commands.commands import COMMANDS
 from wcache.commands.tables import DONE
 from wcache.core import codec
 from wcache.core.record import Precondition
+from wcache.services.leaving import BY_HAND
 from wcache.services.outlook import STATES
 
 BY_PREFIX = {command.prefix: command for command in COMMANDS}
@@ -77,7 +77,7 @@ class Looks:
                 self.type(mgr, one)
 
     def type(self, mgr, line):
-        if line == DISABLE:
+        if line == BY_HAND:
             return  # the last there is
         if not line.startswith("ceph wcache"):
             self.failed.append((line, "is no command of wcache"))
@@ -144,7 +144,6 @@ def test_next_leads_from_nothing_to_drives_that_are_in_the_better_mode():
         settled(mgr)
     assert list(dict.fromkeys(lines)) == [
         "ceph wcache try", "ceph wcache try --accept-cost",
-        "ceph wcache auto recommend  # shows this on the dashboard, changes nothing",
         "ceph wcache plan", "ceph wcache apply p1", "ceph wcache rollout show p1", "",
     ]
     assert all_modes(mgr) == {WT}
