@@ -1,8 +1,10 @@
 """`--dry-run`, wherever something would change: it says what, and changes nothing."""
 
+import errno
+
 import pytest
 from gate_world import begun
-from module_world import applied, ok, said, unconsented
+from module_world import applied, measured, ok, said, settled, unconsented
 from test_auto import a_mgr
 from wcache.commands.commands import COMMANDS
 from wcache.core.change.change import ChangeStatus
@@ -103,6 +105,44 @@ def test_a_plan_that_would_be_refused_is_refused_in_a_dry_run_too():
     assert answers[0] == answers[1]
 
 
+@pytest.mark.parametrize("persist", [False, True])
+def test_a_dry_run_of_a_plan_that_is_done_or_under_way_says_what_apply_says(persist):
+    mgr = measured()
+    ok(mgr.command("plan", persist=True))
+    ok(mgr.command("apply", plan_id="p1", persist=persist))
+    mgr.step()
+    for status in ("running", "done"):
+        would = said(mgr, "apply", plan_id="p1", persist=persist, dry_run=True)
+        plain = ok(mgr.command("apply", plan_id="p1", persist=persist, dry_run=True))
+        really = said(mgr, "apply", plan_id="p1", persist=persist)
+        assert really["text"] == f"nothing changes: p1 is {status}"
+        assert [would[name] for name in ("text", "changed", "status", "next")] == [
+            really[name] for name in ("text", "changed", "status", "next")
+        ]
+        assert plain.splitlines()[:2] == [
+            "dry run: nothing of plan p1 is changed", really["text"]
+        ]
+        settled(mgr)
+    ok(mgr.command("freeze"))
+    answers = [mgr.command("apply", plan_id="p1", dry_run=dry_run) for dry_run in (False, True)]
+    assert answers[0][0] < 0
+    assert answers[0] == answers[1]
+
+
+def test_a_dry_run_with_an_override_of_a_plan_under_way_overrides_nothing():
+    mgr = measured()
+    ok(mgr.command("plan"))
+    ok(mgr.command("apply", plan_id="p1"))
+    mgr.step()
+    given = {"plan_id": "p1", "override": "cluster_healthy"}
+    would = said(mgr, "apply", dry_run=True, **given)
+    assert would["text"] == "p1 would go on without what is overridden"
+    assert would["next"] == "ceph wcache apply p1 --override=cluster_healthy"
+    assert said(mgr, "rollout show", plan_id="p1")["overridden"] == []
+    assert said(mgr, "apply", **given)["changed"] is True
+    assert "nothing changes" in said(mgr, "apply", dry_run=True, **given)["text"]
+
+
 def test_a_dry_run_of_apply_names_the_campaign_that_apply_would_be_refused_for():
     mgr = a_mgr()
     ok(mgr.command("campaign start", accept_cost=True, loads="depth1"))
@@ -113,4 +153,20 @@ def test_a_dry_run_of_apply_names_the_campaign_that_apply_would_be_refused_for()
     refused = mgr.command("apply", plan_id="p1")[2]
     assert "campaign c2 is under way" in refused
     assert said(mgr, "apply", plan_id="p1", dry_run=True)["in_the_way"] in refused
-    assert "in the way: campaign c2" in ok(mgr.command("apply", plan_id="p1", dry_run=True))
+    told = ok(mgr.command("apply", plan_id="p1", dry_run=True))
+    assert "in the way: campaign c2" in told
+    assert told.endswith("\nnext: ceph wcache campaign show c2")
+
+
+def test_what_follows_a_dry_run_of_apply_is_no_apply_that_would_be_refused():
+    mgr = a_mgr()
+    ok(mgr.command("campaign start", accept_cost=True, loads="depth1"))
+    mgr.settle()
+    ok(mgr.command("plan"))
+    ok(mgr.command("plan"))
+    ok(mgr.command("apply", plan_id="p1"))
+    mgr.step()
+    assert mgr.command("apply", plan_id="p2")[0] == -errno.EBUSY
+    assert said(mgr, "apply", plan_id="p2", dry_run=True)["next"] == "ceph wcache rollout show p1"
+    ok(mgr.command("rollout pause", plan_id="p1"))
+    assert said(mgr, "apply", plan_id="p2", dry_run=True)["next"] == "ceph wcache rollout show p1"

@@ -77,7 +77,7 @@ def test_where_the_osds_of_one_drive_may_not_stop_together_the_override_is_named
 def test_a_drive_of_one_osd_stops_none_and_goes_by_itself_where_none_may_stop():
     mgr = begun(rollout_parallel_max=2)
     mgr.stops.most = 0
-    assert said(mgr, "apply", plan_id="p1", dry_run=True)["missed"] == []
+    assert said(mgr, "rollout show", plan_id="p1")["waiting_for"] == []
     assert mgr.end() == "done"
     assert {len(r.treated) for r in mgr.blocks.requests} == {1}
     assert all(len(groups) != 1 for groups in mgr.stops.asked)

@@ -162,12 +162,10 @@ def test_a_consent_to_last_that_was_cut_short_is_given_again():
     ok(mgr.command("freeze", thaw=True))
     mgr.report_all()
     assert saved(mgr) == {None}
-    plain = said(mgr, "apply", plan_id="p1", dry_run=True)
-    assert plain["would_persist"] == []
-    assert plain["lasting"].startswith("no: until")
     assert said(mgr, "apply", plan_id="p1")["changed"] is False
     would = said(mgr, "apply", plan_id="p1", persist=True, dry_run=True)
     assert len(would["would_persist"]) == 3
+    assert would["waves"] == []
     assert said(mgr, "apply", plan_id="p1", persist=True)["changed"] is True
     settled(mgr)
     assert saved(mgr) == {WT}

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import AbstractSet, Any, Iterable, Tuple
 
+from .text import NOTHING, CommandLine
+
 
 class WcacheError(Exception):
     """Base of everything that is answered with one clear line."""
@@ -50,9 +52,15 @@ class NotFoundError(WcacheError):
 
 
 class ConflictError(WcacheError):
-    """Somebody else holds what was asked for."""
+    """Somebody else holds what was asked for; `shown_by` is the command that shows who."""
 
     errno = codes.EBUSY
+
+    def __init__(
+        self, message: str, advice: str = "", shown_by: CommandLine = NOTHING
+    ) -> None:
+        super().__init__(message, advice)
+        self.shown_by = shown_by
 
 
 class RefusedError(WcacheError):

@@ -13,7 +13,7 @@ from ..core.jobs import Holding, Touched
 from ..core.options.entries import parse_trial
 from ..core.options.option import Place
 from ..core.scope import Scope
-from ..core.text import named, ticked, typed
+from ..core.text import command, named, ticked, typed
 from ..engine.under_way import OPEN_PLANS_MAX, at_once, in_common, touched_by, touched_by_run
 from ..engine.world import World
 
@@ -65,12 +65,13 @@ def require_campaign(world: World, campaign_id: str) -> Campaign:
 
 def _refuse_beside(world: World, plan_id: str, why: str = "") -> None:
     end = "or end it with " + typed("ceph wcache rollout abort {}", plan_id)
+    shown_by = command("ceph wcache rollout show {}", plan_id)
     if world.rollouts[plan_id].paused:
         raise ConflictError(
             f"plan {plan_id} is paused{why}",
-            f"go on with {typed('ceph wcache rollout resume {}', plan_id)}, {end}",
+            f"go on with {typed('ceph wcache rollout resume {}', plan_id)}, {end}", shown_by,
         )
-    raise ConflictError(f"plan {plan_id} is under way{why}", f"wait for it, {end}")
+    raise ConflictError(f"plan {plan_id} is under way{why}", f"wait for it, {end}", shown_by)
 
 
 def require_few(open_plans: Sequence[str]) -> None:
@@ -79,6 +80,7 @@ def require_few(open_plans: Sequence[str]) -> None:
         raise ConflictError(
             f"{len(open_plans)} plans are not over ({named(open_plans)})",
             "wait until one of them is, or resume or abort one that is paused",
+            command("ceph wcache plan ls"),
         )
 
 
@@ -106,7 +108,7 @@ def require_clear(world: World, mine: Touched, *, but: str = "", of_controls: bo
 def _refuse_beside_trial(held: Holding, common: str = "") -> None:
     end = f", or end it with {ticked(held.stop)}" if held.stop else ""
     too = common and f", with {common} too"
-    raise ConflictError(f"{held.words} is under way{too}", f"wait for it{end}")
+    raise ConflictError(f"{held.words} is under way{too}", f"wait for it{end}", held.show)
 
 
 def _refuse_beside_campaign(campaign_id: str, common: str = "") -> None:
@@ -114,6 +116,7 @@ def _refuse_beside_campaign(campaign_id: str, common: str = "") -> None:
     raise ConflictError(
         f"campaign {campaign_id} is under way{too}",
         f"wait for it, or {typed('ceph wcache campaign stop {}', campaign_id)}",
+        command("ceph wcache campaign show {}", campaign_id),
     )
 
 

@@ -18,8 +18,8 @@ from ...core.record import Precondition
 from ...core.text import typed
 from ...engine.engine import Engine
 from ..deploying import WAIT_S
-from ..guards import require_plan, require_thawed
-from .plan_guards import in_the_way, to_begin
+from ..guards import require_plan
+from .plan_guards import obstructed, to_begin
 
 
 def apply_forecast(
@@ -31,7 +31,6 @@ def apply_forecast(
     It asks what `apply` asks before the first change, the mons too.
     """
     world = engine.world()
-    require_thawed(world)
     machine = require_plan(world.rollouts, plan_id)
     seen = _seen_by_mons(engine, plan_id)
     plan = machine.rollout
@@ -61,7 +60,7 @@ def apply_forecast(
     gone = preconditions.reasons(plan, world.reports, world.cluster, world)
     return {
         "plan_id": plan_id, "changed": False, "status": rollout.status.value,
-        "dry_run": True, "waves": codec.to_plain(plan.waves),
+        "dry_run": True, "waves": codec.to_plain(() if over else plan.waves),
         "would_change": [
             f"{change.name}: {change.setting.words}" for change in planned
             if not change.setting.only_lasts
@@ -70,15 +69,13 @@ def apply_forecast(
         "would_persist": [change.name for change in lasting] if lasts else [],
         "judged_by": asked.judged_by if any(one.has_clients for one in planned) else "",
         "lasting": _lasting(rollout, lasts=lasts, any_can=bool(lasting)),
-        "harm_max_s": rollout.harm_max_s,
+        "harm_max_s": 0.0 if over else rollout.harm_max_s,
         "seconds_least": round(left.least_s), "seconds_most": round(left.most_s),
         "missed": [item.value for item in missed],
         "later": later_words(asked, world.cluster),
         "moved": gone,
-        "in_the_way": in_the_way(world, plan),
-        "next": "ceph wcache plan" if gone else to_begin(
-            plan, persist, trial, (*need_not, *missed)
-        ),
+        **obstructed(world, plan, to_begin(plan, persist, trial, (*need_not, *missed))),
+        **({"next": "ceph wcache plan"} if gone else {}),
     }
 
 

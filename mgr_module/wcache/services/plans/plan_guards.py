@@ -25,7 +25,7 @@ from ...core.history import ADMIN
 from ...core.jobs import Touched
 from ...core.record import Precondition
 from ...core.setting.drive_setting import DriveSetting
-from ...core.text import CommandLine, arguments, command, many, roughly, typed
+from ...core.text import NOTHING, CommandLine, arguments, command, many, roughly, typed
 from ...engine.orders import Orders
 from ...engine.world import World
 from ...knobs.knob import knobs_of
@@ -46,14 +46,20 @@ def require_startable(world: World, rollout: Rollout) -> None:
     require_settled(world, ((c.hostname, c.domain_id) for c in rollout.drive_changes))
 
 
-def in_the_way(world: World, rollout: Rollout) -> str:
-    """Why `apply` would be refused now, whatever the plan: what else is under way, say."""
+def obstructed(world: World, rollout: Rollout, begin: CommandLine) -> Dict[str, str]:
+    """Say what `apply` would be refused for now, whatever the plan, and what shows that.
+
+    Where nothing is in the way, `begin` follows.
+    """
     try:
         if rollout.status is RolloutStatus.PLANNED:
             require_startable(world, rollout)
     except WcacheError as refusal:
-        return refusal.line()
-    return ""
+        shown_by = refusal.shown_by if isinstance(refusal, ConflictError) else NOTHING
+        return {
+            "in_the_way": refusal.line(), "next": shown_by or command("ceph wcache status"),
+        }
+    return {"in_the_way": "", "next": begin}
 
 
 def require_unmoved(world: World, rollout: Rollout) -> None:
@@ -303,6 +309,7 @@ def trial_forecast(rollout: Rollout, trial: OwnTrial, world: World) -> Dict[str,
         "would_change": list(trial.would),
         "seconds_least": round(trial.seconds), "seconds_most": round(trial.seconds),
         "missed": [item.value for item in world.cluster.blocking],
-        "in_the_way": in_the_way(world, rollout),
-        "next": command("ceph wcache apply {} --trial", rollout.plan_id),
+        **obstructed(
+            world, rollout, command("ceph wcache apply {} --trial", rollout.plan_id)
+        ),
     }

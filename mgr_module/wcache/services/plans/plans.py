@@ -35,7 +35,7 @@ from ...core.fleet.claims import Age
 from ...core.history import ADMIN, AUTO
 from ...core.record import Precondition
 from ...core.scope import parse_scope
-from ...core.text import many, named, typed
+from ...core.text import NOTHING, many, named, typed
 from ...engine.engine import Engine
 from ...engine.orders import Orders
 from ...engine.storing.plans import require_readable
@@ -200,8 +200,11 @@ class PlanService:
                 "nor --persist", "leave them out",
             )
         if dry_run:
+            require_thawed(world)
             if rollout.status is not RolloutStatus.PLANNED:
                 require_in_place(world, rollout)
+                if not (_makes_last(rollout, persist) and not_lasting(rollout)):
+                    return _asked_again(rollout, need_not)
             if own is not None:
                 return trial_forecast(rollout, own, world)
             return forecast(persist or only_to_last(rollout))
@@ -233,8 +236,7 @@ class PlanService:
         orders.refresh()
         if rollout.status is not RolloutStatus.PLANNED:
             require_in_place(world, rollout)
-            may_follow = rollout.status is RolloutStatus.DONE and not_lasting(rollout)
-            if persist and (may_follow or not rollout.consent_persist):
+            if _makes_last(rollout, persist):
                 return self._make_last(world, orders, rollout, by)
             under_way = rollout.status is RolloutStatus.RUNNING
             new = under_way and self.override(orders, rollout, need_not)
@@ -292,11 +294,6 @@ class PlanService:
     def _make_last(self, world: World, orders: Orders, rollout: Rollout, by: str) -> Steered:
         """The consent to last, after the one to change."""
         plan_id = rollout.plan_id
-        if rollout.status is RolloutStatus.RUNNING:
-            raise ConflictError(
-                f"plan {plan_id} was begun without --persist",
-                f"wait for its end, then {typed('ceph wcache apply {} --persist', plan_id)}",
-            )
         require_store(world)
         require_apart(world, rollout, unasked=True)
         changes = [rollout.changes[index] for index in not_lasting(rollout)]
@@ -324,6 +321,28 @@ class PlanService:
         orders.note("admin", rollout.plan_id, f"overridden: {names}")
         orders.steer(rollout.plan_id, lambda plan: plan.override(need_not))
         return True
+
+
+def _makes_last(rollout: Rollout, persist: bool) -> bool:
+    """Whether `apply` of a plan that was begun is the consent to last; a ConflictError too soon."""
+    done = rollout.status is RolloutStatus.DONE
+    if not persist or (rollout.consent_persist and not (done and not_lasting(rollout))):
+        return False
+    if not done:
+        again = typed("ceph wcache apply {} --persist", rollout.plan_id)
+        raise ConflictError(
+            f"plan {rollout.plan_id} was begun without --persist", f"wait for its end, then {again}"
+        )
+    return True
+
+
+def _asked_again(rollout: Rollout, need_not: Tuple[Precondition, ...]) -> Dict[str, Any]:
+    """What `apply` would say of a plan that was begun; beside an override it changes nothing."""
+    plan_id, status = rollout.plan_id, rollout.status.value
+    told = {"plan_id": plan_id, "changed": False, "status": status, "dry_run": True}
+    if rollout.status is RolloutStatus.RUNNING and not set(need_not) <= set(rollout.overridden):
+        return {**told, "text": f"{plan_id} would go on without what is overridden"}
+    return {**told, "text": f"nothing changes: {plan_id} is {status}", "next": NOTHING}
 
 
 def _kept(orders: Orders, made: _Made) -> Dict[str, Any]:

@@ -113,7 +113,9 @@ def test_a_dry_run_says_which_osds_and_for_how_long_and_leases_nothing():
 def test_a_frozen_or_busy_cluster_has_no_trial_of_a_plan():
     mgr = with_a_plan()
     ok(mgr.command("freeze"))
-    assert "the cluster is frozen" in mgr.command("apply", plan_id="p1", trial=True)[2]
+    for dry_run in (False, True):
+        error = mgr.command("apply", plan_id="p1", trial=True, dry_run=dry_run)[2]
+        assert "the cluster is frozen" in error
     ok(mgr.command("freeze", thaw=True))
     ok(mgr.command("apply", plan_id="p1", trial=True))
     error = mgr.command("apply", plan_id="p1", trial=True)[2]
@@ -121,6 +123,7 @@ def test_a_frozen_or_busy_cluster_has_no_trial_of_a_plan():
     assert "`ceph wcache rollout abort t2`" in error
     would = ok(mgr.command("apply", plan_id="p1", trial=True, dry_run=True))
     assert "memory trial t2 is under way" in would
+    assert would.endswith("\nnext: ceph wcache memory trial show")
     assert "memory trial t2 is under way" in mgr.command("apply", plan_id="p1")[2]
 
 
