@@ -153,7 +153,7 @@ def test_a_plan_says_its_end_what_steps_say_together_and_why_the_next_is_so_larg
     assert code == 0
     assert "expected end 2026-11-26" in text
     assert "next step: 4 changes, as many as are proven?" in text
-    assert "so far: hdd: commit latency 0.50 times that before (0.40 to 0.60)" in text
+    assert "so far: hdd: commit latency changed by -50% (-60% to -40%)" in text
 
 
 def test_a_plan_that_went_back_has_its_own_exit_code():

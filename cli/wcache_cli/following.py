@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Mapping, Tuple
 from wcache.core.change.stepping import between
 from wcache.core.errors import MalformedError, NotFoundError
 from wcache.core.model import load_name
-from wcache.core.text import amount, duration, many, time_left, when
+from wcache.core.text import amount, duration, many, since, time_left, when
 from wcache.core.verdict.result import turned_off
 
 from .answers import Answers
@@ -133,8 +133,8 @@ def _plan(shown: Mapping[str, Any]) -> Look:
     following = shown.get("next_step")
     if following and following["size"]:
         left += f"; next step: {many(following['size'], 'change')}, {_printable(following['why'])}"
-    so_far = tuple(_printable(f"so far: {item['kind']}: {item['of']} latency {item['ratio']:.2f} "
-                              f"times that before ({item['low']:.2f} to {item['high']:.2f})")
+    so_far = tuple(_printable(f"so far: {item['kind']}: {item['of']} latency "
+                              + since(item["ratio"], item["low"], item["high"]))
                    for item in shown.get("evidence", ()))
     parts = tuple(
         Part(f"wave {number}", wave["changes"] - wave["statuses"].get("planned", 0),

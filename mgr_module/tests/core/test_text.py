@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from wcache.core.text import WIDTH, fitted, gained, pasted, table
+from wcache.core.text import WIDTH, fitted, gained, pasted, since, table
 
 LONG = "osd_memory_target of a host that has many OSDs and little memory for each of them"
 COMMAND = "`ceph wcache campaign start --scope=class:hdd --loads=traffic --accept-cost --pairs=80`"
@@ -61,3 +61,11 @@ def test_what_is_pasted_stands_alone_and_whole_however_long_it_is():
 ])
 def test_a_change_is_told_by_a_digit_more_where_a_digit_matters(ratio, told):
     assert gained(ratio) == told
+
+
+@pytest.mark.parametrize(("ratios", "told"), [
+    ((1.5, 0.96, 2.0), "changed by +50% (-4.0% to +100%)"),
+    ((0.5, 0.0, float("inf")), "changed by -50% (-99.9% to any rise)"),
+])
+def test_after_over_before_is_told_in_percent(ratios, told):
+    assert since(*ratios) == told

@@ -14,7 +14,7 @@ from ..core.change.rollout_state import Rollout, RolloutStatus
 from ..core.change.stepping import TimeLeft, between, time_left
 from ..core.change.waves import later_words
 from ..core.jobs import Trial
-from ..core.text import NOTHING, command, listed, many, named, roughly, ticked, typed, when
+from ..core.text import NOTHING, command, listed, many, named, roughly, since, ticked, typed, when
 from ..engine.world import World
 from ..services.guards import require_plan
 from .plans import coming_later, stands, waiting
@@ -261,9 +261,8 @@ def wave_rows(waves: Sequence[Mapping[str, Any]]) -> List[Tuple[Any, ...]]:
 def _told(item: Mapping[str, Any]) -> str:
     """What all steps of a kind say together."""
     return (
-        f"{item['kind']}: {item['of']} latency {item['ratio']:.2f} times that before "
-        f"({item['low']:.2f} to {item['high']:.2f}), {many(item['steps'], 'step')} together, "
-        f"{many(item['drives'], 'change')} proven"
+        f"{item['kind']}: {item['of']} latency {since(item['ratio'], item['low'], item['high'])}, "
+        f"{many(item['steps'], 'step')} together, {many(item['drives'], 'change')} proven"
     )
 
 
@@ -273,6 +272,8 @@ def forecast_text(data: Mapping[str, Any]) -> str:
         return "\n".join([*said_of(data), *coming_later(data)])
     of = f"trial {data['trial_id']}" if "trial_id" in data else f"plan {data['plan_id']}"
     lines = [f"dry run: nothing of {of} is changed"]
+    if "text" in data:
+        return "\n".join([*lines, data["text"]])
     waves = [
         f"wave {number}, {wave['kind']}: {wave['name']}, {many(wave['size'], 'change')}"
         for number, wave in enumerate(data.get("waves", ()), 1)

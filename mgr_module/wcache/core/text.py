@@ -196,6 +196,16 @@ def gained(ratio: float) -> str:
     return f"{change:+.{int(abs(change) < 9.95 or change < -99)}f}%"
 
 
+def risen(ratio: float) -> str:
+    """How latency changes, in percent, where after over before is `ratio`."""
+    return gained(1 / max(ratio, 1e-9))
+
+
+def since(ratio: float, low: float, high: float) -> str:
+    """How latency has changed, with its interval: the same in words."""
+    return f"changed by {risen(ratio)} ({risen(low)} to {risen(high)})"
+
+
 def before_after(before_us: Optional[float], after_us: Optional[float]) -> str:
     """Two latencies and how much the second is below or above the first, in percent."""
     if before_us is None and after_us is None:

@@ -16,6 +16,7 @@ from wcache.core.change.gate.judge import (
     load_of,
 )
 from wcache.core.loads import Block, OsdBlock
+from wcache.core.text import risen, since
 
 
 def blocks(count, latency_us, osds=(0, 1, 2, 3), seed=0):
@@ -176,7 +177,8 @@ def test_what_steps_before_have_shown_decides_what_one_by_itself_cannot():
     found = judge(before, after, (0,), (1, 2, 3), past=past, **late)
     assert found.verdict is Effect.NO_WORSE
     assert found.together.steps == 6
-    assert "6 steps together" in found.words
+    told = f"latency {since(found.ratio, found.low, found.high)}, 6 steps together, this one "
+    assert told + risen(found.alone) in found.words
 
 
 def test_a_step_that_is_bad_by_itself_is_seen_beside_good_ones():

@@ -85,7 +85,7 @@ def test_the_verdict_over_loads(items, verdict):
 
 @pytest.mark.parametrize(("items", "said"), [
     ([(TRAFFIC, SAME, 0.95, 1.05), (BATCH, BACK, 0.1, 0.2)],
-     "batch is at least 5.0x slower in write through"),
+     "batch has at least 400% more latency in write through"),
     ([(TRAFFIC, THROUGH, 3.0, 4.0), (BATCH, CONFLICTS, 0.95, 1.05)],
      "batch gave contradictory results, see the notes"),
     ([(D1, THROUGH, 4.0, 5.0), (BATCH, FEW, 0.2, 1.5)], "batch (-33% to +400%) is undecided"),

@@ -124,8 +124,8 @@ def _losers(
         share, loss = _heaviest(point, loads), item.loss(mode)
         if share >= VETO_SHARE and loss >= VETO_RATIO:
             found[point] = (
-                f"{point.short}, up to {share:.0%} of the writes, would be at least {loss:.1f}x "
-                f"slower in {mode.value}"
+                f"{point.short}, up to {share:.0%} of the writes, would have {_more(loss)} in "
+                f"{mode.value}"
             )
     return found
 
@@ -226,15 +226,15 @@ def _of_traffic(
     if own is Verdict.NO_DIFFERENCE:
         said = "the OSD's own traffic shows no material difference; leave the mode as it is"
         parts = [
-            f"{_names([load])} is at least {_loss(load):.1f}x slower in {mode.other.value}"
+            f"{_names([load])} has {_more(_loss(load))} in {mode.other.value}"
             for load in heavy if (mode := load.verdict.mode)
         ]
         return own, f"{said} (but {'; '.join(parts)}, should it get that load)" if parts else said
     against = [x for x in heavy if x.verdict is not own and may_veto(x.load_point, profile)]
     if against:
         return Verdict.CONFLICTING, (
-            f"the OSD's own traffic is faster in {own.value}, but {_names(against)} would be "
-            f"{VETO_RATIO:.0f}x slower or worse in it"
+            f"the OSD's own traffic is faster in {own.value}, but {_names(against)} would have "
+            f"{_more(VETO_RATIO)} in it"
         )
     return own, f"the OSD's own traffic is faster in {own.value}"
 
@@ -312,6 +312,11 @@ def _may_lose(load: LoadVerdict, verdict: Verdict) -> bool:
 def _loss(load: LoadVerdict) -> float:
     """How many times slower the other mode is proven to be (1 where nothing is proven)."""
     return max(load.estimate.loss(mode) for mode in MODES)
+
+
+def _more(loss: float) -> str:
+    """A proven loss in words, in percent as all other text."""
+    return f"at least {100 * (loss - 1):.0f}% more latency"
 
 
 def _span(load: LoadVerdict) -> str:

@@ -25,6 +25,7 @@ from statistics import median
 from typing import Dict, List, Mapping, Sequence, Tuple
 
 from ...loads import MATERIAL_LN, OSDS_MAX, Block
+from ...text import risen, since
 from .blocks import (
     CONTROLS_MIN,
     Difference,
@@ -134,11 +135,9 @@ class Judgement:
                  "left: a load that changed meanwhile looks like an effect of the change"
         )
         steps = self.together.steps
-        pooled = f"; {steps} steps together, this one {self.alone:.2f}" if steps > 1 else ""
-        return (
-            f"{self.verdict.value}: {self.of} latency {self.ratio:.2f} times that before "
-            f"({self.low:.2f} to {self.high:.2f}{pooled}), {beside}"
-        )
+        pooled = f", {steps} steps together, this one {risen(self.alone)}" if steps > 1 else ""
+        changed = since(self.ratio, self.low, self.high)
+        return f"{self.verdict.value}: {self.of} latency {changed}{pooled}, {beside}"
 
 
 def load_of(
