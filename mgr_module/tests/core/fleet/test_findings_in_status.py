@@ -11,6 +11,7 @@ from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
 from module_world import report_anew, said, settled, taken_over
 from wcache.ceph.health import health_checks
+from wcache.core.drive.manual import pin
 from wcache.core.drive.safety import Safety, judge, may_toggle
 from wcache.core.fleet.findings import ADVICE, of_drive
 from wcache.core.model import (
@@ -156,6 +157,7 @@ def test_a_layer_that_a_reset_would_make_unsafe_is_an_error_with_its_cure(page):
     advice = ADVICE[FindingCode.LAYER_DROPS_FLUSHES][1]
     assert "safe as it is" not in advice
     assert [word in advice for word in ("stop", "pin", "deactivate", "start")] == [True] * 4
+    assert f"pin the disk (`{pin('sdX')}`), deactivate" in advice
     refused = may_toggle([drive], WB, throwaway=False, consent_turn_on=True)
     assert refused is not None
     assert "dm-0" in refused

@@ -80,9 +80,9 @@ ADVICE: Dict[FindingCode, Tuple[str, str]] = {
     FindingCode.LAYER_DROPS_FLUSHES: (
         "drive{s} {has|have} layers that would drop flushes if a reset turned the cache on",
         f"run what {ticked(foreign_rules.RELOAD)} prints; by hand, one OSD at a time: stop it, pin "
-        "the disk (echo 'temporary write back' > /sys/block/DISK/device/scsi_disk/*/cache_type), "
-        "deactivate and activate its LV (a dm-crypt device: close and open it), start it; then "
-        "`wcache-probe prepare`, so that the next boot does not bring it back",
+        f"the disk ({ticked(pin('sdX'))}), deactivate and activate its LV (a dm-crypt device: "
+        "close and open it), start it; then `wcache-probe prepare`, so that the next boot does not "
+        "bring it back",
     ),
     FindingCode.LOADED_OFF: foreign_rules.ADVICE,
     FindingCode.SETUP: set_up.ADVICE,
