@@ -20,6 +20,7 @@ WAIT_MIN = 1e-3
 # Hosts whose RAM differs by less are alike.
 ALIKE_BYTES = 4 * 2**30
 MEASURED, RULE = "measured", "rule"
+UNHEARD = "no probe has reported how much memory it has; see `ceph wcache agent ls`"
 
 
 @dataclass(frozen=True)
@@ -115,7 +116,7 @@ def why_not(host: HostFacts) -> str:
             + ", or set cephadm's own options"
         )
     if host.room is None:
-        return "no probe has reported how much memory it has; see `ceph wcache agent add`"
+        return UNHEARD
     silent = [i.osd.osd_id for i in host.osds if i.osd.up and i.rates is None]
     if silent:
         settling_s = max(item.settling_s for item in host.osds)

@@ -206,6 +206,18 @@ def test_where_no_osd_is_well_the_refusal_says_why():
     assert "nothing can be tried: osd.0 is near full, osd.2 is near full" in error
 
 
+def test_where_no_memory_was_reported_one_command_shows_the_probes():
+    mgr = three_hosts()
+    for probe in mgr.probes.values():
+        probe.memory = None
+    taken_over(mgr)
+    watch(mgr)
+    see = "no probe has reported how much memory it has; see `ceph wcache agent ls`"
+    error = mgr.command("memory trial start", scope="class:hdd", accept_cost=True)[2]
+    assert error == f"nothing can be tried: {see}"
+    assert see in said(mgr, "memory recommend")["groups"][0]["left_alone"]
+
+
 def planned_modes(mgr, *hosts):
     """A plan of cache modes for drives of these hosts; clients are not looked at."""
     others = [name for name in mgr.probes if name not in hosts]

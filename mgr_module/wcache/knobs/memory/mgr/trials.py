@@ -36,7 +36,7 @@ from ....engine.under_way import open_jobs, touched_by_run
 from ....engine.world import World
 from ....services.guards import require_scope
 from ....services.plans.plan_guards import OwnTrial, begin_trial
-from ..advice import why_not
+from ..advice import UNHEARD, why_not
 from ..facts import Facts, HostFacts, OsdFacts
 from ..plan import raised_by
 from ..reading import EDGES_DEFAULT_S, MEMORY, STEP_BYTES, MemoryOptions
@@ -277,7 +277,8 @@ def choose(
         elif not chosen or item.target_bytes == chosen[0][1].target_bytes:
             chosen.append((host, item))
     if not chosen:
-        raise NotReadyError(f"nothing can be tried: {why}", "see `ceph wcache memory status`")
+        see = "" if why == UNHEARD else "see `ceph wcache memory status`"
+        raise NotReadyError(f"nothing can be tried: {why}", see)
     low = chosen[0][1].target_bytes
     high = int(low * RAISE) // STEP_BYTES * STEP_BYTES if target_bytes is None else target_bytes
     most_bytes = most_of_trial(chosen, low, facts.limits)
@@ -302,8 +303,7 @@ def choose(
     # what a process may use before the trial is ended, below what the kernel would kill at
     own = [host.limit_of(item.osd.osd_id) for host, item in chosen]
     return TargetTrial(
-        trial_id, world.now_s, device_class,
-        tuple(item.osd.osd_id for _, item in chosen),
+        trial_id, world.now_s, device_class, tuple(item.osd.osd_id for _, item in chosen),
         tuple(
             int(OVER_SHARE * high) if limit is None
             else min(int(OVER_SHARE * high), int(LIMIT_SHARE * limit)) for limit in own
