@@ -248,7 +248,7 @@ def refuse(drive: DriveReport, scratch: Place, consent: bool) -> CacheMode:
     if drive.transport is not Transport.SATA_HBA:
         raise RefusedError(
             f"{drive.dev_name} is {drive.transport.value}, which needs no proof or takes none",
-            "see doc/hardware.md",
+            "prove a SATA drive behind a SAS adapter",
         )
     if drive.uses and not isinstance(scratch, InPlace):
         raise RefusedError(

@@ -10,7 +10,7 @@ PROBE = Path(__file__).resolve().parents[2] / "osd_probe" / "wcache_probe"
 FILES = [
     PROBE / "commands" / "bench.py",
     *(PROBE / "matrix" / f"{name}.py" for name in ("command", "measurement", "scratch")),
-    *sorted((PROBE / "prove").glob("*.py")),
+    PROBE / "prove.py",
     *sorted((PROBE / "witness").glob("*.py")),
 ]
 # a stop that was asked for needs no advice
@@ -34,6 +34,21 @@ def without_advice(path):
 @pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.name}")
 def test_every_refusal_says_what_to_do_next(path):
     assert list(without_advice(path)) == []
+
+
+def pages_named(source):
+    """The pages of the project's tree that a program names to who reads its answers."""
+    tree = ast.parse(source)
+    told = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    return [
+        node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)
+        and isinstance(node.value, str) and "doc/" in node.value and id(node) not in told
+    ]
+
+
+def test_no_page_is_named_on_a_host_that_has_none():
+    assert [found for path in PROBE.rglob("*.py") for found in pages_named(path.read_text())] == []
+    assert pages_named('"""See doc/a.md."""\nsay(f"{x}: see doc/b.md")') == [": see doc/b.md"]
 
 
 def test_a_refusal_without_a_next_step_is_found(tmp_path):

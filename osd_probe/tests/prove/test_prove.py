@@ -214,7 +214,8 @@ def run_and_die(stage, dies):
     ("changes", "consent", "said"),
     [
         ({}, False, "consent with --consent"),
-        ({"transport": Transport.SATA}, True, "needs no proof"),
+        ({"transport": Transport.SATA}, True,
+         "needs no proof or takes none: prove a SATA drive behind a SAS adapter"),
         ({"foreign_uses": ("a mount",)}, True, "shared with a mount"),
     ],
 )

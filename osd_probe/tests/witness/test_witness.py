@@ -8,6 +8,7 @@ import struct
 import subprocess
 import threading
 import time
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -16,14 +17,15 @@ from loop_devices import loop_on
 from matrix_bench import Bench
 from mgr_fakes import builders as make
 from wcache.core import codec
+from wcache.core.drive.manual import pin
 from wcache.core.errors import MalformedError, RefusalKind, RefusedError, WcacheError
-from wcache.core.model import CacheMode, DriveModel, Transport
+from wcache.core.model import CacheMode, DriveModel, KernelView, Layer, LayerKind, Transport
 from wcache_probe.arguments import parse
 from wcache_probe.evidence import EvidenceFolder
 from wcache_probe.linux.block.host_files import read_text
 from wcache_probe.matrix.scratch import MIB
 from wcache_probe.witness import wire
-from wcache_probe.witness.disk import refuse_shared
+from wcache_probe.witness.disk import refuse_dropping, refuse_shared
 from wcache_probe.witness.wire import (
     BATCH_MAX,
     BLOCK_BYTES,
@@ -329,6 +331,20 @@ def test_a_drive_that_is_shared_or_may_be_is_not_written_to(changes, unseen, sai
         return
     with pytest.raises(RefusedError, match=said):
         refuse_shared(drive)
+
+
+@pytest.mark.parametrize(("changes", "cure"), [
+    ({}, f"pin the drive first: `{pin('sda')}`"),
+    ({"layers": (Layer("dm-0", LayerKind.LVM, KernelView.WRITE_THROUGH),)},
+     f"pin the drive first: `{pin('sda')}`, then load the layers above it anew"),
+])
+def test_a_drive_that_flushes_do_not_reach_is_not_written_to_and_the_cure_is_told(changes, cure):
+    drive = make.unsafe_drive()
+    drive = replace(drive, state=replace(drive.state, **changes))
+    with pytest.raises(RefusedError) as refused:
+        refuse_dropping(drive)
+    assert refused.value.advice == cure
+    refuse_dropping(make.drive("sda"))
 
 
 @pytest.mark.slow

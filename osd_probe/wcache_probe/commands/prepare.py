@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 LOOKS_MAX = 5
 LOOK_EVERY_S = 1.0
 NEEDING_MAX = 4  # drives that a refusal names
+FOUND_OFF = "found-off.md of the package ceph-mgr-wcache"  # an OSD host has no pages of ours
 
 
 def preparer_of(options: argparse.Namespace) -> Preparer:
@@ -282,7 +283,7 @@ def unprepare(options: argparse.Namespace, preparer: Preparer, host: LinuxDriveH
                 f"the boot rule stays, for {named(list(need.values()), NEEDING_MAX)}: after a warm "
                 "reboot nothing else would make the kernel flush there",
                 "keep it, it starts no program; once these caches are on, `wcache-probe unprepare` "
-                "removes it; by hand: doc/found-off.md",
+                f"removes it; by hand: {FOUND_OFF}",
             )
         gone = preparer.remove_rule()
     code = preparer.clear_images()
@@ -327,7 +328,7 @@ def _unprepare_drives(
                 raise ConflictError(
                     f"the boot rule goes on naming {name}: {why}",
                     "only a drive that is off, saves that itself, and that nothing of wcache's "
-                    "names can do without: see doc/found-off.md",
+                    f"names can do without: see {FOUND_OFF}",
                 )
             gone |= {line_of(one.wwid) for one in _together(host, name, wwid)}
         record = preparation.record()

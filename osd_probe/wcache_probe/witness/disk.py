@@ -12,11 +12,12 @@ import time
 from contextlib import closing
 from typing import Callable, Tuple
 
-from wcache.core.drive.safety import not_flushing, refused
+from wcache.core.drive.manual import pin, turn_off
+from wcache.core.drive.safety import not_flushing, pinnable, refused
 from wcache.core.errors import ConflictError, RefusalKind, RefusedError
 from wcache.core.host_report import PowerCut
 from wcache.core.model import CacheMode, DriveReport, Transport
-from wcache.core.text import named
+from wcache.core.text import named, ticked
 
 from ..evidence import POWER_CUT, EvidenceFolder
 from ..linux.block.host_files import HostFiles
@@ -58,13 +59,7 @@ def write(
         secrets.token_hex(RUN_ID_BYTES), hostname, scratch.files.boot_id, scratch.drive.drive_id,
         scratch.drive.drive_model, scratch.drive.mode, blocks, time.time(),
     )
-    dropping = not_flushing(scratch.drive.state)
-    if dropping and scratch.drive.mode is not CacheMode.WRITE_THROUGH:
-        raise RefusedError(
-            f"the kernel drops flushes at {', '.join(dropping)}, so what is lost would not be "
-            "the drive's fault",
-            "pin the drive first: see WCACHE_UNSAFE in doc/troubleshooting.md",
-        )
+    refuse_dropping(scratch.drive)
     address, key = parse_address(to), parse_token(token)
     with scratch.held():
         scratch.claim()
@@ -95,6 +90,21 @@ def refuse_shared(drive: DriveReport) -> None:
             "written",
             "end that, or give a drive that nothing else uses",
         )
+
+
+def refuse_dropping(drive: DriveReport) -> None:
+    """Raise RefusedError where flushes do not reach a drive whose cache is on."""
+    dropping = not_flushing(drive.state)
+    if not dropping or drive.mode is CacheMode.WRITE_THROUGH:
+        return
+    cure = turn_off("", [drive])
+    if pinnable(drive.transport):
+        cure = f"pin the drive first: {ticked(pin(drive.dev_name))}"
+        cure += ", then load the layers above it anew" if dropping != ("disk",) else ""
+    raise RefusedError(
+        f"the kernel drops flushes at {', '.join(dropping)}, so what is lost would not be the "
+        "drive's fault", cure,
+    )
 
 
 def _write_all(
