@@ -137,7 +137,8 @@ DESCRIPTIONS: Dict[str, Tuple[str, Any, Any]] = {
         "Port of the web page, by mgr if need be (mgr/wcache/ID/web_port).", 1, 65535),
     "web_metrics": (
         "Whether anybody who reaches the web page may read its /metrics without a login, as with "
-        "Ceph's own prometheus module. It names drive models, hosts and OSDs never.", None, None),
+        "Ceph's own prometheus module. It names drive models, but no hosts and no OSDs.", None,
+        None),
 }
 
 # Options that take one of a few words.

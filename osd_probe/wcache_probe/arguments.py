@@ -65,7 +65,9 @@ def make_parser() -> argparse.ArgumentParser:
     _only_reads(verb(
         "inspect", "score the drives with reasons, and say what to do next; only reads"
     ))
-    _bench(verb("bench", "score a device by timing its flushes; only reads, but with --consent"))
+    _bench(verb(
+        "bench", "score a device by timing its flushes; only reads, unless --consent is given"
+    ))
     restore = verb("restore", "bring back prior cache states; needs no mgr")
     _host(restore)
     what = restore.add_mutually_exclusive_group(required=True)
@@ -207,7 +209,8 @@ def _bench(parser: argparse.ArgumentParser) -> None:
 
 def _prove(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "device", help="a blank drive that nothing uses; it is OVERWRITTEN, but with --in-place"
+        "device",
+        help="a blank drive that nothing uses; it is OVERWRITTEN, unless --in-place is given",
     )
     parser.add_argument(
         "--consent", action="store_true", help="toggle it, though nobody has proven that it obeys"
