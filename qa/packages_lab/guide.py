@@ -11,7 +11,6 @@ from harness.errors import HarnessError
 GUIDE = PROJECT / "doc" / "install.md"
 LEAVE = PROJECT / "doc" / "leave.md"
 FENCE = "```"
-LEFT = "wcache has left this cluster"  # what `leave` says once all is done
 
 
 def blocks(heading: str, guide: Path = GUIDE) -> List[List[str]]:

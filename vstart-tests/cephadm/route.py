@@ -142,14 +142,7 @@ class Route:
         """All of it is taken away; cephadm deploys the mgrs as they were."""
         self.type(self._leave)
         before = self.containers("mgr")
-        leave, *after = self._undo
-        deadline = time.monotonic() + ANSWER_S
-        # the mgr may yet hear that a journal is empty: then it says to run the same again
-        while guide.LEFT not in self.type([leave]):
-            assert time.monotonic() < deadline
-            self.commands -= 1
-            time.sleep(1)
-        self.type(after)
+        self.type(self._undo)
         self.wait_deployed_anew("mgr", before)
 
     # Waiting, as an admin would
