@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import os
 import re
 import subprocess
 import sys
@@ -237,6 +238,28 @@ def test_an_answer_that_is_not_as_it_should_be_is_one_line_of_error():
 def saved(folder: Path) -> Path:
     gather(SavingAnswers(FakeAnswers(everything()), folder))
     return folder
+
+
+@pytest.mark.parametrize("put", [
+    os.mkfifo, lambda path: path.symlink_to("/dev/zero"), lambda path: path.write_bytes(b"\xff"),
+    lambda path: path.write_text('{"a":' + '["]",' * 400 + "1" + "]" * 400 + "}"),
+], ids=("fifo", "zero", "no text", "deep"))
+def test_a_saved_answer_that_is_none_is_one_clear_line(tmp_path, capsys, put):
+    folder = saved(tmp_path / "s")
+    (folder / "status.json").unlink()
+    put(folder / "status.json")
+    assert main(["report", "--from", str(folder), "--out", str(tmp_path / "r.html")]) != 0
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "status.json" in line
+
+
+def test_a_link_that_lies_where_the_page_is_written_is_not_followed(tmp_path, capsys):
+    victim, out = tmp_path / "victim", tmp_path / "r.html"
+    victim.write_text("as it was")
+    (tmp_path / f".r.html.{os.getpid()}").symlink_to(victim)
+    assert main(["report", "--from", str(saved(tmp_path / "s")), "--out", str(out)]) != 0
+    assert victim.read_text() == "as it was"
+    assert "is in the way" in capsys.readouterr().err
 
 
 def test_the_command_writes_the_page(tmp_path, capsys):

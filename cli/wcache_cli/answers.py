@@ -15,6 +15,8 @@ from wcache.core.config_database import conf_places, looked_in
 from wcache.core.errors import MalformedError, NotFoundError, NotReadyError
 from wcache.core.text import CommandLine, arguments, chained, command, ticked
 
+from .files import read_text
+
 ANSWER_BYTES_MAX = 64 * 1024 * 1024
 CONNECT_TIMEOUT_S = 20
 COMMAND_TIMEOUT_S = 60.0
@@ -83,20 +85,14 @@ class SavedAnswers:
     def ask(self, *words: str) -> Dict[str, Any]:
         """See Answers."""
         path = self._folder / file_name(words)
-        try:
-            if path.stat().st_size > ANSWER_BYTES_MAX:
-                raise MalformedError(f"{path} is longer than {ANSWER_BYTES_MAX} bytes")
-            text = path.read_text(encoding="utf-8", errors="replace")
-        except FileNotFoundError:
+        if not path.exists():
             raise NotFoundError(
                 f"{path} is missing",
                 "save it: " + chained(
                     [_asked(words), command("--format json > {}", path.name)], " "
                 ),
-            ) from None
-        except OSError as error:
-            raise NotReadyError(f"{path} cannot be read: {error.strerror}") from None
-        return _object(text, str(path))
+            )
+        return _object(read_text(str(path), ANSWER_BYTES_MAX), str(path))
 
 
 class SavingAnswers:
@@ -152,8 +148,12 @@ def write_text(path: Path, text: str) -> None:
     """Write a file whole or not at all; raises NotReadyError with the reason."""
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        partial.write_text(text, encoding="utf-8")
+        # "x": a link that somebody put there is not followed
+        with partial.open("x", encoding="utf-8") as file:
+            file.write(text)
         os.replace(partial, path)
+    except FileExistsError:
+        raise NotReadyError(f"{partial} is in the way", "remove it") from None
     except OSError as error:
         partial.unlink(missing_ok=True)
         raise NotReadyError(f"{path} cannot be written: {error.strerror}") from None

@@ -118,6 +118,14 @@ def test_what_there_is_not_gives_one_clear_line(prefix, arguments):
     assert mgr.exceptions == []
 
 
+def test_a_campaign_that_is_named_by_nothing_is_refused():
+    mgr = measured()
+    assert "--before names no campaign" in refused(
+        mgr, "campaign show", errno.EINVAL, campaign_id="c1", before=""
+    )
+    assert mgr.exceptions == []
+
+
 NEEDED = {"option": "cache_mode=writethrough", "mode": "off"}
 
 

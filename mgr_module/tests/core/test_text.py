@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from wcache.core.text import WIDTH, fitted, gained, pasted, since, table
+from wcache.core.text import WIDTH, fitted, gained, pasted, since, table, when
 
 LONG = "osd_memory_target of a host that has many OSDs and little memory for each of them"
 COMMAND = "`ceph wcache campaign start --scope=class:hdd --loads=traffic --accept-cost --pairs=80`"
@@ -53,6 +53,11 @@ def test_what_is_pasted_stands_alone_and_whole_however_long_it_is():
     assert fitted(pasted(f"  {long}")) == f"  {long}"
     assert f"\n  `{long}`" in fitted(f"{LONG}: `{long}`; {LONG}")
     assert fitted(f"# a script\n{long}; {LONG}") == f"# a script\n{long}; {LONG}"
+
+
+@pytest.mark.parametrize("at_s", [1e20, -1e20, float("inf"), float("nan")])
+def test_a_stored_time_that_is_none_is_said_so(at_s):
+    assert when(at_s) == "at no time"
 
 
 @pytest.mark.parametrize(("ratio", "told"), [

@@ -342,7 +342,9 @@ def _latencies(plain: Mapping[str, Any]) -> LatencyTable:
 
 
 def require_two(arguments: Mapping[str, Any]) -> None:
-    """Raise MalformedError where one campaign is named twice."""
+    """Raise MalformedError where one campaign is named twice, or one is named by nothing."""
+    if arguments.get("before") == "":
+        raise MalformedError("--before names no campaign", "see `ceph wcache campaign ls`")
     if arguments.get("before") == arguments["campaign_id"]:
         raise MalformedError("a campaign compared with itself says nothing", "name two")
 

@@ -158,13 +158,15 @@ _PLAIN = json.JSONDecoder(parse_constant=_refuse_constant)  # loads() makes one 
 _MAYBE_ENDLESS = re.compile(rf"[-+.eE0-9]{{{NUMBER_CHARS_MAX + 1}}}")
 _BRACKETS = re.compile(rb"[\[{]+|[\]}]+")
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+# also one that has no end: each character is passed over once
+_STRING = re.compile(rb'"[^"\\]*(?:\\(?:.|\Z)[^"\\]*)*(?:"|\Z)', re.DOTALL)
 
 
 def _nesting(utf8: bytes) -> int:
-    """An upper bound of the nesting depth: brackets in strings only make it larger."""
+    """The nesting depth, but for brackets in strings, which would hide others."""
     depth = deepest = 0
     # a table drops the rest ten times as fast as the expression passes over it
-    for run in _BRACKETS.findall(utf8.translate(None, _NO_BRACKETS)):
+    for run in _BRACKETS.findall(_STRING.sub(b"", utf8).translate(None, _NO_BRACKETS)):
         if run[0] in b"[{":
             depth += len(run)
             deepest = max(deepest, depth)

@@ -218,7 +218,10 @@ def before_after(before_us: Optional[float], after_us: Optional[float]) -> str:
 
 def when(at_s: float) -> str:
     """A wall-clock time in UTC."""
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(at_s))
+    try:
+        return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(at_s))
+    except (OverflowError, ValueError, OSError):  # of a stored value that is no time
+        return "at no time"
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
