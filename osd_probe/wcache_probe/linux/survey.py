@@ -75,8 +75,8 @@ class Survey:
         seen = writers.find(frozenset(
             (osd.pid, number) for osd in found for _, number in osd.devices if osd.pid
         ))
-        self._blind = seen.unknown
         self._foreign = foreign.find(files, seen.by_number)
+        self._blind = seen.unknown or self._foreign.unknown
 
     def drives(self) -> Tuple[DriveReport, ...]:
         """Drives under our OSDs and every drive that shares a switch with one of them."""

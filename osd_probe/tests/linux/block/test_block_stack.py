@@ -172,6 +172,22 @@ def test_a_mount_in_a_container_and_btrfs_and_swap_are_seen(fake_host):
     assert seen == [("sda mounted on /data",), ("sdb mounted on /pool",), ("sdc used as swap",)]
 
 
+def test_mount_namespaces_that_are_too_many_to_look_through_are_said(fake_host, monkeypatch):
+    fake_host.disk("sda", "8:0")
+    for number in range(9):
+        fake_host.write(f"proc/{100 + number}/mountinfo", "1 1 0:1 / / rw - tmpfs tmpfs rw\n")
+        fake_host.link(f"proc/{100 + number}/ns/mnt", fake_host.root / f"ns{number}")
+    fake_host.write("proc/108/mountinfo", "1 1 8:0 / /secret rw - ext4 /dev/sda rw\n")
+    found = foreign.find(fake_host.files, {})
+    assert (found.of(by_name(fake_host.files, "sda")), found.unknown) == (
+        ("sda mounted on /secret",), ""
+    )
+    monkeypatch.setattr(foreign, "NAMESPACES_MAX", 8)
+    fake_host.osd(1, block="sda")
+    (drive,) = host_of(fake_host).look()
+    assert "too many mount namespaces to look through" in drive.toggle_refusal
+
+
 def test_a_drive_reached_twice_is_shown_once_and_left_alone(fake_host):
     for name, number in (("loop0", "7:0"), ("loop1", "7:1")):
         fake_host.loop(name, number, backing="/the same")

@@ -19,7 +19,6 @@ from typing import (
     Callable,
     Dict,
     FrozenSet,
-    Iterable,
     Iterator,
     List,
     Mapping,
@@ -246,15 +245,19 @@ def _folders(top: str, depth: int) -> List[str]:
     return found
 
 
-NAMESPACES_MAX = 256
+NAMESPACES_MAX = 4096  # each pod has one of its own
 
 
 @dataclass(frozen=True)
 class ForeignUses:
-    """What holds each block device of the host, by number ("8:1")."""
+    """What holds each block device of the host, by number ("8:1").
+
+    `unknown` says why others may be there that were not seen.
+    """
 
     files: HostFiles
     by_number: Dict[str, Tuple[str, ...]]
+    unknown: str = ""
 
     def of(self, drive: BlockDevice) -> Tuple[str, ...]:
         """All users of a drive, or of anything that stands on it, OSD devices too."""
@@ -269,37 +272,41 @@ class ForeignUses:
 def find(files: HostFiles, writers: Mapping[str, Tuple[str, ...]]) -> ForeignUses:
     """Mounts in every mount namespace of the host, swaps, exports, and the given writers."""
     uses: Dict[str, List[str]] = {}
-    for number, text in _mounts(files) | _swaps(files) | exported(files):
+    mounted, unknown = _mounts(files)
+    for number, text in mounted | _swaps(files) | exported(files):
         uses.setdefault(number, []).append(text)
     for number, texts in writers.items():
         uses.setdefault(number, []).extend(texts)
-    return ForeignUses(files, {n: tuple(sorted(texts)) for n, texts in uses.items()})
+    return ForeignUses(files, {n: tuple(sorted(texts)) for n, texts in uses.items()}, unknown)
 
 
-def _mounts(files: HostFiles) -> Set[Tuple[str, str]]:
-    """Numbers and mount points; btrfs and overlay show through their mount source."""
+def _mounts(files: HostFiles) -> Tuple[Set[Tuple[str, str]], str]:
+    """Numbers and mount points, and why that may not be all.
+
+    btrfs and overlay show through their mount source.
+    """
     found: Set[Tuple[str, str]] = set()
-    for process in _with_own_mounts(files):
+    processes = _with_own_mounts(files)
+    for process in processes[:NAMESPACES_MAX]:
         for mount in mounts(files.proc, process):
             text = f"mounted on {printable(mount.point)}"
             numbers = (mount.number, files.number_of_word(mount.source))
             found.update((number, text) for number in numbers if number)
-    return found
+    many = "there are too many mount namespaces to look through"
+    return found, many if len(processes) > NAMESPACES_MAX else ""
 
 
-def _with_own_mounts(files: HostFiles) -> Iterable[str]:
+def _with_own_mounts(files: HostFiles) -> List[str]:
     """One process of each mount namespace: a container may have mounted what we have not."""
     seen: Dict[str, str] = {}
-    for name in ("self", *(n for n in entries(files.proc) if n.isdigit())):
-        if len(seen) >= NAMESPACES_MAX:
-            break
+    for name in ("self", *(n for n in entries(files.proc, PROCESSES_MAX) if n.isdigit())):
         try:
             namespace = os.readlink(os.path.join(files.proc, name, "ns", "mnt"))
         except OSError:
             namespace = "self" if name == "self" else ""
         if namespace:
             seen.setdefault(namespace, name)
-    return seen.values()
+    return list(seen.values())
 
 
 def _swaps(files: HostFiles) -> Set[Tuple[str, str]]:
