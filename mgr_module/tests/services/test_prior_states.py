@@ -2,8 +2,10 @@
 
 import errno
 import json
+from dataclasses import replace
 
 import pytest
+from mgr_fakes import builders as make
 from mgr_fakes.builders import CLUSTER_ID
 from module_world import (
     WB,
@@ -20,6 +22,8 @@ from module_world import (
     unconsented,
 )
 from prior_world import errors, held_and_lost, wiped
+from wcache.core.drive.journal import PriorDrive
+from wcache.core.model import Transport
 from wcache.core.protocol import (
     Notice,
     ReleaseRequest,
@@ -190,6 +194,24 @@ def test_a_probes_word_that_a_state_is_back_settles_nothing():
     probe.post("", None, notices=(Notice("n", "it is back", domain_id, True),))
     mgr.steps(10)
     assert "WCACHE_RESTORE_FAILED" in codes(mgr)
+
+
+def test_a_probe_that_tells_of_ever_other_prior_states_has_one_write_made(monkeypatch):
+    mgr = measured()
+    (machine,) = [one for one in mgr.inside.runs.values() if one.spec.hostname == "h1"][:1]
+    stored = []
+    put = mgr.inside.archive.put
+    monkeypatch.setattr(
+        mgr.inside.archive, "put", lambda kind, *of: stored.append(kind) or put(kind, *of)
+    )
+    domain_id, state = machine.spec.domain_id, replace(make.state(WB), layers=())
+    for number in range(20):
+        prior = PriorDrive(f"w{number}", "s", Transport.SCSI, WB, state)
+        mgr.probes["h1"].post("", None, notices=(
+            Notice(f"n{number}", "x", domain_id, True, machine.spec.lease_id, (prior,)),
+        ))
+    assert machine.state.dispute
+    assert [kind.prefix for kind in stored] == ["run"]
 
 
 def test_nothing_is_begun_where_a_prior_state_is_owed():

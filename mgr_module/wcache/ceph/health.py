@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 from fnmatch import fnmatchcase
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Tuple
 
 from ..core.model import Finding, FindingCode, Severity
 from ..core.text import counted, grouped
@@ -30,8 +30,7 @@ def health_checks(
     checks: Dict[str, Dict[str, Any]] = {}
     for code, group in sorted(by_code.items(), key=lambda item: item[0].value):
         summary = ADVICE[code][0]
-        shown = _from_each_host(group)[:DETAILS_MAX]
-        details = [f"{item.subject}: {item.detail}" for item in shown]
+        details = [f"{item.subject}: {item.detail}" for item in group[:DETAILS_MAX]]
         if len(group) > DETAILS_MAX:
             details.append(f"and {len(group) - DETAILS_MAX} more; see `ceph wcache status`")
         worst = any(item.severity is Severity.ERROR for item in group)
@@ -43,20 +42,6 @@ def health_checks(
             "detail": [*details, *dict.fromkeys(f"what to do: {advice_on(x)}" for x in group)],
         }
     return checks
-
-
-def _from_each_host(group: Sequence[Finding]) -> List[Finding]:
-    """One host's findings must not hide another's: a first of each, then a second, ...
-
-    What a host's findings are about begins with its name.
-    """
-    seen: Dict[str, int] = {}
-    ranks: List[Tuple[int, int]] = []
-    for index, item in enumerate(group):
-        name = item.subject.partition(" ")[0]
-        seen[name] = seen.get(name, 0) + 1
-        ranks.append((seen[name], index))
-    return [group[index] for _, index in sorted(ranks)]
 
 
 class CephProgress:

@@ -6,7 +6,7 @@ services find of what they are about.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import replace
 from typing import Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
@@ -44,7 +44,12 @@ class FindingViews:
         self._of_hosts = FindingsOfHosts()
 
     def all(self, world: World, fleet: Optional[FleetView] = None) -> List[Finding]:
-        """Everything wrong at the moment, errors first; `fleet` where it is known already."""
+        """Everything wrong at the moment, errors first; `fleet` where it is known already.
+
+        One host's findings must not hide another's where only some are shown: of each code a
+        first of each host, then a second, ...  What a host's findings are about begins with its
+        name.
+        """
         fleet = self.hosts(world) if fleet is None else fleet
         told = sorted(fleet.told.items())
         found = together(item for _, host in told for item in host.findings)
@@ -55,7 +60,14 @@ class FindingViews:
             found += find(world)
         found += self._more(world)
         order = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 2}
-        return sorted(found, key=lambda f: (order[f.severity], f.code.value, f.subject))
+        found.sort(key=lambda f: (order[f.severity], f.code.value, f.subject))
+        seen: Counter[Tuple[Severity, FindingCode, str]] = Counter()
+        ranked = []
+        for index, item in enumerate(found):
+            of_host = (item.severity, item.code, item.subject.partition(" ")[0])
+            seen[of_host] += 1
+            ranked.append((order[item.severity], item.code.value, seen[of_host], index))
+        return [found[index] for *_, index in sorted(ranked)]
 
     def hosts(self, world: World) -> FleetView:
         """What follows from each host's report."""

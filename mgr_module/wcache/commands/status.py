@@ -6,6 +6,7 @@ now beside its like.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from statistics import median
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
@@ -259,11 +260,11 @@ def status_text(data: Mapping[str, Any]) -> str:
     """`ceph wcache status`: findings that only inform are counted."""
     told = [item for item in data["findings"] if item["severity"] != Severity.INFO.value]
     more = len(data["findings"]) - len(told)
-    text = whole_status_text({**data, "findings": told})
+    text = whole_status_text({**data, "findings": told}, FINDINGS_MAX)
     return f"{text}\n{many(more, 'INFO finding')}: ceph wcache status --all" if more else text
 
 
-def whole_status_text(data: Mapping[str, Any]) -> str:
+def whole_status_text(data: Mapping[str, Any], of_a_code_max: float = math.inf) -> str:
     """`ceph wcache status --all`."""
     agents, reported = data["agents"], claims.words(data["reported"])
     lines = [
@@ -288,14 +289,14 @@ def whole_status_text(data: Mapping[str, Any]) -> str:
         shown: Counter[str] = Counter()
         for item in data["findings"]:
             shown[item["code"]] += 1
-            if shown[item["code"]] <= FINDINGS_MAX:
+            if shown[item["code"]] <= of_a_code_max:
                 lines.append(
                     f"{item['severity'].upper()} {item['code']} {item['subject']}: "
                     f"{item['detail']}"
                 )
         lines += [
-            f"and {count - FINDINGS_MAX} more {code}: see --format json"
-            for code, count in shown.items() if count > FINDINGS_MAX
+            f"and {count - FINDINGS_MAX} more {code}: ceph wcache status --all"
+            for code, count in shown.items() if count > of_a_code_max
         ]
         for advice in dict.fromkeys((f["code"], f["advice"]) for f in data["findings"]):
             lines.append(f"  {advice[0]}: {advice[1]}")

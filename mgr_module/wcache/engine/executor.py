@@ -304,7 +304,7 @@ class Executor(Shared):
     def _look_again(self, machine: Machine) -> None:
         """What its hosts have told is of before what it has done."""
         for hostname in machine.hostnames:
-            self.hosts.reported_at_s.pop(hostname, None)
+            self.hosts.look_again(hostname)
 
     # ---- errors of our own
 

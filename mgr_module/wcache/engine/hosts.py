@@ -70,8 +70,8 @@ class Hosts:
     A host that is not in `reported_at_s` is asked for a report next.  `journal_known` are
     those of which a report came since this mgr and their probe started: what it told of the
     journal changes by our own tasks alone.  `deployments` are the hosts that `agent add` was
-    called for.  `removed` are those that were removed, with the instance of their probe: it may
-    go on calling, and is refused until its host is added again.  `memory` is what a host has told
+    called for.  `removed` are those that were removed: a probe there may go on calling, and is
+    refused until its host is added again.  `memory` is what a host has told
     of its memory and when, while it is watched: reports say that too seldom to see it grow.
     """
 
@@ -109,11 +109,15 @@ class Hosts:
         return now_s - self.reported_at_s.get(hostname, -math.inf) > every_s
 
     def reported(self, hostname: str, now_s: float) -> None:
-        """A report came: when the next one is needed, the time to wait for it begins anew."""
+        """A report came; one that is needed soon after it is not waited for again."""
         self.reported_at_s[hostname] = now_s
-        self.awaited_until_s.pop(hostname, None)
         self.look_wanted.discard(hostname)
         self.journal_known.add(hostname)
+
+    def look_again(self, hostname: str) -> None:
+        """What the host has told is of before what was done there: others wait for news."""
+        self.reported_at_s.pop(hostname, None)
+        self.awaited_until_s.pop(hostname, None)
 
     def heard(self, hostname: str, now_s: float) -> None:
         """Its probe calls: where it has still to report, others wait for that from now on.

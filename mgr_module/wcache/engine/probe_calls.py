@@ -20,6 +20,7 @@ from ..core.drive.safety import disobeyed
 from ..core.errors import RefusedError
 from ..core.events import AgentSilent, Answered, Event, Halt, LeaseLost, SaveRun
 from ..core.fleet.agents import Agent
+from ..core.fleet.claims import as_a_probe_may
 from ..core.host_report import HostReport
 from ..core.protocol import (
     PROTOCOL_VERSION,
@@ -127,7 +128,7 @@ class ProbeCalls:
                 f"the probe on {hostname} simulates its drives",
                 "set mgr/wcache/throwaway_cluster to true, in a cluster whose data is worthless",
             )
-        if engine.hosts.removed.has(hostname, hello.instance_id):
+        if engine.hosts.removed.has(hostname):
             raise RefusedError(
                 f"host {hostname} was removed",
                 "stop this probe, or bring it back with "
@@ -219,6 +220,7 @@ class ProbeCalls:
         engine = self._engine
         if report.hostname != hostname:
             raise RefusedError(f"{hostname} sent a report in the name of {report.hostname[:60]}")
+        report = as_a_probe_may(report)
         engine.hosts.reported(hostname, engine.clock())
         engine.hosts.agents.note_version(hostname, report.probe_version)
         settle(engine, engine.unrestored.read(report))

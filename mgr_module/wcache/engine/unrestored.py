@@ -67,7 +67,7 @@ class Unrestored:
                 if domain_id not in told:
                     state = replace(state, told_back=(*told, domain_id))
                 wrong = entry_differs(notice.prior, prior) if notice.prior and prior.known else ""
-                if wrong:
+                if wrong and not state.dispute:  # one write, however often it is told
                     why = f"the journal has another prior state: {wrong}"
                     state = replace(state, dispute=one_line(why))
                 if state != machine.state:

