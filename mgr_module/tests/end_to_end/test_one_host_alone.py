@@ -22,7 +22,6 @@ from module_world import (
     said,
     start,
 )
-from wcache.ceph.health import DETAILS_MAX, health_checks
 from wcache.core import codec, versions
 from wcache.core.drive.prior import PRIOR_BYTES_MAX, prior_from
 from wcache.core.errors import MalformedError, StorageError
@@ -136,17 +135,6 @@ def test_a_drive_with_the_databases_of_sixty_osds_fits():
     drive = make.drive("sda", *range(60))
     big = replace(drive, state=replace(drive.state, layers=layers))
     assert report_of(mgr, "h1", big) == ""
-
-
-def test_the_findings_of_one_host_do_not_hide_those_of_others():
-    many = [
-        Finding(FindingCode.DRIFT, Severity.WARNING, f"a sd{number}", "x") for number in range(500)
-    ]
-    one = Finding(FindingCode.DRIFT, Severity.WARNING, "z sda", "y")
-    check = health_checks([*many, one])["WCACHE_DRIFT"]
-    assert "z sda: y" in check["detail"]
-    assert check["count"] == 501
-    assert len(check["detail"]) == DETAILS_MAX + 2
 
 
 # ---- the audit log

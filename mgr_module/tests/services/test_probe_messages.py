@@ -205,7 +205,7 @@ def test_hostile_words_of_a_probe_break_no_table():
     mgr = a_mgr()
     probe = mgr.probes["h1"]
     drive = probe.drives["domain-sda"]
-    shout = Finding(FindingCode.DRIFT, Severity.WARNING, "x" * 1000, "ü" * 1000)
+    shout = Finding(FindingCode.SHARED_DRIVE, Severity.WARNING, "x" * 1000, "ü" * 1000)
     plain = codec.to_plain(probe.report())
     plain["drives"][0]["findings"] = [codec.to_plain(shout)]
     plain["drives"][0]["dev_name"] = "sd\nERROR everything is lost"
@@ -220,7 +220,7 @@ def test_hostile_words_of_a_probe_break_no_table():
     assert "cannot be printed" in error
     plain["drives"][0]["dev_name"] = drive.dev_name
     assert mgr.send("wcache agent post", "h1", json.dumps(post))[0] == 0
-    assert "WARNING WCACHE_DRIFT" in ok(mgr.command("status"))
+    assert "WARNING WCACHE_SHARED_DRIVE" in ok(mgr.command("status"))
     lines = ok(mgr.command("drive ls")).splitlines()
     assert len(lines) == 6  # the last two tell how old they are, and what follows
 

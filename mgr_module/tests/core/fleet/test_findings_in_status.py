@@ -10,7 +10,7 @@ import pytest
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
 from module_world import ok, report_anew, said, settled, taken_over
-from wcache.ceph.health import health_checks
+from wcache.ceph.health import DETAILS_MAX, health_checks
 from wcache.core.drive.manual import pin
 from wcache.core.drive.safety import Safety, judge, may_toggle
 from wcache.core.fleet.findings import ADVICE, of_drive
@@ -119,9 +119,12 @@ def test_many_findings_of_one_host_hide_none_of_another():
         ("h2", (make.drive("sdb", 1, state=make.unsafe_drive().state),)),
     )
     mgr.report_all()
-    reporting(mgr, "h1", *(
+    check = reporting(mgr, "h1", *(
         Finding(FindingCode.UNSAFE, Severity.ERROR, f"sd{number}", "x") for number in range(60)
-    ))
+    ))["WCACHE_UNSAFE"]
+    assert any(line.startswith("h2 sdb: ") for line in check["detail"])
+    shown = [line for line in check["detail"] if line.startswith(("h1", "h2"))]
+    assert (check["count"], len(shown)) == (61, DETAILS_MAX)
     told = ok(mgr.command("status"))
     assert "ERROR WCACHE_UNSAFE h2 sdb: " in told
     assert "and 11 more WCACHE_UNSAFE: ceph wcache status --all" in told
