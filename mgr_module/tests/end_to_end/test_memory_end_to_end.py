@@ -20,6 +20,7 @@ from memory_world import (
 )
 from module_world import apply_plan, codes, findings_of, ok, refused, said, taken_over, unconsented
 from wcache.core.config_database import Config
+from wcache.core.errors import NotReadyError
 from wcache.core.hardware import CgroupLimit, HostMemory
 from wcache.core.record import Precondition
 from wcache.core.text import amount
@@ -81,6 +82,28 @@ def test_a_plan_sets_classes_slowly_down_and_rolls_all_of_it_back():
     to_its_end(mgr)
     assert mgr.config.kept == before
     assert set(targets(mgr).values()) == {4 * GIB}
+
+
+def test_what_the_mons_set_after_the_time_out_is_rolled_back_with_the_rest():
+    mgr = overcommitted()
+    before, set_at_once, late = dict(mgr.config.kept), mgr.config.write, []
+
+    def write(edit):
+        set_at_once(edit)
+        if edit not in late:
+            late.append(edit)
+            raise NotReadyError("the mons gave no answer to `config set` within 30 s")
+
+    mgr.config.write = write
+    answer = said(mgr, "plan", knob="memory")
+    ok(mgr.command("apply", plan_id=answer["plan_id"]))
+    to_its_end(mgr)
+    told = said(mgr, "plan show", plan_id=answer["plan_id"])
+    assert {item["status"] for item in told["changes"]} == {"applied"}
+    ok(mgr.command("rollback"))
+    to_its_end(mgr)
+    assert len(late) == 2 * sum(len(item["edits"]) for item in told["changes"])
+    assert mgr.config.kept == before
 
 
 @pytest.mark.slow

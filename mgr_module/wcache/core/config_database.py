@@ -294,15 +294,23 @@ def values_of(edits: Iterable[ConfigEdit], config: Config) -> Tuple[Optional[str
     return tuple(None if entry is None else entry.value for entry in entries)
 
 
-def left_to_write(request: ConfigRequest, config: Config) -> List[ConfigEdit]:
-    """The edits of a request that are to be written, in order, by what stands there now."""
+def left_to_write(
+    request: ConfigRequest, config: Config, unanswered: Collection[Tuple[str, str]] = ()
+) -> List[ConfigEdit]:
+    """The edits of a request that are to be written, in order, by what stands there now.
+
+    Of `unanswered` keys nobody knows whether an earlier write comes late: they are written anyway.
+    """
     if not request.write:
         return []
     now = list(zip(request.edits, values_of(request.edits, config)))
     others = [edit for edit, value in now if is_of_others(edit, value)]
     if others and not request.others_stay:
         return []
-    return [edit for edit, value in now if edit not in others and not same(value, edit.value)]
+    return [
+        edit for edit, value in now if edit not in others
+        and (edit.key in unanswered or not same(value, edit.value))
+    ]
 
 
 def is_of_others(edit: ConfigEdit, value: Optional[str]) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
-from typing import Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 from ..core import events
 from ..core.codec import one_line
@@ -158,6 +158,9 @@ class ConfigWatch(Repeating):
         self._note = note
         self._lock = threading.Lock()  # of `_asked` alone
         self._asked: Dict[str, _Asked] = {}
+        # of the thread alone: the mons gave no answer to what was written last here, and may do
+        # it yet.  They do one after the other, so what they answer to next is done after it.
+        self._unanswered: Set[Tuple[str, str]] = set()
         self._due_at_s = float("-inf")
         super().__init__("wcache-config", self.turn, self._failed, self._wait_s)
         self.config = Config(())
@@ -209,7 +212,7 @@ class ConfigWatch(Repeating):
             asked.due_at_s = self._due_at_s  # looked at again in a while
             return False
         request = asked.action.request
-        left = [] if asked.tried else left_to_write(request, self.config)
+        left = [] if asked.tried else left_to_write(request, self.config, self._unanswered)
         if left:
             asked.tried = True
             self._write(owner, asked, left)
@@ -251,14 +254,19 @@ class ConfigWatch(Repeating):
             try:
                 self._database.write(edit)
             except NotReadyError as error:
-                # the mons may do it yet: it is read later
-                asked.error = one_line(error.line())
+                # neither made nor refused: read and written again, until the mons say which
+                if not asked.error:
+                    self._note(owner, f"{one_line(error.line())}: it is written again")
+                self._unanswered.add(edit.key)
+                asked.tried, asked.error = False, one_line(error.line())
                 asked.due_at_s = self._clock() + RETRY_S
                 return
             except WcacheError as error:
+                self._unanswered.discard(edit.key)
                 asked.error = one_line(error.line())
                 return
-            asked.written += 1
+            self._unanswered.discard(edit.key)
+            asked.written, asked.error = asked.written + 1, ""
             if index < TOLD_MAX:
                 was = "" if edit.prior is None else f" (was {edit.prior})"
                 self._note(owner, edit.command + was)
