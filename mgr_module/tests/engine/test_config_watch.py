@@ -1,4 +1,4 @@
-"""What a rollout asks of the config database: unanswered writes."""
+"""What a rollout asks of the config database: unanswered writes, and what replaces a request."""
 
 from mgr_fakes.mclock import FakeConfig
 from wcache.core import events
@@ -109,3 +109,30 @@ def test_what_is_refused_is_answered():
     mons.ask(EDIT.inverse, back=True)
     mons.go()
     assert mons.answers[1].answer.error == ""  # nothing is written, as nothing may come late
+
+
+def test_what_replaces_a_request_that_is_just_answered_is_done():
+    mons = Watch()
+    lock = mons.watch._lock
+
+    class Late:
+        """An admin's rollback comes in just before the thread has the lock to answer."""
+
+        turns = 0
+
+        def __enter__(self):
+            self.turns += 1
+            if self.turns == 2:
+                mons.watch._lock = lock
+                mons.ask(EDIT.inverse, back=True)
+            return lock.__enter__()
+
+        def __exit__(self, *raised):
+            return lock.__exit__(*raised)
+
+    mons.ask(EDIT)
+    mons.watch._lock = Late()
+    mons.go()
+    mons.go()
+    assert [one.answer.request.others_stay for one in mons.answers] == [True]
+    assert mons.database.kept == {EDIT.key: "1.000000"}

@@ -227,9 +227,9 @@ class ConfigWatch(Repeating):
         if unlike and self._clock() < (asked.expect_until_s or 0.0):
             asked.due_at_s = self._clock() + 1.0
             return False
-        if self.stopped or asked.cancelled:
-            return False  # the next mgr goes on
         with self._lock:
+            if self.stopped or asked.cancelled:
+                return False  # the next mgr goes on, or what replaced it
             self._forget(owner)
         values = values_of(request.edits, self.config)
         state = ConfigState(request, values, asked.written, asked.error, unlike)
