@@ -182,3 +182,24 @@ def test_what_is_put_off_is_measured_anew_when_it_comes_back():
     assert found.rollout.later == (0,)
     assert found.rollout.changes[0].before_us is None
     assert machine.rollout.changes == measured  # it was only looked ahead
+
+
+@pytest.mark.parametrize(("first", "then", "waits"), [
+    (["osd/class:ssd"], ["osd/class:hdd"], True),
+    (["osd/class:ssd"], ["osd/host:h1/class:hdd"], True),
+    (["osd/host:h0/class:ssd"], ["osd/class:hdd"], True),
+    (["osd/host:h0/class:ssd", "osd/host:h1/class:ssd"], ["osd/host:h1/class:hdd"], True),
+    (["osd/host:h0/class:ssd"], ["osd/host:h1/class:hdd"], False),
+])
+def test_one_class_gets_no_memory_before_another_on_its_hosts_has_given_it_up(first, then, waits):
+    changes = tuple(
+        Change(
+            f"a{number}", ConfigSetting("memory", tuple(
+                ConfigEdit(section, "osd_memory_target", "2", "1") for section in sections
+            )), "", "", f"{sections[0]} and more", judged_on=(number,),
+        ) for number, sections in enumerate((first, then))
+    )
+    cluster = a_cluster(ill=ill(0))
+    _, waves = arranged(changes, cluster)
+    rollout = Rollout("p1", 0.0, changes, waves=waves, gate=GateSettings())
+    assert put_off(rollout, cluster) == ((0, 1) if waits else (0,))

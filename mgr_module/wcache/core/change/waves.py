@@ -29,6 +29,7 @@ from typing import (
 )
 
 from ..cluster import ClusterState
+from ..config_database import mask_of
 from ..record import Precondition
 from .change import Change, ChangeStatus
 from .gate.evidence import Proofs
@@ -257,32 +258,49 @@ class _PutOff:
         change = self.rollout.changes[index]
         if index not in self._known:
             self._known[index] = self._ill(change)
-        return self._known[index] or not self._held.isdisjoint(_waits_for(change))
+        return self._known[index] or not self._held.isdisjoint(waits_for(change))
 
     def _leave(self, index: int) -> bool:
         self._off.add(index)
-        self._held.update(_holds_back(self.rollout.changes[index]))
+        self._held.update(holds_back(self.rollout.changes[index]))
         return True
 
 
-def _waits_for(change: Change) -> FrozenSet[Key]:
+def waits_for(change: Change) -> FrozenSet[Key]:
     """By what a change knows those of which it keeps the order.
 
-    Changes of one drive keep it, and values of one failure domain: memory is taken from one OSD
-    before another gets it.  A value of no domain comes after, or before, all others.
+    Changes of one drive keep it, and values of one failure domain.  A value of no domain comes
+    after, or before, all others.  So do values of device classes, on the hosts that they name:
+    memory is taken from the OSDs of one class before those of another get it.
     """
     if change.domain_id:
         return frozenset({("drive", change.hostname, change.domain_id)})
     where = change.failure_domain
-    return change.setting.touches | {("in", where), ("everywhere",) if where else ("value",)}
+    own: Tuple[Key, ...] = (("in", where), ("everywhere",) if where else ("value",))
+    places = (
+        (("at", *place), ("of all hosts",)) if place else (("section",),)
+        for place in _places(change)
+    )
+    return change.setting.touches.union(own, *places)
 
 
-def _holds_back(change: Change) -> FrozenSet[Key]:
+def holds_back(change: Change) -> FrozenSet[Key]:
+    """What waits for such a change: what waits for one of these keys."""
     if change.domain_id:
-        return _waits_for(change)
+        return waits_for(change)
     where = change.failure_domain
-    more: Tuple[Key, ...] = (("value",),) if where else (("value",), ("everywhere",))
-    return frozenset({*change.setting.touches, ("in", where), *more})
+    own: Tuple[Key, ...] = (("in", where), ("value",), *(() if where else (("everywhere",),)))
+    places = (
+        (("at", *place) if place else ("of all hosts",), ("section",))
+        for place in _places(change)
+    )
+    return change.setting.touches.union(own, *places)
+
+
+def _places(change: Change) -> Set[Optional[Tuple[str, str]]]:
+    """The hosts whose values it sets, None for all; nothing of values of single OSDs."""
+    masks = (mask_of(edit.who) for edit in change.edits if not edit.who.startswith("osd."))
+    return {mask.place for mask in masks}
 
 
 def later_words(rollout: Rollout, cluster: ClusterState) -> List[str]:
