@@ -24,6 +24,7 @@ from wcache.core.errors import NotReadyError
 from wcache.core.hardware import CgroupLimit, HostMemory
 from wcache.core.record import Precondition
 from wcache.core.text import amount
+from wcache.knobs.memory.trial_result import TrialResult, TrialVerdict
 
 RAM_BYTES = int(7.8 * GIB)
 
@@ -104,6 +105,30 @@ def test_what_the_mons_set_after_the_time_out_is_rolled_back_with_the_rest():
     to_its_end(mgr)
     assert len(late) == 2 * sum(len(item["edits"]) for item in told["changes"])
     assert mgr.config.kept == before
+
+
+def test_where_a_value_does_not_go_back_nothing_of_its_memory_is_given_to_others():
+    mgr = a_mgr(hosts=1, ram_bytes=10 * GIB, memory_floor=2 * GIB)
+    mgr.memory.facts.results = (TrialResult(
+        "t1", "hdd", mgr.now_s, 4 * GIB, 6 * GIB, (0,), 100.0, 0.5, 0.45, 0.55, TrialVerdict.GAIN,
+    ),)
+    settled_caches(mgr)
+    apply_plan(mgr, knob="memory")
+    to_its_end(mgr)
+    assert targets(mgr) == {0: 6 * GIB, 1: 2 * GIB}
+    given = dict(mgr.config.kept)
+    mgr.config.fails = lambda who: who == "osd/class:hdd"
+    ok(mgr.command("rollback"))
+    to_its_end(mgr)
+    assert mgr.config.kept == given
+    told = said(mgr, "plan show", plan_id="p1")
+    assert {item["status"] for item in told["changes"]} == {"rollback failed"}
+    assert "changed by others" not in told["reason"]
+    mgr.config.fails = lambda who: False
+    ok(mgr.command("rollback", plan_id="p1"))
+    to_its_end(mgr)
+    assert mgr.config.kept == {}
+    assert targets(mgr) == {0: 4 * GIB, 1: 4 * GIB}
 
 
 @pytest.mark.slow

@@ -21,6 +21,7 @@ from .gate.gate_state import GateStep, Harm
 from .preconditions import LOOK_EVERY_S
 from .rollout_base import MID_CHANGE, Phase, RolloutBase
 from .rollout_state import BY_ADMIN, RolloutStatus, Worse, not_lasting
+from .waves import holds_back, waits_for
 
 # A probe that is gone is asked for so long to take a change back.
 PROBE_AWAITED_S = 3600.0
@@ -120,9 +121,23 @@ class Asking(RolloutBase):
         return self._wait(change.back_wait_s, Phase.PAUSED_BACK)
 
     def _not_back(self, change: Change, why: str) -> List[events.Action]:
-        """This one is not back; the others are still tried, and it can be tried again."""
+        """This one is not back; the others are still tried, and it can be tried again.
+
+        But values that were set before it in its order: to an earlier step of the same value what
+        it left would be another's, and memory that it did not give back has no other OSD.
+        """
         self._silent_since_s = None
         self._keep(replace(change, status=ChangeStatus.ROLLBACK_FAILED, detail=one_line(why)))
+        if change.edits:
+            held, changes = holds_back(change), self.rollout.changes
+            self._put_all(
+                (
+                    index for index in self.rollout.all_in(ChangeStatus.ROLLING_BACK)
+                    if changes[index].edits and not held.isdisjoint(waits_for(changes[index]))
+                ),
+                status=ChangeStatus.ROLLBACK_FAILED,
+                detail=one_line(f"not before {change.name}: {why}"),
+            )
         return self._next_back()
 
     def _silent_back(self, change: Change, detail: str, removed: bool) -> List[events.Action]:
