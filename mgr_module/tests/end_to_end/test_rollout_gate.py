@@ -186,6 +186,39 @@ def test_no_load_pauses_before_anything_is_changed_and_says_what_would_settle_it
     assert mgr.changed == set(range(2 * HOSTS))
 
 
+def with_an_idle_drive_each(hosts=5):
+    """Hosts of four drives: no client writes to the second one."""
+    names = "abcd"
+    mgr = a_gate_mgr(tuple(
+        (f"h{h}", tuple(make.drive(f"sd{name}", 4 * h + n) for n, name in enumerate(names)))
+        for h in range(hosts)
+    ))
+    idle, us = {4 * h + 1 for h in range(hosts)}, mgr.blocks.latency_us
+    mgr.blocks.latency_us = lambda osd_id: 0.0 if osd_id in idle else us(osd_id)
+    said(mgr, "plan")
+    ok(mgr.command("apply", plan_id="p1", persist=True))
+    return mgr, idle
+
+
+def test_drives_that_nothing_judges_are_put_off_and_neither_proven_nor_changed():
+    mgr, idle = with_an_idle_drive_each()
+    assert mgr.end() == "paused"
+    assert "clients write too little to osd.1 to judge by" in mgr.plan.reason
+    every = {change.osd_id for change in mgr.plan.changes}
+    assert mgr.changed == every - idle
+    left = {c.osd_id for c in mgr.plan.changes if c.status is ChangeStatus.PLANNED}
+    assert left == idle
+    assert not any(change.lasts for change in mgr.plan.changes if change.osd_id in idle)
+    (known,) = mgr.plan.evidence
+    assert known.drives == len(every - idle)
+    # they are looked at anew, and are changed where clients write by then
+    idle.clear()
+    ok(mgr.command("rollout resume", plan_id="p1"))
+    assert mgr.end() == "done"
+    assert mgr.changed == every
+    fine(mgr)
+
+
 def test_undecided_pauses_keeps_what_is_made_and_persists_nothing():
     mgr = begun(apply={"persist": True})
     mgr.factor, mgr.noise = 1.0, 1.0

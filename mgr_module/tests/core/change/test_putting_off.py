@@ -7,12 +7,13 @@ from mgr_fakes import builders as make
 from rollout_world import change
 from wcache.core.change.change import Change, ChangeStatus
 from wcache.core.change.gate.evidence import controls_for
-from wcache.core.change.gate.gate_state import GateSettings
+from wcache.core.change.gate.gate_state import GateSettings, GateStep
 from wcache.core.change.rollout import RolloutMachine
-from wcache.core.change.rollout_state import Rollout
+from wcache.core.change.rollout_state import Rollout, RolloutStatus
 from wcache.core.change.waves import arranged, later_words, put_off
 from wcache.core.cluster import SlowOsd
 from wcache.core.config_database import ConfigEdit
+from wcache.core.loads import Block, OsdBlock
 from wcache.core.model import LoadPoint
 from wcache.core.record import Precondition
 from wcache.core.setting.config_setting import ConfigSetting
@@ -182,6 +183,18 @@ def test_what_is_put_off_is_measured_anew_when_it_comes_back():
     assert found.rollout.later == (0,)
     assert found.rollout.changes[0].before_us is None
     assert machine.rollout.changes == measured  # it was only looked ahead
+
+
+def test_a_step_of_values_ends_before_the_first_that_no_client_feels():
+    rollout = of_values((0, "host h0"), (1, "host h0"), (2, "host h0"))
+    step = GateStep((0, 1, 2), (0, 1, 2), before=())
+    machine = RolloutMachine(replace(rollout, status=RolloutStatus.RUNNING, step=step))
+    machine._blocks = [
+        Block(1.0, tuple(OsdBlock(osd_id, 1000.0, 50) for osd_id in (0, 2))) for _ in range(8)
+    ]
+    machine._judge_load()
+    assert (machine.rollout.step.indices, machine.rollout.step.treated) == ((0,), (0,))
+    assert machine.rollout.later == ()
 
 
 @pytest.mark.parametrize(("first", "then", "waits"), [

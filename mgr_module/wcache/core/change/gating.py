@@ -11,7 +11,18 @@ from __future__ import annotations
 import math
 from copy import copy
 from dataclasses import dataclass, field, replace
-from typing import Collection, Dict, FrozenSet, List, Optional, Sequence, Tuple, TypeVar
+from typing import (
+    Collection,
+    Dict,
+    FrozenSet,
+    Iterator,
+    List,
+    Optional,
+    Sequence,
+    Set,
+    Tuple,
+    TypeVar,
+)
 
 from .. import events
 from ..cluster import ClusterState
@@ -20,7 +31,7 @@ from ..record import Precondition
 from ..text import named
 from .asking import Asking
 from .change import Change, ChangeStatus
-from .gate.blocks import CONTROLS_MIN, log_ratios, only_of, told_of
+from .gate.blocks import CONTROLS_MIN, log_ratios, only_of, present, told_of
 from .gate.gate_state import GateStep
 from .gate.judge import (
     BLOCKS_BEFORE,
@@ -63,6 +74,8 @@ class Gating(Asking):
     # OSDs of the watch under way that were not well meanwhile: their blocks are no evidence
     _ill: FrozenSet[int] = frozenset()
     _silences: int = 0
+    # drives that were put off as nothing would judge them
+    _unseen: FrozenSet[int] = frozenset()
 
     @property
     def blocks_seen(self) -> int:
@@ -119,7 +132,7 @@ class Gating(Asking):
             )
             found.take_later((*rollout.later, *ill))
         else:
-            found.take_later(put_off(rollout, cluster, self._without_clients))
+            found.take_later(put_off(rollout, cluster, self._without_clients, self._unseen))
         return found
 
     def take_later(self, later: Tuple[int, ...]) -> None:
@@ -194,6 +207,8 @@ class Gating(Asking):
             self._together_max = most
         elif len(able) > self._together_max:
             self._together_max = 0
+        if able[0] in self._unseen:
+            self._unseen = frozenset()  # nothing else is left
         treated, controls = self.rollout.judged_on(able[:most]), tuple(event.controls)
         before = self._blocks_there(treated, controls)
         self._have(step=GateStep(able[:most], treated, controls, before), step_at_s=self._now_s)
@@ -271,26 +286,60 @@ class Gating(Asking):
         self._seen = []
 
     def _judge_load(self) -> List[events.Action]:
-        """Whether clients write, or read, enough to judge the step by."""
-        step, change = self.rollout.step, self.current
+        """Whether clients write, or read, enough to judge each change of the step by."""
+        step, change, reads = self.rollout.step, self.current, self._blocks_of_reads()
         _, _, why = load_of(self._blocks, step.treated, step.controls)
-        if why and change is not None and change.setting.READS_TOO:
-            reads = [block.of_reads for block in self._blocks]
-            if load_of(reads, step.treated, step.controls)[2]:
+        unseen = [*self._unseen_of_step(reads)]
+        if change is not None and change.setting.READS_TOO:
+            told = why or f"clients do too little on OSDs of {change.failure_domain}"
+            why = why and load_of(reads, step.treated, step.controls)[2]
+            if why or step.indices[0] in unseen:
                 # nobody waits for these OSDs: reading the values back is all the proof there is
                 self._without_clients = change.setting.touches
                 self._have(step=GateStep())
-                said = events.Note(f"{change.name}: {why}: it is only read back")
-                return [said, *self._check()]
-            why = ""
+                return [events.Note(f"{change.name}: {told}: it is only read back"), *self._check()]
         if why:
             return self._pause_without_step(
                 f"{why}; resume when clients write, or with --override=client_load, which judges "
                 "by benches before and after each change and not by what clients see"
             )
+        said = self._leave_unseen(unseen)
+        step = self.rollout.step
         before = only_of(self._blocks, (*step.treated, *step.controls))
         self._have(step=replace(step, before=before))
-        return self._next_of_step()
+        return [*said, *self._next_of_step()]
+
+    @property
+    def unseen_osds(self) -> Set[int]:
+        """The OSDs of drives that are put off as clients write too little to them."""
+        return {*self.rollout.judged_on(self._unseen)}
+
+    def _blocks_of_reads(self) -> List[Block]:
+        return [block.of_reads for block in self._blocks]
+
+    def _unseen_of_step(self, reads: Sequence[Block]) -> Iterator[int]:
+        """The changes of the step that nothing would judge: clients do too little on their OSDs."""
+        rollout = self.rollout
+        told = (self._blocks, reads) if self._reads_too() else (self._blocks,)
+        seen = {osd_id for blocks in told for osd_id in present(blocks, rollout.step.treated)}
+        for index in rollout.step.indices:
+            if seen.isdisjoint(rollout.changes[index].judging_osds):
+                yield index
+
+    def _leave_unseen(self, unseen: Sequence[int]) -> List[events.Action]:
+        """Put such drives off.  Values keep their order: the step ends before the first of them."""
+        rollout = self.rollout
+        values = [index for index in unseen if rollout.changes[index].edits]
+        if values:
+            left = (index for index in rollout.step.indices if index < values[0])
+            self.rollout = rollout.with_step_of(tuple(left))
+        drives = {*unseen}.difference(values)
+        if not drives:
+            return []
+        self._unseen |= drives
+        self.take_later((*rollout.later, *drives))
+        names = named([rollout.changes[index].name for index in sorted(drives)])
+        return [events.Note(f"put off, as clients write too little to judge them by: {names}")]
 
     def _blocks_ended(self, event: events.BlocksEnded) -> List[events.Action]:
         """A watch ended early: an OSD past the limit, or one that gave no answer."""

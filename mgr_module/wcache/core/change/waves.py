@@ -167,12 +167,16 @@ VALUES_TOLD_MAX = 20
 
 
 def put_off(
-    rollout: Rollout, cluster: ClusterState, without_clients: Touched = NOTHING
+    rollout: Rollout, cluster: ClusterState, without_clients: Touched = NOTHING,
+    unseen: AbstractSet[int] = frozenset(),
 ) -> Tuple[int, ...]:
-    """Say which changes come later, by a look before a step; what is left of them is well."""
+    """Say which changes come later, by a look before a step; what is left of them is well.
+
+    So do those of `unseen` indices, which nothing would judge.
+    """
     if Precondition.OSDS_WELL in rollout.overridden:
         return ()
-    look = _PutOff(rollout, lambda change: bool(illness_of(change, cluster)))
+    look = _PutOff(rollout, lambda change: bool(illness_of(change, cluster)), unseen)
     look.take_back()
     after_others, proofs = comes_last(rollout.changes, cluster), Proofs(rollout.evidence)
     while True:
@@ -187,10 +191,10 @@ def put_off(
 class _PutOff:
     """What is put off so far in one look."""
 
-    def __init__(self, rollout: Rollout, ill: Says) -> None:
+    def __init__(self, rollout: Rollout, ill: Says, unseen: AbstractSet[int]) -> None:
         self.rollout = rollout
         self._ill = ill
-        self._known: Dict[int, bool] = {}
+        self._known: Dict[int, bool] = dict.fromkeys(unseen, True)
         self._off: Set[int] = set()
         self._held: Set[Key] = set()
 

@@ -217,7 +217,7 @@ class Looking:
             if change.status is not ChangeStatus.PLANNED or change is machine.current
             for osd_id in change.setting.concerned_osds(cluster)
         }
-        touched |= self._taken(machine, cluster)
+        touched |= self._taken(machine, cluster) | machine.unseen_osds
         turns = {
             osd_id: turn for turn, change in enumerate(machine.rollout.changes)
             for osd_id in change.treated
