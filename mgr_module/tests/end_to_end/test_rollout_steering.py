@@ -6,9 +6,11 @@ from dataclasses import replace
 import pytest
 from gate_world import HOSTS, a_gate_mgr, begun, shown
 from mgr_fakes import builders as make
-from module_world import WB, ok, refused, said
+from mgr_fakes.module import FakeMgr
+from module_world import WB, change_osd, ok, refused, said, settled, start, until
 from wcache.core.change.change import ChangeStatus
 from wcache.core.change.preconditions import LOOK_EVERY_S
+from wcache.core.protocol import ApplyRequest
 from wcache.core.record import Precondition
 
 pytestmark = pytest.mark.slow
@@ -127,6 +129,34 @@ def test_a_freeze_takes_back_what_is_made_and_not_judged_also_of_a_paused_plan()
     assert mgr.end() == "rolled back"
     assert mgr.changed == set()
     assert WB in {mgr.mode_of(0)}
+
+
+def test_after_a_rollback_is_ordered_no_drive_is_changed_that_had_not_asked_yet():
+    mgr = FakeMgr(*((f"h{i}", (make.drive("sda", i),)) for i in range(4)), canary_wait_s=0.0)
+    mgr.report_all()
+    start(mgr)
+    settled(mgr)
+    said(mgr, "plan")
+    ok(mgr.command("apply", plan_id="p1"))
+    machine, later = mgr.inside.rollouts["p1"], mgr.probes["h1"]
+
+    def status(index):
+        return machine.rollout.changes[index].status
+
+    until(mgr, lambda: status(0) is ChangeStatus.APPLIED, seconds=0.1)
+    change_osd(mgr, 1, up=False)
+    until(mgr, lambda: status(3) is ChangeStatus.APPLIED, seconds=0.1)
+    turn, later.turn = later.turn, lambda rounds=1: None
+    change_osd(mgr, 1, up=True)
+    until(mgr, lambda: "h1" in mgr.inside.hosts.tasks, seconds=0.1)
+    turn()  # it looks, and does not ask for the change yet
+    until(mgr, lambda: status(1) is ChangeStatus.APPLYING, seconds=0.1)
+    assert isinstance(mgr.inside.hosts.tasks["h1"].task.request, ApplyRequest)
+    mgr.probes["h3"].muted = True  # it goes back first, and its host is gone
+    ok(mgr.command("rollback", plan_id="p1"))
+    later.turn = turn
+    mgr.steps(30, 2.0)
+    assert {drive.mode for drive in later.drives.values()} == {WB}
 
 
 def test_what_is_undone_while_a_plan_is_paused_is_told():

@@ -255,6 +255,7 @@ class Executor(Shared):
         self.measuring.cancel(owner)
         if owner not in self.runs:
             self.watching.cancel(owner)
+            self.hosts.drop_tasks(owner)  # of another host, which has not asked for it yet
 
     def _give(self, owner: str, action: events.GiveTask) -> None:
         """Have a probe do it with its next call; what is of an OSD's option is done here."""
