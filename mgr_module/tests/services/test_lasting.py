@@ -153,6 +153,19 @@ def test_a_drive_that_does_not_keep_it_stays_changed_and_is_named():
     assert {change.status for change in mgr.plan.changes} == {ChangeStatus.APPLIED}
 
 
+def test_drives_that_do_not_keep_it_are_all_named_and_the_others_last():
+    mgr = done()
+    mgr.probes["h1"].keeps = mgr.probes["h3"].keeps = False
+    for kept in (False, True):
+        ok(mgr.command("apply", plan_id="p1", persist=True))
+        assert mgr.end() == "done"
+        last = {change.hostname for change in mgr.plan.changes if change.lasts}
+        assert last == {"h0", "h2", "h4"} | ({"h1", "h3"} if kept else set())
+        for host in ("h1", "h3"):
+            assert (f"{host} sda does not last: " in mgr.plan.reason) is not kept
+            mgr.probes[host].keeps = True
+
+
 def test_a_consent_to_last_that_was_cut_short_is_given_again():
     mgr = applied()
     ok(mgr.command("apply", plan_id="p1", persist=True))

@@ -16,6 +16,7 @@ from typing import List, Tuple
 from .. import events
 from ..codec import one_line
 from ..protocol import MeasureRequest
+from ..text import named
 from .change import TOUCHED, Change, ChangeStatus
 from .gate.gate_state import GateStep, Harm
 from .preconditions import LOOK_EVERY_S
@@ -26,6 +27,8 @@ from .waves import holds_back, waits_for
 # A probe that is gone is asked for so long to take a change back.
 PROBE_AWAITED_S = 3600.0
 ASKED_BACK = "an admin asked for it"
+# How a change's detail begins where its drive did not keep it.
+NOT_KEPT = "does not last"
 
 
 @dataclass
@@ -278,11 +281,15 @@ class Asking(RolloutBase):
         self._put_all(unread, status=ChangeStatus.APPLIED)
         change = self.current
         if change is None or change.status is not ChangeStatus.MADE:
-            return self._left_as_made("") if rollout.afterwards else self._step_over()
+            return self._all_asked_to_last() if rollout.afterwards else self._step_over()
         # what lasts is set as well: unread, a drive that is not as judged would be set again
         if rollout.afterwards:
             return [events.SaveRun(), *self._before_lasting()]
         return [events.SaveRun(), self._ask(self.rollout.look(change), Phase.READING)]
+
+    def _all_asked_to_last(self) -> List[events.Action]:
+        lines = [f"{c.name} {c.detail}" for c in self.rollout.changes if NOT_KEPT in c.detail]
+        return self._left_as_made(named(lines))
 
     def _lasts(self, change: Change) -> bool:
         return self.rollout.consent_persist and change.setting.CAN_LAST

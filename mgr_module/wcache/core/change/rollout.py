@@ -24,6 +24,7 @@ from ..record import Precondition
 from ..setting.setting import Made
 from ..text import before_after, command, named
 from . import preconditions as holding
+from .asking import NOT_KEPT
 from .change import Change, ChangeStatus
 from .gate.blocks import error_of, is_worse, latency_of
 from .gating import Gating
@@ -332,7 +333,10 @@ class RolloutMachine(Gating):
             return self._make_last()
         why = why or "it could not be made to last over a power cycle"
         if self.rollout.afterwards:
-            return self._left_as_made(f"{change.name} does not last: {why}")
+            # it was judged well and stays as it is; the others are still asked
+            said = one_line(f"{NOT_KEPT}: {why}")
+            self._keep(replace(change, status=ChangeStatus.APPLIED, detail=said))
+            return self._make_last()
         return self._take_back(why)
 
     # ---- its probe is silent
