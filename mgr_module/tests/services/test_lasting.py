@@ -166,6 +166,18 @@ def test_drives_that_do_not_keep_it_are_all_named_and_the_others_last():
             mgr.probes[host].keeps = True
 
 
+def test_a_pause_holds_what_is_made_to_last_afterwards_until_it_is_resumed():
+    mgr = done()
+    ok(mgr.command("apply", plan_id="p1", persist=True))
+    mgr.go(lambda: any(change.lasts for change in mgr.plan.changes), seconds=0.05)
+    ok(mgr.command("rollout pause", plan_id="p1"))
+    assert mgr.end() == "paused"
+    assert sum(change.lasts for change in mgr.plan.changes) <= 2
+    ok(mgr.command("rollout resume", plan_id="p1"))
+    assert mgr.end() == "done"
+    assert {change.lasts for change in mgr.plan.changes} == {True}
+
+
 def test_a_consent_to_last_that_was_cut_short_is_given_again():
     mgr = applied()
     ok(mgr.command("apply", plan_id="p1", persist=True))

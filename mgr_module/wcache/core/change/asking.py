@@ -283,6 +283,8 @@ class Asking(RolloutBase):
         if change is None or change.status is not ChangeStatus.MADE:
             return self._all_asked_to_last() if rollout.afterwards else self._step_over()
         # what lasts is set as well: unread, a drive that is not as judged would be set again
+        if rollout.afterwards and rollout.pausing:
+            return self._pause(rollout.pausing)
         if rollout.afterwards:
             return [events.SaveRun(), *self._before_lasting()]
         return [events.SaveRun(), self._ask(self.rollout.look(change), Phase.READING)]
