@@ -7,7 +7,7 @@ import pytest
 from gate_world import HOSTS, a_gate_mgr, begun, shown
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
-from module_world import WB, change_osd, ok, refused, said, settled, start, until
+from module_world import WB, change_osd, ok, refused, said, settled, start, taken_over, until
 from wcache.core.change.change import ChangeStatus
 from wcache.core.change.preconditions import LOOK_EVERY_S
 from wcache.core.protocol import ApplyRequest
@@ -157,6 +157,20 @@ def test_after_a_rollback_is_ordered_no_drive_is_changed_that_had_not_asked_yet(
     later.turn = turn
     mgr.steps(30, 2.0)
     assert {drive.mode for drive in later.drives.values()} == {WB}
+
+
+def test_a_mgr_that_takes_over_a_frozen_cluster_takes_back_what_a_paused_plan_has_made():
+    mgr = begun()
+    mgr.go(lambda: mgr.plan.changes[0].status is ChangeStatus.MADE)
+    ok(mgr.command("rollout pause", plan_id="p1"))
+    assert mgr.end() == "paused"
+    # the last mgr is lost when the freeze is stored, and what follows from it is not
+    mgr.store.fails = lambda key: key != "frozen"
+    mgr.command("freeze")
+    mgr.store.fails = lambda key: False
+    taken_over(mgr)
+    assert mgr.end() == "rolled back"
+    assert mgr.changed == set()
 
 
 def test_what_is_undone_while_a_plan_is_paused_is_told():

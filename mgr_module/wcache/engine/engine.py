@@ -214,6 +214,9 @@ class Engine(Orders):
                     self.trials[trial.job_id] = trial
         for owner in self.unrestored.load():
             self.execute(owner, [events.SaveRun()])
+        for owner in open_jobs(self.rollouts) if self.frozen else ():
+            if self.rollouts[owner].paused:  # the last mgr was lost before it could tell it
+                self.feed(owner, events.FREEZE)
         for owner in [*begun_jobs(self.runs), *begun_jobs(self.rollouts)]:
             self.note("mgr", owner, "resumed after a restart of the mgr")
             if self.frozen:
