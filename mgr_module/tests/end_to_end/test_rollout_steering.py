@@ -7,7 +7,18 @@ import pytest
 from gate_world import HOSTS, a_gate_mgr, begun, shown
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
-from module_world import WB, change_osd, ok, refused, said, settled, start, taken_over, until
+from module_world import (
+    WB,
+    WT,
+    change_osd,
+    ok,
+    refused,
+    said,
+    settled,
+    start,
+    taken_over,
+    until,
+)
 from wcache.core.change.change import ChangeStatus
 from wcache.core.change.preconditions import LOOK_EVERY_S
 from wcache.core.protocol import ApplyRequest
@@ -131,6 +142,35 @@ def test_a_freeze_takes_back_what_is_made_and_not_judged_also_of_a_paused_plan()
     assert WB in {mgr.mode_of(0)}
 
 
+def test_a_mgr_that_takes_over_a_frozen_cluster_takes_back_what_a_paused_plan_has_made():
+    mgr = begun()
+    mgr.go(lambda: mgr.plan.changes[0].status is ChangeStatus.MADE)
+    ok(mgr.command("rollout pause", plan_id="p1"))
+    assert mgr.end() == "paused"
+    # the last mgr is lost when the freeze is stored, and what follows from it is not
+    mgr.store.fails = lambda key: key != "frozen"
+    mgr.command("freeze")
+    mgr.store.fails = lambda key: False
+    taken_over(mgr)
+    assert mgr.end() == "rolled back"
+    assert mgr.changed == set()
+
+
+def test_a_canary_that_was_there_already_uses_up_nothing_of_the_watch():
+    mgr = a_gate_mgr(canary_wait_s=600.0)
+    said(mgr, "plan")
+    first, second = mgr.plan.changes[:2]
+    mgr.probes[first.hostname].switch(first.domain_id, WT)  # by hand, and not reported yet
+    ok(mgr.command("apply", plan_id="p1"))
+    mgr.go(lambda: mgr.plan.changes[1].status is ChangeStatus.MADE, steps=8000)
+    made_s = mgr.now_s
+    assert (first.action_id, mgr.plan.canary_index) == (mgr.plan.changes[0].action_id, 1)
+    assert mgr.plan.changes[0].status is ChangeStatus.UNCHANGED
+    mgr.go(lambda: mgr.plan.changes[1].status is ChangeStatus.APPLIED, steps=8000)
+    assert mgr.now_s - made_s >= 600.0
+    assert second.action_id == mgr.plan.changes[1].action_id
+
+
 def test_after_a_rollback_is_ordered_no_drive_is_changed_that_had_not_asked_yet():
     mgr = FakeMgr(*((f"h{i}", (make.drive("sda", i),)) for i in range(4)), canary_wait_s=0.0)
     mgr.report_all()
@@ -157,20 +197,6 @@ def test_after_a_rollback_is_ordered_no_drive_is_changed_that_had_not_asked_yet(
     later.turn = turn
     mgr.steps(30, 2.0)
     assert {drive.mode for drive in later.drives.values()} == {WB}
-
-
-def test_a_mgr_that_takes_over_a_frozen_cluster_takes_back_what_a_paused_plan_has_made():
-    mgr = begun()
-    mgr.go(lambda: mgr.plan.changes[0].status is ChangeStatus.MADE)
-    ok(mgr.command("rollout pause", plan_id="p1"))
-    assert mgr.end() == "paused"
-    # the last mgr is lost when the freeze is stored, and what follows from it is not
-    mgr.store.fails = lambda key: key != "frozen"
-    mgr.command("freeze")
-    mgr.store.fails = lambda key: False
-    taken_over(mgr)
-    assert mgr.end() == "rolled back"
-    assert mgr.changed == set()
 
 
 def test_what_is_undone_while_a_plan_is_paused_is_told():

@@ -247,13 +247,14 @@ class Rollout:
 
     @cached_property
     def canary_index(self) -> int:
-        """Which change is made by itself and watched longest: the first that is not refused.
+        """Which change is made by itself and watched longest: the first that is made at all.
 
-        One that is put off is not it, as long as it is.
+        Not one that is refused, or was there already.  One that is put off is not it, as long as
+        it is.
         """
         asked = (
             i for i, item in enumerate(self._statuses)
-            if item is not ChangeStatus.REFUSED
+            if item not in (ChangeStatus.REFUSED, ChangeStatus.UNCHANGED)
             and not (item is ChangeStatus.PLANNED and i in self.put_off)
         )
         return next(asked, 0)

@@ -67,7 +67,7 @@ def step_from(
     by_load = gated(rollout, one, without_clients)
     hosts = {one.pooled_as: {one.hostname}}
     found, proven = [first], proofs.least(hosts)
-    in_its_place = first == rollout.canary_index and first  # of one that its drive refused
+    in_its_place = first == rollout.canary_index and first  # of one that was not made
     if in_its_place or not by_load:
         return Step((first,), by_load, proven)
     apart, touched, osds = {one.setting.touches}, {*one.setting.touches}, {*one.judging_osds}
