@@ -200,7 +200,7 @@ def a_result(target_gib, share, ended_at_s, verdict="gain"):
     ([(6, 0.5, 1.0), (8, 0.3, 2.0)], {6: 50.0, 8: 30.0}),  # of what is missed now
     ([(6, 0.8, 2.0), (6, 0.5, 1.0)], {6: 80.0}),  # the last one tells
     ([(6, 1.0, 2.0, "no material difference"), (6, 0.5, 1.0)], {6: 100.0}),
-    ([(6, 1.0, 2.0, "insufficient data"), (6, 0.5, 1.0)], {6: 50.0}),  # unless it could not
+    ([(6, 1.0, 2.0, "insufficient data"), (6, 0.5, 1.0)], {6: 100.0}),  # also vague
 ])
 def test_each_of_several_trials_tells_of_its_target(results, left):
     now = Curve((Point(4 * GIB, 1.0, 100.0, 100.0, 100.0),))

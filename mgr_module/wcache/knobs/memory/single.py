@@ -24,6 +24,7 @@ from .advice import (
 from .curve import Curve, Share, divide, summed
 from .facts import Facts, HostFacts, OsdFacts, Source, Want
 from .reading import STEP_BYTES, TARGET
+from .trial_result import last_told
 
 # It waits so many times as long as the median of its class, or that much shorter, ...
 UNLIKE = 4.0
@@ -76,10 +77,9 @@ def want_of(facts: Facts, item: OsdFacts, ceiling_bytes: int) -> Optional[Want]:
 
 def _tried(facts: Facts, item: OsdFacts) -> bool:
     """Whether a trial tells what more than its target gains."""
-    return any(
-        trial.tells_of(item.target_bytes, facts.now_s)
-        for trial in facts.trials if trial.device_class == item.osd.device_class
-    )
+    return bool(last_told(
+        facts.trials, item.osd.device_class, item.target_bytes, facts.now_s
+    ))
 
 
 def single_osds(facts: Facts, group: GroupAdvice) -> Tuple[SingleAdvice, ...]:

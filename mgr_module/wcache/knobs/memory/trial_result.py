@@ -47,10 +47,10 @@ class TrialResult:
     share_high: float = 1.0
     verdict: TrialVerdict = TrialVerdict.VAGUE
 
-    def tells_of(self, target_bytes: int, now_s: float) -> bool:
-        """Whether it is evidence for OSDs with this target now."""
-        known = self.verdict is not TrialVerdict.VAGUE and now_s - self.ended_at_s <= AGE_S_MAX
-        return known and _near(target_bytes, self.low_bytes)
+    def is_of(self, device_class: str, target_bytes: int, now_s: float) -> bool:
+        """Whether it was of OSDs of this class with this target, and is not too old."""
+        young = now_s - self.ended_at_s <= AGE_S_MAX
+        return young and device_class == self.device_class and _near(target_bytes, self.low_bytes)
 
 
 def judge(
@@ -93,16 +93,27 @@ def judge(
     )
 
 
+def last_told(
+    trials: Iterable[TrialResult], device_class: str, target_bytes: int, now_s: float
+) -> Tuple[TrialResult, ...]:
+    """What trials of OSDs with this target say; of those of one larger target the last one counts.
+
+    It counts where it says nothing, too: else trying until one says `gain` would do.
+    """
+    last: List[TrialResult] = []
+    for trial in sorted(trials, key=lambda item: item.ended_at_s):
+        if trial.is_of(device_class, target_bytes, now_s):
+            last = [item for item in last if not _near(item.high_bytes, trial.high_bytes)]
+            last.append(trial)
+    return tuple(item for item in last if item.verdict is not TrialVerdict.VAGUE)
+
+
 def gains(
     trials: Iterable[TrialResult], device_class: str, target_bytes: int, now_s: float
 ) -> Tuple[TrialResult, ...]:
-    """What OSDs with this target would gain; of trials of one larger target the last one tells."""
-    last: List[TrialResult] = []
-    for trial in sorted(trials, key=lambda item: item.ended_at_s):
-        if trial.device_class == device_class and trial.tells_of(target_bytes, now_s):
-            last = [item for item in last if not _near(item.high_bytes, trial.high_bytes)]
-            last.append(trial)
-    return tuple(item for item in last if item.verdict is TrialVerdict.GAIN)
+    """What OSDs with this target would gain, by what counts of trials."""
+    told = last_told(trials, device_class, target_bytes, now_s)
+    return tuple(item for item in told if item.verdict is TrialVerdict.GAIN)
 
 
 def _near(target_bytes: int, other_bytes: int) -> bool:
