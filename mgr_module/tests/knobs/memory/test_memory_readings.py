@@ -205,4 +205,12 @@ def a_result(target_gib, share, ended_at_s, verdict="gain"):
 def test_each_of_several_trials_tells_of_its_target(results, left):
     now = Curve((Point(4 * GIB, 1.0, 100.0, 100.0, 100.0),))
     known = gains([a_result(*one) for one in results], "hdd", 4 * GIB, NOW_S)
-    assert {gib: gained(now, known).at(gib * GIB).misses for gib in left} == left
+    assert {gib: gained(now, known, 0.01).at(gib * GIB).misses for gib in left} == left
+
+
+def test_a_trial_of_onode_misses_takes_nothing_off_what_data_reads_wait():
+    # 100 onode misses/s of 1 ms, and 300 ms/s of data reads beside them
+    now = Curve((Point(4 * GIB, 0.4, 100.0, 100.0, 100.0),))
+    more = gained(now, [a_result(6, 0.3, 1.0)], 0.001).at(6 * GIB)
+    assert more.misses == pytest.approx(30)
+    assert more.wait == pytest.approx(0.3 + 0.03)

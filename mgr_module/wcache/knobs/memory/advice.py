@@ -208,12 +208,12 @@ def class_curve(
             continue  # it is asked for nothing
         if item.reading is None or item.rates is None:
             return None
-        curve = curve_of(item.reading, item.rates, facts.usual_costs[item.osd.rotational])
+        usual = facts.usual_costs[item.osd.rotational]
+        curve = curve_of(item.reading, item.rates, usual)
         if curve is None:
             return None
-        curves.append(gained(
-            curve, gains(facts.trials, device_class, item.target_bytes, facts.now_s)
-        ))
+        told = gains(facts.trials, device_class, item.target_bytes, facts.now_s)
+        curves.append(gained(curve, told, usual.of(item.rates).miss_s))
     return summed(curves, 1.0 / hosts) if curves else None
 
 

@@ -50,6 +50,13 @@ class MissCost(NamedTuple):
     miss_s: float
     read_s: float
 
+    def of(self, rates: Rates) -> MissCost:
+        """What it costs an OSD: what that told, and this of what it did not miss or read."""
+        return MissCost(
+            self.miss_s if rates.miss_s is None else rates.miss_s,
+            self.read_s if rates.read_s is None else rates.read_s,
+        )
+
 
 def usual_costs(told: Iterable[Tuple[bool, Rates]]) -> Dict[bool, MissCost]:
     """By whether a drive is rotational: the median of what OSDs told, else what is assumed.
@@ -155,8 +162,7 @@ def curve_of(reading: OsdReading, rates: Rates, usual: MissCost) -> Optional[Cur
     target, misses = reading.target_bytes, rates.onode_misses
     if not reading.bins or target is None or misses is None:
         return None
-    read_s = rates.read_s if rates.read_s is not None else usual.read_s
-    miss_s = rates.miss_s if rates.miss_s is not None else usual.miss_s
+    miss_s, read_s = usual.of(rates)
     wait = misses * miss_s
     if rates.buffer_miss_bytes and rates.read_bytes:
         wait += rates.buffer_miss_bytes / rates.read_bytes * read_s
@@ -225,19 +231,21 @@ def _rising(points: Iterable[Point]) -> Tuple[Point, ...]:
     return tuple(best[target] for target in sorted(best))
 
 
-def gained(curve: Curve, trials: Iterable[TrialResult]) -> Curve:
+def gained(curve: Curve, trials: Iterable[TrialResult], miss_s: float) -> Curve:
     """The curve with what trials found of larger targets: a share of what is missed now is left.
 
-    More memory never misses more: what looks so is noise of the trials.
+    A trial counts onode misses, which cost `miss_s` each.  What data reads wait stays as it is: of
+    them it tells nothing.  More memory never misses more: what looks so is noise of the trials.
     """
     now = curve.points[-1]
     points = list(curve.points)
     for trial in sorted(trials, key=lambda item: item.high_bytes):
         last = points[-1]
         if trial.high_bytes > last.target_bytes:
+            misses = now.misses * trial.share
             points.append(Point(
-                trial.high_bytes, min(last.wait, now.wait * trial.share),
-                min(last.misses, now.misses * trial.share),
+                trial.high_bytes, min(last.wait, now.wait - (now.misses - misses) * miss_s),
+                min(last.misses, misses),
                 min(last.low, now.low * trial.share_low),
                 min(last.high, now.high * trial.share_high),
             ))

@@ -67,7 +67,7 @@ def want_of(facts: Facts, item: OsdFacts, ceiling_bytes: int) -> Optional[Want]:
     saved = wait - curve.at(max(now_bytes, ceiling_bytes)).wait
     if saved >= max(GAIN_MIN * wait, DIFFERENCE_MIN):
         return Want.MORE
-    miss_s = item.rates.miss_s or facts.usual_costs[item.osd.rotational].miss_s
+    miss_s = facts.usual_costs[item.osd.rotational].of(item.rates).miss_s
     lost = max(less.wait - wait, (less.high - now.misses) * miss_s)
     if lost < DIFFERENCE_MIN and less_bytes >= facts.limits.least_target_bytes:
         return Want.LESS
