@@ -1,5 +1,7 @@
 """What OSDs of 16 and 20 say of their memory, and curves that follow from their age bins."""
 
+import math
+import random
 from dataclasses import replace
 
 import pytest
@@ -24,7 +26,7 @@ from wcache.knobs.memory.reading import (
     edges_of,
     read,
 )
-from wcache.knobs.memory.trial_result import TrialResult, TrialVerdict, gains, judge
+from wcache.knobs.memory.trial_result import PeriodRates, TrialResult, TrialVerdict, gains, judge
 
 GIB = 2**30
 PERF_20 = {
@@ -168,16 +170,53 @@ def test_what_a_cache_was_granted_and_does_not_use_costs_nothing_nor_does_what_i
     assert found.at(GIB - 145 / 0.85).high > 1.0
 
 
+def a_trial(*parts, loads=(1.0,) * 8, share=(1.0, 1.0, 1.0)):
+    """A trial of two blocks: OSDs miss a tenth of what they look up, raised a share of that.
+
+    `parts` multiplies what is missed in a period, `loads` all that is looked up.
+    """
+    told = TrialResult("t1", "hdd", 0.0, GIB, 2 * GIB, tuple(range(len(share))))
+    periods = []
+    for index, load in enumerate(loads):
+        raised = index % 4 in (1, 2)
+        part = parts[index] if parts else 1.0
+        misses = tuple(100.0 * load * part * (one if raised else 1.0) for one in share)
+        hits = tuple(1000.0 * load - missed for missed in misses)
+        periods.append(PeriodRates(raised, 720.0, misses, hits))
+    return judge(told, periods)
+
+
 def test_a_trial_finds_its_gain_and_says_where_it_can_not():
-    plain, raised = (False, (100.0, 120.0, 90.0)), (True, (50.0, 60.0, 44.0))
-    told = TrialResult("t1", "hdd", 0.0, GIB, 2 * GIB, (0, 1, 2))
-    found = judge(told, [plain, raised, raised, plain])
+    found = a_trial(share=(0.5, 0.52, 0.48))
     assert found.verdict == "gain"
     assert found.share_low < 0.5 < found.share_high
-    noisy = (True, (10.0, 200.0, 90.0))
-    assert judge(told, [plain, noisy, noisy, plain]).verdict == "insufficient data"
-    idle = (False, (0.0, 0.0, 0.0))
-    assert judge(told, [idle] * 4).verdict == "insufficient data"
+    assert a_trial(share=(0.1, 1.6, 1.0)).verdict == "insufficient data", "OSDs disagree"
+    assert a_trial(loads=(0.0,) * 8).verdict == "insufficient data"
+    assert a_trial(loads=(1.0,) * 7 + (0.0,)).verdict == "insufficient data"
+    assert a_trial(loads=(1.0,) * 4, share=(0.5,) * 3).verdict == "insufficient data", "one block"
+    told = TrialResult("t1", "hdd", 0.0, GIB, 2 * GIB, (0,))
+    of_before = [PeriodRates(False, 720.0, (100.0,)), PeriodRates(True, 720.0, (50.0,))] * 4
+    assert judge(told, of_before).verdict == "insufficient data", "hits were not kept"
+
+
+def test_a_load_that_all_osds_have_in_common_is_no_gain_of_a_trial():
+    dip = (1.0, 0.8, 0.8, 1.0) * 2
+    assert a_trial(loads=dip).verdict == "no material difference"
+    assert a_trial(*dip).verdict == "gain", "as much less of what is looked up is one"
+
+
+def test_periods_that_disagree_are_no_gain_however_many_osds_were_in_them():
+    # what is missed of all falls in the raised periods of one block and not of the other
+    once = (1.0, 0.6, 0.6, 1.0, 1.0, 1.0, 1.0, 1.0)
+    assert a_trial(*once, share=(1.0,) * 64).verdict == "insufficient data"
+
+
+def test_what_changes_from_period_to_period_is_seldom_said_to_be_a_gain():
+    rng = random.Random(1)
+    found = [a_trial(*(math.exp(rng.gauss(0, 0.2)) for _ in range(8))) for _ in range(1000)]
+    # of a chance of 5%, and of 2.5%, with four standard deviations of it
+    assert sum(not one.share_low <= 1.0 <= one.share_high for one in found) <= 50 + 28
+    assert sum(one.verdict == "gain" for one in found) <= 25 + 20
 
 
 def test_cephadms_labels_are_entries_and_an_odd_inventory_is_none():

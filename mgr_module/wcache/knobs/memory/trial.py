@@ -1,7 +1,7 @@
 """A trial of a larger target on some OSDs of a device class, as a sans-I/O machine.
 
-Periods come in the order ABBA: as it is, raised, raised, as it is.  So a load that drifts
-evenly cancels out.  The larger target is a lease (`ceph tell osd.N config set`): it is gone
+Periods come in the order ABBA: as it is, raised, raised, as it is.  So what drifts evenly
+cancels out.  The larger target is a lease (`ceph tell osd.N config set`): it is gone
 when the OSD restarts, and whoever has it stored takes it back.  After a change of target
 nothing is measured until the age bins have forgotten it; down it goes by 5% in a step.
 The trial ends at once where an OSD's memory grows past its limit.
@@ -18,11 +18,13 @@ from ...core import events, jobs
 from ...core.codec import one_line
 from ...core.jobs import Holding, Touched
 from ...core.text import amount, command, roughly
+from .curve import between, restarted
 from .reading import MEMORY, STEP_SHARE, Counters, OsdReading
-from .trial_result import TrialResult, judge
+from .trial_result import OSDS_MAX, PeriodRates, TrialResult, judge
 
-OSDS_MAX = 64
 BLOCKS_MAX = 16
+# One block has two pairs of periods, of which nothing can be said.
+BLOCKS_MIN = BLOCKS_DEFAULT = 2
 ORDER = (False, True, True, False)  # whether it is raised
 CHECK_EVERY_S = 10.0
 KEY = "memory/trial"  # where the last one is stored
@@ -38,15 +40,6 @@ class TrialStatus(str, Enum):
 
 
 @dataclass(frozen=True)
-class PeriodRates:
-    """Onode misses of each OSD in a period, in the order of the trial's OSDs."""
-
-    raised: bool
-    seconds: float
-    misses: Tuple[float, ...] = field(metadata={"max_items": OSDS_MAX})
-
-
-@dataclass(frozen=True)
 class TargetTrial:
     """What is tried and how far it is; stored before anything is asked of an OSD.
 
@@ -54,7 +47,8 @@ class TargetTrial:
     is the plan whose larger target it tries, "" where it was asked for by itself.
     """
 
-    VERSION: ClassVar[int] = 1
+    VERSION: ClassVar[int] = 2
+    READS: ClassVar[Tuple[int, ...]] = (1,)  # without hits
     trial_id: str
     created_at_s: float
     device_class: str
@@ -100,7 +94,7 @@ class TargetTrial:
         told = TrialResult(
             self.trial_id, self.device_class, now_s, self.low_bytes, self.high_bytes, self.osd_ids
         )
-        return judge(told, [(period.raised, period.misses) for period in self.periods])
+        return judge(told, self.periods)
 
 
 # ---- what is asked of OSDs, and what they answer
@@ -268,18 +262,19 @@ class TrialMachine(jobs.Trial):
         return self._period_done(readings, now_s)
 
     def _period_done(self, readings: Dict[int, OsdReading], now_s: float) -> List[events.Action]:
-        misses = []
-        seconds = 0.0
+        misses, hits, seconds = [], [], 0.0
         for osd_id in self.trial.osd_ids:
             before, after = self._first[osd_id], readings[osd_id].counters
-            seconds = after.at_s - before.at_s
-            if before.onode_misses is None or after.onode_misses is None or seconds <= 0:
-                return self._end(f"osd.{osd_id} does not count its misses")
-            if after.onode_misses < before.onode_misses:
+            if restarted(before, after):
                 return self._end(f"osd.{osd_id} was restarted")
-            misses.append((after.onode_misses - before.onode_misses) / seconds)
+            told = between(before, after)
+            if told is None or told.onode_misses is None or told.onode_hits is None:
+                return self._end(f"osd.{osd_id} does not count its misses")
+            misses.append(told.onode_misses)
+            hits.append(told.onode_hits)
+            seconds = told.seconds
         self._first = {}
-        done = PeriodRates(self._raised, seconds, tuple(misses))
+        done = PeriodRates(self._raised, seconds, tuple(misses), tuple(hits))
         self.trial = replace(self.trial, periods=(*self.trial.periods, done))
         if self.trial.measured:
             return self._end(self.trial.result(now_s).verdict.value, "")

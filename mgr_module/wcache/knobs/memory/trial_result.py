@@ -17,7 +17,22 @@ AGE_S_MAX = 60 * 86400.0
 SAME_TARGET = 0.05
 # Fewer misses per second in a period are noise.
 MISSES_MIN = 1.0
-SAMPLES_MIN = 3
+# Fewer pairs give no interval that says anything.
+PAIRS_MIN = 3
+OSDS_MAX = 64
+
+
+@dataclass(frozen=True)
+class PeriodRates:
+    """Onode misses and hits of each OSD per second in a period, in the order of the trial's OSDs.
+
+    `hits` is empty in a trial of a version that did not keep them.
+    """
+
+    raised: bool
+    seconds: float
+    misses: Tuple[float, ...] = field(metadata={"max_items": OSDS_MAX})
+    hits: Tuple[float, ...] = field(default=(), metadata={"max_items": OSDS_MAX})
 
 
 class TrialVerdict(str, Enum):
@@ -53,35 +68,27 @@ class TrialResult:
         return young and device_class == self.device_class and _near(target_bytes, self.low_bytes)
 
 
-def judge(
-    told: TrialResult, periods: Sequence[Tuple[bool, Tuple[float, ...]]]
-) -> TrialResult:
-    """Return the result with what its periods say: whether each is raised, misses by OSD.
+def judge(told: TrialResult, periods: Sequence[PeriodRates]) -> TrialResult:
+    """Return the result with what its periods say.
 
-    A block of four periods (ABBA) of one OSD is one sample: the logarithm of the raised periods'
-    mean over that of the others, so that an even drift cancels out.  The interval is Student's, at
-    95%, over the samples.  It is `insufficient data` where too little was missed or samples
-    disagree.
+    What is compared is the part of all lookups that missed, so that a load that all OSDs have in
+    common divides out.  Two adjacent periods (a pair) give a logarithm for each OSD, raised over
+    not; a drift that is even gives pairs in turn too much and too little.  What changes from
+    period to period is common to the OSDs, and what an OSD is like is common to its pairs: so the
+    error is that of the mean over pairs and that of the mean over OSDs, together.  With Student's
+    t for each the interval covers 95% at least (Banerjee, Biometrika 1960).  It is `insufficient
+    data` where too little was missed, or pairs or OSDs disagree.
     """
-    samples: List[float] = []
-    before = 0.0
-    for start in range(0, len(periods) - 3, 4):
-        block = periods[start:start + 4]
-        for index in range(len(told.osd_ids)):
-            plain = [misses[index] for raised, misses in block if not raised]
-            raised = [misses[index] for is_raised, misses in block if is_raised]
-            base = fmean(plain)
-            before += base
-            if base >= MISSES_MIN:
-                # one miss in a while keeps the logarithm finite where a cliff took all of them
-                least = 0.01 * base
-                samples.append(math.log(max(least, fmean(raised)) / base))
-    blocks = max(1, len(periods) // 4)
-    told = replace(told, misses_before=before / max(1, blocks * len(told.osd_ids)))
-    if len(samples) < SAMPLES_MIN:
+    numbers = range(len(told.osd_ids))
+    before = [fmean(p.misses[i] for p in periods if not p.raised) for i in numbers]
+    told = replace(told, misses_before=fmean(before))
+    by_osd = [_logs(periods, i) for i in numbers if before[i] >= MISSES_MIN]
+    by_osd = [logs for logs in by_osd if len(logs) >= PAIRS_MIN]
+    if not by_osd:
         return told
-    middle = fmean(samples)
-    reach = t95(len(samples) - 1) * stdev(samples) / math.sqrt(len(samples))
+    by_pair = [fmean(logs) for logs in zip(*by_osd)]
+    middle = fmean(by_pair)
+    reach = math.hypot(_reach(by_pair), _reach([fmean(logs) for logs in by_osd]))
     low, high = math.exp(middle - reach), math.exp(middle + reach)
     verdict = TrialVerdict.VAGUE
     if high < 1 / MATERIAL_RATIO:
@@ -91,6 +98,24 @@ def judge(
     return replace(
         told, share=math.exp(middle), share_low=low, share_high=high, verdict=verdict
     )
+
+
+def _logs(periods: Sequence[PeriodRates], index: int) -> List[float]:
+    """Of one OSD, a logarithm for each pair; none where nothing was looked up in some period."""
+    if any(not p.hits or p.hits[index] + p.misses[index] <= 0 for p in periods):
+        return []
+    parts = [p.misses[index] / (p.hits[index] + p.misses[index]) for p in periods]
+    # one miss in a while keeps the logarithm finite where a cliff took all of them
+    least = 0.01 * fmean(part for part, p in zip(parts, periods) if not p.raised)
+    logs = [math.log(max(least, part)) * (1 if p.raised else -1)
+            for part, p in zip(parts, periods)]
+    return [first + second for first, second in zip(logs[::2], logs[1::2])]
+
+
+def _reach(values: Sequence[float]) -> float:
+    """How far the mean may be from the true one, at 95%; nothing is known of a single one."""
+    n = len(values)
+    return t95(n - 1) * stdev(values) / math.sqrt(n) if n > 1 else 0.0
 
 
 def last_told(

@@ -26,7 +26,7 @@ def test_ceph_progress_shows_a_trial_with_its_time_left_and_one_that_is_stopped_
     ((event_id, (words, fraction)),) = mgr.views.under_way().items()
     trial = shown(mgr)
     assert event_id == f"wcache.{trial['trial_id']}"
-    assert words.startswith(f"wcache memory trial {trial['trial_id']}, about 80 min")
+    assert words.startswith(f"wcache memory trial {trial['trial_id']}, about 2.7 h")
     assert 0.0 < fraction < 0.5
     assert "measuring: memory trial t1; see `ceph wcache memory trial show`" in ok(
         mgr.command("status"))

@@ -328,7 +328,7 @@ ROWS: Tuple[Command, ...] = (
          "name=osds,type=CephInt,req=false", "name=period_s,type=CephInt,req=false",
          "name=blocks,type=CephInt,req=false", ACCEPT_COST, DRY_RUN), "rw",
         "Try a larger target on some OSDs of a device class, class:NAME, by a lease, as "
-        "`apply --trial` does for a plan; --accept-cost accepts what it takes: minutes, and caches "
+        "`apply --trial` does for a plan; --accept-cost accepts what it takes: hours, and caches "
         "that are filled and emptied again",
         lambda s, v, a: s.behind(MEMORY.name).trials.ask(**a), tables.trial,
         bounds=BOUNDS, terms=("class",), fit=require_class,

@@ -40,14 +40,23 @@ from ..advice import UNHEARD, why_not
 from ..facts import Facts, HostFacts, OsdFacts
 from ..plan import raised_by
 from ..reading import EDGES_DEFAULT_S, MEMORY, STEP_BYTES, MemoryOptions
-from ..trial import BLOCKS_MAX, KEY, OSDS_MAX, TargetTrial, TrialMachine, TrialStatus
+from ..trial import (
+    BLOCKS_DEFAULT,
+    BLOCKS_MAX,
+    BLOCKS_MIN,
+    KEY,
+    TargetTrial,
+    TrialMachine,
+    TrialStatus,
+)
+from ..trial_result import OSDS_MAX
 from .facts import MemoryFacts
 from .osds import TrialOsds
 
 TRIAL = StoredKind(KEY, TargetTrial)
 CLUSTER_EVERY_S = 5.0
 OSDS_DEFAULT = 3
-BOUNDS = {"osds": (1, OSDS_MAX), "blocks": (1, BLOCKS_MAX), "period_s": (1, 86400)}
+BOUNDS = {"osds": (1, OSDS_MAX), "blocks": (BLOCKS_MIN, BLOCKS_MAX), "period_s": (1, 86400)}
 
 
 def require_class(arguments: Mapping[str, Any]) -> None:
@@ -85,7 +94,7 @@ class Trials:
         facts = self._facts.gather(world)
         trial = choose(
             self._next_id(world), world, facts, wanted.device_class, target_bytes,
-            osds or OSDS_DEFAULT, period_s=period_s, blocks=blocks or 1,
+            osds or OSDS_DEFAULT, period_s=period_s, blocks=blocks or BLOCKS_DEFAULT,
         )
         told = {
             "trial_id": "",
@@ -251,7 +260,7 @@ RAISE = 1.5
 def choose(
     trial_id: str, world: World, facts: Facts, device_class: str, target_bytes: Optional[int],
     most: int, *, among: Optional[AbstractSet[int]] = None, plan_id: str = "",
-    period_s: Optional[int] = None, blocks: int = 1,
+    period_s: Optional[int] = None, blocks: int = BLOCKS_DEFAULT,
 ) -> TargetTrial:
     """Return a trial on at most so many OSDs that have one target and room for more.
 
