@@ -205,9 +205,11 @@ def of_write_through(drive: DriveReport, prices_us: Sequence[float]) -> Tuple[st
 
 
 def noop_flushes(results: Iterable[Result]) -> Tuple[str, ...]:
-    """What part of a commit with the cache off is flushes with nothing to write.
+    """What part of a commit with the cache off is flushes with nothing to write, at least.
 
-    A line for each load point at which that part is material, by the median of its drives.
+    One flush is counted of each commit: Ceph 16 may send two, and the kernel counts those of all
+    OSDs on the drive.  A line for each load point at which that part is material, by the median of
+    its drives.
     """
     found: Dict[LoadPoint, List[Tuple[float, float]]] = defaultdict(list)
     for result in results:
@@ -219,9 +221,10 @@ def noop_flushes(results: Iterable[Result]) -> Tuple[str, ...]:
         of_flush_us, of_all_us = (median(values) for values in zip(*drives))
         if of_all_us >= MATERIAL_RATIO * (of_all_us - of_flush_us):
             lines.append(
-                f"with the cache off {_ms(of_flush_us)} of {_ms(of_all_us)} ms of a commit are "
-                f"flushes with nothing to write ({point.short}, {many(len(drives), 'drive')}); the "
-                "kernel sends them since its view stays at write back"
+                f"with the cache off at least {_ms(of_flush_us)} of {_ms(of_all_us)} ms of a "
+                f"commit are flushes with nothing to write ({point.short}, "
+                f"{many(len(drives), 'drive')}); the kernel sends them since its view stays at "
+                "write back"
             )
     return tuple(lines)
 
@@ -239,7 +242,7 @@ def _price(drive: DriveReport, prices_us: Sequence[float]) -> List[str]:
         cost = "what that costs was not counted: the kernel counts flushes from Linux 5.5 on"
     else:
         cost_ms = found[len(found) // 2] / 1e3
-        cost = f"these no-op flushes cost {cost_ms:.2g} ms per commit (measured)"
+        cost = f"each of these no-op flushes costs {cost_ms:.2g} ms (measured)"
     lines = [f"with the pin the kernel still flushes; {cost}"]
     return [*lines, *_without(drive)]
 
