@@ -147,19 +147,23 @@ def test_the_class_is_set_first_and_what_shadows_it_is_removed_then():
 
 
 def test_the_compiled_default_is_never_recommended_since_osds_then_bench_themselves():
-    (found,) = advise(on_one_host(measured(0, 315.0, 315.0, 315.0)))
+    (found,) = advise(on_one_host(measured(0, 315.0, 315.0, 315.0), osds=1))
     assert found.iops == 316
-    one, two = measured(0, 150.0, 150.0, 150.0), measured(3, 315.0, 315.0, 315.0, model=OTHER)
-    (found,) = advise(on_one_host(one, two, models_={3: OTHER}))
+    alike = [measured(i, 150.0, 150.0, 150.0) for i in range(3)]
+    other = measured(3, 315.0, 315.0, 315.0, model=OTHER)
+    (found,) = advise(on_one_host(*alike, other, models_={3: OTHER}))
     assert commands(found)[-1] == f"ceph config set osd.3 {HDD} 316"
 
 
 def test_drive_models_that_are_close_share_a_value_and_others_get_their_own():
-    one, two = measured(0, 300.0, 300.0, 300.0), measured(3, 330.0, 330.0, 330.0, model=OTHER)
-    (close,) = advise(on_one_host(one, two, models_={3: OTHER}))
+    alike = [measured(i, 300.0, 300.0, 300.0) for i in range(3)]
+    two = measured(3, 330.0, 330.0, 330.0, model=OTHER)
+    (close,) = advise(on_one_host(*alike, two, models_={3: OTHER}))
     assert commands(close) == [f"ceph config set osd/class:hdd {HDD} 307"]
     far = measured(3, 150.0, 150.0, 150.0, model=OTHER)
-    (apart,) = advise(on_one_host(one, far, models_={3: OTHER}, entries=[("osd.1", HDD, "9")]))
+    (apart,) = advise(on_one_host(
+        *alike, far, models_={3: OTHER}, entries=[("osd.1", HDD, "9")]
+    ))
     assert commands(apart) == [
         f"ceph config set osd/class:hdd {HDD} 300", f"ceph config rm osd.1 {HDD}",
         f"ceph config set osd.3 {HDD} 150",
@@ -182,11 +186,11 @@ def test_nothing_is_changed_where_the_number_would_mean_nothing(measurements, ch
 
 
 def test_a_capacity_that_an_osd_would_not_believe_is_not_set():
-    (found,) = advise(on_one_host(measured(0, 900.0, 901.0, 902.0)))
+    (found,) = advise(on_one_host(measured(0, 900.0, 901.0, 902.0), osds=1))
     assert found.iops == 901
     assert found.changes == ()
     assert "outside of 50 to 500" in found.warnings[0]
-    (own,) = advise(on_one_host(measured(0, 900.0, 901.0, 902.0, iops_max=2000.0)))
+    (own,) = advise(on_one_host(measured(0, 900.0, 901.0, 902.0, iops_max=2000.0), osds=1))
     assert own.changes
 
 
@@ -197,9 +201,9 @@ def test_a_capacity_that_an_osd_would_not_believe_is_not_set():
 ])
 def test_a_threshold_that_is_set_as_advised_is_the_one_that_counts(iops, who, name, value):
     taken = measured(0, iops, iops, iops, iops_min=50.0, iops_max=500.0)
-    (found,) = advise(on_one_host(taken))
+    (found,) = advise(on_one_host(taken, osds=1))
     assert f"`ceph config set osd {name} {value}`" in found.warnings[0]
-    (now,) = advise(on_one_host(taken, entries=[(who, name, str(value))]))
+    (now,) = advise(on_one_host(taken, osds=1, entries=[(who, name, str(value))]))
     assert now.changes
     assert name in NAMES  # the mgr reads it from the config database
 
@@ -216,7 +220,7 @@ ALIKE = [(300.0 + i, 301.0 + i, 302.0 + i) for i in range(3)]
     (APART, 2, ["osd.0 (96 to 106 IOPS), osd.1 (382 to 421 IOPS) would be set to 201"]),
     (APART, 4, ["osd.0 (96 to 106 IOPS), osd.1 (382 to 421 IOPS) would be set to 201",
                 "2 OSDs: interval 0-"]),
-    ([(60.0, 450.0, 60.0, 450.0)], 4, ["osd.0: interval 26-1046 IOPS is too wide",
+    ([(60.0, 450.0, 60.0, 450.0)], 1, ["osd.0: interval 26-1046 IOPS is too wide",
                                        "with more --calls"]),
     (A_SEVENTH, 3, ["measure more of its OSDs"]),
     ([*ALIKE, (150.0, 151.0, 152.0)], 4, ["osd.3 (144 to 159 IOPS) would be set to"]),
@@ -234,6 +238,14 @@ def test_two_osds_a_seventh_apart_say_enough_of_themselves():
     two = (measured(i, *found) for i, found in enumerate(A_SEVENTH))
     (found,) = advise(facts(*two, osds=2, entries=OWN[:2]))
     assert commands(found)[0] == f"ceph config set osd/class:hdd {HDD} 322"
+
+
+def test_one_measured_osd_of_several_says_no_more_of_the_others_than_two_that_are_apart():
+    for found in (advise(on_one_host(measured(0)))[0], advise(on_one_host(measured(0), osds=2))[0]):
+        assert (found.iops, found.changes) == (None, ())
+        assert "osd.0 alone of" in found.warnings[0]
+    (alone,) = advise(on_one_host(measured(0), osds=1))
+    assert commands(alone) == [f"ceph config set osd/class:hdd {HDD} 302"]
 
 
 @pytest.mark.parametrize(("more", "words"), [

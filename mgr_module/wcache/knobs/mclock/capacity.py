@@ -152,8 +152,8 @@ def uncertain(
         mine = [m for m in current if m.stack == stack and len(m.iops) >= CALLS_MIN]
         lines += _contradicted(stack, value, mine)
         # where all were measured, nothing is concluded from some of them about others
-        whole = len(mine) > 1 and len(mine) >= osds.get(stack, 0)
-        lines += _vague_each(mine) if whole or len(mine) == 1 else _vague_model(stack, mine)
+        count = osds.get(stack, 0)
+        lines += _vague_each(mine) if len(mine) >= count else _vague_model(stack, mine, count)
     return lines
 
 
@@ -180,8 +180,13 @@ def _vague_each(mine: Sequence[Measurement]) -> List[str]:
     ][:NAMED_MAX]
 
 
-def _vague_model(stack: str, mine: Sequence[Measurement]) -> List[str]:
+def _vague_model(stack: str, mine: Sequence[Measurement], count: int) -> List[str]:
     found = of_model(mine)
+    if found is not None and found.drives == 1:
+        return [
+            f"{stack}: osd.{mine[0].osd_id} alone of {count} OSDs was measured, which says nothing "
+            "of how much the others differ; measure more of its OSDs (--drives-per-model)"
+        ]
     if found is None or found.high <= VAGUE * found.iops:
         return []
     return [
