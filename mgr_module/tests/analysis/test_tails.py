@@ -17,7 +17,12 @@ from wcache.analysis.pairs import differences
 from wcache.analysis.pooling import pool
 from wcache.core import codec
 from wcache.core.errors import MalformedError
-from wcache.core.experiment.observed import histogram_gained, parse_histogram
+from wcache.core.experiment.observed import (
+    histogram_gained,
+    log_quantile,
+    of_histogram,
+    parse_histogram,
+)
 from wcache.core.experiment.run_state import FIRST_LOOK
 from wcache.core.model import Verdict
 from wcache.core.record import LatencyHistogram, Period
@@ -108,7 +113,7 @@ def test_tails_that_do_not_differ_are_told_apart_in_one_experiment_of_a_hundred_
         for _ in range(20):
             back = drawn(rng, middle_us * ratio, writes=200, sd=sd)
             through = drawn(rng, middle_us, writes=200, sd=sd)
-            found.append(summary.log_quantile(back, 0.9) - summary.log_quantile(through, 0.9))
+            found.append(log_quantile(back, 0.9) - log_quantile(through, 0.9))
         wrong += any(
             tail_verdict(found[:n]).mode is not None
             for n in range(FIRST_LOOK, len(found) + 1)
@@ -118,12 +123,12 @@ def test_tails_that_do_not_differ_are_told_apart_in_one_experiment_of_a_hundred_
 
 def test_percentiles_within_one_bucket_differ_by_less_than_it_spans():
     low, high = ((0, 0, 0, 0, 900, 100), (0, 0, 0, 0, 100, 900))
-    of = [summary.log_quantile(LatencyHistogram(UPPER_NS[:6], c), 0.9) for c in (low, high)]
+    of = [log_quantile(LatencyHistogram(UPPER_NS[:6], c), 0.9) for c in (low, high)]
     # 90% lie up to the edge of the last bucket, and up to nine tenths of it
     assert of[0] == pytest.approx(math.log(1_600_000))
     assert 0 < of[1] - of[0] < math.log(2.0)
     first = LatencyHistogram(UPPER_NS[:1], (100,))
-    assert math.log(50_000) < summary.log_quantile(first, 0.9) < math.log(100_000)
+    assert math.log(50_000) < log_quantile(first, 0.9) < math.log(100_000)
 
 
 def test_a_proven_worse_tail_of_client_writes_makes_the_verdict_conflicting():
@@ -241,3 +246,15 @@ def test_a_record_with_a_histogram_that_is_none_is_refused():
         bad = {**plain, "histogram": {"upper_ns": upper, "counts": counts}}
         with pytest.raises(MalformedError, match=r"p\.histogram"):
             codec.decode(Period, bad, "p")
+
+
+@pytest.mark.parametrize(("times", "told"), [(1, False), (3, True)])
+def test_one_histogram_has_the_same_percentiles_wherever_it_is_told(times, told):
+    upper = (100_000, 200_000, 400_000, 800_000, 1_600_000, 3_200_000)
+    histogram = LatencyHistogram(upper, (0, 0, 0, 90 * times, 0, 10 * times))
+    table = of_histogram(histogram)
+    assert table.p50 == pytest.approx(587.89, abs=0.01)
+    period = replace(traffic(1, 1.0, 1.0).pairs[0].write_back, histogram=histogram)
+    writes = summary.client_writes([period])
+    assert writes["p50_about_us"] == pytest.approx(table.p50)
+    assert (table.p99 is not None) is ("p99_about_us" in writes) is told

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
+from ..core.experiment.observed import bucket_of, log_quantile
 from ..core.figures.latency_table import P99_SAMPLES_MIN, quantile
 from ..core.record import LatencyHistogram, Pair, Period
 from ..core.verdict.sequential import moments, rounded
@@ -92,8 +93,6 @@ def _p99_lower(ordered: Sequence[float]) -> Optional[float]:
 
 
 WRITES_MIN = 100  # per period: ten of them lie beyond its 90th percentile
-# The first bucket begins at 0, which has no log.
-_FIRST_WIDTH = 2.0
 _PARTS = (("p50", 0.5), ("p90", 0.9), ("p99", 0.99))
 
 
@@ -110,13 +109,6 @@ def differences(pairs: Sequence[Pair]) -> Tuple[float, ...]:
     return tuple(found)
 
 
-def log_quantile(found: LatencyHistogram, part: float) -> float:
-    """Log of a percentile in ns, interpolated in its bucket; something must be counted."""
-    index, share = _place(found, part)
-    low, high = _edges(found, index)
-    return math.log(low) + share * math.log(high / low)
-
-
 def client_writes(periods: Sequence[Period]) -> Optional[Dict[str, Any]]:
     """Percentiles over all periods together, in us; None where none has a histogram.
 
@@ -131,29 +123,10 @@ def client_writes(periods: Sequence[Period]) -> Optional[Dict[str, Any]]:
     for name, part in _PARTS:
         if part == 0.99 and n < P99_SAMPLES_MIN:
             continue
-        low, high = _edges(whole, _place(whole, part)[0])
+        low, high = bucket_of(whole, part)
         result[f"{name}_about_us"] = rounded(math.exp(log_quantile(whole, part)) / 1e3)
         result[f"{name}_between_us"] = [rounded(low / 1e3), rounded(high / 1e3)]
     return result
-
-
-def _place(found: LatencyHistogram, part: float) -> Tuple[int, float]:
-    """The bucket of a percentile, and how much of the bucket lies under it."""
-    wanted = part * sum(found.counts)
-    under = 0
-    last = 0
-    for index, count in enumerate(found.counts):
-        if count:
-            last = index
-            if under + count >= wanted:
-                return index, (wanted - under) / count
-        under += count
-    return last, 1.0
-
-
-def _edges(found: LatencyHistogram, index: int) -> Tuple[float, float]:
-    high = float(found.upper_ns[index])
-    return (float(found.upper_ns[index - 1]) if index else high / _FIRST_WIDTH), high
 
 
 def _sum(found: Sequence[LatencyHistogram]) -> Optional[LatencyHistogram]:

@@ -365,8 +365,9 @@ def test_the_table_of_a_histogram_is_within_a_bucket_of_the_truth(samples_ns):
         counts[next(i for i, high in enumerate(upper) if one < high)] += 1
     table = of_histogram(LatencyHistogram(tuple(upper), tuple(counts)))
     assert table.n == len(samples_ns)
-    ordered = [table.min, table.p25, table.p50, table.p75, table.p90, table.p99, table.max]
-    assert ordered == sorted(ordered)
+    assert table.p99 is None, "fewer than 299"
+    ordered = [table.min, table.p25, table.p50, table.p75, table.p90, table.max]
+    assert [round(us, 6) for us in ordered] == sorted(round(us, 6) for us in ordered)
     assert table.min <= min(samples_ns) / 1e3 <= max(samples_ns) / 1e3 <= table.max
     middle = sorted(samples_ns)[(len(samples_ns) - 1) // 2] / 1e3
     assert table.p50 >= middle / 2 - 100

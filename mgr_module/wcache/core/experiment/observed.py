@@ -9,7 +9,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ..codec import INT_MAX, parse_json
 from ..errors import MalformedError
-from ..figures.latency_table import LatencyTable
+from ..figures.latency_table import P99_SAMPLES_MIN, LatencyTable
 from ..hardware import BcacheState, FlushCounters
 from ..model import CacheMode, KernelView, LoadPoint, Role
 from ..record import BUCKETS_MAX, LatencyHistogram, Precondition
@@ -99,10 +99,46 @@ def rates(
     return max(0.0, (writes - flushes) / seconds), flushes / seconds
 
 
-def of_histogram(histogram: LatencyHistogram) -> LatencyTable:
-    """The table of a histogram: within a bucket latencies are taken to lie evenly.
+# The first bucket begins at 0, which has no log.
+_FIRST_WIDTH = 2.0
 
-    `min` and `max` are the edges of the outermost buckets with a count.
+
+def log_quantile(found: LatencyHistogram, part: float) -> float:
+    """Log of a percentile in ns, interpolated in its bucket; something must be counted."""
+    index, share = _place(found, part)
+    low, high = _edges(found, index)
+    return math.log(low) + share * math.log(high / low)
+
+
+def bucket_of(found: LatencyHistogram, part: float) -> Tuple[float, float]:
+    """The edges in ns of the bucket that a percentile is in, which are certain."""
+    return _edges(found, _place(found, part)[0])
+
+
+def _place(found: LatencyHistogram, part: float) -> Tuple[int, float]:
+    """The bucket of a percentile, and how much of the bucket lies under it."""
+    wanted = part * sum(found.counts)
+    under = 0
+    last = 0
+    for index, count in enumerate(found.counts):
+        if count:
+            last = index
+            if under + count >= wanted:
+                return index, (wanted - under) / count
+        under += count
+    return last, 1.0
+
+
+def _edges(found: LatencyHistogram, index: int) -> Tuple[float, float]:
+    high = float(found.upper_ns[index])
+    return (float(found.upper_ns[index - 1]) if index else high / _FIRST_WIDTH), high
+
+
+def of_histogram(histogram: LatencyHistogram) -> LatencyTable:
+    """The table of a histogram: percentiles as everywhere (`log_quantile`), p99 where n allows.
+
+    `min` and `max` are the edges of the outermost buckets with a count.  For `mean` and `std`
+    latencies are taken to lie evenly within a bucket.
     """
     lows = (0, *histogram.upper_ns[:-1])
     buckets = [
@@ -119,17 +155,12 @@ def of_histogram(histogram: LatencyHistogram) -> LatencyTable:
         for low, high, count in buckets
     )
 
-    def part(share: float) -> float:
-        left = share * n
-        for low, high, count in buckets:
-            if left <= count:
-                return low + (high - low) * left / count
-            left -= count
-        return buckets[-1][1]
-
+    p25, p50, p75, p90, p99 = (
+        math.exp(log_quantile(histogram, part)) / 1e3 for part in (0.25, 0.5, 0.75, 0.9, 0.99)
+    )
     return LatencyTable(
         n, mean, math.sqrt(squares / (n - 1)) if n > 1 else None, buckets[0][0],
-        part(0.25), part(0.5), part(0.75), part(0.9), part(0.99), buckets[-1][1],
+        p25, p50, p75, p90, p99 if n >= P99_SAMPLES_MIN else None, buckets[-1][1],
     )
 
 
