@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from mgr_fakes.memory import LruOsd, uniform
 from wcache.ceph.config import labels_of
+from wcache.core import versions
 from wcache.core.config_database import Entry
 from wcache.knobs.memory.curve import (
     Curve,
@@ -26,6 +27,7 @@ from wcache.knobs.memory.reading import (
     edges_of,
     read,
 )
+from wcache.knobs.memory.trial import TargetTrial
 from wcache.knobs.memory.trial_result import PeriodRates, TrialResult, TrialVerdict, gains, judge
 
 GIB = 2**30
@@ -168,6 +170,16 @@ def test_what_a_cache_was_granted_and_does_not_use_costs_nothing_nor_does_what_i
     found = curve(AgeBins("meta", (1.0, 2.0, 720.0), 0, (60, 40, 0), 100, 40), GIB)
     assert found.at(GIB - 140 / 0.85).high == 1.0
     assert found.at(GIB - 145 / 0.85).high > 1.0
+
+
+def test_a_stored_trial_that_kept_no_hits_is_still_read_so_that_its_leases_go_back():
+    trial = TargetTrial(
+        "t1", 0.0, "hdd", (0, 1), (1, 1), GIB, 2 * GIB, 1.0, 1.0, 1.0, owed=(0, 1),
+        periods=(PeriodRates(False, 720.0, (100.0, 100.0)),),
+    )
+    plain = versions.to_plain(trial)
+    del plain["periods"][0]["hits"]
+    assert versions.take(TargetTrial, {**plain, "version": 1}, "a trial") == trial
 
 
 def a_trial(*parts, loads=(1.0,) * 8, share=(1.0, 1.0, 1.0)):
