@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import fields, replace
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ..core import codec
 from ..core.codec import one_line
@@ -21,6 +21,7 @@ from ..core.record import (
     RECORD_VERSION,
     RESULT_FORMAT,
     RESULT_VERSION,
+    Pair,
     Precondition,
     Record,
 )
@@ -31,7 +32,7 @@ from ..core.versions import reads
 from . import factorial, summary
 from . import pairs as pairing
 from .decision import Decision, Materiality, decide
-from .flushes import NOT_COUNTED, commit_us, missing, pin_price_us, unproven
+from .flushes import NOT_COUNTED, commit_us, fast_at_any_load, missing, pin_price_us, unproven
 from .pairs import Differences, check
 
 
@@ -124,9 +125,12 @@ def _pool_term(answer: Mapping[str, Any], record: Record) -> Optional[PoolTerm]:
 def _findings(answer: Mapping[str, Any], record: Record) -> Tuple[Finding, ...]:
     """What the analysis found wrong with the drive, for `status`."""
     setup = record.setup
+    # a disk that seems to ignore flushes is grave; flash that nobody wants in write back is not
+    rests = setup.rotational or (answer.get("if_plp_trusted") or {}).get("verdict") != (
+        answer["verdict"])
     return tuple(
         Finding(
-            code, _severity(code, setup.throwaway),
+            code, _severity(code, setup.throwaway or not rests),
             one_line(f"{setup.hostname} {setup.drive_id}", 300), one_line(detail, 300),
         ) for code, detail in (
             (FindingCode(item["code"]), item["detail"]) for item in answer.get("findings", ())
@@ -134,11 +138,11 @@ def _findings(answer: Mapping[str, Any], record: Record) -> Tuple[Finding, ...]:
     )
 
 
-def _severity(code: FindingCode, throwaway: bool) -> Severity:
+def _severity(code: FindingCode, harmless: bool) -> Severity:
     if code is FindingCode.FLUSH_MISSING:
         return Severity.ERROR
     # a longer period cures the others; a loop device has no medium to be slow
-    grave = code is FindingCode.FLUSH_TOO_FAST and not throwaway
+    grave = code is FindingCode.FLUSH_TOO_FAST and not harmless
     return Severity.WARNING if grave else Severity.INFO
 
 
@@ -165,6 +169,8 @@ def _analysed(record: Record, options: Materiality) -> Dict[str, Any]:
     decision, trusted = decided_with(warnings, record.setup.option is not None), None
     if any(code is FindingCode.FLUSH_TOO_FAST for code, _ in decision.findings):
         trusted = decided_with([], True)
+    else:
+        decision, trusted = _also_too_fast(record, used, decision)
     unsent = missing(record, used)
     if unsent and decision.verdict is Verdict.WRITE_BACK:
         # both modes were measured without flushes, so neither is what it would be with them
@@ -243,6 +249,20 @@ def _analysed(record: Record, options: Materiality) -> Dict[str, Any]:
     if setup.option is not None:  # `verdict` says which value, in the place of its mode
         result["compared"] = codec.to_plain(setup.option)
     return result
+
+
+def _also_too_fast(
+    record: Record, used: Sequence[Pair], decision: Decision
+) -> Tuple[Decision, Optional[Decision]]:
+    """A decision that does not rest on flushes that are too fast, with that finding, and without.
+
+    The latter is None where there is no such finding.
+    """
+    fast = fast_at_any_load(record, used)
+    if not fast:
+        return decision, None
+    found = (*decision.findings, (FindingCode.FLUSH_TOO_FAST, fast))
+    return replace(decision, findings=found), decision
 
 
 def alike(record: Record) -> Dict[str, Any]:

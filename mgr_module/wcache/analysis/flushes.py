@@ -62,7 +62,7 @@ def mean_flush_us(periods: Sequence[Period], lost_ms: float = 0.0) -> Optional[f
 
 
 def too_fast(record: Record, pairs: Sequence[Pair]) -> str:
-    """Doubt where write back wins by flushes faster than a drive can do, or ''.
+    """Doubt about a drive whose flushes in write back are faster than a drive can do, or ''.
 
     The kernel's flush counters tell it at any load; without them only the load points
     whose samples are single commits do, since a commit holds at least one flush.
@@ -89,6 +89,18 @@ def too_fast(record: Record, pairs: Sequence[Pair]) -> str:
         f"a flush in write back takes {flush_us:.3g} us, faster than a drive without power-loss "
         "protection can write: the drive may be ignoring flushes"
     )
+
+
+def fast_at_any_load(record: Record, pairs: Sequence[Pair]) -> str:
+    """Doubt about the drive model whatever this experiment decides, or ''.
+
+    It takes a commit's flush, so there was something to write; a bare flush may have had nothing.
+    """
+    setup = record.setup
+    bare = setup.load_point is LoadPoint.FDATASYNC_TIMER or setup.option is not None
+    if bare or setup.role is not flush_role((Role.BLOCK, *setup.apart)):
+        return ""
+    return too_fast(record, pairs)
 
 
 def unproven(record: Record, pairs: Sequence[Pair]) -> bool:

@@ -24,6 +24,7 @@ from wcache.core.model import (
     Severity,
     Verdict,
 )
+from wcache.core.options.entries import OptionTrial
 from wcache.core.verdict.recommend import recommend
 from wcache.engine.world import World
 
@@ -62,6 +63,12 @@ def at_level(record, level_us):
 
 def with_counters(record):
     counters = (FlushCounters(0, 0, 0, 0), FlushCounters(1, 0, 100, 800))
+    return synthetic.altered(record, lambda period: replace(period, flush_counters=counters))
+
+
+def fast_counters(record):
+    """The same record, whose flushes took 50 us each in both modes."""
+    counters = (FlushCounters(0, 0, 0, 0), FlushCounters(1, 1000, 1000, 50))
     return synthetic.altered(record, lambda period: replace(period, flush_counters=counters))
 
 
@@ -108,7 +115,41 @@ def test_one_commit_at_a_time_shows_it_for_the_other_loads_of_the_drive_model():
 
 def test_one_commit_at_a_time_that_is_too_fast_shows_nothing():
     fast = measured(DEPTH1, counted=False, ratio=5.0, level_us=50.0)
-    assert "WCACHE_FLUSH_NOT_COUNTED" in codes(fast)
+    assert codes(fast) == ["WCACHE_FLUSH_TOO_FAST"]
+
+
+@pytest.mark.parametrize(("ratio", "pairs", "verdict"), [
+    (1.0, 10, Verdict.NO_DIFFERENCE), (5.0, 10, Verdict.WRITE_THROUGH),
+    (0.1, 3, Verdict.INSUFFICIENT),
+])
+def test_a_flush_too_fast_at_one_load_keeps_write_back_from_all_and_that_loads_verdict_stands(
+    ratio, pairs, verdict
+):
+    fast = measured(DEPTH1, ratio=ratio, level_us=50.0,
+                    also=lambda record: replace(record, pairs=record.pairs[:pairs]))
+    assert codes(fast) == ["WCACHE_FLUSH_TOO_FAST"]
+    assert fast.doubts == ()
+    assert recommend([fast])[0].verdict is fast.verdict is verdict
+    traffic = measured(TRAFFIC, counted=True)
+    assert recommend([traffic])[0].verdict is Verdict.WRITE_BACK
+    (advice,) = recommend([traffic, fast])
+    assert advice.mode is not CacheMode.WRITE_BACK
+    # flash that is not recommended write back anyway is nothing to be called out for
+    assert fast.findings[0].severity is Severity.INFO
+    disk = measured(DEPTH1, ratio=ratio, level_us=50.0, also=lambda record: replace(
+        record, setup=replace(record.setup, rotational=True)))
+    assert disk.findings[0].severity is Severity.WARNING
+
+
+@pytest.mark.parametrize("setup", [
+    {"load_point": LoadPoint.FDATASYNC_TIMER}, {"apart": (Role.DB,)},
+    {"option": OptionTrial("nr_requests", "64", "256")},
+])
+def test_a_flush_that_may_have_had_nothing_to_write_is_no_doubt(setup):
+    result = measured(DEPTH1, ratio=1.0, also=lambda record: fast_counters(
+        replace(record, setup=replace(record.setup, **setup))))
+    assert codes(result) == []
+    assert codes(measured(DEPTH1, ratio=1.0, also=fast_counters)) == ["WCACHE_FLUSH_TOO_FAST"]
 
 
 @pytest.mark.parametrize("change", [

@@ -199,7 +199,7 @@ class Result(OfDriveKind):
     pool_term: Optional[PoolTerm] = None
     # the record whose periods these are, seen from the other drive of a factorial
     measured_in: str = ""
-    # what it would be but for FLUSH_TOO_FAST; None where that was not raised
+    # what it would be but for FLUSH_TOO_FAST, maybe the same; None where that was not raised
     if_trusted: Optional[Trusted] = None
     pin_price_us: Optional[float] = None  # of one no-op flush in write through
     # of one commit that waits for such a flush
@@ -220,8 +220,17 @@ class Result(OfDriveKind):
 
     @property
     def doubts(self) -> Tuple[FindingCode, ...]:
-        """What its drive is flagged for: then its interval proves nothing."""
-        return tuple(finding.code for finding in self.findings if finding.code in DOUBTS)
+        """What its drive is flagged for: then its interval proves nothing.
+
+        A flush too fast that no verdict rests on here only keeps `write back` from its model.
+        """
+        withheld = self.verdict is Verdict.INSUFFICIENT and (
+            self.if_trusted is None or self.if_trusted.verdict is not self.verdict)
+        rests = withheld or self.verdict is Verdict.WRITE_BACK
+        return tuple(
+            finding.code for finding in self.findings if finding.code in DOUBTS
+            and (rests or finding.code is not FindingCode.FLUSH_TOO_FAST)
+        )
 
 
 BEING_ANALYSED = "being analysed"
