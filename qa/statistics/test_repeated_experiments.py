@@ -49,6 +49,15 @@ def test_the_interval_of_all_pairs_together_misses_once_in_a_hundred(many):
     assert missed <= 0.01 * total
 
 
+def test_the_newest_five_alone_are_weighed():
+    truth = random.Random(5)
+    found = [experiment(truth, math.log(1.05), 0.4, f"r{i}", i) for i in range(40)]
+    decided = measured("first", -1, 1.3, pairs=8, sd=0.01)
+    telling = [item for item in found if item.ratio_low is not None][-5:]
+    alone, all_of_them = one(*telling), one(decided, *found)
+    assert (all_of_them.verdict, all_of_them.record_ids) == (alone.verdict, alone.record_ids)
+
+
 @pytest.mark.parametrize("many", [2, 3, 5])
 def test_where_nothing_matters_a_mode_is_named_at_most_12_times_in_2000(many):
     cells = product((1.0, 1.05), (0.0, 0.03))

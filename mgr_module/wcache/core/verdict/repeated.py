@@ -26,6 +26,8 @@ from .sequential import DECIDE_ALPHA, SD_FLOOR, Spread, interval, verdict_of
 MARGIN = math.log(MATERIAL_RATIO)
 # So many experiments in a row that agree outweigh older ones that they contradict: drives change.
 REPEATED = 2
+# More looks than the boundaries are made for would err more often than they say.
+WEIGHED_MAX = 5  # experiments of a drive, the newest
 NAMED_MAX = 4  # experiments in one line
 
 
@@ -70,8 +72,10 @@ def _of_one_drive(found: Sequence[Result]) -> Standing:
     mine = [result for result in found if result.kind == kind]
     if len(mine) == 1:
         return _standing(mine[0], mine)
-    chief = _chief(mine)
-    like = [result for result in mine if result is chief or _alike(result, chief)]
+    looked_at = [result for result in mine if _units(result) >= FIRST_LOOK][-WEIGHED_MAX:]
+    newest = mine[mine.index(looked_at[0]):] if looked_at else mine
+    chief = _chief(newest)
+    like = [result for result in newest if result is chief or _alike(result, chief)]
     if chief.verdict is Verdict.CONFLICTING or not _tells(chief) or len(like) == 1:
         return _standing(chief, [chief], mine)
     return _weighed(chief, like, mine)
