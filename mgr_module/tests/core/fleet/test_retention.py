@@ -9,6 +9,7 @@ from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
 from mgr_fakes.store import MonLikeKv, PromptQueue
 from rollout_world import DOMAIN, mode_change, plan_of
+from test_repeated import measured
 from wcache.core.change.change import ChangeStatus
 from wcache.core.change.rollout_state import Rollout, RolloutStatus
 from wcache.core.experiment.campaign import Campaign, CampaignOptions
@@ -21,6 +22,7 @@ from wcache.core.model import DriveModel, LoadPoint, Role, Transport, Verdict
 from wcache.core.options.entries import OptionTrial
 from wcache.core.verdict.load_profile import HOURS_MAX, HourLoad, LoadProfile
 from wcache.core.verdict.recommend import recommend
+from wcache.core.verdict.repeated import WEIGHED_MAX, standing
 from wcache.core.verdict.result import ModeSummary, PoolTerm, Result
 from wcache.engine.load_watch import OSDS_MAX
 from wcache.engine.persistence import RECOVERED
@@ -140,9 +142,39 @@ def test_results_about_options_are_bounded_however_many_values_are_compared():
 def test_results_that_newer_ones_replaced_go_beyond_a_bound():
     same_drive = named(*(result(n) for n in range(BOUNDS.others + 10)))
     gone = surplus({}, {}, same_drive, {}).result_ids
-    assert len(gone) == 9
+    assert len(gone) == 10 - WEIGHED_MAX
     assert "r0" in gone
     assert f"r{BOUNDS.others + 9}" not in gone
+
+
+@pytest.mark.parametrize("mine", [
+    # one that decided, and three that leave no room for it
+    [measured("m1", 1, 1.3, 6, 0.02), *(measured(f"m{n}", n, 1.03, 24, 0.1) for n in (2, 3, 4))],
+    # three that decided nothing alone
+    [measured(f"m{n}", n, 1.3, 8, 0.11) for n in (1, 2, 3)],
+])
+def test_what_was_weighed_together_is_kept_together_however_often_others_are_measured(mine):
+    others = [
+        result(10 * n + again, drive=1000 + n)
+        for n in range(BOUNDS.others + 1) for again in (1, 2)
+    ]
+    gone = set(surplus({}, {}, named(*mine, *others), {}).result_ids)
+    assert not gone & {item.record_id for item in mine}
+    # and goes together, so that what is left says nothing else
+    model = DriveModel("ACME", "MANY", "1")
+    many = [
+        replace(item, record_id=f"{item.record_id}.{n}", drive_id=f"w{n}", hostname=f"h{n}",
+                drive_model=model, ended_at_s=item.ended_at_s + 10 * n)
+        for n in range(BOUNDS.standing // len(mine) + 5) for item in mine
+    ]
+    gone = set(surplus({}, {}, named(*many), {}).result_ids)
+    assert len(many) - BOUNDS.standing <= len(gone) < len(many) - BOUNDS.standing + len(mine)
+    before = {item.weighed_id: item.verdict for item in standing(many)}
+    after = {
+        item.weighed_id: item.verdict
+        for item in standing([item for item in many if item.record_id not in gone])
+    }
+    assert after.items() <= before.items()
 
 
 def test_plans_that_were_never_carried_out_go_and_those_a_drive_stands_on_never_do():

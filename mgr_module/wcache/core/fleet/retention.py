@@ -89,18 +89,20 @@ def _results(results: Mapping[str, Result], bounds: Bounds) -> List[str]:
     """Results beyond the bounds.
 
     Standing ones go by their rank (newest first) within their device class, drive model and
-    load, so that a recommendation loses drives evenly and never all of them.
+    load, so that a recommendation loses drives evenly and never all of them.  Those that were
+    weighed together go together: what is left of them would say something else.
     """
-    ranked: List[Tuple[int, float, str]] = []
+    ranked: List[Tuple[int, float, Tuple[str, ...]]] = []
     for items in groups(list(results.values())).values():
         items.sort(key=lambda r: (-r.ended_at_s, r.record_id))
-        ranked += [(rank, -item.ended_at_s, item.record_id) for rank, item in enumerate(items)]
-    ranked.sort()
-    standing = {name for _, _, name in ranked}
-    gone = [
-        name for rank, _, name in ranked[bounds.standing:]
-        if rank >= bounds.standing_min or results[name].option is not None
-    ]
+        ranked += [(rank, -item.ended_at_s, item.record_ids) for rank, item in enumerate(items)]
+    standing: Set[str] = set()
+    gone: List[str] = []
+    for rank, _, names in sorted(ranked):
+        standing.update(names)
+        may_go = rank >= bounds.standing_min or results[names[0]].option is not None
+        if may_go and len(standing) > bounds.standing:
+            gone += names
     others = [item for item in results.values() if item.record_id not in standing]
     others.sort(key=lambda r: (-r.ended_at_s, r.record_id))
     return gone + [item.record_id for item in others[bounds.others:]]
