@@ -8,8 +8,10 @@ from functools import cache
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from mgr_fakes import builders as make
 from module_world import measured
-from wcache.core.model import CacheMode
+from wcache.core.model import CacheMode, Role, Transport
+from wcache.core.record import CrossedDrive
 from wcache.engine.storing.archive import RECORD
 from wcache.web import plots
 
@@ -82,6 +84,19 @@ def test_the_interval_closes_in_where_pairs_agree():
     assert abs(seen[-1].times - 0.5) < 0.005
     said = plots.closing(of(levels)).said
     assert "after 40 pairs write back -> write through is -50% of latency" in said
+
+
+def test_of_two_drives_a_look_is_after_each_replicate_of_two_pairs():
+    levels = [(20_000_000, 10_000_000), (30_000_000, 10_000_000)] * 6
+    made = of(levels)
+    other = CrossedDrive("d1", "w1", make.MODEL, Transport.NVME, Role.DB, False)
+    crossed = replace(made, setup=replace(made.setup, crossed=other))
+    looks = plots.looks(crossed)
+    assert [look.pairs for look in looks] == [8, 10, 12]
+    # replicates agree, though the drive is otherwise in either mode of the other one
+    assert math.log(looks[-1].high / looks[-1].low) < 0.02
+    assert math.log(plots.looks(made)[-1].high / plots.looks(made)[-1].low) > 0.3
+    assert "after 12 pairs" in plots.closing(crossed).said
 
 
 def a_row(verdict, on_us, off_us, *, to_change=0, model="HD1", low=0.9, high=1.1):

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from ..commands.tables import model_of
+from ..core.experiment.design import design_of
 from ..core.figures.geometry import (
     TICKS_APART_PX,
     Gain,
@@ -93,9 +94,12 @@ class Look:
 def looks(record: Record) -> List[Look]:
     """The looks of an experiment, from the first that has an interval.
 
-    They are by the levels of its periods; the verdict's own interval also weighs their drift.
+    They are by the levels of all its periods; the verdict leaves out what it cannot use.  Each
+    look is after one more unit: a pair, or the pairs of a replicate.
     """
-    gaps = [difference(pair) for pair in record.pairs[:HORIZON]]
+    unit, each = design_of(record.setup).pairs_per_unit, list(map(difference, record.pairs))
+    gaps = [math.fsum(each[i:i + unit]) / unit for i in range(0, len(each) - unit + 1, unit)]
+    gaps = gaps[:HORIZON]
     found = []
     for count in range(2, len(gaps) + 1):
         mean = math.fsum(gaps[:count]) / count
@@ -103,7 +107,7 @@ def looks(record: Record) -> List[Look]:
         half = half_width(count, math.sqrt(squares / (count - 1)), DECIDE_ALPHA)
         if math.isfinite(half) and half < 50.0:
             found.append(
-                Look(count, math.exp(mean), math.exp(mean - half), math.exp(mean + half))
+                Look(unit * count, math.exp(mean), math.exp(mean - half), math.exp(mean + half))
             )
     return found
 
@@ -113,7 +117,7 @@ def closing(record: Record) -> Plot:
     seen = looks(record)
     if not seen:
         return Plot("The interval, look by look", "", (), (), ())
-    pairs = [(n, math.exp(difference(p))) for n, p in enumerate(record.pairs[:HORIZON], 1)]
+    pairs = [(n, math.exp(difference(p))) for n, p in enumerate(record.pairs[:seen[-1].pairs], 1)]
     edges = (MATERIAL_RATIO, 1 / MATERIAL_RATIO)
     arms = arms_of(record.setup.option)
     # a first interval can be absurdly wide: what is beyond the frame lies on its edge
