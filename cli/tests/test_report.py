@@ -21,6 +21,7 @@ from wcache_cli.answers import SavedAnswers, SavingAnswers
 from wcache_cli.evidence import gather, plain
 from wcache_cli.main import main
 from wcache_cli.report_page import render
+from wcache_cli.report_story import _plan_line
 
 
 class Page(HTMLParser):
@@ -129,6 +130,11 @@ def test_the_page_says_what_was_done_gained_and_spent():
     assert "Measured: 12 drives in 1 campaign, 24 results." in text
     assert "60.0 min of drive time, 9.0 GiB written" in text
     assert "6 of 7 changes in place; latency " in text
+    rows = ((1e3, 900.0), (2e4, 3e4), (1e5, 9.5e4), (2e3, 1.9e3), (2.1e4, 1850.0))
+    changes = [{"status": "applied", "before_us": b, "after_us": a} for b, a in rows]
+    told = _plan_line({"plan_id": "p1", "status": "done", "changes": changes})
+    # of the changes, and not of two medians, which are of two drives
+    assert told.endswith("5 of 5 changes in place; latency -5.0%, the median of 5 changes.")
     plot = text[text.index('<figure class="gain">'):]
     assert plot[: plot.index("</figure>")].count('class="after better"') == OSDS_PER_MODEL
     assert re.search(r"2\d\.\d\d ms -&gt; 7\.\d\d ms \(-64%, 99%: -66 to -62\)", text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from statistics import median
 from typing import Any, Dict, Iterable, List, Mapping, Sequence, Tuple
@@ -14,6 +15,7 @@ from wcache.core.text import (
     before_after,
     commented,
     duration,
+    gained,
     many,
     relative,
     setting,
@@ -172,9 +174,10 @@ def _plan_line(plan: Mapping[str, Any]) -> str:
     line = f"Plan {plan['plan_id']} is {plan['status']}: "
     line += f"{len(now)} of {many(len(changes), 'change')} in place"
     if known:
-        middle = [median(c[key] for c in known) for key in ("before_us", "after_us")]
+        times = median(math.log(c["before_us"] / c["after_us"]) for c in known)
         undone = "" if now else ", while it was in place"
-        line += f"; latency {before_after(*middle)}, by the median of {len(known)}{undone}"
+        of = many(len(known), "change")
+        line += f"; latency {gained(math.exp(times))}, the median of {of}{undone}"
     return line + "."
 
 
