@@ -90,6 +90,7 @@ def test_the_verdict_over_loads(items, verdict):
      "batch gave contradictory results, see the notes"),
     ([(D1, THROUGH, 4.0, 5.0), (BATCH, FEW, 0.2, 1.5)], "batch (-33% to +400%) is undecided"),
     ([(TRAFFIC, FEW, 0.5, 1.02), (D1, THROUGH, 4.0, 5.0)], "measure traffic for longer"),
+    ([(D1, SAME, 0.99, 1.01)], "depth1: no material difference; leave the mode as it is"),
 ])
 def test_what_a_load_says_beside_the_one_that_decides_or_would_settle_it_is_named(items, said):
     assert said in over_loads(loads(*items))[1]

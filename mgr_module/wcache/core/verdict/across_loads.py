@@ -284,7 +284,9 @@ def _of_benches(loads: Sequence[LoadVerdict], profile: Optional[LoadProfile]) ->
             "under the OSD's own traffic"
         )
     if loads and all(load.verdict is Verdict.NO_DIFFERENCE for load in loads):
-        return Verdict.NO_DIFFERENCE, "no load shows a material difference; leave the mode as it is"
+        return Verdict.NO_DIFFERENCE, (
+            f"{_names(loads)}: no material difference; leave the mode as it is"
+        )
     flagged = [load for load in loads if load.doubts]
     if flagged:
         parts = ", ".join(f"{_names([load])} ({_span(load)})" for load in flagged)
