@@ -14,6 +14,7 @@ from wcache.core.model import DriveModel, LoadPoint, Role, Verdict
 from wcache.core.options.entries import OptionTrial
 from wcache.core.verdict.pooling import POOL_DRIVES_MAX, LoadVerdict
 from wcache.core.verdict.recommend import alpha_of, recommend, widened
+from wcache.core.verdict.repeated import standing
 from wcache.engine.world import World
 
 OPTIONS = Materiality()
@@ -142,3 +143,16 @@ def test_an_interval_is_widened_by_no_less_than_students_t_asks(drives, among):
     asked = stats.t.ppf(1 - alpha / 2, degrees) / stats.t.ppf(1 - 0.01 / 2, degrees)
     assert math.log(9.0 / wide.ratio_low) >= half * asked * (1 - 1e-9)
     assert math.log(wide.ratio_high / 9.0) >= half * asked * (1 - 1e-9)
+
+
+def test_drives_that_are_not_in_the_pool_widen_it_by_no_less():
+    load = LoadVerdict(
+        LoadPoint.OSD_BENCH_DEPTH1, Verdict.WRITE_THROUGH, 4, 3.0, 2.0, 4.5,
+        "99% of the mean of 3 drives", pooled=True,
+    )
+    drives = standing([
+        measured(f"d{i}", 3.0, pairs=pairs)[1] for i, pairs in enumerate((8, 8, 8, 3))
+    ])
+    assert widened(load, drives, 0.001) == widened(load, drives[:3], 0.001)
+    of_four = widened(load, [*drives[:3], *standing([measured("d3", 3.0)[1]])], 0.001)
+    assert of_four.ratio_low > widened(load, drives, 0.001).ratio_low

@@ -27,7 +27,7 @@ from ..options.entries import CACHE_MODES, Arms
 from ..text import named
 from . import sequential
 from .repeated import Standing
-from .result import DOUBTS, Estimate, estimate
+from .result import DOUBTS, Estimate, PoolTerm, estimate
 from .sequential import DECIDE_ALPHA, SAME_ALPHA, Interval, ratio
 
 POOL_DRIVES_MIN = 3
@@ -198,23 +198,32 @@ def pooled(
     return _unless_flagged(_by_agreement(load_point, drives, notes, arms), drives)
 
 
-def pool_drives(drives: Sequence[Standing], arms: Arms = CACHE_MODES) -> Optional[Pool]:
-    """The pool of at most POOL_DRIVES_MAX of them; None where they are not alike, or too few."""
+def in_pool(drives: Sequence[Standing]) -> List[Tuple[Standing, PoolTerm]]:
+    """Those of which a pool is made, with their terms: at most POOL_DRIVES_MAX."""
+    return [
+        (drive, drive.pool_term) for drive in sorted(drives, key=lambda drive: drive.weighed_id)
+        if drive.pool_term is not None and drive.pairs >= POOL_PAIRS_MIN
+    ][:POOL_DRIVES_MAX]
+
+
+def pool_drives(
+    drives: Sequence[Standing], arms: Arms = CACHE_MODES, material_ratio: float = MATERIAL_RATIO
+) -> Optional[Pool]:
+    """The pool of those that can be pooled; None where they are not alike, or too few."""
     if unlike(drives):
         return None
     taken: List[Member] = []
     tails: List[Member] = []
-    for drive in sorted(drives, key=lambda drive: drive.weighed_id):
-        term, of = drive.pool_term, (drive.drive_name, drive.pairs)
-        if term is None or drive.pairs < POOL_PAIRS_MIN or len(taken) == POOL_DRIVES_MAX:
-            continue
+    for drive, term in in_pool(drives):
+        of = (drive.drive_name, drive.pairs)
         taken.append(member(*of, term.log_ratio, term.pair_sd, drive.verdict))
         if term.tail_log_ratio is not None and term.tail_pair_sd is not None:
             tails.append(member(*of, term.tail_log_ratio, term.tail_pair_sd, drive.verdict))
     if len(taken) < POOL_DRIVES_MIN:
         return None
     traffic = drives[0].load_point is LoadPoint.OSD_TRAFFIC and drives[0].real
-    found = pool_of(taken, tails, sequential.SLACK if traffic else 0.0, arms)
+    slack = sequential.SLACK if traffic else 0.0
+    found = pool_of(taken, tails, slack, arms, material_ratio)
     verdict, why = overruled(found.verdict, [(one.name, one.verdict, ()) for one in taken])
     return replace(found, verdict=verdict, why=why or found.why)
 

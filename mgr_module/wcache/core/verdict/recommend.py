@@ -34,7 +34,7 @@ from ..text import command, many
 from .across_loads import over_loads
 from .hosts_by_model import HostsByModel, missing_word
 from .load_profile import LoadProfile, evened, merged
-from .pooling import LoadVerdict, pool_drives, pooled
+from .pooling import POOL_DRIVES_MIN, LoadVerdict, in_pool, pool_drives, pooled
 from .repeated import Standing, standing
 from .result import Estimate, Result, has_finding, withheld_for
 
@@ -191,7 +191,7 @@ def widened(load: LoadVerdict, drives: Sequence[Standing], alpha: float) -> Load
         return load
     found: Sequence[Union[LoadVerdict, Standing]] = [load] if load.pooled else drives
     logs = [_logs(item.estimate) for item in found]
-    three = load.pooled and load.drives <= 3
+    three = load.pooled and len(in_pool(drives)) <= POOL_DRIVES_MIN
     times = (LEVEL_ALPHA / alpha) ** (1 / (_POOL_OF_THREE_EXPONENT if three else _EXPONENT))
     lows = [middle - times * (middle - low) for middle, low, _ in filter(None, logs)]
     highs = [middle + times * (high - middle) for middle, _, high in filter(None, logs)]
