@@ -70,6 +70,8 @@ def test_a_drive_that_contradicts_itself_is_named():
     found = pooled(D1, drives((THROUGH, 2.0, 3.0), (CONFLICTS, 1.2, 1.3)))
     assert found.verdict is CONFLICTS
     assert any("h1 d1 gave contradictory results" in note for note in found.notes)
+    three = pooled(D1, drives(*[(THROUGH, 2.0, 3.0)] * 2, (CONFLICTS, 1.2, 1.3)))
+    assert "not pooled: contradictory results, or too few pairs, on some" in three.notes[0]
 
 
 @pytest.mark.parametrize(("items", "verdict"), [

@@ -190,7 +190,9 @@ def pooled(
     """The drives as one: by their pool where there is one, else by agreement."""
     if pool is not None:
         return _unless_flagged(_by_pool(load_point, drives, pool), drives)
-    few = "too few pairs on some" if len(drives) >= POOL_DRIVES_MIN else ""
+    few = "" if len(drives) < POOL_DRIVES_MIN else "too few pairs on some"
+    if few and any(drive.verdict is Verdict.CONFLICTING for drive in drives):
+        few = "contradictory results, or too few pairs, on some"
     reason = unlike(drives) or few
     notes: Tuple[str, ...] = ()
     if reason:

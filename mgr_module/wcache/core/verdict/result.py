@@ -267,7 +267,7 @@ def turned_off(result: Mapping[str, Any]) -> str:
     told = "" if None in levels else " -> ".join(map(latency, levels))
     tail = {
         None: "", result["verdict"]: "; p90 too",
-        Verdict.NO_DIFFERENCE.value: "; p90 unchanged: the gain is in the middle",
+        Verdict.NO_DIFFERENCE.value: "; p90 by less than a tenth: the gain is in the middle",
     }.get(result.get("tail"), "; p90 undecided") if Verdict(result["verdict"]).mode else ""
     return (told + relative(result)).strip() + tail or "-"
 
