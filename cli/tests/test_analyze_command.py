@@ -17,19 +17,21 @@ import wcache_cli
 from bench_decision import synthetic
 from matrices import a_matrix
 from wcache.analysis.__main__ import answer
-from wcache.analysis.experiment import analysed
+from wcache.analysis.decision import Materiality
+from wcache.analysis.experiment import analyse, analysed
 from wcache.core import codec
 from wcache.core.options.entries import OptionTrial
 from wcache.core.record import RECORD_VERSION
+from wcache.core.verdict.recommend import recommend
 from wcache_cli.main import main
 
 
-def made(drive="d0", ratio=4.0, seed=1, base_us=10_000.0, **changes):
+def made(drive="d0", ratio=4.0, seed=1, base_us=10_000.0, pairs=12, sd=0.02, **changes):
     draw = synthetic.lognormal(
-        random.Random(seed), ratio=ratio, base_us=base_us, sample_sd=0.05, period_sd=0.02
+        random.Random(seed), ratio=ratio, base_us=base_us, sample_sd=0.05, period_sd=sd
     )
     setup = replace(synthetic.SETUP, domain_id=drive, drive_id=drive, **changes)
-    return synthetic.record(draw, 12, setup=setup, record_id=f"r.{drive}")
+    return synthetic.record(draw, pairs, setup=setup, record_id=f"r.{drive}")
 
 
 def stored(path, *records):
@@ -64,6 +66,22 @@ def test_like_records_of_three_drives_are_pooled_and_unlike_ones_are_not(tmp_pat
     assert (pool["drives"], pool["verdict"]) == (3, "write through")
 
 
+def test_a_drive_measured_twice_counts_as_on_the_cluster(tmp_path, capsys):
+    records = [made(f"d{i}", 1.5, seed=i) for i in range(3)]
+    # one that decided nothing, and one that contradicts what was decided
+    for other in (made("d0", 1.42, seed=7, pairs=8, sd=0.08), made("d0", 1.0, seed=8)):
+        again = replace(other, record_id="again", ended_at_s=9.0)
+        found = [*records, *[made(f"d{i}", 1.5, seed=i) for i in (3, 4)], again]
+        main(["analyze", stored(tmp_path / "r", *found), "--format", "json"])
+        (pool,) = json.loads(capsys.readouterr().out)["pools"]
+        (advice,) = recommend([
+            analysed(record, analyse(record, Materiality())).result for record in found
+        ])
+        (load,) = advice.loads
+        assert (pool["verdict"], pool["ratio_low"], pool["ratio_high"]) == (
+            load.verdict.value, load.ratio_low, load.ratio_high)
+
+
 def test_a_pool_decides_nothing_while_one_of_its_drives_may_be_ignoring_flushes(tmp_path, capsys):
     bases_us = {"d0": 10_000.0, "d1": 10_000.0, "d2": 1_500.0}
     files = [
@@ -75,7 +93,7 @@ def test_a_pool_decides_nothing_while_one_of_its_drives_may_be_ignoring_flushes(
     main(["analyze", *files])
     *_, pooled = capsys.readouterr().out.split("3 drives of ")
     assert "verdict: insufficient data" in pooled
-    assert "why: d2 raised WCACHE_FLUSH_TOO_FAST, so there is no verdict" in pooled
+    assert "why: h1 d2 raised WCACHE_FLUSH_TOO_FAST, so there is no verdict" in pooled
 
 
 def test_a_matrix_beside_a_record_is_decided_cell_by_cell(tmp_path, capsys):

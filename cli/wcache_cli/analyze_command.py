@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any, Dict, Iterator, List, Union
+from typing import Any, Dict, Iterator, List, Tuple, Union
 
 from wcache.core import codec, versions
 from wcache.core.change.preconditions import faults
 from wcache.core.errors import MalformedError
-from wcache.core.experiment.factorial import PROVEN, both_sides, measured_in
+from wcache.core.experiment.factorial import both_sides, measured_in
 from wcache.core.experiment.matrix import MATRIX_FORMAT, Matrix
 from wcache.core.loads import MATERIAL_RATIO
 from wcache.core.model import load_name
@@ -55,8 +55,9 @@ def run(options: argparse.Namespace) -> int:
         raise MalformedError(f"more than {RECORDS_MAX} records", "give fewer files")
     records = [item for item in found if isinstance(item, Record)]
     matrices = [matrix_analysis.analyse(item, rules) for item in found if isinstance(item, Matrix)]
-    results = [analyse(record, rules) for record in _sides(records)]
-    pools = _pools(results, rules)
+    sides = list(_sides(records))
+    results = [analyse(record, rules) for record in sides]
+    pools = _pools(list(zip(sides, results)), rules)
     if options.format == "json":
         print_json({"results": results, "pools": pools, "matrices": matrices})
         return 0
@@ -107,25 +108,22 @@ def _sides(records: List[Record]) -> Iterator[Record]:
                     yield side
 
 
-def _pools(results: List[Dict[str, Any]], options: Any) -> List[Dict[str, Any]]:
-    """One pool for each group of like, unforced results of three drives or more.
+def _pools(analysed: List[Tuple[Record, Dict[str, Any]]], options: Any) -> List[Dict[str, Any]]:
+    """One pool for each group of like results of three drives or more, as the cluster pools them.
 
-    Its verdict is the cluster's: a drive that is flagged keeps it from deciding.
+    Forced ones stay out, and a drive that is flagged keeps its pool from deciding.
     """
+    from wcache.analysis.experiment import analysed as kept
     from wcache.analysis.pooling import pool
 
-    groups: Dict[str, List[Dict[str, Any]]] = {}
-    for result in results:
-        if not result["forced"] and not _depends(result):
-            groups.setdefault(repr(sorted(result["alike"].items())), []).append(result)
-    pools = [pool(group, options) for _, group in sorted(groups.items())]
+    groups: Dict[str, List[Tuple[Record, Dict[str, Any]]]] = {}
+    for record, result in analysed:
+        groups.setdefault(repr(sorted(result["alike"].items())), []).append((record, result))
+    pools = [
+        pool([kept(*item).result for item in group], group[0][1]["alike"], options)
+        for _, group in sorted(groups.items())
+    ]
     return [item for item in pools if item is not None]
-
-
-def _depends(result: Dict[str, Any]) -> bool:
-    """Whether it is proven to depend on another drive's mode, and so stands for itself."""
-    crossed = result.get("interaction")
-    return crossed is not None and crossed["standing"] == PROVEN
 
 
 def _heading(result: Dict[str, Any]) -> List[str]:

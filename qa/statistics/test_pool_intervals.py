@@ -3,15 +3,19 @@
 import math
 import random
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from itertools import product
 
 import pytest
+from test_repeated import measured
 from wcache.analysis.decision import Materiality
 from wcache.analysis.pooling import pool
+from wcache.core.model import Verdict
 
 PROCESSES = 2
 PAIRS = 8
 TRIALS = 400
+BASE = replace(measured("r", 1, 1.0, pairs=PAIRS), verdict=Verdict.INSUFFICIENT)
 RATIO_LOG = 0.0  # any other is a shift of all figures
 # The error of the best measured drive, of the worst one, and how many are as bad as that.
 ERRORS = {
@@ -24,13 +28,11 @@ ERRORS = {
 
 
 def drive(name, log_ratio, error):
-    return {
-        "format": "wcache.result", "version": 1, "record_id": name, "forced": False,
-        "pairs": PAIRS, "log_ratio": log_ratio, "pair_sd": error * math.sqrt(PAIRS),
-        "tail_log_ratio": log_ratio, "tail_pair_sd": error * math.sqrt(PAIRS),
-        "verdict": "insufficient data", "subject": {"domain_id": name, "fsid": "f"},
-        "alike": {"load_point": "osd_bench_depth1", "simulated": False}, "findings": [],
-    }
+    sd = error * math.sqrt(PAIRS)
+    term = replace(
+        BASE.pool_term, log_ratio=log_ratio, pair_sd=sd, tail_log_ratio=log_ratio, tail_pair_sd=sd
+    )
+    return replace(BASE, record_id=name, drive_id=name, pool_term=term)
 
 
 def misses(job):
@@ -43,7 +45,7 @@ def misses(job):
         pooled = pool([
             drive(f"d{i}", rng.gauss(rng.gauss(RATIO_LOG, tau), error), error)
             for i, error in enumerate(errors)
-        ], Materiality())
+        ], {}, Materiality())
         true, another = math.exp(RATIO_LOG), math.exp(rng.gauss(RATIO_LOG, tau))
         mean += not pooled["ratio_low"] <= true <= pooled["ratio_high"]
         tail += not pooled["tail_ratio_low"] <= true <= pooled["tail_ratio_high"]

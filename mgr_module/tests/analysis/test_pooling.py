@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 from bench_decision import synthetic
+from pooled import pooled as pool
 from wcache.analysis.decision import Materiality
 from wcache.analysis.experiment import analyse
-from wcache.analysis.pooling import pool
 from wcache.core.model import CacheMode
 from wcache.core.options.entries import OptionTrial
 
@@ -85,7 +85,7 @@ def test_a_tail_of_too_few_drives_says_nothing():
     ((3.0, 3.1, 2.9), "write through", "nr_requests 256 is "),
     ((1.0, 1.01, 0.99), "no material difference", "; leave it as it is"),
     ((3.0, 0.3, 2.9), "conflicting",
-     "2 drives are proven better in nr_requests 256 and 1 in nr_requests 64 (such as d0 and d1)"),
+     "2 drives are proven better in nr_requests 256 and 1 in nr_requests 64 (such as h1 d0 and "),
 ])
 def test_drives_that_compared_values_of_an_option_are_pooled_in_its_words(ratios, verdict, says):
     trial = OptionTrial("nr_requests", "64", "256")
@@ -110,7 +110,7 @@ def test_a_drive_in_doubt_keeps_a_pool_from_deciding(code):
     assert odd_one_out(0.3, "insufficient data")[0] == "write back"
     verdict, why = odd_one_out(0.3, "insufficient data", code)
     assert verdict == "insufficient data"
-    assert why.startswith(f"d1 raised {code}")
+    assert why.startswith(f"h1 d1 raised {code}")
     assert odd_one_out(1.0, "insufficient data")[0] == "no material difference"
     assert odd_one_out(1.0, "insufficient data", code)[0] == "insufficient data"
 
@@ -118,14 +118,14 @@ def test_a_drive_in_doubt_keeps_a_pool_from_deciding(code):
 def test_a_drive_that_contradicts_itself_makes_the_pool_contradict_itself():
     verdict, why = odd_one_out(3.0, "conflicting", "WCACHE_CARRYOVER")
     assert verdict == "conflicting"
-    assert why.startswith("d1 gave contradictory results")
+    assert why.startswith("h1 d1 gave contradictory results")
 
 
 @pytest.mark.parametrize("far", [30.0, 1.0])
 def test_an_odd_drive_on_either_side_is_named_and_kept(far):
     drives = [result(f"d{i}", 5.0, seed=i) for i in range(7)] + [result("odd", far, seed=9)]
     pooled = pool(drives, OPTIONS)
-    assert pooled["odd_drives"] == ["odd"]
+    assert pooled["odd_drives"] == ["h1 odd"]
     assert pooled["drives"] == 8
 
 

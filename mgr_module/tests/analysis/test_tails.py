@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from bench_decision import synthetic
 from mgr_fakes import histogram as made
+from pooled import pooled as pool
 from scipy.special import ndtr
 from wcache.analysis import summary
 from wcache.analysis.decision import Materiality
 from wcache.analysis.experiment import analyse
 from wcache.analysis.pairs import differences
-from wcache.analysis.pooling import pool
 from wcache.core import codec
 from wcache.core.errors import MalformedError
 from wcache.core.experiment.observed import (

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 from bench_decision import synthetic
 from module_world import WB, a_mgr, all_modes, fine, ok, refused, said, settled, start
+from pooled import pooled as pool
 from wcache.analysis.decision import Materiality
 from wcache.analysis.experiment import analyse, analysed
-from wcache.analysis.pooling import pool
 from wcache.core.cluster import SlowOsd
 from wcache.core.record import Precondition
 from wcache.core.verdict.pooling import unlike
