@@ -11,6 +11,8 @@ from test_repeated import measured
 from wcache.analysis.decision import Materiality
 from wcache.analysis.pooling import pool
 from wcache.core.model import Verdict
+from wcache.core.options.entries import CACHE_MODES
+from wcache.core.verdict.pooling import Member, pool_of
 
 PROCESSES = 2
 PAIRS = 8
@@ -69,3 +71,18 @@ def test_a_pool_misses_once_in_a_hundred_and_the_next_drive_5_times(drives):
         assert named <= 12 * trials / 2000
     # and none of the shapes by itself
     assert all(max(mean, tail) <= 0.03 * TRIALS for mean, tail, _, _ in found.values())
+
+
+def test_a_sample_looked_at_after_each_drive_errs_little_more_often():
+    source, log_ratio, missed, named, trials = random.Random(3), math.log(1.1), 0, 0, 2000
+    for _ in range(trials):
+        drives = [
+            Member(f"d{i}", source.gauss(source.gauss(log_ratio, 0.15), 0.05), 0.05**2,
+                   Verdict.INSUFFICIENT)
+            for i in range(6)
+        ]
+        looks = [pool_of(drives[:count], [], 0.0, CACHE_MODES) for count in (3, 4, 5, 6)]
+        missed += any(not look.far.low <= log_ratio <= look.far.high for look in looks)
+        named += any(look.verdict.mode is not None for look in looks)
+    assert missed <= 0.02 * trials
+    assert named <= 0.01 * trials
