@@ -339,3 +339,11 @@ def test_batches_of_one_sample_a_period_can_decide():
 def test_a_senseless_material_ratio_is_refused(material_ratio):
     with pytest.raises(MalformedError, match="material_ratio"):
         codec.decode(Materiality, {"material_ratio": material_ratio}, "options")
+
+
+def test_periods_that_are_in_no_figure_are_told():
+    record = synthetic.record(synthetic.lognormal(random.Random(4), ratio=3.0), 8)
+    lost = analyse(replace(record, interrupted_periods=2), OPTIONS)
+    assert "2 periods cut off or thrown away" in lost["warnings"][-1]
+    assert lost["verdict"] == analyse(record, OPTIONS)["verdict"]
+    assert not any("thrown away" in text for text in analyse(record, OPTIONS)["warnings"])

@@ -25,6 +25,7 @@ from ..core.record import (
     Precondition,
     Record,
 )
+from ..core.text import many
 from ..core.verdict import sequential
 from ..core.verdict.result import Analysed, ModeSummary, PoolTerm, Trusted, not_analysed
 from ..core.verdict.sequential import DECIDE_ALPHA, SAME_ALPHA, ratio, rounded, verdict_of
@@ -60,6 +61,18 @@ _BESIDE = {
         "measured beside slow operations (SLOW_OPS); pooled with its like only",
     Precondition.NOT_BUSY: "an OSD on the drive moved data meanwhile",
 }
+
+
+def _circumstances(record: Record) -> List[str]:
+    """What happened meanwhile that its figures do not show."""
+    found = [text for item, text in _BESIDE.items() if item in record.missed_preconditions]
+    lost = record.interrupted_periods
+    if lost:
+        found.append(
+            f"{many(lost, 'period')} cut off or thrown away (budget, disturbance, an ill OSD), and "
+            "in no figure: where one mode made OSDs ill, it is worse than it looks"
+        )
+    return found
 
 
 def found_in(record: Record) -> Analysed:
@@ -193,7 +206,7 @@ def _analysed(record: Record, options: Materiality) -> Dict[str, Any]:
         pairs = "pair" if len(odd) == 1 else "pairs"
         named = ", ".join(str(index + 1) for index in odd)  # people count from 1
         warnings.append(f"outliers, kept: {pairs} {named}")
-    warnings += [text for item, text in _BESIDE.items() if item in record.missed_preconditions]
+    warnings += _circumstances(record)
     price, commit, setup = pin_price_us(used), commit_us(record, used), record.setup
     findings = list(decision.findings)
     too_fast = any(code is FindingCode.FLUSH_TOO_FAST for code, _ in findings)
