@@ -134,6 +134,7 @@ def test_a_flush_too_fast_at_one_load_keeps_write_back_from_all_and_that_loads_v
     assert recommend([traffic])[0].verdict is Verdict.WRITE_BACK
     (advice,) = recommend([traffic, fast])
     assert advice.mode is not CacheMode.WRITE_BACK
+    assert "more): the drive may be" not in advice.why  # one drive, counted once
     # flash that is not recommended write back anyway is nothing to be called out for
     assert fast.findings[0].severity is Severity.INFO
     disk = measured(DEPTH1, ratio=ratio, level_us=50.0, also=lambda record: replace(

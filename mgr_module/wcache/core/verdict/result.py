@@ -347,7 +347,9 @@ def withheld_for(
         told for told in power_cuts
         if told.cut.host_booted and told.cut.checked and told.cut.mode is CacheMode.WRITE_BACK
     ]
-    fast = [one for one in seen if has_finding(one, FindingCode.FLUSH_TOO_FAST)]
+    # one that counts, and is not forgotten either, is in `seen` twice
+    raised = {one.record_id: one for one in seen if has_finding(one, FindingCode.FLUSH_TOO_FAST)}
+    fast = list(raised.values())
     if fast:
         more = f" (and {len(fast) - 1} more)" if len(fast) > 1 else ""
         return (
