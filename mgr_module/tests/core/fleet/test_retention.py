@@ -18,7 +18,16 @@ from wcache.core.fleet.agents import Agent
 from wcache.core.fleet.retention import Bounds
 from wcache.core.fleet.retention import surplus as beyond
 from wcache.core.history import About, HistoryEntry
-from wcache.core.model import DriveModel, LoadPoint, Role, Transport, Verdict
+from wcache.core.model import (
+    DriveModel,
+    Finding,
+    FindingCode,
+    LoadPoint,
+    Role,
+    Severity,
+    Transport,
+    Verdict,
+)
 from wcache.core.options.entries import OptionTrial
 from wcache.core.verdict.load_profile import HOURS_MAX, HourLoad, LoadProfile
 from wcache.core.verdict.recommend import recommend
@@ -145,6 +154,9 @@ def test_results_that_newer_ones_replaced_go_beyond_a_bound():
     assert len(gone) == 10 - WEIGHED_MAX
     assert "r0" in gone
     assert f"r{BOUNDS.others + 9}" not in gone
+    fast = Finding(FindingCode.FLUSH_TOO_FAST, Severity.WARNING, "h0", "0.1 ms")
+    same_drive["r0"] = result(0, findings=(fast,))  # what keeps write back from its drive model
+    assert "r0" not in surplus({}, {}, same_drive, {}).result_ids
 
 
 @pytest.mark.parametrize("mine", [

@@ -13,8 +13,9 @@ from typing import Dict, List, Mapping, Set, Tuple
 from ..change.rollout_state import UNDER_WAY, Rollout
 from ..experiment.campaign import Campaign
 from ..experiment.run_state import OVER, RunState
+from ..model import FindingCode
 from ..verdict.recommend import groups
-from ..verdict.result import Result
+from ..verdict.result import Result, has_finding
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,9 @@ def _results(results: Mapping[str, Result], bounds: Bounds) -> List[str]:
         if may_go and len(standing) > bounds.standing:
             gone += names
     others = [item for item in results.values() if item.record_id not in standing]
-    others.sort(key=lambda r: (-r.ended_at_s, r.record_id))
+    # a flush too fast is not forgotten for other drives' sake: it keeps write back from its model
+    others.sort(key=lambda r: (
+        not has_finding(r, FindingCode.FLUSH_TOO_FAST), -r.ended_at_s, r.record_id))
     return gone + [item.record_id for item in others[bounds.others:]]
 
 
