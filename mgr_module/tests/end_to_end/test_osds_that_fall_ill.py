@@ -6,6 +6,7 @@ import pytest
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
 from module_world import WB, all_modes, ok, said, start, taken_over, until
+from wcache.core.experiment.leased_run import ILL_WAIT_S
 from wcache.core.experiment.run_state import RunStatus
 from wcache.core.model import DriveModel, Role, Transport
 from wcache.core.record import Precondition
@@ -32,8 +33,21 @@ def is_ill(mgr, *osd_ids):
     mgr.view.state = replace(mgr.view.state, ill=dict.fromkeys(osd_ids, ILL))
 
 
+STALE = "PGs are stale"
+
+
+def is_sick(mgr, *why):
+    """As long as PGs of an OSD that went down are not reported by another."""
+    missed = (Precondition.CLUSTER_HEALTHY,) if why else ()
+    mgr.view.state = replace(mgr.view.state, missed=missed, sick=why)
+
+
 def runs(mgr):
     return mgr.inside.runs
+
+
+def statuses(mgr):
+    return [run.state.status.value for run in runs(mgr).values()]
 
 
 def pairs_of(mgr):
@@ -132,6 +146,76 @@ def test_no_more_drives_are_taken_than_were_sampled_and_none_that_is_ill():
     is_ill(many, *range(9))
     many.settle()
     assert len(runs(many)) <= 4
+
+
+def test_an_osd_that_restarts_ends_nothing_where_its_pgs_are_out_of_reach_for_seconds():
+    mgr = a_mgr()
+    osd_id = measuring(mgr)
+    well = mgr.view.state
+    mgr.view.state = replace(well, osds={**well.osds, osd_id: replace(well.osds[osd_id], up=False)})
+    is_sick(mgr, STALE)
+    until(mgr, lambda: runs(mgr)["c1.0"].state.ill_since_s)
+    mgr.steps(8)
+    assert all_modes(mgr) == {WB}
+    assert "waiting: preconditions no longer met: the cluster is not healthy: PGs are stale" in (
+        run.state.reason for run in runs(mgr).values()
+    )
+    is_sick(mgr)
+    until(mgr, lambda: "is not up and in" in runs(mgr)["c1.0"].state.reason)
+    mgr.view.state = well
+    mgr.settle()
+    assert statuses(mgr) == ["done", "done"]
+    assert all_modes(mgr) == {WB}
+
+
+@pytest.mark.parametrize("stays", [False, True])
+def test_a_cluster_that_is_sick_is_waited_for_by_all_runs_and_not_for_ever(stays):
+    mgr = a_mgr(hosts=4, each=2)
+    mgr.options = replace(mgr.options, parallel_hosts_max=2)
+    measuring(mgr, drives_per_model=4)
+    assert statuses(mgr) == ["running", "running", "waiting", "waiting"]
+    is_sick(mgr, STALE)
+    begun_s = mgr.now_s
+    until(mgr, lambda: mgr.now_s > begun_s + ILL_WAIT_S - 10.0)
+    assert statuses(mgr) == ["running", "running", "waiting", "waiting"]
+    assert all_modes(mgr) == {WB}
+    if not stays:
+        is_sick(mgr)
+    mgr.settle()
+    assert statuses(mgr) == (["aborted"] * 4 if stays else ["done"] * 4)
+    assert all(STALE in run.state.reason for run in runs(mgr).values()) is stays
+    assert mgr.now_s < begun_s + ILL_WAIT_S + 20.0 or not stays
+    assert all_modes(mgr) == {WB}
+
+
+@pytest.mark.parametrize("stays", [False, True])
+def test_runs_whose_turn_comes_in_a_sick_cluster_wait_and_say_for_what(stays):
+    mgr = a_mgr()
+    start(mgr, loads="depth1", drives_per_model=2)
+    is_sick(mgr, STALE)
+    mgr.steps(20)
+    assert statuses(mgr) == ["waiting", "waiting"]
+    words = "preconditions not met: the cluster is not healthy: PGs are stale"
+    assert {run.state.reason for run in runs(mgr).values()} == {f"waiting: {words}"}
+    if not stays:
+        is_sick(mgr)
+    mgr.settle()
+    assert statuses(mgr) == (["aborted"] * 2 if stays else ["done"] * 2)
+    if stays:
+        assert {run.state.reason for run in runs(mgr).values()} == {f"not measured: {words}"}
+
+
+def test_what_is_sick_beside_maintenance_ends_runs_at_once():
+    mgr = a_mgr()
+    measuring(mgr)
+    is_sick(mgr, STALE)
+    missed = (Precondition.CLUSTER_HEALTHY, Precondition.NO_MAINTENANCE)
+    mgr.view.state = replace(mgr.view.state, missed=missed)
+    until(mgr, lambda: runs(mgr)["c1.0"].over)
+    assert runs(mgr)["c1.0"].state.reason == (
+        "stopped: preconditions no longer met: the cluster is not healthy: PGs are stale; "
+        "noout is set"
+    )
 
 
 @pytest.mark.parametrize("how", ["stop", "blocked", "frozen"])

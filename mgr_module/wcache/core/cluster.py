@@ -146,6 +146,11 @@ class ClusterState:
         """What forbids to measure or change anything: it is of the whole cluster."""
         return tuple(item for item in self.missed if item not in RECORDED)
 
+    @property
+    def only_sick(self) -> bool:
+        """Whether nothing forbids but its health, which may soon be well again by itself."""
+        return self.blocking == (Precondition.CLUSTER_HEALTHY,)
+
     def illness(
         self, osd_ids: Iterable[int], bears: Collection[Precondition] = ()
     ) -> Dict[int, str]:

@@ -153,7 +153,10 @@ class Unmet:
 
 @dataclass(frozen=True)
 class Ill:
-    """Why OSDs of a run are left alone, by a look while it measures; empty where all are well."""
+    """Why OSDs of a run are left alone, by a look while it measures; empty where all are well.
+
+    It may be of the whole cluster.
+    """
 
     why: str
 

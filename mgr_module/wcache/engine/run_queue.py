@@ -17,8 +17,10 @@ from typing import (
 
 from ..core import events
 from ..core.change.preconditions import precondition_text
+from ..core.cluster import ClusterState
 from ..core.experiment.comparing_run import ComparingRun
 from ..core.experiment.design import Periods
+from ..core.experiment.leased_run import ILL_WAIT_S
 from ..core.experiment.observing_run import CapacityRun, ObservingRun, benches_capacity
 from ..core.experiment.run import RunMachine
 from ..core.experiment.run_state import RunSpec, RunState, RunStatus
@@ -54,7 +56,7 @@ class RunQueue:
     """Looks over the waiting runs, which wait for the end of an orchestrated upgrade.
 
     The cluster's word that something does not hold counts from `trusted_from_s` on; until
-    then runs wait.
+    then runs wait.  They wait too where it is not healthy, as long as a run that is under way does.
     """
 
     def __init__(self, shared: Shared, stops: Stops) -> None:
@@ -62,6 +64,7 @@ class RunQueue:
         self._stops = stops
         self._asked: Dict[str, _Question] = {}
         self.trusted_from_s = 0.0
+        self._sick_since_s: Optional[float] = None
 
     def may_not_stop(self, spec: RunSpec, now_s: float) -> Optional[str]:
         """Why the OSDs of a run may not stop at once, "" where they may; None until it is known.
@@ -85,6 +88,15 @@ class RunQueue:
         asked.answered = True
         self._shared.wake()
 
+    def _may_get_well(self, cluster: ClusterState, now_s: float) -> bool:
+        """Whether nothing but the cluster's health forbids to begin, and not for long yet."""
+        if not cluster.only_sick:
+            self._sick_since_s = None
+            return False
+        if self._sick_since_s is None:
+            self._sick_since_s = now_s
+        return now_s < self._sick_since_s + ILL_WAIT_S
+
     def due(
         self, runs: Mapping[str, RunMachine], now_s: float, benched: AbstractSet[str],
         apart: Callable[[], Mapping[str, str]],
@@ -101,6 +113,7 @@ class RunQueue:
             if run_id in waiting or (run_id in runs and runs[run_id].state.ill_since_s)
         }
         if not waiting:
+            self._sick_since_s = None
             return
         cluster, kept_apart = self._shared.view.cluster(), apart()
         upgrade = ""
@@ -108,34 +121,34 @@ class RunQueue:
             upgrade = f"waiting: {precondition_text([Precondition.NO_UPGRADE])}"
             # OSDs restart in it, and the mgr needs a while to see all PGs clean again
             self.trusted_from_s = now_s + CLUSTER_GRACE_S
+        unmet = precondition_text(cluster.blocking, sick=cluster.sick)
+        sick = f"waiting: {unmet}" if self._may_get_well(cluster, now_s) else ""
         throwaway = self._shared.options().throwaway_cluster
         busy = {*benched, *(runs[run_id].spec.hostname for run_id in begun_jobs(runs))}
         for run_id, machine in sorted(waiting.items(), key=_run_order):
-            held = upgrade if machine.spec.heeds_cluster else ""
+            spec, hostname = machine.spec, machine.spec.hostname
+            free = hostname not in busy and len(busy) < self._shared.options().parallel_hosts_max
+            missed = cluster.blocking if spec.heeds_cluster else ()
+            held = (upgrade or (sick if free else "")) if spec.heeds_cluster else ""
             asked = self._asked.get(run_id)
             denied = asked.denied if asked is not None else ""
             waits = held or kept_apart.get(run_id, "") or (denied and f"waiting: {denied}")
-            if machine.state.reason != waits:
+            if machine.state.reason != waits and (waits or not missed):
                 yield run_id, events.Waits(waits)
-            if held or run_id in kept_apart:
-                continue
-            hostname = machine.spec.hostname
-            if hostname in busy or len(busy) >= self._shared.options().parallel_hosts_max:
+            if held or run_id in kept_apart or not free:
                 continue
             agent = self._shared.hosts.agents.get(hostname)
             if agent is None or agent.silent(now_s):
                 yield run_id, events.Halt(f"the probe on {hostname} is not responding")
                 continue
-            if machine.spec.throwaway and not throwaway:
+            if spec.throwaway and not throwaway:
                 yield run_id, events.Halt("throwaway_cluster was set when this was planned")
                 continue
-            spec = machine.spec
-            missed = cluster.blocking if spec.heeds_cluster else ()
             ill = "" if spec.forced else cluster.illness_of(spec, spec.osd_ids, spec.bears)
             if missed or ill:
                 if now_s < self.trusted_from_s:
                     continue
-                said = f"not measured: {precondition_text(missed) if missed else ill}"
+                said = f"not measured: {unmet if missed else ill}"
                 yield run_id, events.Halt(said, unfit=True)
                 continue
             if self.may_not_stop(spec, now_s) != "":

@@ -115,7 +115,8 @@ class Watchdog:
     ) -> List[Tuple[str, events.Event]]:
         """What runs are told of the cluster: to stop, since a precondition broke; who is ill.
 
-        Benches would make it worse.  What is borne is told too, for the records.
+        Benches would make it worse.  A cluster that is not healthy is waited for as an OSD is that
+        is ill: one that goes down shows in all of it.  What is borne is told too, for the records.
         """
         running = [item for item in runs.items() if item[1].state.status is RunStatus.RUNNING]
         measuring = [item for item in running if item[1].spec.heeds_cluster]
@@ -135,8 +136,9 @@ class Watchdog:
             broken = tuple(item for item in broken if item is Precondition.NO_UPGRADE)
         for run_id, machine in measuring:
             if broken:
-                halt = events.Halt(f"stopped: {no_longer_met(broken)}", unfit=True)
-                found.append((run_id, halt))
+                why = no_longer_met(broken, cluster.sick)
+                halt = events.Halt(f"stopped: {why}", unfit=True)
+                found.append((run_id, events.Ill(why) if cluster.only_sick else halt))
                 continue
             if now_s >= self.trusted_from_s:
                 found += ((run_id, ill) for ill in self._health(machine, cluster, now_s))
