@@ -218,6 +218,24 @@ def test_what_is_sick_beside_maintenance_ends_runs_at_once():
     )
 
 
+def test_another_drive_is_taken_though_the_cluster_is_sick_when_the_first_ends():
+    mgr = a_mgr()
+    mgr.options = replace(mgr.options, parallel_hosts_max=1)
+    start(mgr, loads="depth1", drives_per_model=2)
+    until(mgr, lambda: len(runs(mgr)["c1.0"].periods[0]) >= 5, seconds=0.3)
+    is_ill(mgr, *runs(mgr)["c1.0"].spec.osd_ids)
+    until(mgr, lambda: runs(mgr)["c1.0"].state.ill_since_s)
+    until(mgr, lambda: mgr.now_s > runs(mgr)["c1.0"].state.ill_since_s + ILL_WAIT_S - 3.0)
+    is_sick(mgr, STALE)
+    until(mgr, lambda: runs(mgr)["c1.0"].over)
+    mgr.steps(20)
+    assert len(runs(mgr)) == 2
+    is_sick(mgr)
+    mgr.settle()
+    assert runs(mgr)["c1.2"].spec.instead_of == "c1.0"
+    assert runs(mgr)["c1.2"].state.status is RunStatus.DONE
+
+
 @pytest.mark.parametrize("how", ["stop", "blocked", "frozen"])
 def test_none_is_taken_where_an_admin_ended_it_or_nothing_is_measured_anyway(how):
     mgr = a_mgr()

@@ -333,15 +333,19 @@ class Engine(Orders):
     def _take_others(self) -> None:
         """Measure another drive of its model, where one is well, for each run that fell ill.
 
-        The cluster must be well otherwise.
+        The cluster must be well otherwise: that is waited for as long as its campaign goes on.
         """
-        over = {*self.runs}.difference(open_jobs(self.runs), self.had_their_turn)
+        going_on = open_jobs(self.runs)
+        over = {*self.runs}.difference(going_on, self.had_their_turn)
         ended = [i for i, run in self.runs.items() if i in over and run.state.unfit]
-        self.had_their_turn.update(ended)
-        if not ended or self.frozen or self.archive.trouble():
+        cluster = self.view.cluster() if ended else None
+        if cluster is not None and cluster.blocking:
+            campaigns = {self.runs[run_id].spec.campaign_id for run_id in going_on}
+            ended = [i for i in ended if self.runs[i].spec.campaign_id not in campaigns]
+            self.had_their_turn.update(ended)
             return
-        cluster = self.view.cluster()
-        if cluster.blocking:
+        self.had_their_turn.update(ended)
+        if cluster is None or self.frozen or self.archive.trouble():
             return
         reports = list(believed(self.hosts.reports.values(), cluster))
         by_others = taken(self.rollouts, self.reserved, lambda: cluster)
