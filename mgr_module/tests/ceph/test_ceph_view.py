@@ -134,6 +134,42 @@ def test_an_osd_of_whose_pgs_a_copy_is_missing_is_ill_and_nobody_else(state):
     assert found.blocking == ()
 
 
+STALE = ({"stale+active+clean": 1}, {"0": {"stale+active+clean": 1}, "1": {"active+clean": 9}})
+WELL = ({"active+clean": 9}, {"1": {"active+clean": 9}})
+
+
+def looks(*seen):
+    """What one mgr has found at each (time, PGs in all, PGs by OSD)."""
+    there, now_s, found = living(), [0.0], []
+    view = CephView(there, bench_empties_caches=False, clock=lambda: now_s[0])
+    for now_s[0], states, by_osd in seen:
+        there.maps["pg_summary"] = {"all": states, "by_osd": by_osd}
+        found.append(view.cluster())
+    return found
+
+
+def test_pgs_that_no_osd_tells_of_for_seconds_keep_their_own_osds_and_after_a_minute_all():
+    """The mgr has them so where their primary goes down, until the next one tells."""
+    well, at_once, later, still, again, new = looks(
+        (0.0, *WELL), (10.0, *STALE), (59.0, *STALE), (60.0, *STALE), (70.0, *WELL),
+        (80.0, {"unknown": 4, "active+clean": 9}, {}),
+    )
+    assert well.illness((0, 1)) == {}
+    assert set(at_once.illness((0, 1))) == set(later.illness((0, 1))) == {0}
+    assert [each.sick for each in (well, at_once, later, again, new)] == [()] * 5
+    assert at_once.missed == (Precondition.PGS_CLEAN,)
+    assert still.sick == ("PGs are stale",)
+    assert still.blocking == (Precondition.CLUSTER_HEALTHY,)
+
+
+def test_pgs_that_are_out_of_reach_keep_all_at_once_where_no_look_had_them_well():
+    empty = ({}, {})
+    for first in (looks((0.0, *STALE)), looks((0.0, *empty), (1.0, *STALE)),
+                  looks((500.0, *WELL), (400.0, *STALE)), looks((0.0, *WELL), (100.0, *STALE)),
+                  looks((0.0, *WELL), (5.0, {"down": 1}, {}))):
+        assert first[-1].blocking == (Precondition.CLUSTER_HEALTHY,)
+
+
 @pytest.mark.parametrize(("held", "gets"), [(9, False), (10, True), (8, False), (None, False)])
 def test_an_osd_that_holds_more_pgs_than_are_its_own_may_get_data(held, gets):
     """The target of a backfill holds a PG of whose acting set it is not."""

@@ -211,8 +211,12 @@ FLAGS: Tuple[Row, ...] = (
 
 # pg_state_string (osd_types.cc); a PG has several.  One that is not `active` is ill too.
 PG_STATES: Tuple[Row, ...] = (
-    Row(("down", "incomplete", "stale", "unknown"), Reach.CLUSTER,
+    Row(("down", "incomplete"), Reach.CLUSTER,
         "data is out of reach, and who holds it may be in no acting set"),
+    Row(("stale", "unknown"), Reach.CLUSTER,
+        "no OSD tells of it, and the same may hold; that lasts for seconds where an OSD goes down "
+        "or a PG is made or split, and in the first minute only the OSDs of its acting set are "
+        "left alone (PGMap.cc, check_down_pgs and check_osd_map)"),
     Row(("recovery_unfound", "backfill_unfound"), Reach.CLUSTER,
         "the OSD that holds the last copy is in no acting set"),
     Row(("degraded", "undersized", "recovering", "recovery_wait", "recovery_toofull",
@@ -228,6 +232,8 @@ PG_STATES: Tuple[Row, ...] = (
         "its OSDs have more to do; every copy is there"),
     Row(("active", "clean"), Reach.NOTHING, "it is well"),
 )
+# Of these, the words that count for all OSDs after so long, of PGs that were well before.
+PASSING, PASSES_S = ("stale", "unknown"), 60.0
 _UNKNOWN = Row(("*",), Reach.ERROR, "nobody knows what it means")
 
 

@@ -19,7 +19,7 @@ from ..core.loads import TRANSACTION_COUNTERS
 from ..core.record import CHECKS_MAX, Precondition
 from .cluster_health import flags_forbid, in_work, judged, pg_scope, pgs_forbid, reason
 from .command import Mgr
-from .health import Reach
+from .health import PASSES_S, PASSING, Reach
 
 # Raised for an OSD whose BlueStore had an operation slower than its threshold, and kept for so
 # long after the last one, or until the OSD restarts (BlueStore.cc, _trim_slow_op_event_queue;
@@ -65,6 +65,7 @@ class CephView:
     host_names: Callable[[], Mapping[str, str]] = dict
     series: Series = lambda osd_id, name: ()
     _slow: Dict[int, SlowOsd] = field(default_factory=dict, init=False)
+    _without_at_s: Dict[str, float] = field(default_factory=dict, init=False)
 
     def cluster(self) -> ClusterState:
         """OSDs, health and versions as of now."""
@@ -101,7 +102,7 @@ class CephView:
         sick = (
             *(reason(name) for name in health.forbids if name != _SLOW_OPS),
             *(f"flag {name} is set" for name in flags if name != "noout"),
-            *(f"PGs are {word}" for word in pgs_forbid(pgs["all"])),
+            *(f"PGs are {word}" for word in self._staying(pgs["all"])),
         )
         ill, busy = _by_pgs(pgs["by_osd"])
         _by_map(ill, osd_map, osds, health.hosts)
@@ -140,6 +141,19 @@ class CephView:
                 found[int(row["osd"])] = OsdLatency(int(commit_ms), int(apply_ms))
         return found
 
+    def _staying(self, states: Mapping[str, int]) -> Tuple[str, ...]:
+        """The words of PG states that forbid, without those that may soon pass by themselves.
+
+        A mgr that has just started knows no PG: then nothing is known to have been well before.
+        """
+        now_s, forbid = self.clock(), pgs_forbid(states)
+        if states:
+            self._without_at_s.update((word, now_s) for word in PASSING if word not in forbid)
+        passing = {
+            word for word, at_s in self._without_at_s.items() if 0.0 <= now_s - at_s < PASSES_S
+        }
+        return tuple(word for word in forbid if word not in passing)
+
     def _slow_osds(self, ids: FrozenSet[int]) -> Tuple[SlowOsd, ...]:
         """The OSDs that an alert names, which does not say since when."""
         known = self._slow
@@ -160,7 +174,9 @@ class CephView:
         found = {
             Precondition.CLUSTER_HEALTHY: sick,
             Precondition.NO_SLOW_OPS: slow_ops,
-            Precondition.PGS_CLEAN: any(not {"active", "clean"} <= each for each in words),
+            Precondition.PGS_CLEAN: any(
+                not {"active", "clean"} <= each or "stale" in each for each in words
+            ),
             Precondition.NO_RECOVERY: any(each & _MOVES for each in words),
             Precondition.NO_SCRUB: any("scrubbing" in each for each in words),
             Precondition.NO_UPGRADE: self.upgrade(),
