@@ -12,7 +12,7 @@ import pytest
 from harness import Cluster, ClusterPlan, OsdLayout, loops, start_cluster
 from harness.osds import add_osd
 from probes import MODULE, Probe, Wcache, kernel_view
-from wcache.core.experiment.leased_run import ILL_WAIT_S
+from wcache.core.experiment.run import ILL_WAIT_S
 
 pytestmark = [pytest.mark.cluster, pytest.mark.long, pytest.mark.one_release]
 

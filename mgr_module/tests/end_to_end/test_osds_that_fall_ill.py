@@ -1,12 +1,15 @@
 """OSDs that are not well: left alone, waited for, and another drive is measured in their place."""
 
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
 from module_world import WB, all_modes, ok, said, start, taken_over, until
-from wcache.core.experiment.leased_run import ILL_WAIT_S
+from wcache.core.experiment.observing_run import NO_SAMPLE
+from wcache.core.experiment.period import Stage
+from wcache.core.experiment.run import ILL_WAIT_S
 from wcache.core.experiment.run_state import RunStatus
 from wcache.core.model import DriveModel, Role, Transport
 from wcache.core.record import Precondition
@@ -203,6 +206,55 @@ def test_runs_whose_turn_comes_in_a_sick_cluster_wait_and_say_for_what(stays):
     assert statuses(mgr) == (["aborted"] * 2 if stays else ["done"] * 2)
     if stays:
         assert {run.state.reason for run in runs(mgr).values()} == {f"not measured: {words}"}
+
+
+@contextmanager
+def observing(mgr, loads):
+    """A run that observes is in its load, which does not end."""
+    start(mgr, scope="osd.0", observe=True, loads=loads)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(mgr.loads, "run", lambda: None)
+        until(mgr, lambda: runs(mgr)["c1.0"]._now.phase is Stage.MEASURING, seconds=0.3)
+        patch.setattr(mgr, "probes", {})
+        yield
+
+
+@pytest.mark.parametrize("loads", ["traffic", "timer"])
+@pytest.mark.parametrize("restarts", [False, True])
+def test_what_is_observed_waits_too_and_is_observed_anew(loads, restarts):
+    mgr = a_mgr(hosts=1, each=1)
+    with observing(mgr, loads):
+        is_ill(mgr, 0)
+        until(mgr, lambda: runs(mgr)["c1.0"].state.ill_since_s)
+    run = runs(mgr)["c1.0"]
+    assert mgr.inside.measuring.under_way == {}, "the load is called back"
+    assert mgr.inside.hosts.tasks == {}
+    if restarts:
+        mgr.restart()
+        mgr.now_s += 61.0
+    mgr.steps(10)
+    shown = said(mgr, "campaign show", campaign_id="c1")["run_list"][0]
+    assert (shown["status"], shown["given_back"]) == ("running", False)
+    assert ILL in shown["reason"]
+    is_ill(mgr)
+    mgr.settle()
+    assert statuses(mgr) == ["done"]
+    (seen,) = runs(mgr)["c1.0"].state.observed
+    assert seen.note == ("" if seen.table.n else NO_SAMPLE), "this mgr has no samples of traffic"
+    assert seen.started_at_s >= run.state.ill_since_s + ILL_WAIT_S
+
+
+@pytest.mark.parametrize(("loads", "why"), [("traffic", "stays"), ("depth1", "writes")])
+def test_what_is_observed_ends_where_osds_stay_ill_or_it_would_write_twice(loads, why):
+    mgr = a_mgr(hosts=1, each=1)
+    begun_s = mgr.now_s
+    with observing(mgr, loads):
+        is_ill(mgr, 0)
+        until(mgr, lambda: mgr.now_s > begun_s + 10.0)
+    until(mgr, lambda: runs(mgr)["c1.0"].over)
+    assert runs(mgr)["c1.0"].state.unfit
+    assert runs(mgr)["c1.0"].state.reason == f"stopped: osd.0 {ILL}"
+    assert (mgr.now_s - begun_s < 20.0) is (why == "writes")
 
 
 def test_what_is_sick_beside_maintenance_ends_runs_at_once():

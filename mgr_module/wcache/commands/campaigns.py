@@ -106,7 +106,7 @@ def campaign(world: World, campaign_id: str) -> Dict[str, Any]:
             "status": machine.state.status.value, "reason": machine.state.reason,
             "waits_s": _waits_s(world, machine),
             "given_back": not machine.over and bool(machine.state.ill_since_s)
-            and not machine.state.priors,
+            and not machine.state.priors and not machine.spec.observes,
             "instead_of": machine.spec.instead_of,
             "restored": machine.state.restored or not machine.over,
             "periods_done": done, "periods_max": most,

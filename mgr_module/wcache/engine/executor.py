@@ -26,6 +26,7 @@ from ..core.cluster import ClusterView
 from ..core.codec import one_line
 from ..core.errors import StorageError
 from ..core.experiment.design import Slot
+from ..core.experiment.observing_run import ObservingRun
 from ..core.fleet.retention import Bounds
 from ..core.jobs import Touched
 from ..core.ports import ConfigDatabase
@@ -288,6 +289,9 @@ class Executor(Shared):
         elif isinstance(machine, RolloutMachine) and machine.paused:
             self._begins(owner)
             self._look_again(machine)
+        elif isinstance(machine, ObservingRun) and machine.state.ill_since_s:
+            self._begins(owner)
+            self.hosts.drop_tasks(owner)
         self.persistence.save(owner, machine)
 
     def _let_go(self, owner: str, machine: Machine) -> None:

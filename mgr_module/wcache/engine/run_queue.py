@@ -20,9 +20,8 @@ from ..core.change.preconditions import precondition_text
 from ..core.cluster import ClusterState
 from ..core.experiment.comparing_run import ComparingRun
 from ..core.experiment.design import Periods
-from ..core.experiment.leased_run import ILL_WAIT_S
 from ..core.experiment.observing_run import CapacityRun, ObservingRun, benches_capacity
-from ..core.experiment.run import RunMachine
+from ..core.experiment.run import ILL_WAIT_S, RunMachine
 from ..core.experiment.run_state import RunSpec, RunState, RunStatus
 from ..core.record import Precondition
 from ..core.text import named

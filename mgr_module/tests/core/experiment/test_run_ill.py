@@ -6,7 +6,7 @@ import pytest
 from mgr_fakes import builders as make
 from run_world import OTHER_DRIVE, WB, WT, Mgr
 from wcache.core import events
-from wcache.core.experiment.leased_run import ILL_TIMES_MAX, ILL_WAIT_S
+from wcache.core.experiment.run import ILL_TIMES_MAX, ILL_WAIT_S
 from wcache.core.experiment.run_state import RunStatus
 from wcache.core.loads import WRITE_BYTES
 from wcache.core.model import LoadPoint

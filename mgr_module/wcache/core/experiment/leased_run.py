@@ -27,10 +27,6 @@ from .run_state import RunStatus, whole
 
 # A period that is interrupted (probe restart, OSD restart) is measured again this often.
 ATTEMPTS_MAX = 3
-# How long OSDs have to get well before a run ends: a daemon that restarts is back by then.
-ILL_WAIT_S = 120.0
-# A drive that makes its OSDs ill again and again is not measured any more.
-ILL_TIMES_MAX = 3
 BACK = "read back: the prior state is restored"
 
 
@@ -243,28 +239,19 @@ class LeasedRun(RunMachine):
             return self._halt(why, now_s)
         return self._wait_for_osds(why, now_s, load_failed=one_line(why))
 
-    def _ill(self, event: events.Ill, now_s: float) -> Actions:
-        """A look at its OSDs; `why` is empty where all are well."""
-        if self.state.status is not RunStatus.RUNNING:
-            return []
-        if self.state.ill_since_s:
-            return self._still_ill(event.why, now_s)
-        return self._wait_for_osds(event.why, now_s) if event.why else []
-
-    def _wait_for_osds(self, why: str, now_s: float, load_failed: str = "") -> Actions:
-        if self.state.ill_times >= ILL_TIMES_MAX:
-            said = f"stopped: {why}, after it was ill {ILL_TIMES_MAX} times"
-            return self._halt(said, now_s, unfit=True)
+    def _interrupted(self, why: str, now_s: float) -> Actions:
+        """Nothing is held until they are well, and the pair under way does not count."""
         self._void(now_s)
-        self.state = replace(
-            self.state, ill_since_s=now_s, voided_at_s=now_s, ill_times=self.state.ill_times + 1,
-            reason=one_line(f"waiting: {why}"), load_failed=load_failed,
-        )
+        self.state = replace(self.state, voided_at_s=now_s)
         for lost in self._keep_whole().values():  # they have cost as much
             self.state = budget.with_discarded(self.state, lost.seconds, lost.bytes_written)
         self._releases, self._watch_of = 0, (-1, "")  # what the watch says of them is known
         note = f"the pair under way is thrown away, and what it toggles goes back: {why}"
         return [events.Note(one_line(note), "warning"), *self._give_back()]
+
+    def _taken_up(self, now_s: float) -> Actions:
+        self._looks = self._releases = 0
+        return self._look_or_go_on(now_s)
 
     def _given_back_while_ill(self, owed: Tuple[str, ...]) -> Actions:
         if owed:  # the reason says why
@@ -273,24 +260,3 @@ class LeasedRun(RunMachine):
             self.state = self.state.without(domain_id)
         self._now = PeriodUnderWay()
         return [events.SaveRun()]
-
-    def _still_ill(self, why: str, now_s: float) -> Actions:
-        """Go on after a while where all are well; else end with the complete pairs.
-
-        Where a load failed and nobody was ill meanwhile, it ends for that.
-        """
-        shown: Actions = []
-        if why:  # that it is another reason by now is told, and not stored at each look
-            shown = [events.SaveRun()] if self.state.load_failed else []
-            self.state = replace(self.state, load_failed="", reason=one_line(f"waiting: {why}"))
-        going_back = self._now.phase is Stage.RELEASING
-        if going_back or now_s < self.state.ill_since_s + ILL_WAIT_S:
-            return shown
-        if why:
-            return self._halt(f"stopped: {why}", now_s, unfit=True)
-        if self.state.load_failed:
-            return self._halt(self.state.load_failed, now_s)
-        self.state = replace(self.state, ill_since_s=0.0, reason="", began_at_s=now_s)
-        self._looks = self._releases = 0
-        note = events.Note("goes on: its OSDs are well again")
-        return [note, *self._look_or_go_on(now_s)]

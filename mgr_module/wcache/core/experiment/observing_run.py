@@ -81,9 +81,8 @@ class ObservingRun(RunMachine):
             return self._halt(event.detail, now_s)
         if isinstance(event, events.Halt):
             return self._halt(event.reason, now_s, by_will=event.by_will)
-        if isinstance(event, events.Ill) and event.why:
-            # it holds nothing, and what it would tell of an OSD that is ill is of no use
-            return self._halt(f"stopped: {event.why}", now_s, unfit=True)
+        if isinstance(event, events.Ill):
+            return self._ill(event, now_s)
         return self._told(event)
 
     def _heard(self, token: str, answer: object, now_s: float) -> Actions:
@@ -93,7 +92,23 @@ class ObservingRun(RunMachine):
             return self._load_ended(token, None, answer.message, now_s)
         return self._answered(answer, now_s) if token == self._now.token else []
 
+    def _interrupted(self, why: str, now_s: float) -> Actions:
+        """It holds nothing, and what it would tell of an OSD that is ill is of no use.
+
+        The load is observed anew, but where that would write more than was consented to.
+        """
+        if self._now.phase is not Stage.LOOKING and cost_of(self._setup).bytes_written:
+            return self._halt(f"stopped: {why}", now_s, unfit=True)
+        self._now = PeriodUnderWay()
+        note = f"the load under way is thrown away: {why}"
+        return [events.SaveRun(), events.Note(one_line(note), "warning")]
+
+    def _taken_up(self, now_s: float) -> Actions:
+        return [events.SaveRun(), *self._next(now_s)]
+
     def _begin(self, now_s: float) -> Actions:
+        if self.state.status is RunStatus.RUNNING and self.state.ill_since_s:
+            return []
         if self.state.status is RunStatus.RUNNING and not self._all_over:
             # nobody knows how far the last mgr came with it
             lost = cost_of(self._setup).bytes_written

@@ -15,10 +15,14 @@ from ..host_report import DriveKind
 from ..protocol import Request
 from ..record import CHECKS_MAX, ExperimentSetup, Period
 from .design import Periods
-from .period import PeriodUnderWay
+from .period import PeriodUnderWay, Stage
 from .run_state import OVER, Discarded, RunSpec, RunState, RunStatus, may_turn_on
 from .settling import pairs_limit
 
+# How long OSDs have to get well before a run ends: a daemon that restarts is back by then.
+ILL_WAIT_S = 120.0
+# A drive that makes its OSDs ill again and again is not measured any more.
+ILL_TIMES_MAX = 3
 Machine = TypeVar("Machine", bound="RunMachine")
 Actions = List[events.Action]
 
@@ -183,6 +187,53 @@ class RunMachine:
         word = "nothing was toggled" if self.spec.observes else word
         text = f"{status.value}: {reason}; {word}" if reason else f"{status.value}; {word}"
         return [events.SaveRun(), events.Note(text, "error" if owed else None)]
+
+    # ---- OSDs that fall ill
+
+    def _ill(self, event: events.Ill, now_s: float) -> Actions:
+        """A look at its OSDs; `why` is empty where all are well."""
+        if self.state.status is not RunStatus.RUNNING:
+            return []
+        if self.state.ill_since_s:
+            return self._still_ill(event.why, now_s)
+        return self._wait_for_osds(event.why, now_s) if event.why else []
+
+    def _wait_for_osds(self, why: str, now_s: float, load_failed: str = "") -> Actions:
+        if self.state.ill_times >= ILL_TIMES_MAX:
+            said = f"stopped: {why}, after it was ill {ILL_TIMES_MAX} times"
+            return self._halt(said, now_s, unfit=True)
+        self.state = replace(
+            self.state, ill_since_s=now_s, ill_times=self.state.ill_times + 1,
+            reason=one_line(f"waiting: {why}"), load_failed=load_failed,
+        )
+        return self._interrupted(why, now_s)
+
+    @abstractmethod
+    def _interrupted(self, why: str, now_s: float) -> Actions:
+        """Throw away what is under way, and give back what is held."""
+
+    def _still_ill(self, why: str, now_s: float) -> Actions:
+        """Go on after a while where all are well; else end with what is complete.
+
+        Where a load failed and nobody was ill meanwhile, it ends for that.
+        """
+        shown: Actions = []
+        if why:  # that it is another reason by now is told, and not stored at each look
+            shown = [events.SaveRun()] if self.state.load_failed else []
+            self.state = replace(self.state, load_failed="", reason=one_line(f"waiting: {why}"))
+        going_back = self._now.phase is Stage.RELEASING
+        if going_back or now_s < self.state.ill_since_s + ILL_WAIT_S:
+            return shown
+        if why:
+            return self._halt(f"stopped: {why}", now_s, unfit=True)
+        if self.state.load_failed:
+            return self._halt(self.state.load_failed, now_s)
+        self.state = replace(self.state, ill_since_s=0.0, reason="", began_at_s=now_s)
+        return [events.Note("goes on: its OSDs are well again"), *self._taken_up(now_s)]
+
+    @abstractmethod
+    def _taken_up(self, now_s: float) -> Actions:
+        """Measure on after the wait."""
 
     def confirm(self, domain_id: str) -> None:
         """A cache domain was read, and is as it was before the run."""
