@@ -170,6 +170,22 @@ def test_pgs_that_are_out_of_reach_keep_all_at_once_where_no_look_had_them_well(
         assert first[-1].blocking == (Precondition.CLUSTER_HEALTHY,)
 
 
+def test_one_look_serves_all_for_a_second_however_many_osds_are_asked_about():
+    there, now_s, asked = living(*WELL), [10.0], []
+    get = there.get
+    there.get = lambda name: asked.append(name) or get(name)
+    view = CephView(there, bench_empties_caches=False, clock=lambda: now_s[0])
+    assert all(view.is_up(osd_id) for osd_id in (0, 1) * 500)
+    assert asked.count("osd_map") == 1
+    there.maps["osd_map"]["osds"][0]["up"] = 0
+    assert view.is_up(0)
+    for now_s[0] in (11.0, 5.0):  # later, and after the clock was set back
+        asked.clear()
+        assert not view.is_up(0)
+        assert view.cluster() is view.cluster()
+        assert asked.count("osd_map") == 1
+
+
 @pytest.mark.parametrize(("held", "gets"), [(9, False), (10, True), (8, False), (None, False)])
 def test_an_osd_that_holds_more_pgs_than_are_its_own_may_get_data(held, gets):
     """The target of a backfill holds a PG of whose acting set it is not."""
@@ -331,8 +347,10 @@ def test_slow_bluestore_is_recorded_of_its_osds_and_forbids_nothing():
     maps.says(3, 5)
     assert view.cluster().slow_osds == (SlowOsd(3, 1000.0, 600.0), SlowOsd(5, 1500.0, 600.0))
     maps.says(5)
+    now_s[0] += 1.0
     assert [one.osd_id for one in view.cluster().slow_osds] == [5]
     maps.says()
+    now_s[0] += 1.0
     assert view.cluster().slow_osds == ()
     maps.says(5)
     now_s[0] = 2000.0

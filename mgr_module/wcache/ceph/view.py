@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, FrozenSet, Mapping, Optional, Sequence, Set, Tuple
@@ -27,6 +28,7 @@ from .health import PASSES_S, PASSING, Reach
 _SLOW_KEPT = "bluestore_slow_ops_warn_lifetime"
 _SLOW_KEPT_DEFAULT_S = 86400.0
 _ERASURE = 3
+SEEN_S = 1.0
 _SLOW_OPS = "SLOW_OPS"
 # More levels than CRUSH has types; a map in which a bucket holds itself ends here.
 DEPTH_MAX = 32
@@ -56,7 +58,11 @@ Each is (time in s, sum in ns, count) of a latency, and (time in s, value) of an
 
 @dataclass
 class CephView:
-    """The `ClusterView` port over a mgr module."""
+    """The `ClusterView` port over a mgr module.
+
+    A look at a large cluster takes a tenth of a second, and each OSD is asked about each second
+    or so: what was seen serves all threads for a while.
+    """
 
     mgr: Mgr
     bench_empties_caches: bool
@@ -67,8 +73,19 @@ class CephView:
     _slow: Dict[int, SlowOsd] = field(default_factory=dict, init=False)
     _without_at_s: Dict[str, float] = field(default_factory=dict, init=False)
 
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
+    _seen: Optional[ClusterState] = field(default=None, init=False)
+    _seen_at_s: float = field(default=0.0, init=False)
+
     def cluster(self) -> ClusterState:
-        """OSDs, health and versions as of now."""
+        """OSDs, health and versions, not older than `SEEN_S`."""
+        with self._lock:
+            now_s = self.clock()
+            if self._seen is None or not 0.0 <= now_s - self._seen_at_s < SEEN_S:
+                self._seen, self._seen_at_s = self._look(), now_s
+            return self._seen
+
+    def _look(self) -> ClusterState:
         osd_map = self.mgr.get("osd_map")
         metadata = self.mgr.get("osd_metadata")
         crush = self.mgr.get("osd_map_crush")
