@@ -280,3 +280,12 @@ def test_a_bench_goes_on_where_the_only_other_osd_on_the_drive_falls_silent():
 ])
 def test_an_answer_that_makes_no_sense_is_no_bench(text):
     assert bench_seconds(text) is None
+
+
+def test_a_view_that_fails_before_the_load_begins_is_told_as_its_error():
+    def broken(osd_id):
+        raise KeyError("by_osd")
+
+    loads = CephLoads(Osds(None, broken), commits_min=lambda: 20, move_counters=lambda dump: {})
+    request = LoadRequest(0, LoadPoint.OSD_BENCH_DEPTH1, 1, 0.0, 100.0)
+    assert "by_osd" in answer_of(loads, request)[1]

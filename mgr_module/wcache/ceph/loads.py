@@ -89,25 +89,26 @@ class CephLoads:
     def _run(
         self, token: str, request: LoadRequest, done: Done, cancel: threading.Event
     ) -> None:
-        before = self._moves(request)
         samples, error = self._outcome(request, cancel)
-        if before and not error:
-            moved = _any_gained(before, self._moves(request))
-            samples = replace(samples, moved=moved)
         self._cancels.pop(token, None)
         done(samples, error)
+
+    def _measured(self, request: LoadRequest, cancel: threading.Event) -> LoadSamples:
+        if request.load_point is LoadPoint.OSD_TRAFFIC:
+            return (self._traffic_parts if request.spread else self._traffic)(request, cancel)
+        if request.load_point is LoadPoint.OSD_BENCH_CAPACITY:
+            return bench_capacity(self.osds, self._command, request)
+        return self._bench(request, cancel)
 
     def _outcome(
         self, request: LoadRequest, cancel: threading.Event
     ) -> Tuple[LoadSamples, str]:
         try:
-            if request.load_point is LoadPoint.OSD_TRAFFIC:
-                if request.spread:
-                    return self._traffic_parts(request, cancel), ""
-                return self._traffic(request, cancel), ""
-            if request.load_point is LoadPoint.OSD_BENCH_CAPACITY:
-                return bench_capacity(self.osds, self._command, request), ""
-            return self._bench(request, cancel), ""
+            before = self._moves(request)
+            samples = self._measured(request, cancel)
+            if before:
+                samples = replace(samples, moved=_any_gained(before, self._moves(request)))
+            return samples, ""
         except CommandFailed as error:
             return LoadSamples(0.0), str(error)
         except Exception as error:
