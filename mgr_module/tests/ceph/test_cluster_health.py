@@ -161,6 +161,18 @@ def test_what_the_states_of_pgs_say_better_is_left_to_them():
     assert found == HealthSeen(recorded=("OSD_SCRUB_ERRORS", "PG_DAMAGED"))
 
 
+@pytest.mark.parametrize(("lines", "forbids"), [
+    (("Module 'devicehealth' has failed: disk I/O error",), False),
+    (("Module 'devicehealth' has failed: x", "Module 'cephadm' has failed: y"), True),
+    (("Module 'rook' has failed: x",), True), (("Module 'orchestrator' has failed: x",), True),
+    (("words of another release",), True), ((), True),
+])
+def test_a_module_that_failed_keeps_all_only_where_it_may_tell_of_work_on_hosts(lines, forbids):
+    found = judged({"MGR_MODULE_ERROR": check(*lines, severity="HEALTH_ERR")})
+    assert bool(found.forbids) is forbids
+    assert found.recorded == (() if forbids else ("MGR_MODULE_ERROR",))
+
+
 @pytest.mark.parametrize(("state", "scope"), [
     ("active+clean", Reach.NOTHING), ("active+clean+scrubbing+deep", Reach.RECORDED),
     ("active+remapped+backfill_wait", Reach.RECORDED), ("active+remapped", Reach.RECORDED),

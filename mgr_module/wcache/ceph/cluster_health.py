@@ -34,6 +34,8 @@ _DAEMONS = re.compile(
 )
 _DAEMON = re.compile(r"(?:osd\.([0-9]{1,9})|(?!osd\.)[a-z]{1,32}\.[^\s,\[\]]+)$")
 _MONS = re.compile(r"([0-9]{1,4})/([0-9]{1,4}) mons down")
+_MODULE = re.compile(r"Module '([^']{1,64})' has failed")
+_ORCHESTRATORS = frozenset(("cephadm", "orchestrator", "rook"))
 _WORK_FLAGS = frozenset(("noout", "noup", "nodown"))
 
 
@@ -85,6 +87,7 @@ def judged(checks: Any) -> HealthSeen:
             stays = name != "MON_DOWN" or _mons_at_risk(check)
         else:
             stays = severity != "HEALTH_WARN" and not muted
+            stays = stays and (name != "MGR_MODULE_ERROR" or _orchestrator_failed(check))
         if stays:
             forbids.add(name)
         elif not muted and not (fully and (osds or on_hosts)):
@@ -192,6 +195,14 @@ def _mons_at_risk(check: Mapping[str, Any]) -> bool:
         return True
     missing, mons = int(matched.group(1)), int(matched.group(2))
     return missing > 0 and mons - missing - 1 < mons // 2 + 1
+
+
+def _orchestrator_failed(check: Mapping[str, Any]) -> bool:
+    """Of MGR_MODULE_ERROR, whether a module that tells of work on hosts may be among them."""
+    lines, all_lines = _lines(check)
+    found = [_MODULE.match(line) for line in lines]
+    others = [each for each in found if each and each.group(1) not in _ORCHESTRATORS]
+    return not (all_lines and lines and len(others) == len(lines))
 
 
 def _hosts_named(check: Mapping[str, Any]) -> FrozenSet[str]:

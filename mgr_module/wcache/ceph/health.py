@@ -136,9 +136,11 @@ CHECKS: Tuple[Row, ...] = (
         "a mon whose disk is full stops, and with it what is to be stored (HealthMonitor.cc)"),
     Row(("DAEMON_OLD_VERSION",), Reach.ERROR,
         "as an error daemons run three releases or more (HealthMonitor.cc)"),
-    Row(("MGR_DOWN", "MGR_MODULE_ERROR"), Reach.ERROR,
-        "what has failed may be what tells of upgrades and hosts in maintenance "
-        "(MgrMonitor.cc, PyModuleRegistry.cc)"),
+    Row(("MGR_DOWN",), Reach.ERROR,
+        "what has failed may be what tells of upgrades and hosts in maintenance (MgrMonitor.cc)"),
+    Row(("MGR_MODULE_ERROR",), Reach.ERROR,
+        "where cephadm, orchestrator or rook has failed, nobody tells of upgrades and hosts in "
+        "maintenance; else it is recorded (PyModuleRegistry.cc)"),
     Row(("MDS_DAMAGE", "MDS_ALL_DOWN", "MULTIMDS_WITH_OLDSNAPS"), Reach.ERROR,
         "a file system is damaged or offline, and its clients do not write as they do else "
         "(MDSMap.cc, Beacon.cc)"),
