@@ -134,6 +134,13 @@ def test_an_osd_of_whose_pgs_a_copy_is_missing_is_ill_and_nobody_else(state):
     assert found.blocking == ()
 
 
+def test_a_host_in_maintenance_is_known_by_the_name_that_its_osds_have():
+    check = {"severity": "HEALTH_WARN", "summary": {"message": "", "count": 1},
+             "detail": [{"message": "h0.example is in maintenance"}]}
+    found = look(living(checks=[("HOST_IN_MAINTENANCE", check)]))
+    assert set(found.illness((0, 1))) == {0}
+
+
 STALE = ({"stale+active+clean": 1}, {"0": {"stale+active+clean": 1}, "1": {"active+clean": 9}})
 WELL = ({"active+clean": 9}, {"1": {"active+clean": 9}})
 

@@ -267,7 +267,8 @@ def _by_map(
     ids, nodes, classes = in_work(osd_map)
     places = nodes | hosts
     for osd_id, osd in osds.items() if places or classes or ids else ():
-        if osd_id in ids or osd.device_class in classes or any(
+        # cephadm's name of a host need not be that of its bucket
+        if osd_id in ids or osd.device_class in classes or osd.hostname in hosts or any(
             name in places for _, name in osd.location
         ):
             ill.setdefault(osd_id, "has a flag such as noout, or its host is in maintenance")
