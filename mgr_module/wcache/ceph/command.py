@@ -176,7 +176,7 @@ class Osds:
         deadline = time.monotonic() + timeout_s
         while not reply.wait(_LOOK_EVERY_S):
             if not self.is_up(osd_id):
-                raise CommandFailed(f"osd.{osd_id} went down during `{name}`")
+                raise CommandFailed(f"osd.{osd_id} is not up and in since `{name}`")
             if time.monotonic() > deadline:
                 raise CommandFailed(
                     f"osd.{osd_id} gave no answer to `{name}` within {timeout_s:.0f} s"
