@@ -9,6 +9,7 @@ from mgr_fakes import builders as make
 from mgr_fakes.probe import FakeProbe
 from module_world import a_mgr, findings_of, fine, ok, said, start
 from wcache.core import codec
+from wcache.core.cluster import IN_WORK
 from wcache.core.host_report import Waiting
 from wcache.core.model import Finding, FindingCode, Severity
 from wcache.core.protocol import (
@@ -87,6 +88,28 @@ def test_a_probe_that_calls_and_hangs_ends_its_run_as_a_silent_one_does_and_says
     mgr.step(10.0)
     assert what not in ok(mgr.command("agent ls"))
     assert said(mgr, "status")["findings"] == []
+
+
+@pytest.mark.parametrize(("in_work", "up", "begun", "severity"), [
+    (True, False, False, "info"), (True, True, False, "warning"), (False, False, False, "warning"),
+    (True, False, True, "warning"),
+])
+def test_a_probe_that_is_silent_since_its_host_is_in_maintenance_is_no_alarm(
+    in_work, up, begun, severity
+):
+    mgr = a_mgr()
+    if begun:
+        start(mgr)
+        mgr.steps(5)
+    seen = mgr.view.state
+    mine = {i: osd for i, osd in seen.osds.items() if osd.hostname == "h1"}
+    osds = {**seen.osds, **{i: replace(osd, up=up) for i, osd in mine.items()}}
+    ill = dict.fromkeys(mine, IN_WORK) if in_work else {}
+    mgr.view.state = replace(seen, osds=osds, ill=ill)
+    del mgr.probes["h1"]
+    mgr.steps(10, 10.0)
+    (found,) = findings_of(mgr, "WCACHE_AGENT_SILENT")
+    assert (found["subject"], found["severity"]) == ("h1", severity)
 
 
 def test_a_probe_that_takes_over_a_host_is_not_given_the_lease_of_the_one_before():

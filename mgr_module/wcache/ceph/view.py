@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, FrozenSet, Mapping, Optional, Sequence, Set, Tuple
 
 from ..core.cluster import (
+    IN_WORK,
     ClusterState,
     OsdInfo,
     OsdLatency,
@@ -271,7 +272,7 @@ def _by_map(
         if osd_id in ids or osd.device_class in classes or osd.hostname in hosts or any(
             name in places for _, name in osd.location
         ):
-            ill.setdefault(osd_id, "has a flag such as noout, or its host is in maintenance")
+            ill.setdefault(osd_id, IN_WORK)
     for row in osd_map["osds"]:
         for word in _FULL.keys() & row.get("state", ()):
             ill.setdefault(int(row["osd"]), _FULL[word])

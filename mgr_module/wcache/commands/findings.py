@@ -12,11 +12,13 @@ from typing import Callable, Dict, Iterable, Iterator, List, Mapping, Optional, 
 
 from ..core.change import preconditions as holding
 from ..core.change.change import ChangeStatus
+from ..core.cluster import IN_WORK
 from ..core.experiment.run_state import OVER, RunStatus
 from ..core.fleet.agents import SILENT_S
 from ..core.fleet.disputes import Dispute, Key, unconfirmed
 from ..core.fleet.foreign_rules import together
 from ..core.model import Cure, Finding, FindingCode, Severity
+from ..core.record import Precondition
 from ..core.text import grouped, typed
 from ..core.verdict.result import Result
 from ..engine.auto_look import stands
@@ -215,8 +217,10 @@ def probes(world: World) -> Iterator[Finding]:
         waits = world.blocked.get(agent.hostname)
         hangs = waits is not None and world.now_s - waits.since_s >= HANGS_S
         if (hangs or agent.silent(world.now_s)) and agent.hostname not in calling:
+            planned = waits is None and _in_work(world, agent.hostname)
             yield Finding(
-                FindingCode.AGENT_SILENT, Severity.WARNING, agent.hostname,
+                FindingCode.AGENT_SILENT, Severity.INFO if planned else Severity.WARNING,
+                agent.hostname,
                 f"{waits.words(world.now_s)}; see the kernel's log of that host (dmesg)"
                 if waits is not None else f"last seen {world.now_s - agent.seen_at_s:.0f} s ago",
             )
@@ -225,6 +229,17 @@ def probes(world: World) -> Iterator[Finding]:
                 FindingCode.AGENT_CONFLICT, Severity.WARNING, agent.hostname,
                 f"probe {agent.rival_probe_id} was refused: {agent.probe_id} speaks for this host",
             )
+
+
+def _in_work(world: World, hostname: str) -> bool:
+    """Whether a host was stopped for planned work, with nothing of ours held or owed there."""
+    osds = [osd for osd in world.cluster.osds.values() if osd.hostname == hostname]
+    noout = Precondition.NO_MAINTENANCE in world.cluster.missed
+    return bool(osds) and all(
+        not osd.up and (noout or world.cluster.ill.get(osd.osd_id) == IN_WORK) for osd in osds
+    ) and all(name != hostname for name, _ in (
+        *world.leased, *world.changing, *(item.key for item in world.disputes)
+    ))
 
 
 def campaigns(world: World) -> List[Finding]:

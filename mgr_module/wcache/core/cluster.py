@@ -24,6 +24,7 @@ from .host_report import MayBeSimulated
 from .model import DriveReport, LoadPoint, Role
 from .record import RECORDED, Precondition
 
+IN_WORK = "has a flag such as noout, or its host is in maintenance"
 SLOW_OPS = "has slow operations (SLOW_OPS)"
 T = TypeVar("T")
 # Names that others wrote, as the mgr's maps have them: whoever has an OSD's key writes what its
