@@ -8,10 +8,11 @@ import wcache.engine.world
 from gate_world import begun
 from gated_plan import GatedMgr
 from mgr_fakes import builders as make
-from mgr_fakes.module import FakeMgr
+from mgr_fakes.module import FakeAnalysis, FakeMgr
 from module_world import (
     WB,
     WT,
+    a_mgr,
     all_modes,
     apply_plan,
     fine,
@@ -286,3 +287,25 @@ def test_a_campaign_that_is_stopped_after_a_pair_leaves_what_was_decided(ends):
     assert [after[key] for key in same] == [before[key] for key in same]
     assert f"a later experiment ({stopped[0].record_id}) is not counted" in ok(
         mgr.command("recommend"))
+
+
+def test_figures_of_another_release_than_the_osds_run_now_are_said_to_be_such(monkeypatch):
+    answer = FakeAnalysis._answer
+    monkeypatch.setattr(FakeAnalysis, "_answer", lambda self, record: {
+        **answer(self, record), "log_ratio": 1.6, "pair_sd": 0.02,
+    })
+
+    def at(mgr, version):
+        seen = mgr.view.state
+        osds = {i: replace(osd, ceph_version=version) for i, osd in seen.osds.items()}
+        mgr.view.state = replace(seen, ceph_version=version, osds=osds)
+
+    mgr = a_mgr()
+    at(mgr, "16.2.15")
+    start(mgr)
+    mgr.settle()
+    assert "measured on Ceph" not in ok(mgr.command("recommend"))
+    at(mgr, "20.2.4")
+    assert "note: measured on Ceph 16, and OSDs run Ceph 20 now" in " ".join(
+        ok(mgr.command("recommend")).split()
+    )

@@ -78,6 +78,7 @@ class Recommended:
         for item in recommended_in(world, scope):
             results = [world.results[key] for key in item.record_ids if key in world.results]
             plain = codec.to_plain(item)
+            plain["warnings"] += _of_another_release(world, item, results)
             plain["manual"], plain["manual_on"], plain["consequences"] = [], "", []
             measured = _measured_drive(world, results)
             if measured is not None and item.mode is not None:
@@ -121,6 +122,24 @@ class Recommended:
         changing = {u.osd_id for d in drives if d.mode is item.mode.other for u in d.uses}
         changed = {u.osd_id for d in drives if d.mode is item.mode for u in d.uses}
         return [key for knob in self.knobs for key in knob.stale_keys(world, changing, changed)]
+
+
+def _of_another_release(
+    world: World, item: Recommendation, results: Iterable[Result]
+) -> List[str]:
+    """That the OSDs of its class run another release now than all that were measured."""
+    then = {one.pool_term.ceph_release for one in results if one.pool_term is not None}
+    now = {
+        osd.ceph_version.partition(".")[0] for osd in world.cluster.osds.values()
+        if osd.device_class == item.device_class and osd.ceph_version
+    }
+    if not item.real or not then or not now - then:
+        return []
+    return [
+        f"measured on Ceph {', '.join(sorted(then))}, and OSDs run Ceph "
+        f"{', '.join(sorted(now - then))} now: what it gains depends on the release; `ceph wcache "
+        "campaign start --recheck` measures it again"
+    ]
 
 
 def _figure(world: World, one: Standing) -> Dict[str, Any]:
