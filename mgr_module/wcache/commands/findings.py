@@ -8,7 +8,19 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from dataclasses import replace
-from typing import Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import (
+    AbstractSet,
+    Callable,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    Mapping,
+    Optional,
+    Sequence,
+    Set,
+    Tuple,
+)
 
 from ..core.change import preconditions as holding
 from ..core.change.change import ChangeStatus
@@ -56,7 +68,8 @@ class FindingViews:
         told = sorted(fleet.told.items())
         found = together(item for _, host in told for item in host.findings)
         # a report that is due again may tell of a state that an experiment has left
-        found += mixed_modes(fleet.modes_of(world.reported_at_s.keys()))
+        mixed = mixed_modes(fleet.modes_of(world.reported_at_s.keys()))
+        found += _of_one_class(world, fleet, {one.subject for one in mixed}) if mixed else ()
         found += self._of_hosts.take(fleet, world)
         for find in FINDERS:
             found += find(world)
@@ -102,6 +115,26 @@ def mixed_modes(counts: Mapping[Tuple[str, str], int]) -> List[Finding]:
         for model, counts in sorted(modes.items())
         if len(counts) > 1
     ]
+
+
+def _of_one_class(
+    world: World, fleet: FleetView, models: AbstractSet[str]
+) -> Iterator[Finding]:
+    """Of these models, the drives of one device class that are not all in one mode.
+
+    A verdict is of a class too.
+    """
+    counts: Dict[str, Dict[Tuple[str, str], int]] = defaultdict(lambda: defaultdict(int))
+    for hostname in world.reported_at_s.keys() & fleet.views.keys():
+        view = fleet.views[hostname]
+        for drive in view.report.drives:
+            name = str(drive.drive_model) or drive.transport.value
+            held = drive.domain_id in view.leased | view.changing
+            if name in models and not held and drive.mode is not None:
+                osd = world.cluster.osds.get(drive.uses[0].osd_id) if drive.uses else None
+                counts[osd.device_class if osd else ""][name, drive.mode.value] += 1
+    for _, of_class in sorted(counts.items()):
+        yield from mixed_modes(of_class)
 
 
 def drift(world: World) -> Iterator[Finding]:

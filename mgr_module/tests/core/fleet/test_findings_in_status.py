@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
-from module_world import ok, report_anew, said, settled, taken_over
+from module_world import findings_of, ok, report_anew, said, settled, taken_over
 from wcache.ceph.health import DETAILS_MAX, health_checks
 from wcache.core.drive.manual import pin
 from wcache.core.drive.safety import Safety, judge, may_toggle
@@ -211,3 +211,21 @@ def test_a_disk_that_is_off_and_known_to_be_off_is_no_finding():
     assert all(
         f.code is not FindingCode.UNSAFE for f in of_drive(loop, throwaway=True, leased=False)
     )
+
+
+def test_drives_of_one_model_in_two_classes_may_be_in_two_modes():
+    """A verdict is of a class: one of `ssd` need not hold for the databases of `hdd`."""
+    mgr = FakeMgr(("h1", (
+        make.drive("sda", 0, drive_id="a", mode=WT), make.drive("sdb", 1, drive_id="b"),
+        make.drive("sdc", 2, drive_id="c"),
+    )))
+    classes = {0: "ssd", 1: "hdd", 2: "hdd"}
+    mgr.view.state = make.cluster(
+        make.osd(i, "h1", device_class=name) for i, name in classes.items()
+    )
+    mgr.report_all()
+    assert findings_of(mgr, "WCACHE_MIXED_MODES") == []
+    mgr.probes["h1"].switch("domain-sdb", WT)
+    report_anew(mgr)
+    (found,) = findings_of(mgr, "WCACHE_MIXED_MODES")
+    assert found["detail"] == "1 in write back, 1 in write through"
