@@ -116,6 +116,16 @@ def test_an_hour_that_is_proven_the_other_way_is_conflicting_and_named():
     assert "02:00 UTC, day 1" in why
 
 
+def test_an_hour_that_is_proven_is_named_where_the_whole_shows_no_difference():
+    one = measured(Estimate(Verdict.NO_DIFFERENCE, 0.98, 1.02), Estimate(THROUGH, 1.35, 1.45))
+    quiet_day = profile(*[hour(n, 1.0, writes=10_000) for n in range(23)],
+                        hour(23, together=10.0, writes=16_000))
+    verdict, why = weighted(one, quiet_day)
+    assert verdict is Verdict.CONFLICTING
+    assert "the verdict is no material difference, but write through is better in the" in why
+    assert "23:00 UTC" in why
+
+
 def test_a_load_that_counts_and_was_not_measured_is_asked_for():
     alone = {DEPTH1: Estimate(THROUGH, 3, 4)}
     verdict, why = weighted(alone, profile(hour(together=4)))

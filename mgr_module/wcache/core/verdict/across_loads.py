@@ -162,7 +162,7 @@ def _otherwise(
         mode = _summed(measured, shares)[0]
         if mode.mode is not None:
             by_mode.setdefault(mode, f"in the variant {name!r} ({_described(shares)})")
-    if len(by_mode) < 2:
+    if not by_mode.keys() - {verdict}:
         return ""
     whole = f"weighted by the load ({_described(loads['overall'])}), the verdict is {verdict.value}"
     said = " and ".join(f"{mode.value} is better {where}" for mode, where in by_mode.items())
