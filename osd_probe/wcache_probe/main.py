@@ -343,7 +343,7 @@ def _appear(options: argparse.Namespace) -> int:
 
     def keep() -> None:
         program = appear(
-            host.appeared, RuleFolder(run_dir=options.run_dir), LeaseMarker(options.run_dir),
+            host, RuleFolder(run_dir=options.run_dir), LeaseMarker(options.run_dir),
             dev_name=options.device, wwid=options.wwid, mode=mode,
         )
         switcher.run(host.appeared(options.device, options.wwid)[0].domain_id, program)

@@ -175,7 +175,7 @@ class World:
 
     def appear(self, after_step=nothing, leases=None):
         program = appear(
-            self.host.appeared, self.rules, leases or LeaseMarker(self.run_dir),
+            self.host, self.rules, leases or LeaseMarker(self.run_dir),
             dev_name="sda", wwid=WWID, mode=THROUGH,
         )
         return self.switcher(NoJournal(), after_step).run(self.domain_id(), program)

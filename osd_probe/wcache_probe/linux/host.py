@@ -172,6 +172,14 @@ class LinuxDriveHost(DrivesAlone):
             replace(self._with_memory(drive), wear=self.wear.known(drive)) for drive in found
         )
 
+    def with_users(self, drives: Sequence[DriveReport]) -> Tuple[DriveReport, ...]:
+        """The same with who uses them beside OSDs, which no drive is asked for."""
+        survey = self._survey()
+        return tuple(
+            survey.with_users(drive, sysfs.by_name(self.files, drive.dev_name))
+            for drive in drives
+        )
+
     def anew(self, drives: Sequence[DriveReport]) -> Tuple[DriveReport, ...]:
         pins = self.boot_pins()
         return tuple(

@@ -137,6 +137,24 @@ class Survey:
         except WcacheError as error:
             return switch, Switch().identify(device), error.message
 
+    def with_users(self, report: DriveReport, device: BlockDevice) -> DriveReport:
+        """The report of a drive with who uses it beside OSDs, and what may hide others."""
+        unseen = (Refusal(RefusalKind.UNSEEN, self._unseen),) if self._unseen else ()
+        return replace(
+            report, foreign_uses=self._users([device]), refusals=(*report.refusals, *unseen)
+        )
+
+    @property
+    def _unseen(self) -> str:
+        return f"other programs may use it: {self._blind}" if self._blind else ""
+
+    def _users(self, devices: Iterable[BlockDevice]) -> Tuple[str, ...]:
+        """Who uses any of some disks, and is no OSD of ours."""
+        return tuple(dict.fromkeys(
+            text for device in devices
+            for text in (*self._foreign.of(device), *self._strangers[device.number])
+        ))
+
     def host_findings(self) -> Tuple[Finding, ...]:
         """OSDs whose roles lead to no block device of this host, and what cannot be seen."""
         text = f"whether other programs use the drives is unknown: {self._blind}"
@@ -227,10 +245,7 @@ class Survey:
         reading = readings[chosen]
         numbers = [way[0].number for way in ways]
         uses = tuple(dict.fromkeys(use for number in numbers for use in self._uses[number]))
-        shared = tuple(dict.fromkeys(
-            text for way in ways
-            for text in (*self._foreign.of(way[0]), *self._strangers[way[0].number])
-        ))
+        shared = self._users(way[0] for way in ways)
         odd = tuple(dict.fromkeys(n for number in numbers for n in self._unfollowed[number]))
         against = [(RefusalKind.LEFT_ALONE, why) for why in (
             switch.refusal, silent, identity.refusal, reading.refusal,
@@ -243,8 +258,8 @@ class Survey:
             (RefusalKind.NO_FLUSH, "" if silent else no_flush(switch, device, reading)),
             (RefusalKind.UNPROVEN, identity.unproven),
         ]
-        if self._blind and not (switch.transport is Transport.LOOP and is_rig(self._files)):
-            against.append((RefusalKind.UNSEEN, f"other programs may use it: {self._blind}"))
+        if not (switch.transport is Transport.LOOP and is_rig(self._files)):
+            against.append((RefusalKind.UNSEEN, self._unseen))
         bcaches = bcaches_on(device)
         same_id = any(way[2].drive_id == identity.drive_id for way in namesakes)
         bare = report_of(device, switch, identity, reading)

@@ -219,12 +219,20 @@ def _persist(drives: Tuple[DriveReport, ...], mode: CacheMode) -> Program:
     return Switched(done.before, tuple(after), changed)
 
 
-def keep(drives: Sequence[DriveReport], mode: CacheMode) -> Program:
+def keep(
+    drives: Sequence[DriveReport], mode: CacheMode,
+    named: Callable[[DriveReport], bool] = lambda drive: True,
+) -> Program:
     """Put drives that just appeared into the mode that was persisted for them.
 
-    No journal: what is kept was decided and journalled when the rule was written.  One that
-    comes up off stays off where it is not shown by now that its flushes arrive.
+    No journal: what is kept was decided and journalled when the rule was written.  What only
+    shares their switch is not `named`, and is not toggled.  One that comes up off stays off where
+    it is not shown by now that its flushes arrive, or where any of them is not that of OSDs alone.
     """
+    if mode is CacheMode.WRITE_BACK and any(
+        named(drive) and drive.mode is not mode for drive in drives
+    ):
+        require_ours(drives)
     for drive in drives if mode is CacheMode.WRITE_BACK else ():
         if flush_unproven(drive) and drive.mode is not mode:
             raise RefusedError(
@@ -232,7 +240,7 @@ def keep(drives: Sequence[DriveReport], mode: CacheMode) -> Program:
                 "may not pass flushes on",
                 "`ceph wcache rollback` of the plan that made it last removes its rule",
             )
-    return (yield from _switch(tuple(drives), lambda drive: mode))
+    return (yield from _switch(tuple(drives), lambda drive: mode if named(drive) else None))
 
 
 def hold(drives: Sequence[DriveReport], *, must: bool = False) -> Program:

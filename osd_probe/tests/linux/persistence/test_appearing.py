@@ -78,8 +78,8 @@ class Shelf:
 
         def keep():
             program = appear(
-                host.appeared, self.rules, LeaseMarker(self.run_dir), dev_name=name,
-                wwid=wwid, mode=THROUGH,
+                host, self.rules, LeaseMarker(self.run_dir), dev_name=name, wwid=wwid,
+                mode=THROUGH,
             )
             switcher.run(host.appeared(name, wwid)[0].domain_id, program)
 

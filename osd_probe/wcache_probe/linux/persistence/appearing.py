@@ -16,7 +16,7 @@ import select
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Callable, Dict, Iterator, List, Tuple
+from typing import TYPE_CHECKING, Callable, Dict, FrozenSet, Iterator, List, Tuple
 from urllib.parse import quote
 
 from wcache.core.codec import parse_json
@@ -24,20 +24,22 @@ from wcache.core.errors import (
     MalformedError,
     NotFoundError,
     NotReadyError,
+    RefusedError,
     StorageError,
     WcacheError,
 )
-from wcache.core.model import CacheMode, DriveReport
+from wcache.core.model import CacheMode
 
 from ...journal.journal_file import LeaseMarker
 from ...safe_files import read_own, remove, write_whole
 from ...switching import toggle
 from ...switching.steps import Program, Switched
-from ..block.host_files import entries
+from ..block.host_files import entries, printable
 from .udev_rule import RuleFolder
 
 if TYPE_CHECKING:
     from ...restoring.restorer import Start, Started
+    from ..host import LinuxDriveHost
 
 # udev gives a program 180 s (udev.conf(5), event_timeout)
 RETRIES_S = (1.0, 2.0, 4.0, 8.0, 16.0)
@@ -159,18 +161,42 @@ def _ended(child: Started) -> bool:
 
 
 def appear(
-    appeared: Callable[[str, str], Tuple[DriveReport, ...]], rules: RuleFolder, leases: LeaseMarker,
+    host: LinuxDriveHost, rules: RuleFolder, leases: LeaseMarker,
     *, dev_name: str, wwid: str, mode: CacheMode,
 ) -> Program:
     """Keep the drive in `mode`; changes nothing under a lease or where no rule asks for it.
 
-    `appeared` reads the drive of a disk and all that shares its switch, and asks no other drive.
+    The drive and all that shares its switch are read, and no other one is asked.  Each of them
+    is kept for a rule of its own alone: a LUN that came since is no part of what was decided.
     Events queue up: by now the rule that sent this one may have been taken back.  All of it
     is read once the program runs, so that no rollback can come in between.
     """
-    drives = appeared(dev_name, wwid)
+    drives = host.appeared(dev_name, wwid)
     held = any(leases.covers(drive.domain_id) for drive in drives)
     if held or not rules.says(wwid, mode):
         states = tuple(drive.state for drive in drives)
         return Switched(states, states, changed=False)
-    return (yield from toggle.keep(drives, mode))
+    disks = host.disks()
+    names = dict(disks)
+    own = {drive.dev_name: names.get(drive.dev_name, "") for drive in drives}
+    kept = frozenset(name for name, named in own.items() if rules.says(named, mode))
+    _refuse_several(disks, frozenset((wwid, *(own[name] for name in kept))))
+    if mode is CacheMode.WRITE_BACK:
+        drives = host.with_users(drives)
+    return (yield from toggle.keep(drives, mode, lambda drive: drive.dev_name in kept))
+
+
+def _refuse_several(disks: Tuple[Tuple[str, str], ...], wwids: FrozenSet[str]) -> None:
+    """Raise RefusedError where a name is that of several disks: paths to one drive, or namesakes.
+
+    What is pinned on one path is not pinned on the others, and of two drives with one name a
+    rule means neither.
+    """
+    for wwid in sorted(wwids):
+        same = [name for name, named in disks if named == wwid]
+        if len(same) > 1:
+            raise RefusedError(
+                f"{', '.join(same)} have the same name ({printable(wwid)}), so their cache is "
+                "left as it is", "leave one of them; `ceph wcache rollback` of the plan that made "
+                "it last removes the rule",
+            )

@@ -1,0 +1,152 @@
+"""A drive that appears is kept for its own rule; what shares its switch or its name is not."""
+
+import pytest
+from model_drives import ModelScsi
+from wcache.core.errors import RefusedError
+from wcache.core.model import CacheMode
+from wcache_probe.journal.host_lock import HostLock
+from wcache_probe.journal.journal_file import LeaseMarker, NoJournal
+from wcache_probe.linux.persistence.appearing import appear
+from wcache_probe.linux.persistence.udev_rule import RuleFolder
+from wcache_probe.linux.transports.classify import Switches
+from wcache_probe.switcher import Switcher
+
+BACK, THROUGH = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
+
+
+class Bay:
+    """Disks of one or more targets; the model of each answers for it."""
+
+    def __init__(self, fake_host, root):
+        self.fake, self.models, self.run_dir = fake_host, {}, str(root / "run")
+        (root / "rules.d").mkdir()
+        self.rules = RuleFolder(str(root / "rules.d"), self.run_dir, "/usr/bin/wcache-probe")
+        self.host = fake_host.drive_host(
+            switches=Switches(scsi=self), find_foreign_rules=tuple, rules=self.rules
+        )
+
+    def put(self, name, low, *, on=True, target="0:0:0", serial=None, model=None):
+        number = len(self.models)
+        hctl = f"{target}:{number}"
+        self.fake.scsi_disk(name, f"8:{16 * number}", hctl=hctl)
+        self.fake.write(
+            f"sys/devices/pci0/host0/target{target}/{hctl}/wwid", self.wwid(low) + "\n"
+        )
+        self.models[name] = model or ModelScsi(wce=on)
+        if model is None:
+            self.models[name].naa = bytes.fromhex(self.wwid(low)[4:])
+            self.models[name].serial = (serial or name).encode()
+
+    @staticmethod
+    def wwid(low):
+        return f"naa.5000c500000000{low:02x}"
+
+    def command(self, device, cdb, **more):
+        return self.models[device.name].command(device, cdb, **more)
+
+    def on(self):
+        return {name: bool(model.current[2] & 4) for name, model in self.models.items()}
+
+    def mounted(self, number):
+        self.fake.write("proc/self/mountinfo", f"30 1 {number} / /srv rw - ext4 /dev/sdb rw\n")
+
+    def appears(self, name, low, mode):
+        switcher = Switcher(self.host, NoJournal(), lock=HostLock(self.run_dir).held)
+        (first, *_) = self.host.appeared(name, self.wwid(low))
+        return switcher.run(first.domain_id, appear(
+            self.host, self.rules, LeaseMarker(self.run_dir), dev_name=name,
+            wwid=self.wwid(low), mode=mode,
+        ))
+
+
+@pytest.fixture
+def bay(fake_host, tmp_path):
+    return Bay(fake_host, tmp_path)
+
+
+def test_a_lun_that_no_rule_names_stays_on_where_another_goes_off(bay):
+    bay.put("sda", 0x61)
+    bay.put("sdb", 0x62)
+    bay.mounted("8:16")
+    bay.rules.write(bay.wwid(0x61), THROUGH)
+    assert bay.appears("sda", 0x61, THROUGH).changed
+    assert bay.on() == {"sda": False, "sdb": True}
+
+
+def test_a_lun_that_no_rule_names_stays_off_where_another_comes_on(bay):
+    bay.put("sda", 0x61, on=False)
+    bay.put("sdb", 0x62, on=False)
+    bay.rules.write(bay.wwid(0x61), BACK)
+    assert bay.appears("sda", 0x61, BACK).changed
+    assert bay.on() == {"sda": True, "sdb": False}
+
+
+def test_every_lun_with_a_rule_is_kept_by_the_event_of_one(bay):
+    bay.put("sda", 0x61)
+    bay.put("sdb", 0x62)
+    for low in (0x61, 0x62):
+        bay.rules.write(bay.wwid(low), THROUGH)
+    assert bay.appears("sda", 0x61, THROUGH).changed
+    assert bay.on() == {"sda": False, "sdb": False}
+
+
+def test_no_cache_comes_on_where_a_file_system_shares_it(bay):
+    bay.put("sda", 0x61, on=False)
+    bay.put("sdb", 0x62, on=False)
+    bay.mounted("8:16")
+    bay.rules.write(bay.wwid(0x61), BACK)
+    with pytest.raises(RefusedError, match="sdb: shared with sdb mounted on /srv"):
+        bay.appears("sda", 0x61, BACK)
+    assert bay.on() == {"sda": False, "sdb": False}
+
+
+def test_no_cache_comes_on_where_its_users_cannot_be_seen(bay):
+    bay.put("sda", 0x61, on=False)
+    bay.rules.write(bay.wwid(0x61), BACK)
+    bay.fake.hide_processes()
+    with pytest.raises(RefusedError, match="other programs may use it"):
+        bay.appears("sda", 0x61, BACK)
+    assert bay.on() == {"sda": False}
+
+
+def test_what_is_on_already_is_kept_whoever_uses_it(bay):
+    """It loses nothing by that, and the pin is worth having."""
+    bay.put("sda", 0x61)
+    bay.mounted("8:0")
+    bay.rules.write(bay.wwid(0x61), BACK)
+    assert not bay.appears("sda", 0x61, BACK).changed
+    assert bay.on() == {"sda": True}
+
+
+@pytest.mark.parametrize("mode", list(CacheMode))
+def test_a_drive_with_two_paths_is_left_as_it_is(bay, mode):
+    """Pinned over one path, it would drop what goes down the other."""
+    on = mode is THROUGH
+    bay.put("sda", 0x61, on=on)
+    bay.put("sdb", 0x61, target="0:0:1", model=bay.models["sda"])
+    bay.fake.set_view("sdb", "write through")
+    bay.rules.write(bay.wwid(0x61), mode)
+    with pytest.raises(RefusedError, match="sda, sdb have the same name"):
+        bay.appears("sda", 0x61, mode)
+    assert bay.on() == {"sda": on, "sdb": on}
+
+
+def test_a_lun_of_the_same_target_with_two_paths_keeps_all_as_they_are(bay):
+    bay.put("sda", 0x61)
+    bay.put("sdb", 0x62)
+    bay.put("sdc", 0x62, target="0:0:1", model=bay.models["sdb"])
+    for low in (0x61, 0x62):
+        bay.rules.write(bay.wwid(low), THROUGH)
+    with pytest.raises(RefusedError, match="sdb, sdc have the same name"):
+        bay.appears("sda", 0x61, THROUGH)
+    assert bay.on() == {"sda": True, "sdb": True, "sdc": True}
+
+
+def test_of_two_drives_with_one_name_the_rule_means_neither(bay):
+    bay.put("sda", 0x61)
+    bay.put("sdb", 0x61, target="0:0:1")
+    bay.mounted("8:16")
+    bay.rules.write(bay.wwid(0x61), THROUGH)
+    with pytest.raises(RefusedError, match="sda, sdb have the same name"):
+        bay.appears("sdb", 0x61, THROUGH)
+    assert bay.on() == {"sda": True, "sdb": True}
