@@ -170,7 +170,10 @@ class FakeHost:
         subsystem = f"sys/devices/virtual/nvme-subsystem/nvme-subsys{name[4]}"
         for controller, stat in paths.items():
             hidden = name.replace("n1", f"c{controller[4:]}n1")
-            self.write(f"sys/devices/pci0/nvme/{controller}/{hidden}/stat", stat)
+            folder = f"sys/devices/pci0/nvme/{controller}/{hidden}"
+            self.write(f"{folder}/stat", stat)
+            self.write(f"{folder}/queue/write_cache", "write back\n")
+            self.write(f"{folder}/queue/fua", "1\n")
             link = self.root / subsystem / controller
             link.parent.mkdir(parents=True, exist_ok=True)
             link.symlink_to(self.root / "sys/devices/pci0/nvme" / controller)

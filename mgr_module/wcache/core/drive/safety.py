@@ -29,6 +29,7 @@ from ..model import (
     Transport,
 )
 from ..options.option import SharedCache, caches_of, drive_words, shared_cache
+from ..text import command, ticked
 
 ROLL_BACK_FIRST = "where wcache turned it off, roll that back first"
 DROPS = "a loop device in write through drops the OSD's flushes"
@@ -176,9 +177,8 @@ def _against_resting(
     if dropping:
         yield Refusal(
             RefusalKind.LAYER_DROPS_FLUSHES,
-            f"{dropping} does not flush, so the device cache must stay off; `ceph wcache drive "
-            "reload` prints the plan to load it anew" if on
-            else f"its cache is volatile and {dropping} does not flush",
+            f"{dropping} does not flush, so the device cache must stay off; {_raised_by(drive)}"
+            if on else f"its cache is volatile and {dropping} does not flush",
         )
     if not_known(state):
         yield Refusal(
@@ -192,6 +192,18 @@ def _against_resting(
             f"its cache is off, and {swallows}, so it stays off; {ROLL_BACK_FIRST}" if off
             else swallows,
         )
+
+
+def _raised_by(drive: DriveReport) -> str:
+    """What has the layers of a drive flush again: a hidden path of an NVMe drive is written to."""
+    hidden = [
+        layer.name for layer in drive.state.layers
+        if layer.kind is LayerKind.DISK and layer.kernel_view is KernelView.WRITE_THROUGH
+    ]
+    if drive.transport is Transport.NVME and hidden:
+        raised = command("echo {} > /sys/block/{}/queue/write_cache", "write back", hidden[0])
+        return f"{ticked(raised)} has it flush"
+    return "`ceph wcache drive reload` prints the plan to load it anew"
 
 
 def writeback_refusal(

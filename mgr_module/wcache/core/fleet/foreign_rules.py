@@ -106,7 +106,8 @@ def _flag(line: str) -> str:
     if found is None or "write back" in found.groups():
         return ""
     return (
-        "; from Linux 6.11 on no pin lifts what it set, but this line does, for each DISK: "
+        "; from Linux 6.11 on no pin lifts what it set, but this line does, for each DISK, and for "
+        "each path nvmeXcYnZ of an NVMe drive as well: "
         "`echo \"write back\" > /sys/block/DISK/queue/write_cache`"
     )
 

@@ -159,7 +159,7 @@ class BlockDevice:
         blk_account_io_flush), which of an NVMe namespace with native multipath are hidden ones.
         """
         sums = [0, 0, 0]
-        folders = self._nvme_paths()
+        folders = self.hidden_paths()
         for folder in (self.folder,) if folders is None else folders:
             fields = (read_text(os.path.join(folder, "stat")) or "").split()
             if len(fields) < 17 or not all(field.isdigit() for field in fields[:17]):
@@ -168,7 +168,7 @@ class BlockDevice:
         paths = 1 if folders is None else len(folders)
         return FlushCounters(at_ns, sums[0], sums[1], sums[2], paths) if paths else None
 
-    def _nvme_paths(self) -> Optional[Tuple[str, ...]]:
+    def hidden_paths(self) -> Optional[Tuple[str, ...]]:
         """The folders of the hidden disks below a namespace with native multipath, or None.
 
         Its parent is the subsystem, which links to its controllers; `nvmeXcYnZ` in the folder
@@ -342,9 +342,20 @@ def standing_on(drive: BlockDevice) -> Tuple[BlockDevice, ...]:
 
 
 def queues_on(drive: BlockDevice) -> Tuple[Layer, ...]:
-    """The layers above a drive that have a queue of their own (partitions share one)."""
-    return tuple(
-        layer_of(device) for device in standing_on(drive) if not device.is_partition
+    """The layers of a drive that have a queue of their own beside its own (partitions share one).
+
+    Those above it, and the hidden paths of an NVMe namespace: its head hands a bio down to one
+    (drivers/nvme/host/multipath.c, nvme_ns_head_submit_bio()), and what hands it on drops its
+    flush where the view of that path is write through (block/blk-core.c, submit_bio_noacct()).
+    Each can be written by itself (block/blk-sysfs.c, queue_wc_store()).
+    """
+    paths = (
+        replace(drive, name=os.path.basename(folder), number="", folder=folder, held=None)
+        for folder in drive.hidden_paths() or ()
+    )
+    return (
+        *(Layer(path.name, LayerKind.DISK, path.kernel_view, path.fua) for path in paths),
+        *(layer_of(device) for device in standing_on(drive) if not device.is_partition),
     )
 
 

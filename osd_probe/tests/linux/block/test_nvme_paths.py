@@ -1,0 +1,91 @@
+"""Under native multipath a hidden path asks its own view: it may drop what the head hands down."""
+
+import pytest
+from model_drives import ModelNvme
+from wcache.core.drive.safety import Safety, judge
+from wcache.core.errors import RefusedError
+from wcache.core.model import CacheMode, KernelView, LayerKind
+from wcache_probe.journal.journal_file import StateFolder
+from wcache_probe.linux.block.sysfs import by_name, queues_on
+from wcache_probe.linux.transports.classify import Switches
+from wcache_probe.switcher import Switcher
+from wcache_probe.switching import toggle
+
+BACK, THROUGH = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
+
+
+class Subsystem:
+    """One namespace behind one controller, with the kernel's own multipath."""
+
+    def __init__(self, fake_host, root, *, on):
+        self.fake, self.model = fake_host, ModelNvme(on=on)
+        real = fake_host.nvme_subsystem("259:0", "nvme0n1", {"nvme0": "0 " * 17})
+        (real / "wwid").write_text("eui.1234567812345678\n")
+        fake_host.write("sys/devices/pci0/nvme/nvme0/dev", "240:0\n")
+        fake_host.write("sys/devices/pci0/nvme/nvme0/transport", "pcie\n")
+        fake_host.osd(0, block="nvme0n1")
+        self.host = fake_host.drive_host(
+            switches=Switches(nvme=self.model), find_foreign_rules=tuple
+        )
+        self.journal = StateFolder(str(root / "state"), str(root / "run")).journal
+
+    def path_is(self, view):
+        self.fake.write(
+            "sys/devices/pci0/nvme/nvme0/nvme0c0n1/queue/write_cache", f"{view}\n"
+        )
+
+    def safety(self):
+        (drive,) = self.host.look()
+        return judge(drive.state)
+
+    def apply(self, mode):
+        drives = self.host.look()
+        Switcher(self.host, self.journal).run(drives[0].domain_id, toggle.apply(
+            drives, action_id="a", expected=mode.other, mode=mode, now_s=0.0, throwaway=False,
+            consent_turn_on=True, persist=False,
+        ))
+
+
+def test_a_path_is_a_layer_of_its_namespace(fake_host, tmp_path):
+    Subsystem(fake_host, tmp_path, on=True)
+    (layer,) = queues_on(by_name(fake_host.files, "nvme0n1"))
+    assert (layer.name, layer.kind, layer.kernel_view, layer.fua) == (
+        "nvme0c0n1", LayerKind.DISK, KernelView.WRITE_BACK, True
+    )
+
+
+def test_a_namespace_without_native_multipath_has_no_such_layer(fake_host):
+    fake_host.nvme("nvme1", "nvme1n1", "259:1")
+    assert queues_on(by_name(fake_host.files, "nvme1n1")) == ()
+
+
+@pytest.mark.parametrize(("path", "head", "safety"), [
+    ("write back", "write back", Safety.SAFE), ("write through", "write back", Safety.UNSAFE),
+    ("write back", "write through", Safety.UNSAFE), ("", "write back", Safety.UNKNOWN),
+])
+def test_a_cache_is_as_safe_as_the_path_below_it(fake_host, tmp_path, path, head, safety):
+    drive = Subsystem(fake_host, tmp_path, on=True)
+    drive.path_is(path)
+    fake_host.set_view("nvme0n1", head)
+    assert drive.safety() is safety
+
+
+def test_a_cache_stays_off_above_a_path_that_drops_flushes(fake_host, tmp_path):
+    drive = Subsystem(fake_host, tmp_path, on=False)
+    drive.path_is("write through")
+    with pytest.raises(RefusedError, match="nvme0c0n1 does not flush") as refused:
+        drive.apply(BACK)
+    assert "/sys/block/nvme0c0n1/queue/write_cache` has it flush" in str(refused.value)
+    assert not drive.model.on
+    assert drive.journal.read() == {}
+    drive.path_is("write back")
+    drive.apply(BACK)
+    assert drive.model.on
+
+
+def test_off_is_the_cure_of_a_path_that_drops_flushes(fake_host, tmp_path):
+    drive = Subsystem(fake_host, tmp_path, on=True)
+    drive.path_is("write through")
+    drive.apply(THROUGH)
+    assert not drive.model.on
+    assert drive.safety() is Safety.SAFE
