@@ -101,7 +101,7 @@ def bench_blank(
             + " would do it",
         )
     refuse_shared(scratch.drive)
-    why = why_not_toggled(drives, scratch)
+    why = why_not_toggled(drives, scratch, host.lost_writes())
     say(f"overwrites {scratch.span // MIB} MiB of {scratch.path}, for about "
         f"{PAIRS * (1 if why else 3) * PERIOD_S:.0f} s")
     stop = StopSignal().install()

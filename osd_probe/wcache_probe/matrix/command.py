@@ -14,7 +14,7 @@ import shutil
 import time
 from contextlib import contextmanager
 from statistics import median
-from typing import Callable, Dict, Iterator, List, Tuple, Union
+from typing import Callable, Dict, Iterator, List, Mapping, Tuple, Union
 
 from wcache.core import versions
 from wcache.core.drive.safety import may_toggle
@@ -83,7 +83,7 @@ def matrix(
     """Measure the matrix of scratch space, or one long cell in each mode; 0 when all is done."""
     switcher.refuse_owed()
     scratch = find(HostFiles(), host, options.scratch, options.span)
-    _refuse(options, scratch, host.domain(scratch.drive.domain_id))
+    _refuse(options, scratch, host.domain(scratch.drive.domain_id), host.lost_writes())
     plan = plan_of(options.hostname, options.pairs, options.seconds, options.consent_turn_on)
     deep = None if options.span or options.long else shutil.which("fio")
     each_s = SETTLE_S + sum(
@@ -126,7 +126,8 @@ def matrix(
 
 
 def _refuse(
-    options: argparse.Namespace, scratch: Scratch, drives: Tuple[DriveReport, ...]
+    options: argparse.Namespace, scratch: Scratch, drives: Tuple[DriveReport, ...],
+    lost: Mapping[str, str],
 ) -> None:
     """Raise RefusedError where nobody has consented to what it would do."""
     if options.span and not scratch.whole:
@@ -138,7 +139,9 @@ def _refuse(
             f"{scratch.drive.dev_name} also serves {names}, which would wait and be toggled too",
             "name an unused drive, or consent with --beside-osds",
         )
-    reason = why_not_toggled(drives, scratch, consent_turn_on=options.consent_turn_on)
+    reason = why_not_toggled(
+        drives, scratch, lost, consent_turn_on=options.consent_turn_on
+    )
     if reason:
         raise RefusedError(
             f"{reason}; nothing was written",
@@ -147,12 +150,14 @@ def _refuse(
 
 
 def why_not_toggled(
-    drives: Tuple[DriveReport, ...], scratch: Scratch, *, consent_turn_on: bool = False
+    drives: Tuple[DriveReport, ...], scratch: Scratch, lost: Mapping[str, str], *,
+    consent_turn_on: bool = False,
 ) -> str:
     """Say why a drive may not be put into one of the modes; empty where it may."""
     return next(filter(None, (
-        may_toggle(drives, mode, throwaway=scratch.is_loop, consent_turn_on=consent_turn_on)
-        for mode in CacheMode
+        may_toggle(
+            drives, mode, throwaway=scratch.is_loop, consent_turn_on=consent_turn_on, lost=lost
+        ) for mode in CacheMode
     )), "")
 
 

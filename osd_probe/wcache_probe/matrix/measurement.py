@@ -214,7 +214,7 @@ class MatrixMeasurement:
             done = self.switcher.run(domain_id, toggle.lease_set(
                 drives, entry, lease_id=self.plan.matrix_id, mode=mode, now_s=time.time(),
                 throwaway=self.scratch.is_loop,
-                consent_turn_on=self.plan.consent_turn_on,
+                consent_turn_on=self.plan.consent_turn_on, lost=self.host.lost_writes(),
             ))
         return done.after
 

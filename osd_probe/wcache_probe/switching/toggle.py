@@ -30,7 +30,7 @@ from wcache.core.drive.prior import (
 )
 from wcache.core.drive.safety import (
     Safety,
-    flush_unproven,
+    doubted,
     judge,
     may_be_pinned,
     may_rest_on,
@@ -221,7 +221,7 @@ def _persist(drives: Tuple[DriveReport, ...], mode: CacheMode) -> Program:
 
 def keep(
     drives: Sequence[DriveReport], mode: CacheMode,
-    named: Callable[[DriveReport], bool] = lambda drive: True,
+    named: Callable[[DriveReport], bool] = lambda drive: True, lost: Mapping[str, str] = {},
 ) -> Program:
     """Put drives that just appeared into the mode that was persisted for them.
 
@@ -234,10 +234,11 @@ def keep(
     ):
         require_ours(drives)
     for drive in drives if mode is CacheMode.WRITE_BACK else ():
-        if flush_unproven(drive) and drive.mode is not mode:
+        off = drive.mode is not mode
+        why = doubted(drive, lost) if off else ""  # layers are read once all is pinned
+        if why:
             raise RefusedError(
-                f"{drive.dev_name}: its cache stays off, since {drive.host_driver or 'an adapter'} "
-                "may not pass flushes on",
+                f"{drive.dev_name}: its cache stays off, since {why}",
                 "`ceph wcache rollback` of the plan that made it last removes its rule",
             )
     return (yield from _switch(tuple(drives), lambda drive: mode if named(drive) else None))

@@ -146,6 +146,12 @@ def may_rest_on(
     return told(left(found, _RESTED if rested else frozenset()))
 
 
+def doubted(drive: DriveReport, lost: Mapping[str, str]) -> str:
+    """What is doubted of a cache that comes on whatever is read of it; "" where nothing is."""
+    found = _against_resting(drive, lost, on=True, pinned_first=True)
+    return told(left(found, frozenset(RefusalKind) - _RESTED))
+
+
 def _against_resting(
     drive: DriveReport, lost: Mapping[str, str], on: bool, pinned_first: bool
 ) -> Iterator[Refusal]:

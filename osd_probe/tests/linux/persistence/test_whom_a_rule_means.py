@@ -3,7 +3,9 @@
 import pytest
 from model_drives import ModelScsi
 from wcache.core.errors import RefusedError
+from wcache.core.host_report import PowerCut
 from wcache.core.model import CacheMode
+from wcache_probe.evidence import POWER_CUT, EvidenceFolder
 from wcache_probe.journal.host_lock import HostLock
 from wcache_probe.journal.journal_file import LeaseMarker, NoJournal
 from wcache_probe.linux.persistence.appearing import appear
@@ -21,8 +23,10 @@ class Bay:
         self.fake, self.models, self.run_dir = fake_host, {}, str(root / "run")
         (root / "rules.d").mkdir()
         self.rules = RuleFolder(str(root / "rules.d"), self.run_dir, "/usr/bin/wcache-probe")
+        self.evidence = EvidenceFolder(str(root / "evidence"))
         self.host = fake_host.drive_host(
-            switches=Switches(scsi=self), find_foreign_rules=tuple, rules=self.rules
+            switches=Switches(scsi=self), find_foreign_rules=tuple, rules=self.rules,
+            evidence=self.evidence,
         )
 
     def put(self, name, low, *, on=True, target="0:0:0", serial=None, model=None):
@@ -150,3 +154,19 @@ def test_of_two_drives_with_one_name_the_rule_means_neither(bay):
     with pytest.raises(RefusedError, match="sda, sdb have the same name"):
         bay.appears("sdb", 0x61, THROUGH)
     assert bay.on() == {"sda": True, "sdb": True}
+
+
+@pytest.mark.parametrize("on", [False, True])
+def test_a_drive_model_that_has_lost_writes_is_not_turned_on(bay, on):
+    bay.put("sda", 0x61, on=on)
+    bay.rules.write(bay.wwid(0x61), BACK)
+    (drive,) = bay.host.appeared("sda", bay.wwid(0x61))
+    bay.evidence.put(POWER_CUT + "x", PowerCut(
+        "0" * 32, drive.drive_id, drive.drive_model, BACK, 100, 100, 37, 1.0, True
+    ))
+    if on:
+        assert not bay.appears("sda", 0x61, BACK).changed
+    else:
+        with pytest.raises(RefusedError, match="was shown to lose writes"):
+            bay.appears("sda", 0x61, BACK)
+    assert bay.on() == {"sda": on}

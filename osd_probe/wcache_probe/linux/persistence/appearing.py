@@ -183,7 +183,9 @@ def appear(
     _refuse_several(disks, frozenset((wwid, *(own[name] for name in kept))))
     if mode is CacheMode.WRITE_BACK:
         drives = host.with_users(drives)
-    return (yield from toggle.keep(drives, mode, lambda drive: drive.dev_name in kept))
+    return (yield from toggle.keep(
+        drives, mode, lambda drive: drive.dev_name in kept, host.lost_writes()
+    ))
 
 
 def _refuse_several(disks: Tuple[Tuple[str, str], ...], wwids: FrozenSet[str]) -> None:

@@ -245,11 +245,9 @@ class SataHbaSwitch(SataSwitch):
         """From IDENTIFY DEVICE, by pass-through; and whether its like was proven."""
         found = self.by_ata.identify(device)
         proofs = self._proofs()
-        proof = _of(found.host_driver, found.drive_model, proofs)
         return replace(
             found, unproven=why_unproven(found.host_driver, found.drive_model, proofs),
-            unflushed=f"behind {found.host_driver} this drive model was tried in place, where no "
-            "flush is timed" if proof is not None and proof.in_place else "",
+            unflushed=why_unflushed(found.host_driver, found.drive_model, proofs),
         )
 
     def read(self, device: BlockDevice) -> CacheReading:
@@ -306,6 +304,25 @@ def why_unproven(
         return (
             f"the translation of {host_driver} was tried with this drive model and did not hold: "
             f"{proof.disagreed[0]}"
+        )
+    return ""
+
+
+def why_unflushed(
+    host_driver: str, model: DriveModel, proofs: Sequence[ToggleProof]
+) -> str:
+    """Why flushes of this model behind this driver may not arrive; empty where they were timed."""
+    proof = _of(host_driver, model, proofs)
+    if proof is None:
+        return f"behind {host_driver or 'an adapter'} no flush of this drive model was timed"
+    if proof.disagreed:
+        return (
+            f"behind {host_driver} this drive model was tried and did not hold: "
+            f"{proof.disagreed[0]}"
+        )
+    if proof.in_place:
+        return (
+            f"behind {host_driver} this drive model was tried in place, where no flush is timed"
         )
     return ""
 
