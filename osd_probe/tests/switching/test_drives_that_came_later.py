@@ -191,3 +191,29 @@ def test_drives_on_one_switch_are_called_back_when_all_were_read_after_the_last_
     assert not any(world.on for world in after.values())
     assert "A accepted a change to write back but did not make it" in str(error)
     assert "RemoveJournal" not in [name for _, _, name in moments]
+
+
+def lease(entry, drives):
+    return sw.lease_set(
+        drives, entry, lease_id="a", mode=THROUGH, now_s=0.0, throwaway=False,
+        consent_turn_on=False,
+    )
+
+
+def apply(entry, drives):
+    return sw.apply(
+        drives, entry, action_id="a", expected=BACK, mode=THROUGH, now_s=0.0, throwaway=False,
+        consent_turn_on=False, persist=False,
+    )
+
+
+@pytest.mark.parametrize(("change", "kind"), [
+    (lease, EntryKind.LEASE), (apply, EntryKind.ACTION),
+])
+def test_a_drive_that_the_entry_does_not_have_is_not_toggled_with_the_others(change, kind):
+    drives = [report(name, WAS_ON) for name in NAMES]
+    known = prior_from("", "d", drives[:1])
+    entry = JournalEntry(JOURNAL_VERSION, kind, "a", "d", known.drives, 0.0)
+    with pytest.raises(RefusedError, match="B shares the cache since, and the journal does not"):
+        next(change(entry, drives))
+    assert isinstance(next(change(entry, drives[:1])), steps.ReadState)
