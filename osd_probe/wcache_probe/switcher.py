@@ -356,7 +356,26 @@ class Switcher:
                 f"end that lease first; if its folder is gone, remove {holder}",
             )
         sound, _ = self.read_journal()
+        for other in sound.values():
+            _refuse_renamed(entry, other)
         known = sound.get(entry.key)
         last = max((item.serial for item in sound.values()), default=0)
         serial = known.serial if known is not None else min(last + 1, INT_MAX)
         self.journal.write(entry.key, entries.encode(replace(entry, serial=serial)))
+
+
+def _refuse_renamed(entry: JournalEntry, other: JournalEntry) -> None:
+    """Raise ConflictError where another entry has a drive of this one as of another domain.
+
+    A LUN that came or went gives the domain of a target another name, and the lock and the marks
+    go by that name: either way back would undo the other.
+    """
+    if other.domain_id == entry.domain_id:
+        return
+    ids = {drive.drive_id for drive in other.drives}
+    for drive in entry.drives:
+        if drive.drive_id in ids:
+            raise ConflictError(
+                f"the journal has {drive.dev_name} as a drive of {other.domain_id} ({other.key})",
+                "that goes back first, by `wcache-probe restore --all` or a rollback",
+            )

@@ -10,7 +10,7 @@ a crash it is there whole or not at all.  While an entry of a lease exists, a *m
 run folder names its cache domain: what our udev rules start looks there before it touches
 a drive.
 
-    <run>/leases/<state>.<entry>   empty; one for each journal entry of a lease
+    <run>/leases/<state>.<entry>   the ids of its drives; one for each journal entry of a lease
 
 `<state>` is a hash of the journal's folder, `<entry>` the name of the entry's file.  A mark
 is there before the entry and goes after it.  Each process makes and removes single files
@@ -29,11 +29,11 @@ import re
 import struct
 import sys
 import uuid
-from typing import Dict, Iterable, Optional, Sequence, Tuple
+from typing import Dict, Mapping, Optional, Sequence, Tuple
 from urllib.parse import quote, unquote
 
-from wcache.core.drive.journal import ENTRY_BYTES_MAX, EntryKind
-from wcache.core.errors import ConflictError, StorageError
+from wcache.core.drive.journal import ENTRY_BYTES_MAX, EntryKind, frozen
+from wcache.core.errors import ConflictError, StorageError, WcacheError
 
 from ..safe_files import (
     Sync,
@@ -64,30 +64,41 @@ class LeaseMarker:
         real = os.path.realpath(journal_folder).encode("utf-8", "surrogateescape")
         self._prefix = hashlib.sha256(real).hexdigest()[:12] + "."
 
-    def covers(self, domain_id: str) -> bool:
-        """Whether a lease holds a domain; where the marks cannot be read, one may."""
+    def covers(self, domain_id: str, drive_id: str = "") -> bool:
+        """Whether a lease holds a domain, or a drive; where the marks cannot be read, one may.
+
+        A LUN that came or went gives the domain of a drive another name.
+        """
         wanted = entry_file_name(f"{EntryKind.LEASE.value}/{domain_id}")
         try:
-            return any(name.partition(".")[2] == wanted for name in self._names())
+            names = self._names()
         except StorageError:
             return True
+        if any(name.partition(".")[2] == wanted for name in names):
+            return True
+        return bool(drive_id) and any(self._has(name, drive_id) for name in names)
 
-    def show(self, entry_name: str) -> None:
-        """Mark an entry; on return whoever looks sees it."""
-        mark(self._path(entry_name), 0o644, make=0o755)
+    def _has(self, name: str, drive_id: str) -> bool:
+        path = os.path.join(self._folder, name)
+        text = read_own(path, ENTRY_BYTES_MAX)
+        return os.path.lexists(path) if text is None else drive_id in text.split("\n")
+
+    def show(self, entry_name: str, drive_ids: str) -> None:
+        """Mark an entry; on return whoever looks sees it, and its drives, one in a line."""
+        write_whole(self._path(entry_name), drive_ids, 0o644, make=0o755, sync=None)
 
     def hide(self, entry_name: str) -> None:
         """Take the mark of an entry away."""
         remove(self._path(entry_name), sync=None)
 
-    def sync(self, entry_names: Iterable[str]) -> None:
-        """Mark these and no others of this journal."""
-        wanted, at = set(entry_names), len(self._prefix)
+    def sync(self, drive_ids: Mapping[str, str]) -> None:
+        """Mark these and no others of this journal: the drives of each entry, by its name."""
+        at = len(self._prefix)
         marked = {name[at:] for name in self._names() if name.startswith(self._prefix)}
-        for name in marked - wanted:
+        for name in marked - drive_ids.keys():
             self.hide(name)
-        for name in wanted:
-            self.show(name)
+        for name, ids in drive_ids.items():
+            self.show(name, ids)
 
     def of_others(self) -> Tuple[str, ...]:
         """The files of marks of other journals, in order."""
@@ -98,7 +109,8 @@ class LeaseMarker:
 
     def _names(self) -> Sequence[str]:
         with failure(f"cannot read {self._folder}"), contextlib.suppress(FileNotFoundError):
-            return os.listdir(self._folder)
+            # one that is being written has a name with a dot
+            return [name for name in os.listdir(self._folder) if not name.startswith(".")]
         return ()
 
     def _path(self, entry_name: str) -> str:
@@ -153,7 +165,7 @@ class JournalFolder:
         if why:
             raise StorageError(f"nothing is begun in {self._folder} ({why})", MEND)
         if _is_lease(entry_file_name(key)):
-            self.marks.show(entry_file_name(key))
+            self.marks.show(entry_file_name(key), _drive_ids(text))
         for folder in self._folders:
             make_folder(folder, self._fsync)
         self._folders = ()
@@ -168,7 +180,10 @@ class JournalFolder:
 
     def sync_marks(self) -> None:
         """Make the marks say what the entries say (a boot empties /run, a crash does not)."""
-        self.marks.sync(name for name in self._names() if _is_lease(name))
+        self.marks.sync({
+            entry_file_name(key): _drive_ids(text) for key, text in self.read().items()
+            if _is_lease(entry_file_name(key))
+        })
 
     def held_elsewhere(self, domain_id: str) -> str:
         wanted = entry_file_name(f"{EntryKind.LEASE.value}/{domain_id}")
@@ -310,3 +325,11 @@ class StateFolder:
 
 def _is_lease(name: str) -> bool:
     return name.startswith(quote(EntryKind.LEASE.value + "/", safe=""))
+
+
+def _drive_ids(text: str) -> str:
+    """The ids of the drives of an entry, one in a line; empty where it cannot be read."""
+    try:
+        return "\n".join(drive.drive_id for drive in frozen(text).drives)
+    except WcacheError:
+        return ""

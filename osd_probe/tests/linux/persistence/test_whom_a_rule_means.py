@@ -2,16 +2,17 @@
 
 import pytest
 from model_drives import ModelScsi
-from wcache.core.errors import RefusedError
+from wcache.core.errors import ConflictError, RefusedError
 from wcache.core.host_report import PowerCut
 from wcache.core.model import CacheMode
 from wcache_probe.evidence import POWER_CUT, EvidenceFolder
 from wcache_probe.journal.host_lock import HostLock
-from wcache_probe.journal.journal_file import LeaseMarker, NoJournal
+from wcache_probe.journal.journal_file import LeaseMarker, NoJournal, StateFolder
 from wcache_probe.linux.persistence.appearing import appear
 from wcache_probe.linux.persistence.udev_rule import RuleFolder
 from wcache_probe.linux.transports.classify import Switches
 from wcache_probe.switcher import Switcher
+from wcache_probe.switching import toggle
 
 BACK, THROUGH = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
 
@@ -170,3 +171,30 @@ def test_a_drive_model_that_has_lost_writes_is_not_turned_on(bay, on):
         with pytest.raises(RefusedError, match="was shown to lose writes"):
             bay.appears("sda", 0x61, BACK)
     assert bay.on() == {"sda": on}
+
+
+def test_a_lease_holds_its_drive_by_whatever_name_its_domain_goes(bay, tmp_path):
+    bay.put("sda", 0x61)
+    bay.rules.write(bay.wwid(0x61), BACK)
+    journal = StateFolder(str(tmp_path / "state"), bay.run_dir).journal
+    switcher = Switcher(bay.host, journal, lock=HostLock(bay.run_dir).held)
+    drives = bay.host.appeared("sda", bay.wwid(0x61))
+    switcher.run(drives[0].domain_id, toggle.lease_set(
+        drives, None, lease_id="l", mode=THROUGH, now_s=0.0, throwaway=False,
+        consent_turn_on=False,
+    ))
+    bay.put("sdb", 0x01, on=False)
+    now = bay.host.appeared("sda", bay.wwid(0x61))
+    assert {drive.domain_id for drive in now} == {bay.wwid(0x01)} != {drives[0].domain_id}
+    assert not bay.appears("sda", 0x61, BACK).changed
+    journal.sync_marks()  # as after a restart
+    assert not bay.appears("sda", 0x61, BACK).changed
+    with pytest.raises(ConflictError, match="the journal has sda as a drive of naa"):
+        switcher.run(now[0].domain_id, toggle.apply(
+            now, action_id="a", expected=THROUGH, mode=THROUGH.other, now_s=0.0, throwaway=False,
+            consent_turn_on=True, persist=False,
+        ))
+    assert bay.on() == {"sda": False, "sdb": False}
+    switcher.restore_key(f"lease/{drives[0].domain_id}")
+    assert bay.on()["sda"]
+    assert journal.read() == {}

@@ -172,7 +172,7 @@ def appear(
     is read once the program runs, so that no rollback can come in between.
     """
     drives = host.appeared(dev_name, wwid)
-    held = any(leases.covers(drive.domain_id) for drive in drives)
+    held = any(leases.covers(drive.domain_id, drive.drive_id) for drive in drives)
     if held or not rules.says(wwid, mode):
         states = tuple(drive.state for drive in drives)
         return Switched(states, states, changed=False)
